@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void text_deinit(struct text *text)
+{
+	free(text->data);
+	*text = TEXT_INIT;
+}
+
+void text_clear(struct text *text)
+{
+	text->length = 0;
+	text->failed = false;
+	if (text->data)
+		text->data[0] = '\0';
+}
+
+/* Makes room for length more bytes and the NUL. */
+static bool text_reserve(struct text *text, size_t length)
+{
+	size_t capacity;
+	char *data;
+
+	if (text->failed)
+		return false;
+	if (text->length + length < text->capacity)
+		return true;
+
+	capacity = MAX((size_t)256, text->capacity);
+	while (capacity <= text->length + length)
+		capacity *= 2;
+	data = realloc(text->data, capacity);
+	if (!data) {
+		text->failed = true;
+		return false;
+	}
+	text->data = data;
+	text->capacity = capacity;
+	return true;
+}
+
+void text_add(struct text *text, const char *bytes, size_t length)
+{
+	if (!text_reserve(text, length))
+		return;
+	if (length)
+		memcpy(text->data + text->length, bytes, length);
+	text->length += length;
+	text->data[text->length] = '\0';
+}
+
+void text_printf(struct text *text, const char *format, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (length < 0) {
+		text->failed = true;
+		return;
+	}
+	if (!text_reserve(text, (size_t)length))
+		return;
+	va_start(args, format);
+	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+	va_end(args);
+	text->length += (size_t)length;
+}
+
+const char *text_string(const struct text *text)
+{
+	return text->data ? text->data : "";
+}
+
+void text_time(struct text *text, int64_t seconds)
+{
+	time_t when = (time_t)seconds;
+	struct tm tm;
+
+	gmtime_r(&when, &tm);
+	text_printf(text, "%04d-%02d-%02dT%02d:%02d:%02dZ", tm.tm_year + 1900, tm.tm_mon + 1,
+		    tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A growing piece of text: what attribute files, answers and sentences are made in.
+ *
+ * Allocation failure is remembered, not reported by each call: ask text_failed()
+ * once, at the end.
+ */
+#pragma once
+
+#include "base/def.h"
+
+struct text {
+	char *data; /* NUL terminated once anything was added, else NULL */
+	size_t length;
+	size_t capacity;
+	bool failed;
+};
+
+#define TEXT_INIT                                                                        \
+	(struct text)                                                                    \
+	{                                                                                \
+		0                                                                        \
+	}
+
+/* Frees what the text holds; it can be used again. */
+void text_deinit(struct text *text);
+
+/* Empties the text and keeps its memory. */
+void text_clear(struct text *text);
+
+void text_add(struct text *text, const char *bytes, size_t length);
+void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
+
+/* The text as a string, "" when empty. Owned by the text. */
+const char *text_string(const struct text *text);
+
+/* Adds a UTC time in RFC 3339, seconds resolution (2026-11-20T10:00:00Z). */
+void text_time(struct text *text, int64_t seconds);
+
+static inline bool text_failed(const struct text *text)
+{
+	return text->failed;
+}
+
+#define _cleanup_text_ _cleanup_(text_deinit)
