@@ -281,10 +281,10 @@ Test(link, worker_killed_from_outside_is_noticed)
 	question_ask(&question, &fixture, memory, -1);
 	while (link_state(fixture.link) == LINK_STARTING)
 		sched_yield();
-	kill(link_pid(fixture.link), SIGSEGV);
+	kill(link_pid(fixture.link), SIGTERM);
 	question_wait(&question);
 	cr_assert(question.lost);
-	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was killed by signal 11"));
+	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was killed by signal 15"));
 	fixture_stop(&fixture);
 }
 
