@@ -20,7 +20,7 @@
 #include <gpumem/wire.h>
 
 #define FIRST_FREE_FD 5
-#define STRANGER_ID 0x700000007ull
+#define STRANGER_ID   0x700000007ull
 
 struct part {
 	const char *name;
@@ -173,10 +173,9 @@ static void serve_inside(const struct wire_request *request, int fd)
 
 static void serve_bad_call(const struct wire_request *request, int fd)
 {
-	struct wire_reply reply = { .id = request->id,
-				    .error = EIO,
-				    .call = 100000,
-				    .result = 1 };
+	struct wire_reply reply = {
+		.id = request->id, .error = EIO, .call = 100000, .result = 1
+	};
 
 	(void)fd;
 	put_reply(reply);
@@ -218,10 +217,9 @@ static void serve_exit(const struct wire_request *request, int fd)
 
 static void serve_error(const struct wire_request *request, int fd)
 {
-	struct wire_reply reply = { .id = request->id,
-				    .error = ENOMEM,
-				    .call = 5,
-				    .result = 2 };
+	struct wire_reply reply = {
+		.id = request->id, .error = ENOMEM, .call = 5, .result = 2
+	};
 
 	(void)fd;
 	put_reply(reply);

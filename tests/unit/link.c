@@ -16,7 +16,7 @@
 #include "link_help.h"
 
 #define N_SLOTS 2
-#define N_MANY 5000
+#define N_MANY	5000
 
 TestSuite(link, .timeout = 60);
 
@@ -381,7 +381,8 @@ Test(link, descriptor_in_a_reply_ends_the_worker)
 
 Test(link, more_free_than_total_ends_the_worker)
 {
-	expect_lost("huge", memory, "broke the rules of the wire: a reply with more free");
+	expect_lost("huge", memory,
+		    "broke the rules of the wire: a reply with more free");
 }
 
 Test(link, impossible_address_ends_the_worker)
@@ -392,7 +393,8 @@ Test(link, impossible_address_ends_the_worker)
 
 Test(link, address_in_a_dealt_range_ends_the_worker)
 {
-	expect_lost("inside", alloc, "broke the rules of the wire: a reply with an address");
+	expect_lost("inside", alloc,
+		    "broke the rules of the wire: a reply with an address");
 }
 
 Test(link, call_that_does_not_exist_ends_the_worker)
@@ -406,9 +408,10 @@ Test(link, worker_cannot_shrink_the_staging_area)
 	struct fixture fixture;
 
 	start(&fixture, "truncate");
-	cr_assert(eq(int, fixture_ask(&fixture, (struct wire_request){ .op = WIRE_FREE,
-								       .address = 1 },
-				      -1, NULL),
+	cr_assert(eq(int,
+		     fixture_ask(&fixture,
+				 (struct wire_request){ .op = WIRE_FREE, .address = 1 },
+				 -1, NULL),
 		     EPERM));
 	memset(fixture.staging.memory, 1, fixture.staging.size);
 	fixture_stop(&fixture);

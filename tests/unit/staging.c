@@ -52,7 +52,8 @@ Test(staging, payloads_do_not_touch_and_have_room_for_a_header)
 
 		cr_assert(eq(u64, offset % 4096, 0));
 		cr_assert(ge(u64, offset, i * (uint64_t)STAGING_SLOT + STAGING_HEADER));
-		cr_assert(le(u64, offset + WIRE_TRANSFER_MAX, (i + 1) * (uint64_t)STAGING_SLOT));
+		cr_assert(le(u64, offset + WIRE_TRANSFER_MAX,
+			     (i + 1) * (uint64_t)STAGING_SLOT));
 		memset(staging_payload(&staging, i), 0xff, WIRE_TRANSFER_MAX);
 	}
 }

@@ -11,23 +11,42 @@
 
 static const struct wire_request good[] = {
 	[WIRE_HELLO] = { .op = WIRE_HELLO },
-	[WIRE_MAP] = { .op = WIRE_MAP, .device = 1, .flags = WIRE_READ_ONLY,
-		       .address = WIRE_DEVICE_BASE + WIRE_DEVICE_SPAN, .length = 4096 },
+	[WIRE_MAP] = { .op = WIRE_MAP,
+		       .device = 1,
+		       .flags = WIRE_READ_ONLY,
+		       .address = WIRE_DEVICE_BASE + WIRE_DEVICE_SPAN,
+		       .length = 4096 },
 	[WIRE_UNMAP] = { .op = WIRE_UNMAP, .address = WIRE_DEVICE_BASE, .length = 4096 },
-	[WIRE_MAP_HOST] = { .op = WIRE_MAP_HOST, .address = WIRE_HOST_BASE, .length = 4096 },
-	[WIRE_UNMAP_HOST] = { .op = WIRE_UNMAP_HOST, .address = WIRE_HOST_BASE,
+	[WIRE_MAP_HOST] = { .op = WIRE_MAP_HOST,
+			    .address = WIRE_HOST_BASE,
+			    .length = 4096 },
+	[WIRE_UNMAP_HOST] = { .op = WIRE_UNMAP_HOST,
+			      .address = WIRE_HOST_BASE,
 			      .length = 4096 },
 	[WIRE_STREAM_CREATE] = { .op = WIRE_STREAM_CREATE, .stream = 1, .priority = -5 },
 	[WIRE_STREAM_DESTROY] = { .op = WIRE_STREAM_DESTROY, .stream = 1 },
-	[WIRE_ALLOC] = { .op = WIRE_ALLOC, .flags = WIRE_ASYNC, .stream = 1, .length = 1 },
+	[WIRE_ALLOC] = { .op = WIRE_ALLOC,
+			 .flags = WIRE_ASYNC,
+			 .stream = 1,
+			 .length = 1 },
 	[WIRE_FREE] = { .op = WIRE_FREE, .address = 0x1000 },
-	[WIRE_READ] = { .op = WIRE_READ, .address = WIRE_DEVICE_BASE, .length = 10,
+	[WIRE_READ] = { .op = WIRE_READ,
+			.address = WIRE_DEVICE_BASE,
+			.length = 10,
 			.offset = STAGING - 10 },
-	[WIRE_WRITE] = { .op = WIRE_WRITE, .address = WIRE_DEVICE_BASE,
+	[WIRE_WRITE] = { .op = WIRE_WRITE,
+			 .address = WIRE_DEVICE_BASE,
 			 .length = WIRE_TRANSFER_MAX },
-	[WIRE_COPY] = { .op = WIRE_COPY, .device = 1, .source_device = 2,
-			.address = 0x2000, .source = 0x1000, .length = 0x1000 },
-	[WIRE_FILL] = { .op = WIRE_FILL, .address = 0x1001, .length = 7, .pattern = 0xffff,
+	[WIRE_COPY] = { .op = WIRE_COPY,
+			.device = 1,
+			.source_device = 2,
+			.address = 0x2000,
+			.source = 0x1000,
+			.length = 0x1000 },
+	[WIRE_FILL] = { .op = WIRE_FILL,
+			.address = 0x1001,
+			.length = 7,
+			.pattern = 0xffff,
 			.pattern_size = 2 },
 	[WIRE_MEMORY] = { .op = WIRE_MEMORY, .device = WIRE_DEVICES_MAX - 1 },
 };
@@ -43,11 +62,11 @@ static bool reply_is_good(uint32_t op, struct wire_reply reply)
 }
 
 /* The record of an operation, with changes. */
-#define BAD(which, ...)                                                                  \
-	do {                                                                             \
-		struct wire_request request = good[which];                               \
-		__VA_ARGS__;                                                             \
-		cr_assert(not(is_good(request)));                                        \
+#define BAD(which, ...)                                    \
+	do {                                               \
+		struct wire_request request = good[which]; \
+		__VA_ARGS__;                               \
+		cr_assert(not(is_good(request)));          \
 	} while (0)
 
 Test(wire, every_operation_has_a_good_request)
@@ -67,8 +86,10 @@ Test(wire, unknown_operations_are_refused)
 
 Test(wire, descriptor_is_demanded_and_refused)
 {
-	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_MAP], false, STAGING), NULL));
-	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_READ], true, STAGING), NULL));
+	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_MAP], false, STAGING),
+		     NULL));
+	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_READ], true, STAGING),
+		     NULL));
 }
 
 Test(wire, unused_fields_are_refused)
@@ -145,13 +166,14 @@ Test(wire, bad_patterns_are_refused)
 Test(wire, good_replies_are_taken)
 {
 	cr_assert(reply_is_good(WIRE_READ, (struct wire_reply){ .call = -1 }));
-	cr_assert(reply_is_good(WIRE_HELLO, (struct wire_reply){
-						    .call = -1, .value = { WIRE_VERSION, 1 } }));
-	cr_assert(reply_is_good(WIRE_ALLOC, (struct wire_reply){ .call = -1,
-								 .value = { 0x1000 } }));
-	cr_assert(reply_is_good(WIRE_ALLOC, (struct wire_reply){ .error = ENOMEM,
-								 .call = 3,
-								 .result = 2 }));
+	cr_assert(reply_is_good(
+		WIRE_HELLO,
+		(struct wire_reply){ .call = -1, .value = { WIRE_VERSION, 1 } }));
+	cr_assert(reply_is_good(WIRE_ALLOC,
+				(struct wire_reply){ .call = -1, .value = { 0x1000 } }));
+	cr_assert(reply_is_good(
+		WIRE_ALLOC,
+		(struct wire_reply){ .error = ENOMEM, .call = 3, .result = 2 }));
 	cr_assert(reply_is_good(WIRE_UNMAP,
 				(struct wire_reply){ .error = EINVAL, .call = -1 }));
 }
@@ -196,9 +218,10 @@ Test(wire, addresses_have_their_device)
 	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE + WIRE_DEVICE_SPAN, 1), 1));
 	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE - 1, 1), -1));
 	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE, WIRE_DEVICE_SPAN + 1), -1));
-	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE + WIRE_DEVICES_MAX * WIRE_DEVICE_SPAN,
-					 1),
-		     -1));
+	cr_assert(eq(
+		int,
+		wire_device_of(WIRE_DEVICE_BASE + WIRE_DEVICES_MAX * WIRE_DEVICE_SPAN, 1),
+		-1));
 	cr_assert(wire_is_host(WIRE_HOST_BASE, WIRE_HOST_SPAN));
 	cr_assert(not(wire_is_host(WIRE_HOST_BASE + 1, WIRE_HOST_SPAN)));
 }

@@ -16,11 +16,11 @@
 #include "cuda/driver.h"
 #include "link_help.h"
 
-#define CHUNK (2u << 20)
-#define BASE WIRE_DEVICE_BASE
-#define BASE_OF(device) (WIRE_DEVICE_BASE + (device) * WIRE_DEVICE_SPAN)
-#define N_SLOTS 4
-#define N_DEVICES 2
+#define CHUNK		(2u << 20)
+#define BASE		WIRE_DEVICE_BASE
+#define BASE_OF(device) (WIRE_DEVICE_BASE + (device)*WIRE_DEVICE_SPAN)
+#define N_SLOTS		4
+#define N_DEVICES	2
 
 TestSuite(worker, .timeout = 120);
 
@@ -35,8 +35,9 @@ static void settings_set(const char *extra)
 {
 	char settings[512];
 
-	snprintf(settings, sizeof(settings), "devices=%d:memory=256M:machine=worker-%d%s%s",
-		 N_DEVICES, getpid(), *extra ? ":" : "", extra);
+	snprintf(settings, sizeof(settings),
+		 "devices=%d:memory=256M:machine=worker-%d%s%s", N_DEVICES, getpid(),
+		 *extra ? ":" : "", extra);
 	setenv("GPUMEM_SOFTGPU", settings, 1);
 }
 
@@ -83,7 +84,8 @@ static int physical_new(struct scene *scene, int device, size_t length)
 	CUmemGenericAllocationHandle handle;
 	int fd = -1;
 
-	cr_assert(eq(int, CUDA(scene->driver, NULL, cuMemCreate, &handle, length, &prop, 0),
+	cr_assert(eq(int,
+		     CUDA(scene->driver, NULL, cuMemCreate, &handle, length, &prop, 0),
 		     0));
 	cr_assert(eq(int,
 		     CUDA(scene->driver, NULL, cuMemExportToShareableHandle, &fd, handle,
@@ -98,12 +100,14 @@ static int ask(struct scene *scene, struct wire_request request)
 	return fixture_ask(&scene->fixture, request, -1, NULL);
 }
 
-static int map(struct scene *scene, unsigned int device, uint64_t address, uint64_t length,
-	       uint32_t flags)
+static int map(struct scene *scene, unsigned int device, uint64_t address,
+	       uint64_t length, uint32_t flags)
 {
 	return fixture_ask(&scene->fixture,
-			   (struct wire_request){ .op = WIRE_MAP, .device = device,
-						  .address = address, .length = length,
+			   (struct wire_request){ .op = WIRE_MAP,
+						  .device = device,
+						  .address = address,
+						  .length = length,
 						  .flags = flags },
 			   physical_new(scene, (int)device, length), NULL);
 }
@@ -111,15 +115,20 @@ static int map(struct scene *scene, unsigned int device, uint64_t address, uint6
 static int unmap(struct scene *scene, unsigned int device, uint64_t address,
 		 uint64_t length)
 {
-	return ask(scene, (struct wire_request){ .op = WIRE_UNMAP, .device = device,
-						 .address = address, .length = length });
+	return ask(scene, (struct wire_request){ .op = WIRE_UNMAP,
+						 .device = device,
+						 .address = address,
+						 .length = length });
 }
 
 static struct wire_request transfer(uint32_t op, unsigned int device, uint64_t address,
 				    uint64_t length, unsigned int slot)
 {
-	return (struct wire_request){ .op = op, .device = device, .address = address,
-				      .length = length, .offset = staging_offset(slot) };
+	return (struct wire_request){ .op = op,
+				      .device = device,
+				      .address = address,
+				      .length = length,
+				      .offset = staging_offset(slot) };
 }
 
 static int put(struct scene *scene, unsigned int device, uint64_t address,
@@ -144,8 +153,10 @@ static int get(struct scene *scene, unsigned int device, uint64_t address, void 
 static int fill(struct scene *scene, unsigned int device, uint64_t address,
 		uint64_t length, uint64_t pattern, uint32_t size)
 {
-	return ask(scene, (struct wire_request){ .op = WIRE_FILL, .device = device,
-						 .address = address, .length = length,
+	return ask(scene, (struct wire_request){ .op = WIRE_FILL,
+						 .device = device,
+						 .address = address,
+						 .length = length,
 						 .pattern = pattern,
 						 .pattern_size = size });
 }
@@ -192,7 +203,9 @@ Test(worker, new_memory_reads_as_zeros)
 Test(worker, memory_outlives_the_worker_at_the_same_address)
 {
 	struct scene scene, next;
-	struct wire_request request = { .op = WIRE_MAP, .address = BASE, .length = CHUNK };
+	struct wire_request request = { .op = WIRE_MAP,
+					.address = BASE,
+					.length = CHUNK };
 	int fd;
 
 	scene_start(&scene, "");
@@ -246,10 +259,10 @@ Test(worker, use_follows_its_mapping_without_waiting)
 	struct scene scene;
 
 	scene_start(&scene, "");
-	question_ask(&questions[0], &scene.fixture,
-		     (struct wire_request){
-			     .op = WIRE_MAP, .address = BASE, .length = CHUNK },
-		     physical_new(&scene, 0, CHUNK));
+	question_ask(
+		&questions[0], &scene.fixture,
+		(struct wire_request){ .op = WIRE_MAP, .address = BASE, .length = CHUNK },
+		physical_new(&scene, 0, CHUNK));
 	question_ask(&questions[1], &scene.fixture,
 		     transfer(WIRE_READ, 0, BASE, CHUNK / 2, 0), -1);
 	for (unsigned int i = 0; i < ARRAY_SIZE(questions); i++) {
@@ -294,13 +307,13 @@ Test(worker, descriptor_that_is_no_memory_is_refused)
 	struct scene scene;
 
 	scene_start(&scene, "");
-	cr_assert(ne(int,
-		     fixture_ask(&scene.fixture,
-				 (struct wire_request){ .op = WIRE_MAP,
-							.address = BASE,
-							.length = CHUNK },
-				 memfd_create("no", MFD_CLOEXEC), NULL),
-		     0));
+	cr_assert(
+		ne(int,
+		   fixture_ask(&scene.fixture,
+			       (struct wire_request){
+				       .op = WIRE_MAP, .address = BASE, .length = CHUNK },
+			       memfd_create("no", MFD_CLOEXEC), NULL),
+		   0));
 	scene_stop(&scene);
 }
 
@@ -309,9 +322,10 @@ Test(worker, device_that_is_not_there_is_refused)
 	struct scene scene;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int,
-		     ask(&scene, (struct wire_request){ .op = WIRE_MEMORY, .device = 15 }),
-		     ENODEV));
+	cr_assert(
+		eq(int,
+		   ask(&scene, (struct wire_request){ .op = WIRE_MEMORY, .device = 15 }),
+		   ENODEV));
 	scene_stop(&scene);
 }
 
@@ -388,10 +402,14 @@ static void expect_filled(struct scene *scene, unsigned int device, uint64_t add
 }
 
 static const struct pattern patterns[] = {
-	{ 0, 1 },		   { 0xab, 1 },
-	{ 0xbeef, 2 },		   { 0xabab, 2 },
-	{ 0xdeadbeef, 4 },	   { 0x12341234, 4 },
-	{ 0x0123456789abcdef, 8 }, { 0x1111111111111111, 8 },
+	{ 0, 1 },
+	{ 0xab, 1 },
+	{ 0xbeef, 2 },
+	{ 0xabab, 2 },
+	{ 0xdeadbeef, 4 },
+	{ 0x12341234, 4 },
+	{ 0x0123456789abcdef, 8 },
+	{ 0x1111111111111111, 8 },
 	{ 0x89abcdef89abcdef, 8 },
 };
 
@@ -409,10 +427,10 @@ static void fill_all(struct scene *scene, unsigned int device, uint64_t base)
 		uint8_t after[2] = { 0 };
 
 		cr_assert(eq(int, put(scene, device, address + length, "z", 1), 0));
-		cr_assert(eq(int,
-			     fill(scene, device, address, length, pattern.value,
-				  pattern.size),
-			     0));
+		cr_assert(eq(
+			int,
+			fill(scene, device, address, length, pattern.value, pattern.size),
+			0));
 		expect_filled(scene, device, address, length, pattern);
 		cr_assert(eq(int, get(scene, device, address + length, after, 1), 0));
 		cr_assert(eq(int, after[0], 'z'));
@@ -461,7 +479,8 @@ Test(worker, host_memory_is_shared)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int, map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+	cr_assert(eq(int,
+		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
 		     0));
 	noise(wanted, sizeof(wanted), 5);
 	memcpy(memory, wanted, sizeof(wanted));
@@ -480,7 +499,8 @@ Test(worker, copy_between_host_and_device)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int, map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+	cr_assert(eq(int,
+		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
 		     0));
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
 	noise(wanted, sizeof(wanted), 6);
@@ -492,13 +512,13 @@ Test(worker, copy_between_host_and_device)
 							.length = CHUNK }),
 		     0));
 	expect_bytes(&scene, 0, BASE, sizeof(wanted));
-	cr_assert(eq(int,
-		     ask(&scene, (struct wire_request){ .op = WIRE_COPY,
-							.source = BASE,
-							.address = WIRE_HOST_BASE +
-								   CHUNK / 2,
-							.length = CHUNK / 2 }),
-		     0));
+	cr_assert(eq(
+		int,
+		ask(&scene, (struct wire_request){ .op = WIRE_COPY,
+						   .source = BASE,
+						   .address = WIRE_HOST_BASE + CHUNK / 2,
+						   .length = CHUNK / 2 }),
+		0));
 	cr_assert(eq(int, memcmp(memory + CHUNK / 2, wanted, CHUNK / 2), 0));
 	scene_stop(&scene);
 }
@@ -509,12 +529,13 @@ Test(worker, host_mapping_never_covers_another)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int, map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
-		     0));
 	cr_assert(eq(int,
-		     map_host(&scene, WIRE_HOST_BASE + 4096, CHUNK,
-			      host_new(CHUNK, &memory)),
-		     EEXIST));
+		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+		     0));
+	cr_assert(eq(
+		int,
+		map_host(&scene, WIRE_HOST_BASE + 4096, CHUNK, host_new(CHUNK, &memory)),
+		EEXIST));
 	cr_assert(eq(int,
 		     map_host(&scene, WIRE_HOST_BASE + CHUNK, 2 * CHUNK,
 			      host_new(CHUNK, &memory)),
@@ -578,8 +599,8 @@ Test(worker, stream_ordered_memory_is_zeroed_each_time)
 	scene_start(&scene, "");
 	alloc_twice(&scene, WIRE_ASYNC, 0);
 	cr_assert(eq(int,
-		     ask(&scene, (struct wire_request){ .op = WIRE_STREAM_CREATE,
-							.stream = 3 }),
+		     ask(&scene,
+			 (struct wire_request){ .op = WIRE_STREAM_CREATE, .stream = 3 }),
 		     0));
 	alloc_twice(&scene, WIRE_ASYNC, 3);
 	scene_stop(&scene);
@@ -629,8 +650,8 @@ Test(worker, memory_is_told)
 
 static int stream_ask(struct scene *scene, uint32_t op, unsigned int device, uint32_t id)
 {
-	return ask(scene, (struct wire_request){
-				  .op = op, .device = device, .stream = id });
+	return ask(scene,
+		   (struct wire_request){ .op = op, .device = device, .stream = id });
 }
 
 Test(worker, streams_are_made_and_unmade)
@@ -659,7 +680,8 @@ Test(worker, use_of_a_stream_that_is_not_there_is_refused)
 
 #define N_STEPS 100
 
-/* Each step doubles what is there and writes it further on: only in order it comes out right. */
+/* Each step doubles what is there and writes it further on: only in order it comes out
+ * right. */
 Test(worker, stream_keeps_the_order_of_its_requests)
 {
 	static struct question steps[N_STEPS];
@@ -699,7 +721,8 @@ Test(worker, many_transfers_in_flight_are_all_right)
 	noise(staging_payload(&scene.fixture.staging, 0), WIRE_TRANSFER_MAX, 7);
 	noise(wanted, sizeof(wanted), 7);
 	for (unsigned int i = 0; i < N_TRANSFERS; i++) {
-		struct wire_request request = transfer(WIRE_WRITE, 0, BASE + i * 1000, 1000, 0);
+		struct wire_request request =
+			transfer(WIRE_WRITE, 0, BASE + i * 1000, 1000, 0);
 
 		request.offset += i * 1000;
 		question_ask(&questions[i], &scene.fixture, request, -1);
@@ -836,8 +859,8 @@ Test(worker, owners_worker_makes_contexts_at_the_first_use)
 	struct scene scene;
 
 	settings_set("");
-	scene_start_as(&scene, (struct link_config){ .name = "own", .uid = getuid(),
-						     .gid = getgid() });
+	scene_start_as(&scene, (struct link_config){
+				       .name = "own", .uid = getuid(), .gid = getgid() });
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
 	if (scene.n_devices > 1) {
 		cr_assert(eq(int, map(&scene, 1, BASE_OF(1), CHUNK, 0), 0));
