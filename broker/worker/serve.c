@@ -206,7 +206,7 @@ bool serve_hello(struct worker *worker,
 	int r;
 
 	if (!serve_receive(worker, &job))
-		return false;
+		_exit(EXIT_SUCCESS);
 	if (job.request.op != WIRE_HELLO)
 		worker_die("was not greeted");
 	r = open(worker, &failure);

@@ -9,9 +9,10 @@ struct job;
 struct worker;
 
 /*
- * Takes the HELLO, opens what the worker needs and answers.
+ * Takes the HELLO, opens what the worker needs and answers. Exits where the broker has
+ * closed the socket.
  *
- * Returns: whether the worker works; false also where the broker is gone already.
+ * Returns: whether the worker works.
  */
 bool serve_hello(struct worker *worker,
 		 int (*open)(struct worker *worker, struct cuda_failure *failure));

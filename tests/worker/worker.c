@@ -8,10 +8,14 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
 
 #include "cuda/driver.h"
 #include "link_help.h"
@@ -29,6 +33,12 @@ struct scene {
 	struct cuda_driver *driver;
 	int n_devices;
 };
+
+/* A driver that can be told to fail; the real one is found by name. */
+static bool driver_is_soft(void)
+{
+	return strchr(getenv("GPUMEM_DRIVER"), '/');
+}
 
 /* Devices of this test alone; extra settings of the software GPU, or "". */
 static void settings_set(const char *extra)
@@ -740,7 +750,7 @@ Test(worker, mapping_is_served_while_all_threads_wait_for_the_gpu)
 	static struct question slow[16];
 	struct scene scene;
 
-	if (!strstr(getenv("GPUMEM_DRIVER"), "/"))
+	if (!driver_is_soft())
 		cr_skip("only the software GPU can be told to be slow");
 	scene_start(&scene, "delay=cuMemcpyHtoDAsync_v2@*=1s");
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
@@ -761,7 +771,7 @@ Test(worker, lost_context_is_answered_to_everything_after)
 	struct wire_reply reply;
 	struct scene scene;
 
-	if (!strstr(getenv("GPUMEM_DRIVER"), "/"))
+	if (!driver_is_soft())
 		cr_skip("only the software GPU can be told to fail");
 	scene_start(&scene, "fail=cuMemcpyHtoDAsync_v2@2=CUDA_ERROR_ILLEGAL_ADDRESS");
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
@@ -782,7 +792,7 @@ Test(worker, worker_killed_in_a_call_is_noticed)
 	struct scene scene;
 	struct question question;
 
-	if (!strstr(getenv("GPUMEM_DRIVER"), "/"))
+	if (!driver_is_soft())
 		cr_skip("only the software GPU can be told to kill");
 	scene_start(&scene, "kill=cuMemcpyHtoDAsync_v2@1");
 	question_ask(&question, &scene.fixture, transfer(WIRE_WRITE, 0, BASE, 1, 0), -1);
@@ -812,13 +822,61 @@ Test(worker, address_range_that_is_not_granted_shows_as_the_end)
 {
 	struct scene scene;
 
-	if (!strstr(getenv("GPUMEM_DRIVER"), "/"))
+	if (!driver_is_soft())
 		cr_skip("only the software GPU can be told to fail");
 	scene_start(&scene, "fail=cuMemAddressReserve@1=CUDA_ERROR_OUT_OF_MEMORY");
 	cr_assert(eq(str, (char *)fixture_wait_end(&scene.fixture),
 		     "can't work: cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY"));
 	fixture_stop(&scene.fixture);
 	cuda_driver_free(scene.driver);
+}
+
+Test(worker, failed_mapping_leaves_the_address_free)
+{
+	struct scene scene;
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to fail");
+	scene_start(&scene, "fail=cuMemMap@1=CUDA_ERROR_UNKNOWN:"
+			    "fail=cuMemSetAccess@1=CUDA_ERROR_NOT_SUPPORTED");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), EIO));
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), EOPNOTSUPP));
+	cr_assert(eq(int, unmap(&scene, 0, BASE, CHUNK), EINVAL));
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	cr_assert(eq(int, put(&scene, 0, BASE, "x", 1), 0));
+	scene_stop(&scene);
+}
+
+/* The first registration is that of the staging area. */
+Test(worker, failed_registration_leaves_the_address_free)
+{
+	struct scene scene;
+	uint8_t *memory;
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to fail");
+	scene_start(&scene, "fail=cuMemHostRegister_v2@2=CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert(eq(int,
+		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+		     ENOMEM));
+	cr_assert(eq(int,
+		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+		     0));
+	scene_stop(&scene);
+}
+
+Test(worker, failed_context_is_made_at_the_next_use)
+{
+	struct scene scene;
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to fail");
+	settings_set("fail=cuDevicePrimaryCtxRetain@1=CUDA_ERROR_OUT_OF_MEMORY");
+	scene_start_as(&scene, (struct link_config){
+				       .name = "own", .uid = getuid(), .gid = getgid() });
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), ENOMEM));
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	scene_stop(&scene);
 }
 
 static bool status_has(pid_t pid, const char *line)
@@ -867,4 +925,39 @@ Test(worker, owners_worker_makes_contexts_at_the_first_use)
 		cr_assert(eq(int, put(&scene, 1, BASE_OF(1), "x", 1), 0));
 	}
 	scene_stop(&scene);
+}
+
+/* A broker of its own, which tells its worker's pid. */
+_Noreturn static void broker_play(int tell)
+{
+	struct scene scene;
+	pid_t pid;
+
+	scene_start_as(&scene, (struct link_config){ .name = "mover", .mover = true });
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	pid = link_pid(scene.fixture.link);
+	if (write(tell, &pid, sizeof(pid)) != sizeof(pid))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+Test(worker, stopped_worker_dies_with_its_broker)
+{
+	struct pollfd gone = { .events = POLLIN };
+	int pipes[2];
+	pid_t broker, worker;
+
+	settings_set("");
+	cr_assert(eq(int, pipe2(pipes, O_CLOEXEC), 0));
+	broker = fork();
+	if (broker == 0)
+		broker_play(pipes[1]);
+	cr_assert(eq(long, read(pipes[0], &worker, sizeof(worker)), sizeof(worker)));
+	gone.fd = pidfd_open(worker, 0);
+	cr_assert(ge(int, gone.fd, 0));
+	kill(worker, SIGSTOP);
+	kill(broker, SIGKILL);
+	cr_assert(eq(int, poll(&gone, 1, 30000), 1));
+	waitpid(broker, NULL, 0);
 }
