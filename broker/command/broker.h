@@ -240,8 +240,9 @@ void broker_fail(struct broker *broker, const struct caller *caller, const char 
 void broker_events(struct broker *broker, struct text *text);
 
 /*
- * A reader of changes as they come, from the moment it is made. wake is called (from any
- * thread, no lock held) whenever there is something to take.
+ * A reader of changes as they come, from the moment it is made. wake is called from any
+ * thread whenever there is something to take; it must only note that, and call nothing
+ * here (the journal's lock is held, which is what makes event_reader_free() final).
  */
 struct event_reader;
 struct event_reader *event_reader_new(struct broker *broker,
