@@ -33,11 +33,13 @@ struct ask {
 	/*
 	 * Called exactly once. A worker that ended before it answered shows as error EIO,
 	 * call -1 and lost set; whatever was asked then may or may not have been done.
+	 * One that breaks a rule of the wire itself is not sent: EINVAL.
 	 */
 	void (*done)(struct ask *ask, const struct wire_reply *reply, bool lost);
 
 	/* private to the link */
-	struct ask *next, *prev;
+	struct ask *next;
+	int refused; /* errno of one that was never sent */
 };
 
 enum link_state {
@@ -77,9 +79,16 @@ int link_new(struct link **ret_link, const struct link_config *config);
 /* Waits for the link's threads and frees it; kills the worker if it still runs. */
 struct link *link_free(struct link *link);
 
+/*
+ * Asks. Never blocks and never fails: what can't be sent is answered by the link's own
+ * thread, as lost, or with EINVAL, EBADF or ENOMEM.
+ */
 void link_ask(struct link *link, struct ask *ask);
 
-/* Asks the worker to end by closing the socket's sending side; kills it after seconds. */
+/*
+ * Asks the worker to end by closing the socket's sending side, once all that was asked
+ * before is sent; kills it after seconds. What is asked later is lost.
+ */
 void link_stop(struct link *link, unsigned int seconds);
 
 /* Ends it at once, with SIGKILL. */

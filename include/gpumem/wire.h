@@ -60,7 +60,7 @@ enum wire_op {
 	 * driver), at address in the range of device; flags: WIRE_READ_ONLY.
 	 */
 	WIRE_MAP,
-	WIRE_UNMAP, /* address, length: exactly what one MAP mapped */
+	WIRE_UNMAP, /* device, address, length: exactly what one MAP mapped */
 
 	/*
 	 * Maps the memfd sent along at address in the host range and registers it with the
@@ -78,13 +78,13 @@ enum wire_op {
 	 * allocator (on stream), else cuMemAlloc. Answer: value[0] = address, zeroed.
 	 */
 	WIRE_ALLOC,
-	WIRE_FREE, /* address, flags and stream as for ALLOC */
+	WIRE_FREE, /* device, address, flags and stream as for ALLOC */
 
 	/* Device or host memory at address <-> length bytes at offset of the staging area. */
 	WIRE_READ,
 	WIRE_WRITE,
 
-	/* length bytes from source (on source_device) to address (on device). */
+	/* length bytes from source (on source_device) to address (on device), no overlap. */
 	WIRE_COPY,
 
 	/* length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each. */
