@@ -160,6 +160,16 @@ void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 		    broker_remove(view_of(req)->broker, folder.row->type, name, &caller));
 }
 
+/* mv(1) onto a name that is taken asks for a place inside, since it is a directory. */
+static bool goes_into_another(struct view *view, const struct node *folder,
+			      fuse_ino_t new_parent)
+{
+	struct node target;
+
+	return !tree_node(view, new_parent, &target) && target.row->kind == NODE_OBJECT &&
+	       target.row->type == folder->row->type;
+}
+
 void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		 fuse_ino_t new_parent, const char *new_name, unsigned int flags)
 {
@@ -171,6 +181,8 @@ void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		return;
 	if (flags & ~RENAME_NOREPLACE)
 		refuse(req, &folder, name, EINVAL, "two objects can't be exchanged");
+	else if (goes_into_another(view, &folder, new_parent))
+		refuse(req, &folder, name, EEXIST, "that name is taken by another");
 	else if (parent != new_parent)
 		refuse(req, &folder, name, EPERM, "an object stays in its folder");
 	else
