@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "command/command.h"
+#include "command/verbs.h"
 
 struct control {
 	struct broker *broker;

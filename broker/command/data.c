@@ -9,6 +9,7 @@
  * close or fsync says so, as for any file.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "command/verbs.h"
@@ -233,15 +234,14 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 		wait_done(wait, 0, 0);
 		return;
 	}
+	length = MIN(length, (size_t)WIRE_TRANSFER_MAX);
 	transfer = transfer_new(broker, &read_class, allocation, caller);
 	if (!transfer) {
 		data_no_memory(broker, wait);
 		return;
 	}
 	work_use(&transfer->op.work, allocation, offset,
-		 MIN((uint64_t)MIN(length, (size_t)WIRE_TRANSFER_MAX),
-		     allocation->size - offset),
-		 false);
+		 MIN((uint64_t)length, allocation->size - offset), false);
 	data_run(&transfer->op, wait);
 }
 
@@ -502,7 +502,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		wait_done(wait, from ? 0 : -ESTALE, 0);
 		return;
 	}
-	length = MIN(MIN(length, from->size - source_offset), (uint64_t)COPY_RANGE_MAX);
+	length = MIN(length, from->size - source_offset);
+	length = MIN(length, (uint64_t)COPY_RANGE_MAX);
 	if (target_offset >= to->size) {
 		data_no_space(broker, to, caller, target_offset, length, wait);
 		return;
