@@ -93,6 +93,7 @@ struct object_stat {
 	int64_t changed_s; /* last write, else creation; seconds and nanoseconds, UTC */
 	uint32_t changed_ns;
 	bool host;         /* an allocation of kind host: its data can be mapped */
+	bool managed;      /* an allocation of kind managed: has all files of such */
 };
 
 /* Returns: 0; -ESTALE when it has gone (not in the journal). */
@@ -249,6 +250,7 @@ void broker_events(struct broker *broker, struct text *text);
 struct event_reader;
 struct event_reader *event_reader_new(struct broker *broker,
 				      void (*wake)(void *userdata), void *userdata);
+/* Takes NULL. On return wake is not running and will not be called. */
 struct event_reader *event_reader_free(struct event_reader *reader);
 
 /* Takes at most size bytes of whole lines; `lost N` stands where N were overwritten.
@@ -261,6 +263,7 @@ struct broker_config {
 	const char *driver;   /* library to load */
 	const char *worker;   /* the worker program */
 	const char *version;  /* of gpumem */
+	unsigned int launch_timeout_s; /* ends launches that say no timeout=; 0: none */
 	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after this */
 };
 
