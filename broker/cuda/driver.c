@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading the driver: the only place where the project meets a CUDA library.
+ *
+ * Everything comes from the X-list of gpumem/driver.h. A row is resolved by its
+ * exported name with dlsym, never through cuGetProcAddress, which would choose a
+ * version by itself; so what is called is what is written. The library is opened
+ * RTLD_LOCAL and is never closed.
+ *
+ * cuInit is called here, and no context is made: a process that only owns memory has
+ * none, and so no kernel can poison it.
+ */
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+enum need {
+	OPTIONAL,
+	REQUIRED,
+};
+
+struct row {
+	const char *symbol;
+	size_t member; /* offset in struct cuda_driver */
+	enum need need;
+};
+
+static const struct row rows[] = {
+#define ROW(symbol, type, need) \
+	[CUDA_ROW_##            \
+		symbol] = { #symbol, offsetof(struct cuda_driver, fn_##symbol), need },
+	CUDA_DRIVER_LIST(ROW)
+#undef ROW
+};
+
+static void **driver_member(const struct cuda_driver *driver, int call)
+{
+	return (void **)((char *)driver + rows[call].member);
+}
+
+static int driver_resolve(struct cuda_driver *driver, struct text *why)
+{
+	for (int call = 0; call < CUDA_N_CALLS; call++) {
+		void *function = dlsym(driver->library, rows[call].symbol);
+
+		if (!function && rows[call].need == REQUIRED) {
+			text_printf(why,
+				    "%s has no %s: not a CUDA driver, or older than 12.2",
+				    driver->path, rows[call].symbol);
+			return -ENOSYS;
+		}
+		*driver_member(driver, call) = function;
+	}
+	return 0;
+}
+
+/* The version can be asked before cuInit, and an old driver is then told by its age. */
+static int driver_check_version(struct cuda_driver *driver, struct text *why)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	int version, r;
+
+	r = CUDA(driver, &failure, cuDriverGetVersion, &version);
+	if (r < 0) {
+		text_printf(why, "%s: cuDriverGetVersion failed: %s", driver->path,
+			    cuda_result_name(failure.result));
+		return r;
+	}
+	if (version < CUDA_DRIVER_OLDEST) {
+		text_printf(why, "%s is a driver for CUDA %d.%d: 12.2 is the oldest",
+			    driver->path, version / 1000, version % 1000 / 10);
+		return -EOPNOTSUPP;
+	}
+	driver->version = version;
+	return 0;
+}
+
+static int driver_start(struct cuda_driver *driver, struct text *why)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	int n_devices = 0;
+	int r;
+
+	r = CUDA(driver, &failure, cuInit, 0);
+	if (r >= 0)
+		r = CUDA(driver, &failure, cuDeviceGetCount, &n_devices);
+	if (r < 0) {
+		text_printf(why, "%s: %s failed: %s", driver->path,
+			    cuda_call_name(failure.call),
+			    cuda_result_name(failure.result));
+		return r;
+	}
+	if (n_devices < 1) {
+		text_printf(why, "%s finds no device", driver->path);
+		return -ENODEV;
+	}
+	return 0;
+}
+
+/* The name is kept for good, as the library is: functions point into it. */
+static int driver_load(struct cuda_driver *driver, const char *path, struct text *why)
+{
+	driver->path = strdup(path);
+	if (!driver->path)
+		return -ENOMEM;
+	driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!driver->library) {
+		text_printf(why, "can't load the driver library: %s", dlerror());
+		return -ENOENT;
+	}
+	return 0;
+}
+
+int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why)
+{
+	_cleanup_cuda_driver_ struct cuda_driver *driver = NULL;
+	int r;
+
+	driver = calloc(1, sizeof(*driver));
+	if (!driver)
+		return -ENOMEM;
+	r = driver_load(driver, path, why);
+	if (r < 0)
+		return r;
+	r = driver_resolve(driver, why);
+	if (r < 0)
+		return r;
+	r = driver_check_version(driver, why);
+	if (r < 0)
+		return r;
+	r = driver_start(driver, why);
+	if (r < 0)
+		return r;
+
+	*ret = take_ptr(driver);
+	return 0;
+}
+
+struct cuda_driver *cuda_driver_free(struct cuda_driver *driver)
+{
+	if (!driver)
+		return NULL;
+	free(driver->path);
+	free(driver);
+	return NULL;
+}
+
+bool cuda_driver_has(const struct cuda_driver *driver, int call)
+{
+	return *driver_member(driver, call) != NULL;
+}
+
+const char *cuda_call_name(int call)
+{
+	return call >= 0 && call < CUDA_N_CALLS ? rows[call].symbol : "";
+}
+
+int cuda_call_finish(struct cuda_failure *failure, int call, int result)
+{
+	if (!result)
+		return 0;
+	if (failure)
+		*failure = (struct cuda_failure){ call, result };
+	return -cuda_result_errno(result);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the broker's many descriptors and threads to a worker that has two and one.
+ *
+ * posix_spawn shares the broker's memory with the child until it executes, so the size
+ * of the broker costs nothing and no lock can be copied in the wrong state. The child
+ * keeps stdout and stderr (it speaks only when it is about to exit), reads /dev/null,
+ * and has a session of its own: a Ctrl-C meant for the broker is the broker's to pass on.
+ *
+ * The environment goes along as it is. Privileges are the program's own to drop: it
+ * does so after it was executed, when nothing of the broker's is in its memory.
+ */
+#include "link/start.h"
+
+#include "base/def.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+
+extern char **environ;
+
+#define N_ARGUMENTS 12
+#define NUMBER_SIZE 24
+
+struct arguments {
+	const char *list[N_ARGUMENTS + 1];
+	unsigned int n;
+	char parent[NUMBER_SIZE];
+	char uid[NUMBER_SIZE];
+	char gid[NUMBER_SIZE];
+};
+
+static void argument_add(struct arguments *arguments, const char *argument)
+{
+	arguments->list[arguments->n++] = argument;
+}
+
+static const char *number_text(char (*text)[NUMBER_SIZE], long number)
+{
+	snprintf(*text, sizeof(*text), "%ld", number);
+	return *text;
+}
+
+static void arguments_make(struct arguments *arguments, const struct link_config *config)
+{
+	argument_add(arguments, config->program);
+	argument_add(arguments, "--name");
+	argument_add(arguments, config->name);
+	argument_add(arguments, "--driver");
+	argument_add(arguments, config->driver);
+	argument_add(arguments, "--parent");
+	argument_add(arguments, number_text(&arguments->parent, getpid()));
+	if (config->mover) {
+		argument_add(arguments, "--mover");
+	} else if (geteuid() == 0) {
+		argument_add(arguments, "--uid");
+		argument_add(arguments, number_text(&arguments->uid, config->uid));
+		argument_add(arguments, "--gid");
+		argument_add(arguments, number_text(&arguments->gid, config->gid));
+	}
+}
+
+/* What the child does before it executes; the descriptors stand above the places they go
+ * to. */
+static int actions_fill(posix_spawn_file_actions_t *actions, int socket, int staging)
+{
+	int r;
+
+	r = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY,
+					     0);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(actions, socket, WIRE_SOCKET_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(actions, staging, WIRE_STAGING_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions,
+							     WIRE_STAGING_FD + 1);
+	return -r;
+}
+
+static int attributes_fill(posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+	int r;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	r = posix_spawnattr_setsigmask(attributes, &none);
+	if (r == 0)
+		r = posix_spawnattr_setsigdefault(attributes, &all);
+	if (r == 0)
+		r = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK |
+								 POSIX_SPAWN_SETSIGDEF |
+								 POSIX_SPAWN_SETSID);
+	return -r;
+}
+
+static int start_prepared(const struct link_config *config, int socket, int staging,
+			  posix_spawn_file_actions_t *actions,
+			  posix_spawnattr_t *attributes, pid_t *ret_pid)
+{
+	struct arguments arguments = { 0 };
+	int r;
+
+	r = actions_fill(actions, socket, staging);
+	if (r < 0)
+		return r;
+	r = attributes_fill(attributes);
+	if (r < 0)
+		return r;
+	arguments_make(&arguments, config);
+	return -posix_spawn(ret_pid, config->program, actions, attributes,
+			    (char **)arguments.list, environ);
+}
+
+int start_worker(const struct link_config *config, int socket, pid_t *ret_pid)
+{
+	_cleanup_close_ int high_socket = -1, high_staging = -1;
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int r;
+
+	high_socket = fcntl(socket, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
+	if (high_socket < 0)
+		return -errno;
+	high_staging = fcntl(config->staging_fd, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
+	if (high_staging < 0)
+		return -errno;
+	r = -posix_spawn_file_actions_init(&actions);
+	if (r < 0)
+		return r;
+	r = -posix_spawnattr_init(&attributes);
+	if (r == 0) {
+		r = start_prepared(config, high_socket, high_staging, &actions,
+				   &attributes, ret_pid);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}

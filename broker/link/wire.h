@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a record on the wire may say: one table of operations, read by both sides.
+ *
+ * A check looks at one record alone. What depends on state (which device exists, what
+ * is mapped where) is for the receiver to find out.
+ */
+#pragma once
+
+#include "base/def.h"
+
+#include <gpumem/wire.h>
+
+/* The operation's name ("map"), "" for a number that is none. */
+const char *wire_op_name(uint32_t op);
+
+/* Whether the operation takes a descriptor along. */
+bool wire_op_has_fd(uint32_t op);
+
+/* Whether it is finished before the next request is looked at. */
+bool wire_op_is_ordered(uint32_t op);
+
+/*
+ * Checks a request, all but its id, for a staging area of that size.
+ *
+ * Returns: NULL where it is well formed, else what is wrong, a constant string that
+ * completes "a request with ...".
+ */
+const char *wire_check_request(const struct wire_request *request, bool has_fd,
+			       uint64_t staging_size);
+
+/*
+ * Checks a reply to that request, all but its id.
+ *
+ * Returns: NULL where it is well formed, else what is wrong, a constant string that
+ * completes "a reply with ...".
+ */
+const char *wire_check_reply(const struct wire_request *request,
+			     const struct wire_reply *reply);
+
+/* Whether [address, address + length) lies within the range of host memory. */
+bool wire_is_host(uint64_t address, uint64_t length);
+
+/* The device in whose range [address, address + length) lies, -1 where in none. */
+int wire_device_of(uint64_t address, uint64_t length);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The wire between the broker and its workers: an ABI between two programs of one build.
+ *
+ * A worker is started with a SOCK_SEQPACKET socket at descriptor 3 and its staging memfd
+ * at descriptor 4. The broker sends `struct wire_request`, one a message; the worker
+ * answers each with exactly one `struct wire_reply` that carries the request's id, in any
+ * order. A worker never speaks unasked and never sends descriptors. Both sides check
+ * every field of what they receive; the broker ends a worker that breaks a rule, a worker
+ * that is sent nonsense exits.
+ *
+ * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, UNMAP_HOST,
+ * STREAM_CREATE and STREAM_DESTROY are finished before the next request is looked at, so
+ * a use may follow its mapping at once. Everything else may run at the same time as its
+ * neighbours: whoever needs an order waits for the answer of the first (the broker does,
+ * in broker/command/op.c). On one user stream (stream != 0) commands run in the order sent.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define WIRE_SOCKET_FD 3
+#define WIRE_STAGING_FD 4
+
+/* Raised at every change of this file: a broker refuses the worker of another build. */
+#define WIRE_VERSION 1
+
+/* Limits that both sides enforce. */
+#define WIRE_DEVICES_MAX 16      /* devices: 0 .. 15 */
+#define WIRE_STREAMS_MAX 4096    /* user streams: ids 1 .. 4095, dealt by the broker */
+#define WIRE_TRANSFER_MAX 0x100000 /* bytes of one READ or WRITE */
+
+/*
+ * Address ranges, dealt by the broker and reserved by every worker before anything else,
+ * so that an allocation has the same address in all of them. Each device has its own
+ * range, host memory has one. The thread sanitizer keeps its own tables where these
+ * stand, so its build moves them to where it lets programs map memory.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define WIRE_HOST_BASE 0x7e8000000000ull
+#define WIRE_HOST_SPAN (64ull << 30)
+#define WIRE_DEVICE_BASE 0x7ea000000000ull
+#define WIRE_DEVICE_SPAN (16ull << 30)
+#else
+#define WIRE_HOST_BASE 0x180000000000ull
+#define WIRE_HOST_SPAN (4ull << 40)
+#define WIRE_DEVICE_BASE 0x200000000000ull
+#define WIRE_DEVICE_SPAN (1ull << 40)
+#endif
+
+enum wire_op {
+	/*
+	 * First, once. Answer: value[0] = WIRE_VERSION, value[1] = number of devices.
+	 * An error here says why the worker can't work; it exits after sending it.
+	 */
+	WIRE_HELLO = 1,
+
+	/*
+	 * Maps physical memory, sent along as one descriptor (a POSIX file handle of the
+	 * driver), at address in the range of device; flags: WIRE_READ_ONLY.
+	 */
+	WIRE_MAP,
+	WIRE_UNMAP, /* device, address, length: exactly what one MAP mapped */
+
+	/*
+	 * Maps the memfd sent along at address in the host range and registers it with the
+	 * driver (portable, mapped). UNMAP_HOST undoes exactly one of these.
+	 */
+	WIRE_MAP_HOST,
+	WIRE_UNMAP_HOST,
+
+	/* A user stream of that id on device, with that priority. */
+	WIRE_STREAM_CREATE,
+	WIRE_STREAM_DESTROY,
+
+	/*
+	 * Memory of this worker's own contexts; flags: WIRE_ASYNC for the stream-ordered
+	 * allocator (on stream), else cuMemAlloc. Answer: value[0] = address, zeroed.
+	 */
+	WIRE_ALLOC,
+	WIRE_FREE, /* device, address, flags and stream as for ALLOC */
+
+	/* Device or host memory at address <-> length bytes at offset of the staging area. */
+	WIRE_READ,
+	WIRE_WRITE,
+
+	/* length bytes from source (on source_device) to address (on device), no overlap. */
+	WIRE_COPY,
+
+	/* length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each. */
+	WIRE_FILL,
+
+	/* Answer: value[0] = free bytes of device, value[1] = its total. */
+	WIRE_MEMORY,
+
+	WIRE_OP_END_,
+};
+
+enum wire_flag {
+	WIRE_READ_ONLY = 1 << 0, /* MAP */
+	WIRE_ASYNC = 1 << 1,     /* ALLOC, FREE */
+};
+
+/*
+ * Devices are the driver's ordinals. Where the memory is host memory, device and
+ * source_device say whose context does the work. Unused fields are zero and checked.
+ */
+struct wire_request {
+	uint64_t id; /* never zero, unique among the requests under way */
+	uint32_t op;
+	uint32_t flags;
+	uint32_t device;
+	uint32_t source_device; /* COPY */
+	uint32_t stream;        /* 0: any; else a user stream of device */
+	int32_t priority;       /* STREAM_CREATE */
+	uint64_t address;
+	uint64_t source;  /* COPY */
+	uint64_t length;  /* bytes; never zero where it is used */
+	uint64_t offset;  /* READ, WRITE: of the staging area */
+	uint64_t pattern; /* FILL: the low pattern_size bytes */
+	uint32_t pattern_size;
+	uint32_t reserved;
+};
+
+struct wire_reply {
+	uint64_t id;
+	int32_t error;  /* 0 or a positive errno */
+	int32_t call;   /* row of the driver's X-list that failed, -1 when none */
+	int32_t result; /* its CUresult */
+	uint32_t reserved;
+	uint64_t value[2];
+};
+
+_Static_assert(sizeof(struct wire_request) == 80, "no padding on the wire");
+_Static_assert(sizeof(struct wire_reply) == 40, "no padding on the wire");
