@@ -165,14 +165,43 @@ needs_root()
 
 kinds='device host direct async'
 
+# ---- the software GPU's faults ----
+
+# inject RULE...: from now on, in every process (none: no more); the grammar is in
+# tools/softgpu/options.h.
+inject()
+{
+	needs_software 'go wrong'
+	printf '%s\n' "$@" >"$T/inject.new"
+	mv "$T/inject.new" "$T/inject"
+}
+
+# slow TIME: copies, fills and transfers take that much longer.
+slow()
+{
+	local call rules=()
+	for call in cuMemcpyAsync cuMemcpy{HtoD,DtoH,DtoD}Async_v2 cuMemcpyPeerAsync \
+		cuMemsetD{8,16,32}Async cuMemsetD2D{8,16,32}Async; do
+		rules+=("delay=$call@*=$1")
+	done
+	inject "${rules[@]}"
+}
+
+# Waits until process $1 waits for an answer in a write(2), read(2), or whatever else it
+# asks of the mount.
+until_it_waits()
+{
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
+}
+
 # ---- brokers ----
 
-# The driver of this topic's machine; [OPTION] is appended for the software GPU.
+# driver [NAME]: of a machine of its own.
 driver()
 {
 	if is_software; then
-		printf '%s:devices=2:memory=512M:machine=%s%s' "${GPUMEM_DRIVER:-software}" \
-			"${T##*.}-${2-main}" "${1:+:$1}"
+		printf '%s:devices=2:memory=512M:machine=%s-%s:control=%s' \
+			"${GPUMEM_DRIVER:-software}" "${T##*.}" "${1-main}" "$T/inject"
 	else
 		printf %s "$GPUMEM_DRIVER"
 	fi
@@ -212,9 +241,22 @@ unmount()
 	fi
 }
 
-# The processes of the broker's session (setsid above), itself among them.
+# workers_of FOLDER [NAME]: the workers of the broker, all or `mover` or an owner's.
+workers_of()
+{
+	local parent process argv
+	parent=$(<"$1/pid")
+	for process in /proc/[0-9]*; do
+		mapfile -d '' -t argv <"$process/cmdline" || continue
+		[[ " ${argv[*]} " == *" --name ${2-*} "* ]] || [ "$#" = 1 ] || continue
+		[[ " ${argv[*]} " != *" --parent $parent "* ]] || echo "${process#/proc/}"
+	done 2>/dev/null
+}
+
+# All processes of the broker: its session (setsid above) and its workers.
 processes_of()
 {
+	workers_of "$1"
 	awk -v session="$(<"$1/session")" '{
 		pid = $1
 		sub(/^.*\) /, "")
@@ -291,6 +333,7 @@ cleanup_case()
 sweep()
 {
 	local object
+	rm -f "$T/inject"
 	for object in "$M"/allocations/* "$M"/streams/*; do
 		[ ! -d "$object" ] || [ "${object##*/}" = default ] || rmdir "$object"
 	done
@@ -328,7 +371,7 @@ run_topic()
 	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$T/sanitizer/address
 	export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$T/sanitizer/undefined:print_stacktrace=1
 	export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$T/sanitizer/thread
-	(broker_start "$T/main" --driver "$(driver "${software_options-}")") >"$T/said" 2>&1 ||
+	(broker_start "$T/main" --driver "$(driver)") >"$T/said" 2>&1 ||
 		{ echo "Bail out! $(tr '\n' ' ' <"$T/said")"; exit 1; }
 	echo "1..$(($(cases | wc -l) + 1))"
 	for name in $(cases); do

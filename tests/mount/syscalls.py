@@ -1,11 +1,11 @@
 """Exact system calls for the mount suite: `show(os.write, fd, b"...")` prints what the
 call returned, or the name of its error."""
+import ctypes
 import errno
 import mmap
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 
@@ -36,3 +36,20 @@ def answer(fd):
         if not part:
             return text.decode()
         text += part
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def raw(call, *args):
+    """One system call as it is, without Python's own retry after EINTR."""
+    result = call(*args)
+    return result if result >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def raw_write(fd, text):
+    return raw(libc.write, fd, text, len(text))
+
+
+def raw_read(fd, size):
+    return raw(libc.read, fd, ctypes.create_string_buffer(size), size)
