@@ -10,7 +10,7 @@ test_a_fresh_read_prints_the_usage()
 	done
 	like "$(<control/alloc)" 'NAME SIZE.*kind='
 	like "$(<control/free)" 'NAME'
-	like "$(<control/fill)" 'NAME VALUE'
+	like "$(<control/fill)" 'NAME .*VALUE'
 	like "$(<control/copy)" 'DST.*from=SRC'
 	like "$(<control/synchronize)" 'STREAM'
 }
