@@ -84,7 +84,8 @@ static void measure(int alloc, int release, struct direct *direct, unsigned int 
 	for (size_t round = 0; round < rounds; round++) {
 		series_add(&theirs, measure_direct(direct, size));
 		for (unsigned int i = 0; i < ARRAY_SIZE(kinds); i++)
-			series_add(&ours[i], measure_broker(alloc, release, kinds[i], size));
+			series_add(&ours[i],
+				   measure_broker(alloc, release, kinds[i], size));
 	}
 	snprintf(what, sizeof(what), "cuMemAlloc and cuMemFree %s", sizes[which].name);
 	series_print(what, &theirs, "us");

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOUNTS_MAX 4
+#define MOUNTS_MAX    4
 #define START_SECONDS 30
 
 static struct mount *mounts[MOUNTS_MAX];
@@ -127,7 +127,8 @@ static void mounts_end(void)
 	}
 }
 
-static void mount_start(struct mount *mount, const char *const *arguments, const char *proof)
+static void mount_start(struct mount *mount, const char *const *arguments,
+			const char *proof)
 {
 	double deadline = now_s() + START_SECONDS;
 	char path[128];
@@ -176,9 +177,10 @@ void mount_broker(struct mount *mount)
 void mount_empty(struct mount *mount)
 {
 	mount_point(mount);
-	mount_start(mount,
-		    (const char *[]){ environment("GPUMEM_EMPTY"), "-f", mount->path, NULL },
-		    "status");
+	mount_start(
+		mount,
+		(const char *[]){ environment("GPUMEM_EMPTY"), "-f", mount->path, NULL },
+		"status");
 }
 
 int mount_open(const struct mount *mount, const char *path, int flags)

@@ -37,12 +37,14 @@ double series_median(const struct series *series);
 void series_print(const char *name, const struct series *series, const char *unit);
 
 /* Prints the ratio of two medians, as large is better or small is better is read. */
-void ratio_print(const char *what, const struct series *ours, const struct series *theirs);
+void ratio_print(const char *what, const struct series *ours,
+		 const struct series *theirs);
 
 /* The driver to measure: GPUMEM_DRIVER, else a software machine of this process's own. */
 const char *bench_driver(void);
 
-/* The library behind it, for calls past the broker: the software GPU's is GPUMEM_LIBRARY. */
+/* The library behind it, for calls past the broker: the software GPU's is GPUMEM_LIBRARY.
+ */
 const char *bench_library(void);
 
 /* Start the broker (GPUMEMD) or the empty daemon (GPUMEM_EMPTY); unmounted at exit. */

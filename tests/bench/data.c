@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading and writing `data` as dd does, 1 MiB at a time, beside tmpfs and beside a daemon
- * that does nothing with the bytes.
+ * Reading and writing `data` as dd does, 1 MiB at a time, beside tmpfs and beside a
+ * daemon that does nothing with the bytes.
  *
  * BENCH_SIZE sets the bytes of a round, BENCH_ROUNDS the rounds.
  */
@@ -74,7 +74,8 @@ static int open_tmpfs(size_t size)
 	return fd;
 }
 
-static void open_targets(const struct mount *broker, const struct mount *empty, size_t size)
+static void open_targets(const struct mount *broker, const struct mount *empty,
+			 size_t size)
 {
 	char line[128];
 	int alloc = mount_open(broker, "control/alloc", O_RDWR);

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_FILES 3
-#define DATA_SIZE ((off_t)1 << 30)
+#define N_FILES	    3
+#define DATA_SIZE   ((off_t)1 << 30)
 #define REQUEST_MAX ((size_t)1 << 20)
 
 static const char *const names[N_FILES] = { "data", "control", "status" };
@@ -95,8 +95,8 @@ static void empty_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t of
 		fuse_reply_buf(request, status + offset, length - (size_t)offset);
 }
 
-static void empty_write(fuse_req_t request, fuse_ino_t ino, const char *bytes, size_t size,
-			off_t offset, struct fuse_file_info *info)
+static void empty_write(fuse_req_t request, fuse_ino_t ino, const char *bytes,
+			size_t size, off_t offset, struct fuse_file_info *info)
 {
 	(void)ino;
 	(void)bytes;

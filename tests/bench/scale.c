@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SIZE 256
+#define SIZE	    256
 #define BATCH_BYTES ((size_t)512 << 10)
-#define SAMPLES 301
+#define SAMPLES	    301
 
 static size_t memory_of(pid_t pid)
 {
