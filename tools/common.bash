@@ -85,7 +85,8 @@ EOF
 	exit 1
 }
 
-# The device file and the module behind it; in a container both are the host's to give.
+# The device file, the module behind it, and the mode that udev gives it, so that users
+# other than root can mount; in a container the device is the host's to give.
 check_fuse()
 {
 	if [ ! -e /dev/fuse ]; then
@@ -94,6 +95,7 @@ check_fuse()
 	fi
 	[ -e /dev/fuse ] || die "there is no /dev/fuse: the kernel lacks FUSE (modprobe fuse)," \
 		"or the container was started without --device /dev/fuse"
+	[ "$(stat -c %a /dev/fuse)" = 666 ] || as_root chmod 666 /dev/fuse
 }
 
 # setup_build FOLDER OPTION...: a folder whose first setup failed is made anew.
