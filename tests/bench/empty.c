@@ -37,7 +37,6 @@ static void empty_init(void *userdata, struct fuse_conn_info *connection)
 {
 	(void)userdata;
 	connection->max_write = REQUEST_MAX;
-	connection->max_read = REQUEST_MAX;
 }
 
 static void empty_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
