@@ -21,13 +21,18 @@ struct cuda_driver *driver;
 static bool in_child;
 static char machine[64];
 
+void conform_options(const char *options)
+{
+	char variable[512];
+
+	snprintf(variable, sizeof(variable), "machine=%s:%s", machine, options);
+	setenv("GPUMEM_SOFTGPU", variable, 1);
+}
+
 void conform_init(void)
 {
-	char variable[128];
-
 	snprintf(machine, sizeof(machine), "conform-%d", (int)getpid());
-	snprintf(variable, sizeof(variable), "devices=2:memory=1G:machine=%s", machine);
-	setenv("GPUMEM_SOFTGPU", variable, 0);
+	conform_options("devices=2:memory=1G");
 }
 
 /* The directory of the software machine; there is none on hardware. */

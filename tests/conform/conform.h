@@ -25,6 +25,9 @@ extern struct cuda_driver *driver;
 void conform_init(void);
 void conform_fini(void);
 
+/* Other options for the software GPU than two devices of 1 GiB; before it is opened. */
+void conform_options(const char *options);
+
 /* Loads the driver, cuInit and no context. */
 void conform_open(void);
 
