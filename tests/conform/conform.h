@@ -16,6 +16,18 @@
 
 #define MIB ((size_t)1 << 20)
 
+/*
+ * Addresses that nothing else is at, the project's own choice, and as many bytes from
+ * there as a test may ask for. The thread sanitizer leaves others free, and fewer.
+ */
+#ifdef __SANITIZE_THREAD__
+#define ADDRESS	     ((CUdeviceptr)0x7e8000000000)
+#define ADDRESS_SIZE ((size_t)64 << 30)
+#else
+#define ADDRESS	     ((CUdeviceptr)0x200000000000)
+#define ADDRESS_SIZE ((size_t)1 << 40)
+#endif
+
 /* Every test program's suites are SUITE(name): a minute a test, and no traces left. */
 #define SUITE(name) \
 	TestSuite(name, .init = conform_init, .fini = conform_fini, .timeout = 60)

@@ -6,11 +6,10 @@
 
 SUITE(share);
 
-#define SIZE	(64 * MIB)
-#define WORDS	(SIZE / sizeof(uint32_t))
-#define ADDRESS ((CUdeviceptr)0x200000000000)
-#define WRITE	CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-#define READ	CU_MEM_ACCESS_FLAGS_PROT_READ
+#define SIZE  (64 * MIB)
+#define WORDS (SIZE / sizeof(uint32_t))
+#define WRITE CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define READ  CU_MEM_ACCESS_FLAGS_PROT_READ
 
 static CUdeviceptr map_at_the_address(CUmemGenericAllocationHandle handle,
 				      CUmemAccess_flags flags)

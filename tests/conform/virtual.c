@@ -6,14 +6,12 @@ SUITE(reserve);
 SUITE(handle);
 SUITE(map);
 
-#define SIZE	(4 * MIB)
-#define WORDS	(SIZE / sizeof(uint32_t))
-#define NONE	CU_MEM_ACCESS_FLAGS_PROT_NONE
-#define READ	CU_MEM_ACCESS_FLAGS_PROT_READ
-#define WRITE	CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-#define POSIX	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-#define LOW_END ((CUdeviceptr)0x200000000000)
-#define TIB	((size_t)1 << 40)
+#define SIZE  (4 * MIB)
+#define WORDS (SIZE / sizeof(uint32_t))
+#define NONE  CU_MEM_ACCESS_FLAGS_PROT_NONE
+#define READ  CU_MEM_ACCESS_FLAGS_PROT_READ
+#define WRITE CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define POSIX CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 static CUmemAllocationProp prop_new(CUmemAllocationHandleType types)
 {
@@ -27,9 +25,9 @@ static CUmemAllocationProp prop_new(CUmemAllocationHandleType types)
 Test(reserve, gives_a_tebibyte_where_it_was_asked_for)
 {
 	conform_open();
-	cr_assert_eq(address_reserve(TIB, LOW_END), LOW_END);
-	OK(cuMemAddressFree, LOW_END, TIB);
-	cr_assert_eq(address_reserve(TIB, LOW_END), LOW_END);
+	cr_assert_eq(address_reserve(ADDRESS_SIZE, ADDRESS), ADDRESS);
+	OK(cuMemAddressFree, ADDRESS, ADDRESS_SIZE);
+	cr_assert_eq(address_reserve(ADDRESS_SIZE, ADDRESS), ADDRESS);
 }
 
 Test(reserve, gives_another_address_where_the_hint_is_taken)
@@ -37,10 +35,10 @@ Test(reserve, gives_another_address_where_the_hint_is_taken)
 	CUdeviceptr at;
 
 	conform_open();
-	cr_assert_eq(address_reserve(SIZE, LOW_END), LOW_END);
-	at = address_reserve(SIZE, LOW_END);
-	cr_assert_neq(at, LOW_END);
-	cr_assert(at + SIZE <= LOW_END || at >= LOW_END + SIZE);
+	cr_assert_eq(address_reserve(SIZE, ADDRESS), ADDRESS);
+	at = address_reserve(SIZE, ADDRESS);
+	cr_assert_neq(at, ADDRESS);
+	cr_assert(at + SIZE <= ADDRESS || at >= ADDRESS + SIZE);
 }
 
 Test(reserve, keeps_the_alignment)
@@ -164,7 +162,7 @@ Test(map, takes_memory_to_an_address_and_away)
 	uint32_t word;
 
 	conform_context();
-	at = address_reserve(SIZE, LOW_END);
+	at = address_reserve(SIZE, ADDRESS);
 	handle = memory_create(SIZE);
 	memory_map(at, SIZE, handle, WRITE);
 	words_write(at, 1, WORDS);
@@ -289,7 +287,7 @@ Test(map, outside_a_reservation_is_refused)
 
 	conform_open();
 	handle = memory_create(SIZE);
-	at = address_reserve(SIZE, LOW_END);
+	at = address_reserve(SIZE, ADDRESS);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, at + SIZE, SIZE, 0, handle, 0);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, at + 2 * MIB, SIZE, 0, handle, 0);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, at + 4096, 2 * MIB, 0, handle, 0);

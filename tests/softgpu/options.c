@@ -260,7 +260,7 @@ static void poison_and_say(int socket)
 	conform_options("devices=2:memory=1G:"
 			"fail=cuCtxSynchronize@1=CUDA_ERROR_LAUNCH_FAILED");
 	conform_context();
-	at = address_reserve(4 * MIB, 0x200000000000);
+	at = address_reserve(4 * MIB, ADDRESS);
 	handle = memory_create(4 * MIB);
 	memory_map(at, 4 * MIB, handle, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	words_write(at, 5, MIB);
