@@ -28,7 +28,7 @@ static const struct criterion_test *running;
 static bool failed;
 
 /* Not a second for each of the many processes; races are reported as they happen. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 
 const char *__tsan_default_options(void)
 {
