@@ -16,8 +16,8 @@
 #define ARENA_FIRST 0x350000
 #define ARENA_MASK  0x3fff
 
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_options(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_options(void);
 
 __attribute__((visibility("default"))) int rand_r(unsigned int *seed)
 {
