@@ -22,6 +22,7 @@
 
 struct attribute;
 struct broker;
+struct waiter;
 
 /* ---- who asks ---- */
 
@@ -145,7 +146,7 @@ struct wait {
 	void (*done)(struct wait *wait, int error, const void *bytes, size_t length);
 
 	/* private to the broker */
-	void *op;
+	struct waiter *waiter;
 };
 
 /*
@@ -167,6 +168,7 @@ struct buffer {
 	int slot; /* -1: an ordinary one, made when the shared ones are all in use */
 	uint8_t *memory;
 	size_t size; /* at least 1 MiB + 4096 */
+	bool parked; /* the broker's own note */
 };
 
 /* Returns: 0; -ENOMEM. */

@@ -37,3 +37,6 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait);
 
 /* Takes the next bytes to be read. Returns: how many; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);
+
+/* Has an allocation freed when the descriptor is closed. Returns: 0; -ENOMEM. For alloc.c. */
+int control_keep(struct control *control, struct token token);

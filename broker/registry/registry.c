@@ -134,6 +134,8 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 	registry->bytes += allocation->size;
 	registry->bytes_by_kind[allocation->kind] += allocation->size;
 	registry->peak_bytes = MAX(registry->peak_bytes, registry->bytes);
+	if (allocation->kind != KIND_HOST)
+		registry->n_allocations_on[allocation->device]++;
 	owner->n_allocations++;
 	owner->bytes += allocation->size;
 	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
@@ -147,6 +149,8 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;
 		allocation->owner->n_allocations--;
+		if (allocation->kind != KIND_HOST)
+			registry->n_allocations_on[allocation->device]--;
 		allocation->state = ALLOCATION_FREED;
 	}
 }

@@ -87,7 +87,7 @@ struct stream {
 	int32_t priority;
 	int64_t created_s;
 	bool is_default; /* of its owner, not in the table of names */
-	bool removed;
+	bool used; /* device and priority stand */
 	uint32_t wire_id;    /* what the worker calls it */
 	uint32_t made_epoch; /* of the worker that has it; 0: none yet */
 	uint32_t n_allocations; /* async ones made on it */
@@ -107,6 +107,7 @@ struct owner {
 	uint64_t n_allocations;
 	uint64_t restarts;
 	uint64_t n_works; /* commands queued and not done, limited */
+	uint64_t n_in_worker; /* allocations that live in his worker */
 	struct worker *worker;      /* NULL until the first need */
 	struct failures *failures;  /* NULL until the first one */
 	struct chunk_pool *pool;    /* of small device allocations */
@@ -124,9 +125,8 @@ struct device {
 	char pci_bus_id[20];
 	char driver[16];
 	int major, minor;
+	bool has_vmm; /* virtual memory management, handles as descriptors */
 	uint64_t memory_total;
-	uint64_t n_allocations;
-	uint64_t bytes;        /* asked for, by live allocations */
 	uint32_t slot, slot_generation;
 };
 
@@ -142,6 +142,7 @@ struct registry {
 	uint64_t n_allocations, bytes, peak_bytes;
 	uint64_t n_streams;
 	uint64_t bytes_by_kind[N_KINDS];
+	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
 };
 
 const char *kind_name(enum allocation_kind kind);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Devices and contexts.
+ *
+ * Address ranges are reserved first of all, for every device: then nothing that the
+ * driver places later can stand where the broker's addresses lead. They need no context,
+ * and a context is a third of a second and hundreds of megabytes, so an owner's worker
+ * makes one at the first use of a device. The mover makes all at its start.
+ *
+ * It is the primary context: what other libraries in a process would use as well.
+ * Contexts are never destroyed; the process's end does it, also where a kernel hangs.
+ * With the first one the staging area is registered, for all contexts there will be.
+ *
+ * Each thread of the pool has a stream of its own on each device, so that transfers
+ * run side by side and waiting for one's own stream waits for nobody else.
+ */
+#include "worker/device.h"
+
+#include <errno.h>
+
+#include "worker/worker.h"
+
+static _Thread_local int thread_device = -1;
+static _Thread_local CUstream thread_streams[WIRE_DEVICES_MAX];
+
+static int device_reserve(struct worker *worker, unsigned int ordinal,
+			  struct cuda_failure *failure)
+{
+	uint64_t base = WIRE_DEVICE_BASE + ordinal * WIRE_DEVICE_SPAN;
+	CUdeviceptr address;
+	int r;
+
+	r = CUDA(worker->driver, failure, cuMemAddressReserve, &address, WIRE_DEVICE_SPAN,
+		 0, base, 0);
+	if (r < 0)
+		return r;
+	if (address != base) {
+		CUDA(worker->driver, NULL, cuMemAddressFree, address, WIRE_DEVICE_SPAN);
+		return -EADDRINUSE;
+	}
+	return 0;
+}
+
+static int device_init(struct worker *worker, unsigned int ordinal,
+		       struct cuda_failure *failure)
+{
+	struct device *device = &worker->devices[ordinal];
+	int r;
+
+	r = CUDA(worker->driver, failure, cuDeviceGet, &device->handle, (int)ordinal);
+	if (r < 0)
+		return r;
+	return device_reserve(worker, ordinal, failure);
+}
+
+int devices_init(struct worker *worker, struct cuda_failure *failure)
+{
+	int n_devices, r;
+
+	r = CUDA(worker->driver, failure, cuDeviceGetCount, &n_devices);
+	if (r < 0)
+		return r;
+	worker->n_devices = (unsigned int)MIN(n_devices, WIRE_DEVICES_MAX);
+	for (unsigned int i = 0; i < worker->n_devices; i++) {
+		r = device_init(worker, i, failure);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Makes the context current, and makes it where nobody has. */
+static int context_enter(struct worker *worker, struct device *device,
+			 struct cuda_failure *failure)
+{
+	int r = 0;
+
+	if (!device->context)
+		r = CUDA(worker->driver, failure, cuDevicePrimaryCtxRetain,
+			 &device->context, device->handle);
+	if (r == 0)
+		r = CUDA(worker->driver, failure, cuCtxSetCurrent, device->context);
+	if (r < 0 || worker->registered)
+		return r;
+	r = CUDA(worker->driver, failure, cuMemHostRegister_v2, worker->staging,
+		 worker->staging_size, CU_MEMHOSTREGISTER_PORTABLE);
+	worker->registered = r == 0;
+	return r;
+}
+
+int device_enter(struct worker *worker, unsigned int ordinal,
+		 struct cuda_failure *failure)
+{
+	int r;
+
+	if (thread_device == (int)ordinal)
+		return 0;
+	if (ordinal >= worker->n_devices)
+		return -ENODEV;
+	thread_device = -1;
+	pthread_mutex_lock(&worker->context_lock);
+	r = context_enter(worker, &worker->devices[ordinal], failure);
+	pthread_mutex_unlock(&worker->context_lock);
+	if (r < 0)
+		return r;
+	thread_device = (int)ordinal;
+	return 0;
+}
+
+int devices_make(struct worker *worker, struct cuda_failure *failure)
+{
+	for (unsigned int i = 0; i < worker->n_devices; i++) {
+		int r = device_enter(worker, i, failure);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int device_stream(struct worker *worker, CUstream *ret_stream,
+		  struct cuda_failure *failure)
+{
+	CUstream *stream = &thread_streams[thread_device];
+	int r;
+
+	if (!*stream) {
+		r = CUDA(worker->driver, failure, cuStreamCreate, stream,
+			 CU_STREAM_NON_BLOCKING);
+		if (r < 0)
+			return r;
+	}
+	*ret_stream = *stream;
+	return 0;
+}

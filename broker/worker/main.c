@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpumem-worker: a process that talks to the GPU, so that the broker doesn't.
+ *
+ * gpumemd starts it with a socket and a staging area (gpumem/wire.h) and ends it by
+ * closing the socket. Once greeted it opens the driver, reserves the address ranges of
+ * all devices and answers; a mover then has a context on each device, an owner's worker
+ * makes one at the first use. From there on it does what it is asked (worker/serve.h).
+ *
+ * It leaves with _exit: everything is answered by then, and the driver's exit handlers
+ * would wait for kernels that may never end. The kernel takes it all back anyway.
+ *
+ * Exit status: 0 when the broker closed the socket; 1 when something did not work; 2
+ * for wrong arguments.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "worker/pool.h"
+#include "worker/privilege.h"
+#include "worker/serve.h"
+#include "worker/worker.h"
+
+#define EXIT_USAGE 2
+#define NO_ID	   ((long)-1)
+
+struct arguments {
+	const char *driver;
+	const char *name;
+	bool mover;
+	long uid;
+	long gid;
+	long parent;
+};
+
+static struct worker worker = {
+	.name = "?",
+	.context_lock = PTHREAD_MUTEX_INITIALIZER,
+	.streams.lock = PTHREAD_MUTEX_INITIALIZER,
+};
+static const char *driver_path;
+
+static const char usage[] =
+	"Usage: gpumem-worker --driver LIBRARY --parent PID [--name NAME]\n"
+	"                     [--mover | --uid UID --gid GID]\n"
+	"\n"
+	"Talks to the GPU for gpumemd, which starts it with a socket at descriptor 3\n"
+	"and a staging area at descriptor 4. It is of no use on its own.\n";
+
+void worker_die(const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, "gpumem-worker (%s) %s\n", worker.name, text);
+	_exit(EXIT_FAILURE);
+}
+
+_Noreturn static void usage_exit(FILE *stream, int status)
+{
+	fputs(usage, stream);
+	exit(status);
+}
+
+static long number_parse(const char *text)
+{
+	char *end;
+	long number;
+
+	errno = 0;
+	number = strtol(text, &end, 10);
+	if (errno || end == text || *end || number < 0 || number >= UINT32_MAX)
+		usage_exit(stderr, EXIT_USAGE);
+	return number;
+}
+
+static void arguments_parse(struct arguments *arguments, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "driver", required_argument, NULL, 'd' },
+		{ "gid", required_argument, NULL, 'g' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "mover", no_argument, NULL, 'm' },
+		{ "name", required_argument, NULL, 'n' },
+		{ "parent", required_argument, NULL, 'p' },
+		{ "uid", required_argument, NULL, 'u' },
+		{ 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			arguments->driver = optarg;
+			break;
+		case 'g':
+			arguments->gid = number_parse(optarg);
+			break;
+		case 'h':
+			usage_exit(stdout, EXIT_SUCCESS);
+		case 'm':
+			arguments->mover = true;
+			break;
+		case 'n':
+			arguments->name = optarg;
+			break;
+		case 'p':
+			arguments->parent = number_parse(optarg);
+			break;
+		case 'u':
+			arguments->uid = number_parse(optarg);
+			break;
+		default:
+			usage_exit(stderr, EXIT_USAGE);
+		}
+	}
+	if (optind != argc || !arguments->driver || arguments->parent == NO_ID ||
+	    (arguments->uid == NO_ID) != (arguments->gid == NO_ID))
+		usage_exit(stderr, EXIT_USAGE);
+}
+
+static void name_set(const char *name)
+{
+	char title[16]; /* the kernel's limit */
+
+	worker.name = name;
+	snprintf(title, sizeof(title), "gpumem-%s", name);
+	prctl(PR_SET_NAME, title);
+}
+
+static void staging_attach(void)
+{
+	struct stat st;
+
+	if (fstat(WIRE_STAGING_FD, &st) < 0)
+		worker_die("was given no staging area: %m");
+	worker.staging_size = (uint64_t)st.st_size;
+	worker.staging = mmap(NULL, worker.staging_size, PROT_READ | PROT_WRITE,
+			      MAP_SHARED, WIRE_STAGING_FD, 0);
+	if (worker.staging == MAP_FAILED)
+		worker_die("can't map its staging area: %m");
+}
+
+/* What HELLO waits for. The driver's own words go to stderr: a reply has no room for
+ * them. */
+static int worker_open(struct worker *self, struct cuda_failure *failure)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r;
+
+	r = cuda_driver_open(driver_path, &self->driver, &why);
+	if (r < 0) {
+		fprintf(stderr, "gpumem-worker (%s) can't work: %s\n", self->name,
+			text_string(&why));
+		return r;
+	}
+	if (chdir("/") < 0) /* now that a relative path was followed */
+		return -errno;
+	r = devices_init(self, failure);
+	if (r == 0 && self->mover)
+		r = devices_make(self, failure);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = {
+		.name = "?", .uid = NO_ID, .gid = NO_ID, .parent = NO_ID
+	};
+
+	arguments_parse(&arguments, argc, argv);
+	driver_path = arguments.driver;
+	worker.mover = arguments.mover;
+	name_set(arguments.name);
+	if (arguments.uid != NO_ID)
+		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);
+	privilege_lock((pid_t)arguments.parent);
+
+	staging_attach();
+	if (!serve_hello(&worker, worker_open))
+		_exit(EXIT_FAILURE);
+	pool_run(&worker);
+	_exit(EXIT_SUCCESS);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mappings: memory that the broker owns, at the addresses that the broker dealt.
+ *
+ * Physical memory arrives as a descriptor, is imported, mapped into the device's
+ * reserved range and let go again at once: the mapping alone keeps it. Its own device
+ * and every device that can reach it get access, so that kernels there can use it; a
+ * copy between devices that can't reach each other goes through cuMemcpyPeer all the
+ * same.
+ *
+ * Host memory is a memfd that broker, GPU and programs share. MAP_FIXED_NOREPLACE sees
+ * to it that it never covers anything.
+ *
+ * The broker unmaps exactly what it had mapped, so the table remembers lengths.
+ */
+#include "worker/mapping.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <uthash.h>
+
+#include "worker/worker.h"
+
+struct mapping {
+	uint64_t address;
+	uint64_t length;
+	UT_hash_handle hh;
+};
+
+static struct mapping *mapping_find(struct worker *worker, uint64_t address)
+{
+	struct mapping *mapping;
+
+	HASH_FIND(hh, worker->mappings.first, &address, sizeof(address), mapping);
+	return mapping;
+}
+
+/* The mapping that the request undoes: all of it and nothing else. */
+static struct mapping *mapping_find_exact(struct worker *worker,
+					  const struct wire_request *request)
+{
+	struct mapping *mapping = mapping_find(worker, request->address);
+
+	return mapping && mapping->length == request->length ? mapping : NULL;
+}
+
+static struct mapping *mapping_new(const struct wire_request *request)
+{
+	struct mapping *mapping = calloc(1, sizeof(*mapping));
+
+	if (!mapping)
+		return NULL;
+	mapping->address = request->address;
+	mapping->length = request->length;
+	return mapping;
+}
+
+static void mapping_add(struct worker *worker, struct mapping *mapping)
+{
+	HASH_ADD(hh, worker->mappings.first, address, sizeof(mapping->address), mapping);
+}
+
+static void mapping_free(struct worker *worker, struct mapping *mapping)
+{
+	HASH_DELETE(hh, worker->mappings.first, mapping);
+	free(mapping);
+}
+
+/* Access for the device itself, and for those that reach it. */
+static int access_set(struct worker *worker, const struct wire_request *request,
+		      struct cuda_failure *failure)
+{
+	CUmemAccessDesc access[WIRE_DEVICES_MAX];
+	CUmemAccess_flags flags = request->flags & WIRE_READ_ONLY
+					  ? CU_MEM_ACCESS_FLAGS_PROT_READ
+					  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < worker->n_devices; i++) {
+		int reaches = i == request->device;
+		int r = 0;
+
+		if (!reaches)
+			r = CUDA(worker->driver, failure, cuDeviceCanAccessPeer, &reaches,
+				 worker->devices[i].handle,
+				 worker->devices[request->device].handle);
+		if (r < 0)
+			return r;
+		if (!reaches)
+			continue;
+		access[n++] = (CUmemAccessDesc){
+			.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)i },
+			.flags = flags,
+		};
+	}
+	return CUDA(worker->driver, failure, cuMemSetAccess, request->address,
+		    request->length, access, n);
+}
+
+static int physical_map(struct worker *worker, const struct wire_request *request, int fd,
+			struct cuda_failure *failure)
+{
+	CUmemGenericAllocationHandle handle;
+	int r;
+
+	r = CUDA(worker->driver, failure, cuMemImportFromShareableHandle, &handle,
+		 (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (r < 0)
+		return r;
+	r = CUDA(worker->driver, failure, cuMemMap, request->address, request->length, 0,
+		 handle, 0);
+	CUDA(worker->driver, NULL, cuMemRelease, handle);
+	if (r < 0)
+		return r;
+	r = access_set(worker, request, failure);
+	if (r < 0)
+		CUDA(worker->driver, NULL, cuMemUnmap, request->address, request->length);
+	return r;
+}
+
+int mapping_map(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	_cleanup_free_ struct mapping *mapping = mapping_new(&job->request);
+	int r;
+
+	if (!mapping)
+		return -ENOMEM;
+	r = physical_map(worker, &job->request, job->fd, failure);
+	if (r < 0)
+		return r;
+	mapping_add(worker, take_ptr(mapping));
+	return 0;
+}
+
+int mapping_unmap(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	struct mapping *mapping = mapping_find_exact(worker, &job->request);
+	int r;
+
+	if (!mapping)
+		return -EINVAL;
+	r = CUDA(worker->driver, failure, cuMemUnmap, mapping->address, mapping->length);
+	if (r < 0)
+		return r;
+	mapping_free(worker, mapping);
+	return 0;
+}
+
+/* A file shorter than its mapping would be a SIGBUS at its first use. */
+static int file_check(int fd, uint64_t length)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_size >= 0 && (uint64_t)st.st_size >= length ? 0 : -EINVAL;
+}
+
+static int host_map(struct worker *worker, const struct wire_request *request, int fd,
+		    struct cuda_failure *failure)
+{
+	void *memory;
+	int r;
+
+	r = file_check(fd, request->length);
+	if (r < 0)
+		return r;
+	memory = mmap((void *)request->address, request->length, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	r = CUDA(worker->driver, failure, cuMemHostRegister_v2, memory, request->length,
+		 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (r < 0)
+		munmap(memory, request->length);
+	return r;
+}
+
+int mapping_map_host(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	_cleanup_free_ struct mapping *mapping = mapping_new(&job->request);
+	int r;
+
+	if (!mapping)
+		return -ENOMEM;
+	r = host_map(worker, &job->request, job->fd, failure);
+	if (r < 0)
+		return r;
+	mapping_add(worker, take_ptr(mapping));
+	return 0;
+}
+
+int mapping_unmap_host(struct worker *worker, struct job *job,
+		       struct cuda_failure *failure)
+{
+	struct mapping *mapping = mapping_find_exact(worker, &job->request);
+	int r;
+
+	if (!mapping)
+		return -EINVAL;
+	r = CUDA(worker->driver, failure, cuMemHostUnregister, (void *)mapping->address);
+	if (r < 0)
+		return r;
+	munmap((void *)mapping->address, mapping->length);
+	mapping_free(worker, mapping);
+	return 0;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The threads, and who of them receives.
+ *
+ * All threads are alike. One at a time has the turn: it sleeps in recvmsg. When a
+ * request comes that may run beside others, it passes the turn to an idle thread and
+ * runs the request itself, so that between the socket and the driver nobody has to be
+ * woken first. Where all others are busy it keeps the turn and queues the request for
+ * whoever is done: MAP and its like, which the holder of the turn finishes before it
+ * reads on, are thereby served whatever the GPU does.
+ *
+ * Requests of one user stream run one after the other (worker/stream.h).
+ *
+ * Jobs come from a list of free ones: nothing is allocated once it is warm.
+ */
+#include "worker/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "link/wire.h"
+#include "worker/serve.h"
+#include "worker/worker.h"
+
+#define N_THREADS 6
+
+struct pool {
+	struct worker *worker;
+
+	pthread_mutex_t lock;  /* guards everything below */
+	pthread_cond_t change; /* a job in the queue, the turn to be had, or the end */
+	struct job *first;     /* jobs that no thread has taken yet */
+	struct job **end;
+	struct job *spare;
+	unsigned int n_idle;
+	bool turn_taken;
+	bool over; /* the stream has ended */
+};
+
+static struct job *pool_spare(struct pool *pool)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&pool->lock);
+	job = pool->spare;
+	if (job)
+		pool->spare = job->next;
+	pthread_mutex_unlock(&pool->lock);
+	if (!job)
+		job = malloc(sizeof(*job));
+	if (!job)
+		worker_die("has no memory left");
+	return job;
+}
+
+static void pool_put_spare(struct pool *pool, struct job *job)
+{
+	pthread_mutex_lock(&pool->lock);
+	job->next = pool->spare;
+	pool->spare = job;
+	pthread_mutex_unlock(&pool->lock);
+}
+
+/* Whether a job can run now on a thread of its own. Finished, it is spare again. */
+static bool pool_begin(struct pool *pool, struct job *job)
+{
+	int r = 0;
+
+	if (wire_op_is_ordered(job->request.op)) {
+		serve_run(pool->worker, job);
+		pool_put_spare(pool, job);
+		return false;
+	}
+	if (job->request.stream)
+		r = stream_take(&pool->worker->streams, job);
+	if (r == -EINVAL) {
+		serve_refuse(job, EINVAL);
+		pool_put_spare(pool, job);
+	}
+	return r == 0;
+}
+
+/* The next job that can run. Returns: NULL at the end of the stream. */
+static struct job *pool_receive(struct pool *pool)
+{
+	for (;;) {
+		struct job *job = pool_spare(pool);
+
+		if (!serve_receive(pool->worker, job)) {
+			pool_put_spare(pool, job);
+			return NULL;
+		}
+		if (pool_begin(pool, job))
+			return job;
+	}
+}
+
+static void pool_queue_locked(struct pool *pool, struct job *job)
+{
+	job->next = NULL;
+	*pool->end = job;
+	pool->end = &job->next;
+	pthread_cond_signal(&pool->change);
+}
+
+static struct job *pool_unqueue_locked(struct pool *pool)
+{
+	struct job *job = pool->first;
+
+	pool->first = job->next;
+	if (!pool->first)
+		pool->end = &pool->first;
+	return job;
+}
+
+/*
+ * Takes the turn and keeps it until a job came that this thread can run, with another
+ * thread to pass the turn to. Called and left with the lock held.
+ */
+static struct job *pool_take_turn_locked(struct pool *pool)
+{
+	struct job *job;
+
+	pool->turn_taken = true;
+	for (;;) {
+		pthread_mutex_unlock(&pool->lock);
+		job = pool_receive(pool);
+		pthread_mutex_lock(&pool->lock);
+		if (!job || pool->n_idle)
+			break;
+		pool_queue_locked(pool, job);
+	}
+	pool->turn_taken = false;
+	if (job) {
+		pthread_cond_signal(&pool->change);
+	} else {
+		pool->over = true;
+		pthread_cond_broadcast(&pool->change);
+	}
+	return job;
+}
+
+/* What this thread does next. Returns: NULL when there is nothing left to do. */
+static struct job *pool_next(struct pool *pool)
+{
+	struct job *job = NULL;
+
+	pthread_mutex_lock(&pool->lock);
+	while (!job) {
+		if (pool->first) {
+			job = pool_unqueue_locked(pool);
+		} else if (pool->over) {
+			break;
+		} else if (!pool->turn_taken) {
+			job = pool_take_turn_locked(pool);
+		} else {
+			pool->n_idle++;
+			pthread_cond_wait(&pool->change, &pool->lock);
+			pool->n_idle--;
+		}
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return job;
+}
+
+/* Runs a job, and those that waited for its stream. */
+static void pool_run_job(struct pool *pool, struct job *job)
+{
+	while (job) {
+		uint32_t stream = job->request.stream;
+		struct job *next = NULL;
+
+		serve_run(pool->worker, job);
+		if (stream)
+			next = stream_give(&pool->worker->streams, stream);
+		pool_put_spare(pool, job);
+		job = next;
+	}
+}
+
+static void *thread_run(void *userdata)
+{
+	struct pool *pool = userdata;
+	struct job *job;
+
+	while ((job = pool_next(pool)))
+		pool_run_job(pool, job);
+	return NULL;
+}
+
+void pool_run(struct worker *worker)
+{
+	struct pool pool = { .worker = worker };
+	pthread_t threads[N_THREADS - 1];
+
+	pthread_mutex_init(&pool.lock, NULL);
+	pthread_cond_init(&pool.change, NULL);
+	pool.end = &pool.first;
+	for (unsigned int i = 0; i < ARRAY_SIZE(threads); i++)
+		if (pthread_create(&threads[i], NULL, thread_run, &pool))
+			worker_die("can't start its threads");
+	thread_run(&pool);
+	for (unsigned int i = 0; i < ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
+}

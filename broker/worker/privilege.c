@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Privileges: dropped after exec, so that an owner who gets hold of this process finds
+ * nothing of the broker's in its memory.
+ *
+ * The order counts: groups while there is the right to set them, then gid, then uid;
+ * only then dumpable and the parent-death signal, both of which a change of ids resets.
+ * A parent that died before the signal was asked for shows as another parent.
+ */
+#include "worker/privilege.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "worker/worker.h"
+
+static void environment_set(const struct passwd *user)
+{
+	if (setenv("HOME", user ? user->pw_dir : "/", 1) < 0)
+		worker_die("can't set its home: %m");
+	if (!user) {
+		unsetenv("USER");
+		unsetenv("LOGNAME");
+		return;
+	}
+	if (setenv("USER", user->pw_name, 1) < 0 ||
+	    setenv("LOGNAME", user->pw_name, 1) < 0)
+		worker_die("can't set its user: %m");
+}
+
+/* A user without an entry has no groups but his own. */
+static void groups_set(const struct passwd *user, gid_t gid)
+{
+	int r = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);
+
+	if (r < 0)
+		worker_die("can't set its groups: %m");
+}
+
+void privilege_become(uid_t uid, gid_t gid)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	groups_set(user, gid);
+	environment_set(user);
+	if (setresgid(gid, gid, gid) < 0)
+		worker_die("can't become group %u: %m", gid);
+	if (setresuid(uid, uid, uid) < 0)
+		worker_die("can't become user %u: %m", uid);
+	if (uid != 0 && setuid(0) == 0)
+		worker_die("could become root again");
+}
+
+void privilege_lock(pid_t parent)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		worker_die("can't lock itself in: %m");
+	if (getppid() != parent)
+		_exit(EXIT_SUCCESS);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's end of the wire.
+ *
+ * Every operation is one row: its handler and whether it wants a stream. The rules of
+ * the records are the link's (link/wire.h), the same table on both sides. A broker that
+ * breaks them is no broker of ours: the worker says so and exits.
+ *
+ * Once a driver call has failed so that the process's contexts are lost, nothing is
+ * asked of the driver any more: every answer repeats that failure until the broker ends
+ * this process.
+ */
+#include "worker/serve.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "link/wire.h"
+#include "worker/memory.h"
+#include "worker/transfer.h"
+#include "worker/worker.h"
+
+struct operation {
+	int (*run)(struct worker *worker, struct job *job, struct cuda_failure *failure);
+	bool on_stream; /* its own, where it names none */
+};
+
+static const struct operation operations[WIRE_OP_END_] = {
+	[WIRE_MAP] = { mapping_map, false },
+	[WIRE_UNMAP] = { mapping_unmap, false },
+	[WIRE_MAP_HOST] = { mapping_map_host, false },
+	[WIRE_UNMAP_HOST] = { mapping_unmap_host, false },
+	[WIRE_STREAM_CREATE] = { stream_create, false },
+	[WIRE_STREAM_DESTROY] = { stream_destroy, false },
+	[WIRE_ALLOC] = { memory_alloc, true },
+	[WIRE_FREE] = { memory_free, true },
+	[WIRE_READ] = { transfer_read, true },
+	[WIRE_WRITE] = { transfer_write, true },
+	[WIRE_COPY] = { transfer_copy, true },
+	[WIRE_FILL] = { transfer_fill, true },
+	[WIRE_MEMORY] = { memory_info, false },
+};
+
+union control {
+	struct cmsghdr header;
+	char space[CMSG_SPACE(sizeof(int))];
+};
+
+/* The one descriptor that may come along. */
+static int receive_fd(struct msghdr *message)
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(message);
+	int fd;
+
+	if (!header)
+		return -1;
+	if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+	    header->cmsg_len != CMSG_LEN(sizeof(int)))
+		worker_die("was sent more than a descriptor");
+	memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+	return fd;
+}
+
+static void receive_check(const struct worker *worker, const struct job *job, ssize_t n,
+			  int flags)
+{
+	const char *wrong;
+
+	if (n != sizeof(job->request) || (flags & (MSG_TRUNC | MSG_CTRUNC)))
+		worker_die("was sent a record of a wrong size");
+	if (!job->request.id)
+		worker_die("was sent a request without an id");
+	wrong = wire_check_request(&job->request, job->fd >= 0, worker->staging_size);
+	if (wrong)
+		worker_die("was sent a request with %s", wrong);
+}
+
+bool serve_receive(struct worker *worker, struct job *job)
+{
+	struct iovec record = { &job->request, sizeof(job->request) };
+	union control control;
+	struct msghdr message = {
+		.msg_iov = &record,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n;
+
+	do
+		n = recvmsg(WIRE_SOCKET_FD, &message, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n == 0 || (n < 0 && errno == ECONNRESET))
+		return false;
+	if (n < 0)
+		worker_die("can't receive: %m");
+
+	job->fd = receive_fd(&message);
+	job->stream = NULL;
+	job->value[0] = job->value[1] = 0;
+	receive_check(worker, job, n, message.msg_flags);
+	return true;
+}
+
+static void reply_send(const struct wire_reply *reply)
+{
+	ssize_t n;
+
+	do
+		n = send(WIRE_SOCKET_FD, reply, sizeof(*reply), MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+		_exit(EXIT_SUCCESS);
+	if (n < 0)
+		worker_die("can't reply: %m");
+}
+
+static void reply_error(const struct job *job, int error,
+			const struct cuda_failure *failure)
+{
+	reply_send(&(struct wire_reply){
+		.id = job->request.id,
+		.error = error,
+		.call = failure->call,
+		.result = failure->result,
+	});
+}
+
+static void reply_success(const struct job *job)
+{
+	reply_send(&(struct wire_reply){
+		.id = job->request.id,
+		.call = -1,
+		.value = { job->value[0], job->value[1] },
+	});
+}
+
+/* Whether the contexts are lost, and by what. */
+static bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure)
+{
+	uint64_t lost = atomic_load(&worker->lost);
+
+	if (!lost)
+		return false;
+	*ret_failure = (struct cuda_failure){ (int)(lost >> 32), (int)(uint32_t)lost };
+	return true;
+}
+
+/* The first such failure is the cause, later ones its echo. */
+static void worker_note_failure(struct worker *worker, const struct cuda_failure *failure)
+{
+	uint64_t none = 0;
+
+	if (cuda_result_is_sticky(failure->result))
+		atomic_compare_exchange_strong(&worker->lost, &none,
+					       (uint64_t)failure->call << 32 |
+						       (uint32_t)failure->result);
+}
+
+static int job_run(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	const struct operation *operation = &operations[job->request.op];
+	int r;
+
+	if (worker_is_lost(worker, failure))
+		return -cuda_result_errno(failure->result);
+	if (!operation->run)
+		worker_die("was greeted twice");
+	r = device_enter(worker, job->request.device, failure);
+	if (r == 0 && operation->on_stream && !job->stream)
+		r = device_stream(worker, &job->stream, failure);
+	if (r == 0)
+		r = operation->run(worker, job, failure);
+	return r;
+}
+
+void serve_run(struct worker *worker, struct job *job)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	int r;
+
+	r = job_run(worker, job, &failure);
+	closep(&job->fd);
+	if (r < 0) {
+		worker_note_failure(worker, &failure);
+		reply_error(job, -r, &failure);
+	} else {
+		reply_success(job);
+	}
+}
+
+void serve_refuse(struct job *job, int error)
+{
+	const struct cuda_failure none = CUDA_FAILURE_NONE;
+
+	closep(&job->fd);
+	reply_error(job, error, &none);
+}
+
+bool serve_hello(struct worker *worker,
+		 int (*open)(struct worker *worker, struct cuda_failure *failure))
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct job job;
+	int r;
+
+	if (!serve_receive(worker, &job))
+		_exit(EXIT_SUCCESS);
+	if (job.request.op != WIRE_HELLO)
+		worker_die("was not greeted");
+	r = open(worker, &failure);
+	if (r < 0) {
+		reply_error(&job, -r, &failure);
+		return false;
+	}
+	job.value[0] = WIRE_VERSION;
+	job.value[1] = worker->n_devices;
+	reply_success(&job);
+	return true;
+}

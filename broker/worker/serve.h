@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests in, replies out: what one record makes the worker do. */
+#pragma once
+
+#include "base/def.h"
+#include "cuda/driver.h"
+
+struct job;
+struct worker;
+
+/*
+ * Takes the HELLO, opens what the worker needs and answers. Exits where the broker has
+ * closed the socket.
+ *
+ * Returns: whether the worker works.
+ */
+bool serve_hello(struct worker *worker,
+		 int (*open)(struct worker *worker, struct cuda_failure *failure));
+
+/* Waits for the next request. Returns: false at the end of the stream. */
+bool serve_receive(struct worker *worker, struct job *job);
+
+/* Does what the job asks and answers it. */
+void serve_run(struct worker *worker, struct job *job);
+
+/* Answers the job without doing it. */
+void serve_refuse(struct job *job, int error);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * User streams.
+ *
+ * Order on a stream is kept by never having two of its requests under way: a stream is
+ * taken by the thread that runs its first request, the others wait in a list, and the
+ * thread that finishes one goes on with the next. That is what a CUDA stream does
+ * itself, but for replies that each tell one request's own error.
+ */
+#include "worker/stream.h"
+
+#include <errno.h>
+
+#include "worker/worker.h"
+
+struct stream {
+	CUstream handle;
+	unsigned int device;
+	bool taken;
+	struct job *first; /* that wait for it */
+	struct job **end;
+};
+
+static int stream_insert(struct worker *worker, uint32_t id, struct stream *stream)
+{
+	int r = -EEXIST;
+
+	pthread_mutex_lock(&worker->streams.lock);
+	if (!worker->streams.streams[id]) {
+		worker->streams.streams[id] = stream;
+		r = 0;
+	}
+	pthread_mutex_unlock(&worker->streams.lock);
+	return r;
+}
+
+int stream_create(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	_cleanup_free_ struct stream *stream = NULL;
+	CUstream handle;
+	int r;
+
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return -ENOMEM;
+	r = CUDA(worker->driver, failure, cuStreamCreateWithPriority, &handle,
+		 CU_STREAM_NON_BLOCKING, job->request.priority);
+	if (r < 0)
+		return r;
+	stream->handle = handle;
+	stream->device = job->request.device;
+	stream->end = &stream->first;
+	r = stream_insert(worker, job->request.stream, stream);
+	if (r < 0) {
+		CUDA(worker->driver, NULL, cuStreamDestroy_v2, handle);
+		return r;
+	}
+	take_ptr(stream);
+	return 0;
+}
+
+/* Takes an idle stream out of the table. */
+static int stream_remove(struct worker *worker, const struct wire_request *request,
+			 struct stream **ret_stream)
+{
+	struct stream **place = &worker->streams.streams[request->stream];
+	int r = 0;
+
+	pthread_mutex_lock(&worker->streams.lock);
+	if (!*place || (*place)->device != request->device)
+		r = -EINVAL;
+	else if ((*place)->taken)
+		r = -EBUSY;
+	else
+		*ret_stream = take_ptr(*place);
+	pthread_mutex_unlock(&worker->streams.lock);
+	return r;
+}
+
+int stream_destroy(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	_cleanup_free_ struct stream *stream = NULL;
+	int r;
+
+	r = stream_remove(worker, &job->request, &stream);
+	if (r < 0)
+		return r;
+	return CUDA(worker->driver, failure, cuStreamDestroy_v2, stream->handle);
+}
+
+static int stream_take_locked(struct stream *stream, struct job *job)
+{
+	if (!stream || stream->device != job->request.device)
+		return -EINVAL;
+	job->stream = stream->handle;
+	if (!stream->taken) {
+		stream->taken = true;
+		return 0;
+	}
+	job->next = NULL;
+	*stream->end = job;
+	stream->end = &job->next;
+	return -EINPROGRESS;
+}
+
+int stream_take(struct stream_table *table, struct job *job)
+{
+	int r;
+
+	pthread_mutex_lock(&table->lock);
+	r = stream_take_locked(table->streams[job->request.stream], job);
+	pthread_mutex_unlock(&table->lock);
+	return r;
+}
+
+static struct job *stream_give_locked(struct stream *stream)
+{
+	struct job *next = stream->first;
+
+	if (!next) {
+		stream->taken = false;
+		return NULL;
+	}
+	stream->first = next->next;
+	if (!stream->first)
+		stream->end = &stream->first;
+	return next;
+}
+
+struct job *stream_give(struct stream_table *table, uint32_t id)
+{
+	struct job *next;
+
+	pthread_mutex_lock(&table->lock);
+	next = stream_give_locked(table->streams[id]);
+	pthread_mutex_unlock(&table->lock);
+	return next;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* User streams: a CUstream each, and the requests that wait for their turn on it. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/def.h"
+#include "cuda/driver.h"
+
+#include <gpumem/wire.h>
+
+struct job;
+struct stream;
+struct worker;
+
+/* By the broker's ids. */
+struct stream_table {
+	pthread_mutex_t lock; /* guards the table and what it points to; a leaf */
+	struct stream *streams[WIRE_STREAMS_MAX];
+};
+
+/* STREAM_CREATE; STREAM_DESTROY, which gives -EBUSY while a job has the stream. */
+int stream_create(struct worker *worker, struct job *job, struct cuda_failure *failure);
+int stream_destroy(struct worker *worker, struct job *job, struct cuda_failure *failure);
+
+/*
+ * Takes the stream for a job, whose stream is then set, or has the job wait there for
+ * those before it.
+ *
+ * Returns: 0 where the job can run; -EINPROGRESS where it waits; -EINVAL where there is
+ * no such stream on its device.
+ */
+int stream_take(struct stream_table *table, struct job *job);
+
+/* Gives a stream back. Returns: the job whose turn it is now, or NULL. */
+struct job *stream_give(struct stream_table *table, uint32_t id);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Transfers: queued on the job's stream, then waited for.
+ *
+ * Device and host memory are treated alike, as device addresses: host memory is mapped
+ * for the device at the address where the process has it. The calls that say what is
+ * what (DtoH, HtoD, DtoD) are used throughout; cuMemcpy takes an address it does not
+ * know for plain memory of this process and would read it, which crashes.
+ *
+ * A fill by memset wants a pattern of 1, 2 or 4 bytes and an address and length that are
+ * multiples of it. The rest is seeded byte by byte of the pattern (a column each, with
+ * a memset of width 1), and what stands there is then copied behind itself, twice as
+ * much each time: that runs at the speed of a copy.
+ */
+#include "worker/transfer.h"
+
+#include "link/wire.h"
+
+#include "worker/device.h"
+#include "worker/worker.h"
+
+#define SEED_SIZE 65536u
+
+static int transfer_wait(struct worker *worker, struct job *job, int r,
+			 struct cuda_failure *failure)
+{
+	if (r < 0)
+		return r;
+	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+}
+
+int transfer_read(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	int r;
+
+	r = CUDA(worker->driver, failure, cuMemcpyDtoHAsync_v2,
+		 worker->staging + request->offset, request->address, request->length,
+		 job->stream);
+	return transfer_wait(worker, job, r, failure);
+}
+
+int transfer_write(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	int r;
+
+	r = CUDA(worker->driver, failure, cuMemcpyHtoDAsync_v2, request->address,
+		 worker->staging + request->offset, request->length, job->stream);
+	return transfer_wait(worker, job, r, failure);
+}
+
+/* Memory of two devices, and neither end host memory, which every device sees. */
+static bool copy_is_between_devices(const struct wire_request *request)
+{
+	return request->device != request->source_device &&
+	       !wire_is_host(request->address, request->length) &&
+	       !wire_is_host(request->source, request->length);
+}
+
+static int copy_between_devices(struct worker *worker, struct job *job,
+				struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	int r;
+
+	/* The source's context may not exist yet; the job's device is then entered again.
+	 */
+	r = device_enter(worker, request->source_device, failure);
+	if (r < 0)
+		return r;
+	r = device_enter(worker, request->device, failure);
+	if (r < 0)
+		return r;
+	return CUDA(worker->driver, failure, cuMemcpyPeerAsync, request->address,
+		    worker->devices[request->device].context, request->source,
+		    worker->devices[request->source_device].context, request->length,
+		    job->stream);
+}
+
+int transfer_copy(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	int r;
+
+	if (copy_is_between_devices(request))
+		r = copy_between_devices(worker, job, failure);
+	else
+		r = CUDA(worker->driver, failure, cuMemcpyDtoDAsync_v2, request->address,
+			 request->source, request->length, job->stream);
+	return transfer_wait(worker, job, r, failure);
+}
+
+/* The shortest pattern that repeats to the same bytes. */
+static unsigned int pattern_reduce(uint64_t pattern, unsigned int size)
+{
+	while (size > 1) {
+		unsigned int half = size / 2 * 8;
+		uint64_t mask = (1ull << half) - 1;
+
+		if ((pattern & mask) != (pattern >> half & mask))
+			break;
+		size /= 2;
+	}
+	return size;
+}
+
+static int fill_uniform(struct worker *worker, struct job *job, unsigned int size,
+			struct cuda_failure *failure)
+{
+	uint64_t address = job->request.address;
+	uint64_t n = job->request.length / size;
+	uint64_t pattern = job->request.pattern;
+
+	switch (size) {
+	case 1:
+		return CUDA(worker->driver, failure, cuMemsetD8Async, address,
+			    (unsigned char)pattern, n, job->stream);
+	case 2:
+		return CUDA(worker->driver, failure, cuMemsetD16Async, address,
+			    (unsigned short)pattern, n, job->stream);
+	default:
+		return CUDA(worker->driver, failure, cuMemsetD32Async, address,
+			    (unsigned int)pattern, n, job->stream);
+	}
+}
+
+/* The first bytes, column by column. */
+static int fill_seed(struct worker *worker, struct job *job, uint64_t length,
+		     unsigned int size, struct cuda_failure *failure)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; r == 0 && i < size && i < length; i++)
+		r = CUDA(worker->driver, failure, cuMemsetD2D8Async,
+			 job->request.address + i, size,
+			 (unsigned char)(job->request.pattern >> (8 * i)), 1,
+			 (length - i + size - 1) / size, job->stream);
+	return r;
+}
+
+static int fill_by_doubling(struct worker *worker, struct job *job, unsigned int size,
+			    struct cuda_failure *failure)
+{
+	uint64_t address = job->request.address;
+	uint64_t length = job->request.length;
+	uint64_t done = MIN(length, (uint64_t)SEED_SIZE);
+	int r;
+
+	r = fill_seed(worker, job, done, size, failure);
+	while (r == 0 && done < length) {
+		uint64_t n = MIN(done, length - done);
+
+		r = CUDA(worker->driver, failure, cuMemcpyDtoDAsync_v2, address + done,
+			 address, n, job->stream);
+		done += n;
+	}
+	return r;
+}
+
+int transfer_fill(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	unsigned int size = pattern_reduce(request->pattern, request->pattern_size);
+	int r;
+
+	if (size <= 4 && !(request->address % size) && !(request->length % size))
+		r = fill_uniform(worker, job, size, failure);
+	else
+		r = fill_by_doubling(worker, job, size, failure);
+	return transfer_wait(worker, job, r, failure);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker: what its parts share.
+ *
+ * Handlers return 0, or -errno with the failed driver call in *failure where there was
+ * one. They run on any thread of the pool, after device_enter() has made the request's
+ * device current there.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/def.h"
+#include "cuda/driver.h"
+#include "worker/device.h"
+#include "worker/mapping.h"
+#include "worker/stream.h"
+
+#include <gpumem/wire.h>
+
+struct worker {
+	struct cuda_driver *driver;
+	const char *name; /* for messages */
+	bool mover;
+
+	uint8_t *staging;
+	uint64_t staging_size;
+	unsigned int n_devices;
+	struct device devices[WIRE_DEVICES_MAX];
+
+	pthread_mutex_t context_lock; /* guards the making of contexts, and: */
+	bool registered;	      /* the staging area is known to the driver */
+
+	struct mapping_table mappings; /* whoever has the turn to receive */
+	struct stream_table streams;   /* has its own lock */
+
+	/* The failure that lost this process its contexts: call << 32 | result; 0: none.
+	 */
+	_Atomic uint64_t lost;
+};
+
+/* One request on its way through the worker. */
+struct job {
+	struct wire_request request;
+	int fd;		   /* that came along, -1: none */
+	CUstream stream;   /* that it runs on */
+	uint64_t value[2]; /* of the answer */
+	struct job *next;
+};
+
+/* Prints why and exits: for what the broker would never do. */
+_Noreturn void worker_die(const char *format, ...) _printf_(1, 2);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "link_help.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+
+static void fixture_ended(void *userdata, struct link *link, const char *reason)
+{
+	struct fixture *fixture = userdata;
+
+	(void)link;
+	pthread_mutex_lock(&fixture->lock);
+	fixture->n_ended++;
+	snprintf(fixture->reason, sizeof(fixture->reason), "%s", reason);
+	pthread_cond_broadcast(&fixture->change);
+	pthread_mutex_unlock(&fixture->lock);
+}
+
+void fixture_start(struct fixture *fixture, struct link_config config,
+		   unsigned int n_slots)
+{
+	*fixture = (struct fixture){
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.change = PTHREAD_COND_INITIALIZER,
+	};
+	cr_assert(eq(int, staging_init(&fixture->staging, "test", n_slots), 0));
+	config.staging_fd = fixture->staging.fd;
+	config.staging_size = fixture->staging.size;
+	config.ended = fixture_ended;
+	config.userdata = fixture;
+	cr_assert(eq(int, link_new(&fixture->link, &config), 0));
+}
+
+void fixture_stop(struct fixture *fixture)
+{
+	fixture->link = link_free(fixture->link);
+	cr_assert(eq(u32, fixture->n_ended, 1));
+	staging_deinit(&fixture->staging);
+}
+
+const char *fixture_wait_end(struct fixture *fixture)
+{
+	pthread_mutex_lock(&fixture->lock);
+	while (!fixture->n_ended)
+		pthread_cond_wait(&fixture->change, &fixture->lock);
+	pthread_mutex_unlock(&fixture->lock);
+	return fixture->reason;
+}
+
+static void question_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct question *question = container_of(ask, struct question, ask);
+	struct fixture *fixture = question->fixture;
+
+	pthread_mutex_lock(&fixture->lock);
+	question->reply = *reply;
+	question->lost = lost;
+	question->n_answers++;
+	pthread_cond_broadcast(&fixture->change);
+	pthread_mutex_unlock(&fixture->lock);
+}
+
+void question_ask(struct question *question, struct fixture *fixture,
+		  struct wire_request request, int fd)
+{
+	*question = (struct question){
+		.ask = { .request = request, .fd = fd, .done = question_done },
+		.fixture = fixture,
+	};
+	link_ask(fixture->link, &question->ask);
+}
+
+void question_wait(struct question *question)
+{
+	struct fixture *fixture = question->fixture;
+
+	pthread_mutex_lock(&fixture->lock);
+	while (!question->n_answers)
+		pthread_cond_wait(&fixture->change, &fixture->lock);
+	pthread_mutex_unlock(&fixture->lock);
+	cr_assert(eq(u32, question->n_answers, 1));
+}
+
+int fixture_ask(struct fixture *fixture, struct wire_request request, int fd,
+		struct wire_reply *ret_reply)
+{
+	struct question question;
+
+	question_ask(&question, fixture, request, fd);
+	question_wait(&question);
+	if (ret_reply)
+		*ret_reply = question.reply;
+	return question.reply.error;
+}

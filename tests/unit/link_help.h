@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* A link for tests: started in one line, asked and waited for in one line each. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/def.h"
+#include "link/link.h"
+#include "link/staging.h"
+
+#define END_SIZE 256
+
+struct fixture {
+	struct link *link;
+	struct staging staging;
+
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	unsigned int n_ended;
+	char reason[END_SIZE];
+};
+
+/* One question and its answer. */
+struct question {
+	struct ask ask;
+	struct fixture *fixture;
+	struct wire_reply reply;
+	bool lost;
+	unsigned int n_answers;
+};
+
+/* Starts the worker program as config says; staging and callbacks are filled in. */
+void fixture_start(struct fixture *fixture, struct link_config config,
+		   unsigned int n_slots);
+void fixture_stop(struct fixture *fixture);
+
+/* Waits until the link has ended. Returns: the reason, the fixture's. */
+const char *fixture_wait_end(struct fixture *fixture);
+
+/* Asks without waiting. fd goes along, -1 for none. */
+void question_ask(struct question *question, struct fixture *fixture,
+		  struct wire_request request, int fd);
+void question_wait(struct question *question);
+
+/* Asks and waits. Returns: the answer's error; its rest in *ret_reply unless NULL. */
+int fixture_ask(struct fixture *fixture, struct wire_request request, int fd,
+		struct wire_reply *ret_reply);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* One well-formed record for each operation, and each test malforms one field of one. */
+#include "link/wire.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <string.h>
+
+#define STAGING (4u << 20)
+
+static const struct wire_request good[] = {
+	[WIRE_HELLO] = { .op = WIRE_HELLO },
+	[WIRE_MAP] = { .op = WIRE_MAP,
+		       .device = 1,
+		       .flags = WIRE_READ_ONLY,
+		       .address = WIRE_DEVICE_BASE + WIRE_DEVICE_SPAN,
+		       .length = 4096 },
+	[WIRE_UNMAP] = { .op = WIRE_UNMAP, .address = WIRE_DEVICE_BASE, .length = 4096 },
+	[WIRE_MAP_HOST] = { .op = WIRE_MAP_HOST,
+			    .address = WIRE_HOST_BASE,
+			    .length = 4096 },
+	[WIRE_UNMAP_HOST] = { .op = WIRE_UNMAP_HOST,
+			      .address = WIRE_HOST_BASE,
+			      .length = 4096 },
+	[WIRE_STREAM_CREATE] = { .op = WIRE_STREAM_CREATE, .stream = 1, .priority = -5 },
+	[WIRE_STREAM_DESTROY] = { .op = WIRE_STREAM_DESTROY, .stream = 1 },
+	[WIRE_ALLOC] = { .op = WIRE_ALLOC,
+			 .flags = WIRE_ASYNC,
+			 .stream = 1,
+			 .length = 1 },
+	[WIRE_FREE] = { .op = WIRE_FREE, .address = 0x1000 },
+	[WIRE_READ] = { .op = WIRE_READ,
+			.address = WIRE_DEVICE_BASE,
+			.length = 10,
+			.offset = STAGING - 10 },
+	[WIRE_WRITE] = { .op = WIRE_WRITE,
+			 .address = WIRE_DEVICE_BASE,
+			 .length = WIRE_TRANSFER_MAX },
+	[WIRE_COPY] = { .op = WIRE_COPY,
+			.device = 1,
+			.source_device = 2,
+			.address = 0x2000,
+			.source = 0x1000,
+			.length = 0x1000 },
+	[WIRE_FILL] = { .op = WIRE_FILL,
+			.address = 0x1001,
+			.length = 7,
+			.pattern = 0xffff,
+			.pattern_size = 2 },
+	[WIRE_MEMORY] = { .op = WIRE_MEMORY, .device = WIRE_DEVICES_MAX - 1 },
+};
+
+static bool is_good(struct wire_request request)
+{
+	return !wire_check_request(&request, wire_op_has_fd(request.op), STAGING);
+}
+
+static bool reply_is_good(uint32_t op, struct wire_reply reply)
+{
+	return !wire_check_reply(&good[op], &reply);
+}
+
+/* The record of an operation, with changes. */
+#define BAD(which, ...)                                    \
+	do {                                               \
+		struct wire_request request = good[which]; \
+		__VA_ARGS__;                               \
+		cr_assert(not(is_good(request)));          \
+	} while (0)
+
+Test(wire, every_operation_has_a_good_request)
+{
+	for (uint32_t op = WIRE_HELLO; op < WIRE_OP_END_; op++) {
+		cr_assert(is_good(good[op]), "%s", wire_op_name(op));
+		cr_assert(ne(str, (char *)wire_op_name(op), ""));
+	}
+}
+
+Test(wire, unknown_operations_are_refused)
+{
+	cr_assert(not(is_good((struct wire_request){ .op = 0 })));
+	cr_assert(not(is_good((struct wire_request){ .op = WIRE_OP_END_ })));
+	cr_assert(not(is_good((struct wire_request){ .op = UINT32_MAX })));
+}
+
+Test(wire, descriptor_is_demanded_and_refused)
+{
+	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_MAP], false, STAGING),
+		     NULL));
+	cr_assert(ne(ptr, (void *)wire_check_request(&good[WIRE_READ], true, STAGING),
+		     NULL));
+}
+
+Test(wire, unused_fields_are_refused)
+{
+	BAD(WIRE_MEMORY, request.reserved = 1);
+	BAD(WIRE_MEMORY, request.length = 1);
+	BAD(WIRE_MEMORY, request.address = 1);
+	BAD(WIRE_READ, request.source = 1);
+	BAD(WIRE_READ, request.flags = WIRE_ASYNC);
+	BAD(WIRE_FREE, request.length = 1);
+	BAD(WIRE_COPY, request.pattern_size = 1);
+	BAD(WIRE_STREAM_DESTROY, request.priority = 1);
+	BAD(WIRE_MAP_HOST, request.device = 1);
+}
+
+Test(wire, unknown_flags_are_refused)
+{
+	BAD(WIRE_MAP, request.flags = WIRE_ASYNC);
+	BAD(WIRE_ALLOC, request.flags = 1u << 31);
+}
+
+Test(wire, impossible_devices_and_streams_are_refused)
+{
+	BAD(WIRE_MEMORY, request.device = WIRE_DEVICES_MAX);
+	BAD(WIRE_COPY, request.source_device = WIRE_DEVICES_MAX);
+	BAD(WIRE_STREAM_CREATE, request.stream = WIRE_STREAMS_MAX);
+	BAD(WIRE_STREAM_CREATE, request.stream = 0);
+	BAD(WIRE_ALLOC, request.flags = 0);
+}
+
+Test(wire, mapping_outside_its_range_is_refused)
+{
+	BAD(WIRE_MAP, request.device = 0);
+	BAD(WIRE_MAP, request.address = WIRE_HOST_BASE);
+	BAD(WIRE_MAP, request.length = WIRE_DEVICE_SPAN + 1);
+	BAD(WIRE_UNMAP, request.address = WIRE_DEVICE_BASE - 1);
+	BAD(WIRE_MAP_HOST, request.address = WIRE_HOST_BASE - 4096);
+	BAD(WIRE_MAP_HOST, request.length = WIRE_HOST_SPAN + 1);
+	BAD(WIRE_MAP_HOST, request.length = UINT64_MAX);
+}
+
+Test(wire, transfer_outside_the_staging_area_is_refused)
+{
+	BAD(WIRE_READ, request.offset++);
+	BAD(WIRE_READ, request.offset = UINT64_MAX);
+	BAD(WIRE_WRITE, request.length++);
+	BAD(WIRE_WRITE, request.length = 0);
+	BAD(WIRE_WRITE, request.length = UINT64_MAX);
+}
+
+Test(wire, ranges_that_wrap_are_refused)
+{
+	BAD(WIRE_READ, request.address = UINT64_MAX - 3);
+	BAD(WIRE_COPY, request.source = UINT64_MAX - 3);
+	BAD(WIRE_FILL, request.length = UINT64_MAX);
+	BAD(WIRE_READ, request.address = 0);
+}
+
+Test(wire, overlapping_copy_is_refused)
+{
+	BAD(WIRE_COPY, request.address = 0x1fff);
+	BAD(WIRE_COPY, request.address = 0x1000);
+	BAD(WIRE_COPY, request.source = 0x2fff);
+}
+
+Test(wire, bad_patterns_are_refused)
+{
+	BAD(WIRE_FILL, request.pattern_size = 0);
+	BAD(WIRE_FILL, request.pattern_size = 3);
+	BAD(WIRE_FILL, request.pattern_size = 16);
+	BAD(WIRE_FILL, request.pattern = 0x10000);
+}
+
+Test(wire, good_replies_are_taken)
+{
+	cr_assert(reply_is_good(WIRE_READ, (struct wire_reply){ .call = -1 }));
+	cr_assert(reply_is_good(
+		WIRE_HELLO,
+		(struct wire_reply){ .call = -1, .value = { WIRE_VERSION, 1 } }));
+	cr_assert(reply_is_good(WIRE_ALLOC,
+				(struct wire_reply){ .call = -1, .value = { 0x1000 } }));
+	cr_assert(reply_is_good(
+		WIRE_ALLOC,
+		(struct wire_reply){ .error = ENOMEM, .call = 3, .result = 2 }));
+	cr_assert(reply_is_good(WIRE_UNMAP,
+				(struct wire_reply){ .error = EINVAL, .call = -1 }));
+}
+
+Test(wire, bad_replies_are_refused)
+{
+	const struct {
+		uint32_t op;
+		struct wire_reply reply;
+	} bad[] = {
+		{ WIRE_READ, { .call = -1, .reserved = 1 } },
+		{ WIRE_READ, { .call = -1, .value = { 1 } } },
+		{ WIRE_READ, { .call = -1, .value = { 0, 1 } } },
+		{ WIRE_READ, { .call = 0 } },
+		{ WIRE_READ, { .call = -1, .result = 2 } },
+		{ WIRE_READ, { .call = 1, .result = 2 } },
+		{ WIRE_READ, { .error = -EIO, .call = -1 } },
+		{ WIRE_READ, { .error = 4096, .call = -1 } },
+		{ WIRE_READ, { .error = EIO, .call = -2 } },
+		{ WIRE_READ, { .error = EIO, .call = 100000, .result = 2 } },
+		{ WIRE_READ, { .error = EIO, .call = 1 } },
+		{ WIRE_READ, { .error = EIO, .call = -1, .value = { 1 } } },
+		{ WIRE_ALLOC, { .error = EIO, .call = -1, .value = { 0x1000 } } },
+		{ WIRE_ALLOC, { .call = -1 } },
+		{ WIRE_ALLOC, { .call = -1, .value = { UINT64_MAX } } },
+		{ WIRE_ALLOC, { .call = -1, .value = { 0x1000, 1 } } },
+		{ WIRE_ALLOC, { .call = -1, .value = { WIRE_HOST_BASE } } },
+		{ WIRE_ALLOC, { .call = -1, .value = { WIRE_DEVICE_BASE } } },
+		{ WIRE_HELLO, { .call = -1, .value = { WIRE_VERSION + 1, 1 } } },
+		{ WIRE_HELLO, { .call = -1, .value = { WIRE_VERSION, 0 } } },
+		{ WIRE_HELLO, { .call = -1, .value = { WIRE_VERSION, 1000 } } },
+		{ WIRE_MEMORY, { .call = -1, .value = { 2, 1 } } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_assert(not(reply_is_good(bad[i].op, bad[i].reply)), "row %zu", i);
+}
+
+Test(wire, addresses_have_their_device)
+{
+	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE, 1), 0));
+	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE + WIRE_DEVICE_SPAN, 1), 1));
+	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE - 1, 1), -1));
+	cr_assert(eq(int, wire_device_of(WIRE_DEVICE_BASE, WIRE_DEVICE_SPAN + 1), -1));
+	cr_assert(eq(
+		int,
+		wire_device_of(WIRE_DEVICE_BASE + WIRE_DEVICES_MAX * WIRE_DEVICE_SPAN, 1),
+		-1));
+	cr_assert(wire_is_host(WIRE_HOST_BASE, WIRE_HOST_SPAN));
+	cr_assert(not(wire_is_host(WIRE_HOST_BASE + 1, WIRE_HOST_SPAN)));
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How an exported call of the software GPU is written.
+ *
+ *	CALL(cuMemAlloc_v2, NEED_CONTEXT, (CUdeviceptr *ret, size_t size), (ret, size))
+ *	{
+ *		...
+ *	}
+ *
+ * defines the exported cuMemAlloc_v2, checked against its row of the X-list, around a
+ * body that runs under the one lock of the library. A body that waits does it with
+ * call_wait(), or between call_unlock() and call_lock(); what it looked up before may
+ * be gone after.
+ */
+#pragma once
+
+#include "cuda/driver.h"
+
+#include <pthread.h>
+
+/* What must hold before a call is looked at. */
+enum call_need {
+	NEED_NOTHING, /* works before cuInit and after a fault */
+	NEED_INIT,
+	NEED_CONTEXT, /* a context is current, and alive */
+};
+
+/*
+ * The exported functions. Their C names differ from cuda.h's, which its macros rename,
+ * and their assembler names are the list's.
+ */
+#define CALL_DECLARE(symbol, type, need)                                \
+	extern __typeof__(*(type)NULL) export_##symbol __asm__(#symbol) \
+		__attribute__((visibility("default")));
+CUDA_DRIVER_LIST(CALL_DECLARE)
+#undef CALL_DECLARE
+
+#define CALL(symbol, need, params, args)                               \
+	static CUresult body_##symbol params;                          \
+	CUresult export_##symbol params                                \
+	{                                                              \
+		CUresult result = call_enter(CUDA_ROW_##symbol, need); \
+                                                                       \
+		if (!result)                                           \
+			result = body_##symbol args;                   \
+		return call_leave(result);                             \
+	}                                                              \
+	static CUresult body_##symbol params
+
+/* Takes the lock whatever it returns; call_leave() lets it go. */
+CUresult call_enter(int call, enum call_need need);
+CUresult call_leave(CUresult result);
+
+void call_lock(void);
+void call_unlock(void);
+void call_wait(pthread_cond_t *cond);
+
+/* The injected delay of this thread's call, taken by the work that it queues. */
+uint64_t call_take_delay(void);
+
+/* The process has lost its contexts: every later call answers this result. */
+void call_poison(CUresult result);
+CUresult call_poisoned(void);
+
+/* After a successful cuInit. */
+void call_set_initialized(void);
+bool call_is_initialized(void);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Faults on request: calls that fail, come late or kill. The grammar is in options.h. */
+#pragma once
+
+#include "cuda/driver.h"
+
+/*
+ * Adds one rule, fail=, delay= or kill=, for the life of the process.
+ *
+ * Returns: 0, or -EINVAL when it is no rule.
+ */
+int inject_add(const char *setting);
+
+/*
+ * Counts a call (a row of the X-list) and tells what is asked for it. Doesn't come back
+ * from a kill. The delay is added to *delay_ns.
+ */
+CUresult inject_result(int call, uint64_t *delay_ns);

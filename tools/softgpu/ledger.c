@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory of the devices, shared by all processes of a machine, without a daemon.
+ *
+ * A piece of physical memory is a file in /dev/shm/gpumem-softgpu.MACHINE/, named
+ * DEVICE-SIZE-PID-N. Its maker opens it and takes flock(LOCK_SH) on that open file
+ * description, which everything that holds the memory shares: the descriptor, its
+ * copies in other processes (an exported handle is one) and every mmap. So the lock
+ * lasts exactly as long as any holder in any process, and goes with the last of them
+ * also when that is killed. Whoever opens the file by its name anew and gets LOCK_EX
+ * knows that nobody holds it, and unlinks it.
+ *
+ * The sum of the sizes is kept in a page that all processes map, one number a device, so
+ * that making memory costs the same however much there is. The number may be too
+ * high, never too low: who dies takes nothing off. It is made right by looking at
+ * every file when a request would not fit and when somebody asks how much is free.
+ *
+ * All changes are made under flock(LOCK_EX) of the directory, which the kernel also
+ * lets go when its holder dies. Files are 0600: one that this process may not open
+ * belongs to another user and is taken for alive.
+ *
+ * A machine is there while a process uses it, which holds flock(LOCK_SH) on that page's
+ * file, or while memory of it is held. Whoever joins one clears away those that are
+ * not, so that tests leave nothing behind however they end.
+ */
+#include "ledger.h"
+
+#include "options.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define PARENT	  "/dev/shm"
+#define PREFIX	  "gpumem-softgpu."
+#define SUMS_NAME "sums"
+
+static char directory[128];
+static int directory_fd = -1;
+static uint64_t *sums; /* shared by all processes, under the directory's flock */
+
+static void directory_lock(int fd)
+{
+	while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
+		continue;
+}
+
+/* Umask must not keep other users out of the machine; only its maker may chmod. */
+static int directory_open(void)
+{
+	if (mkdir(directory, 01777) >= 0)
+		chmod(directory, 01777);
+	else if (errno != EEXIST)
+		return -errno;
+	directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return directory_fd < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* Leaves the directory locked. Another process may just be clearing it away. */
+static int directory_join(void)
+{
+	struct stat stat;
+	int r;
+
+	snprintf(directory, sizeof(directory), PARENT "/" PREFIX "%s", options.machine);
+	for (;;) {
+		r = directory_open();
+		if (r < 0)
+			return r;
+		if (directory_fd < 0)
+			continue;
+		directory_lock(directory_fd);
+		if (fstat(directory_fd, &stat) >= 0 && stat.st_nlink)
+			return 0;
+		closep(&directory_fd);
+	}
+}
+
+/* The descriptor stays open, with its lock, as long as the process lives. */
+static int sums_open(void)
+{
+	const size_t size = OPTIONS_MAX_DEVICES * sizeof(*sums);
+	_cleanup_close_ int fd = -1;
+	void *page;
+
+	fd = openat(directory_fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		fd = openat(directory_fd, SUMS_NAME,
+			    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (fd < 0)
+			return -errno;
+		if (fchmod(fd, 0666) < 0 || ftruncate(fd, (off_t)size) < 0)
+			return -errno;
+	}
+	if (flock(fd, LOCK_SH) < 0)
+		return -errno;
+	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return -errno;
+	sums = page;
+	take_fd(&fd);
+	return 0;
+}
+
+static void ledger_lock(void)
+{
+	directory_lock(directory_fd);
+}
+
+static void ledger_unlock(void)
+{
+	flock(directory_fd, LOCK_UN);
+}
+
+static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
+{
+	unsigned long long size;
+	unsigned int device, n;
+	int pid, end = 0;
+
+	if (sscanf(name, "%u-%llu-%d-%u%n", &device, &size, &pid, &n, &end) != 4)
+		return -EINVAL;
+	if (name[end] || device >= OPTIONS_MAX_DEVICES)
+		return -EINVAL;
+	*ret_device = (int)device;
+	*ret_size = size;
+	return 0;
+}
+
+/* Unlinks a file that nobody holds. Returns: whether it did. */
+static bool file_reap(int dir_fd, const char *name)
+{
+	_cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return false;
+	unlinkat(dir_fd, name, 0);
+	return true;
+}
+
+/* Makes the sums right. Under the lock. */
+static void ledger_scan(void)
+{
+	uint64_t found[OPTIONS_MAX_DEVICES] = { 0 };
+	struct dirent *entry;
+	uint64_t size;
+	int device;
+	DIR *dir = opendir(directory);
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (name_parse(entry->d_name, &device, &size) >= 0 &&
+		    !file_reap(directory_fd, entry->d_name))
+			found[device] += size;
+	closedir(dir);
+	memcpy(sums, found, sizeof(found));
+}
+
+/* Removes one machine, if nobody uses it and none of its memory is held. */
+static void machine_clear(int parent_fd, const char *name)
+{
+	_cleanup_close_ int fd =
+		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int sums_fd = -1;
+	struct dirent *entry;
+	bool held = false;
+	DIR *dir;
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	sums_fd = openat(fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
+	if (sums_fd >= 0 && flock(sums_fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	dir = fdopendir(dup(fd));
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
+			held |= !file_reap(fd, entry->d_name);
+	closedir(dir);
+	if (held)
+		return;
+	unlinkat(fd, SUMS_NAME, 0);
+	unlinkat(parent_fd, name, AT_REMOVEDIR);
+}
+
+static void machines_clear(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(PARENT);
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
+		    strcmp(entry->d_name + strlen(PREFIX), options.machine) != 0)
+			machine_clear(dirfd(dir), entry->d_name);
+	closedir(dir);
+}
+
+int ledger_open(void)
+{
+	int r;
+
+	machines_clear();
+	r = directory_join();
+	if (r >= 0) {
+		r = sums_open();
+		ledger_unlock();
+	}
+	if (r < 0)
+		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(-r));
+	return r;
+}
+
+static bool ledger_fits(int device, uint64_t size)
+{
+	return size <= options.memory && sums[device] <= options.memory - size;
+}
+
+static int file_create(struct memory *memory)
+{
+	static unsigned int n; /* under the library's lock */
+	_cleanup_close_ int fd = -1;
+
+	do {
+		snprintf(memory->name, sizeof(memory->name), "%d-%llu-%d-%u",
+			 memory->device, (unsigned long long)memory->size, (int)getpid(),
+			 n++);
+		fd = openat(directory_fd, memory->name,
+			    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	} while (fd < 0 && errno == EEXIST);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_SH) < 0 || ftruncate(fd, (off_t)memory->size) < 0) {
+		int error = errno;
+
+		unlinkat(directory_fd, memory->name, 0);
+		return -error;
+	}
+	memory->fd = take_fd(&fd);
+	return 0;
+}
+
+int ledger_create(int device, uint64_t size, struct memory *memory)
+{
+	int r;
+
+	*memory = (struct memory){ .fd = -1, .device = device, .size = size };
+	ledger_lock();
+	if (!ledger_fits(device, size))
+		ledger_scan();
+	if (ledger_fits(device, size)) {
+		sums[device] += size;
+		r = file_create(memory);
+		if (r < 0)
+			sums[device] -= size;
+	} else {
+		r = -ENOMEM;
+	}
+	ledger_unlock();
+	return r;
+}
+
+int ledger_import(int fd, struct memory *memory)
+{
+	struct memory found = { .fd = -1 };
+	size_t length = strlen(directory);
+	char link[32], target[256];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, target, sizeof(target) - 1);
+	if (n < 0)
+		return -EINVAL;
+	target[n] = '\0';
+	if (strncmp(target, directory, length) || target[length] != '/' ||
+	    strlen(target + length + 1) >= sizeof(found.name))
+		return -EINVAL;
+	strcpy(found.name, target + length + 1);
+	if (name_parse(found.name, &found.device, &found.size) < 0 ||
+	    found.device >= options.n_devices)
+		return -EINVAL;
+	found.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (found.fd < 0)
+		return -EINVAL;
+	*memory = found;
+	return 0;
+}
+
+void ledger_release(struct memory *memory)
+{
+	closep(&memory->fd);
+	ledger_lock();
+	if (file_reap(directory_fd, memory->name))
+		sums[memory->device] -= MIN(memory->size, sums[memory->device]);
+	ledger_unlock();
+}
+
+uint64_t ledger_used(int device)
+{
+	uint64_t used;
+
+	ledger_lock();
+	ledger_scan();
+	used = sums[device];
+	ledger_unlock();
+	return used;
+}

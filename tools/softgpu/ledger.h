@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Physical memory, and who in which process still holds it. */
+#pragma once
+
+#include "base/def.h"
+
+/* A piece of physical memory: a file that lives as long as anybody holds it. */
+struct memory {
+	int fd; /* -1 once only mappings hold it */
+	int device;
+	uint64_t size;
+	char name[64];
+};
+
+/*
+ * Joins the machine of the options: from now on this process shares its memory.
+ *
+ * Returns: 0, or -errno after a sentence on stderr.
+ */
+int ledger_open(void);
+
+/*
+ * Makes physical memory, zeros throughout. memory->fd is the caller's.
+ *
+ * Returns: 0, -ENOMEM when the device has not that much left, or -errno.
+ */
+int ledger_create(int device, uint64_t size, struct memory *memory);
+
+/*
+ * Takes up memory that another process exported; fd stays the caller's.
+ *
+ * Returns: 0, or -EINVAL when fd is no memory of this machine.
+ */
+int ledger_import(int fd, struct memory *memory);
+
+/*
+ * Lets go of memory, when this process has no mapping of it left: closes the descriptor
+ * and gives the bytes back if nobody else holds any.
+ */
+void ledger_release(struct memory *memory);
+
+/* The bytes of a device that some process holds, looked up anew. */
+uint64_t ledger_used(int device);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The settings of options.h: a table of keys, each with its parser.
+ *
+ * They are read once, by cuInit. The settings that are rules for faults go on to
+ * inject.c, which also reads them from a control file while the process runs.
+ */
+#include "options.h"
+
+#include "inject.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct options options = {
+	.n_devices = 1,
+	.memory = (uint64_t)4 << 30,
+	.capability_major = 9,
+	.capability_minor = 0,
+	.name = "gpumem software GPU",
+	.machine = "default",
+};
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+static const struct unit no_units[] = { { "", 1 }, { NULL } };
+
+static const struct unit size_units[] = {
+	{ "", 1 },
+	{ "K", (uint64_t)1 << 10 },
+	{ "M", (uint64_t)1 << 20 },
+	{ "G", (uint64_t)1 << 30 },
+	{ "T", (uint64_t)1 << 40 },
+	{ NULL },
+};
+
+static const struct unit time_units[] = {
+	{ "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 }, { NULL },
+};
+
+static int parse_units(const char *text, const struct unit *units, uint64_t *ret)
+{
+	uint64_t value;
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno)
+		return -EINVAL;
+	for (; units->name; units++) {
+		if (strcasecmp(end, units->name))
+			continue;
+		if (__builtin_mul_overflow(value, units->factor, &value))
+			return -EINVAL;
+		*ret = value;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int options_parse_count(const char *text, uint64_t *ret)
+{
+	return parse_units(text, no_units, ret);
+}
+
+int options_parse_size(const char *text, uint64_t *ret)
+{
+	return parse_units(text, size_units, ret);
+}
+
+int options_parse_time(const char *text, uint64_t *ret)
+{
+	return parse_units(text, time_units, ret);
+}
+
+static int set_devices(const char *value)
+{
+	uint64_t n;
+
+	if (options_parse_count(value, &n) < 0 || n < 1 || n > OPTIONS_MAX_DEVICES)
+		return -EINVAL;
+	options.n_devices = (int)n;
+	return 0;
+}
+
+static int set_memory(const char *value)
+{
+	uint64_t size;
+
+	if (options_parse_size(value, &size) < 0 || !size || size % OPTIONS_GRANULARITY)
+		return -EINVAL;
+	options.memory = size;
+	return 0;
+}
+
+static int set_capability(const char *value)
+{
+	int major, minor, end = 0;
+
+	if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end])
+		return -EINVAL;
+	if (major < 1 || minor < 0)
+		return -EINVAL;
+	options.capability_major = major;
+	options.capability_minor = minor;
+	return 0;
+}
+
+static int set_text(char *ret, size_t size, const char *value)
+{
+	size_t length = strlen(value);
+
+	if (!length || length >= size)
+		return -EINVAL;
+	memcpy(ret, value, length + 1);
+	return 0;
+}
+
+static int set_name(const char *value)
+{
+	return set_text(options.name, sizeof(options.name), value);
+}
+
+static int set_machine(const char *value)
+{
+	for (const char *c = value; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("_.-", *c))
+			return -EINVAL;
+	return set_text(options.machine, sizeof(options.machine), value);
+}
+
+static int set_control(const char *value)
+{
+	return set_text(options.control, sizeof(options.control), value);
+}
+
+struct key {
+	const char *name;
+	int (*set)(const char *value);
+};
+
+static const struct key keys[] = {
+	{ "capability", set_capability }, { "control", set_control },
+	{ "devices", set_devices },	  { "machine", set_machine },
+	{ "memory", set_memory },	  { "name", set_name },
+};
+
+static int option_set(const char *setting)
+{
+	const char *equals = strchr(setting, '=');
+
+	for (size_t i = 0; equals && i < ARRAY_SIZE(keys); i++) {
+		size_t length = strlen(keys[i].name);
+
+		if (length == (size_t)(equals - setting) &&
+		    !strncmp(setting, keys[i].name, length))
+			return keys[i].set(equals + 1);
+	}
+	return inject_add(setting);
+}
+
+int options_read(void)
+{
+	const char *variable = getenv(OPTIONS_VARIABLE);
+	_cleanup_free_ char *copy = strdup(variable ? variable : "");
+	char *rest = copy;
+	char *setting;
+
+	while ((setting = strsep(&rest, ":"))) {
+		if (!*setting || option_set(setting) >= 0)
+			continue;
+		fprintf(stderr, "software GPU: " OPTIONS_VARIABLE ": can't use '%s'\n",
+			setting);
+		return -EINVAL;
+	}
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the software GPU is told, in the environment variable GPUMEM_SOFTGPU: settings
+ * KEY=VALUE joined by ':'. Sizes take K, M, G, T (powers of 1024), times ns, us, ms, s.
+ *
+ *	devices=N         how many devices, 1 to 16 (1)
+ *	memory=SIZE       memory of each, a multiple of 2 MiB (4G)
+ *	name=TEXT         what cuDeviceGetName says (gpumem software GPU)
+ *	capability=X.Y    compute capability (9.0)
+ *	machine=ID        processes with the same ID share devices and their memory
+ *	                  (default); letters, digits, '_', '.', '-'
+ *	fail=RULE         CALL@WHEN=RESULT: these calls answer RESULT, and do nothing.
+ *	                  A sticky result poisons the process
+ *	delay=RULE        CALL@WHEN=TIME: the work that the call queues on a stream, or
+ *	                  else its return, comes later by that much
+ *	kill=RULE         CALL@WHEN: the process dies by SIGKILL in the call
+ *	control=PATH      a file with more fail=, delay= and kill= rules, one a line or
+ *	                  joined by ':', looked at on every call: it may be written,
+ *	                  changed and removed at any time, and a change makes its rules
+ *	                  count from the start
+ *
+ * CALL is an exported symbol, WHEN which of this process's calls of it: N the N-th
+ * (from 1), N+ the N-th and all after, N/M the N-th and every M-th after it, * all.
+ * RESULT is a name of cuda.h or a number.
+ *
+ *	devices=2:memory=8G:fail=cuMemCreate@3=CUDA_ERROR_OUT_OF_MEMORY
+ *	delay=cuMemcpyHtoDAsync_v2@*=50ms:machine=test-1
+ *
+ * A setting that can't be understood makes cuInit fail, with a sentence on stderr.
+ */
+#pragma once
+
+#include "base/def.h"
+
+#define OPTIONS_VARIABLE    "GPUMEM_SOFTGPU"
+#define OPTIONS_MAX_DEVICES 16
+#define OPTIONS_GRANULARITY ((uint64_t)2 << 20)
+
+struct options {
+	int n_devices;
+	uint64_t memory;
+	int capability_major;
+	int capability_minor;
+	char name[128];
+	char machine[64];
+	char control[1024];
+};
+
+extern struct options options;
+
+/*
+ * Reads the environment variable into options and hands its rules to inject.h.
+ *
+ * Returns: 0, or -EINVAL after a sentence on stderr.
+ */
+int options_read(void);
+
+/*
+ * Parses a whole string as a count, a size or a time in nanoseconds.
+ *
+ * Returns: 0, or -EINVAL and ret untouched.
+ */
+int options_parse_count(const char *text, uint64_t *ret);
+int options_parse_size(const char *text, uint64_t *ret);
+int options_parse_time(const char *text, uint64_t *ret);
