@@ -83,6 +83,21 @@ Test(options, set_devices_memory_name_and_capability)
 	cr_assert_eq(value, 5);
 }
 
+Test(options, directory_is_where_memory_is_kept)
+{
+	char directory[] = "/tmp/softgpu-directory-XXXXXX";
+	char text[128];
+
+	MUST(mkdtemp(directory) != NULL);
+	snprintf(text, sizeof(text), "directory=%s", directory);
+	conform_options(text);
+	conform_open();
+	memory_import(memory_export(memory_create(2 * MIB)));
+	snprintf(text, sizeof(text), "test \"$(ls %s/*/0-2097152-*)\" && rm -r %s",
+		 directory, directory);
+	cr_assert_eq(system(text), 0);
+}
+
 /* The results of the first calls of cuCtxSynchronize, as a string of 0 and 1. */
 static void synchronize(char *ret, size_t n)
 {

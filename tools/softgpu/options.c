@@ -21,6 +21,7 @@ struct options options = {
 	.capability_minor = 0,
 	.name = "gpumem software GPU",
 	.machine = "default",
+	.directory = "/dev/shm",
 };
 
 struct unit {
@@ -136,6 +137,11 @@ static int set_machine(const char *value)
 	return set_text(options.machine, sizeof(options.machine), value);
 }
 
+static int set_directory(const char *value)
+{
+	return set_text(options.directory, sizeof(options.directory), value);
+}
+
 static int set_control(const char *value)
 {
 	return set_text(options.control, sizeof(options.control), value);
@@ -146,11 +152,17 @@ struct key {
 	int (*set)(const char *value);
 };
 
+/* clang-format off */
 static const struct key keys[] = {
-	{ "capability", set_capability }, { "control", set_control },
-	{ "devices", set_devices },	  { "machine", set_machine },
-	{ "memory", set_memory },	  { "name", set_name },
+	{ "capability", set_capability },
+	{ "control", set_control },
+	{ "devices", set_devices },
+	{ "directory", set_directory },
+	{ "machine", set_machine },
+	{ "memory", set_memory },
+	{ "name", set_name },
 };
+/* clang-format on */
 
 static int option_set(const char *setting)
 {

@@ -9,6 +9,8 @@
  *	capability=X.Y    compute capability (9.0)
  *	machine=ID        processes with the same ID share devices and their memory
  *	                  (default); letters, digits, '_', '.', '-'
+ *	directory=PATH    where memory is kept, a tmpfs with room for what is written to
+ *	                  it (/dev/shm); no more is taken than is touched
  *	fail=RULE         CALL@WHEN=RESULT: these calls answer RESULT, and do nothing.
  *	                  A sticky result poisons the process
  *	delay=RULE        CALL@WHEN=TIME: the work that the call queues on a stream, or
@@ -43,6 +45,7 @@ struct options {
 	int capability_minor;
 	char name[128];
 	char machine[64];
+	char directory[256];
 	char control[1024];
 };
 
