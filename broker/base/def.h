@@ -32,9 +32,9 @@
 /* Hands a pointer over: yields its value and leaves NULL behind. */
 #define take_ptr(p)                                                                      \
 	({                                                                               \
-		__typeof__(p) taken = (p);                                               \
+		__typeof__(p) taken_ptr = (p);                                             \
 		(p) = NULL;                                                              \
-		taken;                                                                   \
+		taken_ptr;                                                               \
 	})
 
 /* Hands a descriptor over: yields it and leaves -1 behind. */

@@ -18,6 +18,10 @@
  * All changes are made under flock(LOCK_EX) of the directory, which the kernel also
  * lets go when its holder dies. Files are 0600: one that this process may not open
  * belongs to another user and is taken for alive.
+ *
+ * A machine is there while a process uses it, which holds flock(LOCK_SH) on that page's
+ * file, or while memory of it is held. Whoever joins one clears away those that are
+ * not, so that tests leave nothing behind however they end.
  */
 #include "ledger.h"
 
@@ -32,36 +36,68 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#define PARENT	  "/dev/shm"
+#define PREFIX	  "gpumem-softgpu."
 #define SUMS_NAME "sums"
 
-static char directory[128];
+static char directory[384];
 static int directory_fd = -1;
 static uint64_t *sums; /* shared by all processes, under the directory's flock */
 
-static void ledger_lock(void)
+static void directory_lock(int fd)
 {
-	while (flock(directory_fd, LOCK_EX) < 0 && errno == EINTR)
+	while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
 		continue;
 }
 
-static void ledger_unlock(void)
+/* Where a descriptor leads, without symbolic links. */
+static int descriptor_path(int fd, char *ret, size_t size)
 {
-	flock(directory_fd, LOCK_UN);
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret, size - 1);
+	if (n < 0)
+		return -errno;
+	ret[n] = '\0';
+	return 0;
 }
 
 /* Umask must not keep other users out of the machine; only its maker may chmod. */
 static int directory_open(void)
 {
-	snprintf(directory, sizeof(directory), "/dev/shm/gpumem-softgpu.%s",
-		 options.machine);
 	if (mkdir(directory, 01777) >= 0)
 		chmod(directory, 01777);
 	else if (errno != EEXIST)
 		return -errno;
 	directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return directory_fd < 0 ? -errno : 0;
+	return directory_fd < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* Leaves the directory locked. Another process may just be clearing it away. */
+static int directory_join(void)
+{
+	struct stat stat;
+	int r;
+
+	snprintf(directory, sizeof(directory), "%s/" PREFIX "%s", options.directory,
+		 options.machine);
+	for (;;) {
+		r = directory_open();
+		if (r < 0)
+			return r;
+		if (directory_fd < 0)
+			continue;
+		directory_lock(directory_fd);
+		if (fstat(directory_fd, &stat) >= 0 && stat.st_nlink)
+			return descriptor_path(directory_fd, directory,
+					       sizeof(directory));
+		closep(&directory_fd);
+	}
+}
+
+/* The descriptor stays open, with its lock, as long as the process lives. */
 static int sums_open(void)
 {
 	const size_t size = OPTIONS_MAX_DEVICES * sizeof(*sums);
@@ -77,26 +113,24 @@ static int sums_open(void)
 		if (fchmod(fd, 0666) < 0 || ftruncate(fd, (off_t)size) < 0)
 			return -errno;
 	}
+	if (flock(fd, LOCK_SH) < 0)
+		return -errno;
 	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return -errno;
 	sums = page;
+	take_fd(&fd);
 	return 0;
 }
 
-int ledger_open(void)
+static void ledger_lock(void)
 {
-	int r;
+	directory_lock(directory_fd);
+}
 
-	r = directory_open();
-	if (r >= 0) {
-		ledger_lock();
-		r = sums_open();
-		ledger_unlock();
-	}
-	if (r < 0)
-		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(-r));
-	return r;
+static void ledger_unlock(void)
+{
+	flock(directory_fd, LOCK_UN);
 }
 
 static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
@@ -115,13 +149,13 @@ static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
 }
 
 /* Unlinks a file that nobody holds. Returns: whether it did. */
-static bool file_reap(const char *name)
+static bool file_reap(int dir_fd, const char *name)
 {
-	_cleanup_close_ int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return false;
-	unlinkat(directory_fd, name, 0);
+	unlinkat(dir_fd, name, 0);
 	return true;
 }
 
@@ -138,10 +172,69 @@ static void ledger_scan(void)
 		return;
 	while ((entry = readdir(dir)))
 		if (name_parse(entry->d_name, &device, &size) >= 0 &&
-		    !file_reap(entry->d_name))
+		    !file_reap(directory_fd, entry->d_name))
 			found[device] += size;
 	closedir(dir);
 	memcpy(sums, found, sizeof(found));
+}
+
+/* Removes one machine, if nobody uses it and none of its memory is held. */
+static void machine_clear(int parent_fd, const char *name)
+{
+	_cleanup_close_ int fd =
+		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int sums_fd = -1;
+	struct dirent *entry;
+	bool held = false;
+	DIR *dir;
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	sums_fd = openat(fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
+	if (sums_fd >= 0 && flock(sums_fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	dir = fdopendir(dup(fd));
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
+			held |= !file_reap(fd, entry->d_name);
+	closedir(dir);
+	if (held)
+		return;
+	unlinkat(fd, SUMS_NAME, 0);
+	unlinkat(parent_fd, name, AT_REMOVEDIR);
+}
+
+static void machines_clear(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(options.directory);
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
+		    strcmp(entry->d_name + strlen(PREFIX), options.machine) != 0)
+			machine_clear(dirfd(dir), entry->d_name);
+	closedir(dir);
+}
+
+int ledger_open(void)
+{
+	int r;
+
+	machines_clear();
+	r = directory_join();
+	if (r >= 0) {
+		r = sums_open();
+		ledger_unlock();
+	}
+	if (r < 0) {
+		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(-r));
+		closep(&directory_fd);
+	}
+	return r;
 }
 
 static bool ledger_fits(int device, uint64_t size)
@@ -197,14 +290,10 @@ int ledger_import(int fd, struct memory *memory)
 {
 	struct memory found = { .fd = -1 };
 	size_t length = strlen(directory);
-	char link[32], target[256];
-	ssize_t n;
+	char target[512];
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, target, sizeof(target) - 1);
-	if (n < 0)
+	if (descriptor_path(fd, target, sizeof(target)) < 0)
 		return -EINVAL;
-	target[n] = '\0';
 	if (strncmp(target, directory, length) || target[length] != '/' ||
 	    strlen(target + length + 1) >= sizeof(found.name))
 		return -EINVAL;
@@ -223,7 +312,7 @@ void ledger_release(struct memory *memory)
 {
 	closep(&memory->fd);
 	ledger_lock();
-	if (file_reap(memory->name))
+	if (file_reap(directory_fd, memory->name))
 		sums[memory->device] -= MIN(memory->size, sums[memory->device]);
 	ledger_unlock();
 }

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/number.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	size_t size;
+	bool is_float;
+	bool is_signed;
+} scalar_types[N_SCALAR_TYPES] = {
+	[SCALAR_I8] = { "i8", 1, false, true },   [SCALAR_U8] = { "u8", 1, false, false },
+	[SCALAR_I16] = { "i16", 2, false, true }, [SCALAR_U16] = { "u16", 2, false, false },
+	[SCALAR_I32] = { "i32", 4, false, true }, [SCALAR_U32] = { "u32", 4, false, false },
+	[SCALAR_I64] = { "i64", 8, false, true }, [SCALAR_U64] = { "u64", 8, false, false },
+	[SCALAR_F16] = { "f16", 2, true, true },  [SCALAR_BF16] = { "bf16", 2, true, true },
+	[SCALAR_F32] = { "f32", 4, true, true },  [SCALAR_F64] = { "f64", 8, true, true },
+};
+
+const char *scalar_name(enum scalar_type type)
+{
+	return scalar_types[type].name;
+}
+
+size_t scalar_size(enum scalar_type type)
+{
+	return scalar_types[type].size;
+}
+
+static int scalar_type_find(const char *name, size_t length)
+{
+	for (int i = 0; i < N_SCALAR_TYPES; i++) {
+		if (strlen(scalar_types[i].name) == length &&
+		    memcmp(scalar_types[i].name, name, length) == 0)
+			return i;
+	}
+	return -EINVAL;
+}
+
+/* Digits in decimal or hex, no sign, no blanks; ret_end is behind the last one. */
+static int digits_parse(const char *word, uint64_t *ret_number, const char **ret_end)
+{
+	bool hex = word[0] == '0' && (word[1] == 'x' || word[1] == 'X') &&
+		   isxdigit((unsigned char)word[2]);
+	char *end;
+	unsigned long long number;
+
+	if (!isdigit((unsigned char)word[0]))
+		return -EINVAL;
+	errno = 0;
+	number = strtoull(word, &end, hex ? 16 : 10);
+	if (errno == ERANGE)
+		return -EOVERFLOW;
+	*ret_number = number;
+	*ret_end = end;
+	return 0;
+}
+
+int number_parse(const char *word, uint64_t *ret_number)
+{
+	const char *end;
+	uint64_t number;
+	int r;
+
+	r = digits_parse(word, &number, &end);
+	if (r < 0)
+		return r;
+	if (*end)
+		return -EINVAL;
+	*ret_number = number;
+	return 0;
+}
+
+int size_parse(const char *word, uint64_t *ret_size)
+{
+	static const char units[] = "kmgt";
+	uint64_t number, unit = 1;
+	const char *end, *found;
+	int r, type;
+
+	r = digits_parse(word, &number, &end);
+	if (r < 0)
+		return r;
+	if (*end == 'x') {
+		type = scalar_type_find(end + 1, strlen(end + 1));
+		if (type < 0)
+			return -EINVAL;
+		unit = scalar_size((enum scalar_type)type);
+	} else if (*end) {
+		found = strchr(units, tolower((unsigned char)*end));
+		if (!found || end[1])
+			return -EINVAL;
+		unit = (uint64_t)1 << (10 * (found - units + 1));
+	}
+	if (__builtin_mul_overflow(number, unit, ret_size))
+		return -EOVERFLOW;
+	return 0;
+}
+
+/* ---- scalars ---- */
+
+static int integer_bits(const char *word, size_t size, bool is_signed, uint64_t *ret_bits)
+{
+	uint64_t mask = size == 8 ? UINT64_MAX : ((uint64_t)1 << (8 * size)) - 1;
+	bool negative = word[0] == '-';
+	uint64_t number, limit;
+	int r;
+
+	r = number_parse(word + (negative || word[0] == '+'), &number);
+	if (r == -EOVERFLOW)
+		return -ERANGE;
+	if (r < 0)
+		return r;
+	limit = is_signed ? mask >> 1 : mask;
+	if (negative)
+		limit = is_signed ? (mask >> 1) + 1 : 0;
+	if (number > limit)
+		return -ERANGE;
+	*ret_bits = (negative ? -number : number) & mask;
+	return 0;
+}
+
+/* bfloat16 is the upper half of a float; rounded to nearest even. */
+static uint16_t bf16_bits(double value)
+{
+	float single = (float)value;
+	uint32_t bits;
+
+	memcpy(&bits, &single, sizeof(bits));
+	if (isnan(value))
+		return (uint16_t)((bits >> 16) | 0x40);
+	/* Rounding twice errs only where the float was a tie made by the first step. */
+	if ((double)single != value && (bits & 0xffff) == 0x8000) {
+		if (fabs((double)single) < fabs(value))
+			bits++;
+		else
+			bits--;
+	}
+	bits += 0x7fff + ((bits >> 16) & 1);
+	return (uint16_t)(bits >> 16);
+}
+
+static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bits)
+{
+	double value, back;
+	_Float16 half;
+	float single;
+	uint16_t upper;
+	uint32_t widened;
+	uint64_t bits = 0;
+	char *end;
+
+	if (isspace((unsigned char)word[0]) || !word[0])
+		return -EINVAL;
+	value = strtod(word, &end);
+	if (*end || end == word)
+		return -EINVAL;
+
+	switch (type) {
+	case SCALAR_F16:
+		half = (_Float16)value;
+		memcpy(&bits, &half, sizeof(half));
+		back = (double)half;
+		break;
+	case SCALAR_BF16:
+		upper = bf16_bits(value);
+		widened = (uint32_t)upper << 16;
+		memcpy(&single, &widened, sizeof(single));
+		bits = upper;
+		back = (double)single;
+		break;
+	case SCALAR_F32:
+		/* Straight from the text: by way of a double it would be rounded twice. */
+		single = strtof(word, NULL);
+		memcpy(&bits, &single, sizeof(single));
+		back = (double)single;
+		break;
+	default:
+		memcpy(&bits, &value, sizeof(value));
+		back = value;
+		break;
+	}
+	/* A finite number that became infinite; `inf` itself has no digits. */
+	if (isinf(back) && strpbrk(word, "0123456789"))
+		return -ERANGE;
+	*ret_bits = bits;
+	return 0;
+}
+
+int scalar_parse(const char *word, struct scalar *ret_scalar)
+{
+	const char *colon = strchr(word, ':');
+	enum scalar_type type;
+	uint64_t bits;
+	int r;
+
+	if (!colon)
+		return -EINVAL;
+	r = scalar_type_find(word, (size_t)(colon - word));
+	if (r < 0)
+		return r;
+	type = (enum scalar_type)r;
+	if (scalar_types[type].is_float)
+		r = float_bits(colon + 1, type, &bits);
+	else
+		r = integer_bits(colon + 1, scalar_types[type].size,
+				 scalar_types[type].is_signed, &bits);
+	if (r < 0)
+		return r;
+	*ret_scalar = (struct scalar){ .type = type, .bits = bits };
+	return 0;
+}

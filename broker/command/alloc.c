@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making allocations.
+ *
+ * The name is taken first, in state MAKING, so that two makers of one name can't both go
+ * on; then the memory is had, by kind: device memory from the driver at once, host memory
+ * from the crew, direct and async memory from the owner's worker. Then the allocation is
+ * published, or its name is free again and the command has its error.
+ *
+ * When a device is full, chunks that are kept empty go back first; and while memory is on
+ * its way back (a free never waits) the making is parked until it has arrived: `free` and
+ * then `alloc` of the same size always works.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "command/control.h"
+#include "command/verbs.h"
+
+struct making {
+	struct task task;
+	struct ask ask; /* for what is free, when there is too little */
+	struct broker *broker;
+	struct allocation *allocation;
+	struct command *command; /* NULL: it went away. registry.lock */
+	bool until_close;
+	int error;
+	struct cuda_failure failure;
+	struct making *next;
+};
+
+static void making_start(struct making *making);
+
+/* ---- the end of it ---- */
+
+static int making_interrupt(struct command *command)
+{
+	struct making *making = command->waiting_for;
+
+	making->command = NULL;
+	return -EINTR;
+}
+
+/* From here on the command can go away. Under registry.lock. */
+static void making_waits(struct making *making)
+{
+	making->command->began = true;
+	making->command->waiting_for = making;
+	making->command->interrupt = making_interrupt;
+}
+
+/* The command, for its answer, which nobody takes away any more. Under registry.lock. */
+static struct command *making_take_command(struct making *making)
+{
+	struct command *command = take_ptr(making->command);
+
+	if (command)
+		command->interrupt = NULL;
+	return command;
+}
+
+static void making_done(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct token token = { allocation->slot, allocation->slot_generation };
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command = making_take_command(making);
+	if (!command) {
+		allocation_release(broker, allocation);
+		free(making);
+		return;
+	}
+	allocation_publish(&broker->registry, allocation);
+	journal_event(&broker->journal, "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u",
+		      allocation->name, (unsigned long long)allocation->id,
+		      kind_name(allocation->kind), (unsigned long long)allocation->size,
+		      allocation->owner->uid);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	/* Without a place in the list nobody would free it at close. */
+	if (making->until_close && control_keep(command->control, token) < 0) {
+		free(making);
+		pthread_mutex_lock(&broker->registry.lock);
+		allocation_release(broker, allocation);
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	free(making);
+	(void)broker_show(broker, OBJECT_ALLOCATION, token, NULL, &command->answer);
+	command_done(command, 0);
+}
+
+static void making_failed(struct making *making, int error, const char *sentence)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command = making_take_command(making);
+	if (!kind_is_durable(allocation->kind))
+		allocation->owner->n_in_worker--;
+	allocation_withdraw(&broker->registry, allocation);
+	allocation_free(&broker->registry, allocation);
+	pthread_mutex_unlock(&broker->registry.lock);
+	free(making);
+	if (command)
+		command_fail(command, error, "%s", sentence);
+}
+
+static void making_failed_call(struct making *making, int error)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "allocation %s of %llu bytes: %s", making->allocation->name,
+		    (unsigned long long)making->allocation->size, strerror(error));
+	text_add_call(&text, making->failure.call, making->failure.result);
+	making_failed(making, error, text_string(&text));
+}
+
+/* ---- too little memory ---- */
+
+static void making_told_free(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct making *making = container_of(ask, struct making, ask);
+	struct allocation *allocation = making->allocation;
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (lost || reply->error) {
+		making_failed_call(making, ENOMEM);
+		return;
+	}
+	text_printf(&text,
+		    "allocation %s of %llu bytes: device %u has %llu bytes free of %llu",
+		    allocation->name, (unsigned long long)allocation->size,
+		    allocation->device, (unsigned long long)reply->value[0],
+		    (unsigned long long)reply->value[1]);
+	text_add_call(&text, making->failure.call, making->failure.result);
+	making_failed(making, ENOMEM, text_string(&text));
+}
+
+static void making_ask_free(struct making *making)
+{
+	const struct worker_needs none = { 0 };
+	uint32_t epoch;
+
+	making->ask = (struct ask){
+		.request = { .op = WIRE_MEMORY, .device = making->allocation->device },
+		.fd = -1,
+		.done = making_told_free,
+	};
+	pthread_mutex_lock(&making->broker->registry.lock);
+	if (making->command)
+		making_waits(making);
+	pthread_mutex_unlock(&making->broker->registry.lock);
+	if (worker_ask(&making->broker->mover, &none, &making->ask, &epoch) < 0)
+		making_failed_call(making, ENOMEM);
+}
+
+/* Empty chunks go back to the driver. */
+static void making_shrink_pools(struct broker *broker, uint32_t device)
+{
+	struct owner *owner;
+	struct block *block;
+
+	do {
+		block = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		for (owner = broker->registry.owners_by_uid; owner && !block;) {
+			if (owner->pool)
+				block = chunk_pool_shrink(owner->pool, device);
+			if (!block)
+				owner = owner->hh.next;
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (block)
+			block_give_back(broker, owner, block, NULL, NULL);
+	} while (block);
+}
+
+static void making_no_memory(struct making *making)
+{
+	struct broker *broker = making->broker;
+	uint32_t device = making->allocation->device;
+	uint64_t releases;
+	bool parked = false;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	releases = broker->n_released[device];
+	pthread_mutex_unlock(&broker->registry.lock);
+	making_shrink_pools(broker, device);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (broker->n_releases[device] && making->command) {
+		making_waits(making);
+		LL_APPEND(broker->parked, making);
+		parked = true;
+	}
+	releases = broker->n_released[device] - releases;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (parked)
+		return;
+	if (releases)
+		making_start(making);
+	else
+		making_ask_free(making);
+}
+
+void alloc_retry_parked(struct broker *broker, uint32_t device)
+{
+	struct making *making, *safe, *retry = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	LL_FOREACH_SAFE(broker->parked, making, safe) {
+		if (making->allocation->device == device) {
+			LL_DELETE(broker->parked, making);
+			LL_PREPEND(retry, making);
+		}
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	LL_FOREACH_SAFE(retry, making, safe)
+		making_start(making);
+}
+
+/* ---- by kind ---- */
+
+static struct chunk_pool *making_pool(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct owner *owner = making->allocation->owner;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (!owner->pool)
+		owner->pool = chunk_pool_new(&broker->memory);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return owner->pool;
+}
+
+static void make_device(struct making *making)
+{
+	struct allocation *allocation = making->allocation;
+	struct chunk_pool *pool;
+	int r;
+
+	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	if (allocation->size <= CELL_MAX && !(allocation->mode & 066)) {
+		pool = making_pool(making);
+		r = pool ? cell_get(pool, allocation->device, allocation->size,
+				    &allocation->block, &allocation->cell,
+				    &allocation->address, &making->failure)
+			 : -ENOMEM;
+	} else {
+		r = block_new(&allocation->block, &making->broker->memory,
+			      allocation->device, allocation->size, &making->failure);
+		if (r == 0)
+			allocation->address = allocation->block->address;
+	}
+	if (r == 0)
+		making_done(making);
+	else if (r == -ENOMEM)
+		making_no_memory(making);
+	else
+		making_failed_call(making, -r);
+}
+
+static void make_host_memory(struct task *task)
+{
+	struct making *making = container_of(task, struct making, task);
+	struct allocation *allocation = making->allocation;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int r;
+
+	r = block_new_host(&allocation->block, &making->broker->memory, allocation->size);
+	if (r == 0) {
+		allocation->address = allocation->block->address;
+		allocation->zeroed = true;
+		making_done(making);
+		return;
+	}
+	text_printf(&text, "allocation %s of %llu bytes of host memory: %s",
+		    allocation->name, (unsigned long long)allocation->size, strerror(-r));
+	making_failed(making, -r, text_string(&text));
+}
+
+/* Every page of it is made now, so only little of it is made in a thread of the view. */
+static void make_host(struct making *making)
+{
+	making->task.run = make_host_memory;
+	if (making->allocation->size <= (1u << 20)) {
+		make_host_memory(&making->task);
+		return;
+	}
+	pthread_mutex_lock(&making->broker->registry.lock);
+	making_waits(making);
+	pthread_mutex_unlock(&making->broker->registry.lock);
+	crew_add(&making->broker->crew, &making->task);
+}
+
+struct making_op {
+	struct op op;
+	struct making *making;
+};
+
+static void make_in_worker_run(struct op *op)
+{
+	struct allocation *allocation =
+		container_of(op, struct making_op, op)->making->allocation;
+
+	op->ask.request = (struct wire_request){
+		.op = WIRE_ALLOC,
+		.flags = allocation->kind == KIND_ASYNC ? WIRE_ASYNC : 0,
+		.device = allocation->device,
+		.length = allocation->size,
+	};
+	op_ask(op);
+}
+
+static void make_in_worker_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct making *making = container_of(op, struct making_op, op)->making;
+
+	making->allocation->address = reply->value[0];
+	making->allocation->worker_epoch = op->asked_epoch;
+	making->allocation->zeroed = true;
+	op_done(op, 0);
+}
+
+static void make_in_worker_finish(struct op *op)
+{
+	struct making *making = container_of(op, struct making_op, op)->making;
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (!op->error) {
+		making_done(making);
+	} else if (op->error == ENOMEM) {
+		making_ask_free(making);
+	} else {
+		text_printf(&text, "allocation %s of %llu bytes: %s",
+			    making->allocation->name,
+			    (unsigned long long)making->allocation->size,
+			    text_string(&op->sentence));
+		making_failed(making, op->error, text_string(&text));
+	}
+}
+
+static const struct op_class make_in_worker_class = {
+	.what = "allocation",
+	.run = make_in_worker_run,
+	.answered = make_in_worker_answered,
+	.quiet = true,
+};
+
+static void make_in_worker(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct op *op, *ready = NULL;
+	int r = -ENOMEM;
+
+	op = op_new(sizeof(struct making_op), &make_in_worker_class, broker,
+		    allocation->owner);
+	pthread_mutex_lock(&broker->registry.lock);
+	if (op) {
+		container_of(op, struct making_op, op)->making = making;
+		op->finish = make_in_worker_finish;
+		op->worker = worker_of(broker, allocation->owner);
+		op->work.stream = allocation->stream;
+		r = op->worker ? op_add(op, &ready) : -ENOMEM;
+	}
+	if (r == 0)
+		making_waits(making);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0) {
+		op_free(op);
+		making_failed(making, -r, "the broker is out of memory or too busy");
+	}
+}
+
+static void making_start(struct making *making)
+{
+	static void (*const makers[N_KINDS])(struct making *) = {
+		[KIND_DEVICE] = make_device,
+		[KIND_HOST] = make_host,
+		[KIND_DIRECT] = make_in_worker,
+		[KIND_ASYNC] = make_in_worker,
+	};
+
+	makers[making->allocation->kind](making);
+}
+
+/* ---- the verb ---- */
+
+enum { ALLOC_KIND, ALLOC_DEVICE, ALLOC_STREAM, ALLOC_TAG, ALLOC_MODE, ALLOC_UNTIL };
+
+static const struct grammar alloc_grammar = {
+	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
+	.keys = (const char *const[]){ "kind", "device", "stream", "tag", "mode", "until",
+				       NULL },
+};
+
+struct alloc_line {
+	const char *name;
+	uint64_t size;
+	int kind;
+	uint64_t device;
+	bool has_device;
+	const char *stream;
+	const char *tag;
+	uint16_t mode;
+	bool until_close;
+};
+
+static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal *refusal)
+{
+	unsigned long mode;
+	char *end;
+
+	mode = strtoul(word, &end, 8);
+	if (!*word || *end || strspn(word, "01234567") != strlen(word) || mode > 0777)
+		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777", word);
+	/* x follows r: it is not an allocation's own. */
+	*ret_mode = (uint16_t)(mode & 0666);
+	return 0;
+}
+
+static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
+			    struct refusal *refusal)
+{
+	int r;
+
+	line->kind = values[ALLOC_KIND] ? kind_find(values[ALLOC_KIND]) : KIND_DEVICE;
+	if (line->kind < 0)
+		return refuse(refusal, EINVAL,
+			      "kind=%s is none of device, direct, async, host",
+			      values[ALLOC_KIND]);
+	line->has_device = values[ALLOC_DEVICE];
+	if (line->has_device) {
+		r = line_number(values[ALLOC_DEVICE], "device", UINT32_MAX, &line->device,
+				refusal);
+		if (r < 0)
+			return r;
+	}
+	line->stream = values[ALLOC_STREAM];
+	if (line->stream && line->kind != KIND_ASYNC)
+		return refuse(refusal, EINVAL, "stream=%s is for kind=async, not kind=%s",
+			      line->stream, kind_name((enum allocation_kind)line->kind));
+	line->tag = values[ALLOC_TAG];
+	if (line->tag && !*line->tag)
+		return refuse(refusal, EINVAL, "tag= is empty");
+	line->mode = 0600;
+	if (values[ALLOC_MODE]) {
+		r = alloc_parse_mode(values[ALLOC_MODE], &line->mode, refusal);
+		if (r < 0)
+			return r;
+	}
+	line->until_close = values[ALLOC_UNTIL];
+	if (line->until_close && strcmp(values[ALLOC_UNTIL], "close") != 0)
+		return refuse(refusal, EINVAL, "until=%s is not until=close",
+			      values[ALLOC_UNTIL]);
+	return 0;
+}
+
+static int alloc_parse(const struct line *words, struct alloc_line *line,
+		       struct refusal *refusal)
+{
+	int r;
+
+	line->name = words->operands[0];
+	r = line_name(line->name, "allocation", refusal);
+	if (r < 0)
+		return r;
+	r = line_size(words->operands[1], "size", &line->size, refusal);
+	if (r < 0)
+		return r;
+	if (line->size == 0)
+		return refuse(refusal, EINVAL, "allocation %s of size %s: it has no byte",
+			      line->name, words->operands[1]);
+	return alloc_parse_keys(words->values, line, refusal);
+}
+
+/* As command_find(): on failure the lock is let go and the command answered. */
+static int alloc_check(struct command *command, struct alloc_line *line,
+		       struct stream **ret_stream)
+{
+	struct broker *broker = command->broker;
+	const struct stream *named = NULL;
+
+	*ret_stream = NULL;
+	if (broker->shutting_down) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, ESTALE, "the broker is shutting down");
+		return -ESTALE;
+	}
+	/* A stream says its device; saying both must agree (command_stream()). */
+	if (line->stream && !line->has_device)
+		named = stream_find(&broker->registry, line->stream);
+	if (named)
+		line->device = named->device;
+	if (line->device >= broker->n_devices) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, ENOENT, "there is no device %llu: the last one is %u",
+			     (unsigned long long)line->device, broker->n_devices - 1);
+		return -ENOENT;
+	}
+	if (line->kind != KIND_ASYNC)
+		return 0;
+	*ret_stream = command_stream(command, line->stream, (uint32_t)line->device);
+	return *ret_stream ? 0 : -ENOENT;
+}
+
+static void alloc_fail_new(struct command *command, const char *name, int r)
+{
+	struct registry *registry = &command->broker->registry;
+	const struct allocation *there = allocation_find(registry, name);
+	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
+
+	pthread_mutex_unlock(&registry->lock);
+	if (r == -EEXIST)
+		command_fail(command, EEXIST,
+			     "allocation %s is there already (id %llu, %llu bytes)", name,
+			     (unsigned long long)id, (unsigned long long)size);
+	else
+		command_fail(command, -r, "no memory in the broker");
+}
+
+/* Takes the name. As alloc_check(). */
+static struct allocation *alloc_new(struct command *command, const struct alloc_line *line,
+				    struct stream *stream)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation;
+	struct owner *owner;
+	int r = -ENOMEM;
+
+	owner = owner_get(registry, command->caller->uid, command->caller->gid);
+	if (owner)
+		r = allocation_new(&allocation, registry, line->name, line->size, owner);
+	if (r < 0) {
+		alloc_fail_new(command, line->name, r);
+		return NULL;
+	}
+	allocation->kind = (uint8_t)line->kind;
+	allocation->device = (uint8_t)line->device;
+	allocation->gid = command->caller->gid;
+	allocation->mode = line->mode;
+	allocation->tag = line->tag ? strdup(line->tag) : NULL;
+	allocation->stream = stream;
+	if (stream) {
+		stream->n_allocations++;
+		stream->used = true;
+	}
+	if (!kind_is_durable(allocation->kind))
+		owner->n_in_worker++;
+	return allocation;
+}
+
+void verb_alloc(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct alloc_line line = { 0 };
+	struct refusal refusal;
+	struct making *making;
+	struct stream *stream;
+
+	if (command_parse(command, &alloc_grammar) < 0)
+		return;
+	if (alloc_parse(&command->line, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	making = calloc(1, sizeof(*making));
+	if (!making) {
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	making->broker = command->broker;
+	making->command = command;
+	making->until_close = line.until_close;
+	pthread_mutex_lock(&registry->lock);
+	if (alloc_check(command, &line, &stream) < 0) {
+		free(making);
+		return;
+	}
+	making->allocation = alloc_new(command, &line, stream);
+	if (!making->allocation) {
+		free(making);
+		return;
+	}
+	pthread_mutex_unlock(&registry->lock);
+	making_start(making);
+}

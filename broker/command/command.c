@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/command.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void command_done(struct command *command, int error)
+{
+	command->done(command, error);
+}
+
+static void command_file(const struct command *command, char *file, size_t size)
+{
+	const struct broker *broker = command->broker;
+	const struct stream *stream;
+
+	stream = slots_get(&broker->registry.streams, command->token.slot,
+			   command->token.generation);
+	if (stream)
+		snprintf(file, size, "streams/%s/%s", stream->name, command->verb->name);
+	else
+		snprintf(file, size, "control/%s", command->verb->name);
+}
+
+void command_fail(struct command *command, int error, const char *format, ...)
+{
+	struct broker *broker = command->broker;
+	char sentence[1024], file[128];
+	size_t length = 0;
+	va_list args;
+
+	if (command->line_number)
+		length = (size_t)snprintf(sentence, sizeof(sentence), "line %u: ",
+					  command->line_number);
+	va_start(args, format);
+	(void)vsnprintf(sentence + length, sizeof(sentence) - length, format, args);
+	va_end(args);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command_file(command, file, sizeof(file));
+	pthread_mutex_unlock(&broker->registry.lock);
+	journal_fail(&broker->journal, command->caller->uid, command->pid, file, error,
+		     sentence);
+	text_clear(&command->answer);
+	text_printf(&command->answer, "%s\n", sentence);
+	command_done(command, error);
+}
+
+void command_refuse(struct command *command, const struct refusal *refusal)
+{
+	command_fail(command, refusal->error, "%s", refusal->sentence);
+}
+
+int command_parse(struct command *command, const struct grammar *grammar)
+{
+	struct refusal refusal;
+	int r;
+
+	r = line_parse(&command->line, command->bytes, command->length, grammar, &refusal);
+	if (r < 0)
+		command_refuse(command, &refusal);
+	return r;
+}
+
+/* ---- ops of commands ---- */
+
+/* A signal: what is queued stays queued, and the line has succeeded, as with wait=0. */
+static int command_let_go(struct command *command)
+{
+	struct op *op = command->waiting_for;
+
+	if (op->settled)
+		return 1;
+	op->command = NULL;
+	return 0;
+}
+
+void command_run_op(struct command *command, struct op *op, bool wait)
+{
+	struct broker *broker = command->broker;
+	struct op *ready = NULL;
+	int r;
+
+	r = op ? op_add(op, &ready) : -ENOMEM;
+	if (r == 0) {
+		command->began = true;
+		if (op->work.stream)
+			op->work.stream->used = true;
+	}
+	if (r == 0 && wait) {
+		op->command = command;
+		command->waiting_for = op;
+		if (!command->interrupt)
+			command->interrupt = command_let_go;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	op_start(ready);
+	if (r == 0 && !wait)
+		command_done(command, 0);
+	else if (r < 0)
+		op_free(op);
+
+	if (r == -EBUSY)
+		command_fail(command, EBUSY, "uid %u has too many commands waiting",
+			     command->caller->uid);
+	else if (r == -ESTALE)
+		command_fail(command, ESTALE, "the broker is shutting down");
+	else if (r < 0)
+		command_fail(command, -r, "no memory in the broker");
+}
+
+void command_finish_op(struct op *op)
+{
+	struct broker *broker = op->broker;
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command = take_ptr(op->command);
+	if (command)
+		command->interrupt = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!command)
+		return;
+	if (op->error)
+		command_fail(command, op->error, "%s", text_string(&op->sentence));
+	else
+		command_done(command, 0);
+}
+
+/* ---- what a command names ---- */
+
+void allocation_written(struct allocation *allocation)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	allocation->written_s = now.tv_sec;
+	allocation->written_ns = (uint32_t)now.tv_nsec;
+}
+
+int range_fit(struct range *range, const struct allocation *allocation,
+	      struct refusal *refusal)
+{
+	uint64_t end;
+
+	if (!range->has_length && range->offset < allocation->size)
+		range->length = allocation->size - range->offset;
+	if (__builtin_add_overflow(range->offset, range->length, &end))
+		return refuse(refusal, EOVERFLOW, "%llu bytes at %llu do not fit in 64 bits",
+			      (unsigned long long)range->length,
+			      (unsigned long long)range->offset);
+	if (range->offset >= allocation->size || end > allocation->size)
+		return refuse(refusal, ERANGE,
+			      "%llu bytes at %llu are outside allocation %s of %llu bytes",
+			      (unsigned long long)range->length,
+			      (unsigned long long)range->offset, allocation->name,
+			      (unsigned long long)allocation->size);
+	return 0;
+}
+
+static bool caller_in_group(const struct caller *caller, gid_t gid)
+{
+	if (caller->gid == gid)
+		return true;
+	for (unsigned int i = 0; i < caller->n_groups; i++) {
+		if (caller->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+bool caller_may(const struct caller *caller, const struct allocation *allocation,
+		enum access access)
+{
+	unsigned int mode = allocation->mode;
+
+	if (caller->uid == 0)
+		return true;
+	if (access == ACCESS_OWN)
+		return caller->uid == allocation->owner->uid;
+	if (caller->uid == allocation->owner->uid)
+		mode >>= 6;
+	else if (caller_in_group(caller, allocation->gid))
+		mode >>= 3;
+	return (mode & access) == (unsigned int)access;
+}
+
+static const char *access_word(enum access access)
+{
+	switch (access) {
+	case ACCESS_READ:
+		return "read";
+	case ACCESS_WRITE:
+		return "write";
+	case ACCESS_OWN:
+		break;
+	}
+	return "free or change";
+}
+
+struct allocation *command_find(struct command *command, const char *name,
+				enum access access)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation = allocation_find(registry, name);
+	unsigned int owner, mode;
+
+	if (!allocation || allocation->state == ALLOCATION_MAKING) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ENOENT, "there is no allocation %s", name);
+		return NULL;
+	}
+	if (caller_may(command->caller, allocation, access))
+		return allocation;
+	owner = allocation->owner->uid;
+	mode = allocation->mode;
+	pthread_mutex_unlock(&registry->lock);
+	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
+		     "uid %u may not %s allocation %s of uid %u, mode %04o",
+		     command->caller->uid, access_word(access), name, owner, mode);
+	return NULL;
+}
+
+struct stream *command_stream(struct command *command, const char *name, uint32_t device)
+{
+	struct registry *registry = &command->broker->registry;
+	struct stream *stream;
+	struct owner *owner;
+	unsigned int uid;
+
+	if (!name || strcmp(name, "default") == 0) {
+		owner = owner_get(registry, command->caller->uid, command->caller->gid);
+		stream = owner ? owner_default_stream(registry, owner, device) : NULL;
+		if (stream)
+			return stream;
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return NULL;
+	}
+
+	stream = stream_find(registry, name);
+	if (!stream) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ENOENT, "there is no stream %s", name);
+		return NULL;
+	}
+	uid = stream->owner->uid;
+	if (uid != command->caller->uid) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, EPERM, "stream %s belongs to uid %u, not to uid %u",
+			     name, uid, command->caller->uid);
+		return NULL;
+	}
+	if (stream->device != device) {
+		uint32_t on = stream->device;
+
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, EXDEV, "stream %s is on device %u, the memory on %u",
+			     name, on, device);
+		return NULL;
+	}
+	return stream;
+}

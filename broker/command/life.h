@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The broker's life: start, the housekeeper, the ends of workers, the end. The first and
+ * the last of broker.h's functions are here too. Private to broker/command.
+ */
+#pragma once
+
+#include "command/state.h"
+
+/* A run of a worker has begun: worker->lock is held. */
+void life_worker_started(struct broker *broker, struct worker *worker);
+
+/* A run has ended; unasked: it died. What lived in it is lost. No lock is held. */
+void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       bool unasked, const char *reason);

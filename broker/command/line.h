@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The grammar of a line, in one parser: words parted by blanks, first the operands in
+ * their order, then KEY=VALUE in any order, each key at most once.
+ */
+#pragma once
+
+#include "base/number.h"
+
+#define LINE_MAX_LENGTH 4096
+#define LINE_WORDS_MAX 1024
+#define LINE_KEYS_MAX 12
+
+/* Why a line was refused: an errno and a sentence. */
+struct refusal {
+	int error;
+	char sentence[256];
+};
+
+/* Fills the refusal. Returns: -error. */
+int refuse(struct refusal *refusal, int error, const char *format, ...) _printf_(3, 4);
+
+/* What a line may have; the keys end in NULL. */
+struct grammar {
+	const char *const *operands; /* names, for sentences; end in NULL */
+	const char *const *keys;
+};
+
+struct line {
+	const char *operands[4];           /* all there, or the line was refused */
+	const char *values[LINE_KEYS_MAX]; /* of grammar->keys, NULL: not given */
+	char *bytes; /* owned; the words point into it */
+};
+
+/* Takes a copy of the bytes apart. Returns: 0; -EINVAL, -E2BIG, -ENOMEM and a refusal. */
+int line_parse(struct line *line, const char *bytes, size_t length,
+	       const struct grammar *grammar, struct refusal *refusal);
+void line_deinit(struct line *line);
+
+/* Values of keys; what is for sentences ("offset"). Returns: 0; -EINVAL, -EOVERFLOW. */
+int line_size(const char *word, const char *what, uint64_t *ret_size,
+	      struct refusal *refusal);
+int line_number(const char *word, const char *what, uint64_t most, uint64_t *ret_number,
+		struct refusal *refusal);
+
+/* `wait=`: 0 or 1. NULL is 1. */
+int line_wait(const char *word, bool *ret_wait, struct refusal *refusal);
+
+/* Name of an object. Returns: 0; -EINVAL, -ENAMETOOLONG. */
+int line_name(const char *word, const char *what, struct refusal *refusal);
+
+/* A range as a line gives it. */
+struct range {
+	uint64_t offset, length;
+	bool has_length; /* else to the end */
+};
+
+/* `offset=` and `length=`, NULL where not given. Returns: 0; -EINVAL, -EOVERFLOW. */
+int line_range(const char *offset, const char *length, struct range *ret_range,
+	       struct refusal *refusal);
+
+/* `NAME[+OFFSET]`. Returns: 0; -EINVAL, -ENAMETOOLONG, -EOVERFLOW. */
+int line_place(const char *word, char ret_name[65], struct range *ret_range,
+	       struct refusal *refusal);

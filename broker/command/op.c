@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/op.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command/command.h"
+#include "cuda/driver.h"
+
+#define OPS_OF_OWNER_MAX 65536
+#define ASK_AT_MOST 3
+
+static void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);
+
+struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
+		  struct owner *owner)
+{
+	struct op *op = calloc(1, size);
+
+	if (!op)
+		return NULL;
+	op->class = class;
+	op->broker = broker;
+	op->owner = owner;
+	op->slot = -1;
+	op->ask.fd = -1;
+	op->ask.done = op_replied;
+	return op;
+}
+
+struct op *op_free(struct op *op)
+{
+	if (!op)
+		return NULL;
+	text_deinit(&op->sentence);
+	free(op);
+	return NULL;
+}
+
+void text_add_call(struct text *text, int call, int result)
+{
+	if (call >= 0)
+		text_printf(text, " (%s: %s)", cuda_call_name(call),
+			    cuda_result_name(result));
+}
+
+void op_describe(struct op *op, struct text *text)
+{
+	const char *joint = " of allocation ";
+
+	text_printf(text, "%s", op->class->what);
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		text_printf(text, "%s%s", joint, op->work.uses[i].allocation->name);
+		joint = " from ";
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+/* ---- zeroing before the first use ---- */
+
+static void zero_run(struct op *op)
+{
+	const struct use *use = &op->work.uses[0];
+
+	op->worker = &op->broker->mover;
+	op->ask.request = (struct wire_request){
+		.op = WIRE_FILL,
+		.device = use->allocation->device,
+		.address = use->allocation->address,
+		.length = use->length,
+		.pattern_size = 1,
+	};
+	op_ask(op);
+}
+
+/* Without its zeros it would show what stood there before: nobody may have it. */
+static void zero_settle(struct op *op)
+{
+	if (op->error)
+		op->work.uses[0].allocation->state = ALLOCATION_LOST;
+}
+
+static const struct op_class zero_class = {
+	.what = "zeroing",
+	.run = zero_run,
+	.settle = zero_settle,
+	.repeatable = true,
+};
+
+static void ready_push(struct op **ready, struct op *op)
+{
+	op->next_ready = *ready;
+	*ready = op;
+}
+
+static int op_add_zeroing(struct op *op, struct allocation *allocation, struct op **ret_ready)
+{
+	struct op *zero;
+	int r;
+
+	zero = op_new(sizeof(*zero), &zero_class, op->broker, op->owner);
+	if (!zero)
+		return -ENOMEM;
+	work_use(&zero->work, allocation, 0, allocation->size, true);
+	r = order_add(&zero->work);
+	if (r < 0) {
+		op_free(zero);
+		return r;
+	}
+	allocation->zeroed = true;
+	op->broker->n_ops++;
+	zero->owner->n_works++;
+	if (zero->work.n_before == 0)
+		ready_push(ret_ready, zero);
+	return 0;
+}
+
+/* ---- into the order ---- */
+
+int op_add_unlimited(struct op *op, struct op **ret_ready)
+{
+	struct op *ready = NULL;
+	int r = 0;
+
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		struct allocation *allocation = op->work.uses[i].allocation;
+
+		if (allocation->zeroed)
+			continue;
+		r = op_add_zeroing(op, allocation, &ready);
+		if (r < 0)
+			goto out;
+	}
+	r = order_add(&op->work);
+	if (r < 0)
+		goto out;
+	op->broker->n_ops++;
+	op->owner->n_works++;
+	if (op->work.n_before == 0)
+		ready_push(&ready, op);
+out:
+	/* A zeroing that was added stands on its own and is started either way. */
+	*ret_ready = ready;
+	return r;
+}
+
+int op_add(struct op *op, struct op **ret_ready)
+{
+	*ret_ready = NULL;
+	if (op->broker->shutting_down)
+		return -ESTALE;
+	if (op->owner->n_works >= OPS_OF_OWNER_MAX)
+		return -EBUSY;
+	return op_add_unlimited(op, ret_ready);
+}
+
+static bool op_is_lost(struct op *op, char *name, size_t size)
+{
+	bool lost = false;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !lost; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		lost = allocation->state == ALLOCATION_LOST;
+		if (lost)
+			snprintf(name, size, "%s", allocation->name);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return lost;
+}
+
+static void op_run(struct op *op)
+{
+	char name[NAME_MAX_LENGTH + 1];
+
+	if (!op->class->on_lost && op_is_lost(op, name, sizeof(name)))
+		op_fail(op, ESTALE,
+			"allocation %s is lost: the worker that held it ended, free it", name);
+	else
+		op->class->run(op);
+}
+
+/*
+ * Runs what is ready and what becomes ready by that. An op that is done within its run
+ * only adds to the list of the loop that stands above it, so that a long chain of them
+ * needs no deep stack.
+ */
+static __thread struct op *ready_list;
+static __thread bool ready_loop;
+
+void op_start(struct op *ready)
+{
+	while (ready) {
+		struct op *op = ready;
+
+		ready = op->next_ready;
+		ready_push(&ready_list, op);
+	}
+	if (ready_loop)
+		return;
+	ready_loop = true;
+	while (ready_list) {
+		struct op *op = ready_list;
+
+		ready_list = op->next_ready;
+		op_run(op);
+	}
+	ready_loop = false;
+}
+
+void op_resume(struct op *op)
+{
+	op->next_ready = NULL;
+	op_start(op);
+}
+
+/* ---- asking ---- */
+
+static void op_needs(struct op *op, struct worker_needs *needs)
+{
+	*needs = (struct worker_needs){ 0 };
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		if (allocation->block)
+			needs->blocks[i] = allocation->block;
+		else if (op->worker->owner == allocation->owner)
+			needs->epoch = allocation->worker_epoch;
+	}
+	/* The mover knows no streams: there the order is the broker's alone. */
+	if (op->worker->owner && op->work.stream) {
+		needs->stream = op->work.stream;
+		op->ask.request.stream = op->work.stream->wire_id;
+	}
+}
+
+void op_ask(struct op *op)
+{
+	op_ask_with(op, NULL);
+}
+
+void op_ask_with(struct op *op, struct block *block)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+	struct worker_needs needs;
+	int r;
+
+	op->n_asked++;
+	op_needs(op, &needs);
+	op->extra_block = block;
+	if (block)
+		needs.blocks[1] = block;
+	r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
+	if (r == 0)
+		return;
+	op_describe(op, &what);
+	if (r == -ESTALE)
+		op_fail(op, ESTALE, "%s: the worker that held it has ended",
+			text_string(&what));
+	else
+		op_fail(op, EIO, "%s: the worker could not be asked: %s", text_string(&what),
+			strerror(-r));
+}
+
+/* Nothing of it lived in the run that ended. */
+static bool op_can_repeat(const struct op *op)
+{
+	if (!op->class->repeatable || op->n_asked >= ASK_AT_MOST)
+		return false;
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		if (!op->work.uses[i].allocation->block)
+			return false;
+	}
+	return true;
+}
+
+static void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct op *op = container_of(ask, struct op, ask);
+	_cleanup_text_ struct text what = TEXT_INIT;
+	char reason[128];
+
+	if (lost && op_can_repeat(op)) {
+		op_ask_with(op, op->extra_block);
+	} else if (lost) {
+		op_describe(op, &what);
+		worker_end_reason(op->worker, reason, sizeof(reason));
+		op_fail(op, EIO, "%s: the worker %s before it answered", text_string(&what),
+			reason);
+	} else if (reply->error) {
+		op_describe(op, &what);
+		text_add_call(&what, reply->call, reply->result);
+		op_fail(op, reply->error, "%s failed: %s", text_string(&what),
+			strerror(reply->error));
+	} else if (op->class->answered) {
+		op->class->answered(op, reply);
+	} else {
+		op_done(op, 0);
+	}
+}
+
+/* ---- the end ---- */
+
+/* The failure of what nobody waits for shows on its stream. */
+static void op_settle_stream(struct op *op)
+{
+	struct stream *stream = op->work.stream;
+
+	if (!op->error || !stream || op->class->quiet || op->command || op->wait || stream->failed)
+		return;
+	stream->failed = op->error;
+	free(stream->failure);
+	stream->failure = strdup(text_string(&op->sentence));
+	journal_event(&op->broker->journal, "failed streams/%s errno=%s", stream->name,
+		      strerrorname_np(op->error));
+}
+
+void op_done(struct op *op, int error)
+{
+	struct broker *broker = op->broker;
+	struct work *work = NULL;
+	struct op *ready = NULL;
+
+	op->error = error;
+	pthread_mutex_lock(&broker->registry.lock);
+	op->settled = true;
+	op_settle_stream(op);
+	if (op->class->settle)
+		op->class->settle(op);
+	order_done(&op->work, &work);
+	op->owner->n_works--;
+	if (--broker->n_ops == 0)
+		pthread_cond_broadcast(&broker->idle);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	for (; work; work = work->next_ready)
+		ready_push(&ready, container_of(work, struct op, work));
+	if (op->class->leave)
+		op->class->leave(op);
+	if (op->finish)
+		op->finish(op);
+	op_free(op);
+	op_start(ready);
+}
+
+void op_fail(struct op *op, int error, const char *format, ...)
+{
+	char sentence[512];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s", sentence);
+	op_done(op, error);
+}
+
+/* A transfer answers EINTR; what it asked for may still happen, and nobody is told. */
+static void op_interrupt(struct waiter *waiter)
+{
+	struct op *op = container_of(waiter, struct op, waiter);
+	struct broker *broker = op->broker;
+	struct wait *wait = NULL;
+
+	if (!op->settled)
+		wait = take_ptr(op->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (wait)
+		wait->done(wait, -EINTR, NULL, 0);
+}
+
+void op_set_wait(struct op *op, struct wait *wait)
+{
+	op->waiter.interrupt = op_interrupt;
+	op->wait = wait;
+	wait->waiter = &op->waiter;
+}
+
+struct wait *op_take_wait(struct op *op)
+{
+	struct wait *wait;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	wait = take_ptr(op->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return wait;
+}
+
+void broker_interrupt(struct broker *broker, struct wait *wait)
+{
+	pthread_mutex_lock(&broker->registry.lock);
+	if (wait->waiter)
+		wait->waiter->interrupt(wait->waiter);
+	else
+		pthread_mutex_unlock(&broker->registry.lock);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An op: one work under way, from taking its place in the order to its answer.
+ *
+ * op_add() puts it into the order; when nothing is before it any more its class's run is
+ * called, which asks a worker or does the work itself and ends in op_done(). Then its
+ * finish answers whoever waits, what waited for this op is started, and the op is
+ * freed. Who waits may go away before (op_take_wait, a command's interrupt): the op goes on.
+ *
+ * An op that a dying worker had is asked again of the next one if it can be
+ * (class->repeatable): all of its memory is durable, and doing it twice is as good as once.
+ */
+#pragma once
+
+#include "base/text.h"
+#include "command/state.h"
+
+struct command;
+
+/* What a struct wait points to: how its wait is ended by a signal. */
+struct waiter {
+	/* With registry.lock held, which it lets go of; answers, or does nothing. */
+	void (*interrupt)(struct waiter *waiter);
+};
+
+struct op_class {
+	const char *what; /* "fill", for sentences */
+
+	/* Nothing is before it: ask (op_ask) or do it, and end in op_done(). */
+	void (*run)(struct op *op);
+
+	/* The worker answered well; NULL: op_done(op, 0). */
+	void (*answered)(struct op *op, const struct wire_reply *reply);
+
+	/* It is done and about to leave the order: the last time that its allocations are
+	 * there for sure. Under registry.lock. May be NULL. */
+	void (*settle)(struct op *op);
+
+	/* It has left the order: give back what it held. No lock. May be NULL. */
+	void (*leave)(struct op *op);
+
+	bool repeatable; /* by another run of the worker, if no use lives in the first one */
+	bool on_lost;    /* runs though what it uses is lost */
+	bool quiet;      /* its failure is no failure of its stream */
+};
+
+struct op {
+	struct work work;
+	const struct op_class *class;
+	struct broker *broker;
+	struct owner *owner;
+	struct worker *worker; /* whom it is asked of; NULL: nobody */
+	struct ask ask;
+	uint32_t asked_epoch;
+	unsigned int n_asked;
+	struct block *extra_block; /* of op_ask_with() */
+	int slot; /* of worker->staging; -1: none */
+
+	/* It has left the order: answers whoever waits; the op is freed after this. */
+	void (*finish)(struct op *op);
+
+	/* What came of it. error is 0 or a positive errno. */
+	int error;
+	struct text sentence;
+
+	/* Who waits for it; each taken once, under registry.lock. */
+	struct waiter waiter; /* of wait */
+	struct wait *wait;
+	struct command *command;
+	bool settled; /* its answer is on its way: too late to go away */
+
+	struct op *prev_waiter, *next_waiter; /* for a slot */
+	struct op *next_ready;
+};
+
+/* A zeroed op of size bytes (a struct that begins with struct op). NULL: no memory. */
+struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
+		  struct owner *owner);
+/* Frees one that was never added. */
+struct op *op_free(struct op *op);
+
+/*
+ * Puts it into the order, behind zeroing what it is the first to use. Under
+ * registry.lock; then, without it, op_start().
+ *
+ * Returns: 0; -ENOMEM; -EBUSY when the owner has too many under way; -ESTALE when the
+ * broker is shutting down.
+ */
+int op_add(struct op *op, struct op **ret_ready);
+
+/* The same for what must go on during shutdown and beyond limits: the end of things. */
+int op_add_unlimited(struct op *op, struct op **ret_ready);
+void op_start(struct op *ready);
+
+/* Asks its worker op->ask.request, with what its uses and its stream need made known. */
+void op_ask(struct op *op);
+/* The same with one more block made known (NULL: none), for an op of one use. */
+void op_ask_with(struct op *op, struct block *block);
+
+/* Runs an op that had to wait for a slot and has it now. */
+void op_resume(struct op *op);
+
+/* Ends it. error is positive; the sentence, if any, is in op->sentence already. */
+void op_done(struct op *op, int error);
+
+/* Fails it with a sentence and ends it. */
+void op_fail(struct op *op, int error, const char *format, ...) _printf_(3, 4);
+
+/* Has wait answered for by op, until somebody takes it. Under registry.lock. */
+void op_set_wait(struct op *op, struct wait *wait);
+
+/* Takes the wait, once; NULL when somebody did before. Takes registry.lock. */
+struct wait *op_take_wait(struct op *op);
+
+/* `fill of allocation x`, appended. Takes registry.lock. */
+void op_describe(struct op *op, struct text *text);
+
+/* ` (CALL: RESULT)`, appended where a driver call failed. */
+void text_add_call(struct text *text, int call, int result);

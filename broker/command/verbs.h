@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What the verbs do, a file each. Private to broker/command. */
+#pragma once
+
+#include "command/command.h"
+
+void verb_alloc(struct command *command);
+void verb_copy(struct command *command);
+void verb_fill(struct command *command);
+void verb_free(struct command *command);
+void verb_synchronize(struct command *command);
+
+/* ---- free.c ---- */
+
+/*
+ * Takes an allocation out of the tree; its memory is given back after its last use. With
+ * registry.lock held, which it lets go of.
+ */
+void allocation_release(struct broker *broker, struct allocation *allocation);
+
+/* Gives a block back once nobody has it mapped; then done, if any. No lock held. */
+void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		     void (*done)(void *userdata), void *userdata);
+
+/* ---- alloc.c ---- */
+
+/* Memory has come back: allocations that waited for it are tried again. No lock held. */
+void alloc_retry_parked(struct broker *broker, uint32_t device);
+
+/* ---- copy.c ---- */
+
+/*
+ * An op that copies length bytes, by the GPU where both are in one worker's reach, else
+ * through the host. With registry.lock held. NULL: no memory.
+ */
+struct op *copy_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *target, uint64_t target_offset,
+		       struct allocation *source, uint64_t source_offset, uint64_t length,
+		       void (*finish)(struct op *op));
+
+/* ---- fill.c ---- */
+
+/* An op that repeats a pattern of 1, 2, 4 or 8 bytes. As copy_op_new(). */
+struct op *fill_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *allocation, uint64_t offset, uint64_t length,
+		       uint64_t pattern, uint32_t pattern_size,
+		       void (*finish)(struct op *op));
+
+/* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
+struct worker *allocation_worker(struct broker *broker, const struct allocation *allocation);

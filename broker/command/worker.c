@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "command/life.h"
+#include "command/op.h"
+#include "command/state.h"
+
+#define ANSWERING_THREADS 2
+
+/* One run of the process: what the link calls back with. */
+struct run {
+	struct worker *worker;
+	struct link *link;
+	uint32_t epoch;
+	bool stopping; /* asked to end; under worker->lock */
+	struct run *next_dead;
+};
+
+/* A question whose answer matters only when it is bad: MAP, STREAM_CREATE. */
+struct telling {
+	struct ask ask;
+	struct run *run;
+};
+
+int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
+		unsigned int n_slots)
+{
+	char name[32] = "gpumem-mover";
+
+	*worker = (struct worker){ .broker = broker, .owner = owner };
+	if (owner)
+		snprintf(name, sizeof(name), "gpumem-%u", owner->uid);
+	pthread_mutex_init(&worker->lock, NULL);
+	return staging_init(&worker->staging, name, n_slots);
+}
+
+void worker_deinit(struct worker *worker)
+{
+	staging_deinit(&worker->staging);
+	pthread_mutex_destroy(&worker->lock);
+}
+
+/* ---- runs ---- */
+
+static void run_ended(void *userdata, struct link *link, const char *reason)
+{
+	struct run *run = userdata;
+	struct worker *worker = run->worker;
+	struct broker *broker = worker->broker;
+	bool stopping;
+
+	pthread_mutex_lock(&worker->lock);
+	stopping = run->stopping;
+	if (worker->link == link)
+		worker->link = NULL;
+	if (!stopping && !worker->end_reason[0])
+		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s", reason);
+	pthread_mutex_unlock(&worker->lock);
+
+	life_worker_ended(broker, worker, run->epoch, !stopping, reason);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	run->next_dead = broker->dead_runs;
+	broker->dead_runs = run;
+	pthread_cond_signal(&broker->housekeeper_wake);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+struct run *run_free(struct run *run)
+{
+	struct run *next = run->next_dead;
+
+	link_free(run->link);
+	free(run);
+	return next;
+}
+
+static int worker_start(struct worker *worker)
+{
+	struct broker *broker = worker->broker;
+	char name[32] = "mover";
+	struct link_config config = {
+		.program = broker->worker_program,
+		.driver = broker->driver_path,
+		.name = name,
+		.mover = !worker->owner,
+		.uid = worker->owner ? worker->owner->uid : geteuid(),
+		.gid = worker->owner ? worker->owner->gid : getegid(),
+		.staging_fd = worker->staging.fd,
+		.staging_size = worker->staging.size,
+		.n_threads = ANSWERING_THREADS,
+		.ended = run_ended,
+	};
+	struct run *run;
+	int r;
+
+	if (worker->owner)
+		snprintf(name, sizeof(name), "%u", worker->owner->uid);
+	run = calloc(1, sizeof(*run));
+	if (!run)
+		return -ENOMEM;
+	run->worker = worker;
+	run->epoch = worker->epoch + 1;
+	config.userdata = run;
+	/* run_ended() needs worker->lock, so it can't come before run->link is set. */
+	r = link_new(&run->link, &config);
+	if (r < 0) {
+		free(run);
+		return r;
+	}
+	worker->link = run->link;
+	worker->run = run;
+	worker->epoch++;
+	worker->end_reason[0] = '\0';
+	life_worker_started(broker, worker);
+	return 0;
+}
+
+static bool worker_is_up(const struct worker *worker)
+{
+	return worker->link && link_state(worker->link) != LINK_ENDED;
+}
+
+bool worker_runs(struct worker *worker, uint32_t epoch)
+{
+	bool runs;
+
+	pthread_mutex_lock(&worker->lock);
+	runs = worker->epoch == epoch && worker_is_up(worker);
+	pthread_mutex_unlock(&worker->lock);
+	return runs;
+}
+
+pid_t worker_pid(struct worker *worker)
+{
+	pid_t pid = 0;
+
+	pthread_mutex_lock(&worker->lock);
+	if (worker_is_up(worker))
+		pid = link_pid(worker->link);
+	pthread_mutex_unlock(&worker->lock);
+	return pid;
+}
+
+void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
+{
+	pthread_mutex_lock(&worker->lock);
+	snprintf(ret_reason, size, "%s",
+		 worker->end_reason[0] ? worker->end_reason : "ended");
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_stop(struct worker *worker, unsigned int seconds)
+{
+	struct link *link;
+
+	pthread_mutex_lock(&worker->lock);
+	link = take_ptr(worker->link);
+	if (link)
+		worker->run->stopping = true;
+	pthread_mutex_unlock(&worker->lock);
+	if (link)
+		link_stop(link, seconds);
+}
+
+void worker_end_idle(struct worker *worker, int64_t idle_s)
+{
+	bool idle;
+
+	pthread_mutex_lock(&worker->lock);
+	idle = worker->link && link_pending(worker->link) == 0 &&
+	       time(NULL) - worker->last_asked_s >= idle_s;
+	if (idle)
+		worker->run->stopping = true;
+	pthread_mutex_unlock(&worker->lock);
+	if (idle)
+		worker_stop(worker, 5);
+}
+
+/* ---- asking ---- */
+
+static uint32_t *block_epoch(const struct worker *worker, struct block *block)
+{
+	return worker->owner ? &block->owner_epoch : &block->mover_epoch;
+}
+
+/* A worker that can't be told what it needs is of no use: it ends, and the next one may do. */
+static void telling_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct telling *telling = container_of(ask, struct telling, ask);
+	struct run *run = telling->run;
+
+	if (!lost && reply->error) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+
+		text_printf(&text, "could not %s memory or stream",
+			    ask->request.op == WIRE_STREAM_CREATE ? "make" : "map");
+		text_add_call(&text, reply->call, reply->result);
+		pthread_mutex_lock(&run->worker->lock);
+		snprintf(run->worker->end_reason, sizeof(run->worker->end_reason), "%s",
+			 text_string(&text));
+		pthread_mutex_unlock(&run->worker->lock);
+		link_kill(run->link);
+	}
+	free(telling);
+}
+
+static int worker_tell(struct worker *worker, const struct wire_request *request, int fd)
+{
+	struct telling *telling = calloc(1, sizeof(*telling));
+
+	if (!telling)
+		return -ENOMEM;
+	telling->ask = (struct ask){ .request = *request, .fd = fd, .done = telling_done };
+	telling->run = worker->run;
+	link_ask(worker->link, &telling->ask);
+	return 0;
+}
+
+static int worker_tell_block(struct worker *worker, struct block *block, int *fd)
+{
+	struct wire_request request = {
+		.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
+		.device = block->device,
+		.address = block->address,
+		.length = block->size,
+	};
+	int r;
+
+	r = worker_tell(worker, &request, *fd);
+	if (r < 0)
+		return r;
+	(void)take_fd(fd);
+	*block_epoch(worker, block) = worker->epoch;
+	return 0;
+}
+
+static int worker_tell_stream(struct worker *worker, struct stream *stream)
+{
+	struct wire_request request = {
+		.op = WIRE_STREAM_CREATE,
+		.device = stream->device,
+		.stream = stream->wire_id,
+		.priority = stream->priority,
+	};
+	int r;
+
+	if (stream->made_epoch == worker->epoch)
+		return 0;
+	r = worker_tell(worker, &request, -1);
+	if (r == 0)
+		stream->made_epoch = worker->epoch;
+	return r;
+}
+
+void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
+			uint32_t wire_id)
+{
+	const struct wire_request request = {
+		.op = WIRE_STREAM_DESTROY,
+		.device = device,
+		.stream = wire_id,
+	};
+
+	pthread_mutex_lock(&worker->lock);
+	if (worker->epoch == epoch && worker_is_up(worker))
+		(void)worker_tell(worker, &request, -1);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* The first needed block it does not have mapped; NULL: none. */
+static struct block *worker_lacks(struct worker *worker, const struct worker_needs *needs)
+{
+	for (int i = 0; i < WORKER_BLOCKS_MAX; i++) {
+		struct block *block = needs->blocks[i];
+
+		if (block && *block_epoch(worker, block) != worker->epoch)
+			return block;
+	}
+	return NULL;
+}
+
+/*
+ * Maps what is lacking. The lock is let go while a block is exported, which is a driver
+ * call, so what is lacking is looked at anew each time.
+ */
+static int worker_map(struct worker *worker, const struct worker_needs *needs)
+{
+	struct block *block;
+	int r = 0;
+
+	while (r == 0 && (block = worker_lacks(worker, needs))) {
+		_cleanup_close_ int fd = -1;
+
+		pthread_mutex_unlock(&worker->lock);
+		fd = block_export(&worker->broker->memory, block, NULL);
+		pthread_mutex_lock(&worker->lock);
+		if (fd < 0)
+			return fd;
+		if (!worker_is_up(worker)) {
+			r = worker_start(worker);
+			if (r < 0)
+				return r;
+		}
+		if (*block_epoch(worker, block) != worker->epoch)
+			r = worker_tell_block(worker, block, &fd);
+	}
+	return r;
+}
+
+int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
+	       uint32_t *ret_epoch)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&worker->lock);
+	if (needs->epoch && (needs->epoch != worker->epoch || !worker_is_up(worker)))
+		r = -ESTALE;
+	if (r == 0 && !worker_is_up(worker))
+		r = worker_start(worker);
+	if (r == 0)
+		r = worker_map(worker, needs);
+	/* It may have ended and been started anew meanwhile. */
+	if (r == 0 && needs->epoch && needs->epoch != worker->epoch)
+		r = -ESTALE;
+	if (r == 0 && needs->stream)
+		r = worker_tell_stream(worker, needs->stream);
+	if (r == 0) {
+		worker->last_asked_s = time(NULL);
+		*ret_epoch = worker->epoch;
+		link_ask(worker->link, ask);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return r;
+}
+
+bool worker_unmap(struct worker *worker, struct block *block, struct ask *ask)
+{
+	bool mapped;
+
+	pthread_mutex_lock(&worker->lock);
+	mapped = *block_epoch(worker, block) == worker->epoch && worker->epoch &&
+		 worker_is_up(worker);
+	*block_epoch(worker, block) = 0;
+	if (mapped)
+		link_ask(worker->link, ask);
+	pthread_mutex_unlock(&worker->lock);
+	return mapped;
+}
+
+/* ---- slots ---- */
+
+int worker_slot_get(struct worker *worker, struct op *op)
+{
+	int slot;
+
+	pthread_mutex_lock(&worker->lock);
+	slot = staging_get(&worker->staging);
+	if (slot < 0)
+		DL_APPEND2(worker->slot_waiters, op, prev_waiter, next_waiter);
+	pthread_mutex_unlock(&worker->lock);
+	return slot;
+}
+
+struct op *worker_slot_put(struct worker *worker, unsigned int slot)
+{
+	struct op *op;
+
+	pthread_mutex_lock(&worker->lock);
+	op = worker->slot_waiters;
+	if (op) {
+		DL_DELETE2(worker->slot_waiters, op, prev_waiter, next_waiter);
+		op->slot = (int)slot;
+	} else {
+		staging_put(&worker->staging, slot);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return op;
+}

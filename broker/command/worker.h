@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worker as the broker keeps it: the mover, or an owner's. The struct stays while
+ * processes come and go; each run of the process has an epoch, and what a block or a
+ * stream knows of the worker (mapped, made) counts only for the epoch it was noted in. So
+ * nothing has to be undone when a process ends: the next one is told again what it needs.
+ *
+ * Starting is lazy: whoever has a question for a worker that does not run starts it.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "link/link.h"
+#include "link/staging.h"
+
+struct block;
+struct broker;
+struct op;
+struct owner;
+struct run;
+struct stream;
+
+#define WORKER_BLOCKS_MAX 2
+
+struct worker {
+	struct broker *broker;
+	struct owner *owner; /* NULL: the mover */
+	pthread_mutex_t lock;
+	struct link *link; /* NULL: does not run */
+	struct run *run;   /* that link's */
+	uint32_t epoch;    /* of the run, counted from 1; 0 before the first */
+	int64_t last_asked_s;
+	struct staging staging;
+	struct op *slot_waiters; /* works that wait for a slot, first come first served */
+	unsigned int n_lent;     /* slots that are out as request buffers */
+	char end_reason[128];    /* of the last run that ended unasked */
+};
+
+/* Returns: 0; -ENOMEM, -EMFILE. Starts nothing. */
+int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
+		unsigned int n_slots);
+void worker_deinit(struct worker *worker);
+
+/* The owner's worker, made when it is first needed. NULL: no memory. */
+struct worker *worker_of(struct broker *broker, struct owner *owner);
+
+/* What a worker must have before it can do what it is asked. */
+struct worker_needs {
+	struct block *blocks[WORKER_BLOCKS_MAX]; /* NULL: none */
+	struct stream *stream;                   /* NULL: none */
+	uint32_t epoch; /* not 0: only this run will do, it holds what is asked about */
+};
+
+/*
+ * Starts the worker if it does not run, tells it what it does not know yet, asks.
+ *
+ * Returns: 0; -ESTALE when the run it needs is over; -ENOMEM, -EMFILE, -EAGAIN when it
+ * could not be started or asked: then done is not called. *ret_epoch: whom it was asked.
+ */
+int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
+	       uint32_t *ret_epoch);
+
+/*
+ * Asks it to unmap a block that it may have mapped.
+ * Returns: false when it has not, and done is not called.
+ */
+bool worker_unmap(struct worker *worker, struct block *block, struct ask *ask);
+
+/* Whether this run of it still goes on. */
+bool worker_runs(struct worker *worker, uint32_t epoch);
+
+/* Its process, 0 when there is none. */
+pid_t worker_pid(struct worker *worker);
+
+/* Why the last run ended. */
+void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
+
+/* Ends it if it has had nothing to do for that long. The caller knows that it holds nothing. */
+void worker_end_idle(struct worker *worker, int64_t idle_s);
+
+/* Asks it to end; kills it after seconds. The housekeeper frees the link. */
+void worker_stop(struct worker *worker, unsigned int seconds);
+
+/* Frees a run that has ended. Returns: the next one. */
+struct run *run_free(struct run *run);
+
+/* Slots of its staging area. Returns: a slot; -EAGAIN, and op waits: slot_ready runs it. */
+int worker_slot_get(struct worker *worker, struct op *op);
+/* Gives a slot back. Returns: a work that waited and has it now (op->slot), or NULL. */
+struct op *worker_slot_put(struct worker *worker, unsigned int slot);
+
+/* Has a stream of that run destroyed. */
+void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
+			uint32_t wire_id);

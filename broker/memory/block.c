@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+#include "memory/block.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gpumem/wire.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static CUmemAllocationProp block_properties(uint32_t device)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device },
+	};
+}
+
+static int memory_find_granularity(struct memory *memory, struct cuda_failure *failure)
+{
+	memory->granularity = SPACE_UNIT;
+	for (uint32_t i = 0; i < memory->n_devices; i++) {
+		CUmemAllocationProp properties = block_properties(i);
+		size_t granularity;
+		int r;
+
+		r = CUDA(memory->driver, failure, cuMemGetAllocationGranularity, &granularity,
+			 &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+		if (r < 0)
+			return r;
+		memory->granularity = MAX(memory->granularity, (uint64_t)granularity);
+	}
+	return 0;
+}
+
+int memory_init(struct memory *memory, struct cuda_driver *driver, unsigned int n_devices,
+		struct cuda_failure *failure)
+{
+	int r;
+
+	*memory = (struct memory){ .driver = driver, .n_devices = n_devices };
+	pthread_mutex_init(&memory->lock, NULL);
+	r = memory_find_granularity(memory, failure);
+	if (r < 0)
+		return r;
+	r = space_init(&memory->host_space, WIRE_HOST_BASE, WIRE_HOST_SPAN);
+	for (uint32_t i = 0; r == 0 && i < n_devices; i++)
+		r = space_init(&memory->device_space[i],
+			       WIRE_DEVICE_BASE + i * WIRE_DEVICE_SPAN, WIRE_DEVICE_SPAN);
+	return r;
+}
+
+void memory_deinit(struct memory *memory)
+{
+	assert(memory->n_blocks == 0);
+	for (uint32_t i = 0; i < memory->n_devices; i++)
+		space_deinit(&memory->device_space[i]);
+	space_deinit(&memory->host_space);
+	pthread_mutex_destroy(&memory->lock);
+}
+
+/* ---- addresses and counts ---- */
+
+static struct space *block_space(struct memory *memory, const struct block *block)
+{
+	return block->fd >= 0 ? &memory->host_space : &memory->device_space[block->device];
+}
+
+static uint64_t *block_bytes(struct memory *memory, const struct block *block)
+{
+	return block->fd >= 0 ? &memory->host_bytes : &memory->device_bytes[block->device];
+}
+
+static int block_take_address(struct memory *memory, struct block *block)
+{
+	pthread_mutex_lock(&memory->lock);
+	block->address = space_get(block_space(memory, block), block->size);
+	if (block->address) {
+		*block_bytes(memory, block) += block->size;
+		memory->n_blocks++;
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return block->address ? 0 : -ENOMEM;
+}
+
+static void block_give_address(struct memory *memory, struct block *block)
+{
+	pthread_mutex_lock(&memory->lock);
+	space_put(block_space(memory, block), block->address, block->size);
+	*block_bytes(memory, block) -= block->size;
+	memory->n_blocks--;
+	pthread_mutex_unlock(&memory->lock);
+}
+
+/* ---- device memory ---- */
+
+int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
+	      uint64_t size, struct cuda_failure *failure)
+{
+	CUmemAllocationProp properties = block_properties(device);
+	CUmemGenericAllocationHandle handle;
+	_cleanup_free_ struct block *block = NULL;
+	int r;
+
+	if (size > WIRE_DEVICE_SPAN)
+		return -ENOMEM;
+	block = calloc(1, sizeof(*block));
+	if (!block)
+		return -ENOMEM;
+	block->device = device;
+	block->fd = -1;
+	block->size = align_up(size, memory->granularity);
+	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties, 0);
+	if (r < 0)
+		return r;
+	block->handle = handle;
+	r = block_take_address(memory, block);
+	if (r < 0) {
+		(void)CUDA(memory->driver, NULL, cuMemRelease, handle);
+		return r;
+	}
+	*ret_block = take_ptr(block);
+	return 0;
+}
+
+int block_export(struct memory *memory, const struct block *block,
+		 struct cuda_failure *failure)
+{
+	int fd, r;
+
+	if (block->fd >= 0) {
+		fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
+		return fd < 0 ? -errno : fd;
+	}
+	r = CUDA(memory->driver, failure, cuMemExportToShareableHandle, &fd, block->handle,
+		 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (r < 0)
+		return r;
+	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+	return fd;
+}
+
+/* ---- host memory ---- */
+
+static int host_memfd(uint64_t size)
+{
+	_cleanup_close_ int fd = -1;
+
+	fd = memfd_create("gpumem-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	/* All of it now: a page that can't be had later would be a SIGBUS. */
+	if (fallocate(fd, 0, 0, (off_t)size) < 0)
+		return errno == ENOSPC ? -ENOMEM : -errno;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size)
+{
+	_cleanup_free_ struct block *block = NULL;
+	_cleanup_close_ int fd = -1;
+	void *mapped;
+	int r;
+
+	if (size > WIRE_HOST_SPAN)
+		return -ENOMEM;
+	block = calloc(1, sizeof(*block));
+	if (!block)
+		return -ENOMEM;
+	block->size = align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	fd = host_memfd(block->size);
+	if (fd < 0)
+		return fd;
+	mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	block->memory = mapped;
+	block->fd = fd;
+	r = block_take_address(memory, block);
+	if (r < 0) {
+		munmap(mapped, block->size);
+		return r;
+	}
+	(void)take_fd(&fd);
+	*ret_block = take_ptr(block);
+	return 0;
+}
+
+int block_free(struct memory *memory, struct block *block, struct cuda_failure *failure)
+{
+	int r = 0;
+
+	if (block->fd < 0)
+		r = CUDA(memory->driver, failure, cuMemRelease, block->handle);
+	block_give_address(memory, block);
+	if (block->fd >= 0) {
+		munmap(block->memory, block->size);
+		close(block->fd);
+	}
+	free(block);
+	return r;
+}
+
+uint64_t memory_device_bytes(struct memory *memory, uint32_t device)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&memory->lock);
+	bytes = memory->device_bytes[device];
+	pthread_mutex_unlock(&memory->lock);
+	return bytes;
+}

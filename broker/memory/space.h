@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A range of addresses, dealt in pieces: a buddy allocator over power-of-two pieces of at
+ * least 2 MiB. The range is many times larger than the memory behind it, so what rounding
+ * and fragmentation cost is addresses, not memory.
+ */
+#pragma once
+
+#include "base/def.h"
+
+#define SPACE_UNIT ((uint64_t)2 << 20)
+#define SPACE_ORDERS 24
+
+struct space {
+	uint64_t base;
+	unsigned int n_orders;
+	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece of that order that is free */
+	uint64_t n_free[SPACE_ORDERS];
+	uint64_t hint[SPACE_ORDERS]; /* no free piece in the words before this one */
+};
+
+/* span is a power of two, at least SPACE_UNIT. Returns: 0; -ENOMEM. */
+int space_init(struct space *space, uint64_t base, uint64_t span);
+void space_deinit(struct space *space);
+
+/* Returns: an address aligned to size rounded up to a power of two; 0 when full. */
+uint64_t space_get(struct space *space, uint64_t size);
+void space_put(struct space *space, uint64_t address, uint64_t size);

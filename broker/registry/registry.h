@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The registry: every object there is, by name and by token.
+ *
+ * It owns the objects and knows neither files nor GPUs: what a field of another layer
+ * points to is that layer's. One lock guards it all (`lock`); it is held for moments, never
+ * across a call to a driver, a worker or a callback. Outside, objects are known by tokens.
+ *
+ * An allocation goes MAKING (its name is taken, nobody sees it) -> LIVE -> FREED (out of
+ * the tree; the struct stays until its last use is done and its memory given back), or
+ * LIVE -> LOST when what held its bytes has died. `busy` is LIVE with works under way.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <uthash.h>
+
+#include "registry/order.h"
+#include "registry/slots.h"
+
+#define NAME_MAX_LENGTH 64
+#define DEVICES_MAX 16
+#define STREAMS_OF_OWNER 4096
+
+struct block;      /* broker/memory */
+struct chunk_pool; /* broker/memory */
+struct worker;     /* broker/command */
+struct failures;   /* broker/command */
+
+enum allocation_kind {
+	KIND_DEVICE,
+	KIND_DIRECT,
+	KIND_ASYNC,
+	KIND_HOST,
+	N_KINDS,
+};
+
+enum allocation_state {
+	ALLOCATION_MAKING,
+	ALLOCATION_LIVE,
+	ALLOCATION_LOST,
+	ALLOCATION_FREED,
+};
+
+struct allocation {
+	/* What the next broker would have to know: plain values. */
+	uint64_t id;
+	uint64_t size;
+	uint64_t address;
+	int64_t created_s;
+	int64_t written_s; /* last write; 0: never */
+	uint32_t written_ns;
+	uint32_t pointer_generation; /* up when a pointer taken before is no longer good */
+	gid_t gid;
+	uint16_t mode; /* rw bits */
+	uint8_t kind;  /* enum allocation_kind */
+	uint8_t device;
+	uint8_t state; /* enum allocation_state */
+	bool zeroed : 1;     /* reads as zeros or as written; else must be filled first */
+	bool until_close : 1;
+	char *name;
+	char *tag; /* NULL: none */
+
+	/* Where it is now. */
+	struct owner *owner;
+	struct block *block;   /* durable and host memory */
+	uint32_t cell;         /* of a shared block */
+	uint32_t worker_epoch; /* direct and async: the worker it lives in */
+	struct stream *stream; /* async: the stream it was made on; counted there */
+	int32_t write_error;   /* of a write answered before it was done; errno */
+
+	/* Links and caches. */
+	uint32_t slot, slot_generation;
+	uint32_t n_works;
+	struct use *uses;
+	UT_hash_handle hh;
+};
+
+struct stream {
+	uint64_t id;
+	char *name;
+	struct owner *owner;
+	uint32_t device;
+	int32_t priority;
+	int64_t created_s;
+	bool is_default; /* of its owner, not in the table of names */
+	bool used; /* device and priority stand */
+	uint32_t wire_id;    /* what the worker calls it */
+	uint32_t made_epoch; /* of the worker that has it; 0: none yet */
+	uint32_t n_allocations; /* async ones made on it */
+	int32_t failed;      /* errno of the first failure since the last synchronize */
+	char *failure;       /* its sentence */
+
+	uint32_t slot, slot_generation;
+	uint32_t n_works;
+	struct work *last;
+	UT_hash_handle hh;
+};
+
+struct owner {
+	uid_t uid;
+	gid_t gid;
+	uint64_t bytes, peak_bytes;
+	uint64_t n_allocations;
+	uint64_t restarts;
+	uint64_t n_works; /* commands queued and not done, limited */
+	uint64_t n_in_worker; /* allocations that live in his worker */
+	struct worker *worker;      /* NULL until the first need */
+	struct failures *failures;  /* NULL until the first one */
+	struct chunk_pool *pool;    /* of small device allocations */
+	struct stream *defaults[DEVICES_MAX];
+	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
+
+	uint32_t slot, slot_generation;
+	UT_hash_handle hh;
+};
+
+struct device {
+	uint32_t index;
+	char name[256];
+	char uuid[48];
+	char pci_bus_id[20];
+	char driver[16];
+	int major, minor;
+	bool has_vmm; /* virtual memory management, handles as descriptors */
+	uint64_t memory_total;
+	uint32_t slot, slot_generation;
+};
+
+struct registry {
+	pthread_mutex_t lock;
+	struct slots allocations, streams, owners, devices;
+	struct allocation *allocations_by_name;
+	struct stream *streams_by_name;
+	struct owner *owners_by_uid;
+	uint64_t next_id[3]; /* allocation, stream, spare */
+
+	/* totals */
+	uint64_t n_allocations, bytes, peak_bytes;
+	uint64_t n_streams;
+	uint64_t bytes_by_kind[N_KINDS];
+	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
+};
+
+const char *kind_name(enum allocation_kind kind);
+/* Returns: a kind; -EINVAL. */
+int kind_find(const char *name);
+/* Durable memory: the broker's own, kept whatever its users do. */
+bool kind_is_durable(enum allocation_kind kind);
+
+/* Returns: 0; -EINVAL; -ENAMETOOLONG. */
+int name_check(const char *name);
+
+void registry_init(struct registry *registry);
+void registry_deinit(struct registry *registry); /* asserts that it is empty but for owners */
+
+/* ---- allocations ---- */
+
+/*
+ * A new allocation in state MAKING whose name is taken from now on.
+ * Returns: 0; -EEXIST; -ENOMEM.
+ */
+int allocation_new(struct allocation **ret_allocation, struct registry *registry,
+		   const char *name, uint64_t size, struct owner *owner);
+
+/* MAKING -> LIVE: seen from now on, and counted. */
+void allocation_publish(struct registry *registry, struct allocation *allocation);
+
+/* Out of the tree and the names; stays counted. */
+void allocation_withdraw(struct registry *registry, struct allocation *allocation);
+
+/* Frees it and takes it out of the totals. Its memory has been given back. */
+struct allocation *allocation_free(struct registry *registry, struct allocation *allocation);
+
+/* Finds it whatever its state is, NULL: the name is free. */
+struct allocation *allocation_find(const struct registry *registry, const char *name);
+struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
+				  uint32_t generation);
+
+/* Returns: 0; -EEXIST; -ENOMEM. */
+int allocation_rename(struct registry *registry, struct allocation *allocation,
+		      const char *name);
+
+/* ---- owners ---- */
+
+/* Finds or makes. NULL: no memory. */
+struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
+
+/* ---- streams ---- */
+
+/* Returns: 0; -EEXIST; -ENOMEM; -ENFILE when the owner has too many. */
+int stream_new(struct stream **ret_stream, struct registry *registry, const char *name,
+	       struct owner *owner, uint32_t device, bool is_default);
+struct stream *stream_free(struct registry *registry, struct stream *stream);
+struct stream *stream_find(const struct registry *registry, const char *name);
+
+/* His `default` on a device, made when it is first wanted. NULL: no memory. */
+struct stream *owner_default_stream(struct registry *registry, struct owner *owner,
+				    uint32_t device);

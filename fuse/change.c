@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Changing the tree: objects made, removed and renamed by their folders; owner, group and
+ * mode of an object by any of its files. Files are the broker's to make, so what would
+ * make or remove one is refused, with a sentence that says what to do instead.
+ *
+ * The kernel has checked the permissions of the folder (default_permissions, and the
+ * sticky bit of it); whose object it is the broker knows.
+ */
+#include "base/def.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PERMISSIONS 0666
+
+/* A path for the journal: the folder, if it has a name, and the name in it. */
+struct path {
+	char bytes[2 * OBJECT_NAME_MAX + 2];
+};
+
+static struct path path_of(const struct node *directory, const char *name)
+{
+	const char *folder = directory->row->name;
+	struct path path;
+
+	if (directory->row->kind == NODE_OBJECT)
+		folder = object_folder(directory->row->type);
+	snprintf(path.bytes, sizeof(path.bytes), "%s%s%.64s", folder, *folder ? "/" : "",
+		 name);
+	return path;
+}
+
+/* ---- attributes ---- */
+
+static void reply_attr(struct request *request, int error, const void *bytes,
+		       size_t length)
+{
+	(void)bytes;
+	(void)length;
+	if (error)
+		reply_error(request->req, error);
+	else
+		tree_reply_attr(request->view, request->req, request->ino);
+}
+
+static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
+			 const struct node *node, const struct stat *attr, int to_set)
+{
+	mode_t mode =
+		to_set & FUSE_SET_ATTR_MODE ? attr->st_mode & PERMISSIONS : (mode_t)-1;
+	uid_t uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
+	gid_t gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
+	_cleanup_identity_ struct identity identity = { 0 };
+	struct request *request;
+	int error;
+
+	error = node_is_fixed(node) ? -EPERM : identity_init(&identity, req);
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	request = request_new(view, req, reply_attr);
+	if (!request)
+		return;
+	request->ino = ino;
+	broker_change(view->broker, node->row->type, node->token, &identity.caller, mode,
+		      uid, gid, &request->wait);
+	request_wait(request);
+}
+
+static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
+			const struct node *node, const struct stat *attr)
+{
+	struct request *request = request_new(view, req, reply_attr);
+
+	if (!request)
+		return;
+	request->ino = ino;
+	data_truncate(view, request, node->token, attr->st_size);
+}
+
+/* Times are accepted and ignored, and so is the size of what has none. */
+void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		  struct fuse_file_info *info)
+{
+	const int whose = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+	struct view *view = view_of(req);
+	struct node node;
+	int error = tree_node(view, ino, &node);
+
+	(void)info;
+	if (error)
+		reply_error(req, error);
+	else if (to_set & whose)
+		change_owner(view, req, ino, &node, attr, to_set);
+	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_DATA)
+		change_size(view, req, ino, &node, attr);
+	else
+		tree_reply_attr(view, req, ino);
+}
+
+/* ---- names ---- */
+
+/* Refuses with a sentence in the journal. */
+static void refuse(fuse_req_t req, const struct node *directory, const char *name,
+		   int error, const char *sentence)
+{
+	struct caller caller = caller_of(req);
+	struct path path = path_of(directory, name);
+
+	broker_fail(view_of(req)->broker, &caller, path.bytes, error, "%s", sentence);
+	reply_error(req, -error);
+}
+
+/* The folder of objects behind an id. Returns: was it one? Else it has been answered. */
+static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name,
+		      const char *sentence, struct node *ret_node)
+{
+	int error = tree_node(view_of(req), ino, ret_node);
+
+	if (error)
+		reply_error(req, error);
+	else if (ret_node->row->kind != NODE_FOLDER)
+		refuse(req, ret_node, name, EPERM, sentence);
+	return !error && ret_node->row->kind == NODE_FOLDER;
+}
+
+void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct view *view = view_of(req);
+	struct caller caller = caller_of(req);
+	struct node folder, node;
+	size_t n;
+	int error;
+
+	(void)mode;
+	if (!folder_of(req, parent, name, "directories are made in streams only",
+		       &folder))
+		return;
+	error = broker_create(view->broker, folder.row->type, name, &caller, &node.token);
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	node.row = nodes_of(folder.row->type, &n);
+	tree_reply_entry(view, req, &node);
+}
+
+void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct caller caller = caller_of(req);
+	struct node folder;
+
+	if (!folder_of(req, parent, name, "this directory is part of the tree", &folder))
+		return;
+	reply_error(req,
+		    broker_remove(view_of(req)->broker, folder.row->type, name, &caller));
+}
+
+/* mv(1) onto a name that is taken asks for a place inside, since it is a directory. */
+static bool goes_into_another(struct view *view, const struct node *folder,
+			      fuse_ino_t new_parent)
+{
+	struct node target;
+
+	return !tree_node(view, new_parent, &target) && target.row->kind == NODE_OBJECT &&
+	       target.row->type == folder->row->type;
+}
+
+void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		 fuse_ino_t new_parent, const char *new_name, unsigned int flags)
+{
+	struct view *view = view_of(req);
+	struct caller caller = caller_of(req);
+	struct node folder;
+
+	if (!folder_of(req, parent, name, "only objects have names that change", &folder))
+		return;
+	if (flags & ~RENAME_NOREPLACE)
+		refuse(req, &folder, name, EINVAL, "two objects can't be exchanged");
+	else if (goes_into_another(view, &folder, new_parent))
+		refuse(req, &folder, name, EEXIST, "that name is taken by another");
+	else if (parent != new_parent)
+		refuse(req, &folder, name, EPERM, "an object stays in its folder");
+	else
+		reply_error(req, broker_rename(view->broker, folder.row->type, name,
+					       new_name, &caller));
+}
+
+/* ---- what is never permitted ---- */
+
+static void refuse_file(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct node directory;
+	int error = tree_node(view_of(req), parent, &directory);
+
+	if (error)
+		reply_error(req, error);
+	else
+		refuse(req, &directory, name, EPERM,
+		       "no files are made here: control/alloc makes allocations");
+}
+
+void tree_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		dev_t device)
+{
+	(void)mode;
+	(void)device;
+	refuse_file(req, parent, name);
+}
+
+void tree_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		 struct fuse_file_info *info)
+{
+	(void)mode;
+	(void)info;
+	refuse_file(req, parent, name);
+}
+
+void tree_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	(void)target;
+	refuse_file(req, parent, name);
+}
+
+void tree_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	(void)ino;
+	refuse_file(req, parent, name);
+}
+
+void tree_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct node directory;
+	int error = tree_node(view_of(req), parent, &directory);
+
+	if (error)
+		reply_error(req, error);
+	else
+		refuse(req, &directory, name, EPERM,
+		       "files belong to their object: rmdir its directory");
+}

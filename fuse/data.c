@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * data: the bytes of an allocation. Everything that touches them may wait for a GPU and
+ * is the broker's; a descriptor acts as whoever opened it.
+ *
+ * Opened for writing, a descriptor hears of writes that were answered before they reached
+ * the memory when it is closed or synchronized. O_TRUNC comes with OPEN, whose answer
+ * waits for the zeros.
+ *
+ * The file has one size for life: what appends writes past the end, and a plain
+ * fallocate(2) inside it is done already.
+ */
+#include "base/def.h"
+#include "file.h"
+#include "kernel.h"
+#include "transport.h"
+#include "view.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+
+#define NAME "allocations/*/data"
+
+struct data_file {
+	struct file file;
+	struct token token;
+	struct identity identity;
+	bool mapped; /* it holds an open of the mapping */
+};
+
+static struct data_file *data_of(struct file *file)
+{
+	return container_of(file, struct data_file, file);
+}
+
+/* Whoever opened it, with the pid of who asks now. */
+static struct caller data_caller(const struct data_file *data, fuse_req_t req)
+{
+	struct caller caller = data->identity.caller;
+
+	caller.pid = fuse_req_ctx(req)->pid;
+	return caller;
+}
+
+/* Returns: 0 and the size; -ESTALE. */
+static int data_size(const struct data_file *data, uint64_t *ret_size)
+{
+	struct object_stat stat;
+	int error;
+
+	error = broker_stat(data->file.view->broker, OBJECT_ALLOCATION, data->token,
+			    &stat);
+	if (error)
+		return error;
+	*ret_size = stat.size;
+	return 0;
+}
+
+static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
+		      const struct fuse_file_info *info)
+{
+	struct data_file *data = data_of(file);
+	struct caller caller = data_caller(data, req);
+	struct request *request = request_new(file->view, req, request_reply_bytes);
+
+	(void)info;
+	if (!request)
+		return;
+	broker_read(file->view->broker, data->token, &caller, offset, size,
+		    &request->wait);
+	request_wait(request);
+}
+
+static void data_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,
+		       off_t offset, const struct fuse_file_info *info)
+{
+	struct data_file *data = data_of(file);
+	struct caller caller = data_caller(data, req);
+	uint64_t at = offset;
+	struct request *request;
+
+	/* What the kernel takes for the end is its memory of it, zero after O_TRUNC. */
+	if (info->flags & O_APPEND && data_size(data, &at)) {
+		reply_error(req, -ESTALE);
+		return;
+	}
+	request = request_new(file->view, req, request_reply_written);
+	if (!request)
+		return;
+	broker_write(file->view->broker, data->token, &caller, at, bytes, size,
+		     transport_buffer(), &request->wait);
+	request_wait(request);
+}
+
+static void data_sync(struct file *file, fuse_req_t req)
+{
+	struct data_file *data = data_of(file);
+	struct caller caller = data_caller(data, req);
+	struct request *request = request_new(file->view, req, request_reply_error);
+
+	if (!request)
+		return;
+	broker_sync(file->view->broker, data->token, &caller, &request->wait);
+	request_wait(request);
+}
+
+/* All of it is data, and the one hole is at the end. */
+static void data_lseek(struct file *file, fuse_req_t req, off_t offset, int whence)
+{
+	uint64_t size;
+	int error = data_size(data_of(file), &size);
+
+	if (!error && whence != SEEK_DATA && whence != SEEK_HOLE)
+		error = -EINVAL;
+	if (!error && (offset < 0 || (uint64_t)offset >= size))
+		error = -ENXIO;
+	if (error)
+		reply_error(req, error);
+	else
+		fuse_reply_lseek(req, whence == SEEK_DATA ? offset : (off_t)size);
+}
+
+/* Room for what is inside was there from the start. */
+static void allocate(struct data_file *data, fuse_req_t req, uint64_t end)
+{
+	struct caller caller = data_caller(data, req);
+	uint64_t size = 0;
+	int error = data_size(data, &size);
+
+	if (!error && end > size) {
+		broker_fail(data->file.view->broker, &caller, NAME, ENOSPC,
+			    "fallocate up to %llu of %llu bytes", (unsigned long long)end,
+			    (unsigned long long)size);
+		error = -ENOSPC;
+	}
+	reply_error(req, error);
+}
+
+static void data_fallocate(struct file *file, fuse_req_t req, int mode, off_t offset,
+			   off_t length)
+{
+	struct data_file *data = data_of(file);
+	struct caller caller = data_caller(data, req);
+	int what = mode & ~FALLOC_FL_KEEP_SIZE;
+	struct request *request;
+
+	if (what == 0) {
+		allocate(data, req, (uint64_t)offset + (uint64_t)length);
+		return;
+	}
+	if (what != FALLOC_FL_ZERO_RANGE && what != FALLOC_FL_PUNCH_HOLE) {
+		reply_error(req, -EOPNOTSUPP);
+		return;
+	}
+	request = request_new(file->view, req, request_reply_error);
+	if (!request)
+		return;
+	broker_zero(file->view->broker, data->token, &caller, offset, length,
+		    &request->wait);
+	request_wait(request);
+}
+
+static void data_free(struct file *file, fuse_req_t req)
+{
+	struct data_file *data = data_of(file);
+
+	if (data->mapped)
+		mapping_put(file->view, req, data->token);
+	identity_deinit(&data->identity);
+}
+
+static const struct file_type data_type = {
+	.read = data_read,
+	.write = data_write,
+	.sync = data_sync,
+	.lseek = data_lseek,
+	.fallocate = data_fallocate,
+	.free = data_free,
+};
+
+/* ---- opening ---- */
+
+static void finish_open(struct data_file *data, fuse_req_t req,
+			struct fuse_file_info *info, bool host)
+{
+	int backing = host ? mapping_get(data->file.view, req, data->token) : 0;
+
+	data->mapped = backing > 0;
+	info->fh = (uintptr_t)&data->file;
+	info->noflush = !opened_for_writing(info);
+	if (kernel_reply_open(req, info, backing) == -ENOENT)
+		file_free(&data->file, NULL);
+}
+
+static void on_truncated(struct request *request, int error, const void *bytes,
+			 size_t length)
+{
+	struct data_file *data = request->context;
+
+	(void)bytes;
+	(void)length;
+	if (!error) {
+		finish_open(data, request->req, &request->info, request->size);
+		return;
+	}
+	file_free(&data->file, request->req);
+	reply_error(request->req, error);
+}
+
+static void truncate_at_open(struct data_file *data, fuse_req_t req,
+			     const struct fuse_file_info *info, bool host)
+{
+	struct view *view = data->file.view;
+	struct request *request = request_new(view, req, on_truncated);
+
+	if (!request) {
+		file_free(&data->file, NULL);
+		return;
+	}
+	request->context = data;
+	request->info = *info;
+	request->size = host;
+	broker_truncate(view->broker, data->token, &data->identity.caller, 0,
+			&request->wait);
+	request_wait(request);
+}
+
+/* His supplementary groups matter only where neither the user nor his group does. */
+static int identify(struct data_file *data, fuse_req_t req,
+		    const struct object_stat *stat)
+{
+	struct caller caller = caller_of(req);
+
+	if (caller.uid != stat->uid && caller.gid != stat->gid)
+		return identity_init(&data->identity, req);
+	data->identity.caller = caller;
+	return 0;
+}
+
+void data_open(struct view *view, fuse_req_t req, const struct node *node,
+	       struct fuse_file_info *info)
+{
+	struct object_stat stat = { 0 };
+	struct data_file *data = NULL;
+	int error;
+
+	error = broker_stat(view->broker, OBJECT_ALLOCATION, node->token, &stat);
+	if (!error) {
+		data = file_new(view, &data_type, sizeof(*data));
+		error = data ? identify(data, req, &stat) : -ENOMEM;
+	}
+	if (error) {
+		file_free(data ? &data->file : NULL, req);
+		reply_error(req, error);
+		return;
+	}
+	data->token = node->token;
+	if (info->flags & O_TRUNC && opened_for_writing(info))
+		truncate_at_open(data, req, info, stat.host);
+	else
+		finish_open(data, req, info, stat.host);
+}
+
+void data_truncate(struct view *view, struct request *request, struct token token,
+		   uint64_t size)
+{
+	struct caller caller = caller_of(request->req);
+
+	broker_truncate(view->broker, token, &caller, size, &request->wait);
+	request_wait(request);
+}
+
+/* The kernel and cp fall back to copying in silence on most errors; see broker.h. */
+void data_copy(fuse_req_t req, struct file *source, off_t source_offset,
+	       struct file *target, off_t target_offset, size_t length)
+{
+	struct request *request;
+	struct caller caller;
+
+	if (source->type != &data_type || target->type != &data_type) {
+		reply_error(req, -EXDEV);
+		return;
+	}
+	request = request_new(target->view, req, request_reply_written);
+	if (!request)
+		return;
+	caller = data_caller(data_of(target), req);
+	broker_copy_range(target->view->broker, data_of(source)->token, source_offset,
+			  data_of(target)->token, target_offset, length, &caller,
+			  &request->wait);
+	request_wait(request);
+}

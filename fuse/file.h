@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open files. Each kind of node opens into a file of one of four types, and what is done
+ * to a descriptor goes through the type's table.
+ */
+#pragma once
+
+#include "node.h"
+#include "request.h"
+
+struct file;
+struct stat;
+
+/* What can be done to an open file; a NULL is not permitted (see operations.c). Each
+ * answers the request exactly once. */
+struct file_type {
+	void (*read)(struct file *file, fuse_req_t req, size_t size, off_t offset,
+		     const struct fuse_file_info *info);
+	void (*write)(struct file *file, fuse_req_t req, const char *bytes, size_t size,
+		      off_t offset, const struct fuse_file_info *info);
+	void (*sync)(struct file *file, fuse_req_t req); /* flush and fsync */
+	void (*poll)(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle);
+	void (*lseek)(struct file *file, fuse_req_t req, off_t offset, int whence);
+	void (*fallocate)(struct file *file, fuse_req_t req, int mode, off_t offset,
+			  off_t length);
+	void (*free)(struct file *file, fuse_req_t req); /* req NULL: at the end */
+};
+
+/* Embedded first in every type of open file. */
+struct file {
+	const struct file_type *type;
+	struct view *view;
+	struct file *prev, *next; /* files.lock */
+};
+
+/* All open files, so that they can be closed when the kernel no longer asks for it. */
+struct files {
+	pthread_mutex_t lock;
+	struct file *open; /* lock */
+};
+
+void files_init(struct files *files);
+void files_deinit(struct files *files);
+
+/* The open file of a descriptor. */
+static inline struct file *file_of(const struct fuse_file_info *info)
+{
+	return (struct file *)(uintptr_t)info->fh;
+}
+
+/* A new one of size bytes that begin with struct file. Returns: NULL without memory. */
+void *file_new(struct view *view, const struct file_type *type, size_t size);
+struct file *file_free(struct file *file, fuse_req_t req);
+
+/* Answers an OPEN; info's flags say how. Closes the file when the kernel gave up. */
+void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info);
+
+/* OPEN of each kind of node. What asks for less than was opened for is for the kernel. */
+typedef void file_open(struct view *view, fuse_req_t req, const struct node *node,
+		       struct fuse_file_info *info);
+file_open snapshot_open; /* every file of text */
+file_open line_open;	 /* control files */
+file_open pipe_open;	 /* events_pipe */
+file_open data_open;	 /* data of allocations */
+
+/* SETATTR of the size of data. */
+void data_truncate(struct view *view, struct request *request, struct token token,
+		   uint64_t size);
+
+/* COPY_FILE_RANGE. */
+void data_copy(fuse_req_t req, struct file *source, off_t source_offset,
+	       struct file *target, off_t target_offset, size_t length);
+
+static inline bool opened_for_writing(const struct fuse_file_info *info)
+{
+	return (info->flags & O_ACCMODE) != O_RDONLY;
+}
+
+static inline bool opened_for_reading(const struct fuse_file_info *info)
+{
+	return (info->flags & O_ACCMODE) != O_WRONLY;
+}

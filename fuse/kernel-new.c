@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* libfuse from 3.17 on says it all itself. */
+#include "kernel.h"
+
+#include <errno.h>
+
+static bool can_map;
+
+int kernel_hook(struct fuse_session *session)
+{
+	(void)session;
+	return 0;
+}
+
+void kernel_look(const struct fuse_buf *request)
+{
+	(void)request;
+}
+
+void kernel_init(struct fuse_conn_info *connection)
+{
+	can_map = fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH);
+	if (can_map)
+		connection->max_backing_stack_depth = 1;
+}
+
+bool kernel_can_map(void)
+{
+	return can_map;
+}
+
+int kernel_backing_open(fuse_req_t req, int fd)
+{
+	int id;
+
+	errno = EOPNOTSUPP;
+	id = fuse_passthrough_open(req, fd);
+	return id > 0 ? id : -errno;
+}
+
+void kernel_backing_close(fuse_req_t req, int id)
+{
+	fuse_passthrough_close(req, id);
+}
+
+int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)
+{
+	info->direct_io = 1;
+	info->parallel_direct_writes = 1;
+	info->backing_id = backing;
+	return fuse_reply_open(req, info);
+}

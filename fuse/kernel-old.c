@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libfuse before 3.17 knows no FUSE_PASSTHROUGH, and Debian 12's no parallel writes. Two
+ * replies need a few bytes more than it fills in: INIT's and that of an OPEN. Both are
+ * sent in the thread that answers, through a hook (fuse_session_custom_io), so what is to
+ * be added waits in a variable of the thread. The names are the kernel's, declared here
+ * where the system's headers are older.
+ *
+ * Passthrough only maps: with FOPEN_DIRECT_IO beside it reads and writes still come here.
+ * It takes CAP_SYS_ADMIN; without it mapping is ENODEV.
+ */
+#include "kernel.h"
+
+#include "base/def.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+
+#ifndef FOPEN_PASSTHROUGH
+#define FOPEN_PASSTHROUGH (1 << 7)
+#endif
+#ifndef FUSE_PASSTHROUGH
+#define FUSE_PASSTHROUGH (1ULL << 37)
+#endif
+#ifndef FUSE_DEV_IOC_BACKING_OPEN
+struct fuse_backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define FUSE_DEV_IOC_BACKING_OPEN  _IOW(229, 1, struct fuse_backing_map)
+#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+#endif
+
+/* The end of struct fuse_init_out from flags2 on, as protocol 7.40 has it. */
+struct init_end {
+	uint32_t flags2;
+	uint32_t max_stack_depth;
+};
+
+/* struct fuse_open_out as protocol 7.40 has it. */
+struct open_out {
+	uint64_t fh;
+	uint32_t open_flags;
+	int32_t backing_id;
+};
+
+_Static_assert(sizeof(struct open_out) == sizeof(struct fuse_open_out), "same reply");
+
+static uint64_t offered; /* flags of the kernel's INIT, before any other request */
+static int device = -1;	 /* the session's */
+
+/* What the next reply of this thread gets. */
+static _Thread_local struct {
+	bool init;
+	bool open;
+	uint32_t open_flags;
+	int32_t backing_id;
+} extra;
+
+static void extend_init(struct fuse_init_out *out)
+{
+	struct init_end *end = (struct init_end *)&out->flags2;
+
+	if (!(offered & FUSE_PASSTHROUGH) || !(out->flags & FUSE_INIT_EXT))
+		return;
+	end->flags2 |= FUSE_PASSTHROUGH >> 32;
+	end->max_stack_depth = 1;
+}
+
+static void extend_open(struct open_out *out)
+{
+	out->open_flags |= extra.open_flags;
+	out->backing_id = extra.backing_id;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
+{
+	(void)userdata;
+	if (extra.init && n == 2 && iov[1].iov_len == sizeof(struct fuse_init_out))
+		extend_init(iov[1].iov_base);
+	if (extra.open && n == 2 && iov[1].iov_len == sizeof(struct open_out))
+		extend_open(iov[1].iov_base);
+	memset(&extra, 0, sizeof(extra));
+	return writev(fd, iov, n);
+}
+
+static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)
+{
+	(void)userdata;
+	return read(fd, bytes, size);
+}
+
+int kernel_hook(struct fuse_session *session)
+{
+	static const struct fuse_custom_io io = {
+		.writev = hook_writev,
+		.read = hook_read,
+	};
+
+	device = fuse_session_fd(session);
+	return fuse_session_custom_io(session, &io, device);
+}
+
+void kernel_look(const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+	const struct fuse_init_in *init = (const void *)(header + 1);
+
+	if (header->opcode != FUSE_INIT ||
+	    request->size < sizeof(*header) + offsetof(struct fuse_init_in, unused))
+		return;
+	offered = init->flags;
+	if (offered & FUSE_INIT_EXT)
+		offered |= (uint64_t)init->flags2 << 32;
+}
+
+void kernel_init(struct fuse_conn_info *connection)
+{
+	(void)connection;
+	extra.init = true;
+}
+
+bool kernel_can_map(void)
+{
+	return offered & FUSE_PASSTHROUGH;
+}
+
+int kernel_backing_open(fuse_req_t req, int fd)
+{
+	struct fuse_backing_map map = { .fd = fd };
+	int id = ioctl(device, FUSE_DEV_IOC_BACKING_OPEN, &map);
+
+	(void)req;
+	return id < 0 ? -errno : id;
+}
+
+void kernel_backing_close(fuse_req_t req, int id)
+{
+	uint32_t backing = id;
+
+	(void)req;
+	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &backing);
+}
+
+int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)
+{
+	info->direct_io = 1;
+	extra.open = true;
+	extra.open_flags =
+		FOPEN_PARALLEL_DIRECT_WRITES | (backing ? FOPEN_PASSTHROUGH : 0);
+	extra.backing_id = backing;
+	return fuse_reply_open(req, info);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the kernel understands and not every libfuse can say: parallel writes to one file
+ * and mapping a file's memory (FUSE_PASSTHROUGH). Two implementations, one is built:
+ * kernel-old.c for libfuse before 3.17, kernel-new.c from there on.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+/* After the mount, before the first request. Returns: 0; -errno. */
+int kernel_hook(struct fuse_session *session);
+
+/* Looks at a request before libfuse does. */
+void kernel_look(const struct fuse_buf *request);
+
+/* In the INIT operation: asks for what there is. */
+void kernel_init(struct fuse_conn_info *connection);
+
+/* Can files be mapped here, as far as is known? */
+bool kernel_can_map(void);
+
+/* Gives the kernel the memory behind a file. Returns: an id above 0; -errno. */
+int kernel_backing_open(fuse_req_t req, int fd);
+void kernel_backing_close(fuse_req_t req, int id);
+
+/* Answers an OPEN of data: direct, writes in parallel; mapped by backing unless it is 0.
+ * Returns: as fuse_reply_open. */
+int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing);

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpumemd: the broker and its mount, from the command line to the exit status.
+ *
+ * Without -f the program forks before it does anything that threads or the driver would
+ * mind; the parent returns 0 once the mount answers, or 1 when the child, which says on
+ * the same stderr what is wrong, ends before.
+ *
+ * The end has an order. The broker first accepts nothing new, so that what comes is
+ * answered at once; the mount is taken out of the tree; the threads stop; what still
+ * waits is ended and what is open closed; the broker gives everything back; and the last
+ * is the connection, on which all this was answered.
+ */
+#include "kernel.h"
+#include "mount.h"
+#include "options.h"
+#include "place.h"
+#include "transport.h"
+#include "view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+
+#define DEFAULT_DRIVER "libcuda.so.1"
+#define WORKER_IDLE_S  60
+
+static int __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "gpumemd: ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, "\n");
+	return EXIT_FAILURE;
+}
+
+/* ---- the end, as it is asked for ---- */
+
+static int end_pipe[2] = { -1, -1 };
+
+static void ask_for_end(void)
+{
+	ssize_t written = write(end_pipe[1], "", 1);
+
+	(void)written;
+}
+
+static void on_signal(int signal)
+{
+	int saved = errno;
+
+	(void)signal;
+	ask_for_end();
+	errno = saved;
+}
+
+static int prepare_end(void)
+{
+	static const int signals[] = { SIGHUP, SIGINT, SIGTERM };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	if (pipe2(end_pipe, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+static void wait_for_end(void)
+{
+	struct pollfd end = { .fd = end_pipe[0], .events = POLLIN };
+
+	while (poll(&end, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+/* ---- readiness ---- */
+
+/* What the parent waits for, -1 in the foreground. */
+static int ready_fd = -1;
+
+/* From here on nobody listens on the terminal. */
+static void leave_terminal(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (chdir("/") < 0 || fd < 0)
+		return;
+	for (int i = 0; i < 3; i++)
+		dup2(fd, i);
+	if (fd > 2)
+		close(fd);
+}
+
+static void on_answering(void *userdata)
+{
+	ssize_t written;
+
+	(void)userdata;
+	sd_notify(0, "READY=1");
+	if (ready_fd < 0)
+		return;
+	leave_terminal();
+	written = write(ready_fd, "", 1);
+	(void)written;
+	close(ready_fd);
+}
+
+static void on_ended(void *userdata)
+{
+	(void)userdata;
+	ask_for_end();
+}
+
+/* In the child: -1 and ready_fd is set; in the parent: the exit status. */
+static int fork_away(void)
+{
+	int ends[2];
+	ssize_t length;
+	pid_t pid;
+	char byte;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return complain("pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		return complain("fork: %s", strerror(errno));
+	if (pid == 0) {
+		close(ends[0]);
+		ready_fd = ends[1];
+		setsid();
+		return -1;
+	}
+	close(ends[1]);
+	do {
+		length = read(ends[0], &byte, 1);
+	} while (length < 0 && errno == EINTR);
+	return length == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* ---- serving ---- */
+
+struct server {
+	const struct options *options;
+	const char *mountpoint;
+	struct broker *broker;
+	struct fuse_session *session;
+	struct transport *transport;
+	struct view view;
+};
+
+static void raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* The library to load; the software GPU's options go to it by its variable. */
+static char *resolve_driver(const char *driver)
+{
+	const char *settings;
+	char *path;
+
+	if (!driver)
+		return strdup(DEFAULT_DRIVER);
+	if (!options_software(driver, &settings)) {
+		path = strchr(driver, '/') ? realpath(driver, NULL) : NULL;
+		return path ? path : strdup(driver);
+	}
+	setenv("GPUMEM_SOFTGPU", settings, 1);
+	return place_software();
+}
+
+static int start_broker(struct server *server, const char *driver, const char *worker)
+{
+	const struct broker_config config = {
+		.driver = driver,
+		.worker = worker,
+		.version = VERSION,
+		.launch_timeout_s = server->options->launch_timeout_s,
+		.worker_idle_s = WORKER_IDLE_S,
+	};
+	_cleanup_text_ struct text why = TEXT_INIT;
+	const char *settings;
+	int error;
+
+	error = broker_new(&server->broker, &config, &why);
+	if (!error)
+		return 0;
+	if (options_software(server->options->driver, &settings))
+		complain("no driver: %s with the options '%s': %s", driver, settings,
+			 text_string(&why));
+	else
+		complain("no driver: %s: %s; --driver software needs no GPU", driver,
+			 text_string(&why));
+	return error;
+}
+
+static int mount_view(struct server *server)
+{
+	const struct text *given = &server->options->fuse;
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	_cleanup_text_ struct text all = TEXT_INIT;
+	int error = 0;
+
+	text_printf(&all, "fsname=gpumemd,subtype=gpumemd,default_permissions%s%s%s",
+		    geteuid() == 0 ? ",allow_other" : "", given->length ? "," : "",
+		    text_string(given));
+	if (text_failed(&all) || fuse_opt_add_arg(&args, "gpumemd") ||
+	    fuse_opt_add_arg(&args, "-o") || fuse_opt_add_arg(&args, text_string(&all)))
+		error = -ENOMEM;
+	if (!error) {
+		server->session = fuse_session_new(
+			&args, &view_operations, sizeof(view_operations), &server->view);
+		error = server->session ? 0 : -EINVAL;
+	}
+	fuse_opt_free_args(&args);
+	if (!error && fuse_session_mount(server->session, server->mountpoint))
+		error = -EIO;
+	if (error)
+		complain("mount at %s failed", server->mountpoint);
+	return error;
+}
+
+static int start_view(struct server *server)
+{
+	int error;
+
+	error = view_init(&server->view, server->broker);
+	if (!error)
+		error = kernel_hook(server->session);
+	if (!error)
+		error = transport_new(&server->transport, server->session, server->broker,
+				      on_answering, on_ended, server);
+	if (error)
+		complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
+	return error;
+}
+
+static int stop_broker(struct server *server)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+
+	if (!server->broker || !broker_free(server->broker, &why))
+		return 0;
+	complain("not everything was given back: %s", text_string(&why));
+	return -EIO;
+}
+
+static void stop_view(struct server *server)
+{
+	broker_shutdown(server->broker);
+	mount_detach(server->mountpoint);
+	server->transport = transport_free(server->transport);
+	view_deinit(&server->view);
+}
+
+static int serve(const struct options *options, const char *mountpoint)
+{
+	_cleanup_free_ char *driver = resolve_driver(options->driver);
+	_cleanup_free_ char *worker = place_worker();
+	struct server server = { .options = options, .mountpoint = mountpoint };
+	int error = driver && worker ? prepare_end() : -ENOMEM;
+
+	raise_limit();
+	if (!error)
+		error = start_broker(&server, driver, worker);
+	if (!error)
+		error = mount_view(&server);
+	if (!error)
+		error = start_view(&server);
+	if (!error) {
+		wait_for_end();
+		sd_notify(0, "STOPPING=1");
+		stop_view(&server);
+	}
+	if (stop_broker(&server))
+		error = -EIO;
+	if (server.session) {
+		mount_forget(server.session);
+		fuse_session_destroy(server.session);
+	}
+	return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int start(const struct options *options)
+{
+	_cleanup_free_ char *mountpoint = NULL;
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int status = -1;
+
+	if (mount_prepare(options->mountpoint, &mountpoint, &why))
+		return complain("%s", text_string(&why));
+	if (!options->foreground)
+		status = fork_away();
+	return status >= 0 ? status : serve(options, mountpoint);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = OPTIONS_INIT;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int status = EXIT_SUCCESS;
+
+	if (options_parse(&options, argc, argv, &text)) {
+		status = complain("%s", text_string(&text));
+	} else if (options.help) {
+		options_help(&text);
+		fputs(text_string(&text), stdout);
+	} else if (options.version) {
+		printf("gpumemd %s\n", VERSION);
+	} else {
+		status = start(&options);
+	}
+	options_deinit(&options);
+	return status;
+}

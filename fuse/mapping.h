@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory behind data files that can be mapped, as the kernel knows it: one backing id
+ * for each allocation that is open, since the kernel wants the same one at every open.
+ */
+#pragma once
+
+#include "request.h"
+
+struct mapping;
+
+struct mappings {
+	pthread_mutex_t lock;
+	struct mapping *by_token; /* lock */
+	bool refused;		  /* lock: the kernel lets us map nothing */
+};
+
+void mappings_init(struct mappings *mappings);
+void mappings_deinit(struct mappings *mappings);
+
+/* One more open of an allocation of kind host. Returns: the backing id; 0 for none. */
+int mapping_get(struct view *view, fuse_req_t req, struct token token);
+
+/* One less, of an open that got an id. */
+void mapping_put(struct view *view, fuse_req_t req, struct token token);

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two tables make the tree, as in Plan 9's fsys: the fixed nodes, and for each type of
+ * object the files in its folder. Both are put together once, at the start, from the rows
+ * below and the broker's tables of attributes and verbs; from then on they are constant
+ *and read without a lock.
+ *
+ * A node id is 64 bits, all used:
+ *
+ *	bits 0-4    row in the table of its type
+ *	bits 5-7    type of object
+ *	bits 8-31   slot of the token
+ *	bits 32-63  generation of the token
+ *
+ * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits from 8
+ *on the row, which makes the root 1. With VISIT in bits 0-4 they are a serial number: see
+ * visit.c. st_ino has the same shape with the object's id, which is never used again, in
+ * place of the token.
+ */
+#include "node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ROW_BITS  5
+#define TYPE_BITS 3
+#define SLOT_BITS 24
+#define LOW_BITS  (ROW_BITS + TYPE_BITS)
+#define ROW_MASK  ((1u << ROW_BITS) - 1)
+#define TYPE_MASK ((1u << TYPE_BITS) - 1)
+#define SLOT_MASK ((1u << SLOT_BITS) - 1)
+
+#define FIXED	  1
+#define VISIT	  2
+
+_Static_assert(N_OBJECT_TYPES <= 1 << TYPE_BITS, "a type fits its bits");
+
+#define N_ROWS_MAX  (1 << ROW_BITS)
+#define N_FIXED_MAX 64
+
+/* Rows of fixed nodes that others refer to. */
+enum {
+	ROW_ROOT,
+	ROW_CONTROL,
+};
+
+static const struct node_row fixed_rows[] = {
+	[ROW_ROOT] = { "", "the mount", NODE_DIRECTORY, S_IFDIR | 0555 },
+	[ROW_CONTROL] = { "control", "every verb as one file", NODE_DIRECTORY,
+			  S_IFDIR | 0555 },
+	{ "README", "this tree and every grammar", NODE_README, S_IFREG | 0444 },
+	{ "status", "totals, flat keyed", NODE_STATUS, S_IFREG | 0444 },
+	{ "errors", "your own last failures, newest last (root sees everyone's)",
+	  NODE_ERRORS, S_IFREG | 0444 },
+	{ "events", "the last changes, ends at end of file", NODE_EVENTS,
+	  S_IFREG | 0444 },
+	{ "events_pipe", "each change as it comes: blocks, works with poll", NODE_PIPE,
+	  S_IFREG | 0444 },
+	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .type = OBJECT_OWNER },
+	{ NULL, "the GPUs, numbered as nvidia-smi does", NODE_FOLDER, S_IFDIR | 0555,
+	  .type = OBJECT_DEVICE },
+	{ NULL, "rmdir frees one, mv renames it", NODE_FOLDER, S_IFDIR | 01777,
+	  .type = OBJECT_ALLOCATION },
+	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 01777,
+	  .type = OBJECT_STREAM },
+};
+
+/* Files that objects have beside their attributes and verbs. */
+static const struct node_row object_rows[] = {
+	{ "data", "the bytes themselves", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
+};
+
+struct node_table {
+	struct node_row rows[N_FIXED_MAX];
+	size_t n;
+};
+
+static struct node_table tables[N_OBJECT_TYPES]; /* OBJECT_BROKER's: the fixed nodes */
+
+static void table_add(enum object_type type, size_t max, const struct node_row *row)
+{
+	struct node_table *table = &tables[type];
+
+	assert(table->n < max);
+	table->rows[table->n++] = *row;
+}
+
+static void add_fixed(void)
+{
+	const struct attribute *attributes;
+	const struct verb *verbs;
+	size_t n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fixed_rows); i++) {
+		struct node_row row = fixed_rows[i];
+
+		if (!row.name)
+			row.name = object_folder(row.type);
+		table_add(OBJECT_BROKER, N_FIXED_MAX, &row);
+	}
+	attributes = attribute_table(OBJECT_BROKER, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (!(attributes[i].flags & ATTRIBUTE_ROOT_FILE))
+			continue;
+		table_add(OBJECT_BROKER, N_FIXED_MAX,
+			  &(struct node_row){
+				  .name = attributes[i].name,
+				  .help = attributes[i].help,
+				  .kind = NODE_ATTRIBUTE,
+				  .mode = S_IFREG | 0444,
+				  .attribute = &attributes[i],
+			  });
+	}
+	verbs = verb_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		if (!verbs[i].usage)
+			continue;
+		table_add(OBJECT_BROKER, N_FIXED_MAX,
+			  &(struct node_row){
+				  .name = verbs[i].name,
+				  .help = verbs[i].help,
+				  .kind = NODE_CONTROL,
+				  .mode = S_IFREG | 0666,
+				  .parent = ROW_CONTROL,
+				  .verb = &verbs[i],
+			  });
+	}
+}
+
+static void add_attributes(enum object_type type)
+{
+	const struct attribute *attributes;
+	size_t n;
+
+	attributes = attribute_table(type, &n);
+	for (size_t i = 0; i < n; i++)
+		table_add(type, N_ROWS_MAX,
+			  &(struct node_row){
+				  .name = attributes[i].name,
+				  .help = attributes[i].help,
+				  .kind = NODE_ATTRIBUTE,
+				  .mode = S_IFREG,
+				  .type = type,
+				  .managed = attributes[i].flags & ATTRIBUTE_MANAGED,
+				  .attribute = &attributes[i],
+			  });
+}
+
+static void add_verbs(enum object_type type)
+{
+	const struct verb *verbs;
+	size_t n;
+
+	verbs = verb_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		if (verbs[i].object != type)
+			continue;
+		table_add(type, N_ROWS_MAX,
+			  &(struct node_row){
+				  .name = verbs[i].name,
+				  .help = verbs[i].help,
+				  .kind = NODE_CONTROL,
+				  .mode = S_IFREG,
+				  .type = type,
+				  .managed = verbs[i].managed,
+				  .verb = &verbs[i],
+			  });
+	}
+}
+
+static void add_files_of(enum object_type type)
+{
+	const struct node_row directory = { "", "", NODE_OBJECT, S_IFDIR, .type = type };
+	const struct node_row status = { "status", "all of it, flat keyed", NODE_STATUS,
+					 S_IFREG, .type = type };
+
+	table_add(type, N_ROWS_MAX, &directory);
+	for (size_t i = 0; i < ARRAY_SIZE(object_rows); i++)
+		if (object_rows[i].type == type)
+			table_add(type, N_ROWS_MAX, &object_rows[i]);
+	table_add(type, N_ROWS_MAX, &status);
+	add_attributes(type);
+	add_verbs(type);
+}
+
+void nodes_init(void)
+{
+	memset(tables, 0, sizeof(tables));
+	add_fixed();
+	for (unsigned int type = OBJECT_BROKER + 1; type < N_OBJECT_TYPES; type++)
+		add_files_of(type);
+}
+
+const struct node_row *nodes_fixed(size_t *ret_n)
+{
+	return nodes_of(OBJECT_BROKER, ret_n);
+}
+
+const struct node_row *nodes_of(enum object_type type, size_t *ret_n)
+{
+	*ret_n = tables[type].n;
+	return tables[type].rows;
+}
+
+const struct node_row *nodes_find_fixed(const struct node_row *directory,
+					const char *name)
+{
+	const struct node_table *table = &tables[OBJECT_BROKER];
+	unsigned int parent = directory - table->rows;
+
+	for (size_t i = 1; i < table->n; i++)
+		if (table->rows[i].parent == parent && !strcmp(table->rows[i].name, name))
+			return &table->rows[i];
+	return NULL;
+}
+
+const struct node_row *nodes_find_of(enum object_type type, const char *name)
+{
+	const struct node_table *table = &tables[type];
+
+	for (size_t i = 1; i < table->n; i++)
+		if (!strcmp(table->rows[i].name, name))
+			return &table->rows[i];
+	return NULL;
+}
+
+bool node_is_fixed(const struct node *node)
+{
+	const struct node_table *table = &tables[OBJECT_BROKER];
+
+	return node->row >= table->rows && node->row < table->rows + table->n;
+}
+
+static uint64_t pack_fixed(const struct node_row *row)
+{
+	return (uint64_t)(row - tables[OBJECT_BROKER].rows) << LOW_BITS | FIXED;
+}
+
+static uint64_t pack_low(const struct node_row *row)
+{
+	return (uint64_t)row->type << ROW_BITS | (uint64_t)(row - tables[row->type].rows);
+}
+
+uint64_t node_id(const struct node *node)
+{
+	if (node_is_fixed(node))
+		return pack_fixed(node->row);
+	return (uint64_t)node->token.generation << 32 |
+	       (uint64_t)node->token.slot << LOW_BITS | pack_low(node->row);
+}
+
+int node_from_id(uint64_t id, struct node *ret_node)
+{
+	unsigned int type = id >> ROW_BITS & TYPE_MASK;
+	uint64_t row = id & ROW_MASK;
+	struct token token = { 0 };
+
+	if (type >= N_OBJECT_TYPES)
+		return -ESTALE;
+	if (type == OBJECT_BROKER) {
+		if (row != FIXED)
+			return -ESTALE;
+		row = id >> LOW_BITS;
+	} else {
+		token.slot = id >> LOW_BITS & SLOT_MASK;
+		token.generation = id >> 32;
+	}
+	if (row >= tables[type].n)
+		return -ESTALE;
+	*ret_node = (struct node){ &tables[type].rows[row], token };
+	return 0;
+}
+
+uint64_t node_inode(const struct node *node, uint64_t id)
+{
+	if (node_is_fixed(node))
+		return pack_fixed(node->row);
+	return id << LOW_BITS | pack_low(node->row);
+}
+
+uint64_t node_visit_id(uint64_t serial)
+{
+	return serial << LOW_BITS | VISIT;
+}
+
+bool node_is_visit(uint64_t id)
+{
+	return (id & ((1u << LOW_BITS) - 1)) == VISIT;
+}

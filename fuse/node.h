@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The nodes of the tree: two tables of rows, and arithmetic on identities.
+ *
+ * A node id says everything about its node: which row it stands on and, for the files of
+ * an object, the whole token of the object, so an id that outlives its object is caught
+ * by the broker and never reaches another one.
+ */
+#pragma once
+
+#include "command/attribute.h"
+#include "command/broker.h"
+#include "command/verb.h"
+
+enum node_kind {
+	NODE_DIRECTORY, /* of fixed nodes */
+	NODE_FOLDER,	/* of objects of a type */
+	NODE_OBJECT,	/* the directory of an object */
+	NODE_README,
+	NODE_STATUS,
+	NODE_ATTRIBUTE,
+	NODE_ERRORS,
+	NODE_EVENTS,
+	NODE_PIPE,
+	NODE_CONTROL,
+	NODE_DATA,
+	N_NODE_KINDS,
+};
+
+/* One row of a table: a fixed node, or a file of every object of a type. */
+struct node_row {
+	const char *name;
+	const char *help;
+	enum node_kind kind;
+	mode_t mode;	       /* with its type; permissions only of fixed nodes */
+	unsigned int parent;   /* fixed nodes: row of the directory */
+	enum object_type type; /* what it belongs to, of NODE_FOLDER what it holds */
+	bool managed;	       /* only in the folders of managed memory */
+	const struct attribute *attribute;
+	const struct verb *verb;
+};
+
+/* A node, as its id says. */
+struct node {
+	const struct node_row *row;
+	struct token token; /* TOKEN_NONE for fixed nodes */
+};
+
+#define NODE_ROOT 1 /* the id of the root, as FUSE has it */
+
+/* Builds the tables from the broker's own; before anything else here, once. */
+void nodes_init(void);
+
+/* The fixed nodes, the root first. */
+const struct node_row *nodes_fixed(size_t *ret_n);
+
+/* The files of an object of the type; row 0 is its directory. */
+const struct node_row *nodes_of(enum object_type type, size_t *ret_n);
+
+/* Finds a name among the fixed nodes of a directory, the files of an object.
+ * Returns: the row; NULL. */
+const struct node_row *nodes_find_fixed(const struct node_row *directory,
+					const char *name);
+const struct node_row *nodes_find_of(enum object_type type, const char *name);
+
+/* Is it of a fixed node, not of an object? */
+bool node_is_fixed(const struct node *node);
+
+uint64_t node_id(const struct node *node);
+
+/* Returns: 0; -ESTALE for an id that no node has. */
+int node_from_id(uint64_t id, struct node *ret_node);
+
+/* What st_ino says: stable for the life of the object, never used again.
+ * id is object_stat's, not looked at for fixed nodes. */
+uint64_t node_inode(const struct node *node, uint64_t id);
+
+/*
+ * Ids of visits: a control file gets one of its own at each look-up (see visit.h).
+ * serial < 2^56.
+ */
+uint64_t node_visit_id(uint64_t serial);
+bool node_is_visit(uint64_t id);

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of operations that libfuse calls. What works on a descriptor goes on to the
+ * table of its file; what that has not is not permitted, except that closing and
+ * synchronizing always are.
+ */
+#include "kernel.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <poll.h>
+
+static file_open *const openers[N_NODE_KINDS] = {
+	[NODE_README] = snapshot_open,	  [NODE_STATUS] = snapshot_open,
+	[NODE_ATTRIBUTE] = snapshot_open, [NODE_ERRORS] = snapshot_open,
+	[NODE_EVENTS] = snapshot_open,	  [NODE_PIPE] = pipe_open,
+	[NODE_CONTROL] = line_open,	  [NODE_DATA] = data_open,
+};
+
+static void op_init(void *userdata, struct fuse_conn_info *connection)
+{
+	(void)userdata;
+	kernel_init(connection);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct view *view = view_of(req);
+	struct node node;
+	int error = tree_node(view, ino, &node);
+
+	if (!error && !openers[node.row->kind])
+		error = -EISDIR;
+	if (error)
+		reply_error(req, error);
+	else
+		openers[node.row->kind](view, req, &node, info);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	(void)ino;
+	file_free(file_of(info), req);
+	reply_error(req, 0);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		    struct fuse_file_info *info)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	file->type->read(file, req, size, offset, info);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,
+		     off_t offset, struct fuse_file_info *info)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	if (file->type->write)
+		file->type->write(file, req, bytes, size, offset, info);
+	else
+		reply_error(req, -EACCES);
+}
+
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	if (file->type->sync)
+		file->type->sync(file, req);
+	else
+		reply_error(req, 0);
+}
+
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
+		     struct fuse_file_info *info)
+{
+	(void)data_only;
+	op_flush(req, ino, info);
+}
+
+static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
+		    struct fuse_pollhandle *handle)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	if (file->type->poll) {
+		file->type->poll(file, req, handle);
+		return;
+	}
+	if (handle)
+		fuse_pollhandle_destroy(handle);
+	fuse_reply_poll(req, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM);
+}
+
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
+		     struct fuse_file_info *info)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	if (file->type->lseek)
+		file->type->lseek(file, req, offset, whence);
+	else
+		reply_error(req, -EINVAL);
+}
+
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
+			 off_t length, struct fuse_file_info *info)
+{
+	struct file *file = file_of(info);
+
+	(void)ino;
+	if (file->type->fallocate)
+		file->type->fallocate(file, req, mode, offset, length);
+	else
+		reply_error(req, -EOPNOTSUPP);
+}
+
+static void op_copy(fuse_req_t req, fuse_ino_t source, off_t source_offset,
+		    struct fuse_file_info *source_info, fuse_ino_t target,
+		    off_t target_offset, struct fuse_file_info *target_info,
+		    size_t length, int flags)
+{
+	(void)source;
+	(void)target;
+	(void)flags;
+	data_copy(req, file_of(source_info), source_offset, file_of(target_info),
+		  target_offset, length);
+}
+
+const struct fuse_lowlevel_ops view_operations = {
+	.init = op_init,
+	.lookup = tree_lookup,
+	.forget = tree_forget,
+	.forget_multi = tree_forget_multi,
+	.getattr = tree_getattr,
+	.setattr = tree_setattr,
+	.mknod = tree_mknod,
+	.mkdir = tree_mkdir,
+	.unlink = tree_unlink,
+	.rmdir = tree_rmdir,
+	.symlink = tree_symlink,
+	.rename = tree_rename,
+	.link = tree_link,
+	.open = op_open,
+	.read = op_read,
+	.write = op_write,
+	.flush = op_flush,
+	.release = op_release,
+	.fsync = op_fsync,
+	.readdir = tree_readdir,
+	.statfs = tree_statfs,
+	.create = tree_create,
+	.poll = op_poll,
+	.lseek = op_lseek,
+	.fallocate = op_fallocate,
+	.copy_file_range = op_copy,
+};

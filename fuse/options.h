@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What gpumemd was asked for on its command line. */
+#pragma once
+
+#include "base/text.h"
+
+struct options {
+	bool help;
+	bool version;
+	bool foreground;
+	char *driver; /* as given; NULL: the default */
+	const char *mountpoint;
+	unsigned int launch_timeout_s; /* 0: none */
+	struct text fuse; /* options for the mount itself, with commas between */
+};
+
+#define OPTIONS_INIT     \
+	(struct options) \
+	{                \
+		0        \
+	}
+
+/*
+ * Returns: 0; -EINVAL, and why says in a sentence what is wrong; -ENOMEM. argv is
+ * borrowed.
+ */
+int options_parse(struct options *options, int argc, char **argv, struct text *why);
+void options_deinit(struct options *options);
+
+/* Prints the help, from the table of options. */
+void options_help(struct text *text);
+
+/*
+ * The software GPU that a driver names, with its own options behind the first colon.
+ * Returns: is it one? Then ret_options is what stands there, "" for nothing.
+ */
+bool options_software(const char *driver, const char **ret_options);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#include "place.h"
+
+#include "base/def.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A part's path: from the folder of this program in the build tree; installed. */
+struct place {
+	const char *built;
+	const char *installed;
+};
+
+static const struct place software = {
+	"../tools/softgpu/libcuda.so.1",
+	PKGLIBDIR "/libcuda.so.1",
+};
+
+static const struct place worker = {
+	"../broker/worker/gpumem-worker",
+	LIBEXECDIR "/gpumem-worker",
+};
+
+static char *place_find(const struct place *place)
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	_cleanup_free_ char *built = NULL;
+	char *slash;
+
+	self[MAX(length, (ssize_t)0)] = '\0';
+	slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	if (asprintf(&built, "%s/%s", self, place->built) < 0)
+		return NULL;
+	if (slash && access(built, R_OK) == 0)
+		return realpath(built, NULL);
+	return strdup(place->installed);
+}
+
+char *place_software(void)
+{
+	return place_find(&software);
+}
+
+char *place_worker(void)
+{
+	return place_find(&worker);
+}

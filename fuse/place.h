@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the other parts of the program are. */
+#pragma once
+
+/*
+ * Finds a part: beside this program in the build tree, else where it is installed.
+ * Returns: its path, to be freed; NULL without memory.
+ */
+char *place_software(void);
+char *place_worker(void);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The README of the mount: the tree and every grammar, from the tables that make them, so
+ * it can't say what is not so.
+ */
+#include "readme.h"
+
+#include "node.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define COLUMN 28
+
+static const char intro[] =
+	"GPU memory as files. An object is a directory, an attribute a file with one "
+	"value;\n"
+	"a control file takes one command a line. What went wrong is in errors.\n";
+
+static const char forms[] =
+	"SIZE, N       bytes; K M G T are powers of 1024; COUNTxTYPE is a count of a "
+	"type\n"
+	"TYPE          i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
+	"VALUE, ARG    TYPE:VALUE; an ARG may also be [in:|out:]NAME[+OFFSET] or "
+	"hex:BYTES\n"
+	"LOCATION      cpu, numa:N or device:N\n"
+	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
+
+/* What stands for the name of one object. */
+static const char *const placeholders[N_OBJECT_TYPES] = {
+	[OBJECT_ALLOCATION] = "NAME",
+	[OBJECT_STREAM] = "NAME",
+	[OBJECT_DEVICE] = "N",
+	[OBJECT_OWNER] = "UID",
+};
+
+static void heading(struct text *text, const char *title)
+{
+	text_printf(text, "\n%s\n\n", title);
+}
+
+static void print_node(struct text *text, unsigned int depth, const char *name,
+		       const char *suffix, const char *help)
+{
+	int width = COLUMN - (int)(4 * depth + strlen(name));
+
+	if (!*help)
+		width = 0;
+	text_printf(text, "%*s%s%-*s%s%s\n", 4 * (int)depth, "", name,
+		    width > 0 ? width : 0, suffix, *help ? " " : "", help);
+}
+
+static void print_files(struct text *text, enum object_type type)
+{
+	size_t n;
+	const struct node_row *rows = nodes_of(type, &n);
+
+	print_node(text, 2, placeholders[type], "/", "");
+	for (size_t i = 1; i < n; i++)
+		print_node(text, 3, rows[i].name, "", rows[i].help);
+}
+
+static void print_children(struct text *text, unsigned int parent)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+
+	for (size_t i = 1; i < n; i++)
+		if (rows[i].parent == parent)
+			print_node(text, 2, rows[i].name, "", rows[i].help);
+}
+
+static void print_tree(struct text *text)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+
+	for (size_t i = 1; i < n; i++) {
+		const struct node_row *row = &rows[i];
+		bool file = row->kind != NODE_DIRECTORY && row->kind != NODE_FOLDER;
+
+		if (row->parent != 0)
+			continue;
+		print_node(text, 1, row->name, file ? "" : "/", row->help);
+		if (row->kind == NODE_DIRECTORY)
+			print_children(text, i);
+		if (row->kind == NODE_FOLDER)
+			print_files(text, row->type);
+	}
+}
+
+static void print_verb(struct text *text, const struct verb *verb)
+{
+	const char *folder = object_folder(verb->object);
+
+	text_printf(text, "    %s: %s\n", verb->name, verb->help);
+	if (verb->usage)
+		text_printf(text, "        control/%s\n            %s\n", verb->name,
+			    verb->usage);
+	if (verb->object != OBJECT_BROKER)
+		text_printf(text, "        %s/%s/%s\n            %s\n", folder,
+			    placeholders[verb->object], verb->name, verb->object_usage);
+}
+
+static void print_verbs(struct text *text)
+{
+	size_t n;
+	const struct verb *verbs = verb_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		print_verb(text, &verbs[i]);
+}
+
+void readme_print(struct text *text)
+{
+	text_printf(text, "%s", intro);
+	heading(text, "THE TREE");
+	print_tree(text);
+	heading(text, "COMMANDS");
+	print_verbs(text);
+	heading(text, "WORDS");
+	text_printf(text, "%s", forms);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A request that waits is held by two: the operation that gave its wait away, until that
+ * returns, and the answer, which may come first. Only when the operation returns before
+ * the answer is the request armed: it joins the list, and the kernel's interrupts reach
+ * it.
+ *
+ * libfuse calls back for an interrupt with the request's own lock held, in a thread that
+ * serves requests: the callback only marks. The watcher then reads the signals of the
+ * thread that waits (pending.c), again every LOOK_MS since the kernel interrupts once,
+ * and cancels the wait when one is there that ends it. The answer takes the callback away
+ * first, which waits for one under way, and then leaves the list, which waits for a
+ * cancelling under way unless that is what answers: so nothing is cancelled after its
+ * answer. Exactly one reply leaves for each request.
+ *
+ * Locks: request.lock, then libfuse's own, then requests.lock; none is held in a reply or
+ * in a call to the broker.
+ */
+#include "request.h"
+
+#include "base/def.h"
+#include "pending.h"
+#include "view.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define LOOK_MS	  100
+#define ENDING_MS 5000
+
+/* ---- the list ---- */
+
+static void list_add(struct requests *requests, struct request *request)
+{
+	request->next = requests->waiting;
+	if (request->next)
+		request->next->prev = request;
+	requests->waiting = request;
+}
+
+static void list_remove(struct requests *requests, struct request *request)
+{
+	if (request->prev)
+		request->prev->next = request->next;
+	else
+		requests->waiting = request->next;
+	if (request->next)
+		request->next->prev = request->prev;
+	if (request->wanted)
+		requests->n_wanted--;
+}
+
+static void request_unref(struct request *request)
+{
+	if (__atomic_sub_fetch(&request->n_refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	pthread_mutex_destroy(&request->lock);
+	free(request);
+}
+
+/* ---- interrupts ---- */
+
+/* Called by libfuse with the lock of the request held. */
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	struct request *request = data;
+	struct requests *requests = &request->view->requests;
+
+	(void)req;
+	pthread_mutex_lock(&requests->lock);
+	if (!request->wanted) {
+		request->wanted = true;
+		requests->n_wanted++;
+		pthread_cond_broadcast(&requests->changed);
+	}
+	pthread_mutex_unlock(&requests->lock);
+}
+
+static void cancel_at_broker(struct request *request)
+{
+	broker_interrupt(request->view->broker, &request->wait);
+}
+
+/* Cancels one that waits. requests.lock is held, and let go meanwhile. */
+static void cancel(struct requests *requests, struct request *request)
+{
+	request->cancelled = true;
+	request->busy = true;
+	__atomic_add_fetch(&request->n_refs, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&requests->lock);
+	request->cancel(request);
+	pthread_mutex_lock(&requests->lock);
+	request->busy = false;
+	pthread_cond_broadcast(&requests->changed);
+	request_unref(request);
+}
+
+/* Cancels the first that has to be. Returns: was there one? */
+static bool look(struct requests *requests)
+{
+	struct request *request;
+
+	for (request = requests->waiting; request; request = request->next) {
+		if (request->cancelled)
+			continue;
+		if (!requests->ending &&
+		    (!request->wanted ||
+		     !signal_pending(fuse_req_ctx(request->req)->pid)))
+			continue;
+		cancel(requests, request);
+		return true;
+	}
+	return false;
+}
+
+static void wait_a_moment(struct requests *requests)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOOK_MS * 1000000L;
+	if (until.tv_nsec >= 1000000000L) {
+		until.tv_nsec -= 1000000000L;
+		until.tv_sec++;
+	}
+	pthread_cond_timedwait(&requests->changed, &requests->lock, &until);
+}
+
+static void *watch(void *data)
+{
+	struct requests *requests = data;
+
+	pthread_mutex_lock(&requests->lock);
+	while (!requests->ending) {
+		while (look(requests))
+			;
+		if (requests->n_wanted > 0)
+			wait_a_moment(requests);
+		else
+			pthread_cond_wait(&requests->changed, &requests->lock);
+	}
+	for (int waited = 0; requests->waiting && waited < ENDING_MS; waited += LOOK_MS) {
+		while (look(requests))
+			;
+		if (requests->waiting)
+			wait_a_moment(requests);
+	}
+	pthread_mutex_unlock(&requests->lock);
+	return NULL;
+}
+
+int requests_init(struct requests *requests)
+{
+	pthread_condattr_t monotonic;
+
+	*requests = (struct requests){ .lock = PTHREAD_MUTEX_INITIALIZER };
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&requests->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return -pthread_create(&requests->watcher, NULL, watch, requests);
+}
+
+int requests_deinit(struct requests *requests)
+{
+	bool left;
+
+	pthread_mutex_lock(&requests->lock);
+	requests->ending = true;
+	pthread_cond_broadcast(&requests->changed);
+	pthread_mutex_unlock(&requests->lock);
+	pthread_join(requests->watcher, NULL);
+	pthread_mutex_lock(&requests->lock);
+	left = requests->waiting;
+	pthread_mutex_unlock(&requests->lock);
+	return left ? -ETIMEDOUT : 0;
+}
+
+/* ---- a request ---- */
+
+/* Leaves the list; on return nobody cancels it any more. */
+static void disarm(struct request *request)
+{
+	struct requests *requests = &request->view->requests;
+
+	fuse_req_interrupt_func(request->req, NULL, NULL);
+	pthread_mutex_lock(&requests->lock);
+	while (request->busy && !pthread_equal(pthread_self(), requests->watcher))
+		pthread_cond_wait(&requests->changed, &requests->lock);
+	list_remove(requests, request);
+	pthread_cond_broadcast(&requests->changed);
+	pthread_mutex_unlock(&requests->lock);
+}
+
+static void on_done(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	struct request *request = container_of(wait, struct request, wait);
+	bool armed;
+
+	pthread_mutex_lock(&request->lock);
+	request->answered = true;
+	armed = request->armed;
+	pthread_mutex_unlock(&request->lock);
+	if (armed)
+		disarm(request);
+	request->reply(request, error, bytes, length);
+	request_unref(request);
+}
+
+struct request *request_new(struct view *view, fuse_req_t req, request_reply *reply)
+{
+	struct request *request = calloc(1, sizeof(*request));
+
+	if (!request) {
+		reply_error(req, -ENOMEM);
+		return NULL;
+	}
+	request->wait.done = on_done;
+	request->view = view;
+	request->req = req;
+	request->reply = reply;
+	request->cancel = cancel_at_broker;
+	request->n_refs = 2;
+	pthread_mutex_init(&request->lock, NULL);
+	return request;
+}
+
+void request_wait(struct request *request)
+{
+	struct requests *requests = &request->view->requests;
+
+	pthread_mutex_lock(&request->lock);
+	if (!request->answered) {
+		request->armed = true;
+		pthread_mutex_lock(&requests->lock);
+		list_add(requests, request);
+		pthread_mutex_unlock(&requests->lock);
+		fuse_req_interrupt_func(request->req, on_interrupt, request);
+	}
+	pthread_mutex_unlock(&request->lock);
+	request_unref(request);
+}
+
+void request_drop(struct request *request)
+{
+	request_unref(request);
+	request_unref(request);
+}
+
+/* ---- answers ---- */
+
+void reply_error(fuse_req_t req, int error)
+{
+	fuse_reply_err(req, -error);
+}
+
+void request_reply_error(struct request *request, int error, const void *bytes,
+			 size_t length)
+{
+	(void)bytes;
+	(void)length;
+	reply_error(request->req, error);
+}
+
+void request_reply_bytes(struct request *request, int error, const void *bytes,
+			 size_t length)
+{
+	if (error)
+		reply_error(request->req, error);
+	else
+		fuse_reply_buf(request->req, bytes, length);
+}
+
+void request_reply_written(struct request *request, int error, const void *bytes,
+			   size_t length)
+{
+	(void)bytes;
+	if (error)
+		reply_error(request->req, error);
+	else
+		fuse_reply_write(request->req, length);
+}
+
+/* ---- who asks ---- */
+
+struct caller caller_of(fuse_req_t req)
+{
+	const struct fuse_ctx *context = fuse_req_ctx(req);
+
+	return (struct caller){
+		.uid = context->uid,
+		.gid = context->gid,
+		.pid = context->pid,
+	};
+}
+
+int identity_init(struct identity *identity, fuse_req_t req)
+{
+	int n = 64;
+
+	*identity = (struct identity){ .caller = caller_of(req) };
+	if (identity->caller.uid == 0)
+		return 0;
+	for (int size = 0; n > size && n <= N_GROUPS_MAX;) {
+		gid_t *groups =
+			reallocarray(identity->groups, (size_t)n, sizeof(*groups));
+
+		if (!groups) {
+			identity_deinit(identity);
+			return -ENOMEM;
+		}
+		identity->groups = groups;
+		size = n;
+		n = fuse_req_getgroups(req, size, groups);
+	}
+	/* One that has gone already has none: never more rights than it had. */
+	identity->caller.n_groups = n > 0 && n <= N_GROUPS_MAX ? (unsigned int)n : 0;
+	identity->caller.groups = identity->groups;
+	return 0;
+}
+
+void identity_deinit(struct identity *identity)
+{
+	free(identity->groups);
+	*identity = (struct identity){ 0 };
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Looking at the tree: names to nodes, nodes to what stat(2) says, listings.
+ *
+ * The truth is the broker's and is asked for each time: nodes of objects are given to the
+ * kernel with timeouts of zero, so nothing has to be invalidated and no race is lost. The
+ * fixed nodes never change and may be kept. A node whose object has gone answers ESTALE,
+ * on which the kernel looks its name up again; a name that is not there, ENOENT.
+ */
+#include "tree.h"
+
+#include "base/def.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEEP_S	   3600.0
+#define BLOCK	   512
+#define DATA_BLOCK (1 << 20)
+#define FRAGMENT   4096
+#define N_BATCH	   64
+
+int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node)
+{
+	uint64_t id = ino;
+
+	if (node_is_visit(id) && visits_find(&view->visits, id, &id))
+		return -ESTALE;
+	return node_from_id(id, ret_node);
+}
+
+/* ---- stat ---- */
+
+static mode_t read_to_search(mode_t mode)
+{
+	return mode | (mode & 0444) >> 2;
+}
+
+static mode_t mode_of_object(const struct node_row *row, mode_t mode)
+{
+	return row->type == OBJECT_ALLOCATION ? read_to_search(mode) : 0555;
+}
+
+static mode_t mode_of_data(const struct node_row *row, mode_t mode)
+{
+	(void)row;
+	return mode;
+}
+
+static mode_t mode_of_control(const struct node_row *row, mode_t mode)
+{
+	(void)row;
+	return 0444 | (mode & 0222);
+}
+
+static mode_t mode_of_attribute(const struct node_row *row, mode_t mode)
+{
+	mode_t read = row->attribute->flags & ATTRIBUTE_PRIVATE ? 0400 : 0444;
+
+	return read | (row->attribute->flags & ATTRIBUTE_WRITABLE ? mode & 0200 : 0);
+}
+
+static mode_t mode_of_text(const struct node_row *row, mode_t mode)
+{
+	(void)row;
+	(void)mode;
+	return 0444;
+}
+
+/* Permissions of what belongs to an object, from those of the object. */
+static mode_t (*const modes[N_NODE_KINDS])(const struct node_row *row, mode_t mode) = {
+	[NODE_OBJECT] = mode_of_object,	      [NODE_STATUS] = mode_of_text,
+	[NODE_ATTRIBUTE] = mode_of_attribute, [NODE_CONTROL] = mode_of_control,
+	[NODE_DATA] = mode_of_data,
+};
+
+static void stat_fixed(struct view *view, const struct node *node, struct stat *stat)
+{
+	*stat = view->root;
+	stat->st_ino = node_inode(node, 0);
+	stat->st_mode = node->row->mode;
+	stat->st_nlink = 1;
+	stat->st_blksize = FRAGMENT;
+}
+
+static void stat_object(const struct node *node, const struct object_stat *object,
+			struct stat *stat)
+{
+	const struct node_row *row = node->row;
+
+	memset(stat, 0, sizeof(*stat));
+	stat->st_ino = node_inode(node, object->id);
+	stat->st_mode = row->mode | modes[row->kind](row, object->mode);
+	stat->st_nlink = 1;
+	stat->st_uid = object->uid;
+	stat->st_gid = object->gid;
+	stat->st_blksize = FRAGMENT;
+	stat->st_mtim.tv_sec = object->changed_s;
+	stat->st_mtim.tv_nsec = object->changed_ns;
+	stat->st_atim = stat->st_mtim;
+	stat->st_ctim = stat->st_mtim;
+	if (row->kind == NODE_OBJECT || row->kind == NODE_DATA)
+		stat->st_size = object->size;
+	if (row->kind == NODE_DATA) {
+		stat->st_blocks = align_up(object->size, BLOCK) / BLOCK;
+		stat->st_blksize = DATA_BLOCK;
+	}
+}
+
+/* Does this object have the file? */
+static bool has_file(const struct node_row *row, const struct object_stat *object)
+{
+	return !row->managed || object->managed;
+}
+
+int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat)
+{
+	struct object_stat object;
+	int error;
+
+	if (node_is_fixed(node)) {
+		stat_fixed(view, node, ret_stat);
+		return 0;
+	}
+	error = broker_stat(view->broker, node->row->type, node->token, &object);
+	if (error)
+		return error;
+	stat_object(node, &object, ret_stat);
+	return 0;
+}
+
+void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)
+{
+	struct stat stat;
+	struct node node;
+	int error = tree_node(view, ino, &node);
+
+	if (!error)
+		error = tree_stat(view, &node, &stat);
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	fuse_reply_attr(req, &stat, node_is_fixed(&node) ? KEEP_S : 0);
+}
+
+/* Control files are visited (visit.h) and never kept; other fixed nodes are. */
+static int fill_entry(struct view *view, const struct node *node,
+		      struct fuse_entry_param *entry)
+{
+	bool visited = node->row->kind == NODE_CONTROL;
+	int error = tree_stat(view, node, &entry->attr);
+
+	if (error)
+		return error;
+	entry->ino = node_id(node);
+	if (node_is_fixed(node) && !visited) {
+		entry->attr_timeout = KEEP_S;
+		entry->entry_timeout = KEEP_S;
+	}
+	return visited ? visits_add(&view->visits, entry->ino, &entry->ino) : 0;
+}
+
+void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node)
+{
+	struct fuse_entry_param entry = { 0 };
+	int error = fill_entry(view, node, &entry);
+
+	if (error) {
+		reply_error(req, error == -ESTALE ? -ENOENT : error);
+		return;
+	}
+	/* Not told of what it gave up on, the kernel won't forget it either. */
+	if (fuse_reply_entry(req, &entry) == -ENOENT && node_is_visit(entry.ino))
+		visits_forget(&view->visits, entry.ino, 1);
+}
+
+/* ---- looking up ---- */
+
+static int find_fixed(struct view *view, fuse_req_t req, const struct node *parent,
+		      const char *name, struct node *ret_node)
+{
+	const struct node_row *row = nodes_find_fixed(parent->row, name);
+
+	(void)view;
+	(void)req;
+	if (!row)
+		return -ENOENT;
+	*ret_node = (struct node){ row, TOKEN_NONE };
+	return 0;
+}
+
+static int find_object(struct view *view, fuse_req_t req, const struct node *parent,
+		       const char *name, struct node *ret_node)
+{
+	enum object_type type = parent->row->type;
+	struct caller caller = caller_of(req);
+	struct token token;
+	size_t n;
+	int error = broker_find(view->broker, type, name, &caller, &token);
+
+	if (error)
+		return error;
+	*ret_node = (struct node){ nodes_of(type, &n), token };
+	return 0;
+}
+
+static int find_file(struct view *view, fuse_req_t req, const struct node *parent,
+		     const char *name, struct node *ret_node)
+{
+	const struct node_row *row = nodes_find_of(parent->row->type, name);
+	struct object_stat object;
+
+	(void)req;
+	if (!row || broker_stat(view->broker, row->type, parent->token, &object) ||
+	    !has_file(row, &object))
+		return -ENOENT;
+	*ret_node = (struct node){ row, parent->token };
+	return 0;
+}
+
+static int (*const finders[N_NODE_KINDS])(struct view *view, fuse_req_t req,
+					  const struct node *parent, const char *name,
+					  struct node *ret_node) = {
+	[NODE_DIRECTORY] = find_fixed,
+	[NODE_FOLDER] = find_object,
+	[NODE_OBJECT] = find_file,
+};
+
+void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct view *view = view_of(req);
+	struct node directory, node;
+	int error = tree_node(view, parent, &directory);
+
+	if (!error && !finders[directory.row->kind])
+		error = -ENOTDIR;
+	if (!error)
+		error = finders[directory.row->kind](view, req, &directory, name, &node);
+	if (error)
+		reply_error(req, error);
+	else
+		tree_reply_entry(view, req, &node);
+}
+
+static void forget(struct view *view, fuse_ino_t ino, uint64_t n)
+{
+	if (node_is_visit(ino))
+		visits_forget(&view->visits, ino, n);
+}
+
+void tree_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	forget(view_of(req), ino, n);
+	fuse_reply_none(req);
+}
+
+void tree_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets)
+{
+	struct view *view = view_of(req);
+
+	for (size_t i = 0; i < n; i++)
+		forget(view, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void tree_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	(void)info;
+	tree_reply_attr(view_of(req), req, ino);
+}
+
+/* ---- listing ---- */
+
+/* A listing on its way into a reply. Offsets: 1 and 2 are behind the dots. */
+#define N_DOTS 2
+
+struct page {
+	struct view *view;
+	fuse_req_t req;
+	char *bytes;
+	size_t size;
+	size_t length;
+};
+
+/* Adds an entry, next is the offset behind it. Returns: was there room? */
+static bool page_add(struct page *page, const char *name, ino_t inode, mode_t mode,
+		     off_t next)
+{
+	struct stat stat = { .st_ino = inode, .st_mode = mode };
+	size_t left = page->size - page->length;
+	size_t need = fuse_add_direntry(page->req, page->bytes + page->length, left, name,
+					&stat, next);
+
+	if (need > left)
+		return false;
+	page->length += need;
+	return true;
+}
+
+static void list_fixed(struct page *page, const struct node *directory, off_t offset)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+	unsigned int parent = directory->row - rows;
+
+	for (size_t i = MAX(offset - N_DOTS, 1); i < n; i++) {
+		struct node node = { &rows[i], TOKEN_NONE };
+
+		if (rows[i].parent == parent &&
+		    !page_add(page, rows[i].name, node_inode(&node, 0), rows[i].mode,
+			      i + 1 + N_DOTS))
+			return;
+	}
+}
+
+static void list_objects(struct page *page, const struct node *directory, off_t offset)
+{
+	enum object_type type = directory->row->type;
+	struct caller caller = caller_of(page->req);
+	struct broker *broker = page->view->broker;
+	struct listing entries[N_BATCH];
+	uint64_t cookie = offset - N_DOTS;
+	size_t n, n_rows;
+	const struct node_row *row = nodes_of(type, &n_rows);
+
+	while ((n = broker_list(broker, type, &caller, cookie, entries, N_BATCH)) > 0) {
+		for (size_t i = 0; i < n; i++) {
+			struct node node = { row, entries[i].token };
+			struct object_stat object;
+
+			cookie = entries[i].next;
+			if (broker_stat(broker, type, node.token, &object))
+				continue;
+			if (!page_add(page, entries[i].name, node_inode(&node, object.id),
+				      S_IFDIR, cookie + N_DOTS))
+				return;
+		}
+	}
+}
+
+static void list_files(struct page *page, const struct node *directory, off_t offset)
+{
+	struct object_stat object;
+	size_t n;
+	const struct node_row *rows = nodes_of(directory->row->type, &n);
+
+	if (broker_stat(page->view->broker, directory->row->type, directory->token,
+			&object))
+		return;
+	for (size_t i = MAX(offset - N_DOTS, 1); i < n; i++) {
+		struct node node = { &rows[i], directory->token };
+
+		if (has_file(&rows[i], &object) &&
+		    !page_add(page, rows[i].name, node_inode(&node, object.id),
+			      rows[i].mode, i + 1 + N_DOTS))
+			return;
+	}
+}
+
+static void (*const listers[N_NODE_KINDS])(struct page *page,
+					   const struct node *directory, off_t offset) = {
+	[NODE_DIRECTORY] = list_fixed,
+	[NODE_FOLDER] = list_objects,
+	[NODE_OBJECT] = list_files,
+};
+
+/* What .. is to readdir(3); the kernel knows better where it matters. */
+static ino_t inode_above(const struct node *directory)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+	struct node above = { rows, TOKEN_NONE };
+
+	for (size_t i = 0; directory->row->kind == NODE_OBJECT && i < n; i++)
+		if (rows[i].kind == NODE_FOLDER && rows[i].type == directory->row->type)
+			above.row = &rows[i];
+	return node_inode(&above, 0);
+}
+
+static void list(struct page *page, const struct node *directory, off_t offset)
+{
+	struct stat stat;
+
+	if (tree_stat(page->view, directory, &stat))
+		return;
+	if (offset < 1 && !page_add(page, ".", stat.st_ino, S_IFDIR, 1))
+		return;
+	if (offset < 2 && !page_add(page, "..", inode_above(directory), S_IFDIR, N_DOTS))
+		return;
+	listers[directory->row->kind](page, directory, MAX(offset, (off_t)N_DOTS));
+}
+
+void tree_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		  struct fuse_file_info *info)
+{
+	_cleanup_free_ char *bytes = malloc(size);
+	struct page page = { view_of(req), req, bytes, size, 0 };
+	struct node directory;
+	int error = tree_node(page.view, ino, &directory);
+
+	(void)info;
+	if (!error && !listers[directory.row->kind])
+		error = -ENOTDIR;
+	if (!error && !bytes)
+		error = -ENOMEM;
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	list(&page, &directory, offset);
+	fuse_reply_buf(req, bytes, page.length);
+}
+
+/* ---- df ---- */
+
+static void reply_space(struct request *request, int error, const void *bytes,
+			size_t length)
+{
+	const struct broker_space *space = bytes;
+	struct statvfs statvfs = {
+		.f_bsize = FRAGMENT,
+		.f_frsize = FRAGMENT,
+		.f_namemax = OBJECT_NAME_MAX,
+	};
+
+	(void)length;
+	if (error) {
+		reply_error(request->req, error);
+		return;
+	}
+	statvfs.f_blocks = space->total / FRAGMENT;
+	statvfs.f_bfree = space->free / FRAGMENT;
+	statvfs.f_bavail = statvfs.f_bfree;
+	statvfs.f_files = UINT32_MAX;
+	statvfs.f_ffree = UINT32_MAX - space->n_allocations;
+	statvfs.f_favail = statvfs.f_ffree;
+	fuse_reply_statfs(request->req, &statvfs);
+}
+
+void tree_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct view *view = view_of(req);
+	struct request *request = request_new(view, req, reply_space);
+
+	(void)ino;
+	if (!request)
+		return;
+	broker_space(view->broker, &request->wait);
+	request_wait(request);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* What the operations on names share: nodes of ids, and what stat(2) says of them. */
+#pragma once
+
+#include "node.h"
+#include "view.h"
+
+#include <sys/stat.h>
+
+/* The node of an id, of a visit too. Returns: 0; -ESTALE. */
+int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node);
+
+/* Returns: 0; -ESTALE. */
+int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat);
+
+/* Answers with the attributes of a node, or the error. */
+void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino);
+
+/* Answers a LOOKUP or MKDIR with a node, or the error. */
+void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node);
+
+/* The operations, see fuse_lowlevel.h. */
+void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void tree_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+void tree_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets);
+void tree_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
+void tree_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		  struct fuse_file_info *info);
+void tree_statfs(fuse_req_t req, fuse_ino_t ino);
+void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		  struct fuse_file_info *info);
+void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		 fuse_ino_t new_parent, const char *new_name, unsigned int flags);
+void tree_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		dev_t device);
+void tree_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		 struct fuse_file_info *info);
+void tree_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
+		  const char *name);
+void tree_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
+void tree_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);

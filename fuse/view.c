@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#include "view.h"
+
+#include "node.h"
+
+#include <time.h>
+#include <unistd.h>
+
+int view_init(struct view *view, struct broker *broker)
+{
+	struct timespec now;
+
+	*view = (struct view){ .broker = broker };
+	clock_gettime(CLOCK_REALTIME, &now);
+	view->root.st_uid = geteuid();
+	view->root.st_gid = getegid();
+	view->root.st_atim = now;
+	view->root.st_mtim = now;
+	view->root.st_ctim = now;
+	nodes_init();
+	visits_init(&view->visits);
+	files_init(&view->files);
+	mappings_init(&view->mappings);
+	return requests_init(&view->requests);
+}
+
+void view_deinit(struct view *view)
+{
+	if (requests_deinit(&view->requests) == 0)
+		files_deinit(&view->files);
+	mappings_deinit(&view->mappings);
+	visits_deinit(&view->visits);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* The view: one mount of the broker, what every operation of FUSE works on. */
+#pragma once
+
+#include "command/broker.h"
+#include "file.h"
+#include "mapping.h"
+#include "request.h"
+#include "visit.h"
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+struct view {
+	struct broker *broker;
+	struct visits visits;
+	struct requests requests;
+	struct files files;
+	struct mappings mappings;
+	struct stat root; /* owner and times of the fixed nodes */
+};
+
+/* Starts the thread that watches for signals. Returns: 0; -errno. */
+int view_init(struct view *view, struct broker *broker);
+
+/*
+ * Ends what still waits and closes what is still open; no operation runs any more and the
+ * broker accepts nothing new. A wait that will not end in time keeps its file.
+ */
+void view_deinit(struct view *view);
+
+static inline struct view *view_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* What the tree can do, with a view as user data. */
+extern const struct fuse_lowlevel_ops view_operations;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One cheap command through a descriptor that is held, and one look at `status`, beside
+ * the same system calls on a daemon that does nothing.
+ */
+#include "bench.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CALLS 500
+
+/* Nothing is under way on the stream, so this asks no worker. */
+static const char line[] = "default\n";
+
+static double measure_command(int fd)
+{
+	double start = now_s();
+
+	for (unsigned int i = 0; i < CALLS; i++)
+		if (write(fd, line, strlen(line)) != (ssize_t)strlen(line))
+			die("writing a command: %m");
+	return (now_s() - start) / CALLS * 1e6;
+}
+
+static double measure_status(const struct mount *mount)
+{
+	double start = now_s();
+	char text[4096];
+
+	for (unsigned int i = 0; i < CALLS; i++) {
+		int fd = mount_open(mount, "status", O_RDONLY);
+
+		if (read(fd, text, sizeof(text)) <= 0)
+			die("reading status: %m");
+		close(fd);
+	}
+	return (now_s() - start) / CALLS * 1e6;
+}
+
+int main(void)
+{
+	static struct series commands, empty_commands, statuses, empty_statuses;
+	size_t rounds = bench_number("BENCH_ROUNDS", 41);
+	struct mount broker, empty;
+	int control, empty_control;
+
+	mount_broker(&broker);
+	mount_empty(&empty);
+	control = mount_open(&broker, "control/synchronize", O_RDWR);
+	empty_control = mount_open(&empty, "control", O_RDWR);
+
+	for (size_t round = 0; round < rounds; round++) {
+		series_add(&commands, measure_command(control));
+		series_add(&empty_commands, measure_command(empty_control));
+		series_add(&statuses, measure_status(&broker));
+		series_add(&empty_statuses, measure_status(&empty));
+	}
+	series_print("command on a held descriptor", &commands, "us");
+	series_print("the same write, empty daemon", &empty_commands, "us");
+	series_print("open, read, close status", &statuses, "us");
+	series_print("the same, empty daemon", &empty_statuses, "us");
+	ratio_print("command / empty", &commands, &empty_commands);
+	ratio_print("status / empty", &statuses, &empty_statuses);
+	close(control);
+	close(empty_control);
+	return 0;
+}

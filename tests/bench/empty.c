@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The least that a libfuse daemon can do: three files, whose writes are dropped and whose
+ * reads give a buffer as it is. What a figure of gpumem has on top of this is gpumem's.
+ *
+ *	data      1 GiB, unbuffered
+ *	control   takes what it is given
+ *	status    a few lines
+ */
+#define FUSE_USE_VERSION 34
+
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_FILES	    3
+#define DATA_SIZE   ((off_t)1 << 30)
+#define REQUEST_MAX ((size_t)1 << 20)
+
+static const char *const names[N_FILES] = { "data", "control", "status" };
+static const char status[] = "allocations 0\nbytes 0\npeak_bytes 0\nstreams 1\n";
+static char *zeros;
+
+static void file_stat(fuse_ino_t ino, struct stat *ret_stat)
+{
+	memset(ret_stat, 0, sizeof(*ret_stat));
+	ret_stat->st_ino = ino;
+	ret_stat->st_nlink = 1;
+	ret_stat->st_mode = ino == FUSE_ROOT_ID ? S_IFDIR | 0755 : S_IFREG | 0666;
+	ret_stat->st_size = ino == FUSE_ROOT_ID + 1 ? DATA_SIZE : 0;
+}
+
+static void empty_init(void *userdata, struct fuse_conn_info *connection)
+{
+	(void)userdata;
+	connection->max_write = REQUEST_MAX;
+}
+
+static void empty_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param entry = { .ino = 0 };
+
+	(void)parent;
+	for (unsigned int i = 0; i < N_FILES; i++) {
+		if (strcmp(name, names[i]))
+			continue;
+		entry.ino = FUSE_ROOT_ID + 1 + i;
+		file_stat(entry.ino, &entry.attr);
+		fuse_reply_entry(request, &entry);
+		return;
+	}
+	fuse_reply_err(request, ENOENT);
+}
+
+static void empty_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct stat stat;
+
+	(void)info;
+	file_stat(ino, &stat);
+	fuse_reply_attr(request, &stat, 1);
+}
+
+static void empty_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *attributes,
+			  int set, struct fuse_file_info *info)
+{
+	(void)attributes;
+	(void)set;
+	empty_getattr(request, ino, info);
+}
+
+static void empty_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	(void)ino;
+	info->direct_io = 1;
+	info->noflush = 1;
+	fuse_reply_open(request, info);
+}
+
+static void empty_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset,
+		       struct fuse_file_info *info)
+{
+	size_t length = sizeof(status) - 1;
+
+	(void)info;
+	if (ino == FUSE_ROOT_ID + 1)
+		fuse_reply_buf(request, zeros, size < REQUEST_MAX ? size : REQUEST_MAX);
+	else if (offset >= (off_t)length)
+		fuse_reply_buf(request, NULL, 0);
+	else
+		fuse_reply_buf(request, status + offset, length - (size_t)offset);
+}
+
+static void empty_write(fuse_req_t request, fuse_ino_t ino, const char *bytes,
+			size_t size, off_t offset, struct fuse_file_info *info)
+{
+	(void)ino;
+	(void)bytes;
+	(void)offset;
+	(void)info;
+	fuse_reply_write(request, size);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.getattr = empty_getattr,
+	.init = empty_init,
+	.lookup = empty_lookup,
+	.open = empty_open,
+	.read = empty_read,
+	.setattr = empty_setattr,
+	.write = empty_write,
+};
+
+static int serve(struct fuse_args *args, const struct fuse_cmdline_opts *options)
+{
+	struct fuse_session *session;
+	struct fuse_loop_config *loop;
+	int r = -1;
+
+	session = fuse_session_new(args, &operations, sizeof(operations), NULL);
+	if (!session)
+		return -1;
+	if (!fuse_set_signal_handlers(session) &&
+	    !fuse_session_mount(session, options->mountpoint)) {
+		loop = fuse_loop_cfg_create();
+		r = fuse_session_loop_mt(session, loop);
+		fuse_loop_cfg_destroy(loop);
+		fuse_session_unmount(session);
+	}
+	fuse_remove_signal_handlers(session);
+	fuse_session_destroy(session);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
+	struct fuse_cmdline_opts options;
+
+	zeros = calloc(1, REQUEST_MAX);
+	if (!zeros || fuse_parse_cmdline(&args, &options))
+		return 1;
+	return serve(&args, &options) ? 1 : 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a thousand, a hundred thousand and a million live allocations cost: one more, a
+ * look at one, a list of all, and the broker's memory for each.
+ *
+ * BENCH_ALLOCATIONS sets the largest number.
+ */
+#include "bench.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIZE	    256
+#define BATCH_BYTES ((size_t)512 << 10)
+#define SAMPLES	    301
+
+static size_t memory_of(pid_t pid)
+{
+	unsigned long pages = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+	file = fopen(path, "re");
+	if (!file || fscanf(file, "%*u %lu", &pages) != 1)
+		die("%s: %m", path);
+	fclose(file);
+	return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Allocates NAMES first to last (not itself) in large batches. */
+static void allocate(int alloc, size_t first, size_t last)
+{
+	char *batch = malloc(BATCH_BYTES + 64), *end = batch;
+
+	if (!batch)
+		die("no memory");
+	for (size_t i = first; i < last; i++) {
+		end += sprintf(end, "a%zu %d\n", i, SIZE);
+		if ((size_t)(end - batch) < BATCH_BYTES && i + 1 < last)
+			continue;
+		command(alloc, batch);
+		end = batch;
+	}
+	free(batch);
+}
+
+static void measure_one_more(int alloc, int release, struct series *series)
+{
+	char line[64];
+
+	for (unsigned int i = 0; i < SAMPLES; i++) {
+		double start;
+
+		snprintf(line, sizeof(line), "more %d\n", SIZE);
+		start = now_s();
+		command(alloc, line);
+		series_add(series, (now_s() - start) * 1e6);
+		command(release, "more\n");
+	}
+}
+
+static void measure_look(const struct mount *mount, size_t n, struct series *series)
+{
+	char path[128];
+	struct stat stat_;
+
+	for (unsigned int i = 0; i < SAMPLES; i++) {
+		double start;
+
+		snprintf(path, sizeof(path), "%s/allocations/a%zu", mount->path,
+			 (size_t)random() % n);
+		start = now_s();
+		if (stat(path, &stat_))
+			die("%s: %m", path);
+		series_add(series, (now_s() - start) * 1e6);
+	}
+}
+
+static double measure_list(const struct mount *mount)
+{
+	char line[128];
+	double start = now_s();
+
+	snprintf(line, sizeof(line), "exec ls %s/allocations >/dev/null", mount->path);
+	if (system(line))
+		die("%s failed", line);
+	return now_s() - start;
+}
+
+static void measure(const struct mount *mount, int alloc, int release, size_t n,
+		    size_t memory_before)
+{
+	static struct series more, look, list;
+
+	more.n = look.n = list.n = 0;
+	measure_one_more(alloc, release, &more);
+	measure_look(mount, n, &look);
+	for (unsigned int i = 0; i < 3; i++)
+		series_add(&list, measure_list(mount));
+	printf("with %zu allocations\n", n);
+	series_print("  one more", &more, "us");
+	series_print("  look one up", &look, "us");
+	series_print("  ls of all", &list, "s");
+	printf("%-40s %10.0f bytes\n", "  broker's memory for each",
+	       (double)(memory_of(mount->pid) - memory_before) / (double)n);
+	fflush(stdout);
+}
+
+int main(void)
+{
+	static const size_t steps[] = { 1000, 100000, 1000000 };
+	size_t most = bench_number("BENCH_ALLOCATIONS", 1000000);
+	struct mount broker;
+	size_t n = 0, before;
+	int alloc, release;
+
+	mount_broker(&broker);
+	alloc = mount_open(&broker, "control/alloc", O_RDWR);
+	release = mount_open(&broker, "control/free", O_RDWR);
+	command(alloc, "first 256\n");
+	before = memory_of(broker.pid);
+	for (unsigned int i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		double start = now_s();
+
+		if (steps[i] > most)
+			break;
+		allocate(alloc, n, steps[i]);
+		printf("allocated %zu in %.2f s, %.2f us each\n", steps[i] - n,
+		       now_s() - start, (now_s() - start) / (double)(steps[i] - n) * 1e6);
+		n = steps[i];
+		measure(&broker, alloc, release, n, before);
+	}
+	close(alloc);
+	close(release);
+	return 0;
+}

@@ -1,0 +1,380 @@
+#!/bin/bash
+# `data`: the tools that people have for files, at any offset and in odd sizes.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# noise SIZE [SEED]: the same bytes again for the same seed.
+noise()
+{
+	python3 -c 'import random, sys; sys.stdout.buffer.write(
+		random.Random(sys.argv[2]).randbytes(int(sys.argv[1])))' "$1" "${2-seed}"
+}
+
+test_data_has_the_size_of_the_allocation()
+{
+	local kind
+	for kind in $kinds; do
+		echo "$kind 12345 kind=$kind" >control/alloc
+		is "$(stat -c %s "allocations/$kind/data")" 12345
+		is "$(wc -c <"allocations/$kind/data")" 12345
+	done
+}
+
+test_cp_writes_and_reads_back()
+{
+	local kind
+	noise 5000001 >"$T/noise"
+	for kind in $kinds; do
+		echo "x 5000001 kind=$kind" >control/alloc
+		cp "$T/noise" allocations/x/data
+		cmp "$T/noise" allocations/x/data
+		cp allocations/x/data "$T/back"
+		cmp "$T/noise" "$T/back"
+		rmdir allocations/x
+	done
+}
+
+test_cat_and_sha256sum_agree_with_the_file()
+{
+	noise 3000003 >"$T/noise"
+	echo 'x 3000003' >control/alloc
+	cat "$T/noise" >allocations/x/data
+	is "$(sha256sum <allocations/x/data)" "$(sha256sum <"$T/noise")"
+	is "$(md5sum <allocations/x/data)" "$(md5sum <"$T/noise")"
+}
+
+test_dd_patches_any_range()
+{
+	local kind range offset length
+	for kind in $kinds; do
+		noise 2500000 base >"$T/model"
+		echo "x 2500000 kind=$kind" >control/alloc
+		cp "$T/model" allocations/x/data
+		for range in 0:1 1:1 3:5 4095:2 4096:4096 4097:8191 65535:65537 1048575:2 \
+			1048576:1048576 999999:1500001 2499999:1; do
+			offset=${range%:*} length=${range#*:}
+			noise "$length" "$range" >"$T/patch"
+			dd if="$T/patch" of="$T/model" bs=1M oflag=seek_bytes seek="$offset" \
+				conv=notrunc status=none
+			dd if="$T/patch" of=allocations/x/data bs=1M oflag=seek_bytes seek="$offset" \
+				conv=notrunc status=none
+			cmp "$T/model" allocations/x/data || fail "$kind, $range"
+		done
+		rmdir allocations/x
+	done
+}
+
+test_dd_reads_any_range()
+{
+	local kind range offset length
+	noise 2500000 >"$T/noise"
+	for kind in $kinds; do
+		echo "x 2500000 kind=$kind" >control/alloc
+		cp "$T/noise" allocations/x/data
+		for range in 0:1 1:1 3:5 4095:2 4097:8191 65535:65537 1048575:2 999999:1500001 \
+			2499999:1 2499990:100; do
+			offset=${range%:*} length=${range#*:}
+			cmp <(dd if=allocations/x/data bs=2M iflag=skip_bytes,count_bytes,fullblock \
+				skip="$offset" count="$length" status=none) \
+				<(tail -c +$((offset + 1)) "$T/noise" | head -c "$length") ||
+				fail "$kind, $range"
+		done
+		rmdir allocations/x
+	done
+}
+
+test_dd_in_odd_blocks()
+{
+	local block
+	noise 300007 >"$T/noise"
+	echo 'x 300007' >control/alloc
+	for block in 777 4095 65537; do
+		dd if="$T/noise" of=allocations/x/data bs=$block status=none
+		dd if=allocations/x/data of="$T/back" bs=$block status=none
+		cmp "$T/noise" "$T/back"
+	done
+	dd if="$T/noise" of=allocations/x/data bs=64K oflag=direct status=none
+	cmp "$T/noise" allocations/x/data
+}
+
+test_od_shows_numbers()
+{
+	echo 'x 4xf32' >control/alloc
+	python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("4f", 1, 1.5, -2, 0.25))' \
+		>allocations/x/data
+	is "$(od -A n -t f4 allocations/x/data | xargs)" '1 1.5 -2 0.25'
+	is "$(od -A d -t f4 -j 4 -N 4 allocations/x/data | head -1 | xargs)" '0000004 1.5'
+}
+
+test_xxd_and_tail_seek()
+{
+	echo 'x 100000' >control/alloc
+	printf 'needle' | dd of=allocations/x/data bs=1 seek=77777 conv=notrunc status=none
+	is "$(xxd -s 77777 -l 6 -p allocations/x/data)" 6e6565646c65
+	printf 'last' | dd of=allocations/x/data bs=1 seek=99996 conv=notrunc status=none
+	is "$(tail -c 4 allocations/x/data)" last
+	is "$(grep -c needle allocations/x/data)" 1
+}
+
+test_redirection_fills_the_rest_with_zeros()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 10000 kind=$kind" >control/alloc
+		yes | head -c 10000 >allocations/x/data
+		echo short >allocations/x/data
+		is "$(head -c 6 allocations/x/data)" short
+		cmp <(tail -c +7 allocations/x/data) <(head -c 9994 /dev/zero)
+		is "$(stat -c %s allocations/x/data)" 10000
+		rmdir allocations/x
+	done
+}
+
+test_truncate_keeps_the_size_and_fills_with_zeros()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 10000 kind=$kind" >control/alloc
+		yes | head -c 10000 >allocations/x/data
+		truncate -s 5001 allocations/x/data
+		is "$(stat -c %s allocations/x/data)" 10000
+		cmp <(yes | head -c 5001) <(head -c 5001 allocations/x/data)
+		cmp <(tail -c +5002 allocations/x/data) <(head -c 4999 /dev/zero)
+		: >allocations/x/data
+		is_zero allocations/x/data
+		rmdir allocations/x
+	done
+}
+
+test_dd_seek_truncates_like_truncate()
+{
+	echo 'x 10000' >control/alloc
+	yes | head -c 10000 >allocations/x/data
+	printf abcd | dd of=allocations/x/data bs=4 seek=100 status=none
+	cmp <(yes | head -c 400) <(head -c 400 allocations/x/data)
+	is "$(dd if=allocations/x/data bs=4 skip=100 count=1 status=none)" abcd
+	cmp <(tail -c +405 allocations/x/data) <(head -c 9596 /dev/zero)
+}
+
+test_truncate_past_the_end_is_refused()
+{
+	echo 'x 10000' >control/alloc
+	yes | head -c 10000 >allocations/x/data
+	! truncate -s 10001 allocations/x/data 2>/dev/null
+	truncate -s 10000 allocations/x/data
+	cmp <(yes | head -c 10000) allocations/x/data
+}
+
+test_cp_of_a_sparse_file_leaves_no_old_byte()
+{
+	local kind
+	truncate -s 8M "$T/sparse"
+	printf begin | dd of="$T/sparse" conv=notrunc status=none
+	printf end | dd of="$T/sparse" bs=1 seek=$((8 * 1048576 - 3)) conv=notrunc status=none
+	for kind in $kinds; do
+		echo "x 8M kind=$kind" >control/alloc
+		yes | head -c 8M >allocations/x/data
+		cp --sparse=auto "$T/sparse" allocations/x/data
+		cmp "$T/sparse" allocations/x/data
+		yes | head -c 8M >allocations/x/data
+		cp --sparse=always "$T/sparse" allocations/x/data
+		cmp "$T/sparse" allocations/x/data
+		rmdir allocations/x
+	done
+}
+
+test_cp_takes_data_for_dense()
+{
+	noise 2000000 >"$T/noise"
+	echo 'x 2000000' >control/alloc
+	cp "$T/noise" allocations/x/data
+	[ "$(stat -c '%b*%B' allocations/x/data | sed 's/\*/ /' | awk '{print $1 * $2}')" -ge 2000000 ]
+	cp allocations/x/data "$T/back"
+	cmp "$T/noise" "$T/back"
+}
+
+test_appending_is_writing_past_the_end()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 4096 kind=$kind" >control/alloc
+		refused ENOSPC 'x.*4096' 'echo more >>allocations/x/data'
+		is_zero allocations/x/data
+		rmdir allocations/x
+	done
+}
+
+test_writing_past_the_end_is_enospc_and_what_fits_is_written()
+{
+	echo 'x 4096' >control/alloc
+	refused ENOSPC 'x.*4096' 'yes | dd of=allocations/x/data bs=1000 count=5 iflag=fullblock conv=notrunc status=none'
+	cmp allocations/x/data <(yes | head -c 4096)
+	refused ENOSPC 'x.*4096' 'printf abc | dd of=allocations/x/data bs=1 seek=4096 conv=notrunc status=none'
+	refused ENOSPC 'x.*4096' 'cat /dev/zero >allocations/x/data'
+}
+
+test_a_write_across_the_end_is_short()
+{
+	is "$(py <<-'EOF'
+		os.write(control("alloc"), b"x 4096")
+		fd = os.open("allocations/x/data", os.O_RDWR)
+		show(os.pwrite, fd, b"a" * 100, 4090)
+		show(os.pwrite, fd, b"a" * 100, 4096)
+		show(os.pwrite, fd, b"a", 1 << 62)
+		show(os.pread, fd, 100, 4090)
+		show(os.pread, fd, 100, 4096)
+		show(os.pread, fd, 100, 1 << 62)
+	EOF
+	)" $'6\nENOSPC\nENOSPC\naaaaaa\n\n'
+}
+
+test_data_past_the_end_reads_as_nothing()
+{
+	echo 'x 100' >control/alloc
+	is "$(dd if=allocations/x/data bs=1 skip=100 status=none | wc -c)" 0
+	is "$(dd if=allocations/x/data bs=1K skip=5 status=none 2>&1 | wc -c)" 0
+}
+
+test_fallocate_zeroes_a_range()
+{
+	local kind option
+	for kind in $kinds; do
+		for option in '-z' '-p'; do
+			echo "x 3M kind=$kind" >control/alloc
+			yes | head -c 3M >allocations/x/data
+			yes | head -c 3M >"$T/model"
+			fallocate $option -o 1000003 -l 1100001 allocations/x/data
+			dd if=/dev/zero of="$T/model" bs=1100001 count=1 oflag=seek_bytes seek=1000003 \
+				conv=notrunc status=none
+			cmp "$T/model" allocations/x/data
+			is "$(stat -c %s allocations/x/data)" 3145728
+			rmdir allocations/x
+		done
+	done
+}
+
+test_fallocate_past_the_end_is_refused()
+{
+	echo 'x 4096' >control/alloc
+	yes | head -c 4096 >allocations/x/data
+	! fallocate -z -o 4000 -l 1000 allocations/x/data 2>/dev/null
+	cmp allocations/x/data <(yes | head -c 4096)
+}
+
+test_times_can_be_set_and_are_ignored()
+{
+	echo 'x 4096' >control/alloc
+	touch -d 2001-01-01 allocations/x/data allocations/x
+	[ "$(stat -c %Y allocations/x)" -gt 1000000000 ]
+	cp -p /etc/passwd "$T/p" && truncate -s 4096 "$T/p"
+	touch allocations/x/data
+}
+
+test_host_memory_can_be_mapped()
+{
+	echo 'x 1M kind=host' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_RDWR)
+		with mmap.mmap(fd, 1 << 20) as memory:
+		    memory[4096:4101] = b"there"
+		    print(os.pread(fd, 5, 4096))
+		    os.pwrite(fd, b"back", 8192)
+		    print(memory[8192:8196])
+	EOF
+	)" $'b\'there\'\nb\'back\''
+	is "$(dd if=allocations/x/data bs=4096 skip=1 count=1 status=none | head -c 5)" there
+}
+
+test_what_is_mapped_is_what_is_filled()
+{
+	echo 'x 4096 kind=host' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_RDWR)
+		memory = mmap.mmap(fd, 4096)
+		os.write(control("fill"), b"x u8:7")
+		print(memory[0], memory[4095])
+	EOF
+	)" '7 7'
+}
+
+test_other_memory_can_not_be_mapped()
+{
+	local kind
+	for kind in device direct async; do
+		echo "x 1M kind=$kind" >control/alloc
+		is "$(py <<-'EOF'
+			fd = os.open("allocations/x/data", os.O_RDWR)
+			show(mmap.mmap, fd, 1 << 20)
+			show(mmap.mmap, fd, 1 << 20, mmap.MAP_PRIVATE)
+		EOF
+		)" $'ENODEV\nENODEV'
+		rmdir allocations/x
+	done
+}
+
+test_two_writers_of_one_allocation_do_not_mix()
+{
+	noise 4000000 a >"$T/a"
+	noise 4000000 b >"$T/b"
+	echo 'x 8000000' >control/alloc
+	dd if="$T/a" of=allocations/x/data bs=100000 conv=notrunc status=none &
+	dd if="$T/b" of=allocations/x/data bs=100000 seek=40 conv=notrunc status=none &
+	wait
+	cmp <(cat "$T/a" "$T/b") allocations/x/data
+}
+
+test_many_readers_and_writers_at_once()
+{
+	local i
+	for i in 1 2 3 4 5 6; do
+		(
+			kind=$(set -- $kinds $kinds; echo "${!i}")
+			noise 1500001 "$i" >"$T/n$i"
+			echo "x$i 1500001 kind=$kind" >control/alloc
+			for _ in 1 2 3; do
+				cp "$T/n$i" "allocations/x$i/data"
+				cmp "$T/n$i" "allocations/x$i/data"
+			done
+		) || echo "$i failed" &
+	done
+	wait
+	for i in 1 2 3 4 5 6; do
+		cmp "$T/n$i" "allocations/x$i/data"
+	done
+}
+
+test_a_read_sees_the_write_before_it()
+{
+	is "$(py <<-'EOF'
+		os.write(control("alloc"), b"x 4M")
+		fd = os.open("allocations/x/data", os.O_RDWR)
+		other = os.open("allocations/x/data", os.O_RDONLY)
+		good = 0
+		for i in range(200):
+		    block = bytes([i + 1]) * 70001
+		    os.pwrite(fd, block, i * 13007)
+		    good += os.pread(other, 70001, i * 13007) == block
+		print(good)
+	EOF
+	)" 200
+}
+
+test_every_device_has_data()
+{
+	local device
+	needs_devices 2
+	noise 1000000 >"$T/noise"
+	for device in $(ls devices); do
+		echo "x$device 1000000 device=$device" >control/alloc
+		cp "$T/noise" "allocations/x$device/data"
+		cmp "$T/noise" "allocations/x$device/data"
+	done
+}
+
+test_fsync_is_success()
+{
+	echo 'x 4096' >control/alloc
+	dd if=/dev/zero of=allocations/x/data bs=4096 count=1 conv=notrunc,fsync status=none
+	sync allocations/x/data
+}
+
+main "$@"

@@ -1,0 +1,207 @@
+#!/bin/bash
+# Waiting: what ends a wait, what does not, and that nothing is done twice.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# A program that catches SIGINT, makes one system call without any library's retry, and
+# prints what it returned and whether it took less than the delay.
+caller()
+{
+	python3 -c "from syscalls import *
+signal.signal(signal.SIGINT, lambda *_: None)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+start = time.monotonic()
+$1
+print(result, time.monotonic() - start < ${2-4}, flush=True)" >"$T/result" &
+	program=$!
+	until_it_waits $program
+}
+
+test_sigint_ends_the_wait_of_a_fill_which_is_success()
+{
+	echo 'x 4096' >control/alloc
+	slow 8s
+	caller 'result = raw_write(control("fill"), b"x u8:7")'
+	kill -INT $program
+	wait $program
+	is "$(<"$T/result")" '6 True'
+	inject
+	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 7
+}
+
+test_sigint_ends_the_wait_of_a_copy_which_is_success()
+{
+	echo 'x 4096' >control/alloc
+	echo 'y 4096' >control/alloc
+	echo 'x u8:7' >control/fill
+	slow 8s
+	caller 'result = raw_write(control("copy"), b"y from=x")'
+	kill -INT $program
+	wait $program
+	is "$(<"$T/result")" '8 True'
+	inject
+	is "$(od -A n -t u1 -N 1 allocations/y/data | xargs)" 7
+}
+
+test_sigint_ends_the_wait_of_data_with_eintr()
+{
+	echo 'x 4096' >control/alloc
+	slow 8s
+	echo 'x u8:7 wait=0' >control/fill
+	caller 'result = raw_read(os.open("allocations/x/data", os.O_RDONLY), 100)'
+	kill -INT $program
+	wait $program
+	is "$(<"$T/result")" 'EINTR True'
+	inject
+}
+
+test_sigint_ends_the_wait_of_synchronize_with_eintr()
+{
+	echo 'x 4096' >control/alloc
+	slow 8s
+	echo 'x u8:7 wait=0' >control/fill
+	caller 'result = raw_write(control("synchronize"), b"default")'
+	kill -INT $program
+	wait $program
+	is "$(<"$T/result")" 'EINTR True'
+	inject
+	echo default >control/synchronize
+}
+
+test_sigchld_does_not_end_a_wait()
+{
+	echo 'x 4096' >control/alloc
+	slow 2s
+	caller 'result = raw_write(control("fill"), b"x u8:7")' 1.9
+	kill -CHLD $program
+	kill -CHLD $program
+	kill -WINCH $program
+	kill -URG $program
+	wait $program
+	is "$(<"$T/result")" '6 False'
+	inject
+}
+
+test_a_background_job_that_ends_does_not_disturb_echo()
+{
+	echo 'x 4096' >control/alloc
+	slow 1500ms
+	bash -c 'sleep 0.3 & echo "x u8:9" >control/fill'
+	is "$(<streams/default/state)" idle
+	inject
+	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 9
+}
+
+test_ctrl_c_gives_the_shell_back()
+{
+	local program
+	echo 'x 4096' >control/alloc
+	slow 20s
+	env --default-signal=INT bash -c 'echo "x u8:9" >control/fill' &
+	program=$!
+	until_it_waits $program
+	kill -INT $program
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
+}
+
+test_sigkill_ends_a_wait()
+{
+	local program
+	echo 'x 4096' >control/alloc
+	slow 20s
+	echo 'x u8:9' >control/fill &
+	program=$!
+	until_it_waits $program
+	kill -KILL $program
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
+}
+
+test_sigstop_stops_and_the_command_is_done_once()
+{
+	local program
+	echo 'x 4096' >control/alloc
+	slow 3s
+	echo 'x u8:9' >control/fill &
+	program=$!
+	until_it_waits $program
+	kill -STOP $program
+	eventually "grep -q '^State:.*T' /proc/$program/status"
+	kill -CONT $program
+	wait $program
+	inject
+	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 9
+}
+
+test_wait_0_returns_at_once()
+{
+	local state
+	echo 'x 4096' >control/alloc
+	slow 6s
+	SECONDS=0
+	echo 'x u8:7 wait=0' >control/fill
+	[ "$SECONDS" -lt 5 ]
+	state=$(<streams/default/state)
+	is "$state" busy
+	inject
+	echo default >control/synchronize
+	is "$(<streams/default/state)" idle
+}
+
+test_one_waiting_line_delays_nobody_elses()
+{
+	local program
+	echo 'x 4096' >control/alloc
+	slow 8s
+	echo 'x u8:7' >control/fill &
+	program=$!
+	until_it_waits $program
+	SECONDS=0
+	echo 'y 4096' >control/alloc
+	[ -n "$(<control/fill)" ]
+	denied ENOENT 'echo "nothing u8:1" >control/fill'
+	[ "$SECONDS" -lt 5 ]
+	kill -0 $program
+	kill -KILL $program
+	wait $program || true
+	inject
+}
+
+test_a_failure_after_the_start_is_answered_again_without_running()
+{
+	needs_software 'go wrong'
+	echo 'x 4096' >control/alloc
+	printf 'fail=%s@*=CUDA_ERROR_UNKNOWN\n' cuMemsetD{8,16,32}Async \
+		cuMemsetD2D{8,16,32}Async cuMemcpyDtoDAsync_v2 cuMemcpyHtoDAsync_v2 >"$T/rules"
+	is "$(py "$T" <<-'EOF'
+		fd = control("fill")
+		os.rename(f"{sys.argv[1]}/rules", f"{sys.argv[1]}/inject")
+		show(os.write, fd, b"x u8:7")
+		os.unlink(f"{sys.argv[1]}/inject")
+		show(os.write, fd, b"x u8:7")
+		show(lambda: open("allocations/x/data", "rb").read(1)[0])
+		show(os.write, fd, b"x u8:8")
+		show(lambda: open("allocations/x/data", "rb").read(1)[0])
+	EOF
+	)" $'EIO\nEIO\n0\n6\n8'
+}
+
+test_a_failure_that_nobody_waited_for_shows_on_synchronize_once()
+{
+	needs_software 'go wrong'
+	mkdir streams/s
+	echo 'x 4096' >control/alloc
+	inject 'fail=cuMemsetD8Async@*=CUDA_ERROR_UNKNOWN' 'fail=cuMemsetD32Async@*=CUDA_ERROR_UNKNOWN' \
+		'fail=cuMemsetD16Async@*=CUDA_ERROR_UNKNOWN'
+	echo 'x u8:7 stream=s wait=0' >control/fill
+	eventually '[ "$(<streams/s/state)" != busy ]'
+	like "$(<streams/s/state)" '^failed EIO'
+	inject
+	refused EIO 'CUDA_ERROR_UNKNOWN' 'echo s >control/synchronize'
+	echo s >control/synchronize
+	is "$(<streams/s/state)" idle
+}
+
+main "$@"

@@ -1,0 +1,420 @@
+# The harness of the mount suite: real shell tools on a real mount.
+#
+# A topic is a file of functions test_NAME, one behaviour each, that read like a session
+# at a shell in the root of the mount:
+#
+#	. "${BASH_SOURCE%/*}/lib.bash"
+#	test_a_new_allocation_reads_as_zeros() { ... }
+#	main "$@"
+#
+# A topic starts one broker, on its own mount point and its own software machine, runs
+# each case in a process of its own under a time limit, frees what the case left, and
+# ends the broker. A case fails when a command or a check in it fails, when the broker
+# says anything on stderr, or when a sanitizer reports anything in any process. The
+# output is TAP; what a case said follows its `not ok`.
+#
+# Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
+# starts the broker as an ordinary user, who then is the only one served.
+#
+# A case waits for what it waits for (`eventually`), never for a time.
+
+set -u
+export LC_ALL=C.UTF-8
+umask 022
+
+topic_file=$(realpath "$0")
+topic=$(basename "$topic_file" .bash)
+here=$(dirname "$topic_file")
+case_limit=${GPUMEM_CASE_LIMIT:-60}
+AS=()
+export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+
+declare -A message=(
+	[E2BIG]='Argument list too long' [EACCES]='Permission denied' [EBUSY]='busy'
+	[EEXIST]='File exists' [EFBIG]='File too large' [EINTR]='Interrupted system call'
+	[EINVAL]='Invalid argument' [EIO]='Input/output error'
+	[ENAMETOOLONG]='File name too long' [ENODEV]='No such device'
+	[ENOENT]='No such file or directory' [ENOMEM]='Cannot allocate memory'
+	[ENOSPC]='No space left on device' [EOPNOTSUPP]='Operation not supported'
+	[EOVERFLOW]='Value too large for defined data type'
+	[EPERM]='Operation not permitted' [ERANGE]='Numerical result out of range'
+	[ESTALE]='Stale file handle' [EXDEV]='Invalid cross-device link'
+)
+
+# ---- checks, for cases ----
+
+fail()
+{
+	printf '%s\n' "$@" >&2
+	exit 1
+}
+
+skip()
+{
+	printf '%s\n' "$1"
+	exit 77
+}
+
+# is ACTUAL EXPECTED
+is()
+{
+	[ "$1" = "$2" ] || fail "line ${BASH_LINENO[0]}: expected:" "$2" "got:" "$1"
+}
+
+# like ACTUAL REGEX
+like()
+{
+	[[ $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected something like:" "$2" "got:" "$1"
+}
+
+# unlike ACTUAL REGEX
+unlike()
+{
+	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
+}
+
+# eventually COMMAND [SECONDS]: the bounded wait for an event.
+eventually()
+{
+	local deadline=$((SECONDS + ${2:-20}))
+	until eval "$1"; do
+		[ "$SECONDS" -lt "$deadline" ] ||
+			fail "line ${BASH_LINENO[0]}: waited ${2:-20} s in vain for: $1"
+		sleep 0.02
+	done 2>/dev/null
+}
+
+# by UID CHECK...: another user's turn (the broker's must be root's).
+by()
+{
+	local AS=(setpriv "--reuid=$1" "--regid=$1" --clear-groups)
+	shift
+	"$@"
+}
+
+# run COMMAND: as whoever's turn it is.
+run()
+{
+	"${AS[@]}" bash -c "$1"
+}
+
+# refused ERRNO REGEX COMMAND: it fails with that error, and the newest line of `errors`
+# is this failure, in a sentence like that.
+refused()
+{
+	local before line said
+	before=$("${AS[@]}" tail -n 1 errors)
+	said=$(run "$3" 2>&1 >/dev/null) && fail "line ${BASH_LINENO[0]}: succeeded: $3"
+	[[ $said == *"${message[$1]}"* ]] ||
+		fail "line ${BASH_LINENO[0]}: $3" "expected: $1, ${message[$1]}" "got: $said"
+	line=$("${AS[@]}" tail -n 1 errors)
+	[ "$line" != "$before" ] ||
+		fail "line ${BASH_LINENO[0]}: $3" "left no line in errors; the newest: $line"
+	[[ $line =~ ^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z\ pid=[0-9]+\ [^\ ]+\ $1\ (.+)$ ]] ||
+		fail "line ${BASH_LINENO[0]}: $3" "expected: TIME pid=N FILE $1 sentence" "errors: $line"
+	[[ ${BASH_REMATCH[1]} =~ $2 ]] ||
+		fail "line ${BASH_LINENO[0]}: $3" "expected a sentence like: $2" "errors: $line"
+}
+
+# denied ERRNO COMMAND: the kernel itself refuses, so `errors` has no line.
+denied()
+{
+	local said
+	said=$(run "$2" 2>&1 >/dev/null) && fail "line ${BASH_LINENO[0]}: succeeded: $2"
+	[[ $said == *"${message[$1]}"* ]] ||
+		fail "line ${BASH_LINENO[0]}: $2" "expected: $1, ${message[$1]}" "got: $said"
+}
+
+# py [ARG...] <<EOF: exact system calls, in Python; syscalls.py has `show` and friends.
+py()
+{
+	"${AS[@]}" python3 -c "from syscalls import *
+$(cat)" "$@"
+}
+
+# The number that a flat keyed FILE has for KEY.
+value_of()
+{
+	awk -v key="$2" '$1 == key { print $2 }' "$1"
+}
+
+is_zero()
+{
+	cmp -n "$(stat -c %s "$1")" "$1" /dev/zero
+}
+
+is_software()
+{
+	[[ ${GPUMEM_DRIVER:-software} == software* ]]
+}
+
+needs_software()
+{
+	is_software || skip "only the software GPU can be told to: $1"
+}
+
+needs_devices()
+{
+	[ "$(ls devices | wc -l)" -ge "$1" ] || skip "needs $1 devices"
+}
+
+needs_root()
+{
+	[ "$(id -u)" = 0 ] || skip "needs root: $1"
+}
+
+kinds='device host direct async'
+
+# ---- the software GPU's faults ----
+
+# inject RULE...: from now on, in every process (none: no more); the grammar is in
+# tools/softgpu/options.h.
+inject()
+{
+	needs_software 'go wrong'
+	printf '%s\n' "$@" >"$T/inject.new"
+	mv "$T/inject.new" "$T/inject"
+}
+
+# slow TIME: copies, fills and transfers take that much longer.
+slow()
+{
+	local call rules=()
+	for call in cuMemcpyAsync cuMemcpy{HtoD,DtoH,DtoD}Async_v2 cuMemcpyPeerAsync \
+		cuMemsetD{8,16,32}Async cuMemsetD2D{8,16,32}Async; do
+		rules+=("delay=$call@*=$1")
+	done
+	inject "${rules[@]}"
+}
+
+# Waits until process $1 waits for an answer in a write(2), read(2), or whatever else it
+# asks of the mount.
+until_it_waits()
+{
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
+}
+
+# ---- brokers ----
+
+# driver [NAME]: of a machine of its own.
+driver()
+{
+	if is_software; then
+		printf '%s:devices=2:memory=512M:machine=%s-%s:control=%s' \
+			"${GPUMEM_DRIVER:-software}" "${T##*.}" "${1-main}" "$T/inject"
+	else
+		printf %s "$GPUMEM_DRIVER"
+	fi
+}
+
+# broker_start FOLDER OPTION...: its mount is FOLDER/mnt, its words FOLDER/stderr, its
+# process FOLDER/pid, its session's FOLDER/session, its exit status FOLDER/status once
+# there is one. Returns once the mount answers.
+broker_start()
+{
+	local folder=$1
+	shift
+	mkdir -p "$folder/mnt"
+	rm -f "$folder"/{pid,status}
+	env --default-signal=INT,QUIT setsid bash -c '
+		"${@:2}" >"$1/stdout" 2>"$1/stderr" &
+		echo $$ >"$1/session"
+		echo $! >"$1/pid"
+		wait $!
+		echo $? >"$1/status"' - "$folder" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
+	eventually "[ -e '$folder/mnt/version' ] || [ -e '$folder/status' ]"
+	[ ! -e "$folder/status" ] ||
+		fail "the broker did not start: $*" "status $(<"$folder/status")" "$(<"$folder/stderr")"
+}
+
+is_mounted()
+{
+	grep -qF " $1 fuse" /proc/self/mounts
+}
+
+unmount()
+{
+	if [ "$(id -u)" = 0 ]; then
+		umount "$1"
+	else
+		fusermount3 -u "$1"
+	fi
+}
+
+# workers_of FOLDER [NAME]: the workers of the broker, all or `mover` or an owner's.
+workers_of()
+{
+	local parent process argv
+	parent=$(<"$1/pid")
+	for process in /proc/[0-9]*; do
+		mapfile -d '' -t argv <"$process/cmdline" || continue
+		[[ " ${argv[*]} " == *" --name ${2-*} "* ]] || [ "$#" = 1 ] || continue
+		[[ " ${argv[*]} " != *" --parent $parent "* ]] || echo "${process#/proc/}"
+	done 2>/dev/null
+}
+
+# All processes of the broker: its session (setsid above) and its workers.
+processes_of()
+{
+	workers_of "$1"
+	awk -v session="$(<"$1/session")" '{
+		pid = $1
+		sub(/^.*\) /, "")
+		if ($4 == session && $1 != "Z")
+			print pid
+	}' /proc/[0-9]*/stat 2>/dev/null
+}
+
+# broker_ended FOLDER: what must be so once it was told to end.
+broker_ended()
+{
+	eventually "[ -s '$1/status' ]"
+	is "$(<"$1/status")" 0
+	eventually "[ -z \"\$(processes_of '$1')\" ]"
+	is_silent "$1"
+}
+
+# broker_stop FOLDER: as a user would.
+broker_stop()
+{
+	unmount "$1/mnt" || fail "the mount could not be unmounted"
+	broker_ended "$1"
+}
+
+# is_silent FOLDER: neither the broker nor any sanitizer said anything.
+is_silent()
+{
+	[ ! -s "$1/stderr" ] || fail "the broker wrote on stderr:" "$(head -c 4000 "$1/stderr")"
+	! compgen -G "$T/sanitizer/*" >/dev/null ||
+		fail "a sanitizer reports:" "$(head -qn 60 "$T"/sanitizer/*)"
+}
+
+# Whatever state a broker is in: nothing of it is left.
+broker_kill()
+{
+	local pids
+	[ -e "$1/session" ] || return 0
+	if is_mounted "$1/mnt"; then
+		umount -l "$1/mnt" 2>/dev/null || fusermount3 -uz "$1/mnt"
+	fi
+	pids=$(processes_of "$1")
+	[ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+	return 0
+}
+
+# ---- topics ----
+
+cases()
+{
+	sed -n 's/^test_\([a-z0-9_]*\)().*/\1/p' "$topic_file"
+}
+
+run_case()
+{
+	set -eE -o pipefail
+	trap 'echo "line $LINENO failed ($?): $BASH_COMMAND" >&2' ERR
+	trap cleanup_case EXIT
+	cd "$M"
+	"test_$1"
+}
+
+# Brokers that a case started for itself lie in $T/NAME.
+cleanup_case()
+{
+	local folder
+	cd /
+	for folder in "$T"/*/; do
+		[ "$folder" = "$T/main/" ] || broker_kill "${folder%/}"
+	done
+	kill $(jobs -p) 2>/dev/null || true
+}
+
+# Free what a case left in the topic's mount.
+sweep()
+{
+	local object
+	rm -f "$T/inject"
+	for object in "$M"/allocations/* "$M"/streams/*; do
+		[ ! -d "$object" ] || [ "${object##*/}" = default ] || rmdir "$object"
+	done
+}
+
+report()
+{
+	local number=$1 name=$2 status=$3
+	case $status in
+	0) echo "ok $number - $name" ;;
+	77) echo "ok $number - $name # SKIP $(tail -n 1 "$T/said")" ;;
+	*)
+		echo "not ok $number - $name"
+		[ "$status" -lt 124 ] || echo "# ended by the time limit of $case_limit s ($status)"
+		{
+			head -c 8000 "$T/said"
+			echo "the newest errors:"
+			timeout 5 tail -n 3 "$M/errors"
+			echo "the broker's stderr:"
+			head -c 2000 "$T/main/stderr"
+		} 2>&1 | tr -d '\000' | sed 's/^/#   /'
+		;;
+	esac
+}
+
+run_topic()
+{
+	local name number=0 status
+	T=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
+	M=$T/main/mnt
+	export T M
+	chmod 755 "$T"
+	mkdir -m 1777 "$T/sanitizer"
+	trap 'broker_kill "$T/main"; rm -rf --one-file-system "$T"' EXIT
+	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$T/sanitizer/address
+	export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$T/sanitizer/undefined:print_stacktrace=1
+	export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$T/sanitizer/thread
+	(broker_start "$T/main" --driver "$(driver)") >"$T/said" 2>&1 ||
+		{ echo "Bail out! $(tr '\n' ' ' <"$T/said")"; exit 1; }
+	echo "1..$(($(cases | wc -l) + 1))"
+	for name in $(cases); do
+		timeout -k 5 "$case_limit" bash "$topic_file" --case "$name" >"$T/said" 2>&1 </dev/null
+		status=$?
+		(is_silent "$T/main" && timeout 20 bash "$topic_file" --sweep) >>"$T/said" 2>&1 ||
+			{ [ "$status" != 0 ] || status=1; }
+		report $((++number)) "$name" "$status"
+	done
+	(broker_stop "$T/main") >"$T/said" 2>&1
+	report $((++number)) the_broker_ends_cleanly_and_said_nothing $?
+}
+
+# An ordinary user may not be able to reach the build: he gets a copy of what he runs.
+run_topic_as_user()
+{
+	local build copy status
+	build=$(dirname "$(dirname "$GPUMEMD")")
+	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
+	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
+		-name 'libcuda.so*' \) -exec cp --parents {} "$copy" \;)
+	cp -r "$here" "$copy/topics"
+	chmod -R a+rX "$copy"
+	chown 65534:65534 "$copy"
+	TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} GPUMEM_AS= \
+		setpriv --reuid=65534 --regid=65534 --clear-groups \
+		bash "$copy/topics/$topic.bash"
+	status=$?
+	rm -rf --one-file-system "$copy"
+	return "$status"
+}
+
+main()
+{
+	case ${1-} in
+	--case) run_case "$2" ;;
+	--sweep) sweep ;;
+	*)
+		if [ "${GPUMEM_AS-}" = user ] && [ "$(id -u)" = 0 ]; then
+			run_topic_as_user
+		else
+			run_topic
+		fi
+		;;
+	esac
+}

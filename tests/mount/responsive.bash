@@ -1,0 +1,109 @@
+#!/bin/bash
+# What the GPU does, or a worker does not, holds up no file that does not ask for it.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# The tree answers, all of it that asks no worker; a stopped answer would end the time.
+answers()
+{
+	timeout 10 bash -ec '
+		ls -l . allocations streams devices control >/dev/null
+		cat version status errors events allocations/x/status owners/*/status >/dev/null
+		cat devices/*/name control/alloc allocations/x/size >/dev/null
+		echo "other 4096" >control/alloc
+		mv allocations/other allocations/another
+		rmdir allocations/another
+		mkdir streams/other
+		rmdir streams/other' || fail "the tree did not answer in time"
+}
+
+test_the_tree_answers_while_a_copy_is_under_way()
+{
+	local copy
+	echo 'x 4096' >control/alloc
+	echo 'y 4096' >control/alloc
+	slow 30s
+	echo 'x from=y' >control/copy &
+	copy=$!
+	until_it_waits $copy
+	answers
+	kill -0 $copy
+	kill -KILL $copy
+	wait $copy || true
+	inject
+}
+
+test_the_tree_answers_while_data_waits()
+{
+	local readers=() i
+	echo 'x 4M' >control/alloc
+	slow 30s
+	echo 'x u8:1 wait=0' >control/fill
+	for _ in $(seq 12); do
+		cat allocations/x/data >/dev/null &
+		readers+=($!)
+	done
+	for i in "${readers[@]}"; do
+		until_it_waits $i
+	done
+	answers
+	kill -KILL "${readers[@]}"
+	wait || true
+	inject
+}
+
+test_the_tree_answers_while_every_line_waits()
+{
+	local writers=() i
+	echo 'x 4M' >control/alloc
+	slow 30s
+	for _ in $(seq 24); do
+		echo 'x u8:1' >control/fill &
+		writers+=($!)
+	done
+	for i in "${writers[@]}"; do
+		until_it_waits $i
+	done
+	answers
+	kill -KILL "${writers[@]}"
+	wait || true
+	inject
+}
+
+test_the_tree_answers_while_the_mover_is_stopped()
+{
+	local mover reader
+	needs_software 'stop a worker'
+	echo 'x 4M' >control/alloc
+	cat allocations/x/data >/dev/null
+	mover=$(workers_of "$T/main" mover)
+	[ -n "$mover" ]
+	kill -STOP $mover
+	cat allocations/x/data >"$T/read" &
+	reader=$!
+	until_it_waits $reader
+	answers
+	kill -CONT $mover
+	wait $reader
+	is "$(stat -c %s "$T/read")" 4194304
+}
+
+test_the_tree_answers_while_an_owners_worker_is_stopped()
+{
+	local worker reader
+	needs_software 'stop a worker'
+	echo 'x 4M' >control/alloc
+	echo 'mine 4M kind=direct' >control/alloc
+	worker=$(workers_of "$T/main" "$(id -u)")
+	[ -n "$worker" ]
+	kill -STOP $worker
+	cat allocations/mine/data >"$T/read" &
+	reader=$!
+	until_it_waits $reader
+	answers
+	cmp -n 4194304 allocations/x/data /dev/zero
+	kill -CONT $worker
+	wait $reader
+	is "$(stat -c %s "$T/read")" 4194304
+}
+
+main "$@"

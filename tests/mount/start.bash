@@ -1,0 +1,204 @@
+#!/bin/bash
+# Start and stop: exit codes, what is said, and that nothing stays behind.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# A broker of a case's own.
+start()
+{
+	broker_start "$T/own" "$@" --driver "$(driver own)"
+	O=$T/own/mnt
+}
+
+
+test_gpumemd_returns_0_once_the_mount_answers()
+{
+	local pid
+	mkdir -p "$T/own/mnt"
+	"$GPUMEMD" --driver "$(driver own)" "$T/own/mnt" >"$T/own/stdout" 2>&1
+	is "$(<"$T/own/stdout")" ''
+	echo 'x 4096' >"$T/own/mnt/control/alloc"
+	is "$(ls "$T/own/mnt/allocations")" x
+	unmount "$T/own/mnt"
+	eventually "! is_mounted '$T/own/mnt'"
+}
+
+test_help_and_version_are_said_and_are_success()
+{
+	like "$("$GPUMEMD" --help)" 'gpumemd .*MOUNTPOINT'
+	like "$("$GPUMEMD" --version)" '[0-9]+\.[0-9]+\.[0-9]+'
+}
+
+test_a_driver_that_is_not_there_is_said_with_the_way_out()
+{
+	local said status=0
+	mkdir "$T/none"
+	said=$("$GPUMEMD" --driver /nowhere/libcuda.so.1 "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" '/nowhere/libcuda\.so\.1'
+	like "$said" '--driver software'
+	is "$(wc -l <<<"$said")" 1
+	! is_mounted "$T/none"
+}
+
+test_a_library_that_is_no_driver_is_said()
+{
+	local said status=0
+	mkdir -p "$T/none"
+	said=$("$GPUMEMD" --driver libc.so.6 "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" 'libc\.so\.6'
+	! is_mounted "$T/none"
+}
+
+test_options_of_the_software_gpu_are_checked()
+{
+	local said status=0
+	needs_software 'be misled'
+	mkdir -p "$T/none"
+	said=$("$GPUMEMD" --driver software:devices=none "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" 'devices=none'
+	! is_mounted "$T/none"
+}
+
+test_a_missing_mount_point_is_said()
+{
+	local said status=0
+	said=$("$GPUMEMD" --driver "$(driver own)" "$T/nowhere" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" "$T/nowhere"
+	status=0
+	said=$("$GPUMEMD" --driver "$(driver own)" 2>&1) || status=$?
+	[ "$status" != 0 ]
+	like "$said" 'MOUNTPOINT|mount point|[Uu]sage'
+}
+
+test_an_unknown_option_is_said()
+{
+	local said status=0
+	said=$("$GPUMEMD" --colour "$T" 2>&1) || status=$?
+	[ "$status" != 0 ]
+	like "$said" 'colour'
+}
+
+test_every_option_can_be_given_with_o()
+{
+	needs_software 'be a second one'
+	broker_start "$T/own" -o "driver=$(driver own)"
+	is "$(ls "$T/own/mnt/devices" | xargs)" '0 1'
+	broker_stop "$T/own"
+}
+
+test_umount_ends_the_broker_and_frees_everything()
+{
+	start
+	echo 'x 100M' >"$O/control/alloc"
+	echo 'h 10M kind=host' >"$O/control/alloc"
+	echo 'd 10M kind=direct' >"$O/control/alloc"
+	broker_stop "$T/own"
+	start
+	is "$(ls "$O/allocations")" ''
+	is "$(<"$O/devices/0/memory_ours")" 0
+	! is_software || [ "$(<"$O/devices/0/memory_used")" -lt 67108864 ]
+	broker_stop "$T/own"
+}
+
+test_fusermount3_ends_the_broker()
+{
+	start
+	fusermount3 -u "$O"
+	broker_ended "$T/own"
+}
+
+test_sigterm_ends_the_broker_and_unmounts()
+{
+	start
+	echo 'x 100M' >"$O/control/alloc"
+	kill -TERM "$(<"$T/own/pid")"
+	broker_ended "$T/own"
+	! is_mounted "$O"
+}
+
+test_sigint_ends_the_broker_and_unmounts()
+{
+	start
+	kill -INT "$(<"$T/own/pid")"
+	broker_ended "$T/own"
+	! is_mounted "$O"
+}
+
+test_sigterm_while_lines_wait_ends_the_broker()
+{
+	local writer
+	start
+	echo 'x 4096' >"$O/control/alloc"
+	slow 30s
+	echo 'x u8:1' 2>/dev/null >"$O/control/fill" &
+	writer=$!
+	until_it_waits $writer
+	kill -TERM "$(<"$T/own/pid")"
+	wait $writer || true
+	inject
+	eventually "[ -s '$T/own/status' ]"
+	! is_mounted "$O"
+	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
+}
+
+test_a_killed_broker_leaves_no_worker_behind()
+{
+	start
+	echo 'd 1M kind=direct' >"$O/control/alloc"
+	[ -n "$(workers_of "$T/own")" ]
+	kill -KILL "$(<"$T/own/pid")"
+	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
+}
+
+test_an_unmount_is_refused_while_a_file_is_open()
+{
+	start
+	exec 3<"$O/version"
+	! unmount "$O" 2>/dev/null
+	is "$(cat <&3)" "$(<"$O/version")"
+	exec 3<&-
+	broker_stop "$T/own"
+}
+
+test_brokers_do_not_know_each_other()
+{
+	start
+	echo 'x 4096' >"$O/control/alloc"
+	is "$(ls "$M/allocations")" ''
+	broker_stop "$T/own"
+}
+
+test_mount_t_fuse_gpumemd_works()
+{
+	needs_root 'mount(8)'
+	needs_software 'be a second one'
+	[ -n "${GPUMEM_MOUNT_HELPER-}" ] || skip 'the build made no mount helper'
+	mkdir -p "$T/own/mnt"
+	# mount(8) looks only in /sbin, so the helper is run as mount(8) does
+	PATH=$(dirname "$GPUMEMD"):$PATH \
+		"$GPUMEM_MOUNT_HELPER" none "$T/own/mnt" -o "rw,driver=$(driver own)"
+	eventually "is_mounted '$T/own/mnt'"
+	like "$(grep -F " $T/own/mnt " /proc/self/mounts)" 'fuse\.gpumemd'
+	ls "$T/own/mnt/devices" >/dev/null
+	umount "$T/own/mnt"
+}
+
+test_root_serves_all_users_and_others_only_themselves()
+{
+	local options
+	options=$(grep -F " $M " /proc/self/mounts)
+	if [ "$(id -u)" = 0 ]; then
+		like "$options" 'allow_other'
+		like "$options" 'default_permissions'
+		is "$(by 1001 run 'ls -d allocations')" allocations
+	else
+		unlike "$options" 'allow_other'
+	fi
+	like "$options" ' fuse\.gpumemd '
+	like "$options" 'nosuid.*nodev|nodev.*nosuid'
+}
+
+main "$@"

@@ -1,0 +1,213 @@
+#!/bin/bash
+# Owners, groups and modes between users of one broker that root started.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+alice=1001 bob=1002
+
+# Users without a passwd entry, so that nothing needs to be made for them.
+grouped()
+{
+	local AS=(setpriv "--reuid=$1" "--regid=$1" "--groups=$2")
+	shift 2
+	"$@"
+}
+
+test_an_allocation_belongs_to_whom_allocated_it()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc'
+	is "$(<allocations/x/owner)" $alice
+	is "$(stat -c '%u %g' allocations/x/data)" "$alice $alice"
+	is "$(<owners/$alice/allocations)" 1
+	is "$(<owners/$alice/bytes)" 4096
+}
+
+test_every_user_can_allocate_every_kind()
+{
+	local kind
+	needs_root 'several users'
+	for kind in $kinds; do
+		by $alice run "echo '$kind 1M kind=$kind' >control/alloc && yes | head -c 1M >allocations/$kind/data"
+		by $alice run "cmp allocations/$kind/data <(yes | head -c 1M)"
+	done
+}
+
+test_data_is_its_owners_alone_unless_he_says_otherwise()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc; echo secret >allocations/x/data'
+	by $bob denied EACCES 'cat allocations/x/data'
+	by $bob denied EACCES 'echo mine >allocations/x/data'
+	is "$(head -c 6 allocations/x/data)" secret
+}
+
+test_names_and_attributes_are_visible_to_all()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc'
+	is "$(by $bob run 'ls allocations')" x
+	like "$(by $bob run 'cat events')" 'x'
+}
+
+test_mode_opens_data_for_reading()
+{
+	local kind
+	needs_root 'several users'
+	for kind in $kinds; do
+		by $alice run "echo 'x 4096 kind=$kind mode=644' >control/alloc; echo shared >allocations/x/data"
+		is "$(by $bob run 'head -c 6 allocations/x/data')" shared
+		by $bob denied EACCES 'echo mine >allocations/x/data'
+		by $bob refused EACCES 'x' 'echo "x u8:1" >control/fill'
+		by $alice run 'rmdir allocations/x'
+	done
+}
+
+test_chmod_opens_and_closes_data()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc; echo shared >allocations/x/data'
+	by $alice run 'chmod 666 allocations/x'
+	by $bob run 'echo other >allocations/x/data'
+	is "$(by $alice run 'head -c 5 allocations/x/data')" other
+	by $alice run 'chmod 600 allocations/x'
+	by $bob denied EACCES 'cat allocations/x/data'
+}
+
+test_chgrp_opens_data_for_a_group()
+{
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "x 4096 mode=640" >control/alloc; echo shared >allocations/x/data; chgrp 2000 allocations/x'
+	is "$(grouped $bob 2000 run 'head -c 6 allocations/x/data')" shared
+	by $bob denied EACCES 'cat allocations/x/data'
+	is "$(stat -c %g allocations/x/data)" 2000
+}
+
+test_only_the_owner_and_root_may_chmod()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=666" >control/alloc'
+	by $bob denied EPERM 'chmod 777 allocations/x'
+	by $bob denied EPERM 'chmod 777 allocations/x/data'
+	by $alice denied EPERM "chown $bob allocations/x"
+	chmod 600 allocations/x
+	is "$(stat -c %a allocations/x/data)" 600
+}
+
+test_only_the_owner_and_root_may_free()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=666" >control/alloc; echo "y 4096" >control/alloc'
+	by $bob refused EPERM 'x.*1001|1001.*x|x' 'echo x >control/free'
+	by $bob denied EPERM 'rmdir allocations/x'
+	[ -d allocations/x ]
+	echo x >control/free
+	rmdir allocations/y
+	is "$(ls allocations)" ''
+}
+
+test_only_the_owner_and_root_may_rename()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=666" >control/alloc'
+	by $bob denied EPERM 'mv allocations/x allocations/y'
+	mv allocations/x allocations/y
+	is "$(ls allocations)" y
+}
+
+test_fill_needs_to_write_and_copy_to_read_and_write()
+{
+	needs_root 'several users'
+	by $alice run 'echo "closed 4096" >control/alloc; echo "shown 4096 mode=644" >control/alloc'
+	by $bob run 'echo "mine 4096" >control/alloc'
+	by $bob refused EACCES 'closed' 'echo "closed u8:1" >control/fill'
+	by $bob refused EACCES 'shown' 'echo "shown u8:1" >control/fill'
+	by $bob refused EACCES 'closed' 'echo "mine from=closed" >control/copy'
+	by $bob refused EACCES 'shown' 'echo "shown from=mine" >control/copy'
+	by $bob run 'echo "mine from=shown" >control/copy'
+	by $bob run 'cp allocations/shown/data allocations/mine/data'
+}
+
+test_what_another_may_use_shares_no_memory_with_what_he_may_not()
+{
+	local before generation
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc; echo "y 4096" >control/alloc; echo kept >allocations/y/data'
+	before=$(<allocations/y/address) generation=$(<allocations/y/generation)
+	by $alice run 'chmod 644 allocations/y'
+	[ "$(<allocations/y/address)" != "$before" ]
+	[ "$(<allocations/y/generation)" -gt "$generation" ]
+	is "$(by $bob run 'head -c 4 allocations/y/data')" kept
+}
+
+test_memory_of_one_user_reads_as_zeros_for_the_next()
+{
+	local kind i
+	needs_root 'several users'
+	for kind in $kinds; do
+		for i in 1 2 3; do
+			by $alice run "echo 'x 4M kind=$kind' >control/alloc; yes secret | head -c 4M >allocations/x/data; rmdir allocations/x"
+			by $bob run "echo 'x 4M kind=$kind' >control/alloc; cmp -n 4194304 allocations/x/data /dev/zero && rmdir allocations/x"
+		done
+	done
+}
+
+test_errors_are_their_users_and_roots()
+{
+	needs_root 'several users'
+	by $alice refused EINVAL 'alicia' 'echo "alicia 0" >control/alloc'
+	unlike "$(by $bob run 'cat errors')" alicia
+	like "$(tail -n 1 errors)" alicia
+}
+
+test_a_user_can_not_make_room_by_another_users_name()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc'
+	by $bob refused EEXIST 'x' 'echo "x 4096" >control/alloc'
+}
+
+test_streams_are_their_owners()
+{
+	needs_root 'several users'
+	by $alice run 'mkdir streams/hers'
+	by $bob denied EPERM 'rmdir streams/hers'
+	by $bob run 'echo "x 4096" >control/alloc'
+	! by $bob run 'echo "x u8:1 stream=hers" >control/fill' 2>/dev/null
+	by $alice run 'rmdir streams/hers'
+}
+
+test_every_owner_has_his_own_default_stream()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc; echo "x u8:1 stream=default" >control/fill; echo default >control/synchronize'
+	by $bob run 'echo "y 4096" >control/alloc; echo "y u8:1 stream=default" >control/fill; echo default >control/synchronize'
+	is "$(by $alice run 'ls streams')" default
+}
+
+test_a_descriptor_keeps_the_right_it_was_opened_with()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=644" >control/alloc; echo before >allocations/x/data'
+	is "$(py <<-'EOF'
+		child = os.fork()
+		if child == 0:
+		    os.setresuid(1002, 1002, 1002)
+		    fd = os.open("allocations/x/data", os.O_RDONLY)
+		    print(os.pread(fd, 6, 0))
+		    os._exit(0)
+		os.waitpid(child, 0)
+	EOF
+	)" "b'before'"
+}
+
+test_root_may_everything()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc; echo hers >allocations/x/data'
+	is "$(head -c 4 allocations/x/data)" hers
+	echo 'x u8:0' >control/fill
+	is_zero allocations/x/data
+	echo x >control/free
+}
+
+main "$@"

@@ -1,0 +1,212 @@
+#!/bin/bash
+# Workers die, are killed, hang; the broker and what it holds live on.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+mover()
+{
+	workers_of "$T/main" mover
+}
+
+own()
+{
+	workers_of "$T/main" "$(id -u)"
+}
+
+may_kill()
+{
+	needs_software 'lose a worker'
+}
+
+test_an_owners_worker_runs_as_he_does()
+{
+	needs_root 'another user'
+	by 1001 run 'echo "x 4096 kind=direct" >control/alloc'
+	is "$(awk '/^Uid:/ { print $2, $3, $4, $5 }' "/proc/$(workers_of "$T/main" 1001)/status")" \
+		'1001 1001 1001 1001'
+}
+
+test_no_worker_runs_for_device_and_host_memory_but_the_mover()
+{
+	local before
+	before=$(own)
+	[ -z "$before" ] || skip 'an owner of this mount has a worker already'
+	echo 'x 4096' >control/alloc
+	echo 'y 4096 kind=host' >control/alloc
+	cat allocations/*/data >/dev/null
+	is "$(own)" ''
+}
+
+test_durable_memory_survives_the_mover()
+{
+	local before
+	may_kill
+	echo 'x 3000000' >control/alloc
+	yes | head -c 3000000 >allocations/x/data
+	before=$(mover)
+	kill -KILL $before
+	eventually "[ -n \"\$(mover)\" ] && [ \"\$(mover)\" != $before ]"
+	cmp allocations/x/data <(yes | head -c 3000000)
+	echo 'x u8:1' >control/fill
+	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 1
+}
+
+test_address_and_bytes_stay_when_the_mover_starts_again()
+{
+	local address
+	may_kill
+	echo 'x 4M' >control/alloc
+	address=$(<allocations/x/address)
+	kill -KILL $(mover)
+	is_zero allocations/x/data
+	is "$(<allocations/x/address)" "$address"
+}
+
+test_a_transfer_during_which_the_mover_dies_is_eio_or_done()
+{
+	local reader status=0
+	may_kill
+	echo 'x 4M' >control/alloc
+	slow 30s
+	cat allocations/x/data >"$T/read" 2>"$T/said" &
+	reader=$!
+	until_it_waits $reader
+	inject
+	kill -KILL $(mover)
+	wait $reader || status=$?
+	if [ "$status" != 0 ]; then
+		like "$(<"$T/said")" "${message[EIO]}"
+		like "$(tail -n 1 errors)" ' EIO .*x.*worker|mover'
+	fi
+	cmp -n 4194304 allocations/x/data /dev/zero
+}
+
+test_a_line_during_which_the_worker_dies_is_eio_with_a_sentence()
+{
+	local status=0 writer
+	may_kill
+	echo 'mine 4M kind=direct' >control/alloc
+	slow 30s
+	echo 'mine u8:1' >control/fill 2>"$T/said" &
+	writer=$!
+	until_it_waits $writer
+	inject
+	kill -KILL $(own)
+	wait $writer || status=$?
+	[ "$status" != 0 ]
+	like "$(<"$T/said")" "${message[EIO]}"
+	like "$(tail -n 1 errors)" ' control/fill EIO .*worker'
+}
+
+test_what_lived_in_the_worker_is_lost()
+{
+	local kind
+	may_kill
+	for kind in direct async; do
+		echo "x 4096 kind=$kind" >control/alloc
+		cat allocations/x/data >/dev/null
+		kill -KILL $(own)
+		eventually '[ "$(<allocations/x/state)" = lost ]'
+		refused ESTALE 'x' 'cat allocations/x/data'
+		refused ESTALE 'x' 'echo "x u8:1" >control/fill'
+		rmdir allocations/x
+		is "$(ls allocations)" ''
+	done
+}
+
+test_the_next_command_has_a_new_worker()
+{
+	local kind before
+	may_kill
+	for kind in direct async; do
+		echo "x 4096 kind=$kind" >control/alloc
+		before=$(own)
+		kill -KILL $before
+		eventually '[ "$(<allocations/x/state)" = lost ]'
+		echo "y 4096 kind=$kind" >control/alloc
+		[ "$(own)" != "$before" ]
+		echo 'y u8:5' >control/fill
+		is "$(od -A n -t u1 -N 1 allocations/y/data | xargs)" 5
+		rmdir allocations/x allocations/y
+	done
+}
+
+test_durable_memory_survives_its_owners_worker()
+{
+	may_kill
+	echo 'mine 4096 kind=direct' >control/alloc
+	echo 'x 4096' >control/alloc
+	echo 'h 4096 kind=host' >control/alloc
+	echo kept >allocations/x/data
+	echo kept >allocations/h/data
+	kill -KILL $(own)
+	eventually '[ "$(<allocations/mine/state)" = lost ]'
+	is "$(head -c 4 allocations/x/data)" kept
+	is "$(head -c 4 allocations/h/data)" kept
+	is "$(<allocations/x/state)" live
+}
+
+test_restarts_are_counted()
+{
+	local before
+	may_kill
+	echo 'x 4096 kind=direct' >control/alloc
+	before=$(<"owners/$(id -u)/restarts")
+	kill -KILL $(own)
+	eventually '[ "$(<allocations/x/state)" = lost ]'
+	echo 'y 4096 kind=direct' >control/alloc
+	is "$(<"owners/$(id -u)/restarts")" $((before + 1))
+}
+
+test_an_owners_worker_that_dies_is_an_event()
+{
+	may_kill
+	echo 'x 4096 kind=direct' >control/alloc
+	kill -KILL $(own)
+	eventually '[ "$(<allocations/x/state)" = lost ]'
+	like "$(tail -n 3 events)" "$(id -u)|worker"
+}
+
+test_one_owners_worker_is_no_others_concern()
+{
+	may_kill
+	needs_root 'several users'
+	by 1001 run 'echo "hers 4096 kind=direct" >control/alloc; echo kept >allocations/hers/data'
+	echo 'mine 4096 kind=direct' >control/alloc
+	kill -KILL $(own)
+	eventually '[ "$(<allocations/mine/state)" = lost ]'
+	is "$(<allocations/hers/state)" live
+	is "$(by 1001 run 'head -c 4 allocations/hers/data')" kept
+}
+
+test_a_worker_that_dies_in_every_call_does_not_take_the_broker_along()
+{
+	may_kill
+	inject 'kill=cuMemAlloc_v2@*'
+	refused EIO 'worker' 'echo "x 4096 kind=direct" >control/alloc'
+	refused EIO 'worker' 'echo "x 4096 kind=direct" >control/alloc'
+	is "$(ls allocations)" ''
+	inject
+	echo 'x 4096 kind=direct' >control/alloc
+	is_zero allocations/x/data
+}
+
+test_memory_of_the_dead_comes_back()
+{
+	may_kill
+	for _ in 1 2 3; do
+		echo 'x 300M kind=direct' >control/alloc
+		kill -KILL $(own)
+		eventually '[ "$(<allocations/x/state)" = lost ]'
+		rmdir allocations/x
+	done
+}
+
+test_workers_can_not_be_traced_or_read_by_their_owner()
+{
+	needs_root 'another user'
+	by 1001 run 'echo "x 4096 kind=direct" >control/alloc'
+	! by 1001 run "cat /proc/$(workers_of "$T/main" 1001)/mem 2>/dev/null" 2>/dev/null
+	! by 1001 run "ls /proc/$(workers_of "$T/main" 1001)/fd" 2>/dev/null >&2
+}
+
+main "$@"

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory that processes share: its limit, and that it comes back. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+SUITE(ledger);
+
+#define WRITE CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define LIMIT "devices=2:memory=64M"
+
+static const CUmemAllocationProp prop = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+};
+
+static size_t memory_free(void)
+{
+	size_t bytes, total;
+
+	OK(cuMemGetInfo_v2, &bytes, &total);
+	return bytes;
+}
+
+static void take_60_mib(int socket)
+{
+	conform_open();
+	memory_create(60 * MIB);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, limit_holds_across_processes)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child child;
+	CUdeviceptr at;
+
+	conform_options(LIMIT);
+	child_start(&child, take_60_mib);
+	wire_receive(child.socket, NULL);
+	conform_context();
+	cr_assert_eq(memory_free(), 4 * MIB);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2, &at, 6 * MIB);
+	OK(cuMemAlloc_v2, &at, 4 * MIB);
+	cr_assert_eq(memory_free(), 0);
+	child_kill(&child);
+	OK(cuMemCreate, &handle, 60 * MIB, &prop, 0);
+	cr_assert_eq(memory_free(), 0);
+}
+
+Test(ledger, device_does_not_share_with_another)
+{
+	CUmemAllocationProp other = prop;
+	CUmemGenericAllocationHandle handle;
+
+	conform_options(LIMIT);
+	conform_open();
+	memory_create(64 * MIB);
+	other.location.id = 1;
+	OK(cuMemCreate, &handle, 64 * MIB, &other, 0);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 2 * MIB, &other, 0);
+}
+
+static void use_another_machine(int socket)
+{
+	conform_options("machine=elsewhere-1:" LIMIT);
+	conform_open();
+	memory_create(64 * MIB);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, machine_does_not_share_with_another)
+{
+	struct child child;
+
+	conform_options(LIMIT);
+	child_start(&child, use_another_machine);
+	wire_receive(child.socket, NULL);
+	conform_open();
+	memory_create(64 * MIB);
+	child_kill(&child);
+}
+
+static void make_and_die(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+
+	conform_open();
+	handle = memory_create(60 * MIB);
+	wire_send(socket, 1, memory_export(handle));
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, descriptor_in_a_process_without_driver_holds_the_memory)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child maker;
+	int fd;
+
+	conform_options(LIMIT);
+	child_start(&maker, make_and_die);
+	wire_receive(maker.socket, &fd);
+	child_kill(&maker);
+	conform_open();
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	close(fd);
+	OK(cuMemCreate, &handle, 64 * MIB, &prop, 0);
+}
+
+/* Imports, maps, and keeps nothing but the mapping. */
+static void hold_a_mapping(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	wire_receive(socket, &fd);
+	conform_context();
+	handle = memory_import(fd);
+	close(fd);
+	memory_map(address_reserve(60 * MIB, 0), 60 * MIB, handle, WRITE);
+	OK(cuMemRelease, handle);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, mapping_in_another_process_holds_the_memory)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child holder;
+	int fd;
+
+	conform_options(LIMIT);
+	child_start(&holder, hold_a_mapping);
+	conform_open();
+	handle = memory_create(60 * MIB);
+	fd = memory_export(handle);
+	wire_send(holder.socket, 1, fd);
+	wire_receive(holder.socket, NULL);
+	close(fd);
+	OK(cuMemRelease, handle);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	child_kill(&holder);
+	OK(cuMemCreate, &handle, 64 * MIB, &prop, 0);
+}
+
+/* As another user: the limit holds, and what root made may not be opened by name. */
+static void import_as_another_user(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+	int fd;
+
+	wire_receive(socket, &fd);
+	MUST(setgid(1000) == 0 && setuid(1000) == 0);
+	conform_context();
+	at = address_reserve(60 * MIB, 0);
+	memory_map(at, 60 * MIB, memory_import(fd), WRITE);
+	words_write(at, 1, 1024);
+	MUST(words_match(at, 1, 1024));
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6 * MIB, &prop, 0);
+	memory_create(4 * MIB);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, is_shared_between_users)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child other;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	umask(077);
+	conform_options(LIMIT);
+	child_start(&other, import_as_another_user);
+	conform_open();
+	wire_send(other.socket, 1, memory_export(memory_create(60 * MIB)));
+	cr_assert_eq(wire_receive(other.socket, NULL), 1);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 2 * MIB, &prop, 0);
+	child_kill(&other);
+	OK(cuMemCreate, &handle, 4 * MIB, &prop, 0);
+}
+
+Test(ledger, holds_ten_thousand_handles)
+{
+	static CUmemGenericAllocationHandle handles[10000];
+
+	conform_options("memory=64G");
+	conform_context();
+	for (size_t i = 0; i < ARRAY_SIZE(handles); i++)
+		handles[i] = memory_create(2 * MIB);
+	cr_assert_eq(memory_free(), 64 * 1024 * MIB - ARRAY_SIZE(handles) * 2 * MIB);
+	for (size_t i = 0; i < ARRAY_SIZE(handles); i++)
+		OK(cuMemRelease, handles[i]);
+	cr_assert_eq(memory_free(), 64 * 1024 * MIB);
+}
+
+static void join_and_die(int socket)
+{
+	conform_options("machine=left-behind-1");
+	conform_open();
+	memory_create(2 * MIB);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(ledger, machine_that_nobody_uses_is_cleared_away)
+{
+	static const char path[] = "/dev/shm/gpumem-softgpu.left-behind-1";
+	struct child child;
+
+	child_start(&child, join_and_die);
+	wire_receive(child.socket, NULL);
+	cr_assert_eq(access(path, F_OK), 0);
+	child_kill(&child);
+	conform_open();
+	cr_assert_neq(access(path, F_OK), 0);
+}

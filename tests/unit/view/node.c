@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "node.h"
+
+#include "visit.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+TestSuite(node, .init = nodes_init);
+
+static struct node node_of(enum object_type type, const char *name, struct token token)
+{
+	struct node node = { nodes_find_of(type, name), token };
+
+	cr_assert(node.row, "%s", name);
+	return node;
+}
+
+Test(node, root_is_one)
+{
+	size_t n;
+	struct node root = { nodes_fixed(&n), TOKEN_NONE };
+
+	cr_assert_eq(node_id(&root), NODE_ROOT);
+	cr_assert_eq(node_inode(&root, 99), NODE_ROOT);
+	cr_assert_eq(root.row->kind, NODE_DIRECTORY);
+}
+
+Test(node, every_fixed_id_comes_back)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		struct node node = { &rows[i], TOKEN_NONE }, back;
+
+		cr_assert_eq(node_from_id(node_id(&node), &back), 0);
+		cr_assert_eq(back.row, &rows[i]);
+		cr_assert(node_is_fixed(&back));
+		cr_assert(!node_is_visit(node_id(&node)));
+	}
+}
+
+Test(node, whole_token_comes_back)
+{
+	static const struct token tokens[] = {
+		{ 0, 1 },
+		{ 5, 0xffffffff },
+		{ 0xffffff, 0x80000000 },
+		{ 0xffffff, 0xffffffff },
+	};
+
+	for (unsigned int type = 1; type < N_OBJECT_TYPES; type++) {
+		size_t n;
+		const struct node_row *rows = nodes_of(type, &n);
+
+		for (size_t i = 0; i < n * ARRAY_SIZE(tokens); i++) {
+			struct token token = tokens[i / n];
+			struct node node = { &rows[i % n], token }, back;
+
+			cr_assert_eq(node_from_id(node_id(&node), &back), 0);
+			cr_assert_eq(back.row, node.row);
+			cr_assert_eq(back.token.slot, token.slot);
+			cr_assert_eq(back.token.generation, token.generation);
+			cr_assert(!node_is_fixed(&back));
+			cr_assert(!node_is_visit(node_id(&node)));
+		}
+	}
+}
+
+Test(node, id_of_no_row_is_stale)
+{
+	struct node node;
+
+	cr_assert_eq(node_from_id(0, &node), -ESTALE);
+	cr_assert_eq(node_from_id(1 | 1000 << 8, &node), -ESTALE);
+	cr_assert_eq(node_from_id(31 | OBJECT_STREAM << 5, &node), -ESTALE);
+	cr_assert_eq(node_from_id(7 << 5, &node), -ESTALE);
+	cr_assert_eq(node_from_id(node_visit_id(3), &node), -ESTALE);
+}
+
+Test(node, inode_is_of_the_object_not_its_place)
+{
+	struct node a = node_of(OBJECT_ALLOCATION, "data", (struct token){ 1, 2 });
+	struct node b = node_of(OBJECT_ALLOCATION, "data", (struct token){ 3, 4 });
+	struct node c = node_of(OBJECT_ALLOCATION, "size", (struct token){ 1, 2 });
+	struct node d = node_of(OBJECT_STREAM, "status", (struct token){ 1, 2 });
+
+	cr_assert_eq(node_inode(&a, 9), node_inode(&b, 9));
+	cr_assert_neq(node_inode(&a, 9), node_inode(&a, 10));
+	cr_assert_neq(node_inode(&a, 9), node_inode(&c, 9));
+	cr_assert_neq(node_inode(&d, 9), node_inode(&c, 9));
+}
+
+Test(node, attributes_and_verbs_make_files)
+{
+	size_t n;
+	const struct node_row *root = nodes_fixed(&n);
+	const struct node_row *control = nodes_find_fixed(root, "control");
+
+	cr_assert_eq(nodes_find_fixed(root, "version")->kind, NODE_ATTRIBUTE);
+	cr_assert_eq(nodes_find_fixed(root, "allocations")->mode, S_IFDIR | 01777);
+	cr_assert_eq(nodes_find_fixed(control, "alloc")->mode, S_IFREG | 0666);
+	cr_assert_null(nodes_find_fixed(root, "alloc"));
+	cr_assert_null(nodes_find_fixed(root, ""));
+	cr_assert_eq(nodes_find_of(OBJECT_STREAM, "synchronize")->kind, NODE_CONTROL);
+	cr_assert_null(nodes_find_of(OBJECT_STREAM, "alloc"));
+	cr_assert_null(nodes_find_of(OBJECT_STREAM, "data"));
+}
+
+Test(visit, ids_differ_and_mean_the_same)
+{
+	struct visits visits;
+	uint64_t a, b, id;
+
+	visits_init(&visits);
+	cr_assert_eq(visits_add(&visits, 42, &a), 0);
+	cr_assert_eq(visits_add(&visits, 42, &b), 0);
+	cr_assert_neq(a, b);
+	cr_assert(node_is_visit(a) && node_is_visit(b));
+	cr_assert_eq(visits_find(&visits, a, &id), 0);
+	cr_assert_eq(id, 42);
+	visits_deinit(&visits);
+}
+
+Test(visit, is_gone_once_forgotten)
+{
+	struct visits visits;
+	uint64_t a, id;
+
+	visits_init(&visits);
+	visits_add(&visits, 42, &a);
+	visits_forget(&visits, a, 1);
+	cr_assert_eq(visits_find(&visits, a, &id), -ESTALE);
+	visits_forget(&visits, a, 1);
+	visits_deinit(&visits);
+}
