@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,8 +70,6 @@ static int prepare_end(void)
 
 	if (pipe2(end_pipe, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
-	if (fcntl(end_pipe[0], F_SETFL, 0))
-		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaction(signals[i], &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -79,9 +78,9 @@ static int prepare_end(void)
 
 static void wait_for_end(void)
 {
-	char byte;
+	struct pollfd end = { .fd = end_pipe[0], .events = POLLIN };
 
-	while (read(end_pipe[0], &byte, 1) < 0 && errno == EINTR)
+	while (poll(&end, 1, -1) < 0 && errno == EINTR)
 		;
 }
 

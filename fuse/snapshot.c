@@ -11,6 +11,7 @@
 #include "view.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct snapshot {
 	struct file file;
@@ -70,16 +71,22 @@ static snapshot_make *const makers[N_NODE_KINDS] = {
 
 /* ---- descriptors ---- */
 
+/* What is answered is a copy: a reader that has its answer may close the file before
+ * the reply has returned here. */
 static void snapshot_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
 			  const struct fuse_file_info *info)
 {
 	struct snapshot *snapshot = container_of(file, struct snapshot, file);
-	size_t length = snapshot->text.length;
-	size_t from = MIN((size_t)offset, length);
+	const char *text = text_string(&snapshot->text);
+	size_t from = MIN((size_t)offset, snapshot->text.length);
+	size_t length = MIN(size, snapshot->text.length - from);
+	_cleanup_free_ char *bytes = strndup(text + from, length);
 
 	(void)info;
-	fuse_reply_buf(req, text_string(&snapshot->text) + from,
-		       MIN(size, length - from));
+	if (!bytes)
+		reply_error(req, -ENOMEM);
+	else
+		fuse_reply_buf(req, bytes, length);
 }
 
 static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
