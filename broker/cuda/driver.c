@@ -103,8 +103,10 @@ static int driver_start(struct cuda_driver *driver, struct text *why)
 static int driver_load(struct cuda_driver *driver, const char *path, struct text *why)
 {
 	driver->path = strdup(path);
-	if (!driver->path)
+	if (!driver->path) {
+		text_printf(why, "no memory for the driver's table");
 		return -ENOMEM;
+	}
 	driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!driver->library) {
 		text_printf(why, "can't load the driver library: %s", dlerror());
@@ -119,8 +121,10 @@ int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *wh
 	int r;
 
 	driver = calloc(1, sizeof(*driver));
-	if (!driver)
+	if (!driver) {
+		text_printf(why, "no memory for the driver's table");
 		return -ENOMEM;
+	}
 	r = driver_load(driver, path, why);
 	if (r < 0)
 		return r;

@@ -132,10 +132,13 @@
 	X(cuMemUnmap, PFN_cuMemUnmap_v10020, REQUIRED) \
 	X(cuMemSetAccess, PFN_cuMemSetAccess_v10020, REQUIRED) \
 	X(cuMemGetAccess, PFN_cuMemGetAccess_v10020, REQUIRED) \
-	X(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020, REQUIRED) \
-	X(cuMemImportFromShareableHandle, PFN_cuMemImportFromShareableHandle_v10020, REQUIRED) \
+	X(cuMemExportToShareableHandle, \
+	  PFN_cuMemExportToShareableHandle_v10020, REQUIRED) \
+	X(cuMemImportFromShareableHandle, \
+	  PFN_cuMemImportFromShareableHandle_v10020, REQUIRED) \
 	X(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, REQUIRED) \
-	X(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020, REQUIRED) \
+	X(cuMemGetAllocationGranularity, \
+	  PFN_cuMemGetAllocationGranularity_v10020, REQUIRED) \
 	X(cuMemGetAllocationPropertiesFromHandle, \
 	  PFN_cuMemGetAllocationPropertiesFromHandle_v10020, REQUIRED)
 

@@ -2,6 +2,7 @@
 /* Streams, events, and the order that they keep. */
 #include "conform.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 SUITE(stream);
@@ -375,4 +376,47 @@ Test(event, time_is_not_ready_before_the_end)
 	gate_open(&gate);
 	OK(cuEventSynchronize, end);
 	OK(cuEventElapsedTime, &ms, start, end);
+}
+
+struct user {
+	pthread_t thread;
+	CUcontext context;
+	uint32_t first;
+};
+
+/* Allocates, fills, copies and looks, over and over, on a stream of its own. */
+static void *user_run(void *arg)
+{
+	const size_t n = 65536;
+	struct user *user = arg;
+	CUdeviceptr from, to;
+	CUstream stream;
+
+	OK(cuCtxSetCurrent, user->context);
+	stream = stream_new(CU_STREAM_NON_BLOCKING);
+	for (uint32_t i = 0; i < 20; i++) {
+		OK(cuMemAlloc_v2, &from, n * 4);
+		OK(cuMemAllocAsync, &to, n * 4, stream);
+		words_write(from, user->first + i, n);
+		OK(cuMemcpyDtoDAsync_v2, to, from, n * 4, stream);
+		OK(cuStreamSynchronize, stream);
+		MUST(words_match(to, user->first + i, n));
+		OK(cuMemFreeAsync, to, stream);
+		OK(cuMemFree_v2, from);
+	}
+	OK(cuStreamDestroy_v2, stream);
+	return NULL;
+}
+
+Test(stream, many_threads_use_one_context_at_once)
+{
+	CUcontext context = conform_context();
+	struct user users[4];
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(users); i++) {
+		users[i] = (struct user){ .context = context, .first = i << 20 };
+		MUST(pthread_create(&users[i].thread, NULL, user_run, &users[i]) == 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++)
+		pthread_join(users[i].thread, NULL);
 }

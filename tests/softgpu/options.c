@@ -2,6 +2,7 @@
 /* What GPUMEM_SOFTGPU sets, and the faults that it asks for. */
 #include "conform.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +31,6 @@ static void init_with_bad_options(int socket)
 Test(options, that_make_no_sense_fail_init_with_a_sentence)
 {
 	static const char *const bad[] = {
-		"devices=0",
 		"devices=17",
 		"devices=two",
 		"memory=0",
@@ -38,6 +38,7 @@ Test(options, that_make_no_sense_fail_init_with_a_sentence)
 		"memory=1X",
 		"memory=99999999999999999999",
 		"capability=9",
+		"version=thirteen",
 		"machine=../up",
 		"name=",
 		"colour=red",
@@ -81,6 +82,42 @@ Test(options, set_devices_memory_name_and_capability)
 	cr_assert_eq(value, 7);
 	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
 	cr_assert_eq(value, 5);
+}
+
+static void expect_refused(const char *options, int error, const char *sentence)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+
+	conform_options(options);
+	cr_assert_eq(cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why), error);
+	cr_assert_null(driver);
+	cr_assert(strstr(text_string(&why), sentence), "%s", text_string(&why));
+}
+
+Test(options, driver_that_is_too_old_is_refused)
+{
+	expect_refused("version=12.1", -EOPNOTSUPP,
+		       "is a driver for CUDA 12.1: 12.2 is the oldest");
+}
+
+Test(options, machine_without_devices_is_refused)
+{
+	expect_refused("devices=0", -ENODEV, "CUDA_ERROR_NO_DEVICE");
+}
+
+Test(options, directory_is_where_memory_is_kept)
+{
+	char directory[] = "/tmp/softgpu-directory-XXXXXX";
+	char text[128];
+
+	MUST(mkdtemp(directory) != NULL);
+	snprintf(text, sizeof(text), "directory=%s", directory);
+	conform_options(text);
+	conform_open();
+	memory_import(memory_export(memory_create(2 * MIB)));
+	snprintf(text, sizeof(text), "test \"$(ls %s/*/0-2097152-*)\" && rm -r %s",
+		 directory, directory);
+	cr_assert_eq(system(text), 0);
 }
 
 /* The results of the first calls of cuCtxSynchronize, as a string of 0 and 1. */

@@ -50,7 +50,7 @@ static void fork_watch(void)
 	pthread_atfork(NULL, NULL, fork_child);
 }
 
-static void sleep_ns(uint64_t ns)
+void call_sleep(uint64_t ns)
 {
 	struct timespec left = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
 
@@ -123,6 +123,6 @@ CUresult call_leave(CUresult result)
 	call_unlock();
 	ns = call_take_delay();
 	if (ns)
-		sleep_ns(ns);
+		call_sleep(ns);
 	return result;
 }

@@ -55,6 +55,8 @@ void call_lock(void);
 void call_unlock(void);
 void call_wait(pthread_cond_t *cond);
 
+void call_sleep(uint64_t ns);
+
 /* The injected delay of this thread's call, taken by the work that it queues. */
 uint64_t call_take_delay(void);
 

@@ -279,7 +279,11 @@ static CUresult fill_start(const struct fill *fill, CUstream handle, enum when w
 			       : stream_queue(stream, &fill_op->op);
 }
 
-/* The twelve fills differ in the element and in how they are asked for. */
+/*
+ * The twelve fills differ in the element and in how they are asked for. Their names are
+ * handed on here from macro to macro, which is safe as long as cuda.h renames none of
+ * them: where it does, the list's row has no export and nothing links.
+ */
 #define FILL(symbol, type)                                                            \
 	CALL(symbol, NEED_CONTEXT, (CUdeviceptr to, type value, size_t n),            \
 	     (to, value, n))                                                          \

@@ -16,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SOFTGPU_CUDA_VERSION 13000
-#define PCI_BUS(device)	     (1 + (device))
+#define PCI_BUS(device) (1 + (device))
 
 static const int attributes[] = {
 	[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024,
@@ -98,6 +97,8 @@ CALL(cuInit, NEED_NOTHING, (unsigned int flags), (flags))
 	result = inject_result(CUDA_ROW_cuInit, &unused);
 	if (result)
 		return result;
+	if (!options.n_devices)
+		return CUDA_ERROR_NO_DEVICE;
 	if (ledger_open() < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	contexts_init();
@@ -107,9 +108,9 @@ CALL(cuInit, NEED_NOTHING, (unsigned int flags), (flags))
 
 CALL(cuDriverGetVersion, NEED_NOTHING, (int *ret), (ret))
 {
-	if (!ret)
+	if (!ret || options_read() < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret = SOFTGPU_CUDA_VERSION;
+	*ret = options.version;
 	return CUDA_SUCCESS;
 }
 

@@ -98,6 +98,11 @@ static size_t block_room(const struct block *block, size_t n)
 	return block->n_slots;
 }
 
+static size_t block_slots(const struct block *block, uint64_t size)
+{
+	return (size_t)((size + block->slot_size - 1) / block->slot_size);
+}
+
 static uint64_t block_take(struct heap *heap, struct block *block, size_t first, size_t n)
 {
 	memset(block->slots + first, SLOT_NEXT, n);
@@ -119,14 +124,13 @@ static bool block_serves(const struct block *block, uint64_t size)
 int heap_alloc(struct heap *heap, uint64_t size, uint64_t *ret_address)
 {
 	struct block *block;
-	size_t n;
 
 	for (block = heap->blocks; block; block = block->next) {
+		const size_t n = block_slots(block, size);
 		size_t first;
 
 		if (!block_serves(block, size))
 			continue;
-		n = (size_t)((size + block->slot_size - 1) / block->slot_size);
 		first = block_room(block, n);
 		if (first == block->n_slots)
 			continue;
@@ -135,8 +139,7 @@ int heap_alloc(struct heap *heap, uint64_t size, uint64_t *ret_address)
 	}
 	if (block_new(heap, size, &block) < 0)
 		return -ENOMEM;
-	n = (size_t)((size + block->slot_size - 1) / block->slot_size);
-	*ret_address = block_take(heap, block, 0, n);
+	*ret_address = block_take(heap, block, 0, block_slots(block, size));
 	return 0;
 }
 

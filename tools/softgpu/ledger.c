@@ -40,7 +40,7 @@
 #define PREFIX	  "gpumem-softgpu."
 #define SUMS_NAME "sums"
 
-static char directory[128];
+static char directory[384];
 static int directory_fd = -1;
 static uint64_t *sums; /* shared by all processes, under the directory's flock */
 
@@ -48,6 +48,20 @@ static void directory_lock(int fd)
 {
 	while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
 		continue;
+}
+
+/* Where a descriptor leads, without symbolic links. */
+static int descriptor_path(int fd, char *ret, size_t size)
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret, size - 1);
+	if (n < 0)
+		return -errno;
+	ret[n] = '\0';
+	return 0;
 }
 
 /* Umask must not keep other users out of the machine; only its maker may chmod. */
@@ -67,7 +81,8 @@ static int directory_join(void)
 	struct stat stat;
 	int r;
 
-	snprintf(directory, sizeof(directory), PARENT "/" PREFIX "%s", options.machine);
+	snprintf(directory, sizeof(directory), "%s/" PREFIX "%s", options.directory,
+		 options.machine);
 	for (;;) {
 		r = directory_open();
 		if (r < 0)
@@ -76,7 +91,8 @@ static int directory_join(void)
 			continue;
 		directory_lock(directory_fd);
 		if (fstat(directory_fd, &stat) >= 0 && stat.st_nlink)
-			return 0;
+			return descriptor_path(directory_fd, directory,
+					       sizeof(directory));
 		closep(&directory_fd);
 	}
 }
@@ -193,7 +209,7 @@ static void machine_clear(int parent_fd, const char *name)
 static void machines_clear(void)
 {
 	struct dirent *entry;
-	DIR *dir = opendir(PARENT);
+	DIR *dir = opendir(options.directory);
 
 	if (!dir)
 		return;
@@ -214,8 +230,10 @@ int ledger_open(void)
 		r = sums_open();
 		ledger_unlock();
 	}
-	if (r < 0)
+	if (r < 0) {
 		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(-r));
+		closep(&directory_fd);
+	}
 	return r;
 }
 
@@ -272,14 +290,10 @@ int ledger_import(int fd, struct memory *memory)
 {
 	struct memory found = { .fd = -1 };
 	size_t length = strlen(directory);
-	char link[32], target[256];
-	ssize_t n;
+	char target[512];
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, target, sizeof(target) - 1);
-	if (n < 0)
+	if (descriptor_path(fd, target, sizeof(target)) < 0)
 		return -EINVAL;
-	target[n] = '\0';
 	if (strncmp(target, directory, length) || target[length] != '/' ||
 	    strlen(target + length + 1) >= sizeof(found.name))
 		return -EINVAL;

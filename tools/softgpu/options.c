@@ -2,8 +2,9 @@
 /*
  * The settings of options.h: a table of keys, each with its parser.
  *
- * They are read once, by cuInit. The settings that are rules for faults go on to
- * inject.c, which also reads them from a control file while the process runs.
+ * They are read once, by cuInit or cuDriverGetVersion. The settings that are rules for
+ * faults go on to inject.c, which also reads them from a control file while the process
+ * runs.
  */
 #include "options.h"
 
@@ -19,8 +20,10 @@ struct options options = {
 	.memory = (uint64_t)4 << 30,
 	.capability_major = 9,
 	.capability_minor = 0,
+	.version = 13000,
 	.name = "gpumem software GPU",
 	.machine = "default",
+	.directory = "/dev/shm",
 };
 
 struct unit {
@@ -84,7 +87,7 @@ static int set_devices(const char *value)
 {
 	uint64_t n;
 
-	if (options_parse_count(value, &n) < 0 || n < 1 || n > OPTIONS_MAX_DEVICES)
+	if (options_parse_count(value, &n) < 0 || n > OPTIONS_MAX_DEVICES)
 		return -EINVAL;
 	options.n_devices = (int)n;
 	return 0;
@@ -100,7 +103,8 @@ static int set_memory(const char *value)
 	return 0;
 }
 
-static int set_capability(const char *value)
+/* MAJOR.MINOR, of two digits and one. */
+static int parse_version(const char *value, int *ret_major, int *ret_minor)
 {
 	int major, minor, end = 0;
 
@@ -108,8 +112,23 @@ static int set_capability(const char *value)
 		return -EINVAL;
 	if (major < 1 || minor < 0)
 		return -EINVAL;
-	options.capability_major = major;
-	options.capability_minor = minor;
+	*ret_major = major;
+	*ret_minor = minor;
+	return 0;
+}
+
+static int set_capability(const char *value)
+{
+	return parse_version(value, &options.capability_major, &options.capability_minor);
+}
+
+static int set_version(const char *value)
+{
+	int major, minor;
+
+	if (parse_version(value, &major, &minor) < 0)
+		return -EINVAL;
+	options.version = major * 1000 + minor * 10;
 	return 0;
 }
 
@@ -136,6 +155,11 @@ static int set_machine(const char *value)
 	return set_text(options.machine, sizeof(options.machine), value);
 }
 
+static int set_directory(const char *value)
+{
+	return set_text(options.directory, sizeof(options.directory), value);
+}
+
 static int set_control(const char *value)
 {
 	return set_text(options.control, sizeof(options.control), value);
@@ -146,11 +170,18 @@ struct key {
 	int (*set)(const char *value);
 };
 
+/* clang-format off */
 static const struct key keys[] = {
-	{ "capability", set_capability }, { "control", set_control },
-	{ "devices", set_devices },	  { "machine", set_machine },
-	{ "memory", set_memory },	  { "name", set_name },
+	{ "capability", set_capability },
+	{ "control", set_control },
+	{ "devices", set_devices },
+	{ "directory", set_directory },
+	{ "machine", set_machine },
+	{ "memory", set_memory },
+	{ "name", set_name },
+	{ "version", set_version },
 };
+/* clang-format on */
 
 static int option_set(const char *setting)
 {
@@ -166,7 +197,7 @@ static int option_set(const char *setting)
 	return inject_add(setting);
 }
 
-int options_read(void)
+static int options_parse(void)
 {
 	const char *variable = getenv(OPTIONS_VARIABLE);
 	_cleanup_free_ char *copy = strdup(variable ? variable : "");
@@ -181,4 +212,15 @@ int options_read(void)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+int options_read(void)
+{
+	static bool done;
+	static int r;
+
+	if (!done)
+		r = options_parse();
+	done = true;
+	return r;
 }

@@ -3,12 +3,15 @@
  * What the software GPU is told, in the environment variable GPUMEM_SOFTGPU: settings
  * KEY=VALUE joined by ':'. Sizes take K, M, G, T (powers of 1024), times ns, us, ms, s.
  *
- *	devices=N         how many devices, 1 to 16 (1)
+ *	devices=N         how many devices, 0 to 16 (1); with 0 cuInit finds none
  *	memory=SIZE       memory of each, a multiple of 2 MiB (4G)
  *	name=TEXT         what cuDeviceGetName says (gpumem software GPU)
  *	capability=X.Y    compute capability (9.0)
+ *	version=X.Y       of CUDA, as the driver tells it (13.0)
  *	machine=ID        processes with the same ID share devices and their memory
  *	                  (default); letters, digits, '_', '.', '-'
+ *	directory=PATH    where memory is kept, a tmpfs with room for what is written to
+ *	                  it (/dev/shm); no more is taken than is touched
  *	fail=RULE         CALL@WHEN=RESULT: these calls answer RESULT, and do nothing.
  *	                  A sticky result poisons the process
  *	delay=RULE        CALL@WHEN=TIME: the work that the call queues on a stream, or
@@ -41,15 +44,18 @@ struct options {
 	uint64_t memory;
 	int capability_major;
 	int capability_minor;
+	int version; /* 13000 is 13.0 */
 	char name[128];
 	char machine[64];
+	char directory[256];
 	char control[1024];
 };
 
 extern struct options options;
 
 /*
- * Reads the environment variable into options and hands its rules to inject.h.
+ * Reads the environment variable into options and hands its rules to inject.h. Only the
+ * first call does.
  *
  * Returns: 0, or -EINVAL after a sentence on stderr.
  */

@@ -19,7 +19,6 @@
 #include "memory.h"
 
 #include <signal.h>
-#include <time.h>
 
 struct wait_op {
 	struct op op;
@@ -107,12 +106,10 @@ CUresult stream_find(CUstream handle, struct stream **ret)
 
 static void op_run(struct op *op)
 {
-	struct timespec left = { (time_t)(op->delay_ns / 1000000000),
-				 (long)(op->delay_ns % 1000000000) };
 	bool alive;
 
-	while (op->delay_ns && nanosleep(&left, &left) < 0)
-		continue;
+	if (op->delay_ns)
+		call_sleep(op->delay_ns);
 	call_lock();
 	alive = !call_poisoned();
 	call_unlock();
