@@ -311,7 +311,7 @@ cases()
 
 run_case()
 {
-	set -eE -o pipefail
+	set -eE
 	trap 'echo "line $LINENO failed ($?): $BASH_COMMAND" >&2' ERR
 	trap cleanup_case EXIT
 	cd "$M"
@@ -335,7 +335,7 @@ sweep()
 	local object
 	rm -f "$T/inject"
 	for object in "$M"/allocations/* "$M"/streams/*; do
-		[ ! -d "$object" ] || [ "${object##*/}" = default ] || rmdir "$object"
+		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || rmdir "$object"
 	done
 }
 
