@@ -86,7 +86,6 @@ void line_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	info->direct_io = 1;
-	info->nonseekable = 1;
 	info->noflush = !opened_for_writing(info);
 	file_reply(req, &line->file, info);
 }

@@ -85,8 +85,8 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 	stat->st_blksize = FRAGMENT;
 }
 
-static void stat_object(const struct node *node, const struct object_stat *object,
-			struct stat *stat)
+static void stat_object(struct view *view, const struct node *node,
+			const struct object_stat *object, struct stat *stat)
 {
 	const struct node_row *row = node->row;
 
@@ -97,8 +97,10 @@ static void stat_object(const struct node *node, const struct object_stat *objec
 	stat->st_uid = object->uid;
 	stat->st_gid = object->gid;
 	stat->st_blksize = FRAGMENT;
-	stat->st_mtim.tv_sec = object->changed_s;
-	stat->st_mtim.tv_nsec = object->changed_ns;
+	stat->st_mtim = view->root.st_mtim;
+	if (object->changed_s)
+		stat->st_mtim =
+			(struct timespec){ object->changed_s, object->changed_ns };
 	stat->st_atim = stat->st_mtim;
 	stat->st_ctim = stat->st_mtim;
 	if (row->kind == NODE_OBJECT || row->kind == NODE_DATA)
@@ -127,7 +129,7 @@ int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat)
 	error = broker_stat(view->broker, node->row->type, node->token, &object);
 	if (error)
 		return error;
-	stat_object(node, &object, ret_stat);
+	stat_object(view, node, &object, ret_stat);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 int view_init(struct view *view, struct broker *broker)
 {
 	struct timespec now;
+	int error;
 
 	*view = (struct view){ .broker = broker };
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -21,12 +22,16 @@ int view_init(struct view *view, struct broker *broker)
 	visits_init(&view->visits);
 	files_init(&view->files);
 	mappings_init(&view->mappings);
-	return requests_init(&view->requests);
+	error = pipes_init(&view->pipes);
+	return error ? error : requests_init(&view->requests);
 }
 
 void view_deinit(struct view *view)
 {
-	if (requests_deinit(&view->requests) == 0)
+	bool answered = requests_deinit(&view->requests) == 0;
+
+	pipes_deinit(&view->pipes);
+	if (answered)
 		files_deinit(&view->files);
 	mappings_deinit(&view->mappings);
 	visits_deinit(&view->visits);

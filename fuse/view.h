@@ -16,11 +16,12 @@ struct view {
 	struct visits visits;
 	struct requests requests;
 	struct files files;
+	struct pipes pipes;
 	struct mappings mappings;
 	struct stat root; /* owner and times of the fixed nodes */
 };
 
-/* Starts the thread that watches for signals. Returns: 0; -errno. */
+/* Starts the threads that watch for signals and events. Returns: 0; -errno. */
 int view_init(struct view *view, struct broker *broker);
 
 /*

@@ -81,6 +81,9 @@ int size_parse(const char *word, uint64_t *ret_size)
 	const char *end, *found;
 	int r, type;
 
+	/* 0xf32: is it 3890 or no floats at all? Nobody means either. */
+	if (word[0] == '0' && word[1] == 'x' && scalar_type_find(word + 2, strlen(word + 2)) >= 0)
+		return -EINVAL;
 	r = digits_parse(word, &number, &end);
 	if (r < 0)
 		return r;

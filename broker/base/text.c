@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,6 +73,16 @@ void text_printf(struct text *text, const char *format, ...)
 	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
 	va_end(args);
 	text->length += (size_t)length;
+}
+
+void text_add_printable(struct text *text, const char *string)
+{
+	for (const char *c = string; *c; c++) {
+		if (isascii((unsigned char)*c) && isprint((unsigned char)*c))
+			text_add(text, c, 1);
+		else
+			text_printf(text, "\\x%02x", (unsigned char)*c);
+	}
 }
 
 const char *text_string(const struct text *text)

@@ -31,6 +31,9 @@ void text_clear(struct text *text);
 void text_add(struct text *text, const char *bytes, size_t length);
 void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
 
+/* Adds a string; what is not printable ASCII as \xHH. */
+void text_add_printable(struct text *text, const char *string);
+
 /* The text as a string, "" when empty. Owned by the text. */
 const char *text_string(const struct text *text);
 

@@ -338,7 +338,8 @@ static void make_in_worker_finish(struct op *op)
 	if (!op->error) {
 		making_done(making);
 	} else if (op->error == ENOMEM) {
-		making_ask_free(making);
+		making->failure = op->failure;
+		making_no_memory(making);
 	} else {
 		text_printf(&text, "allocation %s of %llu bytes: %s",
 			    making->allocation->name,
@@ -441,7 +442,7 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 			      values[ALLOC_KIND]);
 	line->has_device = values[ALLOC_DEVICE];
 	if (line->has_device) {
-		r = line_number(values[ALLOC_DEVICE], "device", UINT32_MAX, &line->device,
+		r = line_number(values[ALLOC_DEVICE], "device", UINT64_MAX, &line->device,
 				refusal);
 		if (r < 0)
 			return r;
@@ -581,6 +582,7 @@ void verb_alloc(struct command *command)
 	}
 	making->broker = command->broker;
 	making->command = command;
+	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	making->until_close = line.until_close;
 	pthread_mutex_lock(&registry->lock);
 	if (alloc_check(command, &line, &stream) < 0) {

@@ -291,7 +291,7 @@ static void device_allocations(const struct attribute_view *view, struct text *t
 static void device_state(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "%s",
-		    view->device->has_vmm ? "ready" : "limited: no virtual memory management");
+		    view->device->has_vmm ? "ok" : "limited: no virtual memory management");
 }
 
 static const struct attribute device_attributes[] = {
@@ -305,7 +305,7 @@ static const struct attribute device_attributes[] = {
 	{ "memory_ours", "bytes that the broker holds, with what rounding costs", 0,
 	  device_memory_ours },
 	{ "allocations", "live allocations on it", 0, device_allocations },
-	{ "state", "ready, or what it lacks", 0, device_state },
+	{ "state", "ok, or what it lacks", 0, device_state },
 };
 
 /* ---- owners ---- */

@@ -44,7 +44,8 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	journal_fail(&broker->journal, command->caller->uid, command->pid, file, error,
 		     sentence);
 	text_clear(&command->answer);
-	text_printf(&command->answer, "%s\n", sentence);
+	text_add_printable(&command->answer, sentence);
+	text_add(&command->answer, "\n", 1);
 	command_done(command, error);
 }
 
@@ -149,9 +150,9 @@ int range_fit(struct range *range, const struct allocation *allocation,
 	if (!range->has_length && range->offset < allocation->size)
 		range->length = allocation->size - range->offset;
 	if (__builtin_add_overflow(range->offset, range->length, &end))
-		return refuse(refusal, EOVERFLOW, "%llu bytes at %llu do not fit in 64 bits",
+		return refuse(refusal, EOVERFLOW, "%llu bytes at %llu of allocation %s do not fit in 64 bits",
 			      (unsigned long long)range->length,
-			      (unsigned long long)range->offset);
+			      (unsigned long long)range->offset, allocation->name);
 	if (range->offset >= allocation->size || end > allocation->size)
 		return refuse(refusal, ERANGE,
 			      "%llu bytes at %llu are outside allocation %s of %llu bytes",

@@ -153,7 +153,6 @@ static void release_run(struct op *op)
 		.flags = allocation->kind == KIND_ASYNC ? WIRE_ASYNC : 0,
 		.device = allocation->device,
 		.address = allocation->address,
-		.length = allocation->size,
 	};
 	op_ask(op);
 }
@@ -163,11 +162,19 @@ static void release_finish(struct op *op)
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
 
+	uint32_t device = release->allocation->device;
+	bool in_worker = !kind_is_durable(release->allocation->kind);
+
 	pthread_mutex_lock(&broker->registry.lock);
-	if (!kind_is_durable(release->allocation->kind))
+	if (in_worker) {
 		release->allocation->owner->n_in_worker--;
+		broker->n_releases[device]--;
+		broker->n_released[device]++;
+	}
 	release->allocation = allocation_free(&broker->registry, release->allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
+	if (in_worker)
+		alloc_retry_parked(broker, device);
 }
 
 static const struct op_class release_class = {
@@ -213,8 +220,10 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;
 		op->finish = release_finish;
-		if (!kind_is_durable(allocation->kind))
+		if (!kind_is_durable(allocation->kind)) {
 			op->worker = allocation->owner->worker;
+			broker->n_releases[allocation->device]++;
+		}
 		op->work.stream = allocation->stream;
 		work_use(&op->work, allocation, 0, allocation->size, true);
 		/* Nothing will read it: no zeros are needed for this use. */

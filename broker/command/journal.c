@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "command/journal.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,16 +54,6 @@ static struct failures *failures_of(struct journal *journal, uid_t uid)
 	failures->uid = uid;
 	LL_PREPEND(journal->failures, failures);
 	return failures;
-}
-
-static void text_add_printable(struct text *text, const char *sentence)
-{
-	for (const char *c = sentence; *c; c++) {
-		if (isprint((unsigned char)*c) || (unsigned char)*c >= 0x80)
-			text_add(text, c, 1);
-		else
-			text_printf(text, "\\x%02x", (unsigned char)*c);
-	}
 }
 
 void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file, int error,

@@ -84,6 +84,8 @@ void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t ep
 	}
 	if (worker->owner)
 		life_mark_lost(broker, worker->owner, epoch);
+	else if (unasked)
+		broker->mover_wanted = true;
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
@@ -115,6 +117,43 @@ static void life_end_idle(struct broker *broker)
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
+/* Has the mover started, so that it is up by the time that it is needed. */
+static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	(void)error;
+	(void)bytes;
+	(void)length;
+	free(wait);
+}
+
+static void life_start_mover(struct broker *broker)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait)
+		return;
+	wait->done = mover_started;
+	broker_space(broker, wait);
+}
+
+/* The mover has died: data must move again, but not start in a circle. */
+static void life_restart_mover(struct broker *broker)
+{
+	int64_t now = time(NULL);
+	bool wanted;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	wanted = broker->mover_wanted && !broker->shutting_down &&
+		 now > broker->mover_started_s;
+	if (wanted)
+		broker->mover_wanted = false;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!wanted)
+		return;
+	broker->mover_started_s = now;
+	life_start_mover(broker);
+}
+
 static void *housekeeper_main(void *userdata)
 {
 	struct broker *broker = userdata;
@@ -131,6 +170,7 @@ static void *housekeeper_main(void *userdata)
 		stop = broker->housekeeper_stop;
 		pthread_mutex_unlock(&broker->registry.lock);
 		life_bury_runs(broker);
+		life_restart_mover(broker);
 		life_end_idle(broker);
 	}
 	return NULL;
@@ -228,25 +268,6 @@ static int life_find_devices(struct broker *broker, struct cuda_failure *failure
 	for (uint32_t i = 0; r == 0 && i < broker->n_devices; i++)
 		r = device_new(&broker->devices[i], broker, i, failure);
 	return r;
-}
-
-/* Has the mover started, so that it is up by the time that it is needed. */
-static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
-{
-	(void)error;
-	(void)bytes;
-	(void)length;
-	free(wait);
-}
-
-static void life_start_mover(struct broker *broker)
-{
-	struct wait *wait = calloc(1, sizeof(*wait));
-
-	if (!wait)
-		return;
-	wait->done = mover_started;
-	broker_space(broker, wait);
 }
 
 static void life_deinit(struct broker *broker)
@@ -358,10 +379,10 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 {
 	struct owner *owner, *safe;
 
-	worker_stop(&broker->mover, seconds);
+	worker_close(&broker->mover, seconds);
 	HASH_ITER(hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker)
-			worker_stop(owner->worker, seconds);
+			worker_close(owner->worker, seconds);
 	}
 }
 

@@ -26,6 +26,7 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->broker = broker;
 	op->owner = owner;
 	op->slot = -1;
+	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	op->ask.fd = -1;
 	op->ask.done = op_replied;
 	return op;
@@ -293,6 +294,7 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 		op_fail(op, EIO, "%s: the worker %s before it answered", text_string(&what),
 			reason);
 	} else if (reply->error) {
+		op->failure = (struct cuda_failure){ reply->call, reply->result };
 		op_describe(op, &what);
 		text_add_call(&what, reply->call, reply->result);
 		op_fail(op, reply->error, "%s failed: %s", text_string(&what),

@@ -61,6 +61,7 @@ struct op {
 
 	/* What came of it. error is 0 or a positive errno. */
 	int error;
+	struct cuda_failure failure; /* the worker's call that failed */
 	struct text sentence;
 
 	/* Who waits for it; each taken once, under registry.lock. */

@@ -62,6 +62,8 @@ struct broker {
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
+	bool mover_wanted;       /* it died; registry.lock */
+	int64_t mover_started_s; /* the housekeeper's: not more than once a second */
 	unsigned int n_unreleased; /* blocks that the driver would not take back */
 };
 

@@ -19,7 +19,7 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "fill",
-		.usage = "NAME TYPE:VALUE [offset=N] [length=N] [stream=S] [wait=0]",
+		.usage = "NAME TYPE:VALUE|hex:BYTES [offset=N] [length=N] [stream=S] [wait=0]",
 		.help = "repeats a value over an allocation or a range of it",
 		.run = verb_fill,
 	},

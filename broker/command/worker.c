@@ -12,6 +12,7 @@
 #include "command/state.h"
 
 #define ANSWERING_THREADS 2
+#define IDLE_STOP_SECONDS 5
 
 /* One run of the process: what the link calls back with. */
 struct run {
@@ -100,6 +101,8 @@ static int worker_start(struct worker *worker)
 	struct run *run;
 	int r;
 
+	if (worker->closed)
+		return -ESHUTDOWN;
 	if (worker->owner)
 		snprintf(name, sizeof(name), "%u", worker->owner->uid);
 	run = calloc(1, sizeof(*run));
@@ -156,14 +159,21 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-void worker_stop(struct worker *worker, unsigned int seconds)
+/* Takes the run off the worker: the next question starts another. Under worker->lock. */
+static struct link *worker_take_link(struct worker *worker)
+{
+	if (worker->link)
+		worker->run->stopping = true;
+	return take_ptr(worker->link);
+}
+
+void worker_close(struct worker *worker, unsigned int seconds)
 {
 	struct link *link;
 
 	pthread_mutex_lock(&worker->lock);
-	link = take_ptr(worker->link);
-	if (link)
-		worker->run->stopping = true;
+	worker->closed = true;
+	link = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);
 	if (link)
 		link_stop(link, seconds);
@@ -171,16 +181,15 @@ void worker_stop(struct worker *worker, unsigned int seconds)
 
 void worker_end_idle(struct worker *worker, int64_t idle_s)
 {
-	bool idle;
+	struct link *link = NULL;
 
 	pthread_mutex_lock(&worker->lock);
-	idle = worker->link && link_pending(worker->link) == 0 &&
-	       time(NULL) - worker->last_asked_s >= idle_s;
-	if (idle)
-		worker->run->stopping = true;
+	if (worker->link && link_pending(worker->link) == 0 &&
+	    time(NULL) - worker->last_asked_s >= idle_s)
+		link = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);
-	if (idle)
-		worker_stop(worker, 5);
+	if (link)
+		link_stop(link, IDLE_STOP_SECONDS);
 }
 
 /* ---- asking ---- */

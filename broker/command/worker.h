@@ -31,6 +31,7 @@ struct worker {
 	struct run *run;   /* that link's */
 	uint32_t epoch;    /* of the run, counted from 1; 0 before the first */
 	int64_t last_asked_s;
+	bool closed; /* is not started any more */
 	struct staging staging;
 	struct op *slot_waiters; /* works that wait for a slot, first come first served */
 	unsigned int n_lent;     /* slots that are out as request buffers */
@@ -79,8 +80,8 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
 /* Ends it if it has had nothing to do for that long. The caller knows that it holds nothing. */
 void worker_end_idle(struct worker *worker, int64_t idle_s);
 
-/* Asks it to end; kills it after seconds. The housekeeper frees the link. */
-void worker_stop(struct worker *worker, unsigned int seconds);
+/* Asks it to end for good; kills it after seconds. The housekeeper frees the link. */
+void worker_close(struct worker *worker, unsigned int seconds);
 
 /* Frees a run that has ended. Returns: the next one. */
 struct run *run_free(struct run *run);

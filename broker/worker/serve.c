@@ -95,6 +95,7 @@ bool serve_receive(struct worker *worker, struct job *job)
 		return false;
 	if (n < 0)
 		worker_die("can't receive: %m");
+	atomic_load_explicit(&worker->n_answers, memory_order_acquire);
 
 	job->fd = receive_fd(&message);
 	job->stream = NULL;
@@ -182,6 +183,7 @@ void serve_run(struct worker *worker, struct job *job)
 
 	r = job_run(worker, job, &failure);
 	closep(&job->fd);
+	atomic_fetch_add_explicit(&worker->n_answers, 1, memory_order_acq_rel);
 	if (r < 0) {
 		worker_note_failure(worker, &failure);
 		reply_error(job, -r, &failure);

@@ -34,6 +34,12 @@ struct worker {
 	struct mapping_table mappings; /* whoever has the turn to receive */
 	struct stream_table streams;   /* has its own lock */
 
+	/*
+	 * Counts answers. A request may follow from an answer that another thread gave;
+	 * the broker orders the two, and this says so within the process.
+	 */
+	_Atomic uint64_t n_answers;
+
 	/* The failure that lost this process its contexts: call << 32 | result; 0: none.
 	 */
 	_Atomic uint64_t lost;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker that talks nonsense: the worker says what was wrong and exits.
+ * A broker that talks nonsense: the worker says what was wrong and exits. And one that
+ * dies: so does the worker.
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -170,4 +174,37 @@ Test(nonsense, record_of_a_wrong_size)
 	broker_send(&broker, "x", 1);
 	broker_expect(&broker, 1,
 		      "gpumem-worker (mover) was sent a record of a wrong size\n");
+}
+
+/* Starts a worker, tells its pid and waits to be killed. */
+_Noreturn static void broker_play(int tell)
+{
+	struct broker broker;
+
+	broker_start(&broker);
+	broker_greet(&broker);
+	if (write(tell, &broker.pid, sizeof(broker.pid)) != sizeof(broker.pid))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+Test(nonsense, stopped_worker_dies_with_its_broker)
+{
+	struct pollfd gone = { .events = POLLIN };
+	pid_t broker, worker;
+	int pipes[2];
+
+	cr_assert(eq(int, pipe2(pipes, O_CLOEXEC), 0));
+	broker = fork();
+	if (broker == 0)
+		broker_play(pipes[1]);
+	close(pipes[1]);
+	cr_assert(eq(long, read(pipes[0], &worker, sizeof(worker)), sizeof(worker)));
+	gone.fd = pidfd_open(worker, 0);
+	cr_assert(ge(int, gone.fd, 0));
+	kill(worker, SIGSTOP);
+	kill(broker, SIGKILL);
+	cr_assert(eq(int, poll(&gone, 1, 30000), 1));
+	waitpid(broker, NULL, 0);
 }

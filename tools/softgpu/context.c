@@ -16,7 +16,7 @@
 #include "memory.h"
 #include "stream.h"
 
-#define STACK_DEPTH 64
+#define STACK_DEPTH 16
 
 static struct context contexts[OPTIONS_MAX_DEVICES];
 static _Thread_local struct context *stack[STACK_DEPTH];
