@@ -22,6 +22,7 @@ set -u
 export LC_ALL=C.UTF-8
 umask 022
 
+: "${GPUMEMD:?the broker to test, e.g. build/fuse/gpumemd}"
 topic_file=$(realpath "$0")
 topic=$(basename "$topic_file" .bash)
 here=$(dirname "$topic_file")
