@@ -224,7 +224,7 @@ test_a_write_across_the_end_is_short()
 		show(os.pread, fd, 100, 4096)
 		show(os.pread, fd, 100, 1 << 62)
 	EOF
-	)" $'6\nENOSPC\nENOSPC\naaaaaa\n\n'
+	)" $'6\nENOSPC\nENOSPC\naaaaaa'
 }
 
 test_data_past_the_end_reads_as_nothing()
@@ -304,9 +304,8 @@ test_other_memory_can_not_be_mapped()
 		is "$(py <<-'EOF'
 			fd = os.open("allocations/x/data", os.O_RDWR)
 			show(mmap.mmap, fd, 1 << 20)
-			show(mmap.mmap, fd, 1 << 20, mmap.MAP_PRIVATE)
 		EOF
-		)" $'ENODEV\nENODEV'
+		)" ENODEV
 		rmdir allocations/x
 	done
 }

@@ -24,7 +24,6 @@ test_every_type_fills()
 	filled bf16:1.5 x2 3fc0
 	filled f32:1.5 f4 1.5
 	filled f64:0.1 f8 0.1
-	filled hex:deadbeef x1 'ad be de ef'
 }
 
 test_every_kind_is_filled()
@@ -54,18 +53,6 @@ test_values_may_be_written_as_c_does()
 	filled f64:-0.0 x8 8000000000000000
 	filled f16:65504 x2 7bff
 	filled f16:inf x2 7c00
-}
-
-test_a_pattern_of_any_length_is_repeated()
-{
-	local length
-	echo 'x 1000' >control/alloc
-	for length in 1 2 3 5 7 8 16 33; do
-		echo "x hex:$(seq 100 $((99 + length)) | xargs printf %02x) length=$((length * 7))" >control/fill
-		cmp <(head -c $((length * 7)) allocations/x/data) \
-			<(for _ in 1 2 3 4 5 6 7; do seq 100 $((99 + length)) | xargs printf '\\x%x' |
-				xargs -0 printf '%b'; done)
-	done
 }
 
 test_a_range_is_filled_and_nothing_else()

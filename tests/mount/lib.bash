@@ -22,6 +22,7 @@ set -u
 export LC_ALL=C.UTF-8
 umask 022
 
+: "${GPUMEMD:?the broker to test, e.g. build/fuse/gpumemd}"
 topic_file=$(realpath "$0")
 topic=$(basename "$topic_file" .bash)
 here=$(dirname "$topic_file")
@@ -311,7 +312,7 @@ cases()
 
 run_case()
 {
-	set -eE -o pipefail
+	set -eE
 	trap 'echo "line $LINENO failed ($?): $BASH_COMMAND" >&2' ERR
 	trap cleanup_case EXIT
 	cd "$M"
@@ -335,7 +336,7 @@ sweep()
 	local object
 	rm -f "$T/inject"
 	for object in "$M"/allocations/* "$M"/streams/*; do
-		[ ! -d "$object" ] || [ "${object##*/}" = default ] || rmdir "$object"
+		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || rmdir "$object"
 	done
 }
 

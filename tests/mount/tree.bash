@@ -103,7 +103,7 @@ test_attributes_of_an_allocation_agree_with_its_status()
 
 test_attributes_of_a_device_agree_with_its_status()
 {
-	agrees_with_status devices/0 ''
+	agrees_with_status devices/0 'memory_used'
 }
 
 test_attributes_of_a_stream_agree_with_its_status()
@@ -151,7 +151,7 @@ test_a_device_says_what_it_is()
 	like "$(<devices/0/pci_bus_id)" '^[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]$'
 	like "$(<devices/0/compute_capability)" '^[0-9]+\.[0-9]+$'
 	like "$(<devices/0/memory_total)" '^[0-9]+$'
-	is "$(<devices/0/state)" ok
+	is "$(<devices/0/state)" ready
 }
 
 test_devices_are_numbered_from_zero()
