@@ -170,6 +170,9 @@ static void data_run(struct op *op, struct wait *wait)
 	pthread_mutex_unlock(&op->broker->registry.lock);
 	op_start(ready);
 	if (r < 0) {
+		if (op->finish == transfer_finish)
+			broker_buffer_put(op->broker,
+					  &container_of(op, struct transfer, op)->buffer);
 		op_free(op);
 		wait_done(wait, r == -ESTALE ? -ESTALE : -EIO, 0);
 	}
