@@ -62,6 +62,8 @@ static void bounce_leave(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
 
+	/* One that it got and had no use for any more. */
+	bounce_release(op->worker, &op->slot);
 	bounce_release(bounce->source_worker, &bounce->source_slot);
 	bounce_release(bounce->target_worker, &bounce->target_slot);
 }
@@ -98,13 +100,14 @@ static void bounce_run(struct op *op)
 
 		if (*slot >= 0)
 			continue;
-		*slot = op->slot >= 0 ? op->slot
-				      : worker_slot_get(target ? bounce->target_worker
-							       : bounce->source_worker,
-							op);
-		op->slot = -1;
-		if (*slot < 0)
+		if (op->slot < 0) {
+			op->worker = target ? bounce->target_worker : bounce->source_worker;
+			op->slot = worker_slot_get(op->worker, op);
+		}
+		if (op->slot < 0)
 			return;
+		*slot = op->slot;
+		op->slot = -1;
 	}
 	bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX, op->work.uses[0].length);
 	bounce_ask(bounce, true);
