@@ -26,7 +26,7 @@ struct making {
 	struct allocation *allocation;
 	struct command *command; /* NULL: it went away. registry.lock */
 	bool until_close;
-	int error;
+	uint64_t n_released; /* by the device when it was last tried */
 	struct cuda_failure failure;
 	struct making *next;
 };
@@ -43,9 +43,11 @@ static int making_interrupt(struct command *command)
 	return -EINTR;
 }
 
-/* From here on the command can go away. Under registry.lock. */
+/* From here on the command can go away, if it did not before. Under registry.lock. */
 static void making_waits(struct making *making)
 {
+	if (!making->command)
+		return;
 	making->command->began = true;
 	making->command->waiting_for = making;
 	making->command->interrupt = making_interrupt;
@@ -70,6 +72,7 @@ static void making_done(struct making *making)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	command = making_take_command(making);
+	broker_less_busy(broker);
 	if (!command) {
 		allocation_release(broker, allocation);
 		free(making);
@@ -86,7 +89,11 @@ static void making_done(struct making *making)
 	if (making->until_close && control_keep(command->control, token) < 0) {
 		free(making);
 		pthread_mutex_lock(&broker->registry.lock);
-		allocation_release(broker, allocation);
+		allocation = allocation_get(&broker->registry, token.slot, token.generation);
+		if (allocation)
+			allocation_release(broker, allocation);
+		else
+			pthread_mutex_unlock(&broker->registry.lock);
 		command_fail(command, ENOMEM, "no memory in the broker");
 		return;
 	}
@@ -103,6 +110,7 @@ static void making_failed(struct making *making, int error, const char *sentence
 
 	pthread_mutex_lock(&broker->registry.lock);
 	command = making_take_command(making);
+	broker_less_busy(broker);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
 	allocation_withdraw(&broker->registry, allocation);
@@ -155,8 +163,7 @@ static void making_ask_free(struct making *making)
 		.done = making_told_free,
 	};
 	pthread_mutex_lock(&making->broker->registry.lock);
-	if (making->command)
-		making_waits(making);
+	making_waits(making);
 	pthread_mutex_unlock(&making->broker->registry.lock);
 	if (worker_ask(&making->broker->mover, &none, &making->ask, &epoch) < 0)
 		making_failed_call(making, ENOMEM);
@@ -187,12 +194,8 @@ static void making_no_memory(struct making *making)
 {
 	struct broker *broker = making->broker;
 	uint32_t device = making->allocation->device;
-	uint64_t releases;
-	bool parked = false;
+	bool parked = false, again;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	releases = broker->n_released[device];
-	pthread_mutex_unlock(&broker->registry.lock);
 	making_shrink_pools(broker, device);
 
 	pthread_mutex_lock(&broker->registry.lock);
@@ -201,11 +204,12 @@ static void making_no_memory(struct making *making)
 		LL_APPEND(broker->parked, making);
 		parked = true;
 	}
-	releases = broker->n_released[device] - releases;
+	/* Counted from before the try: what came back just after it is no less there. */
+	again = making->command && broker->n_released[device] != making->n_released;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (parked)
 		return;
-	if (releases)
+	if (again)
 		making_start(making);
 	else
 		making_ask_free(making);
@@ -391,7 +395,11 @@ static void making_start(struct making *making)
 		[KIND_DIRECT] = make_in_worker,
 		[KIND_ASYNC] = make_in_worker,
 	};
+	struct broker *broker = making->broker;
 
+	pthread_mutex_lock(&broker->registry.lock);
+	making->n_released = broker->n_released[making->allocation->device];
+	pthread_mutex_unlock(&broker->registry.lock);
 	makers[making->allocation->kind](making);
 }
 
@@ -594,6 +602,7 @@ void verb_alloc(struct command *command)
 		free(making);
 		return;
 	}
+	command->broker->n_ops++;
 	pthread_mutex_unlock(&registry->lock);
 	making_start(making);
 }

@@ -163,17 +163,18 @@ static void release_finish(struct op *op)
 	struct broker *broker = op->broker;
 
 	uint32_t device = release->allocation->device;
-	bool in_worker = !kind_is_durable(release->allocation->kind);
+	bool host = release->allocation->kind == KIND_HOST;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	if (in_worker) {
+	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
+	if (!host) {
 		broker->n_releases[device]--;
 		broker->n_released[device]++;
 	}
 	release->allocation = allocation_free(&broker->registry, release->allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (in_worker)
+	if (!host)
 		alloc_retry_parked(broker, device);
 }
 
@@ -220,16 +221,17 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;
 		op->finish = release_finish;
-		if (!kind_is_durable(allocation->kind)) {
+		if (!kind_is_durable(allocation->kind))
 			op->worker = allocation->owner->worker;
-			broker->n_releases[allocation->device]++;
-		}
 		op->work.stream = allocation->stream;
 		work_use(&op->work, allocation, 0, allocation->size, true);
 		/* Nothing will read it: no zeros are needed for this use. */
 		allocation->zeroed = true;
 		r = op_add_unlimited(op, &ready);
 	}
+	/* From now on, though it may have to wait: alloc.c counts on it. */
+	if (r == 0 && allocation->kind != KIND_HOST)
+		broker->n_releases[allocation->device]++;
 	/* Out of memory: the bytes stay taken, and the totals say so, until the end. */
 	if (r < 0)
 		op_free(op);

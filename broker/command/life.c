@@ -402,6 +402,9 @@ static void life_free_allocations(struct broker *broker)
 
 	for (uint32_t slot = 0;
 	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+		/* Still being made by the crew: the end has given up on it. */
+		if (allocation->state == ALLOCATION_MAKING)
+			continue;
 		pthread_mutex_lock(&broker->registry.lock);
 		allocation_release(broker, allocation);
 	}
@@ -428,7 +431,9 @@ int broker_free(struct broker *broker, struct text *why)
 	life_wait_idle(broker);
 	life_free_allocations(broker);
 	life_wait_idle(broker);
+	pthread_mutex_lock(&broker->registry.lock);
 	n_ops = broker->n_ops;
+	pthread_mutex_unlock(&broker->registry.lock);
 	if (n_ops == 0)
 		life_free_streams(broker);
 	n_unreleased = __atomic_load_n(&broker->n_unreleased, __ATOMIC_RELAXED);

@@ -347,6 +347,12 @@ static void op_settle_stream(struct op *op)
 		      strerrorname_np(op->error));
 }
 
+void broker_less_busy(struct broker *broker)
+{
+	if (--broker->n_ops == 0)
+		pthread_cond_broadcast(&broker->idle);
+}
+
 void op_done(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
@@ -361,8 +367,7 @@ void op_done(struct op *op, int error)
 		op->class->settle(op);
 	order_done(&op->work, &work);
 	op->owner->n_works--;
-	if (--broker->n_ops == 0)
-		pthread_cond_broadcast(&broker->idle);
+	broker_less_busy(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 
 	for (; work; work = work->next_ready)

@@ -77,6 +77,9 @@ struct op {
 /* A zeroed op of size bytes (a struct that begins with struct op). NULL: no memory. */
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
 		  struct owner *owner);
+/* Notes that something counted in broker->n_ops has ended. Under registry.lock. */
+void broker_less_busy(struct broker *broker);
+
 /* Frees one that was never added. */
 struct op *op_free(struct op *op);
 

@@ -48,9 +48,9 @@ struct broker {
 
 	/* registry.lock */
 	bool shutting_down;
-	uint64_t n_ops;          /* under way */
-	unsigned int n_releases[DEVICES_MAX]; /* blocks on their way back to the driver */
-	uint64_t n_released[DEVICES_MAX];     /* blocks that have arrived there, ever */
+	uint64_t n_ops;          /* under way, and allocations being made */
+	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
+	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
 	struct making *parked;   /* allocations that wait for one of those */
 	pthread_cond_t idle;     /* n_ops reached zero */
 	struct run *dead_runs;   /* ended, for the housekeeper to free */
