@@ -137,6 +137,7 @@ void broker_ask(struct broker *broker, enum object_type type, struct token token
 	uint32_t index = 0;
 
 	(void)attribute;
+	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	if (type == OBJECT_DEVICE)
 		device = slots_get(&broker->registry.devices, token.slot, token.generation);

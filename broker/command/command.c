@@ -95,6 +95,8 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 		command->waiting_for = op;
 		if (!command->interrupt)
 			command->interrupt = command_let_go;
+	} else {
+		command->interrupt = NULL;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 

@@ -5,7 +5,7 @@
  *
  * A failure is a line `TIME pid=N FILE ERRNO sentence`; each user has his last 64, so that
  * nobody pushes out another's. A change is a line `TIME SEQ EVENT OBJECT [KEY=VALUE]...`.
- * The journal has a lock of its own, innermost; wake functions are called without it.
+ * The journal has a lock of its own, innermost; wake functions are called with it.
  */
 #pragma once
 

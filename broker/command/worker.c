@@ -60,7 +60,8 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	stopping = run->stopping;
 	if (worker->link == link)
 		worker->link = NULL;
-	if (!stopping && !worker->end_reason[0])
+	/* Unless another run has begun meanwhile. */
+	if (!stopping && worker->run == run && !worker->end_reason[0])
 		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s", reason);
 	pthread_mutex_unlock(&worker->lock);
 
