@@ -201,8 +201,10 @@ static void control_set_command(struct control *control, struct command *command
 
 static void control_add_answer(struct control *control, const struct text *answer, bool failed)
 {
-	if (failed)
+	if (failed) {
 		text_clear(&control->answers);
+		control->read = 0;
+	}
 	if (!answer->length)
 		return;
 	if (control->any_answer && !failed)
@@ -228,6 +230,16 @@ static void control_line_done(struct command *command, int error)
 		pthread_mutex_unlock(&control->lock);
 	else
 		control_go(control);
+}
+
+/* A signal may have come before the line could be let go of; it is told of once. */
+static void control_interrupt_again(struct control *control)
+{
+	pthread_mutex_lock(&control->broker->registry.lock);
+	if (control->cut)
+		control_interrupt(&control->waiter);
+	else
+		pthread_mutex_unlock(&control->broker->registry.lock);
 }
 
 /* Begins a line with the lock held, which is let go of meanwhile. */
@@ -256,6 +268,7 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 	pthread_mutex_unlock(&control->lock);
 	control_set_command(control, command);
 	control->verb->run(command);
+	control_interrupt_again(control);
 	pthread_mutex_lock(&control->lock);
 }
 

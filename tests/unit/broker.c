@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* The whole broker on the software GPU: what goes wrong only when parts meet. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker_help.h"
+
+TestSuite(broker, .timeout = 60);
+
+static pid_t owner_pid(struct broker *broker)
+{
+	struct owner *owner;
+	pid_t pid = 0;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = owner_get(&broker->registry, nobody_special.uid, nobody_special.gid);
+	if (owner->worker)
+		pid = worker_pid(owner->worker);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return pid;
+}
+
+Test(broker, bytes_written_are_read_and_all_comes_back)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	char bytes[8] = "";
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4096"), 0));
+	x = allocation_named(broker, "x");
+	cr_assert(eq(int, (int)data_write(broker, x, 100, "gpumem", 6), 6));
+	cr_assert(eq(int, (int)data_read(broker, x, 99, bytes, 8), 8));
+	cr_assert(eq(int, memcmp(bytes, "\0gpumem\0", 8), 0));
+	broker_end(broker);
+}
+
+Test(broker, refused_write_gives_its_buffer_back)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct buffer many[64], *last = &many[63];
+	struct answer answer;
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4096"), 0));
+	x = allocation_named(broker, "x");
+	for (int i = 0; i < 64; i++)
+		cr_assert(eq(int, broker_buffer_get(broker, &many[i]), 0));
+	cr_assert(lt(int, last->slot, 0));
+	broker_shutdown(broker);
+	broker_write(broker, x, &nobody_special, 0, last->memory + 80, 1, last,
+		     answer_expect(&answer));
+	cr_assert(eq(int, answer_get(&answer), -ESTALE));
+	broker_write(broker, x, &nobody_special, 0, many[0].memory + 80, 1, &many[0],
+		     answer_expect(&answer));
+	cr_assert(eq(int, answer_get(&answer), -ESTALE));
+	for (int i = 0; i < 64; i++)
+		broker_buffer_put(broker, &many[i]);
+	broker_end(broker);
+}
+
+/* While memory is on its way back an allocation waits for it; a signal ends that wait. */
+Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
+{
+	static const char *const kinds[] = { "device", "direct", "async" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct broker *broker = broker_start("32M", NULL);
+		struct control *control;
+		struct answer answer;
+		char line[64];
+		struct token x;
+
+		cr_assert(eq(int, command_say(broker, "alloc", "warm 1M kind=direct"), 0));
+		cr_assert(eq(int, command_say(broker, "alloc", "x 28M"), 0));
+		x = allocation_named(broker, "x");
+		cr_assert(eq(int, (int)data_write(broker, x, 0, "y", 1), 1));
+		mover_signal(broker, SIGSTOP);
+		cr_assert(eq(int, command_say(broker, "free", "x"), 0));
+		control = control_open(broker, "alloc");
+		snprintf(line, sizeof(line), "y 28M kind=%s\n", kinds[i]);
+		control_write(control, 42, line, strlen(line), answer_expect(&answer));
+		while (!__atomic_load_n(&broker->parked, __ATOMIC_RELAXED))
+			usleep(1000);
+		broker_interrupt(broker, &answer.wait);
+		cr_assert(eq(int, answer_get(&answer), -EINTR));
+		mover_signal(broker, SIGCONT);
+		control_free(control);
+		broker_settle(broker);
+		cr_assert(eq(u64, broker->registry.n_allocations, 1));
+		broker_end(broker);
+	}
+}
+
+/* A free waits for the work before it; the allocation behind it waits for the free. */
+Test(broker, memory_of_a_busy_allocation_can_be_had_after_its_free)
+{
+	struct broker *broker = broker_start("32M", NULL);
+	struct control *control = control_open(broker, "alloc");
+	struct answer answer;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 24M"), 0));
+	mover_signal(broker, SIGSTOP);
+	cr_assert(eq(int, command_say(broker, "fill", "x u8:1 wait=0"), 0));
+	cr_assert(eq(int, command_say(broker, "free", "x"), 0));
+	control_write(control, 42, "y 24M\n", 6, answer_expect(&answer));
+	mover_signal(broker, SIGCONT);
+	cr_assert(eq(int, answer_get(&answer), 0));
+	control_free(control);
+	broker_end(broker);
+}
+
+/* Its bytes go through the host; it waits for the mover's slots when its source dies. */
+Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_back)
+{
+	enum { N = 64 };
+	static struct answer answers[N];
+	const struct caller other = { .uid = 1001, .gid = 1001, .pid = 43 };
+	struct broker *broker = broker_start("64M", NULL);
+	struct answer answer, copied;
+	struct control *alloc;
+	struct token source, target;
+	const struct verb *verbs;
+	size_t n;
+
+	verbs = verb_table(&n);
+	cr_assert(eq(int, command_say(broker, "alloc", "source 4M kind=direct"), 0));
+	cr_assert(eq(int, control_new(&alloc, broker, &verbs[0], TOKEN_NONE, &other), 0));
+	cr_assert(eq(str, (char *)verbs[0].name, "alloc"));
+	cr_assert(gt(int, (int)control_say(alloc, "target 4M mode=666\n"), 0));
+	control_free(alloc);
+	source = allocation_named(broker, "source");
+	target = allocation_named(broker, "target");
+	cr_assert(eq(int, command_say(broker, "alloc", "busy 4M"), 0));
+	cr_assert(eq(int, command_say(broker, "fill", "busy u8:1"), 0));
+	cr_assert(eq(int, command_say(broker, "fill", "target u8:1"), 0));
+
+	mover_signal(broker, SIGSTOP);
+	for (int i = 0; i < N; i++)
+		broker_read(broker, allocation_named(broker, "busy"), &nobody_special, 0, 4096,
+			    answer_expect(&answers[i]));
+	broker_copy_range(broker, source, 0, target, 0, 4096, &nobody_special,
+			  answer_expect(&copied));
+	kill(owner_pid(broker), SIGKILL);
+	while (owner_pid(broker))
+		usleep(1000);
+	for (bool lost = false; !lost; usleep(1000)) {
+		pthread_mutex_lock(&broker->registry.lock);
+		lost = allocation_find(&broker->registry, "source")->state == ALLOCATION_LOST;
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	mover_signal(broker, SIGCONT);
+	for (int i = 0; i < N; i++)
+		cr_assert(eq(int, answer_get(&answers[i]), 0));
+	cr_assert(lt(int, answer_get(&copied), 0));
+	broker_sync(broker, target, &nobody_special, answer_expect(&answer));
+	(void)answer_get(&answer);
+	broker_end(broker);
+}
+
+/* Host memory is made page by page by the crew; nobody waits for it any more. */
+Test(broker, end_waits_for_host_memory_that_is_being_made)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct control *control = control_open(broker, "alloc");
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct answer answer;
+
+	control_write(control, 42, "x 512M kind=host\n", 17, answer_expect(&answer));
+	broker_interrupt(broker, &answer.wait);
+	(void)answer_get(&answer);
+	control_free(control);
+	cr_assert(eq(int, broker_free(broker, &why), 0), "%s", text_string(&why));
+}
+
+/* Durable memory and what is done to it outlive the mover. */
+Test(broker, work_of_a_mover_that_dies_is_done_by_the_next)
+{
+	enum { N = 200 };
+	static struct answer answers[N];
+	struct broker *broker = broker_start("64M", NULL);
+	struct token x;
+	char bytes[4];
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4M"), 0));
+	x = allocation_named(broker, "x");
+	cr_assert(eq(int, (int)data_write(broker, x, 0, "abcd", 4), 4));
+	for (int i = 0; i < 5; i++) {
+		for (int j = 0; j < N; j++) {
+			if (j == N / 2)
+				mover_signal(broker, SIGKILL);
+			broker_read(broker, x, &nobody_special, 0, 4096,
+				    answer_expect(&answers[j]));
+		}
+		for (int j = 0; j < N; j++)
+			cr_assert(eq(int, answer_get(&answers[j]), 0));
+	}
+	cr_assert(eq(int, (int)data_read(broker, x, 0, bytes, 4), 4));
+	cr_assert(eq(int, memcmp(bytes, "abcd", 4), 0));
+	broker_end(broker);
+}
+
+Test(broker, direct_memory_is_lost_with_its_worker_and_can_be_freed)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct answer answer;
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4M kind=direct"), 0));
+	x = allocation_named(broker, "x");
+	kill(owner_pid(broker), SIGKILL);
+	broker_zero(broker, x, &nobody_special, 0, 4096, answer_expect(&answer));
+	cr_assert(lt(int, answer_get(&answer), 0));
+	while (owner_pid(broker))
+		usleep(1000);
+	broker_read(broker, x, &nobody_special, 0, 4096, answer_expect(&answer));
+	cr_assert(eq(int, answer_get(&answer), -ESTALE));
+	cr_assert(eq(int, command_say(broker, "free", "x"), 0));
+	broker_settle(broker);
+	cr_assert(eq(u64, broker->registry.bytes, 0));
+	broker_end(broker);
+}
+
+Test(broker, allocation_until_close_goes_with_its_descriptor)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct control *control = control_open(broker, "alloc");
+	struct token token;
+
+	cr_assert(gt(int, (int)control_say(control, "x 1M until=close\ny 1M\n"), 0));
+	cr_assert(eq(int, command_say(broker, "free", "y"), 0));
+	(void)allocation_named(broker, "x");
+	control_free(control);
+	cr_assert(eq(int, broker_find(broker, OBJECT_ALLOCATION, "x", &nobody_special, &token),
+		     -ENOENT));
+	broker_settle(broker);
+	cr_assert(eq(u64, broker->registry.bytes, 0));
+	broker_end(broker);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "broker_help.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct caller nobody_special = { .uid = 1000, .gid = 1000, .pid = 42 };
+
+/* ---- answers ---- */
+
+static void answer_done(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	struct answer *answer = container_of(wait, struct answer, wait);
+
+	pthread_mutex_lock(&answer->lock);
+	answer->n++;
+	answer->error = error;
+	answer->length = length;
+	if (bytes)
+		memcpy(answer->bytes, bytes, MIN(length, sizeof(answer->bytes)));
+	pthread_cond_broadcast(&answer->change);
+	pthread_mutex_unlock(&answer->lock);
+}
+
+struct wait *answer_expect(struct answer *answer)
+{
+	*answer = (struct answer){
+		.wait = { .done = answer_done },
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.change = PTHREAD_COND_INITIALIZER,
+	};
+	return &answer->wait;
+}
+
+int answer_get(struct answer *answer)
+{
+	pthread_mutex_lock(&answer->lock);
+	while (!answer->n)
+		pthread_cond_wait(&answer->change, &answer->lock);
+	pthread_mutex_unlock(&answer->lock);
+	cr_assert(eq(uint, answer->n, 1));
+	return answer->error;
+}
+
+/* ---- the broker ---- */
+
+struct broker *broker_start(const char *memory, const char *options)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	const struct broker_config config = {
+		.driver = getenv("GPUMEM_DRIVER"),
+		.worker = getenv("GPUMEM_WORKER"),
+		.version = "test",
+		.worker_idle_s = 60,
+	};
+	struct broker *broker = NULL;
+	char variable[256];
+
+	snprintf(variable, sizeof(variable), "memory=%s:machine=broker-%d%s%s", memory,
+		 getpid(), options ? ":" : "", options ? options : "");
+	setenv("GPUMEM_SOFTGPU", variable, 1);
+	cr_assert(eq(int, broker_new(&broker, &config, &why), 0), "%s", text_string(&why));
+	return broker;
+}
+
+static void expect_nothing_left(struct broker *broker)
+{
+	struct allocation *allocation;
+	struct owner *owner;
+	uint64_t n_in_worker = 0;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	cr_assert(eq(u64, broker->n_ops, 0));
+	cr_assert(eq(uint, broker->n_parked, 0));
+	cr_assert(broker->parked == NULL);
+	for (unsigned int i = 0; i < DEVICES_MAX; i++)
+		cr_assert(eq(uint, broker->n_releases[i], 0));
+	for (owner = broker->registry.owners_by_uid; owner; owner = owner->hh.next) {
+		cr_assert(eq(u64, owner->n_works, 0));
+		n_in_worker += owner->n_in_worker;
+	}
+	for (uint32_t slot = 0;
+	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++)
+		n_in_worker -= !kind_is_durable(allocation->kind);
+	cr_assert(eq(u64, n_in_worker, 0));
+	pthread_mutex_unlock(&broker->registry.lock);
+	cr_assert(eq(uint, broker->mover.staging.n_free, broker->mover.staging.n_slots));
+}
+
+void broker_end(struct broker *broker)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+
+	broker_settle(broker);
+	expect_nothing_left(broker);
+	cr_assert(eq(int, broker_free(broker, &why), 0), "%s", text_string(&why));
+}
+
+void broker_settle(struct broker *broker)
+{
+	unsigned int n_busy;
+
+	for (int i = 0; i < 20000; i++) {
+		pthread_mutex_lock(&broker->registry.lock);
+		n_busy = (unsigned int)broker->n_ops;
+		for (unsigned int j = 0; j < DEVICES_MAX; j++)
+			n_busy += broker->n_releases[j];
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (!n_busy)
+			return;
+		usleep(1000);
+	}
+	cr_fail("%u works never end", n_busy);
+}
+
+void mover_signal(struct broker *broker, int signal)
+{
+	pid_t pid;
+
+	while ((pid = worker_pid(&broker->mover)) == 0)
+		usleep(1000);
+	kill(pid, signal);
+}
+
+uint64_t driver_free(struct broker *broker)
+{
+	struct broker_space space;
+	struct answer answer;
+
+	broker_space(broker, answer_expect(&answer));
+	cr_assert(eq(int, answer_get(&answer), 0));
+	memcpy(&space, answer.bytes, sizeof(space));
+	return space.free;
+}
+
+/* ---- commands ---- */
+
+struct control *control_open(struct broker *broker, const char *verb)
+{
+	struct control *control = NULL;
+	const struct verb *verbs;
+	size_t n;
+
+	verbs = verb_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(verbs[i].name, verb) == 0)
+			cr_assert(eq(int, control_new(&control, broker, &verbs[i], TOKEN_NONE,
+						      &nobody_special), 0));
+	}
+	cr_assert(control != NULL, "no verb %s", verb);
+	return control;
+}
+
+long control_say(struct control *control, const char *lines)
+{
+	struct answer answer;
+	int error;
+
+	control_write(control, 42, lines, strlen(lines), answer_expect(&answer));
+	error = answer_get(&answer);
+	return error ? error : (long)answer.length;
+}
+
+int command_say(struct broker *broker, const char *verb, const char *format, ...)
+{
+	struct control *control = control_open(broker, verb);
+	char line[512];
+	va_list args;
+	long r;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	r = control_say(control, line);
+	control_free(control);
+	return r < 0 ? (int)r : 0;
+}
+
+struct token allocation_named(struct broker *broker, const char *name)
+{
+	struct token token = TOKEN_NONE;
+
+	cr_assert(eq(int, broker_find(broker, OBJECT_ALLOCATION, name, &nobody_special, &token),
+		     0), "%s", name);
+	return token;
+}
+
+/* ---- data ---- */
+
+long data_write(struct broker *broker, struct token token, uint64_t offset,
+		const void *bytes, size_t length)
+{
+	struct buffer buffer;
+	struct answer answer;
+	int error;
+
+	cr_assert(eq(int, broker_buffer_get(broker, &buffer), 0));
+	memcpy(buffer.memory + 80, bytes, length);
+	broker_write(broker, token, &nobody_special, offset, buffer.memory + 80, length,
+		     &buffer, answer_expect(&answer));
+	error = answer_get(&answer);
+	broker_buffer_put(broker, &buffer);
+	return error ? error : (long)answer.length;
+}
+
+long data_read(struct broker *broker, struct token token, uint64_t offset, void *bytes,
+	       size_t length)
+{
+	struct answer answer;
+	int error;
+
+	broker_read(broker, token, &nobody_special, offset, length, answer_expect(&answer));
+	error = answer_get(&answer);
+	if (error)
+		return error;
+	memcpy(bytes, answer.bytes, MIN(answer.length, sizeof(answer.bytes)));
+	return (long)answer.length;
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of control files, with a verb that does what its line says. A line is words:
+ * `say WORD` answers, `fail` fails before it began, `burst` after, `wait NAME` is done by
+ * the test, from this thread or another.
+ */
+#include "command/control.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker_help.h"
+#include "command/command.h"
+
+static struct broker broker;
+static struct control *control;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static struct command *waiting; /* the line that waits */
+static bool waiting_ends_well;  /* what an interrupt answers */
+static bool interrupt_first;    /* a signal comes while the line begins */
+static struct answer answer;
+static char ran[4096]; /* what was run */
+
+static int fake_interrupt(struct command *command)
+{
+	pthread_mutex_lock(&lock);
+	if (waiting == command)
+		waiting = NULL;
+	pthread_mutex_unlock(&lock);
+	return waiting_ends_well ? 0 : -EINTR;
+}
+
+static void fake_wait(struct command *command)
+{
+	if (interrupt_first)
+		broker_interrupt(&broker, &answer.wait);
+	pthread_mutex_lock(&broker.registry.lock);
+	command->began = true;
+	command->interrupt = fake_interrupt;
+	pthread_mutex_unlock(&broker.registry.lock);
+	pthread_mutex_lock(&lock);
+	waiting = command;
+	pthread_cond_broadcast(&change);
+	pthread_mutex_unlock(&lock);
+}
+
+static void fake_run(struct command *command)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "%.*s", (int)MIN(command->length, (size_t)200),
+		 command->bytes);
+	if (command->length > LINE_MAX_LENGTH) {
+		command_fail(command, E2BIG, "too long");
+		return;
+	}
+	if (strlen(ran) + strlen(line) < sizeof(ran) - 2)
+		strcat(strcat(ran, line), ";");
+	if (strncmp(line, "say ", 4) == 0) {
+		text_printf(&command->answer, "%s\n", line + 4);
+		command_done(command, 0);
+	} else if (strncmp(line, "wait", 4) == 0) {
+		fake_wait(command);
+	} else if (strcmp(line, "burst") == 0) {
+		command->began = true;
+		command_fail(command, EIO, "it burst");
+	} else {
+		command_fail(command, EINVAL, "%s fails", line);
+	}
+}
+
+static const struct verb fake = { .name = "fake", .usage = "LINE", .run = fake_run };
+
+static void start(void)
+{
+	registry_init(&broker.registry);
+	journal_init(&broker.journal);
+	ran[0] = '\0';
+	cr_assert(eq(int, control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
+		     0));
+}
+
+static void stop(void)
+{
+	control = control_free(control);
+	journal_deinit(&broker.journal);
+	registry_deinit(&broker.registry);
+}
+
+TestSuite(control, .init = start, .fini = stop, .timeout = 30);
+
+static void begin(const char *lines)
+{
+	control_write(control, 42, lines, strlen(lines), answer_expect(&answer));
+}
+
+static void flush(void)
+{
+	control_flush(control, 42, answer_expect(&answer));
+}
+
+static void expect_answer(int error, size_t length)
+{
+	cr_expect(eq(int, answer_get(&answer), error));
+	if (!error)
+		cr_expect(eq(sz, answer.length, length));
+}
+
+static void expect_write(const char *lines, int error, size_t length)
+{
+	begin(lines);
+	expect_answer(error, length);
+}
+
+static void expect_read(const char *expected)
+{
+	char bytes[2048];
+	size_t length = 0, n;
+
+	while ((n = control_read(control, bytes + length, 7)))
+		length += n;
+	bytes[length] = '\0';
+	cr_expect(eq(str, bytes, (char *)expected));
+}
+
+static void expect_ran(const char *expected)
+{
+	cr_expect(eq(str, ran, (char *)expected));
+}
+
+/* Takes the line that waits, once there is one. */
+static struct command *wait_for_line(void)
+{
+	struct command *command;
+
+	pthread_mutex_lock(&lock);
+	while (!waiting)
+		pthread_cond_wait(&change, &lock);
+	command = take_ptr(waiting);
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&broker.registry.lock);
+	command->interrupt = NULL;
+	pthread_mutex_unlock(&broker.registry.lock);
+	return command;
+}
+
+/* ---- reading ---- */
+
+Test(control, fresh_descriptor_reads_its_usage_once)
+{
+	expect_read("LINE\n");
+	expect_read("");
+}
+
+Test(control, answer_is_read_after_a_write_and_again_after_the_next)
+{
+	expect_write("say one\n", 0, 8);
+	expect_read("one\n");
+	expect_read("");
+	expect_write("say two\n", 0, 8);
+	expect_read("two\n");
+}
+
+Test(control, answers_of_a_batch_are_parted_by_an_empty_line)
+{
+	expect_write("say one\nsay two\n", 0, 16);
+	expect_read("one\n\ntwo\n");
+}
+
+Test(control, sentence_is_read_after_a_failure)
+{
+	expect_write("no\n", -EINVAL, 0);
+	expect_read("no fails\n");
+}
+
+Test(control, sentence_takes_the_place_of_answers_that_were_read_already)
+{
+	begin("say a long first answer\nwait\n");
+	expect_read("a long first answer\n");
+	command_fail(wait_for_line(), EIO, "bad");
+	expect_answer(0, 24);
+	expect_read("line 2: bad\n");
+}
+
+/* ---- batches ---- */
+
+Test(control, batch_is_done_in_order_without_its_blank_lines)
+{
+	expect_write("say a\n\n \t\r\nsay b\n\nsay c\n", 0, 24);
+	expect_ran("say a;say b;say c;");
+}
+
+Test(control, unterminated_line_is_done_at_once)
+{
+	expect_write("say a\nsay b", 0, 11);
+	expect_ran("say a;say b;");
+}
+
+Test(control, nothing_but_blanks_is_taken_and_does_nothing)
+{
+	expect_write("\n \n", 0, 3);
+	expect_write("", 0, 0);
+	expect_ran("");
+}
+
+Test(control, batch_stops_at_the_line_that_fails_and_the_error_comes_once)
+{
+	expect_write("say a\nno\nsay b\n", 0, 6);
+	expect_write("no\nsay b\n", -EINVAL, 0);
+	expect_ran("say a;no;");
+	expect_write("say c\n", 0, 6);
+	expect_ran("say a;no;say c;");
+}
+
+Test(control, first_line_that_fails_is_the_error_of_the_write)
+{
+	expect_write("no\nsay b\n", -EINVAL, 0);
+	expect_write("say c\n", 0, 6);
+	expect_ran("no;say c;");
+}
+
+Test(control, failure_names_its_line_in_the_batch)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	expect_write("say a\n\nno\n", 0, 7);
+	journal_failures(&broker.journal, 1000, &text);
+	cr_assert(strstr(text_string(&text), " pid=42 control/fake EINVAL line 3: no fails\n") !=
+		  NULL, "%s", text_string(&text));
+}
+
+/* ---- retries ---- */
+
+Test(control, line_that_failed_before_it_began_is_run_again)
+{
+	expect_write("no\n", -EINVAL, 0);
+	expect_write("no\n", -EINVAL, 0);
+	expect_ran("no;no;");
+}
+
+Test(control, line_that_failed_after_it_began_is_not_run_again)
+{
+	expect_write("burst\n", -EIO, 0);
+	expect_write("burst\n", -EIO, 0);
+	expect_write("burst\n", -EIO, 0);
+	expect_ran("burst;");
+	expect_write("say a\n", 0, 6);
+	expect_write("burst\n", -EIO, 0);
+	expect_ran("burst;say a;burst;");
+}
+
+Test(control, rest_of_a_batch_that_failed_is_not_run_again)
+{
+	expect_write("say a\nburst\nsay b\n", 0, 6);
+	expect_write("burst\nsay b\n", -EIO, 0);
+	expect_write("burst\nsay b\n", -EIO, 0);
+	expect_ran("say a;burst;");
+	expect_write("say b\n", 0, 6);
+	expect_ran("say a;burst;say b;");
+}
+
+/* ---- lines that a buffer cut ---- */
+
+/* A write of a multiple of 4096 bytes: blank lines, then text without a newline. */
+static char *cut_write(const char *text, size_t length)
+{
+	char *bytes = malloc(length + 1);
+
+	memset(bytes, '\n', length);
+	memcpy(bytes + length - strlen(text), text, strlen(text));
+	bytes[length] = '\0';
+	return bytes;
+}
+
+Test(control, cut_line_waits_for_the_next_write)
+{
+	char *bytes = cut_write("say a\nsay hel", 4096);
+
+	expect_write(bytes, 0, 4096);
+	expect_ran("say a;");
+	expect_write("lo\nsay b\n", 0, 9);
+	expect_ran("say a;say hello;say b;");
+	free(bytes);
+}
+
+Test(control, cut_line_is_done_at_close)
+{
+	char *bytes = cut_write("say a", 8192);
+
+	expect_write(bytes, 0, 8192);
+	expect_ran("");
+	flush();
+	expect_answer(0, 0);
+	expect_ran("say a;");
+	flush();
+	expect_answer(0, 0);
+	expect_ran("say a;");
+	free(bytes);
+}
+
+Test(control, close_says_that_the_cut_line_failed)
+{
+	char *bytes = cut_write("no", 4096);
+
+	expect_write(bytes, 0, 4096);
+	flush();
+	expect_answer(-EINVAL, 0);
+	flush();
+	expect_answer(0, 0);
+	free(bytes);
+}
+
+Test(control, full_write_that_ends_a_line_waits_for_nothing)
+{
+	char *bytes = cut_write("say a\n", 4096);
+
+	expect_write(bytes, 0, 4096);
+	expect_ran("say a;");
+	free(bytes);
+}
+
+Test(control, cut_line_that_fails_takes_nothing_of_the_write_that_ends_it)
+{
+	char *bytes = cut_write("n", 4096);
+
+	expect_write(bytes, 0, 4096);
+	expect_write("o\nsay a\n", -EINVAL, 0);
+	expect_ran("no;");
+	free(bytes);
+}
+
+Test(control, cut_line_grows_no_longer_than_a_line)
+{
+	char *bytes = malloc(4097);
+
+	memset(bytes, 'x', 4096);
+	bytes[4096] = '\0';
+	expect_write(bytes, 0, 4096);
+	expect_write(bytes, -E2BIG, 0);
+	expect_write("say a\n", 0, 6);
+	expect_ran("say a;");
+	free(bytes);
+}
+
+/* ---- waiting ---- */
+
+static void *finish_elsewhere(void *userdata)
+{
+	for (int i = 0; i < *(int *)userdata; i++)
+		command_done(wait_for_line(), 0);
+	return NULL;
+}
+
+Test(control, lines_end_in_another_thread)
+{
+	_cleanup_text_ struct text lines = TEXT_INIT;
+	pthread_t thread;
+	int n = 500;
+
+	for (int i = 0; i < n; i++)
+		text_printf(&lines, "wait %d\n", i);
+	pthread_create(&thread, NULL, finish_elsewhere, &n);
+	begin(text_string(&lines));
+	expect_answer(0, lines.length);
+	pthread_join(thread, NULL);
+}
+
+Test(control, long_batch_needs_no_deep_stack)
+{
+	_cleanup_text_ struct text lines = TEXT_INIT;
+
+	text_printf(&lines, "wait\n");
+	for (int i = 0; i < 100000; i++)
+		text_printf(&lines, "say a\n");
+	begin(text_string(&lines));
+	command_done(wait_for_line(), 0);
+	expect_answer(0, lines.length);
+}
+
+Test(control, write_while_one_waits_is_refused)
+{
+	struct answer other;
+
+	begin("wait\n");
+	control_write(control, 43, "say a\n", 6, answer_expect(&other));
+	cr_assert(eq(int, answer_get(&other), -EBUSY));
+	command_done(wait_for_line(), 0);
+	expect_answer(0, 5);
+}
+
+Test(control, interrupted_line_answers_as_it_says)
+{
+	begin("wait\n");
+	broker_interrupt(&broker, &answer.wait);
+	expect_answer(-EINTR, 0);
+	expect_write("say a\n", 0, 6);
+	waiting_ends_well = true;
+	begin("wait\n");
+	broker_interrupt(&broker, &answer.wait);
+	expect_answer(0, 5);
+}
+
+Test(control, interrupt_within_a_line_ends_the_batch_behind_it)
+{
+	waiting_ends_well = true;
+	begin("say a\nwait\nsay b\n");
+	broker_interrupt(&broker, &answer.wait);
+	expect_answer(0, 11);
+	expect_ran("say a;wait;");
+	expect_write("say b\n", 0, 6);
+}
+
+Test(control, interrupt_within_a_line_that_ends_badly_keeps_what_was_done)
+{
+	begin("say a\nwait\nsay b\n");
+	broker_interrupt(&broker, &answer.wait);
+	expect_answer(0, 6);
+	expect_write("say c\n", 0, 6);
+	expect_ran("say a;wait;say c;");
+}
+
+/* The line can't be let go of any more: it ends by itself, and then the batch does. */
+Test(control, interrupt_that_comes_too_late_for_a_line_ends_the_batch_after_it)
+{
+	struct command *command;
+
+	begin("wait\nsay b\n");
+	command = wait_for_line();
+	broker_interrupt(&broker, &answer.wait);
+	command_done(command, 0);
+	expect_answer(0, 5);
+	expect_ran("wait;");
+}
+
+/* Between two lines of a batch a signal meets a line that has only begun; the view tells
+ * of it once. */
+Test(control, interrupt_while_a_line_begins_ends_its_wait)
+{
+	begin("wait\nwait\n");
+	interrupt_first = true;
+	command_done(wait_for_line(), 0);
+	expect_answer(0, 5);
+	expect_ran("wait;wait;");
+}
