@@ -78,11 +78,20 @@ static void zero_run(struct op *op)
 	op_ask(op);
 }
 
-/* Without its zeros it would show what stood there before: nobody may have it. */
+/*
+ * Without its zeros it would show what stood there before: what was added behind this
+ * zeroing fails (op_check_uses), what comes later tries to zero it anew.
+ */
 static void zero_settle(struct op *op)
 {
-	if (op->error)
-		op->work.uses[0].allocation->state = ALLOCATION_LOST;
+	struct allocation *allocation = op->work.uses[0].allocation;
+
+	if (!op->error)
+		return;
+	allocation->zeroed = false;
+	allocation->zeroing_failed = allocation->n_zeroings;
+	free(allocation->zeroing_failure);
+	allocation->zeroing_failure = strdup(text_string(&op->sentence));
 }
 
 static const struct op_class zero_class = {
@@ -113,6 +122,7 @@ static int op_add_zeroing(struct op *op, struct allocation *allocation, struct o
 		return r;
 	}
 	allocation->zeroed = true;
+	allocation->n_zeroings++;
 	op->broker->n_ops++;
 	zero->owner->n_works++;
 	if (zero->work.n_before == 0)
@@ -128,13 +138,13 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	int r = 0;
 
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		struct allocation *allocation = op->work.uses[i].allocation;
+		struct use *use = &op->work.uses[i];
 
-		if (allocation->zeroed)
-			continue;
-		r = op_add_zeroing(op, allocation, &ready);
+		if (!use->allocation->zeroed)
+			r = op_add_zeroing(op, use->allocation, &ready);
 		if (r < 0)
 			goto out;
+		use->zeroing = use->allocation->n_zeroings;
 	}
 	r = order_add(&op->work);
 	if (r < 0)
@@ -159,29 +169,44 @@ int op_add(struct op *op, struct op **ret_ready)
 	return op_add_unlimited(op, ret_ready);
 }
 
-static bool op_is_lost(struct op *op, char *name, size_t size)
+/*
+ * Whether what it uses is there to be used.
+ * Returns: 0; an errno, with its sentence.
+ */
+static int op_check_uses(struct op *op, char *sentence, size_t size)
 {
-	bool lost = false;
+	int error = 0;
 
 	pthread_mutex_lock(&op->broker->registry.lock);
-	for (unsigned int i = 0; i < op->work.n_uses && !lost; i++) {
-		const struct allocation *allocation = op->work.uses[i].allocation;
+	for (unsigned int i = 0; i < op->work.n_uses && !error; i++) {
+		const struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
 
-		lost = allocation->state == ALLOCATION_LOST;
-		if (lost)
-			snprintf(name, size, "%s", allocation->name);
+		if (allocation->state == ALLOCATION_LOST) {
+			error = ESTALE;
+			snprintf(sentence, size,
+				 "allocation %s is lost: the worker that held it ended, "
+				 "free it", allocation->name);
+		} else if (use->zeroing && use->zeroing <= allocation->zeroing_failed) {
+			error = EIO;
+			snprintf(sentence, size, "%s",
+				 allocation->zeroing_failure ? allocation->zeroing_failure
+							     : "it could not be zeroed");
+		}
 	}
 	pthread_mutex_unlock(&op->broker->registry.lock);
-	return lost;
+	return error;
 }
 
 static void op_run(struct op *op)
 {
-	char name[NAME_MAX_LENGTH + 1];
+	char sentence[512];
+	int error = 0;
 
-	if (!op->class->on_lost && op_is_lost(op, name, sizeof(name)))
-		op_fail(op, ESTALE,
-			"allocation %s is lost: the worker that held it ended, free it", name);
+	if (!op->class->on_lost)
+		error = op_check_uses(op, sentence, sizeof(sentence));
+	if (error)
+		op_fail(op, error, "%s", sentence);
 	else
 		op->class->run(op);
 }

@@ -28,6 +28,7 @@ struct use {
 	uint64_t offset, length;
 	bool write;
 	bool listed; /* in the allocation's list still */
+	uint32_t zeroing; /* which one of the allocation it comes after; 0: none */
 	struct use *prev, *next;
 };
 

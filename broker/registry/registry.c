@@ -169,6 +169,7 @@ struct allocation *allocation_free(struct registry *registry, struct allocation 
 		allocation->stream->n_allocations--;
 	free(allocation->name);
 	free(allocation->tag);
+	free(allocation->zeroing_failure);
 	free(allocation);
 	return NULL;
 }

@@ -70,6 +70,9 @@ struct allocation {
 	uint32_t cell;         /* of a shared block */
 	uint32_t worker_epoch; /* direct and async: the worker it lives in */
 	struct stream *stream; /* async: the stream it was made on; counted there */
+	uint32_t n_zeroings;     /* that were begun */
+	uint32_t zeroing_failed; /* the last one that failed; 0: none did */
+	char *zeroing_failure;   /* its sentence */
 	int32_t write_error;   /* of a write answered before it was done; errno */
 
 	/* Links and caches. */
