@@ -271,6 +271,7 @@ test_times_can_be_set_and_are_ignored()
 
 test_host_memory_can_be_mapped()
 {
+	needs_root 'mapping takes CAP_SYS_ADMIN in the broker'
 	echo 'x 1M kind=host' >control/alloc
 	is "$(py <<-'EOF'
 		fd = os.open("allocations/x/data", os.O_RDWR)
@@ -286,6 +287,7 @@ test_host_memory_can_be_mapped()
 
 test_what_is_mapped_is_what_is_filled()
 {
+	needs_root 'mapping takes CAP_SYS_ADMIN in the broker'
 	echo 'x 4096 kind=host' >control/alloc
 	is "$(py <<-'EOF'
 		fd = os.open("allocations/x/data", os.O_RDWR)
