@@ -188,11 +188,11 @@ slow()
 	inject "${rules[@]}"
 }
 
-# Waits until process $1 waits for an answer in a write(2), read(2), or whatever else it
-# asks of the mount.
+# Waits until process $1 waits for the mount's answer to a read, a write or a copy.
 until_it_waits()
 {
-	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan &&
+		grep -qE '^(0|1|326) ' /proc/$1/syscall"
 }
 
 # ---- brokers ----
@@ -257,13 +257,14 @@ workers_of()
 # All processes of the broker: its session (setsid above) and its workers.
 processes_of()
 {
+	local session process stat
 	workers_of "$1"
-	awk -v session="$(<"$1/session")" '{
-		pid = $1
-		sub(/^.*\) /, "")
-		if ($4 == session && $1 != "Z")
-			print pid
-	}' /proc/[0-9]*/stat 2>/dev/null
+	session=$(<"$1/session")
+	for process in /proc/[0-9]*; do
+		stat=$(<"$process/stat") || continue
+		set -- ${stat##*) }
+		[ "$4" != "$session" ] || [ "$1" = Z ] || echo "${process#/proc/}"
+	done 2>/dev/null
 }
 
 # broker_ended FOLDER: what must be so once it was told to end.
@@ -323,6 +324,7 @@ run_case()
 cleanup_case()
 {
 	local folder
+	set +e
 	cd /
 	for folder in "$T"/*/; do
 		[ "$folder" = "$T/main/" ] || broker_kill "${folder%/}"
