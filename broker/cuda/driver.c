@@ -13,6 +13,7 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <errno.h>
 #include <string.h>
 
