@@ -49,7 +49,7 @@ struct cuda_driver {
 	CUDA_DRIVER_LIST(CUDA_ROW_MEMBER)
 #undef CUDA_ROW_MEMBER
 	int version;   /* as cuDriverGetVersion tells it: 13000 is CUDA 13.0 */
-	char *path;    /* what was asked for, as dlopen took it */
+	char *path;    /* where the library was found */
 	void *library; /* of dlopen */
 };
 
