@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ int number_parse(const char *word, uint64_t *ret_number)
 int size_parse(const char *word, uint64_t *ret_size)
 {
 	static const char units[] = "kmgt";
-	uint64_t number, unit = 1;
+	uint64_t number, size, unit = 1;
 	const char *end, *found;
 	int r, type;
 
@@ -98,8 +99,9 @@ int size_parse(const char *word, uint64_t *ret_size)
 			return -EINVAL;
 		unit = (uint64_t)1 << (10 * (found - units + 1));
 	}
-	if (__builtin_mul_overflow(number, unit, ret_size))
+	if (__builtin_mul_overflow(number, unit, &size))
 		return -EOVERFLOW;
+	*ret_size = size;
 	return 0;
 }
 
@@ -146,6 +148,25 @@ static uint16_t bf16_bits(double value)
 	return (uint16_t)(bits >> 16);
 }
 
+/*
+ * The double for rounding once more, to fewer bits: where the text stands between two
+ * doubles, the odd one of them. So what is no tie does not become one on the way.
+ */
+static double double_to_odd(const char *word)
+{
+	int mode = fegetround();
+	double below, above;
+	uint64_t bits;
+
+	fesetround(FE_DOWNWARD);
+	below = strtod(word, NULL);
+	fesetround(FE_UPWARD);
+	above = strtod(word, NULL);
+	fesetround(mode);
+	memcpy(&bits, &below, sizeof(bits));
+	return bits & 1 ? below : above;
+}
+
 static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bits)
 {
 	double value, back;
@@ -164,12 +185,12 @@ static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bit
 
 	switch (type) {
 	case SCALAR_F16:
-		half = (_Float16)value;
+		half = (_Float16)double_to_odd(word);
 		memcpy(&bits, &half, sizeof(half));
 		back = (double)half;
 		break;
 	case SCALAR_BF16:
-		upper = bf16_bits(value);
+		upper = bf16_bits(double_to_odd(word));
 		widened = (uint32_t)upper << 16;
 		memcpy(&single, &widened, sizeof(single));
 		bits = upper;

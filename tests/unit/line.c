@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/line.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <string.h>
+
+static const struct grammar grammar = {
+	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
+	.keys = (const char *const[]){ "kind", "device", NULL },
+};
+
+static struct line line;
+static struct refusal refusal;
+
+static int parse(const char *words)
+{
+	return line_parse(&line, words, strlen(words), &grammar, &refusal);
+}
+
+static void expect_refused(const char *words, int error, const char *sentence)
+{
+	cr_expect(eq(int, parse(words), -error), "'%s'", words);
+	cr_expect(eq(int, refusal.error, error), "'%s'", words);
+	cr_expect(strstr(refusal.sentence, sentence) != NULL, "'%s': %s", words, refusal.sentence);
+	line_deinit(&line);
+}
+
+Test(line, operands_come_first_and_keys_in_any_order)
+{
+	cr_assert(eq(int, parse(" x\t4M  device=1 kind=host \r"), 0));
+	cr_assert(eq(str, (char *)line.operands[0], "x"));
+	cr_assert(eq(str, (char *)line.operands[1], "4M"));
+	cr_assert(eq(str, (char *)line.values[0], "host"));
+	cr_assert(eq(str, (char *)line.values[1], "1"));
+	line_deinit(&line);
+	cr_assert(eq(int, parse("x 4M"), 0));
+	cr_assert(line.values[0] == NULL);
+	line_deinit(&line);
+}
+
+Test(line, value_may_be_empty_and_hold_an_equals_sign)
+{
+	cr_assert(eq(int, parse("x 4M kind= device=a=b"), 0));
+	cr_assert(eq(str, (char *)line.values[0], ""));
+	cr_assert(eq(str, (char *)line.values[1], "a=b"));
+	line_deinit(&line);
+}
+
+Test(line, missing_operands_are_named)
+{
+	expect_refused("", EINVAL, "NAME is missing");
+	expect_refused("x", EINVAL, "SIZE is missing");
+	expect_refused("x kind=host", EINVAL, "SIZE is missing before kind=host");
+}
+
+Test(line, unknown_key_is_named)
+{
+	expect_refused("x 4M colour=red", EINVAL, "colour");
+	expect_refused("x 4M =red", EINVAL, "=red");
+	expect_refused("x 4M Kind=host", EINVAL, "Kind");
+	expect_refused("x 4M kin=host", EINVAL, "kin");
+}
+
+Test(line, key_given_twice_is_refused)
+{
+	expect_refused("x 4M kind=host kind=host", EINVAL, "twice");
+}
+
+Test(line, word_too_many_is_named)
+{
+	expect_refused("x 4M 5M", EINVAL, "5M");
+}
+
+Test(line, too_long_a_line_is_refused)
+{
+	char bytes[LINE_MAX_LENGTH + 1];
+
+	memset(bytes, ' ', sizeof(bytes));
+	memcpy(bytes, "x 4M", 4);
+	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH, &grammar, &refusal), 0));
+	line_deinit(&line);
+	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH + 1, &grammar, &refusal),
+		     -E2BIG));
+	line_deinit(&line);
+}
+
+Test(line, nul_byte_is_refused)
+{
+	cr_assert(eq(int, line_parse(&line, "x\0 4M", 5, &grammar, &refusal), -EINVAL));
+	cr_assert(ne(ptr, strstr(refusal.sentence, "NUL"), NULL));
+	line_deinit(&line);
+}
+
+Test(line, long_words_do_not_burst_the_sentence)
+{
+	char bytes[LINE_MAX_LENGTH];
+
+	memset(bytes, 'k', sizeof(bytes));
+	memcpy(bytes, "x 4M ", 5);
+	bytes[2000] = '=';
+	cr_assert(eq(int, line_parse(&line, bytes, sizeof(bytes), &grammar, &refusal),
+		     -EINVAL));
+	cr_assert(lt(sz, strlen(refusal.sentence), sizeof(refusal.sentence)));
+	line_deinit(&line);
+}
+
+Test(line, range_has_an_offset_a_length_or_both)
+{
+	struct range range = { 0 };
+
+	cr_assert(eq(int, line_range("4K", "16xf32", &range, &refusal), 0));
+	cr_assert(eq(u64, range.offset, 4096));
+	cr_assert(eq(u64, range.length, 64));
+	cr_assert(range.has_length);
+	range = (struct range){ 0 };
+	cr_assert(eq(int, line_range(NULL, NULL, &range, &refusal), 0));
+	cr_assert(not(range.has_length));
+	cr_assert(eq(int, line_range(NULL, "0", &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_range("x", NULL, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_range("99999999999T", NULL, &range, &refusal), -EOVERFLOW));
+}
+
+Test(line, place_is_a_name_with_an_offset)
+{
+	struct range range;
+	char name[65];
+
+	cr_assert(eq(int, line_place("x", name, &range, &refusal), 0));
+	cr_assert(eq(str, name, "x"));
+	cr_assert(eq(u64, range.offset, 0));
+	cr_assert(eq(int, line_place("x.y+1K", name, &range, &refusal), 0));
+	cr_assert(eq(str, name, "x.y"));
+	cr_assert(eq(u64, range.offset, 1024));
+	cr_assert(eq(int, line_place("x+", name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_place("+1", name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_place("x+1+1", name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int,
+		     line_place("x1234567890123456789012345678901234567890"
+				"1234567890123456789012345678901234567890+1",
+				name, &range, &refusal),
+		     -ENAMETOOLONG));
+}
+
+Test(line, wait_is_zero_or_one)
+{
+	bool wait = false;
+
+	cr_assert(eq(int, line_wait(NULL, &wait, &refusal), 0));
+	cr_assert(wait);
+	cr_assert(eq(int, line_wait("0", &wait, &refusal), 0));
+	cr_assert(not(wait));
+	cr_assert(eq(int, line_wait("1", &wait, &refusal), 0));
+	cr_assert(wait);
+	cr_assert(eq(int, line_wait("", &wait, &refusal), -EINVAL));
+	cr_assert(eq(int, line_wait("no", &wait, &refusal), -EINVAL));
+}

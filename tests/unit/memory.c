@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Blocks and chunks on the software GPU, each test on a machine of its own. */
+#include "memory/chunk.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gpumem/wire.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* What the software machine of a test has. */
+#define MACHINE_MEMORY (128 * MIB)
+
+static struct memory memory;
+static struct cuda_driver *driver;
+
+static void start(void)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	char options[128];
+
+	snprintf(options, sizeof(options), "devices=2:memory=128M:machine=memory-%d", getpid());
+	setenv("GPUMEM_SOFTGPU", options, 1);
+	cr_assert(eq(int, cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why), 0), "%s",
+		  text_string(&why));
+	cr_assert(eq(int, memory_init(&memory, driver, 2, &failure), 0));
+}
+
+static void stop(void)
+{
+	memory_deinit(&memory);
+	cuda_driver_free(driver);
+}
+
+TestSuite(memory, .init = start, .fini = stop, .timeout = 60);
+
+static struct block *block_of(uint64_t size)
+{
+	struct block *block = NULL;
+
+	cr_assert(eq(int, block_new(&block, &memory, 0, size, NULL), 0));
+	return block;
+}
+
+static void give_back(struct block *block)
+{
+	cr_assert(eq(int, block_free(&memory, block, NULL), 0));
+}
+
+/* All of the device can be had: nothing of it is held any more. */
+static void expect_all_free(uint32_t device)
+{
+	struct block *block = NULL;
+
+	cr_assert(eq(int, block_new(&block, &memory, device, MACHINE_MEMORY, NULL), 0));
+	give_back(block);
+	cr_assert(eq(u64, memory_device_bytes(&memory, device), 0));
+}
+
+Test(memory, block_is_rounded_up_and_counted)
+{
+	struct block *block = block_of(1);
+
+	cr_assert(eq(u64, block->size, 2 * MIB));
+	cr_assert(eq(u64, block->address % (2 * MIB), 0));
+	cr_assert(ge(u64, block->address, WIRE_DEVICE_BASE));
+	cr_assert(eq(u64, memory_device_bytes(&memory, 0), 2 * MIB));
+	cr_assert(eq(u64, memory_device_bytes(&memory, 1), 0));
+	give_back(block);
+	expect_all_free(0);
+}
+
+Test(memory, devices_have_ranges_of_their_own)
+{
+	struct block *first = block_of(1), *second = NULL;
+
+	cr_assert(eq(int, block_new(&second, &memory, 1, 1, NULL), 0));
+	cr_assert(eq(u64, second->address - first->address, WIRE_DEVICE_SPAN));
+	give_back(first);
+	give_back(second);
+}
+
+Test(memory, full_device_says_which_call_failed_and_keeps_nothing)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct block *block = block_of(MACHINE_MEMORY), *more = NULL;
+
+	cr_assert(eq(int, block_new(&more, &memory, 0, 1, &failure), -ENOMEM));
+	cr_assert(eq(ptr, more, NULL));
+	cr_assert(ge(int, failure.call, 0));
+	cr_assert(eq(str, (char *)cuda_call_name(failure.call), "cuMemCreate"));
+	cr_assert(eq(u64, memory.n_blocks, 1));
+	give_back(block);
+	expect_all_free(0);
+}
+
+Test(memory, sizes_beyond_any_machine_are_out_of_memory)
+{
+	struct block *block = NULL;
+
+	cr_assert(eq(int, block_new(&block, &memory, 0, UINT64_MAX, NULL), -ENOMEM));
+	cr_assert(eq(int, block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, NULL), -ENOMEM));
+	cr_assert(eq(int, block_new_host(&block, &memory, UINT64_MAX), -ENOMEM));
+	cr_assert(eq(u64, memory.n_blocks, 0));
+}
+
+Test(memory, exported_block_is_a_descriptor_of_its_size)
+{
+	struct block *block = block_of(3 * MIB);
+	struct stat stat;
+	int fd = block_export(&memory, block, NULL);
+
+	cr_assert(ge(int, fd, 0));
+	cr_assert(eq(int, fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC));
+	cr_assert(eq(int, fstat(fd, &stat), 0));
+	cr_assert(ge(u64, (uint64_t)stat.st_size, block->size));
+	close(fd);
+	give_back(block);
+}
+
+Test(memory, host_block_is_sealed_zeroed_and_shared)
+{
+	struct block *block = NULL;
+	uint8_t *mapped;
+	int fd;
+
+	cr_assert(eq(int, block_new_host(&block, &memory, 5000), 0));
+	cr_assert(eq(u64, block->size, 8192));
+	cr_assert(eq(u64, memory.host_bytes, 8192));
+	fd = block_export(&memory, block, NULL);
+	cr_assert(eq(int, ftruncate(fd, 0), -1));
+	cr_assert(eq(int, ftruncate(fd, 1 << 20), -1));
+	mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert(ne(ptr, mapped, MAP_FAILED));
+	cr_assert(eq(int, mapped[4999], 0));
+	mapped[4999] = 7;
+	cr_assert(eq(int, ((uint8_t *)block->memory)[4999], 7));
+	munmap(mapped, block->size);
+	close(fd);
+	give_back(block);
+	cr_assert(eq(u64, memory.host_bytes, 0));
+}
+
+/* ---- cells ---- */
+
+struct cell {
+	struct block *block;
+	uint32_t cell;
+	uint64_t address, size;
+};
+
+static struct cell cell_of(struct chunk_pool *pool, uint64_t size)
+{
+	struct cell cell = { .size = size };
+
+	cr_assert(eq(int, cell_get(pool, 0, size, &cell.block, &cell.cell, &cell.address,
+				   NULL), 0));
+	return cell;
+}
+
+static void cell_back(struct chunk_pool *pool, const struct cell *cell)
+{
+	struct block *block = cell_put(pool, cell->block, cell->cell);
+
+	if (block)
+		give_back(block);
+}
+
+Test(memory, cells_of_all_sizes_stand_inside_their_block_and_apart)
+{
+	enum { N = 200 };
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cell cells[N];
+	uint64_t size = 1;
+
+	for (int i = 0; i < N; i++) {
+		if (i % 5 == 0)
+			size = size * 3 / 2 + 1;
+		if (size > CELL_MAX)
+			size = i % 2 ? 1 : CELL_MAX / 64;
+		cells[i] = cell_of(pool, size);
+		cr_assert(eq(u64, cells[i].address % 256, 0));
+		cr_assert(ge(u64, cells[i].address, cells[i].block->address));
+		cr_assert(le(u64, cells[i].address + size,
+			     cells[i].block->address + cells[i].block->size));
+	}
+	for (int i = 0; i < N; i++) {
+		for (int j = 0; j < i; j++)
+			cr_assert(cells[i].address + cells[i].size <= cells[j].address ||
+				  cells[j].address + cells[j].size <= cells[i].address);
+	}
+	for (int i = 0; i < N; i++)
+		cell_back(pool, &cells[i]);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
+Test(memory, every_cell_of_a_chunk_is_dealt_before_another_chunk_is_made)
+{
+	enum { N = 2 * 8192 };
+	static struct cell cells[N];
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+
+	for (int i = 0; i < N; i++) {
+		cells[i] = cell_of(pool, 256);
+		cr_assert(eq(u64, memory.n_blocks, i < N / 2 ? 1 : 2));
+	}
+	for (int i = 0; i < N; i++)
+		cell_back(pool, &cells[i]);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
+Test(memory, a_size_that_does_not_divide_a_chunk_leaves_the_rest_unused)
+{
+	enum { N = 2 * (int)MIB / 768 };
+	static struct cell cells[N + 1];
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+
+	for (int i = 0; i <= N; i++) {
+		cells[i] = cell_of(pool, 700);
+		cr_assert(eq(u64, memory.n_blocks, i < N ? 1 : 2));
+		cr_assert(le(u64, cells[i].address + 768,
+			     cells[i].block->address + cells[i].block->size));
+	}
+	for (int i = 0; i <= N; i++)
+		cell_back(pool, &cells[i]);
+	chunk_pool_free(pool);
+}
+
+Test(memory, largest_cells_are_two_to_a_chunk)
+{
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cell a = cell_of(pool, CELL_MAX), b = cell_of(pool, CELL_MAX);
+
+	cr_assert(eq(ptr, a.block, b.block));
+	cr_assert(eq(u64, b.address - a.address, CELL_MAX));
+	cell_back(pool, &a);
+	cell_back(pool, &b);
+	chunk_pool_free(pool);
+}
+
+Test(memory, last_empty_chunk_of_a_size_is_kept_until_it_is_asked_back)
+{
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cell cell = cell_of(pool, 256), again;
+	struct block *block;
+
+	cr_assert(eq(ptr, cell_put(pool, cell.block, cell.cell), NULL));
+	cr_assert(eq(u64, memory.n_blocks, 1));
+	again = cell_of(pool, 256);
+	cr_assert(eq(u64, again.address, cell.address));
+	cr_assert(eq(ptr, chunk_pool_shrink(pool, 0), NULL));
+	cr_assert(eq(ptr, cell_put(pool, again.block, again.cell), NULL));
+	cr_assert(eq(ptr, chunk_pool_shrink(pool, 1), NULL));
+	block = chunk_pool_shrink(pool, 0);
+	cr_assert(eq(ptr, block, cell.block));
+	cr_assert(eq(ptr, block->chunk, NULL));
+	cr_assert(eq(ptr, chunk_pool_shrink(pool, 0), NULL));
+	give_back(block);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
+Test(memory, an_empty_chunk_beside_another_goes)
+{
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cell cells[4];
+	struct block *block;
+
+	for (int i = 0; i < 4; i++)
+		cells[i] = cell_of(pool, CELL_MAX);
+	cr_assert(ne(ptr, cells[0].block, cells[2].block));
+	/* The other one is full, so this one is the only one with a place. */
+	cr_assert(eq(ptr, cell_put(pool, cells[0].block, cells[0].cell), NULL));
+	cr_assert(eq(ptr, cell_put(pool, cells[1].block, cells[1].cell), NULL));
+	cr_assert(eq(ptr, cell_put(pool, cells[2].block, cells[2].cell), NULL));
+	block = cell_put(pool, cells[3].block, cells[3].cell);
+	cr_assert(eq(ptr, block, cells[3].block));
+	give_back(block);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
+Test(memory, full_device_refuses_a_cell_and_the_pool_goes_on)
+{
+	struct block *rest = block_of(MACHINE_MEMORY - 2 * MIB);
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct cell a = cell_of(pool, CELL_MAX), b, none;
+
+	cr_assert(eq(int, cell_get(pool, 0, 256, &none.block, &none.cell, &none.address,
+				   &failure), -ENOMEM));
+	cr_assert(ge(int, failure.call, 0));
+	b = cell_of(pool, CELL_MAX);
+	cell_back(pool, &a);
+	cell_back(pool, &b);
+	give_back(rest);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
+/* ---- against a model ---- */
+
+Test(memory, random_cells_never_overlap_and_all_comes_back)
+{
+	enum { HELD = 300, STEPS = 20000 };
+	static struct cell held[HELD];
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	uint32_t state = 3;
+
+	for (int step = 0; step < STEPS; step++) {
+		struct cell *cell;
+
+		state = state * 1664525 + 1013904223;
+		cell = &held[(state >> 8) % HELD];
+		if (cell->block) {
+			cell_back(pool, cell);
+			cell->block = NULL;
+			continue;
+		}
+		cell->size = 1 + (state >> 4) % (64u << ((state >> 28) % 10));
+		if (cell_get(pool, 0, cell->size, &cell->block, &cell->cell, &cell->address,
+			     NULL) < 0) {
+			cell->block = NULL;
+			continue;
+		}
+		for (int i = 0; i < HELD; i++) {
+			const struct cell *other = &held[i];
+
+			if (other->block && other != cell &&
+			    cell->address < other->address + other->size &&
+			    other->address < cell->address + cell->size)
+				cr_fail("two cells at %#llx",
+					(unsigned long long)cell->address);
+		}
+	}
+	for (int i = 0; i < HELD; i++) {
+		if (held[i].block)
+			cell_back(pool, &held[i]);
+	}
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}

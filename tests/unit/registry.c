@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+#include "registry/registry.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct registry registry;
+static struct owner *alice, *bob;
+
+static void start(void)
+{
+	registry_init(&registry);
+	alice = owner_get(&registry, 1000, 100);
+	bob = owner_get(&registry, 1001, 100);
+}
+
+static void stop(void)
+{
+	registry_deinit(&registry);
+}
+
+TestSuite(registry, .init = start, .fini = stop);
+
+static struct allocation *make(const char *name, uint64_t size, struct owner *owner)
+{
+	struct allocation *allocation = NULL;
+
+	cr_assert(eq(int, allocation_new(&allocation, &registry, name, size, owner), 0));
+	return allocation;
+}
+
+static void drop(struct allocation *allocation)
+{
+	allocation_withdraw(&registry, allocation);
+	allocation_free(&registry, allocation);
+}
+
+Test(registry, names_are_checked)
+{
+	static const char *const good[] = { "x", "_", "0", "a.b-c_D9", "x." };
+	static const char *const bad[] = { "", ".", "..", ".x", "-x", "a b", "a/b", "a+b",
+					   "\xc3\xa9", "a\n" };
+	char longest[NAME_MAX_LENGTH + 2];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		cr_expect(eq(int, name_check(good[i]), 0), "'%s'", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect(eq(int, name_check(bad[i]), -EINVAL), "'%s'", bad[i]);
+	memset(longest, 'x', sizeof(longest));
+	longest[NAME_MAX_LENGTH + 1] = '\0';
+	cr_assert(eq(int, name_check(longest), -ENAMETOOLONG));
+	longest[NAME_MAX_LENGTH] = '\0';
+	cr_assert(eq(int, name_check(longest), 0));
+}
+
+Test(registry, name_is_taken_before_the_allocation_is_seen)
+{
+	struct allocation *x = make("x", 8, alice), *other = NULL;
+
+	cr_assert(eq(ptr, allocation_get(&registry, x->slot, x->slot_generation), NULL));
+	cr_assert(eq(int, allocation_new(&other, &registry, "x", 8, bob), -EEXIST));
+	cr_assert(eq(u64, registry.n_allocations, 0));
+	allocation_publish(&registry, x);
+	cr_assert(eq(ptr, allocation_get(&registry, x->slot, x->slot_generation), x));
+	drop(x);
+}
+
+Test(registry, name_is_free_again_once_withdrawn_and_bytes_count_until_freed)
+{
+	struct allocation *x = make("x", 8, alice), *again;
+
+	allocation_publish(&registry, x);
+	allocation_withdraw(&registry, x);
+	again = make("x", 16, bob);
+	cr_assert(ne(u64, again->id, x->id));
+	cr_assert(eq(ptr, allocation_find(&registry, "x"), again));
+	cr_assert(eq(u64, registry.bytes, 8));
+	cr_assert(eq(u64, registry.n_allocations, 0));
+	allocation_free(&registry, x);
+	cr_assert(eq(u64, registry.bytes, 0));
+	drop(again);
+}
+
+Test(registry, what_was_never_published_never_counts)
+{
+	drop(make("x", 8, alice));
+	cr_assert(eq(u64, registry.bytes, 0));
+	cr_assert(eq(u64, registry.peak_bytes, 0));
+	cr_assert(eq(u64, alice->bytes, 0));
+}
+
+Test(registry, rename_keeps_the_object_and_refuses_a_taken_name)
+{
+	struct allocation *x = make("x", 8, alice), *y = make("y", 8, alice);
+
+	cr_assert(eq(int, allocation_rename(&registry, x, "y"), -EEXIST));
+	cr_assert(eq(int, allocation_rename(&registry, x, "z"), 0));
+	cr_assert(eq(ptr, allocation_find(&registry, "z"), x));
+	cr_assert(eq(ptr, allocation_find(&registry, "x"), NULL));
+	drop(x);
+	drop(y);
+}
+
+/* ---- totals against a model ---- */
+
+#define N_NAMES 64
+#define N_STEPS 10000
+
+struct totals {
+	uint64_t n, bytes, by_kind[N_KINDS], on[2];
+	uint64_t n_alice, bytes_alice;
+};
+
+static uint32_t draw(uint32_t n)
+{
+	static uint32_t state = 1;
+
+	state = state * 1664525 + 1013904223;
+	return (uint32_t)(((uint64_t)state * n) >> 32);
+}
+
+static void count(struct totals *totals, const struct allocation *allocation)
+{
+	if (!allocation || allocation->state == ALLOCATION_MAKING)
+		return;
+	totals->bytes += allocation->size;
+	totals->by_kind[allocation->kind] += allocation->size;
+	if (allocation->owner == alice)
+		totals->bytes_alice += allocation->size;
+	if (allocation->state == ALLOCATION_FREED)
+		return;
+	totals->n++;
+	totals->n_alice += allocation->owner == alice;
+	if (allocation->kind != KIND_HOST)
+		totals->on[allocation->device]++;
+}
+
+static void expect_totals(struct allocation **named, struct allocation **freed, uint64_t *peak)
+{
+	struct totals totals = { 0 };
+
+	for (int i = 0; i < N_NAMES; i++) {
+		count(&totals, named[i]);
+		count(&totals, freed[i]);
+	}
+	*peak = MAX(*peak, totals.bytes);
+	cr_assert(eq(u64, registry.n_allocations, totals.n));
+	cr_assert(eq(u64, registry.bytes, totals.bytes));
+	cr_assert(eq(u64, registry.peak_bytes, *peak));
+	for (int i = 0; i < N_KINDS; i++)
+		cr_assert(eq(u64, registry.bytes_by_kind[i], totals.by_kind[i]));
+	for (int i = 0; i < 2; i++)
+		cr_assert(eq(u64, registry.n_allocations_on[i], totals.on[i]));
+	cr_assert(eq(u64, alice->n_allocations, totals.n_alice));
+	cr_assert(eq(u64, alice->bytes, totals.bytes_alice));
+	cr_assert(eq(u64, bob->n_allocations, totals.n - totals.n_alice));
+	cr_assert(eq(u64, bob->bytes, totals.bytes - totals.bytes_alice));
+}
+
+Test(registry, totals_are_exact_after_ten_thousand_steps)
+{
+	struct allocation *named[N_NAMES] = { 0 }, *freed[N_NAMES] = { 0 };
+	uint64_t peak = 0;
+
+	for (int step = 0; step < N_STEPS; step++) {
+		uint32_t at = draw(N_NAMES);
+		struct allocation *allocation = named[at];
+		char name[16];
+
+		snprintf(name, sizeof(name), "n%u", at);
+		cr_assert(eq(ptr, allocation_find(&registry, name), allocation));
+		if (!allocation) {
+			named[at] = make(name, 1 + draw(1000), draw(2) ? alice : bob);
+			named[at]->kind = (uint8_t)draw(N_KINDS);
+			named[at]->device = (uint8_t)draw(2);
+		} else if (allocation->state == ALLOCATION_MAKING && draw(4)) {
+			allocation_publish(&registry, allocation);
+		} else if (allocation->state == ALLOCATION_LIVE && draw(4) == 0) {
+			allocation->state = ALLOCATION_LOST;
+		} else if (!freed[at]) {
+			allocation_withdraw(&registry, allocation);
+			freed[at] = take_ptr(named[at]);
+		} else {
+			freed[at] = allocation_free(&registry, freed[at]);
+		}
+		expect_totals(named, freed, &peak);
+	}
+	for (int i = 0; i < N_NAMES; i++) {
+		freed[i] = allocation_free(&registry, freed[i]);
+		if (named[i])
+			drop(take_ptr(named[i]));
+	}
+	expect_totals(named, freed, &peak);
+	cr_assert(eq(u64, registry.bytes, 0));
+}
+
+/* ---- owners and streams ---- */
+
+Test(registry, owner_is_one_for_each_uid)
+{
+	cr_assert(eq(ptr, owner_get(&registry, 1000, 7), alice));
+	cr_assert(eq(u32, alice->gid, 100));
+	cr_assert(ne(ptr, alice, bob));
+}
+
+Test(registry, default_streams_are_his_own_and_not_among_the_names)
+{
+	struct stream *first = owner_default_stream(&registry, alice, 0);
+	struct stream *second = owner_default_stream(&registry, alice, 1);
+
+	cr_assert(eq(ptr, owner_default_stream(&registry, alice, 0), first));
+	cr_assert(ne(ptr, owner_default_stream(&registry, bob, 0), first));
+	cr_assert(eq(str, first->name, "default"));
+	cr_assert(eq(str, second->name, "default.1"));
+	cr_assert(eq(ptr, stream_find(&registry, "default"), NULL));
+	cr_assert(eq(u64, registry.n_streams, 0));
+}
+
+Test(registry, wire_ids_are_not_zero_and_used_again)
+{
+	struct stream *a, *b, *c, *other;
+
+	cr_assert(eq(int, stream_new(&a, &registry, "a", alice, 0, false), 0));
+	cr_assert(eq(int, stream_new(&b, &registry, "b", alice, 0, false), 0));
+	cr_assert(eq(int, stream_new(&other, &registry, "other", bob, 0, false), 0));
+	cr_assert(eq(int, stream_new(&c, &registry, "a", alice, 0, false), -EEXIST));
+	cr_assert(eq(u32, a->wire_id, 1));
+	cr_assert(eq(u32, b->wire_id, 2));
+	cr_assert(eq(u32, other->wire_id, 1));
+	stream_free(&registry, a);
+	cr_assert(eq(int, stream_new(&c, &registry, "c", alice, 0, false), 0));
+	cr_assert(eq(u32, c->wire_id, 1));
+	cr_assert(eq(u64, registry.n_streams, 3));
+	stream_free(&registry, b);
+	stream_free(&registry, c);
+	stream_free(&registry, other);
+}
+
+Test(registry, owner_has_a_limit_of_streams)
+{
+	static struct stream *streams[STREAMS_OF_OWNER];
+	struct stream *more;
+	char name[16];
+
+	for (int i = 1; i < STREAMS_OF_OWNER; i++) {
+		snprintf(name, sizeof(name), "s%d", i);
+		cr_assert(eq(int, stream_new(&streams[i], &registry, name, alice, 0, false),
+			     0));
+		cr_assert(eq(u32, streams[i]->wire_id, (uint32_t)i));
+	}
+	cr_assert(eq(int, stream_new(&more, &registry, "more", alice, 0, false), -ENFILE));
+	cr_assert(eq(ptr, stream_find(&registry, "more"), NULL));
+	for (int i = 1; i < STREAMS_OF_OWNER; i++)
+		stream_free(&registry, streams[i]);
+}

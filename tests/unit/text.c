@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/text.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+Test(text, empty_text_is_an_empty_string)
+{
+	struct text text = TEXT_INIT;
+
+	cr_assert(eq(str, (char *)text_string(&text), ""));
+	cr_assert(not(text_failed(&text)));
+	text_deinit(&text);
+}
+
+Test(text, grows_beyond_any_capacity)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	for (int i = 0; i < 10000; i++)
+		text_printf(&text, "%04d ", i);
+	cr_assert(eq(sz, text.length, 50000));
+	cr_assert(eq(sz, strlen(text_string(&text)), 50000));
+	cr_assert(eq(int, memcmp(text.data + 49995, "9999 ", 6), 0));
+}
+
+/* Lengths around the first capacity, where the NUL just fits or just doesn't. */
+Test(text, keeps_room_for_the_nul)
+{
+	char bytes[600];
+
+	memset(bytes, 'x', sizeof(bytes));
+	for (size_t length = 250; length < 520; length++) {
+		_cleanup_text_ struct text added = TEXT_INIT, printed = TEXT_INIT;
+
+		text_add(&added, bytes, length);
+		text_printf(&printed, "%.*s", (int)length, bytes);
+		cr_assert(eq(sz, strlen(text_string(&added)), length));
+		cr_assert(eq(sz, strlen(text_string(&printed)), length));
+		cr_assert(lt(sz, added.length, added.capacity));
+		cr_assert(lt(sz, printed.length, printed.capacity));
+	}
+}
+
+Test(text, bytes_may_hold_nul)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_add(&text, "a\0b", 3);
+	text_add(&text, NULL, 0);
+	cr_assert(eq(sz, text.length, 3));
+	cr_assert(eq(int, memcmp(text.data, "a\0b", 4), 0));
+}
+
+Test(text, cleared_text_starts_again)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "before");
+	text.failed = true;
+	text_printf(&text, "not added");
+	cr_assert(eq(sz, text.length, 6));
+	text_clear(&text);
+	cr_assert(not(text_failed(&text)));
+	cr_assert(eq(str, (char *)text_string(&text), ""));
+	text_printf(&text, "after");
+	cr_assert(eq(str, (char *)text_string(&text), "after"));
+}
+
+Test(text, what_is_not_printable_is_shown_in_hex)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_add_printable(&text, "a b\t\n\x1b\x7f\xc3\xa9~");
+	cr_assert(eq(str, (char *)text_string(&text),
+		     "a b\\x09\\x0a\\x1b\\x7f\\xc3\\xa9~"));
+}
+
+Test(text, time_is_utc_in_rfc_3339)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_time(&text, 0);
+	text_add(&text, " ", 1);
+	text_time(&text, 1795168800);
+	cr_assert(eq(str, (char *)text_string(&text),
+		     "1970-01-01T00:00:00Z 2026-11-20T10:00:00Z"));
+}
