@@ -388,20 +388,22 @@ run_topic()
 	report $((++number)) the_broker_ends_cleanly_and_said_nothing $?
 }
 
-# An ordinary user may not be able to reach the build: he gets a copy of what he runs.
-run_topic_as_user()
+# Other users may not be able to reach the build and these files: all run from a copy.
+run_topic_from_copy()
 {
-	local build copy status
+	local build copy status as=()
 	build=$(dirname "$(dirname "$GPUMEMD")")
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
 		-name 'libcuda.so*' \) -exec cp --parents {} "$copy" \;)
-	cp -r "$here" "$copy/topics"
+	mkdir "$copy/tests"
+	cp -r "$here" "$copy/tests/mount"
+	cp -r "$here/../../docs" "$copy/docs"
 	chmod -R a+rX "$copy"
-	chown 65534:65534 "$copy"
-	TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} GPUMEM_AS= \
-		setpriv --reuid=65534 --regid=65534 --clear-groups \
-		bash "$copy/topics/$topic.bash"
+	chmod 1777 "$copy"
+	[ "${GPUMEM_AS-}" != user ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	GPUMEM_COPY=$copy TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} \
+		"${as[@]}" bash "$copy/tests/mount/$topic.bash"
 	status=$?
 	rm -rf --one-file-system "$copy"
 	return "$status"
@@ -413,8 +415,8 @@ main()
 	--case) run_case "$2" ;;
 	--sweep) sweep ;;
 	*)
-		if [ "${GPUMEM_AS-}" = user ] && [ "$(id -u)" = 0 ]; then
-			run_topic_as_user
+		if [ "$(id -u)" = 0 ] && [ -z "${GPUMEM_COPY-}" ]; then
+			run_topic_from_copy
 		else
 			run_topic
 		fi
