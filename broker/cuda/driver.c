@@ -120,6 +120,11 @@ static int driver_load(struct cuda_driver *driver, const char *path, struct text
 	return 0;
 }
 
+void cuda_driver_preload(const char *path)
+{
+	(void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why)
 {
 	_cleanup_cuda_driver_ struct cuda_driver *driver = NULL;

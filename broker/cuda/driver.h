@@ -69,6 +69,13 @@ struct cuda_driver {
 int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why);
 
 /*
+ * Loads the library and nothing more, so that a later cuda_driver_open() of the same path
+ * needs no right to read it: for a process that drops its privileges in between. Failure
+ * shows in cuda_driver_open().
+ */
+void cuda_driver_preload(const char *path);
+
+/*
  * Forgets the table. The library stays loaded: the driver's own threads and exit
  * handlers can't be taken out of a process.
  *
