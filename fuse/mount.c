@@ -6,7 +6,6 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -28,18 +27,24 @@ void mount_detach(const char *path)
 		detach_as_user(path);
 }
 
+/* Opens a directory to see that it answers: the kernel may remember what stat(2) says of
+ * the root of a dead mount. Returns: 0; -errno. */
+static int try_directory(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : 0;
+}
+
 int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 {
-	struct stat stat_;
-	int error = 0;
+	int error = try_directory(mountpoint);
 
-	/* ENOTCONN: a broker was killed here. ENOENT and such are told below. */
-	if (stat(mountpoint, &stat_) && errno == ENOTCONN)
+	/* A broker was killed here. */
+	if (error == -ENOTCONN) {
 		mount_detach(mountpoint);
-	if (stat(mountpoint, &stat_))
-		error = -errno;
-	else if (!S_ISDIR(stat_.st_mode))
-		error = -ENOTDIR;
+		error = try_directory(mountpoint);
+	}
 	if (!error) {
 		*ret_path = realpath(mountpoint, NULL);
 		error = *ret_path ? 0 : -errno;

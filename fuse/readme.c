@@ -21,9 +21,8 @@ static const char forms[] =
 	"SIZE, N       bytes; K M G T are powers of 1024; COUNTxTYPE is a count of a "
 	"type\n"
 	"TYPE          i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
-	"VALUE, ARG    TYPE:VALUE; an ARG may also be [in:|out:]NAME[+OFFSET] or "
-	"hex:BYTES\n"
-	"LOCATION      cpu, numa:N or device:N\n"
+	"VALUE         decimal, hex or C floating point; nan and inf too\n"
+	"BYTES         1, 2, 4 or 8 of them in hex\n"
 	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
 
 /* What stands for the name of one object. */

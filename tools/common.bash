@@ -95,6 +95,7 @@ check_fuse()
 	fi
 	[ -e /dev/fuse ] || die "there is no /dev/fuse: the kernel lacks FUSE (modprobe fuse)," \
 		"or the container was started without --device /dev/fuse"
+	[ -e /etc/mtab ] || as_root ln -s /proc/self/mounts /etc/mtab # fusermount3 looks there
 	[ "$(stat -c %a /dev/fuse)" = 666 ] || as_root chmod 666 /dev/fuse
 }
 

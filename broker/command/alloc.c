@@ -517,6 +517,14 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 			     (unsigned long long)line->device, broker->n_devices - 1);
 		return -ENOENT;
 	}
+	if (line->kind == KIND_DEVICE && !broker->devices[line->device]->has_vmm) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, EOPNOTSUPP,
+			     "device %llu lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
+			     "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: use kind=direct",
+			     (unsigned long long)line->device);
+		return -EOPNOTSUPP;
+	}
 	if (line->kind != KIND_ASYNC)
 		return 0;
 	*ret_stream = command_stream(command, line->stream, (uint32_t)line->device);

@@ -31,7 +31,7 @@ static void broker_version(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "gpumem %s, driver %d.%d from %s", view->broker->version,
 		    view->broker->driver->version / 1000,
-		    view->broker->driver->version % 1000 / 10, view->broker->driver_path);
+		    view->broker->driver->version % 1000 / 10, view->broker->driver->path);
 }
 
 static void broker_devices(const struct attribute_view *view, struct text *text)

@@ -74,6 +74,8 @@ static void bounce_ask(struct bounce *bounce, bool read)
 	const struct use *use = &op->work.uses[read ? 1 : 0];
 
 	op->worker = read ? bounce->source_worker : bounce->target_worker;
+	/* The other side's memory is never mapped there. */
+	op->only_use = read ? 1 : 0;
 	op->ask.request = (struct wire_request){
 		.op = read ? WIRE_READ : WIRE_WRITE,
 		.device = use->allocation->device,

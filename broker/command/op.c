@@ -26,6 +26,7 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->broker = broker;
 	op->owner = owner;
 	op->slot = -1;
+	op->only_use = -1;
 	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	op->ask.fd = -1;
 	op->ask.done = op_replied;
@@ -253,13 +254,15 @@ static void op_needs(struct op *op, struct worker_needs *needs)
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct allocation *allocation = op->work.uses[i].allocation;
 
+		if (op->only_use >= 0 && op->only_use != (int)i)
+			continue;
 		if (allocation->block)
 			needs->blocks[i] = allocation->block;
 		else if (op->worker->owner == allocation->owner)
 			needs->epoch = allocation->worker_epoch;
 	}
-	/* The mover knows no streams: there the order is the broker's alone. */
-	if (op->worker->owner && op->work.stream) {
+	/* Elsewhere than in its owner's worker the order is the broker's alone. */
+	if (op->work.stream && op->worker->owner == op->work.stream->owner) {
 		needs->stream = op->work.stream;
 		op->ask.request.stream = op->work.stream->wire_id;
 	}

@@ -13,6 +13,7 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <errno.h>
 #include <string.h>
 
@@ -102,17 +103,26 @@ static int driver_start(struct cuda_driver *driver, struct text *why)
 /* The name is kept for good, as the library is: functions point into it. */
 static int driver_load(struct cuda_driver *driver, const char *path, struct text *why)
 {
-	driver->path = strdup(path);
-	if (!driver->path) {
-		text_printf(why, "no memory for the driver's table");
-		return -ENOMEM;
-	}
+	struct link_map *map;
+
 	driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!driver->library) {
 		text_printf(why, "can't load the driver library: %s", dlerror());
 		return -ENOENT;
 	}
+	if (dlinfo(driver->library, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0])
+		path = map->l_name;
+	driver->path = strdup(path);
+	if (!driver->path) {
+		text_printf(why, "no memory for the driver's table");
+		return -ENOMEM;
+	}
 	return 0;
+}
+
+void cuda_driver_preload(const char *path)
+{
+	(void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why)

@@ -49,7 +49,7 @@ struct cuda_driver {
 	CUDA_DRIVER_LIST(CUDA_ROW_MEMBER)
 #undef CUDA_ROW_MEMBER
 	int version;   /* as cuDriverGetVersion tells it: 13000 is CUDA 13.0 */
-	char *path;    /* what was asked for, as dlopen took it */
+	char *path;    /* where the library was found */
 	void *library; /* of dlopen */
 };
 
@@ -67,6 +67,13 @@ struct cuda_driver {
  * and ret is untouched. The caller owns *ret and frees it with cuda_driver_free().
  */
 int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why);
+
+/*
+ * Loads the library and nothing more, so that a later cuda_driver_open() of the same path
+ * needs no right to read it: for a process that drops its privileges in between. Failure
+ * shows in cuda_driver_open().
+ */
+void cuda_driver_preload(const char *path);
 
 /*
  * Forgets the table. The library stays loaded: the driver's own threads and exit

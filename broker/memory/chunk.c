@@ -22,6 +22,7 @@ struct chunk {
 struct chunk_pool {
 	struct memory *memory;
 	struct chunk *open[MEMORY_DEVICES_MAX][N_CELL_SIZES];
+	struct block *spare[MEMORY_DEVICES_MAX]; /* for the next chunk of any size */
 };
 
 static uint64_t cell_size(unsigned int size_class)
@@ -111,12 +112,38 @@ static bool pool_take_cell(struct chunk_pool *pool, uint32_t device, unsigned in
 	return true;
 }
 
+/* A block for a new chunk: the spare one, or one of the driver. */
+static int pool_take_block(struct chunk_pool *pool, uint32_t device,
+			   struct block **ret_block, struct cuda_failure *failure)
+{
+	struct block *spare;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	spare = take_ptr(pool->spare[device]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	if (!spare)
+		return block_new(ret_block, pool->memory, device, CHUNK_SIZE, failure);
+	*ret_block = spare;
+	return 0;
+}
+
+/* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already. */
+static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
+{
+	struct block **spare = &pool->spare[block->device];
+
+	if (*spare)
+		return block;
+	*spare = block;
+	return NULL;
+}
+
 int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
 	     struct cuda_failure *failure)
 {
 	unsigned int size_class = cell_class(size);
-	struct block *block, *spare = NULL;
+	struct block *block, *fresh;
 	struct chunk *chunk;
 	bool found;
 	int r;
@@ -125,15 +152,17 @@ int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	found = pool_take_cell(pool, device, size_class, &block, ret_cell);
 	pthread_mutex_unlock(&pool->memory->lock);
 	if (!found) {
-		r = block_new(&spare, pool->memory, device, CHUNK_SIZE, failure);
+		r = pool_take_block(pool, device, &fresh, failure);
 		if (r < 0)
 			return r;
-		chunk = chunk_new(spare, size_class);
+		chunk = chunk_new(fresh, size_class);
+		pthread_mutex_lock(&pool->memory->lock);
 		if (!chunk) {
-			(void)block_free(pool->memory, spare, NULL);
+			/* It may be mapped: it can only be kept, or leaves the books. */
+			(void)pool_keep_block(pool, fresh);
+			pthread_mutex_unlock(&pool->memory->lock);
 			return -ENOMEM;
 		}
-		pthread_mutex_lock(&pool->memory->lock);
 		DL_PREPEND(pool->open[device][size_class], chunk);
 		(void)pool_take_cell(pool, device, size_class, &block, ret_cell);
 		pthread_mutex_unlock(&pool->memory->lock);
@@ -166,27 +195,18 @@ struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t ce
 	chunk->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));
 	chunk->hint = MIN(chunk->hint, cell / 64);
 	chunk->n_used--;
-	if (chunk->n_used == 0 && (*list)->next)
-		empty = chunk_dissolve(pool, chunk);
+	if (chunk->n_used == 0)
+		empty = pool_keep_block(pool, chunk_dissolve(pool, chunk));
 	pthread_mutex_unlock(&pool->memory->lock);
 	return empty;
 }
 
 struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t device)
 {
-	struct block *empty = NULL;
+	struct block *spare;
 
 	pthread_mutex_lock(&pool->memory->lock);
-	for (int i = 0; i < N_CELL_SIZES && !empty; i++) {
-		struct chunk *chunk;
-
-		DL_FOREACH(pool->open[device][i], chunk) {
-			if (chunk->n_used == 0) {
-				empty = chunk_dissolve(pool, chunk);
-				break;
-			}
-		}
-	}
+	spare = take_ptr(pool->spare[device]);
 	pthread_mutex_unlock(&pool->memory->lock);
-	return empty;
+	return spare;
 }

@@ -4,7 +4,8 @@
  *
  * An owner has a pool; a chunk is a block of 2 MiB cut into cells of one size. What
  * another owner may use never stands here: it gets a block of its own. A chunk whose last
- * cell is given back goes, except the last one of its size, which is kept for the next.
+ * cell is given back is dissolved; its block goes, but for one on each device that is kept
+ * for the next chunk.
  */
 #pragma once
 
@@ -37,5 +38,5 @@ int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
  */
 struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t cell);
 
-/* Takes an empty chunk that was kept, to be given back; NULL when there is none. */
+/* Takes the block that was kept, to be given back; NULL when there is none. */
 struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t device);

@@ -181,6 +181,8 @@ int main(int argc, char **argv)
 	driver_path = arguments.driver;
 	worker.mover = arguments.mover;
 	name_set(arguments.name);
+	/* The broker's driver may stand where this owner can't read. */
+	cuda_driver_preload(driver_path);
 	if (arguments.uid != NO_ID)
 		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);
 	privilege_lock((pid_t)arguments.parent);

@@ -269,7 +269,7 @@ Test(context, peer_access_of_itself_is_refused)
 {
 	CUcontext context = conform_context();
 
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess, context, 0);
+	FAILS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess, context, 0);
 }
 
 Test(context, peer_access_is_enabled_once)

@@ -143,14 +143,6 @@ Test(pool, gives_memory_in_the_order_of_a_stream)
 	cr_assert_eq(((uint32_t *)host)[MIB / 4 - 1], 7);
 }
 
-Test(pool, allocation_of_size_zero_is_refused)
-{
-	CUdeviceptr at;
-
-	conform_context();
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAllocAsync, &at, 0, stream_new());
-}
-
 Test(pool, more_than_there_is_is_refused_and_nothing_breaks)
 {
 	CUstream stream;
@@ -342,14 +334,6 @@ Test(host, memory_that_is_not_there_is_not_registered)
 	munmap(host, 4 * MIB);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2, host, 4 * MIB, 0);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2, NULL, MIB, 0);
-}
-
-Test(host, allocation_of_size_zero_is_refused)
-{
-	void *host;
-
-	conform_context();
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostAlloc, &host, 0, 0);
 }
 
 Test(host, what_was_not_allocated_is_not_freed)

@@ -24,6 +24,7 @@ test_every_type_fills()
 	filled bf16:1.5 x2 3fc0
 	filled f32:1.5 f4 1.5
 	filled f64:0.1 f8 0.1
+	filled hex:deadbeef x1 'ad be de ef'
 }
 
 test_every_kind_is_filled()

@@ -83,9 +83,14 @@ test_sigchld_does_not_end_a_wait()
 
 test_a_background_job_that_ends_does_not_disturb_echo()
 {
+	local program
 	echo 'x 4096' >control/alloc
-	slow 1500ms
-	bash -c 'sleep 0.3 & echo "x u8:9" >control/fill'
+	slow 3s
+	bash -c 'sleep 1000 & echo $! >"$T/job"; echo "x u8:9" >control/fill' &
+	program=$!
+	until_it_waits $program
+	kill "$(<"$T/job")"
+	wait $program
 	is "$(<streams/default/state)" idle
 	inject
 	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 9

@@ -188,11 +188,11 @@ slow()
 	inject "${rules[@]}"
 }
 
-# Waits until process $1 waits for an answer in a write(2), read(2), or whatever else it
-# asks of the mount.
+# Waits until process $1 waits for the mount's answer to a read, a write or a copy.
 until_it_waits()
 {
-	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan &&
+		grep -qE '^(0|1|326) ' /proc/$1/syscall"
 }
 
 # ---- brokers ----
@@ -257,13 +257,14 @@ workers_of()
 # All processes of the broker: its session (setsid above) and its workers.
 processes_of()
 {
+	local session process stat
 	workers_of "$1"
-	awk -v session="$(<"$1/session")" '{
-		pid = $1
-		sub(/^.*\) /, "")
-		if ($4 == session && $1 != "Z")
-			print pid
-	}' /proc/[0-9]*/stat 2>/dev/null
+	session=$(<"$1/session")
+	for process in /proc/[0-9]*; do
+		stat=$(<"$process/stat") || continue
+		set -- ${stat##*) }
+		[ "$4" != "$session" ] || [ "$1" = Z ] || echo "${process#/proc/}"
+	done 2>/dev/null
 }
 
 # broker_ended FOLDER: what must be so once it was told to end.
@@ -323,6 +324,7 @@ run_case()
 cleanup_case()
 {
 	local folder
+	set +e
 	cd /
 	for folder in "$T"/*/; do
 		[ "$folder" = "$T/main/" ] || broker_kill "${folder%/}"
@@ -386,20 +388,22 @@ run_topic()
 	report $((++number)) the_broker_ends_cleanly_and_said_nothing $?
 }
 
-# An ordinary user may not be able to reach the build: he gets a copy of what he runs.
-run_topic_as_user()
+# Other users may not be able to reach the build and these files: all run from a copy.
+run_topic_from_copy()
 {
-	local build copy status
+	local build copy status as=()
 	build=$(dirname "$(dirname "$GPUMEMD")")
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
 		-name 'libcuda.so*' \) -exec cp --parents {} "$copy" \;)
-	cp -r "$here" "$copy/topics"
+	mkdir "$copy/tests"
+	cp -r "$here" "$copy/tests/mount"
+	cp -r "$here/../../docs" "$copy/docs"
 	chmod -R a+rX "$copy"
-	chown 65534:65534 "$copy"
-	TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} GPUMEM_AS= \
-		setpriv --reuid=65534 --regid=65534 --clear-groups \
-		bash "$copy/topics/$topic.bash"
+	chmod 1777 "$copy"
+	[ "${GPUMEM_AS-}" != user ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	GPUMEM_COPY=$copy TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} \
+		"${as[@]}" bash "$copy/tests/mount/$topic.bash"
 	status=$?
 	rm -rf --one-file-system "$copy"
 	return "$status"
@@ -411,8 +415,8 @@ main()
 	--case) run_case "$2" ;;
 	--sweep) sweep ;;
 	*)
-		if [ "${GPUMEM_AS-}" = user ] && [ "$(id -u)" = 0 ]; then
-			run_topic_as_user
+		if [ "$(id -u)" = 0 ] && [ -z "${GPUMEM_COPY-}" ]; then
+			run_topic_from_copy
 		else
 			run_topic
 		fi

@@ -151,7 +151,7 @@ test_a_device_says_what_it_is()
 	like "$(<devices/0/pci_bus_id)" '^[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]$'
 	like "$(<devices/0/compute_capability)" '^[0-9]+\.[0-9]+$'
 	like "$(<devices/0/memory_total)" '^[0-9]+$'
-	is "$(<devices/0/state)" ready
+	is "$(<devices/0/state)" ok
 }
 
 test_devices_are_numbered_from_zero()

@@ -217,7 +217,7 @@ CALL(cuCtxEnablePeerAccess, NEED_CONTEXT, (CUcontext handle, unsigned int flags)
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (peer == context)
-		return CUDA_ERROR_INVALID_DEVICE;
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	if (!peer->n_retained)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (context->peers[peer->device])
