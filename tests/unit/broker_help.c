@@ -111,6 +111,10 @@ void broker_settle(struct broker *broker)
 		for (unsigned int j = 0; j < DEVICES_MAX; j++)
 			n_busy += broker->n_releases[j];
 		pthread_mutex_unlock(&broker->registry.lock);
+		/* A slot is given back just after its op has ended. */
+		pthread_mutex_lock(&broker->mover.lock);
+		n_busy += broker->mover.staging.n_slots - broker->mover.staging.n_free;
+		pthread_mutex_unlock(&broker->mover.lock);
 		if (!n_busy)
 			return;
 		usleep(1000);
