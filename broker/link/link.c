@@ -697,7 +697,7 @@ static void link_enqueue_locked(struct link *link, struct ask *ask)
 
 static int link_accept_locked(struct link *link, struct ask *ask)
 {
-	if (link->ending || link->stopping || link->state == LINK_ENDED)
+	if (link->state == LINK_ENDED)
 		return EIO;
 	if (wire_check_request(&ask->request, ask->fd >= 0, link->config.staging_size))
 		return EINVAL;
@@ -712,8 +712,9 @@ void link_ask(struct link *link, struct ask *ask)
 	error = link_accept_locked(link, ask);
 	if (error)
 		link_refuse_locked(link, ask, error);
-	else
+	else if (!link->ending && !link->stopping)
 		link_enqueue_locked(link, ask);
+	/* Else it stays open until the worker is gone: whoever asks again asks another. */
 	pthread_mutex_unlock(&link->lock);
 }
 

@@ -81,7 +81,7 @@ struct link *link_free(struct link *link);
 
 /*
  * Asks. Never blocks and never fails: what can't be sent is answered by the link's own
- * thread, as lost, or with EINVAL, EBADF or ENOMEM.
+ * thread, as lost once the worker is gone, or with EINVAL, EBADF or ENOMEM.
  */
 void link_ask(struct link *link, struct ask *ask);
 

@@ -332,6 +332,29 @@ Test(link, worker_that_closes_its_socket_is_killed)
 	expect_lost("close", memory, "closed its socket and lived on");
 }
 
+/* Or it would be asked again, of the same worker, until whoever asks gives up. */
+Test(link, question_to_a_dying_worker_is_lost_when_it_is_gone)
+{
+	static struct question questions[100];
+	struct fixture fixture;
+	unsigned int early = 0;
+
+	start(&fixture, "close");
+	for (int i = 0; i < 100; i++) {
+		question_ask(&questions[i], &fixture, memory, -1);
+		usleep(2000);
+		pthread_mutex_lock(&fixture.lock);
+		early += questions[i].n_answers && link_state(fixture.link) != LINK_ENDED;
+		pthread_mutex_unlock(&fixture.lock);
+	}
+	for (int i = 0; i < 100; i++) {
+		question_wait(&questions[i]);
+		cr_assert(questions[i].lost);
+	}
+	cr_assert(eq(uint, early, 0));
+	fixture_stop(&fixture);
+}
+
 Test(link, short_record_ends_the_worker)
 {
 	expect_lost("short", memory,
