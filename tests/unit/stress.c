@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Everything at once: four threads give commands and move data on the software GPU
+ * while workers are killed. Whatever is answered, each is answered once, and in the end
+ * nothing is under way and all memory has come back.
+ */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker_help.h"
+
+#define N_THREADS 4
+#define N_STEPS	  400
+#define N_NAMES	  12
+
+TestSuite(stress, .timeout = 110);
+
+struct actor {
+	struct broker *broker;
+	pthread_t thread;
+	uint32_t state;
+};
+
+static uint32_t draw(struct actor *actor, uint32_t n)
+{
+	actor->state = actor->state * 1664525 + 1013904223;
+	return (uint32_t)(((uint64_t)actor->state * n) >> 32);
+}
+
+static void kill_a_worker(struct actor *actor)
+{
+	struct broker *broker = actor->broker;
+	struct owner *owner;
+	pid_t pid = 0;
+
+	if (draw(actor, 2)) {
+		pid = worker_pid(&broker->mover);
+	} else {
+		pthread_mutex_lock(&broker->registry.lock);
+		owner = broker->registry.owners_by_uid;
+		if (owner && owner->worker)
+			pid = worker_pid(owner->worker);
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	if (pid)
+		kill(pid, SIGKILL);
+}
+
+/* One line, perhaps given up before it is answered. */
+static void say(struct actor *actor, const char *verb, const char *line)
+{
+	struct control *control = control_open(actor->broker, verb);
+	struct answer answer;
+
+	control_write(control, 42, line, strlen(line), answer_expect(&answer));
+	(void)answer_get(&answer);
+	control_free(control);
+}
+
+static void move_data(struct actor *actor, const char *name, bool write)
+{
+	char bytes[4096] = "";
+	struct token token;
+
+	if (broker_find(actor->broker, OBJECT_ALLOCATION, name, &nobody_special, &token) < 0)
+		return;
+	if (write)
+		(void)data_write(actor->broker, token, draw(actor, 2000), bytes, 1000);
+	else
+		(void)data_read(actor->broker, token, draw(actor, 2000), bytes, 4096);
+}
+
+static void change_mode(struct actor *actor, const char *name)
+{
+	struct answer answer;
+	struct token token;
+
+	if (broker_find(actor->broker, OBJECT_ALLOCATION, name, &nobody_special, &token) < 0)
+		return;
+	broker_change(actor->broker, OBJECT_ALLOCATION, token, &nobody_special,
+		      draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1,
+		      answer_expect(&answer));
+	(void)answer_get(&answer);
+}
+
+static void step(struct actor *actor)
+{
+	static const char *const kinds[] = { "device", "direct", "async", "host" };
+	static const char *const sizes[] = { "4K", "700", "1M", "6M" };
+	char name[16], other[16], line[128];
+
+	snprintf(name, sizeof(name), "n%u", draw(actor, N_NAMES));
+	snprintf(other, sizeof(other), "n%u", draw(actor, N_NAMES));
+	switch (draw(actor, 10)) {
+	case 0:
+	case 1:
+		snprintf(line, sizeof(line), "%s %s kind=%s%s", name, sizes[draw(actor, 4)],
+			 kinds[draw(actor, 4)], draw(actor, 8) ? "" : " until=close");
+		say(actor, "alloc", line);
+		break;
+	case 2:
+		say(actor, "free", name);
+		break;
+	case 3:
+		snprintf(line, sizeof(line), "%s u8:7 wait=%u", name, draw(actor, 2));
+		say(actor, "fill", line);
+		break;
+	case 4:
+		snprintf(line, sizeof(line), "%s from=%s length=700 wait=%u", name, other,
+			 draw(actor, 2));
+		say(actor, "copy", line);
+		break;
+	case 5:
+		say(actor, "synchronize", "default");
+		break;
+	case 6:
+		change_mode(actor, name);
+		break;
+	default:
+		move_data(actor, name, draw(actor, 2));
+		break;
+	}
+	if (draw(actor, 60) == 0)
+		kill_a_worker(actor);
+}
+
+static void *act(void *userdata)
+{
+	for (int i = 0; i < N_STEPS; i++)
+		step(userdata);
+	return NULL;
+}
+
+Test(stress, nothing_is_left_after_workers_were_killed_at_random)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	uint64_t total = driver_free(broker);
+	struct actor actors[N_THREADS];
+	char name[16];
+
+	for (uint32_t i = 0; i < N_THREADS; i++) {
+		actors[i] = (struct actor){ .broker = broker, .state = i * 7919 + 1 };
+		pthread_create(&actors[i].thread, NULL, act, &actors[i]);
+	}
+	for (int i = 0; i < N_THREADS; i++)
+		pthread_join(actors[i].thread, NULL);
+	for (int i = 0; i < N_NAMES; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		(void)command_say(broker, "free", "%s", name);
+	}
+	broker_settle(broker);
+	cr_assert(eq(u64, broker->registry.n_allocations, 0));
+	cr_assert(eq(u64, broker->registry.bytes, 0));
+	broker_end(broker);
+
+	broker = broker_start("64M", NULL);
+	cr_assert(eq(u64, driver_free(broker), total));
+	broker_end(broker);
+}
