@@ -222,9 +222,7 @@ static void read_run(struct op *op)
 		op_done(op, 0);
 		return;
 	}
-	if (op->slot < 0)
-		op->slot = worker_slot_get(op->worker, op);
-	if (op->slot < 0)
+	if (op->slot < 0 && !worker_slot_get(op->worker, op))
 		return;
 	transfer->bytes = staging_payload(&op->worker->staging, (unsigned int)op->slot);
 	op->ask.request = (struct wire_request){
@@ -411,9 +409,7 @@ static void write_run(struct op *op)
 		/* They stand where the GPU takes them already. */
 		write_ask(op, transfer->bytes);
 	} else {
-		if (op->slot < 0)
-			op->slot = worker_slot_get(op->worker, op);
-		if (op->slot < 0)
+		if (op->slot < 0 && !worker_slot_get(op->worker, op))
 			return;
 		payload = staging_payload(&op->worker->staging, (unsigned int)op->slot);
 		memcpy(payload, transfer->bytes, op->work.uses[0].length);
