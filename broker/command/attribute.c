@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command/state.h"
+#include "command/ahead.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -159,7 +159,10 @@ static void allocation_state(const struct attribute_view *view, struct text *tex
 	if (allocation->state == ALLOCATION_LOST)
 		text_printf(text, "lost");
 	else
-		text_printf(text, "%s", allocation->n_works ? "busy" : "live");
+		/* Reading ahead is nobody's work. */
+		text_printf(text, "%s",
+			    allocation->n_works > ahead_is_reading(allocation) ? "busy"
+									      : "live");
 }
 
 static void allocation_stream(const struct attribute_view *view, struct text *text)

@@ -104,10 +104,9 @@ static void bounce_run(struct op *op)
 			continue;
 		if (op->slot < 0) {
 			op->worker = target ? bounce->target_worker : bounce->source_worker;
-			op->slot = worker_slot_get(op->worker, op);
+			if (!worker_slot_get(op->worker, op))
+				return;
 		}
-		if (op->slot < 0)
-			return;
 		*slot = op->slot;
 		op->slot = -1;
 	}

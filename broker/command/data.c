@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "command/ahead.h"
 #include "command/verbs.h"
 
 /* Writers that wait with bytes of their own in the broker; 1 MiB each. */
@@ -23,6 +24,7 @@ struct transfer {
 	pid_t pid;
 	struct buffer buffer; /* write: what holds the bytes; memory NULL: nothing */
 	const uint8_t *bytes; /* write: in buffer; read: what was read */
+	size_t length;        /* what to answer: the use's, or less of what was read ahead */
 	char name[NAME_MAX_LENGTH + 1]; /* for the sentence, once it failed */
 };
 
@@ -123,13 +125,14 @@ static void transfer_finish(struct op *op)
 	struct wait *wait = op_take_wait(op);
 	int error = transfer_errno(op->error);
 
-	if (op->error)
+	/* What was read ahead for nobody failed for nobody. */
+	if (op->error && (wait || op->work.uses[0].write))
 		data_fail(op->broker, transfer->uid, transfer->pid, transfer->name, error,
 			  text_string(&op->sentence));
 	if (wait && op->error)
 		wait_done(wait, -error, 0);
 	else if (wait)
-		wait->done(wait, 0, transfer->bytes, op->work.uses[0].length);
+		wait->done(wait, 0, transfer->bytes, transfer->length);
 	slot_release(op->worker, op->slot);
 	broker_buffer_put(op->broker, &transfer->buffer);
 }
@@ -157,9 +160,18 @@ static struct transfer *transfer_new(struct broker *broker, const struct op_clas
 	return transfer;
 }
 
-/* Adds the op, lets go of the lock, starts it; or answers the wait. */
-static void data_run(struct op *op, struct wait *wait)
+static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
+			     const struct caller *caller, uint64_t offset, uint64_t length,
+			     struct op **ready);
+
+/*
+ * Adds the op, lets go of the lock, starts it; or answers the wait. For a reader who goes
+ * on (NULL: none) what follows is read too.
+ */
+static void data_run_then(struct op *op, struct wait *wait, const struct caller *reader)
 {
+	const struct use *use = &op->work.uses[0];
+	struct broker *broker = op->broker;
 	struct op *ready = NULL;
 	int r;
 
@@ -167,7 +179,10 @@ static void data_run(struct op *op, struct wait *wait)
 	r = op_add(op, &ready);
 	if (r < 0)
 		wait->waiter = NULL;
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	else if (reader)
+		read_begin_ahead(broker, use->allocation, reader, use->offset + use->length,
+				 use->length, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
 	if (r < 0) {
 		if (op->finish == transfer_finish)
@@ -176,6 +191,11 @@ static void data_run(struct op *op, struct wait *wait)
 		op_free(op);
 		wait_done(wait, r == -ESTALE ? -ESTALE : -EIO, 0);
 	}
+}
+
+static void data_run(struct op *op, struct wait *wait)
+{
+	data_run_then(op, wait, NULL);
 }
 
 static void data_no_memory(struct broker *broker, struct wait *wait)
@@ -202,9 +222,7 @@ static void read_run(struct op *op)
 		op_done(op, 0);
 		return;
 	}
-	if (op->slot < 0)
-		op->slot = worker_slot_get(op->worker, op);
-	if (op->slot < 0)
+	if (op->slot < 0 && !worker_slot_get(op->worker, op))
 		return;
 	transfer->bytes = staging_payload(&op->worker->staging, (unsigned int)op->slot);
 	op->ask.request = (struct wire_request){
@@ -217,18 +235,99 @@ static void read_run(struct op *op)
 	op_ask(op);
 }
 
+/* What was read ahead stays in its slot until somebody comes for it. */
+static void read_settle(struct op *op)
+{
+	struct ahead *ahead = op->work.uses[0].allocation->ahead;
+	struct op *none = NULL;
+
+	transfer_settle(op);
+	if (!ahead || ahead->op != op)
+		return;
+	if (op->error) {
+		ahead_free(op->broker, ahead, &none);
+		return;
+	}
+	ahead->slot = op->slot;
+	ahead->op = NULL;
+	op->slot = -1;
+}
+
 static const struct op_class read_class = {
 	.what = "read",
 	.run = read_run,
-	.settle = transfer_settle,
+	.settle = read_settle,
 	.repeatable = true,
 };
+
+/* Begins to read what follows, if the reader goes on like this. */
+static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
+			     const struct caller *caller, uint64_t offset, uint64_t length,
+			     struct op **ready)
+{
+	struct transfer *transfer;
+	struct op *more = NULL;
+	struct ahead *ahead;
+
+	if (length < AHEAD_MIN || offset >= allocation->size ||
+	    allocation->kind != KIND_DEVICE)
+		return;
+	length = MIN(length, allocation->size - offset);
+	transfer = transfer_new(broker, &read_class, allocation, caller);
+	if (!transfer)
+		return;
+	work_use(&transfer->op.work, allocation, offset, length, false);
+	transfer->length = length;
+	ahead = ahead_new(broker, allocation, offset, length, &transfer->op, ready);
+	if (!ahead || op_add(&transfer->op, &more) < 0) {
+		ahead_free(broker, ahead, ready);
+		op_free(&transfer->op);
+	}
+	while (more) {
+		struct op *op = more;
+
+		more = op->next_ready;
+		op_push_ready(ready, op);
+	}
+}
+
+/* Answers from what was read ahead, or has that answer. Lets go of the lock. */
+static void read_from_ahead(struct broker *broker, struct ahead *ahead,
+			    const struct caller *caller, size_t length, struct wait *wait)
+{
+	struct allocation *allocation = ahead->allocation;
+	uint64_t next = ahead->offset + length;
+	struct op *ready = NULL;
+	int slot = ahead->slot;
+
+	if (ahead->op) {
+		struct transfer *transfer = container_of(ahead->op, struct transfer, op);
+
+		transfer->uid = caller->uid;
+		transfer->pid = caller->pid;
+		transfer->length = length;
+		op_set_wait(&transfer->op, wait);
+	}
+	ahead->slot = -1;
+	ahead_free(broker, ahead, &ready);
+	read_begin_ahead(broker, allocation, caller, next, length, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	op_start(ready);
+	if (slot >= 0) {
+		wait->done(wait, 0, staging_payload(&broker->mover.staging, (unsigned int)slot),
+			   length);
+		slot_release(&broker->mover, slot);
+	}
+}
 
 void broker_read(struct broker *broker, struct token token, const struct caller *caller,
 		 uint64_t offset, size_t length, struct wait *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
+	struct ahead *ahead;
+	bool goes_on;
 
 	if (!allocation)
 		return;
@@ -238,14 +337,22 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 		return;
 	}
 	length = MIN(length, (size_t)WIRE_TRANSFER_MAX);
+	length = MIN(length, allocation->size - offset);
+	goes_on = allocation->read_next == offset;
+	allocation->read_next = offset + length;
+	ahead = broker->shutting_down ? NULL : ahead_find(allocation, offset, length);
+	if (ahead) {
+		read_from_ahead(broker, ahead, caller, length, wait);
+		return;
+	}
 	transfer = transfer_new(broker, &read_class, allocation, caller);
 	if (!transfer) {
 		data_no_memory(broker, wait);
 		return;
 	}
-	work_use(&transfer->op.work, allocation, offset,
-		 MIN((uint64_t)length, allocation->size - offset), false);
-	data_run(&transfer->op, wait);
+	work_use(&transfer->op.work, allocation, offset, length, false);
+	transfer->length = length;
+	data_run_then(&transfer->op, wait, goes_on ? caller : NULL);
 }
 
 /* ---- write ---- */
@@ -302,9 +409,7 @@ static void write_run(struct op *op)
 		/* They stand where the GPU takes them already. */
 		write_ask(op, transfer->bytes);
 	} else {
-		if (op->slot < 0)
-			op->slot = worker_slot_get(op->worker, op);
-		if (op->slot < 0)
+		if (op->slot < 0 && !worker_slot_get(op->worker, op))
 			return;
 		payload = staging_payload(&op->worker->staging, (unsigned int)op->slot);
 		memcpy(payload, transfer->bytes, op->work.uses[0].length);
@@ -353,8 +458,8 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 	transfer->bytes = bytes;
 	buffer->memory = NULL;
 	buffer->slot = -1;
-	work_use(&transfer->op.work, allocation, offset,
-		 MIN((uint64_t)length, allocation->size - offset), true);
+	transfer->length = MIN((uint64_t)length, allocation->size - offset);
+	work_use(&transfer->op.work, allocation, offset, transfer->length, true);
 	allocation_written(allocation);
 	data_run(&transfer->op, wait);
 }

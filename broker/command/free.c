@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "command/ahead.h"
 #include "command/verbs.h"
 
 /* ---- blocks ---- */
@@ -217,6 +218,7 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 		      allocation->name, (unsigned long long)allocation->id,
 		      (unsigned long long)allocation->size);
 	freed_note(broker, allocation);
+	ahead_free(broker, allocation->ahead, &ready);
 	allocation_withdraw(&broker->registry, allocation);
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;

@@ -102,7 +102,7 @@ static const struct op_class zero_class = {
 	.repeatable = true,
 };
 
-static void ready_push(struct op **ready, struct op *op)
+void op_push_ready(struct op **ready, struct op *op)
 {
 	op->next_ready = *ready;
 	*ready = op;
@@ -127,7 +127,7 @@ static int op_add_zeroing(struct op *op, struct allocation *allocation, struct o
 	op->broker->n_ops++;
 	zero->owner->n_works++;
 	if (zero->work.n_before == 0)
-		ready_push(ret_ready, zero);
+		op_push_ready(ret_ready, zero);
 	return 0;
 }
 
@@ -153,7 +153,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	op->broker->n_ops++;
 	op->owner->n_works++;
 	if (op->work.n_before == 0)
-		ready_push(&ready, op);
+		op_push_ready(&ready, op);
 out:
 	/* A zeroing that was added stands on its own and is started either way. */
 	*ret_ready = ready;
@@ -226,7 +226,7 @@ void op_start(struct op *ready)
 		struct op *op = ready;
 
 		ready = op->next_ready;
-		ready_push(&ready_list, op);
+		op_push_ready(&ready_list, op);
 	}
 	if (ready_loop)
 		return;
@@ -374,7 +374,7 @@ void op_done(struct op *op, int error)
 	pthread_mutex_unlock(&broker->registry.lock);
 
 	for (; work; work = work->next_ready)
-		ready_push(&ready, container_of(work, struct op, work));
+		op_push_ready(&ready, container_of(work, struct op, work));
 	if (op->class->leave)
 		op->class->leave(op);
 	if (op->finish)

@@ -96,6 +96,8 @@ int op_add(struct op *op, struct op **ret_ready);
 /* The same for what must go on during shutdown and beyond limits: the end of things. */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 void op_start(struct op *ready);
+/* Puts one more op on such a list. */
+void op_push_ready(struct op **ready, struct op *op);
 
 /* Asks its worker op->ask.request, with what its uses and its stream need made known. */
 void op_ask(struct op *op);

@@ -17,6 +17,7 @@
 #include "memory/chunk.h"
 #include "registry/registry.h"
 
+struct ahead;
 struct making;
 struct run;
 
@@ -51,6 +52,8 @@ struct broker {
 	uint64_t n_ops;          /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
+	struct ahead *aheads;    /* pieces of data read ahead, oldest first */
+	unsigned int n_aheads;
 	struct making *parked;   /* allocations that wait for one of those */
 	pthread_cond_t idle;     /* n_ops reached zero */
 	struct run *dead_runs;   /* ended, for the housekeeper to free */

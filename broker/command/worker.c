@@ -366,16 +366,20 @@ bool worker_unmap(struct worker *worker, struct block *block, struct ask *ask)
 
 /* ---- slots ---- */
 
-int worker_slot_get(struct worker *worker, struct op *op)
+bool worker_slot_get(struct worker *worker, struct op *op)
 {
+	bool got;
 	int slot;
 
 	pthread_mutex_lock(&worker->lock);
 	slot = staging_get(&worker->staging);
-	if (slot < 0)
+	got = slot >= 0;
+	if (got)
+		op->slot = slot;
+	else
 		DL_APPEND2(worker->slot_waiters, op, prev_waiter, next_waiter);
 	pthread_mutex_unlock(&worker->lock);
-	return slot;
+	return got;
 }
 
 struct op *worker_slot_put(struct worker *worker, unsigned int slot)

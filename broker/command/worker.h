@@ -86,8 +86,13 @@ void worker_close(struct worker *worker, unsigned int seconds);
 /* Frees a run that has ended. Returns: the next one. */
 struct run *run_free(struct run *run);
 
-/* Slots of its staging area. Returns: a slot; -EAGAIN, and op waits: slot_ready runs it. */
-int worker_slot_get(struct worker *worker, struct op *op);
+/*
+ * Takes a slot of its staging area for op->slot.
+ *
+ * Returns: true; false when there is none: op waits for one, and may be running again
+ * with it by now in another thread, so the caller must not touch it any more.
+ */
+bool worker_slot_get(struct worker *worker, struct op *op);
 /* Gives a slot back. Returns: a work that waited and has it now (op->slot), or NULL. */
 struct op *worker_slot_put(struct worker *worker, unsigned int slot);
 

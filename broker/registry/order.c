@@ -142,6 +142,7 @@ int order_add(struct work *work)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_list(&work->uses[i]);
 		work->uses[i].allocation->n_works++;
+		work->uses[i].allocation->n_writes += work->uses[i].write;
 	}
 	if (work->stream) {
 		work->stream->last = work;

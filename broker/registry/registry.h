@@ -29,6 +29,7 @@ struct block;      /* broker/memory */
 struct chunk_pool; /* broker/memory */
 struct worker;     /* broker/command */
 struct failures;   /* broker/command */
+struct ahead;      /* broker/command */
 
 enum allocation_kind {
 	KIND_DEVICE,
@@ -79,6 +80,9 @@ struct allocation {
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
 	struct use *uses;
+	uint64_t n_writes;   /* works that write it, ever queued */
+	uint64_t read_next;  /* where the last read of data ended */
+	struct ahead *ahead; /* what is read before it is asked for; broker/command */
 	UT_hash_handle hh;
 };
 

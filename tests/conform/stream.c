@@ -396,6 +396,8 @@ static void *user_run(void *arg)
 		OK(cuMemAlloc_v2, &from, n * 4);
 		OK(cuMemAllocAsync, &to, n * 4, stream);
 		words_write(from, user->first + i, n);
+		/* From pageable memory it may be on its way still. */
+		OK(cuStreamSynchronize, NULL);
 		OK(cuMemcpyDtoDAsync_v2, to, from, n * 4, stream);
 		OK(cuStreamSynchronize, stream);
 		MUST(words_match(to, user->first + i, n));

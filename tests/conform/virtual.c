@@ -303,17 +303,6 @@ Test(map, over_another_is_refused)
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, at, SIZE, 0, handle, 0);
 }
 
-Test(map, is_taken_away_whole)
-{
-	CUdeviceptr at;
-
-	conform_open();
-	at = address_reserve(2 * SIZE, 0);
-	OK(cuMemMap, at, SIZE, 0, memory_create(SIZE), 0);
-	OK(cuMemUnmap, at, SIZE);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap, at, SIZE);
-}
-
 Test(map, access_where_nothing_is_mapped_is_refused)
 {
 	const CUmemAccessDesc desc = {

@@ -379,4 +379,36 @@ test_fsync_is_success()
 	sync allocations/x/data
 }
 
+test_a_reader_sees_what_is_written_ahead_of_him()
+{
+	echo 'x 8M' >control/alloc
+	is "$(py <<-'EOF'
+		reader = os.open("allocations/x/data", os.O_RDONLY)
+		writer = os.open("allocations/x/data", os.O_WRONLY)
+		step = 1 << 20
+		os.read(reader, step)
+		os.read(reader, step)
+		os.pwrite(writer, b"w" * step, 2 * step)
+		print(os.read(reader, step) == b"w" * step)
+		os.write(control("fill"), b"x u8:102 offset=3M length=1M\n")
+		print(os.read(reader, step) == b"f" * step)
+		print(os.read(reader, step // 2) == bytes(step // 2))
+		print(os.read(reader, step) == bytes(step))
+	EOF
+	)" $'True\nTrue\nTrue\nTrue'
+	is "$(<allocations/x/state)" live
+}
+
+test_readers_who_stop_midway_keep_nothing_from_others()
+{
+	local i
+	for i in {1..40}; do
+		echo "x$i 3M" >control/alloc
+		cmp <(head -c 1M "allocations/x$i/data") <(head -c 1M /dev/zero)
+	done
+	for i in {1..40}; do
+		cmp <(head -c 3M /dev/zero) "allocations/x$i/data"
+	done
+}
+
 main "$@"

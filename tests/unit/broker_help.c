@@ -68,6 +68,19 @@ struct broker *broker_start(const char *memory, const char *options)
 	return broker;
 }
 
+static unsigned int slots_out(struct broker *broker)
+{
+	unsigned int out;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->mover.lock);
+	out = broker->mover.staging.n_slots - broker->mover.staging.n_free -
+	      broker->n_aheads;
+	pthread_mutex_unlock(&broker->mover.lock);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return out;
+}
+
 static void expect_nothing_left(struct broker *broker)
 {
 	struct allocation *allocation;
@@ -89,7 +102,10 @@ static void expect_nothing_left(struct broker *broker)
 		n_in_worker -= !kind_is_durable(allocation->kind);
 	cr_assert(eq(u64, n_in_worker, 0));
 	pthread_mutex_unlock(&broker->registry.lock);
-	cr_assert(eq(uint, broker->mover.staging.n_free, broker->mover.staging.n_slots));
+	/* A slot goes back just after its op has ended; what was read ahead keeps one. */
+	for (int i = 0; i < 5000 && slots_out(broker); i++)
+		usleep(1000);
+	cr_assert(eq(uint, slots_out(broker), 0));
 }
 
 void broker_end(struct broker *broker)

@@ -121,7 +121,7 @@ Test(driver, library_that_is_no_driver_is_told_by_the_symbol)
 
 	cr_assert_eq(cuda_driver_open("libc.so.6", &driver, &why), -ENOSYS);
 	cr_assert_null(driver);
-	cr_assert_str_eq(
-		text_string(&why),
-		"libc.so.6 has no cuInit: not a CUDA driver, or older than 12.2");
+	cr_assert_not_null(
+		strstr(text_string(&why),
+		       "libc.so.6 has no cuInit: not a CUDA driver, or older than 12.2"));
 }
