@@ -83,8 +83,11 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 		control = control_open(broker, "alloc");
 		snprintf(line, sizeof(line), "y 28M kind=%s\n", kinds[i]);
 		control_write(control, 42, line, strlen(line), answer_expect(&answer));
-		while (!__atomic_load_n(&broker->parked, __ATOMIC_RELAXED))
-			usleep(1000);
+		for (bool parked = false; !parked; usleep(1000)) {
+			pthread_mutex_lock(&broker->registry.lock);
+			parked = broker->parked;
+			pthread_mutex_unlock(&broker->registry.lock);
+		}
 		broker_interrupt(broker, &answer.wait);
 		cr_assert(eq(int, answer_get(&answer), -EINTR));
 		mover_signal(broker, SIGCONT);
