@@ -21,6 +21,7 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
+	bool refused;              /* by a worker that was to unmap it */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -34,9 +35,11 @@ static void give_back_run(struct task *task)
 	struct block *block = give_back->block;
 	uint32_t device = block->device;
 	bool host = block->fd >= 0;
-	int r;
+	int r = -EBUSY;
 
-	r = block_free(&broker->memory, block, NULL);
+	/* What a worker would not unmap keeps its address: dealt again, it would be taken. */
+	if (!give_back->refused)
+		r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
 		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
 	if (!host) {
@@ -55,9 +58,11 @@ static void give_back_run(struct task *task)
 /* Answered, or the worker has ended and its mappings with it. */
 static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
-	(void)reply;
-	(void)lost;
-	give_back_next(container_of(ask, struct give_back, ask));
+	struct give_back *give_back = container_of(ask, struct give_back, ask);
+
+	if (reply->error && !lost)
+		give_back->refused = true;
+	give_back_next(give_back);
 }
 
 static bool give_back_ask(struct give_back *give_back, struct worker *worker)

@@ -154,9 +154,16 @@ pid_t worker_pid(struct worker *worker)
 
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 {
+	char reason[sizeof(worker->end_reason)] = "";
+
 	pthread_mutex_lock(&worker->lock);
+	/* Its questions are answered before run_ended() has noted why. */
+	if (!worker->end_reason[0] && worker->link)
+		link_reason(worker->link, reason, sizeof(reason));
 	snprintf(ret_reason, size, "%s",
-		 worker->end_reason[0] ? worker->end_reason : "ended");
+		 worker->end_reason[0] ? worker->end_reason
+		 : reason[0]	       ? reason
+				       : "ended");
 	pthread_mutex_unlock(&worker->lock);
 }
 

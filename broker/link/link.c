@@ -744,6 +744,13 @@ enum link_state link_state(struct link *link)
 	return state;
 }
 
+void link_reason(struct link *link, char *ret_reason, size_t size)
+{
+	pthread_mutex_lock(&link->lock);
+	snprintf(ret_reason, size, "%s", link->state == LINK_ENDED ? link->reason : "");
+	pthread_mutex_unlock(&link->lock);
+}
+
 pid_t link_pid(struct link *link)
 {
 	pid_t pid;

@@ -96,4 +96,7 @@ void link_kill(struct link *link);
 
 enum link_state link_state(struct link *link);
 pid_t link_pid(struct link *link); /* 0 when there is none */
+
+/* Why it ended, known once the state is LINK_ENDED; "" before. */
+void link_reason(struct link *link, char *ret_reason, size_t size);
 unsigned int link_pending(struct link *link); /* questions without an answer */
