@@ -16,13 +16,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 
-#define N_THREADS_MIN 4
-#define N_THREADS_MAX 8
-#define STOP_SIGNAL   SIGUSR1
-#define STOP_MS	      20
+/* None of them waits for anything, and the kernel wakes them in turn: more are only
+ * colder. */
+#define N_THREADS   4
+#define STOP_SIGNAL SIGUSR1
+#define STOP_MS	    20
 
 struct transport {
 	struct fuse_session *session;
@@ -33,7 +33,7 @@ struct transport {
 	int is_answering; /* atomic */
 	int has_ended;	  /* atomic */
 	unsigned int n_threads;
-	pthread_t threads[N_THREADS_MAX];
+	pthread_t threads[N_THREADS];
 };
 
 static _Thread_local struct buffer *current;
@@ -89,11 +89,10 @@ static void on_stop(int signal)
 static int start(struct transport *transport)
 {
 	struct sigaction action = { .sa_handler = on_stop };
-	int n = MIN(MAX(get_nprocs(), N_THREADS_MIN), N_THREADS_MAX);
 	int error;
 
 	sigaction(STOP_SIGNAL, &action, NULL);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < N_THREADS; i++) {
 		error = pthread_create(&transport->threads[i], NULL, run, transport);
 		if (error)
 			return -error;

@@ -357,7 +357,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 
 /* ---- write ---- */
 
-/* The bytes are in a slot of the worker: asks it, and answers the writer. */
+/* The bytes are in a slot of the worker: answers the writer, and asks it. */
 static void write_ask(struct op *op, const uint8_t *bytes)
 {
 	const struct use *use = &op->work.uses[0];
@@ -371,10 +371,11 @@ static void write_ask(struct op *op, const uint8_t *bytes)
 		.length = length,
 		.offset = (uint64_t)(bytes - op->worker->staging.memory),
 	};
+	/* The writer makes his next piece while the worker is asked. */
 	wait = op_take_wait(op);
-	op_ask(op);
 	if (wait)
 		wait_done(wait, 0, length);
+	op_ask(op);
 }
 
 static void write_host(struct op *op, const uint8_t *bytes)

@@ -16,7 +16,7 @@
 #define MOUNTS_MAX    4
 #define START_SECONDS 30
 
-static struct mount *mounts[MOUNTS_MAX];
+static struct mount mounts[MOUNTS_MAX]; /* copies: they outlive main() */
 static size_t n_mounts;
 
 double now_s(void)
@@ -119,7 +119,7 @@ const char *bench_library(void)
 static void mounts_end(void)
 {
 	while (n_mounts) {
-		struct mount *mount = mounts[--n_mounts];
+		const struct mount *mount = &mounts[--n_mounts];
 
 		kill(mount->pid, SIGTERM);
 		waitpid(mount->pid, NULL, 0);
@@ -146,7 +146,7 @@ static void mount_start(struct mount *mount, const char *const *arguments,
 	}
 	if (!n_mounts)
 		atexit(mounts_end);
-	mounts[n_mounts++] = mount;
+	mounts[n_mounts++] = *mount;
 
 	snprintf(path, sizeof(path), "%s/%s", mount->path, proof);
 	while (access(path, R_OK)) {
