@@ -10,31 +10,30 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-#define MIN(a, b)                                                                        \
-	({                                                                               \
-		__typeof__(a) min_a = (a);                                               \
-		__typeof__(b) min_b = (b);                                               \
-		min_a < min_b ? min_a : min_b;                                           \
+#define MIN(a, b)                              \
+	({                                     \
+		__typeof__(a) min_a = (a);     \
+		__typeof__(b) min_b = (b);     \
+		min_a < min_b ? min_a : min_b; \
 	})
-#define MAX(a, b)                                                                        \
-	({                                                                               \
-		__typeof__(a) max_a = (a);                                               \
-		__typeof__(b) max_b = (b);                                               \
-		max_a > max_b ? max_a : max_b;                                           \
+#define MAX(a, b)                              \
+	({                                     \
+		__typeof__(a) max_a = (a);     \
+		__typeof__(b) max_b = (b);     \
+		max_a > max_b ? max_a : max_b; \
 	})
 
-#define container_of(ptr, type, member)                                                  \
-	((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-#define _printf_(f, a) __attribute__((format(printf, f, a)))
-#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _printf_(f, a)			__attribute__((format(printf, f, a)))
+#define _cleanup_(f)			__attribute__((cleanup(f)))
 
 /* Hands a pointer over: yields its value and leaves NULL behind. */
-#define take_ptr(p)                                                                      \
-	({                                                                               \
-		__typeof__(p) taken_ptr = (p);                                             \
-		(p) = NULL;                                                              \
-		taken_ptr;                                                               \
+#define take_ptr(p)                            \
+	({                                     \
+		__typeof__(p) taken_ptr = (p); \
+		(p) = NULL;                    \
+		taken_ptr;                     \
 	})
 
 /* Hands a descriptor over: yields it and leaves -1 behind. */
@@ -58,7 +57,7 @@ static inline void closep(int *fd)
 	*fd = -1;
 }
 
-#define _cleanup_free_ _cleanup_(freep)
+#define _cleanup_free_	_cleanup_(freep)
 #define _cleanup_close_ _cleanup_(closep)
 
 /* Rounds up to a multiple of a power of two. */

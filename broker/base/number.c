@@ -13,12 +13,18 @@ static const struct {
 	bool is_float;
 	bool is_signed;
 } scalar_types[N_SCALAR_TYPES] = {
-	[SCALAR_I8] = { "i8", 1, false, true },   [SCALAR_U8] = { "u8", 1, false, false },
-	[SCALAR_I16] = { "i16", 2, false, true }, [SCALAR_U16] = { "u16", 2, false, false },
-	[SCALAR_I32] = { "i32", 4, false, true }, [SCALAR_U32] = { "u32", 4, false, false },
-	[SCALAR_I64] = { "i64", 8, false, true }, [SCALAR_U64] = { "u64", 8, false, false },
-	[SCALAR_F16] = { "f16", 2, true, true },  [SCALAR_BF16] = { "bf16", 2, true, true },
-	[SCALAR_F32] = { "f32", 4, true, true },  [SCALAR_F64] = { "f64", 8, true, true },
+	[SCALAR_I8] = { "i8", 1, false, true },
+	[SCALAR_U8] = { "u8", 1, false, false },
+	[SCALAR_I16] = { "i16", 2, false, true },
+	[SCALAR_U16] = { "u16", 2, false, false },
+	[SCALAR_I32] = { "i32", 4, false, true },
+	[SCALAR_U32] = { "u32", 4, false, false },
+	[SCALAR_I64] = { "i64", 8, false, true },
+	[SCALAR_U64] = { "u64", 8, false, false },
+	[SCALAR_F16] = { "f16", 2, true, true },
+	[SCALAR_BF16] = { "bf16", 2, true, true },
+	[SCALAR_F32] = { "f32", 4, true, true },
+	[SCALAR_F64] = { "f64", 8, true, true },
 };
 
 const char *scalar_name(enum scalar_type type)
@@ -83,7 +89,8 @@ int size_parse(const char *word, uint64_t *ret_size)
 	int r, type;
 
 	/* 0xf32: is it 3890 or no floats at all? Nobody means either. */
-	if (word[0] == '0' && word[1] == 'x' && scalar_type_find(word + 2, strlen(word + 2)) >= 0)
+	if (word[0] == '0' && word[1] == 'x' &&
+	    scalar_type_find(word + 2, strlen(word + 2)) >= 0)
 		return -EINVAL;
 	r = digits_parse(word, &number, &end);
 	if (r < 0)
@@ -197,7 +204,8 @@ static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bit
 		back = (double)single;
 		break;
 	case SCALAR_F32:
-		/* Straight from the text: by way of a double it would be rounded twice. */
+		/* Straight from the text: by way of a double it would be rounded twice.
+		 */
 		single = strtof(word, NULL);
 		memcpy(&bits, &single, sizeof(single));
 		back = (double)single;

@@ -96,6 +96,6 @@ void text_time(struct text *text, int64_t seconds)
 	struct tm tm;
 
 	gmtime_r(&when, &tm);
-	text_printf(text, "%04d-%02d-%02dT%02d:%02d:%02dZ", tm.tm_year + 1900, tm.tm_mon + 1,
-		    tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+	text_printf(text, "%04d-%02d-%02dT%02d:%02d:%02dZ", tm.tm_year + 1900,
+		    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }

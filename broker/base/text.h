@@ -16,10 +16,10 @@ struct text {
 	bool failed;
 };
 
-#define TEXT_INIT                                                                        \
-	(struct text)                                                                    \
-	{                                                                                \
-		0                                                                        \
+#define TEXT_INIT     \
+	(struct text) \
+	{             \
+		0     \
 	}
 
 /* Frees what the text holds; it can be used again. */

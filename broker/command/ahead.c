@@ -40,7 +40,7 @@ static bool ahead_make_room(struct broker *broker, struct op **ready)
 
 	if (broker->n_aheads < AHEAD_MAX)
 		return true;
-	DL_FOREACH(broker->aheads, ahead) {
+	DL_FOREACH (broker->aheads, ahead) {
 		if (!ahead->op) {
 			ahead_free(broker, ahead, ready);
 			return true;
@@ -50,7 +50,8 @@ static bool ahead_make_room(struct broker *broker, struct op **ready)
 }
 
 struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
-			uint64_t offset, uint64_t length, struct op *op, struct op **ready)
+			uint64_t offset, uint64_t length, struct op *op,
+			struct op **ready)
 {
 	struct ahead *ahead;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading ahead: while a reader takes one piece of `data`, the next one is on its way into
- * a slot. Private to broker/command; all under registry.lock.
+ * Reading ahead: while a reader takes one piece of `data`, the next one is on its way
+ * into a slot. Private to broker/command; all under registry.lock.
  *
  * What was read ahead is good only as long as nothing has been queued to write the
  * allocation since (allocation->n_writes); it is one piece for each allocation, and a few
@@ -15,8 +15,8 @@ struct ahead {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	uint64_t n_writes;
-	struct op *op; /* on its way; NULL: it is there */
-	int slot;      /* of the mover's staging area, once it is there */
+	struct op *op;		   /* on its way; NULL: it is there */
+	int slot;		   /* of the mover's staging area, once it is there */
 	struct ahead *prev, *next; /* broker->aheads, oldest first */
 };
 
@@ -24,8 +24,9 @@ struct ahead {
 #define AHEAD_MIN (128u << 10)
 
 /*
- * Notes that op, not added yet, reads [offset, offset + length) ahead. What was read ahead
- * before is dropped. Returns: NULL when there are too many on their way, or no memory.
+ * Notes that op, not added yet, reads [offset, offset + length) ahead. What was read
+ * ahead before is dropped. Returns: NULL when there are too many on their way, or no
+ * memory.
  */
 struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
 			uint64_t offset, uint64_t length, struct op *op,

@@ -79,7 +79,8 @@ static void making_done(struct making *making)
 		return;
 	}
 	allocation_publish(&broker->registry, allocation);
-	journal_event(&broker->journal, "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u",
+	journal_event(&broker->journal,
+		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u",
 		      allocation->name, (unsigned long long)allocation->id,
 		      kind_name(allocation->kind), (unsigned long long)allocation->size,
 		      allocation->owner->uid);
@@ -89,7 +90,8 @@ static void making_done(struct making *making)
 	if (making->until_close && control_keep(command->control, token) < 0) {
 		free(making);
 		pthread_mutex_lock(&broker->registry.lock);
-		allocation = allocation_get(&broker->registry, token.slot, token.generation);
+		allocation =
+			allocation_get(&broker->registry, token.slot, token.generation);
 		if (allocation)
 			allocation_release(broker, allocation);
 		else
@@ -220,7 +222,8 @@ void alloc_retry_parked(struct broker *broker, uint32_t device)
 	struct making *making, *safe, *retry = NULL;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	LL_FOREACH_SAFE(broker->parked, making, safe) {
+	LL_FOREACH_SAFE(broker->parked, making, safe)
+	{
 		if (making->allocation->device == device) {
 			LL_DELETE(broker->parked, making);
 			LL_PREPEND(retry, making);
@@ -228,7 +231,7 @@ void alloc_retry_parked(struct broker *broker, uint32_t device)
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	LL_FOREACH_SAFE(retry, making, safe)
-		making_start(making);
+	making_start(making);
 }
 
 /* ---- by kind ---- */
@@ -432,7 +435,8 @@ static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal
 
 	mode = strtoul(word, &end, 8);
 	if (!*word || *end || strspn(word, "01234567") != strlen(word) || mode > 0777)
-		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777", word);
+		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777",
+			      word);
 	/* x follows r: it is not an allocation's own. */
 	*ret_mode = (uint16_t)(mode & 0666);
 	return 0;
@@ -513,16 +517,18 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 		line->device = named->device;
 	if (line->device >= broker->n_devices) {
 		pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(command, ENOENT, "there is no device %llu: the last one is %u",
+		command_fail(command, ENOENT,
+			     "there is no device %llu: the last one is %u",
 			     (unsigned long long)line->device, broker->n_devices - 1);
 		return -ENOENT;
 	}
 	if (line->kind == KIND_DEVICE && !broker->devices[line->device]->has_vmm) {
 		pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(command, EOPNOTSUPP,
-			     "device %llu lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
-			     "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: use kind=direct",
-			     (unsigned long long)line->device);
+		command_fail(
+			command, EOPNOTSUPP,
+			"device %llu lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
+			"HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: use kind=direct",
+			(unsigned long long)line->device);
 		return -EOPNOTSUPP;
 	}
 	if (line->kind != KIND_ASYNC)
@@ -547,8 +553,8 @@ static void alloc_fail_new(struct command *command, const char *name, int r)
 }
 
 /* Takes the name. As alloc_check(). */
-static struct allocation *alloc_new(struct command *command, const struct alloc_line *line,
-				    struct stream *stream)
+static struct allocation *alloc_new(struct command *command,
+				    const struct alloc_line *line, struct stream *stream)
 {
 	struct registry *registry = &command->broker->registry;
 	struct allocation *allocation;

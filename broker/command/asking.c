@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "command/attribute.h"
-#include "command/state.h"
 #include "command/op.h"
+#include "command/state.h"
 
 struct asking;
 
@@ -21,8 +21,8 @@ struct asking_device {
 struct asking {
 	struct broker *broker;
 	struct waiter waiter;
-	struct wait *wait;  /* NULL: went away. registry.lock, as all below */
-	bool space;         /* for statfs, else for an attribute */
+	struct wait *wait; /* NULL: went away. registry.lock, as all below */
+	bool space;	   /* for statfs, else for an attribute */
 	unsigned int n_open;
 	int error;
 	uint64_t free, total;
@@ -140,7 +140,8 @@ void broker_ask(struct broker *broker, enum object_type type, struct token token
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	if (type == OBJECT_DEVICE)
-		device = slots_get(&broker->registry.devices, token.slot, token.generation);
+		device = slots_get(&broker->registry.devices, token.slot,
+				   token.generation);
 	if (device)
 		index = device->index;
 	pthread_mutex_unlock(&broker->registry.lock);

@@ -31,7 +31,8 @@ static void broker_version(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "gpumem %s, driver %d.%d from %s", view->broker->version,
 		    view->broker->driver->version / 1000,
-		    view->broker->driver->version % 1000 / 10, view->broker->driver->path);
+		    view->broker->driver->version % 1000 / 10,
+		    view->broker->driver->path);
 }
 
 static void broker_devices(const struct attribute_view *view, struct text *text)
@@ -162,7 +163,7 @@ static void allocation_state(const struct attribute_view *view, struct text *tex
 		/* Reading ahead is nobody's work. */
 		text_printf(text, "%s",
 			    allocation->n_works > ahead_is_reading(allocation) ? "busy"
-									      : "live");
+									       : "live");
 }
 
 static void allocation_stream(const struct attribute_view *view, struct text *text)
@@ -198,7 +199,8 @@ static void allocation_created(const struct attribute_view *view, struct text *t
 static const struct attribute allocation_attributes[] = {
 	{ "id", "number of this allocation, never used again", 0, allocation_id },
 	{ "kind", "device, direct, async or host", 0, allocation_kind },
-	{ "device", "number of its device, `none` for host memory", 0, allocation_device },
+	{ "device", "number of its device, `none` for host memory", 0,
+	  allocation_device },
 	{ "size", "bytes", 0, allocation_size },
 	{ "address", "where workers have it", 0, allocation_address },
 	{ "generation", "up when a pointer taken before is no longer good", 0,
@@ -283,7 +285,8 @@ static void device_memory_total(const struct attribute_view *view, struct text *
 
 static void device_memory_ours(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, memory_device_bytes(&view->broker->memory, view->device->index));
+	show_number(text,
+		    memory_device_bytes(&view->broker->memory, view->device->index));
 }
 
 static void device_allocations(const struct attribute_view *view, struct text *text)
@@ -294,7 +297,8 @@ static void device_allocations(const struct attribute_view *view, struct text *t
 static void device_state(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "%s",
-		    view->device->has_vmm ? "ok" : "limited: no virtual memory management");
+		    view->device->has_vmm ? "ok"
+					  : "limited: no virtual memory management");
 }
 
 static const struct attribute device_attributes[] = {
@@ -304,7 +308,8 @@ static const struct attribute device_attributes[] = {
 	{ "compute_capability", "MAJOR.MINOR", 0, device_capability },
 	{ "driver", "CUDA version of the driver", 0, device_driver },
 	{ "memory_total", "bytes", 0, device_memory_total },
-	{ "memory_used", "bytes, by all programs; asked of the driver", ATTRIBUTE_ASKED, NULL },
+	{ "memory_used", "bytes, by all programs; asked of the driver", ATTRIBUTE_ASKED,
+	  NULL },
 	{ "memory_ours", "bytes that the broker holds, with what rounding costs", 0,
 	  device_memory_ours },
 	{ "allocations", "live allocations on it", 0, device_allocations },
@@ -371,7 +376,8 @@ static const struct {
 	size_t n;
 } tables[N_OBJECT_TYPES] = {
 	[OBJECT_BROKER] = { broker_attributes, ARRAY_SIZE(broker_attributes) },
-	[OBJECT_ALLOCATION] = { allocation_attributes, ARRAY_SIZE(allocation_attributes) },
+	[OBJECT_ALLOCATION] = { allocation_attributes,
+				ARRAY_SIZE(allocation_attributes) },
 	[OBJECT_STREAM] = { stream_attributes, ARRAY_SIZE(stream_attributes) },
 	[OBJECT_DEVICE] = { device_attributes, ARRAY_SIZE(device_attributes) },
 	[OBJECT_OWNER] = { owner_attributes, ARRAY_SIZE(owner_attributes) },
@@ -397,8 +403,8 @@ static bool view_init(struct attribute_view *view, struct broker *broker,
 	if (type == OBJECT_BROKER)
 		return true;
 	if (type == OBJECT_ALLOCATION)
-		view->allocation = allocation_get(&broker->registry, token.slot,
-						  token.generation);
+		view->allocation =
+			allocation_get(&broker->registry, token.slot, token.generation);
 	else
 		view->allocation = slots_get(slots[type], token.slot, token.generation);
 	return view->allocation;

@@ -57,15 +57,16 @@ struct token {
 	uint32_t generation;
 };
 
-#define TOKEN_NONE                                                                       \
-	(struct token)                                                                   \
-	{                                                                                \
-		0, 0                                                                     \
+#define TOKEN_NONE     \
+	(struct token) \
+	{              \
+		0, 0   \
 	}
 
 #define OBJECT_NAME_MAX 64
 
-/* Returns: 0; -ENOENT (not in the journal). The caller's own streams `default` are his. */
+/* Returns: 0; -ENOENT (not in the journal). The caller's own streams `default` are his.
+ */
 int broker_find(struct broker *broker, enum object_type type, const char *name,
 		const struct caller *caller, struct token *ret_token);
 
@@ -81,19 +82,20 @@ struct listing {
  *
  * Returns: how many were filled in; 0 at the end.
  */
-size_t broker_list(struct broker *broker, enum object_type type, const struct caller *caller,
-		   uint64_t cookie, struct listing *entries, size_t n);
+size_t broker_list(struct broker *broker, enum object_type type,
+		   const struct caller *caller, uint64_t cookie, struct listing *entries,
+		   size_t n);
 
 struct object_stat {
-	uint64_t id;       /* never used again for another object of the type */
+	uint64_t id; /* never used again for another object of the type */
 	uid_t uid;
 	gid_t gid;
-	mode_t mode;       /* permission bits of its files: rw for user, group, other */
-	uint64_t size;     /* bytes of data; 0 for what has none */
+	mode_t mode;	   /* permission bits of its files: rw for user, group, other */
+	uint64_t size;	   /* bytes of data; 0 for what has none */
 	int64_t changed_s; /* last write, else creation; seconds and nanoseconds, UTC */
 	uint32_t changed_ns;
-	bool host;         /* an allocation of kind host: its data can be mapped */
-	bool managed;      /* an allocation of kind managed: has all files of such */
+	bool host;    /* an allocation of kind host: its data can be mapped */
+	bool managed; /* an allocation of kind managed: has all files of such */
 };
 
 /* Returns: 0; -ESTALE when it has gone (not in the journal). */
@@ -161,8 +163,8 @@ void broker_interrupt(struct broker *broker, struct wait *wait);
 /*
  * Buffers shared with the mover, to read FUSE requests into: payloads land where the GPU
  * can take them. A buffer is `buffer_size` bytes of memory whose payload place (what
- * follows the 80 bytes of fuse_in_header and fuse_write_in) is page aligned when a request
- * is read to `memory`.
+ * follows the 80 bytes of fuse_in_header and fuse_write_in) is page aligned when a
+ * request is read to `memory`.
  */
 struct buffer {
 	int slot; /* -1: an ordinary one, made when the shared ones are all in use */
@@ -180,13 +182,13 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 		 uint64_t offset, size_t length, struct wait *wait);
 
 /*
- * bytes stand in buffer; the broker takes the buffer (buffer->memory becomes NULL) when it
- * still needs it after the call. Errors: -ENOSPC past the end (a write that begins inside
- * is short), -ESTALE, -EIO, -EINTR.
+ * bytes stand in buffer; the broker takes the buffer (buffer->memory becomes NULL) when
+ * it still needs it after the call. Errors: -ENOSPC past the end (a write that begins
+ * inside is short), -ESTALE, -EIO, -EINTR.
  */
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length, struct buffer *buffer,
-		  struct wait *wait);
+		  uint64_t offset, const void *bytes, size_t length,
+		  struct buffer *buffer, struct wait *wait);
 
 /* Waits for writes that were answered before they reached the memory; their errors. */
 void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
@@ -197,8 +199,8 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 		 uint64_t offset, uint64_t length, struct wait *wait);
 
 /* truncate(2): the size stays; zeros from size to the end. */
-void broker_truncate(struct broker *broker, struct token token, const struct caller *caller,
-		     uint64_t size, struct wait *wait);
+void broker_truncate(struct broker *broker, struct token token,
+		     const struct caller *caller, uint64_t size, struct wait *wait);
 
 /* Errors: only EACCES, ENOSPC, EIO, ESTALE, EINTR (see docs/filesystem.md: cp and the
  * kernel fall back in silence on others). length in done: bytes copied, 0 at the end. */
@@ -248,8 +250,8 @@ void broker_events(struct broker *broker, struct text *text);
  * here (the journal's lock is held, which is what makes event_reader_free() final).
  */
 struct event_reader;
-struct event_reader *event_reader_new(struct broker *broker,
-				      void (*wake)(void *userdata), void *userdata);
+struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
+				      void *userdata);
 /* Takes NULL. On return wake is not running and will not be called. */
 struct event_reader *event_reader_free(struct event_reader *reader);
 
@@ -260,11 +262,12 @@ size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size);
 /* ---- life ---- */
 
 struct broker_config {
-	const char *driver;   /* library to load */
-	const char *worker;   /* the worker program */
-	const char *version;  /* of gpumem */
+	const char *driver;	       /* library to load */
+	const char *worker;	       /* the worker program */
+	const char *version;	       /* of gpumem */
 	unsigned int launch_timeout_s; /* ends launches that say no timeout=; 0: none */
-	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after this */
+	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after
+				       this */
 };
 
 /*

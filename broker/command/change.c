@@ -16,7 +16,7 @@
 struct move {
 	struct op op;
 	struct block *block; /* the new one; after the move the old one */
-	uint32_t cell;       /* of the old one */
+	uint32_t cell;	     /* of the old one */
 	gid_t gid;
 	uint16_t mode;
 	pid_t pid;
@@ -24,8 +24,8 @@ struct move {
 	char name[NAME_MAX_LENGTH + 1];
 };
 
-static void change_apply(struct broker *broker, struct allocation *allocation, uint16_t mode,
-			 gid_t gid)
+static void change_apply(struct broker *broker, struct allocation *allocation,
+			 uint16_t mode, gid_t gid)
 {
 	allocation->mode = mode;
 	allocation->gid = gid;

@@ -32,8 +32,8 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	va_list args;
 
 	if (command->line_number)
-		length = (size_t)snprintf(sentence, sizeof(sentence), "line %u: ",
-					  command->line_number);
+		length = (size_t)snprintf(sentence, sizeof(sentence),
+					  "line %u: ", command->line_number);
 	va_start(args, format);
 	(void)vsnprintf(sentence + length, sizeof(sentence) - length, format, args);
 	va_end(args);
@@ -59,7 +59,8 @@ int command_parse(struct command *command, const struct grammar *grammar)
 	struct refusal refusal;
 	int r;
 
-	r = line_parse(&command->line, command->bytes, command->length, grammar, &refusal);
+	r = line_parse(&command->line, command->bytes, command->length, grammar,
+		       &refusal);
 	if (r < 0)
 		command_refuse(command, &refusal);
 	return r;
@@ -152,15 +153,17 @@ int range_fit(struct range *range, const struct allocation *allocation,
 	if (!range->has_length && range->offset < allocation->size)
 		range->length = allocation->size - range->offset;
 	if (__builtin_add_overflow(range->offset, range->length, &end))
-		return refuse(refusal, EOVERFLOW, "%llu bytes at %llu of allocation %s do not fit in 64 bits",
+		return refuse(refusal, EOVERFLOW,
+			      "%llu bytes at %llu of allocation %s do not fit in 64 bits",
 			      (unsigned long long)range->length,
 			      (unsigned long long)range->offset, allocation->name);
 	if (range->offset >= allocation->size || end > allocation->size)
-		return refuse(refusal, ERANGE,
-			      "%llu bytes at %llu are outside allocation %s of %llu bytes",
-			      (unsigned long long)range->length,
-			      (unsigned long long)range->offset, allocation->name,
-			      (unsigned long long)allocation->size);
+		return refuse(
+			refusal, ERANGE,
+			"%llu bytes at %llu are outside allocation %s of %llu bytes",
+			(unsigned long long)range->length,
+			(unsigned long long)range->offset, allocation->name,
+			(unsigned long long)allocation->size);
 	return 0;
 }
 
@@ -261,8 +264,9 @@ struct stream *command_stream(struct command *command, const char *name, uint32_
 		uint32_t on = stream->device;
 
 		pthread_mutex_unlock(&registry->lock);
-		command_fail(command, EXDEV, "stream %s is on device %u, the memory on %u",
-			     name, on, device);
+		command_fail(command, EXDEV,
+			     "stream %s is on device %u, the memory on %u", name, on,
+			     device);
 		return NULL;
 	}
 	return stream;

@@ -20,18 +20,18 @@ struct command {
 	struct control *control;
 	const struct verb *verb;
 	const struct caller *caller; /* who opened the file */
-	pid_t pid;                   /* who wrote the line */
-	const char *bytes;           /* the line, until it is parsed */
+	pid_t pid;		     /* who wrote the line */
+	const char *bytes;	     /* the line, until it is parsed */
 	size_t length;
-	struct token token;          /* of the object whose file it is */
+	struct token token; /* of the object whose file it is */
 	struct line line;
 	struct text answer;
 	unsigned int line_number; /* in its batch, 0 when it is alone */
-	bool began;               /* it began to run: it isn't run again unasked */
+	bool began;		  /* it began to run: it isn't run again unasked */
 
 	/*
-	 * A signal ends the wait. Under registry.lock: lets go of what works for the command
-	 * and returns what to answer, 0 or -EINTR. NULL: it is not waiting.
+	 * A signal ends the wait. Under registry.lock: lets go of what works for the
+	 * command and returns what to answer, 0 or -EINTR. NULL: it is not waiting.
 	 */
 	int (*interrupt)(struct command *command);
 	void *waiting_for; /* for interrupt */
@@ -53,9 +53,9 @@ void command_refuse(struct command *command, const struct refusal *refusal);
 int command_parse(struct command *command, const struct grammar *grammar);
 
 /*
- * Adds an op (NULL: there was no memory for it) that works for the command, with registry.lock held, and lets go of the lock.
- * With wait it answers when the op is done, else at once. On failure the op is freed and
- * the command answered.
+ * Adds an op (NULL: there was no memory for it) that works for the command, with
+ * registry.lock held, and lets go of the lock. With wait it answers when the op is done,
+ * else at once. On failure the op is freed and the command answered.
  */
 void command_run_op(struct command *command, struct op *op, bool wait);
 

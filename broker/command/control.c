@@ -18,7 +18,8 @@ struct control {
 	size_t read; /* bytes of answers that were read */
 	char *tail;  /* of the last write: a line that a buffer cut */
 	size_t n_tail;
-	int owed; /* errno that the next write only returns: it cut the one before short */
+	int owed; /* errno that the next write only returns: it cut the one before short
+		   */
 
 	/* What failed after it began to run, to know it when it comes again. */
 	char *refused;
@@ -38,7 +39,7 @@ struct control {
 	bool whole; /* an unterminated last line is done too */
 	bool cut;   /* a signal came: no further line is begun; registry.lock */
 	bool any_answer;
-	bool looping;      /* some thread is in control_go() */
+	bool looping;	   /* some thread is in control_go() */
 	bool line_pending; /* the line that was begun is not done */
 	int line_error;
 	bool line_began;
@@ -52,8 +53,8 @@ struct control {
 static void control_interrupt(struct waiter *waiter);
 static void control_go(struct control *control);
 
-int control_new(struct control **ret_control, struct broker *broker, const struct verb *verb,
-		struct token token, const struct caller *caller)
+int control_new(struct control **ret_control, struct broker *broker,
+		const struct verb *verb, struct token token, const struct caller *caller)
 {
 	struct control *control = calloc(1, sizeof(*control));
 	size_t n = caller->n_groups;
@@ -169,7 +170,8 @@ static void control_remember(struct control *control, int error)
 /* Ends the batch; lets go of the lock, answers. error is positive or 0. */
 static void control_finish(struct control *control, int error, bool began)
 {
-	size_t taken = control_taken(control, error ? control->line_start : control->position);
+	size_t taken =
+		control_taken(control, error ? control->line_start : control->position);
 	struct wait *wait;
 
 	if (error && error != EINTR && began)
@@ -199,7 +201,8 @@ static void control_set_command(struct control *control, struct command *command
 	pthread_mutex_unlock(&control->broker->registry.lock);
 }
 
-static void control_add_answer(struct control *control, const struct text *answer, bool failed)
+static void control_add_answer(struct control *control, const struct text *answer,
+			       bool failed)
 {
 	if (failed) {
 		text_clear(&control->answers);
@@ -309,7 +312,8 @@ static bool control_next_line(struct control *control, const char **ret_line,
 			return false;
 		end = memchr(line, '\n', rest);
 		if (!end && !control->whole && rest <= LINE_MAX_LENGTH) {
-			/* Without memory for it the line is done as it is, and says so. */
+			/* Without memory for it the line is done as it is, and says so.
+			 */
 			if (control_keep_tail(control))
 				return false;
 		}

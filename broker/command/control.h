@@ -2,8 +2,8 @@
 /*
  * One open descriptor of a control file: lines in, answers out.
  *
- * Here are the rules of control files: a batch is one write, done in order, stopped at the
- * first line that fails (the write is short there, the next write only returns the
+ * Here are the rules of control files: a batch is one write, done in order, stopped at
+ * the first line that fails (the write is short there, the next write only returns the
  * error, once); a last line that a buffer cut (length a multiple of 4096, no newline)
  * waits for the next write or for close; a line that failed after it began to run is not
  * run again when the same bytes come again; reading gives the usage on a fresh
@@ -22,8 +22,8 @@ struct control;
  *
  * Returns: 0; -ENOMEM; -ESTALE.
  */
-int control_new(struct control **ret_control, struct broker *broker, const struct verb *verb,
-		struct token token, const struct caller *caller);
+int control_new(struct control **ret_control, struct broker *broker,
+		const struct verb *verb, struct token token, const struct caller *caller);
 
 /* Closes: what `until=close` made here is freed. No write is under way any more. */
 struct control *control_free(struct control *control);
@@ -38,5 +38,6 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait);
 /* Takes the next bytes to be read. Returns: how many; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);
 
-/* Has an allocation freed when the descriptor is closed. Returns: 0; -ENOMEM. For alloc.c. */
+/* Has an allocation freed when the descriptor is closed. Returns: 0; -ENOMEM. For
+ * alloc.c. */
 int control_keep(struct control *control, struct token token);

@@ -46,26 +46,14 @@ struct bounce {
 	uint64_t piece;
 };
 
-static void bounce_release(struct worker *worker, int *slot)
-{
-	struct op *waiter;
-
-	if (*slot < 0)
-		return;
-	waiter = worker_slot_put(worker, (unsigned int)*slot);
-	*slot = -1;
-	if (waiter)
-		op_resume(waiter);
-}
-
 static void bounce_leave(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
 
 	/* One that it got and had no use for any more. */
-	bounce_release(op->worker, &op->slot);
-	bounce_release(bounce->source_worker, &bounce->source_slot);
-	bounce_release(bounce->target_worker, &bounce->target_slot);
+	op_slot_release(op->worker, op->slot);
+	op_slot_release(bounce->source_worker, bounce->source_slot);
+	op_slot_release(bounce->target_worker, bounce->target_slot);
 }
 
 static void bounce_ask(struct bounce *bounce, bool read)
@@ -103,7 +91,8 @@ static void bounce_run(struct op *op)
 		if (*slot >= 0)
 			continue;
 		if (op->slot < 0) {
-			op->worker = target ? bounce->target_worker : bounce->source_worker;
+			op->worker =
+				target ? bounce->target_worker : bounce->source_worker;
 			if (!worker_slot_get(op->worker, op))
 				return;
 		}
@@ -274,7 +263,8 @@ void verb_copy(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	stream = command_stream(command, command->line.values[COPY_STREAM], target->device);
+	stream = command_stream(command, command->line.values[COPY_STREAM],
+				target->device);
 	if (!stream)
 		return;
 	op = copy_op_new(command->broker, stream->owner, target, line.to.offset, source,

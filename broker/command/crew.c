@@ -33,7 +33,8 @@ int crew_init(struct crew *crew)
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_cond_init(&crew->wake, NULL);
 	for (; crew->n_threads < CREW_THREADS; crew->n_threads++) {
-		if (pthread_create(&crew->threads[crew->n_threads], NULL, crew_main, crew)) {
+		if (pthread_create(&crew->threads[crew->n_threads], NULL, crew_main,
+				   crew)) {
 			crew_deinit(crew);
 			return -EAGAIN;
 		}

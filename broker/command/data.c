@@ -24,7 +24,7 @@ struct transfer {
 	pid_t pid;
 	struct buffer buffer; /* write: what holds the bytes; memory NULL: nothing */
 	const uint8_t *bytes; /* write: in buffer; read: what was read */
-	size_t length;        /* what to answer: the use's, or less of what was read ahead */
+	size_t length; /* what to answer: the use's, or less of what was read ahead */
 	char name[NAME_MAX_LENGTH + 1]; /* for the sentence, once it failed */
 };
 
@@ -85,7 +85,8 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 	char name[NAME_MAX_LENGTH + 1];
 
 	strcpy(name, allocation->name);
-	text_printf(&text, "%llu bytes at %llu are past the end of allocation %s of %llu bytes",
+	text_printf(&text,
+		    "%llu bytes at %llu are past the end of allocation %s of %llu bytes",
 		    (unsigned long long)length, (unsigned long long)offset, name,
 		    (unsigned long long)allocation->size);
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -108,17 +109,6 @@ static void transfer_settle(struct op *op)
 		allocation->write_error = transfer_errno(op->error);
 }
 
-static void slot_release(struct worker *worker, int slot)
-{
-	struct op *waiter;
-
-	if (slot < 0)
-		return;
-	waiter = worker_slot_put(worker, (unsigned int)slot);
-	if (waiter)
-		op_resume(waiter);
-}
-
 static void transfer_finish(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
@@ -133,7 +123,7 @@ static void transfer_finish(struct op *op)
 		wait_done(wait, -error, 0);
 	else if (wait)
 		wait->done(wait, 0, transfer->bytes, transfer->length);
-	slot_release(op->worker, op->slot);
+	op_slot_release(op->worker, op->slot);
 	broker_buffer_put(op->broker, &transfer->buffer);
 }
 
@@ -161,8 +151,8 @@ static struct transfer *transfer_new(struct broker *broker, const struct op_clas
 }
 
 static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
-			     const struct caller *caller, uint64_t offset, uint64_t length,
-			     struct op **ready);
+			     const struct caller *caller, uint64_t offset,
+			     uint64_t length, struct op **ready);
 
 /*
  * Adds the op, lets go of the lock, starts it; or answers the wait. For a reader who goes
@@ -180,8 +170,8 @@ static void data_run_then(struct op *op, struct wait *wait, const struct caller 
 	if (r < 0)
 		wait->waiter = NULL;
 	else if (reader)
-		read_begin_ahead(broker, use->allocation, reader, use->offset + use->length,
-				 use->length, &ready);
+		read_begin_ahead(broker, use->allocation, reader,
+				 use->offset + use->length, use->length, &ready);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
 	if (r < 0) {
@@ -217,7 +207,8 @@ static void read_run(struct op *op)
 		wait = op_take_wait(op);
 		if (wait)
 			wait->done(wait, 0,
-				   (uint8_t *)use->allocation->block->memory + use->offset,
+				   (uint8_t *)use->allocation->block->memory +
+					   use->offset,
 				   use->length);
 		op_done(op, 0);
 		return;
@@ -262,8 +253,8 @@ static const struct op_class read_class = {
 
 /* Begins to read what follows, if the reader goes on like this. */
 static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
-			     const struct caller *caller, uint64_t offset, uint64_t length,
-			     struct op **ready)
+			     const struct caller *caller, uint64_t offset,
+			     uint64_t length, struct op **ready)
 {
 	struct transfer *transfer;
 	struct op *more = NULL;
@@ -315,9 +306,10 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 
 	op_start(ready);
 	if (slot >= 0) {
-		wait->done(wait, 0, staging_payload(&broker->mover.staging, (unsigned int)slot),
+		wait->done(wait, 0,
+			   staging_payload(&broker->mover.staging, (unsigned int)slot),
 			   length);
-		slot_release(&broker->mover, slot);
+		op_slot_release(&broker->mover, slot);
 	}
 }
 
@@ -382,7 +374,8 @@ static void write_host(struct op *op, const uint8_t *bytes)
 {
 	const struct use *use = &op->work.uses[0];
 
-	memcpy((uint8_t *)use->allocation->block->memory + use->offset, bytes, use->length);
+	memcpy((uint8_t *)use->allocation->block->memory + use->offset, bytes,
+	       use->length);
 	op_done(op, 0);
 }
 
@@ -427,8 +420,8 @@ static const struct op_class write_class = {
 };
 
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length, struct buffer *buffer,
-		  struct wait *wait)
+		  uint64_t offset, const void *bytes, size_t length,
+		  struct buffer *buffer, struct wait *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
@@ -509,7 +502,8 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
-	/* Closing what has been freed is no error: there is nothing left to be written. */
+	/* Closing what has been freed is no error: there is nothing left to be written.
+	 */
 	if (!allocation || allocation->n_works == 0) {
 		error = allocation ? allocation->write_error : 0;
 		if (allocation)
@@ -573,8 +567,8 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 		zero_range(broker, allocation, offset, length, wait);
 }
 
-void broker_truncate(struct broker *broker, struct token token, const struct caller *caller,
-		     uint64_t size, struct wait *wait)
+void broker_truncate(struct broker *broker, struct token token,
+		     const struct caller *caller, uint64_t size, struct wait *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 
@@ -618,8 +612,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		return;
 	}
 	length = MIN(length, to->size - target_offset);
-	op = copy_op_new(broker, to->owner, to, target_offset, from, source_offset, length,
-			 told_finish);
+	op = copy_op_new(broker, to->owner, to, target_offset, from, source_offset,
+			 length, told_finish);
 	if (!op) {
 		data_no_memory(broker, wait);
 		return;
@@ -641,53 +635,4 @@ int broker_host_fd(struct broker *broker, struct token token)
 			     : -ENODEV;
 	pthread_mutex_unlock(&broker->registry.lock);
 	return fd;
-}
-
-/* ---- buffers ---- */
-
-/* Slots that requests never take: reads must find one though every writer holds one. */
-#define SLOTS_FOR_READS 8
-/* fuse_in_header and fuse_write_in stand right before the payload's page. */
-#define WRITE_HEADERS 80
-
-int broker_buffer_get(struct broker *broker, struct buffer *ret_buffer)
-{
-	struct staging *staging = &broker->mover.staging;
-	int slot = -1;
-	uint8_t *memory;
-
-	pthread_mutex_lock(&broker->mover.lock);
-	if (staging->n_free > SLOTS_FOR_READS)
-		slot = staging_get(staging);
-	pthread_mutex_unlock(&broker->mover.lock);
-	if (slot >= 0) {
-		*ret_buffer = (struct buffer){
-			.slot = slot,
-			.memory = staging_payload(staging, (unsigned int)slot) -
-				  WRITE_HEADERS,
-			.size = STAGING_SLOT - STAGING_HEADER + WRITE_HEADERS,
-		};
-		return 0;
-	}
-	memory = malloc(STAGING_SLOT);
-	if (!memory)
-		return -ENOMEM;
-	*ret_buffer = (struct buffer){ .slot = -1, .memory = memory, .size = STAGING_SLOT };
-	return 0;
-}
-
-void broker_buffer_put(struct broker *broker, struct buffer *buffer)
-{
-	if (!buffer->memory)
-		return;
-	if (buffer->slot >= 0)
-		slot_release(&broker->mover, buffer->slot);
-	else
-		free(buffer->memory);
-	if (buffer->parked) {
-		pthread_mutex_lock(&broker->registry.lock);
-		broker->n_parked--;
-		pthread_mutex_unlock(&broker->registry.lock);
-	}
-	*buffer = (struct buffer){ .slot = -1 };
 }

@@ -10,7 +10,8 @@ struct fill {
 	uint32_t pattern_size;
 };
 
-struct worker *allocation_worker(struct broker *broker, const struct allocation *allocation)
+struct worker *allocation_worker(struct broker *broker,
+				 const struct allocation *allocation)
 {
 	if (kind_is_durable(allocation->kind))
 		return &broker->mover;
@@ -75,15 +76,16 @@ struct fill_line {
 };
 
 /* `hex:BYTES`: 1, 2, 4 or 8 of them, in the order of memory. */
-static int fill_parse_hex(const char *value, struct fill_line *line, struct refusal *refusal)
+static int fill_parse_hex(const char *value, struct fill_line *line,
+			  struct refusal *refusal)
 {
 	const char *digits = value + strlen("hex:");
 	size_t length = strlen(digits);
 
 	if (strspn(digits, "0123456789abcdefABCDEF") != length ||
 	    (length != 2 && length != 4 && length != 8 && length != 16))
-		return refuse(refusal, EINVAL, "value %s is not 1, 2, 4 or 8 bytes in hex",
-			      value);
+		return refuse(refusal, EINVAL,
+			      "value %s is not 1, 2, 4 or 8 bytes in hex", value);
 	line->pattern = 0;
 	line->pattern_size = (uint32_t)(length / 2);
 	for (size_t i = 0; i < length; i += 2) {
@@ -125,8 +127,8 @@ static int fill_parse(struct command *command, struct fill_line *line,
 	r = fill_parse_value(value, line, refusal);
 	if (r < 0)
 		return r;
-	r = line_range(command->line.values[FILL_OFFSET], command->line.values[FILL_LENGTH],
-		       &line->range, refusal);
+	r = line_range(command->line.values[FILL_OFFSET],
+		       command->line.values[FILL_LENGTH], &line->range, refusal);
 	if (r < 0)
 		return r;
 	return line_wait(command->line.values[FILL_WAIT], &line->wait, refusal);
@@ -140,7 +142,8 @@ static int fill_check_unit(const struct fill_line *line, const char *name,
 	if (line->range.offset % unit == 0 && line->range.length % unit == 0)
 		return 0;
 	return refuse(refusal, EINVAL,
-		      "%llu bytes at %llu of allocation %s are no whole number of %u-byte values",
+		      "%llu bytes at %llu of allocation %s are no whole number of "
+		      "%u-byte values",
 		      (unsigned long long)line->range.length,
 		      (unsigned long long)line->range.offset, name, unit);
 }

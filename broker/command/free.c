@@ -21,7 +21,7 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
-	bool refused;              /* by a worker that was to unmap it */
+	bool refused;		   /* by a worker that was to unmap it */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -37,7 +37,8 @@ static void give_back_run(struct task *task)
 	bool host = block->fd >= 0;
 	int r = -EBUSY;
 
-	/* What a worker would not unmap keeps its address: dealt again, it would be taken. */
+	/* What a worker would not unmap keeps its address: dealt again, it would be
+	 * taken. */
 	if (!give_back->refused)
 		r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
@@ -146,7 +147,8 @@ static void release_run(struct op *op)
 	if (block && block->chunk)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {
-		block_give_back(op->broker, allocation->owner, block, release_block_done, op);
+		block_give_back(op->broker, allocation->owner, block, release_block_done,
+				op);
 		return;
 	}
 	if (allocation->block || allocation->state == ALLOCATION_LOST ||
@@ -214,8 +216,8 @@ static void freed_note(struct broker *broker, const struct allocation *allocatio
 
 void allocation_release(struct broker *broker, struct allocation *allocation)
 {
-	struct op *op = op_new(sizeof(struct release), &release_class, broker,
-			       allocation->owner);
+	struct op *op =
+		op_new(sizeof(struct release), &release_class, broker, allocation->owner);
 	struct op *ready = NULL;
 	int r = -ENOMEM;
 

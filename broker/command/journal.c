@@ -28,7 +28,8 @@ void journal_deinit(struct journal *journal)
 {
 	struct failures *failures, *safe;
 
-	LL_FOREACH_SAFE(journal->failures, failures, safe) {
+	LL_FOREACH_SAFE(journal->failures, failures, safe)
+	{
 		for (int i = 0; i < FAILURES_KEPT; i++)
 			free(failures->ring[i].line);
 		free(failures);
@@ -44,7 +45,7 @@ static struct failures *failures_of(struct journal *journal, uid_t uid)
 {
 	struct failures *failures;
 
-	LL_FOREACH(journal->failures, failures) {
+	LL_FOREACH (journal->failures, failures) {
 		if (failures->uid == uid)
 			return failures;
 	}
@@ -56,8 +57,8 @@ static struct failures *failures_of(struct journal *journal, uid_t uid)
 	return failures;
 }
 
-void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file, int error,
-		  const char *sentence)
+void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
+		  int error, const char *sentence)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct failures *failures;
@@ -119,7 +120,7 @@ static void failures_show_all(struct journal *journal, struct text *text)
 		text->failed = true;
 		return;
 	}
-	LL_FOREACH(journal->failures, failures) {
+	LL_FOREACH (journal->failures, failures) {
 		for (int i = 0; i < FAILURES_KEPT && failures->ring[i].line; i++)
 			lines[n++] = (struct failure_line){ failures->ring[i].seq,
 							    failures->ring[i].line };
@@ -137,7 +138,7 @@ void journal_failures(struct journal *journal, uid_t uid, struct text *text)
 	if (uid == 0) {
 		failures_show_all(journal, text);
 	} else {
-		LL_FOREACH(journal->failures, failures) {
+		LL_FOREACH (journal->failures, failures) {
 			if (failures->uid == uid)
 				failures_show(failures, text);
 		}
@@ -178,7 +179,7 @@ void journal_event(struct journal *journal, const char *format, ...)
 		*place = take_ptr(text.data);
 		/* Readers only set a flag: see event_reader_new(). */
 		DL_FOREACH2(journal->readers, reader, next_reader)
-			reader->wake(reader->userdata);
+		reader->wake(reader->userdata);
 	}
 	pthread_mutex_unlock(&journal->lock);
 }

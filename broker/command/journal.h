@@ -3,9 +3,10 @@
  * What happened: failures, kept by user, and changes, one ring for all with readers that
  * follow it.
  *
- * A failure is a line `TIME pid=N FILE ERRNO sentence`; each user has his last 64, so that
- * nobody pushes out another's. A change is a line `TIME SEQ EVENT OBJECT [KEY=VALUE]...`.
- * The journal has a lock of its own, innermost; wake functions are called with it.
+ * A failure is a line `TIME pid=N FILE ERRNO sentence`; each user has his last 64, so
+ * that nobody pushes out another's. A change is a line `TIME SEQ EVENT OBJECT
+ * [KEY=VALUE]...`. The journal has a lock of its own, innermost; wake functions are
+ * called with it.
  */
 #pragma once
 
@@ -14,8 +15,8 @@
 
 #include "base/text.h"
 
-#define FAILURES_KEPT 64
-#define EVENTS_KEPT 1024
+#define FAILURES_KEPT  64
+#define EVENTS_KEPT    1024
 #define EVENT_LINE_MAX 512
 
 struct event_reader;

@@ -51,7 +51,8 @@ void life_worker_started(struct broker *broker, struct worker *worker)
 }
 
 /* What lived in that run is lost; it stays in the tree until it is freed. */
-static void life_mark_lost(struct broker *broker, const struct owner *owner, uint32_t epoch)
+static void life_mark_lost(struct broker *broker, const struct owner *owner,
+			   uint32_t epoch)
 {
 	struct allocation *allocation;
 
@@ -110,7 +111,7 @@ static void life_end_idle(struct broker *broker)
 	struct owner *owner, *safe;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	HASH_ITER(hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker && owner->n_in_worker == 0)
 			worker_end_idle(owner->worker, broker->worker_idle_s);
 	}
@@ -190,7 +191,8 @@ static void housekeeper_end(struct broker *broker)
 
 /* ---- the start ---- */
 
-static int device_attribute(struct broker *broker, CUdevice_attribute attribute, CUdevice id)
+static int device_attribute(struct broker *broker, CUdevice_attribute attribute,
+			    CUdevice id)
 {
 	int value = 0;
 
@@ -248,7 +250,8 @@ static int device_new(struct device **ret_device, struct broker *broker, uint32_
 				 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
 				 id) &&
 		device_attribute(
-			broker, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+			broker,
+			CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
 			id);
 	r = slots_add(&broker->registry.devices, device, &device->slot,
 		      &device->slot_generation);
@@ -277,7 +280,7 @@ static void life_deinit(struct broker *broker)
 	housekeeper_end(broker);
 	crew_deinit(&broker->crew);
 	worker_deinit(&broker->mover);
-	HASH_ITER(hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		owner->pool = chunk_pool_free(owner->pool);
 		if (owner->worker)
 			worker_deinit(owner->worker);
@@ -313,11 +316,14 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		return r;
 	r = life_find_devices(broker, &failure);
 	if (r == 0)
-		r = memory_init(&broker->memory, broker->driver, broker->n_devices, &failure);
+		r = memory_init(&broker->memory, broker->driver, broker->n_devices,
+				&failure);
 	if (r == 0)
 		r = worker_init(&broker->mover, broker, NULL, MOVER_SLOTS);
-	if (r < 0 || pthread_create(&broker->housekeeper, NULL, housekeeper_main, broker)) {
-		text_printf(why, "the broker can't start: %s", strerror(r < 0 ? -r : EAGAIN));
+	if (r < 0 ||
+	    pthread_create(&broker->housekeeper, NULL, housekeeper_main, broker)) {
+		text_printf(why, "the broker can't start: %s",
+			    strerror(r < 0 ? -r : EAGAIN));
 		text_add_call(why, failure.call, failure.result);
 		return r < 0 ? r : -EAGAIN;
 	}
@@ -380,7 +386,7 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 	struct owner *owner, *safe;
 
 	worker_close(&broker->mover, seconds);
-	HASH_ITER(hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker)
 			worker_close(owner->worker, seconds);
 	}
@@ -414,7 +420,7 @@ static void life_free_streams(struct broker *broker)
 {
 	struct stream *stream, *safe;
 
-	HASH_ITER(hh, broker->registry.streams_by_name, stream, safe)
+	HASH_ITER (hh, broker->registry.streams_by_name, stream, safe)
 		stream_free(&broker->registry, stream);
 }
 
@@ -438,8 +444,11 @@ int broker_free(struct broker *broker, struct text *why)
 		life_free_streams(broker);
 	n_unreleased = __atomic_load_n(&broker->n_unreleased, __ATOMIC_RELAXED);
 	if (n_ops || n_unreleased) {
-		text_printf(why, "%llu commands did not end, %u pieces of memory were not taken "
-			    "back by the driver", (unsigned long long)n_ops, n_unreleased);
+		text_printf(
+			why,
+			"%llu commands did not end, %u pieces of memory were not taken "
+			"back by the driver",
+			(unsigned long long)n_ops, n_unreleased);
 		/* The process ends now, and the kernel takes the rest. */
 		return -EIO;
 	}

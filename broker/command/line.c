@@ -30,8 +30,8 @@ static int key_find(const struct grammar *grammar, const char *word, size_t leng
 	return -1;
 }
 
-static int line_add_key(struct line *line, const char *word, const struct grammar *grammar,
-			struct refusal *refusal)
+static int line_add_key(struct line *line, const char *word,
+			const struct grammar *grammar, struct refusal *refusal)
 {
 	const char *equals = strchr(word, '=');
 	int length = (int)(equals - word);
@@ -110,8 +110,8 @@ int line_size(const char *word, const char *what, uint64_t *ret_size,
 			      word);
 	if (r < 0)
 		return refuse(refusal, EINVAL,
-			      "%s %s is no number of bytes (as 4096, 4K or 1024xf32)", what,
-			      word);
+			      "%s %s is no number of bytes (as 4096, 4K or 1024xf32)",
+			      what, word);
 	return 0;
 }
 
@@ -123,8 +123,8 @@ int line_number(const char *word, const char *what, uint64_t most, uint64_t *ret
 	if (r == 0 && *ret_number > most)
 		r = -EINVAL;
 	if (r < 0)
-		return refuse(refusal, EINVAL, "%s %s is no number up to %llu", what, word,
-			      (unsigned long long)most);
+		return refuse(refusal, EINVAL, "%s %s is no number up to %llu", what,
+			      word, (unsigned long long)most);
 	return 0;
 }
 
@@ -141,12 +141,14 @@ int line_name(const char *word, const char *what, struct refusal *refusal)
 	int r = name_check(word);
 
 	if (r == -ENAMETOOLONG)
-		return refuse(refusal, ENAMETOOLONG, "%s %.64s... is longer than %d bytes",
-			      what, word, NAME_MAX_LENGTH);
+		return refuse(refusal, ENAMETOOLONG,
+			      "%s %.64s... is longer than %d bytes", what, word,
+			      NAME_MAX_LENGTH);
 	if (r < 0)
-		return refuse(refusal, EINVAL,
-			      "%s %s is no name: a letter, digit or _, then those and . or -",
-			      what, word);
+		return refuse(
+			refusal, EINVAL,
+			"%s %s is no name: a letter, digit or _, then those and . or -",
+			what, word);
 	return 0;
 }
 

@@ -8,8 +8,8 @@
 #include "base/number.h"
 
 #define LINE_MAX_LENGTH 4096
-#define LINE_WORDS_MAX 1024
-#define LINE_KEYS_MAX 12
+#define LINE_WORDS_MAX	1024
+#define LINE_KEYS_MAX	12
 
 /* Why a line was refused: an errno and a sentence. */
 struct refusal {
@@ -27,9 +27,9 @@ struct grammar {
 };
 
 struct line {
-	const char *operands[4];           /* all there, or the line was refused */
+	const char *operands[4];	   /* all there, or the line was refused */
 	const char *values[LINE_KEYS_MAX]; /* of grammar->keys, NULL: not given */
-	char *bytes; /* owned; the words point into it */
+	char *bytes;			   /* owned; the words point into it */
 };
 
 /* Takes a copy of the bytes apart. Returns: 0; -EINVAL, -E2BIG, -ENOMEM and a refusal. */

@@ -11,8 +11,8 @@
 #include "command/verbs.h"
 
 static const char *const folders[N_OBJECT_TYPES] = {
-	[OBJECT_BROKER] = "",           [OBJECT_ALLOCATION] = "allocations",
-	[OBJECT_STREAM] = "streams",    [OBJECT_DEVICE] = "devices",
+	[OBJECT_BROKER] = "",	     [OBJECT_ALLOCATION] = "allocations",
+	[OBJECT_STREAM] = "streams", [OBJECT_DEVICE] = "devices",
 	[OBJECT_OWNER] = "owners",
 };
 
@@ -62,13 +62,14 @@ static struct stream *find_default(struct broker *broker, const char *name,
 
 	if (strncmp(name, "default", 7) != 0)
 		return NULL;
-	if (name[7] && (name[7] != '.' || name[8] == '0' ||
-			number_parse(name + 8, &device) < 0))
+	if (name[7] &&
+	    (name[7] != '.' || name[8] == '0' || number_parse(name + 8, &device) < 0))
 		return NULL;
 	if (device >= broker->n_devices)
 		return NULL;
 	owner = owner_get(&broker->registry, caller->uid, caller->gid);
-	return owner ? owner_default_stream(&broker->registry, owner, (uint32_t)device) : NULL;
+	return owner ? owner_default_stream(&broker->registry, owner, (uint32_t)device)
+		     : NULL;
 }
 
 static bool find_stream(struct broker *broker, const char *name,
@@ -84,8 +85,8 @@ static bool find_stream(struct broker *broker, const char *name,
 	return true;
 }
 
-static bool find_device(struct broker *broker, const char *name, const struct caller *caller,
-			struct token *ret_token)
+static bool find_device(struct broker *broker, const char *name,
+			const struct caller *caller, struct token *ret_token)
 {
 	uint64_t index;
 	char plain[24];
@@ -101,8 +102,8 @@ static bool find_device(struct broker *broker, const char *name, const struct ca
 	return true;
 }
 
-static bool find_owner(struct broker *broker, const char *name, const struct caller *caller,
-		       struct token *ret_token)
+static bool find_owner(struct broker *broker, const char *name,
+		       const struct caller *caller, struct token *ret_token)
 {
 	struct owner *owner = NULL;
 	uint64_t number;
@@ -123,9 +124,8 @@ static bool find_owner(struct broker *broker, const char *name, const struct cal
 int broker_find(struct broker *broker, enum object_type type, const char *name,
 		const struct caller *caller, struct token *ret_token)
 {
-	static bool (*const finders[N_OBJECT_TYPES])(struct broker *, const char *,
-						     const struct caller *,
-						     struct token *) = {
+	static bool (*const finders[N_OBJECT_TYPES])(
+		struct broker *, const char *, const struct caller *, struct token *) = {
 		[OBJECT_ALLOCATION] = find_allocation,
 		[OBJECT_STREAM] = find_stream,
 		[OBJECT_DEVICE] = find_device,
@@ -144,8 +144,8 @@ int broker_find(struct broker *broker, enum object_type type, const char *name,
 /* ---- listing ---- */
 
 /* Whether the caller's listing has it, and under which name. */
-static bool list_name(enum object_type type, const void *object, const struct caller *caller,
-		      char name[OBJECT_NAME_MAX + 1])
+static bool list_name(enum object_type type, const void *object,
+		      const struct caller *caller, char name[OBJECT_NAME_MAX + 1])
 {
 	const struct allocation *allocation = object;
 	const struct stream *stream = object;
@@ -188,8 +188,9 @@ static struct slots *type_slots(struct broker *broker, enum object_type type)
 	return slots[type];
 }
 
-size_t broker_list(struct broker *broker, enum object_type type, const struct caller *caller,
-		   uint64_t cookie, struct listing *entries, size_t n)
+size_t broker_list(struct broker *broker, enum object_type type,
+		   const struct caller *caller, uint64_t cookie, struct listing *entries,
+		   size_t n)
 {
 	struct slots *slots = type_slots(broker, type);
 	uint32_t slot = (uint32_t)cookie;
@@ -204,7 +205,8 @@ size_t broker_list(struct broker *broker, enum object_type type, const struct ca
 	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
 		if (!list_name(type, object, caller, entries[found].name))
 			continue;
-		entries[found].token = (struct token){ slot, slots->table[slot].generation };
+		entries[found].token =
+			(struct token){ slot, slots->table[slot].generation };
 		entries[found].next = slot + 1;
 		found++;
 	}
@@ -307,13 +309,15 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
 	if (r == 0) {
 		*ret_token = (struct token){ stream->slot, stream->slot_generation };
-		journal_event(&broker->journal, "create streams/%s uid=%u", name, caller->uid);
+		journal_event(&broker->journal, "create streams/%s uid=%u", name,
+			      caller->uid);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (r == -EEXIST)
 		refuse(&refusal, EEXIST, "stream %s is there already", name);
 	else if (r == -ENFILE)
-		refuse(&refusal, ENFILE, "uid %u has as many streams as one may", caller->uid);
+		refuse(&refusal, ENFILE, "uid %u has as many streams as one may",
+		       caller->uid);
 	else if (r < 0)
 		refuse(&refusal, -r, "stream %s: %s", name, strerror(-r));
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
@@ -331,8 +335,9 @@ static int remove_allocation(struct broker *broker, const char *name,
 	if (!allocation || allocation->state == ALLOCATION_MAKING)
 		r = refuse(refusal, ENOENT, "there is no allocation %s", name);
 	else if (!caller_may(caller, allocation, ACCESS_OWN))
-		r = refuse(refusal, EPERM, "allocation %s belongs to uid %u, not to uid %u",
-			   name, allocation->owner->uid, caller->uid);
+		r = refuse(refusal, EPERM,
+			   "allocation %s belongs to uid %u, not to uid %u", name,
+			   allocation->owner->uid, caller->uid);
 	if (r == 0)
 		allocation_release(broker, allocation);
 	else
@@ -351,8 +356,8 @@ static int remove_stream(struct broker *broker, const char *name,
 	else if (!stream)
 		r = refuse(refusal, ENOENT, "there is no stream %s", name);
 	else if (caller->uid != 0 && caller->uid != stream->owner->uid)
-		r = refuse(refusal, EPERM, "stream %s belongs to uid %u, not to uid %u", name,
-			   stream->owner->uid, caller->uid);
+		r = refuse(refusal, EPERM, "stream %s belongs to uid %u, not to uid %u",
+			   name, stream->owner->uid, caller->uid);
 	else if (stream->n_works)
 		r = refuse(refusal, EBUSY, "stream %s has %u commands under way", name,
 			   stream->n_works);
@@ -408,8 +413,9 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 	if (!allocation || allocation->state == ALLOCATION_MAKING)
 		r = refuse(&refusal, ENOENT, "there is no allocation %s", name);
 	else if (!caller_may(caller, allocation, ACCESS_OWN))
-		r = refuse(&refusal, EPERM, "allocation %s belongs to uid %u, not to uid %u",
-			   name, allocation->owner->uid, caller->uid);
+		r = refuse(&refusal, EPERM,
+			   "allocation %s belongs to uid %u, not to uid %u", name,
+			   allocation->owner->uid, caller->uid);
 	else if (strcmp(name, new_name) != 0)
 		r = allocation_rename(&broker->registry, allocation, new_name);
 	if (r == -EEXIST)
@@ -417,7 +423,8 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 	else if (r == -ENOMEM)
 		refuse(&refusal, ENOMEM, "no memory in the broker");
 	if (r == 0)
-		journal_event(&broker->journal, "rename allocations/%s from=%s", new_name, name);
+		journal_event(&broker->journal, "rename allocations/%s from=%s", new_name,
+			      name);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
@@ -431,8 +438,9 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	bool negative = value[0] == '-';
 
 	if (caller->uid != 0 && caller->uid != stream->owner->uid)
-		return refuse(refusal, EPERM, "stream %s belongs to uid %u, not to uid %u",
-			      stream->name, stream->owner->uid, caller->uid);
+		return refuse(refusal, EPERM,
+			      "stream %s belongs to uid %u, not to uid %u", stream->name,
+			      stream->owner->uid, caller->uid);
 	if (stream->is_default || stream->used)
 		return refuse(refusal, EBUSY, "stream %s %s: its %s stands", stream->name,
 			      stream->used ? "has been used" : "is always there",
@@ -445,8 +453,9 @@ static int store_stream(struct broker *broker, struct stream *stream,
 		return 0;
 	}
 	if (negative || number >= broker->n_devices)
-		return refuse(refusal, ENOENT, "there is no device %s: the last one is %u",
-			      value, broker->n_devices - 1);
+		return refuse(refusal, ENOENT,
+			      "there is no device %s: the last one is %u", value,
+			      broker->n_devices - 1);
 	stream->device = (uint32_t)number;
 	return 0;
 }

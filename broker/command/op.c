@@ -11,7 +11,7 @@
 #include "cuda/driver.h"
 
 #define OPS_OF_OWNER_MAX 65536
-#define ASK_AT_MOST 3
+#define ASK_AT_MOST	 3
 
 static void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);
 
@@ -108,7 +108,8 @@ void op_push_ready(struct op **ready, struct op *op)
 	*ready = op;
 }
 
-static int op_add_zeroing(struct op *op, struct allocation *allocation, struct op **ret_ready)
+static int op_add_zeroing(struct op *op, struct allocation *allocation,
+			  struct op **ret_ready)
 {
 	struct op *zero;
 	int r;
@@ -187,7 +188,8 @@ static int op_check_uses(struct op *op, char *sentence, size_t size)
 			error = ESTALE;
 			snprintf(sentence, size,
 				 "allocation %s is lost: the worker that held it ended, "
-				 "free it", allocation->name);
+				 "free it",
+				 allocation->name);
 		} else if (use->zeroing && use->zeroing <= allocation->zeroing_failed) {
 			error = EIO;
 			snprintf(sentence, size, "%s",
@@ -240,10 +242,17 @@ void op_start(struct op *ready)
 	ready_loop = false;
 }
 
-void op_resume(struct op *op)
+void op_slot_release(struct worker *worker, int slot)
 {
-	op->next_ready = NULL;
-	op_start(op);
+	struct op *waiter;
+
+	if (slot < 0)
+		return;
+	waiter = worker_slot_put(worker, (unsigned int)slot);
+	if (waiter) {
+		waiter->next_ready = NULL;
+		op_start(waiter);
+	}
 }
 
 /* ---- asking ---- */
@@ -292,8 +301,8 @@ void op_ask_with(struct op *op, struct block *block)
 		op_fail(op, ESTALE, "%s: the worker that held it has ended",
 			text_string(&what));
 	else
-		op_fail(op, EIO, "%s: the worker could not be asked: %s", text_string(&what),
-			strerror(-r));
+		op_fail(op, EIO, "%s: the worker could not be asked: %s",
+			text_string(&what), strerror(-r));
 }
 
 /* Nothing of it lived in the run that ended. */
@@ -319,8 +328,8 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 	} else if (lost) {
 		op_describe(op, &what);
 		worker_end_reason(op->worker, reason, sizeof(reason));
-		op_fail(op, EIO, "%s: the worker %s before it answered", text_string(&what),
-			reason);
+		op_fail(op, EIO, "%s: the worker %s before it answered",
+			text_string(&what), reason);
 	} else if (reply->error) {
 		op->failure = (struct cuda_failure){ reply->call, reply->result };
 		op_describe(op, &what);
@@ -341,7 +350,8 @@ static void op_settle_stream(struct op *op)
 {
 	struct stream *stream = op->work.stream;
 
-	if (!op->error || !stream || op->class->quiet || op->command || op->wait || stream->failed)
+	if (!op->error || !stream || op->class->quiet || op->command || op->wait ||
+	    stream->failed)
 		return;
 	stream->failed = op->error;
 	free(stream->failure);

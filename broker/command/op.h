@@ -5,10 +5,12 @@
  * op_add() puts it into the order; when nothing is before it any more its class's run is
  * called, which asks a worker or does the work itself and ends in op_done(). Then its
  * finish answers whoever waits, what waited for this op is started, and the op is
- * freed. Who waits may go away before (op_take_wait, a command's interrupt): the op goes on.
+ * freed. Who waits may go away before (op_take_wait, a command's interrupt): the op goes
+ * on.
  *
  * An op that a dying worker had is asked again of the next one if it can be
- * (class->repeatable): all of its memory is durable, and doing it twice is as good as once.
+ * (class->repeatable): all of its memory is durable, and doing it twice is as good as
+ * once.
  */
 #pragma once
 
@@ -39,9 +41,10 @@ struct op_class {
 	/* It has left the order: give back what it held. No lock. May be NULL. */
 	void (*leave)(struct op *op);
 
-	bool repeatable; /* by another run of the worker, if no use lives in the first one */
-	bool on_lost;    /* runs though what it uses is lost */
-	bool quiet;      /* its failure is no failure of its stream */
+	bool repeatable; /* by another run of the worker, if no use lives in the first one
+			  */
+	bool on_lost;	 /* runs though what it uses is lost */
+	bool quiet;	 /* its failure is no failure of its stream */
 };
 
 struct op {
@@ -55,7 +58,7 @@ struct op {
 	unsigned int n_asked;
 	struct block *extra_block; /* of op_ask_with() */
 	int only_use; /* of uses: what this worker may know of; -1: all of them */
-	int slot; /* of worker->staging; -1: none */
+	int slot;     /* of worker->staging; -1: none */
 
 	/* It has left the order: answers whoever waits; the op is freed after this. */
 	void (*finish)(struct op *op);
@@ -104,8 +107,8 @@ void op_ask(struct op *op);
 /* The same with one more block made known (NULL: none), for an op of one use. */
 void op_ask_with(struct op *op, struct block *block);
 
-/* Runs an op that had to wait for a slot and has it now. */
-void op_resume(struct op *op);
+/* Gives a slot back (-1: there is none) and runs the op that waited for it, if any. */
+void op_slot_release(struct worker *worker, int slot);
 
 /* Ends it. error is positive; the sentence, if any, is in op->sentence already. */
 void op_done(struct op *op, int error);

@@ -2,9 +2,9 @@
 /*
  * The broker put together. Private to broker/command.
  *
- * Locks, outermost first: a control's own; registry.lock; a worker's; a link's; memory.lock;
- * the journal's. No driver call and no callback is made under any of them, and nobody
- * waits under one: asking a worker only queues the question.
+ * Locks, outermost first: a control's own; registry.lock; a worker's; a link's;
+ * memory.lock; the journal's. No driver call and no callback is made under any of them,
+ * and nobody waits under one: asking a worker only queues the question.
  */
 #pragma once
 
@@ -45,19 +45,20 @@ struct broker {
 
 	struct worker mover;
 	uint64_t restarts;     /* workers that died; registry.lock */
-	unsigned int n_parked; /* data of writers that wait for a shared buffer; registry.lock */
+	unsigned int n_parked; /* data of writers that wait for a shared buffer;
+				  registry.lock */
 
 	/* registry.lock */
 	bool shutting_down;
-	uint64_t n_ops;          /* under way, and allocations being made */
+	uint64_t n_ops;			      /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
-	struct ahead *aheads;    /* pieces of data read ahead, oldest first */
+	struct ahead *aheads; /* pieces of data read ahead, oldest first */
 	unsigned int n_aheads;
-	struct making *parked;   /* allocations that wait for one of those */
-	pthread_cond_t idle;     /* n_ops reached zero */
-	struct run *dead_runs;   /* ended, for the housekeeper to free */
-	unsigned int n_runs;     /* worker processes not freed yet */
+	struct making *parked; /* allocations that wait for one of those */
+	pthread_cond_t idle;   /* n_ops reached zero */
+	struct run *dead_runs; /* ended, for the housekeeper to free */
+	unsigned int n_runs;   /* worker processes not freed yet */
 
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;
@@ -65,8 +66,8 @@ struct broker {
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
-	bool mover_wanted;       /* it died; registry.lock */
-	int64_t mover_started_s; /* the housekeeper's: not more than once a second */
+	bool mover_wanted;	   /* it died; registry.lock */
+	int64_t mover_started_s;   /* the housekeeper's: not more than once a second */
 	unsigned int n_unreleased; /* blocks that the driver would not take back */
 };
 

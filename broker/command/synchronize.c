@@ -34,7 +34,8 @@ static void synchronize_finish(struct op *op)
 
 	op->error = synchronize->failed;
 	text_printf(&op->sentence, "%s",
-		    synchronize->failure ? synchronize->failure : "no memory in the broker");
+		    synchronize->failure ? synchronize->failure
+					 : "no memory in the broker");
 	free(synchronize->failure);
 	command_finish_op(op);
 }

@@ -6,8 +6,9 @@
 static const struct verb verbs[] = {
 	{
 		.name = "alloc",
-		.usage = "NAME SIZE [kind=device|direct|async|host] [device=N] [stream=S] "
-			 "[tag=WORD] [mode=OCTAL] [until=close]",
+		.usage =
+			"NAME SIZE [kind=device|direct|async|host] [device=N] [stream=S] "
+			"[tag=WORD] [mode=OCTAL] [until=close]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 	},
@@ -19,7 +20,8 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "fill",
-		.usage = "NAME TYPE:VALUE|hex:BYTES [offset=N] [length=N] [stream=S] [wait=0]",
+		.usage = "NAME TYPE:VALUE|hex:BYTES [offset=N] [length=N] [stream=S] "
+			 "[wait=0]",
 		.help = "repeats a value over an allocation or a range of it",
 		.run = verb_fill,
 	},
@@ -32,7 +34,8 @@ static const struct verb verbs[] = {
 	{
 		.name = "synchronize",
 		.usage = "STREAM",
-		.help = "returns when all before it on the stream is done, with the first "
+		.help = "returns when all before it on the stream is done, with the "
+			"first "
 			"failure since the last time",
 		.object = OBJECT_STREAM,
 		.object_usage = "1",

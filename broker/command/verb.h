@@ -14,8 +14,8 @@ struct verb {
 	const char *usage; /* the grammar of a line in control/NAME; NULL: no such file */
 	const char *help;  /* one line */
 
-	/* The type of object whose folder has this file too, OBJECT_BROKER for none; there a
-	 * line has no name in front and its usage is object_usage. */
+	/* The type of object whose folder has this file too, OBJECT_BROKER for none;
+	 * there a line has no name in front and its usage is object_usage. */
 	enum object_type object;
 	const char *object_usage;
 	bool managed; /* only the folders of managed memory have it */

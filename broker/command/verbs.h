@@ -47,4 +47,5 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		       void (*finish)(struct op *op));
 
 /* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
-struct worker *allocation_worker(struct broker *broker, const struct allocation *allocation);
+struct worker *allocation_worker(struct broker *broker,
+				 const struct allocation *allocation);

@@ -207,7 +207,8 @@ static uint32_t *block_epoch(const struct worker *worker, struct block *block)
 	return worker->owner ? &block->owner_epoch : &block->mover_epoch;
 }
 
-/* A worker that can't be told what it needs is of no use: it ends, and the next one may do. */
+/* A worker that can't be told what it needs is of no use: it ends, and the next one may
+ * do. */
 static void telling_done(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	struct telling *telling = container_of(ask, struct telling, ask);
@@ -234,7 +235,8 @@ static int worker_tell(struct worker *worker, const struct wire_request *request
 
 	if (!telling)
 		return -ENOMEM;
-	telling->ask = (struct ask){ .request = *request, .fd = fd, .done = telling_done };
+	telling->ask =
+		(struct ask){ .request = *request, .fd = fd, .done = telling_done };
 	telling->run = worker->run;
 	link_ask(worker->link, &telling->ask);
 	return 0;

@@ -29,13 +29,13 @@ struct worker {
 	pthread_mutex_t lock;
 	struct link *link; /* NULL: does not run */
 	struct run *run;   /* that link's */
-	uint32_t epoch;    /* of the run, counted from 1; 0 before the first */
+	uint32_t epoch;	   /* of the run, counted from 1; 0 before the first */
 	int64_t last_asked_s;
 	bool closed; /* is not started any more */
 	struct staging staging;
 	struct op *slot_waiters; /* works that wait for a slot, first come first served */
-	unsigned int n_lent;     /* slots that are out as request buffers */
-	char end_reason[128];    /* of the last run that ended unasked */
+	unsigned int n_lent;	 /* slots that are out as request buffers */
+	char end_reason[128];	 /* of the last run that ended unasked */
 };
 
 /* Returns: 0; -ENOMEM, -EMFILE. Starts nothing. */
@@ -49,7 +49,7 @@ struct worker *worker_of(struct broker *broker, struct owner *owner);
 /* What a worker must have before it can do what it is asked. */
 struct worker_needs {
 	struct block *blocks[WORKER_BLOCKS_MAX]; /* NULL: none */
-	struct stream *stream;                   /* NULL: none */
+	struct stream *stream;			 /* NULL: none */
 	uint32_t epoch; /* not 0: only this run will do, it holds what is asked about */
 };
 
@@ -77,7 +77,8 @@ pid_t worker_pid(struct worker *worker);
 /* Why the last run ended. */
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
 
-/* Ends it if it has had nothing to do for that long. The caller knows that it holds nothing. */
+/* Ends it if it has had nothing to do for that long. The caller knows that it holds
+ * nothing. */
 void worker_end_idle(struct worker *worker, int64_t idle_s);
 
 /* Asks it to end for good; kills it after seconds. The housekeeper frees the link. */

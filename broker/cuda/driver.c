@@ -13,8 +13,8 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 
 enum need {

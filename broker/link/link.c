@@ -714,7 +714,8 @@ void link_ask(struct link *link, struct ask *ask)
 		link_refuse_locked(link, ask, error);
 	else if (!link->ending && !link->stopping)
 		link_enqueue_locked(link, ask);
-	/* Else it stays open until the worker is gone: whoever asks again asks another. */
+	/* Else it stays open until the worker is gone: whoever asks again asks another.
+	 */
 	pthread_mutex_unlock(&link->lock);
 }
 

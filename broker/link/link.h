@@ -28,7 +28,7 @@ struct link;
  */
 struct ask {
 	struct wire_request request; /* all but id */
-	int fd;                      /* -1: none */
+	int fd;			     /* -1: none */
 
 	/*
 	 * Called exactly once. A worker that ended before it answered shows as error EIO,
@@ -45,22 +45,25 @@ struct ask {
 enum link_state {
 	LINK_STARTING, /* the worker has not answered HELLO yet; questions wait for it */
 	LINK_READY,
-	LINK_ENDED, /* it is gone: link_ask() answers at once (from the link's thread) as lost */
+	LINK_ENDED, /* it is gone: link_ask() answers at once (from the link's thread) as
+		       lost */
 };
 
 struct link_config {
-	const char *program;  /* the worker program */
-	const char *driver;   /* the driver library */
-	const char *name;     /* for ps and messages: "mover" or the owner's uid */
-	bool mover;           /* may see all memory; else an owner's worker */
-	uid_t uid;            /* whom an owner's worker runs as, where the broker is root */
+	const char *program; /* the worker program */
+	const char *driver;  /* the driver library */
+	const char *name;    /* for ps and messages: "mover" or the owner's uid */
+	bool mover;	     /* may see all memory; else an owner's worker */
+	uid_t uid; /* whom an owner's worker runs as, where the broker is root */
 	gid_t gid;
-	int staging_fd;       /* sealed memfd, shared with this worker only; stays the caller's */
+	int staging_fd; /* sealed memfd, shared with this worker only; stays the caller's
+			 */
 	uint64_t staging_size;
 	unsigned int n_threads; /* that receive answers (>= 1) */
 
 	/*
-	 * The worker is gone, after all open questions were answered; reason is a sentence
+	 * The worker is gone, after all open questions were answered; reason is a
+	 * sentence
 	 * ("was killed by signal 9"), valid during the call. Called once, also after
 	 * link_stop(). The link can be freed from any other thread afterwards.
 	 */

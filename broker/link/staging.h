@@ -14,14 +14,14 @@
 #include "gpumem/wire.h"
 
 #define STAGING_HEADER 4096u
-#define STAGING_SLOT (STAGING_HEADER + WIRE_TRANSFER_MAX + 4096u)
+#define STAGING_SLOT   (STAGING_HEADER + WIRE_TRANSFER_MAX + 4096u)
 
 struct staging {
 	int fd;
 	uint8_t *memory;
 	uint64_t size;
 	unsigned int n_slots;
-	unsigned int n_free;    /* under the caller's lock, as is the list */
+	unsigned int n_free; /* under the caller's lock, as is the list */
 	unsigned int *free_list;
 };
 

@@ -25,8 +25,8 @@ static int memory_find_granularity(struct memory *memory, struct cuda_failure *f
 		size_t granularity;
 		int r;
 
-		r = CUDA(memory->driver, failure, cuMemGetAllocationGranularity, &granularity,
-			 &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+		r = CUDA(memory->driver, failure, cuMemGetAllocationGranularity,
+			 &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 		if (r < 0)
 			return r;
 		memory->granularity = MAX(memory->granularity, (uint64_t)granularity);
@@ -64,12 +64,14 @@ void memory_deinit(struct memory *memory)
 
 static struct space *block_space(struct memory *memory, const struct block *block)
 {
-	return block->fd >= 0 ? &memory->host_space : &memory->device_space[block->device];
+	return block->fd >= 0 ? &memory->host_space
+			      : &memory->device_space[block->device];
 }
 
 static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 {
-	return block->fd >= 0 ? &memory->host_bytes : &memory->device_bytes[block->device];
+	return block->fd >= 0 ? &memory->host_bytes
+			      : &memory->device_bytes[block->device];
 }
 
 static int block_take_address(struct memory *memory, struct block *block)
@@ -111,7 +113,8 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 	block->device = device;
 	block->fd = -1;
 	block->size = align_up(size, memory->granularity);
-	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties, 0);
+	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
+		 0);
 	if (r < 0)
 		return r;
 	block->handle = handle;
@@ -133,8 +136,8 @@ int block_export(struct memory *memory, const struct block *block,
 		fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
 		return fd < 0 ? -errno : fd;
 	}
-	r = CUDA(memory->driver, failure, cuMemExportToShareableHandle, &fd, block->handle,
-		 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	r = CUDA(memory->driver, failure, cuMemExportToShareableHandle, &fd,
+		 block->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (r < 0)
 		return r;
 	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);

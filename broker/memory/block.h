@@ -2,8 +2,8 @@
 /*
  * Blocks: pieces of physical memory that the broker owns.
  *
- * A device block is a handle of cuMemCreate, made and kept without any context, so that no
- * kernel can take it away; workers get it as a descriptor and map it at the block's
+ * A device block is a handle of cuMemCreate, made and kept without any context, so that
+ * no kernel can take it away; workers get it as a descriptor and map it at the block's
  * address. A host block is a sealed memfd that the broker maps itself. Small allocations
  * share a block, cut into cells (chunk.h).
  *
@@ -26,8 +26,8 @@ struct block {
 	uint64_t size; /* physical, a multiple of the granularity */
 	uint64_t handle;
 	uint32_t device;
-	int fd;        /* host: the memfd; else -1 */
-	void *memory;  /* host: where the broker has it mapped */
+	int fd;		     /* host: the memfd; else -1 */
+	void *memory;	     /* host: where the broker has it mapped */
 	struct chunk *chunk; /* NULL: serves one allocation */
 
 	/*

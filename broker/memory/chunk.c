@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 /* Cell sizes: 256 bytes (what cuMemAlloc aligns to) times 1, 2, 3, 4, 6, 8, 12, ... */
-#define CELL_MIN 256u
+#define CELL_MIN     256u
 #define N_CELL_SIZES 24
 
 struct chunk {
@@ -98,8 +98,9 @@ static uint32_t chunk_take_cell(struct chunk *chunk)
 	return chunk->hint * 64 + bit;
 }
 
-static bool pool_take_cell(struct chunk_pool *pool, uint32_t device, unsigned int size_class,
-			   struct block **ret_block, uint32_t *ret_cell)
+static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
+			   unsigned int size_class, struct block **ret_block,
+			   uint32_t *ret_cell)
 {
 	struct chunk *chunk = pool->open[device][size_class];
 
@@ -127,7 +128,8 @@ static int pool_take_block(struct chunk_pool *pool, uint32_t device,
 	return 0;
 }
 
-/* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already. */
+/* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already.
+ */
 static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
 {
 	struct block **spare = &pool->spare[block->device];

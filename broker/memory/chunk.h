@@ -4,15 +4,15 @@
  *
  * An owner has a pool; a chunk is a block of 2 MiB cut into cells of one size. What
  * another owner may use never stands here: it gets a block of its own. A chunk whose last
- * cell is given back is dissolved; its block goes, but for one on each device that is kept
- * for the next chunk.
+ * cell is given back is dissolved; its block goes, but for one on each device that is
+ * kept for the next chunk.
  */
 #pragma once
 
 #include "memory/block.h"
 
 #define CHUNK_SIZE SPACE_UNIT
-#define CELL_MAX (CHUNK_SIZE / 2)
+#define CELL_MAX   (CHUNK_SIZE / 2)
 
 struct chunk_pool;
 

@@ -16,7 +16,8 @@ static bool piece_is_free(const struct space *space, unsigned int order, uint64_
 	return space->free_bits[order][piece / 64] >> (piece % 64) & 1;
 }
 
-static void piece_set(struct space *space, unsigned int order, uint64_t piece, bool is_free)
+static void piece_set(struct space *space, unsigned int order, uint64_t piece,
+		      bool is_free)
 {
 	uint64_t bit = (uint64_t)1 << (piece % 64);
 

@@ -8,13 +8,14 @@
 
 #include "base/def.h"
 
-#define SPACE_UNIT ((uint64_t)2 << 20)
+#define SPACE_UNIT   ((uint64_t)2 << 20)
 #define SPACE_ORDERS 24
 
 struct space {
 	uint64_t base;
 	unsigned int n_orders;
-	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece of that order that is free */
+	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece of that order that is
+					      free */
 	uint64_t n_free[SPACE_ORDERS];
 	uint64_t hint[SPACE_ORDERS]; /* no free piece in the words before this one */
 };

@@ -83,7 +83,7 @@ static void work_forget_waits(struct work *work)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		struct use *use;
 
-		DL_FOREACH(work->uses[i].allocation->uses, use)
+		DL_FOREACH (work->uses[i].allocation->uses, use)
 			work_unwait(work, use->work);
 	}
 	if (work->stream && work->stream->last)
@@ -98,7 +98,7 @@ static int work_find_waits(struct work *work)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		struct use *use;
 
-		DL_FOREACH(work->uses[i].allocation->uses, use) {
+		DL_FOREACH (work->uses[i].allocation->uses, use) {
 			if (!use_conflicts(&work->uses[i], use))
 				continue;
 			r = work_wait_for(work, use->work);
@@ -122,7 +122,7 @@ static void use_list(struct use *use)
 {
 	struct use *earlier, *safe;
 
-	DL_FOREACH_SAFE(use->allocation->uses, earlier, safe) {
+	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
 		if (earlier->work != use->work && use_replaces(use, earlier))
 			use_unlist(earlier);
 	}

@@ -27,7 +27,7 @@ struct use {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	bool write;
-	bool listed; /* in the allocation's list still */
+	bool listed;	  /* in the allocation's list still */
 	uint32_t zeroing; /* which one of the allocation it comes after; 0: none */
 	struct use *prev, *next;
 };
@@ -39,7 +39,7 @@ struct work {
 	unsigned int n_uses;
 	struct stream *stream;
 
-	unsigned int n_before;   /* works that this one waits for, still undone */
+	unsigned int n_before;	 /* works that this one waits for, still undone */
 	struct work **followers; /* works that wait for this one, one entry each wait */
 	unsigned int n_followers, followers_capacity;
 	struct work *next_ready;

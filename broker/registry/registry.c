@@ -67,7 +67,7 @@ void registry_deinit(struct registry *registry)
 	struct device *device;
 	uint32_t slot;
 
-	HASH_ITER(hh, registry->owners_by_uid, owner, safe) {
+	HASH_ITER (hh, registry->owners_by_uid, owner, safe) {
 		for (int i = 0; i < DEVICES_MAX; i++) {
 			if (owner->defaults[i])
 				stream_free(registry, owner->defaults[i]);
@@ -155,7 +155,8 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 	}
 }
 
-struct allocation *allocation_free(struct registry *registry, struct allocation *allocation)
+struct allocation *allocation_free(struct registry *registry,
+				   struct allocation *allocation)
 {
 	if (!allocation)
 		return NULL;
@@ -185,7 +186,8 @@ struct allocation *allocation_find(const struct registry *registry, const char *
 struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
 				  uint32_t generation)
 {
-	struct allocation *allocation = slots_get(&registry->allocations, slot, generation);
+	struct allocation *allocation =
+		slots_get(&registry->allocations, slot, generation);
 
 	return allocation && allocation->state != ALLOCATION_MAKING ? allocation : NULL;
 }
@@ -222,7 +224,8 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 		return NULL;
 	owner->uid = uid;
 	owner->gid = gid;
-	if (slots_add(&registry->owners, owner, &owner->slot, &owner->slot_generation) < 0) {
+	if (slots_add(&registry->owners, owner, &owner->slot, &owner->slot_generation) <
+	    0) {
 		free(owner);
 		return NULL;
 	}

@@ -3,8 +3,9 @@
  * The registry: every object there is, by name and by token.
  *
  * It owns the objects and knows neither files nor GPUs: what a field of another layer
- * points to is that layer's. One lock guards it all (`lock`); it is held for moments, never
- * across a call to a driver, a worker or a callback. Outside, objects are known by tokens.
+ * points to is that layer's. One lock guards it all (`lock`); it is held for moments,
+ * never across a call to a driver, a worker or a callback. Outside, objects are known by
+ * tokens.
  *
  * An allocation goes MAKING (its name is taken, nobody sees it) -> LIVE -> FREED (out of
  * the tree; the struct stays until its last use is done and its memory given back), or
@@ -21,15 +22,15 @@
 #include "registry/order.h"
 #include "registry/slots.h"
 
-#define NAME_MAX_LENGTH 64
-#define DEVICES_MAX 16
+#define NAME_MAX_LENGTH	 64
+#define DEVICES_MAX	 16
 #define STREAMS_OF_OWNER 4096
 
-struct block;      /* broker/memory */
+struct block;	   /* broker/memory */
 struct chunk_pool; /* broker/memory */
-struct worker;     /* broker/command */
+struct worker;	   /* broker/command */
 struct failures;   /* broker/command */
-struct ahead;      /* broker/command */
+struct ahead;	   /* broker/command */
 
 enum allocation_kind {
 	KIND_DEVICE,
@@ -54,27 +55,28 @@ struct allocation {
 	int64_t created_s;
 	int64_t written_s; /* last write; 0: never */
 	uint32_t written_ns;
-	uint32_t pointer_generation; /* up when a pointer taken before is no longer good */
+	uint32_t
+		pointer_generation; /* up when a pointer taken before is no longer good */
 	gid_t gid;
 	uint16_t mode; /* rw bits */
 	uint8_t kind;  /* enum allocation_kind */
 	uint8_t device;
-	uint8_t state; /* enum allocation_state */
-	bool zeroed : 1;     /* reads as zeros or as written; else must be filled first */
+	uint8_t state;	 /* enum allocation_state */
+	bool zeroed : 1; /* reads as zeros or as written; else must be filled first */
 	bool until_close : 1;
 	char *name;
 	char *tag; /* NULL: none */
 
 	/* Where it is now. */
 	struct owner *owner;
-	struct block *block;   /* durable and host memory */
-	uint32_t cell;         /* of a shared block */
-	uint32_t worker_epoch; /* direct and async: the worker it lives in */
-	struct stream *stream; /* async: the stream it was made on; counted there */
-	uint32_t n_zeroings;     /* that were begun */
+	struct block *block;	 /* durable and host memory */
+	uint32_t cell;		 /* of a shared block */
+	uint32_t worker_epoch;	 /* direct and async: the worker it lives in */
+	struct stream *stream;	 /* async: the stream it was made on; counted there */
+	uint32_t n_zeroings;	 /* that were begun */
 	uint32_t zeroing_failed; /* the last one that failed; 0: none did */
-	char *zeroing_failure;   /* its sentence */
-	int32_t write_error;   /* of a write answered before it was done; errno */
+	char *zeroing_failure;	 /* its sentence */
+	int32_t write_error;	 /* of a write answered before it was done; errno */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
@@ -93,13 +95,13 @@ struct stream {
 	uint32_t device;
 	int32_t priority;
 	int64_t created_s;
-	bool is_default; /* of its owner, not in the table of names */
-	bool used; /* device and priority stand */
-	uint32_t wire_id;    /* what the worker calls it */
-	uint32_t made_epoch; /* of the worker that has it; 0: none yet */
+	bool is_default;	/* of its owner, not in the table of names */
+	bool used;		/* device and priority stand */
+	uint32_t wire_id;	/* what the worker calls it */
+	uint32_t made_epoch;	/* of the worker that has it; 0: none yet */
 	uint32_t n_allocations; /* async ones made on it */
-	int32_t failed;      /* errno of the first failure since the last synchronize */
-	char *failure;       /* its sentence */
+	int32_t failed; /* errno of the first failure since the last synchronize */
+	char *failure;	/* its sentence */
 
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
@@ -113,11 +115,11 @@ struct owner {
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
-	uint64_t n_works; /* commands queued and not done, limited */
-	uint64_t n_in_worker; /* allocations that live in his worker */
-	struct worker *worker;      /* NULL until the first need */
-	struct failures *failures;  /* NULL until the first one */
-	struct chunk_pool *pool;    /* of small device allocations */
+	uint64_t n_works;	   /* commands queued and not done, limited */
+	uint64_t n_in_worker;	   /* allocations that live in his worker */
+	struct worker *worker;	   /* NULL until the first need */
+	struct failures *failures; /* NULL until the first one */
+	struct chunk_pool *pool;   /* of small device allocations */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
@@ -162,7 +164,8 @@ bool kind_is_durable(enum allocation_kind kind);
 int name_check(const char *name);
 
 void registry_init(struct registry *registry);
-void registry_deinit(struct registry *registry); /* asserts that it is empty but for owners */
+void registry_deinit(
+	struct registry *registry); /* asserts that it is empty but for owners */
 
 /* ---- allocations ---- */
 
@@ -180,7 +183,8 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 void allocation_withdraw(struct registry *registry, struct allocation *allocation);
 
 /* Frees it and takes it out of the totals. Its memory has been given back. */
-struct allocation *allocation_free(struct registry *registry, struct allocation *allocation);
+struct allocation *allocation_free(struct registry *registry,
+				   struct allocation *allocation);
 
 /* Finds it whatever its state is, NULL: the name is free. */
 struct allocation *allocation_find(const struct registry *registry, const char *name);

@@ -33,7 +33,8 @@ static int slots_grow(struct slots *slots)
 	return 0;
 }
 
-int slots_add(struct slots *slots, void *object, uint32_t *ret_slot, uint32_t *ret_generation)
+int slots_add(struct slots *slots, void *object, uint32_t *ret_slot,
+	      uint32_t *ret_generation)
 {
 	uint32_t slot = slots->first_free;
 	int r;

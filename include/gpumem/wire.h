@@ -13,21 +13,22 @@
  * STREAM_CREATE and STREAM_DESTROY are finished before the next request is looked at, so
  * a use may follow its mapping at once. Everything else may run at the same time as its
  * neighbours: whoever needs an order waits for the answer of the first (the broker does,
- * in broker/command/op.c). On one user stream (stream != 0) commands run in the order sent.
+ * in broker/command/op.c). On one user stream (stream != 0) commands run in the order
+ * sent.
  */
 #pragma once
 
 #include <stdint.h>
 
-#define WIRE_SOCKET_FD 3
+#define WIRE_SOCKET_FD	3
 #define WIRE_STAGING_FD 4
 
 /* Raised at every change of this file: a broker refuses the worker of another build. */
 #define WIRE_VERSION 1
 
 /* Limits that both sides enforce. */
-#define WIRE_DEVICES_MAX 16      /* devices: 0 .. 15 */
-#define WIRE_STREAMS_MAX 4096    /* user streams: ids 1 .. 4095, dealt by the broker */
+#define WIRE_DEVICES_MAX  16	   /* devices: 0 .. 15 */
+#define WIRE_STREAMS_MAX  4096	   /* user streams: ids 1 .. 4095, dealt by the broker */
 #define WIRE_TRANSFER_MAX 0x100000 /* bytes of one READ or WRITE */
 
 /*
@@ -37,13 +38,13 @@
  * stand, so its build moves them to where it lets programs map memory.
  */
 #if defined(__SANITIZE_THREAD__)
-#define WIRE_HOST_BASE 0x7e8000000000ull
-#define WIRE_HOST_SPAN (64ull << 30)
+#define WIRE_HOST_BASE	 0x7e8000000000ull
+#define WIRE_HOST_SPAN	 (64ull << 30)
 #define WIRE_DEVICE_BASE 0x7ea000000000ull
 #define WIRE_DEVICE_SPAN (16ull << 30)
 #else
-#define WIRE_HOST_BASE 0x180000000000ull
-#define WIRE_HOST_SPAN (4ull << 40)
+#define WIRE_HOST_BASE	 0x180000000000ull
+#define WIRE_HOST_SPAN	 (4ull << 40)
 #define WIRE_DEVICE_BASE 0x200000000000ull
 #define WIRE_DEVICE_SPAN (1ull << 40)
 #endif
@@ -63,8 +64,8 @@ enum wire_op {
 	WIRE_UNMAP, /* device, address, length: exactly what one MAP mapped */
 
 	/*
-	 * Maps the memfd sent along at address in the host range and registers it with the
-	 * driver (portable, mapped). UNMAP_HOST undoes exactly one of these.
+	 * Maps the memfd sent along at address in the host range and registers it with
+	 * the driver (portable, mapped). UNMAP_HOST undoes exactly one of these.
 	 */
 	WIRE_MAP_HOST,
 	WIRE_UNMAP_HOST,
@@ -80,11 +81,13 @@ enum wire_op {
 	WIRE_ALLOC,
 	WIRE_FREE, /* device, address, flags and stream as for ALLOC */
 
-	/* Device or host memory at address <-> length bytes at offset of the staging area. */
+	/* Device or host memory at address <-> length bytes at offset of the staging
+	   area. */
 	WIRE_READ,
 	WIRE_WRITE,
 
-	/* length bytes from source (on source_device) to address (on device), no overlap. */
+	/* length bytes from source (on source_device) to address (on device), no overlap.
+	 */
 	WIRE_COPY,
 
 	/* length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each. */
@@ -98,7 +101,7 @@ enum wire_op {
 
 enum wire_flag {
 	WIRE_READ_ONLY = 1 << 0, /* MAP */
-	WIRE_ASYNC = 1 << 1,     /* ALLOC, FREE */
+	WIRE_ASYNC = 1 << 1,	 /* ALLOC, FREE */
 };
 
 /*
@@ -111,8 +114,8 @@ struct wire_request {
 	uint32_t flags;
 	uint32_t device;
 	uint32_t source_device; /* COPY */
-	uint32_t stream;        /* 0: any; else a user stream of device */
-	int32_t priority;       /* STREAM_CREATE */
+	uint32_t stream;	/* 0: any; else a user stream of device */
+	int32_t priority;	/* STREAM_CREATE */
 	uint64_t address;
 	uint64_t source;  /* COPY */
 	uint64_t length;  /* bytes; never zero where it is used */
@@ -124,8 +127,8 @@ struct wire_request {
 
 struct wire_reply {
 	uint64_t id;
-	int32_t error;  /* 0 or a positive errno */
-	int32_t call;   /* row of the driver's X-list that failed, -1 when none */
+	int32_t error;	/* 0 or a positive errno */
+	int32_t call;	/* row of the driver's X-list that failed, -1 when none */
 	int32_t result; /* its CUresult */
 	uint32_t reserved;
 	uint64_t value[2];
