@@ -191,8 +191,9 @@ static int start_broker(struct server *server, const char *driver, const char *w
 		.driver = driver,
 		.worker = worker,
 		.version = VERSION,
-		.launch_timeout_s = server->options->launch_timeout_s,
-		.worker_idle_s = WORKER_IDLE_S,
+		.worker_idle_s = server->options->worker_idle_s
+					 ? server->options->worker_idle_s
+					 : WORKER_IDLE_S,
 	};
 	_cleanup_text_ struct text why = TEXT_INIT;
 	const char *settings;

@@ -34,7 +34,7 @@ static int set_driver(struct options *options, const char *value, struct text *w
 	return options->driver ? 0 : -ENOMEM;
 }
 
-static int set_launch_timeout(struct options *options, const char *value,
+static int set_worker_idle(struct options *options, const char *value,
 			      struct text *why)
 {
 	char *end = NULL;
@@ -43,11 +43,11 @@ static int set_launch_timeout(struct options *options, const char *value,
 	errno = 0;
 	seconds = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
 	if (!end || *end || errno || seconds == 0 || seconds > INT_MAX) {
-		text_printf(why, "launch-timeout wants a number of seconds, not '%s'",
+		text_printf(why, "worker-idle wants a number of seconds, not '%s'",
 			    value);
 		return -EINVAL;
 	}
-	options->launch_timeout_s = (unsigned int)seconds;
+	options->worker_idle_s = (unsigned int)seconds;
 	return 0;
 }
 
@@ -82,8 +82,8 @@ static const struct option_row rows[] = {
 	  "the driver library (libcuda.so.1), or the software GPU:\n"
 	  "software[:devices=N][:memory=SIZE]",
 	  set_driver },
-	{ "launch-timeout", 0, "SECONDS", "end kernels that run for longer",
-	  set_launch_timeout },
+	{ "worker-idle", 0, "SECONDS", "end a user's worker that has had nothing to do for so long",
+	  set_worker_idle },
 	{ NULL, 'o', "OPTIONS", "any of these as NAME=VALUE, and options of mount(8)",
 	  set_options },
 	{ "help", 'h', NULL, "print this", set_help },

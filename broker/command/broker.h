@@ -265,7 +265,6 @@ struct broker_config {
 	const char *driver;	       /* library to load */
 	const char *worker;	       /* the worker program */
 	const char *version;	       /* of gpumem */
-	unsigned int launch_timeout_s; /* ends launches that say no timeout=; 0: none */
 	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after
 				       this */
 };

@@ -144,6 +144,18 @@ test_sigterm_while_lines_wait_ends_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
+test_a_worker_with_nothing_to_hold_ends()
+{
+	start --worker-idle 1
+	echo 'd 1M kind=direct' >"$O/control/alloc"
+	[ "$(<"$O/owners/$UID/worker")" != 0 ]
+	rmdir "$O/allocations/d"
+	eventually "[ \"\$(<'$O/owners/$UID/worker')\" = 0 ]"
+	is "$(<"$O/owners/$UID/restarts")" 0
+	echo 'd 1M kind=direct' >"$O/control/alloc"
+	is "$(<"$O/allocations/d/state")" live
+}
+
 test_a_killed_broker_leaves_no_worker_behind()
 {
 	start

@@ -56,7 +56,7 @@ static void is_full(const struct options *options)
 	cr_assert_str_eq(options->mountpoint, "/mnt");
 	cr_assert_str_eq(options->driver, "software:devices=2:memory=1G");
 	cr_assert(options->foreground);
-	cr_assert_eq(options->launch_timeout_s, 30);
+	cr_assert_eq(options->worker_idle_s, 30);
 }
 
 static void is_for_mount(const struct options *options)
@@ -79,15 +79,15 @@ Test(options, mountpoint_is_enough)
 
 Test(options, each_spelling_of_an_option_is_the_same)
 {
-	accepts("-f --driver software:devices=2:memory=1G --launch-timeout 30 /mnt",
+	accepts("-f --driver software:devices=2:memory=1G --worker-idle 30 /mnt",
 		is_full);
-	accepts("--foreground --driver=software:devices=2:memory=1G --launch-timeout=30 "
+	accepts("--foreground --driver=software:devices=2:memory=1G --worker-idle=30 "
 		"/mnt",
 		is_full);
 	accepts("/mnt -o "
-		"driver=software:devices=2:memory=1G,launch-timeout=30,foreground",
+		"driver=software:devices=2:memory=1G,worker-idle=30,foreground",
 		is_full);
-	accepts("-fo driver=software:devices=2:memory=1G -olaunch-timeout=30 /mnt",
+	accepts("-fo driver=software:devices=2:memory=1G -oworker-idle=30 /mnt",
 		is_full);
 }
 
@@ -111,9 +111,9 @@ Test(options, mistakes_are_named)
 	refuses("-x /mnt", "-x");
 	refuses("-o colour=red /mnt", "colour=red");
 	refuses("-o nosuidx /mnt", "nosuidx");
-	refuses("--launch-timeout soon /mnt", "soon");
-	refuses("--launch-timeout 0 /mnt", "0");
-	refuses("-o launch-timeout=-3 /mnt", "-3");
+	refuses("--worker-idle soon /mnt", "soon");
+	refuses("--worker-idle 0 /mnt", "0");
+	refuses("-o worker-idle=-3 /mnt", "-3");
 	refuses("/mnt --driver", "wants a value");
 	refuses("--foreground=1 /mnt", "takes no value");
 	refuses("a b c", "too much");
