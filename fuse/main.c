@@ -122,30 +122,81 @@ static void on_ended(void *userdata)
 	ask_for_end();
 }
 
+/* Hands on what there is. Returns: false at the end of it. */
+static bool relay(int from)
+{
+	char bytes[1024];
+	ssize_t length = read(from, bytes, sizeof(bytes)), written;
+
+	if (length <= 0)
+		return length < 0 && errno == EINTR;
+	written = write(STDERR_FILENO, bytes, (size_t)length);
+	(void)written;
+	return true;
+}
+
+/* The parent: passes on what the child says until it is ready or gone. */
+static int watch_child(int ready, int said)
+{
+	struct pollfd ends[2] = { { .fd = ready, .events = POLLIN },
+				  { .fd = said, .events = POLLIN } };
+	char byte;
+	ssize_t length;
+
+	while (!ends[0].revents) {
+		if (poll(ends, 2, -1) < 0)
+			continue;
+		if (ends[1].revents && !relay(said))
+			ends[1].fd = -1;
+	}
+	fcntl(said, F_SETFL, O_NONBLOCK);
+	while (relay(said))
+		;
+	do {
+		length = read(ready, &byte, 1);
+	} while (length < 0 && errno == EINTR);
+	return length == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/*
+ * The child and its workers keep nothing of the starter's open, or whoever reads what he
+ * writes would wait for as long as they live: they speak through a pipe of ours.
+ */
+static void leave_starter(int said)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		close(null);
+	}
+	dup2(said, STDERR_FILENO);
+	close(said);
+}
+
 /* In the child: -1 and ready_fd is set; in the parent: the exit status. */
 static int fork_away(void)
 {
-	int ends[2];
-	ssize_t length;
+	int ready[2], said[2];
 	pid_t pid;
-	char byte;
 
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(ready, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
 		return complain("pipe: %s", strerror(errno));
 	pid = fork();
 	if (pid < 0)
 		return complain("fork: %s", strerror(errno));
 	if (pid == 0) {
-		close(ends[0]);
-		ready_fd = ends[1];
+		close(ready[0]);
+		close(said[0]);
+		ready_fd = ready[1];
 		setsid();
+		leave_starter(said[1]);
 		return -1;
 	}
-	close(ends[1]);
-	do {
-		length = read(ends[0], &byte, 1);
-	} while (length < 0 && errno == EINTR);
-	return length == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+	close(ready[1]);
+	close(said[1]);
+	return watch_child(ready[0], said[0]);
 }
 
 /* ---- serving ---- */

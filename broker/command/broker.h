@@ -262,9 +262,9 @@ size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size);
 /* ---- life ---- */
 
 struct broker_config {
-	const char *driver;	       /* library to load */
-	const char *worker;	       /* the worker program */
-	const char *version;	       /* of gpumem */
+	const char *driver;	    /* library to load */
+	const char *worker;	    /* the worker program */
+	const char *version;	    /* of gpumem */
 	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after
 				       this */
 };

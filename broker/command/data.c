@@ -20,12 +20,9 @@
 
 struct transfer {
 	struct op op;
-	uid_t uid;
-	pid_t pid;
 	struct buffer buffer; /* write: what holds the bytes; memory NULL: nothing */
 	const uint8_t *bytes; /* write: in buffer; read: what was read */
 	size_t length; /* what to answer: the use's, or less of what was read ahead */
-	char name[NAME_MAX_LENGTH + 1]; /* for the sentence, once it failed */
 };
 
 /* What the interface lets a transfer answer. */
@@ -98,12 +95,10 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 
 static void transfer_settle(struct op *op)
 {
-	struct transfer *transfer = container_of(op, struct transfer, op);
 	struct allocation *allocation = op->work.uses[0].allocation;
 
 	if (!op->error)
 		return;
-	strcpy(transfer->name, allocation->name);
 	/* Answered already: close or fsync will say it. */
 	if (op->work.uses[0].write && !op->wait && !allocation->write_error)
 		allocation->write_error = transfer_errno(op->error);
@@ -117,7 +112,7 @@ static void transfer_finish(struct op *op)
 
 	/* What was read ahead for nobody failed for nobody. */
 	if (op->error && (wait || op->work.uses[0].write))
-		data_fail(op->broker, transfer->uid, transfer->pid, transfer->name, error,
+		data_fail(op->broker, op->uid, op->pid, op->name, error,
 			  text_string(&op->sentence));
 	if (wait && op->error)
 		wait_done(wait, -error, 0);
@@ -136,8 +131,8 @@ static struct transfer *transfer_new(struct broker *broker, const struct op_clas
 
 	if (!op)
 		return NULL;
-	transfer->uid = caller->uid;
-	transfer->pid = caller->pid;
+	op->uid = caller->uid;
+	op->pid = caller->pid;
 	transfer->buffer.slot = -1;
 	op->finish = transfer_finish;
 	if (allocation->kind == KIND_HOST)
@@ -294,8 +289,8 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 	if (ahead->op) {
 		struct transfer *transfer = container_of(ahead->op, struct transfer, op);
 
-		transfer->uid = caller->uid;
-		transfer->pid = caller->pid;
+		transfer->op.uid = caller->uid;
+		transfer->op.pid = caller->pid;
 		transfer->length = length;
 		op_set_wait(&transfer->op, wait);
 	}
@@ -528,14 +523,15 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 static void told_finish(struct op *op)
 {
 	if (op->error)
-		journal_fail(&op->broker->journal, op->owner->uid, 0, "data",
-			     transfer_errno(op->error), text_string(&op->sentence));
+		data_fail(op->broker, op->uid, op->pid, op->name,
+			  transfer_errno(op->error), text_string(&op->sentence));
 	simple_finish(op);
 }
 
 /* With the lock held and the range inside. */
 static void zero_range(struct broker *broker, struct allocation *allocation,
-		       uint64_t offset, uint64_t length, struct wait *wait)
+		       const struct caller *caller, uint64_t offset, uint64_t length,
+		       struct wait *wait)
 {
 	struct op *op;
 
@@ -550,6 +546,8 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		data_no_memory(broker, wait);
 		return;
 	}
+	op->uid = caller->uid;
+	op->pid = caller->pid;
 	allocation_written(allocation);
 	data_run(op, wait);
 }
@@ -564,7 +562,7 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 	if (offset > allocation->size || length > allocation->size - offset)
 		data_no_space(broker, allocation, caller, offset, length, wait);
 	else
-		zero_range(broker, allocation, offset, length, wait);
+		zero_range(broker, allocation, caller, offset, length, wait);
 }
 
 void broker_truncate(struct broker *broker, struct token token,
@@ -577,7 +575,8 @@ void broker_truncate(struct broker *broker, struct token token,
 	if (size > allocation->size)
 		data_no_space(broker, allocation, caller, size, 0, wait);
 	else
-		zero_range(broker, allocation, size, allocation->size - size, wait);
+		zero_range(broker, allocation, caller, size, allocation->size - size,
+			   wait);
 }
 
 /* ---- copies ---- */
@@ -618,6 +617,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		data_no_memory(broker, wait);
 		return;
 	}
+	op->uid = caller->uid;
+	op->pid = caller->pid;
 	allocation_written(to);
 	data_run(op, wait);
 }

@@ -375,6 +375,8 @@ void op_done(struct op *op, int error)
 	op->error = error;
 	pthread_mutex_lock(&broker->registry.lock);
 	op->settled = true;
+	if (error && op->work.n_uses)
+		strcpy(op->name, op->work.uses[0].allocation->name);
 	op_settle_stream(op);
 	if (op->class->settle)
 		op->class->settle(op);

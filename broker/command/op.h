@@ -65,8 +65,12 @@ struct op {
 
 	/* What came of it. error is 0 or a positive errno. */
 	int error;
-	struct cuda_failure failure; /* the worker's call that failed */
+	char name[NAME_MAX_LENGTH + 1]; /* of what it used first, once it failed */
+	struct cuda_failure failure;	/* the worker's call that failed */
 	struct text sentence;
+
+	uid_t uid; /* who asked for it, for the journal; where there is no command */
+	pid_t pid;
 
 	/* Who waits for it; each taken once, under registry.lock. */
 	struct waiter waiter; /* of wait */

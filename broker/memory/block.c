@@ -5,8 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpumem/wire.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Of the machine's memory: made at a time, and always left to others. */
+#define HOST_STEP    ((uint64_t)256 << 20)
+#define HOST_RESERVE ((uint64_t)512 << 20)
 
 static CUmemAllocationProp block_properties(uint32_t device)
 {
@@ -146,18 +151,56 @@ int block_export(struct memory *memory, const struct block *block,
 
 /* ---- host memory ---- */
 
+/* What a program can still have without the kernel ending one; 0: not to be known. */
+static uint64_t host_available(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			break;
+	}
+	fclose(file);
+	return kib * 1024;
+}
+
+/*
+ * Has all pages made now: one that can't be had later would be a SIGBUS. In steps, each
+ * only where enough stays free: a machine that runs out of memory would lose the broker,
+ * and with it what everybody has.
+ */
+static int host_populate(int fd, uint64_t size)
+{
+	uint64_t step, available;
+
+	for (uint64_t done = 0; done < size; done += step) {
+		available = host_available();
+		if (available && size - done > available - MIN(available, HOST_RESERVE))
+			return -ENOMEM;
+		step = MIN(size - done, HOST_STEP);
+		if (fallocate(fd, 0, (off_t)done, (off_t)step) < 0)
+			return errno == ENOSPC ? -ENOMEM : -errno;
+	}
+	return 0;
+}
+
 static int host_memfd(uint64_t size)
 {
 	_cleanup_close_ int fd = -1;
+	int r;
 
 	fd = memfd_create("gpumem-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
-	/* All of it now: a page that can't be had later would be a SIGBUS. */
-	if (fallocate(fd, 0, 0, (off_t)size) < 0)
-		return errno == ENOSPC ? -ENOMEM : -errno;
+	r = host_populate(fd, size);
+	if (r < 0)
+		return r;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
 	return take_fd(&fd);

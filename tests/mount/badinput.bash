@@ -219,4 +219,11 @@ test_wait_is_zero_or_one()
 	echo default >control/synchronize
 }
 
+test_host_memory_that_the_machine_has_not()
+{
+	local kib
+	kib=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
+	alloc_refused ENOMEM 'h of [0-9]+ bytes of host memory' "h ${kib}K kind=host"
+}
+
 main "$@"

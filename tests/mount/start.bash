@@ -144,6 +144,19 @@ test_sigterm_while_lines_wait_ends_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
+test_who_reads_what_the_starter_writes_is_let_go()
+{
+	local said folder=$T/daemon
+	mkdir "$folder"
+	# a worker that kept the pipe would keep cat waiting
+	said=$("${AS[@]}" timeout 20 "$GPUMEMD" --driver "$(driver daemon)" "$folder" 2>&1 </dev/null | timeout 20 cat)
+	is "$said" ''
+	[ -e "$folder/version" ]
+	echo 'd 4K kind=direct' >"$folder/control/alloc"
+	umount "$folder" 2>/dev/null || fusermount3 -u "$folder"
+	eventually "[ ! -e '$folder/version' ]"
+}
+
 test_a_worker_with_nothing_to_hold_ends()
 {
 	start --worker-idle 1

@@ -113,6 +113,19 @@ test_what_lived_in_the_worker_is_lost()
 	done
 }
 
+test_failures_of_copies_and_truncation_name_who_and_what()
+{
+	may_kill
+	echo 'd 4K kind=direct' >control/alloc
+	echo 'v 4K' >control/alloc
+	kill -KILL "$(<"owners/$(id -u)/worker")"
+	eventually '[ "$(<allocations/d/state)" = lost ]'
+	! truncate -s 0 allocations/d/data
+	like "$("${AS[@]}" tail -n 1 errors)" 'pid=[1-9][0-9]* allocations/d/data ESTALE'
+	! cp allocations/d/data allocations/v/data
+	like "$("${AS[@]}" tail -n 1 errors)" 'pid=[1-9][0-9]* allocations/./data ESTALE'
+}
+
 test_the_next_command_has_a_new_worker()
 {
 	local kind before
