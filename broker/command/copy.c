@@ -15,14 +15,20 @@
 
 /* ---- by one worker ---- */
 
+/* Host memory has no side of its own: the device of the other end does the work. */
+static uint32_t copy_device(const struct allocation *end, const struct allocation *other)
+{
+	return end->kind == KIND_HOST ? other->device : end->device;
+}
+
 static void copy_run(struct op *op)
 {
 	const struct use *target = &op->work.uses[0], *source = &op->work.uses[1];
 
 	op->ask.request = (struct wire_request){
 		.op = WIRE_COPY,
-		.device = target->allocation->device,
-		.source_device = source->allocation->device,
+		.device = copy_device(target->allocation, source->allocation),
+		.source_device = copy_device(source->allocation, target->allocation),
 		.address = target->allocation->address + target->offset,
 		.source = source->allocation->address + source->offset,
 		.length = target->length,

@@ -270,8 +270,10 @@ static void op_needs(struct op *op, struct worker_needs *needs)
 		else if (op->worker->owner == allocation->owner)
 			needs->epoch = allocation->worker_epoch;
 	}
-	/* Elsewhere than in its owner's worker the order is the broker's alone. */
-	if (op->work.stream && op->worker->owner == op->work.stream->owner) {
+	/* Elsewhere than in its owner's worker, on its device, the order is the broker's
+	 * alone. */
+	if (op->work.stream && op->worker->owner == op->work.stream->owner &&
+	    op->work.stream->device == op->ask.request.device) {
 		needs->stream = op->work.stream;
 		op->ask.request.stream = op->work.stream->wire_id;
 	}
