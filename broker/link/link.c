@@ -483,6 +483,14 @@ static void link_watch(struct link *link)
 	}
 }
 
+/* Lets the receivers take what the worker still said: it may be why it ended. */
+static void link_drain(struct link *link)
+{
+	shutdown(link->socket, SHUT_RDWR);
+	for (unsigned int i = 0; i < link->n_receivers; i++)
+		pthread_join(link->receivers[i], NULL);
+}
+
 /* Waits for a process that has ended and says how it did. */
 static void link_bury(struct link *link)
 {
@@ -512,10 +520,6 @@ static void link_finish(struct link *link)
 {
 	const struct wire_reply nothing = { .error = EIO, .call = -1 };
 	struct ask *ask;
-
-	shutdown(link->socket, SHUT_RDWR);
-	for (unsigned int i = 0; i < link->n_receivers; i++)
-		pthread_join(link->receivers[i], NULL);
 
 	pthread_mutex_lock(&link->lock);
 	link->ending = true;
@@ -553,9 +557,11 @@ static void *keeper_run(void *userdata)
 	r = link_start_process(link);
 	if (r < 0) {
 		link_set_reason_from(link, -r);
+		link_drain(link);
 	} else {
 		link_say_hello(link);
 		link_watch(link);
+		link_drain(link);
 		link_bury(link);
 	}
 	link_finish(link);
