@@ -259,7 +259,7 @@ void op_slot_release(struct worker *worker, int slot)
 
 static void op_needs(struct op *op, struct worker_needs *needs)
 {
-	*needs = (struct worker_needs){ 0 };
+	*needs = (struct worker_needs){ .image = op->image };
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct allocation *allocation = op->work.uses[i].allocation;
 

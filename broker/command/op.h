@@ -57,8 +57,9 @@ struct op {
 	uint32_t asked_epoch;
 	unsigned int n_asked;
 	struct block *extra_block; /* of op_ask_with() */
-	int only_use; /* of uses: what this worker may know of; -1: all of them */
-	int slot;     /* of worker->staging; -1: none */
+	struct image *image; /* its worker must have this module loaded; NULL: none */
+	int only_use;	     /* of uses: what this worker may know of; -1: all of them */
+	int slot;	     /* of worker->staging; -1: none */
 
 	/* It has left the order: answers whoever waits; the op is freed after this. */
 	void (*finish)(struct op *op);

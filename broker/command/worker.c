@@ -2,6 +2,7 @@
 #include "command/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -23,7 +24,8 @@ struct run {
 	struct run *next_dead;
 };
 
-/* A question whose answer matters only when it is bad: MAP, STREAM_CREATE. */
+/* A question whose answer matters only when it is bad: MAP, STREAM_CREATE; or not even
+ * then: a module that can't be loaded fails what needs it. */
 struct telling {
 	struct ask ask;
 	struct run *run;
@@ -214,7 +216,8 @@ static void telling_done(struct ask *ask, const struct wire_reply *reply, bool l
 	struct telling *telling = container_of(ask, struct telling, ask);
 	struct run *run = telling->run;
 
-	if (!lost && reply->error) {
+	if (!lost && reply->error && ask->request.op != WIRE_MODULE_LOAD &&
+	    ask->request.op != WIRE_MODULE_UNLOAD) {
 		_cleanup_text_ struct text text = TEXT_INIT;
 
 		text_printf(&text, "could not %s memory or stream",
@@ -293,6 +296,44 @@ void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
 	pthread_mutex_unlock(&worker->lock);
 }
 
+static int worker_tell_image(struct worker *worker, struct image *image)
+{
+	struct wire_request request = {
+		.op = WIRE_MODULE_LOAD,
+		.device = image->device,
+		.module = image->wire_id,
+	};
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (image->made_epoch == worker->epoch)
+		return 0;
+	fd = fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	r = worker_tell(worker, &request, fd);
+	if (r < 0)
+		return r;
+	(void)take_fd(&fd);
+	image->made_epoch = worker->epoch;
+	return 0;
+}
+
+void worker_drop_image(struct worker *worker, const struct image *image)
+{
+	const struct wire_request request = {
+		.op = WIRE_MODULE_UNLOAD,
+		.device = image->device,
+		.module = image->wire_id,
+	};
+
+	pthread_mutex_lock(&worker->lock);
+	if (image->made_epoch && worker->epoch == image->made_epoch &&
+	    worker_is_up(worker))
+		(void)worker_tell(worker, &request, -1);
+	pthread_mutex_unlock(&worker->lock);
+}
+
 /* The first needed block it does not have mapped; NULL: none. */
 static struct block *worker_lacks(struct worker *worker, const struct worker_needs *needs)
 {
@@ -350,6 +391,8 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 		r = -ESTALE;
 	if (r == 0 && needs->stream)
 		r = worker_tell_stream(worker, needs->stream);
+	if (r == 0 && needs->image)
+		r = worker_tell_image(worker, needs->image);
 	if (r == 0) {
 		worker->last_asked_s = time(NULL);
 		*ret_epoch = worker->epoch;

@@ -16,6 +16,7 @@
 
 struct block;
 struct broker;
+struct image;
 struct op;
 struct owner;
 struct run;
@@ -50,6 +51,7 @@ struct worker *worker_of(struct broker *broker, struct owner *owner);
 struct worker_needs {
 	struct block *blocks[WORKER_BLOCKS_MAX]; /* NULL: none */
 	struct stream *stream;			 /* NULL: none */
+	struct image *image;			 /* a module's; NULL: none */
 	uint32_t epoch; /* not 0: only this run will do, it holds what is asked about */
 };
 
@@ -100,3 +102,6 @@ struct op *worker_slot_put(struct worker *worker, unsigned int slot);
 /* Has a stream of that run destroyed. */
 void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
 			uint32_t wire_id);
+
+/* Has an image unloaded from the run that was told of it, if that still goes on. */
+void worker_drop_image(struct worker *worker, const struct image *image);

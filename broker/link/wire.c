@@ -15,6 +15,8 @@
 
 #include "cuda/driver.h"
 
+#include <gpumem/function.h>
+
 #define ERRNO_MAX   4095
 #define ADDRESS_END (1ull << 56) /* beyond what any driver hands out */
 
@@ -30,6 +32,8 @@ enum field {
 	OFFSET,
 	PATTERN,
 	PATTERN_SIZE,
+	MODULE,
+	FUNCTION,
 	N_FIELDS,
 };
 
@@ -193,7 +197,56 @@ static const char *check_memory_values(const struct wire_request *request,
 	return value[0] <= value[1] ? NULL : "more free memory than there is";
 }
 
-#define USES_RANGE (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
+static const char *check_load_values(const struct wire_request *request,
+				     const uint64_t *value)
+{
+	(void)request;
+	if (value[0] > WIRE_FUNCTIONS_MAX)
+		return "an impossible number of functions";
+	return value[1] <= 1 && (value[1] || !value[0]) ? NULL
+							: "functions that it can't tell";
+}
+
+static const char *check_log_values(const struct wire_request *request,
+				    const uint64_t *value)
+{
+	if (value[1])
+		return "a value that it has no use for";
+	return value[0] <= request->length ? NULL : "more text than fits";
+}
+
+static const char *check_functions_values(const struct wire_request *request,
+					  const uint64_t *value)
+{
+	if (!value[0] || value[0] > WIRE_FUNCTIONS_MAX - request->function)
+		return "an impossible number of functions";
+	return value[1] <= request->length ? NULL : "more records than fit";
+}
+
+static const char *check_find_values(const struct wire_request *request,
+				     const uint64_t *value)
+{
+	if (value[0] >= WIRE_FUNCTIONS_MAX)
+		return "an impossible function";
+	return value[1] <= request->length ? NULL : "a larger record than fits";
+}
+
+static const char *check_attributes(const struct wire_request *request)
+{
+	return request->length >= FUNCTION_N_ROWS * sizeof(int64_t) ? NULL
+								    : "too little room";
+}
+
+static const char *check_attributes_values(const struct wire_request *request,
+					   const uint64_t *value)
+{
+	(void)request;
+	return value[0] >> FUNCTION_N_ROWS || value[1] ? "attributes that don't exist"
+						       : NULL;
+}
+
+#define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
+#define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
 
 static const struct op ops[] = {
 	[WIRE_HELLO] = {
@@ -278,6 +331,37 @@ static const struct op ops[] = {
 		.fields = USES(DEVICE),
 		.check_values = check_memory_values,
 	},
+	[WIRE_MODULE_LOAD] = {
+		.name = "module_load",
+		.fields = USES(DEVICE) | USES(MODULE),
+		.has_fd = true,
+		.check_values = check_load_values,
+	},
+	[WIRE_MODULE_UNLOAD] = {
+		.name = "module_unload",
+		.fields = USES(DEVICE) | USES(MODULE),
+	},
+	[WIRE_MODULE_LOG] = {
+		.name = "module_log",
+		.fields = USES_MODULE,
+		.check_values = check_log_values,
+	},
+	[WIRE_MODULE_FUNCTIONS] = {
+		.name = "module_functions",
+		.fields = USES_MODULE | USES(FUNCTION),
+		.check_values = check_functions_values,
+	},
+	[WIRE_MODULE_FIND] = {
+		.name = "module_find",
+		.fields = USES_MODULE,
+		.check_values = check_find_values,
+	},
+	[WIRE_FUNCTION_ATTRIBUTES] = {
+		.name = "function_attributes",
+		.fields = USES_MODULE | USES(FUNCTION),
+		.check = check_attributes,
+		.check_values = check_attributes_values,
+	},
 };
 
 _Static_assert(ARRAY_SIZE(ops) == WIRE_OP_END_, "one row an operation");
@@ -323,6 +407,8 @@ static unsigned int fields_set(const struct wire_request *request)
 		[OFFSET] = request->offset,
 		[PATTERN] = request->pattern,
 		[PATTERN_SIZE] = request->pattern_size,
+		[MODULE] = request->module,
+		[FUNCTION] = request->function,
 	};
 	unsigned int fields = 0;
 
@@ -350,6 +436,10 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 		return "an impossible device";
 	if (request->stream >= WIRE_STREAMS_MAX)
 		return "an impossible stream";
+	if ((op->fields & USES(MODULE)) && !request->module)
+		return "no module";
+	if (request->function >= WIRE_FUNCTIONS_MAX)
+		return "an impossible function";
 	if ((op->fields & USES(LENGTH)) && !request->length)
 		return "no length";
 	if ((op->fields & USES(OFFSET)) &&

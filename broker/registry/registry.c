@@ -59,6 +59,8 @@ void registry_init(struct registry *registry)
 	slots_init(&registry->streams);
 	slots_init(&registry->owners);
 	slots_init(&registry->devices);
+	slots_init(&registry->modules);
+	slots_init(&registry->functions);
 }
 
 void registry_deinit(struct registry *registry)
@@ -80,11 +82,14 @@ void registry_deinit(struct registry *registry)
 		slots_remove(&registry->devices, slot);
 		free(device);
 	}
-	assert(!registry->allocations_by_name && !registry->streams_by_name);
+	assert(!registry->allocations_by_name && !registry->streams_by_name &&
+	       !registry->modules_by_name);
 	slots_deinit(&registry->allocations);
 	slots_deinit(&registry->streams);
 	slots_deinit(&registry->owners);
 	slots_deinit(&registry->devices);
+	slots_deinit(&registry->modules);
+	slots_deinit(&registry->functions);
 	pthread_mutex_destroy(&registry->lock);
 }
 

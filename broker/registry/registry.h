@@ -19,6 +19,7 @@
 
 #include <uthash.h>
 
+#include "registry/module.h"
 #include "registry/order.h"
 #include "registry/slots.h"
 
@@ -141,15 +142,18 @@ struct device {
 
 struct registry {
 	pthread_mutex_t lock;
-	struct slots allocations, streams, owners, devices;
+	struct slots allocations, streams, owners, devices, modules, functions;
 	struct allocation *allocations_by_name;
 	struct stream *streams_by_name;
+	struct module *modules_by_name;
 	struct owner *owners_by_uid;
-	uint64_t next_id[3]; /* allocation, stream, spare */
+	uint64_t next_id[3];	/* allocation, stream, module */
+	uint32_t n_wire_images; /* what workers call images, ever dealt */
 
 	/* totals */
 	uint64_t n_allocations, bytes, peak_bytes;
 	uint64_t n_streams;
+	uint64_t n_modules;
 	uint64_t bytes_by_kind[N_KINDS];
 	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
 };

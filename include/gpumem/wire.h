@@ -24,12 +24,14 @@
 #define WIRE_STAGING_FD 4
 
 /* Raised at every change of this file: a broker refuses the worker of another build. */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 /* Limits that both sides enforce. */
-#define WIRE_DEVICES_MAX  16	   /* devices: 0 .. 15 */
-#define WIRE_STREAMS_MAX  4096	   /* user streams: ids 1 .. 4095, dealt by the broker */
-#define WIRE_TRANSFER_MAX 0x100000 /* bytes of one READ or WRITE */
+#define WIRE_DEVICES_MAX   16	    /* devices: 0 .. 15 */
+#define WIRE_STREAMS_MAX   4096	    /* user streams: ids 1 .. 4095, dealt by the broker */
+#define WIRE_TRANSFER_MAX  0x100000 /* bytes of one READ or WRITE */
+#define WIRE_IMAGE_MAX	   (256u << 20) /* bytes of a module's image */
+#define WIRE_FUNCTIONS_MAX 65536	/* functions of one module: 0 .. 65535 */
 
 /*
  * Address ranges, dealt by the broker and reserved by every worker before anything else,
@@ -96,6 +98,43 @@ enum wire_op {
 	/* Answer: value[0] = free bytes of device, value[1] = its total. */
 	WIRE_MEMORY,
 
+	/*
+	 * Loads an image, sent along as a sealed memfd, on device as module: a number
+	 * dealt by the broker that no other image gets. Whatever names the module may
+	 * follow at once and waits for the load; one that failed is tried again then.
+	 * Answer: value[0] = number of functions, value[1] = 1, or both 0 where the
+	 * driver can't tell them.
+	 */
+	WIRE_MODULE_LOAD,
+	WIRE_MODULE_UNLOAD, /* also of one whose LOAD failed */
+
+	/*
+	 * What the compiler said when the module was loaded, well or badly: text, at most
+	 * length bytes, at offset of the staging area. Answer: value[0] = how many.
+	 */
+	WIRE_MODULE_LOG,
+
+	/*
+	 * Records of functions (link/record.h) from number function on, as many as fit in
+	 * length bytes at offset of the staging area, at least one.
+	 * Answer: value[0] = how many, value[1] = how many bytes of them.
+	 */
+	WIRE_MODULE_FUNCTIONS,
+
+	/*
+	 * The function whose name stands at offset of the staging area, NUL terminated
+	 * within length bytes; its record takes its place. For drivers that can't tell.
+	 * Answer: value[0] = its number, value[1] = bytes of the record.
+	 */
+	WIRE_MODULE_FIND,
+
+	/*
+	 * The attributes of a function: one int64_t for each row of FUNCTION_LIST
+	 * (gpumem/function.h) at offset of the staging area.
+	 * Answer: value[0] = a bit for each row that the driver knows.
+	 */
+	WIRE_FUNCTION_ATTRIBUTES,
+
 	WIRE_OP_END_,
 };
 
@@ -122,6 +161,8 @@ struct wire_request {
 	uint64_t offset;  /* READ, WRITE: of the staging area */
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
+	uint32_t module;   /* MODULE_*, FUNCTION_*: never zero where it is used */
+	uint32_t function; /* FUNCTION_*: its number; MODULE_FUNCTIONS: the first one's */
 	uint32_t reserved;
 };
 
@@ -134,5 +175,5 @@ struct wire_reply {
 	uint64_t value[2];
 };
 
-_Static_assert(sizeof(struct wire_request) == 80, "no padding on the wire");
+_Static_assert(sizeof(struct wire_request) == 88, "no padding on the wire");
 _Static_assert(sizeof(struct wire_reply) == 40, "no padding on the wire");

@@ -49,6 +49,18 @@ static const struct wire_request good[] = {
 			.pattern = 0xffff,
 			.pattern_size = 2 },
 	[WIRE_MEMORY] = { .op = WIRE_MEMORY, .device = WIRE_DEVICES_MAX - 1 },
+	[WIRE_MODULE_LOAD] = { .op = WIRE_MODULE_LOAD, .module = 1 },
+	[WIRE_MODULE_UNLOAD] = { .op = WIRE_MODULE_UNLOAD, .module = UINT32_MAX },
+	[WIRE_MODULE_LOG] = { .op = WIRE_MODULE_LOG, .module = 1, .length = 1 },
+	[WIRE_MODULE_FUNCTIONS] = { .op = WIRE_MODULE_FUNCTIONS,
+				    .module = 1,
+				    .function = WIRE_FUNCTIONS_MAX - 1,
+				    .length = 4096 },
+	[WIRE_MODULE_FIND] = { .op = WIRE_MODULE_FIND, .module = 1, .length = 4096 },
+	[WIRE_FUNCTION_ATTRIBUTES] = { .op = WIRE_FUNCTION_ATTRIBUTES,
+				       .module = 1,
+				       .length = 4096,
+				       .offset = STAGING - 4096 },
 };
 
 static bool is_good(struct wire_request request)
@@ -103,6 +115,50 @@ Test(wire, unused_fields_are_refused)
 	BAD(WIRE_COPY, request.pattern_size = 1);
 	BAD(WIRE_STREAM_DESTROY, request.priority = 1);
 	BAD(WIRE_MAP_HOST, request.device = 1);
+}
+
+Test(wire, impossible_modules_and_functions_are_refused)
+{
+	BAD(WIRE_MODULE_LOAD, request.module = 0);
+	BAD(WIRE_MODULE_LOAD, request.function = 1);
+	BAD(WIRE_MODULE_LOG, request.module = 0);
+	BAD(WIRE_MODULE_FUNCTIONS, request.function = WIRE_FUNCTIONS_MAX);
+	BAD(WIRE_MODULE_FUNCTIONS, request.length = STAGING + 1);
+	BAD(WIRE_FUNCTION_ATTRIBUTES, request.length = 8);
+	BAD(WIRE_MEMORY, request.module = 1);
+}
+
+Test(wire, answers_about_functions_that_cannot_be_are_refused)
+{
+	static const struct {
+		uint32_t op;
+		uint64_t value[2];
+	} bad[] = {
+		{ WIRE_MODULE_LOAD, { WIRE_FUNCTIONS_MAX + 1, 1 } },
+		{ WIRE_MODULE_LOAD, { 1, 0 } },
+		{ WIRE_MODULE_LOAD, { 1, 2 } },
+		{ WIRE_MODULE_UNLOAD, { 1, 0 } },
+		{ WIRE_MODULE_LOG, { 2, 0 } },
+		{ WIRE_MODULE_LOG, { 0, 1 } },
+		{ WIRE_MODULE_FUNCTIONS, { 0, 0 } },
+		{ WIRE_MODULE_FUNCTIONS, { 2, 16 } },
+		{ WIRE_MODULE_FUNCTIONS, { 1, 4097 } },
+		{ WIRE_MODULE_FIND, { WIRE_FUNCTIONS_MAX, 16 } },
+		{ WIRE_MODULE_FIND, { 0, 4097 } },
+		{ WIRE_FUNCTION_ATTRIBUTES, { 1ull << 63, 0 } },
+		{ WIRE_FUNCTION_ATTRIBUTES, { 1, 1 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wire_reply reply = { .call = -1 };
+
+		memcpy(reply.value, bad[i].value, sizeof(reply.value));
+		cr_expect(not(reply_is_good(bad[i].op, reply)), "row %zu", i);
+	}
+	cr_assert(reply_is_good(WIRE_MODULE_LOAD,
+				(struct wire_reply){ .call = -1, .value = { 3, 1 } }));
+	cr_assert(reply_is_good(WIRE_MODULE_FUNCTIONS,
+				(struct wire_reply){ .call = -1, .value = { 1, 64 } }));
 }
 
 Test(wire, unknown_flags_are_refused)
