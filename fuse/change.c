@@ -16,20 +16,27 @@
 
 #define PERMISSIONS 0666
 
-/* A path for the journal: the folder, if it has a name, and the name in it. */
+/* A path for the journal, as a shell in the root of the mount has it. */
 struct path {
-	char bytes[2 * OBJECT_NAME_MAX + 2];
+	char bytes[3 * OBJECT_NAME_MAX + 3];
 };
 
-static struct path path_of(const struct node *directory, const char *name)
+static struct path path_of(struct view *view, const struct node *directory,
+			   const char *name)
 {
 	const char *folder = directory->row->name;
+	char object[OBJECT_NAME_MAX + 1] = "?";
 	struct path path;
 
-	if (directory->row->kind == NODE_OBJECT)
-		folder = object_folder(directory->row->type);
-	snprintf(path.bytes, sizeof(path.bytes), "%s%s%.64s", folder, *folder ? "/" : "",
-		 name);
+	if (directory->row->kind == NODE_OBJECT) {
+		(void)broker_name(view->broker, directory->row->type, directory->token,
+				  object);
+		snprintf(path.bytes, sizeof(path.bytes), "%.64s/%s/%.64s",
+			 object_folder(directory->row->type), object, name);
+	} else {
+		snprintf(path.bytes, sizeof(path.bytes), "%.64s%s%.64s", folder,
+			 *folder ? "/" : "", name);
+	}
 	return path;
 }
 
@@ -109,7 +116,7 @@ static void refuse(fuse_req_t req, const struct node *directory, const char *nam
 		   int error, const char *sentence)
 {
 	struct caller caller = caller_of(req);
-	struct path path = path_of(directory, name);
+	struct path path = path_of(view_of(req), directory, name);
 
 	broker_fail(view_of(req)->broker, &caller, path.bytes, error, "%s", sentence);
 	reply_error(req, -error);

@@ -70,6 +70,10 @@ struct token {
 int broker_find(struct broker *broker, enum object_type type, const char *name,
 		const struct caller *caller, struct token *ret_token);
 
+/* What it is called now. Returns: 0; -ESTALE when it has gone (not in the journal). */
+int broker_name(struct broker *broker, enum object_type type, struct token token,
+		char ret_name[OBJECT_NAME_MAX + 1]);
+
 struct listing {
 	struct token token;
 	uint64_t next; /* cookie that continues behind this entry */

@@ -143,37 +143,33 @@ int broker_find(struct broker *broker, enum object_type type, const char *name,
 
 /* ---- listing ---- */
 
-/* Whether the caller's listing has it, and under which name. */
-static bool list_name(enum object_type type, const void *object,
-		      const struct caller *caller, char name[OBJECT_NAME_MAX + 1])
+static void print_name(enum object_type type, const void *object,
+		       char name[OBJECT_NAME_MAX + 1])
+{
+	if (type == OBJECT_ALLOCATION)
+		strcpy(name, ((const struct allocation *)object)->name);
+	else if (type == OBJECT_STREAM)
+		strcpy(name, ((const struct stream *)object)->name);
+	else if (type == OBJECT_DEVICE)
+		snprintf(name, OBJECT_NAME_MAX, "%u",
+			 ((const struct device *)object)->index);
+	else
+		snprintf(name, OBJECT_NAME_MAX, "%u",
+			 ((const struct owner *)object)->uid);
+}
+
+/* Whether the caller's listing has it. */
+static bool is_listed(enum object_type type, const void *object,
+		      const struct caller *caller)
 {
 	const struct allocation *allocation = object;
 	const struct stream *stream = object;
-	const struct device *device = object;
-	const struct owner *owner = object;
 
-	switch (type) {
-	case OBJECT_ALLOCATION:
-		if (allocation->state == ALLOCATION_MAKING)
-			return false;
-		strcpy(name, allocation->name);
-		return true;
-	case OBJECT_STREAM:
-		if (stream->is_default && stream->owner->uid != caller->uid)
-			return false;
-		strcpy(name, stream->name);
-		return true;
-	case OBJECT_DEVICE:
-		snprintf(name, OBJECT_NAME_MAX, "%u", device->index);
-		return true;
-	case OBJECT_OWNER:
-		snprintf(name, OBJECT_NAME_MAX, "%u", owner->uid);
-		return true;
-	case OBJECT_BROKER:
-	case N_OBJECT_TYPES:
-		break;
-	}
-	return false;
+	if (type == OBJECT_ALLOCATION)
+		return allocation->state != ALLOCATION_MAKING;
+	if (type == OBJECT_STREAM)
+		return !stream->is_default || stream->owner->uid == caller->uid;
+	return true;
 }
 
 static struct slots *type_slots(struct broker *broker, enum object_type type)
@@ -186,6 +182,21 @@ static struct slots *type_slots(struct broker *broker, enum object_type type)
 	};
 
 	return slots[type];
+}
+
+int broker_name(struct broker *broker, enum object_type type, struct token token,
+		char ret_name[OBJECT_NAME_MAX + 1])
+{
+	struct slots *slots = type_slots(broker, type);
+	const void *object = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (slots)
+		object = slots_get(slots, token.slot, token.generation);
+	if (object)
+		print_name(type, object, ret_name);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return object ? 0 : -ESTALE;
 }
 
 size_t broker_list(struct broker *broker, enum object_type type,
@@ -203,8 +214,9 @@ size_t broker_list(struct broker *broker, enum object_type type,
 	if (type == OBJECT_STREAM && cookie == 0)
 		(void)find_default(broker, "default", caller);
 	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
-		if (!list_name(type, object, caller, entries[found].name))
+		if (!is_listed(type, object, caller))
 			continue;
+		print_name(type, object, entries[found].name);
 		entries[found].token =
 			(struct token){ slot, slots->table[slot].generation };
 		entries[found].next = slot + 1;

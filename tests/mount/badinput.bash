@@ -194,6 +194,20 @@ test_mkdir_in_allocations_is_eperm_and_points_to_alloc()
 	is "$(ls allocations)" ''
 }
 
+test_a_file_that_cannot_be_made_is_named_whole()
+{
+	local path paths='allocations/b/zz allocations/zz'
+	[ "$(id -u)" != 0 ] || paths+=' control/zz zz'
+	echo 'b 4096' >control/alloc
+	for path in $paths; do
+		refused EPERM 'control/alloc' "touch $path"
+		like "$(tail -n 1 errors)" " $path EPERM "
+	done
+	mv allocations/b allocations/c
+	refused EPERM 'directories' 'mkdir allocations/c/zz'
+	like "$(tail -n 1 errors)" ' allocations/c/zz EPERM '
+}
+
 test_the_same_failure_twice_is_two_lines()
 {
 	is "$(py <<-'EOF'

@@ -431,6 +431,19 @@ int broker_find(struct broker *broker, enum object_type type, const char *name,
 	return object ? 0 : -ENOENT;
 }
 
+int broker_name(struct broker *broker, enum object_type type, struct token token,
+		char ret_name[OBJECT_NAME_MAX + 1])
+{
+	struct object *object;
+
+	pthread_mutex_lock(&broker->lock);
+	object = resolve(broker, type, token);
+	if (object)
+		memcpy(ret_name, object->name, sizeof(object->name));
+	pthread_mutex_unlock(&broker->lock);
+	return object ? 0 : -ESTALE;
+}
+
 size_t broker_list(struct broker *broker, enum object_type type,
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
