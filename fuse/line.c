@@ -15,18 +15,47 @@ struct line_file {
 	struct control *control;
 };
 
-static void line_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
-		      const struct fuse_file_info *info)
+static void reply_answer(struct line_file *line, fuse_req_t req, size_t size)
 {
-	struct line_file *line = container_of(file, struct line_file, file);
 	_cleanup_free_ char *bytes = malloc(size ? size : 1);
 
-	(void)offset;
-	(void)info;
 	if (!bytes)
 		reply_error(req, -ENOMEM);
 	else
 		fuse_reply_buf(req, bytes, control_read(line->control, bytes, size));
+}
+
+static void on_state(struct request *request, int error, const void *bytes, size_t length)
+{
+	struct line_file *line = request->context;
+
+	if (error) {
+		reply_error(request->req, error);
+		return;
+	}
+	control_tell_state(line->control, bytes, length);
+	reply_answer(line, request->req, request->size);
+}
+
+static void line_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
+		      const struct fuse_file_info *info)
+{
+	struct line_file *line = container_of(file, struct line_file, file);
+	struct request *request;
+
+	(void)offset;
+	(void)info;
+	if (!control_wants_state(line->control)) {
+		reply_answer(line, req, size);
+		return;
+	}
+	request = request_new(file->view, req, on_state);
+	if (!request)
+		return;
+	request->context = line;
+	request->size = size;
+	control_ask_state(line->control, &request->wait);
+	request_wait(request);
 }
 
 static void line_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,

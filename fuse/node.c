@@ -135,7 +135,9 @@ static void add_attributes(enum object_type type)
 	size_t n;
 
 	attributes = attribute_table(type, &n);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (attributes[i].flags & ATTRIBUTE_NO_FILE)
+			continue;
 		table_add(type, N_ROWS_MAX,
 			  &(struct node_row){
 				  .name = attributes[i].name,
@@ -146,6 +148,7 @@ static void add_attributes(enum object_type type)
 				  .managed = attributes[i].flags & ATTRIBUTE_MANAGED,
 				  .attribute = &attributes[i],
 			  });
+	}
 }
 
 static void add_verbs(enum object_type type)

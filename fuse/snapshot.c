@@ -146,6 +146,7 @@ static void ask(struct snapshot *snapshot, fuse_req_t req,
 	struct view *view = snapshot->file.view;
 	const struct node *node = &snapshot->node;
 	struct request *request = request_new(view, req, on_asked);
+	struct caller caller = caller_of(req);
 
 	if (!request) {
 		file_free(&snapshot->file, NULL);
@@ -153,7 +154,7 @@ static void ask(struct snapshot *snapshot, fuse_req_t req,
 	}
 	request->context = snapshot;
 	request->info = *info;
-	broker_ask(view->broker, node->row->type, node->token, node->row->attribute,
+	broker_ask(view->broker, node->token, node->row->attribute, &caller,
 		   &request->wait);
 	request_wait(request);
 }

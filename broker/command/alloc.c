@@ -573,11 +573,9 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->gid = command->caller->gid;
 	allocation->mode = line->mode;
 	allocation->tag = line->tag ? strdup(line->tag) : NULL;
-	allocation->stream = stream;
-	if (stream) {
-		stream->n_allocations++;
+	allocation_set_stream(allocation, stream);
+	if (stream)
 		stream->used = true;
-	}
 	if (!kind_is_durable(allocation->kind))
 		owner->n_in_worker++;
 	return allocation;

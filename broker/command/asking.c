@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "command/attribute.h"
+#include "command/ask.h"
 #include "command/op.h"
 #include "command/state.h"
 
@@ -130,18 +130,16 @@ void broker_space(struct broker *broker, struct wait *wait)
 	asking_start(broker, true, 0, broker->n_devices, wait);
 }
 
-void broker_ask(struct broker *broker, enum object_type type, struct token token,
-		const struct attribute *attribute, struct wait *wait)
+void ask_memory_used(struct broker *broker, struct token token,
+		     const struct caller *caller, struct wait *wait)
 {
-	const struct device *device = NULL;
+	const struct device *device;
 	uint32_t index = 0;
 
-	(void)attribute;
+	(void)caller;
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
-	if (type == OBJECT_DEVICE)
-		device = slots_get(&broker->registry.devices, token.slot,
-				   token.generation);
+	device = slots_get(&broker->registry.devices, token.slot, token.generation);
 	if (device)
 		index = device->index;
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -149,4 +147,11 @@ void broker_ask(struct broker *broker, enum object_type type, struct token token
 		asking_start(broker, false, index, 1, wait);
 	else
 		wait->done(wait, -ESTALE, NULL, 0);
+}
+
+void broker_ask(struct broker *broker, struct token token,
+		const struct attribute *attribute, const struct caller *caller,
+		struct wait *wait)
+{
+	attribute->ask(broker, token, caller, wait);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command/ahead.h"
+#include "command/ask.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -309,7 +310,7 @@ static const struct attribute device_attributes[] = {
 	{ "driver", "CUDA version of the driver", 0, device_driver },
 	{ "memory_total", "bytes", 0, device_memory_total },
 	{ "memory_used", "bytes, by all programs; asked of the driver", ATTRIBUTE_ASKED,
-	  NULL },
+	  .ask = ask_memory_used },
 	{ "memory_ours", "bytes that the broker holds, with what rounding costs", 0,
 	  device_memory_ours },
 	{ "allocations", "live allocations on it", 0, device_allocations },

@@ -13,6 +13,7 @@ enum attribute_flag {
 	ATTRIBUTE_ROOT_FILE = 1 << 2, /* of the broker: a file of its own in the root */
 	ATTRIBUTE_MANAGED = 1 << 3,   /* only managed memory has the file */
 	ATTRIBUTE_PRIVATE = 1 << 4,   /* the owner's (and root's) to read */
+	ATTRIBUTE_NO_FILE = 1 << 5,   /* in `status` only: a verb's file has the name */
 };
 
 struct attribute_view; /* what show functions see, see attribute.c */
@@ -22,6 +23,10 @@ struct attribute {
 	const char *help; /* one line, no period */
 	unsigned int flags;
 	void (*show)(const struct attribute_view *view, struct text *text);
+
+	/* Of one flagged ATTRIBUTE_ASKED: see broker_ask(). */
+	void (*ask)(struct broker *broker, struct token token,
+		    const struct caller *caller, struct wait *wait);
 };
 
 /* The table of a type, n rows; in the order of `status`. */

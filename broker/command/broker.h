@@ -225,8 +225,9 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 		   struct wait *wait);
 
 /* An attribute flagged ATTRIBUTE_ASKED: done's bytes are the text of its file. */
-void broker_ask(struct broker *broker, enum object_type type, struct token token,
-		const struct attribute *attribute, struct wait *wait);
+void broker_ask(struct broker *broker, struct token token,
+		const struct attribute *attribute, const struct caller *caller,
+		struct wait *wait);
 
 /* For statfs: done's bytes are a struct broker_space. */
 struct broker_space {

@@ -15,8 +15,9 @@ struct control {
 
 	pthread_mutex_t lock; /* for all below; never held during a command */
 	struct text answers;
-	size_t read; /* bytes of answers that were read */
-	char *tail;  /* of the last write: a line that a buffer cut */
+	size_t read;	  /* bytes of answers that were read */
+	bool wants_state; /* no answers yet: the object's state is to be asked for */
+	char *tail;	  /* of the last write: a line that a buffer cut */
 	size_t n_tail;
 	int owed; /* errno that the next write only returns: it cut the one before short
 		   */
@@ -75,8 +76,10 @@ int control_new(struct control **ret_control, struct broker *broker,
 	control->caller.groups = control->groups;
 	control->waiter.interrupt = control_interrupt;
 	pthread_mutex_init(&control->lock, NULL);
-	text_printf(&control->answers, "%s\n",
-		    token.generation ? verb->object_usage : verb->usage);
+	control->wants_state = token.generation && verb->state;
+	if (!control->wants_state)
+		text_printf(&control->answers, "%s\n",
+			    token.generation ? verb->object_usage : verb->usage);
 	*ret_control = control;
 	return 0;
 }
@@ -129,6 +132,30 @@ int control_keep(struct control *control, struct token token)
 		control->kept[control->n_kept++] = token;
 	pthread_mutex_unlock(&control->lock);
 	return r;
+}
+
+bool control_wants_state(struct control *control)
+{
+	bool wants;
+
+	pthread_mutex_lock(&control->lock);
+	wants = control->wants_state;
+	pthread_mutex_unlock(&control->lock);
+	return wants;
+}
+
+void control_ask_state(struct control *control, struct wait *wait)
+{
+	control->verb->state(control->broker, control->token, &control->caller, wait);
+}
+
+void control_tell_state(struct control *control, const char *bytes, size_t length)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->wants_state)
+		text_add(&control->answers, bytes, length);
+	control->wants_state = false;
+	pthread_mutex_unlock(&control->lock);
 }
 
 size_t control_read(struct control *control, char *bytes, size_t size)
@@ -399,6 +426,7 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->any_answer = false;
 	control->line_error = 0;
 	control->busy = true;
+	control->wants_state = false;
 	text_clear(&control->answers);
 	control->read = 0;
 	free(take_ptr(control->refused));

@@ -7,7 +7,8 @@
  * error, once); a last line that a buffer cut (length a multiple of 4096, no newline)
  * waits for the next write or for close; a line that failed after it began to run is not
  * run again when the same bytes come again; reading gives the usage on a fresh
- * descriptor, after a write its answers once, after a failure its sentence.
+ * descriptor (of some verbs the object's state), after a write its answers once, after a
+ * failure its sentence.
  */
 #pragma once
 
@@ -34,6 +35,15 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 
 /* close(2) by somebody: a line that a buffer cut is done now. done's error is close's. */
 void control_flush(struct control *control, pid_t pid, struct wait *wait);
+
+/* Whether the next read prints the state of an object, for which has to be asked. */
+bool control_wants_state(struct control *control);
+
+/* Asks for the state; done's bytes are its text. */
+void control_ask_state(struct control *control, struct wait *wait);
+
+/* Has the next reads print it, unless a line was written or it was told meanwhile. */
+void control_tell_state(struct control *control, const char *bytes, size_t length);
 
 /* Takes the next bytes to be read. Returns: how many; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);

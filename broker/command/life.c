@@ -62,8 +62,7 @@ static void life_mark_lost(struct broker *broker, const struct owner *owner,
 		    allocation->state != ALLOCATION_LIVE ||
 		    allocation->worker_epoch != epoch)
 			continue;
-		allocation->state = ALLOCATION_LOST;
-		allocation->pointer_generation++;
+		allocation_lose(&broker->registry, allocation);
 		journal_event(&broker->journal, "lost allocations/%s id=%llu",
 			      allocation->name, (unsigned long long)allocation->id);
 	}
@@ -253,6 +252,10 @@ static int device_new(struct device **ret_device, struct broker *broker, uint32_
 			broker,
 			CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
 			id);
+	device->has_managed =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, id);
+	device->has_concurrent = device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, id);
 	r = slots_add(&broker->registry.devices, device, &device->slot,
 		      &device->slot_generation);
 	if (r == 0)

@@ -22,6 +22,13 @@ struct verb {
 
 	/* Starts one line; see command.h. */
 	void (*run)(struct command *command);
+
+	/*
+	 * What a fresh read of the object's own file prints: done's bytes are its text.
+	 * NULL: its usage.
+	 */
+	void (*state)(struct broker *broker, struct token token,
+		      const struct caller *caller, struct wait *wait);
 };
 
 const struct verb *verb_table(size_t *ret_n);

@@ -34,6 +34,8 @@ enum field {
 	PATTERN_SIZE,
 	MODULE,
 	FUNCTION,
+	LOCATION,
+	ADVICE,
 	N_FIELDS,
 };
 
@@ -112,6 +114,10 @@ static const char *check_alloc(const struct wire_request *request)
 {
 	if (request->stream && !(request->flags & WIRE_ASYNC))
 		return "a stream without WIRE_ASYNC";
+	if ((request->flags & WIRE_ASYNC) && (request->flags & WIRE_MANAGED))
+		return "two kinds of memory";
+	if ((request->flags & WIRE_ATTACH_HOST) && !(request->flags & WIRE_MANAGED))
+		return "WIRE_ATTACH_HOST without WIRE_MANAGED";
 	return NULL;
 }
 
@@ -158,6 +164,77 @@ static const char *check_fill(const struct wire_request *request)
 		return "a bad pattern size";
 	}
 	return check_range(request);
+}
+
+static bool location_is_good(uint32_t location)
+{
+	unsigned int number;
+
+	if (location > UINT16_MAX)
+		return false;
+	number = location_number((uint16_t)location);
+	switch (location_place((uint16_t)location)) {
+	case LOCATION_NONE:
+	case LOCATION_CPU:
+		return number == 0;
+	case LOCATION_NUMA:
+		return true;
+	case LOCATION_DEVICE:
+		return number < WIRE_DEVICES_MAX;
+	default:
+		return false;
+	}
+}
+
+static const char *check_prefetch(const struct wire_request *request)
+{
+	if (!request->location || !location_is_good(request->location))
+		return "no location to move to";
+	return check_range(request);
+}
+
+/* By advice: the places that it can be about. */
+static const unsigned int advice_places[N_WIRE_ADVICES] = {
+	[WIRE_SET_READ_MOSTLY] = 1u << LOCATION_NONE,
+	[WIRE_UNSET_READ_MOSTLY] = 1u << LOCATION_NONE,
+	[WIRE_SET_PREFERRED_LOCATION] =
+		1u << LOCATION_CPU | 1u << LOCATION_NUMA | 1u << LOCATION_DEVICE,
+	[WIRE_UNSET_PREFERRED_LOCATION] = 1u << LOCATION_NONE,
+	[WIRE_SET_ACCESSED_BY] = 1u << LOCATION_CPU | 1u << LOCATION_DEVICE,
+	[WIRE_UNSET_ACCESSED_BY] = 1u << LOCATION_CPU | 1u << LOCATION_DEVICE,
+};
+
+static const char *check_advise(const struct wire_request *request)
+{
+	if (request->advice >= N_WIRE_ADVICES || !advice_places[request->advice])
+		return "no such advice";
+	if (!location_is_good(request->location) ||
+	    !(advice_places[request->advice] &
+	      1u << location_place((uint16_t)request->location)))
+		return "a location that its advice can't be about";
+	return check_range(request);
+}
+
+static const char *check_attach(const struct wire_request *request)
+{
+	if (!request->address)
+		return "no address";
+	if ((request->flags & WIRE_ATTACH_HOST) && (request->flags & WIRE_ATTACH_STREAM))
+		return "two things to attach it to";
+	if ((request->flags & WIRE_ATTACH_STREAM) && !request->stream)
+		return "no stream";
+	return NULL;
+}
+
+static const char *check_range_values(const struct wire_request *request,
+				      const uint64_t *value)
+{
+	if (value[0] & ~WIRE_RANGE_BITS)
+		return "bits that say nothing";
+	if (!location_is_good(WIRE_RANGE_PREFERRED(value[0])) ||
+	    !location_is_good(WIRE_RANGE_PREFETCHED(value[0])))
+		return "an impossible location";
+	return value[1] && value[1] <= request->length ? NULL : "a wrong length";
 }
 
 static const char *check_hello_values(const struct wire_request *request,
@@ -296,7 +373,7 @@ static const struct op ops[] = {
 	[WIRE_ALLOC] = {
 		.name = "alloc",
 		.fields = USES(DEVICE) | USES(LENGTH) | USES(FLAGS) | USES(STREAM),
-		.flags = WIRE_ASYNC,
+		.flags = WIRE_ASYNC | WIRE_MANAGED | WIRE_ATTACH_HOST,
 		.check = check_alloc,
 		.check_values = check_alloc_values,
 	},
@@ -362,6 +439,28 @@ static const struct op ops[] = {
 		.check = check_attributes,
 		.check_values = check_attributes_values,
 	},
+	[WIRE_PREFETCH] = {
+		.name = "prefetch",
+		.fields = USES_RANGE | USES(STREAM) | USES(LOCATION),
+		.check = check_prefetch,
+	},
+	[WIRE_ADVISE] = {
+		.name = "advise",
+		.fields = USES_RANGE | USES(LOCATION) | USES(ADVICE),
+		.check = check_advise,
+	},
+	[WIRE_ATTACH] = {
+		.name = "attach",
+		.fields = USES(DEVICE) | USES(ADDRESS) | USES(FLAGS) | USES(STREAM),
+		.flags = WIRE_ATTACH_HOST | WIRE_ATTACH_STREAM,
+		.check = check_attach,
+	},
+	[WIRE_RANGE] = {
+		.name = "range",
+		.fields = USES_RANGE,
+		.check = check_range,
+		.check_values = check_range_values,
+	},
 };
 
 _Static_assert(ARRAY_SIZE(ops) == WIRE_OP_END_, "one row an operation");
@@ -409,6 +508,8 @@ static unsigned int fields_set(const struct wire_request *request)
 		[PATTERN_SIZE] = request->pattern_size,
 		[MODULE] = request->module,
 		[FUNCTION] = request->function,
+		[LOCATION] = request->location,
+		[ADVICE] = request->advice,
 	};
 	unsigned int fields = 0;
 

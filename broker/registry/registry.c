@@ -11,9 +11,8 @@ static const struct {
 	const char *name;
 	bool durable;
 } kinds[N_KINDS] = {
-	[KIND_DEVICE] = { "device", true },
-	[KIND_DIRECT] = { "direct", false },
-	[KIND_ASYNC] = { "async", false },
+	[KIND_DEVICE] = { "device", true }, [KIND_DIRECT] = { "direct", false },
+	[KIND_ASYNC] = { "async", false },  [KIND_MANAGED] = { "managed", false },
 	[KIND_HOST] = { "host", true },
 };
 
@@ -144,6 +143,26 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 	owner->n_allocations++;
 	owner->bytes += allocation->size;
 	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
+	if (allocation->managed)
+		managed_count(allocation->managed, &registry->managed);
+}
+
+void allocation_lose(struct registry *registry, struct allocation *allocation)
+{
+	assert(allocation->state == ALLOCATION_LIVE);
+	allocation->state = ALLOCATION_LOST;
+	allocation->pointer_generation++;
+	if (allocation->managed)
+		managed_uncount(allocation->managed, &registry->managed);
+}
+
+void allocation_set_stream(struct allocation *allocation, struct stream *stream)
+{
+	if (allocation->stream)
+		allocation->stream->n_allocations--;
+	allocation->stream = stream;
+	if (stream)
+		stream->n_allocations++;
 }
 
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
@@ -171,8 +190,8 @@ struct allocation *allocation_free(struct registry *registry,
 		registry->bytes_by_kind[allocation->kind] -= allocation->size;
 		allocation->owner->bytes -= allocation->size;
 	}
-	if (allocation->stream)
-		allocation->stream->n_allocations--;
+	allocation_set_stream(allocation, NULL);
+	managed_free(allocation->managed, &registry->managed);
 	free(allocation->name);
 	free(allocation->tag);
 	free(allocation->zeroing_failure);

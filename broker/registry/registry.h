@@ -19,6 +19,7 @@
 
 #include <uthash.h>
 
+#include "registry/managed.h"
 #include "registry/module.h"
 #include "registry/order.h"
 #include "registry/slots.h"
@@ -37,6 +38,7 @@ enum allocation_kind {
 	KIND_DEVICE,
 	KIND_DIRECT,
 	KIND_ASYNC,
+	KIND_MANAGED,
 	KIND_HOST,
 	N_KINDS,
 };
@@ -66,14 +68,16 @@ struct allocation {
 	bool zeroed : 1; /* reads as zeros or as written; else must be filled first */
 	bool until_close : 1;
 	char *name;
-	char *tag; /* NULL: none */
+	char *tag;		 /* NULL: none */
+	struct managed *managed; /* kind managed; else NULL */
 
 	/* Where it is now. */
 	struct owner *owner;
 	struct block *block;	 /* durable and host memory */
 	uint32_t cell;		 /* of a shared block */
-	uint32_t worker_epoch;	 /* direct and async: the worker it lives in */
-	struct stream *stream;	 /* async: the stream it was made on; counted there */
+	uint32_t worker_epoch;	 /* not durable: the worker it lives in */
+	struct stream *stream;	 /* async: that it was made on; managed: that it is
+				    attached to; NULL: none. Counted there */
 	uint32_t n_zeroings;	 /* that were begun */
 	uint32_t zeroing_failed; /* the last one that failed; 0: none did */
 	char *zeroing_failure;	 /* its sentence */
@@ -100,7 +104,7 @@ struct stream {
 	bool used;		/* device and priority stand */
 	uint32_t wire_id;	/* what the worker calls it */
 	uint32_t made_epoch;	/* of the worker that has it; 0: none yet */
-	uint32_t n_allocations; /* async ones made on it */
+	uint32_t n_allocations; /* made on it or attached to it */
 	int32_t failed; /* errno of the first failure since the last synchronize */
 	char *failure;	/* its sentence */
 
@@ -136,6 +140,8 @@ struct device {
 	char driver[16];
 	int major, minor;
 	bool has_vmm; /* virtual memory management, handles as descriptors */
+	bool has_managed;
+	bool has_concurrent; /* access to managed memory, beside the CPU's */
 	uint64_t memory_total;
 	uint32_t slot, slot_generation;
 };
@@ -156,6 +162,7 @@ struct registry {
 	uint64_t n_modules;
 	uint64_t bytes_by_kind[N_KINDS];
 	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
+	struct managed_totals managed;
 };
 
 const char *kind_name(enum allocation_kind kind);
@@ -182,6 +189,12 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 
 /* MAKING -> LIVE: seen from now on, and counted. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);
+
+/* What held its bytes has died: LIVE -> LOST. */
+void allocation_lose(struct registry *registry, struct allocation *allocation);
+
+/* Has it belong to another stream, NULL: to none. */
+void allocation_set_stream(struct allocation *allocation, struct stream *stream);
 
 /* Out of the tree and the names; stays counted. */
 void allocation_withdraw(struct registry *registry, struct allocation *allocation);

@@ -20,11 +20,13 @@
 
 #include <stdint.h>
 
+#include <gpumem/location.h>
+
 #define WIRE_SOCKET_FD	3
 #define WIRE_STAGING_FD 4
 
 /* Raised at every change of this file: a broker refuses the worker of another build. */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 /* Limits that both sides enforce. */
 #define WIRE_DEVICES_MAX   16	    /* devices: 0 .. 15 */
@@ -78,7 +80,9 @@ enum wire_op {
 
 	/*
 	 * Memory of this worker's own contexts; flags: WIRE_ASYNC for the stream-ordered
-	 * allocator (on stream), else cuMemAlloc. Answer: value[0] = address, zeroed.
+	 * allocator (on stream), WIRE_MANAGED for managed memory, which starts attached
+	 * to the host alone with WIRE_ATTACH_HOST, else cuMemAlloc.
+	 * Answer: value[0] = address, reads as zeros.
 	 */
 	WIRE_ALLOC,
 	WIRE_FREE, /* device, address, flags and stream as for ALLOC */
@@ -135,13 +139,57 @@ enum wire_op {
 	 */
 	WIRE_FUNCTION_ATTRIBUTES,
 
+	/*
+	 * Managed memory. A range stands for all pages that it touches; device says in
+	 * whose context the driver is asked.
+	 *
+	 * PREFETCH moves the pages to location; they are there when it is answered.
+	 */
+	WIRE_PREFETCH,
+
+	/* advice: an enum wire_advice, with the location that it is about, if any. */
+	WIRE_ADVISE,
+
+	/*
+	 * Attaches the memory that begins at address to all streams; flags:
+	 * WIRE_ATTACH_HOST, to the host alone; WIRE_ATTACH_STREAM, to stream alone.
+	 */
+	WIRE_ATTACH,
+
+	/*
+	 * What the driver itself says of the memory from address on. Answer: value[0] =
+	 * as below; value[1] = how many bytes from address on it is said of, at most
+	 * length. What follows may be the same again.
+	 */
+	WIRE_RANGE,
+
 	WIRE_OP_END_,
 };
 
 enum wire_flag {
-	WIRE_READ_ONLY = 1 << 0, /* MAP */
-	WIRE_ASYNC = 1 << 1,	 /* ALLOC, FREE */
+	WIRE_READ_ONLY = 1 << 0,     /* MAP */
+	WIRE_ASYNC = 1 << 1,	     /* ALLOC, FREE */
+	WIRE_MANAGED = 1 << 2,	     /* ALLOC */
+	WIRE_ATTACH_HOST = 1 << 3,   /* ALLOC, ATTACH */
+	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
 };
+
+enum wire_advice {
+	WIRE_SET_READ_MOSTLY = 1,
+	WIRE_UNSET_READ_MOSTLY,
+	WIRE_SET_PREFERRED_LOCATION, /* location */
+	WIRE_UNSET_PREFERRED_LOCATION,
+	WIRE_SET_ACCESSED_BY,	/* location: cpu or a device */
+	WIRE_UNSET_ACCESSED_BY, /* the same */
+	N_WIRE_ADVICES,
+};
+
+/* value[0] of RANGE: two locations, a set of them, a bit. */
+#define WIRE_RANGE_PREFERRED(value)   ((uint16_t)(value))
+#define WIRE_RANGE_PREFETCHED(value)  ((uint16_t)((value) >> 16))
+#define WIRE_RANGE_ACCESSED_BY(value) ((uint32_t)((value) >> 32) & 0x1ffff)
+#define WIRE_RANGE_READ_MOSTLY	      (1ull << 63)
+#define WIRE_RANGE_BITS		      (0x1ffffffffffffull | WIRE_RANGE_READ_MOSTLY)
 
 /*
  * Devices are the driver's ordinals. Where the memory is host memory, device and
@@ -163,6 +211,8 @@ struct wire_request {
 	uint32_t pattern_size;
 	uint32_t module;   /* MODULE_*, FUNCTION_*: never zero where it is used */
 	uint32_t function; /* FUNCTION_*: its number; MODULE_FUNCTIONS: the first one's */
+	uint32_t location; /* PREFETCH, ADVISE: see gpumem/location.h */
+	uint32_t advice;   /* ADVISE */
 	uint32_t reserved;
 };
 
@@ -175,5 +225,5 @@ struct wire_reply {
 	uint64_t value[2];
 };
 
-_Static_assert(sizeof(struct wire_request) == 88, "no padding on the wire");
+_Static_assert(sizeof(struct wire_request) == 96, "no padding on the wire");
 _Static_assert(sizeof(struct wire_reply) == 40, "no padding on the wire");

@@ -61,6 +61,21 @@ static const struct wire_request good[] = {
 				       .module = 1,
 				       .length = 4096,
 				       .offset = STAGING - 4096 },
+	[WIRE_PREFETCH] = { .op = WIRE_PREFETCH,
+			    .stream = 1,
+			    .address = 0x1001,
+			    .length = 1,
+			    .location = LOCATION_DEVICE << 12 | 1 },
+	[WIRE_ADVISE] = { .op = WIRE_ADVISE,
+			  .address = 0x1000,
+			  .length = 4096,
+			  .location = LOCATION_NUMA << 12 | LOCATION_NUMBER_MAX,
+			  .advice = WIRE_SET_PREFERRED_LOCATION },
+	[WIRE_ATTACH] = { .op = WIRE_ATTACH,
+			  .flags = WIRE_ATTACH_STREAM,
+			  .stream = 1,
+			  .address = 0x1000 },
+	[WIRE_RANGE] = { .op = WIRE_RANGE, .address = 0x1000, .length = 8192 },
 };
 
 static bool is_good(struct wire_request request)
@@ -159,6 +174,55 @@ Test(wire, answers_about_functions_that_cannot_be_are_refused)
 				(struct wire_reply){ .call = -1, .value = { 3, 1 } }));
 	cr_assert(reply_is_good(WIRE_MODULE_FUNCTIONS,
 				(struct wire_reply){ .call = -1, .value = { 1, 64 } }));
+}
+
+Test(wire, what_managed_memory_cannot_have_is_refused)
+{
+	BAD(WIRE_ALLOC, request.flags |= WIRE_MANAGED);
+	BAD(WIRE_ALLOC, request.flags |= WIRE_ATTACH_HOST);
+	BAD(WIRE_PREFETCH, request.location = LOCATION_NONE);
+	BAD(WIRE_PREFETCH, request.location = LOCATION_CPU << 12 | 1);
+	BAD(WIRE_PREFETCH, request.location = LOCATION_DEVICE << 12 | WIRE_DEVICES_MAX);
+	BAD(WIRE_PREFETCH, request.location = N_LOCATION_PLACES << 12);
+	BAD(WIRE_PREFETCH, request.location |= 1u << 16);
+	BAD(WIRE_PREFETCH, request.advice = WIRE_SET_READ_MOSTLY);
+	BAD(WIRE_ADVISE, request.advice = 0);
+	BAD(WIRE_ADVISE, request.advice = N_WIRE_ADVICES);
+	BAD(WIRE_ADVISE, request.advice = WIRE_SET_ACCESSED_BY);
+	BAD(WIRE_ADVISE, request.advice = WIRE_SET_READ_MOSTLY);
+	BAD(WIRE_ADVISE, request.location = LOCATION_NONE);
+	BAD(WIRE_ATTACH, request.stream = 0);
+	BAD(WIRE_ATTACH, request.flags |= WIRE_ATTACH_HOST);
+	BAD(WIRE_ATTACH, request.address = 0);
+	BAD(WIRE_RANGE, request.address = UINT64_MAX - 4096);
+}
+
+Test(wire, answers_about_ranges_that_cannot_be_are_refused)
+{
+	static const uint64_t bad[][2] = {
+		{ 0, 0 },
+		{ 0, 8193 },
+		{ 1ull << 49, 8192 },
+		{ 1, 8192 },
+		{ N_LOCATION_PLACES << 12, 8192 },
+		{ (uint64_t)(LOCATION_DEVICE << 12 | WIRE_DEVICES_MAX) << 16, 8192 },
+	};
+	const uint64_t good_value =
+		LOCATION_DEVICE << 12 | 3 | (uint64_t)LOCATION_CPU << 28 |
+		(uint64_t)LOCATION_SET_CPU << 32 | WIRE_RANGE_READ_MOSTLY;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wire_reply reply = { .call = -1,
+					    .value = { bad[i][0], bad[i][1] } };
+
+		cr_expect(not(reply_is_good(WIRE_RANGE, reply)), "row %zu", i);
+	}
+	cr_assert(reply_is_good(
+		WIRE_RANGE,
+		(struct wire_reply){ .call = -1, .value = { good_value, 8192 } }));
+	cr_assert(eq(u32, WIRE_RANGE_PREFERRED(good_value), LOCATION_DEVICE << 12 | 3));
+	cr_assert(eq(u32, WIRE_RANGE_PREFETCHED(good_value), LOCATION_CPU << 12));
+	cr_assert(eq(u32, WIRE_RANGE_ACCESSED_BY(good_value), LOCATION_SET_CPU));
 }
 
 Test(wire, unknown_flags_are_refused)

@@ -405,6 +405,24 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait)
 	answer(control->broker, wait, 0, NULL, 0);
 }
 
+bool control_wants_state(struct control *control)
+{
+	(void)control;
+	return false;
+}
+
+void control_ask_state(struct control *control, struct wait *wait)
+{
+	answer(control->broker, wait, 0, NULL, 0);
+}
+
+void control_tell_state(struct control *control, const char *bytes, size_t length)
+{
+	(void)control;
+	(void)bytes;
+	(void)length;
+}
+
 size_t control_read(struct control *control, char *bytes, size_t size)
 {
 	size_t length = MIN(size, control->answer.length);
@@ -589,12 +607,13 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 	answer(broker, wait, object ? 0 : -ESTALE, NULL, 0);
 }
 
-void broker_ask(struct broker *broker, enum object_type type, struct token token,
-		const struct attribute *attribute, struct wait *wait)
+void broker_ask(struct broker *broker, struct token token,
+		const struct attribute *attribute, const struct caller *caller,
+		struct wait *wait)
 {
-	(void)type;
 	(void)token;
 	(void)attribute;
+	(void)caller;
 	answer(broker, wait, 0, strdup("answered\n"), 9);
 }
 

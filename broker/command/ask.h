@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is asked of a worker when its file is read, a function each: they have the shape
+ * of struct attribute's ask and struct verb's state. Private to broker/command.
+ */
+#pragma once
+
+#include "command/attribute.h"
+
+/* Of a device: bytes in use by all programs. */
+void ask_memory_used(struct broker *broker, struct token token,
+		     const struct caller *caller, struct wait *wait);
