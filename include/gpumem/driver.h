@@ -25,7 +25,9 @@
 	CUDA_DRIVER_LIST_STREAM(X)                                                       \
 	CUDA_DRIVER_LIST_MEMORY(X)                                                       \
 	CUDA_DRIVER_LIST_COPY(X)                                                         \
-	CUDA_DRIVER_LIST_VIRTUAL(X)
+	CUDA_DRIVER_LIST_VIRTUAL(X)                                                      \
+	CUDA_DRIVER_LIST_MODULE(X)                                                       \
+	CUDA_DRIVER_LIST_LAUNCH(X)
 
 /* clang-format off */
 
@@ -141,6 +143,34 @@
 	  PFN_cuMemGetAllocationGranularity_v10020, REQUIRED) \
 	X(cuMemGetAllocationPropertiesFromHandle, \
 	  PFN_cuMemGetAllocationPropertiesFromHandle_v10020, REQUIRED)
+
+/* Modules, and the functions and variables in them. */
+#define CUDA_DRIVER_LIST_MODULE(X) \
+	X(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, REQUIRED) \
+	X(cuModuleUnload, PFN_cuModuleUnload_v2000, REQUIRED) \
+	X(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, REQUIRED) \
+	X(cuModuleGetGlobal_v2, PFN_cuModuleGetGlobal_v3020, REQUIRED) \
+	X(cuModuleGetFunctionCount, PFN_cuModuleGetFunctionCount_v12040, OPTIONAL) \
+	X(cuModuleEnumerateFunctions, PFN_cuModuleEnumerateFunctions_v12040, OPTIONAL) \
+	X(cuFuncGetName, PFN_cuFuncGetName_v12030, OPTIONAL) \
+	X(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040, OPTIONAL) \
+	X(cuFuncGetModule, PFN_cuFuncGetModule_v11000, REQUIRED) \
+	X(cuFuncGetAttribute, PFN_cuFuncGetAttribute_v2020, REQUIRED) \
+	X(cuFuncSetAttribute, PFN_cuFuncSetAttribute_v9000, REQUIRED)
+
+/* Launches, what fits, and the limits of what runs. */
+#define CUDA_DRIVER_LIST_LAUNCH(X) \
+	X(cuLaunchKernel, PFN_cuLaunchKernel_v4000, REQUIRED) \
+	X(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060, OPTIONAL) \
+	X(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000, REQUIRED) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessor, \
+	  PFN_cuOccupancyMaxActiveBlocksPerMultiprocessor_v6050, REQUIRED) \
+	X(cuOccupancyMaxPotentialBlockSize, \
+	  PFN_cuOccupancyMaxPotentialBlockSize_v6050, REQUIRED) \
+	X(cuOccupancyAvailableDynamicSMemPerBlock, \
+	  PFN_cuOccupancyAvailableDynamicSMemPerBlock_v10020, OPTIONAL) \
+	X(cuCtxSetLimit, PFN_cuCtxSetLimit_v3010, REQUIRED) \
+	X(cuCtxGetLimit, PFN_cuCtxGetLimit_v3010, REQUIRED)
 
 /* clang-format on */
 

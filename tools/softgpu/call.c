@@ -19,7 +19,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static CUresult poison;	 /* under lock */
+static CUresult poison;	 /* written under lock */
 static bool initialized; /* under lock */
 static bool forked;
 static _Thread_local uint64_t delay_ns;
@@ -69,12 +69,17 @@ uint64_t call_take_delay(void)
 void call_poison(CUresult result)
 {
 	if (!poison)
-		poison = result;
+		__atomic_store_n(&poison, result, __ATOMIC_RELAXED);
 }
 
 CUresult call_poisoned(void)
 {
 	return poison;
+}
+
+bool call_poisoned_now(void)
+{
+	return __atomic_load_n(&poison, __ATOMIC_RELAXED) != CUDA_SUCCESS;
 }
 
 void call_set_initialized(void)

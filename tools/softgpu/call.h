@@ -64,6 +64,9 @@ uint64_t call_take_delay(void);
 void call_poison(CUresult result);
 CUresult call_poisoned(void);
 
+/* The same without the lock: whether it has happened. */
+bool call_poisoned_now(void);
+
 /* After a successful cuInit. */
 void call_set_initialized(void);
 bool call_is_initialized(void);

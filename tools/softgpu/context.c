@@ -14,6 +14,8 @@
 #include "context.h"
 
 #include "memory.h"
+#include "module.h"
+#include "print.h"
 #include "stream.h"
 
 #define STACK_DEPTH 16
@@ -59,6 +61,9 @@ struct context *context_of_device(int device)
 
 static CUresult context_begin(struct context *context)
 {
+	context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+	context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
 	context->legacy = stream_new(context, 0, 0);
 	return context->legacy ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -66,6 +71,8 @@ static CUresult context_begin(struct context *context)
 static void context_end(struct context *context)
 {
 	streams_drain(context);
+	prints_flush();
+	modules_end_context(context);
 	memory_end_context(context);
 	streams_end_context(context);
 	context->legacy = NULL;

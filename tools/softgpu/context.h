@@ -9,12 +9,15 @@
 struct pool;
 struct stream;
 
+#define CONTEXT_N_LIMITS 3 /* of the stack, of printf, of malloc */
+
 struct context {
 	int device;
 	unsigned int n_retained; /* 0: not alive */
 	struct heap heap;	 /* of cuMemAlloc */
 	struct stream *legacy;	 /* stream 0, made with the context */
 	bool peers[OPTIONS_MAX_DEVICES];
+	size_t limits[CONTEXT_N_LIMITS]; /* by CUlimit */
 };
 
 /* After cuInit; the contexts are there for life and are alive or not. */

@@ -10,6 +10,7 @@
  * written before it returns, as CUDA promises.
  */
 #include "context.h"
+#include "print.h"
 #include "space.h"
 #include "stream.h"
 
@@ -85,6 +86,15 @@ static CUresult side_check(uint64_t address, size_t size, enum side side,
 	return CUDA_SUCCESS;
 }
 
+/* Whoever waits for a copy sees what kernels before it have printed. */
+static CUresult copy_run_now(struct stream *stream, struct op *op)
+{
+	const CUresult result = stream_run(stream, op);
+
+	prints_flush();
+	return result;
+}
+
 struct copy_call {
 	uint64_t to;
 	enum side to_side;
@@ -119,7 +129,7 @@ static CUresult copy_start(const struct copy_call *call)
 	if (!copy)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (call->when == AT_ONCE || to_pageable || (from_pageable && !staged))
-		return stream_run(stream, &copy->op);
+		return copy_run_now(stream, &copy->op);
 	return stream_queue(stream, &copy->op);
 }
 

@@ -13,6 +13,7 @@
 #include "host.h"
 #include "ledger.h"
 #include "pool.h"
+#include "print.h"
 #include "space.h"
 #include "stream.h"
 
@@ -20,6 +21,7 @@
 
 void memory_synchronized(void)
 {
+	prints_flush();
 	pools_trim();
 }
 

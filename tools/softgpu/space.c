@@ -13,6 +13,7 @@
  */
 #include "space.h"
 
+#include "context.h"
 #include "vmm.h"
 
 #include <string.h>
@@ -21,6 +22,17 @@ static struct range **ranges;
 static size_t n_ranges;
 static size_t capacity;
 static uint64_t last_id;
+static uint64_t epoch; /* written under the library's lock, read by kernels */
+
+const uint64_t *space_epoch(void)
+{
+	return &epoch;
+}
+
+void space_changed(void)
+{
+	__atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE);
+}
 
 /* The index of the first range that ends after the address. */
 static size_t space_index(uint64_t address)
@@ -66,6 +78,7 @@ struct range *space_add(const struct range *range)
 	memmove(ranges + i + 1, ranges + i, (n_ranges - i) * sizeof(*ranges));
 	ranges[i] = kept;
 	n_ranges++;
+	space_changed();
 	return kept;
 }
 
@@ -73,6 +86,7 @@ void space_remove(struct range *range)
 {
 	size_t i = space_index(range->start);
 
+	space_changed();
 	n_ranges--;
 	memmove(ranges + i, ranges + i + 1, (n_ranges - i) * sizeof(*ranges));
 	free(range);
@@ -109,6 +123,25 @@ unsigned int range_access(const struct range *range)
 	for (int i = 0; i < options.n_devices; i++)
 		access |= range->access[i];
 	return access;
+}
+
+unsigned int range_device_access(const struct range *range, const struct context *context)
+{
+	switch (range->kind) {
+	case RANGE_MAPPING:
+		return range->access[context->device];
+	case RANGE_MEMORY:
+	case RANGE_MODULE:
+		if (range->device == context->device || context->peers[range->device])
+			return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	case RANGE_POOL:
+		return range->device == context->device
+			       ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+			       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	default:
+		return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	}
 }
 
 enum span space_span(uint64_t start, uint64_t size, unsigned int access)

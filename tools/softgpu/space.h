@@ -10,6 +10,7 @@ struct context;
 enum range_kind {
 	RANGE_MEMORY,	  /* cuMemAlloc */
 	RANGE_POOL,	  /* cuMemAllocAsync */
+	RANGE_MODULE,	  /* a module's variables */
 	RANGE_MAPPING,	  /* cuMemMap */
 	RANGE_HOST,	  /* cuMemHostAlloc */
 	RANGE_REGISTERED, /* cuMemHostRegister */
@@ -52,6 +53,14 @@ struct range *space_of_context(const struct context *context);
 
 /* The access that counts is CU_MEM_ACCESS_FLAGS_PROT_READ or _READWRITE. */
 enum span space_span(uint64_t start, uint64_t size, unsigned int access);
+
+/* What kernels and copies of a context's device may do there: CUmemAccess_flags. */
+unsigned int range_device_access(const struct range *range,
+				 const struct context *context);
+
+/* A number that changes when what is known of any range does; to be read atomically. */
+const uint64_t *space_epoch(void);
+void space_changed(void);
 
 /* What any device may do there. */
 unsigned int range_access(const struct range *range);

@@ -453,6 +453,7 @@ CALL(cuMemSetAccess, NEED_INIT,
 		for (size_t i = 0; i < n; i++)
 			range->access[descs[i].location.id] =
 				(unsigned char)descs[i].flags;
+		space_changed();
 		result = mapping_protect(range);
 		at = range_end(range);
 	}
