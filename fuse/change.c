@@ -18,25 +18,23 @@
 
 /* A path for the journal, as a shell in the root of the mount has it. */
 struct path {
-	char bytes[3 * OBJECT_NAME_MAX + 3];
+	char bytes[3 * (LISTED_NAME_MAX + 1)];
 };
 
 static struct path path_of(struct view *view, const struct node *directory,
 			   const char *name)
 {
-	const char *folder = directory->row->name;
-	char object[OBJECT_NAME_MAX + 1] = "?";
+	_cleanup_text_ struct text folder = TEXT_INIT;
+	const char *row = directory->row->name;
 	struct path path;
 
-	if (directory->row->kind == NODE_OBJECT) {
-		(void)broker_name(view->broker, directory->row->type, directory->token,
-				  object);
-		snprintf(path.bytes, sizeof(path.bytes), "%.64s/%s/%.64s",
-			 object_folder(directory->row->type), object, name);
-	} else {
-		snprintf(path.bytes, sizeof(path.bytes), "%.64s%s%.64s", folder,
-			 *folder ? "/" : "", name);
-	}
+	if (!node_is_fixed(directory))
+		(void)broker_path(view->broker, directory->row->type, directory->token,
+				  &folder);
+	if (*row)
+		text_printf(&folder, "%s%s", folder.length ? "/" : "", row);
+	snprintf(path.bytes, sizeof(path.bytes), "%s%s%.255s", text_string(&folder),
+		 folder.length ? "/" : "", name);
 	return path;
 }
 
@@ -89,6 +87,18 @@ static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	data_truncate(view, request, node->token, attr->st_size);
 }
 
+/* An image of the descriptor's own; that which is loaded stays as it is. */
+static void change_image_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
+			      const struct fuse_file_info *info, const struct stat *attr)
+{
+	int error = image_resize(file_of(info), req, (uint64_t)attr->st_size);
+
+	if (error)
+		reply_error(req, error);
+	else
+		tree_reply_attr(view, req, ino);
+}
+
 /* Times are accepted and ignored, and so is the size of what has none. */
 void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		  struct fuse_file_info *info)
@@ -98,13 +108,14 @@ void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct node node;
 	int error = tree_node(view, ino, &node);
 
-	(void)info;
 	if (error)
 		reply_error(req, error);
 	else if (to_set & whose)
 		change_owner(view, req, ino, &node, attr, to_set);
 	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_DATA)
 		change_size(view, req, ino, &node, attr);
+	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_IMAGE && info)
+		change_image_size(view, req, ino, info, attr);
 	else
 		tree_reply_attr(view, req, ino);
 }
@@ -122,7 +133,8 @@ static void refuse(fuse_req_t req, const struct node *directory, const char *nam
 	reply_error(req, -error);
 }
 
-/* The folder of objects behind an id. Returns: was it one? Else it has been answered. */
+/* The folder of users' objects behind an id. Returns: was it one? Else it has been
+ * answered. */
 static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name,
 		      const char *sentence, struct node *ret_node)
 {
@@ -130,9 +142,9 @@ static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name,
 
 	if (error)
 		reply_error(req, error);
-	else if (ret_node->row->kind != NODE_FOLDER)
+	else if (ret_node->row->kind != NODE_FOLDER || !node_is_fixed(ret_node))
 		refuse(req, ret_node, name, EPERM, sentence);
-	return !error && ret_node->row->kind == NODE_FOLDER;
+	return !error && ret_node->row->kind == NODE_FOLDER && node_is_fixed(ret_node);
 }
 
 void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -144,15 +156,16 @@ void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 	int error;
 
 	(void)mode;
-	if (!folder_of(req, parent, name, "directories are made in streams only",
-		       &folder))
+	if (!folder_of(req, parent, name,
+		       "directories are made in modules and streams only", &folder))
 		return;
-	error = broker_create(view->broker, folder.row->type, name, &caller, &node.token);
+	error = broker_create(view->broker, folder.row->holds, name, &caller,
+			      &node.token);
 	if (error) {
 		reply_error(req, error);
 		return;
 	}
-	node.row = nodes_of(folder.row->type, &n);
+	node.row = nodes_of(folder.row->holds, &n);
 	tree_reply_entry(view, req, &node);
 }
 
@@ -163,8 +176,8 @@ void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!folder_of(req, parent, name, "this directory is part of the tree", &folder))
 		return;
-	reply_error(req,
-		    broker_remove(view_of(req)->broker, folder.row->type, name, &caller));
+	reply_error(req, broker_remove(view_of(req)->broker, folder.row->holds, name,
+				       &caller));
 }
 
 /* mv(1) onto a name that is taken asks for a place inside, since it is a directory. */
@@ -174,7 +187,7 @@ static bool goes_into_another(struct view *view, const struct node *folder,
 	struct node target;
 
 	return !tree_node(view, new_parent, &target) && target.row->kind == NODE_OBJECT &&
-	       target.row->type == folder->row->type;
+	       target.row->type == folder->row->holds;
 }
 
 void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -193,7 +206,7 @@ void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	else if (parent != new_parent)
 		refuse(req, &folder, name, EPERM, "an object stays in its folder");
 	else
-		reply_error(req, broker_rename(view->broker, folder.row->type, name,
+		reply_error(req, broker_rename(view->broker, folder.row->holds, name,
 					       new_name, &caller));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files. Each kind of node opens into a file of one of four types, and what is done
+ * Open files. Each kind of node opens into a file of one of five types, and what is done
  * to a descriptor goes through the type's table.
  */
 #pragma once
@@ -18,7 +18,8 @@ struct file_type {
 		     const struct fuse_file_info *info);
 	void (*write)(struct file *file, fuse_req_t req, const char *bytes, size_t size,
 		      off_t offset, const struct fuse_file_info *info);
-	void (*sync)(struct file *file, fuse_req_t req); /* flush and fsync */
+	void (*sync)(struct file *file, fuse_req_t req);  /* flush and fsync */
+	void (*close)(struct file *file, fuse_req_t req); /* flush alone, in its place */
 	void (*poll)(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle);
 	void (*lseek)(struct file *file, fuse_req_t req, off_t offset, int whence);
 	void (*fallocate)(struct file *file, fuse_req_t req, int mode, off_t offset,
@@ -78,10 +79,14 @@ file_open snapshot_open; /* every file of text */
 file_open line_open;	 /* control files */
 file_open pipe_open;	 /* events_pipe */
 file_open data_open;	 /* data of allocations */
+file_open image_open;	 /* image of modules */
 
 /* SETATTR of the size of data. */
 void data_truncate(struct view *view, struct request *request, struct token token,
 		   uint64_t size);
+
+/* SETATTR of the size of an image, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
+int image_resize(struct file *file, fuse_req_t req, uint64_t size);
 
 /* COPY_FILE_RANGE. */
 void data_copy(fuse_req_t req, struct file *source, off_t source_offset,

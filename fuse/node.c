@@ -58,18 +58,24 @@ static const struct node_row fixed_rows[] = {
 	  S_IFREG | 0444 },
 	{ "events_pipe", "each change as it comes: blocks, works with poll", NODE_PIPE,
 	  S_IFREG | 0444 },
-	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .type = OBJECT_OWNER },
+	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .holds = OBJECT_OWNER },
 	{ NULL, "the GPUs, numbered as nvidia-smi does", NODE_FOLDER, S_IFDIR | 0555,
-	  .type = OBJECT_DEVICE },
+	  .holds = OBJECT_DEVICE },
 	{ NULL, "rmdir frees one, mv renames it", NODE_FOLDER, S_IFDIR | 01777,
-	  .type = OBJECT_ALLOCATION },
+	  .holds = OBJECT_ALLOCATION },
+	{ NULL, "mkdir makes one, rmdir unloads it", NODE_FOLDER, S_IFDIR | 01777,
+	  .holds = OBJECT_MODULE },
 	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 01777,
-	  .type = OBJECT_STREAM },
+	  .holds = OBJECT_STREAM },
 };
 
 /* Files that objects have beside their attributes and verbs. */
 static const struct node_row object_rows[] = {
 	{ "data", "the bytes themselves", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
+	{ "image", "cubin, fatbin or PTX: loaded when it has been written", NODE_IMAGE,
+	  S_IFREG, .type = OBJECT_MODULE },
+	{ NULL, "its kernels", NODE_FOLDER, S_IFDIR, .type = OBJECT_MODULE,
+	  .holds = OBJECT_FUNCTION },
 };
 
 struct node_table {
@@ -97,7 +103,7 @@ static void add_fixed(void)
 		struct node_row row = fixed_rows[i];
 
 		if (!row.name)
-			row.name = object_folder(row.type);
+			row.name = object_folder(row.holds);
 		table_add(OBJECT_BROKER, N_FIXED_MAX, &row);
 	}
 	attributes = attribute_table(OBJECT_BROKER, &n);
@@ -173,6 +179,26 @@ static void add_verbs(enum object_type type)
 	}
 }
 
+/* Files beside attributes and verbs; their folders, when folders is set. */
+static void add_rows(enum object_type type, bool folders)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(object_rows); i++) {
+		struct node_row row = object_rows[i];
+
+		if (row.type != type || (row.kind == NODE_FOLDER) != folders)
+			continue;
+		if (!row.name)
+			row.name = object_folder(row.holds);
+		table_add(type, N_ROWS_MAX, &row);
+	}
+}
+
+/* A function's attributes are more than a line each, or asked for. */
+static bool has_status(enum object_type type)
+{
+	return type != OBJECT_FUNCTION;
+}
+
 static void add_files_of(enum object_type type)
 {
 	const struct node_row directory = { "", "", NODE_OBJECT, S_IFDIR, .type = type };
@@ -180,12 +206,12 @@ static void add_files_of(enum object_type type)
 					 S_IFREG, .type = type };
 
 	table_add(type, N_ROWS_MAX, &directory);
-	for (size_t i = 0; i < ARRAY_SIZE(object_rows); i++)
-		if (object_rows[i].type == type)
-			table_add(type, N_ROWS_MAX, &object_rows[i]);
-	table_add(type, N_ROWS_MAX, &status);
+	add_rows(type, false);
+	if (has_status(type))
+		table_add(type, N_ROWS_MAX, &status);
 	add_attributes(type);
 	add_verbs(type);
+	add_rows(type, true);
 }
 
 void nodes_init(void)

@@ -14,7 +14,7 @@
 
 enum node_kind {
 	NODE_DIRECTORY, /* of fixed nodes */
-	NODE_FOLDER,	/* of objects of a type */
+	NODE_FOLDER,	/* of objects of a type, in the root or in an object */
 	NODE_OBJECT,	/* the directory of an object */
 	NODE_README,
 	NODE_STATUS,
@@ -24,6 +24,7 @@ enum node_kind {
 	NODE_PIPE,
 	NODE_CONTROL,
 	NODE_DATA,
+	NODE_IMAGE,
 	N_NODE_KINDS,
 };
 
@@ -32,10 +33,11 @@ struct node_row {
 	const char *name;
 	const char *help;
 	enum node_kind kind;
-	mode_t mode;	       /* with its type; permissions only of fixed nodes */
-	unsigned int parent;   /* fixed nodes: row of the directory */
-	enum object_type type; /* what it belongs to, of NODE_FOLDER what it holds */
-	bool managed;	       /* only in the folders of managed memory */
+	mode_t mode;		/* with its type; permissions only of fixed nodes */
+	unsigned int parent;	/* fixed nodes: row of the directory */
+	enum object_type type;	/* what it belongs to */
+	enum object_type holds; /* NODE_FOLDER: objects of this type */
+	bool managed;		/* only in the folders of managed memory */
 	const struct attribute *attribute;
 	const struct verb *verb;
 };

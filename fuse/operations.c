@@ -15,6 +15,7 @@ static file_open *const openers[N_NODE_KINDS] = {
 	[NODE_ATTRIBUTE] = snapshot_open, [NODE_ERRORS] = snapshot_open,
 	[NODE_EVENTS] = snapshot_open,	  [NODE_PIPE] = pipe_open,
 	[NODE_CONTROL] = line_open,	  [NODE_DATA] = data_open,
+	[NODE_IMAGE] = image_open,
 };
 
 static void op_init(void *userdata, struct fuse_conn_info *connection)
@@ -65,22 +66,27 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 		reply_error(req, -EACCES);
 }
 
-static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
+		     struct fuse_file_info *info)
 {
 	struct file *file = file_of(info);
 
 	(void)ino;
+	(void)data_only;
 	if (file->type->sync)
 		file->type->sync(file, req);
 	else
 		reply_error(req, 0);
 }
 
-static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
-		     struct fuse_file_info *info)
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	(void)data_only;
-	op_flush(req, ino, info);
+	struct file *file = file_of(info);
+
+	if (file->type->close)
+		file->type->close(file, req);
+	else
+		op_fsync(req, ino, 0, info);
 }
 
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,

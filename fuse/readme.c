@@ -25,12 +25,17 @@ static const char forms[] =
 	"BYTES         1, 2, 4 or 8 of them in hex\n"
 	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
 
-/* What stands for the name of one object. */
-static const char *const placeholders[N_OBJECT_TYPES] = {
-	[OBJECT_ALLOCATION] = "NAME",
-	[OBJECT_STREAM] = "NAME",
-	[OBJECT_DEVICE] = "N",
-	[OBJECT_OWNER] = "UID",
+/* What stands for the name of one object, and where such objects are. */
+static const struct {
+	const char *name;
+	const char *place;
+} placeholders[N_OBJECT_TYPES] = {
+	[OBJECT_ALLOCATION] = { "NAME", "allocations/NAME" },
+	[OBJECT_STREAM] = { "NAME", "streams/NAME" },
+	[OBJECT_DEVICE] = { "N", "devices/N" },
+	[OBJECT_OWNER] = { "UID", "owners/UID" },
+	[OBJECT_MODULE] = { "NAME", "modules/NAME" },
+	[OBJECT_FUNCTION] = { "NAME", "modules/NAME/functions/NAME" },
 };
 
 static void heading(struct text *text, const char *title)
@@ -49,14 +54,20 @@ static void print_node(struct text *text, unsigned int depth, const char *name,
 		    width > 0 ? width : 0, suffix, *help ? " " : "", help);
 }
 
-static void print_files(struct text *text, enum object_type type)
+static void print_files(struct text *text, unsigned int depth, enum object_type type)
 {
 	size_t n;
 	const struct node_row *rows = nodes_of(type, &n);
 
-	print_node(text, 2, placeholders[type], "/", "");
-	for (size_t i = 1; i < n; i++)
-		print_node(text, 3, rows[i].name, "", rows[i].help);
+	print_node(text, depth, placeholders[type].name, "/", "");
+	for (size_t i = 1; i < n; i++) {
+		bool folder = rows[i].kind == NODE_FOLDER;
+
+		print_node(text, depth + 1, rows[i].name, folder ? "/" : "",
+			   rows[i].help);
+		if (folder)
+			print_files(text, depth + 2, rows[i].holds);
+	}
 }
 
 static void print_children(struct text *text, unsigned int parent)
@@ -84,21 +95,20 @@ static void print_tree(struct text *text)
 		if (row->kind == NODE_DIRECTORY)
 			print_children(text, i);
 		if (row->kind == NODE_FOLDER)
-			print_files(text, row->type);
+			print_files(text, 2, row->holds);
 	}
 }
 
 static void print_verb(struct text *text, const struct verb *verb)
 {
-	const char *folder = object_folder(verb->object);
-
 	text_printf(text, "    %s: %s\n", verb->name, verb->help);
 	if (verb->usage)
 		text_printf(text, "        control/%s\n            %s\n", verb->name,
 			    verb->usage);
 	if (verb->object != OBJECT_BROKER)
-		text_printf(text, "        %s/%s/%s\n            %s\n", folder,
-			    placeholders[verb->object], verb->name, verb->object_usage);
+		text_printf(text, "        %s/%s\n            %s\n",
+			    placeholders[verb->object].place, verb->name,
+			    verb->object_usage);
 }
 
 static void print_verbs(struct text *text)

@@ -20,7 +20,7 @@
 #define BLOCK	   512
 #define DATA_BLOCK (1 << 20)
 #define FRAGMENT   4096
-#define N_BATCH	   64
+#define N_BATCH	   32
 
 int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node)
 {
@@ -40,7 +40,10 @@ static mode_t read_to_search(mode_t mode)
 
 static mode_t mode_of_object(const struct node_row *row, mode_t mode)
 {
-	return row->type == OBJECT_ALLOCATION ? read_to_search(mode) : 0555;
+	bool private = row->type == OBJECT_ALLOCATION || row->type == OBJECT_MODULE ||
+		       row->type == OBJECT_FUNCTION;
+
+	return private ? read_to_search(mode) : 0555;
 }
 
 static mode_t mode_of_data(const struct node_row *row, mode_t mode)
@@ -73,7 +76,8 @@ static mode_t mode_of_text(const struct node_row *row, mode_t mode)
 static mode_t (*const modes[N_NODE_KINDS])(const struct node_row *row, mode_t mode) = {
 	[NODE_OBJECT] = mode_of_object,	      [NODE_STATUS] = mode_of_text,
 	[NODE_ATTRIBUTE] = mode_of_attribute, [NODE_CONTROL] = mode_of_control,
-	[NODE_DATA] = mode_of_data,
+	[NODE_DATA] = mode_of_data,	      [NODE_IMAGE] = mode_of_data,
+	[NODE_FOLDER] = mode_of_object,
 };
 
 static void stat_fixed(struct view *view, const struct node *node, struct stat *stat)
@@ -83,6 +87,11 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 	stat->st_mode = node->row->mode;
 	stat->st_nlink = 1;
 	stat->st_blksize = FRAGMENT;
+}
+
+static bool has_bytes(const struct node_row *row)
+{
+	return row->kind == NODE_DATA || row->kind == NODE_IMAGE;
 }
 
 static void stat_object(struct view *view, const struct node *node,
@@ -103,9 +112,9 @@ static void stat_object(struct view *view, const struct node *node,
 			(struct timespec){ object->changed_s, object->changed_ns };
 	stat->st_atim = stat->st_mtim;
 	stat->st_ctim = stat->st_mtim;
-	if (row->kind == NODE_OBJECT || row->kind == NODE_DATA)
+	if (row->kind == NODE_OBJECT || has_bytes(row))
 		stat->st_size = object->size;
-	if (row->kind == NODE_DATA) {
+	if (has_bytes(row)) {
 		stat->st_blocks = align_up(object->size, BLOCK) / BLOCK;
 		stat->st_blksize = DATA_BLOCK;
 	}
@@ -197,11 +206,11 @@ static int find_fixed(struct view *view, fuse_req_t req, const struct node *pare
 static int find_object(struct view *view, fuse_req_t req, const struct node *parent,
 		       const char *name, struct node *ret_node)
 {
-	enum object_type type = parent->row->type;
+	enum object_type type = parent->row->holds;
 	struct caller caller = caller_of(req);
 	struct token token;
 	size_t n;
-	int error = broker_find(view->broker, type, name, &caller, &token);
+	int error = broker_find(view->broker, type, parent->token, name, &caller, &token);
 
 	if (error)
 		return error;
@@ -231,6 +240,52 @@ static int (*const finders[N_NODE_KINDS])(struct view *view, fuse_req_t req,
 	[NODE_OBJECT] = find_file,
 };
 
+struct look_up {
+	struct node parent;
+	char name[];
+};
+
+static void on_looked_up(struct request *request, int error, const void *bytes,
+			 size_t length)
+{
+	_cleanup_free_ struct look_up *look_up = request->context;
+	struct node node;
+
+	(void)bytes;
+	(void)length;
+	if (!error)
+		error = find_object(request->view, request->req, &look_up->parent,
+				    look_up->name, &node);
+	if (error)
+		reply_error(request->req, error == -EINTR ? -EINTR : -ENOENT);
+	else
+		tree_reply_entry(request->view, request->req, &node);
+}
+
+/* The broker has to ask a worker first. */
+static void look_up_later(struct view *view, fuse_req_t req, const struct node *parent,
+			  const char *name)
+{
+	struct look_up *look_up = malloc(sizeof(*look_up) + strlen(name) + 1);
+	struct request *request;
+
+	if (!look_up) {
+		reply_error(req, -ENOMEM);
+		return;
+	}
+	look_up->parent = *parent;
+	strcpy(look_up->name, name);
+	request = request_new(view, req, on_looked_up);
+	if (!request) {
+		free(look_up);
+		return;
+	}
+	request->context = look_up;
+	broker_look_up(view->broker, parent->row->holds, parent->token, name,
+		       &request->wait);
+	request_wait(request);
+}
+
 void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct view *view = view_of(req);
@@ -241,7 +296,9 @@ void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		error = -ENOTDIR;
 	if (!error)
 		error = finders[directory.row->kind](view, req, &directory, name, &node);
-	if (error)
+	if (error == -EAGAIN)
+		look_up_later(view, req, &directory, name);
+	else if (error)
 		reply_error(req, error);
 	else
 		tree_reply_entry(view, req, &node);
@@ -320,7 +377,7 @@ static void list_fixed(struct page *page, const struct node *directory, off_t of
 
 static void list_objects(struct page *page, const struct node *directory, off_t offset)
 {
-	enum object_type type = directory->row->type;
+	enum object_type type = directory->row->holds;
 	struct caller caller = caller_of(page->req);
 	struct broker *broker = page->view->broker;
 	struct listing entries[N_BATCH];
@@ -328,7 +385,8 @@ static void list_objects(struct page *page, const struct node *directory, off_t 
 	size_t n, n_rows;
 	const struct node_row *row = nodes_of(type, &n_rows);
 
-	while ((n = broker_list(broker, type, &caller, cookie, entries, N_BATCH)) > 0) {
+	while ((n = broker_list(broker, type, directory->token, &caller, cookie, entries,
+				N_BATCH)) > 0) {
 		for (size_t i = 0; i < n; i++) {
 			struct node node = { row, entries[i].token };
 			struct object_stat object;
@@ -369,7 +427,8 @@ static void (*const listers[N_NODE_KINDS])(struct page *page,
 	[NODE_OBJECT] = list_files,
 };
 
-/* What .. is to readdir(3); the kernel knows better where it matters. */
+/* What .. is to readdir(3); the kernel knows better where it matters, as within objects.
+ */
 static ino_t inode_above(const struct node *directory)
 {
 	size_t n;
@@ -377,7 +436,7 @@ static ino_t inode_above(const struct node *directory)
 	struct node above = { rows, TOKEN_NONE };
 
 	for (size_t i = 0; directory->row->kind == NODE_OBJECT && i < n; i++)
-		if (rows[i].kind == NODE_FOLDER && rows[i].type == directory->row->type)
+		if (rows[i].kind == NODE_FOLDER && rows[i].holds == directory->row->type)
 			above.row = &rows[i];
 	return node_inode(&above, 0);
 }
@@ -425,7 +484,7 @@ static void reply_space(struct request *request, int error, const void *bytes,
 	struct statvfs statvfs = {
 		.f_bsize = FRAGMENT,
 		.f_frsize = FRAGMENT,
-		.f_namemax = OBJECT_NAME_MAX,
+		.f_namemax = LISTED_NAME_MAX,
 	};
 
 	(void)length;

@@ -8,6 +8,7 @@
 
 #include "command/ahead.h"
 #include "command/ask.h"
+#include "command/module.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -17,6 +18,8 @@ struct attribute_view {
 		const struct stream *stream;
 		const struct device *device;
 		const struct owner *owner;
+		const struct module *module;
+		const struct function *function;
 	};
 	char owner_name[128]; /* looked up beforehand: that can take long */
 };
@@ -76,6 +79,11 @@ static void broker_host_bytes(const struct attribute_view *view, struct text *te
 	show_number(text, view->broker->registry.bytes_by_kind[KIND_HOST]);
 }
 
+static void broker_modules(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.n_modules);
+}
+
 static void broker_streams(const struct attribute_view *view, struct text *text)
 {
 	show_number(text, view->broker->registry.n_streams);
@@ -112,6 +120,7 @@ static const struct attribute broker_attributes[] = {
 	{ "direct_bytes", "bytes of kind direct", 0, broker_direct_bytes },
 	{ "async_bytes", "bytes of kind async", 0, broker_async_bytes },
 	{ "host_bytes", "bytes of kind host", 0, broker_host_bytes },
+	{ "modules", "modules made by users", 0, broker_modules },
 	{ "streams", "streams made by users", 0, broker_streams },
 	{ "owners", "users who ever asked for something", 0, broker_owners },
 	{ "failures", "failures ever, of all users", 0, broker_failures },
@@ -370,6 +379,69 @@ static const struct attribute owner_attributes[] = {
 	{ "allocations", "his live allocations", 0, owner_allocations },
 };
 
+/* ---- modules ---- */
+
+static void module_device(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->module->device);
+}
+
+/* What can be launched: a load that fails leaves the image that was there before. */
+static void module_state(const struct attribute_view *view, struct text *text)
+{
+	const struct module *module = view->module;
+
+	if (module->image)
+		text_printf(text, "loaded");
+	else if (module->n_loads)
+		text_printf(text, "loading");
+	else if (module->failed)
+		text_printf(text, "failed %s", strerrorname_np(module->failed));
+	else
+		text_printf(text, "none");
+}
+
+static void module_launches(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->module->n_launches);
+}
+
+static void module_owner(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->module->owner->uid);
+}
+
+static void module_created(const struct attribute_view *view, struct text *text)
+{
+	text_time(text, view->module->created_s);
+}
+
+static const struct attribute module_attributes[] = {
+	{ "device", "number; may be written before the image", ATTRIBUTE_WRITABLE,
+	  module_device },
+	{ "state", "none, loading, loaded or failed ERRNO", 0, module_state },
+	{ "log", "what the compiler said about the last image", ATTRIBUTE_ASKED,
+	  .ask = module_ask_log },
+	{ "launches", "of its functions, under way", 0, module_launches },
+	{ "owner", "uid", 0, module_owner },
+	{ "created", "UTC", 0, module_created },
+};
+
+/* ---- functions ---- */
+
+static void function_name(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", view->function->name);
+}
+
+static const struct attribute function_attributes[] = {
+	{ "name", "as in the module, whole", 0, function_name },
+	{ "params", "a line a parameter: INDEX OFFSET SIZE", ATTRIBUTE_ASKED,
+	  .ask = function_ask_params },
+	{ "attributes", "what the driver says of it, flat keyed", ATTRIBUTE_ASKED,
+	  .ask = function_ask_attributes },
+};
+
 /* ---- all of them ---- */
 
 static const struct {
@@ -382,6 +454,8 @@ static const struct {
 	[OBJECT_STREAM] = { stream_attributes, ARRAY_SIZE(stream_attributes) },
 	[OBJECT_DEVICE] = { device_attributes, ARRAY_SIZE(device_attributes) },
 	[OBJECT_OWNER] = { owner_attributes, ARRAY_SIZE(owner_attributes) },
+	[OBJECT_MODULE] = { module_attributes, ARRAY_SIZE(module_attributes) },
+	[OBJECT_FUNCTION] = { function_attributes, ARRAY_SIZE(function_attributes) },
 };
 
 const struct attribute *attribute_table(enum object_type type, size_t *ret_n)
@@ -398,6 +472,7 @@ static bool view_init(struct attribute_view *view, struct broker *broker,
 		[OBJECT_STREAM] = &broker->registry.streams,
 		[OBJECT_DEVICE] = &broker->registry.devices,
 		[OBJECT_OWNER] = &broker->registry.owners,
+		[OBJECT_MODULE] = &broker->registry.modules,
 	};
 
 	*view = (struct attribute_view){ .broker = broker };
@@ -406,6 +481,9 @@ static bool view_init(struct attribute_view *view, struct broker *broker,
 	if (type == OBJECT_ALLOCATION)
 		view->allocation =
 			allocation_get(&broker->registry, token.slot, token.generation);
+	else if (type == OBJECT_FUNCTION)
+		view->function =
+			function_get(&broker->registry, token.slot, token.generation);
 	else
 		view->allocation = slots_get(slots[type], token.slot, token.generation);
 	return view->allocation;

@@ -8,8 +8,9 @@
 #include "command/broker.h"
 
 enum attribute_flag {
-	ATTRIBUTE_ASKED = 1 << 0,    /* asked of a worker (broker_ask), not in `status` */
-	ATTRIBUTE_WRITABLE = 1 << 1, /* by its owner, broker_store() */
+	ATTRIBUTE_ASKED = 1 << 0, /* asked of a worker (broker_ask), or more than a line:
+				     not in `status` */
+	ATTRIBUTE_WRITABLE = 1 << 1,  /* by its owner, broker_store() */
 	ATTRIBUTE_ROOT_FILE = 1 << 2, /* of the broker: a file of its own in the root */
 	ATTRIBUTE_MANAGED = 1 << 3,   /* only managed memory has the file */
 	ATTRIBUTE_PRIVATE = 1 << 4,   /* the owner's (and root's) to read */

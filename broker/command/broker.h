@@ -42,6 +42,8 @@ enum object_type {
 	OBJECT_STREAM,
 	OBJECT_DEVICE,
 	OBJECT_OWNER,
+	OBJECT_MODULE,
+	OBJECT_FUNCTION, /* in the folder of its module */
 	N_OBJECT_TYPES,
 };
 
@@ -64,20 +66,26 @@ struct token {
 	}
 
 #define OBJECT_NAME_MAX 64
+#define LISTED_NAME_MAX 255 /* functions have longer names than users may give */
 
-/* Returns: 0; -ENOENT (not in the journal). The caller's own streams `default` are his.
+/*
+ * in: the object whose folder it is, TOKEN_NONE for those in the root.
+ *
+ * Returns: 0; -ENOENT (not in the journal); -EAGAIN when a worker has to be asked:
+ * broker_look_up(). The caller's own streams `default` are his.
  */
-int broker_find(struct broker *broker, enum object_type type, const char *name,
-		const struct caller *caller, struct token *ret_token);
+int broker_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, const struct caller *caller, struct token *ret_token);
 
-/* What it is called now. Returns: 0; -ESTALE when it has gone (not in the journal). */
-int broker_name(struct broker *broker, enum object_type type, struct token token,
-		char ret_name[OBJECT_NAME_MAX + 1]);
+/* Appends where it stands in the mount, as `allocations/x`.
+ * Returns: 0; -ESTALE when it has gone (not in the journal). */
+int broker_path(struct broker *broker, enum object_type type, struct token token,
+		struct text *text);
 
 struct listing {
 	struct token token;
 	uint64_t next; /* cookie that continues behind this entry */
-	char name[OBJECT_NAME_MAX + 1];
+	char name[LISTED_NAME_MAX + 1];
 };
 
 /*
@@ -86,7 +94,7 @@ struct listing {
  *
  * Returns: how many were filled in; 0 at the end.
  */
-size_t broker_list(struct broker *broker, enum object_type type,
+size_t broker_list(struct broker *broker, enum object_type type, struct token in,
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n);
 
@@ -95,7 +103,7 @@ struct object_stat {
 	uid_t uid;
 	gid_t gid;
 	mode_t mode;	   /* permission bits of its files: rw for user, group, other */
-	uint64_t size;	   /* bytes of data; 0 for what has none */
+	uint64_t size;	   /* bytes of data or image; 0 for what has none */
 	int64_t changed_s; /* last write, else creation; seconds and nanoseconds, UTC */
 	uint32_t changed_ns;
 	bool host;    /* an allocation of kind host: its data can be mapped */
@@ -129,10 +137,10 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 		  const struct caller *caller, struct token *ret_token);
 
 /*
- * rmdir: frees an allocation, destroys a stream. Never waits: memory still in use is
- * given back after its last use.
+ * rmdir: frees an allocation, destroys a stream, unloads a module. Never waits: memory
+ * still in use is given back after its last use.
  *
- * Returns: 0; -ENOENT, -EBUSY (stream with work), -EPERM, -ESTALE.
+ * Returns: 0; -ENOENT, -EBUSY (stream with work, module with launches), -EPERM, -ESTALE.
  */
 int broker_remove(struct broker *broker, enum object_type type, const char *name,
 		  const struct caller *caller);
@@ -228,6 +236,13 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
 		struct wait *wait);
+
+/*
+ * What broker_find() could not tell: has the worker asked, so that it can. Errors:
+ * -ENOENT, -ESTALE, -EINTR, -EIO, -ENOMEM (not in the journal).
+ */
+void broker_look_up(struct broker *broker, enum object_type type, struct token in,
+		    const char *name, struct wait *wait);
 
 /* For statfs: done's bytes are a struct broker_space. */
 struct broker_space {

@@ -6,28 +6,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "command/verbs.h"
+
 void command_done(struct command *command, int error)
 {
 	command->done(command, error);
 }
 
-static void command_file(const struct command *command, char *file, size_t size)
+static void command_file(const struct command *command, struct text *file)
 {
-	const struct broker *broker = command->broker;
-	const struct stream *stream;
-
-	stream = slots_get(&broker->registry.streams, command->token.slot,
-			   command->token.generation);
-	if (stream)
-		snprintf(file, size, "streams/%s/%s", stream->name, command->verb->name);
-	else
-		snprintf(file, size, "control/%s", command->verb->name);
+	if (!command->token.generation)
+		text_printf(file, "control");
+	else if (!object_path(command->broker, command->verb->object, command->token,
+			      file))
+		text_printf(file, "%s/?", object_folder(command->verb->object));
+	text_printf(file, "/%s", command->verb->name);
 }
 
 void command_fail(struct command *command, int error, const char *format, ...)
 {
 	struct broker *broker = command->broker;
-	char sentence[1024], file[128];
+	_cleanup_text_ struct text file = TEXT_INIT;
+	char sentence[1024];
 	size_t length = 0;
 	va_list args;
 
@@ -39,10 +39,10 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	va_end(args);
 
 	pthread_mutex_lock(&broker->registry.lock);
-	command_file(command, file, sizeof(file));
+	command_file(command, &file);
 	pthread_mutex_unlock(&broker->registry.lock);
-	journal_fail(&broker->journal, command->caller->uid, command->pid, file, error,
-		     sentence);
+	journal_fail(&broker->journal, command->caller->uid, command->pid,
+		     text_string(&file), error, sentence);
 	text_clear(&command->answer);
 	text_add_printable(&command->answer, sentence);
 	text_add(&command->answer, "\n", 1);

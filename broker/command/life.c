@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "command/module.h"
 #include "command/verbs.h"
 
 /* Slots of the mover's staging area: each view thread reads requests into one. */
@@ -443,8 +444,10 @@ int broker_free(struct broker *broker, struct text *why)
 	pthread_mutex_lock(&broker->registry.lock);
 	n_ops = broker->n_ops;
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (n_ops == 0)
+	if (n_ops == 0) {
+		modules_free(broker);
 		life_free_streams(broker);
+	}
 	n_unreleased = __atomic_load_n(&broker->n_unreleased, __ATOMIC_RELAXED);
 	if (n_ops || n_unreleased) {
 		text_printf(

@@ -8,12 +8,17 @@
 #include <string.h>
 
 #include "command/attribute.h"
+#include "command/module.h"
 #include "command/verbs.h"
 
 static const char *const folders[N_OBJECT_TYPES] = {
-	[OBJECT_BROKER] = "",	     [OBJECT_ALLOCATION] = "allocations",
-	[OBJECT_STREAM] = "streams", [OBJECT_DEVICE] = "devices",
+	[OBJECT_BROKER] = "",
+	[OBJECT_ALLOCATION] = "allocations",
+	[OBJECT_STREAM] = "streams",
+	[OBJECT_DEVICE] = "devices",
 	[OBJECT_OWNER] = "owners",
+	[OBJECT_MODULE] = "modules",
+	[OBJECT_FUNCTION] = "functions",
 };
 
 const char *object_folder(enum object_type type)
@@ -121,35 +126,81 @@ static bool find_owner(struct broker *broker, const char *name,
 	return true;
 }
 
-int broker_find(struct broker *broker, enum object_type type, const char *name,
-		const struct caller *caller, struct token *ret_token)
+static bool find_module(struct broker *broker, const char *name,
+			const struct caller *caller, struct token *ret_token)
+{
+	struct module *module = module_find(&broker->registry, name);
+
+	(void)caller;
+	if (!module)
+		return false;
+	*ret_token = (struct token){ module->slot, module->slot_generation };
+	return true;
+}
+
+/* Returns: 0; -ENOENT; -EAGAIN. */
+static int find_function(struct broker *broker, struct token in, const char *name,
+			 struct token *ret_token)
+{
+	const struct module *module =
+		slots_get(&broker->registry.modules, in.slot, in.generation);
+	const struct function *function;
+
+	if (!module || !module->image)
+		return -ENOENT;
+	function = image_find_function(module->image, name);
+	if (!function)
+		return module->image->enumerated ? -ENOENT : -EAGAIN;
+	*ret_token = (struct token){ function->slot, function->slot_generation };
+	return 0;
+}
+
+int broker_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, const struct caller *caller, struct token *ret_token)
 {
 	static bool (*const finders[N_OBJECT_TYPES])(
 		struct broker *, const char *, const struct caller *, struct token *) = {
-		[OBJECT_ALLOCATION] = find_allocation,
-		[OBJECT_STREAM] = find_stream,
-		[OBJECT_DEVICE] = find_device,
-		[OBJECT_OWNER] = find_owner,
+		[OBJECT_ALLOCATION] = find_allocation, [OBJECT_STREAM] = find_stream,
+		[OBJECT_DEVICE] = find_device,	       [OBJECT_OWNER] = find_owner,
+		[OBJECT_MODULE] = find_module,
 	};
-	bool found;
+	int r;
 
-	if (!finders[type])
-		return -ENOENT;
 	pthread_mutex_lock(&broker->registry.lock);
-	found = finders[type](broker, name, caller, ret_token);
+	if (type == OBJECT_FUNCTION)
+		r = find_function(broker, in, name, ret_token);
+	else
+		r = finders[type] && finders[type](broker, name, caller, ret_token)
+			    ? 0
+			    : -ENOENT;
 	pthread_mutex_unlock(&broker->registry.lock);
-	return found ? 0 : -ENOENT;
+	return r;
+}
+
+void broker_look_up(struct broker *broker, enum object_type type, struct token in,
+		    const char *name, struct wait *wait)
+{
+	if (type == OBJECT_FUNCTION) {
+		module_look_up(broker, in, name, wait);
+		return;
+	}
+	wait->waiter = NULL;
+	wait->done(wait, -ENOENT, NULL, 0);
 }
 
 /* ---- listing ---- */
 
 static void print_name(enum object_type type, const void *object,
-		       char name[OBJECT_NAME_MAX + 1])
+		       char name[LISTED_NAME_MAX + 1])
 {
 	if (type == OBJECT_ALLOCATION)
 		strcpy(name, ((const struct allocation *)object)->name);
 	else if (type == OBJECT_STREAM)
 		strcpy(name, ((const struct stream *)object)->name);
+	else if (type == OBJECT_MODULE)
+		strcpy(name, ((const struct module *)object)->name);
+	else if (type == OBJECT_FUNCTION)
+		strcpy(name, ((const struct function *)object)->shown);
 	else if (type == OBJECT_DEVICE)
 		snprintf(name, OBJECT_NAME_MAX, "%u",
 			 ((const struct device *)object)->index);
@@ -158,10 +209,11 @@ static void print_name(enum object_type type, const void *object,
 			 ((const struct owner *)object)->uid);
 }
 
-/* Whether the caller's listing has it. */
-static bool is_listed(enum object_type type, const void *object,
+/* Whether the caller's listing has it; in is the object whose folder is listed. */
+static bool is_listed(enum object_type type, const void *object, const void *in,
 		      const struct caller *caller)
 {
+	const struct function *function = object;
 	const struct allocation *allocation = object;
 	const struct stream *stream = object;
 
@@ -169,6 +221,8 @@ static bool is_listed(enum object_type type, const void *object,
 		return allocation->state != ALLOCATION_MAKING;
 	if (type == OBJECT_STREAM)
 		return !stream->is_default || stream->owner->uid == caller->uid;
+	if (type == OBJECT_FUNCTION)
+		return in && function->image->module == in;
 	return true;
 }
 
@@ -179,42 +233,69 @@ static struct slots *type_slots(struct broker *broker, enum object_type type)
 		[OBJECT_STREAM] = &broker->registry.streams,
 		[OBJECT_DEVICE] = &broker->registry.devices,
 		[OBJECT_OWNER] = &broker->registry.owners,
+		[OBJECT_MODULE] = &broker->registry.modules,
+		[OBJECT_FUNCTION] = &broker->registry.functions,
 	};
 
 	return slots[type];
 }
 
-int broker_name(struct broker *broker, enum object_type type, struct token token,
-		char ret_name[OBJECT_NAME_MAX + 1])
+/* Its object, one that can be seen. Under registry.lock. NULL: it has gone. */
+static const void *find_seen(struct broker *broker, enum object_type type,
+			     struct token token)
 {
 	struct slots *slots = type_slots(broker, type);
-	const void *object = NULL;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	if (slots)
-		object = slots_get(slots, token.slot, token.generation);
-	if (object)
-		print_name(type, object, ret_name);
-	pthread_mutex_unlock(&broker->registry.lock);
-	return object ? 0 : -ESTALE;
+	if (type == OBJECT_FUNCTION)
+		return function_get(&broker->registry, token.slot, token.generation);
+	return slots ? slots_get(slots, token.slot, token.generation) : NULL;
 }
 
-size_t broker_list(struct broker *broker, enum object_type type,
+bool object_path(struct broker *broker, enum object_type type, struct token token,
+		 struct text *text)
+{
+	const void *object = find_seen(broker, type, token);
+	char name[LISTED_NAME_MAX + 1];
+
+	if (!object)
+		return false;
+	print_name(type, object, name);
+	if (type == OBJECT_FUNCTION)
+		text_printf(text, "%s/%s/", folders[OBJECT_MODULE],
+			    ((const struct function *)object)->image->module->name);
+	text_printf(text, "%s/%s", folders[type], name);
+	return true;
+}
+
+int broker_path(struct broker *broker, enum object_type type, struct token token,
+		struct text *text)
+{
+	bool found;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	found = object_path(broker, type, token, text);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return found ? 0 : -ESTALE;
+}
+
+size_t broker_list(struct broker *broker, enum object_type type, struct token in,
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
 {
 	struct slots *slots = type_slots(broker, type);
 	uint32_t slot = (uint32_t)cookie;
 	size_t found = 0;
+	const void *inside;
 	void *object;
 
 	if (!slots || cookie > SLOTS_MAX)
 		return 0;
 	pthread_mutex_lock(&broker->registry.lock);
+	inside = slots_get(&broker->registry.modules, in.slot, in.generation);
 	if (type == OBJECT_STREAM && cookie == 0)
 		(void)find_default(broker, "default", caller);
 	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
-		if (!is_listed(type, object, caller))
+		if (!is_listed(type, object, inside, caller))
 			continue;
 		print_name(type, object, entries[found].name);
 		entries[found].token =
@@ -254,21 +335,43 @@ static void stat_stream(const struct stream *stream, struct object_stat *stat)
 	};
 }
 
+static void stat_module(const struct module *module, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = module->id,
+		.uid = module->owner->uid,
+		.gid = module->gid,
+		.mode = module->mode,
+		.size = module->image ? module->image->size : 0,
+		.changed_s = module->loaded_s ?: module->created_s,
+	};
+}
+
+static void stat_function(const struct function *function, struct object_stat *stat)
+{
+	stat_module(function->image->module, stat);
+	stat->id = function->id;
+	stat->size = 0;
+}
+
 int broker_stat(struct broker *broker, enum object_type type, struct token token,
 		struct object_stat *ret_stat)
 {
-	struct slots *slots = type_slots(broker, type);
 	const void *object;
 	int r = 0;
 
-	if (!slots) {
+	if (!type_slots(broker, type)) {
 		*ret_stat = (struct object_stat){ .mode = 0444 };
 		return 0;
 	}
 	pthread_mutex_lock(&broker->registry.lock);
-	object = slots_get(slots, token.slot, token.generation);
+	object = find_seen(broker, type, token);
 	if (!object)
 		r = -ESTALE;
+	else if (type == OBJECT_MODULE)
+		stat_module(object, ret_stat);
+	else if (type == OBJECT_FUNCTION)
+		stat_function(object, ret_stat);
 	else if (type == OBJECT_ALLOCATION)
 		stat_allocation(object, ret_stat);
 	else if (type == OBJECT_STREAM)
@@ -291,10 +394,34 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 
 /* ---- making ---- */
 
+/* Under registry.lock. */
+static int create_stream(struct broker *broker, const char *name,
+			 const struct caller *caller, struct owner *owner,
+			 struct token *ret_token, struct refusal *refusal)
+{
+	struct stream *stream = NULL;
+	int r = -EEXIST;
+
+	if (!find_default(broker, name, caller))
+		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
+	if (r == 0) {
+		*ret_token = (struct token){ stream->slot, stream->slot_generation };
+		journal_event(&broker->journal, "create streams/%s uid=%u", name,
+			      caller->uid);
+	} else if (r == -EEXIST) {
+		refuse(refusal, EEXIST, "stream %s is there already", name);
+	} else if (r == -ENFILE) {
+		refuse(refusal, ENFILE, "uid %u has as many streams as one may",
+		       caller->uid);
+	} else {
+		refuse(refusal, -r, "stream %s: %s", name, strerror(-r));
+	}
+	return r;
+}
+
 int broker_create(struct broker *broker, enum object_type type, const char *name,
 		  const struct caller *caller, struct token *ret_token)
 {
-	struct stream *stream = NULL;
 	struct refusal refusal;
 	struct owner *owner;
 	int r;
@@ -303,35 +430,23 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 		return object_fail(broker, caller, type, name, EPERM,
 				   "allocations are made by writing to control/alloc: "
 				   "echo 'NAME SIZE' >control/alloc");
-	if (type != OBJECT_STREAM)
+	if (type != OBJECT_STREAM && type != OBJECT_MODULE)
 		return object_fail(broker, caller, type, name, EPERM,
 				   "nothing can be made here");
-	if (line_name(name, "stream", &refusal) < 0)
+	if (line_name(name, type == OBJECT_STREAM ? "stream" : "module", &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
 
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = owner_get(&broker->registry, caller->uid, caller->gid);
 	if (broker->shutting_down)
-		r = -ESTALE;
+		r = refuse(&refusal, ESTALE, "the broker is shutting down");
 	else if (!owner)
-		r = -ENOMEM;
-	else if (find_default(broker, name, caller))
-		r = -EEXIST;
+		r = refuse(&refusal, ENOMEM, "no memory in the broker");
+	else if (type == OBJECT_STREAM)
+		r = create_stream(broker, name, caller, owner, ret_token, &refusal);
 	else
-		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
-	if (r == 0) {
-		*ret_token = (struct token){ stream->slot, stream->slot_generation };
-		journal_event(&broker->journal, "create streams/%s uid=%u", name,
-			      caller->uid);
-	}
+		r = module_create(broker, name, owner, ret_token, &refusal);
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (r == -EEXIST)
-		refuse(&refusal, EEXIST, "stream %s is there already", name);
-	else if (r == -ENFILE)
-		refuse(&refusal, ENFILE, "uid %u has as many streams as one may",
-		       caller->uid);
-	else if (r < 0)
-		refuse(&refusal, -r, "stream %s: %s", name, strerror(-r));
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
 
@@ -394,15 +509,22 @@ static int remove_stream(struct broker *broker, const char *name,
 int broker_remove(struct broker *broker, enum object_type type, const char *name,
 		  const struct caller *caller)
 {
+	/* Each lets go of the lock. */
+	static int (*const removers[N_OBJECT_TYPES])(struct broker *, const char *,
+						     const struct caller *,
+						     struct refusal *) = {
+		[OBJECT_ALLOCATION] = remove_allocation,
+		[OBJECT_STREAM] = remove_stream,
+		[OBJECT_MODULE] = module_remove,
+	};
 	struct refusal refusal;
 	int r;
 
-	if (type != OBJECT_ALLOCATION && type != OBJECT_STREAM)
+	if (!removers[type])
 		return object_fail(broker, caller, type, name, EPERM,
 				   "nothing can be removed here");
 	pthread_mutex_lock(&broker->registry.lock);
-	r = type == OBJECT_ALLOCATION ? remove_allocation(broker, name, caller, &refusal)
-				      : remove_stream(broker, name, caller, &refusal);
+	r = removers[type](broker, name, caller, &refusal);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
 
@@ -472,31 +594,41 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	return 0;
 }
 
+/* Under registry.lock. */
+static int store_object(struct broker *broker, enum object_type type, struct token token,
+			const struct attribute *attribute, const struct caller *caller,
+			const char *value, char *ret_name, struct refusal *refusal)
+{
+	struct slots *slots = type_slots(broker, type);
+	void *object = slots_get(slots, token.slot, token.generation);
+
+	if (!object)
+		return refuse(refusal, ESTALE, "it has been removed");
+	print_name(type, object, ret_name);
+	if (type == OBJECT_STREAM)
+		return store_stream(broker, object, attribute, caller, value, refusal);
+	return module_store_device(broker, object, caller, value, refusal);
+}
+
 int broker_store(struct broker *broker, enum object_type type, struct token token,
 		 const struct attribute *attribute, const struct caller *caller,
 		 const char *value, size_t length)
 {
-	char word[64], name[OBJECT_NAME_MAX + 1] = "?";
+	char word[64], name[LISTED_NAME_MAX + 1] = "?";
 	struct refusal refusal;
-	struct stream *stream;
 	int r;
 
 	if (length && value[length - 1] == '\n')
 		length--;
-	if (type != OBJECT_STREAM || length >= sizeof(word) || memchr(value, 0, length))
+	if ((type != OBJECT_STREAM && type != OBJECT_MODULE) || length >= sizeof(word) ||
+	    memchr(value, 0, length))
 		return object_fail(broker, caller, type, attribute->name, EINVAL,
 				   "that is no value of this attribute");
 	memcpy(word, value, length);
 	word[length] = '\0';
 
 	pthread_mutex_lock(&broker->registry.lock);
-	stream = slots_get(&broker->registry.streams, token.slot, token.generation);
-	if (stream) {
-		strcpy(name, stream->name);
-		r = store_stream(broker, stream, attribute, caller, word, &refusal);
-	} else {
-		r = refuse(&refusal, ESTALE, "the stream has been removed");
-	}
+	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }

@@ -53,6 +53,10 @@ void op_describe(struct op *op, struct text *text)
 {
 	const char *joint = " of allocation ";
 
+	if (op->class->describe) {
+		op->class->describe(op, text);
+		return;
+	}
 	text_printf(text, "%s", op->class->what);
 	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
@@ -332,6 +336,8 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 		worker_end_reason(op->worker, reason, sizeof(reason));
 		op_fail(op, EIO, "%s: the worker %s before it answered",
 			text_string(&what), reason);
+	} else if (reply->error && op->class->failed) {
+		op->class->failed(op, reply);
 	} else if (reply->error) {
 		op->failure = (struct cuda_failure){ reply->call, reply->result };
 		op_describe(op, &what);

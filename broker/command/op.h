@@ -31,8 +31,14 @@ struct op_class {
 	/* Nothing is before it: ask (op_ask) or do it, and end in op_done(). */
 	void (*run)(struct op *op);
 
+	/* What it is, for sentences; NULL: `what` and the allocations that it uses. */
+	void (*describe)(const struct op *op, struct text *text);
+
 	/* The worker answered well; NULL: op_done(op, 0). */
 	void (*answered)(struct op *op, const struct wire_reply *reply);
+
+	/* It answered with an error; NULL: op_fail() with it. */
+	void (*failed)(struct op *op, const struct wire_reply *reply);
 
 	/* It is done and about to leave the order: the last time that its allocations are
 	 * there for sure. Under registry.lock. May be NULL. */

@@ -75,8 +75,8 @@ static struct stream *synchronize_stream(struct command *command)
 		struct token token;
 
 		pthread_mutex_unlock(&registry->lock);
-		if (broker_find(command->broker, OBJECT_STREAM, name, command->caller,
-				&token) < 0) {
+		if (broker_find(command->broker, OBJECT_STREAM, TOKEN_NONE, name,
+				command->caller, &token) < 0) {
 			command_fail(command, ENOENT, "there is no stream %s", name);
 			return NULL;
 		}

@@ -27,6 +27,13 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 /* Memory has come back: allocations that waited for it are tried again. No lock held. */
 void alloc_retry_parked(struct broker *broker, uint32_t device);
 
+/* ---- object.c ---- */
+
+/* Appends where an object stands, as `streams/s`. Under registry.lock.
+ * Returns: false when it has gone. */
+bool object_path(struct broker *broker, enum object_type type, struct token token,
+		 struct text *text);
+
 /* ---- copy.c ---- */
 
 /*

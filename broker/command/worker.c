@@ -189,6 +189,16 @@ void worker_close(struct worker *worker, unsigned int seconds)
 		link_stop(link, seconds);
 }
 
+void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason)
+{
+	pthread_mutex_lock(&worker->lock);
+	if (worker->epoch == epoch && worker->link) {
+		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s", reason);
+		link_kill(worker->link);
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
 void worker_end_idle(struct worker *worker, int64_t idle_s)
 {
 	struct link *link = NULL;

@@ -103,5 +103,9 @@ struct op *worker_slot_put(struct worker *worker, unsigned int slot);
 void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
 			uint32_t wire_id);
 
+/* Ends a run that broke the rules: reason says what it did, with "the worker" before it.
+ */
+void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason);
+
 /* Has an image unloaded from the run that was told of it, if that still goes on. */
 void worker_drop_image(struct worker *worker, const struct image *image);

@@ -221,6 +221,7 @@ int image_add_function(struct function **ret_function, struct registry *registry
 	function = function_new(name, params, n_params);
 	if (!function)
 		return -ENOMEM;
+	function->id = ++registry->n_functions_made;
 	function->index = index;
 	function->has_params = has_params;
 	function->image = image;

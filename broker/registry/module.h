@@ -35,6 +35,7 @@ struct param {
 
 struct function {
 	char *name;	 /* as in the module */
+	uint64_t id;	 /* never used again */
 	char *shown;	 /* what its directory is called, see function_show_name() */
 	uint32_t index;	 /* what the worker calls it */
 	bool has_params; /* the driver could tell them */
@@ -73,6 +74,7 @@ struct module {
 	int64_t loaded_s;    /* 0: never */
 	struct image *image; /* NULL: none has been loaded; holds a reference */
 	uint64_t n_serials;  /* of images, ever dealt */
+	uint64_t settled;    /* the last one whose load has ended */
 	uint32_t n_loads;    /* images on their way */
 	uint32_t n_launches; /* under way; rmdir is EBUSY meanwhile */
 	int32_t failed; /* errno of the last load; 0: it went well, or there was none */

@@ -154,6 +154,7 @@ struct registry {
 	struct module *modules_by_name;
 	struct owner *owners_by_uid;
 	uint64_t next_id[3];	/* allocation, stream, module */
+	uint64_t n_functions_made;
 	uint32_t n_wire_images; /* what workers call images, ever dealt */
 
 	/* totals */

@@ -43,6 +43,7 @@ static struct worker worker = {
 	.name = "?",
 	.context_lock = PTHREAD_MUTEX_INITIALIZER,
 	.streams.lock = PTHREAD_MUTEX_INITIALIZER,
+	.modules = MODULE_TABLE_INIT,
 };
 static const char *driver_path;
 

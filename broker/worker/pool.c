@@ -71,6 +71,8 @@ static bool pool_begin(struct pool *pool, struct job *job)
 		pool_put_spare(pool, job);
 		return false;
 	}
+	if (job->request.op == WIRE_MODULE_LOAD)
+		module_announce(pool->worker, job);
 	if (job->request.stream)
 		r = stream_take(&pool->worker->streams, job);
 	if (r == -EINVAL) {

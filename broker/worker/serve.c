@@ -40,6 +40,12 @@ static const struct operation operations[WIRE_OP_END_] = {
 	[WIRE_COPY] = { transfer_copy, true },
 	[WIRE_FILL] = { transfer_fill, true },
 	[WIRE_MEMORY] = { memory_info, false },
+	[WIRE_MODULE_LOAD] = { module_load, false },
+	[WIRE_MODULE_UNLOAD] = { module_unload, false },
+	[WIRE_MODULE_LOG] = { module_log, false },
+	[WIRE_MODULE_FUNCTIONS] = { module_functions, false },
+	[WIRE_MODULE_FIND] = { module_find, false },
+	[WIRE_FUNCTION_ATTRIBUTES] = { module_attributes, false },
 };
 
 union control {

@@ -14,6 +14,7 @@
 #include "cuda/driver.h"
 #include "worker/device.h"
 #include "worker/mapping.h"
+#include "worker/module.h"
 #include "worker/stream.h"
 
 #include <gpumem/wire.h>
@@ -33,6 +34,7 @@ struct worker {
 
 	struct mapping_table mappings; /* whoever has the turn to receive */
 	struct stream_table streams;   /* has its own lock */
+	struct module_table modules;   /* likewise */
 
 	/*
 	 * Counts answers. A request may follow from an answer that another thread gave;

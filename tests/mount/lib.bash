@@ -35,6 +35,7 @@ declare -A message=(
 	[EEXIST]='File exists' [EFBIG]='File too large' [EINTR]='Interrupted system call'
 	[EINVAL]='Invalid argument' [EIO]='Input/output error'
 	[ENAMETOOLONG]='File name too long' [ENODEV]='No such device'
+	[ENOEXEC]='Exec format error'
 	[ENOENT]='No such file or directory' [ENOMEM]='Cannot allocate memory'
 	[ENOSPC]='No space left on device' [EOPNOTSUPP]='Operation not supported'
 	[EOVERFLOW]='Value too large for defined data type'
@@ -337,7 +338,7 @@ sweep()
 {
 	local object
 	rm -f "$T/inject"
-	for object in "$M"/allocations/* "$M"/streams/*; do
+	for object in "$M"/allocations/* "$M"/modules/* "$M"/streams/*; do
 		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || rmdir "$object"
 	done
 }

@@ -74,7 +74,8 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 		char line[64];
 		struct token x;
 
-		cr_assert(eq(int, command_say(broker, "alloc", "warm 1M kind=direct"), 0));
+		cr_assert(
+			eq(int, command_say(broker, "alloc", "warm 1M kind=direct"), 0));
 		cr_assert(eq(int, command_say(broker, "alloc", "x 28M"), 0));
 		x = allocation_named(broker, "x");
 		cr_assert(eq(int, (int)data_write(broker, x, 0, "y", 1), 1));
@@ -143,8 +144,8 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 
 	mover_signal(broker, SIGSTOP);
 	for (int i = 0; i < N; i++)
-		broker_read(broker, allocation_named(broker, "busy"), &nobody_special, 0, 4096,
-			    answer_expect(&answers[i]));
+		broker_read(broker, allocation_named(broker, "busy"), &nobody_special, 0,
+			    4096, answer_expect(&answers[i]));
 	broker_copy_range(broker, source, 0, target, 0, 4096, &nobody_special,
 			  answer_expect(&copied));
 	kill(owner_pid(broker), SIGKILL);
@@ -152,7 +153,8 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 		usleep(1000);
 	for (bool lost = false; !lost; usleep(1000)) {
 		pthread_mutex_lock(&broker->registry.lock);
-		lost = allocation_find(&broker->registry, "source")->state == ALLOCATION_LOST;
+		lost = allocation_find(&broker->registry, "source")->state ==
+		       ALLOCATION_LOST;
 		pthread_mutex_unlock(&broker->registry.lock);
 	}
 	mover_signal(broker, SIGCONT);
@@ -237,7 +239,9 @@ Test(broker, allocation_until_close_goes_with_its_descriptor)
 	cr_assert(eq(int, command_say(broker, "free", "y"), 0));
 	(void)allocation_named(broker, "x");
 	control_free(control);
-	cr_assert(eq(int, broker_find(broker, OBJECT_ALLOCATION, "x", &nobody_special, &token),
+	cr_assert(eq(int,
+		     broker_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, "x",
+				 &nobody_special, &token),
 		     -ENOENT));
 	broker_settle(broker);
 	cr_assert(eq(u64, broker->registry.bytes, 0));

@@ -64,7 +64,8 @@ struct broker *broker_start(const char *memory, const char *options)
 	snprintf(variable, sizeof(variable), "memory=%s:machine=broker-%d%s%s", memory,
 		 getpid(), options ? ":" : "", options ? options : "");
 	setenv("GPUMEM_SOFTGPU", variable, 1);
-	cr_assert(eq(int, broker_new(&broker, &config, &why), 0), "%s", text_string(&why));
+	cr_assert(eq(int, broker_new(&broker, &config, &why), 0), "%s",
+		  text_string(&why));
 	return broker;
 }
 
@@ -169,8 +170,10 @@ struct control *control_open(struct broker *broker, const char *verb)
 	verbs = verb_table(&n);
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(verbs[i].name, verb) == 0)
-			cr_assert(eq(int, control_new(&control, broker, &verbs[i], TOKEN_NONE,
-						      &nobody_special), 0));
+			cr_assert(eq(int,
+				     control_new(&control, broker, &verbs[i], TOKEN_NONE,
+						 &nobody_special),
+				     0));
 	}
 	cr_assert(control != NULL, "no verb %s", verb);
 	return control;
@@ -205,8 +208,11 @@ struct token allocation_named(struct broker *broker, const char *name)
 {
 	struct token token = TOKEN_NONE;
 
-	cr_assert(eq(int, broker_find(broker, OBJECT_ALLOCATION, name, &nobody_special, &token),
-		     0), "%s", name);
+	cr_assert(eq(int,
+		     broker_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
+				 &nobody_special, &token),
+		     0),
+		  "%s", name);
 	return token;
 }
 
@@ -234,7 +240,8 @@ long data_read(struct broker *broker, struct token token, uint64_t offset, void 
 	struct answer answer;
 	int error;
 
-	broker_read(broker, token, &nobody_special, offset, length, answer_expect(&answer));
+	broker_read(broker, token, &nobody_special, offset, length,
+		    answer_expect(&answer));
 	error = answer_get(&answer);
 	if (error)
 		return error;

@@ -66,7 +66,8 @@ static void move_data(struct actor *actor, const char *name, bool write)
 	char bytes[4096] = "";
 	struct token token;
 
-	if (broker_find(actor->broker, OBJECT_ALLOCATION, name, &nobody_special, &token) < 0)
+	if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
+			&nobody_special, &token) < 0)
 		return;
 	if (write)
 		(void)data_write(actor->broker, token, draw(actor, 2000), bytes, 1000);
@@ -79,7 +80,8 @@ static void change_mode(struct actor *actor, const char *name)
 	struct answer answer;
 	struct token token;
 
-	if (broker_find(actor->broker, OBJECT_ALLOCATION, name, &nobody_special, &token) < 0)
+	if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
+			&nobody_special, &token) < 0)
 		return;
 	broker_change(actor->broker, OBJECT_ALLOCATION, token, &nobody_special,
 		      draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1,
@@ -98,8 +100,9 @@ static void step(struct actor *actor)
 	switch (draw(actor, 10)) {
 	case 0:
 	case 1:
-		snprintf(line, sizeof(line), "%s %s kind=%s%s", name, sizes[draw(actor, 4)],
-			 kinds[draw(actor, 4)], draw(actor, 8) ? "" : " until=close");
+		snprintf(line, sizeof(line), "%s %s kind=%s%s", name,
+			 sizes[draw(actor, 4)], kinds[draw(actor, 4)],
+			 draw(actor, 8) ? "" : " until=close");
 		say(actor, "alloc", line);
 		break;
 	case 2:

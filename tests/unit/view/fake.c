@@ -10,7 +10,9 @@
 #include "base/def.h"
 #include "command/attribute.h"
 #include "command/control.h"
+#include "command/upload.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -180,9 +182,13 @@ static void wake_readers(struct broker *broker)
 const char *object_folder(enum object_type type)
 {
 	static const char *const folders[] = {
-		[OBJECT_BROKER] = "",	     [OBJECT_ALLOCATION] = "allocations",
-		[OBJECT_STREAM] = "streams", [OBJECT_DEVICE] = "devices",
+		[OBJECT_BROKER] = "",
+		[OBJECT_ALLOCATION] = "allocations",
+		[OBJECT_STREAM] = "streams",
+		[OBJECT_DEVICE] = "devices",
 		[OBJECT_OWNER] = "owners",
+		[OBJECT_MODULE] = "modules",
+		[OBJECT_FUNCTION] = "functions",
 	};
 
 	return folders[type];
@@ -212,12 +218,20 @@ static const struct attribute allocation_attributes[] = {
 	{ "id", "its number", 0, show_id },
 	{ "size", "bytes", 0, show_size },
 	{ "tag", "a word of the owner's", ATTRIBUTE_WRITABLE, show_id },
-	{ "asked", "asked of a worker", ATTRIBUTE_ASKED, NULL },
+	{ "asked", "asked of a worker", ATTRIBUTE_ASKED },
 	{ "prefetched", "of managed memory", ATTRIBUTE_MANAGED, show_id },
 };
 
 static const struct attribute stream_attributes[] = {
 	{ "id", "its number", 0, show_id },
+};
+
+static const struct attribute module_attributes[] = {
+	{ "device", "its device", ATTRIBUTE_WRITABLE, show_id },
+};
+
+static const struct attribute function_attributes[] = {
+	{ "name", "as in the module", 0, show_id },
 };
 
 static const struct attribute owner_attributes[] = {
@@ -235,6 +249,9 @@ const struct attribute *attribute_table(enum object_type type, size_t *ret_n)
 					ARRAY_SIZE(allocation_attributes) },
 		[OBJECT_STREAM] = { stream_attributes, ARRAY_SIZE(stream_attributes) },
 		[OBJECT_OWNER] = { owner_attributes, ARRAY_SIZE(owner_attributes) },
+		[OBJECT_MODULE] = { module_attributes, ARRAY_SIZE(module_attributes) },
+		[OBJECT_FUNCTION] = { function_attributes,
+				      ARRAY_SIZE(function_attributes) },
 	};
 
 	*ret_n = tables[type].n;
@@ -434,11 +451,12 @@ size_t control_read(struct control *control, char *bytes, size_t size)
 
 /* ---- names ---- */
 
-int broker_find(struct broker *broker, enum object_type type, const char *name,
-		const struct caller *caller, struct token *ret_token)
+int broker_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, const struct caller *caller, struct token *ret_token)
 {
 	struct object *object;
 
+	(void)in;
 	(void)caller;
 	pthread_mutex_lock(&broker->lock);
 	object = find(broker, type, name);
@@ -449,26 +467,36 @@ int broker_find(struct broker *broker, enum object_type type, const char *name,
 	return object ? 0 : -ENOENT;
 }
 
-int broker_name(struct broker *broker, enum object_type type, struct token token,
-		char ret_name[OBJECT_NAME_MAX + 1])
+void broker_look_up(struct broker *broker, enum object_type type, struct token in,
+		    const char *name, struct wait *wait)
+{
+	(void)type;
+	(void)in;
+	(void)name;
+	answer(broker, wait, -ENOENT, NULL, 0);
+}
+
+int broker_path(struct broker *broker, enum object_type type, struct token token,
+		struct text *text)
 {
 	struct object *object;
 
 	pthread_mutex_lock(&broker->lock);
 	object = resolve(broker, type, token);
 	if (object)
-		memcpy(ret_name, object->name, sizeof(object->name));
+		text_printf(text, "%s/%s", object_folder(type), object->name);
 	pthread_mutex_unlock(&broker->lock);
 	return object ? 0 : -ESTALE;
 }
 
-size_t broker_list(struct broker *broker, enum object_type type,
+size_t broker_list(struct broker *broker, enum object_type type, struct token in,
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
 {
 	struct objects *objects = &broker->objects[type];
 	size_t filled = 0;
 
+	(void)in;
 	(void)caller;
 	pthread_mutex_lock(&broker->lock);
 	for (size_t i = cookie; i < objects->n && filled < n; i++) {
@@ -545,13 +573,13 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 			    "see control/alloc");
 		return -EPERM;
 	}
-	if (!broker_find(broker, type, name, caller, ret_token))
+	if (!broker_find(broker, type, TOKEN_NONE, name, caller, ret_token))
 		return -EEXIST;
 	pthread_mutex_lock(&broker->lock);
 	add(broker, type, name, caller, 0);
 	pthread_mutex_unlock(&broker->lock);
 	wake_readers(broker);
-	return broker_find(broker, type, name, caller, ret_token);
+	return broker_find(broker, type, TOKEN_NONE, name, caller, ret_token);
 }
 
 int broker_remove(struct broker *broker, enum object_type type, const char *name,
@@ -615,6 +643,66 @@ void broker_ask(struct broker *broker, struct token token,
 	(void)attribute;
 	(void)caller;
 	answer(broker, wait, 0, strdup("answered\n"), 9);
+}
+
+/* ---- modules: there are none ---- */
+
+int upload_new(struct upload **ret_upload, struct broker *broker, struct token module,
+	       const struct caller *caller, bool truncate)
+{
+	(void)ret_upload;
+	(void)broker;
+	(void)module;
+	(void)caller;
+	(void)truncate;
+	return -ESTALE;
+}
+
+struct upload *upload_free(struct upload *upload)
+{
+	assert(!upload);
+	return NULL;
+}
+
+uint64_t upload_size(struct upload *upload)
+{
+	(void)upload;
+	return 0;
+}
+
+long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t size)
+{
+	(void)upload;
+	(void)offset;
+	(void)bytes;
+	(void)size;
+	return -EIO;
+}
+
+int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *bytes,
+		 size_t size)
+{
+	(void)upload;
+	(void)pid;
+	(void)offset;
+	(void)bytes;
+	(void)size;
+	return -EIO;
+}
+
+int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
+{
+	(void)upload;
+	(void)pid;
+	(void)size;
+	return -EIO;
+}
+
+void upload_flush(struct upload *upload, pid_t pid, struct wait *wait)
+{
+	(void)upload;
+	(void)pid;
+	wait->done(wait, -EIO, NULL, 0);
 }
 
 void broker_space(struct broker *broker, struct wait *wait)

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Modules.
+ *
+ * Loading may take seconds where PTX is compiled, so it is nothing that the holder of the
+ * turn can do; and yet what comes behind a LOAD may name its module at once. So a module
+ * is noted when its LOAD is received, and whoever needs it first loads it, be it that
+ * LOAD or a launch: nobody waits for a request that no thread has taken yet. Others wait
+ * for the one that loads. A load that failed is tried again by the next who needs it.
+ *
+ * The image is copied into memory of its own, with a zero behind it: the driver is given
+ * no length, and PTX text must end.
+ *
+ * The broker unloads what nobody uses any more.
+ */
+#include "worker/module.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <uthash.h>
+
+#include "link/record.h"
+#include "worker/worker.h"
+
+#include <gpumem/function.h>
+
+#define LOG_SIZE 0x10000 /* of each of the compiler's two */
+
+enum module_state {
+	MODULE_NEW,
+	MODULE_LOADING, /* by one thread, without the lock */
+	MODULE_LOADED,
+	MODULE_FAILED,
+};
+
+struct module {
+	uint32_t id;
+	uint32_t device;
+	enum module_state state;
+	int fd;	   /* the image, until it has been loaded */
+	char *log; /* what the compiler said; NULL: nothing */
+	CUmodule handle;
+	CUfunction *functions;
+	unsigned int n_functions;
+	bool enumerated; /* those are all there are */
+	UT_hash_handle hh;
+};
+
+/* ---- the table ---- */
+
+static struct module *table_find(struct worker *worker,
+				 const struct wire_request *request)
+{
+	struct module *module;
+
+	HASH_FIND(hh, worker->modules.first, &request->module, sizeof(request->module),
+		  module);
+	return module && module->device == request->device ? module : NULL;
+}
+
+void module_announce(struct worker *worker, struct job *job)
+{
+	struct module *module = calloc(1, sizeof(*module)), *other;
+
+	if (!module)
+		worker_die("has no memory left");
+	module->id = job->request.module;
+	module->device = job->request.device;
+	module->state = MODULE_NEW;
+	pthread_mutex_lock(&worker->modules.lock);
+	HASH_FIND(hh, worker->modules.first, &module->id, sizeof(module->id), other);
+	if (other)
+		worker_die("was sent a module twice");
+	module->fd = take_fd(&job->fd);
+	HASH_ADD(hh, worker->modules.first, id, sizeof(module->id), module);
+	pthread_mutex_unlock(&worker->modules.lock);
+}
+
+/* ---- loading ---- */
+
+/* All of the image, with a zero behind it. Returns: 0; -errno. */
+static int image_read(int fd, char **ret_image)
+{
+	_cleanup_free_ char *image = NULL;
+	struct stat st;
+	size_t n = 0;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size <= 0 || st.st_size > WIRE_IMAGE_MAX)
+		return -ENOEXEC;
+	image = malloc((size_t)st.st_size + 1);
+	if (!image)
+		return -ENOMEM;
+	while (n < (size_t)st.st_size) {
+		ssize_t got = pread(fd, image + n, (size_t)st.st_size - n, (off_t)n);
+
+		if (got <= 0)
+			return got < 0 ? -errno : -EIO;
+		n += (size_t)got;
+	}
+	image[n] = '\0';
+	*ret_image = take_ptr(image);
+	return 0;
+}
+
+/* Both logs of the compiler, one behind the other. */
+static char *log_join(const char *info, const char *error)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_add(&text, info, strnlen(info, LOG_SIZE));
+	if (text.length && text.data[text.length - 1] != '\n')
+		text_add(&text, "\n", 1);
+	text_add(&text, error, strnlen(error, LOG_SIZE));
+	if (!text.length || text_failed(&text))
+		return NULL;
+	if (text.data[text.length - 1] != '\n')
+		text_add(&text, "\n", 1);
+	return text_failed(&text) ? NULL : take_ptr(text.data);
+}
+
+static int image_load(struct worker *worker, const char *image, CUmodule *ret_handle,
+		      char **ret_log, struct cuda_failure *failure)
+{
+	_cleanup_free_ char *info = calloc(1, LOG_SIZE), *error = calloc(1, LOG_SIZE);
+	CUjit_option options[] = {
+		CU_JIT_INFO_LOG_BUFFER,	 CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+		CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+		CU_JIT_LOG_VERBOSE,
+	};
+	void *values[] = {
+		info,
+		(void *)(uintptr_t)LOG_SIZE,
+		error,
+		(void *)(uintptr_t)LOG_SIZE,
+		(void *)(uintptr_t)1,
+	};
+	int r;
+
+	if (!info || !error)
+		return -ENOMEM;
+	r = CUDA(worker->driver, failure, cuModuleLoadDataEx, ret_handle, image,
+		 ARRAY_SIZE(options), options, values);
+	*ret_log = log_join(info, error);
+	return r;
+}
+
+/* All functions, where the driver can tell them. */
+static int module_enumerate(struct worker *worker, struct module *module,
+			    struct cuda_failure *failure)
+{
+	struct cuda_failure own = CUDA_FAILURE_NONE;
+	unsigned int n = 0;
+	int r = -EOPNOTSUPP;
+
+	module->enumerated = false;
+	if (cuda_driver_has(worker->driver, CUDA_ROW(cuModuleEnumerateFunctions)) &&
+	    cuda_driver_has(worker->driver, CUDA_ROW(cuFuncGetName)))
+		r = CUDA(worker->driver, &own, cuModuleGetFunctionCount, &n,
+			 module->handle);
+	if (r == -EOPNOTSUPP)
+		return 0;
+	if (r == 0 && n > WIRE_FUNCTIONS_MAX)
+		return -E2BIG;
+	if (r == 0) {
+		module->functions = calloc(MAX(n, 1u), sizeof(*module->functions));
+		if (!module->functions)
+			return -ENOMEM;
+	}
+	if (r == 0 && n)
+		r = CUDA(worker->driver, &own, cuModuleEnumerateFunctions,
+			 module->functions, n, module->handle);
+	if (r < 0) {
+		*failure = own;
+		return r;
+	}
+	module->n_functions = n;
+	module->enumerated = true;
+	return 0;
+}
+
+static void module_forget(struct worker *worker, struct module *module,
+			  struct cuda_failure *failure, int *ret_r)
+{
+	if (module->handle)
+		*ret_r = CUDA(worker->driver, failure, cuModuleUnload, module->handle);
+	module->handle = NULL;
+	free(take_ptr(module->functions));
+	module->n_functions = 0;
+}
+
+/* By the one thread that found it not loaded. */
+static int module_make(struct worker *worker, struct module *module,
+		       struct cuda_failure *failure)
+{
+	_cleanup_free_ char *image = NULL;
+	int ignored, r;
+
+	free(take_ptr(module->log));
+	r = image_read(module->fd, &image);
+	if (r == 0)
+		r = image_load(worker, image, &module->handle, &module->log, failure);
+	if (r < 0) {
+		module->handle = NULL;
+		return r;
+	}
+	r = module_enumerate(worker, module, failure);
+	if (r < 0)
+		module_forget(worker, module, NULL, &ignored);
+	else
+		closep(&module->fd);
+	return r;
+}
+
+/* With the lock held. */
+static void module_wait_locked(struct worker *worker, struct module *module)
+{
+	while (module->state == MODULE_LOADING)
+		pthread_cond_wait(&worker->modules.change, &worker->modules.lock);
+}
+
+/* The module of a request, loaded. With the lock taken where it is. */
+static int module_get(struct worker *worker, const struct wire_request *request,
+		      struct module **ret_module, struct cuda_failure *failure)
+{
+	struct module *module;
+	int r = 0;
+
+	pthread_mutex_lock(&worker->modules.lock);
+	module = table_find(worker, request);
+	if (module)
+		module_wait_locked(worker, module);
+	else
+		r = -EINVAL;
+	if (module && module->state != MODULE_LOADED) {
+		module->state = MODULE_LOADING;
+		pthread_mutex_unlock(&worker->modules.lock);
+		r = module_make(worker, module, failure);
+		pthread_mutex_lock(&worker->modules.lock);
+		module->state = r < 0 ? MODULE_FAILED : MODULE_LOADED;
+		pthread_cond_broadcast(&worker->modules.change);
+	}
+	if (r < 0)
+		pthread_mutex_unlock(&worker->modules.lock);
+	else
+		*ret_module = module;
+	return r;
+}
+
+int module_load(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	struct module *module;
+	int r;
+
+	r = module_get(worker, &job->request, &module, failure);
+	if (r < 0)
+		return r;
+	job->value[0] = module->enumerated ? module->n_functions : 0;
+	job->value[1] = module->enumerated;
+	pthread_mutex_unlock(&worker->modules.lock);
+	return 0;
+}
+
+int module_unload(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	struct module *module;
+	int r = 0;
+
+	pthread_mutex_lock(&worker->modules.lock);
+	module = table_find(worker, &job->request);
+	if (module) {
+		module_wait_locked(worker, module);
+		HASH_DELETE(hh, worker->modules.first, module);
+	}
+	pthread_mutex_unlock(&worker->modules.lock);
+	if (!module)
+		return -EINVAL;
+	module_forget(worker, module, failure, &r);
+	closep(&module->fd);
+	free(module->log);
+	free(module);
+	return r;
+}
+
+/* ---- what is told of it ---- */
+
+int module_log(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	uint8_t *place = worker->staging + job->request.offset;
+	struct module *module;
+
+	(void)failure;
+	pthread_mutex_lock(&worker->modules.lock);
+	module = table_find(worker, &job->request);
+	if (module) {
+		module_wait_locked(worker, module);
+		if (module->log) {
+			job->value[0] = MIN(strlen(module->log), job->request.length);
+			memcpy(place, module->log, job->value[0]);
+		}
+	}
+	pthread_mutex_unlock(&worker->modules.lock);
+	return module ? 0 : -EINVAL;
+}
+
+/*
+ * The parameters, as many as there are. Beyond the last one the driver says that the
+ * value is invalid.
+ */
+static int function_params(struct worker *worker, CUfunction function,
+			   struct record_param *params, struct record *record,
+			   struct cuda_failure *failure)
+{
+	for (;;) {
+		struct cuda_failure own = CUDA_FAILURE_NONE;
+		size_t offset, size;
+		int r;
+
+		r = CUDA(worker->driver, &own, cuFuncGetParamInfo, function,
+			 record->n_params, &offset, &size);
+		record->has_params = r != -EOPNOTSUPP;
+		if (own.result == CUDA_ERROR_INVALID_VALUE || r == -EOPNOTSUPP)
+			return 0;
+		if (r < 0) {
+			*failure = own;
+			return r;
+		}
+		if (record->n_params == RECORD_PARAMS_MAX)
+			return -E2BIG;
+		params[record->n_params++] =
+			(struct record_param){ (uint32_t)offset, (uint32_t)size };
+	}
+}
+
+/* A function's record. name NULL: as the driver calls it. Returns: its size; -errno. */
+static long function_tell(struct worker *worker, CUfunction function, const char *name,
+			  void *place, size_t size, struct cuda_failure *failure)
+{
+	_cleanup_free_ struct record_param *params = NULL;
+	struct record record = { .name = name };
+	int r = 0;
+
+	params = calloc(RECORD_PARAMS_MAX, sizeof(*params));
+	if (!params)
+		return -ENOMEM;
+	record.params = params;
+	if (!name)
+		r = CUDA(worker->driver, failure, cuFuncGetName, &record.name, function);
+	if (r == 0)
+		r = function_params(worker, function, params, &record, failure);
+	return r < 0 ? r : record_write(&record, place, size);
+}
+
+int module_functions(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	uint8_t *place = worker->staging + job->request.offset;
+	uint32_t first = job->request.function;
+	struct module *module;
+	long n = 0;
+	int r;
+
+	r = module_get(worker, &job->request, &module, failure);
+	if (r < 0)
+		return r;
+	for (uint32_t i = first; i < module->n_functions; i++) {
+		n = function_tell(worker, module->functions[i], NULL,
+				  place + job->value[1],
+				  job->request.length - job->value[1], failure);
+		if (n < 0)
+			break;
+		job->value[0]++;
+		job->value[1] += (uint64_t)n;
+	}
+	pthread_mutex_unlock(&worker->modules.lock);
+	if (first >= module->n_functions)
+		return -EINVAL;
+	/* What does not fit is asked for again, but it must fit alone. */
+	return n == -ENOSPC && job->value[0] ? 0 : n < 0 ? (int)n : 0;
+}
+
+/* The number of a function, which is new or not. With the lock held. */
+static int module_number(struct module *module, CUfunction function, uint32_t *ret_number)
+{
+	CUfunction *functions;
+	unsigned int i = 0;
+
+	while (i < module->n_functions && module->functions[i] != function)
+		i++;
+	*ret_number = i;
+	if (i < module->n_functions)
+		return 0;
+	if (i == WIRE_FUNCTIONS_MAX)
+		return -E2BIG;
+	functions = reallocarray(module->functions, i + 1, sizeof(*functions));
+	if (!functions)
+		return -ENOMEM;
+	module->functions = functions;
+	functions[module->n_functions++] = function;
+	return 0;
+}
+
+int module_find(struct worker *worker, struct job *job, struct cuda_failure *failure)
+{
+	char *place = (char *)worker->staging + job->request.offset;
+	_cleanup_free_ char *name = strndup(place, job->request.length);
+	struct module *module;
+	CUfunction function;
+	uint32_t number = 0;
+	long n = 0;
+	int r;
+
+	if (!name)
+		return -ENOMEM;
+	r = module_get(worker, &job->request, &module, failure);
+	if (r < 0)
+		return r;
+	r = CUDA(worker->driver, failure, cuModuleGetFunction, &function, module->handle,
+		 name);
+	if (r == 0)
+		r = module_number(module, function, &number);
+	if (r == 0)
+		n = function_tell(worker, function, name, place, job->request.length,
+				  failure);
+	pthread_mutex_unlock(&worker->modules.lock);
+	if (r < 0 || n < 0)
+		return r < 0 ? r : (int)n;
+	job->value[0] = number;
+	job->value[1] = (uint64_t)n;
+	return 0;
+}
+
+int module_function(struct worker *worker, const struct wire_request *request,
+		    CUfunction *ret_function, struct cuda_failure *failure)
+{
+	struct module *module;
+	int r;
+
+	r = module_get(worker, request, &module, failure);
+	if (r < 0)
+		return r;
+	if (request->function < module->n_functions)
+		*ret_function = module->functions[request->function];
+	else
+		r = -EINVAL;
+	pthread_mutex_unlock(&worker->modules.lock);
+	return r;
+}
+
+/* ---- attributes ---- */
+
+#define BIT(row) (1ull << (row))
+
+/* What the driver reckons for the block that it suggests, without dynamic memory. */
+static uint64_t occupancy(struct worker *worker, CUfunction function, unsigned int device,
+			  int64_t *values)
+{
+	int blocks, threads, resident, multiprocessors;
+	uint64_t known = 0;
+
+	if (CUDA(worker->driver, NULL, cuOccupancyMaxPotentialBlockSize, &blocks,
+		 &threads, function, NULL, 0, 0) == 0) {
+		values[FUNCTION_ROW_suggested_grid_size] = blocks;
+		values[FUNCTION_ROW_suggested_block_size] = threads;
+		known |= BIT(FUNCTION_ROW_suggested_grid_size) |
+			 BIT(FUNCTION_ROW_suggested_block_size);
+	}
+	if (known &&
+	    CUDA(worker->driver, NULL, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+		 &resident, function, threads, 0) == 0) {
+		values[FUNCTION_ROW_max_active_blocks_per_multiprocessor] = resident;
+		known |= BIT(FUNCTION_ROW_max_active_blocks_per_multiprocessor);
+	}
+	if (CUDA(worker->driver, NULL, cuDeviceGetAttribute, &multiprocessors,
+		 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+		 worker->devices[device].handle) == 0) {
+		values[FUNCTION_ROW_multiprocessors] = multiprocessors;
+		known |= BIT(FUNCTION_ROW_multiprocessors);
+	}
+	return known;
+}
+
+int module_attributes(struct worker *worker, struct job *job,
+		      struct cuda_failure *failure)
+{
+	static const int attributes[] = {
+#define ATTRIBUTE(name, attribute) [FUNCTION_ROW_##name] = (attribute),
+		FUNCTION_LIST(ATTRIBUTE)
+#undef ATTRIBUTE
+	};
+	int64_t values[FUNCTION_N_ROWS] = { 0 };
+	uint64_t known = 0;
+	CUfunction function;
+	int r;
+
+	r = module_function(worker, &job->request, &function, failure);
+	for (unsigned int i = 0; r == 0 && i < FUNCTION_N_ROWS; i++) {
+		struct cuda_failure own = CUDA_FAILURE_NONE;
+		int value;
+
+		if (attributes[i] == FUNCTION_OCCUPANCY)
+			continue;
+		if (CUDA(worker->driver, &own, cuFuncGetAttribute, &value,
+			 (CUfunction_attribute)attributes[i], function) == 0) {
+			values[i] = value;
+			known |= BIT(i);
+		} else if (cuda_result_is_sticky(own.result)) {
+			*failure = own;
+			r = -cuda_result_errno(own.result);
+		}
+	}
+	if (r < 0)
+		return r;
+	known |= occupancy(worker, function, job->request.device, values);
+	memcpy(worker->staging + job->request.offset, values, sizeof(values));
+	job->value[0] = known;
+	return 0;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * image: the code of a module. What a descriptor writes is gathered by the broker
+ * (command/upload.h) and loaded when it is closed, by whoever closes it first.
+ *
+ * fsync(2) says nothing about that: only a close does.
+ */
+#include "base/def.h"
+#include "command/upload.h"
+#include "file.h"
+#include "view.h"
+
+#include <errno.h>
+
+struct image_file {
+	struct file file;
+	struct upload *upload;
+};
+
+static struct image_file *image_of(struct file *file)
+{
+	return container_of(file, struct image_file, file);
+}
+
+static void image_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
+		       const struct fuse_file_info *info)
+{
+	_cleanup_free_ char *bytes = malloc(size ? size : 1);
+	long n = -ENOMEM;
+
+	(void)info;
+	if (bytes)
+		n = upload_read(image_of(file)->upload, (uint64_t)offset, bytes, size);
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_buf(req, bytes, (size_t)n);
+}
+
+static void image_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,
+			off_t offset, const struct fuse_file_info *info)
+{
+	struct upload *upload = image_of(file)->upload;
+	uint64_t at = (uint64_t)offset;
+	int error;
+
+	/* What the kernel takes for the end is that of the image loaded last. */
+	if (info->flags & O_APPEND)
+		at = upload_size(upload);
+	error = upload_write(upload, fuse_req_ctx(req)->pid, at, bytes, size);
+	if (error)
+		reply_error(req, error);
+	else
+		fuse_reply_write(req, size);
+}
+
+static void image_close(struct file *file, fuse_req_t req)
+{
+	struct request *request = request_new(file->view, req, request_reply_error);
+
+	if (!request)
+		return;
+	upload_flush(image_of(file)->upload, fuse_req_ctx(req)->pid, &request->wait);
+	request_wait(request);
+}
+
+/* All of it is data, and the one hole is at the end. */
+static void image_lseek(struct file *file, fuse_req_t req, off_t offset, int whence)
+{
+	uint64_t size = upload_size(image_of(file)->upload);
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		reply_error(req, -EINVAL);
+	else if (offset < 0 || (uint64_t)offset >= size)
+		reply_error(req, -ENXIO);
+	else
+		fuse_reply_lseek(req, whence == SEEK_DATA ? offset : (off_t)size);
+}
+
+static void image_free(struct file *file, fuse_req_t req)
+{
+	(void)req;
+	upload_free(image_of(file)->upload);
+}
+
+static const struct file_type image_type = {
+	.read = image_read,
+	.write = image_write,
+	.close = image_close,
+	.lseek = image_lseek,
+	.free = image_free,
+};
+
+void image_open(struct view *view, fuse_req_t req, const struct node *node,
+		struct fuse_file_info *info)
+{
+	struct image_file *image = file_new(view, &image_type, sizeof(*image));
+	bool writes = opened_for_writing(info);
+	struct caller caller = caller_of(req);
+	int error = image ? 0 : -ENOMEM;
+
+	if (!error)
+		error = upload_new(&image->upload, view->broker, node->token, &caller,
+				   writes && info->flags & O_TRUNC);
+	if (error) {
+		file_free(image ? &image->file : NULL, req);
+		reply_error(req, error);
+		return;
+	}
+	info->direct_io = 1;
+	info->noflush = !writes;
+	file_reply(req, &image->file, info);
+}
+
+int image_resize(struct file *file, fuse_req_t req, uint64_t size)
+{
+	if (file->type != &image_type)
+		return 0;
+	return upload_resize(image_of(file)->upload, fuse_req_ctx(req)->pid, size);
+}

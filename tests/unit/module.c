@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "registry/registry.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct registry registry;
+static struct owner *alice;
+
+static void start(void)
+{
+	registry_init(&registry);
+	alice = owner_get(&registry, 1000, 100);
+}
+
+static void stop(void)
+{
+	registry_deinit(&registry);
+}
+
+TestSuite(module, .init = start, .fini = stop);
+
+static struct module *make(const char *name)
+{
+	struct module *module = NULL;
+
+	cr_assert(eq(int, module_new(&module, &registry, name, alice), 0));
+	return module;
+}
+
+static struct image *make_image(struct module *module)
+{
+	struct image *image = NULL;
+
+	cr_assert(eq(int, image_new(&image, &registry, module, -1, 100), 0));
+	return image;
+}
+
+static struct function *add(struct image *image, const char *name)
+{
+	struct function *function = NULL;
+
+	cr_assert(eq(int,
+		     image_add_function(&function, &registry, image, name,
+					image->n_functions, true, NULL, 0),
+		     0));
+	return function;
+}
+
+static void put(struct image *image)
+{
+	if (image && image_unref(image))
+		image_free(&registry, image);
+}
+
+static void drop(struct module *module)
+{
+	put(module_set_image(&registry, module, NULL));
+	module_free(&registry, module);
+}
+
+Test(module, name_is_taken_once)
+{
+	struct module *module = make("m"), *other;
+
+	cr_assert(eq(int, module_new(&other, &registry, "m", alice), -EEXIST));
+	cr_assert(eq(ptr, module_find(&registry, "m"), module));
+	cr_assert(eq(u64, registry.n_modules, 1));
+	drop(module);
+	cr_assert(eq(ptr, module_find(&registry, "m"), NULL));
+	cr_assert(eq(u64, registry.n_modules, 0));
+	drop(make("m"));
+}
+
+Test(module, functions_are_found_by_name_and_token)
+{
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	struct function *f = add(image, "f"), *g = add(image, "g");
+
+	/* Nobody sees what the module does not have yet. */
+	cr_assert(eq(ptr, function_get(&registry, f->slot, f->slot_generation), NULL));
+	cr_assert(eq(ptr, module_set_image(&registry, module, image), NULL));
+	cr_assert(eq(ptr, image_find_function(image, "f"), f));
+	cr_assert(eq(ptr, image_find_function(image, "g"), g));
+	cr_assert(eq(ptr, image_find_function(image, "h"), NULL));
+	cr_assert(eq(ptr, function_get(&registry, g->slot, g->slot_generation), g));
+	cr_assert(ne(u64, f->id, g->id));
+	drop(module);
+}
+
+Test(module, functions_of_a_replaced_image_end_and_stay_for_who_holds_it)
+{
+	struct module *module = make("m");
+	struct image *old = make_image(module), *new;
+	struct function *f = add(old, "f");
+	uint32_t slot = f->slot, generation = f->slot_generation;
+
+	module_set_image(&registry, module, old);
+	image_ref(old);
+	new = make_image(module);
+	add(new, "f");
+	cr_assert(eq(ptr, module_set_image(&registry, module, new), old));
+	cr_assert(not(image_unref(old)));
+	cr_assert(eq(ptr, function_get(&registry, slot, generation), NULL));
+	cr_assert(eq(str, f->name, (char *)"f"));
+	put(old);
+	drop(module);
+}
+
+Test(module, numbers_of_images_are_never_dealt_twice)
+{
+	struct module *module = make("m");
+	struct image *first = make_image(module), *second = make_image(module);
+
+	cr_assert(ne(u32, first->wire_id, second->wire_id));
+	cr_assert(first->wire_id && second->wire_id);
+	cr_assert(lt(u64, first->serial, second->serial));
+	registry.n_wire_images = UINT32_MAX;
+	put(first);
+	first = make_image(module);
+	cr_assert(eq(u32, first->wire_id, 1));
+	put(first);
+	put(second);
+	drop(module);
+}
+
+Test(module, same_name_twice_in_an_image_is_refused)
+{
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	struct function *function;
+
+	add(image, "f");
+	cr_assert(
+		eq(int,
+		   image_add_function(&function, &registry, image, "f", 1, true, NULL, 0),
+		   -EEXIST));
+	cr_assert(eq(u32, image->n_functions, 1));
+	put(image);
+	drop(module);
+}
+
+Test(module, params_are_copied)
+{
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	struct param params[] = { { 0, 4 }, { 8, 8 } };
+	struct function *function;
+
+	cr_assert(eq(
+		int,
+		image_add_function(&function, &registry, image, "f", 0, true, params, 2),
+		0));
+	memset(params, 0xff, sizeof(params));
+	cr_assert(eq(u32, function->n_params, 2));
+	cr_assert(eq(u32, function->params[1].offset, 8));
+	put(image);
+	drop(module);
+}
+
+Test(module, shown_names_can_stand_in_a_directory)
+{
+	static const char *const odd[] = { "", ".", "..", "a/b", "a b", "\n", "\xff" };
+	char shown[FUNCTION_NAME_MAX + 1], other[FUNCTION_NAME_MAX + 1];
+	char name[FUNCTION_NAME_MAX + 3];
+
+	function_show_name("_Z5saxpyjfPKfPf", shown);
+	cr_assert(eq(str, shown, (char *)"_Z5saxpyjfPKfPf"));
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		function_show_name(odd[i], shown);
+		cr_expect(strlen(shown) >= 15 && !strpbrk(shown, "/ \n\xff"), "%s",
+			  shown);
+	}
+	memset(name, 'k', sizeof(name));
+	name[FUNCTION_NAME_MAX] = '\0';
+	function_show_name(name, shown);
+	cr_assert(eq(str, shown, name));
+	name[FUNCTION_NAME_MAX] = 'k';
+	name[FUNCTION_NAME_MAX + 1] = '\0';
+	function_show_name(name, shown);
+	cr_assert(eq(sz, strlen(shown), FUNCTION_NAME_MAX));
+	cr_assert(eq(int, shown[240], '~'));
+	name[FUNCTION_NAME_MAX] = 'x';
+	function_show_name(name, other);
+	cr_assert(ne(str, shown, other));
+}
+
+Test(module, long_name_is_found_whole_and_as_shown)
+{
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	char name[400], shown[FUNCTION_NAME_MAX + 1];
+	struct function *function;
+
+	memset(name, 'k', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	function = add(image, name);
+	function_show_name(name, shown);
+	cr_assert(eq(str, function->shown, shown));
+	cr_assert(eq(ptr, image_find_function(image, name), function));
+	cr_assert(eq(ptr, image_find_function(image, shown), function));
+	put(image);
+	drop(module);
+}
+
+Test(module, is_fresh_until_it_is_loaded_or_loads)
+{
+	struct module *module = make("m");
+
+	cr_assert(module_is_fresh(module));
+	module->n_loads++;
+	cr_assert(not(module_is_fresh(module)));
+	module->n_loads--;
+	module_set_image(&registry, module, make_image(module));
+	cr_assert(not(module_is_fresh(module)));
+	drop(module);
+}
