@@ -29,8 +29,8 @@ struct load {
 	uint32_t n_functions; /* that there are */
 	uint32_t n_told;
 	char *log;
-	bool log_said; /* the module has it now */
-	int error;     /* of the load itself, kept while the log is asked for */
+	char said[200]; /* its first line */
+	int error;	/* of the load itself, kept while the log is asked for */
 	char name[NAME_MAX_LENGTH + 1];
 	const char *format; /* what the image is */
 };
@@ -201,8 +201,11 @@ static void load_logged(struct op *op, const struct wire_reply *reply)
 		text_add_printable(&text, line);
 		text_add(&text, "\n", 1);
 	}
-	if (text.length && !text_failed(&text))
+	if (text.length && !text_failed(&text)) {
+		snprintf(load->said, sizeof(load->said), "%.*s",
+			 (int)strcspn(text.data, "\n"), text.data);
 		load->log = take_ptr(text.data);
+	}
 	load->step = WIRE_MODULE_FUNCTIONS;
 	if (load->error)
 		op_done(op, load->error);
@@ -275,7 +278,6 @@ static void load_settle(struct op *op)
 		module->settled = image->serial;
 		module->failed = op->error;
 		free(module->log);
-		load->log_said = load->log;
 		module->log = take_ptr(load->log);
 	}
 	if (op->error) {
@@ -301,11 +303,9 @@ static void load_finish(struct op *op)
 	op_slot_release(op->worker, op->slot);
 	closep(&op->ask.fd);
 	if (op->error) {
-		if (load->log_said)
-			text_printf(&op->sentence,
-				    "; the compiler's words are in "
-				    "modules/%s/log",
-				    load->name);
+		if (load->said[0])
+			text_printf(&op->sentence, "; modules/%s/log: %s", load->name,
+				    load->said);
 		snprintf(file, sizeof(file), "modules/%s/image", load->name);
 		journal_fail(&op->broker->journal, op->uid, op->pid, file, op->error,
 			     text_string(&op->sentence));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is written goes into a memfd. A close gives that memfd away, sealed; whoever
- * writes after it writes into a copy.
+ * writes after it writes into a copy. Memory is taken only while the machine has enough.
  */
 #include "command/upload.h"
 
@@ -143,6 +143,8 @@ static int upload_begin(struct upload *upload)
 
 	if (upload->fd >= 0 && !upload->sealed)
 		return 0;
+	if (!host_has_room(upload->size))
+		return -ENOMEM;
 	fd = memfd_create("gpumem-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
@@ -181,6 +183,8 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0)
 		r = upload_begin(upload);
+	if (r == 0 && offset + size > upload->size && !host_has_room(size))
+		r = -ENOMEM;
 	if (r == 0)
 		r = upload_write_all(upload, offset, bytes, size);
 	upload->too_big |= too_big;

@@ -168,6 +168,13 @@ static uint64_t host_available(void)
 	return kib * 1024;
 }
 
+bool host_has_room(uint64_t size)
+{
+	uint64_t available = host_available();
+
+	return !available || size <= available - MIN(available, HOST_RESERVE);
+}
+
 /*
  * Has all pages made now: one that can't be had later would be a SIGBUS. In steps, each
  * only where enough stays free: a machine that runs out of memory would lose the broker,
@@ -175,11 +182,10 @@ static uint64_t host_available(void)
  */
 static int host_populate(int fd, uint64_t size)
 {
-	uint64_t step, available;
+	uint64_t step;
 
 	for (uint64_t done = 0; done < size; done += step) {
-		available = host_available();
-		if (available && size - done > available - MIN(available, HOST_RESERVE))
+		if (!host_has_room(size - done))
 			return -ENOMEM;
 		step = MIN(size - done, HOST_STEP);
 		if (fallocate(fd, 0, (off_t)done, (off_t)step) < 0)

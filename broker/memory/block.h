@@ -66,6 +66,12 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size);
 
 /*
+ * Whether the machine can give that much memory and keep enough for itself: what users
+ * put into the broker's memfds must not lose it to the kernel.
+ */
+bool host_has_room(uint64_t size);
+
+/*
  * Gives the memory back. No worker has it mapped any more.
  *
  * Returns: 0; a negative errno when the driver would not take it back.

@@ -297,7 +297,7 @@ test_newer_text_is_refused_in_the_compilers_own_words()
 test_the_compilers_words_are_in_log()
 {
 	module m f
-	refused ENOEXEC 'CUDA_ERROR_INVALID_PTX.*modules/m/log' \
+	refused ENOEXEC 'CUDA_ERROR_INVALID_PTX.*modules/m/log: .*(frobnicate|line)' \
 		"$(declare -f ptx); ptx f | sed 's/ret;/frobnicate.u32 %r1;/' | tee modules/m/image"
 	like "$(<modules/m/log)" 'frobnicate|line'
 	is "$(<modules/m/state)" loaded

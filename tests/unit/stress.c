@@ -12,6 +12,9 @@
 #include <string.h>
 
 #include "broker_help.h"
+#include "command/attribute.h"
+#include "command/module.h"
+#include "command/upload.h"
 
 #define N_THREADS 4
 #define N_STEPS	  400
@@ -162,5 +165,112 @@ Test(stress, nothing_is_left_after_workers_were_killed_at_random)
 
 	broker = broker_start("64M", NULL);
 	cr_assert(eq(u64, driver_free(broker), total));
+	broker_end(broker);
+}
+
+/* ---- modules ---- */
+
+static const char image[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
+			    ".visible .entry f(.param .u32 n)\n{\n\tret;\n}\n";
+
+static int module_get(struct actor *actor, const char *name, struct token *ret_token)
+{
+	return broker_find(actor->broker, OBJECT_MODULE, TOKEN_NONE, name,
+			   &nobody_special, ret_token);
+}
+
+/* Writes an image, whole or cut off, and closes it once or twice. */
+static void load_module(struct actor *actor, struct token module)
+{
+	size_t length = draw(actor, 4) ? sizeof(image) - 1 : draw(actor, sizeof(image));
+	struct answer answer;
+	struct upload *upload;
+
+	if (upload_new(&upload, actor->broker, module, &nobody_special, true) < 0)
+		return;
+	(void)upload_write(upload, 42, 0, image, length);
+	for (uint32_t n = draw(actor, 2); n < 2; n++) {
+		upload_flush(upload, 42, answer_expect(&answer));
+		(void)answer_get(&answer);
+	}
+	upload_free(upload);
+}
+
+/* Asks for its attributes, or holds it as a launch does. */
+static void use_module(struct actor *actor, struct token module, const char *name)
+{
+	const struct attribute *attribute;
+	struct broker *broker = actor->broker;
+	struct refusal refusal;
+	struct answer answer;
+	struct module_use use;
+	struct token function;
+	size_t n;
+	int r;
+
+	attribute = attribute_table(OBJECT_FUNCTION, &n) + 2;
+	if (draw(actor, 2)) {
+		if (broker_find(broker, OBJECT_FUNCTION, module, "f", &nobody_special,
+				&function) < 0)
+			return;
+		broker_ask(broker, function, attribute, &nobody_special,
+			   answer_expect(&answer));
+		(void)answer_get(&answer);
+		return;
+	}
+	pthread_mutex_lock(&broker->registry.lock);
+	r = module_use_begin(broker, &nobody_special, name, "f", &use, &refusal);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r < 0)
+		return;
+	usleep(draw(actor, 300));
+	module_use_end(broker, &use);
+}
+
+static void step_module(struct actor *actor)
+{
+	struct token module;
+	char name[16];
+
+	snprintf(name, sizeof(name), "m%u", draw(actor, 3));
+	if (module_get(actor, name, &module) < 0)
+		(void)broker_create(actor->broker, OBJECT_MODULE, name, &nobody_special,
+				    &module);
+	else if (draw(actor, 8) == 0)
+		(void)broker_remove(actor->broker, OBJECT_MODULE, name, &nobody_special);
+	else if (draw(actor, 2))
+		load_module(actor, module);
+	else
+		use_module(actor, module, name);
+	if (draw(actor, 40) == 0)
+		kill_a_worker(actor);
+}
+
+static void *act_on_modules(void *userdata)
+{
+	for (int i = 0; i < N_STEPS; i++)
+		step_module(userdata);
+	return NULL;
+}
+
+Test(stress, no_module_is_left_after_workers_were_killed_at_random)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct actor actors[N_THREADS];
+	char name[16];
+
+	for (uint32_t i = 0; i < N_THREADS; i++) {
+		actors[i] = (struct actor){ .broker = broker, .state = i * 7919 + 1 };
+		pthread_create(&actors[i].thread, NULL, act_on_modules, &actors[i]);
+	}
+	for (int i = 0; i < N_THREADS; i++)
+		pthread_join(actors[i].thread, NULL);
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "m%d", i);
+		(void)broker_remove(broker, OBJECT_MODULE, name, &nobody_special);
+	}
+	broker_settle(broker);
+	cr_assert(eq(u64, broker->registry.n_modules, 0));
+	cr_assert(eq(u32, broker->registry.functions.n_used, 0));
 	broker_end(broker);
 }
