@@ -27,7 +27,8 @@
 	CUDA_DRIVER_LIST_COPY(X)                                                         \
 	CUDA_DRIVER_LIST_VIRTUAL(X)                                                      \
 	CUDA_DRIVER_LIST_MODULE(X)                                                       \
-	CUDA_DRIVER_LIST_LAUNCH(X)
+	CUDA_DRIVER_LIST_LAUNCH(X)                                                       \
+	CUDA_DRIVER_LIST_MANAGED(X)
 
 /* clang-format off */
 
@@ -171,6 +172,17 @@
 	  PFN_cuOccupancyAvailableDynamicSMemPerBlock_v10020, OPTIONAL) \
 	X(cuCtxSetLimit, PFN_cuCtxSetLimit_v3010, REQUIRED) \
 	X(cuCtxGetLimit, PFN_cuCtxGetLimit_v3010, REQUIRED)
+
+/* Managed memory: made, attached, prefetched, advised, and what holds for a range. */
+#define CUDA_DRIVER_LIST_MANAGED(X) \
+	X(cuMemAllocManaged, PFN_cuMemAllocManaged_v6000, REQUIRED) \
+	X(cuStreamAttachMemAsync, PFN_cuStreamAttachMemAsync_v6000, REQUIRED) \
+	X(cuMemPrefetchAsync, PFN_cuMemPrefetchAsync_v8000, REQUIRED) \
+	X(cuMemPrefetchAsync_v2, PFN_cuMemPrefetchAsync_v12020, OPTIONAL) \
+	X(cuMemAdvise, PFN_cuMemAdvise_v8000, REQUIRED) \
+	X(cuMemAdvise_v2, PFN_cuMemAdvise_v12020, OPTIONAL) \
+	X(cuMemRangeGetAttribute, PFN_cuMemRangeGetAttribute_v8000, REQUIRED) \
+	X(cuMemRangeGetAttributes, PFN_cuMemRangeGetAttributes_v8000, REQUIRED)
 
 /* clang-format on */
 

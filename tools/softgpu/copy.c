@@ -8,8 +8,11 @@
  * the legacy stream. One on a stream returns when it is queued, except that pageable
  * memory is read before the call returns (small copies out of a staged duplicate) and
  * written before it returns, as CUDA promises.
+ *
+ * Of managed memory a copy moves no pages; a fill is the device's work, like a kernel.
  */
 #include "context.h"
+#include "managed.h"
 #include "print.h"
 #include "space.h"
 #include "stream.h"
@@ -30,6 +33,7 @@ enum when {
 
 struct copy_op {
 	struct op op;
+	const struct stream *managed_on; /* the stream, where a side is managed memory */
 	uint64_t to;
 	uint64_t from;
 	size_t size;
@@ -47,6 +51,7 @@ struct fill {
 
 struct fill_op {
 	struct op op;
+	const struct stream *managed_on;
 	struct fill fill;
 };
 
@@ -55,6 +60,10 @@ static void copy_run(struct op *op, bool alive)
 	struct copy_op *copy = container_of(op, struct copy_op, op);
 	void *from = copy->from ? (void *)(uintptr_t)copy->from : copy->staged;
 
+	if (alive && copy->managed_on) {
+		managed_copied(copy->managed_on, copy->from, copy->size, false);
+		managed_copied(copy->managed_on, copy->to, copy->size, true);
+	}
 	if (alive)
 		memmove((void *)(uintptr_t)copy->to, from, copy->size);
 	free(copy);
@@ -67,6 +76,7 @@ static struct copy_op *copy_new(uint64_t to, uint64_t from, size_t size, bool st
 	if (!copy)
 		return NULL;
 	copy->op = (struct op){ .run = copy_run };
+	copy->managed_on = NULL;
 	copy->to = to;
 	copy->from = staged ? 0 : from;
 	copy->size = size;
@@ -105,6 +115,13 @@ struct copy_call {
 	enum when when;
 };
 
+static bool is_managed(uint64_t address)
+{
+	const struct range *range = space_find(address);
+
+	return range && range->kind == RANGE_MANAGED;
+}
+
 static CUresult copy_start(const struct copy_call *call)
 {
 	bool to_pageable, from_pageable, staged;
@@ -128,6 +145,8 @@ static CUresult copy_start(const struct copy_call *call)
 	copy = copy_new(call->to, call->from, call->size, staged);
 	if (!copy)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (is_managed(call->to) || is_managed(call->from))
+		copy->managed_on = stream;
 	if (call->when == AT_ONCE || to_pageable || (from_pageable && !staged))
 		return copy_run_now(stream, &copy->op);
 	return stream_queue(stream, &copy->op);
@@ -246,6 +265,9 @@ static void fill_run(struct op *op, bool alive)
 	struct fill_op *fill_op = container_of(op, struct fill_op, op);
 	const struct fill *fill = &fill_op->fill;
 
+	for (size_t row = 0; alive && fill_op->managed_on && row < fill->height; row++)
+		managed_touch(fill_op->managed_on, fill->to + row * fill->pitch,
+			      fill->width * fill->unit, true);
 	for (size_t row = 0; alive && row < fill->height; row++)
 		fill_row((unsigned char *)(uintptr_t)fill->to + row * fill->pitch, fill);
 	free(fill_op);
@@ -284,6 +306,7 @@ static CUresult fill_start(const struct fill *fill, CUstream handle, enum when w
 	if (!fill_op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	fill_op->op.run = fill_run;
+	fill_op->managed_on = is_managed(fill->to) ? stream : NULL;
 	fill_op->fill = *fill;
 	return when == AT_ONCE ? stream_run(stream, &fill_op->op)
 			       : stream_queue(stream, &fill_op->op);

@@ -46,6 +46,7 @@ static const int attributes[] = {
 	[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = 1,
 	[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 1,
 	[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] = 1,
+	[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1,
 	[CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR] = 32,
 	[CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH] = 1,
 	[CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] = 1,
@@ -55,6 +56,8 @@ static const int attributes[] = {
 	[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = 232448,
 	[CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] = 1024,
 	[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1,
+	[CU_DEVICE_ATTRIBUTE_NUMA_ID] = -1,
+	[CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = 0,
 };
 
 /* The attributes that devices differ in, or that options set. */
@@ -67,6 +70,8 @@ static int device_attribute(CUdevice_attribute attribute, CUdevice device)
 		return options.capability_minor;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
 		return PCI_BUS(device);
+	case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+		return options.concurrent;
 	default:
 		return (size_t)attribute < ARRAY_SIZE(attributes) ? attributes[attribute]
 								  : 0;

@@ -15,6 +15,9 @@
  * high, never too low: who dies takes nothing off. It is made right by looking at
  * every file when a request would not fit and when somebody asks how much is free.
  *
+ * Pages of managed memory that are on a device count there too (residency.h). They make
+ * room for everything else by going to the host.
+ *
  * All changes are made under flock(LOCK_EX) of the directory, which the kernel also
  * lets go when its holder dies. Files are 0600: one that this process may not open
  * belongs to another user and is taken for alive.
@@ -26,6 +29,7 @@
 #include "ledger.h"
 
 #include "options.h"
+#include "residency.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +46,7 @@
 
 static char directory[384];
 static int directory_fd = -1;
-static uint64_t *sums; /* shared by all processes, under the directory's flock */
+static struct sums *sums; /* shared by all processes, under the directory's flock */
 
 static void directory_lock(int fd)
 {
@@ -100,7 +104,7 @@ static int directory_join(void)
 /* The descriptor stays open, with its lock, as long as the process lives. */
 static int sums_open(void)
 {
-	const size_t size = OPTIONS_MAX_DEVICES * sizeof(*sums);
+	const size_t size = sizeof(*sums);
 	_cleanup_close_ int fd = -1;
 	void *page;
 
@@ -123,14 +127,20 @@ static int sums_open(void)
 	return 0;
 }
 
-static void ledger_lock(void)
+struct sums *ledger_lock(void)
 {
 	directory_lock(directory_fd);
+	return sums;
 }
 
-static void ledger_unlock(void)
+void ledger_unlock(void)
 {
 	flock(directory_fd, LOCK_UN);
+}
+
+int ledger_directory(void)
+{
+	return directory_fd;
 }
 
 static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
@@ -148,8 +158,7 @@ static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
 	return 0;
 }
 
-/* Unlinks a file that nobody holds. Returns: whether it did. */
-static bool file_reap(int dir_fd, const char *name)
+bool ledger_reap(int dir_fd, const char *name)
 {
 	_cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
 
@@ -160,9 +169,9 @@ static bool file_reap(int dir_fd, const char *name)
 }
 
 /* Makes the sums right. Under the lock. */
-static void ledger_scan(void)
+void ledger_scan(void)
 {
-	uint64_t found[OPTIONS_MAX_DEVICES] = { 0 };
+	struct sums found = { .clock = sums->clock };
 	struct dirent *entry;
 	uint64_t size;
 	int device;
@@ -170,12 +179,20 @@ static void ledger_scan(void)
 
 	if (!dir)
 		return;
-	while ((entry = readdir(dir)))
-		if (name_parse(entry->d_name, &device, &size) >= 0 &&
-		    !file_reap(directory_fd, entry->d_name))
-			found[device] += size;
+	while ((entry = readdir(dir))) {
+		const bool memory = name_parse(entry->d_name, &device, &size) >= 0;
+
+		if (!memory && !residency_is(entry->d_name))
+			continue;
+		if (ledger_reap(directory_fd, entry->d_name))
+			continue;
+		if (memory)
+			found.used[device] += size;
+		else
+			residency_count(entry->d_name, &found);
+	}
 	closedir(dir);
-	memcpy(sums, found, sizeof(found));
+	*sums = found;
 }
 
 /* Removes one machine, if nobody uses it and none of its memory is held. */
@@ -198,7 +215,7 @@ static void machine_clear(int parent_fd, const char *name)
 		return;
 	while ((entry = readdir(dir)))
 		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
-			held |= !file_reap(fd, entry->d_name);
+			held |= !ledger_reap(fd, entry->d_name);
 	closedir(dir);
 	if (held)
 		return;
@@ -239,7 +256,24 @@ int ledger_open(void)
 
 static bool ledger_fits(int device, uint64_t size)
 {
-	return size <= options.memory && sums[device] <= options.memory - size;
+	return size <= options.memory && sums->used[device] <= options.memory - size;
+}
+
+bool ledger_take(int device, uint64_t size)
+{
+	if (!ledger_fits(device, size))
+		ledger_scan();
+	if (!ledger_fits(device, size) && size <= options.memory)
+		residency_evict(device, sums->used[device] + size - options.memory, sums);
+	if (!ledger_fits(device, size))
+		return false;
+	sums->used[device] += size;
+	return true;
+}
+
+void ledger_give(int device, uint64_t size)
+{
+	sums->used[device] -= MIN(size, sums->used[device]);
 }
 
 static int file_create(struct memory *memory)
@@ -268,19 +302,14 @@ static int file_create(struct memory *memory)
 
 int ledger_create(int device, uint64_t size, struct memory *memory)
 {
-	int r;
+	int r = -ENOMEM;
 
 	*memory = (struct memory){ .fd = -1, .device = device, .size = size };
 	ledger_lock();
-	if (!ledger_fits(device, size))
-		ledger_scan();
-	if (ledger_fits(device, size)) {
-		sums[device] += size;
+	if (ledger_take(device, size)) {
 		r = file_create(memory);
 		if (r < 0)
-			sums[device] -= size;
-	} else {
-		r = -ENOMEM;
+			ledger_give(device, size);
 	}
 	ledger_unlock();
 	return r;
@@ -312,8 +341,8 @@ void ledger_release(struct memory *memory)
 {
 	closep(&memory->fd);
 	ledger_lock();
-	if (file_reap(directory_fd, memory->name))
-		sums[memory->device] -= MIN(memory->size, sums[memory->device]);
+	if (ledger_reap(directory_fd, memory->name))
+		ledger_give(memory->device, memory->size);
 	ledger_unlock();
 }
 
@@ -323,7 +352,7 @@ uint64_t ledger_used(int device)
 
 	ledger_lock();
 	ledger_scan();
-	used = sums[device];
+	used = sums->used[device];
 	ledger_unlock();
 	return used;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/def.h"
+#include "options.h"
 
 /* A piece of physical memory: a file that lives as long as anybody holds it. */
 struct memory {
@@ -10,6 +11,13 @@ struct memory {
 	int device;
 	uint64_t size;
 	char name[64];
+};
+
+/* What all processes of a machine add up together, in bytes. */
+struct sums {
+	uint64_t used[OPTIONS_MAX_DEVICES]; /* never too low */
+	uint64_t managed;		    /* allocated, wherever it is; never too low */
+	uint64_t clock;			    /* counts the moves of managed pages */
 };
 
 /*
@@ -41,3 +49,26 @@ void ledger_release(struct memory *memory);
 
 /* The bytes of a device that some process holds, looked up anew. */
 uint64_t ledger_used(int device);
+
+/*
+ * For residency.h, which keeps the pages of managed memory in the same books. The lock
+ * is that of all processes, and within this one the library's.
+ */
+struct sums *ledger_lock(void);
+void ledger_unlock(void);
+
+/* The machine's directory. */
+int ledger_directory(void);
+
+/* Unlinks a file of it that nobody holds. Returns: whether it did. */
+bool ledger_reap(int dir_fd, const char *name);
+
+/* Under the ledger's lock: makes the sums right. */
+void ledger_scan(void);
+
+/*
+ * Under the ledger's lock: counts bytes of a device as used, which moves managed pages to
+ * the host where it is full. Returns: whether they fit.
+ */
+bool ledger_take(int device, uint64_t size);
+void ledger_give(int device, uint64_t size);

@@ -3,8 +3,9 @@
  * cuMemAlloc and cuMemFree: pieces of the context's heap, zeroed, each a range of the
  * address space.
  *
- * Freeing waits for all work of the context, as the driver does, so nothing queued can
- * touch what is gone; its physical memory goes back at once.
+ * Freeing waits for all work of the context, of all contexts for managed memory, as the
+ * driver does, so nothing queued can touch what is gone; its physical memory goes back
+ * at once.
  */
 #include "memory.h"
 
@@ -12,6 +13,7 @@
 #include "event.h"
 #include "host.h"
 #include "ledger.h"
+#include "managed.h"
 #include "pool.h"
 #include "print.h"
 #include "space.h"
@@ -44,6 +46,8 @@ void memory_end_context(const struct context *context)
 			host_free(range);
 		else if (range->kind == RANGE_POOL)
 			pool_free(range);
+		else if (range->kind == RANGE_MANAGED)
+			managed_free(range);
 		else
 			range_free(range);
 	}
@@ -97,15 +101,18 @@ CALL(cuMemFree_v2, NEED_CONTEXT, (CUdeviceptr address), (address))
 		return CUDA_SUCCESS;
 	if (!range || range->start != address || range->freeing)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (range->kind != RANGE_MEMORY && range->kind != RANGE_POOL)
+	if (range->kind != RANGE_MEMORY && range->kind != RANGE_POOL &&
+	    range->kind != RANGE_MANAGED)
 		return CUDA_ERROR_INVALID_VALUE;
 
-	streams_drain(range->context);
+	streams_drain(range->kind == RANGE_MANAGED ? NULL : range->context);
 	range = space_find(address);
 	if (!range || range->start != address)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (range->kind == RANGE_POOL)
 		pool_free(range);
+	else if (range->kind == RANGE_MANAGED)
+		managed_free(range);
 	else
 		range_free(range);
 	return CUDA_SUCCESS;

@@ -18,6 +18,8 @@
 struct options options = {
 	.n_devices = 1,
 	.memory = (uint64_t)4 << 30,
+	.managed = (uint64_t)64 << 30,
+	.concurrent = true,
 	.capability_major = 9,
 	.capability_minor = 0,
 	.version = 13000,
@@ -103,6 +105,31 @@ static int set_memory(const char *value)
 	return 0;
 }
 
+static int set_managed(const char *value)
+{
+	return options_parse_size(value, &options.managed);
+}
+
+static int set_concurrent(const char *value)
+{
+	uint64_t n;
+
+	if (options_parse_count(value, &n) < 0 || n > 1)
+		return -EINVAL;
+	options.concurrent = n;
+	return 0;
+}
+
+static int set_nodes(const char *value)
+{
+	uint64_t n;
+
+	if (options_parse_count(value, &n) < 0 || n < 1 || n > OPTIONS_MAX_NODES)
+		return -EINVAL;
+	options.n_nodes = (int)n;
+	return 0;
+}
+
 /* MAJOR.MINOR, of two digits and one. */
 static int parse_version(const char *value, int *ret_major, int *ret_minor)
 {
@@ -173,12 +200,15 @@ struct key {
 /* clang-format off */
 static const struct key keys[] = {
 	{ "capability", set_capability },
+	{ "concurrent", set_concurrent },
 	{ "control", set_control },
 	{ "devices", set_devices },
 	{ "directory", set_directory },
 	{ "machine", set_machine },
+	{ "managed", set_managed },
 	{ "memory", set_memory },
 	{ "name", set_name },
+	{ "nodes", set_nodes },
 	{ "version", set_version },
 };
 /* clang-format on */
@@ -214,6 +244,18 @@ static int options_parse(void)
 	return 0;
 }
 
+/* Nodes are numbered from 0 on; a host that doesn't tell has one. */
+static int nodes_count(void)
+{
+	char path[64];
+	int n = 0;
+
+	do {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", ++n);
+	} while (n < OPTIONS_MAX_NODES && access(path, F_OK) == 0);
+	return n;
+}
+
 int options_read(void)
 {
 	static bool done;
@@ -221,6 +263,8 @@ int options_read(void)
 
 	if (!done)
 		r = options_parse();
+	if (!done && !options.n_nodes)
+		options.n_nodes = nodes_count();
 	done = true;
 	return r;
 }

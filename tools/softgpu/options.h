@@ -12,6 +12,9 @@
  *	                  (default); letters, digits, '_', '.', '-'
  *	directory=PATH    where memory is kept, a tmpfs with room for what is written to
  *	                  it (/dev/shm); no more is taken than is touched
+ *	concurrent=BOOL   concurrent managed access of all devices, 0 or 1 (1)
+ *	managed=SIZE      the most managed memory that all processes have (64G)
+ *	nodes=N           NUMA nodes of the host, 1 to 16 (as many as the host has)
  *	fail=RULE         CALL@WHEN=RESULT: these calls answer RESULT, and do nothing.
  *	                  A sticky result poisons the process
  *	delay=RULE        CALL@WHEN=TIME: the work that the call queues on a stream, or
@@ -37,11 +40,15 @@
 
 #define OPTIONS_VARIABLE    "GPUMEM_SOFTGPU"
 #define OPTIONS_MAX_DEVICES 16
+#define OPTIONS_MAX_NODES   16
 #define OPTIONS_GRANULARITY ((uint64_t)2 << 20)
 
 struct options {
 	int n_devices;
 	uint64_t memory;
+	uint64_t managed;
+	int n_nodes;
+	bool concurrent;
 	int capability_major;
 	int capability_minor;
 	int version; /* 13000 is 13.0 */

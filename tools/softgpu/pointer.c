@@ -51,7 +51,7 @@ static CUresult get_address(const struct range *range, uint64_t address, union v
 static CUresult get_host_address(const struct range *range, uint64_t address,
 				 union value *ret)
 {
-	if (!range_is_host(range))
+	if (!range_is_host(range) && range->kind != RANGE_MANAGED)
 		return CUDA_ERROR_INVALID_VALUE;
 	ret->host = (void *)(uintptr_t)address;
 	return CUDA_SUCCESS;
@@ -66,9 +66,8 @@ static CUresult get_id(const struct range *range, uint64_t address, union value 
 
 static CUresult get_managed(const struct range *range, uint64_t address, union value *ret)
 {
-	(void)range;
 	(void)address;
-	ret->number = 0;
+	ret->number = range->kind == RANGE_MANAGED;
 	return CUDA_SUCCESS;
 }
 

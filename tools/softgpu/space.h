@@ -14,6 +14,7 @@ enum range_kind {
 	RANGE_MAPPING,	  /* cuMemMap */
 	RANGE_HOST,	  /* cuMemHostAlloc */
 	RANGE_REGISTERED, /* cuMemHostRegister */
+	RANGE_MANAGED,	  /* cuMemAllocManaged */
 };
 
 struct range {
@@ -22,7 +23,7 @@ struct range {
 	enum range_kind kind;
 	int device;
 	struct context *context; /* whose end ends it; NULL for mappings */
-	void *owner; /* struct heap of memory, struct handle of a mapping, else NULL */
+	void *owner; /* struct heap, handle or managed by kind; NULL of host memory */
 	uint64_t id; /* of this process, never used again */
 	unsigned char access[OPTIONS_MAX_DEVICES]; /* CUmemAccess_flags; mappings only */
 	bool freeing; /* a queued cuMemFreeAsync will end it */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of managed memory share. */
+#pragma once
+
+#include "conform.h"
+
+/* Managed memory for all streams. */
+CUdeviceptr managed_new(size_t size);
+
+/* Skips the test where device 0 lacks concurrent managed access. */
+void managed_need_concurrent(void);

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Managed memory on the software GPU is ordinary memory of its process at one address;
+ * that a page of it "is on a device" is a note in a book, which costs that device's
+ * memory. This file is that book, and who may use the memory where is managed.c's.
+ *
+ * Pages are of 2 MiB, the size in which the driver gives out device memory. Each
+ * allocation has a file managed-PID-ADDRESS (hexadecimal) in the machine's directory, two
+ * words of 32 bits a page, struct page, so that
+ *
+ *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/managed-*-ADDRESS
+ *
+ * shows from anywhere where the pages are. And whoever needs memory of a device finds
+ * the pages to evict there, as NVIDIA's kernel module would: no bytes have to move. The
+ * process holds flock(LOCK_SH) on the file through its mapping; where nobody does, the
+ * ledger takes the file away.
+ *
+ * Nothing is evicted where devices have no concurrent managed access.
+ */
+#include "residency.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define PREFIX "managed-"
+
+/* A page that could be evicted. */
+struct candidate {
+	struct page *page;
+	uint32_t moved;
+};
+
+struct candidates {
+	struct candidate *array;
+	size_t n;
+	size_t capacity;
+};
+
+bool residency_is(const char *name)
+{
+	return !strncmp(name, PREFIX, strlen(PREFIX));
+}
+
+static struct page *pages_map(int fd, size_t n_pages)
+{
+	void *at = mmap(NULL, n_pages * sizeof(struct page), PROT_READ | PROT_WRITE,
+			MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void pages_unmap(struct page *pages, size_t n_pages)
+{
+	munmap(pages, n_pages * sizeof(*pages));
+}
+
+/* All pages of a file by its name. Returns: NULL when they can't be seen. */
+static struct page *file_map(const char *name, size_t *ret_n_pages)
+{
+	_cleanup_close_ int fd = openat(ledger_directory(), name, O_RDWR | O_CLOEXEC);
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 || stat.st_size < (off_t)sizeof(struct page))
+		return NULL;
+	*ret_n_pages = (size_t)stat.st_size / sizeof(struct page);
+	return pages_map(fd, *ret_n_pages);
+}
+
+static uint32_t page_where(const struct page *page)
+{
+	return __atomic_load_n(&page->where, __ATOMIC_RELAXED);
+}
+
+static void page_put(struct page *page, uint32_t where, struct sums *sums)
+{
+	__atomic_store_n(&page->where, where, __ATOMIC_RELAXED);
+	page->moved = (uint32_t)++sums->clock;
+}
+
+void residency_count(const char *name, struct sums *sums)
+{
+	size_t n_pages;
+	struct page *pages = file_map(name, &n_pages);
+
+	if (!pages)
+		return;
+	sums->managed += n_pages * RESIDENCY_PAGE;
+	for (size_t i = 0; i < n_pages; i++)
+		for (int device = 0; device < OPTIONS_MAX_DEVICES; device++)
+			if (page_where(&pages[i]) & WHERE_DEVICE(device))
+				sums->used[device] += RESIDENCY_PAGE;
+	pages_unmap(pages, n_pages);
+}
+
+/* The files stay mapped until candidates_free(). */
+struct book {
+	struct page *pages;
+	size_t n_pages;
+	struct book *next;
+};
+
+static bool candidates_add(struct candidates *all, const struct candidate *candidate)
+{
+	struct candidate *grown;
+
+	if (all->n == all->capacity) {
+		const size_t capacity = MAX((size_t)256, 2 * all->capacity);
+
+		grown = reallocarray(all->array, capacity, sizeof(*grown));
+		if (!grown)
+			return false;
+		all->array = grown;
+		all->capacity = capacity;
+	}
+	all->array[all->n++] = *candidate;
+	return true;
+}
+
+static struct book *book_open(const char *name, struct book *next)
+{
+	struct book *book = calloc(1, sizeof(*book));
+
+	if (!book)
+		return next;
+	book->pages = file_map(name, &book->n_pages);
+	if (!book->pages) {
+		free(book);
+		return next;
+	}
+	book->next = next;
+	return book;
+}
+
+static struct book *books_open(void)
+{
+	struct book *books = NULL;
+	struct dirent *entry;
+	DIR *dir = fdopendir(openat(ledger_directory(), ".", O_RDONLY | O_CLOEXEC));
+
+	if (!dir)
+		return NULL;
+	while ((entry = readdir(dir)))
+		if (residency_is(entry->d_name))
+			books = book_open(entry->d_name, books);
+	closedir(dir);
+	return books;
+}
+
+static void books_close(struct book *books)
+{
+	while (books) {
+		struct book *next = books->next;
+
+		pages_unmap(books->pages, books->n_pages);
+		free(books);
+		books = next;
+	}
+}
+
+static void candidates_find(struct candidates *all, const struct book *books, int device)
+{
+	for (; books; books = books->next)
+		for (size_t i = 0; i < books->n_pages; i++) {
+			struct page *page = &books->pages[i];
+
+			if (page_where(page) & WHERE_DEVICE(device) &&
+			    !candidates_add(all,
+					    &(struct candidate){ page, page->moved }))
+				return;
+		}
+}
+
+static int candidate_compare(const void *a, const void *b)
+{
+	const struct candidate *first = a, *second = b;
+
+	/* The clock goes round. */
+	return (int32_t)(first->moved - second->moved) < 0 ? -1 : 1;
+}
+
+/* A page that is also elsewhere only loses this copy. */
+static void page_evict(struct page *page, int device, struct sums *sums)
+{
+	const uint32_t rest = page_where(page) & ~WHERE_DEVICE(device);
+
+	page_put(page, rest ? rest : WHERE_NODE(0), sums);
+	ledger_give(device, RESIDENCY_PAGE);
+}
+
+void residency_evict(int device, uint64_t bytes, struct sums *sums)
+{
+	struct candidates all = { 0 };
+	struct book *books;
+	size_t n = (size_t)((bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE);
+
+	if (!options.concurrent)
+		return;
+	books = books_open();
+	candidates_find(&all, books, device);
+	if (all.n)
+		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
+	for (size_t i = 0; i < MIN(n, all.n); i++)
+		page_evict(all.array[i].page, device, sums);
+	free(all.array);
+	books_close(books);
+}
+
+static int residency_create(struct residency *residency)
+{
+	const size_t size = residency->n_pages * sizeof(*residency->pages);
+	_cleanup_close_ int fd = -1;
+
+	/* A file of that name is of an allocation that is no more. */
+	unlinkat(ledger_directory(), residency->name, 0);
+	fd = openat(ledger_directory(), residency->name,
+		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	/* Whoever needs the device's memory may evict, whatever user he is. */
+	if (fchmod(fd, 0666) >= 0 && flock(fd, LOCK_SH) >= 0 &&
+	    ftruncate(fd, (off_t)size) >= 0)
+		residency->pages = pages_map(fd, residency->n_pages);
+	if (!residency->pages) {
+		unlinkat(ledger_directory(), residency->name, 0);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static bool managed_fits(const struct sums *sums, uint64_t size)
+{
+	return size <= options.managed && sums->managed <= options.managed - size;
+}
+
+int residency_open(struct residency *residency, uint64_t address, size_t n_pages)
+{
+	const uint64_t size = n_pages * RESIDENCY_PAGE;
+	struct sums *sums;
+	int r = -ENOMEM;
+
+	*residency = (struct residency){ .n_pages = n_pages };
+	snprintf(residency->name, sizeof(residency->name), PREFIX "%d-%llx",
+		 (int)getpid(), (unsigned long long)address);
+	sums = ledger_lock();
+	if (!managed_fits(sums, size))
+		ledger_scan();
+	if (managed_fits(sums, size))
+		r = residency_create(residency);
+	if (r >= 0)
+		sums->managed += size;
+	ledger_unlock();
+	return r;
+}
+
+void residency_close(struct residency *residency)
+{
+	const uint64_t size = residency->n_pages * RESIDENCY_PAGE;
+	struct sums *sums;
+
+	for (size_t i = 0; i < residency->n_pages; i++)
+		residency_move(residency, i, 0);
+	sums = ledger_lock();
+	pages_unmap(residency->pages, residency->n_pages);
+	ledger_reap(ledger_directory(), residency->name);
+	sums->managed -= MIN(size, sums->managed);
+	ledger_unlock();
+}
+
+uint32_t residency_where(const struct residency *residency, size_t page)
+{
+	return page_where(&residency->pages[page]);
+}
+
+static void devices_give(uint32_t where)
+{
+	for (int device = 0; device < options.n_devices; device++)
+		if (where & WHERE_DEVICE(device))
+			ledger_give(device, RESIDENCY_PAGE);
+}
+
+/* The ledger may count all anew for it, so more than one at once would be lost. */
+static bool device_take(uint32_t where)
+{
+	return !(where & WHERE_DEVICES) ||
+	       ledger_take(__builtin_ctz(where), RESIDENCY_PAGE);
+}
+
+bool residency_move(struct residency *residency, size_t page, uint32_t where)
+{
+	struct page *moving = &residency->pages[page];
+	struct sums *sums = ledger_lock();
+	const uint32_t before = page_where(moving);
+	const bool done = device_take(where & ~before);
+
+	if (done) {
+		devices_give(before & ~where);
+		page_put(moving, where, sums);
+	}
+	ledger_unlock();
+	return done;
+}
