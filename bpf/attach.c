@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading and attaching. Three ways, best first:
+ *
+ *   session  one uprobe_multi link for entry and return (Linux 6.13)
+ *   multi    a uprobe_multi link for entries and one for returns (Linux 6.6)
+ *   perf     a perf uprobe for each entry and each return; slow to take out
+ *
+ * libbpf 1.1 knows only the last; the links of the others are made with bpf(2) itself. A
+ * way that the kernel lacks shows when its programs don't load or its links are refused;
+ * the next one is tried then, with the programs loaded anew.
+ */
+#include "attach.h"
+
+#include "record.h"
+#include "trace.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+/* Of <linux/bpf.h>, where it is younger than Debian's. */
+#define TRACE_UPROBE_MULTI     48
+#define TRACE_UPROBE_SESSION   57
+#define UPROBE_MULTI_RETURN    1u
+#define LINK_CREATE_ATTR_BYTES 64
+
+struct link_create {
+	__u32 prog_fd;
+	__u32 target_fd;
+	__u32 attach_type;
+	__u32 flags;
+	__u64 path;
+	__u64 offsets;
+	__u64 ref_ctr_offsets;
+	__u64 cookies;
+	__u32 cnt;
+	__u32 multi_flags;
+	__u32 pid;
+	__u32 unused;
+};
+_Static_assert(sizeof(struct link_create) == LINK_CREATE_ATTR_BYTES, "as in the kernel");
+
+struct kind_programs {
+	struct bpf_program *session;
+	struct bpf_program *entry;
+	struct bpf_program *ret;
+};
+
+static struct kind_programs kind_programs(struct trace_bpf *bpf, enum kind kind)
+{
+#define KIND_ROW(name)                                              \
+	(struct kind_programs)                                      \
+	{                                                           \
+		bpf->progs.name##_session, bpf->progs.name##_entry, \
+			bpf->progs.name##_return                    \
+	}
+	switch (kind) {
+	case KIND_PLAIN:
+		return KIND_ROW(plain);
+	case KIND_ALLOC:
+		return KIND_ROW(alloc);
+	case KIND_FREE:
+		return KIND_ROW(free);
+	case KIND_VMM:
+		return KIND_ROW(vmm);
+	case KIND_CONTEXT:
+		return KIND_ROW(context);
+	default:
+		return KIND_ROW(count);
+	}
+#undef KIND_ROW
+}
+
+const char *attach_way_name(enum attach_way way)
+{
+	switch (way) {
+	case ATTACH_SESSION:
+		return "uprobe_multi sessions";
+	case ATTACH_MULTI:
+		return "uprobe_multi links";
+	case ATTACH_PERF:
+		return "perf uprobes (slow to take out)";
+	default:
+		return "none";
+	}
+}
+
+/* Memory of any kind is freed by cuMemFree: it belongs to their groups too. */
+static unsigned int call_groups(const struct call *call)
+{
+	unsigned int groups = GROUP_BIT(call->group);
+
+	if (call->op == OP_FREE && call->memory == MEMORY_DEVICE)
+		groups |= GROUP_BIT(GROUP_MANAGED) | GROUP_BIT(GROUP_POOL);
+	if (call->op == OP_FREE && call->memory == MEMORY_POOL)
+		groups |= GROUP_BIT(GROUP_MEM);
+	return groups;
+}
+
+bool call_is_probed(const struct call *call, const struct wanted *wanted,
+		    enum kind *ret_kind)
+{
+	unsigned int shown = wanted->shown;
+
+	*ret_kind = call->kind;
+	if (shown & call_groups(call))
+		return true;
+	if (wanted->counted & GROUP_BIT(call->group)) {
+		*ret_kind = KIND_COUNT;
+		return true;
+	}
+	/* the ledger is right only if it sees all of it */
+	if (shown & GROUPS_LEDGER && call->op != OP_NONE &&
+	    (GROUP_BIT(call->group) & GROUPS_LEDGER || call->kind == KIND_CONTEXT))
+		return true;
+	/* names of functions, for launches */
+	return shown & GROUP_BIT(GROUP_LAUNCH) &&
+	       (call->info.text != ARG_NONE && call->info.out[0] != ARG_NONE);
+}
+
+/* ---- loading ---- */
+
+static void set_rodata(struct trace_bpf *bpf, const struct options *options,
+		       const struct wanted *wanted)
+{
+	for (size_t i = 0; i < N_CALLS; i++) {
+		const struct call *call = &calls_table[i];
+		struct call_info info = call->info;
+		enum kind kind;
+
+		info.emit = call_is_probed(call, wanted, &kind) &&
+			    (wanted->shown & GROUP_BIT(call->group) ||
+			     (call->op == OP_FREE && wanted->shown & call_groups(call)) ||
+			     (info.text != ARG_NONE &&
+			      wanted->shown & GROUP_BIT(GROUP_LAUNCH)));
+		bpf->rodata->calls[i] = info;
+	}
+	bpf->rodata->filter_pid = (__u32)options->pid;
+	bpf->rodata->filter_uid = options->uid;
+	bpf->rodata->filter_by_uid = options->by_uid;
+	bpf->rodata->filter_followed = options->command != NULL;
+	bpf->rodata->filter_failed = options->failed;
+	bpf->rodata->size_min = options->size_min;
+	bpf->rodata->size_max = options->size_max;
+	bpf->rodata->want_events = wanted->events;
+	bpf->rodata->want_stacks = options->stacks;
+}
+
+/* Only the programs of one way are loaded, of kinds that are wanted. */
+static void choose_programs(struct trace_bpf *bpf, enum attach_way way,
+			    const struct wanted *wanted)
+{
+	bool used[N_KINDS] = { false };
+
+	for (size_t i = 0; i < N_CALLS; i++) {
+		enum kind kind;
+
+		if (call_is_probed(&calls_table[i], wanted, &kind))
+			used[kind] = true;
+	}
+	for (size_t i = 0; i < N_KINDS; i++) {
+		struct kind_programs p = kind_programs(bpf, (enum kind)i);
+		bool session = way == ATTACH_SESSION;
+
+		bpf_program__set_autoload(p.session, used[i] && session);
+		bpf_program__set_autoload(p.entry, used[i] && !session);
+		bpf_program__set_autoload(p.ret, used[i] && !session);
+		bpf_program__set_expected_attach_type(
+			p.session, (enum bpf_attach_type)TRACE_UPROBE_SESSION);
+		if (way != ATTACH_MULTI)
+			continue;
+		bpf_program__set_expected_attach_type(
+			p.entry, (enum bpf_attach_type)TRACE_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(
+			p.ret, (enum bpf_attach_type)TRACE_UPROBE_MULTI);
+	}
+}
+
+static int load(struct probes *probes, enum attach_way way, const struct options *options,
+		const struct wanted *wanted)
+{
+	probes->bpf = trace_bpf__open();
+	if (!probes->bpf)
+		return -errno;
+	set_rodata(probes->bpf, options, wanted);
+	choose_programs(probes->bpf, way, wanted);
+	bpf_program__set_autoload(probes->bpf->progs.process_fork,
+				  options->command != NULL);
+	if (!options->stacks)
+		bpf_map__set_max_entries(probes->bpf->maps.stacks, 1);
+	probes->way = way;
+	return trace_bpf__load(probes->bpf);
+}
+
+/* ---- links ---- */
+
+static int add_fd(struct probes *probes, int fd)
+{
+	int *fds = realloc(probes->fds, (probes->n_fds + 1) * sizeof *fds);
+	if (!fds) {
+		close(fd);
+		return -ENOMEM;
+	}
+	fds[probes->n_fds++] = fd;
+	probes->fds = fds;
+	return 0;
+}
+
+/* The calls of one library that one kind of program is for. */
+struct batch {
+	unsigned long offsets[N_CALLS];
+	__u64 cookies[N_CALLS];
+	__u32 n;
+};
+
+static void batch_init(struct batch *batch, const struct library *library,
+		       const struct wanted *wanted, enum kind kind)
+{
+	batch->n = 0;
+	for (size_t i = 0; i < N_CALLS; i++) {
+		const struct symbol *symbol = &library->symbols[i];
+		enum kind call_kind;
+
+		if (symbol->state != SYMBOL_FOUND ||
+		    !call_is_probed(&calls_table[i], wanted, &call_kind) ||
+		    call_kind != kind)
+			continue;
+		batch->offsets[batch->n] = symbol->offset;
+		batch->cookies[batch->n] = i;
+		batch->n++;
+	}
+}
+
+static int link_multi(struct probes *probes, const struct bpf_program *program,
+		      enum attach_way way, bool ret, const struct library *library,
+		      const struct batch *batch)
+{
+	struct link_create attr = {
+		.prog_fd = (__u32)bpf_program__fd(program),
+		.attach_type =
+			way == ATTACH_SESSION ? TRACE_UPROBE_SESSION : TRACE_UPROBE_MULTI,
+		.path = (uintptr_t)library->path,
+		.offsets = (uintptr_t)batch->offsets,
+		.cookies = (uintptr_t)batch->cookies,
+		.cnt = batch->n,
+		.multi_flags = ret ? UPROBE_MULTI_RETURN : 0,
+	};
+	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
+
+	return fd < 0 ? -errno : add_fd(probes, fd);
+}
+
+static int link_perf(struct probes *probes, const struct bpf_program *program, bool ret,
+		     const struct library *library, unsigned long offset, __u64 cookie)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie, .retprobe = ret);
+	struct bpf_link **links =
+		realloc(probes->links, (probes->n_links + 1) * sizeof *links);
+	if (!links)
+		return -ENOMEM;
+	probes->links = links;
+	struct bpf_link *link = bpf_program__attach_uprobe_opts(
+		program, -1, library->path, offset, &opts);
+	if (!link)
+		return -errno;
+	links[probes->n_links++] = link;
+	return 0;
+}
+
+/* The return first: a call whose entry was seen must be seen to return. */
+static int attach_batch(struct probes *probes, const struct kind_programs *programs,
+			const struct library *library, const struct batch *batch)
+{
+	int error = 0;
+
+	switch (probes->way) {
+	case ATTACH_SESSION:
+		return link_multi(probes, programs->session, ATTACH_SESSION, false,
+				  library, batch);
+	case ATTACH_MULTI:
+		error = link_multi(probes, programs->ret, ATTACH_MULTI, true, library,
+				   batch);
+		return error ? error
+			     : link_multi(probes, programs->entry, ATTACH_MULTI, false,
+					  library, batch);
+	default:
+		for (__u32 i = 0; i < batch->n && !error; i++) {
+			error = link_perf(probes, programs->ret, true, library,
+					  batch->offsets[i], batch->cookies[i]);
+			if (!error)
+				error = link_perf(probes, programs->entry, false, library,
+						  batch->offsets[i], batch->cookies[i]);
+		}
+		return error;
+	}
+}
+
+static int attach_raw(struct probes *probes, const struct bpf_program *program,
+		      const char *name)
+{
+	int fd = bpf_program__fd(program);
+	if (fd < 0) /* not loaded */
+		return 0;
+	int link = bpf_raw_tracepoint_open(name, fd);
+
+	return link < 0 ? link : add_fd(probes, link);
+}
+
+static int attach_all(struct probes *probes, const struct wanted *wanted,
+		      const struct libraries *libraries)
+{
+	const struct trace_bpf *bpf = probes->bpf;
+	int error = attach_raw(probes, bpf->progs.process_exit, "sched_process_exit");
+
+	if (!error)
+		error = attach_raw(probes, bpf->progs.process_exec, "sched_process_exec");
+	if (!error)
+		error = attach_raw(probes, bpf->progs.process_fork, "sched_process_fork");
+	for (size_t i = 0; i < libraries->n && !error; i++) {
+		for (size_t kind = 0; kind < N_KINDS && !error; kind++) {
+			struct kind_programs programs =
+				kind_programs(probes->bpf, (enum kind)kind);
+			struct batch batch;
+
+			batch_init(&batch, &libraries->list[i], wanted, (enum kind)kind);
+			if (!batch.n)
+				continue;
+			error = attach_batch(probes, &programs, &libraries->list[i],
+					     &batch);
+			probes->n_probes += batch.n;
+		}
+	}
+	return error;
+}
+
+static void *close_one(void *fd)
+{
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+
+/* The kernel waits for a grace period in each close: all in the same one, at once. */
+static void close_all(const int *fds, size_t n)
+{
+	_cleanup_free_ pthread_t *threads = calloc(n, sizeof *threads);
+
+	for (size_t i = 0; i < n; i++) {
+		void *fd = (void *)(intptr_t)fds[i];
+
+		if (!threads || pthread_create(&threads[i], NULL, close_one, fd)) {
+			close(fds[i]);
+			if (threads)
+				threads[i] = pthread_self();
+		}
+	}
+	for (size_t i = 0; threads && i < n; i++)
+		if (!pthread_equal(threads[i], pthread_self()))
+			pthread_join(threads[i], NULL);
+}
+
+void probes_detach(struct probes *probes)
+{
+	if (probes->n_fds)
+		close_all(probes->fds, probes->n_fds);
+	for (size_t i = 0; i < probes->n_links; i++)
+		bpf_link__destroy(probes->links[i]);
+	free(probes->fds);
+	free(probes->links);
+	trace_bpf__destroy(probes->bpf);
+	*probes = (struct probes){ 0 };
+}
+
+/* ---- what is missing ---- */
+
+static bool capability(unsigned int number)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	unsigned long long effective = 0;
+	char line[256];
+
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return effective >> number & 1;
+}
+
+#define CAPABILITY_SYS_ADMIN 21
+#define CAPABILITY_PERFMON   38
+#define CAPABILITY_BPF	     39
+
+/* Returns: whether something is missing that is known to be needed. */
+static bool say_capability(enum attach_way way, struct text *why)
+{
+	bool bpf = capability(CAPABILITY_BPF), perfmon = capability(CAPABILITY_PERFMON);
+
+	if (capability(CAPABILITY_SYS_ADMIN))
+		return false;
+	if (!bpf || !perfmon) {
+		text_printf(why,
+			    "tracing needs CAP_BPF and CAP_PERFMON, and %s %s missing: "
+			    "run it with sudo",
+			    bpf	      ? "CAP_PERFMON"
+			    : perfmon ? "CAP_BPF"
+				      : "both",
+			    bpf || perfmon ? "is" : "are");
+		return true;
+	}
+	if (way == ATTACH_PERF) {
+		text_printf(why, "this kernel has no uprobe_multi links (Linux 6.6), and "
+				 "perf uprobes need CAP_SYS_ADMIN too: run it with sudo");
+		return true;
+	}
+	return false;
+}
+
+static void say_missing(enum attach_way way, int error, struct text *why)
+{
+	if (say_capability(way, why))
+		return;
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		text_printf(why, "the kernel has no BTF: it must be built with "
+				 "CONFIG_DEBUG_INFO_BTF (/sys/kernel/btf/vmlinux)");
+	else if (access("/sys/bus/event_source/devices/uprobe", F_OK))
+		text_printf(why, "the kernel has no uprobes: it must be built with "
+				 "CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
+	else if (error == -EPERM)
+		text_printf(why,
+			    "the kernel refuses BPF programs though the capabilities "
+			    "are there: lockdown, or a container's seccomp filter");
+	else
+		text_printf(why,
+			    "the BPF programs could not be %s: %s (Linux 5.15 or newer "
+			    "is needed; -v shows the kernel's words)",
+			    way == ATTACH_ANY ? "loaded" : "attached", strerror(-error));
+}
+
+int probes_attach(struct probes *probes, const struct options *options,
+		  const struct wanted *wanted, const struct libraries *libraries,
+		  struct text *why)
+{
+	enum attach_way first = options->attach ? options->attach : ATTACH_SESSION;
+	enum attach_way last = options->attach ? options->attach : ATTACH_PERF;
+	int error = 0;
+
+	if (say_capability(ATTACH_ANY, why))
+		return -EPERM;
+	for (enum attach_way way = first; way <= last; way++) {
+		*probes = (struct probes){ 0 };
+		error = load(probes, way, options, wanted);
+		if (!error)
+			error = attach_all(probes, wanted, libraries);
+		if (!error)
+			return 0;
+		probes_detach(probes);
+	}
+	say_missing(last, error, why);
+	return error;
+}

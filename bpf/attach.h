@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The BPF programs: loaded, and on the calls of the driver libraries.
+ */
+#pragma once
+
+#include "base/text.h"
+#include "library.h"
+#include "options.h"
+
+struct trace_bpf;
+
+struct probes {
+	struct trace_bpf *bpf;
+	enum attach_way way; /* that was found to work */
+	int *fds;	     /* of links, one for each library and kind of program */
+	size_t n_fds;
+	struct bpf_link **links; /* of perf uprobes */
+	size_t n_links;
+	size_t n_probes; /* calls that are probed */
+};
+
+/* What is asked of a call: whether it is probed at all, and only counted. */
+struct wanted {
+	unsigned int shown;   /* groups whose calls are events */
+	unsigned int counted; /* groups whose calls are counted in the kernel */
+	bool events;	      /* records of calls are wanted, not only totals */
+};
+
+/*
+ * Loads the programs and puts them on every call that is wanted.
+ *
+ * Returns: 0; a negative errno, with a sentence in `why` that says what is missing.
+ */
+int probes_attach(struct probes *probes, const struct options *options,
+		  const struct wanted *wanted, const struct libraries *libraries,
+		  struct text *why);
+
+/* Takes all of them out. */
+void probes_detach(struct probes *probes);
+
+/* How they were put in: "uprobe_multi sessions" ... */
+const char *attach_way_name(enum attach_way way);
+
+/* Whether a call is probed under these wants, and with which kind of program. */
+bool call_is_probed(const struct call *call, const struct wanted *wanted,
+		    enum kind *ret_kind);

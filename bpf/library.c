@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding libcuda. A file is probed, not a process: so each file counts once, by device
+ * and inode, whatever paths lead to it; a process's own path to it goes through
+ * /proc/PID/root, because it may see other mounts.
+ *
+ * A probe stands on the first instruction of a call. A 5-byte nop there is left alone:
+ * the kernel puts a call instruction in its place that writes below the stack pointer,
+ * where leaf functions keep variables (Linux 6.18).
+ */
+#include "library.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void elf_endp(Elf **elf)
+{
+	if (*elf)
+		elf_end(*elf);
+}
+
+static void filep(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
+
+static void dirp(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+/* ---- symbols ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(calls_table[*(const enum call_id *)a].symbol,
+		      calls_table[*(const enum call_id *)b].symbol);
+}
+
+static int compare_name(const void *name, const void *id)
+{
+	return strcmp(name, calls_table[*(const enum call_id *)id].symbol);
+}
+
+/* Where an address of the loaded library lies in its file. Returns: false if nowhere. */
+static bool file_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
+{
+	size_t n = 0;
+
+	if (elf_getphdrnum(elf, &n))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr header;
+
+		if (!gelf_getphdr(elf, (int)i, &header) || header.p_type != PT_LOAD)
+			continue;
+		if (address < header.p_vaddr ||
+		    address >= header.p_vaddr + header.p_filesz)
+			continue;
+		*ret_offset = address - header.p_vaddr + header.p_offset;
+		return true;
+	}
+	return false;
+}
+
+static enum symbol_state first_instruction(int fd, uint64_t offset)
+{
+	static const unsigned char nop5[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	unsigned char code[sizeof nop5];
+
+	if (pread(fd, code, sizeof code, (off_t)offset) == sizeof code &&
+	    !memcmp(code, nop5, sizeof code))
+		return SYMBOL_NOP5;
+	return SYMBOL_FOUND;
+}
+
+static void read_symbol(struct library *library, Elf *elf, int fd, enum call_id id,
+			const GElf_Sym *sym)
+{
+	struct symbol *symbol = &library->symbols[id];
+
+	if (GELF_ST_TYPE(sym->st_info) != STT_FUNC || sym->st_shndx == SHN_UNDEF ||
+	    !file_offset(elf, sym->st_value, &symbol->offset))
+		return;
+	symbol->state = first_instruction(fd, symbol->offset);
+}
+
+static void read_section(struct library *library, Elf *elf, int fd, Elf_Scn *section,
+			 const GElf_Shdr *header, const enum call_id *sorted)
+{
+	Elf_Data *data = elf_getdata(section, NULL);
+	if (!data || !header->sh_entsize)
+		return;
+	for (size_t i = 0; i < header->sh_size / header->sh_entsize; i++) {
+		GElf_Sym sym;
+
+		if (!gelf_getsym(data, (int)i, &sym))
+			continue;
+		const char *name = elf_strptr(elf, header->sh_link, sym.st_name);
+		if (!name || strncmp(name, "cu", 2))
+			continue;
+		const enum call_id *id =
+			bsearch(name, sorted, N_CALLS, sizeof *sorted, compare_name);
+		if (id)
+			read_symbol(library, elf, fd, *id, &sym);
+	}
+}
+
+/* Two names of one function get one probe. */
+static void find_aliases(struct library *library)
+{
+	for (size_t i = 0; i < N_CALLS; i++) {
+		for (size_t j = 0; j < i; j++) {
+			struct symbol *a = &library->symbols[j],
+				      *b = &library->symbols[i];
+
+			if (a->state != SYMBOL_FOUND || b->state != SYMBOL_FOUND ||
+			    a->offset != b->offset)
+				continue;
+			b->state = SYMBOL_SAME;
+			b->same = (enum call_id)j;
+		}
+	}
+}
+
+static int read_symbols(struct library *library, int fd)
+{
+	_cleanup_(elf_endp) Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	enum call_id sorted[N_CALLS];
+	Elf_Scn *section = NULL;
+
+	if (!elf || elf_kind(elf) != ELF_K_ELF)
+		return -ENOEXEC;
+	for (size_t i = 0; i < N_CALLS; i++)
+		sorted[i] = (enum call_id)i;
+	qsort(sorted, N_CALLS, sizeof *sorted, compare_names);
+	while ((section = elf_nextscn(elf, section))) {
+		GElf_Shdr header;
+
+		if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM)
+			read_section(library, elf, fd, section, &header, sorted);
+	}
+	find_aliases(library);
+	return 0;
+}
+
+/* ---- libraries ---- */
+
+int libraries_add(struct libraries *libraries, const char *path, const char *name)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	for (size_t i = 0; i < libraries->n; i++)
+		if (libraries->list[i].device == st.st_dev &&
+		    libraries->list[i].inode == st.st_ino)
+			return 0;
+
+	elf_version(EV_CURRENT);
+	struct library library = { .device = st.st_dev, .inode = st.st_ino };
+	int error = read_symbols(&library, fd);
+	if (error)
+		return error;
+	struct library *list =
+		realloc(libraries->list, (libraries->n + 1) * sizeof *list);
+	if (!list)
+		return -ENOMEM;
+	libraries->list = list;
+	library.path = strdup(path);
+	library.name = strdup(name);
+	if (!library.path || !library.name) {
+		free(library.path);
+		free(library.name);
+		return -ENOMEM;
+	}
+	list[libraries->n++] = library;
+	return 0;
+}
+
+static bool is_libcuda(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
+}
+
+static void add_process(struct libraries *libraries, const char *pid)
+{
+	char path[4200], line[4200];
+
+	snprintf(path, sizeof path, "/proc/%s/maps", pid);
+	_cleanup_(filep) FILE *maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof line, maps)) {
+		char *name = strchr(line, '/');
+
+		if (!name)
+			continue;
+		name[strcspn(name, "\n")] = '\0';
+		if (!is_libcuda(name))
+			continue;
+		snprintf(path, sizeof path, "/proc/%s/root%s", pid, name);
+		libraries_add(libraries, path, name);
+	}
+}
+
+void libraries_add_running(struct libraries *libraries)
+{
+	_cleanup_(dirp) DIR *proc = opendir("/proc");
+	struct dirent *entry;
+
+	while (proc && (entry = readdir(proc)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			add_process(libraries, entry->d_name);
+}
+
+void libraries_add_default(struct libraries *libraries, const char *library_path)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+	struct link_map *map = NULL;
+
+	if (handle && !dlinfo(handle, RTLD_DI_LINKMAP, &map) && map)
+		libraries_add(libraries, map->l_name, map->l_name);
+	if (handle)
+		dlclose(handle);
+
+	for (const char *dir = library_path; dir && *dir;) {
+		size_t length = strcspn(dir, ":");
+		char path[4200];
+
+		snprintf(path, sizeof path, "%.*s/libcuda.so.1", (int)length, dir);
+		if (length)
+			libraries_add(libraries, path, path);
+		dir += length;
+		dir += *dir == ':';
+	}
+}
+
+void libraries_deinit(struct libraries *libraries)
+{
+	for (size_t i = 0; i < libraries->n; i++) {
+		free(libraries->list[i].path);
+		free(libraries->list[i].name);
+	}
+	free(libraries->list);
+	*libraries = (struct libraries){ 0 };
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The driver libraries to probe, and where in them each call stands.
+ */
+#pragma once
+
+#include "base/def.h"
+#include "call.h"
+
+#include <sys/types.h>
+
+enum symbol_state {
+	SYMBOL_ABSENT, /* this driver has no such call */
+	SYMBOL_FOUND,
+	SYMBOL_SAME, /* another name of a call that is probed already */
+	SYMBOL_NOP5, /* opens with an instruction where no probe may be put */
+};
+
+struct symbol {
+	enum symbol_state state;
+	enum call_id same; /* SYMBOL_SAME: as which */
+	uint64_t offset;   /* in the file */
+};
+
+struct library {
+	char *path; /* by which it can be opened */
+	char *name; /* by which it is known to its users */
+	dev_t device;
+	ino_t inode;
+	struct symbol symbols[N_CALLS];
+};
+
+struct libraries {
+	struct library *list;
+	size_t n;
+};
+
+/*
+ * Adds the library at a path, unless it is there already.
+ *
+ * Returns: 0; -errno of opening it; -ENOEXEC for a file that is no library.
+ */
+int libraries_add(struct libraries *libraries, const char *path, const char *name);
+
+/* Adds those that running processes have mapped; what can't be read is passed over. */
+void libraries_add_running(struct libraries *libraries);
+
+/* Adds the one that the loader picks, and those in the folders of an LD_LIBRARY_PATH. */
+void libraries_add_default(struct libraries *libraries, const char *library_path);
+
+void libraries_deinit(struct libraries *libraries);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The default: a line a call.
+ */
+#include "output.h"
+
+#include "cuda/result.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int begin(struct tracer *tracer, struct text *why)
+{
+	(void)tracer;
+	(void)why;
+	printf("%-12s %-7s %-7s %-15s %-30s %-24s %10s  %s\n", "TIME(s)", "PID", "TID",
+	       "COMM", "CALL", "RESULT", "LAT(us)", "ARGUMENTS");
+	return 0;
+}
+
+static void print_start(const struct tracer *tracer, const struct record *record)
+{
+	printf("%-12.6f %-7u %-7u %-15.15s ",
+	       (double)((int64_t)(record->time - tracer->start)) / 1e9, record->pid,
+	       record->tid, record->comm);
+}
+
+static void print_exit(const struct tracer *tracer, const struct record_exit *record)
+{
+	print_start(tracer, &record->record);
+	printf("%-30s freed %u allocations, %" PRIu64 " bytes",
+	       record->record.call ? "exec" : "exit", record->record.n_freed,
+	       (uint64_t)record->record.bytes);
+	for (size_t i = 0; i < N_MEMORIES; i++)
+		if (record->n_held[i])
+			printf(" %s=%" PRIu64, memory_name((enum memory)i),
+			       (uint64_t)record->held[i]);
+	putchar('\n');
+}
+
+static void event(struct tracer *tracer, const struct record *record)
+{
+	struct field fields[FIELDS_MAX];
+
+	if (record->type == RECORD_EXIT) {
+		print_exit(tracer, (const struct record_exit *)record);
+		return;
+	}
+	print_start(tracer, record);
+	printf("%-30s %-24s %10.1f ", calls_table[record->call].symbol,
+	       cuda_result_name(record->result), (double)record->duration / 1e3);
+	size_t n = decode_fields(record, tracer->functions, fields);
+	for (size_t i = 0; i < n; i++)
+		printf(" %s=%s", fields[i].name, fields[i].value);
+	putchar('\n');
+}
+
+const struct output output_live = {
+	.begin = begin,
+	.event = event,
+	.wants_events = true,
+	.wants_counted = true,
+};

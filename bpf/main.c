@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpumem-trace: what processes ask of the CUDA driver.
+ *
+ * The BPF programs keep the books and write records into a ring buffer; this process
+ * reads them every few milliseconds (waking it for each would cost the traced program
+ * more than the call) and hands them to one of the outputs. It ends at a signal, after
+ * -d SECONDS, or with its command.
+ */
+#include "command.h"
+#include "output.h"
+#include "process.h"
+#include "trace.skel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define READ_EVERY_MS 10
+
+static const struct output *const outputs[] = {
+	[MODE_LIVE] = &output_live,
+	[MODE_JSON] = &output_json,
+};
+
+static bool print_libbpf;
+
+static int libbpf_says(enum libbpf_print_level level, const char *format,
+		       va_list arguments)
+{
+	if (!print_libbpf || level == LIBBPF_DEBUG)
+		return 0;
+	return vfprintf(stderr, format, arguments);
+}
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int on_record(void *context, void *data, size_t size)
+{
+	struct tracer *tracer = context;
+	const struct record *record = data;
+
+	if (size < sizeof *record || record->call >= N_CALLS)
+		return 0;
+	functions_learn(tracer->functions, record);
+	/* names that were asked for launches only */
+	if (record->type != RECORD_EXIT &&
+	    !(tracer->wanted.shown & GROUP_BIT(calls_table[record->call].group)) &&
+	    calls_table[record->call].op != OP_FREE)
+		return 0;
+	if (tracer->output->event)
+		tracer->output->event(tracer, record);
+	return 0;
+}
+
+static int fail(const struct text *why)
+{
+	fprintf(stderr, "gpumem-trace: %s\n", text_string(why));
+	return 1;
+}
+
+/* ---- libraries ---- */
+
+static int find_libraries(struct tracer *tracer, struct text *why)
+{
+	const struct options *options = &tracer->options;
+
+	if (options->library) {
+		int error = libraries_add(&tracer->libraries, options->library,
+					  options->library);
+
+		if (error)
+			text_printf(why, "%s: %s", options->library,
+				    error == -ENOEXEC ? "this is no library"
+						      : strerror(-error));
+		return error;
+	}
+	_cleanup_free_ char *library_path =
+		options->command ? command_library_path() : NULL;
+	libraries_add_running(&tracer->libraries);
+	libraries_add_default(&tracer->libraries, library_path);
+	if (tracer->libraries.n)
+		return 0;
+	text_printf(why,
+		    "no libcuda.so.1 found: the loader finds none and no process has "
+		    "one; --library PATH says where it is");
+	return -ENOENT;
+}
+
+static const char *list_reason(const struct symbol *symbol, bool probed)
+{
+	switch (symbol->state) {
+	case SYMBOL_FOUND:
+		return probed ? "attached" : "not asked for";
+	case SYMBOL_SAME:
+		return "attached as";
+	case SYMBOL_NOP5:
+		return "left alone: it opens with a 5-byte nop, where a probe does harm";
+	default:
+		return "absent from this driver";
+	}
+}
+
+static void list(const struct tracer *tracer)
+{
+	for (size_t i = 0; i < tracer->libraries.n; i++) {
+		const struct library *library = &tracer->libraries.list[i];
+
+		printf("%s\n", library->name);
+		for (size_t c = 0; c < N_CALLS; c++) {
+			const struct symbol *symbol = &library->symbols[c];
+			const struct call *call = &calls_table[c];
+			enum kind kind;
+			bool probed = call_is_probed(call, &tracer->wanted, &kind);
+
+			printf("  %-34s %-8s %s%s%s%s\n", call->symbol,
+			       group_name(call->group), list_reason(symbol, probed),
+			       symbol->state == SYMBOL_SAME ? " " : "",
+			       symbol->state == SYMBOL_SAME
+				       ? calls_table[symbol->same].symbol
+				       : "",
+			       symbol->state == SYMBOL_FOUND && probed &&
+					       kind == KIND_COUNT
+				       ? ", counted"
+				       : "");
+		}
+	}
+}
+
+static void say_attached(const struct tracer *tracer, uint64_t took)
+{
+	for (size_t i = 0; i < tracer->libraries.n; i++)
+		fprintf(stderr, "gpumem-trace: probing %s\n",
+			tracer->libraries.list[i].name);
+	fprintf(stderr, "gpumem-trace: %zu calls by %s, attached in %.3f s\n",
+		tracer->probes.n_probes, attach_way_name(tracer->probes.way),
+		(double)took / 1e9);
+}
+
+/* ---- the loop ---- */
+
+struct loop {
+	int epoll;
+	int signals;
+	struct ring_buffer *ring;
+	struct command command;
+	uint64_t end;	   /* 0: none */
+	uint64_t interval; /* 0: none */
+	uint64_t next;
+	int status;
+};
+
+static int loop_init(struct loop *loop, struct tracer *tracer, struct text *why)
+{
+	const struct options *options = &tracer->options;
+	struct epoll_event event = { .events = EPOLLIN };
+	double interval = options->interval_s > 0 ? options->interval_s
+						  : tracer->output->interval_s;
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+	loop->ring = ring_buffer__new(bpf_map__fd(tracer->probes.bpf->maps.ring),
+				      on_record, tracer, NULL);
+	if (loop->signals < 0 || loop->epoll < 0 || !loop->ring) {
+		text_printf(why, "%s", strerror(errno));
+		return -errno;
+	}
+	event.data.fd = loop->signals;
+	epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->signals, &event);
+	event.data.fd = ring_buffer__epoll_fd(loop->ring);
+	epoll_ctl(loop->epoll, EPOLL_CTL_ADD, event.data.fd, &event);
+	if (options->duration_s > 0)
+		loop->end = tracer->start + (uint64_t)(options->duration_s * 1e9);
+	loop->interval = (uint64_t)(interval * 1e9);
+	loop->next = tracer->start + loop->interval;
+	return 0;
+}
+
+static void loop_deinit(struct loop *loop)
+{
+	ring_buffer__free(loop->ring);
+	closep(&loop->signals);
+	closep(&loop->epoll);
+}
+
+/* Returns: whether it is time to end. */
+static bool take_signals(struct loop *loop)
+{
+	struct signalfd_siginfo info;
+	bool end = false;
+
+	while (read(loop->signals, &info, sizeof info) == sizeof info) {
+		int status;
+
+		if (info.ssi_signo != SIGCHLD) {
+			end = true;
+		} else if (loop->command.pid && waitpid(loop->command.pid, &status,
+							WNOHANG) == loop->command.pid) {
+			loop->status = command_status(status);
+			loop->command.pid = 0;
+			end = true;
+		}
+	}
+	return end;
+}
+
+static void run(struct loop *loop, struct tracer *tracer)
+{
+	bool end = false;
+
+	while (!end) {
+		struct epoll_event event;
+
+		epoll_wait(loop->epoll, &event, 1, READ_EVERY_MS);
+		end = take_signals(loop);
+		ring_buffer__consume(loop->ring);
+		processes_tell_lost(tracer);
+		processes_bury(tracer);
+		uint64_t now = now_ns(CLOCK_MONOTONIC);
+		if (loop->interval && now >= loop->next && !end) {
+			if (tracer->output->interval)
+				tracer->output->interval(tracer);
+			loop->next += loop->interval;
+		}
+		if (loop->end && now >= loop->end)
+			end = true;
+		fflush(stdout);
+	}
+}
+
+/* ---- */
+
+static int trace(struct tracer *tracer, struct text *why)
+{
+	struct loop loop = { .epoll = -1, .signals = -1 };
+	char **argv = tracer->options.command;
+	uint64_t before = now_ns(CLOCK_MONOTONIC);
+	int error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
+				  &tracer->libraries, why);
+	if (error)
+		return error;
+	tracer->start = now_ns(CLOCK_MONOTONIC);
+	tracer->to_wall_ns = (int64_t)(now_ns(CLOCK_REALTIME) - tracer->start);
+	if (tracer->options.verbose)
+		say_attached(tracer, tracer->start - before);
+	error = loop_init(&loop, tracer, why);
+	if (!error && argv)
+		error = command_start(&loop.command, argv, why);
+	if (!error && argv)
+		error = process_follow(tracer, loop.command.pid, why);
+	if (!error && tracer->output->begin)
+		error = tracer->output->begin(tracer, why);
+	fflush(stdout);
+	if (!error) {
+		if (argv)
+			command_go(&loop.command);
+		run(&loop, tracer);
+		if (tracer->output->end)
+			tracer->output->end(tracer);
+		processes_say_lost(tracer);
+	}
+	before = now_ns(CLOCK_MONOTONIC);
+	loop_deinit(&loop);
+	fflush(stdout);
+	probes_detach(&tracer->probes);
+	if (tracer->options.verbose)
+		fprintf(stderr, "gpumem-trace: detached in %.3f s\n",
+			(double)(now_ns(CLOCK_MONOTONIC) - before) / 1e9);
+	return error ? error : loop.status;
+}
+
+static void choose(struct tracer *tracer)
+{
+	const struct options *options = &tracer->options;
+
+	tracer->output = outputs[options->mode];
+	tracer->wanted.shown = options->groups ? options->groups : GROUPS_DEFAULT;
+	if (!options->groups && tracer->output->wants_counted)
+		tracer->wanted.counted = GROUPS_COUNTED;
+	tracer->wanted.events = tracer->output->wants_events;
+}
+
+int main(int argc, char **argv)
+{
+	struct tracer tracer = { 0 };
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (options_parse(argc, argv, &tracer.options, &text))
+		return fail(&text);
+	if (tracer.options.help || tracer.options.version) {
+		if (tracer.options.help)
+			options_help(&text);
+		else
+			text_printf(&text, "gpumem-trace %s\n", VERSION);
+		fputs(text_string(&text), stdout);
+		return 0;
+	}
+	print_libbpf = tracer.options.verbose;
+	libbpf_set_print(libbpf_says);
+	tracer.functions = functions_new();
+	if (calls_init() || !tracer.functions) {
+		text_printf(&text, "no memory");
+		return fail(&text);
+	}
+	choose(&tracer);
+	int status = find_libraries(&tracer, &text);
+	if (!status && tracer.options.list)
+		list(&tracer);
+	else if (!status)
+		status = trace(&tracer, &text);
+	if (status < 0)
+		status = fail(&text);
+	libraries_deinit(&tracer.libraries);
+	functions_free(tracer.functions);
+	return status;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the modes have in common: each is one struct output, called by the tracer.
+ */
+#pragma once
+
+#include "attach.h"
+#include "decode.h"
+#include "function.h"
+#include "options.h"
+#include "record.h"
+
+struct tracer {
+	struct options options;
+	struct wanted wanted;
+	struct probes probes;
+	struct libraries libraries;
+	struct functions *functions;
+	uint64_t start;	    /* CLOCK_MONOTONIC, in nanoseconds */
+	int64_t to_wall_ns; /* what makes of it nanoseconds since 1970 */
+	const struct output *output;
+	void *state;	       /* the output's own */
+	uint64_t lost[N_LOST]; /* what the output has been told of */
+};
+
+struct output {
+	/* Each may be NULL. Returns of begin: 0, or -errno with a sentence. */
+	int (*begin)(struct tracer *tracer, struct text *why);
+	void (*event)(struct tracer *tracer, const struct record *record);
+	/* something was lost, `n` of it since the last time */
+	void (*lost)(struct tracer *tracer, enum lost what, uint64_t n);
+	/* every --summary SECONDS or the like */
+	void (*interval)(struct tracer *tracer);
+	/* the last words; frees the state */
+	void (*end)(struct tracer *tracer);
+	bool wants_events;  /* records of calls, not only of the ends of processes */
+	bool wants_counted; /* copies and launches are counted where they are not shown */
+	double interval_s;  /* unless the options say otherwise; 0: none */
+};
+
+extern const struct output output_json;
+extern const struct output output_live;

@@ -1,0 +1,136 @@
+# The harness of the bpf suite: the real gpumem-trace on a driver library, and a program
+# whose calls are known (caller.c).
+#
+# A topic is a file of functions test_NAME, one behaviour each:
+#
+#	. "${BASH_SOURCE%/*}/lib.bash"
+#	test_a_free_is_seen() { trace --json <<EOF ... }
+#	main "$@"
+#
+# A case fails when a command or a check in it fails, or when a sanitizer reports
+# anything. The output is TAP; what a case said follows its `not ok`.
+#
+# Environment: GPUMEM_TRACE, the tool; GPUMEM_CALLER, the program; GPUMEM_LIBRARY, the
+# software GPU; GPUMEM_PROLOGUES, the library of awkward prologues; GPUMEMD, the broker.
+
+set -u
+export LC_ALL=C.UTF-8
+
+: "${GPUMEM_TRACE:?the tool to test, e.g. build/bpf/gpumem-trace}"
+L=$GPUMEM_LIBRARY
+C=$GPUMEM_CALLER
+here=$(dirname "$(realpath "$0")")
+export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+case_limit=${GPUMEM_CASE_LIMIT:-60}
+
+# ---- checks ----
+
+fail()
+{
+	printf '%s\n' "$@" >&2
+	exit 1
+}
+
+# is ACTUAL EXPECTED
+is()
+{
+	[ "$1" = "$2" ] || fail "line ${BASH_LINENO[0]}: expected:" "$2" "got:" "$1"
+}
+
+# like ACTUAL REGEX
+like()
+{
+	[[ $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected something like:" "$2" "got:" "$1"
+}
+
+unlike()
+{
+	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
+}
+
+# eventually COMMAND: the bounded wait for an event.
+eventually()
+{
+	local deadline=$((SECONDS + 20))
+	until eval "$1"; do
+		[ "$SECONDS" -lt "$deadline" ] || fail "line ${BASH_LINENO[0]}: waited in vain for: $1"
+		sleep 0.02
+	done 2>/dev/null
+}
+
+# trace OPTION... <<CALLS: the program of these calls under the tool, which must say
+# nothing on stderr; what it printed is in $T/out, what the program printed in $T/calls.
+trace()
+{
+	cat >"$T/script"
+	"$GPUMEM_TRACE" --library "$L" "$@" -- \
+		bash -c 'exec "$0" "$1" <"$2" >"$3"' "$C" "$L" "$T/script" "$T/calls" \
+		>"$T/out" 2>"$T/err" || fail "the tool ended with $?" "$(<"$T/err")"
+	[ ! -s "$T/err" ] || fail "the tool said:" "$(<"$T/err")"
+}
+
+# start OPTION...: the tool alone, in the background, its probes in; stop ends it as
+# Ctrl-C does.
+start()
+{
+	"$GPUMEM_TRACE" -v --library "$L" "$@" >"$T/out" 2>"$T/err" &
+	tool=$!
+	eventually "grep -q 'attached in' '$T/err'"
+}
+
+stop()
+{
+	kill -INT "$tool"
+	wait "$tool" || fail "the tool ended with $?" "$(<"$T/err")"
+}
+
+# call <<CALLS: the program alone.
+call()
+{
+	"$C" "$L" >"$T/calls"
+}
+
+# check <<EOF: Python over what --json printed; events.py has the names it uses.
+check()
+{
+	python3 -c "from events import *
+load('$T/out')
+$(cat)" || fail "$(head -c 4000 "$T/out")"
+}
+
+# ---- running ----
+
+run_case()
+{
+	T=$(mktemp -d "/tmp/gpumem-trace.XXXXXX")
+	local status=0
+	(
+		set -e
+		"$1"
+	) >"$T/said" 2>&1 </dev/null || status=$?
+	if [ -e "$T/err" ] && grep -q 'Sanitizer' "$T/err"; then
+		status=1
+		cat "$T/err" >>"$T/said"
+	fi
+	case $status in
+	0) echo "ok $2 - ${1#test_}" ;;
+	77) echo "ok $2 - ${1#test_} # SKIP $(tail -n 1 "$T/said")" ;;
+	*)
+		echo "not ok $2 - ${1#test_}"
+		sed 's/^/# /' "$T/said"
+		;;
+	esac
+	rm -rf "$T"
+}
+
+main()
+{
+	local cases n=0
+	mapfile -t cases < <(declare -F | awk '{ print $3 }' | grep '^test_')
+	[ $# = 0 ] || cases=("${@/#/test_}")
+	echo "1..${#cases[@]}"
+	for name in "${cases[@]}"; do
+		n=$((n + 1))
+		run_case "$name" "$n"
+	done
+}
