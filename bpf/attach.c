@@ -102,6 +102,14 @@ static unsigned int call_groups(const struct call *call)
 	return groups;
 }
 
+static bool call_names_function(const struct call *call)
+{
+	enum call_id id = (enum call_id)(call - calls_table);
+
+	return id == CALL_cuModuleGetFunction || id == CALL_cuLibraryGetKernel ||
+	       id == CALL_cuKernelGetFunction;
+}
+
 bool call_is_probed(const struct call *call, const struct wanted *wanted,
 		    enum kind *ret_kind)
 {
@@ -119,8 +127,7 @@ bool call_is_probed(const struct call *call, const struct wanted *wanted,
 	    (GROUP_BIT(call->group) & GROUPS_LEDGER || call->kind == KIND_CONTEXT))
 		return true;
 	/* names of functions, for launches */
-	return shown & GROUP_BIT(GROUP_LAUNCH) &&
-	       (call->info.text != ARG_NONE && call->info.out[0] != ARG_NONE);
+	return shown & GROUP_BIT(GROUP_LAUNCH) && call_names_function(call);
 }
 
 /* ---- loading ---- */
@@ -133,11 +140,15 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 		struct call_info info = call->info;
 		enum kind kind;
 
-		info.emit = call_is_probed(call, wanted, &kind) &&
-			    (wanted->shown & GROUP_BIT(call->group) ||
-			     (call->op == OP_FREE && wanted->shown & call_groups(call)) ||
-			     (info.text != ARG_NONE &&
-			      wanted->shown & GROUP_BIT(GROUP_LAUNCH)));
+		if (!call_is_probed(call, wanted, &kind))
+			info.emit = EMIT_NEVER;
+		else if (wanted->shown & GROUP_BIT(call->group))
+			info.emit = EMIT_ALWAYS;
+		else if (call->op == OP_FREE)
+			info.emit = EMIT_FREED;
+		else if (call_names_function(call) &&
+			 wanted->shown & GROUP_BIT(GROUP_LAUNCH))
+			info.emit = EMIT_ALWAYS; /* which main.c keeps to itself */
 		bpf->rodata->calls[i] = info;
 	}
 	bpf->rodata->filter_pid = (__u32)options->pid;
@@ -148,6 +159,12 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 	bpf->rodata->size_min = options->size_min;
 	bpf->rodata->size_max = options->size_max;
 	bpf->rodata->want_events = wanted->events;
+	if (wanted->shown & GROUP_BIT(GROUP_MANAGED))
+		bpf->rodata->show_memories |= 1u << MEMORY_MANAGED;
+	if (wanted->shown & GROUP_BIT(GROUP_POOL))
+		bpf->rodata->show_memories |= 1u << MEMORY_POOL;
+	if (wanted->shown & GROUP_BIT(GROUP_MEM))
+		bpf->rodata->show_memories |= 1u << MEMORY_DEVICE;
 	bpf->rodata->want_stacks = options->stacks;
 }
 

@@ -14,7 +14,7 @@ struct field {
 	char value[TEXT_SIZE + 8];
 };
 
-#define FIELDS_MAX (PARAMS_MAX + 5)
+#define FIELDS_MAX (PARAMS_MAX + 6)
 
 /*
  * The arguments of a call in their order, then what it did: `bytes` (of a copy whose

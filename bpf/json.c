@@ -30,11 +30,10 @@ void json_string(FILE *file, const char *string, size_t max)
 	putc('"', file);
 }
 
-void json_fields(FILE *file, const struct record *record,
-		 const struct functions *functions)
+void json_fields(FILE *file, const struct tracer *tracer, const struct record *record)
 {
 	struct field fields[FIELDS_MAX];
-	size_t n = decode_fields(record, functions, fields);
+	size_t n = event_fields(tracer, record, fields);
 
 	for (size_t i = 0; i < n; i++) {
 		fprintf(file, ",\"%s\":", fields[i].name);
@@ -43,6 +42,17 @@ void json_fields(FILE *file, const struct record *record,
 		else
 			json_string(file, fields[i].value, sizeof fields[i].value);
 	}
+}
+
+void json_stack(FILE *file, const struct stack *stack)
+{
+	putc('[', file);
+	for (size_t i = 0; i < stack->n; i++) {
+		if (i)
+			putc(',', file);
+		json_string(file, stack->frames[i], SIZE_MAX);
+	}
+	putc(']', file);
 }
 
 /* A process number and a time serve both kinds of events. */
@@ -73,10 +83,17 @@ static void event(struct tracer *tracer, const struct record *record)
 		print_exit(tracer, (const struct record_exit *)record);
 		return;
 	}
+	if (record->type == RECORD_HELD)
+		return;
 	print_start(tracer, record, calls_table[record->call].symbol);
 	printf(",\"result\":\"%s\",\"duration_ns\":%" PRIu64,
 	       cuda_result_name(record->result), (uint64_t)record->duration);
-	json_fields(stdout, record, tracer->functions);
+	json_fields(stdout, tracer, record);
+	const struct stack *stack = event_stack(tracer, record);
+	if (stack) {
+		printf(",\"stack\":");
+		json_stack(stdout, stack);
+	}
 	puts("}");
 }
 

@@ -2,7 +2,7 @@
 /* Pieces of JSON that more than one output writes. */
 #pragma once
 
-#include "decode.h"
+#include "event.h"
 
 #include <stdio.h>
 
@@ -10,5 +10,7 @@
 void json_string(FILE *file, const char *string, size_t max);
 
 /* `,"NAME":VALUE` for each field of a record. */
-void json_fields(FILE *file, const struct record *record,
-		 const struct functions *functions);
+void json_fields(FILE *file, const struct tracer *tracer, const struct record *record);
+
+/* A stack as an array of strings. */
+void json_stack(FILE *file, const struct stack *stack);

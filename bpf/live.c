@@ -2,7 +2,7 @@
 /*
  * The default: a line a call.
  */
-#include "output.h"
+#include "event.h"
 
 #include "cuda/result.h"
 
@@ -46,13 +46,18 @@ static void event(struct tracer *tracer, const struct record *record)
 		print_exit(tracer, (const struct record_exit *)record);
 		return;
 	}
+	if (record->type == RECORD_HELD)
+		return;
 	print_start(tracer, record);
 	printf("%-30s %-24s %10.1f ", calls_table[record->call].symbol,
 	       cuda_result_name(record->result), (double)record->duration / 1e3);
-	size_t n = decode_fields(record, tracer->functions, fields);
+	size_t n = event_fields(tracer, record, fields);
 	for (size_t i = 0; i < n; i++)
 		printf(" %s=%s", fields[i].name, fields[i].value);
 	putchar('\n');
+	const struct stack *stack = event_stack(tracer, record);
+	for (size_t i = 0; stack && i < stack->n; i++)
+		printf("        %s\n", stack->frames[i]);
 }
 
 const struct output output_live = {

@@ -7,7 +7,10 @@
  * more than the call) and hands them to one of the outputs. It ends at a signal, after
  * -d SECONDS, or with its command.
  */
+#include "clock.h"
 #include "command.h"
+#include "event.h"
+#include "mount.h"
 #include "output.h"
 #include "process.h"
 #include "trace.skel.h"
@@ -25,10 +28,12 @@
 #include <time.h>
 
 #define READ_EVERY_MS 10
+#define LOOK_EVERY_NS 1000000000
 
 static const struct output *const outputs[] = {
-	[MODE_LIVE] = &output_live,
-	[MODE_JSON] = &output_json,
+	[MODE_LIVE] = &output_live,   [MODE_SUMMARY] = &output_summary,
+	[MODE_LEAKS] = &output_leaks, [MODE_TOP] = &output_top,
+	[MODE_JSON] = &output_json,   [MODE_CHROME] = &output_chrome,
 };
 
 static bool print_libbpf;
@@ -41,14 +46,6 @@ static int libbpf_says(enum libbpf_print_level level, const char *format,
 	return vfprintf(stderr, format, arguments);
 }
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static int on_record(void *context, void *data, size_t size)
 {
 	struct tracer *tracer = context;
@@ -56,12 +53,17 @@ static int on_record(void *context, void *data, size_t size)
 
 	if (size < sizeof *record || record->call >= N_CALLS)
 		return 0;
-	functions_learn(tracer->functions, record);
+	if (record->type == RECORD_EXIT)
+		tracer->someone_ended = true;
+	if (record->type == RECORD_CALL || record->type == RECORD_TEXT)
+		functions_learn(tracer->functions, record);
 	/* names that were asked for launches only */
-	if (record->type != RECORD_EXIT &&
+	if ((record->type == RECORD_CALL || record->type == RECORD_TEXT) &&
 	    !(tracer->wanted.shown & GROUP_BIT(calls_table[record->call].group)) &&
 	    calls_table[record->call].op != OP_FREE)
 		return 0;
+	/* while its process can be asked: --leaks wants it much later */
+	event_stack(tracer, record);
 	if (tracer->output->event)
 		tracer->output->event(tracer, record);
 	return 0;
@@ -161,6 +163,7 @@ struct loop {
 	uint64_t end;	   /* 0: none */
 	uint64_t interval; /* 0: none */
 	uint64_t next;
+	uint64_t look;
 	int status;
 };
 
@@ -237,7 +240,11 @@ static void run(struct loop *loop, struct tracer *tracer)
 		ring_buffer__consume(loop->ring);
 		processes_tell_lost(tracer);
 		processes_bury(tracer);
-		uint64_t now = now_ns(CLOCK_MONOTONIC);
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (now >= loop->look) { /* the record of an end may have been lost */
+			tracer->someone_ended = true;
+			loop->look = now + LOOK_EVERY_NS;
+		}
 		if (loop->interval && now >= loop->next && !end) {
 			if (tracer->output->interval)
 				tracer->output->interval(tracer);
@@ -255,16 +262,20 @@ static int trace(struct tracer *tracer, struct text *why)
 {
 	struct loop loop = { .epoll = -1, .signals = -1 };
 	char **argv = tracer->options.command;
-	uint64_t before = now_ns(CLOCK_MONOTONIC);
+	uint64_t before = clock_ns(CLOCK_MONOTONIC);
 	int error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
 				  &tracer->libraries, why);
 	if (error)
 		return error;
-	tracer->start = now_ns(CLOCK_MONOTONIC);
-	tracer->to_wall_ns = (int64_t)(now_ns(CLOCK_REALTIME) - tracer->start);
+	tracer->start = clock_ns(CLOCK_MONOTONIC);
+	tracer->start_boot = clock_ns(CLOCK_BOOTTIME);
+	tracer->to_wall_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - tracer->start);
 	if (tracer->options.verbose)
 		say_attached(tracer, tracer->start - before);
 	error = loop_init(&loop, tracer, why);
+	if (tracer->options.stacks)
+		tracer->symbols =
+			symbols_new(bpf_map__fd(tracer->probes.bpf->maps.stacks));
 	if (!error && argv)
 		error = command_start(&loop.command, argv, why);
 	if (!error && argv)
@@ -280,13 +291,13 @@ static int trace(struct tracer *tracer, struct text *why)
 			tracer->output->end(tracer);
 		processes_say_lost(tracer);
 	}
-	before = now_ns(CLOCK_MONOTONIC);
+	before = clock_ns(CLOCK_MONOTONIC);
 	loop_deinit(&loop);
 	fflush(stdout);
 	probes_detach(&tracer->probes);
 	if (tracer->options.verbose)
 		fprintf(stderr, "gpumem-trace: detached in %.3f s\n",
-			(double)(now_ns(CLOCK_MONOTONIC) - before) / 1e9);
+			(double)(clock_ns(CLOCK_MONOTONIC) - before) / 1e9);
 	return error ? error : loop.status;
 }
 
@@ -298,7 +309,7 @@ static void choose(struct tracer *tracer)
 	tracer->wanted.shown = options->groups ? options->groups : GROUPS_DEFAULT;
 	if (!options->groups && tracer->output->wants_counted)
 		tracer->wanted.counted = GROUPS_COUNTED;
-	tracer->wanted.events = tracer->output->wants_events;
+	tracer->wanted.events = tracer->output->wants_events || options->stacks;
 }
 
 int main(int argc, char **argv)
@@ -319,7 +330,8 @@ int main(int argc, char **argv)
 	print_libbpf = tracer.options.verbose;
 	libbpf_set_print(libbpf_says);
 	tracer.functions = functions_new();
-	if (calls_init() || !tracer.functions) {
+	tracer.mounts = mounts_new();
+	if (calls_init() || !tracer.functions || !tracer.mounts) {
 		text_printf(&text, "no memory");
 		return fail(&text);
 	}
@@ -333,5 +345,8 @@ int main(int argc, char **argv)
 		status = fail(&text);
 	libraries_deinit(&tracer.libraries);
 	functions_free(tracer.functions);
+	symbols_free(tracer.symbols);
+	mounts_free(tracer.mounts);
+	free(tracer.ended);
 	return status;
 }

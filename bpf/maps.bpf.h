@@ -10,7 +10,6 @@
 #define ARGS_SLOTS    16 /* ARGS_MAX, so that a mask is a check of bounds */
 #define FRAMES_MAX    4
 #define CONTEXTS_MAX  8
-#define STACK_DEPTH   64
 #define ENTRIES_MAX   262144
 #define PROCESSES_MAX 8192
 
@@ -45,6 +44,7 @@ const volatile __u32 filter_uid; /* where filter_by_uid */
 const volatile __u8 filter_by_uid;
 const volatile __u8 filter_followed; /* only processes in `followed` and their children */
 const volatile __u8 filter_failed;   /* show failed calls only */
+const volatile __u32 show_memories;  /* bits, for EMIT_FREED */
 const volatile __u8 want_events;     /* records for calls */
 const volatile __u8 want_stacks;
 const volatile __u64 size_min;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
+#include "symbol.h"
 #include "trace.skel.h"
 
 #include <bpf/bpf.h>
@@ -83,7 +84,163 @@ void processes_tell_lost(struct tracer *tracer)
 	}
 }
 
+/* ---- the ledger ---- */
+
+#define BATCH 4096
+
+int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n)
+{
+	int fd = bpf_map__fd(tracer->probes.bpf->maps.ledger);
+	_cleanup_free_ struct ledger_key *keys = malloc(BATCH * sizeof *keys);
+	_cleanup_free_ struct entry *entries = malloc(BATCH * sizeof *entries);
+	_cleanup_free_ struct held *held = NULL;
+	__u32 in = 0, out = 0;
+	size_t n_held = 0;
+	bool first = true;
+	int error = 0;
+
+	while (keys && entries && !error) {
+		__u32 n = BATCH;
+
+		error = bpf_map_lookup_batch(fd, first ? NULL : &in, &out, keys, entries,
+					     &n, NULL);
+		if (error && error != -ENOENT)
+			return error;
+		struct held *more = realloc(held, (n_held + n + 1) * sizeof *more);
+		if (!more)
+			return -ENOMEM;
+		held = more;
+		for (__u32 i = 0; i < n; i++)
+			held[n_held++] = (struct held){ keys[i], entries[i] };
+		in = out;
+		first = false;
+	}
+	if (!held)
+		return -ENOMEM;
+	*ret_held = take_ptr(held);
+	*ret_n = n_held;
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	__u64 x = ((const struct process_row *)a)->id,
+	      y = ((const struct process_row *)b)->id;
+
+	return (x > y) - (x < y);
+}
+
+/* What those that have ended held goes out of the ledger. */
+static void bury_held(struct tracer *tracer, struct process_row *dead, size_t n_dead)
+{
+	_cleanup_free_ struct held *held = NULL;
+	size_t n;
+
+	if (ledger_read(tracer, &held, &n))
+		return;
+	qsort(dead, n_dead, sizeof *dead, compare_ids);
+	for (size_t i = 0; i < n; i++) {
+		struct process_row wanted = { .id = held[i].key.process };
+
+		if (!bsearch(&wanted, dead, n_dead, sizeof *dead, compare_ids))
+			continue;
+		bpf_map__delete_elem(tracer->probes.bpf->maps.ledger, &held[i].key,
+				     sizeof held[i].key, 0);
+		held[i].key.unused = 1; /* marked as one of theirs */
+	}
+	if (!tracer->output->buried)
+		return;
+	for (size_t i = 0; i < n_dead; i++) {
+		size_t n_own = 0;
+		_cleanup_free_ struct held *own = malloc((n + 1) * sizeof *own);
+
+		for (size_t j = 0; own && j < n; j++)
+			if (held[j].key.unused && held[j].key.process == dead[i].id)
+				own[n_own++] = held[j];
+		tracer->output->buried(tracer, &dead[i].process, own, own ? n_own : 0);
+	}
+}
+
+/* ---- processes ---- */
+
+static int read_live(const struct tracer *tracer, struct process_row **rows, size_t *n)
+{
+	const struct bpf_map *map = tracer->probes.bpf->maps.processes;
+	__u64 id, *previous = NULL;
+
+	while (!bpf_map__get_next_key(map, previous, &id, sizeof id)) {
+		struct process_row row = { .id = id };
+
+		previous = &id;
+		if (bpf_map__lookup_elem(map, &id, sizeof id, &row.process,
+					 sizeof row.process, 0))
+			continue;
+		struct process_row *more = realloc(*rows, (*n + 1) * sizeof *more);
+		if (!more)
+			return -ENOMEM;
+		*rows = more;
+		more[(*n)++] = row;
+	}
+	return 0;
+}
+
+int processes_read(const struct tracer *tracer, struct process_row **ret_rows,
+		   size_t *ret_n)
+{
+	_cleanup_free_ struct process_row *rows =
+		malloc((tracer->n_ended + 1) * sizeof *rows);
+	size_t n = 0;
+
+	if (!rows)
+		return -ENOMEM;
+	for (; n < tracer->n_ended; n++)
+		rows[n] = (struct process_row){ .process = tracer->ended[n] };
+	int error = read_live(tracer, &rows, &n);
+	if (error)
+		return error;
+	*ret_rows = take_ptr(rows);
+	*ret_n = n;
+	return 0;
+}
+
+#define ENDED_MAX 65536
+
+static void keep_ended(struct tracer *tracer, const struct process *process)
+{
+	if (!tracer->output->keeps_ended || tracer->n_ended == ENDED_MAX)
+		return;
+	struct process *ended =
+		realloc(tracer->ended, (tracer->n_ended + 1) * sizeof *ended);
+	if (!ended)
+		return;
+	tracer->ended = ended;
+	ended[tracer->n_ended++] = *process;
+}
+
 void processes_bury(struct tracer *tracer)
 {
-	(void)tracer;
+	_cleanup_free_ struct process_row *rows = NULL;
+	size_t n = 0, n_dead = 0;
+
+	if (!tracer->someone_ended || read_live(tracer, &rows, &n))
+		return;
+	tracer->someone_ended = false;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].process.ended)
+			rows[n_dead++] = rows[i];
+	if (!n_dead)
+		return;
+	bury_held(tracer, rows, n_dead);
+	for (size_t i = 0; i < n_dead; i++) {
+		keep_ended(tracer, &rows[i].process);
+		functions_forget(tracer->functions, rows[i].id);
+		symbols_close(tracer->symbols, rows[i].id);
+		bpf_map__delete_elem(tracer->probes.bpf->maps.processes, &rows[i].id,
+				     sizeof rows[i].id, 0);
+	}
+}
+
+bool process_is_early(const struct tracer *tracer, const struct process *process)
+{
+	return process->start < tracer->start_boot;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The maps of the BPF programs that are read while they run: processes, the ledger, what
- * was lost.
+ * The maps of the BPF programs, read while they run: processes, the ledger, what was
+ * lost.
  */
 #pragma once
 
@@ -10,8 +10,33 @@
 /* Follow a process and its descendants. Returns: 0; -errno, with a sentence. */
 int process_follow(struct tracer *tracer, pid_t pid, struct text *why);
 
-/* Removes what processes that have ended left in the maps. */
+struct process_row {
+	__u64 id;
+	struct process process;
+};
+
+/* Those that live and those that have ended, where the output keeps them. The caller
+ * frees the list. Returns: 0; -errno. */
+int processes_read(const struct tracer *tracer, struct process_row **ret_rows,
+		   size_t *ret_n);
+
+/* An allocation that is in the ledger. */
+struct held {
+	struct ledger_key key;
+	struct entry entry;
+};
+
+/* The whole ledger; the caller frees it. Returns: 0; -errno. */
+int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n);
+
+/*
+ * Takes processes that have ended out of the maps, and what they held when they did. The
+ * output is told of it first, and keeps the process's totals if it wants them.
+ */
 void processes_bury(struct tracer *tracer);
+
+/* Whether a process ran before the tool started, so that not all it holds is known. */
+bool process_is_early(const struct tracer *tracer, const struct process *process);
 
 /* Says on stderr what could not be kept, if anything. */
 void processes_say_lost(const struct tracer *tracer);

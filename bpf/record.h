@@ -11,9 +11,11 @@
 #include <linux/types.h>
 
 /* The parameters of a call that are kept: cuLaunchKernel's, up to its stream. */
-#define ARGS_MAX  9
-#define TEXT_SIZE 192
-#define COMM_SIZE 16
+#define ARGS_MAX    9
+#define TEXT_SIZE   192
+#define COMM_SIZE   16
+
+#define STACK_DEPTH 64 /* frames that are kept */
 
 /* Kinds of memory, as they are totalled. Those before PINNED are the GPU's own. */
 enum memory {
@@ -82,24 +84,31 @@ enum kind {
 
 #define ARG_NONE 0xff
 
+/* Whether a call is an event, or only seen for the sake of the ledger. */
+enum emit {
+	EMIT_NEVER,
+	EMIT_ALWAYS,
+	EMIT_FREED, /* where it frees memory of a kind in `show_memories` */
+};
+
 /* What the BPF programs must know of a call; made from its row in calls.h. */
 struct call_info {
 	__u8 op;
-	__u8 memory;	/* that it books */
-	__u8 space;	/* of its addresses */
-	__u8 n_args;	/* kept */
-	__u8 out[2];	/* parameters that point to a result, or ARG_NONE */
-	__u8 out_size;	/* bytes of the first result: 4 or 8 */
-	__u8 size;	/* parameter with the size, or ARG_NONE; pitched: see there */
-	__u8 times;	/* parameter that multiplies it, or ARG_NONE */
-	__u8 shift;	/* bytes of an element, as a power of two */
-	__u8 text;	/* parameter that is a string, or ARG_NONE */
-	__u8 n_extents; /* OP_COPY_STRUCT: 2 or 3 numbers ... */
-	__u16 extents;	/* ... at this offset */
-	__u8 pitched;	/* the size is *pPitch times `times` */
-	__u8 emit;	/* wanted as an event, not only for the ledger or to be counted */
-	__u8 counted;	/* belongs in the summary */
-	__u8 size_is_int;    /* of the size, 4 bytes count ... */
+	__u8 memory;	  /* that it books */
+	__u8 space;	  /* of its addresses */
+	__u8 n_args;	  /* kept */
+	__u8 out[2];	  /* parameters that point to a result, or ARG_NONE */
+	__u8 out_size;	  /* bytes of the first result: 4 or 8 */
+	__u8 size;	  /* parameter with the size, or ARG_NONE; pitched: see there */
+	__u8 times;	  /* parameter that multiplies it, or ARG_NONE */
+	__u8 shift;	  /* bytes of an element, as a power of two */
+	__u8 text;	  /* parameter that is a string, or ARG_NONE */
+	__u8 n_extents;	  /* OP_COPY_STRUCT: 2 or 3 numbers ... */
+	__u16 extents;	  /* ... at this offset */
+	__u8 pitched;	  /* the size is *pPitch times `times` */
+	__u8 emit;	  /* enum emit */
+	__u8 counted;	  /* belongs in the summary */
+	__u8 size_is_int; /* of the size, 4 bytes count ... */
 	__u8 address_is_int; /* ... and of the address that is freed */
 	__u8 unused[5];
 };
@@ -107,7 +116,8 @@ struct call_info {
 enum record_type {
 	RECORD_CALL,
 	RECORD_TEXT, /* a record_text */
-	RECORD_EXIT, /* a record_exit */
+	RECORD_EXIT, /* a record_exit: what it held, which is free now */
+	RECORD_HELD, /* a record_exit: what is held after the end of a context */
 };
 
 enum record_flag {

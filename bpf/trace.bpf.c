@@ -196,6 +196,15 @@ static __always_inline bool result_wanted(__s32 result, __u64 bytes)
 	return (!filter_failed || result) && bytes >= size_min && bytes <= size_max;
 }
 
+static __always_inline bool emit_wanted(const volatile struct call_info *info,
+					const struct outcome *outcome)
+{
+	if (info->emit == EMIT_FREED)
+		return outcome->flags & RECORD_FREED &&
+		       show_memories >> (outcome->memory & 31) & 1;
+	return info->emit == EMIT_ALWAYS;
+}
+
 /* --- records --- */
 
 static __always_inline void record_fill(struct record *record,
@@ -280,6 +289,27 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 	record_fill_call(record, call, frame, outcome);
 	record_fill_returned(record, returned);
 	bpf_ringbuf_submit(record, flags);
+}
+
+/* What a process holds after the end of a context, which frees several kinds at once. */
+static __always_inline void emit_held(const struct thread *thread,
+				      const struct process *process)
+{
+	struct record_exit *record = bpf_ringbuf_reserve(&ring, sizeof *record, 0);
+	if (!record) {
+		count_lost(LOST_EVENTS);
+		return;
+	}
+	__builtin_memset(record, 0, sizeof *record);
+	record_fill(&record->record, thread, process);
+	record->record.type = RECORD_HELD;
+	record->record.stack = -1;
+	record->record.time = bpf_ktime_get_ns();
+	for (int i = 0; i < N_MEMORIES; i++) {
+		record->held[i] = process->held[i];
+		record->n_held[i] = process->n_held[i];
+	}
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 /* --- calls --- */
@@ -397,12 +427,15 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		};
 		done(kind, info, thread, frame, process, returned.out[0], &entry,
 		     &outcome);
+		if (kind == KIND_CONTEXT && want_events && outcome.n_freed)
+			emit_held(thread, process);
 		if (outcome.flags & RECORD_UNKNOWN && !thread->depth)
 			__sync_fetch_and_add(&process->unknown, 1);
 	}
 	if (!outcome.flags)
 		outcome.bytes = size;
-	if (!info->emit || !result_wanted(returned.result, outcome.bytes))
+	if (!emit_wanted(info, &outcome) ||
+	    !result_wanted(returned.result, outcome.bytes))
 		return 0;
 	count_call(call, returned.result, returned.duration, outcome.bytes);
 	if (want_events)

@@ -8,7 +8,7 @@
  *     cuMemFree_v2 $a
  *     EOF
  *
- * A line is a symbol and its arguments: numbers, &NAME (the address of a variable of 64
+ * A line is a symbol and its arguments: numbers, &NAME (the address of a variable of 512
  * bytes), $NAME (its first eight bytes), 'TEXT. Each call prints its symbol and its
  * result; a result other than 0 is a matter for the test. Blocks end with `end`:
  *
@@ -19,6 +19,7 @@
  * and beside calls there are
  *
  *     set NAME N          a variable's first eight bytes
+ *     add NAME N N        the same, as a sum
  *     word NAME I N       its I-th four bytes
  *     exit N              without any cleaning up
  *     exec COMMAND...     another program in this process
@@ -44,7 +45,7 @@
 
 struct variable {
 	char name[32];
-	uint64_t value[8];
+	uint64_t value[64];
 };
 
 struct line {
@@ -216,6 +217,9 @@ static size_t run(size_t from)
 			i = run_block(line, i);
 		} else if (!strcmp(word, "set")) {
 			*variable(line->words[1]) = value(line->words[2]);
+		} else if (!strcmp(word, "add")) {
+			*variable(line->words[1]) =
+				value(line->words[2]) + value(line->words[3]);
 		} else if (!strcmp(word, "word")) {
 			((uint32_t *)variable(line->words[1]))[value(line->words[2])] =
 				(uint32_t)value(line->words[3]);

@@ -104,10 +104,10 @@ run_case()
 {
 	T=$(mktemp -d "/tmp/gpumem-trace.XXXXXX")
 	local status=0
-	(
-		set -e
-		"$1"
-	) >"$T/said" 2>&1 </dev/null || status=$?
+	export GPUMEM_SOFTGPU=machine=${T##*.}
+	timeout -k 5 "$case_limit" bash "$0" --case "$1" "$T" \
+		>"$T/said" 2>&1 </dev/null || status=$?
+	[ "$status" != 124 ] || echo "it took longer than $case_limit s" >>"$T/said"
 	if [ -e "$T/err" ] && grep -q 'Sanitizer' "$T/err"; then
 		status=1
 		cat "$T/err" >>"$T/said"
@@ -126,6 +126,12 @@ run_case()
 main()
 {
 	local cases n=0
+	if [ "${1-}" = --case ]; then
+		T=$3
+		set -e
+		"$2"
+		exit
+	fi
 	mapfile -t cases < <(declare -F | awk '{ print $3 }' | grep '^test_')
 	[ $# = 0 ] || cases=("${@/#/test_}")
 	echo "1..${#cases[@]}"

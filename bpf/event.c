@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "event.h"
+
+#include "mount.h"
+
+#include <stdio.h>
+
+/* The address that a call is about, 0 for none; whether it is a new one. */
+static uint64_t event_address(const struct record *record, bool *ret_is_new)
+{
+	const struct call *call = &calls_table[record->call];
+
+	*ret_is_new = false;
+	switch (call->op) {
+	case OP_ALLOC:
+		*ret_is_new = true;
+		return record->result ? 0 : record->out[0];
+	case OP_REGISTER:
+	case OP_MAP:
+		*ret_is_new = true;
+		return record->args[0];
+	case OP_FREE:
+	case OP_UNMAP:
+		return record->args[0];
+	default:
+		return call->group == GROUP_MANAGED ? record->args[0] : 0;
+	}
+}
+
+size_t event_fields(const struct tracer *tracer, const struct record *record,
+		    struct field fields[FIELDS_MAX])
+{
+	size_t n = decode_fields(record, tracer->functions, fields);
+	bool is_new;
+	uint64_t address = event_address(record, &is_new);
+	const char *name = mount_name(tracer->mounts, record->comm, record->uid, address,
+				      is_new ? record->time + record->duration : 0);
+
+	if (!name)
+		return n;
+	fields[n].name = "name";
+	fields[n].is_number = false;
+	snprintf(fields[n].value, sizeof fields[n].value, "%s", name);
+	return n + 1;
+}
+
+const struct stack *event_stack(const struct tracer *tracer, const struct record *record)
+{
+	return symbols_stack(tracer->symbols, record->process, record->pid,
+			     record->stack);
+}

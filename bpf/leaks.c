@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --leaks: what is still allocated, oldest first, by process; by the stack that
+ * allocated it with -s. A process that ends holding memory is told of when it does: its
+ * memory is free then, and was leaked all the same.
+ */
+#include "clock.h"
+#include "mount.h"
+#include "output.h"
+#include "process.h"
+#include "symbol.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* One process's share of the ledger. */
+struct view {
+	struct tracer *tracer;
+	const struct process *process;
+	const struct held *held; /* all of its entries */
+	size_t n;
+	uint64_t now;
+};
+
+static bool is_shown(const struct tracer *tracer, const struct held *held)
+{
+	return held->entry.memory < N_MEMORIES &&
+	       held->entry.bytes >= tracer->options.size_min &&
+	       held->entry.bytes <= tracer->options.size_max;
+}
+
+static int compare_ages(const void *a, const void *b)
+{
+	uint64_t x = (*(const struct held *const *)a)->entry.time,
+		 y = (*(const struct held *const *)b)->entry.time;
+
+	return (x > y) - (x < y);
+}
+
+/* Where its user finds memory of cuMemCreate(): at its first mapping, else by handle. */
+static uint64_t address_of(const struct view *view, const struct held *held)
+{
+	uint64_t handle = 0;
+
+	if (held->key.space != SPACE_PHYSICAL)
+		return held->key.address;
+	for (size_t i = 0; i < view->n; i++) {
+		const struct held *other = &view->held[i];
+
+		if (other->entry.physical != held->key.address)
+			continue;
+		if (other->key.space == SPACE_MAPPING)
+			return other->key.address;
+		if (other->key.space == SPACE_HANDLE)
+			handle = other->key.address;
+	}
+	return handle;
+}
+
+static double age_s(const struct view *view, const struct held *held)
+{
+	return (double)(int64_t)(view->now - held->entry.time) / 1e9;
+}
+
+static void print_lines(const struct view *view, const struct held *const *list, size_t n)
+{
+	printf("  %10s %16s %-10s %-18s %-8s %s\n", "AGE(s)", "BYTES", "KIND", "ADDRESS",
+	       "TID", "CALL");
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *entry = &list[i]->entry;
+		uint64_t address = address_of(view, list[i]);
+		const char *name = mount_name(view->tracer->mounts, view->process->comm,
+					      view->process->uid, address, 0);
+
+		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s%s\n",
+		       age_s(view, list[i]), (uint64_t)entry->bytes,
+		       memory_name(entry->memory), address, entry->tid,
+		       entry->call < N_CALLS ? calls_table[entry->call].symbol : "?",
+		       name ? " " : "", name ? name : "");
+	}
+}
+
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct held *x = *(const struct held *const *)a,
+			  *y = *(const struct held *const *)b;
+
+	if (x->entry.stack != y->entry.stack)
+		return x->entry.stack < y->entry.stack ? -1 : 1;
+	if (x->entry.call != y->entry.call)
+		return x->entry.call < y->entry.call ? -1 : 1;
+	return compare_ages(a, b);
+}
+
+struct heap {
+	const struct held *oldest;
+	uint64_t bytes;
+	size_t n;
+};
+
+static int compare_heaps(const void *a, const void *b)
+{
+	const struct heap *x = a, *y = b;
+
+	return compare_ages(&x->oldest, &y->oldest);
+}
+
+static void print_heap(const struct view *view, const struct heap *heap)
+{
+	const struct stack *stack =
+		symbols_stack(view->tracer->symbols, heap->oldest->key.process,
+			      view->process->pid, heap->oldest->entry.stack);
+
+	printf("  %" PRIu64
+	       " bytes in %zu allocations, the oldest of %.3f s, %s, from %s\n",
+	       heap->bytes, heap->n, age_s(view, heap->oldest),
+	       memory_name(heap->oldest->entry.memory),
+	       heap->oldest->entry.call < N_CALLS
+		       ? calls_table[heap->oldest->entry.call].symbol
+		       : "?");
+	for (size_t i = 0; stack && i < stack->n; i++)
+		printf("      %s\n", stack->frames[i]);
+	if (!stack)
+		printf("      (no stack)\n");
+}
+
+static void print_by_stack(const struct view *view, const struct held **list, size_t n)
+{
+	_cleanup_free_ struct heap *heaps = calloc(n, sizeof *heaps);
+	size_t n_heaps = 0;
+
+	if (!heaps)
+		return;
+	qsort(list, n, sizeof *list, compare_stacks);
+	for (size_t i = 0; i < n; i++) {
+		const struct held *oldest = n_heaps ? heaps[n_heaps - 1].oldest : NULL;
+
+		if (!oldest || oldest->entry.stack != list[i]->entry.stack ||
+		    oldest->entry.call != list[i]->entry.call)
+			heaps[n_heaps++].oldest = list[i];
+		heaps[n_heaps - 1].bytes += list[i]->entry.bytes;
+		heaps[n_heaps - 1].n++;
+	}
+	qsort(heaps, n_heaps, sizeof *heaps, compare_heaps);
+	for (size_t i = 0; i < n_heaps; i++)
+		print_heap(view, &heaps[i]);
+}
+
+static void print_process(const struct view *view)
+{
+	_cleanup_free_ const struct held **list = calloc(view->n + 1, sizeof *list);
+	uint64_t bytes[N_MEMORIES] = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; list && i < view->n; i++) {
+		if (!is_shown(view->tracer, &view->held[i]))
+			continue;
+		list[n++] = &view->held[i];
+		bytes[view->held[i].entry.memory] += view->held[i].entry.bytes;
+	}
+	if (!n)
+		return;
+	printf("process %u (%s) %s %zu allocations:", view->process->pid,
+	       view->process->comm, view->process->ended ? "ended holding" : "holds", n);
+	for (size_t i = 0; i < N_MEMORIES; i++)
+		if (bytes[i])
+			printf(" %s %" PRIu64, memory_name((enum memory)i), bytes[i]);
+	printf("%s\n", process_is_early(view->tracer, view->process)
+			       ? " (and what it had before the start)"
+			       : "");
+	if (view->tracer->options.stacks) {
+		print_by_stack(view, list, n);
+	} else {
+		qsort(list, n, sizeof *list, compare_ages);
+		print_lines(view, list, n);
+	}
+}
+
+static void buried(struct tracer *tracer, const struct process *process,
+		   const struct held *held, size_t n)
+{
+	struct view view = {
+		.tracer = tracer,
+		.process = process,
+		.held = held,
+		.n = n,
+		.now = process->ended,
+	};
+
+	print_process(&view);
+}
+
+static int compare_owners(const void *a, const void *b)
+{
+	__u64 x = ((const struct held *)a)->key.process,
+	      y = ((const struct held *)b)->key.process;
+
+	return (x > y) - (x < y);
+}
+
+static void print_all(struct tracer *tracer)
+{
+	_cleanup_free_ struct process_row *rows = NULL;
+	_cleanup_free_ struct held *held = NULL;
+	size_t n_rows, n;
+
+	if (processes_read(tracer, &rows, &n_rows) || ledger_read(tracer, &held, &n))
+		return;
+	qsort(held, n, sizeof *held, compare_owners);
+	for (size_t i = 0; i < n_rows; i++) {
+		struct held wanted = { .key.process = rows[i].id };
+		const struct held *first =
+			bsearch(&wanted, held, n, sizeof *held, compare_owners);
+
+		if (!first || rows[i].process.ended)
+			continue;
+		while (first > held && first[-1].key.process == rows[i].id)
+			first--;
+		size_t own = 0;
+		while (first + own < held + n && first[own].key.process == rows[i].id)
+			own++;
+		struct view view = { tracer, &rows[i].process, first, own,
+				     clock_ns(CLOCK_MONOTONIC) };
+		print_process(&view);
+	}
+}
+
+static void interval(struct tracer *tracer)
+{
+	time_t now = time(NULL);
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_time(&text, now);
+	printf("%s\n", text_string(&text));
+	print_all(tracer);
+	printf("\n");
+}
+
+static void end(struct tracer *tracer)
+{
+	print_all(tracer);
+}
+
+const struct output output_leaks = {
+	.buried = buried,
+	.interval = interval,
+	.end = end,
+};

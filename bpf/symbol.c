@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A frame is written `function+0xOFFSET (library)`, with `file:line` where the program
+ * carries that, and as a bare address where nothing is known. Names come from the files
+ * of this machine only: no server of debug information is asked.
+ */
+#include "symbol.h"
+
+#include "base/text.h"
+
+#include <bpf/bpf.h>
+#include <elfutils/libdwfl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <uthash.h>
+
+struct stack_key {
+	__u64 process;
+	__s64 stack;
+};
+
+struct known_stack {
+	struct stack_key key;
+	struct stack stack;
+	UT_hash_handle hh;
+};
+
+struct known_process {
+	__u64 id;
+	__u32 pid;
+	Dwfl *dwfl;
+	UT_hash_handle hh;
+};
+
+struct symbols {
+	int fd;
+	struct known_stack *stacks;
+	struct known_process *processes;
+};
+
+struct symbols *symbols_new(int stacks_fd)
+{
+	struct symbols *symbols = calloc(1, sizeof *symbols);
+
+	if (symbols)
+		symbols->fd = stacks_fd;
+	unsetenv("DEBUGINFOD_URLS");
+	return symbols;
+}
+
+static void process_close(struct symbols *symbols, struct known_process *process)
+{
+	HASH_DEL(symbols->processes, process);
+	if (process->dwfl)
+		dwfl_end(process->dwfl);
+	free(process);
+}
+
+struct symbols *symbols_free(struct symbols *symbols)
+{
+	struct known_stack *stack, *next_stack;
+	struct known_process *process, *next_process;
+
+	if (!symbols)
+		return NULL;
+	HASH_ITER (hh, symbols->stacks, stack, next_stack) {
+		HASH_DEL(symbols->stacks, stack);
+		for (size_t i = 0; i < stack->stack.n; i++)
+			free(stack->stack.frames[i]);
+		free(stack->stack.frames);
+		free(stack);
+	}
+	HASH_ITER (hh, symbols->processes, process, next_process)
+		process_close(symbols, process);
+	free(symbols);
+	return NULL;
+}
+
+/* ---- processes ---- */
+
+static char *debuginfo_path;
+
+static const Dwfl_Callbacks callbacks = {
+	.find_elf = dwfl_linux_proc_find_elf,
+	.find_debuginfo = dwfl_standard_find_debuginfo,
+	.debuginfo_path = &debuginfo_path,
+};
+
+/* What it has mapped, as it is now. */
+static void process_report(struct known_process *process)
+{
+	dwfl_report_begin_add(process->dwfl);
+	dwfl_linux_proc_report(process->dwfl, (pid_t)process->pid);
+	dwfl_report_end(process->dwfl, NULL, NULL);
+}
+
+static struct known_process *process_open(struct symbols *symbols, __u64 id, __u32 pid)
+{
+	struct known_process *process;
+
+	HASH_FIND(hh, symbols->processes, &id, sizeof id, process);
+	if (process)
+		return process;
+	process = calloc(1, sizeof *process);
+	if (!process)
+		return NULL;
+	process->id = id;
+	process->pid = pid;
+	process->dwfl = dwfl_begin(&callbacks);
+	if (process->dwfl)
+		process_report(process);
+	HASH_ADD(hh, symbols->processes, id, sizeof process->id, process);
+	return process;
+}
+
+void symbols_close(struct symbols *symbols, __u64 id)
+{
+	struct known_process *process;
+
+	if (!symbols)
+		return;
+	HASH_FIND(hh, symbols->processes, &id, sizeof id, process);
+	if (process)
+		process_close(symbols, process);
+}
+
+/* ---- frames ---- */
+
+static void frame_line(Dwfl_Module *module, __u64 address, struct text *text)
+{
+	Dwfl_Line *line = dwfl_module_getsrc(module, address);
+	int number = 0;
+	const char *file =
+		line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+
+	if (!file)
+		return;
+	const char *slash = strrchr(file, '/');
+	text_printf(text, " %s:%d", slash ? slash + 1 : file, number);
+}
+
+/* The address is where the call returns to: the call itself is a byte before. */
+static char *frame_text(struct known_process *process, __u64 address)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	Dwfl_Module *module = NULL;
+
+	if (process && process->dwfl) {
+		module = dwfl_addrmodule(process->dwfl, address - 1);
+		if (!module) { /* loaded since */
+			process_report(process);
+			module = dwfl_addrmodule(process->dwfl, address - 1);
+		}
+	}
+	if (!module) {
+		text_printf(&text, "0x%" PRIx64, (uint64_t)address);
+		return strdup(text_string(&text));
+	}
+	GElf_Off offset = 0;
+	GElf_Sym sym;
+	Dwarf_Addr start = 0;
+	const char *path =
+		dwfl_module_info(module, NULL, &start, NULL, NULL, NULL, NULL, NULL);
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	const char *file = slash ? slash + 1 : path;
+	const char *name = dwfl_module_addrinfo(module, address - 1, &offset, &sym, NULL,
+						NULL, NULL);
+
+	if (name)
+		text_printf(&text, "%s+0x%" PRIx64 " (%s)", name, (uint64_t)offset + 1,
+			    file ? file : "?");
+	else
+		text_printf(&text, "0x%" PRIx64 " (%s+0x%" PRIx64 ")", (uint64_t)address,
+			    file ? file : "?", (uint64_t)(address - start));
+	frame_line(module, address - 1, &text);
+	return strdup(text_string(&text));
+}
+
+static void stack_fill(struct symbols *symbols, __u64 id, __u32 pid, __s32 key,
+		       struct stack *stack)
+{
+	__u64 addresses[STACK_DEPTH] = { 0 };
+	__u32 map_key = (__u32)key;
+
+	if (bpf_map_lookup_elem(symbols->fd, &map_key, addresses))
+		return;
+	struct known_process *process = process_open(symbols, id, pid);
+	stack->frames = calloc(STACK_DEPTH, sizeof *stack->frames);
+	for (size_t i = 0; stack->frames && i < STACK_DEPTH && addresses[i]; i++) {
+		stack->frames[i] = frame_text(process, addresses[i]);
+		if (!stack->frames[i])
+			break;
+		stack->n++;
+	}
+}
+
+const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
+				  __s32 stack)
+{
+	struct stack_key key = { process, stack };
+	struct known_stack *known;
+
+	if (!symbols || stack < 0)
+		return NULL;
+	HASH_FIND(hh, symbols->stacks, &key, sizeof key, known);
+	if (!known) {
+		known = calloc(1, sizeof *known);
+		if (!known)
+			return NULL;
+		known->key = key;
+		stack_fill(symbols, process, pid, stack, &known->stack);
+		HASH_ADD(hh, symbols->stacks, key, sizeof known->key, known);
+	}
+	return known->stack.n ? &known->stack : NULL;
+}

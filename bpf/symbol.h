@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stacks with names, by libdw. A stack is looked up when its record comes, while its
+ * process can still be asked where its libraries lie, and kept.
+ */
+#pragma once
+
+#include "record.h"
+
+#include <stddef.h>
+
+struct symbols;
+
+struct stack {
+	char **frames; /* the caller of the driver first */
+	size_t n;
+};
+
+/* Of the map of stacks. Returns: NULL when there is no memory. */
+struct symbols *symbols_new(int stacks_fd);
+struct symbols *symbols_free(struct symbols *symbols);
+
+/* Returns: the stack of that key as that process has it, or NULL if there is none. */
+const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
+				  __s32 key);
+
+/* Lets go of what is open for a process that has ended; its stacks stay. */
+void symbols_close(struct symbols *symbols, __u64 process);

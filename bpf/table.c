@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "table.h"
+
+#include "format.h"
+#include "process.h"
+
+#include <inttypes.h>
+
+static uint64_t host_held(const struct process *process)
+{
+	return process->held[MEMORY_PINNED] + process->held[MEMORY_REGISTERED];
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+	return (a < b) - (a > b);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct process *x = &((const struct process_row *)a)->process,
+			     *y = &((const struct process_row *)b)->process;
+	int order = compare(x->gpu, y->gpu);
+
+	if (!order)
+		order = compare(host_held(x), host_held(y));
+	if (!order)
+		order = compare(x->gpu_peak, y->gpu_peak);
+	return order ? order : (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static void print_size(FILE *file, uint64_t bytes, bool short_sizes, int width)
+{
+	char text[16];
+
+	if (short_sizes) {
+		format_size(bytes, text);
+		fprintf(file, " %*s", 6 + (width > 14), text);
+	} else {
+		fprintf(file, " %*" PRIu64, width, bytes);
+	}
+}
+
+static void print_row(const struct tracer *tracer, FILE *file,
+		      const struct process *process, bool short_sizes)
+{
+	fprintf(file, "%-8u %-15.15s", process->pid, process->comm);
+	print_size(file, process->gpu, short_sizes, 14);
+	print_size(file, process->gpu_peak, short_sizes, 14);
+	for (size_t i = 0; i < N_MEMORIES; i++)
+		print_size(file, process->held[i], short_sizes, 12);
+	uint64_t n = 0;
+	for (size_t i = 0; i < N_MEMORIES; i++)
+		n += process->n_held[i];
+	fprintf(file, " %8" PRIu64 "%s%s\n", n, process->ended ? " ended" : "",
+		process_is_early(tracer, process) ? " early" : "");
+}
+
+/* `early` and the frees that gave it away. */
+static void print_note(const struct tracer *tracer, FILE *file,
+		       const struct process_row *rows, size_t n)
+{
+	uint64_t n_early = 0, unknown = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		n_early += process_is_early(tracer, &rows[i].process);
+		unknown += rows[i].process.unknown;
+	}
+	if (n_early)
+		fprintf(file,
+			"early: started before the tool; what they held by then is not "
+			"counted\n");
+	if (unknown)
+		fprintf(file,
+			"%" PRIu64 " frees were of memory that was not seen allocated\n",
+			unknown);
+}
+
+void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)
+{
+	_cleanup_free_ struct process_row *rows = NULL;
+	size_t n;
+
+	if (processes_read(tracer, &rows, &n) || !n)
+		return;
+	qsort(rows, n, sizeof *rows, compare_rows);
+	fprintf(file, short_sizes ? "%-8s %-15s %6s %6s" : "%-8s %-15s %14s %14s", "PID",
+		"COMM", "HELD", "PEAK");
+	static const char *const names[N_MEMORIES] = { "DEVICE",   "MANAGED",
+						       "POOL",	   "VMM",
+						       "PINNED",   "REGISTERED",
+						       "IMPORTED", "RESERVED" };
+	for (size_t i = 0; i < N_MEMORIES; i++)
+		fprintf(file, short_sizes ? " %6.6s" : " %12s", names[i]);
+	fprintf(file, " %8s\n", "BLOCKS");
+	for (size_t i = 0; i < n; i++)
+		if (!short_sizes || !rows[i].process.ended)
+			print_row(tracer, file, &rows[i].process, short_sizes);
+	print_note(tracer, file, rows, n);
+}
