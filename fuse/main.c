@@ -242,6 +242,7 @@ static int start_broker(struct server *server, const char *driver, const char *w
 		.driver = driver,
 		.worker = worker,
 		.version = VERSION,
+		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
 		.worker_idle_s = server->options->worker_idle_s
 					 ? server->options->worker_idle_s
 					 : WORKER_IDLE_S,

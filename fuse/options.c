@@ -34,21 +34,35 @@ static int set_driver(struct options *options, const char *value, struct text *w
 	return options->driver ? 0 : -ENOMEM;
 }
 
-static int set_worker_idle(struct options *options, const char *value,
-			      struct text *why)
+#define LAUNCH_TIMEOUT_MAX 1000000 /* as for timeout= */
+
+static int seconds_parse(const char *name, const char *value, unsigned int most,
+			 unsigned int *ret_seconds, struct text *why)
 {
 	char *end = NULL;
 	unsigned long seconds;
 
 	errno = 0;
 	seconds = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
-	if (!end || *end || errno || seconds == 0 || seconds > INT_MAX) {
-		text_printf(why, "worker-idle wants a number of seconds, not '%s'",
-			    value);
+	if (!end || *end || errno || seconds == 0 || seconds > most) {
+		text_printf(why, "%s wants a number of seconds up to %u, not '%s'", name,
+			    most, value);
 		return -EINVAL;
 	}
-	options->worker_idle_s = (unsigned int)seconds;
+	*ret_seconds = (unsigned int)seconds;
 	return 0;
+}
+
+static int set_worker_idle(struct options *options, const char *value, struct text *why)
+{
+	return seconds_parse("worker-idle", value, INT_MAX, &options->worker_idle_s, why);
+}
+
+static int set_launch_timeout(struct options *options, const char *value,
+			      struct text *why)
+{
+	return seconds_parse("launch-timeout", value, LAUNCH_TIMEOUT_MAX,
+			     &options->launch_timeout_s, why);
 }
 
 static int set_foreground(struct options *options, const char *value, struct text *why)
@@ -82,8 +96,11 @@ static const struct option_row rows[] = {
 	  "the driver library (libcuda.so.1), or the software GPU:\n"
 	  "software[:devices=N][:memory=SIZE]",
 	  set_driver },
-	{ "worker-idle", 0, "SECONDS", "end a user's worker that has had nothing to do for so long",
-	  set_worker_idle },
+	{ "worker-idle", 0, "SECONDS",
+	  "end a user's worker that has had nothing to do for so long", set_worker_idle },
+	{ "launch-timeout", 0, "SECONDS",
+	  "end a kernel that runs longer, where its launch names no timeout=",
+	  set_launch_timeout },
 	{ NULL, 'o', "OPTIONS", "any of these as NAME=VALUE, and options of mount(8)",
 	  set_options },
 	{ "help", 'h', NULL, "print this", set_help },

@@ -10,7 +10,8 @@ struct options {
 	bool foreground;
 	char *driver; /* as given; NULL: the default */
 	const char *mountpoint;
-	unsigned int worker_idle_s; /* 0: not given */
+	unsigned int worker_idle_s;    /* 0: not given */
+	unsigned int launch_timeout_s; /* 0: none */
 	struct text fuse; /* options for the mount itself, with commas between */
 };
 

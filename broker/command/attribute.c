@@ -340,6 +340,14 @@ static pid_t owner_worker_pid(const struct owner *owner)
 
 static void owner_state(const struct attribute_view *view, struct text *text)
 {
+	struct worker *worker = view->owner->worker;
+	char reason[sizeof(worker->end_reason)];
+
+	if (worker && worker_has_failed(worker)) {
+		worker_end_reason(worker, reason, sizeof(reason));
+		text_printf(text, "failed: its worker %s", reason);
+		return;
+	}
 	text_printf(text, "%s", owner_worker_pid(view->owner) ? "running" : "idle");
 }
 
@@ -368,15 +376,24 @@ static void owner_allocations(const struct attribute_view *view, struct text *te
 	show_number(text, view->owner->n_allocations);
 }
 
+static void owner_output(const struct attribute_view *view, struct text *text)
+{
+	if (view->owner->output)
+		output_show(view->owner->output, text);
+}
+
 static const struct attribute owner_attributes[] = {
 	{ "name", "user name", 0, owner_name },
-	{ "state", "idle, or running: he has a worker", 0, owner_state },
+	{ "state", "idle, or running: he has a worker; or failed, and why", 0,
+	  owner_state },
 	{ "worker", "process that holds his direct and async memory, 0 for none", 0,
 	  owner_worker },
 	{ "restarts", "his workers that died, ever", 0, owner_restarts },
 	{ "bytes", "bytes he holds", 0, owner_bytes },
 	{ "peak_bytes", "the most he ever held", 0, owner_peak_bytes },
 	{ "allocations", "his live allocations", 0, owner_allocations },
+	{ "output", "what his kernels printed, the last 64 KiB",
+	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output },
 };
 
 /* ---- modules ---- */
@@ -495,7 +512,7 @@ static void show_all(const struct attribute_view *view, enum object_type type,
 	for (size_t i = 0; i < tables[type].n; i++) {
 		const struct attribute *row = &tables[type].rows[i];
 
-		if (row->flags & ATTRIBUTE_ASKED)
+		if (row->flags & (ATTRIBUTE_ASKED | ATTRIBUTE_TEXT))
 			continue;
 		text_printf(text, "%s ", row->name);
 		row->show(view, text);
@@ -537,7 +554,8 @@ int broker_show(struct broker *broker, enum object_type type, struct token token
 		r = 0;
 		if (attribute) {
 			attribute->show(&view, text);
-			text_add(text, "\n", 1);
+			if (!(attribute->flags & ATTRIBUTE_TEXT))
+				text_add(text, "\n", 1);
 		} else {
 			show_all(&view, type, text);
 		}

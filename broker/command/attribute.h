@@ -15,6 +15,7 @@ enum attribute_flag {
 	ATTRIBUTE_MANAGED = 1 << 3,   /* only managed memory has the file */
 	ATTRIBUTE_PRIVATE = 1 << 4,   /* the owner's (and root's) to read */
 	ATTRIBUTE_NO_FILE = 1 << 5,   /* in `status` only: a verb's file has the name */
+	ATTRIBUTE_TEXT = 1 << 6,      /* any number of lines, not in `status` */
 };
 
 struct attribute_view; /* what show functions see, see attribute.c */

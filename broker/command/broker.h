@@ -287,6 +287,7 @@ struct broker_config {
 	const char *version;	    /* of gpumem */
 	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after
 				       this */
+	uint32_t launch_timeout_ms; /* of a launch that names none; 0: none */
 };
 
 /*

@@ -6,6 +6,10 @@
  * the mode of an allocation that stands in a shared chunk is opened, it moves: to a block
  * of its own, its bytes copied by the GPU, at a new address. The move is an op that
  * writes all of the allocation: nothing uses it meanwhile.
+ *
+ * What others were let use is mapped in their workers as the mode was then. When it
+ * changes it is taken from all of them, after its last use; the next one has it mapped
+ * anew.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -144,6 +148,60 @@ static void change_by_move(struct broker *broker, struct allocation *allocation,
 	}
 }
 
+/* ---- taking it from its guests ---- */
+
+static void withdraw_done(void *userdata)
+{
+	struct op *op = userdata;
+
+	op_done(op, 0);
+}
+
+static void withdraw_run(struct op *op)
+{
+	block_withdraw(op->broker, op->work.uses[0].allocation->block, withdraw_done, op);
+}
+
+static void withdraw_finish(struct op *op)
+{
+	struct wait *wait = op_take_wait(op);
+
+	if (wait)
+		wait->done(wait, 0, NULL, 0);
+}
+
+static const struct op_class withdraw_class = {
+	.what = "change",
+	.run = withdraw_run,
+	.quiet = true,
+};
+
+/* With the lock held, let go of. */
+static void change_with_guests(struct broker *broker, struct allocation *allocation,
+			       uint16_t mode, gid_t gid, struct wait *wait)
+{
+	struct op *op = op_new(sizeof(*op), &withdraw_class, broker, allocation->owner);
+	struct op *ready = NULL;
+	int r = -ENOMEM;
+
+	if (op) {
+		op->finish = withdraw_finish;
+		work_use(&op->work, allocation, 0, allocation->size, true);
+		op_set_wait(op, wait);
+		r = op_add(op, &ready);
+	}
+	if (r == 0)
+		change_apply(broker, allocation, mode, gid);
+	else
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0) {
+		op_free(op);
+		wait->done(wait, r, NULL, 0);
+	}
+}
+
 /* ---- changes ---- */
 
 static void change_refuse(struct broker *broker, const struct caller *caller,
@@ -157,56 +215,6 @@ static void change_refuse(struct broker *broker, const struct caller *caller,
 	wait->done(wait, -error, NULL, 0);
 }
 
-/* Returns: 0; -ESTALE; -EPERM with a refusal. Under registry.lock. */
-static int change_module(struct broker *broker, struct module *module,
-			 const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
-			 struct refusal *refusal)
-{
-	if (caller->uid != 0 && caller->uid != module->owner->uid)
-		return refuse(refusal, EPERM, "only the owner and root may change it");
-	if (uid != (uid_t)-1 && uid != module->owner->uid)
-		return refuse(refusal, EPERM, "a module keeps its owner");
-	/* Whoever can write an image has its owner run it: w is his alone. */
-	if (mode != (mode_t)-1)
-		module->mode = mode & 0644;
-	if (gid != (gid_t)-1)
-		module->gid = gid;
-	journal_event(&broker->journal, "change modules/%s mode=%04o gid=%u",
-		      module->name, module->mode, module->gid);
-	return 0;
-}
-
-/* Of a module, by any of its files or those of its functions. */
-static void change_module_of(struct broker *broker, enum object_type type,
-			     struct token token, const struct caller *caller, mode_t mode,
-			     uid_t uid, gid_t gid, struct wait *wait)
-{
-	char name[NAME_MAX_LENGTH + 1] = "?";
-	struct module *module = NULL;
-	struct function *function;
-	struct refusal refusal;
-	int r = -ESTALE;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	if (type == OBJECT_FUNCTION) {
-		function = function_get(&broker->registry, token.slot, token.generation);
-		module = function ? function->image->module : NULL;
-	} else {
-		module = slots_get(&broker->registry.modules, token.slot,
-				   token.generation);
-	}
-	if (module) {
-		strcpy(name, module->name);
-		r = change_module(broker, module, caller, mode, uid, gid, &refusal);
-	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (r == -EPERM)
-		change_refuse(broker, caller, OBJECT_MODULE, name, EPERM,
-			      refusal.sentence, wait);
-	else
-		wait->done(wait, r, NULL, 0);
-}
-
 void broker_change(struct broker *broker, enum object_type type, struct token token,
 		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
 		   struct wait *wait)
@@ -217,15 +225,9 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 	uint16_t new_mode;
 
 	wait->waiter = NULL;
-	if (type == OBJECT_MODULE || type == OBJECT_FUNCTION) {
-		change_module_of(broker, type, token, caller, mode, uid, gid, wait);
-		return;
-	}
 	if (type != OBJECT_ALLOCATION) {
 		change_refuse(broker, caller, type, "", EPERM,
-			      "only allocations and modules have a mode that can be "
-			      "changed",
-			      wait);
+			      "only allocations have a mode that can be changed", wait);
 		return;
 	}
 	pthread_mutex_lock(&broker->registry.lock);
@@ -251,6 +253,11 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 		gid = allocation->gid;
 	if ((new_mode & 066) && allocation->block && allocation->block->chunk) {
 		change_by_move(broker, allocation, caller, new_mode, gid, wait);
+		return;
+	}
+	if (allocation->block &&
+	    block_next_guest(&broker->memory, allocation->block, NULL)) {
+		change_with_guests(broker, allocation, new_mode, gid, wait);
 		return;
 	}
 	change_apply(broker, allocation, new_mode, gid);

@@ -99,12 +99,16 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 	} else {
 		command->interrupt = NULL;
 	}
+	if (r == 0 && !wait && op->class->answer)
+		op->class->answer(op, &command->answer, false);
 	pthread_mutex_unlock(&broker->registry.lock);
 
 	op_start(ready);
 	if (r == 0 && !wait)
 		command_done(command, 0);
-	else if (r < 0)
+	if (r < 0 && op && op->class->leave)
+		op->class->leave(op);
+	if (r < 0)
 		op_free(op);
 
 	if (r == -EBUSY)
@@ -128,10 +132,13 @@ void command_finish_op(struct op *op)
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!command)
 		return;
-	if (op->error)
+	if (op->error) {
 		command_fail(command, op->error, "%s", text_string(&op->sentence));
-	else
-		command_done(command, 0);
+		return;
+	}
+	if (op->class->answer)
+		op->class->answer(op, &command->answer, true);
+	command_done(command, 0);
 }
 
 /* ---- what a command names ---- */
@@ -192,6 +199,14 @@ bool caller_may(const struct caller *caller, const struct allocation *allocation
 	else if (caller_in_group(caller, allocation->gid))
 		mode >>= 3;
 	return (mode & access) == (unsigned int)access;
+}
+
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access)
+{
+	const struct caller caller = { .uid = owner->uid, .gid = owner->gid };
+
+	return caller_may(&caller, allocation, access);
 }
 
 static const char *access_word(enum access access)

@@ -78,6 +78,10 @@ struct allocation *command_find(struct command *command, const char *name,
 bool caller_may(const struct caller *caller, const struct allocation *allocation,
 		enum access access);
 
+/* Whether an owner may, whoever acts for him. */
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access);
+
 /* Notes that it is written now: its last_write and mtime. Under registry.lock. */
 void allocation_written(struct allocation *allocation);
 

@@ -21,6 +21,8 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
+	const void *guest;	   /* the last one that was asked to unmap it */
+	bool kept;		   /* it is only taken from its guests */
 	bool refused;		   /* by a worker that was to unmap it */
 	void (*done)(void *userdata);
 	void *userdata;
@@ -37,6 +39,11 @@ static void give_back_run(struct task *task)
 	bool host = block->fd >= 0;
 	int r = -EBUSY;
 
+	if (give_back->kept) {
+		give_back->done(give_back->userdata);
+		free(give_back);
+		return;
+	}
 	/* What a worker would not unmap keeps its address: dealt again, it would be
 	 * taken. */
 	if (!give_back->refused)
@@ -66,7 +73,7 @@ static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, 
 	give_back_next(give_back);
 }
 
-static bool give_back_ask(struct give_back *give_back, struct worker *worker)
+static bool give_back_ask(struct give_back *give_back, struct worker *worker, bool guest)
 {
 	struct block *block = give_back->block;
 
@@ -80,7 +87,7 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker)
 		.fd = -1,
 		.done = give_back_unmapped,
 	};
-	return worker_unmap(worker, block, &give_back->ask);
+	return worker_unmap(worker, block, guest, &give_back->ask);
 }
 
 static void give_back_next(struct give_back *give_back)
@@ -88,9 +95,13 @@ static void give_back_next(struct give_back *give_back)
 	for (int i = 0; i < 2; i++) {
 		struct worker *worker = take_ptr(give_back->workers[i]);
 
-		if (worker && give_back_ask(give_back, worker))
+		if (worker && give_back_ask(give_back, worker, false))
 			return;
 	}
+	while ((give_back->guest = block_next_guest(&give_back->broker->memory,
+						    give_back->block, give_back->guest)))
+		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
+			return;
 	/* Releasing gigabytes takes the driver milliseconds. */
 	if (give_back->block->size > ((uint64_t)64 << 20))
 		crew_add(&give_back->broker->crew, &give_back->task);
@@ -122,6 +133,25 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	if (block->fd < 0)
 		broker->n_releases[block->device]++;
 	pthread_mutex_unlock(&broker->registry.lock);
+	give_back_next(give_back);
+}
+
+void block_withdraw(struct broker *broker, struct block *block,
+		    void (*done)(void *userdata), void *userdata)
+{
+	struct give_back *give_back = calloc(1, sizeof(*give_back));
+
+	/* Out of memory: it stays mapped there until it is freed. */
+	if (!give_back) {
+		done(userdata);
+		return;
+	}
+	give_back->task.run = give_back_run;
+	give_back->broker = broker;
+	give_back->block = block;
+	give_back->kept = true;
+	give_back->done = done;
+	give_back->userdata = userdata;
 	give_back_next(give_back);
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "command/module.h"
+#include "command/op.h"
+#include "command/rescue.h"
 #include "command/verbs.h"
 
 /* Slots of the mover's staging area: each view thread reads requests into one. */
@@ -23,9 +25,13 @@ struct worker *worker_of(struct broker *broker, struct owner *owner)
 
 	if (owner->worker)
 		return owner->worker;
+	if (!owner->output)
+		owner->output = output_new(&broker->outputs);
 	worker = calloc(1, sizeof(*worker));
-	if (!worker)
+	if (!worker || !owner->output) {
+		free(worker);
 		return NULL;
+	}
 	if (worker_init(worker, broker, owner, OWNER_SLOTS) < 0) {
 		free(worker);
 		return NULL;
@@ -51,21 +57,29 @@ void life_worker_started(struct broker *broker, struct worker *worker)
 	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
-/* What lived in that run is lost; it stays in the tree until it is freed. */
-static void life_mark_lost(struct broker *broker, const struct owner *owner,
-			   uint32_t epoch)
+void life_lose(struct broker *broker, struct allocation *allocation)
+{
+	if (allocation->state != ALLOCATION_LIVE)
+		return;
+	allocation->state = ALLOCATION_LOST;
+	allocation->pointer_generation++;
+	if (allocation->managed)
+		managed_uncount(allocation->managed, &broker->registry.managed);
+	journal_event(&broker->journal, "lost allocations/%s id=%llu", allocation->name,
+		      (unsigned long long)allocation->id);
+}
+
+/* What lived in that run and has not been kept is lost. */
+static void life_lose_all(struct broker *broker, const struct owner *owner,
+			  uint32_t epoch)
 {
 	struct allocation *allocation;
 
 	for (uint32_t slot = 0;
 	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
-		if (allocation->owner != owner || kind_is_durable(allocation->kind) ||
-		    allocation->state != ALLOCATION_LIVE ||
-		    allocation->worker_epoch != epoch)
-			continue;
-		allocation_lose(&broker->registry, allocation);
-		journal_event(&broker->journal, "lost allocations/%s id=%llu",
-			      allocation->name, (unsigned long long)allocation->id);
+		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
+		    allocation->worker_epoch == epoch && !allocation->restoring)
+			life_lose(broker, allocation);
 	}
 }
 
@@ -84,10 +98,11 @@ void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t ep
 			worker->owner->restarts++;
 	}
 	if (worker->owner)
-		life_mark_lost(broker, worker->owner, epoch);
+		life_lose_all(broker, worker->owner, epoch);
 	else if (unasked)
 		broker->mover_wanted = true;
 	pthread_mutex_unlock(&broker->registry.lock);
+	rescue_run_ended(broker, worker, epoch);
 }
 
 /* ---- the housekeeper ---- */
@@ -155,16 +170,27 @@ static void life_restart_mover(struct broker *broker)
 	life_start_mover(broker);
 }
 
+/* The shorter of two waits; negative: there is none. */
+static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
+{
+	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
+}
+
 static void *housekeeper_main(void *userdata)
 {
 	struct broker *broker = userdata;
 	struct timespec until;
 	bool stop = false;
+	int64_t next_ms;
 
 	while (!stop) {
+		next_ms = min_wait(op_check_limits(broker), 1000);
+		next_ms = min_wait(rescue_check_limits(broker), next_ms);
 		pthread_mutex_lock(&broker->registry.lock);
 		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec++;
+		until.tv_nsec += (next_ms + 1) * 1000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
 		if (!broker->dead_runs && !broker->housekeeper_stop)
 			pthread_cond_timedwait(&broker->housekeeper_wake,
 					       &broker->registry.lock, &until);
@@ -213,6 +239,43 @@ static void device_format_uuid(const CUuuid *uuid, char *text, size_t size)
 	}
 }
 
+static void device_find_limits(struct broker *broker, CUdevice id,
+			       struct launch_limits *limits)
+{
+	for (int i = 0; i < 3; i++) {
+		limits->grid[i] = (uint32_t)device_attribute(
+			broker, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i, id);
+		limits->block[i] = (uint32_t)device_attribute(
+			broker, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, id);
+	}
+	limits->threads = (uint32_t)device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, id);
+	limits->shared = (uint32_t)device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, id);
+	limits->cooperative =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, id);
+	limits->cluster =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, id);
+}
+
+/* Whose memory a kernel there can use. */
+static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevice id)
+{
+	uint32_t peers = 1u << index;
+
+	for (uint32_t i = 0; i < broker->n_devices; i++) {
+		CUdevice other;
+		int reaches = 0;
+
+		if (CUDA(broker->driver, NULL, cuDeviceGet, &other, (int)i) == 0 &&
+		    CUDA(broker->driver, NULL, cuDeviceCanAccessPeer, &reaches, id,
+			 other) == 0 &&
+		    reaches)
+			peers |= 1u << i;
+	}
+	return peers;
+}
+
 static int device_new(struct device **ret_device, struct broker *broker, uint32_t index,
 		      struct cuda_failure *failure)
 {
@@ -257,6 +320,8 @@ static int device_new(struct device **ret_device, struct broker *broker, uint32_
 		device_attribute(broker, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, id);
 	device->has_concurrent = device_attribute(
 		broker, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, id);
+	device_find_limits(broker, id, &device->limits);
+	device->peers = device_find_peers(broker, index, id);
 	r = slots_add(&broker->registry.devices, device, &device->slot,
 		      &device->slot_generation);
 	if (r == 0)
@@ -283,12 +348,14 @@ static void life_deinit(struct broker *broker)
 
 	housekeeper_end(broker);
 	crew_deinit(&broker->crew);
+	outputs_deinit(&broker->outputs);
 	worker_deinit(&broker->mover);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		owner->pool = chunk_pool_free(owner->pool);
 		if (owner->worker)
 			worker_deinit(owner->worker);
 		free(take_ptr(owner->worker));
+		owner->output = output_free(owner->output);
 	}
 	registry_deinit(&broker->registry);
 	if (broker->memory.n_blocks == 0)
@@ -313,6 +380,7 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	broker->worker_program = strdup(config->worker);
 	broker->version = strdup(config->version);
 	broker->worker_idle_s = config->worker_idle_s;
+	broker->launch_timeout_ms = config->launch_timeout_ms;
 	if (!broker->driver_path || !broker->worker_program || !broker->version)
 		return -ENOMEM;
 	r = cuda_driver_open(config->driver, &broker->driver, why);
@@ -349,7 +417,10 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	pthread_cond_init(&broker->idle, NULL);
 	pthread_cond_init(&broker->housekeeper_wake, NULL);
 	broker->mover.staging.fd = -1;
+	broker->outputs.epoll = broker->outputs.stop = -1;
 	r = crew_init(&broker->crew);
+	if (r == 0)
+		r = outputs_init(&broker->outputs);
 	if (r == 0)
 		r = life_init(broker, config, why);
 	if (r < 0) {

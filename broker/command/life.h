@@ -13,3 +13,7 @@ void life_worker_started(struct broker *broker, struct worker *worker);
 /* A run has ended; unasked: it died. What lived in it is lost. No lock is held. */
 void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       bool unasked, const char *reason);
+
+/* What lived in a run of a worker is gone; it stays in the tree until it is freed. Under
+ * registry.lock. */
+void life_lose(struct broker *broker, struct allocation *allocation);

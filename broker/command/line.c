@@ -48,6 +48,19 @@ static int line_add_key(struct line *line, const char *word,
 	return 0;
 }
 
+static int line_add_arg(struct line *line, const char *word, struct refusal *refusal)
+{
+	if (!line->args)
+		line->args = calloc(LINE_ARGS_MAX, sizeof(*line->args));
+	if (!line->args)
+		return refuse(refusal, ENOMEM, "no memory for the line");
+	if (line->n_args == LINE_ARGS_MAX)
+		return refuse(refusal, E2BIG, "there are more than %d arguments",
+			      LINE_ARGS_MAX);
+	line->args[line->n_args++] = word;
+	return 0;
+}
+
 static int line_add_word(struct line *line, const char *word, int *n_operands,
 			 const struct grammar *grammar, struct refusal *refusal)
 {
@@ -58,6 +71,8 @@ static int line_add_word(struct line *line, const char *word, int *n_operands,
 		line->operands[(*n_operands)++] = word;
 		return 0;
 	}
+	if (!strchr(word, '=') && grammar->args)
+		return line_add_arg(line, word, refusal);
 	if (!strchr(word, '='))
 		return refuse(refusal, EINVAL, "nothing is expected at %s but KEY=VALUE",
 			      word);
@@ -97,6 +112,7 @@ int line_parse(struct line *line, const char *bytes, size_t length,
 void line_deinit(struct line *line)
 {
 	free(line->bytes);
+	free(line->args);
 	*line = (struct line){ 0 };
 }
 

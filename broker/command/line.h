@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The grammar of a line, in one parser: words parted by blanks, first the operands in
- * their order, then KEY=VALUE in any order, each key at most once.
+ * their order, then KEY=VALUE in any order, each key at most once, and where a verb has
+ * arguments those among them.
  */
 #pragma once
 
 #include "base/number.h"
 
 #define LINE_MAX_LENGTH 4096
-#define LINE_WORDS_MAX	1024
+#define LINE_ARGS_MAX	1024
 #define LINE_KEYS_MAX	12
 
 /* Why a line was refused: an errno and a sentence. */
@@ -24,12 +25,15 @@ int refuse(struct refusal *refusal, int error, const char *format, ...) _printf_
 struct grammar {
 	const char *const *operands; /* names, for sentences; end in NULL */
 	const char *const *keys;
+	bool args; /* words without `=` behind the operands are arguments */
 };
 
 struct line {
 	const char *operands[4];	   /* all there, or the line was refused */
 	const char *values[LINE_KEYS_MAX]; /* of grammar->keys, NULL: not given */
-	char *bytes;			   /* owned; the words point into it */
+	const char **args;		   /* owned */
+	unsigned int n_args;
+	char *bytes; /* owned; the words point into it */
 };
 
 /* Takes a copy of the bytes apart. Returns: 0; -EINVAL, -E2BIG, -ENOMEM and a refusal. */

@@ -6,8 +6,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#include <utlist.h>
 
 #include "command/command.h"
+#include "command/rescue.h"
 #include "cuda/driver.h"
 
 #define OPS_OF_OWNER_MAX 65536
@@ -37,6 +41,7 @@ struct op *op_free(struct op *op)
 {
 	if (!op)
 		return NULL;
+	work_deinit(&op->work);
 	text_deinit(&op->sentence);
 	free(op);
 	return NULL;
@@ -110,6 +115,16 @@ void op_push_ready(struct op **ready, struct op *op)
 {
 	op->next_ready = *ready;
 	*ready = op;
+}
+
+/* The ops of works that are ready. */
+static struct op *op_list(struct work *work)
+{
+	struct op *ready = NULL;
+
+	for (; work; work = work->next_ready)
+		op_push_ready(&ready, container_of(work, struct op, work));
+	return ready;
 }
 
 static int op_add_zeroing(struct op *op, struct allocation *allocation,
@@ -205,11 +220,48 @@ static int op_check_uses(struct op *op, char *sentence, size_t size)
 	return error;
 }
 
+static void address_move(uint64_t *address, const struct use *use)
+{
+	const struct allocation *allocation = use->allocation;
+
+	if (*address >= use->address && *address - use->address < allocation->size)
+		*address += allocation->address - use->address;
+}
+
+/* What it uses has another address than when it was asked for first. */
+static void op_move_request(struct op *op)
+{
+	struct wire_request *request = &op->ask.request;
+
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		const struct use *use = &op->work.uses[i];
+
+		if (!use->address || use->address == use->allocation->address ||
+		    (op->only_use >= 0 && op->only_use != (int)i))
+			continue;
+		/* A copy has its target first, then its source. */
+		address_move(i && op->only_use < 0 ? &request->source : &request->address,
+			     use);
+	}
+}
+
 static void op_run(struct op *op)
 {
 	char sentence[512];
 	int error = 0;
 
+	if (op->work.ended) {
+		op_done(op, op->error);
+		return;
+	}
+	if (rescue_park(op))
+		return;
+	if (op->asked_again) {
+		op->asked_again = false;
+		op_move_request(op);
+		op_ask_with(op, op->extra_block);
+		return;
+	}
 	if (!op->class->on_lost)
 		error = op_check_uses(op, sentence, sizeof(sentence));
 	if (error)
@@ -263,15 +315,21 @@ void op_slot_release(struct worker *worker, int slot)
 
 static void op_needs(struct op *op, struct worker_needs *needs)
 {
-	*needs = (struct worker_needs){ .image = op->image };
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		const struct allocation *allocation = op->work.uses[i].allocation;
+		struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
+		const struct owner *of = op->worker->owner;
 
 		if (op->only_use >= 0 && op->only_use != (int)i)
 			continue;
+		use->address = allocation->address;
 		if (allocation->block)
-			needs->blocks[i] = allocation->block;
-		else if (op->worker->owner == allocation->owner)
+			needs->blocks[needs->n_blocks++] = (struct needed_block){
+				.block = allocation->block,
+				.guest = of && of != allocation->owner,
+				.writable = use->guest_writes,
+			};
+		else if (of == allocation->owner)
 			needs->epoch = allocation->worker_epoch;
 	}
 	/* Elsewhere than in its owner's worker, on its device, the order is the broker's
@@ -283,44 +341,78 @@ static void op_needs(struct op *op, struct worker_needs *needs)
 	}
 }
 
-void op_ask(struct op *op)
+int op_ask(struct op *op)
 {
-	op_ask_with(op, NULL);
+	return op_ask_with(op, NULL);
 }
 
-void op_ask_with(struct op *op, struct block *block)
+int op_ask_with(struct op *op, struct block *block)
 {
 	_cleanup_text_ struct text what = TEXT_INIT;
-	struct worker_needs needs;
-	int r;
+	_cleanup_free_ struct needed_block *many = NULL;
+	struct needed_block few[WORK_USES_ROOM + 1];
+	struct worker_needs needs = { .blocks = few, .image = op->image };
+	int r = 0;
 
+	if (op->work.n_uses > WORK_USES_ROOM) {
+		many = calloc(op->work.n_uses + 1, sizeof(*many));
+		needs.blocks = many;
+		if (!many)
+			r = -ENOMEM;
+	}
 	op->n_asked++;
-	op_needs(op, &needs);
 	op->extra_block = block;
-	if (block)
-		needs.blocks[1] = block;
-	r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
+	if (r == 0) {
+		op_needs(op, &needs);
+		if (block)
+			needs.blocks[needs.n_blocks++] =
+				(struct needed_block){ .block = block };
+		r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
+	}
 	if (r == 0)
-		return;
+		return 0;
 	op_describe(op, &what);
 	if (r == -ESTALE)
 		op_fail(op, ESTALE, "%s: the worker that held it has ended",
 			text_string(&what));
+	else if (r == -EHOSTDOWN)
+		op_fail(op, EIO,
+			"%s: the worker of uid %u has failed again and again; writing 1 "
+			"to owners/%u/reset tries anew",
+			text_string(&what), op->worker->owner->uid,
+			op->worker->owner->uid);
 	else
 		op_fail(op, EIO, "%s: the worker could not be asked: %s",
 			text_string(&what), strerror(-r));
+	return r;
 }
 
-/* Nothing of it lived in the run that ended. */
+/* All of it is durable, or is being made anew in the next run. */
 static bool op_can_repeat(const struct op *op)
 {
-	if (!op->class->repeatable || op->n_asked >= ASK_AT_MOST)
-		return false;
-	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		if (!op->work.uses[i].allocation->block)
-			return false;
+	bool can = op->class->repeatable && op->n_asked < ASK_AT_MOST;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		can = allocation->block || allocation->restoring ||
+		      (allocation->managed && allocation->state == ALLOCATION_LIVE &&
+		       allocation->worker_epoch != op->asked_epoch);
 	}
-	return true;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return can;
+}
+
+static void op_note_fault(struct op *op, const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "lost its contexts");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&op->broker->registry.lock);
+	rescue_begin(op->broker, op->worker, op->asked_epoch, text_string(&reason), NULL);
+	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
 static void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
@@ -329,14 +421,27 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 	_cleanup_text_ struct text what = TEXT_INIT;
 	char reason[128];
 
+	if (!lost)
+		worker_forgive(op->worker);
+	/* The first that shows that the contexts are lost: nothing else comes of them. */
+	if (!lost && cuda_result_is_sticky(reply->result)) {
+		op_note_fault(op, reply);
+		lost = !op->class->kernel;
+	}
 	if (lost && op_can_repeat(op)) {
-		op_ask_with(op, op->extra_block);
+		op->asked_again = true;
+		op->next_ready = NULL;
+		op_start(op);
 	} else if (lost) {
 		op_describe(op, &what);
 		worker_end_reason(op->worker, reason, sizeof(reason));
-		op_fail(op, EIO, "%s: the worker %s before it answered",
-			text_string(&what), reason);
+		if (op->class->lost)
+			op->class->lost(op, reason);
+		else
+			op_fail(op, EIO, "%s: the worker %s before it answered",
+				text_string(&what), reason);
 	} else if (reply->error && op->class->failed) {
+		op->failure = (struct cuda_failure){ reply->call, reply->result };
 		op->class->failed(op, reply);
 	} else if (reply->error) {
 		op->failure = (struct cuda_failure){ reply->call, reply->result };
@@ -349,6 +454,59 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 	} else {
 		op_done(op, 0);
 	}
+}
+
+/* ---- time limits ---- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void op_limit(struct op *op, uint32_t limit_ms)
+{
+	struct broker *broker = op->broker;
+
+	if (!limit_ms)
+		return;
+	pthread_mutex_lock(&broker->registry.lock);
+	op->deadline_ms = now_ms() + limit_ms;
+	DL_APPEND2(broker->limited, op, prev_limited, next_limited);
+	pthread_cond_signal(&broker->housekeeper_wake);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/* Under registry.lock. */
+static void op_unlimit(struct op *op)
+{
+	if (op->deadline_ms)
+		DL_DELETE2(op->broker->limited, op, prev_limited, next_limited);
+	op->deadline_ms = 0;
+}
+
+int64_t op_check_limits(struct broker *broker)
+{
+	int64_t now = now_ms(), next = -1;
+	struct op *op, *safe;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH_SAFE2(broker->limited, op, safe, next_limited)
+	{
+		if (op->deadline_ms > now) {
+			if (next < 0 || op->deadline_ms - now < next)
+				next = op->deadline_ms - now;
+			continue;
+		}
+		op->timed_out = true;
+		op_unlimit(op);
+		rescue_begin(broker, op->worker, op->asked_epoch,
+			     "was ended: a kernel ran longer than its time limit", NULL);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return next;
 }
 
 /* ---- the end ---- */
@@ -374,15 +532,58 @@ void broker_less_busy(struct broker *broker)
 		pthread_cond_broadcast(&broker->idle);
 }
 
+/*
+ * One of a chain leaves after those that it follows, and not while it is being sent.
+ * Under registry.lock. Returns: whether it has to wait with that.
+ */
+static bool op_must_stay(struct op *op)
+{
+	if (!op->sending && !op->work.n_ahead)
+		return false;
+	op->work.ended = true;
+	return true;
+}
+
+/*
+ * Asks for a work of a chain: those that follow are sent behind it. Its answer may come
+ * before it is known here as sent.
+ */
+void op_send(struct op *op)
+{
+	struct broker *broker = op->broker;
+	struct work *work = NULL;
+	bool over;
+	int r;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	op->sending = true;
+	pthread_mutex_unlock(&broker->registry.lock);
+	r = op_ask(op);
+	pthread_mutex_lock(&broker->registry.lock);
+	op->sending = false;
+	if (r == 0)
+		order_sent(&op->work, op->ask.request.id, &work);
+	over = op->work.ended && !op->work.n_ahead;
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(op_list(work));
+	if (over)
+		op_done(op, op->error);
+}
+
 void op_done(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
 	struct work *work = NULL;
-	struct op *ready = NULL;
+	struct op *ready;
 
-	op->error = error;
 	pthread_mutex_lock(&broker->registry.lock);
+	op->error = error;
+	if (op_must_stay(op)) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return;
+	}
 	op->settled = true;
+	op_unlimit(op);
 	if (error && op->work.n_uses)
 		strcpy(op->name, op->work.uses[0].allocation->name);
 	op_settle_stream(op);
@@ -393,8 +594,7 @@ void op_done(struct op *op, int error)
 	broker_less_busy(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 
-	for (; work; work = work->next_ready)
-		op_push_ready(&ready, container_of(work, struct op, work));
+	ready = op_list(work);
 	if (op->class->leave)
 		op->class->leave(op);
 	if (op->finish)

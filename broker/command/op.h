@@ -37,8 +37,14 @@ struct op_class {
 	/* The worker answered well; NULL: op_done(op, 0). */
 	void (*answered)(struct op *op, const struct wire_reply *reply);
 
-	/* It answered with an error; NULL: op_fail() with it. */
+	/* It answered badly; NULL: a sentence that fits them all. Ends in op_fail(). */
 	void (*failed)(struct op *op, const struct wire_reply *reply);
+
+	/* It ended before it answered, and the op is not repeated. Likewise. */
+	void (*lost)(struct op *op, const char *reason);
+
+	/* Appends the answer to its command: done, or under way from now on. */
+	void (*answer)(struct op *op, struct text *answer, bool done);
 
 	/* It is done and about to leave the order: the last time that its allocations are
 	 * there for sure. Under registry.lock. May be NULL. */
@@ -49,6 +55,7 @@ struct op_class {
 
 	bool repeatable; /* by another run of the worker, if no use lives in the first one
 			  */
+	bool kernel;	 /* it may be what loses the contexts; others fall with them */
 	bool on_lost;	 /* runs though what it uses is lost */
 	bool quiet;	 /* its failure is no failure of its stream */
 };
@@ -62,6 +69,7 @@ struct op {
 	struct ask ask;
 	uint32_t asked_epoch;
 	unsigned int n_asked;
+	bool asked_again; /* its worker ended: it is asked again when it is run */
 	struct block *extra_block; /* of op_ask_with() */
 	struct image *image; /* its worker must have this module loaded; NULL: none */
 	int only_use;	     /* of uses: what this worker may know of; -1: all of them */
@@ -76,6 +84,11 @@ struct op {
 	struct cuda_failure failure;	/* the worker's call that failed */
 	struct text sentence;
 
+	/* Its worker is ended when it has not answered by then; registry.lock. */
+	int64_t deadline_ms; /* CLOCK_MONOTONIC; 0: none */
+	bool timed_out;
+	struct op *prev_limited, *next_limited;
+
 	uid_t uid; /* who asked for it, for the journal; where there is no command */
 	pid_t pid;
 
@@ -84,6 +97,7 @@ struct op {
 	struct wait *wait;
 	struct command *command;
 	bool settled; /* its answer is on its way: too late to go away */
+	bool sending; /* on its way to the worker; registry.lock */
 
 	struct op *prev_waiter, *next_waiter; /* for a slot */
 	struct op *next_ready;
@@ -113,10 +127,27 @@ void op_start(struct op *ready);
 /* Puts one more op on such a list. */
 void op_push_ready(struct op **ready, struct op *op);
 
-/* Asks its worker op->ask.request, with what its uses and its stream need made known. */
-void op_ask(struct op *op);
+/*
+ * Asks its worker op->ask.request, with what its uses and its stream need made known.
+ * Returns: 0; negative where it could not be asked: the op has failed then.
+ */
+int op_ask(struct op *op);
 /* The same with one more block made known (NULL: none), for an op of one use. */
-void op_ask_with(struct op *op, struct block *block);
+int op_ask_with(struct op *op, struct block *block);
+
+/*
+ * The same for one of a chain, from its class's run: what follows it is sent behind it.
+ */
+void op_send(struct op *op);
+
+/* Has the worker that it is asked of ended when it takes longer; 0: it may. */
+void op_limit(struct op *op, uint32_t limit_ms);
+
+/*
+ * Ends the workers of ops that have taken too long.
+ * Returns: milliseconds until the next one will have, -1 where there is none.
+ */
+int64_t op_check_limits(struct broker *broker);
 
 /* Gives a slot back (-1: there is none) and runs the op that waited for it, if any. */
 void op_slot_release(struct worker *worker, int slot);

@@ -13,12 +13,15 @@
 #include "command/broker.h"
 #include "command/crew.h"
 #include "command/journal.h"
+#include "command/output.h"
 #include "command/worker.h"
 #include "memory/chunk.h"
 #include "registry/registry.h"
 
 struct ahead;
 struct making;
+struct op;
+struct rescue;
 struct run;
 
 /* What has been freed lately, so that a failure through an old descriptor can name it. */
@@ -35,11 +38,13 @@ struct broker {
 	struct memory memory;
 	struct journal journal;
 	struct crew crew;
+	struct outputs outputs;
 	struct cuda_driver *driver;
 	char *driver_path;
 	char *worker_program;
 	char *version;
 	unsigned int worker_idle_s;
+	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
 	unsigned int n_devices;
 	struct device *devices[DEVICES_MAX];
 
@@ -55,10 +60,12 @@ struct broker {
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
 	struct ahead *aheads; /* pieces of data read ahead, oldest first */
 	unsigned int n_aheads;
-	struct making *parked; /* allocations that wait for one of those */
-	pthread_cond_t idle;   /* n_ops reached zero */
-	struct run *dead_runs; /* ended, for the housekeeper to free */
-	unsigned int n_runs;   /* worker processes not freed yet */
+	struct making *parked;	/* allocations that wait for one of those */
+	pthread_cond_t idle;	/* n_ops reached zero */
+	struct op *limited;	/* that may take only so long */
+	struct rescue *rescues; /* under way; counted in n_ops */
+	struct run *dead_runs;	/* ended, for the housekeeper to free */
+	unsigned int n_runs;	/* worker processes not freed yet */
 
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;

@@ -3,6 +3,10 @@
 
 #include "command/verbs.h"
 
+#define LAUNCH_USAGE                                                                     \
+	"grid=X[,Y[,Z]] block=X[,Y[,Z]]|elements=N [block=N] [shared=BYTES] [stream=S] " \
+	"[cooperative=1] [cluster=X[,Y[,Z]]] [timeout=SECONDS] [wait=0] ARG..."
+
 static const struct verb verbs[] = {
 	{
 		.name = "alloc",
@@ -30,6 +34,24 @@ static const struct verb verbs[] = {
 		.usage = "DST[+OFFSET] from=SRC[+OFFSET] [length=N] [stream=S] [wait=0]",
 		.help = "copies bytes from one allocation to another",
 		.run = verb_copy,
+	},
+	{
+		.name = "launch",
+		.usage = "M F " LAUNCH_USAGE,
+		.help = "runs function F of module M; ARG is [in:|out:]NAME[+OFFSET], "
+			"TYPE:VALUE or hex:BYTES",
+		.object = OBJECT_FUNCTION,
+		.object_usage = LAUNCH_USAGE,
+		.run = verb_launch,
+	},
+	{
+		.name = "reset",
+		.help = "ends what his kernels do, a runaway one too, and starts his "
+			"worker "
+			"again",
+		.object = OBJECT_OWNER,
+		.object_usage = "1",
+		.run = verb_reset,
 	},
 	{
 		.name = "synchronize",

@@ -8,6 +8,8 @@ void verb_alloc(struct command *command);
 void verb_copy(struct command *command);
 void verb_fill(struct command *command);
 void verb_free(struct command *command);
+void verb_launch(struct command *command);
+void verb_reset(struct command *command);
 void verb_synchronize(struct command *command);
 
 /* ---- free.c ---- */
@@ -21,6 +23,10 @@ void allocation_release(struct broker *broker, struct allocation *allocation);
 /* Gives a block back once nobody has it mapped; then done, if any. No lock held. */
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
 		     void (*done)(void *userdata), void *userdata);
+
+/* Has a block unmapped in the workers of others than its owner; then done. Likewise. */
+void block_withdraw(struct broker *broker, struct block *block,
+		    void (*done)(void *userdata), void *userdata);
 
 /* ---- alloc.c ---- */
 

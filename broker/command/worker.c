@@ -14,13 +14,16 @@
 
 #define ANSWERING_THREADS 2
 #define IDLE_STOP_SECONDS 5
+#define BARREN_MAX	  3
 
 /* One run of the process: what the link calls back with. */
 struct run {
 	struct worker *worker;
 	struct link *link;
 	uint32_t epoch;
-	bool stopping; /* asked to end; under worker->lock */
+	bool stopping;	  /* asked to end; under worker->lock, as is: */
+	bool proved;	  /* it has answered */
+	char reason[128]; /* why it was ended, where it is known better here */
 	struct run *next_dead;
 };
 
@@ -51,6 +54,18 @@ void worker_deinit(struct worker *worker)
 
 /* ---- runs ---- */
 
+/* The first reason is the cause. Under worker->lock. */
+static void run_note_reason(struct run *run, const char *reason)
+{
+	struct worker *worker = run->worker;
+
+	if (!run->reason[0])
+		snprintf(run->reason, sizeof(run->reason), "%s", reason);
+	if (!run->stopping)
+		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s",
+			 run->reason);
+}
+
 static void run_ended(void *userdata, struct link *link, const char *reason)
 {
 	struct run *run = userdata;
@@ -60,14 +75,13 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 
 	pthread_mutex_lock(&worker->lock);
 	stopping = run->stopping;
+	worker->n_barren += !stopping && !run->proved;
 	if (worker->link == link)
 		worker->link = NULL;
-	/* Unless another run has begun meanwhile. */
-	if (!stopping && worker->run == run && !worker->end_reason[0])
-		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s", reason);
+	run_note_reason(run, reason);
 	pthread_mutex_unlock(&worker->lock);
 
-	life_worker_ended(broker, worker, run->epoch, !stopping, reason);
+	life_worker_ended(broker, worker, run->epoch, !stopping, run->reason);
 
 	pthread_mutex_lock(&broker->registry.lock);
 	run->next_dead = broker->dead_runs;
@@ -98,16 +112,25 @@ static int worker_start(struct worker *worker)
 		.gid = worker->owner ? worker->owner->gid : getegid(),
 		.staging_fd = worker->staging.fd,
 		.staging_size = worker->staging.size,
+		.output_fd = -1,
 		.n_threads = ANSWERING_THREADS,
 		.ended = run_ended,
 	};
+	_cleanup_close_ int output = -1;
 	struct run *run;
 	int r;
 
 	if (worker->closed)
 		return -ESHUTDOWN;
-	if (worker->owner)
+	if (worker->owner && worker->n_barren >= BARREN_MAX)
+		return -EHOSTDOWN;
+	if (worker->owner) {
 		snprintf(name, sizeof(name), "%u", worker->owner->uid);
+		output = output_open(worker->owner->output);
+		if (output < 0)
+			return output;
+		config.output_fd = output;
+	}
 	run = calloc(1, sizeof(*run));
 	if (!run)
 		return -ENOMEM;
@@ -120,12 +143,31 @@ static int worker_start(struct worker *worker)
 		free(run);
 		return r;
 	}
+	(void)take_fd(&output);
 	worker->link = run->link;
 	worker->run = run;
 	worker->epoch++;
-	worker->end_reason[0] = '\0';
 	life_worker_started(broker, worker);
 	return 0;
+}
+
+bool worker_has_failed(struct worker *worker)
+{
+	bool failed;
+
+	pthread_mutex_lock(&worker->lock);
+	failed = worker->owner && worker->n_barren >= BARREN_MAX;
+	pthread_mutex_unlock(&worker->lock);
+	return failed;
+}
+
+void worker_forgive(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->n_barren = 0;
+	if (worker->link)
+		worker->run->proved = true;
+	pthread_mutex_unlock(&worker->lock);
 }
 
 static bool worker_is_up(const struct worker *worker)
@@ -160,12 +202,12 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 
 	pthread_mutex_lock(&worker->lock);
 	/* Its questions are answered before run_ended() has noted why. */
-	if (!worker->end_reason[0] && worker->link)
+	if (worker->link && !worker->run->reason[0])
 		link_reason(worker->link, reason, sizeof(reason));
 	snprintf(ret_reason, size, "%s",
-		 worker->end_reason[0] ? worker->end_reason
-		 : reason[0]	       ? reason
-				       : "ended");
+		 reason[0]		 ? reason
+		 : worker->end_reason[0] ? worker->end_reason
+					 : "ended");
 	pthread_mutex_unlock(&worker->lock);
 }
 
@@ -193,10 +235,33 @@ void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason)
 {
 	pthread_mutex_lock(&worker->lock);
 	if (worker->epoch == epoch && worker->link) {
-		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s", reason);
+		run_note_reason(worker->run, reason);
 		link_kill(worker->link);
 	}
 	pthread_mutex_unlock(&worker->lock);
+}
+
+struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason)
+{
+	struct link *link = NULL;
+
+	pthread_mutex_lock(&worker->lock);
+	if (worker->link && worker->epoch == epoch) {
+		run_note_reason(worker->run, reason);
+		link = take_ptr(worker->link);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return link;
+}
+
+uint32_t worker_epoch(struct worker *worker)
+{
+	uint32_t epoch;
+
+	pthread_mutex_lock(&worker->lock);
+	epoch = worker->link ? worker->epoch : 0;
+	pthread_mutex_unlock(&worker->lock);
+	return epoch;
 }
 
 void worker_end_idle(struct worker *worker, int64_t idle_s)
@@ -214,9 +279,15 @@ void worker_end_idle(struct worker *worker, int64_t idle_s)
 
 /* ---- asking ---- */
 
-static uint32_t *block_epoch(const struct worker *worker, struct block *block)
+/* The run that has a block mapped. NULL: no memory to note it for a guest. */
+static uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest)
 {
-	return worker->owner ? &block->owner_epoch : &block->mover_epoch;
+	struct guest *entry;
+
+	if (!guest)
+		return worker->owner ? &block->owner_epoch : &block->mover_epoch;
+	entry = block_guest(&worker->broker->memory, block, worker, true);
+	return entry ? &entry->epoch : NULL;
 }
 
 /* A worker that can't be told what it needs is of no use: it ends, and the next one may
@@ -234,8 +305,7 @@ static void telling_done(struct ask *ask, const struct wire_reply *reply, bool l
 			    ask->request.op == WIRE_STREAM_CREATE ? "make" : "map");
 		text_add_call(&text, reply->call, reply->result);
 		pthread_mutex_lock(&run->worker->lock);
-		snprintf(run->worker->end_reason, sizeof(run->worker->end_reason), "%s",
-			 text_string(&text));
+		run_note_reason(run, text_string(&text));
 		pthread_mutex_unlock(&run->worker->lock);
 		link_kill(run->link);
 	}
@@ -255,10 +325,13 @@ static int worker_tell(struct worker *worker, const struct wire_request *request
 	return 0;
 }
 
-static int worker_tell_block(struct worker *worker, struct block *block, int *fd)
+static int worker_tell_block(struct worker *worker, const struct needed_block *needed,
+			     uint32_t *epoch, int *fd)
 {
+	const struct block *block = needed->block;
 	struct wire_request request = {
 		.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
+		.flags = needed->guest && !needed->writable ? WIRE_READ_ONLY : 0,
 		.device = block->device,
 		.address = block->address,
 		.length = block->size,
@@ -269,7 +342,7 @@ static int worker_tell_block(struct worker *worker, struct block *block, int *fd
 	if (r < 0)
 		return r;
 	(void)take_fd(fd);
-	*block_epoch(worker, block) = worker->epoch;
+	*epoch = worker->epoch;
 	return 0;
 }
 
@@ -344,16 +417,27 @@ void worker_drop_image(struct worker *worker, const struct image *image)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-/* The first needed block it does not have mapped; NULL: none. */
-static struct block *worker_lacks(struct worker *worker, const struct worker_needs *needs)
+/*
+ * The first needed block it does not have mapped.
+ * Returns: 0, ret_needed NULL when there is none; -ENOMEM.
+ */
+static int worker_lacks(struct worker *worker, const struct worker_needs *needs,
+			const struct needed_block **ret_needed, uint32_t **ret_epoch)
 {
-	for (int i = 0; i < WORKER_BLOCKS_MAX; i++) {
-		struct block *block = needs->blocks[i];
+	*ret_needed = NULL;
+	for (unsigned int i = 0; i < needs->n_blocks; i++) {
+		const struct needed_block *needed = &needs->blocks[i];
+		uint32_t *epoch = block_epoch(worker, needed->block, needed->guest);
 
-		if (block && *block_epoch(worker, block) != worker->epoch)
-			return block;
+		if (!epoch)
+			return -ENOMEM;
+		if (*epoch == worker->epoch)
+			continue;
+		*ret_needed = needed;
+		*ret_epoch = epoch;
+		return 0;
 	}
-	return NULL;
+	return 0;
 }
 
 /*
@@ -362,14 +446,15 @@ static struct block *worker_lacks(struct worker *worker, const struct worker_nee
  */
 static int worker_map(struct worker *worker, const struct worker_needs *needs)
 {
-	struct block *block;
-	int r = 0;
+	const struct needed_block *needed;
+	uint32_t *epoch;
+	int r;
 
-	while (r == 0 && (block = worker_lacks(worker, needs))) {
+	while ((r = worker_lacks(worker, needs, &needed, &epoch)) == 0 && needed) {
 		_cleanup_close_ int fd = -1;
 
 		pthread_mutex_unlock(&worker->lock);
-		fd = block_export(&worker->broker->memory, block, NULL);
+		fd = block_export(&worker->broker->memory, needed->block, NULL);
 		pthread_mutex_lock(&worker->lock);
 		if (fd < 0)
 			return fd;
@@ -378,8 +463,10 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 			if (r < 0)
 				return r;
 		}
-		if (*block_epoch(worker, block) != worker->epoch)
-			r = worker_tell_block(worker, block, &fd);
+		if (*epoch != worker->epoch)
+			r = worker_tell_block(worker, needed, epoch, &fd);
+		if (r < 0)
+			return r;
 	}
 	return r;
 }
@@ -412,14 +499,17 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	return r;
 }
 
-bool worker_unmap(struct worker *worker, struct block *block, struct ask *ask)
+bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask)
 {
+	uint32_t *epoch;
 	bool mapped;
 
 	pthread_mutex_lock(&worker->lock);
-	mapped = *block_epoch(worker, block) == worker->epoch && worker->epoch &&
-		 worker_is_up(worker);
-	*block_epoch(worker, block) = 0;
+	epoch = block_epoch(worker, block, guest);
+	mapped =
+		epoch && *epoch == worker->epoch && worker->epoch && worker_is_up(worker);
+	if (epoch)
+		*epoch = 0;
 	if (mapped)
 		link_ask(worker->link, ask);
 	pthread_mutex_unlock(&worker->lock);

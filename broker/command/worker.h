@@ -22,8 +22,6 @@ struct owner;
 struct run;
 struct stream;
 
-#define WORKER_BLOCKS_MAX 2
-
 struct worker {
 	struct broker *broker;
 	struct owner *owner; /* NULL: the mover */
@@ -37,6 +35,7 @@ struct worker {
 	struct op *slot_waiters; /* works that wait for a slot, first come first served */
 	unsigned int n_lent;	 /* slots that are out as request buffers */
 	char end_reason[128];	 /* of the last run that ended unasked */
+	unsigned int n_barren; /* runs that died one after the other, with no work done */
 };
 
 /* Returns: 0; -ENOMEM, -EMFILE. Starts nothing. */
@@ -47,11 +46,18 @@ void worker_deinit(struct worker *worker);
 /* The owner's worker, made when it is first needed. NULL: no memory. */
 struct worker *worker_of(struct broker *broker, struct owner *owner);
 
+struct needed_block {
+	struct block *block;
+	bool guest;    /* another owner's */
+	bool writable; /* and he may write it; else it is mapped read-only */
+};
+
 /* What a worker must have before it can do what it is asked. */
 struct worker_needs {
-	struct block *blocks[WORKER_BLOCKS_MAX]; /* NULL: none */
-	struct stream *stream;			 /* NULL: none */
-	struct image *image;			 /* a module's; NULL: none */
+	struct needed_block *blocks;
+	unsigned int n_blocks;
+	struct stream *stream; /* NULL: none */
+	struct image *image;   /* a module's; NULL: none */
 	uint32_t epoch; /* not 0: only this run will do, it holds what is asked about */
 };
 
@@ -65,10 +71,18 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	       uint32_t *ret_epoch);
 
 /*
- * Asks it to unmap a block that it may have mapped.
+ * Asks it to unmap a block that it may have mapped, as its owner's or as a guest.
  * Returns: false when it has not, and done is not called.
  */
-bool worker_unmap(struct worker *worker, struct block *block, struct ask *ask);
+bool worker_unmap(struct worker *worker, struct block *block, bool guest,
+		  struct ask *ask);
+
+/*
+ * An owner's worker that dies again and again, and has never done anything, is not
+ * started any more (-EHOSTDOWN) until it is forgiven, as any answer of it does.
+ */
+bool worker_has_failed(struct worker *worker);
+void worker_forgive(struct worker *worker);
 
 /* Whether this run of it still goes on. */
 bool worker_runs(struct worker *worker, uint32_t epoch);
@@ -78,6 +92,17 @@ pid_t worker_pid(struct worker *worker);
 
 /* Why the last run ended. */
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
+
+/*
+ * Takes this run off the worker: the next question starts another. reason as in "the
+ * worker REASON". For rescue.c, which ends it; with registry.lock held the link stays.
+ *
+ * Returns: its link; NULL when the worker has no such run any more.
+ */
+struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason);
+
+/* The run that goes on, 0 where there is none. */
+uint32_t worker_epoch(struct worker *worker);
 
 /* Ends it if it has had nothing to do for that long. The caller knows that it holds
  * nothing. */

@@ -197,8 +197,11 @@ static int link_send_locked(struct link *link, struct ask *ask)
 			.cmsg_len = CMSG_LEN(sizeof(int)),
 		},
 	};
-	struct iovec record = { &ask->request, sizeof(ask->request) };
-	struct msghdr message = { .msg_iov = &record, .msg_iovlen = 1 };
+	struct iovec parts[] = {
+		{ &ask->request, sizeof(ask->request) },
+		{ (void *)ask->payload, ask->payload ? ask->request.length : 0 },
+	};
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
 
 	if (ask->fd >= 0) {
 		memcpy(CMSG_DATA(&control.header), &ask->fd, sizeof(int));
@@ -384,6 +387,7 @@ static int link_start_process(struct link *link)
 
 	r = start_worker(&link->config, link->worker_socket, &pid);
 	closep(&link->worker_socket);
+	closep(&link->config.output_fd);
 	if (r < 0)
 		return r;
 	pidfd = pidfd_open(pid, 0);
@@ -705,7 +709,9 @@ static int link_accept_locked(struct link *link, struct ask *ask)
 {
 	if (link->state == LINK_ENDED)
 		return EIO;
-	if (wire_check_request(&ask->request, ask->fd >= 0, link->config.staging_size))
+	if (wire_check_request(&ask->request, ask->fd >= 0, link->config.staging_size) ||
+	    wire_op_has_payload(ask->request.op) != !!ask->payload ||
+	    (ask->payload && wire_check_payload(&ask->request, ask->payload)))
 		return EINVAL;
 	return -ask_table_add(&link->asks, ask);
 }

@@ -29,6 +29,7 @@ struct link;
 struct ask {
 	struct wire_request request; /* all but id */
 	int fd;			     /* -1: none */
+	const void *payload; /* request.length bytes, the asker's until done; or NULL */
 
 	/*
 	 * Called exactly once. A worker that ended before it answered shows as error EIO,
@@ -59,6 +60,7 @@ struct link_config {
 	int staging_fd; /* sealed memfd, shared with this worker only; stays the caller's
 			 */
 	uint64_t staging_size;
+	int output_fd; /* where it prints to, the link's once it is made; -1: as the broker */
 	unsigned int n_threads; /* that receive answers (>= 1) */
 
 	/*

@@ -65,12 +65,15 @@ static void arguments_make(struct arguments *arguments, const struct link_config
 
 /* What the child does before it executes; the descriptors stand above the places they go
  * to. */
-static int actions_fill(posix_spawn_file_actions_t *actions, int socket, int staging)
+static int actions_fill(posix_spawn_file_actions_t *actions, int socket, int staging,
+			int output)
 {
 	int r;
 
 	r = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY,
 					     0);
+	if (r == 0 && output >= 0)
+		r = posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(actions, socket, WIRE_SOCKET_FD);
 	if (r == 0)
@@ -105,7 +108,7 @@ static int start_prepared(const struct link_config *config, int socket, int stag
 	struct arguments arguments = { 0 };
 	int r;
 
-	r = actions_fill(actions, socket, staging);
+	r = actions_fill(actions, socket, staging, config->output_fd);
 	if (r < 0)
 		return r;
 	r = attributes_fill(attributes);

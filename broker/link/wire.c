@@ -46,6 +46,7 @@ struct op {
 	unsigned int fields; /* USES() of what may be other than zero */
 	uint32_t flags;	     /* that may be set */
 	bool has_fd;
+	bool has_payload;
 	bool ordered; /* finished before the next request is looked at */
 	const char *(*check)(const struct wire_request *request);
 	const char *(*check_values)(const struct wire_request *request,
@@ -237,6 +238,16 @@ static const char *check_range_values(const struct wire_request *request,
 	return value[1] && value[1] <= request->length ? NULL : "a wrong length";
 }
 
+static const char *check_launch(const struct wire_request *request)
+{
+	if (!request->stream)
+		return "no stream";
+	return request->length >= sizeof(struct wire_launch) &&
+			       request->length <= WIRE_PAYLOAD_MAX
+		       ? NULL
+		       : "an impossible payload";
+}
+
 static const char *check_hello_values(const struct wire_request *request,
 				      const uint64_t *value)
 {
@@ -324,6 +335,13 @@ static const char *check_attributes_values(const struct wire_request *request,
 
 #define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
 #define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
+/* The nanoseconds of a kernel. */
+static const char *check_launch_values(const struct wire_request *request,
+				       const uint64_t *value)
+{
+	(void)request;
+	return value[1] ? "a value that it has no use for" : NULL;
+}
 
 static const struct op ops[] = {
 	[WIRE_HELLO] = {
@@ -347,7 +365,8 @@ static const struct op ops[] = {
 	},
 	[WIRE_MAP_HOST] = {
 		.name = "map_host",
-		.fields = USES(ADDRESS) | USES(LENGTH),
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(FLAGS),
+		.flags = WIRE_READ_ONLY,
 		.has_fd = true,
 		.ordered = true,
 		.check = check_host_range,
@@ -461,6 +480,27 @@ static const struct op ops[] = {
 		.check = check_range,
 		.check_values = check_range_values,
 	},
+	[WIRE_SAVE] = {
+		.name = "save",
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
+		.has_fd = true,
+		.check = check_range,
+	},
+	[WIRE_RESTORE] = {
+		.name = "restore",
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
+		.has_fd = true,
+		.check = check_range,
+	},
+	[WIRE_LAUNCH] = {
+		.name = "launch",
+		.fields = USES(DEVICE) | USES(STREAM) | USES(LENGTH) | USES(FLAGS) |
+			  USES(MODULE) | USES(FUNCTION),
+		.flags = WIRE_COOPERATIVE,
+		.has_payload = true,
+		.check = check_launch,
+		.check_values = check_launch_values,
+	},
 };
 
 _Static_assert(ARRAY_SIZE(ops) == WIRE_OP_END_, "one row an operation");
@@ -482,6 +522,13 @@ bool wire_op_has_fd(uint32_t op)
 	const struct op *row = op_find(op);
 
 	return row && row->has_fd;
+}
+
+bool wire_op_has_payload(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->has_payload;
 }
 
 bool wire_op_is_ordered(uint32_t op)
@@ -548,6 +595,60 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 	     request->offset > staging_size - request->length))
 		return "a range outside the staging area";
 	return op->check ? op->check(request) : NULL;
+}
+
+struct wire_launch_parts wire_launch_parts(const void *payload)
+{
+	struct wire_launch_parts parts = { .launch = payload };
+
+	parts.after = (const uint64_t *)(parts.launch + 1);
+	parts.args = (const struct wire_arg *)(parts.after + parts.launch->n_after);
+	parts.bytes = (const uint8_t *)(parts.args + parts.launch->n_args);
+	return parts;
+}
+
+static const char *check_args(const struct wire_launch_parts *parts)
+{
+	for (uint32_t i = 0; i < parts->launch->n_args; i++) {
+		const struct wire_arg *arg = &parts->args[i];
+
+		if (arg->offset % 8 || !arg->size || arg->size > parts->launch->n_bytes ||
+		    arg->offset > parts->launch->n_bytes - arg->size)
+			return "an argument outside its bytes";
+	}
+	return NULL;
+}
+
+static const char *check_dimensions(const struct wire_launch *launch)
+{
+	for (int i = 0; i < 3; i++)
+		if (!launch->grid[i] || !launch->block[i])
+			return "a dimension of zero";
+	return !launch->cluster[0] == !launch->cluster[1] &&
+			       !launch->cluster[0] == !launch->cluster[2]
+		       ? NULL
+		       : "half a cluster";
+}
+
+const char *wire_check_payload(const struct wire_request *request, const void *payload)
+{
+	const struct wire_launch *launch = payload;
+	struct wire_launch_parts parts;
+	const char *wrong;
+
+	if (launch->reserved)
+		return "a field of its payload set that is reserved";
+	if (launch->n_after > WIRE_AFTER_MAX || launch->n_args > WIRE_ARGS_MAX ||
+	    launch->n_bytes > WIRE_ARGS_BYTES ||
+	    request->length != sizeof(*launch) + launch->n_after * sizeof(uint64_t) +
+				       launch->n_args * sizeof(struct wire_arg) +
+				       launch->n_bytes)
+		return "parts that don't add up to its payload";
+	wrong = check_dimensions(launch);
+	if (wrong)
+		return wrong;
+	parts = wire_launch_parts(payload);
+	return check_args(&parts);
 }
 
 static const char *check_error(const struct wire_reply *reply)

@@ -17,6 +17,9 @@ const char *wire_op_name(uint32_t op);
 /* Whether the operation takes a descriptor along. */
 bool wire_op_has_fd(uint32_t op);
 
+/* Whether the operation has a payload, of request->length bytes. */
+bool wire_op_has_payload(uint32_t op);
+
 /* Whether it is finished before the next request is looked at. */
 bool wire_op_is_ordered(uint32_t op);
 
@@ -28,6 +31,21 @@ bool wire_op_is_ordered(uint32_t op);
  */
 const char *wire_check_request(const struct wire_request *request, bool has_fd,
 			       uint64_t staging_size);
+
+/*
+ * Checks the payload of a request that has been checked; its parts' sizes add up to
+ * exactly request->length. As wire_check_request().
+ */
+const char *wire_check_payload(const struct wire_request *request, const void *payload);
+
+/* The parts of a LAUNCH's payload. */
+struct wire_launch_parts {
+	const struct wire_launch *launch;
+	const uint64_t *after;
+	const struct wire_arg *args;
+	const uint8_t *bytes;
+};
+struct wire_launch_parts wire_launch_parts(const void *payload);
 
 /*
  * Checks a reply to that request, all but its id.

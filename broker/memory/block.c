@@ -254,8 +254,55 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
 		munmap(block->memory, block->size);
 		close(block->fd);
 	}
+	while (block->guests) {
+		struct guest *guest = block->guests;
+
+		block->guests = guest->next;
+		free(guest);
+	}
 	free(block);
 	return r;
+}
+
+/* ---- guests ---- */
+
+static struct guest *guest_find(struct block *block, const void *worker)
+{
+	struct guest *guest = block->guests;
+
+	while (guest && guest->worker != worker)
+		guest = guest->next;
+	return guest;
+}
+
+struct guest *block_guest(struct memory *memory, struct block *block, const void *worker,
+			  bool make)
+{
+	struct guest *guest;
+
+	pthread_mutex_lock(&memory->lock);
+	guest = guest_find(block, worker);
+	if (!guest && make) {
+		guest = calloc(1, sizeof(*guest));
+		if (guest) {
+			guest->worker = worker;
+			guest->next = block->guests;
+			block->guests = guest;
+		}
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return guest;
+}
+
+const void *block_next_guest(struct memory *memory, struct block *block,
+			     const void *worker)
+{
+	const struct guest *guest;
+
+	pthread_mutex_lock(&memory->lock);
+	guest = worker ? guest_find(block, worker)->next : block->guests;
+	pthread_mutex_unlock(&memory->lock);
+	return guest ? guest->worker : NULL;
 }
 
 uint64_t memory_device_bytes(struct memory *memory, uint32_t device)

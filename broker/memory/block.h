@@ -21,6 +21,13 @@
 
 struct chunk;
 
+/* Another owner's worker that has had a block mapped. Fields under that worker's lock. */
+struct guest {
+	const void *worker;
+	uint32_t epoch; /* the run that has it mapped; 0: none */
+	struct guest *next;
+};
+
 struct block {
 	uint64_t address;
 	uint64_t size; /* physical, a multiple of the granularity */
@@ -36,6 +43,7 @@ struct block {
 	 */
 	uint32_t mover_epoch;
 	uint32_t owner_epoch;
+	struct guest *guests; /* the list under memory.lock; it only grows */
 };
 
 struct memory {
@@ -84,6 +92,17 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
  */
 int block_export(struct memory *memory, const struct block *block,
 		 struct cuda_failure *failure);
+
+/*
+ * What the block knows of another owner's worker; made where make is set. NULL: nothing,
+ * or no memory for it.
+ */
+struct guest *block_guest(struct memory *memory, struct block *block, const void *worker,
+			  bool make);
+
+/* The worker of the guest behind that one (NULL: of the first); NULL at the end. */
+const void *block_next_guest(struct memory *memory, struct block *block,
+			     const void *worker);
 
 /* Physical bytes held on a device. */
 uint64_t memory_device_bytes(struct memory *memory, uint32_t device);

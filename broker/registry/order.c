@@ -7,10 +7,35 @@
 
 #include "registry/registry.h"
 
+int work_reserve_uses(struct work *work, unsigned int n)
+{
+	assert(work->n_uses == 0);
+	if (n <= WORK_USES_ROOM)
+		return 0;
+	work->uses = calloc(n, sizeof(*work->uses));
+	if (!work->uses)
+		return -ENOMEM;
+	work->uses_capacity = n;
+	return 0;
+}
+
+void work_deinit(struct work *work)
+{
+	if (work->uses != work->room)
+		free(work->uses);
+	free(work->followers);
+	work->uses = NULL;
+	work->followers = NULL;
+}
+
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	      uint64_t length, bool write)
 {
-	assert(work->n_uses < WORK_USES_MAX);
+	if (!work->uses_capacity) {
+		work->uses = work->room;
+		work->uses_capacity = WORK_USES_ROOM;
+	}
+	assert(work->n_uses < work->uses_capacity);
 	work->uses[work->n_uses++] = (struct use){
 		.work = work,
 		.allocation = allocation,
@@ -43,7 +68,7 @@ static bool use_replaces(const struct use *later, const struct use *earlier)
 static int work_reserve(struct work *work)
 {
 	unsigned int capacity;
-	struct work **followers;
+	struct follower *followers;
 
 	if (work->n_followers < work->followers_capacity)
 		return 0;
@@ -56,24 +81,55 @@ static int work_reserve(struct work *work)
 	return 0;
 }
 
+/* Whether the GPU can keep the order of the two. */
+static bool work_chains(const struct work *work, const struct work *before)
+{
+	if (!work->chain || work->chain != before->chain || work->alone)
+		return false;
+	return work->stream == before->stream || work->n_after_due < WORK_AFTER_MAX;
+}
+
+static void work_note_sent(struct work *work, const struct work *before)
+{
+	if (work->stream != before->stream)
+		work->after[work->n_after++] = before->sent_id;
+}
+
+/* The last entry is ours already when two uses meet the same work. */
+static bool work_waits_for(const struct work *work, const struct work *before)
+{
+	return before->n_followers &&
+	       before->followers[before->n_followers - 1].work == work;
+}
+
 static int work_wait_for(struct work *work, struct work *before)
 {
+	bool chained;
 	int r;
 
-	/* The last entry is ours already when two uses meet the same work. */
-	if (before->n_followers && before->followers[before->n_followers - 1] == work)
+	if (work_waits_for(work, before))
 		return 0;
 	r = work_reserve(before);
 	if (r < 0)
 		return r;
-	before->followers[before->n_followers++] = work;
-	work->n_before++;
+	chained = work_chains(work, before);
+	before->followers[before->n_followers++] = (struct follower){ work, chained };
+	if (!chained) {
+		work->n_before++;
+		return 0;
+	}
+	work->n_ahead++;
+	work->n_after_due += work->stream != before->stream;
+	if (before->sent)
+		work_note_sent(work, before);
+	else
+		work->n_before++;
 	return 0;
 }
 
 static void work_unwait(struct work *work, struct work *before)
 {
-	if (before->n_followers && before->followers[before->n_followers - 1] == work)
+	if (work_waits_for(work, before))
 		before->n_followers--;
 }
 
@@ -88,7 +144,8 @@ static void work_forget_waits(struct work *work)
 	}
 	if (work->stream && work->stream->last)
 		work_unwait(work, work->stream->last);
-	work->n_before = 0;
+	work->n_before = work->n_ahead = 0;
+	work->n_after = work->n_after_due = 0;
 }
 
 static int work_find_waits(struct work *work)
@@ -151,9 +208,46 @@ int order_add(struct work *work)
 	return 0;
 }
 
+static void work_push_ready(struct work *work, struct work **ready)
+{
+	work->next_ready = *ready;
+	*ready = work;
+}
+
+void order_sent(struct work *work, uint64_t id, struct work **ready)
+{
+	assert(work->chain && work->n_before == 0 && !work->sent);
+	work->sent = true;
+	work->sent_id = id;
+	for (unsigned int i = 0; i < work->n_followers; i++) {
+		struct work *after = work->followers[i].work;
+
+		if (!work->followers[i].chained)
+			continue;
+		work_note_sent(after, work);
+		if (--after->n_before == 0)
+			work_push_ready(after, ready);
+	}
+}
+
+/* One that this work followed has left, well or badly, perhaps without being sent. */
+static void work_unfollow(struct work *work, const struct follower *follower,
+			  struct work **ready)
+{
+	struct work *after = follower->work;
+	bool waited = !follower->chained || !work->sent;
+
+	if (follower->chained)
+		after->n_ahead--;
+	if (waited)
+		after->n_before--;
+	if (after->ended ? !after->n_ahead : waited && !after->n_before)
+		work_push_ready(after, ready);
+}
+
 void order_done(struct work *work, struct work **ready)
 {
-	assert(work->n_before == 0);
+	assert(work->n_before == 0 && work->n_ahead == 0);
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_unlist(&work->uses[i]);
 		work->uses[i].allocation->n_works--;
@@ -163,14 +257,8 @@ void order_done(struct work *work, struct work **ready)
 		if (work->stream->last == work)
 			work->stream->last = NULL;
 	}
-	for (unsigned int i = 0; i < work->n_followers; i++) {
-		struct work *after = work->followers[i];
-
-		if (--after->n_before == 0) {
-			after->next_ready = *ready;
-			*ready = after;
-		}
-	}
+	for (unsigned int i = 0; i < work->n_followers; i++)
+		work_unfollow(work, &work->followers[i], ready);
 	free(work->followers);
 	work->followers = NULL;
 	work->n_followers = work->followers_capacity = 0;

@@ -8,6 +8,11 @@
  * the two writes, or the one before it on its stream. Works that don't conflict run at
  * the same time.
  *
+ * Works of one chain (kernels of one worker) don't wait for each other's end: each only
+ * has to be sent behind those before it, and told whose end to wait for where that one is
+ * on another stream; the GPU then keeps the order. Their ends are taken in order all the
+ * same: a work must not leave before those that it follows.
+ *
  * An allocation keeps only the uses that later works can still have to wait for: a use
  * that a later one covers and waits for is dropped from the list, so that a thousand
  * fills in a queue leave one use behind.
@@ -27,25 +32,52 @@ struct use {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	bool write;
-	bool listed;	  /* in the allocation's list still */
-	uint32_t zeroing; /* which one of the allocation it comes after; 0: none */
+	bool listed;	   /* in the allocation's list still */
+	bool guest_writes; /* who uses what is another owner's may write it */
+	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */
+	uint64_t address;  /* of the allocation when the worker was asked */
 	struct use *prev, *next;
 };
 
-#define WORK_USES_MAX 2
+/* Ends of other streams that a work is told to wait for; beyond that it waits here. */
+#define WORK_AFTER_MAX 32
+
+#define WORK_USES_ROOM 2
+
+struct follower {
+	struct work *work;
+	bool chained; /* waits for this one to be sent, not for its end */
+};
 
 struct work {
-	struct use uses[WORK_USES_MAX];
-	unsigned int n_uses;
+	struct use *uses;
+	unsigned int n_uses, uses_capacity;
+	struct use room[WORK_USES_ROOM]; /* uses, while they are few */
 	struct stream *stream;
+	const void *chain; /* NULL: none; set before order_add(), as is: */
+	bool alone;	   /* it begins after the end of those it follows, chain or not */
 
-	unsigned int n_before;	 /* works that this one waits for, still undone */
-	struct work **followers; /* works that wait for this one, one entry each wait */
+	unsigned int n_before; /* works that this one waits for before it can begin */
+	unsigned int n_ahead;  /* works of its chain whose end it has to follow */
+	struct follower *followers; /* works that wait for this one */
 	unsigned int n_followers, followers_capacity;
+
+	bool sent;	  /* it is: order_sent() */
+	bool ended;	  /* and done, but for n_ahead: it comes as ready once more */
+	uint64_t sent_id; /* what the worker calls it */
+	unsigned int n_after, n_after_due;
+	uint64_t after[WORK_AFTER_MAX]; /* whose end the worker waits for: sent ids */
+
 	struct work *next_ready;
 };
 
-/* Adds a use before order_add(). */
+/* Makes room for n uses. Returns: 0; -ENOMEM. */
+int work_reserve_uses(struct work *work, unsigned int n);
+
+/* Frees what it points to. */
+void work_deinit(struct work *work);
+
+/* Adds a use before order_add(); beyond WORK_USES_ROOM in what was reserved. */
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	      uint64_t length, bool write);
 
@@ -57,7 +89,14 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 int order_add(struct work *work);
 
 /*
- * The work is done, well or badly: it leaves the order. What has nothing left to wait for
- * is put in front of *ready, linked by next_ready.
+ * The work of a chain is on its way to the worker, which knows it by that id from now on:
+ * those of its chain that follow can be sent too. As order_done().
+ */
+void order_sent(struct work *work, uint64_t id, struct work **ready);
+
+/*
+ * The work is done, well or badly, and n_ahead is zero: it leaves the order. What has
+ * nothing left to wait for is put in front of *ready, linked by next_ready: to begin, or,
+ * where it has ended before what it follows, to leave in its turn.
  */
 void order_done(struct work *work, struct work **ready);

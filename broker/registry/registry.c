@@ -35,6 +35,11 @@ bool kind_is_durable(enum allocation_kind kind)
 	return kinds[kind].durable;
 }
 
+bool kind_has_device(enum allocation_kind kind)
+{
+	return kind != KIND_HOST && kind != KIND_MANAGED;
+}
+
 int name_check(const char *name)
 {
 	size_t length = strlen(name);

@@ -33,6 +33,7 @@ struct chunk_pool; /* broker/memory */
 struct worker;	   /* broker/command */
 struct failures;   /* broker/command */
 struct ahead;	   /* broker/command */
+struct output;	   /* broker/command */
 
 enum allocation_kind {
 	KIND_DEVICE,
@@ -81,6 +82,8 @@ struct allocation {
 	uint32_t n_zeroings;	 /* that were begun */
 	uint32_t zeroing_failed; /* the last one that failed; 0: none did */
 	char *zeroing_failure;	 /* its sentence */
+	bool restoring;		 /* it is being made anew in another run of its worker */
+	struct work *parked;	 /* works that wait for that */
 	int32_t write_error;	 /* of a write answered before it was done; errno */
 
 	/* Links and caches. */
@@ -111,6 +114,8 @@ struct stream {
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
 	struct work *last;
+	uint32_t n_sent;   /* kernels in the GPU's queue */
+	struct work *held; /* one that waits for room there */
 	UT_hash_handle hh;
 };
 
@@ -123,6 +128,7 @@ struct owner {
 	uint64_t n_works;	   /* commands queued and not done, limited */
 	uint64_t n_in_worker;	   /* allocations that live in his worker */
 	struct worker *worker;	   /* NULL until the first need */
+	struct output *output;	   /* what his kernels print; with the worker */
 	struct failures *failures; /* NULL until the first one */
 	struct chunk_pool *pool;   /* of small device allocations */
 	struct stream *defaults[DEVICES_MAX];
@@ -130,6 +136,14 @@ struct owner {
 
 	uint32_t slot, slot_generation;
 	UT_hash_handle hh;
+};
+
+/* What one launch on a device may have. */
+struct launch_limits {
+	uint32_t grid[3], block[3];
+	uint32_t threads; /* of a block */
+	uint32_t shared;  /* bytes of a block, where a kernel asks for them */
+	bool cooperative, cluster;
 };
 
 struct device {
@@ -142,6 +156,8 @@ struct device {
 	bool has_vmm; /* virtual memory management, handles as descriptors */
 	bool has_managed;
 	bool has_concurrent; /* access to managed memory, beside the CPU's */
+	uint32_t peers;	     /* devices whose memory it reaches, a bit each */
+	struct launch_limits limits;
 	uint64_t memory_total;
 	uint32_t slot, slot_generation;
 };
@@ -171,6 +187,8 @@ const char *kind_name(enum allocation_kind kind);
 int kind_find(const char *name);
 /* Durable memory: the broker's own, kept whatever its users do. */
 bool kind_is_durable(enum allocation_kind kind);
+/* Memory of one device; the rest is in reach of all. */
+bool kind_has_device(enum allocation_kind kind);
 
 /* Returns: 0; -EINVAL; -ENAMETOOLONG. */
 int name_check(const char *name);

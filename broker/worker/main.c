@@ -14,6 +14,7 @@
  * for wrong arguments.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #include "worker/pool.h"
 #include "worker/privilege.h"
@@ -46,6 +50,7 @@ static struct worker worker = {
 	.modules = MODULE_TABLE_INIT,
 };
 static const char *driver_path;
+static int messages_fd = STDERR_FILENO;
 
 static const char usage[] =
 	"Usage: gpumem-worker --driver LIBRARY --parent PID [--name NAME]\n"
@@ -62,8 +67,22 @@ void worker_die(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, "gpumem-worker (%s) %s\n", worker.name, text);
+	dprintf(messages_fd, "gpumem-worker (%s) %s\n", worker.name, text);
 	_exit(EXIT_FAILURE);
+}
+
+/*
+ * An owner's worker prints for his kernels: what the driver says on their behalf, on
+ * stdout and stderr (assert), is his to read. Its own last words stay the broker's.
+ */
+static void output_share(void)
+{
+	messages_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
+	if (messages_fd < 0 || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+		_exit(EXIT_FAILURE);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	__sanitizer_set_report_fd((void *)(intptr_t)messages_fd);
+#endif
 }
 
 _Noreturn static void usage_exit(FILE *stream, int status)
@@ -160,7 +179,7 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 
 	r = cuda_driver_open(driver_path, &self->driver, &why);
 	if (r < 0) {
-		fprintf(stderr, "gpumem-worker (%s) can't work: %s\n", self->name,
+		dprintf(messages_fd, "gpumem-worker (%s) can't work: %s\n", self->name,
 			text_string(&why));
 		return r;
 	}
@@ -188,6 +207,8 @@ int main(int argc, char **argv)
 		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);
 	privilege_lock((pid_t)arguments.parent);
 
+	if (!worker.mover)
+		output_share();
 	staging_attach();
 	if (!serve_hello(&worker, worker_open))
 		_exit(EXIT_FAILURE);

@@ -160,18 +160,21 @@ static int file_check(int fd, uint64_t length)
 static int host_map(struct worker *worker, const struct wire_request *request, int fd,
 		    struct cuda_failure *failure)
 {
+	bool read_only = request->flags & WIRE_READ_ONLY;
 	void *memory;
 	int r;
 
 	r = file_check(fd, request->length);
 	if (r < 0)
 		return r;
-	memory = mmap((void *)request->address, request->length, PROT_READ | PROT_WRITE,
+	memory = mmap((void *)request->address, request->length,
+		      read_only ? PROT_READ : PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (memory == MAP_FAILED)
 		return -errno;
 	r = CUDA(worker->driver, failure, cuMemHostRegister_v2, memory, request->length,
-		 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+		 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+			 (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0));
 	if (r < 0)
 		munmap(memory, request->length);
 	return r;

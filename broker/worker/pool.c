@@ -9,7 +9,9 @@
  * whoever is done: MAP and its like, which the holder of the turn finishes before it
  * reads on, are thereby served whatever the GPU does.
  *
- * Requests of one user stream run one after the other (worker/stream.h).
+ * Requests of one user stream run one after the other (worker/stream.h). Each stream with
+ * kernels under way keeps a thread that waits for them, so there are more threads where
+ * there are more such streams.
  *
  * Jobs come from a list of free ones: nothing is allocated once it is warm.
  */
@@ -22,7 +24,8 @@
 #include "worker/serve.h"
 #include "worker/worker.h"
 
-#define N_THREADS 6
+#define N_THREADS     6 /* from the start */
+#define N_THREADS_MAX 128
 
 struct pool {
 	struct worker *worker;
@@ -33,6 +36,9 @@ struct pool {
 	struct job **end;
 	struct job *spare;
 	unsigned int n_idle;
+	unsigned int n_threads;	  /* but for the first */
+	unsigned int n_launching; /* of all threads: that wait for kernels */
+	pthread_t threads[N_THREADS_MAX];
 	bool turn_taken;
 	bool over; /* the stream has ended */
 };
@@ -47,7 +53,7 @@ static struct job *pool_spare(struct pool *pool)
 		pool->spare = job->next;
 	pthread_mutex_unlock(&pool->lock);
 	if (!job)
-		job = malloc(sizeof(*job));
+		job = calloc(1, sizeof(*job));
 	if (!job)
 		worker_die("has no memory left");
 	return job;
@@ -55,6 +61,7 @@ static struct job *pool_spare(struct pool *pool)
 
 static void pool_put_spare(struct pool *pool, struct job *job)
 {
+	free(take_ptr(job->payload));
 	pthread_mutex_lock(&pool->lock);
 	job->next = pool->spare;
 	pool->spare = job;
@@ -73,6 +80,8 @@ static bool pool_begin(struct pool *pool, struct job *job)
 	}
 	if (job->request.op == WIRE_MODULE_LOAD)
 		module_announce(pool->worker, job);
+	if (job->request.op == WIRE_LAUNCH)
+		return launch_receive(pool->worker, job);
 	if (job->request.stream)
 		r = stream_take(&pool->worker->streams, job);
 	if (r == -EINVAL) {
@@ -97,8 +106,20 @@ static struct job *pool_receive(struct pool *pool)
 	}
 }
 
+static void *thread_run(void *userdata);
+
+/* One more thread, where kernels have taken them. */
+static void pool_grow_locked(struct pool *pool)
+{
+	if (!pool->n_idle && 1 + pool->n_threads - pool->n_launching < N_THREADS &&
+	    pool->n_threads < N_THREADS_MAX &&
+	    pthread_create(&pool->threads[pool->n_threads], NULL, thread_run, pool) == 0)
+		pool->n_threads++;
+}
+
 static void pool_queue_locked(struct pool *pool, struct job *job)
 {
+	pool_grow_locked(pool);
 	job->next = NULL;
 	*pool->end = job;
 	pool->end = &job->next;
@@ -165,9 +186,22 @@ static struct job *pool_next(struct pool *pool)
 	return job;
 }
 
+static void pool_count_launching(struct pool *pool, int change)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool->n_launching += (unsigned int)change;
+	pthread_mutex_unlock(&pool->lock);
+}
+
 /* Runs a job, and those that waited for its stream. */
 static void pool_run_job(struct pool *pool, struct job *job)
 {
+	if (job->request.op == WIRE_LAUNCH) {
+		pool_count_launching(pool, 1);
+		launch_run(pool->worker, job);
+		pool_count_launching(pool, -1);
+		return;
+	}
 	while (job) {
 		uint32_t stream = job->request.stream;
 		struct job *next = NULL;
@@ -190,18 +224,47 @@ static void *thread_run(void *userdata)
 	return NULL;
 }
 
+void pool_put(struct worker *worker, struct job *job)
+{
+	pool_put_spare(worker->pool, job);
+}
+
+void pool_queue(struct worker *worker, struct job *job)
+{
+	struct pool *pool = worker->pool;
+
+	pthread_mutex_lock(&pool->lock);
+	pool_queue_locked(pool, job);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+/* The threads that end are those that nothing is left to do for: no new ones come. */
+static void pool_join(struct pool *pool)
+{
+	for (unsigned int i = 0;; i++) {
+		unsigned int n;
+
+		pthread_mutex_lock(&pool->lock);
+		n = pool->n_threads;
+		pthread_mutex_unlock(&pool->lock);
+		if (i >= n)
+			return;
+		pthread_join(pool->threads[i], NULL);
+	}
+}
+
 void pool_run(struct worker *worker)
 {
 	struct pool pool = { .worker = worker };
-	pthread_t threads[N_THREADS - 1];
 
 	pthread_mutex_init(&pool.lock, NULL);
 	pthread_cond_init(&pool.change, NULL);
 	pool.end = &pool.first;
-	for (unsigned int i = 0; i < ARRAY_SIZE(threads); i++)
-		if (pthread_create(&threads[i], NULL, thread_run, &pool))
+	worker->pool = &pool;
+	for (; pool.n_threads < N_THREADS - 1; pool.n_threads++)
+		if (pthread_create(&pool.threads[pool.n_threads], NULL, thread_run,
+				   &pool))
 			worker_die("can't start its threads");
 	thread_run(&pool);
-	for (unsigned int i = 0; i < ARRAY_SIZE(threads); i++)
-		pthread_join(threads[i], NULL);
+	pool_join(&pool);
 }

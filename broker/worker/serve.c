@@ -18,12 +18,14 @@
 
 #include "link/wire.h"
 #include "worker/memory.h"
+#include "worker/rescue.h"
 #include "worker/transfer.h"
 #include "worker/worker.h"
 
 struct operation {
 	int (*run)(struct worker *worker, struct job *job, struct cuda_failure *failure);
 	bool on_stream; /* its own, where it names none */
+	bool by_cpu;	/* needs no context */
 };
 
 static const struct operation operations[WIRE_OP_END_] = {
@@ -46,6 +48,8 @@ static const struct operation operations[WIRE_OP_END_] = {
 	[WIRE_MODULE_FUNCTIONS] = { module_functions, false },
 	[WIRE_MODULE_FIND] = { module_find, false },
 	[WIRE_FUNCTION_ATTRIBUTES] = { module_attributes, false },
+	[WIRE_SAVE] = { rescue_save, false, true },
+	[WIRE_RESTORE] = { rescue_restore, false, true },
 };
 
 union control {
@@ -68,27 +72,46 @@ static int receive_fd(struct msghdr *message)
 	return fd;
 }
 
-static void receive_check(const struct worker *worker, const struct job *job, ssize_t n,
-			  int flags)
+static void receive_check(const struct worker *worker, const struct job *job,
+			  size_t n_payload, int flags)
 {
+	const struct wire_request *request = &job->request;
 	const char *wrong;
 
-	if (n != sizeof(job->request) || (flags & (MSG_TRUNC | MSG_CTRUNC)))
+	if (flags & (MSG_TRUNC | MSG_CTRUNC))
 		worker_die("was sent a record of a wrong size");
-	if (!job->request.id)
+	if (!request->id)
 		worker_die("was sent a request without an id");
-	wrong = wire_check_request(&job->request, job->fd >= 0, worker->staging_size);
+	wrong = wire_check_request(request, job->fd >= 0, worker->staging_size);
+	if (!wrong &&
+	    n_payload != (wire_op_has_payload(request->op) ? request->length : 0))
+		worker_die("was sent a record of a wrong size");
+	if (!wrong && n_payload)
+		wrong = wire_check_payload(request, worker->payload);
 	if (wrong)
 		worker_die("was sent a request with %s", wrong);
 }
 
+static void receive_payload(const struct worker *worker, struct job *job, size_t n)
+{
+	if (!n)
+		return;
+	job->payload = malloc(n);
+	if (!job->payload)
+		worker_die("has no memory left");
+	memcpy(job->payload, worker->payload, n);
+}
+
 bool serve_receive(struct worker *worker, struct job *job)
 {
-	struct iovec record = { &job->request, sizeof(job->request) };
+	struct iovec parts[] = {
+		{ &job->request, sizeof(job->request) },
+		{ worker->payload, sizeof(worker->payload) },
+	};
 	union control control;
 	struct msghdr message = {
-		.msg_iov = &record,
-		.msg_iovlen = 1,
+		.msg_iov = parts,
+		.msg_iovlen = ARRAY_SIZE(parts),
 		.msg_control = &control,
 		.msg_controllen = sizeof(control),
 	};
@@ -103,10 +126,14 @@ bool serve_receive(struct worker *worker, struct job *job)
 		worker_die("can't receive: %m");
 	atomic_load_explicit(&worker->n_answers, memory_order_acquire);
 
+	if ((size_t)n < sizeof(job->request))
+		worker_die("was sent a record of a wrong size");
 	job->fd = receive_fd(&message);
+	job->payload = NULL;
 	job->stream = NULL;
 	job->value[0] = job->value[1] = 0;
-	receive_check(worker, job, n, message.msg_flags);
+	receive_check(worker, job, (size_t)n - sizeof(job->request), message.msg_flags);
+	receive_payload(worker, job, (size_t)n - sizeof(job->request));
 	return true;
 }
 
@@ -143,8 +170,7 @@ static void reply_success(const struct job *job)
 	});
 }
 
-/* Whether the contexts are lost, and by what. */
-static bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure)
+bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure)
 {
 	uint64_t lost = atomic_load(&worker->lost);
 
@@ -170,6 +196,8 @@ static int job_run(struct worker *worker, struct job *job, struct cuda_failure *
 	const struct operation *operation = &operations[job->request.op];
 	int r;
 
+	if (operation->by_cpu)
+		return operation->run(worker, job, failure);
 	if (worker_is_lost(worker, failure))
 		return -cuda_result_errno(failure->result);
 	if (!operation->run)
@@ -182,20 +210,26 @@ static int job_run(struct worker *worker, struct job *job, struct cuda_failure *
 	return r;
 }
 
+void serve_answer(struct worker *worker, struct job *job, int r,
+		  const struct cuda_failure *failure)
+{
+	closep(&job->fd);
+	atomic_fetch_add_explicit(&worker->n_answers, 1, memory_order_acq_rel);
+	if (r < 0) {
+		worker_note_failure(worker, failure);
+		reply_error(job, -r, failure);
+	} else {
+		reply_success(job);
+	}
+}
+
 void serve_run(struct worker *worker, struct job *job)
 {
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	int r;
 
 	r = job_run(worker, job, &failure);
-	closep(&job->fd);
-	atomic_fetch_add_explicit(&worker->n_answers, 1, memory_order_acq_rel);
-	if (r < 0) {
-		worker_note_failure(worker, &failure);
-		reply_error(job, -r, &failure);
-	} else {
-		reply_success(job);
-	}
+	serve_answer(worker, job, r, &failure);
 }
 
 void serve_refuse(struct job *job, int error)

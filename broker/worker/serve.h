@@ -20,8 +20,15 @@ bool serve_hello(struct worker *worker,
 /* Waits for the next request. Returns: false at the end of the stream. */
 bool serve_receive(struct worker *worker, struct job *job);
 
-/* Does what the job asks and answers it. */
+/* Does what the job asks and answers it. Not for LAUNCH. */
 void serve_run(struct worker *worker, struct job *job);
+
+/* Answers a job: r is what its handler returned. */
+void serve_answer(struct worker *worker, struct job *job, int r,
+		  const struct cuda_failure *failure);
+
+/* Whether the contexts are lost, and by what. */
+bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure);
 
 /* Answers the job without doing it. */
 void serve_refuse(struct job *job, int error);

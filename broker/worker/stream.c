@@ -6,6 +6,9 @@
  * taken by the thread that runs its first request, the others wait in a list, and the
  * thread that finishes one goes on with the next. That is what a CUDA stream does
  * itself, but for replies that each tell one request's own error.
+ *
+ * Kernels are what a CUDA stream is for: any number of them stand in its queue at the
+ * same time (worker/launch.h), and nothing else is under way beside them.
  */
 #include "worker/stream.h"
 
@@ -19,6 +22,8 @@ struct stream {
 	bool taken;
 	struct job *first; /* that wait for it */
 	struct job **end;
+	struct job *launches; /* in the GPU's queue, oldest first */
+	struct job **launches_end;
 };
 
 static int stream_insert(struct worker *worker, uint32_t id, struct stream *stream)
@@ -50,6 +55,7 @@ int stream_create(struct worker *worker, struct job *job, struct cuda_failure *f
 	stream->handle = handle;
 	stream->device = job->request.device;
 	stream->end = &stream->first;
+	stream->launches_end = &stream->launches;
 	r = stream_insert(worker, job->request.stream, stream);
 	if (r < 0) {
 		CUDA(worker->driver, NULL, cuStreamDestroy_v2, handle);
@@ -69,7 +75,7 @@ static int stream_remove(struct worker *worker, const struct wire_request *reque
 	pthread_mutex_lock(&worker->streams.lock);
 	if (!*place || (*place)->device != request->device)
 		r = -EINVAL;
-	else if ((*place)->taken)
+	else if ((*place)->taken || (*place)->launches)
 		r = -EBUSY;
 	else
 		*ret_stream = take_ptr(*place);
@@ -135,4 +141,40 @@ struct job *stream_give(struct stream_table *table, uint32_t id)
 	next = stream_give_locked(table->streams[id]);
 	pthread_mutex_unlock(&table->lock);
 	return next;
+}
+
+int stream_join(struct stream_table *table, struct job *job)
+{
+	const struct stream *stream;
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&table->lock);
+	stream = table->streams[job->request.stream];
+	if (stream && stream->device == job->request.device && !stream->taken) {
+		job->stream = stream->handle;
+		r = 0;
+	}
+	pthread_mutex_unlock(&table->lock);
+	return r;
+}
+
+bool stream_add_launch(struct stream_table *table, struct job *job)
+{
+	struct stream *stream = table->streams[job->request.stream];
+	bool first = !stream->launches;
+
+	job->next = NULL;
+	*stream->launches_end = job;
+	stream->launches_end = &job->next;
+	return first;
+}
+
+struct job *stream_end_launch(struct stream_table *table, struct job *job)
+{
+	struct stream *stream = table->streams[job->request.stream];
+
+	stream->launches = job->next;
+	if (!stream->launches)
+		stream->launches_end = &stream->launches;
+	return stream->launches;
 }

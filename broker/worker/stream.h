@@ -34,3 +34,21 @@ int stream_take(struct stream_table *table, struct job *job);
 
 /* Gives a stream back. Returns: the job whose turn it is now, or NULL. */
 struct job *stream_give(struct stream_table *table, uint32_t id);
+
+/*
+ * Sets the stream of a LAUNCH.
+ * Returns: 0; -EINVAL where there is none such, or another request has it.
+ */
+int stream_join(struct stream_table *table, struct job *job);
+
+/*
+ * Notes a LAUNCH in the GPU's queue. With the table's lock held.
+ * Returns: whether nobody waits for the stream's launches yet: the caller sees to it.
+ */
+bool stream_add_launch(struct stream_table *table, struct job *job);
+
+/*
+ * The oldest LAUNCH of its stream has ended. With the table's lock held.
+ * Returns: the next one; NULL, and nobody waits for the stream from now on.
+ */
+struct job *stream_end_launch(struct stream_table *table, struct job *job);

@@ -10,9 +10,12 @@
 
 #include <stdatomic.h>
 
+#include <uthash.h>
+
 #include "base/def.h"
 #include "cuda/driver.h"
 #include "worker/device.h"
+#include "worker/launch.h"
 #include "worker/mapping.h"
 #include "worker/module.h"
 #include "worker/stream.h"
@@ -35,6 +38,11 @@ struct worker {
 	struct mapping_table mappings; /* whoever has the turn to receive */
 	struct stream_table streams;   /* has its own lock */
 	struct module_table modules;   /* likewise */
+	struct launch_queue launches;  /* under that lock */
+	struct pool *pool;
+
+	/* What comes behind a record; of whoever has the turn to receive. */
+	_Alignas(uint64_t) uint8_t payload[WIRE_PAYLOAD_MAX];
 
 	/*
 	 * Counts answers. A request may follow from an answer that another thread gave;
@@ -51,9 +59,16 @@ struct worker {
 struct job {
 	struct wire_request request;
 	int fd;		   /* that came along, -1: none */
+	void *payload;	   /* likewise, NULL: none; owned */
 	CUstream stream;   /* that it runs on */
 	uint64_t value[2]; /* of the answer */
 	struct job *next;
+
+	/* LAUNCH, once it is in the GPU's queue. */
+	bool in_flight;
+	CUevent event; /* its end */
+	uint64_t begun_ns;
+	UT_hash_handle hh;
 };
 
 /* Prints why and exits: for what the broker would never do. */

@@ -14,7 +14,8 @@
  * a use may follow its mapping at once. Everything else may run at the same time as its
  * neighbours: whoever needs an order waits for the answer of the first (the broker does,
  * in broker/command/op.c). On one user stream (stream != 0) commands run in the order
- * sent.
+ * sent. A LAUNCH is sent while nothing but other LAUNCHes is under way on its stream: it
+ * stands in the GPU's queue when the one behind it is looked at.
  */
 #pragma once
 
@@ -34,6 +35,10 @@
 #define WIRE_TRANSFER_MAX  0x100000 /* bytes of one READ or WRITE */
 #define WIRE_IMAGE_MAX	   (256u << 20) /* bytes of a module's image */
 #define WIRE_FUNCTIONS_MAX 65536	/* functions of one module: 0 .. 65535 */
+#define WIRE_PAYLOAD_MAX   0x8000	/* bytes behind one record */
+#define WIRE_AFTER_MAX	   32		/* ends that one LAUNCH waits for */
+#define WIRE_ARGS_MAX	   1024		/* arguments of one LAUNCH */
+#define WIRE_ARGS_BYTES	   0x4000	/* and their bytes */
 
 /*
  * Address ranges, dealt by the broker and reserved by every worker before anything else,
@@ -69,7 +74,8 @@ enum wire_op {
 
 	/*
 	 * Maps the memfd sent along at address in the host range and registers it with
-	 * the driver (portable, mapped). UNMAP_HOST undoes exactly one of these.
+	 * the driver (portable, mapped); flags: WIRE_READ_ONLY. UNMAP_HOST undoes exactly
+	 * one of these.
 	 */
 	WIRE_MAP_HOST,
 	WIRE_UNMAP_HOST,
@@ -163,15 +169,52 @@ enum wire_op {
 	 */
 	WIRE_RANGE,
 
+	/*
+	 * Managed memory to the file sent along and back, length bytes at source of the
+	 * file. Done by the CPU, also when the contexts are lost.
+	 */
+	WIRE_SAVE,
+	WIRE_RESTORE,
+
+	/*
+	 * Runs function of module on a user stream of device; the payload, length bytes,
+	 * says how. flags: WIRE_COOPERATIVE. Answered when the kernel is done: value[0] =
+	 * its nanoseconds, from when nothing was before it on its stream. Error
+	 * ECANCELED: it was queued behind a kernel that failed.
+	 */
+	WIRE_LAUNCH,
+
 	WIRE_OP_END_,
 };
 
 enum wire_flag {
-	WIRE_READ_ONLY = 1 << 0,     /* MAP */
+	WIRE_READ_ONLY = 1 << 0,     /* MAP, MAP_HOST */
 	WIRE_ASYNC = 1 << 1,	     /* ALLOC, FREE */
 	WIRE_MANAGED = 1 << 2,	     /* ALLOC */
 	WIRE_ATTACH_HOST = 1 << 3,   /* ALLOC, ATTACH */
 	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
+	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
+};
+
+/*
+ * The payload of a LAUNCH. Behind it stand n_after ids (uint64_t) of LAUNCHes sent
+ * before, on other streams, whose end it waits for (one that is not under way has ended);
+ * n_args of struct wire_arg; n_bytes bytes of the arguments' values.
+ */
+struct wire_launch {
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint32_t cluster[3]; /* all zero: none */
+	uint32_t shared;     /* dynamic shared memory in bytes */
+	uint32_t n_after;
+	uint32_t n_args;
+	uint32_t n_bytes;
+	uint32_t reserved;
+};
+
+struct wire_arg {
+	uint32_t offset; /* in the bytes behind, a multiple of 8 */
+	uint32_t size;
 };
 
 enum wire_advice {
@@ -209,8 +252,8 @@ struct wire_request {
 	uint64_t offset;  /* READ, WRITE: of the staging area */
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
-	uint32_t module;   /* MODULE_*, FUNCTION_*: never zero where it is used */
-	uint32_t function; /* FUNCTION_*: its number; MODULE_FUNCTIONS: the first one's */
+	uint32_t module;   /* of MODULE_* and what has to do with functions: never zero */
+	uint32_t function; /* its number; MODULE_FUNCTIONS: the first one's */
 	uint32_t location; /* PREFETCH, ADVISE: see gpumem/location.h */
 	uint32_t advice;   /* ADVISE */
 	uint32_t reserved;
@@ -227,3 +270,4 @@ struct wire_reply {
 
 _Static_assert(sizeof(struct wire_request) == 96, "no padding on the wire");
 _Static_assert(sizeof(struct wire_reply) == 40, "no padding on the wire");
+_Static_assert(sizeof(struct wire_launch) == 56, "no padding on the wire");

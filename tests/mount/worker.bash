@@ -203,6 +203,39 @@ test_a_worker_that_dies_in_every_call_does_not_take_the_broker_along()
 	is_zero allocations/x/data
 }
 
+test_a_worker_that_dies_again_and_again_has_failed_until_it_is_reset()
+{
+	may_kill
+	inject 'kill=cuMemAlloc_v2@*'
+	refused EIO 'was killed by signal 9' 'echo "x 4096 kind=direct" >control/alloc'
+	eventually '! (echo "x 4096 kind=direct" >control/alloc) 2>/dev/null &&
+		tail -n 1 errors | grep -q "failed again and again; writing 1 to owners/$UID/reset"'
+	is "$(<"owners/$UID/state")" 'failed: its worker was killed by signal 9'
+	echo 'kept 4096' >control/alloc
+	inject
+	refused EIO 'failed again and again' 'echo "x 4096 kind=direct" >control/alloc'
+	echo 1 >"owners/$UID/reset"
+	echo 'x 4096 kind=direct' >control/alloc
+	is "$(<"owners/$UID/state")" running
+}
+
+test_reset_ends_the_worker_and_keeps_what_is_durable()
+{
+	local worker restarts
+	echo 'kept 4096' >control/alloc
+	echo sound >allocations/kept/data
+	echo 'gone 4096 kind=direct' >control/alloc
+	worker=$(own)
+	restarts=$(<"owners/$UID/restarts")
+	echo 1 >"owners/$UID/reset"
+	[ ! -e "/proc/$worker" ]
+	is "$(<"owners/$UID/restarts")" $((restarts + 1))
+	is "$(<allocations/gone/state)" lost
+	is "$(head -c 5 allocations/kept/data)" sound
+	refused EINVAL '2 is not 1' "echo 2 >owners/$UID/reset"
+	echo 1 >"owners/$UID/reset"
+}
+
 test_memory_of_the_dead_comes_back()
 {
 	may_kill

@@ -27,6 +27,7 @@ void fixture_start(struct fixture *fixture, struct link_config config,
 	cr_assert(eq(int, staging_init(&fixture->staging, "test", n_slots), 0));
 	config.staging_fd = fixture->staging.fd;
 	config.staging_size = fixture->staging.size;
+	config.output_fd = -1;
 	config.ended = fixture_ended;
 	config.userdata = fixture;
 	cr_assert(eq(int, link_new(&fixture->link, &config), 0));

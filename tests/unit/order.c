@@ -31,8 +31,33 @@ static unsigned int finish(struct work *done)
 	order_done(done, &ready);
 	for (; ready; ready = ready->next_ready)
 		n++;
+	work_deinit(done);
 	free(done);
 	return n;
+}
+
+/* Sent, by that id. Returns: how many became ready. */
+static unsigned int send(struct work *work, uint64_t id)
+{
+	struct work *ready = NULL;
+	unsigned int n = 0;
+
+	order_sent(work, id, &ready);
+	for (; ready; ready = ready->next_ready)
+		n++;
+	return n;
+}
+
+/* A kernel that writes x. */
+static struct work *kernel(struct stream *stream)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	made->stream = stream;
+	made->chain = &x;
+	work_use(made, &x, 0, 8, true);
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
 }
 
 static void expect_empty(void)
@@ -157,6 +182,108 @@ Test(order, replaced_read_is_still_waited_for)
 	expect_empty();
 }
 
+/* ---- chains ---- */
+
+Test(order, chained_work_waits_to_be_sent_and_not_for_the_end)
+{
+	struct work *a = kernel(&s), *b = kernel(&s), *c = kernel(&t);
+
+	cr_assert(eq(uint, b->n_before, 1));
+	cr_assert(eq(uint, send(a, 7), 1));
+	cr_assert(eq(uint, b->n_before, 0));
+	cr_assert(eq(uint, b->n_after, 0), "a stream keeps its own order");
+	cr_assert(eq(uint, send(b, 8), 1));
+	cr_assert(eq(uint, c->n_after, 1));
+	cr_assert(eq(u64, c->after[0], 8));
+	cr_assert(eq(uint, c->n_ahead, 1));
+	cr_assert(eq(uint, finish(a) + finish(b), 0));
+	cr_assert(eq(uint, c->n_ahead, 0));
+	cr_assert(eq(uint, finish(c), 0));
+	expect_empty();
+}
+
+Test(order, chained_work_of_what_was_sent_can_begin_at_once)
+{
+	struct work *a = kernel(&s), *b;
+
+	send(a, 7);
+	b = kernel(&t);
+	cr_assert(eq(uint, b->n_before, 0));
+	cr_assert(eq(u64, b->after[0], 7));
+	finish(a);
+	finish(b);
+	expect_empty();
+}
+
+Test(order, work_that_ends_before_what_it_follows_leaves_after_it)
+{
+	struct work *a = kernel(&s), *b = kernel(&s);
+
+	send(a, 7);
+	send(b, 8);
+	b->ended = true;
+	cr_assert(eq(uint, finish(a), 1), "b leaves now");
+	finish(b);
+	expect_empty();
+}
+
+Test(order, chained_work_goes_on_when_the_one_before_was_never_sent)
+{
+	struct work *a = kernel(&s), *b = kernel(&t);
+
+	cr_assert(eq(uint, finish(a), 1));
+	cr_assert(eq(uint, b->n_before + b->n_ahead + b->n_after, 0));
+	finish(b);
+	expect_empty();
+}
+
+Test(order, others_wait_for_the_end_of_a_chained_work)
+{
+	struct work *a = kernel(&s), *reader = work(&x, 0, 8, false, NULL);
+
+	cr_assert(eq(uint, send(a, 7), 0));
+	cr_assert(eq(uint, reader->n_before, 1));
+	cr_assert(eq(uint, finish(a), 1));
+	finish(reader);
+	expect_empty();
+}
+
+Test(order, work_that_follows_many_streams_is_told_of_few_and_waits_for_the_rest)
+{
+	struct stream streams[WORK_AFTER_MAX + 3] = { 0 };
+	struct work *readers[ARRAY_SIZE(streams)], *writer;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(streams); i++) {
+		readers[i] = calloc(1, sizeof(**readers));
+		readers[i]->stream = &streams[i];
+		readers[i]->chain = &x;
+		work_use(readers[i], &x, 0, 8, false);
+		cr_assert(eq(int, order_add(readers[i]), 0));
+		send(readers[i], i + 1);
+	}
+	writer = kernel(&s);
+	cr_assert(eq(uint, writer->n_after, WORK_AFTER_MAX));
+	cr_assert(eq(uint, writer->n_before, 3));
+	for (unsigned int i = 0; i < ARRAY_SIZE(streams); i++)
+		n += finish(readers[i]);
+	cr_assert(eq(uint, n, 1));
+	finish(writer);
+	expect_empty();
+}
+
+Test(order, many_uses_fit_once_there_is_room_for_them)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	cr_assert(eq(int, work_reserve_uses(made, 9), 0));
+	for (uint64_t i = 0; i < 9; i++)
+		work_use(made, &x, i, 1, false);
+	cr_assert(eq(int, order_add(made), 0));
+	finish(made);
+	expect_empty();
+}
+
 /* ---- against a model ---- */
 
 #define MODEL_WORKS  400
@@ -165,6 +292,8 @@ Test(order, replaced_read_is_still_waited_for)
 struct model {
 	struct work *work; /* NULL: done */
 	bool before[MODEL_WORKS];
+	bool behind[MODEL_WORKS]; /* whose end the GPU waits for, in one step or several
+				   */
 };
 
 static struct model models[MODEL_WORKS];
@@ -201,10 +330,13 @@ static void model_add(int at)
 
 	if (stream < 3)
 		made->stream = &model_streams[stream];
+	if (stream < 3 && draw(2))
+		made->chain = &model_streams[draw(2)];
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t offset = draw(16);
 
-		work_use(made, &model_allocations[draw(3)], offset, 1 + draw(16), draw(3) == 0);
+		work_use(made, &model_allocations[draw(3)], offset, 1 + draw(16),
+			 draw(3) == 0);
 	}
 	for (int i = 0; i < at; i++)
 		models[at].before[i] =
@@ -213,6 +345,36 @@ static void model_add(int at)
 			 (made->stream && made->stream == models[i].work->stream));
 	cr_assert(eq(int, order_add(made), 0));
 	models[at].work = made;
+}
+
+static bool model_chained(int i, int j)
+{
+	return models[i].work->chain && models[i].work->chain == models[j].work->chain;
+}
+
+/* What follows it on the GPU: all that was sent before on its stream, and what it names.
+ */
+static void model_send(int n, int at)
+{
+	struct work *work = models[at].work, *ready = NULL;
+
+	for (int i = 0; i < n; i++) {
+		bool named = false;
+
+		if (!models[i].work || !models[i].work->sent || !model_chained(at, i))
+			continue;
+		for (unsigned int k = 0; k < work->n_after; k++)
+			named |= work->after[k] == (uint64_t)i + 1;
+		if (!named && models[i].work->stream != work->stream)
+			continue;
+		models[at].behind[i] = true;
+		for (int j = 0; j < n; j++)
+			models[at].behind[j] |= models[i].behind[j];
+	}
+	for (int i = 0; i < at; i++)
+		if (models[at].before[i] && models[i].work && !models[at].behind[i])
+			cr_fail("work %d was sent and is not behind work %d", at, i);
+	order_sent(work, (uint64_t)at + 1, &ready);
 }
 
 /* Ready must be just what has nothing undone before it: every wait of the model is kept,
@@ -224,29 +386,43 @@ static void model_check(int n)
 
 		if (!models[i].work)
 			continue;
+		if (models[i].work->sent)
+			continue;
 		for (int j = 0; j < i && !must_wait; j++)
-			must_wait = models[i].before[j] && models[j].work;
+			must_wait = models[i].before[j] && models[j].work &&
+				    !(models[j].work->sent && model_chained(i, j));
 		if ((models[i].work->n_before > 0) != must_wait)
 			cr_fail("work %d waits for %u and should%s wait", i,
 				models[i].work->n_before, must_wait ? "" : " not");
 	}
 }
 
-static void model_finish_one(int n)
+/* Sends or finishes one. Returns: whether it finished one. */
+static bool model_step(int n)
 {
 	struct work *ready = NULL, *done;
 	int at = (int)draw((uint32_t)n);
 
 	for (int i = 0; i < n; i++, at = (at + 1) % n) {
-		if (models[at].work && models[at].work->n_before == 0)
+		if (models[at].work && models[at].work->n_before == 0 &&
+		    models[at].work->n_ahead == 0)
+			break;
+		if (models[at].work && models[at].work->n_before == 0 &&
+		    models[at].work->chain && !models[at].work->sent)
 			break;
 	}
 	done = models[at].work;
+	if (done->chain && !done->sent && (done->n_ahead || draw(8))) {
+		model_send(n, at);
+		return false;
+	}
 	models[at].work = NULL;
 	order_done(done, &ready);
 	for (; ready; ready = ready->next_ready)
 		cr_assert(eq(uint, ready->n_before, 0));
+	work_deinit(done);
 	free(done);
+	return true;
 }
 
 Test(order, agrees_with_a_naive_model, .timeout = 120)
@@ -260,8 +436,7 @@ Test(order, agrees_with_a_naive_model, .timeout = 120)
 			if (n < MODEL_WORKS / 4 && (n == n_done || draw(3))) {
 				model_add(n++);
 			} else {
-				model_finish_one(n);
-				n_done++;
+				n_done += model_step(n);
 			}
 			model_check(n);
 		}

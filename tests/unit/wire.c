@@ -76,6 +76,13 @@ static const struct wire_request good[] = {
 			  .stream = 1,
 			  .address = 0x1000 },
 	[WIRE_RANGE] = { .op = WIRE_RANGE, .address = 0x1000, .length = 8192 },
+	[WIRE_SAVE] = { .op = WIRE_SAVE, .address = 0x1000, .length = 1, .source = 4096 },
+	[WIRE_RESTORE] = { .op = WIRE_RESTORE, .address = 0x1000, .length = 1 },
+	[WIRE_LAUNCH] = { .op = WIRE_LAUNCH,
+			  .flags = WIRE_COOPERATIVE,
+			  .stream = 1,
+			  .module = 1,
+			  .length = sizeof(struct wire_launch) },
 };
 
 static bool is_good(struct wire_request request)
@@ -344,4 +351,71 @@ Test(wire, addresses_have_their_device)
 		-1));
 	cr_assert(wire_is_host(WIRE_HOST_BASE, WIRE_HOST_SPAN));
 	cr_assert(not(wire_is_host(WIRE_HOST_BASE + 1, WIRE_HOST_SPAN)));
+}
+
+/* ---- payloads ---- */
+
+struct launch_payload {
+	struct wire_launch launch;
+	uint64_t after[2];
+	struct wire_arg args[2];
+	uint8_t bytes[24];
+};
+
+static const struct launch_payload good_payload = {
+	.launch = {
+		.grid = { 1, 1, 1 },
+		.block = { 32, 1, 1 },
+		.n_after = 2,
+		.n_args = 2,
+		.n_bytes = 24,
+	},
+	.args = { { 0, 8 }, { 8, 16 } },
+};
+
+static bool payload_is_good(const struct launch_payload *payload)
+{
+	struct wire_request request = good[WIRE_LAUNCH];
+
+	request.length = sizeof(*payload);
+	return !wire_check_payload(&request, payload);
+}
+
+#define BAD_PAYLOAD(...)                                      \
+	do {                                                  \
+		struct launch_payload payload = good_payload; \
+		__VA_ARGS__;                                  \
+		cr_assert(not(payload_is_good(&payload)));    \
+	} while (0)
+
+Test(wire, payload_of_a_launch_must_add_up)
+{
+	cr_assert(payload_is_good(&good_payload));
+	BAD_PAYLOAD(payload.launch.n_after = 3);
+	BAD_PAYLOAD(payload.launch.n_args = 1);
+	BAD_PAYLOAD(payload.launch.n_args = UINT32_MAX);
+	BAD_PAYLOAD(payload.launch.n_bytes = 16);
+	BAD_PAYLOAD(payload.launch.n_after = UINT32_MAX);
+	BAD_PAYLOAD(payload.launch.reserved = 1);
+}
+
+Test(wire, arguments_stand_within_their_bytes)
+{
+	BAD_PAYLOAD(payload.args[1].size = 17);
+	BAD_PAYLOAD(payload.args[1].size = 0);
+	BAD_PAYLOAD(payload.args[1].offset = 4);
+	BAD_PAYLOAD(payload.args[1].offset = 16);
+	BAD_PAYLOAD(payload.args[0].offset = UINT32_MAX - 7);
+}
+
+Test(wire, launch_has_no_dimension_of_zero)
+{
+	BAD_PAYLOAD(payload.launch.grid[2] = 0);
+	BAD_PAYLOAD(payload.launch.block[0] = 0);
+	BAD_PAYLOAD(payload.launch.cluster[1] = 2);
+	BAD(WIRE_LAUNCH, request.stream = 0);
+	BAD(WIRE_LAUNCH, request.module = 0);
+	BAD(WIRE_LAUNCH, request.length = sizeof(struct wire_launch) - 1);
+	BAD(WIRE_LAUNCH, request.length = WIRE_PAYLOAD_MAX + 1);
+	BAD(WIRE_LAUNCH, request.flags = WIRE_ASYNC);
 }

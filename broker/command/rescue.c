@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/rescue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "command/command.h"
+#include "command/life.h"
+#include "command/op.h"
+#include "registry/managed.h"
+
+/* What a worker may take to write out its memory: so long, and this for each GiB. */
+#define SAVE_MS		2000
+#define SAVE_MS_PER_GIB 2000
+#define RESTORE_TRIES	3
+
+/* One allocation, while it has no address. */
+struct saved {
+	struct allocation *allocation; /* stays while it is `restoring` */
+	uint64_t address;	       /* in the run that ends */
+	uint64_t offset;	       /* in the file */
+	bool good;
+};
+
+/* How one is made anew. The last two are asked for range by range, as often as needed. */
+enum stage { STAGE_ALLOC, STAGE_FILL, STAGE_ATTACH, STAGE_ADVISE, STAGE_DONE };
+
+/* What a range can have been given, in turn. */
+enum {
+	STEP_READ_MOSTLY,
+	STEP_PREFERRED,
+	STEP_ACCESSED_BY,			 /* by device 0, and so on */
+	STEP_PREFETCHED = STEP_ACCESSED_BY + 17, /* the CPU's bit is the last */
+	N_STEPS,
+};
+
+struct rescue {
+	struct broker *broker;
+	struct worker *worker;
+	uint32_t epoch; /* of the run that ends */
+	char reason[128];
+	struct link *link; /* that run's, to be ended; NULL: it has been. registry.lock */
+	int64_t deadline_ms;
+	bool run_ended; /* registry.lock, as is: */
+	bool restored;
+	struct command *command;
+	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
+
+	int fd; /* what is kept, one after the other */
+	unsigned int n_saved, at;
+	struct saved *saved;
+
+	/* Making the one at `at` anew. */
+	struct ask ask;
+	enum stage stage;
+	uint32_t new_epoch;
+	uint64_t new_address;
+	unsigned int n_tries;
+	unsigned int range, step; /* of its advice */
+};
+
+static void save_next(struct rescue *rescue);
+static void restore_next(struct rescue *rescue);
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- the end ---- */
+
+/* When nothing is left to wait for. Takes registry.lock; the rescue may be gone then. */
+static void rescue_finish(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+	struct command *command = NULL;
+	bool over;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	over = rescue->run_ended && rescue->restored;
+	if (over) {
+		DL_DELETE(broker->rescues, rescue);
+		command = take_ptr(rescue->command);
+		if (command)
+			command->interrupt = NULL;
+		broker_less_busy(broker);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!over)
+		return;
+	closep(&rescue->fd);
+	free(rescue->saved);
+	free(rescue);
+	if (command)
+		command_done(command, 0);
+}
+
+void rescue_forget(struct broker *broker, const struct command *command)
+{
+	struct rescue *rescue;
+
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->command == command)
+			rescue->command = NULL;
+	}
+}
+
+void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
+{
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->worker == worker && rescue->epoch == epoch)
+			break;
+	}
+	if (rescue) {
+		rescue->link = NULL;
+		rescue->run_ended = true;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (rescue)
+		rescue_finish(rescue);
+}
+
+int64_t rescue_check_limits(struct broker *broker)
+{
+	int64_t now = now_ms(), next = -1;
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (!rescue->link)
+			continue;
+		if (rescue->deadline_ms <= now)
+			link_kill(take_ptr(rescue->link));
+		else if (next < 0 || rescue->deadline_ms - now < next)
+			next = rescue->deadline_ms - now;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return next;
+}
+
+/* ---- who waits ---- */
+
+bool rescue_park(struct op *op)
+{
+	struct broker *broker = op->broker;
+	bool parked = false;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !parked; i++) {
+		struct allocation *allocation = op->work.uses[i].allocation;
+
+		parked = allocation->restoring;
+		if (!parked)
+			continue;
+		op->work.next_ready = allocation->parked;
+		allocation->parked = &op->work;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return parked;
+}
+
+static void allocation_resume(struct allocation *allocation, struct op **ready)
+{
+	struct work *work = take_ptr(allocation->parked);
+
+	allocation->restoring = false;
+	while (work) {
+		struct op *op = container_of(work, struct op, work);
+
+		work = work->next_ready;
+		op_push_ready(ready, op);
+	}
+}
+
+/* ---- writing it out ---- */
+
+static void saved_set_address(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+	struct saved *saved = &rescue->saved[rescue->at];
+	struct allocation *allocation = saved->allocation;
+	struct op *ready = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation->address = rescue->new_address;
+	allocation->worker_epoch = rescue->new_epoch;
+	allocation->pointer_generation++;
+	if (allocation->state == ALLOCATION_LIVE)
+		journal_event(&broker->journal,
+			      "restore allocations/%s id=%llu generation=%u",
+			      allocation->name, (unsigned long long)allocation->id,
+			      allocation->pointer_generation);
+	allocation_resume(allocation, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+}
+
+static void saved_lose(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+	struct allocation *allocation = rescue->saved[rescue->at].allocation;
+	struct op *ready = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	life_lose(broker, allocation);
+	allocation_resume(allocation, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+}
+
+/* The process has done what it could. */
+static void save_end(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (rescue->link)
+		link_kill(take_ptr(rescue->link));
+	pthread_mutex_unlock(&broker->registry.lock);
+	rescue->at = 0;
+	restore_next(rescue);
+}
+
+static void save_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct rescue *rescue = container_of(ask, struct rescue, ask);
+
+	rescue->saved[rescue->at++].good = !lost && !reply->error;
+	if (lost || rescue->at == rescue->n_saved)
+		save_end(rescue);
+	else
+		save_next(rescue);
+}
+
+/*
+ * Called where the link can't have been freed: under registry.lock, or by the thread that
+ * took an answer off it.
+ */
+static void save_next(struct rescue *rescue)
+{
+	const struct saved *saved = &rescue->saved[rescue->at];
+	struct link *link = rescue->link;
+
+	rescue->ask = (struct ask){
+		.request = {
+			.op = WIRE_SAVE,
+			.address = saved->address,
+			.length = saved->allocation->size,
+			.source = saved->offset,
+		},
+		.fd = fcntl(rescue->fd, F_DUPFD_CLOEXEC, 3),
+		.done = save_replied,
+	};
+	link_ask(link, &rescue->ask);
+}
+
+/* ---- making it anew ---- */
+
+static void restore_stage(struct rescue *rescue);
+
+/* Over with the one at `at`. */
+static void restore_step(struct rescue *rescue)
+{
+	rescue->at++;
+	restore_next(rescue);
+}
+
+/* The run in which it was being made has ended, or can't make it. */
+static void restore_again(struct rescue *rescue)
+{
+	if (++rescue->n_tries < RESTORE_TRIES) {
+		rescue->stage = STAGE_ALLOC;
+		restore_stage(rescue);
+		return;
+	}
+	saved_lose(rescue);
+	restore_step(rescue);
+}
+
+/* What one step gives a range. Returns: whether it had it. */
+static bool step_fill_request(const struct managed_range *range, unsigned int step,
+			      struct wire_request *request)
+{
+	unsigned int bit = step - STEP_ACCESSED_BY;
+
+	request->op = WIRE_ADVISE;
+	switch (step) {
+	case STEP_READ_MOSTLY:
+		request->advice = WIRE_SET_READ_MOSTLY;
+		return range->read_mostly;
+	case STEP_PREFERRED:
+		request->advice = WIRE_SET_PREFERRED_LOCATION;
+		request->location = range->preferred;
+		return range->preferred;
+	case STEP_PREFETCHED:
+		request->op = WIRE_PREFETCH;
+		request->location = range->prefetched;
+		return range->prefetched;
+	default:
+		request->advice = WIRE_SET_ACCESSED_BY;
+		request->location = 1u << bit == LOCATION_SET_CPU
+					    ? location_make(LOCATION_CPU, 0)
+					    : location_make(LOCATION_DEVICE, bit);
+		return range->accessed_by >> bit & 1;
+	}
+}
+
+/* The next thing to be said of a range of it. Returns: false when all has been said. */
+static bool restore_fill_advice(struct rescue *rescue)
+{
+	const struct allocation *allocation = rescue->saved[rescue->at].allocation;
+	const struct managed *managed = allocation->managed;
+	bool any = false;
+
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	while (!any && rescue->range < managed->n_ranges) {
+		const struct managed_range *range = &managed->ranges[rescue->range];
+		uint64_t end = rescue->range + 1 < managed->n_ranges ? range[1].offset
+								     : managed->size;
+
+		rescue->ask.request = (struct wire_request){
+			.device = allocation->device,
+			.address = rescue->new_address + range->offset,
+			.length = end - range->offset,
+		};
+		any = step_fill_request(range, rescue->step, &rescue->ask.request);
+		if (++rescue->step == N_STEPS) {
+			rescue->step = 0;
+			rescue->range++;
+		}
+	}
+	pthread_mutex_unlock(&rescue->broker->registry.lock);
+	return any;
+}
+
+/* Returns: whether there is something to ask at this stage. */
+static bool restore_fill_request(struct rescue *rescue, struct worker_needs *needs)
+{
+	const struct saved *saved = &rescue->saved[rescue->at];
+	const struct allocation *allocation = saved->allocation;
+	enum managed_attach attach = allocation->managed->attach;
+
+	switch (rescue->stage) {
+	case STAGE_ALLOC:
+		rescue->range = rescue->step = 0;
+		rescue->ask.request = (struct wire_request){
+			.op = WIRE_ALLOC,
+			.flags = WIRE_MANAGED |
+				 (attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0),
+			.device = allocation->device,
+			.length = allocation->size,
+		};
+		return true;
+	case STAGE_FILL:
+		rescue->ask.fd = fcntl(rescue->fd, F_DUPFD_CLOEXEC, 3);
+		rescue->ask.request = (struct wire_request){
+			.op = WIRE_RESTORE,
+			.address = rescue->new_address,
+			.length = allocation->size,
+			.source = saved->offset,
+		};
+		return true;
+	case STAGE_ATTACH:
+		if (attach != ATTACH_SINGLE || !allocation->stream)
+			return false;
+		needs->stream = allocation->stream;
+		rescue->ask.request = (struct wire_request){
+			.op = WIRE_ATTACH,
+			.flags = WIRE_ATTACH_STREAM,
+			.device = allocation->device,
+			.address = rescue->new_address,
+			.stream = allocation->stream->wire_id,
+		};
+		return true;
+	case STAGE_ADVISE:
+		return restore_fill_advice(rescue);
+	case STAGE_DONE:
+		break;
+	}
+	return false;
+}
+
+static void restore_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct rescue *rescue = container_of(ask, struct rescue, ask);
+
+	/* Advice that is refused now, as by a device that is gone, is left out. */
+	if (lost || (reply->error && rescue->stage < STAGE_ATTACH)) {
+		restore_again(rescue);
+		return;
+	}
+	if (rescue->stage == STAGE_ALLOC)
+		rescue->new_address = reply->value[0];
+	if (rescue->stage != STAGE_ADVISE)
+		rescue->stage++;
+	restore_stage(rescue);
+}
+
+/* Asks for what comes next of the one at `at`. */
+static void restore_stage(struct rescue *rescue)
+{
+	struct worker_needs needs = { 0 };
+	int r;
+
+	rescue->ask.fd = -1;
+	rescue->ask.done = restore_replied;
+	while (rescue->stage < STAGE_DONE && !restore_fill_request(rescue, &needs))
+		rescue->stage++;
+	if (rescue->stage == STAGE_DONE) {
+		saved_set_address(rescue);
+		restore_step(rescue);
+		return;
+	}
+	if (rescue->stage != STAGE_ALLOC)
+		needs.epoch = rescue->new_epoch;
+	r = worker_ask(rescue->worker, &needs, &rescue->ask, &rescue->new_epoch);
+	if (r < 0) {
+		closep(&rescue->ask.fd);
+		restore_again(rescue);
+	}
+}
+
+static void restore_next(struct rescue *rescue)
+{
+	for (; rescue->at < rescue->n_saved; rescue->at++) {
+		const struct saved *saved = &rescue->saved[rescue->at];
+
+		if (!saved->good) {
+			saved_lose(rescue);
+			continue;
+		}
+		rescue->n_tries = 0;
+		rescue->stage = STAGE_ALLOC;
+		restore_stage(rescue);
+		return;
+	}
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	rescue->restored = true;
+	pthread_mutex_unlock(&rescue->broker->registry.lock);
+	rescue_finish(rescue);
+}
+
+/* ---- the begin ---- */
+
+static bool is_saved(const struct allocation *allocation)
+{
+	return allocation->managed && allocation->state == ALLOCATION_LIVE;
+}
+
+static bool lives_in(const struct allocation *allocation, const struct worker *worker,
+		     uint32_t epoch)
+{
+	return allocation->owner == worker->owner && !kind_is_durable(allocation->kind) &&
+	       allocation->worker_epoch == epoch && !allocation->restoring &&
+	       allocation->state != ALLOCATION_MAKING;
+}
+
+/* A file to write out that many bytes to. */
+static int save_file(uint64_t size)
+{
+	_cleanup_close_ int fd =
+		memfd_create("gpumem-saved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+/* What of the run can be kept is noted, the rest is lost. Returns: bytes to write out. */
+static uint64_t rescue_take(struct rescue *rescue, bool save)
+{
+	struct registry *registry = &rescue->broker->registry;
+	struct allocation *allocation;
+	uint64_t size = 0;
+
+	for (uint32_t slot = 0; (allocation = slots_next(&registry->allocations, &slot));
+	     slot++) {
+		if (!lives_in(allocation, rescue->worker, rescue->epoch))
+			continue;
+		if (!save || !is_saved(allocation)) {
+			life_lose(rescue->broker, allocation);
+			continue;
+		}
+		allocation->restoring = true;
+		rescue->saved[rescue->n_saved++] = (struct saved){
+			.allocation = allocation,
+			.address = allocation->address,
+			.offset = size,
+		};
+		size += (allocation->size + 4095) / 4096 * 4096;
+	}
+	return size;
+}
+
+static unsigned int count_managed(const struct rescue *rescue)
+{
+	struct registry *registry = &rescue->broker->registry;
+	struct allocation *allocation;
+	unsigned int n = 0;
+
+	for (uint32_t slot = 0; (allocation = slots_next(&registry->allocations, &slot));
+	     slot++)
+		n += lives_in(allocation, rescue->worker, rescue->epoch) &&
+		     is_saved(allocation);
+	return n;
+}
+
+static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
+				 uint32_t epoch, struct command *command)
+{
+	struct rescue *rescue = calloc(1, sizeof(*rescue));
+
+	if (!rescue)
+		return NULL;
+	rescue->broker = broker;
+	rescue->worker = worker;
+	rescue->epoch = epoch;
+	rescue->fd = -1;
+	rescue->command = command;
+	rescue->saved = calloc(count_managed(rescue) + 1, sizeof(*rescue->saved));
+	if (rescue->saved)
+		return rescue;
+	free(rescue);
+	return NULL;
+}
+
+bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
+		  const char *reason, struct command *command)
+{
+	struct link *link = worker_abandon(worker, epoch, reason);
+	struct rescue *rescue;
+	uint64_t size = 0;
+
+	if (!link)
+		return false;
+	rescue = rescue_new(broker, worker, epoch, command);
+	/* Without memory to keep anything all is lost when the process has ended. */
+	if (!rescue) {
+		link_kill(link);
+		return false;
+	}
+	broker->n_ops++;
+	DL_APPEND(broker->rescues, rescue);
+	if (!broker->shutting_down && worker->owner)
+		size = rescue_take(rescue, true);
+	if (size) {
+		rescue->fd = save_file(size);
+		rescue->link = link;
+		rescue->deadline_ms = now_ms() + SAVE_MS +
+				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
+		pthread_cond_signal(&broker->housekeeper_wake);
+		save_next(rescue);
+	} else {
+		link_kill(link);
+		rescue->restored = true;
+	}
+	return true;
+}
