@@ -215,6 +215,56 @@ static void change_refuse(struct broker *broker, const struct caller *caller,
 	wait->done(wait, -error, NULL, 0);
 }
 
+/* Returns: 0; -ESTALE; -EPERM with a refusal. Under registry.lock. */
+static int change_module(struct broker *broker, struct module *module,
+			 const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
+			 struct refusal *refusal)
+{
+	if (caller->uid != 0 && caller->uid != module->owner->uid)
+		return refuse(refusal, EPERM, "only the owner and root may change it");
+	if (uid != (uid_t)-1 && uid != module->owner->uid)
+		return refuse(refusal, EPERM, "a module keeps its owner");
+	/* Whoever can write an image has its owner run it: w is his alone. */
+	if (mode != (mode_t)-1)
+		module->mode = mode & 0644;
+	if (gid != (gid_t)-1)
+		module->gid = gid;
+	journal_event(&broker->journal, "change modules/%s mode=%04o gid=%u",
+		      module->name, module->mode, module->gid);
+	return 0;
+}
+
+/* Of a module, by any of its files or those of its functions. */
+static void change_module_of(struct broker *broker, enum object_type type,
+			     struct token token, const struct caller *caller, mode_t mode,
+			     uid_t uid, gid_t gid, struct wait *wait)
+{
+	char name[NAME_MAX_LENGTH + 1] = "?";
+	struct module *module = NULL;
+	struct function *function;
+	struct refusal refusal;
+	int r = -ESTALE;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (type == OBJECT_FUNCTION) {
+		function = function_get(&broker->registry, token.slot, token.generation);
+		module = function ? function->image->module : NULL;
+	} else {
+		module = slots_get(&broker->registry.modules, token.slot,
+				   token.generation);
+	}
+	if (module) {
+		strcpy(name, module->name);
+		r = change_module(broker, module, caller, mode, uid, gid, &refusal);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r == -EPERM)
+		change_refuse(broker, caller, OBJECT_MODULE, name, EPERM,
+			      refusal.sentence, wait);
+	else
+		wait->done(wait, r, NULL, 0);
+}
+
 void broker_change(struct broker *broker, enum object_type type, struct token token,
 		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
 		   struct wait *wait)
@@ -225,9 +275,15 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 	uint16_t new_mode;
 
 	wait->waiter = NULL;
+	if (type == OBJECT_MODULE || type == OBJECT_FUNCTION) {
+		change_module_of(broker, type, token, caller, mode, uid, gid, wait);
+		return;
+	}
 	if (type != OBJECT_ALLOCATION) {
 		change_refuse(broker, caller, type, "", EPERM,
-			      "only allocations have a mode that can be changed", wait);
+			      "only allocations and modules have a mode that can be "
+			      "changed",
+			      wait);
 		return;
 	}
 	pthread_mutex_lock(&broker->registry.lock);

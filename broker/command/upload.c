@@ -158,6 +158,12 @@ static int upload_begin(struct upload *upload)
 	return 0;
 }
 
+/* Holes are filled when the image is looked at. */
+static int upload_check_room(const struct upload *upload, uint64_t size)
+{
+	return size <= upload->size || host_has_room(size - upload->size) ? 0 : -ENOMEM;
+}
+
 static int upload_write_all(struct upload *upload, uint64_t offset, const uint8_t *bytes,
 			    size_t size)
 {
@@ -183,8 +189,8 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0)
 		r = upload_begin(upload);
-	if (r == 0 && offset + size > upload->size && !host_has_room(size))
-		r = -ENOMEM;
+	if (r == 0)
+		r = upload_check_room(upload, offset + size);
 	if (r == 0)
 		r = upload_write_all(upload, offset, bytes, size);
 	upload->too_big |= too_big;
@@ -200,6 +206,8 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0 && size != upload->size)
 		r = upload_begin(upload);
+	if (r == 0)
+		r = upload_check_room(upload, size);
 	if (r == 0 && size != upload->size && ftruncate(upload->fd, (off_t)size) < 0)
 		r = -errno;
 	if (r == 0) {

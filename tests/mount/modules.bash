@@ -478,10 +478,29 @@ test_a_module_is_its_owners()
 	by 1001 run 'rmdir modules/m'
 }
 
-test_a_module_cannot_be_given_away()
+test_chmod_lets_others_look_and_never_write()
 {
+	needs_root 'several users'
+	by 1001 run "$(declare -f ptx); mkdir modules/m && ptx f | tee modules/m/image >/dev/null"
+	by 1001 run 'chmod 666 modules/m/image'
+	is "$(stat -c %a modules/m modules/m/image modules/m/functions)" $'755\n644\n755'
+	is "$(by 1002 run 'ls modules/m/functions; cat modules/m/functions/f/name')" $'f\nf'
+	by 1002 run 'cmp modules/m/image modules/m/image'
+	by 1002 denied EACCES 'echo >modules/m/image'
+	by 1002 denied EPERM 'chmod 600 modules/m/image'
+	refused EPERM 'keeps its owner' 'chown 1002 modules/m'
+	by 1001 run 'chmod 600 modules/m'
+	by 1002 denied EACCES 'ls modules/m'
+}
+
+test_cp_may_keep_mode_and_times()
+{
+	ptx f >"$T/k.ptx"
+	chmod 640 "$T/k.ptx"
 	mkdir modules/m
-	refused EPERM 'only allocations' 'chmod 644 modules/m/image'
+	cp -p "$T/k.ptx" modules/m/image
+	is "$(ls modules/m/functions)" f
+	is "$(stat -c %a modules/m/image)" 640
 }
 
 main "$@"

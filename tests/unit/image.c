@@ -208,3 +208,35 @@ Test(image, wrapper_of_a_fatbin_is_none)
 	fatbin.magic = 0x466243b1;
 	IS(&fatbin, sizeof(fatbin), "none");
 }
+
+/* Spoils some bytes of what stands alone in its memory, so that a sanitizer sees more. */
+static void spoil(const void *good, size_t size, uint32_t *state)
+{
+	_cleanup_free_ uint8_t *bytes = NULL;
+	struct refusal refusal;
+	size_t length;
+
+	*state = *state * 1664525 + 1013904223;
+	length = *state % 4 ? size : *state / 4 % (size + 1);
+	bytes = malloc(length + !length);
+	memcpy(bytes, good, length);
+	for (uint32_t n = *state >> 8 & 3; length && n; n--) {
+		*state = *state * 1664525 + 1013904223;
+		bytes[(*state >> 8) % length] = *state & 0x80 ? 0xff : *state >> 24;
+	}
+	(void)image_check(bytes, length, &refusal);
+}
+
+Test(image, nothing_is_read_that_is_not_there)
+{
+	static const char text[] = "/* a */ // b\n .version 8.0\n\0";
+	struct cubin cubin = cubin_good();
+	struct fatbin fatbin = fatbin_good();
+	uint32_t state = 1;
+
+	for (int i = 0; i < 20000; i++) {
+		spoil(&cubin, sizeof(cubin), &state);
+		spoil(&fatbin, sizeof(fatbin), &state);
+		spoil(text, sizeof(text), &state);
+	}
+}

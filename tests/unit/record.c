@@ -168,3 +168,27 @@ Test(record, name_that_is_too_long_is_refused)
 	memset(name, 'n', RECORD_NAME_MAX);
 	cr_assert(eq(long, record_write(&record, bytes, sizeof(bytes)), -ENAMETOOLONG));
 }
+
+/* Each stands alone in its memory, so that a sanitizer sees what is read beyond. */
+Test(record, nothing_is_read_that_is_not_there)
+{
+	size_t size = written(&good);
+	uint32_t state = 1;
+
+	for (int i = 0; i < 50000; i++) {
+		_cleanup_free_ uint8_t *copy = NULL;
+		struct record record;
+		size_t length;
+
+		state = state * 1664525 + 1013904223;
+		length = state % 4 ? size : state / 4 % (size + 1);
+		copy = malloc(length + !length);
+		memcpy(copy, bytes, length);
+		for (uint32_t n = state >> 8 & 3; length && n; n--) {
+			state = state * 1664525 + 1013904223;
+			copy[(state >> 8) % length] = (uint8_t)(state >> 24);
+		}
+		if (record_read(&record, copy, length) > 0)
+			cr_assert(le(sz, record_size(&record), length));
+	}
+}

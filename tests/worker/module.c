@@ -103,10 +103,27 @@ static const uint8_t *slot(void)
 	return staging_payload(&fixture.staging, 0);
 }
 
+/* The driver tells functions in an order of its own. */
+static void expect_f_or_g(const struct record *record, bool *f, bool *g)
+{
+	bool is_f = strcmp(record->name, "f") == 0;
+
+	cr_assert(is_f || strcmp(record->name, "g") == 0);
+	cr_assert(not(is_f ? *f : *g));
+	*(is_f ? f : g) = true;
+	cr_assert(record->has_params);
+	cr_assert(eq(u32, record->n_params, is_f ? 2 : 0));
+	if (!is_f)
+		return;
+	cr_assert(eq(u32, record->params[1].offset, 8));
+	cr_assert(eq(u32, record->params[1].size, 8));
+}
+
 Test(module, functions_are_told)
 {
 	struct wire_reply reply;
 	struct record record;
+	bool f = false, g = false;
 	long size;
 
 	start();
@@ -117,16 +134,11 @@ Test(module, functions_are_told)
 	cr_assert(eq(u64, reply.value[0], 2));
 	size = record_read(&record, slot(), reply.value[1]);
 	cr_assert(gt(long, size, 0));
-	cr_assert(eq(str, (char *)record.name, (char *)"f"));
-	cr_assert(record.has_params);
-	cr_assert(eq(u32, record.n_params, 2));
-	cr_assert(eq(u32, record.params[1].offset, 8));
-	cr_assert(eq(u32, record.params[1].size, 8));
+	expect_f_or_g(&record, &f, &g);
 	cr_assert(gt(long,
 		     record_read(&record, slot() + size, reply.value[1] - (size_t)size),
 		     0));
-	cr_assert(eq(str, (char *)record.name, (char *)"g"));
-	cr_assert(eq(u32, record.n_params, 0));
+	expect_f_or_g(&record, &f, &g);
 	stop();
 }
 
@@ -135,18 +147,17 @@ Test(module, functions_that_do_not_fit_are_told_when_asked_again)
 	struct wire_request what = inquiry(WIRE_MODULE_FUNCTIONS, 1, 0);
 	struct wire_reply reply;
 	struct record record;
+	bool f = false, g = false;
 
 	start();
 	cr_assert(eq(int, load(1, two_kernels, NULL), 0));
 	what.length = 48;
-	cr_assert(eq(int, ask(what, &reply), 0));
-	cr_assert(eq(u64, reply.value[0], 1));
-	what.function = 1;
-	cr_assert(eq(int, ask(what, &reply), 0));
-	cr_assert(eq(u64, reply.value[0], 1));
-	cr_assert(gt(long, record_read(&record, slot(), reply.value[1]), 0));
-	cr_assert(eq(str, (char *)record.name, (char *)"g"));
-	what.function = 2;
+	for (what.function = 0; what.function < 2; what.function++) {
+		cr_assert(eq(int, ask(what, &reply), 0));
+		cr_assert(eq(u64, reply.value[0], 1));
+		cr_assert(gt(long, record_read(&record, slot(), reply.value[1]), 0));
+		expect_f_or_g(&record, &f, &g);
+	}
 	cr_assert(eq(int, ask(what, &reply), EINVAL));
 	what.function = 0;
 	what.length = 8;
@@ -226,7 +237,7 @@ Test(module, function_is_found_by_name)
 	cr_assert(eq(int, load(1, two_kernels, NULL), 0));
 	strcpy((char *)staging_payload(&fixture.staging, 0), "g");
 	cr_assert(eq(int, ask(inquiry(WIRE_MODULE_FIND, 1, 0), &reply), 0));
-	cr_assert(eq(u64, reply.value[0], 1));
+	cr_assert(lt(u64, reply.value[0], 2));
 	cr_assert(gt(long, record_read(&record, slot(), reply.value[1]), 0));
 	cr_assert(eq(str, (char *)record.name, (char *)"g"));
 	strcpy((char *)staging_payload(&fixture.staging, 0), "h");

@@ -108,6 +108,9 @@ Test(node, attributes_and_verbs_make_files)
 	cr_assert_eq(nodes_find_of(OBJECT_STREAM, "synchronize")->kind, NODE_CONTROL);
 	cr_assert_null(nodes_find_of(OBJECT_STREAM, "alloc"));
 	cr_assert_null(nodes_find_of(OBJECT_STREAM, "data"));
+	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "functions")->holds, OBJECT_FUNCTION);
+	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "image")->kind, NODE_IMAGE);
+	cr_assert_null(nodes_find_of(OBJECT_FUNCTION, "status"));
 }
 
 Test(visit, ids_differ_and_mean_the_same)

@@ -20,9 +20,10 @@ struct words {
 };
 
 const struct family *const families[] = {
-	&family_arithmetic, &family_bits,    &family_carry,
-	&family_collective, &family_compare, &family_control,
-	&family_float,	    &family_memory,  &family_move,
+	&family_approx,	 &family_arithmetic, &family_atomic,  &family_bits,
+	&family_carry,	 &family_collective, &family_compare, &family_control,
+	&family_convert, &family_float,	     &family_half,    &family_memory,
+	&family_move,
 };
 const size_t n_families = ARRAY_SIZE(families);
 
@@ -92,6 +93,8 @@ static bool row_fits(const struct instruction *row, const struct words *words,
 		found[n_types++] = type;
 	}
 	if (n_types != wanted || (op->mods.groups & row->required) != row->required)
+		return false;
+	if (row->mode && op->mods.mode != row->mode)
 		return false;
 	if (wanted && !row_has_type(row, found[0]))
 		return false;

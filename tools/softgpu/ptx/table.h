@@ -33,6 +33,7 @@ struct instruction {
 	op_handler *handler;	     /* for any of */
 	uint32_t types;		     /* (0: none is written) */
 	uint32_t from;		     /* second types, where it has them */
+	enum mode mode;		     /* the only one that fits; 0: any */
 
 	/* Reads the operands where letters don't say enough; or NULL. */
 	bool (*parse)(struct parser *parser, struct op *op);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels that a user meets first do what they say. */
+#include "corpus.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+CORPUS(sample);
+CORPUS(fault);
+
+static float *numbers(size_t n, float step)
+{
+	float *values = malloc(n * sizeof(*values));
+
+	for (size_t i = 0; i < n; i++)
+		values[i] = (float)(i % 1000) * step;
+	return values;
+}
+
+Test(sample, fill_sets_every_number)
+{
+	float value = 1.5f, got[1000];
+	uint32_t n = 999;
+	CUdeviceptr to;
+
+	conform_context();
+	to = corpus_put(NULL, sizeof(got));
+	corpus_run(corpus_kernel("fill", "fill"), 4, 256, (void *[]){ &to, &value, &n });
+	corpus_get(got, to, sizeof(got));
+	for (size_t i = 0; i < n; i++)
+		cr_assert_eq(got[i], 1.5f);
+	cr_assert_eq(got[n], 0);
+}
+
+Test(sample, saxpy_adds_a_multiple)
+{
+	const uint32_t n = 10000;
+	_cleanup_free_ float *x = numbers(n, 1), *y = numbers(n, 3);
+	CUdeviceptr at_x, at_y;
+	float a = 2;
+
+	conform_context();
+	at_x = corpus_put(x, n * sizeof(*x));
+	at_y = corpus_put(y, n * sizeof(*y));
+	corpus_run(corpus_kernel("saxpy", "saxpy"), (n + 255) / 256, 256,
+		   (void *[]){ (void *)(uintptr_t)&n, &a, &at_x, &at_y });
+	corpus_get(y, at_y, n * sizeof(*y));
+	for (size_t i = 0; i < n; i++)
+		cr_assert_eq(y[i], (float)(i % 1000) * 5);
+}
+
+Test(sample, reduce_adds_up)
+{
+	uint32_t n = 10000;
+	_cleanup_free_ float *x = numbers(n, 1);
+	float sum = 0, expected = 0;
+	CUdeviceptr at_x, at_sum;
+
+	conform_context();
+	for (size_t i = 0; i < n; i++)
+		expected += x[i];
+	at_x = corpus_put(x, n * sizeof(*x));
+	at_sum = corpus_put(NULL, sizeof(sum));
+	corpus_run(corpus_kernel("reduce", "reduce"), 7, 256,
+		   (void *[]){ &at_x, &at_sum, &n });
+	corpus_get(&sum, at_sum, sizeof(sum));
+	cr_assert_eq(sum, expected);
+}
+
+Test(sample, histogram_counts)
+{
+	uint32_t counts[256], expected[256] = { 0 }, n = 20000;
+	_cleanup_free_ unsigned char *bytes = malloc(n);
+	CUdeviceptr at_bytes, at_counts;
+
+	conform_context();
+	for (uint32_t i = 0; i < n; i++) {
+		bytes[i] = (unsigned char)(i * i / 7);
+		expected[bytes[i]]++;
+	}
+	at_bytes = corpus_put(bytes, n);
+	at_counts = corpus_put(NULL, sizeof(counts));
+	corpus_run(corpus_kernel("histogram", "histogram"), 5, 256,
+		   (void *[]){ &at_bytes, &at_counts, &n });
+	corpus_get(counts, at_counts, sizeof(counts));
+	cr_assert(!memcmp(counts, expected, sizeof(counts)));
+}
+
+Test(sample, matmul_multiplies)
+{
+	enum { N = 50 };
+	_cleanup_free_ float *a = numbers(N * N, 1), *b = numbers(N * N, 2);
+	float c[N * N];
+	uint32_t n = N;
+	CUdeviceptr at[3];
+
+	conform_context();
+	at[0] = corpus_put(a, sizeof(c));
+	at[1] = corpus_put(b, sizeof(c));
+	at[2] = corpus_put(NULL, sizeof(c));
+	OK(cuLaunchKernel, corpus_kernel("matmul", "matmul"), 4, 4, 1, 16, 16, 1, 0, NULL,
+	   ((void *[]){ &at[0], &at[1], &at[2], &n }), NULL);
+	corpus_get(c, at[2], sizeof(c));
+	for (size_t row = 0; row < N; row++)
+		for (size_t column = 0; column < N; column++) {
+			double sum = 0;
+
+			for (size_t i = 0; i < N; i++)
+				sum += (double)a[row * N + i] * (double)b[i * N + column];
+			cr_assert_float_eq((double)c[row * N + column], sum, sum * 1e-5);
+		}
+}
+
+Test(sample, cooperative_grid_waits_for_itself)
+{
+	enum { N = 8 * 64, STEPS = 21 };
+	uint32_t words[N], steps = STEPS;
+	CUdeviceptr a, b;
+
+	conform_context();
+	for (uint32_t i = 0; i < N; i++)
+		words[i] = i * 3;
+	a = corpus_put(words, sizeof(words));
+	b = corpus_put(NULL, sizeof(words));
+	OK(cuLaunchCooperativeKernel, corpus_kernel("cooperative", "rotate"), 8, 1, 1, 64,
+	   1, 1, 0, NULL, ((void *[]){ &a, &b, &steps }));
+	OK(cuCtxSynchronize);
+	corpus_get(words, STEPS % 2 ? b : a, sizeof(words));
+	for (uint32_t i = 0; i < N; i++)
+		cr_assert_eq(words[i], (i + STEPS) % N * 3);
+}
+
+/* Its stdout is the socket. */
+static void print_child(int socket)
+{
+	int number = 7;
+
+	MUST(dup2(socket, STDOUT_FILENO) == STDOUT_FILENO);
+	conform_context();
+	OK(cuLaunchKernel, corpus_kernel("print", "greet"), 1, 1, 1, 2, 1, 1, 0, NULL,
+	   ((void *[]){ &number }), NULL);
+	OK(cuCtxSynchronize);
+	fflush(stdout);
+}
+
+Test(sample, print_comes_out_when_it_is_waited_for)
+{
+	char said[512] = "";
+	struct child child;
+	ssize_t n, length = 0;
+
+	child_start(&child, print_child);
+	while ((n = read(child.socket, said + length,
+			 sizeof(said) - 1 - (size_t)length)) > 0)
+		length += n;
+	child_finish(&child);
+	cr_assert_str_eq(said, "block 0 thread 0: 7 words  1.75 123456789abc c%\n"
+			       "block 0 thread 1: 7 words  1.75 123456789abc c%\n");
+}
+
+struct faulty {
+	const char *kernel;
+	CUresult result;
+	int offset; /* of what it is given */
+};
+
+static const struct faulty *faulty;
+
+static void fault_child(int socket)
+{
+	unsigned long long wild = 0x600000000000;
+	CUdeviceptr at;
+	int number;
+	void *params[1];
+
+	(void)socket;
+	conform_context();
+	at = corpus_put(NULL, 4096);
+	number = faulty->offset;
+	params[0] = !strcmp(faulty->kernel, "wild") ? (void *)&wild
+		    : !strcmp(faulty->kernel, "misaligned") ||
+				    !strcmp(faulty->kernel, "bottomless")
+			    ? (void *)&at
+			    : (void *)&number;
+	OK(cuLaunchKernel, corpus_kernel("faults", faulty->kernel), 1, 1, 1, 1, 1, 1, 0,
+	   NULL, params, NULL);
+	FAILS(faulty->result, cuCtxSynchronize);
+	FAILS(faulty->result, cuMemAlloc_v2, &at, 4096);
+}
+
+static void fault(const struct faulty *which)
+{
+	struct child child;
+
+	faulty = which;
+	child_start(&child, fault_child);
+	child_finish(&child);
+}
+
+Test(fault, wild_store_is_an_illegal_address)
+{
+	fault(&(struct faulty){ "wild", CUDA_ERROR_ILLEGAL_ADDRESS, 0 });
+}
+
+Test(fault, misaligned_store_is_told_apart)
+{
+	fault(&(struct faulty){ "misaligned", CUDA_ERROR_MISALIGNED_ADDRESS, 0 });
+}
+
+Test(fault, trap_fails_the_launch)
+{
+	fault(&(struct faulty){ "trap", CUDA_ERROR_LAUNCH_FAILED, 0 });
+}
+
+Test(fault, failed_assert_is_told_apart)
+{
+	fault(&(struct faulty){ "failing_assert", CUDA_ERROR_ASSERT, 41 });
+}
