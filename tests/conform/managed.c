@@ -2,6 +2,7 @@
 /* Managed memory: made, attached, used by copies and fills, freed. */
 #include "managed.h"
 #include "conform.h"
+#include "ptx.h"
 
 #include <string.h>
 
@@ -219,6 +220,28 @@ Test(managed, memory_is_used_in_a_streams_order)
 	cr_assert_eq(words_at(to)[0], 3);
 	cr_assert_eq(words_at(to)[2 * MIB - 1], 3);
 	cr_assert_eq(words_at(at)[0], 4);
+}
+
+Test(managed, memory_is_what_kernels_see_and_the_program_too)
+{
+	CUfunction poke, peek;
+	CUdeviceptr at, to;
+	CUmodule module;
+	uint32_t value = 77;
+
+	conform_context();
+	OK(cuModuleLoadDataEx, &module, PTX_ALL, 0, NULL, NULL);
+	OK(cuModuleGetFunction, &poke, module, "poke");
+	OK(cuModuleGetFunction, &peek, module, "peek");
+	at = managed_new(8 * MIB);
+	to = at + 4 * MIB;
+	words_at(at)[0] = 1;
+	OK(cuLaunchKernel, poke, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &at, &value },
+	   NULL);
+	OK(cuLaunchKernel, peek, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &at, &to }, NULL);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(words_at(at)[0], 77);
+	cr_assert_eq(words_at(to)[0], 77);
 }
 
 Test(managed, fill_past_the_end_is_refused)

@@ -6,6 +6,7 @@
  * A kernel that faults poisons the process; the others that run then are ended.
  */
 #include "context.h"
+#include "managed.h"
 #include "module.h"
 #include "print.h"
 #include "space.h"
@@ -32,6 +33,7 @@ struct launch_op {
 	struct ptx_launch launch;
 	struct ptx_machine machine;
 	struct context *context;
+	const struct stream *stream;
 	size_t print_limit;
 	unsigned char params[];
 };
@@ -52,17 +54,37 @@ static bool range_reach(const struct context *context, const struct range *range
 	return access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+/*
+ * Of managed memory the window is one page, so that the kernel asks for each anew, and
+ * may be written only when it was asked for that: the page's copies go then.
+ */
+static bool managed_reach(const struct stream *stream, uint64_t address, bool write,
+			  struct ptx_window *ret)
+{
+	const uint64_t page = address & ~(RESIDENCY_PAGE - 1);
+
+	if (managed_touch(stream, address, 1, write))
+		return false;
+	ret->start = MAX(ret->start, page);
+	ret->end = MIN(ret->end, page + RESIDENCY_PAGE);
+	ret->writable = write;
+	return true;
+}
+
 static bool machine_reach(void *data, uint64_t address, bool write,
 			  struct ptx_window *ret)
 {
 	const struct launch_op *op = data;
 	const struct range *range;
-	bool found;
+	bool found, managed;
 
 	call_lock();
 	range = space_find(address);
 	found = range && range_reach(op->context, range, ret);
+	managed = found && range->kind == RANGE_MANAGED;
 	call_unlock();
+	if (managed)
+		return managed_reach(op->stream, address, write, ret);
 	return found && (ret->writable || !write);
 }
 
@@ -243,10 +265,11 @@ static uint32_t host_threads(void)
 }
 
 static void op_fill(struct launch_op *op, const struct function *function,
-		    const struct ptx_launch *launch)
+		    const struct ptx_launch *launch, const struct stream *stream)
 {
 	op->op.run = launch_run;
 	op->context = function_context(function);
+	op->stream = stream;
 	op->print_limit = op->context->limits[CU_LIMIT_PRINTF_FIFO_SIZE];
 	op->launch = *launch;
 	op->launch.kernel = function->ptx;
@@ -293,7 +316,7 @@ static CUresult launch(CUfunction handle, const struct ptx_launch *asked,
 		free(op);
 		return result;
 	}
-	op_fill(op, function, asked);
+	op_fill(op, function, asked, stream);
 	return stream_queue(stream, &op->op);
 }
 

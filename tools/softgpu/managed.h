@@ -21,8 +21,7 @@ struct managed {
  * allocation: its pages move, or are copied or mapped, as a fault of the GPU would have
  * it. What is not managed memory is left alone. Without the library's lock.
  *
- * A kernel that calls it once for each page of 2 MiB and kind of access in a row says
- * enough.
+ * What was said for a page of 2 MiB holds until space_epoch() changes.
  *
  * Returns: CUDA_SUCCESS, or CUDA_ERROR_ILLEGAL_ADDRESS where the device has no
  * concurrent managed access and the memory is attached to the host or to another stream.

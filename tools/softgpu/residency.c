@@ -15,9 +15,14 @@
  * process holds flock(LOCK_SH) on the file through its mapping; where nobody does, the
  * ledger takes the file away.
  *
+ * A kernel that runs meanwhile notices what this process moves, and asks anew before it
+ * goes on; what another process evicts it doesn't notice.
+ *
  * Nothing is evicted where devices have no concurrent managed access.
  */
 #include "residency.h"
+
+#include "space.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -207,6 +212,7 @@ void residency_evict(int device, uint64_t bytes, struct sums *sums)
 		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
 	for (size_t i = 0; i < MIN(n, all.n); i++)
 		page_evict(all.array[i].page, device, sums);
+	space_changed();
 	free(all.array);
 	books_close(books);
 }
@@ -301,6 +307,7 @@ bool residency_move(struct residency *residency, size_t page, uint32_t where)
 	if (done) {
 		devices_give(before & ~where);
 		page_put(moving, where, sums);
+		space_changed();
 	}
 	ledger_unlock();
 	return done;

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: MIT */
+/* Prefetches, advice, and what the driver says of ranges of managed memory. */
+#include "conform.h"
+#include "managed.h"
+
+#include <string.h>
+
+SUITE(prefetch);
+SUITE(advise);
+
+#define PAGE ((size_t)4096)
+
+static const CUmemLocation device_0 = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
+static const CUmemLocation device_1 = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 };
+static const CUmemLocation host = { .type = CU_MEM_LOCATION_TYPE_HOST };
+static const CUmemLocation node_0 = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA };
+
+/* A device with managed memory that moves, and some of it. */
+static CUdeviceptr begin(size_t size)
+{
+	conform_context();
+	managed_need_concurrent();
+	return managed_new(size);
+}
+
+static void need_locations(void)
+{
+	if (!driver->fn_cuMemPrefetchAsync_v2 || !driver->fn_cuMemAdvise_v2)
+		cr_skip_test("the driver knows no locations");
+}
+
+static int range_number(CUmem_range_attribute attribute, CUdeviceptr at, size_t size)
+{
+	int value = -1000;
+
+	OK(cuMemRangeGetAttribute, &value, sizeof(value), attribute, at, size);
+	return value;
+}
+
+static int read_mostly(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, size);
+}
+
+static int preferred(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, at, size);
+}
+
+static int prefetched(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, at, size);
+}
+
+static int preferred_type(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, at, size);
+}
+
+static int preferred_id(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, at, size);
+}
+
+static int prefetched_type(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, at, size);
+}
+
+static int prefetched_id(CUdeviceptr at, size_t size)
+{
+	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID, at, size);
+}
+
+/* Whether accessed-by lists exactly these two, CU_DEVICE_INVALID for nothing. */
+static bool accessed_by_is(CUdeviceptr at, size_t size, int first, int second)
+{
+	int list[4] = { -1000, -1000, -1000, -1000 };
+
+	OK(cuMemRangeGetAttribute, list, sizeof(list), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+	   at, size);
+	if (list[2] != CU_DEVICE_INVALID || list[3] != CU_DEVICE_INVALID)
+		return false;
+	return (list[0] == first && list[1] == second) ||
+	       (list[0] == second && list[1] == first);
+}
+
+static void words_set(CUdeviceptr at, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((uint32_t *)(uintptr_t)at)[i] = (uint32_t)i;
+}
+
+static bool words_are_set(CUdeviceptr at, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (((uint32_t *)(uintptr_t)at)[i] != i)
+			return false;
+	return true;
+}
+
+Test(prefetch, keeps_the_contents_there_and_back)
+{
+	const CUdeviceptr at = begin(8 * MIB);
+
+	words_set(at, 2 * MIB);
+	OK(cuMemPrefetchAsync, at, 8 * MIB, 0, NULL);
+	OK(cuCtxSynchronize);
+	cr_assert(words_match(at, 0, 2 * MIB));
+	OK(cuMemPrefetchAsync, at, 8 * MIB, CU_DEVICE_CPU, NULL);
+	OK(cuCtxSynchronize);
+	cr_assert(words_are_set(at, 2 * MIB));
+}
+
+Test(prefetch, is_told_as_the_last_one)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_INVALID);
+	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
+	cr_assert_eq(prefetched(at, 4 * MIB), 0);
+	OK(cuMemPrefetchAsync, at, 4 * MIB, CU_DEVICE_CPU, NULL);
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
+}
+
+Test(prefetch, is_told_whatever_uses_the_memory_later)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
+	OK(cuCtxSynchronize);
+	words_set(at, MIB);
+	cr_assert_eq(prefetched(at, 4 * MIB), 0);
+}
+
+Test(prefetch, of_a_part_is_told_for_it)
+{
+	const CUdeviceptr at = begin(8 * MIB);
+
+	OK(cuMemPrefetchAsync, at + 2 * MIB, 4 * MIB, 0, NULL);
+	cr_assert_eq(prefetched(at, 8 * MIB), CU_DEVICE_INVALID);
+	cr_assert_eq(prefetched(at, 2 * MIB), CU_DEVICE_INVALID);
+	cr_assert_eq(prefetched(at + 2 * MIB, 4 * MIB), 0);
+	cr_assert_eq(prefetched(at + 6 * MIB, 2 * MIB), CU_DEVICE_INVALID);
+	OK(cuMemPrefetchAsync, at, 2 * MIB, CU_DEVICE_CPU, NULL);
+	cr_assert_eq(prefetched(at, 2 * MIB), CU_DEVICE_CPU);
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_INVALID);
+	OK(cuCtxSynchronize);
+}
+
+Test(prefetch, is_for_whole_pages)
+{
+	const CUdeviceptr at = begin(3 * PAGE);
+
+	OK(cuMemPrefetchAsync, at + PAGE / 2, PAGE, 0, NULL);
+	cr_assert_eq(prefetched(at, 2 * PAGE), 0);
+	cr_assert_eq(prefetched(at + 2 * PAGE, 1), CU_DEVICE_INVALID);
+	cr_assert_eq(prefetched(at, 3 * PAGE), CU_DEVICE_INVALID);
+	OK(cuCtxSynchronize);
+}
+
+Test(prefetch, is_in_the_order_of_its_stream)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+	struct gate gate;
+	CUstream stream;
+
+	gate_init(&gate);
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuLaunchHostFunc, stream, gate_wait, &gate);
+	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, stream);
+	FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
+	gate_open(&gate);
+	OK(cuStreamSynchronize, stream);
+}
+
+Test(prefetch, to_a_location_is_told_with_type_and_id)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	need_locations();
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
+	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, device_0, 0, NULL);
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
+	cr_assert_eq(prefetched_id(at, 4 * MIB), 0);
+	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, host, 0, NULL);
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST);
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
+	OK(cuMemPrefetchAsync_v2, at, 2 * MIB, device_0, 0, NULL);
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
+	OK(cuCtxSynchronize);
+}
+
+Test(prefetch, to_a_node_of_the_host_is_told_by_its_number)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	need_locations();
+	words_set(at, MIB);
+	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, node_0, 0, NULL);
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	cr_assert_eq(prefetched_id(at, 4 * MIB), 0);
+	OK(cuCtxSynchronize);
+	cr_assert(words_are_set(at, MIB));
+}
+
+Test(prefetch, to_the_second_device_goes_there)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	conform_need_devices(2);
+	need_locations();
+	words_set(at, MIB);
+	OK(cuMemPrefetchAsync, at, 2 * MIB, 1, NULL);
+	OK(cuMemPrefetchAsync_v2, at + 2 * MIB, 2 * MIB, device_1, 0, NULL);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(prefetched(at, 4 * MIB), 1);
+	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
+	cr_assert_eq(prefetched_id(at, 4 * MIB), 1);
+	cr_assert(words_are_set(at, MIB));
+}
+
+Test(prefetch, of_what_is_not_managed_is_refused)
+{
+	static uint32_t own[2 * 1024];
+	CUdeviceptr device;
+	void *pinned;
+
+	begin(MIB);
+	OK(cuMemAlloc_v2, &device, MIB);
+	OK(cuMemHostAlloc, &pinned, MIB, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, device, MIB, 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync,
+	      (CUdeviceptr)(uintptr_t)pinned, MIB, 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, (CUdeviceptr)(uintptr_t)own,
+	      sizeof(own), 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, 0, MIB, 0, NULL);
+}
+
+Test(prefetch, of_nothing_or_too_much_is_refused)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, 0, 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, (size_t)1 << 40, 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, SIZE_MAX, 0, NULL);
+}
+
+Test(prefetch, to_no_device_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+	CUmemLocation nowhere = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1000 };
+
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, MIB, CU_DEVICE_INVALID,
+	      NULL);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, MIB, 1000, NULL);
+	need_locations();
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync_v2, at, MIB, nowhere, 0,
+	      NULL);
+	nowhere.id = -1;
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync_v2, at, MIB, nowhere, 0,
+	      NULL);
+	cr_assert_eq(prefetched(at, MIB), CU_DEVICE_INVALID);
+}
+
+/* Which of the two results is the driver's own choice. */
+static bool is_refused(CUresult result)
+{
+	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
+}
+
+Test(prefetch, to_no_location_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+	CUmemLocation nowhere = { .type = CU_MEM_LOCATION_TYPE_INVALID };
+
+	need_locations();
+	cr_assert(
+		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
+	nowhere.type = (CUmemLocationType)77;
+	cr_assert(
+		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
+	nowhere = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 1000 };
+	cr_assert(
+		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
+	cr_assert_eq(prefetched(at, MIB), CU_DEVICE_INVALID);
+}
+
+Test(prefetch, with_flags_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+
+	need_locations();
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync_v2, at, MIB, device_0, 1,
+	      NULL);
+}
+
+Test(advise, is_none_at_first)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	cr_assert_eq(read_mostly(at, 4 * MIB), 0);
+	cr_assert_eq(preferred(at, 4 * MIB), CU_DEVICE_INVALID);
+	cr_assert(accessed_by_is(at, 4 * MIB, CU_DEVICE_INVALID, CU_DEVICE_INVALID));
+}
+
+Test(advise, read_mostly_is_set_and_unset)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	cr_assert_eq(read_mostly(at, 4 * MIB), 1);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_UNSET_READ_MOSTLY, 0);
+	cr_assert_eq(read_mostly(at, 4 * MIB), 0);
+}
+
+Test(advise, preferred_location_is_set_and_unset)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+	cr_assert_eq(preferred(at, 4 * MIB), 0);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+	cr_assert_eq(preferred(at, 4 * MIB), CU_DEVICE_CPU);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0);
+	cr_assert_eq(preferred(at, 4 * MIB), CU_DEVICE_INVALID);
+}
+
+Test(advise, accessed_by_is_a_set)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
+	cr_assert(accessed_by_is(at, 4 * MIB, 0, CU_DEVICE_INVALID));
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, CU_DEVICE_CPU);
+	cr_assert(accessed_by_is(at, 4 * MIB, 0, CU_DEVICE_CPU));
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_UNSET_ACCESSED_BY, 0);
+	cr_assert(accessed_by_is(at, 4 * MIB, CU_DEVICE_CPU, CU_DEVICE_INVALID));
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_UNSET_ACCESSED_BY, CU_DEVICE_CPU);
+	cr_assert(accessed_by_is(at, 4 * MIB, CU_DEVICE_INVALID, CU_DEVICE_INVALID));
+}
+
+Test(advise, accessed_by_of_two_devices_is_told)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+	int one;
+
+	conform_need_devices(2);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 1);
+	cr_assert(accessed_by_is(at, 4 * MIB, 0, 1));
+	OK(cuMemRangeGetAttribute, &one, sizeof(one), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+	   at, 4 * MIB);
+	cr_assert(one == 0 || one == 1);
+}
+
+Test(advise, with_a_location_is_told_with_type_and_id)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+
+	need_locations();
+	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device_0);
+	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
+	cr_assert_eq(preferred_id(at, 4 * MIB), 0);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host);
+	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node_0);
+	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST_NUMA);
+	cr_assert_eq(preferred_id(at, 4 * MIB), 0);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, host);
+	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, host);
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, device_0);
+	cr_assert(accessed_by_is(at, 4 * MIB, 0, CU_DEVICE_CPU));
+	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, device_0);
+	cr_assert_eq(read_mostly(at, 4 * MIB), 1);
+}
+
+Test(advise, of_a_part_is_told_for_it)
+{
+	const CUdeviceptr at = begin(8 * MIB);
+
+	OK(cuMemAdvise, at + 2 * MIB, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+	OK(cuMemAdvise, at + 4 * MIB, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+	   CU_DEVICE_CPU);
+	OK(cuMemAdvise, at + 6 * MIB, 2 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
+	cr_assert_eq(read_mostly(at, 8 * MIB), 0);
+	cr_assert_eq(read_mostly(at + 2 * MIB, 4 * MIB), 1);
+	cr_assert_eq(preferred(at, 8 * MIB), CU_DEVICE_INVALID);
+	cr_assert_eq(preferred(at, 4 * MIB), 0);
+	cr_assert_eq(preferred(at + 4 * MIB, 4 * MIB), CU_DEVICE_CPU);
+	cr_assert(accessed_by_is(at, 8 * MIB, CU_DEVICE_INVALID, CU_DEVICE_INVALID));
+	cr_assert(accessed_by_is(at + 6 * MIB, 2 * MIB, 0, CU_DEVICE_INVALID));
+}
+
+Test(advise, is_for_whole_pages)
+{
+	const CUdeviceptr at = begin(16 * PAGE);
+
+	OK(cuMemAdvise, at + 5 * PAGE + 10, 20, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	cr_assert_eq(read_mostly(at + 5 * PAGE, PAGE), 1);
+	cr_assert_eq(read_mostly(at + 5 * PAGE + 100, 1), 1);
+	cr_assert_eq(read_mostly(at + 4 * PAGE, PAGE), 0);
+	cr_assert_eq(read_mostly(at + 6 * PAGE, PAGE), 0);
+}
+
+Test(advise, of_one_allocation_is_not_its_neighbours)
+{
+	const CUdeviceptr at = begin(2 * MIB), other = managed_new(2 * MIB);
+
+	OK(cuMemAdvise, at, 2 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	cr_assert_eq(read_mostly(other, 2 * MIB), 0);
+}
+
+Test(advise, is_forgotten_with_the_memory)
+{
+	CUdeviceptr at = begin(4 * MIB);
+
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
+	OK(cuMemFree_v2, at);
+	at = managed_new(4 * MIB);
+	cr_assert_eq(read_mostly(at, 4 * MIB), 0);
+	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_INVALID);
+}
+
+Test(advise, attributes_are_told_together)
+{
+	const CUdeviceptr at = begin(4 * MIB);
+	int mostly = -1, location = -1000, list[2] = { -1000, -1000 };
+	void *values[] = { &mostly, list, &location };
+	size_t sizes[] = { sizeof(mostly), sizeof(list), sizeof(location) };
+	CUmem_range_attribute attributes[] = {
+		CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+		CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION
+	};
+
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
+	OK(cuMemRangeGetAttributes, values, sizes, attributes, 3, at, 4 * MIB);
+	cr_assert_eq(mostly, 1);
+	cr_assert_eq(list[0], 0);
+	cr_assert_eq(list[1], CU_DEVICE_INVALID);
+	cr_assert_eq(location, CU_DEVICE_INVALID);
+}
+
+Test(advise, of_what_is_not_managed_is_refused)
+{
+	CUdeviceptr device;
+	void *pinned;
+	int value;
+
+	begin(MIB);
+	OK(cuMemAlloc_v2, &device, MIB);
+	OK(cuMemHostAlloc, &pinned, MIB, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, device, MIB,
+	      CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, 0, MIB,
+	      CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, &value, sizeof(value),
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, device, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, &value, sizeof(value),
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, (CUdeviceptr)(uintptr_t)pinned, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, &value, sizeof(value),
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 0, MIB);
+}
+
+Test(advise, of_nothing_or_too_much_is_refused)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, 0, CU_MEM_ADVISE_SET_READ_MOSTLY,
+	      0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, (size_t)1 << 40,
+	      CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	cr_assert_eq(read_mostly(at, PAGE), 0);
+}
+
+Test(advise, that_is_unknown_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, MIB, (CUmem_advise)0, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, MIB, (CUmem_advise)99, 0);
+}
+
+Test(advise, for_no_device_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, MIB,
+	      CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1000);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, MIB,
+	      CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_INVALID);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, MIB,
+	      CU_MEM_ADVISE_SET_ACCESSED_BY, 1000);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, MIB,
+	      CU_MEM_ADVISE_UNSET_ACCESSED_BY, 1000);
+	cr_assert_eq(preferred(at, MIB), CU_DEVICE_INVALID);
+}
+
+Test(advise, accessed_by_a_node_of_the_host_is_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+
+	need_locations();
+	cr_assert(is_refused(driver->fn_cuMemAdvise_v2(
+		at, MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, node_0)));
+	cr_assert(accessed_by_is(at, MIB, CU_DEVICE_INVALID, CU_DEVICE_INVALID));
+}
+
+Test(advise, questions_of_a_wrong_size_are_refused)
+{
+	const CUdeviceptr at = begin(MIB);
+	int values[4];
+
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, NULL, 4,
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 0,
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 8,
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 8,
+	      CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 8,
+	      CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 10,
+	      CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 4,
+	      (CUmem_range_attribute)999, at, MIB);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, values, 4,
+	      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, 0);
+}

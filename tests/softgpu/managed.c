@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the pages of managed memory are: that prefetches, kernels, fills and the program
+ * move them, copies don't, advice has its say, and a full device evicts.
+ */
+#include "conform.h"
+#include "ptx.h"
+#include "softgpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+SUITE(residency);
+SUITE(evict);
+SUITE(restricted);
+
+#define DEVICE(n) (1U << (n))
+#define NODE(n)	  (1U << (16 + (n)))
+#define CPU	  CU_DEVICE_CPU
+#define PAGE	  (2 * MIB)
+
+static CUdeviceptr managed_new(size_t size)
+{
+	CUdeviceptr at;
+
+	OK(cuMemAllocManaged, &at, size, CU_MEM_ATTACH_GLOBAL);
+	return at;
+}
+
+/* Two devices of 64 MiB, a host of two nodes, and some managed memory. */
+static CUdeviceptr begin(size_t size)
+{
+	conform_options("devices=2:memory=64M:nodes=2");
+	conform_context();
+	return managed_new(size);
+}
+
+static uint32_t where(CUdeviceptr at)
+{
+	__typeof__(softgpu_where) *function =
+		(__typeof__(softgpu_where) *)dlsym(driver->library, "softgpu_where");
+
+	MUST(function != NULL);
+	return function((const void *)(uintptr_t)at);
+}
+
+static bool is_on_host(CUdeviceptr at)
+{
+	return where(at) == NODE(0) || where(at) == NODE(1);
+}
+
+static void host_access(CUdeviceptr at, size_t length, bool write)
+{
+	__typeof__(softgpu_host_access) *function =
+		(__typeof__(softgpu_host_access) *)dlsym(driver->library,
+							 "softgpu_host_access");
+
+	MUST(function != NULL);
+	function((const void *)(uintptr_t)at, length, write);
+}
+
+static void prefetch(CUdeviceptr at, size_t size, CUdevice device)
+{
+	OK(cuMemPrefetchAsync, at, size, device, NULL);
+	OK(cuCtxSynchronize);
+}
+
+static void prefetch_to_node(CUdeviceptr at, size_t size, int node)
+{
+	const CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+					 .id = node };
+
+	OK(cuMemPrefetchAsync_v2, at, size, location, 0, NULL);
+	OK(cuCtxSynchronize);
+}
+
+static void advise(CUdeviceptr at, size_t size, CUmem_advise advice, CUdevice device)
+{
+	OK(cuMemAdvise, at, size, advice, device);
+}
+
+static CUcontext use_device(int device)
+{
+	CUcontext context;
+
+	OK(cuDevicePrimaryCtxRetain, &context, device);
+	OK(cuCtxSetCurrent, context);
+	return context;
+}
+
+/* One thread on the current device stores or loads a word. */
+static CUresult kernel_run(const char *name, CUstream stream, void **params)
+{
+	CUfunction function;
+	CUmodule module;
+
+	OK(cuModuleLoadDataEx, &module, PTX_ALL, 0, NULL, NULL);
+	OK(cuModuleGetFunction, &function, module, name);
+	OK(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+	return driver->fn_cuStreamSynchronize(stream);
+}
+
+static CUresult kernel_write(CUdeviceptr at, CUstream stream)
+{
+	uint32_t value = 7;
+
+	return kernel_run("poke", stream, (void *[]){ &at, &value });
+}
+
+static CUresult kernel_read(CUdeviceptr at)
+{
+	CUdeviceptr result;
+
+	OK(cuMemAlloc_v2, &result, 4);
+	return kernel_run("peek", NULL, (void *[]){ &at, &result });
+}
+
+/* The device's work that needs no memory of its own. */
+static void fill(CUdeviceptr at)
+{
+	OK(cuMemsetD32_v2, at, 7, 1);
+	OK(cuCtxSynchronize);
+}
+
+static size_t memory_free(void)
+{
+	size_t bytes, total;
+
+	OK(cuMemGetInfo_v2, &bytes, &total);
+	return bytes;
+}
+
+Test(residency, memory_is_nowhere_until_it_is_touched)
+{
+	const CUdeviceptr at = begin(3 * PAGE);
+	const size_t before = memory_free();
+
+	cr_assert_eq(where(at), 0);
+	host_access(at, 1, true);
+	cr_assert(is_on_host(at));
+	cr_assert_eq(where(at + PAGE), 0);
+	fill(at + PAGE);
+	cr_assert_eq(where(at + PAGE), DEVICE(0));
+	cr_assert_eq(where(at + 2 * PAGE), 0);
+	cr_assert_eq(before - memory_free(), PAGE);
+}
+
+Test(residency, prefetch_moves_the_pages_and_their_room)
+{
+	const CUdeviceptr at = begin(8 * PAGE);
+	const size_t before = memory_free();
+
+	prefetch(at, 8 * PAGE, 0);
+	for (size_t i = 0; i < 8; i++)
+		cr_assert_eq(where(at + i * PAGE), DEVICE(0));
+	cr_assert_eq(before - memory_free(), 8 * PAGE);
+	prefetch(at, 8 * PAGE, CPU);
+	cr_assert(is_on_host(at + 7 * PAGE));
+	cr_assert_eq(memory_free(), before);
+	prefetch(at, 8 * PAGE, 0);
+	OK(cuMemFree_v2, at);
+	cr_assert_eq(memory_free(), before);
+}
+
+Test(residency, prefetch_to_the_second_device_is_seen_there)
+{
+	const CUdeviceptr at = begin(4 * PAGE);
+
+	prefetch(at, 4 * PAGE, 0);
+	prefetch(at + PAGE, 2 * PAGE, 1);
+	cr_assert_eq(where(at), DEVICE(0));
+	cr_assert_eq(where(at + PAGE), DEVICE(1));
+	cr_assert_eq(where(at + 2 * PAGE), DEVICE(1));
+	cr_assert_eq(where(at + 3 * PAGE), DEVICE(0));
+}
+
+Test(residency, prefetch_to_a_node_is_seen_there)
+{
+	const CUdeviceptr at = begin(2 * PAGE);
+
+	prefetch_to_node(at, 2 * PAGE, 1);
+	cr_assert_eq(where(at), NODE(1));
+	prefetch(at, PAGE, CPU);
+	cr_assert_eq(where(at), NODE(1));
+	prefetch_to_node(at, 2 * PAGE, 0);
+	cr_assert_eq(where(at), NODE(0));
+}
+
+Test(residency, prefetch_waits_for_its_stream)
+{
+	const CUdeviceptr at = begin(PAGE);
+	struct gate gate;
+	CUstream stream;
+
+	gate_init(&gate);
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuLaunchHostFunc, stream, gate_wait, &gate);
+	OK(cuMemPrefetchAsync, at, PAGE, 0, stream);
+	cr_assert_eq(where(at), 0);
+	gate_open(&gate);
+	OK(cuStreamSynchronize, stream);
+	cr_assert_eq(where(at), DEVICE(0));
+}
+
+Test(residency, kernel_and_program_move_what_they_touch)
+{
+	const CUdeviceptr at = begin(4 * PAGE);
+
+	prefetch(at, 4 * PAGE, CPU);
+	cr_assert_eq(kernel_read(at + PAGE), CUDA_SUCCESS);
+	cr_assert(is_on_host(at));
+	cr_assert_eq(where(at + PAGE), DEVICE(0));
+	host_access(at + PAGE + 100, 4, false);
+	cr_assert(is_on_host(at + PAGE));
+	use_device(1);
+	cr_assert_eq(kernel_write(at + PAGE, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at + PAGE), DEVICE(1));
+}
+
+Test(residency, copy_moves_no_pages)
+{
+	const CUdeviceptr at = begin(4 * PAGE);
+	_cleanup_free_ unsigned char *bytes = calloc(1, 4 * PAGE);
+	CUdeviceptr device;
+
+	OK(cuMemAlloc_v2, &device, 4 * PAGE);
+	prefetch(at, 2 * PAGE, 0);
+	prefetch(at + 2 * PAGE, 2 * PAGE, CPU);
+	OK(cuMemcpyDtoH_v2, bytes, at, 4 * PAGE);
+	OK(cuMemcpyHtoD_v2, at, bytes, 4 * PAGE);
+	OK(cuMemcpyDtoD_v2, device, at, 4 * PAGE);
+	OK(cuMemcpyDtoD_v2, at, device, 4 * PAGE);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(where(at), DEVICE(0));
+	cr_assert_eq(where(at + PAGE), DEVICE(0));
+	cr_assert(is_on_host(at + 2 * PAGE));
+	cr_assert(is_on_host(at + 3 * PAGE));
+}
+
+Test(residency, fill_is_the_devices_work)
+{
+	const CUdeviceptr at = begin(3 * PAGE);
+
+	prefetch(at, 3 * PAGE, CPU);
+	OK(cuMemsetD8_v2, at, 1, PAGE + 1);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(where(at), DEVICE(0));
+	cr_assert_eq(where(at + PAGE), DEVICE(0));
+	cr_assert(is_on_host(at + 2 * PAGE));
+}
+
+Test(residency, read_mostly_pages_have_copies_until_one_is_written)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	prefetch_to_node(at, PAGE, 0);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	cr_assert_eq(kernel_read(at), CUDA_SUCCESS);
+	cr_assert_eq(where(at), NODE(0) | DEVICE(0));
+	prefetch(at, PAGE, 1);
+	cr_assert_eq(where(at), NODE(0) | DEVICE(0) | DEVICE(1));
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at), DEVICE(0));
+	host_access(at, 1, false);
+	cr_assert_eq(where(at) & DEVICE(0), DEVICE(0));
+	cr_assert_neq(where(at), DEVICE(0));
+	host_access(at, 1, true);
+	cr_assert(is_on_host(at));
+}
+
+Test(residency, unset_read_mostly_leaves_one_copy)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	prefetch(at, PAGE, CPU);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1);
+	prefetch(at, PAGE, 0);
+	prefetch(at, PAGE, 1);
+	advise(at, PAGE, CU_MEM_ADVISE_UNSET_READ_MOSTLY, 0);
+	cr_assert_eq(where(at), DEVICE(1));
+}
+
+Test(residency, preferred_location_is_not_left_for_an_access)
+{
+	const CUdeviceptr at = begin(2 * PAGE);
+
+	advise(at, 2 * PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CPU);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert(is_on_host(at));
+	prefetch(at, PAGE, 0);
+	cr_assert_eq(where(at), DEVICE(0));
+	advise(at, 2 * PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+	use_device(1);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at), DEVICE(0));
+	host_access(at, 1, true);
+	cr_assert(is_on_host(at));
+}
+
+Test(residency, pages_stay_for_who_accesses_from_afar)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	prefetch(at, PAGE, 0);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, 1);
+	use_device(1);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at), DEVICE(0));
+	advise(at, PAGE, CU_MEM_ADVISE_UNSET_ACCESSED_BY, 1);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at), DEVICE(1));
+}
+
+Test(residency, is_seen_from_outside)
+{
+	const CUdeviceptr at = begin(2 * PAGE);
+	uint32_t words[4];
+	char path[128];
+	FILE *file;
+
+	prefetch(at + PAGE, PAGE, 1);
+	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.conform-%d/managed-%d-%llx",
+		 (int)getpid(), (int)getpid(), (unsigned long long)at);
+	file = fopen(path, "r");
+	MUST(file != NULL);
+	cr_assert_eq(fread(words, 1, sizeof(words), file), sizeof(words));
+	cr_assert_eq(words[0], 0);
+	cr_assert_eq(words[2], DEVICE(1));
+	fclose(file);
+	OK(cuMemFree_v2, at);
+	cr_assert_eq(access(path, F_OK), -1);
+}
+
+Test(evict, more_than_the_device_has_goes_there_in_turns)
+{
+	const CUdeviceptr at = begin(48 * PAGE);
+
+	prefetch(at, 48 * PAGE, 0);
+	cr_assert(is_on_host(at));
+	cr_assert(is_on_host(at + 15 * PAGE));
+	cr_assert_eq(where(at + 16 * PAGE), DEVICE(0));
+	cr_assert_eq(where(at + 47 * PAGE), DEVICE(0));
+	cr_assert_eq(memory_free(), 0);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+	cr_assert_eq(where(at), DEVICE(0));
+}
+
+Test(evict, device_memory_takes_the_room_of_managed)
+{
+	const CUdeviceptr at = begin(32 * PAGE);
+	CUdeviceptr device;
+
+	prefetch(at, 32 * PAGE, 0);
+	OK(cuMemAlloc_v2, &device, 16 * PAGE);
+	cr_assert(is_on_host(at));
+	cr_assert_eq(where(at + 31 * PAGE), DEVICE(0));
+	memory_create(16 * PAGE);
+	cr_assert(is_on_host(at + 31 * PAGE));
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2, &device, PAGE);
+	prefetch(at, 32 * PAGE, 0);
+	cr_assert(is_on_host(at));
+	fill(at);
+	cr_assert(is_on_host(at));
+}
+
+static void prefetch_and_stay(int socket)
+{
+	CUdeviceptr at;
+
+	conform_options("devices=2:memory=64M");
+	conform_context();
+	at = managed_new(32 * PAGE);
+	prefetch(at, 32 * PAGE, 0);
+	wire_send(socket, 0, -1);
+	wire_receive(socket, NULL);
+	MUST(is_on_host(at));
+	MUST(where(at + 31 * PAGE) == DEVICE(0));
+}
+
+Test(evict, room_is_found_in_other_processes)
+{
+	struct child child;
+	CUdeviceptr device;
+
+	conform_options("devices=2:memory=64M");
+	child_start(&child, prefetch_and_stay);
+	wire_receive(child.socket, NULL);
+	conform_context();
+	cr_assert_eq(memory_free(), 0);
+	OK(cuMemAlloc_v2, &device, 16 * PAGE);
+	wire_send(child.socket, 0, -1);
+	child_finish(&child);
+	cr_assert_eq(memory_free(), 16 * PAGE);
+}
+
+Test(evict, memory_of_a_killed_process_comes_back)
+{
+	struct child child;
+
+	conform_options("devices=2:memory=64M:managed=128M");
+	child_start(&child, prefetch_and_stay);
+	wire_receive(child.socket, NULL);
+	conform_context();
+	child_kill(&child);
+	cr_assert_eq(memory_free(), 32 * PAGE);
+	managed_new(64 * PAGE);
+}
+
+Test(evict, managed_memory_has_a_limit)
+{
+	CUdeviceptr at, more;
+
+	conform_options("devices=1:memory=64M:managed=256M");
+	conform_context();
+	at = managed_new(100 * PAGE);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocManaged, &more, 29 * PAGE,
+	      CU_MEM_ATTACH_GLOBAL);
+	managed_new(28 * PAGE);
+	OK(cuMemFree_v2, at);
+	managed_new(100 * PAGE);
+}
+
+Test(evict, a_duplicate_is_only_dropped)
+{
+	const CUdeviceptr at = begin(PAGE);
+
+	prefetch(at, PAGE, 1);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+	prefetch(at, PAGE, 0);
+	cr_assert_eq(where(at), DEVICE(0) | DEVICE(1));
+	memory_create(32 * PAGE);
+	cr_assert_eq(where(at), DEVICE(1));
+}
+
+/* Devices without concurrent managed access. */
+static CUdeviceptr begin_restricted(size_t size, unsigned int attach)
+{
+	CUdeviceptr at;
+
+	conform_options("devices=2:memory=64M:concurrent=0");
+	conform_context();
+	OK(cuMemAllocManaged, &at, size, attach);
+	return at;
+}
+
+Test(restricted, device_says_so)
+{
+	int value;
+
+	conform_options("concurrent=0");
+	conform_open();
+	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+	   0);
+	cr_assert_eq(value, 0);
+	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0);
+	cr_assert_eq(value, 1);
+}
+
+Test(restricted, memory_is_on_the_device_for_good)
+{
+	const CUdeviceptr at = begin_restricted(16 * PAGE, CU_MEM_ATTACH_GLOBAL);
+	CUdeviceptr more;
+
+	cr_assert_eq(where(at), DEVICE(0));
+	cr_assert_eq(memory_free(), 16 * PAGE);
+	host_access(at, 1, true);
+	cr_assert_eq(where(at), DEVICE(0));
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocManaged, &more, 17 * PAGE,
+	      CU_MEM_ATTACH_GLOBAL);
+	cr_assert_eq(memory_free(), 16 * PAGE);
+	OK(cuMemFree_v2, at);
+	cr_assert_eq(memory_free(), 32 * PAGE);
+}
+
+Test(restricted, prefetch_and_locations_are_refused)
+{
+	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
+
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, PAGE, 0, NULL);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, PAGE, CPU, NULL);
+	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, PAGE,
+	      CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CPU);
+	advise(at, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+}
+
+Test(restricted, kernel_faults_on_memory_of_the_host)
+{
+	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_HOST);
+
+	cr_assert_eq(kernel_write(at, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+Test(restricted, kernel_uses_memory_of_the_host_once_it_is_attached)
+{
+	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_HOST);
+	CUstream stream;
+
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
+	cr_assert_eq(kernel_write(at, stream), CUDA_SUCCESS);
+	OK(cuStreamAttachMemAsync, NULL, at, 0, CU_MEM_ATTACH_GLOBAL);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+}
+
+Test(restricted, kernel_faults_on_memory_of_another_stream)
+{
+	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
+	CUstream stream;
+
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
+	OK(cuStreamSynchronize, stream);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+Test(restricted, attachment_goes_back_when_its_stream_is_destroyed)
+{
+	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
+	CUstream stream;
+
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
+	OK(cuStreamSynchronize, stream);
+	OK(cuStreamDestroy_v2, stream);
+	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
+}
