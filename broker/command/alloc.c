@@ -4,8 +4,8 @@
  *
  * The name is taken first, in state MAKING, so that two makers of one name can't both go
  * on; then the memory is had, by kind: device memory from the driver at once, host memory
- * from the crew, direct and async memory from the owner's worker. Then the allocation is
- * published, or its name is free again and the command has its error.
+ * from the crew, direct, async and managed memory from the owner's worker. Then the
+ * allocation is published, or its name is free again and the command has its error.
  *
  * When a device is full, chunks that are kept empty go back first; and while memory is on
  * its way back (a free never waits) the making is parked until it has arrived: `free` and
@@ -141,7 +141,9 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 	struct allocation *allocation = making->allocation;
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	if (lost || reply->error) {
+	/* Managed memory may be larger than the device: its free bytes explain nothing.
+	 */
+	if (lost || reply->error || allocation->managed) {
 		making_failed_call(making, ENOMEM);
 		return;
 	}
@@ -313,6 +315,16 @@ struct making_op {
 	struct making *making;
 };
 
+static uint32_t making_flags(const struct allocation *allocation)
+{
+	if (allocation->kind == KIND_ASYNC)
+		return WIRE_ASYNC;
+	if (!allocation->managed)
+		return 0;
+	return WIRE_MANAGED |
+	       (allocation->managed->attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0);
+}
+
 static void make_in_worker_run(struct op *op)
 {
 	struct allocation *allocation =
@@ -320,7 +332,7 @@ static void make_in_worker_run(struct op *op)
 
 	op->ask.request = (struct wire_request){
 		.op = WIRE_ALLOC,
-		.flags = allocation->kind == KIND_ASYNC ? WIRE_ASYNC : 0,
+		.flags = making_flags(allocation),
 		.device = allocation->device,
 		.length = allocation->size,
 	};
@@ -393,10 +405,9 @@ static void make_in_worker(struct making *making)
 static void making_start(struct making *making)
 {
 	static void (*const makers[N_KINDS])(struct making *) = {
-		[KIND_DEVICE] = make_device,
-		[KIND_HOST] = make_host,
-		[KIND_DIRECT] = make_in_worker,
-		[KIND_ASYNC] = make_in_worker,
+		[KIND_DEVICE] = make_device,	 [KIND_HOST] = make_host,
+		[KIND_DIRECT] = make_in_worker,	 [KIND_ASYNC] = make_in_worker,
+		[KIND_MANAGED] = make_in_worker,
 	};
 	struct broker *broker = making->broker;
 
@@ -408,12 +419,20 @@ static void making_start(struct making *making)
 
 /* ---- the verb ---- */
 
-enum { ALLOC_KIND, ALLOC_DEVICE, ALLOC_STREAM, ALLOC_TAG, ALLOC_MODE, ALLOC_UNTIL };
+enum {
+	ALLOC_KIND,
+	ALLOC_DEVICE,
+	ALLOC_STREAM,
+	ALLOC_ATTACH,
+	ALLOC_TAG,
+	ALLOC_MODE,
+	ALLOC_UNTIL,
+};
 
 static const struct grammar alloc_grammar = {
 	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
-	.keys = (const char *const[]){ "kind", "device", "stream", "tag", "mode", "until",
-				       NULL },
+	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
+				       "mode", "until", NULL },
 };
 
 struct alloc_line {
@@ -424,6 +443,7 @@ struct alloc_line {
 	bool has_device;
 	const char *stream;
 	const char *tag;
+	uint8_t attach;
 	uint16_t mode;
 	bool until_close;
 };
@@ -442,6 +462,16 @@ static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal
 	return 0;
 }
 
+static int alloc_parse_attach(const char *word, struct alloc_line *line,
+			      struct refusal *refusal)
+{
+	if (line->kind != KIND_MANAGED)
+		return refuse(refusal, EINVAL,
+			      "attach=%.64s is for kind=managed, not kind=%s", word,
+			      kind_name((enum allocation_kind)line->kind));
+	return line_attach(word, ATTACH_HOST, &line->attach, refusal);
+}
+
 static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 			    struct refusal *refusal)
 {
@@ -450,7 +480,7 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 	line->kind = values[ALLOC_KIND] ? kind_find(values[ALLOC_KIND]) : KIND_DEVICE;
 	if (line->kind < 0)
 		return refuse(refusal, EINVAL,
-			      "kind=%s is none of device, direct, async, host",
+			      "kind=%s is none of device, direct, async, managed, host",
 			      values[ALLOC_KIND]);
 	line->has_device = values[ALLOC_DEVICE];
 	if (line->has_device) {
@@ -463,6 +493,11 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 	if (line->stream && line->kind != KIND_ASYNC)
 		return refuse(refusal, EINVAL, "stream=%s is for kind=async, not kind=%s",
 			      line->stream, kind_name((enum allocation_kind)line->kind));
+	if (values[ALLOC_ATTACH]) {
+		r = alloc_parse_attach(values[ALLOC_ATTACH], line, refusal);
+		if (r < 0)
+			return r;
+	}
 	line->tag = values[ALLOC_TAG];
 	if (line->tag && !*line->tag)
 		return refuse(refusal, EINVAL, "tag= is empty");
@@ -497,12 +532,23 @@ static int alloc_parse(const struct line *words, struct alloc_line *line,
 	return alloc_parse_keys(words->values, line, refusal);
 }
 
+static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
+			       struct refusal *refusal)
+{
+	if (!broker->devices[line->device]->has_managed)
+		return refuse(refusal, EOPNOTSUPP,
+			      "device %llu lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
+			      (unsigned long long)line->device);
+	return attach_check(broker, (uint32_t)line->device, line->attach, refusal);
+}
+
 /* As command_find(): on failure the lock is let go and the command answered. */
 static int alloc_check(struct command *command, struct alloc_line *line,
 		       struct stream **ret_stream)
 {
 	struct broker *broker = command->broker;
 	const struct stream *named = NULL;
+	struct refusal refusal;
 
 	*ret_stream = NULL;
 	if (broker->shutting_down) {
@@ -531,6 +577,12 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 			(unsigned long long)line->device);
 		return -EOPNOTSUPP;
 	}
+	if (line->kind == KIND_MANAGED &&
+	    alloc_check_managed(broker, line, &refusal) < 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_refuse(command, &refusal);
+		return -EOPNOTSUPP;
+	}
 	if (line->kind != KIND_ASYNC)
 		return 0;
 	*ret_stream = command_stream(command, line->stream, (uint32_t)line->device);
@@ -557,17 +609,24 @@ static struct allocation *alloc_new(struct command *command,
 				    const struct alloc_line *line, struct stream *stream)
 {
 	struct registry *registry = &command->broker->registry;
+	struct managed *managed = NULL;
 	struct allocation *allocation;
 	struct owner *owner;
 	int r = -ENOMEM;
 
 	owner = owner_get(registry, command->caller->uid, command->caller->gid);
-	if (owner)
+	if (line->kind == KIND_MANAGED)
+		managed = managed_new(line->size);
+	if (owner && (managed || line->kind != KIND_MANAGED))
 		r = allocation_new(&allocation, registry, line->name, line->size, owner);
 	if (r < 0) {
+		managed_free(managed, &registry->managed);
 		alloc_fail_new(command, line->name, r);
 		return NULL;
 	}
+	allocation->managed = managed;
+	if (managed)
+		managed->attach = line->attach;
 	allocation->kind = (uint8_t)line->kind;
 	allocation->device = (uint8_t)line->device;
 	allocation->gid = command->caller->gid;

@@ -10,3 +10,13 @@
 /* Of a device: bytes in use by all programs. */
 void ask_memory_used(struct broker *broker, struct token token,
 		     const struct caller *caller, struct wait *wait);
+
+/* Of managed memory: what the driver says of its ranges. */
+void ask_last_prefetch(struct broker *broker, struct token token,
+		       const struct caller *caller, struct wait *wait);
+void state_advise(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait);
+
+/* What it is attached to, which the broker knows. */
+void state_attach(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait);

@@ -9,6 +9,7 @@
 #include "command/ahead.h"
 #include "command/ask.h"
 #include "command/module.h"
+#include "command/verbs.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -74,6 +75,41 @@ static void broker_async_bytes(const struct attribute_view *view, struct text *t
 	show_number(text, view->broker->registry.bytes_by_kind[KIND_ASYNC]);
 }
 
+static void broker_managed_bytes(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.bytes_by_kind[KIND_MANAGED]);
+}
+
+/* Of all devices together. */
+static uint64_t devices_sum(const uint64_t *places)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < MANAGED_PLACE_HOST; i++)
+		sum += places[i];
+	return sum;
+}
+
+static void broker_preferred_cpu(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.managed.preferred[MANAGED_PLACE_HOST]);
+}
+
+static void broker_preferred_device(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, devices_sum(view->broker->registry.managed.preferred));
+}
+
+static void broker_prefetched_cpu(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.managed.prefetched[MANAGED_PLACE_HOST]);
+}
+
+static void broker_prefetched_device(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, devices_sum(view->broker->registry.managed.prefetched));
+}
+
 static void broker_host_bytes(const struct attribute_view *view, struct text *text)
 {
 	show_number(text, view->broker->registry.bytes_by_kind[KIND_HOST]);
@@ -119,6 +155,15 @@ static const struct attribute broker_attributes[] = {
 	{ "device_bytes", "bytes of kind device", 0, broker_device_bytes },
 	{ "direct_bytes", "bytes of kind direct", 0, broker_direct_bytes },
 	{ "async_bytes", "bytes of kind async", 0, broker_async_bytes },
+	{ "managed_bytes", "bytes of kind managed", 0, broker_managed_bytes },
+	{ "managed_preferred_cpu_bytes", "managed bytes preferred on the host", 0,
+	  broker_preferred_cpu },
+	{ "managed_preferred_device_bytes", "managed bytes preferred on some device", 0,
+	  broker_preferred_device },
+	{ "managed_prefetched_cpu_bytes", "managed bytes last prefetched to the host", 0,
+	  broker_prefetched_cpu },
+	{ "managed_prefetched_device_bytes",
+	  "managed bytes last prefetched to some device", 0, broker_prefetched_device },
 	{ "host_bytes", "bytes of kind host", 0, broker_host_bytes },
 	{ "modules", "modules made by users", 0, broker_modules },
 	{ "streams", "streams made by users", 0, broker_streams },
@@ -183,6 +228,11 @@ static void allocation_stream(const struct attribute_view *view, struct text *te
 	text_printf(text, "%s", stream ? stream->name : "none");
 }
 
+static void allocation_attach(const struct attribute_view *view, struct text *text)
+{
+	text_attach(text, view->allocation);
+}
+
 static void allocation_last_write(const struct attribute_view *view, struct text *text)
 {
 	if (view->allocation->written_s)
@@ -208,7 +258,7 @@ static void allocation_created(const struct attribute_view *view, struct text *t
 
 static const struct attribute allocation_attributes[] = {
 	{ "id", "number of this allocation, never used again", 0, allocation_id },
-	{ "kind", "device, direct, async or host", 0, allocation_kind },
+	{ "kind", "device, direct, async, managed or host", 0, allocation_kind },
 	{ "device", "number of its device, `none` for host memory", 0,
 	  allocation_device },
 	{ "size", "bytes", 0, allocation_size },
@@ -216,7 +266,12 @@ static const struct attribute allocation_attributes[] = {
 	{ "generation", "up when a pointer taken before is no longer good", 0,
 	  allocation_generation },
 	{ "state", "live, busy (work under way) or lost", 0, allocation_state },
-	{ "stream", "that it was made on (kind=async), `none`", 0, allocation_stream },
+	{ "stream", "that it was made on (kind=async) or is attached to, `none`", 0,
+	  allocation_stream },
+	{ "attach", "global, host or single STREAM",
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, allocation_attach },
+	{ "last_prefetch", "where to, `none` or `mixed`; asked of the driver",
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .ask = ask_last_prefetch },
 	{ "last_write", "UTC, or `never`", 0, allocation_last_write },
 	{ "tag", "as given, `none`", 0, allocation_tag },
 	{ "owner", "uid", 0, allocation_owner },
@@ -304,11 +359,36 @@ static void device_allocations(const struct attribute_view *view, struct text *t
 	show_number(text, view->broker->registry.n_allocations_on[view->device->index]);
 }
 
+static void device_managed(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.managed_on[view->device->index]);
+}
+
+static void device_preferred(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.managed.preferred[view->device->index]);
+}
+
+static void device_prefetched(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.managed.prefetched[view->device->index]);
+}
+
 static void device_state(const struct attribute_view *view, struct text *text)
 {
-	text_printf(text, "%s",
-		    view->device->has_vmm ? "ok"
-					  : "limited: no virtual memory management");
+	const struct device *device = view->device;
+	const char *joint = "limited: no ";
+
+	if (!device->has_vmm) {
+		text_printf(text, "%svirtual memory management", joint);
+		joint = ", no ";
+	}
+	if (!device->has_managed)
+		text_printf(text, "%smanaged memory", joint);
+	else if (!device->has_concurrent)
+		text_printf(text, "%sconcurrent managed access", joint);
+	else if (device->has_vmm)
+		text_printf(text, "ok");
 }
 
 static const struct attribute device_attributes[] = {
@@ -322,6 +402,12 @@ static const struct attribute device_attributes[] = {
 	  .ask = ask_memory_used },
 	{ "memory_ours", "bytes that the broker holds, with what rounding costs", 0,
 	  device_memory_ours },
+	{ "managed_bytes", "bytes of managed memory that was made on it", 0,
+	  device_managed },
+	{ "managed_preferred_bytes", "managed bytes that are preferred on it", 0,
+	  device_preferred },
+	{ "managed_prefetched_bytes", "managed bytes last prefetched to it", 0,
+	  device_prefetched },
 	{ "allocations", "live allocations on it", 0, device_allocations },
 	{ "state", "ok, or what it lacks", 0, device_state },
 };
@@ -386,8 +472,8 @@ static const struct attribute owner_attributes[] = {
 	{ "name", "user name", 0, owner_name },
 	{ "state", "idle, or running: he has a worker; or failed, and why", 0,
 	  owner_state },
-	{ "worker", "process that holds his direct and async memory, 0 for none", 0,
-	  owner_worker },
+	{ "worker", "process that holds his other memory than device and host, 0: none",
+	  0, owner_worker },
 	{ "restarts", "his workers that died, ever", 0, owner_restarts },
 	{ "bytes", "bytes he holds", 0, owner_bytes },
 	{ "peak_bytes", "the most he ever held", 0, owner_peak_bytes },
@@ -513,6 +599,8 @@ static void show_all(const struct attribute_view *view, enum object_type type,
 		const struct attribute *row = &tables[type].rows[i];
 
 		if (row->flags & (ATTRIBUTE_ASKED | ATTRIBUTE_TEXT))
+			continue;
+		if ((row->flags & ATTRIBUTE_MANAGED) && !view->allocation->managed)
 			continue;
 		text_printf(text, "%s ", row->name);
 		row->show(view, text);

@@ -13,13 +13,18 @@ void command_done(struct command *command, int error)
 	command->done(command, error);
 }
 
+/* As a shell in the root of the mount has it. Under registry.lock. */
 static void command_file(const struct command *command, struct text *file)
 {
+	enum object_type type = command->verb->object;
+	const struct freed *freed = NULL;
+
+	if (type == OBJECT_ALLOCATION)
+		freed = broker_find_freed(command->broker, command->token);
 	if (!command->token.generation)
 		text_printf(file, "control");
-	else if (!object_path(command->broker, command->verb->object, command->token,
-			      file))
-		text_printf(file, "%s/?", object_folder(command->verb->object));
+	else if (!object_path(command->broker, type, command->token, file))
+		text_printf(file, "%s/%s", object_folder(type), freed ? freed->name : "?");
 	text_printf(file, "/%s", command->verb->name);
 }
 
@@ -222,26 +227,56 @@ static const char *access_word(enum access access)
 	return "free or change";
 }
 
+/* Sees that the caller may. As command_find(). */
+static struct allocation *command_check_access(struct command *command,
+					       struct allocation *allocation,
+					       enum access access)
+{
+	unsigned int owner = allocation->owner->uid, mode = allocation->mode;
+	char name[NAME_MAX_LENGTH + 1];
+
+	if (caller_may(command->caller, allocation, access))
+		return allocation;
+	strcpy(name, allocation->name);
+	pthread_mutex_unlock(&command->broker->registry.lock);
+	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
+		     "uid %u may not %s allocation %s of uid %u, mode %04o",
+		     command->caller->uid, access_word(access), name, owner, mode);
+	return NULL;
+}
+
 struct allocation *command_find(struct command *command, const char *name,
 				enum access access)
 {
 	struct registry *registry = &command->broker->registry;
 	struct allocation *allocation = allocation_find(registry, name);
-	unsigned int owner, mode;
 
-	if (!allocation || allocation->state == ALLOCATION_MAKING) {
-		pthread_mutex_unlock(&registry->lock);
-		command_fail(command, ENOENT, "there is no allocation %s", name);
-		return NULL;
-	}
-	if (caller_may(command->caller, allocation, access))
-		return allocation;
-	owner = allocation->owner->uid;
-	mode = allocation->mode;
+	if (allocation && allocation->state != ALLOCATION_MAKING)
+		return command_check_access(command, allocation, access);
 	pthread_mutex_unlock(&registry->lock);
-	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
-		     "uid %u may not %s allocation %s of uid %u, mode %04o",
-		     command->caller->uid, access_word(access), name, owner, mode);
+	command_fail(command, ENOENT, "there is no allocation %s", name);
+	return NULL;
+}
+
+struct allocation *command_find_own(struct command *command, const char *name,
+				    enum access access)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation;
+	const struct freed *freed;
+	char was[NAME_MAX_LENGTH + 1] = "?";
+
+	if (!command->token.generation)
+		return command_find(command, name, access);
+	allocation =
+		allocation_get(registry, command->token.slot, command->token.generation);
+	if (allocation)
+		return command_check_access(command, allocation, access);
+	freed = broker_find_freed(command->broker, command->token);
+	if (freed)
+		strcpy(was, freed->name);
+	pthread_mutex_unlock(&registry->lock);
+	command_fail(command, ESTALE, "allocation %s has been freed", was);
 	return NULL;
 }
 

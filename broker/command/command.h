@@ -74,6 +74,13 @@ enum access {
 struct allocation *command_find(struct command *command, const char *name,
 				enum access access);
 
+/*
+ * The same in a file of an allocation's own, which names it itself (name is then not
+ * looked at); -ESTALE when that has been freed.
+ */
+struct allocation *command_find_own(struct command *command, const char *name,
+				    enum access access);
+
 /* Whether the caller may: the file's mode says, and root may all. */
 bool caller_may(const struct caller *caller, const struct allocation *allocation,
 		enum access access);

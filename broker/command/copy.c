@@ -15,10 +15,22 @@
 
 /* ---- by one worker ---- */
 
-/* Host memory has no side of its own: the device of the other end does the work. */
-static uint32_t copy_device(const struct allocation *end, const struct allocation *other)
+/*
+ * Host and managed memory has no side of its own, every device reaches it: the device of
+ * the other end does the work.
+ */
+static bool copy_has_side(const struct allocation *end)
 {
-	return end->kind == KIND_HOST ? other->device : end->device;
+	return end->kind != KIND_HOST && end->kind != KIND_MANAGED;
+}
+
+static void copy_devices(const struct allocation *target, const struct allocation *source,
+			 struct wire_request *request)
+{
+	request->device = copy_has_side(target) || source->kind == KIND_HOST
+				  ? target->device
+				  : source->device;
+	request->source_device = copy_has_side(source) ? source->device : request->device;
 }
 
 static void copy_run(struct op *op)
@@ -27,12 +39,11 @@ static void copy_run(struct op *op)
 
 	op->ask.request = (struct wire_request){
 		.op = WIRE_COPY,
-		.device = copy_device(target->allocation, source->allocation),
-		.source_device = copy_device(source->allocation, target->allocation),
 		.address = target->allocation->address + target->offset,
 		.source = source->allocation->address + source->offset,
 		.length = target->length,
 	};
+	copy_devices(target->allocation, source->allocation, &op->ask.request);
 	op_ask(op);
 }
 

@@ -61,19 +61,37 @@ static int line_add_arg(struct line *line, const char *word, struct refusal *ref
 	return 0;
 }
 
+/* How many operands, from number n on, the grammar has. */
+static int operands_left(const struct grammar *grammar, int n)
+{
+	int left = 0;
+
+	while (grammar->operands[n + left])
+		left++;
+	return left;
+}
+
 static int line_add_word(struct line *line, const char *word, int *n_operands,
 			 const struct grammar *grammar, struct refusal *refusal)
 {
-	if (grammar->operands[*n_operands]) {
-		if (key_find(grammar, word, strcspn(word, "=")) >= 0 && strchr(word, '='))
-			return refuse(refusal, EINVAL, "%s is missing before %s",
-				      grammar->operands[*n_operands], word);
+	int left = operands_left(grammar, *n_operands);
+	const char *equals = strchr(word, '=');
+
+	/* With a `=` it is a key, known or not, where no operand must come. */
+	if (equals && left && left <= grammar->n_optional) {
+		*n_operands += left;
+		left = 0;
+	}
+	if (equals && left && key_find(grammar, word, (size_t)(equals - word)) >= 0)
+		return refuse(refusal, EINVAL, "%s is missing before %s",
+			      grammar->operands[*n_operands], word);
+	if (left) {
 		line->operands[(*n_operands)++] = word;
 		return 0;
 	}
-	if (!strchr(word, '=') && grammar->args)
+	if (!equals && grammar->args)
 		return line_add_arg(line, word, refusal);
-	if (!strchr(word, '='))
+	if (!equals)
 		return refuse(refusal, EINVAL, "nothing is expected at %s but KEY=VALUE",
 			      word);
 	return line_add_key(line, word, grammar, refusal);
@@ -103,7 +121,7 @@ int line_parse(struct line *line, const char *bytes, size_t length,
 		if (r < 0)
 			return r;
 	}
-	if (grammar->operands[n_operands])
+	if (operands_left(grammar, n_operands) > grammar->n_optional)
 		return refuse(refusal, EINVAL, "%s is missing",
 			      grammar->operands[n_operands]);
 	return 0;

@@ -24,6 +24,7 @@ int refuse(struct refusal *refusal, int error, const char *format, ...) _printf_
 /* What a line may have; the keys end in NULL. */
 struct grammar {
 	const char *const *operands; /* names, for sentences; end in NULL */
+	int n_optional;		     /* the last ones of them, NULL in a line without */
 	const char *const *keys;
 	bool args; /* words without `=` behind the operands are arguments */
 };

@@ -321,6 +321,7 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,
 		.host = allocation->kind == KIND_HOST,
+		.managed = allocation->managed,
 	};
 }
 
@@ -489,7 +490,8 @@ static int remove_stream(struct broker *broker, const char *name,
 		r = refuse(refusal, EBUSY, "stream %s has %u commands under way", name,
 			   stream->n_works);
 	else if (stream->n_allocations)
-		r = refuse(refusal, EBUSY, "%u allocations were made on stream %s",
+		r = refuse(refusal, EBUSY,
+			   "%u allocations were made on stream %s or are attached to it",
 			   stream->n_allocations, name);
 	if (r == 0) {
 		struct worker *worker = stream->owner->worker;

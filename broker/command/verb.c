@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "command/verb.h"
 
+#include "command/ask.h"
 #include "command/verbs.h"
 
 #define LAUNCH_USAGE                                                                     \
@@ -10,9 +11,9 @@
 static const struct verb verbs[] = {
 	{
 		.name = "alloc",
-		.usage =
-			"NAME SIZE [kind=device|direct|async|host] [device=N] [stream=S] "
-			"[tag=WORD] [mode=OCTAL] [until=close]",
+		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
+			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
+			 "[until=close]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 	},
@@ -34,6 +35,35 @@ static const struct verb verbs[] = {
 		.usage = "DST[+OFFSET] from=SRC[+OFFSET] [length=N] [stream=S] [wait=0]",
 		.help = "copies bytes from one allocation to another",
 		.run = verb_copy,
+	},
+	{
+		.name = "prefetch",
+		.usage = "NAME LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.help = "moves managed memory to where it will be used",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.managed = true,
+		.run = verb_prefetch,
+	},
+	{
+		.name = "advise",
+		.usage = "NAME ADVICE [LOCATION] [offset=N] [length=N]",
+		.help = "tells the driver how managed memory is used; read, it is what "
+			"the driver knows",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "ADVICE [LOCATION] [offset=N] [length=N]",
+		.managed = true,
+		.run = verb_advise,
+		.state = state_advise,
+	},
+	{
+		.name = "attach",
+		.help = "says who may use managed memory: all, the host, one stream",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "global|host|single [stream=S] [wait=0]",
+		.managed = true,
+		.run = verb_attach,
+		.state = state_attach,
 	},
 	{
 		.name = "launch",

@@ -4,12 +4,15 @@
 
 #include "command/command.h"
 
+void verb_advise(struct command *command);
 void verb_alloc(struct command *command);
+void verb_attach(struct command *command);
 void verb_copy(struct command *command);
 void verb_fill(struct command *command);
 void verb_free(struct command *command);
 void verb_launch(struct command *command);
 void verb_reset(struct command *command);
+void verb_prefetch(struct command *command);
 void verb_synchronize(struct command *command);
 
 /* ---- free.c ---- */
@@ -62,3 +65,24 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 /* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
 struct worker *allocation_worker(struct broker *broker,
 				 const struct allocation *allocation);
+
+/* ---- attach.c ---- */
+
+/*
+ * `global`, `host` and, where most is ATTACH_SINGLE, `single`, and whether a device can
+ * have it. Returns: 0; -EINVAL; -EOPNOTSUPP.
+ */
+int line_attach(const char *word, unsigned int most, uint8_t *ret_attach,
+		struct refusal *refusal);
+int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
+		 struct refusal *refusal);
+
+/* `global`, `host` or `single STREAM`. Under registry.lock. */
+void text_attach(struct text *text, const struct allocation *allocation);
+
+/* ---- managed.c ---- */
+
+/* Whether a device has concurrent managed access, which what needs.
+ * Returns: 0; -EOPNOTSUPP. */
+int managed_check_concurrent(const struct broker *broker, uint32_t device,
+			     const char *what, struct refusal *refusal);

@@ -47,8 +47,8 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 
 static bool use_conflicts(const struct use *a, const struct use *b)
 {
-	return (a->write || b->write) && a->offset < b->offset + b->length &&
-	       b->offset < a->offset + a->length;
+	return (a->write || b->write || (a->places && b->places)) &&
+	       a->offset < b->offset + b->length && b->offset < a->offset + a->length;
 }
 
 /* Whoever waits for later has, in doing so, waited for earlier too. */
@@ -61,8 +61,8 @@ static bool use_replaces(const struct use *later, const struct use *earlier)
 		return false;
 	if (later->write)
 		return true;
-	return !earlier->write && later->work->stream &&
-	       later->work->stream == earlier->work->stream;
+	return !earlier->write && earlier->places <= later->places &&
+	       later->work->stream && later->work->stream == earlier->work->stream;
 }
 
 static int work_reserve(struct work *work)

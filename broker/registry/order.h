@@ -32,6 +32,7 @@ struct use {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	bool write;
+	bool places; /* moves or advises: two such keep their order, as with writes */
 	bool listed;	   /* in the allocation's list still */
 	bool guest_writes; /* who uses what is another owner's may write it */
 	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */

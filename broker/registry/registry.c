@@ -142,6 +142,8 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 	registry->n_allocations++;
 	registry->bytes += allocation->size;
 	registry->bytes_by_kind[allocation->kind] += allocation->size;
+	if (allocation->kind == KIND_MANAGED)
+		registry->managed_on[allocation->device] += allocation->size;
 	registry->peak_bytes = MAX(registry->peak_bytes, registry->bytes);
 	if (allocation->kind != KIND_HOST)
 		registry->n_allocations_on[allocation->device]++;
@@ -180,6 +182,8 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 		allocation->owner->n_allocations--;
 		if (allocation->kind != KIND_HOST)
 			registry->n_allocations_on[allocation->device]--;
+		if (allocation->managed)
+			managed_uncount(allocation->managed, &registry->managed);
 		allocation->state = ALLOCATION_FREED;
 	}
 }
@@ -193,6 +197,8 @@ struct allocation *allocation_free(struct registry *registry,
 	if (allocation->state == ALLOCATION_FREED) {
 		registry->bytes -= allocation->size;
 		registry->bytes_by_kind[allocation->kind] -= allocation->size;
+		if (allocation->kind == KIND_MANAGED)
+			registry->managed_on[allocation->device] -= allocation->size;
 		allocation->owner->bytes -= allocation->size;
 	}
 	allocation_set_stream(allocation, NULL);

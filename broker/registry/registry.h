@@ -179,7 +179,8 @@ struct registry {
 	uint64_t n_modules;
 	uint64_t bytes_by_kind[N_KINDS];
 	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
-	struct managed_totals managed;
+	uint64_t managed_on[DEVICES_MAX];	/* bytes of kind managed made there */
+	struct managed_totals managed;		/* of what is in the tree and not lost */
 };
 
 const char *kind_name(enum allocation_kind kind);
@@ -215,7 +216,7 @@ void allocation_lose(struct registry *registry, struct allocation *allocation);
 /* Has it belong to another stream, NULL: to none. */
 void allocation_set_stream(struct allocation *allocation, struct stream *stream);
 
-/* Out of the tree and the names; stays counted. */
+/* Out of the tree and the names; its bytes stay counted. */
 void allocation_withdraw(struct registry *registry, struct allocation *allocation);
 
 /* Frees it and takes it out of the totals. Its memory has been given back. */

@@ -48,6 +48,7 @@ static struct worker worker = {
 	.context_lock = PTHREAD_MUTEX_INITIALIZER,
 	.streams.lock = PTHREAD_MUTEX_INITIALIZER,
 	.modules = MODULE_TABLE_INIT,
+	.managed_seen.lock = PTHREAD_MUTEX_INITIALIZER,
 };
 static const char *driver_path;
 static int messages_fd = STDERR_FILENO;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that lives and dies with this process: cuMemAlloc and the stream-ordered
- * allocator.
+ * Memory that lives and dies with this process: cuMemAlloc, the stream-ordered allocator,
+ * and managed memory (managed.c).
  *
  * It is zeroed before its address is told: the driver was seen to scrub, but that is
  * nowhere promised, and whoever had those pages before may be another user.
  */
 #include "worker/memory.h"
 
+#include "worker/managed.h"
 #include "worker/worker.h"
 
 static int memory_release(struct worker *worker, struct job *job, uint64_t address,
@@ -36,6 +37,8 @@ int memory_alloc(struct worker *worker, struct job *job, struct cuda_failure *fa
 	CUdeviceptr address;
 	int r;
 
+	if (job->request.flags & WIRE_MANAGED)
+		return managed_alloc(worker, job, failure);
 	if (job->request.flags & WIRE_ASYNC)
 		r = CUDA(worker->driver, failure, cuMemAllocAsync, &address,
 			 job->request.length, job->stream);

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "link/wire.h"
+#include "worker/managed.h"
 #include "worker/memory.h"
 #include "worker/rescue.h"
 #include "worker/transfer.h"
@@ -50,6 +51,10 @@ static const struct operation operations[WIRE_OP_END_] = {
 	[WIRE_FUNCTION_ATTRIBUTES] = { module_attributes, false },
 	[WIRE_SAVE] = { rescue_save, false, true },
 	[WIRE_RESTORE] = { rescue_restore, false, true },
+	[WIRE_PREFETCH] = { managed_prefetch, true },
+	[WIRE_ADVISE] = { managed_advise, false },
+	[WIRE_ATTACH] = { managed_attach, true },
+	[WIRE_RANGE] = { managed_range, false },
 };
 
 union control {

@@ -18,6 +18,7 @@
 #include "worker/launch.h"
 #include "worker/mapping.h"
 #include "worker/module.h"
+#include "worker/seen.h"
 #include "worker/stream.h"
 
 #include <gpumem/wire.h>
@@ -43,6 +44,7 @@ struct worker {
 
 	/* What comes behind a record; of whoever has the turn to receive. */
 	_Alignas(uint64_t) uint8_t payload[WIRE_PAYLOAD_MAX];
+	struct seen managed_seen;      /* has its own lock */
 
 	/*
 	 * Counts answers. A request may follow from an answer that another thread gave;

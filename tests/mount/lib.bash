@@ -165,7 +165,7 @@ needs_root()
 	[ "$(id -u)" = 0 ] || skip "needs root: $1"
 }
 
-kinds='device host direct async'
+kinds='device host direct async managed'
 
 # ---- the software GPU's faults ----
 

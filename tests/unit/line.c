@@ -11,6 +11,12 @@ static const struct grammar grammar = {
 	.keys = (const char *const[]){ "kind", "device", NULL },
 };
 
+static const struct grammar optional = {
+	.operands = (const char *const[]){ "ADVICE", "LOCATION", NULL },
+	.n_optional = 1,
+	.keys = (const char *const[]){ "offset", NULL },
+};
+
 static struct line line;
 static struct refusal refusal;
 
@@ -23,7 +29,8 @@ static void expect_refused(const char *words, int error, const char *sentence)
 {
 	cr_expect(eq(int, parse(words), -error), "'%s'", words);
 	cr_expect(eq(int, refusal.error, error), "'%s'", words);
-	cr_expect(strstr(refusal.sentence, sentence) != NULL, "'%s': %s", words, refusal.sentence);
+	cr_expect(strstr(refusal.sentence, sentence) != NULL, "'%s': %s", words,
+		  refusal.sentence);
 	line_deinit(&line);
 }
 
@@ -55,6 +62,43 @@ Test(line, missing_operands_are_named)
 	expect_refused("x kind=host", EINVAL, "SIZE is missing before kind=host");
 }
 
+Test(line, operands_that_may_be_missing_are_NULL)
+{
+	static const struct {
+		const char *words, *location, *offset;
+	} good[] = {
+		{ "x", NULL, NULL },
+		{ "x cpu", "cpu", NULL },
+		{ "x offset=1", NULL, "1" },
+		{ "x cpu offset=1", "cpu", "1" },
+	};
+	static const char *const bad[] = { "", "offset=1", "x offset=1 cpu",
+					   "x cpu cpu" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		const char *words = good[i].words;
+
+		cr_assert(eq(int,
+			     line_parse(&line, words, strlen(words), &optional, &refusal),
+			     0),
+			  "'%s'", words);
+		cr_expect(eq(int, !line.operands[1], !good[i].location), "'%s'", words);
+		if (line.operands[1])
+			cr_expect(eq(str, (char *)line.operands[1],
+				     (char *)good[i].location));
+		cr_expect(eq(int, !line.values[0], !good[i].offset), "'%s'", words);
+		line_deinit(&line);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		cr_expect(
+			eq(int,
+			   line_parse(&line, bad[i], strlen(bad[i]), &optional, &refusal),
+			   -EINVAL),
+			"'%s'", bad[i]);
+		line_deinit(&line);
+	}
+}
+
 Test(line, unknown_key_is_named)
 {
 	expect_refused("x 4M colour=red", EINVAL, "colour");
@@ -79,9 +123,11 @@ Test(line, too_long_a_line_is_refused)
 
 	memset(bytes, ' ', sizeof(bytes));
 	memcpy(bytes, "x 4M", 4);
-	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH, &grammar, &refusal), 0));
+	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH, &grammar, &refusal),
+		     0));
 	line_deinit(&line);
-	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH + 1, &grammar, &refusal),
+	cr_assert(eq(int,
+		     line_parse(&line, bytes, LINE_MAX_LENGTH + 1, &grammar, &refusal),
 		     -E2BIG));
 	line_deinit(&line);
 }
@@ -119,7 +165,8 @@ Test(line, range_has_an_offset_a_length_or_both)
 	cr_assert(not(range.has_length));
 	cr_assert(eq(int, line_range(NULL, "0", &range, &refusal), -EINVAL));
 	cr_assert(eq(int, line_range("x", NULL, &range, &refusal), -EINVAL));
-	cr_assert(eq(int, line_range("99999999999T", NULL, &range, &refusal), -EOVERFLOW));
+	cr_assert(
+		eq(int, line_range("99999999999T", NULL, &range, &refusal), -EOVERFLOW));
 }
 
 Test(line, place_is_a_name_with_an_offset)

@@ -94,6 +94,45 @@ Test(order, writer_waits_for_every_reader_and_readers_for_the_writer)
 	expect_empty();
 }
 
+static struct work *place(uint64_t offset, uint64_t length, struct stream *stream)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	made->stream = stream;
+	work_use(made, &x, offset, length, false);
+	made->uses[0].places = true;
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
+}
+
+Test(order, placings_read_beside_readers_and_keep_their_own_order)
+{
+	struct work *r = work(&x, 0, 8, false, NULL), *a = place(0, 8, NULL);
+	struct work *b = place(4, 8, NULL), *c = place(8, 8, NULL);
+	struct work *w = work(&x, 0, 1, true, NULL);
+
+	cr_assert(eq(uint, a->n_before, 0));
+	cr_assert(eq(uint, b->n_before, 1));
+	cr_assert(eq(uint, c->n_before, 1));
+	cr_assert(eq(uint, w->n_before, 2));
+	cr_assert(eq(uint, finish(r), 0));
+	cr_assert(eq(uint, finish(a), 2));
+	cr_assert(eq(uint, finish(b), 1));
+	cr_assert(eq(uint, finish(c) + finish(w), 0));
+	expect_empty();
+}
+
+Test(order, placing_is_not_forgotten_for_a_reader_on_its_stream)
+{
+	struct work *a = place(0, 8, &s), *r = work(&x, 0, 8, false, &s);
+	struct work *b = place(0, 8, &t);
+
+	cr_assert(eq(uint, b->n_before, 1));
+	cr_assert(eq(uint, finish(a), 2));
+	cr_assert(eq(uint, finish(r) + finish(b), 0));
+	expect_empty();
+}
+
 Test(order, ranges_that_only_touch_do_not_conflict)
 {
 	struct work *a = work(&x, 0, 8, true, NULL), *b = work(&x, 8, 8, true, NULL);

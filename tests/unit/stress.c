@@ -92,19 +92,60 @@ static void change_mode(struct actor *actor, const char *name)
 	(void)answer_get(&answer);
 }
 
+/* Moves and advises managed memory, or asks what the driver knows of it. */
+static void place(struct actor *actor, const char *name)
+{
+	static const char *const advices[] = { "set_read_mostly",
+					       "set_preferred_location cpu",
+					       "set_preferred_location device:0",
+					       "unset_preferred_location" };
+	static const char *const files[] = { "prefetch", "advise" };
+	const struct attribute *attributes;
+	struct answer answer;
+	struct token token;
+	char line[128];
+	size_t n;
+
+	switch (draw(actor, 4)) {
+	case 0:
+		snprintf(line, sizeof(line), "%s %s offset=%u wait=%u", name,
+			 draw(actor, 2) ? "cpu" : "device:0", draw(actor, 8000),
+			 draw(actor, 2));
+		say(actor, files[0], line);
+		break;
+	case 1:
+		snprintf(line, sizeof(line), "%s %s offset=%u", name,
+			 advices[draw(actor, 4)], draw(actor, 8000));
+		say(actor, files[1], line);
+		break;
+	default:
+		attributes = attribute_table(OBJECT_ALLOCATION, &n);
+		while (strcmp(attributes->name, "last_prefetch") != 0)
+			attributes++;
+		if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &nobody_special,
+				&token) < 0)
+			break;
+		broker_ask(actor->broker, token, attributes, &nobody_special,
+			   answer_expect(&answer));
+		(void)answer_get(&answer);
+		break;
+	}
+}
+
 static void step(struct actor *actor)
 {
-	static const char *const kinds[] = { "device", "direct", "async", "host" };
+	static const char *const kinds[] = { "device", "direct", "async", "host",
+					     "managed" };
 	static const char *const sizes[] = { "4K", "700", "1M", "6M" };
 	char name[16], other[16], line[128];
 
 	snprintf(name, sizeof(name), "n%u", draw(actor, N_NAMES));
 	snprintf(other, sizeof(other), "n%u", draw(actor, N_NAMES));
-	switch (draw(actor, 10)) {
+	switch (draw(actor, 12)) {
 	case 0:
 	case 1:
 		snprintf(line, sizeof(line), "%s %s kind=%s%s", name,
-			 sizes[draw(actor, 4)], kinds[draw(actor, 4)],
+			 sizes[draw(actor, 4)], kinds[draw(actor, 5)],
 			 draw(actor, 8) ? "" : " until=close");
 		say(actor, "alloc", line);
 		break;
@@ -126,6 +167,10 @@ static void step(struct actor *actor)
 	case 6:
 		change_mode(actor, name);
 		break;
+	case 7:
+	case 8:
+		place(actor, name);
+		break;
 	default:
 		move_data(actor, name, draw(actor, 2));
 		break;
@@ -143,6 +188,7 @@ static void *act(void *userdata)
 
 Test(stress, nothing_is_left_after_workers_were_killed_at_random)
 {
+	static const struct managed_totals none;
 	struct broker *broker = broker_start("64M", NULL);
 	uint64_t total = driver_free(broker);
 	struct actor actors[N_THREADS];
@@ -161,6 +207,7 @@ Test(stress, nothing_is_left_after_workers_were_killed_at_random)
 	broker_settle(broker);
 	cr_assert(eq(u64, broker->registry.n_allocations, 0));
 	cr_assert(eq(u64, broker->registry.bytes, 0));
+	cr_assert(eq(int, memcmp(&broker->registry.managed, &none, sizeof(none)), 0));
 	broker_end(broker);
 
 	broker = broker_start("64M", NULL);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "command/location.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char *const prefixes[N_LOCATION_PLACES] = {
+	[LOCATION_NUMA] = "numa:",
+	[LOCATION_DEVICE] = "device:",
+};
+
+/* A location with its number behind a prefix. Returns: whether the word is one. */
+static bool location_parse(const char *word, enum location_place place,
+			   uint16_t *ret_location)
+{
+	size_t length = strlen(prefixes[place]);
+	uint64_t number;
+
+	if (strncmp(word, prefixes[place], length) != 0 ||
+	    number_parse(word + length, &number) < 0 || number > LOCATION_NUMBER_MAX)
+		return false;
+	*ret_location = location_make(place, (unsigned int)number);
+	return true;
+}
+
+int line_location(const char *word, uint16_t *ret_location, struct refusal *refusal)
+{
+	if (strcmp(word, "cpu") == 0) {
+		*ret_location = location_make(LOCATION_CPU, 0);
+		return 0;
+	}
+	if (location_parse(word, LOCATION_NUMA, ret_location) ||
+	    location_parse(word, LOCATION_DEVICE, ret_location))
+		return 0;
+	return refuse(refusal, EINVAL, "location %.64s is none of cpu, numa:N, device:N",
+		      word);
+}
+
+void text_location(struct text *text, uint16_t location)
+{
+	unsigned int place = location_place(location);
+
+	if (place == LOCATION_NONE)
+		text_printf(text, "none");
+	else if (place == LOCATION_CPU)
+		text_printf(text, "cpu");
+	else
+		text_printf(text, "%s%u", prefixes[place], location_number(location));
+}
+
+void text_locations(struct text *text, uint32_t set)
+{
+	const char *joint = "";
+
+	if (!set)
+		text_printf(text, "none");
+	if (set & LOCATION_SET_CPU) {
+		text_printf(text, "cpu");
+		joint = " ";
+	}
+	for (unsigned int i = 0; i < 16; i++) {
+		if (!(set & 1u << i))
+			continue;
+		text_printf(text, "%sdevice:%u", joint, i);
+		joint = " ";
+	}
+}
