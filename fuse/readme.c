@@ -23,6 +23,11 @@ static const char forms[] =
 	"TYPE          i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
 	"VALUE         decimal, hex or C floating point; nan and inf too\n"
 	"BYTES         1, 2, 4 or 8 of them in hex\n"
+	"LOCATION      cpu, numa:N (a node of the host) or device:N\n"
+	"ADVICE        set_ or unset_ and read_mostly, preferred_location or "
+	"accessed_by;\n"
+	"              set_preferred_location, set_ and unset_accessed_by need a "
+	"LOCATION\n"
 	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
 
 /* What stands for the name of one object, and where such objects are. */

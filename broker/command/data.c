@@ -540,8 +540,9 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		wait_done(wait, 0, 0);
 		return;
 	}
+	/* Done to `data`, so it moves no pages: `cat f >data` begins with this. */
 	op = fill_op_new(broker, allocation->owner, allocation, offset, length, 0, 1,
-			 told_finish);
+			 true, told_finish);
 	if (!op) {
 		data_no_memory(broker, wait);
 		return;

@@ -8,6 +8,7 @@ struct fill {
 	struct op op;
 	uint64_t pattern;
 	uint32_t pattern_size;
+	bool stay;
 };
 
 struct worker *allocation_worker(struct broker *broker,
@@ -25,6 +26,7 @@ static void fill_run(struct op *op)
 
 	op->ask.request = (struct wire_request){
 		.op = WIRE_FILL,
+		.flags = fill->stay ? WIRE_STAY : 0,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
 		.length = use->length,
@@ -36,7 +38,7 @@ static void fill_run(struct op *op)
 
 struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		       struct allocation *allocation, uint64_t offset, uint64_t length,
-		       uint64_t pattern, uint32_t pattern_size,
+		       uint64_t pattern, uint32_t pattern_size, bool stay,
 		       void (*finish)(struct op *op))
 {
 	static const struct op_class fill_class = {
@@ -51,6 +53,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		return NULL;
 	fill->pattern = pattern;
 	fill->pattern_size = pattern_size;
+	fill->stay = stay && allocation->managed;
 	op->finish = finish;
 	op->worker = allocation_worker(broker, allocation);
 	if (!op->worker)
@@ -178,7 +181,7 @@ void verb_fill(struct command *command)
 	if (!stream)
 		return;
 	op = fill_op_new(command->broker, stream->owner, allocation, line.range.offset,
-			 line.range.length, line.pattern, line.pattern_size,
+			 line.range.length, line.pattern, line.pattern_size, false,
 			 command_finish_op);
 	if (op)
 		op->work.stream = stream;

@@ -56,10 +56,13 @@ struct op *copy_op_new(struct broker *broker, struct owner *owner,
 
 /* ---- fill.c ---- */
 
-/* An op that repeats a pattern of 1, 2, 4 or 8 bytes. As copy_op_new(). */
+/*
+ * An op that repeats a pattern of 1, 2, 4 or 8 bytes; with stay, managed memory keeps its
+ * pages where they are, which is slower. As copy_op_new().
+ */
 struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		       struct allocation *allocation, uint64_t offset, uint64_t length,
-		       uint64_t pattern, uint32_t pattern_size,
+		       uint64_t pattern, uint32_t pattern_size, bool stay,
 		       void (*finish)(struct op *op));
 
 /* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */

@@ -419,7 +419,9 @@ static const struct op ops[] = {
 	},
 	[WIRE_FILL] = {
 		.name = "fill",
-		.fields = USES_RANGE | USES(STREAM) | USES(PATTERN) | USES(PATTERN_SIZE),
+		.fields = USES_RANGE | USES(STREAM) | USES(FLAGS) | USES(PATTERN) |
+			  USES(PATTERN_SIZE),
+		.flags = WIRE_STAY,
 		.check = check_fill,
 	},
 	[WIRE_MEMORY] = {

@@ -14,6 +14,8 @@
  */
 #include "worker/transfer.h"
 
+#include <errno.h>
+
 #include "link/wire.h"
 
 #include "worker/device.h"
@@ -158,12 +160,38 @@ static int fill_by_doubling(struct worker *worker, struct job *job, unsigned int
 	return r;
 }
 
+/* Copies from the host move no page of managed memory, as a memset would. */
+static int fill_by_copies(struct worker *worker, struct job *job, unsigned int size,
+			  struct cuda_failure *failure)
+{
+	const struct wire_request *request = &job->request;
+	uint64_t length = MIN(request->length, (uint64_t)SEED_SIZE);
+	_cleanup_free_ uint8_t *bytes = malloc(length);
+	int r = 0, waited;
+
+	if (!bytes)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < length; i++)
+		bytes[i] = (uint8_t)(request->pattern >> (8 * (i % size)));
+	for (uint64_t done = 0; r == 0 && done < request->length; done += length) {
+		length = MIN(length, request->length - done);
+		r = CUDA(worker->driver, failure, cuMemcpyHtoDAsync_v2,
+			 request->address + done, bytes, length, job->stream);
+	}
+	/* Also after a failure: what was queued reads the bytes. */
+	waited = CUDA(worker->driver, r < 0 ? NULL : failure, cuStreamSynchronize,
+		      job->stream);
+	return r < 0 ? r : waited;
+}
+
 int transfer_fill(struct worker *worker, struct job *job, struct cuda_failure *failure)
 {
 	const struct wire_request *request = &job->request;
 	unsigned int size = pattern_reduce(request->pattern, request->pattern_size);
 	int r;
 
+	if (request->flags & WIRE_STAY)
+		return fill_by_copies(worker, job, size, failure);
 	if (size <= 4 && !(request->address % size) && !(request->length % size))
 		r = fill_uniform(worker, job, size, failure);
 	else

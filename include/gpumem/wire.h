@@ -102,7 +102,10 @@ enum wire_op {
 	 */
 	WIRE_COPY,
 
-	/* length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each. */
+	/*
+	 * length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each;
+	 * with WIRE_STAY by copies from the host, which leave managed memory where it is.
+	 */
 	WIRE_FILL,
 
 	/* Answer: value[0] = free bytes of device, value[1] = its total. */
@@ -194,6 +197,7 @@ enum wire_flag {
 	WIRE_ATTACH_HOST = 1 << 3,   /* ALLOC, ATTACH */
 	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
 	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
+	WIRE_STAY = 1 << 6,	     /* FILL */
 };
 
 /*

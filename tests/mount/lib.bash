@@ -340,8 +340,12 @@ sweep()
 {
 	local object
 	rm -f "$T/inject"
-	for object in "$M"/allocations/* "$M"/modules/* "$M"/streams/*; do
-		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || rmdir "$object"
+	for object in "$M"/allocations/* "$M"/modules/*; do
+		[ ! -d "$object" ] || rmdir "$object"
+	done
+	# What was freed may still be on its way on them.
+	for object in "$M"/streams/*; do
+		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || eventually "rmdir '$object'"
 	done
 }
 

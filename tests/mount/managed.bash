@@ -15,6 +15,24 @@ ranges()
 	sed -n "s/^$2\[\([0-9+]*\)\]/\1/p" "$1"
 }
 
+# Where the pages of an allocation are, 2 MiB each: device:N or node:N, copies with a plus.
+# The software GPU keeps that in a file.
+pages()
+{
+	local address where bit places
+	address=$(<"allocations/$1/address")
+	for where in $(od -A n -v -t u4 -w8 \
+		/dev/shm/gpumem-softgpu."${T##*.}"-main/managed-*-"${address#0x}" |
+		awk '{ print $1 }'); do
+		places=
+		for bit in {0..31}; do
+			((where >> bit & 1)) || continue
+			((bit < 16)) && places+="+device:$bit" || places+="+node:$((bit - 16))"
+		done
+		echo "${places#+}"
+	done | xargs
+}
+
 test_managed_memory_alone_has_its_files()
 {
 	local file
@@ -78,6 +96,45 @@ test_copies_go_to_and_from_every_kind_on_every_device()
 			rmdir allocations/x
 		done
 	done
+}
+
+test_the_pages_are_where_they_were_sent()
+{
+	needs_software 'show its pages'
+	echo 'y 8M kind=managed' >control/alloc
+	echo device:1 >allocations/y/prefetch
+	is "$(pages y)" 'device:1 device:1 device:1 device:1'
+	echo 'device:0 offset=2M length=2M' >allocations/y/prefetch
+	is "$(pages y)" 'device:1 device:0 device:1 device:1'
+	echo 'cpu offset=6M' >allocations/y/prefetch
+	is "$(pages y)" 'device:1 device:0 device:1 node:0'
+}
+
+test_data_moves_no_pages()
+{
+	local before
+	needs_software 'show its pages'
+	echo 'x 8M' >control/alloc
+	echo 'y 8M kind=managed' >control/alloc
+	echo device:1 >allocations/y/prefetch
+	echo 'device:0 offset=2M length=2M' >allocations/y/prefetch
+	echo 'cpu offset=6M' >allocations/y/prefetch
+	before=$(pages y)
+	cat allocations/y/data >/dev/null
+	od -A n -j 3M -N 100 allocations/y/data >/dev/null
+	is "$(pages y)" "$before"
+	yes | head -c 8M | dd of=allocations/y/data bs=1M conv=notrunc iflag=fullblock status=none
+	is "$(pages y)" "$before"
+	cp allocations/y/data allocations/x/data
+	echo 'y from=x' >control/copy
+	is "$(pages y)" "$before"
+	: >allocations/y/data
+	is "$(pages y)" "$before"
+	is_zero allocations/y/data
+	fallocate -z -o 1M -l 6M allocations/y/data
+	cp allocations/x/data allocations/y/data
+	is "$(pages y)" "$before"
+	cmp allocations/y/data <(yes | head -c 8M)
 }
 
 # ---- prefetch ----
