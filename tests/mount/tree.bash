@@ -97,7 +97,7 @@ test_attributes_of_an_allocation_agree_with_its_status()
 	local kind
 	for kind in $kinds; do
 		echo "$kind 8192 kind=$kind tag=a.word" >control/alloc
-		agrees_with_status "allocations/$kind" ''
+		agrees_with_status "allocations/$kind" 'advise last_prefetch prefetch'
 	done
 }
 
