@@ -221,3 +221,82 @@ Test(ledger, machine_that_nobody_uses_is_cleared_away)
 	conform_open();
 	cr_assert_neq(access(path, F_OK), 0);
 }
+
+static void use_and_exit(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	conform_context();
+	OK(cuMemAlloc_v2, &at, 4 * MIB);
+	OK(cuMemAllocManaged, &at, 4 * MIB, CU_MEM_ATTACH_GLOBAL);
+	OK(cuMemCreate, &handle, 4 * MIB, &prop, 0);
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+	exit(0);
+}
+
+static void export_and_exit(int socket)
+{
+	conform_context();
+	wire_send(socket, 1, memory_export(memory_create(4 * MIB)));
+	wire_receive(socket, NULL);
+	exit(0);
+}
+
+static bool machine_is_there(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.conform-%d", (int)getpid());
+	return access(path, F_OK) == 0;
+}
+
+Test(ledger, the_last_process_takes_the_machine_along)
+{
+	struct child first, second;
+
+	child_start(&first, use_and_exit);
+	child_start(&second, use_and_exit);
+	wire_receive(first.socket, NULL);
+	wire_receive(second.socket, NULL);
+	wire_send(first.socket, 0, -1);
+	child_finish(&first);
+	wire_send(second.socket, 0, -1);
+	child_finish(&second);
+	cr_assert(!machine_is_there());
+}
+
+Test(ledger, a_process_that_exits_gives_its_memory_back)
+{
+	struct child child;
+
+	conform_options(LIMIT);
+	child_start(&child, use_and_exit);
+	wire_receive(child.socket, NULL);
+	conform_context();
+	cr_assert_eq(memory_free(), 56 * MIB);
+	wire_send(child.socket, 0, -1);
+	child_finish(&child);
+	cr_assert_eq(memory_free(), 64 * MIB);
+}
+
+Test(ledger, exported_memory_stays_when_its_maker_exits)
+{
+	struct child child;
+	CUdeviceptr at;
+	int fd;
+
+	conform_options(LIMIT);
+	child_start(&child, export_and_exit);
+	wire_receive(child.socket, &fd);
+	wire_send(child.socket, 0, -1);
+	child_finish(&child);
+	cr_assert(machine_is_there());
+	conform_context();
+	cr_assert_eq(memory_free(), 60 * MIB);
+	at = address_reserve(4 * MIB, 0);
+	memory_map(at, 4 * MIB, memory_import(fd), WRITE);
+	words_write(at, 1, MIB);
+	close(fd);
+}

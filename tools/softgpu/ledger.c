@@ -23,8 +23,9 @@
  * belongs to another user and is taken for alive.
  *
  * A machine is there while a process uses it, which holds flock(LOCK_SH) on that page's
- * file, or while memory of it is held. Whoever joins one clears away those that are
- * not, so that tests leave nothing behind however they end.
+ * file, or while memory of it is held. A process that exits takes along what nobody else
+ * can hold, and the last one the machine; what a killed one leaves is cleared away by
+ * whoever joins any machine next.
  */
 #include "ledger.h"
 
@@ -44,8 +45,13 @@
 #define PREFIX	  "gpumem-softgpu."
 #define SUMS_NAME "sums"
 
+/* Of a file's mode: another process may have been given a descriptor of it. */
+#define MODE_EXPORTED S_IXUSR
+
 static char directory[384];
 static int directory_fd = -1;
+static int sums_fd = -1;
+static pid_t pid;	  /* who joined, not a child of its */
 static struct sums *sums; /* shared by all processes, under the directory's flock */
 
 static void directory_lock(int fd)
@@ -123,7 +129,7 @@ static int sums_open(void)
 	if (page == MAP_FAILED)
 		return -errno;
 	sums = page;
-	take_fd(&fd);
+	sums_fd = take_fd(&fd);
 	return 0;
 }
 
@@ -147,9 +153,9 @@ static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
 {
 	unsigned long long size;
 	unsigned int device, n;
-	int pid, end = 0;
+	int maker, end = 0;
 
-	if (sscanf(name, "%u-%llu-%d-%u%n", &device, &size, &pid, &n, &end) != 4)
+	if (sscanf(name, "%u-%llu-%d-%u%n", &device, &size, &maker, &n, &end) != 4)
 		return -EINVAL;
 	if (name[end] || device >= OPTIONS_MAX_DEVICES)
 		return -EINVAL;
@@ -195,32 +201,39 @@ void ledger_scan(void)
 	*sums = found;
 }
 
+/* Removes what is in the directory of a machine. Returns: whether that was all. */
+static bool machine_empty(int fd)
+{
+	struct dirent *entry;
+	bool held = false;
+	DIR *dir = fdopendir(dup(fd));
+
+	if (!dir)
+		return false;
+	rewinddir(dir);
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
+			held |= !ledger_reap(fd, entry->d_name);
+	closedir(dir);
+	if (!held)
+		unlinkat(fd, SUMS_NAME, 0);
+	return !held;
+}
+
 /* Removes one machine, if nobody uses it and none of its memory is held. */
 static void machine_clear(int parent_fd, const char *name)
 {
 	_cleanup_close_ int fd =
 		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_close_ int sums_fd = -1;
-	struct dirent *entry;
-	bool held = false;
-	DIR *dir;
+	_cleanup_close_ int used_fd = -1;
 
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	sums_fd = openat(fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
-	if (sums_fd >= 0 && flock(sums_fd, LOCK_EX | LOCK_NB) < 0)
+	used_fd = openat(fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
+	if (used_fd >= 0 && flock(used_fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	dir = fdopendir(dup(fd));
-	if (!dir)
-		return;
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
-			held |= !ledger_reap(fd, entry->d_name);
-	closedir(dir);
-	if (held)
-		return;
-	unlinkat(fd, SUMS_NAME, 0);
-	unlinkat(parent_fd, name, AT_REMOVEDIR);
+	if (machine_empty(fd))
+		unlinkat(parent_fd, name, AT_REMOVEDIR);
 }
 
 static void machines_clear(void)
@@ -237,10 +250,54 @@ static void machines_clear(void)
 	closedir(dir);
 }
 
+/* Whether nobody but this process can hold a file of the machine. */
+static bool file_is_own(const char *name)
+{
+	struct stat stat;
+	int maker;
+
+	if (sscanf(name, "%*u-%*u-%d-", &maker) != 1 &&
+	    sscanf(name, RESIDENCY_PREFIX "%d-", &maker) != 1)
+		return false;
+	return maker == pid && fstatat(directory_fd, name, &stat, 0) >= 0 &&
+	       !(stat.st_mode & MODE_EXPORTED);
+}
+
+static void files_leave(DIR *dir)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(dir)))
+		if (file_is_own(entry->d_name))
+			unlinkat(directory_fd, entry->d_name, 0);
+}
+
+/*
+ * At exit, while other threads may still use the memory, so only names go; the process
+ * counts as gone from here on. They may also hold the lock, hence one more description.
+ */
+__attribute__((destructor)) static void ledger_leave(void)
+{
+	DIR *dir;
+
+	if (!sums || pid != getpid())
+		return;
+	dir = opendir(directory);
+	if (!dir)
+		return;
+	directory_lock(dirfd(dir));
+	files_leave(dir);
+	ledger_scan();
+	if (flock(sums_fd, LOCK_EX | LOCK_NB) >= 0 && machine_empty(directory_fd))
+		rmdir(directory);
+	closedir(dir);
+}
+
 int ledger_open(void)
 {
 	int r;
 
+	pid = getpid();
 	machines_clear();
 	r = directory_join();
 	if (r >= 0) {
@@ -335,6 +392,19 @@ int ledger_import(int fd, struct memory *memory)
 		return -EINVAL;
 	*memory = found;
 	return 0;
+}
+
+int ledger_export(const struct memory *memory)
+{
+	struct stat stat;
+
+	/* What was imported is exported already, and perhaps another user's. */
+	if (fstat(memory->fd, &stat) < 0)
+		return -errno;
+	if (!(stat.st_mode & MODE_EXPORTED) &&
+	    fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0)
+		return -errno;
+	return fcntl(memory->fd, F_DUPFD_CLOEXEC, 3);
 }
 
 void ledger_release(struct memory *memory)

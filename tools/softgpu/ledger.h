@@ -34,6 +34,9 @@ int ledger_open(void);
  */
 int ledger_create(int device, uint64_t size, struct memory *memory);
 
+/* A descriptor of memory for other processes, the caller's. Returns: it, or -errno. */
+int ledger_export(const struct memory *memory);
+
 /*
  * Takes up memory that another process exported; fd stays the caller's.
  *

@@ -33,8 +33,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define PREFIX "managed-"
-
 /* A page that could be evicted. */
 struct candidate {
 	struct page *page;
@@ -49,7 +47,7 @@ struct candidates {
 
 bool residency_is(const char *name)
 {
-	return !strncmp(name, PREFIX, strlen(PREFIX));
+	return !strncmp(name, RESIDENCY_PREFIX, strlen(RESIDENCY_PREFIX));
 }
 
 static struct page *pages_map(int fd, size_t n_pages)
@@ -251,7 +249,7 @@ int residency_open(struct residency *residency, uint64_t address, size_t n_pages
 	int r = -ENOMEM;
 
 	*residency = (struct residency){ .n_pages = n_pages };
-	snprintf(residency->name, sizeof(residency->name), PREFIX "%d-%llx",
+	snprintf(residency->name, sizeof(residency->name), RESIDENCY_PREFIX "%d-%llx",
 		 (int)getpid(), (unsigned long long)address);
 	sums = ledger_lock();
 	if (!managed_fits(sums, size))

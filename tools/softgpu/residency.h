@@ -6,6 +6,9 @@
 
 #define RESIDENCY_PAGE OPTIONS_GRANULARITY
 
+/* Of its files' names; the process and the address follow. */
+#define RESIDENCY_PREFIX "managed-"
+
 /* A set of places: a bit for each device, then one for each NUMA node of the host. */
 #define WHERE_DEVICE(device) (1U << (device))
 #define WHERE_NODE(node)     (1U << (OPTIONS_MAX_DEVICES + (node)))

@@ -278,7 +278,7 @@ CALL(cuMemExportToShareableHandle, NEED_INIT,
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
 	    !(handle->handle_types & (int)type))
 		return CUDA_ERROR_INVALID_VALUE;
-	fd = fcntl(handle->memory.fd, F_DUPFD_CLOEXEC, 3);
+	fd = ledger_export(&handle->memory);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	*(int *)ret = fd;
