@@ -497,7 +497,7 @@ static bool formal_param(struct parser *parser, struct ptx_function *function,
 {
 	struct formal formal = { .reg = -1 };
 	struct symbol *symbol;
-	uint64_t offset;
+	uint64_t offset = 0;
 	bool done;
 
 	if (!parse_kind(parser, declared) || !skip_pointer(parser))
