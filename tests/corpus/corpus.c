@@ -137,12 +137,13 @@ static const struct {
 	const uint64_t *values;
 	size_t n;
 	unsigned int bits;
+	const char *name;
 } specials[] = {
-	[CORPUS_INTEGERS] = { integers, ARRAY_SIZE(integers), 64 },
-	[CORPUS_SINGLES] = { singles, ARRAY_SIZE(singles), 32 },
-	[CORPUS_DOUBLES] = { doubles, ARRAY_SIZE(doubles), 64 },
-	[CORPUS_HALVES] = { halves, ARRAY_SIZE(halves), 16 },
-	[CORPUS_BFLOATS] = { bfloats, ARRAY_SIZE(bfloats), 16 },
+	[CORPUS_INTEGERS] = { integers, ARRAY_SIZE(integers), 64, "integers" },
+	[CORPUS_SINGLES] = { singles, ARRAY_SIZE(singles), 32, "singles" },
+	[CORPUS_DOUBLES] = { doubles, ARRAY_SIZE(doubles), 64, "doubles" },
+	[CORPUS_HALVES] = { halves, ARRAY_SIZE(halves), 16, "halves" },
+	[CORPUS_BFLOATS] = { bfloats, ARRAY_SIZE(bfloats), 16, "bfloats" },
 };
 
 /* A random number near 1, where more happens than at either end. */
@@ -276,6 +277,7 @@ void corpus_torture(const char *file, const char *name, enum corpus_kind kind,
 	_cleanup_free_ uint64_t *expected = calloc(1, out_size);
 	CUdeviceptr from, to;
 	uint32_t n = CORPUS_N;
+	char noted[64];
 
 	conform_context();
 	corpus_fill(in, CORPUS_INPUTS * CORPUS_N, kind);
@@ -284,7 +286,8 @@ void corpus_torture(const char *file, const char *name, enum corpus_kind kind,
 	corpus_run(corpus_kernel(file, name), CORPUS_N / 128, 128,
 		   (void *[]){ &from, &to, &n });
 	corpus_get(got, to, out_size);
-	corpus_note(name, got, out_size);
+	snprintf(noted, sizeof(noted), "%s-%s", name, specials[kind].name);
+	corpus_note(noted, got, out_size);
 	for (size_t i = 0; i < CORPUS_N; i++)
 		host(in + CORPUS_INPUTS * i, expected + n_out * i);
 	cr_assert_eq(report(name, in, got, expected, n_out), 0,

@@ -12,6 +12,23 @@
 #define SINGLE(n) single_value((uint32_t)warp_source(warp, op, n)[i], ftz)
 #define DOUBLE(n) double_value(warp_source(warp, op, n)[i])
 
+/* Of NaNs among the operands the first stays, made quiet. */
+static uint64_t result_double(struct warp *warp, const struct op *op, uint32_t lane,
+			      double value)
+{
+	const uint64_t quiet = (uint64_t)1 << 51;
+
+	if (!isnan(value))
+		return double_bits(value);
+	for (int n = 0; n < op->n_sources; n++) {
+		const uint64_t bits = warp_source(warp, op, n)[lane];
+
+		if (isnan(double_value(bits)))
+			return bits | quiet;
+	}
+	return 0xfff8000000000000;
+}
+
 /* Not inlined: the results of one must be in memory before the mode changes back. */
 #define EACH_SINGLE(name, expression)                                  \
 	__attribute__((noinline)) static void name##_lanes(            \
@@ -34,7 +51,7 @@
 		uint64_t *to = warp_to(warp, op);                      \
                                                                        \
 		EACH_LANE(i, mask)                                     \
-		to[i] = result_double(expression);                     \
+		to[i] = result_double(warp, op, i, expression);        \
 	}                                                              \
 	ROUNDED(name)
 
@@ -46,11 +63,6 @@
 		name##_lanes(warp, op, mask);                                   \
 		rounding_leave(before);                                         \
 	}
-
-static uint64_t result_double(double value)
-{
-	return isnan(value) ? 0x7fffffffffffffff : double_bits(value);
-}
 
 EACH_SINGLE(add_f32, SINGLE(0) + SINGLE(1))
 EACH_SINGLE(sub_f32, SINGLE(0) - SINGLE(1))
