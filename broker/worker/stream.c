@@ -163,9 +163,9 @@ bool stream_add_launch(struct stream_table *table, struct job *job)
 	struct stream *stream = table->streams[job->request.stream];
 	bool first = !stream->launches;
 
-	job->next = NULL;
+	job->later = NULL;
 	*stream->launches_end = job;
-	stream->launches_end = &job->next;
+	stream->launches_end = &job->later;
 	return first;
 }
 
@@ -173,7 +173,7 @@ struct job *stream_end_launch(struct stream_table *table, struct job *job)
 {
 	struct stream *stream = table->streams[job->request.stream];
 
-	stream->launches = job->next;
+	stream->launches = job->later;
 	if (!stream->launches)
 		stream->launches_end = &stream->launches;
 	return stream->launches;

@@ -68,7 +68,8 @@ struct job {
 
 	/* LAUNCH, once it is in the GPU's queue. */
 	bool in_flight;
-	CUevent event; /* its end */
+	struct job *later; /* on its stream */
+	CUevent event;	   /* its end */
 	uint64_t begun_ns;
 	UT_hash_handle hh;
 };

@@ -14,7 +14,8 @@
 # output is TAP; what a case said follows its `not ok`.
 #
 # Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
-# starts the broker as an ordinary user, who then is the only one served.
+# starts the broker as an ordinary user, who then is the only one served; GPUMEM_KERNELS,
+# where tests/kernels lie as PTX.
 #
 # A case waits for what it waits for (`eventually`), never for a time.
 
@@ -41,6 +42,7 @@ declare -A message=(
 	[EOVERFLOW]='Value too large for defined data type'
 	[EPERM]='Operation not permitted' [ERANGE]='Numerical result out of range'
 	[ESTALE]='Stale file handle' [EXDEV]='Invalid cross-device link'
+	[EFAULT]='Bad address' [ETIMEDOUT]='Connection timed out'
 )
 
 # ---- checks, for cases ----
@@ -158,6 +160,11 @@ needs_software()
 needs_devices()
 {
 	[ "$(ls devices | wc -l)" -ge "$1" ] || skip "needs $1 devices"
+}
+
+needs_kernels()
+{
+	[ -e "${GPUMEM_KERNELS-}/saxpy.ptx" ] || skip 'nvcc is not there to compile kernels'
 }
 
 needs_root()

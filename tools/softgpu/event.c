@@ -10,6 +10,7 @@
 #include "event.h"
 
 #include "context.h"
+#include "print.h"
 #include "stream.h"
 
 #include <time.h>
@@ -177,6 +178,7 @@ CALL(cuEventSynchronize, NEED_CONTEXT, (CUevent handle), (handle))
 		return result;
 	if (event->stream)
 		stream_wait(event->stream, event->n);
+	prints_flush();
 	return call_poisoned();
 }
 
