@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 struct cuda_driver *driver;
 
@@ -278,6 +279,27 @@ bool words_match(CUdeviceptr at, uint32_t first, size_t n)
 bool words_are_zero(CUdeviceptr at, size_t n)
 {
 	return words_are(at, 0, 0, n);
+}
+
+size_t memory_free(void)
+{
+	size_t bytes, total;
+
+	OK(cuMemGetInfo_v2, &bytes, &total);
+	return bytes;
+}
+
+/* A process that was killed takes the driver some moments to clear away. */
+bool memory_comes_back(size_t expected)
+{
+	const struct timespec moment = { 0, 10000000 };
+
+	for (int i = 0; i < 1000; i++) {
+		if (memory_free() >= expected)
+			return true;
+		nanosleep(&moment, NULL);
+	}
+	return false;
 }
 
 void gate_init(struct gate *gate)

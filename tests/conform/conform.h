@@ -99,6 +99,10 @@ void words_write(CUdeviceptr at, uint32_t first, size_t n);
 bool words_match(CUdeviceptr at, uint32_t first, size_t n);
 bool words_are_zero(CUdeviceptr at, size_t n);
 
+/* The free memory of the current device, and whether so much comes back within 10 s. */
+size_t memory_free(void);
+bool memory_comes_back(size_t expected);
+
 /* A host function for cuLaunchHostFunc that waits until the gate is opened. */
 struct gate {
 	int fds[2];

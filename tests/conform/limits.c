@@ -6,33 +6,10 @@
  */
 #include "conform.h"
 
-#include <time.h>
-
 SUITE(limits);
 
 #define WRITE CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 #define SIZE  (256 * MIB)
-
-static size_t memory_free(void)
-{
-	size_t bytes, total;
-
-	OK(cuMemGetInfo_v2, &bytes, &total);
-	return bytes;
-}
-
-/* A process that was killed takes the driver some moments to clear away. */
-static bool memory_comes_back(size_t expected)
-{
-	const struct timespec moment = { 0, 10000000 };
-
-	for (int i = 0; i < 1000; i++) {
-		if (memory_free() >= expected)
-			return true;
-		nanosleep(&moment, NULL);
-	}
-	return false;
-}
 
 Test(limits, allocation_takes_whole_granules_and_free_gives_them_back)
 {

@@ -16,14 +16,6 @@ static const CUmemAllocationProp prop = {
 	.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
 };
 
-static size_t memory_free(void)
-{
-	size_t bytes, total;
-
-	OK(cuMemGetInfo_v2, &bytes, &total);
-	return bytes;
-}
-
 static void take_60_mib(int socket)
 {
 	conform_open();

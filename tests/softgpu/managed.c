@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <time.h>
 
 SUITE(residency);
 SUITE(evict);
@@ -120,14 +121,6 @@ static void fill(CUdeviceptr at)
 {
 	OK(cuMemsetD32_v2, at, 7, 1);
 	OK(cuCtxSynchronize);
-}
-
-static size_t memory_free(void)
-{
-	size_t bytes, total;
-
-	OK(cuMemGetInfo_v2, &bytes, &total);
-	return bytes;
 }
 
 Test(residency, memory_is_nowhere_until_it_is_touched)
@@ -332,6 +325,33 @@ Test(residency, is_seen_from_outside)
 	cr_assert_eq(access(path, F_OK), -1);
 }
 
+static void move_somehow(CUdeviceptr at, size_t size, unsigned int *seed)
+{
+	static const CUmem_advise advices[] = { CU_MEM_ADVISE_SET_READ_MOSTLY,
+						CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+						CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+						CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+						CU_MEM_ADVISE_SET_ACCESSED_BY,
+						CU_MEM_ADVISE_UNSET_ACCESSED_BY };
+	const size_t from = (size_t)rand_r(seed) % size;
+	const size_t length = (size_t)rand_r(seed) % (size - from) + 1;
+	const CUdevice place = rand_r(seed) % 3 - 1;
+
+	switch (rand_r(seed) % 4) {
+	case 0:
+		OK(cuMemPrefetchAsync, at + from, length, place, NULL);
+		break;
+	case 1:
+		advise(at + from, length, advices[rand_r(seed) % 6], place);
+		break;
+	case 2:
+		OK(cuMemsetD8_v2, at + from, 1, MIN(length, (size_t)100));
+		break;
+	default:
+		host_access(at + from, length, rand_r(seed) % 2);
+	}
+}
+
 Test(evict, more_than_the_device_has_goes_there_in_turns)
 {
 	const CUdeviceptr at = begin(48 * PAGE);
@@ -364,14 +384,15 @@ Test(evict, device_memory_takes_the_room_of_managed)
 	cr_assert(is_on_host(at));
 }
 
-static void prefetch_and_stay(int socket)
+/* Without a stream's thread: the thread sanitizer starts none in a child of fork(). */
+static void fill_and_stay(int socket)
 {
 	CUdeviceptr at;
 
 	conform_options("devices=2:memory=64M");
 	conform_context();
 	at = managed_new(32 * PAGE);
-	prefetch(at, 32 * PAGE, 0);
+	OK(cuMemsetD8_v2, at, 1, 32 * PAGE);
 	wire_send(socket, 0, -1);
 	wire_receive(socket, NULL);
 	MUST(is_on_host(at));
@@ -384,7 +405,7 @@ Test(evict, room_is_found_in_other_processes)
 	CUdeviceptr device;
 
 	conform_options("devices=2:memory=64M");
-	child_start(&child, prefetch_and_stay);
+	child_start(&child, fill_and_stay);
 	wire_receive(child.socket, NULL);
 	conform_context();
 	cr_assert_eq(memory_free(), 0);
@@ -399,7 +420,7 @@ Test(evict, memory_of_a_killed_process_comes_back)
 	struct child child;
 
 	conform_options("devices=2:memory=64M:managed=128M");
-	child_start(&child, prefetch_and_stay);
+	child_start(&child, fill_and_stay);
 	wire_receive(child.socket, NULL);
 	conform_context();
 	child_kill(&child);
@@ -419,6 +440,37 @@ Test(evict, managed_memory_has_a_limit)
 	managed_new(28 * PAGE);
 	OK(cuMemFree_v2, at);
 	managed_new(100 * PAGE);
+}
+
+Test(evict, books_are_right_after_ten_thousand_steps)
+{
+	CUdeviceptr blocks[16] = { 0 };
+	size_t sizes[16], before;
+	unsigned int seed = 1;
+
+	conform_options("devices=2:memory=64M:nodes=2");
+	conform_context();
+	before = memory_free();
+	for (int step = 0; step < 10000; step++) {
+		const int i = rand_r(&seed) % 16;
+
+		if (!blocks[i]) {
+			sizes[i] = (size_t)(rand_r(&seed) % 8 + 1) * PAGE;
+			blocks[i] = managed_new(sizes[i]);
+		} else if (rand_r(&seed) % 4 == 0) {
+			OK(cuMemFree_v2, blocks[i]);
+			blocks[i] = 0;
+		} else {
+			move_somehow(blocks[i], sizes[i], &seed);
+		}
+	}
+	for (int i = 0; i < 16; i++)
+		OK(cuMemFree_v2, blocks[i]);
+	cr_assert_eq(memory_free(), before);
+	blocks[0] = managed_new(32 * PAGE);
+	prefetch(blocks[0], 32 * PAGE, 1);
+	cr_assert_eq(where(blocks[0]), DEVICE(1));
+	cr_assert_eq(where(blocks[0] + 31 * PAGE), DEVICE(1));
 }
 
 Test(evict, a_duplicate_is_only_dropped)
@@ -442,6 +494,38 @@ static CUdeviceptr begin_restricted(size_t size, unsigned int attach)
 	conform_context();
 	OK(cuMemAllocManaged, &at, size, attach);
 	return at;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+Test(residency, calls_fail_and_wait_on_request)
+{
+	CUdeviceptr at;
+	int64_t begun;
+
+	conform_options("fail=cuMemAllocManaged@1=CUDA_ERROR_OUT_OF_MEMORY:"
+			"fail=cuMemPrefetchAsync_v2@*=CUDA_ERROR_NOT_SUPPORTED:"
+			"fail=cuMemRangeGetAttributes@1=CUDA_ERROR_ILLEGAL_ADDRESS:"
+			"delay=cuMemPrefetchAsync@*=20ms");
+	conform_context();
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocManaged, &at, PAGE,
+	      CU_MEM_ATTACH_GLOBAL);
+	at = managed_new(PAGE);
+	FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemPrefetchAsync_v2, at, PAGE,
+	      (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST }, 0, NULL);
+	begun = now_ns();
+	prefetch(at, PAGE, 0);
+	cr_assert_geq(now_ns() - begun, 20000000);
+	cr_assert_eq(where(at), DEVICE(0));
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemRangeGetAttributes, NULL, NULL, NULL, 0,
+	      at, PAGE);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree_v2, at);
 }
 
 Test(restricted, device_says_so)

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What moves the pages of managed memory, seen by the free memory of the device: so these
+ * tests belong to the program that runs alone.
+ */
+#include "conform.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+SUITE(moves);
+
+#define SIZE (64 * MIB)
+
+static CUdeviceptr at;
+static size_t before; /* free, with nothing of it on the device */
+
+static void prefetch(CUdevice device)
+{
+	OK(cuMemPrefetchAsync, at, SIZE, device, NULL);
+	OK(cuCtxSynchronize);
+}
+
+/*
+ * The program's own access. The software GPU doesn't see it, and has a function for
+ * tests to say so.
+ */
+static void host_write(void)
+{
+	void (*declare)(const void *, size_t, int) =
+		(void (*)(const void *, size_t, int))dlsym(driver->library,
+							   "softgpu_host_access");
+
+	if (declare)
+		declare((const void *)(uintptr_t)at, SIZE, true);
+	memset((void *)(uintptr_t)at, 1, SIZE);
+}
+
+/* What comes and goes with the first use of anything is there before. */
+static void begin(void)
+{
+	int value;
+
+	conform_context();
+	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+	   0);
+	if (!value)
+		cr_skip_test("the device lacks concurrent managed access");
+	OK(cuMemAllocManaged, &at, SIZE, CU_MEM_ATTACH_GLOBAL);
+	host_write();
+	prefetch(0);
+	prefetch(CU_DEVICE_CPU);
+	before = memory_free();
+}
+
+static bool is_on_device(void)
+{
+	return memory_free() + SIZE <= before;
+}
+
+static void copy_all(bool write)
+{
+	_cleanup_free_ unsigned char *bytes = calloc(1, SIZE);
+
+	if (write)
+		OK(cuMemcpyHtoD_v2, at, bytes, SIZE);
+	else
+		OK(cuMemcpyDtoH_v2, bytes, at, SIZE);
+	OK(cuCtxSynchronize);
+}
+
+Test(moves, fresh_memory_takes_none_of_the_device)
+{
+	size_t full;
+
+	conform_context();
+	full = memory_free();
+	OK(cuMemAllocManaged, &at, SIZE, CU_MEM_ATTACH_GLOBAL);
+	cr_assert_gt(memory_free() + SIZE, full);
+}
+
+Test(moves, prefetch_takes_the_memory_and_gives_it_back)
+{
+	begin();
+	prefetch(0);
+	cr_assert(is_on_device());
+	prefetch(CU_DEVICE_CPU);
+	cr_assert(memory_comes_back(before));
+	prefetch(0);
+	cr_assert(is_on_device());
+	OK(cuMemFree_v2, at);
+	cr_assert(memory_comes_back(before));
+}
+
+Test(moves, fill_brings_pages_to_the_device)
+{
+	begin();
+	OK(cuMemsetD8_v2, at, 1, SIZE);
+	OK(cuCtxSynchronize);
+	cr_assert(is_on_device());
+}
+
+Test(moves, program_brings_pages_to_the_host)
+{
+	begin();
+	prefetch(0);
+	host_write();
+	cr_assert(memory_comes_back(before));
+}
+
+Test(moves, reading_copy_leaves_pages_on_the_device)
+{
+	begin();
+	prefetch(0);
+	copy_all(false);
+	cr_assert(is_on_device());
+}
+
+Test(moves, writing_copy_leaves_pages_on_the_device)
+{
+	begin();
+	prefetch(0);
+	copy_all(true);
+	cr_assert(is_on_device());
+}
+
+Test(moves, reading_copy_leaves_pages_on_the_host)
+{
+	begin();
+	copy_all(false);
+	cr_assert_not(is_on_device());
+}
+
+Test(moves, writing_copy_leaves_pages_on_the_host)
+{
+	begin();
+	copy_all(true);
+	cr_assert_not(is_on_device());
+}
