@@ -91,6 +91,7 @@ static const struct op_class attach_class = {
 	.what = "attachment",
 	.run = attach_run,
 	.settle = attach_settle,
+	.repeatable = true,
 };
 
 /* ---- the verb ---- */

@@ -19,18 +19,14 @@
  * Host and managed memory has no side of its own, every device reaches it: the device of
  * the other end does the work.
  */
-static bool copy_has_side(const struct allocation *end)
-{
-	return end->kind != KIND_HOST && end->kind != KIND_MANAGED;
-}
-
 static void copy_devices(const struct allocation *target, const struct allocation *source,
 			 struct wire_request *request)
 {
-	request->device = copy_has_side(target) || source->kind == KIND_HOST
+	request->device = kind_has_device(target->kind) || source->kind == KIND_HOST
 				  ? target->device
 				  : source->device;
-	request->source_device = copy_has_side(source) ? source->device : request->device;
+	request->source_device =
+		kind_has_device(source->kind) ? source->device : request->device;
 }
 
 static void copy_run(struct op *op)

@@ -61,10 +61,7 @@ void life_lose(struct broker *broker, struct allocation *allocation)
 {
 	if (allocation->state != ALLOCATION_LIVE)
 		return;
-	allocation->state = ALLOCATION_LOST;
-	allocation->pointer_generation++;
-	if (allocation->managed)
-		managed_uncount(allocation->managed, &broker->registry.managed);
+	allocation_lose(&broker->registry, allocation);
 	journal_event(&broker->journal, "lost allocations/%s id=%llu", allocation->name,
 		      (unsigned long long)allocation->id);
 }

@@ -70,12 +70,14 @@ const struct op_class prefetch_class = {
 	.what = "prefetch",
 	.run = placing_run,
 	.settle = placing_settle,
+	.repeatable = true,
 };
 
 const struct op_class advise_class = {
 	.what = "advice",
 	.run = placing_run,
 	.settle = placing_settle,
+	.repeatable = true,
 };
 
 struct placing *placing_new(struct broker *broker, const struct op_class *class,

@@ -9,7 +9,9 @@
  * differ nothing more is asked: the rest is shown as `mixed`.
  *
  * This stands outside the order of uses, so that a file can be read while a kernel runs
- * on the memory. The allocation is looked up anew for each question.
+ * on the memory. The allocation is looked up anew for each question. While it is made
+ * anew in another run of the worker (rescue.h) there is nobody to ask: then an op waits
+ * for that, and all is asked again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +19,11 @@
 
 #include "command/ask.h"
 #include "command/location.h"
+#include "command/rescue.h"
 #include "command/verbs.h"
 
-#define RUNS_MAX 4096
+#define RUNS_MAX	  4096
+#define ASK_AGAIN_AT_MOST 3
 
 /* From offset up to the next one's. */
 struct said {
@@ -44,6 +48,9 @@ struct ranges {
 	struct waiter waiter;
 	struct wait *wait; /* NULL: went away. registry.lock */
 	struct ask ask;
+	struct worker *worker;
+	uint32_t epoch; /* of the run that is asked */
+	unsigned int n_again;
 	uint64_t size;
 	uint64_t offset; /* up to here it is known */
 	struct said *runs;
@@ -234,7 +241,84 @@ static void ranges_interrupt(struct waiter *waiter)
 		wait->done(wait, -EINTR, NULL, 0);
 }
 
+/* ---- while the memory is made anew ---- */
+
+struct ranges_wait {
+	struct op op;
+	struct ranges *ranges;
+};
+
+static void ranges_wait_run(struct op *op)
+{
+	op_done(op, 0);
+}
+
+static void ranges_wait_finish(struct op *op)
+{
+	struct ranges *ranges = container_of(op, struct ranges_wait, op)->ranges;
+
+	ranges->offset = 0;
+	ranges->n_runs = 0;
+	ranges_ask(ranges);
+}
+
+static const struct op_class ranges_wait_class = {
+	.what = "waiting for memory",
+	.run = ranges_wait_run,
+	.on_lost = true,
+	.quiet = true,
+};
+
+/* Whether it is in another run, or will be, than the one that was asked. */
+static bool ranges_have_moved(const struct ranges *ranges,
+			      const struct allocation *allocation)
+{
+	return allocation && allocation->state == ALLOCATION_LIVE &&
+	       (allocation->restoring || allocation->worker_epoch != ranges->epoch);
+}
+
+/* Asks again once it is there. Returns: false, and nothing is done, where it won't be. */
+static bool ranges_ask_again(struct ranges *ranges)
+{
+	struct broker *broker = ranges->broker;
+	struct allocation *allocation;
+	struct op *op = NULL, *ready = NULL;
+	int r = -ESTALE;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, ranges->token.slot,
+				    ranges->token.generation);
+	if (ranges_have_moved(ranges, allocation) &&
+	    ranges->n_again++ < ASK_AGAIN_AT_MOST)
+		op = op_new(sizeof(struct ranges_wait), &ranges_wait_class, broker,
+			    allocation->owner);
+	if (op) {
+		container_of(op, struct ranges_wait, op)->ranges = ranges;
+		op->finish = ranges_wait_finish;
+		work_use(&op->work, allocation, 0, allocation->size, false);
+		r = op_add(op, &ready);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0)
+		op_free(op);
+	return r == 0;
+}
+
 /* ---- asking ---- */
+
+/* An answer that shows that the contexts of the run are lost. */
+static void ranges_note_fault(struct ranges *ranges, const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "lost its contexts");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&ranges->broker->registry.lock);
+	rescue_begin(ranges->broker, ranges->worker, ranges->epoch, text_string(&reason),
+		     NULL);
+	pthread_mutex_unlock(&ranges->broker->registry.lock);
+}
 
 static int ranges_add(struct ranges *ranges, uint64_t value)
 {
@@ -258,12 +342,12 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 {
 	struct ranges *ranges = container_of(ask, struct ranges, ask);
 
-	if (lost) {
-		ranges_fail_call(ranges, EIO, -1, 0);
-		return;
-	}
-	if (reply->error) {
-		ranges_fail_call(ranges, reply->error, reply->call, reply->result);
+	if (!lost && cuda_result_is_sticky(reply->result))
+		ranges_note_fault(ranges, reply);
+	if (lost || reply->error) {
+		if (!ranges_ask_again(ranges))
+			ranges_fail_call(ranges, reply->error, reply->call,
+					 reply->result);
 		return;
 	}
 	if (ranges_add(ranges, reply->value[0]) < 0) {
@@ -278,8 +362,8 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 }
 
 /* What to ask whom. Returns: 0; -ESTALE, with a sentence. */
-static int ranges_prepare(struct ranges *ranges, struct worker **ret_worker,
-			  struct worker_needs *needs, char *sentence, size_t size)
+static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
+			  char *sentence, size_t size)
 {
 	struct broker *broker = ranges->broker;
 	const struct allocation *allocation;
@@ -302,8 +386,9 @@ static int ranges_prepare(struct ranges *ranges, struct worker **ret_worker,
 		strcpy(ranges->name, allocation->name);
 		ranges->size = allocation->size;
 		(void)managed_find(allocation->managed, ranges->offset, &end);
-		*needs = (struct worker_needs){ .epoch = allocation->worker_epoch };
-		*ret_worker = allocation->owner->worker;
+		ranges->epoch = allocation->worker_epoch;
+		ranges->worker = allocation->owner->worker;
+		*needs = (struct worker_needs){ .epoch = ranges->epoch };
 		ranges->ask = (struct ask){
 			.request = {
 				.op = WIRE_RANGE,
@@ -322,18 +407,17 @@ static int ranges_prepare(struct ranges *ranges, struct worker **ret_worker,
 static void ranges_ask(struct ranges *ranges)
 {
 	struct worker_needs needs;
-	struct worker *worker;
 	char sentence[256];
 	uint32_t epoch;
 	int r;
 
-	r = ranges_prepare(ranges, &worker, &needs, sentence, sizeof(sentence));
+	r = ranges_prepare(ranges, &needs, sentence, sizeof(sentence));
 	if (r < 0) {
 		ranges_fail(ranges, -r, sentence);
 		return;
 	}
-	r = worker_ask(worker, &needs, &ranges->ask, &epoch);
-	if (r < 0)
+	r = worker_ask(ranges->worker, &needs, &ranges->ask, &epoch);
+	if (r < 0 && !ranges_ask_again(ranges))
 		ranges_fail_call(ranges, r == -ESTALE ? ESTALE : EIO, -1, 0);
 }
 

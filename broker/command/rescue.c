@@ -12,6 +12,7 @@
 #include "command/command.h"
 #include "command/life.h"
 #include "command/op.h"
+#include "command/placing.h"
 #include "registry/managed.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
@@ -330,11 +331,13 @@ static bool restore_fill_advice(struct rescue *rescue)
 								     : managed->size;
 
 		rescue->ask.request = (struct wire_request){
-			.device = allocation->device,
 			.address = rescue->new_address + range->offset,
 			.length = end - range->offset,
 		};
 		any = step_fill_request(range, rescue->step, &rescue->ask.request);
+		/* Its context is needed for what is said about a device to take hold. */
+		rescue->ask.request.device = location_device(
+			(uint16_t)rescue->ask.request.location, allocation->device);
 		if (++rescue->step == N_STEPS) {
 			rescue->step = 0;
 			rescue->range++;

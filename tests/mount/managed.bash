@@ -497,6 +497,36 @@ test_what_is_lost_is_nowhere_and_says_so()
 	is "$(<allocations/y/attach)" global
 }
 
+test_a_fault_in_the_worker_costs_nothing_but_the_address()
+{
+	local advise prefetch
+	needs_software 'fault'
+	echo 'd 4K kind=direct' >control/alloc
+	echo 'y 5M kind=managed attach=host' >control/alloc
+	yes | head -c 5M >allocations/y/data
+	echo 'set_read_mostly offset=1M length=1M' >allocations/y/advise
+	echo 'set_preferred_location device:1' >allocations/y/advise
+	echo 'set_accessed_by cpu' >allocations/y/advise
+	echo 'set_accessed_by device:0 length=4K' >allocations/y/advise
+	echo cpu >allocations/y/prefetch
+	echo 'device:1 offset=2M length=1M' >allocations/y/prefetch
+	advise=$(<allocations/y/advise) prefetch=$(<allocations/y/last_prefetch)
+	like "$prefetch" '^mixed'
+	inject 'fail=cuMemsetD8Async@*=CUDA_ERROR_ILLEGAL_ADDRESS'
+	! echo 'd u8:1' >control/fill 2>/dev/null
+	inject
+	is "$(<allocations/y/advise)" "$advise"
+	is "$(<allocations/y/last_prefetch)" "$prefetch"
+	is "$(<allocations/y/attach)" host
+	is "$(<allocations/y/state)" live
+	is "$(<allocations/y/generation)" 2
+	is "$(<allocations/d/state)" lost
+	cmp allocations/y/data <(yes | head -c 5M)
+	is "$(value_of devices/1/status managed_preferred_bytes)" 5242880
+	is "$(value_of devices/1/status managed_prefetched_bytes)" 1048576
+	is "$(value_of status managed_prefetched_cpu_bytes)" 4194304
+}
+
 test_a_descriptor_that_outlives_its_memory_is_stale()
 {
 	echo 'y 4M kind=managed' >control/alloc
