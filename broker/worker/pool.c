@@ -261,10 +261,13 @@ void pool_run(struct worker *worker)
 	pthread_cond_init(&pool.change, NULL);
 	pool.end = &pool.first;
 	worker->pool = &pool;
+	/* The first ones may want more while the last ones are started. */
+	pthread_mutex_lock(&pool.lock);
 	for (; pool.n_threads < N_THREADS - 1; pool.n_threads++)
 		if (pthread_create(&pool.threads[pool.n_threads], NULL, thread_run,
 				   &pool))
 			worker_die("can't start its threads");
+	pthread_mutex_unlock(&pool.lock);
 	thread_run(&pool);
 	pool_join(&pool);
 }
