@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels that go wrong: the result that says how, the process that is lost with it, and
+ * what outlives it. Each runs in a process of its own.
+ */
+#include "conform.h"
+#include "ptx.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+SUITE(fault);
+
+#define WILD ((CUdeviceptr)0x600000000000)
+
+static CUfunction kernel(const char *name)
+{
+	CUfunction function;
+	CUmodule module;
+
+	OK(cuModuleLoadDataEx, &module, PTX_ALL, 0, NULL, NULL);
+	OK(cuModuleGetFunction, &function, module, name);
+	return function;
+}
+
+static void launch(const char *name, void **params)
+{
+	OK(cuLaunchKernel, kernel(name), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+}
+
+static void poke(CUdeviceptr at)
+{
+	uint32_t value = 0x5a5a5a5a;
+
+	launch("poke", (void *[]){ &at, &value });
+}
+
+static void in_child(void (*body)(int socket))
+{
+	struct child child;
+
+	child_start(&child, body);
+	child_finish(&child);
+}
+
+static void wild(int socket)
+{
+	CUdeviceptr at;
+	CUcontext context;
+	int n;
+
+	(void)socket;
+	context = conform_context();
+	poke(WILD);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2, &at, 4096);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, NULL);
+	/* Whatever is tried next, no context is to be had here any more. */
+	driver->fn_cuDevicePrimaryCtxReset_v2(0);
+	MUST(driver->fn_cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+	     driver->fn_cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+	     driver->fn_cuMemAlloc_v2(&at, 4096) != CUDA_SUCCESS);
+	OK(cuDriverGetVersion, &n);
+}
+
+Test(fault, wild_store_loses_the_process_for_good)
+{
+	in_child(wild);
+}
+
+static void wild_load(int socket)
+{
+	CUdeviceptr from = WILD, to;
+
+	(void)socket;
+	conform_context();
+	OK(cuMemAlloc_v2, &to, 4);
+	launch("peek", (void *[]){ &from, &to });
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, wild_load_is_one_too)
+{
+	in_child(wild_load);
+}
+
+static void null_store(int socket)
+{
+	(void)socket;
+	conform_context();
+	poke(0);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_to_null_is_one_too)
+{
+	in_child(null_store);
+}
+
+static void misaligned(int socket)
+{
+	CUdeviceptr at;
+
+	(void)socket;
+	conform_context();
+	OK(cuMemAlloc_v2, &at, 4096);
+	poke(at + 2);
+	FAILS(CUDA_ERROR_MISALIGNED_ADDRESS, cuCtxSynchronize);
+	FAILS(CUDA_ERROR_MISALIGNED_ADDRESS, cuMemAlloc_v2, &at, 4096);
+}
+
+Test(fault, misaligned_store_is_told_apart)
+{
+	in_child(misaligned);
+}
+
+static void trapped(int socket)
+{
+	CUdeviceptr at;
+
+	(void)socket;
+	conform_context();
+	launch("stop", NULL);
+	FAILS(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize);
+	FAILS(CUDA_ERROR_LAUNCH_FAILED, cuMemAlloc_v2, &at, 4096);
+}
+
+Test(fault, trap_fails_the_launch)
+{
+	in_child(trapped);
+}
+
+static void shows_later(int socket)
+{
+	CUstream stream, other;
+	CUresult result;
+	CUdeviceptr at = WILD;
+	uint32_t value = 1;
+
+	(void)socket;
+	conform_context();
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+	OK(cuLaunchKernel, kernel("poke"), 1, 1, 1, 1, 1, 1, 0, stream,
+	   ((void *[]){ &at, &value }), NULL);
+	do
+		result = driver->fn_cuStreamQuery(stream);
+	while (result == CUDA_ERROR_NOT_READY);
+	MUST(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, other);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL,
+	      NULL, NULL);
+}
+
+Test(fault, of_one_stream_shows_on_every_one)
+{
+	in_child(shows_later);
+}
+
+static void read_only(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	(void)socket;
+	conform_context();
+	handle = memory_create(2 * MIB);
+	at = address_reserve(2 * MIB, 0);
+	memory_map(at, 2 * MIB, handle, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	poke(at);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_to_what_is_mapped_to_be_read_is_one)
+{
+	in_child(read_only);
+}
+
+static void unmapped(int socket)
+{
+	CUdeviceptr at;
+
+	(void)socket;
+	conform_context();
+	at = address_reserve(2 * MIB, 0);
+	poke(at);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_to_a_reservation_with_nothing_there_is_one)
+{
+	in_child(unmapped);
+}
+
+/* Makes memory, exports it, writes to it, and is lost. */
+static void exporter(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	conform_context();
+	handle = memory_create(2 * MIB);
+	at = address_reserve(2 * MIB, ADDRESS);
+	memory_map(at, 2 * MIB, handle, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	words_write(at, 1000, 1000);
+	OK(cuCtxSynchronize);
+	wire_send(socket, at, memory_export(handle));
+	poke(WILD);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+	wire_send(socket, 0, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(fault, exported_memory_outlives_it)
+{
+	CUmemGenericAllocationHandle handle;
+	struct child child;
+	CUdeviceptr at, there;
+	int fd;
+
+	child_start(&child, exporter);
+	there = wire_receive(child.socket, &fd);
+	wire_receive(child.socket, NULL);
+	conform_context();
+	handle = memory_import(fd);
+	at = address_reserve(2 * MIB, there);
+	memory_map(at, 2 * MIB, handle, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	cr_assert(words_match(at, 1000, 1000));
+	wire_send(child.socket, 0, -1);
+	child_finish(&child);
+	cr_assert(words_match(at, 1000, 1000));
+}
+
+static void others_go_on(int socket)
+{
+	(void)socket;
+	conform_context();
+	poke(WILD);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, of_another_process_is_not_noticed)
+{
+	CUdeviceptr at;
+	struct child child;
+
+	child_start(&child, others_go_on);
+	conform_context();
+	OK(cuMemAlloc_v2, &at, 4096);
+	words_write(at, 5, 1024);
+	child_finish(&child);
+	cr_assert(words_match(at, 5, 1024));
+	poke(at);
+	OK(cuCtxSynchronize);
+}
+
+/* A kernel that nobody will end. */
+static void endless_start(void)
+{
+	CUstream stream;
+	CUdeviceptr flag;
+
+	conform_context();
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuMemAlloc_v2, &flag, 4);
+	OK(cuMemsetD32_v2, flag, 0, 1);
+	OK(cuCtxSynchronize);
+	OK(cuLaunchKernel, kernel("wait"), 1, 1, 1, 1, 1, 1, 0, stream,
+	   ((void *[]){ &flag }), NULL);
+	FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
+}
+
+static void endless(int socket)
+{
+	CUdeviceptr at;
+	CUstream stream;
+	size_t there, all;
+
+	endless_start();
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	OK(cuMemGetInfo_v2, &there, &all);
+	OK(cuMemAlloc_v2, &at, 1 << 20);
+	OK(cuMemsetD32Async, at, 9, 1 << 18, stream);
+	OK(cuStreamSynchronize, stream);
+	wire_send(socket, 0, -1);
+	wire_receive(socket, NULL);
+}
+
+Test(fault, endless_kernel_leaves_other_calls_alone_and_dies_with_its_process)
+{
+	struct child child;
+
+	child_start(&child, endless);
+	wire_receive(child.socket, NULL);
+	child_kill(&child);
+}
+
+/* exit() runs what was registered for it, the driver's part too. */
+static void endless_exit(int socket)
+{
+	(void)socket;
+	endless_start();
+	exit(0);
+}
+
+Test(fault, process_ends_though_its_kernel_does_not)
+{
+	in_child(endless_exit);
+}
