@@ -33,7 +33,7 @@ Test(sample, fill_sets_every_number)
 	cr_assert_eq(got[n], 0);
 }
 
-Test(sample, saxpy_adds_a_multiple)
+static void saxpy(const char *file)
 {
 	const uint32_t n = 10000;
 	_cleanup_free_ float *x = numbers(n, 1), *y = numbers(n, 3);
@@ -43,11 +43,21 @@ Test(sample, saxpy_adds_a_multiple)
 	conform_context();
 	at_x = corpus_put(x, n * sizeof(*x));
 	at_y = corpus_put(y, n * sizeof(*y));
-	corpus_run(corpus_kernel("saxpy", "saxpy"), (n + 255) / 256, 256,
+	corpus_run(corpus_kernel(file, "saxpy"), (n + 255) / 256, 256,
 		   (void *[]){ (void *)(uintptr_t)&n, &a, &at_x, &at_y });
 	corpus_get(y, at_y, n * sizeof(*y));
 	for (size_t i = 0; i < n; i++)
 		cr_assert_eq(y[i], (float)(i % 1000) * 5);
+}
+
+Test(sample, saxpy_adds_a_multiple)
+{
+	saxpy("saxpy");
+}
+
+Test(sample, saxpy_that_is_kept_compiled_does_too)
+{
+	saxpy("saxpy_kept");
 }
 
 Test(sample, reduce_adds_up)
