@@ -11,6 +11,8 @@ static uint64_t event_address(const struct record *record, bool *ret_is_new)
 	const struct call *call = &calls_table[record->call];
 
 	*ret_is_new = false;
+	if (call->memory == MEMORY_RESERVED) /* room for allocations, and none itself */
+		return 0;
 	switch (call->op) {
 	case OP_ALLOC:
 		*ret_is_new = true;

@@ -246,6 +246,14 @@ void libraries_add_default(struct libraries *libraries, const char *library_path
 	}
 }
 
+bool library_has_calls(const struct library *library)
+{
+	for (size_t i = 0; i < N_CALLS; i++)
+		if (library->symbols[i].state != SYMBOL_ABSENT)
+			return true;
+	return false;
+}
+
 void libraries_deinit(struct libraries *libraries)
 {
 	for (size_t i = 0; i < libraries->n; i++) {

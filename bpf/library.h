@@ -48,4 +48,7 @@ void libraries_add_running(struct libraries *libraries);
 /* Adds the one that the loader picks, and those in the folders of an LD_LIBRARY_PATH. */
 void libraries_add_default(struct libraries *libraries, const char *library_path);
 
+/* Whether it has any of the calls. */
+bool library_has_calls(const struct library *library);
+
 void libraries_deinit(struct libraries *libraries);

@@ -89,7 +89,11 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 			text_printf(why, "%s: %s", options->library,
 				    error == -ENOEXEC ? "this is no library"
 						      : strerror(-error));
-		return error;
+		if (error || library_has_calls(&tracer->libraries.list[0]))
+			return error;
+		text_printf(why, "%s has none of the calls that are traced",
+			    options->library);
+		return -ENOENT;
 	}
 	_cleanup_free_ char *library_path =
 		options->command ? command_library_path() : NULL;

@@ -36,19 +36,24 @@ struct thread {
 	__u64 contexts[CONTEXTS_MAX]; /* current ones, the last is on top */
 };
 
-/* The kinds of calls, one row each (call.c fills it in). */
-const volatile struct call_info calls[CALLS_MAX];
+/* What is the same for as long as the programs run. The tests need it otherwise. */
+#ifndef RODATA
+#define RODATA const volatile
+#endif
 
-const volatile __u32 filter_pid; /* or 0 */
-const volatile __u32 filter_uid; /* where filter_by_uid */
-const volatile __u8 filter_by_uid;
-const volatile __u8 filter_followed; /* only processes in `followed` and their children */
-const volatile __u8 filter_failed;   /* show failed calls only */
-const volatile __u32 show_memories;  /* bits, for EMIT_FREED */
-const volatile __u8 want_events;     /* records for calls */
-const volatile __u8 want_stacks;
-const volatile __u64 size_min;
-const volatile __u64 size_max = ~0ULL;
+/* The kinds of calls, one row each (call.c fills it in). */
+RODATA struct call_info calls[CALLS_MAX];
+
+RODATA __u32 filter_pid; /* or 0 */
+RODATA __u32 filter_uid; /* where filter_by_uid */
+RODATA __u8 filter_by_uid;
+RODATA __u8 filter_followed; /* only processes in `followed` and their children */
+RODATA __u8 filter_failed;   /* show failed calls only */
+RODATA __u32 show_memories;  /* bits, for EMIT_FREED */
+RODATA __u8 want_events;     /* records for calls */
+RODATA __u8 want_stacks;
+RODATA __u64 size_min;
+RODATA __u64 size_max = ~0ULL;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -119,5 +124,5 @@ static __always_inline void count_lost(__u32 what)
 	__u64 *n = bpf_map_lookup_elem(&lost, &what);
 
 	if (n)
-		(*n)++;
+		__sync_fetch_and_add(n, 1);
 }

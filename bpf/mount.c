@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define WORKER	      "gpumem-worker"
+#define WORKER	      "gpumem-" /* what the broker calls its workers: and a uid, or `mover` */
 #define FIRST_WAIT_NS 5000000
 #define READ_SHARE    4 /* of the time may be spent reading: one part in so many */
 

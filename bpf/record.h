@@ -189,9 +189,7 @@ struct process {
 	__u64 n_held[N_MEMORIES];
 	__u64 gpu;	/* held of the GPU's own kinds ... */
 	__u64 gpu_peak; /* ... and the most of it */
-	__u64 calls;
-	__u64 failures;
-	__u64 unknown; /* frees of what was not seen allocated */
+	__u64 unknown;	/* frees of what was not seen allocated */
 	__u32 pid;
 	__u32 uid;
 	char comm[COMM_SIZE];
@@ -202,7 +200,7 @@ struct process {
 
 /* One call's totals, on one CPU. Slot N of a histogram counts 2^N up to 2^(N+1)-1. */
 struct call_stat {
-	__u64 calls;
+	__u64 calls; /* the sum of `latency`: made when it is read */
 	__u64 failures;
 	__u64 bytes; /* of calls that succeeded */
 	__u64 time;

@@ -36,6 +36,8 @@ static int read_stats(const struct tracer *tracer, struct totals *totals)
 			return error;
 		for (int cpu = 0; cpu < n_cpus; cpu++)
 			stat_add(&totals->calls[call], &stats[cpu]);
+		for (size_t i = 0; i < N_LATENCIES; i++)
+			totals->calls[call].calls += totals->calls[call].latency[i];
 	}
 	return 0;
 }

@@ -32,6 +32,7 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 extern bool bpf_session_is_return(void) __ksym __weak;
+extern __u64 *bpf_session_cookie(void) __ksym __weak;
 
 /* --- parameters --- */
 
@@ -87,7 +88,8 @@ read_args(struct pt_regs *ctx, const volatile struct call_info *info, struct fra
 		read_config(frame);
 	else if (info->op == OP_SET_ACCESS)
 		read_access(frame);
-	else if (info->n_args > 6) /* on the stack, behind the return address */
+	else if (info->n_args > 6 &&
+		 want_events) /* on the stack, behind the return address */
 		bpf_probe_read_user(&frame->args[6], 3 * sizeof frame->args[0],
 				    (void *)(PT_REGS_SP(ctx) + 8));
 }
@@ -169,26 +171,28 @@ static __always_inline void count_result(__u32 call, __s32 result)
 		__sync_fetch_and_add(n, 1);
 }
 
+/* Atomically, though the slot is this CPU's own: a program may be preempted by another.
+ */
 static __always_inline void count_call(__u32 call, __s32 result, __u64 duration,
 				       __u64 bytes)
 {
 	struct call_stat *stat = bpf_map_lookup_elem(&stats, &call);
 	if (!stat)
 		return;
-	stat->calls++;
-	stat->time += duration;
+	__sync_fetch_and_add(&stat->time, duration);
 	__u32 slot = log2_slot(duration);
-	stat->latency[slot < N_LATENCIES ? slot : N_LATENCIES - 1]++;
+	__sync_fetch_and_add(&stat->latency[slot < N_LATENCIES ? slot : N_LATENCIES - 1],
+			     1);
 	if (result) {
-		stat->failures++;
+		__sync_fetch_and_add(&stat->failures, 1);
 		count_result(call, result);
 		return;
 	}
 	if (!bytes)
 		return;
-	stat->bytes += bytes;
+	__sync_fetch_and_add(&stat->bytes, bytes);
 	slot = log2_slot(bytes);
-	stat->size[slot < N_SIZES ? slot : N_SIZES - 1]++;
+	__sync_fetch_and_add(&stat->size[slot < N_SIZES ? slot : N_SIZES - 1], 1);
 }
 
 static __always_inline bool result_wanted(__s32 result, __u64 bytes)
@@ -387,9 +391,14 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 	struct frame *frame = frame_pop(thread, call);
 	if (!frame)
 		return 0;
-	struct process *process = process_get(thread->process, task);
-	if (!process)
-		return 0;
+	/* a process is known by its first call that matters to the ledger, or that gives
+	 * names which its end makes void */
+	struct process *process = NULL;
+	if (kind != KIND_PLAIN || info->text < ARGS_MAX) {
+		process = process_get(thread->process, task);
+		if (!process)
+			return 0;
+	}
 
 	struct returned returned = {
 		.duration = now - frame->time,
@@ -407,14 +416,14 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		.memory = MEMORY_NONE,
 	};
 	__u64 size = call_size(info, frame);
-	__sync_fetch_and_add(&process->calls, 1);
 	if (returned.result) {
-		__sync_fetch_and_add(&process->failures, 1);
 		if (kind == KIND_FREE || kind == KIND_VMM)
 			op_failed(info, thread, frame, process);
 	} else {
-		returned.out[0] = read_out(info, frame, 0);
-		returned.out[1] = read_out(info, frame, 1);
+		if (kind != KIND_PLAIN || want_events) {
+			returned.out[0] = read_out(info, frame, 0);
+			returned.out[1] = read_out(info, frame, 1);
+		}
 		if (kind == KIND_ALLOC && info->pitched && info->times < ARGS_MAX)
 			size = returned.out[1] * frame_arg(frame, info->times);
 
@@ -429,7 +438,7 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		     &outcome);
 		if (kind == KIND_CONTEXT && want_events && outcome.n_freed)
 			emit_held(thread, process);
-		if (outcome.flags & RECORD_UNKNOWN && !thread->depth)
+		if (process && outcome.flags & RECORD_UNKNOWN && !thread->depth)
 			__sync_fetch_and_add(&process->unknown, 1);
 	}
 	if (!outcome.flags)
@@ -493,34 +502,70 @@ static __always_inline int count_end(struct pt_regs *ctx)
 	return 0;
 }
 
+/* As a session, a call without a size keeps its time in the session's own cookie, and
+ * looks nobody up where everybody is wanted: launches are many. */
+static __always_inline bool count_quickly(struct pt_regs *ctx, bool is_return)
+{
+	__u64 call = bpf_get_attach_cookie(ctx);
+	if (call >= CALLS_MAX || filter_pid || filter_by_uid || filter_followed)
+		return false;
+	if (calls[call].size < ARGS_MAX || calls[call].op == OP_COPY_STRUCT)
+		return false;
+	__u64 *start = bpf_session_cookie();
+
+	if (!is_return) {
+		*start = bpf_ktime_get_ns();
+		return true;
+	}
+	__s32 result = (__s32)PT_REGS_RC(ctx);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (result_wanted(result, 0))
+		count_call(call, result, now - *start, 0);
+	return true;
+}
+
+static __always_inline int count_both(struct pt_regs *ctx)
+{
+	bool is_return = bpf_session_is_return();
+
+	if (count_quickly(ctx, is_return))
+		return 0;
+	return is_return ? count_end(ctx) : count_begin(ctx);
+}
+
 /* --- the programs --- */
 
-#define PROGRAMS(name, begin, end)                            \
-	SEC("uprobe")                                         \
-	int name##_session(struct pt_regs *ctx)               \
-	{                                                     \
-		return bpf_session_is_return() ? end : begin; \
-	}                                                     \
-                                                              \
-	SEC("uprobe")                                         \
-	int name##_entry(struct pt_regs *ctx)                 \
-	{                                                     \
-		begin;                                        \
-		return 0;                                     \
-	}                                                     \
-                                                              \
-	SEC("uprobe")                                         \
-	int name##_return(struct pt_regs *ctx)                \
-	{                                                     \
-		return end;                                   \
+#define PROGRAMS(name, begin, end, both)        \
+	SEC("uprobe")                           \
+	int name##_session(struct pt_regs *ctx) \
+	{                                       \
+		return both;                    \
+	}                                       \
+                                                \
+	SEC("uprobe")                           \
+	int name##_entry(struct pt_regs *ctx)   \
+	{                                       \
+		begin;                          \
+		return 0;                       \
+	}                                       \
+                                                \
+	SEC("uprobe")                           \
+	int name##_return(struct pt_regs *ctx)  \
+	{                                       \
+		return end;                     \
 	}
 
-PROGRAMS(plain, call_begin(ctx, KIND_PLAIN), call_end(ctx, KIND_PLAIN))
-PROGRAMS(alloc, call_begin(ctx, KIND_ALLOC), call_end(ctx, KIND_ALLOC))
-PROGRAMS(free, call_begin(ctx, KIND_FREE), call_end(ctx, KIND_FREE))
-PROGRAMS(vmm, call_begin(ctx, KIND_VMM), call_end(ctx, KIND_VMM))
-PROGRAMS(context, call_begin(ctx, KIND_CONTEXT), call_end(ctx, KIND_CONTEXT))
-PROGRAMS(count, count_begin(ctx), count_end(ctx))
+#define CALL_PROGRAMS(name, kind)                                  \
+	PROGRAMS(name, call_begin(ctx, kind), call_end(ctx, kind), \
+		 bpf_session_is_return() ? call_end(ctx, kind) : call_begin(ctx, kind))
+
+CALL_PROGRAMS(plain, KIND_PLAIN)
+CALL_PROGRAMS(alloc, KIND_ALLOC)
+CALL_PROGRAMS(free, KIND_FREE)
+CALL_PROGRAMS(vmm, KIND_VMM)
+CALL_PROGRAMS(context, KIND_CONTEXT)
+PROGRAMS(count, count_begin(ctx), count_end(ctx), count_both(ctx))
 
 /* --- processes --- */
 

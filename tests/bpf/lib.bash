@@ -17,7 +17,6 @@ set -u
 export LC_ALL=C.UTF-8
 
 : "${GPUMEM_TRACE:?the tool to test, e.g. build/bpf/gpumem-trace}"
-L=$GPUMEM_LIBRARY
 C=$GPUMEM_CALLER
 here=$(dirname "$(realpath "$0")")
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
@@ -52,10 +51,12 @@ unlike()
 eventually()
 {
 	local deadline=$((SECONDS + 20))
-	until eval "$1"; do
-		[ "$SECONDS" -lt "$deadline" ] || fail "line ${BASH_LINENO[0]}: waited in vain for: $1"
+	until eval "$1" 2>/dev/null; do
+		[ "$SECONDS" -lt "$deadline" ] ||
+			fail "line ${BASH_LINENO[0]}: waited in vain for: $1" \
+				"$(head -c 2000 "$T/err")" "$(head -c 4000 "$T/out")"
 		sleep 0.02
-	done 2>/dev/null
+	done
 }
 
 # trace OPTION... <<CALLS: the program of these calls under the tool, which must say
@@ -129,6 +130,12 @@ main()
 	if [ "${1-}" = --case ]; then
 		T=$3
 		set -e
+		# files of its own: a probe sees whoever uses a file, other cases too
+		mkdir "$T/prologues"
+		cp "$GPUMEM_LIBRARY" "$T/libcuda.so.1"
+		cp "$GPUMEM_PROLOGUES" "$T/prologues/libcuda.so.1"
+		L=$T/libcuda.so.1
+		P=$T/prologues/libcuda.so.1
 		"$2"
 		exit
 	fi

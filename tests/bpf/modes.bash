@@ -41,7 +41,7 @@ test_summary_has_calls_failures_bytes_and_histograms()
 
 test_summary_counts_launches_and_copies_without_their_events()
 {
-	L=$GPUMEM_PROLOGUES
+	L=$P
 	trace --summary <<-EOF
 		loop 1000
 		cuLaunchKernel 1 1 1 1 1 1 1 0 0 0 0

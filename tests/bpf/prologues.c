@@ -125,7 +125,7 @@ CALL(cuMemAllocHost_v2, CMP, (uint64_t * pp, size_t size))
 	return result();
 }
 
-CALL(cuMemFreeHost, CMP, (void))
+CALL(cuMemFreeHost, PUSH, (void))
 {
 	return result();
 }
@@ -270,7 +270,7 @@ CALL(cuKernelGetFunction, PUSH, (uint64_t * function))
 	return result();
 }
 
-CALL(cuLaunchKernel, CMP, (void))
+CALL(cuLaunchKernel, PUSH, (void))
 {
 	return result();
 }

@@ -1,0 +1,245 @@
+#!/bin/bash
+# Attaching: which libraries, in which way, as whom, and what is said when it can't be.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+prepare='cuInit 0
+cuDevicePrimaryCtxRetain &ctx 0
+cuCtxSetCurrent $ctx'
+
+calls="$prepare
+cuMemAlloc_v2 &a 4096
+thread
+cuCtxSetCurrent \$ctx
+cuMemAlloc_v2 &b 8192
+end
+cuMemFree_v2 \$a
+cuMemcpyHtoD_v2 \$b 1 0"
+
+# refused REGEX COMMAND...: it ends with status 1 and one sentence.
+refused()
+{
+	local said status=0 like=$1
+	shift
+	said=$("$@" 2>&1 >/dev/null) || status=$?
+	is "$status" 1
+	like "$said" "$like"
+	like "$said" '^gpumem-trace: '
+	is "$(wc -l <<<"$said")" 1
+}
+
+same_by()
+{
+	trace --json -e mem,copy --attach "$1" <<-EOF
+		cuMemAlloc_v2 &a 4096
+		thread
+		cuMemAlloc_v2 &b 8192
+		end
+		cuMemFree_v2 \$a
+		cuMemcpyHtoD_v2_ptds \$b 1 100
+	EOF
+	check <<-EOF
+		a, b = calls("cuMemAlloc_v2")
+		has(b, held=12288)
+		has(one("cuMemFree_v2"), freed=4096, held=8192)
+		has(one("exit"), freed=8192, n_freed=1)
+		has(S["cuMemcpyHtoD_v2_ptds"], calls=1, bytes=100)
+	EOF
+	trace --summary --attach "$1" <<-EOF
+		cuMemcpyHtoD_v2_ptds \$b 1 100
+		fakeResult 999
+		cuLaunchKernel 1 1 1 1 1 1 1 0 0 0 0
+	EOF
+	like "$(grep ^cuMemcpyHtoD_v2_ptds "$T/out")" '^cuMemcpyHtoD_v2_ptds +1 +0 +100 '
+	like "$(grep ^cuLaunchKernel "$T/out")" '^cuLaunchKernel +1 +1 +0 '
+}
+
+test_sessions_links_and_perf_uprobes_show_the_same()
+{
+	L=$P
+	same_by session
+	same_by multi
+	same_by perf
+}
+
+test_the_way_and_the_library_are_said_with_v()
+{
+	"$GPUMEM_TRACE" -v --library "$L" --attach multi -d 0.01 >"$T/out" 2>"$T/err"
+	like "$(<"$T/err")" "probing $L"
+	like "$(<"$T/err")" '[0-9]+ calls by uprobe_multi links, attached in [0-9.]+ s'
+	like "$(<"$T/err")" 'detached in [0-9.]+ s'
+}
+
+test_a_library_is_found_by_the_processes_that_have_it()
+{
+	# once for two processes with two paths to it
+	mkdir "$T/same"
+	ln "$T/libcuda.so.1" "$T/same/libcuda.so.1"
+	for at in "$T" "$T/same"; do
+		"$C" "$at/libcuda.so.1" >"$T/calls" <<-EOF &
+			cuInit 0
+			pid $at/ready
+			wait $T/go
+			cuDevicePrimaryCtxRetain &ctx 0
+			cuCtxSetCurrent \$ctx
+			cuMemAlloc_v2 &a 4096
+		EOF
+	done
+	eventually "[ -s '$T/ready' ] && [ -s '$T/same/ready' ]"
+	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
+	tool=$!
+	eventually "grep -q 'attached in' '$T/err'"
+	is "$(grep -c "probing $T/" "$T/err")" 1
+	touch "$T/go"
+	eventually "[ \"\$(grep -c '\"pid\":\($(<"$T/ready")\|$(<"$T/same/ready")\),.*\"exit\"' '$T/out')\" = 2 ]"
+	stop
+	check <<-EOF
+		ours = [row for row in calls("cuMemAlloc_v2") if row["pid"] in ($(<"$T/ready"), $(<"$T/same/ready"))]
+		same([row["held"] for row in ours], [4096, 4096])
+	EOF
+}
+
+test_a_program_that_starts_later_is_seen_through_the_file()
+{
+	start --json -e mem
+	call <<<"$calls"
+	call <<<"$calls"
+	stop
+	check <<<'same([row["held"] for row in calls("cuMemAlloc_v2")], [4096, 12288, 4096, 12288])'
+}
+
+test_the_command_and_its_children_and_nobody_else()
+{
+	cat >"$T/script" <<<"$calls"
+	"$GPUMEM_TRACE" --json -e mem --library "$L" -- bash -c \
+		'"$0" "$1" <"$2"; (setsid "$0" "$1" <"$2"); "$0" "$1" <"$2"; exit 7' "$C" "$L" "$T/script" \
+		>"$T/all" 2>"$T/err" &
+	local tool=$!
+	call <<<"$calls"
+	local status=0
+	wait "$tool" || status=$?
+	is "$status" 7 # the command's
+	grep '^{' "$T/all" >"$T/out"
+	check <<<'same([row["held"] for row in calls("cuMemAlloc_v2")], [4096, 12288] * 3)'
+}
+
+test_the_command_runs_as_the_user_behind_sudo_with_his_environment()
+{
+	# sudo keeps little of the environment, but its own process still has it all
+	cat >"$T/sudo" <<-'EOF'
+		#!/bin/bash
+		env -i PATH="$PATH" SUDO_UID=65534 SUDO_GID=65534 SUDO_USER=nobody "$@"
+		exit
+	EOF
+	chmod 755 "$T" "$T/sudo"
+	MINE='of the user' "$T/sudo" "$GPUMEM_TRACE" --summary --library "$L" -- \
+		bash -c 'id -u; id -g; id -G; echo "$MINE"; echo "${SUDO_UID-none}"' >"$T/out" 2>"$T/err"
+	is "$(head -n 5 "$T/out")" $'65534\n65534\n65534\nof the user\nnone'
+}
+
+test_a_command_that_can_not_be_run_is_said()
+{
+	local status=0
+	"$GPUMEM_TRACE" --summary --library "$L" -- /nowhere/program >"$T/out" 2>"$T/err" || status=$?
+	is "$status" 127
+	like "$(<"$T/err")" '^gpumem-trace: /nowhere/program: No such file or directory$'
+}
+
+test_ctrl_c_ends_it_at_once_and_prints_what_was_asked_for()
+{
+	start --summary
+	call <<<"$calls"
+	local before after
+	before=$(date +%s%N)
+	stop
+	after=$(date +%s%N)
+	[ $(((after - before) / 1000000)) -lt 5000 ] || fail "it took $(((after - before) / 1000000)) ms"
+	like "$(grep ^cuMemAlloc_v2 "$T/out" | head -1)" '^cuMemAlloc_v2 +2 +0 +12288 '
+}
+
+test_without_privileges_it_says_which()
+{
+	chmod 755 "$T"
+	refused 'needs CAP_BPF and CAP_PERFMON, and both are missing: run it with sudo' \
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$GPUMEM_TRACE" --library "$L" -d 1
+	refused 'CAP_PERFMON is missing' \
+		setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+bpf --ambient-caps=+bpf \
+		"$GPUMEM_TRACE" --library "$L" -d 1
+}
+
+test_cap_bpf_and_cap_perfmon_are_enough_with_links()
+{
+	chmod 755 "$T"
+	setpriv --reuid=65534 --regid=65534 --clear-groups \
+		--inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon \
+		"$GPUMEM_TRACE" --json -e mem --library "$L" -d 30 -- \
+		"$C" "$L" <<<"$calls" >"$T/all" 2>"$T/err" || fail "$(<"$T/err")"
+	grep '^{' "$T/all" >"$T/out"
+	check <<<'same([row["held"] for row in calls("cuMemAlloc_v2")], [4096, 12288])'
+}
+
+test_what_is_no_library_or_not_there_is_said()
+{
+	refused '/nowhere/libcuda.so.1: No such file or directory' \
+		"$GPUMEM_TRACE" --library /nowhere/libcuda.so.1
+	refused 'this is no library' "$GPUMEM_TRACE" --library /etc/passwd
+	refused 'has none of the calls' "$GPUMEM_TRACE" --library /lib/x86_64-linux-gnu/libc.so.6
+}
+
+test_bad_options_are_said()
+{
+	refused "no option '--bogus'" "$GPUMEM_TRACE" --bogus
+	refused "no group 'memory'; there are mem, managed," "$GPUMEM_TRACE" -e memory
+	refused 'one or the other' "$GPUMEM_TRACE" --json --top
+	refused "wants the number of a process" "$GPUMEM_TRACE" -p bash
+	refused '-p and a command' "$GPUMEM_TRACE" -p 1 -- true
+	refused 'MIN\[:MAX\]' "$GPUMEM_TRACE" --size 5:1
+	refused '/nowhere/trace.json: No such file or directory' \
+		"$GPUMEM_TRACE" --library "$L" --chrome /nowhere/trace.json
+	like "$("$GPUMEM_TRACE" --help)" 'usage: gpumem-trace .*--leaks \[SECONDS\]'
+	like "$("$GPUMEM_TRACE" --version)" '^gpumem-trace [0-9.]+$'
+}
+
+test_no_event_is_lost_silently()
+{
+	# stopped, the tool can't read: the buffer must run over, and the books stay right
+	L=$P
+	start --json -e mem
+	kill -STOP "$tool"
+	call <<-EOF
+		quiet
+		loop 100000
+		cuMemHostAlloc &a 4096 0
+		end
+	EOF
+	kill -CONT "$tool"
+	stop
+	like "$(<"$T/err")" '[0-9]+ events had no room in the ring buffer: .* the totals are right'
+	check <<-EOF
+		has(S["cuMemHostAlloc"], calls=100000, bytes=100000 * 4096)
+		lost = sum(row["n"] for row in LOST if row["what"] == "events")
+		same(len(E) + lost, 100001, "lines and lost ones")
+	EOF
+}
+
+test_the_brokers_allocations_have_their_names()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY # the broker's
+	mkdir -p "$T/mnt"
+	"$GPUMEMD" -f --driver "software:machine=${T##*.}" "$T/mnt" >"$T/broker" 2>&1 &
+	local broker=$!
+	trap 'umount "$T/mnt"' EXIT
+	eventually "[ -e '$T/mnt/control/alloc' ]"
+	start -e mem,vmm
+	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
+	echo 'weights 4M' >"$T/mnt/control/alloc"
+	head -c 4096 /dev/zero >"$T/mnt/allocations/weights/data"
+	eventually "grep -q 'cuMemMap .*name=weights' '$T/out'"
+	stop
+	like "$(grep 'cuMemAlloc_v2.*bytesize=65536' "$T/out")" ' name=scratch'
+	trap - EXIT
+	umount "$T/mnt"
+	wait "$broker"
+}
+
+main "$@"
