@@ -30,6 +30,12 @@ fail()
 	exit 1
 }
 
+skip()
+{
+	printf '%s\n' "$1"
+	exit 77
+}
+
 # is ACTUAL EXPECTED
 is()
 {
