@@ -9,6 +9,7 @@
  * `global` is to be had.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "command/ask.h"
@@ -36,9 +37,13 @@ int line_attach(const char *word, unsigned int most, uint8_t *ret_attach,
 int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
 		 struct refusal *refusal)
 {
+	char what[32];
+
 	if (attach == ATTACH_GLOBAL)
 		return 0;
-	return managed_check_concurrent(broker, device, attach_names[attach], refusal);
+	snprintf(what, sizeof(what), "attach to %s",
+		 attach == ATTACH_HOST ? "the host alone" : "a single stream");
+	return managed_check_concurrent(broker, device, what, refusal);
 }
 
 void text_attach(struct text *text, const struct allocation *allocation)

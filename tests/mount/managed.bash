@@ -206,7 +206,6 @@ test_prefetches_keep_their_order_across_streams()
 		echo 'device:0 stream=a wait=0' >allocations/y/prefetch
 		echo 'cpu stream=b wait=0' >allocations/y/prefetch
 	done
-	echo 'y' >/dev/null
 	echo b >control/synchronize
 	is "$(<allocations/y/last_prefetch)" cpu
 	is "$(value_of status managed_prefetched_cpu_bytes)" 4194304
@@ -314,6 +313,20 @@ test_many_ranges_are_all_shown()
 	is "$(ranges allocations/y/advise read_mostly | tail -n 1)" "$((199 * page))+$page 0"
 }
 
+test_after_4096_ranges_the_rest_is_mixed()
+{
+	local said
+	echo "y $((8200 * page)) kind=managed" >control/alloc
+	for ((i = 0; i < 8200; i += 2)); do
+		echo "y set_read_mostly offset=$((i * page)) length=1"
+	done | dd of=control/advise bs=1M iflag=fullblock conv=notrunc status=none
+	said=$(<allocations/y/advise)
+	is "$(head -n 1 <<<"$said")" 'read_mostly mixed'
+	is "$(grep -c '^read_mostly\[' <<<"$said")" 4097
+	is "$(grep '^read_mostly\[' <<<"$said" | tail -n 1)" \
+		"read_mostly[$((4096 * page))+$((4104 * page))] mixed"
+}
+
 test_advice_of_one_allocation_is_not_its_neighbours()
 {
 	local i
@@ -381,6 +394,55 @@ test_attach_is_said_at_the_start_and_changed_later()
 	echo single >$a
 	is "$(<$a)" 'single default'
 	is_zero allocations/y/data
+}
+
+# ---- kernels ----
+
+test_the_session_of_the_interface()
+{
+	needs_kernels
+	echo 'x 4096xf32' >control/alloc
+	echo 'y 4096xf32 kind=managed' >control/alloc
+	is "$(cat allocations/x/size allocations/y/kind)" $'16384\nmanaged'
+	echo 'x f32:1.5' >control/fill
+	mkdir modules/saxpy
+	cp "$GPUMEM_KERNELS/saxpy.ptx" modules/saxpy/image
+	echo device:0 >allocations/y/prefetch
+	echo set_read_mostly >allocations/y/advise
+	is "$(head -1 allocations/y/advise)" 'read_mostly 1'
+	echo 'elements=4096 u32:4096 f32:2 in:x y' >modules/saxpy/functions/saxpy/launch
+	is "$(od -A d -t f4 -N 8 allocations/y/data)" '0000000               3               3
+0000008'
+	rmdir allocations/x modules/saxpy
+}
+
+test_kernels_of_every_device_use_it_and_its_pages_come_to_them()
+{
+	local device
+	needs_kernels
+	needs_devices 2
+	echo 'x 3M kind=managed' >control/alloc
+	echo 'y 3M kind=managed' >control/alloc
+	echo 'x f32:1' >control/fill
+	for device in 0 1; do
+		mkdir modules/s$device
+		echo $device >modules/s$device/device
+		cp "$GPUMEM_KERNELS/saxpy.ptx" modules/s$device/image
+		echo "s$device saxpy elements=786432 u32:786432 f32:1 in:x y" >control/launch
+		! is_software || is "$(pages y)" "device:$device device:$device"
+	done
+	is "$(od -A n -t f4 -w4 -v allocations/y/data | sort -u | tr -d ' ')" 2
+}
+
+test_another_owners_kernel_does_not_reach_it()
+{
+	needs_root 'several users'
+	needs_kernels
+	by 1001 run 'echo "y 4096 kind=managed mode=666" >control/alloc'
+	mkdir modules/saxpy
+	cp "$GPUMEM_KERNELS/saxpy.ptx" modules/saxpy/image
+	refused EXDEV 'y of kind managed.*1001' \
+		'echo "saxpy saxpy elements=1 u32:1 f32:1 in:y y" >control/launch'
 }
 
 # ---- control files ----
@@ -535,6 +597,73 @@ test_a_descriptor_that_outlives_its_memory_is_stale()
 	refused ESTALE 'y has been freed' 'echo set_read_mostly >&3'
 	like "$(tail -n 1 errors)" ' allocations/y/advise ESTALE '
 	refused ESTALE 'y has been freed' 'echo cpu >&4'
+}
+
+# ---- other devices and drivers ----
+
+test_without_concurrent_access_nothing_is_sent_or_attached()
+{
+	local why='device 0 lacks CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS'
+	needs_software 'be without'
+	broker_start "$T/plain" --driver "$(driver plain):concurrent=0"
+	cd "$T/plain/mnt"
+	is "$(<devices/0/state)" 'limited: no concurrent managed access'
+	echo 'y 4M kind=managed' >control/alloc
+	yes | head -c 4M >allocations/y/data
+	cmp allocations/y/data <(yes | head -c 4M)
+	refused EOPNOTSUPP "prefetch: $why" 'echo device:0 >allocations/y/prefetch'
+	refused EOPNOTSUPP "prefetch: $why" 'echo cpu >allocations/y/prefetch'
+	refused EOPNOTSUPP "set_preferred_location: $why" \
+		'echo set_preferred_location device:0 >allocations/y/advise'
+	refused EOPNOTSUPP "set_accessed_by: $why" \
+		'echo set_accessed_by device:0 >allocations/y/advise'
+	refused EOPNOTSUPP "attach to the host alone: $why" 'echo host >allocations/y/attach'
+	refused EOPNOTSUPP "attach to a single stream: $why" 'echo single >allocations/y/attach'
+	refused EOPNOTSUPP "attach to the host alone: $why" 'echo "z 4K kind=managed attach=host" >control/alloc'
+	echo set_read_mostly >allocations/y/advise
+	is "$(head -1 allocations/y/advise)" 'read_mostly 1'
+	is "$(<allocations/y/last_prefetch)" none
+	cd /
+	broker_stop "$T/plain"
+}
+
+test_an_older_driver_is_asked_by_its_own_calls()
+{
+	local library=${GPUMEMD%/fuse/gpumemd}/tools/softgpu/required/libcuda.so.1
+	needs_software 'be old'
+	GPUMEM_SOFTGPU="devices=2:memory=512M:machine=${T##*.}-old" \
+		broker_start "$T/old" --driver "$library"
+	cd "$T/old/mnt"
+	echo 'y 4M kind=managed' >control/alloc
+	echo device:1 >allocations/y/prefetch
+	is "$(<allocations/y/last_prefetch)" device:1
+	echo 'cpu offset=1M length=1M' >allocations/y/prefetch
+	is "$(head -n 3 allocations/y/last_prefetch | tail -n 1)" 'last_prefetch[1048576+1048576] cpu'
+	echo set_read_mostly >allocations/y/advise
+	echo set_preferred_location device:1 >allocations/y/advise
+	echo set_accessed_by cpu >allocations/y/advise
+	echo set_accessed_by device:0 >allocations/y/advise
+	is "$(<allocations/y/advise)" "read_mostly 1
+preferred_location device:1
+accessed_by cpu device:0"
+	echo unset_preferred_location >allocations/y/advise
+	is "$(value_of allocations/y/advise preferred_location)" none
+	refused EOPNOTSUPP 'numa:0.*cuMemPrefetchAsync_v2' 'echo numa:0 >allocations/y/prefetch'
+	refused EOPNOTSUPP 'numa:0.*cuMemAdvise_v2' \
+		'echo set_preferred_location numa:0 >allocations/y/advise'
+	cd /
+	broker_stop "$T/old"
+}
+
+test_more_than_there_can_be_is_enomem()
+{
+	needs_software 'have too little'
+	refused ENOMEM 'y of 1099511627776 bytes.*cuMemAllocManaged: CUDA_ERROR_OUT_OF_MEMORY' \
+		'echo "y 1T kind=managed" >control/alloc'
+	# More than a device has.
+	echo 'y 600M kind=managed' >control/alloc
+	tail -c 8 allocations/y/data | cmp - <(head -c 8 /dev/zero)
+	is "$(<devices/0/memory_ours)" 0
 }
 
 # ---- bad input ----
