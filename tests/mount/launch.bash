@@ -29,6 +29,23 @@ test_saxpy_from_a_shell()
 	is "$(od -A n -t f4 -w4 -v allocations/y/data | sort -u | tr -d ' ')" 6
 }
 
+# They need no nvcc: tools/quickstart shows them.
+test_the_kernels_of_the_docs_run_and_fault()
+{
+	local kernels=$here/../../docs/kernels
+	mkdir modules/saxpy modules/wild
+	cp "$kernels/saxpy.ptx" modules/saxpy/image
+	cp "$kernels/wild.ptx" modules/wild/image
+	echo 'x 4K' >control/alloc
+	echo 'x f32:1.5' >control/fill
+	echo 'elements=1024 u32:1024 f32:2 in:x x' >modules/saxpy/functions/saxpy/launch
+	refused EFAULT 'kernel wild/wild failed .*CUDA_ERROR_ILLEGAL_ADDRESS' \
+		'echo "wild wild grid=1 block=1" >control/launch'
+	is "$(words f4 x 8)" '4.5 4.5'
+	echo 'elements=1024 u32:1024 f32:1 in:x x' >modules/saxpy/functions/saxpy/launch
+	is "$(words f4 x 8)" '9 9'
+}
+
 test_the_answer_says_how_long_and_how()
 {
 	local answer

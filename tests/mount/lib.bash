@@ -413,10 +413,12 @@ run_topic_from_copy()
 	mkdir "$copy/tests"
 	cp -r "$here" "$copy/tests/mount"
 	cp -r "$here/../../docs" "$copy/docs"
+	mkdir "$copy/kernels"
+	[ -z "${GPUMEM_KERNELS-}" ] || cp "$GPUMEM_KERNELS"/*.ptx "$copy/kernels"
 	chmod -R a+rX "$copy"
 	chmod 1777 "$copy"
 	[ "${GPUMEM_AS-}" != user ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-	GPUMEM_COPY=$copy TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} \
+	GPUMEM_COPY=$copy GPUMEM_KERNELS=$copy/kernels TMPDIR=$copy GPUMEMD=$copy/${GPUMEMD#"$build"/} \
 		"${as[@]}" bash "$copy/tests/mount/$topic.bash"
 	status=$?
 	rm -rf --one-file-system "$copy"
