@@ -184,22 +184,83 @@ static uint64_t load_extend(const struct op *op, uint64_t value)
 				       : value & (((uint64_t)1 << op->register_bits) - 1);
 }
 
-static void ld(struct warp *warp, const struct op *op, uint32_t mask)
+/*
+ * The window that was used last, where a lane's address will mostly be too; an empty one
+ * where the op is not of global memory.
+ */
+static struct ptx_window window_last(const struct warp *warp, const struct op *op)
+{
+	const struct worker *worker = warp->block->worker;
+	const uint64_t *epoch = worker->grid->launch->machine->epoch;
+	const bool is_global = op->mods.space <= SPACE_CONST;
+
+	if (!is_global || __atomic_load_n(epoch, __ATOMIC_ACQUIRE) != worker->epoch)
+		return (struct ptx_window){ 0 };
+	return worker->reaches[worker->last];
+}
+
+/* access_reach(), without a call where the window fits. */
+static inline unsigned char *reach(struct warp *warp, const struct op *op, uint32_t lane,
+				   uint64_t address, bool write,
+				   struct ptx_window *window)
+{
+	const uint32_t size = type_size(op->type) * op->n_vector;
+	unsigned char *at;
+
+	if (window_holds(window, address, size, write) && !(address & (size - 1)))
+		return (unsigned char *)(uintptr_t)address;
+	at = access_reach(warp, op, lane, address, size, write);
+	*window = window_last(warp, op);
+	return at;
+}
+
+static void load(const struct op *op, const unsigned char *at, struct warp *warp,
+		 uint32_t lane)
 {
 	const uint32_t size = type_size(op->type);
-	const uint64_t *address = warp_source(warp, op, 0);
 
+	for (unsigned int n = 0; n < op->n_vector; n++)
+		warp_register(warp, op->vector[n])[lane] =
+			load_extend(op, access_load(at + n * size, size));
+}
+
+/* A parameter of the kernel at a place of its own: the same for all lanes. */
+static bool is_fixed_param(const struct op *op)
+{
+	return op->mods.space == SPACE_PARAM && !op->in_frame &&
+	       op->source[0].is_constant;
+}
+
+static void ld_param(struct warp *warp, const struct op *op, uint32_t mask)
+{
+	const uint64_t address = warp_source(warp, op, 0)[0] + (uint64_t)op->offset;
+	const unsigned char *at =
+		access_reach(warp, op, (uint32_t)__builtin_ctz(mask), address,
+			     type_size(op->type) * op->n_vector, false);
+
+	if (!at)
+		return;
+	EACH_LANE(i, mask)
+	load(op, at, warp, i);
+}
+
+static void ld(struct warp *warp, const struct op *op, uint32_t mask)
+{
+	const uint64_t *address = warp_source(warp, op, 0);
+	struct ptx_window window = window_last(warp, op);
+
+	if (is_fixed_param(op)) {
+		ld_param(warp, op, mask);
+		return;
+	}
 	EACH_LANE(i, mask)
 	{
-		const unsigned char *at =
-			access_reach(warp, op, i, address[i] + (uint64_t)op->offset,
-				     size * op->n_vector, false);
+		const unsigned char *at = reach(
+			warp, op, i, address[i] + (uint64_t)op->offset, false, &window);
 
 		if (!at)
 			return;
-		for (unsigned int n = 0; n < op->n_vector; n++)
-			warp_register(warp, op->vector[n])[i] =
-				load_extend(op, access_load(at + n * size, size));
+		load(op, at, warp, i);
 	}
 }
 
@@ -207,12 +268,12 @@ static void st(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	const uint32_t size = type_size(op->type);
 	const uint64_t *address = warp_source(warp, op, 0);
+	struct ptx_window window = window_last(warp, op);
 
 	EACH_LANE(i, mask)
 	{
-		unsigned char *at =
-			access_reach(warp, op, i, address[i] + (uint64_t)op->offset,
-				     size * op->n_vector, true);
+		unsigned char *at = reach(warp, op, i, address[i] + (uint64_t)op->offset,
+					  true, &window);
 
 		if (!at)
 			return;
@@ -248,7 +309,7 @@ static void prefetch(struct warp *warp, const struct op *op, uint32_t mask)
 
 /* clang-format off */
 static const struct instruction instructions[] = {
-	{ "ld", "vm", WAYS, .handler = ld, .types = MEMORY },
+		{ "ld", "vm", WAYS, .handler = ld, .types = MEMORY },
 	{ "ldu", "vm", WAYS, .handler = ld, .types = MEMORY },
 	{ "st", "mV", WAYS, .handler = st, .types = MEMORY },
 	{ "membar", "", GROUP_ORDER, GROUP_ORDER, .handler = fence },

@@ -12,6 +12,7 @@ struct special {
 	const char *name; /* with # at its end: numbered */
 	enum type type;
 	uint64_t (*get)(const struct warp *warp, uint32_t lane, uint32_t number);
+	bool differs; /* from lane to lane */
 };
 
 static uint32_t dim_get(const struct ptx_dim *dim, uint32_t axis)
@@ -263,36 +264,36 @@ GET(envreg)
 	return number == 1 ? workspace >> 32 : number == 2 ? (uint32_t)workspace : 0;
 }
 
-#define AXES(name)                                        \
-	{ "%" #name ".x", TYPE_U32, get_##name },         \
-		{ "%" #name ".y", TYPE_U32, get_##name }, \
-	{                                                 \
-		"%" #name ".z", TYPE_U32, get_##name      \
+#define AXES(name, differs)                                        \
+	{ "%" #name ".x", TYPE_U32, get_##name, differs },         \
+		{ "%" #name ".y", TYPE_U32, get_##name, differs }, \
+	{                                                          \
+		"%" #name ".z", TYPE_U32, get_##name, differs      \
 	}
 
 static const struct special specials[] = {
-	AXES(tid),
-	AXES(ntid),
-	AXES(ctaid),
-	AXES(nctaid),
-	AXES(cluster_ctaid),
-	AXES(cluster_nctaid),
-	AXES(clusterid),
-	AXES(nclusterid),
+	AXES(tid, true),
+	AXES(ntid, false),
+	AXES(ctaid, false),
+	AXES(nctaid, false),
+	AXES(cluster_ctaid, false),
+	AXES(cluster_nctaid, false),
+	AXES(clusterid, false),
+	AXES(nclusterid, false),
 	{ "%cluster_ctarank", TYPE_U32, get_cluster_ctarank },
 	{ "%cluster_nctarank", TYPE_U32, get_cluster_nctarank },
 	{ "%is_explicit_cluster", TYPE_PRED, get_is_explicit_cluster },
-	{ "%laneid", TYPE_U32, get_laneid },
+	{ "%laneid", TYPE_U32, get_laneid, true },
 	{ "%warpid", TYPE_U32, get_warpid },
 	{ "%nwarpid", TYPE_U32, get_nwarpid },
 	{ "%smid", TYPE_U32, get_smid },
 	{ "%nsmid", TYPE_U32, get_nsmid },
 	{ "%gridid", TYPE_U64, get_gridid },
-	{ "%lanemask_eq", TYPE_U32, get_lanemask_eq },
-	{ "%lanemask_le", TYPE_U32, get_lanemask_le },
-	{ "%lanemask_lt", TYPE_U32, get_lanemask_lt },
-	{ "%lanemask_ge", TYPE_U32, get_lanemask_ge },
-	{ "%lanemask_gt", TYPE_U32, get_lanemask_gt },
+	{ "%lanemask_eq", TYPE_U32, get_lanemask_eq, true },
+	{ "%lanemask_le", TYPE_U32, get_lanemask_le, true },
+	{ "%lanemask_lt", TYPE_U32, get_lanemask_lt, true },
+	{ "%lanemask_ge", TYPE_U32, get_lanemask_ge, true },
+	{ "%lanemask_gt", TYPE_U32, get_lanemask_gt, true },
 	{ "%clock", TYPE_U32, get_clock },
 	{ "%clock_hi", TYPE_U32, get_clock_hi },
 	{ "%clock64", TYPE_U64, get_clock64 },
