@@ -23,6 +23,7 @@
 #include "command/verbs.h"
 
 #define RUNS_MAX	  4096
+#define ASK_AT_MOST	  (MANAGED_RANGES_MAX + RUNS_MAX)
 #define ASK_AGAIN_AT_MOST 3
 
 /* From offset up to the next one's. */
@@ -51,6 +52,7 @@ struct ranges {
 	struct worker *worker;
 	uint32_t epoch; /* of the run that is asked */
 	unsigned int n_again;
+	unsigned int n_asked;
 	uint64_t size;
 	uint64_t offset; /* up to here it is known */
 	struct said *runs;
@@ -259,6 +261,7 @@ static void ranges_wait_finish(struct op *op)
 
 	ranges->offset = 0;
 	ranges->n_runs = 0;
+	ranges->n_asked = 0;
 	ranges_ask(ranges);
 }
 
@@ -306,6 +309,16 @@ static bool ranges_ask_again(struct ranges *ranges)
 }
 
 /* ---- asking ---- */
+
+static bool ranges_are_wanted(struct ranges *ranges)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&ranges->broker->registry.lock);
+	wanted = ranges->wait;
+	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	return wanted;
+}
 
 /* An answer that shows that the contexts of the run are lost. */
 static void ranges_note_fault(struct ranges *ranges, const struct wire_reply *reply)
@@ -355,7 +368,8 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 		return;
 	}
 	ranges->offset += reply->value[1];
-	if (ranges->offset == ranges->size || ranges->n_runs == RUNS_MAX)
+	if (ranges->offset == ranges->size || ranges->n_runs == RUNS_MAX ||
+	    ++ranges->n_asked == ASK_AT_MOST || !ranges_are_wanted(ranges))
 		ranges_done(ranges);
 	else
 		ranges_ask(ranges);

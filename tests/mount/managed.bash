@@ -540,6 +540,111 @@ test_totals_go_down_with_what_is_freed()
 	eventually '[ "$(value_of status managed_bytes)" = 0 ]'
 }
 
+# Some hundred changes of ranges, some frees; then the driver's word, the totals and a model
+# that keeps a record for each page must agree.
+test_totals_agree_with_the_driver_after_many_changes()
+{
+	py "$page" <<-'EOF'
+		import random
+		page = int(sys.argv[1])
+		random.seed(7)
+		fds = {verb: control(verb) for verb in ("alloc", "free", "prefetch", "advise")}
+		n_devices = len(os.listdir("devices"))
+		places = ["cpu"] + [f"device:{n}" for n in range(n_devices)]
+		models = {}
+
+		def say(verb, line):
+		    os.write(fds[verb], line.encode() + b"\n")
+
+		def change(name, verb, words, key, value):
+		    pages, size = models[name]
+		    offset = random.randrange(size)
+		    length = random.randint(1, size - offset)
+		    say(verb, f"{name} {words} offset={offset} length={length}")
+		    for i in range(offset // page, (offset + length - 1) // page + 1):
+		        pages[i][key] = value(pages[i][key])
+
+		def text(name, file):
+		    with open(f"allocations/{name}/{file}") as f:
+		        return f.read().splitlines()
+
+		def told(name, key):
+		    """The value of each page, as the driver tells it."""
+		    lines = text(name, "last_prefetch" if key == "last_prefetch" else "advise")
+		    n = len(models[name][0])
+		    values = [None] * n
+		    for line in lines:
+		        if line.startswith(key + "["):
+		            where, value = line[len(key) + 1:].split("] ")
+		            offset, length = map(int, where.split("+"))
+		            for i in range(offset // page, (offset + length - 1) // page + 1):
+		                values[i] = value
+		    if None in values:
+		        first = lines[0] if key == "last_prefetch" else \
+		            next(line for line in lines if line.startswith(key + " ")).split(" ", 1)[1]
+		        values = [first] * n
+		    return values
+
+		def shown(file, key):
+		    with open(file) as f:
+		        return int(next(line.split()[1] for line in f if line.startswith(key + " ")))
+
+		def compare():
+		    sums = {}
+		    for name, (pages, size) in models.items():
+		        for key in ("read_mostly", "preferred_location", "accessed_by", "last_prefetch"):
+		            expected = [" ".join(p[key]) or "none" if key == "accessed_by" else p[key]
+		                        for p in pages]
+		            assert told(name, key) == expected, (name, key)
+		        for i, p in enumerate(pages):
+		            for key in ("preferred_location", "last_prefetch"):
+		                sums[key, p[key]] = sums.get((key, p[key]), 0) + min(page, size - i * page)
+		    for key, word in (("preferred_location", "preferred"), ("last_prefetch", "prefetched")):
+		        for n in range(n_devices):
+		            got = shown(f"devices/{n}/status", f"managed_{word}_bytes")
+		            assert got == sums.get((key, f"device:{n}"), 0), (key, n)
+		        assert shown("status", f"managed_{word}_cpu_bytes") == sums.get((key, "cpu"), 0), key
+
+		for step in range(600):
+		    name = f"n{random.randrange(4)}"
+		    if name not in models:
+		        size = random.randint(1, 40 * page)
+		        say("alloc", f"{name} {size} kind=managed")
+		        models[name] = [dict(read_mostly="0", preferred_location="none", accessed_by=[],
+		                             last_prefetch="none") for _ in range(-(-size // page))], size
+		        continue
+		    place = random.choice(places)
+		    kind = random.randrange(41)
+		    if kind == 40:
+		        say("free", name)
+		        del models[name]
+		    elif kind < 12:
+		        change(name, "prefetch", place, "last_prefetch", lambda _: place)
+		    elif kind < 16:
+		        change(name, "advise", "set_read_mostly", "read_mostly", lambda _: "1")
+		    elif kind < 20:
+		        change(name, "advise", "unset_read_mostly", "read_mostly", lambda _: "0")
+		    elif kind < 26:
+		        change(name, "advise", "set_preferred_location " + place, "preferred_location",
+		               lambda _: place)
+		    elif kind < 30:
+		        change(name, "advise", "unset_preferred_location", "preferred_location",
+		               lambda _: "none")
+		    elif kind < 36:
+		        change(name, "advise", "set_accessed_by " + place, "accessed_by",
+		               lambda old: [p for p in places if p in old or p == place])
+		    else:
+		        change(name, "advise", "unset_accessed_by " + place, "accessed_by",
+		               lambda old: [p for p in old if p != place])
+		    if step % 60 == 59:
+		        compare()
+		for name in list(models):
+		    say("free", name)
+		    del models[name]
+		compare()
+	EOF
+}
+
 # ---- the end of its worker ----
 
 test_what_is_lost_is_nowhere_and_says_so()
