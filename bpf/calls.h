@@ -320,4 +320,28 @@
 	X(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000, CTX, \
 	  PRIMARY_RESET, NONE, "device:dev")
 
+/* Of gpumem/driver.h, those that are not traced: questions, events and streams. A call
+ * that is added there stands in one list or the other (tests/bpf/decode.c). */
+#define TRACE_UNTRACED(X) \
+	X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) X(cuCtxGetCurrent) \
+	X(cuCtxGetDevice) X(cuCtxGetLimit) X(cuCtxGetStreamPriorityRange) \
+	X(cuCtxSetLimit) X(cuCtxSynchronize) X(cuDeviceCanAccessPeer) X(cuDeviceGet) \
+	X(cuDeviceGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetDefaultMemPool) \
+	X(cuDeviceGetMemPool) X(cuDeviceGetName) X(cuDeviceGetPCIBusId) \
+	X(cuDeviceGetUuid_v2) X(cuDevicePrimaryCtxGetState) X(cuDeviceTotalMem_v2) \
+	X(cuDriverGetVersion) X(cuEventCreate) X(cuEventDestroy_v2) \
+	X(cuEventElapsedTime) X(cuEventQuery) X(cuEventRecord) X(cuEventSynchronize) \
+	X(cuFuncGetAttribute) X(cuFuncGetModule) X(cuFuncGetName) X(cuFuncGetParamInfo) \
+	X(cuFuncSetAttribute) X(cuGetErrorName) X(cuGetErrorString) X(cuMemGetAccess) \
+	X(cuMemGetAddressRange_v2) X(cuMemGetAllocationGranularity) \
+	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetInfo_v2) \
+	X(cuMemHostGetDevicePointer_v2) X(cuMemPoolGetAttribute) \
+	X(cuMemPoolSetAttribute) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \
+	X(cuModuleEnumerateFunctions) X(cuModuleGetFunctionCount) \
+	X(cuModuleGetGlobal_v2) X(cuOccupancyAvailableDynamicSMemPerBlock) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+	X(cuOccupancyMaxPotentialBlockSize) X(cuPointerGetAttribute) X(cuStreamCreate) \
+	X(cuStreamCreateWithPriority) X(cuStreamDestroy_v2) X(cuStreamGetPriority) \
+	X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent)
+
 /* clang-format on */

@@ -5,6 +5,8 @@
 #include "decode.h"
 #include "function.h"
 
+#include "gpumem/driver.h"
+
 #include <criterion/criterion.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -93,6 +95,51 @@ Test(decode, each_rows_type_is_that_of_its_symbol)
 		cr_expect(!strstr(symbol, "_ptsz") == !strstr(type, "_ptsz") &&
 				  !strstr(symbol, "_ptds") == !strstr(type, "_ptds"),
 			  "%s %s", symbol, type);
+	}
+}
+
+static const char *type_of(const char *symbol)
+{
+	for (size_t i = 0; i < N_CALLS; i++)
+		if (!strcmp(calls_table[i].symbol, symbol))
+			return type_names[i];
+	return NULL;
+}
+
+static bool is_untraced(const char *symbol)
+{
+	static const char *const names[] = {
+#define UNTRACED(name) #name,
+		TRACE_UNTRACED(UNTRACED)
+#undef UNTRACED
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(names[i], symbol))
+			return true;
+	return false;
+}
+
+/* What the broker calls is traced, with the same type, or known not to be. */
+Test(decode, the_drivers_list_and_the_tracers_go_together)
+{
+	static const struct {
+		const char *symbol, *type;
+	} rows[] = {
+#define DRIVER(name, type_, need) { #name, #type_ },
+		CUDA_DRIVER_LIST(DRIVER)
+#undef DRIVER
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *type = type_of(rows[i].symbol);
+
+		cr_expect(!type != !is_untraced(rows[i].symbol),
+			  "%s of gpumem/driver.h belongs in TRACE_CALLS or in "
+			  "TRACE_UNTRACED of bpf/calls.h",
+			  rows[i].symbol);
+		if (type)
+			cr_expect_str_eq(type, rows[i].type, "%s", rows[i].symbol);
 	}
 }
 

@@ -17,7 +17,7 @@ set -u
 export LC_ALL=C.UTF-8
 
 : "${GPUMEM_TRACE:?the tool to test, e.g. build/bpf/gpumem-trace}"
-C=$GPUMEM_CALLER
+C=${GPUMEM_CALLER-}
 here=$(dirname "$(realpath "$0")")
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 case_limit=${GPUMEM_CASE_LIMIT:-60}
@@ -138,10 +138,10 @@ main()
 		set -e
 		# files of its own: a probe sees whoever uses a file, other cases too
 		mkdir "$T/prologues"
-		cp "$GPUMEM_LIBRARY" "$T/libcuda.so.1"
-		cp "$GPUMEM_PROLOGUES" "$T/prologues/libcuda.so.1"
 		L=$T/libcuda.so.1
 		P=$T/prologues/libcuda.so.1
+		[ -z "${GPUMEM_LIBRARY-}" ] || cp "$GPUMEM_LIBRARY" "$L"
+		[ -z "${GPUMEM_PROLOGUES-}" ] || cp "$GPUMEM_PROLOGUES" "$P"
 		"$2"
 		exit
 	fi
