@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 /* Of <linux/bpf.h>, where it is younger than Debian's. */
@@ -132,6 +133,19 @@ bool call_is_probed(const struct call *call, const struct wanted *wanted,
 
 /* ---- loading ---- */
 
+#define INIT_PIDNS_INODE 0xEFFFFFFCu /* PROC_PID_INIT_INO of the kernel */
+
+/* In a container, pids are the container's. */
+static void set_namespace(struct trace_bpf *bpf)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) || st.st_ino == INIT_PIDNS_INODE)
+		return;
+	bpf->rodata->pidns_device = st.st_dev;
+	bpf->rodata->pidns_inode = st.st_ino;
+}
+
 static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 		       const struct wanted *wanted)
 {
@@ -151,6 +165,7 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 			info.emit = EMIT_ALWAYS; /* which main.c keeps to itself */
 		bpf->rodata->calls[i] = info;
 	}
+	set_namespace(bpf);
 	bpf->rodata->filter_pid = (__u32)options->pid;
 	bpf->rodata->filter_uid = options->uid;
 	bpf->rodata->filter_by_uid = options->by_uid;
@@ -208,6 +223,7 @@ static int load(struct probes *probes, enum attach_way way, const struct options
 	choose_programs(probes->bpf, way, wanted);
 	bpf_program__set_autoload(probes->bpf->progs.process_fork,
 				  options->command != NULL);
+	bpf_program__set_autoload(probes->bpf->progs.follow_me, options->command != NULL);
 	if (!options->stacks)
 		bpf_map__set_max_entries(probes->bpf->maps.stacks, 1);
 	probes->way = way;

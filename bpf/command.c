@@ -145,7 +145,7 @@ static void become(const struct user *user)
 		fail("can't become the user behind sudo");
 }
 
-_Noreturn static void child(int go, char **argv)
+_Noreturn static void child(int go, char **argv, int (*prepare)(void *), void *context)
 {
 	char **environment = command_environment();
 	struct user user;
@@ -155,6 +155,8 @@ _Noreturn static void child(int go, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* until it has begun */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (prepare(context))
+		fail("can't follow the command");
 	if (sudo_user(&user))
 		become(&user);
 	if (read(go, &byte, 1) != 1)
@@ -165,7 +167,8 @@ _Noreturn static void child(int go, char **argv)
 	fail(argv[0]);
 }
 
-int command_start(struct command *command, char **argv, struct text *why)
+int command_start(struct command *command, char **argv, int (*prepare)(void *),
+		  void *context, struct text *why)
 {
 	int go[2];
 
@@ -184,7 +187,7 @@ int command_start(struct command *command, char **argv, struct text *why)
 	}
 	if (pid == 0) {
 		close(go[1]);
-		child(go[0], argv);
+		child(go[0], argv, prepare, context);
 	}
 	close(go[0]);
 	command->pid = pid;

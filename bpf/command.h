@@ -16,11 +16,13 @@ struct command {
 
 /*
  * Forks a process that waits to run argv: as the user behind sudo, with his groups and
- * the environment that he gave to sudo, where the tool runs under sudo.
+ * the environment that he gave to sudo, where the tool runs under sudo. `prepare` is
+ * called in it first, with all privileges; if it returns an error the process ends.
  *
  * Returns: 0; -errno, with a sentence in `why`.
  */
-int command_start(struct command *command, char **argv, struct text *why);
+int command_start(struct command *command, char **argv, int (*prepare)(void *),
+		  void *context, struct text *why);
 
 /* Lets it run its program. */
 void command_go(struct command *command);

@@ -3,6 +3,7 @@
  * The default: a line a call.
  */
 #include "event.h"
+#include "totals.h"
 
 #include "cuda/result.h"
 
@@ -60,9 +61,36 @@ static void event(struct tracer *tracer, const struct record *record)
 		printf("        %s\n", stack->frames[i]);
 }
 
+/* What was only counted: its sums, where its lines are not. */
+static void end(struct tracer *tracer)
+{
+	struct totals totals;
+	bool some = false;
+
+	if (!tracer->wanted.counted || totals_read(tracer, &totals))
+		return;
+	for (size_t call = 0; call < N_CALLS; call++) {
+		const struct call_stat *stat = &totals.calls[call];
+
+		if (!stat->calls ||
+		    !(tracer->wanted.counted & GROUP_BIT(calls_table[call].group)))
+			continue;
+		if (!some)
+			printf("\n%-30s %10s %8s %16s %12s\n", "COUNTED", "CALLS",
+			       "FAILED", "BYTES", "TIME(ms)");
+		some = true;
+		printf("%-30s %10" PRIu64 " %8" PRIu64 " %16" PRIu64 " %12.3f\n",
+		       calls_table[call].symbol, (uint64_t)stat->calls,
+		       (uint64_t)stat->failures, (uint64_t)stat->bytes,
+		       (double)stat->time / 1e6);
+	}
+	totals_deinit(&totals);
+}
+
 const struct output output_live = {
 	.begin = begin,
 	.event = event,
+	.end = end,
 	.wants_events = true,
 	.wants_counted = true,
 };

@@ -281,9 +281,8 @@ static int trace(struct tracer *tracer, struct text *why)
 		tracer->symbols =
 			symbols_new(bpf_map__fd(tracer->probes.bpf->maps.stacks));
 	if (!error && argv)
-		error = command_start(&loop.command, argv, why);
-	if (!error && argv)
-		error = process_follow(tracer, loop.command.pid, why);
+		error = command_start(&loop.command, argv, process_follow_me,
+				      &tracer->probes, why);
 	if (!error && tracer->output->begin)
 		error = tracer->output->begin(tracer, why);
 	fflush(stdout);

@@ -44,6 +44,10 @@ struct thread {
 /* The kinds of calls, one row each (call.c fills it in). */
 RODATA struct call_info calls[CALLS_MAX];
 
+/* The tool's pid namespace, where it is not the machine's: pids are as it sees them. */
+RODATA __u64 pidns_device;
+RODATA __u64 pidns_inode;
+
 RODATA __u32 filter_pid; /* or 0 */
 RODATA __u32 filter_uid; /* where filter_by_uid */
 RODATA __u8 filter_by_uid;

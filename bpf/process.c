@@ -11,15 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-int process_follow(struct tracer *tracer, pid_t pid, struct text *why)
+int process_follow_me(void *probes_)
 {
-	__u32 key = (__u32)pid;
-	int error = bpf_map__update_elem(tracer->probes.bpf->maps.followed, &key,
-					 sizeof key, &key, sizeof key, BPF_ANY);
+	const struct probes *probes = probes_;
+	LIBBPF_OPTS(bpf_test_run_opts, opts);
+	int error = bpf_prog_test_run_opts(bpf_program__fd(probes->bpf->progs.follow_me),
+					   &opts);
 
-	if (error)
-		text_printf(why, "%s", strerror(-error));
-	return error;
+	if (!error)
+		return 0;
+	errno = -error;
+	return -1;
 }
 
 static uint64_t lost_count(const struct tracer *tracer, enum lost what)

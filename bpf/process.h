@@ -7,8 +7,9 @@
 
 #include "output.h"
 
-/* Follow a process and its descendants. Returns: 0; -errno, with a sentence. */
-int process_follow(struct tracer *tracer, pid_t pid, struct text *why);
+/* Follow this process and its descendants. Takes a struct probes. Returns: 0; -1, with
+ * errno. */
+int process_follow_me(void *probes);
 
 struct process_row {
 	__u64 id;

@@ -27,6 +27,20 @@ static __always_inline __u64 process_id(struct task_struct *task)
 	return task->group_leader->start_boottime << 22 ^ (__u32)task->tgid;
 }
 
+/* The pid in the upper half, the tid in the lower, as the tool sees them. Processes of
+ * another namespace have the machine's. */
+static __always_inline __u64 pids_now(void)
+{
+	if (pidns_inode) {
+		struct bpf_pidns_info info;
+
+		if (!bpf_get_ns_current_pid_tgid(pidns_device, pidns_inode, &info,
+						 sizeof info))
+			return (__u64)info.tgid << 32 | info.pid;
+	}
+	return bpf_get_current_pid_tgid();
+}
+
 /* The record of a process, made at its first call. */
 static __always_inline struct process *process_get(__u64 id, struct task_struct *task)
 {
@@ -41,7 +55,7 @@ static __always_inline struct process *process_get(__u64 id, struct task_struct 
 	if (!process)
 		return NULL;
 	process->start = task->group_leader->start_boottime;
-	process->pid = task->tgid;
+	process->pid = pids_now() >> 32;
 	process->uid = (__u32)bpf_get_current_uid_gid();
 	bpf_probe_read_kernel_str(process->comm, COMM_SIZE, task->group_leader->comm);
 	return process;
@@ -49,7 +63,7 @@ static __always_inline struct process *process_get(__u64 id, struct task_struct 
 
 static __always_inline bool thread_wanted(const struct thread *thread)
 {
-	if (filter_pid && (__u32)(bpf_get_current_pid_tgid() >> 32) != filter_pid)
+	if (filter_pid && (__u32)(pids_now() >> 32) != filter_pid)
 		return false;
 	/* asked every time: a process may change its user */
 	if (filter_by_uid && (__u32)bpf_get_current_uid_gid() != filter_uid)

@@ -215,10 +215,10 @@ static __always_inline void record_fill(struct record *record,
 					const struct thread *thread,
 					const struct process *process)
 {
-	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	__u64 pids = pids_now();
 
-	record->pid = pid_tgid >> 32;
-	record->tid = (__u32)pid_tgid;
+	record->pid = pids >> 32;
+	record->tid = (__u32)pids;
 	record->uid = (__u32)bpf_get_current_uid_gid();
 	record->process = thread->process;
 	bpf_get_current_comm(record->comm, COMM_SIZE);
@@ -431,7 +431,7 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 			.bytes = size,
 			.time = now,
 			.stack = returned.stack,
-			.tid = (__u32)bpf_get_current_pid_tgid(),
+			.tid = (__u32)pids_now(),
 			.call = call,
 		};
 		done(kind, info, thread, frame, process, returned.out[0], &entry,
@@ -655,6 +655,17 @@ int process_exec(void *ctx)
 	bpf_for_each_map_elem(&ledger, process_end_one, &id, 0);
 	process_freed(id, process, 1);
 	bpf_get_current_comm(process->comm, COMM_SIZE);
+	return 0;
+}
+
+/* Run by the command itself before it begins (command.c): only here is it known under the
+ * machine's own number. */
+SEC("raw_tp")
+int follow_me(void *ctx)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	bpf_map_update_elem(&followed, &pid, &pid, BPF_ANY);
 	return 0;
 }
 

@@ -136,6 +136,23 @@ test_the_command_runs_as_the_user_behind_sudo_with_his_environment()
 	is "$(head -n 5 "$T/out")" $'65534\n65534\n65534\nof the user\nnone'
 }
 
+test_in_a_container_pids_are_the_containers()
+{
+	cat >"$T/script" <<-EOF
+		$prepare
+		pid $T/pid
+		cuMemAlloc_v2 &a 4096
+	EOF
+	unshare --pid --fork --mount-proc "$GPUMEM_TRACE" --json -e mem --library "$L" -- \
+		bash -c '"$0" "$1" <"$2"; :' "$C" "$L" "$T/script" >"$T/all" 2>"$T/err" || fail "$(<"$T/err")"
+	grep '^{' "$T/all" >"$T/out"
+	[ "$(<"$T/pid")" -lt 20 ] || fail "not a namespace of its own: $(<"$T/pid")"
+	check <<-EOF
+		has(one("cuMemAlloc_v2"), pid=$(<"$T/pid"), tid=$(<"$T/pid"), held=4096)
+		has(one("exit"), pid=$(<"$T/pid"), freed=4096)
+	EOF
+}
+
 test_a_command_that_can_not_be_run_is_said()
 {
 	local status=0

@@ -63,4 +63,19 @@ test_lines_have_the_same_for_people()
 	is "$(wc -l <"$T/out")" 4
 }
 
+test_copies_and_launches_are_summed_at_the_end_of_the_lines()
+{
+	L=$P
+	trace <<-EOF
+		cuMemAlloc_v2 &a 4096
+		cuMemcpyHtoD_v2_ptds \$a 1 100
+		cuMemcpyHtoD_v2_ptds \$a 1 200
+		cuLaunchKernel 1 1 1 1 1 1 1 0 0 0 0
+	EOF
+	is "$(grep -c 'cuMemcpy\|cuLaunch' "$T/out")" 2
+	like "$(grep ^COUNTED "$T/out")" '^COUNTED +CALLS +FAILED +BYTES +TIME\(ms\)$'
+	like "$(grep ^cuMemcpyHtoD_v2_ptds "$T/out")" '^cuMemcpyHtoD_v2_ptds +2 +0 +300 '
+	like "$(grep ^cuLaunchKernel "$T/out")" '^cuLaunchKernel +1 +0 +0 '
+}
+
 main "$@"

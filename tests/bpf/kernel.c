@@ -220,6 +220,17 @@ uint64_t bpf_get_current_pid_tgid(void)
 	return (uint64_t)current->task.tgid << 32 | (uint32_t)current->task.pid;
 }
 
+/* No namespace is ever set. */
+long bpf_get_ns_current_pid_tgid(uint64_t device, uint64_t inode,
+				 struct bpf_pidns_info *info, size_t size)
+{
+	(void)device;
+	(void)inode;
+	(void)info;
+	(void)size;
+	return -EINVAL;
+}
+
 uint64_t bpf_get_current_uid_gid(void)
 {
 	return 0;

@@ -52,6 +52,8 @@ void shim_submit(void *record);
 
 uint64_t bpf_get_current_pid_tgid(void);
 uint64_t bpf_get_current_uid_gid(void);
+long bpf_get_ns_current_pid_tgid(uint64_t device, uint64_t inode,
+				 struct bpf_pidns_info *info, size_t size);
 uint64_t bpf_ktime_get_ns(void);
 uint64_t bpf_get_attach_cookie(void *ctx);
 void *bpf_get_current_task_btf(void);
