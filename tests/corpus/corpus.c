@@ -21,9 +21,17 @@ static char *file_read(const char *path)
 	return text;
 }
 
-CUfunction corpus_kernel(const char *file, const char *name)
+char *corpus_read(const char *name)
 {
 	const char *directory = getenv("GPUMEM_KERNELS");
+	char path[1024];
+
+	snprintf(path, sizeof(path), "%s/%s", directory ? directory : ".", name);
+	return file_read(path);
+}
+
+CUfunction corpus_kernel(const char *file, const char *name)
+{
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER,
 				   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 	char said[1024] = "";
@@ -31,11 +39,11 @@ CUfunction corpus_kernel(const char *file, const char *name)
 	_cleanup_free_ char *text = NULL;
 	CUfunction function;
 	CUmodule module;
-	char path[1024];
+	char path[256];
 	CUresult result;
 
-	snprintf(path, sizeof(path), "%s/%s.ptx", directory ? directory : ".", file);
-	text = file_read(path);
+	snprintf(path, sizeof(path), "%s.ptx", file);
+	text = corpus_read(path);
 	result = driver->fn_cuModuleLoadDataEx(&module, text, 2, options, values);
 	cr_assert_eq(result, CUDA_SUCCESS, "%s: %s: %s", path,
 		     cuda_result_name((int)result), said);

@@ -24,6 +24,9 @@
 #define CORPUS(name) \
 	TestSuite(name, .init = conform_init, .fini = conform_fini, .timeout = 100)
 
+/* A file of the directory, as text; the caller frees it. */
+char *corpus_read(const char *name);
+
 /* A function of a module that is loaded from FILE.ptx. */
 CUfunction corpus_kernel(const char *file, const char *name);
 

@@ -6,6 +6,7 @@
 #include "image.h"
 
 #include "options.h"
+#include "unzstd.h"
 
 #include <string.h>
 
@@ -98,32 +99,37 @@ static bool lz4_unpack(const unsigned char *at, size_t size, char *to, size_t to
 	return n == to_size;
 }
 
+/* Returns: whether it filled exactly what is there to fill. */
+typedef bool unpack(const unsigned char *at, size_t size, char *to, size_t to_size);
+
 static CUresult entry_unpack(const struct fatbin_entry *entry, const unsigned char *data,
 			     const char **ret, size_t *ret_length, char **ret_unpacked,
 			     struct text *log)
 {
-	if (!(entry->flags & (FLAG_LZ4 | FLAG_ZSTD))) {
+	const size_t size = entry->unpacked_size;
+	unpack *how = entry->flags & FLAG_LZ4	 ? lz4_unpack
+		      : entry->flags & FLAG_ZSTD ? zstd_unpack
+						 : NULL;
+
+	if (!how) {
 		*ret = (const char *)data;
 		*ret_length = strnlen(*ret, entry->size);
 		return CUDA_SUCCESS;
 	}
-	if (!(entry->flags & FLAG_LZ4)) {
-		text_printf(log,
-			    "the PTX in the fat binary is compressed with zstd, which "
-			    "is not known here: use nvcc --no-compress\n");
-		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	}
-	if (entry->unpacked_size > UNPACK_MAX)
+	if (size > UNPACK_MAX || entry->compressed_size > entry->size) {
+		text_printf(log, "the fat binary's PTX says that it is too large\n");
 		return CUDA_ERROR_INVALID_IMAGE;
-	*ret_unpacked = malloc(entry->unpacked_size + 1);
+	}
+	*ret_unpacked = malloc(size + 1);
 	if (!*ret_unpacked)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!lz4_unpack(data, entry->compressed_size, *ret_unpacked,
-			entry->unpacked_size)) {
-		text_printf(log, "the compressed PTX in the fat binary is damaged\n");
+	if (!how(data, entry->compressed_size, *ret_unpacked, size)) {
+		text_printf(log, "the PTX in the fat binary can't be unpacked: it is "
+				 "damaged, or packed in a way that is not built in here "
+				 "(nvcc --no-compress packs nothing)\n");
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	(*ret_unpacked)[entry->unpacked_size] = '\0';
+	(*ret_unpacked)[size] = '\0';
 	*ret = *ret_unpacked;
 	*ret_length = strlen(*ret);
 	return CUDA_SUCCESS;

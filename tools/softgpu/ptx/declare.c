@@ -54,6 +54,8 @@ static bool parse_registers(struct parser *parser)
 {
 	enum type type;
 
+	if (!parser->function)
+		return parser_fail(parser, "a register is outside of a function");
 	if (accept_dot(parser, "v2") || accept_dot(parser, "v4"))
 		return parser_fail(parser, "vector registers are not known");
 	if (!parse_type(parser, &type))
