@@ -396,9 +396,20 @@ static __always_inline void op_unmap(struct thread *thread, const struct frame *
 
 /* --- contexts --- */
 
+/* Most processes have one context: memory of threads whose current context was never
+ * seen to be set is of that one. */
+static __always_inline void context_note(struct process *process, __u64 context)
+{
+	if (!context || process->context == context)
+		return;
+	process->contexts = process->context ? 2 : 1;
+	process->context = context;
+}
+
 struct context_end {
 	__u64 process;
 	__u64 context;
+	__u64 only; /* nothing else can be where no context is known */
 	struct thread *thread;
 };
 
@@ -408,8 +419,10 @@ static long context_end_one(void *map, const void *key_, void *value, void *data
 	const struct entry *entry = value;
 	struct context_end *end = data;
 
-	if (key->process != end->process || entry->context != end->context ||
-	    key->space == SPACE_PRIMARY)
+	if (key->process != end->process || key->space == SPACE_PRIMARY ||
+	    !memory_has_context(entry->memory))
+		return 0;
+	if (entry->context != end->context && (entry->context || !end->only))
 		return 0;
 
 	struct ledger_key taken_key = *key;
@@ -423,12 +436,14 @@ static long context_end_one(void *map, const void *key_, void *value, void *data
 }
 
 /* All memory of a context is free. */
-static __always_inline void context_end(struct thread *thread, __u64 context,
+static __always_inline void context_end(struct thread *thread,
+					const struct process *process, __u64 context,
 					struct outcome *outcome)
 {
 	struct context_end end = {
 		.process = thread->process,
 		.context = context,
+		.only = process->contexts == 1 && process->context == context,
 		.thread = thread,
 	};
 	if (!context)
@@ -562,12 +577,15 @@ static __always_inline void context_done(const volatile struct call_info *info,
 
 	switch (info->op) {
 	case OP_CONTEXT_CREATE:
+		context_note(process, out);
 		context_push(thread, out);
 		return;
 	case OP_CONTEXT_SET:
+		context_note(process, frame->args[0]);
 		context_set(thread, frame->args[0]);
 		return;
 	case OP_CONTEXT_PUSH:
+		context_note(process, frame->args[0]);
 		context_push(thread, frame->args[0]);
 		return;
 	case OP_CONTEXT_POP:
@@ -579,6 +597,7 @@ static __always_inline void context_done(const volatile struct call_info *info,
 			context_pop(thread);
 		break;
 	case OP_PRIMARY_RETAIN:
+		context_note(process, out);
 		op_primary_retain(thread, frame, process, out, entry);
 		return;
 	case OP_PRIMARY_RELEASE:
@@ -587,5 +606,5 @@ static __always_inline void context_done(const volatile struct call_info *info,
 		break;
 	}
 	if (ended)
-		context_end(thread, ended, outcome);
+		context_end(thread, process, ended, outcome);
 }

@@ -190,6 +190,9 @@ struct process {
 	__u64 gpu;	/* held of the GPU's own kinds ... */
 	__u64 gpu_peak; /* ... and the most of it */
 	__u64 unknown;	/* frees of what was not seen allocated */
+	__u64 context;	/* the only one that it was seen to use, or 0 ... */
+	__u32 contexts; /* ... 2 where there were several */
+	__u32 unused;
 	__u32 pid;
 	__u32 uid;
 	char comm[COMM_SIZE];

@@ -10,6 +10,7 @@
 
 #include <bpf/bpf.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,9 +81,27 @@ struct symbols *symbols_free(struct symbols *symbols)
 /* ---- processes ---- */
 
 static char *debuginfo_path;
+static __u32 finding_pid; /* whose files find_elf() looks for */
+
+/* Its files are where it sees them, which may be another root. */
+static int find_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
+		    char **ret_path, Elf **elf)
+{
+	char path[4200];
+
+	if (name[0] == '/') {
+		snprintf(path, sizeof path, "/proc/%u/root%s", finding_pid, name);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0) {
+			*ret_path = strdup(name);
+			return fd;
+		}
+	}
+	return dwfl_linux_proc_find_elf(module, user, name, base, ret_path, elf);
+}
 
 static const Dwfl_Callbacks callbacks = {
-	.find_elf = dwfl_linux_proc_find_elf,
+	.find_elf = find_elf,
 	.find_debuginfo = dwfl_standard_find_debuginfo,
 	.debuginfo_path = &debuginfo_path,
 };
@@ -147,6 +166,7 @@ static char *frame_text(struct known_process *process, __u64 address)
 	Dwfl_Module *module = NULL;
 
 	if (process && process->dwfl) {
+		finding_pid = process->pid;
 		module = dwfl_addrmodule(process->dwfl, address - 1);
 		if (!module) { /* loaded since */
 			process_report(process);

@@ -419,6 +419,26 @@ Test(ledger, a_context_takes_only_its_own)
 	holds(MEMORY_DEVICE, 0, 0);
 }
 
+Test(ledger, memory_of_no_known_context_goes_with_the_only_one)
+{
+	uint64_t ctx = 0xc1;
+
+	begin(CALL_cuDevicePrimaryCtxRetain, (uintptr_t)&ctx, 0, 0, 0);
+	end(CALL_cuDevicePrimaryCtxRetain, 0);
+	alloc(0x1000, 64); /* its thread was never seen to make it current */
+	begin(CALL_cuDevicePrimaryCtxReset_v2, 0, 0, 0, 0);
+	end(CALL_cuDevicePrimaryCtxReset_v2, 0);
+	holds(MEMORY_DEVICE, 0, 0);
+	alloc(0x1000, 64);
+	begin(CALL_cuCtxSetCurrent, 0xc2, 0, 0, 0); /* now there are two */
+	end(CALL_cuCtxSetCurrent, 0);
+	kernel_run(PID, PID + 1, START);
+	alloc(0x2000, 32);
+	begin(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
+	end(CALL_cuCtxDestroy_v2, 0);
+	holds(MEMORY_DEVICE, 96, 2);
+}
+
 Test(ledger, a_failed_end_of_a_context_frees_nothing)
 {
 	begin(CALL_cuCtxSetCurrent, 0xc1, 0, 0, 0);
