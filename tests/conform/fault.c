@@ -177,6 +177,42 @@ Test(fault, store_to_what_is_mapped_to_be_read_is_one)
 	in_child(read_only);
 }
 
+/* Mapped for device 1, used by device 0. */
+static void of_another_device(int socket)
+{
+	const CUmemAccessDesc other = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+	int n;
+
+	conform_context();
+	OK(cuDeviceGetCount, &n);
+	wire_send(socket, (uint64_t)n, -1);
+	if (n < 2)
+		return;
+	handle = memory_create(2 * MIB);
+	at = address_reserve(2 * MIB, 0);
+	OK(cuMemMap, at, 2 * MIB, 0, handle, 0);
+	OK(cuMemSetAccess, at, 2 * MIB, &other, 1);
+	poke(at);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_to_what_is_mapped_for_another_device_is_one)
+{
+	struct child child;
+	uint64_t n;
+
+	child_start(&child, of_another_device);
+	n = wire_receive(child.socket, NULL);
+	child_finish(&child);
+	if (n < 2)
+		cr_skip_test("the machine has fewer than 2 devices");
+}
+
 static void unmapped(int socket)
 {
 	CUdeviceptr at;

@@ -221,3 +221,29 @@ Test(launch, with_a_handle_of_something_else_is_refused)
 	FAILS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL,
 	      NULL, NULL);
 }
+
+/* A mapping of device 0's memory, for device 1 alone. */
+Test(launch, uses_what_is_mapped_for_its_own_device)
+{
+	const CUmemAccessDesc other = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUmemGenericAllocationHandle handle;
+	CUcontext context;
+	uint32_t value = 5;
+	CUdeviceptr at;
+
+	conform_open();
+	conform_need_devices(2);
+	OK(cuDevicePrimaryCtxRetain, &context, 1);
+	OK(cuCtxSetCurrent, context);
+	handle = memory_create(2 * MIB);
+	at = address_reserve(2 * MIB, 0);
+	OK(cuMemMap, at, 2 * MIB, 0, handle, 0);
+	OK(cuMemSetAccess, at, 2 * MIB, &other, 1);
+	cr_assert_eq(launch("poke", 1, 1, 0, NULL, (void *[]){ &at, &value }),
+		     CUDA_SUCCESS);
+	OK(cuCtxSynchronize);
+	cr_assert(words_match(at, 5, 1));
+}

@@ -18,7 +18,7 @@
 #include "conform.h"
 
 #define CORPUS_INPUTS 3
-#define CORPUS_N      4096
+#define CORPUS_N      2048
 
 /* Suites of programs of the corpus. */
 #define CORPUS(name) \

@@ -144,6 +144,17 @@ unsigned int range_device_access(const struct range *range, const struct context
 	}
 }
 
+/* A copy is done by the current device, or by the one whose memory it is. */
+static unsigned int range_copy_access(const struct range *range)
+{
+	const struct context *context = context_current();
+
+	if (range->kind != RANGE_MAPPING)
+		return range_access(range);
+	return range->access[range->device] |
+	       (context ? range->access[context->device] : 0U);
+}
+
 enum span space_span(uint64_t start, uint64_t size, unsigned int access)
 {
 	const uint64_t end = start + size;
@@ -159,7 +170,7 @@ enum span space_span(uint64_t start, uint64_t size, unsigned int access)
 
 		if (!range || range->start > at || range->freeing)
 			return SPAN_BROKEN;
-		if ((range_access(range) & access) != access)
+		if ((range_copy_access(range) & access) != access)
 			return SPAN_BROKEN;
 		if (range->kind != RANGE_MAPPING)
 			return range_end(range) >= end && at == start ? SPAN_INSIDE
