@@ -3,7 +3,11 @@
 
 #include <utlist.h>
 
-#define AHEAD_MAX 8
+/* Pieces of one worker at a time, of those slots that it has. */
+static unsigned int ahead_most(const struct worker *worker)
+{
+	return MAX(worker->staging.n_slots / 6, 2u);
+}
 
 struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
 			 uint64_t length)
@@ -11,7 +15,8 @@ struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
 	struct ahead *ahead = allocation->ahead;
 
 	if (!ahead || ahead->offset != offset || ahead->length < length ||
-	    ahead->n_writes != allocation->n_writes)
+	    ahead->n_writes != allocation->n_writes ||
+	    allocation->state != ALLOCATION_LIVE)
 		return NULL;
 	return ahead;
 }
@@ -23,25 +28,26 @@ struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op *
 	if (!ahead)
 		return NULL;
 	if (ahead->slot >= 0)
-		waiter = worker_slot_put(&broker->mover, (unsigned int)ahead->slot);
+		waiter = worker_slot_put(ahead->worker, (unsigned int)ahead->slot);
 	if (waiter)
 		op_push_ready(ready, waiter);
 	DL_DELETE(broker->aheads, ahead);
-	broker->n_aheads--;
+	ahead->worker->n_aheads--;
 	ahead->allocation->ahead = NULL;
 	free(ahead);
 	return NULL;
 }
 
 /* Makes room: the oldest one that is there and that nobody came for. */
-static bool ahead_make_room(struct broker *broker, struct op **ready)
+static bool ahead_make_room(struct broker *broker, const struct worker *worker,
+			    struct op **ready)
 {
 	struct ahead *ahead;
 
-	if (broker->n_aheads < AHEAD_MAX)
+	if (worker->n_aheads < ahead_most(worker))
 		return true;
 	DL_FOREACH (broker->aheads, ahead) {
-		if (!ahead->op) {
+		if (ahead->worker == worker && !ahead->op) {
 			ahead_free(broker, ahead, ready);
 			return true;
 		}
@@ -56,7 +62,7 @@ struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
 	struct ahead *ahead;
 
 	ahead_free(broker, allocation->ahead, ready);
-	if (!ahead_make_room(broker, ready))
+	if (!ahead_make_room(broker, op->worker, ready))
 		return NULL;
 	ahead = calloc(1, sizeof(*ahead));
 	if (!ahead)
@@ -67,8 +73,9 @@ struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
 	ahead->n_writes = allocation->n_writes;
 	ahead->op = op;
 	ahead->slot = -1;
+	ahead->worker = op->worker;
 	DL_APPEND(broker->aheads, ahead);
-	broker->n_aheads++;
+	ahead->worker->n_aheads++;
 	allocation->ahead = ahead;
 	return ahead;
 }

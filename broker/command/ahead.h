@@ -4,8 +4,9 @@
  * into a slot. Private to broker/command; all under registry.lock.
  *
  * What was read ahead is good only as long as nothing has been queued to write the
- * allocation since (allocation->n_writes); it is one piece for each allocation, and a few
- * for all, so that readers who stop midway leave the slots to others.
+ * allocation since (allocation->n_writes) and the allocation is not lost; it is one piece
+ * for each allocation, and a few for each worker, so that readers who stop midway leave
+ * the slots to others.
  */
 #pragma once
 
@@ -15,8 +16,9 @@ struct ahead {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	uint64_t n_writes;
-	struct op *op;		   /* on its way; NULL: it is there */
-	int slot;		   /* of the mover's staging area, once it is there */
+	struct op *op; /* on its way; NULL: it is there */
+	int slot;      /* of the worker's staging area, once it is there */
+	struct worker *worker;
 	struct ahead *prev, *next; /* broker->aheads, oldest first */
 };
 

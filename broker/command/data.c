@@ -256,7 +256,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	struct ahead *ahead;
 
 	if (length < AHEAD_MIN || offset >= allocation->size ||
-	    allocation->kind != KIND_DEVICE)
+	    allocation->kind == KIND_HOST)
 		return;
 	length = MIN(length, allocation->size - offset);
 	transfer = transfer_new(broker, &read_class, allocation, caller);
@@ -283,6 +283,7 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 {
 	struct allocation *allocation = ahead->allocation;
 	uint64_t next = ahead->offset + length;
+	struct worker *worker = ahead->worker;
 	struct op *ready = NULL;
 	int slot = ahead->slot;
 
@@ -301,10 +302,9 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 
 	op_start(ready);
 	if (slot >= 0) {
-		wait->done(wait, 0,
-			   staging_payload(&broker->mover.staging, (unsigned int)slot),
+		wait->done(wait, 0, staging_payload(&worker->staging, (unsigned int)slot),
 			   length);
-		op_slot_release(&broker->mover, slot);
+		op_slot_release(worker, slot);
 	}
 }
 

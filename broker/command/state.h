@@ -58,8 +58,7 @@ struct broker {
 	uint64_t n_ops;			      /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
-	struct ahead *aheads; /* pieces of data read ahead, oldest first */
-	unsigned int n_aheads;
+	struct ahead *aheads;	/* pieces of data read ahead, oldest first */
 	struct making *parked;	/* allocations that wait for one of those */
 	pthread_cond_t idle;	/* n_ops reached zero */
 	struct op *limited;	/* that may take only so long */

@@ -34,6 +34,7 @@ struct worker {
 	struct staging staging;
 	struct op *slot_waiters; /* works that wait for a slot, first come first served */
 	unsigned int n_lent;	 /* slots that are out as request buffers */
+	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
 	unsigned int n_barren; /* runs that died one after the other, with no work done */
 };

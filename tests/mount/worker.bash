@@ -126,6 +126,26 @@ test_failures_of_copies_and_truncation_name_who_and_what()
 	like "$("${AS[@]}" tail -n 1 errors)" 'pid=[1-9][0-9]* allocations/./data ESTALE'
 }
 
+test_nothing_that_was_read_ahead_of_lost_memory_is_told()
+{
+	local kind
+	may_kill
+	for kind in direct async managed; do
+		echo "x 4M kind=$kind" >control/alloc
+		is "$(py "$(own)" <<-'EOF'
+			fd = os.open("allocations/x/data", os.O_RDONLY)
+			for at in range(2):
+			    os.pread(fd, 1 << 20, at << 20)
+			os.kill(int(sys.argv[1]), signal.SIGKILL)
+			while open("allocations/x/state").read() != "lost\n":
+			    time.sleep(0.02)
+			show(os.pread, fd, 1 << 20, 2 << 20)
+		EOF
+		)" ESTALE
+		rmdir allocations/x
+	done
+}
+
 test_the_next_command_has_a_new_worker()
 {
 	local kind before

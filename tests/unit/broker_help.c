@@ -76,7 +76,7 @@ static unsigned int slots_out(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	pthread_mutex_lock(&broker->mover.lock);
 	out = broker->mover.staging.n_slots - broker->mover.staging.n_free -
-	      broker->n_aheads;
+	      broker->mover.n_aheads;
 	pthread_mutex_unlock(&broker->mover.lock);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return out;
