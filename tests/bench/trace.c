@@ -6,8 +6,9 @@
  *
  *     trace TOOL LIBRARY EMPTY.BPF.O
  *
- * The calls are those of tests/bpf/prologues.c that open with `push %rbp`, as NVIDIA's
- * do: they do nothing, so that what is measured is the probe.
+ * With tests/bpf/prologues.c as the library, the calls are those that open with `push
+ * %rbp`, as NVIDIA's do, and do nothing: what is measured is the probe alone. With a
+ * driver, the software GPU or NVIDIA's, they are that driver's own allocations.
  */
 #include "bench.h"
 
@@ -28,7 +29,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLS  100000
 #define ROUNDS 7
 
 typedef int (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
@@ -49,7 +49,8 @@ static function find(const char *symbol)
 
 /* ---- what is measured ---- */
 
-static function alloc_host, free_host, get_handle, launch;
+static function alloc_host, free_host, get_handle, launch, alloc_device, free_device,
+	alloc_async, free_async;
 
 static void do_alloc_free(void)
 {
@@ -69,18 +70,57 @@ static void do_launch(void)
 	launch(1, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0);
 }
 
-static const struct work {
+static void do_device(void)
+{
+	uint64_t p = 0;
+
+	alloc_device((uintptr_t)&p, 4096, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+	free_device(p, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+static void do_async(void)
+{
+	uint64_t p = 0;
+
+	alloc_async((uintptr_t)&p, 4096, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+	free_async(p, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+struct work {
 	const char *name;
 	void (*run)(void);
+	int calls; /* a round */
 	int n_calls;
 	const char *symbols[2];
-} works[] = {
-	{ "allocate and free", do_alloc_free, 2, { "cuMemHostAlloc", "cuMemFreeHost" } },
-	{ "a call without memory", do_plain, 1, { "cuIpcGetMemHandle", NULL } },
-	{ "a launch, counted", do_launch, 1, { "cuLaunchKernel", NULL } },
 };
 
-#define N_WORKS (sizeof works / sizeof *works)
+static const struct work bare_works[] = {
+	{ "allocate and free",
+	  do_alloc_free,
+	  100000,
+	  2,
+	  { "cuMemHostAlloc", "cuMemFreeHost" } },
+	{ "a call without memory", do_plain, 100000, 1, { "cuIpcGetMemHandle", NULL } },
+	{ "a launch, counted", do_launch, 100000, 1, { "cuLaunchKernel", NULL } },
+};
+
+static const struct work driver_works[] = {
+	{ "cuMemAlloc and cuMemFree",
+	  do_device,
+	  3000,
+	  2,
+	  { "cuMemAlloc_v2", "cuMemFree_v2" } },
+	{ "cuMemAllocAsync and cuMemFreeAsync",
+	  do_async,
+	  20000,
+	  2,
+	  { "cuMemAllocAsync", "cuMemFreeAsync" } },
+};
+
+#define N_WORKS_MAX 3
+
+static const struct work *works;
+static size_t n_works;
 
 /* Of this thread alone: who else wants the processor is nobody's cost. */
 static double thread_s(void)
@@ -95,9 +135,9 @@ static double ns_per_call(const struct work *work)
 {
 	double start = thread_s();
 
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < work->calls; i++)
 		work->run();
-	return (thread_s() - start) * 1e9 / CALLS / work->n_calls;
+	return (thread_s() - start) * 1e9 / work->calls / work->n_calls;
 }
 
 /* ---- the empty program ---- */
@@ -122,7 +162,7 @@ static unsigned long offset_of(const char *symbol)
 
 static int empty_attach(struct bpf_object **ret_object)
 {
-	unsigned long offsets[2 * N_WORKS];
+	unsigned long offsets[2 * N_WORKS_MAX];
 	__u32 n = 0;
 	struct bpf_object *object = bpf_object__open_file(empty_path, NULL);
 	struct bpf_program *program =
@@ -134,7 +174,7 @@ static int empty_attach(struct bpf_object **ret_object)
 					      (enum bpf_attach_type)UPROBE_SESSION);
 	if (bpf_object__load(object))
 		die("the empty program doesn't load: sessions need Linux 6.13");
-	for (size_t i = 0; i < N_WORKS; i++)
+	for (size_t i = 0; i < n_works; i++)
 		for (size_t j = 0; j < 2 && works[i].symbols[j]; j++)
 			offsets[n++] = offset_of(works[i].symbols[j]);
 	struct link_create attr = {
@@ -223,7 +263,7 @@ static void bpftrace_script(char *text, size_t size)
 {
 	size_t n = (size_t)snprintf(text, size, "BEGIN { printf(\"ready\\n\"); }");
 
-	for (size_t i = 0; i < N_WORKS; i++)
+	for (size_t i = 0; i < n_works; i++)
 		for (size_t j = 0; j < 2 && works[i].symbols[j]; j++)
 			n += (size_t)snprintf(text + n, size - n,
 					      " uprobe:%s:%s { @s[tid] = nsecs; }"
@@ -235,12 +275,12 @@ static void bpftrace_script(char *text, size_t size)
 
 /* ---- the rounds ---- */
 
-static struct series bare[N_WORKS], empty[N_WORKS], summary[N_WORKS], json[N_WORKS],
-	others[N_WORKS], starts, stops, other_starts, other_stops;
+static struct series bare[N_WORKS_MAX], empty[N_WORKS_MAX], summary[N_WORKS_MAX],
+	json[N_WORKS_MAX], others[N_WORKS_MAX], starts, stops, other_starts, other_stops;
 
 static void measure(struct series *to)
 {
-	for (size_t i = 0; i < N_WORKS; i++)
+	for (size_t i = 0; i < n_works; i++)
 		series_add(&to[i], ns_per_call(&works[i]));
 }
 
@@ -331,6 +371,37 @@ static void measure_flood(void)
 	       lost ? (int)strcspn(lost, "\n") : 0, lost ? lost : "");
 }
 
+static void call_once(const char *symbol, uint64_t a, uint64_t b)
+{
+	if (find(symbol)(a, b, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+		die("%s failed", symbol);
+}
+
+/* What the library can be measured with: a driver is told by its having devices. */
+static void choose(void)
+{
+	uint64_t context = 0;
+
+	if (!dlsym(library, "cuDeviceGetCount")) {
+		works = bare_works;
+		n_works = sizeof bare_works / sizeof *bare_works;
+		alloc_host = find("cuMemHostAlloc");
+		free_host = find("cuMemFreeHost");
+		get_handle = find("cuIpcGetMemHandle");
+		launch = find("cuLaunchKernel");
+		return;
+	}
+	works = driver_works;
+	n_works = sizeof driver_works / sizeof *driver_works;
+	call_once("cuInit", 0, 0);
+	call_once("cuDevicePrimaryCtxRetain", (uintptr_t)&context, 0);
+	call_once("cuCtxSetCurrent", context, 0);
+	alloc_device = find("cuMemAlloc_v2");
+	free_device = find("cuMemFree_v2");
+	alloc_async = find("cuMemAllocAsync");
+	free_async = find("cuMemFreeAsync");
+}
+
 int main(int argc, char **argv)
 {
 	bool bpftrace = has_bpftrace();
@@ -343,13 +414,10 @@ int main(int argc, char **argv)
 	library = dlopen(library_path, RTLD_NOW);
 	if (!library)
 		die("%s", dlerror());
-	alloc_host = find("cuMemHostAlloc");
-	free_host = find("cuMemFreeHost");
-	get_handle = find("cuIpcGetMemHandle");
-	launch = find("cuLaunchKernel");
+	choose();
 	for (int i = 0; i < ROUNDS; i++)
 		round_once(bpftrace);
-	for (size_t i = 0; i < N_WORKS; i++) {
+	for (size_t i = 0; i < n_works; i++) {
 		printf("%s, per call:\n", works[i].name);
 		series_print("  not traced", &bare[i], "ns");
 		series_print("  an empty BPF session", &empty[i], "ns");
@@ -370,6 +438,7 @@ int main(int argc, char **argv)
 	} else {
 		printf("bpftrace: not installed\n");
 	}
-	measure_flood();
+	if (works == bare_works)
+		measure_flood();
 	return 0;
 }
