@@ -18,6 +18,7 @@
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -70,6 +71,19 @@ void worker_die(const char *format, ...)
 	va_end(args);
 	dprintf(messages_fd, "gpumem-worker (%s) %s\n", worker.name, text);
 	_exit(EXIT_FAILURE);
+}
+
+/*
+ * Modules are loaded whole. By default the driver (12.2 and newer) loads a function when
+ * it is first asked for by name or launched, and that waits for the kernels that run: one
+ * that never ends would hold up every launch behind it. And what is not loaded has no
+ * max_threads_per_block, const_size_bytes and max_dynamic_shared_size_bytes. Who set
+ * something else wants that. Before the driver is there: it looks once.
+ */
+static void driver_prepare(void)
+{
+	if (setenv("CUDA_MODULE_LOADING", "EAGER", 0) < 0)
+		worker_die("has no memory left");
 }
 
 /*
@@ -202,6 +216,7 @@ int main(int argc, char **argv)
 	driver_path = arguments.driver;
 	worker.mover = arguments.mover;
 	name_set(arguments.name);
+	driver_prepare();
 	/* The broker's driver may stand where this owner can't read. */
 	cuda_driver_preload(driver_path);
 	if (arguments.uid != NO_ID)

@@ -143,6 +143,9 @@ static int image_load(struct worker *worker, const char *image, CUmodule *ret_ha
 		return -ENOMEM;
 	r = CUDA(worker->driver, failure, cuModuleLoadDataEx, ret_handle, image,
 		 ARRAY_SIZE(options), options, values);
+	/* Of a cubin whose architecture it does not know; a lost context says so. */
+	if (r < 0 && failure->result == CUDA_ERROR_UNKNOWN)
+		r = -ENOEXEC;
 	*ret_log = log_join(info, error);
 	return r;
 }
@@ -481,6 +484,35 @@ static uint64_t occupancy(struct worker *worker, CUfunction function, unsigned i
 	return known;
 }
 
+/*
+ * Some of what is asked the driver knows only of a function that is loaded; with
+ * CUDA_MODULE_LOADING=LAZY asking for it by its name loads it.
+ */
+static int function_attribute(struct worker *worker, CUfunction function, int attribute,
+			      int *ret_value, struct cuda_failure *failure)
+{
+	CUfunction loaded;
+	const char *name;
+	CUmodule module;
+	int r;
+
+	r = CUDA(worker->driver, failure, cuFuncGetAttribute, ret_value,
+		 (CUfunction_attribute)attribute, function);
+	if (failure->result != CUDA_ERROR_FUNCTION_NOT_LOADED)
+		return r;
+	*failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	r = CUDA(worker->driver, failure, cuFuncGetModule, &module, function);
+	if (r == 0)
+		r = CUDA(worker->driver, failure, cuFuncGetName, &name, function);
+	if (r == 0)
+		r = CUDA(worker->driver, failure, cuModuleGetFunction, &loaded, module,
+			 name);
+	if (r == 0)
+		r = CUDA(worker->driver, failure, cuFuncGetAttribute, ret_value,
+			 (CUfunction_attribute)attribute, loaded);
+	return r;
+}
+
 int module_attributes(struct worker *worker, struct job *job,
 		      struct cuda_failure *failure)
 {
@@ -501,8 +533,8 @@ int module_attributes(struct worker *worker, struct job *job,
 
 		if (attributes[i] == FUNCTION_OCCUPANCY)
 			continue;
-		if (CUDA(worker->driver, &own, cuFuncGetAttribute, &value,
-			 (CUfunction_attribute)attributes[i], function) == 0) {
+		if (function_attribute(worker, function, attributes[i], &value, &own) ==
+		    0) {
 			values[i] = value;
 			known |= BIT(i);
 		} else if (cuda_result_is_sticky(own.result)) {

@@ -157,13 +157,20 @@ Test(launch, cooperative_grid_must_be_resident_at_once)
 	OK(cuCtxSynchronize);
 }
 
-Test(launch, runs_beside_its_caller)
+/*
+ * A kernel that waits for the program, and another one beside it.
+ *
+ * A function that isn't loaded yet is loaded when it is asked for by name or launched,
+ * which waits for all kernels that run: here that would be for good. So it is there
+ * before, or comes with its module.
+ */
+static void run_beside(void)
 {
 	CUstream stream, other;
 	uint32_t *flag;
 	CUdeviceptr at;
 
-	conform_context();
+	kernel("wait");
 	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 	OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
 	OK(cuMemHostAlloc, (void **)&flag, 4, CU_MEMHOSTALLOC_DEVICEMAP);
@@ -176,6 +183,21 @@ Test(launch, runs_beside_its_caller)
 	FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
 	__atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
 	OK(cuStreamSynchronize, stream);
+}
+
+Test(launch, runs_beside_its_caller)
+{
+	conform_context();
+	kernel("empty");
+	run_beside();
+}
+
+/* What the worker counts on. */
+Test(launch, of_a_function_loaded_with_its_module_waits_for_no_other)
+{
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	conform_context();
+	run_beside();
 }
 
 Test(launch, comes_after_what_its_stream_had_before)
@@ -197,6 +219,10 @@ Test(launch, comes_after_what_its_stream_had_before)
 	cr_assert_eq(value, 7);
 }
 
+/*
+ * A copy of a few bytes may still be under way when its call returns: access is made less
+ * when it is over, else that copy fails, and with it whatever is called next.
+ */
 Test(launch, reads_memory_that_is_mapped_to_be_read)
 {
 	CUmemGenericAllocationHandle handle;
@@ -204,10 +230,12 @@ Test(launch, reads_memory_that_is_mapped_to_be_read)
 	uint32_t value;
 
 	conform_context();
+	kernel("peek");
 	handle = memory_create(2 * MIB);
 	at = address_reserve(2 * MIB, 0);
 	memory_map(at, 2 * MIB, handle, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	words_write(at, 77, 1);
+	OK(cuCtxSynchronize);
 	memory_access(at, 2 * MIB, CU_MEM_ACCESS_FLAGS_PROT_READ);
 	OK(cuMemAlloc_v2, &to, 4);
 	cr_assert_eq(launch("peek", 1, 1, 0, NULL, (void *[]){ &at, &to }), CUDA_SUCCESS);

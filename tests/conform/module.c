@@ -135,6 +135,9 @@ Test(module, variables_have_address_size_and_value)
 	OK(cuMemcpyDtoH_v2, bytes, constants, 16);
 	cr_assert(bytes[0] == 1 && bytes[1] == 2 && bytes[2] == 3 && bytes[3] == 0);
 	FAILS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal_v2, &counter, &size, module,
+	      "nothing");
+	/* There, and no variable. */
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuModuleGetGlobal_v2, &counter, &size, module,
 	      "saxpy");
 }
 
@@ -201,4 +204,60 @@ Test(function, attributes_are_told)
 	cr_assert_eq(attribute(bounded, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 64);
 	cr_assert_gt(attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS), 0);
 	cr_assert_geq(attribute(function, CU_FUNC_ATTRIBUTE_BINARY_VERSION), 50);
+}
+
+/* One of a module that was just loaded, as the module lists it. */
+static CUfunction function_listed(CUmodule module, const char *name)
+{
+	CUfunction functions[16];
+	const char *found;
+	unsigned int n;
+
+	OK(cuModuleGetFunctionCount, &n, module);
+	OK(cuModuleEnumerateFunctions, functions, MIN(n, 16u), module);
+	for (unsigned int i = 0; i < MIN(n, 16u); i++) {
+		OK(cuFuncGetName, &found, functions[i]);
+		if (!strcmp(found, name))
+			return functions[i];
+	}
+	cr_assert(false, "%s is not listed", name);
+	return NULL;
+}
+
+/* Asking for it by name loads it. */
+Test(function, that_is_not_loaded_has_some_attributes_only)
+{
+	static const CUfunction_attribute missing[] = {
+		CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+		CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	};
+	CUfunction function;
+	CUmodule module;
+	int value;
+
+	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+	conform_context();
+	module = module_load(PTX_ALL);
+	function = function_listed(module, "bounded");
+	for (size_t i = 0; i < ARRAY_SIZE(missing); i++)
+		FAILS(CUDA_ERROR_FUNCTION_NOT_LOADED, cuFuncGetAttribute, &value,
+		      missing[i], function);
+	cr_assert_gt(attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS), 0);
+	function = function_get(module, "bounded");
+	cr_assert_eq(attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 64);
+}
+
+/* As the worker loads them. */
+Test(function, that_is_loaded_with_its_module_has_all_attributes)
+{
+	CUfunction function;
+
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	conform_context();
+	function = function_listed(module_load(PTX_ALL), "bounded");
+	cr_assert_eq(attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 64);
+	cr_assert_geq(attribute(function, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES), 0);
+	cr_assert_gt(attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
+		     0);
 }

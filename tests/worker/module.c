@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,11 +63,11 @@ static bool driver_is_soft(void)
 	return strchr(getenv("GPUMEM_DRIVER"), '/');
 }
 
-static int image(const char *text)
+static int image(const void *bytes, size_t n)
 {
 	int fd = memfd_create("image", MFD_CLOEXEC);
 
-	cr_assert(eq(long, write(fd, text, strlen(text)), (long)strlen(text)));
+	cr_assert(eq(long, write(fd, bytes, n), (long)n));
 	return fd;
 }
 
@@ -94,8 +95,8 @@ static int ask(struct wire_request what, struct wire_reply *reply)
 
 static int load(uint32_t module, const char *text, struct wire_reply *reply)
 {
-	return fixture_ask(&fixture, request(WIRE_MODULE_LOAD, module), image(text),
-			   reply);
+	return fixture_ask(&fixture, request(WIRE_MODULE_LOAD, module),
+			   image(text, strlen(text)), reply);
 }
 
 static const uint8_t *slot(void)
@@ -210,7 +211,7 @@ Test(module, module_of_another_device_is_none)
 	stop();
 }
 
-Test(module, attributes_are_told)
+static void attributes_check(void)
 {
 	struct wire_reply reply;
 	int64_t values[FUNCTION_N_ROWS];
@@ -224,7 +225,47 @@ Test(module, attributes_are_told)
 	cr_assert(reply.value[0] >> FUNCTION_ROW_suggested_block_size & 1);
 	cr_assert(ge(i64, values[FUNCTION_ROW_suggested_block_size], 32));
 	cr_assert(ge(i64, values[FUNCTION_ROW_max_active_blocks_per_multiprocessor], 1));
+	for (int row = 0; row <= FUNCTION_ROW_max_dynamic_shared_size_bytes; row++)
+		cr_assert(reply.value[0] >> row & 1, "row %d is missing", row);
 	cr_assert(eq(int, ask(inquiry(WIRE_FUNCTION_ATTRIBUTES, 1, 2), &reply), EINVAL));
+	stop();
+}
+
+Test(module, attributes_are_told)
+{
+	attributes_check();
+}
+
+/* Of functions that are not loaded with their module. */
+Test(module, attributes_are_told_with_lazy_loading)
+{
+	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+	attributes_check();
+}
+
+/* The header of a cubin for no architecture: the driver calls that an unknown error. */
+Test(module, cubin_of_no_architecture_is_no_image)
+{
+	const Elf64_Ehdr cubin[2] = { {
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
+		.e_type = ET_EXEC,
+		.e_machine = EM_CUDA,
+		.e_version = EV_CURRENT,
+		.e_shoff = sizeof(Elf64_Ehdr),
+		.e_ehsize = sizeof(Elf64_Ehdr),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = 1,
+	} };
+	struct wire_reply reply;
+
+	start();
+	cr_assert(eq(int,
+		     fixture_ask(&fixture, request(WIRE_MODULE_LOAD, 1),
+				 image(cubin, sizeof(cubin)), &reply),
+		     ENOEXEC));
+	cr_assert(eq(int, (int)reply.result, cuda_result_find("CUDA_ERROR_UNKNOWN")));
+	cr_assert(eq(int, load(2, two_kernels, NULL), 0));
 	stop();
 }
 
@@ -265,7 +306,7 @@ Test(module, requests_behind_a_load_wait_for_it)
 		cr_skip("only the software GPU can be told to be slow");
 	start_with("delay=cuModuleLoadDataEx@*=300ms");
 	question_ask(&loading, &fixture, request(WIRE_MODULE_LOAD, 1),
-		     image(two_kernels));
+		     image(two_kernels, strlen(two_kernels)));
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
 		question_ask(&questions[i], &fixture,
 			     inquiry(WIRE_FUNCTION_ATTRIBUTES, 1, i % 2), -1);

@@ -8,6 +8,7 @@
 #include "options.h"
 #include "unzstd.h"
 
+#include <elf.h>
 #include <string.h>
 
 #define FATBIN_MAGIC  0xba55ed50U
@@ -187,6 +188,13 @@ CUresult image_ptx(const void *image, const char **ret, size_t *ret_length,
 	if (*ret_length == sizeof(magic) && magic == FATBIN_MAGIC)
 		return fatbin_ptx(image, ret, ret_length, ret_unpacked, log);
 	if (*ret_length == sizeof(magic) && !memcmp(image, "\177ELF", sizeof(magic))) {
+		Elf64_Ehdr elf;
+
+		memcpy(&elf, image, sizeof(elf));
+		if (!elf.e_flags) {
+			text_printf(log, "fatal   : Unknown arch name ''\n");
+			return CUDA_ERROR_UNKNOWN;
+		}
 		text_printf(log, "a cubin is for hardware: the software GPU runs PTX\n");
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}

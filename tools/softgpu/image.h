@@ -10,6 +10,7 @@
  * Returns: CUDA_SUCCESS with the text, which is the image's, or unpacked into memory that
  * the caller frees; or with a sentence in log:
  *   CUDA_ERROR_NO_BINARY_FOR_GPU  a cubin, or a fat binary without PTX
+ *   CUDA_ERROR_UNKNOWN            a cubin that names no architecture
  *   CUDA_ERROR_INVALID_IMAGE      none of these
  *   CUDA_ERROR_OUT_OF_MEMORY
  */

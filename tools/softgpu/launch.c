@@ -294,7 +294,7 @@ static CUresult launch(CUfunction handle, const struct ptx_launch *asked,
 	struct function *function;
 	struct launch_op *op;
 	struct stream *stream;
-	CUresult result = function_find(handle, &function);
+	CUresult result = function_load(handle, &function);
 
 	if (!result)
 		result = stream_find(stream_handle, &stream);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Modules: an image is told by its first bytes, its PTX is parsed, its variables get a
- * piece of the context's memory.
+ * piece of the context's memory. Functions are loaded when they are first asked for by
+ * name or launched, unless CUDA_MODULE_LOADING is EAGER.
  *
  * What the parser says of a bad image goes into the caller's log, and the result is what
  * hardware gives: no cubin runs here, and no PTX newer than the driver's version.
@@ -59,6 +60,19 @@ CUresult function_find(CUfunction handle, struct function **ret)
 		return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult function_load(CUfunction handle, struct function **ret)
+{
+	CUresult result = function_find(handle, ret);
+
+	if (result || (*ret)->loaded)
+		return result;
+	streams_drain(function_context(*ret));
+	result = function_find(handle, ret);
+	if (!result)
+		(*ret)->loaded = true;
+	return result;
 }
 
 struct context *function_context(const struct function *function)
@@ -163,6 +177,7 @@ static CUresult module_list(struct module *module)
 			SHARED_DEFAULT -
 			MIN(SHARED_DEFAULT, function->kernel->shared_size);
 		function->carveout = -1;
+		function->loaded = options.eager;
 	}
 	module->n_functions = n;
 	return CUDA_SUCCESS;
@@ -300,9 +315,19 @@ CALL(cuModuleUnload, NEED_CONTEXT, (CUmodule handle), (handle))
 	return result;
 }
 
+/* NULL: there is none of that name. */
+static struct function *module_kernel(const struct module *module, const char *name)
+{
+	for (size_t i = 0; i < module->n_functions; i++)
+		if (!strcmp(module->functions[i].kernel->name, name))
+			return &module->functions[i];
+	return NULL;
+}
+
 CALL(cuModuleGetFunction, NEED_CONTEXT,
      (CUfunction * ret, CUmodule handle, const char *name), (ret, handle, name))
 {
+	struct function *function;
 	struct module *module;
 	CUresult result = module_find(handle, &module);
 
@@ -310,13 +335,13 @@ CALL(cuModuleGetFunction, NEED_CONTEXT,
 		return result;
 	if (!ret || !name)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < module->n_functions; i++) {
-		if (strcmp(module->functions[i].kernel->name, name))
-			continue;
-		*ret = (CUfunction)&module->functions[i];
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_NOT_FOUND;
+	function = module_kernel(module, name);
+	if (!function)
+		return CUDA_ERROR_NOT_FOUND;
+	result = function_load((CUfunction)function, &function);
+	if (!result)
+		*ret = (CUfunction)function;
+	return result;
 }
 
 CALL(cuModuleGetGlobal_v2, NEED_CONTEXT,
@@ -330,6 +355,8 @@ CALL(cuModuleGetGlobal_v2, NEED_CONTEXT,
 	if (result)
 		return result;
 	if (!name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (module_kernel(module, name))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!ptx_module_variable(module->ptx, name, &address, &size))
 		return CUDA_ERROR_NOT_FOUND;
@@ -422,6 +449,14 @@ uint32_t function_max_threads(const struct function *function)
 	return max.x ? MIN(1024U, max.x * max.y * max.z) : 1024;
 }
 
+/* What is known once the code is on the device. */
+static bool attribute_needs_code(CUfunction_attribute attribute)
+{
+	return attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
+	       attribute == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES ||
+	       attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+}
+
 CALL(cuFuncGetAttribute, NEED_CONTEXT,
      (int *ret, CUfunction_attribute attribute, CUfunction handle),
      (ret, attribute, handle))
@@ -435,6 +470,8 @@ CALL(cuFuncGetAttribute, NEED_CONTEXT,
 		return result;
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!function->loaded && attribute_needs_code(attribute))
+		return CUDA_ERROR_FUNCTION_NOT_LOADED;
 	kernel = function->kernel;
 	target = ptx_module_target(function->module->ptx);
 	switch (attribute) {

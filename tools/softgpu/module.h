@@ -16,12 +16,19 @@ struct function {
 	uint32_t max_dynamic;		 /* shared memory, bytes; may be raised */
 	int carveout;			 /* kept and told, and of no effect */
 	int cluster_policy;
+	bool loaded; /* its code is on the device */
 	bool non_portable_cluster;
 	bool needs_cluster;
 };
 
 /* Returns: CUDA_SUCCESS, or CUDA_ERROR_INVALID_HANDLE. */
 CUresult function_find(CUfunction handle, struct function **ret);
+
+/*
+ * The same for a function that is to be loaded, where it is not: that waits for what the
+ * context runs, as on hardware.
+ */
+CUresult function_load(CUfunction handle, struct function **ret);
 
 /* The threads that a block of it may have. */
 uint32_t function_max_threads(const struct function *function);

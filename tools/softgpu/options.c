@@ -244,6 +244,14 @@ static int options_parse(void)
 	return 0;
 }
 
+/* As the driver understands it: lazy unless it says so. */
+static bool loading_is_eager(void)
+{
+	const char *mode = getenv("CUDA_MODULE_LOADING");
+
+	return mode && !strcmp(mode, "EAGER");
+}
+
 /* Nodes are numbered from 0 on; a host that doesn't tell has one. */
 static int nodes_count(void)
 {
@@ -263,6 +271,8 @@ int options_read(void)
 
 	if (!done)
 		r = options_parse();
+	if (!done)
+		options.eager = loading_is_eager();
 	if (!done && !options.n_nodes)
 		options.n_nodes = nodes_count();
 	done = true;

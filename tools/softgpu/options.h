@@ -49,6 +49,7 @@ struct options {
 	uint64_t managed;
 	int n_nodes;
 	bool concurrent;
+	bool eager; /* CUDA's own variable: functions are loaded with their module */
 	int capability_major;
 	int capability_minor;
 	int version; /* 13000 is 13.0 */
