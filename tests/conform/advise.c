@@ -245,7 +245,10 @@ Test(prefetch, of_nothing_or_too_much_is_refused)
 
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, 0, 0, NULL);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, (size_t)1 << 40, 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, SIZE_MAX, 0, NULL);
+	/* Rounded up to whole pages that is nothing, and not looked at. */
+	OK(cuMemPrefetchAsync, at, SIZE_MAX, 0, NULL);
+	OK(cuCtxSynchronize);
+	cr_assert_eq(prefetched(at, PAGE), CU_DEVICE_INVALID);
 }
 
 Test(prefetch, to_no_device_is_refused)
@@ -357,6 +360,16 @@ Test(advise, accessed_by_of_two_devices_is_told)
 	cr_assert(one == 0 || one == 1);
 }
 
+/*
+ * A node of the host is taken as a preferred location; what is told of it then is the
+ * driver's choice: drivers of CUDA 13.0 say nothing, CUDA's manual says the node.
+ */
+static bool node_or_nothing(int type)
+{
+	return type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+	       type == CU_MEM_LOCATION_TYPE_INVALID;
+}
+
 Test(advise, with_a_location_is_told_with_type_and_id)
 {
 	const CUdeviceptr at = begin(4 * MIB);
@@ -369,8 +382,7 @@ Test(advise, with_a_location_is_told_with_type_and_id)
 	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host);
 	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST);
 	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node_0);
-	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST_NUMA);
-	cr_assert_eq(preferred_id(at, 4 * MIB), 0);
+	cr_assert(node_or_nothing(preferred_type(at, 4 * MIB)));
 	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, host);
 	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
 	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, host);

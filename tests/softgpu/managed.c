@@ -14,6 +14,7 @@
 SUITE(residency);
 SUITE(evict);
 SUITE(restricted);
+SUITE(attach);
 
 #define DEVICE(n) (1U << (n))
 #define NODE(n)	  (1U << (16 + (n)))
@@ -426,6 +427,21 @@ Test(evict, memory_of_a_killed_process_comes_back)
 	child_kill(&child);
 	cr_assert_eq(memory_free(), 32 * PAGE);
 	managed_new(64 * PAGE);
+}
+
+/* The driver of CUDA 13.0 crashes on some of these: nobody may count on the answer. */
+Test(attach, with_other_flags_is_refused)
+{
+	CUstream stream;
+	CUdeviceptr at;
+
+	conform_context();
+	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	at = managed_new(PAGE);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync, stream, at, 0, 0);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync, stream, at, 0,
+	      CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST | CU_MEM_ATTACH_SINGLE);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync, stream, at, 0, 8);
 }
 
 Test(evict, managed_memory_has_a_limit)

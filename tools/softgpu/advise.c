@@ -135,6 +135,9 @@ static CUresult prefetch_start(uint64_t address, size_t length, CUmemLocation lo
 	struct part part;
 	CUresult result = stream_find(handle, &stream);
 
+	/* Rounded up it is nothing, which hardware takes. */
+	if (!result && length && !align_up(length, POLICY_PAGE))
+		return CUDA_SUCCESS;
 	if (!result)
 		result = part_find(address, length, &part);
 	if (!result)
@@ -279,6 +282,14 @@ static void accessed_by_list(uint32_t accessed_by, int *ret, size_t n)
 		ret[filled++] = CU_DEVICE_INVALID;
 }
 
+/* The driver of CUDA 13.0 takes a node of the host, and tells nothing of it. */
+static CUmemLocation preferred_told(const struct policy *policy)
+{
+	return (int)policy->preferred.type == CU_MEM_LOCATION_TYPE_HOST_NUMA
+		       ? LOCATION_NONE
+		       : policy->preferred;
+}
+
 static int policy_number(const struct policy *policy, CUmem_range_attribute attribute)
 {
 	switch ((int)attribute) {
@@ -289,9 +300,9 @@ static int policy_number(const struct policy *policy, CUmem_range_attribute attr
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
 		return device_of_location(&policy->prefetched);
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-		return (int)policy->preferred.type;
+		return (int)preferred_told(policy).type;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-		return policy->preferred.id;
+		return preferred_told(policy).id;
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
 		return (int)policy->prefetched.type;
 	default:
