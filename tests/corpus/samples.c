@@ -137,3 +137,64 @@ Test(sample, cooperative_grid_waits_for_itself)
 	for (uint32_t i = 0; i < N; i++)
 		cr_assert_eq(words[i], (i + STEPS) % N * 3);
 }
+
+static CUresult launch_cluster(unsigned int grid, unsigned int cluster, void **params)
+{
+	CUlaunchAttribute attribute = {
+		.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+		.value.clusterDim = { cluster, 1, 1 },
+	};
+	const CUlaunchConfig config = {
+		.gridDimX = grid,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 32,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.attrs = &attribute,
+		.numAttrs = 1,
+	};
+
+	return driver->fn_cuLaunchKernelEx(&config, corpus_kernel("cluster", "exchange"),
+					   params, NULL);
+}
+
+Test(sample, blocks_of_a_cluster_read_each_other)
+{
+	enum { N = 8 * 32 };
+	uint32_t out[N];
+	int capability;
+	CUdeviceptr to;
+
+	conform_context();
+	OK(cuDeviceGetAttribute, &capability,
+	   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+	if (capability < 9)
+		cr_skip_test("the device has no clusters");
+	to = corpus_put(NULL, sizeof(out));
+	cr_assert_eq(launch_cluster(8, 4, (void *[]){ &to }), CUDA_SUCCESS);
+	OK(cuCtxSynchronize);
+	corpus_get(out, to, sizeof(out));
+	for (uint32_t i = 0; i < N; i++) {
+		const uint32_t block = i / 32, next = block / 4 * 4 + (block + 1) % 4;
+
+		cr_assert_eq(out[i], next * 1000 + 31 - i % 32);
+	}
+}
+
+Test(sample, grid_that_is_no_multiple_of_its_clusters_is_refused)
+{
+	int capability;
+	CUdeviceptr to;
+
+	conform_context();
+	OK(cuDeviceGetAttribute, &capability,
+	   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+	if (capability < 9)
+		cr_skip_test("the device has no clusters");
+	to = corpus_put(NULL, 4096);
+	cr_assert_eq(launch_cluster(7, 4, (void *[]){ &to }),
+		     CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	cr_assert_eq(launch_cluster(16, 16, (void *[]){ &to }),
+		     CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}

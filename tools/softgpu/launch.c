@@ -291,6 +291,7 @@ static void op_fill(struct launch_op *op, const struct function *function,
 static CUresult launch(CUfunction handle, const struct ptx_launch *asked,
 		       CUstream stream_handle, void **params, void **extra)
 {
+	struct ptx_launch wanted = *asked;
 	struct function *function;
 	struct launch_op *op;
 	struct stream *stream;
@@ -300,12 +301,14 @@ static CUresult launch(CUfunction handle, const struct ptx_launch *asked,
 		result = stream_find(stream_handle, &stream);
 	if (!result && stream->context != function_context(function))
 		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result && !wanted.cluster.x)
+		wanted.cluster = function->kernel->cluster;
 	if (!result)
-		result = block_check(function, asked);
+		result = block_check(function, &wanted);
 	if (!result)
-		result = cluster_check(function, asked);
+		result = cluster_check(function, &wanted);
 	if (!result)
-		result = cooperative_check(function, asked);
+		result = cooperative_check(function, &wanted);
 	if (result)
 		return result;
 	op = calloc(1, sizeof(*op) + function->kernel->params_size);
@@ -316,7 +319,7 @@ static CUresult launch(CUfunction handle, const struct ptx_launch *asked,
 		free(op);
 		return result;
 	}
-	op_fill(op, function, asked, stream);
+	op_fill(op, function, &wanted, stream);
 	return stream_queue(stream, &op->op);
 }
 

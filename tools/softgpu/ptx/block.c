@@ -5,7 +5,7 @@
  * A block is run for a while by one thread of the host at a time. It can be left in the
  * middle of anything and taken up again by another.
  */
-#include "warp.h"
+#include "cluster.h"
 
 #define WARP_TURN  20000 /* ops, before another warp is let run */
 #define BLOCK_TURN 100	 /* rounds over the warps, before another block is */
@@ -45,14 +45,35 @@ void block_free(struct block *block)
 	free(block);
 }
 
+/* The place of a number in a box. */
+static struct ptx_dim dim_at(struct ptx_dim size, uint64_t number)
+{
+	return (struct ptx_dim){ (uint32_t)(number % size.x),
+				 (uint32_t)(number / size.x % size.y),
+				 (uint32_t)(number / size.x / size.y) };
+}
+
+/* Blocks are counted cluster by cluster. */
+static struct ptx_dim block_at(const struct ptx_launch *launch, uint64_t number)
+{
+	const struct ptx_dim size =
+		launch->cluster.x ? launch->cluster : (struct ptx_dim){ 1, 1, 1 };
+	const struct ptx_dim clusters = { launch->grid.x / size.x,
+					  launch->grid.y / size.y,
+					  launch->grid.z / size.z };
+	const uint64_t n = (uint64_t)size.x * size.y * size.z;
+	const struct ptx_dim cluster = dim_at(clusters, number / n);
+	const struct ptx_dim inner = dim_at(size, number % n);
+
+	return (struct ptx_dim){ cluster.x * size.x + inner.x,
+				 cluster.y * size.y + inner.y,
+				 cluster.z * size.z + inner.z };
+}
+
 bool block_start(struct block *block, uint64_t number)
 {
-	const struct ptx_dim grid = block->grid->launch->grid;
-
 	block->number = number;
-	block->index.x = (uint32_t)(number % grid.x);
-	block->index.y = (uint32_t)(number / grid.x % grid.y);
-	block->index.z = (uint32_t)(number / grid.x / grid.y);
+	block->index = block_at(block->grid->launch, number);
 	block->n_alive = block->n_threads;
 	memset(block->barriers, 0, sizeof(block->barriers));
 	for (uint32_t i = 0; i < block->n_warps; i++)
@@ -71,6 +92,7 @@ static bool block_round(struct block *block)
 {
 	bool any = false;
 
+	cluster_poll(block);
 	for (uint32_t i = 0; i < block->n_warps && !block_is_over(block); i++) {
 		if (!block->warps[i].ready)
 			continue;

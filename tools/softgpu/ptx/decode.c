@@ -21,9 +21,9 @@ struct words {
 
 const struct family *const families[] = {
 	&family_approx,	 &family_arithmetic, &family_atomic,  &family_bits,
-	&family_carry,	 &family_collective, &family_compare, &family_control,
-	&family_convert, &family_float,	     &family_half,    &family_memory,
-	&family_move,
+	&family_carry,	 &family_collective, &family_cluster, &family_compare,
+	&family_control, &family_convert,    &family_float,   &family_half,
+	&family_memory,	 &family_move,
 };
 const size_t n_families = ARRAY_SIZE(families);
 

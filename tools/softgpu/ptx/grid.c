@@ -6,7 +6,7 @@
  * and others go on, so that a block may wait for what another one does, as far as the
  * other has begun: up to as many as are resident, and all of a cooperative grid.
  */
-#include "warp.h"
+#include "cluster.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ static bool crew_is_over(struct crew *crew)
 	return __atomic_load_n(&crew->grid.fault, __ATOMIC_RELAXED);
 }
 
-static struct block *crew_begin(struct crew *crew)
+static struct block *crew_begin_one(struct crew *crew)
 {
 	struct block *block = crew->spare;
 
@@ -59,6 +59,45 @@ static struct block *crew_begin(struct crew *crew)
 	crew->next++;
 	crew->n_resident++;
 	return block;
+}
+
+/* Puts a block behind those that wait for their turn. */
+static void crew_put(struct crew *crew, struct block *block)
+{
+	block->next = NULL;
+	*crew->tail = block;
+	crew->tail = &block->next;
+}
+
+/* All blocks of a cluster begin together; the others get their turn soon. */
+static struct block *crew_begin(struct crew *crew)
+{
+	const struct ptx_dim size = crew->grid.launch->cluster;
+	const uint32_t n = size.x * size.y * size.z;
+	struct cluster *cluster;
+	struct block *first = NULL;
+
+	if (!n)
+		return crew_begin_one(crew);
+	cluster = cluster_new();
+	if (!cluster) {
+		crew_fault(crew, PTX_FAULT_MEMORY);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct block *block = crew_begin_one(crew);
+
+		if (!block)
+			break;
+		cluster_join(cluster, block);
+		if (first)
+			crew_put(crew, block);
+		else
+			first = block;
+	}
+	if (!first)
+		free(cluster);
+	return first;
 }
 
 /* A new block while there is room, so that each gets its first turn early. */
@@ -83,14 +122,13 @@ static struct block *crew_take(struct crew *crew)
 static void crew_give(struct crew *crew, struct block *block, bool has_ended)
 {
 	pthread_mutex_lock(&crew->lock);
-	block->next = NULL;
 	if (has_ended) {
+		cluster_leave(block);
 		block->next = crew->spare;
 		crew->spare = block;
 		crew->n_resident--;
 	} else {
-		*crew->tail = block;
-		crew->tail = &block->next;
+		crew_put(crew, block);
 	}
 	pthread_mutex_unlock(&crew->lock);
 }
@@ -153,6 +191,7 @@ static void crew_free(struct crew *crew)
 		while (lists[i]) {
 			struct block *next = lists[i]->next;
 
+			cluster_leave(lists[i]);
 			block_free(lists[i]);
 			lists[i] = next;
 		}

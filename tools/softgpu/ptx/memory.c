@@ -5,6 +5,7 @@
  * it was given last, until the machine's epoch changes.
  */
 #include "access.h"
+#include "cluster.h"
 #include "table.h"
 
 /* Inside a piece of memory of our own. */
@@ -86,6 +87,16 @@ static unsigned char *reach_param(struct warp *warp, bool in_frame, uint32_t lan
 			 launch->kernel->kernel.params_size, offset, size);
 }
 
+static unsigned char *reach_cluster(const struct block *block, uint64_t address,
+				    uint32_t size)
+{
+	const uint64_t offset = address & (((uint64_t)1 << CLUSTER_RANK_SHIFT) - 1);
+	uint32_t length = 0;
+	unsigned char *shared = cluster_shared(block, address, &length);
+
+	return shared ? reach_own(shared, length, offset, size) : NULL;
+}
+
 static unsigned char *reach_generic(struct warp *warp, uint32_t lane, uint64_t address,
 				    uint32_t size, bool write)
 {
@@ -99,6 +110,8 @@ static unsigned char *reach_generic(struct warp *warp, uint32_t lane, uint64_t a
 	if (address - WINDOW_LOCAL < WINDOW_SIZE)
 		return reach_own(self->local, self->local_size, address - WINDOW_LOCAL,
 				 size);
+	if (address - WINDOW_CLUSTER < WINDOW_SIZE)
+		return reach_cluster(warp->block, address - WINDOW_CLUSTER, size);
 	if (address - WINDOW_PARAM < WINDOW_SIZE)
 		return reach_param(warp, false, lane, address - WINDOW_PARAM, size,
 				   write);

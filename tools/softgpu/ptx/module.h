@@ -164,9 +164,10 @@ struct ptx_module {
  * Generic addresses of what is no memory of the process: beyond any that it can have.
  * Functions have addresses too, which only calls understand.
  */
-#define WINDOW_SHARED ((uint64_t)1 << 48)
-#define WINDOW_LOCAL  ((uint64_t)1 << 49)
-#define WINDOW_PARAM  ((uint64_t)1 << 50)
-#define WINDOW_SIZE   ((uint64_t)1 << 32)
-#define CODE_BASE     ((uint64_t)1 << 51)
-#define CODE_STEP     16
+#define WINDOW_SHARED  ((uint64_t)1 << 48)
+#define WINDOW_LOCAL   ((uint64_t)1 << 49)
+#define WINDOW_PARAM   ((uint64_t)1 << 50)
+#define WINDOW_CLUSTER ((uint64_t)1 << 52)
+#define WINDOW_SIZE    ((uint64_t)1 << 32)
+#define CODE_BASE      ((uint64_t)1 << 51)
+#define CODE_STEP      16

@@ -45,8 +45,8 @@ struct family {
 };
 
 extern const struct family family_arithmetic, family_bits, family_carry, family_float,
-	family_half, family_approx, family_compare, family_convert, family_move,
-	family_memory, family_atomic, family_control, family_collective;
+	family_half, family_approx, family_cluster, family_compare, family_convert,
+	family_move, family_memory, family_atomic, family_control, family_collective;
 
 /* All of them. */
 extern const struct family *const families[];

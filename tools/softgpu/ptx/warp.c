@@ -11,7 +11,7 @@
  * Group: warp->mask of warp->ready. A handler that moves lanes elsewhere takes them out
  * of the mask and sets leave.
  */
-#include "warp.h"
+#include "cluster.h"
 
 #define FAIR_TURN 64 /* choices between two that are made in turn */
 #define NO_STOP	  UINT32_MAX
@@ -93,7 +93,7 @@ bool warp_start(struct warp *warp, struct block *block, uint32_t index)
 	warp->index = index;
 	warp->mask = 0;
 	warp->ready = mask;
-	warp->at_barrier = warp->waiting = 0;
+	warp->at_barrier = warp->at_cluster = warp->waiting = 0;
 	warp->exited = ~mask;
 	warp->carry = 0;
 	warp->turn = 0;
@@ -174,6 +174,7 @@ void warp_exit(struct warp *warp, uint32_t lanes)
 	if (warp->waiting)
 		collective_settle(warp);
 	barrier_settle(block);
+	cluster_exit(block, (uint32_t)__builtin_popcount(lanes));
 }
 
 /* The lane to run: the deepest and then lowest, or now and then the next in turn. */

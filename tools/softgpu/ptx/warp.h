@@ -41,6 +41,7 @@ struct lane {
 	struct frame *frame;
 	uint32_t pc; /* not kept while it is in the running group */
 	unsigned char barrier;
+	uint32_t cluster_round;	   /* that it arrived in */
 	struct operand barrier_to; /* of bar.red */
 	struct exchange exchange;
 	unsigned char *local;
@@ -62,6 +63,7 @@ struct warp {
 	/* Every lane is in one of these. */
 	uint32_t ready;
 	uint32_t at_barrier;
+	uint32_t at_cluster;
 	uint32_t waiting; /* for a collective op */
 	uint32_t exited;
 
@@ -82,7 +84,8 @@ struct barrier {
 struct block {
 	struct block *next;
 	struct grid *grid;
-	struct worker *worker; /* that runs it now */
+	struct cluster *cluster; /* NULL: of its own */
+	struct worker *worker;	 /* that runs it now */
 	struct ptx_dim index;
 	uint64_t number;
 	uint32_t n_threads;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Blocks that are resident together, wait for each other and share their memory. */
+#pragma once
+
+#include "warp.h"
+
+#define CLUSTER_MAX	   16
+#define CLUSTER_RANK_SHIFT 24 /* of an address in WINDOW_CLUSTER */
+
+struct cluster;
+
+/* Returns: NULL without memory. */
+struct cluster *cluster_new(void);
+
+/* A block begins in a cluster, as its next one, and ends: the last one frees it. */
+void cluster_join(struct cluster *cluster, struct block *block);
+void cluster_leave(struct block *block);
+
+/* Threads of a block have ended. */
+void cluster_exit(struct block *block, uint32_t n);
+
+/* Makes ready who waited for a barrier that is complete. */
+void cluster_poll(struct block *block);
+
+/* Shared memory of another block, or NULL. */
+unsigned char *cluster_shared(const struct block *block, uint64_t offset,
+			      uint32_t *ret_size);
