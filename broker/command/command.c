@@ -24,7 +24,8 @@ static void command_file(const struct command *command, struct text *file)
 	if (!command->token.generation)
 		text_printf(file, "control");
 	else if (!object_path(command->broker, type, command->token, file))
-		text_printf(file, "%s/%s", object_folder(type), freed ? freed->name : "?");
+		text_printf(file, "%s/%s", object_folder(type),
+			    freed ? freed->name : "?");
 	text_printf(file, "/%s", command->verb->name);
 }
 
@@ -155,6 +156,14 @@ void allocation_written(struct allocation *allocation)
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	allocation->written_s = now.tv_sec;
 	allocation->written_ns = (uint32_t)now.tv_nsec;
+}
+
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
+{
+	return refuse(refusal, ESTALE,
+		      "allocation %s is lost: the worker that held it %s; free it",
+		      allocation->name,
+		      allocation->lost_why ? allocation->lost_why : "ended");
 }
 
 int range_fit(struct range *range, const struct allocation *allocation,

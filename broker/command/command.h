@@ -92,6 +92,9 @@ bool owner_may(const struct owner *owner, const struct allocation *allocation,
 /* Notes that it is written now: its last_write and mtime. Under registry.lock. */
 void allocation_written(struct allocation *allocation);
 
+/* The sentence of what is lost, and why it is. Returns: -ESTALE. */
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
+
 /*
  * Sees that the range is inside the allocation; without a length it goes to the end.
  * Returns: 0; -EOVERFLOW, -ERANGE.

@@ -87,6 +87,7 @@ static void launch_send(struct launch *launch)
 	size_t length;
 
 	launch_fill_addresses(launch);
+	free(take_ptr(launch->payload));
 	length = launch_fill_payload(launch);
 	if (!length) {
 		op_fail(op, ENOMEM, "launch of %s: no memory in the broker",
@@ -128,7 +129,7 @@ static void launch_run(struct op *op)
 
 	if (!launch->counted && !launch_enter_stream(launch))
 		return;
-	op_limit(op, launch->line.timeout_ms);
+	op->limit_ms = launch->line.timeout_ms;
 	launch_send(launch);
 }
 
@@ -386,10 +387,7 @@ static struct allocation *check_allocation(struct check *check,
 	if (!allocation)
 		return NULL;
 	if (allocation->state == ALLOCATION_LOST)
-		r = check_refuse(check, ESTALE,
-				 "allocation %s is lost: the worker that held it ended, "
-				 "free it",
-				 arg->name);
+		r = refuse_lost(&check->refusal, allocation);
 	if (r == 0 && arg->offset >= allocation->size)
 		r = check_refuse(check, ERANGE,
 				 "offset %llu is outside allocation %s of %llu bytes",

@@ -57,18 +57,18 @@ void life_worker_started(struct broker *broker, struct worker *worker)
 	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
-void life_lose(struct broker *broker, struct allocation *allocation)
+void life_lose(struct broker *broker, struct allocation *allocation, const char *why)
 {
 	if (allocation->state != ALLOCATION_LIVE)
 		return;
-	allocation_lose(&broker->registry, allocation);
-	journal_event(&broker->journal, "lost allocations/%s id=%llu", allocation->name,
-		      (unsigned long long)allocation->id);
+	allocation_lose(&broker->registry, allocation, why);
+	journal_event(&broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
+		      allocation->name, (unsigned long long)allocation->id, why);
 }
 
 /* What lived in that run and has not been kept is lost. */
 static void life_lose_all(struct broker *broker, const struct owner *owner,
-			  uint32_t epoch)
+			  uint32_t epoch, const char *why)
 {
 	struct allocation *allocation;
 
@@ -76,7 +76,7 @@ static void life_lose_all(struct broker *broker, const struct owner *owner,
 	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
 		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
 		    allocation->worker_epoch == epoch && !allocation->restoring)
-			life_lose(broker, allocation);
+			life_lose(broker, allocation, why);
 	}
 }
 
@@ -95,7 +95,7 @@ void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t ep
 			worker->owner->restarts++;
 	}
 	if (worker->owner)
-		life_lose_all(broker, worker->owner, epoch);
+		life_lose_all(broker, worker->owner, epoch, reason);
 	else if (unasked)
 		broker->mover_wanted = true;
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -167,6 +167,30 @@ static void life_restart_mover(struct broker *broker)
 	life_start_mover(broker);
 }
 
+/* Whose worker has been given up has it again by the time that he needs it. */
+static void life_wake_workers(struct broker *broker)
+{
+	struct owner *owner, *safe;
+	struct worker *worker;
+	uint32_t wanted;
+
+	do {
+		worker = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+			if (!owner->worker || !owner->worker->wanted)
+				continue;
+			worker = owner->worker;
+			wanted = worker->wanted;
+			worker->wanted = 0;
+			break;
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (worker)
+			worker_wake(worker, wanted);
+	} while (worker);
+}
+
 /* The shorter of two waits; negative: there is none. */
 static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
 {
@@ -194,6 +218,7 @@ static void *housekeeper_main(void *userdata)
 		stop = broker->housekeeper_stop;
 		pthread_mutex_unlock(&broker->registry.lock);
 		life_bury_runs(broker);
+		life_wake_workers(broker);
 		life_restart_mover(broker);
 		life_end_idle(broker);
 	}

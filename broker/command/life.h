@@ -14,6 +14,6 @@ void life_worker_started(struct broker *broker, struct worker *worker);
 void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       bool unasked, const char *reason);
 
-/* What lived in a run of a worker is gone; it stays in the tree until it is freed. Under
- * registry.lock. */
-void life_lose(struct broker *broker, struct allocation *allocation);
+/* What lived in a run of a worker is gone, and why, as in "the worker WHY"; it stays in
+ * the tree until it is freed. Under registry.lock. */
+void life_lose(struct broker *broker, struct allocation *allocation, const char *why);

@@ -196,6 +196,7 @@ int op_add(struct op *op, struct op **ret_ready)
  */
 static int op_check_uses(struct op *op, char *sentence, size_t size)
 {
+	struct refusal refusal;
 	int error = 0;
 
 	pthread_mutex_lock(&op->broker->registry.lock);
@@ -204,11 +205,8 @@ static int op_check_uses(struct op *op, char *sentence, size_t size)
 		const struct allocation *allocation = use->allocation;
 
 		if (allocation->state == ALLOCATION_LOST) {
-			error = ESTALE;
-			snprintf(sentence, size,
-				 "allocation %s is lost: the worker that held it ended, "
-				 "free it",
-				 allocation->name);
+			error = -refuse_lost(&refusal, allocation);
+			snprintf(sentence, size, "%s", refusal.sentence);
 		} else if (use->zeroing && use->zeroing <= allocation->zeroing_failed) {
 			error = EIO;
 			snprintf(sentence, size, "%s",
@@ -233,6 +231,7 @@ static void op_move_request(struct op *op)
 {
 	struct wire_request *request = &op->ask.request;
 
+	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
 
@@ -243,6 +242,16 @@ static void op_move_request(struct op *op)
 		address_move(i && op->only_use < 0 ? &request->source : &request->address,
 			     use);
 	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+/* Where what it uses is, for its class's run: op_needs() sees whether it still is. */
+static void op_note_addresses(struct op *op)
+{
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++)
+		op->work.uses[i].address = op->work.uses[i].allocation->address;
+	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
 static void op_run(struct op *op)
@@ -259,15 +268,18 @@ static void op_run(struct op *op)
 	if (op->asked_again) {
 		op->asked_again = false;
 		op_move_request(op);
+		op_note_addresses(op);
 		op_ask_with(op, op->extra_block);
 		return;
 	}
 	if (!op->class->on_lost)
 		error = op_check_uses(op, sentence, sizeof(sentence));
-	if (error)
+	if (error) {
 		op_fail(op, error, "%s", sentence);
-	else
-		op->class->run(op);
+		return;
+	}
+	op_note_addresses(op);
+	op->class->run(op);
 }
 
 /*
@@ -313,16 +325,21 @@ void op_slot_release(struct worker *worker, int slot)
 
 /* ---- asking ---- */
 
-static void op_needs(struct op *op, struct worker_needs *needs)
+/* Returns: 0; -ERESTART where something has another address than the question has. */
+static int op_needs(struct op *op, struct worker_needs *needs)
 {
+	int r = 0;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		struct use *use = &op->work.uses[i];
+		const struct use *use = &op->work.uses[i];
 		const struct allocation *allocation = use->allocation;
 		const struct owner *of = op->worker->owner;
 
 		if (op->only_use >= 0 && op->only_use != (int)i)
 			continue;
-		use->address = allocation->address;
+		if (allocation->restoring || use->address != allocation->address)
+			r = -ERESTART;
 		if (allocation->block)
 			needs->blocks[needs->n_blocks++] = (struct needed_block){
 				.block = allocation->block,
@@ -332,6 +349,7 @@ static void op_needs(struct op *op, struct worker_needs *needs)
 		else if (of == allocation->owner)
 			needs->epoch = allocation->worker_epoch;
 	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
 	/* Elsewhere than in its owner's worker, on its device, the order is the broker's
 	 * alone. */
 	if (op->work.stream && op->worker->owner == op->work.stream->owner &&
@@ -339,6 +357,32 @@ static void op_needs(struct op *op, struct worker_needs *needs)
 		needs->stream = op->work.stream;
 		op->ask.request.stream = op->work.stream->wire_id;
 	}
+	return r;
+}
+
+/* Whether the run that it needed is over, and what lives there is kept. */
+static bool op_has_missed(struct op *op, uint32_t epoch)
+{
+	bool missed = false;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && epoch; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		missed |= allocation->managed && allocation->state == ALLOCATION_LIVE &&
+			  (allocation->restoring || allocation->worker_epoch != epoch);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return missed;
+}
+
+/* The run that it needed is over; what is lost with it says why, once that is noted. */
+static void op_fail_stale(struct op *op, const char *what)
+{
+	char reason[128];
+
+	worker_end_reason(op->worker, reason, sizeof(reason));
+	op_fail(op, ESTALE, "%s: the worker that held it %s", what, reason);
 }
 
 int op_ask(struct op *op)
@@ -360,21 +404,31 @@ int op_ask_with(struct op *op, struct block *block)
 		if (!many)
 			r = -ENOMEM;
 	}
-	op->n_asked++;
 	op->extra_block = block;
+	if (r == 0)
+		r = op_needs(op, &needs);
 	if (r == 0) {
-		op_needs(op, &needs);
 		if (block)
 			needs.blocks[needs.n_blocks++] =
 				(struct needed_block){ .block = block };
+		op->n_asked++;
 		r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
 	}
 	if (r == 0)
 		return 0;
+	if (r == -ESTALE && op->n_asked < ASK_AT_MOST && op_has_missed(op, needs.epoch))
+		r = -ERESTART;
+	if (r == -ERESTART) {
+		/* A kernel's arguments have the addresses: op_send() has it run anew. */
+		op->asked_again = !op->class->kernel;
+		op->next_ready = NULL;
+		if (op->asked_again)
+			op_start(op);
+		return r;
+	}
 	op_describe(op, &what);
 	if (r == -ESTALE)
-		op_fail(op, ESTALE, "%s: the worker that held it has ended",
-			text_string(&what));
+		op_fail_stale(op, text_string(&what));
 	else if (r == -EHOSTDOWN)
 		op_fail(op, EIO,
 			"%s: the worker of uid %u has failed again and again; writing 1 "
@@ -466,17 +520,16 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void op_limit(struct op *op, uint32_t limit_ms)
+/* Its time begins. Under registry.lock. */
+static void op_limit(struct op *op)
 {
 	struct broker *broker = op->broker;
 
-	if (!limit_ms)
+	if (!op->limit_ms)
 		return;
-	pthread_mutex_lock(&broker->registry.lock);
-	op->deadline_ms = now_ms() + limit_ms;
+	op->deadline_ms = now_ms() + op->limit_ms;
 	DL_APPEND2(broker->limited, op, prev_limited, next_limited);
 	pthread_cond_signal(&broker->housekeeper_wake);
-	pthread_mutex_unlock(&broker->registry.lock);
 }
 
 /* Under registry.lock. */
@@ -495,9 +548,11 @@ int64_t op_check_limits(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	DL_FOREACH_SAFE2(broker->limited, op, safe, next_limited)
 	{
-		if (op->deadline_ms > now) {
-			if (next < 0 || op->deadline_ms - now < next)
-				next = op->deadline_ms - now;
+		/* While it is being sent nobody knows to which run. */
+		if (op->deadline_ms > now || op->sending) {
+			int64_t left = MAX(op->deadline_ms - now, (int64_t)1);
+
+			next = next < 0 ? left : MIN(next, left);
 			continue;
 		}
 		op->timed_out = true;
@@ -557,10 +612,13 @@ void op_send(struct op *op)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	op->sending = true;
+	op_limit(op);
 	pthread_mutex_unlock(&broker->registry.lock);
 	r = op_ask(op);
 	pthread_mutex_lock(&broker->registry.lock);
 	op->sending = false;
+	if (r == -ERESTART)
+		op_unlimit(op);
 	if (r == 0)
 		order_sent(&op->work, op->ask.request.id, &work);
 	over = op->work.ended && !op->work.n_ahead;
@@ -568,6 +626,8 @@ void op_send(struct op *op)
 	op_start(op_list(work));
 	if (over)
 		op_done(op, op->error);
+	else if (r == -ERESTART)
+		op_start(op);
 }
 
 void op_done(struct op *op, int error)

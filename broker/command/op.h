@@ -85,7 +85,8 @@ struct op {
 	struct text sentence;
 
 	/* Its worker is ended when it has not answered by then; registry.lock. */
-	int64_t deadline_ms; /* CLOCK_MONOTONIC; 0: none */
+	uint32_t limit_ms;   /* from when it is sent (op_send); 0: none */
+	int64_t deadline_ms; /* CLOCK_MONOTONIC; 0: none, or not sent yet */
 	bool timed_out;
 	struct op *prev_limited, *next_limited;
 
@@ -129,7 +130,8 @@ void op_push_ready(struct op **ready, struct op *op);
 
 /*
  * Asks its worker op->ask.request, with what its uses and its stream need made known.
- * Returns: 0; negative where it could not be asked: the op has failed then.
+ * Returns: 0; -ERESTART when what it uses has moved or is being made anew: it is run
+ * again then; else negative where it could not be asked, and the op has failed.
  */
 int op_ask(struct op *op);
 /* The same with one more block made known (NULL: none), for an op of one use. */
@@ -139,9 +141,6 @@ int op_ask_with(struct op *op, struct block *block);
  * The same for one of a chain, from its class's run: what follows it is sent behind it.
  */
 void op_send(struct op *op);
-
-/* Has the worker that it is asked of ended when it takes longer; 0: it may. */
-void op_limit(struct op *op, uint32_t limit_ms);
 
 /*
  * Ends the workers of ops that have taken too long.

@@ -381,6 +381,7 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 {
 	struct broker *broker = ranges->broker;
 	const struct allocation *allocation;
+	struct refusal refusal;
 	uint64_t end;
 	int r = 0;
 
@@ -392,10 +393,8 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 		r = -ESTALE;
 	} else if (allocation->state == ALLOCATION_LOST) {
 		strcpy(ranges->name, allocation->name);
-		snprintf(sentence, size,
-			 "allocation %s is lost: the worker that held it ended, free it",
-			 allocation->name);
-		r = -ESTALE;
+		r = refuse_lost(&refusal, allocation);
+		snprintf(sentence, size, "%s", refusal.sentence);
 	} else {
 		strcpy(ranges->name, allocation->name);
 		ranges->size = allocation->size;

@@ -29,7 +29,15 @@ struct saved {
 };
 
 /* How one is made anew. The last two are asked for range by range, as often as needed. */
-enum stage { STAGE_ALLOC, STAGE_FILL, STAGE_ATTACH, STAGE_ADVISE, STAGE_DONE };
+enum stage {
+	STAGE_NEXT, /* it has not begun */
+	STAGE_ALLOC,
+	STAGE_FILL,
+	STAGE_ATTACH,
+	STAGE_ADVISE,
+	STAGE_DONE,
+	STAGE_LOST,
+};
 
 /* What a range can have been given, in turn. */
 enum {
@@ -45,9 +53,10 @@ struct rescue {
 	struct worker *worker;
 	uint32_t epoch; /* of the run that ends */
 	char reason[128];
-	struct link *link; /* that run's, to be ended; NULL: it has been. registry.lock */
+	struct link *link; /* that run's; NULL: it is gone */
 	int64_t deadline_ms;
-	bool run_ended; /* registry.lock, as is: */
+	bool killed; /* it is to end at once; registry.lock, as are: */
+	bool run_ended;
 	bool restored;
 	struct command *command;
 	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
@@ -63,10 +72,11 @@ struct rescue {
 	uint64_t new_address;
 	unsigned int n_tries;
 	unsigned int range, step; /* of its advice */
+	char why_not[128];	  /* what went wrong last, as in "and it WHY_NOT" */
 };
 
-static void save_next(struct rescue *rescue);
-static void restore_next(struct rescue *rescue);
+static void save_next(struct rescue *rescue, struct link *link);
+static void restore_go_on(struct rescue *rescue);
 
 static int64_t now_ms(void)
 {
@@ -132,6 +142,14 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 		rescue_finish(rescue);
 }
 
+/* Under registry.lock. */
+static void rescue_kill(struct rescue *rescue)
+{
+	if (rescue->link && !rescue->killed)
+		link_kill(rescue->link);
+	rescue->killed = true;
+}
+
 int64_t rescue_check_limits(struct broker *broker)
 {
 	int64_t now = now_ms(), next = -1;
@@ -139,10 +157,10 @@ int64_t rescue_check_limits(struct broker *broker)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	DL_FOREACH (broker->rescues, rescue) {
-		if (!rescue->link)
+		if (!rescue->link || rescue->killed)
 			continue;
 		if (rescue->deadline_ms <= now)
-			link_kill(take_ptr(rescue->link));
+			rescue_kill(rescue);
 		else if (next < 0 || rescue->deadline_ms - now < next)
 			next = rescue->deadline_ms - now;
 	}
@@ -212,9 +230,11 @@ static void saved_lose(struct rescue *rescue)
 	struct broker *broker = rescue->broker;
 	struct allocation *allocation = rescue->saved[rescue->at].allocation;
 	struct op *ready = NULL;
+	char why[sizeof(rescue->reason) + sizeof(rescue->why_not) + 16];
 
+	snprintf(why, sizeof(why), "%s, and it %s", rescue->reason, rescue->why_not);
 	pthread_mutex_lock(&broker->registry.lock);
-	life_lose(broker, allocation);
+	life_lose(broker, allocation, why);
 	allocation_resume(allocation, &ready);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
@@ -226,32 +246,35 @@ static void save_end(struct rescue *rescue)
 	struct broker *broker = rescue->broker;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	if (rescue->link)
-		link_kill(take_ptr(rescue->link));
+	rescue_kill(rescue);
 	pthread_mutex_unlock(&broker->registry.lock);
 	rescue->at = 0;
-	restore_next(rescue);
+	rescue->stage = STAGE_NEXT;
+	restore_go_on(rescue);
 }
 
 static void save_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	struct rescue *rescue = container_of(ask, struct rescue, ask);
+	struct link *link;
 
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	link = rescue->link;
+	pthread_mutex_unlock(&rescue->broker->registry.lock);
 	rescue->saved[rescue->at++].good = !lost && !reply->error;
 	if (lost || rescue->at == rescue->n_saved)
 		save_end(rescue);
 	else
-		save_next(rescue);
+		save_next(rescue, link);
 }
 
 /*
  * Called where the link can't have been freed: under registry.lock, or by the thread that
- * took an answer off it.
+ * took an answer off it. One that is killed meanwhile answers as lost.
  */
-static void save_next(struct rescue *rescue)
+static void save_next(struct rescue *rescue, struct link *link)
 {
 	const struct saved *saved = &rescue->saved[rescue->at];
-	struct link *link = rescue->link;
 
 	rescue->ask = (struct ask){
 		.request = {
@@ -268,25 +291,15 @@ static void save_next(struct rescue *rescue)
 
 /* ---- making it anew ---- */
 
-static void restore_stage(struct rescue *rescue);
-
-/* Over with the one at `at`. */
-static void restore_step(struct rescue *rescue)
-{
-	rescue->at++;
-	restore_next(rescue);
-}
-
 /* The run in which it was being made has ended, or can't make it. */
-static void restore_again(struct rescue *rescue)
+static void restore_again(struct rescue *rescue, int call, int result)
 {
-	if (++rescue->n_tries < RESTORE_TRIES) {
-		rescue->stage = STAGE_ALLOC;
-		restore_stage(rescue);
-		return;
-	}
-	saved_lose(rescue);
-	restore_step(rescue);
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "could not be made anew");
+	text_add_call(&text, call, result);
+	snprintf(rescue->why_not, sizeof(rescue->why_not), "%s", text_string(&text));
+	rescue->stage = ++rescue->n_tries < RESTORE_TRIES ? STAGE_ALLOC : STAGE_LOST;
 }
 
 /* What one step gives a range. Returns: whether it had it. */
@@ -388,7 +401,9 @@ static bool restore_fill_request(struct rescue *rescue, struct worker_needs *nee
 		return true;
 	case STAGE_ADVISE:
 		return restore_fill_advice(rescue);
+	case STAGE_NEXT:
 	case STAGE_DONE:
+	case STAGE_LOST:
 		break;
 	}
 	return false;
@@ -400,18 +415,18 @@ static void restore_replied(struct ask *ask, const struct wire_reply *reply, boo
 
 	/* Advice that is refused now, as by a device that is gone, is left out. */
 	if (lost || (reply->error && rescue->stage < STAGE_ATTACH)) {
-		restore_again(rescue);
-		return;
+		restore_again(rescue, reply->call, reply->result);
+	} else {
+		if (rescue->stage == STAGE_ALLOC)
+			rescue->new_address = reply->value[0];
+		if (rescue->stage != STAGE_ADVISE)
+			rescue->stage++;
 	}
-	if (rescue->stage == STAGE_ALLOC)
-		rescue->new_address = reply->value[0];
-	if (rescue->stage != STAGE_ADVISE)
-		rescue->stage++;
-	restore_stage(rescue);
+	restore_go_on(rescue);
 }
 
-/* Asks for what comes next of the one at `at`. */
-static void restore_stage(struct rescue *rescue)
+/* Asks for what comes next of the one at `at`. Returns: false when there is nothing. */
+static bool restore_ask(struct rescue *rescue)
 {
 	struct worker_needs needs = { 0 };
 	int r;
@@ -420,33 +435,40 @@ static void restore_stage(struct rescue *rescue)
 	rescue->ask.done = restore_replied;
 	while (rescue->stage < STAGE_DONE && !restore_fill_request(rescue, &needs))
 		rescue->stage++;
-	if (rescue->stage == STAGE_DONE) {
-		saved_set_address(rescue);
-		restore_step(rescue);
-		return;
-	}
+	if (rescue->stage >= STAGE_DONE)
+		return false;
 	if (rescue->stage != STAGE_ALLOC)
 		needs.epoch = rescue->new_epoch;
 	r = worker_ask(rescue->worker, &needs, &rescue->ask, &rescue->new_epoch);
-	if (r < 0) {
-		closep(&rescue->ask.fd);
-		restore_again(rescue);
-	}
+	if (r == 0)
+		return true;
+	closep(&rescue->ask.fd);
+	restore_again(rescue, -1, 0);
+	return false;
 }
 
-static void restore_next(struct rescue *rescue)
+/* Goes on until something is asked, or all are done. */
+static void restore_go_on(struct rescue *rescue)
 {
-	for (; rescue->at < rescue->n_saved; rescue->at++) {
-		const struct saved *saved = &rescue->saved[rescue->at];
+	while (rescue->at < rescue->n_saved) {
+		if (rescue->stage == STAGE_NEXT) {
+			bool good = rescue->saved[rescue->at].good;
 
-		if (!saved->good) {
-			saved_lose(rescue);
-			continue;
+			rescue->n_tries = 0;
+			rescue->stage = good ? STAGE_ALLOC : STAGE_LOST;
+			snprintf(rescue->why_not, sizeof(rescue->why_not),
+				 "could not be written out");
 		}
-		rescue->n_tries = 0;
-		rescue->stage = STAGE_ALLOC;
-		restore_stage(rescue);
-		return;
+		if (rescue->stage < STAGE_DONE && restore_ask(rescue))
+			return;
+		if (rescue->stage < STAGE_DONE)
+			continue;
+		if (rescue->stage == STAGE_DONE)
+			saved_set_address(rescue);
+		else
+			saved_lose(rescue);
+		rescue->stage = STAGE_NEXT;
+		rescue->at++;
 	}
 	pthread_mutex_lock(&rescue->broker->registry.lock);
 	rescue->restored = true;
@@ -493,7 +515,7 @@ static uint64_t rescue_take(struct rescue *rescue, bool save)
 		if (!lives_in(allocation, rescue->worker, rescue->epoch))
 			continue;
 		if (!save || !is_saved(allocation)) {
-			life_lose(rescue->broker, allocation);
+			life_lose(rescue->broker, allocation, rescue->reason);
 			continue;
 		}
 		allocation->restoring = true;
@@ -521,7 +543,8 @@ static unsigned int count_managed(const struct rescue *rescue)
 }
 
 static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
-				 uint32_t epoch, struct command *command)
+				 uint32_t epoch, const char *reason,
+				 struct command *command)
 {
 	struct rescue *rescue = calloc(1, sizeof(*rescue));
 
@@ -532,6 +555,7 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 	rescue->epoch = epoch;
 	rescue->fd = -1;
 	rescue->command = command;
+	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
 	rescue->saved = calloc(count_managed(rescue) + 1, sizeof(*rescue->saved));
 	if (rescue->saved)
 		return rescue;
@@ -548,7 +572,7 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 
 	if (!link)
 		return false;
-	rescue = rescue_new(broker, worker, epoch, command);
+	rescue = rescue_new(broker, worker, epoch, reason, command);
 	/* Without memory to keep anything all is lost when the process has ended. */
 	if (!rescue) {
 		link_kill(link);
@@ -556,17 +580,19 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 	}
 	broker->n_ops++;
 	DL_APPEND(broker->rescues, rescue);
-	if (!broker->shutting_down && worker->owner)
+	rescue->link = link;
+	if (!broker->shutting_down && worker->owner) {
 		size = rescue_take(rescue, true);
+		worker_want(worker, epoch);
+	}
 	if (size) {
 		rescue->fd = save_file(size);
-		rescue->link = link;
 		rescue->deadline_ms = now_ms() + SAVE_MS +
 				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
 		pthread_cond_signal(&broker->housekeeper_wake);
-		save_next(rescue);
+		save_next(rescue, link);
 	} else {
-		link_kill(link);
+		rescue_kill(rescue);
 		rescue->restored = true;
 	}
 	return true;

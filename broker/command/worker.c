@@ -516,6 +516,55 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 	return mapped;
 }
 
+/* ---- starting before anybody asks ---- */
+
+void worker_want(struct worker *worker, uint32_t epoch)
+{
+	struct registry *registry = &worker->broker->registry;
+	struct stream *stream, *safe;
+
+	pthread_mutex_lock(&worker->lock);
+	HASH_ITER (hh, registry->streams_by_name, stream, safe) {
+		if (stream->owner == worker->owner && stream->made_epoch == epoch)
+			worker->wanted |= 1u << stream->device;
+	}
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		stream = worker->owner->defaults[i];
+		if (stream && stream->made_epoch == epoch)
+			worker->wanted |= 1u << i;
+	}
+	pthread_mutex_unlock(&worker->lock);
+	pthread_cond_signal(&worker->broker->housekeeper_wake);
+}
+
+/* The context is there, or the run has ended: then the next question starts another. */
+static void waking_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	(void)reply;
+	(void)lost;
+	free(ask);
+}
+
+void worker_wake(struct worker *worker, uint32_t devices)
+{
+	const struct worker_needs none = { 0 };
+	uint32_t epoch;
+
+	for (uint32_t device = 0; device < DEVICES_MAX; device++) {
+		struct ask *ask = devices >> device & 1 ? calloc(1, sizeof(*ask)) : NULL;
+
+		if (!ask)
+			continue;
+		*ask = (struct ask){
+			.request = { .op = WIRE_MEMORY, .device = device },
+			.fd = -1,
+			.done = waking_done,
+		};
+		if (worker_ask(worker, &none, ask, &epoch) < 0)
+			free(ask);
+	}
+}
+
 /* ---- slots ---- */
 
 bool worker_slot_get(struct worker *worker, struct op *op)

@@ -36,6 +36,8 @@ struct worker {
 	unsigned int n_lent;	 /* slots that are out as request buffers */
 	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
+	uint32_t wanted; /* devices whose contexts are to be made at once, a bit each;
+			    registry.lock */
 	unsigned int n_barren; /* runs that died one after the other, with no work done */
 };
 
@@ -101,6 +103,15 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
  * Returns: its link; NULL when the worker has no such run any more.
  */
 struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason);
+
+/*
+ * Has the worker started again at once, in place of the run of that epoch, with a context
+ * on each device that this one had a stream on: the housekeeper does it. Under
+ * registry.lock.
+ */
+void worker_want(struct worker *worker, uint32_t epoch);
+/* Starts it with contexts on those devices, a bit each. */
+void worker_wake(struct worker *worker, uint32_t devices);
 
 /* The run that goes on, 0 where there is none. */
 uint32_t worker_epoch(struct worker *worker);

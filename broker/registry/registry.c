@@ -154,10 +154,12 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 		managed_count(allocation->managed, &registry->managed);
 }
 
-void allocation_lose(struct registry *registry, struct allocation *allocation)
+void allocation_lose(struct registry *registry, struct allocation *allocation,
+		     const char *why)
 {
 	assert(allocation->state == ALLOCATION_LIVE);
 	allocation->state = ALLOCATION_LOST;
+	allocation->lost_why = strdup(why);
 	allocation->pointer_generation++;
 	if (allocation->managed)
 		managed_uncount(allocation->managed, &registry->managed);
@@ -206,6 +208,7 @@ struct allocation *allocation_free(struct registry *registry,
 	free(allocation->name);
 	free(allocation->tag);
 	free(allocation->zeroing_failure);
+	free(allocation->lost_why);
 	free(allocation);
 	return NULL;
 }

@@ -84,7 +84,8 @@ struct allocation {
 	char *zeroing_failure;	 /* its sentence */
 	bool restoring;		 /* it is being made anew in another run of its worker */
 	struct work *parked;	 /* works that wait for that */
-	int32_t write_error;	 /* of a write answered before it was done; errno */
+	char *lost_why; /* LOST: "was reset", of the worker that held it; NULL: unknown */
+	int32_t write_error; /* of a write answered before it was done; errno */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
@@ -169,7 +170,7 @@ struct registry {
 	struct stream *streams_by_name;
 	struct module *modules_by_name;
 	struct owner *owners_by_uid;
-	uint64_t next_id[3];	/* allocation, stream, module */
+	uint64_t next_id[3]; /* allocation, stream, module */
 	uint64_t n_functions_made;
 	uint32_t n_wire_images; /* what workers call images, ever dealt */
 
@@ -210,8 +211,9 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 /* MAKING -> LIVE: seen from now on, and counted. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);
 
-/* What held its bytes has died: LIVE -> LOST. */
-void allocation_lose(struct registry *registry, struct allocation *allocation);
+/* What held its bytes has died, and why, as in "the worker WHY": LIVE -> LOST. */
+void allocation_lose(struct registry *registry, struct allocation *allocation,
+		     const char *why);
 
 /* Has it belong to another stream, NULL: to none. */
 void allocation_set_stream(struct allocation *allocation, struct stream *stream);
