@@ -141,6 +141,23 @@ static void launch_answered(struct op *op, const struct wire_reply *reply)
 	op_done(op, 0);
 }
 
+/* Whether the driver can't have told whose fault it was. */
+static bool launch_had_company(struct launch *launch)
+{
+	struct registry *registry = &launch->op.broker->registry;
+	const struct owner *owner = launch->op.owner;
+	struct stream *stream, *safe;
+	uint32_t n_sent = 0;
+
+	pthread_mutex_lock(&registry->lock);
+	HASH_ITER (hh, registry->streams_by_name, stream, safe)
+		n_sent += stream->owner == owner ? stream->n_sent : 0;
+	for (unsigned int i = 0; i < DEVICES_MAX; i++)
+		n_sent += owner->defaults[i] ? owner->defaults[i]->n_sent : 0;
+	pthread_mutex_unlock(&registry->lock);
+	return n_sent > 1;
+}
+
 /* Says what the errors of a kernel mean. */
 static void launch_failed(struct op *op, const struct wire_reply *reply)
 {
@@ -152,7 +169,9 @@ static void launch_failed(struct op *op, const struct wire_reply *reply)
 		op_fail(op, EIO, "launch of %s did not run: a kernel before it failed%s",
 			launch->kernel, text_string(&why));
 	else if (cuda_result_is_sticky(reply->result))
-		op_fail(op, reply->error, "kernel %s failed%s", launch->kernel,
+		op_fail(op, reply->error, "kernel %s failed%s%s", launch->kernel,
+			launch_had_company(launch) ? ", or one that was under way with it"
+						   : "",
 			text_string(&why));
 	else
 		op_fail(op, reply->error, "launch of %s failed: %s%s", launch->kernel,

@@ -526,14 +526,15 @@ void worker_want(struct worker *worker, uint32_t epoch)
 	pthread_mutex_lock(&worker->lock);
 	HASH_ITER (hh, registry->streams_by_name, stream, safe) {
 		if (stream->owner == worker->owner && stream->made_epoch == epoch)
-			worker->wanted |= 1u << stream->device;
+			worker->used |= 1u << stream->device;
 	}
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		stream = worker->owner->defaults[i];
 		if (stream && stream->made_epoch == epoch)
-			worker->wanted |= 1u << i;
+			worker->used |= 1u << i;
 	}
 	pthread_mutex_unlock(&worker->lock);
+	worker->wanted = worker->used;
 	pthread_cond_signal(&worker->broker->housekeeper_wake);
 }
 

@@ -37,7 +37,8 @@ struct worker {
 	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
 	uint32_t wanted; /* devices whose contexts are to be made at once, a bit each;
-			    registry.lock */
+			    registry.lock, as is: */
+	uint32_t used;	 /* devices that were ever used when a run was given up */
 	unsigned int n_barren; /* runs that died one after the other, with no work done */
 };
 
@@ -106,7 +107,7 @@ struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *r
 
 /*
  * Has the worker started again at once, in place of the run of that epoch, with a context
- * on each device that this one had a stream on: the housekeeper does it. Under
+ * on each device that it had a stream on: the housekeeper does it. Under
  * registry.lock.
  */
 void worker_want(struct worker *worker, uint32_t epoch);

@@ -81,11 +81,11 @@ unlike()
 eventually()
 {
 	local deadline=$((SECONDS + ${2:-20}))
-	until eval "$1"; do
+	until eval "$1" 2>/dev/null; do
 		[ "$SECONDS" -lt "$deadline" ] ||
 			fail "line ${BASH_LINENO[0]}: waited ${2:-20} s in vain for: $1"
 		sleep 0.02
-	done 2>/dev/null
+	done
 }
 
 # by UID CHECK...: another user's turn (the broker's must be root's).
@@ -232,7 +232,8 @@ broker_start()
 		wait $!
 		echo $? >"$1/status"' - "$folder" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
 	eventually "[ -s '$folder/pid' ] && [ -s '$folder/session' ]"
-	eventually "[ -e '$folder/mnt/version' ] || [ -e '$folder/status' ]"
+	# Of a dead mount the kernel may remember that a file exists.
+	eventually "cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
 	[ ! -e "$folder/status" ] ||
 		fail "the broker did not start: $*" "status $(<"$folder/status")" "$(<"$folder/stderr")"
 }
@@ -347,6 +348,8 @@ sweep()
 {
 	local object
 	rm -f "$T/inject"
+	# What still runs would hold on to what is to go.
+	! grep -qs busy "$M"/streams/*/state || echo 1 >"$M/owners/$UID/reset"
 	for object in "$M"/allocations/* "$M"/modules/*; do
 		[ ! -d "$object" ] || rmdir "$object"
 	done
