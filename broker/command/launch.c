@@ -186,8 +186,8 @@ static void launch_lost(struct op *op, const char *reason)
 		op_fail(op, ETIMEDOUT, "kernel %s was ended by its time limit of %g s",
 			launch->kernel, launch->line.timeout_ms / 1000.0);
 	else
-		op_fail(op, EIO, "kernel %s was ended: the worker %s", launch->kernel,
-			reason);
+		op_fail(op, worker_end_error(op->worker),
+			"kernel %s was ended: the worker %s", launch->kernel, reason);
 }
 
 static void launch_settle(struct op *op)

@@ -465,7 +465,8 @@ static void op_note_fault(struct op *op, const struct wire_reply *reply)
 	text_printf(&reason, "lost its contexts");
 	text_add_call(&reason, reply->call, reply->result);
 	pthread_mutex_lock(&op->broker->registry.lock);
-	rescue_begin(op->broker, op->worker, op->asked_epoch, text_string(&reason), NULL);
+	rescue_begin(op->broker, op->worker, op->asked_epoch, text_string(&reason),
+		     cuda_result_errno(reply->result), NULL);
 	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
@@ -558,7 +559,8 @@ int64_t op_check_limits(struct broker *broker)
 		op->timed_out = true;
 		op_unlimit(op);
 		rescue_begin(broker, op->worker, op->asked_epoch,
-			     "was ended: a kernel ran longer than its time limit", NULL);
+			     "was ended: a kernel ran longer than its time limit", EIO,
+			     NULL);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	return next;

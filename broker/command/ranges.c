@@ -329,7 +329,7 @@ static void ranges_note_fault(struct ranges *ranges, const struct wire_reply *re
 	text_add_call(&reason, reply->call, reply->result);
 	pthread_mutex_lock(&ranges->broker->registry.lock);
 	rescue_begin(ranges->broker, ranges->worker, ranges->epoch, text_string(&reason),
-		     NULL);
+		     cuda_result_errno(reply->result), NULL);
 	pthread_mutex_unlock(&ranges->broker->registry.lock);
 }
 

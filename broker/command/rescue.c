@@ -13,6 +13,7 @@
 #include "command/life.h"
 #include "command/op.h"
 #include "command/placing.h"
+#include "command/verbs.h"
 #include "registry/managed.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
@@ -88,14 +89,16 @@ static int64_t now_ms(void)
 
 /* ---- the end ---- */
 
-/* When nothing is left to wait for. Takes registry.lock; the rescue may be gone then. */
+/*
+ * When nothing is left to wait for. With registry.lock held, under which what was waited
+ * for was noted, and which is let go of; the rescue may be gone then.
+ */
 static void rescue_finish(struct rescue *rescue)
 {
 	struct broker *broker = rescue->broker;
 	struct command *command = NULL;
 	bool over;
 
-	pthread_mutex_lock(&broker->registry.lock);
 	over = rescue->run_ended && rescue->restored;
 	if (over) {
 		DL_DELETE(broker->rescues, rescue);
@@ -124,6 +127,24 @@ void rescue_forget(struct broker *broker, const struct command *command)
 	}
 }
 
+/*
+ * Until its process has ended, memory that is freed is still mapped there, and nobody is
+ * asked to unmap it: whoever finds a device full waits for that. Under registry.lock.
+ */
+static void rescue_hold_memory(struct broker *broker)
+{
+	for (unsigned int i = 0; i < broker->n_devices; i++)
+		broker->n_releases[i]++;
+}
+
+static void rescue_release_memory(struct broker *broker)
+{
+	for (unsigned int i = 0; i < broker->n_devices; i++) {
+		broker->n_releases[i]--;
+		broker->n_released[i]++;
+	}
+}
+
 void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
 {
 	struct rescue *rescue;
@@ -133,13 +154,16 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 		if (rescue->worker == worker && rescue->epoch == epoch)
 			break;
 	}
-	if (rescue) {
-		rescue->link = NULL;
-		rescue->run_ended = true;
+	if (!rescue) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (rescue)
-		rescue_finish(rescue);
+	rescue->link = NULL;
+	rescue->run_ended = true;
+	rescue_release_memory(broker);
+	rescue_finish(rescue);
+	for (uint32_t i = 0; i < broker->n_devices; i++)
+		alloc_retry_parked(broker, i);
 }
 
 /* Under registry.lock. */
@@ -472,7 +496,6 @@ static void restore_go_on(struct rescue *rescue)
 	}
 	pthread_mutex_lock(&rescue->broker->registry.lock);
 	rescue->restored = true;
-	pthread_mutex_unlock(&rescue->broker->registry.lock);
 	rescue_finish(rescue);
 }
 
@@ -564,9 +587,9 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 }
 
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, struct command *command)
+		  const char *reason, int error, struct command *command)
 {
-	struct link *link = worker_abandon(worker, epoch, reason);
+	struct link *link = worker_abandon(worker, epoch, reason, error);
 	struct rescue *rescue;
 	uint64_t size = 0;
 
@@ -580,6 +603,7 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 	}
 	broker->n_ops++;
 	DL_APPEND(broker->rescues, rescue);
+	rescue_hold_memory(broker);
 	rescue->link = link;
 	if (!broker->shutting_down && worker->owner) {
 		size = rescue_take(rescue, true);

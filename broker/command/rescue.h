@@ -18,13 +18,14 @@ struct op;
 
 /*
  * Gives a run up, which is that of the worker now or nothing is done; reason as in "the
- * worker REASON". command (NULL: none) is answered when the run has ended and what could
- * be kept is there again. With registry.lock held.
+ * worker REASON", error what that is for a kernel that it had. command (NULL: none) is
+ * answered when the run has ended and what could be kept is there again. With
+ * registry.lock held.
  *
  * Returns: whether it did; else command is not answered.
  */
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, struct command *command);
+		  const char *reason, int error, struct command *command);
 
 /* Has nobody answer a command any more. With registry.lock held. */
 void rescue_forget(struct broker *broker, const struct command *command);

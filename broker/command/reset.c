@@ -42,8 +42,8 @@ void verb_reset(struct command *command)
 		worker_forgive(owner->worker);
 		epoch = worker_epoch(owner->worker);
 		command->interrupt = reset_interrupt;
-		waits = epoch &&
-			rescue_begin(broker, owner->worker, epoch, "was reset", command);
+		waits = epoch && rescue_begin(broker, owner->worker, epoch, "was reset",
+					      EIO, command);
 		if (!waits)
 			command->interrupt = NULL;
 	}

@@ -24,6 +24,7 @@ struct run {
 	bool stopping;	  /* asked to end; under worker->lock, as is: */
 	bool proved;	  /* it has answered */
 	char reason[128]; /* why it was ended, where it is known better here */
+	int error;	  /* what that is for what was under way */
 	struct run *next_dead;
 };
 
@@ -55,15 +56,19 @@ void worker_deinit(struct worker *worker)
 /* ---- runs ---- */
 
 /* The first reason is the cause. Under worker->lock. */
-static void run_note_reason(struct run *run, const char *reason)
+static void run_note_reason(struct run *run, const char *reason, int error)
 {
 	struct worker *worker = run->worker;
 
-	if (!run->reason[0])
+	if (!run->reason[0]) {
 		snprintf(run->reason, sizeof(run->reason), "%s", reason);
-	if (!run->stopping)
+		run->error = error;
+	}
+	if (!run->stopping) {
 		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s",
 			 run->reason);
+		worker->end_error = run->error;
+	}
 }
 
 static void run_ended(void *userdata, struct link *link, const char *reason)
@@ -78,7 +83,7 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	worker->n_barren += !stopping && !run->proved;
 	if (worker->link == link)
 		worker->link = NULL;
-	run_note_reason(run, reason);
+	run_note_reason(run, reason, EIO);
 	pthread_mutex_unlock(&worker->lock);
 
 	life_worker_ended(broker, worker, run->epoch, !stopping, run->reason);
@@ -211,6 +216,16 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 	pthread_mutex_unlock(&worker->lock);
 }
 
+int worker_end_error(struct worker *worker)
+{
+	int error;
+
+	pthread_mutex_lock(&worker->lock);
+	error = worker->end_error ? worker->end_error : EIO;
+	pthread_mutex_unlock(&worker->lock);
+	return error;
+}
+
 /* Takes the run off the worker: the next question starts another. Under worker->lock. */
 static struct link *worker_take_link(struct worker *worker)
 {
@@ -235,19 +250,20 @@ void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason)
 {
 	pthread_mutex_lock(&worker->lock);
 	if (worker->epoch == epoch && worker->link) {
-		run_note_reason(worker->run, reason);
+		run_note_reason(worker->run, reason, EIO);
 		link_kill(worker->link);
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
 
-struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason)
+struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
+			    int error)
 {
 	struct link *link = NULL;
 
 	pthread_mutex_lock(&worker->lock);
 	if (worker->link && worker->epoch == epoch) {
-		run_note_reason(worker->run, reason);
+		run_note_reason(worker->run, reason, error);
 		link = take_ptr(worker->link);
 	}
 	pthread_mutex_unlock(&worker->lock);
@@ -305,7 +321,7 @@ static void telling_done(struct ask *ask, const struct wire_reply *reply, bool l
 			    ask->request.op == WIRE_STREAM_CREATE ? "make" : "map");
 		text_add_call(&text, reply->call, reply->result);
 		pthread_mutex_lock(&run->worker->lock);
-		run_note_reason(run, text_string(&text));
+		run_note_reason(run, text_string(&text), EIO);
 		pthread_mutex_unlock(&run->worker->lock);
 		link_kill(run->link);
 	}

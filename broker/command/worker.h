@@ -36,6 +36,7 @@ struct worker {
 	unsigned int n_lent;	 /* slots that are out as request buffers */
 	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
+	int end_error;		 /* what that is for a kernel that it had; 0: EIO */
 	uint32_t wanted; /* devices whose contexts are to be made at once, a bit each;
 			    registry.lock, as is: */
 	uint32_t used;	 /* devices that were ever used when a run was given up */
@@ -94,16 +95,19 @@ bool worker_runs(struct worker *worker, uint32_t epoch);
 /* Its process, 0 when there is none. */
 pid_t worker_pid(struct worker *worker);
 
-/* Why the last run ended. */
+/* Why the last run ended, and what error that is for a kernel that it had. */
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
+int worker_end_error(struct worker *worker);
 
 /*
  * Takes this run off the worker: the next question starts another. reason as in "the
- * worker REASON". For rescue.c, which ends it; with registry.lock held the link stays.
+ * worker REASON", error what that is for a kernel that it had. For rescue.c, which ends
+ * it; with registry.lock held the link stays.
  *
  * Returns: its link; NULL when the worker has no such run any more.
  */
-struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason);
+struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
+			    int error);
 
 /*
  * Has the worker started again at once, in place of the run of that epoch, with a context
