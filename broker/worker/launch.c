@@ -189,9 +189,9 @@ bool launch_receive(struct worker *worker, struct job *job)
 	job->in_flight = false;
 	if (!queue->first)
 		queue->end = &queue->first;
-	job->next = NULL;
+	job->later = NULL;
 	*queue->end = job;
-	queue->end = &job->next;
+	queue->end = &job->later;
 	taken = queue->taken;
 	queue->taken = true;
 	pthread_mutex_unlock(&worker->streams.lock);
@@ -207,7 +207,7 @@ static struct job *launch_next(struct worker *worker)
 	pthread_mutex_lock(&worker->streams.lock);
 	job = queue->first;
 	if (job)
-		queue->first = job->next;
+		queue->first = job->later;
 	else
 		queue->taken = false;
 	pthread_mutex_unlock(&worker->streams.lock);

@@ -150,7 +150,8 @@ int stream_join(struct stream_table *table, struct job *job)
 
 	pthread_mutex_lock(&table->lock);
 	stream = table->streams[job->request.stream];
-	if (stream && stream->device == job->request.device && !stream->taken) {
+	/* What has taken it may have been answered already: the GPU keeps the order. */
+	if (stream && stream->device == job->request.device) {
 		job->stream = stream->handle;
 		r = 0;
 	}

@@ -37,7 +37,7 @@ struct job *stream_give(struct stream_table *table, uint32_t id);
 
 /*
  * Sets the stream of a LAUNCH.
- * Returns: 0; -EINVAL where there is none such, or another request has it.
+ * Returns: 0; -EINVAL where there is none such.
  */
 int stream_join(struct stream_table *table, struct job *job);
 

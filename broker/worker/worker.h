@@ -44,7 +44,7 @@ struct worker {
 
 	/* What comes behind a record; of whoever has the turn to receive. */
 	_Alignas(uint64_t) uint8_t payload[WIRE_PAYLOAD_MAX];
-	struct seen managed_seen;      /* has its own lock */
+	struct seen managed_seen; /* has its own lock */
 
 	/*
 	 * Counts answers. A request may follow from an answer that another thread gave;
@@ -68,7 +68,7 @@ struct job {
 
 	/* LAUNCH, once it is in the GPU's queue. */
 	bool in_flight;
-	struct job *later; /* on its stream */
+	struct job *later; /* to be launched; then in flight on its stream */
 	CUevent event;	   /* its end */
 	uint64_t begun_ns;
 	UT_hash_handle hh;
