@@ -12,6 +12,7 @@
  */
 #include "attach.h"
 
+#include "missing.h"
 #include "record.h"
 #include "trace.skel.h"
 
@@ -408,72 +409,6 @@ void probes_detach(struct probes *probes)
 	*probes = (struct probes){ 0 };
 }
 
-/* ---- what is missing ---- */
-
-static bool capability(unsigned int number)
-{
-	FILE *status = fopen("/proc/self/status", "re");
-	unsigned long long effective = 0;
-	char line[256];
-
-	while (status && fgets(line, sizeof line, status))
-		if (sscanf(line, "CapEff: %llx", &effective) == 1)
-			break;
-	if (status)
-		fclose(status);
-	return effective >> number & 1;
-}
-
-#define CAPABILITY_SYS_ADMIN 21
-#define CAPABILITY_PERFMON   38
-#define CAPABILITY_BPF	     39
-
-/* Returns: whether something is missing that is known to be needed. */
-static bool say_capability(enum attach_way way, struct text *why)
-{
-	bool bpf = capability(CAPABILITY_BPF), perfmon = capability(CAPABILITY_PERFMON);
-
-	if (capability(CAPABILITY_SYS_ADMIN))
-		return false;
-	if (!bpf || !perfmon) {
-		text_printf(why,
-			    "tracing needs CAP_BPF and CAP_PERFMON, and %s %s missing: "
-			    "run it with sudo",
-			    bpf	      ? "CAP_PERFMON"
-			    : perfmon ? "CAP_BPF"
-				      : "both",
-			    bpf || perfmon ? "is" : "are");
-		return true;
-	}
-	if (way == ATTACH_PERF) {
-		text_printf(why, "this kernel has no uprobe_multi links (Linux 6.6), and "
-				 "perf uprobes need CAP_SYS_ADMIN too: run it with sudo");
-		return true;
-	}
-	return false;
-}
-
-static void say_missing(enum attach_way way, int error, struct text *why)
-{
-	if (say_capability(way, why))
-		return;
-	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		text_printf(why, "the kernel has no BTF: it must be built with "
-				 "CONFIG_DEBUG_INFO_BTF (/sys/kernel/btf/vmlinux)");
-	else if (access("/sys/bus/event_source/devices/uprobe", F_OK))
-		text_printf(why, "the kernel has no uprobes: it must be built with "
-				 "CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
-	else if (error == -EPERM)
-		text_printf(why,
-			    "the kernel refuses BPF programs though the capabilities "
-			    "are there: lockdown, or a container's seccomp filter");
-	else
-		text_printf(why,
-			    "the BPF programs could not be %s: %s (Linux 5.15 or newer "
-			    "is needed; -v shows the kernel's words)",
-			    way == ATTACH_ANY ? "loaded" : "attached", strerror(-error));
-}
-
 int probes_attach(struct probes *probes, const struct options *options,
 		  const struct wanted *wanted, const struct libraries *libraries,
 		  struct text *why)
@@ -482,7 +417,7 @@ int probes_attach(struct probes *probes, const struct options *options,
 	enum attach_way last = options->attach ? options->attach : ATTACH_PERF;
 	int error = 0;
 
-	if (say_capability(ATTACH_ANY, why))
+	if (missing_capability(ATTACH_ANY, why))
 		return -EPERM;
 	for (enum attach_way way = first; way <= last; way++) {
 		*probes = (struct probes){ 0 };
@@ -493,6 +428,6 @@ int probes_attach(struct probes *probes, const struct options *options,
 			return 0;
 		probes_detach(probes);
 	}
-	say_missing(last, error, why);
+	missing_say(last, error, why);
 	return error;
 }

@@ -81,8 +81,12 @@ void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)
 	_cleanup_free_ struct process_row *rows = NULL;
 	size_t n;
 
-	if (processes_read(tracer, &rows, &n) || !n)
+	if (processes_read(tracer, &rows, &n))
 		return;
+	if (!n) {
+		fprintf(file, "no process has allocated anything since the start\n");
+		return;
+	}
 	qsort(rows, n, sizeof *rows, compare_rows);
 	fprintf(file, short_sizes ? "%-8s %-15s %6s %6s" : "%-8s %-15s %14s %14s", "PID",
 		"COMM", "HELD", "PEAK");

@@ -34,6 +34,28 @@ test_each_kind_of_memory_has_its_balance()
 	EOF
 }
 
+test_managed_memory_of_the_software_gpu()
+{
+	trace --json -e managed <<-EOF
+		$prepare
+		cuMemAllocManaged &m 4194304 1
+		cuMemPrefetchAsync_v2 \$m 4194304 1 0 0
+		cuMemAdvise_v2 \$m 2097152 1 1
+		cuMemAllocManaged &n 0x1000000000000 1
+		cuMemFree_v2 \$m
+	EOF
+	check <<-EOF
+		m, n = calls("cuMemAllocManaged")
+		has(m, kind="managed", held=4194304)
+		has(n, result="CUDA_ERROR_OUT_OF_MEMORY")
+		has(one("cuMemPrefetchAsync_v2"), devPtr=m["dptr"], count=4194304, location="device:0",
+		    result="CUDA_SUCCESS")
+		has(one("cuMemAdvise_v2"), advice="set_read_mostly", count=2097152, result="CUDA_SUCCESS")
+		has(one("cuMemFree_v2"), kind="managed", freed=4194304, held=0)
+		has(one("exit"), freed=0)
+	EOF
+}
+
 test_a_failed_free_keeps_the_memory_in_the_books()
 {
 	GPUMEM_SOFTGPU+=:fail=cuMemFree_v2@2=CUDA_ERROR_UNKNOWN

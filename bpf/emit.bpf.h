@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records for the user program.
+ */
+#pragma once
+
+#include "ledger.bpf.h"
+#include "maps.bpf.h"
+#include "thread.bpf.h"
+
+static __always_inline void record_fill(struct record *record,
+					const struct thread *thread,
+					const struct process *process)
+{
+	__u64 pids = pids_now();
+
+	record->pid = pids >> 32;
+	record->tid = (__u32)pids;
+	record->uid = (__u32)bpf_get_current_uid_gid();
+	record->process = thread->process;
+	bpf_get_current_comm(record->comm, COMM_SIZE);
+}
+
+static __always_inline void record_fill_call(struct record *record, __u32 call,
+					     const struct frame *frame,
+					     const struct outcome *outcome)
+{
+	record->type = RECORD_CALL;
+	record->unused = 0;
+	record->unused2 = 0;
+	record->call = call;
+	record->flags = outcome->flags;
+	record->memory = outcome->memory;
+	record->n_freed = outcome->n_freed;
+	record->bytes = outcome->bytes;
+	record->held = outcome->held;
+	record->time = frame->time;
+	__builtin_memcpy(record->args, frame->args, sizeof record->args);
+}
+
+struct returned {
+	__u64 duration;
+	__u64 out[2];
+	__s32 result;
+	__s32 stack;
+};
+
+static __always_inline void record_fill_returned(struct record *record,
+						 const struct returned *returned)
+{
+	record->duration = returned->duration;
+	record->result = returned->result;
+	record->stack = returned->stack;
+	record->out[0] = returned->out[0];
+	record->out[1] = returned->out[1];
+}
+
+static __always_inline void emit(__u32 call, const volatile struct call_info *info,
+				 const struct thread *thread,
+				 const struct process *process, const struct frame *frame,
+				 const struct outcome *outcome,
+				 const struct returned *returned)
+{
+	__u64 flags = want_stacks ? 0 : BPF_RB_NO_WAKEUP;
+
+	if (info->text < ARGS_MAX) {
+		struct record_text *record =
+			bpf_ringbuf_reserve(&ring, sizeof *record, 0);
+		if (!record) {
+			count_lost(LOST_EVENTS);
+			return;
+		}
+		record_fill(&record->record, thread, process);
+		record_fill_call(&record->record, call, frame, outcome);
+		record_fill_returned(&record->record, returned);
+		record->record.type = RECORD_TEXT;
+		if (bpf_probe_read_user_str(record->text, TEXT_SIZE,
+					    (void *)frame_arg(frame, info->text)) < 0)
+			record->text[0] = '\0';
+		bpf_ringbuf_submit(record, flags);
+		return;
+	}
+
+	struct record *record = bpf_ringbuf_reserve(&ring, sizeof *record, 0);
+	if (!record) {
+		count_lost(LOST_EVENTS);
+		return;
+	}
+	record_fill(record, thread, process);
+	record_fill_call(record, call, frame, outcome);
+	record_fill_returned(record, returned);
+	bpf_ringbuf_submit(record, flags);
+}
+
+/* What a process holds after the end of a context, which frees several kinds at once. */
+static __always_inline void emit_held(const struct thread *thread,
+				      const struct process *process)
+{
+	struct record_exit *record = bpf_ringbuf_reserve(&ring, sizeof *record, 0);
+	if (!record) {
+		count_lost(LOST_EVENTS);
+		return;
+	}
+	__builtin_memset(record, 0, sizeof *record);
+	record_fill(&record->record, thread, process);
+	record->record.type = RECORD_HELD;
+	record->record.stack = -1;
+	record->record.time = bpf_ktime_get_ns();
+	for (int i = 0; i < N_MEMORIES; i++) {
+		record->held[i] = process->held[i];
+		record->n_held[i] = process->n_held[i];
+	}
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}

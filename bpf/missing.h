@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why tracing can't begin, in a sentence.
+ */
+#pragma once
+
+#include "base/text.h"
+#include "options.h"
+
+/* Returns: whether a capability is missing that is known to be needed; says which. */
+bool missing_capability(enum attach_way way, struct text *why);
+
+/* Says what is missing when the programs could not be loaded or attached: -errno. */
+void missing_say(enum attach_way way, int error, struct text *why);

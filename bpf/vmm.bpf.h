@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Virtual memory management in the ledger.
+ *
+ * Memory of cuMemCreate() lives as long as a handle or a mapping refers to it. Handles
+ * and mappings therefore refer to a numbered SPACE_PHYSICAL entry, which counts them and
+ * carries the bytes. Imported memory's size is not known before it is mapped: there the
+ * mappings carry the bytes.
+ */
+#pragma once
+
+#include "ledger.bpf.h"
+
+/* One handle or mapping less; the last one frees the memory. */
+static __always_inline void physical_unref(__u64 id, const struct thread *thread,
+					   struct process *process,
+					   struct outcome *outcome)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = id,
+		.space = SPACE_PHYSICAL,
+	};
+	struct entry *physical = bpf_map_lookup_elem(&ledger, &key);
+	if (!physical || __sync_fetch_and_add(&physical->references, -1) != 1)
+		return;
+
+	struct entry taken;
+	if (ledger_take(&key, &taken, process))
+		outcome_freed(outcome, &taken, process);
+}
+
+/* A handle that was retained stands for several. */
+static __always_inline void op_begin_release(const struct thread *thread,
+					     struct frame *frame)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[0],
+		.space = SPACE_HANDLE,
+	};
+	struct entry *handle = bpf_map_lookup_elem(&ledger, &key);
+	if (!handle)
+		return;
+	frame->taken = *handle;
+	frame->has_taken = 1;
+	if (__sync_fetch_and_add(&handle->references, -1) == 1)
+		bpf_map_delete_elem(&ledger, &key);
+}
+
+/* New memory, and its first handle. */
+static __always_inline void op_create(const volatile struct call_info *info,
+				      const struct thread *thread,
+				      struct process *process, __u64 handle,
+				      struct entry *entry, struct outcome *outcome)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = entry->time ^ (__u64)entry->tid
+						 << 40, /* a number of its own */
+		.space = SPACE_PHYSICAL,
+	};
+	entry->memory = info->memory;
+	entry->references = 1;
+	ledger_book(&key, entry, process, outcome);
+	if (!(outcome->flags & RECORD_BOOKED))
+		return;
+
+	entry->physical = key.address;
+	entry->memory = MEMORY_NONE;
+	entry->bytes = 0;
+	key.address = handle;
+	key.space = SPACE_HANDLE;
+	ledger_put(&key, entry, process);
+}
+
+static __always_inline void physical_ref(__u64 id, const struct thread *thread)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = id,
+		.space = SPACE_PHYSICAL,
+	};
+	struct entry *physical = bpf_map_lookup_elem(&ledger, &key);
+	if (physical)
+		__sync_fetch_and_add(&physical->references, 1);
+}
+
+/* One more owner of the memory behind a mapping: a new handle, or the same again. */
+static __always_inline void op_retain(const struct thread *thread,
+				      const struct frame *frame, struct process *process,
+				      __u64 handle, struct entry *entry)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[1],
+		.space = SPACE_MAPPING,
+	};
+	struct entry *mapping = bpf_map_lookup_elem(&ledger, &key);
+	if (!mapping)
+		return;
+	__u64 id = mapping->physical;
+
+	physical_ref(id, thread);
+	key.address = handle;
+	key.space = SPACE_HANDLE;
+	struct entry *known = bpf_map_lookup_elem(&ledger, &key);
+	if (known && known->physical == id) {
+		__sync_fetch_and_add(&known->references, 1);
+		return;
+	}
+	entry->physical = id;
+	entry->references = 1;
+	entry->memory = MEMORY_NONE;
+	entry->bytes = 0;
+	ledger_put(&key, entry, process);
+}
+
+static __always_inline void op_release_failed(const struct thread *thread,
+					      const struct frame *frame)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[0],
+		.space = SPACE_HANDLE,
+	};
+	struct entry *handle = bpf_map_lookup_elem(&ledger, &key);
+	if (handle)
+		__sync_fetch_and_add(&handle->references, 1);
+	else
+		bpf_map_update_elem(&ledger, &key, &frame->taken, BPF_NOEXIST);
+}
+
+static __always_inline void op_map(const struct thread *thread, const struct frame *frame,
+				   struct process *process, struct entry *entry,
+				   struct outcome *outcome)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[3],
+		.space = SPACE_HANDLE,
+	};
+	struct entry *handle = bpf_map_lookup_elem(&ledger, &key);
+
+	entry->memory = MEMORY_NONE;
+	if (handle) {
+		struct ledger_key physical_key = key;
+
+		entry->physical = handle->physical;
+		physical_key.address = entry->physical;
+		physical_key.space = SPACE_PHYSICAL;
+		struct entry *physical = bpf_map_lookup_elem(&ledger, &physical_key);
+		if (physical) {
+			__sync_fetch_and_add(&physical->references, 1);
+			if (physical->memory == MEMORY_IMPORTED)
+				entry->memory = MEMORY_IMPORTED;
+		}
+	} else {
+		outcome->flags |= RECORD_UNKNOWN;
+	}
+	key.address = frame->args[0];
+	key.space = SPACE_MAPPING;
+	if (entry->memory == MEMORY_IMPORTED)
+		ledger_book(&key, entry, process, outcome);
+	else
+		ledger_put(&key, entry, process);
+}
+
+#define MAPPINGS_MAX 512
+
+/*
+ * Takes out the mapping at an address, unless it is younger than `before`: put there
+ * since. What it frees is added to the thread's `ended`, which belongs to context_end()
+ * else. A function of its own, so that the verifier looks at it once.
+ *
+ * Returns: its size, 0 if there was none.
+ */
+__attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!thread)
+		return 0;
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = address,
+		.space = SPACE_MAPPING,
+	};
+	struct process *process = bpf_map_lookup_elem(&processes, &key.process);
+	struct entry *mapping = bpf_map_lookup_elem(&ledger, &key);
+	struct entry taken;
+	if (!process || !mapping || mapping->time > before ||
+	    !ledger_take(&key, &taken, process))
+		return 0;
+
+	struct outcome outcome = { .memory = MEMORY_NONE };
+	if (taken.memory == MEMORY_IMPORTED)
+		outcome_freed(&outcome, &taken, process);
+	physical_unref(taken.physical, thread, process, &outcome);
+	thread->ended += outcome.bytes;
+	return taken.bytes;
+}
+
+/* An unmap may span several mappings. Those behind the first are looked for when it has
+ * worked. */
+static __always_inline void op_unmap(struct thread *thread, const struct frame *frame,
+				     struct process *process, struct outcome *outcome)
+{
+	__u64 address = frame->args[0], end = address + frame->args[1];
+	__u64 size = frame->taken.bytes;
+
+	if (frame->taken.memory == MEMORY_IMPORTED)
+		outcome_freed(outcome, &frame->taken, process);
+	physical_unref(frame->taken.physical, thread, process, outcome);
+	thread->ended = 0;
+	for (int i = 0; i < MAPPINGS_MAX && size; i++) {
+		address += size;
+		if (address >= end)
+			break;
+		size = unmap_one(address, frame->time);
+	}
+	if (!thread->ended)
+		return;
+	outcome->bytes += thread->ended;
+	outcome->flags |= RECORD_FREED;
+	if (outcome->memory >= N_MEMORIES)
+		outcome->memory = MEMORY_VMM;
+	outcome->held = process->held[outcome->memory];
+}
+
+static __always_inline void op_failed(const volatile struct call_info *info,
+				      const struct thread *thread,
+				      const struct frame *frame, struct process *process)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[0],
+		.space = info->space,
+	};
+	if (!frame->has_taken)
+		return;
+	if (info->op == OP_RELEASE)
+		op_release_failed(thread, frame);
+	else
+		ledger_restore(&key, &frame->taken, process);
+}
+
+static __always_inline void vmm_done(const volatile struct call_info *info,
+				     struct thread *thread, const struct frame *frame,
+				     struct process *process, __u64 out,
+				     struct entry *entry, struct outcome *outcome)
+{
+	switch (info->op) {
+	case OP_CREATE:
+	case OP_IMPORT:
+		op_create(info, thread, process, out, entry, outcome);
+		return;
+	case OP_RETAIN:
+		op_retain(thread, frame, process, out, entry);
+		return;
+	case OP_MAP:
+		op_map(thread, frame, process, entry, outcome);
+		return;
+	}
+	if (!frame->has_taken)
+		outcome->flags |= RECORD_UNKNOWN;
+	else if (info->op == OP_RELEASE)
+		physical_unref(frame->taken.physical, thread, process, outcome);
+	else
+		op_unmap(thread, frame, process, outcome);
+}
