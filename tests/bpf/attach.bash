@@ -259,7 +259,7 @@ test_the_brokers_allocations_have_their_names()
 	mkdir -p "$T/mnt"
 	"$GPUMEMD" -f --driver "software:machine=${T##*.}" "$T/mnt" >"$T/broker" 2>&1 &
 	local broker=$!
-	trap 'umount "$T/mnt"' EXIT
+	mounted=$T/mnt
 	eventually "[ -e '$T/mnt/control/alloc' ]"
 	start -e mem,vmm
 	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
@@ -268,8 +268,8 @@ test_the_brokers_allocations_have_their_names()
 	eventually "grep -q 'cuMemMap .*name=weights' '$T/out'"
 	stop
 	like "$(grep 'cuMemAlloc_v2.*bytesize=65536' "$T/out")" ' name=scratch'
-	trap - EXIT
 	umount "$T/mnt"
+	mounted=
 	wait "$broker"
 }
 

@@ -220,7 +220,7 @@ test_the_brokers_allocations()
 	mkdir "$T/mnt"
 	env -u LD_LIBRARY_PATH "$GPUMEMD" -f "$T/mnt" >"$T/broker" 2>&1 &
 	local broker=$!
-	trap 'umount "$T/mnt"' EXIT
+	mounted=$T/mnt
 	eventually "[ -e '$T/mnt/control/alloc' ]"
 	tool -v >"$T/out" 2>"$T/err" &
 	tool=$!
@@ -231,8 +231,8 @@ test_the_brokers_allocations()
 	eventually "grep -q 'cuMemMap .*name=weights' '$T/out'"
 	stop
 	like "$(grep 'cuMemAlloc_v2.*bytesize=67108864' "$T/out")" ' name=scratch'
-	trap - EXIT
 	umount "$T/mnt"
+	mounted=
 	wait "$broker"
 }
 

@@ -87,8 +87,17 @@ start()
 
 stop()
 {
-	kill -INT "$tool"
-	wait "$tool" || fail "the tool ended with $?" "$(<"$T/err")"
+	local pid=$tool
+	kill -INT "$pid"
+	tool=
+	wait "$pid" || fail "the tool ended with $?" "$(<"$T/err")"
+}
+
+# Whatever a case that failed left running or mounted.
+cleanup()
+{
+	[ -z "${tool-}" ] || kill -KILL "$tool"
+	[ -z "${mounted-}" ] || umount "$mounted"
 }
 
 # call <<CALLS: the program alone.
@@ -135,6 +144,7 @@ main()
 	local cases n=0
 	if [ "${1-}" = --case ]; then
 		T=$3
+		trap cleanup EXIT
 		set -e
 		# files of its own: a probe sees whoever uses a file, other cases too
 		mkdir "$T/prologues"
