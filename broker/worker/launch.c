@@ -16,8 +16,11 @@
 #define SHARED_PLAIN 49152u
 /* Blocks of a cluster that every device can have. */
 #define CLUSTER_PLAIN 8u
-/* A kernel is often done by then; after it the thread sleeps until the GPU wakes it. */
-#define SPIN_NS 100000
+/* A kernel is often done by then; after it the thread sleeps between two looks, for a
+ * part of the time that it has taken so far. */
+#define SPIN_NS	      100000
+#define SLEEP_PART    16
+#define SLEEP_NS_MOST 1000000
 
 static uint64_t now_ns(void)
 {
@@ -42,7 +45,7 @@ static int event_get(struct worker *worker, struct job *job, struct cuda_failure
 	if (job->event)
 		return 0;
 	return CUDA(worker->driver, failure, cuEventCreate, &job->event,
-		    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+		    CU_EVENT_DISABLE_TIMING);
 }
 
 /* Under the streams' lock. Without memory to keep it it is left to the process's end. */
@@ -259,23 +262,50 @@ static bool launch_one(struct worker *worker, struct job *job)
 
 /* ---- the end of kernels ---- */
 
+/* Whether it is still to come; else what it came to. */
+static bool event_is_ahead(struct worker *worker, CUevent event, int *ret,
+			   struct cuda_failure *failure)
+{
+	*failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	*ret = CUDA(worker->driver, failure, cuEventQuery, event);
+	return *ret < 0 && failure->result == CUDA_ERROR_NOT_READY;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	const struct timespec time = { .tv_nsec = (long)ns };
+
+	nanosleep(&time, NULL);
+}
+
 /*
- * What kernels print comes out of the driver when their end is waited for, not when it is
- * asked about.
+ * Waiting in the driver would either burn a processor as long as the kernel runs, or cost
+ * an interrupt for the shortest one.
  */
 static int event_wait(struct worker *worker, CUevent event, struct cuda_failure *failure)
 {
-	uint64_t until = now_ns() + SPIN_NS;
+	uint64_t begin = now_ns();
 	int r;
 
-	do {
-		*failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-		r = CUDA(worker->driver, failure, cuEventQuery, event);
-		if (r == 0 || failure->result != CUDA_ERROR_NOT_READY)
-			break;
-	} while (now_ns() < until);
-	*failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	return CUDA(worker->driver, failure, cuEventSynchronize, event);
+	while (event_is_ahead(worker, event, &r, failure)) {
+		uint64_t taken = now_ns() - begin;
+
+		if (taken > SPIN_NS)
+			sleep_ns(MIN(taken / SLEEP_PART, (uint64_t)SLEEP_NS_MOST));
+	}
+	return r;
+}
+
+/*
+ * What kernels print comes out of the driver when their end is waited for, not when it is
+ * asked about. Waiting for the whole stream is cheaper, where there is no more on it.
+ */
+static int launch_flush(struct worker *worker, const struct job *job, bool last,
+			struct cuda_failure *failure)
+{
+	if (last)
+		return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return CUDA(worker->driver, failure, cuEventSynchronize, job->event);
 }
 
 /*
@@ -291,8 +321,11 @@ static struct job *launch_finish(struct worker *worker, struct job *job,
 
 	if (!*failed)
 		r = event_wait(worker, job->event, &failure);
-	else
-		worker_is_lost(worker, &failure);
+	if (r == 0)
+		r = launch_flush(worker, job, stream_is_last(&worker->streams, job),
+				 &failure);
+	if (*failed)
+		(void)worker_is_lost(worker, &failure);
 	job->value[0] = now_ns() - MAX(job->begun_ns, *ended_ns);
 	*ended_ns = now_ns();
 	*failed |= r < 0;

@@ -170,6 +170,16 @@ bool stream_add_launch(struct stream_table *table, struct job *job)
 	return first;
 }
 
+bool stream_is_last(struct stream_table *table, const struct job *job)
+{
+	bool last;
+
+	pthread_mutex_lock(&table->lock);
+	last = !job->later;
+	pthread_mutex_unlock(&table->lock);
+	return last;
+}
+
 struct job *stream_end_launch(struct stream_table *table, struct job *job)
 {
 	struct stream *stream = table->streams[job->request.stream];

@@ -47,6 +47,9 @@ int stream_join(struct stream_table *table, struct job *job);
  */
 bool stream_add_launch(struct stream_table *table, struct job *job);
 
+/* Whether no other LAUNCH is behind this one on its stream, now. */
+bool stream_is_last(struct stream_table *table, const struct job *job);
+
 /*
  * The oldest LAUNCH of its stream has ended. With the table's lock held.
  * Returns: the next one; NULL, and nobody waits for the stream from now on.
