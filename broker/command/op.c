@@ -325,6 +325,40 @@ void op_slot_release(struct worker *worker, int slot)
 
 /* ---- asking ---- */
 
+/*
+ * A copy by the GPU leaves managed memory on the GPU, and pulls there what is on the
+ * host. So the CPU copies what no GPU has used since it was there for sure.
+ */
+static void op_spare_pages(struct op *op, const struct allocation *allocation)
+{
+	struct wire_request *request = &op->ask.request;
+	struct managed *managed = allocation->managed;
+
+	request->flags &= ~(uint32_t)WIRE_BY_CPU;
+	switch (request->op) {
+	case WIRE_FILL:
+		if (!(request->flags & WIRE_STAY))
+			break;
+		/* fall through */
+	case WIRE_READ:
+	case WIRE_WRITE:
+		if (managed->on_host &&
+		    op->broker->devices[allocation->device]->has_concurrent)
+			request->flags |= WIRE_BY_CPU;
+		return;
+	case WIRE_PREFETCH:
+		if (location_place((uint16_t)request->location) != LOCATION_DEVICE)
+			return;
+		break;
+	case WIRE_LAUNCH:
+	case WIRE_COPY:
+		break;
+	default:
+		return;
+	}
+	managed->on_host = false;
+}
+
 /* Returns: 0; -ERESTART where something has another address than the question has. */
 static int op_needs(struct op *op, struct worker_needs *needs)
 {
@@ -340,6 +374,8 @@ static int op_needs(struct op *op, struct worker_needs *needs)
 			continue;
 		if (allocation->restoring || use->address != allocation->address)
 			r = -ERESTART;
+		if (allocation->managed)
+			op_spare_pages(op, allocation);
 		if (allocation->block)
 			needs->blocks[needs->n_blocks++] = (struct needed_block){
 				.block = allocation->block,

@@ -238,6 +238,7 @@ static void saved_set_address(struct rescue *rescue)
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation->address = rescue->new_address;
 	allocation->worker_epoch = rescue->new_epoch;
+	allocation->managed->on_host = false; /* parts may have been sent away again */
 	allocation->pointer_generation++;
 	if (allocation->state == ALLOCATION_LIVE)
 		journal_event(&broker->journal,

@@ -404,12 +404,14 @@ static const struct op ops[] = {
 	},
 	[WIRE_READ] = {
 		.name = "read",
-		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET),
+		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.flags = WIRE_BY_CPU,
 		.check = check_transfer,
 	},
 	[WIRE_WRITE] = {
 		.name = "write",
-		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET),
+		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.flags = WIRE_BY_CPU,
 		.check = check_transfer,
 	},
 	[WIRE_COPY] = {
@@ -421,7 +423,7 @@ static const struct op ops[] = {
 		.name = "fill",
 		.fields = USES_RANGE | USES(STREAM) | USES(FLAGS) | USES(PATTERN) |
 			  USES(PATTERN_SIZE),
-		.flags = WIRE_STAY,
+		.flags = WIRE_STAY | WIRE_BY_CPU,
 		.check = check_fill,
 	},
 	[WIRE_MEMORY] = {

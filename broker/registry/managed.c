@@ -22,6 +22,7 @@ struct managed *managed_new(uint64_t size)
 	managed->size = size;
 	managed->page = (uint64_t)getpagesize();
 	managed->n_ranges = managed->capacity = 1;
+	managed->on_host = true;
 	return managed;
 }
 

@@ -49,6 +49,7 @@ struct managed {
 	uint64_t page;
 	uint8_t attach; /* enum managed_attach */
 	bool counted;	/* in the totals: its worker lives */
+	bool on_host;	/* no GPU has used it since it was made, or sent there whole */
 	uint32_t n_ranges, capacity;
 	uint32_t n_reserved; /* room that changes under way may need */
 	struct managed_range *ranges;

@@ -11,10 +11,14 @@
  * multiples of it. The rest is seeded byte by byte of the pattern (a column each, with
  * a memset of width 1), and what stands there is then copied behind itself, twice as
  * much each time: that runs at the speed of a copy.
+ *
+ * WIRE_BY_CPU is for managed memory that is on the host: the GPU would pull it over to
+ * copy it.
  */
 #include "worker/transfer.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "link/wire.h"
 
@@ -36,6 +40,11 @@ int transfer_read(struct worker *worker, struct job *job, struct cuda_failure *f
 	const struct wire_request *request = &job->request;
 	int r;
 
+	if (request->flags & WIRE_BY_CPU) {
+		memcpy(worker->staging + request->offset, (void *)request->address,
+		       request->length);
+		return 0;
+	}
 	r = CUDA(worker->driver, failure, cuMemcpyDtoHAsync_v2,
 		 worker->staging + request->offset, request->address, request->length,
 		 job->stream);
@@ -47,6 +56,11 @@ int transfer_write(struct worker *worker, struct job *job, struct cuda_failure *
 	const struct wire_request *request = &job->request;
 	int r;
 
+	if (request->flags & WIRE_BY_CPU) {
+		memcpy((void *)request->address, worker->staging + request->offset,
+		       request->length);
+		return 0;
+	}
 	r = CUDA(worker->driver, failure, cuMemcpyHtoDAsync_v2, request->address,
 		 worker->staging + request->offset, request->length, job->stream);
 	return transfer_wait(worker, job, r, failure);
@@ -190,6 +204,11 @@ int transfer_fill(struct worker *worker, struct job *job, struct cuda_failure *f
 	unsigned int size = pattern_reduce(request->pattern, request->pattern_size);
 	int r;
 
+	if (request->flags & WIRE_BY_CPU && size == 1) {
+		memset((void *)request->address, (int)(request->pattern & 0xff),
+		       request->length);
+		return 0;
+	}
 	if (request->flags & WIRE_STAY)
 		return fill_by_copies(worker, job, size, failure);
 	if (size <= 4 && !(request->address % size) && !(request->length % size))

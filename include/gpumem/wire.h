@@ -198,6 +198,7 @@ enum wire_flag {
 	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
 	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
 	WIRE_STAY = 1 << 6,	     /* FILL */
+	WIRE_BY_CPU = 1 << 7, /* READ, WRITE, FILL with WIRE_STAY: of managed memory */
 };
 
 /*
