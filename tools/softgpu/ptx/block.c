@@ -7,8 +7,8 @@
  */
 #include "cluster.h"
 
-#define WARP_TURN  20000 /* ops, before another warp is let run */
-#define BLOCK_TURN 100	 /* rounds over the warps, before another block is */
+#define WARP_TURN  2000 /* ops, before another warp is let run */
+#define BLOCK_TURN 20	/* rounds over the warps, before another block is */
 
 struct block *block_new(struct grid *grid)
 {
@@ -104,10 +104,12 @@ static bool block_round(struct block *block)
 
 bool block_run(struct block *block, struct worker *worker, bool *ret_stuck)
 {
+	/* Blocks of a cooperative grid spin until the others have come. */
+	const int n = block->grid->launch->cooperative ? 1 : BLOCK_TURN;
 	bool any = true;
 
 	block->worker = worker;
-	for (int i = 0; i < BLOCK_TURN && any && !block_is_over(block); i++)
+	for (int i = 0; i < n && any && !block_is_over(block); i++)
 		any = block_round(block);
 	*ret_stuck = !any;
 	return block_is_over(block);
