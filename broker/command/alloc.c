@@ -19,6 +19,8 @@
 #include "command/control.h"
 #include "command/verbs.h"
 
+#define MAKE_TRIES 3
+
 struct making {
 	struct task task;
 	struct ask ask; /* for what is free, when there is too little */
@@ -26,7 +28,8 @@ struct making {
 	struct allocation *allocation;
 	struct command *command; /* NULL: it went away. registry.lock */
 	bool until_close;
-	uint64_t n_released; /* by the device when it was last tried */
+	unsigned int n_missed; /* runs of the worker that made it and ended */
+	uint64_t n_released;   /* by the device when it was last tried */
 	struct cuda_failure failure;
 	struct making *next;
 };
@@ -63,6 +66,19 @@ static struct command *making_take_command(struct making *making)
 	return command;
 }
 
+/* Whether the run that made it is over already: what was to be kept of that is settled
+ * without it. Under registry.lock. */
+static bool making_has_missed(struct making *making)
+{
+	const struct allocation *allocation = making->allocation;
+
+	return !kind_is_durable(allocation->kind) && making->command &&
+	       !worker_runs(allocation->owner->worker, allocation->worker_epoch) &&
+	       making->n_missed++ < MAKE_TRIES;
+}
+
+static void making_start(struct making *making);
+
 static void making_done(struct making *making)
 {
 	struct broker *broker = making->broker;
@@ -71,6 +87,11 @@ static void making_done(struct making *making)
 	struct command *command;
 
 	pthread_mutex_lock(&broker->registry.lock);
+	if (making_has_missed(making)) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		making_start(making);
+		return;
+	}
 	command = making_take_command(making);
 	broker_less_busy(broker);
 	if (!command) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "command/ahead.h"
+#include "command/rescue.h"
 #include "command/verbs.h"
 
 /* ---- blocks ---- */
@@ -22,8 +23,9 @@ struct give_back {
 	struct block *block;
 	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
 	const void *guest;	   /* the last one that was asked to unmap it */
-	bool kept;		   /* it is only taken from its guests */
-	bool refused;		   /* by a worker that was to unmap it */
+	struct worker *asked;	   /* the last one of all */
+	uint32_t asked_epoch;
+	bool kept; /* it is only taken from its guests */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -37,17 +39,14 @@ static void give_back_run(struct task *task)
 	struct block *block = give_back->block;
 	uint32_t device = block->device;
 	bool host = block->fd >= 0;
-	int r = -EBUSY;
+	int r;
 
 	if (give_back->kept) {
 		give_back->done(give_back->userdata);
 		free(give_back);
 		return;
 	}
-	/* What a worker would not unmap keeps its address: dealt again, it would be
-	 * taken. */
-	if (!give_back->refused)
-		r = block_free(&broker->memory, block, NULL);
+	r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
 		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
 	if (!host) {
@@ -63,13 +62,29 @@ static void give_back_run(struct task *task)
 		alloc_retry_parked(broker, device);
 }
 
-/* Answered, or the worker has ended and its mappings with it. */
+static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
+{
+	struct broker *broker = give_back->broker;
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "could not unmap memory");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&broker->registry.lock);
+	rescue_begin(broker, give_back->asked, give_back->asked_epoch,
+		     text_string(&reason), EIO, NULL);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/*
+ * Answered, or the worker has ended and its mappings with it. One that does not unmap has
+ * to end: the next one is told nothing of this block.
+ */
 static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	struct give_back *give_back = container_of(ask, struct give_back, ask);
 
 	if (reply->error && !lost)
-		give_back->refused = true;
+		give_back_insist(give_back, reply);
 	give_back_next(give_back);
 }
 
@@ -87,7 +102,9 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 		.fd = -1,
 		.done = give_back_unmapped,
 	};
-	return worker_unmap(worker, block, guest, &give_back->ask);
+	give_back->asked = worker;
+	return worker_unmap(worker, block, guest, &give_back->ask,
+			    &give_back->asked_epoch);
 }
 
 static void give_back_next(struct give_back *give_back)

@@ -515,7 +515,8 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	return r;
 }
 
-bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask)
+bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
+		  uint32_t *ret_epoch)
 {
 	uint32_t *epoch;
 	bool mapped;
@@ -526,6 +527,7 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 		epoch && *epoch == worker->epoch && worker->epoch && worker_is_up(worker);
 	if (epoch)
 		*epoch = 0;
+	*ret_epoch = worker->epoch;
 	if (mapped)
 		link_ask(worker->link, ask);
 	pthread_mutex_unlock(&worker->lock);

@@ -77,10 +77,10 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 
 /*
  * Asks it to unmap a block that it may have mapped, as its owner's or as a guest.
- * Returns: false when it has not, and done is not called.
+ * Returns: false when it has not, and done is not called. *ret_epoch: the run asked.
  */
-bool worker_unmap(struct worker *worker, struct block *block, bool guest,
-		  struct ask *ask);
+bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
+		  uint32_t *ret_epoch);
 
 /*
  * An owner's worker that dies again and again, and has never done anything, is not

@@ -1,0 +1,154 @@
+#!/bin/bash
+# The n-th call of each driver function fails, or kills its process, while everything that
+# can be done is done: each failure says what failed, nothing is left over, and then all of
+# it works. GPUMEM_SWEEP=N goes through the first N calls of each, not only the first two.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+me=$(id -u)
+
+# What the broker and its workers call in the course of commands, and a result each can
+# return. What gives memory back is left out: the broker's end would say so, and rightly.
+calls='cuMemCreate cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemMap
+	cuMemSetAccess cuMemAlloc_v2 cuMemAllocAsync cuMemFree_v2 cuMemFreeAsync cuMemAllocManaged
+	cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize
+	cuStreamAttachMemAsync cuStreamWaitEvent cuEventCreate cuEventRecord cuEventQuery
+	cuEventSynchronize cuMemcpyAsync cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2
+	cuMemcpyDtoDAsync_v2 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
+	cuMemPrefetchAsync_v2 cuMemAdvise_v2 cuMemRangeGetAttributes cuModuleLoadDataEx
+	cuModuleGetFunctionCount cuModuleEnumerateFunctions cuFuncGetName cuFuncGetParamInfo
+	cuModuleUnload cuLaunchKernel cuMemHostRegister_v2 cuMemHostUnregister cuMemGetInfo_v2
+	cuDevicePrimaryCtxRetain cuCtxSetCurrent'
+
+# Every verb and what is done with files, a line each; $1 is what stands before the names.
+everything()
+{
+	local name
+	cat <<-END
+		echo '$1d 3M' >control/alloc
+		echo '$1s 4096' >control/alloc
+		echo '$1h 8192 kind=host' >control/alloc
+		echo '$1x 4096 kind=direct' >control/alloc
+		mkdir streams/$1
+		echo '$1a 4096 kind=async stream=$1' >control/alloc
+		echo '$1m 1M kind=managed' >control/alloc
+		echo '$1d f32:1 wait=0' >control/fill
+		head -c 3M /dev/zero >allocations/$1d/data
+		echo '$1m u8:2 stream=$1' >control/fill
+		echo '$1x from=$1m length=4096' >control/copy
+		echo '$1h from=$1x length=4096' >control/copy
+		cp allocations/$1m/data allocations/$1d/data
+		head -c 9000 allocations/$1d/data
+		cat allocations/$1x/data
+		fallocate -z -l 100 allocations/$1s/data
+		chmod 644 allocations/$1s
+		echo device:0 >allocations/$1m/prefetch
+		echo set_read_mostly >allocations/$1m/advise
+		cat allocations/$1m/advise
+		echo host >allocations/$1m/attach
+		echo global >allocations/$1m/attach
+		mkdir modules/$1
+		cp $GPUMEM_KERNELS/fill.ptx modules/$1/image
+		cat modules/$1/functions/fill/attributes
+		echo 'elements=16 stream=$1 wait=0 $1d f32:1 u32:16' >modules/$1/functions/fill/launch
+		echo 'elements=16 $1m f32:1 u32:16' >modules/$1/functions/fill/launch
+		echo $1 >control/synchronize
+		df .
+		rmdir modules/$1
+	END
+	for name in d s h x a m; do
+		echo "rmdir allocations/$1$name"
+	done
+	echo "rmdir streams/$1"
+}
+
+# goes_wrong RULE: each line may fail, but then says what it was, or is about an object that
+# an earlier one could not make.
+goes_wrong()
+{
+	local line call=${1#*=}
+	inject "$1"
+	while read -r line; do
+		timeout 20 bash -c "$line" >/dev/null 2>"$T/said" || {
+			[ "$?" -lt 124 ] || fail "$1: does not end: $line"
+			grep -qE "$errnos" "$T/said" || fail "$1: $line: $(<"$T/said")"
+		}
+	done < <(everything w)
+	tail -n 40 errors | grep -qE "${call%%@*}|worker|lost" || unnoticed+=" $1"
+	inject
+	echo 1 >"owners/$me/reset"
+	sweep 2>/dev/null || true
+	rmdir modules/w streams/w 2>/dev/null || true
+	eventually '[ -z "$(ls allocations; ls modules; ls streams | grep -v "^default")" ]'
+}
+
+errnos='Input/output error|Cannot allocate memory|No such|Stale|Exec format|Bad address|Invalid argument'
+errnos+='|Operation not supported|not permitted|File exists|busy|cannot fallocate|Is a directory|Not a directory'
+
+works()
+{
+	local line
+	while read -r line; do
+		timeout 20 bash -c "$line" >/dev/null 2>"$T/said" ||
+			fail "after $1: $line: $(<"$T/said")" "$(tail -n 1 errors)"
+	done < <(everything v)
+}
+
+# What must be as before: descriptors and processes, and the totals.
+holdings()
+{
+	eventually '[ "$(value_of status bytes)" = 0 ]'
+	echo 1 >"owners/$me/reset"
+	eventually '[ "$(workers_of "$T/main" | wc -l)" = 2 ]'
+	echo "$(ls "/proc/$(<"$T/main/pid")/fd" | wc -l) descriptors," \
+		"$(value_of status allocations) allocations, $(<devices/0/memory_ours) bytes"
+}
+
+# descriptors may still be on their way back
+held_as()
+{
+	local i
+	for i in {1..200}; do
+		[ "$(holdings)" != "$1" ] || return 0
+		sleep 0.05
+	done
+	is "$(holdings)" "$1"
+}
+
+sweep_with()
+{
+	local call n before unnoticed=''
+	needs_software 'fail on request'
+	needs_kernels
+	works nothing
+	before=$(holdings)
+	for call in $calls; do
+		for n in $(seq "${GPUMEM_SWEEP:-$2}"); do
+			goes_wrong "$(printf "$1" "$call" "$n")"
+		done
+		works "$call"
+	done
+	held_as "$before"
+	echo "not seen in errors:$unnoticed" >&2
+}
+
+test_every_call_runs_out_of_memory()
+{
+	sweep_with 'fail=%s@%s=CUDA_ERROR_OUT_OF_MEMORY' 1
+}
+
+# The broker has no context that could be lost, so its own calls can't return that.
+test_every_call_finds_the_contexts_lost()
+{
+	calls=${calls/cuMemCreate cuMemExportToShareableHandle/}
+	sweep_with 'fail=%s@%s=CUDA_ERROR_ILLEGAL_ADDRESS' 1
+}
+
+test_every_call_is_the_last_of_its_process()
+{
+	# The broker itself makes these: it is not what is to be killed.
+	calls=${calls/cuMemCreate cuMemExportToShareableHandle/}
+	sweep_with 'kill=%s@%s' 1
+}
+
+case_limit=${GPUMEM_CASE_LIMIT:-200}
+main "$@"
