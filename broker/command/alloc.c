@@ -364,9 +364,12 @@ static void make_in_worker_answered(struct op *op, const struct wire_reply *repl
 {
 	struct making *making = container_of(op, struct making_op, op)->making;
 
+	/* The ends of runs look at all allocations, at those that are being made too. */
+	pthread_mutex_lock(&op->broker->registry.lock);
 	making->allocation->address = reply->value[0];
 	making->allocation->worker_epoch = op->asked_epoch;
 	making->allocation->zeroed = true;
+	pthread_mutex_unlock(&op->broker->registry.lock);
 	op_done(op, 0);
 }
 
