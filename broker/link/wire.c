@@ -374,7 +374,6 @@ static const struct op ops[] = {
 	[WIRE_UNMAP_HOST] = {
 		.name = "unmap_host",
 		.fields = USES(ADDRESS) | USES(LENGTH),
-		.ordered = true,
 		.check = check_host_range,
 	},
 	[WIRE_STREAM_CREATE] = {
@@ -488,6 +487,7 @@ static const struct op ops[] = {
 		.name = "save",
 		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
 		.has_fd = true,
+		.ordered = true,
 		.check = check_range,
 	},
 	[WIRE_RESTORE] = {

@@ -47,6 +47,7 @@ struct arguments {
 static struct worker worker = {
 	.name = "?",
 	.context_lock = PTHREAD_MUTEX_INITIALIZER,
+	.mappings.lock = PTHREAD_MUTEX_INITIALIZER,
 	.streams.lock = PTHREAD_MUTEX_INITIALIZER,
 	.modules = MODULE_TABLE_INIT,
 	.managed_seen.lock = PTHREAD_MUTEX_INITIALIZER,

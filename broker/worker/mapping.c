@@ -11,7 +11,10 @@
  * Host memory is a memfd that broker, GPU and programs share. MAP_FIXED_NOREPLACE sees
  * to it that it never covers anything.
  *
- * The broker unmaps exactly what it had mapped, so the table remembers lengths.
+ * The broker unmaps exactly what it had mapped, so the table remembers lengths. It asks
+ * for one unmapping only once, and deals an address anew only when that is done. Letting
+ * go of host memory waits for the kernels that run (the driver sees to it), so that is
+ * not for whoever has the turn to receive.
  */
 #include "worker/mapping.h"
 
@@ -32,7 +35,9 @@ static struct mapping *mapping_find(struct worker *worker, uint64_t address)
 {
 	struct mapping *mapping;
 
+	pthread_mutex_lock(&worker->mappings.lock);
 	HASH_FIND(hh, worker->mappings.first, &address, sizeof(address), mapping);
+	pthread_mutex_unlock(&worker->mappings.lock);
 	return mapping;
 }
 
@@ -58,12 +63,16 @@ static struct mapping *mapping_new(const struct wire_request *request)
 
 static void mapping_add(struct worker *worker, struct mapping *mapping)
 {
+	pthread_mutex_lock(&worker->mappings.lock);
 	HASH_ADD(hh, worker->mappings.first, address, sizeof(mapping->address), mapping);
+	pthread_mutex_unlock(&worker->mappings.lock);
 }
 
 static void mapping_free(struct worker *worker, struct mapping *mapping)
 {
+	pthread_mutex_lock(&worker->mappings.lock);
 	HASH_DELETE(hh, worker->mappings.first, mapping);
+	pthread_mutex_unlock(&worker->mappings.lock);
 	free(mapping);
 }
 

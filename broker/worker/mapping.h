@@ -2,6 +2,8 @@
 /* What the broker had mapped into this process: physical memory and host memory. */
 #pragma once
 
+#include <pthread.h>
+
 #include "base/def.h"
 #include "cuda/driver.h"
 
@@ -9,8 +11,9 @@ struct job;
 struct mapping;
 struct worker;
 
-/* By address. Only whoever has the turn to receive looks at it. */
+/* By address. */
 struct mapping_table {
+	pthread_mutex_t lock; /* a leaf */
 	struct mapping *first;
 };
 

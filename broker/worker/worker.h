@@ -36,7 +36,7 @@ struct worker {
 	pthread_mutex_t context_lock; /* guards the making of contexts, and: */
 	bool registered;	      /* the staging area is known to the driver */
 
-	struct mapping_table mappings; /* whoever has the turn to receive */
+	struct mapping_table mappings; /* has its own lock */
 	struct stream_table streams;   /* has its own lock */
 	struct module_table modules;   /* likewise */
 	struct launch_queue launches;  /* under that lock */

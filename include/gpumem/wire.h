@@ -9,8 +9,8 @@
  * every field of what they receive; the broker ends a worker that breaks a rule, a worker
  * that is sent nonsense exits.
  *
- * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, UNMAP_HOST,
- * STREAM_CREATE and STREAM_DESTROY are finished before the next request is looked at, so
+ * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE,
+ * STREAM_DESTROY and SAVE are finished before the next request is looked at, so
  * a use may follow its mapping at once. Everything else may run at the same time as its
  * neighbours: whoever needs an order waits for the answer of the first (the broker does,
  * in broker/command/op.c). On one user stream (stream != 0) commands run in the order

@@ -287,6 +287,28 @@ test_a_time_limit_ends_the_kernel_and_nothing_else()
 	echo 'faults endless grid=1 block=1 timeout=0.3 x' >control/launch
 }
 
+# The driver lets go of memory only when no kernel runs.
+test_what_is_freed_beside_an_endless_kernel_does_not_keep_managed_memory_from_its_rescue()
+{
+	local i
+	loaded faults
+	loaded order
+	echo 'x 64' >control/alloc
+	echo 'kept 1M kind=managed' >control/alloc
+	echo 'kept u8:7' >control/fill
+	for i in 1 2 3 4 5 6 7 8; do
+		echo "h$i 4096 kind=host" >control/alloc
+		echo "d$i 4096 kind=direct" >control/alloc
+		echo "order add grid=1 block=1 in:d$i i32:1 h$i" >control/launch
+	done
+	echo 'faults endless grid=1 block=1 wait=0 x' >control/launch
+	rmdir allocations/h? allocations/d?
+	echo 1 >"owners/$UID/reset"
+	is "$(<allocations/kept/state)" live
+	is "$(od -A n -v -t u1 -w1 allocations/kept/data | sort -u | tr -d ' ')" 7
+	eventually '[ "$(value_of status bytes)" = $((1048576 + 64)) ]'
+}
+
 test_launches_by_name_of_a_kernel_need_no_listing()
 {
 	loaded order
