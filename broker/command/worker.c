@@ -221,7 +221,10 @@ int worker_end_error(struct worker *worker)
 	int error;
 
 	pthread_mutex_lock(&worker->lock);
-	error = worker->end_error ? worker->end_error : EIO;
+	/* As in worker_end_reason(): of a run that has just ended nothing is noted yet. */
+	error = worker->end_error;
+	if (!error || (worker->link && !worker->run->reason[0]))
+		error = EIO;
 	pthread_mutex_unlock(&worker->lock);
 	return error;
 }

@@ -117,7 +117,8 @@ endless()
 }
 
 end_wild() { fault wild u64:16; }
-end_misaligned() { fault misaligned d1; }
+# The hardware may well have stored something when it finds that the address is odd.
+end_misaligned() { fault misaligned flag; }
 end_trap() { fault trap ''; }
 end_assert() { fault failing_assert i32:1; }
 end_timeout()
@@ -133,10 +134,16 @@ end_reset()
 }
 end_kill()
 {
+	local worker
 	endless
-	kill -KILL "$(<"owners/$me/worker")"
+	worker=$(<"owners/$me/worker")
+	kill -KILL "$worker"
 	begin=$(now)
 	survives=no
+	# What a dying process was asked meanwhile it takes along.
+	while [ "$(<"owners/$me/worker")" = "$worker" ]; do
+		sleep 0.001
+	done
 }
 end_mover()
 {
