@@ -137,16 +137,9 @@ ROUNDINGS(fma, 3, fmaf(a, b, c), fma(a, b, c))
 ROUNDINGS(rcp, 1, 1 / a, 1 / a)
 ROUNDINGS(sqrt, 1, sqrtf(a), sqrt(a))
 
-SINGLE(add_ftz_f32, FE_TONEAREST, FTZ, 2, a + b)
-SINGLE(mul_ftz_f32, FE_TONEAREST, FTZ, 2, a *b)
-SINGLE(div_ftz_f32, FE_TONEAREST, FTZ, 2, a / b)
-SINGLE(fma_ftz_f32, FE_TONEAREST, FTZ, 3, fmaf(a, b, c))
-SINGLE(rcp_ftz_f32, FE_TONEAREST, FTZ, 1, 1 / a)
-SINGLE(sqrt_ftz_f32, FE_TONEAREST, FTZ, 1, sqrtf(a))
 SINGLE(add_sat_f32, FE_TONEAREST, SAT, 2, a + b)
 SINGLE(mul_sat_f32, FE_TONEAREST, SAT, 2, a *b)
 SINGLE(fma_sat_f32, FE_TONEAREST, SAT, 3, fmaf(a, b, c))
-SINGLE(fma_ftz_sat_f32, FE_TONEAREST, FTZ | SAT, 3, fmaf(a, b, c))
 
 /* Ordered with -0 below +0; a number wins over a NaN, unless NANS. */
 static inline double chosen(double a, double b, bool least, int flags)
@@ -184,14 +177,15 @@ static inline double chosen(double a, double b, bool least, int flags)
 CHOICE(min, true)
 CHOICE(max, false)
 
+/* Of every NaN comes the same one in f32; in f64 it stays as it is, made quiet. */
 static inline uint32_t abs_f32(uint32_t a)
 {
-	return a & 0x7fffffff;
+	return isnan(f32_of(a)) ? 0x7fffffff : a & 0x7fffffff;
 }
 
 static inline uint32_t neg_f32(uint32_t a)
 {
-	return a ^ 0x80000000;
+	return isnan(f32_of(a)) ? 0x7fffffff : a ^ 0x80000000;
 }
 
 static inline uint32_t abs_ftz_f32(uint32_t a)
@@ -216,7 +210,7 @@ static inline uint64_t abs_f64(uint64_t a)
 
 static inline uint64_t neg_f64(uint64_t a)
 {
-	return a ^ (uint64_t)INT64_MIN;
+	return isnan(f64_of(a)) ? f64_result(0, a, 0, 0) : a ^ (uint64_t)INT64_MIN;
 }
 
 static inline uint64_t copysign_f64(uint64_t a, uint64_t b)
@@ -259,9 +253,9 @@ static inline uint32_t set_lt_ftz_f32(uint32_t x, uint32_t y)
 	return a < b ? UINT32_MAX : 0;
 }
 
-static inline uint32_t set_gt_one_f32(uint32_t x, uint32_t y)
+static inline uint32_t set_gt_twice_f32(uint32_t x, uint32_t y)
 {
-	return f32_of(x) > f32_of(y) ? f32_bits(1) : 0;
+	return f32_of(x) > f32_of(y) ? f32_bits(2) : 0;
 }
 
 #define TESTP(class, expression)                               \
@@ -281,7 +275,7 @@ TESTP(finite, isfinite(a) != 0)
 TESTP(infinite, isinf(a) != 0)
 TESTP(number, !isnan(a))
 TESTP(notanumber, isnan(a) != 0)
-TESTP(normal, isnormal(a) != 0)
+TESTP(normal, isnormal(a) || a == 0)
 TESTP(subnormal, fpclassify(a) == FP_SUBNORMAL)
 
 /* Formats by the bits of their significand and their least and largest exponents. */
@@ -348,6 +342,33 @@ static inline uint64_t packed(const struct shape *shape, long double value)
 	       (uint64_t)ldexpl(value - ldexpl(1, exponent), bits - exponent);
 }
 
+/* NaNs with their fractions: 63 bits, below the leading one. */
+static inline long double nan_of(uint64_t fraction)
+{
+	long double value = (long double)NAN;
+
+	fraction |= (uint64_t)1 << 63;
+	memcpy(&value, &fraction, sizeof(fraction));
+	return value;
+}
+
+static inline uint64_t nan_fraction(long double value)
+{
+	uint64_t fraction;
+
+	memcpy(&fraction, &value, sizeof(fraction));
+	return fraction & INT64_MAX;
+}
+
+/* A NaN in a format: what fits of its fraction, quiet, and its sign. */
+static inline uint64_t packed_nan(const struct shape *shape, long double value)
+{
+	const uint64_t infinite = packed(shape, copysignl(HUGE_VALL, value));
+
+	return infinite | (uint64_t)1 << (shape->fraction - 1) |
+	       nan_fraction(value) >> (63 - shape->fraction);
+}
+
 static inline long double unpacked(const struct shape *shape, uint64_t bits)
 {
 	const int fraction_bits = shape->fraction;
@@ -358,7 +379,7 @@ static inline long double unpacked(const struct shape *shape, uint64_t bits)
 	long double value;
 
 	if (exponent == top)
-		value = fraction ? (long double)NAN : HUGE_VALL;
+		value = fraction ? nan_of(fraction << (63 - fraction_bits)) : HUGE_VALL;
 	else if (!exponent)
 		value = ldexpl(fraction, shape->least - fraction_bits);
 	else
@@ -414,6 +435,39 @@ static inline long double product_sum(long double a, long double b, long double 
 	return low_bits & 1 ? low : high;
 }
 
+/*
+ * Singles with .ftz: rounded to 24 bits as if exponents had no end, and 0 if that is less
+ * than the least normal number.
+ */
+static inline uint32_t f32_flushed_of(long double exact, int flags)
+{
+	static const struct shape endless = { 24, -1000, 127, 23 };
+	const long double value = rounded(&endless, exact, FE_TONEAREST, 0);
+
+	return f32_result(fabsl(value) < 0x1p-126L ? copysignf(0, (float)value)
+						   : (float)value,
+			  flags);
+}
+
+#define FLUSHED(name, flags, n, exact)                                                   \
+	static inline uint32_t name(PARAMS_##n(uint32_t))                                \
+	{                                                                                \
+		const long double a = (long double)f32_flushed(f32_of(x), FTZ);          \
+		const long double b = (long double)f32_flushed(f32_of(SECOND_##n), FTZ); \
+		const long double c = (long double)f32_flushed(f32_of(THIRD_##n), FTZ);  \
+                                                                                         \
+		(void)b;                                                                 \
+		(void)c;                                                                 \
+		return f32_flushed_of(exact, flags);                                     \
+	}
+FLUSHED(add_ftz_f32, FTZ, 2, product_sum(a, 1, b))
+FLUSHED(mul_ftz_f32, FTZ, 2, a *b)
+FLUSHED(div_ftz_f32, FTZ, 2, a / b)
+FLUSHED(fma_ftz_f32, FTZ, 3, product_sum(a, b, c))
+FLUSHED(rcp_ftz_f32, FTZ, 1, 1 / a)
+FLUSHED(sqrt_ftz_f32, FTZ, 1, sqrtl(a))
+FLUSHED(fma_ftz_sat_f32, FTZ | SAT, 3, product_sum(a, b, c))
+
 static inline long double chosen_half(long double a, long double b, bool least, int flags)
 {
 	return (long double)chosen((double)a, (double)b, least, flags);
@@ -460,32 +514,46 @@ HALF(fma_sat_f16, shape_F16, SAT, 3, product_sum(a, b, c))
 HALF(min_ftz_f16, shape_F16, FTZ, 2, chosen_half(a, b, true, 0))
 HALF(max_ftz_f16, shape_F16, FTZ, 2, chosen_half(a, b, false, 0))
 
-#define SIGNS(kind)                                       \
-	static inline uint16_t neg_##kind(uint16_t x)     \
-	{                                                 \
-		return x ^ 0x8000;                        \
-	}                                                 \
-	static inline uint16_t abs_##kind(uint16_t x)     \
-	{                                                 \
-		return x & 0x7fff;                        \
-	}                                                 \
-	static inline uint32_t neg_##kind##x2(uint32_t x) \
-	{                                                 \
-		return x ^ 0x80008000;                    \
-	}                                                 \
-	static inline uint32_t abs_##kind##x2(uint32_t x) \
-	{                                                 \
-		return x & 0x7fff7fff;                    \
-	}
-SIGNS(f16)
-SIGNS(bf16)
+/* Of every NaN comes the same one. */
+static inline uint16_t half_signed(const struct shape *shape, uint16_t from, int to)
+{
+	return isnan(unpacked(shape, from)) ? 0x7fff : (uint16_t)to;
+}
 
-/* Conversions: every source is a long double, exactly. */
+#define SIGNS(kind, shape)                                               \
+	static inline uint16_t neg_##kind(uint16_t x)                    \
+	{                                                                \
+		return half_signed(&shape, x, x ^ 0x8000);               \
+	}                                                                \
+	static inline uint16_t abs_##kind(uint16_t x)                    \
+	{                                                                \
+		return half_signed(&shape, x, x & 0x7fff);               \
+	}                                                                \
+	static inline uint32_t neg_##kind##x2(uint32_t x)                \
+	{                                                                \
+		return (uint32_t)neg_##kind((uint16_t)(x >> 16)) << 16 | \
+		       neg_##kind((uint16_t)x);                          \
+	}                                                                \
+	static inline uint32_t abs_##kind##x2(uint32_t x)                \
+	{                                                                \
+		return (uint32_t)abs_##kind((uint16_t)(x >> 16)) << 16 | \
+		       abs_##kind((uint16_t)x);                          \
+	}
+SIGNS(f16, shape_F16)
+SIGNS(bf16, shape_BF16)
+
+/*
+ * Conversions: every source is a long double, exactly. A NaN stays what it was, as far as
+ * there is room, where one side is f64, and else is the same one always; .ftz makes it
+ * that of f32 before.
+ */
 #define FROM_FLOAT(kind)                                                         \
 	static inline long double from_##kind(uint64_t bits, int flags)          \
 	{                                                                        \
 		const long double value = unpacked(&shape_##kind, bits);         \
                                                                                  \
+		if (isnan(value) && flags & FTZ && &shape_##kind == &shape_F32)  \
+			return unpacked(&shape_F32, 0x7fffffff);                 \
 		return flags & FTZ && fabsl(value) < 0x1p-126L &&                \
 				       &shape_##kind == &shape_F32               \
 			       ? copysignl(0, value)                             \
@@ -494,7 +562,9 @@ SIGNS(bf16)
 	static inline uint64_t to_##kind(long double value, int mode, int flags, \
 					 bool is_wide)                           \
 	{                                                                        \
-		(void)is_wide;                                                   \
+		if (isnan(value) && !(flags & SAT) &&                            \
+		    (is_wide || &shape_##kind == &shape_F64))                    \
+			return packed_nan(&shape_##kind, value);                 \
 		if (flags & INTEGRAL && isfinite(value))                         \
 			value = to_integral(value, mode);                        \
 		if (flags & SAT)                                                 \
@@ -523,11 +593,13 @@ FROM_FLOAT(BF16)
 FROM_FLOAT(F32)
 FROM_FLOAT(F64)
 
+/* Of a NaN the low bits are cut, and nothing else changes. */
 static inline uint64_t to_TF32(long double value, int mode, int flags, bool is_wide)
 {
 	(void)is_wide;
 	if (isnan(value))
-		return 0x7fffffff;
+		return (uint64_t) !!signbit(value) << 31 | 0x7f800000 |
+		       nan_fraction(value) >> 53 << 13;
 	return packed(&shape_TF32, rounded(&shape_TF32, value, mode, flags)) << 13;
 }
 

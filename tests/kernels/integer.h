@@ -129,7 +129,8 @@ DEVICE void integer_one(const uint64_t *in, uint64_t *out)
 	out[k++] = mad24_hi_u32(a, b, c);
 	out[k++] = mad_hi_u32(a, b, c);
 	out[k++] = mad_hi_s32(a, b, c);
-	out[k++] = mad_hi_sat_s32(a, b, c);
+	/* Of others than mad_hi_s32: ptxas makes one of the two, and leaves .sat out. */
+	out[k++] = mad_hi_sat_s32(c, a, b);
 	out[k++] = mad_hi_u64(A, B, C);
 	out[k++] = mad_hi_s64(A, B, C);
 	out[k++] = mad_wide_s32(a, b, C);

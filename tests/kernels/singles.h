@@ -68,7 +68,20 @@ PTX_2(set_geu_f32, "set.geu.u32.f32", U32, U32, U32)
 PTX_2(set_num_f32, "set.num.u32.f32", U32, U32, U32)
 PTX_2(set_nan_f32, "set.nan.u32.f32", U32, U32, U32)
 PTX_2(set_lt_ftz_f32, "set.lt.ftz.u32.f32", U32, U32, U32)
-PTX_2(set_gt_one_f32, "set.gt.f32.f32", U32, U32, U32)
+
+/* Twice what set gives: where it is only stored ptxas makes the integer 1 of it. */
+#ifdef __CUDACC__
+DEVICE uint32_t set_gt_twice_f32(uint32_t a, uint32_t b)
+{
+	uint32_t to;
+
+	asm volatile("{\n\t.reg .f32 one;\n\tset.gt.f32.f32 one, %1, %2;\n\t"
+		     "add.f32 one, one, one;\n\tmov.b32 %0, one;\n\t}"
+		     : "=r"(to)
+		     : "r"(a), "r"(b));
+	return to;
+}
+#endif
 
 #ifdef __CUDACC__
 #define TESTP(class)                                                                \
@@ -163,7 +176,7 @@ DEVICE void singles_one(const uint64_t *in, uint64_t *out)
 	out[k++] = set_num_f32(a, b);
 	out[k++] = set_nan_f32(a, b);
 	out[k++] = set_lt_ftz_f32(a, b);
-	out[k++] = set_gt_one_f32(a, b);
+	out[k++] = set_gt_twice_f32(b, c);
 	out[k++] = testp_finite_f32(a);
 	out[k++] = testp_infinite_f32(a);
 	out[k++] = testp_number_f32(a);

@@ -119,6 +119,45 @@ static uint64_t real_to_float(const struct op *op, const struct real *from)
 	return bits;
 }
 
+/*
+ * To and from f64 a NaN keeps its sign and as much of its fraction as there is room for,
+ * and becomes quiet. Of all else, and of an f32 that is flushed first, comes the one NaN.
+ */
+static bool nan_is_kept(const struct op *op)
+{
+	if (op->mods.flags & FLAG_SAT)
+		return false;
+	if (op->from == TYPE_F64)
+		return true;
+	return op->type == TYPE_F64 && !(op->mods.flags & FLAG_FTZ);
+}
+
+static uint64_t nan_resized(const struct op *op, uint64_t bits)
+{
+	const struct format *from = format_of(op->from), *to = format_of(op->type);
+	const unsigned int sign_at = from->precision + from->exponent_bits - 1;
+	const uint64_t top = ones(to->exponent_bits + 1) << (to->precision - 2);
+	const uint64_t fraction = bits << (65 - from->precision) >> (65 - to->precision);
+
+	return (bits >> sign_at & 1) << (to->precision + to->exponent_bits - 1) | top |
+	       fraction;
+}
+
+/* The one NaN of f32, in more bits. */
+static uint64_t nan_flushed(void)
+{
+	return ones(34) << 29;
+}
+
+static uint64_t nan_to_float(const struct op *op, const struct real *real, uint64_t bits)
+{
+	if (nan_is_kept(op))
+		return nan_resized(op, bits);
+	if (op->type == TYPE_F64 && !(op->mods.flags & FLAG_SAT))
+		return nan_flushed();
+	return real_to_float(op, real);
+}
+
 static uint64_t convert(const struct op *op, uint64_t bits)
 {
 	struct real real;
@@ -126,6 +165,8 @@ static uint64_t convert(const struct op *op, uint64_t bits)
 	if (!type_is_float(op->type) && !type_is_float(op->from))
 		return integer_to_integer(op, bits);
 	real = real_from(op, bits);
+	if (real.is_nan && type_is_float(op->type))
+		return nan_to_float(op, &real, bits);
 	return type_is_float(op->type) ? real_to_float(op, &real)
 				       : real_to_integer(op, &real);
 }
@@ -158,18 +199,18 @@ static void cvt_pair(struct warp *warp, const struct op *op, uint32_t mask)
 	to[i] = convert(op, high[i]) << 16 | convert(op, low[i]);
 }
 
-/* A single with the low 13 bits of its fraction rounded away. */
+/* A single with the low 13 bits of its fraction rounded away; of a NaN they are cut. */
 static void cvt_tf32(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	static const struct format format = { 11, 8 };
 
 	EACH_LANE(i, mask)
 	{
-		const struct real real =
-			real_decode(&format_single, warp_source(warp, op, 0)[i]);
+		const uint64_t from = warp_source(warp, op, 0)[i];
+		const struct real real = real_decode(&format_single, from);
 		const uint64_t bits = real_encode(&format, &real, op->mods.rounding);
 
-		warp_to(warp, op)[i] = real.is_nan ? SINGLE_NAN : bits << 13;
+		warp_to(warp, op)[i] = (real.is_nan ? from >> 13 : bits) << 13;
 	}
 }
 

@@ -9,6 +9,8 @@
 #include "table.h"
 #include "warp.h"
 
+#include <float.h>
+
 #define SINGLE(n) single_value((uint32_t)warp_source(warp, op, n)[i], ftz)
 #define DOUBLE(n) double_value(warp_source(warp, op, n)[i])
 
@@ -29,7 +31,40 @@ static uint64_t result_double(struct warp *warp, const struct op *op, uint32_t l
 	return 0xfff8000000000000;
 }
 
+/*
+ * .ftz takes a result to 0 that is less than the least normal number when it is rounded
+ * to its 24 bits with any exponent. The processor rounds it to fewer, so that it can
+ * become that number; then it is computed again where it has them all, SCALED.
+ */
+#define SCALE	  0x1p24f
+#define SCALED(n) (SINGLE(n) * scale)
+
 /* Not inlined: the results of one must be in memory before the mode changes back. */
+#define EACH_ROUNDED(name, expression)                                                   \
+	static inline float name##_of(struct warp *warp, const struct op *op,            \
+				      uint32_t i, bool ftz, float scale)                 \
+	{                                                                                \
+		return expression;                                                       \
+	}                                                                                \
+	__attribute__((noinline)) static void name##_lanes(                              \
+		struct warp *warp, const struct op *op, uint32_t mask)                   \
+	{                                                                                \
+		const uint32_t flags = op->mods.flags;                                   \
+		const bool ftz = flags & FLAG_FTZ;                                       \
+		uint64_t *to = warp_to(warp, op);                                        \
+                                                                                         \
+		EACH_LANE(i, mask)                                                       \
+		{                                                                        \
+			float value = name##_of(warp, op, i, ftz, 1);                    \
+                                                                                         \
+			if (ftz && fabsf(value) == FLT_MIN &&                            \
+			    fabsf(name##_of(warp, op, i, ftz, SCALE)) < FLT_MIN * SCALE) \
+				value = copysignf(0, value);                             \
+			to[i] = single_bits(value, flags);                               \
+		}                                                                        \
+	}                                                                                \
+	ROUNDED(name)
+
 #define EACH_SINGLE(name, expression)                                  \
 	__attribute__((noinline)) static void name##_lanes(            \
 		struct warp *warp, const struct op *op, uint32_t mask) \
@@ -64,12 +99,12 @@ static uint64_t result_double(struct warp *warp, const struct op *op, uint32_t l
 		rounding_leave(before);                                         \
 	}
 
-EACH_SINGLE(add_f32, SINGLE(0) + SINGLE(1))
-EACH_SINGLE(sub_f32, SINGLE(0) - SINGLE(1))
-EACH_SINGLE(mul_f32, SINGLE(0) * SINGLE(1))
-EACH_SINGLE(fma_f32, fmaf(SINGLE(0), SINGLE(1), SINGLE(2)))
-EACH_SINGLE(div_f32, SINGLE(0) / SINGLE(1))
-EACH_SINGLE(rcp_f32, 1.0f / SINGLE(0))
+EACH_ROUNDED(add_f32, SCALED(0) + SCALED(1))
+EACH_ROUNDED(sub_f32, SCALED(0) - SCALED(1))
+EACH_ROUNDED(mul_f32, SCALED(0) * SINGLE(1))
+EACH_ROUNDED(fma_f32, fmaf(SCALED(0), SINGLE(1), SCALED(2)))
+EACH_ROUNDED(div_f32, SCALED(0) / SINGLE(1))
+EACH_ROUNDED(rcp_f32, scale / SINGLE(0))
 EACH_SINGLE(sqrt_f32, sqrtf(SINGLE(0)))
 EACH_DOUBLE(add_f64, DOUBLE(0) + DOUBLE(1))
 EACH_DOUBLE(sub_f64, DOUBLE(0) - DOUBLE(1))
@@ -115,7 +150,6 @@ EACH_SINGLE(max_f32,
 EACH_DOUBLE(min_f64, choose(op, DOUBLE(0), DOUBLE(1), true))
 EACH_DOUBLE(max_f64, choose(op, DOUBLE(0), DOUBLE(1), false))
 
-/* On bits, so that a NaN keeps its own. */
 #define ON_BITS(name, expression)                                               \
 	static void name(struct warp *warp, const struct op *op, uint32_t mask) \
 	{                                                                       \
@@ -138,10 +172,21 @@ static uint32_t flush(const struct op *op, uint32_t bits)
 	return bits;
 }
 
-ON_BITS(abs_f32, flush(op, (uint32_t)a) & ~SIGN_32)
+/* A NaN gives the one of f32; in f64 it keeps its sign, as in all arithmetic there. */
+static bool is_nan_32(uint64_t bits)
+{
+	return (bits & (SIGN_32 - 1)) > 0x7f800000;
+}
+
+static uint64_t negated_64(uint64_t bits)
+{
+	return isnan(double_value(bits)) ? bits | (uint64_t)1 << 51 : bits ^ SIGN_64;
+}
+
+ON_BITS(abs_f32, is_nan_32(a) ? SINGLE_NAN : flush(op, (uint32_t)a) & ~SIGN_32)
 ON_BITS(abs_f64, a & ~SIGN_64)
-ON_BITS(neg_f32, flush(op, (uint32_t)a) ^ SIGN_32)
-ON_BITS(neg_f64, a ^ SIGN_64)
+ON_BITS(neg_f32, is_nan_32(a) ? SINGLE_NAN : flush(op, (uint32_t)a) ^ SIGN_32)
+ON_BITS(neg_f64, negated_64(a))
 
 static void copysign_f32(struct warp *warp, const struct op *op, uint32_t mask)
 {
@@ -170,7 +215,7 @@ static bool is_of_class(enum mode mode, double value, bool subnormal)
 	case MODE_NOTANUMBER:
 		return isnan(value);
 	case MODE_NORMAL:
-		return isfinite(value) && value != 0 && !subnormal;
+		return isfinite(value) && !subnormal; /* 0 is normal, too */
 	default:
 		return subnormal;
 	}

@@ -119,7 +119,6 @@ EACH_HALF(max, choose(op, a, b, false))
 EACH_HALF(ex2, exp2(a))
 EACH_HALF(tanh_approx, tanh(a))
 
-/* On bits, so that a NaN keeps its own. */
 static uint16_t flushed(const struct op *op, uint64_t bits)
 {
 	if (op->mods.flags & FLAG_FTZ && !(bits & 0x7c00))
@@ -127,18 +126,23 @@ static uint16_t flushed(const struct op *op, uint64_t bits)
 	return (uint16_t)bits;
 }
 
+static bool is_nan(const struct op *op, uint64_t bits)
+{
+	return (bits & 0x7fff) > (is_bfloat(op) ? 0x7f80 : 0x7c00);
+}
+
 static uint16_t neg_one(const struct op *op, uint64_t a, uint64_t b, uint64_t c)
 {
 	(void)b;
 	(void)c;
-	return flushed(op, a) ^ 0x8000;
+	return is_nan(op, a) ? HALF_NAN : flushed(op, a) ^ 0x8000;
 }
 
 static uint16_t abs_half_one(const struct op *op, uint64_t a, uint64_t b, uint64_t c)
 {
 	(void)b;
 	(void)c;
-	return flushed(op, a) & 0x7fff;
+	return is_nan(op, a) ? HALF_NAN : flushed(op, a) & 0x7fff;
 }
 
 HALVES(neg)
