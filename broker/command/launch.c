@@ -30,7 +30,8 @@ struct launch {
 	char kernel[2 * NAME_MAX_LENGTH + 2]; /* for sentences: module/function */
 	char stream[NAME_MAX_LENGTH + 1];
 	uint64_t elapsed_ns;
-	bool counted; /* in its stream's n_sent */
+	uint32_t n_resets; /* of its worker when it was queued */
+	bool counted;	   /* in its stream's n_sent */
 };
 
 /* ---- to the worker ---- */
@@ -123,10 +124,28 @@ static bool launch_enter_stream(struct launch *launch)
 	return room;
 }
 
+/* A reset ends what was queued before it too, or an endless kernel could begin after it.
+ */
+static bool launch_is_forgone(const struct launch *launch)
+{
+	struct broker *broker = launch->op.broker;
+	bool forgone;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	forgone = launch->op.worker->n_resets != launch->n_resets;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return forgone;
+}
+
 static void launch_run(struct op *op)
 {
 	struct launch *launch = container_of(op, struct launch, op);
 
+	if (launch_is_forgone(launch)) {
+		op_fail(op, EIO, "launch of %s did not run: the worker was reset",
+			launch->kernel);
+		return;
+	}
 	if (!launch->counted && !launch_enter_stream(launch))
 		return;
 	op->limit_ms = launch->line.timeout_ms;
@@ -511,6 +530,7 @@ static int launch_prepare(struct check *check)
 	op->worker = worker_of(op->broker, op->owner);
 	if (!op->worker || work_reserve_uses(&op->work, launch->line.n_args) < 0)
 		return check_refuse(check, ENOMEM, "no memory in the broker");
+	launch->n_resets = op->worker->n_resets;
 	return 0;
 }
 

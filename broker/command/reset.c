@@ -39,6 +39,7 @@ void verb_reset(struct command *command)
 		return;
 	}
 	if (owner->worker) {
+		owner->worker->n_resets++;
 		worker_forgive(owner->worker);
 		epoch = worker_epoch(owner->worker);
 		command->interrupt = reset_interrupt;

@@ -37,9 +37,10 @@ struct worker {
 	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
 	int end_error;		 /* what that is for a kernel that it had; 0: EIO */
-	uint32_t wanted; /* devices whose contexts are to be made at once, a bit each;
-			    registry.lock, as is: */
-	uint32_t used;	 /* devices that were ever used when a run was given up */
+	uint32_t wanted;   /* devices whose contexts are to be made at once, a bit each;
+			      registry.lock, as is: */
+	uint32_t used;	   /* devices that were ever used when a run was given up */
+	uint32_t n_resets; /* asked for by his owner or root; registry.lock */
 	unsigned int n_barren; /* runs that died one after the other, with no work done */
 };
 

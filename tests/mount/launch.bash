@@ -287,6 +287,22 @@ test_a_time_limit_ends_the_kernel_and_nothing_else()
 	echo 'faults endless grid=1 block=1 timeout=0.3 x' >control/launch
 }
 
+# The fill keeps the kernel from being sent until after the reset.
+test_a_reset_ends_what_is_queued_and_not_begun()
+{
+	needs_software 'be slow'
+	loaded faults
+	echo 'x 64' >control/alloc
+	is_zero allocations/x/data
+	slow 700ms
+	echo 'x u8:0 wait=0' >control/fill
+	echo 'faults endless grid=1 block=1 wait=0 x' >control/launch
+	inject
+	echo 1 >"owners/$UID/reset"
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	refused EIO 'faults/endless did not run: the worker was reset' 'echo default >control/synchronize'
+}
+
 # The driver lets go of memory only when no kernel runs.
 test_what_is_freed_beside_an_endless_kernel_does_not_keep_managed_memory_from_its_rescue()
 {
