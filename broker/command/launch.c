@@ -205,7 +205,7 @@ static void launch_lost(struct op *op, const char *reason)
 		op_fail(op, ETIMEDOUT, "kernel %s was ended by its time limit of %g s",
 			launch->kernel, launch->line.timeout_ms / 1000.0);
 	else
-		op_fail(op, worker_end_error(op->worker),
+		op_fail(op, worker_end_error(op->worker, op->asked_epoch),
 			"kernel %s was ended: the worker %s", launch->kernel, reason);
 }
 

@@ -68,6 +68,7 @@ static void run_note_reason(struct run *run, const char *reason, int error)
 		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s",
 			 run->reason);
 		worker->end_error = run->error;
+		worker->end_epoch = run->epoch;
 	}
 }
 
@@ -216,15 +217,14 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-int worker_end_error(struct worker *worker)
+int worker_end_error(struct worker *worker, uint32_t epoch)
 {
-	int error;
+	int error = EIO;
 
 	pthread_mutex_lock(&worker->lock);
-	/* As in worker_end_reason(): of a run that has just ended nothing is noted yet. */
-	error = worker->end_error;
-	if (!error || (worker->link && !worker->run->reason[0]))
-		error = EIO;
+	/* Of a run that has just ended nothing is noted yet. */
+	if (worker->end_epoch == epoch && worker->end_error)
+		error = worker->end_error;
 	pthread_mutex_unlock(&worker->lock);
 	return error;
 }
