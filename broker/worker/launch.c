@@ -298,13 +298,11 @@ static int event_wait(struct worker *worker, CUevent event, struct cuda_failure 
 
 /*
  * What kernels print comes out of the driver when their end is waited for, not when it is
- * asked about. Waiting for the whole stream is cheaper, where there is no more on it.
+ * asked about. Not by waiting for the stream: another kernel may come to stand on it.
  */
-static int launch_flush(struct worker *worker, const struct job *job, bool last,
+static int launch_flush(struct worker *worker, const struct job *job,
 			struct cuda_failure *failure)
 {
-	if (last)
-		return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
 	return CUDA(worker->driver, failure, cuEventSynchronize, job->event);
 }
 
@@ -322,8 +320,7 @@ static struct job *launch_finish(struct worker *worker, struct job *job,
 	if (!*failed)
 		r = event_wait(worker, job->event, &failure);
 	if (r == 0)
-		r = launch_flush(worker, job, stream_is_last(&worker->streams, job),
-				 &failure);
+		r = launch_flush(worker, job, &failure);
 	if (*failed)
 		(void)worker_is_lost(worker, &failure);
 	job->value[0] = now_ns() - MAX(job->begun_ns, *ended_ns);

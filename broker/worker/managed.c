@@ -39,9 +39,7 @@ static int managed_zero(struct worker *worker, struct job *job, CUdeviceptr addr
 
 	r = CUDA(worker->driver, failure, cuMemsetD8Async, address, 0,
 		 job->request.length, job->stream);
-	if (r < 0)
-		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return stream_wait(worker, job, r, failure);
 }
 
 int managed_alloc(struct worker *worker, struct job *job, struct cuda_failure *failure)
@@ -119,9 +117,7 @@ int managed_prefetch(struct worker *worker, struct job *job, struct cuda_failure
 	else
 		r = CUDA(worker->driver, failure, cuMemPrefetchAsync, request->address,
 			 request->length, device_of(worker, location), job->stream);
-	if (r < 0)
-		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return stream_wait(worker, job, r, failure);
 }
 
 int managed_advise(struct worker *worker, struct job *job, struct cuda_failure *failure)
@@ -153,9 +149,7 @@ int managed_attach(struct worker *worker, struct job *job, struct cuda_failure *
 	/* A length of zero is all of it. */
 	r = CUDA(worker->driver, failure, cuStreamAttachMemAsync, job->stream,
 		 job->request.address, 0, attach);
-	if (r < 0)
-		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return stream_wait(worker, job, r, failure);
 }
 
 /* ---- what the driver says ---- */

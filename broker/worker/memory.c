@@ -27,9 +27,7 @@ static int memory_zero(struct worker *worker, struct job *job, uint64_t address,
 
 	r = CUDA(worker->driver, failure, cuMemsetD8Async, address, 0,
 		 job->request.length, job->stream);
-	if (r < 0)
-		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return stream_wait(worker, job, r, failure);
 }
 
 int memory_alloc(struct worker *worker, struct job *job, struct cuda_failure *failure)
@@ -61,9 +59,9 @@ int memory_free(struct worker *worker, struct job *job, struct cuda_failure *fai
 	int r;
 
 	r = memory_release(worker, job, job->request.address, failure);
-	if (r < 0 || !(job->request.flags & WIRE_ASYNC))
+	if (!(job->request.flags & WIRE_ASYNC))
 		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
+	return stream_wait(worker, job, r, failure);
 }
 
 int memory_info(struct worker *worker, struct job *job, struct cuda_failure *failure)

@@ -35,7 +35,8 @@ struct pool {
 	struct job *first;     /* jobs that no thread has taken yet */
 	struct job **end;
 	struct job *spare;
-	unsigned int n_idle;
+	unsigned int n_queued;
+	unsigned int n_busy;	  /* of all threads: that have a job */
 	unsigned int n_threads;	  /* but for the first */
 	unsigned int n_launching; /* of all threads: that wait for kernels */
 	pthread_t threads[N_THREADS_MAX];
@@ -108,10 +109,19 @@ static struct job *pool_receive(struct pool *pool)
 
 static void *thread_run(void *userdata);
 
+/*
+ * Whether more is to be taken up than there are threads for, but for the one that has or
+ * takes the turn. Who sleeps tells nothing: one that was woken may not have run yet.
+ */
+static bool pool_is_short(const struct pool *pool)
+{
+	return pool->n_threads < pool->n_busy + pool->n_queued;
+}
+
 /* One more thread, where kernels have taken them. */
 static void pool_grow_locked(struct pool *pool)
 {
-	if (!pool->n_idle && 1 + pool->n_threads - pool->n_launching < N_THREADS &&
+	if (pool_is_short(pool) && 1 + pool->n_threads - pool->n_launching < N_THREADS &&
 	    pool->n_threads < N_THREADS_MAX &&
 	    pthread_create(&pool->threads[pool->n_threads], NULL, thread_run, pool) == 0)
 		pool->n_threads++;
@@ -119,10 +129,11 @@ static void pool_grow_locked(struct pool *pool)
 
 static void pool_queue_locked(struct pool *pool, struct job *job)
 {
-	pool_grow_locked(pool);
 	job->next = NULL;
 	*pool->end = job;
 	pool->end = &job->next;
+	pool->n_queued++;
+	pool_grow_locked(pool);
 	pthread_cond_signal(&pool->change);
 }
 
@@ -133,7 +144,15 @@ static struct job *pool_unqueue_locked(struct pool *pool)
 	pool->first = job->next;
 	if (!pool->first)
 		pool->end = &pool->first;
+	pool->n_queued--;
 	return job;
+}
+
+static void pool_count_locked(struct pool *pool, bool launching, int change)
+{
+	pool->n_busy += (unsigned int)change;
+	if (launching)
+		pool->n_launching += (unsigned int)change;
 }
 
 /*
@@ -143,14 +162,20 @@ static struct job *pool_unqueue_locked(struct pool *pool)
 static struct job *pool_take_turn_locked(struct pool *pool)
 {
 	struct job *job;
+	bool launching;
 
 	pool->turn_taken = true;
 	for (;;) {
 		pthread_mutex_unlock(&pool->lock);
 		job = pool_receive(pool);
 		pthread_mutex_lock(&pool->lock);
-		if (!job || pool->n_idle)
+		if (!job)
 			break;
+		launching = job->request.op == WIRE_LAUNCH;
+		pool_count_locked(pool, launching, 1);
+		if (!pool_is_short(pool))
+			break;
+		pool_count_locked(pool, launching, -1);
 		pool_queue_locked(pool, job);
 	}
 	pool->turn_taken = false;
@@ -172,36 +197,22 @@ static struct job *pool_next(struct pool *pool)
 	while (!job) {
 		if (pool->first) {
 			job = pool_unqueue_locked(pool);
+			pool_count_locked(pool, job->request.op == WIRE_LAUNCH, 1);
 		} else if (pool->over) {
 			break;
 		} else if (!pool->turn_taken) {
 			job = pool_take_turn_locked(pool);
 		} else {
-			pool->n_idle++;
 			pthread_cond_wait(&pool->change, &pool->lock);
-			pool->n_idle--;
 		}
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return job;
 }
 
-static void pool_count_launching(struct pool *pool, int change)
-{
-	pthread_mutex_lock(&pool->lock);
-	pool->n_launching += (unsigned int)change;
-	pthread_mutex_unlock(&pool->lock);
-}
-
 /* Runs a job, and those that waited for its stream. */
 static void pool_run_job(struct pool *pool, struct job *job)
 {
-	if (job->request.op == WIRE_LAUNCH) {
-		pool_count_launching(pool, 1);
-		launch_run(pool->worker, job);
-		pool_count_launching(pool, -1);
-		return;
-	}
 	while (job) {
 		uint32_t stream = job->request.stream;
 		struct job *next = NULL;
@@ -214,13 +225,27 @@ static void pool_run_job(struct pool *pool, struct job *job)
 	}
 }
 
+static void pool_end_job(struct pool *pool, bool launching)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool_count_locked(pool, launching, -1);
+	pthread_mutex_unlock(&pool->lock);
+}
+
 static void *thread_run(void *userdata)
 {
 	struct pool *pool = userdata;
 	struct job *job;
 
-	while ((job = pool_next(pool)))
-		pool_run_job(pool, job);
+	while ((job = pool_next(pool))) {
+		bool launching = job->request.op == WIRE_LAUNCH;
+
+		if (launching)
+			launch_run(pool->worker, job);
+		else
+			pool_run_job(pool, job);
+		pool_end_job(pool, launching);
+	}
 	return NULL;
 }
 

@@ -143,6 +143,26 @@ struct job *stream_give(struct stream_table *table, uint32_t id)
 	return next;
 }
 
+int stream_wait(struct worker *worker, struct job *job, int r,
+		struct cuda_failure *failure)
+{
+	struct cuda_failure late = CUDA_FAILURE_NONE;
+	int waited;
+
+	/* A failure to wait tells nothing of what is queued. */
+	for (int tries = 0; tries < 2; tries++) {
+		waited = CUDA(worker->driver, &late, cuStreamSynchronize, job->stream);
+		if (waited == 0 || cuda_result_is_sticky(late.result))
+			break;
+	}
+	if (waited < 0 && !cuda_result_is_sticky(late.result))
+		worker_die("can't wait for its GPU (%s)", cuda_result_name(late.result));
+	if (r < 0 || waited == 0)
+		return r;
+	*failure = late;
+	return waited;
+}
+
 int stream_join(struct stream_table *table, struct job *job)
 {
 	const struct stream *stream;
@@ -168,16 +188,6 @@ bool stream_add_launch(struct stream_table *table, struct job *job)
 	*stream->launches_end = job;
 	stream->launches_end = &job->later;
 	return first;
-}
-
-bool stream_is_last(struct stream_table *table, const struct job *job)
-{
-	bool last;
-
-	pthread_mutex_lock(&table->lock);
-	last = !job->later;
-	pthread_mutex_unlock(&table->lock);
-	return last;
 }
 
 struct job *stream_end_launch(struct stream_table *table, struct job *job)

@@ -36,6 +36,16 @@ int stream_take(struct stream_table *table, struct job *job);
 struct job *stream_give(struct stream_table *table, uint32_t id);
 
 /*
+ * Waits for all that was queued on the job's stream, also after a failure r to queue
+ * more: an answer says that nothing of it is under way any more. Ends the process where
+ * it can't wait.
+ *
+ * Returns: r where that is negative; what the waiting returned.
+ */
+int stream_wait(struct worker *worker, struct job *job, int r,
+		struct cuda_failure *failure);
+
+/*
  * Sets the stream of a LAUNCH.
  * Returns: 0; -EINVAL where there is none such.
  */
@@ -46,9 +56,6 @@ int stream_join(struct stream_table *table, struct job *job);
  * Returns: whether nobody waits for the stream's launches yet: the caller sees to it.
  */
 bool stream_add_launch(struct stream_table *table, struct job *job);
-
-/* Whether no other LAUNCH is behind this one on its stream, now. */
-bool stream_is_last(struct stream_table *table, const struct job *job);
 
 /*
  * The oldest LAUNCH of its stream has ended. With the table's lock held.

@@ -27,14 +27,6 @@
 
 #define SEED_SIZE 65536u
 
-static int transfer_wait(struct worker *worker, struct job *job, int r,
-			 struct cuda_failure *failure)
-{
-	if (r < 0)
-		return r;
-	return CUDA(worker->driver, failure, cuStreamSynchronize, job->stream);
-}
-
 int transfer_read(struct worker *worker, struct job *job, struct cuda_failure *failure)
 {
 	const struct wire_request *request = &job->request;
@@ -48,7 +40,7 @@ int transfer_read(struct worker *worker, struct job *job, struct cuda_failure *f
 	r = CUDA(worker->driver, failure, cuMemcpyDtoHAsync_v2,
 		 worker->staging + request->offset, request->address, request->length,
 		 job->stream);
-	return transfer_wait(worker, job, r, failure);
+	return stream_wait(worker, job, r, failure);
 }
 
 int transfer_write(struct worker *worker, struct job *job, struct cuda_failure *failure)
@@ -63,7 +55,7 @@ int transfer_write(struct worker *worker, struct job *job, struct cuda_failure *
 	}
 	r = CUDA(worker->driver, failure, cuMemcpyHtoDAsync_v2, request->address,
 		 worker->staging + request->offset, request->length, job->stream);
-	return transfer_wait(worker, job, r, failure);
+	return stream_wait(worker, job, r, failure);
 }
 
 /* Memory of two devices, and neither end host memory, which every device sees. */
@@ -104,7 +96,7 @@ int transfer_copy(struct worker *worker, struct job *job, struct cuda_failure *f
 	else
 		r = CUDA(worker->driver, failure, cuMemcpyDtoDAsync_v2, request->address,
 			 request->source, request->length, job->stream);
-	return transfer_wait(worker, job, r, failure);
+	return stream_wait(worker, job, r, failure);
 }
 
 /* The shortest pattern that repeats to the same bytes. */
@@ -181,7 +173,7 @@ static int fill_by_copies(struct worker *worker, struct job *job, unsigned int s
 	const struct wire_request *request = &job->request;
 	uint64_t length = MIN(request->length, (uint64_t)SEED_SIZE);
 	_cleanup_free_ uint8_t *bytes = malloc(length);
-	int r = 0, waited;
+	int r = 0;
 
 	if (!bytes)
 		return -ENOMEM;
@@ -192,10 +184,7 @@ static int fill_by_copies(struct worker *worker, struct job *job, unsigned int s
 		r = CUDA(worker->driver, failure, cuMemcpyHtoDAsync_v2,
 			 request->address + done, bytes, length, job->stream);
 	}
-	/* Also after a failure: what was queued reads the bytes. */
-	waited = CUDA(worker->driver, r < 0 ? NULL : failure, cuStreamSynchronize,
-		      job->stream);
-	return r < 0 ? r : waited;
+	return stream_wait(worker, job, r, failure);
 }
 
 int transfer_fill(struct worker *worker, struct job *job, struct cuda_failure *failure)
@@ -215,5 +204,5 @@ int transfer_fill(struct worker *worker, struct job *job, struct cuda_failure *f
 		r = fill_uniform(worker, job, size, failure);
 	else
 		r = fill_by_doubling(worker, job, size, failure);
-	return transfer_wait(worker, job, r, failure);
+	return stream_wait(worker, job, r, failure);
 }

@@ -983,6 +983,40 @@ Test(worker, worker_killed_in_a_call_is_noticed)
 	cuda_driver_free(scene.driver);
 }
 
+/* An answer before its end would have the next one read what is not there yet. */
+Test(worker, failure_to_wait_is_no_answer)
+{
+	struct scene scene;
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to fail");
+	scene_start(&scene, "fail=cuStreamSynchronize@2=CUDA_ERROR_OUT_OF_MEMORY:"
+			    "delay=cuMemcpyHtoDAsync_v2@2=300ms");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	noise(wanted, 4096, 1);
+	cr_assert(eq(int, put(&scene, 0, BASE, "x", 1), 0));
+	cr_assert(eq(int, put(&scene, 0, BASE, wanted, 4096), 0));
+	expect_bytes(&scene, 0, BASE, 4096);
+	scene_stop(&scene);
+}
+
+Test(worker, worker_that_can_not_wait_ends)
+{
+	struct scene scene;
+	struct question question;
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to fail");
+	scene_start(&scene, "fail=cuStreamSynchronize@1+=CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	question_ask(&question, &scene.fixture, transfer(WIRE_WRITE, 0, BASE, 1, 0), -1);
+	question_wait(&question);
+	cr_assert(question.lost);
+	cr_assert(ne(str, (char *)fixture_wait_end(&scene.fixture), "was stopped"));
+	fixture_stop(&scene.fixture);
+	cuda_driver_free(scene.driver);
+}
+
 Test(worker, missing_driver_shows_as_the_end)
 {
 	struct scene scene;
