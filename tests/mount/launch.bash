@@ -294,11 +294,11 @@ test_a_reset_ends_what_is_queued_and_not_begun()
 	loaded faults
 	echo 'x 64' >control/alloc
 	is_zero allocations/x/data
-	slow 700ms
+	slow 30s
 	echo 'x u8:0 wait=0' >control/fill
 	echo 'faults endless grid=1 block=1 wait=0 x' >control/launch
-	inject
 	echo 1 >"owners/$UID/reset"
+	inject
 	eventually '[ "$(<allocations/x/state)" = live ]'
 	refused EIO 'faults/endless did not run: the worker was reset' 'echo default >control/synchronize'
 }

@@ -13,16 +13,18 @@
 #include "call.h"
 
 #include "context.h"
-#include "inject.h"
 
 #include <time.h>
+
+/* Between two looks at whether a delay is still wanted. */
+#define SLEEP_SLICE_NS 20000000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static CUresult poison;	 /* written under lock */
 static bool initialized; /* under lock */
 static bool forked;
-static _Thread_local uint64_t delay_ns;
+static _Thread_local struct delay delay;
 
 void call_lock(void)
 {
@@ -50,19 +52,34 @@ static void fork_watch(void)
 	pthread_atfork(NULL, NULL, fork_child);
 }
 
-void call_sleep(uint64_t ns)
+static uint64_t changes(void)
 {
-	struct timespec left = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	uint64_t n;
 
-	while (nanosleep(&left, &left) < 0)
-		continue;
+	call_lock();
+	n = inject_changes();
+	call_unlock();
+	return n;
 }
 
-uint64_t call_take_delay(void)
+void call_sleep(struct delay asked)
 {
-	uint64_t taken = delay_ns;
+	uint64_t ns = asked.ns;
 
-	delay_ns = 0;
+	do {
+		const uint64_t slice = MIN(ns, SLEEP_SLICE_NS);
+		const struct timespec time = { 0, (long)slice };
+
+		nanosleep(&time, NULL);
+		ns -= slice;
+	} while (ns && changes() == asked.n_changes);
+}
+
+struct delay call_take_delay(void)
+{
+	struct delay taken = delay;
+
+	delay.ns = 0;
 	return taken;
 }
 
@@ -105,7 +122,7 @@ static CUresult call_check(int call, enum call_need need)
 	if (poison)
 		return poison;
 
-	result = inject_result(call, &delay_ns);
+	result = inject_result(call, &delay);
 	if (cuda_result_is_sticky(result))
 		call_poison(result);
 	if (result)
@@ -116,18 +133,18 @@ static CUresult call_check(int call, enum call_need need)
 CUresult call_enter(int call, enum call_need need)
 {
 	pthread_once(&fork_once, fork_watch);
-	delay_ns = 0;
+	delay.ns = 0;
 	call_lock();
 	return call_check(call, need);
 }
 
 CUresult call_leave(CUresult result)
 {
-	uint64_t ns;
+	struct delay taken;
 
 	call_unlock();
-	ns = call_take_delay();
-	if (ns)
-		call_sleep(ns);
+	taken = call_take_delay();
+	if (taken.ns)
+		call_sleep(taken);
 	return result;
 }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "cuda/driver.h"
+#include "inject.h"
 
 #include <pthread.h>
 
@@ -55,10 +56,11 @@ void call_lock(void);
 void call_unlock(void);
 void call_wait(pthread_cond_t *cond);
 
-void call_sleep(uint64_t ns);
+/* Ends early when the control file changes. */
+void call_sleep(struct delay delay);
 
 /* The injected delay of this thread's call, taken by the work that it queues. */
-uint64_t call_take_delay(void);
+struct delay call_take_delay(void);
 
 /* The process has lost its contexts: every later call answers this result. */
 void call_poison(CUresult result);

@@ -97,7 +97,7 @@ static CUresult device_check(CUdevice device, const void *ret)
 
 CALL(cuInit, NEED_NOTHING, (unsigned int flags), (flags))
 {
-	uint64_t unused = 0;
+	struct delay unused = { 0 };
 	CUresult result;
 
 	if (flags)

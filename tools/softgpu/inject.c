@@ -53,6 +53,7 @@ static const char *const symbols[] = {
 
 static struct rule *rules;
 static struct stat control_seen;
+static uint64_t n_changes; /* of the control file */
 
 /* Returns: the index, or -EINVAL. */
 static int table_find(const char *const *table, size_t n, const char *name)
@@ -202,6 +203,7 @@ static void control_look(void)
 	    now.st_mtim.tv_nsec == control_seen.st_mtim.tv_nsec)
 		return;
 	control_seen = now;
+	n_changes++;
 	control_forget();
 	control_load();
 }
@@ -216,11 +218,12 @@ static bool rule_hits(const struct rule *rule)
 	return (rule->n_calls - rule->first) % rule->every == 0;
 }
 
-CUresult inject_result(int call, uint64_t *delay_ns)
+CUresult inject_result(int call, struct delay *delay)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	control_look();
+	delay->n_changes = n_changes;
 	for (struct rule *rule = rules; rule; rule = rule->next) {
 		if (rule->call != call)
 			continue;
@@ -230,9 +233,15 @@ CUresult inject_result(int call, uint64_t *delay_ns)
 		if (rule->effect == EFFECT_KILL)
 			raise(SIGKILL);
 		if (rule->effect == EFFECT_DELAY)
-			*delay_ns += rule->delay_ns;
+			delay->ns += rule->delay_ns;
 		if (rule->effect == EFFECT_FAIL && !result)
 			result = rule->result;
 	}
 	return result;
+}
+
+uint64_t inject_changes(void)
+{
+	control_look();
+	return n_changes;
 }

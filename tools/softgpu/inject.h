@@ -4,6 +4,12 @@
 
 #include "cuda/driver.h"
 
+/* What a call was told to be late by. */
+struct delay {
+	uint64_t ns;
+	uint64_t n_changes; /* inject_changes() when it was told */
+};
+
 /*
  * Adds one rule, fail=, delay= or kill=, for the life of the process.
  *
@@ -13,6 +19,9 @@ int inject_add(const char *setting);
 
 /*
  * Counts a call (a row of the X-list) and tells what is asked for it. Doesn't come back
- * from a kill. The delay is added to *delay_ns.
+ * from a kill. The delay is added to *delay.
  */
-CUresult inject_result(int call, uint64_t *delay_ns);
+CUresult inject_result(int call, struct delay *delay);
+
+/* Looks at the control file. Returns: how often it was found changed. */
+uint64_t inject_changes(void);

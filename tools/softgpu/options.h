@@ -23,7 +23,7 @@
  *	control=PATH      a file with more fail=, delay= and kill= rules, one a line or
  *	                  joined by ':', looked at on every call: it may be written,
  *	                  changed and removed at any time, and a change makes its rules
- *	                  count from the start
+ *	                  count from the start and ends all delays
  *
  * CALL is an exported symbol, WHEN which of this process's calls of it: N the N-th
  * (from 1), N+ the N-th and all after, N/M the N-th and every M-th after it, * all.

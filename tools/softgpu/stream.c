@@ -108,8 +108,8 @@ static void op_run(struct op *op)
 {
 	bool alive;
 
-	if (op->delay_ns)
-		call_sleep(op->delay_ns);
+	if (op->delay.ns)
+		call_sleep(op->delay);
 	call_lock();
 	alive = !call_poisoned();
 	call_unlock();
@@ -252,7 +252,7 @@ CUresult stream_queue(struct stream *stream, struct op *op)
 {
 	CUresult result = stream_queue_legacy(stream);
 
-	op->delay_ns = call_take_delay();
+	op->delay = call_take_delay();
 	return result ? op_refuse(op, result) : stream_push(stream, op);
 }
 
@@ -275,7 +275,7 @@ static void stream_run_here(struct stream *stream, struct op *op)
 {
 	stream_ref(stream);
 	stream->n_queued++;
-	op->delay_ns = call_take_delay();
+	op->delay = call_take_delay();
 	call_unlock();
 	op_run(op);
 	call_lock();

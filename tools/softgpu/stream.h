@@ -15,7 +15,7 @@ struct context;
  */
 struct op {
 	struct op *next;
-	uint64_t delay_ns;
+	struct delay delay;
 	void (*run)(struct op *op, bool alive);
 };
 
