@@ -37,12 +37,6 @@ struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
 /* Forgets it. A slot that somebody waits for goes to him, who is put on *ready. */
 struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op **ready);
 
-/* Whether an op reads ahead now: 1 or 0. */
-static inline uint32_t ahead_is_reading(const struct allocation *allocation)
-{
-	return allocation->ahead && allocation->ahead->op;
-}
-
 /* What was or is being read ahead for this read; NULL: nothing that is good. */
 struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
 			 uint64_t length);

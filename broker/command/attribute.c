@@ -215,10 +215,9 @@ static void allocation_state(const struct attribute_view *view, struct text *tex
 	if (allocation->state == ALLOCATION_LOST)
 		text_printf(text, "lost");
 	else
-		/* Reading ahead is nobody's work. */
 		text_printf(text, "%s",
-			    allocation->n_works > ahead_is_reading(allocation) ? "busy"
-									       : "live");
+			    allocation->n_works > allocation->n_unasked ? "busy"
+									: "live");
 }
 
 static void allocation_stream(const struct attribute_view *view, struct text *text)

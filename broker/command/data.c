@@ -200,6 +200,9 @@ static void read_run(struct op *op)
 	if (!op->worker) {
 		/* Before it leaves the order: then the memory may go. */
 		wait = op_take_wait(op);
+		pthread_mutex_lock(&op->broker->registry.lock);
+		order_set_unasked(&op->work, true);
+		pthread_mutex_unlock(&op->broker->registry.lock);
 		if (wait)
 			wait->done(wait, 0,
 				   (uint8_t *)use->allocation->block->memory +
@@ -263,6 +266,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	if (!transfer)
 		return;
 	work_use(&transfer->op.work, allocation, offset, length, false);
+	transfer->op.work.unasked = true;
 	transfer->length = length;
 	ahead = ahead_new(broker, allocation, offset, length, &transfer->op, ready);
 	if (!ahead || op_add(&transfer->op, &more) < 0) {
@@ -293,6 +297,7 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 		transfer->op.uid = caller->uid;
 		transfer->op.pid = caller->pid;
 		transfer->length = length;
+		order_set_unasked(&transfer->op.work, false);
 		op_set_wait(&transfer->op, wait);
 	}
 	ahead->slot = -1;

@@ -506,6 +506,30 @@ static void op_note_fault(struct op *op, const struct wire_reply *reply)
 	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
+/*
+ * What it did to managed memory may have come while that was written out, or after it:
+ * then it is not in what was kept, and counts as not done.
+ */
+static bool op_was_overtaken(const struct op *op)
+{
+	bool overtaken = false;
+
+	if (!op->class->repeatable && !op->class->kernel)
+		return false;
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !overtaken; i++) {
+		const struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
+
+		overtaken = (use->write || use->places) && allocation->managed &&
+			    allocation->state == ALLOCATION_LIVE &&
+			    (allocation->restoring ||
+			     allocation->worker_epoch != op->asked_epoch);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return overtaken;
+}
+
 static void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	struct op *op = container_of(ask, struct op, ask);
@@ -519,6 +543,8 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 		op_note_fault(op, reply);
 		lost = !op->class->kernel;
 	}
+	if (!lost && !reply->error)
+		lost = op_was_overtaken(op);
 	if (lost && op_can_repeat(op)) {
 		op->asked_again = true;
 		op->next_ready = NULL;
@@ -586,7 +612,7 @@ int64_t op_check_limits(struct broker *broker)
 	DL_FOREACH_SAFE2(broker->limited, op, safe, next_limited)
 	{
 		/* While it is being sent nobody knows to which run. */
-		if (op->deadline_ms > now || op->sending) {
+		if (op->deadline_ms > now || op->work.sending) {
 			int64_t left = MAX(op->deadline_ms - now, (int64_t)1);
 
 			next = next < 0 ? left : MIN(next, left);
@@ -626,12 +652,12 @@ void broker_less_busy(struct broker *broker)
 }
 
 /*
- * One of a chain leaves after those that it follows, and not while it is being sent.
+ * One of a chain leaves after those that it follows, and after it was sent.
  * Under registry.lock. Returns: whether it has to wait with that.
  */
 static bool op_must_stay(struct op *op)
 {
-	if (!op->sending && !op->work.n_ahead)
+	if (!op->work.n_ahead)
 		return false;
 	op->work.ended = true;
 	return true;
@@ -649,17 +675,14 @@ void op_send(struct op *op)
 	int r;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	op->sending = true;
+	order_sending(&op->work);
 	op_limit(op);
 	pthread_mutex_unlock(&broker->registry.lock);
 	r = op_ask(op);
 	pthread_mutex_lock(&broker->registry.lock);
-	op->sending = false;
 	if (r == -ERESTART)
 		op_unlimit(op);
-	if (r == 0)
-		order_sent(&op->work, op->ask.request.id, &work);
-	over = op->work.ended && !op->work.n_ahead;
+	over = order_sent(&op->work, r == 0 ? op->ask.request.id : 0, &work);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(op_list(work));
 	if (over)

@@ -98,7 +98,6 @@ struct op {
 	struct wait *wait;
 	struct command *command;
 	bool settled; /* its answer is on its way: too late to go away */
-	bool sending; /* on its way to the worker; registry.lock */
 
 	struct op *prev_waiter, *next_waiter; /* for a slot */
 	struct op *next_ready;

@@ -17,9 +17,10 @@
 #include "registry/managed.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
-#define SAVE_MS		2000
+#define SAVE_MS		5000
 #define SAVE_MS_PER_GIB 2000
-#define RESTORE_TRIES	3
+#define RESTORE_TRIES	3  /* that the driver refuses */
+#define RESTORE_RUNS	64 /* that end meanwhile */
 
 /* One allocation, while it has no address. */
 struct saved {
@@ -71,7 +72,7 @@ struct rescue {
 	enum stage stage;
 	uint32_t new_epoch;
 	uint64_t new_address;
-	unsigned int n_tries;
+	unsigned int n_tries, n_runs;
 	unsigned int range, step; /* of its advice */
 	char why_not[128];	  /* what went wrong last, as in "and it WHY_NOT" */
 };
@@ -228,7 +229,8 @@ static void allocation_resume(struct allocation *allocation, struct op **ready)
 
 /* ---- writing it out ---- */
 
-static void saved_set_address(struct rescue *rescue)
+/* Returns: false when the run that it was made in is over: then nothing was done. */
+static bool saved_set_address(struct rescue *rescue)
 {
 	struct broker *broker = rescue->broker;
 	struct saved *saved = &rescue->saved[rescue->at];
@@ -236,6 +238,10 @@ static void saved_set_address(struct rescue *rescue)
 	struct op *ready = NULL;
 
 	pthread_mutex_lock(&broker->registry.lock);
+	if (worker_epoch(rescue->worker) != rescue->new_epoch) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return false;
+	}
 	allocation->address = rescue->new_address;
 	allocation->worker_epoch = rescue->new_epoch;
 	allocation->managed->on_host = false; /* parts may have been sent away again */
@@ -248,6 +254,7 @@ static void saved_set_address(struct rescue *rescue)
 	allocation_resume(allocation, &ready);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
+	return true;
 }
 
 static void saved_lose(struct rescue *rescue)
@@ -316,7 +323,15 @@ static void save_next(struct rescue *rescue, struct link *link)
 
 /* ---- making it anew ---- */
 
-/* The run in which it was being made has ended, or can't make it. */
+/* The run in which it was being made has ended. */
+static void restore_in_next_run(struct rescue *rescue)
+{
+	snprintf(rescue->why_not, sizeof(rescue->why_not),
+		 "could not be made anew, as worker after worker ended");
+	rescue->stage = ++rescue->n_runs < RESTORE_RUNS ? STAGE_ALLOC : STAGE_LOST;
+}
+
+/* The run can't make it, or can't be had. */
 static void restore_again(struct rescue *rescue, int call, int result)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -439,7 +454,9 @@ static void restore_replied(struct ask *ask, const struct wire_reply *reply, boo
 	struct rescue *rescue = container_of(ask, struct rescue, ask);
 
 	/* Advice that is refused now, as by a device that is gone, is left out. */
-	if (lost || (reply->error && rescue->stage < STAGE_ATTACH)) {
+	if (lost || cuda_result_is_sticky(reply->result)) {
+		restore_in_next_run(rescue);
+	} else if (reply->error && rescue->stage < STAGE_ATTACH) {
 		restore_again(rescue, reply->call, reply->result);
 	} else {
 		if (rescue->stage == STAGE_ALLOC)
@@ -479,7 +496,7 @@ static void restore_go_on(struct rescue *rescue)
 		if (rescue->stage == STAGE_NEXT) {
 			bool good = rescue->saved[rescue->at].good;
 
-			rescue->n_tries = 0;
+			rescue->n_tries = rescue->n_runs = 0;
 			rescue->stage = good ? STAGE_ALLOC : STAGE_LOST;
 			snprintf(rescue->why_not, sizeof(rescue->why_not),
 				 "could not be written out");
@@ -488,9 +505,11 @@ static void restore_go_on(struct rescue *rescue)
 			return;
 		if (rescue->stage < STAGE_DONE)
 			continue;
-		if (rescue->stage == STAGE_DONE)
-			saved_set_address(rescue);
-		else
+		if (rescue->stage == STAGE_DONE && !saved_set_address(rescue)) {
+			restore_in_next_run(rescue);
+			continue;
+		}
+		if (rescue->stage == STAGE_LOST)
 			saved_lose(rescue);
 		rescue->stage = STAGE_NEXT;
 		rescue->at++;

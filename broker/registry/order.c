@@ -199,6 +199,7 @@ int order_add(struct work *work)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_list(&work->uses[i]);
 		work->uses[i].allocation->n_works++;
+		work->uses[i].allocation->n_unasked += work->unasked;
 		work->uses[i].allocation->n_writes += work->uses[i].write;
 	}
 	if (work->stream) {
@@ -214,9 +215,24 @@ static void work_push_ready(struct work *work, struct work **ready)
 	*ready = work;
 }
 
-void order_sent(struct work *work, uint64_t id, struct work **ready)
+void order_set_unasked(struct work *work, bool unasked)
 {
-	assert(work->chain && work->n_before == 0 && !work->sent);
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		work->uses[i].allocation->n_unasked -= work->unasked;
+		work->uses[i].allocation->n_unasked += unasked;
+	}
+	work->unasked = unasked;
+}
+
+void order_sending(struct work *work)
+{
+	assert(work->chain && work->n_before == 0 && !work->sent && !work->sending);
+	work->sending = true;
+	work->n_ahead++;
+}
+
+static void work_note_id(struct work *work, uint64_t id, struct work **ready)
+{
 	work->sent = true;
 	work->sent_id = id;
 	for (unsigned int i = 0; i < work->n_followers; i++) {
@@ -228,6 +244,16 @@ void order_sent(struct work *work, uint64_t id, struct work **ready)
 		if (--after->n_before == 0)
 			work_push_ready(after, ready);
 	}
+}
+
+bool order_sent(struct work *work, uint64_t id, struct work **ready)
+{
+	assert(work->sending);
+	work->sending = false;
+	work->n_ahead--;
+	if (id)
+		work_note_id(work, id, ready);
+	return work->ended && !work->n_ahead;
 }
 
 /* One that this work followed has left, well or badly, perhaps without being sent. */
@@ -251,6 +277,7 @@ void order_done(struct work *work, struct work **ready)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_unlist(&work->uses[i]);
 		work->uses[i].allocation->n_works--;
+		work->uses[i].allocation->n_unasked -= work->unasked;
 	}
 	if (work->stream) {
 		work->stream->n_works--;

@@ -33,7 +33,7 @@ struct use {
 	uint64_t offset, length;
 	bool write;
 	bool places; /* moves or advises: two such keep their order, as with writes */
-	bool listed;	   /* in the allocation's list still */
+	bool listed; /* in the allocation's list still */
 	bool guest_writes; /* who uses what is another owner's may write it */
 	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */
 	uint64_t address;  /* of the allocation when the worker was asked */
@@ -56,14 +56,17 @@ struct work {
 	struct use room[WORK_USES_ROOM]; /* uses, while they are few */
 	struct stream *stream;
 	const void *chain; /* NULL: none; set before order_add(), as is: */
+	bool unasked;	   /* nobody asked for it: what it uses does not show as busy */
 	bool alone;	   /* it begins after the end of those it follows, chain or not */
 
 	unsigned int n_before; /* works that this one waits for before it can begin */
-	unsigned int n_ahead;  /* works of its chain whose end it has to follow */
+	unsigned int n_ahead;  /* works of its chain whose end it has to follow, and its
+				  own sending */
 	struct follower *followers; /* works that wait for this one */
 	unsigned int n_followers, followers_capacity;
 
-	bool sent;	  /* it is: order_sent() */
+	bool sending;	  /* from order_sending() to order_sent() */
+	bool sent;	  /* the worker knows of it */
 	bool ended;	  /* and done, but for n_ahead: it comes as ready once more */
 	uint64_t sent_id; /* what the worker calls it */
 	unsigned int n_after, n_after_due;
@@ -89,11 +92,21 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
  */
 int order_add(struct work *work);
 
+/* Somebody wants what nobody asked for; or it is answered, and as good as done. */
+void order_set_unasked(struct work *work, bool unasked);
+
 /*
- * The work of a chain is on its way to the worker, which knows it by that id from now on:
- * those of its chain that follow can be sent too. As order_done().
+ * The work of a chain, with nothing to wait for, is about to be sent. It may end before
+ * the sender knows of it, and leaves only after that: order_sent().
  */
-void order_sent(struct work *work, uint64_t id, struct work **ready);
+void order_sending(struct work *work);
+
+/*
+ * It is on its way to the worker, which knows it by that id from now on: those of its
+ * chain that follow can be sent too, as in order_done(). 0: it could not be sent.
+ * Returns: whether it has ended and is to leave now.
+ */
+bool order_sent(struct work *work, uint64_t id, struct work **ready);
 
 /*
  * The work is done, well or badly, and n_ahead is zero: it leaves the order. What has

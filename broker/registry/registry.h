@@ -90,6 +90,7 @@ struct allocation {
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
+	uint32_t n_unasked; /* of them, nobody's: reading ahead */
 	struct use *uses;
 	uint64_t n_writes;   /* works that write it, ever queued */
 	uint64_t read_next;  /* where the last read of data ended */

@@ -99,6 +99,42 @@ test_a_fault_loses_nothing_that_can_be_kept()
 	like "$(<events)" 'lost allocations/direct id=[0-9]+ reason="lost its contexts'
 }
 
+# One after the other is made anew: the next fault comes before, between and after.
+test_faults_while_memory_is_made_anew_lose_nothing()
+{
+	local i name
+	needs_software 'be slow'
+	loaded
+	for name in m1 m2 m3 m4; do
+		echo "$name 64K kind=managed" >control/alloc
+		head -c 64K /dev/urandom | tee "$T/$name" >"allocations/$name/data"
+		echo set_read_mostly >"allocations/$name/advise"
+	done
+	inject 'delay=cuMemAdvise_v2@*=30ms' 'delay=cuMemAllocManaged@*=20ms'
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		fault
+		sleep "0.0$((i * 2 % 10))"
+	done
+	inject
+	for name in m1 m2 m3 m4; do
+		cmp "$T/$name" "allocations/$name/data"
+	done
+}
+
+# What comes while memory is written out is not in what is kept, and done again.
+test_writes_beside_a_fault_are_not_lost()
+{
+	local i
+	loaded
+	echo 'm 1M kind=managed' >control/alloc
+	for i in $(seq 12); do
+		echo 'faults wild grid=1 block=1 wait=0 u64:0x10' >control/launch
+		echo "m u8:$i" >control/fill
+		is "$(head -c 1M allocations/m/data | tr -d "$(printf '\\%03o' "$i")" | wc -c)" 0
+	done
+	! echo default 2>/dev/null >control/synchronize
+}
+
 test_the_next_launch_needs_no_new_load()
 {
 	loaded
@@ -141,6 +177,8 @@ test_what_was_queued_behind_a_fault_fails_and_says_so()
 	mkdir streams/a streams/b
 	echo 'x 64' >control/alloc
 	echo 'y 64' >control/alloc
+	# A kernel that waits for y's first zeroing would begin after the fault.
+	echo 'y u8:0' >control/fill
 	echo 'order slow_set grid=1 block=1 stream=b wait=0 y i32:1 u64:20000000000' >control/launch
 	echo 'faults wild grid=1 block=1 stream=a wait=0 u64:16' >control/launch
 	echo 'order add grid=1 block=1 stream=a wait=0 in:x i32:1 x' >control/launch

@@ -15,7 +15,7 @@
 #
 # Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
 # starts the broker as an ordinary user, who then is the only one served; GPUMEM_KERNELS,
-# where tests/kernels lie as PTX.
+# where tests/kernels lie as PTX; GPUMEM_CASE=REGEX runs only the cases that it finds.
 #
 # A case waits for what it waits for (`eventually`), never for a time.
 
@@ -319,7 +319,7 @@ broker_kill()
 
 cases()
 {
-	sed -n 's/^test_\([a-z0-9_]*\)().*/\1/p' "$topic_file"
+	sed -n 's/^test_\([a-z0-9_]*\)().*/\1/p' "$topic_file" | grep -E -e "${GPUMEM_CASE:-.}"
 }
 
 run_case()

@@ -42,7 +42,8 @@ static unsigned int send(struct work *work, uint64_t id)
 	struct work *ready = NULL;
 	unsigned int n = 0;
 
-	order_sent(work, id, &ready);
+	order_sending(work);
+	cr_assert(not(order_sent(work, id, &ready)));
 	for (; ready; ready = ready->next_ready)
 		n++;
 	return n;
@@ -221,6 +222,25 @@ Test(order, replaced_read_is_still_waited_for)
 	expect_empty();
 }
 
+Test(order, work_that_nobody_asked_for_is_counted_until_somebody_does)
+{
+	struct work *a = calloc(1, sizeof(*a)), *b = calloc(1, sizeof(*b));
+
+	a->unasked = b->unasked = true;
+	work_use(a, &x, 0, 8, false);
+	work_use(b, &x, 8, 8, false);
+	cr_assert(eq(int, order_add(a) + order_add(b), 0));
+	cr_assert(eq(u32, x.n_works, 2));
+	cr_assert(eq(u32, x.n_unasked, 2));
+	order_set_unasked(a, false);
+	cr_assert(eq(u32, x.n_unasked, 1));
+	finish(a);
+	cr_assert(eq(u32, x.n_unasked, 1));
+	finish(b);
+	cr_assert(eq(u32, x.n_unasked, 0));
+	expect_empty();
+}
+
 /* ---- chains ---- */
 
 Test(order, chained_work_waits_to_be_sent_and_not_for_the_end)
@@ -261,6 +281,32 @@ Test(order, work_that_ends_before_what_it_follows_leaves_after_it)
 	send(a, 7);
 	send(b, 8);
 	b->ended = true;
+	cr_assert(eq(uint, finish(a), 1), "b leaves now");
+	finish(b);
+	expect_empty();
+}
+
+Test(order, work_that_ends_while_it_is_sent_leaves_once)
+{
+	struct work *a = kernel(&s), *b = kernel(&s), *ready = NULL;
+
+	send(a, 7);
+	order_sending(b);
+	b->ended = true;
+	cr_assert(eq(uint, finish(a), 0), "its sender sees to it");
+	cr_assert(order_sent(b, 8, &ready));
+	finish(b);
+	expect_empty();
+}
+
+Test(order, work_that_could_not_be_sent_leaves_after_what_it_follows)
+{
+	struct work *a = kernel(&s), *b = kernel(&s), *ready = NULL;
+
+	send(a, 7);
+	order_sending(b);
+	b->ended = true;
+	cr_assert(not(order_sent(b, 0, &ready)));
 	cr_assert(eq(uint, finish(a), 1), "b leaves now");
 	finish(b);
 	expect_empty();
@@ -413,6 +459,7 @@ static void model_send(int n, int at)
 	for (int i = 0; i < at; i++)
 		if (models[at].before[i] && models[i].work && !models[at].behind[i])
 			cr_fail("work %d was sent and is not behind work %d", at, i);
+	order_sending(work);
 	order_sent(work, (uint64_t)at + 1, &ready);
 }
 
