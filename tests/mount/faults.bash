@@ -339,12 +339,12 @@ test_a_worker_that_was_given_up_is_there_again_before_it_is_needed()
 	local before
 	loaded
 	echo 'faults failing_assert grid=1 block=1 i32:42' >control/launch
-	before=$(own)
+	before=$(<"owners/$me/worker")
 	fault
-	eventually "[ -n \"\$(own)\" ] && [ \"\$(own)\" != $before ]"
-	before=$(own)
+	eventually "[[ \$(<owners/$me/worker) != @(0|$before) ]]"
+	before=$(<"owners/$me/worker")
 	echo 1 >"owners/$me/reset"
-	eventually "[ -n \"\$(own)\" ] && [ \"\$(own)\" != $before ]"
+	eventually "[[ \$(<owners/$me/worker) != @(0|$before) ]]"
 }
 
 test_device_memory_freed_after_a_fault_can_be_had_again_at_once()

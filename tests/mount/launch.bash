@@ -68,7 +68,7 @@ test_a_launch_waits_for_its_end_and_without_wait_for_nothing()
 	echo 'x 64' >control/alloc
 	echo 'order slow_set grid=1 block=1 x i32:1 u64:50000000' >control/launch
 	is "$(<allocations/x/state)" live
-	echo 'order slow_set grid=1 block=1 wait=0 x i32:2 u64:200000000' >control/launch
+	echo 'order slow_set grid=1 block=1 wait=0 x i32:2 u64:2000000000' >control/launch
 	is "$(<allocations/x/state)" busy
 	is "$(<streams/default/state)" busy
 	is "$(words d4 x 4)" 2
@@ -208,7 +208,7 @@ test_a_function_can_be_launched_while_its_module_is_replaced_not_removed()
 {
 	loaded order
 	echo 'x 64' >control/alloc
-	echo 'order slow_set grid=1 block=1 wait=0 x i32:1 u64:300000000' >control/launch
+	echo 'order slow_set grid=1 block=1 wait=0 x i32:1 u64:2000000000' >control/launch
 	refused EBUSY 'order' 'rmdir modules/order'
 	cp "$GPUMEM_KERNELS/saxpy.ptx" modules/order/image
 	is "$(ls modules/order/functions)" saxpy
@@ -267,8 +267,8 @@ test_an_interrupted_launch_goes_on()
 {
 	loaded order
 	echo 'x 64' >control/alloc
-	timeout -s INT 0.2 bash -c \
-		'echo "order slow_set grid=1 block=1 x i32:5 u64:600000000" >control/launch' || true
+	timeout -s INT 0.5 bash -c \
+		'echo "order slow_set grid=1 block=1 x i32:5 u64:4000000000" >control/launch' || true
 	is "$(<allocations/x/state)" busy
 	is "$(words d4 x 4)" 5
 }
