@@ -5,7 +5,7 @@
  * balances that the records carry. Times are microseconds with their nanoseconds behind
  * the point.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "event.h"
 #include "json.h"
 #include "output.h"

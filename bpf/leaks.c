@@ -4,7 +4,7 @@
  * allocated it with -s. A process that ends holding memory is told of when it does: its
  * memory is free then, and was leaked all the same.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "mount.h"
 #include "output.h"
 #include "process.h"

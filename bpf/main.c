@@ -7,7 +7,7 @@
  * more than the call) and hands them to one of the outputs. It ends at a signal, after
  * -d SECONDS, or with its command.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "command.h"
 #include "event.h"
 #include "mount.h"

@@ -8,7 +8,7 @@
  */
 #include "mount.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <dirent.h>
 #include <errno.h>

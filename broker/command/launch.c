@@ -192,6 +192,12 @@ static void launch_failed(struct op *op, const struct wire_reply *reply)
 			launch_had_company(launch) ? ", or one that was under way with it"
 						   : "",
 			text_string(&why));
+	else if (reply->result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
+		op_fail(op, reply->error,
+			"launch of %s failed: the blocks of a cooperative kernel all run "
+			"at "
+			"the same time, and so many do not%s",
+			launch->kernel, text_string(&why));
 	else
 		op_fail(op, reply->error, "launch of %s failed: %s%s", launch->kernel,
 			strerror(reply->error), text_string(&why));
@@ -296,8 +302,8 @@ static int check_params(struct check *check)
 		return 0;
 	if (line->n_args != function->n_params)
 		return check_refuse(check, EINVAL,
-				    "kernel %s takes %u arguments, %u are given", kernel,
-				    function->n_params, line->n_args);
+				    "arguments of kernel %s: it takes %u, %u given",
+				    kernel, function->n_params, line->n_args);
 	for (unsigned int i = 0; i < line->n_args; i++) {
 		const struct launch_arg *arg = &line->args[i];
 

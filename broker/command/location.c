@@ -9,29 +9,36 @@ static const char *const prefixes[N_LOCATION_PLACES] = {
 	[LOCATION_DEVICE] = "device:",
 };
 
-/* A location with its number behind a prefix. Returns: whether the word is one. */
-static bool location_parse(const char *word, enum location_place place,
-			   uint16_t *ret_location)
+/* A location with its number behind a prefix. Returns: -ENOENT: another prefix. */
+static int location_parse(const char *word, enum location_place place,
+			  uint16_t *ret_location, struct refusal *refusal)
 {
 	size_t length = strlen(prefixes[place]);
 	uint64_t number;
 
-	if (strncmp(word, prefixes[place], length) != 0 ||
-	    number_parse(word + length, &number) < 0 || number > LOCATION_NUMBER_MAX)
-		return false;
+	if (strncmp(word, prefixes[place], length) != 0)
+		return -ENOENT;
+	if (number_parse(word + length, &number) < 0 || number > LOCATION_NUMBER_MAX)
+		return refuse(refusal, EINVAL,
+			      "the number of location %.64s is none of 0 to %d", word,
+			      LOCATION_NUMBER_MAX);
 	*ret_location = location_make(place, (unsigned int)number);
-	return true;
+	return 0;
 }
 
 int line_location(const char *word, uint16_t *ret_location, struct refusal *refusal)
 {
+	int r;
+
 	if (strcmp(word, "cpu") == 0) {
 		*ret_location = location_make(LOCATION_CPU, 0);
 		return 0;
 	}
-	if (location_parse(word, LOCATION_NUMA, ret_location) ||
-	    location_parse(word, LOCATION_DEVICE, ret_location))
-		return 0;
+	r = location_parse(word, LOCATION_NUMA, ret_location, refusal);
+	if (r == -ENOENT)
+		r = location_parse(word, LOCATION_DEVICE, ret_location, refusal);
+	if (r != -ENOENT)
+		return r;
 	return refuse(refusal, EINVAL, "location %.64s is none of cpu, numa:N, device:N",
 		      word);
 }

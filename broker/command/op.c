@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "command/command.h"
 #include "command/rescue.h"
 #include "cuda/driver.h"
@@ -575,14 +575,6 @@ static void op_replied(struct ask *ask, const struct wire_reply *reply, bool los
 
 /* ---- time limits ---- */
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Its time begins. Under registry.lock. */
 static void op_limit(struct op *op)
 {
@@ -590,7 +582,7 @@ static void op_limit(struct op *op)
 
 	if (!op->limit_ms)
 		return;
-	op->deadline_ms = now_ms() + op->limit_ms;
+	op->deadline_ms = clock_ms() + op->limit_ms;
 	DL_APPEND2(broker->limited, op, prev_limited, next_limited);
 	pthread_cond_signal(&broker->housekeeper_wake);
 }
@@ -605,7 +597,7 @@ static void op_unlimit(struct op *op)
 
 int64_t op_check_limits(struct broker *broker)
 {
-	int64_t now = now_ms(), next = -1;
+	int64_t now = clock_ms(), next = -1;
 	struct op *op, *safe;
 
 	pthread_mutex_lock(&broker->registry.lock);

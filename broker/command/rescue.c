@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "command/command.h"
 #include "command/life.h"
 #include "command/op.h"
@@ -19,8 +19,9 @@
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
 #define SAVE_MS		5000
 #define SAVE_MS_PER_GIB 2000
-#define RESTORE_TRIES	3  /* that the driver refuses */
-#define RESTORE_RUNS	64 /* that end meanwhile */
+#define SAVE_ALIGN	4096 /* in the file */
+#define RESTORE_TRIES	3    /* that the driver refuses */
+#define RESTORE_RUNS	64   /* that end meanwhile */
 
 /* One allocation, while it has no address. */
 struct saved {
@@ -79,14 +80,6 @@ struct rescue {
 
 static void save_next(struct rescue *rescue, struct link *link);
 static void restore_go_on(struct rescue *rescue);
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- the end ---- */
 
@@ -177,7 +170,7 @@ static void rescue_kill(struct rescue *rescue)
 
 int64_t rescue_check_limits(struct broker *broker)
 {
-	int64_t now = now_ms(), next = -1;
+	int64_t now = clock_ms(), next = -1;
 	struct rescue *rescue;
 
 	pthread_mutex_lock(&broker->registry.lock);
@@ -537,9 +530,11 @@ static bool lives_in(const struct allocation *allocation, const struct worker *w
 /* A file to write out that many bytes to. */
 static int save_file(uint64_t size)
 {
-	_cleanup_close_ int fd =
-		memfd_create("gpumem-saved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_close_ int fd = -1;
 
+	if (!host_has_room(size))
+		return -ENOMEM;
+	fd = memfd_create("gpumem-saved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
@@ -547,7 +542,7 @@ static int save_file(uint64_t size)
 }
 
 /* What of the run can be kept is noted, the rest is lost. Returns: bytes to write out. */
-static uint64_t rescue_take(struct rescue *rescue, bool save)
+static uint64_t rescue_take(struct rescue *rescue)
 {
 	struct registry *registry = &rescue->broker->registry;
 	struct allocation *allocation;
@@ -557,7 +552,7 @@ static uint64_t rescue_take(struct rescue *rescue, bool save)
 	     slot++) {
 		if (!lives_in(allocation, rescue->worker, rescue->epoch))
 			continue;
-		if (!save || !is_saved(allocation)) {
+		if (!is_saved(allocation)) {
 			life_lose(rescue->broker, allocation, rescue->reason);
 			continue;
 		}
@@ -567,22 +562,25 @@ static uint64_t rescue_take(struct rescue *rescue, bool save)
 			.address = allocation->address,
 			.offset = size,
 		};
-		size += (allocation->size + 4095) / 4096 * 4096;
+		size += align_up(allocation->size, SAVE_ALIGN);
 	}
 	return size;
 }
 
-static unsigned int count_managed(const struct rescue *rescue)
+/* There is nowhere to keep it. */
+static void rescue_drop(struct rescue *rescue)
 {
-	struct registry *registry = &rescue->broker->registry;
-	struct allocation *allocation;
-	unsigned int n = 0;
+	char why[sizeof(rescue->reason) + 64];
 
-	for (uint32_t slot = 0; (allocation = slots_next(&registry->allocations, &slot));
-	     slot++)
-		n += lives_in(allocation, rescue->worker, rescue->epoch) &&
-		     is_saved(allocation);
-	return n;
+	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
+		 rescue->reason);
+	for (; rescue->n_saved; rescue->n_saved--) {
+		struct allocation *allocation =
+			rescue->saved[rescue->n_saved - 1].allocation;
+
+		allocation->restoring = false;
+		life_lose(rescue->broker, allocation, why);
+	}
 }
 
 static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
@@ -599,7 +597,8 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 	rescue->fd = -1;
 	rescue->command = command;
 	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
-	rescue->saved = calloc(count_managed(rescue) + 1, sizeof(*rescue->saved));
+	rescue->saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
+			       sizeof(*rescue->saved));
 	if (rescue->saved)
 		return rescue;
 	free(rescue);
@@ -626,12 +625,15 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 	rescue_hold_memory(broker);
 	rescue->link = link;
 	if (!broker->shutting_down && worker->owner) {
-		size = rescue_take(rescue, true);
+		size = rescue_take(rescue);
 		worker_want(worker, epoch);
 	}
-	if (size) {
+	if (size)
 		rescue->fd = save_file(size);
-		rescue->deadline_ms = now_ms() + SAVE_MS +
+	if (size && rescue->fd < 0)
+		rescue_drop(rescue);
+	if (rescue->n_saved) {
+		rescue->deadline_ms = clock_ms() + SAVE_MS +
 				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
 		pthread_cond_signal(&broker->housekeeper_wake);
 		save_next(rescue, link);

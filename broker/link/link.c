@@ -25,6 +25,7 @@
  */
 #include "link/link.h"
 
+#include "base/clock.h"
 #include "cuda/driver.h"
 #include "link/start.h"
 #include "link/table.h"
@@ -41,7 +42,6 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define GRACE_MS 2000 /* from the socket's end to the process's, before it is killed */
 #define RETRY_MS 5    /* after a send that the kernel had no memory for */
@@ -80,14 +80,6 @@ struct link {
 	bool freed;
 	char reason[256]; /* "" until there is one */
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void queue_init(struct ask_queue *queue)
 {
@@ -153,7 +145,7 @@ static void link_end_of_stream(struct link *link)
 	pthread_mutex_lock(&link->lock);
 	if (!link->ending) {
 		link->ending = true;
-		link->deadline = MIN(link->deadline, now_ms() + GRACE_MS);
+		link->deadline = MIN(link->deadline, clock_ms() + GRACE_MS);
 		link_wake(link);
 	}
 	pthread_mutex_unlock(&link->lock);
@@ -256,7 +248,7 @@ static void link_flush_locked(struct link *link)
 			link->queue.end = &ask->next;
 		link->queue.first = ask;
 		if (r == -ENOBUFS)
-			link->retry = now_ms() + RETRY_MS;
+			link->retry = clock_ms() + RETRY_MS;
 		return;
 	}
 	if (link->stopping && !link->shut) {
@@ -277,7 +269,7 @@ static void link_hello_failed_locked(struct link *link, const struct wire_reply 
 			 strerrordesc_np(reply->error) ?: "unknown error");
 	link_set_reason_locked(link, reason);
 	link->ending = true;
-	link->deadline = MIN(link->deadline, now_ms() + GRACE_MS);
+	link->deadline = MIN(link->deadline, clock_ms() + GRACE_MS);
 	link_wake(link);
 }
 
@@ -440,12 +432,12 @@ static int link_timeout_locked(struct link *link)
 
 	if (until == NEVER)
 		return -1;
-	return (int)MIN(MAX(until - now_ms(), (int64_t)0), (int64_t)INT32_MAX);
+	return (int)MIN(MAX(until - clock_ms(), (int64_t)0), (int64_t)INT32_MAX);
 }
 
 static void link_check_deadline_locked(struct link *link)
 {
-	if (now_ms() < link->deadline)
+	if (clock_ms() < link->deadline)
 		return;
 	link->deadline = NEVER;
 	link_set_reason_locked(link, link->stopping ? "did not stop in time"
@@ -699,7 +691,7 @@ static void link_enqueue_locked(struct link *link, struct ask *ask)
 		if (r == 0)
 			return;
 		if (r == -ENOBUFS)
-			link->retry = now_ms() + RETRY_MS;
+			link->retry = clock_ms() + RETRY_MS;
 		link_wake(link);
 	}
 	queue_push(&link->queue, ask);
@@ -735,7 +727,7 @@ void link_stop(struct link *link, unsigned int seconds)
 {
 	pthread_mutex_lock(&link->lock);
 	link->stopping = true;
-	link->deadline = MIN(link->deadline, now_ms() + (int64_t)seconds * 1000);
+	link->deadline = MIN(link->deadline, clock_ms() + (int64_t)seconds * 1000);
 	link_wake(link);
 	pthread_mutex_unlock(&link->lock);
 }

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "link/wire.h"
 #include "worker/module.h"
 #include "worker/pool.h"
@@ -21,14 +21,6 @@
 #define SPIN_NS	      100000
 #define SLEEP_PART    16
 #define SLEEP_NS_MOST 1000000
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- events ---- */
 
@@ -174,7 +166,7 @@ static int launch_enqueue(struct worker *worker, struct job *job,
 		r = event_get(worker, job, failure);
 	if (r < 0)
 		return r;
-	job->begun_ns = now_ns();
+	job->begun_ns = clock_ns(CLOCK_MONOTONIC);
 	r = kernel_launch(worker, job, function, failure);
 	if (r == 0)
 		r = CUDA(worker->driver, failure, cuEventRecord, job->event, job->stream);
@@ -284,11 +276,11 @@ static void sleep_ns(uint64_t ns)
  */
 static int event_wait(struct worker *worker, CUevent event, struct cuda_failure *failure)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
 	int r;
 
 	while (event_is_ahead(worker, event, &r, failure)) {
-		uint64_t taken = now_ns() - begin;
+		uint64_t taken = clock_ns(CLOCK_MONOTONIC) - begin;
 
 		if (taken > SPIN_NS)
 			sleep_ns(MIN(taken / SLEEP_PART, (uint64_t)SLEEP_NS_MOST));
@@ -323,8 +315,8 @@ static struct job *launch_finish(struct worker *worker, struct job *job,
 		r = launch_flush(worker, job, &failure);
 	if (*failed)
 		(void)worker_is_lost(worker, &failure);
-	job->value[0] = now_ns() - MAX(job->begun_ns, *ended_ns);
-	*ended_ns = now_ns();
+	job->value[0] = clock_ns(CLOCK_MONOTONIC) - MAX(job->begun_ns, *ended_ns);
+	*ended_ns = clock_ns(CLOCK_MONOTONIC);
 	*failed |= r < 0;
 	pthread_mutex_lock(&worker->streams.lock);
 	HASH_DELETE(hh, worker->launches.in_flight, job);

@@ -118,14 +118,16 @@ test_launches_one_by_one_have_their_names()
 	EOF
 }
 
-test_what_a_reset_leaves()
+# The runtime asks the driver for that behind all symbols, so the tool can't see it, as
+# docs/tracing.md says: what was held shows until the process ends.
+test_a_reset_by_the_runtime_is_not_seen()
 {
 	compiled static
 	traced --json -- "$T/program" reset
 	cat "$T/said.by" # free bytes as the driver says, before and after
 	check <<-EOF
-		has([row for row in E if row["call"].startswith("cuDevicePrimaryCtxRe") and "freed" in row][-1])
-		print([row for row in E if row["call"].startswith("cuDevicePrimaryCtx")], one("exit"))
+		same([row for row in E if row["call"].startswith("cuDevicePrimaryCtxRe") and "freed" in row], [])
+		has(one("exit"), device=256 << 20, pool=512 << 20)
 	EOF
 }
 
@@ -179,8 +181,10 @@ test_pytorch_summary_leaks_and_chrome()
 		events = json.load(open(sys.argv[1]))["traceEvents"]
 		judge = json.load(open(sys.argv[2]))
 		held = [e["args"]["bytes"] for e in events if e["ph"] == "C" and e["name"] == "device"]
+		made = [e for e in events if e["ph"] == "X" and e["name"] == "cuMemAlloc_v2"]
+		made = [e for e in made if e["args"]["result"] == "CUDA_SUCCESS"]
 		assert max(held) == judge["reserved_peak"], (max(held), judge)
-		assert sum(e["ph"] == "X" for e in events) > 10
+		assert len(made) == judge["segments"], (len(made), judge)
 	EOF
 }
 
@@ -218,10 +222,12 @@ test_the_brokers_allocations()
 {
 	[ -n "${GPUMEMD-}" ] || skip 'GPUMEMD does not say where the broker is'
 	mkdir "$T/mnt"
-	env -u LD_LIBRARY_PATH "$GPUMEMD" -f "$T/mnt" >"$T/broker" 2>&1 &
+	env -u LD_LIBRARY_PATH ${GPUMEM_TRACE_LIBRARIES:+"LD_LIBRARY_PATH=$GPUMEM_TRACE_LIBRARIES"} \
+		"$GPUMEMD" -f "$T/mnt" >"$T/broker" 2>&1 &
 	local broker=$!
 	mounted=$T/mnt
-	eventually "[ -e '$T/mnt/control/alloc' ]"
+	eventually "[ -e '$T/mnt/control/alloc' ] || ! kill -0 $broker"
+	kill -0 "$broker" || fail 'the broker did not start' "$(<"$T/broker")"
 	tool -v >"$T/out" 2>"$T/err" &
 	tool=$!
 	eventually "grep -q 'attached in' '$T/err'"

@@ -336,9 +336,9 @@ test_what_does_not_fit_the_kernel_is_refused()
 {
 	loaded order
 	echo 'x 64' >control/alloc
-	refused EINVAL 'kernel order/add takes 3 arguments, 2 are given' \
+	refused EINVAL 'arguments of kernel order/add: it takes 3, 2 given' \
 		'echo "order add grid=1 block=1 in:x i32:1" >control/launch'
-	refused EINVAL 'takes 3 arguments, 4 are given' \
+	refused EINVAL 'it takes 3, 4 given' \
 		'echo "order add grid=1 block=1 in:x i32:1 x x" >control/launch'
 	refused EINVAL 'argument 2, i64:1, has 8 bytes, the parameter of order/add 4' \
 		'echo "order add grid=1 block=1 in:x i64:1 x" >control/launch'

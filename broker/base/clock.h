@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clocks in nanoseconds. Records carry CLOCK_MONOTONIC's. */
+/* Clocks, in nanoseconds; limits in milliseconds of CLOCK_MONOTONIC. */
 #pragma once
 
 #include <stdint.h>
@@ -11,4 +11,9 @@ static inline uint64_t clock_ns(clockid_t clock)
 
 	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static inline int64_t clock_ms(void)
+{
+	return (int64_t)(clock_ns(CLOCK_MONOTONIC) / 1000000);
 }
