@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -36,6 +37,22 @@ static int try_directory(const char *path)
 	return fd < 0 ? -errno : 0;
 }
 
+/* Whether a broker is mounted right there. */
+static bool is_served(const char *path)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	const struct mntent *entry;
+	bool served = false;
+
+	if (!mounts)
+		return false;
+	while (!served && (entry = getmntent(mounts)))
+		served = strcmp(entry->mnt_type, "fuse.gpumemd") == 0 &&
+			 strcmp(entry->mnt_dir, path) == 0;
+	endmntent(mounts);
+	return served;
+}
+
 int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 {
 	int error = try_directory(mountpoint);
@@ -48,6 +65,15 @@ int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 	if (!error) {
 		*ret_path = realpath(mountpoint, NULL);
 		error = *ret_path ? 0 : -errno;
+	}
+	if (!error && is_served(*ret_path)) {
+		text_printf(
+			why,
+			"mount point %s: a broker is mounted there; `fusermount3 -u %s` "
+			"ends it",
+			mountpoint, mountpoint);
+		free(take_ptr(*ret_path));
+		return -EBUSY;
 	}
 	if (error)
 		text_printf(why, "mount point %s: %s", mountpoint, strerror(-error));

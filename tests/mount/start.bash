@@ -61,6 +61,16 @@ test_options_of_the_software_gpu_are_checked()
 	! is_mounted "$T/none"
 }
 
+test_a_mount_point_that_a_broker_has_is_said()
+{
+	local said status=0
+	said=$("$GPUMEMD" --driver "$(driver second)" "$M" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" 'a broker is mounted there; `fusermount3 -u '
+	is "$(grep -cF " $M fuse" /proc/self/mounts)" 1
+	cat version
+}
+
 test_a_missing_mount_point_is_said()
 {
 	local said status=0

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The n-th call of each driver function fails, or kills its process, while everything that
 # can be done is done: each failure says what failed, nothing is left over, and then all of
-# it works. GPUMEM_SWEEP=N goes through the first N calls of each, not only the first two.
+# it works. Here the first call of each; GPUMEM_SWEEP=N goes through the first N, or up to
+# the one that nothing comes to any more. It takes seconds a call: GPUMEM_CASE_LIMIT.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 me=$(id -u)
@@ -62,17 +63,20 @@ everything()
 }
 
 # goes_wrong RULE: each line may fail, but then says what it was, or is about an object that
-# an earlier one could not make.
+# an earlier one could not make. Leaves in $harm how much came of it.
 goes_wrong()
 {
-	local line call=${1#*=}
+	local line call=${1#*=} restarts=$(value_of status restarts)
 	inject "$1"
+	harm=0
 	while read -r line; do
 		timeout 20 bash -c "$line" >/dev/null 2>"$T/said" || {
 			[ "$?" -lt 124 ] || fail "$1: does not end: $line"
 			grep -qE "$errnos" "$T/said" || fail "$1: $line: $(<"$T/said")"
+			harm=$((harm + 1))
 		}
 	done < <(everything w)
+	harm=$((harm + $(value_of status restarts) - restarts))
 	tail -n 40 errors | grep -qE "${call%%@*}|worker|lost" || unnoticed+=" $1"
 	inject
 	echo 1 >"owners/$me/reset"
@@ -116,15 +120,20 @@ held_as()
 
 sweep_with()
 {
-	local call n before unnoticed=''
+	local call n harm quiet before unnoticed=''
 	needs_software 'fail on request'
 	needs_kernels
 	works nothing
 	before=$(holdings)
 	for call in $calls; do
+		quiet=0
 		for n in $(seq "${GPUMEM_SWEEP:-$2}"); do
 			goes_wrong "$(printf "$1" "$call" "$n")"
+			# what failed may have been done again; twice is the end of the calls
+			quiet=$((harm ? 0 : quiet + 1))
+			[ "$quiet" -lt 2 ] || break
 		done
+		echo "$call: $n" >&2
 		works "$call"
 	done
 	held_as "$before"

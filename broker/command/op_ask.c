@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an op asks of a worker: with what that must know before, where what it uses is by
+ * now, what its answer means, and within what time.
+ */
+#include "command/op.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "command/command.h"
+#include "command/rescue.h"
+
+#define ASK_AT_MOST 3
+
+/*
+ * A copy by the GPU leaves managed memory on the GPU, and pulls there what is on the
+ * host. So the CPU copies what no GPU has used since it was there for sure.
+ */
+static void op_spare_pages(struct op *op, const struct allocation *allocation)
+{
+	struct wire_request *request = &op->ask.request;
+	struct managed *managed = allocation->managed;
+
+	request->flags &= ~(uint32_t)WIRE_BY_CPU;
+	switch (request->op) {
+	case WIRE_FILL:
+		if (!(request->flags & WIRE_STAY))
+			break;
+		/* fall through */
+	case WIRE_READ:
+	case WIRE_WRITE:
+		if (managed->on_host &&
+		    op->broker->devices[allocation->device]->has_concurrent)
+			request->flags |= WIRE_BY_CPU;
+		return;
+	case WIRE_PREFETCH:
+		if (location_place((uint16_t)request->location) != LOCATION_DEVICE)
+			return;
+		break;
+	case WIRE_LAUNCH:
+	case WIRE_COPY:
+		break;
+	default:
+		return;
+	}
+	managed->on_host = false;
+}
+
+/* Returns: 0; -ERESTART where something has another address than the question has. */
+static int op_needs(struct op *op, struct worker_needs *needs)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		const struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
+		const struct owner *of = op->worker->owner;
+
+		if (op->only_use >= 0 && op->only_use != (int)i)
+			continue;
+		if (allocation->restoring || use->address != allocation->address)
+			r = -ERESTART;
+		if (allocation->managed)
+			op_spare_pages(op, allocation);
+		if (allocation->block)
+			needs->blocks[needs->n_blocks++] = (struct needed_block){
+				.block = allocation->block,
+				.guest = of && of != allocation->owner,
+				.writable = use->guest_writes,
+			};
+		else if (of == allocation->owner)
+			needs->epoch = allocation->worker_epoch;
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	/* Elsewhere than in its owner's worker, on its device, the order is the broker's
+	 * alone. */
+	if (op->work.stream && op->worker->owner == op->work.stream->owner &&
+	    op->work.stream->device == op->ask.request.device) {
+		needs->stream = op->work.stream;
+		op->ask.request.stream = op->work.stream->wire_id;
+	}
+	return r;
+}
+
+/* Whether the run that it needed is over, and what lives there is kept. */
+static bool op_has_missed(struct op *op, uint32_t epoch)
+{
+	bool missed = false;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && epoch; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		missed |= allocation->managed && allocation->state == ALLOCATION_LIVE &&
+			  (allocation->restoring || allocation->worker_epoch != epoch);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return missed;
+}
+
+/* The run that it needed is over; what is lost with it says why, once that is noted. */
+static void op_fail_stale(struct op *op, const char *what)
+{
+	char reason[128];
+
+	worker_end_reason(op->worker, reason, sizeof(reason));
+	op_fail(op, ESTALE, "%s: the worker that held it %s", what, reason);
+}
+
+int op_ask(struct op *op)
+{
+	return op_ask_with(op, NULL);
+}
+
+int op_ask_with(struct op *op, struct block *block)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+	_cleanup_free_ struct needed_block *many = NULL;
+	struct needed_block few[WORK_USES_ROOM + 1];
+	struct worker_needs needs = { .blocks = few, .image = op->image };
+	int r = 0;
+
+	if (op->work.n_uses > WORK_USES_ROOM) {
+		many = calloc(op->work.n_uses + 1, sizeof(*many));
+		needs.blocks = many;
+		if (!many)
+			r = -ENOMEM;
+	}
+	op->extra_block = block;
+	if (r == 0)
+		r = op_needs(op, &needs);
+	if (r == 0) {
+		if (block)
+			needs.blocks[needs.n_blocks++] =
+				(struct needed_block){ .block = block };
+		op->n_asked++;
+		r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
+	}
+	if (r == 0)
+		return 0;
+	if (r == -ESTALE && op->n_asked < ASK_AT_MOST && op_has_missed(op, needs.epoch))
+		r = -ERESTART;
+	if (r == -ERESTART) {
+		/* A kernel's arguments have the addresses: op_send() has it run anew. */
+		op->asked_again = !op->class->kernel;
+		op->next_ready = NULL;
+		if (op->asked_again)
+			op_start(op);
+		return r;
+	}
+	op_describe(op, &what);
+	if (r == -ESTALE)
+		op_fail_stale(op, text_string(&what));
+	else if (r == -EHOSTDOWN)
+		op_fail(op, EIO,
+			"%s: the worker of uid %u has failed again and again; writing 1 "
+			"to owners/%u/reset tries anew",
+			text_string(&what), op->worker->owner->uid,
+			op->worker->owner->uid);
+	else
+		op_fail(op, EIO, "%s: the worker could not be asked: %s",
+			text_string(&what), strerror(-r));
+	return r;
+}
+
+/* All of it is durable, or is being made anew in the next run. */
+static bool op_can_repeat(const struct op *op)
+{
+	bool can = op->class->repeatable && op->n_asked < ASK_AT_MOST;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		can = allocation->block || allocation->restoring ||
+		      (allocation->managed && allocation->state == ALLOCATION_LIVE &&
+		       allocation->worker_epoch != op->asked_epoch);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return can;
+}
+
+static void op_note_fault(struct op *op, const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "lost its contexts");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&op->broker->registry.lock);
+	rescue_begin(op->broker, op->worker, op->asked_epoch, text_string(&reason),
+		     cuda_result_errno(reply->result), NULL);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+/*
+ * What it did to managed memory may have come while that was written out, or after it:
+ * then it is not in what was kept, and counts as not done.
+ */
+static bool op_was_overtaken(const struct op *op)
+{
+	bool overtaken = false;
+
+	if (!op->class->repeatable && !op->class->kernel)
+		return false;
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !overtaken; i++) {
+		const struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
+
+		overtaken = (use->write || use->places) && allocation->managed &&
+			    allocation->state == ALLOCATION_LIVE &&
+			    (allocation->restoring ||
+			     allocation->worker_epoch != op->asked_epoch);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return overtaken;
+}
+
+void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct op *op = container_of(ask, struct op, ask);
+	_cleanup_text_ struct text what = TEXT_INIT;
+	char reason[128];
+
+	if (!lost)
+		worker_forgive(op->worker);
+	/* The first that shows that the contexts are lost: nothing else comes of them. */
+	if (!lost && cuda_result_is_sticky(reply->result)) {
+		op_note_fault(op, reply);
+		lost = !op->class->kernel;
+	}
+	if (!lost && !reply->error)
+		lost = op_was_overtaken(op);
+	if (lost && op_can_repeat(op)) {
+		op->asked_again = true;
+		op->next_ready = NULL;
+		op_start(op);
+	} else if (lost) {
+		op_describe(op, &what);
+		worker_end_reason(op->worker, reason, sizeof(reason));
+		if (op->class->lost)
+			op->class->lost(op, reason);
+		else
+			op_fail(op, EIO, "%s: the worker %s before it answered",
+				text_string(&what), reason);
+	} else if (reply->error && op->class->failed) {
+		op->failure = (struct cuda_failure){ reply->call, reply->result };
+		op->class->failed(op, reply);
+	} else if (reply->error) {
+		op->failure = (struct cuda_failure){ reply->call, reply->result };
+		op_describe(op, &what);
+		text_add_call(&what, reply->call, reply->result);
+		op_fail(op, reply->error, "%s failed: %s", text_string(&what),
+			strerror(reply->error));
+	} else if (op->class->answered) {
+		op->class->answered(op, reply);
+	} else {
+		op_done(op, 0);
+	}
+}
+
+/* ---- time limits ---- */
+
+/* Its time begins. Under registry.lock. */
+static void op_limit(struct op *op)
+{
+	struct broker *broker = op->broker;
+
+	if (!op->limit_ms)
+		return;
+	op->deadline_ms = clock_ms() + op->limit_ms;
+	DL_APPEND2(broker->limited, op, prev_limited, next_limited);
+	pthread_cond_signal(&broker->housekeeper_wake);
+}
+
+void op_unlimit(struct op *op)
+{
+	if (op->deadline_ms)
+		DL_DELETE2(op->broker->limited, op, prev_limited, next_limited);
+	op->deadline_ms = 0;
+}
+
+int64_t op_check_limits(struct broker *broker)
+{
+	int64_t now = clock_ms(), next = -1;
+	struct op *op, *safe;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH_SAFE2(broker->limited, op, safe, next_limited)
+	{
+		/* While it is being sent nobody knows to which run. */
+		if (op->deadline_ms > now || op->work.sending) {
+			int64_t left = MAX(op->deadline_ms - now, (int64_t)1);
+
+			next = next < 0 ? left : MIN(next, left);
+			continue;
+		}
+		op->timed_out = true;
+		op_unlimit(op);
+		rescue_begin(broker, op->worker, op->asked_epoch,
+			     "was ended: a kernel ran longer than its time limit", EIO,
+			     NULL);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return next;
+}
+
+/* ---- in a chain ---- */
+
+/*
+ * Asks for a work of a chain: those that follow are sent behind it. Its answer may come
+ * before it is known here as sent.
+ */
+void op_send(struct op *op)
+{
+	struct broker *broker = op->broker;
+	struct work *work = NULL;
+	bool over;
+	int r;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	order_sending(&op->work);
+	op_limit(op);
+	pthread_mutex_unlock(&broker->registry.lock);
+	r = op_ask(op);
+	pthread_mutex_lock(&broker->registry.lock);
+	if (r == -ERESTART)
+		op_unlimit(op);
+	over = order_sent(&op->work, r == 0 ? op->ask.request.id : 0, &work);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(op_list(work));
+	if (over)
+		op_done(op, op->error);
+	else if (r == -ERESTART)
+		op_start(op);
+}
