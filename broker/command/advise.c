@@ -105,25 +105,6 @@ static int advise_parse(const struct command *command, struct advise_line *line,
 	return r;
 }
 
-static int advise_check(const struct command *command, struct advise_line *line,
-			const struct allocation *allocation, struct refusal *refusal)
-{
-	const struct broker *broker = command->broker;
-	int r;
-
-	r = managed_check_kind(allocation, refusal);
-	if (r == 0)
-		r = managed_check_location(broker, line->location,
-					   CUDA_ROW(cuMemAdvise_v2), refusal);
-	if (r == 0)
-		r = range_fit(&line->range, allocation, refusal);
-	/* What is about the CPU alone works on any device. */
-	if (r == 0 && location_place(line->location) == LOCATION_DEVICE)
-		r = managed_check_concurrent(broker, location_number(line->location),
-					     advices[line->advice].name, refusal);
-	return r;
-}
-
 static void advise_start(struct command *command, const struct advise_line *line,
 			 struct allocation *allocation)
 {
@@ -166,7 +147,9 @@ void verb_advise(struct command *command)
 	allocation = command_find_own(command, line.name, ACCESS_WRITE);
 	if (!allocation)
 		return;
-	if (advise_check(command, &line, allocation, &refusal) < 0)
+	if (managed_check(command->broker, allocation, line.location,
+			  CUDA_ROW(cuMemAdvise_v2), advices[line.advice].name,
+			  &line.range, &refusal) < 0)
 		managed_refuse(command, &refusal);
 	else
 		advise_start(command, &line, allocation);

@@ -110,7 +110,7 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 
 /* ---- what they check ---- */
 
-int managed_check_kind(const struct allocation *allocation, struct refusal *refusal)
+static int check_kind(const struct allocation *allocation, struct refusal *refusal)
 {
 	if (allocation->managed)
 		return 0;
@@ -128,8 +128,8 @@ static bool node_is_there(unsigned int number)
 	return access(path, F_OK) == 0;
 }
 
-int managed_check_location(const struct broker *broker, uint16_t location, int call,
-			   struct refusal *refusal)
+static int check_location(const struct broker *broker, uint16_t location, int call,
+			  struct refusal *refusal)
 {
 	unsigned int number = location_number(location);
 
@@ -158,6 +158,24 @@ int managed_check_concurrent(const struct broker *broker, uint32_t device,
 		      "%s: device %u lacks "
 		      "CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS",
 		      what, device);
+}
+
+int managed_check(const struct broker *broker, const struct allocation *allocation,
+		  uint16_t location, int call, const char *what, struct range *range,
+		  struct refusal *refusal)
+{
+	int r;
+
+	r = check_kind(allocation, refusal);
+	if (r == 0)
+		r = check_location(broker, location, call, refusal);
+	if (r == 0)
+		r = range_fit(range, allocation, refusal);
+	/* What is about the CPU alone works on any device. */
+	if (r == 0 && location_place(location) == LOCATION_DEVICE)
+		r = managed_check_concurrent(broker, location_number(location), what,
+					     refusal);
+	return r;
 }
 
 uint32_t location_device(uint16_t location, uint32_t other)

@@ -27,15 +27,15 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 			    struct owner *owner, struct allocation *allocation,
 			    const struct range *range);
 
-/* Returns: 0; -EINVAL. */
-int managed_check_kind(const struct allocation *allocation, struct refusal *refusal);
-
 /*
- * Whether there is such a place; call is the row of the driver that takes NUMA nodes.
- * Returns: 0; -ENOENT; -EOPNOTSUPP.
+ * Whether what is to be done at a location can be done to a range of an allocation; what
+ * names it in sentences, call is the row of the driver that takes NUMA nodes.
+ *
+ * Returns: 0, the range fitted to it; -EINVAL; -ENOENT; -ERANGE; -EOPNOTSUPP.
  */
-int managed_check_location(const struct broker *broker, uint16_t location, int call,
-			   struct refusal *refusal);
+int managed_check(const struct broker *broker, const struct allocation *allocation,
+		  uint16_t location, int call, const char *what, struct range *range,
+		  struct refusal *refusal);
 
 /* The device that a location is, else another. */
 uint32_t location_device(uint16_t location, uint32_t other);

@@ -41,24 +41,6 @@ static int prefetch_parse(const struct command *command, struct prefetch_line *l
 	return r;
 }
 
-static int prefetch_check(const struct command *command, struct prefetch_line *line,
-			  const struct allocation *allocation, struct refusal *refusal)
-{
-	const struct broker *broker = command->broker;
-	int r;
-
-	r = managed_check_kind(allocation, refusal);
-	if (r == 0)
-		r = managed_check_location(broker, line->location,
-					   CUDA_ROW(cuMemPrefetchAsync_v2), refusal);
-	if (r == 0)
-		r = range_fit(&line->range, allocation, refusal);
-	if (r == 0 && location_place(line->location) == LOCATION_DEVICE)
-		r = managed_check_concurrent(broker, location_number(line->location),
-					     "prefetch", refusal);
-	return r;
-}
-
 /*
  * The stream that a line names, whatever its device is, else the caller's own of device.
  * As command_find().
@@ -120,7 +102,9 @@ void verb_prefetch(struct command *command)
 	allocation = command_find_own(command, line.name, ACCESS_WRITE);
 	if (!allocation)
 		return;
-	if (prefetch_check(command, &line, allocation, &refusal) < 0)
+	if (managed_check(command->broker, allocation, line.location,
+			  CUDA_ROW(cuMemPrefetchAsync_v2), "prefetch", &line.range,
+			  &refusal) < 0)
 		managed_refuse(command, &refusal);
 	else
 		prefetch_start(command, &line, allocation);
