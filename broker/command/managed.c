@@ -64,10 +64,6 @@ static void placing_settle(struct op *op)
 	else
 		managed_set(managed, &op->broker->registry.managed, use->offset,
 			    use->length, placing->change, placing->value);
-	if (!op->error && placing->change == MANAGED_PREFETCHED &&
-	    location_place(placing->value) != LOCATION_DEVICE &&
-	    use->length == managed->size)
-		managed->on_host = true;
 }
 
 const struct op_class prefetch_class = {

@@ -71,6 +71,7 @@ struct op {
 	unsigned int n_asked;
 	bool asked_again; /* its worker ended: it is asked again when it is run */
 	struct block *extra_block; /* of op_ask_with() */
+	uint64_t rest; /* bytes behind those of the question, to be asked after it */
 	struct image *image; /* its worker must have this module loaded; NULL: none */
 	int only_use;	     /* of uses: what this worker may know of; -1: all of them */
 	int slot;	     /* of worker->staging; -1: none */

@@ -14,41 +14,68 @@
 #include "base/clock.h"
 #include "command/command.h"
 #include "command/rescue.h"
+#include "registry/managed.h"
 
 #define ASK_AT_MOST 3
 
 /*
  * A copy by the GPU leaves managed memory on the GPU, and pulls there what is on the
- * host. So the CPU copies what no GPU has used since it was there for sure.
+ * host. So the CPU copies what no GPU has used since it was there for sure: what is asked
+ * is cut where that begins or ends, and the rest asked afterwards.
  */
 static void op_spare_pages(struct op *op, const struct allocation *allocation)
 {
 	struct wire_request *request = &op->ask.request;
-	struct managed *managed = allocation->managed;
+	uint64_t offset = request->address - allocation->address;
+	uint64_t length = request->length + op->rest;
 
+	if (!op->broker->devices[allocation->device]->has_concurrent)
+		return;
+	request->length = managed_alike(allocation->managed, offset, length);
+	op->rest = length - request->length;
 	request->flags &= ~(uint32_t)WIRE_BY_CPU;
-	switch (request->op) {
-	case WIRE_FILL:
-		if (!(request->flags & WIRE_STAY))
-			break;
-		/* fall through */
-	case WIRE_READ:
-	case WIRE_WRITE:
-		if (managed->on_host &&
-		    op->broker->devices[allocation->device]->has_concurrent)
-			request->flags |= WIRE_BY_CPU;
-		return;
-	case WIRE_PREFETCH:
-		if (location_place((uint16_t)request->location) != LOCATION_DEVICE)
-			return;
-		break;
-	case WIRE_LAUNCH:
-	case WIRE_COPY:
-		break;
-	default:
-		return;
-	}
-	managed->on_host = false;
+	if (managed_is_on_host(allocation->managed, offset, request->length))
+		request->flags |= WIRE_BY_CPU;
+}
+
+/* Whether managed memory stays where it is when this is done to it. */
+static bool request_spares_pages(const struct wire_request *request)
+{
+	return request->op == WIRE_READ || request->op == WIRE_WRITE ||
+	       (request->op == WIRE_FILL && request->flags & WIRE_STAY);
+}
+
+static bool request_is_gpus(const struct wire_request *request)
+{
+	return request->op == WIRE_FILL || request->op == WIRE_LAUNCH ||
+	       request->op == WIRE_COPY ||
+	       (request->op == WIRE_PREFETCH &&
+		location_place((uint16_t)request->location) == LOCATION_DEVICE);
+}
+
+static void op_use_managed(struct op *op, const struct use *use)
+{
+	if (request_spares_pages(&op->ask.request))
+		op_spare_pages(op, use->allocation);
+	else if (request_is_gpus(&op->ask.request))
+		managed_leave_host(use->allocation->managed, use->offset, use->length);
+}
+
+/* Returns: whether there was more to ask, and it is asked. */
+static bool op_ask_rest(struct op *op)
+{
+	struct wire_request *request = &op->ask.request;
+
+	if (!op->rest)
+		return false;
+	request->address += request->length;
+	if (request->op != WIRE_FILL)
+		request->offset += request->length;
+	request->length = op->rest;
+	op->rest = 0;
+	op->n_asked = 0;
+	op_ask_with(op, op->extra_block);
+	return true;
 }
 
 /* Returns: 0; -ERESTART where something has another address than the question has. */
@@ -66,8 +93,8 @@ static int op_needs(struct op *op, struct worker_needs *needs)
 			continue;
 		if (allocation->restoring || use->address != allocation->address)
 			r = -ERESTART;
-		if (allocation->managed)
-			op_spare_pages(op, allocation);
+		else if (allocation->managed)
+			op_use_managed(op, use);
 		if (allocation->block)
 			needs->blocks[needs->n_blocks++] = (struct needed_block){
 				.block = allocation->block,
@@ -258,6 +285,8 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 		text_add_call(&what, reply->call, reply->result);
 		op_fail(op, reply->error, "%s failed: %s", text_string(&what),
 			strerror(reply->error));
+	} else if (op_ask_rest(op)) {
+		return;
 	} else if (op->class->answered) {
 		op->class->answered(op, reply);
 	} else {

@@ -237,7 +237,8 @@ static bool saved_set_address(struct rescue *rescue)
 	}
 	allocation->address = rescue->new_address;
 	allocation->worker_epoch = rescue->new_epoch;
-	allocation->managed->on_host = false; /* parts may have been sent away again */
+	/* Parts may have been sent away again. */
+	managed_leave_host(allocation->managed, 0, allocation->size);
 	allocation->pointer_generation++;
 	if (allocation->state == ALLOCATION_LIVE)
 		journal_event(&broker->journal,

@@ -22,7 +22,7 @@ struct managed *managed_new(uint64_t size)
 	managed->size = size;
 	managed->page = (uint64_t)getpagesize();
 	managed->n_ranges = managed->capacity = 1;
-	managed->on_host = true;
+	managed->ranges->on_host = true;
 	return managed;
 }
 
@@ -111,7 +111,8 @@ static uint32_t range_split(struct managed *managed, uint64_t offset)
 static bool ranges_are_alike(const struct managed_range *a, const struct managed_range *b)
 {
 	return a->read_mostly == b->read_mostly && a->preferred == b->preferred &&
-	       a->accessed_by == b->accessed_by && a->prefetched == b->prefetched;
+	       a->accessed_by == b->accessed_by && a->prefetched == b->prefetched &&
+	       a->on_host == b->on_host;
 }
 
 /* Joins those from first to last + 1 that became alike. */
@@ -187,6 +188,7 @@ static void range_set(struct managed_range *range, enum managed_change change,
 		break;
 	case MANAGED_PREFETCHED:
 		range->prefetched = value;
+		range->on_host = location_place(value) != LOCATION_DEVICE;
 		break;
 	}
 }
@@ -212,4 +214,38 @@ void managed_set(struct managed *managed, struct managed_totals *totals, uint64_
 			range_add(range, totals, bytes);
 	}
 	ranges_join(managed, first ? first - 1 : 0, last);
+}
+
+/* ---- the host ---- */
+
+bool managed_is_on_host(const struct managed *managed, uint64_t offset, uint64_t length)
+{
+	return managed->ranges[range_at(managed, offset)].on_host &&
+	       managed_alike(managed, offset, length) == length;
+}
+
+uint64_t managed_alike(const struct managed *managed, uint64_t offset, uint64_t length)
+{
+	uint32_t i = range_at(managed, offset);
+	bool on_host = managed->ranges[i].on_host;
+
+	while (++i < managed->n_ranges && managed->ranges[i].offset < offset + length) {
+		if (managed->ranges[i].on_host != on_host)
+			return managed->ranges[i].offset - offset;
+	}
+	return length;
+}
+
+void managed_leave_host(struct managed *managed, uint64_t offset, uint64_t length)
+{
+	uint32_t first = range_at(managed, offset), i = first;
+	bool changed = false;
+
+	for (; i < managed->n_ranges && managed->ranges[i].offset < offset + length;
+	     i++) {
+		changed |= managed->ranges[i].on_host;
+		managed->ranges[i].on_host = false;
+	}
+	if (changed)
+		ranges_join(managed, first ? first - 1 : 0, i - 1);
 }

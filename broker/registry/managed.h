@@ -37,6 +37,7 @@ struct managed_range {
 	uint16_t preferred;
 	uint16_t prefetched; /* last */
 	bool read_mostly;
+	bool on_host; /* no GPU has used it since it was made or sent there */
 };
 
 struct managed_totals {
@@ -49,7 +50,6 @@ struct managed {
 	uint64_t page;
 	uint8_t attach; /* enum managed_attach */
 	bool counted;	/* in the totals: its worker lives */
-	bool on_host;	/* no GPU has used it since it was made, or sent there whole */
 	uint32_t n_ranges, capacity;
 	uint32_t n_reserved; /* room that changes under way may need */
 	struct managed_range *ranges;
@@ -80,6 +80,14 @@ void managed_unreserve(struct managed *managed);
 /* The driver has done it for the pages of a range inside. */
 void managed_set(struct managed *managed, struct managed_totals *totals, uint64_t offset,
 		 uint64_t length, enum managed_change change, uint16_t value);
+
+/*
+ * Whether a range is on the host for sure; how much of it from the offset on is alike in
+ * that; a GPU uses it, so it may not be there any more.
+ */
+bool managed_is_on_host(const struct managed *managed, uint64_t offset, uint64_t length);
+uint64_t managed_alike(const struct managed *managed, uint64_t offset, uint64_t length);
+void managed_leave_host(struct managed *managed, uint64_t offset, uint64_t length);
 
 /* In and out of the totals: what is lost with its worker is nowhere. */
 void managed_count(struct managed *managed, struct managed_totals *totals);

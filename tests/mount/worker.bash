@@ -89,8 +89,8 @@ test_a_line_during_which_the_worker_dies_is_eio_with_a_sentence()
 	echo 'mine u8:1' >control/fill 2>"$T/said" &
 	writer=$!
 	until_it_waits $writer
-	inject
 	kill -KILL $(own)
+	inject
 	wait $writer || status=$?
 	[ "$status" != 0 ]
 	like "$(<"$T/said")" "${message[EIO]}"

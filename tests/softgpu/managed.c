@@ -211,23 +211,24 @@ Test(residency, kernel_and_program_move_what_they_touch)
 	cr_assert_eq(where(at + PAGE), DEVICE(1));
 }
 
-Test(residency, copy_moves_no_pages)
+/* As measured on an H200. */
+Test(residency, copy_pulls_pages_of_the_host_and_no_others)
 {
 	const CUdeviceptr at = begin(4 * PAGE);
 	_cleanup_free_ unsigned char *bytes = calloc(1, 4 * PAGE);
 	CUdeviceptr device;
 
 	OK(cuMemAlloc_v2, &device, 4 * PAGE);
-	prefetch(at, 2 * PAGE, 0);
+	prefetch(at, 2 * PAGE, 1);
 	prefetch(at + 2 * PAGE, 2 * PAGE, CPU);
-	OK(cuMemcpyDtoH_v2, bytes, at, 4 * PAGE);
-	OK(cuMemcpyHtoD_v2, at, bytes, 4 * PAGE);
-	OK(cuMemcpyDtoD_v2, device, at, 4 * PAGE);
-	OK(cuMemcpyDtoD_v2, at, device, 4 * PAGE);
+	OK(cuMemcpyDtoH_v2, bytes, at, 3 * PAGE);
+	OK(cuMemcpyHtoD_v2, at, bytes, PAGE);
+	OK(cuMemcpyDtoD_v2, device, at, 2 * PAGE);
+	OK(cuMemcpyDtoD_v2, at + PAGE, device, PAGE);
 	OK(cuCtxSynchronize);
-	cr_assert_eq(where(at), DEVICE(0));
-	cr_assert_eq(where(at + PAGE), DEVICE(0));
-	cr_assert(is_on_host(at + 2 * PAGE));
+	cr_assert_eq(where(at), DEVICE(1));
+	cr_assert_eq(where(at + PAGE), DEVICE(1));
+	cr_assert_eq(where(at + 2 * PAGE), DEVICE(0));
 	cr_assert(is_on_host(at + 3 * PAGE));
 }
 

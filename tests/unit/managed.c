@@ -261,3 +261,25 @@ Test(managed, totals_are_exact_after_ten_thousand_steps)
 		subject_free(&subjects[i]);
 	expect_no_totals();
 }
+
+Test(managed, host_is_left_by_ranges)
+{
+	struct managed *managed = managed_new(8 * PAGE);
+
+	cr_assert(managed_is_on_host(managed, 0, 8 * PAGE));
+	set(managed, 2 * PAGE, 2 * PAGE, MANAGED_PREFETCHED, DEVICE(0));
+	cr_assert(not(managed_is_on_host(managed, 0, 8 * PAGE)));
+	cr_assert(managed_is_on_host(managed, 0, 2 * PAGE));
+	cr_assert(managed_is_on_host(managed, 4 * PAGE + 1, PAGE));
+	cr_assert(eq(u64, managed_alike(managed, PAGE, 7 * PAGE), PAGE));
+	cr_assert(eq(u64, managed_alike(managed, 3 * PAGE, 5 * PAGE), PAGE));
+	cr_assert(eq(u64, managed_alike(managed, 5 * PAGE, 3 * PAGE), 3 * PAGE));
+	managed_leave_host(managed, 7 * PAGE, PAGE);
+	cr_assert(not(managed_is_on_host(managed, 4 * PAGE, PAGE)),
+		  "the range is the unit");
+	cr_assert(managed_is_on_host(managed, 0, PAGE));
+	set(managed, 0, 8 * PAGE, MANAGED_PREFETCHED, NUMA(1));
+	cr_assert(managed_is_on_host(managed, 0, 8 * PAGE));
+	cr_assert(eq(u32, managed->n_ranges, 1));
+	managed_free(managed, &totals);
+}

@@ -30,8 +30,8 @@ CUresult managed_touch(const struct stream *stream, uint64_t address, uint64_t l
 		       bool write);
 
 /*
- * The same for a copy by the driver, which moves no pages: only those that are nowhere
- * yet come to be, on the stream's device, and copies of what is written are dropped.
+ * The same for a copy by the device's engine: pages of the host are pulled over as for a
+ * kernel, those of a device stay where they are, and copies of what is written are dropped.
  */
 void managed_copied(const struct stream *stream, uint64_t address, uint64_t length,
 		    bool write);

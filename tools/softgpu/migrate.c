@@ -109,6 +109,8 @@ static uint32_t after_copy(uint32_t where, const struct policy *policy,
 {
 	if (!where)
 		return populate(policy, reach);
+	if (!(where & WHERE_DEVICES))
+		return after_access(where, policy, reach, write);
 	if (!write)
 		return where;
 	return where & reach->own ? where & reach->own : place_one(where);
