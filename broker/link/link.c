@@ -62,6 +62,7 @@ struct link {
 	pthread_t keeper;
 	pthread_t *receivers;
 	unsigned int n_receivers;
+	unsigned int n_receivers_done; /* that have seen the end */
 
 	pthread_mutex_t lock; /* guards everything below */
 	enum link_state state;
@@ -139,11 +140,14 @@ static void link_break_locked(struct link *link, const char *record, const char 
 	link_wake(link);
 }
 
-/* The worker will send no more: it has a moment to exit with a status that tells why. */
+/*
+ * The worker will send no more: it has a moment to exit with a status that tells why. As
+ * long as one receiver has not seen the end it may have an answer in its hands.
+ */
 static void link_end_of_stream(struct link *link)
 {
 	pthread_mutex_lock(&link->lock);
-	if (!link->ending) {
+	if (++link->n_receivers_done == link->config.n_threads && !link->ending) {
 		link->ending = true;
 		link->deadline = MIN(link->deadline, clock_ms() + GRACE_MS);
 		link_wake(link);
@@ -322,6 +326,14 @@ static const char *record_check(ssize_t length, int flags)
 	return NULL;
 }
 
+/* An empty record looks like the end of the stream. */
+static bool link_has_hung_up(const struct link *link)
+{
+	struct pollfd fd = { .fd = link->socket, .events = POLLRDHUP };
+
+	return poll(&fd, 1, 0) != 0;
+}
+
 /* Takes one record. Returns: false at the end of the stream. */
 static bool link_receive(struct link *link)
 {
@@ -335,7 +347,7 @@ static bool link_receive(struct link *link)
 	n = recvmsg(link->socket, &message, MSG_CMSG_CLOEXEC);
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n < 0 || (n == 0 && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC))))
+	if (n < 0 || (n == 0 && link_has_hung_up(link)))
 		return false;
 
 	wrong = record_check(n, message.msg_flags);

@@ -15,8 +15,9 @@
 
 #include "link_help.h"
 
-#define N_SLOTS 2
-#define N_MANY	5000
+#define N_SLOTS	       2
+#define N_MANY	       5000
+#define N_LAST_ANSWERS 200
 
 TestSuite(link, .timeout = 60);
 
@@ -292,6 +293,29 @@ Test(link, failed_hello_says_why)
 {
 	expect_lost("hello-failure", memory,
 		    "can't work: cuInit failed: CUDA_ERROR_NO_DEVICE");
+}
+
+/* Of many receivers one has the last answer while another sees the end behind it. */
+Test(link, last_answer_counts_however_soon_the_end_follows)
+{
+	for (unsigned int i = 0; i < N_LAST_ANSWERS; i++) {
+		struct fixture fixture;
+		const char *end;
+
+		fixture_start(&fixture,
+			      (struct link_config){
+				      .program = getenv("GPUMEM_HOSTILE"),
+				      .driver = "none",
+				      .name = "hello-failure",
+				      .mover = true,
+				      .n_threads = 8,
+			      },
+			      N_SLOTS);
+		end = fixture_wait_end(&fixture);
+		cr_assert(eq(int, strncmp(end, "can't work", 10), 0), "round %u: %s", i,
+			  end);
+		fixture_stop(&fixture);
+	}
 }
 
 Test(link, worker_of_another_version_is_refused)
