@@ -2,7 +2,7 @@
 /*
  * Loading and attaching. Three ways, best first:
  *
- *   session  one uprobe_multi link for entry and return (Linux 6.13)
+ *   session  as below, but one link for both of what is merely counted (Linux 6.13)
  *   multi    a uprobe_multi link for entries and one for returns (Linux 6.6)
  *   perf     a perf uprobe for each entry and each return; slow to take out
  *
@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -47,19 +48,19 @@ struct link_create {
 };
 _Static_assert(sizeof(struct link_create) == LINK_CREATE_ATTR_BYTES, "as in the kernel");
 
+/* A pair, or a session alone. */
 struct kind_programs {
-	struct bpf_program *session;
 	struct bpf_program *entry;
 	struct bpf_program *ret;
+	struct bpf_program *session;
 };
 
 static struct kind_programs kind_programs(struct trace_bpf *bpf, enum kind kind)
 {
-#define KIND_ROW(name)                                              \
-	(struct kind_programs)                                      \
-	{                                                           \
-		bpf->progs.name##_session, bpf->progs.name##_entry, \
-			bpf->progs.name##_return                    \
+#define KIND_ROW(name)                                                  \
+	(struct kind_programs)                                          \
+	{                                                               \
+		bpf->progs.name##_entry, bpf->progs.name##_return, NULL \
 	}
 	switch (kind) {
 	case KIND_PLAIN:
@@ -72,6 +73,8 @@ static struct kind_programs kind_programs(struct trace_bpf *bpf, enum kind kind)
 		return KIND_ROW(vmm);
 	case KIND_CONTEXT:
 		return KIND_ROW(context);
+	case KIND_TALLY:
+		return (struct kind_programs){ .session = bpf->progs.tally_session };
 	default:
 		return KIND_ROW(count);
 	}
@@ -82,7 +85,7 @@ const char *attach_way_name(enum attach_way way)
 {
 	switch (way) {
 	case ATTACH_SESSION:
-		return "uprobe_multi sessions";
+		return "uprobe_multi links and sessions";
 	case ATTACH_MULTI:
 		return "uprobe_multi links";
 	case ATTACH_PERF:
@@ -118,8 +121,11 @@ bool call_is_probed(const struct call *call, const struct wanted *wanted,
 	unsigned int shown = wanted->shown;
 
 	*ret_kind = call->kind;
-	if (shown & call_groups(call))
+	if (shown & call_groups(call)) {
+		if (call->kind == KIND_PLAIN && !wanted->events)
+			*ret_kind = KIND_COUNT;
 		return true;
+	}
 	if (wanted->counted & GROUP_BIT(call->group)) {
 		*ret_kind = KIND_COUNT;
 		return true;
@@ -184,34 +190,63 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 	bpf->rodata->want_stacks = options->stacks;
 }
 
+/* The programs for a call, by the way and the filters that there are. */
+static bool probe_kind(const struct probes *probes, const struct wanted *wanted,
+		       enum call_id id, enum kind *ret_kind)
+{
+	const struct call *call = &calls_table[id];
+
+	if (!call_is_probed(call, wanted, ret_kind))
+		return false;
+	if (*ret_kind == KIND_COUNT && probes->tally && call->info.size == ARG_NONE &&
+	    call->op != OP_COPY_STRUCT)
+		*ret_kind = KIND_TALLY;
+	return true;
+}
+
+static void choose_program(struct bpf_program *program, bool used, enum attach_way way,
+			   unsigned int type)
+{
+	bpf_program__set_autoload(program, used);
+	if (way != ATTACH_PERF)
+		bpf_program__set_expected_attach_type(program,
+						      (enum bpf_attach_type)type);
+}
+
 /* Only the programs of one way are loaded, of kinds that are wanted. */
-static void choose_programs(struct trace_bpf *bpf, enum attach_way way,
-			    const struct wanted *wanted)
+static void choose_programs(const struct probes *probes, const struct wanted *wanted)
 {
 	bool used[N_KINDS] = { false };
 
 	for (size_t i = 0; i < N_CALLS; i++) {
 		enum kind kind;
 
-		if (call_is_probed(&calls_table[i], wanted, &kind))
+		if (probe_kind(probes, wanted, (enum call_id)i, &kind))
 			used[kind] = true;
 	}
 	for (size_t i = 0; i < N_KINDS; i++) {
-		struct kind_programs p = kind_programs(bpf, (enum kind)i);
-		bool session = way == ATTACH_SESSION;
+		struct kind_programs p = kind_programs(probes->bpf, (enum kind)i);
 
-		bpf_program__set_autoload(p.session, used[i] && session);
-		bpf_program__set_autoload(p.entry, used[i] && !session);
-		bpf_program__set_autoload(p.ret, used[i] && !session);
-		bpf_program__set_expected_attach_type(
-			p.session, (enum bpf_attach_type)TRACE_UPROBE_SESSION);
-		if (way != ATTACH_MULTI)
+		if (p.session) {
+			choose_program(p.session, used[i], probes->way,
+				       TRACE_UPROBE_SESSION);
 			continue;
-		bpf_program__set_expected_attach_type(
-			p.entry, (enum bpf_attach_type)TRACE_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(
-			p.ret, (enum bpf_attach_type)TRACE_UPROBE_MULTI);
+		}
+		choose_program(p.entry, used[i], probes->way, TRACE_UPROBE_MULTI);
+		choose_program(p.ret, used[i], probes->way, TRACE_UPROBE_MULTI);
 	}
+}
+
+static int map_processes(struct probes *probes)
+{
+	void *map =
+		mmap(NULL, PROCESSES_MAX * sizeof(struct process), PROT_READ | PROT_WRITE,
+		     MAP_SHARED, bpf_map__fd(probes->bpf->maps.processes), 0);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	probes->processes = map;
+	return 0;
 }
 
 static int load(struct probes *probes, enum attach_way way, const struct options *options,
@@ -220,15 +255,18 @@ static int load(struct probes *probes, enum attach_way way, const struct options
 	probes->bpf = trace_bpf__open();
 	if (!probes->bpf)
 		return -errno;
+	probes->way = way;
+	probes->tally = way == ATTACH_SESSION && !options->pid && !options->by_uid &&
+			!options->command;
 	set_rodata(probes->bpf, options, wanted);
-	choose_programs(probes->bpf, way, wanted);
+	choose_programs(probes, wanted);
 	bpf_program__set_autoload(probes->bpf->progs.process_fork,
 				  options->command != NULL);
 	bpf_program__set_autoload(probes->bpf->progs.follow_me, options->command != NULL);
 	if (!options->stacks)
 		bpf_map__set_max_entries(probes->bpf->maps.stacks, 1);
-	probes->way = way;
-	return trace_bpf__load(probes->bpf);
+	int error = trace_bpf__load(probes->bpf);
+	return error ? error : map_processes(probes);
 }
 
 /* ---- links ---- */
@@ -252,8 +290,9 @@ struct batch {
 	__u32 n;
 };
 
-static void batch_init(struct batch *batch, const struct library *library,
-		       const struct wanted *wanted, enum kind kind)
+static void batch_init(struct batch *batch, const struct probes *probes,
+		       const struct library *library, const struct wanted *wanted,
+		       enum kind kind)
 {
 	batch->n = 0;
 	for (size_t i = 0; i < N_CALLS; i++) {
@@ -261,7 +300,7 @@ static void batch_init(struct batch *batch, const struct library *library,
 		enum kind call_kind;
 
 		if (symbol->state != SYMBOL_FOUND ||
-		    !call_is_probed(&calls_table[i], wanted, &call_kind) ||
+		    !probe_kind(probes, wanted, (enum call_id)i, &call_kind) ||
 		    call_kind != kind)
 			continue;
 		batch->offsets[batch->n] = symbol->offset;
@@ -271,13 +310,12 @@ static void batch_init(struct batch *batch, const struct library *library,
 }
 
 static int link_multi(struct probes *probes, const struct bpf_program *program,
-		      enum attach_way way, bool ret, const struct library *library,
+		      unsigned int type, bool ret, const struct library *library,
 		      const struct batch *batch)
 {
 	struct link_create attr = {
 		.prog_fd = (__u32)bpf_program__fd(program),
-		.attach_type =
-			way == ATTACH_SESSION ? TRACE_UPROBE_SESSION : TRACE_UPROBE_MULTI,
+		.attach_type = type,
 		.path = (uintptr_t)library->path,
 		.offsets = (uintptr_t)batch->offsets,
 		.cookies = (uintptr_t)batch->cookies,
@@ -312,26 +350,24 @@ static int attach_batch(struct probes *probes, const struct kind_programs *progr
 {
 	int error = 0;
 
-	switch (probes->way) {
-	case ATTACH_SESSION:
-		return link_multi(probes, programs->session, ATTACH_SESSION, false,
+	if (programs->session)
+		return link_multi(probes, programs->session, TRACE_UPROBE_SESSION, false,
 				  library, batch);
-	case ATTACH_MULTI:
-		error = link_multi(probes, programs->ret, ATTACH_MULTI, true, library,
-				   batch);
+	if (probes->way != ATTACH_PERF) {
+		error = link_multi(probes, programs->ret, TRACE_UPROBE_MULTI, true,
+				   library, batch);
 		return error ? error
-			     : link_multi(probes, programs->entry, ATTACH_MULTI, false,
-					  library, batch);
-	default:
-		for (__u32 i = 0; i < batch->n && !error; i++) {
-			error = link_perf(probes, programs->ret, true, library,
-					  batch->offsets[i], batch->cookies[i]);
-			if (!error)
-				error = link_perf(probes, programs->entry, false, library,
-						  batch->offsets[i], batch->cookies[i]);
-		}
-		return error;
+			     : link_multi(probes, programs->entry, TRACE_UPROBE_MULTI,
+					  false, library, batch);
 	}
+	for (__u32 i = 0; i < batch->n && !error; i++) {
+		error = link_perf(probes, programs->ret, true, library, batch->offsets[i],
+				  batch->cookies[i]);
+		if (!error)
+			error = link_perf(probes, programs->entry, false, library,
+					  batch->offsets[i], batch->cookies[i]);
+	}
+	return error;
 }
 
 static int attach_raw(struct probes *probes, const struct bpf_program *program,
@@ -361,7 +397,8 @@ static int attach_all(struct probes *probes, const struct wanted *wanted,
 				kind_programs(probes->bpf, (enum kind)kind);
 			struct batch batch;
 
-			batch_init(&batch, &libraries->list[i], wanted, (enum kind)kind);
+			batch_init(&batch, probes, &libraries->list[i], wanted,
+				   (enum kind)kind);
 			if (!batch.n)
 				continue;
 			error = attach_batch(probes, &programs, &libraries->list[i],
@@ -405,6 +442,8 @@ void probes_detach(struct probes *probes)
 		bpf_link__destroy(probes->links[i]);
 	free(probes->fds);
 	free(probes->links);
+	if (probes->processes)
+		munmap((void *)probes->processes, PROCESSES_MAX * sizeof(struct process));
 	trace_bpf__destroy(probes->bpf);
 	*probes = (struct probes){ 0 };
 }

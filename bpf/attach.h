@@ -13,11 +13,13 @@ struct trace_bpf;
 struct probes {
 	struct trace_bpf *bpf;
 	enum attach_way way; /* that was found to work */
+	bool tally;	     /* what is merely counted looks nobody up */
 	int *fds;	     /* of links, one for each library and kind of program */
 	size_t n_fds;
 	struct bpf_link **links; /* of perf uprobes */
 	size_t n_links;
-	size_t n_probes; /* calls that are probed */
+	size_t n_probes;		    /* calls that are probed */
+	volatile struct process *processes; /* PROCESSES_MAX, the kernel's own */
 };
 
 /* What is asked of a call: whether it is probed at all, and only counted. */

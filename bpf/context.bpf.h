@@ -38,7 +38,7 @@ static long context_end_one(void *map, const void *key_, void *value, void *data
 
 	struct ledger_key taken_key = *key;
 	struct entry taken;
-	struct process *process = bpf_map_lookup_elem(&processes, &end->process);
+	struct process *process = bpf_map_lookup_elem(&processes, &end->thread->place);
 	if (process && ledger_take(&taken_key, &taken, process)) {
 		end->thread->ended += taken.bytes;
 		end->thread->n_ended++;

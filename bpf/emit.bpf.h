@@ -8,17 +8,24 @@
 #include "maps.bpf.h"
 #include "thread.bpf.h"
 
+/* As two numbers: a helper would take longer than all the rest of a record. */
+static __always_inline void comm_copy(char *comm, const struct task_struct *task)
+{
+	((__u64 *)comm)[0] = ((const __u64 *)task->comm)[0];
+	((__u64 *)comm)[1] = ((const __u64 *)task->comm)[1];
+}
+
 static __always_inline void record_fill(struct record *record,
 					const struct thread *thread,
-					const struct process *process)
+					const struct task_struct *task, __u32 uid)
 {
-	__u64 pids = pids_now();
+	__u64 pids = pids_now(task);
 
 	record->pid = pids >> 32;
 	record->tid = (__u32)pids;
-	record->uid = (__u32)bpf_get_current_uid_gid();
+	record->uid = uid;
 	record->process = thread->process;
-	bpf_get_current_comm(record->comm, COMM_SIZE);
+	comm_copy(record->comm, task);
 }
 
 static __always_inline void record_fill_call(struct record *record, __u32 call,
@@ -43,6 +50,7 @@ struct returned {
 	__u64 out[2];
 	__s32 result;
 	__s32 stack;
+	__u32 uid;
 };
 
 static __always_inline void record_fill_returned(struct record *record,
@@ -57,8 +65,8 @@ static __always_inline void record_fill_returned(struct record *record,
 
 static __always_inline void emit(__u32 call, const volatile struct call_info *info,
 				 const struct thread *thread,
-				 const struct process *process, const struct frame *frame,
-				 const struct outcome *outcome,
+				 const struct task_struct *task,
+				 const struct frame *frame, const struct outcome *outcome,
 				 const struct returned *returned)
 {
 	__u64 flags = want_stacks ? 0 : BPF_RB_NO_WAKEUP;
@@ -70,7 +78,7 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 			count_lost(LOST_EVENTS);
 			return;
 		}
-		record_fill(&record->record, thread, process);
+		record_fill(&record->record, thread, task, returned->uid);
 		record_fill_call(&record->record, call, frame, outcome);
 		record_fill_returned(&record->record, returned);
 		record->record.type = RECORD_TEXT;
@@ -86,7 +94,7 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 		count_lost(LOST_EVENTS);
 		return;
 	}
-	record_fill(record, thread, process);
+	record_fill(record, thread, task, returned->uid);
 	record_fill_call(record, call, frame, outcome);
 	record_fill_returned(record, returned);
 	bpf_ringbuf_submit(record, flags);
@@ -94,7 +102,8 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 
 /* What a process holds after the end of a context, which frees several kinds at once. */
 static __always_inline void emit_held(const struct thread *thread,
-				      const struct process *process)
+				      const struct process *process,
+				      const struct task_struct *task, __u32 uid)
 {
 	struct record_exit *record = bpf_ringbuf_reserve(&ring, sizeof *record, 0);
 	if (!record) {
@@ -102,7 +111,7 @@ static __always_inline void emit_held(const struct thread *thread,
 		return;
 	}
 	__builtin_memset(record, 0, sizeof *record);
-	record_fill(&record->record, thread, process);
+	record_fill(&record->record, thread, task, uid);
 	record->record.type = RECORD_HELD;
 	record->record.stack = -1;
 	record->record.time = bpf_ktime_get_ns();

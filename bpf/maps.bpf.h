@@ -6,12 +6,12 @@
 
 #include "record.h"
 
-#define CALLS_MAX     256
-#define ARGS_SLOTS    16 /* ARGS_MAX, so that a mask is a check of bounds */
-#define FRAMES_MAX    4
-#define CONTEXTS_MAX  8
-#define ENTRIES_MAX   262144
-#define PROCESSES_MAX 8192
+#define CALLS_MAX    256
+#define ARGS_SLOTS   16 /* ARGS_MAX, so that a mask is a check of bounds */
+#define FRAMES_MAX   4
+#define CONTEXTS_MAX 8
+#define ENTRIES_MAX  262144
+#define PLACES	     8 /* that a process may have in `processes` */
 
 /* A call that has begun. The oldest entry of the ledger that a free takes is kept here,
  * so that one that fails can put it back. */
@@ -27,8 +27,10 @@ struct frame {
 /* What is known of a thread. Its end removes it. */
 struct thread {
 	__u64 process;	/* its number; 0: not looked at yet */
+	__u32 place;	/* of its process in `processes`, or was */
 	__u32 followed; /* belongs to the command, where one was given */
 	__u32 depth;
+	__u32 unused;
 	struct frame frames[FRAMES_MAX];
 	__u32 n_contexts;
 	__u32 n_ended; /* allocations that the end of a context takes along ... */
@@ -73,11 +75,14 @@ struct {
 	__type(value, struct entry);
 } ledger SEC(".maps");
 
-/* By process_id(). The user program removes those that have ended. */
+/* One for each process_id(), in one of the PLACES that follow from it. An array, since a
+ * look at it is a few instructions and one at a hash several calls. The user program
+ * clears those that have ended. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, PROCESSES_MAX);
-	__type(key, __u64);
+	__type(key, __u32);
 	__type(value, struct process);
 } processes SEC(".maps");
 

@@ -54,8 +54,9 @@ int process_exit(void *ctx)
 		return 0;
 	if (filter_followed)
 		bpf_map_delete_elem(&followed, &pid);
-	struct process *process = bpf_map_lookup_elem(&processes, &id);
-	if (!process)
+	__u32 place = process_find(id);
+	struct process *process = bpf_map_lookup_elem(&processes, &place);
+	if (!process || process->id != id)
 		return 0;
 	/* its entries are left for the user program to look at, and to remove */
 	process->ended = bpf_ktime_get_ns();
@@ -82,8 +83,9 @@ int process_exec(void *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u64 id = process_id(task);
-	struct process *process = bpf_map_lookup_elem(&processes, &id);
-	if (!process)
+	__u32 place = process_find(id);
+	struct process *process = bpf_map_lookup_elem(&processes, &place);
+	if (!process || process->id != id)
 		return 0;
 
 	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);

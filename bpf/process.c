@@ -167,21 +167,19 @@ static void bury_held(struct tracer *tracer, struct process_row *dead, size_t n_
 
 static int read_live(const struct tracer *tracer, struct process_row **rows, size_t *n)
 {
-	const struct bpf_map *map = tracer->probes.bpf->maps.processes;
-	__u64 id, *previous = NULL;
+	volatile struct process *processes = tracer->probes.processes;
 
-	while (!bpf_map__get_next_key(map, previous, &id, sizeof id)) {
-		struct process_row row = { .id = id };
-
-		previous = &id;
-		if (bpf_map__lookup_elem(map, &id, sizeof id, &row.process,
-					 sizeof row.process, 0))
+	for (size_t i = 0; i < PROCESSES_MAX; i++) {
+		/* the pid is written last */
+		if (!processes[i].id || !processes[i].pid)
 			continue;
 		struct process_row *more = realloc(*rows, (*n + 1) * sizeof *more);
 		if (!more)
 			return -ENOMEM;
 		*rows = more;
-		more[(*n)++] = row;
+		more[*n].process = processes[i];
+		more[*n].id = more[*n].process.id;
+		(*n)++;
 	}
 	return 0;
 }
@@ -219,6 +217,17 @@ static void keep_ended(struct tracer *tracer, const struct process *process)
 	ended[tracer->n_ended++] = *process;
 }
 
+/* Another process may take the place as soon as the number is gone. */
+static void clear_place(volatile struct process *processes, uint64_t id)
+{
+	for (size_t i = 0; i < PROCESSES_MAX; i++) {
+		if (processes[i].id != id)
+			continue;
+		processes[i] = (struct process){ .id = id };
+		processes[i].id = 0;
+	}
+}
+
 void processes_bury(struct tracer *tracer)
 {
 	_cleanup_free_ struct process_row *rows = NULL;
@@ -237,8 +246,7 @@ void processes_bury(struct tracer *tracer)
 		keep_ended(tracer, &rows[i].process);
 		functions_forget(tracer->functions, rows[i].id);
 		symbols_close(tracer->symbols, rows[i].id);
-		bpf_map__delete_elem(tracer->probes.bpf->maps.processes, &rows[i].id,
-				     sizeof rows[i].id, 0);
+		clear_place(tracer->probes.processes, rows[i].id);
 	}
 }
 

@@ -79,6 +79,7 @@ enum kind {
 	KIND_VMM,
 	KIND_CONTEXT,
 	KIND_COUNT, /* counted and nothing else */
+	KIND_TALLY, /* the same of calls without a size, where all processes are wanted */
 	N_KINDS,
 };
 
@@ -182,6 +183,7 @@ struct entry {
 };
 
 struct process {
+	__u64 id; /* its number; 0: nobody's */
 	__u64 start;
 	__u64 ended; /* or 0 */
 	__u64 held[N_MEMORIES];
@@ -198,8 +200,10 @@ struct process {
 	char comm[COMM_SIZE];
 };
 
-#define N_LATENCIES 40
-#define N_SIZES	    48
+#define PROCESSES_MAX 8192 /* a power of two */
+
+#define N_LATENCIES   40
+#define N_SIZES	      48
 
 /* One call's totals, on one CPU. Slot N of a histogram counts 2^N up to 2^(N+1)-1. */
 struct call_stat {

@@ -12,12 +12,19 @@ struct signal_struct {
 	} live;
 } __attribute__((preserve_access_index));
 
+struct cred {
+	struct {
+		__u32 val;
+	} uid;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	__u64 start_boottime;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
+	const struct cred *cred;
 	char comm[COMM_SIZE];
 } __attribute__((preserve_access_index));
 
@@ -29,7 +36,7 @@ static __always_inline __u64 process_id(struct task_struct *task)
 
 /* The pid in the upper half, the tid in the lower, as the tool sees them. Processes of
  * another namespace have the machine's. */
-static __always_inline __u64 pids_now(void)
+static __always_inline __u64 pids_now(const struct task_struct *task)
 {
 	if (pidns_inode) {
 		struct bpf_pidns_info info;
@@ -38,35 +45,95 @@ static __always_inline __u64 pids_now(void)
 						 sizeof info))
 			return (__u64)info.tgid << 32 | info.pid;
 	}
-	return bpf_get_current_pid_tgid();
+	return (__u64)(__u32)task->tgid << 32 | (__u32)task->pid;
 }
 
-/* The record of a process, made at its first call. */
-static __always_inline struct process *process_get(__u64 id, struct task_struct *task)
+/* Where the Nth place of a process is. */
+static __always_inline __u32 place_of(__u64 id, __u32 n)
 {
-	struct process *process = bpf_map_lookup_elem(&processes, &id);
-	if (process)
+	return ((__u32)(id * 0x9e3779b97f4a7c15 >> 32) + n) & (PROCESSES_MAX - 1);
+}
+
+#define NO_PLACE 0xffffffffu
+
+/* Where the record of a process is. A function of its own, so that the verifier looks at
+ * it once. */
+__attribute__((noinline)) __u32 process_find(__u64 id)
+{
+	for (__u32 n = 0; n < PLACES; n++) {
+		__u32 place = place_of(id, n);
+		struct process *process = bpf_map_lookup_elem(&processes, &place);
+
+		if (process && process->id == id)
+			return place;
+	}
+	return NO_PLACE;
+}
+
+/* The current process's record is made. Another thread of it may be doing the same: it
+ * takes the same places in the same order. */
+__attribute__((noinline)) __u32 process_make(__u64 id)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct task_struct *leader = task->group_leader;
+
+	for (__u32 n = 0; n < PLACES; n++) {
+		__u32 place = place_of(id, n);
+		struct process *process = bpf_map_lookup_elem(&processes, &place);
+
+		if (!process)
+			break;
+		__u64 before = __sync_val_compare_and_swap(&process->id, 0, id);
+		if (before == id)
+			return place;
+		if (before)
+			continue;
+		process->start = leader->start_boottime;
+		process->uid = (__u32)bpf_get_current_uid_gid();
+		bpf_probe_read_kernel_str(process->comm, COMM_SIZE, leader->comm);
+		/* last: it says that the rest is there */
+		*(volatile __u32 *)&process->pid = pids_now(task) >> 32;
+		return place;
+	}
+	count_lost(LOST_PROCESSES);
+	return NO_PLACE;
+}
+
+/* The record of a thread's process, or NULL if it has none. */
+static __always_inline struct process *process_of(struct thread *thread)
+{
+	__u64 id = thread->process;
+	struct process *process = bpf_map_lookup_elem(&processes, &thread->place);
+	if (process && process->id == id)
 		return process;
 
-	static const struct process empty;
-	if (bpf_map_update_elem(&processes, &id, &empty, BPF_NOEXIST) == -E2BIG)
-		count_lost(LOST_PROCESSES);
-	process = bpf_map_lookup_elem(&processes, &id);
-	if (!process)
-		return NULL;
-	process->start = task->group_leader->start_boottime;
-	process->pid = pids_now() >> 32;
-	process->uid = (__u32)bpf_get_current_uid_gid();
-	bpf_probe_read_kernel_str(process->comm, COMM_SIZE, task->group_leader->comm);
-	return process;
+	thread->place = process_find(id);
+	process = bpf_map_lookup_elem(&processes, &thread->place);
+	return process && process->id == id ? process : NULL;
 }
 
-static __always_inline bool thread_wanted(const struct thread *thread)
+/* The same, made at its first call. */
+static __always_inline struct process *process_get(struct thread *thread)
 {
-	if (filter_pid && (__u32)(pids_now() >> 32) != filter_pid)
+	__u64 id = thread->process;
+	struct process *process = bpf_map_lookup_elem(&processes, &thread->place);
+	if (process && process->id == id)
+		return process;
+
+	thread->place = process_find(id);
+	if (thread->place == NO_PLACE)
+		thread->place = process_make(id);
+	process = bpf_map_lookup_elem(&processes, &thread->place);
+	return process && process->id == id ? process : NULL;
+}
+
+static __always_inline bool thread_wanted(const struct thread *thread,
+					  const struct task_struct *task)
+{
+	if (filter_pid && (__u32)(pids_now(task) >> 32) != filter_pid)
 		return false;
 	/* asked every time: a process may change its user */
-	if (filter_by_uid && (__u32)bpf_get_current_uid_gid() != filter_uid)
+	if (filter_by_uid && task->cred->uid.val != filter_uid)
 		return false;
 	return !filter_followed || thread->followed;
 }
@@ -88,7 +155,7 @@ static __always_inline struct thread *thread_enter(void)
 		thread->followed =
 			filter_followed && bpf_map_lookup_elem(&followed, &tgid);
 	}
-	return thread_wanted(thread) ? thread : NULL;
+	return thread_wanted(thread, task) ? thread : NULL;
 }
 
 /* A call begins at this stack pointer: calls that never returned lie below it. */
@@ -117,13 +184,15 @@ static __always_inline __u64 frame_arg(const struct frame *frame, __u8 i)
 	return frame->args[i & (ARGS_SLOTS - 1)];
 }
 
-/* The frame of the call that returns now, or NULL. */
-static __always_inline struct frame *frame_pop(struct thread *thread, __u32 call)
+#define RETURN_ADDRESS 8 /* bytes on the stack, which are gone after the return */
+
+/* The frame of the call that has returned to this stack pointer, or NULL. */
+static __always_inline struct frame *frame_pop(struct thread *thread, __u64 sp)
 {
 	if (!thread->depth)
 		return NULL;
 	struct frame *frame = &thread->frames[(thread->depth - 1) & (FRAMES_MAX - 1)];
-	if (frame->call != call)
+	if (frame->sp + RETURN_ADDRESS != sp)
 		return NULL;
 	thread->depth--;
 	return frame;

@@ -4,8 +4,14 @@
  * call returns, and when a process forks, runs another program or ends.
  *
  * A probe's cookie is the number of its call. Each kind of call has programs of its own
- * (enum kind): as a session, one program for entry and return, and as a pair for kernels
- * without sessions.
+ * (enum kind), one for entry and one for return: a session, one program for both, must
+ * ask which of the two it is, and to ask takes longer than a second link. Only what is
+ * merely counted is quicker as a session.
+ *
+ * What a call of a helper costs decides the shape of the rest: as much as fifty
+ * instructions where the kernel guards its returns against speculation. So helpers are
+ * for what can't be had without; arrays, atomic operations and fields of the task are
+ * inlined by the kernel.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -43,9 +49,9 @@ extern __u64 *bpf_session_cookie(void) __ksym __weak;
 /* --- calls --- */
 
 static __always_inline void take(enum kind kind, const volatile struct call_info *info,
-				 const struct thread *thread, struct frame *frame)
+				 struct thread *thread, struct frame *frame)
 {
-	struct process *process = bpf_map_lookup_elem(&processes, &thread->process);
+	struct process *process = process_of(thread);
 	if (!process)
 		return;
 	if (kind == KIND_FREE || info->op == OP_UNMAP)
@@ -54,20 +60,19 @@ static __always_inline void take(enum kind kind, const volatile struct call_info
 		op_begin_release(thread, frame);
 }
 
-/* A call begins. Returns: 1 if its return is of no interest. */
 static __always_inline int call_begin(struct pt_regs *ctx, enum kind kind)
 {
 	__u64 call = bpf_get_attach_cookie(ctx);
 	if (call >= CALLS_MAX)
-		return 1;
+		return 0;
 	const volatile struct call_info *info = &calls[call];
 
 	struct thread *thread = thread_enter();
 	if (!thread)
-		return 1;
+		return 0;
 	struct frame *frame = frame_push(thread, PT_REGS_SP(ctx));
 	if (!frame)
-		return 1;
+		return 0;
 	frame->call = call;
 	read_args(ctx, info, frame);
 	if (kind == KIND_FREE || kind == KIND_VMM)
@@ -103,23 +108,23 @@ static __always_inline void done(enum kind kind, const volatile struct call_info
 static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 {
 	__u64 now = bpf_ktime_get_ns();
-	__u64 call = bpf_get_attach_cookie(ctx);
-	if (call >= CALLS_MAX)
-		return 0;
-	const volatile struct call_info *info = &calls[call];
-
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (!thread)
 		return 0;
-	struct frame *frame = frame_pop(thread, call);
+	struct frame *frame = frame_pop(thread, PT_REGS_SP(ctx));
 	if (!frame)
 		return 0;
+	__u32 call = frame->call;
+	if (call >= CALLS_MAX)
+		return 0;
+	const volatile struct call_info *info = &calls[call];
+
 	/* a process is known by its first call that matters to the ledger, or that gives
 	 * names which its end makes void */
 	struct process *process = NULL;
 	if (kind != KIND_PLAIN || info->text < ARGS_MAX) {
-		process = process_get(thread->process, task);
+		process = process_get(thread);
 		if (!process)
 			return 0;
 	}
@@ -129,6 +134,8 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		.result = (__s32)PT_REGS_RC(ctx),
 		.stack = -1,
 	};
+	if (want_events)
+		returned.uid = task->cred->uid.val;
 	if (want_stacks) {
 		returned.stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
 		if (returned.stack < 0)
@@ -155,13 +162,13 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 			.bytes = size,
 			.time = now,
 			.stack = returned.stack,
-			.tid = (__u32)pids_now(),
+			.tid = (__u32)pids_now(task),
 			.call = call,
 		};
 		done(kind, info, thread, frame, process, returned.out[0], &entry,
 		     &outcome);
 		if (kind == KIND_CONTEXT && want_events && outcome.n_freed)
-			emit_held(thread, process);
+			emit_held(thread, process, task, returned.uid);
 		if (process && outcome.flags & RECORD_UNKNOWN && !thread->depth)
 			__sync_fetch_and_add(&process->unknown, 1);
 	}
@@ -172,7 +179,7 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		return 0;
 	count_call(call, returned.result, returned.duration, outcome.bytes);
 	if (want_events)
-		emit(call, info, thread, process, frame, &outcome, &returned);
+		emit(call, info, thread, task, frame, &outcome, &returned);
 	return 0;
 }
 
@@ -182,15 +189,15 @@ static __always_inline int count_begin(struct pt_regs *ctx)
 {
 	__u64 call = bpf_get_attach_cookie(ctx);
 	if (call >= CALLS_MAX)
-		return 1;
+		return 0;
 	const volatile struct call_info *info = &calls[call];
 
 	struct thread *thread = thread_enter();
 	if (!thread)
-		return 1;
+		return 0;
 	struct frame *frame = frame_push(thread, PT_REGS_SP(ctx));
 	if (!frame)
-		return 1;
+		return 0;
 	frame->call = call;
 	if (info->size < ARGS_MAX || info->op == OP_COPY_STRUCT) {
 		frame->args[0] = PT_REGS_PARM1(ctx);
@@ -209,84 +216,60 @@ static __always_inline int count_begin(struct pt_regs *ctx)
 static __always_inline int count_end(struct pt_regs *ctx)
 {
 	__u64 now = bpf_ktime_get_ns();
-	__u64 call = bpf_get_attach_cookie(ctx);
-	if (call >= CALLS_MAX)
-		return 0;
-
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (!thread)
 		return 0;
-	struct frame *frame = frame_pop(thread, call);
+	struct frame *frame = frame_pop(thread, PT_REGS_SP(ctx));
 	if (!frame)
 		return 0;
 	__s32 result = (__s32)PT_REGS_RC(ctx);
 	if (result_wanted(result, frame->args[0]))
-		count_call(call, result, now - frame->time, frame->args[0]);
+		count_call(frame->call, result, now - frame->time, frame->args[0]);
 	return 0;
 }
 
-/* As a session, a call without a size keeps its time in the session's own cookie, and
- * looks nobody up where everybody is wanted: launches are many. */
-static __always_inline bool count_quickly(struct pt_regs *ctx, bool is_return)
+/* Launches are many: where everybody's are wanted, nobody is looked up, and the time of
+ * entry is kept in the session. */
+SEC("uprobe")
+int tally_session(struct pt_regs *ctx)
 {
-	__u64 call = bpf_get_attach_cookie(ctx);
-	if (call >= CALLS_MAX || filter_pid || filter_by_uid || filter_followed)
-		return false;
-	if (calls[call].size < ARGS_MAX || calls[call].op == OP_COPY_STRUCT)
-		return false;
+	bool is_return = bpf_session_is_return();
 	__u64 *start = bpf_session_cookie();
 
 	if (!is_return) {
 		*start = bpf_ktime_get_ns();
-		return true;
+		return 0;
 	}
-	__s32 result = (__s32)PT_REGS_RC(ctx);
 	__u64 now = bpf_ktime_get_ns();
+	__s32 result = (__s32)PT_REGS_RC(ctx);
 
 	if (result_wanted(result, 0))
-		count_call(call, result, now - *start, 0);
-	return true;
-}
-
-static __always_inline int count_both(struct pt_regs *ctx)
-{
-	bool is_return = bpf_session_is_return();
-
-	if (count_quickly(ctx, is_return))
-		return 0;
-	return is_return ? count_end(ctx) : count_begin(ctx);
+		count_call(bpf_get_attach_cookie(ctx), result, now - *start, 0);
+	return 0;
 }
 
 /* --- the programs --- */
 
-#define PROGRAMS(name, begin, end, both)        \
-	SEC("uprobe")                           \
-	int name##_session(struct pt_regs *ctx) \
-	{                                       \
-		return both;                    \
-	}                                       \
-                                                \
-	SEC("uprobe")                           \
-	int name##_entry(struct pt_regs *ctx)   \
-	{                                       \
-		begin;                          \
-		return 0;                       \
-	}                                       \
-                                                \
-	SEC("uprobe")                           \
-	int name##_return(struct pt_regs *ctx)  \
-	{                                       \
-		return end;                     \
+#define PROGRAMS(name, begin, end)             \
+	SEC("uprobe")                          \
+	int name##_entry(struct pt_regs *ctx)  \
+	{                                      \
+		return begin;                  \
+	}                                      \
+                                               \
+	SEC("uprobe")                          \
+	int name##_return(struct pt_regs *ctx) \
+	{                                      \
+		return end;                    \
 	}
 
-#define CALL_PROGRAMS(name, kind)                                  \
-	PROGRAMS(name, call_begin(ctx, kind), call_end(ctx, kind), \
-		 bpf_session_is_return() ? call_end(ctx, kind) : call_begin(ctx, kind))
+#define CALL_PROGRAMS(name, kind) \
+	PROGRAMS(name, call_begin(ctx, kind), call_end(ctx, kind))
 
 CALL_PROGRAMS(plain, KIND_PLAIN)
 CALL_PROGRAMS(alloc, KIND_ALLOC)
 CALL_PROGRAMS(free, KIND_FREE)
 CALL_PROGRAMS(vmm, KIND_VMM)
 CALL_PROGRAMS(context, KIND_CONTEXT)
-PROGRAMS(count, count_begin(ctx), count_end(ctx), count_both(ctx))
+PROGRAMS(count, count_begin(ctx), count_end(ctx))

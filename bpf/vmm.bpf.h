@@ -166,7 +166,7 @@ static __always_inline void op_map(const struct thread *thread, const struct fra
 		ledger_put(&key, entry, process);
 }
 
-#define MAPPINGS_MAX 512
+#define MAPPINGS_MAX 512 /* that one unmap spans */
 
 /*
  * Takes out the mapping at an address, unless it is younger than `before`: put there
@@ -186,7 +186,7 @@ __attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
 		.address = address,
 		.space = SPACE_MAPPING,
 	};
-	struct process *process = bpf_map_lookup_elem(&processes, &key.process);
+	struct process *process = process_of(thread);
 	struct entry *mapping = bpf_map_lookup_elem(&ledger, &key);
 	struct entry taken;
 	if (!process || !mapping || mapping->time > before ||
@@ -201,24 +201,30 @@ __attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
 	return taken.bytes;
 }
 
+/* The mappings from an address up to another, one behind the other. */
+__attribute__((noinline)) __u64 unmap_rest(__u64 address, __u64 end, __u64 before)
+{
+	__u64 size = 1;
+
+	for (int i = 0; i < MAPPINGS_MAX && size && address < end; i++) {
+		size = unmap_one(address, before);
+		address += size;
+	}
+	return address;
+}
+
 /* An unmap may span several mappings. Those behind the first are looked for when it has
  * worked. */
 static __always_inline void op_unmap(struct thread *thread, const struct frame *frame,
 				     struct process *process, struct outcome *outcome)
 {
-	__u64 address = frame->args[0], end = address + frame->args[1];
-	__u64 size = frame->taken.bytes;
-
 	if (frame->taken.memory == MEMORY_IMPORTED)
 		outcome_freed(outcome, &frame->taken, process);
 	physical_unref(frame->taken.physical, thread, process, outcome);
 	thread->ended = 0;
-	for (int i = 0; i < MAPPINGS_MAX && size; i++) {
-		address += size;
-		if (address >= end)
-			break;
-		size = unmap_one(address, frame->time);
-	}
+	if (frame->taken.bytes && frame->taken.bytes < frame->args[1])
+		unmap_rest(frame->args[0] + frame->taken.bytes,
+			   frame->args[0] + frame->args[1], frame->time);
 	if (!thread->ended)
 		return;
 	outcome->bytes += thread->ended;

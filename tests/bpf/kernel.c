@@ -11,12 +11,19 @@ struct signal_struct {
 	} live;
 };
 
+struct cred {
+	struct {
+		__u32 val;
+	} uid;
+};
+
 struct task_struct {
 	__u64 start_boottime;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
+	const struct cred *cred;
 	char comm[COMM_SIZE];
 };
 
@@ -40,6 +47,7 @@ size_t kernel_max_entries;
 union kernel_record kernel_last;
 size_t kernel_n_records;
 
+static const struct cred root;
 static struct pair *pairs;
 static struct fake_thread *threads, *current;
 
@@ -83,6 +91,7 @@ void kernel_run(uint32_t pid, uint32_t tid, uint64_t start)
 			.tgid = (int)pid,
 			.group_leader = &thread->task,
 			.signal = &thread->signal,
+			.cred = &root,
 			.comm = "test",
 		};
 		thread->next = threads;
@@ -133,7 +142,8 @@ long shim_update(const void *map, size_t key_size, size_t value_size, size_t max
 	if (pair && flags == BPF_NOEXIST)
 		return -EEXIST;
 	if (!pair) {
-		if (count(map) >= (kernel_max_entries ? kernel_max_entries : max_entries))
+		if (max_entries != SIZE_MAX && /* an array */
+		    count(map) >= (kernel_max_entries ? kernel_max_entries : max_entries))
 			return -E2BIG;
 		pair = calloc(1, sizeof *pair);
 		pair->map = map;

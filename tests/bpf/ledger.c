@@ -70,12 +70,19 @@ static void begin(enum call_id call, uint64_t a, uint64_t b, uint64_t c, uint64_
 	begin_at(call, STACK_TOP, a, b, c, d);
 }
 
+static void end_at(enum call_id call, uint64_t sp, int result)
+{
+	struct pt_regs ctx = {
+		.rax = (unsigned long)(long)result,
+		.rsp = sp + RETURN_ADDRESS,
+	};
+
+	call_end(&ctx, calls_table[call].kind);
+}
+
 static void end(enum call_id call, int result)
 {
-	struct pt_regs ctx = { .rax = (unsigned long)(long)result };
-
-	kernel_cookie = call;
-	call_end(&ctx, calls_table[call].kind);
+	end_at(call, STACK_TOP, result);
 }
 
 static void alloc(uint64_t address, uint64_t size)
@@ -98,9 +105,9 @@ static const struct process *process_now(void)
 {
 	__u64 id = process_id(bpf_get_current_task_btf());
 	static const struct process none;
-	const struct process *process = bpf_map_lookup_elem(&processes, &id);
+	__u32 place = process_find(id);
 
-	return process ? process : &none;
+	return place == NO_PLACE ? &none : bpf_map_lookup_elem(&processes, &place);
 }
 
 static uint64_t entry_bytes(const void *key, const void *value)
@@ -226,7 +233,7 @@ Test(ledger, a_call_within_a_call_books_once)
 
 	begin_at(CALL_cuMemAllocHost_v2, STACK_TOP, (uintptr_t)&out, 64, 0, 0);
 	begin_at(CALL_cuMemHostAlloc, STACK_TOP - 64, (uintptr_t)&out, 64, 0, 0);
-	end(CALL_cuMemHostAlloc, 0);
+	end_at(CALL_cuMemHostAlloc, STACK_TOP - 64, 0);
 	end(CALL_cuMemAllocHost_v2, 0);
 	holds(MEMORY_PINNED, 64, 1);
 }
@@ -251,6 +258,37 @@ Test(ledger, more_calls_within_each_other_than_there_is_room_for_are_counted)
 		begin_at(CALL_cuMemAlloc_v2, STACK_TOP - 64 * i, (uintptr_t)&out, 64, 0,
 			 0);
 	cr_expect_eq(lost_of(LOST_CALLS), 2);
+}
+
+Test(ledger, a_return_to_another_place_is_another_call_s)
+{
+	uint64_t out = 0x1000;
+
+	begin(CALL_cuMemAlloc_v2, (uintptr_t)&out, 64, 0, 0);
+	end_at(CALL_cuMemAlloc_v2, STACK_TOP - 64, 0);
+	holds(MEMORY_DEVICE, 0, 0);
+	end(CALL_cuMemAlloc_v2, 0);
+	holds(MEMORY_DEVICE, 64, 1);
+}
+
+Test(ledger, processes_whose_places_are_the_same_are_told_apart)
+{
+	__u32 first = place_of(process_id(bpf_get_current_task_btf()), 0);
+	uint64_t start = START;
+
+	alloc(0x1000, 64);
+	for (uint64_t n = 1; n <= PLACES; n++) {
+		do
+			start++;
+		while (place_of(start << 22 ^ PID, 0) != first);
+		kernel_run(PID, PID, start);
+		alloc(0x1000, 100 + n);
+		cr_expect_eq(process_now()->held[MEMORY_DEVICE],
+			     n < PLACES ? 100 + n : 0);
+	}
+	cr_expect_eq(lost_of(LOST_PROCESSES), 1);
+	kernel_run(PID, PID, START);
+	cr_expect_eq(process_now()->held[MEMORY_DEVICE], 64);
 }
 
 Test(ledger, the_peak_is_the_most_that_was_held_at_once)
