@@ -213,18 +213,6 @@ static bool op_can_repeat(const struct op *op)
 	return can;
 }
 
-static void op_note_fault(struct op *op, const struct wire_reply *reply)
-{
-	_cleanup_text_ struct text reason = TEXT_INIT;
-
-	text_printf(&reason, "lost its contexts");
-	text_add_call(&reason, reply->call, reply->result);
-	pthread_mutex_lock(&op->broker->registry.lock);
-	rescue_begin(op->broker, op->worker, op->asked_epoch, text_string(&reason),
-		     cuda_result_errno(reply->result), NULL);
-	pthread_mutex_unlock(&op->broker->registry.lock);
-}
-
 /*
  * What it did to managed memory may have come while that was written out, or after it:
  * then it is not in what was kept, and counts as not done.
@@ -259,7 +247,7 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 		worker_forgive(op->worker);
 	/* The first that shows that the contexts are lost: nothing else comes of them. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
-		op_note_fault(op, reply);
+		rescue_note_fault(op->broker, op->worker, op->asked_epoch, reply);
 		lost = !op->class->kernel;
 	}
 	if (!lost && !reply->error)

@@ -448,7 +448,12 @@ static void restore_replied(struct ask *ask, const struct wire_reply *reply, boo
 	struct rescue *rescue = container_of(ask, struct rescue, ask);
 
 	/* Advice that is refused now, as by a device that is gone, is left out. */
-	if (lost || cuda_result_is_sticky(reply->result)) {
+	if (!lost && cuda_result_is_sticky(reply->result)) {
+		rescue_note_fault(rescue->broker, rescue->worker, rescue->new_epoch,
+				  reply);
+		lost = true;
+	}
+	if (lost) {
 		restore_in_next_run(rescue);
 	} else if (reply->error && rescue->stage < STAGE_ATTACH) {
 		restore_again(rescue, reply->call, reply->result);
@@ -643,4 +648,17 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		rescue->restored = true;
 	}
 	return true;
+}
+
+void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "lost its contexts");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&broker->registry.lock);
+	rescue_begin(broker, worker, epoch, text_string(&reason),
+		     cuda_result_errno(reply->result), NULL);
+	pthread_mutex_unlock(&broker->registry.lock);
 }

@@ -15,6 +15,7 @@
 
 struct command;
 struct op;
+struct wire_reply;
 
 /*
  * Gives a run up, which is that of the worker now or nothing is done; reason as in "the
@@ -26,6 +27,10 @@ struct op;
  */
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		  const char *reason, int error, struct command *command);
+
+/* An answer shows that its run has lost its contexts. No lock held. */
+void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       const struct wire_reply *reply);
 
 /* Has nobody answer a command any more. With registry.lock held. */
 void rescue_forget(struct broker *broker, const struct command *command);
