@@ -190,15 +190,21 @@ static void change_not_read_mostly(struct policy *policy, const void *location)
 	policy->read_mostly = false;
 }
 
+/*
+ * The driver of CUDA 13.0 takes a node of the host, and goes on telling what stood there
+ * before.
+ */
 static void change_preferred(struct policy *policy, const void *location)
 {
 	policy->preferred = *(const CUmemLocation *)location;
+	if ((int)policy->preferred.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+		policy->preferred_told = policy->preferred;
 }
 
 static void change_not_preferred(struct policy *policy, const void *location)
 {
 	(void)location;
-	policy->preferred = LOCATION_NONE;
+	policy->preferred = policy->preferred_told = LOCATION_NONE;
 }
 
 static uint32_t accessed_by_bit(const CUmemLocation *location)
@@ -282,27 +288,19 @@ static void accessed_by_list(uint32_t accessed_by, int *ret, size_t n)
 		ret[filled++] = CU_DEVICE_INVALID;
 }
 
-/* The driver of CUDA 13.0 takes a node of the host, and tells nothing of it. */
-static CUmemLocation preferred_told(const struct policy *policy)
-{
-	return (int)policy->preferred.type == CU_MEM_LOCATION_TYPE_HOST_NUMA
-		       ? LOCATION_NONE
-		       : policy->preferred;
-}
-
 static int policy_number(const struct policy *policy, CUmem_range_attribute attribute)
 {
 	switch ((int)attribute) {
 	case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
 		return policy->read_mostly;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-		return device_of_location(&policy->preferred);
+		return device_of_location(&policy->preferred_told);
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
 		return device_of_location(&policy->prefetched);
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-		return (int)preferred_told(policy).type;
+		return (int)policy->preferred_told.type;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-		return preferred_told(policy).id;
+		return policy->preferred_told.id;
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
 		return (int)policy->prefetched.type;
 	default:

@@ -17,6 +17,7 @@ static bool policy_is(const struct policy *a, const struct policy *b)
 {
 	return a->read_mostly == b->read_mostly && a->accessed_by == b->accessed_by &&
 	       location_is(&a->preferred, &b->preferred) &&
+	       location_is(&a->preferred_told, &b->preferred_told) &&
 	       location_is(&a->prefetched, &b->prefetched);
 }
 
@@ -107,6 +108,8 @@ static void policy_join(struct policy *common, const struct policy *policy)
 	common->accessed_by &= policy->accessed_by;
 	if (!location_is(&common->preferred, &policy->preferred))
 		common->preferred = LOCATION_NONE;
+	if (!location_is(&common->preferred_told, &policy->preferred_told))
+		common->preferred_told = LOCATION_NONE;
 	if (!location_is(&common->prefetched, &policy->prefetched))
 		common->prefetched = LOCATION_NONE;
 }

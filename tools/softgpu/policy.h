@@ -16,6 +16,7 @@ struct policy {
 	bool read_mostly;
 	uint32_t accessed_by;
 	CUmemLocation preferred;
+	CUmemLocation preferred_told; /* to who asks */
 	CUmemLocation prefetched;
 };
 
