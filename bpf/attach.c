@@ -12,6 +12,7 @@
  */
 #include "attach.h"
 
+#include "bucket.h"
 #include "missing.h"
 #include "record.h"
 #include "trace.skel.h"
@@ -237,16 +238,25 @@ static void choose_programs(const struct probes *probes, const struct wanted *wa
 	}
 }
 
-static int map_processes(struct probes *probes)
+static void *map_array(const struct bpf_map *map)
 {
-	void *map =
-		mmap(NULL, PROCESSES_MAX * sizeof(struct process), PROT_READ | PROT_WRITE,
-		     MAP_SHARED, bpf_map__fd(probes->bpf->maps.processes), 0);
+	void *array = mmap(NULL, bpf_map__max_entries(map) * bpf_map__value_size(map),
+			   PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 
-	if (map == MAP_FAILED)
-		return -errno;
-	probes->processes = map;
-	return 0;
+	return array == MAP_FAILED ? NULL : array;
+}
+
+static void unmap_array(volatile void *array, size_t size)
+{
+	if (array)
+		munmap((void *)array, size);
+}
+
+static int map_arrays(struct probes *probes)
+{
+	probes->processes = map_array(probes->bpf->maps.processes);
+	probes->buckets = map_array(probes->bpf->maps.buckets);
+	return probes->processes && probes->buckets ? 0 : -errno;
 }
 
 static int load(struct probes *probes, enum attach_way way, const struct options *options,
@@ -263,10 +273,13 @@ static int load(struct probes *probes, enum attach_way way, const struct options
 	bpf_program__set_autoload(probes->bpf->progs.process_fork,
 				  options->command != NULL);
 	bpf_program__set_autoload(probes->bpf->progs.follow_me, options->command != NULL);
+	/* memory for entries as they come; older kernels want it all beforehand */
+	if (way != ATTACH_PERF)
+		bpf_map__set_map_flags(probes->bpf->maps.ledger, BPF_F_NO_PREALLOC);
 	if (!options->stacks)
 		bpf_map__set_max_entries(probes->bpf->maps.stacks, 1);
 	int error = trace_bpf__load(probes->bpf);
-	return error ? error : map_processes(probes);
+	return error ? error : map_arrays(probes);
 }
 
 /* ---- links ---- */
@@ -442,8 +455,8 @@ void probes_detach(struct probes *probes)
 		bpf_link__destroy(probes->links[i]);
 	free(probes->fds);
 	free(probes->links);
-	if (probes->processes)
-		munmap((void *)probes->processes, PROCESSES_MAX * sizeof(struct process));
+	unmap_array(probes->processes, PROCESSES_MAX * sizeof *probes->processes);
+	unmap_array(probes->buckets, BUCKETS * sizeof *probes->buckets);
 	trace_bpf__destroy(probes->bpf);
 	*probes = (struct probes){ 0 };
 }

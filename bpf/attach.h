@@ -8,6 +8,7 @@
 #include "library.h"
 #include "options.h"
 
+struct bucket;
 struct trace_bpf;
 
 struct probes {
@@ -20,6 +21,7 @@ struct probes {
 	size_t n_links;
 	size_t n_probes;		    /* calls that are probed */
 	volatile struct process *processes; /* PROCESSES_MAX, the kernel's own */
+	struct bucket *buckets;		    /* BUCKETS, the kernel's own */
 };
 
 /* What is asked of a call: whether it is probed at all, and only counted. */

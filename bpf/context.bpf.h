@@ -24,18 +24,47 @@ struct context_end {
 	struct thread *thread;
 };
 
+/* Whether an entry goes with the context. */
+static __always_inline bool context_ends(const struct context_end *end,
+					 const struct ledger_key *key,
+					 const struct entry *entry)
+{
+	if (key->process != end->process || key->space == SPACE_PRIMARY ||
+	    !memory_has_context(entry->memory))
+		return false;
+	return entry->context == end->context || (!entry->context && end->only);
+}
+
+static long context_end_bucket(void *map, const void *key, void *value, void *data)
+{
+	struct context_end *end = data;
+	struct bucket *bucket = value;
+
+	for (__u32 way = 0; way < WAYS; way++) {
+		__u64 tag = bucket->tags[way];
+		struct slot *slot = &bucket->slots[way];
+
+		if (tag < TAG_ENTRY || !context_ends(end, &slot->key, &slot->entry))
+			continue;
+		struct process *process =
+			bpf_map_lookup_elem(&processes, &end->thread->place);
+		if (!process || !bucket_own(bucket, way, tag))
+			continue;
+		end->thread->ended += slot->entry.bytes;
+		end->thread->n_ended++;
+		totals_take(process, slot->entry.memory, slot->entry.bytes, 1);
+		bucket_disown(bucket, way, TAG_FREE);
+	}
+	return 0;
+}
+
 static long context_end_one(void *map, const void *key_, void *value, void *data)
 {
 	const struct ledger_key *key = key_;
-	const struct entry *entry = value;
 	struct context_end *end = data;
 
-	if (key->process != end->process || key->space == SPACE_PRIMARY ||
-	    !memory_has_context(entry->memory))
+	if (!context_ends(end, key, value))
 		return 0;
-	if (entry->context != end->context && (entry->context || !end->only))
-		return 0;
-
 	struct ledger_key taken_key = *key;
 	struct entry taken;
 	struct process *process = bpf_map_lookup_elem(&processes, &end->thread->place);
@@ -61,6 +90,7 @@ static __always_inline void context_end(struct thread *thread,
 		return;
 	thread->ended = 0;
 	thread->n_ended = 0;
+	bpf_for_each_map_elem(&buckets, context_end_bucket, &end, 0);
 	bpf_for_each_map_elem(&ledger, context_end_one, &end, 0);
 	outcome->bytes = thread->ended;
 	outcome->n_freed = thread->n_ended;

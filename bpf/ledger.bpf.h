@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "bucket.bpf.h"
 #include "maps.bpf.h"
 #include "thread.bpf.h"
 
@@ -45,15 +46,27 @@ static __always_inline void raise_peak(__u64 *peak, __u64 now)
 		__sync_val_compare_and_swap(peak, seen, now);
 }
 
+/* As one number in one register, so that the verifier sees that what is checked is what
+ * is used. */
+static __always_inline __u64 memory_index(__u8 memory)
+{
+	__u64 i = memory;
+
+	__asm__ volatile("" : "+r"(i));
+	return i;
+}
+
 /* Returns: what the process holds of that kind now. */
 static __always_inline __u64 totals_add(struct process *process, __u8 memory, __u64 bytes,
 					__u64 n)
 {
-	if (memory >= N_MEMORIES)
+	__u64 i = memory_index(memory);
+
+	if (i >= N_MEMORIES)
 		return 0;
-	__u64 now = __sync_fetch_and_add(&process->held[memory], bytes) + bytes;
-	__sync_fetch_and_add(&process->n_held[memory], n);
-	raise_peak(&process->peak[memory], now);
+	__u64 now = __sync_fetch_and_add(&process->held[i], bytes) + bytes;
+	__sync_fetch_and_add(&process->n_held[i], n);
+	raise_peak(&process->peak[i], now);
 	if (memory_is_gpu(memory))
 		raise_peak(&process->gpu_peak,
 			   __sync_fetch_and_add(&process->gpu, bytes) + bytes);
@@ -63,10 +76,12 @@ static __always_inline __u64 totals_add(struct process *process, __u8 memory, __
 static __always_inline __u64 totals_take(struct process *process, __u8 memory,
 					 __u64 bytes, __u64 n)
 {
-	if (memory >= N_MEMORIES)
+	__u64 i = memory_index(memory);
+
+	if (i >= N_MEMORIES)
 		return 0;
-	__u64 now = __sync_fetch_and_add(&process->held[memory], -bytes) - bytes;
-	__sync_fetch_and_add(&process->n_held[memory], -n);
+	__u64 now = __sync_fetch_and_add(&process->held[i], -bytes) - bytes;
+	__sync_fetch_and_add(&process->n_held[i], -n);
 	if (memory_is_gpu(memory))
 		__sync_fetch_and_add(&process->gpu, -bytes);
 	return now;
@@ -89,16 +104,22 @@ static __always_inline bool ledger_put(const struct ledger_key *key,
 	return !error;
 }
 
-static __always_inline void ledger_book(const struct ledger_key *key,
-					const struct entry *entry,
-					struct process *process, struct outcome *outcome)
+static __always_inline void outcome_booked(struct outcome *outcome,
+					   const struct entry *entry,
+					   struct process *process)
 {
-	if (!ledger_put(key, entry, process))
-		return;
 	outcome->held = totals_add(process, entry->memory, entry->bytes, 1);
 	outcome->bytes = entry->bytes;
 	outcome->memory = entry->memory;
 	outcome->flags |= RECORD_BOOKED;
+}
+
+static __always_inline void ledger_book(const struct ledger_key *key,
+					const struct entry *entry,
+					struct process *process, struct outcome *outcome)
+{
+	if (ledger_put(key, entry, process))
+		outcome_booked(outcome, entry, process);
 }
 
 /* Take an entry out, and its bytes out of the totals. */
@@ -123,6 +144,47 @@ static __always_inline void ledger_restore(const struct ledger_key *key,
 		totals_add(process, entry->memory, entry->bytes, 1);
 }
 
+/* --- allocations, which are in a bucket or in the ledger --- */
+
+static __always_inline void alloc_book(const struct ledger_key *key,
+				       const struct entry *entry, struct thread *thread,
+				       struct process *process, struct outcome *outcome)
+{
+	struct entry old = { .memory = MEMORY_NONE };
+
+	if (bucket_put(key, entry, thread, &old)) {
+		totals_take(process, old.memory, old.bytes, 1);
+		if (spilled)
+			ledger_take(key, &old, process);
+	} else {
+		spilled = 1;
+		if (!ledger_put(key, entry, process))
+			return;
+	}
+	outcome_booked(outcome, entry, process);
+}
+
+static __always_inline bool alloc_take(const struct ledger_key *key,
+				       struct entry *ret_entry, struct thread *thread,
+				       struct process *process)
+{
+	if (!bucket_take(key, thread, ret_entry))
+		return spilled && ledger_take(key, ret_entry, process);
+	totals_take(process, ret_entry->memory, ret_entry->bytes, 1);
+	return true;
+}
+
+/* The address may be another allocation's by now. */
+static __always_inline void alloc_restore(const struct ledger_key *key,
+					  const struct entry *entry,
+					  struct thread *thread, struct process *process)
+{
+	struct outcome outcome = { 0 };
+
+	if (!bucket_has(key, thread))
+		alloc_book(key, entry, thread, process, &outcome);
+}
+
 static __always_inline void
 outcome_freed(struct outcome *outcome, const struct entry *entry, struct process *process)
 {
@@ -132,12 +194,11 @@ outcome_freed(struct outcome *outcome, const struct entry *entry, struct process
 	if (entry->memory < N_MEMORIES)
 		outcome->held = process->held[entry->memory];
 }
-
 /* --- when a call begins --- */
 
 static __always_inline void op_begin_free(const volatile struct call_info *info,
-					  const struct thread *thread,
-					  struct frame *frame, struct process *process)
+					  struct thread *thread, struct frame *frame,
+					  struct process *process)
 {
 	struct ledger_key key = {
 		.process = thread->process,
@@ -146,13 +207,13 @@ static __always_inline void op_begin_free(const volatile struct call_info *info,
 	};
 	if (info->address_is_int)
 		key.address = frame->args[0] = (__u32)key.address;
-	frame->has_taken = ledger_take(&key, &frame->taken, process);
+	frame->has_taken = alloc_take(&key, &frame->taken, thread, process);
 }
 
 /* --- when it returns --- */
 
 static __always_inline void op_alloc(const volatile struct call_info *info,
-				     const struct thread *thread, struct process *process,
+				     struct thread *thread, struct process *process,
 				     __u64 address, struct entry *entry,
 				     struct outcome *outcome)
 {
@@ -166,14 +227,13 @@ static __always_inline void op_alloc(const volatile struct call_info *info,
 	entry->memory = info->memory;
 	if (memory_has_context(info->memory))
 		entry->context = context_current(thread);
-	ledger_book(&key, entry, process, outcome);
+	alloc_book(&key, entry, thread, process, outcome);
 }
 
 static __always_inline void alloc_done(const volatile struct call_info *info,
-				       const struct thread *thread,
-				       const struct frame *frame, struct process *process,
-				       __u64 out, struct entry *entry,
-				       struct outcome *outcome)
+				       struct thread *thread, const struct frame *frame,
+				       struct process *process, __u64 out,
+				       struct entry *entry, struct outcome *outcome)
 {
 	__u64 address = info->op == OP_REGISTER ? frame->args[0] : out;
 

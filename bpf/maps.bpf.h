@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "bucket.h"
 #include "record.h"
 
 #define CALLS_MAX    256
@@ -30,7 +31,7 @@ struct thread {
 	__u32 place;	/* of its process in `processes`, or was */
 	__u32 followed; /* belongs to the command, where one was given */
 	__u32 depth;
-	__u32 unused;
+	__u32 way; /* of bucket_way() */
 	struct frame frames[FRAMES_MAX];
 	__u32 n_contexts;
 	__u32 n_ended; /* allocations that the end of a context takes along ... */
@@ -67,6 +68,17 @@ struct {
 	__type(key, int);
 	__type(value, struct thread);
 } threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+/* Whether an allocation had no room in its bucket, ever. */
+__u32 spilled;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -77,6 +77,21 @@ static long process_end_one(void *map, const void *key_, void *value, void *data
 	return 0;
 }
 
+static long process_end_bucket(void *map, const void *key, void *value, void *data)
+{
+	struct bucket *bucket = value;
+	const __u64 *id = data;
+
+	for (__u32 way = 0; way < WAYS; way++) {
+		__u64 tag = bucket->tags[way];
+
+		if (tag >= TAG_ENTRY && bucket->slots[way].key.process == *id &&
+		    bucket_own(bucket, way, tag))
+			bucket_disown(bucket, way, TAG_FREE);
+	}
+	return 0;
+}
+
 /* The process goes on as another program, without what it held. */
 SEC("raw_tp/sched_process_exec")
 int process_exec(void *ctx)
@@ -93,6 +108,7 @@ int process_exec(void *ctx)
 		thread->depth = 0;
 		thread->n_contexts = 0;
 	}
+	bpf_for_each_map_elem(&buckets, process_end_bucket, &id, 0);
 	bpf_for_each_map_elem(&ledger, process_end_one, &id, 0);
 	process_freed(id, process, 1);
 	bpf_get_current_comm(process->comm, COMM_SIZE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
+#include "bucket.h"
 #include "symbol.h"
 #include "trace.skel.h"
 
@@ -88,39 +89,101 @@ void processes_tell_lost(struct tracer *tracer)
 
 /* ---- the ledger ---- */
 
+/* Programs of the kernel change the buckets meanwhile. */
+static __u64 tag_read(const struct bucket *bucket, size_t way)
+{
+	return __atomic_load_n(&bucket->tags[way], __ATOMIC_ACQUIRE);
+}
+
+static int buckets_read(const struct tracer *tracer, struct held **held, size_t *n)
+{
+	for (size_t i = 0; i < BUCKETS; i++) {
+		const struct bucket *bucket = &tracer->probes.buckets[i];
+		struct held found[WAYS];
+		size_t n_found = 0;
+
+		for (size_t way = 0; way < WAYS; way++) {
+			__u64 tag = tag_read(bucket, way);
+
+			if (tag < TAG_ENTRY)
+				continue;
+			found[n_found].key = bucket->slots[way].key;
+			found[n_found].entry = bucket->slots[way].entry;
+			__atomic_thread_fence(__ATOMIC_ACQUIRE);
+			n_found += tag_read(bucket, way) == tag;
+		}
+		if (!n_found)
+			continue;
+		struct held *more = realloc(*held, (*n + n_found) * sizeof *more);
+		if (!more)
+			return -ENOMEM;
+		*held = more;
+		memcpy(&more[*n], found, n_found * sizeof *more);
+		*n += n_found;
+	}
+	return 0;
+}
+
+static void ledger_remove(const struct tracer *tracer, const struct ledger_key *key)
+{
+	__u64 tag = ledger_tag(key);
+	struct bucket *bucket = &tracer->probes.buckets[ledger_bucket(tag)];
+
+	for (size_t way = 0; way < WAYS; way++) {
+		__u64 seen = tag;
+
+		if (tag_read(bucket, way) == tag &&
+		    ledger_key_is(&bucket->slots[way].key, key) &&
+		    __atomic_compare_exchange_n(&bucket->tags[way], &seen, TAG_FREE,
+						false, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
+			return;
+	}
+	bpf_map__delete_elem(tracer->probes.bpf->maps.ledger, key, sizeof *key, 0);
+}
+
 #define BATCH 4096
 
-int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n)
+static int map_read(const struct tracer *tracer, struct held **held, size_t *n)
 {
 	int fd = bpf_map__fd(tracer->probes.bpf->maps.ledger);
 	_cleanup_free_ struct ledger_key *keys = malloc(BATCH * sizeof *keys);
 	_cleanup_free_ struct entry *entries = malloc(BATCH * sizeof *entries);
-	_cleanup_free_ struct held *held = NULL;
 	__u32 in = 0, out = 0;
-	size_t n_held = 0;
 	bool first = true;
 	int error = 0;
 
 	while (keys && entries && !error) {
-		__u32 n = BATCH;
+		__u32 n_read = BATCH;
 
 		error = bpf_map_lookup_batch(fd, first ? NULL : &in, &out, keys, entries,
-					     &n, NULL);
+					     &n_read, NULL);
 		if (error && error != -ENOENT)
 			return error;
-		struct held *more = realloc(held, (n_held + n + 1) * sizeof *more);
+		struct held *more = realloc(*held, (*n + n_read + 1) * sizeof *more);
 		if (!more)
 			return -ENOMEM;
-		held = more;
-		for (__u32 i = 0; i < n; i++)
-			held[n_held++] = (struct held){ keys[i], entries[i] };
+		*held = more;
+		for (__u32 i = 0; i < n_read; i++)
+			more[(*n)++] = (struct held){ keys[i], entries[i] };
 		in = out;
 		first = false;
 	}
-	if (!held)
-		return -ENOMEM;
+	return keys && entries ? 0 : -ENOMEM;
+}
+
+int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n)
+{
+	_cleanup_free_ struct held *held = NULL;
+	size_t n = 0;
+	int error = buckets_read(tracer, &held, &n);
+
+	if (!error)
+		error = map_read(tracer, &held, &n);
+	if (error)
+		return error;
 	*ret_held = take_ptr(held);
-	*ret_n = n_held;
+	*ret_n = n;
 	return 0;
 }
 
@@ -146,8 +209,7 @@ static void bury_held(struct tracer *tracer, struct process_row *dead, size_t n_
 
 		if (!bsearch(&wanted, dead, n_dead, sizeof *dead, compare_ids))
 			continue;
-		bpf_map__delete_elem(tracer->probes.bpf->maps.ledger, &held[i].key,
-				     sizeof held[i].key, 0);
+		ledger_remove(tracer, &held[i].key);
 		held[i].key.unused = 1; /* marked as one of theirs */
 	}
 	if (!tracer->output->buried)

@@ -54,8 +54,10 @@ static __always_inline void take(enum kind kind, const volatile struct call_info
 	struct process *process = process_of(thread);
 	if (!process)
 		return;
-	if (kind == KIND_FREE || info->op == OP_UNMAP)
+	if (kind == KIND_FREE)
 		op_begin_free(info, thread, frame, process);
+	else if (info->op == OP_UNMAP)
+		op_begin_unmap(thread, frame, process);
 	else if (info->op == OP_RELEASE)
 		op_begin_release(thread, frame);
 }
@@ -149,7 +151,7 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 	__u64 size = call_size(info, frame);
 	if (returned.result) {
 		if (kind == KIND_FREE || kind == KIND_VMM)
-			op_failed(info, thread, frame, process);
+			op_failed(kind, info, thread, frame, process);
 	} else {
 		if (kind != KIND_PLAIN || want_events) {
 			returned.out[0] = read_out(info, frame, 0);

@@ -234,9 +234,21 @@ static __always_inline void op_unmap(struct thread *thread, const struct frame *
 	outcome->held = process->held[outcome->memory];
 }
 
-static __always_inline void op_failed(const volatile struct call_info *info,
-				      const struct thread *thread,
-				      const struct frame *frame, struct process *process)
+static __always_inline void op_begin_unmap(const struct thread *thread,
+					   struct frame *frame, struct process *process)
+{
+	struct ledger_key key = {
+		.process = thread->process,
+		.address = frame->args[0],
+		.space = SPACE_MAPPING,
+	};
+	frame->has_taken = ledger_take(&key, &frame->taken, process);
+}
+
+static __always_inline void op_failed(enum kind kind,
+				      const volatile struct call_info *info,
+				      struct thread *thread, const struct frame *frame,
+				      struct process *process)
 {
 	struct ledger_key key = {
 		.process = thread->process,
@@ -245,8 +257,10 @@ static __always_inline void op_failed(const volatile struct call_info *info,
 	};
 	if (!frame->has_taken)
 		return;
-	if (info->op == OP_RELEASE)
+	if (kind == KIND_VMM && info->op == OP_RELEASE)
 		op_release_failed(thread, frame);
+	else if (kind == KIND_FREE)
+		alloc_restore(&key, &frame->taken, thread, process);
 	else
 		ledger_restore(&key, &frame->taken, process);
 }
