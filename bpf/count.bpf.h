@@ -7,19 +7,23 @@
 #include "ledger.bpf.h"
 #include "maps.bpf.h"
 
-/* Without a branch, and without the compiler's knowing how to make one of it: each would
- * double the ways that the verifier follows. */
+/* The compiler knows nothing more of a number. */
+#define OPAQUE(number) __asm__ volatile("" : "+r"(number))
+
+/* Without a branch, which the compiler would make of it: each doubles the ways that the
+ * verifier follows. */
 static __always_inline __u32 log2_slot(__u64 value)
 {
 	__u64 slot = 0;
 
-	for (int bits = 32; bits; bits /= 2) {
-		/* all ones if the value has `bits` bits more */
-		__u64 more = (((value >> bits) - 1) >> 63) - 1;
+	for (int log2 = 5; log2 >= 0; log2--) {
+		__u64 none = (value >> (1 << log2)) - 1;
 
-		__asm__ volatile("" : "+r"(more));
-		value = value >> (bits & more);
-		slot += bits & more;
+		OPAQUE(none);
+		none >>= 63; /* 1 if the value has not that many bits more */
+		OPAQUE(none);
+		value >>= (none ^ 1) << log2;
+		slot += (none ^ 1) << log2;
 	}
 	return slot;
 }
@@ -49,7 +53,7 @@ static __always_inline void count_call(__u32 call, __s32 result, __u64 duration,
 	if (!stat)
 		return;
 	__sync_fetch_and_add(&stat->time, duration);
-	__u32 slot = log2_slot(duration);
+	__u64 slot = log2_slot(duration);
 	__sync_fetch_and_add(&stat->latency[slot < N_LATENCIES ? slot : N_LATENCIES - 1],
 			     1);
 	if (result) {

@@ -45,14 +45,6 @@ static __always_inline void record_fill_call(struct record *record, __u32 call,
 	__builtin_memcpy(record->args, frame->args, sizeof record->args);
 }
 
-struct returned {
-	__u64 duration;
-	__u64 out[2];
-	__s32 result;
-	__s32 stack;
-	__u32 uid;
-};
-
 static __always_inline void record_fill_returned(struct record *record,
 						 const struct returned *returned)
 {

@@ -13,15 +13,6 @@
 #include "maps.bpf.h"
 #include "thread.bpf.h"
 
-/* What a call did, for its record. */
-struct outcome {
-	__u64 bytes;
-	__u64 held;
-	__u32 n_freed;
-	__u8 memory;
-	__u8 flags;
-};
-
 static __always_inline bool memory_is_gpu(__u8 memory)
 {
 	return memory < N_GPU_MEMORIES;

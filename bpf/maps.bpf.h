@@ -25,6 +25,24 @@ struct frame {
 	struct entry taken;
 };
 
+/* What a call did, for its record. */
+struct outcome {
+	__u64 bytes;
+	__u64 held;
+	__u32 n_freed;
+	__u8 memory;
+	__u8 flags;
+};
+
+/* What came of it otherwise. */
+struct returned {
+	__u64 duration;
+	__u64 out[2];
+	__s32 result;
+	__s32 stack;
+	__u32 uid;
+};
+
 /* What is known of a thread. Its end removes it. */
 struct thread {
 	__u64 process;	/* its number; 0: not looked at yet */
@@ -35,7 +53,9 @@ struct thread {
 	struct frame frames[FRAMES_MAX];
 	__u32 n_contexts;
 	__u32 n_ended; /* allocations that the end of a context takes along ... */
-	__u64 ended;   /* ... and their bytes: here, so that the verifier knows neither */
+	struct outcome outcome;	  /* of the call that returns: here, since of what ... */
+	struct returned returned; /* ... is on the stack the verifier knows too much */
+	__u64 ended; /* ... and their bytes: here, so that the verifier knows neither */
 	__u64 contexts[CONTEXTS_MAX]; /* current ones, the last is on top */
 };
 

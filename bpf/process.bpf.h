@@ -50,7 +50,7 @@ int process_exit(void *ctx)
 	__u64 id = process_id(task);
 	__u32 pid = task->tgid;
 
-	if (task->signal->live.counter) /* threads of it live on */
+	if (BPF_CORE_READ(task, signal, live.counter)) /* threads of it live on */
 		return 0;
 	if (filter_followed)
 		bpf_map_delete_elem(&followed, &pid);

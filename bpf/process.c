@@ -95,32 +95,28 @@ static __u64 tag_read(const struct bucket *bucket, size_t way)
 	return __atomic_load_n(&bucket->tags[way], __ATOMIC_ACQUIRE);
 }
 
-static int buckets_read(const struct tracer *tracer, struct held **held, size_t *n)
+/* Room for all that may be there is asked for at once; what is not used is never had. */
+static int buckets_read(const struct tracer *tracer, struct held **ret_held,
+			size_t *ret_n)
 {
-	for (size_t i = 0; i < BUCKETS; i++) {
-		const struct bucket *bucket = &tracer->probes.buckets[i];
-		struct held found[WAYS];
-		size_t n_found = 0;
+	struct held *held = malloc(BUCKETS * WAYS * sizeof *held);
+	size_t n = 0;
 
-		for (size_t way = 0; way < WAYS; way++) {
-			__u64 tag = tag_read(bucket, way);
+	if (!held)
+		return -ENOMEM;
+	for (size_t i = 0; i < BUCKETS * WAYS; i++) {
+		const struct bucket *bucket = &tracer->probes.buckets[i / WAYS];
+		const struct slot *slot = &bucket->slots[i % WAYS];
+		__u64 tag = tag_read(bucket, i % WAYS);
 
-			if (tag < TAG_ENTRY)
-				continue;
-			found[n_found].key = bucket->slots[way].key;
-			found[n_found].entry = bucket->slots[way].entry;
-			__atomic_thread_fence(__ATOMIC_ACQUIRE);
-			n_found += tag_read(bucket, way) == tag;
-		}
-		if (!n_found)
+		if (tag < TAG_ENTRY)
 			continue;
-		struct held *more = realloc(*held, (*n + n_found) * sizeof *more);
-		if (!more)
-			return -ENOMEM;
-		*held = more;
-		memcpy(&more[*n], found, n_found * sizeof *more);
-		*n += n_found;
+		held[n] = (struct held){ slot->key, slot->entry };
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		n += tag_read(bucket, i % WAYS) == tag;
 	}
+	*ret_held = held;
+	*ret_n = n;
 	return 0;
 }
 

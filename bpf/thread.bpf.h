@@ -28,10 +28,13 @@ struct task_struct {
 	char comm[COMM_SIZE];
 } __attribute__((preserve_access_index));
 
-/* A pid takes 22 bits at most; the time of start tells a pid's users apart. */
+/* A pid takes 22 bits at most; the time of start tells a pid's users apart. By
+ * BPF_CORE_READ, as it is needed but once: to let the verifier follow a pointer takes a
+ * search of the kernel's whole BTF. */
 static __always_inline __u64 process_id(struct task_struct *task)
 {
-	return task->group_leader->start_boottime << 22 ^ (__u32)task->tgid;
+	return BPF_CORE_READ(task, group_leader, start_boottime) << 22 ^
+	       (__u32)task->tgid;
 }
 
 /* The pid in the upper half, the tid in the lower, as the tool sees them. Processes of
@@ -75,7 +78,7 @@ __attribute__((noinline)) __u32 process_find(__u64 id)
 __attribute__((noinline)) __u32 process_make(__u64 id)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	struct task_struct *leader = task->group_leader;
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 
 	for (__u32 n = 0; n < PLACES; n++) {
 		__u32 place = place_of(id, n);
@@ -88,7 +91,7 @@ __attribute__((noinline)) __u32 process_make(__u64 id)
 			return place;
 		if (before)
 			continue;
-		process->start = leader->start_boottime;
+		process->start = BPF_CORE_READ(leader, start_boottime);
 		process->uid = (__u32)bpf_get_current_uid_gid();
 		bpf_probe_read_kernel_str(process->comm, COMM_SIZE, leader->comm);
 		/* last: it says that the rest is there */

@@ -131,57 +131,57 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 			return 0;
 	}
 
-	struct returned returned = {
+	struct returned *returned = &thread->returned;
+	*returned = (struct returned){
 		.duration = now - frame->time,
 		.result = (__s32)PT_REGS_RC(ctx),
 		.stack = -1,
 	};
 	if (want_events)
-		returned.uid = task->cred->uid.val;
+		returned->uid = task->cred->uid.val;
 	if (want_stacks) {
-		returned.stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
-		if (returned.stack < 0)
+		returned->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+		if (returned->stack < 0)
 			count_lost(LOST_STACKS);
 	}
 
-	struct outcome outcome = {
-		.bytes = 0,
-		.memory = MEMORY_NONE,
-	};
+	struct outcome *outcome = &thread->outcome;
+	*outcome = (struct outcome){ .memory = MEMORY_NONE };
 	__u64 size = call_size(info, frame);
-	if (returned.result) {
+	if (returned->result) {
 		if (kind == KIND_FREE || kind == KIND_VMM)
 			op_failed(kind, info, thread, frame, process);
 	} else {
 		if (kind != KIND_PLAIN || want_events) {
-			returned.out[0] = read_out(info, frame, 0);
-			returned.out[1] = read_out(info, frame, 1);
+			returned->out[0] = read_out(info, frame, 0);
+			returned->out[1] = read_out(info, frame, 1);
 		}
 		if (kind == KIND_ALLOC && info->pitched && info->times < ARGS_MAX)
-			size = returned.out[1] * frame_arg(frame, info->times);
+			size = returned->out[1] * frame_arg(frame, info->times);
 
 		struct entry entry = {
 			.bytes = size,
 			.time = now,
-			.stack = returned.stack,
+			.stack = returned->stack,
 			.tid = (__u32)pids_now(task),
 			.call = call,
 		};
-		done(kind, info, thread, frame, process, returned.out[0], &entry,
-		     &outcome);
-		if (kind == KIND_CONTEXT && want_events && outcome.n_freed)
-			emit_held(thread, process, task, returned.uid);
-		if (process && outcome.flags & RECORD_UNKNOWN && !thread->depth)
+		done(kind, info, thread, frame, process, returned->out[0], &entry,
+		     outcome);
+		if (kind == KIND_CONTEXT && want_events && outcome->n_freed)
+			emit_held(thread, process, task, returned->uid);
+		if (process && outcome->flags & RECORD_UNKNOWN && !thread->depth)
 			__sync_fetch_and_add(&process->unknown, 1);
 	}
-	if (!outcome.flags)
-		outcome.bytes = size;
-	if (!emit_wanted(info, &outcome) ||
-	    !result_wanted(returned.result, outcome.bytes))
+	__asm__ volatile("" ::: "memory"); /* from here on all calls are alike */
+	if (!outcome->flags)
+		outcome->bytes = size;
+	if (!emit_wanted(info, outcome) ||
+	    !result_wanted(returned->result, outcome->bytes))
 		return 0;
-	count_call(call, returned.result, returned.duration, outcome.bytes);
+	count_call(call, returned->result, returned->duration, outcome->bytes);
 	if (want_events)
-		emit(call, info, thread, task, frame, &outcome, &returned);
+		emit(call, info, thread, task, frame, outcome, returned);
 	return 0;
 }
 
