@@ -194,9 +194,8 @@ static void launch_failed(struct op *op, const struct wire_reply *reply)
 			text_string(&why));
 	else if (reply->result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
 		op_fail(op, reply->error,
-			"launch of %s failed: the blocks of a cooperative kernel all run "
-			"at "
-			"the same time, and so many do not%s",
+			"launch of %s failed: all blocks of a cooperative kernel have to "
+			"run at the same time%s",
 			launch->kernel, text_string(&why));
 	else
 		op_fail(op, reply->error, "launch of %s failed: %s%s", launch->kernel,
