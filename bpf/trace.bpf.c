@@ -4,8 +4,8 @@
  * call returns, and when a process forks, runs another program or ends.
  *
  * A probe's cookie is the number of its call. Each kind of call has programs of its own
- * (enum kind), one for entry and one for return: a session, one program for both, must
- * ask which of the two it is, and to ask takes longer than a second link. Only what is
+ * (enum kind), one for entry and one for return, as two links: a session, one link for
+ * both, must ask which of the two it is, and has no room for arguments. Only what is
  * merely counted is quicker as a session.
  *
  * What a call of a helper costs decides the shape of the rest: as much as fifty

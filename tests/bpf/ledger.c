@@ -15,17 +15,18 @@
 #pragma GCC diagnostic ignored "-Wdiscarded-qualifiers"
 #include "trace.bpf.c"
 
-/* Sessions are the kernel's matter: entry and return are called one by one here. */
+/* What the kernel keeps from an entry to its return, and which of them it is. */
+static __u64 session;
+static bool session_returns;
+
 bool bpf_session_is_return(void)
 {
-	return false;
+	return session_returns;
 }
 
 __u64 *bpf_session_cookie(void)
 {
-	static __u64 cookie;
-
-	return &cookie;
+	return &session;
 }
 
 #define PID   100
@@ -385,6 +386,34 @@ Test(ledger, the_peak_is_the_most_that_was_held_at_once)
 	cr_expect_eq(process_now()->peak[MEMORY_DEVICE], 300);
 	cr_expect_eq(process_now()->gpu_peak, 300);
 	cr_expect_eq(process_now()->gpu, 250);
+}
+
+Test(ledger, a_session_counts_a_call_once_at_its_return)
+{
+	struct pt_regs ctx = { 0 };
+	__u32 call = CALL_cuLaunchKernel;
+	const struct call_stat *stat = bpf_map_lookup_elem(&stats, &call);
+
+	kernel_cookie = call;
+	session_returns = false;
+	kernel_now = 1000;
+	tally_session(&ctx);
+	cr_expect_eq(stat->time, 0);
+	session_returns = true;
+	kernel_now += 300;
+	tally_session(&ctx);
+	cr_expect_eq(stat->time, 301);
+	cr_expect_eq(stat->latency[8], 1, "256 to 511 ns");
+	cr_expect_eq(stat->failures, 0);
+}
+
+Test(ledger, a_number_counts_in_the_slot_of_its_highest_bit)
+{
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		cr_expect_eq(log2_slot(1ULL << bit), bit);
+		cr_expect_eq(log2_slot((2ULL << bit) - 1), bit);
+	}
+	cr_expect_eq(log2_slot(0), 0);
 }
 
 /* ---- virtual memory ---- */
