@@ -469,8 +469,6 @@ int probes_attach(struct probes *probes, const struct options *options,
 	enum attach_way last = options->attach ? options->attach : ATTACH_PERF;
 	int error = 0;
 
-	if (missing_capability(ATTACH_ANY, why))
-		return -EPERM;
 	for (enum attach_way way = first; way <= last; way++) {
 		*probes = (struct probes){ 0 };
 		error = load(probes, way, options, wanted);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "event.h"
+#include "missing.h"
 #include "mount.h"
 #include "output.h"
 #include "process.h"
@@ -81,6 +82,9 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 {
 	const struct options *options = &tracer->options;
 
+	/* which also keep the libraries of other users' processes from being found */
+	if (!options->list && missing_capability(ATTACH_ANY, why))
+		return -EPERM;
 	if (options->library) {
 		int error = libraries_add(&tracer->libraries, options->library,
 					  options->library);

@@ -196,6 +196,17 @@ test_without_privileges_it_says_which()
 		"$GPUMEM_TRACE" --library "$L" -d 1
 }
 
+test_privileges_are_looked_at_before_libraries()
+{
+	local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	refused 'needs CAP_BPF and CAP_PERFMON' "${user[@]}" "$GPUMEM_TRACE" -d 1
+	refused 'needs CAP_BPF and CAP_PERFMON' \
+		"${user[@]}" "$GPUMEM_TRACE" --library /nowhere/libcuda.so.1
+	# a list wants none
+	chmod 755 "$T"
+	like "$("${user[@]}" "$GPUMEM_TRACE" --list --library "$L")" 'cuMemAlloc_v2 +mem +attached'
+}
+
 test_cap_bpf_and_cap_perfmon_are_enough_with_links()
 {
 	has_way multi || skip 'this kernel has no uprobe_multi links'
