@@ -11,6 +11,7 @@
  * its way back (a free never waits) the making is parked until it has arrived: `free` and
  * then `alloc` of the same size always works.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 
 #include "command/control.h"
 #include "command/verbs.h"
+
+#define TAG_MAX	   255
 
 #define MAKE_TRIES 3
 
@@ -397,6 +400,7 @@ static const struct op_class make_in_worker_class = {
 	.run = make_in_worker_run,
 	.answered = make_in_worker_answered,
 	.quiet = true,
+	.repeatable = true,
 };
 
 static void make_in_worker(struct making *making)
@@ -472,6 +476,18 @@ struct alloc_line {
 	bool until_close;
 };
 
+/* It is printed as it is, perhaps to a terminal of somebody else's. */
+static bool tag_is_plain(const char *tag)
+{
+	size_t length = strlen(tag);
+
+	for (size_t i = 0; i < length; i++) {
+		if (iscntrl((unsigned char)tag[i]))
+			return false;
+	}
+	return length <= TAG_MAX;
+}
+
 static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal *refusal)
 {
 	unsigned long mode;
@@ -525,6 +541,11 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 	line->tag = values[ALLOC_TAG];
 	if (line->tag && !*line->tag)
 		return refuse(refusal, EINVAL, "tag= is empty");
+	if (line->tag && !tag_is_plain(line->tag))
+		return refuse(refusal, EINVAL,
+			      "tag= wants up to %d characters, none of them a control "
+			      "character",
+			      TAG_MAX);
 	line->mode = 0600;
 	if (values[ALLOC_MODE]) {
 		r = alloc_parse_mode(values[ALLOC_MODE], &line->mode, refusal);
@@ -582,7 +603,7 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	}
 	/* A stream says its device; saying both must agree (command_stream()). */
 	if (line->stream && !line->has_device)
-		named = stream_find(&broker->registry, line->stream);
+		named = command_named_stream(command, line->stream);
 	if (named)
 		line->device = named->device;
 	if (line->device >= broker->n_devices) {

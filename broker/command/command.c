@@ -306,7 +306,7 @@ struct stream *command_stream(struct command *command, const char *name, uint32_
 		return NULL;
 	}
 
-	stream = stream_find(registry, name);
+	stream = command_named_stream(command, name);
 	if (!stream) {
 		pthread_mutex_unlock(&registry->lock);
 		command_fail(command, ENOENT, "there is no stream %s", name);

@@ -103,6 +103,12 @@ int range_fit(struct range *range, const struct allocation *allocation,
 	      struct refusal *refusal);
 
 /*
+ * The stream of a name that says its device: one that was made, or the caller's own
+ * `default.N`. With registry.lock held. NULL: none; also for `default` alone.
+ */
+struct stream *command_named_stream(struct command *command, const char *name);
+
+/*
  * The stream that `stream=` names (NULL: his default) for work on a device. As
  * command_find(). Returns: NULL when it answered.
  */

@@ -464,9 +464,11 @@ void broker_shutdown(struct broker *broker)
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
-/* Waits for the work under way, not for ever. */
-static void life_wait_idle(struct broker *broker)
+/* Waits for the work under way, not for ever. Returns: whether all is done. */
+static bool life_wait_idle(struct broker *broker)
 {
+	bool idle;
+
 	struct timespec until;
 	int r = 0;
 
@@ -475,7 +477,9 @@ static void life_wait_idle(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	while (broker->n_ops && r == 0)
 		r = pthread_cond_timedwait(&broker->idle, &broker->registry.lock, &until);
+	idle = broker->n_ops == 0;
 	pthread_mutex_unlock(&broker->registry.lock);
+	return idle;
 }
 
 static void life_stop_workers(struct broker *broker, unsigned int seconds)
@@ -527,8 +531,8 @@ int broker_free(struct broker *broker, struct text *why)
 	uint64_t n_ops;
 
 	broker_shutdown(broker);
-	life_wait_idle(broker);
-	life_stop_workers(broker, STOP_SECONDS);
+	/* What did not end in that time does not end in as much again. */
+	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
 	life_wait_runs(broker);
 	/* What was open has been answered by the end of its worker. */
 	life_wait_idle(broker);

@@ -21,6 +21,8 @@
 #include "command/op.h"
 #include "link/record.h"
 
+#define LOAD_TRIES 3 /* of each step, in one run after another */
+
 struct load {
 	struct op op;
 	struct module *module; /* counted in n_loads */
@@ -219,6 +221,7 @@ static void load_answered(struct op *op, const struct wire_reply *reply)
 {
 	struct load *load = load_of(op);
 
+	op->n_asked = 0;
 	switch (load->step) {
 	case WIRE_MODULE_LOAD:
 		load->image->made_epoch = op->asked_epoch;
@@ -262,6 +265,20 @@ static void load_failed(struct op *op, const struct wire_reply *reply)
 		text_add_call(&op->sentence, reply->call, reply->result);
 	}
 	op_done(op, load->error);
+}
+
+/* The next run does it, as far as it has not been done. */
+static void load_lost(struct op *op, const char *reason)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+
+	if (op->n_asked < LOAD_TRIES) {
+		load_run(op);
+		return;
+	}
+	load_describe(op, &what);
+	op_fail(op, EIO, "%s: the worker %s before it answered", text_string(&what),
+		reason);
 }
 
 /* ---- the end ---- */
@@ -323,6 +340,7 @@ static const struct op_class load_class = {
 	.run = load_run,
 	.answered = load_answered,
 	.failed = load_failed,
+	.lost = load_lost,
 	.settle = load_settle,
 };
 

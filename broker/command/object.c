@@ -58,6 +58,11 @@ static bool find_allocation(struct broker *broker, const char *name,
 	return true;
 }
 
+static bool name_is_default(const char *name)
+{
+	return strncmp(name, "default", 7) == 0 && (!name[7] || name[7] == '.');
+}
+
 /* `default` is device 0's, `default.N` device N's; the caller's own. */
 static struct stream *find_default(struct broker *broker, const char *name,
 				   const struct caller *caller)
@@ -65,16 +70,23 @@ static struct stream *find_default(struct broker *broker, const char *name,
 	struct owner *owner;
 	uint64_t device = 0;
 
-	if (strncmp(name, "default", 7) != 0)
-		return NULL;
-	if (name[7] &&
-	    (name[7] != '.' || name[8] == '0' || number_parse(name + 8, &device) < 0))
+	if (!name_is_default(name) ||
+	    (name[7] && (name[8] == '0' || number_parse(name + 8, &device) < 0)))
 		return NULL;
 	if (device >= broker->n_devices)
 		return NULL;
 	owner = owner_get(&broker->registry, caller->uid, caller->gid);
 	return owner ? owner_default_stream(&broker->registry, owner, (uint32_t)device)
 		     : NULL;
+}
+
+struct stream *command_named_stream(struct command *command, const char *name)
+{
+	struct stream *stream = stream_find(&command->broker->registry, name);
+
+	if (stream || strcmp(name, "default") == 0)
+		return stream;
+	return find_default(command->broker, name, command->caller);
 }
 
 static bool find_stream(struct broker *broker, const char *name,
@@ -403,7 +415,11 @@ static int create_stream(struct broker *broker, const char *name,
 	struct stream *stream = NULL;
 	int r = -EEXIST;
 
-	if (!find_default(broker, name, caller))
+	if (name_is_default(name) && !find_default(broker, name, caller))
+		return refuse(refusal, EINVAL,
+			      "stream %s: such names are of the devices' own streams",
+			      name);
+	if (!name_is_default(name))
 		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
 	if (r == 0) {
 		*ret_token = (struct token){ stream->slot, stream->slot_generation };

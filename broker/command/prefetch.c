@@ -51,7 +51,7 @@ static struct stream *managed_stream(struct command *command, const char *name,
 	const struct stream *named = NULL;
 
 	if (name)
-		named = stream_find(&command->broker->registry, name);
+		named = command_named_stream(command, name);
 	return command_stream(command, name, named ? named->device : device);
 }
 

@@ -267,6 +267,8 @@ struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *r
 	pthread_mutex_lock(&worker->lock);
 	if (worker->link && worker->epoch == epoch) {
 		run_note_reason(worker->run, reason, error);
+		/* It did not end by itself. */
+		worker->run->proved = true;
 		link = take_ptr(worker->link);
 	}
 	pthread_mutex_unlock(&worker->lock);

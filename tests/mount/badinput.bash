@@ -9,6 +9,15 @@ alloc_refused()
 	is "$(ls allocations)" ''
 }
 
+test_a_tag_is_plain_text()
+{
+	refused EINVAL 'tag= wants up to 255 characters, none of them a control' \
+		"printf 'x 4K tag=\\033[31mred\\n' >control/alloc"
+	refused EINVAL 'tag= wants up to 255' "echo x 4K tag=$(printf 't%.0s' {1..256}) >control/alloc"
+	echo "x 4K tag=$(printf 't%.0s' {1..252})é" >control/alloc
+	like "$(<allocations/x/tag)" '^t+é$'
+}
+
 test_a_size_of_zero()
 {
 	alloc_refused EINVAL 'x.*0|0.*x' 'x 0'

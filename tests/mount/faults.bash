@@ -432,6 +432,36 @@ test_a_time_limit_that_is_over_before_the_worker_is_up_ends_it_too()
 	echo 'faults endless grid=1 block=1 timeout=20 x' >control/launch
 }
 
+test_time_limits_in_a_row_lock_nobody_out()
+{
+	local i
+	loaded
+	echo 'flag 64' >control/alloc
+	for i in 1 2 3 4 5; do
+		refused ETIMEDOUT 'time limit of 0.1 s' \
+			'echo "faults endless grid=1 block=1 timeout=0.1 flag" >control/launch'
+	done
+	loaded saxpy
+	like "$(<"owners/$me/state")" '^(running|idle)$'
+}
+
+# What is made or loaded when another's fault ends the worker is made in the next one.
+test_what_is_made_beside_a_fault_is_made()
+{
+	local i
+	loaded
+	for i in $(seq 15); do
+		echo 'faults wild grid=1 block=1 wait=0 u64:0x10' >control/launch
+		echo "d$i 4096 kind=direct" >control/alloc
+		echo 'faults wild grid=1 block=1 wait=0 u64:0x10' >control/launch
+		echo "m$i 4096 kind=managed" >control/alloc
+		echo 'faults wild grid=1 block=1 wait=0 u64:0x10' >control/launch
+		loaded saxpy
+		is "$(ls modules/saxpy/functions)" saxpy
+	done
+	! echo default 2>/dev/null >control/synchronize
+}
+
 test_the_brokers_time_limit_holds_for_every_launch()
 {
 	needs_kernels

@@ -31,6 +31,20 @@ test_names_are_checked()
 	denied ENOENT 'rmdir streams/nothing'
 }
 
+test_each_device_has_its_default()
+{
+	needs_devices 2
+	echo 'x 4096 device=1' >control/alloc
+	echo 'x u8:1 stream=default.1' >control/fill
+	is "$(<streams/default.1/device)" 1
+	echo default.1 >control/synchronize
+	echo 'y 4096' >control/alloc
+	refused EXDEV 'stream default.1 is on device 1, the memory on 0' \
+		'echo "y u8:1 stream=default.1" >control/fill'
+	refused ENOENT 'no stream default.99' 'echo "y u8:1 stream=default.99" >control/fill'
+	refused EINVAL 'default.99' 'mkdir streams/default.99'
+}
+
 test_the_device_is_written_before_the_first_use()
 {
 	needs_devices 2
