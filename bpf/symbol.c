@@ -3,6 +3,10 @@
  * A frame is written `function+0xOFFSET (library)`, with `file:line` where the program
  * carries that, and as a bare address where nothing is known. Names come from the files
  * of this machine only: no server of debug information is asked.
+ *
+ * A function without frame pointers leaves anything in the register, and the walk goes on
+ * from there. So what is in no mapping with code ends the stack: libdw is not asked about
+ * it, which would give what lies behind the last file to that file.
  */
 #include "symbol.h"
 
@@ -27,10 +31,18 @@ struct known_stack {
 	UT_hash_handle hh;
 };
 
+struct range {
+	__u64 start;
+	__u64 end;
+};
+
 struct known_process {
 	__u64 id;
 	__u32 pid;
 	Dwfl *dwfl;
+	struct range
+		*code; /* what it has mapped to be executed; none if it can't be told */
+	size_t n_code;
 	UT_hash_handle hh;
 };
 
@@ -55,6 +67,7 @@ static void process_close(struct symbols *symbols, struct known_process *process
 	HASH_DEL(symbols->processes, process);
 	if (process->dwfl)
 		dwfl_end(process->dwfl);
+	free(process->code);
 	free(process);
 }
 
@@ -106,9 +119,55 @@ static const Dwfl_Callbacks callbacks = {
 	.debuginfo_path = &debuginfo_path,
 };
 
+/* Returns: false if there is no memory. */
+static bool code_add(struct known_process *process, __u64 start, __u64 end)
+{
+	struct range *code = realloc(process->code, (process->n_code + 1) * sizeof *code);
+
+	if (!code)
+		return false;
+	code[process->n_code++] = (struct range){ start, end };
+	process->code = code;
+	return true;
+}
+
+/* What was read before stays when the process has ended since. */
+static void code_read(struct known_process *process)
+{
+	char line[4200];
+	bool first = true;
+
+	snprintf(line, sizeof line, "/proc/%u/maps", process->pid);
+	FILE *maps = fopen(line, "re");
+	while (maps && fgets(line, sizeof line, maps)) {
+		uint64_t start, end;
+		char access[8];
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, access) !=
+		    3)
+			continue;
+		if (first)
+			process->n_code = 0;
+		first = false;
+		if (strchr(access, 'x') && !code_add(process, start, end))
+			break;
+	}
+	if (maps)
+		fclose(maps);
+}
+
+static bool code_has(const struct known_process *process, __u64 address)
+{
+	for (size_t i = 0; i < process->n_code; i++)
+		if (address >= process->code[i].start && address < process->code[i].end)
+			return true;
+	return false;
+}
+
 /* What it has mapped, as it is now. */
 static void process_report(struct known_process *process)
 {
+	code_read(process);
 	dwfl_report_begin_add(process->dwfl);
 	dwfl_linux_proc_report(process->dwfl, (pid_t)process->pid);
 	dwfl_report_end(process->dwfl, NULL, NULL);
@@ -159,20 +218,35 @@ static void frame_line(Dwfl_Module *module, __u64 address, struct text *text)
 	text_printf(text, " %s:%d", slash ? slash + 1 : file, number);
 }
 
+/* Whether the stack goes on there: in code, or where nothing is known of the process. */
+static bool frame_is_code(struct known_process *process, __u64 address)
+{
+	if (!process || !process->dwfl || code_has(process, address - 1))
+		return true;
+	process_report(process); /* loaded since */
+	return !process->n_code || code_has(process, address - 1);
+}
+
+/* Code that is in no file has none. */
+static Dwfl_Module *frame_module(struct known_process *process, __u64 address)
+{
+	Dwarf_Addr start = 0, end = 0;
+
+	if (!process || !process->dwfl)
+		return NULL;
+	finding_pid = process->pid;
+	Dwfl_Module *module = dwfl_addrmodule(process->dwfl, address);
+	if (module)
+		dwfl_module_info(module, NULL, &start, &end, NULL, NULL, NULL, NULL);
+	return address >= start && address < end ? module : NULL;
+}
+
 /* The address is where the call returns to: the call itself is a byte before. */
 static char *frame_text(struct known_process *process, __u64 address)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	Dwfl_Module *module = NULL;
+	Dwfl_Module *module = frame_module(process, address - 1);
 
-	if (process && process->dwfl) {
-		finding_pid = process->pid;
-		module = dwfl_addrmodule(process->dwfl, address - 1);
-		if (!module) { /* loaded since */
-			process_report(process);
-			module = dwfl_addrmodule(process->dwfl, address - 1);
-		}
-	}
 	if (!module) {
 		text_printf(&text, "0x%" PRIx64, (uint64_t)address);
 		return strdup(text_string(&text));
@@ -208,6 +282,8 @@ static void stack_fill(struct symbols *symbols, __u64 id, __u32 pid, __s32 key,
 	struct known_process *process = process_open(symbols, id, pid);
 	stack->frames = calloc(STACK_DEPTH, sizeof *stack->frames);
 	for (size_t i = 0; stack->frames && i < STACK_DEPTH && addresses[i]; i++) {
+		if (!frame_is_code(process, addresses[i]))
+			break;
 		stack->frames[i] = frame_text(process, addresses[i]);
 		if (!stack->frames[i])
 			break;

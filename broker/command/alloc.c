@@ -400,7 +400,7 @@ static const struct op_class make_in_worker_class = {
 	.run = make_in_worker_run,
 	.answered = make_in_worker_answered,
 	.quiet = true,
-	.repeatable = true,
+	.remakable = true,
 };
 
 static void make_in_worker(struct making *making)

@@ -272,7 +272,7 @@ static void load_lost(struct op *op, const char *reason)
 {
 	_cleanup_text_ struct text what = TEXT_INIT;
 
-	if (op->n_asked < LOAD_TRIES) {
+	if (op->n_asked < LOAD_TRIES && worker_gave_up(op->worker, op->asked_epoch)) {
 		load_run(op);
 		return;
 	}

@@ -55,6 +55,7 @@ struct op_class {
 
 	bool repeatable; /* by another run of the worker, if no use lives in the first one
 			  */
+	bool remakable;	 /* by another run where the broker gave the first one up */
 	bool kernel;	 /* it may be what loses the contexts; others fall with them */
 	bool on_lost;	 /* runs though what it uses is lost */
 	bool quiet;	 /* its failure is no failure of its stream */

@@ -199,7 +199,10 @@ int op_ask_with(struct op *op, struct block *block)
 /* All of it is durable, or is being made anew in the next run. */
 static bool op_can_repeat(const struct op *op)
 {
-	bool can = op->class->repeatable && op->n_asked < ASK_AT_MOST;
+	bool can =
+		op->n_asked < ASK_AT_MOST &&
+		(op->class->repeatable ||
+		 (op->class->remakable && worker_gave_up(op->worker, op->asked_epoch)));
 
 	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {

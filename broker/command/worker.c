@@ -229,6 +229,16 @@ int worker_end_error(struct worker *worker, uint32_t epoch)
 	return error;
 }
 
+bool worker_gave_up(struct worker *worker, uint32_t epoch)
+{
+	bool given_up;
+
+	pthread_mutex_lock(&worker->lock);
+	given_up = worker->given_up_epoch == epoch;
+	pthread_mutex_unlock(&worker->lock);
+	return given_up;
+}
+
 /* Takes the run off the worker: the next question starts another. Under worker->lock. */
 static struct link *worker_take_link(struct worker *worker)
 {
@@ -269,6 +279,7 @@ struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *r
 		run_note_reason(worker->run, reason, error);
 		/* It did not end by itself. */
 		worker->run->proved = true;
+		worker->given_up_epoch = epoch;
 		link = take_ptr(worker->link);
 	}
 	pthread_mutex_unlock(&worker->lock);

@@ -38,6 +38,7 @@ struct worker {
 	char end_reason[128];	 /* of the last run that ended unasked */
 	int end_error;		 /* what that is for a kernel that it had; 0: EIO */
 	uint32_t end_epoch;	 /* of that run */
+	uint32_t given_up_epoch; /* the last run that worker_abandon() ended */
 	uint32_t wanted;   /* devices whose contexts are to be made at once, a bit each;
 			      registry.lock, as is: */
 	uint32_t used;	   /* devices that were ever used when a run was given up */
@@ -100,6 +101,10 @@ pid_t worker_pid(struct worker *worker);
 /* Why the last run ended, and what error that is for a kernel that it had. */
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);
 int worker_end_error(struct worker *worker, uint32_t epoch);
+
+/* Whether the broker ended that run, the last it so ended, and no defect of its own did.
+ */
+bool worker_gave_up(struct worker *worker, uint32_t epoch);
 
 /*
  * Takes this run off the worker: the next question starts another. reason as in "the

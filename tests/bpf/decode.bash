@@ -221,6 +221,38 @@ test_a_5_byte_nop_is_left_alone_and_an_alias_probed_once()
 	check <<<'same([row["call"] for row in E], ["cuMemcpyDtoD_v2"])'
 }
 
+test_stacks_end_at_a_frame_that_is_in_no_code()
+{
+	(
+		eventually "[ \"\$(grep -c cuMemHostAlloc '$T/out')\" = 5 ]"
+		touch "$T/read"
+	) &
+	# behind the last mapping, below the first, in the kernel's half, and in data
+	trace --json -s -e mem <<-EOF
+		cuInit 0
+		cuDevicePrimaryCtxRetain &ctx 0
+		cuCtxSetCurrent \$ctx
+		cuMemHostAlloc &h 4096 0
+		stray 0x7ffffffff123
+		cuMemHostAlloc &h 4097 0
+		stray 0x1234
+		cuMemHostAlloc &h 4098 0
+		stray 0xffff888000001234
+		cuMemHostAlloc &h 4099 0
+		stray &h
+		cuMemHostAlloc &h 4100 0
+		wait $T/read
+	EOF
+	check <<-EOF
+		whole, *strays = [row["stack"] for row in calls("cuMemHostAlloc")]
+		same(any("main+0x" in frame for frame in whole), True, whole)
+		same(len(strays), 4)
+		for stack in strays:
+		    same(len(stack), 2, stack)
+		    same(stack[0].startswith("caller_call+0x") and "(caller)" in stack[1], True, stack)
+	EOF
+}
+
 test_stacks_begin_with_the_caller_whatever_a_call_opens_with()
 {
 	L=$P
