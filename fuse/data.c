@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <linux/falloc.h>
+#include <stdatomic.h>
 
 #define NAME "allocations/*/data"
 
@@ -25,7 +26,8 @@ struct data_file {
 	struct file file;
 	struct token token;
 	struct identity identity;
-	bool mapped; /* it holds an open of the mapping */
+	bool mapped;	   /* it holds an open of the mapping */
+	atomic_bool wrote; /* since the last close of it or of a duplicate */
 };
 
 static struct data_file *data_of(struct file *file)
@@ -87,6 +89,7 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	request = request_new(file->view, req, request_reply_written);
 	if (!request)
 		return;
+	atomic_store(&data->wrote, true);
 	broker_write(file->view->broker, data->token, &caller, at, bytes, size,
 		     transport_buffer(), &request->wait);
 	request_wait(request);
@@ -102,6 +105,15 @@ static void data_sync(struct file *file, fuse_req_t req)
 		return;
 	broker_sync(file->view->broker, data->token, &caller, &request->wait);
 	request_wait(request);
+}
+
+/* Closing a duplicate, as dd does with what it opens, waits for nothing. */
+static void data_close(struct file *file, fuse_req_t req)
+{
+	if (atomic_exchange(&data_of(file)->wrote, false))
+		data_sync(file, req);
+	else
+		reply_error(req, 0);
 }
 
 /* All of it is data, and the one hole is at the end. */
@@ -173,6 +185,7 @@ static const struct file_type data_type = {
 	.read = data_read,
 	.write = data_write,
 	.sync = data_sync,
+	.close = data_close,
 	.lseek = data_lseek,
 	.fallocate = data_fallocate,
 	.free = data_free,

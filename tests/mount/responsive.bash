@@ -16,6 +16,21 @@ answers()
 		rmdir streams/other' || fail "the tree did not answer in time"
 }
 
+# dd opens, duplicates and closes: that is no write yet.
+test_closing_what_has_written_nothing_waits_for_nothing()
+{
+	echo 'x 4096' >control/alloc
+	is_zero allocations/x/data
+	slow 30s
+	echo 'x u8:1 wait=0' >control/fill
+	exec 3<>allocations/x/data
+	timeout 10 bash -c 'exec 4>&3; exec 4>&-' || fail 'a close waited for the fill'
+	inject
+	printf '\2' >&3
+	exec 3>&-
+	is "$(od -A n -t u1 -N 2 allocations/x/data | xargs)" '2 1'
+}
+
 test_the_tree_answers_while_a_copy_is_under_way()
 {
 	local copy
