@@ -219,6 +219,11 @@ static void refuse_file(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (error)
 		reply_error(req, error);
+	else if (directory.row->type == OBJECT_ALLOCATION)
+		refuse(req, &directory, name, EPERM,
+		       "no files are made here; prefetch, advise and attach are of "
+		       "managed "
+		       "memory");
 	else
 		refuse(req, &directory, name, EPERM,
 		       "no files are made here: control/alloc makes allocations");

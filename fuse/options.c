@@ -45,8 +45,8 @@ static int seconds_parse(const char *name, const char *value, unsigned int most,
 	errno = 0;
 	seconds = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
 	if (!end || *end || errno || seconds == 0 || seconds > most) {
-		text_printf(why, "%s wants a number of seconds up to %u, not '%s'", name,
-			    most, value);
+		text_printf(why, "%s wants a whole number of seconds up to %u, not '%s'",
+			    name, most, value);
 		return -EINVAL;
 	}
 	*ret_seconds = (unsigned int)seconds;

@@ -178,6 +178,11 @@ int range_fit(struct range *range, const struct allocation *allocation,
 			      "%llu bytes at %llu of allocation %s do not fit in 64 bits",
 			      (unsigned long long)range->length,
 			      (unsigned long long)range->offset, allocation->name);
+	if (!range->has_length && range->offset >= allocation->size)
+		return refuse(refusal, ERANGE,
+			      "offset %llu is outside allocation %s of %llu bytes",
+			      (unsigned long long)range->offset, allocation->name,
+			      (unsigned long long)allocation->size);
 	if (range->offset >= allocation->size || end > allocation->size)
 		return refuse(
 			refusal, ERANGE,

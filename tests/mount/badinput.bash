@@ -209,7 +209,7 @@ test_a_file_that_cannot_be_made_is_named_whole()
 	[ "$(id -u)" != 0 ] || paths+=' control/zz zz'
 	echo 'b 4096' >control/alloc
 	for path in $paths; do
-		refused EPERM 'control/alloc' "touch $path"
+		refused EPERM 'no files are made here' "touch $path"
 		like "$(tail -n 1 errors)" " $path EPERM "
 	done
 	mv allocations/b allocations/c
