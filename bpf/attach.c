@@ -8,7 +8,8 @@
  *
  * libbpf 1.1 knows only the last; the links of the others are made with bpf(2) itself. A
  * way that the kernel lacks shows when its programs don't load or its links are refused;
- * the next one is tried then, with the programs loaded anew.
+ * the next one is tried then, with the programs loaded anew. A library whose file can no
+ * longer be read says nothing of the kernel: it is left out, whatever the way.
  */
 #include "attach.h"
 
@@ -326,15 +327,17 @@ static int link_multi(struct probes *probes, const struct bpf_program *program,
 		      unsigned int type, bool ret, const struct library *library,
 		      const struct batch *batch)
 {
+	char path[LIBRARY_PATH_SIZE];
 	struct link_create attr = {
 		.prog_fd = (__u32)bpf_program__fd(program),
 		.attach_type = type,
-		.path = (uintptr_t)library->path,
+		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)batch->offsets,
 		.cookies = (uintptr_t)batch->cookies,
 		.cnt = batch->n,
 		.multi_flags = ret ? UPROBE_MULTI_RETURN : 0,
 	};
+	library_path(library, path);
 	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
 
 	return fd < 0 ? -errno : add_fd(probes, fd);
@@ -349,8 +352,10 @@ static int link_perf(struct probes *probes, const struct bpf_program *program, b
 	if (!links)
 		return -ENOMEM;
 	probes->links = links;
-	struct bpf_link *link = bpf_program__attach_uprobe_opts(
-		program, -1, library->path, offset, &opts);
+	char path[LIBRARY_PATH_SIZE];
+	library_path(library, path);
+	struct bpf_link *link =
+		bpf_program__attach_uprobe_opts(program, -1, path, offset, &opts);
 	if (!link)
 		return -errno;
 	links[probes->n_links++] = link;
@@ -394,34 +399,6 @@ static int attach_raw(struct probes *probes, const struct bpf_program *program,
 	return link < 0 ? link : add_fd(probes, link);
 }
 
-static int attach_all(struct probes *probes, const struct wanted *wanted,
-		      const struct libraries *libraries)
-{
-	const struct trace_bpf *bpf = probes->bpf;
-	int error = attach_raw(probes, bpf->progs.process_exit, "sched_process_exit");
-
-	if (!error)
-		error = attach_raw(probes, bpf->progs.process_exec, "sched_process_exec");
-	if (!error)
-		error = attach_raw(probes, bpf->progs.process_fork, "sched_process_fork");
-	for (size_t i = 0; i < libraries->n && !error; i++) {
-		for (size_t kind = 0; kind < N_KINDS && !error; kind++) {
-			struct kind_programs programs =
-				kind_programs(probes->bpf, (enum kind)kind);
-			struct batch batch;
-
-			batch_init(&batch, probes, &libraries->list[i], wanted,
-				   (enum kind)kind);
-			if (!batch.n)
-				continue;
-			error = attach_batch(probes, &programs, &libraries->list[i],
-					     &batch);
-			probes->n_probes += batch.n;
-		}
-	}
-	return error;
-}
-
 static void *close_one(void *fd)
 {
 	close((int)(intptr_t)fd);
@@ -447,12 +424,74 @@ static void close_all(const int *fds, size_t n)
 			pthread_join(threads[i], NULL);
 }
 
+/* All but the first so many. */
+static void links_remove(struct probes *probes, size_t n_fds, size_t n_links)
+{
+	if (probes->n_fds > n_fds)
+		close_all(probes->fds + n_fds, probes->n_fds - n_fds);
+	for (size_t i = n_links; i < probes->n_links; i++)
+		bpf_link__destroy(probes->links[i]);
+	probes->n_fds = n_fds;
+	probes->n_links = n_links;
+}
+
+static int attach_library(struct probes *probes, const struct wanted *wanted,
+			  const struct library *library)
+{
+	int error = 0;
+
+	for (size_t kind = 0; kind < N_KINDS && !error; kind++) {
+		struct kind_programs programs =
+			kind_programs(probes->bpf, (enum kind)kind);
+		struct batch batch;
+
+		batch_init(&batch, probes, library, wanted, (enum kind)kind);
+		if (!batch.n)
+			continue;
+		error = attach_batch(probes, &programs, library, &batch);
+		probes->n_probes += batch.n;
+	}
+	return error;
+}
+
+static int attach_libraries(struct probes *probes, const struct wanted *wanted,
+			    struct libraries *libraries)
+{
+	for (size_t i = 0; i < libraries->n; i++) {
+		struct library *library = &libraries->list[i];
+		size_t n_fds = probes->n_fds, n_links = probes->n_links,
+		       n_probes = probes->n_probes;
+
+		if (library->error)
+			continue;
+		int error = attach_library(probes, wanted, library);
+		if (!error)
+			continue;
+		library->error = library_check(library);
+		if (!library->error)
+			return error;
+		links_remove(probes, n_fds, n_links);
+		probes->n_probes = n_probes;
+	}
+	return 0;
+}
+
+static int attach_all(struct probes *probes, const struct wanted *wanted,
+		      struct libraries *libraries)
+{
+	const struct trace_bpf *bpf = probes->bpf;
+	int error = attach_raw(probes, bpf->progs.process_exit, "sched_process_exit");
+
+	if (!error)
+		error = attach_raw(probes, bpf->progs.process_exec, "sched_process_exec");
+	if (!error)
+		error = attach_raw(probes, bpf->progs.process_fork, "sched_process_fork");
+	return error ? error : attach_libraries(probes, wanted, libraries);
+}
+
 void probes_detach(struct probes *probes)
 {
-	if (probes->n_fds)
-		close_all(probes->fds, probes->n_fds);
-	for (size_t i = 0; i < probes->n_links; i++)
-		bpf_link__destroy(probes->links[i]);
+	links_remove(probes, 0, 0);
 	free(probes->fds);
 	free(probes->links);
 	unmap_array(probes->processes, PROCESSES_MAX * sizeof *probes->processes);
@@ -462,7 +501,7 @@ void probes_detach(struct probes *probes)
 }
 
 int probes_attach(struct probes *probes, const struct options *options,
-		  const struct wanted *wanted, const struct libraries *libraries,
+		  const struct wanted *wanted, struct libraries *libraries,
 		  struct text *why)
 {
 	enum attach_way first = options->attach ? options->attach : ATTACH_SESSION;
@@ -474,9 +513,13 @@ int probes_attach(struct probes *probes, const struct options *options,
 		error = load(probes, way, options, wanted);
 		if (!error)
 			error = attach_all(probes, wanted, libraries);
-		if (!error)
+		if (!error && libraries_usable(libraries))
 			return 0;
 		probes_detach(probes);
+		if (!error) {
+			missing_library(libraries, why);
+			return -ENOENT;
+		}
 	}
 	missing_say(last, error, why);
 	return error;

@@ -32,12 +32,14 @@ struct wanted {
 };
 
 /*
- * Loads the programs and puts them on every call that is wanted.
+ * Loads the programs and puts them on every call that is wanted. A library that has
+ * vanished is left out, and has its error then.
  *
- * Returns: 0; a negative errno, with a sentence in `why` that says what is missing.
+ * Returns: 0; a negative errno, with a sentence in `why` that says what is missing:
+ * -ENOENT when no library is left.
  */
 int probes_attach(struct probes *probes, const struct options *options,
-		  const struct wanted *wanted, const struct libraries *libraries,
+		  const struct wanted *wanted, struct libraries *libraries,
 		  struct text *why);
 
 /* Takes all of them out. */

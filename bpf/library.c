@@ -2,7 +2,8 @@
 /*
  * Finding libcuda. A file is probed, not a process: so each file counts once, by device
  * and inode, whatever paths lead to it; a process's own path to it goes through
- * /proc/PID/root, because it may see other mounts.
+ * /proc/PID/root, because it may see other mounts. It stays open from then on: its
+ * process may end and its name may go before the probes are in.
  *
  * A probe stands on the first instruction of a call. A 5-byte nop there is left alone:
  * the kernel puts a call instruction in its place that writes below the stack pointer,
@@ -155,6 +156,35 @@ static int read_symbols(struct library *library, int fd)
 
 /* ---- libraries ---- */
 
+static bool have_inode(const struct libraries *libraries, const struct stat *st)
+{
+	for (size_t i = 0; i < libraries->n; i++) {
+		const struct library *library = &libraries->list[i];
+
+		if (library->fd >= 0 && library->device == st->st_dev &&
+		    library->inode == st->st_ino)
+			return true;
+	}
+	return false;
+}
+
+/* Takes over the library's descriptor, when it can. Returns: 0; -ENOMEM. */
+static int libraries_append(struct libraries *libraries, struct library *library,
+			    const char *name)
+{
+	struct library *list =
+		realloc(libraries->list, (libraries->n + 1) * sizeof *list);
+
+	if (!list)
+		return -ENOMEM;
+	libraries->list = list;
+	library->name = strdup(name);
+	if (!library->name)
+		return -ENOMEM;
+	list[libraries->n++] = *library;
+	return 0;
+}
+
 int libraries_add(struct libraries *libraries, const char *path, const char *name)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -162,30 +192,56 @@ int libraries_add(struct libraries *libraries, const char *path, const char *nam
 
 	if (fd < 0 || fstat(fd, &st))
 		return -errno;
-	for (size_t i = 0; i < libraries->n; i++)
-		if (libraries->list[i].device == st.st_dev &&
-		    libraries->list[i].inode == st.st_ino)
-			return 0;
-
+	if (have_inode(libraries, &st))
+		return 0;
 	elf_version(EV_CURRENT);
-	struct library library = { .device = st.st_dev, .inode = st.st_ino };
+	struct library library = { .fd = fd, .device = st.st_dev, .inode = st.st_ino };
 	int error = read_symbols(&library, fd);
-	if (error)
-		return error;
-	struct library *list =
-		realloc(libraries->list, (libraries->n + 1) * sizeof *list);
-	if (!list)
-		return -ENOMEM;
-	libraries->list = list;
-	library.path = strdup(path);
-	library.name = strdup(name);
-	if (!library.path || !library.name) {
-		free(library.path);
-		free(library.name);
-		return -ENOMEM;
+	if (!error)
+		error = libraries_append(libraries, &library, name);
+	if (!error)
+		fd = -1;
+	return error;
+}
+
+/* One of that name that can't be probed; once, however many processes have it. */
+static void add_lost(struct libraries *libraries, const char *name, int error)
+{
+	struct library library = { .fd = -1, .error = error };
+
+	for (size_t i = 0; i < libraries->n; i++)
+		if (libraries->list[i].error && !strcmp(libraries->list[i].name, name))
+			return;
+	libraries_append(libraries, &library, name);
+}
+
+void library_path(const struct library *library, char ret_path[LIBRARY_PATH_SIZE])
+{
+	snprintf(ret_path, LIBRARY_PATH_SIZE, "/proc/self/fd/%d", library->fd);
+}
+
+int library_check(const struct library *library)
+{
+	for (size_t i = 0; i < N_CALLS; i++) {
+		const struct symbol *symbol = &library->symbols[i];
+		char byte;
+
+		if (symbol->state != SYMBOL_FOUND)
+			continue;
+		ssize_t n = pread(library->fd, &byte, 1, (off_t)symbol->offset);
+		if (n != 1)
+			return n < 0 ? -errno : -ENODATA;
 	}
-	list[libraries->n++] = library;
 	return 0;
+}
+
+size_t libraries_usable(const struct libraries *libraries)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < libraries->n; i++)
+		n += !libraries->list[i].error;
+	return n;
 }
 
 static bool is_libcuda(const char *path)
@@ -195,9 +251,24 @@ static bool is_libcuda(const char *path)
 	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
 }
 
+/* By its path; by the mapping itself, where the file has been removed or replaced since.
+ */
+static int add_mapped(struct libraries *libraries, const char *pid, const char *range,
+		      const char *name)
+{
+	char path[4300];
+
+	snprintf(path, sizeof path, "/proc/%s/root%s", pid, name);
+	int error = libraries_add(libraries, path, name);
+	if (!error)
+		return 0;
+	snprintf(path, sizeof path, "/proc/%s/map_files/%s", pid, range);
+	return libraries_add(libraries, path, name) ? error : 0;
+}
+
 static void add_process(struct libraries *libraries, const char *pid)
 {
-	char path[4200], line[4200];
+	char path[64], line[4200];
 
 	snprintf(path, sizeof path, "/proc/%s/maps", pid);
 	_cleanup_(filep) FILE *maps = fopen(path, "re");
@@ -209,8 +280,10 @@ static void add_process(struct libraries *libraries, const char *pid)
 		name[strcspn(name, "\n")] = '\0';
 		if (!is_libcuda(name))
 			continue;
-		snprintf(path, sizeof path, "/proc/%s/root%s", pid, name);
-		libraries_add(libraries, path, name);
+		line[strcspn(line, " ")] = '\0';
+		int error = add_mapped(libraries, pid, line, name);
+		if (error)
+			add_lost(libraries, name, error);
 	}
 }
 
@@ -257,7 +330,7 @@ bool library_has_calls(const struct library *library)
 void libraries_deinit(struct libraries *libraries)
 {
 	for (size_t i = 0; i < libraries->n; i++) {
-		free(libraries->list[i].path);
+		closep(&libraries->list[i].fd);
 		free(libraries->list[i].name);
 	}
 	free(libraries->list);

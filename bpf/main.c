@@ -78,6 +78,17 @@ static int fail(const struct text *why)
 
 /* ---- libraries ---- */
 
+static void say_left_out(const struct libraries *libraries)
+{
+	for (size_t i = 0; i < libraries->n; i++) {
+		const struct library *library = &libraries->list[i];
+
+		if (library->error)
+			fprintf(stderr, "gpumem-trace: left out %s: %s\n", library->name,
+				strerror(-library->error));
+	}
+}
+
 static int find_libraries(struct tracer *tracer, struct text *why)
 {
 	const struct options *options = &tracer->options;
@@ -103,11 +114,11 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 		options->command ? command_library_path() : NULL;
 	libraries_add_running(&tracer->libraries);
 	libraries_add_default(&tracer->libraries, library_path);
-	if (tracer->libraries.n)
+	if (libraries_usable(&tracer->libraries))
 		return 0;
-	text_printf(why,
-		    "no libcuda.so.1 found: the loader finds none and no process has "
-		    "one; --library PATH says where it is");
+	if (options->verbose)
+		say_left_out(&tracer->libraries);
+	missing_library(&tracer->libraries, why);
 	return -ENOENT;
 }
 
@@ -130,6 +141,8 @@ static void list(const struct tracer *tracer)
 	for (size_t i = 0; i < tracer->libraries.n; i++) {
 		const struct library *library = &tracer->libraries.list[i];
 
+		if (library->error)
+			continue;
 		printf("%s\n", library->name);
 		for (size_t c = 0; c < N_CALLS; c++) {
 			const struct symbol *symbol = &library->symbols[c];
@@ -154,8 +167,9 @@ static void list(const struct tracer *tracer)
 static void say_attached(const struct tracer *tracer, uint64_t took)
 {
 	for (size_t i = 0; i < tracer->libraries.n; i++)
-		fprintf(stderr, "gpumem-trace: probing %s\n",
-			tracer->libraries.list[i].name);
+		if (!tracer->libraries.list[i].error)
+			fprintf(stderr, "gpumem-trace: probing %s\n",
+				tracer->libraries.list[i].name);
 	fprintf(stderr, "gpumem-trace: %zu calls by %s, attached in %.3f s\n",
 		tracer->probes.n_probes, attach_way_name(tracer->probes.way),
 		(double)took / 1e9);
@@ -273,6 +287,8 @@ static int trace(struct tracer *tracer, struct text *why)
 	uint64_t before = clock_ns(CLOCK_MONOTONIC);
 	int error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
 				  &tracer->libraries, why);
+	if (tracer->options.verbose)
+		say_left_out(&tracer->libraries);
 	if (error)
 		return error;
 	tracer->start = clock_ns(CLOCK_MONOTONIC);

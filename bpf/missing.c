@@ -67,3 +67,18 @@ void missing_say(enum attach_way way, int error, struct text *why)
 			    "is needed; -v shows the kernel's words)",
 			    way == ATTACH_ANY ? "loaded" : "attached", strerror(-error));
 }
+
+void missing_library(const struct libraries *libraries, struct text *why)
+{
+	if (!libraries->n) {
+		text_printf(why,
+			    "no libcuda.so.1 found: the loader finds none and no process "
+			    "has one; --library PATH says where it is");
+		return;
+	}
+	const struct library *first = &libraries->list[0];
+	text_printf(why, "no libcuda.so.1 found that can be probed: %s: %s", first->name,
+		    strerror(-first->error));
+	if (libraries->n > 1)
+		text_printf(why, ", and %zu more (-v names them)", libraries->n - 1);
+}

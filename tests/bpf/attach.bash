@@ -111,6 +111,63 @@ test_a_library_is_found_by_the_processes_that_have_it()
 	EOF
 }
 
+test_a_library_that_vanishes_while_it_is_attached_disturbs_nothing()
+{
+	mkdir "$T/other"
+	cp "$L" "$T/other/libcuda.so.1"
+	for at in "$T" "$T/other"; do
+		"$C" "$at/libcuda.so.1" >"$T/calls" <<-EOF &
+			cuInit 0
+			pid $at/ready
+			wait $T/go
+			cuDevicePrimaryCtxRetain &ctx 0
+			cuCtxSetCurrent \$ctx
+			cuMemAlloc_v2 &a 4096
+		EOF
+	done
+	local other=$!
+	eventually "[ -s '$T/ready' ] && [ -s '$T/other/ready' ]"
+	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
+	tool=$!
+	# it has found what there is, and loads its programs
+	eventually "ls -l /proc/$tool/fd | grep -q bpf-map"
+	kill -STOP "$tool"
+	kill -KILL "$other"
+	rm "$T/other/libcuda.so.1"
+	kill -CONT "$tool"
+	eventually "grep -q 'attached in' '$T/err'"
+	like "$(<"$T/err")" "probing $T/libcuda.so.1"
+	unlike "$(<"$T/err")" 'perf uprobes'
+	touch "$T/go"
+	eventually "grep -q '\"pid\":$(<"$T/ready"),.*\"exit\"' '$T/out'"
+	stop
+	check <<<"same([row['held'] for row in calls('cuMemAlloc_v2') if row['pid'] == $(<"$T/ready")], [4096])"
+}
+
+test_a_library_that_was_removed_is_probed_in_the_processes_that_have_it()
+{
+	mkdir "$T/removed"
+	cp "$L" "$T/removed/libcuda.so.1"
+	"$C" "$T/removed/libcuda.so.1" >"$T/calls" <<-EOF &
+		cuInit 0
+		pid $T/ready
+		wait $T/go
+		cuDevicePrimaryCtxRetain &ctx 0
+		cuCtxSetCurrent \$ctx
+		cuMemAlloc_v2 &a 4096
+	EOF
+	eventually "[ -s '$T/ready' ]"
+	rm "$T/removed/libcuda.so.1"
+	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
+	tool=$!
+	eventually "grep -q 'attached in' '$T/err'"
+	like "$(<"$T/err")" "probing $T/removed/libcuda.so.1 \(deleted\)"
+	touch "$T/go"
+	eventually "grep -q '\"pid\":$(<"$T/ready"),.*\"exit\"' '$T/out'"
+	stop
+	check <<<"same([row['held'] for row in calls('cuMemAlloc_v2') if row['pid'] == $(<"$T/ready")], [4096])"
+}
+
 test_a_program_that_starts_later_is_seen_through_the_file()
 {
 	start --json -e mem
