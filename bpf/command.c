@@ -6,6 +6,7 @@
 #include "command.h"
 
 #include "base/number.h"
+#include "proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,33 +45,13 @@ static bool sudo_user(struct user *ret_user)
 
 /* ---- his environment ---- */
 
-/* The parent of a process, if there is one, and the process's name. */
-static pid_t parent_of(pid_t pid, char ret_name[32])
-{
-	char path[64], line[512];
-	int parent = 0;
-
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	FILE *file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fgets(line, sizeof line, file)) {
-		char *open = strchr(line, '('), *close = strrchr(line, ')');
-
-		if (open && close && sscanf(close + 1, " %*c %d", &parent) == 1)
-			snprintf(ret_name, 32, "%.*s", (int)(close - open - 1), open + 1);
-	}
-	fclose(file);
-	return parent;
-}
-
 static pid_t find_sudo(void)
 {
 	pid_t pid = getppid(), found = 0;
 
 	for (int i = 0; pid > 1 && i < 64; i++) {
-		char name[32] = "";
-		pid_t parent = parent_of(pid, name);
+		char name[PROC_NAME_SIZE] = "";
+		pid_t parent = proc_parent(pid, name);
 
 		if (!strcmp(name, "sudo"))
 			found = pid;

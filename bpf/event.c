@@ -35,7 +35,13 @@ size_t event_fields(const struct tracer *tracer, const struct record *record,
 	size_t n = decode_fields(record, tracer->functions, fields);
 	bool is_new;
 	uint64_t address = event_address(record, &is_new);
-	const char *name = mount_name(tracer->mounts, record->comm, record->uid, address,
+	const struct mount_user user = {
+		.process = record->process,
+		.pid = record->pid,
+		.uid = record->uid,
+		.comm = record->comm,
+	};
+	const char *name = mount_name(tracer->mounts, &user, address,
 				      is_new ? record->time + record->duration : 0);
 
 	if (!name)

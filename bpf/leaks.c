@@ -66,13 +66,19 @@ static double age_s(const struct view *view, const struct held *held)
 
 static void print_lines(const struct view *view, const struct held *const *list, size_t n)
 {
+	const struct mount_user user = {
+		.process = view->process->id,
+		.pid = view->process->pid,
+		.uid = view->process->uid,
+		.comm = view->process->comm,
+	};
+
 	printf("  %10s %16s %-10s %-18s %-8s %s\n", "AGE(s)", "BYTES", "KIND", "ADDRESS",
 	       "TID", "CALL");
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *entry = &list[i]->entry;
 		uint64_t address = address_of(view, list[i]);
-		const char *name = mount_name(view->tracer->mounts, view->process->comm,
-					      view->process->uid, address, 0);
+		const char *name = mount_name(view->tracer->mounts, &user, address, 0);
 
 		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s%s\n",
 		       age_s(view, list[i]), (uint64_t)entry->bytes,

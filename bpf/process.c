@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include "bucket.h"
+#include "mount.h"
 #include "symbol.h"
 #include "trace.skel.h"
 
@@ -286,6 +287,18 @@ static void clear_place(volatile struct process *processes, uint64_t id)
 	}
 }
 
+static void meet(const struct tracer *tracer, const struct process *process)
+{
+	const struct mount_user user = {
+		.process = process->id,
+		.pid = process->pid,
+		.uid = process->uid,
+		.comm = process->comm,
+	};
+
+	mounts_meet(tracer->mounts, &user);
+}
+
 void processes_bury(struct tracer *tracer)
 {
 	_cleanup_free_ struct process_row *rows = NULL;
@@ -294,15 +307,19 @@ void processes_bury(struct tracer *tracer)
 	if (!tracer->someone_ended || read_live(tracer, &rows, &n))
 		return;
 	tracer->someone_ended = false;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		if (rows[i].process.ended)
 			rows[n_dead++] = rows[i];
+		else
+			meet(tracer, &rows[i].process);
+	}
 	if (!n_dead)
 		return;
 	bury_held(tracer, rows, n_dead);
 	for (size_t i = 0; i < n_dead; i++) {
 		keep_ended(tracer, &rows[i].process);
 		functions_forget(tracer->functions, rows[i].id);
+		mounts_forget(tracer->mounts, rows[i].id);
 		symbols_close(tracer->symbols, rows[i].id);
 		clear_place(tracer->probes.processes, rows[i].id);
 	}

@@ -320,25 +320,96 @@ test_no_event_is_lost_silently()
 	EOF
 }
 
+# broker NAME: one more, mounted on $T/NAME, with the tool's own driver library.
+brokers=()
+broker()
+{
+	mkdir "$T/$1"
+	"$GPUMEMD" -f --driver "software:machine=${T##*.}.$1" "$T/$1" >"$T/$1.log" 2>&1 &
+	brokers+=($!)
+	mounted+=("$T/$1")
+	eventually "[ -e '$T/$1/control/alloc' ]"
+}
+
+brokers_end()
+{
+	umount "${mounted[@]}"
+	mounted=()
+	local pid
+	for pid in "${brokers[@]}"; do
+		wait "$pid"
+	done
+}
+
+# allocate NAME: of both kinds from the broker NAME until both have been seen with names,
+# which are read no more often than the time that it takes allows.
+allocate()
+{
+	local n=0 maps
+	until grep -Eq 'cuMemAlloc_v2[" ].*name"?[:=]"?direct-'"$1" "$T/out" &&
+		grep -Eq 'cuMemMap[" ].*name"?[:=]"?device-'"$1" "$T/out"; do
+		[ $((n += 1)) -lt 50 ] || fail 'no names' "$(head -c 4000 "$T/out")"
+		maps=$(grep -c 'cuMemMap[" ]' "$T/out") || true
+		echo "direct-$1-$n 64K kind=direct" >"$T/$1/control/alloc"
+		echo "device-$1-$n 2M" >"$T/$1/control/alloc"
+		head -c 4096 /dev/zero >"$T/$1/allocations/device-$1-$n/data"
+		eventually "[ \"\$(grep -c 'cuMemMap[\\\" ]' '$T/out')\" -gt $maps ]"
+	done
+}
+
 test_the_brokers_allocations_have_their_names()
 {
 	export GPUMEM_SOFTGPU=
 	L=$GPUMEM_LIBRARY # the broker's
-	mkdir -p "$T/mnt"
-	"$GPUMEMD" -f --driver "software:machine=${T##*.}" "$T/mnt" >"$T/broker" 2>&1 &
-	local broker=$!
-	mounted=$T/mnt
-	eventually "[ -e '$T/mnt/control/alloc' ]"
+	broker mnt
 	start -e mem,vmm
-	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
-	echo 'weights 4M' >"$T/mnt/control/alloc"
-	head -c 4096 /dev/zero >"$T/mnt/allocations/weights/data"
-	eventually "grep -q 'cuMemMap .*name=weights' '$T/out'"
+	allocate mnt
 	stop
-	like "$(grep 'cuMemAlloc_v2.*bytesize=65536' "$T/out")" ' name=scratch'
-	umount "$T/mnt"
-	mounted=
-	wait "$broker"
+	like "$(grep 'cuMemMap .* name=' "$T/out")" ' name=device-mnt-[0-9]+$'
+	brokers_end
+}
+
+test_names_are_of_the_workers_own_broker_where_addresses_are_the_same()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker first
+	broker second
+	start --json -e mem,vmm
+	for at in first second; do
+		allocate "$at"
+		echo "('$at', $(<"$T/$at/owners/0/worker"), $(awk '$1 == "mover" { print $2 }' "$T/$at/status"))," >>"$T/pids"
+	done
+	stop
+	is "$(cat "$T/first/allocations/device-first-1/address")" \
+		"$(cat "$T/second"/allocations/device-second-*/address | sort | head -1)"
+	check <<-EOF
+		for at, direct, mover in [$(<"$T/pids")]:
+		    rows = [row for row in calls("cuMemAlloc_v2") + calls("cuMemMap") if row["pid"] in (direct, mover)]
+		    names = {row.get("name", "-%s-" % at).split("-")[1] for row in rows}
+		    same(names, {at}, rows)
+	EOF
+	brokers_end
+}
+
+test_what_a_worker_held_when_it_ended_has_its_name()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker mnt
+	start --leaks -e mem
+	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
+	# whose worker it is, is learned when anyone ends
+	call <<-EOF
+		$prepare
+		cuMemAlloc_v2 &a 4096
+	EOF
+	eventually "grep -q '(caller) ended holding' '$T/out'"
+	kill -KILL "$(<"$T/mnt/owners/0/worker")"
+	eventually "grep -q '(gpumem-0) ended holding' '$T/out'"
+	stop
+	like "$(grep ' 65536 device' "$T/out")" ' cuMemAlloc_v2 scratch$'
+	brokers_end
 }
 
 main "$@"

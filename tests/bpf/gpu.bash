@@ -225,7 +225,7 @@ test_the_brokers_allocations()
 	env -u LD_LIBRARY_PATH ${GPUMEM_TRACE_LIBRARIES:+"LD_LIBRARY_PATH=$GPUMEM_TRACE_LIBRARIES"} \
 		"$GPUMEMD" -f "$T/mnt" >"$T/broker" 2>&1 &
 	local broker=$!
-	mounted=$T/mnt
+	mounted=("$T/mnt")
 	eventually "[ -e '$T/mnt/control/alloc' ] || ! kill -0 $broker"
 	kill -0 "$broker" || fail 'the broker did not start' "$(<"$T/broker")"
 	tool -v >"$T/out" 2>"$T/err" &
@@ -238,7 +238,7 @@ test_the_brokers_allocations()
 	stop
 	like "$(grep 'cuMemAlloc_v2.*bytesize=67108864' "$T/out")" ' name=scratch'
 	umount "$T/mnt"
-	mounted=
+	mounted=()
 	wait "$broker"
 }
 

@@ -94,10 +94,11 @@ stop()
 }
 
 # Whatever a case that failed left running or mounted.
+mounted=()
 cleanup()
 {
 	[ -z "${tool-}" ] || kill -KILL "$tool"
-	[ -z "${mounted-}" ] || umount "$mounted"
+	[ "${#mounted[@]}" = 0 ] || umount "${mounted[@]}"
 }
 
 # call <<CALLS: the program alone.

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#include "proc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE])
+{
+	char path[64], line[512];
+	int parent = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fgets(line, sizeof line, file)) {
+		char *open = strchr(line, '('), *close = strrchr(line, ')');
+
+		if (open && close && sscanf(close + 1, " %*c %d", &parent) == 1)
+			snprintf(ret_name, PROC_NAME_SIZE, "%.*s",
+				 (int)(close - open - 1), open + 1);
+	}
+	fclose(file);
+	return parent;
+}
