@@ -293,12 +293,15 @@ broker_stop()
 	broker_ended "$1"
 }
 
+# What the leak sanitizer says when a thread ends while it looks at it: no report.
+no_report='^==[0-9]+==Unable to get registers from thread [0-9]+\.$'
+
 # is_silent FOLDER: neither the broker nor any sanitizer said anything. A report is a file
 # with something in it: a process that is killed as it ends may leave an empty one.
 is_silent()
 {
 	[ ! -s "$1/stderr" ] || fail "the broker wrote on stderr:" "$(head -c 4000 "$1/stderr")"
-	[ -z "$(find "$T/sanitizer" -type f -size +0 -print -quit)" ] ||
+	[ -z "$(find "$T/sanitizer" -type f -exec grep -hvE -m 1 "$no_report" {} + || :)" ] ||
 		fail "a sanitizer reports:" "$(head -qn 60 "$T"/sanitizer/*)"
 }
 
