@@ -467,9 +467,8 @@ void broker_shutdown(struct broker *broker)
 /* Waits for the work under way, not for ever. Returns: whether all is done. */
 static bool life_wait_idle(struct broker *broker)
 {
-	bool idle;
-
 	struct timespec until;
+	bool idle;
 	int r = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);

@@ -484,7 +484,10 @@ static bool restore_ask(struct rescue *rescue)
 	if (r == 0)
 		return true;
 	closep(&rescue->ask.fd);
-	restore_again(rescue, -1, 0);
+	if (r == -ESTALE)
+		restore_in_next_run(rescue);
+	else
+		restore_again(rescue, -1, 0);
 	return false;
 }
 

@@ -159,18 +159,24 @@ static CUresult launch_cluster(unsigned int grid, unsigned int cluster, void **p
 					   params, NULL);
 }
 
-Test(sample, blocks_of_a_cluster_read_each_other)
+static void needs_clusters(void)
 {
-	enum { N = 8 * 32 };
-	uint32_t out[N];
 	int capability;
-	CUdeviceptr to;
 
 	conform_context();
 	OK(cuDeviceGetAttribute, &capability,
 	   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
 	if (capability < 9)
 		cr_skip_test("the device has no clusters");
+}
+
+Test(sample, blocks_of_a_cluster_read_each_other)
+{
+	enum { N = 8 * 32 };
+	uint32_t out[N];
+	CUdeviceptr to;
+
+	needs_clusters();
 	to = corpus_put(NULL, sizeof(out));
 	cr_assert_eq(launch_cluster(8, 4, (void *[]){ &to }), CUDA_SUCCESS);
 	OK(cuCtxSynchronize);
@@ -184,14 +190,9 @@ Test(sample, blocks_of_a_cluster_read_each_other)
 
 Test(sample, grid_that_is_no_multiple_of_its_clusters_is_refused)
 {
-	int capability;
 	CUdeviceptr to;
 
-	conform_context();
-	OK(cuDeviceGetAttribute, &capability,
-	   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-	if (capability < 9)
-		cr_skip_test("the device has no clusters");
+	needs_clusters();
 	to = corpus_put(NULL, 4096);
 	cr_assert_eq(launch_cluster(7, 4, (void *[]){ &to }),
 		     CUDA_ERROR_INVALID_CLUSTER_SIZE);
