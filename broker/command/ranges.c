@@ -320,19 +320,6 @@ static bool ranges_are_wanted(struct ranges *ranges)
 	return wanted;
 }
 
-/* An answer that shows that the contexts of the run are lost. */
-static void ranges_note_fault(struct ranges *ranges, const struct wire_reply *reply)
-{
-	_cleanup_text_ struct text reason = TEXT_INIT;
-
-	text_printf(&reason, "lost its contexts");
-	text_add_call(&reason, reply->call, reply->result);
-	pthread_mutex_lock(&ranges->broker->registry.lock);
-	rescue_begin(ranges->broker, ranges->worker, ranges->epoch, text_string(&reason),
-		     cuda_result_errno(reply->result), NULL);
-	pthread_mutex_unlock(&ranges->broker->registry.lock);
-}
-
 static int ranges_add(struct ranges *ranges, uint64_t value)
 {
 	struct said *runs;
@@ -356,7 +343,7 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 	struct ranges *ranges = container_of(ask, struct ranges, ask);
 
 	if (!lost && cuda_result_is_sticky(reply->result))
-		ranges_note_fault(ranges, reply);
+		rescue_note_fault(ranges->broker, ranges->worker, ranges->epoch, reply);
 	if (lost || reply->error) {
 		if (!ranges_ask_again(ranges))
 			ranges_fail_call(ranges, reply->error, reply->call,

@@ -22,6 +22,12 @@
 #define SAVE_ALIGN	4096 /* in the file */
 #define RESTORE_TRIES	3    /* that the driver refuses */
 #define RESTORE_RUNS	64   /* that end meanwhile */
+/*
+ * A process that has faulted does nothing any more, but its end keeps the driver busy,
+ * and contexts that are made meanwhile take half as long again. So it ends when the next
+ * run has its own, or after this.
+ */
+#define LINGER_MS 1000
 
 /* One allocation, while it has no address. */
 struct saved {
@@ -58,7 +64,9 @@ struct rescue {
 	char reason[128];
 	struct link *link; /* that run's; NULL: it is gone */
 	int64_t deadline_ms;
-	bool killed; /* it is to end at once; registry.lock, as are: */
+	bool lingers; /* until the next run is ready; registry.lock, as are: */
+	bool let_go;  /* nothing more is asked of it */
+	bool killed;  /* it is to end at once */
 	bool run_ended;
 	bool restored;
 	struct command *command;
@@ -168,6 +176,34 @@ static void rescue_kill(struct rescue *rescue)
 	rescue->killed = true;
 }
 
+/* The process has done what it could. Under registry.lock. */
+static void rescue_let_go(struct rescue *rescue)
+{
+	rescue->let_go = true;
+	if (!rescue->lingers) {
+		rescue_kill(rescue);
+		return;
+	}
+	rescue->deadline_ms = clock_ms() + LINGER_MS;
+	pthread_cond_signal(&rescue->broker->housekeeper_wake);
+}
+
+void rescue_run_ready(struct broker *broker, struct worker *worker)
+{
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->worker != worker || !rescue->lingers)
+			continue;
+		rescue->lingers = false;
+		/* Else it still writes. */
+		if (rescue->let_go)
+			rescue_kill(rescue);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
 int64_t rescue_check_limits(struct broker *broker)
 {
 	int64_t now = clock_ms(), next = -1;
@@ -177,7 +213,8 @@ int64_t rescue_check_limits(struct broker *broker)
 	DL_FOREACH (broker->rescues, rescue) {
 		if (!rescue->link || rescue->killed)
 			continue;
-		if (rescue->deadline_ms <= now)
+		if (rescue->deadline_ms <= now ||
+		    (rescue->let_go && broker->shutting_down))
 			rescue_kill(rescue);
 		else if (next < 0 || rescue->deadline_ms - now < next)
 			next = rescue->deadline_ms - now;
@@ -266,13 +303,12 @@ static void saved_lose(struct rescue *rescue)
 	op_start(ready);
 }
 
-/* The process has done what it could. */
 static void save_end(struct rescue *rescue)
 {
 	struct broker *broker = rescue->broker;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	rescue_kill(rescue);
+	rescue_let_go(rescue);
 	pthread_mutex_unlock(&broker->registry.lock);
 	rescue->at = 0;
 	rescue->stage = STAGE_NEXT;
@@ -614,8 +650,10 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 	return NULL;
 }
 
-bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, int error, struct command *command)
+/* faulted: the process is known to do nothing any more. */
+static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
+			const char *reason, int error, bool faulted,
+			struct command *command)
 {
 	struct link *link = worker_abandon(worker, epoch, reason, error);
 	struct rescue *rescue;
@@ -635,7 +673,7 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 	rescue->link = link;
 	if (!broker->shutting_down && worker->owner) {
 		size = rescue_take(rescue);
-		worker_want(worker, epoch);
+		rescue->lingers = worker_want(worker, epoch) && faulted;
 	}
 	if (size)
 		rescue->fd = save_file(size);
@@ -647,10 +685,16 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		pthread_cond_signal(&broker->housekeeper_wake);
 		save_next(rescue, link);
 	} else {
-		rescue_kill(rescue);
+		rescue_let_go(rescue);
 		rescue->restored = true;
 	}
 	return true;
+}
+
+bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
+		  const char *reason, int error, struct command *command)
+{
+	return run_give_up(broker, worker, epoch, reason, error, false, command);
 }
 
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
@@ -661,7 +705,7 @@ void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t ep
 	text_printf(&reason, "lost its contexts");
 	text_add_call(&reason, reply->call, reply->result);
 	pthread_mutex_lock(&broker->registry.lock);
-	rescue_begin(broker, worker, epoch, text_string(&reason),
-		     cuda_result_errno(reply->result), NULL);
+	run_give_up(broker, worker, epoch, text_string(&reason),
+		    cuda_result_errno(reply->result), true, NULL);
 	pthread_mutex_unlock(&broker->registry.lock);
 }

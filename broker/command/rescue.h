@@ -35,6 +35,9 @@ void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t ep
 /* Has nobody answer a command any more. With registry.lock held. */
 void rescue_forget(struct broker *broker, const struct command *command);
 
+/* The contexts of the run that goes on are there, or there is none. No lock held. */
+void rescue_run_ready(struct broker *broker, struct worker *worker);
+
 /* The process of a run has ended. No lock held. */
 void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 

@@ -10,6 +10,7 @@
 
 #include "command/life.h"
 #include "command/op.h"
+#include "command/rescue.h"
 #include "command/state.h"
 
 #define ANSWERING_THREADS 2
@@ -552,7 +553,7 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 
 /* ---- starting before anybody asks ---- */
 
-void worker_want(struct worker *worker, uint32_t epoch)
+bool worker_want(struct worker *worker, uint32_t epoch)
 {
 	struct registry *registry = &worker->broker->registry;
 	struct stream *stream, *safe;
@@ -570,6 +571,25 @@ void worker_want(struct worker *worker, uint32_t epoch)
 	pthread_mutex_unlock(&worker->lock);
 	worker->wanted = worker->used;
 	pthread_cond_signal(&worker->broker->housekeeper_wake);
+	return worker->wanted;
+}
+
+/* A context on each device, asked for in one go. */
+struct waking {
+	struct worker *worker;
+	unsigned int n_open; /* and one more while they are being asked for */
+	struct waking_ask {
+		struct ask ask;
+		struct waking *waking;
+	} asks[DEVICES_MAX];
+};
+
+static void waking_less(struct waking *waking)
+{
+	if (__atomic_sub_fetch(&waking->n_open, 1, __ATOMIC_ACQ_REL))
+		return;
+	rescue_run_ready(waking->worker->broker, waking->worker);
+	free(waking);
 }
 
 /* The context is there, or the run has ended: then the next question starts another. */
@@ -577,27 +597,35 @@ static void waking_done(struct ask *ask, const struct wire_reply *reply, bool lo
 {
 	(void)reply;
 	(void)lost;
-	free(ask);
+	waking_less(container_of(ask, struct waking_ask, ask)->waking);
 }
 
 void worker_wake(struct worker *worker, uint32_t devices)
 {
 	const struct worker_needs none = { 0 };
+	struct waking *waking = calloc(1, sizeof(*waking));
 	uint32_t epoch;
 
+	if (!waking)
+		return;
+	waking->worker = worker;
+	waking->n_open = 1;
 	for (uint32_t device = 0; device < DEVICES_MAX; device++) {
-		struct ask *ask = devices >> device & 1 ? calloc(1, sizeof(*ask)) : NULL;
+		struct waking_ask *asked = &waking->asks[device];
 
-		if (!ask)
+		if (!(devices >> device & 1))
 			continue;
-		*ask = (struct ask){
+		asked->waking = waking;
+		asked->ask = (struct ask){
 			.request = { .op = WIRE_MEMORY, .device = device },
 			.fd = -1,
 			.done = waking_done,
 		};
-		if (worker_ask(worker, &none, ask, &epoch) < 0)
-			free(ask);
+		__atomic_add_fetch(&waking->n_open, 1, __ATOMIC_RELAXED);
+		if (worker_ask(worker, &none, &asked->ask, &epoch) < 0)
+			waking_less(waking);
 	}
+	waking_less(waking);
 }
 
 /* ---- slots ---- */

@@ -118,10 +118,12 @@ struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *r
 
 /*
  * Has the worker started again at once, in place of the run of that epoch, with a context
- * on each device that it had a stream on: the housekeeper does it. Under
- * registry.lock.
+ * on each device that it had a stream on: the housekeeper does it, and rescue_run_ready()
+ * is told. Under registry.lock.
+ *
+ * Returns: whether there are any.
  */
-void worker_want(struct worker *worker, uint32_t epoch);
+bool worker_want(struct worker *worker, uint32_t epoch);
 /* Starts it with contexts on those devices, a bit each. */
 void worker_wake(struct worker *worker, uint32_t devices);
 

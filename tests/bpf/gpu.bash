@@ -10,15 +10,10 @@
 GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-300}
 . "${BASH_SOURCE%/*}/lib.bash"
 
-tool()
-{
-	if [ -n "${GPUMEM_TRACE_LIBRARIES-}" ]; then
-		LD_LIBRARY_PATH=$GPUMEM_TRACE_LIBRARIES "$GPUMEM_TRACE" "$@"
-	else
-		"$GPUMEM_TRACE" "$@"
-	fi
-}
-
+# The tool itself, with no shell about it, so that it is what a signal reaches.
+the_tool=("$GPUMEM_TRACE")
+[ -z "${GPUMEM_TRACE_LIBRARIES-}" ] ||
+	the_tool=(env "LD_LIBRARY_PATH=$GPUMEM_TRACE_LIBRARIES" "$GPUMEM_TRACE")
 
 # traced OPTION... -- COMMAND...: what the command printed is in $T/said.by, the tool's lines
 # in $T/out.
@@ -30,7 +25,7 @@ traced()
 		shift
 	done
 	shift
-	tool "${options[@]}" -- env -u LD_LIBRARY_PATH ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"} \
+	"${the_tool[@]}" "${options[@]}" -- env -u LD_LIBRARY_PATH ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"} \
 		bash -c 'exec "${@:2}" >"$1"' - "$T/said.by" "$@" >"$T/out" 2>"$T/err" ||
 		fail "the tool ended with $?" "$(<"$T/err")" "$(tail -n 5 "$T/out")"
 	unlike "$(<"$T/err")" 'gpumem-trace: [0-9]+ '
@@ -52,7 +47,7 @@ compiled()
 
 test_the_real_driver_has_the_calls()
 {
-	tool --list >"$T/list" || fail 'no libcuda.so.1 found'
+	"${the_tool[@]}" --list >"$T/list" || fail 'no libcuda.so.1 found'
 	local n
 	n=$(grep -c ' attached' "$T/list")
 	[ "$n" -ge 100 ] || fail "only $n calls are attached:" "$(<"$T/list")"
@@ -60,7 +55,7 @@ test_the_real_driver_has_the_calls()
 		cuMemMap cuMemPrefetchAsync_v2 cuMemAdvise_v2 cuLaunchKernel cuLibraryLoadData; do
 		like "$(grep " $call " "$T/list")" ' attached'
 	done
-	tool -v -d 0.1 >/dev/null 2>"$T/err"
+	"${the_tool[@]}" -v -d 0.1 >/dev/null 2>"$T/err"
 	cat "$T/err"
 	like "$(<"$T/err")" 'attached in 0\.[0-9]+ s'
 }
@@ -228,7 +223,7 @@ test_the_brokers_allocations()
 	mounted=("$T/mnt")
 	eventually "[ -e '$T/mnt/control/alloc' ] || ! kill -0 $broker"
 	kill -0 "$broker" || fail 'the broker did not start' "$(<"$T/broker")"
-	tool -v >"$T/out" 2>"$T/err" &
+	"${the_tool[@]}" -v >"$T/out" 2>"$T/err" &
 	tool=$!
 	eventually "grep -q 'attached in' '$T/err'"
 	echo 'scratch 64M kind=direct' >"$T/mnt/control/alloc"
