@@ -12,7 +12,7 @@
  * as a write does.
  *
  * What the driver has done is noted in the registry (registry/managed.h) before the op
- * leaves the order.
+ * leaves the order. It is asked for part by part where parts differ (op_ask.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -51,24 +51,29 @@ static void placing_run(struct op *op)
 	op_ask(op);
 }
 
+/* Part by part: made anew in another worker it has what was done, and then the rest. */
+static void placing_note(struct op *op)
+{
+	struct placing *placing = container_of(op, struct placing, op);
+	const struct allocation *allocation = op->work.uses[0].allocation;
+
+	managed_set(allocation->managed, &op->broker->registry.managed,
+		    op->ask.request.address - allocation->address, op->ask.request.length,
+		    placing->change, placing->value);
+}
+
 static void placing_settle(struct op *op)
 {
 	struct placing *placing = container_of(op, struct placing, op);
-	const struct use *use = &op->work.uses[0];
-	struct managed *managed = use->allocation->managed;
 
-	if (!placing->reserved)
-		return;
-	if (op->error)
-		managed_unreserve(managed);
-	else
-		managed_set(managed, &op->broker->registry.managed, use->offset,
-			    use->length, placing->change, placing->value);
+	if (placing->reserved)
+		managed_unreserve(op->work.uses[0].allocation->managed);
 }
 
 const struct op_class prefetch_class = {
 	.what = "prefetch",
 	.run = placing_run,
+	.note = placing_note,
 	.settle = placing_settle,
 	.repeatable = true,
 };
@@ -76,6 +81,7 @@ const struct op_class prefetch_class = {
 const struct op_class advise_class = {
 	.what = "advice",
 	.run = placing_run,
+	.note = placing_note,
 	.settle = placing_settle,
 	.repeatable = true,
 };

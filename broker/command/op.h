@@ -34,6 +34,10 @@ struct op_class {
 	/* What it is, for sentences; NULL: `what` and the allocations that it uses. */
 	void (*describe)(const struct op *op, struct text *text);
 
+	/* The worker did what op->ask says, which may be a part. Under registry.lock.
+	 * May be NULL; else it is repeatable. */
+	void (*note)(struct op *op);
+
 	/* The worker answered well; NULL: op_done(op, 0). */
 	void (*answered)(struct op *op, const struct wire_reply *reply);
 

@@ -53,8 +53,25 @@ static bool request_is_gpus(const struct wire_request *request)
 		location_place((uint16_t)request->location) == LOCATION_DEVICE);
 }
 
+/*
+ * A driver (580) that is told something of a range with parts that differ passes some of
+ * them over, where the range begins inside one. Told part by part it does as it is told.
+ */
+static void op_place_alike(struct op *op, const struct allocation *allocation)
+{
+	struct wire_request *request = &op->ask.request;
+	uint64_t offset = request->address - allocation->address;
+	uint64_t length = request->length + op->rest, end;
+
+	(void)managed_find(allocation->managed, offset, &end);
+	request->length = MIN(length, end - offset);
+	op->rest = length - request->length;
+}
+
 static void op_use_managed(struct op *op, const struct use *use)
 {
+	if (use->places)
+		op_place_alike(op, use->allocation);
 	if (request_spares_pages(&op->ask.request))
 		op_spare_pages(op, use->allocation);
 	else if (request_is_gpus(&op->ask.request))
@@ -69,7 +86,7 @@ static bool op_ask_rest(struct op *op)
 	if (!op->rest)
 		return false;
 	request->address += request->length;
-	if (request->op != WIRE_FILL)
+	if (request->op == WIRE_READ || request->op == WIRE_WRITE)
 		request->offset += request->length;
 	request->length = op->rest;
 	op->rest = 0;
@@ -218,9 +235,9 @@ static bool op_can_repeat(const struct op *op)
 
 /*
  * What it did to managed memory may have come while that was written out, or after it:
- * then it is not in what was kept, and counts as not done.
+ * then it is not in what was kept, and counts as not done. Else it is noted.
  */
-static bool op_was_overtaken(const struct op *op)
+static bool op_was_overtaken(struct op *op)
 {
 	bool overtaken = false;
 
@@ -236,6 +253,8 @@ static bool op_was_overtaken(const struct op *op)
 			    (allocation->restoring ||
 			     allocation->worker_epoch != op->asked_epoch);
 	}
+	if (!overtaken && op->class->note)
+		op->class->note(op);
 	pthread_mutex_unlock(&op->broker->registry.lock);
 	return overtaken;
 }

@@ -199,7 +199,6 @@ void managed_set(struct managed *managed, struct managed_totals *totals, uint64_
 	uint64_t end = MIN(align_up(offset + length, managed->page), managed->size);
 	uint32_t first, last;
 
-	managed_unreserve(managed);
 	first = range_split(managed, offset & ~(managed->page - 1));
 	last = end < managed->size ? range_split(managed, end) - 1
 				   : managed->n_ranges - 1;

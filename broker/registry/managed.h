@@ -71,7 +71,8 @@ struct managed *managed_new(uint64_t size);
 struct managed *managed_free(struct managed *managed, struct managed_totals *totals);
 
 /*
- * Sees to it that a change can't fail: one managed_set() or managed_unreserve() follows.
+ * Sees to it that a change can't fail, until managed_unreserve(): it is noted by one
+ * managed_set() or, part by part, by several.
  * Returns: 0; -ENOMEM; -ENOSPC when there are MANAGED_RANGES_MAX ranges.
  */
 int managed_reserve(struct managed *managed);

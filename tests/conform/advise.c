@@ -410,6 +410,75 @@ Test(advise, of_a_part_is_told_for_it)
 	cr_assert(accessed_by_is(at + 6 * MIB, 2 * MIB, 0, CU_DEVICE_INVALID));
 }
 
+#define N_PAGES 40u
+
+/* What was said of each page. */
+struct said {
+	int read_mostly, preferred;
+};
+
+static unsigned int random_below(unsigned int n)
+{
+	static uint32_t state = 1;
+
+	state = state * 1664525 + 1013904223;
+	return (unsigned int)(((uint64_t)state * n) >> 32);
+}
+
+static void say(CUdeviceptr at, size_t size, const struct said *said)
+{
+	OK(cuMemAdvise, at, size,
+	   said->read_mostly ? CU_MEM_ADVISE_SET_READ_MOSTLY
+			     : CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+	   0);
+	OK(cuMemAdvise, at, size,
+	   said->preferred == CU_DEVICE_INVALID ? CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+						: CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+	   MAX(said->preferred, CU_DEVICE_CPU));
+}
+
+/* Part by part of what was alike before. */
+static void say_of_pages(CUdeviceptr at, struct said *pages, unsigned int begin_page,
+			 unsigned int end_page, const struct said *said)
+{
+	for (unsigned int i = begin_page, end; i < end_page; i = end) {
+		for (end = i + 1; end < end_page; end++) {
+			if (pages[end].read_mostly != pages[i].read_mostly ||
+			    pages[end].preferred != pages[i].preferred)
+				break;
+		}
+		say(at + i * PAGE, (end - i) * PAGE, said);
+	}
+	for (unsigned int i = begin_page; i < end_page; i++)
+		pages[i] = *said;
+}
+
+/*
+ * Driver 580 passes parts of a range over that begins inside one part and goes on into
+ * others. The broker relies on it that this is so with no part by itself.
+ */
+Test(advise, of_parts_that_differ_one_by_one_is_told_for_each)
+{
+	const CUdeviceptr at = begin(N_PAGES * PAGE);
+	static const int places[] = { CU_DEVICE_INVALID, CU_DEVICE_CPU, 0 };
+	struct said pages[N_PAGES];
+
+	for (unsigned int i = 0; i < N_PAGES; i++)
+		pages[i] = (struct said){ 0, CU_DEVICE_INVALID };
+	for (unsigned int step = 0; step < 100; step++) {
+		struct said said = { (int)random_below(2), places[random_below(3)] };
+		unsigned int begin_page = random_below(N_PAGES);
+
+		say_of_pages(at, pages, begin_page,
+			     begin_page + 1 + random_below(N_PAGES - begin_page), &said);
+		for (unsigned int i = 0; i < N_PAGES; i++) {
+			cr_assert_eq(read_mostly(at + i * PAGE, PAGE),
+				     pages[i].read_mostly);
+			cr_assert_eq(preferred(at + i * PAGE, PAGE), pages[i].preferred);
+		}
+	}
+}
+
 Test(advise, is_for_whole_pages)
 {
 	const CUdeviceptr at = begin(16 * PAGE);

@@ -368,6 +368,29 @@ test_advice_the_driver_refuses_is_not_counted()
 	is "$(value_of allocations/y/advise preferred_location)" none
 }
 
+test_what_is_said_of_parts_that_differ_is_said_part_by_part()
+{
+	local y=allocations/y/advise
+	needs_software 'refuse'
+	echo 'y 8M kind=managed' >control/alloc
+	echo 'set_preferred_location cpu offset=4M length=2M' >$y
+	inject 'fail=cuMemAdvise_v2@2=CUDA_ERROR_INVALID_DEVICE'
+	refused ENODEV 'cuMemAdvise_v2: CUDA_ERROR_INVALID_DEVICE' \
+		"echo 'unset_preferred_location offset=3M length=2M' >$y"
+	inject
+	is "$(grep 'preferred_location\[' $y)" "preferred_location[0+4194304] none
+preferred_location[4194304+2097152] cpu
+preferred_location[6291456+2097152] none"
+	inject 'fail=cuMemAdvise_v2@3=CUDA_ERROR_INVALID_DEVICE'
+	refused ENODEV 'cuMemAdvise_v2' "echo 'set_preferred_location device:0 offset=3M length=4M' >$y"
+	inject
+	is "$(grep 'preferred_location\[' $y)" "preferred_location[0+3145728] none
+preferred_location[3145728+3145728] device:0
+preferred_location[6291456+2097152] none"
+	is "$(value_of devices/0/status managed_preferred_bytes)" 3145728
+	is "$(value_of status managed_preferred_cpu_bytes)" 0
+}
+
 # ---- attach ----
 
 test_attach_is_said_at_the_start_and_changed_later()

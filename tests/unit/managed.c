@@ -39,6 +39,7 @@ static void set(struct managed *managed, uint64_t offset, uint64_t length,
 {
 	cr_assert(eq(int, managed_reserve(managed), 0));
 	managed_set(managed, &totals, offset, length, change, value);
+	managed_unreserve(managed);
 }
 
 static void expect_no_totals(void)
@@ -117,9 +118,11 @@ Test(managed, ranges_have_a_limit_and_a_change_has_room_reserved)
 	uint64_t i = 0;
 	int r;
 
-	while ((r = managed_reserve(managed)) == 0)
+	while ((r = managed_reserve(managed)) == 0) {
 		managed_set(managed, &totals, i++ * 2 * PAGE, PAGE, MANAGED_READ_MOSTLY,
 			    1);
+		managed_unreserve(managed);
+	}
 	cr_assert(eq(int, r, -ENOSPC));
 	cr_assert(le(u32, managed->n_ranges, MANAGED_RANGES_MAX));
 	cr_assert(ge(u32, managed->n_ranges, MANAGED_RANGES_MAX - 2));
@@ -133,10 +136,32 @@ Test(managed, two_changes_under_way_both_have_room)
 	for (int i = 0; i < 4; i++)
 		cr_assert(eq(int, managed_reserve(managed), 0));
 	managed_unreserve(managed);
-	for (uint64_t i = 0; i < 3; i++)
+	for (uint64_t i = 0; i < 3; i++) {
 		managed_set(managed, &totals, (4 * i + 1) * PAGE, PAGE,
 			    MANAGED_READ_MOSTLY, 1);
+		managed_unreserve(managed);
+	}
 	cr_assert(eq(u32, managed->n_ranges, 7));
+	cr_assert(eq(u32, managed->n_reserved, 0));
+	managed_free(managed, &totals);
+}
+
+Test(managed, change_noted_in_parts_needs_the_room_of_one)
+{
+	struct managed *managed = managed_new(16 * PAGE);
+
+	for (uint64_t i = 0; i < 3; i++)
+		set(managed, (4 * i + 2) * PAGE, PAGE, MANAGED_PREFERRED, 1);
+	cr_assert(eq(int, managed_reserve(managed), 0));
+	for (uint64_t offset = PAGE, end; offset < 15 * PAGE; offset = end) {
+		managed_find(managed, offset, &end);
+		end = MIN(end, 15 * PAGE);
+		managed_set(managed, &totals, offset, end - offset, MANAGED_READ_MOSTLY,
+			    1);
+		cr_assert(le(u32, managed->n_ranges, managed->capacity));
+	}
+	managed_unreserve(managed);
+	cr_assert(eq(u32, managed->n_ranges, 9));
 	cr_assert(eq(u32, managed->n_reserved, 0));
 	managed_free(managed, &totals);
 }
