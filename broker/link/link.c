@@ -43,8 +43,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define GRACE_MS 2000 /* from the socket's end to the process's, before it is killed */
-#define RETRY_MS 5    /* after a send that the kernel had no memory for */
+/* From the socket's end to the process's, before it is killed. Giving contexts back can
+ * take the driver seconds where many do. */
+#define GRACE_MS 5000
+#define RETRY_MS 5 /* after a send that the kernel had no memory for */
 #define NEVER	 INT64_MAX
 
 struct ask_queue {
@@ -57,8 +59,10 @@ struct link {
 	struct link_config config;
 	char *program, *driver, *name; /* what config points to */
 	int socket;
-	int worker_socket; /* the keeper's, -1 once the worker has it */
-	int wake;	   /* eventfd that wakes the keeper */
+	int urgent;	   /* for what nothing must hold up */
+	int worker_socket; /* the keeper's, -1 once the worker has them */
+	int worker_urgent;
+	int wake; /* eventfd that wakes the keeper */
 	pthread_t keeper;
 	pthread_t *receivers;
 	unsigned int n_receivers;
@@ -198,13 +202,15 @@ static int link_send_locked(struct link *link, struct ask *ask)
 		{ (void *)ask->payload, ask->payload ? ask->request.length : 0 },
 	};
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
+	int socket;
 
 	if (ask->fd >= 0) {
 		memcpy(CMSG_DATA(&control.header), &ask->fd, sizeof(int));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control.space);
 	}
-	if (sendmsg(link->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+	socket = wire_op_is_urgent(ask->request.op) ? link->urgent : link->socket;
+	if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		switch (errno) {
 		case EAGAIN:
 			return -EAGAIN;
@@ -257,6 +263,7 @@ static void link_flush_locked(struct link *link)
 	}
 	if (link->stopping && !link->shut) {
 		link->shut = true;
+		shutdown(link->urgent, SHUT_WR);
 		shutdown(link->socket, SHUT_WR);
 	}
 }
@@ -389,8 +396,9 @@ static int link_start_process(struct link *link)
 	pid_t pid;
 	int pidfd, r;
 
-	r = start_worker(&link->config, link->worker_socket, &pid);
+	r = start_worker(&link->config, link->worker_socket, link->worker_urgent, &pid);
 	closep(&link->worker_socket);
+	closep(&link->worker_urgent);
 	closep(&link->config.output_fd);
 	if (r < 0)
 		return r;
@@ -582,7 +590,9 @@ static struct link *link_release(struct link *link)
 	ask_table_deinit(&link->asks);
 	pthread_mutex_destroy(&link->lock);
 	closep(&link->socket);
+	closep(&link->urgent);
 	closep(&link->worker_socket);
+	closep(&link->worker_urgent);
 	closep(&link->wake);
 	closep(&link->pidfd);
 	free(link->receivers);
@@ -607,6 +617,7 @@ static int link_alloc(struct link **ret_link, const struct link_config *config)
 	if (!link)
 		return -ENOMEM;
 	link->socket = link->worker_socket = link->wake = link->pidfd = -1;
+	link->urgent = link->worker_urgent = -1;
 	link->deadline = link->retry = NEVER;
 	link->config = *config;
 	pthread_mutex_init(&link->lock, NULL);
@@ -630,6 +641,10 @@ static int link_open(struct link *link)
 		return -errno;
 	link->socket = sockets[0];
 	link->worker_socket = sockets[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return -errno;
+	link->urgent = sockets[0];
+	link->worker_urgent = sockets[1];
 	link->wake = eventfd(0, EFD_CLOEXEC);
 	return link->wake < 0 ? -errno : 0;
 }
@@ -697,7 +712,9 @@ struct link *link_free(struct link *link)
 
 static void link_enqueue_locked(struct link *link, struct ask *ask)
 {
-	if (link_can_send_locked(link) && !link->queue.first) {
+	bool urgent = wire_op_is_urgent(ask->request.op);
+
+	if (link_can_send_locked(link) && (urgent || !link->queue.first)) {
 		int r = link_send_locked(link, ask);
 
 		if (r == 0)

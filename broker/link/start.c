@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the broker's many descriptors and threads to a worker that has two and one.
+ * From the broker's many descriptors and threads to a worker that has three and one.
  *
  * posix_spawn shares the broker's memory with the child until it executes, so the size
  * of the broker costs nothing and no lock can be copied in the wrong state. The child
@@ -63,10 +63,14 @@ static void arguments_make(struct arguments *arguments, const struct link_config
 	}
 }
 
-/* What the child does before it executes; the descriptors stand above the places they go
- * to. */
-static int actions_fill(posix_spawn_file_actions_t *actions, int socket, int staging,
-			int output)
+/* Above the places they go to. */
+struct descriptors {
+	int socket, staging, urgent;
+};
+
+/* What the child does before it executes. */
+static int actions_fill(posix_spawn_file_actions_t *actions,
+			const struct descriptors *descriptors, int output)
 {
 	int r;
 
@@ -75,12 +79,16 @@ static int actions_fill(posix_spawn_file_actions_t *actions, int socket, int sta
 	if (r == 0 && output >= 0)
 		r = posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
 	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, socket, WIRE_SOCKET_FD);
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->socket,
+						     WIRE_SOCKET_FD);
 	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, staging, WIRE_STAGING_FD);
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->staging,
+						     WIRE_STAGING_FD);
 	if (r == 0)
-		r = posix_spawn_file_actions_addclosefrom_np(actions,
-							     WIRE_STAGING_FD + 1);
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->urgent,
+						     WIRE_URGENT_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions, WIRE_URGENT_FD + 1);
 	return -r;
 }
 
@@ -101,14 +109,15 @@ static int attributes_fill(posix_spawnattr_t *attributes)
 	return -r;
 }
 
-static int start_prepared(const struct link_config *config, int socket, int staging,
+static int start_prepared(const struct link_config *config,
+			  const struct descriptors *descriptors,
 			  posix_spawn_file_actions_t *actions,
 			  posix_spawnattr_t *attributes, pid_t *ret_pid)
 {
 	struct arguments arguments = { 0 };
 	int r;
 
-	r = actions_fill(actions, socket, staging, config->output_fd);
+	r = actions_fill(actions, descriptors, config->output_fd);
 	if (r < 0)
 		return r;
 	r = attributes_fill(attributes);
@@ -119,28 +128,45 @@ static int start_prepared(const struct link_config *config, int socket, int stag
 			    (char **)arguments.list, environ);
 }
 
-int start_worker(const struct link_config *config, int socket, pid_t *ret_pid)
+static int descriptor_raise(int fd, int *ret_fd)
 {
-	_cleanup_close_ int high_socket = -1, high_staging = -1;
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_URGENT_FD + 1);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static int start_with(const struct link_config *config,
+		      const struct descriptors *descriptors, pid_t *ret_pid)
+{
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	int r;
 
-	high_socket = fcntl(socket, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
-	if (high_socket < 0)
-		return -errno;
-	high_staging = fcntl(config->staging_fd, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
-	if (high_staging < 0)
-		return -errno;
 	r = -posix_spawn_file_actions_init(&actions);
 	if (r < 0)
 		return r;
 	r = -posix_spawnattr_init(&attributes);
 	if (r == 0) {
-		r = start_prepared(config, high_socket, high_staging, &actions,
-				   &attributes, ret_pid);
+		r = start_prepared(config, descriptors, &actions, &attributes, ret_pid);
 		posix_spawnattr_destroy(&attributes);
 	}
 	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+int start_worker(const struct link_config *config, int socket, int urgent, pid_t *ret_pid)
+{
+	struct descriptors descriptors = { -1, -1, -1 };
+	int r;
+
+	r = descriptor_raise(socket, &descriptors.socket);
+	if (r == 0)
+		r = descriptor_raise(config->staging_fd, &descriptors.staging);
+	if (r == 0)
+		r = descriptor_raise(urgent, &descriptors.urgent);
+	if (r == 0)
+		r = start_with(config, &descriptors, ret_pid);
+	closep(&descriptors.socket);
+	closep(&descriptors.staging);
+	closep(&descriptors.urgent);
 	return r;
 }

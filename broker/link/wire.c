@@ -48,6 +48,7 @@ struct op {
 	bool has_fd;
 	bool has_payload;
 	bool ordered; /* finished before the next request is looked at */
+	bool urgent;  /* by a socket of its own */
 	const char *(*check)(const struct wire_request *request);
 	const char *(*check_values)(const struct wire_request *request,
 				    const uint64_t *value);
@@ -487,7 +488,7 @@ static const struct op ops[] = {
 		.name = "save",
 		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
 		.has_fd = true,
-		.ordered = true,
+		.urgent = true,
 		.check = check_range,
 	},
 	[WIRE_RESTORE] = {
@@ -540,6 +541,13 @@ bool wire_op_is_ordered(uint32_t op)
 	const struct op *row = op_find(op);
 
 	return row && row->ordered;
+}
+
+bool wire_op_is_urgent(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->urgent;
 }
 
 /* USES() of the fields that are not zero. */

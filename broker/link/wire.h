@@ -23,6 +23,9 @@ bool wire_op_has_payload(uint32_t op);
 /* Whether it is finished before the next request is looked at. */
 bool wire_op_is_ordered(uint32_t op);
 
+/* Whether it comes by WIRE_URGENT_FD. */
+bool wire_op_is_urgent(uint32_t op);
+
 /*
  * Checks a request, all but its id, for a staging area of that size.
  *

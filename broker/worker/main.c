@@ -29,6 +29,7 @@
 
 #include "worker/pool.h"
 #include "worker/privilege.h"
+#include "worker/rescue.h"
 #include "worker/serve.h"
 #include "worker/worker.h"
 
@@ -59,8 +60,8 @@ static const char usage[] =
 	"Usage: gpumem-worker --driver LIBRARY --parent PID [--name NAME]\n"
 	"                     [--mover | --uid UID --gid GID]\n"
 	"\n"
-	"Talks to the GPU for gpumemd, which starts it with a socket at descriptor 3\n"
-	"and a staging area at descriptor 4. It is of no use on its own.\n";
+	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 and\n"
+	"5 and a staging area at descriptor 4. It is of no use on its own.\n";
 
 void worker_die(const char *format, ...)
 {
@@ -229,6 +230,7 @@ int main(int argc, char **argv)
 	staging_attach();
 	if (!serve_hello(&worker, worker_open))
 		_exit(EXIT_FAILURE);
+	rescue_listen(&worker);
 	pool_run(&worker);
 	_exit(EXIT_SUCCESS);
 }

@@ -98,7 +98,7 @@ static struct job *pool_receive(struct pool *pool)
 	for (;;) {
 		struct job *job = pool_spare(pool);
 
-		if (!serve_receive(pool->worker, job)) {
+		if (!serve_receive(pool->worker, WIRE_SOCKET_FD, job)) {
 			pool_put_spare(pool, job);
 			return NULL;
 		}

@@ -7,8 +7,10 @@
 #include "worker/rescue.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 
+#include "worker/serve.h"
 #include "worker/worker.h"
 
 /* Of one call: below what read and write take at most. */
@@ -49,6 +51,25 @@ static int memory_move(const struct job *job, move_function move)
 		done += (uint64_t)n;
 	}
 	return 0;
+}
+
+static void *urgent_run(void *userdata)
+{
+	struct worker *worker = userdata;
+	struct job job;
+
+	while (serve_receive(worker, WIRE_URGENT_FD, &job))
+		serve_run(worker, &job);
+	return NULL;
+}
+
+void rescue_listen(struct worker *worker)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, urgent_run, worker))
+		worker_die("can't start its threads");
+	pthread_detach(thread);
 }
 
 int rescue_save(struct worker *worker, struct job *job, struct cuda_failure *failure)

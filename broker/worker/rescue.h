@@ -8,5 +8,11 @@
 struct job;
 struct worker;
 
+/*
+ * Starts the thread that serves WIRE_URGENT_FD: the others may all hang in the driver when
+ * the memory is to be saved. Exits where it can't.
+ */
+void rescue_listen(struct worker *worker);
+
 int rescue_save(struct worker *worker, struct job *job, struct cuda_failure *failure);
 int rescue_restore(struct worker *worker, struct job *job, struct cuda_failure *failure);

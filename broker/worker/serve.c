@@ -107,11 +107,13 @@ static void receive_payload(const struct worker *worker, struct job *job, size_t
 	memcpy(job->payload, worker->payload, n);
 }
 
-bool serve_receive(struct worker *worker, struct job *job)
+bool serve_receive(struct worker *worker, int socket, struct job *job)
 {
 	struct iovec parts[] = {
 		{ &job->request, sizeof(job->request) },
-		{ worker->payload, sizeof(worker->payload) },
+		/* Nothing urgent has one. */
+		{ worker->payload,
+		  socket == WIRE_SOCKET_FD ? sizeof(worker->payload) : 0 },
 	};
 	union control control;
 	struct msghdr message = {
@@ -123,7 +125,7 @@ bool serve_receive(struct worker *worker, struct job *job)
 	ssize_t n;
 
 	do
-		n = recvmsg(WIRE_SOCKET_FD, &message, MSG_CMSG_CLOEXEC);
+		n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n == 0 || (n < 0 && errno == ECONNRESET))
 		return false;
@@ -137,6 +139,8 @@ bool serve_receive(struct worker *worker, struct job *job)
 	job->payload = NULL;
 	job->stream = NULL;
 	job->value[0] = job->value[1] = 0;
+	if (wire_op_is_urgent(job->request.op) != (socket == WIRE_URGENT_FD))
+		worker_die("was sent a request by the wrong socket");
 	receive_check(worker, job, (size_t)n - sizeof(job->request), message.msg_flags);
 	receive_payload(worker, job, (size_t)n - sizeof(job->request));
 	return true;
@@ -252,7 +256,7 @@ bool serve_hello(struct worker *worker,
 	struct job job;
 	int r;
 
-	if (!serve_receive(worker, &job))
+	if (!serve_receive(worker, WIRE_SOCKET_FD, &job))
 		_exit(EXIT_SUCCESS);
 	if (job.request.op != WIRE_HELLO)
 		worker_die("was not greeted");

@@ -17,8 +17,9 @@ struct worker;
 bool serve_hello(struct worker *worker,
 		 int (*open)(struct worker *worker, struct cuda_failure *failure));
 
-/* Waits for the next request. Returns: false at the end of the stream. */
-bool serve_receive(struct worker *worker, struct job *job);
+/* Waits for the next request by WIRE_SOCKET_FD or WIRE_URGENT_FD, one thread at a time by
+ * each. Returns: false at the end of the stream. */
+bool serve_receive(struct worker *worker, int socket, struct job *job);
 
 /* Does what the job asks and answers it. Not for LAUNCH. */
 void serve_run(struct worker *worker, struct job *job);

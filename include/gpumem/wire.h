@@ -2,16 +2,17 @@
 /*
  * The wire between the broker and its workers: an ABI between two programs of one build.
  *
- * A worker is started with a SOCK_SEQPACKET socket at descriptor 3 and its staging memfd
- * at descriptor 4. The broker sends `struct wire_request`, one a message; the worker
- * answers each with exactly one `struct wire_reply` that carries the request's id, in any
- * order. A worker never speaks unasked and never sends descriptors. Both sides check
+ * A worker is started with a SOCK_SEQPACKET socket at descriptor 3, its staging memfd at
+ * descriptor 4 and a second such socket, for what is urgent, at descriptor 5. The broker
+ * sends `struct wire_request`, one a message; the worker answers each on the first socket
+ * with exactly one `struct wire_reply` that carries the request's id, in any order. A worker never speaks unasked and never sends descriptors. Both sides check
  * every field of what they receive; the broker ends a worker that breaks a rule, a worker
  * that is sent nonsense exits.
  *
- * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE,
- * STREAM_DESTROY and SAVE are finished before the next request is looked at, so
- * a use may follow its mapping at once. Everything else may run at the same time as its
+ * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE and
+ * STREAM_DESTROY are finished before the next request is looked at, so
+ * a use may follow its mapping at once. SAVE is urgent: it comes by the second socket and
+ * is done whatever hangs in the driver. Everything else may run at the same time as its
  * neighbours: whoever needs an order waits for the answer of the first (the broker does,
  * in broker/command/op.c). On one user stream (stream != 0) commands run in the order
  * sent. A LAUNCH is sent while nothing but other LAUNCHes is under way on its stream: it
@@ -25,9 +26,10 @@
 
 #define WIRE_SOCKET_FD	3
 #define WIRE_STAGING_FD 4
+#define WIRE_URGENT_FD	5 /* the last one */
 
 /* Raised at every change of this file: a broker refuses the worker of another build. */
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 
 /* Limits that both sides enforce. */
 #define WIRE_DEVICES_MAX   16	    /* devices: 0 .. 15 */

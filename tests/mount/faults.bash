@@ -477,6 +477,27 @@ test_the_brokers_time_limit_holds_for_every_launch()
 	broker_stop "$T/own"
 }
 
+test_a_worker_that_hangs_in_a_mapping_still_writes_its_memory_out()
+{
+	needs_software 'be slow'
+	loaded order
+	echo 'kept 1M kind=managed' >control/alloc
+	echo 'kept u8:7' >control/fill
+	echo 'x 64' >control/alloc
+	echo 'y 4M' >control/alloc
+	is_zero allocations/x/data
+	is_zero allocations/y/data
+	inject 'delay=cuMemMap@*=30s'
+	echo 'order add grid=1 block=1 in:x i32:1 y' 2>"$T/said" >control/launch &
+	local launching=$!
+	until_it_waits $launching
+	echo 1 >"owners/$UID/reset"
+	inject
+	is "$(<allocations/kept/state)" live
+	is "$(od -A n -v -t u1 -w1 allocations/kept/data | sort -u | tr -d ' ')" 7
+	wait $launching || like "$(<"$T/said")" 'Input/output error'
+}
+
 test_a_stopped_worker_is_a_hung_one()
 {
 	needs_software 'hang'

@@ -19,7 +19,7 @@
 
 #include <gpumem/wire.h>
 
-#define FIRST_FREE_FD 5
+#define FIRST_FREE_FD (WIRE_URGENT_FD + 1)
 #define STRANGER_ID   0x700000007ull
 
 struct part {
@@ -253,7 +253,7 @@ static void serve_scribble(const struct wire_request *request, int fd)
 		memset(memory, byte, (size_t)st.st_size);
 }
 
-/* Answers 0 where it has its two descriptors, no others, and nothing to read. */
+/* Answers 0 where it has its descriptors, no others, and nothing to read. */
 static void serve_inventory(const struct wire_request *request, int fd)
 {
 	struct wire_reply reply = { .id = request->id, .call = -1 };
@@ -262,6 +262,8 @@ static void serve_inventory(const struct wire_request *request, int fd)
 	(void)fd;
 	if (read(STDIN_FILENO, &byte, 1) != 0 || getsid(0) != getpid())
 		reply.error = EBADF;
+	if (fcntl(WIRE_URGENT_FD, F_GETFD) < 0)
+		reply.error = ENOTCONN;
 	for (int other = FIRST_FREE_FD; other < 1024; other++)
 		if (fcntl(other, F_GETFD) >= 0)
 			reply.error = EMFILE;

@@ -134,7 +134,7 @@ Test(link, descriptor_goes_along_and_is_closed_here)
 	fixture_stop(&fixture);
 }
 
-Test(link, worker_gets_two_descriptors_and_no_more)
+Test(link, worker_gets_its_descriptors_and_no_more)
 {
 	struct fixture fixture;
 

@@ -22,6 +22,7 @@ TestSuite(nonsense, .timeout = 60);
 struct broker {
 	struct staging staging;
 	int socket;
+	int urgent;
 	int errors; /* what the worker prints */
 	pid_t pid;
 };
@@ -29,11 +30,13 @@ struct broker {
 /* This process's stderr goes to a pipe while the worker starts, which inherits it. */
 static void broker_start(struct broker *broker)
 {
-	int sockets[2], errors[2];
+	int sockets[2], urgent[2], errors[2];
 	int kept = dup(STDERR_FILENO);
 
 	setenv("GPUMEM_SOFTGPU", "machine=nonsense", 1);
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets),
+		     0));
+	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, urgent),
 		     0));
 	cr_assert(eq(int, pipe2(errors, O_CLOEXEC), 0));
 	cr_assert(eq(int, staging_init(&broker->staging, "test", 1), 0));
@@ -45,12 +48,14 @@ static void broker_start(struct broker *broker)
 						       .name = "mover",
 						       .mover = true,
 						       .staging_fd = broker->staging.fd },
-				sockets[1], &broker->pid),
+				sockets[1], urgent[1], &broker->pid),
 		   0));
 	dup2(kept, STDERR_FILENO);
 	close(sockets[1]);
+	close(urgent[1]);
 	close(errors[1]);
 	broker->socket = sockets[0];
+	broker->urgent = urgent[0];
 	broker->errors = errors[0];
 }
 
@@ -125,6 +130,26 @@ Test(nonsense, request_before_hello)
 	broker_start(&broker);
 	broker_send(&broker, &request, sizeof(request));
 	broker_expect(&broker, 1, "gpumem-worker (mover) was not greeted\n");
+}
+
+Test(nonsense, request_by_the_wrong_socket)
+{
+	const struct wire_request request = { .id = 2, .op = WIRE_MEMORY };
+	struct broker broker;
+
+	broker_start(&broker);
+	broker_greet(&broker);
+	cr_assert(eq(long, send(broker.urgent, &request, sizeof(request), MSG_NOSIGNAL),
+		     sizeof(request)));
+	broker_expect(&broker, 1,
+		      "gpumem-worker (mover) was sent a request by the wrong socket\n");
+	broker_start(&broker);
+	broker_greet(&broker);
+	broker_send(&broker,
+		    &(struct wire_request){ .id = 2, .op = WIRE_SAVE, .length = 1 },
+		    sizeof(struct wire_request));
+	broker_expect(&broker, 1,
+		      "gpumem-worker (mover) was sent a request by the wrong socket\n");
 }
 
 Test(nonsense, second_hello)
