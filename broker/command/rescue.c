@@ -12,50 +12,19 @@
 #include "command/command.h"
 #include "command/life.h"
 #include "command/op.h"
-#include "command/placing.h"
+#include "command/restore.h"
 #include "command/verbs.h"
-#include "registry/managed.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
 #define SAVE_MS		5000
 #define SAVE_MS_PER_GIB 2000
 #define SAVE_ALIGN	4096 /* in the file */
-#define RESTORE_TRIES	3    /* that the driver refuses */
-#define RESTORE_RUNS	64   /* that end meanwhile */
 /*
  * A process that has faulted does nothing any more, but its end keeps the driver busy,
  * and contexts that are made meanwhile take half as long again. So it ends when the next
  * run has its own, or after this.
  */
 #define LINGER_MS 1000
-
-/* One allocation, while it has no address. */
-struct saved {
-	struct allocation *allocation; /* stays while it is `restoring` */
-	uint64_t address;	       /* in the run that ends */
-	uint64_t offset;	       /* in the file */
-	bool good;
-};
-
-/* How one is made anew. The last two are asked for range by range, as often as needed. */
-enum stage {
-	STAGE_NEXT, /* it has not begun */
-	STAGE_ALLOC,
-	STAGE_FILL,
-	STAGE_ATTACH,
-	STAGE_ADVISE,
-	STAGE_DONE,
-	STAGE_LOST,
-};
-
-/* What a range can have been given, in turn. */
-enum {
-	STEP_READ_MOSTLY,
-	STEP_PREFERRED,
-	STEP_ACCESSED_BY,			 /* by device 0, and so on */
-	STEP_PREFETCHED = STEP_ACCESSED_BY + 17, /* the CPU's bit is the last */
-	N_STEPS,
-};
 
 struct rescue {
 	struct broker *broker;
@@ -72,22 +41,12 @@ struct rescue {
 	struct command *command;
 	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
 
-	int fd; /* what is kept, one after the other */
-	unsigned int n_saved, at;
-	struct saved *saved;
-
-	/* Making the one at `at` anew. */
+	struct restore restore; /* what is kept of it */
+	unsigned int n_written; /* or tried */
 	struct ask ask;
-	enum stage stage;
-	uint32_t new_epoch;
-	uint64_t new_address;
-	unsigned int n_tries, n_runs;
-	unsigned int range, step; /* of its advice */
-	char why_not[128];	  /* what went wrong last, as in "and it WHY_NOT" */
 };
 
 static void save_next(struct rescue *rescue, struct link *link);
-static void restore_go_on(struct rescue *rescue);
 
 /* ---- the end ---- */
 
@@ -112,8 +71,8 @@ static void rescue_finish(struct rescue *rescue)
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!over)
 		return;
-	closep(&rescue->fd);
-	free(rescue->saved);
+	closep(&rescue->restore.fd);
+	free(rescue->restore.saved);
 	free(rescue);
 	if (command)
 		command_done(command, 0);
@@ -244,64 +203,7 @@ bool rescue_park(struct op *op)
 	return parked;
 }
 
-static void allocation_resume(struct allocation *allocation, struct op **ready)
-{
-	struct work *work = take_ptr(allocation->parked);
-
-	allocation->restoring = false;
-	while (work) {
-		struct op *op = container_of(work, struct op, work);
-
-		work = work->next_ready;
-		op_push_ready(ready, op);
-	}
-}
-
 /* ---- writing it out ---- */
-
-/* Returns: false when the run that it was made in is over: then nothing was done. */
-static bool saved_set_address(struct rescue *rescue)
-{
-	struct broker *broker = rescue->broker;
-	struct saved *saved = &rescue->saved[rescue->at];
-	struct allocation *allocation = saved->allocation;
-	struct op *ready = NULL;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	if (worker_epoch(rescue->worker) != rescue->new_epoch) {
-		pthread_mutex_unlock(&broker->registry.lock);
-		return false;
-	}
-	allocation->address = rescue->new_address;
-	allocation->worker_epoch = rescue->new_epoch;
-	/* Parts may have been sent away again. */
-	managed_leave_host(allocation->managed, 0, allocation->size);
-	allocation->pointer_generation++;
-	if (allocation->state == ALLOCATION_LIVE)
-		journal_event(&broker->journal,
-			      "restore allocations/%s id=%llu generation=%u",
-			      allocation->name, (unsigned long long)allocation->id,
-			      allocation->pointer_generation);
-	allocation_resume(allocation, &ready);
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
-	return true;
-}
-
-static void saved_lose(struct rescue *rescue)
-{
-	struct broker *broker = rescue->broker;
-	struct allocation *allocation = rescue->saved[rescue->at].allocation;
-	struct op *ready = NULL;
-	char why[sizeof(rescue->reason) + sizeof(rescue->why_not) + 16];
-
-	snprintf(why, sizeof(why), "%s, and it %s", rescue->reason, rescue->why_not);
-	pthread_mutex_lock(&broker->registry.lock);
-	life_lose(broker, allocation, why);
-	allocation_resume(allocation, &ready);
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
-}
 
 static void save_end(struct rescue *rescue)
 {
@@ -310,9 +212,7 @@ static void save_end(struct rescue *rescue)
 	pthread_mutex_lock(&broker->registry.lock);
 	rescue_let_go(rescue);
 	pthread_mutex_unlock(&broker->registry.lock);
-	rescue->at = 0;
-	rescue->stage = STAGE_NEXT;
-	restore_go_on(rescue);
+	restore_begin(&rescue->restore);
 }
 
 static void save_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
@@ -323,8 +223,8 @@ static void save_replied(struct ask *ask, const struct wire_reply *reply, bool l
 	pthread_mutex_lock(&rescue->broker->registry.lock);
 	link = rescue->link;
 	pthread_mutex_unlock(&rescue->broker->registry.lock);
-	rescue->saved[rescue->at++].good = !lost && !reply->error;
-	if (lost || rescue->at == rescue->n_saved)
+	rescue->restore.saved[rescue->n_written++].good = !lost && !reply->error;
+	if (lost || rescue->n_written == rescue->restore.n_saved)
 		save_end(rescue);
 	else
 		save_next(rescue, link);
@@ -336,7 +236,7 @@ static void save_replied(struct ask *ask, const struct wire_reply *reply, bool l
  */
 static void save_next(struct rescue *rescue, struct link *link)
 {
-	const struct saved *saved = &rescue->saved[rescue->at];
+	const struct saved *saved = &rescue->restore.saved[rescue->n_written];
 
 	rescue->ask = (struct ask){
 		.request = {
@@ -345,216 +245,10 @@ static void save_next(struct rescue *rescue, struct link *link)
 			.length = saved->allocation->size,
 			.source = saved->offset,
 		},
-		.fd = fcntl(rescue->fd, F_DUPFD_CLOEXEC, 3),
+		.fd = fcntl(rescue->restore.fd, F_DUPFD_CLOEXEC, 3),
 		.done = save_replied,
 	};
 	link_ask(link, &rescue->ask);
-}
-
-/* ---- making it anew ---- */
-
-/* The run in which it was being made has ended. */
-static void restore_in_next_run(struct rescue *rescue)
-{
-	snprintf(rescue->why_not, sizeof(rescue->why_not),
-		 "could not be made anew, as worker after worker ended");
-	rescue->stage = ++rescue->n_runs < RESTORE_RUNS ? STAGE_ALLOC : STAGE_LOST;
-}
-
-/* The run can't make it, or can't be had. */
-static void restore_again(struct rescue *rescue, int call, int result)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-
-	text_printf(&text, "could not be made anew");
-	text_add_call(&text, call, result);
-	snprintf(rescue->why_not, sizeof(rescue->why_not), "%s", text_string(&text));
-	rescue->stage = ++rescue->n_tries < RESTORE_TRIES ? STAGE_ALLOC : STAGE_LOST;
-}
-
-/* What one step gives a range. Returns: whether it had it. */
-static bool step_fill_request(const struct managed_range *range, unsigned int step,
-			      struct wire_request *request)
-{
-	unsigned int bit = step - STEP_ACCESSED_BY;
-
-	request->op = WIRE_ADVISE;
-	switch (step) {
-	case STEP_READ_MOSTLY:
-		request->advice = WIRE_SET_READ_MOSTLY;
-		return range->read_mostly;
-	case STEP_PREFERRED:
-		request->advice = WIRE_SET_PREFERRED_LOCATION;
-		request->location = range->preferred;
-		return range->preferred;
-	case STEP_PREFETCHED:
-		request->op = WIRE_PREFETCH;
-		request->location = range->prefetched;
-		return range->prefetched;
-	default:
-		request->advice = WIRE_SET_ACCESSED_BY;
-		request->location = 1u << bit == LOCATION_SET_CPU
-					    ? location_make(LOCATION_CPU, 0)
-					    : location_make(LOCATION_DEVICE, bit);
-		return range->accessed_by >> bit & 1;
-	}
-}
-
-/* The next thing to be said of a range of it. Returns: false when all has been said. */
-static bool restore_fill_advice(struct rescue *rescue)
-{
-	const struct allocation *allocation = rescue->saved[rescue->at].allocation;
-	const struct managed *managed = allocation->managed;
-	bool any = false;
-
-	pthread_mutex_lock(&rescue->broker->registry.lock);
-	while (!any && rescue->range < managed->n_ranges) {
-		const struct managed_range *range = &managed->ranges[rescue->range];
-		uint64_t end = rescue->range + 1 < managed->n_ranges ? range[1].offset
-								     : managed->size;
-
-		rescue->ask.request = (struct wire_request){
-			.address = rescue->new_address + range->offset,
-			.length = end - range->offset,
-		};
-		any = step_fill_request(range, rescue->step, &rescue->ask.request);
-		/* Its context is needed for what is said about a device to take hold. */
-		rescue->ask.request.device = location_device(
-			(uint16_t)rescue->ask.request.location, allocation->device);
-		if (++rescue->step == N_STEPS) {
-			rescue->step = 0;
-			rescue->range++;
-		}
-	}
-	pthread_mutex_unlock(&rescue->broker->registry.lock);
-	return any;
-}
-
-/* Returns: whether there is something to ask at this stage. */
-static bool restore_fill_request(struct rescue *rescue, struct worker_needs *needs)
-{
-	const struct saved *saved = &rescue->saved[rescue->at];
-	const struct allocation *allocation = saved->allocation;
-	enum managed_attach attach = allocation->managed->attach;
-
-	switch (rescue->stage) {
-	case STAGE_ALLOC:
-		rescue->range = rescue->step = 0;
-		rescue->ask.request = (struct wire_request){
-			.op = WIRE_ALLOC,
-			.flags = WIRE_MANAGED |
-				 (attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0),
-			.device = allocation->device,
-			.length = allocation->size,
-		};
-		return true;
-	case STAGE_FILL:
-		rescue->ask.fd = fcntl(rescue->fd, F_DUPFD_CLOEXEC, 3);
-		rescue->ask.request = (struct wire_request){
-			.op = WIRE_RESTORE,
-			.address = rescue->new_address,
-			.length = allocation->size,
-			.source = saved->offset,
-		};
-		return true;
-	case STAGE_ATTACH:
-		if (attach != ATTACH_SINGLE || !allocation->stream)
-			return false;
-		needs->stream = allocation->stream;
-		rescue->ask.request = (struct wire_request){
-			.op = WIRE_ATTACH,
-			.flags = WIRE_ATTACH_STREAM,
-			.device = allocation->device,
-			.address = rescue->new_address,
-			.stream = allocation->stream->wire_id,
-		};
-		return true;
-	case STAGE_ADVISE:
-		return restore_fill_advice(rescue);
-	case STAGE_NEXT:
-	case STAGE_DONE:
-	case STAGE_LOST:
-		break;
-	}
-	return false;
-}
-
-static void restore_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
-{
-	struct rescue *rescue = container_of(ask, struct rescue, ask);
-
-	/* Advice that is refused now, as by a device that is gone, is left out. */
-	if (!lost && cuda_result_is_sticky(reply->result)) {
-		rescue_note_fault(rescue->broker, rescue->worker, rescue->new_epoch,
-				  reply);
-		lost = true;
-	}
-	if (lost) {
-		restore_in_next_run(rescue);
-	} else if (reply->error && rescue->stage < STAGE_ATTACH) {
-		restore_again(rescue, reply->call, reply->result);
-	} else {
-		if (rescue->stage == STAGE_ALLOC)
-			rescue->new_address = reply->value[0];
-		if (rescue->stage != STAGE_ADVISE)
-			rescue->stage++;
-	}
-	restore_go_on(rescue);
-}
-
-/* Asks for what comes next of the one at `at`. Returns: false when there is nothing. */
-static bool restore_ask(struct rescue *rescue)
-{
-	struct worker_needs needs = { 0 };
-	int r;
-
-	rescue->ask.fd = -1;
-	rescue->ask.done = restore_replied;
-	while (rescue->stage < STAGE_DONE && !restore_fill_request(rescue, &needs))
-		rescue->stage++;
-	if (rescue->stage >= STAGE_DONE)
-		return false;
-	if (rescue->stage != STAGE_ALLOC)
-		needs.epoch = rescue->new_epoch;
-	r = worker_ask(rescue->worker, &needs, &rescue->ask, &rescue->new_epoch);
-	if (r == 0)
-		return true;
-	closep(&rescue->ask.fd);
-	if (r == -ESTALE)
-		restore_in_next_run(rescue);
-	else
-		restore_again(rescue, -1, 0);
-	return false;
-}
-
-/* Goes on until something is asked, or all are done. */
-static void restore_go_on(struct rescue *rescue)
-{
-	while (rescue->at < rescue->n_saved) {
-		if (rescue->stage == STAGE_NEXT) {
-			bool good = rescue->saved[rescue->at].good;
-
-			rescue->n_tries = rescue->n_runs = 0;
-			rescue->stage = good ? STAGE_ALLOC : STAGE_LOST;
-			snprintf(rescue->why_not, sizeof(rescue->why_not),
-				 "could not be written out");
-		}
-		if (rescue->stage < STAGE_DONE && restore_ask(rescue))
-			return;
-		if (rescue->stage < STAGE_DONE)
-			continue;
-		if (rescue->stage == STAGE_DONE && !saved_set_address(rescue)) {
-			restore_in_next_run(rescue);
-			continue;
-		}
-		if (rescue->stage == STAGE_LOST)
-			saved_lose(rescue);
-		rescue->stage = STAGE_NEXT;
-		rescue->at++;
-	}
-	pthread_mutex_lock(&rescue->broker->registry.lock);
-	rescue->restored = true;
-	rescue_finish(rescue);
 }
 
 /* ---- the begin ---- */
@@ -602,7 +296,7 @@ static uint64_t rescue_take(struct rescue *rescue)
 			continue;
 		}
 		allocation->restoring = true;
-		rescue->saved[rescue->n_saved++] = (struct saved){
+		rescue->restore.saved[rescue->restore.n_saved++] = (struct saved){
 			.allocation = allocation,
 			.address = allocation->address,
 			.offset = size,
@@ -619,13 +313,22 @@ static void rescue_drop(struct rescue *rescue)
 
 	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
 		 rescue->reason);
-	for (; rescue->n_saved; rescue->n_saved--) {
+	for (; rescue->restore.n_saved; rescue->restore.n_saved--) {
 		struct allocation *allocation =
-			rescue->saved[rescue->n_saved - 1].allocation;
+			rescue->restore.saved[rescue->restore.n_saved - 1].allocation;
 
 		allocation->restoring = false;
 		life_lose(rescue->broker, allocation, why);
 	}
+}
+
+static void rescue_restored(struct restore *restore)
+{
+	struct rescue *rescue = container_of(restore, struct rescue, restore);
+
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	rescue->restored = true;
+	rescue_finish(rescue);
 }
 
 static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
@@ -639,12 +342,18 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 	rescue->broker = broker;
 	rescue->worker = worker;
 	rescue->epoch = epoch;
-	rescue->fd = -1;
+	rescue->restore = (struct restore){
+		.broker = broker,
+		.worker = worker,
+		.reason = rescue->reason,
+		.done = rescue_restored,
+		.fd = -1,
+	};
 	rescue->command = command;
 	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
-	rescue->saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
-			       sizeof(*rescue->saved));
-	if (rescue->saved)
+	rescue->restore.saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
+				       sizeof(*rescue->restore.saved));
+	if (rescue->restore.saved)
 		return rescue;
 	free(rescue);
 	return NULL;
@@ -676,10 +385,10 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 		rescue->lingers = worker_want(worker, epoch) && faulted;
 	}
 	if (size)
-		rescue->fd = save_file(size);
-	if (size && rescue->fd < 0)
+		rescue->restore.fd = save_file(size);
+	if (size && rescue->restore.fd < 0)
 		rescue_drop(rescue);
-	if (rescue->n_saved) {
+	if (rescue->restore.n_saved) {
 		rescue->deadline_ms = clock_ms() + SAVE_MS +
 				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
 		pthread_cond_signal(&broker->housekeeper_wake);
