@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The real worker through the real link, on the driver that GPUMEM_DRIVER names.
+ *
+ * The test plays the broker: it makes physical memory with the driver, without a context,
+ * and hands descriptors to the worker. What asks returns the reply's error.
+ */
+#pragma once
+
+#include "cuda/driver.h"
+#include "link_help.h"
+
+#define CHUNK		(2u << 20)
+#define BASE		WIRE_DEVICE_BASE
+#define BASE_OF(device) (WIRE_DEVICE_BASE + (device)*WIRE_DEVICE_SPAN)
+#define N_SLOTS		4
+#define N_DEVICES	2
+
+struct scene {
+	struct fixture fixture;
+	struct cuda_driver *driver;
+	int n_devices;
+};
+
+/* A driver that can be told to fail; the real one is found by name. */
+bool driver_is_soft(void);
+
+/* Devices of this test alone; extra settings of the software GPU, or "". */
+void settings_set(const char *extra);
+
+/* As an owner's worker, or another driver. */
+void scene_start_as(struct scene *scene, struct link_config config);
+
+/*
+ * The mover. It is told more than the test's own driver, where extra is not "": then the
+ * case is skipped where the driver can't be told.
+ */
+void scene_start(struct scene *scene, const char *extra);
+
+/* The worker must have ended well. */
+void scene_stop(struct scene *scene);
+
+/* Physical memory on a device, as a descriptor. */
+int physical_new(struct scene *scene, int device, size_t length);
+
+/* Host memory, mapped here too, as a descriptor. */
+int host_new(size_t length, uint8_t **ret_memory);
+
+int ask(struct scene *scene, struct wire_request request);
+int map(struct scene *scene, unsigned int device, uint64_t address, uint64_t length,
+	uint32_t flags);
+int unmap(struct scene *scene, unsigned int device, uint64_t address, uint64_t length);
+int map_host(struct scene *scene, uint64_t address, size_t length, int fd);
+int alloc(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t length,
+	  uint64_t *ret_address);
+int free_memory(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t address);
+
+/* A READ or WRITE by a slot of the staging area. */
+struct wire_request transfer(uint32_t op, unsigned int device, uint64_t address,
+			     uint64_t length, unsigned int slot);
+int put(struct scene *scene, unsigned int device, uint64_t address, const void *bytes,
+	size_t length);
+int get(struct scene *scene, unsigned int device, uint64_t address, void *bytes,
+	size_t length);
+int fill(struct scene *scene, unsigned int device, uint64_t address, uint64_t length,
+	 uint64_t pattern, uint32_t size);
+
+/* Bytes that no two seeds have alike. */
+void noise(uint8_t *bytes, size_t length, unsigned int seed);
+
+extern uint8_t wanted[WIRE_TRANSFER_MAX];
+extern uint8_t found[WIRE_TRANSFER_MAX];
+
+/* The memory has what `wanted` has. */
+void expect_bytes(struct scene *scene, unsigned int device, uint64_t address,
+		  size_t length);
