@@ -61,6 +61,43 @@ test_options_of_the_software_gpu_are_checked()
 	! is_mounted "$T/none"
 }
 
+# software_is_refused MACHINE REGEX: with that sentence, and nothing is mounted.
+software_is_refused()
+{
+	local said status=0
+	mkdir -p "$T/none"
+	said=$("$GPUMEMD" --driver "software:machine=$1" "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" "$2"
+	! is_mounted "$T/none"
+}
+
+test_what_others_lay_out_for_the_software_gpu_is_left_alone()
+{
+	local machine=${T##*.}-evil
+	local evil=/dev/shm/gpumem-softgpu.$machine
+	needs_software 'be misled'
+	needs_root 'other users'
+	mkdir "$T/victim"
+	echo mine | tee "$T/victim/a.conf" "$T/victim/sums" >"$T/victim/0-4096-1-1"
+	by 1001 run "ln -s $T/victim $evil"
+	start
+	broker_stop "$T/own"
+	software_is_refused "$machine" "$evil is a symbolic link"
+	rm "$evil"
+	by 1001 run "mkdir -m 1777 $evil; ln -s $T/victim/a.conf $evil/sums
+		ln -s $T/victim/a.conf $evil/0-4096-1-1; ln -s $T/victim/a.conf $evil/managed-1-0"
+	software_is_refused "$machine" "$evil belongs to uid 1001"
+	start
+	broker_stop "$T/own"
+	rm -rf "$evil"
+	mkdir -m 1777 "$evil"
+	by 1001 run "ln -s $T/victim/a.conf $evil/sums"
+	software_is_refused "$machine" "$evil/sums"
+	rm -rf "$evil"
+	is "$(cat "$T"/victim/*)" $'mine\nmine\nmine'
+}
+
 test_a_mount_point_that_a_broker_has_is_said()
 {
 	local said status=0

@@ -22,6 +22,11 @@
  * lets go when its holder dies. Files are 0600: one that this process may not open
  * belongs to another user and is taken for alive.
  *
+ * /dev/shm is everybody's. So a machine is joined only where root or this user made its
+ * directory, symbolic links are not followed, and nothing is removed or written to that
+ * is not a plain file with one name. An ordinary user's machine has another name than
+ * root's by default (options.c).
+ *
  * A machine is there while a process uses it, which holds flock(LOCK_SH) on that page's
  * file, or while memory of it is held. A process that exits takes along what nobody else
  * can hold, and the last one the machine; what a killed one leaves is cleared away by
@@ -54,6 +59,26 @@ static int sums_fd = -1;
 static pid_t pid;	  /* who joined, not a child of its */
 static struct sums *sums; /* shared by all processes, under the directory's flock */
 
+/* Whom this process trusts with its own memory. */
+static bool user_is_trusted(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+int ledger_open_file(int dir_fd, const char *name, int flags)
+{
+	_cleanup_close_ int fd =
+		openat(dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		return -errno;
+	/* A second name could be one of a file that is not of this machine. */
+	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1)
+		return -EPERM;
+	return take_fd(&fd);
+}
+
 static void directory_lock(int fd)
 {
 	while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
@@ -74,15 +99,47 @@ static int descriptor_path(int fd, char *ret, size_t size)
 	return 0;
 }
 
+static int directory_check(void)
+{
+	struct stat stat;
+
+	if (fstat(directory_fd, &stat) < 0)
+		return -errno;
+	if (user_is_trusted(stat.st_uid) &&
+	    (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || (stat.st_mode & S_ISVTX)))
+		return 0;
+	fprintf(stderr,
+		"software GPU: %s belongs to uid %u, who is not trusted with it: remove "
+		"it, "
+		"or take another machine=\n",
+		directory, (unsigned int)stat.st_uid);
+	closep(&directory_fd);
+	return -EPERM;
+}
+
+static int directory_say(int error)
+{
+	if (error == ENOTDIR)
+		fprintf(stderr, "software GPU: %s is a symbolic link, or no directory\n",
+			directory);
+	else
+		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(error));
+	return -error;
+}
+
 /* Umask must not keep other users out of the machine; only its maker may chmod. */
 static int directory_open(void)
 {
-	if (mkdir(directory, 01777) >= 0)
-		chmod(directory, 01777);
-	else if (errno != EEXIST)
-		return -errno;
-	directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return directory_fd < 0 && errno != ENOENT ? -errno : 0;
+	const bool made = mkdir(directory, 01777) >= 0;
+
+	if (!made && errno != EEXIST)
+		return directory_say(errno);
+	directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (directory_fd < 0)
+		return errno == ENOENT ? 0 : directory_say(errno);
+	if (made)
+		fchmod(directory_fd, 01777);
+	return directory_check();
 }
 
 /* Leaves the directory locked. Another process may just be clearing it away. */
@@ -112,10 +169,13 @@ static int sums_open(void)
 {
 	const size_t size = sizeof(*sums);
 	_cleanup_close_ int fd = -1;
+	struct stat stat;
 	void *page;
 
-	fd = openat(directory_fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
-	if (fd < 0) {
+	fd = ledger_open_file(directory_fd, SUMS_NAME, O_RDWR);
+	if (fd < 0 && fd != -ENOENT)
+		return fd;
+	if (fd == -ENOENT) {
 		fd = openat(directory_fd, SUMS_NAME,
 			    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (fd < 0)
@@ -123,6 +183,10 @@ static int sums_open(void)
 		if (fchmod(fd, 0666) < 0 || ftruncate(fd, (off_t)size) < 0)
 			return -errno;
 	}
+	if (fstat(fd, &stat) < 0)
+		return -errno;
+	if (!user_is_trusted(stat.st_uid) || stat.st_size != (off_t)size)
+		return -EPERM;
 	if (flock(fd, LOCK_SH) < 0)
 		return -errno;
 	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -166,7 +230,7 @@ static int name_parse(const char *name, int *ret_device, uint64_t *ret_size)
 
 bool ledger_reap(int dir_fd, const char *name)
 {
-	_cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = ledger_open_file(dir_fd, name, O_RDONLY);
 
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return false;
@@ -201,6 +265,14 @@ void ledger_scan(void)
 	*sums = found;
 }
 
+static bool is_of_a_machine(const char *name)
+{
+	uint64_t size;
+	int device;
+
+	return name_parse(name, &device, &size) >= 0 || residency_is(name);
+}
+
 /* Removes what is in the directory of a machine. Returns: whether that was all. */
 static bool machine_empty(int fd)
 {
@@ -211,9 +283,12 @@ static bool machine_empty(int fd)
 	if (!dir)
 		return false;
 	rewinddir(dir);
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, SUMS_NAME) != 0)
-			held |= !ledger_reap(fd, entry->d_name);
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || strcmp(entry->d_name, SUMS_NAME) == 0)
+			continue;
+		held |= !is_of_a_machine(entry->d_name) ||
+			!ledger_reap(fd, entry->d_name);
+	}
 	closedir(dir);
 	if (!held)
 		unlinkat(fd, SUMS_NAME, 0);
@@ -224,12 +299,16 @@ static bool machine_empty(int fd)
 static void machine_clear(int parent_fd, const char *name)
 {
 	_cleanup_close_ int fd =
-		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_close_ int used_fd = -1;
+	struct stat stat;
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (fd < 0 || fstat(fd, &stat) < 0 ||
+	    (!user_is_trusted(stat.st_uid) && geteuid() != 0))
 		return;
-	used_fd = openat(fd, SUMS_NAME, O_RDWR | O_CLOEXEC);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	used_fd = ledger_open_file(fd, SUMS_NAME, O_RDONLY);
 	if (used_fd >= 0 && flock(used_fd, LOCK_EX | LOCK_NB) < 0)
 		return;
 	if (machine_empty(fd))
@@ -259,7 +338,8 @@ static bool file_is_own(const char *name)
 	if (sscanf(name, "%*u-%*u-%d-", &maker) != 1 &&
 	    sscanf(name, RESIDENCY_PREFIX "%d-", &maker) != 1)
 		return false;
-	return maker == pid && fstatat(directory_fd, name, &stat, 0) >= 0 &&
+	return maker == pid &&
+	       fstatat(directory_fd, name, &stat, AT_SYMLINK_NOFOLLOW) >= 0 &&
 	       !(stat.st_mode & MODE_EXPORTED);
 }
 
@@ -300,12 +380,13 @@ int ledger_open(void)
 	pid = getpid();
 	machines_clear();
 	r = directory_join();
-	if (r >= 0) {
-		r = sums_open();
-		ledger_unlock();
-	}
+	if (r < 0)
+		return r;
+	r = sums_open();
+	ledger_unlock();
 	if (r < 0) {
-		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(-r));
+		fprintf(stderr, "software GPU: %s/" SUMS_NAME ": %s\n", directory,
+			strerror(-r));
 		closep(&directory_fd);
 	}
 	return r;

@@ -60,6 +60,14 @@ uint64_t ledger_used(int device);
 struct sums *ledger_lock(void);
 void ledger_unlock(void);
 
+/*
+ * Opens a file of a machine's directory, of which others may have laid out anything.
+ *
+ * Returns: its descriptor; -EPERM when it is no plain file; -ELOOP, -ENOENT and what else
+ * open answers.
+ */
+int ledger_open_file(int dir_fd, const char *name, int flags);
+
 /* The machine's directory. */
 int ledger_directory(void);
 

@@ -24,7 +24,6 @@ struct options options = {
 	.capability_minor = 0,
 	.version = 13000,
 	.name = "gpumem software GPU",
-	.machine = "default",
 	.directory = "/dev/shm",
 };
 
@@ -264,6 +263,31 @@ static int nodes_count(void)
 	return n;
 }
 
+/*
+ * Where none is named, root has one and every other user his own: nobody need trust
+ * another. The processes that this one starts join it too, as whatever user they run.
+ */
+static int machine_choose(void)
+{
+	const char *variable = getenv(OPTIONS_VARIABLE);
+	char settings[2048];
+	int n;
+
+	if (*options.machine)
+		return 0;
+	if (geteuid() == 0)
+		strcpy(options.machine, "default");
+	else
+		snprintf(options.machine, sizeof(options.machine), "default-%u",
+			 (unsigned int)geteuid());
+	n = snprintf(settings, sizeof(settings), "%s%smachine=%s",
+		     variable ? variable : "", variable && *variable ? ":" : "",
+		     options.machine);
+	if (n >= (int)sizeof(settings))
+		return -EINVAL;
+	return setenv(OPTIONS_VARIABLE, settings, 1) < 0 ? -ENOMEM : 0;
+}
+
 int options_read(void)
 {
 	static bool done;
@@ -271,6 +295,8 @@ int options_read(void)
 
 	if (!done)
 		r = options_parse();
+	if (!done && r == 0)
+		r = machine_choose();
 	if (!done)
 		options.eager = loading_is_eager();
 	if (!done && !options.n_nodes)

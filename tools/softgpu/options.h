@@ -9,7 +9,8 @@
  *	capability=X.Y    compute capability (9.0)
  *	version=X.Y       of CUDA, as the driver tells it (13.0)
  *	machine=ID        processes with the same ID share devices and their memory
- *	                  (default); letters, digits, '_', '.', '-'
+ *	                  (default; of an ordinary user default-UID); letters, digits,
+ *	                  '_', '.', '-'
  *	directory=PATH    where memory is kept, a tmpfs with room for what is written to
  *	                  it (/dev/shm); no more is taken than is touched
  *	concurrent=BOOL   concurrent managed access of all devices, 0 or 1 (1)

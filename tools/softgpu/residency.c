@@ -66,7 +66,7 @@ static void pages_unmap(struct page *pages, size_t n_pages)
 /* All pages of a file by its name. Returns: NULL when they can't be seen. */
 static struct page *file_map(const char *name, size_t *ret_n_pages)
 {
-	_cleanup_close_ int fd = openat(ledger_directory(), name, O_RDWR | O_CLOEXEC);
+	_cleanup_close_ int fd = ledger_open_file(ledger_directory(), name, O_RDWR);
 	struct stat stat;
 
 	if (fd < 0 || fstat(fd, &stat) < 0 || stat.st_size < (off_t)sizeof(struct page))
