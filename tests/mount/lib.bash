@@ -419,6 +419,7 @@ run_topic_from_copy()
 	mkdir "$copy/tests"
 	cp -r "$here" "$copy/tests/mount"
 	cp -r "$here/../../docs" "$copy/docs"
+	cp "$here"/../../tools/{quickstart,common.bash} "$copy/tools"
 	mkdir "$copy/kernels"
 	[ -z "${GPUMEM_KERNELS-}" ] || cp "$GPUMEM_KERNELS"/*.ptx "$copy/kernels"
 	chmod -R a+rX "$copy"

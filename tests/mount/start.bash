@@ -258,6 +258,23 @@ test_mount_t_fuse_gpumemd_works()
 	umount "$T/own/mnt"
 }
 
+test_quickstart_shows_a_session_and_leaves_the_mount()
+{
+	local said line build=${GPUMEMD%/fuse/gpumemd}
+	needs_software 'be started beside others'
+	mkdir -p "$T/clone/tools"
+	cp -r "$here/../../docs" "$T/clone"
+	cp "$here"/../../tools/{quickstart,common.bash} "$T/clone/tools"
+	said=$(GPUMEM_BUILD=$build "$T/clone/tools/quickstart" 2>&1 </dev/null) || fail "$? $said"
+	for line in 'bytes on the GPU' 'the same' 'read_mostly 1' 'saxpy' \
+		'EFAULT kernel wild' ' ENOMEM allocation toolarge' 'Yours now' "mount.* $T/clone/mnt"; do
+		like "$said" "$line"
+	done
+	is "$(ls "$T/clone/mnt/allocations" "$T/clone/mnt/modules" | grep -v :)" ''
+	unmount "$T/clone/mnt"
+	eventually "! is_mounted '$T/clone/mnt'"
+}
+
 test_root_serves_all_users_and_others_only_themselves()
 {
 	local options
