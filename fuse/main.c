@@ -319,6 +319,7 @@ static void stop_view(struct server *server)
 	broker_shutdown(server->broker);
 	mount_detach(server->mountpoint);
 	server->transport = transport_free(server->transport);
+	broker_drain(server->broker);
 	view_deinit(&server->view);
 }
 

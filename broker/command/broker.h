@@ -302,6 +302,12 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 void broker_shutdown(struct broker *broker);
 
 /*
+ * Lets what is under way end, for a bounded time, and then ends the workers: what they
+ * still had has failed. After broker_shutdown(). Whoever waits has been answered then.
+ */
+void broker_drain(struct broker *broker);
+
+/*
  * Ends the workers within a bounded time, frees everything.
  *
  * Returns: 0; -EIO when something could not be given back, why says what.

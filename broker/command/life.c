@@ -524,17 +524,22 @@ static void life_free_streams(struct broker *broker)
 		stream_free(&broker->registry, stream);
 }
 
+void broker_drain(struct broker *broker)
+{
+	/* What did not end in that time does not end in as much again. */
+	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
+	life_wait_runs(broker);
+	/* What was open has been answered by the end of its worker. */
+	life_wait_idle(broker);
+}
+
 int broker_free(struct broker *broker, struct text *why)
 {
 	unsigned int n_unreleased;
 	uint64_t n_ops;
 
 	broker_shutdown(broker);
-	/* What did not end in that time does not end in as much again. */
-	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
-	life_wait_runs(broker);
-	/* What was open has been answered by the end of its worker. */
-	life_wait_idle(broker);
+	broker_drain(broker);
 	life_free_allocations(broker);
 	life_wait_idle(broker);
 	pthread_mutex_lock(&broker->registry.lock);

@@ -201,6 +201,9 @@ int op_ask_with(struct op *op, struct block *block)
 	op_describe(op, &what);
 	if (r == -ESTALE)
 		op_fail_stale(op, text_string(&what));
+	else if (r == -ESHUTDOWN)
+		op_fail(op, ESTALE, "%s did not run: the broker is shutting down",
+			text_string(&what));
 	else if (r == -EHOSTDOWN)
 		op_fail(op, EIO,
 			"%s: the worker of uid %u has failed again and again; writing 1 "

@@ -614,6 +614,30 @@ test_sigterm_ends_the_broker_and_a_kernel_that_never_ends()
 	nothing_is_left
 }
 
+# What was under way and what stood behind it has not been done, and says so.
+test_sigterm_fails_the_lines_that_it_ends()
+{
+	local waiting behind other
+	start_spinning
+	echo default >"$O/control/synchronize" 2>"$T/waiting" &
+	waiting=$!
+	until_it_waits $waiting
+	echo 'x u8:7' 2>"$T/behind" >"$O/control/fill" &
+	behind=$!
+	until_it_waits $behind
+	echo 'faults misaligned grid=1 block=1 x' 2>"$T/other" >"$O/control/launch" &
+	other=$!
+	until_it_waits $other
+	kill -TERM "$(<"$T/own/pid")"
+	! wait $waiting || fail 'the kernel that was ended succeeded'
+	! wait $behind || fail 'what stood behind it succeeded'
+	! wait $other || fail 'the kernel that stood behind it succeeded'
+	like "$(<"$T/waiting")" 'Input/output error'
+	like "$(<"$T/behind")" 'Input/output error|Stale file handle'
+	like "$(<"$T/other")" 'Input/output error|Stale file handle'
+	broker_ended "$T/own"
+}
+
 test_an_unmount_ends_the_broker_and_a_kernel_that_never_ends()
 {
 	local begin=$SECONDS

@@ -191,6 +191,24 @@ test_sigterm_while_lines_wait_ends_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
+# What ends in time has been done.
+test_sigterm_lets_lines_end_that_do_in_time()
+{
+	local writer
+	needs_software 'be slow'
+	start
+	echo 'x 4096' >"$O/control/alloc"
+	is_zero "$O/allocations/x/data"
+	slow 1s
+	echo 'x u8:1' >"$O/control/fill" &
+	writer=$!
+	until_it_waits $writer
+	kill -TERM "$(<"$T/own/pid")"
+	wait $writer
+	inject
+	broker_ended "$T/own"
+}
+
 test_who_reads_what_the_starter_writes_is_let_go()
 {
 	local said folder=$T/daemon

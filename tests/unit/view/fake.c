@@ -959,6 +959,11 @@ void broker_shutdown(struct broker *broker)
 	(void)broker;
 }
 
+void broker_drain(struct broker *broker)
+{
+	(void)broker;
+}
+
 int broker_free(struct broker *broker, struct text *why)
 {
 	(void)why;
