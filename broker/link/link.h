@@ -60,7 +60,8 @@ struct link_config {
 	int staging_fd; /* sealed memfd, shared with this worker only; stays the caller's
 			 */
 	uint64_t staging_size;
-	int output_fd; /* where it prints to, the link's once it is made; -1: as the broker */
+	int output_fd; /* where it prints to, the link's once it is made; -1: as the
+			  broker */
 	unsigned int n_threads; /* that receive answers (>= 1) */
 
 	/*
