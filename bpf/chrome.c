@@ -46,6 +46,7 @@ static int begin(struct tracer *tracer, struct text *why)
 	}
 	fprintf(chrome->file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 	tracer->state = chrome;
+	tracer->file = chrome->file; /* its owner from here on */
 	return 0;
 }
 
@@ -177,9 +178,6 @@ static void end(struct tracer *tracer)
 	struct track *track, *next;
 
 	fprintf(chrome->file, "\n]}\n");
-	if (fclose(chrome->file))
-		fprintf(stderr, "gpumem-trace: %s: %s\n", tracer->options.chrome,
-			strerror(errno));
 	HASH_ITER (hh, chrome->tracks, track, next) {
 		HASH_DEL(chrome->tracks, track);
 		free(track);

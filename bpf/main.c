@@ -274,7 +274,8 @@ static void run(struct loop *loop, struct tracer *tracer)
 		}
 		if (loop->end && now >= loop->end)
 			end = true;
-		fflush(stdout);
+		if (!output_flush(tracer))
+			end = true;
 	}
 }
 
@@ -305,7 +306,7 @@ static int trace(struct tracer *tracer, struct text *why)
 				      &tracer->probes, why);
 	if (!error && tracer->output->begin)
 		error = tracer->output->begin(tracer, why);
-	fflush(stdout);
+	output_flush(tracer);
 	if (!error) {
 		if (argv)
 			command_go(&loop.command);
@@ -316,7 +317,7 @@ static int trace(struct tracer *tracer, struct text *why)
 	}
 	before = clock_ns(CLOCK_MONOTONIC);
 	loop_deinit(&loop);
-	fflush(stdout);
+	output_flush(tracer);
 	probes_detach(&tracer->probes);
 	if (tracer->options.verbose)
 		fprintf(stderr, "gpumem-trace: detached in %.3f s\n",
@@ -335,41 +336,59 @@ static void choose(struct tracer *tracer)
 	tracer->wanted.events = tracer->output->wants_events || options->stacks;
 }
 
+static int print_about(const struct options *options, struct text *text)
+{
+	if (options->help)
+		options_help(text);
+	else
+		text_printf(text, "gpumem-trace %s\n", VERSION);
+	fputs(text_string(text), stdout);
+	return 0;
+}
+
+static int start(struct tracer *tracer, struct text *why)
+{
+	print_libbpf = tracer->options.verbose;
+	libbpf_set_print(libbpf_says);
+	tracer->functions = functions_new();
+	tracer->mounts = mounts_new();
+	if (calls_init() || !tracer->functions || !tracer->mounts) {
+		text_printf(why, "no memory");
+		return -ENOMEM;
+	}
+	choose(tracer);
+	int error = find_libraries(tracer, why);
+	if (error)
+		return error;
+	if (!tracer->options.list)
+		return trace(tracer, why);
+	list(tracer);
+	return 0;
+}
+
+static void tracer_deinit(struct tracer *tracer)
+{
+	libraries_deinit(&tracer->libraries);
+	functions_free(tracer->functions);
+	symbols_free(tracer->symbols);
+	mounts_free(tracer->mounts);
+	free(tracer->ended);
+}
+
 int main(int argc, char **argv)
 {
-	struct tracer tracer = { 0 };
+	struct tracer tracer = { .file = stdout };
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	if (options_parse(argc, argv, &tracer.options, &text))
 		return fail(&text);
-	if (tracer.options.help || tracer.options.version) {
-		if (tracer.options.help)
-			options_help(&text);
-		else
-			text_printf(&text, "gpumem-trace %s\n", VERSION);
-		fputs(text_string(&text), stdout);
-		return 0;
-	}
-	print_libbpf = tracer.options.verbose;
-	libbpf_set_print(libbpf_says);
-	tracer.functions = functions_new();
-	tracer.mounts = mounts_new();
-	if (calls_init() || !tracer.functions || !tracer.mounts) {
-		text_printf(&text, "no memory");
-		return fail(&text);
-	}
-	choose(&tracer);
-	int status = find_libraries(&tracer, &text);
-	if (!status && tracer.options.list)
-		list(&tracer);
-	else if (!status)
-		status = trace(&tracer, &text);
+	int status = tracer.options.help || tracer.options.version
+			     ? print_about(&tracer.options, &text)
+			     : start(&tracer, &text);
 	if (status < 0)
 		status = fail(&text);
-	libraries_deinit(&tracer.libraries);
-	functions_free(tracer.functions);
-	symbols_free(tracer.symbols);
-	mounts_free(tracer.mounts);
-	free(tracer.ended);
+	if (!output_close(&tracer))
+		status = 1;
+	tracer_deinit(&tracer);
 	return status;
 }

@@ -10,6 +10,8 @@
 #include "options.h"
 #include "record.h"
 
+#include <stdio.h>
+
 struct mounts;
 struct symbols;
 
@@ -26,6 +28,8 @@ struct tracer {
 	int64_t to_wall_ns;	 /* what makes of it nanoseconds since 1970 */
 	const struct output *output;
 	void *state;	       /* the output's own */
+	FILE *file;	       /* where it goes: stdout, or --chrome's */
+	bool write_failed;     /* some of it did not get there, which has been said */
 	uint64_t lost[N_LOST]; /* what the output has been told of */
 	bool someone_ended;    /* so that processes_bury() has something to do */
 	struct process *ended; /* those that have been buried, where they are kept */
@@ -52,6 +56,13 @@ struct output {
 	bool wants_counted; /* copies and launches are counted where they are not shown */
 	double interval_s;  /* unless the options say otherwise; 0: none */
 };
+
+/* Hands on what has been written so far. The first time that it can't be, it says so on
+ * stderr. Returns: whether all has got to its file until now. */
+bool output_flush(struct tracer *tracer);
+
+/* The same for the last of it; the file is closed. */
+bool output_close(struct tracer *tracer);
 
 extern const struct output output_chrome;
 extern const struct output output_json;

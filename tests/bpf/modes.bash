@@ -131,6 +131,53 @@ test_leaks_of_virtual_memory_are_where_it_is_mapped()
 	is "$mapped" "$reserved"
 }
 
+# full OPTION...: what can't be written is said, and its status is 1.
+full()
+{
+	local status=0
+	"$GPUMEM_TRACE" --library "$L" "$@" -- "$C" "$L" <<<"$calls" >/dev/full 2>"$T/err" || status=$?
+	is "$status" 1
+	is "$(<"$T/err")" "gpumem-trace: ${said-standard output}: No space left on device"
+}
+
+test_what_can_not_be_written_is_said()
+{
+	full
+	full --json
+	# what is written only at the end, too
+	full --summary
+	full --leaks
+	full --top
+	said=/dev/full full --chrome /dev/full
+	"$C" "$L" <<<"$calls" >"$T/calls"
+	for option in --help --version --list; do
+		status=0
+		"$GPUMEM_TRACE" --library "$L" "$option" >/dev/full 2>"$T/err" || status=$?
+		is "$status" 1
+		like "$(<"$T/err")" '^gpumem-trace: standard output: No space left on device$'
+	done
+}
+
+test_a_write_that_fails_ends_it()
+{
+	"$GPUMEM_TRACE" -v --json --library "$L" >/dev/full 2>"$T/err" &
+	tool=$!
+	eventually "grep -q 'attached in' '$T/err'"
+	call <<<"$calls"
+	local status=0
+	wait "$tool" || status=$?
+	tool=
+	is "$status" 1
+	is "$(grep -c 'No space left' "$T/err")" 1
+}
+
+test_a_reader_that_has_gone_is_no_news()
+{
+	local status=0
+	"$GPUMEM_TRACE" --json --library "$L" -- "$C" "$L" <<<"$calls" 2>"$T/err" | true
+	is "${PIPESTATUS[0]} $(<"$T/err")" "141 "
+}
+
 test_top_has_processes_by_what_they_hold_with_their_peaks()
 {
 	start --top
