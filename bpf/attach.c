@@ -175,7 +175,9 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 		bpf->rodata->calls[i] = info;
 	}
 	set_namespace(bpf);
-	bpf->rodata->filter_pid = (__u32)options->pid;
+	bpf->rodata->n_filter_pids = (__u32)options->n_pids;
+	for (size_t i = 0; i < options->n_pids; i++)
+		bpf->rodata->filter_pids[i] = (__u32)options->pids[i];
 	bpf->rodata->filter_uid = options->uid;
 	bpf->rodata->filter_by_uid = options->by_uid;
 	bpf->rodata->filter_followed = options->command != NULL;
@@ -267,7 +269,7 @@ static int load(struct probes *probes, enum attach_way way, const struct options
 	if (!probes->bpf)
 		return -errno;
 	probes->way = way;
-	probes->tally = way == ATTACH_SESSION && !options->pid && !options->by_uid &&
+	probes->tally = way == ATTACH_SESSION && !options->n_pids && !options->by_uid &&
 			!options->command;
 	set_rodata(probes->bpf, options, wanted);
 	choose_programs(probes, wanted);

@@ -15,6 +15,7 @@
 #include "output.h"
 #include "process.h"
 #include "trace.skel.h"
+#include "watch.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -182,6 +183,7 @@ struct loop {
 	int signals;
 	struct ring_buffer *ring;
 	struct command command;
+	struct watch watch;
 	uint64_t end;	   /* 0: none */
 	uint64_t interval; /* 0: none */
 	uint64_t next;
@@ -225,6 +227,7 @@ static int loop_init(struct loop *loop, struct tracer *tracer, struct text *why)
 static void loop_deinit(struct loop *loop)
 {
 	ring_buffer__free(loop->ring);
+	watch_deinit(&loop->watch);
 	closep(&loop->signals);
 	closep(&loop->epoll);
 }
@@ -259,6 +262,8 @@ static void run(struct loop *loop, struct tracer *tracer)
 
 		epoll_wait(loop->epoll, &event, 1, READ_EVERY_MS);
 		end = take_signals(loop);
+		if (watch_is_over(&loop->watch)) /* its last record is there already */
+			end = tracer->someone_ended = true;
 		ring_buffer__consume(loop->ring);
 		processes_tell_lost(tracer);
 		processes_bury(tracer);
@@ -286,12 +291,16 @@ static int trace(struct tracer *tracer, struct text *why)
 	struct loop loop = { .epoll = -1, .signals = -1 };
 	char **argv = tracer->options.command;
 	uint64_t before = clock_ns(CLOCK_MONOTONIC);
-	int error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
-				  &tracer->libraries, why);
+	int error = watch_init(&loop.watch, &tracer->options, why);
+	if (!error)
+		error = probes_attach(&tracer->probes, &tracer->options, &tracer->wanted,
+				      &tracer->libraries, why);
 	if (tracer->options.verbose)
 		say_left_out(&tracer->libraries);
-	if (error)
+	if (error) {
+		watch_deinit(&loop.watch);
 		return error;
+	}
 	tracer->start = clock_ns(CLOCK_MONOTONIC);
 	tracer->start_boot = clock_ns(CLOCK_BOOTTIME);
 	tracer->to_wall_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - tracer->start);

@@ -71,7 +71,8 @@ RODATA struct call_info calls[CALLS_MAX];
 RODATA __u64 pidns_device;
 RODATA __u64 pidns_inode;
 
-RODATA __u32 filter_pid; /* or 0 */
+RODATA __u32 filter_pids[PIDS_MAX];
+RODATA __u32 n_filter_pids; /* 0: all */
 RODATA __u32 filter_uid; /* where filter_by_uid */
 RODATA __u8 filter_by_uid;
 RODATA __u8 filter_followed; /* only processes in `followed` and their children */

@@ -40,13 +40,27 @@ static int parse_seconds(const char *value, double *ret_seconds)
 
 static int set_pid(struct options *options, const char *value, struct text *why)
 {
-	uint64_t pid;
+	_cleanup_free_ char *words = strdup(value);
+	char *rest = NULL, *word = words ? strtok_r(words, ", \t\n", &rest) : NULL;
 
-	if (number_parse(value, &pid) || pid == 0 || pid > 1u << 22) {
-		text_printf(why, "-p wants the number of a process, not '%s'", value);
+	if (!word) {
+		text_printf(why, "-p wants the number of a process");
 		return -EINVAL;
 	}
-	options->pid = (pid_t)pid;
+	for (; word; word = strtok_r(NULL, ", \t\n", &rest)) {
+		uint64_t pid;
+
+		if (number_parse(word, &pid) || pid == 0 || pid > 1u << 22) {
+			text_printf(why, "-p wants the number of a process, not '%s'",
+				    word);
+			return -EINVAL;
+		}
+		if (options->n_pids == PIDS_MAX) {
+			text_printf(why, "-p takes no more than %d processes", PIDS_MAX);
+			return -EINVAL;
+		}
+		options->pids[options->n_pids++] = (pid_t)pid;
+	}
 	return 0;
 }
 
@@ -216,7 +230,7 @@ static int set_version(struct options *options, const char *value, struct text *
 
 /* clang-format off */
 static const struct option_row rows[] = {
-	{ 'p', NULL, OPERAND_NEEDED, "PID", "only this process", set_pid },
+	{ 'p', NULL, OPERAND_NEEDED, "PID,...", "only these processes", set_pid },
 	{ 'u', NULL, OPERAND_NEEDED, "UID", "only this user's processes", set_uid },
 	{ 'e', NULL, OPERAND_NEEDED, "GROUP,...", "what to show: mem, managed, vmm, pool, "
 	  "copy, module, launch, ctx", set_groups },
@@ -301,7 +315,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct tex
 	}
 	if (i < argc)
 		options.command = argv + i;
-	if (options.command && options.pid) {
+	if (options.command && options.n_pids) {
 		text_printf(why, "-p and a command are one or the other");
 		return -EINVAL;
 	}

@@ -6,6 +6,7 @@
 
 #include "base/def.h"
 #include "base/text.h"
+#include "record.h"
 
 #include <sys/types.h>
 
@@ -29,7 +30,8 @@ enum attach_way {
 struct options {
 	enum mode mode;
 	enum attach_way attach;
-	pid_t pid; /* or 0 */
+	pid_t pids[PIDS_MAX];
+	size_t n_pids;
 	uid_t uid;
 	bool by_uid;
 	unsigned int groups;

@@ -14,6 +14,7 @@
 #define ARGS_MAX    9
 #define TEXT_SIZE   192
 #define COMM_SIZE   16
+#define PIDS_MAX    64 /* that -p takes */
 
 #define STACK_DEPTH 64 /* frames that are kept */
 

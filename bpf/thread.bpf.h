@@ -130,10 +130,20 @@ static __always_inline struct process *process_get(struct thread *thread)
 	return process && process->id == id ? process : NULL;
 }
 
+/* Whether it is one of -p. A function of its own, so that the verifier looks at it once.
+ */
+__attribute__((noinline)) int pid_wanted(__u32 pid)
+{
+	for (__u32 i = 0; i < n_filter_pids && i < PIDS_MAX; i++)
+		if (filter_pids[i] == pid)
+			return 1;
+	return 0;
+}
+
 static __always_inline bool thread_wanted(const struct thread *thread,
 					  const struct task_struct *task)
 {
-	if (filter_pid && (__u32)(pids_now(task) >> 32) != filter_pid)
+	if (n_filter_pids && !pid_wanted(pids_now(task) >> 32))
 		return false;
 	/* asked every time: a process may change its user */
 	if (filter_by_uid && task->cred->uid.val != filter_uid)

@@ -283,12 +283,56 @@ test_what_is_no_library_or_not_there_is_said()
 	refused 'has none of the calls' "$GPUMEM_TRACE" --library /lib/x86_64-linux-gnu/libc.so.6
 }
 
+test_a_process_that_is_not_there_is_said()
+{
+	refused 'there is no process 4194304$' "$GPUMEM_TRACE" --library "$L" -p 4194304
+	refused 'there is no process 4194304$' "$GPUMEM_TRACE" --library "$L" -p "$$,4194304"
+	# ended, and not waited for
+	python3 -c 'if 1:
+		import os, time
+		pid = os.fork() or os._exit(0)
+		print(pid, flush=True)
+		time.sleep(60)' >"$T/dead" &
+	local parent=$!
+	eventually "[ -s '$T/dead' ] && grep -q '^State:.Z' /proc/\$(<'$T/dead')/status"
+	refused "there is no process $(<"$T/dead")\$" "$GPUMEM_TRACE" --library "$L" -p "$(<"$T/dead")"
+	kill "$parent"
+	# a pid namespace in which the number is nobody's
+	local status=0
+	unshare --pid --fork --mount-proc "$GPUMEM_TRACE" --library "$L" -p 99 2>"$T/err" || status=$?
+	is "$status $(<"$T/err")" '1 gpumem-trace: there is no process 99'
+}
+
+test_in_a_container_it_ends_with_the_containers_process()
+{
+	cat >"$T/script" <<-EOF
+		$prepare
+		pid $T/pid
+		wait $T/go
+		cuMemAlloc_v2 &a 4096
+	EOF
+	cat >"$T/inside" <<-'EOF'
+		"$1" "$2" <"$3/script" >"$3/calls" &
+		until [ -s "$3/pid" ]; do sleep 0.02; done
+		"$4" -v --json -e mem --library "$2" -p $! >"$3/out" 2>"$3/err" &
+		tool=$!
+		until grep -q 'attached in' "$3/err"; do sleep 0.02; done
+		touch "$3/go"
+		wait "$tool"
+	EOF
+	unshare --pid --fork --mount-proc bash "$T/inside" "$C" "$L" "$T" "$GPUMEM_TRACE" || fail "$(<"$T/err")"
+	check <<<"same([(r['call'], r['pid']) for r in E], [('cuMemAlloc_v2', $(<"$T/pid")), ('exit', $(<"$T/pid"))])"
+}
+
 test_bad_options_are_said()
 {
 	refused "no option '--bogus'" "$GPUMEM_TRACE" --bogus
 	refused "no group 'memory'; there are mem, managed," "$GPUMEM_TRACE" -e memory
 	refused 'one or the other' "$GPUMEM_TRACE" --json --top
-	refused "wants the number of a process" "$GPUMEM_TRACE" -p bash
+	refused "wants the number of a process, not 'bash'" "$GPUMEM_TRACE" -p bash
+	refused "wants the number of a process, not 'x'" "$GPUMEM_TRACE" -p 1,x
+	refused 'wants the number of a process$' "$GPUMEM_TRACE" -p ,
+	refused 'no more than 64 processes' "$GPUMEM_TRACE" -p "$(seq 65)"
 	refused '-p and a command' "$GPUMEM_TRACE" -p 1 -- true
 	refused 'MIN\[:MAX\]' "$GPUMEM_TRACE" --size 5:1
 	refused '/nowhere/trace.json: No such file or directory' \

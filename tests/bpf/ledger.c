@@ -41,7 +41,7 @@ static void setup(void)
 		calls[i].emit = EMIT_ALWAYS;
 	}
 	want_events = 1;
-	filter_pid = 0;
+	n_filter_pids = 0;
 	filter_followed = 0;
 	spilled = 0;
 	kernel_run(PID, PID, START);

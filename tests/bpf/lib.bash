@@ -93,6 +93,14 @@ stop()
 	wait "$pid" || fail "the tool ended with $?" "$(<"$T/err")"
 }
 
+# ends: the tool does, by itself.
+ends()
+{
+	local pid=$tool
+	tool=
+	wait "$pid" || fail "the tool ended with $?" "$(<"$T/err")"
+}
+
 # Whatever a case that failed left running or mounted.
 mounted=()
 cleanup()

@@ -261,6 +261,47 @@ test_filters_by_size_and_by_failure_leave_the_books_alone()
 	EOF
 }
 
+test_it_ends_with_the_last_of_its_processes()
+{
+	local at one two
+	for at in one two; do
+		"$C" "$L" >"$T/calls" <<-EOF &
+			$prepare
+			pid $T/$at
+			wait $T/$at.go
+			cuMemAlloc_v2 &a 4096
+		EOF
+	done
+	eventually "[ -s '$T/one' ] && [ -s '$T/two' ]"
+	one=$(<"$T/one") two=$(<"$T/two")
+	start --leaks -e mem -p "$one $two"
+	touch "$T/one.go"
+	eventually "grep -q 'process $one (caller) ended holding' '$T/out'"
+	kill -0 "$tool"
+	call <<-EOF # of neither
+		$prepare
+		cuMemAlloc_v2 &a 512
+	EOF
+	touch "$T/two.go"
+	ends
+	is "$(grep -c '^process' "$T/out")" 2
+	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocations: device 4096'
+	# what is printed only at the end
+	"$C" "$L" >"$T/calls" <<-EOF &
+		$prepare
+		wait $T/three
+		cuMemAlloc_v2 &a 4096
+	EOF
+	one=$!
+	start --summary -p 1 -p "$one"
+	stop
+	start --summary -p "$one"
+	touch "$T/three"
+	ends
+	like "$(row cuMemAlloc_v2)" '^cuMemAlloc_v2 1 0 4096 '
+	like "$(grep ' caller ' "$T/out")" ' ended'
+}
+
 test_only_a_process_or_a_user()
 {
 	"$C" "$L" >"$T/calls" <<-EOF &
@@ -280,7 +321,7 @@ test_only_a_process_or_a_user()
 	EOF
 	eventually "[ -s '$T/one.done' ]"
 	wait "$one"
-	stop
+	ends
 	check <<<"same([(r['call'], r['pid']) for r in E], [('cuMemAlloc_v2', $(<"$T/one")), ('exit', $(<"$T/one"))])"
 
 	start --json -e mem -u 65534
