@@ -24,12 +24,19 @@ struct context_end {
 	struct thread *thread;
 };
 
+/* What is imported by virtual memory management stays, as all of it does. */
+static __always_inline bool space_has_context(__u32 space)
+{
+	return space == SPACE_POINTER || space == SPACE_PINNED ||
+	       space == SPACE_REGISTERED;
+}
+
 /* Whether an entry goes with the context. */
 static __always_inline bool context_ends(const struct context_end *end,
 					 const struct ledger_key *key,
 					 const struct entry *entry)
 {
-	if (key->process != end->process || key->space == SPACE_PRIMARY ||
+	if (key->process != end->process || !space_has_context(key->space) ||
 	    !memory_has_context(entry->memory))
 		return false;
 	return entry->context == end->context || (!entry->context && end->only);
@@ -51,7 +58,7 @@ static long context_end_bucket(void *map, const void *key, void *value, void *da
 		if (!process || !bucket_own(bucket, way, tag))
 			continue;
 		end->thread->ended += slot->entry.bytes;
-		end->thread->n_ended++;
+		end->thread->n_ended += slot->entry.memory < N_OWN_MEMORIES;
 		totals_take(process, slot->entry.memory, slot->entry.bytes, 1);
 		bucket_disown(bucket, way, TAG_FREE);
 	}
@@ -70,7 +77,7 @@ static long context_end_one(void *map, const void *key_, void *value, void *data
 	struct process *process = bpf_map_lookup_elem(&processes, &end->thread->place);
 	if (process && ledger_take(&taken_key, &taken, process)) {
 		end->thread->ended += taken.bytes;
-		end->thread->n_ended++;
+		end->thread->n_ended += taken.memory < N_OWN_MEMORIES;
 	}
 	return 0;
 }

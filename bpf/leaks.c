@@ -31,6 +31,21 @@ static bool is_shown(const struct tracer *tracer, const struct held *held)
 	       held->entry.bytes <= tracer->options.size_max;
 }
 
+/* An import is listed as its mappings, which have its bytes, or as its handle where it
+ * has none. */
+static bool is_listed(const struct view *view, const struct held *held)
+{
+	if (!is_shown(view->tracer, held))
+		return false;
+	if (held->key.space != SPACE_PHYSICAL || held->entry.memory != MEMORY_IMPORTED)
+		return true;
+	for (size_t i = 0; i < view->n; i++)
+		if (view->held[i].key.space == SPACE_MAPPING &&
+		    view->held[i].entry.physical == held->key.address)
+			return false;
+	return true;
+}
+
 static int compare_ages(const void *a, const void *b)
 {
 	uint64_t x = (*(const struct held *const *)a)->entry.time,
@@ -78,7 +93,9 @@ static void print_lines(const struct view *view, const struct held *const *list,
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *entry = &list[i]->entry;
 		uint64_t address = address_of(view, list[i]);
-		const char *name = mount_name(view->tracer->mounts, &user, address, 0);
+		/* a range is room for allocations, and none itself */
+		uint64_t named = entry->memory == MEMORY_RESERVED ? 0 : address;
+		const char *name = mount_name(view->tracer->mounts, &user, named, 0);
 
 		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s%s\n",
 		       age_s(view, list[i]), (uint64_t)entry->bytes,
@@ -154,28 +171,55 @@ static void print_by_stack(const struct view *view, const struct held **list, si
 		print_heap(view, &heaps[i]);
 }
 
+/* The kinds from one up to another of which there is something. */
+static void print_kinds(const size_t *n, const uint64_t *bytes, size_t from, size_t to,
+			const char *before)
+{
+	for (size_t i = from; i < to; i++) {
+		if (!n[i])
+			continue;
+		printf("%s %s %" PRIu64, before, memory_name((enum memory)i), bytes[i]);
+		before = "";
+	}
+}
+
+static void print_head(const struct view *view, const struct held *const *list, size_t n)
+{
+	size_t n_of[N_MEMORIES] = { 0 }, n_own = 0, n_other = 0;
+	uint64_t bytes[N_MEMORIES] = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *entry = &list[i]->entry;
+
+		n_of[entry->memory]++;
+		bytes[entry->memory] += entry->bytes;
+		if (entry->memory < N_OWN_MEMORIES)
+			n_own++;
+		else
+			n_other++;
+	}
+	printf("process %u (%s) %s %zu allocations", view->process->pid,
+	       view->process->comm, view->process->ended ? "ended holding" : "holds",
+	       n_own);
+	print_kinds(n_of, bytes, 0, N_OWN_MEMORIES, ":");
+	print_kinds(n_of, bytes, N_OWN_MEMORIES, N_MEMORIES, " (and");
+	printf("%s%s\n", n_other ? ")" : "",
+	       process_is_early(view->tracer, view->process)
+		       ? " (and what it had before the start)"
+		       : "");
+}
+
 static void print_process(const struct view *view)
 {
 	_cleanup_free_ const struct held **list = calloc(view->n + 1, sizeof *list);
-	uint64_t bytes[N_MEMORIES] = { 0 };
 	size_t n = 0;
 
-	for (size_t i = 0; list && i < view->n; i++) {
-		if (!is_shown(view->tracer, &view->held[i]))
-			continue;
-		list[n++] = &view->held[i];
-		bytes[view->held[i].entry.memory] += view->held[i].entry.bytes;
-	}
+	for (size_t i = 0; list && i < view->n; i++)
+		if (is_listed(view, &view->held[i]))
+			list[n++] = &view->held[i];
 	if (!n)
 		return;
-	printf("process %u (%s) %s %zu allocations:", view->process->pid,
-	       view->process->comm, view->process->ended ? "ended holding" : "holds", n);
-	for (size_t i = 0; i < N_MEMORIES; i++)
-		if (bytes[i])
-			printf(" %s %" PRIu64, memory_name((enum memory)i), bytes[i]);
-	printf("%s\n", process_is_early(view->tracer, view->process)
-			       ? " (and what it had before the start)"
-			       : "");
+	print_head(view, list, n);
 	if (view->tracer->options.stacks) {
 		print_by_stack(view, list, n);
 	} else {

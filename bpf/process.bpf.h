@@ -32,6 +32,8 @@ static __always_inline void process_freed(__u64 id, struct process *process, __u
 		if (record) {
 			record->held[i] = process->held[i];
 			record->n_held[i] = process->n_held[i];
+		}
+		if (record && i < N_OWN_MEMORIES) {
 			record->record.bytes += process->held[i];
 			record->record.n_freed += process->n_held[i];
 		}

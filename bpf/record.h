@@ -33,6 +33,7 @@ enum memory {
 };
 
 #define N_GPU_MEMORIES MEMORY_PINNED
+#define N_OWN_MEMORIES MEMORY_IMPORTED /* those before it are a process's own memory */
 
 /* Name spaces of the ledger's keys. */
 enum space {

@@ -50,7 +50,7 @@ static void print_row(const struct tracer *tracer, FILE *file,
 	for (size_t i = 0; i < N_MEMORIES; i++)
 		print_size(file, process->held[i], short_sizes, 12);
 	uint64_t n = 0;
-	for (size_t i = 0; i < N_MEMORIES; i++)
+	for (size_t i = 0; i < N_OWN_MEMORIES; i++)
 		n += process->n_held[i];
 	fprintf(file, " %8" PRIu64 "%s%s\n", n, process->ended ? " ended" : "",
 		process_is_early(tracer, process) ? " early" : "");

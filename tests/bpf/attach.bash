@@ -440,8 +440,10 @@ test_what_a_worker_held_when_it_ended_has_its_name()
 	export GPUMEM_SOFTGPU=
 	L=$GPUMEM_LIBRARY
 	broker mnt
-	start --leaks -e mem
+	start --leaks
 	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
+	echo 'stays 4M' >"$T/mnt/control/alloc"
+	echo 'stays u8:1' >"$T/mnt/control/fill"
 	# whose worker it is, is learned when anyone ends
 	call <<-EOF
 		$prepare
@@ -452,6 +454,10 @@ test_what_a_worker_held_when_it_ended_has_its_name()
 	eventually "grep -q '(gpumem-0) ended holding' '$T/out'"
 	stop
 	like "$(grep ' 65536 device' "$T/out")" ' cuMemAlloc_v2 scratch$'
+	# the memory in the broker's range has its name, the range has none
+	like "$(grep ' cuMemMap' "$T/out")" ' 4194304 imported .* cuMemMap stays$'
+	is "$(grep -c 'stays$' "$T/out")" 1
+	like "$(grep ' reserved ' "$T/out" | grep -v ^process)" ' cuMemAddressReserve$'
 	brokers_end
 }
 

@@ -186,7 +186,7 @@ test_a_context_takes_its_memory_along()
 	EOF
 	check <<-EOF
 		has(one("cuDevicePrimaryCtxReset_v2"), freed=12288, n_freed=2)
-		has(one("exit"), freed=2097152, reserved=2097152)
+		has(one("exit"), freed=0, n_freed=0, reserved=2097152)
 	EOF
 }
 
@@ -289,6 +289,47 @@ test_imported_memory_is_counted_apart_while_it_is_mapped()
 		has(one("cuMemMap"), kind="imported", held=2097152)
 		has(one("cuMemUnmap"), kind="imported", freed=2097152, held=0)
 		has(calls("cuMemRelease")[1], kind="vmm", freed=2097152, held=0)
+	EOF
+}
+
+test_an_end_frees_what_was_the_processs_own_memory()
+{
+	trace --json <<-EOF
+		$prepare
+		$vmm
+		word prop 1 1
+		cuMemAddressReserve &r 4194304 0 0 0
+		cuMemCreate &h 2097152 &prop 0
+		cuMemExportToShareableHandle &fd \$h 1 0
+		cuMemImportFromShareableHandle &i \$fd 1
+		cuMemMap \$r 2097152 0 \$i 0
+		cuMemRelease \$i
+		cuMemHostAlloc &p 8192 0
+		exec true
+	EOF
+	check <<-EOF
+		has(one("exec"), freed=2105344, n_freed=2, vmm=2097152, pinned=8192, imported=2097152, reserved=4194304)
+	EOF
+}
+
+test_imported_memory_outlives_contexts()
+{
+	trace --json <<-EOF
+		$prepare
+		$vmm
+		word prop 1 1
+		cuMemAddressReserve &r 2097152 0 0 0
+		cuMemCreate &h 2097152 &prop 0
+		cuMemExportToShareableHandle &fd \$h 1 0
+		cuMemImportFromShareableHandle &i \$fd 1
+		cuMemMap \$r 2097152 0 \$i 0
+		cuMemAlloc_v2 &a 4096
+		cuDevicePrimaryCtxReset_v2 0
+		cuMemUnmap \$r 2097152
+	EOF
+	check <<-EOF
+		has(one("cuDevicePrimaryCtxReset_v2"), freed=4096, n_freed=1)
+		has(one("cuMemUnmap"), kind="imported", freed=2097152, held=0)
 	EOF
 }
 

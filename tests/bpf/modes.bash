@@ -124,7 +124,7 @@ test_leaks_of_virtual_memory_are_where_it_is_mapped()
 		cuMemMap \$r 2097152 0 \$h 0
 		cuMemRelease \$h
 	EOF
-	like "$(sed -n 1p "$T/out")" 'ended holding 2 allocations: vmm 2097152 reserved 4194304$'
+	like "$(sed -n 1p "$T/out")" 'ended holding 1 allocations: vmm 2097152 \(and reserved 4194304\)$'
 	local reserved mapped
 	reserved=$(awk '$3 == "reserved" { print $4 }' "$T/out")
 	mapped=$(awk '$3 == "vmm" { print $4 }' "$T/out")
@@ -176,6 +176,26 @@ test_a_reader_that_has_gone_is_no_news()
 	local status=0
 	"$GPUMEM_TRACE" --json --library "$L" -- "$C" "$L" <<<"$calls" 2>"$T/err" | true
 	is "${PIPESTATUS[0]} $(<"$T/err")" "141 "
+}
+
+test_leaks_have_an_import_once()
+{
+	trace --leaks -e vmm <<-EOF
+		$prepare
+		word prop 0 1
+		word prop 1 1
+		word prop 2 1
+		cuMemAddressReserve &r 4194304 0 0 0
+		cuMemCreate &h 2097152 &prop 0
+		cuMemExportToShareableHandle &fd \$h 1 0
+		cuMemImportFromShareableHandle &i \$fd 1
+		cuMemMap \$r 2097152 0 \$i 0
+		cuMemRelease \$i
+		cuMemImportFromShareableHandle &j \$fd 1
+		cuMemRelease \$h
+	EOF
+	like "$(sed -n 1p "$T/out")" 'ended holding 0 allocations \(and imported 2097152 reserved 4194304\)$'
+	is "$(awk '$3 == "imported" { print $2, $6 }' "$T/out")" $'2097152 cuMemMap\n0 cuMemImportFromShareableHandle'
 }
 
 test_top_has_processes_by_what_they_hold_with_their_peaks()
