@@ -98,6 +98,26 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	is "$(cat "$T"/victim/*)" $'mine\nmine\nmine'
 }
 
+# The software GPU's totals are every user's to change: who spoils them ends nobody.
+test_totals_of_the_software_gpu_that_are_spoiled_are_counted_anew()
+{
+	local sums=/dev/shm/gpumem-softgpu.${T##*.}-own/sums
+	needs_software 'be misled'
+	needs_root 'other users'
+	start
+	echo 'x 100M' >"$O/control/alloc"
+	echo 'm 4M kind=managed' >"$O/control/alloc"
+	echo 'm u8:1' >"$O/control/fill"
+	by 1001 run "truncate -s 0 $sums"
+	echo 'y 100M' >"$O/control/alloc"
+	is "$(<"$O/devices/0/memory_ours")" 209715200
+	[ "$(<"$O/devices/0/memory_used")" -ge 209715200 ]
+	by 1001 run "head -c 1M /dev/urandom >$sums"
+	by 1001 run "truncate -s 0 $sums"
+	echo 'z 100M' >"$O/control/alloc"
+	broker_stop "$T/own"
+}
+
 test_a_mount_point_that_a_broker_has_is_said()
 {
 	local said status=0

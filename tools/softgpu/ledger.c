@@ -10,9 +10,10 @@
  * also when that is killed. Whoever opens the file by its name anew and gets LOCK_EX
  * knows that nobody holds it, and unlinks it.
  *
- * The sum of the sizes is kept in a page that all processes map, one number a device, so
- * that making memory costs the same however much there is. The number may be too
- * high, never too low: who dies takes nothing off. It is made right by looking at
+ * The sum of the sizes is kept in a file, one number a device, so that making memory
+ * costs the same however much there is. It is read and written under the lock and not
+ * mapped: it is everybody's, and who makes it shorter must end nobody. The number may be
+ * too high, never too low: who dies takes nothing off. It is made right by looking at
  * every file when a request would not fit and when somebody asks how much is free.
  *
  * Pages of managed memory that are on a device count there too (residency.h). They make
@@ -57,7 +58,7 @@ static char directory[384];
 static int directory_fd = -1;
 static int sums_fd = -1;
 static pid_t pid;	  /* who joined, not a child of its */
-static struct sums *sums; /* shared by all processes, under the directory's flock */
+static struct sums *sums; /* what the file has, under the directory's flock */
 
 /* Whom this process trusts with its own memory. */
 static bool user_is_trusted(uid_t uid)
@@ -167,10 +168,9 @@ static int directory_join(void)
 /* The descriptor stays open, with its lock, as long as the process lives. */
 static int sums_open(void)
 {
-	const size_t size = sizeof(*sums);
+	static struct sums copy;
 	_cleanup_close_ int fd = -1;
 	struct stat stat;
-	void *page;
 
 	fd = ledger_open_file(directory_fd, SUMS_NAME, O_RDWR);
 	if (fd < 0 && fd != -ENOENT)
@@ -180,31 +180,43 @@ static int sums_open(void)
 			    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (fd < 0)
 			return -errno;
-		if (fchmod(fd, 0666) < 0 || ftruncate(fd, (off_t)size) < 0)
+		if (fchmod(fd, 0666) < 0)
 			return -errno;
 	}
 	if (fstat(fd, &stat) < 0)
 		return -errno;
-	if (!user_is_trusted(stat.st_uid) || stat.st_size != (off_t)size)
+	if (!user_is_trusted(stat.st_uid))
 		return -EPERM;
 	if (flock(fd, LOCK_SH) < 0)
 		return -errno;
-	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		return -errno;
-	sums = page;
+	sums = &copy;
 	sums_fd = take_fd(&fd);
 	return 0;
+}
+
+/* What is too short, or was never written, is counted anew. */
+static void sums_read(void)
+{
+	if (pread(sums_fd, sums, sizeof(*sums), 0) != sizeof(*sums))
+		ledger_scan();
+}
+
+static void sums_write(void)
+{
+	if (pwrite(sums_fd, sums, sizeof(*sums), 0) != sizeof(*sums))
+		(void)ftruncate(sums_fd, 0);
 }
 
 struct sums *ledger_lock(void)
 {
 	directory_lock(directory_fd);
+	sums_read();
 	return sums;
 }
 
 void ledger_unlock(void)
 {
+	sums_write();
 	flock(directory_fd, LOCK_UN);
 }
 
@@ -368,6 +380,7 @@ __attribute__((destructor)) static void ledger_leave(void)
 	directory_lock(dirfd(dir));
 	files_leave(dir);
 	ledger_scan();
+	sums_write();
 	if (flock(sums_fd, LOCK_EX | LOCK_NB) >= 0 && machine_empty(directory_fd))
 		rmdir(directory);
 	closedir(dir);
@@ -383,7 +396,9 @@ int ledger_open(void)
 	if (r < 0)
 		return r;
 	r = sums_open();
-	ledger_unlock();
+	if (r >= 0)
+		sums_read();
+	flock(directory_fd, LOCK_UN);
 	if (r < 0) {
 		fprintf(stderr, "software GPU: %s/" SUMS_NAME ": %s\n", directory,
 			strerror(-r));

@@ -10,8 +10,9 @@
  *
  *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/managed-*-ADDRESS
  *
- * shows from anywhere where the pages are. And whoever needs memory of a device finds
- * the pages to evict there, as NVIDIA's kernel module would: no bytes have to move. The
+ * shows from anywhere where the pages are. And who needs memory of a device finds the
+ * pages to evict there, those that are his user's, or all where he is root, as NVIDIA's
+ * kernel module would: no bytes have to move. The
  * process holds flock(LOCK_SH) on the file through its mapping; where nobody does, the
  * ledger takes the file away.
  *
@@ -33,9 +34,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+struct book;
+
 /* A page that could be evicted. */
 struct candidate {
-	struct page *page;
+	struct book *book;
+	size_t index;
 	uint32_t moved;
 };
 
@@ -63,18 +67,6 @@ static void pages_unmap(struct page *pages, size_t n_pages)
 	munmap(pages, n_pages * sizeof(*pages));
 }
 
-/* All pages of a file by its name. Returns: NULL when they can't be seen. */
-static struct page *file_map(const char *name, size_t *ret_n_pages)
-{
-	_cleanup_close_ int fd = ledger_open_file(ledger_directory(), name, O_RDWR);
-	struct stat stat;
-
-	if (fd < 0 || fstat(fd, &stat) < 0 || stat.st_size < (off_t)sizeof(struct page))
-		return NULL;
-	*ret_n_pages = (size_t)stat.st_size / sizeof(struct page);
-	return pages_map(fd, *ret_n_pages);
-}
-
 static uint32_t page_where(const struct page *page)
 {
 	return __atomic_load_n(&page->where, __ATOMIC_RELAXED);
@@ -86,27 +78,59 @@ static void page_put(struct page *page, uint32_t where, struct sums *sums)
 	page->moved = (uint32_t)++sums->clock;
 }
 
-void residency_count(const char *name, struct sums *sums)
-{
-	size_t n_pages;
-	struct page *pages = file_map(name, &n_pages);
-
-	if (!pages)
-		return;
-	sums->managed += n_pages * RESIDENCY_PAGE;
-	for (size_t i = 0; i < n_pages; i++)
-		for (int device = 0; device < OPTIONS_MAX_DEVICES; device++)
-			if (page_where(&pages[i]) & WHERE_DEVICE(device))
-				sums->used[device] += RESIDENCY_PAGE;
-	pages_unmap(pages, n_pages);
-}
-
-/* The files stay mapped until candidates_free(). */
+/*
+ * The pages of one file, as they are now. Copied and not mapped: it may be another
+ * user's, who can make it shorter at any moment.
+ */
 struct book {
+	int fd;
 	struct page *pages;
 	size_t n_pages;
 	struct book *next;
 };
+
+static void book_close(struct book *book)
+{
+	closep(&book->fd);
+	free(book->pages);
+	free(book);
+}
+
+/* flags: O_RDWR to change it. Returns: NULL when it can't be had. */
+static struct book *book_open(const char *name, int flags)
+{
+	struct book *book = calloc(1, sizeof(*book));
+	struct stat stat;
+	ssize_t n = -1;
+
+	if (!book)
+		return NULL;
+	book->fd = ledger_open_file(ledger_directory(), name, flags);
+	if (book->fd >= 0 && fstat(book->fd, &stat) >= 0)
+		book->pages = malloc((size_t)stat.st_size);
+	if (book->pages)
+		n = pread(book->fd, book->pages, (size_t)stat.st_size, 0);
+	if (n < (ssize_t)sizeof(struct page)) {
+		book_close(book);
+		return NULL;
+	}
+	book->n_pages = (size_t)n / sizeof(struct page);
+	return book;
+}
+
+void residency_count(const char *name, struct sums *sums)
+{
+	struct book *book = book_open(name, O_RDONLY);
+
+	if (!book)
+		return;
+	sums->managed += book->n_pages * RESIDENCY_PAGE;
+	for (size_t i = 0; i < book->n_pages; i++)
+		for (int device = 0; device < OPTIONS_MAX_DEVICES; device++)
+			if (book->pages[i].where & WHERE_DEVICE(device))
+				sums->used[device] += RESIDENCY_PAGE;
+	book_close(book);
+}
 
 static bool candidates_add(struct candidates *all, const struct candidate *candidate)
 {
@@ -125,21 +149,6 @@ static bool candidates_add(struct candidates *all, const struct candidate *candi
 	return true;
 }
 
-static struct book *book_open(const char *name, struct book *next)
-{
-	struct book *book = calloc(1, sizeof(*book));
-
-	if (!book)
-		return next;
-	book->pages = file_map(name, &book->n_pages);
-	if (!book->pages) {
-		free(book);
-		return next;
-	}
-	book->next = next;
-	return book;
-}
-
 static struct book *books_open(void)
 {
 	struct book *books = NULL;
@@ -148,9 +157,16 @@ static struct book *books_open(void)
 
 	if (!dir)
 		return NULL;
-	while ((entry = readdir(dir)))
-		if (residency_is(entry->d_name))
-			books = book_open(entry->d_name, books);
+	while ((entry = readdir(dir))) {
+		struct book *book = residency_is(entry->d_name)
+					    ? book_open(entry->d_name, O_RDWR)
+					    : NULL;
+
+		if (!book)
+			continue;
+		book->next = books;
+		books = book;
+	}
 	closedir(dir);
 	return books;
 }
@@ -160,21 +176,20 @@ static void books_close(struct book *books)
 	while (books) {
 		struct book *next = books->next;
 
-		pages_unmap(books->pages, books->n_pages);
-		free(books);
+		book_close(books);
 		books = next;
 	}
 }
 
-static void candidates_find(struct candidates *all, const struct book *books, int device)
+static void candidates_find(struct candidates *all, struct book *books, int device)
 {
 	for (; books; books = books->next)
 		for (size_t i = 0; i < books->n_pages; i++) {
-			struct page *page = &books->pages[i];
+			const struct page *page = &books->pages[i];
 
-			if (page_where(page) & WHERE_DEVICE(device) &&
+			if (page->where & WHERE_DEVICE(device) &&
 			    !candidates_add(all,
-					    &(struct candidate){ page, page->moved }))
+					    &(struct candidate){ books, i, page->moved }))
 				return;
 		}
 }
@@ -188,12 +203,17 @@ static int candidate_compare(const void *a, const void *b)
 }
 
 /* A page that is also elsewhere only loses this copy. */
-static void page_evict(struct page *page, int device, struct sums *sums)
+static void page_evict(const struct candidate *candidate, int device, struct sums *sums)
 {
-	const uint32_t rest = page_where(page) & ~WHERE_DEVICE(device);
+	struct page page = candidate->book->pages[candidate->index];
+	const off_t offset = (off_t)(candidate->index * sizeof(page));
 
-	page_put(page, rest ? rest : WHERE_NODE(0), sums);
-	ledger_give(device, RESIDENCY_PAGE);
+	page.where &= ~WHERE_DEVICE(device);
+	if (!page.where)
+		page.where = WHERE_NODE(0);
+	page.moved = (uint32_t)++sums->clock;
+	if (pwrite(candidate->book->fd, &page, sizeof(page), offset) == sizeof(page))
+		ledger_give(device, RESIDENCY_PAGE);
 }
 
 void residency_evict(int device, uint64_t bytes, struct sums *sums)
@@ -209,7 +229,7 @@ void residency_evict(int device, uint64_t bytes, struct sums *sums)
 	if (all.n)
 		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
 	for (size_t i = 0; i < MIN(n, all.n); i++)
-		page_evict(all.array[i].page, device, sums);
+		page_evict(&all.array[i], device, sums);
 	space_changed();
 	free(all.array);
 	books_close(books);
@@ -223,11 +243,11 @@ static int residency_create(struct residency *residency)
 	/* A file of that name is of an allocation that is no more. */
 	unlinkat(ledger_directory(), residency->name, 0);
 	fd = openat(ledger_directory(), residency->name,
-		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	/* Whoever needs the device's memory may evict, whatever user he is. */
-	if (fchmod(fd, 0666) >= 0 && flock(fd, LOCK_SH) >= 0 &&
+	/* Everybody counts it; his own processes and root's may evict. */
+	if (fchmod(fd, 0644) >= 0 && flock(fd, LOCK_SH) >= 0 &&
 	    ftruncate(fd, (off_t)size) >= 0)
 		residency->pages = pages_map(fd, residency->n_pages);
 	if (!residency->pages) {
