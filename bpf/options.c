@@ -15,7 +15,7 @@
 enum operand {
 	OPERAND_NONE,
 	OPERAND_NEEDED,
-	OPERAND_SECONDS, /* taken if the next word is a number */
+	OPERAND_SECONDS, /* taken if there is one: the next word, if that is no option */
 };
 
 struct option_row {
@@ -145,7 +145,9 @@ static int set_mode(struct options *options, enum mode mode, const char *interva
 	}
 	options->mode = mode;
 	if (interval && parse_seconds(interval, &options->interval_s)) {
-		text_printf(why, "'%s' is no number of seconds", interval);
+		text_printf(why,
+			    "'%s' is no number of seconds (a command comes behind --)",
+			    interval);
 		return -EINVAL;
 	}
 	return 0;
@@ -279,6 +281,26 @@ static const struct option_row *row_find(const char *word, const char **ret_valu
 	return NULL;
 }
 
+/* Behind the options. Returns: 0; -EINVAL. */
+static int take_command(struct options *options, char **words, struct text *why)
+{
+	if (*words && strcmp(*words, "--") != 0) {
+		text_printf(why, "'%s' is no option, and a command comes behind --",
+			    *words);
+		return -EINVAL;
+	}
+	if (*words && !words[1]) {
+		text_printf(why, "-- wants a command behind it");
+		return -EINVAL;
+	}
+	if (*words && options->n_pids) {
+		text_printf(why, "-p and a command are one or the other");
+		return -EINVAL;
+	}
+	options->command = *words ? words + 1 : NULL;
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *ret_options, struct text *why)
 {
 	struct options options = { .groups = 0, .size_max = UINT64_MAX };
@@ -286,12 +308,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct tex
 
 	for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
 		const char *value;
-		double seconds;
 
-		if (!strcmp(argv[i], "--")) {
-			i++;
+		if (!strcmp(argv[i], "--"))
 			break;
-		}
 		const struct option_row *row = row_find(argv[i], &value);
 		if (!row) {
 			text_printf(why, "there is no option '%s' (--help lists them)",
@@ -299,7 +318,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct tex
 			return -EINVAL;
 		}
 		if (!value && i + 1 < argc && row->operand == OPERAND_SECONDS &&
-		    !parse_seconds(argv[i + 1], &seconds))
+		    argv[i + 1][0] != '-')
 			value = argv[++i];
 		if (!value && row->operand == OPERAND_NEEDED) {
 			if (i + 1 == argc) {
@@ -313,12 +332,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct tex
 		if (error)
 			return error;
 	}
-	if (i < argc)
-		options.command = argv + i;
-	if (options.command && options.n_pids) {
-		text_printf(why, "-p and a command are one or the other");
-		return -EINVAL;
-	}
+	int error = take_command(&options, argv + i, why);
+	if (error)
+		return error;
 	*ret_options = options;
 	return 0;
 }

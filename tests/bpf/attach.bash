@@ -333,6 +333,12 @@ test_bad_options_are_said()
 	refused "wants the number of a process, not 'x'" "$GPUMEM_TRACE" -p 1,x
 	refused 'wants the number of a process$' "$GPUMEM_TRACE" -p ,
 	refused 'no more than 64 processes' "$GPUMEM_TRACE" -p "$(seq 65)"
+	refused "'true' is no option, and a command comes behind --" "$GPUMEM_TRACE" true
+	refused "'true' is no option, and a command comes behind --" "$GPUMEM_TRACE" -p 1 true
+	refused "'abc' is no number of seconds .a command comes behind --" "$GPUMEM_TRACE" --top abc
+	refused "'0' is no number of seconds" "$GPUMEM_TRACE" --summary 0
+	refused "'true' is no option" "$GPUMEM_TRACE" --leaks 5 true
+	refused '-- wants a command' "$GPUMEM_TRACE" --summary --
 	refused '-p and a command' "$GPUMEM_TRACE" -p 1 -- true
 	refused 'MIN\[:MAX\]' "$GPUMEM_TRACE" --size 5:1
 	refused '/nowhere/trace.json: No such file or directory' \
