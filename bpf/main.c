@@ -66,6 +66,9 @@ static int on_record(void *context, void *data, size_t size)
 		return 0;
 	/* while its process can be asked: --leaks wants it much later */
 	event_stack(tracer, record);
+	/* calls are asked for: an end is none, has no size and does not fail */
+	if (record->type == RECORD_EXIT && options_filter_calls(&tracer->options))
+		return 0;
 	if (tracer->output->event)
 		tracer->output->event(tracer, record);
 	return 0;

@@ -53,5 +53,11 @@ struct options {
 /* Returns: 0; -EINVAL, with a sentence in `why`. What it finds belongs to argv. */
 int options_parse(int argc, char **argv, struct options *ret_options, struct text *why);
 
+/* Whether only some calls are asked for, by what they did. */
+static inline bool options_filter_calls(const struct options *options)
+{
+	return options->failed || options->size_min || options->size_max != UINT64_MAX;
+}
+
 /* The usage, made from the table of options. */
 void options_help(struct text *text);

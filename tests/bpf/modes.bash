@@ -267,18 +267,23 @@ test_chrome_trace_has_slices_and_counters()
 
 test_filters_by_size_and_by_failure_leave_the_books_alone()
 {
-	trace --json -e mem --size 8K:1M <<<"$calls"
+	trace --json -e mem --size 8K:1M <<-EOF
+		$calls
+		cuMemAlloc_v2 &d 8192
+		exec true
+	EOF
 	check <<-EOF
-		same([(r["call"], r.get("bytesize")) for r in E if r["call"] != "exit"],
-		     [("cuMemAlloc_v2", 1048576), ("cuMemHostAlloc", 8192)])
-		has(one("cuMemAlloc_v2"), held=1052672)
-		has(one("exit"), freed=1122304)
+		same([(r["call"], r.get("bytesize")) for r in E],
+		     [("cuMemAlloc_v2", 1048576), ("cuMemHostAlloc", 8192), ("cuMemAlloc_v2", 8192)])
+		same([r["held"] for r in calls("cuMemAlloc_v2")], [1052672, 1056768])
 	EOF
 	trace --json -e mem --failed <<<"$calls"
 	check <<-EOF
-		same([(r["call"], r["result"]) for r in E if r["call"] != "exit"],
+		same([(r["call"], r["result"]) for r in E],
 		     [("cuMemAlloc_v2", "CUDA_ERROR_OUT_OF_MEMORY"), ("cuMemFree_v2", "CUDA_ERROR_INVALID_VALUE")])
 	EOF
+	trace -e mem --failed <<<"$calls"
+	is "$(wc -l <"$T/out")" 3
 }
 
 test_it_ends_with_the_last_of_its_processes()
