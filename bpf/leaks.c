@@ -10,10 +10,15 @@
 #include "process.h"
 #include "symbol.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+struct leaks {
+	bool some; /* a process that ended has been listed */
+};
 
 /* One process's share of the ledger. */
 struct view {
@@ -209,7 +214,8 @@ static void print_head(const struct view *view, const struct held *const *list, 
 		       : "");
 }
 
-static void print_process(const struct view *view)
+/* Returns: whether there was something to list. */
+static bool print_process(const struct view *view)
 {
 	_cleanup_free_ const struct held **list = calloc(view->n + 1, sizeof *list);
 	size_t n = 0;
@@ -218,7 +224,7 @@ static void print_process(const struct view *view)
 		if (is_listed(view, &view->held[i]))
 			list[n++] = &view->held[i];
 	if (!n)
-		return;
+		return false;
 	print_head(view, list, n);
 	if (view->tracer->options.stacks) {
 		print_by_stack(view, list, n);
@@ -226,6 +232,7 @@ static void print_process(const struct view *view)
 		qsort(list, n, sizeof *list, compare_ages);
 		print_lines(view, list, n);
 	}
+	return true;
 }
 
 static void buried(struct tracer *tracer, const struct process *process,
@@ -238,8 +245,9 @@ static void buried(struct tracer *tracer, const struct process *process,
 		.n = n,
 		.now = process->ended,
 	};
+	struct leaks *leaks = tracer->state;
 
-	print_process(&view);
+	leaks->some |= print_process(&view);
 }
 
 static int compare_owners(const void *a, const void *b)
@@ -250,14 +258,16 @@ static int compare_owners(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void print_all(struct tracer *tracer)
+/* Returns: whether anything is held, as far as the ledger could be read. */
+static bool print_all(struct tracer *tracer)
 {
 	_cleanup_free_ struct process_row *rows = NULL;
 	_cleanup_free_ struct held *held = NULL;
 	size_t n_rows, n;
+	bool some = false;
 
 	if (processes_read(tracer, &rows, &n_rows) || ledger_read(tracer, &held, &n))
-		return;
+		return true;
 	qsort(held, n, sizeof *held, compare_owners);
 	for (size_t i = 0; i < n_rows; i++) {
 		struct held wanted = { .key.process = rows[i].id };
@@ -273,8 +283,24 @@ static void print_all(struct tracer *tracer)
 			own++;
 		struct view view = { tracer, &rows[i].process, first, own,
 				     clock_ns(CLOCK_MONOTONIC) };
-		print_process(&view);
+		some |= print_process(&view);
 	}
+	return some;
+}
+
+static void print_nothing(const struct tracer *tracer)
+{
+	printf("no process holds anything%s that it allocated since the start\n",
+	       options_filter_size(&tracer->options) ? " of that size" : "");
+}
+
+static int begin(struct tracer *tracer, struct text *why)
+{
+	tracer->state = calloc(1, sizeof(struct leaks));
+	if (tracer->state)
+		return 0;
+	text_printf(why, "no memory");
+	return -ENOMEM;
 }
 
 static void interval(struct tracer *tracer)
@@ -284,16 +310,22 @@ static void interval(struct tracer *tracer)
 
 	text_time(&text, now);
 	printf("%s\n", text_string(&text));
-	print_all(tracer);
+	if (!print_all(tracer))
+		print_nothing(tracer);
 	printf("\n");
 }
 
 static void end(struct tracer *tracer)
 {
-	print_all(tracer);
+	struct leaks *leaks = tracer->state;
+
+	if (!print_all(tracer) && !leaks->some)
+		print_nothing(tracer);
+	free(leaks);
 }
 
 const struct output output_leaks = {
+	.begin = begin,
 	.buried = buried,
 	.interval = interval,
 	.end = end,

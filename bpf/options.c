@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,8 +69,19 @@ static int set_uid(struct options *options, const char *value, struct text *why)
 {
 	uint64_t uid;
 
-	if (number_parse(value, &uid) || uid >= UINT32_MAX) {
-		text_printf(why, "-u wants the number of a user, not '%s'", value);
+	if (number_parse(value, &uid)) {
+		errno = 0;
+		const struct passwd *passwd = getpwnam(value);
+
+		if (!passwd) {
+			text_printf(why, "-u: there is no user '%s'%s%s", value,
+				    errno ? ": " : "", errno ? strerror(errno) : "");
+			return -EINVAL;
+		}
+		uid = passwd->pw_uid;
+	}
+	if (uid >= UINT32_MAX) {
+		text_printf(why, "-u: no user has the number %s", value);
 		return -EINVAL;
 	}
 	options->uid = (uid_t)uid;
@@ -114,15 +126,20 @@ static int set_stacks(struct options *options, const char *value, struct text *w
 
 static int set_size(struct options *options, const char *value, struct text *why)
 {
-	const char *colon = strchr(value, ':');
-	size_t length = colon ? (size_t)(colon - value) : strlen(value);
-	_cleanup_free_ char *min = strndup(value, length);
+	_cleanup_free_ char *min = strdup(value);
+	char *max = min ? strchr(min, ':') : NULL;
 
-	if (min && (!*min || !size_parse(min, &options->size_min)) &&
-	    (!colon || !size_parse(colon + 1, &options->size_max)) &&
+	if (max)
+		*max++ = '\0';
+	options->size_min = 0;
+	options->size_max = UINT64_MAX;
+	if (min && (*min || (max && *max)) &&
+	    (!*min || !size_parse(min, &options->size_min)) &&
+	    (!max || !*max || !size_parse(max, &options->size_max)) &&
 	    options->size_min <= options->size_max)
 		return 0;
-	text_printf(why, "--size wants MIN[:MAX] in bytes, as 1M or 4K:2M, not '%s'",
+	text_printf(why,
+		    "--size wants MIN[:MAX] or :MAX in bytes, as 1M or 4K:2M, not '%s'",
 		    value);
 	return -EINVAL;
 }
@@ -233,7 +250,7 @@ static int set_version(struct options *options, const char *value, struct text *
 /* clang-format off */
 static const struct option_row rows[] = {
 	{ 'p', NULL, OPERAND_NEEDED, "PID,...", "only these processes", set_pid },
-	{ 'u', NULL, OPERAND_NEEDED, "UID", "only this user's processes", set_uid },
+	{ 'u', NULL, OPERAND_NEEDED, "USER", "only this user's processes", set_uid },
 	{ 'e', NULL, OPERAND_NEEDED, "GROUP,...", "what to show: mem, managed, vmm, pool, "
 	  "copy, module, launch, ctx", set_groups },
 	{ 0, "library", OPERAND_NEEDED, "PATH", "the driver library to probe", set_library },

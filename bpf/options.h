@@ -53,10 +53,16 @@ struct options {
 /* Returns: 0; -EINVAL, with a sentence in `why`. What it finds belongs to argv. */
 int options_parse(int argc, char **argv, struct options *ret_options, struct text *why);
 
+/* Whether only some sizes are asked for. */
+static inline bool options_filter_size(const struct options *options)
+{
+	return options->size_min || options->size_max != UINT64_MAX;
+}
+
 /* Whether only some calls are asked for, by what they did. */
 static inline bool options_filter_calls(const struct options *options)
 {
-	return options->failed || options->size_min || options->size_max != UINT64_MAX;
+	return options->failed || options_filter_size(options);
 }
 
 /* The usage, made from the table of options. */

@@ -340,7 +340,11 @@ test_bad_options_are_said()
 	refused "'true' is no option" "$GPUMEM_TRACE" --leaks 5 true
 	refused '-- wants a command' "$GPUMEM_TRACE" --summary --
 	refused '-p and a command' "$GPUMEM_TRACE" -p 1 -- true
-	refused 'MIN\[:MAX\]' "$GPUMEM_TRACE" --size 5:1
+	for size in 5:1 : '' 1:2:3 x; do
+		refused "MIN\[:MAX\] or :MAX .* not '$size'" "$GPUMEM_TRACE" --size "$size"
+	done
+	refused "there is no user 'no-such-user'$" "$GPUMEM_TRACE" -u no-such-user
+	refused 'no user has the number 4294967295' "$GPUMEM_TRACE" -u 4294967295
 	refused '/nowhere/trace.json: No such file or directory' \
 		"$GPUMEM_TRACE" --library "$L" --chrome /nowhere/trace.json
 	like "$("$GPUMEM_TRACE" --help)" 'usage: gpumem-trace .*--leaks \[SECONDS\]'

@@ -80,14 +80,19 @@ test_leaks_lists_what_a_process_ended_with_oldest_first()
 	is "$(wc -l <"$T/out")" 5
 }
 
-test_leaks_of_a_program_that_frees_all_is_empty()
+test_leaks_of_a_program_that_frees_all_are_none()
 {
 	trace --leaks <<-EOF
 		$prepare
 		cuMemAlloc_v2 &a 4096
 		cuMemFree_v2 \$a
 	EOF
-	is "$(<"$T/out")" ''
+	is "$(<"$T/out")" 'no process holds anything that it allocated since the start'
+	trace --leaks --size 1G <<<"$calls"
+	is "$(<"$T/out")" 'no process holds anything of that size that it allocated since the start'
+	start --leaks 0.1
+	eventually "[ \"\$(grep -c '^no process holds anything' '$T/out')\" -ge 2 ]"
+	stop
 }
 
 test_leaks_of_running_processes_by_stack()
@@ -284,6 +289,13 @@ test_filters_by_size_and_by_failure_leave_the_books_alone()
 	EOF
 	trace -e mem --failed <<<"$calls"
 	is "$(wc -l <"$T/out")" 3
+	for size in 65536 64K: :9000; do
+		trace --json -e mem,pool --size "$size" <<<"$calls"
+		check <<<'print([r.get("bytesize") for r in E if r["call"] != "cuMemFree_v2"])' >>"$T/sizes"
+	done
+	is "$(<"$T/sizes")" '[1048576, 281474976710656, 65536]
+[1048576, 281474976710656, 65536]
+[4096, 8192]'
 }
 
 test_it_ends_with_the_last_of_its_processes()
@@ -327,6 +339,12 @@ test_it_ends_with_the_last_of_its_processes()
 	like "$(grep ' caller ' "$T/out")" ' ended'
 }
 
+test_only_a_user_by_name()
+{
+	[ "$(id -un 65534)" = nobody ] || skip 'there is no user nobody'
+	only_a_user nobody
+}
+
 test_only_a_process_or_a_user()
 {
 	"$C" "$L" >"$T/calls" <<-EOF &
@@ -348,8 +366,13 @@ test_only_a_process_or_a_user()
 	wait "$one"
 	ends
 	check <<<"same([(r['call'], r['pid']) for r in E], [('cuMemAlloc_v2', $(<"$T/one")), ('exit', $(<"$T/one"))])"
+	only_a_user 65534
+}
 
-	start --json -e mem -u 65534
+# only_a_user USER: who is nobody
+only_a_user()
+{
+	start --json -e mem -u "$1"
 	call <<-EOF
 		$prepare
 		cuMemAlloc_v2 &a 512
