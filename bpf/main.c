@@ -130,9 +130,9 @@ static const char *list_reason(const struct symbol *symbol, bool probed)
 {
 	switch (symbol->state) {
 	case SYMBOL_FOUND:
-		return probed ? "attached" : "not asked for";
+		return probed ? "found" : "not asked for";
 	case SYMBOL_SAME:
-		return "attached as";
+		return "found as";
 	case SYMBOL_NOP5:
 		return "left alone: it opens with a 5-byte nop, where a probe does harm";
 	default:

@@ -263,7 +263,7 @@ static const struct option_row rows[] = {
 	{ 0, "top", OPERAND_SECONDS, "SECONDS", "processes by what they hold", set_top },
 	{ 0, "json", OPERAND_NONE, NULL, "an object a line", set_json },
 	{ 0, "chrome", OPERAND_NEEDED, "FILE", "a trace for Perfetto", set_chrome },
-	{ 0, "list", OPERAND_NONE, NULL, "the symbols that are probed, and end", set_list },
+	{ 0, "list", OPERAND_NONE, NULL, "the calls that there are to probe, and end", set_list },
 	{ 0, "attach", OPERAND_NEEDED, "WAY", "session, multi or perf", set_attach },
 	{ 'v', "verbose", OPERAND_NONE, NULL, "say what is probed and how", set_verbose },
 	{ 'V', "version", OPERAND_NONE, NULL, "print the version", set_version },

@@ -260,7 +260,7 @@ test_privileges_are_looked_at_before_libraries()
 		"${user[@]}" "$GPUMEM_TRACE" --library /nowhere/libcuda.so.1
 	# a list wants none
 	chmod 755 "$T"
-	like "$("${user[@]}" "$GPUMEM_TRACE" --list --library "$L")" 'cuMemAlloc_v2 +mem +attached'
+	like "$("${user[@]}" "$GPUMEM_TRACE" --list --library "$L")" 'cuMemAlloc_v2 +mem +found'
 }
 
 test_cap_bpf_and_cap_perfmon_are_enough_with_links()

@@ -208,10 +208,10 @@ test_a_5_byte_nop_is_left_alone_and_an_alias_probed_once()
 	L=$P
 	"$GPUMEM_TRACE" --library "$L" --list >"$T/list"
 	like "$(grep -w cuMemcpyAsync "$T/list")" 'left alone: .*5-byte nop'
-	like "$(grep " cuMemcpyDtoD_v2 " "$T/list")" 'attached, counted$'
-	like "$(grep -w cuMemcpyDtoD_v2_ptds "$T/list")" 'attached as cuMemcpyDtoD_v2$'
+	like "$(grep " cuMemcpyDtoD_v2 " "$T/list")" 'found, counted$'
+	like "$(grep -w cuMemcpyDtoD_v2_ptds "$T/list")" 'found as cuMemcpyDtoD_v2$'
 	like "$(grep -w cuMemCreate "$T/list")" 'absent from this driver$'
-	like "$(grep -w cuMemAlloc_v2 "$T/list")" 'mem +attached$'
+	like "$(grep -w cuMemAlloc_v2 "$T/list")" 'mem +found$'
 	"$GPUMEM_TRACE" --library "$L" -e mem --list >"$T/list"
 	like "$(grep -w cuModuleLoad "$T/list")" 'not asked for$'
 	trace --json -e copy <<-EOF
