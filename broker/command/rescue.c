@@ -24,7 +24,7 @@
  * and contexts that are made meanwhile take half as long again. So it ends when the next
  * run has its own, or after this.
  */
-#define LINGER_MS 1000
+#define LINGER_MS 500
 
 struct rescue {
 	struct broker *broker;

@@ -18,7 +18,11 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "worker/worker.h"
+
+#define CONTEXT_WAIT_MS	 2000
+#define CONTEXT_PAUSE_MS 20
 
 static _Thread_local int thread_device = -1;
 static _Thread_local CUstream thread_streams[WIRE_DEVICES_MAX];
@@ -69,6 +73,28 @@ int devices_init(struct worker *worker, struct cuda_failure *failure)
 	return 0;
 }
 
+/*
+ * A context takes half a gigabyte of the device. The process before this one, which has
+ * faulted, may hold as much for a moment yet (command/rescue.c).
+ */
+static int context_make(struct worker *worker, struct device *device,
+			struct cuda_failure *failure)
+{
+	const struct timespec pause = { .tv_nsec = CONTEXT_PAUSE_MS * 1000000 };
+	const int64_t until = clock_ms() + CONTEXT_WAIT_MS;
+	int r;
+
+	do {
+		r = CUDA(worker->driver, failure, cuDevicePrimaryCtxRetain,
+			 &device->context, device->handle);
+		if (r == 0 || failure->result != CUDA_ERROR_OUT_OF_MEMORY)
+			return r;
+		device->context = NULL;
+		nanosleep(&pause, NULL);
+	} while (clock_ms() < until);
+	return r;
+}
+
 /* Makes the context current, and makes it where nobody has. */
 static int context_enter(struct worker *worker, struct device *device,
 			 struct cuda_failure *failure)
@@ -76,8 +102,7 @@ static int context_enter(struct worker *worker, struct device *device,
 	int r = 0;
 
 	if (!device->context)
-		r = CUDA(worker->driver, failure, cuDevicePrimaryCtxRetain,
-			 &device->context, device->handle);
+		r = context_make(worker, device, failure);
 	if (r == 0)
 		r = CUDA(worker->driver, failure, cuCtxSetCurrent, device->context);
 	if (r < 0 || worker->registered)

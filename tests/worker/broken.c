@@ -128,16 +128,40 @@ Test(worker, failed_registration_leaves_the_address_free)
 	scene_stop(&scene);
 }
 
+/* An owner's worker: the mover makes its contexts before it answers. */
+static void start_own(struct scene *scene, const char *extra)
+{
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told: %s", extra);
+	settings_set(extra);
+	scene_start_as(scene, (struct link_config){
+				      .name = "own", .uid = getuid(), .gid = getgid() });
+}
+
 Test(worker, failed_context_is_made_at_the_next_use)
 {
 	struct scene scene;
 
-	if (!driver_is_soft())
-		cr_skip("only the software GPU can be told to fail");
-	settings_set("fail=cuDevicePrimaryCtxRetain@1=CUDA_ERROR_OUT_OF_MEMORY");
-	scene_start_as(&scene, (struct link_config){
-				       .name = "own", .uid = getuid(), .gid = getgid() });
-	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), ENOMEM));
+	start_own(&scene, "fail=cuDevicePrimaryCtxRetain@1=CUDA_ERROR_UNKNOWN");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), EIO));
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	scene_stop(&scene);
+}
+
+Test(worker, context_waits_a_moment_for_memory)
+{
+	struct scene scene;
+
+	start_own(&scene, "fail=cuDevicePrimaryCtxRetain@1=CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	scene_stop(&scene);
+}
+
+Test(worker, context_does_not_wait_for_ever)
+{
+	struct scene scene;
+
+	start_own(&scene, "fail=cuDevicePrimaryCtxRetain@1+=CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), ENOMEM));
 	scene_stop(&scene);
 }
