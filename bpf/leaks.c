@@ -208,10 +208,10 @@ static void print_head(const struct view *view, const struct held *const *list, 
 	       n_own);
 	print_kinds(n_of, bytes, 0, N_OWN_MEMORIES, ":");
 	print_kinds(n_of, bytes, N_OWN_MEMORIES, N_MEMORIES, " (and");
-	printf("%s%s\n", n_other ? ")" : "",
-	       process_is_early(view->tracer, view->process)
-		       ? " (and what it had before the start)"
-		       : "");
+	bool early = process_is_early(view->tracer, view->process);
+	if (early)
+		printf("%s what it had before the start", n_other ? ", and" : " (and");
+	printf("%s\n", n_other || early ? ")" : "");
 }
 
 /* Returns: whether there was something to list. */

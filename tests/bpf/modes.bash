@@ -300,18 +300,20 @@ test_filters_by_size_and_by_failure_leave_the_books_alone()
 
 test_it_ends_with_the_last_of_its_processes()
 {
-	local at one two
+	local at one two then='cuMemAddressReserve &r 2097152 0 0 0'
 	for at in one two; do
 		"$C" "$L" >"$T/calls" <<-EOF &
 			$prepare
 			pid $T/$at
 			wait $T/$at.go
 			cuMemAlloc_v2 &a 4096
+			$then
 		EOF
+		then=
 	done
 	eventually "[ -s '$T/one' ] && [ -s '$T/two' ]"
 	one=$(<"$T/one") two=$(<"$T/two")
-	start --leaks -e mem -p "$one $two"
+	start --leaks -e mem,vmm -p "$one $two"
 	touch "$T/one.go"
 	eventually "grep -q 'process $one (caller) ended holding' '$T/out'"
 	kill -0 "$tool"
@@ -322,7 +324,9 @@ test_it_ends_with_the_last_of_its_processes()
 	touch "$T/two.go"
 	ends
 	is "$(grep -c '^process' "$T/out")" 2
-	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocations: device 4096'
+	like "$(grep "^process $one " "$T/out")" \
+		'ended holding 1 allocations: device 4096 \(and reserved 2097152, and what it had before the start\)$'
+	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocations: device 4096 \(and what it had before the start\)$'
 	# what is printed only at the end
 	"$C" "$L" >"$T/calls" <<-EOF &
 		$prepare
