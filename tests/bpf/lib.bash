@@ -80,6 +80,8 @@ trace()
 # Ctrl-C does.
 start()
 {
+	# of an earlier one
+	rm -f "$T/err"
 	"$GPUMEM_TRACE" -v --library "$L" "$@" >"$T/out" 2>"$T/err" &
 	tool=$!
 	eventually "grep -q 'attached in' '$T/err'"

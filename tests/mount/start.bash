@@ -92,6 +92,8 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	broker_stop "$T/own"
 	rm -rf "$evil"
 	mkdir -m 1777 "$evil"
+	# so that no other program of the software GPU clears it away
+	touch "$evil/no_file_of_a_machine"
 	by 1001 run "ln -s $T/victim/a.conf $evil/sums"
 	software_is_refused "$machine" "$evil/sums"
 	rm -rf "$evil"
