@@ -59,6 +59,8 @@ everything()
 	for name in d s h x a m; do
 		echo "rmdir allocations/$1$name"
 	done
+	# freeing what was allocated on it is under way
+	echo "echo $1 >control/synchronize"
 	echo "rmdir streams/$1"
 }
 
