@@ -303,7 +303,8 @@ void broker_shutdown(struct broker *broker);
 
 /*
  * Lets what is under way end, for a bounded time, and then ends the workers: what they
- * still had has failed. After broker_shutdown(). Whoever waits has been answered then.
+ * still had has failed. After broker_shutdown(). Whoever waits has been answered then. The
+ * first call does it; broker_free() is one.
  */
 void broker_drain(struct broker *broker);
 

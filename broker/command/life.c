@@ -526,6 +526,9 @@ static void life_free_streams(struct broker *broker)
 
 void broker_drain(struct broker *broker)
 {
+	if (broker->drained)
+		return;
+	broker->drained = true;
 	/* What did not end in that time does not end in as much again. */
 	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
 	life_wait_runs(broker);

@@ -18,6 +18,13 @@
 
 #define ASK_AT_MOST 3
 
+/* Asks of what is left for so much now, and for the rest afterwards. */
+static void op_cut(struct op *op, uint64_t left, uint64_t now)
+{
+	op->ask.request.length = now;
+	op->rest = left - now;
+}
+
 /*
  * A copy by the GPU leaves managed memory on the GPU, and pulls there what is on the
  * host. So the CPU copies what no GPU has used since it was there for sure: what is asked
@@ -31,8 +38,7 @@ static void op_spare_pages(struct op *op, const struct allocation *allocation)
 
 	if (!op->broker->devices[allocation->device]->has_concurrent)
 		return;
-	request->length = managed_alike(allocation->managed, offset, length);
-	op->rest = length - request->length;
+	op_cut(op, length, managed_alike(allocation->managed, offset, length));
 	request->flags &= ~(uint32_t)WIRE_BY_CPU;
 	if (managed_is_on_host(allocation->managed, offset, request->length))
 		request->flags |= WIRE_BY_CPU;
@@ -59,13 +65,12 @@ static bool request_is_gpus(const struct wire_request *request)
  */
 static void op_place_alike(struct op *op, const struct allocation *allocation)
 {
-	struct wire_request *request = &op->ask.request;
+	const struct wire_request *request = &op->ask.request;
 	uint64_t offset = request->address - allocation->address;
 	uint64_t length = request->length + op->rest, end;
 
 	(void)managed_find(allocation->managed, offset, &end);
-	request->length = MIN(length, end - offset);
-	op->rest = length - request->length;
+	op_cut(op, length, MIN(length, end - offset));
 }
 
 static void op_use_managed(struct op *op, const struct use *use)

@@ -55,6 +55,7 @@ struct broker {
 
 	/* registry.lock */
 	bool shutting_down;
+	bool drained; /* by the thread that ends it */
 	uint64_t n_ops;			      /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */

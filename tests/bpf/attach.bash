@@ -2,10 +2,6 @@
 # Attaching: which libraries, in which way, as whom, and what is said when it can't be.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-prepare='cuInit 0
-cuDevicePrimaryCtxRetain &ctx 0
-cuCtxSetCurrent $ctx'
-
 calls="$prepare
 cuMemAlloc_v2 &a 4096
 thread
@@ -107,9 +103,8 @@ test_a_library_is_found_by_the_processes_that_have_it()
 	mkdir "$T/same"
 	ln "$T/libcuda.so.1" "$T/same/libcuda.so.1"
 	callers "$T" "$T/same"
-	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
-	tool=$!
-	eventually "grep -q 'attached in' '$T/err'"
+	begin --json -e mem
+	attached
 	is "$(grep -c "probing $T/" "$T/err")" 1
 	touch "$T/go"
 	eventually "[ \"\$(grep -c '\"pid\":\($(<"$T/ready")\|$(<"$T/same/ready")\),.*\"exit\"' '$T/out')\" = 2 ]"
@@ -126,15 +121,14 @@ test_a_library_that_vanishes_while_it_is_attached_disturbs_nothing()
 	cp "$L" "$T/other/libcuda.so.1"
 	callers "$T" "$T/other"
 	local other=$!
-	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
-	tool=$!
+	begin --json -e mem
 	# it has found what there is, and loads its programs
 	eventually "ls -l /proc/$tool/fd | grep -q bpf-map"
 	kill -STOP "$tool"
 	kill -KILL "$other"
 	rm "$T/other/libcuda.so.1"
 	kill -CONT "$tool"
-	eventually "grep -q 'attached in' '$T/err'"
+	attached
 	like "$(<"$T/err")" "probing $T/libcuda.so.1"
 	unlike "$(<"$T/err")" 'perf uprobes'
 	touch "$T/go"
@@ -157,9 +151,8 @@ test_a_library_that_was_removed_is_probed_in_the_processes_that_have_it()
 	EOF
 	eventually "[ -s '$T/ready' ]"
 	rm "$T/removed/libcuda.so.1"
-	"$GPUMEM_TRACE" -v --json -e mem >"$T/out" 2>"$T/err" &
-	tool=$!
-	eventually "grep -q 'attached in' '$T/err'"
+	begin --json -e mem
+	attached
 	like "$(<"$T/err")" "probing $T/removed/libcuda.so.1 \(deleted\)"
 	touch "$T/go"
 	eventually "grep -q '\"pid\":$(<"$T/ready"),.*\"exit\"' '$T/out'"

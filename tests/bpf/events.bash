@@ -2,10 +2,6 @@
 # Events: each call with its arguments, result and what it did.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-prepare='cuInit 0
-cuDevicePrimaryCtxRetain &ctx 0
-cuCtxSetCurrent $ctx'
-
 test_device_memory_with_arguments_and_what_is_held()
 {
 	trace --json -e mem <<-EOF

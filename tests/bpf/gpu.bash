@@ -225,7 +225,7 @@ test_the_brokers_allocations()
 	kill -0 "$broker" || fail 'the broker did not start' "$(<"$T/broker")"
 	"${the_tool[@]}" -v >"$T/out" 2>"$T/err" &
 	tool=$!
-	eventually "grep -q 'attached in' '$T/err'"
+	attached
 	echo 'scratch 64M kind=direct' >"$T/mnt/control/alloc"
 	echo 'weights 256M' >"$T/mnt/control/alloc"
 	head -c 4096 /dev/zero >"$T/mnt/allocations/weights/data"

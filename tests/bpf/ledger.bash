@@ -2,16 +2,6 @@
 # The ledger: what is held is right, whatever the program does.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-prepare='cuInit 0
-cuDevicePrimaryCtxRetain &ctx 0
-cuCtxSetCurrent $ctx'
-
-# A CUmemAllocationProp of device 0, and an access descriptor for it.
-vmm='word prop 0 1
-word prop 2 1
-word access 0 1
-word access 2 3'
-
 test_each_kind_of_memory_has_its_balance()
 {
 	trace --json <<-EOF
@@ -273,12 +263,8 @@ test_imported_memory_is_counted_apart_while_it_is_mapped()
 	trace --json -e vmm <<-EOF
 		$prepare
 		$vmm
-		word prop 1 1
 		cuMemAddressReserve &r 2097152 0 0 0
-		cuMemCreate &h 2097152 &prop 0
-		cuMemExportToShareableHandle &fd \$h 1 0
-		cuMemImportFromShareableHandle &i \$fd 1
-		cuMemMap \$r 2097152 0 \$i 0
+		$import
 		cuMemUnmap \$r 2097152
 		cuMemRelease \$i
 		cuMemRelease \$h
@@ -297,12 +283,8 @@ test_an_end_frees_what_was_the_processs_own_memory()
 	trace --json <<-EOF
 		$prepare
 		$vmm
-		word prop 1 1
 		cuMemAddressReserve &r 4194304 0 0 0
-		cuMemCreate &h 2097152 &prop 0
-		cuMemExportToShareableHandle &fd \$h 1 0
-		cuMemImportFromShareableHandle &i \$fd 1
-		cuMemMap \$r 2097152 0 \$i 0
+		$import
 		cuMemRelease \$i
 		cuMemHostAlloc &p 8192 0
 		exec true
@@ -317,12 +299,8 @@ test_imported_memory_outlives_contexts()
 	trace --json <<-EOF
 		$prepare
 		$vmm
-		word prop 1 1
 		cuMemAddressReserve &r 2097152 0 0 0
-		cuMemCreate &h 2097152 &prop 0
-		cuMemExportToShareableHandle &fd \$h 1 0
-		cuMemImportFromShareableHandle &i \$fd 1
-		cuMemMap \$r 2097152 0 \$i 0
+		$import
 		cuMemAlloc_v2 &a 4096
 		cuDevicePrimaryCtxReset_v2 0
 		cuMemUnmap \$r 2097152

@@ -22,6 +22,23 @@ here=$(dirname "$(realpath "$0")")
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 case_limit=${GPUMEM_CASE_LIMIT:-60}
 
+# ---- calls ----
+
+# A context; a CUmemAllocationProp of device 0 and an access descriptor for it; memory that
+# is exported, imported and mapped at $r.
+prepare='cuInit 0
+cuDevicePrimaryCtxRetain &ctx 0
+cuCtxSetCurrent $ctx'
+vmm='word prop 0 1
+word prop 2 1
+word access 0 1
+word access 2 3'
+import='word prop 1 1
+cuMemCreate &h 2097152 &prop 0
+cuMemExportToShareableHandle &fd $h 1 0
+cuMemImportFromShareableHandle &i $fd 1
+cuMemMap $r 2097152 0 $i 0'
+
 # ---- checks ----
 
 fail()
@@ -76,15 +93,25 @@ trace()
 	[ ! -s "$T/err" ] || fail "the tool said:" "$(<"$T/err")"
 }
 
-# start OPTION...: the tool alone, in the background, its probes in; stop ends it as
-# Ctrl-C does.
-start()
+# begin OPTION...: the tool alone, in the background; attached: until its probes are in.
+begin()
 {
 	# of an earlier one
 	rm -f "$T/err"
-	"$GPUMEM_TRACE" -v --library "$L" "$@" >"$T/out" 2>"$T/err" &
+	"$GPUMEM_TRACE" -v "$@" >"$T/out" 2>"$T/err" &
 	tool=$!
+}
+
+attached()
+{
 	eventually "grep -q 'attached in' '$T/err'"
+}
+
+# start OPTION...: both, on this case's library; stop ends it as Ctrl-C does.
+start()
+{
+	begin --library "$L" "$@"
+	attached
 }
 
 stop()

@@ -2,10 +2,6 @@
 # The modes: each prints the truth about a program whose calls are known.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-prepare='cuInit 0
-cuDevicePrimaryCtxRetain &ctx 0
-cuCtxSetCurrent $ctx'
-
 calls="$prepare
 cuMemAlloc_v2 &a 4096
 cuMemAlloc_v2 &b 1048576
@@ -167,7 +163,7 @@ test_a_write_that_fails_ends_it()
 {
 	"$GPUMEM_TRACE" -v --json --library "$L" >/dev/full 2>"$T/err" &
 	tool=$!
-	eventually "grep -q 'attached in' '$T/err'"
+	attached
 	call <<<"$calls"
 	local status=0
 	wait "$tool" || status=$?
@@ -187,14 +183,9 @@ test_leaks_have_an_import_once()
 {
 	trace --leaks -e vmm <<-EOF
 		$prepare
-		word prop 0 1
-		word prop 1 1
-		word prop 2 1
+		$vmm
 		cuMemAddressReserve &r 4194304 0 0 0
-		cuMemCreate &h 2097152 &prop 0
-		cuMemExportToShareableHandle &fd \$h 1 0
-		cuMemImportFromShareableHandle &i \$fd 1
-		cuMemMap \$r 2097152 0 \$i 0
+		$import
 		cuMemRelease \$i
 		cuMemImportFromShareableHandle &j \$fd 1
 		cuMemRelease \$h

@@ -37,10 +37,7 @@ Test(worker, worker_killed_in_a_call_is_noticed)
 	question_ask(&question, &scene.fixture, transfer(WIRE_WRITE, 0, BASE, 1, 0), -1);
 	question_wait(&question);
 	cr_assert(question.lost);
-	cr_assert(eq(str, (char *)fixture_wait_end(&scene.fixture),
-		     "was killed by signal 9"));
-	fixture_stop(&scene.fixture);
-	cuda_driver_free(scene.driver);
+	scene_expect_end(&scene, "was killed by signal 9");
 }
 
 /* An answer before its end would have the next one read what is not there yet. */
@@ -81,10 +78,7 @@ Test(worker, missing_driver_shows_as_the_end)
 	scene_start_as(&scene, (struct link_config){ .name = "mover",
 						     .mover = true,
 						     .driver = "/nowhere/libcuda.so.1" });
-	cr_assert(eq(str, (char *)fixture_wait_end(&scene.fixture),
-		     "can't work: No such file or directory"));
-	fixture_stop(&scene.fixture);
-	cuda_driver_free(scene.driver);
+	scene_expect_end(&scene, "can't work: No such file or directory");
 }
 
 Test(worker, address_range_that_is_not_granted_shows_as_the_end)
@@ -92,10 +86,9 @@ Test(worker, address_range_that_is_not_granted_shows_as_the_end)
 	struct scene scene;
 
 	scene_start(&scene, "fail=cuMemAddressReserve@1=CUDA_ERROR_OUT_OF_MEMORY");
-	cr_assert(eq(str, (char *)fixture_wait_end(&scene.fixture),
-		     "can't work: cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY"));
-	fixture_stop(&scene.fixture);
-	cuda_driver_free(scene.driver);
+	scene_expect_end(
+		&scene,
+		"can't work: cuMemAddressReserve failed: CUDA_ERROR_OUT_OF_MEMORY");
 }
 
 Test(worker, failed_mapping_leaves_the_address_free)

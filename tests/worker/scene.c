@@ -59,6 +59,13 @@ void scene_stop(struct scene *scene)
 	cuda_driver_free(scene->driver);
 }
 
+void scene_expect_end(struct scene *scene, const char *reason)
+{
+	cr_assert(eq(str, (char *)fixture_wait_end(&scene->fixture), (char *)reason));
+	fixture_stop(&scene->fixture);
+	cuda_driver_free(scene->driver);
+}
+
 int physical_new(struct scene *scene, int device, size_t length)
 {
 	CUmemAllocationProp prop = {
@@ -201,4 +208,14 @@ int free_memory(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t a
 						 .flags = flags & WIRE_ASYNC,
 						 .stream = stream,
 						 .address = address });
+}
+
+uint8_t *host_mapped(struct scene *scene)
+{
+	uint8_t *memory;
+
+	cr_assert(eq(int,
+		     map_host(scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
+		     0));
+	return memory;
 }

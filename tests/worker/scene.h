@@ -43,6 +43,9 @@ void scene_stop(struct scene *scene);
 /* Physical memory on a device, as a descriptor. */
 int physical_new(struct scene *scene, int device, size_t length);
 
+/* It ended without being asked, for that reason. */
+void scene_expect_end(struct scene *scene, const char *reason);
+
 /* Host memory, mapped here too, as a descriptor. */
 int host_new(size_t length, uint8_t **ret_memory);
 
@@ -54,6 +57,9 @@ int map_host(struct scene *scene, uint64_t address, size_t length, int fd);
 int alloc(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t length,
 	  uint64_t *ret_address);
 int free_memory(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t address);
+
+/* A CHUNK at WIRE_HOST_BASE, mapped here and there; where the case sees it. */
+uint8_t *host_mapped(struct scene *scene);
 
 /* A READ or WRITE by a slot of the staging area. */
 struct wire_request transfer(uint32_t op, unsigned int device, uint64_t address,

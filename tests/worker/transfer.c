@@ -128,9 +128,7 @@ Test(worker, host_memory_is_shared)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int,
-		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
-		     0));
+	memory = host_mapped(&scene);
 	noise(wanted, sizeof(wanted), 5);
 	memcpy(memory, wanted, sizeof(wanted));
 	expect_bytes(&scene, 0, WIRE_HOST_BASE, sizeof(wanted));
@@ -148,9 +146,7 @@ Test(worker, copy_between_host_and_device)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int,
-		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
-		     0));
+	memory = host_mapped(&scene);
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
 	noise(wanted, sizeof(wanted), 6);
 	memcpy(memory, wanted, sizeof(wanted));
@@ -178,9 +174,7 @@ Test(worker, host_mapping_never_covers_another)
 	uint8_t *memory;
 
 	scene_start(&scene, "");
-	cr_assert(eq(int,
-		     map_host(&scene, WIRE_HOST_BASE, CHUNK, host_new(CHUNK, &memory)),
-		     0));
+	host_mapped(&scene);
 	cr_assert(eq(
 		int,
 		map_host(&scene, WIRE_HOST_BASE + 4096, CHUNK, host_new(CHUNK, &memory)),
