@@ -116,12 +116,6 @@ static void on_answering(void *userdata)
 	close(ready_fd);
 }
 
-static void on_ended(void *userdata)
-{
-	(void)userdata;
-	ask_for_end();
-}
-
 /* Hands on what there is. Returns: false at the end of it. */
 static bool relay(int from)
 {
@@ -204,6 +198,8 @@ static int fork_away(void)
 struct server {
 	const struct options *options;
 	const char *mountpoint;
+	struct mount mount;
+	bool has_ended; /* atomic: the connection has */
 	struct broker *broker;
 	struct fuse_session *session;
 	struct transport *transport;
@@ -284,9 +280,19 @@ static int mount_view(struct server *server)
 	fuse_opt_free_args(&args);
 	if (!error && fuse_session_mount(server->session, server->mountpoint))
 		error = -EIO;
+	if (!error)
+		error = mount_note(&server->mount, server->mountpoint);
 	if (error)
 		complain("mount at %s failed", server->mountpoint);
 	return error;
+}
+
+static void on_ended(void *userdata)
+{
+	struct server *server = userdata;
+
+	__atomic_store_n(&server->has_ended, true, __ATOMIC_RELAXED);
+	ask_for_end();
 }
 
 static int start_view(struct server *server)
@@ -317,7 +323,8 @@ static int stop_broker(struct server *server)
 static void stop_view(struct server *server)
 {
 	broker_shutdown(server->broker);
-	mount_detach(server->mountpoint);
+	mount_detach(&server->mount,
+		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));
 	server->transport = transport_free(server->transport);
 	broker_drain(server->broker);
 	view_deinit(&server->view);

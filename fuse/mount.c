@@ -5,9 +5,16 @@
 #include <fcntl.h>
 #include <mntent.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
+
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000U
+#endif
 
 extern char **environ;
 
@@ -22,7 +29,47 @@ static void detach_as_user(const char *path)
 		waitpid(pid, NULL, 0);
 }
 
-void mount_detach(const char *path)
+/* Asks the kernel alone: a broker that does not serve yet could not answer. */
+static int mount_look(struct mount *mount, int fd, const char *path)
+{
+	struct statx stat;
+
+	if (statx(fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW,
+		  STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &stat))
+		return -errno;
+	mount->device = makedev(stat.stx_dev_major, stat.stx_dev_minor);
+	mount->id = stat.stx_mnt_id;
+	mount->unique = stat.stx_mask & STATX_MNT_ID_UNIQUE;
+	return 0;
+}
+
+int mount_note(struct mount *ret_mount, const char *path)
+{
+	ret_mount->path = path;
+	return mount_look(ret_mount, AT_FDCWD, path);
+}
+
+/*
+ * The descriptor keeps hold of the mount that is looked at, so the mount that is taken
+ * away is the same one. Before Linux 6.8 the next mount may get the numbers of one that
+ * has ended.
+ */
+void mount_detach(const struct mount *mount, bool has_ended)
+{
+	_cleanup_close_ int fd = open(mount->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct mount now;
+	char path[40];
+
+	if (fd < 0 || mount_look(&now, fd, "") || now.device != mount->device ||
+	    now.id != mount->id || (has_ended && !mount->unique))
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (umount2(path, MNT_DETACH) && errno == EPERM)
+		detach_as_user(mount->path);
+}
+
+/* What a broker that was killed has left. */
+static void detach_dead(const char *path)
 {
 	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) && errno == EPERM)
 		detach_as_user(path);
@@ -59,7 +106,7 @@ int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 
 	/* A broker was killed here. */
 	if (error == -ENOTCONN) {
-		mount_detach(mountpoint);
+		detach_dead(mountpoint);
 		error = try_directory(mountpoint);
 	}
 	if (!error) {

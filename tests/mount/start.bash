@@ -275,6 +275,24 @@ test_an_unmount_is_refused_while_a_file_is_open()
 	broker_stop "$T/own"
 }
 
+# Files that are open keep a broker alive that has been unmounted lazily: who closes the
+# last one must not choose the end of the broker that is mounted there by then.
+test_the_late_end_of_a_broker_leaves_the_next_one_there()
+{
+	start
+	exec 3<"$O/version"
+	umount -l "$O" 2>/dev/null || fusermount3 -uz "$O"
+	mkdir "$T/next"
+	ln -s "$O" "$T/next/mnt"
+	broker_start "$T/next" --driver "$(driver next)" 3<&-
+	echo 'precious 4096' >"$O/control/alloc"
+	exec 3<&-
+	broker_ended "$T/own"
+	is "$(ls "$O/allocations")" precious
+	unmount "$O"
+	broker_ended "$T/next"
+}
+
 test_brokers_do_not_know_each_other()
 {
 	start
