@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers for people. */
+/* Numbers and names for people. */
 #pragma once
 
 #include "base/def.h"
+#include "symbol.h"
 
 #include <linux/types.h>
 #include <stdio.h>
@@ -15,3 +16,15 @@ void format_size(uint64_t bytes, char ret_text[16]);
  * to its last; nothing if none is.
  */
 void format_histogram(FILE *file, const char *what, const __u64 *slots, size_t n);
+
+/*
+ * A name that a traced program has chosen, up to its NUL or `max` bytes, filled up with
+ * spaces to `width` columns. Only text reaches the terminal: control characters, bytes
+ * that are not UTF-8 and characters that turn the direction of writing are printed as
+ * \xHH, so that no name can colour the screen or look like a line of the tool. All modes
+ * for people print foreign names with this function.
+ */
+void format_name(FILE *file, const char *name, size_t max, int width);
+
+/* A stack, a frame on each line. */
+void format_stack(FILE *file, const struct stack *stack, int indent);

@@ -5,6 +5,7 @@
  * memory is free then, and was leaked all the same.
  */
 #include "base/clock.h"
+#include "format.h"
 #include "mount.h"
 #include "output.h"
 #include "process.h"
@@ -102,11 +103,13 @@ static void print_lines(const struct view *view, const struct held *const *list,
 		uint64_t named = entry->memory == MEMORY_RESERVED ? 0 : address;
 		const char *name = mount_name(view->tracer->mounts, &user, named, 0);
 
-		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s%s\n",
+		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s",
 		       age_s(view, list[i]), (uint64_t)entry->bytes,
 		       memory_name(entry->memory), address, entry->tid,
 		       entry->call < N_CALLS ? calls_table[entry->call].symbol : "?",
-		       name ? " " : "", name ? name : "");
+		       name ? " " : "");
+		format_name(stdout, name ? name : "", SIZE_MAX, 0);
+		putchar('\n');
 	}
 }
 
@@ -148,9 +151,9 @@ static void print_heap(const struct view *view, const struct heap *heap)
 	       heap->oldest->entry.call < N_CALLS
 		       ? calls_table[heap->oldest->entry.call].symbol
 		       : "?");
-	for (size_t i = 0; stack && i < stack->n; i++)
-		printf("      %s\n", stack->frames[i]);
-	if (!stack)
+	if (stack)
+		format_stack(stdout, stack, 6);
+	else
 		printf("      (no stack)\n");
 }
 
@@ -203,8 +206,9 @@ static void print_head(const struct view *view, const struct held *const *list, 
 		else
 			n_other++;
 	}
-	printf("process %u (%s) %s %zu allocations", view->process->pid,
-	       view->process->comm, view->process->ended ? "ended holding" : "holds",
+	printf("process %u (", view->process->pid);
+	format_name(stdout, view->process->comm, COMM_SIZE, 0);
+	printf(") %s %zu allocations", view->process->ended ? "ended holding" : "holds",
 	       n_own);
 	print_kinds(n_of, bytes, 0, N_OWN_MEMORIES, ":");
 	print_kinds(n_of, bytes, N_OWN_MEMORIES, N_MEMORIES, " (and");

@@ -3,6 +3,7 @@
  * The default: a line a call.
  */
 #include "event.h"
+#include "format.h"
 #include "totals.h"
 
 #include "cuda/result.h"
@@ -21,9 +22,11 @@ static int begin(struct tracer *tracer, struct text *why)
 
 static void print_start(const struct tracer *tracer, const struct record *record)
 {
-	printf("%-12.6f %-7u %-7u %-15.15s ",
+	printf("%-12.6f %-7u %-7u ",
 	       (double)((int64_t)(record->time - tracer->start)) / 1e9, record->pid,
-	       record->tid, record->comm);
+	       record->tid);
+	format_name(stdout, record->comm, COMM_SIZE, 15);
+	putchar(' ');
 }
 
 static void print_exit(const struct tracer *tracer, const struct record_exit *record)
@@ -53,12 +56,14 @@ static void event(struct tracer *tracer, const struct record *record)
 	printf("%-30s %-24s %10.1f ", calls_table[record->call].symbol,
 	       cuda_result_name(record->result), (double)record->duration / 1e3);
 	size_t n = event_fields(tracer, record, fields);
-	for (size_t i = 0; i < n; i++)
-		printf(" %s=%s", fields[i].name, fields[i].value);
+	for (size_t i = 0; i < n; i++) {
+		printf(" %s=", fields[i].name);
+		format_name(stdout, fields[i].value, sizeof fields[i].value, 0);
+	}
 	putchar('\n');
 	const struct stack *stack = event_stack(tracer, record);
-	for (size_t i = 0; stack && i < stack->n; i++)
-		printf("        %s\n", stack->frames[i]);
+	if (stack)
+		format_stack(stdout, stack, 8);
 }
 
 /* What was only counted: its sums, where its lines are not. */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "event.h"
+#include "format.h"
 #include "missing.h"
 #include "mount.h"
 #include "output.h"
@@ -76,7 +77,9 @@ static int on_record(void *context, void *data, size_t size)
 
 static int fail(const struct text *why)
 {
-	fprintf(stderr, "gpumem-trace: %s\n", text_string(why));
+	fprintf(stderr, "gpumem-trace: ");
+	format_name(stderr, text_string(why), SIZE_MAX, 0);
+	fprintf(stderr, "\n");
 	return 1;
 }
 
@@ -87,9 +90,11 @@ static void say_left_out(const struct libraries *libraries)
 	for (size_t i = 0; i < libraries->n; i++) {
 		const struct library *library = &libraries->list[i];
 
-		if (library->error)
-			fprintf(stderr, "gpumem-trace: left out %s: %s\n", library->name,
-				strerror(-library->error));
+		if (!library->error)
+			continue;
+		fprintf(stderr, "gpumem-trace: left out ");
+		format_name(stderr, library->name, SIZE_MAX, 0);
+		fprintf(stderr, ": %s\n", strerror(-library->error));
 	}
 }
 
@@ -147,7 +152,8 @@ static void list(const struct tracer *tracer)
 
 		if (library->error)
 			continue;
-		printf("%s\n", library->name);
+		format_name(stdout, library->name, SIZE_MAX, 0);
+		putchar('\n');
 		for (size_t c = 0; c < N_CALLS; c++) {
 			const struct symbol *symbol = &library->symbols[c];
 			const struct call *call = &calls_table[c];
@@ -170,10 +176,13 @@ static void list(const struct tracer *tracer)
 
 static void say_attached(const struct tracer *tracer, uint64_t took)
 {
-	for (size_t i = 0; i < tracer->libraries.n; i++)
-		if (!tracer->libraries.list[i].error)
-			fprintf(stderr, "gpumem-trace: probing %s\n",
-				tracer->libraries.list[i].name);
+	for (size_t i = 0; i < tracer->libraries.n; i++) {
+		if (tracer->libraries.list[i].error)
+			continue;
+		fprintf(stderr, "gpumem-trace: probing ");
+		format_name(stderr, tracer->libraries.list[i].name, SIZE_MAX, 0);
+		fprintf(stderr, "\n");
+	}
 	fprintf(stderr, "gpumem-trace: %zu calls by %s, attached in %.3f s\n",
 		tracer->probes.n_probes, attach_way_name(tracer->probes.way),
 		(double)took / 1e9);

@@ -44,7 +44,8 @@ static void print_size(FILE *file, uint64_t bytes, bool short_sizes, int width)
 static void print_row(const struct tracer *tracer, FILE *file,
 		      const struct process *process, bool short_sizes)
 {
-	fprintf(file, "%-8u %-15.15s", process->pid, process->comm);
+	fprintf(file, "%-8u ", process->pid);
+	format_name(file, process->comm, COMM_SIZE, 15);
 	print_size(file, process->gpu, short_sizes, 14);
 	print_size(file, process->gpu_peak, short_sizes, 14);
 	for (size_t i = 0; i < N_MEMORIES; i++)

@@ -9,8 +9,9 @@
  *     EOF
  *
  * A line is a symbol and its arguments: numbers, &NAME (the address of a variable of 512
- * bytes), $NAME (its first eight bytes), 'TEXT. Each call prints its symbol and its
- * result; a result other than 0 is a matter for the test. Blocks end with `end`:
+ * bytes), $NAME (its first eight bytes), 'TEXT (in which \n and \xHH stand for bytes). Each
+ * call prints its symbol and its result; a result other than 0 is a matter for the test.
+ * Blocks end with `end`:
  *
  *     loop N ... end      N times
  *     thread ... end      in a new thread, which is waited for
@@ -84,7 +85,30 @@ static uint64_t *variable(const char *name)
 	die("too many variables");
 }
 
-static uint64_t value(const char *word)
+/* In its place. */
+static char *unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from;) {
+		unsigned int byte;
+		int n = 0;
+
+		if (!strncmp(from, "\\n", 2)) {
+			*to++ = '\n';
+			from += 2;
+		} else if (sscanf(from, "\\x%2x%n", &byte, &n) == 1) {
+			*to++ = (char)byte;
+			from += n;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+	return text;
+}
+
+static uint64_t value(char *word)
 {
 	char *end;
 
@@ -94,7 +118,7 @@ static uint64_t value(const char *word)
 	case '$':
 		return *variable(word + 1);
 	case '\'':
-		return (uintptr_t)(word + 1);
+		return (uintptr_t)unescape(word + 1);
 	}
 	uint64_t number = strtoull(word, &end, 0);
 	if (*end || end == word)
