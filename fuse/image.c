@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * image: the code of a module. What a descriptor writes is gathered by the broker
- * (command/upload.h) and loaded when it is closed, by whoever closes it first.
+ * (api/image_file.h) and loaded when it is closed, by whoever closes it first.
  *
  * fsync(2) says nothing about that: only a close does.
  */
+#include "api/image_file.h"
 #include "base/def.h"
-#include "command/upload.h"
 #include "file.h"
 #include "view.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control files: each descriptor has its own answer and acts as whoever opened it. The
- * rules of lines are the broker's (command/control.h); here is only the descriptor.
+ * rules of lines are the broker's (api/control_file.h); here is only the descriptor.
  */
+#include "api/control_file.h"
 #include "base/def.h"
-#include "command/control.h"
 #include "file.h"
 #include "view.h"
 

@@ -8,9 +8,9 @@
  */
 #pragma once
 
-#include "command/attribute.h"
-#include "command/broker.h"
-#include "command/verb.h"
+#include "api/attribute.h"
+#include "api/broker.h"
+#include "api/verb_table.h"
 
 enum node_kind {
 	NODE_DIRECTORY, /* of fixed nodes */

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "command/broker.h"
+#include "api/broker.h"
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 /* The threads that take requests from the kernel. */
 #pragma once
 
-#include "command/broker.h"
+#include "api/broker.h"
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>

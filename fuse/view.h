@@ -2,7 +2,7 @@
 /* The view: one mount of the broker, what every operation of FUSE works on. */
 #pragma once
 
-#include "command/broker.h"
+#include "api/broker.h"
 #include "file.h"
 #include "mapping.h"
 #include "request.h"

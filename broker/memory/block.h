@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #include "cuda/driver.h"
-#include "memory/space.h"
+#include "memory/address_space.h"
 
 #define MEMORY_DEVICES_MAX 16
 

@@ -75,7 +75,7 @@ int devices_init(struct worker *worker, struct cuda_failure *failure)
 
 /*
  * A context takes half a gigabyte of the device. The process before this one, which has
- * faulted, may hold as much for a moment yet (command/rescue.c).
+ * faulted, may hold as much for a moment yet (process/checkpoint.c).
  */
 static int context_make(struct worker *worker, struct device *device,
 			struct cuda_failure *failure)

@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "link/wire.h"
+#include "protocol/wire.h"
 #include "worker/module.h"
 #include "worker/pool.h"
 #include "worker/serve.h"

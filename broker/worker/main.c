@@ -27,9 +27,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#include "worker/checkpoint.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
-#include "worker/rescue.h"
 #include "worker/serve.h"
 #include "worker/worker.h"
 

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <uthash.h>
 
-#include "link/record.h"
+#include "protocol/function_record.h"
 #include "worker/worker.h"
 
 #include <gpumem/function.h>

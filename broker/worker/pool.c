@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "link/wire.h"
+#include "protocol/wire.h"
 #include "worker/serve.h"
 #include "worker/worker.h"
 

@@ -3,7 +3,7 @@
  * The worker's end of the wire.
  *
  * Every operation is one row: its handler and whether it wants a stream. The rules of
- * the records are the link's (link/wire.h), the same table on both sides. A broker that
+ * the records are the link's (protocol/wire.h), the same table on both sides. A broker that
  * breaks them is no broker of ours: the worker says so and exits.
  *
  * Once a driver call has failed so that the process's contexts are lost, nothing is
@@ -16,10 +16,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "link/wire.h"
+#include "protocol/wire.h"
+#include "worker/checkpoint.h"
 #include "worker/managed.h"
 #include "worker/memory.h"
-#include "worker/rescue.h"
 #include "worker/transfer.h"
 #include "worker/worker.h"
 

@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "link/wire.h"
+#include "protocol/wire.h"
 
 #include "worker/device.h"
 #include "worker/worker.h"

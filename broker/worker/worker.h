@@ -14,11 +14,11 @@
 
 #include "base/def.h"
 #include "cuda/driver.h"
+#include "worker/address_history.h"
 #include "worker/device.h"
 #include "worker/launch.h"
 #include "worker/mapping.h"
 #include "worker/module.h"
-#include "worker/seen.h"
 #include "worker/stream.h"
 
 #include <gpumem/wire.h>

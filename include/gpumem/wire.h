@@ -14,7 +14,7 @@
  * a use may follow its mapping at once. SAVE is urgent: it comes by the second socket and
  * is done whatever hangs in the driver. Everything else may run at the same time as its
  * neighbours: whoever needs an order waits for the answer of the first (the broker does,
- * in broker/command/op.c). On one user stream (stream != 0) commands run in the order
+ * in broker/op/op.c). On one user stream (stream != 0) commands run in the order
  * sent. A LAUNCH is sent while nothing but other LAUNCHes is under way on its stream: it
  * stands in the GPU's queue when the one behind it is looked at.
  */
@@ -130,8 +130,8 @@ enum wire_op {
 	WIRE_MODULE_LOG,
 
 	/*
-	 * Records of functions (link/record.h) from number function on, as many as fit in
-	 * length bytes at offset of the staging area, at least one.
+	 * Records of functions (protocol/function_record.h) from number function on, as
+	 * many as fit in length bytes at offset of the staging area, at least one.
 	 * Answer: value[0] = how many, value[1] = how many bytes of them.
 	 */
 	WIRE_MODULE_FUNCTIONS,

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "channel/channel.h"
+#include "channel/staging.h"
 #include "cuda/driver.h"
-#include "link/link.h"
-#include "link/staging.h"
 
 #define N_SLOTS	 8
 #define N_ROUNDS 2000

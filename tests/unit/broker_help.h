@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-#include "command/control.h"
-#include "command/state.h"
+#include "api/control_file.h"
+#include "api/state.h"
 
 /* A wait and its answer. */
 struct answer {

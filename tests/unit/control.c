@@ -4,7 +4,7 @@
  * `say WORD` answers, `fail` fails before it began, `burst` after, `wait NAME` is done by
  * the test, from this thread or another.
  */
-#include "command/control.h"
+#include "api/control_file.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "broker_help.h"
-#include "command/command.h"
+#include "control/command.h"
 
 static struct broker broker;
 static struct control *control;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What an image is: one good one of each kind, and each test spoils one thing in it. */
-#include "command/image.h"
+#include "kernels/image_check.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

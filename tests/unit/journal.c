@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "command/journal.h"
+#include "model/journal.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command/broker.h"
+#include "api/broker.h"
 
 static struct journal journal;
 

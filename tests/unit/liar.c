@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "link/record.h"
+#include "protocol/function_record.h"
 
 #include <gpumem/function.h>
 #include <gpumem/wire.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "command/line.h"
+#include "control/line.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

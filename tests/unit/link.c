@@ -2,7 +2,7 @@
 /*
  * The link against workers that play a part (hostile.c): each may harm itself only.
  */
-#include "link/link.h"
+#include "channel/channel.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

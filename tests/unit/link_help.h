@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "base/def.h"
-#include "link/link.h"
-#include "link/staging.h"
+#include "channel/channel.h"
+#include "channel/staging.h"
 
 #define END_SIZE 256
 

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command/attribute.h"
-#include "command/module.h"
-#include "command/upload.h"
+#include "api/attribute.h"
+#include "api/image_file.h"
+#include "kernels/module_use.h"
 
 static struct broker *broker;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks and chunks on the software GPU, each test on a machine of its own. */
-#include "memory/chunk.h"
+#include "memory/slab.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

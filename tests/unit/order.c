@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "registry/order.h"
+#include "model/order.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <string.h>
 
-#include "registry/registry.h"
+#include "model/registry.h"
 
 static struct allocation x, y;
 static struct stream s, t;

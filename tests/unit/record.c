@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Records of functions: what is written is read, and what is wrong in one field is not.
  */
-#include "link/record.h"
+#include "protocol/function_record.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

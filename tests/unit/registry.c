@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "registry/registry.h"
+#include "model/registry.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "memory/space.h"
+#include "memory/address_space.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

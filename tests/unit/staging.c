@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "link/staging.h"
+#include "channel/staging.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/attribute.h"
+#include "api/image_file.h"
 #include "broker_help.h"
-#include "command/attribute.h"
-#include "command/module.h"
-#include "command/upload.h"
+#include "kernels/module_use.h"
 
 #define N_THREADS 4
 #define N_STEPS	  400

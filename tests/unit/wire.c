@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One well-formed record for each operation, and each test malforms one field of one. */
-#include "link/wire.h"
+#include "protocol/wire.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 
 #include "cuda/result.h"
-#include "link/record.h"
 #include "link_help.h"
+#include "protocol/function_record.h"
 
 #include <gpumem/function.h>
 

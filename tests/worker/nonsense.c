@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "link/staging.h"
-#include "link/start.h"
+#include "channel/staging.h"
+#include "channel/worker_spawn.h"
 
 TestSuite(nonsense, .timeout = 60);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The set of addresses that a worker has had before, against one bit for each. */
-#include "worker/seen.h"
+#include "worker/address_history.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker in memory: the API of command/broker.h without a GPU, a worker or a driver,
+ * A broker in memory: the API of api/broker.h without a GPU, a worker or a driver,
  * for tests of the view alone. Data is host memory; what may wait is answered by a thread
  * of its own, as the real one does. The verb `wait` waits until it is interrupted, the
  * verb `many` makes a number of streams at once.
  *
  * One lock over all of it; no callback is called with it.
  */
+#include "api/attribute.h"
+#include "api/control_file.h"
+#include "api/image_file.h"
 #include "base/def.h"
-#include "command/attribute.h"
-#include "command/control.h"
-#include "command/upload.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/broker_life.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "kernels/module_use.h"
+#include "op/op.h"
+#include "process/checkpoint.h"
+
+/* Slots of the mover's staging area: each view thread reads requests into one. */
+#define MOVER_SLOTS 48
+#define OWNER_SLOTS 8
+/* How long a worker may take to end by itself, and the work under way to finish. */
+#define STOP_SECONDS 5
+
+/* ---- workers ---- */
+
+struct worker *worker_of(struct broker *broker, struct owner *owner)
+{
+	struct worker *worker;
+
+	if (owner->worker)
+		return owner->worker;
+	if (!owner->output)
+		owner->output = output_new(&broker->outputs);
+	worker = calloc(1, sizeof(*worker));
+	if (!worker || !owner->output) {
+		free(worker);
+		return NULL;
+	}
+	if (worker_init(worker, broker, owner, OWNER_SLOTS) < 0) {
+		free(worker);
+		return NULL;
+	}
+	owner->worker = worker;
+	return worker;
+}
+
+static void worker_name(const struct worker *worker, char *name, size_t size)
+{
+	if (worker->owner)
+		snprintf(name, size, "owners/%u", worker->owner->uid);
+	else
+		snprintf(name, size, "mover");
+}
+
+void life_worker_started(struct broker *broker, struct worker *worker)
+{
+	char name[32];
+
+	worker_name(worker, name, sizeof(name));
+	__atomic_add_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
+	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
+}
+
+void life_lose(struct broker *broker, struct allocation *allocation, const char *why)
+{
+	if (allocation->state != ALLOCATION_LIVE)
+		return;
+	allocation_lose(&broker->registry, allocation, why);
+	journal_event(&broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
+		      allocation->name, (unsigned long long)allocation->id, why);
+}
+
+/* What lived in that run and has not been kept is lost. */
+static void life_lose_all(struct broker *broker, const struct owner *owner,
+			  uint32_t epoch, const char *why)
+{
+	struct allocation *allocation;
+
+	for (uint32_t slot = 0;
+	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
+		    allocation->worker_epoch == epoch && !allocation->restoring)
+			life_lose(broker, allocation, why);
+	}
+}
+
+void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       bool unasked, const char *reason)
+{
+	char name[32];
+
+	worker_name(worker, name, sizeof(name));
+	pthread_mutex_lock(&broker->registry.lock);
+	journal_event(&broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
+		      reason);
+	if (unasked) {
+		broker->restarts++;
+		if (worker->owner)
+			worker->owner->restarts++;
+	}
+	if (worker->owner)
+		life_lose_all(broker, worker->owner, epoch, reason);
+	else if (unasked)
+		broker->mover_wanted = true;
+	pthread_mutex_unlock(&broker->registry.lock);
+	rescue_run_ended(broker, worker, epoch);
+}
+
+/* ---- the housekeeper ---- */
+
+static void life_bury_runs(struct broker *broker)
+{
+	struct run *run;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	run = take_ptr(broker->dead_runs);
+	pthread_mutex_unlock(&broker->registry.lock);
+	while (run) {
+		run = run_free(run);
+		__atomic_sub_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* Ends owners' workers that hold nothing and have had nothing to do for a while. */
+static void life_end_idle(struct broker *broker)
+{
+	struct owner *owner, *safe;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		if (owner->worker && owner->n_in_worker == 0)
+			worker_end_idle(owner->worker, broker->worker_idle_s);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/* Has the mover started, so that it is up by the time that it is needed. */
+static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	(void)error;
+	(void)bytes;
+	(void)length;
+	free(wait);
+}
+
+static void life_start_mover(struct broker *broker)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait)
+		return;
+	wait->done = mover_started;
+	broker_space(broker, wait);
+}
+
+/* The mover has died: data must move again, but not start in a circle. */
+static void life_restart_mover(struct broker *broker)
+{
+	int64_t now = time(NULL);
+	bool wanted;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	wanted = broker->mover_wanted && !broker->shutting_down &&
+		 now > broker->mover_started_s;
+	if (wanted)
+		broker->mover_wanted = false;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!wanted)
+		return;
+	broker->mover_started_s = now;
+	life_start_mover(broker);
+}
+
+/* Whose worker has been given up has it again by the time that he needs it. */
+static void life_wake_workers(struct broker *broker)
+{
+	struct owner *owner, *safe;
+	struct worker *worker;
+	uint32_t wanted;
+
+	do {
+		worker = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+			if (!owner->worker || !owner->worker->wanted)
+				continue;
+			worker = owner->worker;
+			wanted = worker->wanted;
+			worker->wanted = 0;
+			break;
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (worker)
+			worker_wake(worker, wanted);
+	} while (worker);
+}
+
+/* The shorter of two waits; negative: there is none. */
+static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
+{
+	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
+}
+
+static void *housekeeper_main(void *userdata)
+{
+	struct broker *broker = userdata;
+	struct timespec until;
+	bool stop = false;
+	int64_t next_ms;
+
+	while (!stop) {
+		next_ms = min_wait(op_check_limits(broker), 1000);
+		next_ms = min_wait(rescue_check_limits(broker), next_ms);
+		pthread_mutex_lock(&broker->registry.lock);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += (next_ms + 1) * 1000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		if (!broker->dead_runs && !broker->housekeeper_stop)
+			pthread_cond_timedwait(&broker->housekeeper_wake,
+					       &broker->registry.lock, &until);
+		stop = broker->housekeeper_stop;
+		pthread_mutex_unlock(&broker->registry.lock);
+		life_bury_runs(broker);
+		life_wake_workers(broker);
+		life_restart_mover(broker);
+		life_end_idle(broker);
+	}
+	return NULL;
+}
+
+static void housekeeper_end(struct broker *broker)
+{
+	if (!broker->housekeeper_runs)
+		return;
+	pthread_mutex_lock(&broker->registry.lock);
+	broker->housekeeper_stop = true;
+	pthread_cond_signal(&broker->housekeeper_wake);
+	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_join(broker->housekeeper, NULL);
+	broker->housekeeper_runs = false;
+}
+
+/* ---- the start ---- */
+
+static int device_attribute(struct broker *broker, CUdevice_attribute attribute,
+			    CUdevice id)
+{
+	int value = 0;
+
+	if (CUDA(broker->driver, NULL, cuDeviceGetAttribute, &value, attribute, id) < 0)
+		return 0;
+	return value;
+}
+
+static void device_format_uuid(const CUuuid *uuid, char *text, size_t size)
+{
+	size_t length = (size_t)snprintf(text, size, "GPU-");
+
+	for (int i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			length += (size_t)snprintf(text + length, size - length, "-");
+		length += (size_t)snprintf(text + length, size - length, "%02x",
+					   (unsigned char)uuid->bytes[i]);
+	}
+}
+
+static void device_find_limits(struct broker *broker, CUdevice id,
+			       struct launch_limits *limits)
+{
+	for (int i = 0; i < 3; i++) {
+		limits->grid[i] = (uint32_t)device_attribute(
+			broker, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i, id);
+		limits->block[i] = (uint32_t)device_attribute(
+			broker, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, id);
+	}
+	limits->threads = (uint32_t)device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, id);
+	limits->shared = (uint32_t)device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, id);
+	limits->cooperative =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, id);
+	limits->cluster =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, id);
+}
+
+/* Whose memory a kernel there can use. */
+static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevice id)
+{
+	uint32_t peers = 1u << index;
+
+	for (uint32_t i = 0; i < broker->n_devices; i++) {
+		CUdevice other;
+		int reaches = 0;
+
+		if (CUDA(broker->driver, NULL, cuDeviceGet, &other, (int)i) == 0 &&
+		    CUDA(broker->driver, NULL, cuDeviceCanAccessPeer, &reaches, id,
+			 other) == 0 &&
+		    reaches)
+			peers |= 1u << i;
+	}
+	return peers;
+}
+
+static int device_new(struct device **ret_device, struct broker *broker, uint32_t index,
+		      struct cuda_failure *failure)
+{
+	_cleanup_free_ struct device *device = calloc(1, sizeof(*device));
+	struct cuda_driver *driver = broker->driver;
+	size_t total = 0;
+	CUuuid uuid = { 0 };
+	CUdevice id;
+	int r;
+
+	if (!device)
+		return -ENOMEM;
+	device->index = index;
+	r = CUDA(driver, failure, cuDeviceGet, &id, (int)index);
+	if (r == 0)
+		r = CUDA(driver, failure, cuDeviceGetName, device->name,
+			 (int)sizeof(device->name), id);
+	if (r == 0)
+		r = CUDA(driver, failure, cuDeviceGetUuid_v2, &uuid, id);
+	if (r == 0)
+		r = CUDA(driver, failure, cuDeviceGetPCIBusId, device->pci_bus_id,
+			 (int)sizeof(device->pci_bus_id), id);
+	if (r == 0)
+		r = CUDA(driver, failure, cuDeviceTotalMem_v2, &total, id);
+	if (r < 0)
+		return r;
+	device->memory_total = total;
+	device_format_uuid(&uuid, device->uuid, sizeof(device->uuid));
+	device->major = device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, id);
+	device->minor = device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, id);
+	device->has_vmm =
+		device_attribute(broker,
+				 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+				 id) &&
+		device_attribute(
+			broker,
+			CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+			id);
+	device->has_managed =
+		device_attribute(broker, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, id);
+	device->has_concurrent = device_attribute(
+		broker, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, id);
+	device_find_limits(broker, id, &device->limits);
+	device->peers = device_find_peers(broker, index, id);
+	r = slots_add(&broker->registry.devices, device, &device->slot,
+		      &device->slot_generation);
+	if (r == 0)
+		*ret_device = take_ptr(device);
+	return r;
+}
+
+static int life_find_devices(struct broker *broker, struct cuda_failure *failure)
+{
+	int n, r;
+
+	r = CUDA(broker->driver, failure, cuDeviceGetCount, &n);
+	if (r < 0)
+		return r;
+	broker->n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
+	for (uint32_t i = 0; r == 0 && i < broker->n_devices; i++)
+		r = device_new(&broker->devices[i], broker, i, failure);
+	return r;
+}
+
+static void life_deinit(struct broker *broker)
+{
+	struct owner *owner, *safe;
+
+	housekeeper_end(broker);
+	crew_deinit(&broker->crew);
+	outputs_deinit(&broker->outputs);
+	worker_deinit(&broker->mover);
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		owner->pool = chunk_pool_free(owner->pool);
+		if (owner->worker)
+			worker_deinit(owner->worker);
+		free(take_ptr(owner->worker));
+		owner->output = output_free(owner->output);
+	}
+	registry_deinit(&broker->registry);
+	if (broker->memory.n_blocks == 0)
+		memory_deinit(&broker->memory);
+	journal_deinit(&broker->journal);
+	pthread_cond_destroy(&broker->idle);
+	pthread_cond_destroy(&broker->housekeeper_wake);
+	cuda_driver_free(broker->driver);
+	free(broker->driver_path);
+	free(broker->worker_program);
+	free(broker->version);
+	free(broker);
+}
+
+static int life_init(struct broker *broker, const struct broker_config *config,
+		     struct text *why)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	int r;
+
+	broker->driver_path = strdup(config->driver);
+	broker->worker_program = strdup(config->worker);
+	broker->version = strdup(config->version);
+	broker->worker_idle_s = config->worker_idle_s;
+	broker->launch_timeout_ms = config->launch_timeout_ms;
+	if (!broker->driver_path || !broker->worker_program || !broker->version)
+		return -ENOMEM;
+	r = cuda_driver_open(config->driver, &broker->driver, why);
+	if (r < 0)
+		return r;
+	r = life_find_devices(broker, &failure);
+	if (r == 0)
+		r = memory_init(&broker->memory, broker->driver, broker->n_devices,
+				&failure);
+	if (r == 0)
+		r = worker_init(&broker->mover, broker, NULL, MOVER_SLOTS);
+	if (r < 0 ||
+	    pthread_create(&broker->housekeeper, NULL, housekeeper_main, broker)) {
+		text_printf(why, "the broker can't start: %s",
+			    strerror(r < 0 ? -r : EAGAIN));
+		text_add_call(why, failure.call, failure.result);
+		return r < 0 ? r : -EAGAIN;
+	}
+	broker->housekeeper_runs = true;
+	life_start_mover(broker);
+	return 0;
+}
+
+int broker_new(struct broker **ret_broker, const struct broker_config *config,
+	       struct text *why)
+{
+	struct broker *broker = calloc(1, sizeof(*broker));
+	int r;
+
+	if (!broker)
+		return -ENOMEM;
+	registry_init(&broker->registry);
+	journal_init(&broker->journal);
+	pthread_cond_init(&broker->idle, NULL);
+	pthread_cond_init(&broker->housekeeper_wake, NULL);
+	broker->mover.staging.fd = -1;
+	broker->outputs.epoll = broker->outputs.stop = -1;
+	r = crew_init(&broker->crew);
+	if (r == 0)
+		r = outputs_init(&broker->outputs);
+	if (r == 0)
+		r = life_init(broker, config, why);
+	if (r < 0) {
+		if (!why->length)
+			text_printf(why, "the broker can't start: %s", strerror(-r));
+		life_deinit(broker);
+		return r;
+	}
+	*ret_broker = broker;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+void broker_shutdown(struct broker *broker)
+{
+	pthread_mutex_lock(&broker->registry.lock);
+	broker->shutting_down = true;
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/* Waits for the work under way, not for ever. Returns: whether all is done. */
+static bool life_wait_idle(struct broker *broker)
+{
+	struct timespec until;
+	bool idle;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_SECONDS;
+	pthread_mutex_lock(&broker->registry.lock);
+	while (broker->n_ops && r == 0)
+		r = pthread_cond_timedwait(&broker->idle, &broker->registry.lock, &until);
+	idle = broker->n_ops == 0;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return idle;
+}
+
+static void life_stop_workers(struct broker *broker, unsigned int seconds)
+{
+	struct owner *owner, *safe;
+
+	worker_close(&broker->mover, seconds);
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		if (owner->worker)
+			worker_close(owner->worker, seconds);
+	}
+}
+
+static void life_wait_runs(struct broker *broker)
+{
+	struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
+
+	/* The housekeeper frees them; each is killed if it does not end in time. */
+	while (__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED))
+		nanosleep(&pause, NULL);
+}
+
+/* The workers are gone: nothing is mapped, nothing is under way. */
+static void life_free_allocations(struct broker *broker)
+{
+	struct allocation *allocation;
+
+	for (uint32_t slot = 0;
+	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+		/* Still being made by the crew: the end has given up on it. */
+		if (allocation->state == ALLOCATION_MAKING)
+			continue;
+		pthread_mutex_lock(&broker->registry.lock);
+		allocation_release(broker, allocation);
+	}
+}
+
+static void life_free_streams(struct broker *broker)
+{
+	struct stream *stream, *safe;
+
+	HASH_ITER (hh, broker->registry.streams_by_name, stream, safe)
+		stream_free(&broker->registry, stream);
+}
+
+void broker_drain(struct broker *broker)
+{
+	if (broker->drained)
+		return;
+	broker->drained = true;
+	/* What did not end in that time does not end in as much again. */
+	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
+	life_wait_runs(broker);
+	/* What was open has been answered by the end of its worker. */
+	life_wait_idle(broker);
+}
+
+int broker_free(struct broker *broker, struct text *why)
+{
+	unsigned int n_unreleased;
+	uint64_t n_ops;
+
+	broker_shutdown(broker);
+	broker_drain(broker);
+	life_free_allocations(broker);
+	life_wait_idle(broker);
+	pthread_mutex_lock(&broker->registry.lock);
+	n_ops = broker->n_ops;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (n_ops == 0) {
+		modules_free(broker);
+		life_free_streams(broker);
+	}
+	n_unreleased = __atomic_load_n(&broker->n_unreleased, __ATOMIC_RELAXED);
+	if (n_ops || n_unreleased) {
+		text_printf(
+			why,
+			"%llu commands did not end, %u pieces of memory were not taken "
+			"back by the driver",
+			(unsigned long long)n_ops, n_unreleased);
+		/* The process ends now, and the kernel takes the rest. */
+		return -EIO;
+	}
+	life_deinit(broker);
+	return 0;
+}
+
+/* ---- the journal, for the view ---- */
+
+void broker_errors(struct broker *broker, const struct caller *caller, struct text *text)
+{
+	journal_failures(&broker->journal, caller->uid, text);
+}
+
+void broker_fail(struct broker *broker, const struct caller *caller, const char *file,
+		 int error, const char *format, ...)
+{
+	char sentence[512];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
+}
+
+void broker_events(struct broker *broker, struct text *text)
+{
+	journal_events(&broker->journal, text);
+}
+
+struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
+				      void *userdata)
+{
+	return journal_reader_new(&broker->journal, wake, userdata);
+}

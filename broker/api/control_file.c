@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/control_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+
+struct control {
+	struct broker *broker;
+	const struct verb *verb;
+	struct token token;
+	struct caller caller;
+	gid_t *groups; /* caller's, owned */
+
+	pthread_mutex_t lock; /* for all below; never held during a command */
+	struct text answers;
+	size_t read;	  /* bytes of answers that were read */
+	bool wants_state; /* no answers yet: the object's state is to be asked for */
+	char *tail;	  /* of the last write: a line that a buffer cut */
+	size_t n_tail;
+	int owed; /* errno that the next write only returns: it cut the one before short
+		   */
+
+	/* What failed after it began to run, to know it when it comes again. */
+	char *refused;
+	size_t n_refused;
+	int refused_error;
+
+	struct token *kept; /* allocations made with until=close */
+	size_t n_kept, kept_capacity;
+
+	/* The batch under way. */
+	bool busy;
+	char *batch; /* tail and write; owned */
+	size_t n_batch, position;
+	size_t n_before; /* bytes of the batch that came with an earlier write */
+	size_t line_start;
+	unsigned int n_lines, line_number;
+	bool whole; /* an unterminated last line is done too */
+	bool cut;   /* a signal came: no further line is begun; registry.lock */
+	bool any_answer;
+	bool looping;	   /* some thread is in control_go() */
+	bool line_pending; /* the line that was begun is not done */
+	int line_error;
+	bool line_began;
+
+	/* Under registry.lock. */
+	struct command *command;
+	struct wait *wait;
+	struct waiter waiter;
+};
+
+static void control_interrupt(struct waiter *waiter);
+static void control_go(struct control *control);
+
+int control_new(struct control **ret_control, struct broker *broker,
+		const struct verb *verb, struct token token, const struct caller *caller)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	size_t n = caller->n_groups;
+
+	if (!control)
+		return -ENOMEM;
+	control->groups = calloc(n + 1, sizeof(gid_t));
+	if (!control->groups) {
+		free(control);
+		return -ENOMEM;
+	}
+	if (n)
+		memcpy(control->groups, caller->groups, n * sizeof(gid_t));
+	control->broker = broker;
+	control->verb = verb;
+	control->token = token;
+	control->caller = *caller;
+	control->caller.groups = control->groups;
+	control->waiter.interrupt = control_interrupt;
+	pthread_mutex_init(&control->lock, NULL);
+	control->wants_state = token.generation && verb->state;
+	if (!control->wants_state)
+		text_printf(&control->answers, "%s\n",
+			    token.generation ? verb->object_usage : verb->usage);
+	*ret_control = control;
+	return 0;
+}
+
+struct control *control_free(struct control *control)
+{
+	struct registry *registry;
+
+	if (!control)
+		return NULL;
+	registry = &control->broker->registry;
+	for (size_t i = 0; i < control->n_kept; i++) {
+		struct allocation *allocation;
+
+		pthread_mutex_lock(&registry->lock);
+		allocation = allocation_get(registry, control->kept[i].slot,
+					    control->kept[i].generation);
+		if (allocation)
+			allocation_release(control->broker, allocation);
+		else
+			pthread_mutex_unlock(&registry->lock);
+	}
+	text_deinit(&control->answers);
+	free(control->kept);
+	free(control->tail);
+	free(control->refused);
+	free(control->groups);
+	pthread_mutex_destroy(&control->lock);
+	free(control);
+	return NULL;
+}
+
+int control_keep(struct control *control, struct token token)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&control->lock);
+	if (control->n_kept == control->kept_capacity) {
+		size_t capacity = control->kept_capacity ? control->kept_capacity * 2 : 8;
+		struct token *kept = realloc(control->kept, capacity * sizeof(*kept));
+
+		if (kept) {
+			control->kept = kept;
+			control->kept_capacity = capacity;
+		} else {
+			r = -ENOMEM;
+		}
+	}
+	if (r == 0)
+		control->kept[control->n_kept++] = token;
+	pthread_mutex_unlock(&control->lock);
+	return r;
+}
+
+bool control_wants_state(struct control *control)
+{
+	bool wants;
+
+	pthread_mutex_lock(&control->lock);
+	wants = control->wants_state;
+	pthread_mutex_unlock(&control->lock);
+	return wants;
+}
+
+void control_ask_state(struct control *control, struct wait *wait)
+{
+	control->verb->state(control->broker, control->token, &control->caller, wait);
+}
+
+void control_tell_state(struct control *control, const char *bytes, size_t length)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->wants_state)
+		text_add(&control->answers, bytes, length);
+	control->wants_state = false;
+	pthread_mutex_unlock(&control->lock);
+}
+
+size_t control_read(struct control *control, char *bytes, size_t size)
+{
+	size_t length;
+
+	pthread_mutex_lock(&control->lock);
+	length = MIN(size, control->answers.length - control->read);
+	if (length)
+		memcpy(bytes, control->answers.data + control->read, length);
+	control->read += length;
+	pthread_mutex_unlock(&control->lock);
+	return length;
+}
+
+/* ---- the end of a batch ---- */
+
+/* What the batch comes to, as write(2) counts: bytes of this write up to the line. */
+static size_t control_taken(const struct control *control, size_t position)
+{
+	return position > control->n_before ? position - control->n_before : 0;
+}
+
+static void control_remember(struct control *control, int error)
+{
+	size_t taken = control_taken(control, control->line_start);
+	size_t length = control->n_batch - control->n_before - taken;
+
+	free(control->refused);
+	control->refused = malloc(length + 1);
+	control->n_refused = 0;
+	if (!control->refused)
+		return;
+	memcpy(control->refused, control->batch + control->n_before + taken, length);
+	control->n_refused = length;
+	control->refused_error = error;
+}
+
+/* Ends the batch; lets go of the lock, answers. error is positive or 0. */
+static void control_finish(struct control *control, int error, bool began)
+{
+	size_t taken =
+		control_taken(control, error ? control->line_start : control->position);
+	struct wait *wait;
+
+	if (error && error != EINTR && began)
+		control_remember(control, error);
+	/* What was taken is answered first, the error then. */
+	if (error && taken) {
+		control->owed = error == EINTR ? 0 : error;
+		error = 0;
+	}
+	free(take_ptr(control->batch));
+	control->busy = false;
+	pthread_mutex_unlock(&control->lock);
+
+	pthread_mutex_lock(&control->broker->registry.lock);
+	wait = take_ptr(control->wait);
+	wait->waiter = NULL;
+	pthread_mutex_unlock(&control->broker->registry.lock);
+	wait->done(wait, -error, NULL, taken);
+}
+
+/* ---- lines ---- */
+
+static void control_set_command(struct control *control, struct command *command)
+{
+	pthread_mutex_lock(&control->broker->registry.lock);
+	control->command = command;
+	pthread_mutex_unlock(&control->broker->registry.lock);
+}
+
+static void control_add_answer(struct control *control, const struct text *answer,
+			       bool failed)
+{
+	if (failed) {
+		text_clear(&control->answers);
+		control->read = 0;
+	}
+	if (!answer->length)
+		return;
+	if (control->any_answer && !failed)
+		text_add(&control->answers, "\n", 1);
+	text_add(&control->answers, answer->data, answer->length);
+	control->any_answer = true;
+}
+
+static void control_line_done(struct command *command, int error)
+{
+	struct control *control = command->control;
+
+	control_set_command(control, NULL);
+	pthread_mutex_lock(&control->lock);
+	control_add_answer(control, &command->answer, error && error != EINTR);
+	control->line_error = error;
+	control->line_began = command->began;
+	control->line_pending = false;
+	text_deinit(&command->answer);
+	line_deinit(&command->line);
+	free(command);
+	if (control->looping)
+		pthread_mutex_unlock(&control->lock);
+	else
+		control_go(control);
+}
+
+/* A signal may have come before the line could be let go of; it is told of once. */
+static void control_interrupt_again(struct control *control)
+{
+	pthread_mutex_lock(&control->broker->registry.lock);
+	if (control->cut)
+		control_interrupt(&control->waiter);
+	else
+		pthread_mutex_unlock(&control->broker->registry.lock);
+}
+
+/* Begins a line with the lock held, which is let go of meanwhile. */
+static void control_run(struct control *control, const char *bytes, size_t length)
+{
+	struct command *command = calloc(1, sizeof(*command));
+
+	if (!command) {
+		control->line_error = ENOMEM;
+		control->line_began = false;
+		return;
+	}
+	*command = (struct command){
+		.broker = control->broker,
+		.control = control,
+		.verb = control->verb,
+		.caller = &control->caller,
+		.pid = control->caller.pid,
+		.token = control->token,
+		.bytes = bytes,
+		.length = length,
+		.line_number = control->n_lines > 1 ? control->line_number : 0,
+		.done = control_line_done,
+	};
+	control->line_pending = true;
+	pthread_mutex_unlock(&control->lock);
+	control_set_command(control, command);
+	control->verb->run(command);
+	control_interrupt_again(control);
+	pthread_mutex_lock(&control->lock);
+}
+
+static bool line_is_blank(const char *bytes, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (!strchr(" \t\r", bytes[i]) || !bytes[i])
+			return false;
+	}
+	return true;
+}
+
+/* Keeps an unterminated last line for the next write. Lock held. */
+static bool control_keep_tail(struct control *control)
+{
+	size_t length = control->n_batch - control->position;
+
+	control->tail = malloc(length + 1);
+	if (!control->tail)
+		return false;
+	memcpy(control->tail, control->batch + control->position, length);
+	control->n_tail = length;
+	control->position = control->n_batch;
+	return true;
+}
+
+/* The next line of the batch that is not blank. Lock held. Returns: false at its end. */
+static bool control_next_line(struct control *control, const char **ret_line,
+			      size_t *ret_length)
+{
+	const char *line, *end;
+	size_t rest;
+
+	do {
+		rest = control->n_batch - control->position;
+		line = control->batch + control->position;
+		if (rest == 0)
+			return false;
+		end = memchr(line, '\n', rest);
+		if (!end && !control->whole && rest <= LINE_MAX_LENGTH) {
+			/* Without memory for it the line is done as it is, and says so.
+			 */
+			if (control_keep_tail(control))
+				return false;
+		}
+		*ret_length = end ? (size_t)(end - line) : rest;
+		control->line_start = control->position;
+		control->position += *ret_length + (end ? 1 : 0);
+		control->line_number++;
+	} while (line_is_blank(line, *ret_length));
+	*ret_line = line;
+	return true;
+}
+
+static bool control_is_cut(struct control *control)
+{
+	bool cut;
+
+	pthread_mutex_lock(&control->broker->registry.lock);
+	cut = control->cut;
+	pthread_mutex_unlock(&control->broker->registry.lock);
+	return cut;
+}
+
+/*
+ * Goes on with the batch, line by line, until it ends or a line has to wait; whoever ends
+ * that line comes here again. With the lock held, which is let go of. While one thread is
+ * in here no other ends the batch, so the control stays.
+ */
+static void control_go(struct control *control)
+{
+	const char *line;
+	size_t length;
+
+	control->looping = true;
+	while (!control->line_error && !(control->position && control_is_cut(control)) &&
+	       control_next_line(control, &line, &length)) {
+		control_run(control, line, length);
+		if (control->line_pending) {
+			control->looping = false;
+			pthread_mutex_unlock(&control->lock);
+			return;
+		}
+	}
+	control->looping = false;
+	control_finish(control, control->line_error, control->line_began);
+}
+
+/* ---- writes ---- */
+
+static unsigned int count_lines(const char *bytes, size_t length)
+{
+	unsigned int n = 0;
+
+	for (const char *end = bytes + length; bytes < end; n++) {
+		const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));
+
+		bytes = newline ? newline + 1 : end;
+	}
+	return n;
+}
+
+/* Begins a batch of the tail and these bytes. Lock held, let go of. */
+static void control_begin(struct control *control, const char *bytes, size_t length,
+			  bool whole, struct wait *wait)
+{
+	control->batch = malloc(control->n_tail + length + 1);
+	if (!control->batch) {
+		pthread_mutex_unlock(&control->lock);
+		wait->done(wait, -ENOMEM, NULL, 0);
+		return;
+	}
+	if (control->n_tail)
+		memcpy(control->batch, control->tail, control->n_tail);
+	if (length)
+		memcpy(control->batch + control->n_tail, bytes, length);
+	control->n_before = control->n_tail;
+	control->n_batch = control->n_tail + length;
+	free(take_ptr(control->tail));
+	control->n_tail = 0;
+	control->position = control->line_start = 0;
+	control->line_number = 0;
+	control->n_lines = count_lines(control->batch, control->n_batch);
+	control->whole = whole;
+	control->any_answer = false;
+	control->line_error = 0;
+	control->busy = true;
+	control->wants_state = false;
+	text_clear(&control->answers);
+	control->read = 0;
+	free(take_ptr(control->refused));
+	control->n_refused = 0;
+
+	pthread_mutex_lock(&control->broker->registry.lock);
+	control->cut = false;
+	control->wait = wait;
+	wait->waiter = &control->waiter;
+	pthread_mutex_unlock(&control->broker->registry.lock);
+	control_go(control);
+}
+
+void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
+		   struct wait *wait)
+{
+	bool whole = length % 4096 != 0 || length == 0 || bytes[length - 1] == '\n';
+	int error = 0;
+
+	wait->waiter = NULL;
+	pthread_mutex_lock(&control->lock);
+	control->caller.pid = pid;
+	if (control->busy) {
+		error = EBUSY;
+	} else if (control->owed) {
+		error = control->owed;
+		control->owed = 0;
+	} else if (control->refused && length == control->n_refused &&
+		   memcmp(control->refused, bytes, length) == 0) {
+		error = control->refused_error;
+	}
+	if (error || length == 0) {
+		pthread_mutex_unlock(&control->lock);
+		wait->done(wait, -error, NULL, 0);
+		return;
+	}
+	control_begin(control, bytes, length, whole, wait);
+}
+
+void control_flush(struct control *control, pid_t pid, struct wait *wait)
+{
+	wait->waiter = NULL;
+	pthread_mutex_lock(&control->lock);
+	if (control->busy || control->n_tail == 0) {
+		pthread_mutex_unlock(&control->lock);
+		wait->done(wait, 0, NULL, 0);
+		return;
+	}
+	control->caller.pid = pid;
+	control_begin(control, NULL, 0, true, wait);
+}
+
+/* A signal: the line under way says what becomes of it; none after it is begun. */
+static void control_interrupt(struct waiter *waiter)
+{
+	struct control *control = container_of(waiter, struct control, waiter);
+	struct broker *broker = control->broker;
+	struct command *command = control->command;
+	int r = 1;
+
+	if (command && command->interrupt)
+		r = command->interrupt(command);
+	if (r <= 0)
+		command->interrupt = NULL;
+	control->cut = true;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r <= 0)
+		command_done(command, -r);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What only a worker's driver knows: how much of the devices' memory is in use by all
+ * programs. Asked of the mover, one question a device; the answer is made when the last
+ * one is there, and a signal can end the wait before.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "api/device_usage.h"
+#include "api/state.h"
+#include "op/op.h"
+
+struct asking;
+
+struct asking_device {
+	struct ask ask;
+	struct asking *asking;
+};
+
+struct asking {
+	struct broker *broker;
+	struct waiter waiter;
+	struct wait *wait; /* NULL: went away. registry.lock, as all below */
+	bool space;	   /* for statfs, else for an attribute */
+	unsigned int n_open;
+	int error;
+	uint64_t free, total;
+	struct asking_device devices[DEVICES_MAX];
+};
+
+static void asking_answer(struct asking *asking, struct wait *wait)
+{
+	struct broker_space space = { .total = asking->total, .free = asking->free };
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (asking->space) {
+		pthread_mutex_lock(&asking->broker->registry.lock);
+		space.n_allocations = asking->broker->registry.n_allocations;
+		pthread_mutex_unlock(&asking->broker->registry.lock);
+		wait->done(wait, -asking->error, &space, sizeof(space));
+		return;
+	}
+	text_printf(&text, "%llu\n", (unsigned long long)(asking->total - asking->free));
+	wait->done(wait, -asking->error, text.data, text.length);
+}
+
+/* One question less; the last one answers. */
+static void asking_settle(struct asking *asking, int error, uint64_t free_bytes,
+			  uint64_t total)
+{
+	struct wait *wait = NULL;
+	bool last;
+
+	pthread_mutex_lock(&asking->broker->registry.lock);
+	if (error)
+		asking->error = error;
+	asking->free += MIN(free_bytes, total);
+	asking->total += total;
+	last = --asking->n_open == 0;
+	if (last)
+		wait = take_ptr(asking->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&asking->broker->registry.lock);
+	if (wait)
+		asking_answer(asking, wait);
+	if (last)
+		free(asking);
+}
+
+static void asking_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct asking *asking = container_of(ask, struct asking_device, ask)->asking;
+
+	asking_settle(asking, lost || reply->error ? EIO : 0, reply->value[0],
+		      reply->value[1]);
+}
+
+static void asking_interrupt(struct waiter *waiter)
+{
+	struct asking *asking = container_of(waiter, struct asking, waiter);
+	struct wait *wait = take_ptr(asking->wait);
+
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&asking->broker->registry.lock);
+	if (wait)
+		wait->done(wait, -EINTR, NULL, 0);
+}
+
+/* Asks about the devices [first, first + n). */
+static void asking_start(struct broker *broker, bool space, uint32_t first, uint32_t n,
+			 struct wait *wait)
+{
+	const struct worker_needs none = { 0 };
+	struct asking *asking = calloc(1, sizeof(*asking));
+	uint32_t epoch;
+
+	wait->waiter = NULL;
+	if (!asking) {
+		wait->done(wait, -ENOMEM, NULL, 0);
+		return;
+	}
+	asking->broker = broker;
+	asking->space = space;
+	asking->n_open = n;
+	asking->waiter.interrupt = asking_interrupt;
+	pthread_mutex_lock(&broker->registry.lock);
+	asking->wait = wait;
+	wait->waiter = &asking->waiter;
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct asking_device *device = &asking->devices[i];
+
+		device->asking = asking;
+		device->ask = (struct ask){
+			.request = { .op = WIRE_MEMORY, .device = first + i },
+			.fd = -1,
+			.done = asking_replied,
+		};
+		if (worker_ask(&broker->mover, &none, &device->ask, &epoch) < 0)
+			asking_settle(asking, EIO, 0, 0);
+	}
+}
+
+void broker_space(struct broker *broker, struct wait *wait)
+{
+	asking_start(broker, true, 0, broker->n_devices, wait);
+}
+
+void ask_memory_used(struct broker *broker, struct token token,
+		     const struct caller *caller, struct wait *wait)
+{
+	const struct device *device;
+	uint32_t index = 0;
+
+	(void)caller;
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	device = slots_get(&broker->registry.devices, token.slot, token.generation);
+	if (device)
+		index = device->index;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (device)
+		asking_start(broker, false, index, 1, wait);
+	else
+		wait->done(wait, -ESTALE, NULL, 0);
+}
+
+void broker_ask(struct broker *broker, struct token token,
+		const struct attribute *attribute, const struct caller *caller,
+		struct wait *wait)
+{
+	attribute->ask(broker, token, caller, wait);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is asked of a worker when its file is read, a function each: they have the shape
+ * of struct attribute's ask and struct verb's state.
+ */
+#pragma once
+
+#include "api/attribute.h"
+
+/* Of a device: bytes in use by all programs. */
+void ask_memory_used(struct broker *broker, struct token token,
+		     const struct caller *caller, struct wait *wait);
+
+/* Of managed memory: what the driver says of its ranges. */
+void ask_last_prefetch(struct broker *broker, struct token token,
+		       const struct caller *caller, struct wait *wait);
+void state_advise(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait);
+
+/* What it is attached to, which the broker knows. */
+void state_attach(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait);

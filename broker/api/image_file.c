@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is written goes into a memfd. A close gives that memfd away, sealed; whoever
+ * writes after it writes into a copy. Memory is taken only while the machine has enough.
+ */
+#include "api/image_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+
+#include "api/state.h"
+#include "kernels/image_check.h"
+#include "kernels/load.h"
+#include "kernels/module_use.h"
+
+struct upload {
+	struct broker *broker;
+	struct token token;
+	struct caller caller; /* who opened it; his groups don't matter here */
+	char name[NAME_MAX_LENGTH + 1];
+
+	pthread_mutex_t lock; /* guards all below; outermost */
+	struct image *base;   /* what it began as; NULL: empty */
+	int fd;		      /* its own image; -1: nothing was written yet */
+	uint64_t size;	      /* of either */
+	bool sealed;	      /* fd was given away */
+	bool dirty;	      /* written since */
+	bool too_big;	      /* some of it was refused: it is not the whole image */
+};
+
+int upload_new(struct upload **ret_upload, struct broker *broker, struct token token,
+	       const struct caller *caller, bool truncate)
+{
+	struct upload *upload = calloc(1, sizeof(*upload));
+	struct module *module;
+
+	if (!upload)
+		return -ENOMEM;
+	pthread_mutex_init(&upload->lock, NULL);
+	upload->broker = broker;
+	upload->token = token;
+	upload->caller = *caller;
+	upload->caller.n_groups = 0;
+	upload->caller.groups = NULL;
+	upload->fd = -1;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	if (module)
+		strcpy(upload->name, module->name);
+	if (module && module->image && !truncate) {
+		upload->base = image_ref(module->image);
+		upload->size = upload->base->size;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!module) {
+		upload_free(upload);
+		return -ESTALE;
+	}
+	*ret_upload = upload;
+	return 0;
+}
+
+struct upload *upload_free(struct upload *upload)
+{
+	if (!upload)
+		return NULL;
+	if (upload->base)
+		module_put_image(upload->broker, upload->base);
+	closep(&upload->fd);
+	pthread_mutex_destroy(&upload->lock);
+	free(upload);
+	return NULL;
+}
+
+static int upload_fail(struct upload *upload, pid_t pid, int error, const char *sentence)
+{
+	char file[128];
+
+	snprintf(file, sizeof(file), "modules/%s/image", upload->name);
+	journal_fail(&upload->broker->journal, upload->caller.uid, pid, file, error,
+		     sentence);
+	return -error;
+}
+
+static int upload_refuse(struct upload *upload, pid_t pid, int error)
+{
+	return upload_fail(upload, pid, -error,
+			   error == -EFBIG ? "an image has 256 MiB at most"
+					   : "the broker has no room for the image");
+}
+
+uint64_t upload_size(struct upload *upload)
+{
+	uint64_t size;
+
+	pthread_mutex_lock(&upload->lock);
+	size = upload->size;
+	pthread_mutex_unlock(&upload->lock);
+	return size;
+}
+
+long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t size)
+{
+	ssize_t n = 0;
+	int fd;
+
+	pthread_mutex_lock(&upload->lock);
+	fd = upload->fd >= 0 ? upload->fd : upload->base ? upload->base->fd : -1;
+	if (fd >= 0 && offset < upload->size)
+		n = pread(fd, bytes, MIN(size, upload->size - offset), (off_t)offset);
+	pthread_mutex_unlock(&upload->lock);
+	return n < 0 ? -EIO : n;
+}
+
+/* ---- writing; with the lock held ---- */
+
+static int copy_into(int fd, int from, uint64_t size)
+{
+	off_t at = 0;
+
+	while ((uint64_t)at < size) {
+		ssize_t n = sendfile(fd, from, &at, size - (uint64_t)at);
+
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EIO;
+	}
+	return 0;
+}
+
+/* Makes a memfd to write into, of what it was so far. */
+static int upload_begin(struct upload *upload)
+{
+	int from = upload->sealed ? upload->fd : upload->base ? upload->base->fd : -1;
+	_cleanup_close_ int fd = -1;
+	int r = 0;
+
+	if (upload->fd >= 0 && !upload->sealed)
+		return 0;
+	if (!host_has_room(upload->size))
+		return -ENOMEM;
+	fd = memfd_create("gpumem-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (from >= 0)
+		r = copy_into(fd, from, upload->size);
+	if (r < 0)
+		return r;
+	closep(&upload->fd);
+	upload->fd = take_fd(&fd);
+	upload->sealed = false;
+	return 0;
+}
+
+/* Holes are filled when the image is looked at. */
+static int upload_check_room(const struct upload *upload, uint64_t size)
+{
+	return size <= upload->size || host_has_room(size - upload->size) ? 0 : -ENOMEM;
+}
+
+static int upload_write_all(struct upload *upload, uint64_t offset, const uint8_t *bytes,
+			    size_t size)
+{
+	while (size) {
+		ssize_t n = pwrite(upload->fd, bytes, size, (off_t)offset);
+
+		if (n < 0)
+			return errno == ENOSPC ? -ENOMEM : -errno;
+		offset += (uint64_t)n;
+		upload->size = MAX(upload->size, offset);
+		bytes += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *bytes,
+		 size_t size)
+{
+	bool too_big = offset > IMAGE_MAX || size > IMAGE_MAX - offset;
+	int r = too_big ? -EFBIG : 0;
+
+	pthread_mutex_lock(&upload->lock);
+	if (r == 0)
+		r = upload_begin(upload);
+	if (r == 0)
+		r = upload_check_room(upload, offset + size);
+	if (r == 0)
+		r = upload_write_all(upload, offset, bytes, size);
+	upload->too_big |= too_big;
+	upload->dirty |= r == 0 || too_big;
+	pthread_mutex_unlock(&upload->lock);
+	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+}
+
+int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
+{
+	int r = size > IMAGE_MAX ? -EFBIG : 0;
+
+	pthread_mutex_lock(&upload->lock);
+	if (r == 0 && size != upload->size)
+		r = upload_begin(upload);
+	if (r == 0)
+		r = upload_check_room(upload, size);
+	if (r == 0 && size != upload->size && ftruncate(upload->fd, (off_t)size) < 0)
+		r = -errno;
+	if (r == 0) {
+		upload->size = size;
+		upload->too_big = false;
+	}
+	pthread_mutex_unlock(&upload->lock);
+	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+}
+
+/* ---- closing ---- */
+
+/* Gives away what was written. Returns: 0; -EFBIG; -errno. */
+static int upload_take(struct upload *upload, int *ret_fd, uint64_t *ret_size)
+{
+	int fd;
+
+	if (upload->too_big)
+		return -EFBIG;
+	if (!upload->sealed &&
+	    fcntl(upload->fd, F_ADD_SEALS,
+		  F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	upload->sealed = true;
+	fd = fcntl(upload->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	*ret_size = upload->size;
+	return 0;
+}
+
+void upload_flush(struct upload *upload, pid_t pid, struct wait *wait)
+{
+	struct caller caller = upload->caller;
+	uint64_t size = 0;
+	int fd = -1, r = 0;
+
+	caller.pid = pid;
+	wait->waiter = NULL;
+	pthread_mutex_lock(&upload->lock);
+	if (upload->dirty)
+		r = upload_take(upload, &fd, &size);
+	upload->dirty = false;
+	pthread_mutex_unlock(&upload->lock);
+	if (fd >= 0) {
+		load_start(upload->broker, upload->token, &caller, fd, size, wait);
+		return;
+	}
+	/* A write that was too much has been told of. */
+	if (r < 0 && r != -EFBIG)
+		upload_fail(upload, pid, -r, "the broker can't take the image");
+	wait->done(wait, r, NULL, 0);
+}

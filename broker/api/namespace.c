@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects as the view meets them: found by name, listed, looked at, made, renamed and
+ * removed by mkdir, mv, rmdir, chmod.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/attribute.h"
+#include "control/verbs.h"
+#include "kernels/module_use.h"
+
+static const char *const folders[N_OBJECT_TYPES] = {
+	[OBJECT_BROKER] = "",
+	[OBJECT_ALLOCATION] = "allocations",
+	[OBJECT_STREAM] = "streams",
+	[OBJECT_DEVICE] = "devices",
+	[OBJECT_OWNER] = "owners",
+	[OBJECT_MODULE] = "modules",
+	[OBJECT_FUNCTION] = "functions",
+};
+
+const char *object_folder(enum object_type type)
+{
+	return folders[type];
+}
+
+static int object_fail(struct broker *broker, const struct caller *caller,
+		       enum object_type type, const char *name, int error,
+		       const char *sentence)
+{
+	char file[128];
+
+	snprintf(file, sizeof(file), "%s/%.64s", folders[type], name);
+	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
+	return -error;
+}
+
+static int object_refuse(struct broker *broker, const struct caller *caller,
+			 enum object_type type, const char *name,
+			 const struct refusal *refusal)
+{
+	return object_fail(broker, caller, type, name, refusal->error, refusal->sentence);
+}
+
+/* ---- finding; all under registry.lock ---- */
+
+static bool find_allocation(struct broker *broker, const char *name,
+			    const struct caller *caller, struct token *ret_token)
+{
+	struct allocation *allocation = allocation_find(&broker->registry, name);
+
+	(void)caller;
+	if (!allocation || allocation->state == ALLOCATION_MAKING)
+		return false;
+	*ret_token = (struct token){ allocation->slot, allocation->slot_generation };
+	return true;
+}
+
+static bool name_is_default(const char *name)
+{
+	return strncmp(name, "default", 7) == 0 && (!name[7] || name[7] == '.');
+}
+
+/* `default` is device 0's, `default.N` device N's; the caller's own. */
+static struct stream *find_default(struct broker *broker, const char *name,
+				   const struct caller *caller)
+{
+	struct owner *owner;
+	uint64_t device = 0;
+
+	if (!name_is_default(name) ||
+	    (name[7] && (name[8] == '0' || number_parse(name + 8, &device) < 0)))
+		return NULL;
+	if (device >= broker->n_devices)
+		return NULL;
+	owner = owner_get(&broker->registry, caller->uid, caller->gid);
+	return owner ? owner_default_stream(&broker->registry, owner, (uint32_t)device)
+		     : NULL;
+}
+
+struct stream *command_named_stream(struct command *command, const char *name)
+{
+	struct stream *stream = stream_find(&command->broker->registry, name);
+
+	if (stream || strcmp(name, "default") == 0)
+		return stream;
+	return find_default(command->broker, name, command->caller);
+}
+
+static bool find_stream(struct broker *broker, const char *name,
+			const struct caller *caller, struct token *ret_token)
+{
+	struct stream *stream = stream_find(&broker->registry, name);
+
+	if (!stream)
+		stream = find_default(broker, name, caller);
+	if (!stream)
+		return false;
+	*ret_token = (struct token){ stream->slot, stream->slot_generation };
+	return true;
+}
+
+static bool find_device(struct broker *broker, const char *name,
+			const struct caller *caller, struct token *ret_token)
+{
+	uint64_t index;
+	char plain[24];
+
+	(void)caller;
+	if (number_parse(name, &index) < 0 || index >= broker->n_devices)
+		return false;
+	snprintf(plain, sizeof(plain), "%llu", (unsigned long long)index);
+	if (strcmp(plain, name) != 0)
+		return false;
+	*ret_token = (struct token){ broker->devices[index]->slot,
+				     broker->devices[index]->slot_generation };
+	return true;
+}
+
+static bool find_owner(struct broker *broker, const char *name,
+		       const struct caller *caller, struct token *ret_token)
+{
+	struct owner *owner = NULL;
+	uint64_t number;
+	uid_t uid;
+
+	(void)caller;
+	if (number_parse(name, &number) < 0 || number > UINT32_MAX ||
+	    (name[0] == '0' && name[1]))
+		return false;
+	uid = (uid_t)number;
+	HASH_FIND(hh, broker->registry.owners_by_uid, &uid, sizeof(uid), owner);
+	if (!owner)
+		return false;
+	*ret_token = (struct token){ owner->slot, owner->slot_generation };
+	return true;
+}
+
+static bool find_module(struct broker *broker, const char *name,
+			const struct caller *caller, struct token *ret_token)
+{
+	struct module *module = module_find(&broker->registry, name);
+
+	(void)caller;
+	if (!module)
+		return false;
+	*ret_token = (struct token){ module->slot, module->slot_generation };
+	return true;
+}
+
+/* Returns: 0; -ENOENT; -EAGAIN. */
+static int find_function(struct broker *broker, struct token in, const char *name,
+			 struct token *ret_token)
+{
+	const struct module *module =
+		slots_get(&broker->registry.modules, in.slot, in.generation);
+	const struct function *function;
+
+	if (!module || !module->image)
+		return -ENOENT;
+	function = image_find_function(module->image, name);
+	if (!function)
+		return module->image->enumerated ? -ENOENT : -EAGAIN;
+	*ret_token = (struct token){ function->slot, function->slot_generation };
+	return 0;
+}
+
+int broker_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, const struct caller *caller, struct token *ret_token)
+{
+	static bool (*const finders[N_OBJECT_TYPES])(
+		struct broker *, const char *, const struct caller *, struct token *) = {
+		[OBJECT_ALLOCATION] = find_allocation, [OBJECT_STREAM] = find_stream,
+		[OBJECT_DEVICE] = find_device,	       [OBJECT_OWNER] = find_owner,
+		[OBJECT_MODULE] = find_module,
+	};
+	int r;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (type == OBJECT_FUNCTION)
+		r = find_function(broker, in, name, ret_token);
+	else
+		r = finders[type] && finders[type](broker, name, caller, ret_token)
+			    ? 0
+			    : -ENOENT;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r;
+}
+
+void broker_look_up(struct broker *broker, enum object_type type, struct token in,
+		    const char *name, struct wait *wait)
+{
+	if (type == OBJECT_FUNCTION) {
+		module_look_up(broker, in, name, wait);
+		return;
+	}
+	wait->waiter = NULL;
+	wait->done(wait, -ENOENT, NULL, 0);
+}
+
+/* ---- listing ---- */
+
+static void print_name(enum object_type type, const void *object,
+		       char name[LISTED_NAME_MAX + 1])
+{
+	if (type == OBJECT_ALLOCATION)
+		strcpy(name, ((const struct allocation *)object)->name);
+	else if (type == OBJECT_STREAM)
+		strcpy(name, ((const struct stream *)object)->name);
+	else if (type == OBJECT_MODULE)
+		strcpy(name, ((const struct module *)object)->name);
+	else if (type == OBJECT_FUNCTION)
+		strcpy(name, ((const struct function *)object)->shown);
+	else if (type == OBJECT_DEVICE)
+		snprintf(name, OBJECT_NAME_MAX, "%u",
+			 ((const struct device *)object)->index);
+	else
+		snprintf(name, OBJECT_NAME_MAX, "%u",
+			 ((const struct owner *)object)->uid);
+}
+
+/* Whether the caller's listing has it; in is the object whose folder is listed. */
+static bool is_listed(enum object_type type, const void *object, const void *in,
+		      const struct caller *caller)
+{
+	const struct function *function = object;
+	const struct allocation *allocation = object;
+	const struct stream *stream = object;
+
+	if (type == OBJECT_ALLOCATION)
+		return allocation->state != ALLOCATION_MAKING;
+	if (type == OBJECT_STREAM)
+		return !stream->is_default || stream->owner->uid == caller->uid;
+	if (type == OBJECT_FUNCTION)
+		return in && function->image->module == in;
+	return true;
+}
+
+static struct slots *type_slots(struct broker *broker, enum object_type type)
+{
+	struct slots *slots[N_OBJECT_TYPES] = {
+		[OBJECT_ALLOCATION] = &broker->registry.allocations,
+		[OBJECT_STREAM] = &broker->registry.streams,
+		[OBJECT_DEVICE] = &broker->registry.devices,
+		[OBJECT_OWNER] = &broker->registry.owners,
+		[OBJECT_MODULE] = &broker->registry.modules,
+		[OBJECT_FUNCTION] = &broker->registry.functions,
+	};
+
+	return slots[type];
+}
+
+/* Its object, one that can be seen. Under registry.lock. NULL: it has gone. */
+static const void *find_seen(struct broker *broker, enum object_type type,
+			     struct token token)
+{
+	struct slots *slots = type_slots(broker, type);
+
+	if (type == OBJECT_FUNCTION)
+		return function_get(&broker->registry, token.slot, token.generation);
+	return slots ? slots_get(slots, token.slot, token.generation) : NULL;
+}
+
+bool object_path(struct broker *broker, enum object_type type, struct token token,
+		 struct text *text)
+{
+	const void *object = find_seen(broker, type, token);
+	char name[LISTED_NAME_MAX + 1];
+
+	if (!object)
+		return false;
+	print_name(type, object, name);
+	if (type == OBJECT_FUNCTION)
+		text_printf(text, "%s/%s/", folders[OBJECT_MODULE],
+			    ((const struct function *)object)->image->module->name);
+	text_printf(text, "%s/%s", folders[type], name);
+	return true;
+}
+
+int broker_path(struct broker *broker, enum object_type type, struct token token,
+		struct text *text)
+{
+	bool found;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	found = object_path(broker, type, token, text);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return found ? 0 : -ESTALE;
+}
+
+size_t broker_list(struct broker *broker, enum object_type type, struct token in,
+		   const struct caller *caller, uint64_t cookie, struct listing *entries,
+		   size_t n)
+{
+	struct slots *slots = type_slots(broker, type);
+	uint32_t slot = (uint32_t)cookie;
+	size_t found = 0;
+	const void *inside;
+	void *object;
+
+	if (!slots || cookie > SLOTS_MAX)
+		return 0;
+	pthread_mutex_lock(&broker->registry.lock);
+	inside = slots_get(&broker->registry.modules, in.slot, in.generation);
+	if (type == OBJECT_STREAM && cookie == 0)
+		(void)find_default(broker, "default", caller);
+	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
+		if (!is_listed(type, object, inside, caller))
+			continue;
+		print_name(type, object, entries[found].name);
+		entries[found].token =
+			(struct token){ slot, slots->table[slot].generation };
+		entries[found].next = slot + 1;
+		found++;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return found;
+}
+
+/* ---- looking ---- */
+
+static void stat_allocation(const struct allocation *allocation, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = allocation->id,
+		.uid = allocation->owner->uid,
+		.gid = allocation->gid,
+		.mode = allocation->mode,
+		.size = allocation->size,
+		.changed_s = allocation->written_s ? allocation->written_s
+						   : allocation->created_s,
+		.changed_ns = allocation->written_ns,
+		.host = allocation->kind == KIND_HOST,
+		.managed = allocation->managed,
+	};
+}
+
+static void stat_stream(const struct stream *stream, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = stream->id,
+		.uid = stream->owner->uid,
+		.gid = stream->owner->gid,
+		.mode = 0644,
+		.changed_s = stream->created_s,
+	};
+}
+
+static void stat_module(const struct module *module, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = module->id,
+		.uid = module->owner->uid,
+		.gid = module->gid,
+		.mode = module->mode,
+		.size = module->image ? module->image->size : 0,
+		.changed_s = module->loaded_s ?: module->created_s,
+	};
+}
+
+static void stat_function(const struct function *function, struct object_stat *stat)
+{
+	stat_module(function->image->module, stat);
+	stat->id = function->id;
+	stat->size = 0;
+}
+
+int broker_stat(struct broker *broker, enum object_type type, struct token token,
+		struct object_stat *ret_stat)
+{
+	const void *object;
+	int r = 0;
+
+	if (!type_slots(broker, type)) {
+		*ret_stat = (struct object_stat){ .mode = 0444 };
+		return 0;
+	}
+	pthread_mutex_lock(&broker->registry.lock);
+	object = find_seen(broker, type, token);
+	if (!object)
+		r = -ESTALE;
+	else if (type == OBJECT_MODULE)
+		stat_module(object, ret_stat);
+	else if (type == OBJECT_FUNCTION)
+		stat_function(object, ret_stat);
+	else if (type == OBJECT_ALLOCATION)
+		stat_allocation(object, ret_stat);
+	else if (type == OBJECT_STREAM)
+		stat_stream(object, ret_stat);
+	else if (type == OBJECT_DEVICE)
+		*ret_stat = (struct object_stat){
+			.id = ((const struct device *)object)->index + 1u,
+			.mode = 0444,
+		};
+	else
+		*ret_stat = (struct object_stat){
+			.id = ((const struct owner *)object)->uid + (uint64_t)1,
+			.uid = ((const struct owner *)object)->uid,
+			.gid = ((const struct owner *)object)->gid,
+			.mode = 0644,
+		};
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r;
+}
+
+/* ---- making ---- */
+
+/* Under registry.lock. */
+static int create_stream(struct broker *broker, const char *name,
+			 const struct caller *caller, struct owner *owner,
+			 struct token *ret_token, struct refusal *refusal)
+{
+	struct stream *stream = NULL;
+	int r = -EEXIST;
+
+	if (name_is_default(name) && !find_default(broker, name, caller))
+		return refuse(refusal, EINVAL,
+			      "stream %s: such names are of the devices' own streams",
+			      name);
+	if (!name_is_default(name))
+		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
+	if (r == 0) {
+		*ret_token = (struct token){ stream->slot, stream->slot_generation };
+		journal_event(&broker->journal, "create streams/%s uid=%u", name,
+			      caller->uid);
+	} else if (r == -EEXIST) {
+		refuse(refusal, EEXIST, "stream %s is there already", name);
+	} else if (r == -ENFILE) {
+		refuse(refusal, ENFILE, "uid %u has as many streams as one may",
+		       caller->uid);
+	} else {
+		refuse(refusal, -r, "stream %s: %s", name, strerror(-r));
+	}
+	return r;
+}
+
+int broker_create(struct broker *broker, enum object_type type, const char *name,
+		  const struct caller *caller, struct token *ret_token)
+{
+	struct refusal refusal;
+	struct owner *owner;
+	int r;
+
+	if (type == OBJECT_ALLOCATION)
+		return object_fail(broker, caller, type, name, EPERM,
+				   "allocations are made by writing to control/alloc: "
+				   "echo 'NAME SIZE' >control/alloc");
+	if (type != OBJECT_STREAM && type != OBJECT_MODULE)
+		return object_fail(broker, caller, type, name, EPERM,
+				   "nothing can be made here");
+	if (line_name(name, type == OBJECT_STREAM ? "stream" : "module", &refusal) < 0)
+		return object_refuse(broker, caller, type, name, &refusal);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = owner_get(&broker->registry, caller->uid, caller->gid);
+	if (broker->shutting_down)
+		r = refuse(&refusal, ESTALE, "the broker is shutting down");
+	else if (!owner)
+		r = refuse(&refusal, ENOMEM, "no memory in the broker");
+	else if (type == OBJECT_STREAM)
+		r = create_stream(broker, name, caller, owner, ret_token, &refusal);
+	else
+		r = module_create(broker, name, owner, ret_token, &refusal);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}
+
+/* ---- removing ---- */
+
+/* With the lock held, let go of. Returns: 0, or a refusal. */
+static int remove_allocation(struct broker *broker, const char *name,
+			     const struct caller *caller, struct refusal *refusal)
+{
+	struct allocation *allocation = allocation_find(&broker->registry, name);
+	int r = 0;
+
+	if (!allocation || allocation->state == ALLOCATION_MAKING)
+		r = refuse(refusal, ENOENT, "there is no allocation %s", name);
+	else if (!caller_may(caller, allocation, ACCESS_OWN))
+		r = refuse(refusal, EPERM,
+			   "allocation %s belongs to uid %u, not to uid %u", name,
+			   allocation->owner->uid, caller->uid);
+	if (r == 0)
+		allocation_release(broker, allocation);
+	else
+		pthread_mutex_unlock(&broker->registry.lock);
+	return r;
+}
+
+static int remove_stream(struct broker *broker, const char *name,
+			 const struct caller *caller, struct refusal *refusal)
+{
+	struct stream *stream = stream_find(&broker->registry, name);
+	int r = 0;
+
+	if (!stream && find_default(broker, name, caller))
+		r = refuse(refusal, EPERM, "stream %s is always there", name);
+	else if (!stream)
+		r = refuse(refusal, ENOENT, "there is no stream %s", name);
+	else if (caller->uid != 0 && caller->uid != stream->owner->uid)
+		r = refuse(refusal, EPERM, "stream %s belongs to uid %u, not to uid %u",
+			   name, stream->owner->uid, caller->uid);
+	else if (stream->n_works)
+		r = refuse(refusal, EBUSY, "stream %s has %u commands under way", name,
+			   stream->n_works);
+	else if (stream->n_allocations)
+		r = refuse(refusal, EBUSY,
+			   "%u allocations were made on stream %s or are attached to it",
+			   stream->n_allocations, name);
+	if (r == 0) {
+		struct worker *worker = stream->owner->worker;
+		uint32_t wire_id = stream->wire_id, epoch = stream->made_epoch;
+		uint32_t device = stream->device;
+
+		journal_event(&broker->journal, "remove streams/%s", name);
+		/* Told before its number can be dealt again. */
+		if (worker && epoch)
+			worker_drop_stream(worker, epoch, device, wire_id);
+		stream_free(&broker->registry, stream);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r;
+}
+
+int broker_remove(struct broker *broker, enum object_type type, const char *name,
+		  const struct caller *caller)
+{
+	/* Each lets go of the lock. */
+	static int (*const removers[N_OBJECT_TYPES])(struct broker *, const char *,
+						     const struct caller *,
+						     struct refusal *) = {
+		[OBJECT_ALLOCATION] = remove_allocation,
+		[OBJECT_STREAM] = remove_stream,
+		[OBJECT_MODULE] = module_remove,
+	};
+	struct refusal refusal;
+	int r;
+
+	if (!removers[type])
+		return object_fail(broker, caller, type, name, EPERM,
+				   "nothing can be removed here");
+	pthread_mutex_lock(&broker->registry.lock);
+	r = removers[type](broker, name, caller, &refusal);
+	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}
+
+/* ---- changing ---- */
+
+int broker_rename(struct broker *broker, enum object_type type, const char *name,
+		  const char *new_name, const struct caller *caller)
+{
+	struct allocation *allocation;
+	struct refusal refusal;
+	int r = 0;
+
+	if (type != OBJECT_ALLOCATION)
+		return object_fail(broker, caller, type, name, EPERM,
+				   "only allocations can be renamed");
+	if (line_name(new_name, "allocation", &refusal) < 0)
+		return object_refuse(broker, caller, type, name, &refusal);
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_find(&broker->registry, name);
+	if (!allocation || allocation->state == ALLOCATION_MAKING)
+		r = refuse(&refusal, ENOENT, "there is no allocation %s", name);
+	else if (!caller_may(caller, allocation, ACCESS_OWN))
+		r = refuse(&refusal, EPERM,
+			   "allocation %s belongs to uid %u, not to uid %u", name,
+			   allocation->owner->uid, caller->uid);
+	else if (strcmp(name, new_name) != 0)
+		r = allocation_rename(&broker->registry, allocation, new_name);
+	if (r == -EEXIST)
+		refuse(&refusal, EEXIST, "allocation %s is there already", new_name);
+	else if (r == -ENOMEM)
+		refuse(&refusal, ENOMEM, "no memory in the broker");
+	if (r == 0)
+		journal_event(&broker->journal, "rename allocations/%s from=%s", new_name,
+			      name);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}
+
+/* Under registry.lock. */
+static int store_stream(struct broker *broker, struct stream *stream,
+			const struct attribute *attribute, const struct caller *caller,
+			const char *value, struct refusal *refusal)
+{
+	uint64_t number = 0;
+	bool negative = value[0] == '-';
+
+	if (caller->uid != 0 && caller->uid != stream->owner->uid)
+		return refuse(refusal, EPERM,
+			      "stream %s belongs to uid %u, not to uid %u", stream->name,
+			      stream->owner->uid, caller->uid);
+	if (stream->is_default || stream->used)
+		return refuse(refusal, EBUSY, "stream %s %s: its %s stands", stream->name,
+			      stream->used ? "has been used" : "is always there",
+			      attribute->name);
+	if (number_parse(value + negative, &number) < 0 || number > 1000)
+		return refuse(refusal, EINVAL, "%s %s of stream %s is no number",
+			      attribute->name, value, stream->name);
+	if (strcmp(attribute->name, "priority") == 0) {
+		stream->priority = negative ? -(int32_t)number : (int32_t)number;
+		return 0;
+	}
+	if (negative || number >= broker->n_devices)
+		return refuse(refusal, ENOENT,
+			      "there is no device %s: the last one is %u", value,
+			      broker->n_devices - 1);
+	stream->device = (uint32_t)number;
+	return 0;
+}
+
+/* Under registry.lock. */
+static int store_object(struct broker *broker, enum object_type type, struct token token,
+			const struct attribute *attribute, const struct caller *caller,
+			const char *value, char *ret_name, struct refusal *refusal)
+{
+	struct slots *slots = type_slots(broker, type);
+	void *object = slots_get(slots, token.slot, token.generation);
+
+	if (!object)
+		return refuse(refusal, ESTALE, "it has been removed");
+	print_name(type, object, ret_name);
+	if (type == OBJECT_STREAM)
+		return store_stream(broker, object, attribute, caller, value, refusal);
+	return module_store_device(broker, object, caller, value, refusal);
+}
+
+int broker_store(struct broker *broker, enum object_type type, struct token token,
+		 const struct attribute *attribute, const struct caller *caller,
+		 const char *value, size_t length)
+{
+	char word[64], name[LISTED_NAME_MAX + 1] = "?";
+	struct refusal refusal;
+	int r;
+
+	if (length && value[length - 1] == '\n')
+		length--;
+	if ((type != OBJECT_STREAM && type != OBJECT_MODULE) || length >= sizeof(word) ||
+	    memchr(value, 0, length))
+		return object_fail(broker, caller, type, attribute->name, EINVAL,
+				   "that is no value of this attribute");
+	memcpy(word, value, length);
+	word[length] = '\0';
+
+	pthread_mutex_lock(&broker->registry.lock);
+	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}

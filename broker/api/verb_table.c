@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/verb_table.h"
+
+#include "api/device_usage.h"
+#include "control/verbs.h"
+
+#define LAUNCH_USAGE                                                                     \
+	"grid=X[,Y[,Z]] block=X[,Y[,Z]]|elements=N [block=N] [shared=BYTES] [stream=S] " \
+	"[cooperative=1] [cluster=X[,Y[,Z]]] [timeout=SECONDS] [wait=0] ARG..."
+
+static const struct verb verbs[] = {
+	{
+		.name = "alloc",
+		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
+			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
+			 "[until=close]",
+		.help = "allocates SIZE bytes; the answer is the allocation's status",
+		.run = verb_alloc,
+	},
+	{
+		.name = "free",
+		.usage = "NAME",
+		.help = "frees an allocation, after its last use",
+		.run = verb_free,
+	},
+	{
+		.name = "fill",
+		.usage = "NAME TYPE:VALUE|hex:BYTES [offset=N] [length=N] [stream=S] "
+			 "[wait=0]",
+		.help = "repeats a value over an allocation or a range of it",
+		.run = verb_fill,
+	},
+	{
+		.name = "copy",
+		.usage = "DST[+OFFSET] from=SRC[+OFFSET] [length=N] [stream=S] [wait=0]",
+		.help = "copies bytes from one allocation to another",
+		.run = verb_copy,
+	},
+	{
+		.name = "prefetch",
+		.usage = "NAME LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.help = "moves managed memory to where it will be used",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.managed = true,
+		.run = verb_prefetch,
+	},
+	{
+		.name = "advise",
+		.usage = "NAME ADVICE [LOCATION] [offset=N] [length=N]",
+		.help = "tells the driver how managed memory is used; read, it is what "
+			"the driver knows",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "ADVICE [LOCATION] [offset=N] [length=N]",
+		.managed = true,
+		.run = verb_advise,
+		.state = state_advise,
+	},
+	{
+		.name = "attach",
+		.help = "says who may use managed memory: all, the host, one stream",
+		.object = OBJECT_ALLOCATION,
+		.object_usage = "global|host|single [stream=S] [wait=0]",
+		.managed = true,
+		.run = verb_attach,
+		.state = state_attach,
+	},
+	{
+		.name = "launch",
+		.usage = "M F " LAUNCH_USAGE,
+		.help = "runs function F of module M; ARG is [in:|out:]NAME[+OFFSET], "
+			"TYPE:VALUE or hex:BYTES",
+		.object = OBJECT_FUNCTION,
+		.object_usage = LAUNCH_USAGE,
+		.run = verb_launch,
+	},
+	{
+		.name = "reset",
+		.help = "ends what his kernels do, a runaway one too, and starts his "
+			"worker "
+			"again",
+		.object = OBJECT_OWNER,
+		.object_usage = "1",
+		.run = verb_reset,
+	},
+	{
+		.name = "synchronize",
+		.usage = "STREAM",
+		.help = "returns when all before it on the stream is done, with the "
+			"first "
+			"failure since the last time",
+		.object = OBJECT_STREAM,
+		.object_usage = "1",
+		.run = verb_synchronize,
+	},
+};
+
+const struct verb *verb_table(size_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(verbs);
+	return verbs;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Questions by id, in constant time and without trust.
+ *
+ * An id is a slot's number plus one in the low half and the slot's generation in the
+ * high half. A slot's generation goes up whenever its question leaves, so an answer
+ * given twice, or to a question of long ago, finds nothing; nor does a guess at a
+ * question that still waits to be sent. Free slots are a list through the table, which
+ * grows and never shrinks. The link's lock guards all of it.
+ */
+#include "channel/inflight.h"
+
+#include "channel/channel.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#define TABLE_FIRST 64u
+#define TABLE_MAX   (1u << 24)
+
+struct ask_slot {
+	struct ask *ask; /* NULL: free */
+	uint32_t generation;
+	uint32_t next_free;
+	bool sent;
+};
+
+void ask_table_deinit(struct ask_table *table)
+{
+	assert(!table->n_open);
+	free(table->slots);
+	*table = ASK_TABLE_INIT;
+}
+
+static int table_grow(struct ask_table *table)
+{
+	uint32_t n_slots = MAX(TABLE_FIRST, table->n_slots * 2);
+	struct ask_slot *slots;
+
+	if (n_slots > TABLE_MAX)
+		return -ENOMEM;
+	slots = reallocarray(table->slots, n_slots, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	for (uint32_t i = table->n_slots; i < n_slots; i++)
+		slots[i] = (struct ask_slot){ .next_free = i + 1 };
+	table->slots = slots;
+	table->n_slots = n_slots;
+	return 0;
+}
+
+int ask_table_add(struct ask_table *table, struct ask *ask)
+{
+	struct ask_slot *slot;
+	uint32_t index;
+	int r;
+
+	if (table->free == table->n_slots) {
+		r = table_grow(table);
+		if (r < 0)
+			return r;
+	}
+	index = table->free;
+	slot = &table->slots[index];
+	table->free = slot->next_free;
+	table->n_open++;
+	slot->ask = ask;
+	slot->sent = false;
+	ask->request.id = (uint64_t)slot->generation << 32 | (index + 1);
+	return 0;
+}
+
+/* The slot of an open question, sent or not. */
+static struct ask_slot *table_slot(const struct ask_table *table, uint64_t id)
+{
+	uint32_t number = (uint32_t)id;
+	struct ask_slot *slot;
+
+	if (!number || number > table->n_slots)
+		return NULL;
+	slot = &table->slots[number - 1];
+	return slot->ask && slot->generation == id >> 32 ? slot : NULL;
+}
+
+void ask_table_set_sent(struct ask_table *table, uint64_t id)
+{
+	struct ask_slot *slot = table_slot(table, id);
+
+	assert(slot);
+	slot->sent = true;
+}
+
+struct ask *ask_table_find(const struct ask_table *table, uint64_t id)
+{
+	const struct ask_slot *slot = table_slot(table, id);
+
+	return slot && slot->sent ? slot->ask : NULL;
+}
+
+static void table_release(struct ask_table *table, struct ask_slot *slot)
+{
+	slot->ask = NULL;
+	slot->generation++;
+	slot->next_free = table->free;
+	table->free = (uint32_t)(slot - table->slots);
+	table->n_open--;
+}
+
+void ask_table_remove(struct ask_table *table, uint64_t id)
+{
+	struct ask_slot *slot = table_slot(table, id);
+
+	assert(slot);
+	table_release(table, slot);
+}
+
+struct ask *ask_table_pop(struct ask_table *table)
+{
+	for (uint32_t i = 0; table->n_open && i < table->n_slots; i++) {
+		struct ask *ask = table->slots[i].ask;
+
+		if (!ask)
+			continue;
+		table_release(table, &table->slots[i]);
+		return ask;
+	}
+	return NULL;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* Questions on their way: the queue of what the socket did not take, and refusals. */
+#include "channel/private.h"
+
+#include "base/clock.h"
+#include "protocol/wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define RETRY_MS 5 /* after a send that the kernel had no memory for */
+
+void queue_init(struct ask_queue *queue)
+{
+	queue->first = NULL;
+	queue->end = &queue->first;
+}
+
+static void queue_push(struct ask_queue *queue, struct ask *ask)
+{
+	ask->next = NULL;
+	*queue->end = ask;
+	queue->end = &ask->next;
+}
+
+static struct ask *queue_pop(struct ask_queue *queue)
+{
+	struct ask *ask = queue->first;
+
+	if (!ask)
+		return NULL;
+	queue->first = ask->next;
+	if (!queue->first)
+		queue->end = &queue->first;
+	return ask;
+}
+
+void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	closep(&ask->fd);
+	ask->done(ask, reply, lost);
+}
+
+static void ask_answer_refused(struct ask *ask)
+{
+	const struct wire_reply reply = {
+		.id = ask->request.id,
+		.error = ask->refused,
+		.call = -1,
+	};
+
+	ask_answer(ask, &reply, ask->refused == EIO);
+}
+
+void link_refuse_locked(struct link *link, struct ask *ask, int error)
+{
+	ask->refused = error;
+	queue_push(&link->refused, ask);
+	link_wake(link);
+}
+
+int link_send_locked(struct link *link, struct ask *ask)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = {
+		.header = {
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+			.cmsg_len = CMSG_LEN(sizeof(int)),
+		},
+	};
+	struct iovec parts[] = {
+		{ &ask->request, sizeof(ask->request) },
+		{ (void *)ask->payload, ask->payload ? ask->request.length : 0 },
+	};
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
+	int socket;
+
+	if (ask->fd >= 0) {
+		memcpy(CMSG_DATA(&control.header), &ask->fd, sizeof(int));
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control.space);
+	}
+	socket = wire_op_is_urgent(ask->request.op) ? link->urgent : link->socket;
+	if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		switch (errno) {
+		case EAGAIN:
+			return -EAGAIN;
+		case ENOMEM:
+		case ENOBUFS:
+		case ETOOMANYREFS:
+			return -ENOBUFS;
+		case EBADF: /* the asker's own descriptor */
+			ask_table_remove(&link->asks, ask->request.id);
+			ask->fd = -1;
+			link_refuse_locked(link, ask, EBADF);
+			return 0;
+		default: /* the worker is gone: lost, like all that is open */
+			break;
+		}
+	}
+	closep(&ask->fd);
+	ask_table_set_sent(&link->asks, ask->request.id);
+	return 0;
+}
+
+bool link_can_send_locked(struct link *link)
+{
+	return link->state == LINK_READY && !link->ending;
+}
+
+void link_flush_locked(struct link *link)
+{
+	int r = 0;
+
+	link->retry = NEVER;
+	if (!link_can_send_locked(link))
+		return;
+	while (link->queue.first) {
+		/* Off the queue first: once sent, it is the asker's as soon as it is
+		 * answered. */
+		struct ask *ask = queue_pop(&link->queue);
+
+		r = link_send_locked(link, ask);
+		if (r == 0)
+			continue;
+		ask->next = link->queue.first;
+		if (!link->queue.first)
+			link->queue.end = &ask->next;
+		link->queue.first = ask;
+		if (r == -ENOBUFS)
+			link->retry = clock_ms() + RETRY_MS;
+		return;
+	}
+	if (link->stopping && !link->shut) {
+		link->shut = true;
+		shutdown(link->urgent, SHUT_WR);
+		shutdown(link->socket, SHUT_WR);
+	}
+}
+
+void link_enqueue_locked(struct link *link, struct ask *ask)
+{
+	bool urgent = wire_op_is_urgent(ask->request.op);
+
+	if (link_can_send_locked(link) && (urgent || !link->queue.first)) {
+		int r = link_send_locked(link, ask);
+
+		if (r == 0)
+			return;
+		if (r == -ENOBUFS)
+			link->retry = clock_ms() + RETRY_MS;
+		link_wake(link);
+	}
+	queue_push(&link->queue, ask);
+}
+
+void link_answer_refused_locked(struct link *link)
+{
+	struct ask *ask;
+
+	while ((ask = queue_pop(&link->refused))) {
+		pthread_mutex_unlock(&link->lock);
+		ask_answer_refused(ask);
+		pthread_mutex_lock(&link->lock);
+	}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The staging area: one sealed memfd, its slots, and a stack of the free ones.
+ *
+ * The seals are what makes sharing it safe: nobody, however the worker tries, can take
+ * pages from under the broker's mapping. What stands in the pages is the worker's as
+ * much as the broker's, so whoever reads a slot must live with any bytes, at any time.
+ *
+ * The last slot taken is the first given back: its pages are warm in the caches.
+ */
+#include "channel/staging.h"
+
+#include "base/def.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+static int staging_open(const char *name, uint64_t size)
+{
+	_cleanup_close_ int fd = -1;
+
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+int staging_init(struct staging *staging, const char *name, unsigned int n_slots)
+{
+	uint64_t size = (uint64_t)n_slots * STAGING_SLOT;
+	_cleanup_free_ unsigned int *list = NULL;
+	_cleanup_close_ int fd = -1;
+	void *memory;
+
+	list = calloc(n_slots, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	fd = staging_open(name, size);
+	if (fd < 0)
+		return fd;
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+
+	for (unsigned int i = 0; i < n_slots; i++)
+		list[i] = n_slots - 1 - i;
+	*staging = (struct staging){
+		.fd = take_fd(&fd),
+		.memory = memory,
+		.size = size,
+		.n_slots = n_slots,
+		.n_free = n_slots,
+		.free_list = take_ptr(list),
+	};
+	return 0;
+}
+
+void staging_deinit(struct staging *staging)
+{
+	if (!staging->memory)
+		return;
+	assert(staging->n_free == staging->n_slots);
+	munmap(staging->memory, staging->size);
+	close(staging->fd);
+	free(staging->free_list);
+	*staging = (struct staging){ .fd = -1 };
+}
+
+int staging_get(struct staging *staging)
+{
+	if (!staging->n_free)
+		return -EAGAIN;
+	return (int)staging->free_list[--staging->n_free];
+}
+
+void staging_put(struct staging *staging, unsigned int slot)
+{
+	assert(slot < staging->n_slots && staging->n_free < staging->n_slots);
+	staging->free_list[staging->n_free++] = slot;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the broker's many descriptors and threads to a worker that has three and one.
+ *
+ * posix_spawn shares the broker's memory with the child until it executes, so the size
+ * of the broker costs nothing and no lock can be copied in the wrong state. The child
+ * keeps stdout and stderr (it speaks only when it is about to exit), reads /dev/null,
+ * and has a session of its own: a Ctrl-C meant for the broker is the broker's to pass on.
+ *
+ * The environment goes along as it is. Privileges are the program's own to drop: it
+ * does so after it was executed, when nothing of the broker's is in its memory.
+ */
+#include "channel/worker_spawn.h"
+
+#include "base/def.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+
+extern char **environ;
+
+#define N_ARGUMENTS 12
+#define NUMBER_SIZE 24
+
+struct arguments {
+	const char *list[N_ARGUMENTS + 1];
+	unsigned int n;
+	char parent[NUMBER_SIZE];
+	char uid[NUMBER_SIZE];
+	char gid[NUMBER_SIZE];
+};
+
+static void argument_add(struct arguments *arguments, const char *argument)
+{
+	arguments->list[arguments->n++] = argument;
+}
+
+static const char *number_text(char (*text)[NUMBER_SIZE], long number)
+{
+	snprintf(*text, sizeof(*text), "%ld", number);
+	return *text;
+}
+
+static void arguments_make(struct arguments *arguments, const struct link_config *config)
+{
+	argument_add(arguments, config->program);
+	argument_add(arguments, "--name");
+	argument_add(arguments, config->name);
+	argument_add(arguments, "--driver");
+	argument_add(arguments, config->driver);
+	argument_add(arguments, "--parent");
+	argument_add(arguments, number_text(&arguments->parent, getpid()));
+	if (config->mover) {
+		argument_add(arguments, "--mover");
+	} else if (geteuid() == 0) {
+		argument_add(arguments, "--uid");
+		argument_add(arguments, number_text(&arguments->uid, config->uid));
+		argument_add(arguments, "--gid");
+		argument_add(arguments, number_text(&arguments->gid, config->gid));
+	}
+}
+
+/* Above the places they go to. */
+struct descriptors {
+	int socket, staging, urgent;
+};
+
+/* What the child does before it executes. */
+static int actions_fill(posix_spawn_file_actions_t *actions,
+			const struct descriptors *descriptors, int output)
+{
+	int r;
+
+	r = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY,
+					     0);
+	if (r == 0 && output >= 0)
+		r = posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->socket,
+						     WIRE_SOCKET_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->staging,
+						     WIRE_STAGING_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(actions, descriptors->urgent,
+						     WIRE_URGENT_FD);
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions, WIRE_URGENT_FD + 1);
+	return -r;
+}
+
+static int attributes_fill(posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+	int r;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	r = posix_spawnattr_setsigmask(attributes, &none);
+	if (r == 0)
+		r = posix_spawnattr_setsigdefault(attributes, &all);
+	if (r == 0)
+		r = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK |
+								 POSIX_SPAWN_SETSIGDEF |
+								 POSIX_SPAWN_SETSID);
+	return -r;
+}
+
+static int start_prepared(const struct link_config *config,
+			  const struct descriptors *descriptors,
+			  posix_spawn_file_actions_t *actions,
+			  posix_spawnattr_t *attributes, pid_t *ret_pid)
+{
+	struct arguments arguments = { 0 };
+	int r;
+
+	r = actions_fill(actions, descriptors, config->output_fd);
+	if (r < 0)
+		return r;
+	r = attributes_fill(attributes);
+	if (r < 0)
+		return r;
+	arguments_make(&arguments, config);
+	return -posix_spawn(ret_pid, config->program, actions, attributes,
+			    (char **)arguments.list, environ);
+}
+
+static int descriptor_raise(int fd, int *ret_fd)
+{
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_URGENT_FD + 1);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static int start_with(const struct link_config *config,
+		      const struct descriptors *descriptors, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int r;
+
+	r = -posix_spawn_file_actions_init(&actions);
+	if (r < 0)
+		return r;
+	r = -posix_spawnattr_init(&attributes);
+	if (r == 0) {
+		r = start_prepared(config, descriptors, &actions, &attributes, ret_pid);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+int start_worker(const struct link_config *config, int socket, int urgent, pid_t *ret_pid)
+{
+	struct descriptors descriptors = { -1, -1, -1 };
+	int r;
+
+	r = descriptor_raise(socket, &descriptors.socket);
+	if (r == 0)
+		r = descriptor_raise(config->staging_fd, &descriptors.staging);
+	if (r == 0)
+		r = descriptor_raise(urgent, &descriptors.urgent);
+	if (r == 0)
+		r = start_with(config, &descriptors, ret_pid);
+	closep(&descriptors.socket);
+	closep(&descriptors.staging);
+	closep(&descriptors.urgent);
+	return r;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+#include "control/command.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/verbs.h"
+
+void command_done(struct command *command, int error)
+{
+	command->done(command, error);
+}
+
+/* As a shell in the root of the mount has it. Under registry.lock. */
+static void command_file(const struct command *command, struct text *file)
+{
+	enum object_type type = command->verb->object;
+	const struct freed *freed = NULL;
+
+	if (type == OBJECT_ALLOCATION)
+		freed = broker_find_freed(command->broker, command->token);
+	if (!command->token.generation)
+		text_printf(file, "control");
+	else if (!object_path(command->broker, type, command->token, file))
+		text_printf(file, "%s/%s", object_folder(type),
+			    freed ? freed->name : "?");
+	text_printf(file, "/%s", command->verb->name);
+}
+
+void command_fail(struct command *command, int error, const char *format, ...)
+{
+	struct broker *broker = command->broker;
+	_cleanup_text_ struct text file = TEXT_INIT;
+	char sentence[1024];
+	size_t length = 0;
+	va_list args;
+
+	if (command->line_number)
+		length = (size_t)snprintf(sentence, sizeof(sentence),
+					  "line %u: ", command->line_number);
+	va_start(args, format);
+	(void)vsnprintf(sentence + length, sizeof(sentence) - length, format, args);
+	va_end(args);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command_file(command, &file);
+	pthread_mutex_unlock(&broker->registry.lock);
+	journal_fail(&broker->journal, command->caller->uid, command->pid,
+		     text_string(&file), error, sentence);
+	text_clear(&command->answer);
+	text_add_printable(&command->answer, sentence);
+	text_add(&command->answer, "\n", 1);
+	command_done(command, error);
+}
+
+void command_refuse(struct command *command, const struct refusal *refusal)
+{
+	command_fail(command, refusal->error, "%s", refusal->sentence);
+}
+
+int command_parse(struct command *command, const struct grammar *grammar)
+{
+	struct refusal refusal;
+	int r;
+
+	r = line_parse(&command->line, command->bytes, command->length, grammar,
+		       &refusal);
+	if (r < 0)
+		command_refuse(command, &refusal);
+	return r;
+}
+
+/* ---- ops of commands ---- */
+
+/* A signal: what is queued stays queued, and the line has succeeded, as with wait=0. */
+static int command_let_go(struct command *command)
+{
+	struct op *op = command->waiting_for;
+
+	if (op->settled)
+		return 1;
+	op->command = NULL;
+	return 0;
+}
+
+void command_run_op(struct command *command, struct op *op, bool wait)
+{
+	struct broker *broker = command->broker;
+	struct op *ready = NULL;
+	int r;
+
+	r = op ? op_add(op, &ready) : -ENOMEM;
+	if (r == 0) {
+		command->began = true;
+		if (op->work.stream)
+			op->work.stream->used = true;
+	}
+	if (r == 0 && wait) {
+		op->command = command;
+		command->waiting_for = op;
+		if (!command->interrupt)
+			command->interrupt = command_let_go;
+	} else {
+		command->interrupt = NULL;
+	}
+	if (r == 0 && !wait && op->class->answer)
+		op->class->answer(op, &command->answer, false);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	op_start(ready);
+	if (r == 0 && !wait)
+		command_done(command, 0);
+	if (r < 0 && op && op->class->leave)
+		op->class->leave(op);
+	if (r < 0)
+		op_free(op);
+
+	if (r == -EBUSY)
+		command_fail(command, EBUSY, "uid %u has too many commands waiting",
+			     command->caller->uid);
+	else if (r == -ESTALE)
+		command_fail(command, ESTALE, "the broker is shutting down");
+	else if (r < 0)
+		command_fail(command, -r, "no memory in the broker");
+}
+
+void command_finish_op(struct op *op)
+{
+	struct broker *broker = op->broker;
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command = take_ptr(op->command);
+	if (command)
+		command->interrupt = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!command)
+		return;
+	if (op->error) {
+		command_fail(command, op->error, "%s", text_string(&op->sentence));
+		return;
+	}
+	if (op->class->answer)
+		op->class->answer(op, &command->answer, true);
+	command_done(command, 0);
+}
+
+/* ---- what a command names ---- */
+
+void allocation_written(struct allocation *allocation)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	allocation->written_s = now.tv_sec;
+	allocation->written_ns = (uint32_t)now.tv_nsec;
+}
+
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
+{
+	return refuse(refusal, ESTALE,
+		      "allocation %s is lost: the worker that held it %s; free it",
+		      allocation->name,
+		      allocation->lost_why ? allocation->lost_why : "ended");
+}
+
+int range_fit(struct range *range, const struct allocation *allocation,
+	      struct refusal *refusal)
+{
+	uint64_t end;
+
+	if (!range->has_length && range->offset < allocation->size)
+		range->length = allocation->size - range->offset;
+	if (__builtin_add_overflow(range->offset, range->length, &end))
+		return refuse(refusal, EOVERFLOW,
+			      "%llu bytes at %llu of allocation %s do not fit in 64 bits",
+			      (unsigned long long)range->length,
+			      (unsigned long long)range->offset, allocation->name);
+	if (!range->has_length && range->offset >= allocation->size)
+		return refuse(refusal, ERANGE,
+			      "offset %llu is outside allocation %s of %llu bytes",
+			      (unsigned long long)range->offset, allocation->name,
+			      (unsigned long long)allocation->size);
+	if (range->offset >= allocation->size || end > allocation->size)
+		return refuse(
+			refusal, ERANGE,
+			"%llu bytes at %llu are outside allocation %s of %llu bytes",
+			(unsigned long long)range->length,
+			(unsigned long long)range->offset, allocation->name,
+			(unsigned long long)allocation->size);
+	return 0;
+}
+
+static bool caller_in_group(const struct caller *caller, gid_t gid)
+{
+	if (caller->gid == gid)
+		return true;
+	for (unsigned int i = 0; i < caller->n_groups; i++) {
+		if (caller->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+bool caller_may(const struct caller *caller, const struct allocation *allocation,
+		enum access access)
+{
+	unsigned int mode = allocation->mode;
+
+	if (caller->uid == 0)
+		return true;
+	if (access == ACCESS_OWN)
+		return caller->uid == allocation->owner->uid;
+	if (caller->uid == allocation->owner->uid)
+		mode >>= 6;
+	else if (caller_in_group(caller, allocation->gid))
+		mode >>= 3;
+	return (mode & access) == (unsigned int)access;
+}
+
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access)
+{
+	const struct caller caller = { .uid = owner->uid, .gid = owner->gid };
+
+	return caller_may(&caller, allocation, access);
+}
+
+static const char *access_word(enum access access)
+{
+	switch (access) {
+	case ACCESS_READ:
+		return "read";
+	case ACCESS_WRITE:
+		return "write";
+	case ACCESS_OWN:
+		break;
+	}
+	return "free or change";
+}
+
+/* Sees that the caller may. As command_find(). */
+static struct allocation *command_check_access(struct command *command,
+					       struct allocation *allocation,
+					       enum access access)
+{
+	unsigned int owner = allocation->owner->uid, mode = allocation->mode;
+	char name[NAME_MAX_LENGTH + 1];
+
+	if (caller_may(command->caller, allocation, access))
+		return allocation;
+	strcpy(name, allocation->name);
+	pthread_mutex_unlock(&command->broker->registry.lock);
+	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
+		     "uid %u may not %s allocation %s of uid %u, mode %04o",
+		     command->caller->uid, access_word(access), name, owner, mode);
+	return NULL;
+}
+
+struct allocation *command_find(struct command *command, const char *name,
+				enum access access)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation = allocation_find(registry, name);
+
+	if (allocation && allocation->state != ALLOCATION_MAKING)
+		return command_check_access(command, allocation, access);
+	pthread_mutex_unlock(&registry->lock);
+	command_fail(command, ENOENT, "there is no allocation %s", name);
+	return NULL;
+}
+
+struct allocation *command_find_own(struct command *command, const char *name,
+				    enum access access)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation;
+	const struct freed *freed;
+	char was[NAME_MAX_LENGTH + 1] = "?";
+
+	if (!command->token.generation)
+		return command_find(command, name, access);
+	allocation =
+		allocation_get(registry, command->token.slot, command->token.generation);
+	if (allocation)
+		return command_check_access(command, allocation, access);
+	freed = broker_find_freed(command->broker, command->token);
+	if (freed)
+		strcpy(was, freed->name);
+	pthread_mutex_unlock(&registry->lock);
+	command_fail(command, ESTALE, "allocation %s has been freed", was);
+	return NULL;
+}
+
+struct stream *command_stream(struct command *command, const char *name, uint32_t device)
+{
+	struct registry *registry = &command->broker->registry;
+	struct stream *stream;
+	struct owner *owner;
+	unsigned int uid;
+
+	if (!name || strcmp(name, "default") == 0) {
+		owner = owner_get(registry, command->caller->uid, command->caller->gid);
+		stream = owner ? owner_default_stream(registry, owner, device) : NULL;
+		if (stream)
+			return stream;
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return NULL;
+	}
+
+	stream = command_named_stream(command, name);
+	if (!stream) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ENOENT, "there is no stream %s", name);
+		return NULL;
+	}
+	uid = stream->owner->uid;
+	if (uid != command->caller->uid) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, EPERM, "stream %s belongs to uid %u, not to uid %u",
+			     name, uid, command->caller->uid);
+		return NULL;
+	}
+	if (stream->device != device) {
+		uint32_t on = stream->device;
+
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, EXDEV,
+			     "stream %s is on device %u, the memory on %u", name, on,
+			     device);
+		return NULL;
+	}
+	return stream;
+}

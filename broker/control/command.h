@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One line of a control file, under way: what its verb reads and where it answers.
+ *
+ * A verb's run() parses the line, does or starts what it says, and ends in exactly one
+ * command_done() or command_fail(), then or later, from any thread. While an op works for
+ * a command, op->command points to it; whoever takes that pointer (under registry.lock)
+ * answers.
+ */
+#pragma once
+
+#include "api/verb_table.h"
+#include "control/line.h"
+#include "op/op.h"
+
+struct control;
+
+struct command {
+	struct broker *broker;
+	struct control *control;
+	const struct verb *verb;
+	const struct caller *caller; /* who opened the file */
+	pid_t pid;		     /* who wrote the line */
+	const char *bytes;	     /* the line, until it is parsed */
+	size_t length;
+	struct token token; /* of the object whose file it is */
+	struct line line;
+	struct text answer;
+	unsigned int line_number; /* in its batch, 0 when it is alone */
+	bool began;		  /* it began to run: it isn't run again unasked */
+
+	/*
+	 * A signal ends the wait. Under registry.lock: lets go of what works for the
+	 * command and returns what to answer, 0 or -EINTR. NULL: it is not waiting.
+	 */
+	int (*interrupt)(struct command *command);
+	void *waiting_for; /* for interrupt */
+
+	void (*done)(struct command *command, int error); /* control's; error positive */
+};
+
+/* Answers. After this the command is gone. error is positive. */
+void command_done(struct command *command, int error);
+
+/* Writes the sentence to the journal and answers with the error. */
+void command_fail(struct command *command, int error, const char *format, ...)
+	_printf_(3, 4);
+
+/* As command_fail(), with the sentence of a line that could not be parsed. */
+void command_refuse(struct command *command, const struct refusal *refusal);
+
+/* Takes the line apart. Returns: 0; negative, and the command is answered. */
+int command_parse(struct command *command, const struct grammar *grammar);
+
+/*
+ * Adds an op (NULL: there was no memory for it) that works for the command, with
+ * registry.lock held, and lets go of the lock. With wait it answers when the op is done,
+ * else at once. On failure the op is freed and the command answered.
+ */
+void command_run_op(struct command *command, struct op *op, bool wait);
+
+/* For the finish of such ops: answers the command if it still waits, as op says. */
+void command_finish_op(struct op *op);
+
+/*
+ * Finds an allocation that the command names, LIVE or LOST, and sees that the caller may
+ * use it. With registry.lock held; on failure the lock is let go, the command answered.
+ */
+enum access {
+	ACCESS_READ = 4,
+	ACCESS_WRITE = 2,
+	ACCESS_OWN = 1, /* free, rename, chmod: owner and root */
+};
+struct allocation *command_find(struct command *command, const char *name,
+				enum access access);
+
+/*
+ * The same in a file of an allocation's own, which names it itself (name is then not
+ * looked at); -ESTALE when that has been freed.
+ */
+struct allocation *command_find_own(struct command *command, const char *name,
+				    enum access access);
+
+/* Whether the caller may: the file's mode says, and root may all. */
+bool caller_may(const struct caller *caller, const struct allocation *allocation,
+		enum access access);
+
+/* Whether an owner may, whoever acts for him. */
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access);
+
+/* Notes that it is written now: its last_write and mtime. Under registry.lock. */
+void allocation_written(struct allocation *allocation);
+
+/* The sentence of what is lost, and why it is. Returns: -ESTALE. */
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
+
+/*
+ * Sees that the range is inside the allocation; without a length it goes to the end.
+ * Returns: 0; -EOVERFLOW, -ERANGE.
+ */
+int range_fit(struct range *range, const struct allocation *allocation,
+	      struct refusal *refusal);
+
+/*
+ * The stream of a name that says its device: one that was made, or the caller's own
+ * `default.N`. With registry.lock held. NULL: none; also for `default` alone.
+ */
+struct stream *command_named_stream(struct command *command, const char *name);
+
+/*
+ * The stream that `stream=` names (NULL: his default) for work on a device. As
+ * command_find(). Returns: NULL when it answered.
+ */
+struct stream *command_stream(struct command *command, const char *name, uint32_t device);

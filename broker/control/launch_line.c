@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/launch_line.h"
+
+#define BLOCK_OF_ELEMENTS 256
+#define TIMEOUT_MAX_S	  1000000
+
+enum {
+	KEY_GRID,
+	KEY_BLOCK,
+	KEY_ELEMENTS,
+	KEY_SHARED,
+	KEY_STREAM,
+	KEY_COOPERATIVE,
+	KEY_CLUSTER,
+	KEY_TIMEOUT,
+	KEY_WAIT,
+};
+
+static const char *const launch_keys[] = {
+	"grid",	       "block",	  "elements", "shared", "stream",
+	"cooperative", "cluster", "timeout",  "wait",	NULL,
+};
+
+const struct grammar launch_grammar = {
+	.operands = (const char *const[]){ "M", "F", NULL },
+	.keys = launch_keys,
+	.args = true,
+};
+
+const struct grammar launch_own_grammar = {
+	.operands = (const char *const[]){ NULL },
+	.keys = launch_keys,
+	.args = true,
+};
+
+/* ---- dimensions ---- */
+
+/* `X[,Y[,Z]]`; what is not given is 1. */
+static int parse_dimensions(const char *word, const char *what, uint32_t dimensions[3],
+			    struct refusal *refusal)
+{
+	_cleanup_free_ char *copy = strdup(word);
+	char *rest = copy;
+
+	if (!copy)
+		return refuse(refusal, ENOMEM, "no memory for the line");
+	dimensions[0] = dimensions[1] = dimensions[2] = 1;
+	for (int i = 0; rest; i++) {
+		const char *part = strsep(&rest, ",");
+		uint64_t number;
+
+		if (i == 3 || number_parse(part, &number) < 0 || number > UINT32_MAX)
+			return refuse(refusal, EINVAL, "%s=%s is not X[,Y[,Z]]", what,
+				      word);
+		if (number == 0)
+			return refuse(refusal, EINVAL, "%s=%s has a dimension of zero",
+				      what, word);
+		dimensions[i] = (uint32_t)number;
+	}
+	return 0;
+}
+
+/* One thread an element. */
+static int parse_elements(struct launch_line *launch, const struct line *line,
+			  struct refusal *refusal)
+{
+	const char *word = line->values[KEY_ELEMENTS];
+	uint64_t elements, blocks;
+	int r;
+
+	if (line->values[KEY_GRID])
+		return refuse(refusal, EINVAL,
+			      "elements=%s and grid=%s exclude each other", word,
+			      line->values[KEY_GRID]);
+	r = line_number(word, "elements", UINT64_MAX, &elements, refusal);
+	if (r < 0)
+		return r;
+	if (elements == 0)
+		return refuse(refusal, EINVAL, "elements=%s is nothing to do", word);
+	if (launch->block[1] != 1 || launch->block[2] != 1)
+		return refuse(refusal, EINVAL,
+			      "elements=%s goes with a block of one dimension, not %s",
+			      word, line->values[KEY_BLOCK]);
+	blocks = (elements - 1) / launch->block[0] + 1;
+	if (blocks > INT32_MAX)
+		return refuse(
+			refusal, EINVAL,
+			"elements=%s takes %llu blocks of %u, a grid has at most %d",
+			word, (unsigned long long)blocks, launch->block[0], INT32_MAX);
+	launch->grid[0] = (uint32_t)blocks;
+	launch->grid[1] = launch->grid[2] = 1;
+	return 0;
+}
+
+static int parse_grid(struct launch_line *launch, const struct line *line,
+		      struct refusal *refusal)
+{
+	int r = 0;
+
+	launch->block[0] = BLOCK_OF_ELEMENTS;
+	launch->block[1] = launch->block[2] = 1;
+	if (line->values[KEY_BLOCK])
+		r = parse_dimensions(line->values[KEY_BLOCK], "block", launch->block,
+				     refusal);
+	if (r < 0)
+		return r;
+	if (line->values[KEY_CLUSTER])
+		r = parse_dimensions(line->values[KEY_CLUSTER], "cluster",
+				     launch->cluster, refusal);
+	if (r < 0)
+		return r;
+	if (line->values[KEY_ELEMENTS])
+		return parse_elements(launch, line, refusal);
+	if (!line->values[KEY_GRID] || !line->values[KEY_BLOCK])
+		return refuse(refusal, EINVAL,
+			      "a launch takes grid= and block=, or elements=");
+	return parse_dimensions(line->values[KEY_GRID], "grid", launch->grid, refusal);
+}
+
+/* ---- arguments ---- */
+
+/* Room for size bytes among those of all arguments. NULL: there is none. */
+static uint8_t *arg_room(struct launch_line *launch, struct launch_arg *arg,
+			 uint32_t size)
+{
+	uint32_t end = (launch->n_bytes + size + 7) / 8 * 8;
+
+	if (size > WIRE_ARGS_BYTES || end > WIRE_ARGS_BYTES)
+		return NULL;
+	arg->size = size;
+	arg->place = launch->n_bytes;
+	launch->n_bytes = end;
+	return launch->bytes + arg->place;
+}
+
+static int refuse_room(const struct launch_arg *arg, struct refusal *refusal)
+{
+	return refuse(refusal, E2BIG, "with %.64s the arguments have more than %d bytes",
+		      arg->word, WIRE_ARGS_BYTES);
+}
+
+/* `hex:BYTES`, in the order of memory. */
+static int arg_parse_hex(struct launch_line *launch, struct launch_arg *arg,
+			 struct refusal *refusal)
+{
+	const char *digits = arg->word + strlen("hex:");
+	size_t length = strlen(digits);
+	uint8_t *bytes;
+
+	if (length == 0 || length % 2 ||
+	    strspn(digits, "0123456789abcdefABCDEF") != length)
+		return refuse(refusal, EINVAL, "argument %.64s has no whole bytes in hex",
+			      arg->word);
+	bytes = arg_room(launch, arg, (uint32_t)(length / 2));
+	if (!bytes)
+		return refuse_room(arg, refusal);
+	for (size_t i = 0; i < length; i += 2) {
+		char byte[3] = { digits[i], digits[i + 1] };
+
+		bytes[i / 2] = (uint8_t)strtoul(byte, NULL, 16);
+	}
+	return 0;
+}
+
+static int arg_parse_scalar(struct launch_line *launch, struct launch_arg *arg,
+			    struct refusal *refusal)
+{
+	struct scalar scalar;
+	uint8_t *bytes;
+	int r;
+
+	r = scalar_parse(arg->word, &scalar);
+	if (r == -ERANGE)
+		return refuse(refusal, EINVAL, "argument %.128s does not fit its type",
+			      arg->word);
+	if (r < 0)
+		return refuse(refusal, EINVAL,
+			      "argument %.128s is neither [in:|out:]NAME[+OFFSET] nor "
+			      "TYPE:VALUE (as f32:1.5, u32:4096, hex:00ff)",
+			      arg->word);
+	bytes = arg_room(launch, arg, (uint32_t)scalar_size(scalar.type));
+	if (!bytes)
+		return refuse_room(arg, refusal);
+	memcpy(bytes, &scalar.bits, arg->size); /* little-endian, as the GPU is */
+	return 0;
+}
+
+static int arg_parse_allocation(struct launch_line *launch, struct launch_arg *arg,
+				struct refusal *refusal)
+{
+	const char *place = arg->word;
+	struct range range;
+	int r;
+
+	arg->kind = ARG_ALLOCATION;
+	arg->reads = arg->writes = true;
+	if (strncmp(place, "in:", 3) == 0) {
+		arg->writes = false;
+		place += 3;
+	} else if (strncmp(place, "out:", 4) == 0) {
+		arg->reads = false;
+		place += 4;
+	}
+	r = line_place(place, arg->name, &range, refusal);
+	if (r < 0)
+		return r;
+	arg->offset = range.offset;
+	return arg_room(launch, arg, sizeof(uint64_t)) ? 0 : refuse_room(arg, refusal);
+}
+
+static int arg_parse(struct launch_line *launch, struct launch_arg *arg, const char *word,
+		     struct refusal *refusal)
+{
+	arg->word = word;
+	arg->kind = ARG_VALUE;
+	if (strncmp(word, "hex:", 4) == 0)
+		return arg_parse_hex(launch, arg, refusal);
+	if (strchr(word, ':') && strncmp(word, "in:", 3) != 0 &&
+	    strncmp(word, "out:", 4) != 0)
+		return arg_parse_scalar(launch, arg, refusal);
+	return arg_parse_allocation(launch, arg, refusal);
+}
+
+static int parse_args(struct launch_line *launch, const struct line *line,
+		      struct refusal *refusal)
+{
+	int r = 0;
+
+	launch->args = calloc(line->n_args + 1, sizeof(*launch->args));
+	launch->bytes = calloc(1, WIRE_ARGS_BYTES);
+	if (!launch->args || !launch->bytes)
+		return refuse(refusal, ENOMEM, "no memory for the line");
+	for (; r == 0 && launch->n_args < line->n_args; launch->n_args++)
+		r = arg_parse(launch, &launch->args[launch->n_args],
+			      line->args[launch->n_args], refusal);
+	return r;
+}
+
+/* ---- the line ---- */
+
+/* Whole seconds or with a fraction, as `0.5`. */
+static int parse_timeout(const char *word, uint32_t *ret_ms, struct refusal *refusal)
+{
+	char *end;
+	double seconds;
+
+	if (!word)
+		return 0;
+	seconds = strtod(word, &end);
+	if (end == word || *end || !(seconds >= 0.001) || !(seconds <= TIMEOUT_MAX_S))
+		return refuse(refusal, EINVAL,
+			      "timeout=%s is no number of seconds from 0.001 to %d", word,
+			      TIMEOUT_MAX_S);
+	*ret_ms = (uint32_t)(seconds * 1000);
+	return 0;
+}
+
+static int parse_cooperative(const char *word, bool *ret_cooperative,
+			     struct refusal *refusal)
+{
+	*ret_cooperative = word && strcmp(word, "1") == 0;
+	if (word && !*ret_cooperative && strcmp(word, "0") != 0)
+		return refuse(refusal, EINVAL, "cooperative=%s is neither 0 nor 1", word);
+	return 0;
+}
+
+static int parse_shared(const char *word, uint32_t *ret_shared, struct refusal *refusal)
+{
+	uint64_t shared = 0;
+	int r = 0;
+
+	if (word)
+		r = line_size(word, "shared", &shared, refusal);
+	if (r < 0)
+		return r;
+	if (shared > INT32_MAX)
+		return refuse(refusal, EINVAL, "shared=%s is more than any device has",
+			      word);
+	*ret_shared = (uint32_t)shared;
+	return 0;
+}
+
+int launch_line_parse(struct launch_line *launch, const struct line *line,
+		      struct refusal *refusal)
+{
+	int r;
+
+	*launch = (struct launch_line){ .stream = line->values[KEY_STREAM] };
+	r = parse_grid(launch, line, refusal);
+	if (r == 0)
+		r = parse_shared(line->values[KEY_SHARED], &launch->shared, refusal);
+	if (r == 0)
+		r = parse_cooperative(line->values[KEY_COOPERATIVE], &launch->cooperative,
+				      refusal);
+	if (r == 0)
+		r = parse_timeout(line->values[KEY_TIMEOUT], &launch->timeout_ms,
+				  refusal);
+	if (r == 0)
+		r = line_wait(line->values[KEY_WAIT], &launch->wait, refusal);
+	if (r == 0)
+		r = parse_args(launch, line, refusal);
+	return r;
+}
+
+void launch_line_deinit(struct launch_line *launch)
+{
+	free(launch->args);
+	free(launch->bytes);
+	launch->args = NULL;
+	launch->bytes = NULL;
+	launch->n_args = 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/location.h"
+#include "memops/placement.h"
+
+/* What each advice is about. */
+enum about { ABOUT_NOTHING, ABOUT_PLACE, ABOUT_PROCESSOR };
+
+static const struct {
+	const char *name;
+	enum about about;
+	enum managed_change change;
+	uint16_t value; /* where it is about nothing */
+} advices[N_WIRE_ADVICES] = {
+	[WIRE_SET_READ_MOSTLY] = { "set_read_mostly", ABOUT_NOTHING, MANAGED_READ_MOSTLY,
+				   1 },
+	[WIRE_UNSET_READ_MOSTLY] = { "unset_read_mostly", ABOUT_NOTHING,
+				     MANAGED_READ_MOSTLY, 0 },
+	[WIRE_SET_PREFERRED_LOCATION] = { "set_preferred_location", ABOUT_PLACE,
+					  MANAGED_PREFERRED },
+	[WIRE_UNSET_PREFERRED_LOCATION] = { "unset_preferred_location", ABOUT_NOTHING,
+					    MANAGED_PREFERRED, LOCATION_NONE },
+	[WIRE_SET_ACCESSED_BY] = { "set_accessed_by", ABOUT_PROCESSOR,
+				   MANAGED_ACCESSED_BY },
+	[WIRE_UNSET_ACCESSED_BY] = { "unset_accessed_by", ABOUT_PROCESSOR,
+				     MANAGED_UNACCESSED_BY },
+};
+
+enum { ADVISE_OFFSET, ADVISE_LENGTH };
+
+static const char *const advise_keys[] = { "offset", "length", NULL };
+
+static const struct grammar advise_grammar = {
+	.operands = (const char *const[]){ "NAME", "ADVICE", "LOCATION", NULL },
+	.n_optional = 1,
+	.keys = advise_keys,
+};
+
+static const struct grammar own_advise_grammar = {
+	.operands = (const char *const[]){ "ADVICE", "LOCATION", NULL },
+	.n_optional = 1,
+	.keys = advise_keys,
+};
+
+struct advise_line {
+	const char *name;
+	uint32_t advice;
+	uint16_t location;
+	struct range range;
+};
+
+static int advise_parse_advice(const char *word, uint32_t *ret_advice,
+			       struct refusal *refusal)
+{
+	for (uint32_t i = 1; i < N_WIRE_ADVICES; i++) {
+		if (strcmp(advices[i].name, word) == 0) {
+			*ret_advice = i;
+			return 0;
+		}
+	}
+	return refuse(refusal, EINVAL,
+		      "advice %.64s is none of set_read_mostly, "
+		      "set_preferred_location, set_accessed_by and the same with unset_",
+		      word);
+}
+
+static int advise_parse_location(const char *word, struct advise_line *line,
+				 struct refusal *refusal)
+{
+	const char *name = advices[line->advice].name;
+	enum about about = advices[line->advice].about;
+	int r;
+
+	if (!word)
+		return about == ABOUT_NOTHING
+			       ? 0
+			       : refuse(refusal, EINVAL, "%s needs a location: %s", name,
+					about == ABOUT_PLACE ? "cpu, numa:N or device:N"
+							     : "cpu or device:N");
+	if (about == ABOUT_NOTHING)
+		return refuse(refusal, EINVAL, "%s takes no location: %.64s", name, word);
+	r = line_location(word, &line->location, refusal);
+	if (r == 0 && about == ABOUT_PROCESSOR &&
+	    location_place(line->location) == LOCATION_NUMA)
+		return refuse(refusal, EINVAL,
+			      "%s %s: memory is accessed by cpu or device:N", name, word);
+	return r;
+}
+
+static int advise_parse(const struct command *command, struct advise_line *line,
+			struct refusal *refusal)
+{
+	const char *const *operands = managed_operands(command, &line->name);
+	const char *const *values = command->line.values;
+	int r;
+
+	r = advise_parse_advice(operands[0], &line->advice, refusal);
+	if (r == 0)
+		r = advise_parse_location(operands[1], line, refusal);
+	if (r == 0)
+		r = line_range(values[ADVISE_OFFSET], values[ADVISE_LENGTH], &line->range,
+			       refusal);
+	return r;
+}
+
+static void advise_start(struct command *command, const struct advise_line *line,
+			 struct allocation *allocation)
+{
+	struct broker *broker = command->broker;
+	struct placing *placing = NULL;
+	struct owner *owner;
+
+	owner = owner_get(&broker->registry, command->caller->uid, command->caller->gid);
+	if (owner)
+		placing = placing_new(broker, &advise_class, owner, allocation,
+				      &line->range);
+	if (placing) {
+		placing->wire_op = WIRE_ADVISE;
+		/* Its context is needed for what is said about a device to take hold. */
+		placing->device = location_device(line->location, allocation->device);
+		placing->advice = line->advice;
+		placing->location = line->location;
+		placing->change = advices[line->advice].change;
+		placing->value = advices[line->advice].about == ABOUT_NOTHING
+					 ? advices[line->advice].value
+					 : line->location;
+	}
+	command_run_op(command, placing ? &placing->op : NULL, true);
+}
+
+void verb_advise(struct command *command)
+{
+	struct advise_line line = { 0 };
+	struct allocation *allocation;
+	struct refusal refusal;
+
+	if (command_parse(command, command->token.generation ? &own_advise_grammar
+							     : &advise_grammar) < 0)
+		return;
+	if (advise_parse(command, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&command->broker->registry.lock);
+	allocation = command_find_own(command, line.name, ACCESS_WRITE);
+	if (!allocation)
+		return;
+	if (managed_check(command->broker, allocation, line.location,
+			  CUDA_ROW(cuMemAdvise_v2), advices[line.advice].name,
+			  &line.range, &refusal) < 0)
+		managed_refuse(command, &refusal);
+	else
+		advise_start(command, &line, allocation);
+}

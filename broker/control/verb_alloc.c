@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* The line that makes an allocation: what it says and whether that can be. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/control_file.h"
+#include "control/verbs.h"
+#include "memops/allocate.h"
+
+#define TAG_MAX 255
+
+enum {
+	ALLOC_KIND,
+	ALLOC_DEVICE,
+	ALLOC_STREAM,
+	ALLOC_ATTACH,
+	ALLOC_TAG,
+	ALLOC_MODE,
+	ALLOC_UNTIL,
+};
+
+static const struct grammar alloc_grammar = {
+	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
+	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
+				       "mode", "until", NULL },
+};
+
+struct alloc_line {
+	const char *name;
+	uint64_t size;
+	int kind;
+	uint64_t device;
+	bool has_device;
+	const char *stream;
+	const char *tag;
+	uint8_t attach;
+	uint16_t mode;
+	bool until_close;
+};
+
+/* It is printed as it is, perhaps to a terminal of somebody else's. */
+static bool tag_is_plain(const char *tag)
+{
+	size_t length = strlen(tag);
+
+	for (size_t i = 0; i < length; i++) {
+		if (iscntrl((unsigned char)tag[i]))
+			return false;
+	}
+	return length <= TAG_MAX;
+}
+
+static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal *refusal)
+{
+	unsigned long mode;
+	char *end;
+
+	mode = strtoul(word, &end, 8);
+	if (!*word || *end || strspn(word, "01234567") != strlen(word) || mode > 0777)
+		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777",
+			      word);
+	/* x follows r: it is not an allocation's own. */
+	*ret_mode = (uint16_t)(mode & 0666);
+	return 0;
+}
+
+static int alloc_parse_attach(const char *word, struct alloc_line *line,
+			      struct refusal *refusal)
+{
+	if (line->kind != KIND_MANAGED)
+		return refuse(refusal, EINVAL,
+			      "attach=%.64s is for kind=managed, not kind=%s", word,
+			      kind_name((enum allocation_kind)line->kind));
+	return line_attach(word, ATTACH_HOST, &line->attach, refusal);
+}
+
+static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
+			    struct refusal *refusal)
+{
+	int r;
+
+	line->kind = values[ALLOC_KIND] ? kind_find(values[ALLOC_KIND]) : KIND_DEVICE;
+	if (line->kind < 0)
+		return refuse(refusal, EINVAL,
+			      "kind=%s is none of device, direct, async, managed, host",
+			      values[ALLOC_KIND]);
+	line->has_device = values[ALLOC_DEVICE];
+	if (line->has_device) {
+		r = line_number(values[ALLOC_DEVICE], "device", UINT64_MAX, &line->device,
+				refusal);
+		if (r < 0)
+			return r;
+	}
+	line->stream = values[ALLOC_STREAM];
+	if (line->stream && line->kind != KIND_ASYNC)
+		return refuse(refusal, EINVAL, "stream=%s is for kind=async, not kind=%s",
+			      line->stream, kind_name((enum allocation_kind)line->kind));
+	if (values[ALLOC_ATTACH]) {
+		r = alloc_parse_attach(values[ALLOC_ATTACH], line, refusal);
+		if (r < 0)
+			return r;
+	}
+	line->tag = values[ALLOC_TAG];
+	if (line->tag && !*line->tag)
+		return refuse(refusal, EINVAL, "tag= is empty");
+	if (line->tag && !tag_is_plain(line->tag))
+		return refuse(refusal, EINVAL,
+			      "tag= wants up to %d characters, none of them a control "
+			      "character",
+			      TAG_MAX);
+	line->mode = 0600;
+	if (values[ALLOC_MODE]) {
+		r = alloc_parse_mode(values[ALLOC_MODE], &line->mode, refusal);
+		if (r < 0)
+			return r;
+	}
+	line->until_close = values[ALLOC_UNTIL];
+	if (line->until_close && strcmp(values[ALLOC_UNTIL], "close") != 0)
+		return refuse(refusal, EINVAL, "until=%s is not until=close",
+			      values[ALLOC_UNTIL]);
+	return 0;
+}
+
+static int alloc_parse(const struct line *words, struct alloc_line *line,
+		       struct refusal *refusal)
+{
+	int r;
+
+	line->name = words->operands[0];
+	r = line_name(line->name, "allocation", refusal);
+	if (r < 0)
+		return r;
+	r = line_size(words->operands[1], "size", &line->size, refusal);
+	if (r < 0)
+		return r;
+	if (line->size == 0)
+		return refuse(refusal, EINVAL, "allocation %s of size %s: it has no byte",
+			      line->name, words->operands[1]);
+	return alloc_parse_keys(words->values, line, refusal);
+}
+
+static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
+			       struct refusal *refusal)
+{
+	if (!broker->devices[line->device]->has_managed)
+		return refuse(refusal, EOPNOTSUPP,
+			      "device %llu lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
+			      (unsigned long long)line->device);
+	return attach_check(broker, (uint32_t)line->device, line->attach, refusal);
+}
+
+/* As command_find(): on failure the lock is let go and the command answered. */
+static int alloc_check(struct command *command, struct alloc_line *line,
+		       struct stream **ret_stream)
+{
+	struct broker *broker = command->broker;
+	const struct stream *named = NULL;
+	struct refusal refusal;
+
+	*ret_stream = NULL;
+	if (broker->shutting_down) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, ESTALE, "the broker is shutting down");
+		return -ESTALE;
+	}
+	/* A stream says its device; saying both must agree (command_stream()). */
+	if (line->stream && !line->has_device)
+		named = command_named_stream(command, line->stream);
+	if (named)
+		line->device = named->device;
+	if (line->device >= broker->n_devices) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, ENOENT,
+			     "there is no device %llu: the last one is %u",
+			     (unsigned long long)line->device, broker->n_devices - 1);
+		return -ENOENT;
+	}
+	if (line->kind == KIND_DEVICE && !broker->devices[line->device]->has_vmm) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(
+			command, EOPNOTSUPP,
+			"device %llu lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
+			"HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: use kind=direct",
+			(unsigned long long)line->device);
+		return -EOPNOTSUPP;
+	}
+	if (line->kind == KIND_MANAGED &&
+	    alloc_check_managed(broker, line, &refusal) < 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_refuse(command, &refusal);
+		return -EOPNOTSUPP;
+	}
+	if (line->kind != KIND_ASYNC)
+		return 0;
+	*ret_stream = command_stream(command, line->stream, (uint32_t)line->device);
+	return *ret_stream ? 0 : -ENOENT;
+}
+
+static void alloc_fail_new(struct command *command, const char *name, int r)
+{
+	struct registry *registry = &command->broker->registry;
+	const struct allocation *there = allocation_find(registry, name);
+	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
+
+	pthread_mutex_unlock(&registry->lock);
+	if (r == -EEXIST)
+		command_fail(command, EEXIST,
+			     "allocation %s is there already (id %llu, %llu bytes)", name,
+			     (unsigned long long)id, (unsigned long long)size);
+	else
+		command_fail(command, -r, "no memory in the broker");
+}
+
+/* Takes the name. As alloc_check(). */
+static struct allocation *alloc_new(struct command *command,
+				    const struct alloc_line *line, struct stream *stream)
+{
+	struct registry *registry = &command->broker->registry;
+	struct managed *managed = NULL;
+	struct allocation *allocation;
+	struct owner *owner;
+	int r = -ENOMEM;
+
+	owner = owner_get(registry, command->caller->uid, command->caller->gid);
+	if (line->kind == KIND_MANAGED)
+		managed = managed_new(line->size);
+	if (owner && (managed || line->kind != KIND_MANAGED))
+		r = allocation_new(&allocation, registry, line->name, line->size, owner);
+	if (r < 0) {
+		managed_free(managed, &registry->managed);
+		alloc_fail_new(command, line->name, r);
+		return NULL;
+	}
+	allocation->managed = managed;
+	if (managed)
+		managed->attach = line->attach;
+	allocation->kind = (uint8_t)line->kind;
+	allocation->device = (uint8_t)line->device;
+	allocation->gid = command->caller->gid;
+	allocation->mode = line->mode;
+	allocation->tag = line->tag ? strdup(line->tag) : NULL;
+	allocation_set_stream(allocation, stream);
+	if (stream)
+		stream->used = true;
+	if (!kind_is_durable(allocation->kind))
+		owner->n_in_worker++;
+	return allocation;
+}
+
+void verb_alloc(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct alloc_line line = { 0 };
+	struct refusal refusal;
+	struct making *making;
+	struct stream *stream;
+
+	if (command_parse(command, &alloc_grammar) < 0)
+		return;
+	if (alloc_parse(&command->line, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	making = calloc(1, sizeof(*making));
+	if (!making) {
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	making->broker = command->broker;
+	making->command = command;
+	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	making->until_close = line.until_close;
+	pthread_mutex_lock(&registry->lock);
+	if (alloc_check(command, &line, &stream) < 0) {
+		free(making);
+		return;
+	}
+	making->allocation = alloc_new(command, &line, stream);
+	if (!making->allocation) {
+		free(making);
+		return;
+	}
+	command->broker->n_ops++;
+	pthread_mutex_unlock(&registry->lock);
+	making_start(making);
+}

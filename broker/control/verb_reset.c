@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "process/checkpoint.h"
+
+static const struct grammar reset_grammar = {
+	.operands = (const char *const[]){ "1", NULL },
+};
+
+/* A signal: the end of the worker goes on, and the line has succeeded. */
+static int reset_interrupt(struct command *command)
+{
+	rescue_forget(command->broker, command);
+	return 0;
+}
+
+void verb_reset(struct command *command)
+{
+	struct broker *broker = command->broker;
+	const struct owner *owner;
+	bool waits = false;
+	uint32_t epoch;
+
+	if (command_parse(command, &reset_grammar) < 0)
+		return;
+	if (strcmp(command->line.operands[0], "1") != 0) {
+		command_fail(command, EINVAL, "%s is not 1", command->line.operands[0]);
+		return;
+	}
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = slots_get(&broker->registry.owners, command->token.slot,
+			  command->token.generation);
+	if (command->caller->uid != 0 && command->caller->uid != owner->uid) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, EPERM, "the worker does not belong to uid %u",
+			     command->caller->uid);
+		return;
+	}
+	if (owner->worker) {
+		owner->worker->n_resets++;
+		worker_forgive(owner->worker);
+		epoch = worker_epoch(owner->worker);
+		command->interrupt = reset_interrupt;
+		waits = epoch && rescue_begin(broker, owner->worker, epoch, "was reset",
+					      EIO, command);
+		if (!waits)
+			command->interrupt = NULL;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!waits)
+		command_done(command, 0);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+
+struct synchronize {
+	struct op op;
+	int failed; /* errno of the stream's first failure */
+	char *failure;
+};
+
+static void synchronize_run(struct op *op)
+{
+	op_done(op, 0);
+}
+
+/* Takes the failure off the stream: it is told once. */
+static void synchronize_settle(struct op *op)
+{
+	struct synchronize *synchronize = container_of(op, struct synchronize, op);
+	struct stream *stream = op->work.stream;
+
+	if (!op->command)
+		return;
+	synchronize->failed = stream->failed;
+	synchronize->failure = take_ptr(stream->failure);
+	stream->failed = 0;
+}
+
+static void synchronize_finish(struct op *op)
+{
+	struct synchronize *synchronize = container_of(op, struct synchronize, op);
+
+	op->error = synchronize->failed;
+	text_printf(&op->sentence, "%s",
+		    synchronize->failure ? synchronize->failure
+					 : "no memory in the broker");
+	free(synchronize->failure);
+	command_finish_op(op);
+}
+
+static const struct op_class synchronize_class = {
+	.what = "synchronize",
+	.run = synchronize_run,
+	.settle = synchronize_settle,
+};
+
+static int synchronize_interrupt(struct command *command)
+{
+	struct op *op = command->waiting_for;
+
+	if (op->settled)
+		return 1;
+	op->command = NULL;
+	return -EINTR;
+}
+
+static const struct grammar name_grammar = {
+	.operands = (const char *const[]){ "STREAM", NULL },
+};
+
+static const struct grammar one_grammar = {
+	.operands = (const char *const[]){ "1", NULL },
+};
+
+/* The stream that the line or the file names. As command_find(). */
+static struct stream *synchronize_stream(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct stream *stream;
+
+	if (!command->token.generation) {
+		const char *name = command->line.operands[0];
+		struct token token;
+
+		pthread_mutex_unlock(&registry->lock);
+		if (broker_find(command->broker, OBJECT_STREAM, TOKEN_NONE, name,
+				command->caller, &token) < 0) {
+			command_fail(command, ENOENT, "there is no stream %s", name);
+			return NULL;
+		}
+		pthread_mutex_lock(&registry->lock);
+		stream = slots_get(&registry->streams, token.slot, token.generation);
+	} else {
+		stream = slots_get(&registry->streams, command->token.slot,
+				   command->token.generation);
+	}
+	if (!stream) {
+		pthread_mutex_unlock(&registry->lock);
+		command_fail(command, ESTALE, "the stream has been removed");
+		return NULL;
+	}
+	if (command->caller->uid == 0 || command->caller->uid == stream->owner->uid)
+		return stream;
+	pthread_mutex_unlock(&registry->lock);
+	command_fail(command, EPERM, "the stream does not belong to uid %u",
+		     command->caller->uid);
+	return NULL;
+}
+
+void verb_synchronize(struct command *command)
+{
+	bool own_file = command->token.generation != 0;
+	struct stream *stream;
+	struct op *op;
+
+	if (command_parse(command, own_file ? &one_grammar : &name_grammar) < 0)
+		return;
+	if (own_file && strcmp(command->line.operands[0], "1") != 0) {
+		command_fail(command, EINVAL, "%s is not 1", command->line.operands[0]);
+		return;
+	}
+	pthread_mutex_lock(&command->broker->registry.lock);
+	stream = synchronize_stream(command);
+	if (!stream)
+		return;
+	op = op_new(sizeof(struct synchronize), &synchronize_class, command->broker,
+		    stream->owner);
+	if (op) {
+		op->finish = synchronize_finish;
+		op->work.stream = stream;
+	}
+	command->interrupt = synchronize_interrupt;
+	command_run_op(command, op, true);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What the verbs do, a file each. */
+#pragma once
+
+#include "control/command.h"
+
+void verb_advise(struct command *command);
+void verb_alloc(struct command *command);
+void verb_attach(struct command *command);
+void verb_copy(struct command *command);
+void verb_fill(struct command *command);
+void verb_free(struct command *command);
+void verb_launch(struct command *command);
+void verb_reset(struct command *command);
+void verb_prefetch(struct command *command);
+void verb_synchronize(struct command *command);
+
+/* ---- free.c ---- */
+
+/*
+ * Takes an allocation out of the tree; its memory is given back after its last use. With
+ * registry.lock held, which it lets go of.
+ */
+void allocation_release(struct broker *broker, struct allocation *allocation);
+
+/* Gives a block back once nobody has it mapped; then done, if any. No lock held. */
+void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		     void (*done)(void *userdata), void *userdata);
+
+/* Has a block unmapped in the workers of others than its owner; then done. Likewise. */
+void block_withdraw(struct broker *broker, struct block *block,
+		    void (*done)(void *userdata), void *userdata);
+
+/* ---- alloc.c ---- */
+
+/* Memory has come back: allocations that waited for it are tried again. No lock held. */
+void alloc_retry_parked(struct broker *broker, uint32_t device);
+
+/* ---- object.c ---- */
+
+/* Appends where an object stands, as `streams/s`. Under registry.lock.
+ * Returns: false when it has gone. */
+bool object_path(struct broker *broker, enum object_type type, struct token token,
+		 struct text *text);
+
+/* ---- copy.c ---- */
+
+/*
+ * An op that copies length bytes, by the GPU where both are in one worker's reach, else
+ * through the host. With registry.lock held. NULL: no memory.
+ */
+struct op *copy_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *target, uint64_t target_offset,
+		       struct allocation *source, uint64_t source_offset, uint64_t length,
+		       void (*finish)(struct op *op));
+
+/* ---- fill.c ---- */
+
+/*
+ * An op that repeats a pattern of 1, 2, 4 or 8 bytes; with stay, managed memory keeps its
+ * pages where they are, which is slower. As copy_op_new().
+ */
+struct op *fill_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *allocation, uint64_t offset, uint64_t length,
+		       uint64_t pattern, uint32_t pattern_size, bool stay,
+		       void (*finish)(struct op *op));
+
+/* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
+struct worker *allocation_worker(struct broker *broker,
+				 const struct allocation *allocation);
+
+/* ---- attach.c ---- */
+
+/*
+ * `global`, `host` and, where most is ATTACH_SINGLE, `single`, and whether a device can
+ * have it. Returns: 0; -EINVAL; -EOPNOTSUPP.
+ */
+int line_attach(const char *word, unsigned int most, uint8_t *ret_attach,
+		struct refusal *refusal);
+int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
+		 struct refusal *refusal);
+
+/* `global`, `host` or `single STREAM`. Under registry.lock. */
+void text_attach(struct text *text, const struct allocation *allocation);
+
+/* ---- managed.c ---- */
+
+/* Whether a device has concurrent managed access, which what needs.
+ * Returns: 0; -EOPNOTSUPP. */
+int managed_check_concurrent(const struct broker *broker, uint32_t device,
+			     const char *what, struct refusal *refusal);

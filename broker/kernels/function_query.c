@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What only the worker's driver knows of a function: its attributes, and, where the
+ * driver can't enumerate, whether there is one of that name at all.
+ *
+ * Each is an op that holds its image, and has it loaded where it is not.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/module_use.h"
+#include "op/op.h"
+#include "protocol/function_record.h"
+
+#include <gpumem/function.h>
+
+struct inquiry {
+	struct op op; /* op.image holds a reference */
+	uint32_t function;
+	char *name;	  /* of one that is looked up */
+	struct text text; /* the answer */
+};
+
+static struct inquiry *inquiry_of(struct op *op)
+{
+	return container_of(op, struct inquiry, op);
+}
+
+static void inquiry_finish(struct op *op)
+{
+	struct inquiry *inquiry = inquiry_of(op);
+	struct wait *wait = op_take_wait(op);
+
+	op_slot_release(op->worker, op->slot);
+	if (wait)
+		wait->done(wait, -op->error, inquiry->text.data, inquiry->text.length);
+	module_put_image(op->broker, op->image);
+	text_deinit(&inquiry->text);
+	free(inquiry->name);
+}
+
+static void inquiry_describe(const struct op *op, struct text *text)
+{
+	text_printf(text, "%s", op->class->what);
+}
+
+/* The request, when there is a slot for the answer. */
+static bool inquiry_request(struct op *op, uint32_t what)
+{
+	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+		return false;
+	op->ask.request = (struct wire_request){
+		.op = what,
+		.device = op->image->device,
+		.module = op->image->wire_id,
+		.function = inquiry_of(op)->function,
+		.offset = staging_offset((unsigned int)op->slot),
+		.length = WIRE_TRANSFER_MAX,
+	};
+	return true;
+}
+
+static uint8_t *inquiry_slot(const struct op *op)
+{
+	return staging_payload(&op->worker->staging, (unsigned int)op->slot);
+}
+
+/* ---- attributes ---- */
+
+static void attributes_run(struct op *op)
+{
+	if (inquiry_request(op, WIRE_FUNCTION_ATTRIBUTES))
+		op_ask(op);
+}
+
+static void attributes_answered(struct op *op, const struct wire_reply *reply)
+{
+	static const char *const names[] = {
+#define NAME(name, attribute) [FUNCTION_ROW_##name] = #name,
+		FUNCTION_LIST(NAME)
+#undef NAME
+	};
+	struct inquiry *inquiry = inquiry_of(op);
+	int64_t values[FUNCTION_N_ROWS];
+
+	memcpy(values, inquiry_slot(op), sizeof(values));
+	for (unsigned int i = 0; i < FUNCTION_N_ROWS; i++) {
+		if (reply->value[0] >> i & 1)
+			text_printf(&inquiry->text, "%s %lld\n", names[i],
+				    (long long)values[i]);
+	}
+	if (text_failed(&inquiry->text))
+		op_fail(op, ENOMEM, "no memory in the broker");
+	else
+		op_done(op, 0);
+}
+
+static const struct op_class attributes_class = {
+	.what = "attributes of a function",
+	.describe = inquiry_describe,
+	.run = attributes_run,
+	.answered = attributes_answered,
+	.repeatable = true,
+};
+
+/* ---- looking up ---- */
+
+static void look_up_run(struct op *op)
+{
+	const char *name = inquiry_of(op)->name;
+
+	if (!inquiry_request(op, WIRE_MODULE_FIND))
+		return;
+	memcpy(inquiry_slot(op), name, strlen(name) + 1);
+	op_ask(op);
+}
+
+/* Under registry.lock, and somebody else may have looked it up meanwhile. */
+static int look_up_add(struct op *op, const struct record *record, uint32_t number)
+{
+	struct function *function;
+	int r;
+
+	if (op->image->withdrawn)
+		return -ESTALE;
+	r = image_add_function(&function, &op->broker->registry, op->image,
+			       inquiry_of(op)->name, number, record->has_params,
+			       (const struct param *)record->params, record->n_params);
+	return r == -EEXIST ? 0 : r;
+}
+
+static void look_up_answered(struct op *op, const struct wire_reply *reply)
+{
+	_cleanup_free_ void *bytes = malloc(reply->value[1] + 1);
+	struct record record;
+	int r;
+
+	if (!bytes) {
+		op_fail(op, ENOMEM, "no memory in the broker");
+		return;
+	}
+	memcpy(bytes, inquiry_slot(op), reply->value[1]);
+	if (record_read(&record, bytes, reply->value[1]) < 0 ||
+	    strcmp(record.name, inquiry_of(op)->name) != 0) {
+		worker_condemn(op->worker, op->asked_epoch, FUNCTIONS_NONSENSE);
+		op_fail(op, EIO, "the worker " FUNCTIONS_NONSENSE);
+		return;
+	}
+	pthread_mutex_lock(&op->broker->registry.lock);
+	r = look_up_add(op, &record, (uint32_t)reply->value[0]);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	op_done(op, -r);
+}
+
+static const struct op_class look_up_class = {
+	.what = "look-up of a function",
+	.describe = inquiry_describe,
+	.run = look_up_run,
+	.answered = look_up_answered,
+};
+
+/* ---- both ---- */
+
+/* Begins one, for an image; or answers the wait. With the lock held, let go of. */
+static void inquiry_start(struct broker *broker, const struct op_class *class,
+			  struct image *image, uint32_t function, const char *name,
+			  struct wait *wait)
+{
+	struct op *op = op_new(sizeof(struct inquiry), class, broker, image->owner);
+	struct op *ready = NULL;
+	int r = op ? 0 : -ENOMEM;
+
+	wait->waiter = NULL;
+	if (r == 0) {
+		op->worker = worker_of(broker, image->owner);
+		inquiry_of(op)->function = function;
+		inquiry_of(op)->name = name ? strdup(name) : NULL;
+		if (!op->worker || (name && !inquiry_of(op)->name))
+			r = -ENOMEM;
+	}
+	if (r == 0) {
+		op->finish = inquiry_finish;
+		op_set_wait(op, wait);
+		r = op_add(op, &ready);
+	}
+	if (r == 0)
+		op->image = image_ref(image);
+	else
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r == 0)
+		return;
+	if (op)
+		free(inquiry_of(op)->name);
+	op_free(op);
+	wait->done(wait, r, NULL, 0);
+}
+
+void function_ask_attributes(struct broker *broker, struct token token,
+			     const struct caller *caller, struct wait *wait)
+{
+	struct function *function;
+
+	(void)caller;
+	pthread_mutex_lock(&broker->registry.lock);
+	function = function_get(&broker->registry, token.slot, token.generation);
+	if (function) {
+		inquiry_start(broker, &attributes_class, function->image, function->index,
+			      NULL, wait);
+		return;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	wait->waiter = NULL;
+	wait->done(wait, -ESTALE, NULL, 0);
+}
+
+void module_look_up(struct broker *broker, struct token token, const char *name,
+		    struct wait *wait)
+{
+	struct module *module;
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	if (!module)
+		r = -ESTALE;
+	else if (strlen(name) >= RECORD_NAME_MAX)
+		r = -ENOENT;
+	else if (module->image && image_find_function(module->image, name))
+		r = 0;
+	else if (module->image && !module->image->enumerated) {
+		inquiry_start(broker, &look_up_class, module->image, 0, name, wait);
+		return;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	wait->waiter = NULL;
+	wait->done(wait, r, NULL, 0);
+}

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A load: one op that asks the worker of the module's owner several things, one after the
+ * other. It has the image loaded; has what the compiler said told, well or badly; and has
+ * the functions told, as many at a time as a slot holds. Then the module gets the image,
+ * unless a later one was quicker.
+ *
+ * What the worker tells is copied out of the shared memory before anything looks at it.
+ * A worker that tells nonsense is ended.
+ */
+#include "kernels/load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/image_check.h"
+#include "kernels/module_use.h"
+#include "op/op.h"
+#include "protocol/function_record.h"
+
+#define LOAD_TRIES 3 /* of each step, in one run after another */
+
+struct load {
+	struct op op;
+	struct module *module; /* counted in n_loads */
+	struct image *image;   /* its own reference, until the module has it */
+	uint32_t step;	      /* WIRE_MODULE_LOAD, _LOG, _FUNCTIONS: what is asked next */
+	uint32_t n_functions; /* that there are */
+	uint32_t n_told;
+	char *log;
+	char said[200]; /* its first line */
+	int error;	/* of the load itself, kept while the log is asked for */
+	char name[NAME_MAX_LENGTH + 1];
+	const char *format; /* what the image is */
+};
+
+static void load_run(struct op *op);
+
+static struct load *load_of(struct op *op)
+{
+	return container_of(op, struct load, op);
+}
+
+/* ---- the sentences ---- */
+
+static void load_describe(const struct op *op, struct text *text)
+{
+	const struct load *load = container_of(op, struct load, op);
+
+	text_printf(text, "load of a %s of %llu bytes on device %u for module %s",
+		    load->format, (unsigned long long)load->image->size,
+		    load->image->device, load->name);
+}
+
+/* What close may answer: what concerns the image is one error. */
+static int load_errno(int error)
+{
+	switch (error) {
+	case ENOMEM:
+	case EOPNOTSUPP:
+	case ENODEV:
+	case ESTALE:
+	case EIO:
+		return error;
+	case ENOEXEC:
+	case EINVAL:
+	case ENOENT:
+	case E2BIG:
+		return ENOEXEC;
+	default:
+		return EIO;
+	}
+}
+
+/* ---- asking ---- */
+
+static void load_ask_image(struct op *op)
+{
+	struct load *load = load_of(op);
+
+	op->ask.fd = fcntl(load->image->fd, F_DUPFD_CLOEXEC, 0);
+	if (op->ask.fd < 0) {
+		op_fail(op, EIO, "module %s: the image can't be handed over: %s",
+			load->name, strerror(errno));
+		return;
+	}
+	op->ask.request = (struct wire_request){
+		.op = WIRE_MODULE_LOAD,
+		.device = load->image->device,
+		.module = load->image->wire_id,
+	};
+	op_ask(op);
+}
+
+/* The log, and the functions, come through a slot. */
+static void load_ask_told(struct op *op)
+{
+	struct load *load = load_of(op);
+
+	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+		return;
+	op->ask.request = (struct wire_request){
+		.op = load->step,
+		.device = load->image->device,
+		.module = load->image->wire_id,
+		.function = load->n_told,
+		.offset = staging_offset((unsigned int)op->slot),
+		.length = WIRE_TRANSFER_MAX,
+	};
+	op_ask(op);
+}
+
+static void load_run(struct op *op)
+{
+	if (load_of(op)->step == WIRE_MODULE_LOAD)
+		load_ask_image(op);
+	else
+		load_ask_told(op);
+}
+
+/* ---- answers ---- */
+
+static void load_nonsense(struct op *op)
+{
+	struct load *load = load_of(op);
+
+	worker_condemn(op->worker, op->asked_epoch, FUNCTIONS_NONSENSE);
+	op_fail(op, EIO, "module %s: the worker " FUNCTIONS_NONSENSE, load->name);
+}
+
+/* A copy of what stands in the slot. NULL: no memory. */
+static char *load_copy(const struct op *op, uint64_t length)
+{
+	char *copy = malloc(length + 1);
+
+	if (!copy)
+		return NULL;
+	memcpy(copy, staging_payload(&op->worker->staging, (unsigned int)op->slot),
+	       length);
+	copy[length] = '\0';
+	return copy;
+}
+
+/* Takes n functions from a copy of their records. Returns: 0; -EBADMSG, -ENOMEM. */
+static int load_take_functions(struct load *load, const char *bytes, uint64_t size,
+			       uint64_t n)
+{
+	struct registry *registry = &load->op.broker->registry;
+	int r = 0;
+
+	pthread_mutex_lock(&registry->lock);
+	for (; r == 0 && n; n--) {
+		struct function *function;
+		struct record record;
+		long taken = record_read(&record, bytes, size);
+
+		if (taken < 0 || load->n_told == load->n_functions) {
+			r = -EBADMSG;
+			break;
+		}
+		r = image_add_function(&function, registry, load->image, record.name,
+				       load->n_told, record.has_params,
+				       (const struct param *)record.params,
+				       record.n_params);
+		bytes += taken;
+		size -= (uint64_t)taken;
+		load->n_told++;
+	}
+	pthread_mutex_unlock(&registry->lock);
+	return r == -EEXIST ? -EBADMSG : r;
+}
+
+static void load_told(struct op *op, const struct wire_reply *reply)
+{
+	struct load *load = load_of(op);
+	_cleanup_free_ char *bytes = load_copy(op, reply->value[1]);
+	int r = bytes ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = load_take_functions(load, bytes, reply->value[1], reply->value[0]);
+	if (r == -EBADMSG)
+		load_nonsense(op);
+	else if (r < 0)
+		op_fail(op, ENOMEM, "no memory in the broker");
+	else if (load->n_told < load->n_functions)
+		load_run(op);
+	else
+		op_done(op, 0);
+}
+
+/* A log is text, or nobody's business. */
+static void load_logged(struct op *op, const struct wire_reply *reply)
+{
+	struct load *load = load_of(op);
+	_cleanup_text_ struct text text = TEXT_INIT;
+	_cleanup_free_ char *bytes = load_copy(op, reply->value[0]);
+	char *rest = bytes, *line;
+
+	while (rest && *rest && (line = strsep(&rest, "\n"))) {
+		text_add_printable(&text, line);
+		text_add(&text, "\n", 1);
+	}
+	if (text.length && !text_failed(&text)) {
+		snprintf(load->said, sizeof(load->said), "%.*s",
+			 (int)strcspn(text.data, "\n"), text.data);
+		load->log = take_ptr(text.data);
+	}
+	load->step = WIRE_MODULE_FUNCTIONS;
+	if (load->error)
+		op_done(op, load->error);
+	else if (load->n_functions)
+		load_run(op);
+	else
+		op_done(op, 0);
+}
+
+static void load_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct load *load = load_of(op);
+
+	op->n_asked = 0;
+	switch (load->step) {
+	case WIRE_MODULE_LOAD:
+		load->image->made_epoch = op->asked_epoch;
+		load->image->enumerated = reply->value[1];
+		load->n_functions = (uint32_t)reply->value[0];
+		load->step = WIRE_MODULE_LOG;
+		/* What follows finds it in this run, or has the next one load it. */
+		op->image = load->image;
+		load_run(op);
+		break;
+	case WIRE_MODULE_LOG:
+		load_logged(op, reply);
+		break;
+	default:
+		load_told(op, reply);
+	}
+}
+
+/* It can't be loaded: the compiler's words are still to be had. */
+static void load_failed(struct op *op, const struct wire_reply *reply)
+{
+	struct load *load = load_of(op);
+
+	if (load->step == WIRE_MODULE_LOAD) {
+		op->failure = (struct cuda_failure){ reply->call, reply->result };
+		load->error = load_errno(reply->error);
+		load_describe(op, &op->sentence);
+		text_printf(&op->sentence, " failed: %s", strerror(load->error));
+		text_add_call(&op->sentence, reply->call, reply->result);
+		load->image->made_epoch = op->asked_epoch;
+		load->step = WIRE_MODULE_LOG;
+		op->image = NULL;
+		if (!cuda_result_is_sticky(reply->result)) {
+			load_run(op);
+			return;
+		}
+	} else if (!load->error) {
+		load->error = EIO;
+		text_printf(&op->sentence, "module %s: its functions can't be told: %s",
+			    load->name, strerror(reply->error));
+		text_add_call(&op->sentence, reply->call, reply->result);
+	}
+	op_done(op, load->error);
+}
+
+/* The next run does it, as far as it has not been done. */
+static void load_lost(struct op *op, const char *reason)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+
+	if (op->n_asked < LOAD_TRIES && worker_gave_up(op->worker, op->asked_epoch)) {
+		load_run(op);
+		return;
+	}
+	load_describe(op, &what);
+	op_fail(op, EIO, "%s: the worker %s before it answered", text_string(&what),
+		reason);
+}
+
+/* ---- the end ---- */
+
+/* Under registry.lock. The one that stays is that of the last close. */
+static void load_settle(struct op *op)
+{
+	struct load *load = load_of(op);
+	struct module *module = load->module;
+	struct image *image = load->image;
+
+	module->n_loads--;
+	if (image->serial > module->settled) {
+		module->settled = image->serial;
+		module->failed = op->error;
+		free(module->log);
+		module->log = take_ptr(load->log);
+	}
+	if (op->error) {
+		journal_event(&op->broker->journal, "failed modules/%s errno=%s",
+			      module->name, strerrorname_np(op->error));
+		return;
+	}
+	if (module->image && module->image->serial > image->serial)
+		return;
+	load->image = module_set_image(&op->broker->registry, module, image);
+	module->loaded_s = time(NULL);
+	journal_event(&op->broker->journal,
+		      "load modules/%s format=%s size=%llu functions=%u", module->name,
+		      load->format, (unsigned long long)image->size, image->n_functions);
+}
+
+static void load_finish(struct op *op)
+{
+	struct load *load = load_of(op);
+	struct wait *wait = op_take_wait(op);
+	char file[128];
+
+	op_slot_release(op->worker, op->slot);
+	closep(&op->ask.fd);
+	if (op->error) {
+		if (load->said[0])
+			text_printf(&op->sentence, "; modules/%s/log: %s", load->name,
+				    load->said);
+		snprintf(file, sizeof(file), "modules/%s/image", load->name);
+		journal_fail(&op->broker->journal, op->uid, op->pid, file, op->error,
+			     text_string(&op->sentence));
+	}
+	if (load->image)
+		module_put_image(op->broker, load->image);
+	free(load->log);
+	if (wait)
+		wait->done(wait, -op->error, NULL, 0);
+}
+
+static const struct op_class load_class = {
+	.what = "load",
+	.describe = load_describe,
+	.run = load_run,
+	.answered = load_answered,
+	.failed = load_failed,
+	.lost = load_lost,
+	.settle = load_settle,
+};
+
+/* ---- the start ---- */
+
+/* Returns: what it is; NULL with a refusal. */
+static const char *load_check(int fd, uint64_t size, struct refusal *refusal)
+{
+	const char *format;
+	void *bytes = NULL;
+
+	if (size) {
+		bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+		if (bytes == MAP_FAILED) {
+			refuse(refusal, ENOMEM, "no memory in the broker");
+			return NULL;
+		}
+	}
+	format = image_check(bytes ?: "", size, refusal);
+	if (bytes)
+		munmap(bytes, size);
+	return format;
+}
+
+static void load_refuse(struct broker *broker, const struct caller *caller,
+			const char *name, const struct refusal *refusal,
+			struct wait *wait)
+{
+	char file[128];
+
+	snprintf(file, sizeof(file), "modules/%s/image", name);
+	journal_fail(&broker->journal, caller->uid, caller->pid, file, refusal->error,
+		     refusal->sentence);
+	wait->done(wait, -refusal->error, NULL, 0);
+}
+
+/* Under registry.lock. NULL: no memory; fd is taken where it is not. */
+static struct load *load_new(struct broker *broker, struct module *module, int fd,
+			     uint64_t size, const char *format)
+{
+	struct op *op = op_new(sizeof(struct load), &load_class, broker, module->owner);
+	struct load *load = op ? load_of(op) : NULL;
+
+	if (!op)
+		return NULL;
+	op->worker = worker_of(broker, module->owner);
+	if (!op->worker ||
+	    image_new(&load->image, &broker->registry, module, fd, size) < 0) {
+		op_free(op);
+		return NULL;
+	}
+	op->finish = load_finish;
+	load->module = module;
+	load->format = format;
+	load->step = WIRE_MODULE_LOAD;
+	strcpy(load->name, module->name);
+	return load;
+}
+
+/* It is no image: nothing was compiled. Under registry.lock. */
+static void load_note_refused(struct broker *broker, struct module *module, int error)
+{
+	module->settled = ++module->n_serials;
+	module->failed = error;
+	free(take_ptr(module->log));
+	journal_event(&broker->journal, "failed modules/%s errno=%s", module->name,
+		      strerrorname_np(error));
+}
+
+/* It did not get as far as the order. Under registry.lock. */
+static void load_drop(struct broker *broker, struct load *load)
+{
+	(void)image_unref(load->image);
+	image_free(&broker->registry, load->image);
+	op_free(&load->op);
+}
+
+void load_start(struct broker *broker, struct token token, const struct caller *caller,
+		int taken_fd, uint64_t size, struct wait *wait)
+{
+	_cleanup_close_ int fd = taken_fd;
+	struct op *ready = NULL;
+	struct refusal refusal;
+	struct module *module;
+	struct load *load = NULL;
+	const char *format;
+	char name[NAME_MAX_LENGTH + 1] = "?";
+	int r = 0;
+
+	wait->waiter = NULL;
+	format = load_check(fd, size, &refusal);
+	if (!format)
+		r = -refusal.error;
+	pthread_mutex_lock(&broker->registry.lock);
+	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	if (module)
+		strcpy(name, module->name);
+	else
+		r = refuse(&refusal, ESTALE, "the module has been removed");
+	if (module && !format)
+		load_note_refused(broker, module, refusal.error);
+	if (r == 0) {
+		load = load_new(broker, module, fd, size, format);
+		r = load ? 0 : refuse(&refusal, ENOMEM, "no memory in the broker");
+	}
+	if (r == 0) {
+		load->op.uid = caller->uid;
+		load->op.pid = caller->pid;
+		op_set_wait(&load->op, wait);
+		r = op_add(&load->op, &ready);
+		if (r < 0) {
+			wait->waiter = NULL;
+			load_drop(broker, load);
+			refuse(&refusal, -r, "the image can't be loaded now: %s",
+			       strerror(-r));
+		}
+	}
+	if (r == 0) {
+		(void)take_fd(&fd);
+		module->n_loads++;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0)
+		load_refuse(broker, caller, name, &refusal, wait);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include "kernels/module_use.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "api/state.h"
+
+/* ---- uses ---- */
+
+static int module_check(const struct module *module, const struct caller *caller,
+			struct refusal *refusal)
+{
+	if (caller->uid == 0 || caller->uid == module->owner->uid)
+		return 0;
+	return refuse(refusal, EACCES, "module %s belongs to uid %u, not to uid %u",
+		      module->name, module->owner->uid, caller->uid);
+}
+
+static void module_use_set(struct module_use *use, struct module *module,
+			   const struct function *function)
+{
+	module->n_launches++;
+	*use = (struct module_use){
+		.module = module,
+		.image = image_ref(module->image),
+		.function = function,
+	};
+}
+
+int module_use_begin(struct broker *broker, const struct caller *caller, const char *name,
+		     const char *function_name, struct module_use *ret_use,
+		     struct refusal *refusal)
+{
+	struct module *module = module_find(&broker->registry, name);
+	const struct function *function;
+	int r;
+
+	if (!module)
+		return refuse(refusal, ENOENT, "there is no module %s", name);
+	r = module_check(module, caller, refusal);
+	if (r < 0)
+		return r;
+	if (!module->image)
+		return refuse(refusal, ENOENT,
+			      "module %s has nothing loaded: write modules/%s/image",
+			      name, name);
+	function = image_find_function(module->image, function_name);
+	if (!function && !module->image->enumerated)
+		return -EAGAIN;
+	if (!function)
+		return refuse(refusal, ENOENT,
+			      "module %s has no function %s among its %u", name,
+			      function_name, module->image->n_functions);
+	module_use_set(ret_use, module, function);
+	return 0;
+}
+
+int module_use_begin_token(struct broker *broker, const struct caller *caller,
+			   struct token token, struct module_use *ret_use,
+			   struct refusal *refusal)
+{
+	const struct function *function =
+		function_get(&broker->registry, token.slot, token.generation);
+	int r;
+
+	if (!function)
+		return refuse(refusal, ESTALE,
+			      "the image of this function has been replaced, or its "
+			      "module removed");
+	r = module_check(function->image->module, caller, refusal);
+	if (r == 0)
+		module_use_set(ret_use, function->image->module, function);
+	return r;
+}
+
+void module_use_end(struct broker *broker, struct module_use *use)
+{
+	struct image *image = use->image;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	use->module->n_launches--;
+	pthread_mutex_unlock(&broker->registry.lock);
+	*use = (struct module_use){ 0 };
+	module_put_image(broker, image);
+}
+
+/* ---- images ---- */
+
+void module_put_image(struct broker *broker, struct image *image)
+{
+	struct owner *owner = image->owner;
+	int fd = -1;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (image_unref(image)) {
+		if (owner->worker)
+			worker_drop_image(owner->worker, image);
+		fd = image->fd;
+		image_free(&broker->registry, image);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	closep(&fd);
+}
+
+/* ---- making and removing ---- */
+
+int module_create(struct broker *broker, const char *name, struct owner *owner,
+		  struct token *ret_token, struct refusal *refusal)
+{
+	struct module *module;
+	int r;
+
+	r = module_new(&module, &broker->registry, name, owner);
+	if (r == -EEXIST)
+		return refuse(refusal, EEXIST, "module %s is there already", name);
+	if (r < 0)
+		return refuse(refusal, -r, "no memory in the broker");
+	*ret_token = (struct token){ module->slot, module->slot_generation };
+	journal_event(&broker->journal, "create modules/%s uid=%u", name, owner->uid);
+	return 0;
+}
+
+static int module_check_removal(const struct module *module, const struct caller *caller,
+				struct refusal *refusal)
+{
+	if (caller->uid != 0 && caller->uid != module->owner->uid)
+		return refuse(refusal, EPERM,
+			      "module %s belongs to uid %u, not to uid %u", module->name,
+			      module->owner->uid, caller->uid);
+	if (module->n_launches)
+		return refuse(refusal, EBUSY, "module %s has %u launches under way",
+			      module->name, module->n_launches);
+	if (module->n_loads)
+		return refuse(refusal, EBUSY, "module %s is being loaded", module->name);
+	return 0;
+}
+
+int module_remove(struct broker *broker, const char *name, const struct caller *caller,
+		  struct refusal *refusal)
+{
+	struct module *module = module_find(&broker->registry, name);
+	struct image *image = NULL;
+	int r;
+
+	if (module)
+		r = module_check_removal(module, caller, refusal);
+	else
+		r = refuse(refusal, ENOENT, "there is no module %s", name);
+	if (r == 0) {
+		image = module_set_image(&broker->registry, module, NULL);
+		journal_event(&broker->journal, "remove modules/%s", name);
+		module_free(&broker->registry, module);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (image)
+		module_put_image(broker, image);
+	return r;
+}
+
+int module_store_device(struct broker *broker, struct module *module,
+			const struct caller *caller, const char *value,
+			struct refusal *refusal)
+{
+	uint64_t number;
+
+	if (caller->uid != 0 && caller->uid != module->owner->uid)
+		return refuse(refusal, EPERM,
+			      "module %s belongs to uid %u, not to uid %u", module->name,
+			      module->owner->uid, caller->uid);
+	if (!module_is_fresh(module))
+		return refuse(refusal, EBUSY,
+			      "module %s is on device %u: one that has been loaded stays "
+			      "where it is",
+			      module->name, module->device);
+	if (number_parse(value, &number) < 0)
+		return refuse(refusal, EINVAL, "device %s of module %s is no number",
+			      value, module->name);
+	if (number >= broker->n_devices)
+		return refuse(refusal, ENOENT,
+			      "there is no device %s: the last one is %u", value,
+			      broker->n_devices - 1);
+	module->device = (uint32_t)number;
+	return 0;
+}
+
+void modules_free(struct broker *broker)
+{
+	struct module *module, *safe;
+
+	HASH_ITER (hh, broker->registry.modules_by_name, module, safe) {
+		struct image *image = module_set_image(&broker->registry, module, NULL);
+
+		module_free(&broker->registry, module);
+		if (image)
+			module_put_image(broker, image);
+	}
+}
+
+/* ---- what is more than a line ---- */
+
+void module_ask_log(struct broker *broker, struct token token,
+		    const struct caller *caller, struct wait *wait)
+{
+	_cleanup_free_ char *log = NULL;
+	const struct module *module;
+
+	(void)caller;
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	if (module)
+		log = strdup(module->log ?: "");
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (log)
+		wait->done(wait, 0, log, strlen(log));
+	else
+		wait->done(wait, module ? -ENOMEM : -ESTALE, NULL, 0);
+}
+
+static void params_print(const struct function *function, struct text *text)
+{
+	for (uint32_t i = 0; i < function->n_params; i++)
+		text_printf(text, "%u %u %u\n", i, function->params[i].offset,
+			    function->params[i].size);
+}
+
+void function_ask_params(struct broker *broker, struct token token,
+			 const struct caller *caller, struct wait *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	const struct function *function;
+	_cleanup_text_ struct text file = TEXT_INIT;
+	int r = 0;
+
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	function = function_get(&broker->registry, token.slot, token.generation);
+	if (!function) {
+		r = -ESTALE;
+	} else if (!function->has_params) {
+		r = -EOPNOTSUPP;
+		text_printf(&file, "modules/%s/functions/%s/params",
+			    function->image->module->name, function->shown);
+	} else {
+		params_print(function, &text);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r == -EOPNOTSUPP)
+		journal_fail(&broker->journal, caller->uid, caller->pid,
+			     text_string(&file), EOPNOTSUPP,
+			     "the driver can't tell the parameters of kernels "
+			     "(cuFuncGetParamInfo: CUDA_ERROR_NOT_SUPPORTED)");
+	if (r == 0 && text_failed(&text))
+		r = -ENOMEM;
+	wait->done(wait, r, text_string(&text), r ? 0 : text.length);
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making allocations.
+ *
+ * The name is taken first, in state MAKING, so that two makers of one name can't both go
+ * on; then the memory is had, by kind: device memory from the driver at once, host memory
+ * from the crew, direct, async and managed memory from the owner's worker. Then the
+ * allocation is published, or its name is free again and the command has its error.
+ *
+ * When a device is full, chunks that are kept empty go back first; and while memory is on
+ * its way back (a free never waits) the making is parked until it has arrived: `free` and
+ * then `alloc` of the same size always works.
+ */
+#include "memops/allocate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "api/control_file.h"
+#include "control/verbs.h"
+
+#define MAKE_TRIES 3
+
+/* ---- the end of it ---- */
+
+static int making_interrupt(struct command *command)
+{
+	struct making *making = command->waiting_for;
+
+	making->command = NULL;
+	return -EINTR;
+}
+
+/* From here on the command can go away, if it did not before. Under registry.lock. */
+static void making_waits(struct making *making)
+{
+	if (!making->command)
+		return;
+	making->command->began = true;
+	making->command->waiting_for = making;
+	making->command->interrupt = making_interrupt;
+}
+
+/* The command, for its answer, which nobody takes away any more. Under registry.lock. */
+static struct command *making_take_command(struct making *making)
+{
+	struct command *command = take_ptr(making->command);
+
+	if (command)
+		command->interrupt = NULL;
+	return command;
+}
+
+/* Whether the run that made it is over already: what was to be kept of that is settled
+ * without it. Under registry.lock. */
+static bool making_has_missed(struct making *making)
+{
+	const struct allocation *allocation = making->allocation;
+
+	return !kind_is_durable(allocation->kind) && making->command &&
+	       !worker_runs(allocation->owner->worker, allocation->worker_epoch) &&
+	       making->n_missed++ < MAKE_TRIES;
+}
+
+static void making_done(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct token token = { allocation->slot, allocation->slot_generation };
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (making_has_missed(making)) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		making_start(making);
+		return;
+	}
+	command = making_take_command(making);
+	broker_less_busy(broker);
+	if (!command) {
+		allocation_release(broker, allocation);
+		free(making);
+		return;
+	}
+	allocation_publish(&broker->registry, allocation);
+	journal_event(&broker->journal,
+		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u",
+		      allocation->name, (unsigned long long)allocation->id,
+		      kind_name(allocation->kind), (unsigned long long)allocation->size,
+		      allocation->owner->uid);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	/* Without a place in the list nobody would free it at close. */
+	if (making->until_close && control_keep(command->control, token) < 0) {
+		free(making);
+		pthread_mutex_lock(&broker->registry.lock);
+		allocation =
+			allocation_get(&broker->registry, token.slot, token.generation);
+		if (allocation)
+			allocation_release(broker, allocation);
+		else
+			pthread_mutex_unlock(&broker->registry.lock);
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	free(making);
+	(void)broker_show(broker, OBJECT_ALLOCATION, token, NULL, &command->answer);
+	command_done(command, 0);
+}
+
+static void making_failed(struct making *making, int error, const char *sentence)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct command *command;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	command = making_take_command(making);
+	broker_less_busy(broker);
+	if (!kind_is_durable(allocation->kind))
+		allocation->owner->n_in_worker--;
+	allocation_withdraw(&broker->registry, allocation);
+	allocation_free(&broker->registry, allocation);
+	pthread_mutex_unlock(&broker->registry.lock);
+	free(making);
+	if (command)
+		command_fail(command, error, "%s", sentence);
+}
+
+static void making_failed_call(struct making *making, int error)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "allocation %s of %llu bytes: %s", making->allocation->name,
+		    (unsigned long long)making->allocation->size, strerror(error));
+	text_add_call(&text, making->failure.call, making->failure.result);
+	making_failed(making, error, text_string(&text));
+}
+
+/* ---- too little memory ---- */
+
+static void making_told_free(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct making *making = container_of(ask, struct making, ask);
+	struct allocation *allocation = making->allocation;
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	/* Managed memory may be larger than the device: its free bytes explain nothing.
+	 */
+	if (lost || reply->error || allocation->managed) {
+		making_failed_call(making, ENOMEM);
+		return;
+	}
+	text_printf(&text,
+		    "allocation %s of %llu bytes: device %u has %llu bytes free of %llu",
+		    allocation->name, (unsigned long long)allocation->size,
+		    allocation->device, (unsigned long long)reply->value[0],
+		    (unsigned long long)reply->value[1]);
+	text_add_call(&text, making->failure.call, making->failure.result);
+	making_failed(making, ENOMEM, text_string(&text));
+}
+
+static void making_ask_free(struct making *making)
+{
+	const struct worker_needs none = { 0 };
+	uint32_t epoch;
+
+	making->ask = (struct ask){
+		.request = { .op = WIRE_MEMORY, .device = making->allocation->device },
+		.fd = -1,
+		.done = making_told_free,
+	};
+	pthread_mutex_lock(&making->broker->registry.lock);
+	making_waits(making);
+	pthread_mutex_unlock(&making->broker->registry.lock);
+	if (worker_ask(&making->broker->mover, &none, &making->ask, &epoch) < 0)
+		making_failed_call(making, ENOMEM);
+}
+
+/* Empty chunks go back to the driver. */
+static void making_shrink_pools(struct broker *broker, uint32_t device)
+{
+	struct owner *owner;
+	struct block *block;
+
+	do {
+		block = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		for (owner = broker->registry.owners_by_uid; owner && !block;) {
+			if (owner->pool)
+				block = chunk_pool_shrink(owner->pool, device);
+			if (!block)
+				owner = owner->hh.next;
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (block)
+			block_give_back(broker, owner, block, NULL, NULL);
+	} while (block);
+}
+
+static void making_no_memory(struct making *making)
+{
+	struct broker *broker = making->broker;
+	uint32_t device = making->allocation->device;
+	bool parked = false, again;
+
+	making_shrink_pools(broker, device);
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (broker->n_releases[device] && making->command) {
+		making_waits(making);
+		LL_APPEND(broker->parked, making);
+		parked = true;
+	}
+	/* Counted from before the try: what came back just after it is no less there. */
+	again = making->command && broker->n_released[device] != making->n_released;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (parked)
+		return;
+	if (again)
+		making_start(making);
+	else
+		making_ask_free(making);
+}
+
+void alloc_retry_parked(struct broker *broker, uint32_t device)
+{
+	struct making *making, *safe, *retry = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	LL_FOREACH_SAFE(broker->parked, making, safe)
+	{
+		if (making->allocation->device == device) {
+			LL_DELETE(broker->parked, making);
+			LL_PREPEND(retry, making);
+		}
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	LL_FOREACH_SAFE(retry, making, safe)
+	making_start(making);
+}
+
+/* ---- by kind ---- */
+
+static struct chunk_pool *making_pool(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct owner *owner = making->allocation->owner;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (!owner->pool)
+		owner->pool = chunk_pool_new(&broker->memory);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return owner->pool;
+}
+
+static void make_device(struct making *making)
+{
+	struct allocation *allocation = making->allocation;
+	struct chunk_pool *pool;
+	int r;
+
+	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	if (allocation->size <= CELL_MAX && !(allocation->mode & 066)) {
+		pool = making_pool(making);
+		r = pool ? cell_get(pool, allocation->device, allocation->size,
+				    &allocation->block, &allocation->cell,
+				    &allocation->address, &making->failure)
+			 : -ENOMEM;
+	} else {
+		r = block_new(&allocation->block, &making->broker->memory,
+			      allocation->device, allocation->size, &making->failure);
+		if (r == 0)
+			allocation->address = allocation->block->address;
+	}
+	if (r == 0)
+		making_done(making);
+	else if (r == -ENOMEM)
+		making_no_memory(making);
+	else
+		making_failed_call(making, -r);
+}
+
+static void make_host_memory(struct task *task)
+{
+	struct making *making = container_of(task, struct making, task);
+	struct allocation *allocation = making->allocation;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int r;
+
+	r = block_new_host(&allocation->block, &making->broker->memory, allocation->size);
+	if (r == 0) {
+		allocation->address = allocation->block->address;
+		allocation->zeroed = true;
+		making_done(making);
+		return;
+	}
+	text_printf(&text, "allocation %s of %llu bytes of host memory: %s",
+		    allocation->name, (unsigned long long)allocation->size, strerror(-r));
+	making_failed(making, -r, text_string(&text));
+}
+
+/* Every page of it is made now, so only little of it is made in a thread of the view. */
+static void make_host(struct making *making)
+{
+	making->task.run = make_host_memory;
+	if (making->allocation->size <= (1u << 20)) {
+		make_host_memory(&making->task);
+		return;
+	}
+	pthread_mutex_lock(&making->broker->registry.lock);
+	making_waits(making);
+	pthread_mutex_unlock(&making->broker->registry.lock);
+	crew_add(&making->broker->crew, &making->task);
+}
+
+struct making_op {
+	struct op op;
+	struct making *making;
+};
+
+static uint32_t making_flags(const struct allocation *allocation)
+{
+	if (allocation->kind == KIND_ASYNC)
+		return WIRE_ASYNC;
+	if (!allocation->managed)
+		return 0;
+	return WIRE_MANAGED |
+	       (allocation->managed->attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0);
+}
+
+static void make_in_worker_run(struct op *op)
+{
+	struct allocation *allocation =
+		container_of(op, struct making_op, op)->making->allocation;
+
+	op->ask.request = (struct wire_request){
+		.op = WIRE_ALLOC,
+		.flags = making_flags(allocation),
+		.device = allocation->device,
+		.length = allocation->size,
+	};
+	op_ask(op);
+}
+
+static void make_in_worker_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct making *making = container_of(op, struct making_op, op)->making;
+
+	/* The ends of runs look at all allocations, at those that are being made too. */
+	pthread_mutex_lock(&op->broker->registry.lock);
+	making->allocation->address = reply->value[0];
+	making->allocation->worker_epoch = op->asked_epoch;
+	making->allocation->zeroed = true;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	op_done(op, 0);
+}
+
+static void make_in_worker_finish(struct op *op)
+{
+	struct making *making = container_of(op, struct making_op, op)->making;
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (!op->error) {
+		making_done(making);
+	} else if (op->error == ENOMEM) {
+		making->failure = op->failure;
+		making_no_memory(making);
+	} else {
+		text_printf(&text, "allocation %s of %llu bytes: %s",
+			    making->allocation->name,
+			    (unsigned long long)making->allocation->size,
+			    text_string(&op->sentence));
+		making_failed(making, op->error, text_string(&text));
+	}
+}
+
+static const struct op_class make_in_worker_class = {
+	.what = "allocation",
+	.run = make_in_worker_run,
+	.answered = make_in_worker_answered,
+	.quiet = true,
+	.remakable = true,
+};
+
+static void make_in_worker(struct making *making)
+{
+	struct broker *broker = making->broker;
+	struct allocation *allocation = making->allocation;
+	struct op *op, *ready = NULL;
+	int r = -ENOMEM;
+
+	op = op_new(sizeof(struct making_op), &make_in_worker_class, broker,
+		    allocation->owner);
+	pthread_mutex_lock(&broker->registry.lock);
+	if (op) {
+		container_of(op, struct making_op, op)->making = making;
+		op->finish = make_in_worker_finish;
+		op->worker = worker_of(broker, allocation->owner);
+		op->work.stream = allocation->stream;
+		r = op->worker ? op_add(op, &ready) : -ENOMEM;
+	}
+	if (r == 0)
+		making_waits(making);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0) {
+		op_free(op);
+		making_failed(making, -r, "the broker is out of memory or too busy");
+	}
+}
+
+void making_start(struct making *making)
+{
+	static void (*const makers[N_KINDS])(struct making *) = {
+		[KIND_DEVICE] = make_device,	 [KIND_HOST] = make_host,
+		[KIND_DIRECT] = make_in_worker,	 [KIND_ASYNC] = make_in_worker,
+		[KIND_MANAGED] = make_in_worker,
+	};
+	struct broker *broker = making->broker;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	making->n_released = broker->n_released[making->allocation->device];
+	pthread_mutex_unlock(&broker->registry.lock);
+	makers[making->allocation->kind](making);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* An allocation on its way from its name to its memory. */
+#pragma once
+
+#include "api/state.h"
+#include "base/workqueue.h"
+
+struct command;
+
+struct making {
+	struct task task;
+	struct ask ask; /* for what is free, when there is too little */
+	struct broker *broker;
+	struct allocation *allocation;
+	struct command *command; /* NULL: it went away. registry.lock */
+	bool until_close;
+	unsigned int n_missed; /* runs of the worker that made it and ended */
+	uint64_t n_released;   /* by the device when it was last tried */
+	struct cuda_failure failure;
+	struct making *next;
+};
+
+/*
+ * Has its memory made, by kind; it owns itself from here on. In the end its allocation is
+ * published or gone, and its command has its answer. No lock held.
+ */
+void making_start(struct making *making);

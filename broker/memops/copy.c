@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies between allocations.
+ *
+ * Where one worker reaches both, its GPU copies and no byte touches the host: the mover
+ * for durable memory, an owner's worker for what lives in it and his own durable memory,
+ * which is mapped there for it. Otherwise (two owners' workers, or one's worker and
+ * another's durable memory, which must not be mapped there) the bytes go through the
+ * staging areas of both, a slot at a time.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+
+/* ---- by one worker ---- */
+
+/*
+ * Host and managed memory has no side of its own, every device reaches it: the device of
+ * the other end does the work.
+ */
+static void copy_devices(const struct allocation *target, const struct allocation *source,
+			 struct wire_request *request)
+{
+	request->device = kind_has_device(target->kind) || source->kind == KIND_HOST
+				  ? target->device
+				  : source->device;
+	request->source_device =
+		kind_has_device(source->kind) ? source->device : request->device;
+}
+
+static void copy_run(struct op *op)
+{
+	const struct use *target = &op->work.uses[0], *source = &op->work.uses[1];
+
+	op->ask.request = (struct wire_request){
+		.op = WIRE_COPY,
+		.address = target->allocation->address + target->offset,
+		.source = source->allocation->address + source->offset,
+		.length = target->length,
+	};
+	copy_devices(target->allocation, source->allocation, &op->ask.request);
+	op_ask(op);
+}
+
+static const struct op_class copy_class = {
+	.what = "copy",
+	.run = copy_run,
+	.repeatable = true,
+};
+
+/* ---- through the host ---- */
+
+struct bounce {
+	struct op op; /* its worker and slot are those of the side it is at */
+	struct worker *source_worker, *target_worker;
+	int source_slot, target_slot;
+	uint64_t done; /* bytes */
+	uint64_t piece;
+};
+
+static void bounce_leave(struct op *op)
+{
+	struct bounce *bounce = container_of(op, struct bounce, op);
+
+	/* One that it got and had no use for any more. */
+	op_slot_release(op->worker, op->slot);
+	op_slot_release(bounce->source_worker, bounce->source_slot);
+	op_slot_release(bounce->target_worker, bounce->target_slot);
+}
+
+static void bounce_ask(struct bounce *bounce, bool read)
+{
+	struct op *op = &bounce->op;
+	const struct use *use = &op->work.uses[read ? 1 : 0];
+
+	op->worker = read ? bounce->source_worker : bounce->target_worker;
+	/* The other side's memory is never mapped there. */
+	op->only_use = read ? 1 : 0;
+	op->ask.request = (struct wire_request){
+		.op = read ? WIRE_READ : WIRE_WRITE,
+		.device = use->allocation->device,
+		.address = use->allocation->address + use->offset + bounce->done,
+		.length = bounce->piece,
+		.offset = staging_offset(
+			(unsigned int)(read ? bounce->source_slot : bounce->target_slot)),
+	};
+	op_ask(op);
+}
+
+/*
+ * Run again after each slot that it had to wait for. All take the slots of two workers in
+ * the same order, or two crowds of copies could hold what the other waits for.
+ */
+static void bounce_run(struct op *op)
+{
+	struct bounce *bounce = container_of(op, struct bounce, op);
+	bool target_first = bounce->target_worker < bounce->source_worker;
+
+	for (int i = 0; i < 2; i++) {
+		bool target = (i == 0) == target_first;
+		int *slot = target ? &bounce->target_slot : &bounce->source_slot;
+
+		if (*slot >= 0)
+			continue;
+		if (op->slot < 0) {
+			op->worker =
+				target ? bounce->target_worker : bounce->source_worker;
+			if (!worker_slot_get(op->worker, op))
+				return;
+		}
+		*slot = op->slot;
+		op->slot = -1;
+	}
+	bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX, op->work.uses[0].length);
+	bounce_ask(bounce, true);
+}
+
+static void bounce_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct bounce *bounce = container_of(op, struct bounce, op);
+	uint64_t length = op->work.uses[0].length;
+
+	(void)reply;
+	op->n_asked = 0;
+	if (op->ask.request.op == WIRE_READ) {
+		memcpy(staging_payload(&bounce->target_worker->staging,
+				       (unsigned int)bounce->target_slot),
+		       staging_payload(&bounce->source_worker->staging,
+				       (unsigned int)bounce->source_slot),
+		       bounce->piece);
+		bounce_ask(bounce, false);
+		return;
+	}
+	bounce->done += bounce->piece;
+	bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX, length - bounce->done);
+	if (bounce->piece)
+		bounce_ask(bounce, true);
+	else
+		op_done(op, 0);
+}
+
+static const struct op_class bounce_class = {
+	.what = "copy",
+	.run = bounce_run,
+	.answered = bounce_answered,
+	.leave = bounce_leave,
+};
+
+/* ---- which of the two ---- */
+
+/* The one worker that may have both mapped; NULL: there is none. */
+static struct worker *copy_worker(struct broker *broker, const struct allocation *a,
+				  const struct allocation *b)
+{
+	if (kind_is_durable(a->kind) && kind_is_durable(b->kind))
+		return &broker->mover;
+	if (a->owner != b->owner)
+		return NULL;
+	return worker_of(broker, a->owner);
+}
+
+struct op *copy_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *target, uint64_t target_offset,
+		       struct allocation *source, uint64_t source_offset, uint64_t length,
+		       void (*finish)(struct op *op))
+{
+	struct worker *worker = copy_worker(broker, target, source);
+	struct bounce *bounce;
+	struct op *op;
+
+	op = worker ? op_new(sizeof(*op), &copy_class, broker, owner)
+		    : op_new(sizeof(*bounce), &bounce_class, broker, owner);
+	if (!op)
+		return NULL;
+	op->worker = worker;
+	if (!worker) {
+		bounce = container_of(op, struct bounce, op);
+		bounce->source_slot = bounce->target_slot = -1;
+		bounce->source_worker = allocation_worker(broker, source);
+		bounce->target_worker = allocation_worker(broker, target);
+		if (!bounce->source_worker || !bounce->target_worker)
+			return op_free(op);
+	}
+	op->finish = finish;
+	work_use(&op->work, target, target_offset, length, true);
+	work_use(&op->work, source, source_offset, length, false);
+	return op;
+}
+
+/* ---- the verb ---- */
+
+enum { COPY_FROM, COPY_LENGTH, COPY_STREAM, COPY_WAIT };
+
+static const struct grammar copy_grammar = {
+	.operands = (const char *const[]){ "DST", NULL },
+	.keys = (const char *const[]){ "from", "length", "stream", "wait", NULL },
+};
+
+struct copy_line {
+	char target[NAME_MAX_LENGTH + 1], source[NAME_MAX_LENGTH + 1];
+	struct range to, from;
+	bool wait;
+};
+
+static int copy_parse(struct command *command, struct copy_line *line,
+		      struct refusal *refusal)
+{
+	const struct line *words = &command->line;
+	int r;
+
+	if (!words->values[COPY_FROM])
+		return refuse(refusal, EINVAL, "from=SRC is missing");
+	r = line_place(words->operands[0], line->target, &line->to, refusal);
+	if (r < 0)
+		return r;
+	r = line_place(words->values[COPY_FROM], line->source, &line->from, refusal);
+	if (r < 0)
+		return r;
+	if (words->values[COPY_LENGTH]) {
+		r = line_range(NULL, words->values[COPY_LENGTH], &line->from, refusal);
+		if (r < 0)
+			return r;
+	}
+	return line_wait(words->values[COPY_WAIT], &line->wait, refusal);
+}
+
+/* Without length= all that the source has behind its offset is copied, and must fit. */
+static int copy_fit(struct copy_line *line, const struct allocation *target,
+		    const struct allocation *source, struct refusal *refusal)
+{
+	int r;
+
+	r = range_fit(&line->from, source, refusal);
+	if (r < 0)
+		return r;
+	line->to.length = line->from.length;
+	line->to.has_length = true;
+	r = range_fit(&line->to, target, refusal);
+	if (r < 0)
+		return r;
+	if (target == source && line->to.offset < line->from.offset + line->from.length &&
+	    line->from.offset < line->to.offset + line->to.length)
+		return refuse(refusal, EINVAL,
+			      "the ranges overlap: %llu bytes at %llu and at %llu of %s",
+			      (unsigned long long)line->to.length,
+			      (unsigned long long)line->from.offset,
+			      (unsigned long long)line->to.offset, target->name);
+	return 0;
+}
+
+void verb_copy(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *target, *source;
+	struct copy_line line = { 0 };
+	struct refusal refusal;
+	struct stream *stream;
+	struct op *op;
+
+	if (command_parse(command, &copy_grammar) < 0)
+		return;
+	if (copy_parse(command, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&registry->lock);
+	target = command_find(command, line.target, ACCESS_WRITE);
+	if (!target)
+		return;
+	source = command_find(command, line.source, ACCESS_READ);
+	if (!source)
+		return;
+	if (copy_fit(&line, target, source, &refusal) < 0) {
+		pthread_mutex_unlock(&registry->lock);
+		command_refuse(command, &refusal);
+		return;
+	}
+	stream = command_stream(command, command->line.values[COPY_STREAM],
+				target->device);
+	if (!stream)
+		return;
+	op = copy_op_new(command->broker, stream->owner, target, line.to.offset, source,
+			 line.from.offset, line.from.length, command_finish_op);
+	if (op)
+		op->work.stream = stream;
+	allocation_written(target);
+	command_run_op(command, op, line.wait);
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the driver itself says of managed memory: the files advise and last_prefetch.
+ *
+ * The owner's worker is asked range by range, each question answered with what holds from
+ * an offset on and how far (WIRE_RANGE). The registry's records say only where it is
+ * worth looking, that is where something was asked for differently; what holds there is
+ * the driver's own word, and it may differ within a record. After RUNS_MAX ranges that
+ * differ nothing more is asked: the rest is shown as `mixed`.
+ *
+ * This stands outside the order of uses, so that a file can be read while a kernel runs
+ * on the memory. The allocation is looked up anew for each question. While it is made
+ * anew in another run of the worker (rescue.h) there is nobody to ask: then an op waits
+ * for that, and all is asked again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/device_usage.h"
+#include "control/location.h"
+#include "control/verbs.h"
+#include "process/checkpoint.h"
+
+#define RUNS_MAX	  4096
+#define ASK_AT_MOST	  (MANAGED_RANGES_MAX + RUNS_MAX)
+#define ASK_AGAIN_AT_MOST 3
+
+/* From offset up to the next one's. */
+struct said {
+	uint64_t offset;
+	uint64_t value; /* of WIRE_RANGE */
+};
+
+struct key {
+	const char *name;
+	uint64_t (*field)(uint64_t value);
+	void (*print)(struct text *text, uint64_t field);
+};
+
+struct ranges {
+	struct broker *broker;
+	struct token token;
+	uid_t uid;
+	pid_t pid;
+	const char *file;	/* in the allocation's folder */
+	const struct key *keys; /* end in one without a name */
+
+	struct waiter waiter;
+	struct wait *wait; /* NULL: went away. registry.lock */
+	struct ask ask;
+	struct worker *worker;
+	uint32_t epoch; /* of the run that is asked */
+	unsigned int n_again;
+	unsigned int n_asked;
+	uint64_t size;
+	uint64_t offset; /* up to here it is known */
+	struct said *runs;
+	size_t n_runs;
+	char name[NAME_MAX_LENGTH + 1];
+};
+
+static void ranges_ask(struct ranges *ranges);
+
+/* ---- the text ---- */
+
+static uint64_t field_read_mostly(uint64_t value)
+{
+	return value >> 63;
+}
+
+static uint64_t field_preferred(uint64_t value)
+{
+	return WIRE_RANGE_PREFERRED(value);
+}
+
+static uint64_t field_accessed_by(uint64_t value)
+{
+	return WIRE_RANGE_ACCESSED_BY(value);
+}
+
+static uint64_t field_prefetched(uint64_t value)
+{
+	return WIRE_RANGE_PREFETCHED(value);
+}
+
+static void print_flag(struct text *text, uint64_t field)
+{
+	text_printf(text, "%u", (unsigned int)field);
+}
+
+static void print_location(struct text *text, uint64_t field)
+{
+	text_location(text, (uint16_t)field);
+}
+
+static void print_set(struct text *text, uint64_t field)
+{
+	text_locations(text, (uint32_t)field);
+}
+
+static const struct key advise_keys[] = {
+	{ "read_mostly", field_read_mostly, print_flag },
+	{ "preferred_location", field_preferred, print_location },
+	{ "accessed_by", field_accessed_by, print_set },
+	{ 0 },
+};
+
+static const struct key prefetch_keys[] = {
+	{ "last_prefetch", field_prefetched, print_location },
+	{ 0 },
+};
+
+/* Where the run of one value of the key, which begins at run i, ends. */
+static size_t key_run_end(const struct ranges *ranges, const struct key *key, size_t i)
+{
+	uint64_t field = key->field(ranges->runs[i].value);
+
+	while (i < ranges->n_runs && key->field(ranges->runs[i].value) == field)
+		i++;
+	return i;
+}
+
+static uint64_t run_offset(const struct ranges *ranges, size_t i)
+{
+	return i < ranges->n_runs ? ranges->runs[i].offset : ranges->offset;
+}
+
+static void print_range(const struct key *key, uint64_t from, uint64_t to,
+			struct text *text)
+{
+	text_printf(text, "%s[%llu+%llu] ", key->name, (unsigned long long)from,
+		    (unsigned long long)(to - from));
+}
+
+static void print_ranges(const struct ranges *ranges, const struct key *key,
+			 struct text *text)
+{
+	for (size_t i = 0, end; i < ranges->n_runs; i = end) {
+		end = key_run_end(ranges, key, i);
+		print_range(key, run_offset(ranges, i), run_offset(ranges, end), text);
+		key->print(text, key->field(ranges->runs[i].value));
+		text_add(text, "\n", 1);
+	}
+	if (ranges->offset == ranges->size)
+		return;
+	print_range(key, ranges->offset, ranges->size, text);
+	text_printf(text, "mixed\n");
+}
+
+static bool key_is_mixed(const struct ranges *ranges, const struct key *key)
+{
+	return ranges->offset < ranges->size ||
+	       key_run_end(ranges, key, 0) < ranges->n_runs;
+}
+
+static void ranges_print(const struct ranges *ranges, struct text *text)
+{
+	/* The file of a single attribute says its value, without its name. */
+	bool single = !ranges->keys[1].name;
+
+	for (const struct key *key = ranges->keys; key->name; key++) {
+		if (!single)
+			text_printf(text, "%s ", key->name);
+		if (key_is_mixed(ranges, key))
+			text_printf(text, "mixed");
+		else
+			key->print(text, key->field(ranges->runs[0].value));
+		text_add(text, "\n", 1);
+	}
+	for (const struct key *key = ranges->keys; key->name; key++) {
+		if (key_is_mixed(ranges, key))
+			print_ranges(ranges, key, text);
+	}
+}
+
+/* ---- the end ---- */
+
+static void ranges_free(struct ranges *ranges)
+{
+	free(ranges->runs);
+	free(ranges);
+}
+
+static struct wait *ranges_take_wait(struct ranges *ranges)
+{
+	struct wait *wait;
+
+	pthread_mutex_lock(&ranges->broker->registry.lock);
+	wait = take_ptr(ranges->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	return wait;
+}
+
+static void ranges_done(struct ranges *ranges)
+{
+	struct wait *wait = ranges_take_wait(ranges);
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	ranges_print(ranges, &text);
+	if (wait)
+		wait->done(wait, text_failed(&text) ? -ENOMEM : 0, text.data,
+			   text.length);
+	ranges_free(ranges);
+}
+
+static void ranges_fail(struct ranges *ranges, int error, const char *sentence)
+{
+	struct wait *wait = ranges_take_wait(ranges);
+	char file[128];
+
+	if (wait) {
+		snprintf(file, sizeof(file), "allocations/%s/%s", ranges->name,
+			 ranges->file);
+		journal_fail(&ranges->broker->journal, ranges->uid, ranges->pid, file,
+			     error, sentence);
+		wait->done(wait, -error, NULL, 0);
+	}
+	ranges_free(ranges);
+}
+
+static void ranges_fail_call(struct ranges *ranges, int error, int call, int result)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "%s of allocation %s could not be asked for: %s", ranges->file,
+		    ranges->name, strerror(error));
+	text_add_call(&text, call, result);
+	ranges_fail(ranges, error, text_string(&text));
+}
+
+static void ranges_interrupt(struct waiter *waiter)
+{
+	struct ranges *ranges = container_of(waiter, struct ranges, waiter);
+	struct wait *wait = take_ptr(ranges->wait);
+
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	if (wait)
+		wait->done(wait, -EINTR, NULL, 0);
+}
+
+/* ---- while the memory is made anew ---- */
+
+struct ranges_wait {
+	struct op op;
+	struct ranges *ranges;
+};
+
+static void ranges_wait_run(struct op *op)
+{
+	op_done(op, 0);
+}
+
+static void ranges_wait_finish(struct op *op)
+{
+	struct ranges *ranges = container_of(op, struct ranges_wait, op)->ranges;
+
+	ranges->offset = 0;
+	ranges->n_runs = 0;
+	ranges->n_asked = 0;
+	ranges_ask(ranges);
+}
+
+static const struct op_class ranges_wait_class = {
+	.what = "waiting for memory",
+	.run = ranges_wait_run,
+	.on_lost = true,
+	.quiet = true,
+};
+
+/* Whether it is in another run, or will be, than the one that was asked. */
+static bool ranges_have_moved(const struct ranges *ranges,
+			      const struct allocation *allocation)
+{
+	return allocation && allocation->state == ALLOCATION_LIVE &&
+	       (allocation->restoring || allocation->worker_epoch != ranges->epoch);
+}
+
+/* Asks again once it is there. Returns: false, and nothing is done, where it won't be. */
+static bool ranges_ask_again(struct ranges *ranges)
+{
+	struct broker *broker = ranges->broker;
+	struct allocation *allocation;
+	struct op *op = NULL, *ready = NULL;
+	int r = -ESTALE;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, ranges->token.slot,
+				    ranges->token.generation);
+	if (ranges_have_moved(ranges, allocation) &&
+	    ranges->n_again++ < ASK_AGAIN_AT_MOST)
+		op = op_new(sizeof(struct ranges_wait), &ranges_wait_class, broker,
+			    allocation->owner);
+	if (op) {
+		container_of(op, struct ranges_wait, op)->ranges = ranges;
+		op->finish = ranges_wait_finish;
+		work_use(&op->work, allocation, 0, allocation->size, false);
+		r = op_add(op, &ready);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0)
+		op_free(op);
+	return r == 0;
+}
+
+/* ---- asking ---- */
+
+static bool ranges_are_wanted(struct ranges *ranges)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&ranges->broker->registry.lock);
+	wanted = ranges->wait;
+	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	return wanted;
+}
+
+static int ranges_add(struct ranges *ranges, uint64_t value)
+{
+	struct said *runs;
+
+	if (ranges->n_runs && ranges->runs[ranges->n_runs - 1].value == value)
+		return 0;
+	/* In steps: it is a power of two when it is full. */
+	if ((ranges->n_runs & (ranges->n_runs - 1)) == 0) {
+		runs = reallocarray(ranges->runs, MAX(2 * ranges->n_runs, (size_t)1),
+				    sizeof(*runs));
+		if (!runs)
+			return -ENOMEM;
+		ranges->runs = runs;
+	}
+	ranges->runs[ranges->n_runs++] = (struct said){ ranges->offset, value };
+	return 0;
+}
+
+static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct ranges *ranges = container_of(ask, struct ranges, ask);
+
+	if (!lost && cuda_result_is_sticky(reply->result))
+		rescue_note_fault(ranges->broker, ranges->worker, ranges->epoch, reply);
+	if (lost || reply->error) {
+		if (!ranges_ask_again(ranges))
+			ranges_fail_call(ranges, reply->error, reply->call,
+					 reply->result);
+		return;
+	}
+	if (ranges_add(ranges, reply->value[0]) < 0) {
+		ranges_fail_call(ranges, ENOMEM, -1, 0);
+		return;
+	}
+	ranges->offset += reply->value[1];
+	if (ranges->offset == ranges->size || ranges->n_runs == RUNS_MAX ||
+	    ++ranges->n_asked == ASK_AT_MOST || !ranges_are_wanted(ranges))
+		ranges_done(ranges);
+	else
+		ranges_ask(ranges);
+}
+
+/* What to ask whom. Returns: 0; -ESTALE, with a sentence. */
+static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
+			  char *sentence, size_t size)
+{
+	struct broker *broker = ranges->broker;
+	const struct allocation *allocation;
+	struct refusal refusal;
+	uint64_t end;
+	int r = 0;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, ranges->token.slot,
+				    ranges->token.generation);
+	if (!allocation || !allocation->managed) {
+		snprintf(sentence, size, "the allocation has been freed");
+		r = -ESTALE;
+	} else if (allocation->state == ALLOCATION_LOST) {
+		strcpy(ranges->name, allocation->name);
+		r = refuse_lost(&refusal, allocation);
+		snprintf(sentence, size, "%s", refusal.sentence);
+	} else {
+		strcpy(ranges->name, allocation->name);
+		ranges->size = allocation->size;
+		(void)managed_find(allocation->managed, ranges->offset, &end);
+		ranges->epoch = allocation->worker_epoch;
+		ranges->worker = allocation->owner->worker;
+		*needs = (struct worker_needs){ .epoch = ranges->epoch };
+		ranges->ask = (struct ask){
+			.request = {
+				.op = WIRE_RANGE,
+				.device = allocation->device,
+				.address = allocation->address + ranges->offset,
+				.length = end - ranges->offset,
+			},
+			.fd = -1,
+			.done = ranges_replied,
+		};
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return r;
+}
+
+static void ranges_ask(struct ranges *ranges)
+{
+	struct worker_needs needs;
+	char sentence[256];
+	uint32_t epoch;
+	int r;
+
+	r = ranges_prepare(ranges, &needs, sentence, sizeof(sentence));
+	if (r < 0) {
+		ranges_fail(ranges, -r, sentence);
+		return;
+	}
+	r = worker_ask(ranges->worker, &needs, &ranges->ask, &epoch);
+	if (r < 0 && !ranges_ask_again(ranges))
+		ranges_fail_call(ranges, r == -ESTALE ? ESTALE : EIO, -1, 0);
+}
+
+static void ranges_start(struct broker *broker, struct token token,
+			 const struct caller *caller, const char *file,
+			 const struct key *keys, struct wait *wait)
+{
+	struct ranges *ranges = calloc(1, sizeof(*ranges));
+
+	wait->waiter = NULL;
+	if (!ranges) {
+		wait->done(wait, -ENOMEM, NULL, 0);
+		return;
+	}
+	*ranges = (struct ranges){
+		.broker = broker,
+		.token = token,
+		.uid = caller->uid,
+		.pid = caller->pid,
+		.file = file,
+		.keys = keys,
+		.waiter.interrupt = ranges_interrupt,
+		.name = "?",
+	};
+	pthread_mutex_lock(&broker->registry.lock);
+	ranges->wait = wait;
+	wait->waiter = &ranges->waiter;
+	pthread_mutex_unlock(&broker->registry.lock);
+	ranges_ask(ranges);
+}
+
+void state_advise(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait)
+{
+	ranges_start(broker, token, caller, "advise", advise_keys, wait);
+}
+
+void ask_last_prefetch(struct broker *broker, struct token token,
+		       const struct caller *caller, struct wait *wait)
+{
+	ranges_start(broker, token, caller, "last_prefetch", prefetch_keys, wait);
+}

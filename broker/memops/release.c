@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The end of allocations.
+ *
+ * Freeing takes the allocation out of the tree at once and never waits. What is left is
+ * an op that writes all of it, so it runs when every use before it is done; it gives the
+ * memory back and then the struct goes. A block that workers have mapped is unmapped
+ * there first, one after the other, or the driver would keep the memory.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "memops/readahead.h"
+#include "process/checkpoint.h"
+
+/* ---- blocks ---- */
+
+struct give_back {
+	struct task task;
+	struct ask ask;
+	struct broker *broker;
+	struct block *block;
+	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
+	const void *guest;	   /* the last one that was asked to unmap it */
+	struct worker *asked;	   /* the last one of all */
+	uint32_t asked_epoch;
+	bool kept; /* it is only taken from its guests */
+	void (*done)(void *userdata);
+	void *userdata;
+};
+
+static void give_back_next(struct give_back *give_back);
+
+static void give_back_run(struct task *task)
+{
+	struct give_back *give_back = container_of(task, struct give_back, task);
+	struct broker *broker = give_back->broker;
+	struct block *block = give_back->block;
+	uint32_t device = block->device;
+	bool host = block->fd >= 0;
+	int r;
+
+	if (give_back->kept) {
+		give_back->done(give_back->userdata);
+		free(give_back);
+		return;
+	}
+	r = block_free(&broker->memory, block, NULL);
+	if (r < 0)
+		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
+	if (!host) {
+		pthread_mutex_lock(&broker->registry.lock);
+		broker->n_releases[device]--;
+		broker->n_released[device]++;
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	if (give_back->done)
+		give_back->done(give_back->userdata);
+	free(give_back);
+	if (!host)
+		alloc_retry_parked(broker, device);
+}
+
+static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
+{
+	struct broker *broker = give_back->broker;
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "could not unmap memory");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&broker->registry.lock);
+	rescue_begin(broker, give_back->asked, give_back->asked_epoch,
+		     text_string(&reason), EIO, NULL);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/*
+ * Answered, or the worker has ended and its mappings with it. One that does not unmap has
+ * to end: the next one is told nothing of this block.
+ */
+static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct give_back *give_back = container_of(ask, struct give_back, ask);
+
+	if (reply->error && !lost)
+		give_back_insist(give_back, reply);
+	give_back_next(give_back);
+}
+
+static bool give_back_ask(struct give_back *give_back, struct worker *worker, bool guest)
+{
+	struct block *block = give_back->block;
+
+	give_back->ask = (struct ask){
+		.request = {
+			.op = block->fd >= 0 ? WIRE_UNMAP_HOST : WIRE_UNMAP,
+			.device = block->device,
+			.address = block->address,
+			.length = block->size,
+		},
+		.fd = -1,
+		.done = give_back_unmapped,
+	};
+	give_back->asked = worker;
+	return worker_unmap(worker, block, guest, &give_back->ask,
+			    &give_back->asked_epoch);
+}
+
+static void give_back_next(struct give_back *give_back)
+{
+	for (int i = 0; i < 2; i++) {
+		struct worker *worker = take_ptr(give_back->workers[i]);
+
+		if (worker && give_back_ask(give_back, worker, false))
+			return;
+	}
+	while ((give_back->guest = block_next_guest(&give_back->broker->memory,
+						    give_back->block, give_back->guest)))
+		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
+			return;
+	/* Releasing gigabytes takes the driver milliseconds. */
+	if (give_back->block->size > ((uint64_t)64 << 20))
+		crew_add(&give_back->broker->crew, &give_back->task);
+	else
+		give_back_run(&give_back->task);
+}
+
+void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		     void (*done)(void *userdata), void *userdata)
+{
+	struct give_back *give_back = calloc(1, sizeof(*give_back));
+
+	/* Out of memory: it stays the broker's until the end, which is counted. */
+	if (!give_back) {
+		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
+		if (done)
+			done(userdata);
+		return;
+	}
+	give_back->task.run = give_back_run;
+	give_back->broker = broker;
+	give_back->block = block;
+	give_back->workers[0] = &broker->mover;
+	give_back->done = done;
+	give_back->userdata = userdata;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	give_back->workers[1] = owner->worker;
+	if (block->fd < 0)
+		broker->n_releases[block->device]++;
+	pthread_mutex_unlock(&broker->registry.lock);
+	give_back_next(give_back);
+}
+
+void block_withdraw(struct broker *broker, struct block *block,
+		    void (*done)(void *userdata), void *userdata)
+{
+	struct give_back *give_back = calloc(1, sizeof(*give_back));
+
+	/* Out of memory: it stays mapped there until it is freed. */
+	if (!give_back) {
+		done(userdata);
+		return;
+	}
+	give_back->task.run = give_back_run;
+	give_back->broker = broker;
+	give_back->block = block;
+	give_back->kept = true;
+	give_back->done = done;
+	give_back->userdata = userdata;
+	give_back_next(give_back);
+}
+
+/* ---- allocations ---- */
+
+struct release {
+	struct op op;
+	struct allocation *allocation;
+};
+
+static void release_block_done(void *userdata)
+{
+	struct op *op = userdata;
+
+	op_done(op, 0);
+}
+
+static void release_run(struct op *op)
+{
+	struct allocation *allocation = container_of(op, struct release, op)->allocation;
+	struct block *block = allocation->block;
+
+	if (block && block->chunk)
+		block = cell_put(allocation->owner->pool, block, allocation->cell);
+	if (block) {
+		block_give_back(op->broker, allocation->owner, block, release_block_done,
+				op);
+		return;
+	}
+	if (allocation->block || allocation->state == ALLOCATION_LOST ||
+	    !worker_runs(op->worker, allocation->worker_epoch)) {
+		op_done(op, 0);
+		return;
+	}
+	op->ask.request = (struct wire_request){
+		.op = WIRE_FREE,
+		.flags = allocation->kind == KIND_ASYNC ? WIRE_ASYNC : 0,
+		.device = allocation->device,
+		.address = allocation->address,
+	};
+	op_ask(op);
+}
+
+static void release_finish(struct op *op)
+{
+	struct release *release = container_of(op, struct release, op);
+	struct broker *broker = op->broker;
+
+	uint32_t device = release->allocation->device;
+	bool host = release->allocation->kind == KIND_HOST;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (!kind_is_durable(release->allocation->kind))
+		release->allocation->owner->n_in_worker--;
+	if (!host) {
+		broker->n_releases[device]--;
+		broker->n_released[device]++;
+	}
+	release->allocation = allocation_free(&broker->registry, release->allocation);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!host)
+		alloc_retry_parked(broker, device);
+}
+
+static const struct op_class release_class = {
+	.what = "free",
+	.run = release_run,
+	.on_lost = true,
+	.quiet = true,
+};
+
+const struct freed *broker_find_freed(const struct broker *broker, struct token token)
+{
+	for (int i = 0; i < FREED_KEPT; i++) {
+		const struct freed *freed = &broker->freed[i];
+
+		if (freed->token.slot == token.slot &&
+		    freed->token.generation == token.generation)
+			return freed;
+	}
+	return NULL;
+}
+
+static void freed_note(struct broker *broker, const struct allocation *allocation)
+{
+	struct freed *freed = &broker->freed[broker->n_freed++ % FREED_KEPT];
+
+	freed->token = (struct token){ allocation->slot, allocation->slot_generation };
+	freed->id = allocation->id;
+	strcpy(freed->name, allocation->name);
+}
+
+void allocation_release(struct broker *broker, struct allocation *allocation)
+{
+	struct op *op =
+		op_new(sizeof(struct release), &release_class, broker, allocation->owner);
+	struct op *ready = NULL;
+	int r = -ENOMEM;
+
+	journal_event(&broker->journal, "free allocations/%s id=%llu size=%llu",
+		      allocation->name, (unsigned long long)allocation->id,
+		      (unsigned long long)allocation->size);
+	freed_note(broker, allocation);
+	ahead_free(broker, allocation->ahead, &ready);
+	allocation_withdraw(&broker->registry, allocation);
+	if (op) {
+		container_of(op, struct release, op)->allocation = allocation;
+		op->finish = release_finish;
+		if (!kind_is_durable(allocation->kind))
+			op->worker = allocation->owner->worker;
+		op->work.stream = allocation->stream;
+		work_use(&op->work, allocation, 0, allocation->size, true);
+		/* Nothing will read it: no zeros are needed for this use. */
+		allocation->zeroed = true;
+		r = op_add_unlimited(op, &ready);
+	}
+	/* From now on, though it may have to wait: alloc.c counts on it. */
+	if (r == 0 && allocation->kind != KIND_HOST)
+		broker->n_releases[allocation->device]++;
+	/* Out of memory: the bytes stay taken, and the totals say so, until the end. */
+	if (r < 0)
+		op_free(op);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+}
+
+/* ---- the verb ---- */
+
+static const struct grammar free_grammar = {
+	.operands = (const char *const[]){ "NAME", NULL },
+};
+
+void verb_free(struct command *command)
+{
+	struct allocation *allocation;
+	struct refusal refusal;
+
+	if (command_parse(command, &free_grammar) < 0)
+		return;
+	if (line_name(command->line.operands[0], "allocation", &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&command->broker->registry.lock);
+	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
+	if (!allocation)
+		return;
+	allocation_release(command->broker, allocation);
+	command_done(command, 0);
+}

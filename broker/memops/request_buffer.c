@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The buffers that the view reads requests into: slots of the mover's staging area, so
+ * that what is written stands where the GPU takes it; ordinary memory when they are all
+ * in use, so that a hung mover stops nobody.
+ */
+#include <errno.h>
+
+#include "op/op.h"
+
+/* Slots that requests never take: reads must find one though every writer holds one. */
+#define SLOTS_FOR_READS 8
+/* fuse_in_header and fuse_write_in stand right before the payload's page. */
+#define WRITE_HEADERS 80
+
+int broker_buffer_get(struct broker *broker, struct buffer *ret_buffer)
+{
+	struct staging *staging = &broker->mover.staging;
+	int slot = -1;
+	uint8_t *memory;
+
+	pthread_mutex_lock(&broker->mover.lock);
+	if (staging->n_free > SLOTS_FOR_READS)
+		slot = staging_get(staging);
+	pthread_mutex_unlock(&broker->mover.lock);
+	if (slot >= 0) {
+		*ret_buffer = (struct buffer){
+			.slot = slot,
+			.memory = staging_payload(staging, (unsigned int)slot) -
+				  WRITE_HEADERS,
+			.size = STAGING_SLOT - STAGING_HEADER + WRITE_HEADERS,
+		};
+		return 0;
+	}
+	memory = malloc(STAGING_SLOT);
+	if (!memory)
+		return -ENOMEM;
+	*ret_buffer =
+		(struct buffer){ .slot = -1, .memory = memory, .size = STAGING_SLOT };
+	return 0;
+}
+
+void broker_buffer_put(struct broker *broker, struct buffer *buffer)
+{
+	if (!buffer->memory)
+		return;
+	if (buffer->slot >= 0)
+		op_slot_release(&broker->mover, buffer->slot);
+	else
+		free(buffer->memory);
+	if (buffer->parked) {
+		pthread_mutex_lock(&broker->registry.lock);
+		broker->n_parked--;
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	*buffer = (struct buffer){ .slot = -1 };
+}

@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bytes of allocations: reads, writes, zeros, copies that the view asks for.
+ *
+ * Host memory is copied here, to and from the memfd that the broker has mapped. All else
+ * moves by way of a staging slot and a worker. A write is answered when the worker has
+ * been asked, not when it is done: the slot keeps the bytes until then, whatever happens
+ * to the worker, and every later use is ordered behind it. Should it fail after all,
+ * close or fsync says so, as for any file.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "memops/readahead.h"
+
+/* Writers that wait with bytes of their own in the broker; 1 MiB each. */
+#define PARKED_MAX 1024
+
+struct transfer {
+	struct op op;
+	struct buffer buffer; /* write: what holds the bytes; memory NULL: nothing */
+	const uint8_t *bytes; /* write: in buffer; read: what was read */
+	size_t length; /* what to answer: the use's, or less of what was read ahead */
+};
+
+/* What the interface lets a transfer answer. */
+static int transfer_errno(int error)
+{
+	return error == ENOSPC || error == ESTALE || error == EINTR ? error : EIO;
+}
+
+static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *name,
+		      int error, const char *sentence)
+{
+	char file[128];
+
+	snprintf(file, sizeof(file), "allocations/%s/data", name);
+	journal_fail(&broker->journal, uid, pid, file, error, sentence);
+}
+
+static void wait_done(struct wait *wait, int error, size_t length)
+{
+	wait->done(wait, error, NULL, length);
+}
+
+/*
+ * The allocation behind a token. With registry.lock taken; when it has gone the lock is
+ * let go and the wait answered.
+ */
+static struct allocation *data_find(struct broker *broker, struct token token,
+				    const struct caller *caller, struct wait *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	const struct freed *freed;
+	struct allocation *allocation;
+	char name[NAME_MAX_LENGTH + 1] = "?";
+
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	if (allocation)
+		return allocation;
+	freed = broker_find_freed(broker, token);
+	if (freed)
+		strcpy(name, freed->name);
+	text_printf(&text, "allocation %s (id %llu) has been freed", name,
+		    (unsigned long long)(freed ? freed->id : 0));
+	pthread_mutex_unlock(&broker->registry.lock);
+	data_fail(broker, caller->uid, caller->pid, name, ESTALE, text_string(&text));
+	wait_done(wait, -ESTALE, 0);
+	return NULL;
+}
+
+/* Past the end. The lock is let go and the wait answered. */
+static void data_no_space(struct broker *broker, const struct allocation *allocation,
+			  const struct caller *caller, uint64_t offset, uint64_t length,
+			  struct wait *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char name[NAME_MAX_LENGTH + 1];
+
+	strcpy(name, allocation->name);
+	text_printf(&text,
+		    "%llu bytes at %llu are past the end of allocation %s of %llu bytes",
+		    (unsigned long long)length, (unsigned long long)offset, name,
+		    (unsigned long long)allocation->size);
+	pthread_mutex_unlock(&broker->registry.lock);
+	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
+	wait_done(wait, -ENOSPC, 0);
+}
+
+/* ---- transfers: what they have in common ---- */
+
+static void transfer_settle(struct op *op)
+{
+	struct allocation *allocation = op->work.uses[0].allocation;
+
+	if (!op->error)
+		return;
+	/* Answered already: close or fsync will say it. */
+	if (op->work.uses[0].write && !op->wait && !allocation->write_error)
+		allocation->write_error = transfer_errno(op->error);
+}
+
+static void transfer_finish(struct op *op)
+{
+	struct transfer *transfer = container_of(op, struct transfer, op);
+	struct wait *wait = op_take_wait(op);
+	int error = transfer_errno(op->error);
+
+	/* What was read ahead for nobody failed for nobody. */
+	if (op->error && (wait || op->work.uses[0].write))
+		data_fail(op->broker, op->uid, op->pid, op->name, error,
+			  text_string(&op->sentence));
+	if (wait && op->error)
+		wait_done(wait, -error, 0);
+	else if (wait)
+		wait->done(wait, 0, transfer->bytes, transfer->length);
+	op_slot_release(op->worker, op->slot);
+	broker_buffer_put(op->broker, &transfer->buffer);
+}
+
+static struct transfer *transfer_new(struct broker *broker, const struct op_class *class,
+				     struct allocation *allocation,
+				     const struct caller *caller)
+{
+	struct op *op = op_new(sizeof(struct transfer), class, broker, allocation->owner);
+	struct transfer *transfer = op ? container_of(op, struct transfer, op) : NULL;
+
+	if (!op)
+		return NULL;
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	transfer->buffer.slot = -1;
+	op->finish = transfer_finish;
+	if (allocation->kind == KIND_HOST)
+		return transfer;
+	op->worker = allocation_worker(broker, allocation);
+	if (!op->worker) {
+		op_free(op);
+		return NULL;
+	}
+	return transfer;
+}
+
+static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
+			     const struct caller *caller, uint64_t offset,
+			     uint64_t length, struct op **ready);
+
+/*
+ * Adds the op, lets go of the lock, starts it; or answers the wait. For a reader who goes
+ * on (NULL: none) what follows is read too.
+ */
+static void data_run_then(struct op *op, struct wait *wait, const struct caller *reader)
+{
+	const struct use *use = &op->work.uses[0];
+	struct broker *broker = op->broker;
+	struct op *ready = NULL;
+	int r;
+
+	op_set_wait(op, wait);
+	r = op_add(op, &ready);
+	if (r < 0)
+		wait->waiter = NULL;
+	else if (reader)
+		read_begin_ahead(broker, use->allocation, reader,
+				 use->offset + use->length, use->length, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0) {
+		if (op->finish == transfer_finish)
+			broker_buffer_put(op->broker,
+					  &container_of(op, struct transfer, op)->buffer);
+		op_free(op);
+		wait_done(wait, r == -ESTALE ? -ESTALE : -EIO, 0);
+	}
+}
+
+static void data_run(struct op *op, struct wait *wait)
+{
+	data_run_then(op, wait, NULL);
+}
+
+static void data_no_memory(struct broker *broker, struct wait *wait)
+{
+	pthread_mutex_unlock(&broker->registry.lock);
+	wait_done(wait, -EIO, 0);
+}
+
+/* ---- read ---- */
+
+static void read_run(struct op *op)
+{
+	struct transfer *transfer = container_of(op, struct transfer, op);
+	const struct use *use = &op->work.uses[0];
+	struct wait *wait;
+
+	if (!op->worker) {
+		/* Before it leaves the order: then the memory may go. */
+		wait = op_take_wait(op);
+		pthread_mutex_lock(&op->broker->registry.lock);
+		order_set_unasked(&op->work, true);
+		pthread_mutex_unlock(&op->broker->registry.lock);
+		if (wait)
+			wait->done(wait, 0,
+				   (uint8_t *)use->allocation->block->memory +
+					   use->offset,
+				   use->length);
+		op_done(op, 0);
+		return;
+	}
+	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+		return;
+	transfer->bytes = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+	op->ask.request = (struct wire_request){
+		.op = WIRE_READ,
+		.device = use->allocation->device,
+		.address = use->allocation->address + use->offset,
+		.length = use->length,
+		.offset = staging_offset((unsigned int)op->slot),
+	};
+	op_ask(op);
+}
+
+/* What was read ahead stays in its slot until somebody comes for it. */
+static void read_settle(struct op *op)
+{
+	struct ahead *ahead = op->work.uses[0].allocation->ahead;
+	struct op *none = NULL;
+
+	transfer_settle(op);
+	if (!ahead || ahead->op != op)
+		return;
+	if (op->error) {
+		ahead_free(op->broker, ahead, &none);
+		return;
+	}
+	ahead->slot = op->slot;
+	ahead->op = NULL;
+	op->slot = -1;
+}
+
+static const struct op_class read_class = {
+	.what = "read",
+	.run = read_run,
+	.settle = read_settle,
+	.repeatable = true,
+};
+
+/* Begins to read what follows, if the reader goes on like this. */
+static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
+			     const struct caller *caller, uint64_t offset,
+			     uint64_t length, struct op **ready)
+{
+	struct transfer *transfer;
+	struct op *more = NULL;
+	struct ahead *ahead;
+
+	if (length < AHEAD_MIN || offset >= allocation->size ||
+	    allocation->kind == KIND_HOST)
+		return;
+	length = MIN(length, allocation->size - offset);
+	transfer = transfer_new(broker, &read_class, allocation, caller);
+	if (!transfer)
+		return;
+	work_use(&transfer->op.work, allocation, offset, length, false);
+	transfer->op.work.unasked = true;
+	transfer->length = length;
+	ahead = ahead_new(broker, allocation, offset, length, &transfer->op, ready);
+	if (!ahead || op_add(&transfer->op, &more) < 0) {
+		ahead_free(broker, ahead, ready);
+		op_free(&transfer->op);
+	}
+	while (more) {
+		struct op *op = more;
+
+		more = op->next_ready;
+		op_push_ready(ready, op);
+	}
+}
+
+/* Answers from what was read ahead, or has that answer. Lets go of the lock. */
+static void read_from_ahead(struct broker *broker, struct ahead *ahead,
+			    const struct caller *caller, size_t length, struct wait *wait)
+{
+	struct allocation *allocation = ahead->allocation;
+	uint64_t next = ahead->offset + length;
+	struct worker *worker = ahead->worker;
+	struct op *ready = NULL;
+	int slot = ahead->slot;
+
+	if (ahead->op) {
+		struct transfer *transfer = container_of(ahead->op, struct transfer, op);
+
+		transfer->op.uid = caller->uid;
+		transfer->op.pid = caller->pid;
+		transfer->length = length;
+		order_set_unasked(&transfer->op.work, false);
+		op_set_wait(&transfer->op, wait);
+	}
+	ahead->slot = -1;
+	ahead_free(broker, ahead, &ready);
+	read_begin_ahead(broker, allocation, caller, next, length, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	op_start(ready);
+	if (slot >= 0) {
+		wait->done(wait, 0, staging_payload(&worker->staging, (unsigned int)slot),
+			   length);
+		op_slot_release(worker, slot);
+	}
+}
+
+void broker_read(struct broker *broker, struct token token, const struct caller *caller,
+		 uint64_t offset, size_t length, struct wait *wait)
+{
+	struct allocation *allocation = data_find(broker, token, caller, wait);
+	struct transfer *transfer;
+	struct ahead *ahead;
+	bool goes_on;
+
+	if (!allocation)
+		return;
+	if (offset >= allocation->size || length == 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, 0, 0);
+		return;
+	}
+	length = MIN(length, (size_t)WIRE_TRANSFER_MAX);
+	length = MIN(length, allocation->size - offset);
+	goes_on = allocation->read_next == offset;
+	allocation->read_next = offset + length;
+	ahead = broker->shutting_down ? NULL : ahead_find(allocation, offset, length);
+	if (ahead) {
+		read_from_ahead(broker, ahead, caller, length, wait);
+		return;
+	}
+	transfer = transfer_new(broker, &read_class, allocation, caller);
+	if (!transfer) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	work_use(&transfer->op.work, allocation, offset, length, false);
+	transfer->length = length;
+	data_run_then(&transfer->op, wait, goes_on ? caller : NULL);
+}
+
+/* ---- write ---- */
+
+/* The bytes are in a slot of the worker: answers the writer, and asks it. */
+static void write_ask(struct op *op, const uint8_t *bytes)
+{
+	const struct use *use = &op->work.uses[0];
+	size_t length = use->length;
+	struct wait *wait;
+
+	op->ask.request = (struct wire_request){
+		.op = WIRE_WRITE,
+		.device = use->allocation->device,
+		.address = use->allocation->address + use->offset,
+		.length = length,
+		.offset = (uint64_t)(bytes - op->worker->staging.memory),
+	};
+	/* The writer makes his next piece while the worker is asked. */
+	wait = op_take_wait(op);
+	if (wait)
+		wait_done(wait, 0, length);
+	op_ask(op);
+}
+
+static void write_host(struct op *op, const uint8_t *bytes)
+{
+	const struct use *use = &op->work.uses[0];
+
+	memcpy((uint8_t *)use->allocation->block->memory + use->offset, bytes,
+	       use->length);
+	op_done(op, 0);
+}
+
+/* Nobody waits any more: a signal came before it began, so it is not done. */
+static bool write_given_up(struct op *op)
+{
+	bool given_up;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	given_up = !op->wait;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return given_up;
+}
+
+static void write_run(struct op *op)
+{
+	struct transfer *transfer = container_of(op, struct transfer, op);
+	uint8_t *payload;
+
+	if (write_given_up(op)) {
+		op_done(op, 0);
+	} else if (!op->worker) {
+		write_host(op, transfer->bytes);
+	} else if (op->worker == &op->broker->mover && transfer->buffer.slot >= 0) {
+		/* They stand where the GPU takes them already. */
+		write_ask(op, transfer->bytes);
+	} else {
+		if (op->slot < 0 && !worker_slot_get(op->worker, op))
+			return;
+		payload = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+		memcpy(payload, transfer->bytes, op->work.uses[0].length);
+		broker_buffer_put(op->broker, &transfer->buffer);
+		write_ask(op, payload);
+	}
+}
+
+static const struct op_class write_class = {
+	.what = "write",
+	.run = write_run,
+	.settle = transfer_settle,
+	.repeatable = true,
+};
+
+void broker_write(struct broker *broker, struct token token, const struct caller *caller,
+		  uint64_t offset, const void *bytes, size_t length,
+		  struct buffer *buffer, struct wait *wait)
+{
+	struct allocation *allocation = data_find(broker, token, caller, wait);
+	struct transfer *transfer;
+
+	if (!allocation)
+		return;
+	if (length == 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, 0, 0);
+		return;
+	}
+	if (offset >= allocation->size) {
+		data_no_space(broker, allocation, caller, offset, length, wait);
+		return;
+	}
+	if (buffer->slot < 0 && broker->n_parked >= PARKED_MAX)
+		transfer = NULL;
+	else
+		transfer = transfer_new(broker, &write_class, allocation, caller);
+	if (!transfer) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	if (buffer->slot < 0)
+		broker->n_parked++;
+	transfer->buffer = *buffer;
+	transfer->buffer.parked = buffer->slot < 0;
+	transfer->bytes = bytes;
+	buffer->memory = NULL;
+	buffer->slot = -1;
+	transfer->length = MIN((uint64_t)length, allocation->size - offset);
+	work_use(&transfer->op.work, allocation, offset, transfer->length, true);
+	allocation_written(allocation);
+	data_run(&transfer->op, wait);
+}
+
+/* ---- sync ---- */
+
+static void sync_run(struct op *op)
+{
+	op_done(op, 0);
+}
+
+static void sync_settle(struct op *op)
+{
+	struct allocation *allocation = op->work.uses[0].allocation;
+
+	if (!op->error) {
+		op->error = allocation->write_error;
+		allocation->write_error = 0;
+	}
+}
+
+static void simple_finish(struct op *op)
+{
+	struct wait *wait = op_take_wait(op);
+
+	if (wait)
+		wait_done(wait, op->error ? -transfer_errno(op->error) : 0,
+			  op->work.uses[0].length);
+}
+
+static const struct op_class sync_class = {
+	.what = "sync",
+	.run = sync_run,
+	.settle = sync_settle,
+	.on_lost = true,
+};
+
+void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
+		 struct wait *wait)
+{
+	struct allocation *allocation;
+	struct op *op;
+	int error;
+
+	(void)caller;
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	/* Closing what has been freed is no error: there is nothing left to be written.
+	 */
+	if (!allocation || allocation->n_works == 0) {
+		error = allocation ? allocation->write_error : 0;
+		if (allocation)
+			allocation->write_error = 0;
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, -error, 0);
+		return;
+	}
+	op = op_new(sizeof(*op), &sync_class, broker, allocation->owner);
+	if (!op) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	op->finish = simple_finish;
+	work_use(&op->work, allocation, 0, allocation->size, false);
+	data_run(op, wait);
+}
+
+/* ---- zeros ---- */
+
+/* A failure of the GPU's own is told here; the rest was told before. */
+static void told_finish(struct op *op)
+{
+	if (op->error)
+		data_fail(op->broker, op->uid, op->pid, op->name,
+			  transfer_errno(op->error), text_string(&op->sentence));
+	simple_finish(op);
+}
+
+/* With the lock held and the range inside. */
+static void zero_range(struct broker *broker, struct allocation *allocation,
+		       const struct caller *caller, uint64_t offset, uint64_t length,
+		       struct wait *wait)
+{
+	struct op *op;
+
+	if (length == 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, 0, 0);
+		return;
+	}
+	/* Done to `data`, so it moves no pages: `cat f >data` begins with this. */
+	op = fill_op_new(broker, allocation->owner, allocation, offset, length, 0, 1,
+			 true, told_finish);
+	if (!op) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	allocation_written(allocation);
+	data_run(op, wait);
+}
+
+void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
+		 uint64_t offset, uint64_t length, struct wait *wait)
+{
+	struct allocation *allocation = data_find(broker, token, caller, wait);
+
+	if (!allocation)
+		return;
+	if (offset > allocation->size || length > allocation->size - offset)
+		data_no_space(broker, allocation, caller, offset, length, wait);
+	else
+		zero_range(broker, allocation, caller, offset, length, wait);
+}
+
+void broker_truncate(struct broker *broker, struct token token,
+		     const struct caller *caller, uint64_t size, struct wait *wait)
+{
+	struct allocation *allocation = data_find(broker, token, caller, wait);
+
+	if (!allocation)
+		return;
+	if (size > allocation->size)
+		data_no_space(broker, allocation, caller, size, 0, wait);
+	else
+		zero_range(broker, allocation, caller, size, allocation->size - size,
+			   wait);
+}
+
+/* ---- copies ---- */
+
+/* What one answer of copy_file_range can count, in whole pages. */
+#define COPY_RANGE_MAX 0x7ffff000ull
+
+void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
+		       struct token target, uint64_t target_offset, uint64_t length,
+		       const struct caller *caller, struct wait *wait)
+{
+	struct allocation *from = data_find(broker, source, caller, wait), *to;
+	struct op *op;
+
+	if (!from)
+		return;
+	pthread_mutex_unlock(&broker->registry.lock);
+	to = data_find(broker, target, caller, wait);
+	if (!to)
+		return;
+	/* The lock was let go of in between. */
+	from = allocation_get(&broker->registry, source.slot, source.generation);
+	if (!from || source_offset >= from->size || length == 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, from ? 0 : -ESTALE, 0);
+		return;
+	}
+	length = MIN(length, from->size - source_offset);
+	length = MIN(length, (uint64_t)COPY_RANGE_MAX);
+	if (target_offset >= to->size) {
+		data_no_space(broker, to, caller, target_offset, length, wait);
+		return;
+	}
+	length = MIN(length, to->size - target_offset);
+	op = copy_op_new(broker, to->owner, to, target_offset, from, source_offset,
+			 length, told_finish);
+	if (!op) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	allocation_written(to);
+	data_run(op, wait);
+}
+
+int broker_host_fd(struct broker *broker, struct token token)
+{
+	struct allocation *allocation;
+	int fd = -ESTALE;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	if (allocation)
+		fd = allocation->kind == KIND_HOST
+			     ? block_export(&broker->memory, allocation->block, NULL)
+			     : -ENODEV;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return fd;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "memory/slab.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <utlist.h>
+
+/* Cell sizes: 256 bytes (what cuMemAlloc aligns to) times 1, 2, 3, 4, 6, 8, 12, ... */
+#define CELL_MIN     256u
+#define N_CELL_SIZES 24
+
+struct chunk {
+	struct block *block;
+	unsigned int size_class;
+	uint32_t n_cells, n_used;
+	uint32_t hint; /* no free cell in the words before this one */
+	struct chunk *prev, *next;
+	uint64_t used[];
+};
+
+/* Chunks with a free cell, by device and size; full ones are in no list. */
+struct chunk_pool {
+	struct memory *memory;
+	struct chunk *open[MEMORY_DEVICES_MAX][N_CELL_SIZES];
+	struct block *spare[MEMORY_DEVICES_MAX]; /* for the next chunk of any size */
+};
+
+static uint64_t cell_size(unsigned int size_class)
+{
+	if (size_class == 0)
+		return CELL_MIN;
+	/* 1: 512, 2: 768, 3: 1024, 4: 1536, 5: 2048, ... */
+	return (uint64_t)CELL_MIN * (size_class % 2 ? 2 : 3) << ((size_class - 1) / 2);
+}
+
+static unsigned int cell_class(uint64_t size)
+{
+	unsigned int size_class = 0;
+
+	while (cell_size(size_class) < size)
+		size_class++;
+	assert(size_class < N_CELL_SIZES);
+	return size_class;
+}
+
+struct chunk_pool *chunk_pool_new(struct memory *memory)
+{
+	struct chunk_pool *pool = calloc(1, sizeof(*pool));
+
+	if (pool)
+		pool->memory = memory;
+	return pool;
+}
+
+struct chunk_pool *chunk_pool_free(struct chunk_pool *pool)
+{
+	if (!pool)
+		return NULL;
+	for (uint32_t i = 0; i < MEMORY_DEVICES_MAX; i++) {
+		struct block *block;
+
+		while ((block = chunk_pool_shrink(pool, i)))
+			(void)block_free(pool->memory, block, NULL);
+		for (int j = 0; j < N_CELL_SIZES; j++)
+			assert(!pool->open[i][j]);
+	}
+	free(pool);
+	return NULL;
+}
+
+static struct chunk *chunk_new(struct block *block, unsigned int size_class)
+{
+	uint32_t n_cells = (uint32_t)(block->size / cell_size(size_class));
+	struct chunk *chunk;
+
+	chunk = calloc(1, sizeof(*chunk) + (n_cells + 63) / 64 * sizeof(uint64_t));
+	if (!chunk)
+		return NULL;
+	chunk->block = block;
+	chunk->size_class = size_class;
+	chunk->n_cells = n_cells;
+	/* What stands behind the last cell is never free. */
+	if (n_cells % 64)
+		chunk->used[n_cells / 64] = UINT64_MAX << (n_cells % 64);
+	block->chunk = chunk;
+	return chunk;
+}
+
+static uint32_t chunk_take_cell(struct chunk *chunk)
+{
+	uint32_t bit;
+
+	while (chunk->used[chunk->hint] == UINT64_MAX)
+		chunk->hint++;
+	bit = (uint32_t)__builtin_ctzll(~chunk->used[chunk->hint]);
+	chunk->used[chunk->hint] |= (uint64_t)1 << bit;
+	chunk->n_used++;
+	return chunk->hint * 64 + bit;
+}
+
+static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
+			   unsigned int size_class, struct block **ret_block,
+			   uint32_t *ret_cell)
+{
+	struct chunk *chunk = pool->open[device][size_class];
+
+	if (!chunk)
+		return false;
+	*ret_cell = chunk_take_cell(chunk);
+	*ret_block = chunk->block;
+	if (chunk->n_used == chunk->n_cells)
+		DL_DELETE(pool->open[device][size_class], chunk);
+	return true;
+}
+
+/* A block for a new chunk: the spare one, or one of the driver. */
+static int pool_take_block(struct chunk_pool *pool, uint32_t device,
+			   struct block **ret_block, struct cuda_failure *failure)
+{
+	struct block *spare;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	spare = take_ptr(pool->spare[device]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	if (!spare)
+		return block_new(ret_block, pool->memory, device, CHUNK_SIZE, failure);
+	*ret_block = spare;
+	return 0;
+}
+
+/* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already.
+ */
+static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
+{
+	struct block **spare = &pool->spare[block->device];
+
+	if (*spare)
+		return block;
+	*spare = block;
+	return NULL;
+}
+
+int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
+	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
+	     struct cuda_failure *failure)
+{
+	unsigned int size_class = cell_class(size);
+	struct block *block, *fresh;
+	struct chunk *chunk;
+	bool found;
+	int r;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	found = pool_take_cell(pool, device, size_class, &block, ret_cell);
+	pthread_mutex_unlock(&pool->memory->lock);
+	if (!found) {
+		r = pool_take_block(pool, device, &fresh, failure);
+		if (r < 0)
+			return r;
+		chunk = chunk_new(fresh, size_class);
+		pthread_mutex_lock(&pool->memory->lock);
+		if (!chunk) {
+			/* It may be mapped: it can only be kept, or leaves the books. */
+			(void)pool_keep_block(pool, fresh);
+			pthread_mutex_unlock(&pool->memory->lock);
+			return -ENOMEM;
+		}
+		DL_PREPEND(pool->open[device][size_class], chunk);
+		(void)pool_take_cell(pool, device, size_class, &block, ret_cell);
+		pthread_mutex_unlock(&pool->memory->lock);
+	}
+	*ret_block = block;
+	*ret_address = block->address + *ret_cell * cell_size(size_class);
+	return 0;
+}
+
+/* Out of the pool: the block is an ordinary one again. */
+static struct block *chunk_dissolve(struct chunk_pool *pool, struct chunk *chunk)
+{
+	struct block *block = chunk->block;
+
+	DL_DELETE(pool->open[block->device][chunk->size_class], chunk);
+	block->chunk = NULL;
+	free(chunk);
+	return block;
+}
+
+struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t cell)
+{
+	struct chunk *chunk = block->chunk, **list;
+	struct block *empty = NULL;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	list = &pool->open[block->device][chunk->size_class];
+	if (chunk->n_used == chunk->n_cells)
+		DL_PREPEND(*list, chunk);
+	chunk->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));
+	chunk->hint = MIN(chunk->hint, cell / 64);
+	chunk->n_used--;
+	if (chunk->n_used == 0)
+		empty = pool_keep_block(pool, chunk_dissolve(pool, chunk));
+	pthread_mutex_unlock(&pool->memory->lock);
+	return empty;
+}
+
+struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t device)
+{
+	struct block *spare;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	spare = take_ptr(pool->spare[device]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	return spare;
+}

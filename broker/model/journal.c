@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/journal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "api/broker.h"
+
+struct event_reader {
+	struct journal *journal;
+	uint64_t next; /* number of the event to take next */
+	void (*wake)(void *userdata);
+	void *userdata;
+	struct event_reader *prev_reader, *next_reader;
+};
+
+void journal_init(struct journal *journal)
+{
+	*journal = (struct journal){ 0 };
+	pthread_mutex_init(&journal->lock, NULL);
+}
+
+void journal_deinit(struct journal *journal)
+{
+	struct failures *failures, *safe;
+
+	LL_FOREACH_SAFE(journal->failures, failures, safe)
+	{
+		for (int i = 0; i < FAILURES_KEPT; i++)
+			free(failures->ring[i].line);
+		free(failures);
+	}
+	for (int i = 0; i < EVENTS_KEPT; i++)
+		free(journal->events[i]);
+	pthread_mutex_destroy(&journal->lock);
+}
+
+/* ---- failures ---- */
+
+static struct failures *failures_of(struct journal *journal, uid_t uid)
+{
+	struct failures *failures;
+
+	LL_FOREACH (journal->failures, failures) {
+		if (failures->uid == uid)
+			return failures;
+	}
+	failures = calloc(1, sizeof(*failures));
+	if (!failures)
+		return NULL;
+	failures->uid = uid;
+	LL_PREPEND(journal->failures, failures);
+	return failures;
+}
+
+void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
+		  int error, const char *sentence)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct failures *failures;
+	const char *name = strerrorname_np(error);
+
+	text_time(&text, time(NULL));
+	text_printf(&text, " pid=%d %s %s ", (int)pid, file, name ? name : "?");
+	text_add_printable(&text, sentence);
+	text_add(&text, "\n", 1);
+	if (text_failed(&text))
+		return;
+
+	pthread_mutex_lock(&journal->lock);
+	journal->n_failures++;
+	failures = failures_of(journal, uid);
+	if (failures) {
+		int place = (int)(failures->n++ % FAILURES_KEPT);
+
+		free(failures->ring[place].line);
+		failures->ring[place].seq = journal->n_failures;
+		failures->ring[place].line = take_ptr(text.data);
+	}
+	pthread_mutex_unlock(&journal->lock);
+}
+
+static void failures_show(const struct failures *failures, struct text *text)
+{
+	uint64_t first = failures->n > FAILURES_KEPT ? failures->n - FAILURES_KEPT : 0;
+
+	for (uint64_t i = first; i < failures->n; i++) {
+		const char *line = failures->ring[i % FAILURES_KEPT].line;
+
+		text_add(text, line, strlen(line));
+	}
+}
+
+struct failure_line {
+	uint64_t seq;
+	const char *line;
+};
+
+static int failure_line_compare(const void *a, const void *b)
+{
+	const struct failure_line *one = a, *other = b;
+
+	return one->seq < other->seq ? -1 : one->seq > other->seq;
+}
+
+/* Everyone's, in the order in which they happened. */
+static void failures_show_all(struct journal *journal, struct text *text)
+{
+	_cleanup_free_ struct failure_line *lines = NULL;
+	struct failures *failures;
+	size_t n = 0, n_users;
+
+	LL_COUNT(journal->failures, failures, n_users);
+	lines = calloc(n_users * FAILURES_KEPT + 1, sizeof(*lines));
+	if (!lines) {
+		text->failed = true;
+		return;
+	}
+	LL_FOREACH (journal->failures, failures) {
+		for (int i = 0; i < FAILURES_KEPT && failures->ring[i].line; i++)
+			lines[n++] = (struct failure_line){ failures->ring[i].seq,
+							    failures->ring[i].line };
+	}
+	qsort(lines, n, sizeof(*lines), failure_line_compare);
+	for (size_t i = 0; i < n; i++)
+		text_add(text, lines[i].line, strlen(lines[i].line));
+}
+
+void journal_failures(struct journal *journal, uid_t uid, struct text *text)
+{
+	struct failures *failures;
+
+	pthread_mutex_lock(&journal->lock);
+	if (uid == 0) {
+		failures_show_all(journal, text);
+	} else {
+		LL_FOREACH (journal->failures, failures) {
+			if (failures->uid == uid)
+				failures_show(failures, text);
+		}
+	}
+	pthread_mutex_unlock(&journal->lock);
+}
+
+uint64_t journal_n_failures(struct journal *journal)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&journal->lock);
+	n = journal->n_failures;
+	pthread_mutex_unlock(&journal->lock);
+	return n;
+}
+
+/* ---- events ---- */
+
+void journal_event(struct journal *journal, const char *format, ...)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char what[EVENT_LINE_MAX - 64];
+	struct event_reader *reader;
+	va_list args;
+	char **place;
+
+	va_start(args, format);
+	(void)vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+
+	pthread_mutex_lock(&journal->lock);
+	text_time(&text, time(NULL));
+	text_printf(&text, " %llu %s\n", (unsigned long long)journal->n_events + 1, what);
+	if (!text_failed(&text)) {
+		place = &journal->events[journal->n_events++ % EVENTS_KEPT];
+		free(*place);
+		*place = take_ptr(text.data);
+		/* Readers only set a flag: see event_reader_new(). */
+		DL_FOREACH2(journal->readers, reader, next_reader)
+		reader->wake(reader->userdata);
+	}
+	pthread_mutex_unlock(&journal->lock);
+}
+
+void journal_events(struct journal *journal, struct text *text)
+{
+	uint64_t first;
+
+	pthread_mutex_lock(&journal->lock);
+	first = journal->n_events > EVENTS_KEPT ? journal->n_events - EVENTS_KEPT : 0;
+	for (uint64_t i = first; i < journal->n_events; i++) {
+		const char *line = journal->events[i % EVENTS_KEPT];
+
+		text_add(text, line, strlen(line));
+	}
+	pthread_mutex_unlock(&journal->lock);
+}
+
+struct event_reader *journal_reader_new(struct journal *journal,
+					void (*wake)(void *userdata), void *userdata)
+{
+	struct event_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return NULL;
+	reader->journal = journal;
+	reader->wake = wake;
+	reader->userdata = userdata;
+	pthread_mutex_lock(&journal->lock);
+	reader->next = journal->n_events;
+	DL_APPEND2(journal->readers, reader, prev_reader, next_reader);
+	pthread_mutex_unlock(&journal->lock);
+	return reader;
+}
+
+struct event_reader *event_reader_free(struct event_reader *reader)
+{
+	if (!reader)
+		return NULL;
+	pthread_mutex_lock(&reader->journal->lock);
+	DL_DELETE2(reader->journal->readers, reader, prev_reader, next_reader);
+	pthread_mutex_unlock(&reader->journal->lock);
+	free(reader);
+	return NULL;
+}
+
+size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size)
+{
+	struct journal *journal = reader->journal;
+	size_t length = 0;
+
+	pthread_mutex_lock(&journal->lock);
+	if (journal->n_events - reader->next > EVENTS_KEPT) {
+		uint64_t lost = journal->n_events - EVENTS_KEPT - reader->next;
+
+		length = (size_t)snprintf(bytes, size, "lost %llu\n",
+					  (unsigned long long)lost);
+		reader->next += lost;
+	}
+	while (reader->next < journal->n_events) {
+		const char *line = journal->events[reader->next % EVENTS_KEPT];
+		size_t line_length = strlen(line);
+
+		if (length + line_length > size)
+			break;
+		memcpy(bytes + length, line, line_length);
+		length += line_length;
+		reader->next++;
+	}
+	pthread_mutex_unlock(&journal->lock);
+	return length;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/module.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "model/registry.h"
+
+#define SHOWN_LENGTH 240 /* of a name that is cut */
+
+/* ---- modules ---- */
+
+int module_new(struct module **ret_module, struct registry *registry, const char *name,
+	       struct owner *owner)
+{
+	struct module *module;
+	int r;
+
+	if (module_find(registry, name))
+		return -EEXIST;
+	module = calloc(1, sizeof(*module));
+	if (!module)
+		return -ENOMEM;
+	module->name = strdup(name);
+	r = module->name ? slots_add(&registry->modules, module, &module->slot,
+				     &module->slot_generation)
+			 : -ENOMEM;
+	if (r < 0) {
+		free(module->name);
+		free(module);
+		return r;
+	}
+	module->id = ++registry->next_id[2];
+	module->owner = owner;
+	module->gid = owner->gid;
+	module->mode = 0600;
+	module->created_s = time(NULL);
+	HASH_ADD_KEYPTR(hh, registry->modules_by_name, module->name, strlen(module->name),
+			module);
+	registry->n_modules++;
+	*ret_module = module;
+	return 0;
+}
+
+struct module *module_free(struct registry *registry, struct module *module)
+{
+	assert(!module->image && module->n_loads == 0 && module->n_launches == 0);
+	HASH_DEL(registry->modules_by_name, module);
+	slots_remove(&registry->modules, module->slot);
+	registry->n_modules--;
+	free(module->log);
+	free(module->name);
+	free(module);
+	return NULL;
+}
+
+struct module *module_find(const struct registry *registry, const char *name)
+{
+	struct module *module;
+
+	HASH_FIND(hh, registry->modules_by_name, name, strlen(name), module);
+	return module;
+}
+
+bool module_is_fresh(const struct module *module)
+{
+	return !module->image && module->n_loads == 0;
+}
+
+/* Its functions can't be found any more, by name or by token. */
+static void image_withdraw(struct registry *registry, struct image *image)
+{
+	struct function *function;
+
+	if (image->withdrawn)
+		return;
+	for (function = image->functions; function; function = function->hh.next)
+		slots_remove(&registry->functions, function->slot);
+	image->withdrawn = true;
+	image->module = NULL;
+}
+
+struct image *module_set_image(struct registry *registry, struct module *module,
+			       struct image *image)
+{
+	struct image *old = module->image;
+
+	if (old)
+		image_withdraw(registry, old);
+	module->image = image;
+	if (image)
+		image->module = module;
+	return old;
+}
+
+/* ---- images ---- */
+
+int image_new(struct image **ret_image, struct registry *registry, struct module *module,
+	      int fd, uint64_t size)
+{
+	struct image *image = calloc(1, sizeof(*image));
+
+	if (!image)
+		return -ENOMEM;
+	if (!++registry->n_wire_images)
+		registry->n_wire_images++;
+	image->wire_id = registry->n_wire_images;
+	image->device = module->device;
+	image->owner = module->owner;
+	image->serial = ++module->n_serials;
+	image->n_refs = 1;
+	image->fd = fd;
+	image->size = size;
+	*ret_image = image;
+	return 0;
+}
+
+struct image *image_ref(struct image *image)
+{
+	image->n_refs++;
+	return image;
+}
+
+bool image_unref(struct image *image)
+{
+	assert(image->n_refs > 0);
+	return --image->n_refs == 0;
+}
+
+static void function_free(struct function *function)
+{
+	if (!function)
+		return;
+	free(function->name);
+	free(function->shown);
+	free(function->params);
+	free(function);
+}
+
+struct image *image_free(struct registry *registry, struct image *image)
+{
+	struct function *function, *safe;
+
+	assert(image->n_refs == 0);
+	image_withdraw(registry, image);
+	HASH_ITER (hh, image->functions, function, safe) {
+		HASH_DEL(image->functions, function);
+		function_free(function);
+	}
+	free(image);
+	return NULL;
+}
+
+/* ---- functions ---- */
+
+static bool can_stand(char c)
+{
+	return c > ' ' && c < 0x7f && c != '/';
+}
+
+static uint64_t name_hash(const char *name)
+{
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * 0x100000001b3ull;
+	return hash;
+}
+
+void function_show_name(const char *name, char ret_shown[FUNCTION_NAME_MAX + 1])
+{
+	size_t length = strlen(name), kept = MIN(length, (size_t)SHOWN_LENGTH);
+	bool whole = length > 0 && length <= FUNCTION_NAME_MAX && strcmp(name, ".") &&
+		     strcmp(name, "..");
+
+	for (size_t i = 0; whole && i < length; i++)
+		whole = can_stand(name[i]);
+	if (whole) {
+		memcpy(ret_shown, name, length + 1);
+		return;
+	}
+	for (size_t i = 0; i < kept; i++)
+		ret_shown[i] = can_stand(name[i]) ? name[i] : '_';
+	snprintf(ret_shown + kept, FUNCTION_NAME_MAX + 1 - kept, "~%014llx",
+		 (unsigned long long)(name_hash(name) >> 8));
+}
+
+static struct function *function_new(const char *name, const struct param *params,
+				     uint32_t n_params)
+{
+	char shown[FUNCTION_NAME_MAX + 1];
+	struct function *function = calloc(1, sizeof(*function));
+
+	if (!function)
+		return NULL;
+	function_show_name(name, shown);
+	function->name = strdup(name);
+	function->shown = strdup(shown);
+	function->params = calloc(MAX(n_params, 1u), sizeof(*params));
+	function->n_params = n_params;
+	if (!function->name || !function->shown || !function->params) {
+		function_free(function);
+		return NULL;
+	}
+	if (n_params)
+		memcpy(function->params, params, n_params * sizeof(*params));
+	return function;
+}
+
+int image_add_function(struct function **ret_function, struct registry *registry,
+		       struct image *image, const char *name, uint32_t index,
+		       bool has_params, const struct param *params, uint32_t n_params)
+{
+	struct function *function, *other;
+	int r;
+
+	assert(!image->withdrawn);
+	function = function_new(name, params, n_params);
+	if (!function)
+		return -ENOMEM;
+	function->id = ++registry->n_functions_made;
+	function->index = index;
+	function->has_params = has_params;
+	function->image = image;
+	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
+	r = other ? -EEXIST
+		  : slots_add(&registry->functions, function, &function->slot,
+			      &function->slot_generation);
+	if (r < 0) {
+		function_free(function);
+		return r;
+	}
+	HASH_ADD_KEYPTR(hh, image->functions, function->shown, strlen(function->shown),
+			function);
+	image->n_functions++;
+	*ret_function = function;
+	return 0;
+}
+
+struct function *image_find_function(const struct image *image, const char *name)
+{
+	char shown[FUNCTION_NAME_MAX + 1];
+	struct function *function;
+
+	HASH_FIND(hh, image->functions, name, strlen(name), function);
+	if (function)
+		return function;
+	function_show_name(name, shown);
+	HASH_FIND(hh, image->functions, shown, strlen(shown), function);
+	return function && strcmp(function->name, name) == 0 ? function : NULL;
+}
+
+struct function *function_get(const struct registry *registry, uint32_t slot,
+			      uint32_t generation)
+{
+	struct function *function = slots_get(&registry->functions, slot, generation);
+
+	return function && function->image->module ? function : NULL;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/order.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <utlist.h>
+
+#include "model/registry.h"
+
+int work_reserve_uses(struct work *work, unsigned int n)
+{
+	assert(work->n_uses == 0);
+	if (n <= WORK_USES_ROOM)
+		return 0;
+	work->uses = calloc(n, sizeof(*work->uses));
+	if (!work->uses)
+		return -ENOMEM;
+	work->uses_capacity = n;
+	return 0;
+}
+
+void work_deinit(struct work *work)
+{
+	if (work->uses != work->room)
+		free(work->uses);
+	free(work->followers);
+	work->uses = NULL;
+	work->followers = NULL;
+}
+
+void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
+	      uint64_t length, bool write)
+{
+	if (!work->uses_capacity) {
+		work->uses = work->room;
+		work->uses_capacity = WORK_USES_ROOM;
+	}
+	assert(work->n_uses < work->uses_capacity);
+	work->uses[work->n_uses++] = (struct use){
+		.work = work,
+		.allocation = allocation,
+		.offset = offset,
+		.length = length,
+		.write = write,
+	};
+}
+
+static bool use_conflicts(const struct use *a, const struct use *b)
+{
+	return (a->write || b->write || (a->places && b->places)) &&
+	       a->offset < b->offset + b->length && b->offset < a->offset + a->length;
+}
+
+/* Whoever waits for later has, in doing so, waited for earlier too. */
+static bool use_replaces(const struct use *later, const struct use *earlier)
+{
+	bool covers = later->offset <= earlier->offset &&
+		      earlier->offset + earlier->length <= later->offset + later->length;
+
+	if (!covers)
+		return false;
+	if (later->write)
+		return true;
+	return !earlier->write && earlier->places <= later->places &&
+	       later->work->stream && later->work->stream == earlier->work->stream;
+}
+
+static int work_reserve(struct work *work)
+{
+	unsigned int capacity;
+	struct follower *followers;
+
+	if (work->n_followers < work->followers_capacity)
+		return 0;
+	capacity = work->followers_capacity ? work->followers_capacity * 2 : 4;
+	followers = realloc(work->followers, capacity * sizeof(*followers));
+	if (!followers)
+		return -ENOMEM;
+	work->followers = followers;
+	work->followers_capacity = capacity;
+	return 0;
+}
+
+/* Whether the GPU can keep the order of the two. */
+static bool work_chains(const struct work *work, const struct work *before)
+{
+	if (!work->chain || work->chain != before->chain || work->alone)
+		return false;
+	return work->stream == before->stream || work->n_after_due < WORK_AFTER_MAX;
+}
+
+static void work_note_sent(struct work *work, const struct work *before)
+{
+	if (work->stream != before->stream)
+		work->after[work->n_after++] = before->sent_id;
+}
+
+/* The last entry is ours already when two uses meet the same work. */
+static bool work_waits_for(const struct work *work, const struct work *before)
+{
+	return before->n_followers &&
+	       before->followers[before->n_followers - 1].work == work;
+}
+
+static int work_wait_for(struct work *work, struct work *before)
+{
+	bool chained;
+	int r;
+
+	if (work_waits_for(work, before))
+		return 0;
+	r = work_reserve(before);
+	if (r < 0)
+		return r;
+	chained = work_chains(work, before);
+	before->followers[before->n_followers++] = (struct follower){ work, chained };
+	if (!chained) {
+		work->n_before++;
+		return 0;
+	}
+	work->n_ahead++;
+	work->n_after_due += work->stream != before->stream;
+	if (before->sent)
+		work_note_sent(work, before);
+	else
+		work->n_before++;
+	return 0;
+}
+
+static void work_unwait(struct work *work, struct work *before)
+{
+	if (work_waits_for(work, before))
+		before->n_followers--;
+}
+
+/* Takes back what work_wait_for() did for a work that could not be added. */
+static void work_forget_waits(struct work *work)
+{
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		struct use *use;
+
+		DL_FOREACH (work->uses[i].allocation->uses, use)
+			work_unwait(work, use->work);
+	}
+	if (work->stream && work->stream->last)
+		work_unwait(work, work->stream->last);
+	work->n_before = work->n_ahead = 0;
+	work->n_after = work->n_after_due = 0;
+}
+
+static int work_find_waits(struct work *work)
+{
+	int r;
+
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		struct use *use;
+
+		DL_FOREACH (work->uses[i].allocation->uses, use) {
+			if (!use_conflicts(&work->uses[i], use))
+				continue;
+			r = work_wait_for(work, use->work);
+			if (r < 0)
+				return r;
+		}
+	}
+	if (work->stream && work->stream->last)
+		return work_wait_for(work, work->stream->last);
+	return 0;
+}
+
+static void use_unlist(struct use *use)
+{
+	if (use->listed)
+		DL_DELETE(use->allocation->uses, use);
+	use->listed = false;
+}
+
+static void use_list(struct use *use)
+{
+	struct use *earlier, *safe;
+
+	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
+		if (earlier->work != use->work && use_replaces(use, earlier))
+			use_unlist(earlier);
+	}
+	DL_APPEND(use->allocation->uses, use);
+	use->listed = true;
+}
+
+int order_add(struct work *work)
+{
+	int r;
+
+	r = work_find_waits(work);
+	if (r < 0) {
+		work_forget_waits(work);
+		return r;
+	}
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		use_list(&work->uses[i]);
+		work->uses[i].allocation->n_works++;
+		work->uses[i].allocation->n_unasked += work->unasked;
+		work->uses[i].allocation->n_writes += work->uses[i].write;
+	}
+	if (work->stream) {
+		work->stream->last = work;
+		work->stream->n_works++;
+	}
+	return 0;
+}
+
+static void work_push_ready(struct work *work, struct work **ready)
+{
+	work->next_ready = *ready;
+	*ready = work;
+}
+
+void order_set_unasked(struct work *work, bool unasked)
+{
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		work->uses[i].allocation->n_unasked -= work->unasked;
+		work->uses[i].allocation->n_unasked += unasked;
+	}
+	work->unasked = unasked;
+}
+
+void order_sending(struct work *work)
+{
+	assert(work->chain && work->n_before == 0 && !work->sent && !work->sending);
+	work->sending = true;
+	work->n_ahead++;
+}
+
+static void work_note_id(struct work *work, uint64_t id, struct work **ready)
+{
+	work->sent = true;
+	work->sent_id = id;
+	for (unsigned int i = 0; i < work->n_followers; i++) {
+		struct work *after = work->followers[i].work;
+
+		if (!work->followers[i].chained)
+			continue;
+		work_note_sent(after, work);
+		if (--after->n_before == 0)
+			work_push_ready(after, ready);
+	}
+}
+
+bool order_sent(struct work *work, uint64_t id, struct work **ready)
+{
+	assert(work->sending);
+	work->sending = false;
+	work->n_ahead--;
+	if (id)
+		work_note_id(work, id, ready);
+	return work->ended && !work->n_ahead;
+}
+
+/* One that this work followed has left, well or badly, perhaps without being sent. */
+static void work_unfollow(struct work *work, const struct follower *follower,
+			  struct work **ready)
+{
+	struct work *after = follower->work;
+	bool waited = !follower->chained || !work->sent;
+
+	if (follower->chained)
+		after->n_ahead--;
+	if (waited)
+		after->n_before--;
+	if (after->ended ? !after->n_ahead : waited && !after->n_before)
+		work_push_ready(after, ready);
+}
+
+void order_done(struct work *work, struct work **ready)
+{
+	assert(work->n_before == 0 && work->n_ahead == 0);
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		use_unlist(&work->uses[i]);
+		work->uses[i].allocation->n_works--;
+		work->uses[i].allocation->n_unasked -= work->unasked;
+	}
+	if (work->stream) {
+		work->stream->n_works--;
+		if (work->stream->last == work)
+			work->stream->last = NULL;
+	}
+	for (unsigned int i = 0; i < work->n_followers; i++)
+		work_unfollow(work, &work->followers[i], ready);
+	free(work->followers);
+	work->followers = NULL;
+	work->n_followers = work->followers_capacity = 0;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+#include "op/op.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "control/command.h"
+#include "process/checkpoint.h"
+
+#define OPS_OF_OWNER_MAX 65536
+
+struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
+		  struct owner *owner)
+{
+	struct op *op = calloc(1, size);
+
+	if (!op)
+		return NULL;
+	op->class = class;
+	op->broker = broker;
+	op->owner = owner;
+	op->slot = -1;
+	op->only_use = -1;
+	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	op->ask.fd = -1;
+	op->ask.done = op_replied;
+	return op;
+}
+
+struct op *op_free(struct op *op)
+{
+	if (!op)
+		return NULL;
+	work_deinit(&op->work);
+	text_deinit(&op->sentence);
+	free(op);
+	return NULL;
+}
+
+void text_add_call(struct text *text, int call, int result)
+{
+	if (call >= 0)
+		text_printf(text, " (%s: %s)", cuda_call_name(call),
+			    cuda_result_name(result));
+}
+
+void op_describe(struct op *op, struct text *text)
+{
+	const char *joint = " of allocation ";
+
+	if (op->class->describe) {
+		op->class->describe(op, text);
+		return;
+	}
+	text_printf(text, "%s", op->class->what);
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		text_printf(text, "%s%s", joint, op->work.uses[i].allocation->name);
+		joint = " from ";
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+/* ---- zeroing before the first use ---- */
+
+static void zero_run(struct op *op)
+{
+	const struct use *use = &op->work.uses[0];
+
+	op->worker = &op->broker->mover;
+	op->ask.request = (struct wire_request){
+		.op = WIRE_FILL,
+		.device = use->allocation->device,
+		.address = use->allocation->address,
+		.length = use->length,
+		.pattern_size = 1,
+	};
+	op_ask(op);
+}
+
+/*
+ * Without its zeros it would show what stood there before: what was added behind this
+ * zeroing fails (op_check_uses), what comes later tries to zero it anew.
+ */
+static void zero_settle(struct op *op)
+{
+	struct allocation *allocation = op->work.uses[0].allocation;
+
+	if (!op->error)
+		return;
+	allocation->zeroed = false;
+	allocation->zeroing_failed = allocation->n_zeroings;
+	free(allocation->zeroing_failure);
+	allocation->zeroing_failure = strdup(text_string(&op->sentence));
+}
+
+static const struct op_class zero_class = {
+	.what = "zeroing",
+	.run = zero_run,
+	.settle = zero_settle,
+	.repeatable = true,
+};
+
+void op_push_ready(struct op **ready, struct op *op)
+{
+	op->next_ready = *ready;
+	*ready = op;
+}
+
+struct op *op_list(struct work *work)
+{
+	struct op *ready = NULL;
+
+	for (; work; work = work->next_ready)
+		op_push_ready(&ready, container_of(work, struct op, work));
+	return ready;
+}
+
+static int op_add_zeroing(struct op *op, struct allocation *allocation,
+			  struct op **ret_ready)
+{
+	struct op *zero;
+	int r;
+
+	zero = op_new(sizeof(*zero), &zero_class, op->broker, op->owner);
+	if (!zero)
+		return -ENOMEM;
+	work_use(&zero->work, allocation, 0, allocation->size, true);
+	r = order_add(&zero->work);
+	if (r < 0) {
+		op_free(zero);
+		return r;
+	}
+	allocation->zeroed = true;
+	allocation->n_zeroings++;
+	op->broker->n_ops++;
+	zero->owner->n_works++;
+	if (zero->work.n_before == 0)
+		op_push_ready(ret_ready, zero);
+	return 0;
+}
+
+/* ---- into the order ---- */
+
+int op_add_unlimited(struct op *op, struct op **ret_ready)
+{
+	struct op *ready = NULL;
+	int r = 0;
+
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		struct use *use = &op->work.uses[i];
+
+		if (!use->allocation->zeroed)
+			r = op_add_zeroing(op, use->allocation, &ready);
+		if (r < 0)
+			goto out;
+		use->zeroing = use->allocation->n_zeroings;
+	}
+	r = order_add(&op->work);
+	if (r < 0)
+		goto out;
+	op->broker->n_ops++;
+	op->owner->n_works++;
+	if (op->work.n_before == 0)
+		op_push_ready(&ready, op);
+out:
+	/* A zeroing that was added stands on its own and is started either way. */
+	*ret_ready = ready;
+	return r;
+}
+
+int op_add(struct op *op, struct op **ret_ready)
+{
+	*ret_ready = NULL;
+	if (op->broker->shutting_down)
+		return -ESTALE;
+	if (op->owner->n_works >= OPS_OF_OWNER_MAX)
+		return -EBUSY;
+	return op_add_unlimited(op, ret_ready);
+}
+
+/*
+ * Whether what it uses is there to be used.
+ * Returns: 0; an errno, with its sentence.
+ */
+static int op_check_uses(struct op *op, char *sentence, size_t size)
+{
+	struct refusal refusal;
+	int error = 0;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !error; i++) {
+		const struct use *use = &op->work.uses[i];
+		const struct allocation *allocation = use->allocation;
+
+		if (allocation->state == ALLOCATION_LOST) {
+			error = -refuse_lost(&refusal, allocation);
+			snprintf(sentence, size, "%s", refusal.sentence);
+		} else if (use->zeroing && use->zeroing <= allocation->zeroing_failed) {
+			error = EIO;
+			snprintf(sentence, size, "%s",
+				 allocation->zeroing_failure ? allocation->zeroing_failure
+							     : "it could not be zeroed");
+		}
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return error;
+}
+
+static void address_move(uint64_t *address, const struct use *use)
+{
+	const struct allocation *allocation = use->allocation;
+
+	if (*address >= use->address && *address - use->address < allocation->size)
+		*address += allocation->address - use->address;
+}
+
+/* What it uses has another address than when it was asked for first. */
+static void op_move_request(struct op *op)
+{
+	struct wire_request *request = &op->ask.request;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		const struct use *use = &op->work.uses[i];
+
+		if (!use->address || use->address == use->allocation->address ||
+		    (op->only_use >= 0 && op->only_use != (int)i))
+			continue;
+		/* A copy has its target first, then its source. */
+		address_move(i && op->only_use < 0 ? &request->source : &request->address,
+			     use);
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+/* Where what it uses is, for its class's run: op_needs() sees whether it still is. */
+static void op_note_addresses(struct op *op)
+{
+	pthread_mutex_lock(&op->broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses; i++)
+		op->work.uses[i].address = op->work.uses[i].allocation->address;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+static void op_run(struct op *op)
+{
+	char sentence[512];
+	int error = 0;
+
+	if (op->work.ended) {
+		op_done(op, op->error);
+		return;
+	}
+	if (rescue_park(op))
+		return;
+	if (op->asked_again) {
+		op->asked_again = false;
+		op_move_request(op);
+		op_note_addresses(op);
+		op_ask_with(op, op->extra_block);
+		return;
+	}
+	if (!op->class->on_lost)
+		error = op_check_uses(op, sentence, sizeof(sentence));
+	if (error) {
+		op_fail(op, error, "%s", sentence);
+		return;
+	}
+	op_note_addresses(op);
+	op->class->run(op);
+}
+
+/*
+ * Runs what is ready and what becomes ready by that. An op that is done within its run
+ * only adds to the list of the loop that stands above it, so that a long chain of them
+ * needs no deep stack.
+ */
+static __thread struct op *ready_list;
+static __thread bool ready_loop;
+
+void op_start(struct op *ready)
+{
+	while (ready) {
+		struct op *op = ready;
+
+		ready = op->next_ready;
+		op_push_ready(&ready_list, op);
+	}
+	if (ready_loop)
+		return;
+	ready_loop = true;
+	while (ready_list) {
+		struct op *op = ready_list;
+
+		ready_list = op->next_ready;
+		op_run(op);
+	}
+	ready_loop = false;
+}
+
+void op_slot_release(struct worker *worker, int slot)
+{
+	struct op *waiter;
+
+	if (slot < 0)
+		return;
+	waiter = worker_slot_put(worker, (unsigned int)slot);
+	if (waiter) {
+		waiter->next_ready = NULL;
+		op_start(waiter);
+	}
+}
+
+/* ---- the end ---- */
+
+/* The failure of what nobody waits for shows on its stream. */
+static void op_settle_stream(struct op *op)
+{
+	struct stream *stream = op->work.stream;
+
+	if (!op->error || !stream || op->class->quiet || op->command || op->wait ||
+	    stream->failed)
+		return;
+	stream->failed = op->error;
+	free(stream->failure);
+	stream->failure = strdup(text_string(&op->sentence));
+	journal_event(&op->broker->journal, "failed streams/%s errno=%s", stream->name,
+		      strerrorname_np(op->error));
+}
+
+void broker_less_busy(struct broker *broker)
+{
+	if (--broker->n_ops == 0)
+		pthread_cond_broadcast(&broker->idle);
+}
+
+/*
+ * One of a chain leaves after those that it follows, and after it was sent.
+ * Under registry.lock. Returns: whether it has to wait with that.
+ */
+static bool op_must_stay(struct op *op)
+{
+	if (!op->work.n_ahead)
+		return false;
+	op->work.ended = true;
+	return true;
+}
+
+void op_done(struct op *op, int error)
+{
+	struct broker *broker = op->broker;
+	struct work *work = NULL;
+	struct op *ready;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	op->error = error;
+	if (op_must_stay(op)) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return;
+	}
+	op->settled = true;
+	op_unlimit(op);
+	if (error && op->work.n_uses)
+		strcpy(op->name, op->work.uses[0].allocation->name);
+	op_settle_stream(op);
+	if (op->class->settle)
+		op->class->settle(op);
+	order_done(&op->work, &work);
+	op->owner->n_works--;
+	broker_less_busy(broker);
+	pthread_mutex_unlock(&broker->registry.lock);
+
+	ready = op_list(work);
+	if (op->class->leave)
+		op->class->leave(op);
+	if (op->finish)
+		op->finish(op);
+	op_free(op);
+	op_start(ready);
+}
+
+void op_fail(struct op *op, int error, const char *format, ...)
+{
+	char sentence[512];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s", sentence);
+	op_done(op, error);
+}
+
+/* A transfer answers EINTR; what it asked for may still happen, and nobody is told. */
+static void op_interrupt(struct waiter *waiter)
+{
+	struct op *op = container_of(waiter, struct op, waiter);
+	struct broker *broker = op->broker;
+	struct wait *wait = NULL;
+
+	if (!op->settled)
+		wait = take_ptr(op->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (wait)
+		wait->done(wait, -EINTR, NULL, 0);
+}
+
+void op_set_wait(struct op *op, struct wait *wait)
+{
+	op->waiter.interrupt = op_interrupt;
+	op->wait = wait;
+	wait->waiter = &op->waiter;
+}
+
+struct wait *op_take_wait(struct op *op)
+{
+	struct wait *wait;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	wait = take_ptr(op->wait);
+	if (wait)
+		wait->waiter = NULL;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return wait;
+}
+
+void broker_interrupt(struct broker *broker, struct wait *wait)
+{
+	pthread_mutex_lock(&broker->registry.lock);
+	if (wait->waiter)
+		wait->waiter->interrupt(wait->waiter);
+	else
+		pthread_mutex_unlock(&broker->registry.lock);
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <utlist.h>
+
+#include "api/broker_life.h"
+#include "base/clock.h"
+#include "control/command.h"
+#include "control/verbs.h"
+#include "op/op.h"
+#include "process/restore.h"
+
+/* What a worker may take to write out its memory: so long, and this for each GiB. */
+#define SAVE_MS		5000
+#define SAVE_MS_PER_GIB 2000
+#define SAVE_ALIGN	4096 /* in the file */
+/*
+ * A process that has faulted does nothing any more, but its end keeps the driver busy,
+ * and contexts that are made meanwhile take half as long again. So it ends when the next
+ * run has its own, or after this.
+ */
+#define LINGER_MS 500
+
+struct rescue {
+	struct broker *broker;
+	struct worker *worker;
+	uint32_t epoch; /* of the run that ends */
+	char reason[128];
+	struct link *link; /* that run's; NULL: it is gone */
+	int64_t deadline_ms;
+	bool lingers; /* until the next run is ready; registry.lock, as are: */
+	bool let_go;  /* nothing more is asked of it */
+	bool killed;  /* it is to end at once */
+	bool run_ended;
+	bool restored;
+	struct command *command;
+	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
+
+	struct restore restore; /* what is kept of it */
+	unsigned int n_written; /* or tried */
+	struct ask ask;
+};
+
+static void save_next(struct rescue *rescue, struct link *link);
+
+/* ---- the end ---- */
+
+/*
+ * When nothing is left to wait for. With registry.lock held, under which what was waited
+ * for was noted, and which is let go of; the rescue may be gone then.
+ */
+static void rescue_finish(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+	struct command *command = NULL;
+	bool over;
+
+	over = rescue->run_ended && rescue->restored;
+	if (over) {
+		DL_DELETE(broker->rescues, rescue);
+		command = take_ptr(rescue->command);
+		if (command)
+			command->interrupt = NULL;
+		broker_less_busy(broker);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (!over)
+		return;
+	closep(&rescue->restore.fd);
+	free(rescue->restore.saved);
+	free(rescue);
+	if (command)
+		command_done(command, 0);
+}
+
+void rescue_forget(struct broker *broker, const struct command *command)
+{
+	struct rescue *rescue;
+
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->command == command)
+			rescue->command = NULL;
+	}
+}
+
+/*
+ * Until its process has ended, memory that is freed is still mapped there, and nobody is
+ * asked to unmap it: whoever finds a device full waits for that. Under registry.lock.
+ */
+static void rescue_hold_memory(struct broker *broker)
+{
+	for (unsigned int i = 0; i < broker->n_devices; i++)
+		broker->n_releases[i]++;
+}
+
+static void rescue_release_memory(struct broker *broker)
+{
+	for (unsigned int i = 0; i < broker->n_devices; i++) {
+		broker->n_releases[i]--;
+		broker->n_released[i]++;
+	}
+}
+
+void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
+{
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->worker == worker && rescue->epoch == epoch)
+			break;
+	}
+	if (!rescue) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return;
+	}
+	rescue->link = NULL;
+	rescue->run_ended = true;
+	rescue_release_memory(broker);
+	rescue_finish(rescue);
+	for (uint32_t i = 0; i < broker->n_devices; i++)
+		alloc_retry_parked(broker, i);
+}
+
+/* Under registry.lock. */
+static void rescue_kill(struct rescue *rescue)
+{
+	if (rescue->link && !rescue->killed)
+		link_kill(rescue->link);
+	rescue->killed = true;
+}
+
+/* The process has done what it could. Under registry.lock. */
+static void rescue_let_go(struct rescue *rescue)
+{
+	rescue->let_go = true;
+	if (!rescue->lingers) {
+		rescue_kill(rescue);
+		return;
+	}
+	rescue->deadline_ms = clock_ms() + LINGER_MS;
+	pthread_cond_signal(&rescue->broker->housekeeper_wake);
+}
+
+void rescue_run_ready(struct broker *broker, struct worker *worker)
+{
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (rescue->worker != worker || !rescue->lingers)
+			continue;
+		rescue->lingers = false;
+		/* Else it still writes. */
+		if (rescue->let_go)
+			rescue_kill(rescue);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+int64_t rescue_check_limits(struct broker *broker)
+{
+	int64_t now = clock_ms(), next = -1;
+	struct rescue *rescue;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	DL_FOREACH (broker->rescues, rescue) {
+		if (!rescue->link || rescue->killed)
+			continue;
+		if (rescue->deadline_ms <= now ||
+		    (rescue->let_go && broker->shutting_down))
+			rescue_kill(rescue);
+		else if (next < 0 || rescue->deadline_ms - now < next)
+			next = rescue->deadline_ms - now;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return next;
+}
+
+/* ---- who waits ---- */
+
+bool rescue_park(struct op *op)
+{
+	struct broker *broker = op->broker;
+	bool parked = false;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	for (unsigned int i = 0; i < op->work.n_uses && !parked; i++) {
+		struct allocation *allocation = op->work.uses[i].allocation;
+
+		parked = allocation->restoring;
+		if (!parked)
+			continue;
+		op->work.next_ready = allocation->parked;
+		allocation->parked = &op->work;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return parked;
+}
+
+/* ---- writing it out ---- */
+
+static void save_end(struct rescue *rescue)
+{
+	struct broker *broker = rescue->broker;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	rescue_let_go(rescue);
+	pthread_mutex_unlock(&broker->registry.lock);
+	restore_begin(&rescue->restore);
+}
+
+static void save_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct rescue *rescue = container_of(ask, struct rescue, ask);
+	struct link *link;
+
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	link = rescue->link;
+	pthread_mutex_unlock(&rescue->broker->registry.lock);
+	rescue->restore.saved[rescue->n_written++].good = !lost && !reply->error;
+	if (lost || rescue->n_written == rescue->restore.n_saved)
+		save_end(rescue);
+	else
+		save_next(rescue, link);
+}
+
+/*
+ * Called where the link can't have been freed: under registry.lock, or by the thread that
+ * took an answer off it. One that is killed meanwhile answers as lost.
+ */
+static void save_next(struct rescue *rescue, struct link *link)
+{
+	const struct saved *saved = &rescue->restore.saved[rescue->n_written];
+
+	rescue->ask = (struct ask){
+		.request = {
+			.op = WIRE_SAVE,
+			.address = saved->address,
+			.length = saved->allocation->size,
+			.source = saved->offset,
+		},
+		.fd = fcntl(rescue->restore.fd, F_DUPFD_CLOEXEC, 3),
+		.done = save_replied,
+	};
+	link_ask(link, &rescue->ask);
+}
+
+/* ---- the begin ---- */
+
+static bool is_saved(const struct allocation *allocation)
+{
+	return allocation->managed && allocation->state == ALLOCATION_LIVE;
+}
+
+static bool lives_in(const struct allocation *allocation, const struct worker *worker,
+		     uint32_t epoch)
+{
+	return allocation->owner == worker->owner && !kind_is_durable(allocation->kind) &&
+	       allocation->worker_epoch == epoch && !allocation->restoring &&
+	       allocation->state != ALLOCATION_MAKING;
+}
+
+/* A file to write out that many bytes to. */
+static int save_file(uint64_t size)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (!host_has_room(size))
+		return -ENOMEM;
+	fd = memfd_create("gpumem-saved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+/* What of the run can be kept is noted, the rest is lost. Returns: bytes to write out. */
+static uint64_t rescue_take(struct rescue *rescue)
+{
+	struct registry *registry = &rescue->broker->registry;
+	struct allocation *allocation;
+	uint64_t size = 0;
+
+	for (uint32_t slot = 0; (allocation = slots_next(&registry->allocations, &slot));
+	     slot++) {
+		if (!lives_in(allocation, rescue->worker, rescue->epoch))
+			continue;
+		if (!is_saved(allocation)) {
+			life_lose(rescue->broker, allocation, rescue->reason);
+			continue;
+		}
+		allocation->restoring = true;
+		rescue->restore.saved[rescue->restore.n_saved++] = (struct saved){
+			.allocation = allocation,
+			.address = allocation->address,
+			.offset = size,
+		};
+		size += align_up(allocation->size, SAVE_ALIGN);
+	}
+	return size;
+}
+
+/* There is nowhere to keep it. */
+static void rescue_drop(struct rescue *rescue)
+{
+	char why[sizeof(rescue->reason) + 64];
+
+	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
+		 rescue->reason);
+	for (; rescue->restore.n_saved; rescue->restore.n_saved--) {
+		struct allocation *allocation =
+			rescue->restore.saved[rescue->restore.n_saved - 1].allocation;
+
+		allocation->restoring = false;
+		life_lose(rescue->broker, allocation, why);
+	}
+}
+
+static void rescue_restored(struct restore *restore)
+{
+	struct rescue *rescue = container_of(restore, struct rescue, restore);
+
+	pthread_mutex_lock(&rescue->broker->registry.lock);
+	rescue->restored = true;
+	rescue_finish(rescue);
+}
+
+static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
+				 uint32_t epoch, const char *reason,
+				 struct command *command)
+{
+	struct rescue *rescue = calloc(1, sizeof(*rescue));
+
+	if (!rescue)
+		return NULL;
+	rescue->broker = broker;
+	rescue->worker = worker;
+	rescue->epoch = epoch;
+	rescue->restore = (struct restore){
+		.broker = broker,
+		.worker = worker,
+		.reason = rescue->reason,
+		.done = rescue_restored,
+		.fd = -1,
+	};
+	rescue->command = command;
+	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
+	rescue->restore.saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
+				       sizeof(*rescue->restore.saved));
+	if (rescue->restore.saved)
+		return rescue;
+	free(rescue);
+	return NULL;
+}
+
+/* faulted: the process is known to do nothing any more. */
+static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
+			const char *reason, int error, bool faulted,
+			struct command *command)
+{
+	struct link *link = worker_abandon(worker, epoch, reason, error);
+	struct rescue *rescue;
+	uint64_t size = 0;
+
+	if (!link)
+		return false;
+	rescue = rescue_new(broker, worker, epoch, reason, command);
+	/* Without memory to keep anything all is lost when the process has ended. */
+	if (!rescue) {
+		link_kill(link);
+		return false;
+	}
+	broker->n_ops++;
+	DL_APPEND(broker->rescues, rescue);
+	rescue_hold_memory(broker);
+	rescue->link = link;
+	if (!broker->shutting_down && worker->owner) {
+		size = rescue_take(rescue);
+		rescue->lingers = worker_want(worker, epoch) && faulted;
+	}
+	if (size)
+		rescue->restore.fd = save_file(size);
+	if (size && rescue->restore.fd < 0)
+		rescue_drop(rescue);
+	if (rescue->restore.n_saved) {
+		rescue->deadline_ms = clock_ms() + SAVE_MS +
+				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
+		pthread_cond_signal(&broker->housekeeper_wake);
+		save_next(rescue, link);
+	} else {
+		rescue_let_go(rescue);
+		rescue->restored = true;
+	}
+	return true;
+}
+
+bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
+		  const char *reason, int error, struct command *command)
+{
+	return run_give_up(broker, worker, epoch, reason, error, false, command);
+}
+
+void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text reason = TEXT_INIT;
+
+	text_printf(&reason, "lost its contexts");
+	text_add_call(&reason, reply->call, reply->result);
+	pthread_mutex_lock(&broker->registry.lock);
+	run_give_up(broker, worker, epoch, text_string(&reason),
+		    cuda_result_errno(reply->result), true, NULL);
+	pthread_mutex_unlock(&broker->registry.lock);
+}

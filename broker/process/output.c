@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/def.h"
+
+struct pipe_end {
+	struct output *output;
+	int fd;
+	struct pipe_end *next;
+};
+
+struct output {
+	struct outputs *outputs;
+	pthread_mutex_t lock;
+	char *bytes; /* a ring of OUTPUT_KEPT; made with the first byte */
+	uint64_t n_written;
+	struct pipe_end *pipes;
+};
+
+static void output_add(struct output *output, const char *bytes, size_t length)
+{
+	if (!output->bytes)
+		output->bytes = malloc(OUTPUT_KEPT);
+	if (!output->bytes)
+		return;
+	for (size_t i = 0; i < length;) {
+		size_t at = output->n_written % OUTPUT_KEPT;
+		size_t n = MIN(length - i, OUTPUT_KEPT - at);
+
+		memcpy(output->bytes + at, bytes + i, n);
+		output->n_written += n;
+		i += n;
+	}
+}
+
+/* Takes what a pipe has now. Returns: false at its end. Under the lock. */
+static bool pipe_drain(struct pipe_end *pipe)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	while ((n = read(pipe->fd, bytes, sizeof(bytes))) > 0)
+		output_add(pipe->output, bytes, (size_t)n);
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static void output_remove(struct output *output, struct pipe_end *pipe)
+{
+	struct pipe_end **link = &output->pipes;
+
+	while (*link != pipe)
+		link = &(*link)->next;
+	*link = pipe->next;
+	/* Closing is not enough: a process that is being started may hold a copy. */
+	(void)epoll_ctl(output->outputs->epoll, EPOLL_CTL_DEL, pipe->fd, NULL);
+	close(pipe->fd);
+	free(pipe);
+}
+
+/* Only the thread takes pipes out, so that no event of its points to one that is gone. */
+static void *outputs_run(void *userdata)
+{
+	struct outputs *outputs = userdata;
+	struct epoll_event event;
+
+	for (;;) {
+		struct pipe_end *pipe;
+		struct output *output;
+
+		if (epoll_wait(outputs->epoll, &event, 1, -1) != 1)
+			continue;
+		pipe = event.data.ptr;
+		if (!pipe)
+			return NULL;
+		output = pipe->output;
+		pthread_mutex_lock(&output->lock);
+		if (!pipe_drain(pipe))
+			output_remove(output, pipe);
+		pthread_mutex_unlock(&output->lock);
+	}
+}
+
+int outputs_init(struct outputs *outputs)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	sigset_t all, before;
+	int r;
+
+	outputs->epoll = epoll_create1(EPOLL_CLOEXEC);
+	outputs->stop = eventfd(0, EFD_CLOEXEC);
+	if (outputs->epoll < 0 || outputs->stop < 0 ||
+	    epoll_ctl(outputs->epoll, EPOLL_CTL_ADD, outputs->stop, &event) < 0)
+		return -errno;
+	/* Signals are for the program's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&outputs->thread, NULL, outputs_run, outputs);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	outputs->runs = r == 0;
+	return -r;
+}
+
+void outputs_deinit(struct outputs *outputs)
+{
+	if (outputs->runs) {
+		eventfd_write(outputs->stop, 1);
+		pthread_join(outputs->thread, NULL);
+	}
+	outputs->runs = false;
+	closep(&outputs->epoll);
+	closep(&outputs->stop);
+}
+
+struct output *output_new(struct outputs *outputs)
+{
+	struct output *output = calloc(1, sizeof(*output));
+
+	if (!output)
+		return NULL;
+	output->outputs = outputs;
+	pthread_mutex_init(&output->lock, NULL);
+	return output;
+}
+
+struct output *output_free(struct output *output)
+{
+	if (!output)
+		return NULL;
+	while (output->pipes)
+		output_remove(output, output->pipes);
+	pthread_mutex_destroy(&output->lock);
+	free(output->bytes);
+	free(output);
+	return NULL;
+}
+
+int output_open(struct output *output)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct pipe_end *pipe = calloc(1, sizeof(*pipe));
+	int fds[2], r;
+
+	if (!pipe)
+		return -ENOMEM;
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		free(pipe);
+		return -errno;
+	}
+	fcntl(fds[0], F_SETFL, O_NONBLOCK);
+	pipe->output = output;
+	pipe->fd = fds[0];
+	event.data.ptr = pipe;
+	pthread_mutex_lock(&output->lock);
+	pipe->next = output->pipes;
+	output->pipes = pipe;
+	r = epoll_ctl(output->outputs->epoll, EPOLL_CTL_ADD, pipe->fd, &event) < 0
+		    ? -errno
+		    : 0;
+	if (r < 0)
+		output_remove(output, pipe);
+	pthread_mutex_unlock(&output->lock);
+	if (r < 0) {
+		close(fds[1]);
+		return r;
+	}
+	return fds[1];
+}
+
+/* What was dropped is dropped up to the end of its last line. */
+static uint64_t output_start(const struct output *output)
+{
+	uint64_t at;
+
+	if (output->n_written <= OUTPUT_KEPT)
+		return 0;
+	for (at = output->n_written - OUTPUT_KEPT; at < output->n_written; at++)
+		if (output->bytes[at % OUTPUT_KEPT] == '\n')
+			return at + 1;
+	return output->n_written - OUTPUT_KEPT;
+}
+
+void output_show(struct output *output, struct text *text)
+{
+	struct pipe_end *pipe;
+	uint64_t at;
+
+	pthread_mutex_lock(&output->lock);
+	for (pipe = output->pipes; pipe; pipe = pipe->next)
+		(void)pipe_drain(pipe);
+	at = output_start(output);
+	while (at < output->n_written) {
+		size_t place = at % OUTPUT_KEPT;
+		size_t n = MIN(output->n_written - at, OUTPUT_KEPT - place);
+
+		text_add(text, output->bytes + place, n);
+		at += n;
+	}
+	pthread_mutex_unlock(&output->lock);
+}

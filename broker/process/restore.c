@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "api/broker_life.h"
+#include "control/command.h"
+#include "memops/placement.h"
+#include "model/managed_ranges.h"
+#include "op/op.h"
+#include "process/checkpoint.h"
+
+#define RESTORE_TRIES 3	 /* that the driver refuses */
+#define RESTORE_RUNS  64 /* that end meanwhile */
+
+/* What a range can have been given, in turn. */
+enum {
+	STEP_READ_MOSTLY,
+	STEP_PREFERRED,
+	STEP_ACCESSED_BY,			 /* by device 0, and so on */
+	STEP_PREFETCHED = STEP_ACCESSED_BY + 17, /* the CPU's bit is the last */
+	N_STEPS,
+};
+
+static void restore_go_on(struct restore *restore);
+
+/* ---- one that is done ---- */
+
+static void allocation_resume(struct allocation *allocation, struct op **ready)
+{
+	struct work *work = take_ptr(allocation->parked);
+
+	allocation->restoring = false;
+	while (work) {
+		struct op *op = container_of(work, struct op, work);
+
+		work = work->next_ready;
+		op_push_ready(ready, op);
+	}
+}
+
+/* Returns: false when the run that it was made in is over: then nothing was done. */
+static bool saved_set_address(struct restore *restore)
+{
+	struct broker *broker = restore->broker;
+	struct saved *saved = &restore->saved[restore->at];
+	struct allocation *allocation = saved->allocation;
+	struct op *ready = NULL;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (worker_epoch(restore->worker) != restore->new_epoch) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		return false;
+	}
+	allocation->address = restore->new_address;
+	allocation->worker_epoch = restore->new_epoch;
+	/* Parts may have been sent away again. */
+	managed_leave_host(allocation->managed, 0, allocation->size);
+	allocation->pointer_generation++;
+	if (allocation->state == ALLOCATION_LIVE)
+		journal_event(&broker->journal,
+			      "restore allocations/%s id=%llu generation=%u",
+			      allocation->name, (unsigned long long)allocation->id,
+			      allocation->pointer_generation);
+	allocation_resume(allocation, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	return true;
+}
+
+static void saved_lose(struct restore *restore)
+{
+	struct broker *broker = restore->broker;
+	struct allocation *allocation = restore->saved[restore->at].allocation;
+	struct op *ready = NULL;
+	char why[2 * sizeof(restore->why_not) + 16];
+
+	snprintf(why, sizeof(why), "%s, and it %s", restore->reason, restore->why_not);
+	pthread_mutex_lock(&broker->registry.lock);
+	life_lose(broker, allocation, why);
+	allocation_resume(allocation, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+}
+
+/* ---- making it anew ---- */
+
+/* The run in which it was being made has ended. */
+static void restore_in_next_run(struct restore *restore)
+{
+	snprintf(restore->why_not, sizeof(restore->why_not),
+		 "could not be made anew, as worker after worker ended");
+	restore->stage = ++restore->n_runs < RESTORE_RUNS ? STAGE_ALLOC : STAGE_LOST;
+}
+
+/* The run can't make it, or can't be had. */
+static void restore_again(struct restore *restore, int call, int result)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "could not be made anew");
+	text_add_call(&text, call, result);
+	snprintf(restore->why_not, sizeof(restore->why_not), "%s", text_string(&text));
+	restore->stage = ++restore->n_tries < RESTORE_TRIES ? STAGE_ALLOC : STAGE_LOST;
+}
+
+/* What one step gives a range. Returns: whether it had it. */
+static bool step_fill_request(const struct managed_range *range, unsigned int step,
+			      struct wire_request *request)
+{
+	unsigned int bit = step - STEP_ACCESSED_BY;
+
+	request->op = WIRE_ADVISE;
+	switch (step) {
+	case STEP_READ_MOSTLY:
+		request->advice = WIRE_SET_READ_MOSTLY;
+		return range->read_mostly;
+	case STEP_PREFERRED:
+		request->advice = WIRE_SET_PREFERRED_LOCATION;
+		request->location = range->preferred;
+		return range->preferred;
+	case STEP_PREFETCHED:
+		request->op = WIRE_PREFETCH;
+		request->location = range->prefetched;
+		return range->prefetched;
+	default:
+		request->advice = WIRE_SET_ACCESSED_BY;
+		request->location = 1u << bit == LOCATION_SET_CPU
+					    ? location_make(LOCATION_CPU, 0)
+					    : location_make(LOCATION_DEVICE, bit);
+		return range->accessed_by >> bit & 1;
+	}
+}
+
+/* The next thing to be said of a range of it. Returns: false when all has been said. */
+static bool restore_fill_advice(struct restore *restore)
+{
+	const struct allocation *allocation = restore->saved[restore->at].allocation;
+	const struct managed *managed = allocation->managed;
+	bool any = false;
+
+	pthread_mutex_lock(&restore->broker->registry.lock);
+	while (!any && restore->range < managed->n_ranges) {
+		const struct managed_range *range = &managed->ranges[restore->range];
+		uint64_t end = restore->range + 1 < managed->n_ranges ? range[1].offset
+								      : managed->size;
+
+		restore->ask.request = (struct wire_request){
+			.address = restore->new_address + range->offset,
+			.length = end - range->offset,
+		};
+		any = step_fill_request(range, restore->step, &restore->ask.request);
+		/* Its context is needed for what is said about a device to take hold. */
+		restore->ask.request.device = location_device(
+			(uint16_t)restore->ask.request.location, allocation->device);
+		if (++restore->step == N_STEPS) {
+			restore->step = 0;
+			restore->range++;
+		}
+	}
+	pthread_mutex_unlock(&restore->broker->registry.lock);
+	return any;
+}
+
+/* Returns: whether there is something to ask at this stage. */
+static bool restore_fill_request(struct restore *restore, struct worker_needs *needs)
+{
+	const struct saved *saved = &restore->saved[restore->at];
+	const struct allocation *allocation = saved->allocation;
+	enum managed_attach attach = allocation->managed->attach;
+
+	switch (restore->stage) {
+	case STAGE_ALLOC:
+		restore->range = restore->step = 0;
+		restore->ask.request = (struct wire_request){
+			.op = WIRE_ALLOC,
+			.flags = WIRE_MANAGED |
+				 (attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0),
+			.device = allocation->device,
+			.length = allocation->size,
+		};
+		return true;
+	case STAGE_FILL:
+		restore->ask.fd = fcntl(restore->fd, F_DUPFD_CLOEXEC, 3);
+		restore->ask.request = (struct wire_request){
+			.op = WIRE_RESTORE,
+			.address = restore->new_address,
+			.length = allocation->size,
+			.source = saved->offset,
+		};
+		return true;
+	case STAGE_ATTACH:
+		if (attach != ATTACH_SINGLE || !allocation->stream)
+			return false;
+		needs->stream = allocation->stream;
+		restore->ask.request = (struct wire_request){
+			.op = WIRE_ATTACH,
+			.flags = WIRE_ATTACH_STREAM,
+			.device = allocation->device,
+			.address = restore->new_address,
+			.stream = allocation->stream->wire_id,
+		};
+		return true;
+	case STAGE_ADVISE:
+		return restore_fill_advice(restore);
+	case STAGE_NEXT:
+	case STAGE_DONE:
+	case STAGE_LOST:
+		break;
+	}
+	return false;
+}
+
+static void restore_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct restore *restore = container_of(ask, struct restore, ask);
+
+	/* Advice that is refused now, as by a device that is gone, is left out. */
+	if (!lost && cuda_result_is_sticky(reply->result)) {
+		rescue_note_fault(restore->broker, restore->worker, restore->new_epoch,
+				  reply);
+		lost = true;
+	}
+	if (lost) {
+		restore_in_next_run(restore);
+	} else if (reply->error && restore->stage < STAGE_ATTACH) {
+		restore_again(restore, reply->call, reply->result);
+	} else {
+		if (restore->stage == STAGE_ALLOC)
+			restore->new_address = reply->value[0];
+		if (restore->stage != STAGE_ADVISE)
+			restore->stage++;
+	}
+	restore_go_on(restore);
+}
+
+/* Asks for what comes next of the one at `at`. Returns: false when there is nothing. */
+static bool restore_ask(struct restore *restore)
+{
+	struct worker_needs needs = { 0 };
+	int r;
+
+	restore->ask.fd = -1;
+	restore->ask.done = restore_replied;
+	while (restore->stage < STAGE_DONE && !restore_fill_request(restore, &needs))
+		restore->stage++;
+	if (restore->stage >= STAGE_DONE)
+		return false;
+	if (restore->stage != STAGE_ALLOC)
+		needs.epoch = restore->new_epoch;
+	r = worker_ask(restore->worker, &needs, &restore->ask, &restore->new_epoch);
+	if (r == 0)
+		return true;
+	closep(&restore->ask.fd);
+	if (r == -ESTALE)
+		restore_in_next_run(restore);
+	else
+		restore_again(restore, -1, 0);
+	return false;
+}
+
+/* Goes on until something is asked, or all are done. */
+static void restore_go_on(struct restore *restore)
+{
+	while (restore->at < restore->n_saved) {
+		if (restore->stage == STAGE_NEXT) {
+			bool good = restore->saved[restore->at].good;
+
+			restore->n_tries = restore->n_runs = 0;
+			restore->stage = good ? STAGE_ALLOC : STAGE_LOST;
+			snprintf(restore->why_not, sizeof(restore->why_not),
+				 "could not be written out");
+		}
+		if (restore->stage < STAGE_DONE && restore_ask(restore))
+			return;
+		if (restore->stage < STAGE_DONE)
+			continue;
+		if (restore->stage == STAGE_DONE && !saved_set_address(restore)) {
+			restore_in_next_run(restore);
+			continue;
+		}
+		if (restore->stage == STAGE_LOST)
+			saved_lose(restore);
+		restore->stage = STAGE_NEXT;
+		restore->at++;
+	}
+	restore->done(restore);
+}
+
+void restore_begin(struct restore *restore)
+{
+	restore->at = 0;
+	restore->stage = STAGE_NEXT;
+	restore_go_on(restore);
+}

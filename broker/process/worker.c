@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+#include "process/worker_instance.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "api/state.h"
+#include "op/op.h"
+#include "process/checkpoint.h"
+
+/* A question whose answer matters only when it is bad: MAP, STREAM_CREATE; or not even
+ * then: a module that can't be loaded fails what needs it. */
+struct telling {
+	struct ask ask;
+	struct run *run;
+};
+
+int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
+		unsigned int n_slots)
+{
+	char name[32] = "gpumem-mover";
+
+	*worker = (struct worker){ .broker = broker, .owner = owner };
+	if (owner)
+		snprintf(name, sizeof(name), "gpumem-%u", owner->uid);
+	pthread_mutex_init(&worker->lock, NULL);
+	return staging_init(&worker->staging, name, n_slots);
+}
+
+void worker_deinit(struct worker *worker)
+{
+	staging_deinit(&worker->staging);
+	pthread_mutex_destroy(&worker->lock);
+}
+
+/* ---- asking ---- */
+
+/* The run that has a block mapped. NULL: no memory to note it for a guest. */
+static uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest)
+{
+	struct guest *entry;
+
+	if (!guest)
+		return worker->owner ? &block->owner_epoch : &block->mover_epoch;
+	entry = block_guest(&worker->broker->memory, block, worker, true);
+	return entry ? &entry->epoch : NULL;
+}
+
+/* A worker that can't be told what it needs is of no use: it ends, and the next one may
+ * do. */
+static void telling_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	struct telling *telling = container_of(ask, struct telling, ask);
+	struct run *run = telling->run;
+
+	if (!lost && reply->error && ask->request.op != WIRE_MODULE_LOAD &&
+	    ask->request.op != WIRE_MODULE_UNLOAD) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+
+		text_printf(&text, "could not %s memory or stream",
+			    ask->request.op == WIRE_STREAM_CREATE ? "make" : "map");
+		text_add_call(&text, reply->call, reply->result);
+		pthread_mutex_lock(&run->worker->lock);
+		run_note_reason(run, text_string(&text), EIO);
+		pthread_mutex_unlock(&run->worker->lock);
+		link_kill(run->link);
+	}
+	free(telling);
+}
+
+static int worker_tell(struct worker *worker, const struct wire_request *request, int fd)
+{
+	struct telling *telling = calloc(1, sizeof(*telling));
+
+	if (!telling)
+		return -ENOMEM;
+	telling->ask =
+		(struct ask){ .request = *request, .fd = fd, .done = telling_done };
+	telling->run = worker->run;
+	link_ask(worker->link, &telling->ask);
+	return 0;
+}
+
+static int worker_tell_block(struct worker *worker, const struct needed_block *needed,
+			     uint32_t *epoch, int *fd)
+{
+	const struct block *block = needed->block;
+	struct wire_request request = {
+		.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
+		.flags = needed->guest && !needed->writable ? WIRE_READ_ONLY : 0,
+		.device = block->device,
+		.address = block->address,
+		.length = block->size,
+	};
+	int r;
+
+	r = worker_tell(worker, &request, *fd);
+	if (r < 0)
+		return r;
+	(void)take_fd(fd);
+	*epoch = worker->epoch;
+	return 0;
+}
+
+static int worker_tell_stream(struct worker *worker, struct stream *stream)
+{
+	struct wire_request request = {
+		.op = WIRE_STREAM_CREATE,
+		.device = stream->device,
+		.stream = stream->wire_id,
+		.priority = stream->priority,
+	};
+	int r;
+
+	if (stream->made_epoch == worker->epoch)
+		return 0;
+	r = worker_tell(worker, &request, -1);
+	if (r == 0)
+		stream->made_epoch = worker->epoch;
+	return r;
+}
+
+void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
+			uint32_t wire_id)
+{
+	const struct wire_request request = {
+		.op = WIRE_STREAM_DESTROY,
+		.device = device,
+		.stream = wire_id,
+	};
+
+	pthread_mutex_lock(&worker->lock);
+	if (worker->epoch == epoch && worker_is_up(worker))
+		(void)worker_tell(worker, &request, -1);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+static int worker_tell_image(struct worker *worker, struct image *image)
+{
+	struct wire_request request = {
+		.op = WIRE_MODULE_LOAD,
+		.device = image->device,
+		.module = image->wire_id,
+	};
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (image->made_epoch == worker->epoch)
+		return 0;
+	fd = fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	r = worker_tell(worker, &request, fd);
+	if (r < 0)
+		return r;
+	(void)take_fd(&fd);
+	image->made_epoch = worker->epoch;
+	return 0;
+}
+
+void worker_drop_image(struct worker *worker, const struct image *image)
+{
+	const struct wire_request request = {
+		.op = WIRE_MODULE_UNLOAD,
+		.device = image->device,
+		.module = image->wire_id,
+	};
+
+	pthread_mutex_lock(&worker->lock);
+	if (image->made_epoch && worker->epoch == image->made_epoch &&
+	    worker_is_up(worker))
+		(void)worker_tell(worker, &request, -1);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/*
+ * The first needed block it does not have mapped.
+ * Returns: 0, ret_needed NULL when there is none; -ENOMEM.
+ */
+static int worker_lacks(struct worker *worker, const struct worker_needs *needs,
+			const struct needed_block **ret_needed, uint32_t **ret_epoch)
+{
+	*ret_needed = NULL;
+	for (unsigned int i = 0; i < needs->n_blocks; i++) {
+		const struct needed_block *needed = &needs->blocks[i];
+		uint32_t *epoch = block_epoch(worker, needed->block, needed->guest);
+
+		if (!epoch)
+			return -ENOMEM;
+		if (*epoch == worker->epoch)
+			continue;
+		*ret_needed = needed;
+		*ret_epoch = epoch;
+		return 0;
+	}
+	return 0;
+}
+
+/*
+ * Maps what is lacking. The lock is let go while a block is exported, which is a driver
+ * call, so what is lacking is looked at anew each time.
+ */
+static int worker_map(struct worker *worker, const struct worker_needs *needs)
+{
+	const struct needed_block *needed;
+	uint32_t *epoch;
+	int r;
+
+	while ((r = worker_lacks(worker, needs, &needed, &epoch)) == 0 && needed) {
+		_cleanup_close_ int fd = -1;
+
+		pthread_mutex_unlock(&worker->lock);
+		fd = block_export(&worker->broker->memory, needed->block, NULL);
+		pthread_mutex_lock(&worker->lock);
+		if (fd < 0)
+			return fd;
+		if (!worker_is_up(worker)) {
+			r = worker_start(worker);
+			if (r < 0)
+				return r;
+		}
+		if (*epoch != worker->epoch)
+			r = worker_tell_block(worker, needed, epoch, &fd);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
+	       uint32_t *ret_epoch)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&worker->lock);
+	if (needs->epoch && (needs->epoch != worker->epoch || !worker_is_up(worker)))
+		r = -ESTALE;
+	if (r == 0 && !worker_is_up(worker))
+		r = worker_start(worker);
+	if (r == 0)
+		r = worker_map(worker, needs);
+	/* It may have ended and been started anew meanwhile. */
+	if (r == 0 && needs->epoch && needs->epoch != worker->epoch)
+		r = -ESTALE;
+	if (r == 0 && needs->stream)
+		r = worker_tell_stream(worker, needs->stream);
+	if (r == 0 && needs->image)
+		r = worker_tell_image(worker, needs->image);
+	if (r == 0) {
+		worker->last_asked_s = time(NULL);
+		*ret_epoch = worker->epoch;
+		link_ask(worker->link, ask);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return r;
+}
+
+bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
+		  uint32_t *ret_epoch)
+{
+	uint32_t *epoch;
+	bool mapped;
+
+	pthread_mutex_lock(&worker->lock);
+	epoch = block_epoch(worker, block, guest);
+	mapped =
+		epoch && *epoch == worker->epoch && worker->epoch && worker_is_up(worker);
+	if (epoch)
+		*epoch = 0;
+	*ret_epoch = worker->epoch;
+	if (mapped)
+		link_ask(worker->link, ask);
+	pthread_mutex_unlock(&worker->lock);
+	return mapped;
+}
+
+/* ---- starting before anybody asks ---- */
+
+bool worker_want(struct worker *worker, uint32_t epoch)
+{
+	struct registry *registry = &worker->broker->registry;
+	struct stream *stream, *safe;
+
+	pthread_mutex_lock(&worker->lock);
+	HASH_ITER (hh, registry->streams_by_name, stream, safe) {
+		if (stream->owner == worker->owner && stream->made_epoch == epoch)
+			worker->used |= 1u << stream->device;
+	}
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		stream = worker->owner->defaults[i];
+		if (stream && stream->made_epoch == epoch)
+			worker->used |= 1u << i;
+	}
+	pthread_mutex_unlock(&worker->lock);
+	worker->wanted = worker->used;
+	pthread_cond_signal(&worker->broker->housekeeper_wake);
+	return worker->wanted;
+}
+
+/* A context on each device, asked for in one go. */
+struct waking {
+	struct worker *worker;
+	unsigned int n_open; /* and one more while they are being asked for */
+	struct waking_ask {
+		struct ask ask;
+		struct waking *waking;
+	} asks[DEVICES_MAX];
+};
+
+static void waking_less(struct waking *waking)
+{
+	if (__atomic_sub_fetch(&waking->n_open, 1, __ATOMIC_ACQ_REL))
+		return;
+	rescue_run_ready(waking->worker->broker, waking->worker);
+	free(waking);
+}
+
+/* The context is there, or the run has ended: then the next question starts another. */
+static void waking_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+{
+	(void)reply;
+	(void)lost;
+	waking_less(container_of(ask, struct waking_ask, ask)->waking);
+}
+
+void worker_wake(struct worker *worker, uint32_t devices)
+{
+	const struct worker_needs none = { 0 };
+	struct waking *waking = calloc(1, sizeof(*waking));
+	uint32_t epoch;
+
+	if (!waking)
+		return;
+	waking->worker = worker;
+	waking->n_open = 1;
+	for (uint32_t device = 0; device < DEVICES_MAX; device++) {
+		struct waking_ask *asked = &waking->asks[device];
+
+		if (!(devices >> device & 1))
+			continue;
+		asked->waking = waking;
+		asked->ask = (struct ask){
+			.request = { .op = WIRE_MEMORY, .device = device },
+			.fd = -1,
+			.done = waking_done,
+		};
+		__atomic_add_fetch(&waking->n_open, 1, __ATOMIC_RELAXED);
+		if (worker_ask(worker, &none, &asked->ask, &epoch) < 0)
+			waking_less(waking);
+	}
+	waking_less(waking);
+}
+
+/* ---- slots ---- */
+
+bool worker_slot_get(struct worker *worker, struct op *op)
+{
+	bool got;
+	int slot;
+
+	pthread_mutex_lock(&worker->lock);
+	slot = staging_get(&worker->staging);
+	got = slot >= 0;
+	if (got)
+		op->slot = slot;
+	else
+		DL_APPEND2(worker->slot_waiters, op, prev_waiter, next_waiter);
+	pthread_mutex_unlock(&worker->lock);
+	return got;
+}
+
+struct op *worker_slot_put(struct worker *worker, unsigned int slot)
+{
+	struct op *op;
+
+	pthread_mutex_lock(&worker->lock);
+	op = worker->slot_waiters;
+	if (op) {
+		DL_DELETE2(worker->slot_waiters, op, prev_waiter, next_waiter);
+		op->slot = (int)slot;
+	} else {
+		staging_put(&worker->staging, slot);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return op;
+}

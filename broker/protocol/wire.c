@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of the wire, checked on both sides from one table.
+ *
+ * A row says which fields an operation uses; a field that it does not use is zero. The
+ * fields are described once, each with the range that holds wherever it is used; what
+ * is special about one operation is a small function in its row. An answer's values
+ * are zero but where the row has a function that looks at them.
+ *
+ * Neither side believes the other: the broker refuses to send what breaks a rule and
+ * ends a worker whose reply does; a worker that is sent nonsense exits. Nothing here
+ * keeps state or touches a descriptor.
+ */
+#include "protocol/wire.h"
+
+#include "cuda/driver.h"
+
+#include <gpumem/function.h>
+
+#define ERRNO_MAX   4095
+#define ADDRESS_END (1ull << 56) /* beyond what any driver hands out */
+
+enum field {
+	FLAGS,
+	DEVICE,
+	SOURCE_DEVICE,
+	STREAM,
+	PRIORITY,
+	ADDRESS,
+	SOURCE,
+	LENGTH,
+	OFFSET,
+	PATTERN,
+	PATTERN_SIZE,
+	MODULE,
+	FUNCTION,
+	LOCATION,
+	ADVICE,
+	N_FIELDS,
+};
+
+#define USES(field) (1u << (field))
+
+struct op {
+	const char *name;
+	unsigned int fields; /* USES() of what may be other than zero */
+	uint32_t flags;	     /* that may be set */
+	bool has_fd;
+	bool has_payload;
+	bool ordered; /* finished before the next request is looked at */
+	bool urgent;  /* by a socket of its own */
+	const char *(*check)(const struct wire_request *request);
+	const char *(*check_values)(const struct wire_request *request,
+				    const uint64_t *value);
+};
+
+static bool range_is_good(uint64_t address, uint64_t length)
+{
+	return address && length && address < ADDRESS_END &&
+	       length <= ADDRESS_END - address;
+}
+
+static bool ranges_overlap(uint64_t a, uint64_t b, uint64_t length)
+{
+	return a < b + length && b < a + length;
+}
+
+static bool range_is_within(uint64_t address, uint64_t length, uint64_t base,
+			    uint64_t span)
+{
+	return range_is_good(address, length) && address >= base && length <= span &&
+	       address - base <= span - length;
+}
+
+bool wire_is_host(uint64_t address, uint64_t length)
+{
+	return range_is_within(address, length, WIRE_HOST_BASE, WIRE_HOST_SPAN);
+}
+
+int wire_device_of(uint64_t address, uint64_t length)
+{
+	uint64_t device;
+
+	if (address < WIRE_DEVICE_BASE)
+		return -1;
+	device = (address - WIRE_DEVICE_BASE) / WIRE_DEVICE_SPAN;
+	if (device >= WIRE_DEVICES_MAX)
+		return -1;
+	return range_is_within(address, length,
+			       WIRE_DEVICE_BASE + device * WIRE_DEVICE_SPAN,
+			       WIRE_DEVICE_SPAN)
+		       ? (int)device
+		       : -1;
+}
+
+static const char *check_device_range(const struct wire_request *request)
+{
+	return wire_device_of(request->address, request->length) == (int)request->device
+		       ? NULL
+		       : "an address outside its device's range";
+}
+
+static const char *check_host_range(const struct wire_request *request)
+{
+	return wire_is_host(request->address, request->length)
+		       ? NULL
+		       : "an address outside the range of host memory";
+}
+
+static const char *check_user_stream(const struct wire_request *request)
+{
+	return request->stream ? NULL : "no stream";
+}
+
+static const char *check_alloc(const struct wire_request *request)
+{
+	if (request->stream && !(request->flags & WIRE_ASYNC))
+		return "a stream without WIRE_ASYNC";
+	if ((request->flags & WIRE_ASYNC) && (request->flags & WIRE_MANAGED))
+		return "two kinds of memory";
+	if ((request->flags & WIRE_ATTACH_HOST) && !(request->flags & WIRE_MANAGED))
+		return "WIRE_ATTACH_HOST without WIRE_MANAGED";
+	return NULL;
+}
+
+static const char *check_free(const struct wire_request *request)
+{
+	if (!request->address)
+		return "no address";
+	return check_alloc(request);
+}
+
+static const char *check_range(const struct wire_request *request)
+{
+	return range_is_good(request->address, request->length) ? NULL : "a bad range";
+}
+
+static const char *check_transfer(const struct wire_request *request)
+{
+	if (request->length > WIRE_TRANSFER_MAX)
+		return "a length above WIRE_TRANSFER_MAX";
+	return check_range(request);
+}
+
+static const char *check_copy(const struct wire_request *request)
+{
+	if (!range_is_good(request->source, request->length))
+		return "a bad source range";
+	if (ranges_overlap(request->address, request->source, request->length))
+		return "a source that overlaps what it is copied to";
+	return check_range(request);
+}
+
+static const char *check_fill(const struct wire_request *request)
+{
+	switch (request->pattern_size) {
+	case 1:
+	case 2:
+	case 4:
+		if (request->pattern >> (8 * request->pattern_size))
+			return "a pattern wider than its size";
+		break;
+	case 8:
+		break;
+	default:
+		return "a bad pattern size";
+	}
+	return check_range(request);
+}
+
+static bool location_is_good(uint32_t location)
+{
+	unsigned int number;
+
+	if (location > UINT16_MAX)
+		return false;
+	number = location_number((uint16_t)location);
+	switch (location_place((uint16_t)location)) {
+	case LOCATION_NONE:
+	case LOCATION_CPU:
+		return number == 0;
+	case LOCATION_NUMA:
+		return true;
+	case LOCATION_DEVICE:
+		return number < WIRE_DEVICES_MAX;
+	default:
+		return false;
+	}
+}
+
+static const char *check_prefetch(const struct wire_request *request)
+{
+	if (!request->location || !location_is_good(request->location))
+		return "no location to move to";
+	return check_range(request);
+}
+
+/* By advice: the places that it can be about. */
+static const unsigned int advice_places[N_WIRE_ADVICES] = {
+	[WIRE_SET_READ_MOSTLY] = 1u << LOCATION_NONE,
+	[WIRE_UNSET_READ_MOSTLY] = 1u << LOCATION_NONE,
+	[WIRE_SET_PREFERRED_LOCATION] =
+		1u << LOCATION_CPU | 1u << LOCATION_NUMA | 1u << LOCATION_DEVICE,
+	[WIRE_UNSET_PREFERRED_LOCATION] = 1u << LOCATION_NONE,
+	[WIRE_SET_ACCESSED_BY] = 1u << LOCATION_CPU | 1u << LOCATION_DEVICE,
+	[WIRE_UNSET_ACCESSED_BY] = 1u << LOCATION_CPU | 1u << LOCATION_DEVICE,
+};
+
+static const char *check_advise(const struct wire_request *request)
+{
+	if (request->advice >= N_WIRE_ADVICES || !advice_places[request->advice])
+		return "no such advice";
+	if (!location_is_good(request->location) ||
+	    !(advice_places[request->advice] &
+	      1u << location_place((uint16_t)request->location)))
+		return "a location that its advice can't be about";
+	return check_range(request);
+}
+
+static const char *check_attach(const struct wire_request *request)
+{
+	if (!request->address)
+		return "no address";
+	if ((request->flags & WIRE_ATTACH_HOST) && (request->flags & WIRE_ATTACH_STREAM))
+		return "two things to attach it to";
+	if ((request->flags & WIRE_ATTACH_STREAM) && !request->stream)
+		return "no stream";
+	return NULL;
+}
+
+static const char *check_range_values(const struct wire_request *request,
+				      const uint64_t *value)
+{
+	if (value[0] & ~WIRE_RANGE_BITS)
+		return "bits that say nothing";
+	if (!location_is_good(WIRE_RANGE_PREFERRED(value[0])) ||
+	    !location_is_good(WIRE_RANGE_PREFETCHED(value[0])))
+		return "an impossible location";
+	return value[1] && value[1] <= request->length ? NULL : "a wrong length";
+}
+
+static const char *check_launch(const struct wire_request *request)
+{
+	if (!request->stream)
+		return "no stream";
+	return request->length >= sizeof(struct wire_launch) &&
+			       request->length <= WIRE_PAYLOAD_MAX
+		       ? NULL
+		       : "an impossible payload";
+}
+
+static const char *check_hello_values(const struct wire_request *request,
+				      const uint64_t *value)
+{
+	(void)request;
+	if (value[0] != WIRE_VERSION)
+		return "another version of the wire";
+	return value[1] >= 1 && value[1] <= WIRE_DEVICES_MAX
+		       ? NULL
+		       : "an impossible number of devices";
+}
+
+/* Not in a dealt range: there an address means an object of the broker's. */
+static const char *check_alloc_values(const struct wire_request *request,
+				      const uint64_t *value)
+{
+	uint64_t length = request->length;
+
+	if (value[1])
+		return "a value that it has no use for";
+	if (!range_is_good(value[0], length))
+		return "an impossible address";
+	if (value[0] < WIRE_HOST_BASE + WIRE_HOST_SPAN &&
+	    WIRE_HOST_BASE < value[0] + length)
+		return "an address in the range of host memory";
+	if (value[0] < WIRE_DEVICE_BASE + WIRE_DEVICES_MAX * WIRE_DEVICE_SPAN &&
+	    WIRE_DEVICE_BASE < value[0] + length)
+		return "an address in the range of a device";
+	return NULL;
+}
+
+static const char *check_memory_values(const struct wire_request *request,
+				       const uint64_t *value)
+{
+	(void)request;
+	return value[0] <= value[1] ? NULL : "more free memory than there is";
+}
+
+static const char *check_load_values(const struct wire_request *request,
+				     const uint64_t *value)
+{
+	(void)request;
+	if (value[0] > WIRE_FUNCTIONS_MAX)
+		return "an impossible number of functions";
+	return value[1] <= 1 && (value[1] || !value[0]) ? NULL
+							: "functions that it can't tell";
+}
+
+static const char *check_log_values(const struct wire_request *request,
+				    const uint64_t *value)
+{
+	if (value[1])
+		return "a value that it has no use for";
+	return value[0] <= request->length ? NULL : "more text than fits";
+}
+
+static const char *check_functions_values(const struct wire_request *request,
+					  const uint64_t *value)
+{
+	if (!value[0] || value[0] > WIRE_FUNCTIONS_MAX - request->function)
+		return "an impossible number of functions";
+	return value[1] <= request->length ? NULL : "more records than fit";
+}
+
+static const char *check_find_values(const struct wire_request *request,
+				     const uint64_t *value)
+{
+	if (value[0] >= WIRE_FUNCTIONS_MAX)
+		return "an impossible function";
+	return value[1] <= request->length ? NULL : "a larger record than fits";
+}
+
+static const char *check_attributes(const struct wire_request *request)
+{
+	return request->length >= FUNCTION_N_ROWS * sizeof(int64_t) ? NULL
+								    : "too little room";
+}
+
+static const char *check_attributes_values(const struct wire_request *request,
+					   const uint64_t *value)
+{
+	(void)request;
+	return value[0] >> FUNCTION_N_ROWS || value[1] ? "attributes that don't exist"
+						       : NULL;
+}
+
+#define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
+#define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
+/* The nanoseconds of a kernel. */
+static const char *check_launch_values(const struct wire_request *request,
+				       const uint64_t *value)
+{
+	(void)request;
+	return value[1] ? "a value that it has no use for" : NULL;
+}
+
+static const struct op ops[] = {
+	[WIRE_HELLO] = {
+		.name = "hello",
+		.ordered = true,
+		.check_values = check_hello_values,
+	},
+	[WIRE_MAP] = {
+		.name = "map",
+		.fields = USES_RANGE | USES(FLAGS),
+		.flags = WIRE_READ_ONLY,
+		.has_fd = true,
+		.ordered = true,
+		.check = check_device_range,
+	},
+	[WIRE_UNMAP] = {
+		.name = "unmap",
+		.fields = USES_RANGE,
+		.ordered = true,
+		.check = check_device_range,
+	},
+	[WIRE_MAP_HOST] = {
+		.name = "map_host",
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(FLAGS),
+		.flags = WIRE_READ_ONLY,
+		.has_fd = true,
+		.ordered = true,
+		.check = check_host_range,
+	},
+	[WIRE_UNMAP_HOST] = {
+		.name = "unmap_host",
+		.fields = USES(ADDRESS) | USES(LENGTH),
+		.check = check_host_range,
+	},
+	[WIRE_STREAM_CREATE] = {
+		.name = "stream_create",
+		.fields = USES(DEVICE) | USES(STREAM) | USES(PRIORITY),
+		.ordered = true,
+		.check = check_user_stream,
+	},
+	[WIRE_STREAM_DESTROY] = {
+		.name = "stream_destroy",
+		.fields = USES(DEVICE) | USES(STREAM),
+		.ordered = true,
+		.check = check_user_stream,
+	},
+	[WIRE_ALLOC] = {
+		.name = "alloc",
+		.fields = USES(DEVICE) | USES(LENGTH) | USES(FLAGS) | USES(STREAM),
+		.flags = WIRE_ASYNC | WIRE_MANAGED | WIRE_ATTACH_HOST,
+		.check = check_alloc,
+		.check_values = check_alloc_values,
+	},
+	[WIRE_FREE] = {
+		.name = "free",
+		.fields = USES(DEVICE) | USES(ADDRESS) | USES(FLAGS) | USES(STREAM),
+		.flags = WIRE_ASYNC,
+		.check = check_free,
+	},
+	[WIRE_READ] = {
+		.name = "read",
+		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.flags = WIRE_BY_CPU,
+		.check = check_transfer,
+	},
+	[WIRE_WRITE] = {
+		.name = "write",
+		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.flags = WIRE_BY_CPU,
+		.check = check_transfer,
+	},
+	[WIRE_COPY] = {
+		.name = "copy",
+		.fields = USES_RANGE | USES(STREAM) | USES(SOURCE) | USES(SOURCE_DEVICE),
+		.check = check_copy,
+	},
+	[WIRE_FILL] = {
+		.name = "fill",
+		.fields = USES_RANGE | USES(STREAM) | USES(FLAGS) | USES(PATTERN) |
+			  USES(PATTERN_SIZE),
+		.flags = WIRE_STAY | WIRE_BY_CPU,
+		.check = check_fill,
+	},
+	[WIRE_MEMORY] = {
+		.name = "memory",
+		.fields = USES(DEVICE),
+		.check_values = check_memory_values,
+	},
+	[WIRE_MODULE_LOAD] = {
+		.name = "module_load",
+		.fields = USES(DEVICE) | USES(MODULE),
+		.has_fd = true,
+		.check_values = check_load_values,
+	},
+	[WIRE_MODULE_UNLOAD] = {
+		.name = "module_unload",
+		.fields = USES(DEVICE) | USES(MODULE),
+	},
+	[WIRE_MODULE_LOG] = {
+		.name = "module_log",
+		.fields = USES_MODULE,
+		.check_values = check_log_values,
+	},
+	[WIRE_MODULE_FUNCTIONS] = {
+		.name = "module_functions",
+		.fields = USES_MODULE | USES(FUNCTION),
+		.check_values = check_functions_values,
+	},
+	[WIRE_MODULE_FIND] = {
+		.name = "module_find",
+		.fields = USES_MODULE,
+		.check_values = check_find_values,
+	},
+	[WIRE_FUNCTION_ATTRIBUTES] = {
+		.name = "function_attributes",
+		.fields = USES_MODULE | USES(FUNCTION),
+		.check = check_attributes,
+		.check_values = check_attributes_values,
+	},
+	[WIRE_PREFETCH] = {
+		.name = "prefetch",
+		.fields = USES_RANGE | USES(STREAM) | USES(LOCATION),
+		.check = check_prefetch,
+	},
+	[WIRE_ADVISE] = {
+		.name = "advise",
+		.fields = USES_RANGE | USES(LOCATION) | USES(ADVICE),
+		.check = check_advise,
+	},
+	[WIRE_ATTACH] = {
+		.name = "attach",
+		.fields = USES(DEVICE) | USES(ADDRESS) | USES(FLAGS) | USES(STREAM),
+		.flags = WIRE_ATTACH_HOST | WIRE_ATTACH_STREAM,
+		.check = check_attach,
+	},
+	[WIRE_RANGE] = {
+		.name = "range",
+		.fields = USES_RANGE,
+		.check = check_range,
+		.check_values = check_range_values,
+	},
+	[WIRE_SAVE] = {
+		.name = "save",
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
+		.has_fd = true,
+		.urgent = true,
+		.check = check_range,
+	},
+	[WIRE_RESTORE] = {
+		.name = "restore",
+		.fields = USES(ADDRESS) | USES(LENGTH) | USES(SOURCE),
+		.has_fd = true,
+		.check = check_range,
+	},
+	[WIRE_LAUNCH] = {
+		.name = "launch",
+		.fields = USES(DEVICE) | USES(STREAM) | USES(LENGTH) | USES(FLAGS) |
+			  USES(MODULE) | USES(FUNCTION),
+		.flags = WIRE_COOPERATIVE,
+		.has_payload = true,
+		.check = check_launch,
+		.check_values = check_launch_values,
+	},
+};
+
+_Static_assert(ARRAY_SIZE(ops) == WIRE_OP_END_, "one row an operation");
+
+static const struct op *op_find(uint32_t op)
+{
+	return op < ARRAY_SIZE(ops) && ops[op].name ? &ops[op] : NULL;
+}
+
+const char *wire_op_name(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row ? row->name : "";
+}
+
+bool wire_op_has_fd(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->has_fd;
+}
+
+bool wire_op_has_payload(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->has_payload;
+}
+
+bool wire_op_is_ordered(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->ordered;
+}
+
+bool wire_op_is_urgent(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->urgent;
+}
+
+/* USES() of the fields that are not zero. */
+static unsigned int fields_set(const struct wire_request *request)
+{
+	const bool set[N_FIELDS] = {
+		[FLAGS] = request->flags,
+		[DEVICE] = request->device,
+		[SOURCE_DEVICE] = request->source_device,
+		[STREAM] = request->stream,
+		[PRIORITY] = request->priority,
+		[ADDRESS] = request->address,
+		[SOURCE] = request->source,
+		[LENGTH] = request->length,
+		[OFFSET] = request->offset,
+		[PATTERN] = request->pattern,
+		[PATTERN_SIZE] = request->pattern_size,
+		[MODULE] = request->module,
+		[FUNCTION] = request->function,
+		[LOCATION] = request->location,
+		[ADVICE] = request->advice,
+	};
+	unsigned int fields = 0;
+
+	for (unsigned int i = 0; i < N_FIELDS; i++)
+		if (set[i])
+			fields |= USES(i);
+	return fields;
+}
+
+const char *wire_check_request(const struct wire_request *request, bool has_fd,
+			       uint64_t staging_size)
+{
+	const struct op *op = op_find(request->op);
+
+	if (!op)
+		return "no such operation";
+	if (op->has_fd != has_fd)
+		return has_fd ? "a descriptor that it has no use for" : "no descriptor";
+	if ((fields_set(request) & ~op->fields) || request->reserved)
+		return "a field set that it has no use for";
+	if (request->flags & ~op->flags)
+		return "a flag that it does not know";
+	if (request->device >= WIRE_DEVICES_MAX ||
+	    request->source_device >= WIRE_DEVICES_MAX)
+		return "an impossible device";
+	if (request->stream >= WIRE_STREAMS_MAX)
+		return "an impossible stream";
+	if ((op->fields & USES(MODULE)) && !request->module)
+		return "no module";
+	if (request->function >= WIRE_FUNCTIONS_MAX)
+		return "an impossible function";
+	if ((op->fields & USES(LENGTH)) && !request->length)
+		return "no length";
+	if ((op->fields & USES(OFFSET)) &&
+	    (request->length > staging_size ||
+	     request->offset > staging_size - request->length))
+		return "a range outside the staging area";
+	return op->check ? op->check(request) : NULL;
+}
+
+struct wire_launch_parts wire_launch_parts(const void *payload)
+{
+	struct wire_launch_parts parts = { .launch = payload };
+
+	parts.after = (const uint64_t *)(parts.launch + 1);
+	parts.args = (const struct wire_arg *)(parts.after + parts.launch->n_after);
+	parts.bytes = (const uint8_t *)(parts.args + parts.launch->n_args);
+	return parts;
+}
+
+static const char *check_args(const struct wire_launch_parts *parts)
+{
+	for (uint32_t i = 0; i < parts->launch->n_args; i++) {
+		const struct wire_arg *arg = &parts->args[i];
+
+		if (arg->offset % 8 || !arg->size || arg->size > parts->launch->n_bytes ||
+		    arg->offset > parts->launch->n_bytes - arg->size)
+			return "an argument outside its bytes";
+	}
+	return NULL;
+}
+
+static const char *check_dimensions(const struct wire_launch *launch)
+{
+	for (int i = 0; i < 3; i++)
+		if (!launch->grid[i] || !launch->block[i])
+			return "a dimension of zero";
+	return !launch->cluster[0] == !launch->cluster[1] &&
+			       !launch->cluster[0] == !launch->cluster[2]
+		       ? NULL
+		       : "half a cluster";
+}
+
+const char *wire_check_payload(const struct wire_request *request, const void *payload)
+{
+	const struct wire_launch *launch = payload;
+	struct wire_launch_parts parts;
+	const char *wrong;
+
+	if (launch->reserved)
+		return "a field of its payload set that is reserved";
+	if (launch->n_after > WIRE_AFTER_MAX || launch->n_args > WIRE_ARGS_MAX ||
+	    launch->n_bytes > WIRE_ARGS_BYTES ||
+	    request->length != sizeof(*launch) + launch->n_after * sizeof(uint64_t) +
+				       launch->n_args * sizeof(struct wire_arg) +
+				       launch->n_bytes)
+		return "parts that don't add up to its payload";
+	wrong = check_dimensions(launch);
+	if (wrong)
+		return wrong;
+	parts = wire_launch_parts(payload);
+	return check_args(&parts);
+}
+
+static const char *check_error(const struct wire_reply *reply)
+{
+	if (reply->error < 0 || reply->error > ERRNO_MAX)
+		return "an impossible error";
+	if (reply->call < -1 || reply->call >= CUDA_N_CALLS)
+		return "a call that does not exist";
+	if (!reply->error && reply->call != -1)
+		return "a failed call and no error";
+	if ((reply->call == -1) != (reply->result == 0))
+		return "a call and a result that don't go together";
+	return NULL;
+}
+
+const char *wire_check_reply(const struct wire_request *request,
+			     const struct wire_reply *reply)
+{
+	const struct op *op = op_find(request->op);
+	const char *wrong;
+
+	if (reply->reserved)
+		return "a field set that is reserved";
+	wrong = check_error(reply);
+	if (wrong)
+		return wrong;
+	if (!reply->error && op && op->check_values)
+		return op->check_values(request, reply->value);
+	if (reply->value[0] || reply->value[1])
+		return "a value that it has no use for";
+	return NULL;
+}
