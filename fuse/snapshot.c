@@ -80,13 +80,15 @@ static void snapshot_read(struct file *file, fuse_req_t req, size_t size, off_t 
 	const char *text = text_string(&snapshot->text);
 	size_t from = MIN((size_t)offset, snapshot->text.length);
 	size_t length = MIN(size, snapshot->text.length - from);
-	_cleanup_free_ char *bytes = strndup(text + from, length);
+	_cleanup_free_ char *bytes = malloc(length + 1);
 
 	(void)info;
-	if (!bytes)
+	if (!bytes) {
 		reply_error(req, -ENOMEM);
-	else
-		fuse_reply_buf(req, bytes, length);
+		return;
+	}
+	memcpy(bytes, text + from, length);
+	fuse_reply_buf(req, bytes, length);
 }
 
 static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,

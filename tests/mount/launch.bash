@@ -263,6 +263,14 @@ test_what_kernels_print_can_be_read()
 	! grep -q output "owners/$UID/status"
 }
 
+test_bytes_that_no_text_has_are_shown_as_they_were_printed()
+{
+	loaded print
+	echo 'print put grid=1 block=1 i32:0' >control/launch
+	is "$(tail -c 13 "owners/$UID/output" | od -A n -c | xargs -0)" \
+		'   b   e   f   o   r   e  \0   a   f   t   e   r  \n'
+}
+
 test_an_interrupted_launch_goes_on()
 {
 	loaded order
