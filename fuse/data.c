@@ -86,6 +86,12 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 		reply_error(req, -ESTALE);
 		return;
 	}
+	if (!transport_buffer()) {
+		broker_fail(file->view->broker, &caller, NAME, ENOMEM,
+			    "the broker has no memory for %zu bytes on their way", size);
+		reply_error(req, -ENOMEM);
+		return;
+	}
 	request = request_new(file->view, req, request_reply_written);
 	if (!request)
 		return;

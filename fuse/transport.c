@@ -3,7 +3,9 @@
  * A loop of our own in place of libfuse's, for one reason: requests are read straight
  * into the buffers that the broker shares with the mover, so the payload of a write is
  * where the GPU can take it. A handler that keeps its buffer takes it out of the thread's
- * hands (broker_write), which then gets another.
+ * hands (broker_write), which then gets another. A thread that gets none reads into one
+ * of its own, which it has for life and which nobody can take: then a write of data is
+ * answered ENOMEM, and all else goes on.
  *
  * No handler waits for a GPU, so a few threads are enough. They are stopped by a signal
  * that interrupts their read, again until they have gone.
@@ -23,6 +25,8 @@
 #define N_THREADS   4
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
+/* A write of 1 MiB and what stands before it: libfuse reads no more. */
+#define REQUEST_MAX ((1 << 20) + 4096)
 
 struct transport {
 	struct fuse_session *session;
@@ -43,18 +47,28 @@ struct buffer *transport_buffer(void)
 	return current;
 }
 
+/* A thread, and what it reads requests into. */
+struct thread {
+	struct transport *transport;
+	struct buffer shared; /* memory NULL: none */
+	uint8_t *own;	      /* REQUEST_MAX bytes */
+};
+
 /* Takes one request and has it handled. Returns: go on? */
-static bool serve(struct transport *transport, struct buffer *buffer)
+static bool serve(struct thread *thread)
 {
+	struct transport *transport = thread->transport;
+	struct buffer *shared = &thread->shared;
 	struct fuse_buf request = { 0 };
 	int length;
 
-	if (!buffer->memory && broker_buffer_get(transport->broker, buffer))
-		return false;
-	request.mem = buffer->memory;
-	request.size = buffer->size;
+	if (!shared->memory && broker_buffer_get(transport->broker, shared))
+		shared->memory = NULL;
+	current = shared->memory ? shared : NULL;
+	request.mem = current ? shared->memory : thread->own;
+	request.size = current ? shared->size : REQUEST_MAX;
 	length = fuse_session_receive_buf(transport->session, &request);
-	if (length == -EINTR || length == -EAGAIN)
+	if (length == -EINTR || length == -EAGAIN || length == -ENOMEM)
 		return true;
 	if (length <= 0)
 		return false;
@@ -67,14 +81,14 @@ static bool serve(struct transport *transport, struct buffer *buffer)
 
 static void *run(void *data)
 {
-	struct transport *transport = data;
-	struct buffer buffer = { .slot = -1 };
+	_cleanup_free_ struct thread *thread = data;
+	struct transport *transport = thread->transport;
 
-	current = &buffer;
-	while (!fuse_session_exited(transport->session) && serve(transport, &buffer))
+	while (!fuse_session_exited(transport->session) && serve(thread))
 		;
-	if (buffer.memory)
-		broker_buffer_put(transport->broker, &buffer);
+	if (thread->shared.memory)
+		broker_buffer_put(transport->broker, &thread->shared);
+	free(thread->own);
 	fuse_session_exit(transport->session);
 	if (!__atomic_exchange_n(&transport->has_ended, 1, __ATOMIC_RELAXED))
 		transport->ended(transport->userdata);
@@ -86,19 +100,39 @@ static void on_stop(int signal)
 	(void)signal;
 }
 
+static int start_one(struct transport *transport)
+{
+	struct thread *thread = calloc(1, sizeof(*thread));
+	int error = thread ? 0 : ENOMEM;
+
+	if (thread) {
+		thread->transport = transport;
+		thread->shared.slot = -1;
+		thread->own = malloc(REQUEST_MAX);
+		error = thread->own ? 0 : ENOMEM;
+	}
+	if (!error)
+		error = pthread_create(&transport->threads[transport->n_threads], NULL,
+				       run, thread);
+	if (!error) {
+		transport->n_threads++;
+		return 0;
+	}
+	if (thread)
+		free(thread->own);
+	free(thread);
+	return -error;
+}
+
 static int start(struct transport *transport)
 {
 	struct sigaction action = { .sa_handler = on_stop };
-	int error;
+	int error = 0;
 
 	sigaction(STOP_SIGNAL, &action, NULL);
-	for (int i = 0; i < N_THREADS; i++) {
-		error = pthread_create(&transport->threads[i], NULL, run, transport);
-		if (error)
-			return -error;
-		transport->n_threads++;
-	}
-	return 0;
+	while (!error && transport->n_threads < N_THREADS)
+		error = start_one(transport);
+	return error;
 }
 
 int transport_new(struct transport **ret_transport, struct fuse_session *session,

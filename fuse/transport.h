@@ -22,5 +22,6 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 /* Stops the threads; what a thread is at it finishes. */
 struct transport *transport_free(struct transport *transport);
 
-/* The buffer that the request of this thread was read to. */
+/* The buffer that the request of this thread was read to; NULL when there was no memory
+ * for one that could be kept. */
 struct buffer *transport_buffer(void);
