@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+Compares the code with the order of its folders (docs/architecture.md).
+
+A folder includes headers of itself and of the folders above it in FOLDERS, and calls only
+what those define. Breaches are listed in the file `breaches`, one a line:
+
+    include FILE HEADER
+    call FILE FUNCTION
+
+The list can only get shorter: a breach that is not listed fails the test, and so does a
+listed breach that has gone.
+
+usage: layers.py SOURCE LIBRARY...   (the static libraries of the folders of broker/)
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# From bottom to top. None: all folders that stand before it.
+FOLDERS = {
+    "broker/base": None,
+    "broker/cuda": None,
+    "broker/protocol": None,
+    "broker/worker": ["broker/base", "broker/cuda", "broker/protocol"],
+    "broker/model": None,
+    "broker/memory": None,
+    "broker/channel": None,
+    "broker/process": None,
+    "broker/op": None,
+    "broker/memops": None,
+    "broker/kernels": None,
+    "broker/control": None,
+    "broker/api": None,
+    "fuse": ["broker/base", "broker/api"],
+    "bpf": ["broker/base", "broker/cuda"],
+}
+
+
+def may_use(folder):
+    """The folders whose headers and functions a folder may use."""
+    if FOLDERS[folder] is not None:
+        return FOLDERS[folder] + [folder]
+    order = list(FOLDERS)
+    below = order[: order.index(folder) + 1]
+    return [other for other in below if other != "broker/worker"]
+
+
+def included_file(source, path, name):
+    """The file of this project that an include names, None for a system header."""
+    for place in (source / "broker" / name, path.parent / name):
+        if place.is_file():
+            return place.relative_to(source)
+    return None
+
+
+def find_includes(source):
+    """Yields every include of a header that its file may not use."""
+    for folder in FOLDERS:
+        for path in sorted((source / folder).glob("*.[ch]")):
+            for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+                header = included_file(source, path, name)
+                if header and str(header.parent) not in may_use(folder):
+                    yield f"include {path.relative_to(source)} {name}"
+
+
+def read_symbols(library):
+    """Yields (object, symbol, whether it is defined there) of a static library."""
+    lines = subprocess.run(
+        ["nm", "--format=posix", library], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    current = None
+    for line in lines:
+        header = re.match(r".*\[(.*)\.o\]:$", line)
+        if header:
+            current = pathlib.Path(header[1]).name
+            continue
+        words = line.split()
+        if len(words) > 1 and words[1] in "TDBRCU":
+            yield current, words[0], words[1] != "U"
+
+
+def find_calls(libraries):
+    """Yields every use of a symbol that a folder above defines."""
+    used, home = [], {}
+    for library in libraries:
+        folder = "broker/" + pathlib.Path(library).stem.removeprefix("lib")
+        for source, symbol, defined in read_symbols(library):
+            if defined:
+                home[symbol] = folder
+            else:
+                used.append((folder, source, symbol))
+    for folder, source, symbol in sorted(used):
+        if symbol in home and home[symbol] not in may_use(folder):
+            yield f"call {folder}/{source} {symbol}"
+
+
+def report(number, name, problems):
+    for problem in problems:
+        print(f"# {problem}")
+    print(f"{'not ok' if problems else 'ok'} {number} - {name}")
+
+
+def main():
+    source = pathlib.Path(sys.argv[1])
+    listed = (source / "tests/layers/breaches").read_text().splitlines()
+    found = {
+        "include": sorted(set(find_includes(source))),
+        "call": sorted(set(find_calls(sys.argv[2:]))),
+    }
+    print("TAP version 13\n1..4")
+    number = 0
+    for kind in found:
+        known = [line for line in listed if line.startswith(kind + " ")]
+        new = [line for line in found[kind] if line not in known]
+        gone = [line for line in known if line not in found[kind]]
+        number += 1
+        report(number, f"{kind}s_follow_the_order_of_folders", new)
+        number += 1
+        report(number, f"listed_{kind}s_are_still_there", gone)
+
+
+if __name__ == "__main__":
+    main()
