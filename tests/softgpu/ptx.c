@@ -95,6 +95,46 @@ Test(ptx, other_versions_and_targets_are_told_apart)
 	cr_assert_eq(parse(other, strlen(other), &log), -ENOEXEC);
 }
 
+Test(ptx, a_version_that_is_no_number_is_refused)
+{
+	static const char *const versions[] = { "0f7fc00000.0", "0fffffffff",
+						"0f7f800000", "0d7ff8000000000000",
+						"0fff800000" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		_cleanup_text_ struct text text = TEXT_INIT, log = TEXT_INIT;
+
+		text_printf(&text, ".version %s\n.target sm_80\n", versions[i]);
+		cr_assert_eq(parse(text_string(&text), text.length, &log), -EINVAL, "%s",
+			     versions[i]);
+		cr_assert_str_eq(text_string(&log), "line 1: a version expected\n");
+	}
+}
+
+/* n blocks, one in another. Returns: what the parser answers. */
+static int parse_nested(size_t n, struct text *log)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, PTX_HEAD ".visible .entry k()\n{\n");
+	for (size_t i = 1; i < n; i++)
+		text_printf(&text, "{");
+	for (size_t i = 1; i < n; i++)
+		text_printf(&text, "}");
+	text_printf(&text, "\nret;\n}\n");
+	return parse(text_string(&text), text.length, log);
+}
+
+Test(ptx, blocks_are_nested_no_deeper_than_the_parser_can_follow)
+{
+	_cleanup_text_ struct text log = TEXT_INIT;
+
+	cr_assert_eq(parse_nested(256, &log), 0, "%s", text_string(&log));
+	cr_assert_eq(parse_nested(200000, &log), -EINVAL);
+	cr_assert_str_eq(text_string(&log),
+			 "line 6: more than 256 blocks, one inside another\n");
+}
+
 /* A text with everything that the corpus' own kernels have not. */
 static const char everything[] = PTX_ALL
 	".func (.param .b32 r) f(.param .b32 a, .param .align 8 .b8 b[16]);\n"

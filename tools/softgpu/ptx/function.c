@@ -346,20 +346,28 @@ static bool parse_statement(struct parser *parser)
 	return parse_instruction(parser, guard, negated);
 }
 
+/* A block inside a block is a call inside a call, on a stack of limited size. */
+#define BLOCKS_MAX 256U
+
 static bool parse_block(struct parser *parser)
 {
 	/* Outside of a body are the scopes of its parameters and of the module. */
 	const bool is_nested = parser->scope->outer->outer != NULL;
 	bool done;
 
+	if (parser->depth == BLOCKS_MAX)
+		return parser_fail(parser, "more than %u blocks, one inside another",
+				   BLOCKS_MAX);
 	if (!expect_sign(parser, '{') || !scope_open(parser))
 		return false;
+	parser->depth++;
 	do {
 		done = accept_sign(parser, '}');
 	} while (!done && parse_statement(parser));
 	if (done)
 		done = fixups_settle(parser, is_nested ? parser->scope->outer : NULL);
 	scope_close(parser);
+	parser->depth--;
 	return done;
 }
 

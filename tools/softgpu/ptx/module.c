@@ -18,7 +18,8 @@ static bool parse_version(struct parser *parser)
 
 	if (!accept_dot(parser, "version"))
 		return parser_fail(parser, "'.version' expected: this is no PTX");
-	if (token->kind != TOKEN_FLOAT || token->number < 1 || token->number > 99)
+	/* No comparison with a NaN holds. */
+	if (token->kind != TOKEN_FLOAT || !(token->number >= 1 && token->number <= 99))
 		return parser_fail(parser, "a version expected");
 	version = (unsigned int)(token->number * 10 + 0.5);
 	parser->module->target.version = version;

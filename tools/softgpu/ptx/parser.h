@@ -67,6 +67,7 @@ struct parser {
 	/* The function being read. */
 	struct ptx_function *function;
 	size_t ops_capacity;
+	unsigned int depth; /* of the block being read: 1 is the body */
 	struct fixup *fixups;
 };
 
