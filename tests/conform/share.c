@@ -171,6 +171,28 @@ Test(share, descriptor_may_be_closed_once_imported)
 	cr_assert(words_match(at, 2, WORDS));
 }
 
+Test(share, imported_memory_is_not_exported_again)
+{
+	CUmemGenericAllocationHandle handle, imported, retained;
+	int fd, other = -1;
+	CUdeviceptr at;
+
+	conform_context();
+	handle = memory_create(SIZE);
+	fd = memory_export(handle);
+	imported = memory_import(fd);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle, &other, imported,
+	      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	at = map_at_the_address(imported, WRITE);
+	OK(cuMemRetainAllocationHandle, &retained, (void *)(uintptr_t)at);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle, &other, retained,
+	      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cr_assert_eq(other, -1);
+	/* Its maker exports it as often as it likes. */
+	close(memory_export(handle));
+	close(fd);
+}
+
 /* Which error it is differs between drivers; that it is one counts. */
 Test(share, descriptor_of_no_memory_is_refused)
 {

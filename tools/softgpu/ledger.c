@@ -492,13 +492,7 @@ int ledger_import(int fd, struct memory *memory)
 
 int ledger_export(const struct memory *memory)
 {
-	struct stat stat;
-
-	/* What was imported is exported already, and perhaps another user's. */
-	if (fstat(memory->fd, &stat) < 0)
-		return -errno;
-	if (!(stat.st_mode & MODE_EXPORTED) &&
-	    fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0)
+	if (fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0)
 		return -errno;
 	return fcntl(memory->fd, F_DUPFD_CLOEXEC, 3);
 }

@@ -34,6 +34,7 @@ struct handle {
 	uint64_t id; /* what the program has */
 	struct memory memory;
 	int handle_types;
+	bool imported;
 	unsigned int n_refs;
 	unsigned int n_mappings;
 };
@@ -156,7 +157,8 @@ static struct handle *handle_find(CUmemGenericAllocationHandle id)
 }
 
 /* Takes the memory over. Returns: the handle with one reference, or NULL. */
-static struct handle *handle_new(const struct memory *memory, int handle_types)
+static struct handle *handle_new(const struct memory *memory, int handle_types,
+				 bool imported)
 {
 	struct handle *handle = calloc(1, sizeof(*handle));
 
@@ -165,6 +167,7 @@ static struct handle *handle_new(const struct memory *memory, int handle_types)
 	handle->id = ++last_handle << 8;
 	handle->memory = *memory;
 	handle->handle_types = handle_types;
+	handle->imported = imported;
 	handle->n_refs = 1;
 	HASH_ADD(hh, handles, id, sizeof(handle->id), handle);
 	return handle;
@@ -246,7 +249,7 @@ CALL(cuMemCreate, NEED_INIT,
 	descriptors_raise();
 	if (ledger_create(prop->location.id, size, &memory) < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	handle = handle_new(&memory, (int)prop->requestedHandleTypes);
+	handle = handle_new(&memory, (int)prop->requestedHandleTypes, false);
 	if (!handle) {
 		ledger_release(&memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -274,7 +277,7 @@ CALL(cuMemExportToShareableHandle, NEED_INIT,
 	const struct handle *handle = handle_find(id);
 	int fd;
 
-	if (!ret || !handle || flags ||
+	if (!ret || !handle || flags || handle->imported ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
 	    !(handle->handle_types & (int)type))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -298,7 +301,7 @@ CALL(cuMemImportFromShareableHandle, NEED_INIT,
 	descriptors_raise();
 	if (ledger_import((int)(intptr_t)os_handle, &memory) < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	handle = handle_new(&memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	handle = handle_new(&memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, true);
 	if (!handle) {
 		ledger_release(&memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
