@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 SUITE(fault);
@@ -96,6 +97,46 @@ static void null_store(int socket)
 Test(fault, store_to_null_is_one_too)
 {
 	in_child(null_store);
+}
+
+/* A page of 42s that the process can't write. */
+static uint32_t *page_read_only(void)
+{
+	int fd = memfd_create("conform", MFD_CLOEXEC);
+	const uint32_t word = 42;
+	void *page;
+
+	MUST(ftruncate(fd, 4096) == 0);
+	MUST(pwrite(fd, &word, sizeof(word), 0) == sizeof(word));
+	page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	MUST(page != MAP_FAILED);
+	close(fd);
+	return page;
+}
+
+static void host_read_only(int socket)
+{
+	uint32_t *page = page_read_only(), word;
+	CUdeviceptr from, to;
+
+	(void)socket;
+	conform_context();
+	OK(cuMemHostRegister_v2, page, 4096,
+	   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+		   CU_MEMHOSTREGISTER_READ_ONLY);
+	OK(cuMemHostGetDevicePointer_v2, &from, page, 0);
+	OK(cuMemAlloc_v2, &to, 4);
+	launch("peek", (void *[]){ &from, &to });
+	OK(cuMemcpyDtoH_v2, &word, to, sizeof(word));
+	MUST(word == 42);
+	poke(from);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+	MUST(page[0] == 42);
+}
+
+Test(fault, store_to_host_memory_registered_read_only_is_one_too)
+{
+	in_child(host_read_only);
 }
 
 static void misaligned(int socket)

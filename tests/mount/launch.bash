@@ -465,17 +465,28 @@ loaded_as()
 	run "mkdir modules/$1 && cp '$GPUMEM_KERNELS/$1.ptx' modules/$1/image"
 }
 
-# He says that he only reads it, and his kernel writes.
-test_memory_that_may_only_be_read_faults_when_it_is_written()
+# The launch names the memory as read only, and its kernel writes there.
+faults_when_written()
 {
-	needs_root 'several users'
 	by 1001 loaded_as order
-	echo 'open 64 mode=0644' >control/alloc
+	echo "open 64 $1 mode=0644" >control/alloc
 	echo 'open i32:7' >control/fill
 	by 1001 run 'echo "order add grid=1 block=1 in:open i32:0 in:open" >control/launch' &&
 		fail 'it was written'
 	like "$(by 1001 run 'tail -n 1 errors')" 'EFAULT kernel order/add failed'
 	is "$(words d4 open 4)" 7
+}
+
+test_memory_that_may_only_be_read_faults_when_it_is_written()
+{
+	needs_root 'several users'
+	faults_when_written kind=device
+}
+
+test_host_memory_that_may_only_be_read_faults_when_it_is_written()
+{
+	needs_root 'several users'
+	faults_when_written kind=host
 }
 
 test_what_is_closed_again_is_out_of_reach()

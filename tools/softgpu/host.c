@@ -36,7 +36,8 @@ static bool pages_exist(uint64_t start, uint64_t size)
 		     MS_ASYNC) == 0;
 }
 
-static CUresult host_add(uint64_t start, size_t size, enum range_kind kind)
+static CUresult host_add(uint64_t start, size_t size, enum range_kind kind,
+			 bool read_only)
 {
 	const struct range range = {
 		.start = start,
@@ -44,6 +45,7 @@ static CUresult host_add(uint64_t start, size_t size, enum range_kind kind)
 		.kind = kind,
 		.device = context_current()->device,
 		.context = context_current(),
+		.read_only = read_only,
 	};
 
 	return space_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -60,7 +62,7 @@ CALL(cuMemHostAlloc, NEED_CONTEXT, (void **ret, size_t size, unsigned int flags)
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	result = host_add((uint64_t)(uintptr_t)at, size, RANGE_HOST);
+	result = host_add((uint64_t)(uintptr_t)at, size, RANGE_HOST, false);
 	if (result)
 		munmap(at, size);
 	else
@@ -99,7 +101,8 @@ CALL(cuMemHostRegister_v2, NEED_CONTEXT, (void *at, size_t size, unsigned int fl
 					    : CUDA_ERROR_INVALID_VALUE;
 	if (!pages_exist(start, size))
 		return CUDA_ERROR_INVALID_VALUE;
-	return host_add(start, size, RANGE_REGISTERED);
+	return host_add(start, size, RANGE_REGISTERED,
+			flags & CU_MEMHOSTREGISTER_READ_ONLY);
 }
 
 CALL(cuMemHostUnregister, NEED_CONTEXT, (void *at), (at))

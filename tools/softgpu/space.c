@@ -119,7 +119,8 @@ unsigned int range_access(const struct range *range)
 	unsigned int access = 0;
 
 	if (range->kind != RANGE_MAPPING)
-		return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		return range->read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ
+					: CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	for (int i = 0; i < options.n_devices; i++)
 		access |= range->access[i];
 	return access;
@@ -140,7 +141,7 @@ unsigned int range_device_access(const struct range *range, const struct context
 			       ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 			       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	default:
-		return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		return range_access(range);
 	}
 }
 

@@ -26,7 +26,8 @@ struct range {
 	void *owner; /* struct heap, handle or managed by kind; NULL of host memory */
 	uint64_t id; /* of this process, never used again */
 	unsigned char access[OPTIONS_MAX_DEVICES]; /* CUmemAccess_flags; mappings only */
-	bool freeing; /* a queued cuMemFreeAsync will end it */
+	bool freeing;	/* a queued cuMemFreeAsync will end it */
+	bool read_only; /* registered so */
 };
 
 /* How a stretch of addresses lies to the known ranges. */
