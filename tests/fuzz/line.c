@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lines of control files. The first byte chooses a grammar, the others are the line; each
+ * word is then read as every kind of value, and a launch as a launch.
+ */
+#include "control/line.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "control/launch_line.h"
+#include "fuzz.h"
+
+static const struct grammar alloc_grammar = {
+	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
+	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
+				       "mode", "until", NULL },
+};
+
+static const struct grammar advise_grammar = {
+	.operands = (const char *const[]){ "NAME", "ADVICE", "LOCATION", NULL },
+	.n_optional = 1,
+	.keys = (const char *const[]){ "offset", "length", NULL },
+};
+
+static const struct grammar *const grammars[] = {
+	&launch_grammar,
+	&launch_own_grammar,
+	&alloc_grammar,
+	&advise_grammar,
+};
+
+/* What a refusal is: an errno of the closed list and a sentence. */
+static void check_refusal(int r, const struct refusal *refusal)
+{
+	must(r == -refusal->error);
+	must(r == -EINVAL || r == -EOVERFLOW || r == -E2BIG || r == -ENAMETOOLONG);
+	must(memchr(refusal->sentence, '\0', sizeof(refusal->sentence)));
+	must(refusal->sentence[0]);
+}
+
+static void read_name(const char *word)
+{
+	struct refusal refusal = { 0 };
+	struct range range = { 0 };
+	char name[65];
+	int r = line_place(word, name, &range, &refusal);
+
+	if (r < 0)
+		check_refusal(r, &refusal);
+	else
+		must(strlen(name) == strcspn(word, "+"));
+	r = line_name(word, "stream", &refusal);
+	if (r < 0)
+		check_refusal(r, &refusal);
+}
+
+static void read_number(const char *word)
+{
+	struct refusal refusal = { 0 };
+	struct range range = { 0 };
+	struct scalar scalar;
+	uint64_t number;
+	bool wait;
+	int r = line_number(word, "device", 15, &number, &refusal);
+
+	if (r < 0)
+		check_refusal(r, &refusal);
+	else
+		must(number <= 15);
+	r = line_range(word, word, &range, &refusal);
+	if (r < 0)
+		check_refusal(r, &refusal);
+	else
+		must(range.has_length && range.length && range.length == range.offset);
+	r = line_wait(word, &wait, &refusal);
+	if (r < 0)
+		check_refusal(r, &refusal);
+	r = scalar_parse(word, &scalar);
+	must(r == 0 || r == -EINVAL || r == -ERANGE);
+	if (r == 0 && scalar_size(scalar.type) < 8)
+		must(scalar.bits >> 8 * scalar_size(scalar.type) == 0);
+}
+
+static void read_word(const char *word)
+{
+	if (!word)
+		return;
+	read_name(word);
+	read_number(word);
+}
+
+static void check_launch(const struct launch_line *launch, unsigned int n_args)
+{
+	must(launch->n_args == n_args);
+	must(launch->n_bytes <= WIRE_ARGS_BYTES && launch->n_bytes % 8 == 0);
+	for (int i = 0; i < 3; i++)
+		must(launch->grid[i] && launch->block[i]);
+	for (unsigned int i = 0; i < n_args; i++) {
+		const struct launch_arg *arg = &launch->args[i];
+
+		must(arg->size && arg->place % 8 == 0);
+		must(arg->size <= launch->n_bytes &&
+		     arg->place <= launch->n_bytes - arg->size);
+		if (arg->kind == ARG_ALLOCATION)
+			must(arg->name[0] && (arg->reads || arg->writes));
+	}
+}
+
+static void read_launch(const struct line *line)
+{
+	struct refusal refusal = { 0 };
+	struct launch_line launch;
+	int r = launch_line_parse(&launch, line, &refusal);
+
+	if (r < 0)
+		check_refusal(r, &refusal);
+	else
+		check_launch(&launch, line->n_args);
+	launch_line_deinit(&launch);
+}
+
+int fuzz(const uint8_t *bytes, size_t size)
+{
+	const struct grammar *grammar;
+	struct refusal refusal = { 0 };
+	struct line line;
+	int r;
+
+	if (!size)
+		return 0;
+	grammar = grammars[bytes[0] % ARRAY_SIZE(grammars)];
+	r = line_parse(&line, (const char *)bytes + 1, size - 1, grammar, &refusal);
+	if (r < 0) {
+		check_refusal(r, &refusal);
+	} else {
+		for (size_t i = 0; i < ARRAY_SIZE(line.operands); i++)
+			read_word(line.operands[i]);
+		for (size_t i = 0; i < ARRAY_SIZE(line.values); i++)
+			read_word(line.values[i]);
+		for (size_t i = 0; i < line.n_args; i++)
+			read_word(line.args[i]);
+		if (grammar->args)
+			read_launch(&line);
+	}
+	line_deinit(&line);
+	return 0;
+}
