@@ -511,13 +511,11 @@ static int remove_stream(struct broker *broker, const char *name,
 			   stream->n_allocations, name);
 	if (r == 0) {
 		struct worker *worker = stream->owner->worker;
-		uint32_t wire_id = stream->wire_id, epoch = stream->made_epoch;
-		uint32_t device = stream->device;
 
 		journal_event(&broker->journal, "remove streams/%s", name);
 		/* Told before its number can be dealt again. */
-		if (worker && epoch)
-			worker_drop_stream(worker, epoch, device, wire_id);
+		if (worker)
+			worker_drop_stream(worker, stream);
 		stream_free(&broker->registry, stream);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);

@@ -135,8 +135,8 @@ void op_push_ready(struct op **ready, struct op *op);
 
 /*
  * Asks its worker op->ask.request, with what its uses and its stream need made known.
- * Returns: 0; -ERESTART when what it uses has moved or is being made anew: it is run
- * again then; else negative where it could not be asked, and the op has failed.
+ * Returns: 0; WORKER_HELD; -ERESTART when what it uses has moved or is being made anew:
+ * it is run again then; else negative where it could not be asked, and the op has failed.
  */
 int op_ask(struct op *op);
 /* The same with one more block made known (NULL: none), for an op of one use. */

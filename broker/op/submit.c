@@ -162,6 +162,28 @@ static void op_fail_stale(struct op *op, const char *what)
 	op_fail(op, ESTALE, "%s: the worker that held it %s", what, reason);
 }
 
+/*
+ * A work of a chain has been sent, or will never be: id 0. Those that follow are sent
+ * behind it. Its answer may have come before it is known here as sent.
+ */
+static void op_note_sent(struct op *op, uint64_t id)
+{
+	struct work *work = NULL;
+	bool over;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	over = order_sent(&op->work, id, &work);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	op_start(op_list(work));
+	if (over)
+		op_done(op, op->error);
+}
+
+static void op_sent(struct ask *ask)
+{
+	op_note_sent(container_of(ask, struct op, ask), ask->request.id);
+}
+
 int op_ask(struct op *op)
 {
 	return op_ask_with(op, NULL);
@@ -172,7 +194,11 @@ int op_ask_with(struct op *op, struct block *block)
 	_cleanup_text_ struct text what = TEXT_INIT;
 	_cleanup_free_ struct needed_block *many = NULL;
 	struct needed_block few[WORK_USES_ROOM + 1];
-	struct worker_needs needs = { .blocks = few, .image = op->image };
+	struct worker_needs needs = {
+		.blocks = few,
+		.image = op->image,
+		.sent = op->work.sending ? op_sent : NULL,
+	};
 	int r = 0;
 
 	if (op->work.n_uses > WORK_USES_ROOM) {
@@ -191,8 +217,8 @@ int op_ask_with(struct op *op, struct block *block)
 		op->n_asked++;
 		r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
 	}
-	if (r == 0)
-		return 0;
+	if (r >= 0)
+		return r;
 	if (r == -ESTALE && op->n_asked < ASK_AT_MOST && op_has_missed(op, needs.epoch))
 		r = -ERESTART;
 	if (r == -ERESTART) {
@@ -361,14 +387,12 @@ int64_t op_check_limits(struct broker *broker)
 /* ---- in a chain ---- */
 
 /*
- * Asks for a work of a chain: those that follow are sent behind it. Its answer may come
- * before it is known here as sent.
+ * Asks for a work of a chain. While the request is held back the work counts as being
+ * sent: op_sent() is called then.
  */
 void op_send(struct op *op)
 {
 	struct broker *broker = op->broker;
-	struct work *work = NULL;
-	bool over;
 	int r;
 
 	pthread_mutex_lock(&broker->registry.lock);
@@ -376,14 +400,14 @@ void op_send(struct op *op)
 	op_limit(op);
 	pthread_mutex_unlock(&broker->registry.lock);
 	r = op_ask(op);
-	pthread_mutex_lock(&broker->registry.lock);
-	if (r == -ERESTART)
+	if (r == WORKER_HELD)
+		return;
+	if (r == -ERESTART) {
+		pthread_mutex_lock(&broker->registry.lock);
 		op_unlimit(op);
-	over = order_sent(&op->work, r == 0 ? op->ask.request.id : 0, &work);
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(op_list(work));
-	if (over)
-		op_done(op, op->error);
-	else if (r == -ERESTART)
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	op_note_sent(op, r == 0 ? op->ask.request.id : 0);
+	if (r == -ERESTART)
 		op_start(op);
 }

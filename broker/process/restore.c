@@ -251,7 +251,7 @@ static bool restore_ask(struct restore *restore)
 	if (restore->stage != STAGE_ALLOC)
 		needs.epoch = restore->new_epoch;
 	r = worker_ask(restore->worker, &needs, &restore->ask, &restore->new_epoch);
-	if (r == 0)
+	if (r >= 0)
 		return true;
 	closep(&restore->ask.fd);
 	if (r == -ESTALE)

@@ -12,13 +12,6 @@
 #include "op/op.h"
 #include "process/checkpoint.h"
 
-/* A question whose answer matters only when it is bad: MAP, STREAM_CREATE; or not even
- * then: a module that can't be loaded fails what needs it. */
-struct telling {
-	struct ask ask;
-	struct run *run;
-};
-
 int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
 		unsigned int n_slots)
 {
@@ -39,8 +32,7 @@ void worker_deinit(struct worker *worker)
 
 /* ---- asking ---- */
 
-/* The run that has a block mapped. NULL: no memory to note it for a guest. */
-static uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest)
+uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest)
 {
 	struct guest *entry;
 
@@ -48,133 +40,6 @@ static uint32_t *block_epoch(const struct worker *worker, struct block *block, b
 		return worker->owner ? &block->owner_epoch : &block->mover_epoch;
 	entry = block_guest(&worker->broker->memory, block, worker, true);
 	return entry ? &entry->epoch : NULL;
-}
-
-/* A worker that can't be told what it needs is of no use: it ends, and the next one may
- * do. */
-static void telling_done(struct ask *ask, const struct wire_reply *reply, bool lost)
-{
-	struct telling *telling = container_of(ask, struct telling, ask);
-	struct run *run = telling->run;
-
-	if (!lost && reply->error && ask->request.op != WIRE_MODULE_LOAD &&
-	    ask->request.op != WIRE_MODULE_UNLOAD) {
-		_cleanup_text_ struct text text = TEXT_INIT;
-
-		text_printf(&text, "could not %s memory or stream",
-			    ask->request.op == WIRE_STREAM_CREATE ? "make" : "map");
-		text_add_call(&text, reply->call, reply->result);
-		pthread_mutex_lock(&run->worker->lock);
-		run_note_reason(run, text_string(&text), EIO);
-		pthread_mutex_unlock(&run->worker->lock);
-		link_kill(run->link);
-	}
-	free(telling);
-}
-
-static int worker_tell(struct worker *worker, const struct wire_request *request, int fd)
-{
-	struct telling *telling = calloc(1, sizeof(*telling));
-
-	if (!telling)
-		return -ENOMEM;
-	telling->ask =
-		(struct ask){ .request = *request, .fd = fd, .done = telling_done };
-	telling->run = worker->run;
-	link_ask(worker->link, &telling->ask);
-	return 0;
-}
-
-static int worker_tell_block(struct worker *worker, const struct needed_block *needed,
-			     uint32_t *epoch, int *fd)
-{
-	const struct block *block = needed->block;
-	struct wire_request request = {
-		.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
-		.flags = needed->guest && !needed->writable ? WIRE_READ_ONLY : 0,
-		.device = block->device,
-		.address = block->address,
-		.length = block->size,
-	};
-	int r;
-
-	r = worker_tell(worker, &request, *fd);
-	if (r < 0)
-		return r;
-	(void)take_fd(fd);
-	*epoch = worker->epoch;
-	return 0;
-}
-
-static int worker_tell_stream(struct worker *worker, struct stream *stream)
-{
-	struct wire_request request = {
-		.op = WIRE_STREAM_CREATE,
-		.device = stream->device,
-		.stream = stream->wire_id,
-		.priority = stream->priority,
-	};
-	int r;
-
-	if (stream->made_epoch == worker->epoch)
-		return 0;
-	r = worker_tell(worker, &request, -1);
-	if (r == 0)
-		stream->made_epoch = worker->epoch;
-	return r;
-}
-
-void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
-			uint32_t wire_id)
-{
-	const struct wire_request request = {
-		.op = WIRE_STREAM_DESTROY,
-		.device = device,
-		.stream = wire_id,
-	};
-
-	pthread_mutex_lock(&worker->lock);
-	if (worker->epoch == epoch && worker_is_up(worker))
-		(void)worker_tell(worker, &request, -1);
-	pthread_mutex_unlock(&worker->lock);
-}
-
-static int worker_tell_image(struct worker *worker, struct image *image)
-{
-	struct wire_request request = {
-		.op = WIRE_MODULE_LOAD,
-		.device = image->device,
-		.module = image->wire_id,
-	};
-	_cleanup_close_ int fd = -1;
-	int r;
-
-	if (image->made_epoch == worker->epoch)
-		return 0;
-	fd = fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	r = worker_tell(worker, &request, fd);
-	if (r < 0)
-		return r;
-	(void)take_fd(&fd);
-	image->made_epoch = worker->epoch;
-	return 0;
-}
-
-void worker_drop_image(struct worker *worker, const struct image *image)
-{
-	const struct wire_request request = {
-		.op = WIRE_MODULE_UNLOAD,
-		.device = image->device,
-		.module = image->wire_id,
-	};
-
-	pthread_mutex_lock(&worker->lock);
-	if (image->made_epoch && worker->epoch == image->made_epoch &&
-	    worker_is_up(worker))
-		(void)worker_tell(worker, &request, -1);
-	pthread_mutex_unlock(&worker->lock);
 }
 
 /*
@@ -224,7 +89,7 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 				return r;
 		}
 		if (*epoch != worker->epoch)
-			r = worker_tell_block(worker, needed, epoch, &fd);
+			r = run_tell_block(worker->run, needed, &fd);
 		if (r < 0)
 			return r;
 	}
@@ -247,13 +112,13 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	if (r == 0 && needs->epoch && needs->epoch != worker->epoch)
 		r = -ESTALE;
 	if (r == 0 && needs->stream)
-		r = worker_tell_stream(worker, needs->stream);
+		r = run_tell_stream(worker->run, needs->stream);
 	if (r == 0 && needs->image)
-		r = worker_tell_image(worker, needs->image);
+		r = run_tell_image(worker->run, needs->image);
 	if (r == 0) {
 		worker->last_asked_s = time(NULL);
 		*ret_epoch = worker->epoch;
-		link_ask(worker->link, ask);
+		r = run_ask(worker->run, needs, ask);
 	}
 	pthread_mutex_unlock(&worker->lock);
 	return r;
@@ -272,8 +137,10 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 	if (epoch)
 		*epoch = 0;
 	*ret_epoch = worker->epoch;
-	if (mapped)
+	if (mapped) {
+		run_forget(worker->run, block, NULL);
 		link_ask(worker->link, ask);
+	}
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;
 }

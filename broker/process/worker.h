@@ -67,13 +67,24 @@ struct worker_needs {
 	struct stream *stream; /* NULL: none */
 	struct image *image;   /* a module's; NULL: none */
 	uint32_t epoch; /* not 0: only this run will do, it holds what is asked about */
+
+	/* The request has been sent, or refused before: then its id is 0. Called only
+	 * where worker_ask() returned WORKER_HELD, no lock held. NULL: nobody wants to
+	 * know. */
+	void (*sent)(struct ask *ask);
 };
 
+#define WORKER_HELD 1
+
 /*
- * Starts the worker if it does not run, tells it what it does not know yet, asks.
+ * Starts the worker if it does not run, tells it what it does not know yet, asks. Where
+ * the worker can't map or make something that is needed, the request is answered with
+ * that failure and never sent.
  *
- * Returns: 0; -ESTALE when the run it needs is over; -ENOMEM, -EMFILE, -EAGAIN when it
- * could not be started or asked: then done is not called. *ret_epoch: whom it was asked.
+ * Returns: 0; WORKER_HELD where the request is sent as soon as the worker has answered
+ * what it was told; -ESTALE when the run it needs is over; -ENOMEM, -EMFILE, -EAGAIN when
+ * it could not be started or asked: then done is not called. *ret_epoch: whom it was
+ * asked.
  */
 int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
 	       uint32_t *ret_epoch);
@@ -150,9 +161,8 @@ bool worker_slot_get(struct worker *worker, struct op *op);
 /* Gives a slot back. Returns: a work that waited and has it now (op->slot), or NULL. */
 struct op *worker_slot_put(struct worker *worker, unsigned int slot);
 
-/* Has a stream of that run destroyed. */
-void worker_drop_stream(struct worker *worker, uint32_t epoch, uint32_t device,
-			uint32_t wire_id);
+/* Has a stream destroyed in the run that was told of it, if that still goes on. */
+void worker_drop_stream(struct worker *worker, const struct stream *stream);
 
 /* Ends a run that broke the rules: reason says what it did, with "the worker" before it.
  */

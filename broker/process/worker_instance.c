@@ -99,6 +99,7 @@ int worker_start(struct worker *worker)
 		return -ENOMEM;
 	run->worker = worker;
 	run->epoch = worker->epoch + 1;
+	run->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
 	config.userdata = run;
 	/* run_ended() needs worker->lock, so it can't come before run->link is set. */
 	r = link_new(&run->link, &config);
@@ -258,7 +259,7 @@ void worker_end_idle(struct worker *worker, int64_t idle_s)
 	struct link *link = NULL;
 
 	pthread_mutex_lock(&worker->lock);
-	if (worker->link && link_pending(worker->link) == 0 &&
+	if (worker->link && link_pending(worker->link) == 0 && !worker->run->held &&
 	    time(NULL) - worker->last_asked_s >= idle_s)
 		link = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);

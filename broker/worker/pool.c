@@ -214,12 +214,16 @@ static struct job *pool_next(struct pool *pool)
 static void pool_run_job(struct pool *pool, struct job *job)
 {
 	while (job) {
+		struct cuda_failure failure = CUDA_FAILURE_NONE;
 		uint32_t stream = job->request.stream;
 		struct job *next = NULL;
+		int r;
 
-		serve_run(pool->worker, job);
+		r = serve_job(pool->worker, job, &failure);
+		/* With the answer the broker may have the stream destroyed. */
 		if (stream)
 			next = stream_give(&pool->worker->streams, stream);
+		serve_answer(pool->worker, job, r, &failure);
 		pool_put_spare(pool, job);
 		job = next;
 	}

@@ -200,7 +200,7 @@ static void worker_note_failure(struct worker *worker, const struct cuda_failure
 						       (uint32_t)failure->result);
 }
 
-static int job_run(struct worker *worker, struct job *job, struct cuda_failure *failure)
+int serve_job(struct worker *worker, struct job *job, struct cuda_failure *failure)
 {
 	const struct operation *operation = &operations[job->request.op];
 	int r;
@@ -237,7 +237,7 @@ void serve_run(struct worker *worker, struct job *job)
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	int r;
 
-	r = job_run(worker, job, &failure);
+	r = serve_job(worker, job, &failure);
 	serve_answer(worker, job, r, &failure);
 }
 

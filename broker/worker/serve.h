@@ -21,7 +21,10 @@ bool serve_hello(struct worker *worker,
  * each. Returns: false at the end of the stream. */
 bool serve_receive(struct worker *worker, int socket, struct job *job);
 
-/* Does what the job asks and answers it. Not for LAUNCH. */
+/* Does what the job asks. Not for LAUNCH. Returns: as its handler. */
+int serve_job(struct worker *worker, struct job *job, struct cuda_failure *failure);
+
+/* The same, and answers it. */
 void serve_run(struct worker *worker, struct job *job);
 
 /* Answers a job: r is what its handler returned. */

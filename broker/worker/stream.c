@@ -170,7 +170,7 @@ int stream_join(struct stream_table *table, struct job *job)
 
 	pthread_mutex_lock(&table->lock);
 	stream = table->streams[job->request.stream];
-	/* What has taken it may have been answered already: the GPU keeps the order. */
+	/* The broker has the answers of what was before it: nothing else has taken it. */
 	if (stream && stream->device == job->request.device) {
 		job->stream = stream->handle;
 		r = 0;

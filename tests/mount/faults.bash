@@ -477,6 +477,129 @@ test_the_brokers_time_limit_holds_for_every_launch()
 	broker_stop "$T/own"
 }
 
+# nothing_was_lost WORKER: by that process, which has managed and direct memory.
+nothing_was_lost()
+{
+	is "$(own)" "$1"
+	is "$(<allocations/kept/generation) $(<allocations/direct/generation)" '1 1'
+	is "$(head -c 8 allocations/kept/data | od -A n -t u1)" '   7   7   7   7   7   7   7   7'
+	is "$(head -c 4 allocations/direct/data | od -A n -t u1)" '   9   9   9   9'
+}
+
+something_to_lose()
+{
+	echo 'kept 1M kind=managed' >control/alloc
+	echo 'kept u8:7' >control/fill
+	echo 'direct 4096 kind=direct' >control/alloc
+	echo 'direct u8:9' >control/fill
+}
+
+add='order add grid=1 block=1'
+
+test_memory_that_cannot_be_mapped_fails_only_what_needs_it()
+{
+	local worker call
+	needs_software 'go wrong'
+	loaded order
+	something_to_lose
+	echo 'x 64' >control/alloc
+	echo 'y 4M' >control/alloc
+	echo 'h 4096 kind=host' >control/alloc
+	is_zero allocations/x/data
+	is_zero allocations/y/data
+	worker=$(own)
+	for call in cuMemImportFromShareableHandle cuMemMap cuMemSetAccess; do
+		inject "fail=$call@*=CUDA_ERROR_OUT_OF_MEMORY"
+		refused ENOMEM "launch of order/add failed: .*$call: CUDA_ERROR_OUT_OF_MEMORY" \
+			"echo '$add in:x i32:1 y' >control/launch"
+		inject
+	done
+	inject 'fail=cuMemHostRegister_v2@*=CUDA_ERROR_OUT_OF_MEMORY'
+	refused ENOMEM 'cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY' \
+		"echo '$add in:kept i32:1 h' >control/launch"
+	inject
+	nothing_was_lost "$worker"
+	echo "$add in:x i32:5 y" >control/launch
+	echo "$add in:x i32:6 h" >control/launch
+	is "$(od -A n -t d4 -N 4 allocations/y/data)$(od -A n -t d4 -N 4 allocations/h/data)" \
+		'           5           6'
+}
+
+test_a_stream_that_cannot_be_made_fails_only_what_needs_it()
+{
+	local worker
+	needs_software 'go wrong'
+	loaded order
+	something_to_lose
+	mkdir streams/s
+	worker=$(own)
+	inject 'fail=cuStreamCreateWithPriority@*=CUDA_ERROR_OUT_OF_MEMORY'
+	refused ENOMEM 'cuStreamCreateWithPriority: CUDA_ERROR_OUT_OF_MEMORY' \
+		'echo "kept u8:7 stream=s" >control/fill'
+	refused ENOMEM 'launch of order/add failed: .*cuStreamCreateWithPriority: CUDA_ERROR_OUT_OF_MEMORY' \
+		"echo '$add in:kept i32:1 direct stream=s' >control/launch"
+	inject
+	nothing_was_lost "$worker"
+	echo "$add in:kept i32:1 kept stream=s" >control/launch
+	is "$(od -A n -t x4 -N 4 allocations/kept/data)" ' 07070708'
+}
+
+test_a_stream_that_the_driver_does_not_destroy_costs_nothing()
+{
+	local worker
+	needs_software 'go wrong'
+	something_to_lose
+	mkdir streams/s
+	echo 'kept u8:7 stream=s' >control/fill
+	worker=$(own)
+	inject 'fail=cuStreamDestroy_v2@*=CUDA_ERROR_INVALID_HANDLE'
+	eventually 'rmdir streams/s'
+	echo 'kept u8:7' >control/fill
+	inject
+	nothing_was_lost "$worker"
+	mkdir streams/s
+	echo 'kept u8:7 stream=s' >control/fill
+	nothing_was_lost "$worker"
+}
+
+# The first block of two can't be mapped: those that don't need it go on, in their order.
+test_what_stands_beside_a_refused_mapping_is_done()
+{
+	local worker
+	needs_software 'go wrong'
+	loaded order
+	something_to_lose
+	echo 'x 4M' >control/alloc
+	echo 'y 4M' >control/alloc
+	is_zero allocations/x/data
+	is_zero allocations/y/data
+	worker=$(own)
+	inject 'delay=cuMemImportFromShareableHandle@*=50ms' \
+		'fail=cuMemMap@1=CUDA_ERROR_OUT_OF_MEMORY'
+	echo "$add in:kept i32:1 x wait=0" >control/launch
+	echo "$add in:kept i32:2 y wait=0" >control/launch
+	echo "$add in:y i32:3 kept wait=0" >control/launch
+	refused ENOMEM 'cuMemMap: CUDA_ERROR_OUT_OF_MEMORY' 'echo default >control/synchronize'
+	inject
+	is "$(own)" "$worker"
+	is "$(od -A n -t x4 -N 4 allocations/x/data)" ' 00000000'
+	is "$(od -A n -t x4 -N 4 allocations/kept/data)" ' 0707070c'
+}
+
+test_the_mover_outlives_a_mapping_that_is_refused()
+{
+	local mover
+	needs_software 'go wrong'
+	mover=$(workers_of "$T/main" mover)
+	echo 'x 4M' >control/alloc
+	inject 'fail=cuMemMap@*=CUDA_ERROR_OUT_OF_MEMORY'
+	refused EIO 'zeroing of allocation x .*cuMemMap: CUDA_ERROR_OUT_OF_MEMORY' \
+		'head -c 4 allocations/x/data'
+	inject
+	is_zero allocations/x/data
+	is "$(workers_of "$T/main" mover)" "$mover"
+}
+
 test_a_worker_that_hangs_in_a_mapping_still_writes_its_memory_out()
 {
 	needs_software 'be slow'

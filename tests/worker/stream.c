@@ -39,6 +39,26 @@ Test(worker, use_of_a_stream_that_is_not_there_is_refused)
 	scene_stop(&scene);
 }
 
+#define N_STREAMS 3000
+
+/* The broker removes a stream as soon as its last answer is there. */
+Test(worker, a_stream_can_go_when_its_last_request_is_answered)
+{
+	struct wire_request request = transfer(WIRE_READ, 0, BASE, 1, 0);
+	struct scene scene;
+
+	scene_start(&scene, "");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	request.stream = 1;
+	for (int i = 0; i < N_STREAMS; i++) {
+		cr_assert(eq(int, stream_ask(&scene, WIRE_STREAM_CREATE, 0, 1), 0));
+		cr_assert(eq(int, ask(&scene, request), 0));
+		cr_assert(eq(int, stream_ask(&scene, WIRE_STREAM_DESTROY, 0, 1), 0),
+			  "stream %d of %d", i, N_STREAMS);
+	}
+	scene_stop(&scene);
+}
+
 #define N_STEPS 100
 
 /* Each step doubles what is there and writes it further on: only in order it comes out
