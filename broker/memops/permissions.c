@@ -5,7 +5,10 @@
  * What another owner may use never shares physical memory with what he may not. So when
  * the mode of an allocation that stands in a shared chunk is opened, it moves: to a block
  * of its own, its bytes copied by the GPU, at a new address. The move is an op that
- * writes all of the allocation: nothing uses it meanwhile.
+ * writes all of the allocation: nothing uses it meanwhile. Changes that need it wait for
+ * it and are made together when it is done, in the order in which they came. One that is
+ * interrupted is not made; one that needs no move is made at once, and those that wait
+ * are overtaken by it. A move that nobody waits for any more leaves the order.
  *
  * What others were let use is mapped in their workers as the mode was then. When it
  * changes it is taken from all of them, after its last use; the next one has it mapped
@@ -15,26 +18,88 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "control/verbs.h"
+
+/* One chmod or chgrp that waits for a move. */
+struct change {
+	struct waiter waiter;
+	struct wait *wait;
+	struct move *move;
+	mode_t mode; /* -1: as it is; likewise */
+	gid_t gid;
+	uid_t uid; /* of the caller */
+	pid_t pid;
+	struct change *prev, *next;
+};
 
 struct move {
 	struct op op;
-	struct block *block; /* the new one; after the move the old one */
-	uint32_t cell;	     /* of the old one */
-	gid_t gid;
-	uint16_t mode;
-	pid_t pid;
-	uid_t uid;
-	char name[NAME_MAX_LENGTH + 1];
+	struct block *block;	/* the new one; after the move the old one */
+	uint32_t cell;		/* of the old one */
+	struct change *changes; /* that it is made for, in order; registry.lock */
+	bool moved;
 };
 
-static void change_apply(struct broker *broker, struct allocation *allocation,
-			 uint16_t mode, gid_t gid)
+struct rights {
+	uint16_t mode;
+	gid_t gid;
+};
+
+static void rights_change(struct rights *rights, mode_t mode, gid_t gid)
 {
-	allocation->mode = mode;
-	allocation->gid = gid;
+	/* x follows r, so only r and w are kept. */
+	if (mode != (mode_t)-1)
+		rights->mode = (uint16_t)(mode & 0666);
+	if (gid != (gid_t)-1)
+		rights->gid = gid;
+}
+
+/* As they are once all changes that wait are made. Under registry.lock. */
+static struct rights rights_coming(const struct allocation *allocation)
+{
+	struct rights rights = { allocation->mode, allocation->gid };
+	const struct change *change;
+
+	if (!allocation->move)
+		return rights;
+	DL_FOREACH (allocation->move->changes, change)
+		rights_change(&rights, change->mode, change->gid);
+	return rights;
+}
+
+static void rights_set(struct broker *broker, struct allocation *allocation,
+		       struct rights rights)
+{
+	allocation->mode = rights.mode;
+	allocation->gid = rights.gid;
 	journal_event(&broker->journal, "change allocations/%s mode=%04o gid=%u",
-		      allocation->name, mode, gid);
+		      allocation->name, rights.mode, rights.gid);
+}
+
+/* ---- changes that wait ---- */
+
+/* Takes them off the move, too late to be interrupted. Under registry.lock. */
+static struct change *changes_take(struct move *move)
+{
+	struct change *change;
+
+	DL_FOREACH (move->changes, change)
+		change->wait->waiter = NULL;
+	return take_ptr(move->changes);
+}
+
+static void changes_answer(struct change *changes, int error)
+{
+	struct change *change, *safe;
+
+	DL_FOREACH_SAFE (changes, change, safe) {
+		struct wait *wait = change->wait;
+
+		free(change);
+		wait->done(wait, error, NULL, 0);
+	}
 }
 
 /* ---- the move ---- */
@@ -60,8 +125,12 @@ static void move_settle(struct op *op)
 	struct move *move = container_of(op, struct move, op);
 	struct allocation *allocation = op->work.uses[0].allocation;
 	struct block *old = allocation->block;
+	struct rights rights = rights_coming(allocation);
+	struct change *change;
 
-	strcpy(move->name, allocation->name);
+	allocation->move = NULL;
+	DL_FOREACH (move->changes, change)
+		change->wait->waiter = NULL;
 	if (op->error)
 		return;
 	move->cell = allocation->cell;
@@ -70,27 +139,28 @@ static void move_settle(struct op *op)
 	allocation->pointer_generation++;
 	allocation->cell = 0;
 	move->block = old;
-	change_apply(op->broker, allocation, move->mode, move->gid);
+	if (move->changes)
+		rights_set(op->broker, allocation, rights);
 }
 
 static void move_finish(struct op *op)
 {
 	struct move *move = container_of(op, struct move, op);
-	struct wait *wait = op_take_wait(op);
 	struct block *block = move->block;
+	struct change *change;
 	char file[128];
 
 	if (block->chunk)
 		block = cell_put(op->owner->pool, block, move->cell);
 	if (block)
 		block_give_back(op->broker, op->owner, block, NULL, NULL);
-	if (op->error) {
-		snprintf(file, sizeof(file), "allocations/%s", move->name);
-		journal_fail(&op->broker->journal, move->uid, move->pid, file, EIO,
-			     text_string(&op->sentence));
+	snprintf(file, sizeof(file), "allocations/%s", op->name);
+	DL_FOREACH (move->changes, change) {
+		if (op->error)
+			journal_fail(&op->broker->journal, change->uid, change->pid, file,
+				     EIO, text_string(&op->sentence));
 	}
-	if (wait)
-		wait->done(wait, op->error ? -EIO : 0, NULL, 0);
+	changes_answer(move->changes, op->error ? -EIO : 0);
 }
 
 static const struct op_class move_class = {
@@ -100,52 +170,70 @@ static const struct op_class move_class = {
 	.repeatable = true,
 };
 
-/* With the lock held, let go of. */
-static void change_by_move(struct broker *broker, struct allocation *allocation,
-			   const struct caller *caller, uint16_t mode, gid_t gid,
-			   struct wait *wait)
+/* Takes it out of the order, if it has not begun; then op_left(). Under registry.lock. */
+static bool move_leave(struct move *move, struct op **ret_ready)
 {
-	struct token token = { allocation->slot, allocation->slot_generation };
-	uint32_t device = allocation->device;
-	uint64_t size = allocation->size;
-	struct block *block = NULL;
-	struct move *move = NULL;
-	struct op *op = NULL, *ready = NULL;
+	struct allocation *allocation = move->op.work.uses[0].allocation;
+
+	if (!op_leave(&move->op, ret_ready))
+		return false;
+	allocation->move = NULL;
+	return true;
+}
+
+/* Begins to move the allocation to that block. Under registry.lock; then op_start().
+ * Returns: 0, and the block is the move's; a negative errno. */
+static int move_begin(struct broker *broker, struct allocation *allocation,
+		      struct block *block, struct op **ret_ready)
+{
+	struct op *op =
+		op_new(sizeof(struct move), &move_class, broker, allocation->owner);
+	struct move *move;
 	int r;
 
-	pthread_mutex_unlock(&broker->registry.lock);
-	r = block_new(&block, &broker->memory, device, size, NULL);
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
-	if (r == 0 && !allocation)
-		r = -ESTALE;
-	if (r == 0)
-		op = op_new(sizeof(*move), &move_class, broker, allocation->owner);
-	if (op) {
-		move = container_of(op, struct move, op);
-		move->block = block;
-		move->mode = mode;
-		move->gid = gid;
-		move->uid = caller->uid;
-		move->pid = caller->pid;
-		op->finish = move_finish;
-		op->worker = &broker->mover;
-		work_use(&op->work, allocation, 0, allocation->size, true);
-		op_set_wait(op, wait);
-		r = op_add(op, &ready);
-		if (r < 0)
-			wait->waiter = NULL;
-	} else if (r == 0) {
-		r = -ENOMEM;
-	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
-	if (r < 0) {
+	if (!op)
+		return -ENOMEM;
+	move = container_of(op, struct move, op);
+	move->block = block;
+	op->finish = move_finish;
+	op->worker = &broker->mover;
+	op->work.may_leave = true;
+	work_use(&op->work, allocation, 0, allocation->size, true);
+	r = op_add(op, ret_ready);
+	if (r < 0)
 		op_free(op);
-		if (block)
-			(void)block_free(&broker->memory, block, NULL);
-		wait->done(wait, r, NULL, 0);
-	}
+	else
+		allocation->move = move;
+	return r;
+}
+
+/* Not made: when nobody wants it any more the move is not made either. */
+static void change_interrupt(struct waiter *waiter)
+{
+	struct change *change = container_of(waiter, struct change, waiter);
+	struct move *move = change->move;
+	struct broker *broker = move->op.broker;
+	struct wait *wait = change->wait;
+	struct op *ready = NULL;
+	bool left;
+
+	wait->waiter = NULL;
+	DL_DELETE(move->changes, change);
+	left = !move->changes && move_leave(move, &ready);
+	pthread_mutex_unlock(&broker->registry.lock);
+	free(change);
+	if (left)
+		op_left(&move->op, ready);
+	wait->done(wait, -EINTR, NULL, 0);
+}
+
+/* Has the move make one more. Under registry.lock. */
+static void change_add(struct change *change, struct move *move)
+{
+	change->move = move;
+	change->waiter.interrupt = change_interrupt;
+	change->wait->waiter = &change->waiter;
+	DL_APPEND(move->changes, change);
 }
 
 /* ---- taking it from its guests ---- */
@@ -176,30 +264,33 @@ static const struct op_class withdraw_class = {
 	.quiet = true,
 };
 
-/* With the lock held, let go of. */
-static void change_with_guests(struct broker *broker, struct allocation *allocation,
-			       uint16_t mode, gid_t gid, struct wait *wait)
+/* Whether another owner's worker has it mapped. Under registry.lock. */
+static bool allocation_has_guests(struct broker *broker,
+				  const struct allocation *allocation)
+{
+	return allocation->block &&
+	       block_next_guest(&broker->memory, allocation->block, NULL);
+}
+
+/* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a
+ * negative errno. Under registry.lock; then op_start(). */
+static int withdraw_begin(struct broker *broker, struct allocation *allocation,
+			  struct wait *wait, struct op **ret_ready)
 {
 	struct op *op = op_new(sizeof(*op), &withdraw_class, broker, allocation->owner);
-	struct op *ready = NULL;
-	int r = -ENOMEM;
+	int r;
 
-	if (op) {
-		op->finish = withdraw_finish;
-		work_use(&op->work, allocation, 0, allocation->size, true);
-		op_set_wait(op, wait);
-		r = op_add(op, &ready);
-	}
+	if (!op)
+		return -ENOMEM;
+	op->finish = withdraw_finish;
+	work_use(&op->work, allocation, 0, allocation->size, true);
+	op_set_wait(op, wait);
+	r = op_add(op, ret_ready);
 	if (r == 0)
-		change_apply(broker, allocation, mode, gid);
-	else
-		wait->waiter = NULL;
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
-	if (r < 0) {
-		op_free(op);
-		wait->done(wait, r, NULL, 0);
-	}
+		return 0;
+	wait->waiter = NULL;
+	op_free(op);
+	return r;
 }
 
 /* ---- changes ---- */
@@ -265,58 +356,169 @@ static void change_module_of(struct broker *broker, enum object_type type,
 		wait->done(wait, r, NULL, 0);
 }
 
-void broker_change(struct broker *broker, enum object_type type, struct token token,
-		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
-		   struct wait *wait)
+/*
+ * Makes it now, in place of all that wait: what they asked for has been overtaken, as if
+ * it had been made just before. With registry.lock held, let go of.
+ */
+static void change_at_once(struct broker *broker, struct allocation *allocation,
+			   struct rights rights, struct wait *wait)
+{
+	struct op *withdrawing = NULL, *ready = NULL;
+	struct move *move = allocation->move;
+	struct change *overtaken = NULL;
+	bool waits, left = false;
+	int r = 0;
+
+	waits = allocation_has_guests(broker, allocation);
+	if (waits)
+		r = withdraw_begin(broker, allocation, wait, &withdrawing);
+	if (r == 0)
+		rights_set(broker, allocation, rights);
+	if (r == 0 && move) {
+		overtaken = changes_take(move);
+		left = move_leave(move, &ready);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (left)
+		op_left(&move->op, ready);
+	changes_answer(overtaken, 0);
+	op_start(withdrawing);
+	if (r < 0 || !waits)
+		wait->done(wait, r, NULL, 0);
+}
+
+static bool change_needs_move(const struct allocation *allocation, struct rights rights)
+{
+	return (rights.mode & 066) && allocation->block && allocation->block->chunk;
+}
+
+/*
+ * Has a block for the move. registry.lock is let go of meanwhile: the allocation may have
+ * been freed or moved by then.
+ */
+static struct allocation *change_get_block(struct broker *broker,
+					   const struct allocation *allocation,
+					   struct block **ret_block, int *ret_r)
+{
+	struct token token = { allocation->slot, allocation->slot_generation };
+	uint32_t device = allocation->device;
+	uint64_t size = allocation->size;
+
+	pthread_mutex_unlock(&broker->registry.lock);
+	*ret_r = block_new(ret_block, &broker->memory, device, size, NULL);
+	pthread_mutex_lock(&broker->registry.lock);
+	return allocation_get(&broker->registry, token.slot, token.generation);
+}
+
+/* With registry.lock held, let go of. */
+static void change_by_move(struct broker *broker, struct allocation *allocation,
+			   struct change *change)
+{
+	struct wait *wait = change->wait;
+	struct block *block = NULL;
+	struct op *ready = NULL;
+	struct rights rights;
+	int r = 0;
+
+	if (!allocation->move)
+		allocation = change_get_block(broker, allocation, &block, &r);
+	if (!allocation)
+		r = -ESTALE;
+	if (r == 0 && !allocation->move && allocation->block->chunk) {
+		r = move_begin(broker, allocation, block, &ready);
+		if (r == 0)
+			block = NULL;
+	}
+	if (r == 0 && allocation->move) {
+		change_add(take_ptr(change), allocation->move);
+		pthread_mutex_unlock(&broker->registry.lock);
+	} else if (r == 0) {
+		rights = rights_coming(allocation);
+		rights_change(&rights, change->mode, change->gid);
+		change_at_once(broker, allocation, rights, wait);
+	} else {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait->done(wait, r, NULL, 0);
+	}
+	op_start(ready);
+	free(change);
+	if (block)
+		(void)block_free(&broker->memory, block, NULL);
+}
+
+/*
+ * The allocation, which the caller may change so. With registry.lock taken; NULL: it is
+ * let go of and the wait answered.
+ */
+static struct allocation *change_find(struct broker *broker, struct token token,
+				      const struct caller *caller, uid_t uid,
+				      struct wait *wait)
 {
 	struct allocation *allocation;
 	char name[NAME_MAX_LENGTH + 1];
 	const char *refused = NULL;
-	uint16_t new_mode;
 
-	wait->waiter = NULL;
-	if (type == OBJECT_MODULE || type == OBJECT_FUNCTION) {
-		change_module_of(broker, type, token, caller, mode, uid, gid, wait);
-		return;
-	}
-	if (type != OBJECT_ALLOCATION) {
-		change_refuse(broker, caller, type, "", EPERM,
-			      "only allocations and modules have a mode that can be "
-			      "changed",
-			      wait);
-		return;
-	}
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (!allocation) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		wait->done(wait, -ESTALE, NULL, 0);
-		return;
+		return NULL;
 	}
-	strcpy(name, allocation->name);
 	if (!caller_may(caller, allocation, ACCESS_OWN))
 		refused = "only the owner and root may change it";
 	else if (uid != (uid_t)-1 && uid != allocation->owner->uid)
 		refused = "an allocation keeps its owner";
-	if (refused) {
-		pthread_mutex_unlock(&broker->registry.lock);
-		change_refuse(broker, caller, type, name, EPERM, refused, wait);
-		return;
-	}
-	/* x follows r, so only r and w are kept. */
-	new_mode = mode == (mode_t)-1 ? allocation->mode : (uint16_t)(mode & 0666);
-	if (gid == (gid_t)-1)
-		gid = allocation->gid;
-	if ((new_mode & 066) && allocation->block && allocation->block->chunk) {
-		change_by_move(broker, allocation, caller, new_mode, gid, wait);
-		return;
-	}
-	if (allocation->block &&
-	    block_next_guest(&broker->memory, allocation->block, NULL)) {
-		change_with_guests(broker, allocation, new_mode, gid, wait);
-		return;
-	}
-	change_apply(broker, allocation, new_mode, gid);
+	if (!refused)
+		return allocation;
+	strcpy(name, allocation->name);
 	pthread_mutex_unlock(&broker->registry.lock);
-	wait->done(wait, 0, NULL, 0);
+	change_refuse(broker, caller, OBJECT_ALLOCATION, name, EPERM, refused, wait);
+	return NULL;
+}
+
+static void change_allocation(struct broker *broker, struct token token,
+			      const struct caller *caller, mode_t mode, uid_t uid,
+			      gid_t gid, struct wait *wait)
+{
+	struct allocation *allocation = change_find(broker, token, caller, uid, wait);
+	struct change *change;
+	struct rights rights;
+
+	if (!allocation)
+		return;
+	rights = rights_coming(allocation);
+	rights_change(&rights, mode, gid);
+	if (!change_needs_move(allocation, rights)) {
+		change_at_once(broker, allocation, rights, wait);
+		return;
+	}
+	change = calloc(1, sizeof(*change));
+	if (!change) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait->done(wait, -ENOMEM, NULL, 0);
+		return;
+	}
+	change->wait = wait;
+	change->mode = mode;
+	change->gid = gid;
+	change->uid = caller->uid;
+	change->pid = caller->pid;
+	change_by_move(broker, allocation, change);
+}
+
+void broker_change(struct broker *broker, enum object_type type, struct token token,
+		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
+		   struct wait *wait)
+{
+	wait->waiter = NULL;
+	if (type == OBJECT_MODULE || type == OBJECT_FUNCTION)
+		change_module_of(broker, type, token, caller, mode, uid, gid, wait);
+	else if (type == OBJECT_ALLOCATION)
+		change_allocation(broker, token, caller, mode, uid, gid, wait);
+	else
+		change_refuse(broker, caller, type, "", EPERM,
+			      "only allocations and modules have a mode that can be "
+			      "changed",
+			      wait);
 }

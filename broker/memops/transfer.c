@@ -160,6 +160,7 @@ static void data_run_then(struct op *op, struct wait *wait, const struct caller 
 	struct op *ready = NULL;
 	int r;
 
+	op->work.may_leave = true;
 	op_set_wait(op, wait);
 	r = op_add(op, &ready);
 	if (r < 0)

@@ -180,17 +180,20 @@ static void use_list(struct use *use)
 	struct use *earlier, *safe;
 
 	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
-		if (earlier->work != use->work && use_replaces(use, earlier))
+		if (earlier->work != use->work && !use->work->may_leave &&
+		    use_replaces(use, earlier))
 			use_unlist(earlier);
 	}
 	DL_APPEND(use->allocation->uses, use);
 	use->listed = true;
+	DL_APPEND2(use->allocation->all_uses, use, prev_of_all, next_of_all);
 }
 
 int order_add(struct work *work)
 {
 	int r;
 
+	assert(!work->may_leave || (!work->stream && !work->chain));
 	r = work_find_waits(work);
 	if (r < 0) {
 		work_forget_waits(work);
@@ -276,6 +279,8 @@ void order_done(struct work *work, struct work **ready)
 	assert(work->n_before == 0 && work->n_ahead == 0);
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_unlist(&work->uses[i]);
+		DL_DELETE2(work->uses[i].allocation->all_uses, &work->uses[i],
+			   prev_of_all, next_of_all);
 		work->uses[i].allocation->n_works--;
 		work->uses[i].allocation->n_unasked -= work->unasked;
 	}
@@ -289,4 +294,35 @@ void order_done(struct work *work, struct work **ready)
 	free(work->followers);
 	work->followers = NULL;
 	work->n_followers = work->followers_capacity = 0;
+}
+
+/* Has one that it waits for forget it. */
+static void work_unfollow_early(struct work *work, struct work *before)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < before->n_followers; i++) {
+		if (before->followers[i].work == work)
+			work->n_before--;
+		else
+			before->followers[n++] = before->followers[i];
+	}
+	before->n_followers = n;
+}
+
+bool order_leave(struct work *work, struct work **ready)
+{
+	if (!work->may_leave || work->n_before == 0)
+		return false;
+	/* Whatever it waits for has an earlier use of the same memory. */
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		const struct use *first = work->uses[i].allocation->all_uses;
+
+		for (struct use *use = &work->uses[i]; use != first;) {
+			use = use->prev_of_all;
+			work_unfollow_early(work, use->work);
+		}
+	}
+	order_done(work, ready);
+	return true;
 }

@@ -17,6 +17,9 @@
  * that a later one covers and waits for is dropped from the list, so that a thousand
  * fills in a queue leave one use behind.
  *
+ * A work whose asker may go away (a write of data) can leave before it begins. So it
+ * drops no use from the list: what it waits for is there for those that come after it.
+ *
  * All under the registry's lock.
  */
 #pragma once
@@ -38,6 +41,7 @@ struct use {
 	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */
 	uint64_t address;  /* of the allocation when the worker was asked */
 	struct use *prev, *next;
+	struct use *prev_of_all, *next_of_all;
 };
 
 /* Ends of other streams that a work is told to wait for; beyond that it waits here. */
@@ -58,6 +62,7 @@ struct work {
 	const void *chain; /* NULL: none; set before order_add(), as is: */
 	bool unasked;	   /* nobody asked for it: what it uses does not show as busy */
 	bool alone;	   /* it begins after the end of those it follows, chain or not */
+	bool may_leave;	   /* before it begins: order_leave(); no stream, no chain */
 
 	unsigned int n_before; /* works that this one waits for before it can begin */
 	unsigned int n_ahead;  /* works of its chain whose end it has to follow, and its
@@ -91,6 +96,14 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
  * Returns: 0, ready when n_before is zero; -ENOMEM, and nothing was done.
  */
 int order_add(struct work *work);
+
+/*
+ * Takes a work that has not begun out of the order again. What has nothing left to wait
+ * for is put in front of *ready, as in order_done().
+ *
+ * Returns: whether it did: false where it may not leave, or waits for nothing any more.
+ */
+bool order_leave(struct work *work, struct work **ready);
 
 /* Somebody wants what nobody asked for; or it is answered, and as good as done. */
 void order_set_unasked(struct work *work, bool unasked);

@@ -33,6 +33,7 @@ struct chunk_pool; /* broker/memory */
 struct worker;	   /* broker/process */
 struct failures;   /* journal.h */
 struct ahead;	   /* broker/memops */
+struct move;	   /* broker/memops */
 struct output;	   /* broker/process */
 
 enum allocation_kind {
@@ -90,11 +91,13 @@ struct allocation {
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
-	uint32_t n_unasked; /* of them, nobody's: reading ahead */
-	struct use *uses;
-	uint64_t n_writes;   /* works that write it, ever queued */
-	uint64_t read_next;  /* where the last read of data ended */
-	struct ahead *ahead; /* what is read before it is asked for; broker/memops */
+	uint32_t n_unasked;   /* of them, nobody's: reading ahead */
+	struct use *uses;     /* that later works may have to wait for */
+	struct use *all_uses; /* of all works in the order, the oldest first */
+	struct move *move;    /* that is to open it; broker/memops */
+	uint64_t n_writes;    /* works that write it, ever queued */
+	uint64_t read_next;   /* where the last read of data ended */
+	struct ahead *ahead;  /* what is read before it is asked for; broker/memops */
 	UT_hash_handle hh;
 };
 

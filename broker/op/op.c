@@ -352,11 +352,32 @@ static bool op_must_stay(struct op *op)
 	return true;
 }
 
+bool op_leave(struct op *op, struct op **ret_ready)
+{
+	struct work *work = NULL;
+
+	if (!order_leave(&op->work, &work))
+		return false;
+	op->owner->n_works--;
+	broker_less_busy(op->broker);
+	*ret_ready = op_list(work);
+	return true;
+}
+
+void op_left(struct op *op, struct op *ready)
+{
+	if (op->class->leave)
+		op->class->leave(op);
+	if (op->finish)
+		op->finish(op);
+	op_free(op);
+	op_start(ready);
+}
+
 void op_done(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
 	struct work *work = NULL;
-	struct op *ready;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	op->error = error;
@@ -376,13 +397,7 @@ void op_done(struct op *op, int error)
 	broker_less_busy(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 
-	ready = op_list(work);
-	if (op->class->leave)
-		op->class->leave(op);
-	if (op->finish)
-		op->finish(op);
-	op_free(op);
-	op_start(ready);
+	op_left(op, op_list(work));
 }
 
 void op_fail(struct op *op, int error, const char *format, ...)
@@ -398,18 +413,24 @@ void op_fail(struct op *op, int error, const char *format, ...)
 	op_done(op, error);
 }
 
-/* A transfer answers EINTR; what it asked for may still happen, and nobody is told. */
+/* Answers EINTR. What has begun goes on, and nobody is told what comes of it. */
 static void op_interrupt(struct waiter *waiter)
 {
 	struct op *op = container_of(waiter, struct op, waiter);
 	struct broker *broker = op->broker;
+	struct op *ready = NULL;
 	struct wait *wait = NULL;
+	bool left = false;
 
 	if (!op->settled)
 		wait = take_ptr(op->wait);
-	if (wait)
+	if (wait) {
 		wait->waiter = NULL;
+		left = op_leave(op, &ready);
+	}
 	pthread_mutex_unlock(&broker->registry.lock);
+	if (left)
+		op_left(op, ready);
 	if (wait)
 		wait->done(wait, -EINTR, NULL, 0);
 }

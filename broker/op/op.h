@@ -156,6 +156,13 @@ int64_t op_check_limits(struct broker *broker);
 /* Gives a slot back (-1: there is none) and runs the op that waited for it, if any. */
 void op_slot_release(struct worker *worker, int slot);
 
+/*
+ * Takes one that has not begun out of the order; then, without the lock, op_left() with
+ * what that makes ready. Under registry.lock. Returns: false where it has begun.
+ */
+bool op_leave(struct op *op, struct op **ret_ready);
+void op_left(struct op *op, struct op *ready);
+
 /* Ends it. error is positive; the sentence, if any, is in op->sentence already. */
 void op_done(struct op *op, int error);
 

@@ -196,11 +196,12 @@ slow()
 	inject "${rules[@]}"
 }
 
-# Waits until process $1 waits for the mount's answer to a read, a write or a copy.
+# Waits until process $1 waits for the mount's answer to a read, a write, a copy, or to a
+# change of size, mode or group.
 until_it_waits()
 {
 	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan &&
-		grep -qE '^(0|1|326) ' /proc/$1/syscall"
+		grep -qE '^(0|1|326|76|77|90|92|260|268|452) ' /proc/$1/syscall"
 }
 
 # ---- brokers ----
@@ -352,7 +353,11 @@ sweep()
 	local object
 	rm -f "$T/inject"
 	# What still runs would hold on to what is to go.
-	! grep -qs busy "$M"/streams/*/state || echo 1 >"$M/owners/$UID/reset"
+	if grep -qs busy "$M"/{streams,allocations}/*/state; then
+		for object in "$M"/owners/*/reset; do
+			echo 1 >"$object"
+		done
+	fi
 	for object in "$M"/allocations/* "$M"/modules/*; do
 		[ ! -d "$object" ] || rmdir "$object"
 	done

@@ -73,6 +73,142 @@ test_chmod_opens_and_closes_data()
 	by $bob denied EACCES 'cat allocations/x/data'
 }
 
+# loaded_by UID NAME: the project's own kernels of that name, as a module of that user.
+loaded_by()
+{
+	needs_root 'several users'
+	needs_kernels
+	by "$1" run "mkdir 'modules/$2' && cp '$GPUMEM_KERNELS/${3-$2}.ptx' 'modules/$2/image'"
+}
+
+# used_endlessly_by UID ARG: a kernel of that user that ends with its worker.
+used_endlessly_by()
+{
+	[ -d modules/faults ] || loaded_by "$1" faults
+	by "$1" run "echo 'faults endless grid=1 block=1 wait=0 $2' >control/launch"
+}
+
+# Their failure is told here, so that it is no later line's.
+kernels_end_of()
+{
+	by "$1" run "echo 1 >owners/$1/reset; ! echo default >control/synchronize" 2>/dev/null
+}
+
+# Its process is $!, which a signal reaches.
+in_background_by()
+{
+	setpriv "--reuid=$1" "--regid=$1" --groups="$1,2000" "${@:2}" &
+}
+
+test_a_mode_whose_change_was_interrupted_stays_as_it_is()
+{
+	local changing
+	needs_root 'several users'
+	by $alice run 'echo "x 64" >control/alloc; echo secret >allocations/x/data'
+	used_endlessly_by $alice x+32
+	in_background_by $alice chmod 644 allocations/x
+	changing=$!
+	until_it_waits $changing
+	kill -TERM $changing
+	! wait $changing
+	by $alice run 'chmod 600 allocations/x'
+	kernels_end_of $alice
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	is "$(stat -c %a allocations/x/data)" 600
+	by $bob denied EACCES 'cat allocations/x/data'
+}
+
+# The kernel itself lets only one change of a file be under way: so by two files.
+test_a_later_mode_replaces_one_that_waits()
+{
+	local changing
+	needs_root 'several users'
+	by $alice run 'echo "x 64" >control/alloc; echo secret >allocations/x/data'
+	used_endlessly_by $alice x+32
+	in_background_by $alice chmod 644 allocations/x
+	changing=$!
+	until_it_waits $changing
+	by $alice run 'chmod 600 allocations/x/data'
+	wait $changing
+	kernels_end_of $alice
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	is "$(stat -c %a allocations/x/data)" 600
+	by $bob denied EACCES 'cat allocations/x/data'
+}
+
+test_a_group_and_a_mode_that_wait_both_come()
+{
+	local mode group
+	needs_root 'several users'
+	by $alice run 'echo "x 64" >control/alloc; echo shared >allocations/x/data'
+	used_endlessly_by $alice x+32
+	in_background_by $alice chmod 640 allocations/x
+	mode=$!
+	until_it_waits $mode
+	in_background_by $alice chgrp 2000 allocations/x/data
+	group=$!
+	until_it_waits $group
+	kernels_end_of $alice
+	wait $mode
+	wait $group
+	is "$(stat -c '%a %g' allocations/x/data)" '640 2000'
+	is "$(grouped $bob 2000 run 'head -c 6 allocations/x/data')" shared
+}
+
+# Of two that wait the one that stays counts.
+test_a_group_whose_change_was_interrupted_stays_as_it_is()
+{
+	local mode group
+	needs_root 'several users'
+	by $alice run 'echo "x 64" >control/alloc; echo shared >allocations/x/data'
+	used_endlessly_by $alice x+32
+	in_background_by $alice chmod 640 allocations/x
+	mode=$!
+	until_it_waits $mode
+	in_background_by $alice chgrp 2000 allocations/x/data
+	group=$!
+	until_it_waits $group
+	kill -TERM $group
+	! wait $group
+	kernels_end_of $alice
+	wait $mode
+	is "$(stat -c '%a %g' allocations/x/data)" "640 $alice"
+}
+
+# The second read waits for no write that nobody wants any more.
+test_a_write_that_was_interrupted_keeps_nobody_from_reading()
+{
+	local writing
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=644" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $bob in:x+32
+	in_background_by $alice dd if=/etc/passwd of=allocations/x/data bs=8 count=1 conv=notrunc status=none
+	writing=$!
+	until_it_waits $writing
+	kill -TERM $writing
+	! wait $writing
+	is "$(by $alice run 'timeout 10 head -c 5 allocations/x/data')" shown
+	kernels_end_of $bob
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	is "$(head -c 5 allocations/x/data)" shown
+}
+
+test_a_truncation_that_was_interrupted_does_not_come_later()
+{
+	local truncating
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=644" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $bob in:x+32
+	in_background_by $alice truncate -s 0 allocations/x/data
+	truncating=$!
+	until_it_waits $truncating
+	kill -TERM $truncating
+	! wait $truncating
+	kernels_end_of $bob
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	is "$(head -c 5 allocations/x/data)" shown
+}
+
 test_chgrp_opens_data_for_a_group()
 {
 	needs_root 'several users'

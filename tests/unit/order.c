@@ -534,3 +534,85 @@ Test(order, agrees_with_a_naive_model, .timeout = 120)
 		}
 	}
 }
+
+/* A write of x whose asker may go away. */
+static struct work *fleeting(void)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	made->may_leave = true;
+	work_use(made, &x, 0, 8, true);
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
+}
+
+/* It leaves before it begins. Returns: how many became ready. */
+static unsigned int leave(struct work *left)
+{
+	struct work *ready = NULL;
+	unsigned int n = 0;
+
+	cr_assert(order_leave(left, &ready));
+	for (; ready; ready = ready->next_ready)
+		n++;
+	work_deinit(left);
+	free(left);
+	return n;
+}
+
+Test(order, what_waited_for_one_that_leaves_begins)
+{
+	struct work *reading = work(&x, 0, 8, false, NULL), *writing = fleeting();
+	struct work *behind = work(&x, 0, 8, false, NULL);
+
+	cr_assert(eq(uint, behind->n_before, 1));
+	cr_assert(eq(uint, leave(writing), 1));
+	cr_assert(eq(uint, behind->n_before, 0));
+	cr_assert(eq(uint, finish(behind) + finish(reading), 0));
+	expect_empty();
+}
+
+Test(order, what_one_that_left_would_have_waited_for_is_waited_for)
+{
+	struct work *first = work(&x, 0, 8, true, NULL), *writing = fleeting();
+	struct work *behind = work(&x, 0, 8, false, NULL), *later;
+
+	cr_assert(eq(uint, leave(writing), 0));
+	later = work(&x, 0, 8, false, NULL);
+	cr_assert(eq(uint, behind->n_before, 1));
+	cr_assert(eq(uint, later->n_before, 1));
+	cr_assert(eq(uint, finish(first), 2));
+	cr_assert(eq(uint, finish(behind) + finish(later), 0));
+	expect_empty();
+}
+
+Test(order, one_that_leaves_lets_go_of_all_that_it_waited_for)
+{
+	struct work *a = work(&x, 0, 4, false, NULL), *b = work(&x, 4, 4, false, NULL);
+	struct work *writing = fleeting(), *other = fleeting();
+
+	cr_assert(eq(uint, leave(writing), 0));
+	cr_assert(eq(uint, finish(a), 0));
+	cr_assert(eq(uint, finish(b), 1));
+	cr_assert(eq(uint, finish(other), 0));
+	expect_empty();
+}
+
+Test(order, what_has_begun_does_not_leave)
+{
+	struct work *writing = fleeting(), *ready = NULL;
+
+	cr_assert(not(order_leave(writing, &ready)));
+	cr_assert(eq(uint, finish(writing), 0));
+	expect_empty();
+}
+
+Test(order, all_uses_are_there_the_oldest_first)
+{
+	struct work *a = work(&x, 0, 8, true, &s), *b = work(&x, 0, 8, true, &s);
+
+	cr_assert(eq(ptr, x.all_uses, a->uses));
+	cr_assert(eq(ptr, x.all_uses->next_of_all, b->uses));
+	cr_assert(eq(uint, finish(a) + finish(b), 1));
+	cr_assert(eq(ptr, x.all_uses, NULL));
+}
