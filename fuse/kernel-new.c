@@ -19,6 +19,8 @@ void kernel_look(const struct fuse_buf *request)
 
 void kernel_init(struct fuse_conn_info *connection)
 {
+	connection->max_background = KERNEL_BACKGROUND_MAX;
+	connection->congestion_threshold = KERNEL_BACKGROUND_MAX;
 	can_map = fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH);
 	if (can_map)
 		connection->max_backing_stack_depth = 1;

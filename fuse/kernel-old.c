@@ -120,7 +120,8 @@ void kernel_look(const struct fuse_buf *request)
 
 void kernel_init(struct fuse_conn_info *connection)
 {
-	(void)connection;
+	connection->max_background = KERNEL_BACKGROUND_MAX;
+	connection->congestion_threshold = KERNEL_BACKGROUND_MAX;
 	extra.init = true;
 }
 

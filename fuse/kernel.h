@@ -12,6 +12,14 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+/*
+ * Requests for which nobody waits in person (reads into the kernel's own pages,
+ * asynchronous reads, the closing of files) that may be under way; the kernel holds the
+ * others back. By default they are 12, which one user's reads behind an endless kernel
+ * take up for all.
+ */
+#define KERNEL_BACKGROUND_MAX 65535
+
 /* After the mount, before the first request. Returns: 0; -errno. */
 int kernel_hook(struct fuse_session *session);
 

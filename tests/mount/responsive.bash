@@ -121,4 +121,24 @@ test_the_tree_answers_while_an_owners_worker_is_stopped()
 	is "$(stat -c %s "$T/read")" 4194304
 }
 
+# The kernel has one queue for what nobody waits for in person: reading ahead into its own
+# pages, asynchronous reads and the closing of files.
+test_closing_goes_on_while_reads_ahead_wait()
+{
+	echo 'x 32M' >control/alloc
+	slow 30s
+	echo 'x u8:1 wait=0' >control/fill
+	py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_RDONLY)
+		for mebibyte in range(32):
+		    os.posix_fadvise(fd, mebibyte << 20, 1 << 20, os.POSIX_FADV_WILLNEED)
+	EOF
+	exec 3<>control/alloc
+	echo 'mine 1M until=close' >&3
+	[ -d allocations/mine ]
+	exec 3>&-
+	eventually '[ ! -d allocations/mine ]' 10
+	inject
+}
+
 main "$@"
