@@ -43,6 +43,16 @@ static bool sudo_user(struct user *ret_user)
 	return true;
 }
 
+bool command_user(uid_t *ret_uid)
+{
+	struct user user;
+
+	if (!sudo_user(&user))
+		return false;
+	*ret_uid = user.uid;
+	return true;
+}
+
 /* ---- his environment ---- */
 
 static pid_t find_sudo(void)

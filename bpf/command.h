@@ -30,5 +30,8 @@ void command_go(struct command *command);
 /* The LD_LIBRARY_PATH that it will run with, or NULL. The caller frees it. */
 char *command_library_path(void);
 
+/* The user behind sudo. Returns: false where the tool does not run under sudo. */
+bool command_user(uid_t *ret_uid);
+
 /* Its exit status as a shell gives it, from waitpid()'s. */
 int command_status(int status);

@@ -1,40 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every allocation of a mount has its address and its size in files; they are read again
- * when an address is not known, but so that no more than a part of the time goes there.
- * Addresses of memory that the broker itself deals are the same in all its workers;
+ * Every allocation of a mount has its address and its size in files. They are read again
+ * when an address is not known, but a mount is being read for no more than a part of the
+ * time. Addresses of memory that the broker itself deals are the same in all its workers;
  * others are of one owner's worker, so an allocation counts for its owner's worker, and
  * for the mover.
  *
  * Several brokers deal the same addresses, so a name also has to be of the worker's own
- * broker. That is the worker's parent; which mount is its is told by the processes that
- * the mount names, the mover and the owners' workers, which have the same parent.
+ * broker. The broker is the worker's parent; a mount belongs to the broker whose workers
+ * the mount names.
+ *
+ * A mount is somebody's program: it may be stuck, and it may lie. Readers of their own
+ * look at mounts (mount_reader.c), for which an event waits a limited time. Only mounts
+ * of root, of this process's user and of the user behind sudo are looked at, and each can
+ * name memory of its own user's brokers only.
  */
 #include "mount.h"
 
 #include "base/clock.h"
-#include "proc.h"
+#include "command.h"
+#include "mount_reader.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <uthash.h>
 
-#define WORKER	      "gpumem-" /* what the broker calls its workers: and a uid, or `mover` */
-#define MOVER	      WORKER "mover"
-#define FIRST_WAIT_NS 5000000
-#define READ_SHARE    4 /* of the time may be spent reading: one part in so many */
+#define MOVER	      "gpumem-mover"
+#define WAIT_NS	      500000000 /* for a reader, before names are done without */
+#define LOOK_EVERY_NS 100000000 /* for mounts */
+#define READ_SHARE    4		/* of the time a mount may be read: one part in so many */
 
-struct named {
-	uint64_t address;
-	uint64_t size;
-	unsigned int owner;
-	pid_t broker;
-	char name[72];
+struct mount {
+	unsigned int major, minor; /* the device, which is one mount's only */
+	uid_t user;		   /* who has mounted it */
+	char *path;
+	bool gone;
+	struct mount_reader reader;
+	uint64_t started; /* the reader */
+	uint64_t next;	  /* earliest time of the next reading */
+	struct text names;
+	uint64_t read_at; /* when the reading of these names began */
+	struct mount *next_mount;
 };
 
 struct worker {
@@ -44,16 +50,22 @@ struct worker {
 };
 
 struct mounts {
-	struct named *list;
-	size_t n;
-	uint64_t read_at;
-	uint64_t read_took;
+	struct mount *list;
+	uint64_t looked; /* for mounts */
 	struct worker *workers;
 };
 
 struct mounts *mounts_new(void)
 {
 	return calloc(1, sizeof(struct mounts));
+}
+
+static void mount_free(struct mount *mount)
+{
+	mount_reader_deinit(&mount->reader);
+	text_deinit(&mount->names);
+	free(mount->path);
+	free(mount);
 }
 
 struct mounts *mounts_free(struct mounts *mounts)
@@ -66,26 +78,17 @@ struct mounts *mounts_free(struct mounts *mounts)
 		HASH_DEL(mounts->workers, worker);
 		free(worker);
 	}
-	free(mounts->list);
+	while (mounts->list) {
+		struct mount *mount = mounts->list;
+
+		mounts->list = mount->next_mount;
+		mount_free(mount);
+	}
 	free(mounts);
 	return NULL;
 }
 
 /* ---- workers ---- */
-
-static bool is_worker(const char *comm)
-{
-	return !strncmp(comm, WORKER, strlen(WORKER));
-}
-
-/* Returns: 0 for a process that is no worker or is gone. */
-static pid_t broker_of_worker(pid_t pid)
-{
-	char name[PROC_NAME_SIZE] = "";
-	pid_t parent = proc_parent(pid, name);
-
-	return is_worker(name) ? parent : 0;
-}
 
 /* Returns: 0 for one that is gone and was never met. */
 static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user)
@@ -95,7 +98,7 @@ static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user
 	HASH_FIND(hh, mounts->workers, &user->process, sizeof user->process, worker);
 	if (worker)
 		return worker->broker;
-	pid_t broker = broker_of_worker((pid_t)user->pid);
+	pid_t broker = mount_worker_broker((pid_t)user->pid);
 	if (!broker)
 		return 0;
 	worker = calloc(1, sizeof *worker);
@@ -109,7 +112,7 @@ static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user
 
 void mounts_meet(struct mounts *mounts, const struct mount_user *user)
 {
-	if (is_worker(user->comm))
+	if (mount_is_worker(user->comm))
 		broker_of_user(mounts, user);
 }
 
@@ -124,132 +127,156 @@ void mounts_forget(struct mounts *mounts, uint64_t process)
 	free(worker);
 }
 
-/* ---- reading ---- */
+/* ---- the list of mounts ---- */
 
-/* The first word of a small file as a number. Returns: false if it is none. */
-static bool read_number(int dir, const char *file, uint64_t *ret_number)
+static bool is_trusted(uid_t user)
 {
-	_cleanup_close_ int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
-	char text[64], *end;
+	uid_t sudo;
 
-	if (fd < 0)
+	return user == 0 || user == geteuid() || (command_user(&sudo) && user == sudo);
+}
+
+/* In its place: the kernel writes some characters of a path as \040 and the like. */
+static void path_unescape(char *path)
+{
+	unsigned int character;
+	char *to = path;
+
+	for (const char *from = path; *from;) {
+		if (*from == '\\' && sscanf(from, "\\%3o", &character) == 1) {
+			*to++ = (char)character;
+			from += 4;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+/* A line of /proc/self/mountinfo. Returns: false for all but a broker's root folder. */
+static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path[4200])
+{
+	const char *type = strstr(line, " - fuse.gpumemd "),
+		   *options = strrchr(line, ' ');
+	const char *user = type ? strstr(options, ",user_id=") : NULL;
+	unsigned int uid;
+
+	/* options are the kernel's own words; what stands before them is anybody's */
+	if (!user || sscanf(user, ",user_id=%u", &uid) != 1 ||
+	    sscanf(line, "%*u %*u %u:%u / %4199s ", &ret_mount->major, &ret_mount->minor,
+		   ret_path) != 3)
 		return false;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	*ret_number = strtoull(text, &end, 0);
-	return end != text;
+	ret_mount->user = uid;
+	path_unescape(ret_path);
+	return is_trusted(uid);
 }
 
-static void read_allocation(struct mounts *mounts, pid_t broker, int dir,
-			    const char *name)
+static struct mount *mount_find(const struct mounts *mounts, const struct mount *like)
 {
-	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct named named = { 0 };
-	uint64_t owner = 0;
-
-	if (fd < 0 || !read_number(fd, "address", &named.address) || !named.address ||
-	    !read_number(fd, "size", &named.size) || !read_number(fd, "owner", &owner))
-		return;
-	named.owner = (unsigned int)owner;
-	named.broker = broker;
-	snprintf(named.name, sizeof named.name, "%.64s", name);
-	struct named *list = realloc(mounts->list, (mounts->n + 1) * sizeof *list);
-	if (!list)
-		return;
-	mounts->list = list;
-	list[mounts->n++] = named;
-}
-
-static DIR *mount_folder(const char *path, const char *folder)
-{
-	char whole[4200];
-
-	snprintf(whole, sizeof whole, "%s/%s", path, folder);
-	return opendir(whole);
-}
-
-/* Returns: NULL at the end, where it closes the folder. */
-static const char *folder_next(DIR *folder)
-{
-	struct dirent *entry;
-
-	while ((entry = readdir(folder)))
-		if (entry->d_name[0] != '.')
-			return entry->d_name;
-	closedir(folder);
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		if (mount->major == like->major && mount->minor == like->minor)
+			return mount;
 	return NULL;
 }
 
-/* The mover in a mount's status, 0 for none. */
-static pid_t mount_mover(const char *path)
+static void mount_add(struct mounts *mounts, const struct mount *like, const char *path)
 {
-	char line[4200];
-	int mover = 0;
+	struct mount *mount = calloc(1, sizeof *mount);
 
-	snprintf(line, sizeof line, "%s/status", path);
-	FILE *status = fopen(line, "re");
-	while (status && fgets(line, sizeof line, status))
-		if (sscanf(line, "mover %d", &mover) == 1)
-			break;
-	if (status)
-		fclose(status);
-	return mover;
+	if (!mount)
+		return;
+	*mount = *like;
+	mount->path = strdup(path);
+	mount->next_mount = mounts->list;
+	mounts->list = mount;
 }
 
-/* Returns: 0 when it has no worker now, so that nobody asks for its names. */
-static pid_t mount_broker(const char *path)
+static void remove_gone(struct mounts *mounts)
 {
-	pid_t broker = broker_of_worker(mount_mover(path));
-	DIR *owners = broker ? NULL : mount_folder(path, "owners");
-	const char *name;
+	for (struct mount **place = &mounts->list; *place;) {
+		struct mount *mount = *place;
 
-	while (owners && (name = folder_next(owners))) {
-		_cleanup_close_ int owner =
-			openat(dirfd(owners), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		uint64_t worker;
-
-		if (!broker && owner >= 0 && read_number(owner, "worker", &worker))
-			broker = broker_of_worker((pid_t)worker);
+		if (mount->gone) {
+			*place = mount->next_mount;
+			mount_free(mount);
+		} else {
+			place = &mount->next_mount;
+		}
 	}
-	return broker;
 }
 
-static void read_mount(struct mounts *mounts, const char *path)
+static void look_for_mounts(struct mounts *mounts)
 {
-	pid_t broker = mount_broker(path);
-	DIR *allocations = broker ? mount_folder(path, "allocations") : NULL;
-	const char *name;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
 
-	while (allocations && (name = folder_next(allocations)))
-		read_allocation(mounts, broker, dirfd(allocations), name);
+	if (now - mounts->looked < LOOK_EVERY_NS)
+		return;
+	mounts->looked = now;
+	FILE *table = fopen("/proc/self/mountinfo", "re");
+	if (!table)
+		return;
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		mount->gone = true;
+	while (getline(&line, &size, table) > 0) {
+		struct mount found = { 0 }, *known;
+		char path[4200];
+
+		if (!mount_parse(line, &found, path))
+			continue;
+		known = mount_find(mounts, &found);
+		if (known)
+			known->gone = false;
+		else
+			mount_add(mounts, &found, path);
+	}
+	fclose(table);
+	remove_gone(mounts);
 }
 
-static void read_all(struct mounts *mounts)
-{
-	FILE *table = setmntent("/proc/self/mounts", "re");
-	struct mntent *entry;
+/* ---- reading ---- */
 
-	mounts->n = 0;
-	while (table && (entry = getmntent(table)))
-		if (!strcmp(entry->mnt_type, "fuse.gpumemd"))
-			read_mount(mounts, entry->mnt_dir);
-	if (table)
-		endmntent(table);
+static void take_names(struct mount *mount, uint64_t deadline)
+{
+	if (!mount->reader.pid || !mount_reader_take(&mount->reader, deadline))
+		return;
+	struct text names = mount->reader.text;
+	mount->reader.text = mount->names;
+	mount->names = names;
+	mount->read_at = mount->started;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	mount->next = now + READ_SHARE * (now - mount->started);
+}
+
+/* Reads the mounts that may be read again; who has not answered in time answers later. */
+static void read_mounts(struct mounts *mounts)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	look_for_mounts(mounts);
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		if (!mount->reader.pid && now >= mount->next && mount->path &&
+		    !mount_reader_start(&mount->reader, mount->path, mount->user))
+			mount->started = now;
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		take_names(mount, mount->started == now ? now + WAIT_NS : 0);
 }
 
 static const char *find(const struct mounts *mounts, const struct mount_user *user,
-			pid_t broker, uint64_t address)
+			pid_t broker, uint64_t address, uint64_t since)
 {
 	bool mover = !strcmp(user->comm, MOVER);
 
-	for (size_t i = 0; i < mounts->n; i++) {
-		const struct named *named = &mounts->list[i];
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
+		const struct named *list = (const void *)mount->names.data;
+		size_t n = mount->names.length / sizeof *list;
 
-		if (address - named->address < named->size && named->broker == broker &&
-		    (mover || user->uid == named->owner))
-			return named->name;
+		for (size_t i = 0; i < n && mount->read_at > since; i++)
+			if (address - list[i].address < list[i].size &&
+			    list[i].broker == broker &&
+			    (mover || user->uid == list[i].owner))
+				return list[i].name;
 	}
 	return NULL;
 }
@@ -257,23 +284,16 @@ static const char *find(const struct mounts *mounts, const struct mount_user *us
 const char *mount_name(struct mounts *mounts, const struct mount_user *user,
 		       uint64_t address, uint64_t since)
 {
-	const struct timespec wait = { .tv_nsec = FIRST_WAIT_NS };
-
-	if (!mounts || !is_worker(user->comm))
+	if (!mounts || !mount_is_worker(user->comm))
 		return NULL;
 	pid_t broker = broker_of_user(mounts, user);
 	if (!broker || !address)
 		return NULL;
-	const char *name =
-		mounts->read_at > since ? find(mounts, user, broker, address) : NULL;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (name || now - mounts->read_at < READ_SHARE * mounts->read_took)
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		take_names(mount, 0);
+	const char *name = find(mounts, user, broker, address, since);
+	if (name)
 		return name;
-	/* the broker names it only when its worker has answered */
-	nanosleep(&wait, NULL);
-	now = clock_ns(CLOCK_MONOTONIC);
-	read_all(mounts);
-	mounts->read_at = clock_ns(CLOCK_MONOTONIC);
-	mounts->read_took = mounts->read_at - now;
-	return find(mounts, user, broker, address);
+	read_mounts(mounts);
+	return find(mounts, user, broker, address, since);
 }

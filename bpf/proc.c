@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE])
 {
@@ -22,4 +23,16 @@ pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE])
 	}
 	fclose(file);
 	return parent;
+}
+
+bool proc_uid(pid_t pid, uid_t *ret_uid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/%d", (int)pid);
+	if (stat(path, &st))
+		return false;
+	*ret_uid = st.st_uid;
+	return true;
 }

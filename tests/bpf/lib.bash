@@ -130,12 +130,26 @@ ends()
 	wait "$pid" || fail "the tool ended with $?" "$(<"$T/err")"
 }
 
-# Whatever a case that failed left running or mounted.
+# Mounts of a case, and the processes of mount.py behind some of them.
 mounted=()
+pretenders=()
+umount_all()
+{
+	[ "${#pretenders[@]}" = 0 ] || kill -KILL "${pretenders[@]}"
+	local at
+	# a reader that was stuck goes when it has noticed
+	for at in ${mounted[@]+"${mounted[@]}"}; do
+		eventually "umount '$at'"
+	done
+	pretenders=()
+	mounted=()
+}
+
+# Whatever a case that failed left running or mounted.
 cleanup()
 {
 	[ -z "${tool-}" ] || kill -KILL "$tool"
-	[ "${#mounted[@]}" = 0 ] || umount "${mounted[@]}"
+	umount_all
 }
 
 # call <<CALLS: the program alone.

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Names that traced programs choose: they reach a terminal as text and as nothing else.
+# Names: those that traced programs choose reach a terminal as text and as nothing else;
+# those of allocations are the worker's own broker's, or none.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 # A program, and a function, whose names would colour the screen, ring its bell, set its
@@ -93,6 +94,185 @@ test_libraries_have_names_without_their_escapes()
 	harmless "$T/out"
 	"$GPUMEM_TRACE" --library "$at/none.so" 2>"$T/err" && fail 'there is no such library'
 	harmless "$T/err"
+}
+
+# broker NAME: one more, mounted on $T/NAME, with the tool's own driver library.
+brokers=()
+broker()
+{
+	mkdir "$T/$1"
+	"$GPUMEMD" -f --driver "software:machine=${T##*.}.$1" "$T/$1" >"$T/$1.log" 2>&1 &
+	brokers+=($!)
+	mounted+=("$T/$1")
+	eventually "[ -e '$T/$1/control/alloc' ]"
+}
+
+brokers_end()
+{
+	umount_all
+	local pid
+	for pid in "${brokers[@]}"; do
+		wait "$pid"
+	done
+}
+
+# allocate NAME: of both kinds from the broker NAME until both have been seen with names,
+# which are read no more often than the time that it takes allows.
+allocate()
+{
+	local n=0 maps
+	until grep -Eq 'cuMemAlloc_v2[" ].*name"?[:=]"?direct-'"$1" "$T/out" &&
+		grep -Eq 'cuMemMap[" ].*name"?[:=]"?device-'"$1" "$T/out"; do
+		[ $((n += 1)) -lt 50 ] || fail 'no names' "$(head -c 4000 "$T/out")"
+		maps=$(grep -c 'cuMemMap[" ]' "$T/out") || true
+		echo "direct-$1-$n 64K kind=direct" >"$T/$1/control/alloc"
+		echo "device-$1-$n 2M" >"$T/$1/control/alloc"
+		head -c 4096 /dev/zero >"$T/$1/allocations/device-$1-$n/data"
+		eventually "[ \"\$(grep -c 'cuMemMap[\\\" ]' '$T/out')\" -gt $maps ]"
+	done
+}
+
+test_the_brokers_allocations_have_their_names()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY # the broker's
+	broker mnt
+	start -e mem,vmm
+	allocate mnt
+	stop
+	like "$(grep 'cuMemMap .* name=' "$T/out")" ' name=device-mnt-[0-9]+$'
+	brokers_end
+}
+
+test_names_are_of_the_workers_own_broker_where_addresses_are_the_same()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker first
+	broker second
+	start --json -e mem,vmm
+	for at in first second; do
+		allocate "$at"
+		echo "('$at', $(<"$T/$at/owners/0/worker"), $(awk '$1 == "mover" { print $2 }' "$T/$at/status"))," >>"$T/pids"
+	done
+	stop
+	is "$(cat "$T/first/allocations/device-first-1/address")" \
+		"$(cat "$T/second"/allocations/device-second-*/address | sort | head -1)"
+	check <<-EOF
+		for at, direct, mover in [$(<"$T/pids")]:
+		    rows = [row for row in calls("cuMemAlloc_v2") + calls("cuMemMap") if row["pid"] in (direct, mover)]
+		    names = {row.get("name", "-%s-" % at).split("-")[1] for row in rows}
+		    same(names, {at}, rows)
+	EOF
+	brokers_end
+}
+
+test_what_a_worker_held_when_it_ended_has_its_name()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker mnt
+	start --leaks
+	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
+	echo 'stays 4M' >"$T/mnt/control/alloc"
+	echo 'stays u8:1' >"$T/mnt/control/fill"
+	# whose worker it is, is learned when anyone ends
+	call <<-EOF
+		$prepare
+		cuMemAlloc_v2 &a 4096
+	EOF
+	eventually "grep -q '(caller) ended holding' '$T/out'"
+	kill -KILL "$(<"$T/mnt/owners/0/worker")"
+	eventually "grep -q '(gpumem-0) ended holding' '$T/out'"
+	stop
+	like "$(grep ' 65536 device' "$T/out")" ' cuMemAlloc_v2 scratch$'
+	# the memory in the broker's range has its name, the range has none
+	like "$(grep ' cuMemMap' "$T/out")" ' 4194304 imported .* cuMemMap stays$'
+	is "$(grep -c 'stays$' "$T/out")" 1
+	like "$(grep ' reserved ' "$T/out" | grep -v ^process)" ' cuMemAddressReserve$'
+	brokers_end
+}
+
+# pretend NAME UID [FILE TEXT]...: a mount of that user's that says it is a broker's.
+pretend()
+{
+	mkdir -p "$T/$1"
+	python3 "$here/mount.py" "$T/$@" &
+	pretenders+=($!)
+	mounted+=("$T/$1")
+	eventually "grep -q ' $T/$1 ' /proc/self/mounts"
+}
+
+# work <<CALLS: a program that is called as a worker is.
+work()
+{
+	cp "$C" "$T/gpumem-mover"
+	"$T/gpumem-mover" "$L" >"$T/calls"
+}
+
+test_a_mount_that_does_not_answer_stops_nobody()
+{
+	pretend stuck 0
+	start -e mem
+	work <<-EOF &
+		$calls
+		wait $T/seen
+	EOF
+	eventually "grep -q cuMemAlloc_v2 '$T/out'"
+	touch "$T/seen"
+	local begin=$SECONDS
+	kill -TERM "$tool"
+	eventually "! kill -0 $tool"
+	[ $((SECONDS - begin)) -lt 5 ] || fail "it took $((SECONDS - begin)) s"
+	ends
+	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
+}
+
+test_other_brokers_have_names_beside_a_mount_that_does_not_answer()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	pretend stuck 0
+	broker mnt
+	start -e mem,vmm
+	allocate mnt
+	stop
+	brokers_end
+}
+
+# named_by UID: a program like a worker, and a mount of that user's that has a name for
+# each of its addresses.
+named_by()
+{
+	rm -f "$T/pid" "$T/go" "$T/seen"
+	start -e mem
+	work <<-EOF &
+		$prepare
+		pid $T/pid
+		wait $T/go
+		cuMemAlloc_v2 &a 4096
+		wait $T/seen
+	EOF
+	eventually "[ -s '$T/pid' ]"
+	pretend "of-$1" "$1" status "mover $(<"$T/pid")" allocations/forged/address 0x1000 \
+		allocations/forged/size 0x7fffffffffff allocations/forged/owner 0
+	touch "$T/go"
+	eventually "grep -q cuMemAlloc_v2 '$T/out'"
+	touch "$T/seen"
+	stop
+	umount_all
+}
+
+test_a_mount_of_another_user_names_nothing()
+{
+	named_by 0
+	like "$(grep cuMemAlloc_v2 "$T/out")" ' name=forged$'
+	named_by 65534
+	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
+	# the user behind sudo has a broker, but root's worker is not of it
+	export SUDO_UID=65534 SUDO_GID=65534
+	named_by 65534
+	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
 }
 
 main "$@"

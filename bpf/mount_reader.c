@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A process that waits for an answer of a filesystem may be deaf to all signals. So the
+ * reader shares nothing with the tracer that could keep it: it has closed all descriptors
+ * but its end of a pipe, and nobody waits for it before it has closed that, too.
+ */
+#include "mount_reader.h"
+
+#include "base/clock.h"
+#include "proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define WORKER	      "gpumem-" /* a worker's name begins so; a uid or `mover` follows */
+#define FIRST_WAIT_NS 5000000
+#define NAMES_MAX     65536
+
+bool mount_is_worker(const char *comm)
+{
+	return !strncmp(comm, WORKER, strlen(WORKER));
+}
+
+pid_t mount_worker_broker(pid_t pid)
+{
+	char name[PROC_NAME_SIZE] = "";
+	pid_t parent = proc_parent(pid, name);
+
+	return mount_is_worker(name) ? parent : 0;
+}
+
+/* ---- in the child ---- */
+
+/* The first word of a small file as a number. Returns: false if it is none. */
+static bool read_number(int dir, const char *file, uint64_t *ret_number)
+{
+	_cleanup_close_ int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
+	char text[64], *end;
+
+	if (fd < 0)
+		return false;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	*ret_number = strtoull(text, &end, 0);
+	return end != text;
+}
+
+/* Returns: whether there was something to write, which could be written. */
+static bool read_allocation(int out, pid_t broker, int dir, const char *name)
+{
+	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct named named = { .broker = broker };
+	uint64_t owner = 0;
+
+	if (fd < 0 || !read_number(fd, "address", &named.address) || !named.address ||
+	    !read_number(fd, "size", &named.size) || !read_number(fd, "owner", &owner))
+		return true;
+	named.owner = (uid_t)owner;
+	snprintf(named.name, sizeof named.name, "%.64s", name);
+	return write(out, &named, sizeof named) == sizeof named;
+}
+
+static DIR *open_folder(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* Returns: NULL at the end, where it closes the folder. */
+static const char *next_name(DIR *folder)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(folder)))
+		if (entry->d_name[0] != '.')
+			return entry->d_name;
+	closedir(folder);
+	return NULL;
+}
+
+/* The mover in a mount's status, 0 for none. */
+static pid_t read_mover(int mount)
+{
+	int fd = openat(mount, "status", O_RDONLY | O_CLOEXEC), mover = 0;
+	FILE *status = fd < 0 ? NULL : fdopen(fd, "r");
+	char line[256];
+
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "mover %d", &mover) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return mover;
+}
+
+/* Returns: 0 when the mount has no worker now, so that nobody asks for its names. */
+static pid_t read_broker(int mount)
+{
+	pid_t broker = mount_worker_broker(read_mover(mount));
+	DIR *owners = broker ? NULL : open_folder(mount, "owners");
+	const char *name;
+
+	while (owners && (name = next_name(owners))) {
+		_cleanup_close_ int owner =
+			openat(dirfd(owners), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		uint64_t worker;
+
+		if (!broker && owner >= 0 && read_number(owner, "worker", &worker))
+			broker = mount_worker_broker((pid_t)worker);
+	}
+	return broker;
+}
+
+/* A mount may say anything: who has mounted it can only name memory of a broker of his.
+ */
+static void read_mount(int out, const char *path, uid_t user)
+{
+	_cleanup_close_ int mount = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t broker = mount < 0 ? 0 : read_broker(mount);
+	uid_t uid;
+
+	if (!broker || !proc_uid(broker, &uid) || uid != user)
+		return;
+	DIR *allocations = open_folder(mount, "allocations");
+	const char *name;
+	for (size_t n = 0; allocations && n < NAMES_MAX; n++)
+		if (!(name = next_name(allocations)) ||
+		    !read_allocation(out, broker, dirfd(allocations), name))
+			break;
+}
+
+_Noreturn static void child(int out, pid_t tracer, const char *path, uid_t user)
+{
+	const struct timespec wait = { .tv_nsec = FIRST_WAIT_NS };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != tracer || dup2(out, 0) < 0 || close_range(1, ~0u, 0))
+		_exit(1);
+	/* the broker names an allocation only when its worker has answered */
+	nanosleep(&wait, NULL);
+	read_mount(0, path, user);
+	_exit(0);
+}
+
+/* ---- in the tracer ---- */
+
+int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user)
+{
+	pid_t tracer = getpid();
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	/* only the tracer must never wait */
+	fcntl(ends[1], F_SETFL, 0);
+	pid_t pid = fork();
+	if (pid == 0)
+		child(ends[1], tracer, path, user);
+	close(ends[1]);
+	if (pid < 0) {
+		int error = errno;
+
+		close(ends[0]);
+		return -error;
+	}
+	reader->pid = pid;
+	reader->fd = ends[0];
+	text_clear(&reader->text);
+	return 0;
+}
+
+static int left_ms(uint64_t deadline)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	return deadline > now ? (int)((deadline - now) / 1000000) : 0;
+}
+
+bool mount_reader_take(struct mount_reader *reader, uint64_t deadline)
+{
+	struct pollfd poll_fd = { .fd = reader->fd, .events = POLLIN };
+	char buffer[16384];
+	ssize_t n;
+
+	do {
+		while ((n = read(reader->fd, buffer, sizeof buffer)) > 0)
+			text_add(&reader->text, buffer, (size_t)n);
+		if (n == 0) {
+			waitpid(reader->pid, NULL, 0);
+			close(reader->fd);
+			reader->pid = 0;
+			return true;
+		}
+	} while (deadline && poll(&poll_fd, 1, left_ms(deadline)) == 1);
+	return false;
+}
+
+void mount_reader_deinit(struct mount_reader *reader)
+{
+	if (reader->pid) {
+		kill(reader->pid, SIGKILL);
+		waitpid(reader->pid, NULL, WNOHANG);
+		close(reader->fd);
+		reader->pid = 0;
+	}
+	text_deinit(&reader->text);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads the names of a mount's allocations in a child process. A mount that doesn't
+ * answer stops its reader, for good if need be, and the tracer goes on.
+ */
+#pragma once
+
+#include "base/text.h"
+
+#include <sys/types.h>
+
+/* An allocation of a mount. */
+struct named {
+	uint64_t address;
+	uint64_t size;
+	uid_t owner;
+	pid_t broker; /* the parent of the mount's workers */
+	char name[72];
+};
+
+/* Of one mount; all zero before its first reading. */
+struct mount_reader {
+	pid_t pid; /* 0: none is reading */
+	int fd;
+	struct text text; /* a struct named after the other, as they come */
+};
+
+/*
+ * Starts to read the mount at a path. Its names count only for a broker that runs as
+ * `user`.
+ *
+ * Returns: 0; -errno.
+ */
+int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user);
+
+/*
+ * Takes the names that have come, and waits for more until `deadline` (CLOCK_MONOTONIC,
+ * in nanoseconds; 0: not at all).
+ *
+ * Returns: whether that was all of them, and the reader has ended.
+ */
+bool mount_reader_take(struct mount_reader *reader, uint64_t deadline);
+
+/* Ends a reading under way, and frees the names. */
+void mount_reader_deinit(struct mount_reader *reader);
+
+/* The parent of a worker. Returns: 0 for a process that is no worker, or is gone. */
+pid_t mount_worker_broker(pid_t pid);
+
+/* Whether a process of that name is a worker. */
+bool mount_is_worker(const char *comm);
