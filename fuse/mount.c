@@ -57,7 +57,7 @@ int mount_note(struct mount *ret_mount, const char *path)
 void mount_detach(const struct mount *mount, bool has_ended)
 {
 	_cleanup_close_ int fd = open(mount->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	struct mount now;
+	struct mount now = { 0 };
 	char path[40];
 
 	if (fd < 0 || mount_look(&now, fd, "") || now.device != mount->device ||

@@ -217,11 +217,18 @@ static int module_make(struct worker *worker, struct module *module,
 	return r;
 }
 
-/* With the lock held. */
-static void module_wait_locked(struct worker *worker, struct module *module)
+/*
+ * The module of a request, which nobody loads at the moment; NULL: there is none. It is
+ * looked up anew after each wait, in which it may have been unloaded. With the lock held.
+ */
+static struct module *table_find_idle(struct worker *worker,
+				      const struct wire_request *request)
 {
-	while (module->state == MODULE_LOADING)
+	struct module *module;
+
+	while ((module = table_find(worker, request)) && module->state == MODULE_LOADING)
 		pthread_cond_wait(&worker->modules.change, &worker->modules.lock);
+	return module;
 }
 
 /* The module of a request, loaded. With the lock taken where it is. */
@@ -232,12 +239,10 @@ static int module_get(struct worker *worker, const struct wire_request *request,
 	int r = 0;
 
 	pthread_mutex_lock(&worker->modules.lock);
-	module = table_find(worker, request);
-	if (module)
-		module_wait_locked(worker, module);
-	else
+	module = table_find_idle(worker, request);
+	if (!module) {
 		r = -EINVAL;
-	if (module && module->state != MODULE_LOADED) {
+	} else if (module->state != MODULE_LOADED) {
 		module->state = MODULE_LOADING;
 		pthread_mutex_unlock(&worker->modules.lock);
 		r = module_make(worker, module, failure);
@@ -272,11 +277,9 @@ int module_unload(struct worker *worker, struct job *job, struct cuda_failure *f
 	int r = 0;
 
 	pthread_mutex_lock(&worker->modules.lock);
-	module = table_find(worker, &job->request);
-	if (module) {
-		module_wait_locked(worker, module);
+	module = table_find_idle(worker, &job->request);
+	if (module)
 		HASH_DELETE(hh, worker->modules.first, module);
-	}
 	pthread_mutex_unlock(&worker->modules.lock);
 	if (!module)
 		return -EINVAL;
@@ -296,13 +299,10 @@ int module_log(struct worker *worker, struct job *job, struct cuda_failure *fail
 
 	(void)failure;
 	pthread_mutex_lock(&worker->modules.lock);
-	module = table_find(worker, &job->request);
-	if (module) {
-		module_wait_locked(worker, module);
-		if (module->log) {
-			job->value[0] = MIN(strlen(module->log), job->request.length);
-			memcpy(place, module->log, job->value[0]);
-		}
+	module = table_find_idle(worker, &job->request);
+	if (module && module->log) {
+		job->value[0] = MIN(strlen(module->log), job->request.length);
+		memcpy(place, module->log, job->value[0]);
 	}
 	pthread_mutex_unlock(&worker->modules.lock);
 	return module ? 0 : -EINVAL;
@@ -361,12 +361,14 @@ int module_functions(struct worker *worker, struct job *job, struct cuda_failure
 	uint8_t *place = worker->staging + job->request.offset;
 	uint32_t first = job->request.function;
 	struct module *module;
+	bool beyond;
 	long n = 0;
 	int r;
 
 	r = module_get(worker, &job->request, &module, failure);
 	if (r < 0)
 		return r;
+	beyond = first >= module->n_functions;
 	for (uint32_t i = first; i < module->n_functions; i++) {
 		n = function_tell(worker, module->functions[i], NULL,
 				  place + job->value[1],
@@ -377,7 +379,7 @@ int module_functions(struct worker *worker, struct job *job, struct cuda_failure
 		job->value[1] += (uint64_t)n;
 	}
 	pthread_mutex_unlock(&worker->modules.lock);
-	if (first >= module->n_functions)
+	if (beyond)
 		return -EINVAL;
 	/* What does not fit is asked for again, but it must fit alone. */
 	return n == -ENOSPC && job->value[0] ? 0 : n < 0 ? (int)n : 0;

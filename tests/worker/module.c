@@ -319,6 +319,35 @@ Test(module, requests_behind_a_load_wait_for_it)
 	stop();
 }
 
+/* Both wait for the same load. What the others come upon is gone or still there. */
+Test(module, unload_waits_for_a_load_beside_others)
+{
+	struct question loading, unloading, others[3];
+
+	if (!driver_is_soft())
+		cr_skip("only the software GPU can be told to be slow");
+	start_with("delay=cuModuleLoadDataEx@*=50ms");
+	for (uint32_t module = 1; module <= 10; module++) {
+		question_ask(&loading, &fixture, request(WIRE_MODULE_LOAD, module),
+			     image(two_kernels, strlen(two_kernels)));
+		question_ask(&unloading, &fixture, request(WIRE_MODULE_UNLOAD, module),
+			     -1);
+		for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+			question_ask(&others[i], &fixture,
+				     inquiry(WIRE_MODULE_FUNCTIONS, module, 0), -1);
+		question_wait(&loading);
+		question_wait(&unloading);
+		cr_assert(eq(int, unloading.reply.error, 0));
+		for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+			question_wait(&others[i]);
+			cr_assert(not(others[i].lost));
+			if (others[i].reply.error)
+				cr_assert(eq(int, others[i].reply.error, EINVAL));
+		}
+	}
+	stop();
+}
+
 /* Nobody tells the broker that a module can be loaded now: whoever needs it tries. */
 Test(module, load_that_failed_is_tried_again)
 {
