@@ -7,8 +7,8 @@
  */
 #include "conform.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,21 +36,20 @@ void conform_init(void)
 	conform_options("devices=2:memory=1G");
 }
 
+static int remove_one(const char *path, const struct stat *stat, int flag,
+		      struct FTW *ftw)
+{
+	(void)stat, (void)flag, (void)ftw;
+	return remove(path);
+}
+
 /* The directory of the software machine; there is none on hardware. */
 void conform_fini(void)
 {
 	char path[128];
-	struct dirent *entry;
-	DIR *dir;
 
 	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.%s", machine);
-	dir = opendir(path);
-	if (!dir)
-		return;
-	while ((entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	closedir(dir);
-	rmdir(path);
+	nftw(path, remove_one, 8, FTW_PHYS | FTW_DEPTH);
 }
 
 static void fail(const char *file, int line, const char *text)

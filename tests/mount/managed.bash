@@ -22,7 +22,7 @@ pages()
 	local address where bit places
 	address=$(<"allocations/$1/address")
 	for where in $(od -A n -v -t u4 -w8 \
-		/dev/shm/gpumem-softgpu."${T##*.}"-main/managed-*-"${address#0x}" |
+		/dev/shm/gpumem-softgpu."${T##*.}"-main/*/managed-*-"${address#0x}" |
 		awk '{ print $1 }'); do
 		places=
 		for bit in {0..31}; do

@@ -94,29 +94,62 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	mkdir -m 1777 "$evil"
 	# so that no other program of the software GPU clears it away
 	touch "$evil/no_file_of_a_machine"
-	by 1001 run "ln -s $T/victim/a.conf $evil/sums"
-	software_is_refused "$machine" "$evil/sums"
+	by 1001 run "ln -s $T/victim $evil/0-0; mkdir -m 777 $evil/0-1; touch $evil/0-2"
+	broker_start "$T/own" --driver "software:machine=$machine"
+	echo 'x 4M' >"$T/own/mnt/control/alloc"
+	is "$(cd "$evil" && ls 0-3)" "$(printf '%s\n' "$(cd "$evil/0-3" && echo 0-*)" joined sums)"
+	broker_stop "$T/own"
+	is "$(cd "$evil" && echo *)" '0-0 0-1 0-2 no_file_of_a_machine'
 	rm -rf "$evil"
 	is "$(cat "$T"/victim/*)" $'mine\nmine\nmine'
 }
 
-# The software GPU's totals are every user's to change: who spoils them ends nobody.
+# The totals of another user are that user's to write: root counts anew what they hide.
 test_totals_of_the_software_gpu_that_are_spoiled_are_counted_anew()
 {
-	local sums=/dev/shm/gpumem-softgpu.${T##*.}-own/sums
+	local machine=/dev/shm/gpumem-softgpu.${T##*.}-own
 	needs_software 'be misled'
 	needs_root 'other users'
 	start
 	echo 'x 100M' >"$O/control/alloc"
-	echo 'm 4M kind=managed' >"$O/control/alloc"
-	echo 'm u8:1' >"$O/control/fill"
-	by 1001 run "truncate -s 0 $sums"
+	by 1001 run "mkdir $machine/1001-0 && head -c 1M /dev/urandom >$machine/1001-0/sums"
 	echo 'y 100M' >"$O/control/alloc"
 	is "$(<"$O/devices/0/memory_ours")" 209715200
 	[ "$(<"$O/devices/0/memory_used")" -ge 209715200 ]
-	by 1001 run "head -c 1M /dev/urandom >$sums"
-	by 1001 run "truncate -s 0 $sums"
+	by 1001 run "truncate -s 0 $machine/1001-0/sums"
 	echo 'z 100M' >"$O/control/alloc"
+	broker_stop "$T/own"
+}
+
+# Locks every file of a folder that it may open, until its input ends.
+lock_all='
+import fcntl, os, sys
+for folder, _, files in os.walk(sys.argv[1]):
+    for path in [folder] + [os.path.join(folder, file) for file in files]:
+        try:
+            fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pass
+print("locked", flush=True)
+sys.stdin.read()'
+
+test_locks_of_another_user_on_the_software_gpu_hold_up_nobody()
+{
+	local go
+	needs_software 'be locked'
+	needs_root 'other users'
+	start
+	echo 'x 4M' >"$O/control/alloc"
+	mkfifo -m 644 "$T/go"
+	by 1001 run "exec python3 -c '$lock_all' /dev/shm/gpumem-softgpu.${T##*.}-own <$T/go" \
+		>"$T/locked" &
+	exec {go}>"$T/go"
+	eventually "grep -q locked '$T/locked'"
+	timeout 10 bash -c "echo 'y 4M' >'$O/control/alloc'"
+	is "$(timeout 10 ls "$O/allocations" | xargs)" 'x y'
+	timeout 10 rmdir "$O/allocations/x"
+	exec {go}>&-
+	wait $!
 	broker_stop "$T/own"
 }
 

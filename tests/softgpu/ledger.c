@@ -2,7 +2,10 @@
 /* The memory that processes share: its limit, and that it comes back. */
 #include "conform.h"
 
+#include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 SUITE(ledger);
@@ -291,4 +294,113 @@ Test(ledger, exported_memory_stays_when_its_maker_exits)
 	memory_map(at, 4 * MIB, memory_import(fd), WRITE);
 	words_write(at, 1, MIB);
 	close(fd);
+}
+
+static int lock_one(const char *path, const struct stat *stat, int flag, struct FTW *ftw)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK);
+
+	(void)stat, (void)flag, (void)ftw;
+	if (fd >= 0)
+		flock(fd, LOCK_EX | LOCK_NB);
+	return 0;
+}
+
+/* Every lock of the machine that this process may have, for as long as it lives. */
+static void lock_all(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.conform-%d",
+		 (int)getppid());
+	MUST(nftw(path, lock_one, 8, FTW_PHYS) == 0);
+}
+
+static void become(uid_t id)
+{
+	MUST(setgid(id) == 0 && setuid(id) == 0);
+}
+
+static void lock_as_a_stranger(int socket)
+{
+	wire_receive(socket, NULL);
+	become(65534);
+	lock_all();
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+/* As one that is stopped in the middle of a call. */
+static void lock_as_a_member(int socket)
+{
+	CUdeviceptr at;
+
+	wire_receive(socket, NULL);
+	become(1000);
+	conform_context();
+	memory_create(20 * MIB);
+	OK(cuMemAllocManaged, &at, 4 * MIB, CU_MEM_ATTACH_GLOBAL);
+	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
+	OK(cuCtxSynchronize);
+	lock_all();
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+/* All that takes the books: to join, to make, to count, to evict, to leave. */
+static void use_in_time(int socket)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	wire_receive(socket, NULL);
+	alarm(20);
+	conform_context();
+	OK(cuMemAllocManaged, &at, 8 * MIB, CU_MEM_ATTACH_GLOBAL);
+	OK(cuMemPrefetchAsync, at, 8 * MIB, 0, NULL);
+	OK(cuCtxSynchronize);
+	handle = memory_create(40 * MIB);
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 30 * MIB, &prop, 0);
+	MUST(memory_free() <= 24 * MIB);
+	OK(cuMemRelease, handle);
+	wire_send(socket, 1, -1);
+	exit(0);
+}
+
+static void join_and_stay(int socket)
+{
+	conform_open();
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+/* A process of root's, then the one that locks, then another of root's. */
+static void locked_by(void (*body)(int socket))
+{
+	struct child maker, locker, user;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	conform_options(LIMIT);
+	child_start(&maker, join_and_stay);
+	child_start(&locker, body);
+	child_start(&user, use_in_time);
+	wire_receive(maker.socket, NULL);
+	wire_send(locker.socket, 0, -1);
+	cr_assert_eq(wire_receive(locker.socket, NULL), 1);
+	wire_send(user.socket, 0, -1);
+	cr_assert_eq(wire_receive(user.socket, NULL), 1);
+	child_finish(&user);
+	child_kill(&locker);
+	child_kill(&maker);
+}
+
+Test(ledger, locks_of_a_stranger_hold_up_nobody)
+{
+	locked_by(lock_as_a_stranger);
+}
+
+Test(ledger, locks_of_another_users_process_hold_up_nobody)
+{
+	locked_by(lock_as_a_member);
 }

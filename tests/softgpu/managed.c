@@ -315,8 +315,9 @@ Test(residency, is_seen_from_outside)
 	FILE *file;
 
 	prefetch(at + PAGE, PAGE, 1);
-	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.conform-%d/managed-%d-%llx",
-		 (int)getpid(), (int)getpid(), (unsigned long long)at);
+	snprintf(path, sizeof(path),
+		 "/dev/shm/gpumem-softgpu.conform-%d/%u-0/managed-%d-%llx", (int)getpid(),
+		 (unsigned int)geteuid(), (int)getpid(), (unsigned long long)at);
 	file = fopen(path, "r");
 	MUST(file != NULL);
 	cr_assert_eq(fread(words, 1, sizeof(words), file), sizeof(words));

@@ -115,7 +115,7 @@ Test(options, directory_is_where_memory_is_kept)
 	conform_options(text);
 	conform_open();
 	memory_import(memory_export(memory_create(2 * MIB)));
-	snprintf(text, sizeof(text), "test \"$(ls %s/*/0-2097152-*)\" && rm -r %s",
+	snprintf(text, sizeof(text), "test \"$(ls %s/*/*/0-2097152-*)\" && rm -r %s",
 		 directory, directory);
 	cr_assert_eq(system(text), 0);
 }

@@ -2,22 +2,15 @@
 /* Physical memory, and who in which process still holds it. */
 #pragma once
 
-#include "base/def.h"
-#include "options.h"
+#include "account.h"
 
 /* A piece of physical memory: a file that lives as long as anybody holds it. */
 struct memory {
 	int fd; /* -1 once only mappings hold it */
 	int device;
 	uint64_t size;
+	bool is_own; /* in the account of this user */
 	char name[64];
-};
-
-/* What all processes of a machine add up together, in bytes. */
-struct sums {
-	uint64_t used[OPTIONS_MAX_DEVICES]; /* never too low */
-	uint64_t managed;		    /* allocated, wherever it is; never too low */
-	uint64_t clock;			    /* counts the moves of managed pages */
 };
 
 /*
@@ -55,27 +48,11 @@ uint64_t ledger_used(int device);
 
 /*
  * For residency.h, which keeps the pages of managed memory in the same books. The lock
- * is that of all processes, and within this one the library's.
+ * is that of all processes of this user, and within this one the library's. Returns: the
+ * account of this user.
  */
-struct sums *ledger_lock(void);
+struct account *ledger_lock(void);
 void ledger_unlock(void);
-
-/*
- * Opens a file of a machine's directory, of which others may have laid out anything.
- *
- * Returns: its descriptor; -EPERM when it is no plain file; -ELOOP, -ENOENT and what else
- * open answers.
- */
-int ledger_open_file(int dir_fd, const char *name, int flags);
-
-/* The machine's directory. */
-int ledger_directory(void);
-
-/* Unlinks a file of it that nobody holds. Returns: whether it did. */
-bool ledger_reap(int dir_fd, const char *name);
-
-/* Under the ledger's lock: makes the sums right. */
-void ledger_scan(void);
 
 /*
  * Under the ledger's lock: counts bytes of a device as used, which moves managed pages to
@@ -83,3 +60,6 @@ void ledger_scan(void);
  */
 bool ledger_take(int device, uint64_t size);
 void ledger_give(int device, uint64_t size);
+
+/* The same for bytes of managed memory, wherever they are, up to options.managed. */
+bool ledger_take_managed(uint64_t size);

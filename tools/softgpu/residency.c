@@ -5,16 +5,15 @@
  * memory. This file is that book, and who may use the memory where is managed.c's.
  *
  * Pages are of 2 MiB, the size in which the driver gives out device memory. Each
- * allocation has a file managed-PID-ADDRESS (hexadecimal) in the machine's directory, two
- * words of 32 bits a page, struct page, so that
+ * allocation has a file managed-PID-ADDRESS (hexadecimal) in its user's account
+ * (account.h), two words of 32 bits a page, struct page, so that
  *
- *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/managed-*-ADDRESS
+ *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/UID-N/managed-*-ADDRESS
  *
- * shows from anywhere where the pages are. And who needs memory of a device finds the
- * pages to evict there, those that are his user's, or all where he is root, as NVIDIA's
- * kernel module would: no bytes have to move. The
- * process holds flock(LOCK_SH) on the file through its mapping; where nobody does, the
- * ledger takes the file away.
+ * shows its user and root where the pages are. A process that needs memory of a device
+ * finds the pages to evict there: those of its user, and root's those of all users, as
+ * NVIDIA's kernel module would. No bytes have to move. The process holds flock(LOCK_SH)
+ * on the file through its mapping; where nobody does, the ledger takes the file away.
  *
  * A kernel that runs meanwhile notices what this process moves, and asks anew before it
  * goes on; what another process evicts it doesn't notice.
@@ -33,6 +32,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 struct book;
 
@@ -72,10 +72,24 @@ static uint32_t page_where(const struct page *page)
 	return __atomic_load_n(&page->where, __ATOMIC_RELAXED);
 }
 
+/*
+ * Milliseconds, which all users share, but never the same twice in one account, which
+ * many moves can put ahead of the others.
+ */
+static uint32_t clock_tick(struct sums *sums)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	sums->clock = MAX(sums->clock + 1,
+			  (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+	return (uint32_t)sums->clock;
+}
+
 static void page_put(struct page *page, uint32_t where, struct sums *sums)
 {
 	__atomic_store_n(&page->where, where, __ATOMIC_RELAXED);
-	page->moved = (uint32_t)++sums->clock;
+	page->moved = clock_tick(sums);
 }
 
 /*
@@ -83,6 +97,7 @@ static void page_put(struct page *page, uint32_t where, struct sums *sums)
  * user's, who can make it shorter at any moment.
  */
 struct book {
+	struct account *account;
 	int fd;
 	struct page *pages;
 	size_t n_pages;
@@ -97,7 +112,7 @@ static void book_close(struct book *book)
 }
 
 /* flags: O_RDWR to change it. Returns: NULL when it can't be had. */
-static struct book *book_open(const char *name, int flags)
+static struct book *book_open(int dir_fd, const char *name, int flags)
 {
 	struct book *book = calloc(1, sizeof(*book));
 	struct stat stat;
@@ -105,7 +120,7 @@ static struct book *book_open(const char *name, int flags)
 
 	if (!book)
 		return NULL;
-	book->fd = ledger_open_file(ledger_directory(), name, flags);
+	book->fd = account_file(dir_fd, name, flags);
 	if (book->fd >= 0 && fstat(book->fd, &stat) >= 0)
 		book->pages = malloc((size_t)stat.st_size);
 	if (book->pages)
@@ -118,17 +133,17 @@ static struct book *book_open(const char *name, int flags)
 	return book;
 }
 
-void residency_count(const char *name, struct sums *sums)
+void residency_count(int dir_fd, const char *name, struct sums *sums)
 {
-	struct book *book = book_open(name, O_RDONLY);
+	struct book *book = book_open(dir_fd, name, O_RDONLY);
 
 	if (!book)
 		return;
-	sums->managed += book->n_pages * RESIDENCY_PAGE;
+	sums_add(&sums->managed, book->n_pages * RESIDENCY_PAGE);
 	for (size_t i = 0; i < book->n_pages; i++)
 		for (int device = 0; device < OPTIONS_MAX_DEVICES; device++)
 			if (book->pages[i].where & WHERE_DEVICE(device))
-				sums->used[device] += RESIDENCY_PAGE;
+				sums_add(&sums->used[device], RESIDENCY_PAGE);
 	book_close(book);
 }
 
@@ -149,21 +164,22 @@ static bool candidates_add(struct candidates *all, const struct candidate *candi
 	return true;
 }
 
-static struct book *books_open(void)
+static struct book *books_open(struct account *account, struct book *books)
 {
-	struct book *books = NULL;
 	struct dirent *entry;
-	DIR *dir = fdopendir(openat(ledger_directory(), ".", O_RDONLY | O_CLOEXEC));
+	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
 
 	if (!dir)
-		return NULL;
+		return books;
 	while ((entry = readdir(dir))) {
-		struct book *book = residency_is(entry->d_name)
-					    ? book_open(entry->d_name, O_RDWR)
-					    : NULL;
+		struct book *book =
+			residency_is(entry->d_name)
+				? book_open(account->fd, entry->d_name, O_RDWR)
+				: NULL;
 
 		if (!book)
 			continue;
+		book->account = account;
 		book->next = books;
 		books = book;
 	}
@@ -203,81 +219,74 @@ static int candidate_compare(const void *a, const void *b)
 }
 
 /* A page that is also elsewhere only loses this copy. */
-static void page_evict(const struct candidate *candidate, int device, struct sums *sums)
+static void page_evict(const struct candidate *candidate, int device)
 {
+	struct sums *sums = &candidate->book->account->sums;
 	struct page page = candidate->book->pages[candidate->index];
 	const off_t offset = (off_t)(candidate->index * sizeof(page));
 
 	page.where &= ~WHERE_DEVICE(device);
 	if (!page.where)
 		page.where = WHERE_NODE(0);
-	page.moved = (uint32_t)++sums->clock;
+	page.moved = clock_tick(sums);
 	if (pwrite(candidate->book->fd, &page, sizeof(page), offset) == sizeof(page))
-		ledger_give(device, RESIDENCY_PAGE);
+		sums_take(&sums->used[device], RESIDENCY_PAGE);
 }
 
-void residency_evict(int device, uint64_t bytes, struct sums *sums)
+void residency_evict(int device, uint64_t bytes, struct account *accounts)
 {
 	struct candidates all = { 0 };
-	struct book *books;
+	struct book *books = NULL;
 	size_t n = (size_t)((bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE);
 
 	if (!options.concurrent)
 		return;
-	books = books_open();
+	for (; accounts; accounts = accounts->next)
+		books = books_open(accounts, books);
 	candidates_find(&all, books, device);
 	if (all.n)
 		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
 	for (size_t i = 0; i < MIN(n, all.n); i++)
-		page_evict(&all.array[i], device, sums);
+		page_evict(&all.array[i], device);
 	space_changed();
 	free(all.array);
 	books_close(books);
 }
 
-static int residency_create(struct residency *residency)
+static int residency_create(struct residency *residency, struct account *account)
 {
 	const size_t size = residency->n_pages * sizeof(*residency->pages);
 	_cleanup_close_ int fd = -1;
 
 	/* A file of that name is of an allocation that is no more. */
-	unlinkat(ledger_directory(), residency->name, 0);
-	fd = openat(ledger_directory(), residency->name,
-		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	unlinkat(account->fd, residency->name, 0);
+	fd = openat(account->fd, residency->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+		    0600);
 	if (fd < 0)
 		return -errno;
-	/* Everybody counts it; his own processes and root's may evict. */
-	if (fchmod(fd, 0644) >= 0 && flock(fd, LOCK_SH) >= 0 &&
-	    ftruncate(fd, (off_t)size) >= 0)
+	if (flock(fd, LOCK_SH) >= 0 && ftruncate(fd, (off_t)size) >= 0)
 		residency->pages = pages_map(fd, residency->n_pages);
 	if (!residency->pages) {
-		unlinkat(ledger_directory(), residency->name, 0);
+		unlinkat(account->fd, residency->name, 0);
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static bool managed_fits(const struct sums *sums, uint64_t size)
-{
-	return size <= options.managed && sums->managed <= options.managed - size;
-}
-
 int residency_open(struct residency *residency, uint64_t address, size_t n_pages)
 {
 	const uint64_t size = n_pages * RESIDENCY_PAGE;
-	struct sums *sums;
+	struct account *account = ledger_lock();
 	int r = -ENOMEM;
 
 	*residency = (struct residency){ .n_pages = n_pages };
 	snprintf(residency->name, sizeof(residency->name), RESIDENCY_PREFIX "%d-%llx",
 		 (int)getpid(), (unsigned long long)address);
-	sums = ledger_lock();
-	if (!managed_fits(sums, size))
-		ledger_scan();
-	if (managed_fits(sums, size))
-		r = residency_create(residency);
-	if (r >= 0)
-		sums->managed += size;
+	if (ledger_take_managed(size)) {
+		r = residency_create(residency, account);
+		if (r < 0)
+			sums_take(&account->sums.managed, size);
+	}
 	ledger_unlock();
 	return r;
 }
@@ -285,14 +294,14 @@ int residency_open(struct residency *residency, uint64_t address, size_t n_pages
 void residency_close(struct residency *residency)
 {
 	const uint64_t size = residency->n_pages * RESIDENCY_PAGE;
-	struct sums *sums;
+	struct account *account;
 
 	for (size_t i = 0; i < residency->n_pages; i++)
 		residency_move(residency, i, 0);
-	sums = ledger_lock();
+	account = ledger_lock();
 	pages_unmap(residency->pages, residency->n_pages);
-	ledger_reap(ledger_directory(), residency->name);
-	sums->managed -= MIN(size, sums->managed);
+	account_reap(account, residency->name);
+	sums_take(&account->sums.managed, size);
 	ledger_unlock();
 }
 
@@ -318,7 +327,7 @@ static bool device_take(uint32_t where)
 bool residency_move(struct residency *residency, size_t page, uint32_t where)
 {
 	struct page *moving = &residency->pages[page];
-	struct sums *sums = ledger_lock();
+	struct sums *sums = &ledger_lock()->sums;
 	const uint32_t before = page_where(moving);
 	const bool done = device_take(where & ~before);
 

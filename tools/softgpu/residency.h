@@ -17,7 +17,7 @@
 
 struct page {
 	uint32_t where; /* 0: never touched; more than one bit: copies for reading */
-	uint32_t moved; /* the clock of the sums then: the oldest is evicted first */
+	uint32_t moved; /* the clock then: the oldest is evicted first */
 };
 
 struct residency {
@@ -47,10 +47,10 @@ uint32_t residency_where(const struct residency *residency, size_t page);
 bool residency_move(struct residency *residency, size_t page, uint32_t where);
 
 /*
- * For the ledger, under its lock: whether a file is a residency, what it adds to the
- * sums, and making room on a device for some bytes by moving pages to the host, the one
- * that moved last last, whatever process they are of.
+ * For the ledger, under the lock of the account: whether a file is a residency, what it
+ * adds to the sums, and making room on a device for some bytes by moving pages of some
+ * accounts to the host, the one that moved last last, whatever process they are of.
  */
 bool residency_is(const char *name);
-void residency_count(const char *name, struct sums *sums);
-void residency_evict(int device, uint64_t bytes, struct sums *sums);
+void residency_count(int dir_fd, const char *name, struct sums *sums);
+void residency_evict(int device, uint64_t bytes, struct account *accounts);
