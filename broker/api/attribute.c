@@ -42,7 +42,7 @@ static void broker_version(const struct attribute_view *view, struct text *text)
 
 static void broker_devices(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, view->broker->n_devices);
+	show_number(text, view->broker->registry.n_devices);
 }
 
 static void broker_allocations(const struct attribute_view *view, struct text *text)

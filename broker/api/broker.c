@@ -13,32 +13,10 @@
 
 /* Slots of the mover's staging area: each view thread reads requests into one. */
 #define MOVER_SLOTS 48
-#define OWNER_SLOTS 8
 /* How long a worker may take to end by itself, and the work under way to finish. */
 #define STOP_SECONDS 5
 
 /* ---- workers ---- */
-
-struct worker *worker_of(struct broker *broker, struct owner *owner)
-{
-	struct worker *worker;
-
-	if (owner->worker)
-		return owner->worker;
-	if (!owner->output)
-		owner->output = output_new(&broker->outputs);
-	worker = calloc(1, sizeof(*worker));
-	if (!worker || !owner->output) {
-		free(worker);
-		return NULL;
-	}
-	if (worker_init(worker, broker, owner, OWNER_SLOTS) < 0) {
-		free(worker);
-		return NULL;
-	}
-	owner->worker = worker;
-	return worker;
-}
 
 static void worker_name(const struct worker *worker, char *name, size_t size)
 {
@@ -285,7 +263,7 @@ static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevic
 {
 	uint32_t peers = 1u << index;
 
-	for (uint32_t i = 0; i < broker->n_devices; i++) {
+	for (uint32_t i = 0; i < broker->registry.n_devices; i++) {
 		CUdevice other;
 		int reaches = 0;
 
@@ -358,9 +336,9 @@ static int life_find_devices(struct broker *broker, struct cuda_failure *failure
 	r = CUDA(broker->driver, failure, cuDeviceGetCount, &n);
 	if (r < 0)
 		return r;
-	broker->n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
-	for (uint32_t i = 0; r == 0 && i < broker->n_devices; i++)
-		r = device_new(&broker->devices[i], broker, i, failure);
+	broker->registry.n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
+	for (uint32_t i = 0; r == 0 && i < broker->registry.n_devices; i++)
+		r = device_new(&broker->registry.device_at[i], broker, i, failure);
 	return r;
 }
 
@@ -410,8 +388,8 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		return r;
 	r = life_find_devices(broker, &failure);
 	if (r == 0)
-		r = memory_init(&broker->memory, broker->driver, broker->n_devices,
-				&failure);
+		r = memory_init(&broker->memory, broker->driver,
+				broker->registry.n_devices, &failure);
 	if (r == 0)
 		r = worker_init(&broker->mover, broker, NULL, MOVER_SLOTS);
 	if (r < 0 ||

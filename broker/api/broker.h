@@ -19,54 +19,15 @@
 #include <sys/types.h>
 
 #include "base/text.h"
+#include "model/access.h"
+#include "model/event_reader.h"
+#include "model/object.h"
 
 struct attribute;
 struct broker;
 struct waiter;
 
-/* ---- who asks ---- */
-
-struct caller {
-	uid_t uid;
-	gid_t gid;
-	pid_t pid;
-	unsigned int n_groups;
-	const gid_t *groups; /* supplementary; borrowed, must outlive the call */
-};
-
 /* ---- objects ---- */
-
-enum object_type {
-	OBJECT_BROKER, /* the broker itself: exactly one, TOKEN_NONE */
-	OBJECT_ALLOCATION,
-	OBJECT_STREAM,
-	OBJECT_DEVICE,
-	OBJECT_OWNER,
-	OBJECT_MODULE,
-	OBJECT_FUNCTION, /* in the folder of its module */
-	N_OBJECT_TYPES,
-};
-
-/* The name of the folder that holds such objects ("allocations"), "" for the broker. */
-const char *object_folder(enum object_type type);
-
-/*
- * A reference to an object that may end at any time: slot is its place, generation tells
- * it from what stood there before. Both fit: slot < 2^24, generation < 2^32, never zero.
- */
-struct token {
-	uint32_t slot;
-	uint32_t generation;
-};
-
-#define TOKEN_NONE     \
-	(struct token) \
-	{              \
-		0, 0   \
-	}
-
-#define OBJECT_NAME_MAX 64
-#define LISTED_NAME_MAX 255 /* functions have longer names than users may give */
 
 /*
  * in: the object whose folder it is, TOKEN_NONE for those in the root.
@@ -269,15 +230,8 @@ void broker_events(struct broker *broker, struct text *text);
  * thread whenever there is something to take; it must only note that, and call nothing
  * here (the journal's lock is held, which is what makes event_reader_free() final).
  */
-struct event_reader;
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata);
-/* Takes NULL. On return wake is not running and will not be called. */
-struct event_reader *event_reader_free(struct event_reader *reader);
-
-/* Takes at most size bytes of whole lines; `lost N` stands where N were overwritten.
- * Returns: how many bytes; 0 when there is nothing now. size >= 512. */
-size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size);
 
 /* ---- life ---- */
 
@@ -303,8 +257,8 @@ void broker_shutdown(struct broker *broker);
 
 /*
  * Lets what is under way end, for a bounded time, and then ends the workers: what they
- * still had has failed. After broker_shutdown(). Whoever waits has been answered then. The
- * first call does it; broker_free() is one.
+ * still had has failed. After broker_shutdown(). Whoever waits has been answered then.
+ * The first call does it; broker_free() is one.
  */
 void broker_drain(struct broker *broker);
 

@@ -127,7 +127,7 @@ static void asking_start(struct broker *broker, bool space, uint32_t first, uint
 
 void broker_space(struct broker *broker, struct wait *wait)
 {
-	asking_start(broker, true, 0, broker->n_devices, wait);
+	asking_start(broker, true, 0, broker->registry.n_devices, wait);
 }
 
 void ask_memory_used(struct broker *broker, struct token token,

@@ -11,28 +11,13 @@
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 
-static const char *const folders[N_OBJECT_TYPES] = {
-	[OBJECT_BROKER] = "",
-	[OBJECT_ALLOCATION] = "allocations",
-	[OBJECT_STREAM] = "streams",
-	[OBJECT_DEVICE] = "devices",
-	[OBJECT_OWNER] = "owners",
-	[OBJECT_MODULE] = "modules",
-	[OBJECT_FUNCTION] = "functions",
-};
-
-const char *object_folder(enum object_type type)
-{
-	return folders[type];
-}
-
 static int object_fail(struct broker *broker, const struct caller *caller,
 		       enum object_type type, const char *name, int error,
 		       const char *sentence)
 {
 	char file[128];
 
-	snprintf(file, sizeof(file), "%s/%.64s", folders[type], name);
+	snprintf(file, sizeof(file), "%s/%.64s", object_folder(type), name);
 	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
 	return -error;
 }
@@ -58,44 +43,13 @@ static bool find_allocation(struct broker *broker, const char *name,
 	return true;
 }
 
-static bool name_is_default(const char *name)
-{
-	return strncmp(name, "default", 7) == 0 && (!name[7] || name[7] == '.');
-}
-
-/* `default` is device 0's, `default.N` device N's; the caller's own. */
-static struct stream *find_default(struct broker *broker, const char *name,
-				   const struct caller *caller)
-{
-	struct owner *owner;
-	uint64_t device = 0;
-
-	if (!name_is_default(name) ||
-	    (name[7] && (name[8] == '0' || number_parse(name + 8, &device) < 0)))
-		return NULL;
-	if (device >= broker->n_devices)
-		return NULL;
-	owner = owner_get(&broker->registry, caller->uid, caller->gid);
-	return owner ? owner_default_stream(&broker->registry, owner, (uint32_t)device)
-		     : NULL;
-}
-
-struct stream *command_named_stream(struct command *command, const char *name)
-{
-	struct stream *stream = stream_find(&command->broker->registry, name);
-
-	if (stream || strcmp(name, "default") == 0)
-		return stream;
-	return find_default(command->broker, name, command->caller);
-}
-
 static bool find_stream(struct broker *broker, const char *name,
 			const struct caller *caller, struct token *ret_token)
 {
 	struct stream *stream = stream_find(&broker->registry, name);
 
 	if (!stream)
-		stream = find_default(broker, name, caller);
+		stream = stream_find_default(&broker->registry, name, caller);
 	if (!stream)
 		return false;
 	*ret_token = (struct token){ stream->slot, stream->slot_generation };
@@ -109,13 +63,13 @@ static bool find_device(struct broker *broker, const char *name,
 	char plain[24];
 
 	(void)caller;
-	if (number_parse(name, &index) < 0 || index >= broker->n_devices)
+	if (number_parse(name, &index) < 0 || index >= broker->registry.n_devices)
 		return false;
 	snprintf(plain, sizeof(plain), "%llu", (unsigned long long)index);
 	if (strcmp(plain, name) != 0)
 		return false;
-	*ret_token = (struct token){ broker->devices[index]->slot,
-				     broker->devices[index]->slot_generation };
+	*ret_token = (struct token){ broker->registry.device_at[index]->slot,
+				     broker->registry.device_at[index]->slot_generation };
 	return true;
 }
 
@@ -202,25 +156,6 @@ void broker_look_up(struct broker *broker, enum object_type type, struct token i
 
 /* ---- listing ---- */
 
-static void print_name(enum object_type type, const void *object,
-		       char name[LISTED_NAME_MAX + 1])
-{
-	if (type == OBJECT_ALLOCATION)
-		strcpy(name, ((const struct allocation *)object)->name);
-	else if (type == OBJECT_STREAM)
-		strcpy(name, ((const struct stream *)object)->name);
-	else if (type == OBJECT_MODULE)
-		strcpy(name, ((const struct module *)object)->name);
-	else if (type == OBJECT_FUNCTION)
-		strcpy(name, ((const struct function *)object)->shown);
-	else if (type == OBJECT_DEVICE)
-		snprintf(name, OBJECT_NAME_MAX, "%u",
-			 ((const struct device *)object)->index);
-	else
-		snprintf(name, OBJECT_NAME_MAX, "%u",
-			 ((const struct owner *)object)->uid);
-}
-
 /* Whether the caller's listing has it; in is the object whose folder is listed. */
 static bool is_listed(enum object_type type, const void *object, const void *in,
 		      const struct caller *caller)
@@ -238,54 +173,13 @@ static bool is_listed(enum object_type type, const void *object, const void *in,
 	return true;
 }
 
-static struct slots *type_slots(struct broker *broker, enum object_type type)
-{
-	struct slots *slots[N_OBJECT_TYPES] = {
-		[OBJECT_ALLOCATION] = &broker->registry.allocations,
-		[OBJECT_STREAM] = &broker->registry.streams,
-		[OBJECT_DEVICE] = &broker->registry.devices,
-		[OBJECT_OWNER] = &broker->registry.owners,
-		[OBJECT_MODULE] = &broker->registry.modules,
-		[OBJECT_FUNCTION] = &broker->registry.functions,
-	};
-
-	return slots[type];
-}
-
-/* Its object, one that can be seen. Under registry.lock. NULL: it has gone. */
-static const void *find_seen(struct broker *broker, enum object_type type,
-			     struct token token)
-{
-	struct slots *slots = type_slots(broker, type);
-
-	if (type == OBJECT_FUNCTION)
-		return function_get(&broker->registry, token.slot, token.generation);
-	return slots ? slots_get(slots, token.slot, token.generation) : NULL;
-}
-
-bool object_path(struct broker *broker, enum object_type type, struct token token,
-		 struct text *text)
-{
-	const void *object = find_seen(broker, type, token);
-	char name[LISTED_NAME_MAX + 1];
-
-	if (!object)
-		return false;
-	print_name(type, object, name);
-	if (type == OBJECT_FUNCTION)
-		text_printf(text, "%s/%s/", folders[OBJECT_MODULE],
-			    ((const struct function *)object)->image->module->name);
-	text_printf(text, "%s/%s", folders[type], name);
-	return true;
-}
-
 int broker_path(struct broker *broker, enum object_type type, struct token token,
 		struct text *text)
 {
 	bool found;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	found = object_path(broker, type, token, text);
+	found = object_path(&broker->registry, type, token, text);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return found ? 0 : -ESTALE;
 }
@@ -294,7 +188,7 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
 {
-	struct slots *slots = type_slots(broker, type);
+	struct slots *slots = object_slots(&broker->registry, type);
 	uint32_t slot = (uint32_t)cookie;
 	size_t found = 0;
 	const void *inside;
@@ -305,11 +199,11 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 	pthread_mutex_lock(&broker->registry.lock);
 	inside = slots_get(&broker->registry.modules, in.slot, in.generation);
 	if (type == OBJECT_STREAM && cookie == 0)
-		(void)find_default(broker, "default", caller);
+		(void)stream_find_default(&broker->registry, "default", caller);
 	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
 		if (!is_listed(type, object, inside, caller))
 			continue;
-		print_name(type, object, entries[found].name);
+		object_name(type, object, entries[found].name);
 		entries[found].token =
 			(struct token){ slot, slots->table[slot].generation };
 		entries[found].next = slot + 1;
@@ -373,12 +267,12 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 	const void *object;
 	int r = 0;
 
-	if (!type_slots(broker, type)) {
+	if (!object_slots(&broker->registry, type)) {
 		*ret_stat = (struct object_stat){ .mode = 0444 };
 		return 0;
 	}
 	pthread_mutex_lock(&broker->registry.lock);
-	object = find_seen(broker, type, token);
+	object = object_get(&broker->registry, type, token);
 	if (!object)
 		r = -ESTALE;
 	else if (type == OBJECT_MODULE)
@@ -415,11 +309,12 @@ static int create_stream(struct broker *broker, const char *name,
 	struct stream *stream = NULL;
 	int r = -EEXIST;
 
-	if (name_is_default(name) && !find_default(broker, name, caller))
+	if (stream_name_is_default(name) &&
+	    !stream_find_default(&broker->registry, name, caller))
 		return refuse(refusal, EINVAL,
 			      "stream %s: such names are of the devices' own streams",
 			      name);
-	if (!name_is_default(name))
+	if (!stream_name_is_default(name))
 		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
 	if (r == 0) {
 		*ret_token = (struct token){ stream->slot, stream->slot_generation };
@@ -495,7 +390,7 @@ static int remove_stream(struct broker *broker, const char *name,
 	struct stream *stream = stream_find(&broker->registry, name);
 	int r = 0;
 
-	if (!stream && find_default(broker, name, caller))
+	if (!stream && stream_find_default(&broker->registry, name, caller))
 		r = refuse(refusal, EPERM, "stream %s is always there", name);
 	else if (!stream)
 		r = refuse(refusal, ENOENT, "there is no stream %s", name);
@@ -602,10 +497,10 @@ static int store_stream(struct broker *broker, struct stream *stream,
 		stream->priority = negative ? -(int32_t)number : (int32_t)number;
 		return 0;
 	}
-	if (negative || number >= broker->n_devices)
+	if (negative || number >= broker->registry.n_devices)
 		return refuse(refusal, ENOENT,
 			      "there is no device %s: the last one is %u", value,
-			      broker->n_devices - 1);
+			      broker->registry.n_devices - 1);
 	stream->device = (uint32_t)number;
 	return 0;
 }
@@ -615,12 +510,12 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 			const struct attribute *attribute, const struct caller *caller,
 			const char *value, char *ret_name, struct refusal *refusal)
 {
-	struct slots *slots = type_slots(broker, type);
+	struct slots *slots = object_slots(&broker->registry, type);
 	void *object = slots_get(slots, token.slot, token.generation);
 
 	if (!object)
 		return refuse(refusal, ESTALE, "it has been removed");
-	print_name(type, object, ret_name);
+	object_name(type, object, ret_name);
 	if (type == OBJECT_STREAM)
 		return store_stream(broker, object, attribute, caller, value, refusal);
 	return module_store_device(broker, object, caller, value, refusal);

@@ -12,11 +12,11 @@
 
 #include "api/broker.h"
 #include "base/workqueue.h"
+#include "memory/slab.h"
 #include "model/journal.h"
+#include "model/registry.h"
 #include "process/output.h"
 #include "process/worker.h"
-#include "memory/slab.h"
-#include "model/registry.h"
 
 struct ahead;
 struct making;
@@ -45,8 +45,6 @@ struct broker {
 	char *version;
 	unsigned int worker_idle_s;
 	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
-	unsigned int n_devices;
-	struct device *devices[DEVICES_MAX];
 
 	struct worker mover;
 	uint64_t restarts;     /* workers that died; registry.lock */
@@ -55,7 +53,7 @@ struct broker {
 
 	/* registry.lock */
 	bool shutting_down;
-	bool drained; /* by the thread that ends it */
+	bool drained;			      /* by the thread that ends it */
 	uint64_t n_ops;			      /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */

@@ -23,7 +23,7 @@ static void command_file(const struct command *command, struct text *file)
 		freed = broker_find_freed(command->broker, command->token);
 	if (!command->token.generation)
 		text_printf(file, "control");
-	else if (!object_path(command->broker, type, command->token, file))
+	else if (!object_path(&command->broker->registry, type, command->token, file))
 		text_printf(file, "%s/%s", object_folder(type),
 			    freed ? freed->name : "?");
 	text_printf(file, "/%s", command->verb->name);
@@ -149,85 +149,6 @@ void command_finish_op(struct op *op)
 
 /* ---- what a command names ---- */
 
-void allocation_written(struct allocation *allocation)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	allocation->written_s = now.tv_sec;
-	allocation->written_ns = (uint32_t)now.tv_nsec;
-}
-
-int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
-{
-	return refuse(refusal, ESTALE,
-		      "allocation %s is lost: the worker that held it %s; free it",
-		      allocation->name,
-		      allocation->lost_why ? allocation->lost_why : "ended");
-}
-
-int range_fit(struct range *range, const struct allocation *allocation,
-	      struct refusal *refusal)
-{
-	uint64_t end;
-
-	if (!range->has_length && range->offset < allocation->size)
-		range->length = allocation->size - range->offset;
-	if (__builtin_add_overflow(range->offset, range->length, &end))
-		return refuse(refusal, EOVERFLOW,
-			      "%llu bytes at %llu of allocation %s do not fit in 64 bits",
-			      (unsigned long long)range->length,
-			      (unsigned long long)range->offset, allocation->name);
-	if (!range->has_length && range->offset >= allocation->size)
-		return refuse(refusal, ERANGE,
-			      "offset %llu is outside allocation %s of %llu bytes",
-			      (unsigned long long)range->offset, allocation->name,
-			      (unsigned long long)allocation->size);
-	if (range->offset >= allocation->size || end > allocation->size)
-		return refuse(
-			refusal, ERANGE,
-			"%llu bytes at %llu are outside allocation %s of %llu bytes",
-			(unsigned long long)range->length,
-			(unsigned long long)range->offset, allocation->name,
-			(unsigned long long)allocation->size);
-	return 0;
-}
-
-static bool caller_in_group(const struct caller *caller, gid_t gid)
-{
-	if (caller->gid == gid)
-		return true;
-	for (unsigned int i = 0; i < caller->n_groups; i++) {
-		if (caller->groups[i] == gid)
-			return true;
-	}
-	return false;
-}
-
-bool caller_may(const struct caller *caller, const struct allocation *allocation,
-		enum access access)
-{
-	unsigned int mode = allocation->mode;
-
-	if (caller->uid == 0)
-		return true;
-	if (access == ACCESS_OWN)
-		return caller->uid == allocation->owner->uid;
-	if (caller->uid == allocation->owner->uid)
-		mode >>= 6;
-	else if (caller_in_group(caller, allocation->gid))
-		mode >>= 3;
-	return (mode & access) == (unsigned int)access;
-}
-
-bool owner_may(const struct owner *owner, const struct allocation *allocation,
-	       enum access access)
-{
-	const struct caller caller = { .uid = owner->uid, .gid = owner->gid };
-
-	return caller_may(&caller, allocation, access);
-}
-
 static const char *access_word(enum access access)
 {
 	switch (access) {
@@ -311,7 +232,7 @@ struct stream *command_stream(struct command *command, const char *name, uint32_
 		return NULL;
 	}
 
-	stream = command_named_stream(command, name);
+	stream = stream_find_named(&command->broker->registry, name, command->caller);
 	if (!stream) {
 		pthread_mutex_unlock(&registry->lock);
 		command_fail(command, ENOENT, "there is no stream %s", name);

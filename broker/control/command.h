@@ -66,11 +66,7 @@ void command_finish_op(struct op *op);
  * Finds an allocation that the command names, LIVE or LOST, and sees that the caller may
  * use it. With registry.lock held; on failure the lock is let go, the command answered.
  */
-enum access {
-	ACCESS_READ = 4,
-	ACCESS_WRITE = 2,
-	ACCESS_OWN = 1, /* free, rename, chmod: owner and root */
-};
+
 struct allocation *command_find(struct command *command, const char *name,
 				enum access access);
 
@@ -80,33 +76,6 @@ struct allocation *command_find(struct command *command, const char *name,
  */
 struct allocation *command_find_own(struct command *command, const char *name,
 				    enum access access);
-
-/* Whether the caller may: the file's mode says, and root may all. */
-bool caller_may(const struct caller *caller, const struct allocation *allocation,
-		enum access access);
-
-/* Whether an owner may, whoever acts for him. */
-bool owner_may(const struct owner *owner, const struct allocation *allocation,
-	       enum access access);
-
-/* Notes that it is written now: its last_write and mtime. Under registry.lock. */
-void allocation_written(struct allocation *allocation);
-
-/* The sentence of what is lost, and why it is. Returns: -ESTALE. */
-int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
-
-/*
- * Sees that the range is inside the allocation; without a length it goes to the end.
- * Returns: 0; -EOVERFLOW, -ERANGE.
- */
-int range_fit(struct range *range, const struct allocation *allocation,
-	      struct refusal *refusal);
-
-/*
- * The stream of a name that says its device: one that was made, or the caller's own
- * `default.N`. With registry.lock held. NULL: none; also for `default` alone.
- */
-struct stream *command_named_stream(struct command *command, const char *name);
 
 /*
  * The stream that `stream=` names (NULL: his default) for work on a device. As

@@ -2,22 +2,10 @@
 #include "control/line.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/registry.h"
-
-int refuse(struct refusal *refusal, int error, const char *format, ...)
-{
-	va_list args;
-
-	refusal->error = error;
-	va_start(args, format);
-	(void)vsnprintf(refusal->sentence, sizeof(refusal->sentence), format, args);
-	va_end(args);
-	return -error;
-}
 
 /* The place of a key in the grammar, -1 when there is none such. */
 static int key_find(const struct grammar *grammar, const char *word, size_t length)

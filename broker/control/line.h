@@ -7,19 +7,12 @@
 #pragma once
 
 #include "base/number.h"
+#include "base/refusal.h"
+#include "model/range.h"
 
 #define LINE_MAX_LENGTH 4096
 #define LINE_ARGS_MAX	1024
 #define LINE_KEYS_MAX	12
-
-/* Why a line was refused: an errno and a sentence. */
-struct refusal {
-	int error;
-	char sentence[256];
-};
-
-/* Fills the refusal. Returns: -error. */
-int refuse(struct refusal *refusal, int error, const char *format, ...) _printf_(3, 4);
 
 /* What a line may have; the keys end in NULL. */
 struct grammar {
@@ -53,12 +46,6 @@ int line_wait(const char *word, bool *ret_wait, struct refusal *refusal);
 
 /* Name of an object. Returns: 0; -EINVAL, -ENAMETOOLONG. */
 int line_name(const char *word, const char *what, struct refusal *refusal);
-
-/* A range as a line gives it. */
-struct range {
-	uint64_t offset, length;
-	bool has_length; /* else to the end */
-};
 
 /* `offset=` and `length=`, NULL where not given. Returns: 0; -EINVAL, -EOVERFLOW. */
 int line_range(const char *offset, const char *length, struct range *ret_range,

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "control/location.h"
 #include "memops/placement.h"
+#include "model/location.h"
 
 /* What each advice is about. */
 enum about { ABOUT_NOTHING, ABOUT_PLACE, ABOUT_PROCESSOR };

@@ -144,7 +144,7 @@ static int alloc_parse(const struct line *words, struct alloc_line *line,
 static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
 			       struct refusal *refusal)
 {
-	if (!broker->devices[line->device]->has_managed)
+	if (!broker->registry.device_at[line->device]->has_managed)
 		return refuse(refusal, EOPNOTSUPP,
 			      "device %llu lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
 			      (unsigned long long)line->device);
@@ -167,17 +167,19 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	}
 	/* A stream says its device; saying both must agree (command_stream()). */
 	if (line->stream && !line->has_device)
-		named = command_named_stream(command, line->stream);
+		named = stream_find_named(&command->broker->registry, line->stream,
+					  command->caller);
 	if (named)
 		line->device = named->device;
-	if (line->device >= broker->n_devices) {
+	if (line->device >= broker->registry.n_devices) {
 		pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(command, ENOENT,
-			     "there is no device %llu: the last one is %u",
-			     (unsigned long long)line->device, broker->n_devices - 1);
+		command_fail(
+			command, ENOENT, "there is no device %llu: the last one is %u",
+			(unsigned long long)line->device, broker->registry.n_devices - 1);
 		return -ENOENT;
 	}
-	if (line->kind == KIND_DEVICE && !broker->devices[line->device]->has_vmm) {
+	if (line->kind == KIND_DEVICE &&
+	    !broker->registry.device_at[line->device]->has_vmm) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		command_fail(
 			command, EOPNOTSUPP,

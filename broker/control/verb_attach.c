@@ -114,7 +114,9 @@ static int attach_stream(struct command *command, const struct allocation *alloc
 {
 	struct registry *registry = &command->broker->registry;
 	const char *name = command->line.values[ATTACH_KEY_STREAM];
-	const struct stream *named = name ? command_named_stream(command, name) : NULL;
+	const struct stream *named = name ? stream_find_named(&command->broker->registry,
+							      name, command->caller)
+					  : NULL;
 	unsigned int uid, owner = allocation->owner->uid;
 
 	*ret_stream = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "control/location.h"
 #include "memops/placement.h"
+#include "model/location.h"
 
 enum { PREFETCH_OFFSET, PREFETCH_LENGTH, PREFETCH_STREAM, PREFETCH_WAIT };
 
@@ -51,7 +51,8 @@ static struct stream *managed_stream(struct command *command, const char *name,
 	const struct stream *named = NULL;
 
 	if (name)
-		named = command_named_stream(command, name);
+		named = stream_find_named(&command->broker->registry, name,
+					  command->caller);
 	return command_stream(command, name, named ? named->device : device);
 }
 

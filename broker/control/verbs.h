@@ -36,13 +36,6 @@ void block_withdraw(struct broker *broker, struct block *block,
 /* Memory has come back: allocations that waited for it are tried again. No lock held. */
 void alloc_retry_parked(struct broker *broker, uint32_t device);
 
-/* ---- object.c ---- */
-
-/* Appends where an object stands, as `streams/s`. Under registry.lock.
- * Returns: false when it has gone. */
-bool object_path(struct broker *broker, enum object_type type, struct token token,
-		 struct text *text);
-
 /* ---- copy.c ---- */
 
 /*
@@ -64,10 +57,6 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		       struct allocation *allocation, uint64_t offset, uint64_t length,
 		       uint64_t pattern, uint32_t pattern_size, bool stay,
 		       void (*finish)(struct op *op));
-
-/* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
-struct worker *allocation_worker(struct broker *broker,
-				 const struct allocation *allocation);
 
 /* ---- attach.c ---- */
 

@@ -110,3 +110,6 @@ static inline void cuda_driver_freep(struct cuda_driver **driver)
 }
 
 #define _cleanup_cuda_driver_ _cleanup_(cuda_driver_freep)
+
+/* ` (CALL: RESULT)`, appended where a driver call failed. */
+void text_add_call(struct text *text, int call, int result);

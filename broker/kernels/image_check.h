@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "control/line.h"
+#include "base/refusal.h"
 
 #define IMAGE_MAX (256ull << 20) /* bytes */
 

@@ -72,7 +72,8 @@ int launch_check_limits(struct check *check)
 {
 	const struct launch_line *line = &check->launch->line;
 	const struct device *device =
-		check->command->broker->devices[check->launch->use.image->device];
+		check->command->broker->registry
+			.device_at[check->launch->use.image->device];
 	const struct launch_limits *limits = &device->limits;
 	uint64_t threads = (uint64_t)line->block[0] * line->block[1] * line->block[2];
 	int r;
@@ -121,7 +122,9 @@ static int check_reach(struct check *check, const struct allocation *allocation,
 	if (!kind_has_device(allocation->kind) || allocation->device == device)
 		return 0;
 	if (!kind_is_durable(allocation->kind) ||
-	    !(check->command->broker->devices[device]->peers >> allocation->device & 1))
+	    !(check->command->broker->registry.device_at[device]->peers >>
+		      allocation->device &
+	      1))
 		return check_refuse(check, EXDEV,
 				    "allocation %s of kind %s is on device %u, out of "
 				    "reach of the kernel on device %u",

@@ -176,10 +176,10 @@ int module_store_device(struct broker *broker, struct module *module,
 	if (number_parse(value, &number) < 0)
 		return refuse(refusal, EINVAL, "device %s of module %s is no number",
 			      value, module->name);
-	if (number >= broker->n_devices)
+	if (number >= broker->registry.n_devices)
 		return refuse(refusal, ENOENT,
 			      "there is no device %s: the last one is %u", value,
-			      broker->n_devices - 1);
+			      broker->registry.n_devices - 1);
 	module->device = (uint32_t)number;
 	return 0;
 }

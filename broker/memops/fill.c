@@ -11,14 +11,6 @@ struct fill {
 	bool stay;
 };
 
-struct worker *allocation_worker(struct broker *broker,
-				 const struct allocation *allocation)
-{
-	if (kind_is_durable(allocation->kind))
-		return &broker->mover;
-	return worker_of(broker, allocation->owner);
-}
-
 static void fill_run(struct op *op)
 {
 	struct fill *fill = container_of(op, struct fill, op);

@@ -11,8 +11,8 @@
  * Attaching says who may use the memory from now on: it comes behind all uses before it,
  * as a write does.
  *
- * What the driver has done is noted in the registry (model/managed_ranges.h) before the op
- * leaves the order. It is asked for part by part where parts differ (op_ask.c).
+ * What the driver has done is noted in the registry (model/managed_ranges.h) before the
+ * op leaves the order. It is asked for part by part where parts differ (op_ask.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -135,10 +135,11 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 {
 	unsigned int number = location_number(location);
 
-	if (location_place(location) == LOCATION_DEVICE && number >= broker->n_devices)
+	if (location_place(location) == LOCATION_DEVICE &&
+	    number >= broker->registry.n_devices)
 		return refuse(refusal, ENOENT,
 			      "there is no device %u: the last one is %u", number,
-			      broker->n_devices - 1);
+			      broker->registry.n_devices - 1);
 	if (location_place(location) != LOCATION_NUMA)
 		return 0;
 	if (!node_is_there(number))
@@ -154,7 +155,7 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 int managed_check_concurrent(const struct broker *broker, uint32_t device,
 			     const char *what, struct refusal *refusal)
 {
-	if (broker->devices[device]->has_concurrent)
+	if (broker->registry.device_at[device]->has_concurrent)
 		return 0;
 	return refuse(refusal, EOPNOTSUPP,
 		      "%s: device %u lacks "
@@ -178,12 +179,6 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 		r = managed_check_concurrent(broker, location_number(location), what,
 					     refusal);
 	return r;
-}
-
-uint32_t location_device(uint16_t location, uint32_t other)
-{
-	return location_place(location) == LOCATION_DEVICE ? location_number(location)
-							   : other;
 }
 
 void managed_refuse(struct command *command, const struct refusal *refusal)

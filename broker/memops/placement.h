@@ -36,9 +36,6 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 		  uint16_t location, int call, const char *what, struct range *range,
 		  struct refusal *refusal);
 
-/* The device that a location is, else another. */
-uint32_t location_device(uint16_t location, uint32_t other);
-
 /* The operands behind the name; a line in the allocation's own file has none: NULL. */
 const char *const *managed_operands(const struct command *command, const char **ret_name);
 

@@ -8,8 +8,6 @@
 #include <time.h>
 #include <utlist.h>
 
-#include "api/broker.h"
-
 struct event_reader {
 	struct journal *journal;
 	uint64_t next; /* number of the event to take next */

@@ -14,12 +14,11 @@
 #include <sys/types.h>
 
 #include "base/text.h"
+#include "model/event_reader.h"
 
 #define FAILURES_KEPT  64
 #define EVENTS_KEPT    1024
 #define EVENT_LINE_MAX 512
-
-struct event_reader;
 
 struct failures {
 	uid_t uid;

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "model/access.h"
+
 static const struct {
 	const char *name;
 	bool durable;
@@ -368,4 +371,51 @@ struct stream *owner_default_stream(struct registry *registry, struct owner *own
 	if (stream_new(&owner->defaults[device], registry, name, owner, device, true) < 0)
 		return NULL;
 	return owner->defaults[device];
+}
+
+void allocation_written(struct allocation *allocation)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	allocation->written_s = now.tv_sec;
+	allocation->written_ns = (uint32_t)now.tv_nsec;
+}
+
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
+{
+	return refuse(refusal, ESTALE,
+		      "allocation %s is lost: the worker that held it %s; free it",
+		      allocation->name,
+		      allocation->lost_why ? allocation->lost_why : "ended");
+}
+
+bool stream_name_is_default(const char *name)
+{
+	return strncmp(name, "default", 7) == 0 && (!name[7] || name[7] == '.');
+}
+
+struct stream *stream_find_default(struct registry *registry, const char *name,
+				   const struct caller *caller)
+{
+	struct owner *owner;
+	uint64_t device = 0;
+
+	if (!stream_name_is_default(name) ||
+	    (name[7] && (name[8] == '0' || number_parse(name + 8, &device) < 0)))
+		return NULL;
+	if (device >= registry->n_devices)
+		return NULL;
+	owner = owner_get(registry, caller->uid, caller->gid);
+	return owner ? owner_default_stream(registry, owner, (uint32_t)device) : NULL;
+}
+
+struct stream *stream_find_named(struct registry *registry, const char *name,
+				 const struct caller *caller)
+{
+	struct stream *stream = stream_find(registry, name);
+
+	if (stream || strcmp(name, "default") == 0)
+		return stream;
+	return stream_find_default(registry, name, caller);
 }

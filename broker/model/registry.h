@@ -19,6 +19,7 @@
 
 #include <uthash.h>
 
+#include "base/refusal.h"
 #include "model/handle_table.h"
 #include "model/managed_ranges.h"
 #include "model/module.h"
@@ -27,6 +28,8 @@
 #define NAME_MAX_LENGTH	 64
 #define DEVICES_MAX	 16
 #define STREAMS_OF_OWNER 4096
+
+struct caller;
 
 struct block;	   /* broker/memory */
 struct chunk_pool; /* broker/memory */
@@ -170,6 +173,8 @@ struct device {
 struct registry {
 	pthread_mutex_t lock;
 	struct slots allocations, streams, owners, devices, modules, functions;
+	struct device *device_at[DEVICES_MAX]; /* by index; set at the start */
+	unsigned int n_devices;
 	struct allocation *allocations_by_name;
 	struct stream *streams_by_name;
 	struct module *modules_by_name;
@@ -238,6 +243,12 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 int allocation_rename(struct registry *registry, struct allocation *allocation,
 		      const char *name);
 
+/* Notes that it is written now: its last_write and mtime. */
+void allocation_written(struct allocation *allocation);
+
+/* The sentence of what is lost, and why it is. Returns: -ESTALE. */
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
+
 /* ---- owners ---- */
 
 /* Finds or makes. NULL: no memory. */
@@ -254,3 +265,17 @@ struct stream *stream_find(const struct registry *registry, const char *name);
 /* His `default` on a device, made when it is first wanted. NULL: no memory. */
 struct stream *owner_default_stream(struct registry *registry, struct owner *owner,
 				    uint32_t device);
+
+/* Names of the owners' own streams: `default`, `default.N`. */
+bool stream_name_is_default(const char *name);
+
+/* `default` is that of device 0, `default.N` that of device N; the caller's own. */
+struct stream *stream_find_default(struct registry *registry, const char *name,
+				   const struct caller *caller);
+
+/*
+ * The stream of a name that says its device: one that was made, or the caller's own
+ * `default.N`. NULL: none; also for `default` alone.
+ */
+struct stream *stream_find_named(struct registry *registry, const char *name,
+				 const struct caller *caller);

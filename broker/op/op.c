@@ -42,13 +42,6 @@ struct op *op_free(struct op *op)
 	return NULL;
 }
 
-void text_add_call(struct text *text, int call, int result)
-{
-	if (call >= 0)
-		text_printf(text, " (%s: %s)", cuda_call_name(call),
-			    cuda_result_name(result));
-}
-
 void op_describe(struct op *op, struct text *text)
 {
 	const char *joint = " of allocation ";

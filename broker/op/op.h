@@ -178,9 +178,6 @@ struct wait *op_take_wait(struct op *op);
 /* `fill of allocation x`, appended. Takes registry.lock. */
 void op_describe(struct op *op, struct text *text);
 
-/* ` (CALL: RESULT)`, appended where a driver call failed. */
-void text_add_call(struct text *text, int call, int result);
-
 /* Between op.c and op_ask.c: the answer to an op's question; the end of its time limit,
  * under registry.lock; the ops of works that are ready. */
 void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);

@@ -36,7 +36,7 @@ static void op_spare_pages(struct op *op, const struct allocation *allocation)
 	uint64_t offset = request->address - allocation->address;
 	uint64_t length = request->length + op->rest;
 
-	if (!op->broker->devices[allocation->device]->has_concurrent)
+	if (!op->broker->registry.device_at[allocation->device]->has_concurrent)
 		return;
 	op_cut(op, length, managed_alike(allocation->managed, offset, length));
 	request->flags &= ~(uint32_t)WIRE_BY_CPU;

@@ -94,13 +94,13 @@ void rescue_forget(struct broker *broker, const struct command *command)
  */
 static void rescue_hold_memory(struct broker *broker)
 {
-	for (unsigned int i = 0; i < broker->n_devices; i++)
+	for (unsigned int i = 0; i < broker->registry.n_devices; i++)
 		broker->n_releases[i]++;
 }
 
 static void rescue_release_memory(struct broker *broker)
 {
-	for (unsigned int i = 0; i < broker->n_devices; i++) {
+	for (unsigned int i = 0; i < broker->registry.n_devices; i++) {
 		broker->n_releases[i]--;
 		broker->n_released[i]++;
 	}
@@ -123,7 +123,7 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 	rescue->run_ended = true;
 	rescue_release_memory(broker);
 	rescue_finish(rescue);
-	for (uint32_t i = 0; i < broker->n_devices; i++)
+	for (uint32_t i = 0; i < broker->registry.n_devices; i++)
 		alloc_retry_parked(broker, i);
 }
 

@@ -7,7 +7,7 @@
 
 #include "api/broker_life.h"
 #include "control/command.h"
-#include "memops/placement.h"
+#include "model/location.h"
 #include "model/managed_ranges.h"
 #include "op/op.h"
 #include "process/checkpoint.h"

@@ -12,6 +12,8 @@
 #include "op/op.h"
 #include "process/checkpoint.h"
 
+#define OWNER_SLOTS 8 /* of the staging area of an owner's worker */
+
 int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
 		unsigned int n_slots)
 {
@@ -28,6 +30,35 @@ void worker_deinit(struct worker *worker)
 {
 	staging_deinit(&worker->staging);
 	pthread_mutex_destroy(&worker->lock);
+}
+
+struct worker *worker_of(struct broker *broker, struct owner *owner)
+{
+	struct worker *worker;
+
+	if (owner->worker)
+		return owner->worker;
+	if (!owner->output)
+		owner->output = output_new(&broker->outputs);
+	worker = calloc(1, sizeof(*worker));
+	if (!worker || !owner->output) {
+		free(worker);
+		return NULL;
+	}
+	if (worker_init(worker, broker, owner, OWNER_SLOTS) < 0) {
+		free(worker);
+		return NULL;
+	}
+	owner->worker = worker;
+	return worker;
+}
+
+struct worker *allocation_worker(struct broker *broker,
+				 const struct allocation *allocation)
+{
+	if (kind_is_durable(allocation->kind))
+		return &broker->mover;
+	return worker_of(broker, allocation->owner);
 }
 
 /* ---- asking ---- */

@@ -14,6 +14,7 @@
 #include "channel/channel.h"
 #include "channel/staging.h"
 
+struct allocation;
 struct block;
 struct broker;
 struct image;
@@ -53,6 +54,10 @@ void worker_deinit(struct worker *worker);
 
 /* The owner's worker, made when it is first needed. NULL: no memory. */
 struct worker *worker_of(struct broker *broker, struct owner *owner);
+
+/* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
+struct worker *allocation_worker(struct broker *broker,
+				 const struct allocation *allocation);
 
 struct needed_block {
 	struct block *block;

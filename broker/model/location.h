@@ -2,8 +2,8 @@
 /* Locations of managed memory as lines and files have them: cpu, numa:N, device:N. */
 #pragma once
 
+#include "base/refusal.h"
 #include "base/text.h"
-#include "control/line.h"
 
 #include <gpumem/location.h>
 
@@ -15,3 +15,6 @@ void text_location(struct text *text, uint16_t location);
 
 /* Appends a set of them, parted by blanks; `none` when it is empty. */
 void text_locations(struct text *text, uint32_t set);
+
+/* The device that a location is, else another. */
+uint32_t location_device(uint16_t location, uint32_t other);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "control/location.h"
+#include "model/location.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "base/number.h"
 
 static const char *const prefixes[N_LOCATION_PLACES] = {
 	[LOCATION_NUMA] = "numa:",
@@ -71,4 +73,10 @@ void text_locations(struct text *text, uint32_t set)
 		text_printf(text, "%sdevice:%u", joint, i);
 		joint = " ";
 	}
+}
+
+uint32_t location_device(uint16_t location, uint32_t other)
+{
+	return location_place(location) == LOCATION_DEVICE ? location_number(location)
+							   : other;
 }

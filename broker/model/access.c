@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/access.h"
+
+#include "model/registry.h"
+
+static bool caller_in_group(const struct caller *caller, gid_t gid)
+{
+	if (caller->gid == gid)
+		return true;
+	for (unsigned int i = 0; i < caller->n_groups; i++) {
+		if (caller->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+bool caller_may(const struct caller *caller, const struct allocation *allocation,
+		enum access access)
+{
+	unsigned int mode = allocation->mode;
+
+	if (caller->uid == 0)
+		return true;
+	if (access == ACCESS_OWN)
+		return caller->uid == allocation->owner->uid;
+	if (caller->uid == allocation->owner->uid)
+		mode >>= 6;
+	else if (caller_in_group(caller, allocation->gid))
+		mode >>= 3;
+	return (mode & access) == (unsigned int)access;
+}
+
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access)
+{
+	const struct caller caller = { .uid = owner->uid, .gid = owner->gid };
+
+	return caller_may(&caller, allocation, access);
+}

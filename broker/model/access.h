@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Who asks for something, and whether the mode of an allocation lets them. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/def.h"
+
+struct allocation;
+struct owner;
+
+struct caller {
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;
+	unsigned int n_groups;
+	const gid_t *groups; /* supplementary; borrowed, must outlive the call */
+};
+
+enum access {
+	ACCESS_READ = 4,
+	ACCESS_WRITE = 2,
+	ACCESS_OWN = 1, /* free, rename, chmod: owner and root */
+};
+
+/* Whether the caller may: the file's mode says, and root may all. */
+bool caller_may(const struct caller *caller, const struct allocation *allocation,
+		enum access access);
+
+/* Whether an owner may, whoever acts for that owner. */
+bool owner_may(const struct owner *owner, const struct allocation *allocation,
+	       enum access access);
