@@ -11,6 +11,12 @@
 /* 1536 as "1.5K", for a screen. */
 void format_size(uint64_t bytes, char ret_text[16]);
 
+/* The ending of a noun that is counted. */
+static inline const char *format_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /*
  * A histogram whose slot N counts 2^N up to 2^(N+1)-1, from its first slot that is used
  * to its last; nothing if none is.

@@ -145,8 +145,8 @@ static void print_heap(const struct view *view, const struct heap *heap)
 			      view->process->pid, heap->oldest->entry.stack);
 
 	printf("  %" PRIu64
-	       " bytes in %zu allocations, the oldest of %.3f s, %s, from %s\n",
-	       heap->bytes, heap->n, age_s(view, heap->oldest),
+	       " bytes in %zu allocation%s, the oldest of %.3f s, %s, from %s\n",
+	       heap->bytes, heap->n, format_plural(heap->n), age_s(view, heap->oldest),
 	       memory_name(heap->oldest->entry.memory),
 	       heap->oldest->entry.call < N_CALLS
 		       ? calls_table[heap->oldest->entry.call].symbol
@@ -208,8 +208,8 @@ static void print_head(const struct view *view, const struct held *const *list, 
 	}
 	printf("process %u (", view->process->pid);
 	format_name(stdout, view->process->comm, COMM_SIZE, 0);
-	printf(") %s %zu allocations", view->process->ended ? "ended holding" : "holds",
-	       n_own);
+	printf(") %s %zu allocation%s", view->process->ended ? "ended holding" : "holds",
+	       n_own, format_plural(n_own));
 	print_kinds(n_of, bytes, 0, N_OWN_MEMORIES, ":");
 	print_kinds(n_of, bytes, N_OWN_MEMORIES, N_MEMORIES, " (and");
 	bool early = process_is_early(view->tracer, view->process);
@@ -307,7 +307,7 @@ static int begin(struct tracer *tracer, struct text *why)
 	return -ENOMEM;
 }
 
-static void interval(struct tracer *tracer)
+static void print_block(struct tracer *tracer)
 {
 	time_t now = time(NULL);
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -316,6 +316,11 @@ static void interval(struct tracer *tracer)
 	printf("%s\n", text_string(&text));
 	if (!print_all(tracer))
 		print_nothing(tracer);
+}
+
+static void interval(struct tracer *tracer)
+{
+	print_block(tracer);
 	printf("\n");
 }
 
@@ -323,7 +328,9 @@ static void end(struct tracer *tracer)
 {
 	struct leaks *leaks = tracer->state;
 
-	if (!print_all(tracer) && !leaks->some)
+	if (tracer->options.interval_s > 0)
+		print_block(tracer);
+	else if (!print_all(tracer) && !leaks->some)
 		print_nothing(tracer);
 	free(leaks);
 }

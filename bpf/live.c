@@ -32,9 +32,9 @@ static void print_start(const struct tracer *tracer, const struct record *record
 static void print_exit(const struct tracer *tracer, const struct record_exit *record)
 {
 	print_start(tracer, &record->record);
-	printf("%-30s freed %u allocations, %" PRIu64 " bytes",
-	       record->record.call ? "exec" : "exit", record->record.n_freed,
-	       (uint64_t)record->record.bytes);
+	printf("%-30s %-24s %10s  freed %u allocation%s, %" PRIu64 " bytes",
+	       record->record.call ? "exec" : "exit", "", "", record->record.n_freed,
+	       format_plural(record->record.n_freed), (uint64_t)record->record.bytes);
 	for (size_t i = 0; i < N_MEMORIES; i++)
 		if (record->n_held[i])
 			printf(" %s=%" PRIu64, memory_name((enum memory)i),

@@ -152,6 +152,14 @@ static int set_failed(struct options *options, const char *value, struct text *w
 	return 0;
 }
 
+static int set_histograms(struct options *options, const char *value, struct text *why)
+{
+	(void)value;
+	(void)why;
+	options->histograms = true;
+	return 0;
+}
+
 static int set_mode(struct options *options, enum mode mode, const char *interval,
 		    struct text *why)
 {
@@ -259,6 +267,8 @@ static const struct option_row rows[] = {
 	{ 0, "size", OPERAND_NEEDED, "MIN[:MAX]", "only calls about so many bytes", set_size },
 	{ 0, "failed", OPERAND_NONE, NULL, "only calls that failed", set_failed },
 	{ 0, "summary", OPERAND_SECONDS, "SECONDS", "totals of each call", set_summary },
+	{ 0, "histograms", OPERAND_NONE, NULL, "with --summary SECONDS: histograms, too",
+	  set_histograms },
 	{ 0, "leaks", OPERAND_SECONDS, "SECONDS", "what is still allocated", set_leaks },
 	{ 0, "top", OPERAND_SECONDS, "SECONDS", "processes by what they hold", set_top },
 	{ 0, "json", OPERAND_NONE, NULL, "an object a line", set_json },

@@ -40,6 +40,7 @@ struct options {
 	double interval_s; /* of --summary and --leaks, or 0 */
 	bool stacks;
 	bool failed;
+	bool histograms;
 	bool list;
 	bool verbose;
 	bool help;

@@ -54,7 +54,7 @@ static void print_histograms(const struct totals *totals, const size_t *order, s
 	}
 }
 
-static void print_calls(const struct totals *totals)
+static void print_calls(const struct totals *totals, bool histograms)
 {
 	size_t order[N_CALLS], n = 0;
 
@@ -70,7 +70,8 @@ static void print_calls(const struct totals *totals)
 	       "TIME(ms)", "AVG(us)");
 	for (size_t i = 0; i < n; i++)
 		print_call(totals, (enum call_id)order[i]);
-	print_histograms(totals, order, n);
+	if (histograms)
+		print_histograms(totals, order, n);
 }
 
 static void print(struct tracer *tracer)
@@ -86,7 +87,8 @@ static void print(struct tracer *tracer)
 		for (size_t i = 0; i < now.n_failures; i++)
 			difference.failures[i] = now.failures[i];
 		totals_subtract(&difference, &summary->before);
-		print_calls(&difference);
+		print_calls(&difference,
+			    tracer->options.histograms || !tracer->options.interval_s);
 		printf("\n");
 		table_print(tracer, stdout, false);
 		free(difference.failures);

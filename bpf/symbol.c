@@ -20,13 +20,8 @@
 #include <string.h>
 #include <uthash.h>
 
-struct stack_key {
-	__u64 process;
-	__s64 stack;
-};
-
 struct known_stack {
-	struct stack_key key;
+	__s32 key;
 	struct stack stack;
 	UT_hash_handle hh;
 };
@@ -43,12 +38,12 @@ struct known_process {
 	struct range
 		*code; /* what it has mapped to be executed; none if it can't be told */
 	size_t n_code;
+	struct known_stack *stacks;
 	UT_hash_handle hh;
 };
 
 struct symbols {
 	int fd;
-	struct known_stack *stacks;
 	struct known_process *processes;
 };
 
@@ -64,7 +59,16 @@ struct symbols *symbols_new(int stacks_fd)
 
 static void process_close(struct symbols *symbols, struct known_process *process)
 {
+	struct known_stack *stack, *next;
+
 	HASH_DEL(symbols->processes, process);
+	HASH_ITER (hh, process->stacks, stack, next) {
+		HASH_DEL(process->stacks, stack);
+		for (size_t i = 0; i < stack->stack.n; i++)
+			free(stack->stack.frames[i]);
+		free(stack->stack.frames);
+		free(stack);
+	}
 	if (process->dwfl)
 		dwfl_end(process->dwfl);
 	free(process->code);
@@ -73,19 +77,11 @@ static void process_close(struct symbols *symbols, struct known_process *process
 
 struct symbols *symbols_free(struct symbols *symbols)
 {
-	struct known_stack *stack, *next_stack;
-	struct known_process *process, *next_process;
+	struct known_process *process, *next;
 
 	if (!symbols)
 		return NULL;
-	HASH_ITER (hh, symbols->stacks, stack, next_stack) {
-		HASH_DEL(symbols->stacks, stack);
-		for (size_t i = 0; i < stack->stack.n; i++)
-			free(stack->stack.frames[i]);
-		free(stack->stack.frames);
-		free(stack);
-	}
-	HASH_ITER (hh, symbols->processes, process, next_process)
+	HASH_ITER (hh, symbols->processes, process, next)
 		process_close(symbols, process);
 	free(symbols);
 	return NULL;
@@ -221,7 +217,7 @@ static void frame_line(Dwfl_Module *module, __u64 address, struct text *text)
 /* Whether the stack goes on there: in code, or where nothing is known of the process. */
 static bool frame_is_code(struct known_process *process, __u64 address)
 {
-	if (!process || !process->dwfl || code_has(process, address - 1))
+	if (!process->dwfl || code_has(process, address - 1))
 		return true;
 	process_report(process); /* loaded since */
 	return !process->n_code || code_has(process, address - 1);
@@ -232,7 +228,7 @@ static Dwfl_Module *frame_module(struct known_process *process, __u64 address)
 {
 	Dwarf_Addr start = 0, end = 0;
 
-	if (!process || !process->dwfl)
+	if (!process->dwfl)
 		return NULL;
 	finding_pid = process->pid;
 	Dwfl_Module *module = dwfl_addrmodule(process->dwfl, address);
@@ -271,15 +267,14 @@ static char *frame_text(struct known_process *process, __u64 address)
 	return strdup(text_string(&text));
 }
 
-static void stack_fill(struct symbols *symbols, __u64 id, __u32 pid, __s32 key,
-		       struct stack *stack)
+static void stack_fill(const struct symbols *symbols, struct known_process *process,
+		       __s32 key, struct stack *stack)
 {
 	__u64 addresses[STACK_DEPTH] = { 0 };
 	__u32 map_key = (__u32)key;
 
 	if (bpf_map_lookup_elem(symbols->fd, &map_key, addresses))
 		return;
-	struct known_process *process = process_open(symbols, id, pid);
 	stack->frames = calloc(STACK_DEPTH, sizeof *stack->frames);
 	for (size_t i = 0; stack->frames && i < STACK_DEPTH && addresses[i]; i++) {
 		if (!frame_is_code(process, addresses[i]))
@@ -291,22 +286,22 @@ static void stack_fill(struct symbols *symbols, __u64 id, __u32 pid, __s32 key,
 	}
 }
 
-const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
-				  __s32 stack)
+const struct stack *symbols_stack(struct symbols *symbols, __u64 id, __u32 pid, __s32 key)
 {
-	struct stack_key key = { process, stack };
+	struct known_process *process =
+		symbols && key >= 0 ? process_open(symbols, id, pid) : NULL;
 	struct known_stack *known;
 
-	if (!symbols || stack < 0)
+	if (!process)
 		return NULL;
-	HASH_FIND(hh, symbols->stacks, &key, sizeof key, known);
+	HASH_FIND(hh, process->stacks, &key, sizeof key, known);
 	if (!known) {
 		known = calloc(1, sizeof *known);
 		if (!known)
 			return NULL;
 		known->key = key;
-		stack_fill(symbols, process, pid, stack, &known->stack);
-		HASH_ADD(hh, symbols->stacks, key, sizeof known->key, known);
+		stack_fill(symbols, process, key, &known->stack);
+		HASH_ADD(hh, process->stacks, key, sizeof known->key, known);
 	}
 	return known->stack.n ? &known->stack : NULL;
 }

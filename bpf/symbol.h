@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stacks with names, by libdw. A stack is looked up when its record comes, while its
- * process can still be asked where its libraries lie, and kept.
+ * process can still be asked where its libraries lie, and kept until the process has
+ * ended.
  */
 #pragma once
 
@@ -20,9 +21,12 @@ struct stack {
 struct symbols *symbols_new(int stacks_fd);
 struct symbols *symbols_free(struct symbols *symbols);
 
-/* Returns: the stack of that key as that process has it, or NULL if there is none. */
+/*
+ * Returns: the stack of that key as that process has it, or NULL if there is none. Good
+ * until the process is closed.
+ */
 const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
 				  __s32 key);
 
-/* Lets go of what is open for a process that has ended; its stacks stay. */
+/* Forgets a process that has ended, and its stacks. */
 void symbols_close(struct symbols *symbols, __u64 process);

@@ -73,8 +73,8 @@ static void print_note(const struct tracer *tracer, FILE *file,
 			"counted\n");
 	if (unknown)
 		fprintf(file,
-			"%" PRIu64 " frees were of memory that was not seen allocated\n",
-			unknown);
+			"%" PRIu64 " free%s of memory that was not seen allocated\n",
+			unknown, format_plural(unknown));
 }
 
 void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)

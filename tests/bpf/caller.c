@@ -9,9 +9,9 @@
  *     EOF
  *
  * A line is a symbol and its arguments: numbers, &NAME (the address of a variable of 512
- * bytes), $NAME (its first eight bytes), 'TEXT (in which \n and \xHH stand for bytes). Each
- * call prints its symbol and its result; a result other than 0 is a matter for the test.
- * Blocks end with `end`:
+ * bytes), $NAME (its first eight bytes), 'TEXT (in which \n and \xHH stand for bytes).
+ * Each call prints its symbol and its result; a result other than 0 is a matter for the
+ * test. Blocks end with `end`:
  *
  *     loop N ... end      N times
  *     thread ... end      in a new thread, which is waited for

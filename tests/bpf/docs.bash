@@ -26,4 +26,9 @@ test_the_manual_page_is_well_formed()
 	is "$(man --warnings -E UTF-8 -l -Tutf8 "$docs/gpumem-trace.8" 2>&1 >/dev/null)" ''
 }
 
+test_paragraphs_behind_examples_begin_as_such()
+{
+	is "$(awk '/^\.RE$/ { getline; if (!/^\.(PP|SH|TP)/) print NR ": " $0 }' "$docs/gpumem-trace.8")" ''
+}
+
 main "$@"

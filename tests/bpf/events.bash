@@ -55,7 +55,13 @@ test_lines_have_the_same_for_people()
 	like "$(sed -n 1p "$T/out")" '^TIME\(s\) +PID +TID +COMM +CALL +RESULT +LAT\(us\) +ARGUMENTS$'
 	like "$(sed -n 2p "$T/out")" 'cuMemAlloc_v2 +CUDA_SUCCESS .* dptr=0x[0-9a-f]+ bytesize=4096 kind=device held=4096$'
 	like "$(sed -n 3p "$T/out")" 'cuMemAlloc_v2 +CUDA_ERROR_OUT_OF_MEMORY .* bytesize=281474976710656$'
-	like "$(sed -n 4p "$T/out")" ' exit +freed 1 allocations, 4096 bytes device=4096$'
+	like "$(sed -n 4p "$T/out")" ' exit +freed 1 allocation, 4096 bytes device=4096$'
+	# in the columns that the heading says
+	local heading line
+	heading=$(sed -n '1s/ARGUMENTS.*//p' "$T/out")
+	for line in 2 3 4; do
+		like "$(sed -n "${line}p" "$T/out" | cut -c "${#heading}"-)" '^ [a-z]'
+	done
 	is "$(wc -l <"$T/out")" 4
 }
 

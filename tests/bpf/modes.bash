@@ -110,7 +110,7 @@ test_leaks_of_running_processes_by_stack()
 	like "$(sed -n 1p "$T/out")" "^process $(<"$T/ready") \(caller\) holds 4 allocations: device 12288 pinned 8192$"
 	like "$(sed -n 2p "$T/out")" '^  12288 bytes in 3 allocations, the oldest of 0\.[1-9][0-9]+ s, device, from cuMemAlloc_v2$'
 	like "$(sed -n 3p "$T/out")" '^      caller_call\+0x[0-9a-f]+ \(caller\) caller\.c:[0-9]+$'
-	like "$(grep 'from cuMemHostAlloc' "$T/out")" '^  8192 bytes in 1 allocations'
+	like "$(grep 'from cuMemHostAlloc' "$T/out")" '^  8192 bytes in 1 allocation, '
 	wait
 }
 
@@ -125,11 +125,29 @@ test_leaks_of_virtual_memory_are_where_it_is_mapped()
 		cuMemMap \$r 2097152 0 \$h 0
 		cuMemRelease \$h
 	EOF
-	like "$(sed -n 1p "$T/out")" 'ended holding 1 allocations: vmm 2097152 \(and reserved 4194304\)$'
+	like "$(sed -n 1p "$T/out")" 'ended holding 1 allocation: vmm 2097152 \(and reserved 4194304\)$'
 	local reserved mapped
 	reserved=$(awk '$3 == "reserved" { print $4 }' "$T/out")
 	mapped=$(awk '$3 == "vmm" { print $4 }' "$T/out")
 	is "$mapped" "$reserved"
+}
+
+test_histograms_every_so_often_are_on_request()
+{
+	trace --summary 30 <<<"$calls"
+	like "$(row cuInit)" '^cuInit 1 0 0 '
+	is "$(grep -c ' : count$' "$T/out")" 0
+	trace --summary 30 --histograms <<<"$calls"
+	is "$(grep -c ' nanoseconds : count$' "$T/out")" 8
+}
+
+test_each_block_of_leaks_has_its_time()
+{
+	trace --leaks 30 <<<"$calls"
+	# what a process ended with, and what there is at the end
+	is "$(grep -Ec '^20[0-9-]+T[0-9:]+Z$' "$T/out")" 1
+	like "$(tail -n 2 "$T/out" | head -1)" '^20[0-9-]+T[0-9:]+Z$'
+	is "$(tail -n 1 "$T/out")" 'no process holds anything that it allocated since the start'
 }
 
 # full OPTION...: what can't be written is said, and its status is 1.
@@ -316,8 +334,8 @@ test_it_ends_with_the_last_of_its_processes()
 	ends
 	is "$(grep -c '^process' "$T/out")" 2
 	like "$(grep "^process $one " "$T/out")" \
-		'ended holding 1 allocations: device 4096 \(and reserved 2097152, and what it had before the start\)$'
-	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocations: device 4096 \(and what it had before the start\)$'
+		'ended holding 1 allocation: device 4096 \(and reserved 2097152, and what it had before the start\)$'
+	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocation: device 4096 \(and what it had before the start\)$'
 	# what is printed only at the end
 	"$C" "$L" >"$T/calls" <<-EOF &
 		$prepare
