@@ -143,7 +143,6 @@ struct buffer {
 	int slot; /* -1: an ordinary one, made when the shared ones are all in use */
 	uint8_t *memory;
 	size_t size; /* at least 1 MiB + 4096 */
-	bool parked; /* the broker's own note */
 };
 
 /* Returns: 0; -ENOMEM. */

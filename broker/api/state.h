@@ -47,9 +47,7 @@ struct broker {
 	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
 
 	struct worker mover;
-	uint64_t restarts;     /* workers that died; registry.lock */
-	unsigned int n_parked; /* data of writers that wait for a shared buffer;
-				  registry.lock */
+	uint64_t restarts; /* workers that died; registry.lock */
 
 	/* registry.lock */
 	bool shutting_down;

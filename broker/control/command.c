@@ -88,10 +88,15 @@ static int command_let_go(struct command *command)
 void command_run_op(struct command *command, struct op *op, bool wait)
 {
 	struct broker *broker = command->broker;
+	_cleanup_text_ struct text sentence = TEXT_INIT;
 	struct op *ready = NULL;
 	int r;
 
+	if (op)
+		op_charge(op, command->caller);
 	r = op ? op_add(op, &ready) : -ENOMEM;
+	if (r == -EBUSY)
+		share_explain(op->payer, SHARE_OPERATIONS, 1, &sentence);
 	if (r == 0) {
 		command->began = true;
 		if (op->work.stream)
@@ -118,8 +123,7 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 		op_free(op);
 
 	if (r == -EBUSY)
-		command_fail(command, EBUSY, "uid %u has too many commands waiting",
-			     command->caller->uid);
+		command_fail(command, EBUSY, "%s", text_string(&sentence));
 	else if (r == -ESTALE)
 		command_fail(command, ESTALE, "the broker is shutting down");
 	else if (r < 0)

@@ -51,13 +51,38 @@ static const struct op_class copy_class = {
 
 /* ---- through the host ---- */
 
+/*
+ * A slot of an owner's worker is held from the first piece to the last. One of the
+ * mover's, which serve all users, is held only while the mover reads or writes a piece:
+ * never while the other worker is asked or waited for.
+ */
 struct bounce {
 	struct op op; /* its worker and slot are those of the side it is at */
-	struct worker *source_worker, *target_worker;
-	int source_slot, target_slot;
+	struct worker *workers[2]; /* by use: the target's, the source's */
+	int slots[2];
+	bool writes;   /* the piece has been read, and is to be written */
+	bool copied;   /* from the source's slot to the target's */
 	uint64_t done; /* bytes */
 	uint64_t piece;
 };
+
+enum { BOUNCE_TARGET, BOUNCE_SOURCE };
+
+static void bounce_release(struct bounce *bounce, int side)
+{
+	int slot = bounce->slots[side];
+
+	bounce->slots[side] = -1;
+	op_slot_release(bounce->workers[side], slot);
+}
+
+static void bounce_release_movers(struct bounce *bounce)
+{
+	for (int side = 0; side < 2; side++) {
+		if (bounce->workers[side] == &bounce->op.broker->mover)
+			bounce_release(bounce, side);
+	}
+}
 
 static void bounce_leave(struct op *op)
 {
@@ -65,79 +90,109 @@ static void bounce_leave(struct op *op)
 
 	/* One that it got and had no use for any more. */
 	op_slot_release(op->worker, op->slot);
-	op_slot_release(bounce->source_worker, bounce->source_slot);
-	op_slot_release(bounce->target_worker, bounce->target_slot);
+	bounce_release(bounce, BOUNCE_SOURCE);
+	bounce_release(bounce, BOUNCE_TARGET);
 }
 
-static void bounce_ask(struct bounce *bounce, bool read)
+/* Returns: false when it has to wait for a slot, and is run again with one. */
+static bool bounce_hold(struct bounce *bounce, int side)
 {
 	struct op *op = &bounce->op;
-	const struct use *use = &op->work.uses[read ? 1 : 0];
 
-	op->worker = read ? bounce->source_worker : bounce->target_worker;
+	if (bounce->slots[side] >= 0)
+		return true;
+	if (op->slot < 0) {
+		op->worker = bounce->workers[side];
+		if (!worker_slot_get(op->worker, op))
+			return false;
+	}
+	bounce->slots[side] = op->slot;
+	op->slot = -1;
+	return true;
+}
+
+/* All take the slots of two owners' workers in the same order, or two crowds of copies
+ * could hold what the other waits for. */
+static bool bounce_hold_owners(struct bounce *bounce)
+{
+	int first = bounce->workers[BOUNCE_SOURCE] < bounce->workers[BOUNCE_TARGET];
+
+	for (int i = 0; i < 2; i++) {
+		int side = i ? !first : first;
+
+		if (bounce->workers[side] != &bounce->op.broker->mover &&
+		    !bounce_hold(bounce, side))
+			return false;
+	}
+	return true;
+}
+
+static uint8_t *bounce_payload(const struct bounce *bounce, int side)
+{
+	return staging_payload(&bounce->workers[side]->staging,
+			       (unsigned int)bounce->slots[side]);
+}
+
+static void bounce_copy(struct bounce *bounce)
+{
+	if (!bounce->copied)
+		memcpy(bounce_payload(bounce, BOUNCE_TARGET),
+		       bounce_payload(bounce, BOUNCE_SOURCE), bounce->piece);
+	bounce->copied = true;
+}
+
+static void bounce_ask(struct bounce *bounce, int side)
+{
+	struct op *op = &bounce->op;
+	const struct use *use = &op->work.uses[side];
+
+	op->worker = bounce->workers[side];
 	/* The other side's memory is never mapped there. */
-	op->only_use = read ? 1 : 0;
+	op->only_use = side;
 	op->ask.request = (struct wire_request){
-		.op = read ? WIRE_READ : WIRE_WRITE,
+		.op = side == BOUNCE_SOURCE ? WIRE_READ : WIRE_WRITE,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset + bounce->done,
 		.length = bounce->piece,
-		.offset = staging_offset(
-			(unsigned int)(read ? bounce->source_slot : bounce->target_slot)),
+		.offset = staging_offset((unsigned int)bounce->slots[side]),
 	};
 	op_ask(op);
 }
 
-/*
- * Run again after each slot that it had to wait for. All take the slots of two workers in
- * the same order, or two crowds of copies could hold what the other waits for.
- */
+/* Run again after each slot that it had to wait for. */
 static void bounce_run(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
-	bool target_first = bounce->target_worker < bounce->source_worker;
+	int side = bounce->writes ? BOUNCE_TARGET : BOUNCE_SOURCE;
 
-	for (int i = 0; i < 2; i++) {
-		bool target = (i == 0) == target_first;
-		int *slot = target ? &bounce->target_slot : &bounce->source_slot;
-
-		if (*slot >= 0)
-			continue;
-		if (op->slot < 0) {
-			op->worker =
-				target ? bounce->target_worker : bounce->source_worker;
-			if (!worker_slot_get(op->worker, op))
-				return;
-		}
-		*slot = op->slot;
-		op->slot = -1;
-	}
-	bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX, op->work.uses[0].length);
-	bounce_ask(bounce, true);
+	if (!bounce_hold_owners(bounce) || !bounce_hold(bounce, side))
+		return;
+	if (bounce->writes)
+		bounce_copy(bounce);
+	else
+		bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX,
+				    op->work.uses[0].length - bounce->done);
+	bounce_ask(bounce, side);
 }
 
 static void bounce_answered(struct op *op, const struct wire_reply *reply)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
-	uint64_t length = op->work.uses[0].length;
 
 	(void)reply;
 	op->n_asked = 0;
-	if (op->ask.request.op == WIRE_READ) {
-		memcpy(staging_payload(&bounce->target_worker->staging,
-				       (unsigned int)bounce->target_slot),
-		       staging_payload(&bounce->source_worker->staging,
-				       (unsigned int)bounce->source_slot),
-		       bounce->piece);
-		bounce_ask(bounce, false);
-		return;
+	if (!bounce->writes && bounce->slots[BOUNCE_TARGET] >= 0)
+		bounce_copy(bounce);
+	if (bounce->writes) {
+		bounce->done += bounce->piece;
+		bounce->copied = false;
 	}
-	bounce->done += bounce->piece;
-	bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX, length - bounce->done);
-	if (bounce->piece)
-		bounce_ask(bounce, true);
-	else
+	bounce->writes = !bounce->writes;
+	bounce_release_movers(bounce);
+	if (bounce->done == op->work.uses[0].length)
 		op_done(op, 0);
+	else
+		bounce_run(op);
 }
 
 static const struct op_class bounce_class = {
@@ -176,10 +231,10 @@ struct op *copy_op_new(struct broker *broker, struct owner *owner,
 	op->worker = worker;
 	if (!worker) {
 		bounce = container_of(op, struct bounce, op);
-		bounce->source_slot = bounce->target_slot = -1;
-		bounce->source_worker = allocation_worker(broker, source);
-		bounce->target_worker = allocation_worker(broker, target);
-		if (!bounce->source_worker || !bounce->target_worker)
+		bounce->workers[BOUNCE_TARGET] = allocation_worker(broker, target);
+		bounce->workers[BOUNCE_SOURCE] = allocation_worker(broker, source);
+		bounce->slots[BOUNCE_TARGET] = bounce->slots[BOUNCE_SOURCE] = -1;
+		if (!bounce->workers[0] || !bounce->workers[1])
 			return op_free(op);
 	}
 	op->finish = finish;

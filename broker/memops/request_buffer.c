@@ -48,10 +48,5 @@ void broker_buffer_put(struct broker *broker, struct buffer *buffer)
 		op_slot_release(&broker->mover, buffer->slot);
 	else
 		free(buffer->memory);
-	if (buffer->parked) {
-		pthread_mutex_lock(&broker->registry.lock);
-		broker->n_parked--;
-		pthread_mutex_unlock(&broker->registry.lock);
-	}
 	*buffer = (struct buffer){ .slot = -1 };
 }

@@ -7,6 +7,10 @@
  * been asked, not when it is done: the slot keeps the bytes until then, whatever happens
  * to the worker, and every later use is ordered behind it. Should it fail after all,
  * close or fsync says so, as for any file.
+ *
+ * The mover's slots serve all users, so a write stays in one only while nothing but the
+ * mover is between it and its end. A write that waits for a kernel or for another worker
+ * waits in ordinary memory, which counts in the share of the caller.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,20 +19,20 @@
 #include "control/verbs.h"
 #include "memops/readahead.h"
 
-/* Writers that wait with bytes of their own in the broker; 1 MiB each. */
-#define PARKED_MAX 1024
-
 struct transfer {
 	struct op op;
-	struct buffer buffer; /* write: what holds the bytes; memory NULL: nothing */
-	const uint8_t *bytes; /* write: in buffer; read: what was read */
+	struct buffer buffer; /* write: what holds the bytes; memory NULL: op.slot does */
+	uint64_t charged;     /* write: bytes of SHARE_WRITES */
+	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
 	size_t length; /* what to answer: the use's, or less of what was read ahead */
 };
 
 /* What the interface lets a transfer answer. */
 static int transfer_errno(int error)
 {
-	return error == ENOSPC || error == ESTALE || error == EINTR ? error : EIO;
+	return error == ENOSPC || error == ESTALE || error == EINTR || error == EBUSY
+		       ? error
+		       : EIO;
 }
 
 static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *name,
@@ -38,6 +42,14 @@ static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *n
 
 	snprintf(file, sizeof(file), "allocations/%s/data", name);
 	journal_fail(&broker->journal, uid, pid, file, error, sentence);
+}
+
+/* Who asked for it, and pays for it. Under registry.lock. */
+static void data_charge(struct op *op, const struct caller *caller)
+{
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	op_charge(op, caller);
 }
 
 static void wait_done(struct wait *wait, int error, size_t length)
@@ -104,6 +116,20 @@ static void transfer_settle(struct op *op)
 		allocation->write_error = transfer_errno(op->error);
 }
 
+static void transfer_give_back(struct transfer *transfer)
+{
+	struct op *op = &transfer->op;
+
+	op_slot_release(op->worker, op->slot);
+	broker_buffer_put(op->broker, &transfer->buffer);
+	if (!transfer->charged)
+		return;
+	pthread_mutex_lock(&op->broker->registry.lock);
+	share_give(op->payer, SHARE_WRITES, transfer->charged);
+	transfer->charged = 0;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
 static void transfer_finish(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
@@ -118,8 +144,7 @@ static void transfer_finish(struct op *op)
 		wait_done(wait, -error, 0);
 	else if (wait)
 		wait->done(wait, 0, transfer->bytes, transfer->length);
-	op_slot_release(op->worker, op->slot);
-	broker_buffer_put(op->broker, &transfer->buffer);
+	transfer_give_back(transfer);
 }
 
 static struct transfer *transfer_new(struct broker *broker, const struct op_class *class,
@@ -131,8 +156,7 @@ static struct transfer *transfer_new(struct broker *broker, const struct op_clas
 
 	if (!op)
 		return NULL;
-	op->uid = caller->uid;
-	op->pid = caller->pid;
+	data_charge(op, caller);
 	transfer->buffer.slot = -1;
 	op->finish = transfer_finish;
 	if (allocation->kind == KIND_HOST)
@@ -149,6 +173,33 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 			     const struct caller *caller, uint64_t offset,
 			     uint64_t length, struct op **ready);
 
+/* Notes why it was not added, and the name of what it uses. Under registry.lock. */
+static void data_note_refused(struct op *op, int error, enum share share, uint64_t n)
+{
+	strcpy(op->name, op->work.uses[0].allocation->name);
+	op->error = transfer_errno(-error);
+	if (error == -EBUSY)
+		share_explain(op->payer, share, n, &op->sentence);
+	else if (error == -ESTALE)
+		text_printf(&op->sentence, "the broker is shutting down");
+	else
+		text_printf(&op->sentence, "no memory in the broker");
+}
+
+/* Frees what was not added, and answers. No lock held. */
+static void data_drop_op(struct op *op, struct wait *wait)
+{
+	int error = op->error;
+
+	wait->waiter = NULL;
+	data_fail(op->broker, op->uid, op->pid, op->name, error,
+		  text_string(&op->sentence));
+	if (op->finish == transfer_finish)
+		transfer_give_back(container_of(op, struct transfer, op));
+	op_free(op);
+	wait_done(wait, -error, 0);
+}
+
 /*
  * Adds the op, lets go of the lock, starts it; or answers the wait. For a reader who goes
  * on (NULL: none) what follows is read too.
@@ -164,19 +215,14 @@ static void data_run_then(struct op *op, struct wait *wait, const struct caller 
 	op_set_wait(op, wait);
 	r = op_add(op, &ready);
 	if (r < 0)
-		wait->waiter = NULL;
+		data_note_refused(op, r, SHARE_OPERATIONS, 1);
 	else if (reader)
 		read_begin_ahead(broker, use->allocation, reader,
 				 use->offset + use->length, use->length, &ready);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
-	if (r < 0) {
-		if (op->finish == transfer_finish)
-			broker_buffer_put(op->broker,
-					  &container_of(op, struct transfer, op)->buffer);
-		op_free(op);
-		wait_done(wait, r == -ESTALE ? -ESTALE : -EIO, 0);
-	}
+	if (r < 0)
+		data_drop_op(op, wait);
 }
 
 static void data_run(struct op *op, struct wait *wait)
@@ -400,7 +446,7 @@ static void write_run(struct op *op)
 		op_done(op, 0);
 	} else if (!op->worker) {
 		write_host(op, transfer->bytes);
-	} else if (op->worker == &op->broker->mover && transfer->buffer.slot >= 0) {
+	} else if (transfer->buffer.slot >= 0 || !transfer->buffer.memory) {
 		/* They stand where the GPU takes them already. */
 		write_ask(op, transfer->bytes);
 	} else {
@@ -420,6 +466,84 @@ static const struct op_class write_class = {
 	.repeatable = true,
 };
 
+/* Under registry.lock. Returns: 0; -EBUSY. */
+static int write_charge(struct transfer *transfer)
+{
+	uint64_t length = transfer->op.work.uses[0].length;
+	int r = share_take(transfer->op.payer, SHARE_WRITES, length);
+
+	if (r == 0)
+		transfer->charged = length;
+	return r;
+}
+
+/*
+ * Copies the bytes out of the slot of the mover that they came in: to one of its own
+ * worker where it is that one's turn now, else to ordinary memory. No lock held.
+ * Returns: 0; -ENOMEM.
+ */
+static int write_copy_out(struct transfer *transfer, const void *bytes, bool waits)
+{
+	struct op *op = &transfer->op;
+	uint64_t length = op->work.uses[0].length;
+	uint8_t *memory;
+
+	if (!waits && op->worker && worker_slot_try(op->worker, op)) {
+		memory = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+	} else {
+		memory = malloc(length);
+		if (!memory)
+			return -ENOMEM;
+		transfer->buffer.memory = memory;
+	}
+	memcpy(memory, bytes, length);
+	transfer->bytes = memory;
+	return 0;
+}
+
+/* Whether the bytes may stay in the slot of the mover that they came in. */
+static bool write_may_stay(const struct op *op, bool waits)
+{
+	return !waits && (!op->worker || op->worker == &op->broker->mover);
+}
+
+/*
+ * The transfer takes the bytes, with the buffer where that can be. With registry.lock
+ * held, let go of meanwhile. Returns: 0; negative, noted, and the lock is let go of.
+ */
+static int write_take_bytes(struct transfer *transfer, const void *bytes,
+			    struct buffer *buffer)
+{
+	struct op *op = &transfer->op;
+	bool waits = op_would_wait(op), in_slot = buffer->slot >= 0;
+	pthread_mutex_t *lock = &op->broker->registry.lock;
+	int r = 0;
+
+	if (!in_slot || !write_may_stay(op, waits))
+		r = write_charge(transfer);
+	if (r < 0) {
+		data_note_refused(op, r, SHARE_WRITES, op->work.uses[0].length);
+		pthread_mutex_unlock(lock);
+		return r;
+	}
+	if (!in_slot || !transfer->charged) {
+		transfer->buffer = *buffer;
+		transfer->bytes = bytes;
+		*buffer = (struct buffer){ .slot = -1 };
+		return 0;
+	}
+	/* For the case that there is no memory; and the name, should it be freed. */
+	data_note_refused(op, -ENOMEM, SHARE_WRITES, 0);
+	pthread_mutex_unlock(lock);
+	r = write_copy_out(transfer, bytes, waits);
+	if (r < 0)
+		return r;
+	text_clear(&op->sentence);
+	op->error = 0;
+	pthread_mutex_lock(lock);
+	return 0;
+}
+
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
 		  uint64_t offset, const void *bytes, size_t length,
 		  struct buffer *buffer, struct wait *wait)
@@ -438,23 +562,27 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		data_no_space(broker, allocation, caller, offset, length, wait);
 		return;
 	}
-	if (buffer->slot < 0 && broker->n_parked >= PARKED_MAX)
-		transfer = NULL;
-	else
-		transfer = transfer_new(broker, &write_class, allocation, caller);
+	transfer = transfer_new(broker, &write_class, allocation, caller);
 	if (!transfer) {
 		data_no_memory(broker, wait);
 		return;
 	}
-	if (buffer->slot < 0)
-		broker->n_parked++;
-	transfer->buffer = *buffer;
-	transfer->buffer.parked = buffer->slot < 0;
-	transfer->bytes = bytes;
-	buffer->memory = NULL;
-	buffer->slot = -1;
 	transfer->length = MIN((uint64_t)length, allocation->size - offset);
 	work_use(&transfer->op.work, allocation, offset, transfer->length, true);
+	if (write_take_bytes(transfer, bytes, buffer) < 0) {
+		data_drop_op(&transfer->op, wait);
+		return;
+	}
+	/* The lock may have been let go of. */
+	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	if (!allocation) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		transfer->op.error = ESTALE;
+		text_printf(&transfer->op.sentence, "allocation %s has been freed",
+			    transfer->op.name);
+		data_drop_op(&transfer->op, wait);
+		return;
+	}
 	allocation_written(allocation);
 	data_run(&transfer->op, wait);
 }
@@ -499,7 +627,6 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 	struct op *op;
 	int error;
 
-	(void)caller;
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
@@ -518,6 +645,7 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 		data_no_memory(broker, wait);
 		return;
 	}
+	data_charge(op, caller);
 	op->finish = simple_finish;
 	work_use(&op->work, allocation, 0, allocation->size, false);
 	data_run(op, wait);
@@ -553,8 +681,7 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		data_no_memory(broker, wait);
 		return;
 	}
-	op->uid = caller->uid;
-	op->pid = caller->pid;
+	data_charge(op, caller);
 	allocation_written(allocation);
 	data_run(op, wait);
 }
@@ -624,8 +751,7 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		data_no_memory(broker, wait);
 		return;
 	}
-	op->uid = caller->uid;
-	op->pid = caller->pid;
+	data_charge(op, caller);
 	allocation_written(to);
 	data_run(op, wait);
 }

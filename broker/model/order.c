@@ -168,6 +168,19 @@ static int work_find_waits(struct work *work)
 	return 0;
 }
 
+bool order_all_before(const struct work *work, bool (*holds)(const struct work *before))
+{
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		const struct use *use;
+
+		DL_FOREACH (work->uses[i].allocation->uses, use) {
+			if (use_conflicts(&work->uses[i], use) && !holds(use->work))
+				return false;
+		}
+	}
+	return true;
+}
+
 static void use_unlist(struct use *use)
 {
 	if (use->listed)

@@ -105,6 +105,11 @@ int order_add(struct work *work);
  */
 bool order_leave(struct work *work, struct work **ready);
 
+/* Whether `holds` is true of all that the work, not added yet, would wait for by its
+ * uses.
+ */
+bool order_all_before(const struct work *work, bool (*holds)(const struct work *before));
+
 /* Somebody wants what nobody asked for; or it is answered, and as good as done. */
 void order_set_unasked(struct work *work, bool unasked);
 

@@ -24,6 +24,7 @@
 #include "model/managed_ranges.h"
 #include "model/module.h"
 #include "model/order.h"
+#include "model/shares.h"
 
 #define NAME_MAX_LENGTH	 64
 #define DEVICES_MAX	 16
@@ -133,7 +134,7 @@ struct owner {
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
-	uint64_t n_works;	   /* commands queued and not done, limited */
+	struct shares shares;
 	uint64_t n_in_worker;	   /* allocations that live in his worker */
 	struct worker *worker;	   /* NULL until the first need */
 	struct output *output;	   /* what his kernels print; with the worker */

@@ -12,8 +12,6 @@
 #include "control/command.h"
 #include "process/checkpoint.h"
 
-#define OPS_OF_OWNER_MAX 65536
-
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
 		  struct owner *owner)
 {
@@ -24,12 +22,24 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->class = class;
 	op->broker = broker;
 	op->owner = owner;
+	op->payer = owner;
 	op->slot = -1;
 	op->only_use = -1;
 	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	op->ask.fd = -1;
 	op->ask.done = op_replied;
 	return op;
+}
+
+void op_charge(struct op *op, const struct caller *caller)
+{
+	struct owner *payer;
+
+	if (op->payer && op->payer->uid == caller->uid)
+		return;
+	payer = owner_get(&op->broker->registry, caller->uid, caller->gid);
+	if (payer)
+		op->payer = payer;
 }
 
 struct op *op_free(struct op *op)
@@ -99,6 +109,22 @@ static const struct op_class zero_class = {
 	.repeatable = true,
 };
 
+/* Whether only the mover, which runs nobody's kernels, is between it and its end. */
+static bool op_is_soon_done(const struct work *work)
+{
+	const struct op *op = container_of(work, struct op, work);
+	bool soon = work->n_before == 0 && op->worker == &op->broker->mover;
+
+	for (unsigned int i = 0; i < work->n_uses; i++)
+		soon = soon && kind_is_durable(work->uses[i].allocation->kind);
+	return soon;
+}
+
+bool op_would_wait(const struct op *op)
+{
+	return !order_all_before(&op->work, op_is_soon_done);
+}
+
 void op_push_ready(struct op **ready, struct op *op)
 {
 	op->next_ready = *ready;
@@ -132,7 +158,8 @@ static int op_add_zeroing(struct op *op, struct allocation *allocation,
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
 	op->broker->n_ops++;
-	zero->owner->n_works++;
+	zero->payer = op->payer;
+	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
 	if (zero->work.n_before == 0)
 		op_push_ready(ret_ready, zero);
 	return 0;
@@ -158,7 +185,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	if (r < 0)
 		goto out;
 	op->broker->n_ops++;
-	op->owner->n_works++;
+	share_take_beyond(op->payer, SHARE_OPERATIONS, 1);
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
 out:
@@ -169,12 +196,19 @@ out:
 
 int op_add(struct op *op, struct op **ret_ready)
 {
+	int r;
+
 	*ret_ready = NULL;
 	if (op->broker->shutting_down)
 		return -ESTALE;
-	if (op->owner->n_works >= OPS_OF_OWNER_MAX)
-		return -EBUSY;
-	return op_add_unlimited(op, ret_ready);
+	if (!op->payer)
+		op->payer = op->owner;
+	r = share_take(op->payer, SHARE_OPERATIONS, 1);
+	if (r < 0)
+		return r;
+	r = op_add_unlimited(op, ret_ready);
+	share_give(op->payer, SHARE_OPERATIONS, 1);
+	return r;
 }
 
 /*
@@ -351,7 +385,7 @@ bool op_leave(struct op *op, struct op **ret_ready)
 
 	if (!order_leave(&op->work, &work))
 		return false;
-	op->owner->n_works--;
+	share_give(op->payer, SHARE_OPERATIONS, 1);
 	broker_less_busy(op->broker);
 	*ret_ready = op_list(work);
 	return true;
@@ -386,7 +420,7 @@ void op_done(struct op *op, int error)
 	if (op->class->settle)
 		op->class->settle(op);
 	order_done(&op->work, &work);
-	op->owner->n_works--;
+	share_give(op->payer, SHARE_OPERATIONS, 1);
 	broker_less_busy(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 

@@ -70,6 +70,7 @@ struct op {
 	const struct op_class *class;
 	struct broker *broker;
 	struct owner *owner;
+	struct owner *payer;   /* who asked for it, and whose share it takes */
 	struct worker *worker; /* whom it is asked of; NULL: nobody */
 	struct ask ask;
 	uint32_t asked_epoch;
@@ -109,9 +110,15 @@ struct op {
 	struct op *next_ready;
 };
 
-/* A zeroed op of size bytes (a struct that begins with struct op). NULL: no memory. */
+/* A zeroed op of size bytes (a struct that begins with struct op), charged to the owner
+ * until op_charge(). NULL: no memory. */
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
 		  struct owner *owner);
+
+/* Before op_add(): it takes the share of the caller, not of the op's owner. Under
+ * registry.lock. */
+void op_charge(struct op *op, const struct caller *caller);
+
 /* Notes that something counted in broker->n_ops has ended. Under registry.lock. */
 void broker_less_busy(struct broker *broker);
 
@@ -122,12 +129,20 @@ struct op *op_free(struct op *op);
  * Puts it into the order, behind zeroing what it is the first to use. Under
  * registry.lock; then, without it, op_start().
  *
- * Returns: 0; -ENOMEM; -EBUSY when the owner has too many under way; -ESTALE when the
- * broker is shutting down.
+ * Returns: 0; -ENOMEM; -EBUSY when the payer has as many under way as one may; -ESTALE
+ * when the broker is shutting down.
  */
 int op_add(struct op *op, struct op **ret_ready);
 
-/* The same for what must go on during shutdown and beyond limits: the end of things. */
+/*
+ * Whether it would wait now for more than what the mover does: for a kernel, another
+ * worker, a reader's or writer's turn behind one of those. It has its uses, and no
+ * stream. Under registry.lock, before op_add().
+ */
+bool op_would_wait(const struct op *op);
+
+/* As op_add(), for what must go on during shutdown and beyond limits: the end of things.
+ */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 void op_start(struct op *ready);
 /* Puts one more op on such a list. */

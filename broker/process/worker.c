@@ -255,6 +255,17 @@ void worker_wake(struct worker *worker, uint32_t devices)
 
 /* ---- slots ---- */
 
+bool worker_slot_try(struct worker *worker, struct op *op)
+{
+	int slot;
+
+	pthread_mutex_lock(&worker->lock);
+	slot = staging_get(&worker->staging);
+	pthread_mutex_unlock(&worker->lock);
+	op->slot = MAX(slot, -1);
+	return slot >= 0;
+}
+
 bool worker_slot_get(struct worker *worker, struct op *op)
 {
 	bool got;

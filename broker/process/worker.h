@@ -163,6 +163,8 @@ struct run *run_free(struct run *run);
  * with it by now in another thread, so the caller must not touch it any more.
  */
 bool worker_slot_get(struct worker *worker, struct op *op);
+/* Takes one only where one is free. op->slot: -1 where none is. */
+bool worker_slot_try(struct worker *worker, struct op *op);
 /* Gives a slot back. Returns: a work that waited and has it now (op->slot), or NULL. */
 struct op *worker_slot_put(struct worker *worker, unsigned int slot);
 

@@ -90,12 +90,11 @@ static void expect_nothing_left(struct broker *broker)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	cr_assert(eq(u64, broker->n_ops, 0));
-	cr_assert(eq(uint, broker->n_parked, 0));
 	cr_assert(broker->parked == NULL);
 	for (unsigned int i = 0; i < DEVICES_MAX; i++)
 		cr_assert(eq(uint, broker->n_releases[i], 0));
 	for (owner = broker->registry.owners_by_uid; owner; owner = owner->hh.next) {
-		cr_assert(eq(u64, owner->n_works, 0));
+		cr_assert(eq(u64, owner->shares.held[SHARE_OPERATIONS], 0));
 		n_in_worker += owner->n_in_worker;
 	}
 	for (uint32_t slot = 0;
