@@ -13,10 +13,10 @@
  */
 #include "context.h"
 
-#include "memory.h"
-#include "module.h"
-#include "print.h"
-#include "stream.h"
+#include "softgpu/memory/memory.h"
+#include "softgpu/run/module.h"
+#include "softgpu/run/print.h"
+#include "softgpu/run/stream.h"
 
 #define STACK_DEPTH 16
 

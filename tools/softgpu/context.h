@@ -3,8 +3,8 @@
 #pragma once
 
 #include "call.h"
-#include "heap.h"
 #include "options.h"
+#include "softgpu/memory/heap.h"
 
 struct pool;
 struct stream;

@@ -10,8 +10,8 @@
 #include "call.h"
 #include "context.h"
 #include "inject.h"
-#include "ledger.h"
 #include "options.h"
+#include "softgpu/memory/ledger.h"
 
 #include <stdio.h>
 #include <string.h>

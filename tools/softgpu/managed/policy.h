@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program has asked for ranges of managed memory: advice and prefetches. */
+#pragma once
+
+#include "softgpu/call.h"
+#include "softgpu/options.h"
+
+#define POLICY_PAGE   ((uint64_t)4096)
+
+#define LOCATION_NONE ((CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_INVALID })
+
+/* Of accessed_by: the devices' bits, then the host's. */
+#define ACCESSED_BY_HOST (1U << OPTIONS_MAX_DEVICES)
+
+struct policy {
+	bool read_mostly;
+	uint32_t accessed_by;
+	CUmemLocation preferred;
+	CUmemLocation preferred_told; /* to who asks */
+	CUmemLocation prefetched;
+};
+
+/* Pages from first on, up to where the next one begins. */
+struct stretch {
+	size_t first;
+	struct policy policy;
+};
+
+/* The policies of an allocation; two stretches side by side differ. */
+struct policies {
+	struct stretch *stretches;
+	size_t n;
+	size_t n_pages; /* of 4 KiB */
+};
+
+/* Returns: false without memory. policies_deinit() may be called in any case. */
+bool policies_init(struct policies *policies, size_t n_pages);
+void policies_deinit(struct policies *policies);
+
+const struct policy *policies_at(const struct policies *policies, size_t page);
+
+/*
+ * Calls change with the policy of every stretch of the pages [from, to), which are split
+ * off. Returns: false without memory, and nothing is changed.
+ */
+bool policies_change(struct policies *policies, size_t from, size_t to,
+		     void (*change)(struct policy *policy, const void *data),
+		     const void *data);
+
+/*
+ * What holds for all of the pages [from, to): read_mostly and accessed_by as far as all
+ * have it, a location if all have that one.
+ */
+struct policy policies_common(const struct policies *policies, size_t from, size_t to);
+
+bool location_is(const CUmemLocation *a, const CUmemLocation *b);

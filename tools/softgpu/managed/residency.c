@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Managed memory on the software GPU is ordinary memory of its process at one address;
+ * that a page of it "is on a device" is a note in a book, which costs that device's
+ * memory. This file is that book, and who may use the memory where is managed.c's.
+ *
+ * Pages are of 2 MiB, the size in which the driver gives out device memory. Each
+ * allocation has a file managed-PID-ADDRESS (hexadecimal) in its user's account
+ * (account.h), two words of 32 bits a page, struct page, so that
+ *
+ *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/UID-N/managed-*-ADDRESS
+ *
+ * shows its user and root where the pages are. A process that needs memory of a device
+ * finds the pages to evict there: those of its user, and root's those of all users, as
+ * NVIDIA's kernel module would. No bytes have to move. The process holds flock(LOCK_SH)
+ * on the file through its mapping; where nobody does, the ledger takes the file away.
+ *
+ * A kernel that runs meanwhile notices what this process moves, and asks anew before it
+ * goes on; what another process evicts it doesn't notice.
+ *
+ * Nothing is evicted where devices have no concurrent managed access.
+ */
+#include "residency.h"
+
+#include "softgpu/memory/space.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct book;
+
+/* A page that could be evicted. */
+struct candidate {
+	struct book *book;
+	size_t index;
+	uint32_t moved;
+};
+
+struct candidates {
+	struct candidate *array;
+	size_t n;
+	size_t capacity;
+};
+
+bool residency_is(const char *name)
+{
+	return !strncmp(name, RESIDENCY_PREFIX, strlen(RESIDENCY_PREFIX));
+}
+
+static struct page *pages_map(int fd, size_t n_pages)
+{
+	void *at = mmap(NULL, n_pages * sizeof(struct page), PROT_READ | PROT_WRITE,
+			MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void pages_unmap(struct page *pages, size_t n_pages)
+{
+	munmap(pages, n_pages * sizeof(*pages));
+}
+
+static uint32_t page_where(const struct page *page)
+{
+	return __atomic_load_n(&page->where, __ATOMIC_RELAXED);
+}
+
+/*
+ * Milliseconds, which all users share, but never the same twice in one account, which
+ * many moves can put ahead of the others.
+ */
+static uint32_t clock_tick(struct sums *sums)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	sums->clock = MAX(sums->clock + 1,
+			  (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+	return (uint32_t)sums->clock;
+}
+
+static void page_put(struct page *page, uint32_t where, struct sums *sums)
+{
+	__atomic_store_n(&page->where, where, __ATOMIC_RELAXED);
+	page->moved = clock_tick(sums);
+}
+
+/*
+ * The pages of one file, as they are now. Copied and not mapped: it may be another
+ * user's, who can make it shorter at any moment.
+ */
+struct book {
+	struct account *account;
+	int fd;
+	struct page *pages;
+	size_t n_pages;
+	struct book *next;
+};
+
+static void book_close(struct book *book)
+{
+	closep(&book->fd);
+	free(book->pages);
+	free(book);
+}
+
+/* flags: O_RDWR to change it. Returns: NULL when it can't be had. */
+static struct book *book_open(int dir_fd, const char *name, int flags)
+{
+	struct book *book = calloc(1, sizeof(*book));
+	struct stat stat;
+	ssize_t n = -1;
+
+	if (!book)
+		return NULL;
+	book->fd = account_file(dir_fd, name, flags);
+	if (book->fd >= 0 && fstat(book->fd, &stat) >= 0)
+		book->pages = malloc((size_t)stat.st_size);
+	if (book->pages)
+		n = pread(book->fd, book->pages, (size_t)stat.st_size, 0);
+	if (n < (ssize_t)sizeof(struct page)) {
+		book_close(book);
+		return NULL;
+	}
+	book->n_pages = (size_t)n / sizeof(struct page);
+	return book;
+}
+
+void residency_count(int dir_fd, const char *name, struct sums *sums)
+{
+	struct book *book = book_open(dir_fd, name, O_RDONLY);
+
+	if (!book)
+		return;
+	sums_add(&sums->managed, book->n_pages * RESIDENCY_PAGE);
+	for (size_t i = 0; i < book->n_pages; i++)
+		for (int device = 0; device < OPTIONS_MAX_DEVICES; device++)
+			if (book->pages[i].where & WHERE_DEVICE(device))
+				sums_add(&sums->used[device], RESIDENCY_PAGE);
+	book_close(book);
+}
+
+static bool candidates_add(struct candidates *all, const struct candidate *candidate)
+{
+	struct candidate *grown;
+
+	if (all->n == all->capacity) {
+		const size_t capacity = MAX((size_t)256, 2 * all->capacity);
+
+		grown = reallocarray(all->array, capacity, sizeof(*grown));
+		if (!grown)
+			return false;
+		all->array = grown;
+		all->capacity = capacity;
+	}
+	all->array[all->n++] = *candidate;
+	return true;
+}
+
+static struct book *books_open(struct account *account, struct book *books)
+{
+	struct dirent *entry;
+	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
+
+	if (!dir)
+		return books;
+	while ((entry = readdir(dir))) {
+		struct book *book =
+			residency_is(entry->d_name)
+				? book_open(account->fd, entry->d_name, O_RDWR)
+				: NULL;
+
+		if (!book)
+			continue;
+		book->account = account;
+		book->next = books;
+		books = book;
+	}
+	closedir(dir);
+	return books;
+}
+
+static void books_close(struct book *books)
+{
+	while (books) {
+		struct book *next = books->next;
+
+		book_close(books);
+		books = next;
+	}
+}
+
+static void candidates_find(struct candidates *all, struct book *books, int device)
+{
+	for (; books; books = books->next)
+		for (size_t i = 0; i < books->n_pages; i++) {
+			const struct page *page = &books->pages[i];
+
+			if (page->where & WHERE_DEVICE(device) &&
+			    !candidates_add(all,
+					    &(struct candidate){ books, i, page->moved }))
+				return;
+		}
+}
+
+static int candidate_compare(const void *a, const void *b)
+{
+	const struct candidate *first = a, *second = b;
+
+	/* The clock goes round. */
+	return (int32_t)(first->moved - second->moved) < 0 ? -1 : 1;
+}
+
+/* A page that is also elsewhere only loses this copy. */
+static void page_evict(const struct candidate *candidate, int device)
+{
+	struct sums *sums = &candidate->book->account->sums;
+	struct page page = candidate->book->pages[candidate->index];
+	const off_t offset = (off_t)(candidate->index * sizeof(page));
+
+	page.where &= ~WHERE_DEVICE(device);
+	if (!page.where)
+		page.where = WHERE_NODE(0);
+	page.moved = clock_tick(sums);
+	if (pwrite(candidate->book->fd, &page, sizeof(page), offset) == sizeof(page))
+		sums_take(&sums->used[device], RESIDENCY_PAGE);
+}
+
+void residency_evict(int device, uint64_t bytes, struct account *accounts)
+{
+	struct candidates all = { 0 };
+	struct book *books = NULL;
+	size_t n = (size_t)((bytes + RESIDENCY_PAGE - 1) / RESIDENCY_PAGE);
+
+	if (!options.concurrent)
+		return;
+	for (; accounts; accounts = accounts->next)
+		books = books_open(accounts, books);
+	candidates_find(&all, books, device);
+	if (all.n)
+		qsort(all.array, all.n, sizeof(*all.array), candidate_compare);
+	for (size_t i = 0; i < MIN(n, all.n); i++)
+		page_evict(&all.array[i], device);
+	space_changed();
+	free(all.array);
+	books_close(books);
+}
+
+static int residency_create(struct residency *residency, struct account *account)
+{
+	const size_t size = residency->n_pages * sizeof(*residency->pages);
+	_cleanup_close_ int fd = -1;
+
+	/* A file of that name is of an allocation that is no more. */
+	unlinkat(account->fd, residency->name, 0);
+	fd = openat(account->fd, residency->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+		    0600);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_SH) >= 0 && ftruncate(fd, (off_t)size) >= 0)
+		residency->pages = pages_map(fd, residency->n_pages);
+	if (!residency->pages) {
+		unlinkat(account->fd, residency->name, 0);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int residency_open(struct residency *residency, uint64_t address, size_t n_pages)
+{
+	const uint64_t size = n_pages * RESIDENCY_PAGE;
+	struct account *account = ledger_lock();
+	int r = -ENOMEM;
+
+	*residency = (struct residency){ .n_pages = n_pages };
+	snprintf(residency->name, sizeof(residency->name), RESIDENCY_PREFIX "%d-%llx",
+		 (int)getpid(), (unsigned long long)address);
+	if (ledger_take_managed(size)) {
+		r = residency_create(residency, account);
+		if (r < 0)
+			sums_take(&account->sums.managed, size);
+	}
+	ledger_unlock();
+	return r;
+}
+
+void residency_close(struct residency *residency)
+{
+	const uint64_t size = residency->n_pages * RESIDENCY_PAGE;
+	struct account *account;
+
+	for (size_t i = 0; i < residency->n_pages; i++)
+		residency_move(residency, i, 0);
+	account = ledger_lock();
+	pages_unmap(residency->pages, residency->n_pages);
+	account_reap(account, residency->name);
+	sums_take(&account->sums.managed, size);
+	ledger_unlock();
+}
+
+uint32_t residency_where(const struct residency *residency, size_t page)
+{
+	return page_where(&residency->pages[page]);
+}
+
+static void devices_give(uint32_t where)
+{
+	for (int device = 0; device < options.n_devices; device++)
+		if (where & WHERE_DEVICE(device))
+			ledger_give(device, RESIDENCY_PAGE);
+}
+
+/* The ledger may count all anew for it, so more than one at once would be lost. */
+static bool device_take(uint32_t where)
+{
+	return !(where & WHERE_DEVICES) ||
+	       ledger_take(__builtin_ctz(where), RESIDENCY_PAGE);
+}
+
+bool residency_move(struct residency *residency, size_t page, uint32_t where)
+{
+	struct page *moving = &residency->pages[page];
+	struct sums *sums = &ledger_lock()->sums;
+	const uint32_t before = page_where(moving);
+	const bool done = device_take(where & ~before);
+
+	if (done) {
+		devices_give(before & ~where);
+		page_put(moving, where, sums);
+		space_changed();
+	}
+	ledger_unlock();
+	return done;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A machine's directory has a directory for each user who has joined, named UID-N, with
+ * all that is this user's:
+ *
+ *	DEVICE-SIZE-PID-N     physical memory (ledger.h)
+ *	managed-PID-ADDRESS   where managed pages are (residency.h)
+ *	sums                  the totals of both, one number a device
+ *	joined                locked by each process that uses the account
+ *
+ * The lock of an account is flock(LOCK_EX) of its directory, which the kernel also lets
+ * go when the holder dies. Directory and files can be opened by their user and by root
+ * only, except that all users may read the sums. So no user can take the lock of another,
+ * and no process waits for one of another user: root's tries the lock and goes on
+ *without.
+ *
+ * A file of an account is there while somebody holds flock(LOCK_SH) of the description
+ * that its maker opened. Who opens the file by name anew and gets LOCK_EX knows that
+ * nobody does.
+ *
+ * The machine's directory is everybody's, and anybody may have laid out anything there: N
+ * is the first number whose directory belongs to the user of that name.
+ */
+#include "account.h"
+
+#include "softgpu/managed/residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define SUMS_NAME   "sums"
+#define JOINED_NAME "joined"
+
+/* What is too short, or was never written, is counted anew. */
+static void sums_read(struct account *account)
+{
+	if (pread(account->sums_fd, &account->sums, sizeof(account->sums), 0) !=
+	    sizeof(account->sums))
+		account_scan(account);
+}
+
+int account_file(int dir_fd, const char *name, int flags)
+{
+	_cleanup_close_ int fd =
+		openat(dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		return -errno;
+	if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1)
+		return -EPERM;
+	return take_fd(&fd);
+}
+
+bool account_parse_memory(const char *name, int *ret_device, uint64_t *ret_size)
+{
+	unsigned long long size;
+	unsigned int device, n;
+	int maker, end = 0;
+
+	if (sscanf(name, "%u-%llu-%d-%u%n", &device, &size, &maker, &n, &end) != 4)
+		return false;
+	if (name[end] || device >= OPTIONS_MAX_DEVICES)
+		return false;
+	*ret_device = (int)device;
+	*ret_size = size;
+	return true;
+}
+
+bool account_parse(const char *name, uid_t *ret_uid)
+{
+	unsigned int n;
+	int end = 0;
+
+	return sscanf(name, "%10u-%10u%n", ret_uid, &n, &end) == 2 && !name[end];
+}
+
+/* A directory of the user that its name has. */
+static int directory_open(int machine_fd, const char *name, int flags)
+{
+	_cleanup_close_ int fd =
+		openat(machine_fd, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat stat;
+	uid_t uid;
+
+	if (fd < 0 || fstat(fd, &stat) < 0)
+		return -errno;
+	if (!account_parse(name, &uid) || stat.st_uid != uid)
+		return -EPERM;
+	return take_fd(&fd);
+}
+
+/* The first account of this user, or a name that is free. */
+static bool own_find(int machine_fd, char *ret, size_t size)
+{
+	struct stat stat;
+
+	for (unsigned int n = 0;; n++) {
+		snprintf(ret, size, "%u-%u", (unsigned int)geteuid(), n);
+		if (fstatat(machine_fd, ret, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+			return false;
+		if (S_ISDIR(stat.st_mode) && stat.st_uid == geteuid())
+			return true;
+	}
+}
+
+/* Leaves it locked. Returns: 0, -EAGAIN when it is to be tried again, or -errno. */
+static int own_open(int machine_fd, struct account *account)
+{
+	struct stat stat;
+
+	if (!own_find(machine_fd, account->name, sizeof(account->name)) &&
+	    mkdirat(machine_fd, account->name, 0711) < 0)
+		return errno == EEXIST ? -EAGAIN : -errno;
+	account->fd = directory_open(machine_fd, account->name, O_RDONLY);
+	if (account->fd < 0)
+		return account->fd == -ENOENT ? -EAGAIN : account->fd;
+	account_lock(account);
+	/* Another process may just have cleared it away. */
+	if (fstat(account->fd, &stat) < 0 || !stat.st_nlink)
+		return -EAGAIN;
+	/* Whatever the umask. */
+	return fchmod(account->fd, 0711) < 0 ? -errno : 0;
+}
+
+static int files_open(struct account *account, int *ret_joined)
+{
+	_cleanup_close_ int joined = -1;
+
+	account->sums_fd = account_file(account->fd, SUMS_NAME, O_RDWR | O_CREAT);
+	if (account->sums_fd < 0)
+		return account->sums_fd;
+	joined = account_file(account->fd, JOINED_NAME, O_RDWR | O_CREAT);
+	if (joined < 0)
+		return joined;
+	if (fchmod(account->sums_fd, 0644) < 0 || flock(joined, LOCK_SH | LOCK_NB) < 0)
+		return -errno;
+	*ret_joined = take_fd(&joined);
+	sums_read(account);
+	return 0;
+}
+
+static bool machine_is_gone(int machine_fd)
+{
+	struct stat stat;
+
+	return fstat(machine_fd, &stat) < 0 || !stat.st_nlink;
+}
+
+int account_join(int machine_fd, struct account *ret, int *ret_joined)
+{
+	int r;
+
+	do {
+		*ret = ACCOUNT_NONE;
+		r = own_open(machine_fd, ret);
+		if (r >= 0)
+			r = files_open(ret, ret_joined);
+		if (r >= 0)
+			return 0;
+		account_close(ret);
+	} while (r == -EAGAIN && !machine_is_gone(machine_fd));
+	return machine_is_gone(machine_fd) ? -EAGAIN : r;
+}
+
+int account_open_locked(int machine_fd, const char *name, struct account *ret)
+{
+	struct account account = ACCOUNT_NONE;
+	int r = -EINVAL;
+
+	snprintf(account.name, sizeof(account.name), "%s", name);
+	account.fd = directory_open(machine_fd, name, O_RDONLY);
+	if (account.fd < 0)
+		return account.fd;
+	if (flock(account.fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+	} else {
+		r = account.sums_fd = account_file(account.fd, SUMS_NAME, O_RDWR);
+	}
+	if (r < 0) {
+		account_close(&account);
+		return r;
+	}
+	sums_read(&account);
+	*ret = account;
+	return 0;
+}
+
+void account_close(struct account *account)
+{
+	closep(&account->fd);
+	closep(&account->sums_fd);
+}
+
+void account_lock(struct account *account)
+{
+	while (flock(account->fd, LOCK_EX) < 0 && errno == EINTR)
+		continue;
+	if (account->sums_fd >= 0)
+		sums_read(account);
+}
+
+void account_unlock(struct account *account)
+{
+	account_publish(account);
+	flock(account->fd, LOCK_UN);
+}
+
+void account_publish(struct account *account)
+{
+	if (pwrite(account->sums_fd, &account->sums, sizeof(account->sums), 0) !=
+	    sizeof(account->sums))
+		(void)ftruncate(account->sums_fd, 0);
+}
+
+bool account_reap(struct account *account, const char *name)
+{
+	_cleanup_close_ int fd = account_file(account->fd, name, O_RDONLY);
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return false;
+	unlinkat(account->fd, name, 0);
+	return true;
+}
+
+void account_scan(struct account *account)
+{
+	struct sums found = { .clock = account->sums.clock };
+	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
+	struct dirent *entry;
+	uint64_t size;
+	int device;
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir))) {
+		const bool memory = account_parse_memory(entry->d_name, &device, &size);
+
+		if (!memory && !residency_is(entry->d_name))
+			continue;
+		if (account_reap(account, entry->d_name))
+			continue;
+		if (memory)
+			sums_add(&found.used[device], size);
+		else
+			residency_count(account->fd, entry->d_name, &found);
+	}
+	closedir(dir);
+	account->sums = found;
+	account_publish(account);
+}
+
+bool account_look(int machine_fd, const char *name, struct sums *ret)
+{
+	_cleanup_close_ int fd = directory_open(machine_fd, name, O_PATH);
+	_cleanup_close_ int sums_fd = fd < 0 ? -1 : account_file(fd, SUMS_NAME, O_RDONLY);
+
+	return sums_fd >= 0 && pread(sums_fd, ret, sizeof(*ret), 0) == sizeof(*ret);
+}
+
+/* Removes what nobody holds. Returns: whether that was all. */
+static bool account_empty(struct account *account)
+{
+	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
+	struct dirent *entry;
+	bool held = false;
+	uint64_t size;
+	int device;
+
+	if (!dir)
+		return false;
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, SUMS_NAME) ||
+		    !strcmp(entry->d_name, JOINED_NAME))
+			continue;
+		held |= (!account_parse_memory(entry->d_name, &device, &size) &&
+			 !residency_is(entry->d_name)) ||
+			!account_reap(account, entry->d_name);
+	}
+	closedir(dir);
+	return !held;
+}
+
+void account_remove(int machine_fd, struct account *account)
+{
+	if (!account_empty(account))
+		return;
+	unlinkat(account->fd, SUMS_NAME, 0);
+	unlinkat(account->fd, JOINED_NAME, 0);
+	unlinkat(machine_fd, account->name, AT_REMOVEDIR);
+}
+
+void account_clear(int machine_fd, const char *name)
+{
+	struct account account = ACCOUNT_NONE;
+	_cleanup_close_ int joined = -1;
+
+	snprintf(account.name, sizeof(account.name), "%s", name);
+	account.fd = directory_open(machine_fd, name, O_RDONLY);
+	if (account.fd < 0)
+		return;
+	if (flock(account.fd, LOCK_EX | LOCK_NB) >= 0) {
+		joined = account_file(account.fd, JOINED_NAME, O_RDONLY);
+		if (joined == -ENOENT || flock(joined, LOCK_EX | LOCK_NB) >= 0)
+			account_remove(machine_fd, &account);
+	}
+	account_close(&account);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* One user's part of a machine: files, totals and a lock that nobody else can take. */
+#pragma once
+
+#include "base/def.h"
+#include "softgpu/options.h"
+
+#include <dirent.h>
+
+/* What the processes of one user add up to, in bytes. */
+struct sums {
+	uint64_t used[OPTIONS_MAX_DEVICES]; /* never too low */
+	uint64_t managed;		    /* allocated, wherever it is; never too low */
+	uint64_t clock;			    /* of the last move of a managed page */
+};
+
+struct account {
+	struct account *next;
+	int fd;		  /* the directory; locked: flock(LOCK_EX) of this description */
+	int sums_fd;	  /* -1: not open */
+	struct sums sums; /* what the file has, while the account is locked */
+	char name[32];	  /* of the directory */
+};
+
+#define ACCOUNT_NONE                     \
+	(struct account)                 \
+	{                                \
+		.fd = -1, .sums_fd = -1, \
+	}
+
+/* What a file of an account is. Returns: false where it is none. */
+bool account_parse_memory(const char *name, int *ret_device, uint64_t *ret_size);
+
+/* Whether a name in a machine's directory is one of an account. */
+bool account_parse(const char *name, uid_t *ret_uid);
+
+/*
+ * Finds or makes the account of this process's user and opens it, locked. *ret_joined is
+ * a descriptor that says, while any copy of it is open, that a process uses the account.
+ *
+ * Returns: 0, -EAGAIN when the machine is no longer there, or -errno.
+ */
+int account_join(int machine_fd, struct account *ret, int *ret_joined);
+
+/*
+ * Opens an account and locks it, if that needs no waiting. With account_close() the lock
+ * goes too.
+ *
+ * Returns: 0, -EWOULDBLOCK, or -errno.
+ */
+int account_open_locked(int machine_fd, const char *name, struct account *ret);
+void account_close(struct account *account);
+
+/* Waits for other processes of the same user, and of root. */
+void account_lock(struct account *account);
+void account_unlock(struct account *account);
+
+/* Under its lock: writes the totals, for others to see before the lock is let go. */
+void account_publish(struct account *account);
+
+/* Under its lock: removes what nobody holds any more, and counts what is left. */
+void account_scan(struct account *account);
+
+/* Under its lock: unlinks a file that nobody holds. Returns: whether it did. */
+bool account_reap(struct account *account, const char *name);
+
+/*
+ * Opens a file of an account's directory, a plain one with one name: a second could be
+ * that of a file elsewhere.
+ *
+ * Returns: its descriptor; -EPERM when it is not such a file; -ELOOP, -ENOENT and what
+ * else open answers.
+ */
+int account_file(int dir_fd, const char *name, int flags);
+
+/* The totals of an account as its user tells them. Returns: false where it tells none. */
+bool account_look(int machine_fd, const char *name, struct sums *ret);
+
+/* Removes an account that no process uses and of which nothing is held. */
+void account_clear(int machine_fd, const char *name);
+
+/* The same for one that is locked. */
+void account_remove(int machine_fd, struct account *account);
+
+/* Adds, up to the largest number. */
+static inline void sums_add(uint64_t *to, uint64_t more)
+{
+	if (__builtin_add_overflow(*to, more, to))
+		*to = UINT64_MAX;
+}
+
+static inline void sums_take(uint64_t *from, uint64_t less)
+{
+	*from -= MIN(less, *from);
+}

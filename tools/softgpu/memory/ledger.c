@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory of the devices, shared by all processes of a machine, without a daemon.
+ *
+ * A piece of physical memory is a file DEVICE-SIZE-PID-N in its maker's account
+ * (account.h), /dev/shm/gpumem-softgpu.MACHINE/UID-N/. The maker opens the file and takes
+ * flock(LOCK_SH) on that open file description, which everything that holds the memory
+ * shares: the descriptor, its copies in other processes (an exported handle is one) and
+ * every mmap. So the lock lasts exactly as long as any holder in any process, and goes
+ * with the last of them also when that is killed.
+ *
+ * The sizes are added up by account, so that making memory costs the same however much
+ * there is. A sum may be too high, never too low: a process that dies takes nothing off.
+ * It is made right by looking at every file when a request would not fit and when
+ * somebody asks how much is free. Pages of managed memory that are on a device count
+ * there too (residency.h). They make room for everything else by going to the host.
+ *
+ * No process waits for one of another user. Whoever takes memory adds it to the sum of
+ * the own account first and then looks at the sums of all: so the limit holds, and of two
+ * users who ask for the last bytes at the same moment both may be refused. Root's
+ * processes, and no others, count and evict in the accounts of other users, in those
+ * whose lock is free at that moment. What an account says otherwise is believed: a user
+ * can claim a device's memory by a lie as well as by making it.
+ *
+ * /dev/shm is everybody's. So a machine is joined only where root or this user made its
+ * directory, symbolic links are not followed, and nothing is removed or written to that
+ * is not a plain file with one name. An ordinary user's machine has another name than
+ * root's by default (options.c).
+ *
+ * A machine is there while a process uses it or memory of it is held. A process that
+ * exits takes along what nobody else can hold, and the last one of a user the account,
+ * and the last one of all the machine; what a killed one leaves is cleared away by
+ * whoever of the same user, or of root, joins any machine next.
+ */
+#include "ledger.h"
+
+#include "softgpu/managed/residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define PREFIX "gpumem-softgpu."
+
+/* Of a file's mode: another process may have been given a descriptor of it. */
+#define MODE_EXPORTED S_IXUSR
+
+static char directory[384];
+static int machine_fd = -1;
+static struct account own = ACCOUNT_NONE;
+static pid_t pid;	   /* of the process that joined, not of its children; or 0 */
+static int joined_fd = -1; /* open, with its lock, as long as the process lives */
+
+/* Whom this process trusts with its own memory. */
+static bool user_is_trusted(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+/* Where a descriptor leads, without symbolic links. */
+static int descriptor_path(int fd, char *ret, size_t size)
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret, size - 1);
+	if (n < 0)
+		return -errno;
+	ret[n] = '\0';
+	return 0;
+}
+
+static int machine_check(void)
+{
+	struct stat stat;
+
+	if (fstat(machine_fd, &stat) < 0)
+		return -errno;
+	if (user_is_trusted(stat.st_uid) &&
+	    (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || (stat.st_mode & S_ISVTX)))
+		return 0;
+	fprintf(stderr,
+		"software GPU: %s belongs to uid %u, who is not trusted with it: remove "
+		"it, or take another machine=\n",
+		directory, (unsigned int)stat.st_uid);
+	return -EPERM;
+}
+
+static int machine_say(int error)
+{
+	if (error == ENOTDIR)
+		fprintf(stderr, "software GPU: %s is a symbolic link, or no directory\n",
+			directory);
+	else
+		fprintf(stderr, "software GPU: %s: %s\n", directory, strerror(error));
+	return -error;
+}
+
+/* Umask must not keep other users out of the machine; only its maker may chmod. */
+static int machine_open(void)
+{
+	const bool made = mkdir(directory, 01777) >= 0;
+
+	if (!made && errno != EEXIST)
+		return machine_say(errno);
+	machine_fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (machine_fd < 0)
+		return errno == ENOENT ? -EAGAIN : machine_say(errno);
+	if (made)
+		fchmod(machine_fd, 01777);
+	return machine_check();
+}
+
+/* Another process may just be clearing the machine away. */
+static int machine_join(void)
+{
+	int r;
+
+	snprintf(directory, sizeof(directory), "%s/" PREFIX "%s", options.directory,
+		 options.machine);
+	do {
+		closep(&machine_fd);
+		r = machine_open();
+		if (r == 0) {
+			r = account_join(machine_fd, &own, &joined_fd);
+			if (r < 0 && r != -EAGAIN)
+				machine_say(-r);
+		}
+	} while (r == -EAGAIN);
+	if (r < 0)
+		return r;
+	account_unlock(&own);
+	return descriptor_path(machine_fd, directory, sizeof(directory));
+}
+
+struct account *ledger_lock(void)
+{
+	account_lock(&own);
+	return &own;
+}
+
+void ledger_unlock(void)
+{
+	account_unlock(&own);
+}
+
+static DIR *machine_list(void)
+{
+	return fdopendir(openat(machine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+/* The next account but this user's own. Returns: its name, or NULL at the end. */
+static const char *others_next(DIR *dir)
+{
+	struct dirent *entry;
+	uid_t uid;
+
+	while ((entry = readdir(dir)))
+		if (account_parse(entry->d_name, &uid) && strcmp(entry->d_name, own.name))
+			return entry->d_name;
+	return NULL;
+}
+
+/* Root's alone: the accounts that can be had without waiting, locked. */
+static struct account *others_lock(void)
+{
+	struct account *others = NULL, *account;
+	const char *name;
+	DIR *dir = geteuid() == 0 ? machine_list() : NULL;
+
+	while (dir && (name = others_next(dir))) {
+		account = malloc(sizeof(*account));
+		if (!account || account_open_locked(machine_fd, name, account) < 0) {
+			free(account);
+			continue;
+		}
+		account->next = others;
+		others = account;
+	}
+	if (dir)
+		closedir(dir);
+	return others;
+}
+
+static void others_unlock(struct account *others)
+{
+	while (others) {
+		struct account *next = others->next;
+
+		account_publish(others);
+		account_close(others);
+		free(others);
+		others = next;
+	}
+}
+
+/* The sums of all users. */
+static struct sums all_sums(void)
+{
+	struct sums all = own.sums, other;
+	DIR *dir = machine_list();
+	const char *name;
+
+	while (dir && (name = others_next(dir))) {
+		if (!account_look(machine_fd, name, &other))
+			continue;
+		for (int i = 0; i < OPTIONS_MAX_DEVICES; i++)
+			sums_add(&all.used[i], other.used[i]);
+		sums_add(&all.managed, other.managed);
+	}
+	if (dir)
+		closedir(dir);
+	return all;
+}
+
+/*
+ * Makes the sums right, and has managed pages moved off a device where it holds more than
+ * its memory with so many bytes added.
+ */
+static void sums_correct(int device, uint64_t bytes)
+{
+	struct account *others = others_lock();
+	uint64_t used;
+
+	own.next = others;
+	for (struct account *account = &own; account; account = account->next)
+		account_scan(account);
+	used = all_sums().used[device];
+	sums_add(&used, bytes);
+	if (used > options.memory)
+		residency_evict(device, used - options.memory, &own);
+	others_unlock(others);
+	own.next = NULL;
+}
+
+/* Removes one machine, as far as nobody uses it and none of its memory is held. */
+static void machine_clear(int parent_fd, const char *name)
+{
+	_cleanup_close_ int fd =
+		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct dirent *entry;
+	struct stat stat;
+	DIR *dir;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 ||
+	    (!user_is_trusted(stat.st_uid) && geteuid() != 0))
+		return;
+	dir = fdopendir(dup(fd));
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		account_clear(fd, entry->d_name);
+	closedir(dir);
+	unlinkat(parent_fd, name, AT_REMOVEDIR);
+}
+
+static void machines_clear(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(options.directory);
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
+		    strcmp(entry->d_name + strlen(PREFIX), options.machine) != 0)
+			machine_clear(dirfd(dir), entry->d_name);
+	closedir(dir);
+}
+
+/* Whether nobody but this process can hold a file of the account. */
+static bool file_is_own(int dir_fd, const char *name)
+{
+	struct stat stat;
+	int maker;
+
+	if (sscanf(name, "%*u-%*u-%d-", &maker) != 1 &&
+	    sscanf(name, RESIDENCY_PREFIX "%d-", &maker) != 1)
+		return false;
+	return maker == pid && fstatat(dir_fd, name, &stat, AT_SYMLINK_NOFOLLOW) >= 0 &&
+	       !(stat.st_mode & MODE_EXPORTED);
+}
+
+static void files_leave(int dir_fd)
+{
+	DIR *dir = fdopendir(openat(dir_fd, ".", O_RDONLY | O_CLOEXEC));
+	struct dirent *entry;
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (file_is_own(dir_fd, entry->d_name))
+			unlinkat(dir_fd, entry->d_name, 0);
+	closedir(dir);
+}
+
+/*
+ * At exit, while other threads may still use the memory, so only names go; the process
+ * counts as gone from here on. They may also hold the lock, hence one more description.
+ */
+__attribute__((destructor)) static void ledger_leave(void)
+{
+	struct account leaving = ACCOUNT_NONE;
+	int again = -1;
+
+	if (!pid || pid != getpid())
+		return;
+	if (account_join(machine_fd, &leaving, &again) < 0)
+		return;
+	closep(&again);
+	files_leave(leaving.fd);
+	account_scan(&leaving);
+	if (flock(joined_fd, LOCK_EX | LOCK_NB) >= 0)
+		account_remove(machine_fd, &leaving);
+	account_close(&leaving);
+	machine_clear(AT_FDCWD, directory);
+}
+
+int ledger_open(void)
+{
+	int r;
+
+	machines_clear();
+	r = machine_join();
+	if (r < 0) {
+		closep(&machine_fd);
+		return r;
+	}
+	pid = getpid();
+	return 0;
+}
+
+static bool used_fits(int device)
+{
+	return all_sums().used[device] <= options.memory;
+}
+
+bool ledger_take(int device, uint64_t size)
+{
+	if (size > options.memory)
+		return false;
+	for (int tried = 0; tried < 2; tried++) {
+		sums_add(&own.sums.used[device], size);
+		account_publish(&own);
+		if (used_fits(device))
+			return true;
+		sums_take(&own.sums.used[device], size);
+		if (!tried)
+			sums_correct(device, size);
+	}
+	return false;
+}
+
+void ledger_give(int device, uint64_t size)
+{
+	sums_take(&own.sums.used[device], size);
+}
+
+bool ledger_take_managed(uint64_t size)
+{
+	if (size > options.managed)
+		return false;
+	for (int tried = 0; tried < 2; tried++) {
+		sums_add(&own.sums.managed, size);
+		account_publish(&own);
+		if (all_sums().managed <= options.managed)
+			return true;
+		sums_take(&own.sums.managed, size);
+		if (!tried)
+			sums_correct(0, 0);
+	}
+	return false;
+}
+
+static int file_create(struct memory *memory)
+{
+	static unsigned int n; /* under the library's lock */
+	_cleanup_close_ int fd = -1;
+
+	do {
+		snprintf(memory->name, sizeof(memory->name), "%d-%llu-%d-%u",
+			 memory->device, (unsigned long long)memory->size, (int)getpid(),
+			 n++);
+		fd = openat(own.fd, memory->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+			    0600);
+	} while (fd < 0 && errno == EEXIST);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_SH) < 0 || ftruncate(fd, (off_t)memory->size) < 0) {
+		int error = errno;
+
+		unlinkat(own.fd, memory->name, 0);
+		return -error;
+	}
+	memory->fd = take_fd(&fd);
+	return 0;
+}
+
+int ledger_create(int device, uint64_t size, struct memory *memory)
+{
+	int r = -ENOMEM;
+
+	*memory = (struct memory){
+		.fd = -1, .device = device, .size = size, .is_own = true
+	};
+	ledger_lock();
+	if (ledger_take(device, size)) {
+		r = file_create(memory);
+		if (r < 0)
+			ledger_give(device, size);
+	}
+	ledger_unlock();
+	return r;
+}
+
+int ledger_import(int fd, struct memory *memory)
+{
+	struct memory found = { .fd = -1 };
+	const size_t length = strlen(directory);
+	char target[512], *name;
+	uid_t uid;
+
+	if (descriptor_path(fd, target, sizeof(target)) < 0)
+		return -EINVAL;
+	if (strncmp(target, directory, length) || target[length] != '/')
+		return -EINVAL;
+	name = strchr(target + length + 1, '/');
+	if (!name || strlen(name + 1) >= sizeof(found.name))
+		return -EINVAL;
+	*name = '\0';
+	strcpy(found.name, name + 1);
+	if (!account_parse(target + length + 1, &uid) ||
+	    !account_parse_memory(found.name, &found.device, &found.size) ||
+	    found.device >= options.n_devices)
+		return -EINVAL;
+	found.is_own = !strcmp(target + length + 1, own.name);
+	found.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (found.fd < 0)
+		return -EINVAL;
+	*memory = found;
+	return 0;
+}
+
+int ledger_export(const struct memory *memory)
+{
+	if (fchmod(memory->fd, 0600 | MODE_EXPORTED) < 0)
+		return -errno;
+	return fcntl(memory->fd, F_DUPFD_CLOEXEC, 3);
+}
+
+void ledger_release(struct memory *memory)
+{
+	closep(&memory->fd);
+	/* In another user's account nothing is done, but by root when it counts. */
+	if (!memory->is_own)
+		return;
+	ledger_lock();
+	if (account_reap(&own, memory->name))
+		ledger_give(memory->device, memory->size);
+	ledger_unlock();
+}
+
+uint64_t ledger_used(int device)
+{
+	uint64_t used;
+
+	ledger_lock();
+	sums_correct(device, 0);
+	used = all_sums().used[device];
+	ledger_unlock();
+	return MIN(used, options.memory);
+}
