@@ -25,6 +25,7 @@
 struct data_file {
 	struct file file;
 	struct token token;
+	fuse_ino_t ino;
 	struct identity identity;
 	bool mapped;	   /* it holds an open of the mapping */
 	atomic_bool wrote; /* since the last close of it or of a duplicate */
@@ -58,6 +59,19 @@ static int data_size(const struct data_file *data, uint64_t *ret_size)
 	return 0;
 }
 
+static void reply_cached(struct request *request, int error, const void *bytes,
+			 size_t length)
+{
+	page_cache_end_read(&request->view->page_cache, request->token);
+	request_reply_bytes(request, error, bytes, length);
+}
+
+/* A read into the page cache is the kernel's own: it names no owner of locks. */
+static bool is_cached(const struct fuse_file_info *info)
+{
+	return info->lock_owner == 0;
+}
+
 static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		      const struct fuse_file_info *info)
 {
@@ -65,9 +79,12 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 	struct caller caller = data_caller(data, req);
 	struct request *request = request_new(file->view, req, request_reply_bytes);
 
-	(void)info;
 	if (!request)
 		return;
+	request->token = data->token;
+	if (is_cached(info) &&
+	    page_cache_begin_read(&file->view->page_cache, data->token, data->ino))
+		request->reply = reply_cached;
 	broker_read(file->view->broker, data->token, &caller, offset, size,
 		    &request->wait);
 	request_wait(request);
@@ -274,6 +291,7 @@ void data_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	data->token = node->token;
+	data->ino = node_id(node);
 	if (info->flags & O_TRUNC && opened_for_writing(info))
 		truncate_at_open(data, req, info, stat.host);
 	else
@@ -285,6 +303,7 @@ void data_truncate(struct view *view, struct request *request, struct token toke
 {
 	struct caller caller = caller_of(request->req);
 
+	request->changes = true;
 	broker_truncate(view->broker, token, &caller, size, &request->wait);
 	request_wait(request);
 }

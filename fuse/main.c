@@ -299,7 +299,7 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker);
+	error = view_init(&server->view, server->broker, server->session);
 	if (!error)
 		error = kernel_hook(server->session);
 	if (!error)
@@ -323,6 +323,7 @@ static int stop_broker(struct server *server)
 static void stop_view(struct server *server)
 {
 	broker_shutdown(server->broker);
+	page_cache_end(&server->view.page_cache);
 	mount_detach(&server->mount,
 		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));
 	server->transport = transport_free(server->transport);

@@ -35,10 +35,18 @@ struct request {
 	/* What reply needs. */
 	void *context;
 	fuse_ino_t ino;
+	struct token token;
 	struct fuse_file_info info;
 	size_t size;
 
+	/* Memory that this user may change may have changed by the time it is answered:
+	 * the kernel's pages of it are dropped first (page_cache.h). */
+	bool changes;
+	uid_t uid;
+
 	/* private to request.c */
+	int error; /* of an answer that is held back, as length */
+	size_t length;
 	pthread_mutex_t lock;
 	bool answered; /* lock */
 	bool armed;    /* lock: the kernel's interrupts reach it, it is on the list */

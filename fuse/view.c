@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int view_init(struct view *view, struct broker *broker)
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session)
 {
 	struct timespec now;
 	int error;
@@ -22,6 +22,7 @@ int view_init(struct view *view, struct broker *broker)
 	visits_init(&view->visits);
 	files_init(&view->files);
 	mappings_init(&view->mappings);
+	page_cache_init(&view->page_cache, broker, session);
 	error = pipes_init(&view->pipes);
 	return error ? error : requests_init(&view->requests);
 }
@@ -34,5 +35,6 @@ void view_deinit(struct view *view)
 	if (answered)
 		files_deinit(&view->files);
 	mappings_deinit(&view->mappings);
+	page_cache_deinit(&view->page_cache);
 	visits_deinit(&view->visits);
 }

@@ -5,6 +5,7 @@
 #include "api/broker.h"
 #include "file.h"
 #include "mapping.h"
+#include "page_cache.h"
 #include "request.h"
 #include "visit.h"
 
@@ -18,11 +19,12 @@ struct view {
 	struct files files;
 	struct pipes pipes;
 	struct mappings mappings;
+	struct page_cache page_cache;
 	struct stat root; /* owner and times of the fixed nodes */
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
-int view_init(struct view *view, struct broker *broker);
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session);
 
 /*
  * Ends what still waits and closes what is still open; no operation runs any more and the

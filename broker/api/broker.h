@@ -67,6 +67,7 @@ struct object_stat {
 	uint64_t size;	   /* bytes of data or image; 0 for what has none */
 	int64_t changed_s; /* last write, else creation; seconds and nanoseconds, UTC */
 	uint32_t changed_ns;
+	uint64_t n_changes; /* of an allocation: goes up when a write is accepted */
 	bool host;    /* an allocation of kind host: its data can be mapped */
 	bool managed; /* an allocation of kind managed: has all files of such */
 };

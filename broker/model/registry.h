@@ -64,6 +64,7 @@ struct allocation {
 	int64_t created_s;
 	int64_t written_s; /* last write; 0: never */
 	uint32_t written_ns;
+	uint64_t n_written; /* writes that have been accepted */
 	uint32_t
 		pointer_generation; /* up when a pointer taken before is no longer good */
 	gid_t gid;

@@ -411,4 +411,59 @@ test_readers_who_stop_midway_keep_nothing_from_others()
 	done
 }
 
+# sendfile(2) and splice(2) read by way of the kernel's pages, which stay as long as the
+# file is open.
+test_sendfile_sees_what_was_changed_since()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 1M kind=$kind" >control/alloc
+		echo "y 1M kind=$kind" >control/alloc
+		echo 'y u8:3' >control/fill
+		is "$(py <<-'EOF'
+			fd = os.open("allocations/x/data", os.O_RDWR)
+			def sent():
+			    out = os.memfd_create("sent")
+			    offset = 0
+			    while offset < 1 << 20:
+			        offset += os.sendfile(out, fd, offset, 1 << 20)
+			    spliced, end = os.pipe()
+			    os.splice(fd, end, 4096, offset_src=4096)
+			    values = set(os.pread(out, 1 << 20, 0)) | set(os.read(spliced, 4096))
+			    os.close(out), os.close(spliced), os.close(end)
+			    return values
+			def write(verb, line):
+			    os.write(control(verb), line)
+			print(sent())
+			for i in range(20):
+			    write("fill", b"x u8:%d" % i)
+			    if sent() != {i}:
+			        print("filled", i, sent())
+			write("copy", b"x from=y")
+			print(sent())
+			write("fill", b"x u8:7 wait=0")
+			print(sent())
+			os.truncate("allocations/x/data", 0)
+			print(sent())
+			os.pwrite(fd, b"\5" * (1 << 20), 0)
+			print(sent())
+		EOF
+		)" $'{0}\n{3}\n{7}\n{0}\n{5}'
+		rmdir allocations/x allocations/y
+	done
+}
+
+test_a_private_mapping_sees_what_was_filled_since()
+{
+	echo 'x 1M' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_RDONLY)
+		view = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ)
+		print(view[5000])
+		os.write(control("fill"), b"x u8:9")
+		print(view[5000])
+	EOF
+	)" $'0\n9'
+}
+
 main "$@"

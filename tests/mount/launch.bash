@@ -271,6 +271,25 @@ test_bytes_that_no_text_has_are_shown_as_they_were_printed()
 		'   b   e   f   o   r   e  \0   a   f   t   e   r  \n'
 }
 
+test_sendfile_sees_what_a_kernel_wrote_since()
+{
+	loaded saxpy
+	echo 'x 4096xf32' >control/alloc
+	echo 'y 4096xf32' >control/alloc
+	echo 'x f32:1' >control/fill
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/y/data", os.O_RDONLY)
+		def sent():
+		    out = os.memfd_create("sent")
+		    os.sendfile(out, fd, 0, 4)
+		    return os.pread(out, 4, 0).hex()
+		print(sent())
+		os.write(control("launch"), b"saxpy saxpy elements=4096 u32:4096 f32:2 in:x y")
+		print(sent())
+	EOF
+	)" $'00000000\n00000040'
+}
+
 test_an_interrupted_launch_goes_on()
 {
 	loaded order
