@@ -118,7 +118,7 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	request_wait(request);
 }
 
-static void data_sync(struct file *file, fuse_req_t req)
+static void sync_or_close(struct file *file, fuse_req_t req, bool closes)
 {
 	struct data_file *data = data_of(file);
 	struct caller caller = data_caller(data, req);
@@ -126,15 +126,21 @@ static void data_sync(struct file *file, fuse_req_t req)
 
 	if (!request)
 		return;
+	request->closes = closes;
 	broker_sync(file->view->broker, data->token, &caller, &request->wait);
 	request_wait(request);
+}
+
+static void data_sync(struct file *file, fuse_req_t req)
+{
+	sync_or_close(file, req, false);
 }
 
 /* Closing a duplicate, as dd does with what it opens, waits for nothing. */
 static void data_close(struct file *file, fuse_req_t req)
 {
 	if (atomic_exchange(&data_of(file)->wrote, false))
-		data_sync(file, req);
+		sync_or_close(file, req, true);
 	else
 		reply_error(req, 0);
 }

@@ -60,6 +60,7 @@ static void image_close(struct file *file, fuse_req_t req)
 
 	if (!request)
 		return;
+	request->closes = true;
 	upload_flush(image_of(file)->upload, fuse_req_ctx(req)->pid, &request->wait);
 	request_wait(request);
 }

@@ -7,6 +7,9 @@
  * never end one, with a handler or without: shells and the Go runtime have handlers for
  * them and expect system calls to go on. CONT is of that kind. The stop signals do end
  * it, or the job could not be stopped.
+ *
+ * The kernel interrupts no request of a thread that is ending, and takes the signal that
+ * ended it for done: such a thread is known by its descriptors, which it gives up first.
  */
 #include "pending.h"
 
@@ -30,6 +33,12 @@ static uint64_t status_mask(const char *status, const char *key)
 	return at ? strtoull(at + strlen(key), NULL, 16) : 0;
 }
 
+/* A thread that has given up its descriptors is about to end. */
+static bool has_no_files(const char *status)
+{
+	return strstr(status, "\nFDSize:\t0\n");
+}
+
 bool signal_ends_wait(const char *status)
 {
 	uint64_t pending =
@@ -37,7 +46,7 @@ bool signal_ends_wait(const char *status)
 	uint64_t idle = status_mask(status, "\nSigBlk:\t") |
 			status_mask(status, "\nSigIgn:\t") | never;
 
-	return pending & (~idle | always);
+	return has_no_files(status) || pending & (~idle | always);
 }
 
 bool signal_pending(pid_t tid)

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What /proc/TID/status says: is one pending that ends a wait? */
+/* What /proc/TID/status says: is one pending that ends a wait, or is the thread ending?
+ */
 bool signal_ends_wait(const char *status);
 
 /* The same for a thread. One that has gone, or can't be seen, wants its wait ended. */

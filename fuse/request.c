@@ -256,6 +256,8 @@ void request_wait(struct request *request)
 		list_add(requests, request);
 		pthread_mutex_unlock(&requests->lock);
 		fuse_req_interrupt_func(request->req, on_interrupt, request);
+		if (request->closes && signal_pending(fuse_req_ctx(request->req)->pid))
+			on_interrupt(request->req, request);
 	}
 	pthread_mutex_unlock(&request->lock);
 	request_unref(request);

@@ -124,6 +124,59 @@ test_sigkill_ends_a_wait()
 	inject
 }
 
+# writes_and THEN: a program that has written data, and that queues work before the next
+# use of it once $T/slow is there.
+writes_and()
+{
+	echo 'x 4096' >control/alloc
+	rm -f "$T/slow"
+	python3 -c "from syscalls import *
+fd = os.open('allocations/x/data', os.O_WRONLY)
+os.write(fd, b'written')
+print('written', flush=True)
+while not os.path.exists('$T/slow'):
+    time.sleep(0.02)
+os.write(control('fill'), b'x u8:1 offset=2K wait=0')
+print('queued', flush=True)
+$1" >"$T/wrote" &
+	program=$!
+	eventually "grep -q written '$T/wrote'"
+	slow 30s
+	touch "$T/slow"
+	eventually "grep -q queued '$T/wrote'"
+}
+
+# A program's end closes its files, and closing what was written waits until all of it has
+# reached the memory; but nobody hears of that any more.
+test_sigkill_ends_a_program_whose_files_wait_to_be_closed()
+{
+	writes_and 'signal.pause()'
+	kill -KILL $program
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
+	is "$(head -c 7 allocations/x/data)" written
+}
+
+test_a_program_that_ends_waits_for_no_file()
+{
+	writes_and 'os._exit(0)'
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program
+	inject
+	is "$(head -c 7 allocations/x/data)" written
+}
+
+test_sigkill_ends_the_wait_of_a_close()
+{
+	writes_and 'os.close(fd)'
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$program/wchan"
+	kill -KILL $program
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program || true
+	inject
+}
+
 test_sigstop_stops_and_the_command_is_done_once()
 {
 	local program

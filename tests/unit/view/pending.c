@@ -42,6 +42,12 @@ Test(pending, each_that_ends_a_wait_ends_it_for_thread_and_group)
 	}
 }
 
+Test(pending, a_thread_without_descriptors_is_ending)
+{
+	cr_assert(signal_ends_wait("Name:\tx\nFDSize:\t0\nSigPnd:\t0\nSigBlk:\t0\n"));
+	cr_assert(!signal_ends_wait("Name:\tx\nFDSize:\t64\nSigPnd:\t0\nSigBlk:\t0\n"));
+}
+
 Test(pending, those_ignored_by_default_never_do)
 {
 	static const int signals[] = { SIGCHLD, SIGURG, SIGWINCH, SIGCONT };
