@@ -72,7 +72,9 @@ static int prepare_end(void)
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaction(signals[i], &action, NULL);
+	/* What they stand for is an error of the call, which can be told. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	return 0;
 }
 

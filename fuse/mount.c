@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mount.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <mntent.h>
@@ -100,6 +101,36 @@ static bool is_served(const char *path)
 	return served;
 }
 
+/* How many allocations a broker has, as far as it can be seen. */
+static unsigned int count_allocations(const char *mountpoint)
+{
+	_cleanup_free_ char *path = NULL;
+	const struct dirent *entry;
+	unsigned int n = 0;
+	DIR *folder;
+
+	if (asprintf(&path, "%s/allocations", mountpoint) < 0)
+		return 0;
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder)))
+		n += entry->d_name[0] != '.';
+	if (folder)
+		closedir(folder);
+	return n;
+}
+
+static void explain_served(const char *mountpoint, struct text *why)
+{
+	unsigned int n = count_allocations(mountpoint);
+
+	text_printf(
+		why,
+		"mount point %s: a broker is mounted there; `fusermount3 -u %s` ends it",
+		mountpoint, mountpoint);
+	if (n > 0)
+		text_printf(why, " and frees its %u allocation%s", n, n == 1 ? "" : "s");
+}
+
 int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 {
 	int error = try_directory(mountpoint);
@@ -114,11 +145,7 @@ int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 		error = *ret_path ? 0 : -errno;
 	}
 	if (!error && is_served(*ret_path)) {
-		text_printf(
-			why,
-			"mount point %s: a broker is mounted there; `fusermount3 -u %s` "
-			"ends it",
-			mountpoint, mountpoint);
+		explain_served(mountpoint, why);
 		free(take_ptr(*ret_path));
 		return -EBUSY;
 	}

@@ -94,7 +94,7 @@ static const struct option_row rows[] = {
 	  set_foreground },
 	{ "driver", 0, "LIBRARY",
 	  "the driver library (libcuda.so.1), or the software GPU:\n"
-	  "software[:devices=N][:memory=SIZE]",
+	  "software[:devices=N][:memory=SIZE][:machine=NAME]",
 	  set_driver },
 	{ "worker-idle", 0, "SECONDS",
 	  "end a user's worker that has had nothing to do for so long", set_worker_idle },
@@ -199,6 +199,14 @@ static int set_word(struct options *options, const char *word, struct text *why)
 		return set(options, row, equals ? equals + 1 : NULL, why);
 	if (names(for_nobody, ARRAY_SIZE(for_nobody), word))
 		return 0;
+	if (!strcmp(word, "remount")) {
+		text_printf(
+			why,
+			"-o remount: a broker can't be given other options while it "
+			"runs; `mount -i -o remount,ro MOUNTPOINT` has the kernel alone "
+			"refuse to write");
+		return -EINVAL;
+	}
 	if (!names(for_mount, ARRAY_SIZE(for_mount), word)) {
 		text_printf(why, "unknown option -o %s", word);
 		return -EINVAL;
@@ -257,7 +265,6 @@ static int parse_short(struct options *options, char **argv, int *at, struct tex
 	return 0;
 }
 
-/* SOURCE, which mount(8) puts in front of it, means nothing here. */
 static int check(const struct options *options, int n_names, struct text *why)
 {
 	if (options->help || options->version)
@@ -265,8 +272,9 @@ static int check(const struct options *options, int n_names, struct text *why)
 	if (n_names == 0)
 		text_printf(why,
 			    "MOUNTPOINT is missing; gpumemd --help prints the usage");
-	else if (n_names > 2)
-		text_printf(why, "one MOUNTPOINT is enough, '%s' is too much",
+	else if (n_names > 1)
+		text_printf(why,
+			    "'%s' is one word too many: gpumemd takes one MOUNTPOINT",
 			    options->mountpoint);
 	return why->length ? -EINVAL : 0;
 }

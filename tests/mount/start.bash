@@ -163,6 +163,38 @@ test_a_mount_point_that_a_broker_has_is_said()
 	cat version
 }
 
+test_what_its_end_would_free_is_said()
+{
+	local said
+	echo 'x 4K' >control/alloc
+	! said=$("$GPUMEMD" --driver "$(driver second)" "$M" 2>&1)
+	like "$said" 'ends it and frees its 1 allocation$'
+	echo 'y 4K' >control/alloc
+	! said=$("$GPUMEMD" --driver "$(driver second)" "$M" 2>&1)
+	like "$said" 'ends it and frees its 2 allocations$'
+}
+
+test_a_word_too_many_is_said()
+{
+	local said status=0
+	mkdir -p "$T/none"
+	said=$("$GPUMEMD" --driver "$(driver own)" "$T/nowhere" "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" "$T/none' is one word too many"
+	! is_mounted "$T/none"
+}
+
+test_a_limit_on_the_size_of_files_is_said()
+{
+	local said status=0
+	needs_software 'need files of its own'
+	mkdir -p "$T/none"
+	said=$(ulimit -f 1; "$GPUMEMD" --driver "$(driver own)" "$T/none" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" '^gpumemd: .*File too large'
+	! is_mounted "$T/none"
+}
+
 test_a_missing_mount_point_is_said()
 {
 	local said status=0

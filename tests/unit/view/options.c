@@ -93,7 +93,7 @@ Test(options, each_spelling_of_an_option_is_the_same)
 
 Test(options, what_mount_adds_is_passed_or_dropped)
 {
-	accepts("none /mnt -o rw,nosuid,noauto,_netdev,nofail,x-systemd.automount,user,"
+	accepts("/mnt -o rw,nosuid,noauto,_netdev,nofail,x-systemd.automount,user,"
 		"user=me,defaults,noatime,driver=software",
 		is_for_mount);
 }
@@ -116,7 +116,8 @@ Test(options, mistakes_are_named)
 	refuses("-o worker-idle=-3 /mnt", "-3");
 	refuses("/mnt --driver", "wants a value");
 	refuses("--foreground=1 /mnt", "takes no value");
-	refuses("a b c", "too much");
+	refuses("a b", "'b' is one word too many");
+	refuses("-o remount,ro /mnt", "mount -i -o remount,ro");
 }
 
 Test(options, software_is_told_from_libraries)
