@@ -4,8 +4,9 @@
  * mode of an object by any of its files. Files are the broker's to make, so what would
  * make or remove one is refused, with a sentence that says what to do instead.
  *
- * The kernel has checked the permissions of the folder (default_permissions, and the
- * sticky bit of it); whose object it is the broker knows.
+ * The kernel has checked the permissions of the folder (default_permissions). Whose object
+ * it is the broker knows: folders have no sticky bit, with which the kernel would refuse
+ * without a sentence.
  */
 #include "base/def.h"
 #include "tree.h"
@@ -51,6 +52,36 @@ static void reply_attr(struct request *request, int error, const void *bytes,
 		tree_reply_attr(request->view, request->req, request->ino);
 }
 
+/* The file that an id is of, for the journal. */
+static struct path path_of_node(struct view *view, const struct node *node)
+{
+	_cleanup_text_ struct text object = TEXT_INIT;
+	const char *row = node->row->name;
+	struct path path;
+
+	(void)broker_path(view->broker, node->row->type, node->token, &object);
+	snprintf(path.bytes, sizeof(path.bytes), "%s%s%s", text_string(&object),
+		 *row ? "/" : "", row);
+	return path;
+}
+
+/* chmod(2) to a mode that objects don't have. Returns: was it refused? */
+static bool refuse_mode(struct view *view, fuse_req_t req, const struct node *node,
+			mode_t mode)
+{
+	struct caller caller = caller_of(req);
+	struct path path;
+
+	if (!(mode & (S_ISUID | S_ISGID | S_ISVTX)))
+		return false;
+	path = path_of_node(view, node);
+	broker_fail(view->broker, &caller, path.bytes, EINVAL,
+		    "mode %04o: only the permissions up to 0777 can be set here",
+		    mode & 07777);
+	reply_error(req, -EINVAL);
+	return true;
+}
+
 static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 			 const struct node *node, const struct stat *attr, int to_set)
 {
@@ -62,6 +93,9 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	struct request *request;
 	int error;
 
+	if (to_set & FUSE_SET_ATTR_MODE && !node_is_fixed(node) &&
+	    refuse_mode(view, req, node, attr->st_mode))
+		return;
 	error = node_is_fixed(node) ? -EPERM : identity_init(&identity, req);
 	if (error) {
 		reply_error(req, error);
@@ -222,8 +256,7 @@ static void refuse_file(fuse_req_t req, fuse_ino_t parent, const char *name)
 	else if (directory.row->type == OBJECT_ALLOCATION)
 		refuse(req, &directory, name, EPERM,
 		       "no files are made here; prefetch, advise and attach are of "
-		       "managed "
-		       "memory");
+		       "managed memory");
 	else
 		refuse(req, &directory, name, EPERM,
 		       "no files are made here: control/alloc makes allocations");

@@ -20,8 +20,6 @@
 #include <linux/falloc.h>
 #include <stdatomic.h>
 
-#define NAME "allocations/*/data"
-
 struct data_file {
 	struct file file;
 	struct token token;
@@ -43,6 +41,19 @@ static struct caller data_caller(const struct data_file *data, fuse_req_t req)
 
 	caller.pid = fuse_req_ctx(req)->pid;
 	return caller;
+}
+
+/* A failure that the view itself found, in the journal. */
+static void data_fail(const struct data_file *data, fuse_req_t req, int error,
+		      const char *sentence)
+{
+	struct broker *broker = data->file.view->broker;
+	struct caller caller = data_caller(data, req);
+	_cleanup_text_ struct text file = TEXT_INIT;
+
+	(void)broker_path(broker, OBJECT_ALLOCATION, data->token, &file);
+	text_printf(&file, "/data");
+	broker_fail(broker, &caller, text_string(&file), error, "%s", sentence);
 }
 
 /* Returns: 0 and the size; -ESTALE. */
@@ -104,8 +115,8 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 		return;
 	}
 	if (!transport_buffer()) {
-		broker_fail(file->view->broker, &caller, NAME, ENOMEM,
-			    "the broker has no memory for %zu bytes on their way", size);
+		data_fail(data, req, ENOMEM,
+			  "the broker has no memory to take the bytes; write them again");
 		reply_error(req, -ENOMEM);
 		return;
 	}
@@ -118,7 +129,7 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	request_wait(request);
 }
 
-static void sync_or_close(struct file *file, fuse_req_t req, bool closes)
+static void data_sync(struct file *file, fuse_req_t req)
 {
 	struct data_file *data = data_of(file);
 	struct caller caller = data_caller(data, req);
@@ -126,21 +137,16 @@ static void sync_or_close(struct file *file, fuse_req_t req, bool closes)
 
 	if (!request)
 		return;
-	request->closes = closes;
+	request->closes = true;
 	broker_sync(file->view->broker, data->token, &caller, &request->wait);
 	request_wait(request);
-}
-
-static void data_sync(struct file *file, fuse_req_t req)
-{
-	sync_or_close(file, req, false);
 }
 
 /* Closing a duplicate, as dd does with what it opens, waits for nothing. */
 static void data_close(struct file *file, fuse_req_t req)
 {
 	if (atomic_exchange(&data_of(file)->wrote, false))
-		sync_or_close(file, req, true);
+		data_sync(file, req);
 	else
 		reply_error(req, 0);
 }
@@ -164,14 +170,17 @@ static void data_lseek(struct file *file, fuse_req_t req, off_t offset, int when
 /* Room for what is inside was there from the start. */
 static void allocate(struct data_file *data, fuse_req_t req, uint64_t end)
 {
-	struct caller caller = data_caller(data, req);
+	_cleanup_text_ struct text why = TEXT_INIT;
 	uint64_t size = 0;
 	int error = data_size(data, &size);
 
 	if (!error && end > size) {
-		broker_fail(data->file.view->broker, &caller, NAME, ENOSPC,
-			    "fallocate up to %llu of %llu bytes", (unsigned long long)end,
-			    (unsigned long long)size);
+		text_printf(
+			&why,
+			"fallocate up to byte %llu: the allocation has %llu bytes and "
+			"does not grow",
+			(unsigned long long)end, (unsigned long long)size);
+		data_fail(data, req, ENOSPC, text_string(&why));
 		error = -ENOSPC;
 	}
 	reply_error(req, error);

@@ -84,6 +84,7 @@ static void line_sync(struct file *file, fuse_req_t req)
 		return;
 	request->changes = true;
 	request->uid = line->uid;
+	request->closes = true;
 	control_flush(line->control, fuse_req_ctx(req)->pid, &request->wait);
 	request_wait(request);
 }

@@ -61,11 +61,11 @@ static const struct node_row fixed_rows[] = {
 	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .holds = OBJECT_OWNER },
 	{ NULL, "the GPUs, numbered as nvidia-smi does", NODE_FOLDER, S_IFDIR | 0555,
 	  .holds = OBJECT_DEVICE },
-	{ NULL, "rmdir frees one, mv renames it", NODE_FOLDER, S_IFDIR | 01777,
+	{ NULL, "rmdir frees one, mv renames it", NODE_FOLDER, S_IFDIR | 0777,
 	  .holds = OBJECT_ALLOCATION },
-	{ NULL, "mkdir makes one, rmdir unloads it", NODE_FOLDER, S_IFDIR | 01777,
+	{ NULL, "mkdir makes one, rmdir unloads it", NODE_FOLDER, S_IFDIR | 0777,
 	  .holds = OBJECT_MODULE },
-	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 01777,
+	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 0777,
 	  .holds = OBJECT_STREAM },
 };
 

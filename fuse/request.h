@@ -44,8 +44,8 @@ struct request {
 	bool changes;
 	uid_t uid;
 
-	/* A file is being closed. When a program's end closes it, nobody is told of its
-	 * answer and no signal can end its wait, so it does not wait. */
+	/* A file is being closed, or synchronized. When a program's end closes it, nobody
+	 * is told of its answer and no signal can end its wait, so it does not wait. */
 	bool closes;
 
 	/* private to request.c */

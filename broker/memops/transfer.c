@@ -699,6 +699,24 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 		zero_range(broker, allocation, caller, offset, length, wait);
 }
 
+/* The lock is let go and the wait answered. */
+static void truncate_no_space(struct broker *broker, const struct allocation *allocation,
+			      const struct caller *caller, uint64_t size,
+			      struct wait *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char name[NAME_MAX_LENGTH + 1];
+
+	strcpy(name, allocation->name);
+	text_printf(
+		&text,
+		"truncate to %llu bytes: allocation %s has %llu bytes and does not grow",
+		(unsigned long long)size, name, (unsigned long long)allocation->size);
+	pthread_mutex_unlock(&broker->registry.lock);
+	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
+	wait_done(wait, -ENOSPC, 0);
+}
+
 void broker_truncate(struct broker *broker, struct token token,
 		     const struct caller *caller, uint64_t size, struct wait *wait)
 {
@@ -707,7 +725,7 @@ void broker_truncate(struct broker *broker, struct token token,
 	if (!allocation)
 		return;
 	if (size > allocation->size)
-		data_no_space(broker, allocation, caller, size, 0, wait);
+		truncate_no_space(broker, allocation, caller, size, wait);
 	else
 		zero_range(broker, allocation, caller, size, allocation->size - size,
 			   wait);

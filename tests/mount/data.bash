@@ -160,7 +160,8 @@ test_truncate_past_the_end_is_refused()
 {
 	echo 'x 10000' >control/alloc
 	yes | head -c 10000 >allocations/x/data
-	! truncate -s 10001 allocations/x/data 2>/dev/null
+	refused ENOSPC 'truncate to 10001 bytes: allocation x has 10000 bytes and does not grow' \
+		'python3 -c "import os; os.truncate(\"allocations/x/data\", 10001)"'
 	truncate -s 10000 allocations/x/data
 	cmp <(yes | head -c 10000) allocations/x/data
 }
@@ -259,6 +260,9 @@ test_fallocate_past_the_end_is_refused()
 	yes | head -c 4096 >allocations/x/data
 	! fallocate -z -o 4000 -l 1000 allocations/x/data 2>/dev/null
 	cmp allocations/x/data <(yes | head -c 4096)
+	refused ENOSPC 'fallocate up to byte 5000: the allocation has 4096 bytes and does not grow' \
+		'fallocate -o 4000 -l 1000 allocations/x/data'
+	like "$(tail -n 1 errors)" ' allocations/x/data ENOSPC '
 }
 
 test_times_can_be_set_and_are_ignored()

@@ -223,8 +223,8 @@ test_an_attribute_can_be_read_at_any_offset()
 
 test_modes_say_who_may()
 {
-	is "$(stat -c %a allocations)" 1777
-	is "$(stat -c %a streams)" 1777
+	is "$(stat -c %a allocations)" 777
+	is "$(stat -c %a streams)" 777
 	is "$(stat -c %a version status errors README | sort -u)" 444
 	like "$(stat -c %A control/alloc)" '^-rw-rw-rw-$'
 }
@@ -305,6 +305,17 @@ test_what_stays_is_listed_once_while_others_come_and_go()
 		print(len(stays), len(set(stays)), len(seen) == len(set(seen)))
 	EOF
 	)" '300 300 True'
+}
+
+test_modes_that_objects_do_not_have_are_refused()
+{
+	echo 'x 4096' >control/alloc
+	refused EINVAL 'mode 4755: only the permissions up to 0777' 'chmod 4755 allocations/x'
+	like "$(tail -n 1 errors)" ' allocations/x EINVAL '
+	refused EINVAL 'mode 1600: only the permissions up to 0777' 'chmod 1600 allocations/x/data'
+	like "$(tail -n 1 errors)" ' allocations/x/data EINVAL '
+	is "$(stat -c %a allocations/x/data)" 600
+	chmod 0644 allocations/x
 }
 
 main "$@"

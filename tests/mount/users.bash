@@ -234,7 +234,7 @@ test_only_the_owner_and_root_may_free()
 	needs_root 'several users'
 	by $alice run 'echo "x 4096 mode=666" >control/alloc; echo "y 4096" >control/alloc'
 	by $bob refused EPERM 'x.*1001|1001.*x|x' 'echo x >control/free'
-	by $bob denied EPERM 'rmdir allocations/x'
+	by $bob refused EPERM 'allocation x belongs to uid 1001, not to uid 1002' 'rmdir allocations/x'
 	[ -d allocations/x ]
 	echo x >control/free
 	rmdir allocations/y
@@ -245,7 +245,7 @@ test_only_the_owner_and_root_may_rename()
 {
 	needs_root 'several users'
 	by $alice run 'echo "x 4096 mode=666" >control/alloc'
-	by $bob denied EPERM 'mv allocations/x allocations/y'
+	by $bob refused EPERM 'allocation x belongs to uid 1001, not to uid 1002' 'mv allocations/x allocations/y'
 	mv allocations/x allocations/y
 	is "$(ls allocations)" y
 }
@@ -306,10 +306,12 @@ test_streams_are_their_owners()
 {
 	needs_root 'several users'
 	by $alice run 'mkdir streams/hers'
-	by $bob denied EPERM 'rmdir streams/hers'
+	by $bob refused EPERM 'stream hers belongs to uid 1001, not to uid 1002' 'rmdir streams/hers'
 	by $bob run 'echo "x 4096" >control/alloc'
 	! by $bob run 'echo "x u8:1 stream=hers" >control/fill' 2>/dev/null
-	by $alice run 'rmdir streams/hers'
+	by $alice run 'rmdir streams/hers; mkdir modules/hers'
+	by $bob refused EPERM 'module hers belongs to uid 1001, not to uid 1002' 'rmdir modules/hers'
+	by $alice run 'rmdir modules/hers'
 }
 
 test_every_owner_has_his_own_default_stream()

@@ -101,7 +101,7 @@ Test(node, attributes_and_verbs_make_files)
 	const struct node_row *control = nodes_find_fixed(root, "control");
 
 	cr_assert_eq(nodes_find_fixed(root, "version")->kind, NODE_ATTRIBUTE);
-	cr_assert_eq(nodes_find_fixed(root, "allocations")->mode, S_IFDIR | 01777);
+	cr_assert_eq(nodes_find_fixed(root, "allocations")->mode, S_IFDIR | 0777);
 	cr_assert_eq(nodes_find_fixed(control, "alloc")->mode, S_IFREG | 0666);
 	cr_assert_null(nodes_find_fixed(root, "alloc"));
 	cr_assert_null(nodes_find_fixed(root, ""));
