@@ -13,9 +13,9 @@
  */
 #include "attach.h"
 
-#include "bucket.h"
+#include "kernel/bucket.h"
+#include "kernel/record.h"
 #include "missing.h"
-#include "record.h"
 #include "trace.skel.h"
 
 #include <bpf/bpf.h>

@@ -6,7 +6,7 @@
 
 #include "base/def.h"
 #include "calls.h"
-#include "record.h"
+#include "kernel/record.h"
 
 #define PARAMS_MAX ARGS_MAX
 

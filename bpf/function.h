@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "record.h"
+#include "kernel/record.h"
 
 struct functions;
 

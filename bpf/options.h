@@ -6,7 +6,7 @@
 
 #include "base/def.h"
 #include "base/text.h"
-#include "record.h"
+#include "kernel/record.h"
 
 #include <sys/types.h>
 

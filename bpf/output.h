@@ -7,8 +7,8 @@
 #include "attach.h"
 #include "decode.h"
 #include "function.h"
+#include "kernel/record.h"
 #include "options.h"
-#include "record.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
-#include "bucket.h"
+#include "kernel/bucket.h"
 #include "mount.h"
 #include "symbol.h"
 #include "trace.skel.h"

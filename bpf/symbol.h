@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "record.h"
+#include "kernel/record.h"
 
 #include <stddef.h>
 

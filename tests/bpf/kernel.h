@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "record.h"
+#include "kernel/record.h"
 
 #include <stdbool.h>
 #include <stddef.h>

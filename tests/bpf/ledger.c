@@ -13,7 +13,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wdiscarded-qualifiers"
-#include "trace.bpf.c"
+#include "kernel/trace.bpf.c"
 
 /* What the kernel keeps from an entry to its return, and which of them it is. */
 static __u64 session;

@@ -36,7 +36,9 @@ FOLDERS = {
     "broker/control": None,
     "broker/api": None,
     "fuse": ["broker/base", "broker/api"],
-    "bpf": ["broker/base", "broker/cuda"],
+    "bpf/kernel": [],
+    "bpf": ["broker/base", "broker/cuda", "bpf/kernel"],
+    "bpf/modes": ["broker/base", "broker/cuda", "bpf/kernel", "bpf"],
 }
 
 
@@ -51,9 +53,9 @@ def may_use(folder):
 
 def included_file(source, path, name):
     """The file of this project that an include names, None for a system header."""
-    for place in (source / "broker" / name, path.parent / name):
-        if place.is_file():
-            return place.relative_to(source)
+    for place in (path.parent, source / "broker", source / "bpf"):
+        if (place / name).is_file():
+            return (place / name).relative_to(source)
     return None
 
 

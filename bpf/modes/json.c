@@ -2,12 +2,12 @@
 /*
  * --json: an object a line (docs/tracing.md says which).
  */
-#include "json.h"
+#include "modes/json.h"
 
 #include "cuda/result.h"
+#include "modes/totals.h"
 #include "output.h"
 #include "process.h"
-#include "totals.h"
 
 #include <inttypes.h>
 #include <stdio.h>

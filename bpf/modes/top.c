@@ -3,8 +3,8 @@
  * --top: the table of processes, on a screen that refreshes; as plain tables, with exact
  * numbers, where the output is no terminal.
  */
+#include "modes/table.h"
 #include "output.h"
-#include "table.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "event.h"
-#include "json.h"
+#include "modes/json.h"
 #include "output.h"
 #include "process.h"
 

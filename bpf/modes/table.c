@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "table.h"
+#include "modes/table.h"
 
 #include "format.h"
 #include "process.h"

@@ -4,7 +4,7 @@
  */
 #include "event.h"
 #include "format.h"
-#include "totals.h"
+#include "modes/totals.h"
 
 #include "cuda/result.h"
 

@@ -4,10 +4,10 @@
  * it; all numbers are the kernel's own, so lost events change none of them.
  */
 #include "format.h"
+#include "modes/table.h"
+#include "modes/totals.h"
 #include "output.h"
 #include "process.h"
-#include "table.h"
-#include "totals.h"
 
 #include "cuda/result.h"
 

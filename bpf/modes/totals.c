@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "totals.h"
+#include "modes/totals.h"
 
 #include "trace.skel.h"
 
