@@ -448,7 +448,8 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 
 	wait->waiter = NULL;
 	pthread_mutex_lock(&control->lock);
-	control->caller.pid = pid;
+	if (!control->busy)
+		control->caller.pid = pid;
 	if (control->busy) {
 		error = EBUSY;
 	} else if (control->owed) {

@@ -21,8 +21,8 @@ static struct control *control;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static struct command *waiting; /* the line that waits */
-static bool waiting_ends_well;  /* what an interrupt answers */
-static bool interrupt_first;    /* a signal comes while the line begins */
+static bool waiting_ends_well;	/* what an interrupt answers */
+static bool interrupt_first;	/* a signal comes while the line begins */
 static struct answer answer;
 static char ran[4096]; /* what was run */
 
@@ -81,7 +81,8 @@ static void start(void)
 	registry_init(&broker.registry);
 	journal_init(&broker.journal);
 	ran[0] = '\0';
-	cr_assert(eq(int, control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
+	cr_assert(eq(int,
+		     control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
 		     0));
 }
 
@@ -230,8 +231,9 @@ Test(control, failure_names_its_line_in_the_batch)
 
 	expect_write("say a\n\nno\n", 0, 7);
 	journal_failures(&broker.journal, 1000, &text);
-	cr_assert(strstr(text_string(&text), " pid=42 control/fake EINVAL line 3: no fails\n") !=
-		  NULL, "%s", text_string(&text));
+	cr_assert(strstr(text_string(&text),
+			 " pid=42 control/fake EINVAL line 3: no fails\n") != NULL,
+		  "%s", text_string(&text));
 }
 
 /* ---- retries ---- */
@@ -391,6 +393,23 @@ Test(control, write_while_one_waits_is_refused)
 	cr_assert(eq(int, answer_get(&other), -EBUSY));
 	command_done(wait_for_line(), 0);
 	expect_answer(0, 5);
+}
+
+Test(control, who_is_refused_meanwhile_is_not_named_for_the_lines_that_follow)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct answer other;
+
+	begin("wait\nno\n");
+	control_write(control, 43, "say a\n", 6, answer_expect(&other));
+	cr_assert(eq(int, answer_get(&other), -EBUSY));
+	command_done(wait_for_line(), 0);
+	answer_get(&answer);
+	journal_failures(&broker.journal, 1000, &text);
+	cr_assert(strstr(text_string(&text), " pid=42 control/fake ") != NULL, "%s",
+		  text_string(&text));
+	cr_assert(strstr(text_string(&text), " pid=43 control/fake EINVAL") == NULL, "%s",
+		  text_string(&text));
 }
 
 Test(control, interrupted_line_answers_as_it_says)
