@@ -4,9 +4,9 @@
  * mode of an object by any of its files. Files are the broker's to make, so what would
  * make or remove one is refused, with a sentence that says what to do instead.
  *
- * The kernel has checked the permissions of the folder (default_permissions). Whose object
- * it is the broker knows: folders have no sticky bit, with which the kernel would refuse
- * without a sentence.
+ * The kernel has checked the permissions of the folder (default_permissions). Whose
+ * object it is the broker knows: folders have no sticky bit, with which the kernel would
+ * refuse without a sentence.
  */
 #include "base/def.h"
 #include "tree.h"
@@ -57,29 +57,49 @@ static struct path path_of_node(struct view *view, const struct node *node)
 {
 	_cleanup_text_ struct text object = TEXT_INIT;
 	const char *row = node->row->name;
+	const struct node_row *fixed;
 	struct path path;
+	size_t n;
 
-	(void)broker_path(view->broker, node->row->type, node->token, &object);
+	fixed = nodes_fixed(&n);
+	if (node_is_fixed(node))
+		text_printf(&object, "%s", fixed[node->row->parent].name);
+	else
+		(void)broker_path(view->broker, node->row->type, node->token, &object);
 	snprintf(path.bytes, sizeof(path.bytes), "%s%s%s", text_string(&object),
-		 *row ? "/" : "", row);
+		 object.length && *row ? "/" : "", row);
 	return path;
 }
 
-/* chmod(2) to a mode that objects don't have. Returns: was it refused? */
-static bool refuse_mode(struct view *view, fuse_req_t req, const struct node *node,
-			mode_t mode)
+static bool has_mode(const struct node *node)
+{
+	return node->row->type == OBJECT_ALLOCATION || node->row->type == OBJECT_MODULE ||
+	       node->row->type == OBJECT_FUNCTION;
+}
+
+/* What no object of the broker has. Returns: was it refused? */
+static bool refuse_change(struct view *view, fuse_req_t req, const struct node *node,
+			  mode_t mode)
 {
 	struct caller caller = caller_of(req);
-	struct path path;
+	struct path path = path_of_node(view, node);
+	int error = 0;
 
-	if (!(mode & (S_ISUID | S_ISGID | S_ISVTX)))
-		return false;
-	path = path_of_node(view, node);
-	broker_fail(view->broker, &caller, path.bytes, EINVAL,
-		    "mode %04o: only the permissions up to 0777 can be set here",
-		    mode & 07777);
-	reply_error(req, -EINVAL);
-	return true;
+	if (!has_mode(node)) {
+		error = EPERM;
+		broker_fail(
+			view->broker, &caller, path.bytes, error,
+			"only allocations and modules have a mode and a group that can "
+			"be changed");
+	} else if (mode & (S_ISUID | S_ISGID | S_ISVTX)) {
+		error = EINVAL;
+		broker_fail(view->broker, &caller, path.bytes, error,
+			    "mode %04o: only the permissions up to 0777 can be set here",
+			    mode & 07777);
+	}
+	if (error)
+		reply_error(req, -error);
+	return error;
 }
 
 static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
@@ -93,10 +113,10 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	struct request *request;
 	int error;
 
-	if (to_set & FUSE_SET_ATTR_MODE && !node_is_fixed(node) &&
-	    refuse_mode(view, req, node, attr->st_mode))
+	if (refuse_change(view, req, node,
+			  to_set & FUSE_SET_ATTR_MODE ? attr->st_mode : 0))
 		return;
-	error = node_is_fixed(node) ? -EPERM : identity_init(&identity, req);
+	error = identity_init(&identity, req);
 	if (error) {
 		reply_error(req, error);
 		return;
