@@ -11,7 +11,7 @@
 # each case in a process of its own under a time limit, frees what the case left, and
 # ends the broker. A case fails when a command or a check in it fails, when the broker
 # says anything on stderr, or when a sanitizer reports anything in any process. The
-# output is TAP; what a case said follows its `not ok`.
+# output is TAP; what a case said follows its `not ok`, and lines with `# ` its `ok`.
 #
 # Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
 # starts the broker as an ordinary user, who then is the only one served; GPUMEM_KERNELS,
@@ -371,7 +371,10 @@ report()
 {
 	local number=$1 name=$2 status=$3
 	case $status in
-	0) echo "ok $number - $name" ;;
+	0)
+		echo "ok $number - $name"
+		grep '^# ' "$T/said" || true
+		;;
 	77) echo "ok $number - $name # SKIP $(tail -n 1 "$T/said")" ;;
 	*)
 		echo "not ok $number - $name"
