@@ -63,7 +63,8 @@ static struct held *held_new(struct ask *ask, const struct worker_needs *needs)
 		free(blocks);
 		return NULL;
 	}
-	memcpy(blocks, needs->blocks, needs->n_blocks * sizeof(*blocks));
+	for (unsigned int i = 0; i < needs->n_blocks; i++)
+		blocks[i] = needs->blocks[i];
 	held->ask = ask;
 	held->needs = *needs;
 	held->needs.blocks = blocks;
