@@ -2,25 +2,73 @@
 #include "base/workqueue.h"
 
 #include <errno.h>
+#include <utlist.h>
+
+/* A free place to note what a thread runs; NULL: the task's owner has the share. */
+static const struct task **crew_find_place(struct crew *crew, uint64_t whose)
+{
+	const struct task **place = NULL;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < CREW_THREADS; i++) {
+		if (!crew->running[i])
+			place = &crew->running[i];
+		else
+			n += crew->running[i]->whose == whose;
+	}
+	return n < CREW_SHARE ? place : NULL;
+}
+
+/* Takes the next task; those behind it, of the same owner, wait for their next turn. */
+static struct task *crew_take(struct crew *crew, const struct task ***ret_place)
+{
+	struct task *task, *behind;
+
+	DL_FOREACH (crew->firsts, task) {
+		*ret_place = crew_find_place(crew, task->whose);
+		if (*ret_place)
+			break;
+	}
+	if (!task)
+		return NULL;
+	DL_DELETE(crew->firsts, task);
+	behind = task->behind;
+	if (behind) {
+		behind->last_behind = task->last_behind;
+		DL_APPEND(crew->firsts, behind);
+	}
+	return task;
+}
+
+/* A copy of whose it is stays in the place: the task frees itself. */
+static void crew_run(struct crew *crew, struct task *task, const struct task **place)
+{
+	const struct task note = { .whose = task->whose };
+
+	*place = &note;
+	pthread_mutex_unlock(&crew->lock);
+	task->run(task);
+	pthread_mutex_lock(&crew->lock);
+	*place = NULL;
+	/* One that waited for this share, or for the end. */
+	pthread_cond_broadcast(&crew->wake);
+}
 
 static void *crew_main(void *userdata)
 {
 	struct crew *crew = userdata;
+	const struct task **place;
 	struct task *task;
 
 	pthread_mutex_lock(&crew->lock);
 	for (;;) {
-		while (!crew->first && !crew->stop)
-			pthread_cond_wait(&crew->wake, &crew->lock);
-		task = crew->first;
-		if (!task)
+		task = crew_take(crew, &place);
+		if (task)
+			crew_run(crew, task, place);
+		else if (crew->stop && !crew->firsts)
 			break;
-		crew->first = task->next;
-		if (!crew->first)
-			crew->last = &crew->first;
-		pthread_mutex_unlock(&crew->lock);
-		task->run(task);
-		pthread_mutex_lock(&crew->lock);
+		else
+			pthread_cond_wait(&crew->wake, &crew->lock);
 	}
 	pthread_mutex_unlock(&crew->lock);
 	return NULL;
@@ -29,7 +77,6 @@ static void *crew_main(void *userdata)
 int crew_init(struct crew *crew)
 {
 	*crew = (struct crew){ 0 };
-	crew->last = &crew->first;
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_cond_init(&crew->wake, NULL);
 	for (; crew->n_threads < CREW_THREADS; crew->n_threads++) {
@@ -54,12 +101,24 @@ void crew_deinit(struct crew *crew)
 	pthread_mutex_destroy(&crew->lock);
 }
 
-void crew_add(struct crew *crew, struct task *task)
+void crew_add(struct crew *crew, uint64_t whose, struct task *task)
 {
-	task->next = NULL;
+	struct task *first;
+
+	task->whose = whose;
+	task->behind = NULL;
+	task->last_behind = task;
 	pthread_mutex_lock(&crew->lock);
-	*crew->last = task;
-	crew->last = &task->next;
+	DL_FOREACH (crew->firsts, first) {
+		if (first->whose == whose)
+			break;
+	}
+	if (first) {
+		first->last_behind->behind = task;
+		first->last_behind = task;
+	} else {
+		DL_APPEND(crew->firsts, task);
+	}
 	pthread_cond_signal(&crew->wake);
 	pthread_mutex_unlock(&crew->lock);
 }

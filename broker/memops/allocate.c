@@ -3,9 +3,10 @@
  * Making allocations.
  *
  * The name is taken first, in state MAKING, so that two makers of one name can't both go
- * on; then the memory is had, by kind: device memory from the driver at once, host memory
- * from the crew, direct, async and managed memory from the owner's worker. Then the
- * allocation is published, or its name is free again and the command has its error.
+ * on; then the memory is had, by kind: small device memory from a chunk that is there,
+ * other device and host memory from the crew, since the driver or the kernel may take
+ * long, direct, async and managed memory from the owner's worker. Then the allocation is
+ * published, or its name is free again and the command has its error.
  *
  * When a device is full, chunks that are kept empty go back first; and while memory is on
  * its way back (a free never waits) the making is parked until it has arrived: `free` and
@@ -256,31 +257,69 @@ static struct chunk_pool *making_pool(struct making *making)
 	return owner->pool;
 }
 
-static void make_device(struct making *making)
+static bool making_is_cell(const struct making *making)
 {
-	struct allocation *allocation = making->allocation;
-	struct chunk_pool *pool;
-	int r;
+	return making->allocation->size <= CELL_MAX && !(making->allocation->mode & 066);
+}
 
-	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	if (allocation->size <= CELL_MAX && !(allocation->mode & 066)) {
-		pool = making_pool(making);
-		r = pool ? cell_get(pool, allocation->device, allocation->size,
-				    &allocation->block, &allocation->cell,
-				    &allocation->address, &making->failure)
-			 : -ENOMEM;
-	} else {
-		r = block_new(&allocation->block, &making->broker->memory,
-			      allocation->device, allocation->size, &making->failure);
-		if (r == 0)
-			allocation->address = allocation->block->address;
-	}
+static void make_device_ended(struct making *making, int r)
+{
 	if (r == 0)
 		making_done(making);
 	else if (r == -ENOMEM)
 		making_no_memory(making);
 	else
 		making_failed_call(making, -r);
+}
+
+static void make_device_memory(struct task *task)
+{
+	struct making *making = container_of(task, struct making, task);
+	struct allocation *allocation = making->allocation;
+	int r;
+
+	if (making_is_cell(making)) {
+		r = cell_get(allocation->owner->pool, allocation->device,
+			     allocation->size, &allocation->block, &allocation->cell,
+			     &allocation->address, &making->failure);
+	} else {
+		r = block_new(&allocation->block, &making->broker->memory,
+			      allocation->device, allocation->size, &making->failure);
+		if (r == 0)
+			allocation->address = allocation->block->address;
+	}
+	make_device_ended(making, r);
+}
+
+/* In a thread that may take long over it. */
+static void making_run(struct making *making, void (*run)(struct task *task))
+{
+	struct broker *broker = making->broker;
+
+	making->task.run = run;
+	pthread_mutex_lock(&broker->registry.lock);
+	making_waits(making);
+	pthread_mutex_unlock(&broker->registry.lock);
+	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
+}
+
+/* The driver may take its time: only what needs none of it is made here. */
+static void make_device(struct making *making)
+{
+	struct allocation *allocation = making->allocation;
+	int r = -EAGAIN;
+
+	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	if (making_is_cell(making))
+		r = making_pool(making)
+			    ? cell_get_ready(allocation->owner->pool, allocation->device,
+					     allocation->size, &allocation->block,
+					     &allocation->cell, &allocation->address)
+			    : -ENOMEM;
+	if (r == -EAGAIN)
+		making_run(making, make_device_memory);
+	else
+		make_device_ended(making, r);
 }
 
 static void make_host_memory(struct task *task)
@@ -306,14 +345,10 @@ static void make_host_memory(struct task *task)
 static void make_host(struct making *making)
 {
 	making->task.run = make_host_memory;
-	if (making->allocation->size <= (1u << 20)) {
+	if (making->allocation->size <= (1u << 20))
 		make_host_memory(&making->task);
-		return;
-	}
-	pthread_mutex_lock(&making->broker->registry.lock);
-	making_waits(making);
-	pthread_mutex_unlock(&making->broker->registry.lock);
-	crew_add(&making->broker->crew, &making->task);
+	else
+		making_run(making, make_host_memory);
 }
 
 struct making_op {

@@ -16,6 +16,11 @@
 
 /* ---- blocks ---- */
 
+/* Host memory, up to this size. */
+#define RELEASED_AT_ONCE ((uint64_t)64 << 20)
+/* In the crew, an owner's releases take turns of their own. */
+#define RELEASES ((uint64_t)1 << 32)
+
 struct give_back {
 	struct task task;
 	struct ask ask;
@@ -25,7 +30,8 @@ struct give_back {
 	const void *guest;	   /* the last one that was asked to unmap it */
 	struct worker *asked;	   /* the last one of all */
 	uint32_t asked_epoch;
-	bool kept; /* it is only taken from its guests */
+	uint64_t whose; /* for the crew */
+	bool kept;	/* it is only taken from its guests */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -119,11 +125,12 @@ static void give_back_next(struct give_back *give_back)
 						    give_back->block, give_back->guest)))
 		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
 			return;
-	/* Releasing gigabytes takes the driver milliseconds. */
-	if (give_back->block->size > ((uint64_t)64 << 20))
-		crew_add(&give_back->broker->crew, &give_back->task);
-	else
+	/* The driver may take long, and so does the kernel with gigabytes. */
+	if (give_back->kept ||
+	    (give_back->block->fd >= 0 && give_back->block->size <= RELEASED_AT_ONCE))
 		give_back_run(&give_back->task);
+	else
+		crew_add(&give_back->broker->crew, give_back->whose, &give_back->task);
 }
 
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
@@ -144,6 +151,8 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	give_back->workers[0] = &broker->mover;
 	give_back->done = done;
 	give_back->userdata = userdata;
+	/* Not behind what the owner has made: others may wait for this memory. */
+	give_back->whose = (uint64_t)owner->uid | RELEASES;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	give_back->workers[1] = owner->worker;

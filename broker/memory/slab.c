@@ -113,21 +113,6 @@ static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
 	return true;
 }
 
-/* A block for a new chunk: the spare one, or one of the driver. */
-static int pool_take_block(struct chunk_pool *pool, uint32_t device,
-			   struct block **ret_block, struct cuda_failure *failure)
-{
-	struct block *spare;
-
-	pthread_mutex_lock(&pool->memory->lock);
-	spare = take_ptr(pool->spare[device]);
-	pthread_mutex_unlock(&pool->memory->lock);
-	if (!spare)
-		return block_new(ret_block, pool->memory, device, CHUNK_SIZE, failure);
-	*ret_block = spare;
-	return 0;
-}
-
 /* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already.
  */
 static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
@@ -140,38 +125,70 @@ static struct block *pool_keep_block(struct chunk_pool *pool, struct block *bloc
 	return NULL;
 }
 
+/* A cell of a new chunk, made of a block that is nobody's. Returns: 0; -ENOMEM. */
+static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
+			  struct block *fresh, struct block **ret_block,
+			  uint32_t *ret_cell)
+{
+	struct chunk *chunk = chunk_new(fresh, size_class);
+
+	pthread_mutex_lock(&pool->memory->lock);
+	if (chunk) {
+		DL_PREPEND(pool->open[fresh->device][size_class], chunk);
+		(void)pool_take_cell(pool, fresh->device, size_class, ret_block,
+				     ret_cell);
+	} else {
+		/* It may be mapped: it can only be kept, or leaves the books. */
+		(void)pool_keep_block(pool, fresh);
+	}
+	pthread_mutex_unlock(&pool->memory->lock);
+	return chunk ? 0 : -ENOMEM;
+}
+
+static uint64_t cell_address(const struct block *block, unsigned int size_class,
+			     uint32_t cell)
+{
+	return block->address + cell * cell_size(size_class);
+}
+
+int cell_get_ready(struct chunk_pool *pool, uint32_t device, uint64_t size,
+		   struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
+{
+	unsigned int size_class = cell_class(size);
+	struct block *spare = NULL;
+	bool found;
+	int r = 0;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	found = pool_take_cell(pool, device, size_class, ret_block, ret_cell);
+	if (!found)
+		spare = take_ptr(pool->spare[device]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	if (!found)
+		r = spare ? pool_add_chunk(pool, size_class, spare, ret_block, ret_cell)
+			  : -EAGAIN;
+	if (r == 0)
+		*ret_address = cell_address(*ret_block, size_class, *ret_cell);
+	return r;
+}
+
 int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
 	     struct cuda_failure *failure)
 {
 	unsigned int size_class = cell_class(size);
-	struct block *block, *fresh;
-	struct chunk *chunk;
-	bool found;
+	struct block *fresh;
 	int r;
 
-	pthread_mutex_lock(&pool->memory->lock);
-	found = pool_take_cell(pool, device, size_class, &block, ret_cell);
-	pthread_mutex_unlock(&pool->memory->lock);
-	if (!found) {
-		r = pool_take_block(pool, device, &fresh, failure);
-		if (r < 0)
-			return r;
-		chunk = chunk_new(fresh, size_class);
-		pthread_mutex_lock(&pool->memory->lock);
-		if (!chunk) {
-			/* It may be mapped: it can only be kept, or leaves the books. */
-			(void)pool_keep_block(pool, fresh);
-			pthread_mutex_unlock(&pool->memory->lock);
-			return -ENOMEM;
-		}
-		DL_PREPEND(pool->open[device][size_class], chunk);
-		(void)pool_take_cell(pool, device, size_class, &block, ret_cell);
-		pthread_mutex_unlock(&pool->memory->lock);
-	}
-	*ret_block = block;
-	*ret_address = block->address + *ret_cell * cell_size(size_class);
-	return 0;
+	r = cell_get_ready(pool, device, size, ret_block, ret_cell, ret_address);
+	if (r != -EAGAIN)
+		return r;
+	r = block_new(&fresh, pool->memory, device, CHUNK_SIZE, failure);
+	if (r == 0)
+		r = pool_add_chunk(pool, size_class, fresh, ret_block, ret_cell);
+	if (r == 0)
+		*ret_address = cell_address(*ret_block, size_class, *ret_cell);
+	return r;
 }
 
 /* Out of the pool: the block is an ordinary one again. */

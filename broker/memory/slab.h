@@ -30,6 +30,11 @@ int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
 	     struct cuda_failure *failure);
 
+/* The same without a call to the driver. Returns: 0; -ENOMEM; -EAGAIN where it takes one.
+ */
+int cell_get_ready(struct chunk_pool *pool, uint32_t device, uint64_t size,
+		   struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address);
+
 /*
  * Gives a cell back.
  *

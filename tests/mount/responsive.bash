@@ -47,6 +47,22 @@ test_the_tree_answers_while_a_copy_is_under_way()
 	inject
 }
 
+test_the_tree_answers_while_the_driver_makes_memory()
+{
+	local i
+	echo 'x 4096' >control/alloc
+	inject 'delay=cuMemCreate@*=5s'
+	for i in $(seq 12); do
+		echo "large$i 4M" >control/alloc &
+		until_it_waits $!
+	done
+	timeout 3 ls allocations >/dev/null || fail 'ls waited for the driver'
+	answers
+	inject
+	wait
+	is "$(ls allocations | wc -l)" 13
+}
+
 test_the_tree_answers_while_data_waits()
 {
 	local readers=() i

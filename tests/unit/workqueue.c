@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/workqueue.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <semaphore.h>
+
+#define N 50
+
+static struct crew crew;
+static sem_t go, done;
+static unsigned int n_at_once, n_most;
+
+static void setup(void)
+{
+	sem_init(&go, 0, 0);
+	sem_init(&done, 0, 0);
+	cr_assert(eq(int, crew_init(&crew), 0));
+}
+
+TestSuite(workqueue, .init = setup, .timeout = 60);
+
+static void stay(struct task *task)
+{
+	unsigned int n = __atomic_add_fetch(&n_at_once, 1, __ATOMIC_SEQ_CST);
+
+	(void)task;
+	if (n > __atomic_load_n(&n_most, __ATOMIC_SEQ_CST))
+		__atomic_store_n(&n_most, n, __ATOMIC_SEQ_CST);
+	sem_wait(&go);
+	__atomic_sub_fetch(&n_at_once, 1, __ATOMIC_SEQ_CST);
+}
+
+static void tell(struct task *task)
+{
+	(void)task;
+	sem_post(&done);
+}
+
+Test(workqueue, tasks_of_one_that_take_long_do_not_hold_up_those_of_another)
+{
+	struct task slow[N] = { 0 }, quick[N] = { 0 };
+
+	for (int i = 0; i < N; i++) {
+		slow[i].run = stay;
+		crew_add(&crew, 1, &slow[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		quick[i].run = tell;
+		crew_add(&crew, 2, &quick[i]);
+	}
+	for (int i = 0; i < N; i++)
+		sem_wait(&done);
+	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), CREW_SHARE));
+	for (int i = 0; i < N; i++)
+		sem_post(&go);
+	crew_deinit(&crew);
+	cr_assert(eq(uint, n_most, CREW_SHARE));
+}
+
+Test(workqueue, end_finishes_what_there_is_to_do)
+{
+	struct task tasks[N] = { 0 };
+	int n = 0;
+
+	for (int i = 0; i < N; i++) {
+		tasks[i].run = tell;
+		crew_add(&crew, (uint64_t)i / 10, &tasks[i]);
+	}
+	crew_deinit(&crew);
+	while (sem_trywait(&done) == 0)
+		n++;
+	cr_assert(eq(int, n, N));
+}
