@@ -200,19 +200,51 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	return *ret_stream ? 0 : -ENOENT;
 }
 
-static void alloc_fail_new(struct command *command, const char *name, int r)
+static void alloc_fail_new(struct command *command, const struct owner *owner,
+			   const char *name, int r)
 {
 	struct registry *registry = &command->broker->registry;
+	_cleanup_text_ struct text share = TEXT_INIT;
 	const struct allocation *there = allocation_find(registry, name);
 	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
 
+	if (r == -EMFILE || r == -EDQUOT)
+		share_explain(owner, r == -EMFILE ? SHARE_DESCRIPTORS : SHARE_ALLOCATIONS,
+			      1, &share);
 	pthread_mutex_unlock(&registry->lock);
-	if (r == -EEXIST)
+	if (share.length)
+		command_fail(command, -r, "allocation %s: %s", name, text_string(&share));
+	else if (r == -EEXIST)
 		command_fail(command, EEXIST,
 			     "allocation %s is there already (id %llu, %llu bytes)", name,
 			     (unsigned long long)id, (unsigned long long)size);
 	else
 		command_fail(command, -r, "no memory in the broker");
+}
+
+/* Whether its memory is a block of its own, which takes a descriptor of the broker's. */
+static bool alloc_takes_descriptor(const struct alloc_line *line)
+{
+	return line->kind == KIND_HOST ||
+	       (line->kind == KIND_DEVICE && (line->size > CELL_MAX || line->mode & 066));
+}
+
+/* Takes the shares and the name. */
+static int alloc_take(struct registry *registry, const struct alloc_line *line,
+		      struct owner *owner, struct allocation **ret_allocation)
+{
+	bool has_descriptor = alloc_takes_descriptor(line);
+	int r;
+
+	r = share_take(owner, SHARE_DESCRIPTORS, has_descriptor);
+	if (r < 0)
+		return r;
+	r = allocation_new(ret_allocation, registry, line->name, line->size, owner);
+	if (r < 0)
+		share_give(owner, SHARE_DESCRIPTORS, has_descriptor);
+	else
+		(*ret_allocation)->has_descriptor = has_descriptor;
+	return r;
 }
 
 /* Takes the name. As alloc_check(). */
@@ -229,10 +261,10 @@ static struct allocation *alloc_new(struct command *command,
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
 	if (owner && (managed || line->kind != KIND_MANAGED))
-		r = allocation_new(&allocation, registry, line->name, line->size, owner);
+		r = alloc_take(registry, line, owner, &allocation);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
-		alloc_fail_new(command, line->name, r);
+		alloc_fail_new(command, owner, line->name, r);
 		return NULL;
 	}
 	allocation->managed = managed;

@@ -110,17 +110,24 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 
 	if (allocation_find(registry, name))
 		return -EEXIST;
+	r = share_take(owner, SHARE_ALLOCATIONS, 1);
+	if (r < 0)
+		return r;
 	allocation = calloc(1, sizeof(*allocation));
-	if (!allocation)
+	if (!allocation) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
 		return -ENOMEM;
+	}
 	allocation->name = strdup(name);
 	if (!allocation->name) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
 		free(allocation);
 		return -ENOMEM;
 	}
 	r = slots_add(&registry->allocations, allocation, &allocation->slot,
 		      &allocation->slot_generation);
 	if (r < 0) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
 		free(allocation->name);
 		free(allocation);
 		return r;
@@ -206,6 +213,8 @@ struct allocation *allocation_free(struct registry *registry,
 			registry->managed_on[allocation->device] -= allocation->size;
 		allocation->owner->bytes -= allocation->size;
 	}
+	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
+	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
 	allocation_set_stream(allocation, NULL);
 	managed_free(allocation->managed, &registry->managed);
 	free(allocation->name);

@@ -81,6 +81,7 @@ struct allocation {
 	/* Where it is now. */
 	struct owner *owner;
 	struct block *block;	 /* durable and host memory */
+	bool has_descriptor;	 /* a share of its owner's, with the block */
 	uint32_t cell;		 /* of a shared block */
 	uint32_t worker_epoch;	 /* not durable: the worker it lives in */
 	struct stream *stream;	 /* async: that it was made on; managed: that it is
@@ -214,7 +215,7 @@ void registry_deinit(
 
 /*
  * A new allocation in state MAKING whose name is taken from now on.
- * Returns: 0; -EEXIST; -ENOMEM.
+ * Returns: 0; -EEXIST; -ENOMEM; -EDQUOT when the owner has as many as one may.
  */
 int allocation_new(struct allocation **ret_allocation, struct registry *registry,
 		   const char *name, uint64_t size, struct owner *owner);

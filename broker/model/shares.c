@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sys/resource.h>
 
 #include "model/registry.h"
 
@@ -11,15 +12,31 @@ static const struct {
 	uint64_t most;
 	int error; /* beyond that */
 } rows[N_SHARES] = {
+	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
+	[SHARE_DESCRIPTORS] = { "allocations with a descriptor of the broker's each", 0,
+				EMFILE },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
 };
+
+/* Of descriptors an eighth of those that the process may have: enough stays for the
+ * workers and for other owners. */
+static uint64_t share_most(enum share share)
+{
+	struct rlimit limit;
+
+	if (share != SHARE_DESCRIPTORS)
+		return rows[share].most;
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT32_MAX;
+	return limit.rlim_cur / 8;
+}
 
 int share_take(struct owner *owner, enum share share, uint64_t n)
 {
 	uint64_t *held = &owner->shares.held[share];
 
-	if (*held + n > rows[share].most)
+	if (*held + n > share_most(share))
 		return -rows[share].error;
 	*held += n;
 	return 0;
@@ -42,5 +59,5 @@ void share_explain(const struct owner *owner, enum share share, uint64_t n,
 	text_printf(text, "uid %u has %llu %s, with %llu more it would be over %llu",
 		    owner->uid, (unsigned long long)owner->shares.held[share],
 		    rows[share].what, (unsigned long long)n,
-		    (unsigned long long)rows[share].most);
+		    (unsigned long long)share_most(share));
 }

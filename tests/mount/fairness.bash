@@ -172,6 +172,25 @@ test_the_share_of_waiting_writes()
 	bob_notices_nothing
 }
 
+# On a broker that may open few files.
+test_the_share_of_descriptors()
+{
+	needs_root 'two users'
+	(ulimit -n 2000; broker_start "$T/own" --driver "$(driver own)")
+	cd "$T/own/mnt"
+	by $mallory run 'for i in $(seq 2000); do echo "hers$i 1 kind=host"; done >control/alloc' \
+		2>/dev/null && fail 'there is no end of descriptors'
+	by $bob run 'echo "x 4M" >control/alloc; echo hello 1<>allocations/x/data'
+	by $bob run 'echo "y 1M kind=host" >control/alloc; echo "z 1M kind=direct" >control/alloc'
+	is "$(by $bob run 'head -c 5 allocations/x/data')" hello
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'EMFILE allocation hers2000: uid 1001 has 250 allocations with a descriptor'
+	by $mallory run 'for i in $(seq 250); do echo "hers$i"; done >control/free'
+	eventually "by $mallory run 'echo \"hers 1 kind=host\" >control/alloc'"
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # Between his worker and another one's memory the bytes go through the mover, too.
 test_copies_that_wait_for_a_stopped_worker()
 {
