@@ -43,22 +43,6 @@ struct files {
 void files_init(struct files *files);
 void files_deinit(struct files *files);
 
-/* The files of events_pipe that have something to read, and the thread that says so. */
-struct pipes {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct pipe_file *woken;  /* lock */
-	struct pipe_file *served; /* lock */
-	bool ending;		  /* lock */
-	pthread_t thread;
-};
-
-/* Returns: 0; -errno. */
-int pipes_init(struct pipes *pipes);
-
-/* Every file may still be closed afterwards. */
-void pipes_deinit(struct pipes *pipes);
-
 /* The open file of a descriptor. */
 static inline struct file *file_of(const struct fuse_file_info *info)
 {
@@ -78,6 +62,7 @@ typedef void file_open(struct view *view, fuse_req_t req, const struct node *nod
 file_open snapshot_open; /* every file of text */
 file_open line_open;	 /* control files */
 file_open pipe_open;	 /* events_pipe */
+file_open lease_open;	 /* lease of allocations */
 file_open data_open;	 /* data of allocations */
 file_open image_open;	 /* image of modules */
 

@@ -15,6 +15,7 @@
 #include "mount.h"
 #include "options.h"
 #include "place.h"
+#include "tickets.h"
 #include "transport.h"
 #include "view.h"
 
@@ -205,6 +206,8 @@ struct server {
 	struct broker *broker;
 	struct fuse_session *session;
 	struct transport *transport;
+	char *socket;
+	struct tickets *tickets;
 	struct view view;
 };
 
@@ -240,6 +243,7 @@ static int start_broker(struct server *server, const char *driver, const char *w
 		.driver = driver,
 		.worker = worker,
 		.version = VERSION,
+		.socket = server->socket,
 		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
 		.worker_idle_s = server->options->worker_idle_s
 					 ? server->options->worker_idle_s
@@ -297,11 +301,44 @@ static void on_ended(void *userdata)
 	ask_for_end();
 }
 
+/* A broker that was here before and was unmounted lazily still serves its leases. */
+static int make_second_socket(struct server *server, struct text *why)
+{
+	char *path = NULL;
+
+	text_clear(why);
+	if (asprintf(&path, "%s.%d", server->socket, getpid()) < 0)
+		return -ENOMEM;
+	free(server->socket);
+	server->socket = path;
+	return tickets_new(&server->tickets, path, why);
+}
+
+static int make_socket(struct server *server)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int error = -ENOMEM;
+
+	server->socket = server->options->socket
+				 ? strdup(server->options->socket)
+				 : tickets_path(server->mountpoint, &why);
+	if (server->socket)
+		error = tickets_new(&server->tickets, server->socket, &why);
+	if (error == -EADDRINUSE && !server->options->socket)
+		error = make_second_socket(server, &why);
+	if (error)
+		complain("%s", why.length ? text_string(&why) : strerror(-error));
+	return error;
+}
+
 static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->session);
+	error = view_init(&server->view, server->broker, server->session,
+			  server->socket);
+	if (!error)
+		error = tickets_serve(server->tickets, server->broker);
 	if (!error)
 		error = kernel_hook(server->session);
 	if (!error)
@@ -342,6 +379,8 @@ static int serve(const struct options *options, const char *mountpoint)
 
 	raise_limit();
 	if (!error)
+		error = make_socket(&server);
+	if (!error)
 		error = start_broker(&server, driver, worker);
 	if (!error)
 		error = mount_view(&server);
@@ -352,8 +391,10 @@ static int serve(const struct options *options, const char *mountpoint)
 		sd_notify(0, "STOPPING=1");
 		stop_view(&server);
 	}
+	server.tickets = tickets_free(server.tickets);
 	if (stop_broker(&server))
 		error = -EIO;
+	free(server.socket);
 	if (server.session) {
 		mount_forget(server.session);
 		fuse_session_destroy(server.session);

@@ -56,6 +56,8 @@ static const struct node_row fixed_rows[] = {
 	  NODE_ERRORS, S_IFREG | 0444 },
 	{ "events", "the last changes, ends at end of file", NODE_EVENTS,
 	  S_IFREG | 0444 },
+	{ "socket", "link to where a lease's ticket is exchanged for its memory",
+	  NODE_LINK, S_IFLNK | 0777 },
 	{ "events_pipe", "each change as it comes: blocks, works with poll", NODE_PIPE,
 	  S_IFREG | 0444 },
 	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .holds = OBJECT_OWNER },
@@ -72,6 +74,8 @@ static const struct node_row fixed_rows[] = {
 /* Files that objects have beside their attributes and verbs. */
 static const struct node_row object_rows[] = {
 	{ "data", "the bytes themselves", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
+	{ "lease", "open it to map the memory in a program of your own", NODE_LEASE,
+	  S_IFREG, .type = OBJECT_ALLOCATION },
 	{ "image", "cubin, fatbin or PTX: loaded when it has been written", NODE_IMAGE,
 	  S_IFREG, .type = OBJECT_MODULE },
 	{ NULL, "its kernels", NODE_FOLDER, S_IFDIR, .type = OBJECT_MODULE,

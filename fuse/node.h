@@ -24,6 +24,8 @@ enum node_kind {
 	NODE_PIPE,
 	NODE_CONTROL,
 	NODE_DATA,
+	NODE_LEASE,
+	NODE_LINK, /* `socket` */
 	NODE_IMAGE,
 	N_NODE_KINDS,
 };

@@ -15,13 +15,27 @@ static file_open *const openers[N_NODE_KINDS] = {
 	[NODE_ATTRIBUTE] = snapshot_open, [NODE_ERRORS] = snapshot_open,
 	[NODE_EVENTS] = snapshot_open,	  [NODE_PIPE] = pipe_open,
 	[NODE_CONTROL] = line_open,	  [NODE_DATA] = data_open,
-	[NODE_IMAGE] = image_open,
+	[NODE_IMAGE] = image_open,	  [NODE_LEASE] = lease_open,
 };
 
 static void op_init(void *userdata, struct fuse_conn_info *connection)
 {
 	(void)userdata;
 	kernel_init(connection);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct view *view = view_of(req);
+	struct node node;
+	int error = tree_node(view, ino, &node);
+
+	if (!error && node.row->kind != NODE_LINK)
+		error = -EINVAL;
+	if (error)
+		reply_error(req, error);
+	else
+		fuse_reply_readlink(req, view->socket);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
@@ -154,6 +168,7 @@ const struct fuse_lowlevel_ops view_operations = {
 	.symlink = tree_symlink,
 	.rename = tree_rename,
 	.link = tree_link,
+	.readlink = op_readlink,
 	.open = op_open,
 	.read = op_read,
 	.write = op_write,

@@ -34,6 +34,17 @@ static int set_driver(struct options *options, const char *value, struct text *w
 	return options->driver ? 0 : -ENOMEM;
 }
 
+static int set_socket(struct options *options, const char *value, struct text *why)
+{
+	if (*value != '/') {
+		text_printf(why, "socket wants an absolute path, not '%s'", value);
+		return -EINVAL;
+	}
+	free(options->socket);
+	options->socket = strdup(value);
+	return options->socket ? 0 : -ENOMEM;
+}
+
 #define LAUNCH_TIMEOUT_MAX 1000000 /* as for timeout= */
 
 static int seconds_parse(const char *name, const char *value, unsigned int most,
@@ -96,6 +107,8 @@ static const struct option_row rows[] = {
 	  "the driver library (libcuda.so.1), or the software GPU:\n"
 	  "software[:devices=N][:memory=SIZE][:machine=NAME]",
 	  set_driver },
+	{ "socket", 0, "PATH",
+	  "where tickets of leases are exchanged (/run/gpumem/MOUNTPOINT)", set_socket },
 	{ "worker-idle", 0, "SECONDS",
 	  "end a user's worker that has had nothing to do for so long", set_worker_idle },
 	{ "launch-timeout", 0, "SECONDS",
@@ -303,6 +316,7 @@ int options_parse(struct options *options, int argc, char **argv, struct text *w
 void options_deinit(struct options *options)
 {
 	free(options->driver);
+	free(options->socket);
 	text_deinit(&options->fuse);
 }
 

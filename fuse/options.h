@@ -8,6 +8,7 @@ struct options {
 	bool help;
 	bool version;
 	bool foreground;
+	char *socket; /* of tickets; NULL: the default */
 	char *driver; /* as given; NULL: the default */
 	const char *mountpoint;
 	unsigned int worker_idle_s;    /* 0: not given */

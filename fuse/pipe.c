@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * events_pipe: each change as it comes. A read that finds nothing waits in the file's own
- * queue; the broker's reader says that there is something, and poll is told at the same
- * time.
+ * queue; the broker's reader wakes the file (waker.h) when there is something, and poll is
+ * told at the same time.
  *
- * The broker may say so in the midst of a change, so that only puts the file on a list; a
- * thread of its own answers. A file that is closed first leaves the list, or waits until
- * the thread is done with it.
- *
- * Locks: the file's, over its buffer, queue and poll handle; pipes.lock, over the list,
- * under which nothing else is locked. Replies leave without either, by way of the done of
- * each wait.
+ * The file's lock guards its buffer, queue and poll handle. Replies leave without it, by
+ * way of the done of each wait.
  */
 #include "base/def.h"
 #include "file.h"
@@ -24,10 +19,8 @@
 
 struct pipe_file {
 	struct file file;
+	struct waker waker;
 	struct event_reader *reader;
-	struct pipe_file *next; /* pipes.lock, as the next two */
-	bool woken;		/* it is on the list */
-	bool closing;		/* it will not be there again */
 	pthread_mutex_t lock;
 	char bytes[BUFFER_SIZE];      /* lock: taken from the reader, not yet read */
 	size_t begin, end;	      /* lock */
@@ -105,8 +98,9 @@ static bool serve(struct pipe_file *pipe)
 }
 
 /* Answers who reads and who polls. */
-static void serve_all(struct pipe_file *pipe)
+static void serve_all(struct waker *waker)
 {
+	struct pipe_file *pipe = container_of(waker, struct pipe_file, waker);
 	struct fuse_pollhandle *handle;
 
 	while (serve(pipe))
@@ -118,82 +112,6 @@ static void serve_all(struct pipe_file *pipe)
 		return;
 	fuse_lowlevel_notify_poll(handle);
 	fuse_pollhandle_destroy(handle);
-}
-
-/* ---- the list of those with something to read ---- */
-
-static void on_wake(void *data)
-{
-	struct pipe_file *pipe = data;
-	struct pipes *pipes = &pipe->file.view->pipes;
-
-	pthread_mutex_lock(&pipes->lock);
-	if (!pipe->woken && !pipe->closing) {
-		pipe->woken = true;
-		pipe->next = pipes->woken;
-		pipes->woken = pipe;
-		pthread_cond_broadcast(&pipes->changed);
-	}
-	pthread_mutex_unlock(&pipes->lock);
-}
-
-static void *run(void *data)
-{
-	struct pipes *pipes = data;
-	struct pipe_file *pipe;
-
-	pthread_mutex_lock(&pipes->lock);
-	while (!pipes->ending) {
-		pipe = pipes->woken;
-		if (!pipe) {
-			pthread_cond_wait(&pipes->changed, &pipes->lock);
-			continue;
-		}
-		pipes->woken = pipe->next;
-		pipes->served = pipe;
-		pipe->woken = false;
-		pthread_mutex_unlock(&pipes->lock);
-		serve_all(pipe);
-		pthread_mutex_lock(&pipes->lock);
-		pipes->served = NULL;
-		pthread_cond_broadcast(&pipes->changed);
-	}
-	pthread_mutex_unlock(&pipes->lock);
-	return NULL;
-}
-
-/* On return the thread has nothing to do with the file, now or later. */
-static void leave(struct pipes *pipes, struct pipe_file *pipe)
-{
-	struct pipe_file **at;
-
-	pthread_mutex_lock(&pipes->lock);
-	pipe->closing = true;
-	for (at = &pipes->woken; *at && *at != pipe; at = &(*at)->next)
-		;
-	if (*at)
-		*at = pipe->next;
-	while (pipes->served == pipe)
-		pthread_cond_wait(&pipes->changed, &pipes->lock);
-	pthread_mutex_unlock(&pipes->lock);
-}
-
-int pipes_init(struct pipes *pipes)
-{
-	*pipes = (struct pipes){
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.changed = PTHREAD_COND_INITIALIZER,
-	};
-	return -pthread_create(&pipes->thread, NULL, run, pipes);
-}
-
-void pipes_deinit(struct pipes *pipes)
-{
-	pthread_mutex_lock(&pipes->lock);
-	pipes->ending = true;
-	pthread_cond_broadcast(&pipes->changed);
-	pthread_mutex_unlock(&pipes->lock);
-	pthread_join(pipes->thread, NULL);
 }
 
 /* ---- descriptors ---- */
@@ -271,7 +189,7 @@ static void pipe_free(struct file *file, fuse_req_t req)
 	struct pipe_file *pipe = container_of(file, struct pipe_file, file);
 
 	(void)req;
-	leave(&file->view->pipes, pipe);
+	waker_leave(&pipe->waker);
 	event_reader_free(pipe->reader);
 	if (pipe->poll)
 		fuse_pollhandle_destroy(pipe->poll);
@@ -300,7 +218,8 @@ void pipe_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	pthread_mutex_init(&pipe->lock, NULL);
-	pipe->reader = event_reader_new(view->broker, on_wake, pipe);
+	waker_init(&pipe->waker, &view->wakers, serve_all);
+	pipe->reader = event_reader_new(view->broker, waker_wake, &pipe->waker);
 	if (!pipe->reader) {
 		file_free(&pipe->file, req);
 		reply_error(req, -ENOMEM);

@@ -77,6 +77,7 @@ static mode_t (*const modes[N_NODE_KINDS])(const struct node_row *row, mode_t mo
 	[NODE_OBJECT] = mode_of_object,	      [NODE_STATUS] = mode_of_text,
 	[NODE_ATTRIBUTE] = mode_of_attribute, [NODE_CONTROL] = mode_of_control,
 	[NODE_DATA] = mode_of_data,	      [NODE_IMAGE] = mode_of_data,
+	[NODE_LEASE] = mode_of_data,
 	[NODE_FOLDER] = mode_of_object,
 };
 
@@ -87,6 +88,8 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 	stat->st_mode = node->row->mode;
 	stat->st_nlink = 1;
 	stat->st_blksize = FRAGMENT;
+	if (node->row->kind == NODE_LINK)
+		stat->st_size = (off_t)strlen(view->socket);
 }
 
 static bool has_bytes(const struct node_row *row)

@@ -6,12 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
-int view_init(struct view *view, struct broker *broker, struct fuse_session *session)
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
+	      const char *socket)
 {
 	struct timespec now;
 	int error;
 
-	*view = (struct view){ .broker = broker };
+	*view = (struct view){ .broker = broker, .socket = socket };
 	clock_gettime(CLOCK_REALTIME, &now);
 	view->root.st_uid = geteuid();
 	view->root.st_gid = getegid();
@@ -23,7 +24,7 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	files_init(&view->files);
 	mappings_init(&view->mappings);
 	page_cache_init(&view->page_cache, broker, session);
-	error = pipes_init(&view->pipes);
+	error = wakers_init(&view->wakers);
 	return error ? error : requests_init(&view->requests);
 }
 
@@ -31,7 +32,7 @@ void view_deinit(struct view *view)
 {
 	bool answered = requests_deinit(&view->requests) == 0;
 
-	pipes_deinit(&view->pipes);
+	wakers_deinit(&view->wakers);
 	if (answered)
 		files_deinit(&view->files);
 	mappings_deinit(&view->mappings);

@@ -8,6 +8,7 @@
 #include "page_cache.h"
 #include "request.h"
 #include "visit.h"
+#include "waker.h"
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
@@ -17,14 +18,16 @@ struct view {
 	struct visits visits;
 	struct requests requests;
 	struct files files;
-	struct pipes pipes;
+	struct wakers wakers;
 	struct mappings mappings;
 	struct page_cache page_cache;
 	struct stat root; /* owner and times of the fixed nodes */
+	const char *socket; /* what the link `socket` shows; borrowed */
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
-int view_init(struct view *view, struct broker *broker, struct fuse_session *session);
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
+	      const char *socket);
 
 /*
  * Ends what still waits and closes what is still open; no operation runs any more and the

@@ -145,6 +145,27 @@ static void broker_mover(const struct attribute_view *view, struct text *text)
 	show_number(text, (uint64_t)worker_pid(&view->broker->mover));
 }
 
+static void broker_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, leases_count(view->broker));
+}
+
+static void broker_leased_bytes(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.leased.bytes);
+}
+
+static void broker_freed_leased_bytes(const struct attribute_view *view,
+				      struct text *text)
+{
+	show_number(text, view->broker->registry.leased.freed_bytes);
+}
+
+static void broker_all_leases(const struct attribute_view *view, struct text *text)
+{
+	leases_show(view->broker, NULL, text);
+}
+
 static const struct attribute broker_attributes[] = {
 	{ "version", "of gpumem and of the driver, and the driver's library",
 	  ATTRIBUTE_ROOT_FILE, broker_version },
@@ -171,6 +192,15 @@ static const struct attribute broker_attributes[] = {
 	{ "failures", "failures ever, of all users", 0, broker_failures },
 	{ "restarts", "workers that died, ever", 0, broker_restarts },
 	{ "mover", "process that moves the data, 0 for none", 0, broker_mover },
+	{ "leases", "open leases of all users", 0, broker_leases },
+	{ "leased_bytes", "bytes of allocations that have leases", 0,
+	  broker_leased_bytes },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
+	  broker_freed_leased_bytes },
+	{ "leases",
+	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
+	  "#ID: freed",
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, broker_all_leases },
 };
 
 /* ---- allocations ---- */
@@ -234,7 +264,9 @@ static void allocation_attach(const struct attribute_view *view, struct text *te
 
 static void allocation_last_write(const struct attribute_view *view, struct text *text)
 {
-	if (view->allocation->written_s)
+	if (view->allocation->n_write_leases)
+		text_printf(text, "leased");
+	else if (view->allocation->written_s)
 		text_time(text, view->allocation->written_s);
 	else
 		text_printf(text, "never");
@@ -255,6 +287,27 @@ static void allocation_created(const struct attribute_view *view, struct text *t
 	text_time(text, view->allocation->created_s);
 }
 
+static void allocation_map(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", view->allocation->map_readers ? "readers" : "writers");
+}
+
+static void allocation_n_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->allocation->n_leases);
+}
+
+static void allocation_n_write_leases(const struct attribute_view *view,
+				      struct text *text)
+{
+	show_number(text, view->allocation->n_write_leases);
+}
+
+static void allocation_leases(const struct attribute_view *view, struct text *text)
+{
+	leases_show(view->broker, view->allocation, text);
+}
+
 static const struct attribute allocation_attributes[] = {
 	{ "id", "number of this allocation, never used again", 0, allocation_id },
 	{ "kind", "device, direct, async, managed or host", 0, allocation_kind },
@@ -271,10 +324,19 @@ static const struct attribute allocation_attributes[] = {
 	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, allocation_attach },
 	{ "last_prefetch", "where to, `none` or `mixed`; asked of the driver",
 	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .ask = ask_last_prefetch },
-	{ "last_write", "UTC, or `never`", 0, allocation_last_write },
+	{ "last_write", "UTC, `never`, or `leased`: somebody may be writing now", 0,
+	  allocation_last_write },
 	{ "tag", "as given, `none`", 0, allocation_tag },
 	{ "owner", "uid", 0, allocation_owner },
 	{ "created", "UTC", 0, allocation_created },
+	{ "map", "whose leases may have device memory: writers or readers",
+	  ATTRIBUTE_WRITABLE, allocation_map },
+	{ "leases", "programs that may have it mapped", ATTRIBUTE_NO_FILE,
+	  allocation_n_leases },
+	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,
+	  allocation_n_write_leases },
+	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
+	  allocation_leases },
 };
 
 /* ---- streams ---- */
@@ -390,6 +452,19 @@ static void device_state(const struct attribute_view *view, struct text *text)
 		text_printf(text, "ok");
 }
 
+static void device_leased_bytes(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->registry.leased_on[view->device->index].bytes);
+}
+
+static void device_freed_leased_bytes(const struct attribute_view *view,
+				      struct text *text)
+{
+	const struct registry *registry = &view->broker->registry;
+
+	show_number(text, registry->leased_on[view->device->index].freed_bytes);
+}
+
 static const struct attribute device_attributes[] = {
 	{ "name", "as the driver calls it", 0, device_name },
 	{ "uuid", "GPU-...", 0, device_uuid },
@@ -408,6 +483,10 @@ static const struct attribute device_attributes[] = {
 	{ "managed_prefetched_bytes", "managed bytes last prefetched to it", 0,
 	  device_prefetched },
 	{ "allocations", "live allocations on it", 0, device_allocations },
+	{ "leased_bytes", "bytes of allocations on it that have leases", 0,
+	  device_leased_bytes },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
+	  device_freed_leased_bytes },
 	{ "state", "ok, or what it lacks", 0, device_state },
 };
 
@@ -461,6 +540,21 @@ static void owner_allocations(const struct attribute_view *view, struct text *te
 	show_number(text, view->owner->n_allocations);
 }
 
+static void owner_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->owner->n_leases);
+}
+
+static void owner_leased_bytes(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->owner->leased.bytes);
+}
+
+static void owner_freed_leased_bytes(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->owner->leased.freed_bytes);
+}
+
 static void owner_output(const struct attribute_view *view, struct text *text)
 {
 	if (view->owner->output)
@@ -477,6 +571,12 @@ static const struct attribute owner_attributes[] = {
 	{ "bytes", "bytes he holds", 0, owner_bytes },
 	{ "peak_bytes", "the most he ever held", 0, owner_peak_bytes },
 	{ "allocations", "his live allocations", 0, owner_allocations },
+	{ "leases", "leases that the owner's programs have, of anybody's memory", 0,
+	  owner_leases },
+	{ "leased_bytes", "bytes of the owner's allocations that have leases", 0,
+	  owner_leased_bytes },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
+	  owner_freed_leased_bytes },
 	{ "output", "what his kernels printed, the last 64 KiB",
 	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output },
 };

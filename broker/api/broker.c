@@ -349,6 +349,7 @@ static void life_deinit(struct broker *broker)
 	housekeeper_end(broker);
 	crew_deinit(&broker->crew);
 	outputs_deinit(&broker->outputs);
+	leases_deinit(&broker->leases);
 	worker_deinit(&broker->mover);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		owner->pool = chunk_pool_free(owner->pool);
@@ -367,6 +368,7 @@ static void life_deinit(struct broker *broker)
 	free(broker->driver_path);
 	free(broker->worker_program);
 	free(broker->version);
+	free(broker->socket);
 	free(broker);
 }
 
@@ -379,9 +381,11 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	broker->driver_path = strdup(config->driver);
 	broker->worker_program = strdup(config->worker);
 	broker->version = strdup(config->version);
+	broker->socket = config->socket ? strdup(config->socket) : NULL;
 	broker->worker_idle_s = config->worker_idle_s;
 	broker->launch_timeout_ms = config->launch_timeout_ms;
-	if (!broker->driver_path || !broker->worker_program || !broker->version)
+	if (!broker->driver_path || !broker->worker_program || !broker->version ||
+	    (config->socket && !broker->socket))
 		return -ENOMEM;
 	r = cuda_driver_open(config->driver, &broker->driver, why);
 	if (r < 0)
@@ -418,6 +422,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	pthread_cond_init(&broker->housekeeper_wake, NULL);
 	broker->mover.staging.fd = -1;
 	broker->outputs.epoll = broker->outputs.stop = -1;
+	leases_init(&broker->leases);
 	r = crew_init(&broker->crew);
 	if (r == 0)
 		r = outputs_init(&broker->outputs);
@@ -440,6 +445,7 @@ void broker_shutdown(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	broker->shutting_down = true;
 	pthread_mutex_unlock(&broker->registry.lock);
+	leases_end(broker);
 }
 
 /* Waits for the work under way, not for ever. Returns: whether all is done. */

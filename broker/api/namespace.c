@@ -506,6 +506,27 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	return 0;
 }
 
+/* Under registry.lock. `map` is the only one that is written. */
+static int store_allocation(struct broker *broker, struct allocation *allocation,
+			    const struct caller *caller, const char *value,
+			    struct refusal *refusal)
+{
+	bool readers;
+	int r;
+
+	if (!caller_may(caller, allocation, ACCESS_OWN))
+		return refuse(refusal, EPERM,
+			      "allocation %s belongs to uid %u, not to uid %u",
+			      allocation->name, allocation->owner->uid, caller->uid);
+	r = line_map(value, &readers, refusal);
+	if (r < 0)
+		return r;
+	allocation->map_readers = readers;
+	journal_event(&broker->journal, "change allocations/%s map=%s", allocation->name,
+		      value);
+	return 0;
+}
+
 /* Under registry.lock. */
 static int store_object(struct broker *broker, enum object_type type, struct token token,
 			const struct attribute *attribute, const struct caller *caller,
@@ -517,6 +538,8 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 	if (!object)
 		return refuse(refusal, ESTALE, "it has been removed");
 	object_name(type, object, ret_name);
+	if (type == OBJECT_ALLOCATION)
+		return store_allocation(broker, object, caller, value, refusal);
 	if (type == OBJECT_STREAM)
 		return store_stream(broker, object, attribute, caller, value, refusal);
 	return module_store_device(broker, object, caller, value, refusal);
@@ -532,8 +555,7 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 
 	if (length && value[length - 1] == '\n')
 		length--;
-	if ((type != OBJECT_STREAM && type != OBJECT_MODULE) || length >= sizeof(word) ||
-	    memchr(value, 0, length))
+	if (length >= sizeof(word) || memchr(value, 0, length))
 		return object_fail(broker, caller, type, attribute->name, EINVAL,
 				   "that is no value of this attribute");
 	memcpy(word, value, length);

@@ -17,6 +17,7 @@
 #include "model/registry.h"
 #include "process/output.h"
 #include "process/worker.h"
+#include "memops/lease.h"
 
 struct ahead;
 struct making;
@@ -39,10 +40,12 @@ struct broker {
 	struct journal journal;
 	struct crew crew;
 	struct outputs outputs;
+	struct leases leases;
 	struct cuda_driver *driver;
 	char *driver_path;
 	char *worker_program;
 	char *version;
+	char *socket; /* where tickets are exchanged; NULL: nowhere */
 	unsigned int worker_idle_s;
 	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
 

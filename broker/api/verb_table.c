@@ -13,7 +13,7 @@ static const struct verb verbs[] = {
 		.name = "alloc",
 		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
 			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
-			 "[until=close]",
+			 "[until=close] [map=writers|readers]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 	},

@@ -19,12 +19,13 @@ enum {
 	ALLOC_TAG,
 	ALLOC_MODE,
 	ALLOC_UNTIL,
+	ALLOC_MAP,
 };
 
 static const struct grammar alloc_grammar = {
 	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
 	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
-				       "mode", "until", NULL },
+				       "mode", "until", "map", NULL },
 };
 
 struct alloc_line {
@@ -38,6 +39,7 @@ struct alloc_line {
 	uint8_t attach;
 	uint16_t mode;
 	bool until_close;
+	bool map_readers;
 };
 
 /* It is printed as it is, perhaps to a terminal of somebody else's. */
@@ -64,6 +66,14 @@ static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal
 	/* x follows r: it is not an allocation's own. */
 	*ret_mode = (uint16_t)(mode & 0666);
 	return 0;
+}
+
+int line_map(const char *word, bool *ret_readers, struct refusal *refusal)
+{
+	*ret_readers = strcmp(word, "readers") == 0;
+	if (*ret_readers || strcmp(word, "writers") == 0)
+		return 0;
+	return refuse(refusal, EINVAL, "map=%.64s is not one of writers, readers", word);
 }
 
 static int alloc_parse_attach(const char *word, struct alloc_line *line,
@@ -120,7 +130,9 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 	if (line->until_close && strcmp(values[ALLOC_UNTIL], "close") != 0)
 		return refuse(refusal, EINVAL, "until=%s is not until=close",
 			      values[ALLOC_UNTIL]);
-	return 0;
+	return values[ALLOC_MAP]
+		       ? line_map(values[ALLOC_MAP], &line->map_readers, refusal)
+		       : 0;
 }
 
 static int alloc_parse(const struct line *words, struct alloc_line *line,
@@ -274,6 +286,7 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->device = (uint8_t)line->device;
 	allocation->gid = command->caller->gid;
 	allocation->mode = line->mode;
+	allocation->map_readers = line->map_readers;
 	allocation->tag = line->tag ? strdup(line->tag) : NULL;
 	allocation_set_stream(allocation, stream);
 	if (stream)

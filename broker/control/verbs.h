@@ -23,6 +23,9 @@ void verb_synchronize(struct command *command);
  */
 void allocation_release(struct broker *broker, struct allocation *allocation);
 
+/* Goes on with the op of a freed allocation whose last lease has ended. No lock held. */
+void allocation_resume_release(struct op *op);
+
 /* Gives a block back once nobody has it mapped; then done, if any. No lock held. */
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
 		     void (*done)(void *userdata), void *userdata);
@@ -33,8 +36,20 @@ void block_withdraw(struct broker *broker, struct block *block,
 
 /* ---- alloc.c ---- */
 
+/* `writers` or `readers`: who may lease device memory. Returns: 0; -EINVAL. */
+int line_map(const char *word, bool *ret_readers, struct refusal *refusal);
+
 /* Memory has come back: allocations that waited for it are tried again. No lock held. */
 void alloc_retry_parked(struct broker *broker, uint32_t device);
+
+/* ---- change.c ---- */
+
+/*
+ * Moves an allocation that shares a block with others to one of its own; then wait is
+ * done. With registry.lock held, which it lets go of.
+ */
+void allocation_move_out(struct broker *broker, struct allocation *allocation,
+			 const struct caller *caller, struct wait *wait);
 
 /* ---- copy.c ---- */
 

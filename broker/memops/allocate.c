@@ -160,6 +160,9 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 		    allocation->device, (unsigned long long)reply->value[0],
 		    (unsigned long long)reply->value[1]);
 	text_add_call(&text, making->failure.call, making->failure.result);
+	pthread_mutex_lock(&making->broker->registry.lock);
+	text_add_lease_holders(&text, making->broker, allocation->device);
+	pthread_mutex_unlock(&making->broker->registry.lock);
 	making_failed(making, ENOMEM, text_string(&text));
 }
 

@@ -477,23 +477,13 @@ static struct allocation *change_find(struct broker *broker, struct token token,
 	return NULL;
 }
 
-static void change_allocation(struct broker *broker, struct token token,
-			      const struct caller *caller, mode_t mode, uid_t uid,
-			      gid_t gid, struct wait *wait)
+/* With registry.lock held, let go of. */
+static void change_when_moved(struct broker *broker, struct allocation *allocation,
+			      const struct caller *caller, mode_t mode, gid_t gid,
+			      struct wait *wait)
 {
-	struct allocation *allocation = change_find(broker, token, caller, uid, wait);
-	struct change *change;
-	struct rights rights;
+	struct change *change = calloc(1, sizeof(*change));
 
-	if (!allocation)
-		return;
-	rights = rights_coming(allocation);
-	rights_change(&rights, mode, gid);
-	if (!change_needs_move(allocation, rights)) {
-		change_at_once(broker, allocation, rights, wait);
-		return;
-	}
-	change = calloc(1, sizeof(*change));
 	if (!change) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		wait->done(wait, -ENOMEM, NULL, 0);
@@ -505,6 +495,29 @@ static void change_allocation(struct broker *broker, struct token token,
 	change->uid = caller->uid;
 	change->pid = caller->pid;
 	change_by_move(broker, allocation, change);
+}
+
+void allocation_move_out(struct broker *broker, struct allocation *allocation,
+			 const struct caller *caller, struct wait *wait)
+{
+	change_when_moved(broker, allocation, caller, (mode_t)-1, (gid_t)-1, wait);
+}
+
+static void change_allocation(struct broker *broker, struct token token,
+			      const struct caller *caller, mode_t mode, uid_t uid,
+			      gid_t gid, struct wait *wait)
+{
+	struct allocation *allocation = change_find(broker, token, caller, uid, wait);
+	struct rights rights;
+
+	if (!allocation)
+		return;
+	rights = rights_coming(allocation);
+	rights_change(&rights, mode, gid);
+	if (change_needs_move(allocation, rights))
+		change_when_moved(broker, allocation, caller, mode, gid, wait);
+	else
+		change_at_once(broker, allocation, rights, wait);
 }
 
 void broker_change(struct broker *broker, enum object_type type, struct token token,

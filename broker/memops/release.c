@@ -195,11 +195,38 @@ static void release_block_done(void *userdata)
 	op_done(op, 0);
 }
 
+/*
+ * A leased allocation waits for its last lease, and is not on its way back meanwhile: an
+ * allocation that finds the device full does not wait for it.
+ */
+static bool release_is_parked(struct op *op, struct allocation *allocation)
+{
+	struct broker *broker = op->broker;
+	bool counted = allocation->kind != KIND_HOST, parked;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	parked = lease_park_release(broker, allocation, op);
+	if (parked && counted)
+		broker->n_releases[allocation->device]--;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (parked && counted)
+		alloc_retry_parked(broker, allocation->device);
+	return parked;
+}
+
+void allocation_resume_release(struct op *op)
+{
+	op->next_ready = NULL;
+	op_start(op);
+}
+
 static void release_run(struct op *op)
 {
 	struct allocation *allocation = container_of(op, struct release, op)->allocation;
 	struct block *block = allocation->block;
 
+	if (release_is_parked(op, allocation))
+		return;
 	if (block && block->chunk)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {
@@ -283,6 +310,7 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	freed_note(broker, allocation);
 	ahead_free(broker, allocation->ahead, &ready);
 	allocation_withdraw(&broker->registry, allocation);
+	leases_note_freed(broker, allocation);
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;
 		op->finish = release_finish;

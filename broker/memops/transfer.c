@@ -305,8 +305,9 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	struct op *more = NULL;
 	struct ahead *ahead;
 
+	/* Whoever leases it for writing does so outside of the order. */
 	if (length < AHEAD_MIN || offset >= allocation->size ||
-	    allocation->kind == KIND_HOST)
+	    allocation->kind == KIND_HOST || allocation->n_write_leases)
 		return;
 	length = MIN(length, allocation->size - offset);
 	transfer = transfer_new(broker, &read_class, allocation, caller);

@@ -7,6 +7,7 @@
 #include <gpumem/wire.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of the machine's memory: made at a time, and always left to others. */
@@ -116,7 +117,7 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 	if (!block)
 		return -ENOMEM;
 	block->device = device;
-	block->fd = -1;
+	block->fd = block->exported = -1;
 	block->size = align_up(size, memory->granularity);
 	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
 		 0);
@@ -147,6 +148,48 @@ int block_export(struct memory *memory, const struct block *block,
 		return r;
 	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	return fd;
+}
+
+int block_prepare_share(struct memory *memory, struct block *block,
+			struct cuda_failure *failure)
+{
+	int fd, spare;
+	bool prepared;
+
+	pthread_mutex_lock(&memory->lock);
+	prepared = block->fd >= 0 || block->exported >= 0;
+	pthread_mutex_unlock(&memory->lock);
+	if (prepared)
+		return 0;
+	fd = spare = block_export(memory, block, failure);
+	if (fd < 0)
+		return fd;
+	pthread_mutex_lock(&memory->lock);
+	if (block->exported < 0)
+		block->exported = take_fd(&spare);
+	pthread_mutex_unlock(&memory->lock);
+	if (spare >= 0)
+		close(spare);
+	return 0;
+}
+
+int block_share(struct memory *memory, const struct block *block, bool write)
+{
+	char path[64];
+	int fd, own;
+
+	pthread_mutex_lock(&memory->lock);
+	own = block->fd >= 0 ? block->fd : block->exported;
+	pthread_mutex_unlock(&memory->lock);
+	if (own < 0)
+		return -ENODEV;
+	if (block->fd >= 0 && !write) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", own);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	} else {
+		fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
+	}
+	return fd < 0 ? -errno : fd;
 }
 
 /* ---- host memory ---- */
@@ -202,6 +245,9 @@ static int host_memfd(uint64_t size)
 	fd = memfd_create("gpumem-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
+	/* Whoever gets it for reading could open it anew for writing through /proc. */
+	if (fchmod(fd, 0600) < 0)
+		return -errno;
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	r = host_populate(fd, size);
@@ -233,6 +279,7 @@ int block_new_host(struct block **ret_block, struct memory *memory, uint64_t siz
 		return -errno;
 	block->memory = mapped;
 	block->fd = fd;
+	block->exported = -1;
 	r = block_take_address(memory, block);
 	if (r < 0) {
 		munmap(mapped, block->size);
@@ -254,6 +301,8 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
 		munmap(block->memory, block->size);
 		close(block->fd);
 	}
+	if (block->exported >= 0)
+		close(block->exported);
 	while (block->guests) {
 		struct guest *guest = block->guests;
 

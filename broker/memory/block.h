@@ -34,6 +34,8 @@ struct block {
 	uint64_t handle;
 	uint32_t device;
 	int fd;		     /* host: the memfd; else -1 */
+	int exported;	     /* device: what leaseholders get copies of; -1: none yet.
+				memory.lock */
 	void *memory;	     /* host: where the broker has it mapped */
 	struct chunk *chunk; /* NULL: serves one allocation */
 
@@ -92,6 +94,22 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
  */
 int block_export(struct memory *memory, const struct block *block,
 		 struct cuda_failure *failure);
+
+/*
+ * Has the block keep a descriptor of its own, which block_share() copies.
+ * Returns: 0; as block_export().
+ */
+int block_prepare_share(struct memory *memory, struct block *block,
+			struct cuda_failure *failure);
+
+/*
+ * A descriptor of a prepared block for a leaseholder, which the caller closes. Without
+ * write, that of host memory can't be mapped for writing; the driver has no such
+ * descriptors of device memory.
+ *
+ * Returns: a descriptor; -EMFILE; -ENODEV when the block was not prepared.
+ */
+int block_share(struct memory *memory, const struct block *block, bool write);
 
 /*
  * What the block knows of another owner's worker; made where make is set. NULL: nothing,

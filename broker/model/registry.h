@@ -39,6 +39,7 @@ struct failures;   /* journal.h */
 struct ahead;	   /* broker/memops */
 struct move;	   /* broker/memops */
 struct output;	   /* broker/process */
+struct lease;	   /* broker/memops */
 
 enum allocation_kind {
 	KIND_DEVICE,
@@ -54,6 +55,11 @@ enum allocation_state {
 	ALLOCATION_LIVE,
 	ALLOCATION_LOST,
 	ALLOCATION_FREED,
+};
+
+/* Bytes of allocations that have leases; of them, those of allocations that are freed. */
+struct lease_totals {
+	uint64_t bytes, freed_bytes;
 };
 
 struct allocation {
@@ -74,6 +80,7 @@ struct allocation {
 	uint8_t state;	 /* enum allocation_state */
 	bool zeroed : 1; /* reads as zeros or as written; else must be filled first */
 	bool until_close : 1;
+	bool map_readers : 1; /* who may read may lease device memory, not only writers */
 	char *name;
 	char *tag;		 /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
@@ -93,6 +100,10 @@ struct allocation {
 	struct work *parked;	 /* works that wait for that */
 	char *lost_why; /* LOST: "was reset", of the worker that held it; NULL: unknown */
 	int32_t write_error; /* of a write answered before it was done; errno */
+
+	struct lease *leases; /* broker/command/lease.h */
+	uint32_t n_leases, n_write_leases;
+	struct work *release; /* FREED: its end, which waits for the last lease */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
@@ -139,6 +150,8 @@ struct owner {
 	struct shares shares;
 	uint64_t n_in_worker;	   /* allocations that live in his worker */
 	struct worker *worker;	   /* NULL until the first need */
+	uint64_t n_leases;	   /* that the owner's programs have open, of any memory */
+	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	   /* what his kernels print; with the worker */
 	struct failures *failures; /* NULL until the first one */
 	struct chunk_pool *pool;   /* of small device allocations */
@@ -194,6 +207,8 @@ struct registry {
 	uint64_t n_allocations_on[DEVICES_MAX]; /* not host memory */
 	uint64_t managed_on[DEVICES_MAX];	/* bytes of kind managed made there */
 	struct managed_totals managed;		/* of what is in the tree and not lost */
+	struct lease_totals leased;
+	struct lease_totals leased_on[DEVICES_MAX]; /* not host memory */
 };
 
 const char *kind_name(enum allocation_kind kind);

@@ -76,13 +76,13 @@ test_status_is_flat_keyed_everywhere()
 	done
 }
 
-# The attributes of FOLDER that `status` leaves out are no values, or asked of a worker.
+# Of `leases`, the file has a line each and `status` their number.
 agrees_with_status()
 {
 	local folder=$1 file key
 	for file in "$folder"/*; do
 		key=${file##*/}
-		case " status data $2 " in
+		case " status data lease leases $2 " in
 		*" $key "*) continue ;;
 		esac
 		[ -f "$file" ] || continue

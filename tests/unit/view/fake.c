@@ -982,3 +982,57 @@ int broker_free(struct broker *broker, struct text *why)
 	free(broker);
 	return 0;
 }
+
+/* ---- leases: none here ---- */
+
+int broker_lease_open(struct broker *broker, struct token token,
+		      const struct caller *caller, bool write,
+		      void (*wake)(void *userdata), void *userdata,
+		      struct lease **ret_lease)
+{
+	(void)broker;
+	(void)token;
+	(void)caller;
+	(void)write;
+	(void)wake;
+	(void)userdata;
+	(void)ret_lease;
+	return -EOPNOTSUPP;
+}
+
+void broker_lease_read(struct lease *lease, struct wait *wait)
+{
+	(void)lease;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
+void broker_lease_write(struct lease *lease, const struct caller *caller,
+			const char *line, size_t length, struct wait *wait)
+{
+	(void)lease;
+	(void)caller;
+	(void)line;
+	(void)length;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
+bool broker_lease_changed(struct lease *lease)
+{
+	(void)lease;
+	return false;
+}
+
+struct lease *broker_lease_close(struct lease *lease)
+{
+	(void)lease;
+	return NULL;
+}
+
+int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_t uid)
+{
+	(void)broker;
+	(void)ticket;
+	(void)length;
+	(void)uid;
+	return -ENOENT;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `lease` of an allocation: an open descriptor is a lease (api/broker.h). A read at
+ * offset 0 waits for the lease's turn and makes the text anew; reads behind it go on in
+ * that text. A write is a line. poll says POLLPRI when there is something new to read.
+ */
+#include "base/def.h"
+#include "file.h"
+#include "view.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+struct lease_file {
+	struct file file;
+	struct waker waker;
+	struct lease *lease;
+	pthread_mutex_t lock;
+	struct text text;	      /* lock: of the last read at offset 0 */
+	struct fuse_pollhandle *poll; /* lock */
+};
+
+static void lease_serve(struct waker *waker)
+{
+	struct lease_file *lease = container_of(waker, struct lease_file, waker);
+	struct fuse_pollhandle *handle;
+
+	pthread_mutex_lock(&lease->lock);
+	handle = take_ptr(lease->poll);
+	pthread_mutex_unlock(&lease->lock);
+	if (!handle)
+		return;
+	fuse_lowlevel_notify_poll(handle);
+	fuse_pollhandle_destroy(handle);
+}
+
+static void on_text(struct request *request, int error, const void *bytes, size_t length)
+{
+	struct lease_file *lease = (struct lease_file *)file_of(&request->info);
+
+	if (error) {
+		reply_error(request->req, error);
+		return;
+	}
+	pthread_mutex_lock(&lease->lock);
+	text_clear(&lease->text);
+	text_add(&lease->text, bytes, length);
+	if (text_failed(&lease->text))
+		error = -ENOMEM;
+	pthread_mutex_unlock(&lease->lock);
+	if (error)
+		reply_error(request->req, error);
+	else
+		fuse_reply_buf(request->req, bytes, MIN(length, request->size));
+}
+
+static void lease_read_on(struct lease_file *lease, fuse_req_t req, size_t size,
+			  size_t offset)
+{
+	_cleanup_free_ char *bytes = NULL;
+	size_t length;
+
+	pthread_mutex_lock(&lease->lock);
+	offset = MIN(offset, lease->text.length);
+	length = MIN(size, lease->text.length - offset);
+	bytes = malloc(length + 1);
+	if (bytes)
+		memcpy(bytes, text_string(&lease->text) + offset, length);
+	pthread_mutex_unlock(&lease->lock);
+	if (bytes)
+		fuse_reply_buf(req, bytes, length);
+	else
+		reply_error(req, -ENOMEM);
+}
+
+static void lease_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
+		       const struct fuse_file_info *info)
+{
+	struct lease_file *lease = container_of(file, struct lease_file, file);
+	struct request *request;
+
+	if (offset > 0) {
+		lease_read_on(lease, req, size, (size_t)offset);
+		return;
+	}
+	request = request_new(file->view, req, on_text);
+	if (!request)
+		return;
+	request->info = *info;
+	request->size = size;
+	broker_lease_read(lease->lease, &request->wait);
+	request_wait(request);
+}
+
+static void on_line(struct request *request, int error, const void *bytes, size_t length)
+{
+	(void)bytes;
+	(void)length;
+	if (error)
+		reply_error(request->req, error);
+	else
+		fuse_reply_write(request->req, request->size);
+}
+
+static void lease_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,
+			off_t offset, const struct fuse_file_info *info)
+{
+	struct lease_file *lease = container_of(file, struct lease_file, file);
+	struct caller caller = caller_of(req);
+	struct request *request = request_new(file->view, req, on_line);
+
+	(void)offset;
+	(void)info;
+	if (!request)
+		return;
+	request->size = size;
+	broker_lease_write(lease->lease, &caller, bytes, size, &request->wait);
+	request_wait(request);
+}
+
+static void lease_poll(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle)
+{
+	struct lease_file *lease = container_of(file, struct lease_file, file);
+	struct fuse_pollhandle *old = NULL;
+	unsigned int events = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+
+	pthread_mutex_lock(&lease->lock);
+	if (handle) {
+		old = lease->poll;
+		lease->poll = handle;
+	}
+	pthread_mutex_unlock(&lease->lock);
+	if (old)
+		fuse_pollhandle_destroy(old);
+	if (broker_lease_changed(lease->lease))
+		events |= POLLPRI;
+	fuse_reply_poll(req, events);
+}
+
+static void lease_free(struct file *file, fuse_req_t req)
+{
+	struct lease_file *lease = container_of(file, struct lease_file, file);
+
+	(void)req;
+	lease->lease = broker_lease_close(lease->lease);
+	waker_leave(&lease->waker);
+	if (lease->poll)
+		fuse_pollhandle_destroy(lease->poll);
+	text_deinit(&lease->text);
+	pthread_mutex_destroy(&lease->lock);
+}
+
+static const struct file_type lease_type = {
+	.read = lease_read,
+	.write = lease_write,
+	.poll = lease_poll,
+	.free = lease_free,
+};
+
+/* Who only writes could not read the ticket. */
+static int refuse_write_only(struct view *view, const struct caller *caller,
+			     const struct node *node)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	(void)broker_path(view->broker, OBJECT_ALLOCATION, node->token, &path);
+	text_printf(&path, "/lease");
+	broker_fail(view->broker, caller, text_string(&path), EINVAL,
+		    "a lease is opened for reading, or for reading and writing (<>)");
+	return -EINVAL;
+}
+
+void lease_open(struct view *view, fuse_req_t req, const struct node *node,
+		struct fuse_file_info *info)
+{
+	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
+	struct lease_file *lease = file_new(view, &lease_type, sizeof(*lease));
+	int error = lease ? 0 : -ENOMEM;
+
+	if (lease) {
+		pthread_mutex_init(&lease->lock, NULL);
+		waker_init(&lease->waker, &view->wakers, lease_serve);
+	}
+	if (!error && (info->flags & O_ACCMODE) == O_WRONLY)
+		error = refuse_write_only(view, &identity.caller, node);
+	if (!error)
+		error = identity_init(&identity, req);
+	if (!error)
+		error = broker_lease_open(view->broker, node->token, &identity.caller,
+					  opened_for_writing(info), waker_wake,
+					  &lease->waker, &lease->lease);
+	if (error) {
+		file_free(lease ? &lease->file : NULL, req);
+		reply_error(req, error);
+		return;
+	}
+	info->direct_io = 1;
+	info->noflush = 1;
+	file_reply(req, &lease->file, info);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+#include "tickets.h"
+
+#include "base/clock.h"
+#include "base/def.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+
+#define CONNECTIONS_MAX		1024
+#define CONNECTIONS_OF_USER_MAX 64
+#define SILENCE_MS		10000 /* a connection without a ticket ends */
+#define TICKET_MAX		128
+#define SOCKET_PATH_MAX		100
+
+struct connection {
+	int fd;
+	uid_t uid;
+	int64_t deadline_ms;
+};
+
+struct tickets {
+	struct sockaddr_un address;
+	struct broker *broker;
+	int listening, end;
+	bool serving;
+	pthread_t thread;
+	unsigned int n; /* the thread's, as the next */
+	struct connection connections[CONNECTIONS_MAX];
+};
+
+/* ---- connections; the thread's ---- */
+
+static void connection_end(struct tickets *tickets, unsigned int i)
+{
+	close(tickets->connections[i].fd);
+	tickets->connections[i] = tickets->connections[--tickets->n];
+}
+
+static void connection_add(struct tickets *tickets, int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	unsigned int of_user = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+		close(fd);
+		return;
+	}
+	for (unsigned int i = 0; i < tickets->n; i++)
+		of_user += tickets->connections[i].uid == peer.uid;
+	if (of_user >= CONNECTIONS_OF_USER_MAX || tickets->n == CONNECTIONS_MAX) {
+		close(fd);
+		return;
+	}
+	tickets->connections[tickets->n++] = (struct connection){
+		.fd = fd,
+		.uid = peer.uid,
+		.deadline_ms = clock_ms() + SILENCE_MS,
+	};
+}
+
+static void connection_reply(int to, uint8_t error, int fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec iov = { &error, 1 };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *header;
+
+	if (fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		header = CMSG_FIRSTHDR(&message);
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(header), &fd, sizeof(int));
+	}
+	(void)!sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* No room for descriptors: the kernel drops those that come along. */
+static void connection_serve(struct tickets *tickets, unsigned int i)
+{
+	struct connection *connection = &tickets->connections[i];
+	char ticket[TICKET_MAX];
+	ssize_t length = recv(connection->fd, ticket, sizeof(ticket), MSG_DONTWAIT);
+	int fd;
+
+	if (length > 0) {
+		fd = broker_redeem(tickets->broker, ticket, (size_t)length,
+				   connection->uid);
+		connection_reply(connection->fd, fd < 0 ? (uint8_t)-fd : 0, fd);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (length >= 0 || (errno != EAGAIN && errno != EINTR))
+		connection_end(tickets, i);
+}
+
+static int wait_ms(const struct tickets *tickets)
+{
+	int64_t next = -1;
+
+	for (unsigned int i = 0; i < tickets->n; i++) {
+		if (next < 0 || tickets->connections[i].deadline_ms < next)
+			next = tickets->connections[i].deadline_ms;
+	}
+	return next < 0 ? -1 : (int)MAX(next - clock_ms(), (int64_t)0);
+}
+
+static void *serve(void *userdata)
+{
+	struct pollfd fds[2 + CONNECTIONS_MAX];
+	struct tickets *tickets = userdata;
+	int fd;
+
+	for (;;) {
+		fds[0] = (struct pollfd){ .fd = tickets->end, .events = POLLIN };
+		fds[1] = (struct pollfd){ .fd = tickets->listening, .events = POLLIN };
+		for (unsigned int i = 0; i < tickets->n; i++)
+			fds[2 + i] = (struct pollfd){
+				.fd = tickets->connections[i].fd,
+				.events = POLLIN,
+			};
+		if (poll(fds, 2 + tickets->n, wait_ms(tickets)) < 0)
+			continue;
+		if (fds[0].revents)
+			return NULL;
+		/* From the end: one that ends is replaced by the last. */
+		for (unsigned int i = tickets->n; i-- > 0;) {
+			if (fds[2 + i].revents)
+				connection_serve(tickets, i);
+			else if (clock_ms() >= tickets->connections[i].deadline_ms)
+				connection_end(tickets, i);
+		}
+		fd = accept4(tickets->listening, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0)
+			connection_add(tickets, fd);
+		else if (errno == EMFILE || errno == ENFILE)
+			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+}
+
+/* ---- the socket ---- */
+
+/* Whether nobody listens at a socket that is there. */
+static bool is_dead(const struct sockaddr_un *address)
+{
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 &&
+	       connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+	       errno == ECONNREFUSED;
+}
+
+static int listen_at(struct tickets *tickets)
+{
+	const struct sockaddr *address = (const struct sockaddr *)&tickets->address;
+
+	tickets->listening =
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (tickets->listening < 0)
+		return -errno;
+	if (bind(tickets->listening, address, sizeof(tickets->address)) < 0 &&
+	    (errno != EADDRINUSE || !is_dead(&tickets->address) ||
+	     unlink(tickets->address.sun_path) < 0 ||
+	     bind(tickets->listening, address, sizeof(tickets->address)) < 0))
+		return -errno;
+	if (chmod(tickets->address.sun_path, 0666) < 0 ||
+	    listen(tickets->listening, SOMAXCONN) < 0)
+		return -errno;
+	return 0;
+}
+
+int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why)
+{
+	struct tickets *tickets;
+	int error;
+
+	if (strlen(path) >= sizeof(tickets->address.sun_path)) {
+		text_printf(
+			why,
+			"ticket socket %s: a socket's path has at most %zu bytes; name "
+			"a shorter one with --socket",
+			path, sizeof(tickets->address.sun_path) - 1);
+		return -ENAMETOOLONG;
+	}
+	tickets = calloc(1, sizeof(*tickets));
+	if (!tickets)
+		return -ENOMEM;
+	tickets->address.sun_family = AF_UNIX;
+	strcpy(tickets->address.sun_path, path);
+	tickets->listening = -1;
+	tickets->end = eventfd(0, EFD_CLOEXEC);
+	error = tickets->end < 0 ? -errno : listen_at(tickets);
+	if (error) {
+		text_printf(why, "ticket socket %s: %s", path, strerror(-error));
+		tickets->address.sun_path[0] = '\0';
+		tickets_free(tickets);
+		return error;
+	}
+	*ret_tickets = tickets;
+	return 0;
+}
+
+int tickets_serve(struct tickets *tickets, struct broker *broker)
+{
+	int error;
+
+	tickets->broker = broker;
+	error = pthread_create(&tickets->thread, NULL, serve, tickets);
+	tickets->serving = error == 0;
+	return -error;
+}
+
+struct tickets *tickets_free(struct tickets *tickets)
+{
+	uint64_t one = 1;
+
+	if (!tickets)
+		return NULL;
+	if (tickets->address.sun_path[0])
+		unlink(tickets->address.sun_path);
+	if (tickets->serving && write(tickets->end, &one, sizeof(one)) == sizeof(one))
+		pthread_join(tickets->thread, NULL);
+	while (tickets->n)
+		connection_end(tickets, 0);
+	closep(&tickets->listening);
+	closep(&tickets->end);
+	free(tickets);
+	return NULL;
+}
+
+/* ---- its place ---- */
+
+/* A folder of our own. A link or somebody else's is no place for a socket. */
+static bool make_folder(const char *path, mode_t mode)
+{
+	struct stat stat;
+
+	(void)mkdir(path, mode);
+	return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
+	       stat.st_uid == geteuid();
+}
+
+/* FNV-1a. */
+static uint64_t name_hash(const char *name)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	while (*name)
+		hash = (hash ^ (uint8_t)*name++) * 0x100000001b3;
+	return hash;
+}
+
+char *tickets_path(const char *mountpoint, struct text *why)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	_cleanup_free_ char *folder = NULL;
+	char *path = NULL;
+	int r;
+
+	if (geteuid() == 0)
+		r = asprintf(&folder, "/run/gpumem");
+	else if (runtime && runtime[0] == '/')
+		r = asprintf(&folder, "%s/gpumem", runtime);
+	else
+		r = asprintf(&folder, "/tmp/gpumem-%u", geteuid());
+	if (r < 0) {
+		folder = NULL;
+		return NULL;
+	}
+	if (!make_folder(folder, 0755)) {
+		text_printf(why,
+			    "ticket socket: %s is no directory of uid %u: name another "
+			    "place with --socket",
+			    folder, geteuid());
+		return NULL;
+	}
+	while (*mountpoint == '/')
+		mountpoint++;
+	/* A socket's path is short; the hash keeps names apart whose ends are cut off. */
+	if (strlen(folder) + strlen(mountpoint) < SOCKET_PATH_MAX)
+		r = asprintf(&path, "%s/%s", folder, *mountpoint ? mountpoint : "root");
+	else
+		r = asprintf(&path, "%s/%.24s-%016llx", folder, mountpoint,
+			     (unsigned long long)name_hash(mountpoint));
+	if (r < 0)
+		return NULL;
+	for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/'));)
+		*slash = '-';
+	return path;
+}

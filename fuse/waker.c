@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#include "waker.h"
+
+void waker_init(struct waker *waker, struct wakers *wakers,
+		void (*serve)(struct waker *waker))
+{
+	*waker = (struct waker){ .wakers = wakers, .serve = serve };
+}
+
+void waker_wake(void *userdata)
+{
+	struct waker *waker = userdata;
+	struct wakers *wakers = waker->wakers;
+
+	pthread_mutex_lock(&wakers->lock);
+	if (!waker->woken && !waker->closing) {
+		waker->woken = true;
+		waker->next = wakers->woken;
+		wakers->woken = waker;
+		pthread_cond_broadcast(&wakers->changed);
+	}
+	pthread_mutex_unlock(&wakers->lock);
+}
+
+static void *run(void *data)
+{
+	struct wakers *wakers = data;
+	struct waker *waker;
+
+	pthread_mutex_lock(&wakers->lock);
+	while (!wakers->ending) {
+		waker = wakers->woken;
+		if (!waker) {
+			pthread_cond_wait(&wakers->changed, &wakers->lock);
+			continue;
+		}
+		wakers->woken = waker->next;
+		wakers->served = waker;
+		waker->woken = false;
+		pthread_mutex_unlock(&wakers->lock);
+		waker->serve(waker);
+		pthread_mutex_lock(&wakers->lock);
+		wakers->served = NULL;
+		pthread_cond_broadcast(&wakers->changed);
+	}
+	pthread_mutex_unlock(&wakers->lock);
+	return NULL;
+}
+
+void waker_leave(struct waker *waker)
+{
+	struct wakers *wakers = waker->wakers;
+	struct waker **at;
+
+	pthread_mutex_lock(&wakers->lock);
+	waker->closing = true;
+	for (at = &wakers->woken; *at && *at != waker; at = &(*at)->next)
+		;
+	if (*at)
+		*at = waker->next;
+	while (wakers->served == waker)
+		pthread_cond_wait(&wakers->changed, &wakers->lock);
+	pthread_mutex_unlock(&wakers->lock);
+}
+
+int wakers_init(struct wakers *wakers)
+{
+	*wakers = (struct wakers){
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+	};
+	return -pthread_create(&wakers->thread, NULL, run, wakers);
+}
+
+void wakers_deinit(struct wakers *wakers)
+{
+	pthread_mutex_lock(&wakers->lock);
+	wakers->ending = true;
+	pthread_cond_broadcast(&wakers->changed);
+	pthread_mutex_unlock(&wakers->lock);
+	pthread_join(wakers->thread, NULL);
+}

@@ -1,0 +1,435 @@
+#!/bin/bash
+# Leases: other programs map an allocation's memory.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+alice=1001 bob=1002
+
+# lease_py [ARG...] <<EOF: with lease.py
+lease_py()
+{
+	PATH=/usr/bin:/bin "${AS[@]}" python3 -c "from lease import *
+$(cat)" "$@"
+}
+
+# held NAME [LINE]: a program that has a lease of NAME, has written LINE to it or else
+# read it, and lives until it is killed; its process is $holder.
+held()
+{
+	local ready
+	ready=$(mktemp -u "$T/sanitizer/ready.XXXXXX")
+	PATH=/usr/bin:/bin "${AS[@]}" python3 -c "from lease import *
+line = '${2-}'
+lease = Lease('$1', write=line != '')
+lease.line(line) if line else lease.fields()
+open('$ready', 'w').close()
+signal.pause()" &
+	holder=$!
+	eventually "[ -e '$ready' ]"
+}
+
+test_a_lease_says_all_that_mapping_needs()
+{
+	echo 'x 3M' >control/alloc
+	local text
+	text=$(<allocations/x/lease)
+	like "$text" '^version 1'
+	like "$text" $'\n''state live'$'\n'
+	like "$text" $'\n''ticket [0-9]+:[0-9a-f]{32}'$'\n'
+	like "$text" $'\n'"socket $(readlink socket)"$'\n'
+	like "$text" $'\n''access r'$'\n'
+	like "$text" $'\n'"address $(<allocations/x/address)"$'\n'
+	like "$text" $'\n'"size $((3 << 20))"$'\n'
+	like "$text" $'\n'"mapped_size $((4 << 20))"
+	like "$text" $'\n'"uuid $(<devices/0/uuid)"$'\n'
+	like "$text" $'\n'"generation $(<allocations/x/generation)"$'\n'
+}
+
+test_who_has_a_lease_is_shown()
+{
+	echo 'x 4M' >control/alloc
+	is "$(<allocations/x/leases)" ''
+	exec 5<>allocations/x/lease
+	like "$(<allocations/x/leases)" "^$$ $UID w 20[0-9TZ:-]+ hold=none bash$"
+	like "$(<leases)" "^x $$ $UID w "
+	is "$(value_of allocations/x/status leases)" 1
+	is "$(value_of allocations/x/status write_leases)" 1
+	is "$(value_of status leased_bytes)" $((4 << 20))
+	is "$(value_of devices/0/status leased_bytes)" $((4 << 20))
+	is "$(value_of owners/$UID/status leases)" 1
+	is "$(<allocations/x/last_write)" leased
+	exec 5>&-
+	eventually "[ -z \"\$(<allocations/x/leases)\" ]"
+	is "$(value_of status leased_bytes)" 0
+	like "$(tail -n 1 events)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
+}
+
+test_a_ticket_gives_the_memory_itself()
+{
+	needs_software 'map a descriptor without a driver'
+	local kind
+	for kind in device host; do
+		echo "x 4096 kind=$kind" >control/alloc
+		echo hello 1<>allocations/x/data
+		is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+mapped = memory(lease, write=True)
+print(mapped[:5].decode())
+mapped[:5] = b"HELLO"
+EOF
+		)" hello
+		is "$(head -c 5 allocations/x/data)" HELLO
+		rmdir allocations/x
+	done
+}
+
+test_a_leased_small_allocation_shares_its_memory_with_no_other()
+{
+	needs_software 'map a descriptor without a driver'
+	echo 'x 4096' >control/alloc
+	echo 'y 4096' >control/alloc
+	echo secret 1<>allocations/y/data
+	echo mine 1<>allocations/x/data
+	is "$(lease_py <<'EOF'
+mapped = memory(Lease("x"))
+print(b"secret" in mapped[:], mapped[:4].decode(), mapped[4096:].count(0) == len(mapped) - 4096)
+EOF
+	)" 'False mine True'
+}
+
+test_a_lease_waits_for_writes_before_it()
+{
+	needs_software 'be slow'
+	echo 'x 8M' >control/alloc
+	slow 300ms
+	echo 'x u8:7 wait=0' >control/fill
+	is "$(lease_py <<'EOF'
+mapped = memory(Lease("x"))
+print(set(mapped[:]))
+EOF
+	)" '{7}'
+}
+
+test_a_signal_ends_the_wait_for_a_lease()
+{
+	needs_software 'be slow'
+	echo 'x 8M' >control/alloc
+	slow 20s
+	echo 'x u8:7 wait=0' >control/fill
+	is "$(py <<'EOF'
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+fd = os.open("allocations/x/lease", os.O_RDONLY)
+print(raw_read(fd, 4096))
+EOF
+	)" EINTR
+	inject
+}
+
+test_what_was_freed_stays_until_its_last_lease_ends()
+{
+	echo 'x 64M' >control/alloc
+	echo kept 1<>allocations/x/data
+	held x
+	rmdir allocations/x
+	is "$(ls allocations)" ''
+	like "$(<leases)" "^#[0-9]+ $holder "
+	is "$(value_of status freed_leased_bytes)" $((64 << 20))
+	is "$(value_of owners/$UID/status freed_leased_bytes)" $((64 << 20))
+	[ "$(value_of devices/0/status memory_ours)" -ge $((64 << 20)) ]
+	echo 'x 1M' >control/alloc
+	kill -KILL $holder
+	eventually '[ "$(value_of status freed_leased_bytes)" = 0 ]'
+	eventually '[ "$(value_of devices/0/status memory_ours)" -lt $((64 << 20)) ]'
+	is "$(<leases)" ''
+}
+
+test_a_full_device_names_who_still_leases_freed_memory()
+{
+	needs_software 'have little memory'
+	echo 'x 400M' >control/alloc
+	held x
+	rmdir allocations/x
+	refused ENOMEM "419430400 bytes of freed allocations are still leased, by pid $holder \(python3, uid $UID, 419430400 bytes\)" \
+		'echo "y 400M" >control/alloc'
+	kill -KILL $holder
+	# Freed and then allocated always works, when the holder has gone, too.
+	eventually '[ -z "$(<leases)" ]'
+	echo 'y 400M' >control/alloc
+}
+
+test_kinds_that_live_in_a_worker_cannot_be_leased()
+{
+	local kind
+	for kind in managed direct async; do
+		echo "x 4096 kind=$kind" >control/alloc
+		refused EOPNOTSUPP "kind=$kind can't be leased" 'cat allocations/x/lease'
+		rmdir allocations/x
+	done
+}
+
+test_a_lease_cannot_be_opened_for_writing_only()
+{
+	echo 'x 4096' >control/alloc
+	refused EINVAL 'for reading and writing' 'echo "hold w" >allocations/x/lease'
+}
+
+test_reading_is_not_enough_for_device_memory_unless_its_owner_says_so()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=644" >control/alloc; echo "h 4096 mode=644 kind=host" >control/alloc'
+	by $bob refused EACCES 'map=writers' 'cat allocations/x/lease'
+	by $bob run 'cat allocations/h/lease >/dev/null'
+	by $bob denied EACCES 'echo readers >allocations/x/map'
+	by $alice run 'echo readers >allocations/x/map'
+	by $bob run 'cat allocations/x/lease >/dev/null'
+	by $bob denied EACCES 'exec 5<>allocations/x/lease'
+	by $alice refused EINVAL 'map=everybody' 'echo everybody >allocations/x/map'
+	by $alice run 'echo "z 4096 mode=644 map=readers" >control/alloc'
+	by $bob run 'cat allocations/z/lease >/dev/null'
+	by $alice run 'chmod 600 allocations/z'
+	by $bob denied EACCES 'cat allocations/z/lease'
+}
+
+test_host_memory_leased_for_reading_can_only_be_read()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=644 kind=host" >control/alloc; echo hello >allocations/x/data'
+	is "$(by $bob lease_py <<'EOF'
+lease = Lease("x")
+print(memory(lease)[:5].decode())
+show(memory, lease, True)
+fd = redeem(lease.fields()["ticket"])
+show(os.open, f"/proc/self/fd/{fd}", os.O_RDWR)
+show(os.fchmod, fd, 0o666)
+EOF
+	)" $'hello\nEACCES\nEACCES\nEPERM'
+}
+
+test_a_ticket_is_for_the_user_who_opened_the_lease()
+{
+	needs_root 'several users'
+	local ticket
+	by $alice run 'echo "x 4096" >control/alloc'
+	by $alice held x
+	ticket=$(lease_py <<'EOF'
+lease = Lease("x")
+print(lease.fields()["ticket"], flush=True)
+EOF
+	)
+	is "$(lease_py "$ticket" <<'EOF'
+print(redeem(sys.argv[1]))
+EOF
+	)" ENOENT
+	is "$(by $bob lease_py <<EOF
+print(redeem("$ticket"))
+EOF
+	)" ENOENT
+	kill -KILL $holder
+}
+
+test_strangers_at_the_ticket_socket_get_nothing()
+{
+	local before
+	echo 'x 4096' >control/alloc
+	before=$(ls "/proc/$(<"$T/main/pid")/fd" | wc -l)
+	is "$(lease_py <<'EOF'
+lease = Lease("x")
+ticket = lease.fields()["ticket"]
+number, secret = ticket.split(":")
+for wrong in ["garbage", ":", f"{number}:", f"{number}:{secret[:-1]}", f"{number}:{secret}0",
+              "9" * 100, "\0" * 128, f"{number}:{'z' * 32}", "x" * 1000]:
+    print(redeem(wrong), end=" ")
+print()
+for wrong in [f"{number}:{'0' * 32}", f"999999:{secret}"]:
+    print(redeem(wrong), end=" ")
+print(isinstance(redeem(ticket + "\n"), int))
+EOF
+	)" $'EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL \nENOENT ENOENT True'
+	# Descriptors that are sent along are dropped, and many connections get in nobody's way.
+	is "$(lease_py <<'EOF'
+lease = Lease("x")
+ticket = lease.fields()["ticket"].encode()
+with connect() as connection:
+    socket.send_fds(connection, [ticket], [0] * 10)
+    print(connection.recv(1))
+crowd = []
+for _ in range(200):
+    connection = connect()
+    connection.setblocking(False)
+    crowd.append(connection)
+for connection in crowd[:64]:
+    connection.close()
+ended = [c for c in crowd[64:] if select.select([c], [], [], 5)[0]]
+print(130 <= len(ended) <= 136)
+for connection in crowd[64:]:
+    connection.close()
+def works():
+    try:
+        return isinstance(redeem(ticket.decode()), int)
+    except (IndexError, OSError):
+        return False
+deadline = time.monotonic() + 20
+while not works():
+    assert time.monotonic() < deadline
+EOF
+	)" $'b\'\\x00\'\nTrue'
+	eventually "[ \"\$(ls /proc/$(<"$T/main/pid")/fd | wc -l)\" -le $((before + 2)) ]"
+}
+
+test_poll_tells_of_a_free()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x")
+print(lease.fields()["state"], lease.events())
+os.rmdir("allocations/x")
+print(lease.events(10000), lease.fields()["state"], lease.events())
+EOF
+	)" $'live False\nTrue freed False'
+}
+
+test_a_hold_takes_its_place_in_the_order_of_uses()
+{
+	needs_software 'map a descriptor without a driver'
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+import threading
+lease = Lease("x", write=True)
+mapped = memory(lease, write=True)
+lease.line("hold w\n")
+print(lease.fields()["hold"])
+done = []
+def fill():
+    with open("control/fill", "w") as control:
+        control.write("x u8:9\n")
+    done.append(1)
+thread = threading.Thread(target=fill)
+thread.start()
+deadline = time.monotonic() + 10
+while "busy" not in open("allocations/x/state").read():
+    assert time.monotonic() < deadline
+mapped[:1] = b"7"
+print(done, chr(mapped[0]))
+lease.line("release")
+thread.join()
+print(done, mapped[0])
+EOF
+	)" $'w\n[] 7\n[1] 9'
+}
+
+test_holds_for_reading_go_side_by_side()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+a, b = Lease("x", write=True), Lease("x", write=True)
+a.line("hold r")
+b.line("hold r")
+print(open("leases").read().count("hold=r"), len(open("allocations/x/data", "rb").read()))
+EOF
+	)" '2 4096'
+}
+
+test_a_hold_ends_with_its_holder()
+{
+	echo 'x 4096' >control/alloc
+	held x 'hold w'
+	kill -KILL $holder
+	timeout 20 bash -c 'echo "x u8:1" >control/fill'
+}
+
+test_lines_of_a_lease_that_cannot_be()
+{
+	echo 'x 4096' >control/alloc
+	exec 5<>allocations/x/lease
+	refused EINVAL 'hold r, hold w, release' 'echo hello >&5'
+	refused EINVAL 'holds nothing' 'echo release >&5'
+	echo 'hold r' >&5
+	refused EBUSY 'hold=r already' 'echo "hold w" >&5'
+	echo release >&5
+	rmdir allocations/x
+	refused ESTALE 'freed' 'echo "hold r" >&5'
+	exec 5>&-
+}
+
+test_a_lease_outlives_a_new_name_and_a_new_mode()
+{
+	needs_software 'map a descriptor without a driver'
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+mapped = memory(lease, write=True)
+before = lease.fields()
+os.rename("allocations/x", "allocations/y")
+os.chmod("allocations/y", 0o644)
+os.chmod("allocations/y", 0o600)
+after = lease.fields()
+mapped[:2] = b"ok"
+print([before[k] == after[k] for k in ("id", "generation", "address")], after["name"])
+print(open("allocations/y/data", "rb").read(2).decode())
+EOF
+	)" $'[True, True, True] y\nok'
+}
+
+test_a_forked_child_keeps_the_lease()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x")
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(write)
+    os.read(read, 1)
+    os._exit(0)
+os.close(read)
+lease.close()
+print(open("leases").read().count("\n"))
+os.close(write)
+os.waitpid(child, 0)
+EOF
+	)" 1
+	eventually '[ -z "$(<leases)" ]'
+}
+
+test_the_end_of_the_broker_waits_for_no_lease()
+{
+	needs_software 'map a descriptor without a driver'
+	broker_start "$T/second" --driver "$(driver second)"
+	cd "$T/second/mnt"
+	echo 'x 4M' >control/alloc
+	echo 'y 4M' >control/alloc
+	lease_py <<'EOF' >"$T/said.lease" &
+lease, freed = Lease("x", write=True), Lease("y")
+mapped = memory(lease)
+lease.line("hold w")
+os.rmdir("allocations/y")
+freed.fields()
+open(os.environ["T"] + "/leased", "w").close()
+os.chdir("/")
+print(lease.events(20000), attempt(lease.fields), mapped[0])
+EOF
+	eventually '[ -e "$T/leased" ]'
+	cd /
+	kill -TERM "$(<"$T/second/pid")"
+	broker_ended "$T/second"
+	wait
+	like "$(<"$T/said.lease")" "^True .* 0$"
+}
+
+test_a_dead_socket_is_replaced_and_a_live_one_is_not()
+{
+	local socket
+	broker_start "$T/second" --driver "$(driver second)" --socket "$T/socket"
+	is "$(readlink "$T/second/mnt/socket")" "$T/socket"
+	mkdir "$T/third"
+	like "$("$GPUMEMD" -f --driver "$(driver third)" --socket "$T/socket" "$T/third" 2>&1)" \
+		"ticket socket $T/socket: Address already in use"
+	kill -KILL "$(<"$T/second/pid")"
+	umount -l "$T/second/mnt" 2>/dev/null || fusermount3 -uz "$T/second/mnt"
+	eventually "[ -z \"\$(processes_of '$T/second')\" ]"
+	broker_start "$T/fourth" --driver "$(driver fourth)" --socket "$T/socket"
+	broker_stop "$T/fourth"
+	[ ! -e "$T/socket" ]
+}
+
+main "$@"
