@@ -1,0 +1,41 @@
+#!/bin/bash
+# `data` against a model: random operations of every kind on bytes that a program also has
+# in its own memory (model.py).
+#
+# Environment: GPUMEM_MODEL_SECONDS, how long each kind takes (4); GPUMEM_MODEL_SEED, to do
+# again what a run has done.
+export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_MODEL_SECONDS:-4} + 60))}
+. "${BASH_SOURCE%/*}/lib.bash"
+
+model()
+{
+	python3 "$here/model.py" "$1" "${GPUMEM_MODEL_SECONDS:-4}" ${GPUMEM_MODEL_SEED-}
+	is "$(ls allocations modules)" $'allocations:\n\nmodules:'
+}
+
+test_device_memory_agrees_with_the_model()
+{
+	model device
+}
+
+test_host_memory_agrees_with_the_model()
+{
+	model host
+}
+
+test_direct_memory_agrees_with_the_model()
+{
+	model direct
+}
+
+test_async_memory_agrees_with_the_model()
+{
+	model async
+}
+
+test_managed_memory_agrees_with_the_model()
+{
+	model managed
+}
+
+main "$@"
