@@ -374,6 +374,9 @@ class Model:
     def op_open_truncated(self, memory):
         self.say(f"open {memory.name} with O_TRUNC")
         os.close(memory.open(os.O_WRONLY | os.O_TRUNC))
+        # The kernel takes the file for empty until somebody asks for its size: splice,
+        # sendfile and copy_file_range find nothing (docs/filesystem.md).
+        os.stat(memory.path())
         self.change(memory, 0, bytes(memory.size))
 
     def op_fallocate(self, memory):
@@ -465,6 +468,8 @@ class Model:
         data = self.some(length)
         self.say(f"store through the mapping of {memory.name} {offset}+{length}")
         memory.map()[offset:offset + length] = data
+        # Nobody hears of a store: what the kernel has cached for splice stays otherwise.
+        os.posix_fadvise(memory.fd, 0, 0, os.POSIX_FADV_DONTNEED)
         self.change(memory, offset, data)
 
     def op_load_by_mapping(self, memory):
