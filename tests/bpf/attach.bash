@@ -11,18 +11,6 @@ end
 cuMemFree_v2 \$a
 cuMemcpyHtoD_v2 \$b 1 0"
 
-# refused REGEX COMMAND...: it ends with status 1 and one sentence.
-refused()
-{
-	local said status=0 like=$1
-	shift
-	said=$("$@" 2>&1 >/dev/null) || status=$?
-	is "$status" 1
-	like "$said" "$like"
-	like "$said" '^gpumem-trace: '
-	is "$(wc -l <<<"$said")" 1
-}
-
 # Whether this kernel has that way.
 has_way()
 {
@@ -315,33 +303,6 @@ test_in_a_container_it_ends_with_the_containers_process()
 	EOF
 	unshare --pid --fork --mount-proc bash "$T/inside" "$C" "$L" "$T" "$GPUMEM_TRACE" || fail "$(<"$T/err")"
 	check <<<"same([(r['call'], r['pid']) for r in E], [('cuMemAlloc_v2', $(<"$T/pid")), ('exit', $(<"$T/pid"))])"
-}
-
-test_bad_options_are_said()
-{
-	refused "no option '--bogus'" "$GPUMEM_TRACE" --bogus
-	refused "no group 'memory'; there are mem, managed," "$GPUMEM_TRACE" -e memory
-	refused 'one or the other' "$GPUMEM_TRACE" --json --top
-	refused "wants the number of a process, not 'bash'" "$GPUMEM_TRACE" -p bash
-	refused "wants the number of a process, not 'x'" "$GPUMEM_TRACE" -p 1,x
-	refused 'wants the number of a process$' "$GPUMEM_TRACE" -p ,
-	refused 'no more than 64 processes' "$GPUMEM_TRACE" -p "$(seq 65)"
-	refused "'true' is no option, and a command comes behind --" "$GPUMEM_TRACE" true
-	refused "'true' is no option, and a command comes behind --" "$GPUMEM_TRACE" -p 1 true
-	refused "'abc' is no number of seconds .a command comes behind --" "$GPUMEM_TRACE" --top abc
-	refused "'0' is no number of seconds" "$GPUMEM_TRACE" --summary 0
-	refused "'true' is no option" "$GPUMEM_TRACE" --leaks 5 true
-	refused '-- wants a command' "$GPUMEM_TRACE" --summary --
-	refused '-p and a command' "$GPUMEM_TRACE" -p 1 -- true
-	for size in 5:1 : '' 1:2:3 x; do
-		refused "MIN\[:MAX\] or :MAX .* not '$size'" "$GPUMEM_TRACE" --size "$size"
-	done
-	refused "there is no user 'no-such-user'$" "$GPUMEM_TRACE" -u no-such-user
-	refused 'no user has the number 4294967295' "$GPUMEM_TRACE" -u 4294967295
-	refused '/nowhere/trace.json: No such file or directory' \
-		"$GPUMEM_TRACE" --library "$L" --chrome /nowhere/trace.json
-	like "$("$GPUMEM_TRACE" --help)" 'usage: gpumem-trace .*--leaks \[SECONDS\]'
-	like "$("$GPUMEM_TRACE" --version)" '^gpumem-trace [0-9.]+$'
 }
 
 test_no_event_is_lost_silently()

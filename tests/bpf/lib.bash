@@ -70,6 +70,18 @@ unlike()
 	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
 }
 
+# refused REGEX COMMAND...: it ends with status 1 and one sentence.
+refused()
+{
+	local said status=0 like=$1
+	shift
+	said=$("$@" 2>&1 >/dev/null) || status=$?
+	is "$status" 1
+	like "$said" "$like"
+	like "$said" '^gpumem-trace: '
+	is "$(wc -l <<<"$said")" 1
+}
+
 # eventually COMMAND: the bounded wait for an event.
 eventually()
 {
