@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a program finds calls other than by the names that the library exports:
+ * cuGetProcAddress gives the newest form of a call that a version of CUDA has.
+ *
+ * The CUDA runtime (cudart, static or shared) starts with it and goes on to tables of
+ * the driver without documentation (cuGetExportTable), with which it makes sure, too,
+ * that the driver is NVIDIA's. The software GPU has none of these tables, so programs of
+ * the runtime don't run on it. It says so.
+ */
+#include "call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PROC_EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
+
+#define FLAGS_KNOWN                          \
+	(CU_GET_PROC_ADDRESS_LEGACY_STREAM | \
+	 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+
+extern __typeof__(*(PFN_cuGetProcAddress_v12000)NULL)
+	proc_get PROC_EXPORTED("cuGetProcAddress_v2");
+extern __typeof__(*(PFN_cuGetProcAddress_v11030)NULL)
+	proc_get_old PROC_EXPORTED("cuGetProcAddress");
+extern __typeof__(*(PFN_cuGetExportTable_v3000)NULL)
+	proc_get_table PROC_EXPORTED("cuGetExportTable");
+
+struct proc {
+	const char *symbol;
+	const char *type; /* ends in the version that introduced it */
+	void *address;
+};
+
+static const struct proc procs[] = {
+#define PROC(symbol, type, need) { #symbol, #type, (void *)export_##symbol },
+	CUDA_DRIVER_LIST(PROC)
+#undef PROC
+		{ "cuGetProcAddress", "PFN_cuGetProcAddress_v11030",
+		  (void *)proc_get_old },
+	{ "cuGetProcAddress_v2", "PFN_cuGetProcAddress_v12000", (void *)proc_get },
+	{ "cuGetExportTable", "PFN_cuGetExportTable_v3000", (void *)proc_get_table },
+};
+
+/* A symbol is a name, or a name with _v2 and so on. */
+static bool proc_is(const struct proc *proc, const char *name)
+{
+	const size_t length = strlen(name);
+
+	return !strncmp(proc->symbol, name, length) &&
+	       (!proc->symbol[length] || !strncmp(proc->symbol + length, "_v", 2));
+}
+
+static int proc_version(const struct proc *proc)
+{
+	return atoi(strrchr(proc->type, 'v') + 1);
+}
+
+/* Calls have one form for both kinds of default stream: the legacy one. */
+CUresult proc_get(const char *name, void **ret, int version, cuuint64_t flags,
+		  CUdriverProcAddressQueryResult *ret_status)
+{
+	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	int newest = -1;
+
+	if (!name || !ret || flags & ~(cuuint64_t)FLAGS_KNOWN)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(procs); i++) {
+		const int since = proc_version(&procs[i]);
+
+		if (!proc_is(&procs[i], name))
+			continue;
+		if (!*ret)
+			status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+		if (since > version || since < newest)
+			continue;
+		newest = since;
+		*ret = procs[i].address;
+		status = CU_GET_PROC_ADDRESS_SUCCESS;
+	}
+	if (ret_status)
+		*ret_status = status;
+	return CUDA_SUCCESS;
+}
+
+CUresult proc_get_old(const char *name, void **ret, int version, cuuint64_t flags)
+{
+	return proc_get(name, ret, version, flags, NULL);
+}
+
+CUresult proc_get_table(const void **ret, const CUuuid *id)
+{
+	static bool said;
+
+	if (!ret || !id)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		fprintf(stderr,
+			"software GPU: this program uses the CUDA runtime, which needs "
+			"cuGetExportTable, a part of NVIDIA's driver without "
+			"documentation: only programs of the CUDA driver API run here\n");
+	return CUDA_ERROR_NOT_FOUND;
+}
