@@ -73,7 +73,7 @@ static int data_size(const struct data_file *data, uint64_t *ret_size)
 static void reply_cached(struct request *request, int error, const void *bytes,
 			 size_t length)
 {
-	page_cache_end_read(&request->view->page_cache, request->token);
+	page_cache_end_read(&request->view->page_cache, request->context);
 	request_reply_bytes(request, error, bytes, length);
 }
 
@@ -92,9 +92,10 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 
 	if (!request)
 		return;
-	request->token = data->token;
-	if (is_cached(info) &&
-	    page_cache_begin_read(&file->view->page_cache, data->token, data->ino))
+	if (is_cached(info))
+		request->context = page_cache_begin_read(&file->view->page_cache,
+							 data->token, data->ino);
+	if (request->context)
 		request->reply = reply_cached;
 	broker_read(file->view->broker, data->token, &caller, offset, size,
 		    &request->wait);

@@ -5,45 +5,64 @@
 
 #include <time.h>
 #include <uthash.h>
+#include <utlist.h>
 
-#define ENDING_S 1
+#define ENDING_MS  1000
+#define READING_MS 100
 
 struct cached {
 	struct token token;
 	fuse_ino_t ino;
 	uint64_t n_changes; /* when the oldest page was read */
 	unsigned int n_reading;
+	bool is_late; /* to be dropped when its last read ends; listed no more */
 	UT_hash_handle hh;
 	struct cached *next; /* of those that are being dropped */
 };
 
 /* One thread's work. */
 struct drop {
+	struct drop *next; /* an earlier one; page_cache.lock */
 	struct page_cache *cache;
+	uid_t uid; /* of whoever waits for it */
 	struct cached *first;
 	void (*done)(void *userdata);
 	void *userdata;
 };
 
+static struct timespec deadline(long ms)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_nsec += ms * 1000000L;
+	at.tv_sec += at.tv_nsec / 1000000000L;
+	at.tv_nsec %= 1000000000L;
+	return at;
+}
+
 void page_cache_init(struct page_cache *cache, struct broker *broker,
 		     struct fuse_session *session)
 {
+	pthread_condattr_t monotonic;
+
 	*cache = (struct page_cache){ .broker = broker,
 				      .session = session,
 				      .lock = PTHREAD_MUTEX_INITIALIZER };
-	pthread_cond_init(&cache->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&cache->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 }
 
 void page_cache_end(struct page_cache *cache)
 {
-	struct timespec until;
+	const struct timespec until = deadline(ENDING_MS);
 	int error = 0;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += ENDING_S;
 	pthread_mutex_lock(&cache->lock);
 	cache->ending = true;
-	while (cache->n_threads > 0 && !error)
+	while (cache->drops && !error)
 		error = pthread_cond_timedwait(&cache->changed, &cache->lock, &until);
 	pthread_mutex_unlock(&cache->lock);
 }
@@ -61,6 +80,12 @@ void page_cache_deinit(struct page_cache *cache)
 
 /* ---- dropping ---- */
 
+static bool stat_of(struct page_cache *cache, const struct cached *cached,
+		    struct object_stat *stat)
+{
+	return !broker_stat(cache->broker, OBJECT_ALLOCATION, cached->token, stat);
+}
+
 static void drop_free(struct drop *drop)
 {
 	while (drop->first) {
@@ -72,20 +97,78 @@ static void drop_free(struct drop *drop)
 	free(drop);
 }
 
+/* Waits for reads that began before. Takes out those that go on: the last to end has
+ * their pages dropped. */
+static void drop_wait(struct drop *drop)
+{
+	struct page_cache *cache = drop->cache;
+	const struct timespec until = deadline(READING_MS);
+	struct cached **at = &drop->first;
+
+	pthread_mutex_lock(&cache->lock);
+	while (*at) {
+		struct cached *cached = *at;
+		int error = 0;
+
+		while (cached->n_reading > 0 && !error)
+			error = pthread_cond_timedwait(&cache->changed, &cache->lock,
+						       &until);
+		cached->is_late = cached->n_reading > 0;
+		if (cached->is_late)
+			*at = cached->next;
+		else
+			at = &cached->next;
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+static bool may_change(struct page_cache *cache, const struct cached *cached, uid_t uid)
+{
+	struct object_stat stat;
+
+	return uid == 0 || !stat_of(cache, cached, &stat) || stat.uid == uid ||
+	       stat.mode & 022;
+}
+
+/* Is one of these under way that drops pages of allocations that the user may change? */
+static bool is_dropping(const struct drop *drops, uid_t uid)
+{
+	for (; drops; drops = drops->next)
+		for (const struct cached *at = drops->first; at; at = at->next)
+			if (may_change(drops->cache, at, uid))
+				return true;
+	return false;
+}
+
+/* An earlier one may have taken what is this user's. */
+static void drop_wait_for_others(struct drop *drop)
+{
+	struct page_cache *cache = drop->cache;
+	const struct timespec until = deadline(READING_MS);
+	int error = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	while (drop->done && !error && is_dropping(drop->next, drop->uid))
+		error = pthread_cond_timedwait(&cache->changed, &cache->lock, &until);
+	pthread_mutex_unlock(&cache->lock);
+}
+
 static void *drop_run(void *data)
 {
 	struct drop *drop = data;
 	struct page_cache *cache = drop->cache;
 
+	drop_wait(drop);
 	for (struct cached *cached = drop->first; cached; cached = cached->next)
 		fuse_lowlevel_notify_inval_inode(cache->session, cached->ino, 0, 0);
+	drop_wait_for_others(drop);
 	if (drop->done)
 		drop->done(drop->userdata);
-	drop_free(drop);
 	pthread_mutex_lock(&cache->lock);
-	cache->n_threads--;
+	LL_DELETE(cache->drops, drop);
 	pthread_cond_broadcast(&cache->changed);
 	pthread_mutex_unlock(&cache->lock);
+	drop_free(drop);
 	return NULL;
 }
 
@@ -101,35 +184,34 @@ static bool drop_start(struct drop *drop)
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
 	error = pthread_create(&thread, &detached, drop_run, drop);
 	pthread_attr_destroy(&detached);
-	if (error)
-		return false;
-	cache->n_threads++;
-	return true;
+	if (!error)
+		LL_PREPEND(cache->drops, drop);
+	return !error;
 }
 
+/* Reads that begin from now on get an entry of their own. */
 static void drop_take(struct drop *drop, struct cached *cached)
 {
-	HASH_DEL(drop->cache->by_token, cached);
+	if (!cached->is_late)
+		HASH_DEL(drop->cache->by_token, cached);
 	cached->next = drop->first;
 	drop->first = cached;
 }
 
-/* Gives back what a drop that could not be started has taken. */
+/* A drop that could not be started gives back what it has taken. */
 static void drop_give_back(struct drop *drop)
 {
 	while (drop->first) {
 		struct cached *cached = drop->first;
 
 		drop->first = cached->next;
-		HASH_ADD(hh, drop->cache->by_token, token, sizeof(cached->token), cached);
+		if (cached->is_late)
+			free(cached);
+		else
+			HASH_ADD(hh, drop->cache->by_token, token, sizeof(cached->token),
+				 cached);
 	}
 	free(drop);
-}
-
-static bool stat_of(struct page_cache *cache, const struct cached *cached,
-		    struct object_stat *stat)
-{
-	return !broker_stat(cache->broker, OBJECT_ALLOCATION, cached->token, stat);
 }
 
 /* An allocation that has been freed has changed too: its entry goes. */
@@ -148,14 +230,6 @@ static bool may_have_changed(struct page_cache *cache, const struct cached *cach
 	return has_changed(cache, cached) || (stat_of(cache, cached, &stat) && stat.host);
 }
 
-static bool may_change(struct page_cache *cache, const struct cached *cached, uid_t uid)
-{
-	struct object_stat stat;
-
-	return uid == 0 || !stat_of(cache, cached, &stat) || stat.uid == uid ||
-	       stat.mode & 022;
-}
-
 bool page_cache_drop(struct page_cache *cache, uid_t uid, void (*done)(void *userdata),
 		     void *userdata)
 {
@@ -164,17 +238,18 @@ bool page_cache_drop(struct page_cache *cache, uid_t uid, void (*done)(void *use
 	bool started = false;
 
 	pthread_mutex_lock(&cache->lock);
-	if (cache->by_token && !cache->ending)
+	if ((cache->by_token || cache->drops) && !cache->ending)
 		drop = calloc(1, sizeof(*drop));
 	if (drop) {
-		*drop = (struct drop){ .cache = cache,
-				       .done = done,
-				       .userdata = userdata };
+		*drop = (struct drop){
+			.cache = cache, .uid = uid, .done = done, .userdata = userdata
+		};
 		HASH_ITER (hh, cache->by_token, cached, next)
-			if (cached->n_reading == 0 && may_change(cache, cached, uid) &&
+			if (may_change(cache, cached, uid) &&
 			    may_have_changed(cache, cached))
 				drop_take(drop, cached);
-		started = drop->first && drop_start(drop);
+		started = (drop->first || is_dropping(cache->drops, uid)) &&
+			  drop_start(drop);
 		if (!started)
 			drop_give_back(drop);
 	}
@@ -184,23 +259,25 @@ bool page_cache_drop(struct page_cache *cache, uid_t uid, void (*done)(void *use
 
 /* ---- reads ---- */
 
-bool page_cache_begin_read(struct page_cache *cache, struct token token, fuse_ino_t ino)
+struct cached *page_cache_begin_read(struct page_cache *cache, struct token token,
+				     fuse_ino_t ino)
 {
 	struct object_stat stat;
 	struct cached *cached;
 
 	/* Before the read takes its place in the order. */
 	if (broker_stat(cache->broker, OBJECT_ALLOCATION, token, &stat))
-		return false;
+		return NULL;
 	pthread_mutex_lock(&cache->lock);
 	HASH_FIND(hh, cache->by_token, &token, sizeof(token), cached);
-	if (!cached)
+	if (!cached) {
 		cached = calloc(1, sizeof(*cached));
-	if (cached && !cached->ino) {
-		cached->token = token;
-		cached->ino = ino;
-		cached->n_changes = stat.n_changes;
-		HASH_ADD(hh, cache->by_token, token, sizeof(token), cached);
+		if (cached) {
+			cached->token = token;
+			cached->ino = ino;
+			cached->n_changes = stat.n_changes;
+			HASH_ADD(hh, cache->by_token, token, sizeof(token), cached);
+		}
 	}
 	if (cached)
 		cached->n_reading++;
@@ -208,21 +285,33 @@ bool page_cache_begin_read(struct page_cache *cache, struct token token, fuse_in
 	return cached;
 }
 
-void page_cache_end_read(struct page_cache *cache, struct token token)
+/* Is it the last to end of what nobody waits for any more? Lock held. */
+static bool ends_late(struct page_cache *cache, const struct cached *cached)
 {
-	struct cached *cached;
-	struct drop *drop;
+	const struct cached *listed;
+
+	if (cached->n_reading > 0)
+		return false;
+	if (cached->is_late)
+		return true;
+	HASH_FIND(hh, cache->by_token, &cached->token, sizeof(cached->token), listed);
+	return listed == cached && has_changed(cache, cached);
+}
+
+void page_cache_end_read(struct page_cache *cache, struct cached *cached)
+{
+	struct drop *drop = NULL;
 
 	pthread_mutex_lock(&cache->lock);
-	HASH_FIND(hh, cache->by_token, &token, sizeof(token), cached);
-	if (--cached->n_reading == 0 && !cache->ending && has_changed(cache, cached)) {
+	cached->n_reading--;
+	pthread_cond_broadcast(&cache->changed);
+	if (!cache->ending && ends_late(cache, cached))
 		drop = calloc(1, sizeof(*drop));
-		if (drop) {
-			drop->cache = cache;
-			drop_take(drop, cached);
-			if (!drop_start(drop))
-				drop_give_back(drop);
-		}
+	if (drop) {
+		drop->cache = cache;
+		drop_take(drop, cached);
+		if (!drop_start(drop))
+			drop_give_back(drop);
 	}
 	pthread_mutex_unlock(&cache->lock);
 }

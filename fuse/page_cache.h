@@ -10,9 +10,10 @@
  * after a change was accepted is ordered behind it, so pages are old only when the
  * counter has gone on since.
  *
- * Dropping pages waits for reads into them, which may wait for a GPU. So pages are not
- * dropped while such a read is under way, but after the last of them; a thread made for
- * the purpose drops them, never one that takes requests or hears answers; and an answer
+ * Dropping pages waits for reads into them, which may wait for a GPU, and no signal ends
+ * that. So a thread made for the purpose drops them, never one that takes requests or
+ * hears answers, and it first waits a moment for reads that began before. When they go
+ * on, the last of them has the pages dropped, and the answer waits no longer. An answer
  * waits only for allocations that its user may change.
  */
 #pragma once
@@ -25,6 +26,7 @@
 #include <fuse_lowlevel.h>
 
 struct cached;
+struct drop;
 struct request;
 
 struct page_cache {
@@ -33,7 +35,7 @@ struct page_cache {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct cached *by_token; /* lock */
-	unsigned int n_threads;	 /* lock */
+	struct drop *drops;	 /* lock: under way, a thread each, the newest first */
 	bool ending;		 /* lock */
 };
 
@@ -45,9 +47,10 @@ void page_cache_end(struct page_cache *cache);
 void page_cache_deinit(struct page_cache *cache);
 
 /* Around a read into the page cache, the first before the broker is asked.
- * Returns: noted? Only then has it to be ended. */
-bool page_cache_begin_read(struct page_cache *cache, struct token token, fuse_ino_t ino);
-void page_cache_end_read(struct page_cache *cache, struct token token);
+ * Returns: what to end it with; NULL when it could not be noted. */
+struct cached *page_cache_begin_read(struct page_cache *cache, struct token token,
+				     fuse_ino_t ino);
+void page_cache_end_read(struct page_cache *cache, struct cached *cached);
 
 /*
  * Drops the pages that are old, of allocations that the user may change, then calls done

@@ -35,7 +35,6 @@ struct request {
 	/* What reply needs. */
 	void *context;
 	fuse_ino_t ino;
-	struct token token;
 	struct fuse_file_info info;
 	size_t size;
 

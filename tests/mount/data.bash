@@ -470,4 +470,46 @@ test_a_private_mapping_sees_what_was_filled_since()
 	)" $'0\n9'
 }
 
+# others_read NAME: by way of the kernel's pages, until the case ends.
+others_read()
+{
+	python3 -c "from syscalls import *
+import random
+fd = os.open('allocations/$1/data', os.O_RDONLY)
+while True:
+    out = os.memfd_create('sent')
+    os.sendfile(out, fd, random.randrange(1 << 20), 1 << 18)
+    os.close(out)" &
+}
+
+test_sendfile_sees_what_was_changed_while_others_read()
+{
+	local name
+	for name in x y; do
+		echo "$name 1M" >control/alloc
+		others_read $name
+		others_read $name
+	done
+	cat >"$T/changes.py" <<-'EOF'
+		from syscalls import *
+		name = sys.argv[1]
+		fd = os.open(f"allocations/{name}/data", os.O_RDONLY)
+		old = 0
+		for i in range(300):
+		    line = f"{name} u8:{i % 256}" + (" wait=0" if i % 3 == 0 else "")
+		    fill = control("fill")
+		    os.write(fill, line.encode())
+		    os.close(fill)
+		    out = os.memfd_create("sent")
+		    os.sendfile(out, fd, i << 10, 4096)
+		    old += set(os.pread(out, 4096, 0)) != {i % 256}
+		    os.close(out)
+		print(old)
+	EOF
+	python3 "$T/changes.py" x >"$T/x" &
+	python3 "$T/changes.py" y >"$T/y"
+	wait $!
+	is "$(cat "$T/x" "$T/y" | xargs)" '0 0'
+}
+
 main "$@"
