@@ -64,7 +64,7 @@ static int parse_dimensions(const char *word, const char *what, uint32_t dimensi
 }
 
 /* One thread an element. */
-static int parse_elements(struct launch_line *launch, const struct line *line,
+static int parse_elements(struct launch_spec *launch, const struct line *line,
 			  struct refusal *refusal)
 {
 	const char *word = line->values[KEY_ELEMENTS];
@@ -95,7 +95,7 @@ static int parse_elements(struct launch_line *launch, const struct line *line,
 	return 0;
 }
 
-static int parse_grid(struct launch_line *launch, const struct line *line,
+static int parse_grid(struct launch_spec *launch, const struct line *line,
 		      struct refusal *refusal)
 {
 	int r = 0;
@@ -123,7 +123,7 @@ static int parse_grid(struct launch_line *launch, const struct line *line,
 /* ---- arguments ---- */
 
 /* Room for size bytes among those of all arguments. NULL: there is none. */
-static uint8_t *arg_room(struct launch_line *launch, struct launch_arg *arg,
+static uint8_t *arg_room(struct launch_spec *launch, struct launch_arg *arg,
 			 uint32_t size)
 {
 	uint32_t end = (launch->n_bytes + size + 7) / 8 * 8;
@@ -143,7 +143,7 @@ static int refuse_room(const struct launch_arg *arg, struct refusal *refusal)
 }
 
 /* `hex:BYTES`, in the order of memory. */
-static int arg_parse_hex(struct launch_line *launch, struct launch_arg *arg,
+static int arg_parse_hex(struct launch_spec *launch, struct launch_arg *arg,
 			 struct refusal *refusal)
 {
 	const char *digits = arg->word + strlen("hex:");
@@ -165,7 +165,7 @@ static int arg_parse_hex(struct launch_line *launch, struct launch_arg *arg,
 	return 0;
 }
 
-static int arg_parse_scalar(struct launch_line *launch, struct launch_arg *arg,
+static int arg_parse_scalar(struct launch_spec *launch, struct launch_arg *arg,
 			    struct refusal *refusal)
 {
 	struct scalar scalar;
@@ -188,7 +188,7 @@ static int arg_parse_scalar(struct launch_line *launch, struct launch_arg *arg,
 	return 0;
 }
 
-static int arg_parse_allocation(struct launch_line *launch, struct launch_arg *arg,
+static int arg_parse_allocation(struct launch_spec *launch, struct launch_arg *arg,
 				struct refusal *refusal)
 {
 	const char *place = arg->word;
@@ -211,7 +211,7 @@ static int arg_parse_allocation(struct launch_line *launch, struct launch_arg *a
 	return arg_room(launch, arg, sizeof(uint64_t)) ? 0 : refuse_room(arg, refusal);
 }
 
-static int arg_parse(struct launch_line *launch, struct launch_arg *arg, const char *word,
+static int arg_parse(struct launch_spec *launch, struct launch_arg *arg, const char *word,
 		     struct refusal *refusal)
 {
 	arg->word = word;
@@ -224,7 +224,7 @@ static int arg_parse(struct launch_line *launch, struct launch_arg *arg, const c
 	return arg_parse_allocation(launch, arg, refusal);
 }
 
-static int parse_args(struct launch_line *launch, const struct line *line,
+static int parse_args(struct launch_spec *launch, const struct line *line,
 		      struct refusal *refusal)
 {
 	int r = 0;
@@ -283,12 +283,12 @@ static int parse_shared(const char *word, uint32_t *ret_shared, struct refusal *
 	return 0;
 }
 
-int launch_line_parse(struct launch_line *launch, const struct line *line,
+int launch_line_parse(struct launch_spec *launch, const struct line *line,
 		      struct refusal *refusal)
 {
 	int r;
 
-	*launch = (struct launch_line){ .stream = line->values[KEY_STREAM] };
+	*launch = (struct launch_spec){ .stream = line->values[KEY_STREAM] };
 	r = parse_grid(launch, line, refusal);
 	if (r == 0)
 		r = parse_shared(line->values[KEY_SHARED], &launch->shared, refusal);
@@ -303,13 +303,4 @@ int launch_line_parse(struct launch_line *launch, const struct line *line,
 	if (r == 0)
 		r = parse_args(launch, line, refusal);
 	return r;
-}
-
-void launch_line_deinit(struct launch_line *launch)
-{
-	free(launch->args);
-	free(launch->bytes);
-	launch->args = NULL;
-	launch->bytes = NULL;
-	launch->n_args = 0;
 }

@@ -14,6 +14,7 @@
 
 #include "api/device_usage.h"
 #include "control/verbs.h"
+#include "memops/placement.h"
 
 static const char *const attach_names[] = {
 	[ATTACH_GLOBAL] = "global",

@@ -51,28 +51,6 @@ void alloc_retry_parked(struct broker *broker, uint32_t device);
 void allocation_move_out(struct broker *broker, struct allocation *allocation,
 			 const struct caller *caller, struct wait *wait);
 
-/* ---- copy.c ---- */
-
-/*
- * An op that copies length bytes, by the GPU where both are in one worker's reach, else
- * through the host. With registry.lock held. NULL: no memory.
- */
-struct op *copy_op_new(struct broker *broker, struct owner *owner,
-		       struct allocation *target, uint64_t target_offset,
-		       struct allocation *source, uint64_t source_offset, uint64_t length,
-		       void (*finish)(struct op *op));
-
-/* ---- fill.c ---- */
-
-/*
- * An op that repeats a pattern of 1, 2, 4 or 8 bytes; with stay, managed memory keeps its
- * pages where they are, which is slower. As copy_op_new().
- */
-struct op *fill_op_new(struct broker *broker, struct owner *owner,
-		       struct allocation *allocation, uint64_t offset, uint64_t length,
-		       uint64_t pattern, uint32_t pattern_size, bool stay,
-		       void (*finish)(struct op *op));
-
 /* ---- attach.c ---- */
 
 /*
@@ -88,8 +66,3 @@ int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
 void text_attach(struct text *text, const struct allocation *allocation);
 
 /* ---- managed.c ---- */
-
-/* Whether a device has concurrent managed access, which what needs.
- * Returns: 0; -EOPNOTSUPP. */
-int managed_check_concurrent(const struct broker *broker, uint32_t device,
-			     const char *what, struct refusal *refusal);

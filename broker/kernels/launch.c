@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "control/verbs.h"
+#include "cuda/result.h"
 
 #define STREAM_SENT_MAX 256
 
@@ -27,28 +27,28 @@
 static size_t launch_fill_payload(struct launch *launch)
 {
 	const struct work *work = &launch->op.work;
-	const struct launch_line *line = &launch->line;
+	const struct launch_spec *spec = &launch->spec;
 	size_t length = sizeof(struct wire_launch) + work->n_after * sizeof(uint64_t) +
-			line->n_args * sizeof(struct wire_arg) + line->n_bytes;
+			spec->n_args * sizeof(struct wire_arg) + spec->n_bytes;
 	struct wire_launch *head = calloc(1, length);
 	uint64_t *after;
 	struct wire_arg *args;
 
 	if (!head)
 		return 0;
-	memcpy(head->grid, line->grid, sizeof(head->grid));
-	memcpy(head->block, line->block, sizeof(head->block));
-	memcpy(head->cluster, line->cluster, sizeof(head->cluster));
-	head->shared = line->shared;
+	memcpy(head->grid, spec->grid, sizeof(head->grid));
+	memcpy(head->block, spec->block, sizeof(head->block));
+	memcpy(head->cluster, spec->cluster, sizeof(head->cluster));
+	head->shared = spec->shared;
 	head->n_after = work->n_after;
-	head->n_args = line->n_args;
-	head->n_bytes = line->n_bytes;
+	head->n_args = spec->n_args;
+	head->n_bytes = spec->n_bytes;
 	after = (uint64_t *)(head + 1);
 	memcpy(after, work->after, work->n_after * sizeof(*after));
 	args = (struct wire_arg *)(after + work->n_after);
-	for (unsigned int i = 0; i < line->n_args; i++)
-		args[i] = (struct wire_arg){ line->args[i].place, line->args[i].size };
-	memcpy(args + line->n_args, line->bytes, line->n_bytes);
+	for (unsigned int i = 0; i < spec->n_args; i++)
+		args[i] = (struct wire_arg){ spec->args[i].place, spec->args[i].size };
+	memcpy(args + spec->n_args, spec->bytes, spec->n_bytes);
 	launch->payload = (uint8_t *)head;
 	return length;
 }
@@ -58,14 +58,14 @@ static void launch_fill_addresses(struct launch *launch)
 {
 	const struct use *use = launch->op.work.uses;
 
-	for (unsigned int i = 0; i < launch->line.n_args; i++) {
-		const struct launch_arg *arg = &launch->line.args[i];
+	for (unsigned int i = 0; i < launch->spec.n_args; i++) {
+		const struct launch_arg *arg = &launch->spec.args[i];
 		uint64_t address;
 
 		if (arg->kind != ARG_ALLOCATION)
 			continue;
 		address = use++->allocation->address + arg->offset;
-		memcpy(launch->line.bytes + arg->place, &address, sizeof(address));
+		memcpy(launch->spec.bytes + arg->place, &address, sizeof(address));
 	}
 }
 
@@ -84,7 +84,7 @@ static void launch_send(struct launch *launch)
 	}
 	op->ask.request = (struct wire_request){
 		.op = WIRE_LAUNCH,
-		.flags = launch->line.cooperative ? WIRE_COOPERATIVE : 0,
+		.flags = launch->spec.cooperative ? WIRE_COOPERATIVE : 0,
 		.device = launch->use.image->device,
 		.module = launch->use.image->wire_id,
 		.function = launch->use.function->index,
@@ -135,7 +135,7 @@ static void launch_run(struct op *op)
 	}
 	if (!launch->counted && !launch_enter_stream(launch))
 		return;
-	op->limit_ms = launch->line.timeout_ms;
+	op->limit_ms = launch->spec.timeout_ms;
 	launch_send(launch);
 }
 
@@ -195,7 +195,7 @@ static void launch_lost(struct op *op, const char *reason)
 
 	if (op->timed_out)
 		op_fail(op, ETIMEDOUT, "kernel %s was ended by its time limit of %g s",
-			launch->kernel, launch->line.timeout_ms / 1000.0);
+			launch->kernel, launch->spec.timeout_ms / 1000.0);
 	else
 		op_fail(op, worker_end_error(op->worker, op->asked_epoch),
 			"kernel %s was ended: the worker %s", launch->kernel, reason);
@@ -226,7 +226,7 @@ static void launch_leave(struct op *op)
 	}
 	module_use_end(op->broker, &launch->use);
 	free(launch->payload);
-	launch_line_deinit(&launch->line);
+	launch_spec_deinit(&launch->spec);
 	if (!held)
 		return;
 	next = container_of(held, struct op, work);
@@ -249,8 +249,8 @@ static void launch_answer(struct op *op, struct text *answer, bool done)
 	if (done)
 		text_printf(answer, "elapsed_ns %llu\n",
 			    (unsigned long long)launch->elapsed_ns);
-	text_add_dimensions(answer, "grid", launch->line.grid);
-	text_add_dimensions(answer, "block", launch->line.block);
+	text_add_dimensions(answer, "grid", launch->spec.grid);
+	text_add_dimensions(answer, "block", launch->spec.block);
 	text_printf(answer, "stream %s\n", launch->stream);
 }
 
@@ -266,210 +266,22 @@ static const struct op_class launch_class = {
 	.kernel = true,
 };
 
-/* ---- the verb ---- */
-
-/* Which kernel. With registry.lock held. Returns: 0; negative and a refusal. */
-static int launch_find(struct check *check)
+struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op))
 {
-	struct command *command = check->command;
-	struct launch *launch = check->launch;
-	int r;
+	struct op *op = op_new(sizeof(struct launch), &launch_class, broker, NULL);
 
-	if (command->token.generation)
-		r = module_use_begin_token(command->broker, command->caller,
-					   command->token, &launch->use, &check->refusal);
-	else
-		r = module_use_begin(command->broker, command->caller,
-				     command->line.operands[0], command->line.operands[1],
-				     &launch->use, &check->refusal);
-	if (r < 0)
-		return r;
-	snprintf(launch->kernel, sizeof(launch->kernel), "%s/%.64s",
-		 launch->use.module->name, launch->use.function->name);
-	return 0;
+	if (!op)
+		return NULL;
+	op->finish = finish;
+	return container_of(op, struct launch, op);
 }
 
-/* His own stream, or the default one of whoever's kernel it is. As command_stream(). */
-static struct stream *launch_stream(struct check *check)
-{
-	struct command *command = check->command;
-	const struct module_use *use = &check->launch->use;
-	const char *name = check->launch->line.stream;
-	struct stream *stream;
-
-	if (use->module->owner->uid == command->caller->uid)
-		return command_stream(command, name, use->image->device);
-	stream = name ? NULL
-		      : owner_default_stream(&command->broker->registry,
-					     use->module->owner, use->image->device);
-	if (stream)
-		return stream;
-	pthread_mutex_unlock(&command->broker->registry.lock);
-	if (name)
-		command_fail(command, EPERM,
-			     "stream %s is not of uid %u, whose kernel it is", name,
-			     use->module->owner->uid);
-	else
-		command_fail(command, ENOMEM, "no memory in the broker");
-	return NULL;
-}
-
-static int launch_prepare(struct check *check)
-{
-	struct launch *launch = check->launch;
-	struct op *op = &launch->op;
-
-	op->owner = launch->use.module->owner;
-	op->worker = worker_of(op->broker, op->owner);
-	if (!op->worker || work_reserve_uses(&op->work, launch->line.n_args) < 0)
-		return check_refuse(check, ENOMEM, "no memory in the broker");
-	launch->n_resets = op->worker->n_resets;
-	return 0;
-}
-
-/*
- * All that needs the registry; ends with the op under way or the command answered. With
- * registry.lock held, which is let go.
- */
-static void launch_start(struct check *check)
-{
-	struct command *command = check->command;
-	struct broker *broker = command->broker;
-	struct launch *launch = check->launch;
-	struct op *op = &launch->op;
-	struct stream *stream;
-	int r;
-
-	r = check->found;
-	if (r == 0)
-		r = launch_check_params(check);
-	if (r == 0)
-		r = launch_check_limits(check);
-	if (r == 0)
-		r = launch_prepare(check);
-	if (r < 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
-		command_refuse(command, &check->refusal);
-		return;
-	}
-	if (!launch_add_uses(check))
-		return;
-	stream = launch_stream(check);
-	if (!stream)
-		return;
-	op->image = launch->use.image;
-	op->work.stream = stream;
-	op->work.chain = op->worker;
-	op->work.alone = launch->line.timeout_ms != 0;
-	strcpy(launch->stream, stream->name);
-	launch_note_written(launch);
-	check->launch = NULL;
-	command_run_op(command, op, launch->line.wait);
-}
-
-static void launch_discard(struct launch *launch)
+void launch_discard(struct launch *launch)
 {
 	if (!launch)
 		return;
 	if (launch->use.module)
 		module_use_end(launch->op.broker, &launch->use);
-	launch_line_deinit(&launch->line);
+	launch_spec_deinit(&launch->spec);
 	op_free(&launch->op);
-}
-
-/* A driver that does not tell which functions there are is asked for the one. */
-struct looking {
-	struct wait wait;
-	struct command *command;
-	struct launch *launch;
-};
-
-static void launch_go(struct command *command, struct launch *launch, bool looked_up);
-
-static void looked_up(struct wait *wait, int error, const void *bytes, size_t length)
-{
-	struct looking *looking = container_of(wait, struct looking, wait);
-	struct command *command = looking->command;
-	struct launch *launch = looking->launch;
-
-	(void)bytes;
-	(void)length;
-	free(looking);
-	if (error == 0 || error == -ENOENT) {
-		launch_go(command, launch, true);
-		return;
-	}
-	launch_discard(launch);
-	command_fail(command, -error, "function %s of module %s can't be asked for",
-		     command->line.operands[1], command->line.operands[0]);
-}
-
-static void launch_look_up(struct command *command, struct launch *launch,
-			   struct token module)
-{
-	struct looking *looking = calloc(1, sizeof(*looking));
-
-	if (!looking) {
-		launch_discard(launch);
-		command_fail(command, ENOMEM, "no memory in the broker");
-		return;
-	}
-	looking->wait.done = looked_up;
-	looking->command = command;
-	looking->launch = launch;
-	module_look_up(command->broker, module, command->line.operands[1],
-		       &looking->wait);
-}
-
-static void launch_go(struct command *command, struct launch *launch, bool asked)
-{
-	struct check check = { .command = command, .launch = launch };
-	struct registry *registry = &command->broker->registry;
-	const struct module *module;
-	struct token token;
-
-	pthread_mutex_lock(&registry->lock);
-	check.found = launch_find(&check);
-	if (check.found != -EAGAIN) {
-		launch_start(&check);
-		launch_discard(check.launch);
-		return;
-	}
-	module = module_find(registry, command->line.operands[0]);
-	token = (struct token){ module->slot, module->slot_generation };
-	pthread_mutex_unlock(&registry->lock);
-	if (!asked) {
-		launch_look_up(command, launch, token);
-		return;
-	}
-	launch_discard(launch);
-	command_fail(command, ENOENT, "module %s has no function %s",
-		     command->line.operands[0], command->line.operands[1]);
-}
-
-void verb_launch(struct command *command)
-{
-	bool own_file = command->token.generation != 0;
-	struct broker *broker = command->broker;
-	struct refusal refusal;
-	struct launch *launch;
-	struct op *op;
-
-	if (command_parse(command, own_file ? &launch_own_grammar : &launch_grammar) < 0)
-		return;
-	op = op_new(sizeof(*launch), &launch_class, broker, NULL);
-	if (!op) {
-		command_fail(command, ENOMEM, "no memory in the broker");
-		return;
-	}
-	op->finish = command_finish_op;
-	launch = container_of(op, struct launch, op);
-	if (launch_line_parse(&launch->line, &command->line, &refusal) < 0) {
-		launch_discard(launch);
-		command_refuse(command, &refusal);
-		return;
-	}
-	if (!launch->line.timeout_ms)
-		launch->line.timeout_ms = broker->launch_timeout_ms;
-	launch_go(command, launch, false);
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A launch, and what is checked before anything is asked. */
+/* A launch: what to run, its op, and the checks before a worker gets it. */
 #pragma once
 
-#include "control/launch_line.h"
+#include "kernels/launch_spec.h"
 #include "kernels/module_use.h"
 #include "op/op.h"
 
-struct command;
-
 struct launch {
 	struct op op;
-	struct launch_line line;
+	struct launch_spec spec;
 	struct module_use use;
 	uint8_t *payload;
 	char kernel[2 * NAME_MAX_LENGTH + 2]; /* for sentences: module/function */
@@ -20,27 +18,24 @@ struct launch {
 	bool counted;	   /* in its stream's n_sent */
 };
 
-/* What is checked, and where it is refused. */
-struct check {
-	struct command *command;
-	struct launch *launch;
-	int found; /* what finding the kernel returned */
-	struct refusal refusal;
-};
+/* A launch without a line. Its op is added by the caller. NULL: no memory. */
+struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op));
 
-#define check_refuse(check, ...) refuse(&(check)->refusal, __VA_ARGS__)
+/* Frees one that was never added. Takes NULL. */
+void launch_discard(struct launch *launch);
 
 /* The arguments against the kernel's own parameters. Returns: 0; negative, refused. */
-int launch_check_params(struct check *check);
+int launch_check_params(struct launch *launch, struct refusal *refusal);
 
 /* Grid, block and shared memory against the device's. Returns: 0; negative, refused. */
-int launch_check_limits(struct check *check);
+int launch_check_limits(struct launch *launch, struct refusal *refusal);
 
 /*
- * Adds what the arguments name as uses: all of it, since a kernel gets an address and no
- * end. As check_allocation(). Returns: whether all are there.
+ * Whether the worker that runs the kernel may have the allocation of an argument mapped.
+ * Returns: 0; -EXDEV, -EACCES.
  */
-bool launch_add_uses(struct check *check);
+int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
+		       const struct allocation *allocation, struct refusal *refusal);
 
 /* Notes the time of what it writes. Under registry.lock. */
 void launch_note_written(struct launch *launch);

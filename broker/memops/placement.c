@@ -88,7 +88,7 @@ const struct op_class advise_class = {
 
 struct placing *placing_new(struct broker *broker, const struct op_class *class,
 			    struct owner *owner, struct allocation *allocation,
-			    const struct range *range)
+			    const struct range *range, void (*finish)(struct op *op))
 {
 	struct op *op = op_new(sizeof(struct placing), class, broker, owner);
 	uint64_t page = allocation->managed->page;
@@ -98,7 +98,7 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 
 	if (!op)
 		return NULL;
-	op->finish = command_finish_op;
+	op->finish = finish;
 	op->worker = worker_of(broker, allocation->owner);
 	if (!op->worker) {
 		op_free(op);
@@ -179,20 +179,4 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 		r = managed_check_concurrent(broker, location_number(location), what,
 					     refusal);
 	return r;
-}
-
-void managed_refuse(struct command *command, const struct refusal *refusal)
-{
-	pthread_mutex_unlock(&command->broker->registry.lock);
-	command_refuse(command, refusal);
-}
-
-const char *const *managed_operands(const struct command *command, const char **ret_name)
-{
-	if (command->token.generation) {
-		*ret_name = NULL;
-		return command->line.operands;
-	}
-	*ret_name = command->line.operands[0];
-	return command->line.operands + 1;
 }

@@ -2,7 +2,10 @@
 /* What prefetch and advise share: their op, and what both check. */
 #pragma once
 
-#include "control/verbs.h"
+#include "base/refusal.h"
+#include "model/managed_ranges.h"
+#include "model/range.h"
+#include "op/op.h"
 
 #include <gpumem/location.h>
 
@@ -24,7 +27,7 @@ extern const struct op_class prefetch_class, advise_class;
 /* Of a range of managed memory that fits. Under registry.lock. NULL: no memory. */
 struct placing *placing_new(struct broker *broker, const struct op_class *class,
 			    struct owner *owner, struct allocation *allocation,
-			    const struct range *range);
+			    const struct range *range, void (*finish)(struct op *op));
 
 /*
  * Whether what is to be done at a location can be done to a range of an allocation; what
@@ -36,8 +39,7 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 		  uint16_t location, int call, const char *what, struct range *range,
 		  struct refusal *refusal);
 
-/* The operands behind the name; a line in the allocation's own file has none: NULL. */
-const char *const *managed_operands(const struct command *command, const char **ret_name);
-
-/* Lets go of registry.lock and refuses. */
-void managed_refuse(struct command *command, const struct refusal *refusal);
+/* Whether a device has concurrent managed access, which what needs.
+ * Returns: 0; -EOPNOTSUPP. */
+int managed_check_concurrent(const struct broker *broker, uint32_t device,
+			     const char *what, struct refusal *refusal);

@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "memops/copy.h"
+#include "memops/fill.h"
 #include "memops/readahead.h"
 
 struct transfer {

@@ -90,7 +90,7 @@ static void read_word(const char *word)
 	read_number(word);
 }
 
-static void check_launch(const struct launch_line *launch, unsigned int n_args)
+static void check_launch(const struct launch_spec *launch, unsigned int n_args)
 {
 	must(launch->n_args == n_args);
 	must(launch->n_bytes <= WIRE_ARGS_BYTES && launch->n_bytes % 8 == 0);
@@ -110,14 +110,14 @@ static void check_launch(const struct launch_line *launch, unsigned int n_args)
 static void read_launch(const struct line *line)
 {
 	struct refusal refusal = { 0 };
-	struct launch_line launch;
+	struct launch_spec launch;
 	int r = launch_line_parse(&launch, line, &refusal);
 
 	if (r < 0)
 		check_refusal(r, &refusal);
 	else
 		check_launch(&launch, line->n_args);
-	launch_line_deinit(&launch);
+	launch_spec_deinit(&launch);
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "memops/copy.h"
+
+enum { COPY_FROM, COPY_LENGTH, COPY_STREAM, COPY_WAIT };
+
+static const struct grammar copy_grammar = {
+	.operands = (const char *const[]){ "DST", NULL },
+	.keys = (const char *const[]){ "from", "length", "stream", "wait", NULL },
+};
+
+struct copy_line {
+	char target[NAME_MAX_LENGTH + 1], source[NAME_MAX_LENGTH + 1];
+	struct range to, from;
+	bool wait;
+};
+
+static int copy_parse(struct command *command, struct copy_line *line,
+		      struct refusal *refusal)
+{
+	const struct line *words = &command->line;
+	int r;
+
+	if (!words->values[COPY_FROM])
+		return refuse(refusal, EINVAL, "from=SRC is missing");
+	r = line_place(words->operands[0], line->target, &line->to, refusal);
+	if (r < 0)
+		return r;
+	r = line_place(words->values[COPY_FROM], line->source, &line->from, refusal);
+	if (r < 0)
+		return r;
+	if (words->values[COPY_LENGTH]) {
+		r = line_range(NULL, words->values[COPY_LENGTH], &line->from, refusal);
+		if (r < 0)
+			return r;
+	}
+	return line_wait(words->values[COPY_WAIT], &line->wait, refusal);
+}
+
+/* Without length= all that the source has behind its offset is copied, and must fit. */
+static int copy_fit(struct copy_line *line, const struct allocation *target,
+		    const struct allocation *source, struct refusal *refusal)
+{
+	int r;
+
+	r = range_fit(&line->from, source, refusal);
+	if (r < 0)
+		return r;
+	line->to.length = line->from.length;
+	line->to.has_length = true;
+	r = range_fit(&line->to, target, refusal);
+	if (r < 0)
+		return r;
+	if (target == source && line->to.offset < line->from.offset + line->from.length &&
+	    line->from.offset < line->to.offset + line->to.length)
+		return refuse(refusal, EINVAL,
+			      "the ranges overlap: %llu bytes at %llu and at %llu of %s",
+			      (unsigned long long)line->to.length,
+			      (unsigned long long)line->from.offset,
+			      (unsigned long long)line->to.offset, target->name);
+	return 0;
+}
+
+void verb_copy(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *target, *source;
+	struct copy_line line = { 0 };
+	struct refusal refusal;
+	struct stream *stream;
+	struct op *op;
+
+	if (command_parse(command, &copy_grammar) < 0)
+		return;
+	if (copy_parse(command, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&registry->lock);
+	target = command_find(command, line.target, ACCESS_WRITE);
+	if (!target)
+		return;
+	source = command_find(command, line.source, ACCESS_READ);
+	if (!source)
+		return;
+	if (copy_fit(&line, target, source, &refusal) < 0) {
+		pthread_mutex_unlock(&registry->lock);
+		command_refuse(command, &refusal);
+		return;
+	}
+	stream = command_stream(command, command->line.values[COPY_STREAM],
+				target->device);
+	if (!stream)
+		return;
+	op = copy_op_new(command->broker, stream->owner, target, line.to.offset, source,
+			 line.from.offset, line.from.length, command_finish_op);
+	if (op)
+		op->work.stream = stream;
+	allocation_written(target);
+	command_run_op(command, op, line.wait);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "control/verbs.h"
+#include "memops/fill.h"
+
+enum { FILL_OFFSET, FILL_LENGTH, FILL_STREAM, FILL_WAIT };
+
+static const struct grammar fill_grammar = {
+	.operands = (const char *const[]){ "NAME", "TYPE:VALUE", NULL },
+	.keys = (const char *const[]){ "offset", "length", "stream", "wait", NULL },
+};
+
+struct fill_line {
+	uint64_t pattern;
+	uint32_t pattern_size;
+	struct range range;
+	bool wait;
+};
+
+/* `hex:BYTES`: 1, 2, 4 or 8 of them, in the order of memory. */
+static int fill_parse_hex(const char *value, struct fill_line *line,
+			  struct refusal *refusal)
+{
+	const char *digits = value + strlen("hex:");
+	size_t length = strlen(digits);
+
+	if (strspn(digits, "0123456789abcdefABCDEF") != length ||
+	    (length != 2 && length != 4 && length != 8 && length != 16))
+		return refuse(refusal, EINVAL,
+			      "value %s is not 1, 2, 4 or 8 bytes in hex", value);
+	line->pattern = 0;
+	line->pattern_size = (uint32_t)(length / 2);
+	for (size_t i = 0; i < length; i += 2) {
+		char byte[3] = { digits[i], digits[i + 1] };
+
+		line->pattern |= (uint64_t)strtoul(byte, NULL, 16) << (4 * i);
+	}
+	return 0;
+}
+
+static int fill_parse_value(const char *value, struct fill_line *line,
+			    struct refusal *refusal)
+{
+	struct scalar scalar;
+	int r;
+
+	if (strncmp(value, "hex:", 4) == 0)
+		return fill_parse_hex(value, line, refusal);
+	r = scalar_parse(value, &scalar);
+	if (r == -ERANGE)
+		return refuse(refusal, EINVAL, "value %s does not fit its type", value);
+	if (r < 0)
+		return refuse(refusal, EINVAL,
+			      "value %s is no TYPE:VALUE (as f32:1.5, u8:0xff)", value);
+	line->pattern = scalar.bits;
+	line->pattern_size = (uint32_t)scalar_size(scalar.type);
+	return 0;
+}
+
+static int fill_parse(struct command *command, struct fill_line *line,
+		      struct refusal *refusal)
+{
+	const char *value = command->line.operands[1];
+	int r;
+
+	r = line_name(command->line.operands[0], "allocation", refusal);
+	if (r < 0)
+		return r;
+	r = fill_parse_value(value, line, refusal);
+	if (r < 0)
+		return r;
+	r = line_range(command->line.values[FILL_OFFSET],
+		       command->line.values[FILL_LENGTH], &line->range, refusal);
+	if (r < 0)
+		return r;
+	return line_wait(command->line.values[FILL_WAIT], &line->wait, refusal);
+}
+
+static int fill_check_unit(const struct fill_line *line, const char *name,
+			   struct refusal *refusal)
+{
+	uint32_t unit = line->pattern_size;
+
+	if (line->range.offset % unit == 0 && line->range.length % unit == 0)
+		return 0;
+	return refuse(refusal, EINVAL,
+		      "%llu bytes at %llu of allocation %s are no whole number of "
+		      "%u-byte values",
+		      (unsigned long long)line->range.length,
+		      (unsigned long long)line->range.offset, name, unit);
+}
+
+void verb_fill(struct command *command)
+{
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation;
+	struct fill_line line = { 0 };
+	struct refusal refusal;
+	struct stream *stream;
+	struct op *op;
+
+	if (command_parse(command, &fill_grammar) < 0)
+		return;
+	if (fill_parse(command, &line, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&registry->lock);
+	allocation = command_find(command, command->line.operands[0], ACCESS_WRITE);
+	if (!allocation)
+		return;
+	if (range_fit(&line.range, allocation, &refusal) < 0 ||
+	    fill_check_unit(&line, allocation->name, &refusal) < 0) {
+		pthread_mutex_unlock(&registry->lock);
+		command_refuse(command, &refusal);
+		return;
+	}
+	stream = command_stream(command, command->line.values[FILL_STREAM],
+				allocation->device);
+	if (!stream)
+		return;
+	op = fill_op_new(command->broker, stream->owner, allocation, line.range.offset,
+			 line.range.length, line.pattern, line.pattern_size, false,
+			 command_finish_op);
+	if (op)
+		op->work.stream = stream;
+	allocation_written(allocation);
+	command_run_op(command, op, line.wait);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The line that launches a kernel: checked against the kernel, its device and the
+ * allocations that the arguments name, then queued.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/launch_line.h"
+#include "control/verbs.h"
+#include "kernels/launch.h"
+
+/* What is checked, and where it is refused. */
+struct check {
+	struct command *command;
+	struct launch *launch;
+	int found; /* what finding the kernel returned */
+	struct refusal refusal;
+};
+
+/* Which kernel. With registry.lock held. Returns: 0; negative and a refusal. */
+static int launch_find(struct check *check)
+{
+	struct command *command = check->command;
+	struct launch *launch = check->launch;
+	int r;
+
+	if (command->token.generation)
+		r = module_use_begin_token(command->broker, command->caller,
+					   command->token, &launch->use, &check->refusal);
+	else
+		r = module_use_begin(command->broker, command->caller,
+				     command->line.operands[0], command->line.operands[1],
+				     &launch->use, &check->refusal);
+	if (r < 0)
+		return r;
+	snprintf(launch->kernel, sizeof(launch->kernel), "%s/%.64s",
+		 launch->use.module->name, launch->use.function->name);
+	return 0;
+}
+
+/* His own stream, or the default one of whoever's kernel it is. As command_stream(). */
+static struct stream *launch_stream(struct check *check)
+{
+	struct command *command = check->command;
+	const struct module_use *use = &check->launch->use;
+	const char *name = check->launch->spec.stream;
+	struct stream *stream;
+
+	if (use->module->owner->uid == command->caller->uid)
+		return command_stream(command, name, use->image->device);
+	stream = name ? NULL
+		      : owner_default_stream(&command->broker->registry,
+					     use->module->owner, use->image->device);
+	if (stream)
+		return stream;
+	pthread_mutex_unlock(&command->broker->registry.lock);
+	if (name)
+		command_fail(command, EPERM,
+			     "stream %s is not of uid %u, whose kernel it is", name,
+			     use->module->owner->uid);
+	else
+		command_fail(command, ENOMEM, "no memory in the broker");
+	return NULL;
+}
+
+/*
+ * Finds an argument's allocation. With registry.lock held.
+ * Returns: NULL when the command has been answered, and the lock is let go.
+ */
+static struct allocation *check_allocation(struct check *check,
+					   const struct launch_arg *arg)
+{
+	struct command *command = check->command;
+	struct allocation *allocation;
+	int r = 0;
+
+	allocation = command_find(command, arg->name,
+				  arg->writes ? ACCESS_WRITE : ACCESS_READ);
+	if (!allocation)
+		return NULL;
+	if (allocation->state == ALLOCATION_LOST)
+		r = refuse_lost(&check->refusal, allocation);
+	if (r == 0 && arg->offset >= allocation->size)
+		r = refuse(&check->refusal, ERANGE,
+			   "offset %llu is outside allocation %s of %llu bytes",
+			   (unsigned long long)arg->offset, arg->name,
+			   (unsigned long long)allocation->size);
+	if (r == 0)
+		r = launch_check_reach(check->launch, arg, allocation, &check->refusal);
+	if (r == 0)
+		return allocation;
+	pthread_mutex_unlock(&command->broker->registry.lock);
+	command_refuse(command, &check->refusal);
+	return NULL;
+}
+
+/*
+ * Adds what the arguments name as uses: all of it, since a kernel gets an address and no
+ * end. As check_allocation(). Returns: whether all are there.
+ */
+static bool launch_add_uses(struct check *check)
+{
+	struct launch *launch = check->launch;
+	struct work *work = &launch->op.work;
+
+	for (unsigned int i = 0; i < launch->spec.n_args; i++) {
+		const struct launch_arg *arg = &launch->spec.args[i];
+		struct allocation *allocation;
+
+		if (arg->kind != ARG_ALLOCATION)
+			continue;
+		allocation = check_allocation(check, arg);
+		if (!allocation)
+			return false;
+		work_use(work, allocation, 0, allocation->size, arg->writes);
+		work->uses[work->n_uses - 1].guest_writes =
+			owner_may(launch->use.module->owner, allocation, ACCESS_WRITE);
+	}
+	return true;
+}
+
+static int launch_prepare(struct check *check)
+{
+	struct launch *launch = check->launch;
+	struct op *op = &launch->op;
+
+	op->owner = launch->use.module->owner;
+	op->worker = worker_of(op->broker, op->owner);
+	if (!op->worker || work_reserve_uses(&op->work, launch->spec.n_args) < 0)
+		return refuse(&check->refusal, ENOMEM, "no memory in the broker");
+	launch->n_resets = op->worker->n_resets;
+	return 0;
+}
+
+/*
+ * All that needs the registry; ends with the op under way or the command answered. With
+ * registry.lock held, which is let go.
+ */
+static void launch_start(struct check *check)
+{
+	struct command *command = check->command;
+	struct broker *broker = command->broker;
+	struct launch *launch = check->launch;
+	struct op *op = &launch->op;
+	struct stream *stream;
+	int r;
+
+	r = check->found;
+	if (r == 0)
+		r = launch_check_params(launch, &check->refusal);
+	if (r == 0)
+		r = launch_check_limits(launch, &check->refusal);
+	if (r == 0)
+		r = launch_prepare(check);
+	if (r < 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		command_refuse(command, &check->refusal);
+		return;
+	}
+	if (!launch_add_uses(check))
+		return;
+	stream = launch_stream(check);
+	if (!stream)
+		return;
+	op->image = launch->use.image;
+	op->work.stream = stream;
+	op->work.chain = op->worker;
+	op->work.alone = launch->spec.timeout_ms != 0;
+	strcpy(launch->stream, stream->name);
+	launch_note_written(launch);
+	check->launch = NULL;
+	command_run_op(command, op, launch->spec.wait);
+}
+
+/* A driver that does not tell which functions there are is asked for the one. */
+struct looking {
+	struct wait wait;
+	struct command *command;
+	struct launch *launch;
+};
+
+static void launch_go(struct command *command, struct launch *launch, bool looked_up);
+
+static void looked_up(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	struct looking *looking = container_of(wait, struct looking, wait);
+	struct command *command = looking->command;
+	struct launch *launch = looking->launch;
+
+	(void)bytes;
+	(void)length;
+	free(looking);
+	if (error == 0 || error == -ENOENT) {
+		launch_go(command, launch, true);
+		return;
+	}
+	launch_discard(launch);
+	command_fail(command, -error, "function %s of module %s can't be asked for",
+		     command->line.operands[1], command->line.operands[0]);
+}
+
+static void launch_look_up(struct command *command, struct launch *launch,
+			   struct token module)
+{
+	struct looking *looking = calloc(1, sizeof(*looking));
+
+	if (!looking) {
+		launch_discard(launch);
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	looking->wait.done = looked_up;
+	looking->command = command;
+	looking->launch = launch;
+	module_look_up(command->broker, module, command->line.operands[1],
+		       &looking->wait);
+}
+
+static void launch_go(struct command *command, struct launch *launch, bool asked)
+{
+	struct check check = { .command = command, .launch = launch };
+	struct registry *registry = &command->broker->registry;
+	const struct module *module;
+	struct token token;
+
+	pthread_mutex_lock(&registry->lock);
+	check.found = launch_find(&check);
+	if (check.found != -EAGAIN) {
+		launch_start(&check);
+		launch_discard(check.launch);
+		return;
+	}
+	module = module_find(registry, command->line.operands[0]);
+	token = (struct token){ module->slot, module->slot_generation };
+	pthread_mutex_unlock(&registry->lock);
+	if (!asked) {
+		launch_look_up(command, launch, token);
+		return;
+	}
+	launch_discard(launch);
+	command_fail(command, ENOENT, "module %s has no function %s",
+		     command->line.operands[0], command->line.operands[1]);
+}
+
+void verb_launch(struct command *command)
+{
+	bool own_file = command->token.generation != 0;
+	struct broker *broker = command->broker;
+	struct refusal refusal;
+	struct launch *launch;
+
+	if (command_parse(command, own_file ? &launch_own_grammar : &launch_grammar) < 0)
+		return;
+	launch = launch_new(broker, command_finish_op);
+	if (!launch) {
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return;
+	}
+	if (launch_line_parse(&launch->spec, &command->line, &refusal) < 0) {
+		launch_discard(launch);
+		command_refuse(command, &refusal);
+		return;
+	}
+	if (!launch->spec.timeout_ms)
+		launch->spec.timeout_ms = broker->launch_timeout_ms;
+	launch_go(command, launch, false);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What a launch is to do, by names: before anything is looked up. */
+#pragma once
+
+#include <gpumem/wire.h>
+
+#include "base/def.h"
+
+enum launch_arg_kind { ARG_ALLOCATION, ARG_VALUE };
+
+struct launch_arg {
+	enum launch_arg_kind kind;
+	const char *word; /* as it stands in the line */
+
+	/* an allocation */
+	char name[65];
+	uint64_t offset;
+	bool reads, writes;
+
+	/* a value */
+	uint32_t size;	/* bytes; of an allocation that of an address */
+	uint32_t place; /* in the bytes of all */
+};
+
+struct launch_spec {
+	uint32_t grid[3], block[3], cluster[3]; /* cluster: zero: none */
+	uint32_t shared;
+	bool cooperative;
+	uint32_t timeout_ms; /* 0: none */
+	bool wait;
+	const char *stream; /* NULL: the default */
+	unsigned int n_args;
+	struct launch_arg *args; /* owned */
+	uint8_t *bytes; /* of all arguments; owned; an allocation's are not filled */
+	uint32_t n_bytes;
+};
+
+/* Frees the arguments; the rest stays as it is. */
+static inline void launch_spec_deinit(struct launch_spec *spec)
+{
+	free(spec->args);
+	free(spec->bytes);
+	spec->args = NULL;
+	spec->bytes = NULL;
+	spec->n_args = 0;
+}

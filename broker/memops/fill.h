@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Fills. */
+#pragma once
+
+#include "op/op.h"
+
+/*
+ * An op that repeats a pattern of 1, 2, 4 or 8 bytes; with stay, managed memory keeps its
+ * pages where they are, which is slower. With registry.lock held. NULL: no
+ * memory.
+ */
+struct op *fill_op_new(struct broker *broker, struct owner *owner,
+		       struct allocation *allocation, uint64_t offset, uint64_t length,
+		       uint64_t pattern, uint32_t pattern_size, bool stay,
+		       void (*finish)(struct op *op));
