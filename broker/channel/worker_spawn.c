@@ -7,8 +7,9 @@
  * keeps stdout and stderr (it speaks only when it is about to exit), reads /dev/null,
  * and has a session of its own: a Ctrl-C meant for the broker is the broker's to pass on.
  *
- * The environment goes along as it is. Privileges are the program's own to drop: it
- * does so after it was executed, when nothing of the broker's is in its memory.
+ * Of the environment only listed variables go along: the broker's starter may keep
+ * secrets there, and a worker is its owner's. Privileges are the program's own to drop:
+ * it does so after it was executed, when nothing of the broker's is in its memory.
  */
 #include "channel/worker_spawn.h"
 
@@ -16,14 +17,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <pwd.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <string.h>
 
 extern char **environ;
 
 #define N_ARGUMENTS 12
 #define NUMBER_SIZE 24
+
+/* What of the broker's environment a worker gets; docs/gpumemd.8 has the same list. */
+static const char *const environment_passed[] = {
+	"ASAN_OPTIONS=*", "CUDA_*=*",	       "GPUMEM_*=*",	 "LANG=*",
+	"LC_*=*",	  "LD_LIBRARY_PATH=*", "LSAN_OPTIONS=*", "NVIDIA_*=*",
+	"PATH=*",	  "TSAN_OPTIONS=*",    "TZ=*",		 "UBSAN_OPTIONS=*",
+};
+
+#define HOME_SIZE  4096
+#define ENTRY_SIZE 16384 /* of the table of users */
 
 struct arguments {
 	const char *list[N_ARGUMENTS + 1];
@@ -61,6 +75,45 @@ static void arguments_make(struct arguments *arguments, const struct link_config
 		argument_add(arguments, "--gid");
 		argument_add(arguments, number_text(&arguments->gid, config->gid));
 	}
+}
+
+static bool variable_is_passed(const char *variable)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(environment_passed); i++)
+		if (fnmatch(environment_passed[i], variable, 0) == 0)
+			return true;
+	return false;
+}
+
+/* HOME=..., where the user has one: the driver keeps what it compiles there. */
+static bool home_find(uid_t uid, char home[HOME_SIZE])
+{
+	struct passwd entry, *found;
+	char bytes[ENTRY_SIZE];
+
+	if (getpwuid_r(uid, &entry, bytes, sizeof(bytes), &found) != 0 || !found)
+		return false;
+	return snprintf(home, HOME_SIZE, "HOME=%s", entry.pw_dir) < HOME_SIZE;
+}
+
+/* The environment of the user's worker: what is listed, and a home. NULL: no memory. */
+static char **environment_make(uid_t uid, char home[HOME_SIZE])
+{
+	size_t n = 0;
+	char **list;
+
+	while (environ[n])
+		n++;
+	list = calloc(n + 2, sizeof(*list));
+	if (!list)
+		return NULL;
+	n = 0;
+	for (char **variable = environ; *variable; variable++)
+		if (variable_is_passed(*variable))
+			list[n++] = *variable;
+	if (home_find(uid, home))
+		list[n] = home;
+	return list;
 }
 
 /* Above the places they go to. */
@@ -114,9 +167,14 @@ static int start_prepared(const struct link_config *config,
 			  posix_spawn_file_actions_t *actions,
 			  posix_spawnattr_t *attributes, pid_t *ret_pid)
 {
+	_cleanup_free_ char **environment = NULL;
 	struct arguments arguments = { 0 };
+	char home[HOME_SIZE];
 	int r;
 
+	environment = environment_make(config->uid, home);
+	if (!environment)
+		return -ENOMEM;
 	r = actions_fill(actions, descriptors, config->output_fd);
 	if (r < 0)
 		return r;
@@ -125,7 +183,7 @@ static int start_prepared(const struct link_config *config,
 		return r;
 	arguments_make(&arguments, config);
 	return -posix_spawn(ret_pid, config->program, actions, attributes,
-			    (char **)arguments.list, environ);
+			    (char **)arguments.list, environment);
 }
 
 static int descriptor_raise(int fd, int *ret_fd)

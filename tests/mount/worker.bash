@@ -275,4 +275,22 @@ test_workers_can_not_be_traced_or_read_by_their_owner()
 	! by 1001 run "ls /proc/$(workers_of "$T/main" 1001)/fd" 2>/dev/null >&2
 }
 
+# What root's shell has in its environment is not for the users' processes.
+test_a_worker_has_listed_variables_and_its_owners_home_only()
+{
+	local environment home
+	needs_root 'another user'
+	home=$(getent passwd 65534 | cut -d : -f 6)
+	MYSECRET=hunter2 XCUDA_SECRET=hunter3 NVIDIA_SEEN=1 CUDA_SEEN=2 LC_SEEN=3 HOME=/root \
+		broker_start "$T/own" --driver "$(driver own)"
+	cd "$T/own/mnt"
+	by 65534 run 'echo "x 4096 kind=direct" >control/alloc'
+	environment=$(tr '\0' '\n' <"/proc/$(workers_of "$T/own" 65534)/environ")
+	unlike "$environment" 'SECRET|hunter|HOME=/root'
+	is "$(grep -c _SEEN= <<<"$environment")" 3
+	is "$(grep -E '^(HOME|PATH)=' <<<"$environment" | sort)" "HOME=$home"$'\n'"PATH=$PATH"
+	cd /
+	broker_stop "$T/own"
+}
+
 main "$@"
