@@ -555,6 +555,19 @@ static void owner_freed_leased_bytes(const struct attribute_view *view, struct t
 	show_number(text, view->owner->leased.freed_bytes);
 }
 
+static void owner_drain(struct broker *broker, struct token token)
+{
+	const struct owner *owner;
+	struct output *output;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
+	output = owner ? owner->output : NULL; /* which stays until the broker's end */
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (output)
+		output_drain(output);
+}
+
 static void owner_output(const struct attribute_view *view, struct text *text)
 {
 	if (view->owner->output)
@@ -578,7 +591,7 @@ static const struct attribute owner_attributes[] = {
 	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
 	  owner_freed_leased_bytes },
 	{ "output", "what his kernels printed, the last 64 KiB",
-	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output },
+	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output, .prepare = owner_drain },
 };
 
 /* ---- modules ---- */
@@ -735,6 +748,8 @@ int broker_show(struct broker *broker, enum object_type type, struct token token
 
 	if (type == OBJECT_OWNER)
 		owner_look_up_name(broker, token, name, sizeof(name));
+	if (attribute && attribute->prepare)
+		attribute->prepare(broker, token);
 	pthread_mutex_lock(&broker->registry.lock);
 	if (view_init(&view, broker, type, token)) {
 		strcpy(view.owner_name, name);

@@ -26,6 +26,9 @@ struct attribute {
 	unsigned int flags;
 	void (*show)(const struct attribute_view *view, struct text *text);
 
+	/* Called before show, no lock held. NULL: nothing comes before it. */
+	void (*prepare)(struct broker *broker, struct token token);
+
 	/* Of one flagged ATTRIBUTE_ASKED: see broker_ask(). */
 	void (*ask)(struct broker *broker, struct token token,
 		    const struct caller *caller, struct wait *wait);

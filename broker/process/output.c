@@ -23,6 +23,12 @@ struct output {
 	char *bytes; /* a ring of OUTPUT_KEPT; made with the first byte */
 	uint64_t n_written;
 	struct pipe_end *pipes;
+
+	/* One at a time empties pipes; a process may write without end, so that whoever
+	 * looks at the output goes before the thread. */
+	bool draining;
+	unsigned int n_waiting; /* who look at it */
+	pthread_cond_t drained;
 };
 
 static void output_add(struct output *output, const char *bytes, size_t length)
@@ -41,15 +47,45 @@ static void output_add(struct output *output, const char *bytes, size_t length)
 	}
 }
 
-/* Takes what a pipe has now. Returns: false at its end. Under the lock. */
+static void drain_begin(struct output *output, bool looks)
+{
+	pthread_mutex_lock(&output->lock);
+	output->n_waiting += looks;
+	while (output->draining || (!looks && output->n_waiting))
+		pthread_cond_wait(&output->drained, &output->lock);
+	output->n_waiting -= looks;
+	output->draining = true;
+	pthread_mutex_unlock(&output->lock);
+}
+
+static void drain_end(struct output *output)
+{
+	pthread_mutex_lock(&output->lock);
+	output->draining = false;
+	pthread_cond_broadcast(&output->drained);
+	pthread_mutex_unlock(&output->lock);
+}
+
+/*
+ * Takes what a pipe has now, but no more than fits into one. Returns: false at its end.
+ * Between drain_begin() and drain_end(), without the lock.
+ */
 static bool pipe_drain(struct pipe_end *pipe)
 {
+	size_t left = OUTPUT_KEPT;
 	char bytes[4096];
 	ssize_t n;
 
-	while ((n = read(pipe->fd, bytes, sizeof(bytes))) > 0)
+	do {
+		n = read(pipe->fd, bytes, sizeof(bytes));
+		if (n <= 0)
+			return n < 0 && (errno == EAGAIN || errno == EINTR);
+		pthread_mutex_lock(&pipe->output->lock);
 		output_add(pipe->output, bytes, (size_t)n);
-	return n < 0 && (errno == EAGAIN || errno == EINTR);
+		pthread_mutex_unlock(&pipe->output->lock);
+		left -= MIN((size_t)n, left);
+	} while (left);
+	return true;
 }
 
 static void output_remove(struct output *output, struct pipe_end *pipe)
@@ -81,10 +117,13 @@ static void *outputs_run(void *userdata)
 		if (!pipe)
 			return NULL;
 		output = pipe->output;
-		pthread_mutex_lock(&output->lock);
-		if (!pipe_drain(pipe))
+		drain_begin(output, false);
+		if (!pipe_drain(pipe)) {
+			pthread_mutex_lock(&output->lock);
 			output_remove(output, pipe);
-		pthread_mutex_unlock(&output->lock);
+			pthread_mutex_unlock(&output->lock);
+		}
+		drain_end(output);
 	}
 }
 
@@ -127,6 +166,7 @@ struct output *output_new(struct outputs *outputs)
 		return NULL;
 	output->outputs = outputs;
 	pthread_mutex_init(&output->lock, NULL);
+	pthread_cond_init(&output->drained, NULL);
 	return output;
 }
 
@@ -136,6 +176,7 @@ struct output *output_free(struct output *output)
 		return NULL;
 	while (output->pipes)
 		output_remove(output, output->pipes);
+	pthread_cond_destroy(&output->drained);
 	pthread_mutex_destroy(&output->lock);
 	free(output->bytes);
 	free(output);
@@ -187,14 +228,24 @@ static uint64_t output_start(const struct output *output)
 	return output->n_written - OUTPUT_KEPT;
 }
 
-void output_show(struct output *output, struct text *text)
+void output_drain(struct output *output)
 {
 	struct pipe_end *pipe;
+
+	drain_begin(output, true);
+	pthread_mutex_lock(&output->lock);
+	pipe = output->pipes;
+	pthread_mutex_unlock(&output->lock);
+	for (; pipe; pipe = pipe->next)
+		(void)pipe_drain(pipe);
+	drain_end(output);
+}
+
+void output_show(struct output *output, struct text *text)
+{
 	uint64_t at;
 
 	pthread_mutex_lock(&output->lock);
-	for (pipe = output->pipes; pipe; pipe = pipe->next)
-		(void)pipe_drain(pipe);
 	at = output_start(output);
 	while (at < output->n_written) {
 		size_t place = at % OUTPUT_KEPT;

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* What kernels print, from the pipe of a worker to whoever looks. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/def.h"
+#include "process/output.h"
+
+static struct outputs outputs;
+static struct output *output;
+
+static void open_outputs(void)
+{
+	cr_assert(eq(int, outputs_init(&outputs), 0));
+	output = output_new(&outputs);
+}
+
+static void close_outputs(void)
+{
+	outputs_deinit(&outputs);
+	output_free(output);
+}
+
+TestSuite(output, .init = open_outputs, .fini = close_outputs, .timeout = 20);
+
+static void show(struct text *text)
+{
+	output_drain(output);
+	output_show(output, text);
+}
+
+Test(output, what_was_written_is_seen_at_once)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	_cleanup_close_ int pipe = output_open(output);
+
+	cr_assert(eq(long, write(pipe, "a line\n", 7), 7));
+	show(&text);
+	cr_assert(eq(str, (char *)text_string(&text), (char *)"a line\n"));
+}
+
+/* The end of the pipe that the output reads from. */
+static int other_end(int pipe)
+{
+	struct stat own, other;
+
+	fstat(pipe, &own);
+	for (int fd = 3; fd < 1024; fd++)
+		if (fd != pipe && fstat(fd, &other) == 0 && other.st_dev == own.st_dev &&
+		    other.st_ino == own.st_ino)
+			return fd;
+	cr_fatal("the pipe has one end");
+}
+
+/* /dev/zero never runs dry, as a pipe into which a process writes as fast as it can. */
+Test(output, a_process_that_writes_without_end_keeps_nobody)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	_cleanup_close_ int pipe = output_open(output);
+	_cleanup_close_ int endless = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	cr_assert(ge(int, dup2(endless, other_end(pipe)), 0));
+	show(&text);
+	cr_assert(eq(sz, text.length, OUTPUT_KEPT));
+}
