@@ -237,17 +237,17 @@ int calls_init(void)
 	return 0;
 }
 
-const char *group_name(enum group group)
+const char *call_group_name(enum group group)
 {
 	return group_names[group];
 }
 
-const char *memory_name(enum memory memory)
+const char *call_memory_name(enum memory memory)
 {
 	return memory < N_MEMORIES ? memory_names[memory] : memory_names[MEMORY_NONE];
 }
 
-int groups_parse(const char *text, unsigned int *ret_groups, char ret_word[16])
+int call_groups_parse(const char *text, unsigned int *ret_groups, char ret_word[16])
 {
 	unsigned int groups = 0;
 

@@ -90,8 +90,8 @@ extern struct call calls_table[N_CALLS];
 /* Fills calls_table in from calls.h. Returns: 0; -EINVAL for a row that is none. */
 int calls_init(void);
 
-const char *group_name(enum group group);
-const char *memory_name(enum memory memory);
+const char *call_group_name(enum group group);
+const char *call_memory_name(enum memory memory);
 
 /* `mem,vmm`. Returns: 0; -EINVAL for a name that is none, which is in ret_word then. */
-int groups_parse(const char *text, unsigned int *ret_groups, char ret_word[16]);
+int call_groups_parse(const char *text, unsigned int *ret_groups, char ret_word[16]);

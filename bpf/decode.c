@@ -225,7 +225,7 @@ static size_t decode_outcome(const struct record *record, struct field *fields)
 		return n;
 	if (record->memory < N_MEMORIES) {
 		fields[n].name = "kind";
-		field_set(&fields[n++], false, "%s", memory_name(record->memory));
+		field_set(&fields[n++], false, "%s", call_memory_name(record->memory));
 	}
 	if (record->flags & RECORD_FREED)
 		add_number(fields, &n, "freed", record->bytes);

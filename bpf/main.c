@@ -11,6 +11,7 @@
 #include "command.h"
 #include "event.h"
 #include "format.h"
+#include "lost.h"
 #include "missing.h"
 #include "mount.h"
 #include "output.h"
@@ -158,10 +159,10 @@ static void list(const struct tracer *tracer)
 			const struct symbol *symbol = &library->symbols[c];
 			const struct call *call = &calls_table[c];
 			enum kind kind;
-			bool probed = call_is_probed(call, &tracer->wanted, &kind);
+			bool probed = probes_want_call(call, &tracer->wanted, &kind);
 
 			printf("  %-34s %-8s %s%s%s%s\n", call->symbol,
-			       group_name(call->group), list_reason(symbol, probed),
+			       call_group_name(call->group), list_reason(symbol, probed),
 			       symbol->state == SYMBOL_SAME ? " " : "",
 			       symbol->state == SYMBOL_SAME
 				       ? calls_table[symbol->same].symbol
@@ -184,7 +185,7 @@ static void say_attached(const struct tracer *tracer, uint64_t took)
 		fprintf(stderr, "\n");
 	}
 	fprintf(stderr, "gpumem-trace: %zu calls by %s, attached in %.3f s\n",
-		tracer->probes.n_probes, attach_way_name(tracer->probes.way),
+		tracer->probes.n_probes, probes_way_name(tracer->probes.way),
 		(double)took / 1e9);
 }
 
@@ -277,7 +278,7 @@ static void run(struct loop *loop, struct tracer *tracer)
 		if (watch_is_over(&loop->watch)) /* its last record is there already */
 			end = tracer->someone_ended = true;
 		ring_buffer__consume(loop->ring);
-		processes_tell_lost(tracer);
+		lost_tell(tracer);
 		processes_bury(tracer);
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= loop->look) { /* the record of an end may have been lost */
@@ -334,7 +335,7 @@ static int trace(struct tracer *tracer, struct text *why)
 		run(&loop, tracer);
 		if (tracer->output->end)
 			tracer->output->end(tracer);
-		processes_say_lost(tracer);
+		lost_say(tracer);
 	}
 	before = clock_ns(CLOCK_MONOTONIC);
 	loop_deinit(&loop);

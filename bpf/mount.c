@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "mount_reader.h"
+#include "proc.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user
 	HASH_FIND(hh, mounts->workers, &user->process, sizeof user->process, worker);
 	if (worker)
 		return worker->broker;
-	pid_t broker = mount_worker_broker((pid_t)user->pid);
+	pid_t broker = proc_worker_broker((pid_t)user->pid);
 	if (!broker)
 		return 0;
 	worker = calloc(1, sizeof *worker);
@@ -112,7 +113,7 @@ static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user
 
 void mounts_meet(struct mounts *mounts, const struct mount_user *user)
 {
-	if (mount_is_worker(user->comm))
+	if (proc_is_worker(user->comm))
 		broker_of_user(mounts, user);
 }
 
@@ -284,7 +285,7 @@ static const char *find(const struct mounts *mounts, const struct mount_user *us
 const char *mount_name(struct mounts *mounts, const struct mount_user *user,
 		       uint64_t address, uint64_t since)
 {
-	if (!mounts || !mount_is_worker(user->comm))
+	if (!mounts || !proc_is_worker(user->comm))
 		return NULL;
 	pid_t broker = broker_of_user(mounts, user);
 	if (!broker || !address)

@@ -20,22 +20,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define WORKER	      "gpumem-" /* a worker's name begins so; a uid or `mover` follows */
 #define FIRST_WAIT_NS 5000000
 #define NAMES_MAX     65536
-
-bool mount_is_worker(const char *comm)
-{
-	return !strncmp(comm, WORKER, strlen(WORKER));
-}
-
-pid_t mount_worker_broker(pid_t pid)
-{
-	char name[PROC_NAME_SIZE] = "";
-	pid_t parent = proc_parent(pid, name);
-
-	return mount_is_worker(name) ? parent : 0;
-}
 
 /* ---- in the child ---- */
 
@@ -107,7 +93,7 @@ static pid_t read_mover(int mount)
 /* Returns: 0 when the mount has no worker now, so that nobody asks for its names. */
 static pid_t read_broker(int mount)
 {
-	pid_t broker = mount_worker_broker(read_mover(mount));
+	pid_t broker = proc_worker_broker(read_mover(mount));
 	DIR *owners = broker ? NULL : open_folder(mount, "owners");
 	const char *name;
 
@@ -117,7 +103,7 @@ static pid_t read_broker(int mount)
 		uint64_t worker;
 
 		if (!broker && owner >= 0 && read_number(owner, "worker", &worker))
-			broker = mount_worker_broker((pid_t)worker);
+			broker = proc_worker_broker((pid_t)worker);
 	}
 	return broker;
 }

@@ -43,9 +43,3 @@ bool mount_reader_take(struct mount_reader *reader, uint64_t deadline);
 
 /* Ends a reading under way, and frees the names. */
 void mount_reader_deinit(struct mount_reader *reader);
-
-/* The parent of a worker. Returns: 0 for a process that is no worker, or is gone. */
-pid_t mount_worker_broker(pid_t pid);
-
-/* Whether a process of that name is a worker. */
-bool mount_is_worker(const char *comm);

@@ -106,11 +106,11 @@ static int set_groups(struct options *options, const char *value, struct text *w
 {
 	char word[16];
 
-	if (!groups_parse(value, &options->groups, word))
+	if (!call_groups_parse(value, &options->groups, word))
 		return 0;
 	text_printf(why, "there is no group '%s': there are ", word);
 	for (size_t i = 0; i < N_GROUPS; i++)
-		add_listed(why, group_name((enum group)i), i, N_GROUPS, "and ");
+		add_listed(why, call_group_name((enum group)i), i, N_GROUPS, "and ");
 	return -EINVAL;
 }
 

@@ -4,11 +4,11 @@
  */
 #pragma once
 
-#include "attach.h"
 #include "decode.h"
 #include "function.h"
 #include "kernel/record.h"
 #include "options.h"
+#include "probes.h"
 
 #include <stdio.h>
 

@@ -36,3 +36,18 @@ bool proc_uid(pid_t pid, uid_t *ret_uid)
 	*ret_uid = st.st_uid;
 	return true;
 }
+
+#define WORKER "gpumem-" /* a worker's name begins so; a uid or `mover` follows */
+
+bool proc_is_worker(const char *name)
+{
+	return !strncmp(name, WORKER, strlen(WORKER));
+}
+
+pid_t proc_worker_broker(pid_t pid)
+{
+	char name[PROC_NAME_SIZE] = "";
+	pid_t parent = proc_parent(pid, name);
+
+	return proc_is_worker(name) ? parent : 0;
+}

@@ -15,3 +15,9 @@ pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE]);
 
 /* The user that a process runs as. Returns: false if there is no such process. */
 bool proc_uid(pid_t pid, uid_t *ret_uid);
+
+/* Whether a process of that name is a broker's worker. */
+bool proc_is_worker(const char *name);
+
+/* The broker of a worker: its parent. Returns: 0 for another process. */
+pid_t proc_worker_broker(pid_t pid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
-#include "kernel/bucket.h"
+#include "ledger.h"
 #include "mount.h"
 #include "symbol.h"
 #include "trace.skel.h"
@@ -9,9 +9,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 int process_follow_me(void *probes_)
 {
@@ -24,164 +21,6 @@ int process_follow_me(void *probes_)
 		return 0;
 	errno = -error;
 	return -1;
-}
-
-static uint64_t lost_count(const struct tracer *tracer, enum lost what)
-{
-	int n_cpus = libbpf_num_possible_cpus();
-	__u32 key = what;
-	uint64_t sum = 0;
-
-	if (n_cpus <= 0)
-		return 0;
-	_cleanup_free_ __u64 *values = calloc((size_t)n_cpus, sizeof *values);
-	if (!values ||
-	    bpf_map__lookup_elem(tracer->probes.bpf->maps.lost, &key, sizeof key, values,
-				 (size_t)n_cpus * sizeof *values, 0))
-		return 0;
-	for (int i = 0; i < n_cpus; i++)
-		sum += values[i];
-	return sum;
-}
-
-void processes_say_lost(const struct tracer *tracer)
-{
-	static const char *const what[N_LOST] = {
-		[LOST_EVENTS] = "events had no room in the ring buffer: their lines are "
-				"missing, the totals are right",
-		[LOST_ENTRIES] = "allocations had no room in the ledger: what is held is "
-				 "more than what is shown",
-		[LOST_PROCESSES] = "calls were of more processes than there is room for",
-		[LOST_STACKS] = "stacks could not be kept",
-		[LOST_CALLS] = "calls could not be followed to their return",
-	};
-
-	for (size_t i = 0; i < N_LOST; i++) {
-		uint64_t n = lost_count(tracer, (enum lost)i);
-
-		if (n)
-			fprintf(stderr, "gpumem-trace: %" PRIu64 " %s\n", n, what[i]);
-	}
-}
-
-const char *lost_name(enum lost what)
-{
-	static const char *const names[N_LOST] = {
-		[LOST_EVENTS] = "events",	[LOST_ENTRIES] = "entries",
-		[LOST_PROCESSES] = "processes", [LOST_STACKS] = "stacks",
-		[LOST_CALLS] = "calls",
-	};
-
-	return names[what];
-}
-
-void processes_tell_lost(struct tracer *tracer)
-{
-	if (!tracer->output->lost)
-		return;
-	for (size_t i = 0; i < N_LOST; i++) {
-		uint64_t n = lost_count(tracer, (enum lost)i);
-
-		if (n > tracer->lost[i])
-			tracer->output->lost(tracer, (enum lost)i, n - tracer->lost[i]);
-		tracer->lost[i] = n;
-	}
-}
-
-/* ---- the ledger ---- */
-
-/* Programs of the kernel change the buckets meanwhile. */
-static __u64 tag_read(const struct bucket *bucket, size_t way)
-{
-	return __atomic_load_n(&bucket->tags[way], __ATOMIC_ACQUIRE);
-}
-
-/* Room for all that may be there is asked for at once; what is not used is never had. */
-static int buckets_read(const struct tracer *tracer, struct held **ret_held,
-			size_t *ret_n)
-{
-	struct held *held = malloc(BUCKETS * WAYS * sizeof *held);
-	size_t n = 0;
-
-	if (!held)
-		return -ENOMEM;
-	for (size_t i = 0; i < BUCKETS * WAYS; i++) {
-		const struct bucket *bucket = &tracer->probes.buckets[i / WAYS];
-		const struct slot *slot = &bucket->slots[i % WAYS];
-		__u64 tag = tag_read(bucket, i % WAYS);
-
-		if (tag < TAG_ENTRY)
-			continue;
-		held[n] = (struct held){ slot->key, slot->entry };
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		n += tag_read(bucket, i % WAYS) == tag;
-	}
-	*ret_held = held;
-	*ret_n = n;
-	return 0;
-}
-
-static void ledger_remove(const struct tracer *tracer, const struct ledger_key *key)
-{
-	__u64 tag = ledger_tag(key);
-	struct bucket *bucket = &tracer->probes.buckets[ledger_bucket(tag)];
-
-	for (size_t way = 0; way < WAYS; way++) {
-		__u64 seen = tag;
-
-		if (tag_read(bucket, way) == tag &&
-		    ledger_key_is(&bucket->slots[way].key, key) &&
-		    __atomic_compare_exchange_n(&bucket->tags[way], &seen, TAG_FREE,
-						false, __ATOMIC_ACQ_REL,
-						__ATOMIC_RELAXED))
-			return;
-	}
-	bpf_map__delete_elem(tracer->probes.bpf->maps.ledger, key, sizeof *key, 0);
-}
-
-#define BATCH 4096
-
-static int map_read(const struct tracer *tracer, struct held **held, size_t *n)
-{
-	int fd = bpf_map__fd(tracer->probes.bpf->maps.ledger);
-	_cleanup_free_ struct ledger_key *keys = malloc(BATCH * sizeof *keys);
-	_cleanup_free_ struct entry *entries = malloc(BATCH * sizeof *entries);
-	__u32 in = 0, out = 0;
-	bool first = true;
-	int error = 0;
-
-	while (keys && entries && !error) {
-		__u32 n_read = BATCH;
-
-		error = bpf_map_lookup_batch(fd, first ? NULL : &in, &out, keys, entries,
-					     &n_read, NULL);
-		if (error && error != -ENOENT)
-			return error;
-		struct held *more = realloc(*held, (*n + n_read + 1) * sizeof *more);
-		if (!more)
-			return -ENOMEM;
-		*held = more;
-		for (__u32 i = 0; i < n_read; i++)
-			more[(*n)++] = (struct held){ keys[i], entries[i] };
-		in = out;
-		first = false;
-	}
-	return keys && entries ? 0 : -ENOMEM;
-}
-
-int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n)
-{
-	_cleanup_free_ struct held *held = NULL;
-	size_t n = 0;
-	int error = buckets_read(tracer, &held, &n);
-
-	if (!error)
-		error = map_read(tracer, &held, &n);
-	if (error)
-		return error;
-	*ret_held = take_ptr(held);
-	*ret_n = n;
-	return 0;
 }
 
 static int compare_ids(const void *a, const void *b)

@@ -21,15 +21,6 @@ struct process_row {
 int processes_read(const struct tracer *tracer, struct process_row **ret_rows,
 		   size_t *ret_n);
 
-/* An allocation that is in the ledger. */
-struct held {
-	struct ledger_key key;
-	struct entry entry;
-};
-
-/* The whole ledger; the caller frees it. Returns: 0; -errno. */
-int ledger_read(const struct tracer *tracer, struct held **ret_held, size_t *ret_n);
-
 /*
  * Takes processes that have ended out of the maps, and what they held when they did. The
  * output is told of it first, and keeps the process's totals if it wants them.
@@ -38,12 +29,3 @@ void processes_bury(struct tracer *tracer);
 
 /* Whether a process ran before the tool started, so that not all it holds is known. */
 bool process_is_early(const struct tracer *tracer, const struct process *process);
-
-/* Says on stderr what could not be kept, if anything. */
-void processes_say_lost(const struct tracer *tracer);
-
-/* Tells the output what was lost since the last time. */
-void processes_tell_lost(struct tracer *tracer);
-
-/* One word for it: "events" ... */
-const char *lost_name(enum lost what);

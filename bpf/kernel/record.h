@@ -73,7 +73,7 @@ enum op {
 	OP_SET_ACCESS,	  /* reads a CUmemAccessDesc into the parameters */
 };
 
-/* The programs there are, so that each is small: one link a kind (attach.c). */
+/* The programs there are, so that each is small: one link a kind (probes.c). */
 enum kind {
 	KIND_PLAIN,
 	KIND_ALLOC,

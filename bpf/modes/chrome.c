@@ -7,9 +7,9 @@
  */
 #include "base/clock.h"
 #include "event.h"
+#include "lost.h"
 #include "modes/json.h"
 #include "output.h"
-#include "process.h"
 
 #include "cuda/result.h"
 
@@ -95,7 +95,7 @@ static void print_counter(struct tracer *tracer, __u32 pid, uint64_t time,
 	open_event(chrome, "C", pid, pid);
 	print_time(chrome, tracer, "ts", time);
 	fprintf(chrome->file, ",\"name\":\"%s\",\"args\":{\"bytes\":%" PRIu64 "}}",
-		memory_name(memory), bytes);
+		call_memory_name(memory), bytes);
 }
 
 static void print_stack(const struct tracer *tracer, const struct record *record)
@@ -119,7 +119,7 @@ static void print_slice(struct tracer *tracer, const struct record *record)
 		(uint64_t)record->duration / 1000, (uint64_t)record->duration % 1000);
 	fprintf(chrome->file,
 		",\"cat\":\"%s\",\"name\":\"%s\",\"args\":{\"result\":\"%s\"",
-		group_name(calls_table[record->call].group),
+		call_group_name(calls_table[record->call].group),
 		calls_table[record->call].symbol, cuda_result_name(record->result));
 	json_fields(chrome->file, tracer, record);
 	print_stack(tracer, record);

@@ -5,9 +5,9 @@
 #include "modes/json.h"
 
 #include "cuda/result.h"
+#include "lost.h"
 #include "modes/totals.h"
 #include "output.h"
-#include "process.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void print_exit(const struct tracer *tracer, const struct record_exit *re
 	       record->record.n_freed);
 	for (size_t i = 0; i < N_MEMORIES; i++)
 		if (record->n_held[i])
-			printf(",\"%s\":%" PRIu64, memory_name((enum memory)i),
+			printf(",\"%s\":%" PRIu64, call_memory_name((enum memory)i),
 			       (uint64_t)record->held[i]);
 	puts("}");
 }

@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "format.h"
+#include "ledger.h"
 #include "mount.h"
 #include "output.h"
 #include "process.h"
@@ -105,7 +106,7 @@ static void print_lines(const struct view *view, const struct held *const *list,
 
 		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s",
 		       age_s(view, list[i]), (uint64_t)entry->bytes,
-		       memory_name(entry->memory), address, entry->tid,
+		       call_memory_name(entry->memory), address, entry->tid,
 		       entry->call < N_CALLS ? calls_table[entry->call].symbol : "?",
 		       name ? " " : "");
 		format_name(stdout, name ? name : "", SIZE_MAX, 0);
@@ -147,7 +148,7 @@ static void print_heap(const struct view *view, const struct heap *heap)
 	printf("  %" PRIu64
 	       " bytes in %zu allocation%s, the oldest of %.3f s, %s, from %s\n",
 	       heap->bytes, heap->n, format_plural(heap->n), age_s(view, heap->oldest),
-	       memory_name(heap->oldest->entry.memory),
+	       call_memory_name(heap->oldest->entry.memory),
 	       heap->oldest->entry.call < N_CALLS
 		       ? calls_table[heap->oldest->entry.call].symbol
 		       : "?");
@@ -186,7 +187,8 @@ static void print_kinds(const size_t *n, const uint64_t *bytes, size_t from, siz
 	for (size_t i = from; i < to; i++) {
 		if (!n[i])
 			continue;
-		printf("%s %s %" PRIu64, before, memory_name((enum memory)i), bytes[i]);
+		printf("%s %s %" PRIu64, before, call_memory_name((enum memory)i),
+		       bytes[i]);
 		before = "";
 	}
 }

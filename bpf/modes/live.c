@@ -37,7 +37,7 @@ static void print_exit(const struct tracer *tracer, const struct record_exit *re
 	       format_plural(record->record.n_freed), (uint64_t)record->record.bytes);
 	for (size_t i = 0; i < N_MEMORIES; i++)
 		if (record->n_held[i])
-			printf(" %s=%" PRIu64, memory_name((enum memory)i),
+			printf(" %s=%" PRIu64, call_memory_name((enum memory)i),
 			       (uint64_t)record->held[i]);
 	putchar('\n');
 }

@@ -3,7 +3,7 @@
  * Libraries that go away between being found and being probed: here nothing is left in
  * the file, so that all that is tried with it fails.
  */
-#include "attach.h"
+#include "probes.h"
 #include "missing.h"
 
 #include <criterion/criterion.h>

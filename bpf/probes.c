@@ -11,7 +11,7 @@
  * the next one is tried then, with the programs loaded anew. A library whose file can no
  * longer be read says nothing of the kernel: it is left out, whatever the way.
  */
-#include "attach.h"
+#include "probes.h"
 
 #include "kernel/bucket.h"
 #include "kernel/record.h"
@@ -83,7 +83,7 @@ static struct kind_programs kind_programs(struct trace_bpf *bpf, enum kind kind)
 #undef KIND_ROW
 }
 
-const char *attach_way_name(enum attach_way way)
+const char *probes_way_name(enum attach_way way)
 {
 	switch (way) {
 	case ATTACH_SESSION:
@@ -117,8 +117,8 @@ static bool call_names_function(const struct call *call)
 	       id == CALL_cuKernelGetFunction;
 }
 
-bool call_is_probed(const struct call *call, const struct wanted *wanted,
-		    enum kind *ret_kind)
+bool probes_want_call(const struct call *call, const struct wanted *wanted,
+		      enum kind *ret_kind)
 {
 	unsigned int shown = wanted->shown;
 
@@ -163,7 +163,7 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 		struct call_info info = call->info;
 		enum kind kind;
 
-		if (!call_is_probed(call, wanted, &kind))
+		if (!probes_want_call(call, wanted, &kind))
 			info.emit = EMIT_NEVER;
 		else if (wanted->shown & GROUP_BIT(call->group))
 			info.emit = EMIT_ALWAYS;
@@ -200,7 +200,7 @@ static bool probe_kind(const struct probes *probes, const struct wanted *wanted,
 {
 	const struct call *call = &calls_table[id];
 
-	if (!call_is_probed(call, wanted, ret_kind))
+	if (!probes_want_call(call, wanted, ret_kind))
 		return false;
 	if (*ret_kind == KIND_COUNT && probes->tally && call->info.size == ARG_NONE &&
 	    call->op != OP_COPY_STRUCT)

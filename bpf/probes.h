@@ -46,8 +46,8 @@ int probes_attach(struct probes *probes, const struct options *options,
 void probes_detach(struct probes *probes);
 
 /* How they were put in: "uprobe_multi sessions" ... */
-const char *attach_way_name(enum attach_way way);
+const char *probes_way_name(enum attach_way way);
 
 /* Whether a call is probed under these wants, and with which kind of program. */
-bool call_is_probed(const struct call *call, const struct wanted *wanted,
-		    enum kind *ret_kind);
+bool probes_want_call(const struct call *call, const struct wanted *wanted,
+		      enum kind *ret_kind);
