@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a call was given, and what it gave back: registers, the stack, and what parameters
- * point to in the caller's memory.
+ * Arguments and results of a call: in registers, on the stack, and in the caller's memory
+ * that parameters point to.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "thread.bpf.h"
 
 #define CONFIG_NUMBERS 7  /* of a CUlaunchConfig: grid, block, shared memory ... */
-#define CONFIG_STREAM  32 /* ... and where its stream stands */
+#define CONFIG_STREAM  32 /* ... and the place of the stream */
 
 static __always_inline void read_config(struct frame *frame)
 {
@@ -66,7 +66,7 @@ read_args(struct pt_regs *ctx, const volatile struct call_info *info, struct fra
 				    (void *)(PT_REGS_SP(ctx) + 8));
 }
 
-/* The bytes that a call is about, as far as its parameters say. */
+/* The number of bytes in a call's parameters. */
 static __always_inline __u64 call_size(const volatile struct call_info *info,
 				       const struct frame *frame)
 {

@@ -14,8 +14,8 @@ static __always_inline struct bucket *bucket_of(__u64 tag)
 	return bpf_map_lookup_elem(&buckets, &index);
 }
 
-/* Which slot has this tag; WAYS: none. The number takes a way through memory: the
- * verifier follows one path from there, and not one a slot. */
+/* The slot with this tag; WAYS: none. The number goes through memory, so that the
+ * verifier follows a single path from there instead of a path for each slot. */
 static __always_inline __u32 bucket_way(const struct bucket *bucket, __u64 tag,
 					struct thread *thread)
 {
@@ -36,12 +36,12 @@ static __always_inline bool bucket_own(struct bucket *bucket, __u32 way, __u64 t
 
 static __always_inline void bucket_disown(struct bucket *bucket, __u32 way, __u64 tag)
 {
-	__asm__ volatile("" ::: "memory"); /* what was written to the slot is there */
+	__asm__ volatile("" ::: "memory"); /* writes to the slot are visible */
 	*(volatile __u64 *)&bucket->tags[way & (WAYS - 1)] = tag;
 }
 
 /*
- * Puts an entry in. One that has the same key is replaced; *ret_old is set to it then.
+ * Puts an entry in. An entry with the same key is replaced, and returned in *ret_old.
  *
  * Returns: whether there was room.
  */
@@ -69,7 +69,7 @@ static __always_inline bool bucket_put(const struct ledger_key *key,
 	return true;
 }
 
-/* Returns: whether it was there, and nobody else has taken it. */
+/* Returns: whether the entry was there, and no other thread has taken it. */
 static __always_inline bool bucket_take(const struct ledger_key *key,
 					struct thread *thread, struct entry *ret_entry)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The quick part of the ledger: an array of buckets, in which an entry is found with a
- * few instructions, while a hash map takes several calls of the kernel's for it.
- * Allocations are here as long as their bucket has room, and in the map `ledger` else.
- * What refers to other entries, as handles and mappings do, is in the map always.
+ * The quick part of the ledger: an array of buckets. Finding an entry takes a few
+ * instructions here, and several calls of kernel functions in a hash map. Allocations are
+ * in a bucket while the bucket has room, else in the map `ledger`. Entries that refer to
+ * other entries (handles and mappings) are always in the map.
  *
- * A tag says what its slot holds: nothing, something that is being written or taken, or
- * the entry whose key makes this tag. Who changes the tag from one of the others to
- * TAG_BUSY, by a compare and exchange, owns the slot until he writes the next tag.
+ * A slot's tag is TAG_FREE, TAG_BUSY (an entry is being written or taken) or made from
+ * the key of the slot's entry. A thread that changes the tag from another value to
+ * TAG_BUSY, by compare and exchange, owns the slot until the thread writes the next tag.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a context takes along what was made in it: device, managed and host memory,
- * not pools and not virtual memory management.
+ * The end of a context frees device, managed and host memory made in the context. Pools
+ * and memory of virtual memory management outlive contexts.
  */
 #pragma once
 
 #include "ledger.bpf.h"
 
-/* Most processes have one context: memory of threads whose current context was never
- * seen to be set is of that one. */
+/* Most processes have a single context: memory belongs to this context if the thread was
+ * never seen to set a current context. */
 static __always_inline void context_note(struct process *process, __u64 context)
 {
 	if (!context || process->context == context)
@@ -24,7 +24,7 @@ struct context_end {
 	struct thread *thread;
 };
 
-/* What is imported by virtual memory management stays, as all of it does. */
+/* Memory imported by virtual memory management stays. */
 static __always_inline bool space_has_context(__u32 space)
 {
 	return space == SPACE_POINTER || space == SPACE_PINNED ||
@@ -128,7 +128,7 @@ static __always_inline void op_primary_retain(const struct thread *thread,
 	ledger_put(&key, entry, process);
 }
 
-/* Returns: the context that this call ended, or 0. */
+/* Returns: the context ended by this call, or 0. */
 static __always_inline __u64 op_primary_end(const volatile struct call_info *info,
 					    const struct thread *thread,
 					    const struct frame *frame)
@@ -145,7 +145,7 @@ static __always_inline __u64 op_primary_end(const volatile struct call_info *inf
 	__u64 context = primary->context;
 	if (info->op == OP_PRIMARY_RESET)
 		return context;
-	/* one that was retained before the tool looked may live on */
+	/* a context retained before the tool started may live on */
 	if (__sync_fetch_and_add(&primary->references, -1) != 1)
 		return 0;
 	bpf_map_delete_elem(&ledger, &key);

@@ -10,8 +10,8 @@
 /* The compiler knows nothing more of a number. */
 #define OPAQUE(number) __asm__ volatile("" : "+r"(number))
 
-/* Without a branch, which the compiler would make of it: each doubles the ways that the
- * verifier follows. */
+/* Written so that the compiler makes no branch: each branch doubles the paths of the
+ * verifier. */
 static __always_inline __u32 log2_slot(__u64 value)
 {
 	__u64 slot = 0;
@@ -20,7 +20,7 @@ static __always_inline __u32 log2_slot(__u64 value)
 		__u64 none = (value >> (1 << log2)) - 1;
 
 		OPAQUE(none);
-		none >>= 63; /* 1 if the value has not that many bits more */
+		none >>= 63; /* 1 if the value has fewer bits left */
 		OPAQUE(none);
 		value >>= (none ^ 1) << log2;
 		slot += (none ^ 1) << log2;

@@ -92,7 +92,7 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 	bpf_ringbuf_submit(record, flags);
 }
 
-/* What a process holds after the end of a context, which frees several kinds at once. */
+/* Balances after the end of a context, as several kinds are freed at once. */
 static __always_inline void emit_held(const struct thread *thread,
 				      const struct process *process,
 				      const struct task_struct *task, __u32 uid)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ledger: what every process holds, and what each call does to it.
+ * The ledger: the memory of every process, and the changes that each call makes.
  *
- * An entry is one allocation of one process; the totals of its process are the sum of its
- * entries at all times. Memory is booked when the call that made it returns, and taken
- * out when the call that frees it begins: by the time the driver has freed an address,
- * another thread may get the same one and book it. A free that fails puts the entry back.
+ * An entry is an allocation of a process; a process's totals are the sum of the process's
+ * entries at all times. Memory is booked when the allocating call returns, and taken out
+ * when the freeing call begins: once the driver has freed an address, another thread may
+ * get the same address and book new memory there. A free that fails puts the entry back.
  */
 #pragma once
 
@@ -37,8 +37,7 @@ static __always_inline void raise_peak(__u64 *peak, __u64 now)
 		__sync_val_compare_and_swap(peak, seen, now);
 }
 
-/* As one number in one register, so that the verifier sees that what is checked is what
- * is used. */
+/* A number in a register, so that the verifier sees the same value checked and used. */
 static __always_inline __u64 memory_index(__u8 memory)
 {
 	__u64 i = memory;
@@ -47,7 +46,7 @@ static __always_inline __u64 memory_index(__u8 memory)
 	return i;
 }
 
-/* Returns: what the process holds of that kind now. */
+/* Returns: the bytes of this kind that the process holds now. */
 static __always_inline __u64 totals_add(struct process *process, __u8 memory, __u64 bytes,
 					__u64 n)
 {
@@ -78,7 +77,7 @@ static __always_inline __u64 totals_take(struct process *process, __u8 memory,
 	return now;
 }
 
-/* An entry that is found in the way belongs to memory whose free has not returned yet. */
+/* An entry with the same key belongs to memory whose free has not returned yet. */
 static __always_inline bool ledger_put(const struct ledger_key *key,
 				       const struct entry *entry, struct process *process)
 {
@@ -113,7 +112,7 @@ static __always_inline void ledger_book(const struct ledger_key *key,
 		outcome_booked(outcome, entry, process);
 }
 
-/* Take an entry out, and its bytes out of the totals. */
+/* Takes an entry out of the ledger, and the entry's bytes out of the totals. */
 static __always_inline bool ledger_take(const struct ledger_key *key,
 					struct entry *ret_entry, struct process *process)
 {
@@ -135,7 +134,7 @@ static __always_inline void ledger_restore(const struct ledger_key *key,
 		totals_add(process, entry->memory, entry->bytes, 1);
 }
 
-/* --- allocations, which are in a bucket or in the ledger --- */
+/* --- allocations: in a bucket or in the ledger --- */
 
 static __always_inline void alloc_book(const struct ledger_key *key,
 				       const struct entry *entry, struct thread *thread,
@@ -201,7 +200,7 @@ static __always_inline void op_begin_free(const volatile struct call_info *info,
 	frame->has_taken = alloc_take(&key, &frame->taken, thread, process);
 }
 
-/* --- when it returns --- */
+/* --- when a call returns --- */
 
 static __always_inline void op_alloc(const volatile struct call_info *info,
 				     struct thread *thread, struct process *process,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The maps of the BPF programs, and what the user program sets before they are loaded.
+ * The maps of the BPF programs, and the constants that the user program sets before
+ * loading.
  */
 #pragma once
 
@@ -8,14 +9,14 @@
 #include "record.h"
 
 #define CALLS_MAX    256
-#define ARGS_SLOTS   16 /* ARGS_MAX, so that a mask is a check of bounds */
+#define ARGS_SLOTS   16 /* ARGS_MAX, rounded up so that a mask checks bounds */
 #define FRAMES_MAX   4
 #define CONTEXTS_MAX 8
 #define ENTRIES_MAX  262144
-#define PLACES	     8 /* that a process may have in `processes` */
+#define PLACES	     8 /* of a process in `processes`: candidates */
 
-/* A call that has begun. The oldest entry of the ledger that a free takes is kept here,
- * so that one that fails can put it back. */
+/* A call that has begun. A free keeps the first entry taken from the ledger here, to put
+ * the entry back if the free fails. */
 struct frame {
 	__u64 sp;
 	__u64 time;
@@ -25,7 +26,7 @@ struct frame {
 	struct entry taken;
 };
 
-/* What a call did, for its record. */
+/* The effect of a call on the ledger, for the call's record. */
 struct outcome {
 	__u64 bytes;
 	__u64 held;
@@ -34,7 +35,7 @@ struct outcome {
 	__u8 flags;
 };
 
-/* What came of it otherwise. */
+/* Other results of a call. */
 struct returned {
 	__u64 duration;
 	__u64 out[2];
@@ -43,23 +44,27 @@ struct returned {
 	__u32 uid;
 };
 
-/* What is known of a thread. Its end removes it. */
+/*
+ * State of a thread; removed when the thread ends. Results of the call that returns are
+ * here and not on the stack: the verifier follows each value on the stack, and would have
+ * too many paths to look at.
+ */
 struct thread {
-	__u64 process;	/* its number; 0: not looked at yet */
-	__u32 place;	/* of its process in `processes`, or was */
-	__u32 followed; /* belongs to the command, where one was given */
+	__u64 process;	/* number of the process; 0: not looked up yet */
+	__u32 place;	/* of the process in `processes`, at the last look */
+	__u32 followed; /* belongs to the command, if there is a command */
 	__u32 depth;
 	__u32 way; /* of bucket_way() */
 	struct frame frames[FRAMES_MAX];
 	__u32 n_contexts;
-	__u32 n_ended; /* allocations that the end of a context takes along ... */
-	struct outcome outcome;	  /* of the call that returns: here, since of what ... */
-	struct returned returned; /* ... is on the stack the verifier knows too much */
-	__u64 ended; /* ... and their bytes: here, so that the verifier knows neither */
+	__u32 n_ended; /* allocations freed by the end of a context, `ended` bytes */
+	struct outcome outcome;
+	struct returned returned;
+	__u64 ended;
 	__u64 contexts[CONTEXTS_MAX]; /* current ones, the last is on top */
 };
 
-/* What is the same for as long as the programs run. The tests need it otherwise. */
+/* Constant while the programs run. The tests define RODATA as writable. */
 #ifndef RODATA
 #define RODATA const volatile
 #endif
@@ -67,13 +72,13 @@ struct thread {
 /* The kinds of calls, one row each (call.c fills it in). */
 RODATA struct call_info calls[CALLS_MAX];
 
-/* The tool's pid namespace, where it is not the machine's: pids are as it sees them. */
+/* The tool's pid namespace, if not the machine's: pids are numbers of this namespace. */
 RODATA __u64 pidns_device;
 RODATA __u64 pidns_inode;
 
 RODATA __u32 filter_pids[PIDS_MAX];
 RODATA __u32 n_filter_pids; /* 0: all */
-RODATA __u32 filter_uid; /* where filter_by_uid */
+RODATA __u32 filter_uid;    /* where filter_by_uid */
 RODATA __u8 filter_by_uid;
 RODATA __u8 filter_followed; /* only processes in `followed` and their children */
 RODATA __u8 filter_failed;   /* show failed calls only */
@@ -108,9 +113,9 @@ struct {
 	__type(value, struct entry);
 } ledger SEC(".maps");
 
-/* One for each process_id(), in one of the PLACES that follow from it. An array, since a
- * look at it is a few instructions and one at a hash several calls. The user program
- * clears those that have ended. */
+/* Records of processes, each in one of the PLACES that process_id() leads to. An array,
+ * since a lookup takes a few instructions there and several calls in a hash map. The user
+ * program clears records of ended processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -119,7 +124,7 @@ struct {
 	__type(value, struct process);
 } processes SEC(".maps");
 
-/* Pids of the command and of its descendants. */
+/* Pids of the command and all descendants. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PROCESSES_MAX);

@@ -8,7 +8,7 @@
 #include "ledger.bpf.h"
 #include "thread.bpf.h"
 
-/* All that a process held is free. */
+/* All memory of a process is free. */
 static __always_inline void process_freed(__u64 id, struct process *process, __u8 call)
 {
 	struct record_exit *record = bpf_ringbuf_reserve(&ring, sizeof *record, 0);
@@ -52,7 +52,7 @@ int process_exit(void *ctx)
 	__u64 id = process_id(task);
 	__u32 pid = task->tgid;
 
-	if (BPF_CORE_READ(task, signal, live.counter)) /* threads of it live on */
+	if (BPF_CORE_READ(task, signal, live.counter)) /* other threads live on */
 		return 0;
 	if (filter_followed)
 		bpf_map_delete_elem(&followed, &pid);
@@ -60,7 +60,7 @@ int process_exit(void *ctx)
 	struct process *process = bpf_map_lookup_elem(&processes, &place);
 	if (!process || process->id != id)
 		return 0;
-	/* its entries are left for the user program to look at, and to remove */
+	/* the user program reads and removes the process's entries */
 	process->ended = bpf_ktime_get_ns();
 	process_freed(id, process, 0);
 	return 0;
@@ -94,7 +94,7 @@ static long process_end_bucket(void *map, const void *key, void *value, void *da
 	return 0;
 }
 
-/* The process goes on as another program, without what it held. */
+/* The process goes on as another program, without memory. */
 SEC("raw_tp/sched_process_exec")
 int process_exec(void *ctx)
 {
@@ -117,8 +117,8 @@ int process_exec(void *ctx)
 	return 0;
 }
 
-/* Run by the command itself before it begins (command.c): only here is it known under the
- * machine's own number. */
+/* Run by the command's process before the command begins (command.c): only the kernel
+ * knows the machine's own pid. */
 SEC("raw_tp")
 int follow_me(void *ctx)
 {
@@ -128,7 +128,7 @@ int follow_me(void *ctx)
 	return 0;
 }
 
-/* Children of what is followed are followed. */
+/* Children of followed processes are followed. */
 SEC("raw_tp/sched_process_fork")
 int process_fork(struct bpf_raw_tracepoint_args *ctx)
 {

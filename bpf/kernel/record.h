@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the BPF programs and the user program share: records of the ring buffer and the
- * keys and values of the maps.
+ * Types shared by the BPF programs and the user program: records of the ring buffer, keys
+ * and values of the maps.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC. A process is named by a number of its own
- * (process_id()), so that a pid that is used again is another process.
+ * Times are nanoseconds of CLOCK_MONOTONIC. A process is named by a unique number
+ * (process_id()), so that a pid in use again is another process.
  */
 #pragma once
 
 #include <linux/types.h>
 
-/* The parameters of a call that are kept: cuLaunchKernel's, up to its stream. */
+/* Parameters kept of a call: those of cuLaunchKernel, up to the stream. */
 #define ARGS_MAX    9
 #define TEXT_SIZE   192
 #define COMM_SIZE   16
-#define PIDS_MAX    64 /* that -p takes */
+#define PIDS_MAX    64 /* of --pid, at most */
 
-#define STACK_DEPTH 64 /* frames that are kept */
+#define STACK_DEPTH 64 /* frames kept of a stack */
 
 /* Kinds of memory, as they are totalled. Those before PINNED are the GPU's own. */
 enum memory {
@@ -26,18 +26,18 @@ enum memory {
 	MEMORY_VMM,
 	MEMORY_PINNED,
 	MEMORY_REGISTERED,
-	MEMORY_IMPORTED, /* another process's memory, opened in this one */
+	MEMORY_IMPORTED, /* memory of another process, opened here */
 	MEMORY_RESERVED, /* addresses without memory */
 	N_MEMORIES,
 	MEMORY_NONE = N_MEMORIES,
 };
 
 #define N_GPU_MEMORIES MEMORY_PINNED
-#define N_OWN_MEMORIES MEMORY_IMPORTED /* those before it are a process's own memory */
+#define N_OWN_MEMORIES MEMORY_IMPORTED /* the kinds before are a process's own memory */
 
 /* Name spaces of the ledger's keys. */
 enum space {
-	SPACE_POINTER, /* device, managed, pool, IPC: one cuMemFree() for all */
+	SPACE_POINTER, /* device, managed, pool, IPC: cuMemFree() frees all */
 	SPACE_PINNED,
 	SPACE_REGISTERED,
 	SPACE_RANGE,	/* cuMemAddressReserve() */
@@ -45,10 +45,10 @@ enum space {
 	SPACE_PHYSICAL, /* the memory itself, numbered: lives as long as handles and maps
 			 */
 	SPACE_MAPPING,	/* cuMemMap() */
-	SPACE_PRIMARY,	/* device number; entry.context is its primary context */
+	SPACE_PRIMARY,	/* device number; entry.context is the primary context */
 };
 
-/* What a call does to the ledger. */
+/* The effect of a call on the ledger. */
 enum op {
 	OP_NONE,
 	OP_ALLOC,    /* *out is new memory */
@@ -73,7 +73,7 @@ enum op {
 	OP_SET_ACCESS,	  /* reads a CUmemAccessDesc into the parameters */
 };
 
-/* The programs there are, so that each is small: one link a kind (probes.c). */
+/* Kinds of programs, so that each program is small: a link a kind (probes.c). */
 enum kind {
 	KIND_PLAIN,
 	KIND_ALLOC,
@@ -91,40 +91,40 @@ enum kind {
 enum emit {
 	EMIT_NEVER,
 	EMIT_ALWAYS,
-	EMIT_FREED, /* where it frees memory of a kind in `show_memories` */
+	EMIT_FREED, /* if the call frees a kind of `show_memories` */
 };
 
-/* What the BPF programs must know of a call; made from its row in calls.h. */
+/* A call as the BPF programs see it; made from the row in calls.h. */
 struct call_info {
 	__u8 op;
-	__u8 memory;	  /* that it books */
-	__u8 space;	  /* of its addresses */
+	__u8 memory;	  /* booked by the call */
+	__u8 space;	  /* of the call's addresses */
 	__u8 n_args;	  /* kept */
-	__u8 out[2];	  /* parameters that point to a result, or ARG_NONE */
+	__u8 out[2];	  /* parameters with the address of a result, or ARG_NONE */
 	__u8 out_size;	  /* bytes of the first result: 4 or 8 */
 	__u8 size;	  /* parameter with the size, or ARG_NONE; pitched: see there */
-	__u8 times;	  /* parameter that multiplies it, or ARG_NONE */
+	__u8 times;	  /* parameter to multiply `size` by, or ARG_NONE */
 	__u8 shift;	  /* bytes of an element, as a power of two */
-	__u8 text;	  /* parameter that is a string, or ARG_NONE */
+	__u8 text;	  /* parameter with a string, or ARG_NONE */
 	__u8 n_extents;	  /* OP_COPY_STRUCT: 2 or 3 numbers ... */
 	__u16 extents;	  /* ... at this offset */
 	__u8 pitched;	  /* the size is *pPitch times `times` */
 	__u8 emit;	  /* enum emit */
 	__u8 counted;	  /* belongs in the summary */
 	__u8 size_is_int; /* of the size, 4 bytes count ... */
-	__u8 address_is_int; /* ... and of the address that is freed */
+	__u8 address_is_int; /* ... and of the freed address */
 	__u8 unused[5];
 };
 
 enum record_type {
 	RECORD_CALL,
 	RECORD_TEXT, /* a record_text */
-	RECORD_EXIT, /* a record_exit: what it held, which is free now */
-	RECORD_HELD, /* a record_exit: what is held after the end of a context */
+	RECORD_EXIT, /* a record_exit: memory that is free now */
+	RECORD_HELD, /* a record_exit: balances after the end of a context */
 };
 
 enum record_flag {
-	RECORD_UNKNOWN = 1, /* frees what was not seen allocated */
+	RECORD_UNKNOWN = 1, /* frees memory of unknown origin */
 	RECORD_BOOKED = 2,  /* `bytes` were added to `held` */
 	RECORD_FREED = 4,   /* `bytes` were taken from `held` */
 };
@@ -141,7 +141,7 @@ struct record {
 	__u32 pid;
 	__u32 tid;
 	__u32 uid;
-	__u32 n_freed; /* allocations that the end of a context took along */
+	__u32 n_freed; /* allocations freed by the end of a context */
 	__u64 process;
 	__u64 time; /* of entry */
 	__u64 duration;
@@ -157,7 +157,7 @@ struct record_text {
 	char text[TEXT_SIZE];
 };
 
-/* The end of a process, or its exec: all that it held is free. */
+/* The end of a process, or an exec: all memory of the process is free. */
 struct record_exit {
 	struct record record;
 	__u64 held[N_MEMORIES];
@@ -173,7 +173,7 @@ struct ledger_key {
 
 struct entry {
 	__u64 bytes;
-	__u64 time; /* when it was booked */
+	__u64 time; /* of booking */
 	__u64 context;
 	__u64 physical;
 	__s32 stack;
@@ -185,16 +185,16 @@ struct entry {
 };
 
 struct process {
-	__u64 id; /* its number; 0: nobody's */
+	__u64 id; /* number of the process; 0: free */
 	__u64 start;
 	__u64 ended; /* or 0 */
 	__u64 held[N_MEMORIES];
 	__u64 peak[N_MEMORIES];
 	__u64 n_held[N_MEMORIES];
 	__u64 gpu;	/* held of the GPU's own kinds ... */
-	__u64 gpu_peak; /* ... and the most of it */
-	__u64 unknown;	/* frees of what was not seen allocated */
-	__u64 context;	/* the only one that it was seen to use, or 0 ... */
+	__u64 gpu_peak; /* ... and the peak */
+	__u64 unknown;	/* frees of memory of unknown origin */
+	__u64 context;	/* the only context seen, or 0 ... */
 	__u32 contexts; /* ... 2 where there were several */
 	__u32 unused;
 	__u32 pid;
@@ -207,11 +207,11 @@ struct process {
 #define N_LATENCIES   40
 #define N_SIZES	      48
 
-/* One call's totals, on one CPU. Slot N of a histogram counts 2^N up to 2^(N+1)-1. */
+/* Totals of a call on a CPU. Slot N of a histogram counts 2^N up to 2^(N+1)-1. */
 struct call_stat {
-	__u64 calls; /* the sum of `latency`: made when it is read */
+	__u64 calls; /* the sum of `latency`: made by the reader */
 	__u64 failures;
-	__u64 bytes; /* of calls that succeeded */
+	__u64 bytes; /* of successful calls */
 	__u64 time;
 	__u64 latency[N_LATENCIES];
 	__u64 size[N_SIZES];
@@ -222,7 +222,7 @@ struct result_key {
 	__s32 result;
 };
 
-/* What could not be kept, one counter each. */
+/* Things that could not be kept, each with a counter. */
 enum lost {
 	LOST_EVENTS,  /* no room in the ring buffer */
 	LOST_ENTRIES, /* no room in the ledger */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who makes a call: the thread, its process, and whether anybody wants to know of it.
+ * The thread that makes a call, the thread's process, and the filters.
  */
 #pragma once
 
@@ -28,9 +28,9 @@ struct task_struct {
 	char comm[COMM_SIZE];
 } __attribute__((preserve_access_index));
 
-/* A pid takes 22 bits at most; the time of start tells a pid's users apart. By
- * BPF_CORE_READ, as it is needed but once: to let the verifier follow a pointer takes a
- * search of the kernel's whole BTF. */
+/* A pid takes 22 bits at most; the time of start tells a pid's users apart. Read by
+ * BPF_CORE_READ, as a pointer that the verifier follows costs a search of the kernel's
+ * whole BTF. */
 static __always_inline __u64 process_id(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, group_leader, start_boottime) << 22 ^
@@ -59,8 +59,8 @@ static __always_inline __u32 place_of(__u64 id, __u32 n)
 
 #define NO_PLACE 0xffffffffu
 
-/* Where the record of a process is. A function of its own, so that the verifier looks at
- * it once. */
+/* The place of a process's record. Not inlined, so that the verifier looks at the
+ * function once. */
 __attribute__((noinline)) __u32 process_find(__u64 id)
 {
 	for (__u32 n = 0; n < PLACES; n++) {
@@ -73,8 +73,8 @@ __attribute__((noinline)) __u32 process_find(__u64 id)
 	return NO_PLACE;
 }
 
-/* The current process's record is made. Another thread of it may be doing the same: it
- * takes the same places in the same order. */
+/* Makes the current process's record. Another thread of the process may do the same at
+ * the same time: both try the same places in the same order. */
 __attribute__((noinline)) __u32 process_make(__u64 id)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -94,7 +94,7 @@ __attribute__((noinline)) __u32 process_make(__u64 id)
 		process->start = BPF_CORE_READ(leader, start_boottime);
 		process->uid = (__u32)bpf_get_current_uid_gid();
 		bpf_probe_read_kernel_str(process->comm, COMM_SIZE, leader->comm);
-		/* last: it says that the rest is there */
+		/* last: a pid means that the rest is there */
 		*(volatile __u32 *)&process->pid = pids_now(task) >> 32;
 		return place;
 	}
@@ -102,7 +102,7 @@ __attribute__((noinline)) __u32 process_make(__u64 id)
 	return NO_PLACE;
 }
 
-/* The record of a thread's process, or NULL if it has none. */
+/* The record of a thread's process, or NULL. */
 static __always_inline struct process *process_of(struct thread *thread)
 {
 	__u64 id = thread->process;
@@ -115,7 +115,7 @@ static __always_inline struct process *process_of(struct thread *thread)
 	return process && process->id == id ? process : NULL;
 }
 
-/* The same, made at its first call. */
+/* The same, but made at the first call. */
 static __always_inline struct process *process_get(struct thread *thread)
 {
 	__u64 id = thread->process;
@@ -130,8 +130,8 @@ static __always_inline struct process *process_get(struct thread *thread)
 	return process && process->id == id ? process : NULL;
 }
 
-/* Whether it is one of -p. A function of its own, so that the verifier looks at it once.
- */
+/* Whether --pid names this process. Not inlined, so that the verifier looks at the
+ * function once. */
 __attribute__((noinline)) int pid_wanted(__u32 pid)
 {
 	for (__u32 i = 0; i < n_filter_pids && i < PIDS_MAX; i++)
@@ -151,7 +151,7 @@ static __always_inline bool thread_wanted(const struct thread *thread,
 	return !filter_followed || thread->followed;
 }
 
-/* The current thread, or NULL if nobody wants its calls. */
+/* The current thread, or NULL if the filters exclude the thread. */
 static __always_inline struct thread *thread_enter(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -171,7 +171,7 @@ static __always_inline struct thread *thread_enter(void)
 	return thread_wanted(thread, task) ? thread : NULL;
 }
 
-/* A call begins at this stack pointer: calls that never returned lie below it. */
+/* A call begins at this stack pointer: calls that never returned lie below. */
 static __always_inline struct frame *frame_push(struct thread *thread, __u64 sp)
 {
 	for (int i = 0; i < FRAMES_MAX; i++) {
@@ -197,9 +197,9 @@ static __always_inline __u64 frame_arg(const struct frame *frame, __u8 i)
 	return frame->args[i & (ARGS_SLOTS - 1)];
 }
 
-#define RETURN_ADDRESS 8 /* bytes on the stack, which are gone after the return */
+#define RETURN_ADDRESS 8 /* bytes, popped from the stack by the return */
 
-/* The frame of the call that has returned to this stack pointer, or NULL. */
+/* The frame of the call that returned to this stack pointer, or NULL. */
 static __always_inline struct frame *frame_pop(struct thread *thread, __u64 sp)
 {
 	if (!thread->depth)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The BPF programs of gpumem-trace: what runs when a process calls the driver, when the
+ * The BPF programs of gpumem-trace. They run when a process calls the driver, when the
  * call returns, and when a process forks, runs another program or ends.
  *
- * A probe's cookie is the number of its call. Each kind of call has programs of its own
- * (enum kind), one for entry and one for return, as two links: a session, one link for
- * both, must ask which of the two it is, and has no room for arguments. Only what is
- * merely counted is quicker as a session.
+ * A probe's cookie is the number of its call. Each kind of call (enum kind) has a program
+ * for entry and a program for return, as two links. A session, a single link for both,
+ * must ask whether a call enters or returns, and has no room for arguments: only calls
+ * that are merely counted are quicker as a session.
  *
- * What a call of a helper costs decides the shape of the rest: as much as fifty
- * instructions where the kernel guards its returns against speculation. So helpers are
- * for what can't be had without; arrays, atomic operations and fields of the task are
+ * The cost of helpers decides the shape of the rest: a call of a helper costs up to fifty
+ * instructions where the kernel guards returns against speculation. So helpers are used
+ * only where nothing else will do; arrays, atomic operations and fields of the task are
  * inlined by the kernel.
  */
 #include <linux/bpf.h>
@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* errno.h's, which has no place in a BPF program */
+/* of errno.h, a header for user programs */
 #define E2BIG  7
 #define EEXIST 17
 
@@ -83,7 +83,7 @@ static __always_inline int call_begin(struct pt_regs *ctx, enum kind kind)
 	return 0;
 }
 
-/* What a call that worked did to the ledger. */
+/* The effect of a successful call on the ledger. */
 static __always_inline void done(enum kind kind, const volatile struct call_info *info,
 				 struct thread *thread, const struct frame *frame,
 				 struct process *process, __u64 out, struct entry *entry,
@@ -122,8 +122,8 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		return 0;
 	const volatile struct call_info *info = &calls[call];
 
-	/* a process is known by its first call that matters to the ledger, or that gives
-	 * names which its end makes void */
+	/* a process gets a record with the first call that matters to the ledger, or that
+	 * gives names; the end of the process makes names void */
 	struct process *process = NULL;
 	if (kind != KIND_PLAIN || info->text < ARGS_MAX) {
 		process = process_get(thread);

@@ -2,16 +2,16 @@
 /*
  * Virtual memory management in the ledger.
  *
- * Memory of cuMemCreate() lives as long as a handle or a mapping refers to it. Handles
- * and mappings therefore refer to a numbered SPACE_PHYSICAL entry, which counts them and
- * carries the bytes. Imported memory's size is not known before it is mapped: there the
- * mappings carry the bytes.
+ * Memory of cuMemCreate() lives as long as the last handle or mapping. Handles and
+ * mappings therefore refer to a numbered SPACE_PHYSICAL entry, where they are counted and
+ * the bytes are kept. The size of imported memory is not known before a mapping: there
+ * the mappings have the bytes.
  */
 #pragma once
 
 #include "ledger.bpf.h"
 
-/* One handle or mapping less; the last one frees the memory. */
+/* A handle or mapping less; the last frees the memory. */
 static __always_inline void physical_unref(__u64 id, const struct thread *thread,
 					   struct process *process,
 					   struct outcome *outcome)
@@ -30,7 +30,7 @@ static __always_inline void physical_unref(__u64 id, const struct thread *thread
 		outcome_freed(outcome, &taken, process);
 }
 
-/* A handle that was retained stands for several. */
+/* A retained handle stands for several. */
 static __always_inline void op_begin_release(const struct thread *thread,
 					     struct frame *frame)
 {
@@ -48,7 +48,7 @@ static __always_inline void op_begin_release(const struct thread *thread,
 		bpf_map_delete_elem(&ledger, &key);
 }
 
-/* New memory, and its first handle. */
+/* New memory, and the first handle. */
 static __always_inline void op_create(const volatile struct call_info *info,
 				      const struct thread *thread,
 				      struct process *process, __u64 handle,
@@ -56,8 +56,7 @@ static __always_inline void op_create(const volatile struct call_info *info,
 {
 	struct ledger_key key = {
 		.process = thread->process,
-		.address = entry->time ^ (__u64)entry->tid
-						 << 40, /* a number of its own */
+		.address = entry->time ^ (__u64)entry->tid << 40, /* a unique number */
 		.space = SPACE_PHYSICAL,
 	};
 	entry->memory = info->memory;
@@ -86,7 +85,7 @@ static __always_inline void physical_ref(__u64 id, const struct thread *thread)
 		__sync_fetch_and_add(&physical->references, 1);
 }
 
-/* One more owner of the memory behind a mapping: a new handle, or the same again. */
+/* Another owner of the memory behind a mapping: a new handle, or the same again. */
 static __always_inline void op_retain(const struct thread *thread,
 				      const struct frame *frame, struct process *process,
 				      __u64 handle, struct entry *entry)
@@ -166,14 +165,14 @@ static __always_inline void op_map(const struct thread *thread, const struct fra
 		ledger_put(&key, entry, process);
 }
 
-#define MAPPINGS_MAX 512 /* that one unmap spans */
+#define MAPPINGS_MAX 512 /* of an unmap, at most */
 
 /*
- * Takes out the mapping at an address, unless it is younger than `before`: put there
- * since. What it frees is added to the thread's `ended`, which belongs to context_end()
- * else. A function of its own, so that the verifier looks at it once.
+ * Takes out the mapping at an address, unless the mapping is younger than `before`. The
+ * freed bytes are added to the thread's `ended` (otherwise used by context_end()). Not
+ * inlined, so that the verifier looks at the function once.
  *
- * Returns: its size, 0 if there was none.
+ * Returns: the size; 0: no mapping.
  */
 __attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
 {
@@ -201,7 +200,7 @@ __attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
 	return taken.bytes;
 }
 
-/* The mappings from an address up to another, one behind the other. */
+/* The mappings from an address up to another, in their order. */
 __attribute__((noinline)) __u64 unmap_rest(__u64 address, __u64 end, __u64 before)
 {
 	__u64 size = 1;
@@ -213,8 +212,8 @@ __attribute__((noinline)) __u64 unmap_rest(__u64 address, __u64 end, __u64 befor
 	return address;
 }
 
-/* An unmap may span several mappings. Those behind the first are looked for when it has
- * worked. */
+/* An unmap may span several mappings. The rest is looked up when the call has
+ * succeeded. */
 static __always_inline void op_unmap(struct thread *thread, const struct frame *frame,
 				     struct process *process, struct outcome *outcome)
 {
