@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The way into the library, the same for every call: the one lock, whether the driver is
- * initialised, the faults that a test has asked for, and the fault that has happened.
+ * The way into the library, the same for every call: the lock of the library, whether the
+ * driver is initialised, the faults that a test has asked for, and the fault that has
+ * happened.
  *
  * A sticky result poisons the process: from then on every call that needs the driver
- * answers it, for good, whatever is reset. That is what hardware does, and why a
+ * answers with this result, for good, whatever is reset. Hardware does the same, and so a
  * process is the fault boundary of the whole project.
  *
  * A child of fork() has no stream threads and may find any state half changed: as with
- * NVIDIA's driver, its calls answer CUDA_ERROR_NOT_INITIALIZED.
+ * NVIDIA's driver, the calls of a child answer CUDA_ERROR_NOT_INITIALIZED.
  */
 #include "call.h"
 

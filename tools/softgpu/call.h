@@ -7,10 +7,9 @@
  *		...
  *	}
  *
- * defines the exported cuMemAlloc_v2, checked against its row of the X-list, around a
- * body that runs under the one lock of the library. A body that waits does it with
- * call_wait(), or between call_unlock() and call_lock(); what it looked up before may
- * be gone after.
+ * defines the exported cuMemAlloc_v2, checked against the row of the X-list, around a
+ * body that runs under the lock of the library. A body waits with call_wait(), or between
+ * call_unlock() and call_lock(); objects looked up before may be gone after.
  */
 #pragma once
 
@@ -27,8 +26,8 @@ enum call_need {
 };
 
 /*
- * The exported functions. Their C names differ from cuda.h's, which its macros rename,
- * and their assembler names are the list's.
+ * The exported functions. The C names differ from those of cuda.h, whose macros rename
+ * them; the assembler names are those of the list.
  */
 #define CALL_DECLARE(symbol, type, need)                                \
 	extern __typeof__(*(type)NULL) export_##symbol __asm__(#symbol) \
@@ -48,7 +47,7 @@ CUDA_DRIVER_LIST(CALL_DECLARE)
 	}                                                              \
 	static CUresult body_##symbol params
 
-/* Takes the lock whatever it returns; call_leave() lets it go. */
+/* Takes the lock, also where the result is an error; call_leave() lets the lock go. */
 CUresult call_enter(int call, enum call_need need);
 CUresult call_leave(CUresult result);
 
@@ -59,7 +58,7 @@ void call_wait(pthread_cond_t *cond);
 /* Ends early when the control file changes. */
 void call_sleep(struct delay delay);
 
-/* The injected delay of this thread's call, taken by the work that it queues. */
+/* The injected delay of this thread's call, taken by work that the call queues. */
 struct delay call_take_delay(void);
 
 /* The process has lost its contexts: every later call answers this result. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Primary contexts, one a device, retained and released, and each thread's stack of
- * current ones.
+ * Primary contexts, at most one for each device, retained and released, and each thread's
+ * stack of current contexts.
  *
  * struct context lives for the life of the process, so that a handle never dangles: a
  * context that nobody retains is dead, and calls under it answer
- * CUDA_ERROR_CONTEXT_IS_DESTROYED. Its end waits for all of its streams and takes with
- * it its streams, events, allocations and pools; mappings and handles of virtual memory
- * are the process's and stay.
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED. The end of a context waits for all of the streams and
+ * takes along streams, events, allocations and pools; mappings and handles of virtual
+ * memory belong to the process and stay.
  *
- * Making a context costs no device memory here. On hardware it costs some hundred MiB.
+ * Making a context costs no device memory here. On hardware a context takes some hundred
+ * MiB.
  */
 #include "context.h"
 

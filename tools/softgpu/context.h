@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices' primary contexts, and which one is a thread's current. */
+/* Devices' primary contexts, and the current context of each thread. */
 #pragma once
 
 #include "call.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver and its devices: what can be asked before there is a context.
+ * The driver and the devices: questions that need no context.
  *
- * All devices are alike but for their index, which shows in the UUID and the PCI
- * address. Every one reaches every other. The attributes are an H200's where programs
- * choose by them, and 0, as for a device that lacks the feature, where they are not in
- * the table.
+ * All devices are alike but for the index, which shows in the UUID and the PCI address.
+ * Every device reaches every other. The attributes are an H200's where programs choose by
+ * them, and 0, as for a device without the feature, where they are not in the table.
  */
 #include "call.h"
 #include "context.h"
@@ -60,7 +59,7 @@ static const int attributes[] = {
 	[CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = 0,
 };
 
-/* The attributes that devices differ in, or that options set. */
+/* Attributes that differ between devices, or that options set. */
 static int device_attribute(CUdevice_attribute attribute, CUdevice device)
 {
 	switch ((int)attribute) {

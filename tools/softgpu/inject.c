@@ -2,13 +2,13 @@
 /*
  * Rules that make calls go wrong, from the options and from the control file.
  *
- * A rule names a call and which of its calls it means, and counts them itself from the
- * moment it is there. Rules are looked through in order on every call; there are a
+ * A rule names a function and which calls of the function it means, counted from the
+ * moment the rule is there. Rules are looked through in order on every call; there are a
  * few, so nothing faster is needed. All of this runs under the library's lock.
  *
- * The control file lets a test break a process that is already running. It is known by
- * its identity, size and time; when that changes, the rules from the file are thrown
- * away and read anew. A line of it that is no rule is said on stderr and left out.
+ * The control file lets a test break a process that is already running. The file is known
+ * by identity, size and time; when these change, the rules from the file are thrown away
+ * and read anew. A line without a rule is reported on stderr and left out.
  */
 #include "inject.h"
 
@@ -208,7 +208,7 @@ static void control_look(void)
 	control_load();
 }
 
-/* Whether a rule means the call that it has just counted. */
+/* Whether a rule means the call just counted. */
 static bool rule_hits(const struct rule *rule)
 {
 	if (rule->n_calls < rule->first)

@@ -11,14 +11,14 @@ struct delay {
 };
 
 /*
- * Adds one rule, fail=, delay= or kill=, for the life of the process.
+ * Adds a rule, fail=, delay= or kill=, for the life of the process.
  *
- * Returns: 0, or -EINVAL when it is no rule.
+ * Returns: 0, or -EINVAL when the text is not a rule.
  */
 int inject_add(const char *setting);
 
 /*
- * Counts a call (a row of the X-list) and tells what is asked for it. Doesn't come back
+ * Counts a call (a row of the X-list) and tells the result asked for. Doesn't come back
  * from a kill. The delay is added to *delay.
  */
 CUresult inject_result(int call, struct delay *delay);

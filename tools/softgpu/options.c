@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The settings of options.h: a table of keys, each with its parser.
+ * The settings of options.h: a table of keys, each with a parser.
  *
- * They are read once, by cuInit or cuDriverGetVersion. The settings that are rules for
- * faults go on to inject.c, which also reads them from a control file while the process
- * runs.
+ * The variable is read once, by cuInit or cuDriverGetVersion. Rules for faults go on to
+ * inject.c, which also reads them from a control file while the process runs.
  */
 #include "options.h"
 
@@ -243,7 +242,7 @@ static int options_parse(void)
 	return 0;
 }
 
-/* As the driver understands it: lazy unless it says so. */
+/* As the driver understands the variable: lazy unless EAGER. */
 static bool loading_is_eager(void)
 {
 	const char *mode = getenv("CUDA_MODULE_LOADING");
@@ -251,7 +250,7 @@ static bool loading_is_eager(void)
 	return mode && !strcmp(mode, "EAGER");
 }
 
-/* Nodes are numbered from 0 on; a host that doesn't tell has one. */
+/* Nodes are numbered from 0 on; a host without the files has a single node. */
 static int nodes_count(void)
 {
 	char path[64];
@@ -264,8 +263,9 @@ static int nodes_count(void)
 }
 
 /*
- * Where none is named, root has one and every other user his own: nobody need trust
- * another. The processes that this one starts join it too, as whatever user they run.
+ * Without a named machine, root has one and every other user another: nobody needs to
+ * trust other users. The processes that this process starts join the same, as whatever
+ * user they run.
  */
 static int machine_choose(void)
 {

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the software GPU is told, in the environment variable GPUMEM_SOFTGPU: settings
+ * The settings of the software GPU, in the environment variable GPUMEM_SOFTGPU:
  * KEY=VALUE joined by ':'. Sizes take K, M, G, T (powers of 1024), times ns, us, ms, s.
  *
  *	devices=N         how many devices, 0 to 16 (1); with 0 cuInit finds none
  *	memory=SIZE       memory of each, a multiple of 2 MiB (4G)
- *	name=TEXT         what cuDeviceGetName says (gpumem software GPU)
+ *	name=TEXT         the answer of cuDeviceGetName (gpumem software GPU)
  *	capability=X.Y    compute capability (9.0)
- *	version=X.Y       of CUDA, as the driver tells it (13.0)
+ *	version=X.Y       of CUDA, as told by the driver (13.0)
  *	machine=ID        processes with the same ID share devices and their memory
  *	                  (default; of an ordinary user default-UID); letters, digits,
  *	                  '_', '.', '-'
- *	directory=PATH    where memory is kept, a tmpfs with room for what is written to
- *	                  it (/dev/shm); no more is taken than is touched
+ *	directory=PATH    where memory is kept, a tmpfs with room for all touched memory
+ *	                  (/dev/shm)
  *	concurrent=BOOL   concurrent managed access of all devices, 0 or 1 (1)
- *	managed=SIZE      the most managed memory that all processes have (64G)
+ *	managed=SIZE      the most managed memory of all processes together (64G)
  *	nodes=N           NUMA nodes of the host, 1 to 16 (as many as the host has)
  *	fail=RULE         CALL@WHEN=RESULT: these calls answer RESULT, and do nothing.
  *	                  A sticky result poisons the process
- *	delay=RULE        CALL@WHEN=TIME: the work that the call queues on a stream, or
- *	                  else its return, comes later by that much
+ *	delay=RULE        CALL@WHEN=TIME: work that the call queues on a stream, or else
+ *	                  the return, comes so much later
  *	kill=RULE         CALL@WHEN: the process dies by SIGKILL in the call
- *	control=PATH      a file with more fail=, delay= and kill= rules, one a line or
- *	                  joined by ':', looked at on every call: it may be written,
- *	                  changed and removed at any time, and a change makes its rules
+ *	control=PATH      a file with more fail=, delay= and kill= rules, a line each or
+ *	                  joined by ':', looked at on every call: may be written,
+ *	                  changed and removed at any time; a change makes the rules
  *	                  count from the start and ends all delays
  *
- * CALL is an exported symbol, WHEN which of this process's calls of it: N the N-th
+ * CALL is an exported symbol; WHEN selects among this process's calls: N the N-th
  * (from 1), N+ the N-th and all after, N/M the N-th and every M-th after it, * all.
  * RESULT is a name of cuda.h or a number.
  *

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a program finds calls other than by the names that the library exports:
- * cuGetProcAddress gives the newest form of a call that a version of CUDA has.
+ * How a program finds calls other than by exported names: cuGetProcAddress gives the
+ * newest form of a call in a version of CUDA.
  *
- * The CUDA runtime (cudart, static or shared) starts with it and goes on to tables of
- * the driver without documentation (cuGetExportTable), with which it makes sure, too,
- * that the driver is NVIDIA's. The software GPU has none of these tables, so programs of
- * the runtime don't run on it. It says so.
+ * The CUDA runtime (cudart, static or shared) starts with cuGetProcAddress and goes on to
+ * tables of the driver without documentation (cuGetExportTable), also to make sure that
+ * the driver is NVIDIA's. The software GPU has none of these tables, so programs of the
+ * runtime don't run, and a sentence on stderr says so.
  */
 #include "call.h"
 
@@ -56,7 +56,7 @@ static int proc_version(const struct proc *proc)
 	return atoi(strrchr(proc->type, 'v') + 1);
 }
 
-/* Calls have one form for both kinds of default stream: the legacy one. */
+/* A call has a single form for both kinds of default stream: the legacy form. */
 CUresult proc_get(const char *name, void **ret, int version, cuuint64_t flags,
 		  CUdriverProcAddressQueryResult *ret_status)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the software GPU exports beyond CUDA, for tests that look at the pages of managed
+ * Exports of the software GPU beyond CUDA, for tests that look at the pages of managed
  * memory: found with dlsym() in the library, and on hardware not found.
  */
 #pragma once

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuMemPrefetchAsync, cuMemAdvise and cuMemRangeGetAttribute, in their older form, which
- * knows devices and the CPU, and the newer one with locations.
+ * cuMemPrefetchAsync, cuMemAdvise and cuMemRangeGetAttribute: the older forms know
+ * devices and the CPU, the newer forms have locations.
  *
- * A range is rounded out to CPU pages. A prefetch is told as the last one from its call
- * on, and moves pages when its stream gets there; advice holds at once.
+ * A range is rounded out to CPU pages. A prefetch counts as the last prefetch from the
+ * call on, and moves pages when the stream gets there; advice holds at once.
  */
 #include "managed.h"
 #include "softgpu/context.h"
@@ -82,7 +82,7 @@ static CUresult check_device(int device)
 	return CUDA_SUCCESS;
 }
 
-/* Leaves each location in one form: the current node by its number, no idle id. */
+/* Leaves each location in a single form: the current node by number, no idle id. */
 static CUresult location_check(CUmemLocation *location)
 {
 	unsigned int cpu, node;
@@ -135,7 +135,7 @@ static CUresult prefetch_start(uint64_t address, size_t length, CUmemLocation lo
 	struct part part;
 	CUresult result = stream_find(handle, &stream);
 
-	/* Rounded up it is nothing, which hardware takes. */
+	/* Nothing is left after rounding, which hardware takes. */
 	if (!result && length && !align_up(length, POLICY_PAGE))
 		return CUDA_SUCCESS;
 	if (!result)

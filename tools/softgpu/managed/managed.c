@@ -2,17 +2,18 @@
 /*
  * cuMemAllocManaged and cuStreamAttachMemAsync.
  *
- * Managed memory is ordinary memory of the process, at an address that the program and
- * all devices share; fresh memory reads as zeros and takes nothing until it is touched.
- * Each allocation has whole pages of 2 MiB to itself. Where a page is, is a note
+ * Managed memory is ordinary memory of the process, at an address shared by the program
+ * and all devices; fresh memory reads as zeros and takes nothing until a first touch.
+ * Each allocation has whole pages of 2 MiB to itself. The place of a page is a note
  * (residency.c), which prefetches, kernels and copies change (migrate.c).
  *
- * What the program itself loads and stores is not seen: catching that would take a
- * fault handler in the program, and system calls on such memory would fail. A test that
- * looks at pages declares its own accesses (softgpu.h).
+ * Loads and stores of the program itself are not seen: catching them would take a fault
+ * handler in the program, and system calls on such memory would fail. A test that looks
+ * at pages declares the accesses of its own (softgpu.h).
  *
  * Without concurrent managed access (the option), memory is on the device that was
- * current when it was made, for good, and attachment says which streams may use it.
+ * current at the allocation, for good, and attachment says which streams may use the
+ * memory.
  */
 #include "managed.h"
 

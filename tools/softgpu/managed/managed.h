@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Managed memory: who may use it where, and how its pages move when somebody does. */
+/* Managed memory: where processors may use memory, and how pages move on an access. */
 #pragma once
 
 #include "policy.h"
@@ -18,13 +18,13 @@ struct managed {
 
 /*
  * A kernel on a stream reads or writes [address, address + length), which lies in one
- * allocation: its pages move, or are copied or mapped, as a fault of the GPU would have
- * it. What is not managed memory is left alone. Without the library's lock.
+ * allocation: the pages move, or are copied or mapped, as by a fault of the GPU. Other
+ * memory is left alone. Without the library's lock.
  *
- * What was said for a page of 2 MiB holds until space_epoch() changes.
+ * The answer for a page of 2 MiB holds until space_epoch() changes.
  *
- * Returns: CUDA_SUCCESS, or CUDA_ERROR_ILLEGAL_ADDRESS where the device has no
- * concurrent managed access and the memory is attached to the host or to another stream.
+ * Returns: CUDA_SUCCESS, or CUDA_ERROR_ILLEGAL_ADDRESS where the device has no concurrent
+ * managed access and the memory is attached to the host or to another stream.
  */
 CUresult managed_touch(const struct stream *stream, uint64_t address, uint64_t length,
 		       bool write);

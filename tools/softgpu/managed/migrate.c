@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where pages of managed memory go: what NVIDIA's driver documents of faults, prefetches
- * and advice, for pages of 2 MiB.
+ * Where pages of managed memory go: NVIDIA's documentation of faults, prefetches and
+ * advice, for pages of 2 MiB.
  *
- * An access to a page that is not where it happens
- *   - makes the page there, if it is nowhere yet, or at its preferred location
- *   - copies it, if it is read and mostly so; a write leaves the written copy only
- *   - leaves it and uses it from afar, if it is at its preferred location or the device
- *     is one that it is accessed by; the host can't do that with devices' memory
- *   - else moves it.
+ * On an access to a page at another place, the page
+ *   - is made there, if it is nowhere yet, or at the preferred location
+ *   - is copied, if it is read and advised as mostly read; a write drops all other copies
+ *   - stays and is used from afar, if it is at the preferred location or the device is
+ *     among those set as accessing the page; the host can't use devices' memory so
+ *   - else moves.
  *
- * A page that finds no room on a device, because nothing there can be evicted, stays
- * where it was and is used from afar.
+ * A page without room on the device, because nothing there can be evicted, stays and is
+ * used from afar.
  */
 #include "managed.h"
 #include "softgpu/context.h"
@@ -20,7 +20,9 @@
 
 #include <sched.h>
 
-/* Who accesses: the places that are his own, and the one where his new pages are. */
+/*
+ * The processor that accesses: the places of its own memory, and the place for new pages.
+ */
 struct reach {
 	uint32_t own;
 	uint32_t fresh;
@@ -165,7 +167,7 @@ static struct walk walk_begin(const struct range *range, uint64_t from, uint64_t
 	};
 }
 
-/* What is asked for the first bytes of the walk in its page. */
+/* The action for the first bytes of the walk in the page. */
 static const struct policy *walk_policy(const struct walk *walk)
 {
 	const uint64_t at = MAX(walk->from, walk->page * RESIDENCY_PAGE);
@@ -216,7 +218,7 @@ static void access_pages(const struct range *range, uint64_t address, uint64_t l
 			  after(walk_where(&walk), walk_policy(&walk), reach, write));
 }
 
-/* A destroyed stream takes its attachment along once its work is done. */
+/* A destroyed stream takes the attachment along once the work is done. */
 static void attach_look(struct managed *managed)
 {
 	const struct stream *stream = managed->stream;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies by range: a sorted array of stretches that covers the whole allocation. What
- * is asked holds for whole CPU pages, as on hardware; it says nothing about where the
- * pages are, which is residency.c's.
+ * Policies by range: a sorted array of stretches that covers the whole allocation. Advice
+ * holds for whole CPU pages, as on hardware; where the pages are is residency.c's.
  */
 #include "policy.h"
 
@@ -56,7 +55,7 @@ const struct policy *policies_at(const struct policies *policies, size_t page)
 	return &policies->stretches[stretch_find(policies, page)].policy;
 }
 
-/* Makes a stretch begin at a page. There is room for it. Returns: its index. */
+/* Makes a stretch begin at a page. There is room for another. Returns: the index. */
 static size_t stretch_split(struct policies *policies, size_t page)
 {
 	const size_t i = stretch_find(policies, page);

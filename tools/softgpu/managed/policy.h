@@ -48,8 +48,8 @@ bool policies_change(struct policies *policies, size_t from, size_t to,
 		     const void *data);
 
 /*
- * What holds for all of the pages [from, to): read_mostly and accessed_by as far as all
- * have it, a location if all have that one.
+ * The policy common to all pages [from, to): read_mostly and accessed_by as far as all
+ * pages have it, a location if all pages have the same.
  */
 struct policy policies_common(const struct policies *policies, size_t from, size_t to);
 

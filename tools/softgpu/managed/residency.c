@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Managed memory on the software GPU is ordinary memory of its process at one address;
- * that a page of it "is on a device" is a note in a book, which costs that device's
- * memory. This file is that book, and who may use the memory where is managed.c's.
+ * Managed memory on the software GPU is ordinary memory of the process at one address; a
+ * page "on a device" is a note in a book, and the note costs memory of the device. This
+ * file is the book. The rules of access are managed.c's.
  *
  * Pages are of 2 MiB, the size in which the driver gives out device memory. Each
- * allocation has a file managed-PID-ADDRESS (hexadecimal) in its user's account
+ * allocation has a file managed-PID-ADDRESS (hexadecimal) in the user's account
  * (account.h), two words of 32 bits a page, struct page, so that
  *
  *	od -A n -v -t x4 -w8 /dev/shm/gpumem-softgpu.MACHINE/UID-N/managed-*-ADDRESS
  *
- * shows its user and root where the pages are. A process that needs memory of a device
- * finds the pages to evict there: those of its user, and root's those of all users, as
- * NVIDIA's kernel module would. No bytes have to move. The process holds flock(LOCK_SH)
- * on the file through its mapping; where nobody does, the ledger takes the file away.
+ * shows the user and root where the pages are. A process that needs memory of a device
+ * finds the pages to evict there: those of the same user, and root's those of all users,
+ * as NVIDIA's kernel module would. No bytes have to move. The process holds
+ * flock(LOCK_SH) on the file through its mapping; where nobody does, the ledger takes the
+ * file away.
  *
- * A kernel that runs meanwhile notices what this process moves, and asks anew before it
- * goes on; what another process evicts it doesn't notice.
+ * A running kernel notices moves by the same process, and asks anew before going on;
+ * evictions by another process go unnoticed.
  *
  * Nothing is evicted where devices have no concurrent managed access.
  */
@@ -73,8 +74,8 @@ static uint32_t page_where(const struct page *page)
 }
 
 /*
- * Milliseconds, which all users share, but never the same twice in one account, which
- * many moves can put ahead of the others.
+ * Milliseconds, common to all users. Two moves in one account never get the same number,
+ * so many moves can put the account ahead of others.
  */
 static uint32_t clock_tick(struct sums *sums)
 {
@@ -93,8 +94,8 @@ static void page_put(struct page *page, uint32_t where, struct sums *sums)
 }
 
 /*
- * The pages of one file, as they are now. Copied and not mapped: it may be another
- * user's, who can make it shorter at any moment.
+ * The pages of a file, as they are now. Copied and not mapped: another user's file can
+ * become shorter at any moment.
  */
 struct book {
 	struct account *account;
@@ -111,7 +112,9 @@ static void book_close(struct book *book)
 	free(book);
 }
 
-/* flags: O_RDWR to change it. Returns: NULL when it can't be had. */
+/*
+ * flags: O_RDWR to change the book. Returns: NULL when the file can't be opened or read.
+ */
 static struct book *book_open(int dir_fd, const char *name, int flags)
 {
 	struct book *book = calloc(1, sizeof(*book));
@@ -258,7 +261,7 @@ static int residency_create(struct residency *residency, struct account *account
 	const size_t size = residency->n_pages * sizeof(*residency->pages);
 	_cleanup_close_ int fd = -1;
 
-	/* A file of that name is of an allocation that is no more. */
+	/* A file of the same name belongs to an allocation that has ended. */
 	unlinkat(account->fd, residency->name, 0);
 	fd = openat(account->fd, residency->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
 		    0600);
@@ -317,7 +320,10 @@ static void devices_give(uint32_t where)
 			ledger_give(device, RESIDENCY_PAGE);
 }
 
-/* The ledger may count all anew for it, so more than one at once would be lost. */
+/*
+ * The ledger may count everything anew here: of two requests at once, the second would be
+ * lost.
+ */
 static bool device_take(uint32_t where)
 {
 	return !(where & WHERE_DEVICES) ||

@@ -39,17 +39,18 @@ void residency_close(struct residency *residency);
 uint32_t residency_where(const struct residency *residency, size_t page);
 
 /*
- * Puts a page into some places, and out of all others. One device at most is new to it.
+ * Puts a page into some places, and out of all others. At most one device is new to the
+ * page.
  *
- * Returns: whether it is there now; not when a device has no room, which nothing but
- * memory that can't be evicted takes; it then is where it was.
+ * Returns: whether the page is there now. Where a device has no room, filled by memory
+ * that can't be evicted, the page is where it was.
  */
 bool residency_move(struct residency *residency, size_t page, uint32_t where);
 
 /*
- * For the ledger, under the lock of the account: whether a file is a residency, what it
- * adds to the sums, and making room on a device for some bytes by moving pages of some
- * accounts to the host, the one that moved last last, whatever process they are of.
+ * For the ledger, under the lock of the account: whether a file is a residency; what the
+ * file adds to the sums; and making room on a device for some bytes, by moving pages of
+ * some accounts to the host, those that moved longest ago first, of all processes.
  */
 bool residency_is(const char *name);
 void residency_count(int dir_fd, const char *name, struct sums *sums);

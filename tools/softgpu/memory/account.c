@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A machine's directory has a directory for each user who has joined, named UID-N, with
- * all that is this user's:
+ * all files of this user:
  *
  *	DEVICE-SIZE-PID-N     physical memory (ledger.h)
  *	managed-PID-ADDRESS   where managed pages are (residency.h)
- *	sums                  the totals of both, one number a device
+ *	sums                  the totals of both, a number for each device
  *	joined                locked by each process that uses the account
  *
- * The lock of an account is flock(LOCK_EX) of its directory, which the kernel also lets
+ * The lock of an account is flock(LOCK_EX) of the directory, which the kernel also lets
  * go when the holder dies. Directory and files can be opened by their user and by root
  * only, except that all users may read the sums. So no user can take the lock of another,
- * and no process waits for one of another user: root's tries the lock and goes on
- *without.
+ * and no process waits for another user's: a process of root tries the lock and goes on
+ * without.
  *
  * A file of an account is there while somebody holds flock(LOCK_SH) of the description
- * that its maker opened. Who opens the file by name anew and gets LOCK_EX knows that
- * nobody does.
+ * opened by the maker. A process that opens the file by name anew and gets LOCK_EX knows
+ * that there is no holder.
  *
  * The machine's directory is everybody's, and anybody may have laid out anything there: N
  * is the first number whose directory belongs to the user of that name.
@@ -79,7 +79,7 @@ bool account_parse(const char *name, uid_t *ret_uid)
 	return sscanf(name, "%10u-%10u%n", ret_uid, &n, &end) == 2 && !name[end];
 }
 
-/* A directory of the user that its name has. */
+/* A directory that belongs to the user in the name. */
 static int directory_open(int machine_fd, const char *name, int flags)
 {
 	_cleanup_close_ int fd =
@@ -108,7 +108,7 @@ static bool own_find(int machine_fd, char *ret, size_t size)
 	}
 }
 
-/* Leaves it locked. Returns: 0, -EAGAIN when it is to be tried again, or -errno. */
+/* Leaves the account locked. Returns: 0, -EAGAIN for another try, or -errno. */
 static int own_open(int machine_fd, struct account *account)
 {
 	struct stat stat;
@@ -262,7 +262,7 @@ bool account_look(int machine_fd, const char *name, struct sums *ret)
 	return sums_fd >= 0 && pread(sums_fd, ret, sizeof(*ret), 0) == sizeof(*ret);
 }
 
-/* Removes what nobody holds. Returns: whether that was all. */
+/* Removes files without a holder. Returns: whether these were all. */
 static bool account_empty(struct account *account)
 {
 	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));

@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-/* What the processes of one user add up to, in bytes. */
+/* The sums of the processes of a user, in bytes. */
 struct sums {
 	uint64_t used[OPTIONS_MAX_DEVICES]; /* never too low */
 	uint64_t managed;		    /* allocated, wherever it is; never too low */
@@ -28,23 +28,25 @@ struct account {
 		.fd = -1, .sums_fd = -1, \
 	}
 
-/* What a file of an account is. Returns: false where it is none. */
+/*
+ * The device and the size in the name of a file of physical memory. Returns: false for
+ * other names.
+ */
 bool account_parse_memory(const char *name, int *ret_device, uint64_t *ret_size);
 
 /* Whether a name in a machine's directory is one of an account. */
 bool account_parse(const char *name, uid_t *ret_uid);
 
 /*
- * Finds or makes the account of this process's user and opens it, locked. *ret_joined is
- * a descriptor that says, while any copy of it is open, that a process uses the account.
+ * Finds or makes the account of this process's user and opens the account, locked. While
+ * any copy of *ret_joined is open, a process uses the account.
  *
  * Returns: 0, -EAGAIN when the machine is no longer there, or -errno.
  */
 int account_join(int machine_fd, struct account *ret, int *ret_joined);
 
 /*
- * Opens an account and locks it, if that needs no waiting. With account_close() the lock
- * goes too.
+ * Opens and locks an account without waiting. account_close() lets the lock go.
  *
  * Returns: 0, -EWOULDBLOCK, or -errno.
  */
@@ -55,31 +57,33 @@ void account_close(struct account *account);
 void account_lock(struct account *account);
 void account_unlock(struct account *account);
 
-/* Under its lock: writes the totals, for others to see before the lock is let go. */
+/* Under the lock: writes the totals, for others to see before the lock is let go. */
 void account_publish(struct account *account);
 
-/* Under its lock: removes what nobody holds any more, and counts what is left. */
+/* Under the lock: removes files without a holder, and counts the others. */
 void account_scan(struct account *account);
 
-/* Under its lock: unlinks a file that nobody holds. Returns: whether it did. */
+/*
+ * Under the lock: unlinks a file without a holder. Returns: whether there was no holder.
+ */
 bool account_reap(struct account *account, const char *name);
 
 /*
- * Opens a file of an account's directory, a plain one with one name: a second could be
- * that of a file elsewhere.
+ * Opens a file of an account's directory, a plain file with a single name: a second name
+ * could belong to a file elsewhere.
  *
- * Returns: its descriptor; -EPERM when it is not such a file; -ELOOP, -ENOENT and what
- * else open answers.
+ * Returns: the descriptor; -EPERM for any other kind of file; -ELOOP, -ENOENT and other
+ * errors of open.
  */
 int account_file(int dir_fd, const char *name, int flags);
 
-/* The totals of an account as its user tells them. Returns: false where it tells none. */
+/* The totals of an account as told by the user. Returns: false where there are none. */
 bool account_look(int machine_fd, const char *name, struct sums *ret);
 
-/* Removes an account that no process uses and of which nothing is held. */
+/* Removes an account without processes and without memory in use. */
 void account_clear(int machine_fd, const char *name);
 
-/* The same for one that is locked. */
+/* The same for a locked account. */
 void account_remove(int machine_fd, struct account *account);
 
 /* Adds, up to the largest number. */

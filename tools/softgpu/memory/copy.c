@@ -3,13 +3,13 @@
  * Copies and fills, in all directions, on a stream or at once.
  *
  * With unified addressing the direction is in the addresses: a call only says which of
- * its two sides must be the driver's (device memory, or host memory it knows); the
- * other may also be pageable memory, which the driver can't check. A call at once runs on
- * the legacy stream. One on a stream returns when it is queued, except that pageable
- * memory is read before the call returns (small copies out of a staged duplicate) and
- * written before it returns, as CUDA promises.
+ * the two sides must be the driver's (device memory, or host memory known to the driver);
+ * the other may also be pageable memory, which the driver can't check. A call without a
+ * stream runs on the legacy stream. A call with a stream returns when the copy is queued;
+ * but pageable memory is read before the call returns (small copies out of a staged
+ * duplicate) and written before the call returns, as CUDA promises.
  *
- * Of managed memory a copy moves no pages; a fill is the device's work, like a kernel.
+ * A copy moves no pages of managed memory; a fill is the device's work, like a kernel.
  */
 #include "softgpu/context.h"
 #include "softgpu/managed/managed.h"
@@ -313,9 +313,9 @@ static CUresult fill_start(const struct fill *fill, CUstream handle, enum when w
 }
 
 /*
- * The twelve fills differ in the element and in how they are asked for. Their names are
- * handed on here from macro to macro, which is safe as long as cuda.h renames none of
- * them: where it does, the list's row has no export and nothing links.
+ * The twelve fills differ in the element and the parameters. Their names are handed on
+ * here from macro to macro, which is safe as long as cuda.h renames none of them: a
+ * renamed call has no export for the row of the list, and nothing links.
  */
 #define FILL(symbol, type)                                                            \
 	CALL(symbol, NEED_CONTEXT, (CUdeviceptr to, type value, size_t n),            \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where cuMemAlloc and the pools get their memory: blocks of physical memory, each
- * mapped at one place, cut into pieces.
+ * Where cuMemAlloc and the pools get memory: blocks of physical memory, each mapped at
+ * one place, cut into pieces.
  *
  * A piece of up to 1 MiB shares a block of 2 MiB with others, as on hardware; a larger
- * one has a block of its own. A block is divided into slots of 256 bytes; each byte
- * of its map says whether a slot is free, begins a piece or goes on with one. Empty
- * blocks stay until heap_trim(): cuMemFree trims at once, a pool when its threshold
- * says so, and a piece of a kept block is not zeroed again.
+ * piece has a block of its own. A block is divided into slots of 256 bytes; each byte of
+ * the map says whether a slot is free, begins a piece or continues a piece. Empty blocks
+ * stay until heap_trim(): cuMemFree trims at once, a pool at its threshold, and a piece
+ * of a kept block is not zeroed again.
  */
 #include "heap.h"
 

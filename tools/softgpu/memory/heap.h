@@ -22,7 +22,7 @@ struct heap {
  */
 int heap_alloc(struct heap *heap, uint64_t size, uint64_t *ret_address);
 
-/* Takes a piece back by its first address; its block stays. */
+/* Takes a piece back by the first address; the block stays. */
 void heap_free(struct heap *heap, uint64_t address);
 
 /* Gives back empty blocks until no more than keep bytes are reserved. */

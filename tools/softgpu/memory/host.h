@@ -4,5 +4,5 @@
 
 struct range;
 
-/* Frees host memory, or unregisters it, when no work uses it any more. */
+/* Frees host memory, or unregisters program memory, when no work uses either any more. */
 void host_free(struct range *range);

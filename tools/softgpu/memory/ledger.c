@@ -2,35 +2,35 @@
 /*
  * The memory of the devices, shared by all processes of a machine, without a daemon.
  *
- * A piece of physical memory is a file DEVICE-SIZE-PID-N in its maker's account
+ * A piece of physical memory is a file DEVICE-SIZE-PID-N in the maker's account
  * (account.h), /dev/shm/gpumem-softgpu.MACHINE/UID-N/. The maker opens the file and takes
- * flock(LOCK_SH) on that open file description, which everything that holds the memory
- * shares: the descriptor, its copies in other processes (an exported handle is one) and
- * every mmap. So the lock lasts exactly as long as any holder in any process, and goes
- * with the last of them also when that is killed.
+ * flock(LOCK_SH) on the open file description, which all holders of the memory share: the
+ * descriptor, copies in other processes (such as an exported handle) and every mmap. So
+ * the lock lasts exactly as long as any holder in any process, and goes with the last of
+ * them, also with a killed process.
  *
  * The sizes are added up by account, so that making memory costs the same however much
  * there is. A sum may be too high, never too low: a process that dies takes nothing off.
- * It is made right by looking at every file when a request would not fit and when
- * somebody asks how much is free. Pages of managed memory that are on a device count
- * there too (residency.h). They make room for everything else by going to the host.
+ * Sums are made right by looking at every file when a request would not fit and when
+ * somebody asks how much is free. Pages of managed memory on a device count there too
+ * (residency.h). They make room for everything else by going to the host.
  *
- * No process waits for one of another user. Whoever takes memory adds it to the sum of
- * the own account first and then looks at the sums of all: so the limit holds, and of two
- * users who ask for the last bytes at the same moment both may be refused. Root's
- * processes, and no others, count and evict in the accounts of other users, in those
- * whose lock is free at that moment. What an account says otherwise is believed: a user
- * can claim a device's memory by a lie as well as by making it.
+ * No process waits for another user's. A process adds the memory to the sum of the own
+ * account first and then looks at the sums of all: so the limit holds, and of two users
+ * who ask for the last bytes at the same moment both may be refused. Root's processes,
+ * and no others, count and evict in the accounts of other users, where the lock is free
+ * at that moment. In all other cases the sums of an account are believed: a user can
+ * claim a device's memory by a lie as well as by an allocation.
  *
- * /dev/shm is everybody's. So a machine is joined only where root or this user made its
- * directory, symbolic links are not followed, and nothing is removed or written to that
- * is not a plain file with one name. An ordinary user's machine has another name than
- * root's by default (options.c).
+ * /dev/shm is everybody's. So a machine is joined only where root or this user made the
+ * directory, symbolic links are not followed, and only plain files with a single name are
+ * written and removed. An ordinary user's machine has another name than root's by default
+ * (options.c).
  *
- * A machine is there while a process uses it or memory of it is held. A process that
- * exits takes along what nobody else can hold, and the last one of a user the account,
- * and the last one of all the machine; what a killed one leaves is cleared away by
- * whoever of the same user, or of root, joins any machine next.
+ * A machine is there while a process uses the machine or holds its memory. A process that
+ * exits takes along memory that nobody else can hold; the last process of a user takes
+ * the account, and the last of all the machine. Remains of a killed process are cleared
+ * away by the next process of the same user, or of root, that joins any machine.
  */
 #include "ledger.h"
 
@@ -55,7 +55,7 @@ static struct account own = ACCOUNT_NONE;
 static pid_t pid;	   /* of the process that joined, not of its children; or 0 */
 static int joined_fd = -1; /* open, with its lock, as long as the process lives */
 
-/* Whom this process trusts with its own memory. */
+/* Users trusted by this process with the memory of the process. */
 static bool user_is_trusted(uid_t uid)
 {
 	return uid == 0 || uid == geteuid();
@@ -219,8 +219,8 @@ static struct sums all_sums(void)
 }
 
 /*
- * Makes the sums right, and has managed pages moved off a device where it holds more than
- * its memory with so many bytes added.
+ * Makes the sums right, and has managed pages moved off a device that would hold more
+ * than all its memory with so many bytes added.
  */
 static void sums_correct(int device, uint64_t bytes)
 {
@@ -238,7 +238,7 @@ static void sums_correct(int device, uint64_t bytes)
 	own.next = NULL;
 }
 
-/* Removes one machine, as far as nobody uses it and none of its memory is held. */
+/* Removes a machine, except accounts in use and memory with a holder. */
 static void machine_clear(int parent_fd, const char *name)
 {
 	_cleanup_close_ int fd =

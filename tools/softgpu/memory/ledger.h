@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Physical memory, and who in which process still holds it. */
+/* Physical memory, and its holders in all processes. */
 #pragma once
 
 #include "account.h"
 
-/* A piece of physical memory: a file that lives as long as anybody holds it. */
+/* A piece of physical memory: a file that lives as long as there is a holder. */
 struct memory {
 	int fd; /* -1 once only mappings hold it */
 	int device;
@@ -47,9 +47,9 @@ void ledger_release(struct memory *memory);
 uint64_t ledger_used(int device);
 
 /*
- * For residency.h, which keeps the pages of managed memory in the same books. The lock
- * is that of all processes of this user, and within this one the library's. Returns: the
- * account of this user.
+ * For residency.h, which keeps the pages of managed memory in the same books. The lock is
+ * common to all processes of this user; within a process the library's lock covers it.
+ * Returns: the account of this user.
  */
 struct account *ledger_lock(void);
 void ledger_unlock(void);

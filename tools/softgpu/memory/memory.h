@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory of a context, and what happens to it when work is done. */
+/* Device memory of a context, and the changes that wait for the end of work. */
 #pragma once
 
 struct context;
@@ -7,5 +7,5 @@ struct context;
 /* After a synchronize: the pools give back what they hold over their threshold. */
 void memory_synchronized(void);
 
-/* Frees all that ends with a context, when nothing runs in it any more. */
+/* Frees everything that ends with a context, when nothing runs there any more. */
 void memory_end_context(const struct context *context);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a pointer is: a table of the attributes, each with the type of its answer and how
- * it is found. Pointers to pageable memory have none.
+ * The attributes of pointers: a table, each row with the type of the answer and a
+ * function that finds the answer. Pointers to pageable memory have none.
  */
 #include "pool.h"
 #include "softgpu/context.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory pools: a heap that keeps its empty blocks until a synchronize finds more held
- * than the release threshold.
+ * Memory pools: a heap that keeps empty blocks until a synchronize finds more held than
+ * the release threshold.
  *
- * cuMemAllocAsync takes a piece at once; it was free, so nothing queued uses it, and the
- * stream's order is kept. cuMemFreeAsync queues the giving back; from that call on the
- * piece may not be named any more, though its memory is there until the stream gets
- * there. Pieces are not zeroed.
+ * cuMemAllocAsync takes a piece at once; the piece was free, so no queued work uses the
+ * memory, and the stream's order is kept. cuMemFreeAsync queues the giving back; from
+ * this call on the piece may not be named any more, though the memory is there until the
+ * stream gets there. Pieces are not zeroed.
  *
- * Every device has its default pool for life. A destroyed pool goes when its last
- * piece does. The attributes about reuse are kept and told; nothing is reused before
- * its free has run, whatever they say.
+ * Every device has a default pool for life. A destroyed pool goes with the last piece.
+ * The attributes about reuse are kept and told; nothing is reused before the free has
+ * run, whatever they say.
  */
 #include "pool.h"
 

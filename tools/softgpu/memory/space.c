@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The unified address space: a sorted array of the ranges that mean something to the
- * driver, whoever made them. Ranges never overlap.
+ * The unified address space: a sorted array of the ranges known to the driver, whoever
+ * made them. Ranges never overlap.
  *
- * It answers the question that every copy and fill asks first: is this memory that a
- * GPU may use, the process's own (pageable) memory, or a mistake? One range must hold
- * the whole stretch, except that mappings which lie side by side count as one, as they
- * do on hardware. Reservations are vmm.c's; an address inside one where nothing is
- * mapped is a mistake.
+ * Every copy and fill asks first: is this memory for a GPU to use, the process's own
+ * (pageable) memory, or a mistake? A single range must hold the whole stretch, except
+ * that mappings side by side count as one, as on hardware. Reservations are vmm.c's; an
+ * address inside a reservation where nothing is mapped is a mistake.
  *
- * All of it runs under the library's lock.
+ * All functions run under the library's lock.
  */
 #include "space.h"
 
@@ -145,7 +144,7 @@ unsigned int range_device_access(const struct range *range, const struct context
 	}
 }
 
-/* A copy is done by the current device, or by the one whose memory it is. */
+/* A copy is done by the current device, or by the owner of the memory. */
 static unsigned int range_copy_access(const struct range *range)
 {
 	const struct context *context = context_current();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies at which address: every range that the driver knows, in order. */
+/* The address space: every range known to the driver, in order. */
 #pragma once
 
 #include "softgpu/call.h"
@@ -38,7 +38,7 @@ enum span {
 };
 
 /*
- * Adds a copy of a range that overlaps no other; its id is given here.
+ * Adds a copy of a range that overlaps no other, with a new id.
  *
  * Returns: the kept range, owned by the space until space_remove(), or NULL without
  * memory.
@@ -46,11 +46,11 @@ enum span {
 struct range *space_add(const struct range *range);
 void space_remove(struct range *range);
 
-/* The range that holds an address, or the first that overlaps, or NULL. */
+/* The range around an address, or the first that overlaps, or NULL. */
 struct range *space_find(uint64_t address);
 struct range *space_overlap(uint64_t start, uint64_t size);
 
-/* Some range that ends with that context, or NULL. */
+/* Some range that ends with the context, or NULL. */
 struct range *space_of_context(const struct context *context);
 
 /* The access that counts is CU_MEM_ACCESS_FLAGS_PROT_READ or _READWRITE. */
@@ -60,7 +60,7 @@ enum span space_span(uint64_t start, uint64_t size, unsigned int access);
 unsigned int range_device_access(const struct range *range,
 				 const struct context *context);
 
-/* A number that changes when what is known of any range does; to be read atomically. */
+/* A number that changes with every change of any range; to be read atomically. */
 const uint64_t *space_epoch(void);
 void space_changed(void);
 

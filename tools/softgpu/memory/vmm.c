@@ -3,13 +3,13 @@
  * The VMM family: addresses and physical memory apart.
  *
  * A reservation is an mmap of nothing with no access, at the hint where that is free. A
- * handle is physical memory (ledger.h) held by a descriptor, which is also what an
- * export gives. A mapping is an mmap of that descriptor over a part of a reservation,
- * with no access until cuMemSetAccess, which is mprotect: what any device may do, the
- * process may.
+ * handle is physical memory (ledger.h) held by a descriptor; an export gives a copy of
+ * the descriptor. A mapping is an mmap of the descriptor over a part of a reservation,
+ * with no access until cuMemSetAccess, which is mprotect: the process may do whatever any
+ * device may.
  *
- * A handle counts its references (create, import, retain) and its mappings; the memory
- * is let go when both are gone. All of it belongs to the process and to no context.
+ * A handle counts references (create, import, retain) and mappings; the memory is let go
+ * when both are gone. All of this belongs to the process and to no context.
  */
 #include "vmm.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory as an op sees it: checked addresses, and accesses of one size each. */
+/* Memory as seen by an op: checked addresses, and accesses of a single size each. */
 #pragma once
 
 #include "warp.h"
@@ -16,8 +16,8 @@ unsigned char *access_reach(struct warp *warp, const struct op *op, uint32_t lan
 char *access_string(struct warp *warp, uint32_t lane, uint64_t address, size_t limit);
 
 /*
- * Kernels may race with each other, as on hardware; so every access is a relaxed atomic
- * one, which costs nothing. The place is aligned.
+ * Kernels may race with each other, as on hardware. So every access is a relaxed atomic
+ * access, at no cost. The place is aligned.
  */
 static inline uint64_t access_load(const unsigned char *at, uint32_t size)
 {
@@ -56,5 +56,5 @@ static inline void access_store(unsigned char *at, uint32_t size, uint64_t value
 	}
 }
 
-/* Everything before it is seen before everything after it, by all. */
+/* Everything before the fence is seen before everything after the fence, by all. */
 void access_fence(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Approximate maths. Hardware's last bits are its own; what is given here is the exact
- * result, rounded, which lies within every error that is documented.
+ * Approximate maths. The last bits of hardware are unknown; here a result is the exact
+ * result, rounded, which lies within every documented error.
  */
 #include "number.h"
 #include "table.h"

@@ -109,7 +109,7 @@ BINARY(max_relu_s32, int32_t, uint32_t, positive(MAX(a, b)))
 HANDLERS(min, BY_SIGN(min), [TYPE_U16X2] = min_u16x2, [TYPE_S16X2] = min_s16x2);
 HANDLERS(max, BY_SIGN(max), [TYPE_U16X2] = max_u16x2, [TYPE_S16X2] = max_s16x2);
 
-/* What a division by zero gives is what hardware gives: all ones, and the dividend. */
+/* A division by zero gives the same as hardware: all ones, and the dividend. */
 #define DIVIDE(a, b, least) \
 	((b) == 0 ? -1 : (a) == (least) && (b) == (__typeof__(b))-1 ? (a) : (a) / (b))
 #define REMAINDER(a, b) ((b) == 0 ? (a) : (b) == (__typeof__(b))-1 ? 0 : (a) % (b))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * atom and red: what was there is read, and something made of it is put there, with
- * nothing between. All orders and scopes are the strongest here.
+ * atom and red: read the old value and put a new value there, with nothing between. All
+ * orders and scopes are the strongest here.
  *
- * One loop of compare and exchange serves every operation; lanes take their turns.
+ * A single loop of compare and exchange serves every operation; lanes take their turns.
  */
 #include "access.h"
 #include "number.h"

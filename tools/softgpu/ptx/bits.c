@@ -49,7 +49,7 @@ SHIFT(shr_s64, int64_t, uint64_t, 64, a >> b, a < 0 ? -1 : 0)
 HANDLERS(shl, BY_WIDTH(shl));
 HANDLERS(shr, BITS(shr), BY_SIGN(shr));
 
-/* c has what is asked; a is the low word and b the high one. */
+/* c has the range of bits; a is the low word and b the high word. */
 static uint32_t funnel(const struct op *op, uint32_t low, uint32_t high, uint32_t c)
 {
 	const uint64_t both = (uint64_t)high << 32 | low;
@@ -80,7 +80,7 @@ UNARY(brev_u32, uint32_t, uint32_t, reverse(a, 32))
 UNARY(brev_u64, uint64_t, uint64_t, reverse(a, 64))
 HANDLERS(brev, [TYPE_B32] = brev_u32, [TYPE_B64] = brev_u64);
 
-/* The highest bit that is not the sign's; .shiftamt: how far it is from the top. */
+/* The highest bit that differs from the sign; .shiftamt: the distance from the top. */
 static uint32_t find(const struct op *op, uint64_t value)
 {
 	const unsigned int bits = type_bits(op->type);

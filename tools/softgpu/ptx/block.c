@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A block of threads: its shared memory, its warps in turn, and its barriers.
+ * A block of threads: shared memory, warps in turn, and barriers.
  *
- * A block is run for a while by one thread of the host at a time. It can be left in the
- * middle of anything and taken up again by another.
+ * A block is run for a while by one thread of the host at a time. The thread can leave
+ * the block in the middle of anything, and another thread goes on from there.
  */
 #include "cluster.h"
 

@@ -61,7 +61,7 @@ static void result(struct warp *warp, const struct call *call, uint32_t lane, in
 		       &value, sizeof(value));
 }
 
-/* One printf of one lane. */
+/* A printf of a single lane. */
 struct print {
 	struct warp *warp;
 	uint32_t lane;
@@ -136,7 +136,7 @@ static bool conversion_star(struct print *print, struct conversion *conversion)
 	return true;
 }
 
-/* Returns: what is behind it, or NULL after a fault. */
+/* Returns: the text behind the conversion, or NULL after a fault. */
 static const char *conversion_read(struct print *print, const char *at,
 				   struct conversion *ret)
 {
@@ -209,7 +209,7 @@ static bool print_other(struct print *print, struct conversion *conversion)
 		return true;
 	}
 	if (letter != 'c' && letter != 'p') {
-		/* What is no conversion is printed as it stands. */
+		/* Text that is not a conversion is printed unchanged. */
 		text_add(&print->text, conversion->format, conversion->length);
 		text_add(&print->text, &letter, letter != '\0');
 		return true;

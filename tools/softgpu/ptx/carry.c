@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arithmetic of many words: what sets and what uses the carry flag of each lane. For
- * subtractions the flag is the borrow.
+ * Arithmetic of many words: instructions that set and use the carry flag of each lane.
+ * For subtractions the flag is the borrow.
  */
 #include "lanes.h"
 

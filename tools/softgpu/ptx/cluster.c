@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clusters. The blocks of one begin together; each may be run by another thread of the
- * host. Their barrier has two halves: whoever arrives notes which round it is, and waits
- * until that one is over. A block that waits for others asks again whenever it is run.
+ * Clusters. The blocks of a cluster begin together; each may be run by another thread of
+ * the host. Their barrier has two halves: a block that arrives notes the number of the
+ * round, and waits until this round is over. A waiting block asks again whenever a thread
+ * runs the block.
  *
- * The mapped address of another block's shared memory has its rank above the offset.
+ * The mapped address of another block's shared memory has the rank of the block above the
+ * offset.
  */
 #include "cluster.h"
 
@@ -119,7 +121,7 @@ unsigned char *cluster_shared(const struct block *block, uint64_t offset,
 	return cluster->blocks[rank]->shared;
 }
 
-/* A block that is in no cluster is one of its own. */
+/* A block without a cluster counts as a cluster of one block. */
 static void cluster_arrive(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	struct cluster *cluster = warp->block->cluster;

@@ -12,14 +12,17 @@ struct cluster;
 /* Returns: NULL without memory. */
 struct cluster *cluster_new(void);
 
-/* A block begins in a cluster, as its next one, and ends: the last one frees it. */
+/*
+ * A block begins as the next block of a cluster, and ends: the last block frees the
+ * cluster.
+ */
 void cluster_join(struct cluster *cluster, struct block *block);
 void cluster_leave(struct block *block);
 
 /* Threads of a block have ended. */
 void cluster_exit(struct block *block, uint32_t n);
 
-/* Makes ready who waited for a barrier that is complete. */
+/* Makes blocks ready that waited for a barrier now complete. */
 void cluster_poll(struct block *block);
 
 /* Shared memory of another block, or NULL. */

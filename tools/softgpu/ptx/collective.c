@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lanes and threads do together.
+ * Work that lanes and threads do together.
  *
- * A collective op of a warp names its members. Each lane that comes brings its values
- * and waits until every member that has not ended has come; then all get their results.
- * Barriers of a block count threads.
+ * A collective op of a warp names the members. Each lane that comes brings values and
+ * waits until every member has come or ended; then all get the results. Barriers of a
+ * block count threads.
  */
 #include "access.h"
 #include "parser.h"
@@ -36,7 +36,7 @@ static uint64_t *lane_register(struct warp *warp, uint32_t lane, struct operand 
 	return &warp->lanes[lane].frame->registers[operand.index][lane];
 }
 
-/* The lane that a shuffle reads from. Returns: whether it is inside of its segment. */
+/* The lane that a shuffle reads. Returns: whether the lane is inside of the segment. */
 static bool shuffle_from(const struct op *op, const struct exchange *exchange,
 			 uint32_t lane, uint32_t *ret)
 {
@@ -121,7 +121,7 @@ static uint32_t match_same(const struct warp *warp, uint32_t lane, uint32_t lane
 	return same;
 }
 
-/* Which lanes have the same value as this one. */
+/* The lanes that have the same value as this lane. */
 static void match_any_finish(struct warp *warp, const struct op *op, uint32_t lanes)
 {
 	EACH_LANE(i, lanes)

@@ -124,7 +124,7 @@ static void setp(struct warp *warp, const struct op *op, uint32_t mask)
 	}
 }
 
-/* Of two numbers in one each has its own result. */
+/* Each of two numbers in a register has its own result. */
 static void setp_pair(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	const uint64_t *a = warp_source(warp, op, 0), *b = warp_source(warp, op, 1);
@@ -142,7 +142,7 @@ static void setp_pair(struct warp *warp, const struct op *op, uint32_t mask)
 	}
 }
 
-/* What set gives for true, in the type of its result. */
+/* The value of set for true, in the type of the result. */
 static uint64_t truth_of(enum type type)
 {
 	switch (type) {

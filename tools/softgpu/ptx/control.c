@@ -2,8 +2,8 @@
 /*
  * Where a lane goes next: branches, calls, and ends.
  *
- * A call makes a frame for the lanes that make it together, and copies arguments into
- * it; each lane takes its results with it when it returns.
+ * A call makes a frame for the lanes that make the call together, and copies arguments
+ * into the frame; each lane takes the results along on return.
  */
 #include "builtin.h"
 #include "parser.h"

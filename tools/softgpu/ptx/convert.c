@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cvt: every number is taken apart and put together again in the other type, so that one
- * way serves all pairs, all rounding modes and all saturation.
+ * cvt: every number is taken apart and put together again in the other type, so that the
+ * same code serves all pairs, all rounding modes and all saturation.
  */
 #include "number.h"
 #include "table.h"
@@ -54,7 +54,10 @@ static uint64_t integer_to_integer(const struct op *op, uint64_t value)
 	return number < -(int64_t)most - 1 ? 0 - most - 1 : (uint64_t)number;
 }
 
-/* What has no place is the nearest that has; what is no number is 0, or the top bit. */
+/*
+ * A value out of range becomes the nearest value in range; a NaN becomes 0, or the top
+ * bit.
+ */
 static uint64_t real_to_integer(const struct op *op, const struct real *real)
 {
 	const unsigned int bits = type_bits(op->type);
@@ -120,8 +123,9 @@ static uint64_t real_to_float(const struct op *op, const struct real *from)
 }
 
 /*
- * To and from f64 a NaN keeps its sign and as much of its fraction as there is room for,
- * and becomes quiet. Of all else, and of an f32 that is flushed first, comes the one NaN.
+ * To and from f64 a NaN keeps the sign and as much of the fraction as there is room for,
+ * and becomes quiet. All other conversions, and those of an f32 flushed first, give the
+ * canonical NaN.
  */
 static bool nan_is_kept(const struct op *op)
 {

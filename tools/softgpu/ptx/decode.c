@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From an instruction's words and operands to an op: the rows of the families' tables
- * say what there is. What no row fits is refused, so that nothing is run that isn't
- * understood whole.
+ * From an instruction's words and operands to an op: the rows of the families' tables are
+ * all there is. An instruction without a matching row is refused, so that nothing runs
+ * without being understood whole.
  */
 #include "parser.h"
 

@@ -32,9 +32,10 @@ static uint64_t result_double(struct warp *warp, const struct op *op, uint32_t l
 }
 
 /*
- * .ftz takes a result to 0 that is less than the least normal number when it is rounded
- * to its 24 bits with any exponent. The processor rounds it to fewer, so that it can
- * become that number; then it is computed again where it has them all, SCALED.
+ * .ftz flushes a result to 0 that is less than the least normal number when rounded to 24
+ * bits with any exponent. The processor rounds such a result to fewer bits, and so
+ * perhaps up to the least normal number; then the result is computed again with all bits,
+ * SCALED.
  */
 #define SCALE	  0x1p24f
 #define SCALED(n) (SINGLE(n) * scale)
@@ -172,7 +173,10 @@ static uint32_t flush(const struct op *op, uint32_t bits)
 	return bits;
 }
 
-/* A NaN gives the one of f32; in f64 it keeps its sign, as in all arithmetic there. */
+/*
+ * A NaN gives the canonical NaN of f32; in f64 the sign is kept, as in all f64
+ * arithmetic.
+ */
 static bool is_nan_32(uint64_t bits)
 {
 	return (bits & (SIGN_32 - 1)) > 0x7f800000;

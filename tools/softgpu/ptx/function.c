@@ -2,8 +2,9 @@
 /*
  * Bodies of functions: labels, nested scopes, branches and calls.
  *
- * A branch to a label that comes later waits as a fixup. A label is seen in its scope and
- * those inside it, so fixups are settled when a scope closes and go on to the outer one.
+ * A branch to a later label waits as a fixup. A label is seen in the scope of the label
+ * and in scopes inside, so fixups are settled when a scope closes, or go on to the outer
+ * scope.
  */
 #include "parser.h"
 

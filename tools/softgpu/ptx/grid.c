@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A launch: its blocks, spread over threads of the host.
+ * A launch: the blocks, spread over threads of the host.
  *
- * Blocks begin in their order. One that has run for a while without ending is put back
- * and others go on, so that a block may wait for what another one does, as far as the
- * other has begun: up to as many as are resident, and all of a cooperative grid.
+ * Blocks begin in order. A block that has run for a while without ending is put back and
+ * others go on, so that a block may wait for another block, as far as the other has
+ * begun: up to as many as are resident, and all of a cooperative grid.
  */
 #include "cluster.h"
 

@@ -2,8 +2,9 @@
 /*
  * Arithmetic of f16 and bf16, alone and in pairs.
  *
- * It is done in double, where products of two are exact. A sum may need more bits than a
- * double has: it is rounded to odd there, and so right when it is rounded again.
+ * All of it is done in double, where products of two are exact. A sum may need more bits
+ * than a double has: the sum is rounded to odd there, and so the second rounding is
+ * right.
  */
 #include "number.h"
 #include "table.h"
@@ -26,7 +27,7 @@ static uint16_t bits_of(const struct op *op, double value)
 			     : half_bits(value, op->mods.flags);
 }
 
-/* a + b, and where that is inexact with its last bit set. */
+/* a + b; the last bit of an inexact sum is set. */
 static double add_odd(double a, double b)
 {
 	const double sum = a + b;
@@ -68,7 +69,9 @@ static double choose(const struct op *op, double a, double b, bool wants_less)
 	return !!signbit(a) != !!signbit(b) ? -chosen : chosen;
 }
 
-/* One handler for one and for two in a register, from what is done with values. */
+/*
+ * A handler for a single value and for a pair in a register, from a function of values.
+ */
 #define EACH_HALF(name, expression)                                             \
 	static uint16_t name##_one(const struct op *op, uint64_t x, uint64_t y, \
 				   uint64_t z)                                  \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers made from an expression of a, b and c: one for each lane of the mask. What is
- * given is cut to the unsigned type U of the result.
+ * Handlers made from an expression of a, b and c: a value for each lane of the mask. The
+ * value is cut to the unsigned type U of the result.
  */
 #pragma once
 

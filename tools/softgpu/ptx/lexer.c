@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tokens of PTX. A line's number goes into every token, so that whatever is wrong later
- * can be said of that line.
+ * Tokens of PTX. The number of the line goes into every token, for later error messages.
  */
 #include "lexer.h"
 

@@ -32,7 +32,7 @@ struct lexer {
 	struct token token; /* the one being looked at */
 };
 
-/* Looks at the first token of a text, which must outlive its tokens. */
+/* Looks at the first token of a text, which must outlive the tokens. */
 void lexer_init(struct lexer *lexer, const char *text, size_t length);
 
 /* Goes on to the next token; stays at TOKEN_END and at TOKEN_BAD. */

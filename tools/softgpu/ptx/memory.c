@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads and stores. A generic address says by its window which memory it means; global
- * memory is asked of the machine, and each thread of the host remembers the windows that
- * it was given last, until the machine's epoch changes.
+ * Loads and stores. A generic address says by its window which memory is meant; for
+ * global memory the machine is asked, and each thread of the host remembers the last
+ * windows until the machine's epoch changes.
  */
 #include "access.h"
 #include "cluster.h"
@@ -185,7 +185,7 @@ void access_fence(void)
 	__atomic_fetch_add(&fence, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Into a register that may be wider than what was loaded. */
+/* Into a register that may be wider than the loaded value. */
 static uint64_t load_extend(const struct op *op, uint64_t value)
 {
 	const unsigned int bits = type_bits(op->type);
@@ -198,8 +198,8 @@ static uint64_t load_extend(const struct op *op, uint64_t value)
 }
 
 /*
- * The window that was used last, where a lane's address will mostly be too; an empty one
- * where the op is not of global memory.
+ * The window used last, where a lane's address will mostly be too; an empty window where
+ * the op is not of global memory.
  */
 static struct ptx_window window_last(const struct warp *warp, const struct op *op)
 {

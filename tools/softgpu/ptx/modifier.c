@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One table of words. Some words mean different things to different instructions (.and,
- * .lo, .sync), so a row belongs to a group and an instruction says which groups it takes.
+ * The table of all words. Some words mean different things to different instructions
+ * (.and, .lo, .sync), so a row belongs to a group and an instruction names the groups of
+ * its words.
  */
 #include "modifier.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What stands between an instruction's name and its types: .rn, .ftz, .global, .lt. */
+/* The words between an instruction's name and the types: .rn, .ftz, .global, .lt. */
 #pragma once
 
 #include "base/def.h"
@@ -40,7 +40,7 @@ enum space {
 	SPACE_PARAM,
 };
 
-/* One of each kind of instruction's own modes; what it means depends on the group. */
+/* A mode of each kind of instruction; the meaning depends on the group. */
 enum mode {
 	MODE_NONE,
 	MODE_AND,

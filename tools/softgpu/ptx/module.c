@@ -33,7 +33,7 @@ static bool parse_version(struct parser *parser)
 	return true;
 }
 
-/* sm_80, and sm_90a, which runs on just that capability. */
+/* sm_80, and sm_90a, which runs on just this capability. */
 static bool target_take(struct parser *parser, const char *name)
 {
 	const unsigned int has = parser->target->capability;
@@ -97,7 +97,7 @@ static bool parse_dim(struct parser *parser, struct ptx_dim *ret)
 	return true;
 }
 
-/* What stands between a signature and its body. */
+/* The directives between a signature and the body. */
 static bool parse_attributes(struct parser *parser, struct ptx_kernel *kernel)
 {
 	static const char *const numbers[] = { "minnctapersm", "maxnctapersm",
@@ -165,7 +165,7 @@ static struct ptx_function *function_new(struct parser *parser, const char *name
 	return function->kernel.name ? function : NULL;
 }
 
-/* The function of that name, which may have been declared before. */
+/* The function of the name, perhaps declared before. */
 static struct ptx_function *function_declare(struct parser *parser, const char *name,
 					     bool is_kernel)
 {

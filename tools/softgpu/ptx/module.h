@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A module as it is after decoding. Shared by the parser, which makes it, and the
- * executor, which only reads it.
+ * A module after decoding. Shared by the parser, which makes modules, and the executor,
+ * which only reads them.
  *
- * A function is an array of ops. An op has its handler and its operands; an operand is
- * a register of the function or one of its constants. Labels are indices of ops.
+ * A function is an array of ops. An op has a handler and operands; an operand is a
+ * register of the function or a constant of the function. Labels are indices of ops.
  */
 #pragma once
 
@@ -161,8 +161,8 @@ struct ptx_module {
 };
 
 /*
- * Generic addresses of what is no memory of the process: beyond any that it can have.
- * Functions have addresses too, which only calls understand.
+ * Generic addresses of memory outside of the process: beyond all addresses that the
+ * process can have. Functions have addresses too, which only calls understand.
  */
 #define WINDOW_SHARED  ((uint64_t)1 << 48)
 #define WINDOW_LOCAL   ((uint64_t)1 << 49)

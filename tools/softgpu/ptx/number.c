@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking numbers apart and rounding them into another format, in integers, so that it is
- * right for every format and rounding mode alike.
+ * Taking numbers apart and rounding them into another format, in integers, so that the
+ * result is right for every format and rounding mode alike.
  */
 #include "number.h"
 
@@ -56,7 +56,7 @@ struct real real_integer(uint64_t magnitude, bool negative)
 	return real;
 }
 
-/* Whether what is cut off, rest of half * 2, makes the kept part one more. */
+/* Whether the part cut off, rest of half * 2, makes the kept part one more. */
 static bool rounds_up(enum rounding rounding, bool negative, bool odd, uint64_t rest,
 		      uint64_t half, bool sticky)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Floating point numbers as bits: what every family that computes with them needs.
+ * Floating point numbers as bits, for every family that computes with them.
  *
- * f16 and bf16 are computed with in double, where their sums and products are exact, and
- * rounded once. f32 and f64 are the processor's own, in the rounding mode that is asked.
+ * f16 and bf16 are computed in double, where sums and products are exact, and rounded
+ * once. f32 and f64 are the processor's own, in the rounding mode of the instruction.
  */
 #pragma once
 

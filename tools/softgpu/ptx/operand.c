@@ -2,9 +2,9 @@
 /*
  * Operands: registers, constants, names of memory, and memory itself.
  *
- * What is no plain register or constant gets a register of its own and an op in front
- * that fills it: special registers, addresses that depend on the frame or the launch,
- * negated predicates.
+ * Any other operand gets a register of its own and an op in front that fills the
+ * register: special registers, addresses that depend on the frame or the launch, negated
+ * predicates.
  */
 #include "parser.h"
 
@@ -52,7 +52,7 @@ static uint64_t cut(uint64_t value, enum type type)
 	return value & (((uint64_t)1 << type_bits(type)) - 1);
 }
 
-/* A number, with its sign before it. */
+/* A number, with a sign before. */
 static bool operand_literal(struct parser *parser, enum type type, struct operand *ret)
 {
 	const bool negative = accept_sign(parser, '-');
@@ -129,7 +129,7 @@ static bool operand_function(struct parser *parser, const struct symbol *symbol,
 	return !parser->error;
 }
 
-/* The address of what has a name, in its own space. */
+/* The address of a name, in the space of the name. */
 static bool operand_address(struct parser *parser, const struct symbol *symbol,
 			    struct operand *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parser's files share: saying what is wrong, tokens, names in their scopes, and
- * the function that is being made.
+ * Common to the parser's files: error messages, tokens, names in scopes, and the function
+ * under construction.
  */
 #include "parser.h"
 

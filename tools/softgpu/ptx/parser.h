@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making a module from text: what the files of the parser share.
+ * Making a module from text: declarations common to the files of the parser.
  *
- * The first thing that is wrong is said in the log with its line, and everything returns
- * false from there on.
+ * The first error is written to the log with the line, and every function returns false
+ * from there on.
  */
 #pragma once
 
@@ -71,13 +71,15 @@ struct parser {
 	struct fixup *fixups;
 };
 
-/* Says what is wrong, once, at the token that is looked at or at a line. */
+/* Reports an error, once, at the current token or at a line. */
 bool parser_fail(struct parser *parser, const char *format, ...) _printf_(2, 3);
 bool parser_fail_at(struct parser *parser, unsigned int line, const char *format, ...)
 	_printf_(3, 4);
 bool parser_no_memory(struct parser *parser);
 
-/* Tokens. accept goes on where it fits; expect fails where it doesn't. */
+/*
+ * Tokens. accept goes on where the token fits; expect fails where the token doesn't fit.
+ */
 bool accept_sign(struct parser *parser, char sign);
 bool accept_dot(struct parser *parser, const char *word);
 bool accept_name(struct parser *parser, const char *word);
@@ -98,10 +100,10 @@ bool parse_declaration(struct parser *parser);
 /* One .param or .reg of a signature. */
 bool parse_formal(struct parser *parser, struct ptx_function *function, bool is_result);
 
-/* A body from its { to its }. */
+/* A body from { to }. */
 bool parse_body(struct parser *parser);
 
-/* An instruction, from its name to its semicolon. */
+/* An instruction, from the name to the semicolon. */
 bool parse_instruction(struct parser *parser, int32_t guard, bool guard_negated);
 
 /* Operands. */
@@ -125,7 +127,7 @@ static inline struct operand operand_register(int32_t index)
 	return (struct operand){ index, false };
 }
 
-/* Special registers. Returns: whether there is one of that name. */
+/* Special registers. Returns: NULL when there is none of the name. */
 struct special;
 const struct special *special_find(const char *name, size_t length, uint32_t *ret_number);
 void special_op(const struct special *special, uint32_t number, struct operand to,

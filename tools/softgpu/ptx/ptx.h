@@ -3,9 +3,9 @@
  * PTX on the CPU: modules made from text, and launches of their kernels.
  *
  * This folder knows nothing of drivers, devices or streams. Memory is the process's own:
- * an address in a kernel is an address of the process, and each access is first asked of
- * the machine that runs it (struct ptx_machine). Shared and local memory and parameters
- * have generic addresses past the end of what a process can have.
+ * an address in a kernel is an address of the process, and the machine that runs the
+ * kernel is asked first about each access (struct ptx_machine). Shared and local memory
+ * and parameters have generic addresses past the end of a process's memory.
  */
 #pragma once
 
@@ -22,14 +22,14 @@ struct ptx_target {
 };
 
 /*
- * Parses a module and decodes every function in it.
+ * Parses a module and decodes every function of the module.
  *
  * Returns: 0; or with a sentence in log, which names the line:
  *   -EINVAL  not PTX, or an instruction that is not known here
  *   -ENOTSUP a newer version of PTX than the target's
  *   -ENOEXEC a .target above the target's capability
  *   -ENOMEM  no memory left
- * The caller owns *ret and frees it with ptx_module_free().
+ * The caller owns *ret and frees the module with ptx_module_free().
  */
 int ptx_module_new(const char *text, size_t length, const struct ptx_target *target,
 		   struct ptx_module **ret, struct text *log);
@@ -65,7 +65,7 @@ struct ptx_dim {
 	uint32_t x, y, z;
 };
 
-/* What a kernel says of itself; all of it the module's. */
+/* A kernel's properties; all of them owned by the module. */
 struct ptx_kernel {
 	const char *name;
 	const struct ptx_param *params;
@@ -92,9 +92,9 @@ struct ptx_window {
 /* What a kernel runs on. All may be called on several threads at once. */
 struct ptx_machine {
 	/*
-	 * The window that an address is in, to be read or written; false where there is
-	 * none. It is good until *epoch changes. A window that is only to be read may be
-	 * given for a read even where a write would be allowed.
+	 * The window around an address, for reading or writing; false where there is
+	 * none. The window is good until *epoch changes. A read may get a window for
+	 * reading only, even where a write would be allowed.
 	 */
 	bool (*reach)(void *data, uint64_t address, bool write, struct ptx_window *ret);
 	const uint64_t *epoch;
@@ -102,7 +102,9 @@ struct ptx_machine {
 	/* Whether the kernel is to end early: asked now and then. */
 	bool (*stopped)(void *data);
 
-	/* What it prints, a printf at a time; and what it complains of. */
+	/*
+	 * The kernel's printed text, a printf at a time; and complaints about the kernel.
+	 */
 	void (*print)(void *data, const char *text, size_t length);
 	void (*complain)(void *data, const char *text, size_t length);
 

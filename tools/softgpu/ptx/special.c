@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Special registers, and the few addresses that are only known while a kernel runs: one
- * table of names, each with how its value is found.
+ * Special registers, and the few addresses known only while a kernel runs: a table of
+ * names, each with a way to find the value.
  */
 #include "parser.h"
 #include "warp.h"

@@ -3,10 +3,10 @@
  * How the lanes of a warp take their turns.
  *
  * Lanes may stand at different ops. The lanes that stand deepest in calls and then at the
- * lowest op run first, all of them that stand there together: lanes that took different
- * branches meet again at the first op that both will reach. Because a lane may spin on
- * what another one of its warp will do, every so many choices another lane is chosen in
- * turn, so that each goes on at last (hardware promises as much).
+ * lowest op run first, all together: lanes that took different branches meet again at the
+ * first op on both ways. A lane may spin until another lane of the warp does something.
+ * So every so many choices another lane is chosen in turn, and each goes on at last, as
+ * hardware promises.
  *
  * Group: warp->mask of warp->ready. A handler that moves lanes elsewhere takes them out
  * of the mask and sets leave.
@@ -200,7 +200,10 @@ static uint32_t warp_choose(struct warp *warp)
 	return best;
 }
 
-/* Makes the group. Returns: the op before which it must stop, to meet others there. */
+/*
+ * Makes the group. Returns: the op before which the group must stop, to meet others
+ * there.
+ */
 static uint32_t warp_group(struct warp *warp)
 {
 	const struct lane *first = &warp->lanes[warp_choose(warp)];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A kernel while it runs: a grid has blocks, a block warps, a warp 32 lanes.
+ * A running kernel: a grid has blocks, a block warps, a warp 32 lanes.
  *
- * A warp runs a group of its lanes at a time, those that stand at one op of one frame.
- * A register holds a value for each lane. What every handler needs is here: where its
- * operands are, and what it may do to the group.
+ * A warp runs a group of lanes at a time, those at the same op of the same frame. A
+ * register holds a value for each lane. This header has all that a handler needs: where
+ * the operands are, and the ways to change the group.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #define N_BARRIERS 16
 
-/* One call of a function by the lanes that made it together. */
+/* A call of a function by the lanes that made the call together. */
 struct frame {
 	struct frame *caller;
 	const struct ptx_function *function;
@@ -100,7 +100,7 @@ struct block {
 
 #define N_REACHES 8
 
-/* A thread of the host that runs blocks, and the memory that it has found lately. */
+/* A thread of the host that runs blocks, and the memory windows found lately. */
 struct worker {
 	struct grid *grid;
 	uint64_t epoch;
@@ -152,7 +152,7 @@ void warp_split(struct warp *warp, uint32_t lanes, uint32_t pc);
 /* Takes lanes out of the group and of those ready, to go on behind this op. */
 void warp_park(struct warp *warp, uint32_t lanes);
 
-/* Lanes end; what waits for all that are left may go on. */
+/* Lanes end; an op that waits for all remaining lanes may go on. */
 void warp_exit(struct warp *warp, uint32_t lanes);
 
 /* A lane's local memory, at least so large. Returns: false without memory. */

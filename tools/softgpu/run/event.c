@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events: a recorded event is a stream and the number of the op that recorded it, so it
- * is complete when the stream has done that many. Waiting for it on another stream
- * takes the number as it stands at the call; recording it again later changes nothing
- * for those who wait already.
+ * Events: a recorded event is a stream and the number of the op that recorded the event,
+ * and so complete when the stream has done as many. A wait on another stream takes the
+ * number at the time of the call; a later record changes nothing for earlier waits.
  *
- * The op itself only writes down the time.
+ * The op only writes down the time.
  */
 #include "event.h"
 
@@ -125,7 +124,7 @@ CALL(cuEventDestroy_v2, NEED_CONTEXT, (CUevent handle), (handle))
 	return result;
 }
 
-/* The op counts itself: what it records is complete when the op is done. */
+/* The op counts itself: the recorded work is complete when the op is done. */
 CALL(cuEventRecord, NEED_CONTEXT, (CUevent handle, CUstream on), (handle, on))
 {
 	struct record_op *record;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Images: PTX is text; a cubin is an ELF file; a fat binary has a header and then
- * entries, each of one kind and for one architecture, maybe compressed.
+ * entries, each of a single kind and for a single architecture, maybe compressed.
  */
 #include "image.h"
 
@@ -67,7 +67,7 @@ static bool lz4_length(const unsigned char **at, const unsigned char *end, size_
 	return true;
 }
 
-/* An LZ4 block. Returns: whether it filled exactly what is there to fill. */
+/* An LZ4 block. Returns: whether the output was filled exactly. */
 static bool lz4_unpack(const unsigned char *at, size_t size, char *to, size_t to_size)
 {
 	const unsigned char *end = at + size;
@@ -100,7 +100,7 @@ static bool lz4_unpack(const unsigned char *at, size_t size, char *to, size_t to
 	return n == to_size;
 }
 
-/* Returns: whether it filled exactly what is there to fill. */
+/* Returns: whether the output was filled exactly. */
 typedef bool unpack(const unsigned char *at, size_t size, char *to, size_t to_size);
 
 static CUresult entry_unpack(const struct fatbin_entry *entry, const unsigned char *data,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an image of a module is, and the PTX in it. */
+/* Images of modules, and the PTX in them. */
 #pragma once
 
 #include "softgpu/call.h"
@@ -7,8 +7,8 @@
 /*
  * Finds the PTX of an image: text, or in a fat binary.
  *
- * Returns: CUDA_SUCCESS with the text, which is the image's, or unpacked into memory that
- * the caller frees; or with a sentence in log:
+ * Returns: CUDA_SUCCESS with the text, which is the image's, or unpacked into memory for
+ * the caller to free; or with a sentence in log:
  *   CUDA_ERROR_NO_BINARY_FOR_GPU  a cubin, or a fat binary without PTX
  *   CUDA_ERROR_UNKNOWN            a cubin that names no architecture
  *   CUDA_ERROR_INVALID_IMAGE      none of these

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches: what is asked is checked as hardware checks it, the parameters are copied,
- * and an op runs the kernel when its stream comes to it.
+ * Launches: the request is checked as on hardware, the parameters are copied, and an op
+ * runs the kernel in the order of the stream.
  *
- * A kernel that faults poisons the process; the others that run then are ended.
+ * A kernel that faults poisons the process; all other running kernels are ended.
  */
 #include "module.h"
 #include "print.h"
@@ -40,7 +40,7 @@ struct launch_op {
 
 static uint64_t last_launch; /* under the library's lock */
 
-/* Memory that the device's kernels may use, as one window. */
+/* Memory that the device's kernels may use, as a single window. */
 static bool range_reach(const struct context *context, const struct range *range,
 			struct ptx_window *ret)
 {
@@ -55,8 +55,8 @@ static bool range_reach(const struct context *context, const struct range *range
 }
 
 /*
- * Of managed memory the window is one page, so that the kernel asks for each anew, and
- * may be written only when it was asked for that: the page's copies go then.
+ * A window of managed memory is a page, so that the kernel asks for each anew. Only a
+ * request to write gives a window for writing: then the copies of the page go.
  */
 static bool managed_reach(const struct stream *stream, uint64_t address, bool write,
 			  struct ptx_window *ret)
@@ -144,7 +144,7 @@ static uint32_t round_up(uint32_t value, uint32_t to)
 	return (value + to - 1) / to * to;
 }
 
-/* Blocks of it that one multiprocessor holds at a time. */
+/* Blocks of the function that a multiprocessor holds at a time. */
 static uint32_t occupancy(const struct function *function, uint32_t threads,
 			  uint64_t dynamic)
 {
@@ -356,7 +356,7 @@ CALL(cuLaunchCooperativeKernel, NEED_CONTEXT,
 	return launch(function, &asked, stream, params, NULL);
 }
 
-/* The attributes that change what runs; those that only advise are taken and ignored. */
+/* Attributes that change the run; those that only advise are taken and ignored. */
 static CUresult attribute_take(const CUlaunchAttribute *attribute,
 			       struct ptx_launch *launch)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules: an image is told by its first bytes, its PTX is parsed, its variables get a
- * piece of the context's memory. Functions are loaded when they are first asked for by
- * name or launched, unless CUDA_MODULE_LOADING is EAGER.
+ * Modules: the first bytes tell the kind of an image, the PTX is parsed, the variables
+ * get a piece of the context's memory. Functions are loaded when they are first asked for
+ * by name or launched, unless CUDA_MODULE_LOADING is EAGER.
  *
- * What the parser says of a bad image goes into the caller's log, and the result is what
- * hardware gives: no cubin runs here, and no PTX newer than the driver's version.
+ * The parser's words about a bad image go into the caller's log, and the result is that
+ * of hardware: no cubin runs here, and no PTX newer than the driver's version.
  */
 #include "module.h"
 
@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Shared memory of a block: what a kernel has anyway, and what it may ask for. */
+/* Shared memory of a block: without asking, and the most on request. */
 #define SHARED_DEFAULT 49152U
 #define SHARED_OPT_IN  232448U
 
@@ -80,7 +80,7 @@ struct context *function_context(const struct function *function)
 	return function->module->context;
 }
 
-/* The newest PTX of a driver: its version as cuDriverGetVersion tells it. */
+/* The newest PTX of a driver, by the version that cuDriverGetVersion tells. */
 static unsigned int ptx_version(int driver)
 {
 	static const struct {
@@ -233,7 +233,7 @@ void modules_end_context(const struct context *context)
 	}
 }
 
-/* The options of a load that are for its logs: each a buffer, and its size. */
+/* The options of a load about logs: each a buffer, and the size of the buffer. */
 struct logs {
 	char *buffers[2]; /* information, errors */
 	size_t sizes[2];

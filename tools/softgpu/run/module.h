@@ -25,12 +25,12 @@ struct function {
 CUresult function_find(CUfunction handle, struct function **ret);
 
 /*
- * The same for a function that is to be loaded, where it is not: that waits for what the
- * context runs, as on hardware.
+ * The same for a function to be loaded, where needed: the load waits for the running work
+ * of the context, as on hardware.
  */
 CUresult function_load(CUfunction handle, struct function **ret);
 
-/* The threads that a block of it may have. */
+/* The most threads of a block of the function. */
 uint32_t function_max_threads(const struct function *function);
 
 struct context *function_context(const struct function *function);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A queue of texts with a limit in bytes, as the driver's own is a ring of that size. It
- * has a lock of its own, because kernels print while calls are made.
+ * A queue of texts with a limit in bytes, as the driver's own is a ring of that size. The
+ * queue has its own lock, because kernels print while calls are made.
  */
 #include "print.h"
 

@@ -2,15 +2,16 @@
 /*
  * Streams: a queue of ops and a thread that runs them in order.
  *
- * A stream counts the ops queued and done, so "all work up to here" is a number, and
- * waiting for it, an event, or an order between streams is comparing numbers. One
- * condition variable tells everybody that some op is done.
+ * A stream counts the ops queued and done, so "all work up to here" is a number. A wait
+ * for this work, an event, or an order between streams is a comparison of numbers. A
+ * single condition variable tells everybody about each op done.
  *
  * The legacy stream (handle 0) is a stream like the others, with an order kept by ops
- * that wait: work on it waits for all blocking streams of its context, and their later
- * work for it. Waits only point at what was queued before, so there is no circle.
+ * that wait: work on the legacy stream waits for all blocking streams of the context, and
+ * their later work waits for the legacy stream. Waits only point at work queued before,
+ * so there is no circle.
  *
- * A destroyed stream has no handle any more; its thread finishes the queue, drops the
+ * A destroyed stream has no handle any more; the thread finishes the queue, drops the
  * last reference and ends. Priorities are kept and told, and make nothing faster.
  */
 #include "stream.h"
@@ -232,7 +233,7 @@ static bool stream_is_blocking(const struct stream *stream)
 	return !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
-/* The order that the legacy stream keeps, on either side of it. */
+/* The order kept by the legacy stream, on either side. */
 static CUresult stream_queue_legacy(struct stream *stream)
 {
 	struct stream *legacy = stream->context->legacy;
@@ -270,7 +271,7 @@ static bool stream_is_idle(const struct stream *stream)
 	return true;
 }
 
-/* Counted as queued and done, so that whoever drains or orders knows of it. */
+/* Counted as queued and done, so that drains and orders know of the op. */
 static void stream_run_here(struct stream *stream, struct op *op)
 {
 	stream_ref(stream);

@@ -47,14 +47,14 @@ struct stream *stream_unref(struct stream *stream);
 CUresult stream_find(CUstream handle, struct stream **ret);
 
 /*
- * Queues an op, behind what the legacy stream's rules put before it. The op is the
- * stream's whatever is returned.
+ * Queues an op, behind all work required by the rules of the legacy stream. The op
+ * belongs to the stream whatever is returned.
  *
  * Returns: CUDA_SUCCESS or CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult stream_queue(struct stream *stream, struct op *op);
 
-/* Queues and waits; runs it right here where nothing comes before it. */
+/* Queues and waits; runs the op right here where nothing comes before. */
 CUresult stream_run(struct stream *stream, struct op *op);
 
 bool stream_has_done(const struct stream *stream, uint64_t n);

@@ -5,5 +5,5 @@
 
 #include "base/def.h"
 
-/* Returns: whether it filled exactly what is there to fill. */
+/* Returns: whether the output was filled exactly. */
 bool zstd_unpack(const unsigned char *at, size_t size, char *to, size_t to_size);
