@@ -115,8 +115,6 @@ static bool launch_add_uses(struct check *check)
 		if (!allocation)
 			return false;
 		work_use(work, allocation, 0, allocation->size, arg->writes);
-		work->uses[work->n_uses - 1].guest_writes =
-			owner_may(launch->use.module->owner, allocation, ACCESS_WRITE);
 	}
 	return true;
 }

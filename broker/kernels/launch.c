@@ -127,10 +127,16 @@ static bool launch_is_forgone(const struct launch *launch)
 static void launch_run(struct op *op)
 {
 	struct launch *launch = container_of(op, struct launch, op);
+	struct refusal refusal;
 
 	if (launch_is_forgone(launch)) {
 		op_fail(op, EIO, "launch of %s did not run: the worker was reset",
 			launch->kernel);
+		return;
+	}
+	if (launch_check_rights(launch, &refusal) < 0) {
+		op_fail(op, refusal.error, "launch of %s did not run: %s", launch->kernel,
+			refusal.sentence);
 		return;
 	}
 	if (!launch->counted && !launch_enter_stream(launch))
@@ -254,6 +260,10 @@ static void launch_answer(struct op *op, struct text *answer, bool done)
 	text_printf(answer, "stream %s\n", launch->stream);
 }
 
+static const struct kernel_class launch_kernel_class = {
+	.may_use = launch_may_use,
+};
+
 static const struct op_class launch_class = {
 	.what = "launch",
 	.run = launch_run,
@@ -263,7 +273,7 @@ static const struct op_class launch_class = {
 	.settle = launch_settle,
 	.leave = launch_leave,
 	.answer = launch_answer,
-	.kernel = true,
+	.kernel = &launch_kernel_class,
 };
 
 struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op))

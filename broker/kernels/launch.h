@@ -37,5 +37,14 @@ int launch_check_limits(struct launch *launch, struct refusal *refusal);
 int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 		       const struct allocation *allocation, struct refusal *refusal);
 
+/*
+ * When it is to begin: whether the owner of the kernel still may use all of it.
+ * Returns: 0, and its uses say what he may write; -EACCES and a refusal.
+ */
+int launch_check_rights(struct launch *launch, struct refusal *refusal);
+
+/* Whether that is so of one that has begun. Under registry.lock. */
+bool launch_may_use(const struct op *op, const struct use *use);
+
 /* Notes the time of what it writes. Under registry.lock. */
 void launch_note_written(struct launch *launch);

@@ -93,6 +93,16 @@ int launch_check_limits(struct launch *launch, struct refusal *refusal)
 	return check_cluster(spec, device, refusal);
 }
 
+static int refuse_kernel_use(struct refusal *refusal, const struct owner *owner,
+			     const struct allocation *allocation, bool writes)
+{
+	return refuse(refusal, EACCES,
+		      "uid %u, whose kernel it is, may not %s allocation %s of uid %u, "
+		      "mode %04o",
+		      owner->uid, writes ? "write" : "read", allocation->name,
+		      allocation->owner->uid, allocation->mode);
+}
+
 int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 		       const struct allocation *allocation, struct refusal *refusal)
 {
@@ -106,11 +116,7 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 			      allocation->name, kind_name(allocation->kind),
 			      allocation->owner->uid, owner->uid);
 	if (!owner_may(owner, allocation, arg->writes ? ACCESS_WRITE : ACCESS_READ))
-		return refuse(refusal, EACCES,
-			      "uid %u, whose kernel it is, may not %s allocation %s "
-			      "of uid %u, mode %04o",
-			      owner->uid, arg->writes ? "write" : "read",
-			      allocation->name, allocation->owner->uid, allocation->mode);
+		return refuse_kernel_use(refusal, owner, allocation, arg->writes);
 	if (!kind_has_device(allocation->kind) || allocation->device == device)
 		return 0;
 	if (!kind_is_durable(allocation->kind) ||
@@ -122,6 +128,32 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 			      allocation->name, kind_name(allocation->kind),
 			      allocation->device, device);
 	return 0;
+}
+
+int launch_check_rights(struct launch *launch, struct refusal *refusal)
+{
+	struct work *work = &launch->op.work;
+	int r = 0;
+
+	pthread_mutex_lock(&launch->op.broker->registry.lock);
+	for (unsigned int i = 0; i < work->n_uses && r == 0; i++) {
+		struct use *use = &work->uses[i];
+
+		use->guest_writes =
+			owner_may(launch->op.owner, use->allocation, ACCESS_WRITE);
+		if (!launch_may_use(&launch->op, use))
+			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
+					      use->write);
+	}
+	pthread_mutex_unlock(&launch->op.broker->registry.lock);
+	return r;
+}
+
+bool launch_may_use(const struct op *op, const struct use *use)
+{
+	bool writes = use->write || use->guest_writes;
+
+	return owner_may(op->owner, use->allocation, writes ? ACCESS_WRITE : ACCESS_READ);
 }
 
 void launch_note_written(struct launch *launch)

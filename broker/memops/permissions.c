@@ -12,7 +12,7 @@
  *
  * What others were let use is mapped in their workers as the mode was then. When it
  * changes it is taken from all of them, after its last use; the next one has it mapped
- * anew.
+ * anew. A kernel that is queued and has not begun is asked again whether it may.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -264,12 +264,31 @@ static const struct op_class withdraw_class = {
 	.quiet = true,
 };
 
-/* Whether another owner's worker has it mapped. Under registry.lock. */
+/* Whether a work is another owner's worker's, which has the allocation mapped for it. */
+static bool work_is_guests(const struct work *work, const struct allocation *allocation)
+{
+	const struct worker *worker = container_of(work, struct op, work)->worker;
+
+	return worker && worker->owner && worker->owner != allocation->owner;
+}
+
+/*
+ * Whether another owner's worker has it mapped, or may have it mapped for what is queued
+ * already. Under registry.lock.
+ */
 static bool allocation_has_guests(struct broker *broker,
 				  const struct allocation *allocation)
 {
-	return allocation->block &&
-	       block_next_guest(&broker->memory, allocation->block, NULL);
+	const struct use *use;
+
+	if (!allocation->block)
+		return false;
+	DL_FOREACH2(allocation->all_uses, use, next_of_all)
+	{
+		if (work_is_guests(use->work, allocation))
+			return true;
+	}
+	return block_next_guest(&broker->memory, allocation->block, NULL);
 }
 
 /* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a

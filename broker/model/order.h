@@ -37,7 +37,7 @@ struct use {
 	bool write;
 	bool places; /* moves or advises: two such keep their order, as with writes */
 	bool listed; /* in the allocation's list still */
-	bool guest_writes; /* who uses what is another owner's may write it */
+	bool guest_writes; /* its worker gets it mapped to be written too */
 	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */
 	uint64_t address;  /* of the allocation when the worker was asked */
 	struct use *prev, *next;

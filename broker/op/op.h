@@ -25,6 +25,11 @@ struct waiter {
 	void (*interrupt)(struct waiter *waiter);
 };
 
+struct kernel_class {
+	/* Whether its owner may still use that so. Under registry.lock. */
+	bool (*may_use)(const struct op *op, const struct use *use);
+};
+
 struct op_class {
 	const char *what; /* "fill", for sentences */
 
@@ -60,9 +65,11 @@ struct op_class {
 	bool repeatable; /* by another run of the worker, if no use lives in the first one
 			  */
 	bool remakable;	 /* by another run where the broker gave the first one up */
-	bool kernel;	 /* it may be what loses the contexts; others fall with them */
-	bool on_lost;	 /* runs though what it uses is lost */
-	bool quiet;	 /* its failure is no failure of its stream */
+	/* It may be what loses the contexts, and others fall with them; NULL: no kernel.
+	 */
+	const struct kernel_class *kernel;
+	bool on_lost; /* runs though what it uses is lost */
+	bool quiet;   /* its failure is no failure of its stream */
 };
 
 struct op {

@@ -209,6 +209,30 @@ test_a_truncation_that_was_interrupted_does_not_come_later()
 	is "$(head -c 5 allocations/x/data)" shown
 }
 
+# It waits for the memory, so its worker has not mapped it yet.
+test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
+{
+	local address changing
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=644" >control/alloc; echo secret >allocations/x/data'
+	used_endlessly_by $alice x+32
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
+	in_background_by $alice chmod 600 allocations/x
+	changing=$!
+	eventually '[ "$(stat -c %a allocations/x/data)" = 600 ]'
+	kernels_end_of $alice
+	wait $changing
+	by $bob refused EACCES 'order/add did not run: uid 1002, whose kernel it is, may not read allocation x' \
+		'echo default >control/synchronize'
+	is_zero allocations/mine/data
+	address=$(<allocations/x/address)
+	by $bob refused EFAULT 'order/add' \
+		"echo 'order add grid=1 block=1 u64:$address i32:0 mine' >control/launch"
+	is_zero allocations/mine/data
+	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
+}
+
 test_chgrp_opens_data_for_a_group()
 {
 	needs_root 'several users'
