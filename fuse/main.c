@@ -245,6 +245,7 @@ static int start_broker(struct server *server, const char *driver, const char *w
 		.version = VERSION,
 		.socket = server->socket,
 		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
+		.give_back_timeout_ms = server->options->give_back_timeout_s * 1000,
 		.worker_idle_s = server->options->worker_idle_s
 					 ? server->options->worker_idle_s
 					 : WORKER_IDLE_S,

@@ -76,6 +76,13 @@ static int set_launch_timeout(struct options *options, const char *value,
 			     &options->launch_timeout_s, why);
 }
 
+static int set_give_back_timeout(struct options *options, const char *value,
+				 struct text *why)
+{
+	return seconds_parse("give-back-timeout", value, LAUNCH_TIMEOUT_MAX,
+			     &options->give_back_timeout_s, why);
+}
+
 static int set_foreground(struct options *options, const char *value, struct text *why)
 {
 	(void)value;
@@ -114,6 +121,10 @@ static const struct option_row rows[] = {
 	{ "launch-timeout", 0, "SECONDS",
 	  "end a kernel that runs longer, where its launch names no timeout=",
 	  set_launch_timeout },
+	{ "give-back-timeout", 0, "SECONDS",
+	  "end a user's worker that takes longer to give up memory which was\n"
+	  "freed or shut off (10)",
+	  set_give_back_timeout },
 	{ NULL, 'o', "OPTIONS", "any of these as NAME=VALUE, and options of mount(8)",
 	  set_options },
 	{ "help", 'h', NULL, "print this", set_help },

@@ -11,8 +11,9 @@ struct options {
 	char *socket; /* of tickets; NULL: the default */
 	char *driver; /* as given; NULL: the default */
 	const char *mountpoint;
-	unsigned int worker_idle_s;    /* 0: not given */
-	unsigned int launch_timeout_s; /* 0: none */
+	unsigned int worker_idle_s;	  /* 0: not given */
+	unsigned int launch_timeout_s;	  /* 0: none */
+	unsigned int give_back_timeout_s; /* 0: not given */
 	struct text fuse; /* options for the mount itself, with commas between */
 };
 

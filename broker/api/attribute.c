@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "api/device_usage.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/readahead.h"
+#include "op/op.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -272,6 +275,23 @@ static void allocation_last_write(const struct attribute_view *view, struct text
 		text_printf(text, "never");
 }
 
+/* The oldest kernel in the order: what comes later waits for it first. */
+static void allocation_used_by(const struct attribute_view *view, struct text *text)
+{
+	const struct use *use;
+
+	DL_FOREACH2(view->allocation->all_uses, use, next_of_all)
+	{
+		const struct op *op = container_of(use->work, struct op, work);
+
+		if (!op->class->kernel)
+			continue;
+		text_printf(text, "%u %s", op->owner->uid, op->class->kernel->name(op));
+		return;
+	}
+	text_printf(text, "none");
+}
+
 static void allocation_tag(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "%s", view->allocation->tag ? view->allocation->tag : "none");
@@ -318,6 +338,8 @@ static const struct attribute allocation_attributes[] = {
 	{ "generation", "up when a pointer taken before is no longer good", 0,
 	  allocation_generation },
 	{ "state", "live, busy (work under way) or lost", 0, allocation_state },
+	{ "used_by", "what it waits for: owner and kernel, `none`", 0,
+	  allocation_used_by },
 	{ "stream", "that it was made on (kind=async) or is attached to, `none`", 0,
 	  allocation_stream },
 	{ "attach", "global, host or single STREAM",

@@ -183,7 +183,7 @@ static void *housekeeper_main(void *userdata)
 	int64_t next_ms;
 
 	while (!stop) {
-		next_ms = min_wait(op_check_limits(broker), 1000);
+		next_ms = min_wait(deadlines_check(broker), 1000);
 		next_ms = min_wait(rescue_check_limits(broker), next_ms);
 		pthread_mutex_lock(&broker->registry.lock);
 		clock_gettime(CLOCK_REALTIME, &until);
@@ -384,6 +384,8 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	broker->socket = config->socket ? strdup(config->socket) : NULL;
 	broker->worker_idle_s = config->worker_idle_s;
 	broker->launch_timeout_ms = config->launch_timeout_ms;
+	broker->give_back_ms = config->give_back_timeout_ms ? config->give_back_timeout_ms
+							    : GIVE_BACK_TIMEOUT_MS;
 	if (!broker->driver_path || !broker->worker_program || !broker->version ||
 	    (config->socket && !broker->socket))
 		return -ENOMEM;

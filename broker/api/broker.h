@@ -286,6 +286,8 @@ struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *
 
 /* ---- life ---- */
 
+#define GIVE_BACK_TIMEOUT_MS 10000
+
 struct broker_config {
 	const char *driver;	    /* library to load */
 	const char *worker;	    /* the worker program */
@@ -294,6 +296,9 @@ struct broker_config {
 	unsigned int worker_idle_s; /* an owner's worker with nothing to keep ends after
 				       this */
 	uint32_t launch_timeout_ms; /* of a launch that names none; 0: none */
+	/* For a worker to unmap what is freed or shut off, and for kernels of others that
+	 * use what is shut off. */
+	uint32_t give_back_timeout_ms; /* 0: GIVE_BACK_TIMEOUT_MS */
 };
 
 /*

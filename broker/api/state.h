@@ -20,6 +20,7 @@
 #include "memops/lease.h"
 
 struct ahead;
+struct deadline;
 struct making;
 struct op;
 struct rescue;
@@ -48,6 +49,7 @@ struct broker {
 	char *socket; /* where tickets are exchanged; NULL: nowhere */
 	unsigned int worker_idle_s;
 	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
+	uint32_t give_back_ms;	    /* for a worker to give up what is taken from it */
 
 	struct worker mover;
 	uint64_t restarts; /* workers that died; registry.lock */
@@ -58,13 +60,13 @@ struct broker {
 	uint64_t n_ops;			      /* under way, and allocations being made */
 	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
 	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
-	struct ahead *aheads;	/* pieces of data read ahead, oldest first */
-	struct making *parked;	/* allocations that wait for one of those */
-	pthread_cond_t idle;	/* n_ops reached zero */
-	struct op *limited;	/* that may take only so long */
-	struct rescue *rescues; /* under way; counted in n_ops */
-	struct run *dead_runs;	/* ended, for the housekeeper to free */
-	unsigned int n_runs;	/* worker processes not freed yet */
+	struct ahead *aheads;	    /* pieces of data read ahead, oldest first */
+	struct making *parked;	    /* allocations that wait for one of those */
+	pthread_cond_t idle;	    /* n_ops reached zero */
+	struct deadline *deadlines; /* op/deadline.h */
+	struct rescue *rescues;	    /* under way; counted in n_ops */
+	struct run *dead_runs;	    /* ended, for the housekeeper to free */
+	unsigned int n_runs;	    /* worker processes not freed yet */
 
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;

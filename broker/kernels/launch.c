@@ -157,15 +157,10 @@ static void launch_answered(struct op *op, const struct wire_reply *reply)
 static bool launch_had_company(struct launch *launch)
 {
 	struct registry *registry = &launch->op.broker->registry;
-	const struct owner *owner = launch->op.owner;
-	struct stream *stream, *safe;
-	uint32_t n_sent = 0;
+	uint32_t n_sent;
 
 	pthread_mutex_lock(&registry->lock);
-	HASH_ITER (hh, registry->streams_by_name, stream, safe)
-		n_sent += stream->owner == owner ? stream->n_sent : 0;
-	for (unsigned int i = 0; i < DEVICES_MAX; i++)
-		n_sent += owner->defaults[i] ? owner->defaults[i]->n_sent : 0;
+	n_sent = owner_n_sent(registry, launch->op.owner);
 	pthread_mutex_unlock(&registry->lock);
 	return n_sent > 1;
 }
@@ -260,7 +255,13 @@ static void launch_answer(struct op *op, struct text *answer, bool done)
 	text_printf(answer, "stream %s\n", launch->stream);
 }
 
+static const char *launch_name(const struct op *op)
+{
+	return container_of(op, struct launch, op)->kernel;
+}
+
 static const struct kernel_class launch_kernel_class = {
+	.name = launch_name,
 	.may_use = launch_may_use,
 };
 

@@ -21,6 +21,7 @@
 #include <utlist.h>
 
 #include "control/verbs.h"
+#include "process/checkpoint.h"
 
 /* One chmod or chgrp that waits for a move. */
 struct change {
@@ -291,6 +292,36 @@ static bool allocation_has_guests(struct broker *broker,
 	return block_next_guest(&broker->memory, allocation->block, NULL);
 }
 
+/*
+ * Others may go on for a while with what they had begun. Then the workers are ended in
+ * which kernels still use what is not theirs to use any more.
+ */
+static void withdraw_passed(struct deadline *deadline)
+{
+	struct op *op = container_of(deadline, struct op, deadline);
+	const struct allocation *allocation = op->work.uses[0].allocation;
+	struct broker *broker = op->broker;
+	const struct use *use;
+
+	DL_FOREACH2(allocation->all_uses, use, next_of_all)
+	{
+		const struct op *other = container_of(use->work, struct op, work);
+
+		if (other == op)
+			break;
+		if (use->work->sent && other->class->kernel &&
+		    work_is_guests(use->work, allocation) &&
+		    !other->class->kernel->may_use(other, use))
+			rescue_insist(broker, other->worker, other->asked_epoch,
+				      "was ended: kernel %s still used allocation %s "
+				      "%g s after that was shut off",
+				      other->class->kernel->name(other), allocation->name,
+				      broker->give_back_ms / 1000.0);
+	}
+	/* One may have been on its way to its worker. */
+	deadline_set(broker, deadline, broker->give_back_ms, withdraw_passed);
+}
+
 /* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a
  * negative errno. Under registry.lock; then op_start(). */
 static int withdraw_begin(struct broker *broker, struct allocation *allocation,
@@ -305,11 +336,13 @@ static int withdraw_begin(struct broker *broker, struct allocation *allocation,
 	work_use(&op->work, allocation, 0, allocation->size, true);
 	op_set_wait(op, wait);
 	r = op_add(op, ret_ready);
-	if (r == 0)
-		return 0;
-	wait->waiter = NULL;
-	op_free(op);
-	return r;
+	if (r < 0) {
+		wait->waiter = NULL;
+		op_free(op);
+		return r;
+	}
+	deadline_set(broker, &op->deadline, broker->give_back_ms, withdraw_passed);
+	return 0;
 }
 
 /* ---- changes ---- */

@@ -30,6 +30,7 @@ struct give_back {
 	const void *guest;	   /* the last one that was asked to unmap it */
 	struct worker *asked;	   /* the last one of all */
 	uint32_t asked_epoch;
+	struct deadline deadline;
 	uint64_t whose; /* for the crew */
 	bool kept;	/* it is only taken from its guests */
 	void (*done)(void *userdata);
@@ -82,6 +83,53 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
 }
 
 /*
+ * The driver lets go of host memory only when no kernel of the process runs. An owner may
+ * let his own kernels run behind what he has freed, and behind host memory that others
+ * have.
+ */
+static bool give_back_may_take_longer(const struct give_back *give_back)
+{
+	bool host = give_back->block->fd >= 0 && !give_back->kept;
+
+	return (!give_back->guest || host) &&
+	       owner_n_sent(&give_back->broker->registry, give_back->asked->owner);
+}
+
+static void give_back_passed(struct deadline *deadline)
+{
+	struct give_back *give_back = container_of(deadline, struct give_back, deadline);
+	struct broker *broker = give_back->broker;
+	struct worker *worker = give_back->asked;
+	uint32_t epoch;
+
+	if (give_back_may_take_longer(give_back)) {
+		deadline_set(broker, deadline, broker->give_back_ms, give_back_passed);
+		return;
+	}
+	/* Noted under this lock, before the worker was asked. */
+	pthread_mutex_lock(&worker->lock);
+	epoch = give_back->asked_epoch;
+	pthread_mutex_unlock(&worker->lock);
+	rescue_insist(broker, worker, epoch,
+		      "was ended: it did not give memory back within %g s",
+		      broker->give_back_ms / 1000.0);
+}
+
+/* An owner's worker has that long to answer, so that it can't keep others waiting. */
+static void give_back_limit(struct give_back *give_back, bool begins)
+{
+	struct broker *broker = give_back->broker;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	if (begins)
+		deadline_set(broker, &give_back->deadline, broker->give_back_ms,
+			     give_back_passed);
+	else
+		deadline_clear(broker, &give_back->deadline);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/*
  * Answered, or the worker has ended and its mappings with it. One that does not unmap has
  * to end: the next one is told nothing of this block.
  */
@@ -89,6 +137,8 @@ static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, 
 {
 	struct give_back *give_back = container_of(ask, struct give_back, ask);
 
+	if (give_back->asked->owner)
+		give_back_limit(give_back, false);
 	if (reply->error && !lost)
 		give_back_insist(give_back, reply);
 	give_back_next(give_back);
@@ -97,6 +147,7 @@ static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, 
 static bool give_back_ask(struct give_back *give_back, struct worker *worker, bool guest)
 {
 	struct block *block = give_back->block;
+	bool asked;
 
 	give_back->ask = (struct ask){
 		.request = {
@@ -109,8 +160,13 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 		.done = give_back_unmapped,
 	};
 	give_back->asked = worker;
-	return worker_unmap(worker, block, guest, &give_back->ask,
-			    &give_back->asked_epoch);
+	if (worker->owner)
+		give_back_limit(give_back, true);
+	asked = worker_unmap(worker, block, guest, &give_back->ask,
+			     &give_back->asked_epoch);
+	if (!asked && worker->owner)
+		give_back_limit(give_back, false);
+	return asked;
 }
 
 static void give_back_next(struct give_back *give_back)

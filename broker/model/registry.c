@@ -283,6 +283,18 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	return owner;
 }
 
+uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner)
+{
+	const struct stream *stream, *safe;
+	uint32_t n_sent = 0;
+
+	HASH_ITER (hh, registry->streams_by_name, stream, safe)
+		n_sent += stream->owner == owner ? stream->n_sent : 0;
+	for (unsigned int i = 0; i < DEVICES_MAX; i++)
+		n_sent += owner->defaults[i] ? owner->defaults[i]->n_sent : 0;
+	return n_sent;
+}
+
 /* ---- streams ---- */
 
 /* The lowest wire id that no stream of his has; 0 (which is no stream) when all are. */

@@ -272,6 +272,9 @@ int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
 /* Finds or makes. NULL: no memory. */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
 
+/* Kernels in the GPU's queues, on all of the owner's streams. */
+uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner);
+
 /* ---- streams ---- */
 
 /* Returns: 0; -EEXIST; -ENOMEM; -ENFILE when the owner has too many. */

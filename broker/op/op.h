@@ -16,6 +16,7 @@
 
 #include "api/state.h"
 #include "base/text.h"
+#include "op/deadline.h"
 
 struct command;
 
@@ -26,6 +27,9 @@ struct waiter {
 };
 
 struct kernel_class {
+	/* "module/function" */
+	const char *(*name)(const struct op *op);
+
 	/* Whether its owner may still use that so. Under registry.lock. */
 	bool (*may_use)(const struct op *op, const struct use *use);
 };
@@ -99,10 +103,9 @@ struct op {
 	struct text sentence;
 
 	/* Its worker is ended when it has not answered by then; registry.lock. */
-	uint32_t limit_ms;   /* from when it is sent (op_send); 0: none */
-	int64_t deadline_ms; /* CLOCK_MONOTONIC; 0: none, or not sent yet */
+	uint32_t limit_ms;	  /* from when it is sent (op_send); 0: none */
+	struct deadline deadline; /* set when it has been sent */
 	bool timed_out;
-	struct op *prev_limited, *next_limited;
 
 	uid_t uid; /* who asked for it, for the journal; where there is no command */
 	pid_t pid;
@@ -168,12 +171,6 @@ int op_ask_with(struct op *op, struct block *block);
  * The same for one of a chain, from its class's run: what follows it is sent behind it.
  */
 void op_send(struct op *op);
-
-/*
- * Ends the workers of ops that have taken too long.
- * Returns: milliseconds until the next one will have, -1 where there is none.
- */
-int64_t op_check_limits(struct broker *broker);
 
 /* Gives a slot back (-1: there is none) and runs the op that waited for it, if any. */
 void op_slot_release(struct worker *worker, int slot);

@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <utlist.h>
-
-#include "base/clock.h"
 #include "control/command.h"
 #include "model/managed_ranges.h"
 #include "process/checkpoint.h"
@@ -340,48 +337,30 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 
 /* ---- time limits ---- */
 
+static void op_passed(struct deadline *deadline)
+{
+	struct op *op = container_of(deadline, struct op, deadline);
+
+	/* While it is being sent nobody knows to which run. */
+	if (op->work.sending) {
+		deadline_set(op->broker, deadline, 1, op_passed);
+		return;
+	}
+	op->timed_out = true;
+	rescue_begin(op->broker, op->worker, op->asked_epoch,
+		     "was ended: a kernel ran longer than its time limit", EIO, NULL);
+}
+
 /* Its time begins. Under registry.lock. */
 static void op_limit(struct op *op)
 {
-	struct broker *broker = op->broker;
-
-	if (!op->limit_ms)
-		return;
-	op->deadline_ms = clock_ms() + op->limit_ms;
-	DL_APPEND2(broker->limited, op, prev_limited, next_limited);
-	pthread_cond_signal(&broker->housekeeper_wake);
+	if (op->limit_ms)
+		deadline_set(op->broker, &op->deadline, op->limit_ms, op_passed);
 }
 
 void op_unlimit(struct op *op)
 {
-	if (op->deadline_ms)
-		DL_DELETE2(op->broker->limited, op, prev_limited, next_limited);
-	op->deadline_ms = 0;
-}
-
-int64_t op_check_limits(struct broker *broker)
-{
-	int64_t now = clock_ms(), next = -1;
-	struct op *op, *safe;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH_SAFE2(broker->limited, op, safe, next_limited)
-	{
-		/* While it is being sent nobody knows to which run. */
-		if (op->deadline_ms > now || op->work.sending) {
-			int64_t left = MAX(op->deadline_ms - now, (int64_t)1);
-
-			next = next < 0 ? left : MIN(next, left);
-			continue;
-		}
-		op->timed_out = true;
-		op_unlimit(op);
-		rescue_begin(broker, op->worker, op->asked_epoch,
-			     "was ended: a kernel ran longer than its time limit", EIO,
-			     NULL);
-	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	return next;
+	deadline_clear(op->broker, &op->deadline);
 }
 
 /* ---- in a chain ---- */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -404,6 +405,26 @@ bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		  const char *reason, int error, struct command *command)
 {
 	return run_give_up(broker, worker, epoch, reason, error, false, command);
+}
+
+void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
+		   const char *format, ...)
+{
+	char reason[sizeof(((struct rescue *)0)->reason)];
+	_cleanup_text_ struct text sentence = TEXT_INIT;
+	uid_t uid = worker->owner->uid;
+	pid_t pid = worker_pid(worker);
+	char file[32];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	if (!rescue_begin(broker, worker, epoch, reason, EIO, NULL))
+		return;
+	snprintf(file, sizeof(file), "owners/%u/worker", uid);
+	text_printf(&sentence, "the worker of uid %u %s", uid, reason);
+	journal_fail(&broker->journal, uid, pid, file, ETIMEDOUT, text_string(&sentence));
 }
 
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,

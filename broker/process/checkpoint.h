@@ -28,6 +28,13 @@ struct wire_reply;
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		  const char *reason, int error, struct command *command);
 
+/*
+ * The same for a run that does not do what the broker asks of it, and its owner is told
+ * in `errors`. The words that follow go behind "the worker of uid N ".
+ */
+void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
+		   const char *format, ...) _printf_(4, 5);
+
 /* An answer shows that its run has lost its contexts. No lock held. */
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       const struct wire_reply *reply);

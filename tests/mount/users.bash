@@ -233,6 +233,77 @@ test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
 }
 
+# patient: a broker of the case's own, which waits for a second where others wait for ten.
+patient()
+{
+	needs_root 'several users'
+	broker_start "$T/own" --driver "$(driver own)" --give-back-timeout 1
+	cd "$T/own/mnt"
+}
+
+# stop_worker_of UID: it runs as the user, who may do that.
+stop_worker_of()
+{
+	by "$1" run "kill -STOP \$(<owners/$1/worker)"
+}
+
+test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
+{
+	patient
+	needs_software 'stop a worker'
+	by $alice run 'echo "g 300M mode=644" >control/alloc; echo "h 4096 kind=host mode=644" >control/alloc'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:g i32:1 mine" >control/launch'
+	stop_worker_of $bob
+	by $alice run 'timeout 30 chmod 600 allocations/g'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'owners/1002/worker ETIMEDOUT the worker of uid 1002 was ended: it did not give memory back within 1 s'
+	is "$(<owners/$bob/restarts)" 1
+	by $alice run 'chmod 644 allocations/g'
+	by $bob run 'echo "order add grid=1 block=1 in:g i32:1 mine" >control/launch'
+	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
+	stop_worker_of $bob
+	by $alice run 'rmdir allocations/g; timeout 30 bash -c "echo x 400M >control/alloc"'
+	is "$(<owners/$bob/restarts)" 2
+	is "$(by $bob run 'head -c 1 allocations/mine/data | od -A n -t u1')" '   1'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+test_a_kernel_that_uses_what_was_shut_off_is_ended()
+{
+	patient
+	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
+	is "$(<allocations/pub/used_by)" none
+	used_endlessly_by $bob in:pub+32
+	is "$(<allocations/pub/used_by)" "$bob faults/endless"
+	is "$(value_of allocations/pub/status used_by)" $bob
+	by $alice run 'timeout 30 chmod 600 allocations/pub'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'ETIMEDOUT the worker of uid 1002 was ended: kernel faults/endless still used allocation pub 1 s after that was shut off'
+	by $bob refused EIO 'faults/endless was ended' 'echo default >control/synchronize'
+	is "$(<allocations/pub/used_by)" none
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
+	is "$(head -c 5 allocations/pub/data)" mine!
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+test_a_kernel_that_may_go_on_is_not_ended()
+{
+	patient
+	by $alice run 'echo "x 64 mode=666" >control/alloc'
+	loaded_by $bob order
+	by $bob run 'echo "h 4096 kind=host" >control/alloc; echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
+	by $bob run 'echo "order slow_set grid=1 block=1 out:x i32:7 u64:3000000000 wait=0" >control/launch; rmdir allocations/h'
+	by $alice run 'chmod 606 allocations/x'
+	by $bob run 'echo default >control/synchronize'
+	is "$(head -c 1 allocations/x/data | od -A n -t u1)" '   7'
+	is "$(<owners/$bob/restarts)" 0
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_chgrp_opens_data_for_a_group()
 {
 	needs_root 'several users'

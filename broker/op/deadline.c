@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#include "op/deadline.h"
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "op/op.h"
+
+/* The housekeeper looks that often by itself. */
+#define LOOKED_AT_MS 1000
+
+void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
+		  void (*passed)(struct deadline *deadline))
+{
+	deadline_clear(broker, deadline);
+	deadline->at_ms = clock_ms() + ms;
+	deadline->passed = passed;
+	DL_APPEND(broker->deadlines, deadline);
+	if (ms < LOOKED_AT_MS)
+		pthread_cond_signal(&broker->housekeeper_wake);
+}
+
+void deadline_clear(struct broker *broker, struct deadline *deadline)
+{
+	if (deadline->at_ms)
+		DL_DELETE(broker->deadlines, deadline);
+	deadline->at_ms = 0;
+}
+
+/* Any that has passed, else NULL and how long the next one takes. */
+static struct deadline *deadline_find_passed(struct broker *broker, int64_t now,
+					     int64_t *ret_next)
+{
+	struct deadline *deadline;
+
+	*ret_next = -1;
+	DL_FOREACH (broker->deadlines, deadline) {
+		int64_t left = deadline->at_ms - now;
+
+		if (left <= 0)
+			return deadline;
+		*ret_next = *ret_next < 0 ? left : MIN(*ret_next, left);
+	}
+	return NULL;
+}
+
+int64_t deadlines_check(struct broker *broker)
+{
+	int64_t now = clock_ms(), next;
+	struct deadline *deadline;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	while ((deadline = deadline_find_passed(broker, now, &next))) {
+		deadline_clear(broker, deadline);
+		deadline->passed(deadline);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	return next;
+}
