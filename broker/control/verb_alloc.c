@@ -264,6 +264,7 @@ static struct allocation *alloc_new(struct command *command,
 				    const struct alloc_line *line, struct stream *stream)
 {
 	struct registry *registry = &command->broker->registry;
+	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
 	struct managed *managed = NULL;
 	struct allocation *allocation;
 	struct owner *owner;
@@ -272,7 +273,7 @@ static struct allocation *alloc_new(struct command *command,
 	owner = owner_get(registry, command->caller->uid, command->caller->gid);
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
-	if (owner && (managed || line->kind != KIND_MANAGED))
+	if (owner && (managed || line->kind != KIND_MANAGED) && (tag || !line->tag))
 		r = alloc_take(registry, line, owner, &allocation);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
@@ -287,7 +288,7 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->gid = command->caller->gid;
 	allocation->mode = line->mode;
 	allocation->map_readers = line->map_readers;
-	allocation->tag = line->tag ? strdup(line->tag) : NULL;
+	allocation->tag = take_ptr(tag);
 	allocation_set_stream(allocation, stream);
 	if (stream)
 		stream->used = true;

@@ -9,7 +9,8 @@
  * published, or its name is free again and the command has its error.
  *
  * When a device is full, chunks that are kept empty go back first; and while memory is on
- * its way back (a free never waits) the making is parked until it has arrived: `free` and
+ * its way back (a free never waits) the making is parked until it has arrived, though not
+ * for ever: `free` and
  * then `alloc` of the same size always works.
  */
 #include "memops/allocate.h"
@@ -20,9 +21,13 @@
 #include <utlist.h>
 
 #include "api/control_file.h"
+#include "base/clock.h"
 #include "control/verbs.h"
 
 #define MAKE_TRIES 3
+/* As long as workers have to give memory back, so many times over, memory is waited for
+ * that is on its way. */
+#define PARKED_GIVE_BACKS 3
 
 /* ---- the end of it ---- */
 
@@ -160,6 +165,10 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 		    allocation->device, (unsigned long long)reply->value[0],
 		    (unsigned long long)reply->value[1]);
 	text_add_call(&text, making->failure.call, making->failure.result);
+	if (making->waited)
+		text_printf(&text,
+			    "; memory that was freed has not come back within %g s",
+			    making->broker->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
 	pthread_mutex_lock(&making->broker->registry.lock);
 	text_add_lease_holders(&text, making->broker, allocation->device);
 	pthread_mutex_unlock(&making->broker->registry.lock);
@@ -204,20 +213,55 @@ static void making_shrink_pools(struct broker *broker, uint32_t device)
 	} while (block);
 }
 
+static void making_give_up(struct task *task)
+{
+	making_ask_free(container_of(task, struct making, task));
+}
+
+static void making_passed(struct deadline *deadline)
+{
+	struct making *making = container_of(deadline, struct making, deadline);
+	struct broker *broker = making->broker;
+
+	LL_DELETE(broker->parked, making);
+	making->waited = true;
+	making->task.run = making_give_up;
+	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
+}
+
+/* What is freed may be on its way for as long as a kernel runs, so only for a while.
+ * Under registry.lock. Returns: whether it is parked. */
+static bool making_park(struct making *making)
+{
+	struct broker *broker = making->broker;
+	int64_t now = clock_ms();
+
+	if (!broker->n_releases[making->allocation->device] || !making->command)
+		return false;
+	if (!making->wait_until_ms)
+		making->wait_until_ms =
+			now + (int64_t)broker->give_back_ms * PARKED_GIVE_BACKS;
+	if (now >= making->wait_until_ms) {
+		making->waited = true;
+		return false;
+	}
+	making_waits(making);
+	LL_APPEND(broker->parked, making);
+	deadline_set(broker, &making->deadline, (uint32_t)(making->wait_until_ms - now),
+		     making_passed);
+	return true;
+}
+
 static void making_no_memory(struct making *making)
 {
 	struct broker *broker = making->broker;
 	uint32_t device = making->allocation->device;
-	bool parked = false, again;
+	bool parked, again;
 
 	making_shrink_pools(broker, device);
 
 	pthread_mutex_lock(&broker->registry.lock);
-	if (broker->n_releases[device] && making->command) {
-		making_waits(making);
-		LL_APPEND(broker->parked, making);
-		parked = true;
-	}
+	parked = making_park(making);
 	/* Counted from before the try: what came back just after it is no less there. */
 	again = making->command && broker->n_released[device] != making->n_released;
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -238,6 +282,7 @@ void alloc_retry_parked(struct broker *broker, uint32_t device)
 	{
 		if (making->allocation->device == device) {
 			LL_DELETE(broker->parked, making);
+			deadline_clear(broker, &making->deadline);
 			LL_PREPEND(retry, making);
 		}
 	}

@@ -4,6 +4,7 @@
 
 #include "api/state.h"
 #include "base/workqueue.h"
+#include "op/deadline.h"
 
 struct command;
 
@@ -14,8 +15,11 @@ struct making {
 	struct allocation *allocation;
 	struct command *command; /* NULL: it went away. registry.lock */
 	bool until_close;
-	unsigned int n_missed; /* runs of the worker that made it and ended */
-	uint64_t n_released;   /* by the device when it was last tried */
+	struct deadline deadline; /* while it is parked */
+	int64_t wait_until_ms;	  /* CLOCK_MONOTONIC; 0: it has never been parked */
+	bool waited;		  /* in vain */
+	unsigned int n_missed;	  /* runs of the worker that made it and ended */
+	uint64_t n_released;	  /* by the device when it was last tried */
 	struct cuda_failure failure;
 	struct making *next;
 };

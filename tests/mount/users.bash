@@ -289,6 +289,21 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	broker_stop "$T/own"
 }
 
+# What is freed beneath a kernel that never ends is not on its way for others.
+test_an_allocation_waits_for_memory_on_its_way_and_not_for_ever()
+{
+	patient
+	by $alice run 'echo "x 300M" >control/alloc'
+	used_endlessly_by $alice x
+	by $alice run 'rmdir allocations/x'
+	by $bob refused ENOMEM 'memory that was freed has not come back within 3 s' \
+		'timeout 30 bash -c "echo y 400M >control/alloc"'
+	kernels_end_of $alice
+	by $bob run 'echo y 400M >control/alloc'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_a_kernel_that_may_go_on_is_not_ended()
 {
 	patient
