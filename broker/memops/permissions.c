@@ -293,33 +293,39 @@ static bool allocation_has_guests(struct broker *broker,
 }
 
 /*
- * Others may go on for a while with what they had begun. Then the workers are ended in
- * which kernels still use what is not theirs to use any more.
+ * Ends the worker of a kernel that is not allowed to use the allocation any more. One
+ * that is being sent passed that check before chmod came: its worker does not answer.
  */
+static void guest_end(struct broker *broker, const struct op *op, const struct use *use)
+{
+	const struct work *work = use->work;
+
+	if (!op->class->kernel || !work_is_guests(work, use->allocation) ||
+	    !(work->sent || work->sending) || op->class->kernel->may_use(op, use))
+		return;
+	rescue_insist(broker, op->worker,
+		      work->sent ? op->asked_epoch : worker_epoch(op->worker),
+		      "was ended: kernel %s still used allocation %s %g s after that was "
+		      "shut off",
+		      op->class->kernel->name(op), use->allocation->name,
+		      broker->give_back_ms / 1000.0);
+}
+
+/* Others may go on for a while with what they had begun, and no longer. */
 static void withdraw_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
 	const struct allocation *allocation = op->work.uses[0].allocation;
-	struct broker *broker = op->broker;
 	const struct use *use;
 
 	DL_FOREACH2(allocation->all_uses, use, next_of_all)
 	{
-		const struct op *other = container_of(use->work, struct op, work);
-
-		if (other == op)
+		if (use->work == &op->work)
 			break;
-		if (use->work->sent && other->class->kernel &&
-		    work_is_guests(use->work, allocation) &&
-		    !other->class->kernel->may_use(other, use))
-			rescue_insist(broker, other->worker, other->asked_epoch,
-				      "was ended: kernel %s still used allocation %s "
-				      "%g s after that was shut off",
-				      other->class->kernel->name(other), allocation->name,
-				      broker->give_back_ms / 1000.0);
+		guest_end(op->broker, container_of(use->work, struct op, work), use);
 	}
 	/* One may have been on its way to its worker. */
-	deadline_set(broker, deadline, broker->give_back_ms, withdraw_passed);
+	deadline_set(op->broker, deadline, op->broker->give_back_ms, withdraw_passed);
 }
 
 /* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a

@@ -258,13 +258,13 @@ test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
 	by $alice run 'timeout 30 chmod 600 allocations/g'
 	like "$(by $bob run 'tail -n 1 errors')" \
 		'owners/1002/worker ETIMEDOUT the worker of uid 1002 was ended: it did not give memory back within 1 s'
-	is "$(<owners/$bob/restarts)" 1
+	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
 	by $alice run 'chmod 644 allocations/g'
 	by $bob run 'echo "order add grid=1 block=1 in:g i32:1 mine" >control/launch'
 	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
 	stop_worker_of $bob
 	by $alice run 'rmdir allocations/g; timeout 30 bash -c "echo x 400M >control/alloc"'
-	is "$(<owners/$bob/restarts)" 2
+	eventually '[ "$(<owners/$bob/restarts)" = 2 ]'
 	is "$(by $bob run 'head -c 1 allocations/mine/data | od -A n -t u1')" '   1'
 	cd "$M"
 	broker_stop "$T/own"
@@ -285,6 +285,24 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	is "$(<allocations/pub/used_by)" none
 	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
 	is "$(head -c 5 allocations/pub/data)" mine!
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# Its launch waits to have the memory mapped by a worker that does not answer.
+test_a_stopped_worker_does_not_keep_what_it_was_to_map()
+{
+	patient
+	needs_software 'stop a worker'
+	# It is written, so that no zeroing comes before the launch.
+	by $alice run 'echo "g 4M mode=644" >control/alloc; echo shown >allocations/g/data; cmp -n 5 allocations/g/data <(echo shown)'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:mine i32:1 mine" >control/launch'
+	stop_worker_of $bob
+	by $bob run 'echo "order add grid=1 block=1 in:g i32:1 mine wait=0" >control/launch'
+	by $alice run 'timeout 30 chmod 600 allocations/g'
+	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
+	by $bob run '! echo default >control/synchronize' 2>/dev/null
 	cd "$M"
 	broker_stop "$T/own"
 }
