@@ -24,6 +24,7 @@ import sys
 FOLDERS = {
     "broker/base": None,
     "broker/cuda": None,
+    "broker/client": ["broker/base", "broker/cuda"],
     "broker/protocol": None,
     "broker/worker": ["broker/base", "broker/cuda", "broker/protocol"],
     "broker/model": None,
@@ -48,7 +49,7 @@ def may_use(folder):
         return FOLDERS[folder] + [folder]
     order = list(FOLDERS)
     below = order[: order.index(folder) + 1]
-    return [other for other in below if other != "broker/worker"]
+    return [other for other in below if other not in ("broker/client", "broker/worker")]
 
 
 def included_file(source, path, name):

@@ -423,10 +423,12 @@ run_topic_from_copy()
 	build=$(dirname "$(dirname "$GPUMEMD")")
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
-		-name 'libcuda.so*' \) -exec cp --parents {} "$copy" \;)
-	mkdir "$copy/tests"
+		-name 'libcuda.so*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy \
+		-o -name 'libgpumem.so.?.*' \) -exec cp --parents {} "$copy" \;)
+	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
+	mkdir -p "$copy/tests" "$copy/docs"
 	cp -r "$here" "$copy/tests/mount"
-	cp -r "$here/../../docs" "$copy/docs"
+	cp -r "$here/../../docs/." "$copy/docs"
 	cp "$here"/../../tools/{quickstart,common.bash} "$copy/tools"
 	mkdir "$copy/kernels"
 	[ -z "${GPUMEM_KERNELS-}" ] || cp "$GPUMEM_KERNELS"/*.ptx "$copy/kernels"

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* An open lease, and the exchange of its ticket (docs/sharing.md). */
+#include "client/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/number.h"
+
+/* ---- the text ---- */
+
+/* Where a value goes: a string of size bytes, or a number of so many. */
+struct lease_key {
+	const char *name;
+	size_t offset;
+	size_t size;
+	bool number;
+};
+
+#define KEY_TEXT(name, member)                                     \
+	{                                                          \
+		name, offsetof(struct lease, member),              \
+			sizeof(((struct lease *)0)->member), false \
+	}
+#define KEY_NUMBER(name, member)                                  \
+	{                                                         \
+		name, offsetof(struct lease, member),             \
+			sizeof(((struct lease *)0)->member), true \
+	}
+
+static const struct lease_key keys[] = {
+	KEY_NUMBER("lease", number), KEY_TEXT("ticket", ticket),
+	KEY_TEXT("socket", socket),  KEY_TEXT("uuid", uuid),
+	KEY_TEXT("name", name),	     KEY_NUMBER("address", address),
+	KEY_NUMBER("size", size),    KEY_NUMBER("mapped_size", mapped_size),
+	KEY_NUMBER("id", id),	     KEY_NUMBER("generation", generation),
+};
+
+static const struct {
+	const char *key, *word;
+	size_t offset;
+	uint8_t value;
+} words[] = {
+	{ "kind", "device", offsetof(struct lease, kind), GPUMEM_DEVICE },
+	{ "kind", "host", offsetof(struct lease, kind), GPUMEM_HOST },
+	{ "state", "live", offsetof(struct lease, state), GPUMEM_LIVE },
+	{ "state", "freed", offsetof(struct lease, state), GPUMEM_FREED },
+	{ "state", "ending", offsetof(struct lease, state), GPUMEM_ENDING },
+};
+
+static void lease_take(struct lease *lease, const char *key, const char *value)
+{
+	uint64_t number;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		char *at = (char *)lease + keys[i].offset;
+
+		if (strcmp(keys[i].name, key) != 0)
+			continue;
+		if (!keys[i].number)
+			snprintf(at, keys[i].size, "%s", value);
+		else if (number_parse(value, &number) == 0)
+			memcpy(at, &number, keys[i].size); /* little endian */
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strcmp(words[i].key, key) == 0 && strcmp(words[i].word, value) == 0)
+			*((uint8_t *)lease + words[i].offset) = words[i].value;
+	}
+}
+
+/* Returns: 0; -EPROTO for the text of another version. */
+static int lease_parse(struct lease *lease, char *text)
+{
+	char *line, *value, *rest = text;
+	uint64_t version = 0;
+
+	while ((line = strsep(&rest, "\n"))) {
+		value = strchr(line, ' ');
+		if (!value)
+			continue;
+		*value++ = '\0';
+		if (strcmp(line, "version") == 0)
+			(void)number_parse(value, &version);
+		else
+			lease_take(lease, line, value);
+	}
+	if (version == LEASE_VERSION)
+		return 0;
+	return error_set(EPROTO,
+			 "the broker's leases are of version %llu, this library knows %d",
+			 (unsigned long long)version, LEASE_VERSION);
+}
+
+int lease_read(struct lease *lease, const struct gpumem *gpumem)
+{
+	char text[4096];
+	ssize_t length = pread(lease->fd, text, sizeof(text) - 1, 0);
+
+	if (length < 0)
+		return session_fail(gpumem, errno, "lease");
+	text[length] = '\0';
+	return lease_parse(lease, text);
+}
+
+bool lease_changed(const struct lease *lease)
+{
+	struct pollfd file = { .fd = lease->fd, .events = POLLPRI };
+
+	return poll(&file, 1, 0) > 0 && file.revents & POLLPRI;
+}
+
+int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
+	       bool write)
+{
+	_cleanup_free_ char *path = session_path(gpumem, "allocations/%s/lease", name);
+	char file[128];
+	int r;
+
+	*lease = (struct lease)LEASE_CLOSED;
+	if (strchr(name, '/') || !*name)
+		return error_set(ENOENT, "'%s' is not the name of an allocation", name);
+	if (!path)
+		return error_set(ENOMEM, "no memory");
+	lease->write = write;
+	lease->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (lease->fd < 0) {
+		snprintf(file, sizeof(file), "allocations/%.64s/lease", name);
+		return session_fail(gpumem, errno, file);
+	}
+	r = lease_read(lease, gpumem);
+	if (r < 0)
+		lease_close(lease);
+	return r;
+}
+
+void lease_close(struct lease *lease)
+{
+	closep(&lease->fd);
+}
+
+int lease_line(const struct lease *lease, const struct gpumem *gpumem, const char *line)
+{
+	if (write(lease->fd, line, strlen(line)) < 0)
+		return session_fail(gpumem, errno, "lease");
+	return 0;
+}
+
+/* ---- the ticket ---- */
+
+static int ticket_connect(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const char *other = secure_getenv("GPUMEM_SOCKET");
+
+	if (other && *other)
+		path = other;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return error_set(errno, "the broker's ticket socket %s: %s", path,
+				 strerror(errno));
+	return take_fd(&fd);
+}
+
+static int ticket_answer(int connection)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	uint8_t error = 0;
+	struct iovec iov = { &error, 1 };
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	const struct cmsghdr *header;
+	ssize_t length;
+	int fd;
+
+	do {
+		length = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+	} while (length < 0 && errno == EINTR);
+	if (length < 0)
+		return error_set(errno, "the ticket socket: %s", strerror(errno));
+	if (length == 0)
+		return error_set(ECONNRESET,
+				 "the ticket socket closed without an answer: this user "
+				 "has too many connections");
+	if (error)
+		return error_set(error, "the broker refused the ticket: %s",
+				 strerror(error));
+	header = CMSG_FIRSTHDR(&message);
+	if (!header || header->cmsg_type != SCM_RIGHTS)
+		return error_set(EPROTO, "the ticket socket sent no descriptor");
+	memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+	return fd;
+}
+
+int lease_redeem(const struct lease *lease)
+{
+	_cleanup_close_ int connection = ticket_connect(lease->socket);
+	int error;
+
+	if (connection < 0)
+		return connection;
+	if (send(connection, lease->ticket, strlen(lease->ticket), MSG_NOSIGNAL) < 0) {
+		error = errno;
+		return error_set(error, "the ticket socket: %s", strerror(error));
+	}
+	return ticket_answer(connection);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where leased memory is mapped in this program: device memory by the driver's virtual
+ * memory management, host memory by mmap.
+ *
+ * The address is reserved first, at the allocation's own address, so that a pointer is
+ * the same in every program. A mapping can be taken away and its address kept.
+ */
+#include "client/private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define DRIVER_DEFAULT "libcuda.so.1"
+
+/* ---- the driver ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct cuda_driver *driver; /* lock; kept for good, as the library is */
+} loaded = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+int memory_driver(struct cuda_driver **ret)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	const char *path = secure_getenv("GPUMEM_DRIVER");
+	int r = 0;
+
+	pthread_mutex_lock(&loaded.lock);
+	if (!loaded.driver)
+		r = cuda_driver_open(path && *path ? path : DRIVER_DEFAULT,
+				     &loaded.driver, &why);
+	*ret = loaded.driver;
+	pthread_mutex_unlock(&loaded.lock);
+	return r < 0 ? error_set(-r, "%s", text_string(&why)) : 0;
+}
+
+static int driver_fail(const struct cuda_failure *failure, const char *what)
+{
+	const char *hint = failure->result == CUDA_ERROR_INVALID_CONTEXT
+				   ? ": make a context current first"
+				   : "";
+
+	return error_set(EIO, "%s: %s: %s%s", what, cuda_call_name(failure->call),
+			 cuda_result_name(failure->result), hint);
+}
+
+static void uuid_print(const CUuuid *uuid, char text[48])
+{
+	size_t length = (size_t)snprintf(text, 48, "GPU-");
+
+	for (int i = 0; i < 16; i++)
+		length +=
+			(size_t)snprintf(text + length, 48 - length, "%s%02x",
+					 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+					 (unsigned char)uuid->bytes[i]);
+}
+
+/* The ordinal that this program has for a device. Returns: -ENODEV when it is hidden. */
+static int device_find(struct cuda_driver *driver, const char *uuid)
+{
+	int n = 0;
+
+	(void)CUDA(driver, NULL, cuDeviceGetCount, &n);
+	for (int i = 0; i < n; i++) {
+		CUuuid bytes;
+		CUdevice device;
+		char text[48];
+
+		if (CUDA(driver, NULL, cuDeviceGet, &device, i) < 0 ||
+		    CUDA(driver, NULL, cuDeviceGetUuid_v2, &bytes, device) < 0)
+			continue;
+		uuid_print(&bytes, text);
+		if (strcmp(text, uuid) == 0)
+			return i;
+	}
+	return error_set(ENODEV,
+			 "its device %s is not among the %d that this program sees "
+			 "(CUDA_VISIBLE_DEVICES)",
+			 uuid, n);
+}
+
+/* ---- device memory ---- */
+
+static int device_reserve(struct cuda_driver *driver, struct memory *memory,
+			  const struct lease *lease, unsigned int flags)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	CUdeviceptr pointer;
+
+	if (CUDA(driver, &failure, cuMemAddressReserve, &pointer, lease->mapped_size, 0,
+		 lease->address, 0) < 0)
+		return driver_fail(&failure, "no address could be reserved");
+	if (pointer != lease->address && !(flags & GPUMEM_ANY_ADDRESS)) {
+		(void)CUDA(driver, NULL, cuMemAddressFree, pointer, lease->mapped_size);
+		return error_set(EADDRINUSE,
+				 "address 0x%llx of %s is taken in this program: map it "
+				 "with GPUMEM_ANY_ADDRESS",
+				 (unsigned long long)lease->address, lease->name);
+	}
+	memory->pointer = pointer;
+	memory->size = lease->mapped_size;
+	memory->reserved = true;
+	return 0;
+}
+
+/* Its own device, and those that reach it. */
+static int device_set_access(struct cuda_driver *driver, const struct memory *memory,
+			     bool write)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device },
+		.flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+			       : CU_MEM_ACCESS_FLAGS_PROT_READ,
+	};
+	int n = 0;
+
+	if (CUDA(driver, &failure, cuMemSetAccess, memory->pointer, memory->size, &access,
+		 1) < 0)
+		return driver_fail(&failure, "it could not be made accessible");
+	(void)CUDA(driver, NULL, cuDeviceGetCount, &n);
+	for (int i = 0; i < n; i++) {
+		int reaches = 0;
+
+		if (i == memory->device ||
+		    CUDA(driver, NULL, cuDeviceCanAccessPeer, &reaches, i,
+			 memory->device) < 0 ||
+		    !reaches)
+			continue;
+		access.location.id = i;
+		(void)CUDA(driver, NULL, cuMemSetAccess, memory->pointer, memory->size,
+			   &access, 1);
+	}
+	return 0;
+}
+
+static int device_map(struct memory *memory, const struct lease *lease, int fd,
+		      unsigned int flags)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	CUmemGenericAllocationHandle handle;
+	struct cuda_driver *driver;
+	int r = memory_driver(&driver);
+
+	if (r < 0)
+		return r;
+	memory->device = device_find(driver, lease->uuid);
+	if (memory->device < 0)
+		return memory->device;
+	if (CUDA(driver, &failure, cuMemImportFromShareableHandle, &handle,
+		 (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) < 0)
+		return driver_fail(&failure, "the memory could not be imported");
+	if (!memory->reserved)
+		r = device_reserve(driver, memory, lease, flags);
+	if (r == 0 && CUDA(driver, &failure, cuMemMap, memory->pointer, memory->size, 0,
+			   handle, 0) < 0)
+		r = driver_fail(&failure, "the memory could not be mapped");
+	else if (r == 0)
+		memory->mapped = true;
+	/* The mapping keeps the memory. */
+	(void)CUDA(driver, NULL, cuMemRelease, handle);
+	if (r == 0)
+		r = device_set_access(driver, memory, lease->write);
+	return r;
+}
+
+/* ---- host memory ---- */
+
+static int host_register(struct memory *memory, bool write)
+{
+	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+			     (write ? 0 : CU_MEMHOSTREGISTER_READ_ONLY);
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct cuda_driver *driver;
+	int r = memory_driver(&driver);
+
+	if (r < 0)
+		return r;
+	if (CUDA(driver, &failure, cuMemHostRegister_v2, (void *)memory->pointer,
+		 memory->size, flags) < 0)
+		return driver_fail(&failure, "the host memory could not be registered");
+	memory->registered = true;
+	return 0;
+}
+
+static int host_map(struct memory *memory, const struct lease *lease, int fd,
+		    unsigned int flags)
+{
+	int protection = PROT_READ | (lease->write ? PROT_WRITE : 0);
+	void *pointer;
+
+	if (memory->reserved)
+		pointer = mmap((void *)memory->pointer, lease->mapped_size, protection,
+			       MAP_SHARED | MAP_FIXED, fd, 0);
+	else
+		pointer = mmap((void *)lease->address, lease->mapped_size, protection,
+			       MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	if (pointer == MAP_FAILED && !memory->reserved && flags & GPUMEM_ANY_ADDRESS)
+		pointer = mmap(NULL, lease->mapped_size, protection, MAP_SHARED, fd, 0);
+	if (pointer == MAP_FAILED && errno == EEXIST)
+		return error_set(EADDRINUSE,
+				 "address 0x%llx of %s is taken in this program: map it "
+				 "with GPUMEM_ANY_ADDRESS",
+				 (unsigned long long)lease->address, lease->name);
+	if (pointer == MAP_FAILED)
+		return error_set(errno, "%s could not be mapped: %s", lease->name,
+				 strerror(errno));
+	memory->device = -1;
+	memory->pointer = (uintptr_t)pointer;
+	memory->size = lease->mapped_size;
+	memory->mapped = memory->reserved = true;
+	return flags & GPUMEM_REGISTER ? host_register(memory, lease->write) : 0;
+}
+
+/* ---- both ---- */
+
+int memory_map(struct memory *memory, const struct lease *lease, int fd,
+	       unsigned int flags)
+{
+	return lease->kind == GPUMEM_HOST ? host_map(memory, lease, fd, flags)
+					  : device_map(memory, lease, fd, flags);
+}
+
+/* Makes the device's primary context current where the program has none of its own. */
+static bool context_borrow(struct cuda_driver *driver, int device, CUcontext *ret_context)
+{
+	unsigned int flags;
+	int active = 0;
+	CUcontext current = NULL;
+
+	*ret_context = NULL;
+	if (CUDA(driver, NULL, cuCtxGetCurrent, &current) == 0 && current)
+		return true;
+	if (CUDA(driver, NULL, cuDevicePrimaryCtxGetState, device, &flags, &active) < 0 ||
+	    !active ||
+	    CUDA(driver, NULL, cuDevicePrimaryCtxRetain, ret_context, device) < 0)
+		return false;
+	return CUDA(driver, NULL, cuCtxPushCurrent_v2, *ret_context) == 0;
+}
+
+int memory_synchronize(const struct memory *memory)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct cuda_driver *driver;
+	CUcontext borrowed;
+	int r;
+
+	if (!memory->mapped || (memory->device < 0 && !memory->registered))
+		return 0;
+	r = memory_driver(&driver);
+	if (r < 0)
+		return r;
+	if (!context_borrow(driver, MAX(memory->device, 0), &borrowed))
+		return 0;
+	(void)CUDA(driver, &failure, cuCtxSynchronize);
+	if (borrowed) {
+		(void)CUDA(driver, NULL, cuCtxPopCurrent_v2, &borrowed);
+		(void)CUDA(driver, NULL, cuDevicePrimaryCtxRelease_v2,
+			   MAX(memory->device, 0));
+	}
+	/* A context that is lost runs nothing any more. */
+	if (failure.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+	    failure.result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		return error_set(EBUSY, "a stream is being captured: unmap afterwards");
+	return 0;
+}
+
+void memory_unmap(struct memory *memory)
+{
+	struct cuda_driver *driver;
+
+	if (!memory->mapped)
+		return;
+	memory->mapped = false;
+	if (memory->device >= 0 || memory->registered)
+		if (memory_driver(&driver) < 0)
+			return;
+	if (memory->registered)
+		(void)CUDA(driver, NULL, cuMemHostUnregister, (void *)memory->pointer);
+	memory->registered = false;
+	if (memory->device >= 0)
+		(void)CUDA(driver, NULL, cuMemUnmap, memory->pointer, memory->size);
+	else
+		(void)mmap((void *)memory->pointer, memory->size, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			   0);
+}
+
+void memory_release(struct memory *memory)
+{
+	struct cuda_driver *driver;
+
+	memory_unmap(memory);
+	if (!memory->reserved)
+		return;
+	memory->reserved = false;
+	if (memory->device < 0)
+		munmap((void *)memory->pointer, memory->size);
+	else if (memory_driver(&driver) == 0)
+		(void)CUDA(driver, NULL, cuMemAddressFree, memory->pointer, memory->size);
+	memory->pointer = 0;
+}

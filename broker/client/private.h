@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of libgpumem share. */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <gpumem/gpumem.h>
+
+#include "base/def.h"
+#include "base/text.h"
+#include "cuda/driver.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The version of a lease's text that this library reads. */
+#define LEASE_VERSION 1
+
+/* ---- error.c ---- */
+
+/* Keeps the sentence of this thread. Returns: -error. */
+int error_set(int error, const char *format, ...) _printf_(2, 3);
+
+/* ---- session.c ---- */
+
+struct gpumem {
+	char *mount;
+	pthread_mutex_t lock;
+	int alloc_fd; /* lock: control/alloc, kept open for until=close; -1: not yet */
+	unsigned int n_refs;
+	bool forked; /* this is a child of the program that opened it */
+};
+
+struct gpumem *session_ref(struct gpumem *gpumem);
+struct gpumem *session_unref(struct gpumem *gpumem);
+
+/* The path of a file in the mount. The caller frees it; NULL: no memory. */
+char *session_path(const struct gpumem *gpumem, const char *format, ...) _printf_(2, 3);
+
+/*
+ * Keeps the sentence of the newest line in `errors` that is of this thread, or what errno
+ * means for the file where there is none. Returns: -error.
+ */
+int session_fail(const struct gpumem *gpumem, int error, const char *file);
+
+/* ---- lease.c: the open file and what it says ---- */
+
+struct lease {
+	int fd; /* -1: closed */
+	uint64_t number;
+	char ticket[64];
+	char socket[108];
+	char uuid[48];
+	char name[65];
+	uint64_t address, size, mapped_size, id;
+	uint32_t generation;
+	uint8_t kind, state;
+	bool write;
+};
+
+#define LEASE_CLOSED \
+	{            \
+		-1   \
+	}
+
+/* Opens and reads it. Returns: 0; a negative errno with a sentence. */
+int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
+	       bool write);
+
+/* Whether there is something new to read. */
+bool lease_changed(const struct lease *lease);
+
+/* Reads it anew. Returns: as lease_open(). */
+int lease_read(struct lease *lease, const struct gpumem *gpumem);
+
+/* Exchanges the ticket. Returns: a descriptor of the memory; a negative errno. */
+int lease_redeem(const struct lease *lease);
+
+/* Writes a line. Returns: as lease_open(). */
+int lease_line(const struct lease *lease, const struct gpumem *gpumem, const char *line);
+void lease_close(struct lease *lease);
+
+/* ---- memory.c: where it is mapped ---- */
+
+struct memory {
+	uint64_t pointer; /* 0: nothing is reserved */
+	uint64_t size;
+	int device; /* the driver's ordinal; -1: host memory */
+	bool mapped;
+	bool registered;
+	bool reserved; /* the address outlives the mapping */
+};
+
+/* The driver, loaded once. Returns: 0; a negative errno with a sentence. */
+int memory_driver(struct cuda_driver **ret);
+
+/*
+ * Maps the memory of a lease at its address, or where it was before. fd is the
+ * memory's descriptor, which stays the caller's.
+ */
+int memory_map(struct memory *memory, const struct lease *lease, int fd,
+	       unsigned int flags);
+
+/* Waits for work that may use it. Returns: 0; -EBUSY while a stream is captured. */
+int memory_synchronize(const struct memory *memory);
+
+/* Takes the memory away; its address stays reserved. */
+void memory_unmap(struct memory *memory);
+
+/* Gives the address back, too. */
+void memory_release(struct memory *memory);
+
+/* ---- map.c ---- */
+
+struct gpumem_map {
+	struct gpumem *gpumem;
+	struct lease lease;
+	struct memory memory;
+	unsigned int flags;
+	unsigned int n_refs;
+	bool begun;
+	struct gpumem_map *prev, *next; /* of all; maps_lock */
+};
+
+/* In a child after fork: its leases end. */
+void maps_forget(void);
+void maps_lock(void);
+void maps_unlock(void);

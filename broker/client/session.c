@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session: a mount, found and opened, and lines written to its files.
+ *
+ * All sessions stand in one list, so that a child after fork can mark them: it shares the
+ * descriptors of its parent, and a lease that it kept would outlive the parent's.
+ */
+#include "client/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct sessions {
+	pthread_mutex_t lock;
+	struct gpumem **all; /* lock */
+	size_t n;
+};
+
+static struct sessions sessions = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&sessions.lock);
+	maps_lock();
+}
+
+static void after_fork_parent(void)
+{
+	maps_unlock();
+	pthread_mutex_unlock(&sessions.lock);
+}
+
+/* A lock that another thread held at the fork is nobody's here. */
+static void after_fork_child(void)
+{
+	for (size_t i = 0; i < sessions.n; i++) {
+		struct gpumem *gpumem = sessions.all[i];
+
+		pthread_mutex_init(&gpumem->lock, NULL);
+		gpumem->forked = true;
+		closep(&gpumem->alloc_fd);
+	}
+	maps_forget();
+	maps_unlock();
+	pthread_mutex_unlock(&sessions.lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static bool session_list(struct gpumem *gpumem)
+{
+	struct gpumem **all;
+
+	pthread_mutex_lock(&sessions.lock);
+	all = reallocarray(sessions.all, sessions.n + 1, sizeof(*all));
+	if (all) {
+		all[sessions.n++] = gpumem;
+		sessions.all = all;
+	}
+	pthread_mutex_unlock(&sessions.lock);
+	return all;
+}
+
+static void session_unlist(const struct gpumem *gpumem)
+{
+	pthread_mutex_lock(&sessions.lock);
+	for (size_t i = 0; i < sessions.n; i++) {
+		if (sessions.all[i] != gpumem)
+			continue;
+		sessions.all[i] = sessions.all[--sessions.n];
+		break;
+	}
+	if (sessions.n == 0)
+		free(take_ptr(sessions.all));
+	pthread_mutex_unlock(&sessions.lock);
+}
+
+/* ---- the mount ---- */
+
+/* The only mount of a broker. Returns: 0; -ENOENT; -ENOTUNIQ; -ENOMEM. */
+static int mount_find(char **ret_mount)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	_cleanup_free_ char *found = NULL;
+	const struct mntent *entry;
+	unsigned int n = 0;
+
+	if (!mounts)
+		return error_set(ENOENT, "/proc/self/mounts can't be read");
+	while ((entry = getmntent(mounts))) {
+		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0 || n++)
+			continue;
+		found = strdup(entry->mnt_dir);
+	}
+	endmntent(mounts);
+	if (n == 0)
+		return error_set(ENOENT, "no broker is mounted here: start gpumemd");
+	if (n > 1)
+		return error_set(ENOTUNIQ,
+				 "%u brokers are mounted here: name one, as in "
+				 "GPUMEM_MOUNT=%s",
+				 n, found ? found : "PATH");
+	if (!found)
+		return error_set(ENOMEM, "no memory");
+	*ret_mount = take_ptr(found);
+	return 0;
+}
+
+static int mount_check(const char *mount)
+{
+	_cleanup_free_ char *path = NULL;
+	int error;
+
+	if (asprintf(&path, "%s/socket", mount) < 0) {
+		path = NULL;
+		return error_set(ENOMEM, "no memory");
+	}
+	if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	error = errno;
+	return error_set(error == ENOENT || error == ENOTDIR ? ENOENT : error,
+			 "%s is not a mount of gpumemd: %s", mount, strerror(error));
+}
+
+EXPORT int gpumem_open(struct gpumem **ret, const char *mount)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	_cleanup_free_ char *path = NULL;
+	struct gpumem *gpumem;
+	int r;
+
+	if (!mount || !*mount)
+		mount = secure_getenv("GPUMEM_MOUNT");
+	if (mount && *mount)
+		path = strdup(mount);
+	else if ((r = mount_find(&path)) < 0)
+		return r;
+	if (!path)
+		return error_set(ENOMEM, "no memory");
+	r = mount_check(path);
+	if (r < 0)
+		return r;
+	pthread_once(&once, watch_forks);
+	gpumem = calloc(1, sizeof(*gpumem));
+	if (!gpumem || !session_list(gpumem)) {
+		free(gpumem);
+		return error_set(ENOMEM, "no memory");
+	}
+	gpumem->mount = take_ptr(path);
+	gpumem->alloc_fd = -1;
+	gpumem->n_refs = 1;
+	pthread_mutex_init(&gpumem->lock, NULL);
+	*ret = gpumem;
+	return 0;
+}
+
+struct gpumem *session_ref(struct gpumem *gpumem)
+{
+	__atomic_add_fetch(&gpumem->n_refs, 1, __ATOMIC_RELAXED);
+	return gpumem;
+}
+
+struct gpumem *session_unref(struct gpumem *gpumem)
+{
+	if (__atomic_sub_fetch(&gpumem->n_refs, 1, __ATOMIC_ACQ_REL))
+		return NULL;
+	session_unlist(gpumem);
+	pthread_mutex_destroy(&gpumem->lock);
+	free(gpumem->mount);
+	free(gpumem);
+	return NULL;
+}
+
+EXPORT void gpumem_close(struct gpumem *gpumem)
+{
+	if (!gpumem)
+		return;
+	pthread_mutex_lock(&gpumem->lock);
+	closep(&gpumem->alloc_fd);
+	pthread_mutex_unlock(&gpumem->lock);
+	session_unref(gpumem);
+}
+
+char *session_path(const struct gpumem *gpumem, const char *format, ...)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char file[512];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(file, sizeof(file), format, args);
+	va_end(args);
+	text_printf(&text, "%s/%s", gpumem->mount, file);
+	return text_failed(&text) ? NULL : strdup(text_string(&text));
+}
+
+/* ---- sentences ---- */
+
+/* The sentence of a line of `errors` that is of this thread: behind the errno's name. */
+static const char *line_sentence(const char *line)
+{
+	char pid[32];
+	const char *at;
+
+	snprintf(pid, sizeof(pid), " pid=%d ", gettid());
+	at = strstr(line, pid);
+	if (!at)
+		return NULL;
+	at += strlen(pid);
+	for (int words = 0; words < 2 && at; words++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	return at;
+}
+
+int session_fail(const struct gpumem *gpumem, int error, const char *file)
+{
+	_cleanup_free_ char *path = session_path(gpumem, "errors");
+	FILE *errors = path ? fopen(path, "re") : NULL;
+	char line[1024], newest[512] = "";
+
+	while (errors && fgets(line, sizeof(line), errors)) {
+		const char *sentence;
+
+		line[strcspn(line, "\n")] = '\0';
+		sentence = line_sentence(line);
+		if (sentence && strstr(line, strerrorname_np(error)))
+			snprintf(newest, sizeof(newest), "%s", sentence);
+	}
+	if (errors)
+		fclose(errors);
+	if (newest[0])
+		return error_set(error, "%s", newest);
+	return error_set(error, "%s/%s: %s", gpumem->mount, file, strerror(error));
+}
+
+/* ---- lines ---- */
+
+static int command_answer(int fd, char *answer, size_t size)
+{
+	char bytes[4096];
+	size_t length = 0;
+	ssize_t got;
+
+	while ((got = read(fd, bytes, sizeof(bytes))) > 0) {
+		size_t room = size ? size - 1 - length : 0;
+		size_t taken = MIN((size_t)got, room);
+
+		memcpy(answer + length, bytes, taken);
+		length += taken;
+	}
+	if (size)
+		answer[length] = '\0';
+	return got < 0 ? -errno : 0;
+}
+
+static int command_on(struct gpumem *gpumem, int fd, const char *file, const char *line,
+		      char *answer, size_t size)
+{
+	size_t length = strlen(line);
+	ssize_t written = write(fd, line, length);
+	int r;
+
+	if (written < 0)
+		return session_fail(gpumem, errno, file);
+	r = command_answer(fd, answer, size);
+	return r < 0 ? session_fail(gpumem, -r, file) : 0;
+}
+
+EXPORT int gpumem_command(struct gpumem *gpumem, const char *file, const char *line,
+			  char *answer, size_t size)
+{
+	_cleanup_free_ char *path = session_path(gpumem, "%s", file);
+	_cleanup_close_ int own = -1;
+	int fd, r;
+
+	if (gpumem->forked)
+		return error_set(ECHILD, "this session is the parent's: open one here");
+	if (!path)
+		return error_set(ENOMEM, "no memory");
+	/* Kept open, or until=close would end with this call. */
+	pthread_mutex_lock(&gpumem->lock);
+	fd = strcmp(file, "control/alloc") == 0 ? gpumem->alloc_fd : -1;
+	if (fd < 0)
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		r = session_fail(gpumem, errno, file);
+	else
+		r = command_on(gpumem, fd, file, line, answer, size);
+	if (strcmp(file, "control/alloc") == 0)
+		gpumem->alloc_fd = fd;
+	else
+		own = fd;
+	pthread_mutex_unlock(&gpumem->lock);
+	return r;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program that uses libgpumem, line by line, for the mount suite: it reads commands on
+ * stdin and prints a line for each, `ok ...` or the name of the error and the sentence.
+ *
+ *	map M NAME [w] [any] [register]    info M      unmap M    unref M    ref M
+ *	begin M [w]    end M    suspend M    resume M [follow]
+ *	peek M OFFSET    poke M OFFSET VALUE    a byte, by the GPU's copies or the CPU
+ *	context                            makes device 0's primary context current
+ *	command FILE LINE...               fork (the lines up to `exit` are the child's)
+ *	close    open [MOUNT]    exit
+ *
+ * M is a digit.
+ */
+#include <cuda.h>
+#include <errno.h>
+#include <gpumem/gpumem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct gpumem *session;
+static struct gpumem_map *maps[10];
+
+static const char *const states[] = {
+	[GPUMEM_LIVE] = "live",
+	[GPUMEM_FREED] = "freed",
+	[GPUMEM_ENDING] = "ending",
+	[GPUMEM_SUSPENDED] = "suspended",
+};
+
+static void say(int r)
+{
+	if (r < 0)
+		printf("%s %s\n", strerrorname_np(-r), gpumem_error());
+	else
+		printf("ok\n");
+}
+
+static unsigned int flags_of(char **words)
+{
+	static const struct {
+		const char *word;
+		unsigned int flag;
+	} names[] = {
+		{ "w", GPUMEM_WRITE },
+		{ "any", GPUMEM_ANY_ADDRESS },
+		{ "register", GPUMEM_REGISTER },
+		{ "follow", GPUMEM_FOLLOW },
+	};
+	unsigned int flags = 0;
+
+	for (; *words; words++) {
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			if (strcmp(names[i].word, *words) == 0)
+				flags |= names[i].flag;
+		}
+	}
+	return flags;
+}
+
+static void info(struct gpumem_map *map)
+{
+	struct gpumem_info got;
+	int r = gpumem_info(map, &got);
+
+	if (r < 0) {
+		say(r);
+		return;
+	}
+	printf("ok %s %s %s device=%d same=%d size=%llu mapped=%llu generation=%u\n",
+	       got.name, got.kind == GPUMEM_HOST ? "host" : "device", states[got.state],
+	       got.device, (uint64_t)got.pointer == got.address,
+	       (unsigned long long)got.size, (unsigned long long)got.mapped_size,
+	       got.generation);
+}
+
+static void poke(struct gpumem_map *map, size_t offset, const char *value)
+{
+	struct gpumem_info got;
+	unsigned char byte = value ? (unsigned char)atoi(value) : 0;
+	CUresult result = CUDA_SUCCESS;
+
+	if (gpumem_info(map, &got) < 0) {
+		say(-EINVAL);
+		return;
+	}
+	if (got.kind == GPUMEM_HOST && value)
+		((unsigned char *)got.pointer)[offset] = byte;
+	else if (got.kind == GPUMEM_HOST)
+		byte = ((unsigned char *)got.pointer)[offset];
+	else if (value)
+		result = cuMemcpyHtoD((CUdeviceptr)got.pointer + offset, &byte, 1);
+	else
+		result = cuMemcpyDtoH(&byte, (CUdeviceptr)got.pointer + offset, 1);
+	if (result != CUDA_SUCCESS)
+		printf("cuda %d\n", result);
+	else
+		printf("ok %d\n", byte);
+}
+
+static void make_context(void)
+{
+	CUcontext context;
+
+	if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+	    cuCtxSetCurrent(context))
+		printf("cuda\n");
+	else
+		printf("ok\n");
+}
+
+static void open_session(const char *mount)
+{
+	say(gpumem_open(&session, mount));
+}
+
+static void run_command(char **words)
+{
+	char line[4096] = "", answer[4096];
+	int r;
+
+	for (char **word = words + 1; *word; word++)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s", *word,
+			 word[1] ? " " : "\n");
+	r = gpumem_command(session, words[0], line, answer, sizeof(answer));
+	if (r < 0)
+		say(r);
+	else
+		printf("ok %.*s\n", (int)strcspn(answer, "\n"), answer);
+}
+
+static void on_map(char **words)
+{
+	struct gpumem_map **map = &maps[words[1] ? words[1][0] - '0' : 0];
+	unsigned int flags = flags_of(words + 2);
+
+	if (strcmp(words[0], "map") == 0)
+		say(gpumem_map(map, session, words[2], flags_of(words + 3)));
+	else if (strcmp(words[0], "info") == 0)
+		info(*map);
+	else if (strcmp(words[0], "unmap") == 0)
+		say(gpumem_unmap(*map));
+	else if (strcmp(words[0], "unref") == 0)
+		say(gpumem_unref(*map) ? -EINVAL : 0);
+	else if (strcmp(words[0], "ref") == 0)
+		say(gpumem_ref(*map) ? 0 : -EINVAL);
+	else if (strcmp(words[0], "begin") == 0)
+		say(gpumem_begin(*map, flags));
+	else if (strcmp(words[0], "end") == 0)
+		say(gpumem_end(*map, NULL));
+	else if (strcmp(words[0], "suspend") == 0)
+		say(gpumem_suspend(*map));
+	else if (strcmp(words[0], "resume") == 0)
+		say(gpumem_resume(*map, flags));
+	else if (strcmp(words[0], "peek") == 0)
+		poke(*map, strtoul(words[2], NULL, 0), NULL);
+	else if (strcmp(words[0], "poke") == 0)
+		poke(*map, strtoul(words[2], NULL, 0), words[3]);
+	else
+		printf("what?\n");
+}
+
+int main(int argc, char **argv)
+{
+	char line[4096], *words[64];
+	pid_t child;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	open_session(argc > 1 ? argv[1] : NULL);
+	while (fgets(line, sizeof(line), stdin)) {
+		size_t n = 0;
+
+		for (char *word = strtok(line, " \n"); word && n < 63;
+		     word = strtok(NULL, " \n"))
+			words[n++] = word;
+		words[n] = NULL;
+		if (n == 0)
+			continue;
+		if (strcmp(words[0], "exit") == 0)
+			return 0;
+		if (strcmp(words[0], "context") == 0) {
+			make_context();
+		} else if (strcmp(words[0], "command") == 0) {
+			run_command(words + 1);
+		} else if (strcmp(words[0], "open") == 0) {
+			open_session(words[1]);
+		} else if (strcmp(words[0], "close") == 0) {
+			gpumem_close(session);
+			printf("ok\n");
+		} else if (strcmp(words[0], "fork") == 0) {
+			child = fork();
+			if (child > 0)
+				waitpid(child, NULL, 0);
+			while (child > 0 && fgets(line, sizeof(line), stdin) &&
+			       strcmp(line, "exit\n") != 0)
+				; /* the child has done these */
+		} else {
+			on_map(words);
+		}
+	}
+	return 0;
+}

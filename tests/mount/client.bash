@@ -1,0 +1,259 @@
+#!/bin/bash
+# libgpumem: programs that map allocations (docs/sharing.md).
+. "${BASH_SOURCE%/*}/lib.bash"
+
+build=$(dirname "$(dirname "$GPUMEMD")")
+
+# program FILE ARGUMENT...: a CUDA program of the build, on the broker's driver.
+program()
+{
+	local settings=() software
+	if is_software; then
+		software=$(driver)
+		settings=("GPUMEM_SOFTGPU=${hidden-${software#*:}}" "LD_LIBRARY_PATH=$build/tools/softgpu")
+	fi
+	"${AS[@]}" env GPUMEM_MOUNT="$M" ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" \
+		"${settings[@]}" "$build/$1" "${@:2}"
+}
+
+# client [MOUNT] <<EOF: what tests/client says to each line.
+client()
+{
+	program tests/client/client "$@"
+}
+
+# client_start: one that goes on; then ask LINE...
+client_start()
+{
+	coproc CLIENT { client; }
+	ask_fd=${CLIENT[1]} answer_fd=${CLIENT[0]} client_pid=$CLIENT_PID
+	local said
+	read -r -u "$answer_fd" -t 20 said
+	is "$said" ok
+}
+
+# ask LINE: its answer.
+ask()
+{
+	local said
+	echo "$1" >&"$ask_fd"
+	read -r -u "$answer_fd" -t 20 said || fail "no answer to: $1"
+	printf '%s\n' "$said"
+}
+
+test_the_example_of_the_documentation_works()
+{
+	echo 'x 4096xf32' >control/alloc
+	echo 'x f32:1.5' >control/fill
+	echo 'y 4096xf32' >control/alloc
+	program docs/examples/saxpy "$M" "$here/../../docs/kernels/saxpy.ptx"
+	is "$(od -A n -t f4 -N 8 allocations/y/data | tr -s ' ')" ' 3 3'
+	eventually '[ -z "$(<leases)" ]'
+}
+
+test_programs_have_the_same_memory_at_the_same_address()
+{
+	echo 'x 64M' >control/alloc
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	like "$(ask 'info 1')" '^ok x device live device=0 same=1 size=67108864 mapped=67108864'
+	is "$(ask 'poke 1 67108863 7')" 'ok 7'
+	is "$(client <<'EOF'
+context
+map 1 x
+peek 1 67108863
+poke 1 0 1
+EOF
+	)" $'ok\nok\nok\nok 7\ncuda 1'
+	is "$(tail -c 1 allocations/x/data | od -A n -t u1 | tr -d ' ')" 7
+	is "$(ask 'unmap 1')" ok
+	is "$(<leases)" ''
+}
+
+test_host_memory_is_mapped_and_can_be_registered()
+{
+	echo 'h 1M kind=host' >control/alloc
+	is "$(client <<'EOF'
+map 1 h w
+poke 1 5 9
+unmap 1
+context
+map 1 h register
+peek 1 5
+unmap 1
+EOF
+	)" $'ok\nok\nok 9\nok\nok\nok\nok 9\nok'
+}
+
+test_another_map_of_the_same_allocation_needs_another_address()
+{
+	echo 'x 4096' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x w
+map 2 x
+map 2 x any
+poke 1 1 5
+peek 2 1
+EOF
+	)" $'^ok\nok\nok\nEADDRINUSE address 0x[0-9a-f]+ of x is taken .*GPUMEM_ANY_ADDRESS\nok\nok 5\nok 5$'
+}
+
+test_a_map_says_when_its_allocation_has_been_freed()
+{
+	echo 'x 4M' >control/alloc
+	is "$(client <<'EOF'
+context
+map 1 x w
+poke 1 0 5
+command control/free x
+info 1
+peek 1 0
+unmap 1
+EOF
+	)" $'ok\nok\nok\nok 5\nok \nok x device freed device=0 same=1 size=4194304 mapped=4194304 generation=1\nok 5\nok'
+	eventually '[ "$(value_of status freed_leased_bytes)" = 0 ]'
+}
+
+test_a_child_after_fork_has_no_leases()
+{
+	echo 'x 4M' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x
+fork
+info 1
+map 2 x
+unmap 1
+command control/alloc y 1
+exit
+info 1
+EOF
+	)" $'^ok\nok\nok\nECHILD x is mapped in the parent only.*\nECHILD .*\nECHILD .*\nECHILD .*\nok x device live'
+}
+
+test_a_hold_orders_programs_and_lines()
+{
+	echo 'x 4096' >control/alloc
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	is "$(ask 'begin 1 w')" ok
+	echo 'x u8:9' >control/fill &
+	eventually 'grep -q busy allocations/x/state'
+	is "$(ask 'poke 1 0 7')" 'ok 7'
+	is "$(ask 'peek 1 0')" 'ok 7'
+	is "$(ask 'end 1')" ok
+	wait $!
+	is "$(ask 'peek 1 0')" 'ok 9'
+	like "$(ask 'end 1')" '^EINVAL x was not begun'
+}
+
+test_suspended_memory_comes_back_at_the_same_pointer()
+{
+	echo 'x 4M' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x w
+poke 1 0 5
+suspend 1
+info 1
+command control/fill x u8:6
+resume 1
+info 1
+peek 1 1
+suspend 1
+command control/free x
+resume 1
+command control/alloc x 4M
+resume 1
+resume 1 follow
+peek 1 0
+EOF
+	)" $'^ok\nok\nok\nok 5\nok\nok x device suspended .*\nok \nok\nok x device live device=0 same=1 .*\nok 6\nok\nok \nESTALE .*\nok id [0-9]+\nESTALE x is another allocation now .*\nok\nok 0$'
+}
+
+test_a_referenced_map_is_not_unmapped()
+{
+	echo 'x 4M' >control/alloc
+	is "$(client <<'EOF'
+context
+map 1 x
+ref 1
+unmap 1
+unref 1
+unmap 1
+EOF
+	)" $'ok\nok\nok\nok\nEBUSY 1 others have references to x\nok\nok'
+}
+
+test_what_cannot_be_mapped_says_why()
+{
+	local kind
+	echo 'x 4096' >control/alloc
+	for kind in managed direct async; do
+		echo "$kind 4096 kind=$kind" >control/alloc
+		like "$(client <<<"map 1 $kind")" "EOPNOTSUPP kind=$kind can't be leased"
+	done
+	like "$(client <<<'map 1 nosuch')" 'ENOENT .*allocations/nosuch/lease: No such file'
+	like "$(client <<<'map 1 ../x')" "ENOENT '../x' is not the name"
+	like "$(client /nowhere </dev/null)" '^ENOENT /nowhere is not a mount of gpumemd'
+	like "$(client <<<'command control/fill x nonsense')" 'EINVAL .*nonsense'
+	like "$(client <<<'command control/nosuch x')" 'ENOENT'
+}
+
+test_a_hidden_device_is_said_so()
+{
+	needs_software 'hide a device without a toolkit'
+	echo 'x 4096 device=1' >control/alloc
+	hidden=$(driver)
+	hidden=${hidden#*:}
+	like "$(hidden=${hidden/devices=2/devices=1} client <<<'map 1 x')" \
+		'ENODEV its device GPU-[0-9a-f-]+ is not among the 1 that this program sees'
+}
+
+test_memory_of_the_session_ends_with_it()
+{
+	like "$(client <<'EOF'
+command control/alloc x 4K until=close
+command control/alloc y 4K
+EOF
+	)" $'^ok\nok id [0-9]+\nok id [0-9]+$'
+	eventually '[ "$(ls allocations)" = y ]'
+}
+
+# killed_at PROCESS ROUND: each round 4 ms later, with what it started.
+killed_at()
+{
+	read -r -t "$(printf '0.%03d' $(($2 * 4)))" <><(:) || :
+	pkill -KILL -P "$1" || :
+	kill -KILL "$1" 2>/dev/null || :
+	wait "$1" 2>/dev/null || :
+}
+
+test_a_program_killed_at_any_moment_leaks_nothing()
+{
+	local round
+	echo 'x 4M' >control/alloc
+	for round in $(seq 0 "${GPUMEM_KILLS-50}"); do
+		printf '%s\n' context 'map 1 x w' 'begin 1 w' "poke 1 $round 7" 'end 1' 'unmap 1' 'map 1 x' |
+			client >/dev/null 2>&1 &
+		killed_at $! "$round"
+	done
+	eventually '[ -z "$(<leases)" ]'
+	is "$(client <<'EOF'
+context
+map 1 x w
+begin 1 w
+poke 1 100 5
+end 1
+unmap 1
+EOF
+	)" $'ok\nok\nok\nok\nok 5\nok\nok'
+	is "$(od -A n -t u1 -j 100 -N 1 allocations/x/data | tr -d ' ')" 5
+	rmdir allocations/x
+	eventually '[ "$(value_of status freed_leased_bytes)" = 0 ]'
+}
+
+main "$@"
