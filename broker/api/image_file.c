@@ -27,6 +27,8 @@ struct upload {
 	struct image *base;   /* what it began as; NULL: empty */
 	int fd;		      /* its own image; -1: nothing was written yet */
 	uint64_t size;	      /* of either */
+	uint64_t charged;     /* bytes of SHARE_IMAGES */
+	bool has_descriptor;  /* of SHARE_DESCRIPTORS */
 	bool sealed;	      /* fd was given away */
 	bool dirty;	      /* written since */
 	bool too_big;	      /* some of it was refused: it is not the whole image */
@@ -65,12 +67,33 @@ int upload_new(struct upload **ret_upload, struct broker *broker, struct token t
 	return 0;
 }
 
+/* Whoever opened it. Under registry.lock. NULL: no memory. */
+static struct owner *upload_payer(const struct upload *upload)
+{
+	return owner_get(&upload->broker->registry, upload->caller.uid,
+			 upload->caller.gid);
+}
+
+static void upload_give_shares(struct upload *upload)
+{
+	struct owner *payer;
+
+	if (!upload->charged && !upload->has_descriptor)
+		return;
+	pthread_mutex_lock(&upload->broker->registry.lock);
+	payer = upload_payer(upload);
+	share_give(payer, SHARE_IMAGES, upload->charged);
+	share_give(payer, SHARE_DESCRIPTORS, upload->has_descriptor);
+	pthread_mutex_unlock(&upload->broker->registry.lock);
+}
+
 struct upload *upload_free(struct upload *upload)
 {
 	if (!upload)
 		return NULL;
 	if (upload->base)
 		module_put_image(upload->broker, upload->base);
+	upload_give_shares(upload);
 	closep(&upload->fd);
 	pthread_mutex_destroy(&upload->lock);
 	free(upload);
@@ -87,8 +110,26 @@ static int upload_fail(struct upload *upload, pid_t pid, int error, const char *
 	return -error;
 }
 
+static int upload_refuse_share(struct upload *upload, pid_t pid, enum share share,
+			       int error)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct owner *payer;
+
+	pthread_mutex_lock(&upload->broker->registry.lock);
+	payer = upload_payer(upload);
+	if (payer)
+		share_explain(payer, share, 1, &text);
+	pthread_mutex_unlock(&upload->broker->registry.lock);
+	return upload_fail(upload, pid, error, text_string(&text));
+}
+
 static int upload_refuse(struct upload *upload, pid_t pid, int error)
 {
+	if (error == -EDQUOT)
+		return upload_refuse_share(upload, pid, SHARE_IMAGES, EDQUOT);
+	if (error == -EMFILE)
+		return upload_refuse_share(upload, pid, SHARE_DESCRIPTORS, EMFILE);
 	return upload_fail(upload, pid, -error,
 			   error == -EFBIG ? "an image has 256 MiB at most"
 					   : "the broker has no room for the image");
@@ -132,6 +173,31 @@ static int copy_into(int fd, int from, uint64_t size)
 			return -EIO;
 	}
 	return 0;
+}
+
+/* Takes the shares of an image of its own, of that size. Returns: 0; -EDQUOT, -EMFILE. */
+static int upload_charge(struct upload *upload, uint64_t size)
+{
+	uint64_t more = size - MIN(size, upload->charged);
+	struct owner *payer;
+	int r = -ENOMEM;
+
+	if (!more && upload->has_descriptor)
+		return 0;
+	pthread_mutex_lock(&upload->broker->registry.lock);
+	payer = upload_payer(upload);
+	if (payer)
+		r = share_take(payer, SHARE_IMAGES, more);
+	if (r == 0 && !upload->has_descriptor) {
+		r = share_take(payer, SHARE_DESCRIPTORS, 1);
+		upload->has_descriptor = r == 0;
+		if (r < 0)
+			share_give(payer, SHARE_IMAGES, more);
+	}
+	if (r == 0)
+		upload->charged += more;
+	pthread_mutex_unlock(&upload->broker->registry.lock);
+	return r;
 }
 
 /* Makes a memfd to write into, of what it was so far. */
@@ -188,6 +254,8 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0)
+		r = upload_charge(upload, MAX(upload->size, offset + size));
+	if (r == 0)
 		r = upload_begin(upload);
 	if (r == 0)
 		r = upload_check_room(upload, offset + size);
@@ -204,6 +272,8 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	int r = size > IMAGE_MAX ? -EFBIG : 0;
 
 	pthread_mutex_lock(&upload->lock);
+	if (r == 0 && size != upload->size)
+		r = upload_charge(upload, MAX(upload->size, size));
 	if (r == 0 && size != upload->size)
 		r = upload_begin(upload);
 	if (r == 0)

@@ -13,8 +13,8 @@ static const struct {
 	int error; /* beyond that */
 } rows[N_SHARES] = {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
-	[SHARE_DESCRIPTORS] = { "allocations with a descriptor of the broker's each", 0,
-				EMFILE },
+	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
+	[SHARE_IMAGES] = { "bytes of open images", (uint64_t)1 << 30, EDQUOT },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
 };

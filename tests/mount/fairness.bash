@@ -184,11 +184,29 @@ test_the_share_of_descriptors()
 	by $bob run 'echo "y 1M kind=host" >control/alloc; echo "z 1M kind=direct" >control/alloc'
 	is "$(by $bob run 'head -c 5 allocations/x/data')" hello
 	like "$(by $mallory run 'tail -n 1 errors')" \
-		'EMFILE allocation hers2000: uid 1001 has 250 allocations with a descriptor'
+		'EMFILE allocation hers2000: uid 1001 has 250 descriptors of the broker'
 	by $mallory run 'for i in $(seq 250); do echo "hers$i"; done >control/free'
 	eventually "by $mallory run 'echo \"hers 1 kind=host\" >control/alloc'"
 	cd "$M"
 	broker_stop "$T/own"
+}
+
+test_the_share_of_open_images()
+{
+	bob_is_ready
+	by $mallory run 'mkdir modules/big'
+	py $mallory >"$T/mallory" <<-'EOF' &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		for _ in range(6):
+		    show(os.ftruncate, os.open("modules/big/image", os.O_WRONLY | os.O_TRUNC), 256 << 20)
+		signal.pause()
+	EOF
+	eventually "[ \$(wc -l <'$T/mallory') = 6 ]"
+	is "$(sort "$T/mallory" | uniq -c | xargs)" '2 EDQUOT 4 None'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'modules/big/image EDQUOT uid 1001 has 1073741824 bytes of open images'
+	bob_notices_nothing
 }
 
 # Between his worker and another one's memory the bytes go through the mover, too.
