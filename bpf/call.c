@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rows of calls.h, taken apart: what the decoder must know of each parameter, and
- * what the BPF programs must know of each call.
+ * The rows of calls.h, taken apart: parameters for the decoder, and a call_info for the
+ * BPF programs.
  */
 #include "call.h"
 
@@ -126,7 +126,7 @@ static void info_out(struct call_info *info, __u8 param, __u8 size)
 	}
 }
 
-/* What a parameter's type says about the call. */
+/* Sets the fields of a call that follow from a parameter's type. */
 static void info_add(struct call_info *info, __u8 i, enum param_type type)
 {
 	switch (type) {

@@ -34,7 +34,7 @@ enum group {
 /* Counted in the kernel, unless asked for. */
 #define GROUPS_COUNTED (GROUP_BIT(GROUP_COPY) | GROUP_BIT(GROUP_LAUNCH))
 #define GROUPS_DEFAULT ((GROUP_BIT(N_GROUPS) - 1) & ~GROUPS_COUNTED)
-/* What the ledger is made of. */
+/* Types of the ledger. */
 #define GROUPS_LEDGER                                                             \
 	(GROUP_BIT(GROUP_MEM) | GROUP_BIT(GROUP_MANAGED) | GROUP_BIT(GROUP_VMM) | \
 	 GROUP_BIT(GROUP_POOL))
@@ -77,7 +77,7 @@ struct call {
 	const char *symbol;
 	const char *params_text;
 	enum group group;
-	enum kind kind; /* of its programs, unless it is only counted */
+	enum kind kind; /* of programs, for a call that is not only counted */
 	enum op op;
 	enum memory memory;
 	struct call_info info;
@@ -87,11 +87,11 @@ struct call {
 
 extern struct call calls_table[N_CALLS];
 
-/* Fills calls_table in from calls.h. Returns: 0; -EINVAL for a row that is none. */
+/* Fills calls_table in from calls.h. Returns: 0; -EINVAL for a malformed row. */
 int calls_init(void);
 
 const char *call_group_name(enum group group);
 const char *call_memory_name(enum memory memory);
 
-/* `mem,vmm`. Returns: 0; -EINVAL for a name that is none, which is in ret_word then. */
+/* Parses `mem,vmm`. Returns: 0; -EINVAL, with the unknown word in ret_word. */
 int call_groups_parse(const char *text, unsigned int *ret_groups, char ret_word[16]);

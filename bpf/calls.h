@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls that gpumem-trace knows: one row a call makes the attach list, the decoder,
+ * The calls known to gpumem-trace. A row of a call makes the attach list, the decoder,
  * the names, --list and the table in docs/tracing.md.
  *
  * A row is X(SYMBOL, TYPE, GROUP, OP, MEMORY, PARAMETERS):
  *
  *   SYMBOL      exactly as libcuda.so.1 exports it
- *   TYPE        its type in cudaTypedefs.h, or UNTYPED: those of before CUDA 4, and those
- *               younger than the oldest toolkit that this builds with
- *   GROUP       of -e
- *   OP          what it does to the ledger (enum op)
- *   MEMORY      the kind that it books (enum memory)
+ *   TYPE        the type in cudaTypedefs.h, or UNTYPED: those of before CUDA 4, and those
+ *               younger than the oldest supported toolkit
+ *   GROUP       of --groups
+ *   OP          the effect on the ledger (enum op)
+ *   MEMORY      the kind to book (enum memory)
  *   PARAMETERS  TYPE:NAME in their order, up to the last one of interest, names CUDA's
  *
  * Types of parameters (call.c):
@@ -18,9 +18,9 @@
  *   out out4 outfd pitch   points to a result: of 8 or 4 bytes, a descriptor, the pitch
  *   ptr ptr4        an address, a handle, a stream
  *   function        a CUfunction or CUkernel
- *   size size4      bytes; elem2 and elem4: elements of that size; times: multiplies it
+ *   size size4      bytes; elem2 and elem4: elements of this size; times: multiplies it
  *   int uint hex    numbers of 4 bytes; count: of 8
- *   device location advice prot handletype                what CUDA's header names
+ *   device location advice prot handletype                words of CUDA's header
  *   text            a string
  *   extent2 extent3 a CUDA_MEMCPY2D or CUDA_MEMCPY3D
  *   -               nothing of interest
@@ -320,8 +320,8 @@
 	X(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000, CTX, \
 	  PRIMARY_RESET, NONE, "device:dev")
 
-/* Of gpumem/driver.h, those that are not traced: questions, events and streams. A call
- * that is added there stands in one list or the other (tests/bpf/decode.c). */
+/* Calls of gpumem/driver.h that are not traced: questions, events and streams. A new call
+ * there must be added to this list or the other (tests/bpf/decode.c). */
 #define TRACE_UNTRACED(X) \
 	X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) X(cuCtxGetCurrent) \
 	X(cuCtxGetDevice) X(cuCtxGetLimit) X(cuCtxGetStreamPriorityRange) \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sudo hands on little of the user's environment; but sudo's own process has it still, in
- * /proc/PID/environ. It is taken from the outermost ancestor that is called sudo.
+ * sudo hands on little of the user's environment, but /proc/PID/environ of sudo's own
+ * process has everything. The command gets the environment of the outermost ancestor
+ * called sudo.
  */
 #include "command.h"
 
@@ -53,7 +54,7 @@ bool command_user(uid_t *ret_uid)
 	return true;
 }
 
-/* ---- his environment ---- */
+/* ---- the user's environment ---- */
 
 static pid_t find_sudo(void)
 {
@@ -70,7 +71,7 @@ static pid_t find_sudo(void)
 	return found;
 }
 
-/* A process's environment, as execve() wants it. Returns: NULL if it can't be read. */
+/* A process's environment, as execve() wants it. Returns: NULL if unreadable. */
 static char **read_environment(pid_t pid)
 {
 	struct text text = TEXT_INIT;
@@ -99,7 +100,7 @@ static char **read_environment(pid_t pid)
 	return list; /* the words live as long */
 }
 
-/* What the command's environment is: the sudo user's, or this process's. */
+/* The environment for the command: the sudo user's, or this process's. */
 static char **command_environment(void)
 {
 	struct user user;
@@ -143,7 +144,7 @@ _Noreturn static void child(int go, char **argv, int (*prepare)(void *), void *c
 	sigset_t none;
 	char byte;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* until it has begun */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* until the program has begun */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (prepare(context))
@@ -189,7 +190,7 @@ int command_start(struct command *command, char **argv, int (*prepare)(void *),
 void command_go(struct command *command)
 {
 	if (write(command->go, "", 1) != 1) {
-		/* it has died: waiting for it says so */
+		/* the process has died: waitpid() will tell */
 	}
 	close(command->go);
 	command->go = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One function writes each type of parameter; the rows of calls.h say which.
+ * Writes parameters by their type, as the rows of calls.h say.
  */
 #include "decode.h"
 
@@ -106,7 +106,7 @@ static void decode_handle_type(uint64_t value, char *ret_text, size_t size)
 	word_or_number(words, ARRAY_SIZE(words), (uint32_t)value, ret_text, size);
 }
 
-/* What a call gave back: the first or the second result of the record. */
+/* A result of a call: the first or the second of the record. */
 static uint64_t result_of(const struct record *record, size_t param)
 {
 	return record->out[calls_table[record->call].info.out[0] == param ? 0 : 1];
@@ -209,7 +209,7 @@ static void add_number(struct field *fields, size_t *n, const char *name, uint64
 	++*n;
 }
 
-/* What the call did, as the ledger says. */
+/* The effect of a call on the ledger. */
 static size_t decode_outcome(const struct record *record, struct field *fields)
 {
 	const struct call *call = &calls_table[record->call];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A record as names and values: what every output prints.
+ * A record as names and values, as every mode prints them.
  */
 #pragma once
 
@@ -9,19 +9,19 @@
 struct functions;
 
 struct field {
-	const char *name; /* CUDA's, for what the caller gave */
-	bool is_number; /* else a word or a text, to be quoted where that is the custom */
+	const char *name; /* CUDA's names, for arguments */
+	bool is_number;	  /* else a word or a text, to be quoted in JSON */
 	char value[TEXT_SIZE + 8];
 };
 
 #define FIELDS_MAX (PARAMS_MAX + 6)
 
 /*
- * The arguments of a call in their order, then what it did: `bytes` (of a copy whose
- * extent is in a struct), `kind`, `freed`, `n_freed` and `held`. Results that a failed
- * call did not give are left out.
+ * The arguments of a call in their order, then the effect: `bytes` (of a copy whose
+ * extent is in a struct), `kind`, `freed`, `n_freed` and `held`. A failed call has no
+ * results.
  *
- * Returns: how many.
+ * Returns: the number of fields.
  */
 size_t decode_fields(const struct record *record, const struct functions *functions,
 		     struct field fields[FIELDS_MAX]);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* The address that a call is about, 0 for none; whether it is a new one. */
+/* The address that a call is about, or 0; and whether the address is new. */
 static uint64_t event_address(const struct record *record, bool *ret_is_new)
 {
 	const struct call *call = &calls_table[record->call];

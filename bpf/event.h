@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A record with all that is known of it: its fields, the broker's name, its stack. */
+/* A record with everything known: the fields, the broker's name, the stack. */
 #pragma once
 
 #include "decode.h"
 #include "output.h"
 #include "symbol.h"
 
-/* decode_fields(), and `name` where the memory is one of the broker's allocations. */
+/* decode_fields(), and `name` for memory of a broker's allocation. */
 size_t event_fields(const struct tracer *tracer, const struct record *record,
 		    struct field fields[FIELDS_MAX]);
 

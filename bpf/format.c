@@ -21,8 +21,8 @@ void format_size(uint64_t bytes, char ret_text[16])
 			 units[unit]);
 }
 
-/* Returns: the length of the UTF-8 sequence that begins there, and its character; 0 for
- * bytes that are none. */
+/* Decodes a UTF-8 sequence. Returns: the length, with the character; 0 for other
+ * bytes. */
 static size_t utf8_decode(const unsigned char *bytes, size_t n, uint32_t *ret_character)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

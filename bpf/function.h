@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names of functions, by process and handle: what cuModuleGetFunction and its like
- * were seen to answer. Handles from before the start have none.
+ * The names of functions, by process and handle, as answered by cuModuleGetFunction and
+ * the like. Handles from before the start have no names.
  */
 #pragma once
 
@@ -13,11 +13,11 @@ struct functions;
 struct functions *functions_new(void);
 struct functions *functions_free(struct functions *functions);
 
-/* Learns what a record tells. */
+/* Learns from a record. */
 void functions_learn(struct functions *functions, const struct record *record);
 
-/* Returns: NULL for a handle without one. Good until the process is forgotten. */
+/* Returns: NULL for a handle without a name. Good until the process is forgotten. */
 const char *function_name(const struct functions *functions, __u64 process, __u64 handle);
 
-/* Forgets a process that has ended. */
+/* Forgets an ended process. */
 void functions_forget(struct functions *functions, __u64 process);

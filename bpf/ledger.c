@@ -14,7 +14,7 @@ static __u64 tag_read(const struct bucket *bucket, size_t way)
 	return __atomic_load_n(&bucket->tags[way], __ATOMIC_ACQUIRE);
 }
 
-/* Room for all that may be there is asked for at once; what is not used is never had. */
+/* Asks for room for all entries at once; the kernel gives only the used part. */
 static int buckets_read(const struct tracer *tracer, struct held **ret_held,
 			size_t *ret_n)
 {

@@ -4,7 +4,7 @@
 
 #include "output.h"
 
-/* An allocation that is in the ledger. */
+/* An allocation in the ledger. */
 struct held {
 	struct ledger_key key;
 	struct entry entry;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finding libcuda. A file is probed, not a process: so each file counts once, by device
- * and inode, whatever paths lead to it; a process's own path to it goes through
- * /proc/PID/root, because it may see other mounts. It stays open from then on: its
- * process may end and its name may go before the probes are in.
+ * Finding libcuda. Probes are in files, not in processes: so each file counts once, by
+ * device and inode, whatever paths lead there. A path seen by a process is opened through
+ * /proc/PID/root, because processes may see other mounts. The file stays open: the
+ * process may end, and the name may vanish, before the probes are in.
  *
- * A probe stands on the first instruction of a call. A 5-byte nop there is left alone:
- * the kernel puts a call instruction in its place that writes below the stack pointer,
- * where leaf functions keep variables (Linux 6.18).
+ * A probe stands on the first instruction of a call. A call that opens with a 5-byte nop
+ * gets no probe: the kernel would replace the nop by a call instruction, and write below
+ * the stack pointer, where leaf functions keep variables (Linux 6.18).
  */
 #include "library.h"
 
@@ -52,7 +52,7 @@ static int compare_name(const void *name, const void *id)
 	return strcmp(name, calls_table[*(const enum call_id *)id].symbol);
 }
 
-/* Where an address of the loaded library lies in its file. Returns: false if nowhere. */
+/* The offset in the file of an address in the loaded library. Returns: false if none. */
 static bool file_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
 {
 	size_t n = 0;
@@ -168,7 +168,7 @@ static bool have_inode(const struct libraries *libraries, const struct stat *st)
 	return false;
 }
 
-/* Takes over the library's descriptor, when it can. Returns: 0; -ENOMEM. */
+/* Takes over the library's descriptor, on success. Returns: 0; -ENOMEM. */
 static int libraries_append(struct libraries *libraries, struct library *library,
 			    const char *name)
 {
@@ -204,7 +204,8 @@ int libraries_add(struct libraries *libraries, const char *path, const char *nam
 	return error;
 }
 
-/* One of that name that can't be probed; once, however many processes have it. */
+/* Adds a library that can't be probed; once, however many processes have mapped the
+ * file. */
 static void add_lost(struct libraries *libraries, const char *name, int error)
 {
 	struct library library = { .fd = -1, .error = error };
@@ -251,8 +252,7 @@ static bool is_libcuda(const char *path)
 	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
 }
 
-/* By its path; by the mapping itself, where the file has been removed or replaced since.
- */
+/* By path; through the mapping where the file has been removed or replaced since. */
 static int add_mapped(struct libraries *libraries, const char *pid, const char *range,
 		      const char *name)
 {

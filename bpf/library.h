@@ -12,20 +12,20 @@
 enum symbol_state {
 	SYMBOL_ABSENT, /* this driver has no such call */
 	SYMBOL_FOUND,
-	SYMBOL_SAME, /* another name of a call that is probed already */
+	SYMBOL_SAME, /* another name of a probed call */
 	SYMBOL_NOP5, /* opens with an instruction where no probe may be put */
 };
 
 struct symbol {
 	enum symbol_state state;
-	enum call_id same; /* SYMBOL_SAME: as which */
+	enum call_id same; /* SYMBOL_SAME: the probed call */
 	uint64_t offset;   /* in the file */
 };
 
 struct library {
-	char *name; /* by which it is known to its users */
-	int fd;	    /* open, so that it can't vanish; -1: it could not be opened */
-	int error;  /* why it is not probed, -errno; 0: it is */
+	char *name; /* the path, as processes see the file */
+	int fd;	   /* kept open, so that the file can't vanish; -1: could not be opened */
+	int error; /* 0, or the -errno that keeps the library from being probed */
 	dev_t device;
 	ino_t inode;
 	struct symbol symbols[N_CALLS];
@@ -36,35 +36,37 @@ struct libraries {
 	size_t n;
 };
 
-/* Of a path to an open library, for those who want a path. */
+/* Size of a path to an open library. */
 #define LIBRARY_PATH_SIZE 32
 
 /*
- * Adds the library at a path, unless it is there already.
+ * Adds the library at a path, unless the file is there already.
  *
- * Returns: 0; -errno of opening it; -ENOEXEC for a file that is no library.
+ * Returns: 0; -errno of opening it; -ENOEXEC for another kind of file.
  */
 int libraries_add(struct libraries *libraries, const char *path, const char *name);
 
 /*
- * Adds those that running processes have mapped. One whose file is gone or can't be read
- * is added with its error; processes that can't be looked at are passed over.
+ * Adds libraries mapped by running processes. A library with an unreadable file is added
+ * with an error; unreadable processes are passed over.
  */
 void libraries_add_running(struct libraries *libraries);
 
-/* Adds the one that the loader picks, and those in the folders of an LD_LIBRARY_PATH. */
+/* Adds the library picked by the loader, and libraries in the folders of an
+ * LD_LIBRARY_PATH. */
 void libraries_add_default(struct libraries *libraries, const char *library_path);
 
-/* Whether it has any of the calls. */
+/* Whether the library has any of the calls. */
 bool library_has_calls(const struct library *library);
 
 /* How many are to be probed. */
 size_t libraries_usable(const struct libraries *libraries);
 
-/* Whether its calls can still be read. Returns: 0; -errno; -ENODATA if it was cut. */
+/* Whether the calls can still be read. Returns: 0; -errno; -ENODATA for a file cut
+ * short. */
 int library_check(const struct library *library);
 
-/* A path that leads to the open file for as long as the library is there. */
+/* A path to the open file, valid as long as the library. */
 void library_path(const struct library *library, char ret_path[LIBRARY_PATH_SIZE]);
 
 void libraries_deinit(struct libraries *libraries);

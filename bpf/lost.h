@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What the BPF programs could not keep. */
+/* Events and entries that the BPF programs could not keep. */
 #pragma once
 
 #include "output.h"
 
-/* Says on stderr what could not be kept, if anything. */
+/* Prints to stderr how much was lost, if anything. */
 void lost_say(const struct tracer *tracer);
 
-/* Tells the output what was lost since the last time. */
+/* Tells the mode how much was lost since the last call. */
 void lost_tell(struct tracer *tracer);
 
-/* One word for it: "events" ... */
+/* The lost things in a word: "events" ... */
 const char *lost_name(enum lost what);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpumem-trace: what processes ask of the CUDA driver.
+ * gpumem-trace: shows the calls that processes make to the CUDA driver.
  *
  * The BPF programs keep the books and write records into a ring buffer; this process
- * reads them every few milliseconds (waking it for each would cost the traced program
- * more than the call) and hands them to one of the outputs. It ends at a signal, after
- * -d SECONDS, or with its command.
+ * reads them every few milliseconds (a wake-up for each would cost the traced program
+ * more than the call) and hands them to a mode. The tool ends at a signal, after
+ * --duration SECONDS, or with the command.
  */
 #include "base/clock.h"
 #include "command.h"
@@ -61,12 +61,12 @@ static int on_record(void *context, void *data, size_t size)
 		tracer->someone_ended = true;
 	if (record->type == RECORD_CALL || record->type == RECORD_TEXT)
 		functions_learn(tracer->functions, record);
-	/* names that were asked for launches only */
+	/* calls that only give names to launches */
 	if ((record->type == RECORD_CALL || record->type == RECORD_TEXT) &&
 	    !(tracer->wanted.shown & GROUP_BIT(calls_table[record->call].group)) &&
 	    calls_table[record->call].op != OP_FREE)
 		return 0;
-	/* while its process can be asked: --leaks wants it much later */
+	/* now, while the process can be asked: --leaks needs the stack much later */
 	event_stack(tracer, record);
 	/* calls are asked for: an end is none, has no size and does not fail */
 	if (record->type == RECORD_EXIT && options_filter_calls(&tracer->options))
@@ -103,7 +103,7 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 {
 	const struct options *options = &tracer->options;
 
-	/* which also keep the libraries of other users' processes from being found */
+	/* first: without capabilities, libraries of other users are not found, either */
 	if (!options->list && missing_capability(ATTACH_ANY, why))
 		return -EPERM;
 	if (options->library) {
@@ -112,11 +112,11 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 
 		if (error)
 			text_printf(why, "%s: %s", options->library,
-				    error == -ENOEXEC ? "this is no library"
+				    error == -ENOEXEC ? "not an ELF library"
 						      : strerror(-error));
 		if (error || library_has_calls(&tracer->libraries.list[0]))
 			return error;
-		text_printf(why, "%s has none of the calls that are traced",
+		text_printf(why, "%s has none of the traced calls (--list names them)",
 			    options->library);
 		return -ENOENT;
 	}
@@ -245,7 +245,7 @@ static void loop_deinit(struct loop *loop)
 	closep(&loop->epoll);
 }
 
-/* Returns: whether it is time to end. */
+/* Returns: whether the tool is to end. */
 static bool take_signals(struct loop *loop)
 {
 	struct signalfd_siginfo info;
@@ -275,7 +275,7 @@ static void run(struct loop *loop, struct tracer *tracer)
 
 		epoll_wait(loop->epoll, &event, 1, READ_EVERY_MS);
 		end = take_signals(loop);
-		if (watch_is_over(&loop->watch)) /* its last record is there already */
+		if (watch_is_over(&loop->watch)) /* the last record is there already */
 			end = tracer->someone_ended = true;
 		ring_buffer__consume(loop->ring);
 		lost_tell(tracer);

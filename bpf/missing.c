@@ -32,7 +32,7 @@ bool missing_capability(enum attach_way way, struct text *why)
 	if (!bpf || !perfmon) {
 		text_printf(why,
 			    "tracing needs CAP_BPF and CAP_PERFMON, and %s %s missing: "
-			    "run it with sudo",
+			    "use sudo",
 			    bpf	      ? "CAP_PERFMON"
 			    : perfmon ? "CAP_BPF"
 				      : "both",
@@ -41,7 +41,7 @@ bool missing_capability(enum attach_way way, struct text *why)
 	}
 	if (way == ATTACH_PERF) {
 		text_printf(why, "this kernel has no uprobe_multi links (Linux 6.6), and "
-				 "perf uprobes need CAP_SYS_ADMIN too: run it with sudo");
+				 "perf uprobes need CAP_SYS_ADMIN too: use sudo");
 		return true;
 	}
 	return false;

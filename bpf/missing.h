@@ -8,11 +8,11 @@
 #include "library.h"
 #include "options.h"
 
-/* Returns: whether a capability is missing that is known to be needed; says which. */
+/* Returns: whether a needed capability is missing; `why` names the capability. */
 bool missing_capability(enum attach_way way, struct text *why);
 
-/* Says what is missing when the programs could not be loaded or attached: -errno. */
+/* Explains an -errno of loading or attaching the programs. */
 void missing_say(enum attach_way way, int error, struct text *why);
 
-/* Says that there is no library to probe, and what became of those that were found. */
+/* Says that no library can be probed, and why found libraries were left out. */
 void missing_library(const struct libraries *libraries, struct text *why);

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every allocation of a mount has its address and its size in files. They are read again
- * when an address is not known, but a mount is being read for no more than a part of the
- * time. Addresses of memory that the broker itself deals are the same in all its workers;
- * others are of one owner's worker, so an allocation counts for its owner's worker, and
- * for the mover.
+ * Every allocation of a mount has files with the address and the size. The files are read
+ * again when an address is unknown, but for no more than a part of the time. Addresses
+ * dealt by the broker are the same in all workers; other addresses are valid in the
+ * owner's worker. So an allocation counts for the owner's worker, and for the mover.
  *
  * Several brokers deal the same addresses, so a name also has to be of the worker's own
  * broker. The broker is the worker's parent; a mount belongs to the broker whose workers
  * the mount names.
  *
- * A mount is somebody's program: it may be stuck, and it may lie. Readers of their own
- * look at mounts (mount_reader.c), for which an event waits a limited time. Only mounts
- * of root, of this process's user and of the user behind sudo are looked at, and each can
- * name memory of its own user's brokers only.
+ * A mount is somebody's program, which may be stuck and may lie. Child processes read
+ * mounts (mount_reader.c), and an event waits a limited time for them. Only mounts of
+ * root, of this process's user and of the user behind sudo are read, and a mount can only
+ * name memory of a broker of the mount's user.
  */
 #include "mount.h"
 
@@ -29,11 +28,11 @@
 #define MOVER	      "gpumem-mover"
 #define WAIT_NS	      500000000 /* for a reader, before names are done without */
 #define LOOK_EVERY_NS 100000000 /* for mounts */
-#define READ_SHARE    4		/* of the time a mount may be read: one part in so many */
+#define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 */
 
 struct mount {
-	unsigned int major, minor; /* the device, which is one mount's only */
-	uid_t user;		   /* who has mounted it */
+	unsigned int major, minor; /* the device, unique to the mount */
+	uid_t user;		   /* the user who has mounted */
 	char *path;
 	bool gone;
 	struct mount_reader reader;
@@ -91,7 +90,7 @@ struct mounts *mounts_free(struct mounts *mounts)
 
 /* ---- workers ---- */
 
-/* Returns: 0 for one that is gone and was never met. */
+/* Returns: 0 for a process that has ended and was never met. */
 static pid_t broker_of_user(struct mounts *mounts, const struct mount_user *user)
 {
 	struct worker *worker;
@@ -137,7 +136,8 @@ static bool is_trusted(uid_t user)
 	return user == 0 || user == geteuid() || (command_user(&sudo) && user == sudo);
 }
 
-/* In its place: the kernel writes some characters of a path as \040 and the like. */
+/* Undoes the kernel's escapes in place: the kernel writes some characters of a path as
+ * \040 and the like. */
 static void path_unescape(char *path)
 {
 	unsigned int character;
@@ -162,7 +162,7 @@ static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path
 	const char *user = type ? strstr(options, ",user_id=") : NULL;
 	unsigned int uid;
 
-	/* options are the kernel's own words; what stands before them is anybody's */
+	/* the options are the kernel's words; earlier words may be the user's */
 	if (!user || sscanf(user, ",user_id=%u", &uid) != 1 ||
 	    sscanf(line, "%*u %*u %u:%u / %4199s ", &ret_mount->major, &ret_mount->minor,
 		   ret_path) != 3)
@@ -250,7 +250,8 @@ static void take_names(struct mount *mount, uint64_t deadline)
 	mount->next = now + READ_SHARE * (now - mount->started);
 }
 
-/* Reads the mounts that may be read again; who has not answered in time answers later. */
+/* Reads the mounts that may be read again. An answer after the time limit counts
+ * later. */
 static void read_mounts(struct mounts *mounts)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);

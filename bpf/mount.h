@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker's names for what its workers allocate, read from its mounts.
+ * The brokers' names of allocations, read from mounts.
  */
 #pragma once
 
@@ -12,27 +12,27 @@ struct mounts;
 struct mounts *mounts_new(void);
 struct mounts *mounts_free(struct mounts *mounts);
 
-/* A process that was traced. */
+/* A traced process. */
 struct mount_user {
-	uint64_t process; /* its number, which no other process has had */
+	uint64_t process; /* a unique number */
 	unsigned int pid;
 	unsigned int uid;
 	const char *comm;
 };
 
 /*
- * The allocation that an address of a process belongs to. Names that were read before
- * `since` (CLOCK_MONOTONIC, in nanoseconds) are read anew.
+ * The name of the allocation at an address of a process. Names read before `since`
+ * (CLOCK_MONOTONIC, in nanoseconds) are read anew.
  *
- * Returns: NULL for a process that is no worker of a broker whose mount can be read, and
- * for an address without a name. Good until the next call.
+ * Returns: NULL for an address without a name, and for a process other than a worker of a
+ * broker with a readable mount. Good until the next call.
  */
 const char *mount_name(struct mounts *mounts, const struct mount_user *user,
 		       uint64_t address, uint64_t since);
 
-/* Learns whose worker it is, if it is one, while it lives: its names are had after it
- * too. */
+/* Learns a worker's broker while the worker lives: names are needed after the end of the
+ * worker, too. */
 void mounts_meet(struct mounts *mounts, const struct mount_user *user);
 
-/* Forgets that again. */
+/* Forgets an ended process. */
 void mounts_forget(struct mounts *mounts, uint64_t process);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process that waits for an answer of a filesystem may be deaf to all signals. So the
- * reader shares nothing with the tracer that could keep it: it has closed all descriptors
- * but its end of a pipe, and nobody waits for it before it has closed that, too.
+ * reader must hold nothing of the tracer's: all descriptors are closed but the reader's
+ * end of a pipe, and the tracer waits for the reader's end only after the pipe is closed,
+ * too.
  */
 #include "mount_reader.h"
 
@@ -25,7 +26,7 @@
 
 /* ---- in the child ---- */
 
-/* The first word of a small file as a number. Returns: false if it is none. */
+/* The first word of a small file as a number. Returns: false for another word. */
 static bool read_number(int dir, const char *file, uint64_t *ret_number)
 {
 	_cleanup_close_ int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
@@ -41,7 +42,7 @@ static bool read_number(int dir, const char *file, uint64_t *ret_number)
 	return end != text;
 }
 
-/* Returns: whether there was something to write, which could be written. */
+/* Writes an allocation, if readable. Returns: false if the tracer reads no more. */
 static bool read_allocation(int out, pid_t broker, int dir, const char *name)
 {
 	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -63,7 +64,7 @@ static DIR *open_folder(int dir, const char *name)
 	return fd < 0 ? NULL : fdopendir(fd);
 }
 
-/* Returns: NULL at the end, where it closes the folder. */
+/* Returns: NULL at the end, where the folder is closed. */
 static const char *next_name(DIR *folder)
 {
 	struct dirent *entry;
@@ -90,7 +91,7 @@ static pid_t read_mover(int mount)
 	return mover;
 }
 
-/* Returns: 0 when the mount has no worker now, so that nobody asks for its names. */
+/* Returns: 0 for a mount without workers now: then no process needs the mount's names. */
 static pid_t read_broker(int mount)
 {
 	pid_t broker = proc_worker_broker(read_mover(mount));
@@ -108,8 +109,8 @@ static pid_t read_broker(int mount)
 	return broker;
 }
 
-/* A mount may say anything: who has mounted it can only name memory of a broker of his.
- */
+/* A mount may say anything: a user's mount can only name memory of a broker of this
+ * user. */
 static void read_mount(int out, const char *path, uid_t user)
 {
 	_cleanup_close_ int mount = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,7 +134,7 @@ _Noreturn static void child(int out, pid_t tracer, const char *path, uid_t user)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != tracer || dup2(out, 0) < 0 || close_range(1, ~0u, 0))
 		_exit(1);
-	/* the broker names an allocation only when its worker has answered */
+	/* the broker names an allocation only after the worker's answer */
 	nanosleep(&wait, NULL);
 	read_mount(0, path, user);
 	_exit(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads the names of a mount's allocations in a child process. A mount that doesn't
- * answer stops its reader, for good if need be, and the tracer goes on.
+ * answer stops the child, for good if need be, and the tracer goes on.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct named {
 	char name[72];
 };
 
-/* Of one mount; all zero before its first reading. */
+/* Of a mount; all zero before the first reading. */
 struct mount_reader {
 	pid_t pid; /* 0: none is reading */
 	int fd;
@@ -26,18 +26,17 @@ struct mount_reader {
 };
 
 /*
- * Starts to read the mount at a path. Its names count only for a broker that runs as
- * `user`.
+ * Starts to read the mount at a path. Names count only for a broker that runs as `user`.
  *
  * Returns: 0; -errno.
  */
 int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user);
 
 /*
- * Takes the names that have come, and waits for more until `deadline` (CLOCK_MONOTONIC,
- * in nanoseconds; 0: not at all).
+ * Takes new names, and waits for more until `deadline` (CLOCK_MONOTONIC, in nanoseconds;
+ * 0: not at all).
  *
- * Returns: whether that was all of them, and the reader has ended.
+ * Returns: whether all names are there, and the reader has ended.
  */
 bool mount_reader_take(struct mount_reader *reader, uint64_t deadline);
 

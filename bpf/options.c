@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One table has every option: its names, its help and what sets it. getopt_long() gets
- * its lists of letters and long names from the table.
+ * A table has every option: names, help, and a function, flag or mode. The lists for
+ * getopt_long() are made from the table.
  */
 #include "options.h"
 
@@ -18,8 +18,7 @@
 enum operand {
 	OPERAND_NONE,
 	OPERAND_NEEDED,
-	OPERAND_SECONDS, /* optional: in the same word, or the next word unless it is an
-			    option */
+	OPERAND_SECONDS, /* optional: in the same word, or the next word if no option */
 };
 
 struct option_row {
@@ -28,7 +27,7 @@ struct option_row {
 	enum operand operand;
 	const char *operand_name;
 	const char *help;
-	/* one of these is what the option does */
+	/* the effect: a function, a flag or a mode */
 	int (*set)(struct options *options, const char *value, struct text *why);
 	size_t flag; /* offset of a bool in struct options */
 	enum mode mode;
@@ -220,9 +219,7 @@ static const struct option_row rows[] = {
 };
 /* clang-format on */
 
-#define LONG                                                                       \
-	256 /* added to a row's number: what getopt_long() returns for a long name \
-	     */
+#define LONG 256 /* added to a row's number as the value of a long name */
 
 struct getopt_lists {
 	char letters[2 * ARRAY_SIZE(rows) + 3];
@@ -262,7 +259,7 @@ static const struct option_row *row_find(int option)
 	return NULL;
 }
 
-/* A long name that is no option's, or the start of several. */
+/* Refuses a long name: unknown, or the start of several. */
 static int refuse_name(const char *word, struct text *why)
 {
 	int length = (int)strcspn(word, "=");
@@ -285,7 +282,7 @@ static int refuse_name(const char *word, struct text *why)
 	return -EINVAL;
 }
 
-/* A word that getopt_long() has refused, with `result`. */
+/* Explains a word that getopt_long() has refused with `result`. */
 static int refuse(const char *word, int result, struct text *why)
 {
 	const struct option_row *row = row_find(optopt);
@@ -368,7 +365,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, struct tex
 	return 0;
 }
 
-/* A row's help, whose lines stand below each other. */
+/* Prints a row's help, in aligned lines. */
 static void print_row(struct text *text, const struct option_row *row)
 {
 	char left[64];

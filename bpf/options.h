@@ -21,7 +21,7 @@ enum mode {
 
 /* How probes are put in. */
 enum attach_way {
-	ATTACH_ANY, /* the best that the kernel has */
+	ATTACH_ANY, /* the best of the kernel's */
 	ATTACH_SESSION,
 	ATTACH_MULTI,
 	ATTACH_PERF,
@@ -51,7 +51,7 @@ struct options {
 	char **command; /* NULL terminated, or NULL */
 };
 
-/* Returns: 0; -EINVAL, with a sentence in `why`. What it finds belongs to argv. */
+/* Returns: 0; -EINVAL, with a sentence in `why`. Strings belong to argv. */
 int options_parse(int argc, char **argv, struct options *ret_options, struct text *why);
 
 /* Whether only some sizes are asked for. */
@@ -60,7 +60,7 @@ static inline bool options_filter_size(const struct options *options)
 	return options->size_min || options->size_max != UINT64_MAX;
 }
 
-/* Whether only some calls are asked for, by what they did. */
+/* Whether only some calls are asked for, by effect. */
 static inline bool options_filter_calls(const struct options *options)
 {
 	return options->failed || options_filter_size(options);

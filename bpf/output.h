@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the modes have in common: each is one struct output, called by the tracer.
+ * The interface of modes: each mode is a struct output, called by the tracer.
  */
 #pragma once
 
@@ -25,14 +25,14 @@ struct tracer {
 	struct symbols *symbols; /* with -s */
 	uint64_t start;		 /* CLOCK_MONOTONIC, in nanoseconds */
 	uint64_t start_boot;	 /* CLOCK_BOOTTIME */
-	int64_t to_wall_ns;	 /* what makes of it nanoseconds since 1970 */
+	int64_t to_wall_ns;	 /* added to CLOCK_MONOTONIC: nanoseconds since 1970 */
 	const struct output *output;
 	void *state;	       /* the output's own */
-	FILE *file;	       /* where it goes: stdout, or --chrome's */
-	bool write_failed;     /* some of it did not get there, which has been said */
-	uint64_t lost[N_LOST]; /* what the output has been told of */
-	bool someone_ended;    /* so that processes_bury() has something to do */
-	struct process *ended; /* those that have been buried, where they are kept */
+	FILE *file;	       /* stdout, or the file of --chrome */
+	bool write_failed;     /* a write failed, and the user has been told */
+	uint64_t lost[N_LOST]; /* counts that the mode has been told */
+	bool someone_ended;    /* processes_bury() has something to do */
+	struct process *ended; /* ended processes, if the mode keeps them */
 	size_t n_ended;
 };
 
@@ -42,7 +42,7 @@ struct output {
 	/* Each may be NULL. Returns of begin: 0, or -errno with a sentence. */
 	int (*begin)(struct tracer *tracer, struct text *why);
 	void (*event)(struct tracer *tracer, const struct record *record);
-	/* something was lost, `n` of it since the last time */
+	/* `n` more things were lost since the last call */
 	void (*lost)(struct tracer *tracer, enum lost what, uint64_t n);
 	/* a process has ended, and held this */
 	void (*buried)(struct tracer *tracer, const struct process *process,
@@ -57,11 +57,11 @@ struct output {
 	double interval_s;  /* unless the options say otherwise; 0: none */
 };
 
-/* Hands on what has been written so far. The first time that it can't be, it says so on
- * stderr. Returns: whether all has got to its file until now. */
+/* Flushes the output. The first failure is printed to stderr. Returns: whether everything
+ * has been written until now. */
 bool output_flush(struct tracer *tracer);
 
-/* The same for the last of it; the file is closed. */
+/* Flushes and closes the output. Returns: as output_flush(). */
 bool output_close(struct tracer *tracer);
 
 extern const struct output output_chrome;

@@ -6,10 +6,10 @@
  *   multi    a uprobe_multi link for entries and one for returns (Linux 6.6)
  *   perf     a perf uprobe for each entry and each return; slow to take out
  *
- * libbpf 1.1 knows only the last; the links of the others are made with bpf(2) itself. A
- * way that the kernel lacks shows when its programs don't load or its links are refused;
- * the next one is tried then, with the programs loaded anew. A library whose file can no
- * longer be read says nothing of the kernel: it is left out, whatever the way.
+ * libbpf 1.1 knows only the last way; links of the others are made with bpf(2). Where a
+ * kernel lacks a way, programs don't load or links are refused: then the programs are
+ * loaded anew for the next way. A library whose file can no longer be read is no sign of
+ * a missing way: the library is left out, whatever the way.
  */
 #include "probes.h"
 
@@ -28,7 +28,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Of <linux/bpf.h>, where it is younger than Debian's. */
+/* Of a <linux/bpf.h> younger than Debian's. */
 #define TRACE_UPROBE_MULTI     48
 #define TRACE_UPROBE_SESSION   57
 #define UPROBE_MULTI_RETURN    1u
@@ -97,7 +97,7 @@ const char *probes_way_name(enum attach_way way)
 	}
 }
 
-/* Memory of any kind is freed by cuMemFree: it belongs to their groups too. */
+/* cuMemFree frees memory of any kind, and so belongs to several groups. */
 static unsigned int call_groups(const struct call *call)
 {
 	unsigned int groups = GROUP_BIT(call->group);
@@ -132,7 +132,7 @@ bool probes_want_call(const struct call *call, const struct wanted *wanted,
 		*ret_kind = KIND_COUNT;
 		return true;
 	}
-	/* the ledger is right only if it sees all of it */
+	/* the ledger is right only if no call is missing */
 	if (shown & GROUPS_LEDGER && call->op != OP_NONE &&
 	    (GROUP_BIT(call->group) & GROUPS_LEDGER || call->kind == KIND_CONTEXT))
 		return true;
@@ -171,7 +171,7 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 			info.emit = EMIT_FREED;
 		else if (call_names_function(call) &&
 			 wanted->shown & GROUP_BIT(GROUP_LAUNCH))
-			info.emit = EMIT_ALWAYS; /* which main.c keeps to itself */
+			info.emit = EMIT_ALWAYS; /* without a line: main.c drops it */
 		bpf->rodata->calls[i] = info;
 	}
 	set_namespace(bpf);
@@ -194,7 +194,7 @@ static void set_rodata(struct trace_bpf *bpf, const struct options *options,
 	bpf->rodata->want_stacks = options->stacks;
 }
 
-/* The programs for a call, by the way and the filters that there are. */
+/* The programs for a call, by way and filters. */
 static bool probe_kind(const struct probes *probes, const struct wanted *wanted,
 		       enum call_id id, enum kind *ret_kind)
 {
@@ -217,7 +217,7 @@ static void choose_program(struct bpf_program *program, bool used, enum attach_w
 						      (enum bpf_attach_type)type);
 }
 
-/* Only the programs of one way are loaded, of kinds that are wanted. */
+/* Only wanted kinds of programs of a single way are loaded. */
 static void choose_programs(const struct probes *probes, const struct wanted *wanted)
 {
 	bool used[N_KINDS] = { false };
@@ -276,7 +276,8 @@ static int load(struct probes *probes, enum attach_way way, const struct options
 	bpf_program__set_autoload(probes->bpf->progs.process_fork,
 				  options->command != NULL);
 	bpf_program__set_autoload(probes->bpf->progs.follow_me, options->command != NULL);
-	/* memory for entries as they come; older kernels want it all beforehand */
+	/* memory for entries as they come; older kernels allocate everything
+	 * beforehand */
 	if (way != ATTACH_PERF)
 		bpf_map__set_map_flags(probes->bpf->maps.ledger, BPF_F_NO_PREALLOC);
 	if (!options->stacks)
@@ -299,7 +300,7 @@ static int add_fd(struct probes *probes, int fd)
 	return 0;
 }
 
-/* The calls of one library that one kind of program is for. */
+/* The calls of a library for a kind of program. */
 struct batch {
 	unsigned long offsets[N_CALLS];
 	__u64 cookies[N_CALLS];
@@ -364,7 +365,7 @@ static int link_perf(struct probes *probes, const struct bpf_program *program, b
 	return 0;
 }
 
-/* The return first: a call whose entry was seen must be seen to return. */
+/* Returns first: each call seen to begin must be seen to return. */
 static int attach_batch(struct probes *probes, const struct kind_programs *programs,
 			const struct library *library, const struct batch *batch)
 {

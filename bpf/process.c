@@ -31,7 +31,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What those that have ended held goes out of the ledger. */
+/* Takes the memory of ended processes out of the ledger. */
 static void bury_held(struct tracer *tracer, struct process_row *dead, size_t n_dead)
 {
 	_cleanup_free_ struct held *held = NULL;
@@ -46,7 +46,7 @@ static void bury_held(struct tracer *tracer, struct process_row *dead, size_t n_
 		if (!bsearch(&wanted, dead, n_dead, sizeof *dead, compare_ids))
 			continue;
 		ledger_remove(tracer, &held[i].key);
-		held[i].key.unused = 1; /* marked as one of theirs */
+		held[i].key.unused = 1; /* marks an entry of theirs */
 	}
 	if (!tracer->output->buried)
 		return;

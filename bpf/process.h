@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The maps of the BPF programs, read while they run: processes, the ledger, what was
- * lost.
+ * The map of processes, read while the BPF programs run.
  */
 #pragma once
 
@@ -16,16 +15,16 @@ struct process_row {
 	struct process process;
 };
 
-/* Those that live and those that have ended, where the output keeps them. The caller
- * frees the list. Returns: 0; -errno. */
+/* All living processes, and ended processes if the mode keeps them. The caller frees the
+ * list. Returns: 0; -errno. */
 int processes_read(const struct tracer *tracer, struct process_row **ret_rows,
 		   size_t *ret_n);
 
 /*
- * Takes processes that have ended out of the maps, and what they held when they did. The
- * output is told of it first, and keeps the process's totals if it wants them.
+ * Takes ended processes and their memory out of the maps. The mode is told first, and the
+ * totals of ended processes are kept for a mode with keeps_ended.
  */
 void processes_bury(struct tracer *tracer);
 
-/* Whether a process ran before the tool started, so that not all it holds is known. */
+/* Whether a process ran before the tool started: then some memory is unknown. */
 bool process_is_early(const struct tracer *tracer, const struct process *process);

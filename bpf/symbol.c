@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A frame is written `function+0xOFFSET (library)`, with `file:line` where the program
- * carries that, and as a bare address where nothing is known. Names come from the files
- * of this machine only: no server of debug information is asked.
+ * has line numbers, and as a bare address where nothing is known. Names come from files
+ * of this machine: no server of debug information is asked.
  *
- * A function without frame pointers leaves anything in the register, and the walk goes on
- * from there. So what is in no mapping with code ends the stack: libdw is not asked about
- * it, which would give what lies behind the last file to that file.
+ * A function without frame pointers leaves any value in the register, and the walk goes
+ * on from there. So an address outside all mappings with code ends the stack. libdw is
+ * not asked about such an address, and would assign addresses behind the last file to
+ * this file.
  */
 #include "symbol.h"
 
@@ -35,8 +36,7 @@ struct known_process {
 	__u64 id;
 	__u32 pid;
 	Dwfl *dwfl;
-	struct range
-		*code; /* what it has mapped to be executed; none if it can't be told */
+	struct range *code; /* executable mappings; empty if unknown */
 	size_t n_code;
 	struct known_stack *stacks;
 	UT_hash_handle hh;
@@ -90,9 +90,9 @@ struct symbols *symbols_free(struct symbols *symbols)
 /* ---- processes ---- */
 
 static char *debuginfo_path;
-static __u32 finding_pid; /* whose files find_elf() looks for */
+static __u32 finding_pid; /* the process whose files find_elf() looks for */
 
-/* Its files are where it sees them, which may be another root. */
+/* Opens files as the process sees them: the process may have another root. */
 static int find_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
 		    char **ret_path, Elf **elf)
 {
@@ -127,7 +127,7 @@ static bool code_add(struct known_process *process, __u64 start, __u64 end)
 	return true;
 }
 
-/* What was read before stays when the process has ended since. */
+/* Mappings read earlier stay when the process has ended. */
 static void code_read(struct known_process *process)
 {
 	char line[4200];
@@ -160,7 +160,7 @@ static bool code_has(const struct known_process *process, __u64 address)
 	return false;
 }
 
-/* What it has mapped, as it is now. */
+/* Reads the mappings of a process anew. */
 static void process_report(struct known_process *process)
 {
 	code_read(process);
@@ -223,7 +223,7 @@ static bool frame_is_code(struct known_process *process, __u64 address)
 	return !process->n_code || code_has(process, address - 1);
 }
 
-/* Code that is in no file has none. */
+/* Code outside all files has no module. */
 static Dwfl_Module *frame_module(struct known_process *process, __u64 address)
 {
 	Dwarf_Addr start = 0, end = 0;

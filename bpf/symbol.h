@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stacks with names, by libdw. A stack is looked up when its record comes, while its
- * process can still be asked where its libraries lie, and kept until the process has
- * ended.
+ * Stacks with names, by libdw. A stack is looked up when the record comes, while the
+ * process's mappings can still be read, and kept until the process has ended.
  */
 #pragma once
 
@@ -22,11 +21,10 @@ struct symbols *symbols_new(int stacks_fd);
 struct symbols *symbols_free(struct symbols *symbols);
 
 /*
- * Returns: the stack of that key as that process has it, or NULL if there is none. Good
- * until the process is closed.
+ * Returns: the stack of a key in a process, or NULL. Good until symbols_close().
  */
 const struct stack *symbols_stack(struct symbols *symbols, __u64 process, __u32 pid,
 				  __s32 key);
 
-/* Forgets a process that has ended, and its stacks. */
+/* Forgets an ended process and the process's stacks. */
 void symbols_close(struct symbols *symbols, __u64 process);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pidfd names a process as this one's pid namespace does, which is also how the BPF
- * programs compare pids; and it can't become another process's, as a pid can.
+ * A pidfd is opened by a pid of this process's pid namespace; the BPF programs compare
+ * pids of the same namespace. Unlike a pid, a pidfd can't come to mean another process.
  */
 #include "watch.h"
 
@@ -23,7 +23,7 @@ static int open_one(pid_t pid, struct text *why)
 
 	if (fd >= 0 && !has_ended(fd))
 		return fd;
-	/* the latter two are what the kernel says of a thread */
+	/* the latter two are the kernel's errors for a thread */
 	if (fd >= 0 || error == ESRCH || error == EINVAL || error == ENOENT)
 		error = ESRCH;
 	closep(&fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The processes of -p: that they are there, and when the last of them has ended.
+ * The processes of --pid: whether they exist, and when the last has ended.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 
 struct watch {
 	int fds[PIDS_MAX];
-	size_t n; /* that live */
+	size_t n; /* still running */
 };
 
 /* Returns: 0; -ESRCH, or another -errno, with a sentence in `why`. watch_deinit() is due
@@ -16,6 +16,5 @@ struct watch {
 int watch_init(struct watch *watch, const struct options *options, struct text *why);
 void watch_deinit(struct watch *watch);
 
-/* Returns: whether there were some to watch, of which none is left since the last time.
- */
+/* Returns: whether the last watched process has ended since the last call. */
 bool watch_is_over(struct watch *watch);

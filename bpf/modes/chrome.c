@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * --chrome: the trace event format, which chrome://tracing and Perfetto open. A slice a
- * call on its thread's track; for each process a counter of each kind of memory, from the
- * balances that the records carry. Times are microseconds with their nanoseconds behind
- * the point.
+ * call on the thread's track; for each process a counter of each kind of memory, from the
+ * balances in the records. Times are microseconds with three decimals.
  */
 #include "base/clock.h"
 #include "event.h"
@@ -19,7 +18,7 @@
 #include <string.h>
 #include <uthash.h>
 
-/* A track that has its name. */
+/* A track with a name already. */
 struct track {
 	__u64 id; /* pid and tid */
 	UT_hash_handle hh;
@@ -46,11 +45,11 @@ static int begin(struct tracer *tracer, struct text *why)
 	}
 	fprintf(chrome->file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 	tracer->state = chrome;
-	tracer->file = chrome->file; /* its owner from here on */
+	tracer->file = chrome->file; /* the owner from here on */
 	return 0;
 }
 
-/* The start of an event, up to where its own members follow. */
+/* The start of an event, up to the first member of its own. */
 static void open_event(struct chrome *chrome, const char *phase, __u32 pid, __u32 tid)
 {
 	fprintf(chrome->file, "%s{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u",
@@ -126,7 +125,7 @@ static void print_slice(struct tracer *tracer, const struct record *record)
 	fprintf(chrome->file, "}}");
 }
 
-/* The end of a process or of a context: what is held of each kind after it. */
+/* The end of a process or of a context: the balance of each kind afterwards. */
 static void print_held(struct tracer *tracer, const struct record_exit *exit)
 {
 	struct chrome *chrome = tracer->state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --json: an object a line (docs/tracing.md says which).
+ * --json: an object a line, as in docs/tracing.md.
  */
 #include "modes/json.h"
 
@@ -24,7 +24,7 @@ void json_string(FILE *file, const char *string, size_t max)
 			fprintf(file, "\\u%04x", c);
 		else if (c < 0x80)
 			putc(c, file);
-		else /* no telling what encoding it is in */
+		else /* the encoding is unknown */
 			fprintf(file, "\\u%04x", c);
 	}
 	putc('"', file);

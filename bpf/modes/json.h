@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Pieces of JSON that more than one output writes. */
+/* Pieces of JSON shared by modes. */
 #pragma once
 
 #include "event.h"
 
 #include <stdio.h>
 
-/* A string in quotes, up to its NUL or `max` bytes. */
+/* A string in quotes, up to a NUL or `max` bytes. */
 void json_string(FILE *file, const char *string, size_t max);
 
 /* `,"NAME":VALUE` for each field of a record. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --leaks: what is still allocated, oldest first, by process; by the stack that
- * allocated it with -s. A process that ends holding memory is told of when it does: its
- * memory is free then, and was leaked all the same.
+ * --leaks: allocations not freed yet, oldest first, by process; with --stacks by stack. A
+ * process that ends with allocations is listed at the end of the process: the memory is
+ * free then, but was leaked all the same.
  */
 #include "base/clock.h"
 #include "format.h"
@@ -19,14 +19,14 @@
 #include <time.h>
 
 struct leaks {
-	bool some; /* a process that ended has been listed */
+	bool some; /* an ended process has been listed */
 };
 
-/* One process's share of the ledger. */
+/* A process's share of the ledger. */
 struct view {
 	struct tracer *tracer;
 	const struct process *process;
-	const struct held *held; /* all of its entries */
+	const struct held *held; /* all entries of the process */
 	size_t n;
 	uint64_t now;
 };
@@ -38,8 +38,8 @@ static bool is_shown(const struct tracer *tracer, const struct held *held)
 	       held->entry.bytes <= tracer->options.size_max;
 }
 
-/* An import is listed as its mappings, which have its bytes, or as its handle where it
- * has none. */
+/* An import is listed as mappings, which have the bytes; without mappings, as a
+ * handle. */
 static bool is_listed(const struct view *view, const struct held *held)
 {
 	if (!is_shown(view->tracer, held))
@@ -61,7 +61,7 @@ static int compare_ages(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Where its user finds memory of cuMemCreate(): at its first mapping, else by handle. */
+/* The address of memory of cuMemCreate(): the first mapping, else the handle. */
 static uint64_t address_of(const struct view *view, const struct held *held)
 {
 	uint64_t handle = 0;
@@ -180,7 +180,7 @@ static void print_by_stack(const struct view *view, const struct held **list, si
 		print_heap(view, &heaps[i]);
 }
 
-/* The kinds from one up to another of which there is something. */
+/* Prints the kinds in use from `from` up to `to`. */
 static void print_kinds(const size_t *n, const uint64_t *bytes, size_t from, size_t to,
 			const char *before)
 {
@@ -216,7 +216,7 @@ static void print_head(const struct view *view, const struct held *const *list, 
 	print_kinds(n_of, bytes, N_OWN_MEMORIES, N_MEMORIES, " (and");
 	bool early = process_is_early(view->tracer, view->process);
 	if (early)
-		printf("%s what it had before the start", n_other ? ", and" : " (and");
+		printf("%s memory from before the start", n_other ? ", and" : " (and");
 	printf("%s\n", n_other || early ? ")" : "");
 }
 
@@ -296,7 +296,7 @@ static bool print_all(struct tracer *tracer)
 
 static void print_nothing(const struct tracer *tracer)
 {
-	printf("no process holds anything%s that it allocated since the start\n",
+	printf("no process holds memory%s allocated since the start\n",
 	       options_filter_size(&tracer->options) ? " of that size" : "");
 }
 

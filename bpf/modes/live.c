@@ -66,7 +66,7 @@ static void event(struct tracer *tracer, const struct record *record)
 		format_stack(stdout, stack, 8);
 }
 
-/* What was only counted: its sums, where its lines are not. */
+/* Totals of calls that were only counted and have no lines. */
 static void end(struct tracer *tracer)
 {
 	struct totals totals;

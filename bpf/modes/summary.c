@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --summary: totals of each call, then of each process. With an interval, what came in
- * it; all numbers are the kernel's own, so lost events change none of them.
+ * --summary: totals of each call, then of each process. With an interval, totals of the
+ * time since the last. All numbers are counted in the kernel, so lost events change no
+ * number.
  */
 #include "format.h"
 #include "modes/table.h"

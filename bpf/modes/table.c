@@ -57,7 +57,7 @@ static void print_row(const struct tracer *tracer, FILE *file,
 		process_is_early(tracer, process) ? " early" : "");
 }
 
-/* `early` and the frees that gave it away. */
+/* Explains `early`, and counts frees of memory of unknown origin. */
 static void print_note(const struct tracer *tracer, FILE *file,
 		       const struct process_row *rows, size_t n)
 {
@@ -68,9 +68,9 @@ static void print_note(const struct tracer *tracer, FILE *file,
 		unknown += rows[i].process.unknown;
 	}
 	if (n_early)
-		fprintf(file,
-			"early: started before the tool; what they held by then is not "
-			"counted\n");
+		fprintf(file, "early: started before the tool; memory from before the "
+			      "start is not "
+			      "counted\n");
 	if (unknown)
 		fprintf(file,
 			"%" PRIu64 " free%s of memory that was not seen allocated\n",
@@ -85,7 +85,7 @@ void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)
 	if (processes_read(tracer, &rows, &n))
 		return;
 	if (!n) {
-		fprintf(file, "no process has allocated anything since the start\n");
+		fprintf(file, "no process has allocated memory since the start\n");
 		return;
 	}
 	qsort(rows, n, sizeof *rows, compare_rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of processes, by what they hold. */
+/* The table of processes, by memory held. */
 #pragma once
 
 #include "output.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /*
- * Prints it: those that hold most of the GPU's memory first, then by their peak. Sizes
- * are bytes; on a screen they are short, and processes that have ended are left out.
+ * Prints the table: most GPU memory first, then by peak. Sizes are bytes; on a screen
+ * sizes are short, and ended processes are left out.
  */
 void table_print(const struct tracer *tracer, FILE *file, bool short_sizes);

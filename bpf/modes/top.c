@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --top: the table of processes, on a screen that refreshes; as plain tables, with exact
- * numbers, where the output is no terminal.
+ * --top: the table of processes. A terminal shows the table anew each second; other
+ * outputs get plain tables with exact numbers.
  */
 #include "modes/table.h"
 #include "output.h"

@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* All numbers of a call_stat are of one type, which makes sums and differences loops. */
+/* All numbers of a call_stat have the same type, so that sums and differences are
+ * loops. */
 #define STAT_NUMBERS (sizeof(struct call_stat) / sizeof(__u64))
 
 static void stat_add(struct call_stat *sum, const struct call_stat *one)

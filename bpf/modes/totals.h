@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the BPF programs counted, summed over the CPUs.
+ * The counters of the BPF programs, summed over the CPUs.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ struct totals {
 int totals_read(const struct tracer *tracer, struct totals *ret_totals);
 void totals_deinit(struct totals *totals);
 
-/* What came between two readings; `now` becomes the difference. */
+/* Turns `now` into the difference to an earlier reading. */
 void totals_subtract(struct totals *now, const struct totals *before);
 
-/* How often a call failed with that result. */
+/* The number of failures of a call with a result. */
 uint64_t totals_failures(const struct totals *totals, enum call_id call, int result);

@@ -226,7 +226,7 @@ test_ctrl_c_ends_it_at_once_and_prints_what_was_asked_for()
 test_without_privileges_it_says_which()
 {
 	chmod 755 "$T"
-	refused 'needs CAP_BPF and CAP_PERFMON, and both are missing: run it with sudo' \
+	refused 'needs CAP_BPF and CAP_PERFMON, and both are missing: use sudo' \
 		setpriv --reuid=65534 --regid=65534 --clear-groups "$GPUMEM_TRACE" --library "$L" -d 1
 	refused 'CAP_PERFMON is missing' \
 		setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+bpf --ambient-caps=+bpf \
@@ -260,8 +260,8 @@ test_what_is_no_library_or_not_there_is_said()
 {
 	refused '/nowhere/libcuda.so.1: No such file or directory' \
 		"$GPUMEM_TRACE" --library /nowhere/libcuda.so.1
-	refused 'this is no library' "$GPUMEM_TRACE" --library /etc/passwd
-	refused 'has none of the calls' "$GPUMEM_TRACE" --library /lib/x86_64-linux-gnu/libc.so.6
+	refused 'not an ELF library' "$GPUMEM_TRACE" --library /etc/passwd
+	refused 'has none of the traced calls' "$GPUMEM_TRACE" --library /lib/x86_64-linux-gnu/libc.so.6
 }
 
 test_a_process_that_is_not_there_is_said()

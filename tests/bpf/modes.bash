@@ -83,11 +83,11 @@ test_leaks_of_a_program_that_frees_all_are_none()
 		cuMemAlloc_v2 &a 4096
 		cuMemFree_v2 \$a
 	EOF
-	is "$(<"$T/out")" 'no process holds anything that it allocated since the start'
+	is "$(<"$T/out")" 'no process holds memory allocated since the start'
 	trace --leaks --size 1G <<<"$calls"
-	is "$(<"$T/out")" 'no process holds anything of that size that it allocated since the start'
+	is "$(<"$T/out")" 'no process holds memory of that size allocated since the start'
 	start --leaks 0.1
-	eventually "[ \"\$(grep -c '^no process holds anything' '$T/out')\" -ge 2 ]"
+	eventually "[ \"\$(grep -c '^no process holds memory' '$T/out')\" -ge 2 ]"
 	stop
 }
 
@@ -147,7 +147,7 @@ test_each_block_of_leaks_has_its_time()
 	# what a process ended with, and what there is at the end
 	is "$(grep -Ec '^20[0-9-]+T[0-9:]+Z$' "$T/out")" 1
 	like "$(tail -n 2 "$T/out" | head -1)" '^20[0-9-]+T[0-9:]+Z$'
-	is "$(tail -n 1 "$T/out")" 'no process holds anything that it allocated since the start'
+	is "$(tail -n 1 "$T/out")" 'no process holds memory allocated since the start'
 }
 
 # full OPTION...: what can't be written is said, and its status is 1.
@@ -334,8 +334,8 @@ test_it_ends_with_the_last_of_its_processes()
 	ends
 	is "$(grep -c '^process' "$T/out")" 2
 	like "$(grep "^process $one " "$T/out")" \
-		'ended holding 1 allocation: device 4096 \(and reserved 2097152, and what it had before the start\)$'
-	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocation: device 4096 \(and what it had before the start\)$'
+		'ended holding 1 allocation: device 4096 \(and reserved 2097152, and memory from before the start\)$'
+	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocation: device 4096 \(and memory from before the start\)$'
 	# what is printed only at the end
 	"$C" "$L" >"$T/calls" <<-EOF &
 		$prepare
