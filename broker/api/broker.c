@@ -8,6 +8,7 @@
 
 #include "control/verbs.h"
 #include "kernels/module_use.h"
+#include "memops/release.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 
@@ -134,7 +135,7 @@ static void life_restart_mover(struct broker *broker)
 	bool wanted;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	wanted = broker->mover_wanted && !broker->shutting_down &&
+	wanted = broker->mover_wanted && !broker->registry.shutting_down &&
 		 now > broker->mover_started_s;
 	if (wanted)
 		broker->mover_wanted = false;
@@ -362,7 +363,6 @@ static void life_deinit(struct broker *broker)
 	if (broker->memory.n_blocks == 0)
 		memory_deinit(&broker->memory);
 	journal_deinit(&broker->journal);
-	pthread_cond_destroy(&broker->idle);
 	pthread_cond_destroy(&broker->housekeeper_wake);
 	cuda_driver_free(broker->driver);
 	free(broker->driver_path);
@@ -420,7 +420,6 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 		return -ENOMEM;
 	registry_init(&broker->registry);
 	journal_init(&broker->journal);
-	pthread_cond_init(&broker->idle, NULL);
 	pthread_cond_init(&broker->housekeeper_wake, NULL);
 	broker->mover.staging.fd = -1;
 	broker->outputs.epoll = broker->outputs.stop = -1;
@@ -445,7 +444,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 void broker_shutdown(struct broker *broker)
 {
 	pthread_mutex_lock(&broker->registry.lock);
-	broker->shutting_down = true;
+	broker->registry.shutting_down = true;
 	pthread_mutex_unlock(&broker->registry.lock);
 	leases_end(broker);
 }
@@ -460,9 +459,10 @@ static bool life_wait_idle(struct broker *broker)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += STOP_SECONDS;
 	pthread_mutex_lock(&broker->registry.lock);
-	while (broker->n_ops && r == 0)
-		r = pthread_cond_timedwait(&broker->idle, &broker->registry.lock, &until);
-	idle = broker->n_ops == 0;
+	while (broker->registry.n_busy && r == 0)
+		r = pthread_cond_timedwait(&broker->registry.idle, &broker->registry.lock,
+					   &until);
+	idle = broker->registry.n_busy == 0;
 	pthread_mutex_unlock(&broker->registry.lock);
 	return idle;
 }
@@ -532,13 +532,13 @@ int broker_free(struct broker *broker, struct text *why)
 	life_free_allocations(broker);
 	life_wait_idle(broker);
 	pthread_mutex_lock(&broker->registry.lock);
-	n_ops = broker->n_ops;
+	n_ops = broker->registry.n_busy;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (n_ops == 0) {
 		modules_free(broker);
 		life_free_streams(broker);
 	}
-	n_unreleased = __atomic_load_n(&broker->n_unreleased, __ATOMIC_RELAXED);
+	n_unreleased = __atomic_load_n(&broker->reclaim.n_kept, __ATOMIC_RELAXED);
 	if (n_ops || n_unreleased) {
 		text_printf(
 			why,

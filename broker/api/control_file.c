@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "memops/release.h"
 
 struct control {
 	struct broker *broker;

@@ -10,6 +10,7 @@
 #include "api/attribute.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
+#include "memops/release.h"
 
 static int object_fail(struct broker *broker, const struct caller *caller,
 		       enum object_type type, const char *name, int error,
@@ -351,7 +352,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = owner_get(&broker->registry, caller->uid, caller->gid);
-	if (broker->shutting_down)
+	if (broker->registry.shutting_down)
 		r = refuse(&refusal, ESTALE, "the broker is shutting down");
 	else if (!owner)
 		r = refuse(&refusal, ENOMEM, "no memory in the broker");

@@ -12,28 +12,19 @@
 
 #include "api/broker.h"
 #include "base/workqueue.h"
+#include "memops/lease.h"
+#include "memory/reclaim.h"
 #include "memory/slab.h"
 #include "model/journal.h"
 #include "model/registry.h"
 #include "process/output.h"
 #include "process/worker.h"
-#include "memops/lease.h"
 
 struct ahead;
 struct deadline;
-struct making;
 struct op;
 struct rescue;
 struct run;
-
-/* What has been freed lately, so that a failure through an old descriptor can name it. */
-struct freed {
-	struct token token;
-	uint64_t id;
-	char name[NAME_MAX_LENGTH + 1];
-};
-
-#define FREED_KEPT 1024
 
 struct broker {
 	struct registry registry;
@@ -55,29 +46,17 @@ struct broker {
 	uint64_t restarts; /* workers that died; registry.lock */
 
 	/* registry.lock */
-	bool shutting_down;
-	bool drained;			      /* by the thread that ends it */
-	uint64_t n_ops;			      /* under way, and allocations being made */
-	unsigned int n_releases[DEVICES_MAX]; /* memory on its way back to the driver */
-	uint64_t n_released[DEVICES_MAX];     /* what has arrived there, ever */
+	bool drained; /* by the thread that ends it */
+	struct reclaim reclaim;
 	struct ahead *aheads;	    /* pieces of data read ahead, oldest first */
-	struct making *parked;	    /* allocations that wait for one of those */
-	pthread_cond_t idle;	    /* n_ops reached zero */
 	struct deadline *deadlines; /* op/deadline.h */
-	struct rescue *rescues;	    /* under way; counted in n_ops */
+	struct rescue *rescues;	    /* under way; counted in registry.n_busy */
 	struct run *dead_runs;	    /* ended, for the housekeeper to free */
 	unsigned int n_runs;	    /* worker processes not freed yet */
-
-	struct freed freed[FREED_KEPT]; /* a ring */
-	unsigned int n_freed;
 
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
-	bool mover_wanted;	   /* it died; registry.lock */
-	int64_t mover_started_s;   /* the housekeeper's: not more than once a second */
-	unsigned int n_unreleased; /* blocks that the driver would not take back */
+	bool mover_wanted;	 /* it died; registry.lock */
+	int64_t mover_started_s; /* the housekeeper's: not more than once a second */
 };
-
-/* NULL: it is too long ago. Under registry.lock. */
-const struct freed *broker_find_freed(const struct broker *broker, struct token token);

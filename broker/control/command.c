@@ -20,7 +20,7 @@ static void command_file(const struct command *command, struct text *file)
 	const struct freed *freed = NULL;
 
 	if (type == OBJECT_ALLOCATION)
-		freed = broker_find_freed(command->broker, command->token);
+		freed = registry_find_freed(&command->broker->registry, command->token);
 	if (!command->token.generation)
 		text_printf(file, "control");
 	else if (!object_path(&command->broker->registry, type, command->token, file))
@@ -211,7 +211,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 		allocation_get(registry, command->token.slot, command->token.generation);
 	if (allocation)
 		return command_check_access(command, allocation, access);
-	freed = broker_find_freed(command->broker, command->token);
+	freed = registry_find_freed(&command->broker->registry, command->token);
 	if (freed)
 		strcpy(was, freed->name);
 	pthread_mutex_unlock(&registry->lock);

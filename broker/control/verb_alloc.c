@@ -172,7 +172,7 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	struct refusal refusal;
 
 	*ret_stream = NULL;
-	if (broker->shutting_down) {
+	if (broker->registry.shutting_down) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		command_fail(command, ESTALE, "the broker is shutting down");
 		return -ESTALE;
@@ -330,7 +330,7 @@ void verb_alloc(struct command *command)
 		free(making);
 		return;
 	}
-	command->broker->n_ops++;
+	command->broker->registry.n_busy++;
 	pthread_mutex_unlock(&registry->lock);
 	making_start(making);
 }

@@ -18,11 +18,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "api/control_file.h"
 #include "base/clock.h"
 #include "control/verbs.h"
+#include "memops/release.h"
 
 #define MAKE_TRIES 3
 /* As long as workers have to give memory back, so many times over, memory is waited for
@@ -84,7 +84,7 @@ static void making_done(struct making *making)
 		return;
 	}
 	command = making_take_command(making);
-	broker_less_busy(broker);
+	registry_less_busy(&broker->registry);
 	if (!command) {
 		allocation_release(broker, allocation);
 		free(making);
@@ -124,7 +124,7 @@ static void making_failed(struct making *making, int error, const char *sentence
 
 	pthread_mutex_lock(&broker->registry.lock);
 	command = making_take_command(making);
-	broker_less_busy(broker);
+	registry_less_busy(&broker->registry);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
 	allocation_withdraw(&broker->registry, allocation);
@@ -223,10 +223,23 @@ static void making_passed(struct deadline *deadline)
 	struct making *making = container_of(deadline, struct making, deadline);
 	struct broker *broker = making->broker;
 
-	LL_DELETE(broker->parked, making);
+	reclaim_forget(&broker->reclaim, &making->waiter);
 	making->waited = true;
 	making->task.run = making_give_up;
 	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
+}
+
+/* Memory has come back. Under registry.lock. */
+static void making_is_due(struct reclaim_waiter *waiter)
+{
+	struct making *making = container_of(waiter, struct making, waiter);
+
+	deadline_clear(making->broker, &making->deadline);
+}
+
+static void making_retry(struct reclaim_waiter *waiter)
+{
+	making_start(container_of(waiter, struct making, waiter));
 }
 
 /* What is freed may be on its way for as long as a kernel runs, so only for a while.
@@ -236,7 +249,7 @@ static bool making_park(struct making *making)
 	struct broker *broker = making->broker;
 	int64_t now = clock_ms();
 
-	if (!broker->n_releases[making->allocation->device] || !making->command)
+	if (!broker->reclaim.n_coming[making->allocation->device] || !making->command)
 		return false;
 	if (!making->wait_until_ms)
 		making->wait_until_ms =
@@ -245,8 +258,14 @@ static bool making_park(struct making *making)
 		making->waited = true;
 		return false;
 	}
+	making->waiter = (struct reclaim_waiter){
+		.device = making->allocation->device,
+		.taken = making_is_due,
+		.retry = making_retry,
+	};
+	if (!reclaim_wait(&broker->reclaim, &making->waiter))
+		return false;
 	making_waits(making);
-	LL_APPEND(broker->parked, making);
 	deadline_set(broker, &making->deadline, (uint32_t)(making->wait_until_ms - now),
 		     making_passed);
 	return true;
@@ -263,7 +282,7 @@ static void making_no_memory(struct making *making)
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = making_park(making);
 	/* Counted from before the try: what came back just after it is no less there. */
-	again = making->command && broker->n_released[device] != making->n_released;
+	again = making->command && broker->reclaim.n_arrived[device] != making->n_arrived;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (parked)
 		return;
@@ -271,24 +290,6 @@ static void making_no_memory(struct making *making)
 		making_start(making);
 	else
 		making_ask_free(making);
-}
-
-void alloc_retry_parked(struct broker *broker, uint32_t device)
-{
-	struct making *making, *safe, *retry = NULL;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	LL_FOREACH_SAFE(broker->parked, making, safe)
-	{
-		if (making->allocation->device == device) {
-			LL_DELETE(broker->parked, making);
-			deadline_clear(broker, &making->deadline);
-			LL_PREPEND(retry, making);
-		}
-	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	LL_FOREACH_SAFE(retry, making, safe)
-	making_start(making);
 }
 
 /* ---- by kind ---- */
@@ -505,7 +506,7 @@ void making_start(struct making *making)
 	struct broker *broker = making->broker;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	making->n_released = broker->n_released[making->allocation->device];
+	making->n_arrived = broker->reclaim.n_arrived[making->allocation->device];
 	pthread_mutex_unlock(&broker->registry.lock);
 	makers[making->allocation->kind](making);
 }

@@ -19,9 +19,9 @@ struct making {
 	int64_t wait_until_ms;	  /* CLOCK_MONOTONIC; 0: it has never been parked */
 	bool waited;		  /* in vain */
 	unsigned int n_missed;	  /* runs of the worker that made it and ended */
-	uint64_t n_released;	  /* by the device when it was last tried */
+	uint64_t n_arrived;	  /* reclaimed on the device when it was last tried */
+	struct reclaim_waiter waiter;
 	struct cuda_failure failure;
-	struct making *next;
 };
 
 /*

@@ -21,7 +21,9 @@
 
 #include "base/process.h"
 #include "control/verbs.h"
+#include "memops/permissions.h"
 #include "memops/readahead.h"
+#include "memops/release.h"
 
 #define TICKET_BYTES	16
 #define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)
@@ -270,7 +272,7 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 		       const struct caller *caller, const struct owner *user, bool write,
 		       struct refusal *refusal)
 {
-	if (broker->shutting_down)
+	if (broker->registry.shutting_down)
 		return refuse(refusal, ESTALE, "the broker is shutting down");
 	if (!kind_is_durable((enum allocation_kind)allocation->kind))
 		return lease_refuse_kind(allocation, refusal);
@@ -737,7 +739,7 @@ void broker_lease_write(struct lease *lease, const struct caller *caller,
 bool lease_park_release(struct broker *broker, struct allocation *allocation,
 			struct op *op)
 {
-	if (!allocation->leases || broker->shutting_down)
+	if (!allocation->leases || broker->registry.shutting_down)
 		return false;
 	allocation->release = &op->work;
 	return true;
@@ -803,7 +805,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (release)
 		pidfd = take_fd(&lease->pidfd);
 	if (release && allocation->kind != KIND_HOST)
-		broker->n_releases[allocation->device]++;
+		reclaim_begin(&broker->reclaim, allocation->device);
 	if (pidfd >= 0 && !process_is_ending(lease->pid))
 		closep(&pidfd);
 	lease_unref(lease);
@@ -836,7 +838,7 @@ void leases_end(struct broker *broker)
 		if (!allocation->leases)
 			release = take_ptr(allocation->release);
 		if (release && allocation->kind != KIND_HOST)
-			broker->n_releases[allocation->device]++;
+			reclaim_begin(&broker->reclaim, allocation->device);
 		if (release)
 			op_push_ready(&releases, container_of(release, struct op, work));
 		lease_notify(lease);

@@ -21,6 +21,8 @@
 #include <utlist.h>
 
 #include "control/verbs.h"
+#include "memops/permissions.h"
+#include "memops/release.h"
 #include "process/checkpoint.h"
 
 /* One chmod or chgrp that waits for a move. */

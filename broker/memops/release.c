@@ -12,6 +12,7 @@
 
 #include "control/verbs.h"
 #include "memops/readahead.h"
+#include "memops/release.h"
 #include "process/checkpoint.h"
 
 /* ---- blocks ---- */
@@ -55,18 +56,17 @@ static void give_back_run(struct task *task)
 	}
 	r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
-		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
 	if (!host) {
 		pthread_mutex_lock(&broker->registry.lock);
-		broker->n_releases[device]--;
-		broker->n_released[device]++;
+		reclaim_end(&broker->reclaim, device);
 		pthread_mutex_unlock(&broker->registry.lock);
 	}
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);
 	if (!host)
-		alloc_retry_parked(broker, device);
+		reclaim_retry(&broker->reclaim, &broker->registry.lock, device);
 }
 
 static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
@@ -196,7 +196,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 
 	/* Out of memory: it stays the broker's until the end, which is counted. */
 	if (!give_back) {
-		__atomic_add_fetch(&broker->n_unreleased, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
 		if (done)
 			done(userdata);
 		return;
@@ -213,7 +213,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	pthread_mutex_lock(&broker->registry.lock);
 	give_back->workers[1] = owner->worker;
 	if (block->fd < 0)
-		broker->n_releases[block->device]++;
+		reclaim_begin(&broker->reclaim, block->device);
 	pthread_mutex_unlock(&broker->registry.lock);
 	give_back_next(give_back);
 }
@@ -263,10 +263,11 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = lease_park_release(broker, allocation, op);
 	if (parked && counted)
-		broker->n_releases[allocation->device]--;
+		reclaim_postpone(&broker->reclaim, allocation->device);
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (parked && counted)
-		alloc_retry_parked(broker, allocation->device);
+		reclaim_retry(&broker->reclaim, &broker->registry.lock,
+			      allocation->device);
 	return parked;
 }
 
@@ -316,13 +317,12 @@ static void release_finish(struct op *op)
 	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
 	if (!host) {
-		broker->n_releases[device]--;
-		broker->n_released[device]++;
+		reclaim_end(&broker->reclaim, device);
 	}
 	release->allocation = allocation_free(&broker->registry, release->allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!host)
-		alloc_retry_parked(broker, device);
+		reclaim_retry(&broker->reclaim, &broker->registry.lock, device);
 }
 
 static const struct op_class release_class = {
@@ -331,27 +331,6 @@ static const struct op_class release_class = {
 	.on_lost = true,
 	.quiet = true,
 };
-
-const struct freed *broker_find_freed(const struct broker *broker, struct token token)
-{
-	for (int i = 0; i < FREED_KEPT; i++) {
-		const struct freed *freed = &broker->freed[i];
-
-		if (freed->token.slot == token.slot &&
-		    freed->token.generation == token.generation)
-			return freed;
-	}
-	return NULL;
-}
-
-static void freed_note(struct broker *broker, const struct allocation *allocation)
-{
-	struct freed *freed = &broker->freed[broker->n_freed++ % FREED_KEPT];
-
-	freed->token = (struct token){ allocation->slot, allocation->slot_generation };
-	freed->id = allocation->id;
-	strcpy(freed->name, allocation->name);
-}
 
 void allocation_release(struct broker *broker, struct allocation *allocation)
 {
@@ -363,7 +342,7 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	journal_event(&broker->journal, "free allocations/%s id=%llu size=%llu",
 		      allocation->name, (unsigned long long)allocation->id,
 		      (unsigned long long)allocation->size);
-	freed_note(broker, allocation);
+	registry_note_freed(&broker->registry, allocation);
 	ahead_free(broker, allocation->ahead, &ready);
 	allocation_withdraw(&broker->registry, allocation);
 	leases_note_freed(broker, allocation);
@@ -380,35 +359,10 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	}
 	/* From now on, though it may have to wait: alloc.c counts on it. */
 	if (r == 0 && allocation->kind != KIND_HOST)
-		broker->n_releases[allocation->device]++;
+		reclaim_begin(&broker->reclaim, allocation->device);
 	/* Out of memory: the bytes stay taken, and the totals say so, until the end. */
 	if (r < 0)
 		op_free(op);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
-}
-
-/* ---- the verb ---- */
-
-static const struct grammar free_grammar = {
-	.operands = (const char *const[]){ "NAME", NULL },
-};
-
-void verb_free(struct command *command)
-{
-	struct allocation *allocation;
-	struct refusal refusal;
-
-	if (command_parse(command, &free_grammar) < 0)
-		return;
-	if (line_name(command->line.operands[0], "allocation", &refusal) < 0) {
-		command_refuse(command, &refusal);
-		return;
-	}
-	pthread_mutex_lock(&command->broker->registry.lock);
-	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
-	if (!allocation)
-		return;
-	allocation_release(command->broker, allocation);
-	command_done(command, 0);
 }

@@ -76,7 +76,7 @@ static struct allocation *data_find(struct broker *broker, struct token token,
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (allocation)
 		return allocation;
-	freed = broker_find_freed(broker, token);
+	freed = registry_find_freed(&broker->registry, token);
 	if (freed)
 		strcpy(name, freed->name);
 	text_printf(&text, "allocation %s (id %llu) has been freed", name,
@@ -382,7 +382,8 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 	length = MIN(length, allocation->size - offset);
 	goes_on = allocation->read_next == offset;
 	allocation->read_next = offset + length;
-	ahead = broker->shutting_down ? NULL : ahead_find(allocation, offset, length);
+	ahead = broker->registry.shutting_down ? NULL
+					       : ahead_find(allocation, offset, length);
 	if (ahead) {
 		read_from_ahead(broker, ahead, caller, length, wait);
 		return;

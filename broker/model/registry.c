@@ -62,6 +62,7 @@ void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
 	pthread_mutex_init(&registry->lock, NULL);
+	pthread_cond_init(&registry->idle, NULL);
 	slots_init(&registry->allocations);
 	slots_init(&registry->streams);
 	slots_init(&registry->owners);
@@ -97,6 +98,7 @@ void registry_deinit(struct registry *registry)
 	slots_deinit(&registry->devices);
 	slots_deinit(&registry->modules);
 	slots_deinit(&registry->functions);
+	pthread_cond_destroy(&registry->idle);
 	pthread_mutex_destroy(&registry->lock);
 }
 
@@ -440,4 +442,32 @@ struct stream *stream_find_named(struct registry *registry, const char *name,
 	if (stream || strcmp(name, "default") == 0)
 		return stream;
 	return stream_find_default(registry, name, caller);
+}
+
+void registry_less_busy(struct registry *registry)
+{
+	if (--registry->n_busy == 0)
+		pthread_cond_broadcast(&registry->idle);
+}
+
+void registry_note_freed(struct registry *registry, const struct allocation *allocation)
+{
+	struct freed *freed = &registry->freed[registry->n_freed++ % FREED_KEPT];
+
+	freed->token = (struct token){ allocation->slot, allocation->slot_generation };
+	freed->id = allocation->id;
+	strcpy(freed->name, allocation->name);
+}
+
+const struct freed *registry_find_freed(const struct registry *registry,
+					struct token token)
+{
+	for (int i = 0; i < FREED_KEPT; i++) {
+		const struct freed *freed = &registry->freed[i];
+
+		if (freed->token.slot == token.slot &&
+		    freed->token.generation == token.generation)
+			return freed;
+	}
+	return NULL;
 }

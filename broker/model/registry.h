@@ -23,6 +23,7 @@
 #include "model/handle_table.h"
 #include "model/managed_ranges.h"
 #include "model/module.h"
+#include "model/object.h"
 #include "model/order.h"
 #include "model/shares.h"
 
@@ -148,13 +149,13 @@ struct owner {
 	uint64_t n_allocations;
 	uint64_t restarts;
 	struct shares shares;
-	uint64_t n_in_worker;	   /* allocations that live in his worker */
-	struct worker *worker;	   /* NULL until the first need */
-	uint64_t n_leases;	   /* that the owner's programs have open, of any memory */
+	uint64_t n_in_worker;  /* allocations that live in his worker */
+	struct worker *worker; /* NULL until the first need */
+	uint64_t n_leases;     /* that the owner's programs have open, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
-	struct output *output;	   /* what his kernels print; with the worker */
-	struct failures *failures; /* NULL until the first one */
-	struct chunk_pool *pool;   /* of small device allocations */
+	struct output *output;	    /* what his kernels print; with the worker */
+	struct failures *failures;  /* NULL until the first one */
+	struct chunk_pool *pool;    /* of small device allocations */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
@@ -186,8 +187,22 @@ struct device {
 	uint32_t slot, slot_generation;
 };
 
+#define FREED_KEPT 1024
+
+/* What has been freed lately, so that a failure through an old descriptor can name it. */
+struct freed {
+	struct token token;
+	uint64_t id;
+	char name[NAME_MAX_LENGTH + 1];
+};
+
 struct registry {
 	pthread_mutex_t lock;
+	bool shutting_down;  /* nothing new is accepted */
+	uint64_t n_busy;     /* ops and whatever else the end of the broker waits for */
+	pthread_cond_t idle; /* n_busy reached zero */
+	struct freed freed[FREED_KEPT]; /* a ring */
+	unsigned int n_freed;
 	struct slots allocations, streams, owners, devices, modules, functions;
 	struct device *device_at[DEVICES_MAX]; /* by index; set at the start */
 	unsigned int n_devices;
@@ -223,6 +238,9 @@ bool kind_has_device(enum allocation_kind kind);
 int name_check(const char *name);
 
 void registry_init(struct registry *registry);
+/* Something that was counted in n_busy has ended. */
+void registry_less_busy(struct registry *registry);
+
 void registry_deinit(
 	struct registry *registry); /* asserts that it is empty but for owners */
 
@@ -260,6 +278,13 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 /* Returns: 0; -EEXIST; -ENOMEM. */
 int allocation_rename(struct registry *registry, struct allocation *allocation,
 		      const char *name);
+
+/* Notes the name, which registry_find_freed() tells for a while. */
+void registry_note_freed(struct registry *registry, const struct allocation *allocation);
+
+/* NULL: it is too long ago. */
+const struct freed *registry_find_freed(const struct registry *registry,
+					struct token token);
 
 /* Notes that it is written now: its last_write and mtime. */
 void allocation_written(struct allocation *allocation);

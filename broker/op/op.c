@@ -157,7 +157,7 @@ static int op_add_zeroing(struct op *op, struct allocation *allocation,
 	}
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
-	op->broker->n_ops++;
+	op->broker->registry.n_busy++;
 	zero->payer = op->payer;
 	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
 	if (zero->work.n_before == 0)
@@ -184,7 +184,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	r = order_add(&op->work);
 	if (r < 0)
 		goto out;
-	op->broker->n_ops++;
+	op->broker->registry.n_busy++;
 	share_take_beyond(op->payer, SHARE_OPERATIONS, 1);
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
@@ -199,7 +199,7 @@ int op_add(struct op *op, struct op **ret_ready)
 	int r;
 
 	*ret_ready = NULL;
-	if (op->broker->shutting_down)
+	if (op->broker->registry.shutting_down)
 		return -ESTALE;
 	if (!op->payer)
 		op->payer = op->owner;
@@ -361,12 +361,6 @@ static void op_settle_stream(struct op *op)
 		      strerrorname_np(op->error));
 }
 
-void broker_less_busy(struct broker *broker)
-{
-	if (--broker->n_ops == 0)
-		pthread_cond_broadcast(&broker->idle);
-}
-
 /*
  * One of a chain leaves after those that it follows, and after it was sent.
  * Under registry.lock. Returns: whether it has to wait with that.
@@ -386,7 +380,7 @@ bool op_leave(struct op *op, struct op **ret_ready)
 	if (!order_leave(&op->work, &work))
 		return false;
 	share_give(op->payer, SHARE_OPERATIONS, 1);
-	broker_less_busy(op->broker);
+	registry_less_busy(&op->broker->registry);
 	*ret_ready = op_list(work);
 	return true;
 }
@@ -421,7 +415,7 @@ void op_done(struct op *op, int error)
 		op->class->settle(op);
 	order_done(&op->work, &work);
 	share_give(op->payer, SHARE_OPERATIONS, 1);
-	broker_less_busy(broker);
+	registry_less_busy(&broker->registry);
 	pthread_mutex_unlock(&broker->registry.lock);
 
 	op_left(op, op_list(work));

@@ -129,9 +129,6 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
  * registry.lock. */
 void op_charge(struct op *op, const struct caller *caller);
 
-/* Notes that something counted in broker->n_ops has ended. Under registry.lock. */
-void broker_less_busy(struct broker *broker);
-
 /* Frees one that was never added. */
 struct op *op_free(struct op *op);
 

@@ -67,7 +67,7 @@ static void rescue_finish(struct rescue *rescue)
 		command = take_ptr(rescue->command);
 		if (command)
 			command->interrupt = NULL;
-		broker_less_busy(broker);
+		registry_less_busy(&broker->registry);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!over)
@@ -96,14 +96,13 @@ void rescue_forget(struct broker *broker, const struct command *command)
 static void rescue_hold_memory(struct broker *broker)
 {
 	for (unsigned int i = 0; i < broker->registry.n_devices; i++)
-		broker->n_releases[i]++;
+		reclaim_begin(&broker->reclaim, i);
 }
 
 static void rescue_release_memory(struct broker *broker)
 {
 	for (unsigned int i = 0; i < broker->registry.n_devices; i++) {
-		broker->n_releases[i]--;
-		broker->n_released[i]++;
+		reclaim_end(&broker->reclaim, i);
 	}
 }
 
@@ -125,7 +124,7 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 	rescue_release_memory(broker);
 	rescue_finish(rescue);
 	for (uint32_t i = 0; i < broker->registry.n_devices; i++)
-		alloc_retry_parked(broker, i);
+		reclaim_retry(&broker->reclaim, &broker->registry.lock, i);
 }
 
 /* Under registry.lock. */
@@ -174,7 +173,7 @@ int64_t rescue_check_limits(struct broker *broker)
 		if (!rescue->link || rescue->killed)
 			continue;
 		if (rescue->deadline_ms <= now ||
-		    (rescue->let_go && broker->shutting_down))
+		    (rescue->let_go && broker->registry.shutting_down))
 			rescue_kill(rescue);
 		else if (next < 0 || rescue->deadline_ms - now < next)
 			next = rescue->deadline_ms - now;
@@ -377,11 +376,11 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 		link_kill(link);
 		return false;
 	}
-	broker->n_ops++;
+	broker->registry.n_busy++;
 	DL_APPEND(broker->rescues, rescue);
 	rescue_hold_memory(broker);
 	rescue->link = link;
-	if (!broker->shutting_down && worker->owner) {
+	if (!broker->registry.shutting_down && worker->owner) {
 		size = rescue_take(rescue);
 		rescue->lingers = worker_want(worker, epoch) && faulted;
 	}

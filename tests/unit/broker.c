@@ -86,7 +86,7 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 		control_write(control, 42, line, strlen(line), answer_expect(&answer));
 		for (bool parked = false; !parked; usleep(1000)) {
 			pthread_mutex_lock(&broker->registry.lock);
-			parked = broker->parked;
+			parked = broker->reclaim.waiters;
 			pthread_mutex_unlock(&broker->registry.lock);
 		}
 		broker_interrupt(broker, &answer.wait);

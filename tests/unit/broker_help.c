@@ -89,10 +89,10 @@ static void expect_nothing_left(struct broker *broker)
 	uint64_t n_in_worker = 0;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	cr_assert(eq(u64, broker->n_ops, 0));
-	cr_assert(broker->parked == NULL);
+	cr_assert(eq(u64, broker->registry.n_busy, 0));
+	cr_assert(broker->reclaim.waiters == NULL);
 	for (unsigned int i = 0; i < DEVICES_MAX; i++)
-		cr_assert(eq(uint, broker->n_releases[i], 0));
+		cr_assert(eq(uint, broker->reclaim.n_coming[i], 0));
 	for (owner = broker->registry.owners_by_uid; owner; owner = owner->hh.next) {
 		cr_assert(eq(u64, owner->shares.held[SHARE_OPERATIONS], 0));
 		n_in_worker += owner->n_in_worker;
@@ -123,9 +123,9 @@ void broker_settle(struct broker *broker)
 
 	for (int i = 0; i < 20000; i++) {
 		pthread_mutex_lock(&broker->registry.lock);
-		n_busy = (unsigned int)broker->n_ops;
+		n_busy = (unsigned int)broker->registry.n_busy;
 		for (unsigned int j = 0; j < DEVICES_MAX; j++)
-			n_busy += broker->n_releases[j];
+			n_busy += broker->reclaim.n_coming[j];
 		pthread_mutex_unlock(&broker->registry.lock);
 		/* A slot is given back just after its op has ended. */
 		pthread_mutex_lock(&broker->mover.lock);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#include "control/verbs.h"
+#include "memops/release.h"
+
+static const struct grammar free_grammar = {
+	.operands = (const char *const[]){ "NAME", NULL },
+};
+
+void verb_free(struct command *command)
+{
+	struct allocation *allocation;
+	struct refusal refusal;
+
+	if (command_parse(command, &free_grammar) < 0)
+		return;
+	if (line_name(command->line.operands[0], "allocation", &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&command->broker->registry.lock);
+	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
+	if (!allocation)
+		return;
+	allocation_release(command->broker, allocation);
+	command_done(command, 0);
+}
