@@ -381,6 +381,9 @@ static void locked_by(void (*body)(int socket))
 
 	if (geteuid() != 0)
 		cr_skip_test("only root can become another user");
+#ifdef __SANITIZE_THREAD__
+	cr_skip_test("the thread sanitizer can't follow the streams of a forked process");
+#endif
 	conform_options(LIMIT);
 	child_start(&maker, join_and_stay);
 	child_start(&locker, body);
