@@ -116,8 +116,7 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 						      : strerror(-error));
 		if (error || library_has_calls(&tracer->libraries.list[0]))
 			return error;
-		text_printf(why, "%s has none of the traced calls (--list names them)",
-			    options->library);
+		text_printf(why, "%s has none of the traced calls", options->library);
 		return -ENOENT;
 	}
 	_cleanup_free_ char *library_path =
