@@ -141,12 +141,17 @@ static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	data_truncate(view, request, node->token, attr->st_size);
 }
 
-/* An image of the descriptor's own; that which is loaded stays as it is. */
+/* The image of a descriptor; the image that is loaded stays as it is. */
 static void change_image_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
-			      const struct fuse_file_info *info, const struct stat *attr)
+			      const struct node *node, const struct fuse_file_info *info,
+			      const struct stat *attr)
 {
-	int error = image_resize(file_of(info), req, (uint64_t)attr->st_size);
+	int error = 0;
 
+	if (info)
+		error = image_resize(file_of(info), req, (uint64_t)attr->st_size);
+	else if (attr->st_size == 0)
+		error = image_truncate(view, req, node);
 	if (error)
 		reply_error(req, error);
 	else
@@ -168,8 +173,8 @@ void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		change_owner(view, req, ino, &node, attr, to_set);
 	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_DATA)
 		change_size(view, req, ino, &node, attr);
-	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_IMAGE && info)
-		change_image_size(view, req, ino, info, attr);
+	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_IMAGE)
+		change_image_size(view, req, ino, &node, info, attr);
 	else
 		tree_reply_attr(view, req, ino);
 }

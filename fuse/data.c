@@ -4,8 +4,8 @@
  * is the broker's; a descriptor acts as whoever opened it.
  *
  * Opened for writing, a descriptor hears of writes that were answered before they reached
- * the memory when it is closed or synchronized. O_TRUNC comes with OPEN, whose answer
- * waits for the zeros.
+ * the memory when it is closed or synchronized. O_TRUNC comes as a SETATTR right after
+ * OPEN, and its answer waits for the zeros.
  *
  * The file has one size for life: what appends writes past the end, and a plain
  * fallocate(2) inside it is done already.
@@ -107,14 +107,9 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 {
 	struct data_file *data = data_of(file);
 	struct caller caller = data_caller(data, req);
-	uint64_t at = offset;
 	struct request *request;
 
-	/* What the kernel takes for the end is its memory of it, zero after O_TRUNC. */
-	if (info->flags & O_APPEND && data_size(data, &at)) {
-		reply_error(req, -ESTALE);
-		return;
-	}
+	(void)info;
 	if (!transport_buffer()) {
 		data_fail(data, req, ENOMEM,
 			  "the broker has no memory to take the bytes; write them again");
@@ -125,7 +120,7 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	if (!request)
 		return;
 	atomic_store(&data->wrote, true);
-	broker_write(file->view->broker, data->token, &caller, at, bytes, size,
+	broker_write(file->view->broker, data->token, &caller, offset, bytes, size,
 		     transport_buffer(), &request->wait);
 	request_wait(request);
 }
@@ -244,39 +239,6 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 		file_free(&data->file, NULL);
 }
 
-static void on_truncated(struct request *request, int error, const void *bytes,
-			 size_t length)
-{
-	struct data_file *data = request->context;
-
-	(void)bytes;
-	(void)length;
-	if (!error) {
-		finish_open(data, request->req, &request->info, request->size);
-		return;
-	}
-	file_free(&data->file, request->req);
-	reply_error(request->req, error);
-}
-
-static void truncate_at_open(struct data_file *data, fuse_req_t req,
-			     const struct fuse_file_info *info, bool host)
-{
-	struct view *view = data->file.view;
-	struct request *request = request_new(view, req, on_truncated);
-
-	if (!request) {
-		file_free(&data->file, NULL);
-		return;
-	}
-	request->context = data;
-	request->info = *info;
-	request->size = host;
-	broker_truncate(view->broker, data->token, &data->identity.caller, 0,
-			&request->wait);
-	request_wait(request);
-}
-
 /* His supplementary groups matter only where neither the user nor his group does. */
 static int identify(struct data_file *data, fuse_req_t req,
 		    const struct object_stat *stat)
@@ -308,10 +270,7 @@ void data_open(struct view *view, fuse_req_t req, const struct node *node,
 	}
 	data->token = node->token;
 	data->ino = node_id(node);
-	if (info->flags & O_TRUNC && opened_for_writing(info))
-		truncate_at_open(data, req, info, stat.host);
-	else
-		finish_open(data, req, info, stat.host);
+	finish_open(data, req, info, stat.host);
 }
 
 void data_truncate(struct view *view, struct request *request, struct token token,

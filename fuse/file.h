@@ -73,6 +73,10 @@ void data_truncate(struct view *view, struct request *request, struct token toke
 /* SETATTR of the size of an image, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
 int image_resize(struct file *file, fuse_req_t req, uint64_t size);
 
+/* SETATTR of size 0 without a descriptor: the second half of an open(2) with O_TRUNC, else
+ * without effect. Returns: 0; -ENOMEM. */
+int image_truncate(struct view *view, fuse_req_t req, const struct node *node);
+
 /* COPY_FILE_RANGE. */
 void data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 	       struct file *target, off_t target_offset, size_t length);

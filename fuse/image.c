@@ -4,6 +4,10 @@
  * (api/image_file.h) and loaded when it is closed, by whoever closes it first.
  *
  * fsync(2) says nothing about that: only a close does.
+ *
+ * An open(2) with O_TRUNC arrives as two requests of one thread: OPEN without the flag,
+ * then SETATTR of size 0 without a descriptor. So that size goes to the newest descriptor
+ * of the image that the thread opened for writing and that nothing has used yet.
  */
 #include "api/image_file.h"
 #include "base/def.h"
@@ -11,15 +15,21 @@
 #include "view.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 struct image_file {
 	struct file file;
 	struct upload *upload;
+	uint64_t node_id;
+	atomic_int opener; /* 1 + the writer's thread until the first use, then 0 */
 };
 
-static struct image_file *image_of(struct file *file)
+static struct upload *upload_use(struct file *file)
 {
-	return container_of(file, struct image_file, file);
+	struct image_file *image = container_of(file, struct image_file, file);
+
+	atomic_store(&image->opener, 0);
+	return image->upload;
 }
 
 static void image_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
@@ -30,7 +40,7 @@ static void image_read(struct file *file, fuse_req_t req, size_t size, off_t off
 
 	(void)info;
 	if (bytes)
-		n = upload_read(image_of(file)->upload, (uint64_t)offset, bytes, size);
+		n = upload_read(upload_use(file), (uint64_t)offset, bytes, size);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else
@@ -40,7 +50,7 @@ static void image_read(struct file *file, fuse_req_t req, size_t size, off_t off
 static void image_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,
 			off_t offset, const struct fuse_file_info *info)
 {
-	struct upload *upload = image_of(file)->upload;
+	struct upload *upload = upload_use(file);
 	uint64_t at = (uint64_t)offset;
 	int error;
 
@@ -61,14 +71,14 @@ static void image_close(struct file *file, fuse_req_t req)
 	if (!request)
 		return;
 	request->closes = true;
-	upload_flush(image_of(file)->upload, fuse_req_ctx(req)->pid, &request->wait);
+	upload_flush(upload_use(file), fuse_req_ctx(req)->pid, &request->wait);
 	request_wait(request);
 }
 
 /* All of it is data, and the one hole is at the end. */
 static void image_lseek(struct file *file, fuse_req_t req, off_t offset, int whence)
 {
-	uint64_t size = upload_size(image_of(file)->upload);
+	uint64_t size = upload_size(upload_use(file));
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		reply_error(req, -EINVAL);
@@ -81,7 +91,7 @@ static void image_lseek(struct file *file, fuse_req_t req, off_t offset, int whe
 static void image_free(struct file *file, fuse_req_t req)
 {
 	(void)req;
-	upload_free(image_of(file)->upload);
+	upload_free(upload_use(file));
 }
 
 static const struct file_type image_type = {
@@ -101,13 +111,14 @@ void image_open(struct view *view, fuse_req_t req, const struct node *node,
 	int error = image ? 0 : -ENOMEM;
 
 	if (!error)
-		error = upload_new(&image->upload, view->broker, node->token, &caller,
-				   writes && info->flags & O_TRUNC);
+		error = upload_new(&image->upload, view->broker, node->token, &caller);
 	if (error) {
 		file_free(image ? &image->file : NULL, req);
 		reply_error(req, error);
 		return;
 	}
+	image->node_id = node_id(node);
+	atomic_store(&image->opener, writes ? 1 + caller.pid : 0);
 	info->direct_io = 1;
 	info->noflush = !writes;
 	file_reply(req, &image->file, info);
@@ -117,5 +128,26 @@ int image_resize(struct file *file, fuse_req_t req, uint64_t size)
 {
 	if (file->type != &image_type)
 		return 0;
-	return upload_resize(image_of(file)->upload, fuse_req_ctx(req)->pid, size);
+	return upload_resize(upload_use(file), fuse_req_ctx(req)->pid, size);
+}
+
+/* Under files.lock, so that the descriptor isn't closed meanwhile. */
+int image_truncate(struct view *view, fuse_req_t req, const struct node *node)
+{
+	struct files *files = &view->files;
+	pid_t pid = fuse_req_ctx(req)->pid;
+	int error = 0;
+
+	pthread_mutex_lock(&files->lock);
+	for (struct file *file = files->open; file; file = file->next) {
+		struct image_file *image = container_of(file, struct image_file, file);
+
+		if (file->type != &image_type || atomic_load(&image->opener) != 1 + pid ||
+		    image->node_id != node_id(node))
+			continue;
+		error = upload_resize(upload_use(file), pid, 0);
+		break;
+	}
+	pthread_mutex_unlock(&files->lock);
+	return error;
 }

@@ -26,7 +26,11 @@ int kernel_hook(struct fuse_session *session);
 /* Looks at a request before libfuse does. */
 void kernel_look(const struct fuse_buf *request);
 
-/* In the INIT operation: asks for what there is. */
+/*
+ * In the INIT operation: asks for the kernel's features, but not for FUSE_CAP_ATOMIC_O_TRUNC:
+ * with it the kernel takes a file that was opened with O_TRUNC for empty, until the next
+ * stat(2). Without it O_TRUNC is a SETATTR, and the reply has the file's size.
+ */
 void kernel_init(struct fuse_conn_info *connection);
 
 /* Can files be mapped here, as far as is known? */

@@ -35,7 +35,7 @@ struct upload {
 };
 
 int upload_new(struct upload **ret_upload, struct broker *broker, struct token token,
-	       const struct caller *caller, bool truncate)
+	       const struct caller *caller)
 {
 	struct upload *upload = calloc(1, sizeof(*upload));
 	struct module *module;
@@ -54,7 +54,7 @@ int upload_new(struct upload **ret_upload, struct broker *broker, struct token t
 	module = slots_get(&broker->registry.modules, token.slot, token.generation);
 	if (module)
 		strcpy(upload->name, module->name);
-	if (module && module->image && !truncate) {
+	if (module && module->image) {
 		upload->base = image_ref(module->image);
 		upload->size = upload->base->size;
 	}
@@ -200,8 +200,8 @@ static int upload_charge(struct upload *upload, uint64_t size)
 	return r;
 }
 
-/* Makes a memfd to write into, of what it was so far. */
-static int upload_begin(struct upload *upload)
+/* Makes a memfd to write into, which begins with this much of the image so far. */
+static int upload_begin(struct upload *upload, uint64_t size)
 {
 	int from = upload->sealed ? upload->fd : upload->base ? upload->base->fd : -1;
 	_cleanup_close_ int fd = -1;
@@ -209,13 +209,13 @@ static int upload_begin(struct upload *upload)
 
 	if (upload->fd >= 0 && !upload->sealed)
 		return 0;
-	if (!host_has_room(upload->size))
+	if (!host_has_room(size))
 		return -ENOMEM;
 	fd = memfd_create("gpumem-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (from >= 0)
-		r = copy_into(fd, from, upload->size);
+		r = copy_into(fd, from, size);
 	if (r < 0)
 		return r;
 	closep(&upload->fd);
@@ -256,7 +256,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	if (r == 0)
 		r = upload_charge(upload, MAX(upload->size, offset + size));
 	if (r == 0)
-		r = upload_begin(upload);
+		r = upload_begin(upload, upload->size);
 	if (r == 0)
 		r = upload_check_room(upload, offset + size);
 	if (r == 0)
@@ -273,9 +273,9 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0 && size != upload->size)
-		r = upload_charge(upload, MAX(upload->size, size));
+		r = upload_charge(upload, size);
 	if (r == 0 && size != upload->size)
-		r = upload_begin(upload);
+		r = upload_begin(upload, MIN(size, upload->size));
 	if (r == 0)
 		r = upload_check_room(upload, size);
 	if (r == 0 && size != upload->size && ftruncate(upload->fd, (off_t)size) < 0)

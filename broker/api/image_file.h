@@ -3,8 +3,7 @@
  * One open descriptor of a module's `image`.
  *
  * It reads as the image that was loaded when it was opened. What is written makes an
- * image of the descriptor's own, which begins as that one, or empty where it was opened
- * with O_TRUNC; the first close after a write has it loaded, and what is written then
+ * image of the descriptor's own, which begins as that one; the first close after a write has it loaded, and what is written then
  * goes on from there. Nobody else sees it before it has loaded.
  *
  * Any function may be called from any thread.
@@ -17,7 +16,7 @@ struct upload;
 
 /* Returns: 0; -ESTALE when the module has gone; -ENOMEM, -EMFILE. */
 int upload_new(struct upload **ret_upload, struct broker *broker, struct token module,
-	       const struct caller *caller, bool truncate);
+	       const struct caller *caller);
 /* Forgets what was not loaded. Takes NULL. */
 struct upload *upload_free(struct upload *upload);
 

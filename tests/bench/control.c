@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One cheap command through a descriptor that is held, and one look at `status`, beside
- * the same system calls on a daemon that does nothing.
+ * the same system calls on a daemon that does nothing. The same command as a shell's `>`
+ * sends it, beside an open(2) without O_TRUNC.
  */
 #include "bench.h"
 
@@ -25,6 +26,20 @@ static double measure_command(int fd)
 	return (now_s() - start) / CALLS * 1e6;
 }
 
+static double measure_open(const struct mount *mount, int flags)
+{
+	double start = now_s();
+
+	for (unsigned int i = 0; i < CALLS; i++) {
+		int fd = mount_open(mount, "control/synchronize", O_WRONLY | flags);
+
+		if (write(fd, line, strlen(line)) != (ssize_t)strlen(line))
+			die("writing a command: %m");
+		close(fd);
+	}
+	return (now_s() - start) / CALLS * 1e6;
+}
+
 static double measure_status(const struct mount *mount)
 {
 	double start = now_s();
@@ -42,7 +57,8 @@ static double measure_status(const struct mount *mount)
 
 int main(void)
 {
-	static struct series commands, empty_commands, statuses, empty_statuses;
+	static struct series commands, empty_commands, redirections, opens;
+	static struct series statuses, empty_statuses;
 	size_t rounds = bench_number("BENCH_ROUNDS", 41);
 	struct mount broker, empty;
 	int control, empty_control;
@@ -55,14 +71,19 @@ int main(void)
 	for (size_t round = 0; round < rounds; round++) {
 		series_add(&commands, measure_command(control));
 		series_add(&empty_commands, measure_command(empty_control));
+		series_add(&redirections, measure_open(&broker, O_TRUNC));
+		series_add(&opens, measure_open(&broker, 0));
 		series_add(&statuses, measure_status(&broker));
 		series_add(&empty_statuses, measure_status(&empty));
 	}
 	series_print("command on a held descriptor", &commands, "us");
 	series_print("the same write, empty daemon", &empty_commands, "us");
+	series_print("open with O_TRUNC, command, close", &redirections, "us");
+	series_print("open without, command, close", &opens, "us");
 	series_print("open, read, close status", &statuses, "us");
 	series_print("the same, empty daemon", &empty_statuses, "us");
 	ratio_print("command / empty", &commands, &empty_commands);
+	ratio_print("with O_TRUNC / without", &redirections, &opens);
 	ratio_print("status / empty", &statuses, &empty_statuses);
 	close(control);
 	close(empty_control);

@@ -457,6 +457,36 @@ test_sendfile_sees_what_was_changed_since()
 	done
 }
 
+# The kernel must not take the file for empty on its own after somebody's `>`.
+test_the_end_of_a_held_file_stays_after_a_redirection()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 1M kind=$kind" >control/alloc
+		is "$(py <<-'EOF'
+			fd = os.open("allocations/x/data", os.O_RDWR)
+			def moved():
+			    out, (reader, writer) = os.memfd_create("out"), os.pipe()
+			    counts = [os.sendfile(out, fd, 0, 4096),
+			              os.splice(fd, writer, 4096, offset_src=4096),
+			              os.copy_file_range(fd, other, 4096, 8192, 0)]
+			    os.close(writer)
+			    values = set(os.pread(out, 4096, 0)) | set(os.read(reader, 4096))
+			    os.close(out), os.close(reader)
+			    return counts, values
+			os.write(control("alloc"), b"y 4096")
+			other = os.open("allocations/y/data", os.O_RDWR)
+			os.pwrite(fd, b"\5" * (1 << 20), 0)
+			print(*moved())
+			os.close(os.open("allocations/x/data", os.O_WRONLY | os.O_TRUNC))
+			print(*moved())
+			print(os.lseek(fd, 0, os.SEEK_END))
+		EOF
+		)" $'[4096, 4096, 4096] {5}\n[4096, 4096, 4096] {0}\n1048576'
+		rmdir allocations/x allocations/y
+	done
+}
+
 test_a_private_mapping_sees_what_was_filled_since()
 {
 	echo 'x 1M' >control/alloc

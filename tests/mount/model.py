@@ -374,9 +374,6 @@ class Model:
     def op_open_truncated(self, memory):
         self.say(f"open {memory.name} with O_TRUNC")
         os.close(memory.open(os.O_WRONLY | os.O_TRUNC))
-        # The kernel takes the file for empty until somebody asks for its size: splice,
-        # sendfile and copy_file_range find nothing (docs/filesystem.md).
-        os.stat(memory.path())
         self.change(memory, 0, bytes(memory.size))
 
     def op_fallocate(self, memory):

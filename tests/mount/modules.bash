@@ -216,6 +216,32 @@ test_a_descriptor_without_truncation_begins_as_the_image()
 	is "$(ls modules/m/functions)" $'f\ng'
 }
 
+test_truncate_by_name_empties_no_open_image()
+{
+	module m f
+	exec 3>>modules/m/image
+	truncate -s 0 modules/m/image
+	ptx g | sed 1,7d >&3
+	exec 3>&-
+	is "$(ls modules/m/functions)" $'f\ng'
+}
+
+test_only_the_descriptor_that_is_opened_truncated_begins_empty()
+{
+	module m f
+	ptx g >"$T/g.ptx"
+	is "$(py "$T/g.ptx" <<-'END'
+	image = open(sys.argv[1], "rb").read()
+	held = os.open("modules/m/image", os.O_RDWR)
+	fd = os.open("modules/m/image", os.O_RDWR | os.O_TRUNC)
+	print(os.pread(fd, 100, 0), len(os.pread(held, 100, 0)))
+	os.write(fd, image)
+	os.close(fd)
+	END
+	)" "b'' 100"
+	is "$(ls modules/m/functions)" g
+}
+
 test_each_descriptor_has_an_image_of_its_own_and_the_last_close_stays()
 {
 	mkdir modules/m

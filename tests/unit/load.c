@@ -46,7 +46,8 @@ static int image_write(struct token module, const char *text)
 	struct upload *upload;
 	int error;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special, true), 0));
+	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
+	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, text, strlen(text)), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	error = answer_get(&answer);
@@ -258,7 +259,7 @@ Test(load, nothing_is_loaded_twice_by_a_second_close)
 	struct upload *upload;
 	const struct image *first;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special, true), 0));
+	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
@@ -276,7 +277,7 @@ Test(load, descriptor_of_a_removed_module_is_stale)
 	struct answer answer;
 	struct upload *upload;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special, true), 0));
+	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special), 0));
 	upload_flush(upload, 42, answer_expect(&answer));

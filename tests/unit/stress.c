@@ -233,8 +233,9 @@ static void load_module(struct actor *actor, struct token module)
 	struct answer answer;
 	struct upload *upload;
 
-	if (upload_new(&upload, actor->broker, module, &nobody_special, true) < 0)
+	if (upload_new(&upload, actor->broker, module, &nobody_special) < 0)
 		return;
+	(void)upload_resize(upload, 42, 0);
 	(void)upload_write(upload, 42, 0, image, length);
 	for (uint32_t n = draw(actor, 2); n < 2; n++) {
 		upload_flush(upload, 42, answer_expect(&answer));

@@ -648,13 +648,12 @@ void broker_ask(struct broker *broker, struct token token,
 /* ---- modules: there are none ---- */
 
 int upload_new(struct upload **ret_upload, struct broker *broker, struct token module,
-	       const struct caller *caller, bool truncate)
+	       const struct caller *caller)
 {
 	(void)ret_upload;
 	(void)broker;
 	(void)module;
 	(void)caller;
-	(void)truncate;
 	return -ESTALE;
 }
 
