@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include "api/broker_life.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -18,68 +17,6 @@
 #define STOP_SECONDS 5
 
 /* ---- workers ---- */
-
-static void worker_name(const struct worker *worker, char *name, size_t size)
-{
-	if (worker->owner)
-		snprintf(name, size, "owners/%u", worker->owner->uid);
-	else
-		snprintf(name, size, "mover");
-}
-
-void life_worker_started(struct broker *broker, struct worker *worker)
-{
-	char name[32];
-
-	worker_name(worker, name, sizeof(name));
-	__atomic_add_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
-	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
-}
-
-void life_lose(struct broker *broker, struct allocation *allocation, const char *why)
-{
-	if (allocation->state != ALLOCATION_LIVE)
-		return;
-	allocation_lose(&broker->registry, allocation, why);
-	journal_event(&broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
-		      allocation->name, (unsigned long long)allocation->id, why);
-}
-
-/* What lived in that run and has not been kept is lost. */
-static void life_lose_all(struct broker *broker, const struct owner *owner,
-			  uint32_t epoch, const char *why)
-{
-	struct allocation *allocation;
-
-	for (uint32_t slot = 0;
-	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
-		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
-		    allocation->worker_epoch == epoch && !allocation->restoring)
-			life_lose(broker, allocation, why);
-	}
-}
-
-void life_worker_ended(struct broker *broker, struct worker *worker, uint32_t epoch,
-		       bool unasked, const char *reason)
-{
-	char name[32];
-
-	worker_name(worker, name, sizeof(name));
-	pthread_mutex_lock(&broker->registry.lock);
-	journal_event(&broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
-		      reason);
-	if (unasked) {
-		broker->restarts++;
-		if (worker->owner)
-			worker->owner->restarts++;
-	}
-	if (worker->owner)
-		life_lose_all(broker, worker->owner, epoch, reason);
-	else if (unasked)
-		broker->mover_wanted = true;
-	pthread_mutex_unlock(&broker->registry.lock);
-	rescue_run_ended(broker, worker, epoch);
-}
 
 /* ---- the housekeeper ---- */
 
@@ -420,6 +357,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 		return -ENOMEM;
 	registry_init(&broker->registry);
 	journal_init(&broker->journal);
+	broker->resume = op_resume;
 	pthread_cond_init(&broker->housekeeper_wake, NULL);
 	broker->mover.staging.fd = -1;
 	broker->outputs.epoll = broker->outputs.stop = -1;

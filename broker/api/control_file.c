@@ -113,8 +113,9 @@ struct control *control_free(struct control *control)
 	return NULL;
 }
 
-int control_keep(struct control *control, struct token token)
+static int control_keep(struct command *command, struct token token)
 {
+	struct control *control = command->control;
 	int r = 0;
 
 	pthread_mutex_lock(&control->lock);
@@ -252,7 +253,7 @@ static void control_line_done(struct command *command, int error)
 	pthread_mutex_lock(&control->lock);
 	control_add_answer(control, &command->answer, error && error != EINTR);
 	control->line_error = error;
-	control->line_began = command->began;
+	control->line_began = command->completion.began;
 	control->line_pending = false;
 	text_deinit(&command->answer);
 	line_deinit(&command->line);
@@ -293,6 +294,8 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 		.bytes = bytes,
 		.length = length,
 		.line_number = control->n_lines > 1 ? control->line_number : 0,
+		.completion.done = command_completed,
+		.keep = control_keep,
 		.done = control_line_done,
 	};
 	control->line_pending = true;
@@ -489,10 +492,10 @@ static void control_interrupt(struct waiter *waiter)
 	struct command *command = control->command;
 	int r = 1;
 
-	if (command && command->interrupt)
-		r = command->interrupt(command);
+	if (command && command->completion.cancel)
+		r = command->completion.cancel(&command->completion);
 	if (r <= 0)
-		command->interrupt = NULL;
+		command->completion.cancel = NULL;
 	control->cut = true;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (r <= 0)

@@ -47,7 +47,3 @@ void control_tell_state(struct control *control, const char *bytes, size_t lengt
 
 /* Takes the next bytes to be read. Returns: how many; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);
-
-/* Has an allocation freed when the descriptor is closed. Returns: 0; -ENOMEM. For
- * alloc.c. */
-int control_keep(struct control *control, struct token token);

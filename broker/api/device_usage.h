@@ -16,7 +16,3 @@ void ask_last_prefetch(struct broker *broker, struct token token,
 		       const struct caller *caller, struct wait *wait);
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,
 		  struct wait *wait);
-
-/* What it is attached to, which the broker knows. */
-void state_attach(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait);

@@ -42,6 +42,9 @@ struct broker {
 	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
 	uint32_t give_back_ms;	    /* for a worker to give up what is taken from it */
 
+	/* Starts works that waited for memory that was made anew: op_resume(). */
+	void (*resume)(struct work *works);
+
 	struct worker mover;
 	uint64_t restarts; /* workers that died; registry.lock */
 

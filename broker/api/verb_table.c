@@ -8,6 +8,11 @@
 	"grid=X[,Y[,Z]] block=X[,Y[,Z]]|elements=N [block=N] [shared=BYTES] [stream=S] " \
 	"[cooperative=1] [cluster=X[,Y[,Z]]] [timeout=SECONDS] [wait=0] ARG..."
 
+static int answer_allocation(struct broker *broker, struct token token, struct text *text)
+{
+	return broker_show(broker, OBJECT_ALLOCATION, token, NULL, text);
+}
+
 static const struct verb verbs[] = {
 	{
 		.name = "alloc",
@@ -16,6 +21,7 @@ static const struct verb verbs[] = {
 			 "[until=close] [map=writers|readers]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
+		.answer = answer_allocation,
 	},
 	{
 		.name = "free",

@@ -55,6 +55,16 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	command_done(command, error);
 }
 
+void command_completed(struct completion *completion, int error, const char *sentence)
+{
+	struct command *command = container_of(completion, struct command, completion);
+
+	if (error)
+		command_fail(command, error, "%s", sentence);
+	else
+		command_done(command, 0);
+}
+
 void command_refuse(struct command *command, const struct refusal *refusal)
 {
 	command_fail(command, refusal->error, "%s", refusal->sentence);
@@ -75,9 +85,9 @@ int command_parse(struct command *command, const struct grammar *grammar)
 /* ---- ops of commands ---- */
 
 /* A signal: what is queued stays queued, and the line has succeeded, as with wait=0. */
-static int command_let_go(struct command *command)
+static int command_let_go(struct completion *completion)
 {
-	struct op *op = command->waiting_for;
+	struct op *op = completion->working;
 
 	if (op->settled)
 		return 1;
@@ -98,17 +108,17 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 	if (r == -EBUSY)
 		share_explain(op->payer, SHARE_OPERATIONS, 1, &sentence);
 	if (r == 0) {
-		command->began = true;
+		command->completion.began = true;
 		if (op->work.stream)
 			op->work.stream->used = true;
 	}
 	if (r == 0 && wait) {
 		op->command = command;
-		command->waiting_for = op;
-		if (!command->interrupt)
-			command->interrupt = command_let_go;
+		command->completion.working = op;
+		if (!command->completion.cancel)
+			command->completion.cancel = command_let_go;
 	} else {
-		command->interrupt = NULL;
+		command->completion.cancel = NULL;
 	}
 	if (r == 0 && !wait && op->class->answer)
 		op->class->answer(op, &command->answer, false);
@@ -138,7 +148,7 @@ void command_finish_op(struct op *op)
 	pthread_mutex_lock(&broker->registry.lock);
 	command = take_ptr(op->command);
 	if (command)
-		command->interrupt = NULL;
+		command->completion.cancel = NULL;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!command)
 		return;

@@ -9,8 +9,9 @@
  */
 #pragma once
 
-#include "api/verb_table.h"
+#include "base/completion.h"
 #include "control/line.h"
+#include "control/verb.h"
 #include "op/op.h"
 
 struct control;
@@ -26,21 +27,19 @@ struct command {
 	struct token token; /* of the object whose file it is */
 	struct line line;
 	struct text answer;
-	unsigned int line_number; /* in its batch, 0 when it is alone */
-	bool began;		  /* it began to run: it isn't run again unasked */
+	unsigned int line_number;     /* in its batch, 0 when it is alone */
+	struct completion completion; /* ends the wait of a signal; answers */
 
-	/*
-	 * A signal ends the wait. Under registry.lock: lets go of what works for the
-	 * command and returns what to answer, 0 or -EINTR. NULL: it is not waiting.
-	 */
-	int (*interrupt)(struct command *command);
-	void *waiting_for; /* for interrupt */
-
+	/* Has an object that the line made freed at close. Returns: 0; -ENOMEM. */
+	int (*keep)(struct command *command, struct token token);
 	void (*done)(struct command *command, int error); /* control's; error positive */
 };
 
 /* Answers. After this the command is gone. error is positive. */
 void command_done(struct command *command, int error);
+
+/* The done of a command's completion: command_done() or command_fail(). */
+void command_completed(struct completion *completion, int error, const char *sentence);
 
 /* Writes the sentence to the journal and answers with the error. */
 void command_fail(struct command *command, int error, const char *format, ...)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/control_file.h"
 #include "control/verbs.h"
 #include "memops/allocate.h"
+#include "memops/release.h"
 
 #define TAG_MAX 255
 
@@ -297,6 +297,34 @@ static struct allocation *alloc_new(struct command *command,
 	return allocation;
 }
 
+static void alloc_made(struct completion *completion, struct token token)
+{
+	struct command *command = container_of(completion, struct command, completion);
+
+	(void)command->verb->answer(command->broker, token, &command->answer);
+	command_done(command, 0);
+}
+
+/* Without a place in the list nobody would free it at close. */
+static void alloc_made_until_close(struct completion *completion, struct token token)
+{
+	struct command *command = container_of(completion, struct command, completion);
+	struct registry *registry = &command->broker->registry;
+	struct allocation *allocation;
+
+	if (command->keep(command, token) == 0) {
+		alloc_made(completion, token);
+		return;
+	}
+	pthread_mutex_lock(&registry->lock);
+	allocation = allocation_get(registry, token.slot, token.generation);
+	if (allocation)
+		allocation_release(command->broker, allocation);
+	else
+		pthread_mutex_unlock(&registry->lock);
+	command_fail(command, ENOMEM, "no memory in the broker");
+}
+
 void verb_alloc(struct command *command)
 {
 	struct registry *registry = &command->broker->registry;
@@ -317,9 +345,9 @@ void verb_alloc(struct command *command)
 		return;
 	}
 	making->broker = command->broker;
-	making->command = command;
+	making->completion = &command->completion;
 	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	making->until_close = line.until_close;
+	making->made = line.until_close ? alloc_made_until_close : alloc_made;
 	pthread_mutex_lock(&registry->lock);
 	if (alloc_check(command, &line, &stream) < 0) {
 		free(making);

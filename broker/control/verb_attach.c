@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/device_usage.h"
 #include "control/verbs.h"
 #include "memops/placement.h"
 

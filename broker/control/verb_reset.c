@@ -10,9 +10,11 @@ static const struct grammar reset_grammar = {
 };
 
 /* A signal: the end of the worker goes on, and the line has succeeded. */
-static int reset_interrupt(struct command *command)
+static int reset_interrupt(struct completion *completion)
 {
-	rescue_forget(command->broker, command);
+	struct command *command = container_of(completion, struct command, completion);
+
+	rescue_forget(command->broker, completion);
 	return 0;
 }
 
@@ -42,11 +44,11 @@ void verb_reset(struct command *command)
 		owner->worker->n_resets++;
 		worker_forgive(owner->worker);
 		epoch = worker_epoch(owner->worker);
-		command->interrupt = reset_interrupt;
+		command->completion.cancel = reset_interrupt;
 		waits = epoch && rescue_begin(broker, owner->worker, epoch, "was reset",
-					      EIO, command);
+					      EIO, &command->completion);
 		if (!waits)
-			command->interrupt = NULL;
+			command->completion.cancel = NULL;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (!waits)

@@ -46,9 +46,9 @@ static const struct op_class synchronize_class = {
 	.settle = synchronize_settle,
 };
 
-static int synchronize_interrupt(struct command *command)
+static int synchronize_interrupt(struct completion *completion)
 {
-	struct op *op = command->waiting_for;
+	struct op *op = completion->working;
 
 	if (op->settled)
 		return 1;
@@ -72,16 +72,14 @@ static struct stream *synchronize_stream(struct command *command)
 
 	if (!command->token.generation) {
 		const char *name = command->line.operands[0];
-		struct token token;
 
-		pthread_mutex_unlock(&registry->lock);
-		if (broker_find(command->broker, OBJECT_STREAM, TOKEN_NONE, name,
-				command->caller, &token) < 0) {
+		stream = stream_find(registry, name)
+				 ?: stream_find_default(registry, name, command->caller);
+		if (!stream) {
+			pthread_mutex_unlock(&registry->lock);
 			command_fail(command, ENOENT, "there is no stream %s", name);
 			return NULL;
 		}
-		pthread_mutex_lock(&registry->lock);
-		stream = slots_get(&registry->streams, token.slot, token.generation);
 	} else {
 		stream = slots_get(&registry->streams, command->token.slot,
 				   command->token.generation);
@@ -121,6 +119,6 @@ void verb_synchronize(struct command *command)
 		op->finish = synchronize_finish;
 		op->work.stream = stream;
 	}
-	command->interrupt = synchronize_interrupt;
+	command->completion.cancel = synchronize_interrupt;
 	command_run_op(command, op, true);
 }

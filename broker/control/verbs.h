@@ -33,3 +33,7 @@ int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
 
 /* `global`, `host` or `single STREAM`. Under registry.lock. */
 void text_attach(struct text *text, const struct allocation *allocation);
+
+/* What it is attached to, which the broker knows. */
+void state_attach(struct broker *broker, struct token token, const struct caller *caller,
+		  struct wait *wait);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/state.h"
+#include "base/number.h"
 
 /* ---- uses ---- */
 

@@ -26,7 +26,7 @@
 #pragma once
 
 #include "api/broker.h"
-#include "control/line.h"
+#include "base/refusal.h"
 #include "model/module.h"
 
 /* What ends a worker whose answers about functions make no sense. */

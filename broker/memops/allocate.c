@@ -19,10 +19,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/control_file.h"
 #include "base/clock.h"
-#include "control/verbs.h"
 #include "memops/release.h"
+#include "op/op.h"
 
 #define MAKE_TRIES 3
 /* As long as workers have to give memory back, so many times over, memory is waited for
@@ -31,32 +30,22 @@
 
 /* ---- the end of it ---- */
 
-static int making_interrupt(struct command *command)
+static int making_interrupt(struct completion *completion)
 {
-	struct making *making = command->waiting_for;
+	struct making *making = completion->working;
 
-	making->command = NULL;
+	making->completion = NULL;
 	return -EINTR;
 }
 
 /* From here on the command can go away, if it did not before. Under registry.lock. */
 static void making_waits(struct making *making)
 {
-	if (!making->command)
+	if (!making->completion)
 		return;
-	making->command->began = true;
-	making->command->waiting_for = making;
-	making->command->interrupt = making_interrupt;
-}
-
-/* The command, for its answer, which nobody takes away any more. Under registry.lock. */
-static struct command *making_take_command(struct making *making)
-{
-	struct command *command = take_ptr(making->command);
-
-	if (command)
-		command->interrupt = NULL;
-	return command;
+	making->completion->began = true;
+	making->completion->working = making;
+	making->completion->cancel = making_interrupt;
 }
 
 /* Whether the run that made it is over already: what was to be kept of that is settled
@@ -65,7 +54,7 @@ static bool making_has_missed(struct making *making)
 {
 	const struct allocation *allocation = making->allocation;
 
-	return !kind_is_durable(allocation->kind) && making->command &&
+	return !kind_is_durable(allocation->kind) && making->completion &&
 	       !worker_runs(allocation->owner->worker, allocation->worker_epoch) &&
 	       making->n_missed++ < MAKE_TRIES;
 }
@@ -75,7 +64,8 @@ static void making_done(struct making *making)
 	struct broker *broker = making->broker;
 	struct allocation *allocation = making->allocation;
 	struct token token = { allocation->slot, allocation->slot_generation };
-	struct command *command;
+	void (*made)(struct completion * completion, struct token token);
+	struct completion *completion;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	if (making_has_missed(making)) {
@@ -83,9 +73,9 @@ static void making_done(struct making *making)
 		making_start(making);
 		return;
 	}
-	command = making_take_command(making);
+	completion = completion_take(&making->completion);
 	registry_less_busy(&broker->registry);
-	if (!command) {
+	if (!completion) {
 		allocation_release(broker, allocation);
 		free(making);
 		return;
@@ -98,32 +88,19 @@ static void making_done(struct making *making)
 		      allocation->owner->uid);
 	pthread_mutex_unlock(&broker->registry.lock);
 
-	/* Without a place in the list nobody would free it at close. */
-	if (making->until_close && control_keep(command->control, token) < 0) {
-		free(making);
-		pthread_mutex_lock(&broker->registry.lock);
-		allocation =
-			allocation_get(&broker->registry, token.slot, token.generation);
-		if (allocation)
-			allocation_release(broker, allocation);
-		else
-			pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(command, ENOMEM, "no memory in the broker");
-		return;
-	}
+	made = making->made;
 	free(making);
-	(void)broker_show(broker, OBJECT_ALLOCATION, token, NULL, &command->answer);
-	command_done(command, 0);
+	made(completion, token);
 }
 
 static void making_failed(struct making *making, int error, const char *sentence)
 {
 	struct broker *broker = making->broker;
 	struct allocation *allocation = making->allocation;
-	struct command *command;
+	struct completion *completion;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	command = making_take_command(making);
+	completion = completion_take(&making->completion);
 	registry_less_busy(&broker->registry);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
@@ -131,8 +108,8 @@ static void making_failed(struct making *making, int error, const char *sentence
 	allocation_free(&broker->registry, allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
 	free(making);
-	if (command)
-		command_fail(command, error, "%s", sentence);
+	if (completion)
+		completion->done(completion, error, sentence);
 }
 
 static void making_failed_call(struct making *making, int error)
@@ -249,7 +226,7 @@ static bool making_park(struct making *making)
 	struct broker *broker = making->broker;
 	int64_t now = clock_ms();
 
-	if (!broker->reclaim.n_coming[making->allocation->device] || !making->command)
+	if (!broker->reclaim.n_coming[making->allocation->device] || !making->completion)
 		return false;
 	if (!making->wait_until_ms)
 		making->wait_until_ms =
@@ -282,7 +259,8 @@ static void making_no_memory(struct making *making)
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = making_park(making);
 	/* Counted from before the try: what came back just after it is no less there. */
-	again = making->command && broker->reclaim.n_arrived[device] != making->n_arrived;
+	again = making->completion &&
+		broker->reclaim.n_arrived[device] != making->n_arrived;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (parked)
 		return;

@@ -3,18 +3,17 @@
 #pragma once
 
 #include "api/state.h"
+#include "base/completion.h"
 #include "base/workqueue.h"
 #include "op/deadline.h"
-
-struct command;
 
 struct making {
 	struct task task;
 	struct ask ask; /* for what is free, when there is too little */
 	struct broker *broker;
 	struct allocation *allocation;
-	struct command *command; /* NULL: it went away. registry.lock */
-	bool until_close;
+	struct completion *completion; /* NULL: it went away. registry.lock */
+	void (*made)(struct completion *completion, struct token token); /* well done */
 	struct deadline deadline; /* while it is parked */
 	int64_t wait_until_ms;	  /* CLOCK_MONOTONIC; 0: it has never been parked */
 	bool waited;		  /* in vain */
@@ -26,6 +25,6 @@ struct making {
 
 /*
  * Has its memory made, by kind; it owns itself from here on. In the end its allocation is
- * published or gone, and its command has its answer. No lock held.
+ * published or gone, and its completion has its answer. No lock held.
  */
 void making_start(struct making *making);

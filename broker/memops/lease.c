@@ -19,11 +19,12 @@
 #include <sys/syscall.h>
 #include <utlist.h>
 
+#include "base/number.h"
 #include "base/process.h"
-#include "control/verbs.h"
 #include "memops/permissions.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
+#include "op/op.h"
 
 #define TICKET_BYTES	16
 #define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)

@@ -20,9 +20,9 @@
 
 #include <utlist.h>
 
-#include "control/verbs.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
+#include "op/op.h"
 #include "process/checkpoint.h"
 
 /* One chmod or chgrp that waits for a move. */

@@ -18,8 +18,8 @@
 #include <string.h>
 
 #include "api/device_usage.h"
-#include "control/verbs.h"
 #include "model/location.h"
+#include "op/op.h"
 #include "process/checkpoint.h"
 
 #define RUNS_MAX	  4096

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "control/verbs.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
+#include "op/op.h"
 #include "process/checkpoint.h"
 
 /* ---- blocks ---- */

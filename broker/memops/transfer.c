@@ -16,10 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "control/verbs.h"
 #include "memops/copy.h"
 #include "memops/fill.h"
 #include "memops/readahead.h"
+#include "op/op.h"
 
 struct transfer {
 	struct op op;

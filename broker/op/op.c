@@ -9,7 +9,6 @@
 
 #include <utlist.h>
 
-#include "control/command.h"
 #include "process/checkpoint.h"
 
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
@@ -284,7 +283,7 @@ static void op_run(struct op *op)
 		op_done(op, op->error);
 		return;
 	}
-	if (rescue_park(op))
+	if (rescue_park(op->broker, &op->work))
 		return;
 	if (op->asked_again) {
 		op->asked_again = false;
@@ -482,4 +481,9 @@ void broker_interrupt(struct broker *broker, struct wait *wait)
 		wait->waiter->interrupt(wait->waiter);
 	else
 		pthread_mutex_unlock(&broker->registry.lock);
+}
+
+void op_resume(struct work *works)
+{
+	op_start(op_list(works));
 }

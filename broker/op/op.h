@@ -152,6 +152,8 @@ bool op_would_wait(const struct op *op);
  */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 void op_start(struct op *ready);
+/* The same for works that were parked (rescue_park()). */
+void op_resume(struct work *works);
 /* Puts one more op on such a list. */
 void op_push_ready(struct op **ready, struct op *op);
 

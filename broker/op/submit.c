@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "control/command.h"
 #include "model/managed_ranges.h"
 #include "process/checkpoint.h"
 

@@ -9,11 +9,8 @@
 #include <sys/mman.h>
 #include <utlist.h>
 
-#include "api/broker_life.h"
 #include "base/clock.h"
-#include "control/command.h"
-#include "control/verbs.h"
-#include "op/op.h"
+#include "base/completion.h"
 #include "process/restore.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
@@ -39,7 +36,7 @@ struct rescue {
 	bool killed;  /* it is to end at once */
 	bool run_ended;
 	bool restored;
-	struct command *command;
+	struct completion *completion;
 	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
 
 	struct restore restore; /* what is kept of it */
@@ -58,15 +55,13 @@ static void save_next(struct rescue *rescue, struct link *link);
 static void rescue_finish(struct rescue *rescue)
 {
 	struct broker *broker = rescue->broker;
-	struct command *command = NULL;
+	struct completion *completion = NULL;
 	bool over;
 
 	over = rescue->run_ended && rescue->restored;
 	if (over) {
 		DL_DELETE(broker->rescues, rescue);
-		command = take_ptr(rescue->command);
-		if (command)
-			command->interrupt = NULL;
+		completion = completion_take(&rescue->completion);
 		registry_less_busy(&broker->registry);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -75,17 +70,17 @@ static void rescue_finish(struct rescue *rescue)
 	closep(&rescue->restore.fd);
 	free(rescue->restore.saved);
 	free(rescue);
-	if (command)
-		command_done(command, 0);
+	if (completion)
+		completion->done(completion, 0, NULL);
 }
 
-void rescue_forget(struct broker *broker, const struct command *command)
+void rescue_forget(struct broker *broker, const struct completion *completion)
 {
 	struct rescue *rescue;
 
 	DL_FOREACH (broker->rescues, rescue) {
-		if (rescue->command == command)
-			rescue->command = NULL;
+		if (rescue->completion == completion)
+			rescue->completion = NULL;
 	}
 }
 
@@ -184,20 +179,19 @@ int64_t rescue_check_limits(struct broker *broker)
 
 /* ---- who waits ---- */
 
-bool rescue_park(struct op *op)
+bool rescue_park(struct broker *broker, struct work *work)
 {
-	struct broker *broker = op->broker;
 	bool parked = false;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	for (unsigned int i = 0; i < op->work.n_uses && !parked; i++) {
-		struct allocation *allocation = op->work.uses[i].allocation;
+	for (unsigned int i = 0; i < work->n_uses && !parked; i++) {
+		struct allocation *allocation = work->uses[i].allocation;
 
 		parked = allocation->restoring;
 		if (!parked)
 			continue;
-		op->work.next_ready = allocation->parked;
-		allocation->parked = &op->work;
+		work->next_ready = allocation->parked;
+		allocation->parked = work;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	return parked;
@@ -292,7 +286,8 @@ static uint64_t rescue_take(struct rescue *rescue)
 		if (!lives_in(allocation, rescue->worker, rescue->epoch))
 			continue;
 		if (!is_saved(allocation)) {
-			life_lose(rescue->broker, allocation, rescue->reason);
+			worker_lose_allocation(rescue->broker, allocation,
+					       rescue->reason);
 			continue;
 		}
 		allocation->restoring = true;
@@ -318,7 +313,7 @@ static void rescue_drop(struct rescue *rescue)
 			rescue->restore.saved[rescue->restore.n_saved - 1].allocation;
 
 		allocation->restoring = false;
-		life_lose(rescue->broker, allocation, why);
+		worker_lose_allocation(rescue->broker, allocation, why);
 	}
 }
 
@@ -333,7 +328,7 @@ static void rescue_restored(struct restore *restore)
 
 static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 				 uint32_t epoch, const char *reason,
-				 struct command *command)
+				 struct completion *completion)
 {
 	struct rescue *rescue = calloc(1, sizeof(*rescue));
 
@@ -349,7 +344,7 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 		.done = rescue_restored,
 		.fd = -1,
 	};
-	rescue->command = command;
+	rescue->completion = completion;
 	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
 	rescue->restore.saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
 				       sizeof(*rescue->restore.saved));
@@ -362,7 +357,7 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 /* faulted: the process is known to do nothing any more. */
 static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
 			const char *reason, int error, bool faulted,
-			struct command *command)
+			struct completion *completion)
 {
 	struct link *link = worker_abandon(worker, epoch, reason, error);
 	struct rescue *rescue;
@@ -370,7 +365,7 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 
 	if (!link)
 		return false;
-	rescue = rescue_new(broker, worker, epoch, reason, command);
+	rescue = rescue_new(broker, worker, epoch, reason, completion);
 	/* Without memory to keep anything all is lost when the process has ended. */
 	if (!rescue) {
 		link_kill(link);
@@ -401,9 +396,9 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 }
 
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, int error, struct command *command)
+		  const char *reason, int error, struct completion *completion)
 {
-	return run_give_up(broker, worker, epoch, reason, error, false, command);
+	return run_give_up(broker, worker, epoch, reason, error, false, completion);
 }
 
 void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,

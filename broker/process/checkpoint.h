@@ -13,20 +13,19 @@
 
 #include "api/state.h"
 
-struct command;
-struct op;
+struct completion;
 struct wire_reply;
 
 /*
  * Gives a run up, which is that of the worker now or nothing is done; reason as in "the
- * worker REASON", error what that is for a kernel that it had. command (NULL: none) is
+ * worker REASON", error what that is for a kernel that it had. completion (NULL: none) is
  * answered when the run has ended and what could be kept is there again. With
  * registry.lock held.
  *
- * Returns: whether it did; else command is not answered.
+ * Returns: whether it did; else completion is not answered.
  */
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, int error, struct command *command);
+		  const char *reason, int error, struct completion *completion);
 
 /*
  * The same for a run that does not do what the broker asks of it, and its owner is told
@@ -39,8 +38,8 @@ void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       const struct wire_reply *reply);
 
-/* Has nobody answer a command any more. With registry.lock held. */
-void rescue_forget(struct broker *broker, const struct command *command);
+/* Has nobody answer it any more. With registry.lock held. */
+void rescue_forget(struct broker *broker, const struct completion *completion);
 
 /* The contexts of the run that goes on are there, or there is none. No lock held. */
 void rescue_run_ready(struct broker *broker, struct worker *worker);
@@ -55,7 +54,7 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 int64_t rescue_check_limits(struct broker *broker);
 
 /*
- * Whether something that the op uses is being made anew: then it is parked, and started
- * again when that is done. No lock held.
+ * Whether something that the work uses is being made anew: then it is parked, and
+ * started again when that is done. No lock held.
  */
-bool rescue_park(struct op *op);
+bool rescue_park(struct broker *broker, struct work *work);

@@ -5,11 +5,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "api/broker_life.h"
-#include "control/command.h"
 #include "model/location.h"
 #include "model/managed_ranges.h"
-#include "op/op.h"
 #include "process/checkpoint.h"
 
 #define RESTORE_TRIES 3	 /* that the driver refuses */
@@ -28,17 +25,11 @@ static void restore_go_on(struct restore *restore);
 
 /* ---- one that is done ---- */
 
-static void allocation_resume(struct allocation *allocation, struct op **ready)
+/* Returns: the works that waited for it. Under registry.lock. */
+static struct work *allocation_resume(struct allocation *allocation)
 {
-	struct work *work = take_ptr(allocation->parked);
-
 	allocation->restoring = false;
-	while (work) {
-		struct op *op = container_of(work, struct op, work);
-
-		work = work->next_ready;
-		op_push_ready(ready, op);
-	}
+	return take_ptr(allocation->parked);
 }
 
 /* Returns: false when the run that it was made in is over: then nothing was done. */
@@ -47,7 +38,7 @@ static bool saved_set_address(struct restore *restore)
 	struct broker *broker = restore->broker;
 	struct saved *saved = &restore->saved[restore->at];
 	struct allocation *allocation = saved->allocation;
-	struct op *ready = NULL;
+	struct work *parked;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	if (worker_epoch(restore->worker) != restore->new_epoch) {
@@ -64,9 +55,9 @@ static bool saved_set_address(struct restore *restore)
 			      "restore allocations/%s id=%llu generation=%u",
 			      allocation->name, (unsigned long long)allocation->id,
 			      allocation->pointer_generation);
-	allocation_resume(allocation, &ready);
+	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
+	broker->resume(parked);
 	return true;
 }
 
@@ -74,15 +65,15 @@ static void saved_lose(struct restore *restore)
 {
 	struct broker *broker = restore->broker;
 	struct allocation *allocation = restore->saved[restore->at].allocation;
-	struct op *ready = NULL;
+	struct work *parked;
 	char why[2 * sizeof(restore->why_not) + 16];
 
 	snprintf(why, sizeof(why), "%s, and it %s", restore->reason, restore->why_not);
 	pthread_mutex_lock(&broker->registry.lock);
-	life_lose(broker, allocation, why);
-	allocation_resume(allocation, &ready);
+	worker_lose_allocation(broker, allocation, why);
+	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
+	broker->resume(parked);
 }
 
 /* ---- making it anew ---- */

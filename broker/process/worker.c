@@ -297,3 +297,13 @@ struct op *worker_slot_put(struct worker *worker, unsigned int slot)
 	pthread_mutex_unlock(&worker->lock);
 	return op;
 }
+
+void worker_lose_allocation(struct broker *broker, struct allocation *allocation,
+			    const char *why)
+{
+	if (allocation->state != ALLOCATION_LIVE)
+		return;
+	allocation_lose(&broker->registry, allocation, why);
+	journal_event(&broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
+		      allocation->name, (unsigned long long)allocation->id, why);
+}

@@ -55,6 +55,11 @@ void worker_deinit(struct worker *worker);
 /* The owner's worker, made when it is first needed. NULL: no memory. */
 struct worker *worker_of(struct broker *broker, struct owner *owner);
 
+/* What lived in a run of a worker is gone, and why, as in "the worker WHY"; it stays in
+ * the tree until it is freed. Under registry.lock. */
+void worker_lose_allocation(struct broker *broker, struct allocation *allocation,
+			    const char *why);
+
 /* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
 struct worker *allocation_worker(struct broker *broker,
 				 const struct allocation *allocation);

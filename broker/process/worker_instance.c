@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/broker_life.h"
 #include "api/state.h"
+#include "process/checkpoint.h"
 
 #define ANSWERING_THREADS 2
 #define IDLE_STOP_SECONDS 5
@@ -29,6 +29,61 @@ void run_note_reason(struct run *run, const char *reason, int error)
 	}
 }
 
+static void worker_name(const struct worker *worker, char *name, size_t size)
+{
+	if (worker->owner)
+		snprintf(name, size, "owners/%u", worker->owner->uid);
+	else
+		snprintf(name, size, "mover");
+}
+
+/* It has begun: worker->lock is held. */
+static void run_tell_start(struct broker *broker, struct worker *worker)
+{
+	char name[32];
+
+	worker_name(worker, name, sizeof(name));
+	__atomic_add_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
+	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
+}
+
+/* What lived in that run and has not been kept is lost. */
+static void run_lose_all(struct broker *broker, const struct owner *owner, uint32_t epoch,
+			 const char *why)
+{
+	struct allocation *allocation;
+
+	for (uint32_t slot = 0;
+	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
+		    allocation->worker_epoch == epoch && !allocation->restoring)
+			worker_lose_allocation(broker, allocation, why);
+	}
+}
+
+/* It has ended; unasked: it died. What lived in it is lost. No lock is held. */
+static void run_tell_end(struct broker *broker, struct worker *worker, uint32_t epoch,
+			 bool unasked, const char *reason)
+{
+	char name[32];
+
+	worker_name(worker, name, sizeof(name));
+	pthread_mutex_lock(&broker->registry.lock);
+	journal_event(&broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
+		      reason);
+	if (unasked) {
+		broker->restarts++;
+		if (worker->owner)
+			worker->owner->restarts++;
+	}
+	if (worker->owner)
+		run_lose_all(broker, worker->owner, epoch, reason);
+	else if (unasked)
+		broker->mover_wanted = true;
+	pthread_mutex_unlock(&broker->registry.lock);
+	rescue_run_ended(broker, worker, epoch);
+}
+
 static void run_ended(void *userdata, struct link *link, const char *reason)
 {
 	struct run *run = userdata;
@@ -44,7 +99,7 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	run_note_reason(run, reason, EIO);
 	pthread_mutex_unlock(&worker->lock);
 
-	life_worker_ended(broker, worker, run->epoch, !stopping, run->reason);
+	run_tell_end(broker, worker, run->epoch, !stopping, run->reason);
 
 	pthread_mutex_lock(&broker->registry.lock);
 	run->next_dead = broker->dead_runs;
@@ -111,7 +166,7 @@ int worker_start(struct worker *worker)
 	worker->link = run->link;
 	worker->run = run;
 	worker->epoch++;
-	life_worker_started(broker, worker);
+	run_tell_start(broker, worker);
 	return 0;
 }
 

@@ -26,8 +26,10 @@ static bool interrupt_first;	/* a signal comes while the line begins */
 static struct answer answer;
 static char ran[4096]; /* what was run */
 
-static int fake_interrupt(struct command *command)
+static int fake_interrupt(struct completion *completion)
 {
+	struct command *command = container_of(completion, struct command, completion);
+
 	pthread_mutex_lock(&lock);
 	if (waiting == command)
 		waiting = NULL;
@@ -40,8 +42,8 @@ static void fake_wait(struct command *command)
 	if (interrupt_first)
 		broker_interrupt(&broker, &answer.wait);
 	pthread_mutex_lock(&broker.registry.lock);
-	command->began = true;
-	command->interrupt = fake_interrupt;
+	command->completion.began = true;
+	command->completion.cancel = fake_interrupt;
 	pthread_mutex_unlock(&broker.registry.lock);
 	pthread_mutex_lock(&lock);
 	waiting = command;
@@ -67,7 +69,7 @@ static void fake_run(struct command *command)
 	} else if (strncmp(line, "wait", 4) == 0) {
 		fake_wait(command);
 	} else if (strcmp(line, "burst") == 0) {
-		command->began = true;
+		command->completion.began = true;
 		command_fail(command, EIO, "it burst");
 	} else {
 		command_fail(command, EINVAL, "%s fails", line);
@@ -145,7 +147,7 @@ static struct command *wait_for_line(void)
 	command = take_ptr(waiting);
 	pthread_mutex_unlock(&lock);
 	pthread_mutex_lock(&broker.registry.lock);
-	command->interrupt = NULL;
+	command->completion.cancel = NULL;
 	pthread_mutex_unlock(&broker.registry.lock);
 	return command;
 }
