@@ -34,11 +34,18 @@ struct lease_key {
 	}
 
 static const struct lease_key keys[] = {
-	KEY_NUMBER("lease", number), KEY_TEXT("ticket", ticket),
-	KEY_TEXT("socket", socket),  KEY_TEXT("uuid", uuid),
-	KEY_TEXT("name", name),	     KEY_NUMBER("address", address),
-	KEY_NUMBER("size", size),    KEY_NUMBER("mapped_size", mapped_size),
-	KEY_NUMBER("id", id),	     KEY_NUMBER("generation", generation),
+	KEY_NUMBER("lease", number),
+	KEY_TEXT("ticket", ticket),
+	KEY_TEXT("socket", socket),
+	KEY_TEXT("uuid", uuid),
+	KEY_TEXT("name", name),
+	KEY_NUMBER("address", address),
+	KEY_NUMBER("size", size),
+	KEY_NUMBER("mapped_size", mapped_size),
+	KEY_NUMBER("range_address", range_address),
+	KEY_NUMBER("range_size", range_size),
+	KEY_NUMBER("id", id),
+	KEY_NUMBER("generation", generation),
 };
 
 static const struct {

@@ -27,6 +27,18 @@ void maps_unlock(void)
 	pthread_mutex_unlock(&maps.lock);
 }
 
+bool maps_have(uint64_t address)
+{
+	const struct gpumem_map *map;
+	bool found = false;
+
+	maps_lock();
+	DL_FOREACH (maps.all, map)
+		found |= map->memory.reserved && map->memory.pointer == address;
+	maps_unlock();
+	return found;
+}
+
 void maps_forget(void)
 {
 	struct gpumem_map *map;

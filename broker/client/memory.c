@@ -3,8 +3,9 @@
  * Where leased memory is mapped in this program: device memory by the driver's virtual
  * memory management, host memory by mmap.
  *
- * The address is reserved first, at the allocation's own address, so that a pointer is
- * the same in every program. A mapping can be taken away and its address kept.
+ * Device memory is mapped at the allocation's own address, so that a pointer is the same
+ * in every program: in the range of the device's allocations, which is reserved whole. A
+ * mapping can be taken away and its address kept.
  */
 #include "client/private.h"
 
@@ -14,12 +15,15 @@
 #include <sys/mman.h>
 
 #define DRIVER_DEFAULT "libcuda.so.1"
+#define RANGES_MAX     64 /* one a device of each mount */
 
 /* ---- the driver ---- */
 
 static struct {
 	pthread_mutex_t lock;
-	struct cuda_driver *driver; /* lock; kept for good, as the library is */
+	struct cuda_driver *driver;  /* lock; kept for good, as the library is */
+	uint64_t ranges[RANGES_MAX]; /* lock: addresses of those that are reserved */
+	unsigned int n_ranges;
 } loaded = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int memory_driver(struct cuda_driver **ret)
@@ -84,23 +88,68 @@ static int device_find(struct cuda_driver *driver, const char *uuid)
 
 /* ---- device memory ---- */
 
-static int device_reserve(struct cuda_driver *driver, struct memory *memory,
-			  const struct lease *lease, unsigned int flags)
+static int device_taken(const struct lease *lease)
+{
+	return error_set(EADDRINUSE,
+			 "address 0x%llx of %s is taken in this program: map it with "
+			 "GPUMEM_ANY_ADDRESS",
+			 (unsigned long long)lease->address, lease->name);
+}
+
+/*
+ * Has the range reserved where all allocations of the device are, for good: NVIDIA's
+ * driver grants a wish for an address to large ranges only, and small ones it puts where
+ * it has room. It costs addresses and some microseconds.
+ */
+static bool range_reserve(struct cuda_driver *driver, const struct lease *lease)
+{
+	CUdeviceptr pointer = 0;
+	bool reserved = false;
+
+	pthread_mutex_lock(&loaded.lock);
+	for (unsigned int i = 0; i < loaded.n_ranges; i++)
+		reserved |= loaded.ranges[i] == lease->range_address;
+	if (!reserved && lease->range_size && loaded.n_ranges < RANGES_MAX &&
+	    CUDA(driver, NULL, cuMemAddressReserve, &pointer, lease->range_size, 0,
+		 lease->range_address, 0) == 0) {
+		reserved = pointer == lease->range_address;
+		if (reserved)
+			loaded.ranges[loaded.n_ranges++] = pointer;
+		else
+			(void)CUDA(driver, NULL, cuMemAddressFree, pointer,
+				   lease->range_size);
+	}
+	pthread_mutex_unlock(&loaded.lock);
+	return reserved;
+}
+
+/* An address of its own, anywhere. */
+static int device_reserve_other(struct cuda_driver *driver, struct memory *memory,
+				const struct lease *lease, unsigned int flags)
 {
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	CUdeviceptr pointer;
 
+	if (!(flags & GPUMEM_ANY_ADDRESS))
+		return device_taken(lease);
 	if (CUDA(driver, &failure, cuMemAddressReserve, &pointer, lease->mapped_size, 0,
-		 lease->address, 0) < 0)
+		 0, 0) < 0)
 		return driver_fail(&failure, "no address could be reserved");
-	if (pointer != lease->address && !(flags & GPUMEM_ANY_ADDRESS)) {
-		(void)CUDA(driver, NULL, cuMemAddressFree, pointer, lease->mapped_size);
-		return error_set(EADDRINUSE,
-				 "address 0x%llx of %s is taken in this program: map it "
-				 "with GPUMEM_ANY_ADDRESS",
-				 (unsigned long long)lease->address, lease->name);
-	}
 	memory->pointer = pointer;
+	return 0;
+}
+
+static int device_reserve(struct cuda_driver *driver, struct memory *memory,
+			  const struct lease *lease, unsigned int flags)
+{
+	int r = 0;
+
+	memory->in_range = range_reserve(driver, lease) && !maps_have(lease->address);
+	memory->pointer = lease->address;
+	if (!memory->in_range)
+		r = device_reserve_other(driver, memory, lease, flags);
+	if (r < 0)
+		return r;
 	memory->size = lease->mapped_size;
 	memory->reserved = true;
 	return 0;
@@ -299,7 +348,7 @@ void memory_release(struct memory *memory)
 	memory->reserved = false;
 	if (memory->device < 0)
 		munmap((void *)memory->pointer, memory->size);
-	else if (memory_driver(&driver) == 0)
+	else if (!memory->in_range && memory_driver(&driver) == 0)
 		(void)CUDA(driver, NULL, cuMemAddressFree, memory->pointer, memory->size);
 	memory->pointer = 0;
 }

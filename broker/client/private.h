@@ -53,6 +53,7 @@ struct lease {
 	char uuid[48];
 	char name[65];
 	uint64_t address, size, mapped_size, id;
+	uint64_t range_address, range_size; /* where the device's allocations are */
 	uint32_t generation;
 	uint8_t kind, state;
 	bool write;
@@ -89,6 +90,7 @@ struct memory {
 	bool mapped;
 	bool registered;
 	bool reserved; /* the address outlives the mapping */
+	bool in_range; /* reserved with its whole range, for good */
 };
 
 /* The driver, loaded once. Returns: 0; a negative errno with a sentence. */
@@ -121,6 +123,9 @@ struct gpumem_map {
 	bool begun;
 	struct gpumem_map *prev, *next; /* of all; maps_lock */
 };
+
+/* Whether a map of this program has the address. */
+bool maps_have(uint64_t address);
 
 /* In a child after fork: its leases end. */
 void maps_forget(void);

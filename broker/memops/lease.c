@@ -13,6 +13,7 @@
 #include "memops/lease.h"
 
 #include <errno.h>
+#include <gpumem/wire.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -158,6 +159,11 @@ static void lease_print(const struct lease *lease, struct text *text)
 		    (unsigned long long)allocation->address,
 		    (unsigned long long)allocation->size,
 		    (unsigned long long)allocation->block->size);
+	if (allocation->kind != KIND_HOST)
+		text_printf(text, "range_address 0x%llx\nrange_size %llu\n",
+			    (unsigned long long)WIRE_DEVICE_BASE +
+				    allocation->device * WIRE_DEVICE_SPAN,
+			    (unsigned long long)WIRE_DEVICE_SPAN);
 }
 
 static void lease_show(const struct lease *lease, struct text *text)

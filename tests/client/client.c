@@ -64,7 +64,7 @@ static unsigned int flags_of(char **words)
 static void info(struct gpumem_map *map)
 {
 	struct gpumem_info got;
-	int r = gpumem_info(map, &got);
+	int r = map ? gpumem_info(map, &got) : -EINVAL;
 
 	if (r < 0) {
 		say(r);
@@ -83,7 +83,7 @@ static void poke(struct gpumem_map *map, size_t offset, const char *value)
 	unsigned char byte = value ? (unsigned char)atoi(value) : 0;
 	CUresult result = CUDA_SUCCESS;
 
-	if (gpumem_info(map, &got) < 0) {
+	if (!map || gpumem_info(map, &got) < 0) {
 		say(-EINVAL);
 		return;
 	}

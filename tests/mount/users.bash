@@ -310,6 +310,7 @@ test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 # What is freed beneath a kernel that never ends is not on its way for others.
 test_an_allocation_waits_for_memory_on_its_way_and_not_for_ever()
 {
+	needs_software 'have little memory'
 	patient
 	by $alice run 'echo "x 300M" >control/alloc'
 	used_endlessly_by $alice x
