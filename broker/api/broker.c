@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/release.h"
@@ -13,8 +14,11 @@
 
 /* Slots of the mover's staging area: each view thread reads requests into one. */
 #define MOVER_SLOTS 48
-/* How long a worker may take to end by itself, and the work under way to finish. */
+/* How long the work under way may take to finish, a worker to end by itself, and the
+ * kernel to end a worker that was killed. */
 #define STOP_SECONDS 5
+#define MOVER_MS     1000 /* between two starts of the mover */
+#define ROUND_MS     1000 /* between two rounds of the housekeeper, at most */
 
 /* ---- workers ---- */
 
@@ -22,15 +26,20 @@
 
 static void life_bury_runs(struct broker *broker)
 {
+	unsigned int n = 0;
 	struct run *run;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	run = take_ptr(broker->dead_runs);
 	pthread_mutex_unlock(&broker->registry.lock);
-	while (run) {
+	for (; run; n++)
 		run = run_free(run);
-		__atomic_sub_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
-	}
+	if (!n)
+		return;
+	pthread_mutex_lock(&broker->registry.lock);
+	if (__atomic_sub_fetch(&broker->n_runs, n, __ATOMIC_RELAXED) == 0)
+		pthread_cond_broadcast(&broker->registry.idle);
+	pthread_mutex_unlock(&broker->registry.lock);
 }
 
 /* Ends owners' workers that hold nothing and have had nothing to do for a while. */
@@ -65,22 +74,26 @@ static void life_start_mover(struct broker *broker)
 	broker_space(broker, wait);
 }
 
-/* The mover has died: data must move again, but not start in a circle. */
-static void life_restart_mover(struct broker *broker)
+/*
+ * The mover has died: data must move again, but not start in a circle.
+ * Returns: milliseconds until it may be started, -1 where nothing is to be done.
+ */
+static int64_t life_restart_mover(struct broker *broker)
 {
-	int64_t now = time(NULL);
-	bool wanted;
+	int64_t now = clock_ms(), next = broker->mover_started_ms + MOVER_MS;
+	bool wanted, due;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	wanted = broker->mover_wanted && !broker->registry.shutting_down &&
-		 now > broker->mover_started_s;
-	if (wanted)
+	wanted = broker->mover_wanted && !broker->registry.shutting_down;
+	due = wanted && now >= next;
+	if (due)
 		broker->mover_wanted = false;
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (!wanted)
-		return;
-	broker->mover_started_s = now;
-	life_start_mover(broker);
+	if (due) {
+		broker->mover_started_ms = now;
+		life_start_mover(broker);
+	}
+	return wanted && !due ? next - now : -1;
 }
 
 /* Whose worker has been given up has it again by the time that he needs it. */
@@ -113,31 +126,38 @@ static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
 	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
 }
 
+/* Sleeps until then, or until something is wanted. Returns: false at the end. */
+static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
+{
+	bool stop;
+	int r = 0;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	while (!broker->housekeeper_wanted && !broker->housekeeper_stop && r == 0)
+		r = clock_cond_wait(&broker->housekeeper_wake, &broker->registry.lock,
+				    until_ms);
+	/* What is wanted from here on, be it by the round itself, is another round's. */
+	broker->housekeeper_wanted = false;
+	stop = broker->housekeeper_stop;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return !stop;
+}
+
 static void *housekeeper_main(void *userdata)
 {
 	struct broker *broker = userdata;
-	struct timespec until;
-	bool stop = false;
 	int64_t next_ms;
+	bool goes_on;
 
-	while (!stop) {
-		next_ms = min_wait(deadlines_check(broker), 1000);
+	do {
+		next_ms = min_wait(deadlines_check(broker), ROUND_MS);
 		next_ms = min_wait(rescue_check_limits(broker), next_ms);
-		pthread_mutex_lock(&broker->registry.lock);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += (next_ms + 1) * 1000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		if (!broker->dead_runs && !broker->housekeeper_stop)
-			pthread_cond_timedwait(&broker->housekeeper_wake,
-					       &broker->registry.lock, &until);
-		stop = broker->housekeeper_stop;
-		pthread_mutex_unlock(&broker->registry.lock);
+		next_ms = min_wait(life_restart_mover(broker), next_ms);
+		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
 		life_bury_runs(broker);
 		life_wake_workers(broker);
-		life_restart_mover(broker);
 		life_end_idle(broker);
-	}
+	} while (goes_on);
 	return NULL;
 }
 
@@ -358,7 +378,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	registry_init(&broker->registry);
 	journal_init(&broker->journal);
 	broker->resume = op_resume;
-	pthread_cond_init(&broker->housekeeper_wake, NULL);
+	clock_cond_init(&broker->housekeeper_wake);
 	broker->mover.staging.fd = -1;
 	broker->outputs.epoll = broker->outputs.stop = -1;
 	leases_init(&broker->leases);
@@ -390,16 +410,14 @@ void broker_shutdown(struct broker *broker)
 /* Waits for the work under way, not for ever. Returns: whether all is done. */
 static bool life_wait_idle(struct broker *broker)
 {
-	struct timespec until;
+	int64_t until_ms = clock_ms() + STOP_SECONDS * 1000;
 	bool idle;
 	int r = 0;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += STOP_SECONDS;
 	pthread_mutex_lock(&broker->registry.lock);
 	while (broker->registry.n_busy && r == 0)
-		r = pthread_cond_timedwait(&broker->registry.idle, &broker->registry.lock,
-					   &until);
+		r = clock_cond_wait(&broker->registry.idle, &broker->registry.lock,
+				    until_ms);
 	idle = broker->registry.n_busy == 0;
 	pthread_mutex_unlock(&broker->registry.lock);
 	return idle;
@@ -416,13 +434,39 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 	}
 }
 
-static void life_wait_runs(struct broker *broker)
+/*
+ * Waits until the housekeeper has freed all runs. Each is killed if it does not end in
+ * time; one whose process the kernel can't end, as while a device has gone, is left.
+ * Returns: whether none is.
+ */
+static bool life_wait_runs(struct broker *broker, unsigned int seconds)
 {
-	struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
+	int64_t until_ms = clock_ms() + (seconds + STOP_SECONDS) * 1000;
+	bool gone;
+	int r = 0;
 
-	/* The housekeeper frees them; each is killed if it does not end in time. */
-	while (__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED))
-		nanosleep(&pause, NULL);
+	pthread_mutex_lock(&broker->registry.lock);
+	while (__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED) && r == 0)
+		r = clock_cond_wait(&broker->registry.idle, &broker->registry.lock,
+				    until_ms);
+	gone = !__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&broker->registry.lock);
+	return gone;
+}
+
+/* Which processes are left. */
+static void life_tell_left(struct broker *broker, struct text *why)
+{
+	_cleanup_text_ struct text pids = TEXT_INIT;
+	struct owner *owner, *safe;
+
+	worker_tell_left(&broker->mover, &pids);
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		if (owner->worker)
+			worker_tell_left(owner->worker, &pids);
+	}
+	text_printf(why, "worker processes that were killed have not ended: %s",
+		    text_string(&pids));
 }
 
 /* The workers are gone: nothing is mapped, nothing is under way. */
@@ -450,14 +494,18 @@ static void life_free_streams(struct broker *broker)
 
 void broker_drain(struct broker *broker)
 {
+	unsigned int seconds;
+
 	if (broker->drained)
 		return;
 	broker->drained = true;
 	/* What did not end in that time does not end in as much again. */
-	life_stop_workers(broker, life_wait_idle(broker) ? STOP_SECONDS : 0);
-	life_wait_runs(broker);
+	seconds = life_wait_idle(broker) ? STOP_SECONDS : 0;
+	life_stop_workers(broker, seconds);
+	broker->left = !life_wait_runs(broker, seconds);
 	/* What was open has been answered by the end of its worker. */
-	life_wait_idle(broker);
+	if (!broker->left)
+		life_wait_idle(broker);
 }
 
 int broker_free(struct broker *broker, struct text *why)
@@ -467,6 +515,11 @@ int broker_free(struct broker *broker, struct text *why)
 
 	broker_shutdown(broker);
 	broker_drain(broker);
+	/* The process ends now, and the kernel takes the rest when it can. */
+	if (broker->left) {
+		life_tell_left(broker, why);
+		return -EIO;
+	}
 	life_free_allocations(broker);
 	life_wait_idle(broker);
 	pthread_mutex_lock(&broker->registry.lock);

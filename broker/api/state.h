@@ -49,7 +49,8 @@ struct broker {
 	uint64_t restarts; /* workers that died; registry.lock */
 
 	/* registry.lock */
-	bool drained; /* by the thread that ends it */
+	bool drained; /* by the thread that ends it, as is: */
+	bool left;    /* processes that can't be ended */
 	struct reclaim reclaim;
 	struct ahead *aheads;	    /* pieces of data read ahead, oldest first */
 	struct deadline *deadlines; /* op/deadline.h */
@@ -60,6 +61,14 @@ struct broker {
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
-	bool mover_wanted;	 /* it died; registry.lock */
-	int64_t mover_started_s; /* the housekeeper's: not more than once a second */
+	bool housekeeper_wanted;  /* since it began its last round; registry.lock */
+	bool mover_wanted;	  /* it died; registry.lock */
+	int64_t mover_started_ms; /* the housekeeper's: not more than once a second */
 };
+
+/* Has the housekeeper do another round now. Under registry.lock. */
+static inline void broker_wake_housekeeper(struct broker *broker)
+{
+	broker->housekeeper_wanted = true;
+	pthread_cond_signal(&broker->housekeeper_wake);
+}

@@ -2,6 +2,7 @@
 /* Clocks, in nanoseconds; limits in milliseconds of CLOCK_MONOTONIC. */
 #pragma once
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -16,4 +17,25 @@ static inline uint64_t clock_ns(clockid_t clock)
 static inline int64_t clock_ms(void)
 {
 	return (int64_t)(clock_ns(CLOCK_MONOTONIC) / 1000000);
+}
+
+/* A condition whose waits end at a time of clock_ms(): setting the machine's clock
+ * neither shortens nor lengthens them. */
+static inline void clock_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+/* Returns: 0; ETIMEDOUT when it is until_ms. */
+static inline int clock_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
+				  int64_t until_ms)
+{
+	const struct timespec until = { until_ms / 1000, until_ms % 1000 * 1000000 };
+
+	return pthread_cond_timedwait(cond, lock, &until);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/number.h"
 #include "model/access.h"
 
@@ -62,7 +63,7 @@ void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
 	pthread_mutex_init(&registry->lock, NULL);
-	pthread_cond_init(&registry->idle, NULL);
+	clock_cond_init(&registry->idle);
 	slots_init(&registry->allocations);
 	slots_init(&registry->streams);
 	slots_init(&registry->owners);

@@ -200,7 +200,7 @@ struct registry {
 	pthread_mutex_t lock;
 	bool shutting_down;  /* nothing new is accepted */
 	uint64_t n_busy;     /* ops and whatever else the end of the broker waits for */
-	pthread_cond_t idle; /* n_busy reached zero */
+	pthread_cond_t idle; /* n_busy, or the number of worker processes, reached zero */
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;
 	struct slots allocations, streams, owners, devices, modules, functions;

@@ -17,7 +17,7 @@ void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
 	deadline->passed = passed;
 	DL_APPEND(broker->deadlines, deadline);
 	if (ms < LOOKED_AT_MS)
-		pthread_cond_signal(&broker->housekeeper_wake);
+		broker_wake_housekeeper(broker);
 }
 
 void deadline_clear(struct broker *broker, struct deadline *deadline)

@@ -106,6 +106,7 @@ struct op {
 	uint32_t limit_ms;	  /* from when it is sent (op_send); 0: none */
 	struct deadline deadline; /* set when it has been sent */
 	bool timed_out;
+	int64_t overdue_ms; /* when its time was over while it was being sent; or 0 */
 
 	uid_t uid; /* who asked for it, for the journal; where there is no command */
 	pid_t pid;

@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/managed_ranges.h"
 #include "process/checkpoint.h"
 
 #define ASK_AT_MOST 3
+#define SENDING_MS  1000 /* to be sent after its time is over */
 
 /* Asks of what is left for so much now, and for the rest afterwards. */
 static void op_cut(struct op *op, uint64_t left, uint64_t now)
@@ -336,17 +338,28 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 
 /* ---- time limits ---- */
 
+/*
+ * The run that the op is being sent to; 0: not known yet. What is still being sent long
+ * after its time waits for the run that goes on to answer what it was told.
+ */
+static uint32_t op_sending_epoch(struct op *op)
+{
+	if (!op->overdue_ms)
+		op->overdue_ms = clock_ms();
+	return clock_ms() - op->overdue_ms < SENDING_MS ? 0 : worker_epoch(op->worker);
+}
+
 static void op_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
+	uint32_t epoch = op->work.sending ? op_sending_epoch(op) : op->asked_epoch;
 
-	/* While it is being sent nobody knows to which run. */
-	if (op->work.sending) {
+	if (!epoch) {
 		deadline_set(op->broker, deadline, 1, op_passed);
 		return;
 	}
 	op->timed_out = true;
-	rescue_begin(op->broker, op->worker, op->asked_epoch,
+	rescue_begin(op->broker, op->worker, epoch,
 		     "was ended: a kernel ran longer than its time limit", EIO, NULL);
 }
 

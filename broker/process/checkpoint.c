@@ -139,7 +139,7 @@ static void rescue_let_go(struct rescue *rescue)
 		return;
 	}
 	rescue->deadline_ms = clock_ms() + LINGER_MS;
-	pthread_cond_signal(&rescue->broker->housekeeper_wake);
+	broker_wake_housekeeper(rescue->broker);
 }
 
 void rescue_run_ready(struct broker *broker, struct worker *worker)
@@ -386,7 +386,7 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 	if (rescue->restore.n_saved) {
 		rescue->deadline_ms = clock_ms() + SAVE_MS +
 				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
-		pthread_cond_signal(&broker->housekeeper_wake);
+		broker_wake_housekeeper(broker);
 		save_next(rescue, link);
 	} else {
 		rescue_let_go(rescue);

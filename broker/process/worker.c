@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "api/state.h"
+#include "base/clock.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 
@@ -147,7 +147,7 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	if (r == 0 && needs->image)
 		r = run_tell_image(worker->run, needs->image);
 	if (r == 0) {
-		worker->last_asked_s = time(NULL);
+		worker->last_asked_ms = clock_ms();
 		*ret_epoch = worker->epoch;
 		r = run_ask(worker->run, needs, ask);
 	}
@@ -195,7 +195,7 @@ bool worker_want(struct worker *worker, uint32_t epoch)
 	}
 	pthread_mutex_unlock(&worker->lock);
 	worker->wanted = worker->used;
-	pthread_cond_signal(&worker->broker->housekeeper_wake);
+	broker_wake_housekeeper(worker->broker);
 	return worker->wanted;
 }
 

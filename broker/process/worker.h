@@ -22,16 +22,18 @@ struct op;
 struct owner;
 struct run;
 struct stream;
+struct text;
 
 struct worker {
 	struct broker *broker;
 	struct owner *owner; /* NULL: the mover */
 	pthread_mutex_t lock;
-	struct link *link; /* NULL: does not run */
-	struct run *run;   /* that link's */
-	uint32_t epoch;	   /* of the run, counted from 1; 0 before the first */
-	int64_t last_asked_s;
-	bool closed; /* is not started any more */
+	struct link *link;     /* NULL: does not run */
+	struct run *run;       /* that link's */
+	struct run *runs;      /* all whose process is not known to be gone */
+	uint32_t epoch;	       /* of the run, counted from 1; 0 before the first */
+	int64_t last_asked_ms; /* CLOCK_MONOTONIC */
+	bool closed;	       /* is not started any more */
 	struct staging staging;
 	struct op *slot_waiters; /* works that wait for a slot, first come first served */
 	unsigned int n_lent;	 /* slots that are out as request buffers */
@@ -118,6 +120,9 @@ bool worker_runs(struct worker *worker, uint32_t epoch);
 
 /* Its process, 0 when there is none. */
 pid_t worker_pid(struct worker *worker);
+
+/* Appends the processes of it that are still there, separated by commas. */
+void worker_tell_left(struct worker *worker, struct text *text);
 
 /* Why the last run ended, and what error that is for a kernel that it had. */
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size);

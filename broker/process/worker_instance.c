@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+#include <utlist.h>
 
 #include "api/state.h"
+#include "base/clock.h"
 #include "process/checkpoint.h"
 
 #define ANSWERING_THREADS 2
@@ -104,7 +105,7 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	pthread_mutex_lock(&broker->registry.lock);
 	run->next_dead = broker->dead_runs;
 	broker->dead_runs = run;
-	pthread_cond_signal(&broker->housekeeper_wake);
+	broker_wake_housekeeper(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
@@ -112,6 +113,9 @@ struct run *run_free(struct run *run)
 {
 	struct run *next = run->next_dead;
 
+	pthread_mutex_lock(&run->worker->lock);
+	LL_DELETE(run->worker->runs, run);
+	pthread_mutex_unlock(&run->worker->lock);
 	link_free(run->link);
 	free(run);
 	return next;
@@ -165,6 +169,7 @@ int worker_start(struct worker *worker)
 	(void)take_fd(&output);
 	worker->link = run->link;
 	worker->run = run;
+	LL_PREPEND(worker->runs, run);
 	worker->epoch++;
 	run_tell_start(broker, worker);
 	return 0;
@@ -213,6 +218,20 @@ pid_t worker_pid(struct worker *worker)
 		pid = link_pid(worker->link);
 	pthread_mutex_unlock(&worker->lock);
 	return pid;
+}
+
+void worker_tell_left(struct worker *worker, struct text *text)
+{
+	const struct run *run;
+
+	pthread_mutex_lock(&worker->lock);
+	LL_FOREACH (worker->runs, run) {
+		pid_t pid = link_pid(run->link);
+
+		if (pid)
+			text_printf(text, "%s%d", text->length ? ", " : "", pid);
+	}
+	pthread_mutex_unlock(&worker->lock);
 }
 
 void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
@@ -315,7 +334,7 @@ void worker_end_idle(struct worker *worker, int64_t idle_s)
 
 	pthread_mutex_lock(&worker->lock);
 	if (worker->link && link_pending(worker->link) == 0 && !worker->run->held &&
-	    time(NULL) - worker->last_asked_s >= idle_s)
+	    clock_ms() - worker->last_asked_ms >= idle_s * 1000)
 		link = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);
 	if (link)

@@ -24,6 +24,7 @@ struct run {
 	uint64_t n_told;	   /* of those, ever */
 	struct held *held;	   /* requests that wait for their answers, in order */
 	struct wire_reply refusal; /* the last of those answers that was a failure */
+	struct run *next;	   /* of the worker's, until it is freed */
 	struct run *next_dead;
 };
 

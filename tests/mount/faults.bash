@@ -586,6 +586,44 @@ test_what_stands_beside_a_refused_mapping_is_done()
 	is "$(od -A n -t x4 -N 4 allocations/kept/data)" ' 0707070c'
 }
 
+# The old process can't write its memory out and lives on for seconds.
+test_after_a_time_limit_the_next_worker_starts_at_once()
+{
+	local old given_up took
+	loaded
+	loaded order
+	something_to_lose
+	old=$(own)
+	echo 'x 64' >control/alloc
+	echo 'order add grid=1 block=1 in:kept i32:1 x' >control/launch
+	echo 'x u8:0' >control/fill
+	endless x timeout=1
+	kill -STOP "$old"
+	eventually 'grep -q "lost allocations/direct" events'
+	given_up=${EPOCHREALTIME/./}
+	eventually 'grep -q "worker_start owners/.* run=2" events'
+	took=$(((${EPOCHREALTIME/./} - given_up) / 1000))
+	# the housekeeper's next round by itself is a second later
+	[ "$took" -lt 700 ] || fail "the next worker came after $took ms"
+	[ -e "/proc/$old" ] || fail 'the old process has ended already'
+	kill -CONT "$old"
+	! echo default 2>/dev/null >control/synchronize
+}
+
+# The kernel waits for its memory to be mapped.
+test_a_time_limit_counts_while_a_worker_is_told_what_it_needs()
+{
+	local old
+	loaded
+	something_to_lose
+	old=$(own)
+	echo 'x 64' >control/alloc
+	kill -STOP "$old"
+	endless x timeout=1
+	refused ETIMEDOUT 'was ended by its time limit of 1 s' 'echo default >control/synchronize'
+	kill -CONT "$old" 2>/dev/null || true
+}
+
 test_the_mover_outlives_a_mapping_that_is_refused()
 {
 	local mover

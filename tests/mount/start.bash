@@ -278,6 +278,31 @@ test_sigterm_while_lines_wait_ends_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
+# A process that is traced is not gone before its tracer knows of it.
+test_a_worker_that_can_not_be_ended_does_not_keep_the_broker()
+{
+	local mover tracer
+	needs_root 'hold a process'
+	start
+	mover=$(workers_of "$T/own" mover)
+	py "$mover" "$T/held" 2>"$T/said" <<-EOF &
+		import ctypes, signal
+		seize = 0x4206
+		assert ctypes.CDLL(None).ptrace(seize, int(sys.argv[1]), None, None) == 0
+		open(sys.argv[2], "w").write(str(os.getpid()))
+		signal.pause()
+	EOF
+	eventually "[ -s '$T/held' ]"
+	tracer=$(<"$T/held")
+	kill -TERM "$(<"$T/own/pid")"
+	eventually "[ -s '$T/own/status' ]" 40
+	kill $tracer
+	is "$(<"$T/own/status")" 1
+	like "$(<"$T/own/stderr")" "worker processes that were killed have not ended: $mover"
+	! is_mounted "$O"
+	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
+}
+
 # What ends in time has been done.
 test_sigterm_lets_lines_end_that_do_in_time()
 {
