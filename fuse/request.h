@@ -37,6 +37,7 @@ struct request {
 	fuse_ino_t ino;
 	struct fuse_file_info info;
 	size_t size;
+	off_t offset;
 
 	/* Memory that this user may change may have changed by the time it is answered:
 	 * the kernel's pages of it are dropped first (page_cache.h). */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of text: what they say is made when they are opened, so that however small the
- * reads, one consistent text is read. They show no size and go past the page cache.
+ * Files of text. A read at offset 0 makes the text, and reads behind it go on in the same
+ * text: however small the reads, a program gets one consistent text, and a descriptor
+ * that is held can be read again. The files show no size and go past the page cache.
  *
- * A writable attribute takes each write as the whole new value.
+ * A write to a writable attribute is the whole new value.
  */
 #include "base/def.h"
 #include "file.h"
@@ -15,51 +16,44 @@
 
 struct snapshot {
 	struct file file;
-	struct text text;
 	struct node node;
+	struct caller caller; /* the opener, without supplementary groups */
 	bool writable;
+
+	pthread_mutex_t lock;
+	bool is_made;	  /* lock */
+	struct text text; /* lock; made by the last read at offset 0 */
 };
 
-/* ---- what they say ---- */
+/* ---- making the text ---- */
 
-typedef int snapshot_make(struct view *view, fuse_req_t req, const struct node *node,
-			  struct text *text);
+typedef int snapshot_make(const struct snapshot *snapshot, struct text *text);
 
-static int make_readme(struct view *view, fuse_req_t req, const struct node *node,
-		       struct text *text)
+static int make_readme(const struct snapshot *snapshot, struct text *text)
 {
-	(void)view;
-	(void)req;
-	(void)node;
+	(void)snapshot;
 	readme_print(text);
 	return 0;
 }
 
-static int make_shown(struct view *view, fuse_req_t req, const struct node *node,
-		      struct text *text)
+static int make_shown(const struct snapshot *snapshot, struct text *text)
 {
-	(void)req;
-	return broker_show(view->broker,
+	const struct node *node = &snapshot->node;
+
+	return broker_show(snapshot->file.view->broker,
 			   node_is_fixed(node) ? OBJECT_BROKER : node->row->type,
 			   node->token, node->row->attribute, text);
 }
 
-static int make_errors(struct view *view, fuse_req_t req, const struct node *node,
-		       struct text *text)
+static int make_errors(const struct snapshot *snapshot, struct text *text)
 {
-	struct caller caller = caller_of(req);
-
-	(void)node;
-	broker_errors(view->broker, &caller, text);
+	broker_errors(snapshot->file.view->broker, &snapshot->caller, text);
 	return 0;
 }
 
-static int make_events(struct view *view, fuse_req_t req, const struct node *node,
-		       struct text *text)
+static int make_events(const struct snapshot *snapshot, struct text *text)
 {
-	(void)req;
-	(void)node;
-	broker_events(view->broker, text);
+	broker_events(snapshot->file.view->broker, text);
 	return 0;
 }
 
@@ -69,26 +63,107 @@ static snapshot_make *const makers[N_NODE_KINDS] = {
 	[NODE_EVENTS] = make_events,
 };
 
+/* Takes over the text. Returns: 0; -ENOMEM. */
+static int snapshot_take(struct snapshot *snapshot, struct text *text)
+{
+	if (text_failed(text))
+		return -ENOMEM;
+	pthread_mutex_lock(&snapshot->lock);
+	text_deinit(&snapshot->text);
+	snapshot->text = *text;
+	snapshot->is_made = true;
+	pthread_mutex_unlock(&snapshot->lock);
+	*text = TEXT_INIT;
+	return 0;
+}
+
 /* ---- descriptors ---- */
 
-/* What is answered is a copy: a reader that has its answer may close the file before
- * the reply has returned here. */
+/* Answers with a copy: a reader that has its answer may close the file before the reply
+ * has returned here. */
+static void reply_part(struct snapshot *snapshot, fuse_req_t req, size_t size,
+		       off_t offset)
+{
+	_cleanup_free_ char *bytes = NULL;
+	size_t from, length;
+
+	pthread_mutex_lock(&snapshot->lock);
+	from = MIN((size_t)offset, snapshot->text.length);
+	length = MIN(size, snapshot->text.length - from);
+	bytes = malloc(length + 1);
+	if (bytes)
+		memcpy(bytes, text_string(&snapshot->text) + from, length);
+	pthread_mutex_unlock(&snapshot->lock);
+	if (bytes)
+		fuse_reply_buf(req, bytes, length);
+	else
+		reply_error(req, -ENOMEM);
+}
+
+static void on_asked(struct request *request, int error, const void *bytes, size_t length)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (!error) {
+		text_add(&text, bytes, length);
+		error = snapshot_take(request->context, &text);
+	}
+	if (error)
+		reply_error(request->req, error);
+	else
+		reply_part(request->context, request->req, request->size,
+			   request->offset);
+}
+
+/* A worker or the driver makes the text. */
+static void ask(struct snapshot *snapshot, fuse_req_t req, size_t size, off_t offset)
+{
+	struct view *view = snapshot->file.view;
+	const struct node *node = &snapshot->node;
+	struct request *request = request_new(view, req, on_asked);
+	struct caller caller = snapshot->caller;
+
+	if (!request)
+		return;
+	caller.pid = fuse_req_ctx(req)->pid;
+	request->context = snapshot;
+	request->size = size;
+	request->offset = offset;
+	broker_ask(view->broker, node->token, node->row->attribute, &caller,
+		   &request->wait);
+	request_wait(request);
+}
+
+static bool is_asked(const struct node *node)
+{
+	return node->row->attribute && node->row->attribute->flags & ATTRIBUTE_ASKED;
+}
+
 static void snapshot_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
 			  const struct fuse_file_info *info)
 {
 	struct snapshot *snapshot = container_of(file, struct snapshot, file);
-	const char *text = text_string(&snapshot->text);
-	size_t from = MIN((size_t)offset, snapshot->text.length);
-	size_t length = MIN(size, snapshot->text.length - from);
-	_cleanup_free_ char *bytes = malloc(length + 1);
+	const struct node *node = &snapshot->node;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	bool goes_on;
+	int error = 0;
 
 	(void)info;
-	if (!bytes) {
-		reply_error(req, -ENOMEM);
+	pthread_mutex_lock(&snapshot->lock);
+	goes_on = offset > 0 && snapshot->is_made;
+	pthread_mutex_unlock(&snapshot->lock);
+	if (!goes_on && is_asked(node)) {
+		ask(snapshot, req, size, offset);
 		return;
 	}
-	memcpy(bytes, text + from, length);
-	fuse_reply_buf(req, bytes, length);
+	if (!goes_on)
+		error = makers[node->row->kind](snapshot, &text);
+	if (!goes_on && !error)
+		error = snapshot_take(snapshot, &text);
+	if (error)
+		reply_error(req, error);
+	else
+		reply_part(snapshot, req, size, offset);
 }
 
 static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
@@ -113,8 +188,11 @@ static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
 
 static void snapshot_free(struct file *file, fuse_req_t req)
 {
+	struct snapshot *snapshot = container_of(file, struct snapshot, file);
+
 	(void)req;
-	text_deinit(&container_of(file, struct snapshot, file)->text);
+	text_deinit(&snapshot->text);
+	pthread_mutex_destroy(&snapshot->lock);
 }
 
 static const struct file_type snapshot_type = {
@@ -125,75 +203,32 @@ static const struct file_type snapshot_type = {
 
 /* ---- opening ---- */
 
-static void on_asked(struct request *request, int error, const void *bytes, size_t length)
-{
-	struct snapshot *snapshot = request->context;
-
-	if (!error)
-		text_add(&snapshot->text, bytes, length);
-	if (!error && text_failed(&snapshot->text))
-		error = -ENOMEM;
-	if (!error) {
-		file_reply(request->req, &snapshot->file, &request->info);
-		return;
-	}
-	file_free(&snapshot->file, request->req);
-	reply_error(request->req, error);
-}
-
-/* The worker answers, and that opens the file. */
-static void ask(struct snapshot *snapshot, fuse_req_t req,
-		const struct fuse_file_info *info)
-{
-	struct view *view = snapshot->file.view;
-	const struct node *node = &snapshot->node;
-	struct request *request = request_new(view, req, on_asked);
-	struct caller caller = caller_of(req);
-
-	if (!request) {
-		file_free(&snapshot->file, NULL);
-		return;
-	}
-	request->context = snapshot;
-	request->info = *info;
-	broker_ask(view->broker, node->token, node->row->attribute, &caller,
-		   &request->wait);
-	request_wait(request);
-}
-
 void snapshot_open(struct view *view, fuse_req_t req, const struct node *node,
 		   struct fuse_file_info *info)
 {
 	unsigned int flags = node->row->attribute ? node->row->attribute->flags : 0;
 	bool writable = flags & ATTRIBUTE_WRITABLE;
-	struct snapshot *snapshot;
+	struct snapshot *snapshot = NULL;
+	struct object_stat object;
 	int error = 0;
 
-	if (opened_for_writing(info) && !writable) {
-		reply_error(req, -EACCES);
-		return;
+	if (opened_for_writing(info) && !writable)
+		error = -EACCES;
+	else if (!node_is_fixed(node))
+		error = broker_stat(view->broker, node->row->type, node->token, &object);
+	if (!error) {
+		snapshot = file_new(view, &snapshot_type, sizeof(*snapshot));
+		error = snapshot ? 0 : -ENOMEM;
 	}
-	snapshot = file_new(view, &snapshot_type, sizeof(*snapshot));
-	if (!snapshot) {
-		reply_error(req, -ENOMEM);
+	if (error) {
+		reply_error(req, error);
 		return;
 	}
 	snapshot->node = *node;
+	snapshot->caller = caller_of(req);
 	snapshot->writable = writable;
+	pthread_mutex_init(&snapshot->lock, NULL);
 	info->direct_io = 1;
 	info->noflush = 1;
-	if (flags & ATTRIBUTE_ASKED) {
-		ask(snapshot, req, info);
-		return;
-	}
-	if (opened_for_reading(info))
-		error = makers[node->row->kind](view, req, node, &snapshot->text);
-	if (!error && text_failed(&snapshot->text))
-		error = -ENOMEM;
-	if (!error) {
-		file_reply(req, &snapshot->file, info);
-		return;
-	}
-	file_free(&snapshot->file, req);
-	reply_error(req, error);
+	file_reply(req, &snapshot->file, info);
 }

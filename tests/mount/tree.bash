@@ -193,7 +193,7 @@ test_attribute_files_show_size_zero()
 	is "$(stat -c %s version status control/alloc devices/0/name allocations/x/size | sort -u)" 0
 }
 
-test_an_attribute_is_a_snapshot_taken_at_open()
+test_an_attribute_is_a_snapshot_taken_at_offset_0()
 {
 	is "$(py <<-'EOF'
 		alloc = control("alloc")
@@ -207,6 +207,35 @@ test_an_attribute_is_a_snapshot_taken_at_open()
 		print(text.decode() == before)
 	EOF
 	)" True
+}
+
+test_a_held_file_of_text_can_be_read_again()
+{
+	is "$(py <<-'EOF'
+		files = ["status", "events", "errors", "devices/0/memory_used"]
+		fds = [os.open(file, os.O_RDONLY) for file in files]
+		before = [os.read(fd, 65536) for fd in fds]
+		os.write(control("alloc"), b"x 64M")
+		attempt(os.write, control("alloc"), b"x 64M")
+		for file, fd, text in zip(files, fds, before):
+		    now = os.pread(fd, 65536, 0)
+		    print(file, now != text, now == open(file, "rb").read())
+		size = os.open("allocations/x/size", os.O_RDONLY)
+		show(os.pread, size, 100, 0)
+		os.rmdir("allocations/x")
+		show(os.pread, size, 100, 0)
+	EOF
+	)" "$(printf '%s True True\n' status events errors devices/0/memory_used)"$'\n67108864\nESTALE'
+}
+
+# What errors says is for the user that opened it.
+test_errors_are_those_of_the_opener()
+{
+	needs_root 'other users'
+	! echo of-root >control/free 2>/dev/null
+	exec 3<errors
+	unlike "$(by 1001 run 'cat errors')" of-root
+	like "$(by 1001 run 'cat <&3')" of-root
 }
 
 test_an_attribute_can_be_read_at_any_offset()
