@@ -23,6 +23,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <uthash.h>
 
 #define MOVER	      "gpumem-mover"
@@ -31,8 +32,8 @@
 #define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 */
 
 struct mount {
-	unsigned int major, minor; /* the device, unique to the mount */
-	uid_t user;		   /* the user who has mounted */
+	dev_t device; /* unique to the mount */
+	uid_t user;   /* the user who has mounted */
 	char *path;
 	bool gone;
 	struct mount_reader reader;
@@ -159,14 +160,17 @@ static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path
 {
 	const char *type = strstr(line, " - fuse.gpumemd "),
 		   *options = strrchr(line, ' ');
-	const char *user = type ? strstr(options, ",user_id=") : NULL;
-	unsigned int uid;
-
 	/* the options are the kernel's words; earlier words may be the user's */
+	const char *user = type ? strstr(options, ",user_id=") : NULL;
+	unsigned int major, minor, uid;
+	int root = 0;
+
 	if (!user || sscanf(user, ",user_id=%u", &uid) != 1 ||
-	    sscanf(line, "%*u %*u %u:%u / %4199s ", &ret_mount->major, &ret_mount->minor,
-		   ret_path) != 3)
+	    sscanf(line, "%*u %*u %u:%u %n", &major, &minor, &root) != 2 ||
+	    strncmp(line + root, "/ ", 2) != 0 ||
+	    sscanf(line + root + 2, "%4199s", ret_path) != 1)
 		return false;
+	ret_mount->device = makedev(major, minor);
 	ret_mount->user = uid;
 	path_unescape(ret_path);
 	return is_trusted(uid);
@@ -175,7 +179,7 @@ static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path
 static struct mount *mount_find(const struct mounts *mounts, const struct mount *like)
 {
 	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
-		if (mount->major == like->major && mount->minor == like->minor)
+		if (mount->device == like->device)
 			return mount;
 	return NULL;
 }
@@ -259,7 +263,8 @@ static void read_mounts(struct mounts *mounts)
 	look_for_mounts(mounts);
 	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
 		if (!mount->reader.pid && now >= mount->next && mount->path &&
-		    !mount_reader_start(&mount->reader, mount->path, mount->user))
+		    !mount_reader_start(&mount->reader, mount->path, mount->device,
+					mount->user))
 			mount->started = now;
 	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
 		take_names(mount, mount->started == now ? now + WAIT_NS : 0);

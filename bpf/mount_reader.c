@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -111,11 +112,16 @@ static pid_t read_broker(int mount)
 
 /* A mount may say anything: a user's mount can only name memory of a broker of this
  * user. */
-static void read_mount(int out, const char *path, uid_t user)
+static void read_mount(int out, const char *path, dev_t device, uid_t user)
 {
 	_cleanup_close_ int mount = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	pid_t broker = mount < 0 ? 0 : read_broker(mount);
+	struct stat st;
 	uid_t uid;
+
+	/* another mount may cover the path */
+	if (mount < 0 || fstat(mount, &st) || st.st_dev != device)
+		return;
+	pid_t broker = read_broker(mount);
 
 	if (!broker || !proc_uid(broker, &uid) || uid != user)
 		return;
@@ -127,7 +133,8 @@ static void read_mount(int out, const char *path, uid_t user)
 			break;
 }
 
-_Noreturn static void child(int out, pid_t tracer, const char *path, uid_t user)
+_Noreturn static void child(int out, pid_t tracer, const char *path, dev_t device,
+			    uid_t user)
 {
 	const struct timespec wait = { .tv_nsec = FIRST_WAIT_NS };
 
@@ -136,13 +143,14 @@ _Noreturn static void child(int out, pid_t tracer, const char *path, uid_t user)
 		_exit(1);
 	/* the broker names an allocation only after the worker's answer */
 	nanosleep(&wait, NULL);
-	read_mount(0, path, user);
+	read_mount(0, path, device, user);
 	_exit(0);
 }
 
 /* ---- in the tracer ---- */
 
-int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user)
+int mount_reader_start(struct mount_reader *reader, const char *path, dev_t device,
+		       uid_t user)
 {
 	pid_t tracer = getpid();
 	int ends[2];
@@ -153,7 +161,7 @@ int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user
 	fcntl(ends[1], F_SETFL, 0);
 	pid_t pid = fork();
 	if (pid == 0)
-		child(ends[1], tracer, path, user);
+		child(ends[1], tracer, path, device, user);
 	close(ends[1]);
 	if (pid < 0) {
 		int error = errno;

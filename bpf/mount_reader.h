@@ -26,11 +26,13 @@ struct mount_reader {
 };
 
 /*
- * Starts to read the mount at a path. Names count only for a broker that runs as `user`.
+ * Starts to read the mount of a device at a path. Names count only for a broker that runs
+ * as `user`.
  *
  * Returns: 0; -errno.
  */
-int mount_reader_start(struct mount_reader *reader, const char *path, uid_t user);
+int mount_reader_start(struct mount_reader *reader, const char *path, dev_t device,
+		       uid_t user);
 
 /*
  * Takes new names, and waits for more until `deadline` (CLOCK_MONOTONIC, in nanoseconds;
