@@ -11,10 +11,10 @@
  * waits is ended and what is open closed; the broker gives everything back; and the last
  * is the connection, on which all this was answered.
  */
+#include "install_paths.h"
 #include "kernel.h"
 #include "mount.h"
 #include "options.h"
-#include "place.h"
 #include "tickets.h"
 #include "transport.h"
 #include "view.h"
@@ -320,9 +320,8 @@ static int make_socket(struct server *server)
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int error = -ENOMEM;
 
-	server->socket = server->options->socket
-				 ? strdup(server->options->socket)
-				 : tickets_path(server->mountpoint, &why);
+	server->socket = server->options->socket ? strdup(server->options->socket)
+						 : tickets_path(server->mountpoint, &why);
 	if (server->socket)
 		error = tickets_new(&server->tickets, server->socket, &why);
 	if (error == -EADDRINUSE && !server->options->socket)
@@ -336,8 +335,7 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->session,
-			  server->socket);
+	error = view_init(&server->view, server->broker, server->session, server->socket);
 	if (!error)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)

@@ -14,8 +14,8 @@
  *
  * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits from 8
  *on the row, which makes the root 1. With VISIT in bits 0-4 they are a serial number: see
- * visit.c. st_ino has the same shape with the object's id, which is never used again, in
- * place of the token.
+ * control_inode.c. st_ino has the same shape with the object's id, which is never used
+ *again, in place of the token.
  */
 #include "node.h"
 

@@ -7,11 +7,11 @@
  *
  * libfuse calls back for an interrupt with the request's own lock held, in a thread that
  * serves requests: the callback only marks. The watcher then reads the signals of the
- * thread that waits (pending.c), again every LOOK_MS since the kernel interrupts once,
- * and cancels the wait when one is there that ends it. The answer takes the callback away
- * first, which waits for one under way, and then leaves the list, which waits for a
- * cancelling under way unless that is what answers: so nothing is cancelled after its
- * answer. Exactly one reply leaves for each request.
+ * thread that waits (signal_pending.c), again every LOOK_MS since the kernel interrupts
+ * once, and cancels the wait when one is there that ends it. The answer takes the
+ * callback away first, which waits for one under way, and then leaves the list, which
+ * waits for a cancelling under way unless that is what answers: so nothing is cancelled
+ * after its answer. Exactly one reply leaves for each request.
  *
  * Locks: request.lock, then libfuse's own, then requests.lock; none is held in a reply or
  * in a call to the broker.
@@ -19,7 +19,7 @@
 #include "request.h"
 
 #include "base/def.h"
-#include "pending.h"
+#include "signal_pending.h"
 #include "view.h"
 
 #include <errno.h>

@@ -160,7 +160,7 @@ void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_attr(req, &stat, node_is_fixed(&node) ? KEEP_S : 0);
 }
 
-/* Control files are visited (visit.h) and never kept; other fixed nodes are. */
+/* Control files are visited (control_inode.h) and never kept; other fixed nodes are. */
 static int fill_entry(struct view *view, const struct node *node,
 		      struct fuse_entry_param *entry)
 {

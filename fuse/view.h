@@ -3,11 +3,11 @@
 #pragma once
 
 #include "api/broker.h"
+#include "control_inode.h"
 #include "file.h"
 #include "mapping.h"
 #include "page_cache.h"
 #include "request.h"
-#include "visit.h"
 #include "waker.h"
 
 #define FUSE_USE_VERSION 314
@@ -21,7 +21,7 @@ struct view {
 	struct wakers wakers;
 	struct mappings mappings;
 	struct page_cache page_cache;
-	struct stat root; /* owner and times of the fixed nodes */
+	struct stat root;   /* owner and times of the fixed nodes */
 	const char *socket; /* what the link `socket` shows; borrowed */
 };
 

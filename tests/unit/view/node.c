@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "node.h"
 
-#include "visit.h"
+#include "control_inode.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

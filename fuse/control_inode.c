@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "visit.h"
+#include "control_inode.h"
 
 #include "base/def.h"
 #include "node.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "place.h"
+#include "install_paths.h"
 
 #include "base/def.h"
 

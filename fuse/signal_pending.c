@@ -11,7 +11,7 @@
  * The kernel interrupts no request of a thread that is ending, and takes the signal that
  * ended it for done: such a thread is known by its descriptors, which it gives up first.
  */
-#include "pending.h"
+#include "signal_pending.h"
 
 #include "base/def.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "pending.h"
+#include "signal_pending.h"
 
 #include "base/def.h"
 
