@@ -8,11 +8,14 @@
 
 #include <utlist.h>
 
+#include "api/broker.h"
 #include "api/device_usage.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
+#include "memops/lease.h"
 #include "memops/readahead.h"
 #include "op/op.h"
+#include "process/processes.h"
 
 /* With registry.lock held; the object that fits the type. */
 struct attribute_view {
@@ -140,12 +143,12 @@ static void broker_failures(const struct attribute_view *view, struct text *text
 
 static void broker_restarts(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, view->broker->restarts);
+	show_number(text, view->broker->processes->restarts);
 }
 
 static void broker_mover(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, (uint64_t)worker_pid(&view->broker->mover));
+	show_number(text, (uint64_t)worker_pid(&view->broker->processes->mover));
 }
 
 static void broker_leases(const struct attribute_view *view, struct text *text)

@@ -5,12 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/broker.h"
 #include "base/clock.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
+#include "memops/lease.h"
 #include "memops/release.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
+
+/* The broker put together: one piece of memory. */
+struct whole {
+	struct broker broker;
+	struct processes processes;
+	struct ops ops;
+	struct leases leases;
+};
 
 /* Slots of the mover's staging area: each view thread reads requests into one. */
 #define MOVER_SLOTS 48
@@ -30,14 +41,14 @@ static void life_bury_runs(struct broker *broker)
 	struct run *run;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	run = take_ptr(broker->dead_runs);
+	run = take_ptr(broker->processes->dead_runs);
 	pthread_mutex_unlock(&broker->registry.lock);
 	for (; run; n++)
 		run = run_free(run);
 	if (!n)
 		return;
 	pthread_mutex_lock(&broker->registry.lock);
-	if (__atomic_sub_fetch(&broker->n_runs, n, __ATOMIC_RELAXED) == 0)
+	if (__atomic_sub_fetch(&broker->processes->n_runs, n, __ATOMIC_RELAXED) == 0)
 		pthread_cond_broadcast(&broker->registry.idle);
 	pthread_mutex_unlock(&broker->registry.lock);
 }
@@ -50,7 +61,7 @@ static void life_end_idle(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker && owner->n_in_worker == 0)
-			worker_end_idle(owner->worker, broker->worker_idle_s);
+			worker_end_idle(owner->worker, broker->processes->worker_idle_s);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 }
@@ -80,17 +91,17 @@ static void life_start_mover(struct broker *broker)
  */
 static int64_t life_restart_mover(struct broker *broker)
 {
-	int64_t now = clock_ms(), next = broker->mover_started_ms + MOVER_MS;
+	int64_t now = clock_ms(), next = broker->processes->mover_started_ms + MOVER_MS;
 	bool wanted, due;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	wanted = broker->mover_wanted && !broker->registry.shutting_down;
+	wanted = broker->processes->mover_wanted && !broker->registry.shutting_down;
 	due = wanted && now >= next;
 	if (due)
-		broker->mover_wanted = false;
+		broker->processes->mover_wanted = false;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (due) {
-		broker->mover_started_ms = now;
+		broker->processes->mover_started_ms = now;
 		life_start_mover(broker);
 	}
 	return wanted && !due ? next - now : -1;
@@ -133,12 +144,13 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 	int r = 0;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	while (!broker->housekeeper_wanted && !broker->housekeeper_stop && r == 0)
-		r = clock_cond_wait(&broker->housekeeper_wake, &broker->registry.lock,
-				    until_ms);
+	while (!broker->processes->housekeeper_wanted &&
+	       !broker->processes->housekeeper_stop && r == 0)
+		r = clock_cond_wait(&broker->processes->housekeeper_wake,
+				    &broker->registry.lock, until_ms);
 	/* What is wanted from here on, be it by the round itself, is another round's. */
-	broker->housekeeper_wanted = false;
-	stop = broker->housekeeper_stop;
+	broker->processes->housekeeper_wanted = false;
+	stop = broker->processes->housekeeper_stop;
 	pthread_mutex_unlock(&broker->registry.lock);
 	return !stop;
 }
@@ -163,14 +175,14 @@ static void *housekeeper_main(void *userdata)
 
 static void housekeeper_end(struct broker *broker)
 {
-	if (!broker->housekeeper_runs)
+	if (!broker->processes->housekeeper_runs)
 		return;
 	pthread_mutex_lock(&broker->registry.lock);
-	broker->housekeeper_stop = true;
-	pthread_cond_signal(&broker->housekeeper_wake);
+	broker->processes->housekeeper_stop = true;
+	pthread_cond_signal(&broker->processes->housekeeper_wake);
 	pthread_mutex_unlock(&broker->registry.lock);
-	pthread_join(broker->housekeeper, NULL);
-	broker->housekeeper_runs = false;
+	pthread_join(broker->processes->housekeeper, NULL);
+	broker->processes->housekeeper_runs = false;
 }
 
 /* ---- the start ---- */
@@ -306,9 +318,9 @@ static void life_deinit(struct broker *broker)
 
 	housekeeper_end(broker);
 	crew_deinit(&broker->crew);
-	outputs_deinit(&broker->outputs);
-	leases_deinit(&broker->leases);
-	worker_deinit(&broker->mover);
+	outputs_deinit(&broker->processes->outputs);
+	leases_deinit(broker->leases);
+	worker_deinit(&broker->processes->mover);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		owner->pool = chunk_pool_free(owner->pool);
 		if (owner->worker)
@@ -320,13 +332,13 @@ static void life_deinit(struct broker *broker)
 	if (broker->memory.n_blocks == 0)
 		memory_deinit(&broker->memory);
 	journal_deinit(&broker->journal);
-	pthread_cond_destroy(&broker->housekeeper_wake);
+	pthread_cond_destroy(&broker->processes->housekeeper_wake);
 	cuda_driver_free(broker->driver);
-	free(broker->driver_path);
-	free(broker->worker_program);
+	free(broker->processes->driver_path);
+	free(broker->processes->worker_program);
 	free(broker->version);
 	free(broker->socket);
-	free(broker);
+	free(container_of(broker, struct whole, broker));
 }
 
 static int life_init(struct broker *broker, const struct broker_config *config,
@@ -335,16 +347,17 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	int r;
 
-	broker->driver_path = strdup(config->driver);
-	broker->worker_program = strdup(config->worker);
+	broker->processes->driver_path = strdup(config->driver);
+	broker->processes->worker_program = strdup(config->worker);
 	broker->version = strdup(config->version);
 	broker->socket = config->socket ? strdup(config->socket) : NULL;
-	broker->worker_idle_s = config->worker_idle_s;
-	broker->launch_timeout_ms = config->launch_timeout_ms;
-	broker->give_back_ms = config->give_back_timeout_ms ? config->give_back_timeout_ms
-							    : GIVE_BACK_TIMEOUT_MS;
-	if (!broker->driver_path || !broker->worker_program || !broker->version ||
-	    (config->socket && !broker->socket))
+	broker->processes->worker_idle_s = config->worker_idle_s;
+	broker->ops->launch_timeout_ms = config->launch_timeout_ms;
+	broker->ops->give_back_ms = config->give_back_timeout_ms
+					    ? config->give_back_timeout_ms
+					    : GIVE_BACK_TIMEOUT_MS;
+	if (!broker->processes->driver_path || !broker->processes->worker_program ||
+	    !broker->version || (config->socket && !broker->socket))
 		return -ENOMEM;
 	r = cuda_driver_open(config->driver, &broker->driver, why);
 	if (r < 0)
@@ -354,15 +367,15 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		r = memory_init(&broker->memory, broker->driver,
 				broker->registry.n_devices, &failure);
 	if (r == 0)
-		r = worker_init(&broker->mover, broker, NULL, MOVER_SLOTS);
-	if (r < 0 ||
-	    pthread_create(&broker->housekeeper, NULL, housekeeper_main, broker)) {
+		r = worker_init(&broker->processes->mover, broker, NULL, MOVER_SLOTS);
+	if (r < 0 || pthread_create(&broker->processes->housekeeper, NULL,
+				    housekeeper_main, broker)) {
 		text_printf(why, "the broker can't start: %s",
 			    strerror(r < 0 ? -r : EAGAIN));
 		text_add_call(why, failure.call, failure.result);
 		return r < 0 ? r : -EAGAIN;
 	}
-	broker->housekeeper_runs = true;
+	broker->processes->housekeeper_runs = true;
 	life_start_mover(broker);
 	return 0;
 }
@@ -370,21 +383,26 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	       struct text *why)
 {
-	struct broker *broker = calloc(1, sizeof(*broker));
+	struct whole *whole = calloc(1, sizeof(*whole));
+	struct broker *broker;
 	int r;
 
-	if (!broker)
+	if (!whole)
 		return -ENOMEM;
+	broker = &whole->broker;
+	broker->processes = &whole->processes;
+	broker->ops = &whole->ops;
+	broker->leases = &whole->leases;
 	registry_init(&broker->registry);
 	journal_init(&broker->journal);
-	broker->resume = op_resume;
-	clock_cond_init(&broker->housekeeper_wake);
-	broker->mover.staging.fd = -1;
-	broker->outputs.epoll = broker->outputs.stop = -1;
-	leases_init(&broker->leases);
+	broker->processes->resume = op_resume;
+	clock_cond_init(&broker->processes->housekeeper_wake);
+	broker->processes->mover.staging.fd = -1;
+	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
+	leases_init(broker->leases);
 	r = crew_init(&broker->crew);
 	if (r == 0)
-		r = outputs_init(&broker->outputs);
+		r = outputs_init(&broker->processes->outputs);
 	if (r == 0)
 		r = life_init(broker, config, why);
 	if (r < 0) {
@@ -427,7 +445,7 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 {
 	struct owner *owner, *safe;
 
-	worker_close(&broker->mover, seconds);
+	worker_close(&broker->processes->mover, seconds);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker)
 			worker_close(owner->worker, seconds);
@@ -446,10 +464,10 @@ static bool life_wait_runs(struct broker *broker, unsigned int seconds)
 	int r = 0;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	while (__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED) && r == 0)
+	while (__atomic_load_n(&broker->processes->n_runs, __ATOMIC_RELAXED) && r == 0)
 		r = clock_cond_wait(&broker->registry.idle, &broker->registry.lock,
 				    until_ms);
-	gone = !__atomic_load_n(&broker->n_runs, __ATOMIC_RELAXED);
+	gone = !__atomic_load_n(&broker->processes->n_runs, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return gone;
 }
@@ -460,7 +478,7 @@ static void life_tell_left(struct broker *broker, struct text *why)
 	_cleanup_text_ struct text pids = TEXT_INIT;
 	struct owner *owner, *safe;
 
-	worker_tell_left(&broker->mover, &pids);
+	worker_tell_left(&broker->processes->mover, &pids);
 	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
 		if (owner->worker)
 			worker_tell_left(owner->worker, &pids);

@@ -19,13 +19,16 @@
 #include <sys/types.h>
 
 #include "base/text.h"
+#include "base/wait.h"
+#include "memops/data.h"
+#include "memops/lease_file.h"
 #include "model/access.h"
 #include "model/event_reader.h"
 #include "model/object.h"
+#include "op/interrupt.h"
 
 struct attribute;
 struct broker;
-struct waiter;
 
 /* ---- objects ---- */
 
@@ -68,8 +71,8 @@ struct object_stat {
 	int64_t changed_s; /* last write, else creation; seconds and nanoseconds, UTC */
 	uint32_t changed_ns;
 	uint64_t n_changes; /* of an allocation: goes up when a write is accepted */
-	bool host;    /* an allocation of kind host: its data can be mapped */
-	bool managed; /* an allocation of kind managed: has all files of such */
+	bool host;	    /* an allocation of kind host: its data can be mapped */
+	bool managed;	    /* an allocation of kind managed: has all files of such */
 };
 
 /* Returns: 0; -ESTALE when it has gone (not in the journal). */
@@ -113,86 +116,6 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 
 /* ---- what may wait ---- */
 
-/*
- * An answer to come. Embedded in what waits; done is called exactly once: error is 0 or a
- * negative errno. For reads, bytes and length are the data, valid until done returns; for
- * writes and copies length is what was done. After done the wait is its owner's again.
- */
-struct wait {
-	void (*done)(struct wait *wait, int error, const void *bytes, size_t length);
-
-	/* private to the broker */
-	struct waiter *waiter;
-};
-
-/*
- * A signal wants the wait ended: a data transfer and synchronize answer -EINTR, a command
- * that is queued already answers success. May come at any time between the call that took
- * the wait and its done (the caller makes sure of that); may call done itself.
- */
-void broker_interrupt(struct broker *broker, struct wait *wait);
-
-/* ---- data ---- */
-
-/*
- * Buffers shared with the mover, to read FUSE requests into: payloads land where the GPU
- * can take them. A buffer is `buffer_size` bytes of memory whose payload place (what
- * follows the 80 bytes of fuse_in_header and fuse_write_in) is page aligned when a
- * request is read to `memory`.
- */
-struct buffer {
-	int slot; /* -1: an ordinary one, made when the shared ones are all in use */
-	uint8_t *memory;
-	size_t size; /* at least 1 MiB + 4096 */
-};
-
-/* Returns: 0; -ENOMEM. */
-int broker_buffer_get(struct broker *broker, struct buffer *ret_buffer);
-void broker_buffer_put(struct broker *broker, struct buffer *buffer);
-
-/* At most 1 MiB. Short at the end of the allocation, 0 bytes behind it. */
-void broker_read(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, size_t length, struct wait *wait);
-
-/*
- * bytes stand in buffer; the broker takes the buffer (buffer->memory becomes NULL) when
- * it still needs it after the call. Errors: -ENOSPC past the end (a write that begins
- * inside is short), -ESTALE, -EIO, -EINTR.
- */
-void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct wait *wait);
-
-/* Waits for writes that were answered before they reached the memory; their errors. */
-void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct wait *wait);
-
-/* Zeros in [offset, offset + length), done on the GPU. -ENOSPC past the end. */
-void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct wait *wait);
-
-/* truncate(2): the size stays; zeros from size to the end. */
-void broker_truncate(struct broker *broker, struct token token,
-		     const struct caller *caller, uint64_t size, struct wait *wait);
-
-/* Errors: only EACCES, ENOSPC, EIO, ESTALE, EINTR (see docs/filesystem.md: cp and the
- * kernel fall back in silence on others). length in done: bytes copied, 0 at the end. */
-void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct wait *wait);
-
-/*
- * The memfd behind an allocation of kind host, for mapping it; the caller closes it.
- * Returns: a descriptor; -ENODEV for other kinds; -ESTALE; -EMFILE.
- */
-int broker_host_fd(struct broker *broker, struct token token);
-
-/* chmod, chown, chgrp: mode (mode_t)-1, uid (uid_t)-1, gid (gid_t)-1 leave as it is. An
- * opening may move the allocation. Errors: -EPERM, -ESTALE, -ENOMEM, -EOPNOTSUPP. */
-void broker_change(struct broker *broker, enum object_type type, struct token token,
-		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
-		   struct wait *wait);
-
 /* An attribute flagged ATTRIBUTE_ASKED: done's bytes are the text of its file. */
 void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
@@ -212,57 +135,6 @@ struct broker_space {
 	uint64_t n_allocations;
 };
 void broker_space(struct broker *broker, struct wait *wait);
-
-/* ---- leases ---- */
-
-/*
- * A lease: another program's right to map an allocation of kind device or host. The view
- * makes one for each open descriptor of `lease` and ends it when the descriptor closes.
- * While an allocation has leases its memory stays where it is, freed or not.
- */
-struct lease;
-
-/*
- * Makes a lease for the caller's process. wake is called from any thread, perhaps under
- * the broker's locks, whenever broker_lease_changed() may have become true; it must only
- * note that.
- *
- * Returns: 0; -EACCES where map= says no; -EOPNOTSUPP for kinds that can't be leased;
- * -EMFILE when the caller's user has too many; -ESTALE; -ENOMEM.
- */
-int broker_lease_open(struct broker *broker, struct token token,
-		      const struct caller *caller, bool write,
-		      void (*wake)(void *userdata), void *userdata,
-		      struct lease **ret_lease);
-
-/*
- * Waits for the lease's turn in the order of uses; done's bytes are the text of its file:
- * a KEY VALUE a line (docs/sharing.md). Errors: -EIO, -EINTR, -ENOMEM, -ESTALE.
- */
-void broker_lease_read(struct lease *lease, struct wait *wait);
-
-/*
- * A line: `hold r`, `hold w` or `release`. A hold takes a place in the order of uses and
- * is answered when its turn has come. Errors: -EINVAL, -EBUSY (it holds already), -EACCES
- * (`hold w` of a lease for reading), -EINTR, -ESTALE, -ENOMEM.
- */
-void broker_lease_write(struct lease *lease, const struct caller *caller,
-			const char *line, size_t length, struct wait *wait);
-
-/* Whether state or generation have changed since the last read began. */
-bool broker_lease_changed(struct lease *lease);
-
-/* Ends the lease; wake is not running any more and will not be called. Takes NULL. */
-struct lease *broker_lease_close(struct lease *lease);
-
-/*
- * The descriptor of a lease's memory for whoever brings the ticket that its file shows:
- * the user who opened the lease, or root. The caller closes it.
- *
- * Returns: a descriptor; -EINVAL for what is no ticket; -ENOENT for one that is not good
- * any more; -EACCES for another user's; -EMFILE.
- */
-int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_t uid);
 
 /* ---- journal ---- */
 

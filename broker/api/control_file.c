@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "api/broker.h"
 #include "control/verbs.h"
 #include "memops/release.h"
 

@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "api/broker.h"
 #include "api/device_usage.h"
-#include "api/state.h"
 #include "op/op.h"
+#include "process/broker.h"
+#include "process/processes.h"
 
 struct asking;
 
@@ -120,7 +122,8 @@ static void asking_start(struct broker *broker, bool space, uint32_t first, uint
 			.fd = -1,
 			.done = asking_replied,
 		};
-		if (worker_ask(&broker->mover, &none, &device->ask, &epoch) < 0)
+		if (worker_ask(&broker->processes->mover, &none, &device->ask, &epoch) <
+		    0)
 			asking_settle(asking, EIO, 0, 0);
 	}
 }

@@ -6,13 +6,8 @@
 #pragma once
 
 #include "api/attribute.h"
+#include "memops/placement_report.h"
 
 /* Of a device: bytes in use by all programs. */
 void ask_memory_used(struct broker *broker, struct token token,
 		     const struct caller *caller, struct wait *wait);
-
-/* Of managed memory: what the driver says of its ranges. */
-void ask_last_prefetch(struct broker *broker, struct token token,
-		       const struct caller *caller, struct wait *wait);
-void state_advise(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait);

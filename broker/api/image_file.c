@@ -12,10 +12,11 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
-#include "api/state.h"
+#include "api/broker.h"
 #include "kernels/image_check.h"
 #include "kernels/load.h"
 #include "kernels/module_use.h"
+#include "process/broker.h"
 
 struct upload {
 	struct broker *broker;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/attribute.h"
+#include "api/broker.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/release.h"

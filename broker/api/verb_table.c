@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/verb_table.h"
 
+#include "api/broker.h"
 #include "api/device_usage.h"
 #include "control/verbs.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "model/access.h"
 
 void command_done(struct command *command, int error)
 {

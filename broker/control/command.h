@@ -12,6 +12,7 @@
 #include "base/completion.h"
 #include "control/line.h"
 #include "control/verb.h"
+#include "model/access.h"
 #include "op/op.h"
 
 struct control;

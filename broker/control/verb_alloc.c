@@ -8,6 +8,7 @@
 #include "control/verbs.h"
 #include "memops/allocate.h"
 #include "memops/release.h"
+#include "model/access.h"
 
 #define TAG_MAX 255
 

@@ -14,6 +14,7 @@
 
 #include "control/verbs.h"
 #include "memops/placement.h"
+#include "model/access.h"
 
 static const char *const attach_names[] = {
 	[ATTACH_GLOBAL] = "global",

@@ -4,6 +4,7 @@
 
 #include "control/verbs.h"
 #include "memops/copy.h"
+#include "model/access.h"
 
 enum { COPY_FROM, COPY_LENGTH, COPY_STREAM, COPY_WAIT };
 

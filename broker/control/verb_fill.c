@@ -4,6 +4,7 @@
 
 #include "control/verbs.h"
 #include "memops/fill.h"
+#include "model/access.h"
 
 enum { FILL_OFFSET, FILL_LENGTH, FILL_STREAM, FILL_WAIT };
 

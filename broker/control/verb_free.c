@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "control/verbs.h"
 #include "memops/release.h"
+#include "model/access.h"
 
 static const struct grammar free_grammar = {
 	.operands = (const char *const[]){ "NAME", NULL },

@@ -10,6 +10,8 @@
 #include "control/launch_line.h"
 #include "control/verbs.h"
 #include "kernels/launch.h"
+#include "model/access.h"
+#include "op/op.h"
 
 /* What is checked, and where it is refused. */
 struct check {
@@ -262,6 +264,6 @@ void verb_launch(struct command *command)
 		return;
 	}
 	if (!launch->spec.timeout_ms)
-		launch->spec.timeout_ms = broker->launch_timeout_ms;
+		launch->spec.timeout_ms = broker->ops->launch_timeout_ms;
 	launch_go(command, launch, false);
 }

@@ -5,6 +5,7 @@
 
 #include "control/verbs.h"
 #include "memops/placement.h"
+#include "model/access.h"
 #include "model/location.h"
 
 /* The operands behind the name; a line in the allocation's own file has none: NULL. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "model/access.h"
 #include "process/checkpoint.h"
 
 static const struct grammar reset_grammar = {

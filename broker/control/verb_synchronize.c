@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "model/access.h"
 
 struct synchronize {
 	struct op op;

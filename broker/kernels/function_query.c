@@ -32,7 +32,7 @@ static void inquiry_finish(struct op *op)
 	struct inquiry *inquiry = inquiry_of(op);
 	struct wait *wait = op_take_wait(op);
 
-	op_slot_release(op->worker, op->slot);
+	op_slot_release(op->worker, op->staged.slot);
 	if (wait)
 		wait->done(wait, -op->error, inquiry->text.data, inquiry->text.length);
 	module_put_image(op->broker, op->image);
@@ -48,14 +48,14 @@ static void inquiry_describe(const struct op *op, struct text *text)
 /* The request, when there is a slot for the answer. */
 static bool inquiry_request(struct op *op, uint32_t what)
 {
-	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
 		return false;
 	op->ask.request = (struct wire_request){
 		.op = what,
 		.device = op->image->device,
 		.module = op->image->wire_id,
 		.function = inquiry_of(op)->function,
-		.offset = staging_offset((unsigned int)op->slot),
+		.offset = staging_offset((unsigned int)op->staged.slot),
 		.length = WIRE_TRANSFER_MAX,
 	};
 	return true;
@@ -63,7 +63,7 @@ static bool inquiry_request(struct op *op, uint32_t what)
 
 static uint8_t *inquiry_slot(const struct op *op)
 {
-	return staging_payload(&op->worker->staging, (unsigned int)op->slot);
+	return staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
 }
 
 /* ---- attributes ---- */

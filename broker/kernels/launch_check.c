@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernels/launch.h"
+#include "model/access.h"
 
 #include <errno.h>
 

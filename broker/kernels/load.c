@@ -18,6 +18,7 @@
 
 #include "kernels/image_check.h"
 #include "kernels/module_use.h"
+#include "model/access.h"
 #include "op/op.h"
 #include "protocol/function_record.h"
 
@@ -100,14 +101,14 @@ static void load_ask_told(struct op *op)
 {
 	struct load *load = load_of(op);
 
-	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
 		return;
 	op->ask.request = (struct wire_request){
 		.op = load->step,
 		.device = load->image->device,
 		.module = load->image->wire_id,
 		.function = load->n_told,
-		.offset = staging_offset((unsigned int)op->slot),
+		.offset = staging_offset((unsigned int)op->staged.slot),
 		.length = WIRE_TRANSFER_MAX,
 	};
 	op_ask(op);
@@ -138,7 +139,7 @@ static char *load_copy(const struct op *op, uint64_t length)
 
 	if (!copy)
 		return NULL;
-	memcpy(copy, staging_payload(&op->worker->staging, (unsigned int)op->slot),
+	memcpy(copy, staging_payload(&op->worker->staging, (unsigned int)op->staged.slot),
 	       length);
 	copy[length] = '\0';
 	return copy;
@@ -317,7 +318,7 @@ static void load_finish(struct op *op)
 	struct wait *wait = op_take_wait(op);
 	char file[128];
 
-	op_slot_release(op->worker, op->slot);
+	op_slot_release(op->worker, op->staged.slot);
 	closep(&op->ask.fd);
 	if (op->error) {
 		if (load->said[0])

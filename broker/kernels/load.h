@@ -2,7 +2,11 @@
 /* Loading a module: from an image that is there to functions that can be launched. */
 #pragma once
 
-#include "api/broker.h"
+#include "base/wait.h"
+#include "model/access.h"
+#include "model/object.h"
+
+struct broker;
 
 /*
  * Checks the image and has it loaded in the worker of the module's owner. fd is a memfd

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/state.h"
 #include "base/number.h"
+#include "model/access.h"
+#include "process/broker.h"
+#include "process/worker.h"
 
 /* ---- uses ---- */
 

@@ -25,12 +25,16 @@
  */
 #pragma once
 
-#include "api/broker.h"
 #include "base/refusal.h"
+#include "base/wait.h"
+#include "model/access.h"
 #include "model/module.h"
+#include "model/object.h"
 
 /* What ends a worker whose answers about functions make no sense. */
 #define FUNCTIONS_NONSENSE "told of functions that can't be"
+
+struct broker;
 
 struct module_use {
 	struct module *module;

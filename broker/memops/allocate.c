@@ -20,8 +20,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "memops/lease.h"
 #include "memops/release.h"
 #include "op/op.h"
+#include "process/processes.h"
 
 #define MAKE_TRIES 3
 /* As long as workers have to give memory back, so many times over, memory is waited for
@@ -143,9 +145,9 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 		    (unsigned long long)reply->value[1]);
 	text_add_call(&text, making->failure.call, making->failure.result);
 	if (making->waited)
-		text_printf(&text,
-			    "; memory that was freed has not come back within %g s",
-			    making->broker->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
+		text_printf(
+			&text, "; memory that was freed has not come back within %g s",
+			making->broker->ops->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
 	pthread_mutex_lock(&making->broker->registry.lock);
 	text_add_lease_holders(&text, making->broker, allocation->device);
 	pthread_mutex_unlock(&making->broker->registry.lock);
@@ -165,7 +167,8 @@ static void making_ask_free(struct making *making)
 	pthread_mutex_lock(&making->broker->registry.lock);
 	making_waits(making);
 	pthread_mutex_unlock(&making->broker->registry.lock);
-	if (worker_ask(&making->broker->mover, &none, &making->ask, &epoch) < 0)
+	if (worker_ask(&making->broker->processes->mover, &none, &making->ask, &epoch) <
+	    0)
 		making_failed_call(making, ENOMEM);
 }
 
@@ -230,7 +233,7 @@ static bool making_park(struct making *making)
 		return false;
 	if (!making->wait_until_ms)
 		making->wait_until_ms =
-			now + (int64_t)broker->give_back_ms * PARKED_GIVE_BACKS;
+			now + (int64_t)broker->ops->give_back_ms * PARKED_GIVE_BACKS;
 	if (now >= making->wait_until_ms) {
 		making->waited = true;
 		return false;

@@ -2,10 +2,11 @@
 /* An allocation on its way from its name to its memory. */
 #pragma once
 
-#include "api/state.h"
 #include "base/completion.h"
 #include "base/workqueue.h"
+#include "channel/channel.h"
 #include "op/deadline.h"
+#include "process/broker.h"
 
 struct making {
 	struct task task;

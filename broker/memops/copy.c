@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "process/processes.h"
+
 /* ---- by one worker ---- */
 
 /*
@@ -78,7 +80,7 @@ static void bounce_release(struct bounce *bounce, int side)
 static void bounce_release_movers(struct bounce *bounce)
 {
 	for (int side = 0; side < 2; side++) {
-		if (bounce->workers[side] == &bounce->op.broker->mover)
+		if (bounce->workers[side] == &bounce->op.broker->processes->mover)
 			bounce_release(bounce, side);
 	}
 }
@@ -88,7 +90,7 @@ static void bounce_leave(struct op *op)
 	struct bounce *bounce = container_of(op, struct bounce, op);
 
 	/* One that it got and had no use for any more. */
-	op_slot_release(op->worker, op->slot);
+	op_slot_release(op->worker, op->staged.slot);
 	bounce_release(bounce, BOUNCE_SOURCE);
 	bounce_release(bounce, BOUNCE_TARGET);
 }
@@ -100,13 +102,13 @@ static bool bounce_hold(struct bounce *bounce, int side)
 
 	if (bounce->slots[side] >= 0)
 		return true;
-	if (op->slot < 0) {
+	if (op->staged.slot < 0) {
 		op->worker = bounce->workers[side];
-		if (!worker_slot_get(op->worker, op))
+		if (!worker_slot_get(op->worker, &op->staged))
 			return false;
 	}
-	bounce->slots[side] = op->slot;
-	op->slot = -1;
+	bounce->slots[side] = op->staged.slot;
+	op->staged.slot = -1;
 	return true;
 }
 
@@ -119,7 +121,7 @@ static bool bounce_hold_owners(struct bounce *bounce)
 	for (int i = 0; i < 2; i++) {
 		int side = i ? !first : first;
 
-		if (bounce->workers[side] != &bounce->op.broker->mover &&
+		if (bounce->workers[side] != &bounce->op.broker->processes->mover &&
 		    !bounce_hold(bounce, side))
 			return false;
 	}
@@ -208,7 +210,7 @@ static struct worker *copy_worker(struct broker *broker, const struct allocation
 				  const struct allocation *b)
 {
 	if (kind_is_durable(a->kind) && kind_is_durable(b->kind))
-		return &broker->mover;
+		return &broker->processes->mover;
 	if (a->owner != b->owner)
 		return NULL;
 	return worker_of(broker, a->owner);

@@ -22,9 +22,11 @@
 
 #include "base/number.h"
 #include "base/process.h"
+#include "memops/lease_file.h"
 #include "memops/permissions.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
+#include "model/access.h"
 #include "op/op.h"
 
 #define TICKET_BYTES	16
@@ -177,7 +179,7 @@ static void lease_show(const struct lease *lease, struct text *text)
 
 uint64_t leases_count(const struct broker *broker)
 {
-	return HASH_COUNT(broker->leases.by_id);
+	return HASH_COUNT(broker->leases->by_id);
 }
 
 void leases_show(const struct broker *broker, const struct allocation *allocation,
@@ -190,7 +192,7 @@ void leases_show(const struct broker *broker, const struct allocation *allocatio
 			lease_show(lease, text);
 		return;
 	}
-	for (lease = broker->leases.by_id; lease; lease = lease->hh.next) {
+	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		if (!lease->allocation)
 			continue;
 		if (lease->allocation->state == ALLOCATION_FREED)
@@ -214,7 +216,7 @@ void text_add_lease_holders(struct text *text, const struct broker *broker,
 		return;
 	text_printf(text, "; %llu bytes of freed allocations are still leased",
 		    (unsigned long long)bytes);
-	for (lease = broker->leases.by_id; lease && n < 3; lease = lease->hh.next) {
+	for (lease = broker->leases->by_id; lease && n < 3; lease = lease->hh.next) {
 		const struct allocation *allocation = lease->allocation;
 
 		if (!allocation || allocation->state != ALLOCATION_FREED ||
@@ -308,8 +310,8 @@ static void lease_link(struct lease *lease, struct allocation *allocation,
 
 	lease->allocation = allocation;
 	lease->user = user;
-	lease->id = ++broker->leases.n_ever;
-	HASH_ADD(hh, broker->leases.by_id, id, sizeof(lease->id), lease);
+	lease->id = ++broker->leases->n_ever;
+	HASH_ADD(hh, broker->leases->by_id, id, sizeof(lease->id), lease);
 	DL_APPEND(allocation->leases, lease);
 	user->n_leases++;
 	if (allocation->n_leases++ == 0)
@@ -808,7 +810,7 @@ struct lease *broker_lease_close(struct lease *lease)
 		if (!allocation->leases)
 			release = take_ptr(allocation->release);
 	}
-	HASH_DEL(broker->leases.by_id, lease);
+	HASH_DEL(broker->leases->by_id, lease);
 	if (release)
 		pidfd = take_fd(&lease->pidfd);
 	if (release && allocation->kind != KIND_HOST)
@@ -820,7 +822,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (held)
 		op_done(held, 0);
 	if (release && pidfd >= 0)
-		reaper_add(&broker->leases.reaper, pidfd, release_resume,
+		reaper_add(&broker->leases->reaper, pidfd, release_resume,
 			   container_of(release, struct op, work));
 	else if (release)
 		release_resume(container_of(release, struct op, work));
@@ -833,7 +835,7 @@ void leases_end(struct broker *broker)
 	struct lease *lease;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	for (lease = broker->leases.by_id; lease; lease = lease->hh.next) {
+	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		struct allocation *allocation = lease->allocation;
 		struct work *release = NULL;
 
@@ -859,7 +861,7 @@ void leases_end(struct broker *broker)
 		releases = held->next_ready;
 		release_resume(held);
 	}
-	reaper_end(&broker->leases.reaper);
+	reaper_end(&broker->leases->reaper);
 }
 
 /* ---- tickets ---- */
@@ -921,7 +923,7 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 	if (ticket_parse(ticket, length, &id, secret) < 0)
 		return -EINVAL;
 	pthread_mutex_lock(&broker->registry.lock);
-	HASH_FIND(hh, broker->leases.by_id, &id, sizeof(id), lease);
+	HASH_FIND(hh, broker->leases->by_id, &id, sizeof(id), lease);
 	if (lease && lease->allocation && lease->granted &&
 	    secret_matches(lease->secret, secret)) {
 		/* Under the lock: the lease keeps the block for as long. */

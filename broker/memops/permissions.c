@@ -20,10 +20,13 @@
 
 #include <utlist.h>
 
+#include "memops/data.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
+#include "model/access.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 /* One chmod or chgrp that waits for a move. */
 struct change {
@@ -199,7 +202,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	move = container_of(op, struct move, op);
 	move->block = block;
 	op->finish = move_finish;
-	op->worker = &broker->mover;
+	op->worker = &broker->processes->mover;
 	op->work.may_leave = true;
 	work_use(&op->work, allocation, 0, allocation->size, true);
 	r = op_add(op, ret_ready);
@@ -310,7 +313,7 @@ static void guest_end(struct broker *broker, const struct op *op, const struct u
 		      "was ended: kernel %s still used allocation %s %g s after that was "
 		      "shut off",
 		      op->class->kernel->name(op), use->allocation->name,
-		      broker->give_back_ms / 1000.0);
+		      broker->ops->give_back_ms / 1000.0);
 }
 
 /* Others may go on for a while with what they had begun, and no longer. */
@@ -327,7 +330,8 @@ static void withdraw_passed(struct deadline *deadline)
 		guest_end(op->broker, container_of(use->work, struct op, work), use);
 	}
 	/* One may have been on its way to its worker. */
-	deadline_set(op->broker, deadline, op->broker->give_back_ms, withdraw_passed);
+	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
+		     withdraw_passed);
 }
 
 /* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a
@@ -349,7 +353,7 @@ static int withdraw_begin(struct broker *broker, struct allocation *allocation,
 		op_free(op);
 		return r;
 	}
-	deadline_set(broker, &op->deadline, broker->give_back_ms, withdraw_passed);
+	deadline_set(broker, &op->deadline, broker->ops->give_back_ms, withdraw_passed);
 	return 0;
 }
 

@@ -17,7 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/device_usage.h"
+#include "memops/placement_report.h"
+#include "model/access.h"
 #include "model/location.h"
 #include "op/op.h"
 #include "process/checkpoint.h"

@@ -23,14 +23,14 @@ struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
 
 struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op **ready)
 {
-	struct op *waiter = NULL;
+	struct slot_waiter *waiter = NULL;
 
 	if (!ahead)
 		return NULL;
 	if (ahead->slot >= 0)
 		waiter = worker_slot_put(ahead->worker, (unsigned int)ahead->slot);
 	if (waiter)
-		op_push_ready(ready, waiter);
+		op_push_ready(ready, container_of(waiter, struct op, staged));
 	DL_DELETE(broker->aheads, ahead);
 	ahead->worker->n_aheads--;
 	ahead->allocation->ahead = NULL;

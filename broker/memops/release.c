@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "memops/lease.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 /* ---- blocks ---- */
 
@@ -103,7 +105,8 @@ static void give_back_passed(struct deadline *deadline)
 	uint32_t epoch;
 
 	if (give_back_may_take_longer(give_back)) {
-		deadline_set(broker, deadline, broker->give_back_ms, give_back_passed);
+		deadline_set(broker, deadline, broker->ops->give_back_ms,
+			     give_back_passed);
 		return;
 	}
 	/* Noted under this lock, before the worker was asked. */
@@ -112,7 +115,7 @@ static void give_back_passed(struct deadline *deadline)
 	pthread_mutex_unlock(&worker->lock);
 	rescue_insist(broker, worker, epoch,
 		      "was ended: it did not give memory back within %g s",
-		      broker->give_back_ms / 1000.0);
+		      broker->ops->give_back_ms / 1000.0);
 }
 
 /* An owner's worker has that long to answer, so that it can't keep others waiting. */
@@ -122,7 +125,7 @@ static void give_back_limit(struct give_back *give_back, bool begins)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	if (begins)
-		deadline_set(broker, &give_back->deadline, broker->give_back_ms,
+		deadline_set(broker, &give_back->deadline, broker->ops->give_back_ms,
 			     give_back_passed);
 	else
 		deadline_clear(broker, &give_back->deadline);
@@ -204,7 +207,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	give_back->task.run = give_back_run;
 	give_back->broker = broker;
 	give_back->block = block;
-	give_back->workers[0] = &broker->mover;
+	give_back->workers[0] = &broker->processes->mover;
 	give_back->done = done;
 	give_back->userdata = userdata;
 	/* Not behind what the owner has made: others may wait for this memory. */

@@ -6,7 +6,9 @@
  */
 #include <errno.h>
 
+#include "memops/data.h"
 #include "op/op.h"
+#include "process/processes.h"
 
 /* Slots that requests never take: reads must find one though every writer holds one. */
 #define SLOTS_FOR_READS 8
@@ -15,14 +17,14 @@
 
 int broker_buffer_get(struct broker *broker, struct buffer *ret_buffer)
 {
-	struct staging *staging = &broker->mover.staging;
+	struct staging *staging = &broker->processes->mover.staging;
 	int slot = -1;
 	uint8_t *memory;
 
-	pthread_mutex_lock(&broker->mover.lock);
+	pthread_mutex_lock(&broker->processes->mover.lock);
 	if (staging->n_free > SLOTS_FOR_READS)
 		slot = staging_get(staging);
-	pthread_mutex_unlock(&broker->mover.lock);
+	pthread_mutex_unlock(&broker->processes->mover.lock);
 	if (slot >= 0) {
 		*ret_buffer = (struct buffer){
 			.slot = slot,
@@ -45,7 +47,7 @@ void broker_buffer_put(struct broker *broker, struct buffer *buffer)
 	if (!buffer->memory)
 		return;
 	if (buffer->slot >= 0)
-		op_slot_release(&broker->mover, buffer->slot);
+		op_slot_release(&broker->processes->mover, buffer->slot);
 	else
 		free(buffer->memory);
 	*buffer = (struct buffer){ .slot = -1 };

@@ -17,13 +17,17 @@
 #include <string.h>
 
 #include "memops/copy.h"
+#include "memops/data.h"
 #include "memops/fill.h"
 #include "memops/readahead.h"
+#include "model/access.h"
 #include "op/op.h"
+#include "process/processes.h"
 
 struct transfer {
 	struct op op;
-	struct buffer buffer; /* write: what holds the bytes; memory NULL: op.slot does */
+	struct buffer buffer; /* write: what holds the bytes; memory NULL: op.staged.slot
+				 does */
 	uint64_t charged;     /* write: bytes of SHARE_WRITES */
 	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
 	size_t length; /* what to answer: the use's, or less of what was read ahead */
@@ -122,7 +126,7 @@ static void transfer_give_back(struct transfer *transfer)
 {
 	struct op *op = &transfer->op;
 
-	op_slot_release(op->worker, op->slot);
+	op_slot_release(op->worker, op->staged.slot);
 	broker_buffer_put(op->broker, &transfer->buffer);
 	if (!transfer->charged)
 		return;
@@ -260,15 +264,16 @@ static void read_run(struct op *op)
 		op_done(op, 0);
 		return;
 	}
-	if (op->slot < 0 && !worker_slot_get(op->worker, op))
+	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
 		return;
-	transfer->bytes = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+	transfer->bytes =
+		staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
 	op->ask.request = (struct wire_request){
 		.op = WIRE_READ,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
 		.length = use->length,
-		.offset = staging_offset((unsigned int)op->slot),
+		.offset = staging_offset((unsigned int)op->staged.slot),
 	};
 	op_ask(op);
 }
@@ -286,9 +291,9 @@ static void read_settle(struct op *op)
 		ahead_free(op->broker, ahead, &none);
 		return;
 	}
-	ahead->slot = op->slot;
+	ahead->slot = op->staged.slot;
 	ahead->op = NULL;
-	op->slot = -1;
+	op->staged.slot = -1;
 }
 
 static const struct op_class read_class = {
@@ -454,9 +459,10 @@ static void write_run(struct op *op)
 		/* They stand where the GPU takes them already. */
 		write_ask(op, transfer->bytes);
 	} else {
-		if (op->slot < 0 && !worker_slot_get(op->worker, op))
+		if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
 			return;
-		payload = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+		payload = staging_payload(&op->worker->staging,
+					  (unsigned int)op->staged.slot);
 		memcpy(payload, transfer->bytes, op->work.uses[0].length);
 		broker_buffer_put(op->broker, &transfer->buffer);
 		write_ask(op, payload);
@@ -492,8 +498,9 @@ static int write_copy_out(struct transfer *transfer, const void *bytes, bool wai
 	uint64_t length = op->work.uses[0].length;
 	uint8_t *memory;
 
-	if (!waits && op->worker && worker_slot_try(op->worker, op)) {
-		memory = staging_payload(&op->worker->staging, (unsigned int)op->slot);
+	if (!waits && op->worker && worker_slot_try(op->worker, &op->staged)) {
+		memory = staging_payload(&op->worker->staging,
+					 (unsigned int)op->staged.slot);
 	} else {
 		memory = malloc(length);
 		if (!memory)
@@ -508,7 +515,7 @@ static int write_copy_out(struct transfer *transfer, const void *bytes, bool wai
 /* Whether the bytes may stay in the slot of the mover that they came in. */
 static bool write_may_stay(const struct op *op, bool waits)
 {
-	return !waits && (!op->worker || op->worker == &op->broker->mover);
+	return !waits && (!op->worker || op->worker == &op->broker->processes->mover);
 }
 
 /*

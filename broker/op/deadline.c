@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "op/op.h"
+#include "process/processes.h"
 
 /* The housekeeper looks that often by itself. */
 #define LOOKED_AT_MS 1000
@@ -15,7 +16,7 @@ void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
 	deadline_clear(broker, deadline);
 	deadline->at_ms = clock_ms() + ms;
 	deadline->passed = passed;
-	DL_APPEND(broker->deadlines, deadline);
+	DL_APPEND(broker->ops->deadlines, deadline);
 	if (ms < LOOKED_AT_MS)
 		broker_wake_housekeeper(broker);
 }
@@ -23,7 +24,7 @@ void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
 void deadline_clear(struct broker *broker, struct deadline *deadline)
 {
 	if (deadline->at_ms)
-		DL_DELETE(broker->deadlines, deadline);
+		DL_DELETE(broker->ops->deadlines, deadline);
 	deadline->at_ms = 0;
 }
 
@@ -34,7 +35,7 @@ static struct deadline *deadline_find_passed(struct broker *broker, int64_t now,
 	struct deadline *deadline;
 
 	*ret_next = -1;
-	DL_FOREACH (broker->deadlines, deadline) {
+	DL_FOREACH (broker->ops->deadlines, deadline) {
 		int64_t left = deadline->at_ms - now;
 
 		if (left <= 0)

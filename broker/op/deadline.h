@@ -13,7 +13,7 @@ struct deadline {
 	int64_t at_ms; /* CLOCK_MONOTONIC; 0: none is set */
 	/* The time is over, and none is set any more; it may set the next one. */
 	void (*passed)(struct deadline *deadline);
-	struct deadline *prev, *next; /* of broker->deadlines */
+	struct deadline *prev, *next; /* of broker->ops->deadlines */
 };
 
 /* In place of the one that is set, if any. */

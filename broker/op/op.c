@@ -9,7 +9,10 @@
 
 #include <utlist.h>
 
+#include "model/access.h"
+#include "op/interrupt.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 struct op *op_new(size_t size, const struct op_class *class, struct broker *broker,
 		  struct owner *owner)
@@ -22,7 +25,7 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->broker = broker;
 	op->owner = owner;
 	op->payer = owner;
-	op->slot = -1;
+	op->staged.slot = -1;
 	op->only_use = -1;
 	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	op->ask.fd = -1;
@@ -74,7 +77,7 @@ static void zero_run(struct op *op)
 {
 	const struct use *use = &op->work.uses[0];
 
-	op->worker = &op->broker->mover;
+	op->worker = &op->broker->processes->mover;
 	op->ask.request = (struct wire_request){
 		.op = WIRE_FILL,
 		.device = use->allocation->device,
@@ -112,7 +115,7 @@ static const struct op_class zero_class = {
 static bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);
-	bool soon = work->n_before == 0 && op->worker == &op->broker->mover;
+	bool soon = work->n_before == 0 && op->worker == &op->broker->processes->mover;
 
 	for (unsigned int i = 0; i < work->n_uses; i++)
 		soon = soon && kind_is_durable(work->uses[i].allocation->kind);
@@ -332,15 +335,17 @@ void op_start(struct op *ready)
 
 void op_slot_release(struct worker *worker, int slot)
 {
-	struct op *waiter;
+	struct slot_waiter *waiter;
+	struct op *op;
 
 	if (slot < 0)
 		return;
 	waiter = worker_slot_put(worker, (unsigned int)slot);
-	if (waiter) {
-		waiter->next_ready = NULL;
-		op_start(waiter);
-	}
+	if (!waiter)
+		return;
+	op = container_of(waiter, struct op, staged);
+	op->next_ready = NULL;
+	op_start(op);
 }
 
 /* ---- the end ---- */

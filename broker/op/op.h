@@ -14,17 +14,16 @@
  */
 #pragma once
 
-#include "api/state.h"
 #include "base/text.h"
+#include "base/wait.h"
+#include "channel/channel.h"
 #include "op/deadline.h"
+#include "process/broker.h"
+#include "process/worker.h"
 
 struct command;
-
-/* What a struct wait points to: how its wait is ended by a signal. */
-struct waiter {
-	/* With registry.lock held, which it lets go of; answers, or does nothing. */
-	void (*interrupt)(struct waiter *waiter);
-};
+struct deadline;
+struct op;
 
 struct kernel_class {
 	/* "module/function" */
@@ -32,6 +31,13 @@ struct kernel_class {
 
 	/* Whether its owner may still use that so. Under registry.lock. */
 	bool (*may_use)(const struct op *op, const struct use *use);
+};
+
+/* What is under way in the broker. */
+struct ops {
+	struct deadline *deadlines; /* op/deadline.h; registry.lock */
+	uint32_t launch_timeout_ms; /* where a launch names none; 0: none */
+	uint32_t give_back_ms;	    /* for a worker to give up what is taken from it */
 };
 
 struct op_class {
@@ -91,7 +97,7 @@ struct op {
 	uint64_t rest; /* bytes behind those of the question, to be asked after it */
 	struct image *image; /* its worker must have this module loaded; NULL: none */
 	int only_use;	     /* of uses: what this worker may know of; -1: all of them */
-	int slot;	     /* of worker->staging; -1: none */
+	struct slot_waiter staged; /* its slot of worker->staging; -1: none */
 
 	/* It has left the order: answers whoever waits; the op is freed after this. */
 	void (*finish)(struct op *op);
@@ -117,7 +123,6 @@ struct op {
 	struct command *command;
 	bool settled; /* its answer is on its way: too late to go away */
 
-	struct op *prev_waiter, *next_waiter; /* for a slot */
 	struct op *next_ready;
 };
 

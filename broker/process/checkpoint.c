@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/completion.h"
+#include "process/processes.h"
 #include "process/restore.h"
 
 /* What a worker may take to write out its memory: so long, and this for each GiB. */
@@ -37,7 +38,7 @@ struct rescue {
 	bool run_ended;
 	bool restored;
 	struct completion *completion;
-	struct rescue *prev, *next; /* of broker->rescues; registry.lock */
+	struct rescue *prev, *next; /* of broker->processes->rescues; registry.lock */
 
 	struct restore restore; /* what is kept of it */
 	unsigned int n_written; /* or tried */
@@ -60,7 +61,7 @@ static void rescue_finish(struct rescue *rescue)
 
 	over = rescue->run_ended && rescue->restored;
 	if (over) {
-		DL_DELETE(broker->rescues, rescue);
+		DL_DELETE(broker->processes->rescues, rescue);
 		completion = completion_take(&rescue->completion);
 		registry_less_busy(&broker->registry);
 	}
@@ -78,7 +79,7 @@ void rescue_forget(struct broker *broker, const struct completion *completion)
 {
 	struct rescue *rescue;
 
-	DL_FOREACH (broker->rescues, rescue) {
+	DL_FOREACH (broker->processes->rescues, rescue) {
 		if (rescue->completion == completion)
 			rescue->completion = NULL;
 	}
@@ -106,7 +107,7 @@ void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epo
 	struct rescue *rescue;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->rescues, rescue) {
+	DL_FOREACH (broker->processes->rescues, rescue) {
 		if (rescue->worker == worker && rescue->epoch == epoch)
 			break;
 	}
@@ -147,7 +148,7 @@ void rescue_run_ready(struct broker *broker, struct worker *worker)
 	struct rescue *rescue;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->rescues, rescue) {
+	DL_FOREACH (broker->processes->rescues, rescue) {
 		if (rescue->worker != worker || !rescue->lingers)
 			continue;
 		rescue->lingers = false;
@@ -164,7 +165,7 @@ int64_t rescue_check_limits(struct broker *broker)
 	struct rescue *rescue;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->rescues, rescue) {
+	DL_FOREACH (broker->processes->rescues, rescue) {
 		if (!rescue->link || rescue->killed)
 			continue;
 		if (rescue->deadline_ms <= now ||
@@ -372,7 +373,7 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 		return false;
 	}
 	broker->registry.n_busy++;
-	DL_APPEND(broker->rescues, rescue);
+	DL_APPEND(broker->processes->rescues, rescue);
 	rescue_hold_memory(broker);
 	rescue->link = link;
 	if (!broker->registry.shutting_down && worker->owner) {

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "api/state.h"
+#include "process/broker.h"
 
 struct completion;
 struct wire_reply;

@@ -8,6 +8,7 @@
 #include "model/location.h"
 #include "model/managed_ranges.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 #define RESTORE_TRIES 3	 /* that the driver refuses */
 #define RESTORE_RUNS  64 /* that end meanwhile */
@@ -57,7 +58,7 @@ static bool saved_set_address(struct restore *restore)
 			      allocation->pointer_generation);
 	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
-	broker->resume(parked);
+	broker->processes->resume(parked);
 	return true;
 }
 
@@ -73,7 +74,7 @@ static void saved_lose(struct restore *restore)
 	worker_lose_allocation(broker, allocation, why);
 	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry.lock);
-	broker->resume(parked);
+	broker->processes->resume(parked);
 }
 
 /* ---- making it anew ---- */

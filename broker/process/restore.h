@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "api/state.h"
 #include "channel/channel.h"
+#include "process/broker.h"
 
 /* One allocation, while it has no address. */
 struct saved {

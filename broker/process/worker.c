@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "process/processes.h"
 #include "process/worker_instance.h"
 
 #include <errno.h>
@@ -7,9 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "api/state.h"
 #include "base/clock.h"
-#include "op/op.h"
 #include "process/checkpoint.h"
 
 #define OWNER_SLOTS 8 /* of the staging area of an owner's worker */
@@ -39,7 +38,7 @@ struct worker *worker_of(struct broker *broker, struct owner *owner)
 	if (owner->worker)
 		return owner->worker;
 	if (!owner->output)
-		owner->output = output_new(&broker->outputs);
+		owner->output = output_new(&broker->processes->outputs);
 	worker = calloc(1, sizeof(*worker));
 	if (!worker || !owner->output) {
 		free(worker);
@@ -57,7 +56,7 @@ struct worker *allocation_worker(struct broker *broker,
 				 const struct allocation *allocation)
 {
 	if (kind_is_durable(allocation->kind))
-		return &broker->mover;
+		return &broker->processes->mover;
 	return worker_of(broker, allocation->owner);
 }
 
@@ -255,18 +254,18 @@ void worker_wake(struct worker *worker, uint32_t devices)
 
 /* ---- slots ---- */
 
-bool worker_slot_try(struct worker *worker, struct op *op)
+bool worker_slot_try(struct worker *worker, struct slot_waiter *waiter)
 {
 	int slot;
 
 	pthread_mutex_lock(&worker->lock);
 	slot = staging_get(&worker->staging);
 	pthread_mutex_unlock(&worker->lock);
-	op->slot = MAX(slot, -1);
+	waiter->slot = MAX(slot, -1);
 	return slot >= 0;
 }
 
-bool worker_slot_get(struct worker *worker, struct op *op)
+bool worker_slot_get(struct worker *worker, struct slot_waiter *waiter)
 {
 	bool got;
 	int slot;
@@ -275,27 +274,27 @@ bool worker_slot_get(struct worker *worker, struct op *op)
 	slot = staging_get(&worker->staging);
 	got = slot >= 0;
 	if (got)
-		op->slot = slot;
+		waiter->slot = slot;
 	else
-		DL_APPEND2(worker->slot_waiters, op, prev_waiter, next_waiter);
+		DL_APPEND(worker->slot_waiters, waiter);
 	pthread_mutex_unlock(&worker->lock);
 	return got;
 }
 
-struct op *worker_slot_put(struct worker *worker, unsigned int slot)
+struct slot_waiter *worker_slot_put(struct worker *worker, unsigned int slot)
 {
-	struct op *op;
+	struct slot_waiter *waiter;
 
 	pthread_mutex_lock(&worker->lock);
-	op = worker->slot_waiters;
-	if (op) {
-		DL_DELETE2(worker->slot_waiters, op, prev_waiter, next_waiter);
-		op->slot = (int)slot;
+	waiter = worker->slot_waiters;
+	if (waiter) {
+		DL_DELETE(worker->slot_waiters, waiter);
+		waiter->slot = (int)slot;
 	} else {
 		staging_put(&worker->staging, slot);
 	}
 	pthread_mutex_unlock(&worker->lock);
-	return op;
+	return waiter;
 }
 
 void worker_lose_allocation(struct broker *broker, struct allocation *allocation,

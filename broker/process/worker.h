@@ -18,7 +18,6 @@ struct allocation;
 struct block;
 struct broker;
 struct image;
-struct op;
 struct owner;
 struct run;
 struct stream;
@@ -35,7 +34,8 @@ struct worker {
 	int64_t last_asked_ms; /* CLOCK_MONOTONIC */
 	bool closed;	       /* is not started any more */
 	struct staging staging;
-	struct op *slot_waiters; /* works that wait for a slot, first come first served */
+	struct slot_waiter
+		*slot_waiters;	 /* works that wait for a slot, first come first served */
 	unsigned int n_lent;	 /* slots that are out as request buffers */
 	unsigned int n_aheads;	 /* pieces read ahead, or on their way; registry.lock */
 	char end_reason[128];	 /* of the last run that ended unasked */
@@ -65,6 +65,12 @@ void worker_lose_allocation(struct broker *broker, struct allocation *allocation
 /* The worker that reaches an allocation: the mover, or its owner's. NULL: no memory. */
 struct worker *allocation_worker(struct broker *broker,
 				 const struct allocation *allocation);
+
+/* Who waits for a slot of the staging area. */
+struct slot_waiter {
+	int slot; /* -1: none yet */
+	struct slot_waiter *prev, *next;
+};
 
 struct needed_block {
 	struct block *block;
@@ -167,16 +173,17 @@ void worker_close(struct worker *worker, unsigned int seconds);
 struct run *run_free(struct run *run);
 
 /*
- * Takes a slot of its staging area for op->slot.
+ * Takes a slot of its staging area for waiter->slot.
  *
  * Returns: true; false when there is none: op waits for one, and may be running again
  * with it by now in another thread, so the caller must not touch it any more.
  */
-bool worker_slot_get(struct worker *worker, struct op *op);
-/* Takes one only where one is free. op->slot: -1 where none is. */
-bool worker_slot_try(struct worker *worker, struct op *op);
-/* Gives a slot back. Returns: a work that waited and has it now (op->slot), or NULL. */
-struct op *worker_slot_put(struct worker *worker, unsigned int slot);
+bool worker_slot_get(struct worker *worker, struct slot_waiter *waiter);
+/* Takes one only where one is free. waiter->slot: -1 where none is. */
+bool worker_slot_try(struct worker *worker, struct slot_waiter *waiter);
+/* Gives a slot back. Returns: a work that waited and has it now (waiter->slot), or NULL.
+ */
+struct slot_waiter *worker_slot_put(struct worker *worker, unsigned int slot);
 
 /* Has a stream destroyed in the run that was told of it, if that still goes on. */
 void worker_drop_stream(struct worker *worker, const struct stream *stream);

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "api/state.h"
 #include "base/clock.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 #define ANSWERING_THREADS 2
 #define IDLE_STOP_SECONDS 5
@@ -44,7 +44,7 @@ static void run_tell_start(struct broker *broker, struct worker *worker)
 	char name[32];
 
 	worker_name(worker, name, sizeof(name));
-	__atomic_add_fetch(&broker->n_runs, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&broker->processes->n_runs, 1, __ATOMIC_RELAXED);
 	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
@@ -73,14 +73,14 @@ static void run_tell_end(struct broker *broker, struct worker *worker, uint32_t 
 	journal_event(&broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
 		      reason);
 	if (unasked) {
-		broker->restarts++;
+		broker->processes->restarts++;
 		if (worker->owner)
 			worker->owner->restarts++;
 	}
 	if (worker->owner)
 		run_lose_all(broker, worker->owner, epoch, reason);
 	else if (unasked)
-		broker->mover_wanted = true;
+		broker->processes->mover_wanted = true;
 	pthread_mutex_unlock(&broker->registry.lock);
 	rescue_run_ended(broker, worker, epoch);
 }
@@ -103,8 +103,8 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	run_tell_end(broker, worker, run->epoch, !stopping, run->reason);
 
 	pthread_mutex_lock(&broker->registry.lock);
-	run->next_dead = broker->dead_runs;
-	broker->dead_runs = run;
+	run->next_dead = broker->processes->dead_runs;
+	broker->processes->dead_runs = run;
 	broker_wake_housekeeper(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 }
@@ -126,8 +126,8 @@ int worker_start(struct worker *worker)
 	struct broker *broker = worker->broker;
 	char name[32] = "mover";
 	struct link_config config = {
-		.program = broker->worker_program,
-		.driver = broker->driver_path,
+		.program = broker->processes->worker_program,
+		.driver = broker->processes->driver_path,
 		.name = name,
 		.mover = !worker->owner,
 		.uid = worker->owner ? worker->owner->uid : geteuid(),

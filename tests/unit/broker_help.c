@@ -74,10 +74,10 @@ static unsigned int slots_out(struct broker *broker)
 	unsigned int out;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	pthread_mutex_lock(&broker->mover.lock);
-	out = broker->mover.staging.n_slots - broker->mover.staging.n_free -
-	      broker->mover.n_aheads;
-	pthread_mutex_unlock(&broker->mover.lock);
+	pthread_mutex_lock(&broker->processes->mover.lock);
+	out = broker->processes->mover.staging.n_slots - broker->processes->mover.staging.n_free -
+	      broker->processes->mover.n_aheads;
+	pthread_mutex_unlock(&broker->processes->mover.lock);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return out;
 }
@@ -128,9 +128,9 @@ void broker_settle(struct broker *broker)
 			n_busy += broker->reclaim.n_coming[j];
 		pthread_mutex_unlock(&broker->registry.lock);
 		/* A slot is given back just after its op has ended. */
-		pthread_mutex_lock(&broker->mover.lock);
-		n_busy += broker->mover.staging.n_slots - broker->mover.staging.n_free;
-		pthread_mutex_unlock(&broker->mover.lock);
+		pthread_mutex_lock(&broker->processes->mover.lock);
+		n_busy += broker->processes->mover.staging.n_slots - broker->processes->mover.staging.n_free;
+		pthread_mutex_unlock(&broker->processes->mover.lock);
 		if (!n_busy)
 			return;
 		usleep(1000);
@@ -142,7 +142,7 @@ void mover_signal(struct broker *broker, int signal)
 {
 	pid_t pid;
 
-	while ((pid = worker_pid(&broker->mover)) == 0)
+	while ((pid = worker_pid(&broker->processes->mover)) == 0)
 		usleep(1000);
 	kill(pid, signal);
 }

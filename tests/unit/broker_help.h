@@ -8,7 +8,8 @@
 #include <pthread.h>
 
 #include "api/control_file.h"
-#include "api/state.h"
+#include "process/broker.h"
+#include "process/processes.h"
 
 /* A wait and its answer. */
 struct answer {

@@ -105,7 +105,7 @@ static uint64_t restarts(void)
 	uint64_t n;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	n = broker->restarts;
+	n = broker->processes->restarts;
 	pthread_mutex_unlock(&broker->registry.lock);
 	return n;
 }

@@ -41,7 +41,7 @@ static void kill_a_worker(struct actor *actor)
 	pid_t pid = 0;
 
 	if (draw(actor, 2)) {
-		pid = worker_pid(&broker->mover);
+		pid = worker_pid(&broker->processes->mover);
 	} else {
 		pthread_mutex_lock(&broker->registry.lock);
 		owner = broker->registry.owners_by_uid;
