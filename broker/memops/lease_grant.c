@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The place of a lease in the order of uses: its grant, and its holds.
+ *
+ * A lease is granted by an op that reads the whole allocation: zeroing and earlier writes
+ * come first. After that a program's kernels are outside the order of uses, except while
+ * the lease holds: a hold is an op that stays under way until it is released.
+ */
+#include "memops/lease_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "memops/lease_file.h"
+#include "memops/permissions.h"
+
+#define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)
+
+struct lease_op {
+	struct op op;
+	struct lease *lease;
+};
+
+static const struct op_class hold_class;
+
+static struct lease *lease_of(struct op *op)
+{
+	return container_of(op, struct lease_op, op)->lease;
+}
+
+/* An op that uses all of the allocation. Under registry.lock. NULL: no memory. */
+static struct op *lease_op_new(struct lease *lease, const struct op_class *class,
+			       bool write, void (*finish)(struct op *op))
+{
+	struct allocation *allocation = lease->allocation;
+	struct op *op =
+		op_new(sizeof(struct lease_op), class, lease->broker, allocation->owner);
+
+	if (!op)
+		return NULL;
+	container_of(op, struct lease_op, op)->lease = lease;
+	lease->n_refs++;
+	op->uid = lease->uid;
+	op->pid = lease->pid;
+	op->finish = finish;
+	work_use(&op->work, allocation, 0, allocation->size, write);
+	return op;
+}
+
+/* Adds it and lets go of the lock; or frees it and answers. */
+static void lease_op_add(struct lease *lease, struct op *op, struct wait *wait)
+{
+	struct broker *broker = lease->broker;
+	struct op *ready = NULL;
+	int r = -ENOMEM;
+
+	wait->waiter = NULL;
+	if (op) {
+		op_set_wait(op, wait);
+		r = op_add(op, &ready);
+	}
+	if (r < 0) {
+		wait->waiter = NULL;
+		if (op && op->class == &hold_class)
+			lease->hold = HOLD_NONE;
+		if (op)
+			lease_unref(lease);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0) {
+		op_free(op);
+		wait->done(wait, r, NULL, 0);
+	}
+}
+
+/* ---- being granted ---- */
+
+static void lease_answer(struct lease *lease, struct wait *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct broker *broker = lease->broker;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	lease_print(lease, &text);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (text_failed(&text))
+		wait->done(wait, -ENOMEM, NULL, 0);
+	else
+		wait->done(wait, 0, text_string(&text), text.length);
+}
+
+static void grant_run(struct op *op)
+{
+	struct block *block = op->work.uses[0].allocation->block;
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int r = block_prepare_share(&op->broker->memory, block, &failure);
+
+	if (r == 0) {
+		op_done(op, 0);
+		return;
+	}
+	text_printf(&text, "its memory can't be shared: %s", strerror(-r));
+	text_add_call(&text, failure.call, failure.result);
+	op_fail(op, EXPORT_ERROR(r), "%s", text_string(&text));
+}
+
+static void grant_finish(struct op *op)
+{
+	const struct caller caller = { .uid = op->uid, .pid = op->pid };
+	struct lease *lease = lease_of(op);
+	struct broker *broker = op->broker;
+	struct wait *wait = op_take_wait(op);
+
+	if (op->error && wait)
+		lease_fail(broker, &caller, op->name, op->error,
+			   text_string(&op->sentence));
+	pthread_mutex_lock(&broker->registry.lock);
+	lease->granted |= !op->error;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (wait && op->error)
+		wait->done(wait, -op->error, NULL, 0);
+	else if (wait)
+		lease_answer(lease, wait);
+	pthread_mutex_lock(&broker->registry.lock);
+	lease_unref(lease);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+static const struct op_class grant_class = {
+	.what = "lease",
+	.run = grant_run,
+	.quiet = true,
+};
+
+/*
+ * A read of the lease that waits while the allocation moves out of the block that it
+ * shares with others: whoever maps a block can use all of it.
+ */
+struct lease_move {
+	struct wait moved;
+	struct waiter waiter; /* of wait */
+	struct wait *wait;
+	struct lease *lease;
+};
+
+static void lease_move_interrupt(struct waiter *waiter)
+{
+	struct lease_move *move = container_of(waiter, struct lease_move, waiter);
+	struct waiter *moving = move->moved.waiter;
+
+	if (moving)
+		moving->interrupt(moving);
+	else
+		pthread_mutex_unlock(&move->lease->broker->registry.lock);
+}
+
+static void lease_moved(struct wait *moved, int error, const void *bytes, size_t length)
+{
+	struct lease_move *move = container_of(moved, struct lease_move, moved);
+	struct lease *lease = move->lease;
+	struct broker *broker = lease->broker;
+	struct wait *wait = move->wait;
+
+	(void)bytes;
+	(void)length;
+	pthread_mutex_lock(&broker->registry.lock);
+	wait->waiter = NULL;
+	free(move);
+	lease_unref(lease);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (error)
+		wait->done(wait, error, NULL, 0);
+	else
+		broker_lease_read(lease, wait);
+}
+
+/* With the lock held, let go of. */
+static void lease_move_out(struct lease *lease, struct wait *wait)
+{
+	const struct caller caller = { .uid = lease->uid, .pid = lease->pid };
+	struct lease_move *move = calloc(1, sizeof(*move));
+	struct broker *broker = lease->broker;
+
+	if (!move) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait->done(wait, -ENOMEM, NULL, 0);
+		return;
+	}
+	move->moved.done = lease_moved;
+	move->waiter.interrupt = lease_move_interrupt;
+	move->wait = wait;
+	move->lease = lease;
+	wait->waiter = &move->waiter;
+	lease->n_refs++;
+	allocation_move_out(broker, lease->allocation, &caller, &move->moved);
+}
+
+void broker_lease_read(struct lease *lease, struct wait *wait)
+{
+	struct broker *broker = lease->broker;
+	const struct allocation *allocation;
+
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	lease->changed = false;
+	allocation = lease->allocation;
+	/* While the lease holds, its turn has come; another one would be behind it. */
+	if (!allocation || allocation->state == ALLOCATION_FREED || lease->held) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		lease_answer(lease, wait);
+	} else if (allocation->block->chunk) {
+		lease_move_out(lease, wait);
+	} else {
+		lease_op_add(lease,
+			     lease_op_new(lease, &grant_class, false, grant_finish),
+			     wait);
+	}
+}
+
+bool broker_lease_changed(struct lease *lease)
+{
+	bool changed;
+
+	pthread_mutex_lock(&lease->broker->registry.lock);
+	changed = lease->changed;
+	pthread_mutex_unlock(&lease->broker->registry.lock);
+	return changed;
+}
+
+/* ---- holding ---- */
+
+/* Its turn has come. A program that no longer waits, or is gone, holds nothing. */
+static void hold_run(struct op *op)
+{
+	struct lease *lease = lease_of(op);
+	struct broker *broker = op->broker;
+	struct wait *wait = NULL;
+	bool ending;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	ending = !lease->allocation;
+	if (!ending)
+		wait = take_ptr(op->wait);
+	if (wait) {
+		wait->waiter = NULL;
+		lease->held = op;
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (wait)
+		wait->done(wait, 0, NULL, 0);
+	else if (ending)
+		op_fail(op, ESTALE, "the broker is shutting down");
+	else
+		op_done(op, 0);
+}
+
+static void hold_settle(struct op *op)
+{
+	struct lease *lease = lease_of(op);
+
+	if (lease->hold == HOLD_WRITE && lease->allocation)
+		allocation_written(lease->allocation);
+	lease->hold = HOLD_NONE;
+}
+
+static void hold_finish(struct op *op)
+{
+	const struct caller caller = { .uid = op->uid, .pid = op->pid };
+	struct lease *lease = lease_of(op);
+	struct wait *wait = op_take_wait(op);
+
+	if (wait) {
+		lease_fail(op->broker, &caller, op->name, op->error,
+			   text_string(&op->sentence));
+		wait->done(wait, -op->error, NULL, 0);
+	}
+	pthread_mutex_lock(&op->broker->registry.lock);
+	lease_unref(lease);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+}
+
+static const struct op_class hold_class = {
+	.what = "hold",
+	.run = hold_run,
+	.settle = hold_settle,
+	.quiet = true,
+};
+
+static const struct {
+	const char *line;
+	enum hold hold;
+} hold_lines[] = {
+	{ "hold r", HOLD_READ },
+	{ "hold w", HOLD_WRITE },
+	{ "release", HOLD_NONE },
+};
+
+/* Returns: what the line asks for; -EINVAL. */
+static int hold_parse(const char *line, size_t length)
+{
+	if (length && line[length - 1] == '\n')
+		length--;
+	for (size_t i = 0; i < ARRAY_SIZE(hold_lines); i++) {
+		if (strlen(hold_lines[i].line) == length &&
+		    memcmp(hold_lines[i].line, line, length) == 0)
+			return (int)hold_lines[i].hold;
+	}
+	return -EINVAL;
+}
+
+/* Under registry.lock. */
+static int hold_check(const struct lease *lease, int hold, struct refusal *refusal)
+{
+	if (hold < 0)
+		return refuse(refusal, EINVAL,
+			      "a lease takes one of: hold r, hold w, release");
+	if (!lease->allocation || lease->allocation->state == ALLOCATION_FREED)
+		return refuse(refusal, ESTALE, "%s",
+			      lease->allocation ? "it has been freed"
+						: "the broker is shutting down");
+	if (hold == HOLD_NONE && !lease->held)
+		return refuse(refusal, EINVAL, "lease %llu holds nothing to release",
+			      (unsigned long long)lease->id);
+	if (hold != HOLD_NONE && lease->hold != HOLD_NONE)
+		return refuse(refusal, EBUSY,
+			      "lease %llu has or waits for hold=%s already: release it "
+			      "first",
+			      (unsigned long long)lease->id, hold_name(lease->hold));
+	if (hold == HOLD_WRITE && !lease->write)
+		return refuse(refusal, EACCES,
+			      "hold w needs a lease that was opened for writing");
+	return 0;
+}
+
+void broker_lease_write(struct lease *lease, const struct caller *caller,
+			const char *line, size_t length, struct wait *wait)
+{
+	struct broker *broker = lease->broker;
+	char name[NAME_MAX_LENGTH + 1] = "?";
+	int hold = hold_parse(line, length);
+	struct refusal refusal;
+	struct op *held;
+	int r;
+
+	wait->waiter = NULL;
+	pthread_mutex_lock(&broker->registry.lock);
+	if (lease->allocation)
+		strcpy(name, lease->allocation->name);
+	r = hold_check(lease, hold, &refusal);
+	if (r == 0 && hold != HOLD_NONE) {
+		lease->hold = (enum hold)hold;
+		lease_op_add(
+			lease,
+			lease_op_new(lease, &hold_class, hold == HOLD_WRITE, hold_finish),
+			wait);
+		return;
+	}
+	held = r == 0 ? take_ptr(lease->held) : NULL;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r < 0)
+		lease_fail(broker, caller, name, refusal.error, refusal.sentence);
+	if (held)
+		op_done(held, 0);
+	wait->done(wait, r, NULL, 0);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* A lease, for the lease*.c files alone. */
+#pragma once
+
+#include "base/process.h"
+#include "memops/lease.h"
+#include "op/op.h"
+
+#define TICKET_BYTES 16
+
+enum hold { HOLD_NONE, HOLD_READ, HOLD_WRITE };
+
+struct lease {
+	struct broker *broker;
+	struct allocation *allocation; /* NULL: the broker has ended */
+	uint64_t id;
+	uid_t uid;
+	pid_t pid;
+	int pidfd; /* -1: could not be had */
+	char comm[PROCESS_NAME_MAX];
+	bool write;
+	int64_t since_s;
+	struct owner *user; /* who opened it; counted there */
+	uint8_t secret[TICKET_BYTES];
+
+	/* registry.lock */
+	bool granted;
+	bool closed;
+	bool changed;
+	enum hold hold;	 /* that it has, or waits for */
+	struct op *held; /* its op, while it has it */
+	unsigned int n_refs;
+	void (*wake)(void *userdata);
+	void *userdata;
+	struct lease *prev, *next; /* of the allocation */
+	UT_hash_handle hh;
+};
+
+/* As in the text of a lease: `none`, `r`, `w`. */
+const char *hold_name(enum hold hold);
+
+/* Lets go of one reference. Under registry.lock. */
+void lease_unref(struct lease *lease);
+
+/* Its program has something new to read. Under registry.lock. */
+void lease_notify(struct lease *lease);
+
+/* A line in `errors` of `allocations/NAME/lease`. */
+void lease_fail(struct broker *broker, const struct caller *caller, const char *name,
+		int error, const char *sentence);
+
+/* Appends the text that a program reads. Under registry.lock. */
+void lease_print(const struct lease *lease, struct text *text);
