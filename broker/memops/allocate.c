@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "memops/lease.h"
 #include "memops/release.h"
 #include "op/op.h"
@@ -119,7 +120,8 @@ static void making_failed_call(struct making *making, int error)
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	text_printf(&text, "allocation %s of %llu bytes: %s", making->allocation->name,
-		    (unsigned long long)making->allocation->size, strerror(error));
+		    (unsigned long long)making->allocation->size,
+		    error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
 	text_add_call(&text, making->failure.call, making->failure.result);
 	making_failed(making, error, text_string(&text));
 }
@@ -367,7 +369,8 @@ static void make_host_memory(struct task *task)
 		return;
 	}
 	text_printf(&text, "allocation %s of %llu bytes of host memory: %s",
-		    allocation->name, (unsigned long long)allocation->size, strerror(-r));
+		    allocation->name, (unsigned long long)allocation->size,
+		    r == -EMFILE ? DESCRIPTORS_GONE : strerror(-r));
 	making_failed(making, -r, text_string(&text));
 }
 

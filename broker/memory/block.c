@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 /* Of the machine's memory: made at a time, and always left to others. */
 #define HOST_STEP    ((uint64_t)256 << 20)
 #define HOST_RESERVE ((uint64_t)512 << 20)
@@ -113,6 +115,8 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 
 	if (size > WIRE_DEVICE_SPAN)
 		return -ENOMEM;
+	if (!descriptor_is_left())
+		return -EMFILE;
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return -ENOMEM;
@@ -121,8 +125,9 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 	block->size = align_up(size, memory->granularity);
 	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
 		 0);
+	/* A driver that gets no descriptor says that it has no memory. */
 	if (r < 0)
-		return r;
+		return descriptor_is_left() ? r : -EMFILE;
 	block->handle = handle;
 	r = block_take_address(memory, block);
 	if (r < 0) {
@@ -267,6 +272,8 @@ int block_new_host(struct block **ret_block, struct memory *memory, uint64_t siz
 
 	if (size > WIRE_HOST_SPAN)
 		return -ENOMEM;
+	if (!descriptor_is_left())
+		return -EMFILE;
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return -ENOMEM;

@@ -69,7 +69,8 @@ void memory_deinit(struct memory *memory); /* asserts that no block is left */
  * Makes a block of at least size bytes.
  *
  * Returns: 0; -ENOMEM when the device (failure says so) or the host has not that much
- * left; or what the driver's answer means.
+ * left; -EMFILE when the broker has no descriptor left for it; or what the driver's
+ * answer means.
  */
 int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 	      uint64_t size, struct cuda_failure *failure);

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <sys/resource.h>
 
+#include "base/descriptor.h"
 #include "model/registry.h"
 
 static const struct {
@@ -23,13 +23,7 @@ static const struct {
  * workers and for other owners. */
 static uint64_t share_most(enum share share)
 {
-	struct rlimit limit;
-
-	if (share != SHARE_DESCRIPTORS)
-		return rows[share].most;
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return UINT32_MAX;
-	return limit.rlim_cur / 8;
+	return share == SHARE_DESCRIPTORS ? descriptors_most() / 8 : rows[share].most;
 }
 
 int share_take(struct owner *owner, enum share share, uint64_t n)
@@ -38,6 +32,8 @@ int share_take(struct owner *owner, enum share share, uint64_t n)
 
 	if (*held + n > share_most(share))
 		return -rows[share].error;
+	if (share == SHARE_DESCRIPTORS && n && !descriptor_is_left())
+		return -EMFILE;
 	*held += n;
 	return 0;
 }
@@ -56,6 +52,11 @@ void share_give(struct owner *owner, enum share share, uint64_t n)
 void share_explain(const struct owner *owner, enum share share, uint64_t n,
 		   struct text *text)
 {
+	if (share == SHARE_DESCRIPTORS &&
+	    owner->shares.held[share] + n <= share_most(share)) {
+		text_printf(text, DESCRIPTORS_GONE);
+		return;
+	}
 	text_printf(text, "uid %u has %llu %s, with %llu more it would be over %llu",
 		    owner->uid, (unsigned long long)owner->shares.held[share],
 		    rows[share].what, (unsigned long long)n,

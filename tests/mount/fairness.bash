@@ -191,6 +191,29 @@ test_the_share_of_descriptors()
 	broker_stop "$T/own"
 }
 
+# Eight users with a share each would have all descriptors that there are.
+test_descriptors_are_kept_for_workers()
+{
+	local uid
+	needs_root 'nine users'
+	(ulimit -n 1024; broker_start "$T/kept" --driver "$(driver kept)")
+	cd "$T/kept/mnt"
+	for uid in $(seq 2001 2008); do
+		by $uid run 'for i in $(seq 128); do echo "of'$uid'-$i 1 kind=host"; done >control/alloc' \
+			2>/dev/null || :
+	done
+	like "$(by 2008 run 'tail -n 1 errors')" 'EMFILE .*the broker has no descriptors left'
+	by $bob run 'echo "y 1M kind=direct" >control/alloc; echo hello 1<>allocations/y/data'
+	is "$(by $bob run 'head -c 5 allocations/y/data')" hello
+	by $bob run 'echo "z 4M" >control/alloc' 2>/dev/null && fail 'all descriptors can be taken'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'EMFILE allocation z: the broker has no descriptors left: it keeps the last ones for workers'
+	by 2001 run 'echo of2001-1 >control/free'
+	eventually "by $bob run 'echo \"z 4M\" >control/alloc'"
+	cd "$M"
+	broker_stop "$T/kept"
+}
+
 test_the_share_of_open_images()
 {
 	bob_is_ready
