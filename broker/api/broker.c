@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-
+/* The start and the end of the broker, and the parts that it is made of. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/broker.h"
+#include "api/housekeeper.h"
 #include "base/clock.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/release.h"
 #include "op/op.h"
-#include "process/checkpoint.h"
+#include "process/device_probe.h"
 #include "process/processes.h"
 
 /* The broker put together: one piece of memory. */
@@ -28,289 +29,8 @@ struct whole {
 /* How long the work under way may take to finish, a worker to end by itself, and the
  * kernel to end a worker that was killed. */
 #define STOP_SECONDS 5
-#define MOVER_MS     1000 /* between two starts of the mover */
-#define ROUND_MS     1000 /* between two rounds of the housekeeper, at most */
-
-/* ---- workers ---- */
-
-/* ---- the housekeeper ---- */
-
-static void life_bury_runs(struct broker *broker)
-{
-	unsigned int n = 0;
-	struct run *run;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	run = take_ptr(broker->processes->dead_runs);
-	pthread_mutex_unlock(&broker->registry.lock);
-	for (; run; n++)
-		run = run_free(run);
-	if (!n)
-		return;
-	pthread_mutex_lock(&broker->registry.lock);
-	if (__atomic_sub_fetch(&broker->processes->n_runs, n, __ATOMIC_RELAXED) == 0)
-		pthread_cond_broadcast(&broker->registry.idle);
-	pthread_mutex_unlock(&broker->registry.lock);
-}
-
-/* Ends owners' workers that hold nothing and have had nothing to do for a while. */
-static void life_end_idle(struct broker *broker)
-{
-	struct owner *owner, *safe;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
-		if (owner->worker && owner->n_in_worker == 0)
-			worker_end_idle(owner->worker, broker->processes->worker_idle_s);
-	}
-	pthread_mutex_unlock(&broker->registry.lock);
-}
-
-/* Has the mover started, so that it is up by the time that it is needed. */
-static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
-{
-	(void)error;
-	(void)bytes;
-	(void)length;
-	free(wait);
-}
-
-static void life_start_mover(struct broker *broker)
-{
-	struct wait *wait = calloc(1, sizeof(*wait));
-
-	if (!wait)
-		return;
-	wait->done = mover_started;
-	broker_space(broker, wait);
-}
-
-/*
- * The mover has died: data must move again, but not start in a circle.
- * Returns: milliseconds until it may be started, -1 where nothing is to be done.
- */
-static int64_t life_restart_mover(struct broker *broker)
-{
-	int64_t now = clock_ms(), next = broker->processes->mover_started_ms + MOVER_MS;
-	bool wanted, due;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	wanted = broker->processes->mover_wanted && !broker->registry.shutting_down;
-	due = wanted && now >= next;
-	if (due)
-		broker->processes->mover_wanted = false;
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (due) {
-		broker->processes->mover_started_ms = now;
-		life_start_mover(broker);
-	}
-	return wanted && !due ? next - now : -1;
-}
-
-/* Whose worker has been given up has it again by the time that he needs it. */
-static void life_wake_workers(struct broker *broker)
-{
-	struct owner *owner, *safe;
-	struct worker *worker;
-	uint32_t wanted;
-
-	do {
-		worker = NULL;
-		pthread_mutex_lock(&broker->registry.lock);
-		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
-			if (!owner->worker || !owner->worker->wanted)
-				continue;
-			worker = owner->worker;
-			wanted = worker->wanted;
-			worker->wanted = 0;
-			break;
-		}
-		pthread_mutex_unlock(&broker->registry.lock);
-		if (worker)
-			worker_wake(worker, wanted);
-	} while (worker);
-}
-
-/* The shorter of two waits; negative: there is none. */
-static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
-{
-	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
-}
-
-/* Sleeps until then, or until something is wanted. Returns: false at the end. */
-static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
-{
-	bool stop;
-	int r = 0;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	while (!broker->processes->housekeeper_wanted &&
-	       !broker->processes->housekeeper_stop && r == 0)
-		r = clock_cond_wait(&broker->processes->housekeeper_wake,
-				    &broker->registry.lock, until_ms);
-	/* What is wanted from here on, be it by the round itself, is another round's. */
-	broker->processes->housekeeper_wanted = false;
-	stop = broker->processes->housekeeper_stop;
-	pthread_mutex_unlock(&broker->registry.lock);
-	return !stop;
-}
-
-static void *housekeeper_main(void *userdata)
-{
-	struct broker *broker = userdata;
-	int64_t next_ms;
-	bool goes_on;
-
-	do {
-		next_ms = min_wait(deadlines_check(broker), ROUND_MS);
-		next_ms = min_wait(rescue_check_limits(broker), next_ms);
-		next_ms = min_wait(life_restart_mover(broker), next_ms);
-		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
-		life_bury_runs(broker);
-		life_wake_workers(broker);
-		life_end_idle(broker);
-	} while (goes_on);
-	return NULL;
-}
-
-static void housekeeper_end(struct broker *broker)
-{
-	if (!broker->processes->housekeeper_runs)
-		return;
-	pthread_mutex_lock(&broker->registry.lock);
-	broker->processes->housekeeper_stop = true;
-	pthread_cond_signal(&broker->processes->housekeeper_wake);
-	pthread_mutex_unlock(&broker->registry.lock);
-	pthread_join(broker->processes->housekeeper, NULL);
-	broker->processes->housekeeper_runs = false;
-}
 
 /* ---- the start ---- */
-
-static int device_attribute(struct broker *broker, CUdevice_attribute attribute,
-			    CUdevice id)
-{
-	int value = 0;
-
-	if (CUDA(broker->driver, NULL, cuDeviceGetAttribute, &value, attribute, id) < 0)
-		return 0;
-	return value;
-}
-
-static void device_format_uuid(const CUuuid *uuid, char *text, size_t size)
-{
-	size_t length = (size_t)snprintf(text, size, "GPU-");
-
-	for (int i = 0; i < 16; i++) {
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			length += (size_t)snprintf(text + length, size - length, "-");
-		length += (size_t)snprintf(text + length, size - length, "%02x",
-					   (unsigned char)uuid->bytes[i]);
-	}
-}
-
-static void device_find_limits(struct broker *broker, CUdevice id,
-			       struct launch_limits *limits)
-{
-	for (int i = 0; i < 3; i++) {
-		limits->grid[i] = (uint32_t)device_attribute(
-			broker, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i, id);
-		limits->block[i] = (uint32_t)device_attribute(
-			broker, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, id);
-	}
-	limits->threads = (uint32_t)device_attribute(
-		broker, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, id);
-	limits->shared = (uint32_t)device_attribute(
-		broker, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, id);
-	limits->cooperative =
-		device_attribute(broker, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, id);
-	limits->cluster =
-		device_attribute(broker, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, id);
-}
-
-/* Whose memory a kernel there can use. */
-static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevice id)
-{
-	uint32_t peers = 1u << index;
-
-	for (uint32_t i = 0; i < broker->registry.n_devices; i++) {
-		CUdevice other;
-		int reaches = 0;
-
-		if (CUDA(broker->driver, NULL, cuDeviceGet, &other, (int)i) == 0 &&
-		    CUDA(broker->driver, NULL, cuDeviceCanAccessPeer, &reaches, id,
-			 other) == 0 &&
-		    reaches)
-			peers |= 1u << i;
-	}
-	return peers;
-}
-
-static int device_new(struct device **ret_device, struct broker *broker, uint32_t index,
-		      struct cuda_failure *failure)
-{
-	_cleanup_free_ struct device *device = calloc(1, sizeof(*device));
-	struct cuda_driver *driver = broker->driver;
-	size_t total = 0;
-	CUuuid uuid = { 0 };
-	CUdevice id;
-	int r;
-
-	if (!device)
-		return -ENOMEM;
-	device->index = index;
-	r = CUDA(driver, failure, cuDeviceGet, &id, (int)index);
-	if (r == 0)
-		r = CUDA(driver, failure, cuDeviceGetName, device->name,
-			 (int)sizeof(device->name), id);
-	if (r == 0)
-		r = CUDA(driver, failure, cuDeviceGetUuid_v2, &uuid, id);
-	if (r == 0)
-		r = CUDA(driver, failure, cuDeviceGetPCIBusId, device->pci_bus_id,
-			 (int)sizeof(device->pci_bus_id), id);
-	if (r == 0)
-		r = CUDA(driver, failure, cuDeviceTotalMem_v2, &total, id);
-	if (r < 0)
-		return r;
-	device->memory_total = total;
-	device_format_uuid(&uuid, device->uuid, sizeof(device->uuid));
-	device->major = device_attribute(
-		broker, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, id);
-	device->minor = device_attribute(
-		broker, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, id);
-	device->has_vmm =
-		device_attribute(broker,
-				 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-				 id) &&
-		device_attribute(
-			broker,
-			CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-			id);
-	device->has_managed =
-		device_attribute(broker, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, id);
-	device->has_concurrent = device_attribute(
-		broker, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, id);
-	device_find_limits(broker, id, &device->limits);
-	device->peers = device_find_peers(broker, index, id);
-	r = slots_add(&broker->registry.devices, device, &device->slot,
-		      &device->slot_generation);
-	if (r == 0)
-		*ret_device = take_ptr(device);
-	return r;
-}
-
-static int life_find_devices(struct broker *broker, struct cuda_failure *failure)
-{
-	int n, r;
-
-	r = CUDA(broker->driver, failure, cuDeviceGetCount, &n);
-	if (r < 0)
-		return r;
-	broker->registry.n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
-	for (uint32_t i = 0; r == 0 && i < broker->registry.n_devices; i++)
-		r = device_new(&broker->registry.device_at[i], broker, i, failure);
-	return r;
-}
 
 static void life_deinit(struct broker *broker)
 {
@@ -362,22 +82,19 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	r = cuda_driver_open(config->driver, &broker->driver, why);
 	if (r < 0)
 		return r;
-	r = life_find_devices(broker, &failure);
+	r = devices_probe(broker, &failure);
 	if (r == 0)
 		r = memory_init(&broker->memory, broker->driver,
 				broker->registry.n_devices, &failure);
 	if (r == 0)
 		r = worker_init(&broker->processes->mover, broker, NULL, MOVER_SLOTS);
-	if (r < 0 || pthread_create(&broker->processes->housekeeper, NULL,
-				    housekeeper_main, broker)) {
-		text_printf(why, "the broker can't start: %s",
-			    strerror(r < 0 ? -r : EAGAIN));
+	if (r == 0)
+		r = housekeeper_begin(broker);
+	if (r < 0) {
+		text_printf(why, "the broker can't start: %s", strerror(-r));
 		text_add_call(why, failure.call, failure.result);
-		return r < 0 ? r : -EAGAIN;
 	}
-	broker->processes->housekeeper_runs = true;
-	life_start_mover(broker);
-	return 0;
+	return r;
 }
 
 int broker_new(struct broker **ret_broker, const struct broker_config *config,

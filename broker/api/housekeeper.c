@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/housekeeper.h"
+
+#include <errno.h>
+
+#include "api/broker.h"
+#include "base/clock.h"
+#include "op/deadline.h"
+#include "process/checkpoint.h"
+#include "process/processes.h"
+
+#define MOVER_MS 1000 /* between two starts of the mover */
+#define ROUND_MS 1000 /* between two rounds, at most */
+
+static void housekeeper_bury_runs(struct broker *broker)
+{
+	unsigned int n = 0;
+	struct run *run;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	run = take_ptr(broker->processes->dead_runs);
+	pthread_mutex_unlock(&broker->registry.lock);
+	for (; run; n++)
+		run = run_free(run);
+	if (!n)
+		return;
+	pthread_mutex_lock(&broker->registry.lock);
+	if (__atomic_sub_fetch(&broker->processes->n_runs, n, __ATOMIC_RELAXED) == 0)
+		pthread_cond_broadcast(&broker->registry.idle);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/* Ends owners' workers that hold nothing and have had nothing to do for a while. */
+static void housekeeper_end_idle(struct broker *broker)
+{
+	struct owner *owner, *safe;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		if (owner->worker && owner->n_in_worker == 0)
+			worker_end_idle(owner->worker, broker->processes->worker_idle_s);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
+/* Has the mover started, so that it is up by the time that it is needed. */
+static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
+{
+	(void)error;
+	(void)bytes;
+	(void)length;
+	free(wait);
+}
+
+static void housekeeper_start_mover(struct broker *broker)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait)
+		return;
+	wait->done = mover_started;
+	broker_space(broker, wait);
+}
+
+/*
+ * The mover has died: data must move again, but not start in a circle.
+ * Returns: milliseconds until it may be started, -1 where nothing is to be done.
+ */
+static int64_t housekeeper_restart_mover(struct broker *broker)
+{
+	int64_t now = clock_ms(), next = broker->processes->mover_started_ms + MOVER_MS;
+	bool wanted, due;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	wanted = broker->processes->mover_wanted && !broker->registry.shutting_down;
+	due = wanted && now >= next;
+	if (due)
+		broker->processes->mover_wanted = false;
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (due) {
+		broker->processes->mover_started_ms = now;
+		housekeeper_start_mover(broker);
+	}
+	return wanted && !due ? next - now : -1;
+}
+
+/* Whose worker has been given up has it again by the time that he needs it. */
+static void housekeeper_wake_workers(struct broker *broker)
+{
+	struct owner *owner, *safe;
+	struct worker *worker;
+	uint32_t wanted;
+
+	do {
+		worker = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+			if (!owner->worker || !owner->worker->wanted)
+				continue;
+			worker = owner->worker;
+			wanted = worker->wanted;
+			worker->wanted = 0;
+			break;
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (worker)
+			worker_wake(worker, wanted);
+	} while (worker);
+}
+
+/* The shorter of two waits; negative: there is none. */
+static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
+{
+	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
+}
+
+/* Sleeps until then, or until something is wanted. Returns: false at the end. */
+static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
+{
+	bool stop;
+	int r = 0;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	while (!broker->processes->housekeeper_wanted &&
+	       !broker->processes->housekeeper_stop && r == 0)
+		r = clock_cond_wait(&broker->processes->housekeeper_wake,
+				    &broker->registry.lock, until_ms);
+	/* What is wanted from here on, be it by the round itself, is another round's. */
+	broker->processes->housekeeper_wanted = false;
+	stop = broker->processes->housekeeper_stop;
+	pthread_mutex_unlock(&broker->registry.lock);
+	return !stop;
+}
+
+static void *housekeeper_main(void *userdata)
+{
+	struct broker *broker = userdata;
+	int64_t next_ms;
+	bool goes_on;
+
+	do {
+		next_ms = min_wait(deadlines_check(broker), ROUND_MS);
+		next_ms = min_wait(rescue_check_limits(broker), next_ms);
+		next_ms = min_wait(housekeeper_restart_mover(broker), next_ms);
+		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
+		housekeeper_bury_runs(broker);
+		housekeeper_wake_workers(broker);
+		housekeeper_end_idle(broker);
+	} while (goes_on);
+	return NULL;
+}
+
+void housekeeper_end(struct broker *broker)
+{
+	if (!broker->processes->housekeeper_runs)
+		return;
+	pthread_mutex_lock(&broker->registry.lock);
+	broker->processes->housekeeper_stop = true;
+	pthread_cond_signal(&broker->processes->housekeeper_wake);
+	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_join(broker->processes->housekeeper, NULL);
+	broker->processes->housekeeper_runs = false;
+}
+
+int housekeeper_begin(struct broker *broker)
+{
+	if (pthread_create(&broker->processes->housekeeper, NULL, housekeeper_main,
+			   broker))
+		return -EAGAIN;
+	broker->processes->housekeeper_runs = true;
+	housekeeper_start_mover(broker);
+	return 0;
+}
