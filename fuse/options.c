@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One table has every option of gpumemd: as --NAME, as -o NAME=VALUE, and in the help.
- * What else stands behind -o goes to the mount when the kernel or libfuse knows it, is
- * dropped when it concerns only mount(8) and fstab, and is an error otherwise.
+ * One table has every option of gpumemd: as --NAME for getopt_long(3), as -o NAME=VALUE,
+ * and in the help. A second table has the other words of -o, for fuse_opt_parse(): those
+ * that libfuse or the kernel gets, and those that concern only mount(8) and fstab.
  */
 #include "options.h"
 
-#include <ctype.h>
+#include "base/number.h"
+
 #include <errno.h>
+#include <fuse_opt.h>
+#include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- gpumemd's own ---- */
 
@@ -19,6 +24,9 @@ struct option_row {
 	const char *value; /* what stands for its value in the help, NULL for none */
 	const char *help;
 	int (*set)(struct options *options, const char *value, struct text *why);
+	/* without set: a bool, or with a value seconds up to most */
+	size_t field;
+	unsigned int most;
 };
 
 static int set_options(struct options *options, const char *value, struct text *why);
@@ -47,154 +55,83 @@ static int set_socket(struct options *options, const char *value, struct text *w
 
 #define LAUNCH_TIMEOUT_MAX 1000000 /* as for timeout= */
 
-static int seconds_parse(const char *name, const char *value, unsigned int most,
-			 unsigned int *ret_seconds, struct text *why)
+static int set_seconds(unsigned int *seconds, const struct option_row *row,
+		       const char *value, struct text *why)
 {
-	char *end = NULL;
-	unsigned long seconds;
+	uint64_t number;
 
-	errno = 0;
-	seconds = isdigit((unsigned char)*value) ? strtoul(value, &end, 10) : 0;
-	if (!end || *end || errno || seconds == 0 || seconds > most) {
+	if (number_parse(value, &number) || number == 0 || number > row->most) {
 		text_printf(why, "%s wants a whole number of seconds up to %u, not '%s'",
-			    name, most, value);
+			    row->name, row->most, value);
 		return -EINVAL;
 	}
-	*ret_seconds = (unsigned int)seconds;
+	*seconds = (unsigned int)number;
 	return 0;
 }
 
-static int set_worker_idle(struct options *options, const char *value, struct text *why)
-{
-	return seconds_parse("worker-idle", value, INT_MAX, &options->worker_idle_s, why);
-}
-
-static int set_launch_timeout(struct options *options, const char *value,
-			      struct text *why)
-{
-	return seconds_parse("launch-timeout", value, LAUNCH_TIMEOUT_MAX,
-			     &options->launch_timeout_s, why);
-}
-
-static int set_give_back_timeout(struct options *options, const char *value,
-				 struct text *why)
-{
-	return seconds_parse("give-back-timeout", value, LAUNCH_TIMEOUT_MAX,
-			     &options->give_back_timeout_s, why);
-}
-
-static int set_foreground(struct options *options, const char *value, struct text *why)
-{
-	(void)value;
-	(void)why;
-	options->foreground = true;
-	return 0;
-}
-
-static int set_help(struct options *options, const char *value, struct text *why)
-{
-	(void)value;
-	(void)why;
-	options->help = true;
-	return 0;
-}
-
-static int set_version(struct options *options, const char *value, struct text *why)
-{
-	(void)value;
-	(void)why;
-	options->version = true;
-	return 0;
-}
+/* clang-format off */
+#define FLAG(field)	     NULL, offsetof(struct options, field)
+#define SECONDS(field, most) NULL, offsetof(struct options, field), most
 
 static const struct option_row rows[] = {
-	{ "foreground", 'f', NULL, "stay in the foreground, tell systemd when ready",
-	  set_foreground },
-	{ "driver", 0, "LIBRARY",
-	  "the driver library (libcuda.so.1), or the software GPU:\n"
-	  "software[:devices=N][:memory=SIZE][:machine=NAME]",
-	  set_driver },
-	{ "socket", 0, "PATH",
-	  "where tickets of leases are exchanged (/run/gpumem/MOUNTPOINT)", set_socket },
-	{ "worker-idle", 0, "SECONDS",
-	  "end a user's worker that has had nothing to do for so long", set_worker_idle },
-	{ "launch-timeout", 0, "SECONDS",
-	  "end a kernel that runs longer, where its launch names no timeout=",
-	  set_launch_timeout },
-	{ "give-back-timeout", 0, "SECONDS",
-	  "end a user's worker that takes longer to give up memory which was\n"
-	  "freed or shut off (10)",
-	  set_give_back_timeout },
-	{ NULL, 'o', "OPTIONS", "any of these as NAME=VALUE, and options of mount(8)",
+	{ "foreground", 'f', NULL, "stay in the foreground and notify systemd",
+	  FLAG(foreground) },
+	{ "driver", 0, "LIBRARY", "the driver library (libcuda.so.1), or the\n"
+	  "software GPU: software[:devices=N]\n[:memory=SIZE][:machine=NAME]", set_driver },
+	{ "socket", 0, "PATH", "where tickets of leases are exchanged\n"
+	  "(/run/gpumem/MOUNTPOINT)", set_socket },
+	{ "worker-idle", 0, "SECONDS", "end a user's worker that has had nothing to do\n"
+	  "for so long (60)", SECONDS(worker_idle_s, INT_MAX) },
+	{ "launch-timeout", 0, "SECONDS", "end a kernel that runs longer, where its\n"
+	  "launch names no timeout=", SECONDS(launch_timeout_s, LAUNCH_TIMEOUT_MAX) },
+	{ "give-back-timeout", 0, "SECONDS", "end a user's worker that takes longer to give\n"
+	  "up memory that was freed or shut off (10)",
+	  SECONDS(give_back_timeout_s, LAUNCH_TIMEOUT_MAX) },
+	{ NULL, 'o', "OPTIONS", "any of these as NAME=VALUE, and options of\nmount(8)",
 	  set_options },
-	{ "help", 'h', NULL, "print this", set_help },
-	{ "version", 'V', NULL, "print the version", set_version },
+	{ "help", 'h', NULL, "print this", FLAG(help) },
+	{ "version", 'V', NULL, "print the version", FLAG(version) },
 };
+/* clang-format on */
 
-/* ---- what stands behind -o ---- */
-
-/* A name that ends in '=' or '-' or '.' stands for all that begin so. */
-static const char *const for_mount[] = {
-	"allow_other",
-	"allow_root",
-	"async",
-	"atime",
-	"context=",
-	"debug",
-	"default_permissions",
-	"defcontext=",
-	"dev",
-	"dirsync",
-	"exec",
-	"fscontext=",
-	"fsname=",
-	"noatime",
-	"nodev",
-	"noexec",
-	"nosuid",
-	"ro",
-	"rootcontext=",
-	"rw",
-	"subtype=",
-	"suid",
-	"sync",
-};
-
-static const char *const for_nobody[] = {
-	"",	  "_netdev", "auto",   "comment=", "defaults", "group",
-	"noauto", "nofail",  "nouser", "owner",	   "relatime", "user",
-	"user=",  "users",   "x-",     "X-",
-};
-
-static bool names(const char *const *list, size_t n, const char *word)
+static int apply(struct options *options, const struct option_row *row, const char *value,
+		 struct text *why)
 {
-	for (size_t i = 0; i < n; i++) {
-		size_t length = strlen(list[i]);
-		char last = length ? list[i][length - 1] : '\0';
+	char *field = (char *)options + row->field;
 
-		if (last == '=' || last == '-') {
-			if (!strncmp(list[i], word, length))
-				return true;
-		} else if (!strcmp(list[i], word)) {
-			return true;
-		}
-	}
-	return false;
+	if (row->set)
+		return row->set(options, value, why);
+	if (row->value)
+		return set_seconds((unsigned int *)field, row, value, why);
+	*(bool *)field = true;
+	return 0;
 }
+
+/* ---- words of -o ---- */
+
+#define KEEP(word) FUSE_OPT_KEY(word, FUSE_OPT_KEY_KEEP)
+#define DROP(word) FUSE_OPT_KEY(word, FUSE_OPT_KEY_DISCARD)
+
+/* clang-format off */
+static const struct fuse_opt other_words[] = {
+	KEEP("allow_other"), KEEP("allow_root"), KEEP("async"), KEEP("atime"),
+	KEEP("context="), KEEP("debug"), KEEP("default_permissions"),
+	KEEP("defcontext="), KEEP("dev"), KEEP("dirsync"), KEEP("exec"),
+	KEEP("fscontext="), KEEP("fsname="), KEEP("noatime"), KEEP("nodev"),
+	KEEP("noexec"), KEEP("nosuid"), KEEP("ro"), KEEP("rootcontext="), KEEP("rw"),
+	KEEP("subtype="), KEEP("suid"), KEEP("sync"),
+	DROP(""), DROP("_netdev"), DROP("auto"), DROP("comment="), DROP("defaults"),
+	DROP("group"), DROP("noauto"), DROP("nofail"), DROP("nouser"), DROP("owner"),
+	DROP("relatime"), DROP("user"), DROP("user="), DROP("users"),
+	FUSE_OPT_END,
+};
+/* clang-format on */
 
 static const struct option_row *find_name(const char *name, size_t length)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		if (rows[i].name && strlen(rows[i].name) == length &&
 		    !strncmp(rows[i].name, name, length))
-			return &rows[i];
-	return NULL;
-}
-
-static const struct option_row *find_letter(char letter)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		if (rows[i].letter == letter)
 			return &rows[i];
 	return NULL;
 }
@@ -207,86 +144,110 @@ static int set(struct options *options, const struct option_row *row, const char
 	const char name[2] = { row->letter, '\0' };
 
 	if (!row->value == !value)
-		return row->set(options, value, why);
+		return apply(options, row, value, why);
 	text_printf(why, "option %s%s %s", dashes, row->name ? row->name : name,
 		    row->value ? "wants a value" : "takes no value");
 	return -EINVAL;
 }
 
-static int set_word(struct options *options, const char *word, struct text *why)
-{
-	const char *equals = strchr(word, '=');
-	const struct option_row *row =
-		find_name(word, equals ? (size_t)(equals - word) : strlen(word));
+struct words {
+	struct options *options;
+	struct text *why;
+	int error;
+};
 
-	if (row)
-		return set(options, row, equals ? equals + 1 : NULL, why);
-	if (names(for_nobody, ARRAY_SIZE(for_nobody), word))
+/* A word that is not in other_words. Returns: 0; -1, and words->error. */
+static int on_word(void *data, const char *word, int key, struct fuse_args *kept)
+{
+	struct words *words = data;
+	size_t length = strcspn(word, "=");
+	const struct option_row *row = find_name(word, length);
+
+	(void)key;
+	(void)kept;
+	if (!strncasecmp(word, "x-", 2))
 		return 0;
-	if (!strcmp(word, "remount")) {
+	words->error = -EINVAL;
+	if (row)
+		words->error = set(words->options, row,
+				   word[length] ? word + length + 1 : NULL, words->why);
+	else if (!strcmp(word, "remount"))
 		text_printf(
-			why,
+			words->why,
 			"-o remount: a broker can't be given other options while it "
 			"runs; `mount -i -o remount,ro MOUNTPOINT` has the kernel alone "
 			"refuse to write");
-		return -EINVAL;
-	}
-	if (!names(for_mount, ARRAY_SIZE(for_mount), word)) {
-		text_printf(why, "unknown option -o %s", word);
-		return -EINVAL;
-	}
-	text_printf(&options->fuse, "%s%s", options->fuse.length ? "," : "", word);
-	return text_failed(&options->fuse) ? -ENOMEM : 0;
+	else
+		text_printf(words->why, "unknown option -o %s", word);
+	return words->error ? -1 : 0;
 }
 
 static int set_options(struct options *options, const char *value, struct text *why)
 {
-	_cleanup_free_ char *words = strdup(value);
-	char *rest = words, *word;
-	int error = words ? 0 : -ENOMEM;
+	char *argv[] = { "gpumemd", "-o", (char *)value };
+	struct fuse_args args = FUSE_ARGS_INIT(ARRAY_SIZE(argv), argv);
+	struct words words = { options, why, 0 };
+	struct text *fuse = &options->fuse;
 
-	while (!error && (word = strsep(&rest, ",")))
-		error = set_word(options, word, why);
-	return error;
+	if (fuse_opt_parse(&args, &words, other_words, on_word) && !words.error)
+		words.error = -ENOMEM;
+	if (!words.error && args.argc == ARRAY_SIZE(argv))
+		text_printf(fuse, "%s%s", fuse->length ? "," : "", args.argv[2]);
+	fuse_opt_free_args(&args);
+	return words.error ?: text_failed(fuse) ? -ENOMEM : 0;
 }
 
 /* ---- the command line ---- */
 
-static int parse_long(struct options *options, char **argv, int *at, struct text *why)
-{
-	const char *word = argv[*at] + 2;
-	const char *equals = strchr(word, '=');
-	size_t length = equals ? (size_t)(equals - word) : strlen(word);
-	const struct option_row *row = find_name(word, length);
-	const char *value = equals ? equals + 1 : NULL;
+#define LONG 256 /* added to the number of a row: the result for a long name */
 
-	if (!row) {
-		text_printf(why, "unknown option --%s", word);
-		return -EINVAL;
+struct getopt_lists {
+	char letters[2 * ARRAY_SIZE(rows) + 3];
+	struct option names[ARRAY_SIZE(rows) + 1];
+};
+
+static void lists_make(struct getopt_lists *lists)
+{
+	struct option *name = lists->names;
+	char *letter;
+
+	*lists = (struct getopt_lists){ .letters = "-:" }; /* operands are option 1 */
+	letter = lists->letters + 2;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (rows[i].name)
+			*name++ = (struct option){ rows[i].name, rows[i].value != NULL,
+						   NULL, LONG + (int)i };
+		if (rows[i].letter)
+			*letter++ = rows[i].letter;
+		if (rows[i].letter && rows[i].value)
+			*letter++ = ':';
 	}
-	if (row->value && !value && argv[*at + 1])
-		value = argv[++*at];
-	return set(options, row, value, why);
 }
 
-static int parse_short(struct options *options, char **argv, int *at, struct text *why)
+static const struct option_row *row_find(int option)
 {
-	for (const char *letter = argv[*at] + 1; *letter; letter++) {
-		const struct option_row *row = find_letter(*letter);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (option == LONG + (int)i || (option && option == rows[i].letter))
+			return &rows[i];
+	return NULL;
+}
 
-		if (!row) {
-			text_printf(why, "unknown option -%c", *letter);
-			return -EINVAL;
-		}
-		if (row->value) {
-			const char *value = letter[1] ? letter + 1 : argv[*at + 1];
+/* A word that getopt_long() has refused: with ':' an option that lacks its value. */
+static int refuse(const char *word, int result, struct text *why)
+{
+	const struct option_row *row = row_find(optopt);
 
-			*at += !letter[1] && value;
-			return set(options, row, value, why);
-		}
-		set(options, row, NULL, why);
-	}
-	return 0;
+	if (row && row->name)
+		text_printf(why, "option --%s ", row->name);
+	else if (row)
+		text_printf(why, "option -%c ", row->letter);
+	else if (optopt)
+		text_printf(why, "unknown option -%c", optopt);
+	else
+		text_printf(why, "unknown option %s", word);
+	if (row)
+		text_printf(why, result == ':' ? "wants a value" : "takes no value");
+	return -EINVAL;
 }
 
 static int check(const struct options *options, int n_names, struct text *why)
@@ -305,22 +266,27 @@ static int check(const struct options *options, int n_names, struct text *why)
 
 int options_parse(struct options *options, int argc, char **argv, struct text *why)
 {
-	bool only_names = false;
-	int n_names = 0;
-	int error = 0;
+	struct getopt_lists lists;
+	int option, n_names = 0, error = 0;
 
-	for (int i = 1; i < argc && !error; i++) {
-		if (only_names || argv[i][0] != '-' || !argv[i][1]) {
-			options->mountpoint = argv[i];
+	lists_make(&lists);
+	opterr = 0;
+	optind = 0; /* glibc begins anew */
+	while (!error && (option = getopt_long(argc, argv, lists.letters, lists.names,
+					       NULL)) != -1) {
+		const struct option_row *row = row_find(option);
+
+		if (row) {
+			error = apply(options, row, optarg, why);
+		} else if (option == 1) {
+			options->mountpoint = optarg;
 			n_names++;
-		} else if (!strcmp(argv[i], "--")) {
-			only_names = true;
-		} else if (argv[i][1] == '-') {
-			error = parse_long(options, argv, &i, why);
 		} else {
-			error = parse_short(options, argv, &i, why);
+			error = refuse(argv[optind - 1], option, why);
 		}
 	}
+	for (; !error && optind < argc; n_names++)
+		options->mountpoint = argv[optind++];
 	return error ? error : check(options, n_names, why);
 }
 
@@ -331,15 +297,23 @@ void options_deinit(struct options *options)
 	text_deinit(&options->fuse);
 }
 
-/* Help of more lines than one goes on under its column. */
-static void print_help(struct text *text, const char *help)
+/* A row's help, whose lines stand below each other. */
+static void print_row(struct text *text, const struct option_row *row)
 {
-	for (; *help; help++) {
-		text_add(text, help, 1);
-		if (*help == '\n')
-			text_printf(text, "%32s", "");
+	char left[40];
+
+	snprintf(left, sizeof(left), "%c%c%s%s %s", row->letter ? '-' : ' ',
+		 row->letter ?: ' ',
+		 row->letter && row->name ? ", --"
+		 : row->name		  ? "  --"
+					  : "",
+		 row->name ?: "", row->value ?: "");
+	for (const char *help = row->help, *at = left; help; at = "") {
+		size_t length = strcspn(help, "\n");
+
+		text_printf(text, "  %-31s %.*s\n", at, (int)length, help);
+		help = help[length] ? help + length + 1 : NULL;
 	}
-	text_printf(text, "\n");
 }
 
 void options_help(struct text *text)
@@ -349,16 +323,14 @@ void options_help(struct text *text)
 		    "Serves this machine's GPU memory as files below MOUNTPOINT; the "
 		    "file README\n"
 		    "there says how. umount, fusermount3 -u or SIGTERM end it.\n\n");
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct option_row *row = &rows[i];
-		char letter[] = { '-', row->letter, row->name ? ',' : '\0', '\0' };
-		int width = row->name ? 22 - (int)strlen(row->name) : 24;
-
-		text_printf(text, "  %-3s %s%s %-*s ", row->letter ? letter : "",
-			    row->name ? "--" : "", row->name ? row->name : "", width,
-			    row->value ? row->value : "");
-		print_help(text, row->help);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		print_row(text, &rows[i]);
+	text_printf(text,
+		    "\nA mount of your own; on two software GPUs; for all users, in "
+		    "/etc/fstab:\n\n"
+		    "    gpumemd ~/gpu\n"
+		    "    gpumemd --driver software:devices=2:memory=1G ~/gpu\n"
+		    "    none  /gpu  fuse.gpumemd  worker-idle=600,nofail  0  0\n");
 }
 
 bool options_software(const char *driver, const char **ret_options)

@@ -26,6 +26,7 @@ test_help_and_version_are_said_and_are_success()
 {
 	like "$("$GPUMEMD" --help)" 'gpumemd .*MOUNTPOINT'
 	like "$("$GPUMEMD" --version)" '[0-9]+\.[0-9]+\.[0-9]+'
+	is "$("$GPUMEMD" -fV)" "$("$GPUMEMD" --vers)"
 }
 
 test_a_driver_that_is_not_there_is_said_with_the_way_out()

@@ -87,8 +87,8 @@ Test(options, each_spelling_of_an_option_is_the_same)
 	accepts("/mnt -o "
 		"driver=software:devices=2:memory=1G,worker-idle=30,foreground",
 		is_full);
-	accepts("-fo driver=software:devices=2:memory=1G -oworker-idle=30 /mnt",
-		is_full);
+	accepts("-fo driver=software:devices=2:memory=1G -oworker-idle=30 /mnt", is_full);
+	accepts("/mnt --fore --dr=software:devices=2:memory=1G --worker 30", is_full);
 }
 
 Test(options, what_mount_adds_is_passed_or_dropped)
@@ -96,6 +96,16 @@ Test(options, what_mount_adds_is_passed_or_dropped)
 	accepts("/mnt -o rw,nosuid,noauto,_netdev,nofail,x-systemd.automount,user,"
 		"user=me,defaults,noatime,driver=software",
 		is_for_mount);
+}
+
+Test(options, help_fits_80_columns)
+{
+	_cleanup_text_ struct text help = TEXT_INIT;
+	const char *line;
+
+	options_help(&help);
+	for (line = text_string(&help); *line; line += strcspn(line, "\n") + 1)
+		cr_assert_leq(strcspn(line, "\n"), 80, "%s", line);
 }
 
 Test(options, help_needs_no_mountpoint)
@@ -114,8 +124,12 @@ Test(options, mistakes_are_named)
 	refuses("--worker-idle soon /mnt", "soon");
 	refuses("--worker-idle 0 /mnt", "0");
 	refuses("-o worker-idle=-3 /mnt", "-3");
-	refuses("/mnt --driver", "wants a value");
-	refuses("--foreground=1 /mnt", "takes no value");
+	refuses("/mnt --driver", "option --driver wants a value");
+	refuses("/mnt -o", "option -o wants a value");
+	refuses("-o driver /mnt", "option --driver wants a value");
+	refuses("--foreground=1 /mnt", "option --foreground takes no value");
+	refuses("-o foreground=1 /mnt", "option --foreground takes no value");
+	refuses("-fx /mnt", "unknown option -x");
 	refuses("a b", "'b' is one word too many");
 	refuses("-o remount,ro /mnt", "mount -i -o remount,ro");
 }
