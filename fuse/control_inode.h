@@ -25,7 +25,7 @@ void visits_deinit(struct visits *visits);
 /* A new visit of the node, looked up once. Returns: 0; -ENOMEM. */
 int visits_add(struct visits *visits, uint64_t node_id, uint64_t *ret_id);
 
-/* Which node is it a visit of? Returns: 0; -ESTALE. */
+/* The node of a visit. Returns: 0; -ESTALE. */
 int visits_find(struct visits *visits, uint64_t id, uint64_t *ret_node_id);
 
 /* The kernel dropped n look-ups. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files. Each kind of node opens into a file of one of five types, and what is done
- * to a descriptor goes through the type's table.
+ * Open files. Each kind of node opens into a file of a type (file_*.c), and operations on
+ * a descriptor go through the table of the type.
  */
 #pragma once
 
@@ -11,15 +11,15 @@
 struct file;
 struct stat;
 
-/* What can be done to an open file; a NULL is not permitted (see operations.c). Each
- * answers the request exactly once. */
+/* Operations on an open file; NULL: not permitted (see operations.c). Each answers the
+ * request exactly once. */
 struct file_type {
 	void (*read)(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		     const struct fuse_file_info *info);
 	void (*write)(struct file *file, fuse_req_t req, const char *bytes, size_t size,
 		      off_t offset, const struct fuse_file_info *info);
 	void (*sync)(struct file *file, fuse_req_t req);  /* flush and fsync */
-	void (*close)(struct file *file, fuse_req_t req); /* flush alone, in its place */
+	void (*close)(struct file *file, fuse_req_t req); /* flush, instead of sync */
 	void (*poll)(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle);
 	void (*lseek)(struct file *file, fuse_req_t req, off_t offset, int whence);
 	void (*fallocate)(struct file *file, fuse_req_t req, int mode, off_t offset,
@@ -34,7 +34,7 @@ struct file {
 	struct file *prev, *next; /* files.lock */
 };
 
-/* All open files, so that they can be closed when the kernel no longer asks for it. */
+/* All open files, to close them when the kernel sends no RELEASE any more. */
 struct files {
 	pthread_mutex_t lock;
 	struct file *open; /* lock */
@@ -49,14 +49,14 @@ static inline struct file *file_of(const struct fuse_file_info *info)
 	return (struct file *)(uintptr_t)info->fh;
 }
 
-/* A new one of size bytes that begin with struct file. Returns: NULL without memory. */
+/* A new file of size bytes, beginning with struct file. Returns: NULL without memory. */
 void *file_new(struct view *view, const struct file_type *type, size_t size);
 struct file *file_free(struct file *file, fuse_req_t req);
 
 /* Answers an OPEN; info's flags say how. Closes the file when the kernel gave up. */
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info);
 
-/* OPEN of each kind of node. What asks for less than was opened for is for the kernel. */
+/* OPEN of each kind of node. The kernel checks operations against the open mode. */
 typedef void file_open(struct view *view, fuse_req_t req, const struct node *node,
 		       struct fuse_file_info *info);
 file_open snapshot_open; /* every file of text */
@@ -73,8 +73,8 @@ void data_truncate(struct view *view, struct request *request, struct token toke
 /* SETATTR of the size of an image, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
 int image_resize(struct file *file, fuse_req_t req, uint64_t size);
 
-/* SETATTR of size 0 without a descriptor: the second half of an open(2) with O_TRUNC, else
- * without effect. Returns: 0; -ENOMEM. */
+/* SETATTR of size 0 without a descriptor: the second half of an open(2) with O_TRUNC,
+ * else without effect. Returns: 0; -ENOMEM. */
 int image_truncate(struct view *view, fuse_req_t req, const struct node *node);
 
 /* COPY_FILE_RANGE. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control files: each descriptor has its own answer and acts as whoever opened it. The
- * rules of lines are the broker's (api/control_file.h); here is only the descriptor.
+ * Control files: each descriptor has an answer of its own and acts as the opener. The
+ * broker has the rules of lines (api/control_file.h); here is only the descriptor.
  */
 #include "api/control_file.h"
 #include "base/def.h"
@@ -13,7 +13,7 @@
 struct line_file {
 	struct file file;
 	struct control *control;
-	uid_t uid; /* of whoever opened it, as whom it acts */
+	uid_t uid; /* of the opener */
 };
 
 static void reply_answer(struct line_file *line, fuse_req_t req, size_t size)
@@ -109,7 +109,7 @@ void line_open(struct view *view, fuse_req_t req, const struct node *node,
 	struct line_file *line = file_new(view, &line_type, sizeof(*line));
 	int error = line ? 0 : -ENOMEM;
 
-	/* Who only reads runs nothing: his groups are not worth a look into /proc. */
+	/* A reader runs nothing: the groups are not worth a look into /proc. */
 	if (!error && opened_for_writing(info))
 		error = identity_init(&identity, req);
 	if (!error)

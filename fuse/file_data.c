@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * data: the bytes of an allocation. Everything that touches them may wait for a GPU and
- * is the broker's; a descriptor acts as whoever opened it.
+ * data: the bytes of an allocation. Every access may wait for a GPU and is left to the
+ * broker; a descriptor acts as its opener.
  *
- * Opened for writing, a descriptor hears of writes that were answered before they reached
- * the memory when it is closed or synchronized. O_TRUNC comes as a SETATTR right after
- * OPEN, and its answer waits for the zeros.
+ * Writes are answered before they reach the memory: close(2) and fsync(2) of a descriptor
+ * report their failures. O_TRUNC comes as a SETATTR right after OPEN, and the answer of
+ * the SETATTR waits for the zeros.
  *
- * The file has one size for life: what appends writes past the end, and a plain
- * fallocate(2) inside it is done already.
+ * The size never changes: appending writes past the end, and a plain fallocate(2) inside
+ * the file has nothing to do.
  */
 #include "base/def.h"
 #include "file.h"
@@ -25,8 +25,8 @@ struct data_file {
 	struct token token;
 	fuse_ino_t ino;
 	struct identity identity;
-	bool mapped;	   /* it holds an open of the mapping */
-	atomic_bool wrote; /* since the last close of it or of a duplicate */
+	bool mapped;	   /* holds an open of the mapping */
+	atomic_bool wrote; /* since the last close of the descriptor or a duplicate */
 };
 
 static struct data_file *data_of(struct file *file)
@@ -34,7 +34,7 @@ static struct data_file *data_of(struct file *file)
 	return container_of(file, struct data_file, file);
 }
 
-/* Whoever opened it, with the pid of who asks now. */
+/* The opener, with the pid of the caller. */
 static struct caller data_caller(const struct data_file *data, fuse_req_t req)
 {
 	struct caller caller = data->identity.caller;
@@ -43,7 +43,7 @@ static struct caller data_caller(const struct data_file *data, fuse_req_t req)
 	return caller;
 }
 
-/* A failure that the view itself found, in the journal. */
+/* Notes a failure found here, not by the broker, in the journal. */
 static void data_fail(const struct data_file *data, fuse_req_t req, int error,
 		      const char *sentence)
 {
@@ -77,7 +77,7 @@ static void reply_cached(struct request *request, int error, const void *bytes,
 	request_reply_bytes(request, error, bytes, length);
 }
 
-/* A read into the page cache is the kernel's own: it names no owner of locks. */
+/* Reads into the page cache are the kernel's own, without an owner of locks. */
 static bool is_cached(const struct fuse_file_info *info)
 {
 	return info->lock_owner == 0;
@@ -138,7 +138,7 @@ static void data_sync(struct file *file, fuse_req_t req)
 	request_wait(request);
 }
 
-/* Closing a duplicate, as dd does with what it opens, waits for nothing. */
+/* Closing a duplicate, as dd does after opening, waits for nothing. */
 static void data_close(struct file *file, fuse_req_t req)
 {
 	if (atomic_exchange(&data_of(file)->wrote, false))
@@ -147,7 +147,7 @@ static void data_close(struct file *file, fuse_req_t req)
 		reply_error(req, 0);
 }
 
-/* All of it is data, and the one hole is at the end. */
+/* All bytes are data, and the only hole is at the end. */
 static void data_lseek(struct file *file, fuse_req_t req, off_t offset, int whence)
 {
 	uint64_t size;
@@ -163,7 +163,7 @@ static void data_lseek(struct file *file, fuse_req_t req, off_t offset, int when
 		fuse_reply_lseek(req, whence == SEEK_DATA ? offset : (off_t)size);
 }
 
-/* Room for what is inside was there from the start. */
+/* Bytes inside the allocation have memory from the start. */
 static void allocate(struct data_file *data, fuse_req_t req, uint64_t end)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
@@ -239,7 +239,8 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 		file_free(&data->file, NULL);
 }
 
-/* His supplementary groups matter only where neither the user nor his group does. */
+/* Supplementary groups matter only to callers that are neither the owner nor in the
+ * group of the allocation. */
 static int identify(struct data_file *data, fuse_req_t req,
 		    const struct object_stat *stat)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * events_pipe: each change as it comes. A read that finds nothing waits in the file's own
- * queue; the broker's reader wakes the file (waker.h) when there is something, and poll is
- * told at the same time.
+ * events_pipe: each change as it comes. A read that finds nothing waits in the queue of
+ * the file; the broker's reader wakes the file (waker.h) when there is something, and the
+ * poll handle is notified at the same time.
  *
- * The file's lock guards its buffer, queue and poll handle. Replies leave without it, by
- * way of the done of each wait.
+ * The lock of the file guards buffer, queue and poll handle. Replies are sent without the
+ * lock, through the done of each wait.
  */
 #include "base/def.h"
 #include "file.h"
@@ -38,7 +38,7 @@ static bool fill(struct pipe_file *pipe)
 	return pipe->end > 0;
 }
 
-/* Moves what is there to a reader. Called with the lock. */
+/* Moves bytes from the buffer to a reader. Called with the lock. */
 static size_t take(struct pipe_file *pipe, char *bytes, size_t size)
 {
 	size_t length = MIN(size, pipe->end - pipe->begin);
@@ -78,7 +78,7 @@ static bool queue_remove(struct pipe_file *pipe, struct request *request)
 	return true;
 }
 
-/* Answers the oldest reader in the queue if there is something for it. */
+/* Answers the oldest reader in the queue if there are bytes. */
 static bool serve(struct pipe_file *pipe)
 {
 	char bytes[BUFFER_SIZE];
@@ -97,7 +97,7 @@ static bool serve(struct pipe_file *pipe)
 	return true;
 }
 
-/* Answers who reads and who polls. */
+/* Answers readers and pollers. */
 static void serve_all(struct waker *waker)
 {
 	struct pipe_file *pipe = container_of(waker, struct pipe_file, waker);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * image: the code of a module. What a descriptor writes is gathered by the broker
- * (api/image_file.h) and loaded when it is closed, by whoever closes it first.
+ * image: the code of a module. The broker gathers the writes to a descriptor
+ * (api/image_file.h) and loads the image at the first close(2) after a write.
  *
- * fsync(2) says nothing about that: only a close does.
+ * fsync(2) does not load, so it never fails; only close(2) reports errors of the load.
  *
  * An open(2) with O_TRUNC arrives as two requests of one thread: OPEN without the flag,
  * then SETATTR of size 0 without a descriptor. So that size goes to the newest descriptor
@@ -75,7 +75,7 @@ static void image_close(struct file *file, fuse_req_t req)
 	request_wait(request);
 }
 
-/* All of it is data, and the one hole is at the end. */
+/* All bytes are data, and the only hole is at the end. */
 static void image_lseek(struct file *file, fuse_req_t req, off_t offset, int whence)
 {
 	uint64_t size = upload_size(upload_use(file));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `lease` of an allocation: an open descriptor is a lease (api/broker.h). A read at
- * offset 0 waits for the lease's turn and makes the text anew; reads behind it go on in
- * that text. A write is a line. poll says POLLPRI when there is something new to read.
+ * offset 0 waits for the lease's turn and makes the text anew; later reads go on in
+ * the same text. A write is a line. poll says POLLPRI when there is something new to
+ * read.
  */
 #include "base/def.h"
 #include "file.h"
@@ -158,7 +159,7 @@ static const struct file_type lease_type = {
 	.free = lease_free,
 };
 
-/* Who only writes could not read the ticket. */
+/* A descriptor for writing only could not read the ticket. */
 static int refuse_write_only(struct view *view, const struct caller *caller,
 			     const struct node *node)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libfuse before 3.17 knows no FUSE_PASSTHROUGH, and Debian 12's no parallel writes. Two
- * replies need a few bytes more than it fills in: INIT's and that of an OPEN. Both are
- * sent in the thread that answers, through a hook (fuse_session_custom_io), so what is to
- * be added waits in a variable of the thread. The names are the kernel's, declared here
+ * replies need a few bytes more than libfuse fills in: those to INIT and OPEN. The
+ * answering thread sends both through a hook (fuse_session_custom_io), so a variable of
+ * the thread keeps the additions until then. The names are the kernel's, declared here
  * where the system's headers are older.
  *
- * Passthrough only maps: with FOPEN_DIRECT_IO beside it reads and writes still come here.
- * It takes CAP_SYS_ADMIN; without it mapping is ENODEV.
+ * Passthrough only maps: because of FOPEN_DIRECT_IO reads and writes still come here.
+ * Passthrough needs CAP_SYS_ADMIN; otherwise mapping is ENODEV.
  */
 #include "kernel.h"
 
@@ -53,7 +53,7 @@ _Static_assert(sizeof(struct open_out) == sizeof(struct fuse_open_out), "same re
 static uint64_t offered; /* flags of the kernel's INIT, before any other request */
 static int device = -1;	 /* the session's */
 
-/* What the next reply of this thread gets. */
+/* Additions to the next reply of this thread. */
 static _Thread_local struct {
 	bool init;
 	bool open;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel understands and not every libfuse can say: parallel writes to one file
- * and mapping a file's memory (FUSE_PASSTHROUGH). Two implementations, one is built:
+ * Features of the kernel without support in every libfuse: parallel writes to a file and
+ * mapping the memory of a file (FUSE_PASSTHROUGH). The build chooses an implementation:
  * kernel-old.c for libfuse before 3.17, kernel-new.c from there on.
  */
 #pragma once
@@ -13,10 +13,9 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Requests for which nobody waits in person (reads into the kernel's own pages,
- * asynchronous reads, the closing of files) that may be under way; the kernel holds the
- * others back. By default they are 12, which one user's reads behind an endless kernel
- * take up for all.
+ * Background requests (reads into the kernel's own pages, asynchronous reads, RELEASE)
+ * that may be under way; the kernel holds the others back. By default they are 12, and
+ * reads of a single user behind an endless kernel would take them up for all.
  */
 #define KERNEL_BACKGROUND_MAX 65535
 
@@ -27,9 +26,10 @@ int kernel_hook(struct fuse_session *session);
 void kernel_look(const struct fuse_buf *request);
 
 /*
- * In the INIT operation: asks for the kernel's features, but not for FUSE_CAP_ATOMIC_O_TRUNC:
- * with it the kernel takes a file that was opened with O_TRUNC for empty, until the next
- * stat(2). Without it O_TRUNC is a SETATTR, and the reply has the file's size.
+ * In the INIT operation: asks for the kernel's features, but not for
+ * FUSE_CAP_ATOMIC_O_TRUNC: with the flag the kernel takes a file opened with O_TRUNC for
+ * empty, until the next stat(2). Without the flag O_TRUNC is a SETATTR, and the reply has
+ * the size of the file.
  */
 void kernel_init(struct fuse_conn_info *connection);
 

@@ -2,14 +2,14 @@
 /*
  * gpumemd: the broker and its mount, from the command line to the exit status.
  *
- * Without -f the program forks before it does anything that threads or the driver would
- * mind; the parent returns 0 once the mount answers, or 1 when the child, which says on
- * the same stderr what is wrong, ends before.
+ * Without -f the program forks before it starts threads or loads the driver; the parent
+ * returns 0 once the mount answers, or 1 when the child ends before. The child prints its
+ * errors to the same stderr.
  *
- * The end has an order. The broker first accepts nothing new, so that what comes is
- * answered at once; the mount is taken out of the tree; the threads stop; what still
- * waits is ended and what is open closed; the broker gives everything back; and the last
- * is the connection, on which all this was answered.
+ * The end has an order. The broker first accepts nothing new, so that new requests are
+ * answered at once; the mount is taken out of the tree; the threads stop; waiting
+ * requests are cancelled and open files closed; the broker gives everything back; and the
+ * last step closes the connection, on which all these answers went.
  */
 #include "install_paths.h"
 #include "kernel.h"
@@ -44,7 +44,7 @@ static int __attribute__((format(printf, 1, 2))) complain(const char *format, ..
 	return EXIT_FAILURE;
 }
 
-/* ---- the end, as it is asked for ---- */
+/* ---- requests to end ---- */
 
 static int end_pipe[2] = { -1, -1 };
 
@@ -73,7 +73,7 @@ static int prepare_end(void)
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaction(signals[i], &action, NULL);
-	/* What they stand for is an error of the call, which can be told. */
+	/* The calls fail with an errno, for which there is a sentence. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	return 0;
@@ -89,7 +89,7 @@ static void wait_for_end(void)
 
 /* ---- readiness ---- */
 
-/* What the parent waits for, -1 in the foreground. */
+/* The pipe on which the parent waits, -1 in the foreground. */
 static int ready_fd = -1;
 
 /* From here on nobody listens on the terminal. */
@@ -119,7 +119,7 @@ static void on_answering(void *userdata)
 	close(ready_fd);
 }
 
-/* Hands on what there is. Returns: false at the end of it. */
+/* Copies to stderr. Returns: false at end of file. */
 static bool relay(int from)
 {
 	char bytes[1024];
@@ -132,7 +132,7 @@ static bool relay(int from)
 	return true;
 }
 
-/* The parent: passes on what the child says until it is ready or gone. */
+/* The parent: relays the stderr of the child until the child is ready or has ended. */
 static int watch_child(int ready, int said)
 {
 	struct pollfd ends[2] = { { .fd = ready, .events = POLLIN },
@@ -156,8 +156,8 @@ static int watch_child(int ready, int said)
 }
 
 /*
- * The child and its workers keep nothing of the starter's open, or whoever reads what he
- * writes would wait for as long as they live: they speak through a pipe of ours.
+ * The child and the workers keep no descriptor of the starter, whose readers would else
+ * wait for end of file until the broker ends: the stderr of the child is a pipe.
  */
 static void leave_starter(int said)
 {
@@ -221,7 +221,7 @@ static void raise_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* The library to load; the software GPU's options go to it by its variable. */
+/* The library to load; options of the software GPU go into the environment. */
 static char *resolve_driver(const char *driver)
 {
 	const char *settings;
@@ -302,7 +302,7 @@ static void on_ended(void *userdata)
 	ask_for_end();
 }
 
-/* A broker that was here before and was unmounted lazily still serves its leases. */
+/* An earlier broker, unmounted lazily, may still serve leases here. */
 static int make_second_socket(struct server *server, struct text *why)
 {
 	char *path = NULL;

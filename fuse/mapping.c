@@ -30,7 +30,7 @@ void mappings_deinit(struct mappings *mappings)
 	pthread_mutex_destroy(&mappings->lock);
 }
 
-/* The lock is held across the ioctl: it is short, and two ids would be one too many. */
+/* The ioctl is short, and under the lock so that no two opens make an id each. */
 static struct mapping *add(struct view *view, fuse_req_t req, struct token token)
 {
 	_cleanup_close_ int fd = broker_host_fd(view->broker, token);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory behind data files that can be mapped, as the kernel knows it: one backing id
- * for each allocation that is open, since the kernel wants the same one at every open.
+ * The memory behind data files that can be mapped: a backing id of the kernel for each
+ * open allocation, since the kernel wants the same id at every open.
  */
 #pragma once
 
@@ -18,8 +18,8 @@ struct mappings {
 void mappings_init(struct mappings *mappings);
 void mappings_deinit(struct mappings *mappings);
 
-/* One more open of an allocation of kind host. Returns: the backing id; 0 for none. */
+/* At an open of an allocation of kind host. Returns: the backing id; 0 for none. */
 int mapping_get(struct view *view, fuse_req_t req, struct token token);
 
-/* One less, of an open that got an id. */
+/* At the end of an open that got an id. */
 void mapping_put(struct view *view, fuse_req_t req, struct token token);

@@ -30,7 +30,7 @@ static void detach_as_user(const char *path)
 		waitpid(pid, NULL, 0);
 }
 
-/* Asks the kernel alone: a broker that does not serve yet could not answer. */
+/* Asks only the kernel: a broker could not answer before serving. */
 static int mount_look(struct mount *mount, int fd, const char *path)
 {
 	struct statx stat;
@@ -51,9 +51,8 @@ int mount_note(struct mount *ret_mount, const char *path)
 }
 
 /*
- * The descriptor keeps hold of the mount that is looked at, so the mount that is taken
- * away is the same one. Before Linux 6.8 the next mount may get the numbers of one that
- * has ended.
+ * The descriptor holds the mount, so the mount compared is the mount taken away. Before
+ * Linux 6.8 a new mount may get the number of an ended mount.
  */
 void mount_detach(const struct mount *mount, bool has_ended)
 {
@@ -69,15 +68,15 @@ void mount_detach(const struct mount *mount, bool has_ended)
 		detach_as_user(mount->path);
 }
 
-/* What a broker that was killed has left. */
+/* A mount left by a killed broker. */
 static void detach_dead(const char *path)
 {
 	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) && errno == EPERM)
 		detach_as_user(path);
 }
 
-/* Opens a directory to see that it answers: the kernel may remember what stat(2) says of
- * the root of a dead mount. Returns: 0; -errno. */
+/* Opens a directory to see whether the mount answers: the kernel may remember the stat(2)
+ * of the root of a dead mount. Returns: 0; -errno. */
 static int try_directory(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -101,7 +100,7 @@ static bool is_served(const char *path)
 	return served;
 }
 
-/* How many allocations a broker has, as far as it can be seen. */
+/* Number of allocations of a broker, as far as this user can see. */
 static unsigned int count_allocations(const char *mountpoint)
 {
 	_cleanup_free_ char *path = NULL;
@@ -155,9 +154,9 @@ int mount_prepare(const char *mountpoint, char **ret_path, struct text *why)
 }
 
 /*
- * fuse_session_unmount() would unmount the path again, and another broker may have been
- * started there since, unless its descriptor says that the connection is gone: the end of
- * a pipe that nobody reads does.
+ * fuse_session_unmount() would unmount the path again, where another broker may be
+ * mounted by now, unless the session's descriptor reports the end of the connection: a
+ * pipe without a reader does.
  */
 void mount_forget(struct fuse_session *session)
 {

@@ -8,12 +8,12 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Makes a mount point ready: what a dead broker left there is taken away.
- * Returns: 0 and its absolute path, to be freed; -errno, and why says it in a sentence.
+ * Makes a mount point ready: takes away the mount of a dead broker.
+ * Returns: 0 and the absolute path, to be freed; -errno, and why has a sentence.
  */
 int mount_prepare(const char *mountpoint, char **ret_path, struct text *why);
 
-/* A mount, told from whatever is mounted at its path later. */
+/* The identity of a mount, distinct from later mounts at the same path. */
 struct mount {
 	const char *path; /* borrowed */
 	uint64_t device;  /* of its filesystem */
@@ -22,16 +22,16 @@ struct mount {
 };
 
 /*
- * Notes what has just been mounted at the path; asks nothing of who serves it.
+ * Notes the mount just made at the path; asks only the kernel, not the server.
  * Returns: 0; -errno.
  */
 int mount_note(struct mount *ret_mount, const char *path);
 
 /*
- * Takes the mount out of the tree, and no other that is at its path by now; files still
- * open there keep it alive till the end. has_ended: its connection is gone.
+ * Takes the mount out of the tree, but never a later mount at the same path; open files
+ * keep the filesystem alive. has_ended: the connection is gone.
  */
 void mount_detach(const struct mount *mount, bool has_ended);
 
-/* Lets libfuse clean up without unmounting what may be there by now. */
+/* Lets libfuse clean up without unmounting a later mount at the path. */
 void mount_forget(struct fuse_session *session);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changing the tree: objects made, removed and renamed by their folders; owner, group and
- * mode of an object by any of its files. Files are the broker's to make, so what would
- * make or remove one is refused, with a sentence that says what to do instead.
+ * Changing the tree: folders make, remove and rename objects; any file of an object
+ * changes the owner, group and mode of the object. Only the broker makes files, so calls
+ * to make or remove a file are refused, with a sentence about the way to do it.
  *
- * The kernel has checked the permissions of the folder (default_permissions). Whose
- * object it is the broker knows: folders have no sticky bit, with which the kernel would
+ * The kernel has checked the permissions of the folder (default_permissions). The broker
+ * checks the owner of the object: folders have no sticky bit, with which the kernel would
  * refuse without a sentence.
  */
 #include "base/def.h"
@@ -52,7 +52,7 @@ static void reply_attr(struct request *request, int error, const void *bytes,
 		tree_reply_attr(request->view, request->req, request->ino);
 }
 
-/* The file that an id is of, for the journal. */
+/* The path of a node, for the journal. */
 static struct path path_of_node(struct view *view, const struct node *node)
 {
 	_cleanup_text_ struct text object = TEXT_INIT;
@@ -77,7 +77,7 @@ static bool has_mode(const struct node *node)
 	       node->row->type == OBJECT_FUNCTION;
 }
 
-/* What no object of the broker has. Returns: was it refused? */
+/* Refuses modes and groups that no object of the broker has. Returns: was it refused? */
 static bool refuse_change(struct view *view, fuse_req_t req, const struct node *node,
 			  mode_t mode)
 {
@@ -158,7 +158,7 @@ static void change_image_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 		tree_reply_attr(view, req, ino);
 }
 
-/* Times are accepted and ignored, and so is the size of what has none. */
+/* Times are accepted and ignored, and so is a size for files without a size. */
 void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		  struct fuse_file_info *info)
 {
@@ -192,8 +192,8 @@ static void refuse(fuse_req_t req, const struct node *directory, const char *nam
 	reply_error(req, -error);
 }
 
-/* The folder of users' objects behind an id. Returns: was it one? Else it has been
- * answered. */
+/* The folder of users' objects behind an id. Returns: true; false, and the request has
+ * been answered. */
 static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name,
 		      const char *sentence, struct node *ret_node)
 {
@@ -239,7 +239,7 @@ void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 				       &caller));
 }
 
-/* mv(1) onto a name that is taken asks for a place inside, since it is a directory. */
+/* Onto a name in use, mv(1) asks for a place inside, since objects are directories. */
 static bool goes_into_another(struct view *view, const struct node *folder,
 			      fuse_ino_t new_parent)
 {
@@ -269,7 +269,7 @@ void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 					       new_name, &caller));
 }
 
-/* ---- what is never permitted ---- */
+/* ---- never permitted ---- */
 
 static void refuse_file(fuse_req_t req, fuse_ino_t parent, const char *name)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two tables make the tree, as in Plan 9's fsys: the fixed nodes, and for each type of
- * object the files in its folder. Both are put together once, at the start, from the rows
- * below and the broker's tables of attributes and verbs; from then on they are constant
- *and read without a lock.
+ * object the files in the folder of an object. Both are put together once, at the start,
+ * from the rows below and the broker's tables of attributes and verbs; from then on they
+ * are constant and read without a lock.
  *
  * A node id is 64 bits, all used:
  *
@@ -12,10 +12,10 @@
  *	bits 8-31   slot of the token
  *	bits 32-63  generation of the token
  *
- * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits from 8
- *on the row, which makes the root 1. With VISIT in bits 0-4 they are a serial number: see
- * control_inode.c. st_ino has the same shape with the object's id, which is never used
- *again, in place of the token.
+ * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits
+ * from 8 on the row, which makes the root 1. With VISIT in bits 0-4 they are a serial
+ * number: see control_inode.c. st_ino has the same shape with the id of the object, never
+ * used again, in place of the token.
  */
 #include "node.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpumemd was asked for on its command line. */
+/* The command line of gpumemd. */
 #pragma once
 
 #include "base/text.h"
@@ -24,7 +24,7 @@ struct options {
 	}
 
 /*
- * Returns: 0; -EINVAL, and why says in a sentence what is wrong; -ENOMEM. argv is
+ * Returns: 0; -EINVAL, and why has a sentence; -ENOMEM. argv is
  * borrowed.
  */
 int options_parse(struct options *options, int argc, char **argv, struct text *why);
@@ -34,7 +34,7 @@ void options_deinit(struct options *options);
 void options_help(struct text *text);
 
 /*
- * The software GPU that a driver names, with its own options behind the first colon.
- * Returns: is it one? Then ret_options is what stands there, "" for nothing.
+ * Is the driver the software GPU? Then ret_options gets the text behind the first colon,
+ * "" for none.
  */
 bool options_software(const char *driver, const char **ret_options);

@@ -15,16 +15,16 @@ struct cached {
 	fuse_ino_t ino;
 	uint64_t n_changes; /* when the oldest page was read */
 	unsigned int n_reading;
-	bool is_late; /* to be dropped when its last read ends; listed no more */
+	bool is_late; /* off the list; the last read to end drops the pages */
 	UT_hash_handle hh;
-	struct cached *next; /* of those that are being dropped */
+	struct cached *next; /* of the entries being dropped */
 };
 
-/* One thread's work. */
+/* The work of a thread. */
 struct drop {
 	struct drop *next; /* an earlier one; page_cache.lock */
 	struct page_cache *cache;
-	uid_t uid; /* of whoever waits for it */
+	uid_t uid; /* of the waiting user */
 	struct cached *first;
 	void (*done)(void *userdata);
 	void *userdata;
@@ -97,8 +97,8 @@ static void drop_free(struct drop *drop)
 	free(drop);
 }
 
-/* Waits for reads that began before. Takes out those that go on: the last to end has
- * their pages dropped. */
+/* Waits for earlier reads. Takes out the entries with reads that go on: the last read to
+ * end has the pages dropped. */
 static void drop_wait(struct drop *drop)
 {
 	struct page_cache *cache = drop->cache;
@@ -130,7 +130,7 @@ static bool may_change(struct page_cache *cache, const struct cached *cached, ui
 	       stat.mode & 022;
 }
 
-/* Is one of these under way that drops pages of allocations that the user may change? */
+/* Does any of these drop pages of allocations that the user may change? */
 static bool is_dropping(const struct drop *drops, uid_t uid)
 {
 	for (; drops; drops = drops->next)
@@ -140,7 +140,7 @@ static bool is_dropping(const struct drop *drops, uid_t uid)
 	return false;
 }
 
-/* An earlier one may have taken what is this user's. */
+/* An earlier drop may have taken entries of this user. */
 static void drop_wait_for_others(struct drop *drop)
 {
 	struct page_cache *cache = drop->cache;
@@ -172,7 +172,7 @@ static void *drop_run(void *data)
 	return NULL;
 }
 
-/* With the lock held. Returns: was it started? If not, done is not called. */
+/* With the lock held. Returns: was a thread started? If not, done is not called. */
 static bool drop_start(struct drop *drop)
 {
 	struct page_cache *cache = drop->cache;
@@ -198,7 +198,7 @@ static void drop_take(struct drop *drop, struct cached *cached)
 	drop->first = cached;
 }
 
-/* A drop that could not be started gives back what it has taken. */
+/* A drop that could not be started gives the entries back. */
 static void drop_give_back(struct drop *drop)
 {
 	while (drop->first) {
@@ -214,7 +214,7 @@ static void drop_give_back(struct drop *drop)
 	free(drop);
 }
 
-/* An allocation that has been freed has changed too: its entry goes. */
+/* A freed allocation has changed, too: the entry goes. */
 static bool has_changed(struct page_cache *cache, const struct cached *cached)
 {
 	struct object_stat stat;
@@ -222,7 +222,7 @@ static bool has_changed(struct page_cache *cache, const struct cached *cached)
 	return !stat_of(cache, cached, &stat) || stat.n_changes != cached->n_changes;
 }
 
-/* Whoever has mapped host memory changes it without a word. */
+/* A process that has mapped host memory changes the bytes unnoticed. */
 static bool may_have_changed(struct page_cache *cache, const struct cached *cached)
 {
 	struct object_stat stat;
@@ -285,7 +285,7 @@ struct cached *page_cache_begin_read(struct page_cache *cache, struct token toke
 	return cached;
 }
 
-/* Is it the last to end of what nobody waits for any more? Lock held. */
+/* Is this the last read of an entry that no drop waits for? Lock held. */
 static bool ends_late(struct page_cache *cache, const struct cached *cached)
 {
 	const struct cached *listed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The README of the mount: the tree and every grammar, from the tables that make them, so
- * it can't say what is not so.
+ * The README of the mount: the tree and every grammar, printed from the same tables as
+ * the mount itself, so the text is always true.
  */
 #include "readme.h"
 
@@ -30,7 +30,7 @@ static const char forms[] =
 	"LOCATION\n"
 	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
 
-/* What stands for the name of one object, and where such objects are. */
+/* The placeholder for the name of an object, and the folder of such objects. */
 static const struct {
 	const char *name;
 	const char *place;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request that waits is held by two: the operation that gave its wait away, until that
- * returns, and the answer, which may come first. Only when the operation returns before
- * the answer is the request armed: it joins the list, and the kernel's interrupts reach
- * it.
+ * A waiting request has two references: the operation's, until the operation returns, and
+ * the answer's; the answer may come first. Only when the operation returns before the
+ * answer is the request armed: put on the list, where interrupts of the kernel arrive.
  *
- * libfuse calls back for an interrupt with the request's own lock held, in a thread that
- * serves requests: the callback only marks. The watcher then reads the signals of the
- * thread that waits (signal_pending.c), again every LOOK_MS since the kernel interrupts
- * once, and cancels the wait when one is there that ends it. The answer takes the
- * callback away first, which waits for one under way, and then leaves the list, which
- * waits for a cancelling under way unless that is what answers: so nothing is cancelled
- * after its answer. Exactly one reply leaves for each request.
+ * libfuse calls back for an interrupt with its own lock of the request held, in a thread
+ * that serves requests: the callback only marks the request. The watcher then reads the
+ * signals of the waiting thread (signal_pending.c), again every LOOK_MS since the kernel
+ * interrupts only once, and cancels the wait when a signal ends the call. The answer
+ * first removes the callback, which waits for a call under way, and then leaves the list,
+ * which waits for a cancellation under way, unless the cancellation is the answer: so
+ * nothing is cancelled after the answer. Each request gets exactly one reply.
  *
  * Locks: request.lock, then libfuse's own, then requests.lock; none is held in a reply or
  * in a call to the broker.
@@ -81,7 +80,7 @@ static void cancel_at_broker(struct request *request)
 	broker_interrupt(request->view->broker, &request->wait);
 }
 
-/* Cancels one that waits. requests.lock is held, and let go meanwhile. */
+/* Cancels a waiting request. requests.lock is held, and released meanwhile. */
 static void cancel(struct requests *requests, struct request *request)
 {
 	request->cancelled = true;
@@ -95,7 +94,7 @@ static void cancel(struct requests *requests, struct request *request)
 	request_unref(request);
 }
 
-/* Cancels the first that has to be. Returns: was there one? */
+/* Cancels the first request that a signal or the end wants. Returns: was there any? */
 static bool look(struct requests *requests)
 {
 	struct request *request;
@@ -178,7 +177,7 @@ int requests_deinit(struct requests *requests)
 
 /* ---- a request ---- */
 
-/* Leaves the list; on return nobody cancels it any more. */
+/* Leaves the list; on return nobody cancels the request any more. */
 static void disarm(struct request *request)
 {
 	struct requests *requests = &request->view->requests;
@@ -200,7 +199,7 @@ static void on_dropped(void *userdata)
 	request_unref(request);
 }
 
-/* Returns: is it answered later? Never one that is answered with bytes. */
+/* Not for answers with bytes. Returns: is the answer sent later? */
 static bool hold_back(struct request *request, int error, size_t length)
 {
 	request->error = error;
@@ -303,7 +302,7 @@ void request_reply_written(struct request *request, int error, const void *bytes
 		fuse_reply_write(request->req, length);
 }
 
-/* ---- who asks ---- */
+/* ---- callers ---- */
 
 struct caller caller_of(fuse_req_t req)
 {
@@ -335,7 +334,7 @@ int identity_init(struct identity *identity, fuse_req_t req)
 		size = n;
 		n = fuse_req_getgroups(req, size, groups);
 	}
-	/* One that has gone already has none: never more rights than it had. */
+	/* A thread that has ended has no groups: never more rights than before. */
 	identity->caller.n_groups = n > 0 && n <= N_GROUPS_MAX ? (unsigned int)n : 0;
 	identity->caller.groups = identity->groups;
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of the kernel that may have to wait for the broker, and who sent them.
+ * Requests of the kernel that may have to wait for the broker, and their senders.
  */
 #pragma once
 
@@ -14,16 +14,16 @@
 struct request;
 struct view;
 
-/* Answers the kernel; error is 0 or negative. bytes are valid until it returns. */
+/* Answers the kernel; error is 0 or negative. bytes are valid until the return. */
 typedef void request_reply(struct request *request, int error, const void *bytes,
 			   size_t length);
 
-/* Ends a wait early, for waits that are not the broker's. */
+/* Ends a wait early, for waits outside the broker. */
 typedef void request_cancel(struct request *request);
 
 /*
- * One request on its way. Made with request_new(), its wait given to one call of the
- * broker, then request_wait(): from there on it belongs to the answer.
+ * A request under way: made by request_new(), its wait given to one call of the broker,
+ * then request_wait(): from there on the answer owns the request.
  */
 struct request {
 	struct wait wait;
@@ -32,36 +32,36 @@ struct request {
 	request_reply *reply;
 	request_cancel *cancel;
 
-	/* What reply needs. */
+	/* for reply */
 	void *context;
 	fuse_ino_t ino;
 	struct fuse_file_info info;
 	size_t size;
 	off_t offset;
 
-	/* Memory that this user may change may have changed by the time it is answered:
-	 * the kernel's pages of it are dropped first (page_cache.h). */
+	/* The request may change memory: before the answer the kernel's pages of changed
+	 * allocations, of those this user may change, are dropped (page_cache.h). */
 	bool changes;
 	uid_t uid;
 
-	/* A file is being closed, or synchronized. When a program's end closes it, nobody
-	 * is told of its answer and no signal can end its wait, so it does not wait. */
+	/* A file is being closed or synchronized. When the end of a program closes the
+	 * file, nobody hears the answer and no signal can end the wait: do not wait. */
 	bool closes;
 
 	/* private to request.c */
-	int error; /* of an answer that is held back, as length */
+	int error; /* of an answer held back, as length */
 	size_t length;
 	pthread_mutex_t lock;
 	bool answered; /* lock */
-	bool armed;    /* lock: the kernel's interrupts reach it, it is on the list */
+	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
 	unsigned int n_refs;
 	struct request *prev, *next; /* requests.lock, as all below */
-	bool wanted;		     /* the kernel says that a signal came */
+	bool wanted;		     /* the kernel sent an interrupt */
 	bool cancelled;
 	bool busy; /* being cancelled right now */
 };
 
-/* The requests that wait. */
+/* The waiting requests. */
 struct requests {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -74,7 +74,7 @@ struct requests {
 /* Returns: 0; -errno. */
 int requests_init(struct requests *requests);
 
-/* Cancels what waits and gives it a bounded time to be answered.
+/* Cancels waiting requests and waits a bounded time for their answers.
  * Returns: 0; -ETIMEDOUT when some still wait. */
 int requests_deinit(struct requests *requests);
 
@@ -84,7 +84,7 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 /* The wait was given away: from now on signals can end it. */
 void request_wait(struct request *request);
 
-/* Gives up a request whose wait went nowhere, without an answer to the kernel. */
+/* Frees a request, its wait unused, without an answer to the kernel. */
 void request_drop(struct request *request);
 
 /* The usual answers. */
@@ -92,20 +92,20 @@ request_reply request_reply_error;
 request_reply request_reply_bytes;
 request_reply request_reply_written;
 
-/* Answers with an error, 0 or negative: the only place where its sign is turned. */
+/* Answers with an error, 0 or negative: the only place that turns the sign. */
 void reply_error(fuse_req_t req, int error);
 
-/* ---- who asks ---- */
+/* ---- callers ---- */
 
 #define N_GROUPS_MAX 65536
 
-/* A caller and the memory of its groups. */
+/* A caller and the memory of the groups. */
 struct identity {
 	struct caller caller;
 	gid_t *groups;
 };
 
-/* Who sent it, without the supplementary groups. */
+/* The sender of a request, without supplementary groups. */
 struct caller caller_of(fuse_req_t req);
 
 /* The same with them; root's don't matter. Returns: 0; -ENOMEM. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel tells a FUSE server that a request was interrupted, not by what; and it
- * tells once, though the signal that matters may come later. So the thread's own status
- * is read: a signal that is pending for it or its group and not blocked, ends a wait,
- * unless nothing comes of it. Those the kernel ignores by default (CHLD, URG, WINCH)
- * never end one, with a handler or without: shells and the Go runtime have handlers for
- * them and expect system calls to go on. CONT is of that kind. The stop signals do end
- * it, or the job could not be stopped.
+ * The kernel tells a FUSE server that a request was interrupted, but not by which signal;
+ * and only once, though a deadly signal may follow an ignored one. So the status of the
+ * thread is read: any pending signal of the thread or its process ends a wait, unless the
+ * thread blocks the signal. CHLD, URG, WINCH and CONT, ignored by default, never end a
+ * wait, with a handler or without: shells and the Go runtime have handlers for them and
+ * expect system calls to go on. The stop signals do end a wait, or the job could not be
+ * stopped.
  *
- * The kernel interrupts no request of a thread that is ending, and takes the signal that
- * ended it for done: such a thread is known by its descriptors, which it gives up first.
+ * The kernel interrupts no request of a thread that is ending, and drops the signal that
+ * ended the thread. Such a thread has no descriptors any more, which /proc shows.
  */
 #include "signal_pending.h"
 

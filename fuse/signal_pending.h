@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What /proc/TID/status says: is one pending that ends a wait, or is the thread ending?
- */
+/* The text of /proc/TID/status: does a pending signal end the wait, or is the thread
+ * ending? */
 bool signal_ends_wait(const char *status);
 
-/* The same for a thread. One that has gone, or can't be seen, wants its wait ended. */
+/* The same for a thread; true for a thread that has ended or can't be seen. */
 bool signal_pending(pid_t tid);

@@ -90,7 +90,7 @@ static void connection_reply(int to, uint8_t error, int fd)
 	(void)!sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* No room for descriptors: the kernel drops those that come along. */
+/* No room for descriptors: the kernel drops any in the packet. */
 static void connection_serve(struct tickets *tickets, unsigned int i)
 {
 	struct connection *connection = &tickets->connections[i];
@@ -138,7 +138,7 @@ static void *serve(void *userdata)
 			continue;
 		if (fds[0].revents)
 			return NULL;
-		/* From the end: one that ends is replaced by the last. */
+		/* From the end: the last takes the place of a closed connection. */
 		for (unsigned int i = tickets->n; i-- > 0;) {
 			if (fds[2 + i].revents)
 				connection_serve(tickets, i);
@@ -155,7 +155,7 @@ static void *serve(void *userdata)
 
 /* ---- the socket ---- */
 
-/* Whether nobody listens at a socket that is there. */
+/* Is there a socket without a listener? */
 static bool is_dead(const struct sockaddr_un *address)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -243,7 +243,7 @@ struct tickets *tickets_free(struct tickets *tickets)
 	return NULL;
 }
 
-/* ---- its place ---- */
+/* ---- path of the socket ---- */
 
 /* A folder of our own. A link or somebody else's is no place for a socket. */
 static bool make_folder(const char *path, mode_t mode)
@@ -291,7 +291,7 @@ char *tickets_path(const char *mountpoint, struct text *why)
 	}
 	while (*mountpoint == '/')
 		mountpoint++;
-	/* A socket's path is short; the hash keeps names apart whose ends are cut off. */
+	/* The path of a socket is short; the hash keeps shortened names apart. */
 	if (strlen(folder) + strlen(mountpoint) < SOCKET_PATH_MAX)
 		r = asprintf(&path, "%s/%s", folder, *mountpoint ? mountpoint : "root");
 	else

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A loop of our own in place of libfuse's, for one reason: requests are read straight
- * into the buffers that the broker shares with the mover, so the payload of a write is
- * where the GPU can take it. A handler that keeps its buffer takes it out of the thread's
- * hands (broker_write), which then gets another. A thread that gets none reads into one
- * of its own, which it has for life and which nobody can take: then a write of data is
- * answered ENOMEM, and all else goes on.
+ * A loop in place of libfuse's, for one reason: requests are read straight into the
+ * buffers shared by the broker and the mover, so the GPU can take the payload of a write
+ * from there. A handler may keep the buffer of its thread (broker_write); the thread then
+ * gets another. Without memory for another the thread reads into a private buffer, which
+ * no handler can keep: then a write of data is answered ENOMEM, and all else goes on.
  *
- * No handler waits for a GPU, so a few threads are enough. They are stopped by a signal
- * that interrupts their read, again until they have gone.
+ * No handler waits for a GPU, so a few threads are enough. A signal interrupts the read
+ * of a thread to stop the thread, and is sent again until the thread has ended.
  */
 #include "transport.h"
 
@@ -25,7 +24,7 @@
 #define N_THREADS   4
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
-/* A write of 1 MiB and what stands before it: libfuse reads no more. */
+/* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
 #define REQUEST_MAX ((1 << 20) + 4096)
 
 struct transport {
@@ -47,14 +46,14 @@ struct buffer *transport_buffer(void)
 	return current;
 }
 
-/* A thread, and what it reads requests into. */
+/* A thread, and the buffer for requests. */
 struct thread {
 	struct transport *transport;
 	struct buffer shared; /* memory NULL: none */
 	uint8_t *own;	      /* REQUEST_MAX bytes */
 };
 
-/* Takes one request and has it handled. Returns: go on? */
+/* Takes a request and has the handler called. Returns: go on? */
 static bool serve(struct thread *thread)
 {
 	struct transport *transport = thread->transport;
@@ -158,8 +157,8 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 	return 0;
 }
 
-/* Interrupts a thread's read until it has gone: a signal can come just before the read.
- */
+/* Interrupts the read of a thread until the thread has ended: a signal can come just
+ * before the read. */
 static void stop(pthread_t thread)
 {
 	struct timespec until;

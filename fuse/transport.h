@@ -10,8 +10,8 @@
 struct transport;
 
 /*
- * Starts the threads. answering is called once, when the kernel has been told that the
- * mount is there; ended once, when the mount has gone or a thread can't go on.
+ * Starts the threads. answering is called once, when the kernel has the answer to INIT;
+ * ended once, when the mount has gone or a thread can't go on.
  *
  * Returns: 0; -errno.
  */
@@ -19,9 +19,9 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 		  struct broker *broker, void (*answering)(void *userdata),
 		  void (*ended)(void *userdata), void *userdata);
 
-/* Stops the threads; what a thread is at it finishes. */
+/* Stops the threads, each after the request under way. */
 struct transport *transport_free(struct transport *transport);
 
-/* The buffer that the request of this thread was read to; NULL when there was no memory
- * for one that could be kept. */
+/* The buffer with this thread's request; NULL when no memory was left for a buffer that a
+ * handler could keep. */
 struct buffer *transport_buffer(void);

@@ -2,10 +2,10 @@
 /*
  * Looking at the tree: names to nodes, nodes to what stat(2) says, listings.
  *
- * The truth is the broker's and is asked for each time: nodes of objects are given to the
- * kernel with timeouts of zero, so nothing has to be invalidated and no race is lost. The
- * fixed nodes never change and may be kept. A node whose object has gone answers ESTALE,
- * on which the kernel looks its name up again; a name that is not there, ENOENT.
+ * The broker is asked each time: the kernel gets nodes of objects with timeouts of zero,
+ * so nothing has to be invalidated and no race is lost. The fixed nodes never change and
+ * may be kept. A node of a freed object answers ESTALE, on which the kernel looks the
+ * name up again; an unknown name answers ENOENT.
  */
 #include "tree.h"
 
@@ -72,13 +72,12 @@ static mode_t mode_of_text(const struct node_row *row, mode_t mode)
 	return 0444;
 }
 
-/* Permissions of what belongs to an object, from those of the object. */
+/* Permissions of the files of an object, from those of the object. */
 static mode_t (*const modes[N_NODE_KINDS])(const struct node_row *row, mode_t mode) = {
 	[NODE_OBJECT] = mode_of_object,	      [NODE_STATUS] = mode_of_text,
 	[NODE_ATTRIBUTE] = mode_of_attribute, [NODE_CONTROL] = mode_of_control,
 	[NODE_DATA] = mode_of_data,	      [NODE_IMAGE] = mode_of_data,
-	[NODE_LEASE] = mode_of_data,
-	[NODE_FOLDER] = mode_of_object,
+	[NODE_LEASE] = mode_of_data,	      [NODE_FOLDER] = mode_of_object,
 };
 
 static void stat_fixed(struct view *view, const struct node *node, struct stat *stat)
@@ -186,7 +185,7 @@ void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node
 		reply_error(req, error == -ESTALE ? -ENOENT : error);
 		return;
 	}
-	/* Not told of what it gave up on, the kernel won't forget it either. */
+	/* The kernel gave up on the lookup, so it sends no FORGET either. */
 	if (fuse_reply_entry(req, &entry) == -ENOENT && node_is_visit(entry.ino))
 		visits_forget(&view->visits, entry.ino, 1);
 }
@@ -336,7 +335,7 @@ void tree_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 /* ---- listing ---- */
 
-/* A listing on its way into a reply. Offsets: 1 and 2 are behind the dots. */
+/* A listing for a reply. Offsets: 1 and 2 are behind the dots. */
 #define N_DOTS 2
 
 struct page {
@@ -347,7 +346,7 @@ struct page {
 	size_t length;
 };
 
-/* Adds an entry, next is the offset behind it. Returns: was there room? */
+/* Adds an entry; next is the offset of the following. Returns: was there room? */
 static bool page_add(struct page *page, const char *name, ino_t inode, mode_t mode,
 		     off_t next)
 {
@@ -430,8 +429,7 @@ static void (*const listers[N_NODE_KINDS])(struct page *page,
 	[NODE_OBJECT] = list_files,
 };
 
-/* What .. is to readdir(3); the kernel knows better where it matters, as within objects.
- */
+/* The inode of .. for readdir(3); for lookups the kernel knows the parent itself. */
 static ino_t inode_above(const struct node *directory)
 {
 	size_t n;

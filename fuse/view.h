@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The view: one mount of the broker, what every operation of FUSE works on. */
+/* The view: a mount of the broker, and the user data of every FUSE operation. */
 #pragma once
 
 #include "api/broker.h"
@@ -22,7 +22,7 @@ struct view {
 	struct mappings mappings;
 	struct page_cache page_cache;
 	struct stat root;   /* owner and times of the fixed nodes */
-	const char *socket; /* what the link `socket` shows; borrowed */
+	const char *socket; /* target of the link `socket`; borrowed */
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
@@ -30,8 +30,8 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	      const char *socket);
 
 /*
- * Ends what still waits and closes what is still open; no operation runs any more and the
- * broker accepts nothing new. A wait that will not end in time keeps its file.
+ * Cancels waiting requests and closes open files; no operation runs any more and the
+ * broker accepts nothing new. A request that does not end in time keeps the file open.
  */
 void view_deinit(struct view *view);
 
@@ -40,5 +40,5 @@ static inline struct view *view_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* What the tree can do, with a view as user data. */
+/* The operations, with a view as user data. */
 extern const struct fuse_lowlevel_ops view_operations;
