@@ -34,6 +34,8 @@ void lease_unref(struct lease *lease)
 {
 	if (--lease->n_refs)
 		return;
+	if (lease->user)
+		share_give(lease->user, SHARE_DESCRIPTORS, 1);
 	if (lease->pidfd >= 0)
 		close(lease->pidfd);
 	explicit_bzero(lease->secret, sizeof(lease->secret));
@@ -101,11 +103,13 @@ static int lease_refuse_kind(const struct allocation *allocation, struct refusal
 		      kind_name((enum allocation_kind)allocation->kind), why);
 }
 
-/* Whether the caller may have it. Under registry.lock. */
+/* Whether the caller may have it; then its descriptor is charged. Under registry.lock. */
 static int lease_check(const struct broker *broker, const struct allocation *allocation,
-		       const struct caller *caller, const struct owner *user, bool write,
+		       const struct caller *caller, struct owner *user, bool write,
 		       struct refusal *refusal)
 {
+	_cleanup_text_ struct text why = TEXT_INIT;
+
 	if (broker->registry.shutting_down)
 		return refuse(refusal, ESTALE, "the broker is shutting down");
 	if (!kind_is_durable((enum allocation_kind)allocation->kind))
@@ -124,6 +128,10 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 	if (user->n_leases >= LEASES_OF_USER_MAX)
 		return refuse(refusal, EMFILE, "uid %u has %u leases open, the most",
 			      caller->uid, LEASES_OF_USER_MAX);
+	if (share_take(user, SHARE_DESCRIPTORS, 1) < 0) {
+		share_explain(user, SHARE_DESCRIPTORS, 1, &why);
+		return refuse(refusal, EMFILE, "%s", text_string(&why));
+	}
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 
 struct lease_op {
 	struct op op;
+	struct task task;
 	struct lease *lease;
 };
 
@@ -90,13 +91,40 @@ static void lease_answer(struct lease *lease, struct wait *wait)
 		wait->done(wait, 0, text_string(&text), text.length);
 }
 
-static void grant_run(struct op *op)
+/* The block keeps a descriptor from its first lease on, whose user pays for that.
+ * Returns: 0; -EMFILE and why. */
+static int grant_charge(struct op *op, struct text *sentence)
 {
+	struct allocation *allocation = op->work.uses[0].allocation;
+	struct owner *user = lease_of(op)->user;
+	int r = 0;
+
+	if (allocation->kind == KIND_HOST)
+		return 0;
+	pthread_mutex_lock(&op->broker->registry.lock);
+	if (!allocation->lender)
+		r = share_take(user, SHARE_DESCRIPTORS, 1);
+	if (r < 0)
+		share_explain(user, SHARE_DESCRIPTORS, 1, sentence);
+	else if (!allocation->lender)
+		allocation->lender = user;
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	return r;
+}
+
+static void grant_export(struct task *task)
+{
+	struct op *op = &container_of(task, struct lease_op, task)->op;
 	struct block *block = op->work.uses[0].allocation->block;
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	_cleanup_text_ struct text text = TEXT_INIT;
-	int r = block_prepare_share(&op->broker->memory, block, &failure);
+	int r = grant_charge(op, &text);
 
+	if (r < 0) {
+		op_fail(op, -r, "%s", text_string(&text));
+		return;
+	}
+	r = block_prepare_share(&op->broker->memory, block, &failure);
 	if (r == 0) {
 		op_done(op, 0);
 		return;
@@ -104,6 +132,15 @@ static void grant_run(struct op *op)
 	text_printf(&text, "its memory can't be shared: %s", strerror(-r));
 	text_add_call(&text, failure.call, failure.result);
 	op_fail(op, EXPORT_ERROR(r), "%s", text_string(&text));
+}
+
+/* The driver may take its time. */
+static void grant_run(struct op *op)
+{
+	struct lease_op *grant = container_of(op, struct lease_op, op);
+
+	grant->task.run = grant_export;
+	crew_add(&op->broker->crew, op->uid, &grant->task);
 }
 
 static void grant_finish(struct op *op)

@@ -20,6 +20,7 @@
 
 #include <utlist.h>
 
+#include "base/descriptor.h"
 #include "memops/data.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
@@ -32,6 +33,7 @@
 struct change {
 	struct waiter waiter;
 	struct wait *wait;
+	struct room *room; /* until its block is made; then */
 	struct move *move;
 	mode_t mode; /* -1: as it is; likewise */
 	gid_t gid;
@@ -45,7 +47,7 @@ struct move {
 	struct block *block;	/* the new one; after the move the old one */
 	uint32_t cell;		/* of the old one */
 	struct change *changes; /* that it is made for, in order; registry.lock */
-	bool moved;
+	bool charged;		/* the block, to the owner */
 };
 
 struct rights {
@@ -145,6 +147,8 @@ static void move_settle(struct op *op)
 	allocation->pointer_generation++;
 	allocation->cell = 0;
 	move->block = old;
+	allocation->has_descriptor = true;
+	move->charged = false;
 	if (move->changes)
 		rights_set(op->broker, allocation, rights);
 }
@@ -160,6 +164,11 @@ static void move_finish(struct op *op)
 		block = cell_put(op->owner->pool, block, move->cell);
 	if (block)
 		block_give_back(op->broker, op->owner, block, NULL, NULL);
+	if (move->charged) {
+		pthread_mutex_lock(&op->broker->registry.lock);
+		share_give(op->owner, SHARE_DESCRIPTORS, 1);
+		pthread_mutex_unlock(&op->broker->registry.lock);
+	}
 	snprintf(file, sizeof(file), "allocations/%s", op->name);
 	DL_FOREACH (move->changes, change) {
 		if (op->error)
@@ -188,7 +197,7 @@ static bool move_leave(struct move *move, struct op **ret_ready)
 }
 
 /* Begins to move the allocation to that block. Under registry.lock; then op_start().
- * Returns: 0, and the block is the move's; a negative errno. */
+ * Returns: 0, and the block is the move's, with its share; a negative errno. */
 static int move_begin(struct broker *broker, struct allocation *allocation,
 		      struct block *block, struct op **ret_ready)
 {
@@ -201,6 +210,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 		return -ENOMEM;
 	move = container_of(op, struct move, op);
 	move->block = block;
+	move->charged = true;
 	op->finish = move_finish;
 	op->worker = &broker->processes->mover;
 	op->work.may_leave = true;
@@ -456,58 +466,173 @@ static bool change_needs_move(const struct allocation *allocation, struct rights
 	return (rights.mode & 066) && allocation->block && allocation->block->chunk;
 }
 
-/*
- * Has a block for the move. registry.lock is let go of meanwhile: the allocation may have
- * been freed or moved by then.
- */
-static struct allocation *change_get_block(struct broker *broker,
-					   const struct allocation *allocation,
-					   struct block **ret_block, int *ret_r)
-{
-	struct token token = { allocation->slot, allocation->slot_generation };
-	uint32_t device = allocation->device;
-	uint64_t size = allocation->size;
+/* What a move needs first: the driver makes the block, so the crew does. */
+struct room {
+	struct task task;
+	struct broker *broker;
+	struct token token; /* the allocation: it may be freed meanwhile */
+	struct owner *payer;
+	uint32_t device;
+	uint64_t size;
+	struct change *change; /* NULL: interrupted. registry.lock */
+};
 
+static void room_interrupt(struct waiter *waiter)
+{
+	struct change *change = container_of(waiter, struct change, waiter);
+	struct broker *broker = change->room->broker;
+	struct wait *wait = change->wait;
+
+	wait->waiter = NULL;
+	change->room->change = NULL;
 	pthread_mutex_unlock(&broker->registry.lock);
-	*ret_r = block_new(ret_block, &broker->memory, device, size, NULL);
+	free(change);
+	wait->done(wait, -EINTR, NULL, 0);
+}
+
+static void change_fail(struct broker *broker, struct change *change, const char *name,
+			int error, const char *sentence)
+{
+	const struct caller caller = { .uid = change->uid, .pid = change->pid };
+	struct wait *wait = change->wait;
+
+	free(change);
+	change_refuse(broker, &caller, OBJECT_ALLOCATION, name, error, sentence, wait);
+}
+
+/* Has a move make the change, or makes it now: the allocation may have been moved while
+ * the block was made. With registry.lock held, let go of. Returns: whether the block is
+ * the move's. */
+static bool change_with_block(struct broker *broker, struct allocation *allocation,
+			      struct change *change, struct block *block)
+{
+	struct wait *wait = change->wait;
+	struct op *ready = NULL;
+	struct rights rights;
+	bool moves = !allocation->move && allocation->block->chunk;
+	int r = moves ? move_begin(broker, allocation, block, &ready) : 0;
+
+	if (r == 0 && allocation->move) {
+		change_add(change, allocation->move);
+		pthread_mutex_unlock(&broker->registry.lock);
+		op_start(ready);
+		return moves;
+	}
+	rights = rights_coming(allocation);
+	rights_change(&rights, change->mode, change->gid);
+	free(change);
+	if (r == 0) {
+		change_at_once(broker, allocation, rights, wait);
+	} else {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait->done(wait, r, NULL, 0);
+	}
+	return false;
+}
+
+/* The block has been made, or not. */
+static void room_end(struct room *room, struct block *block)
+{
+	struct broker *broker = room->broker;
+
+	if (block)
+		(void)block_free(&broker->memory, block, NULL);
 	pthread_mutex_lock(&broker->registry.lock);
-	return allocation_get(&broker->registry, token.slot, token.generation);
+	/* The move has the share, with the block. */
+	if (room->payer)
+		share_give(room->payer, SHARE_DESCRIPTORS, 1);
+	registry_less_busy(&broker->registry);
+	pthread_mutex_unlock(&broker->registry.lock);
+	free(room);
+}
+
+static void room_make(struct task *task)
+{
+	struct room *room = container_of(task, struct room, task);
+	struct broker *broker = room->broker;
+	struct block *block = NULL;
+	struct allocation *allocation;
+	char name[NAME_MAX_LENGTH + 1] = "?";
+	struct change *change;
+	int r;
+
+	r = block_new(&block, &broker->memory, room->device, room->size, NULL);
+	pthread_mutex_lock(&broker->registry.lock);
+	allocation = allocation_get(&broker->registry, room->token.slot,
+				    room->token.generation);
+	change = room->change;
+	if (change)
+		change->wait->waiter = NULL;
+	if (allocation)
+		strcpy(name, allocation->name);
+	if (r == 0 && allocation && change) {
+		if (change_with_block(broker, allocation, change, block)) {
+			room->payer = NULL;
+			block = NULL;
+		}
+	} else {
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (change && r == 0)
+			change_fail(broker, change, name, ESTALE, "it has been freed");
+		else if (change)
+			change_fail(broker, change, name, -r,
+				    r == -EMFILE ? DESCRIPTORS_GONE
+						 : "no memory for it to stand alone");
+	}
+	room_end(room, block);
+}
+
+/* Returns: 0, and the crew has it; -EMFILE, -ENOMEM. Under registry.lock. */
+static int room_begin(struct broker *broker, const struct allocation *allocation,
+		      struct change *change)
+{
+	struct room *room = calloc(1, sizeof(*room));
+	int r;
+
+	if (!room)
+		return -ENOMEM;
+	r = share_take(allocation->owner, SHARE_DESCRIPTORS, 1);
+	if (r < 0) {
+		free(room);
+		return r;
+	}
+	*room = (struct room){
+		.task.run = room_make,
+		.broker = broker,
+		.token = { allocation->slot, allocation->slot_generation },
+		.payer = allocation->owner,
+		.device = allocation->device,
+		.size = allocation->size,
+		.change = change,
+	};
+	change->room = room;
+	change->waiter.interrupt = room_interrupt;
+	change->wait->waiter = &change->waiter;
+	broker->registry.n_busy++;
+	crew_add(&broker->crew, change->uid, &room->task);
+	return 0;
 }
 
 /* With registry.lock held, let go of. */
 static void change_by_move(struct broker *broker, struct allocation *allocation,
 			   struct change *change)
 {
-	struct wait *wait = change->wait;
-	struct block *block = NULL;
-	struct op *ready = NULL;
-	struct rights rights;
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char name[NAME_MAX_LENGTH + 1];
 	int r = 0;
 
-	if (!allocation->move)
-		allocation = change_get_block(broker, allocation, &block, &r);
-	if (!allocation)
-		r = -ESTALE;
-	if (r == 0 && !allocation->move && allocation->block->chunk) {
-		r = move_begin(broker, allocation, block, &ready);
-		if (r == 0)
-			block = NULL;
-	}
-	if (r == 0 && allocation->move) {
-		change_add(take_ptr(change), allocation->move);
-		pthread_mutex_unlock(&broker->registry.lock);
-	} else if (r == 0) {
-		rights = rights_coming(allocation);
-		rights_change(&rights, change->mode, change->gid);
-		change_at_once(broker, allocation, rights, wait);
-	} else {
-		pthread_mutex_unlock(&broker->registry.lock);
-		wait->done(wait, r, NULL, 0);
-	}
-	op_start(ready);
-	free(change);
-	if (block)
-		(void)block_free(&broker->memory, block, NULL);
+	if (allocation->move)
+		change_add(change, allocation->move);
+	else
+		r = room_begin(broker, allocation, change);
+	if (r == -EMFILE)
+		share_explain(allocation->owner, SHARE_DESCRIPTORS, 1, &text);
+	else if (r < 0)
+		text_printf(&text, "no memory in the broker");
+	strcpy(name, allocation->name);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r < 0)
+		change_fail(broker, change, name, -r, text_string(&text));
 }
 
 /*

@@ -90,6 +90,7 @@ struct allocation {
 	struct owner *owner;
 	struct block *block;	 /* durable and host memory */
 	bool has_descriptor;	 /* a share of its owner's, with the block */
+	struct owner *lender;	 /* who pays for the one that leases copy; NULL: none */
 	uint32_t cell;		 /* of a shared block */
 	uint32_t worker_epoch;	 /* not durable: the worker it lives in */
 	struct stream *stream;	 /* async: that it was made on; managed: that it is

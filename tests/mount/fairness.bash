@@ -191,6 +191,29 @@ test_the_share_of_descriptors()
 	broker_stop "$T/own"
 }
 
+# What chmod moves to memory of its own, and what is leased, takes descriptors, too.
+test_descriptors_of_moves_and_leases()
+{
+	local i
+	needs_root 'two users'
+	(ulimit -n 1024; broker_start "$T/moves" --driver "$(driver moves)")
+	cd "$T/moves/mnt"
+	by $mallory run 'for i in $(seq 130); do echo "hers$i 4K"; done >control/alloc'
+	by $mallory run 'chmod 644 allocations/hers{1..130}' 2>"$T/stderr" && fail 'there is no end of moves'
+	is "$(grep -c 'Too many open files' "$T/stderr")" 2
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'allocations/hers130 EMFILE uid 1001 has 128 descriptors of the broker'
+	by $mallory run 'exec 5<allocations/hers1/lease' 2>/dev/null && fail 'a lease takes none'
+	for i in 1 2; do
+		by $mallory run "echo hers$i >control/free"
+	done
+	eventually "by $mallory run 'exec 5<allocations/hers3/lease && read -r <&5'"
+	by $mallory run 'for i in $(seq 3 130); do echo "hers$i"; done >control/free'
+	by $mallory run 'echo "again 4K" >control/alloc; chmod 644 allocations/again'
+	cd "$M"
+	broker_stop "$T/moves"
+}
+
 # Eight users with a share each would have all descriptors that there are.
 test_descriptors_are_kept_for_workers()
 {
