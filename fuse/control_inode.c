@@ -7,69 +7,69 @@
 #include <errno.h>
 #include <uthash.h>
 
-struct visit {
+struct control_inode {
 	uint64_t id;
 	uint64_t node_id;
 	uint64_t n_lookups;
 	UT_hash_handle hh;
 };
 
-void visits_init(struct visits *visits)
+void control_inodes_init(struct control_inodes *inodes)
 {
-	*visits = (struct visits){ .lock = PTHREAD_MUTEX_INITIALIZER };
+	*inodes = (struct control_inodes){ .lock = PTHREAD_MUTEX_INITIALIZER };
 }
 
-void visits_deinit(struct visits *visits)
+void control_inodes_deinit(struct control_inodes *inodes)
 {
-	struct visit *visit, *next;
+	struct control_inode *inode, *next;
 
-	HASH_ITER (hh, visits->by_id, visit, next) {
-		HASH_DEL(visits->by_id, visit);
-		free(visit);
+	HASH_ITER (hh, inodes->by_id, inode, next) {
+		HASH_DEL(inodes->by_id, inode);
+		free(inode);
 	}
-	pthread_mutex_destroy(&visits->lock);
+	pthread_mutex_destroy(&inodes->lock);
 }
 
-int visits_add(struct visits *visits, uint64_t node_id, uint64_t *ret_id)
+int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uint64_t *ret_id)
 {
-	struct visit *visit = malloc(sizeof(*visit));
+	struct control_inode *inode = malloc(sizeof(*inode));
 
-	if (!visit)
+	if (!inode)
 		return -ENOMEM;
-	visit->node_id = node_id;
-	visit->n_lookups = 1;
-	pthread_mutex_lock(&visits->lock);
-	visit->id = node_visit_id(++visits->serial);
-	HASH_ADD(hh, visits->by_id, id, sizeof(visit->id), visit);
-	pthread_mutex_unlock(&visits->lock);
-	*ret_id = visit->id;
+	inode->node_id = node_id;
+	inode->n_lookups = 1;
+	pthread_mutex_lock(&inodes->lock);
+	inode->id = node_control_inode(++inodes->serial);
+	HASH_ADD(hh, inodes->by_id, id, sizeof(inode->id), inode);
+	pthread_mutex_unlock(&inodes->lock);
+	*ret_id = inode->id;
 	return 0;
 }
 
-int visits_find(struct visits *visits, uint64_t id, uint64_t *ret_node_id)
+int control_inodes_find(struct control_inodes *inodes, uint64_t id, uint64_t *ret_node_id)
 {
-	struct visit *visit;
+	struct control_inode *inode;
 
-	pthread_mutex_lock(&visits->lock);
-	HASH_FIND(hh, visits->by_id, &id, sizeof(id), visit);
-	if (visit)
-		*ret_node_id = visit->node_id;
-	pthread_mutex_unlock(&visits->lock);
-	return visit ? 0 : -ESTALE;
+	pthread_mutex_lock(&inodes->lock);
+	HASH_FIND(hh, inodes->by_id, &id, sizeof(id), inode);
+	if (inode)
+		*ret_node_id = inode->node_id;
+	pthread_mutex_unlock(&inodes->lock);
+	return inode ? 0 : -ESTALE;
 }
 
-void visits_forget(struct visits *visits, uint64_t id, uint64_t n)
+void control_inodes_forget(struct control_inodes *inodes, uint64_t id, uint64_t n)
 {
-	struct visit *visit;
+	struct control_inode *inode;
 
-	pthread_mutex_lock(&visits->lock);
-	HASH_FIND(hh, visits->by_id, &id, sizeof(id), visit);
-	if (visit && visit->n_lookups > n) {
-		visit->n_lookups -= n;
-		visit = NULL;
+	pthread_mutex_lock(&inodes->lock);
+	HASH_FIND(hh, inodes->by_id, &id, sizeof(id), inode);
+	if (inode && inode->n_lookups > n) {
+		inode->n_lookups -= n;
+		inode = NULL;
 	}
-	if (visit)
-		HASH_DEL(visits->by_id, visit);
-	pthread_mutex_unlock(&visits->lock);
-	free(visit);
+	if (inode)
+		HASH_DEL(inodes->by_id, inode);
+	pthread_mutex_unlock(&inodes->lock);
+	free(inode);
 }

@@ -59,27 +59,27 @@ void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info);
 /* OPEN of each kind of node. The kernel checks operations against the open mode. */
 typedef void file_open(struct view *view, fuse_req_t req, const struct node *node,
 		       struct fuse_file_info *info);
-file_open snapshot_open; /* every file of text */
-file_open line_open;	 /* control files */
-file_open pipe_open;	 /* events_pipe */
-file_open lease_open;	 /* lease of allocations */
-file_open data_open;	 /* data of allocations */
-file_open image_open;	 /* image of modules */
+file_open file_text_open;    /* every file of text */
+file_open file_control_open; /* control files */
+file_open file_events_open;  /* events_pipe */
+file_open file_lease_open;   /* lease of allocations */
+file_open file_data_open;    /* data of allocations */
+file_open file_image_open;   /* image of modules */
 
 /* SETATTR of the size of data. */
-void data_truncate(struct view *view, struct request *request, struct token token,
-		   uint64_t size);
+void file_data_truncate(struct view *view, struct request *request, struct token token,
+			uint64_t size);
 
 /* SETATTR of the size of an image, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
-int image_resize(struct file *file, fuse_req_t req, uint64_t size);
+int file_image_resize(struct file *file, fuse_req_t req, uint64_t size);
 
 /* SETATTR of size 0 without a descriptor: the second half of an open(2) with O_TRUNC,
  * else without effect. Returns: 0; -ENOMEM. */
-int image_truncate(struct view *view, fuse_req_t req, const struct node *node);
+int file_image_truncate(struct view *view, fuse_req_t req, const struct node *node);
 
 /* COPY_FILE_RANGE. */
-void data_copy(fuse_req_t req, struct file *source, off_t source_offset,
-	       struct file *target, off_t target_offset, size_t length);
+void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
+		    struct file *target, off_t target_offset, size_t length);
 
 static inline bool opened_for_writing(const struct fuse_file_info *info)
 {

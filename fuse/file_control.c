@@ -102,8 +102,8 @@ static const struct file_type line_type = {
 	.free = line_free,
 };
 
-void line_open(struct view *view, fuse_req_t req, const struct node *node,
-	       struct fuse_file_info *info)
+void file_control_open(struct view *view, fuse_req_t req, const struct node *node,
+		       struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
 	struct line_file *line = file_new(view, &line_type, sizeof(*line));

@@ -252,8 +252,8 @@ static int identify(struct data_file *data, fuse_req_t req,
 	return 0;
 }
 
-void data_open(struct view *view, fuse_req_t req, const struct node *node,
-	       struct fuse_file_info *info)
+void file_data_open(struct view *view, fuse_req_t req, const struct node *node,
+		    struct fuse_file_info *info)
 {
 	struct object_stat stat = { 0 };
 	struct data_file *data = NULL;
@@ -274,8 +274,8 @@ void data_open(struct view *view, fuse_req_t req, const struct node *node,
 	finish_open(data, req, info, stat.host);
 }
 
-void data_truncate(struct view *view, struct request *request, struct token token,
-		   uint64_t size)
+void file_data_truncate(struct view *view, struct request *request, struct token token,
+			uint64_t size)
 {
 	struct caller caller = caller_of(request->req);
 
@@ -285,8 +285,8 @@ void data_truncate(struct view *view, struct request *request, struct token toke
 }
 
 /* The kernel and cp fall back to copying in silence on most errors; see broker.h. */
-void data_copy(fuse_req_t req, struct file *source, off_t source_offset,
-	       struct file *target, off_t target_offset, size_t length)
+void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
+		    struct file *target, off_t target_offset, size_t length)
 {
 	struct request *request;
 	struct caller caller;

@@ -202,8 +202,8 @@ static const struct file_type pipe_type = {
 	.free = pipe_free,
 };
 
-void pipe_open(struct view *view, fuse_req_t req, const struct node *node,
-	       struct fuse_file_info *info)
+void file_events_open(struct view *view, fuse_req_t req, const struct node *node,
+		      struct fuse_file_info *info)
 {
 	struct pipe_file *pipe;
 

@@ -102,8 +102,8 @@ static const struct file_type image_type = {
 	.free = image_free,
 };
 
-void image_open(struct view *view, fuse_req_t req, const struct node *node,
-		struct fuse_file_info *info)
+void file_image_open(struct view *view, fuse_req_t req, const struct node *node,
+		     struct fuse_file_info *info)
 {
 	struct image_file *image = file_new(view, &image_type, sizeof(*image));
 	bool writes = opened_for_writing(info);
@@ -124,7 +124,7 @@ void image_open(struct view *view, fuse_req_t req, const struct node *node,
 	file_reply(req, &image->file, info);
 }
 
-int image_resize(struct file *file, fuse_req_t req, uint64_t size)
+int file_image_resize(struct file *file, fuse_req_t req, uint64_t size)
 {
 	if (file->type != &image_type)
 		return 0;
@@ -132,7 +132,7 @@ int image_resize(struct file *file, fuse_req_t req, uint64_t size)
 }
 
 /* Under files.lock, so that the descriptor isn't closed meanwhile. */
-int image_truncate(struct view *view, fuse_req_t req, const struct node *node)
+int file_image_truncate(struct view *view, fuse_req_t req, const struct node *node)
 {
 	struct files *files = &view->files;
 	pid_t pid = fuse_req_ctx(req)->pid;

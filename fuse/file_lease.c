@@ -172,8 +172,8 @@ static int refuse_write_only(struct view *view, const struct caller *caller,
 	return -EINVAL;
 }
 
-void lease_open(struct view *view, fuse_req_t req, const struct node *node,
-		struct fuse_file_info *info)
+void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
+		     struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
 	struct lease_file *lease = file_new(view, &lease_type, sizeof(*lease));

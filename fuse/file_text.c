@@ -203,8 +203,8 @@ static const struct file_type snapshot_type = {
 
 /* ---- opening ---- */
 
-void snapshot_open(struct view *view, fuse_req_t req, const struct node *node,
-		   struct fuse_file_info *info)
+void file_text_open(struct view *view, fuse_req_t req, const struct node *node,
+		    struct fuse_file_info *info)
 {
 	unsigned int flags = node->row->attribute ? node->row->attribute->flags : 0;
 	bool writable = flags & ATTRIBUTE_WRITABLE;

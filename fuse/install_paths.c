@@ -41,12 +41,12 @@ static char *place_find(const struct place *place)
 	return strdup(place->installed);
 }
 
-char *place_software(void)
+char *install_path_software(void)
 {
 	return place_find(&software);
 }
 
-char *place_worker(void)
+char *install_path_worker(void)
 {
 	return place_find(&worker);
 }

@@ -6,5 +6,5 @@
  * Finds a part: beside this program in the build tree, else where it is installed.
  * Returns: its path, to be freed; NULL without memory.
  */
-char *place_software(void);
-char *place_worker(void);
+char *install_path_software(void);
+char *install_path_worker(void);

@@ -234,7 +234,7 @@ static char *resolve_driver(const char *driver)
 		return path ? path : strdup(driver);
 	}
 	setenv("GPUMEM_SOFTGPU", settings, 1);
-	return place_software();
+	return install_path_software();
 }
 
 static int start_broker(struct server *server, const char *driver, const char *worker)
@@ -372,7 +372,7 @@ static void stop_view(struct server *server)
 static int serve(const struct options *options, const char *mountpoint)
 {
 	_cleanup_free_ char *driver = resolve_driver(options->driver);
-	_cleanup_free_ char *worker = place_worker();
+	_cleanup_free_ char *worker = install_path_worker();
 	struct server server = { .options = options, .mountpoint = mountpoint };
 	int error = driver && worker ? prepare_end() : -ENOMEM;
 

@@ -138,7 +138,7 @@ static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	if (!request)
 		return;
 	request->ino = ino;
-	data_truncate(view, request, node->token, attr->st_size);
+	file_data_truncate(view, request, node->token, attr->st_size);
 }
 
 /* The image of a descriptor; the image that is loaded stays as it is. */
@@ -149,9 +149,9 @@ static void change_image_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	int error = 0;
 
 	if (info)
-		error = image_resize(file_of(info), req, (uint64_t)attr->st_size);
+		error = file_image_resize(file_of(info), req, (uint64_t)attr->st_size);
 	else if (attr->st_size == 0)
-		error = image_truncate(view, req, node);
+		error = file_image_truncate(view, req, node);
 	if (error)
 		reply_error(req, error);
 	else

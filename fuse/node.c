@@ -13,9 +13,9 @@
  *	bits 32-63  generation of the token
  *
  * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits
- * from 8 on the row, which makes the root 1. With VISIT in bits 0-4 they are a serial
- * number: see control_inode.c. st_ino has the same shape with the id of the object, never
- * used again, in place of the token.
+ * from 8 on the row, which makes the root 1. With CONTROL_INODE in bits 0-4 they are a
+ *serial number: see control_inode.c. st_ino has the same shape with the id of the object,
+ *never used again, in place of the token.
  */
 #include "node.h"
 
@@ -24,16 +24,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ROW_BITS  5
-#define TYPE_BITS 3
-#define SLOT_BITS 24
-#define LOW_BITS  (ROW_BITS + TYPE_BITS)
-#define ROW_MASK  ((1u << ROW_BITS) - 1)
-#define TYPE_MASK ((1u << TYPE_BITS) - 1)
-#define SLOT_MASK ((1u << SLOT_BITS) - 1)
+#define ROW_BITS      5
+#define TYPE_BITS     3
+#define SLOT_BITS     24
+#define LOW_BITS      (ROW_BITS + TYPE_BITS)
+#define ROW_MASK      ((1u << ROW_BITS) - 1)
+#define TYPE_MASK     ((1u << TYPE_BITS) - 1)
+#define SLOT_MASK     ((1u << SLOT_BITS) - 1)
 
-#define FIXED	  1
-#define VISIT	  2
+#define FIXED	      1
+#define CONTROL_INODE 2
 
 _Static_assert(N_OBJECT_TYPES <= 1 << TYPE_BITS, "a type fits its bits");
 
@@ -313,12 +313,12 @@ uint64_t node_inode(const struct node *node, uint64_t id)
 	return id << LOW_BITS | pack_low(node->row);
 }
 
-uint64_t node_visit_id(uint64_t serial)
+uint64_t node_control_inode(uint64_t serial)
 {
-	return serial << LOW_BITS | VISIT;
+	return serial << LOW_BITS | CONTROL_INODE;
 }
 
-bool node_is_visit(uint64_t id)
+bool node_is_control_inode(uint64_t id)
 {
-	return (id & ((1u << LOW_BITS) - 1)) == VISIT;
+	return (id & ((1u << LOW_BITS) - 1)) == CONTROL_INODE;
 }

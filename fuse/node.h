@@ -80,8 +80,8 @@ int node_from_id(uint64_t id, struct node *ret_node);
 uint64_t node_inode(const struct node *node, uint64_t id);
 
 /*
- * Ids of visits: a control file gets one of its own at each look-up (see
+ * Control inodes: a control file gets a new id at each look-up (see
  * control_inode.h). serial < 2^56.
  */
-uint64_t node_visit_id(uint64_t serial);
-bool node_is_visit(uint64_t id);
+uint64_t node_control_inode(uint64_t serial);
+bool node_is_control_inode(uint64_t id);

@@ -11,11 +11,11 @@
 #include <poll.h>
 
 static file_open *const openers[N_NODE_KINDS] = {
-	[NODE_README] = snapshot_open,	  [NODE_STATUS] = snapshot_open,
-	[NODE_ATTRIBUTE] = snapshot_open, [NODE_ERRORS] = snapshot_open,
-	[NODE_EVENTS] = snapshot_open,	  [NODE_PIPE] = pipe_open,
-	[NODE_CONTROL] = line_open,	  [NODE_DATA] = data_open,
-	[NODE_IMAGE] = image_open,	  [NODE_LEASE] = lease_open,
+	[NODE_README] = file_text_open,	    [NODE_STATUS] = file_text_open,
+	[NODE_ATTRIBUTE] = file_text_open,  [NODE_ERRORS] = file_text_open,
+	[NODE_EVENTS] = file_text_open,	    [NODE_PIPE] = file_events_open,
+	[NODE_CONTROL] = file_control_open, [NODE_DATA] = file_data_open,
+	[NODE_IMAGE] = file_image_open,	    [NODE_LEASE] = file_lease_open,
 };
 
 static void op_init(void *userdata, struct fuse_conn_info *connection)
@@ -150,8 +150,8 @@ static void op_copy(fuse_req_t req, fuse_ino_t source, off_t source_offset,
 	(void)source;
 	(void)target;
 	(void)flags;
-	data_copy(req, file_of(source_info), source_offset, file_of(target_info),
-		  target_offset, length);
+	file_data_copy(req, file_of(source_info), source_offset, file_of(target_info),
+		       target_offset, length);
 }
 
 const struct fuse_lowlevel_ops view_operations = {

@@ -26,7 +26,8 @@ int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node)
 {
 	uint64_t id = ino;
 
-	if (node_is_visit(id) && visits_find(&view->visits, id, &id))
+	if (node_is_control_inode(id) &&
+	    control_inodes_find(&view->control_inodes, id, &id))
 		return -ESTALE;
 	return node_from_id(id, ret_node);
 }
@@ -159,21 +160,23 @@ void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_attr(req, &stat, node_is_fixed(&node) ? KEEP_S : 0);
 }
 
-/* Control files are visited (control_inode.h) and never kept; other fixed nodes are. */
+/* Control files get an inode each time and are never kept; other fixed nodes are kept. */
 static int fill_entry(struct view *view, const struct node *node,
 		      struct fuse_entry_param *entry)
 {
-	bool visited = node->row->kind == NODE_CONTROL;
+	bool control = node->row->kind == NODE_CONTROL;
 	int error = tree_stat(view, node, &entry->attr);
 
 	if (error)
 		return error;
 	entry->ino = node_id(node);
-	if (node_is_fixed(node) && !visited) {
+	if (node_is_fixed(node) && !control) {
 		entry->attr_timeout = KEEP_S;
 		entry->entry_timeout = KEEP_S;
 	}
-	return visited ? visits_add(&view->visits, entry->ino, &entry->ino) : 0;
+	return control ? control_inodes_add(&view->control_inodes, entry->ino,
+					    &entry->ino)
+		       : 0;
 }
 
 void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node)
@@ -186,8 +189,8 @@ void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node
 		return;
 	}
 	/* The kernel gave up on the lookup, so it sends no FORGET either. */
-	if (fuse_reply_entry(req, &entry) == -ENOENT && node_is_visit(entry.ino))
-		visits_forget(&view->visits, entry.ino, 1);
+	if (fuse_reply_entry(req, &entry) == -ENOENT && node_is_control_inode(entry.ino))
+		control_inodes_forget(&view->control_inodes, entry.ino, 1);
 }
 
 /* ---- looking up ---- */
@@ -308,8 +311,8 @@ void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget(struct view *view, fuse_ino_t ino, uint64_t n)
 {
-	if (node_is_visit(ino))
-		visits_forget(&view->visits, ino, n);
+	if (node_is_control_inode(ino))
+		control_inodes_forget(&view->control_inodes, ino, n);
 }
 
 void tree_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)

@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-/* The node of an id, of a visit too. Returns: 0; -ESTALE. */
+/* The node of an id, also of a control inode. Returns: 0; -ESTALE. */
 int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node);
 
 /* Returns: 0; -ESTALE. */

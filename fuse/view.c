@@ -20,7 +20,7 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	view->root.st_mtim = now;
 	view->root.st_ctim = now;
 	nodes_init();
-	visits_init(&view->visits);
+	control_inodes_init(&view->control_inodes);
 	files_init(&view->files);
 	mappings_init(&view->mappings);
 	page_cache_init(&view->page_cache, broker, session);
@@ -37,5 +37,5 @@ void view_deinit(struct view *view)
 		files_deinit(&view->files);
 	mappings_deinit(&view->mappings);
 	page_cache_deinit(&view->page_cache);
-	visits_deinit(&view->visits);
+	control_inodes_deinit(&view->control_inodes);
 }

@@ -15,7 +15,7 @@
 
 struct view {
 	struct broker *broker;
-	struct visits visits;
+	struct control_inodes control_inodes;
 	struct requests requests;
 	struct files files;
 	struct wakers wakers;

@@ -39,7 +39,7 @@ Test(node, every_fixed_id_comes_back)
 		cr_assert_eq(node_from_id(node_id(&node), &back), 0);
 		cr_assert_eq(back.row, &rows[i]);
 		cr_assert(node_is_fixed(&back));
-		cr_assert(!node_is_visit(node_id(&node)));
+		cr_assert(!node_is_control_inode(node_id(&node)));
 	}
 }
 
@@ -65,7 +65,7 @@ Test(node, whole_token_comes_back)
 			cr_assert_eq(back.token.slot, token.slot);
 			cr_assert_eq(back.token.generation, token.generation);
 			cr_assert(!node_is_fixed(&back));
-			cr_assert(!node_is_visit(node_id(&node)));
+			cr_assert(!node_is_control_inode(node_id(&node)));
 		}
 	}
 }
@@ -78,7 +78,7 @@ Test(node, id_of_no_row_is_stale)
 	cr_assert_eq(node_from_id(1 | 1000 << 8, &node), -ESTALE);
 	cr_assert_eq(node_from_id(31 | OBJECT_STREAM << 5, &node), -ESTALE);
 	cr_assert_eq(node_from_id(7 << 5, &node), -ESTALE);
-	cr_assert_eq(node_from_id(node_visit_id(3), &node), -ESTALE);
+	cr_assert_eq(node_from_id(node_control_inode(3), &node), -ESTALE);
 }
 
 Test(node, inode_is_of_the_object_not_its_place)
@@ -113,30 +113,30 @@ Test(node, attributes_and_verbs_make_files)
 	cr_assert_null(nodes_find_of(OBJECT_FUNCTION, "status"));
 }
 
-Test(visit, ids_differ_and_mean_the_same)
+Test(control_inode, ids_differ_and_mean_the_same)
 {
-	struct visits visits;
+	struct control_inodes inodes;
 	uint64_t a, b, id;
 
-	visits_init(&visits);
-	cr_assert_eq(visits_add(&visits, 42, &a), 0);
-	cr_assert_eq(visits_add(&visits, 42, &b), 0);
+	control_inodes_init(&inodes);
+	cr_assert_eq(control_inodes_add(&inodes, 42, &a), 0);
+	cr_assert_eq(control_inodes_add(&inodes, 42, &b), 0);
 	cr_assert_neq(a, b);
-	cr_assert(node_is_visit(a) && node_is_visit(b));
-	cr_assert_eq(visits_find(&visits, a, &id), 0);
+	cr_assert(node_is_control_inode(a) && node_is_control_inode(b));
+	cr_assert_eq(control_inodes_find(&inodes, a, &id), 0);
 	cr_assert_eq(id, 42);
-	visits_deinit(&visits);
+	control_inodes_deinit(&inodes);
 }
 
-Test(visit, is_gone_once_forgotten)
+Test(control_inode, is_gone_once_forgotten)
 {
-	struct visits visits;
+	struct control_inodes inodes;
 	uint64_t a, id;
 
-	visits_init(&visits);
-	visits_add(&visits, 42, &a);
-	visits_forget(&visits, a, 1);
-	cr_assert_eq(visits_find(&visits, a, &id), -ESTALE);
-	visits_forget(&visits, a, 1);
-	visits_deinit(&visits);
+	control_inodes_init(&inodes);
+	control_inodes_add(&inodes, 42, &a);
+	control_inodes_forget(&inodes, a, 1);
+	cr_assert_eq(control_inodes_find(&inodes, a, &id), -ESTALE);
+	control_inodes_forget(&inodes, a, 1);
+	control_inodes_deinit(&inodes);
 }
