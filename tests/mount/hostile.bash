@@ -9,12 +9,13 @@ export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((hostile_seconds + 240))}
 
 users='64001 64002 64003'
 
-# What a process has open and what lies in /dev/shm, without the numbers of each.
+# What a process has open and what memory lies in /dev/shm, without the numbers of each.
+# (The account of a user whose worker was killed stays, without memory, for the next one.)
 descriptors_of()
 {
 	{
 		find "/proc/$1/fd" -mindepth 1 -printf '%l\n'
-		find "/dev/shm/gpumem-softgpu.${T##*.}-own"
+		find "/dev/shm/gpumem-softgpu.${T##*.}-own" -type f ! -name sums ! -name joined
 	} | sed -E 's/:\[[0-9]*\]//; s/-[0-9]+-[0-9]+$//' | sort
 }
 
