@@ -195,9 +195,22 @@ Test(ledger, holds_ten_thousand_handles)
 	cr_assert_eq(memory_free(), 64 * 1024 * MIB);
 }
 
+/* A machine of the test's own, or a file of it. */
+static const char *left_behind(pid_t test, const char *file)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.left-behind-%d%s",
+		 (int)test, file);
+	return path;
+}
+
 static void join_and_die(int socket)
 {
-	conform_options("machine=left-behind-1");
+	char machine[64];
+
+	snprintf(machine, sizeof(machine), "machine=left-behind-%d", (int)getppid());
+	conform_options(machine);
 	conform_open();
 	memory_create(2 * MIB);
 	wire_send(socket, 1, -1);
@@ -206,15 +219,53 @@ static void join_and_die(int socket)
 
 Test(ledger, machine_that_nobody_uses_is_cleared_away)
 {
-	static const char path[] = "/dev/shm/gpumem-softgpu.left-behind-1";
 	struct child child;
 
 	child_start(&child, join_and_die);
 	wire_receive(child.socket, NULL);
-	cr_assert_eq(access(path, F_OK), 0);
+	cr_assert_eq(access(left_behind(getpid(), ""), F_OK), 0);
 	child_kill(&child);
 	conform_open();
-	cr_assert_neq(access(path, F_OK), 0);
+	cr_assert_neq(access(left_behind(getpid(), ""), F_OK), 0);
+}
+
+static void become(uid_t id)
+{
+	MUST(setgid(id) == 0 && setuid(id) == 0);
+}
+
+static void join_as_another_user_and_die(int socket)
+{
+	become(1000);
+	join_and_die(socket);
+}
+
+static void join_the_default_machine(int socket)
+{
+	conform_open();
+	wire_send(socket, 1, -1);
+	wire_receive(socket, NULL);
+}
+
+/* To clear takes the locks without which root's processes can't count. */
+Test(ledger, machine_that_root_uses_is_left_to_roots_processes)
+{
+	struct child root, other, stranger;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	child_start(&root, join_and_die);
+	wire_receive(root.socket, NULL);
+	child_start(&other, join_as_another_user_and_die);
+	wire_receive(other.socket, NULL);
+	child_kill(&other);
+	child_start(&stranger, join_the_default_machine);
+	wire_receive(stranger.socket, NULL);
+	cr_expect_eq(access(left_behind(getpid(), "/1000-0"), F_OK), 0);
+	child_kill(&stranger);
+	child_kill(&root);
+	conform_open();
+	cr_assert_neq(access(left_behind(getpid(), ""), F_OK), 0);
 }
 
 static void use_and_exit(int socket)
@@ -314,11 +365,6 @@ static void lock_all(void)
 	snprintf(path, sizeof(path), "/dev/shm/gpumem-softgpu.conform-%d",
 		 (int)getppid());
 	MUST(nftw(path, lock_one, 8, FTW_PHYS) == 0);
-}
-
-static void become(uid_t id)
-{
-	MUST(setgid(id) == 0 && setuid(id) == 0);
 }
 
 static void lock_as_a_stranger(int socket)

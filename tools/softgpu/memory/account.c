@@ -310,3 +310,16 @@ void account_clear(int machine_fd, const char *name)
 	}
 	account_close(&account);
 }
+
+bool account_is_used(int machine_fd, const char *name)
+{
+	_cleanup_close_ int fd = directory_open(machine_fd, name, O_RDONLY);
+	_cleanup_close_ int joined = -1;
+
+	if (fd < 0)
+		return fd == -EACCES;
+	joined = account_file(fd, JOINED_NAME, O_RDONLY);
+	if (joined < 0)
+		return joined != -ENOENT;
+	return flock(joined, LOCK_EX | LOCK_NB) < 0;
+}

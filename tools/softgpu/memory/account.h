@@ -80,6 +80,9 @@ int account_file(int dir_fd, const char *name, int flags);
 /* The totals of an account as told by the user. Returns: false where there are none. */
 bool account_look(int machine_fd, const char *name, struct sums *ret);
 
+/* Whether a process uses the account, as far as this process may know. */
+bool account_is_used(int machine_fd, const char *name);
+
 /* Removes an account without processes and without memory in use. */
 void account_clear(int machine_fd, const char *name);
 

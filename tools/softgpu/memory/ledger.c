@@ -30,7 +30,8 @@
  * A machine is there while a process uses the machine or holds its memory. A process that
  * exits takes along memory that nobody else can hold; the last process of a user takes
  * the account, and the last of all the machine. Remains of a killed process are cleared
- * away by the next process of the same user, or of root, that joins any machine.
+ * away by the next process of the same user, or of root, that joins any machine; but in a
+ * machine that processes of root use, by these.
  */
 #include "ledger.h"
 
@@ -238,7 +239,27 @@ static void sums_correct(int device, uint64_t bytes)
 	own.next = NULL;
 }
 
-/* Removes a machine, except accounts in use and memory with a holder. */
+/*
+ * Whether processes of root use the machine. Their counts make the sums of all accounts
+ * right, but only with the locks, and to clear an account takes the lock of it.
+ */
+static bool machine_is_roots(DIR *dir, int fd)
+{
+	struct dirent *entry;
+	bool roots = false;
+	uid_t uid;
+
+	while (!roots && (entry = readdir(dir)))
+		roots = account_parse(entry->d_name, &uid) && uid == 0 &&
+			account_is_used(fd, entry->d_name);
+	rewinddir(dir);
+	return roots;
+}
+
+/*
+ * Removes a machine, except accounts in use and memory with a holder. While root uses the
+ * machine nothing is removed: the last process of root will.
+ */
 static void machine_clear(int parent_fd, const char *name)
 {
 	_cleanup_close_ int fd =
@@ -253,6 +274,10 @@ static void machine_clear(int parent_fd, const char *name)
 	dir = fdopendir(dup(fd));
 	if (!dir)
 		return;
+	if (machine_is_roots(dir, fd)) {
+		closedir(dir);
+		return;
+	}
 	while ((entry = readdir(dir)))
 		account_clear(fd, entry->d_name);
 	closedir(dir);
