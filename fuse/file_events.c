@@ -21,6 +21,7 @@ struct pipe_file {
 	struct file file;
 	struct waker waker;
 	struct event_reader *reader;
+	struct caller caller; /* who opened it */
 	pthread_mutex_t lock;
 	char bytes[BUFFER_SIZE];      /* lock: taken from the reader, not yet read */
 	size_t begin, end;	      /* lock */
@@ -191,6 +192,7 @@ static void pipe_free(struct file *file, fuse_req_t req)
 	(void)req;
 	waker_leave(&pipe->waker);
 	event_reader_free(pipe->reader);
+	broker_reader_give(pipe->file.view->broker, &pipe->caller);
 	if (pipe->poll)
 		fuse_pollhandle_destroy(pipe->poll);
 	pthread_mutex_destroy(&pipe->lock);
@@ -205,18 +207,27 @@ static const struct file_type pipe_type = {
 void file_events_open(struct view *view, fuse_req_t req, const struct node *node,
 		      struct fuse_file_info *info)
 {
+	const struct caller caller = caller_of(req);
 	struct pipe_file *pipe;
+	int r;
 
 	(void)node;
 	if (opened_for_writing(info)) {
 		reply_error(req, -EACCES);
 		return;
 	}
+	r = broker_reader_take(view->broker, &caller);
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
 	pipe = file_new(view, &pipe_type, sizeof(*pipe));
 	if (!pipe) {
+		broker_reader_give(view->broker, &caller);
 		reply_error(req, -ENOMEM);
 		return;
 	}
+	pipe->caller = caller;
 	pthread_mutex_init(&pipe->lock, NULL);
 	waker_init(&pipe->waker, &view->wakers, serve_all);
 	pipe->reader = event_reader_new(view->broker, waker_wake, &pipe->waker);

@@ -302,6 +302,32 @@ void broker_events(struct broker *broker, struct text *text)
 	journal_events(&broker->journal, text);
 }
 
+int broker_reader_take(struct broker *broker, const struct caller *caller)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct owner *owner;
+	int r = -ENOMEM;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = owner_get(&broker->registry, caller->uid, caller->gid);
+	if (owner)
+		r = share_take(owner, SHARE_READERS, 1);
+	if (r < 0 && owner)
+		share_explain(owner, SHARE_READERS, 1, &text);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (r < 0 && owner)
+		broker_fail(broker, caller, "events_pipe", -r, "%s", text_string(&text));
+	return r;
+}
+
+void broker_reader_give(struct broker *broker, const struct caller *caller)
+{
+	pthread_mutex_lock(&broker->registry.lock);
+	share_give(owner_get(&broker->registry, caller->uid, caller->gid), SHARE_READERS,
+		   1);
+	pthread_mutex_unlock(&broker->registry.lock);
+}
+
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata)
 {

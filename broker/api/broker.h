@@ -153,6 +153,10 @@ void broker_events(struct broker *broker, struct text *text);
  * thread whenever there is something to take; it must only note that, and call nothing
  * here (the journal's lock is held, which is what makes event_reader_free() final).
  */
+/* Before that, and after event_reader_free(): the share of whoever opened it. Returns: 0;
+ * -ENOMEM, -EMFILE (in the journal). */
+int broker_reader_take(struct broker *broker, const struct caller *caller);
+void broker_reader_give(struct broker *broker, const struct caller *caller);
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata);
 

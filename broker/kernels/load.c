@@ -378,19 +378,36 @@ static void load_refuse(struct broker *broker, const struct caller *caller,
 	wait->done(wait, -refusal->error, NULL, 0);
 }
 
-/* Under registry.lock. NULL: no memory; fd is taken where it is not. */
+static int load_refuse_share(const struct owner *owner, uint64_t size, int r,
+			     struct refusal *refusal)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (r == -EDQUOT)
+		share_explain(owner, SHARE_LOADED, size, &text);
+	else if (r == -EMFILE)
+		share_explain(owner, SHARE_DESCRIPTORS, 1, &text);
+	else
+		text_printf(&text, "no memory in the broker");
+	return refuse(refusal, -r, "%s", text_string(&text));
+}
+
+/* Under registry.lock. NULL: a refusal; fd is taken where it is not. */
 static struct load *load_new(struct broker *broker, struct module *module, int fd,
-			     uint64_t size, const char *format)
+			     uint64_t size, const char *format, struct refusal *refusal)
 {
 	struct op *op = op_new(sizeof(struct load), &load_class, broker, module->owner);
 	struct load *load = op ? load_of(op) : NULL;
 
-	if (!op)
-		return NULL;
-	op->worker = worker_of(broker, module->owner);
-	if (!op->worker ||
-	    image_new(&load->image, &broker->registry, module, fd, size) < 0) {
+	int r = -ENOMEM;
+
+	if (op)
+		op->worker = worker_of(broker, module->owner);
+	if (op && op->worker)
+		r = image_new(&load->image, &broker->registry, module, fd, size);
+	if (r < 0) {
 		op_free(op);
+		(void)load_refuse_share(module->owner, size, r, refusal);
 		return NULL;
 	}
 	op->finish = load_finish;
@@ -444,8 +461,8 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	if (module && !format)
 		load_note_refused(broker, module, refusal.error);
 	if (r == 0) {
-		load = load_new(broker, module, fd, size, format);
-		r = load ? 0 : refuse(&refusal, ENOMEM, "no memory in the broker");
+		load = load_new(broker, module, fd, size, format, &refusal);
+		r = load ? 0 : -refusal.error;
 	}
 	if (r == 0) {
 		load->op.uid = caller->uid;

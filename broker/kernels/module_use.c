@@ -111,12 +111,17 @@ void module_put_image(struct broker *broker, struct image *image)
 int module_create(struct broker *broker, const char *name, struct owner *owner,
 		  struct token *ret_token, struct refusal *refusal)
 {
+	_cleanup_text_ struct text share = TEXT_INIT;
 	struct module *module;
 	int r;
 
 	r = module_new(&module, &broker->registry, name, owner);
 	if (r == -EEXIST)
 		return refuse(refusal, EEXIST, "module %s is there already", name);
+	if (r == -EDQUOT) {
+		share_explain(owner, SHARE_MODULES, 1, &share);
+		return refuse(refusal, EDQUOT, "%s", text_string(&share));
+	}
 	if (r < 0)
 		return refuse(refusal, -r, "no memory in the broker");
 	*ret_token = (struct token){ module->slot, module->slot_generation };

@@ -21,14 +21,20 @@ int module_new(struct module **ret_module, struct registry *registry, const char
 
 	if (module_find(registry, name))
 		return -EEXIST;
+	r = share_take(owner, SHARE_MODULES, 1);
+	if (r < 0)
+		return r;
 	module = calloc(1, sizeof(*module));
-	if (!module)
+	if (!module) {
+		share_give(owner, SHARE_MODULES, 1);
 		return -ENOMEM;
+	}
 	module->name = strdup(name);
 	r = module->name ? slots_add(&registry->modules, module, &module->slot,
 				     &module->slot_generation)
 			 : -ENOMEM;
 	if (r < 0) {
+		share_give(owner, SHARE_MODULES, 1);
 		free(module->name);
 		free(module);
 		return r;
@@ -51,6 +57,7 @@ struct module *module_free(struct registry *registry, struct module *module)
 	HASH_DEL(registry->modules_by_name, module);
 	slots_remove(&registry->modules, module->slot);
 	registry->n_modules--;
+	share_give(module->owner, SHARE_MODULES, 1);
 	free(module->log);
 	free(module->name);
 	free(module);
@@ -101,10 +108,19 @@ struct image *module_set_image(struct registry *registry, struct module *module,
 int image_new(struct image **ret_image, struct registry *registry, struct module *module,
 	      int fd, uint64_t size)
 {
-	struct image *image = calloc(1, sizeof(*image));
+	struct image *image;
+	int r;
 
-	if (!image)
-		return -ENOMEM;
+	r = share_take(module->owner, SHARE_LOADED, size);
+	if (r < 0)
+		return r;
+	r = share_take(module->owner, SHARE_DESCRIPTORS, 1);
+	image = r == 0 ? calloc(1, sizeof(*image)) : NULL;
+	if (!image) {
+		share_give(module->owner, SHARE_LOADED, size);
+		share_give(module->owner, SHARE_DESCRIPTORS, r == 0);
+		return r < 0 ? r : -ENOMEM;
+	}
 	if (!++registry->n_wire_images)
 		registry->n_wire_images++;
 	image->wire_id = registry->n_wire_images;
@@ -146,6 +162,8 @@ struct image *image_free(struct registry *registry, struct image *image)
 
 	assert(image->n_refs == 0);
 	image_withdraw(registry, image);
+	share_give(image->owner, SHARE_LOADED, image->size);
+	share_give(image->owner, SHARE_DESCRIPTORS, 1);
 	HASH_ITER (hh, image->functions, function, safe) {
 		HASH_DEL(image->functions, function);
 		function_free(function);

@@ -15,6 +15,9 @@ static const struct {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
 	[SHARE_IMAGES] = { "bytes of open images", (uint64_t)1 << 30, EDQUOT },
+	[SHARE_LOADED] = { "bytes of images in modules", (uint64_t)4 << 30, EDQUOT },
+	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
+	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
 };

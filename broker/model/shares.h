@@ -19,8 +19,11 @@ enum share {
 	SHARE_ALLOCATIONS, /* with those on their way in and out */
 	SHARE_DESCRIPTORS, /* of the broker's process: one a block of memory */
 	SHARE_IMAGES,	   /* bytes of images that are being written */
-	SHARE_OPERATIONS,  /* queued and not done */
-	SHARE_WRITES,	   /* bytes of writes that wait, held in the broker */
+	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
+	SHARE_MODULES,
+	SHARE_READERS,	  /* of events_pipe */
+	SHARE_OPERATIONS, /* queued and not done */
+	SHARE_WRITES,	  /* bytes of writes that wait, held in the broker */
 	N_SHARES,
 };
 

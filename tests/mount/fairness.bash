@@ -237,6 +237,31 @@ test_descriptors_are_kept_for_workers()
 	broker_stop "$T/kept"
 }
 
+test_the_shares_of_modules_and_readers()
+{
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory"
+		become(int(sys.argv[1]))
+		readers = []
+		def count(work):
+		    for n in range(5000):
+		        try:
+		            work(n)
+		        except OSError as error:
+		            return n, errno.errorcode[error.errno]
+		print(*count(lambda n: os.mkdir(f"modules/hers{n}")))
+		print(*count(lambda n: readers.append(os.open("events_pipe", os.O_RDONLY))))
+		for n in range(4096):
+		    os.rmdir(f"modules/hers{n}")
+		os.mkdir("modules/hers")
+	EOF
+	is "$(xargs <"$T/mallory")" '4096 EDQUOT 256 EMFILE'
+	like "$(by $mallory run 'tail -n 2 errors')" 'EDQUOT .*uid 1001 has 4096 modules'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'events_pipe EMFILE uid 1001 has 256 readers of events_pipe'
+	bob_notices_nothing
+}
+
 test_the_share_of_open_images()
 {
 	bob_is_ready

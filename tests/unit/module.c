@@ -62,6 +62,21 @@ static void drop(struct module *module)
 	module_free(&registry, module);
 }
 
+Test(module, images_of_an_owner_have_so_many_bytes)
+{
+	struct module *module = make("m");
+	struct image *image, *small;
+
+	cr_assert(
+		eq(int, image_new(&image, &registry, module, -1, (uint64_t)4 << 30), 0));
+	cr_assert(eq(int, image_new(&small, &registry, module, -1, 1), -EDQUOT));
+	put(image);
+	put(make_image(module));
+	cr_assert(eq(u64, alice->shares.held[SHARE_LOADED], 0));
+	cr_assert(eq(u64, alice->shares.held[SHARE_DESCRIPTORS], 0));
+	drop(module);
+}
+
 Test(module, name_is_taken_once)
 {
 	struct module *module = make("m"), *other;
