@@ -227,6 +227,7 @@ static int arg_parse(struct launch_spec *launch, struct launch_arg *arg, const c
 static int parse_args(struct launch_spec *launch, const struct line *line,
 		      struct refusal *refusal)
 {
+	uint8_t *bytes;
 	int r = 0;
 
 	launch->args = calloc(line->n_args + 1, sizeof(*launch->args));
@@ -236,6 +237,10 @@ static int parse_args(struct launch_spec *launch, const struct line *line,
 	for (; r == 0 && launch->n_args < line->n_args; launch->n_args++)
 		r = arg_parse(launch, &launch->args[launch->n_args],
 			      line->args[launch->n_args], refusal);
+	/* A queued launch keeps no more than it has. */
+	bytes = realloc(launch->bytes, MAX(launch->n_bytes, 1u));
+	if (bytes)
+		launch->bytes = bytes;
 	return r;
 }
 
