@@ -7,7 +7,7 @@
 #include "op/op.h"
 #include "process/processes.h"
 
-/* The housekeeper looks that often by itself. */
+/* period of the housekeeper when not woken */
 #define LOOKED_AT_MS 1000
 
 void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
@@ -28,7 +28,9 @@ void deadline_clear(struct broker *broker, struct deadline *deadline)
 	deadline->at_ms = 0;
 }
 
-/* Any that has passed, else NULL and how long the next one takes. */
+/*
+ * Finds a deadline that has passed. NULL: none; *ret_next is the time to the next, or -1.
+ */
 static struct deadline *deadline_find_passed(struct broker *broker, int64_t now,
 					     int64_t *ret_next)
 {

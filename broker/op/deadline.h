@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time limits: what takes too long is ended by the housekeeper. A deadline is embedded in
- * what it limits. Under registry.lock.
+ * Time limits. The housekeeper ends an operation that runs past its deadline. The struct
+ * is embedded in the object it limits. All fields are under registry.lock.
  */
 #pragma once
 
@@ -10,21 +10,24 @@
 struct broker;
 
 struct deadline {
-	int64_t at_ms; /* CLOCK_MONOTONIC; 0: none is set */
-	/* The time is over, and none is set any more; it may set the next one. */
+	int64_t at_ms; /* CLOCK_MONOTONIC; 0: not set */
+	/*
+	 * Called once the time is over. The deadline is cleared by then, and the function
+	 * may set a new one.
+	 */
 	void (*passed)(struct deadline *deadline);
-	struct deadline *prev, *next; /* of broker->ops->deadlines */
+	struct deadline *prev, *next; /* in broker->ops->deadlines */
 };
 
-/* In place of the one that is set, if any. */
+/* Replaces the deadline that is set, if any. */
 void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
 		  void (*passed)(struct deadline *deadline));
 
-/* Does nothing where none is set. */
+/* Does nothing if no deadline is set. */
 void deadline_clear(struct broker *broker, struct deadline *deadline);
 
 /*
- * Calls those that have passed. For the housekeeper, without registry.lock.
- * Returns: milliseconds until the next one will have, -1 where there is none.
+ * Calls passed() of each deadline whose time is over. For the housekeeper, without
+ * registry.lock. Returns: milliseconds until the next deadline; -1: there is none.
  */
 int64_t deadlines_check(struct broker *broker);

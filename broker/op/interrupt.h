@@ -7,8 +7,8 @@
 struct broker;
 
 /*
- * A signal wants the wait ended: a data transfer and synchronize answer -EINTR, a command
- * that is queued already answers success. May come at any time between the call that took
- * the wait and its done (the caller makes sure of that); may call done itself.
+ * Ends a wait because of a signal. A data transfer or a synchronize answers -EINTR, a
+ * queued command answers success. Valid from the call that took the wait until its
+ * done(); the caller ensures this. May call done() itself.
  */
 void broker_interrupt(struct broker *broker, struct wait *wait);

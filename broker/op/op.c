@@ -89,8 +89,8 @@ static void zero_run(struct op *op)
 }
 
 /*
- * Without its zeros it would show what stood there before: what was added behind this
- * zeroing fails (op_check_uses), what comes later tries to zero it anew.
+ * Unzeroed memory would show old data. Ops added behind the failed zeroing fail
+ * (op_check_uses()); later ops try to zero the allocation again.
  */
 static void zero_settle(struct op *op)
 {
@@ -111,7 +111,7 @@ static const struct op_class zero_class = {
 	.repeatable = true,
 };
 
-/* Whether only the mover, which runs nobody's kernels, is between it and its end. */
+/* Whether the op only waits for the mover, which runs no kernels. */
 static bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);
@@ -191,7 +191,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
 out:
-	/* A zeroing that was added stands on its own and is started either way. */
+	/* An added zeroing is independent and is started in any case. */
 	*ret_ready = ready;
 	return r;
 }
@@ -214,8 +214,8 @@ int op_add(struct op *op, struct op **ret_ready)
 }
 
 /*
- * Whether what it uses is there to be used.
- * Returns: 0; an errno, with its sentence.
+ * Checks that the allocations used are neither lost nor unzeroed. Returns: 0; an errno,
+ * with its sentence.
  */
 static int op_check_uses(struct op *op, char *sentence, size_t size)
 {
@@ -249,7 +249,7 @@ static void address_move(uint64_t *address, const struct use *use)
 		*address += allocation->address - use->address;
 }
 
-/* What it uses has another address than when it was asked for first. */
+/* Replaces addresses in the request that changed since the first attempt. */
 static void op_move_request(struct op *op)
 {
 	struct wire_request *request = &op->ask.request;
@@ -261,14 +261,14 @@ static void op_move_request(struct op *op)
 		if (!use->address || use->address == use->allocation->address ||
 		    (op->only_use >= 0 && op->only_use != (int)i))
 			continue;
-		/* A copy has its target first, then its source. */
+		/* The first use of a copy is the target, the second the source. */
 		address_move(i && op->only_use < 0 ? &request->source : &request->address,
 			     use);
 	}
 	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
-/* Where what it uses is, for its class's run: op_needs() sees whether it still is. */
+/* Notes the addresses for the class's run(); op_needs() detects a change. */
 static void op_note_addresses(struct op *op)
 {
 	pthread_mutex_lock(&op->broker->registry.lock);
@@ -306,9 +306,8 @@ static void op_run(struct op *op)
 }
 
 /*
- * Runs what is ready and what becomes ready by that. An op that is done within its run
- * only adds to the list of the loop that stands above it, so that a long chain of them
- * needs no deep stack.
+ * Runs ready ops, and those that become ready meanwhile. An op done within its run() only
+ * extends the list of the outer loop, so a long chain needs no deep stack.
  */
 static __thread struct op *ready_list;
 static __thread bool ready_loop;
@@ -350,7 +349,7 @@ void op_slot_release(struct worker *worker, int slot)
 
 /* ---- the end ---- */
 
-/* The failure of what nobody waits for shows on its stream. */
+/* Marks the stream as failed if no caller waits for the op. */
 static void op_settle_stream(struct op *op)
 {
 	struct stream *stream = op->work.stream;
@@ -366,8 +365,8 @@ static void op_settle_stream(struct op *op)
 }
 
 /*
- * One of a chain leaves after those that it follows, and after it was sent.
- * Under registry.lock. Returns: whether it has to wait with that.
+ * An op in a chain leaves the order after its predecessors, and after it was sent. Under
+ * registry.lock. Returns: whether the op has to stay for now.
  */
 static bool op_must_stay(struct op *op)
 {
@@ -438,7 +437,7 @@ void op_fail(struct op *op, int error, const char *format, ...)
 	op_done(op, error);
 }
 
-/* Answers EINTR. What has begun goes on, and nobody is told what comes of it. */
+/* Answers EINTR. An op that has begun goes on, with no caller left to answer. */
 static void op_interrupt(struct waiter *waiter)
 {
 	struct op *op = container_of(waiter, struct op, waiter);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an op asks of a worker: with what that must know before, where what it uses is by
- * now, what its answer means, and within what time.
+ * Sends the request of an op to a worker: first announces unknown blocks, streams and
+ * modules, then patches moved addresses. Interprets the reply and enforces the time
+ * limit.
  */
 #include "op/op.h"
 
@@ -14,9 +15,9 @@
 #include "process/checkpoint.h"
 
 #define ASK_AT_MOST 3
-#define SENDING_MS  1000 /* to be sent after its time is over */
+#define SENDING_MS  1000 /* time allowed for sending after the limit has passed */
 
-/* Asks of what is left for so much now, and for the rest afterwards. */
+/* Limits the request to `now` bytes of `left`; the rest is sent afterwards. */
 static void op_cut(struct op *op, uint64_t left, uint64_t now)
 {
 	op->ask.request.length = now;
@@ -24,9 +25,9 @@ static void op_cut(struct op *op, uint64_t left, uint64_t now)
 }
 
 /*
- * A copy by the GPU leaves managed memory on the GPU, and pulls there what is on the
- * host. So the CPU copies what no GPU has used since it was there for sure: what is asked
- * is cut where that begins or ends, and the rest asked afterwards.
+ * A copy by the GPU migrates managed memory from host to GPU. So the CPU copies pages
+ * that are certain to be on the host. The request is cut where such pages begin or end,
+ * and the rest is sent afterwards.
  */
 static void op_spare_pages(struct op *op, const struct allocation *allocation)
 {
@@ -42,7 +43,7 @@ static void op_spare_pages(struct op *op, const struct allocation *allocation)
 		request->flags |= WIRE_BY_CPU;
 }
 
-/* Whether managed memory stays where it is when this is done to it. */
+/* Whether the request should leave managed memory where it is. */
 static bool request_spares_pages(const struct wire_request *request)
 {
 	return request->op == WIRE_READ || request->op == WIRE_WRITE ||
@@ -58,8 +59,8 @@ static bool request_is_gpus(const struct wire_request *request)
 }
 
 /*
- * A driver (580) that is told something of a range with parts that differ passes some of
- * them over, where the range begins inside one. Told part by part it does as it is told.
+ * Driver 580 skips parts of a range whose parts have different advice, if the range
+ * begins inside a part. Requests part by part are carried out completely.
  */
 static void op_place_alike(struct op *op, const struct allocation *allocation)
 {
@@ -81,7 +82,7 @@ static void op_use_managed(struct op *op, const struct use *use)
 		managed_leave_host(use->allocation->managed, use->offset, use->length);
 }
 
-/* Returns: whether there was more to ask, and it is asked. */
+/* Returns: whether there was a rest, which is then sent. */
 static bool op_ask_rest(struct op *op)
 {
 	struct wire_request *request = &op->ask.request;
@@ -98,7 +99,7 @@ static bool op_ask_rest(struct op *op)
 	return true;
 }
 
-/* Returns: 0; -ERESTART where something has another address than the question has. */
+/* Returns: 0; -ERESTART when the address in the request is out of date. */
 static int op_needs(struct op *op, struct worker_needs *needs)
 {
 	int r = 0;
@@ -125,8 +126,10 @@ static int op_needs(struct op *op, struct worker_needs *needs)
 			needs->epoch = allocation->worker_epoch;
 	}
 	pthread_mutex_unlock(&op->broker->registry.lock);
-	/* Elsewhere than in its owner's worker, on its device, the order is the broker's
-	 * alone. */
+	/*
+	 * Only the owner's worker has the stream, on the stream's device. Elsewhere the
+	 * broker alone keeps the order.
+	 */
 	if (op->work.stream && op->worker->owner == op->work.stream->owner &&
 	    op->work.stream->device == op->ask.request.device) {
 		needs->stream = op->work.stream;
@@ -135,7 +138,7 @@ static int op_needs(struct op *op, struct worker_needs *needs)
 	return r;
 }
 
-/* Whether the run that it needed is over, and what lives there is kept. */
+/* Whether the process the op needed has ended while its managed memory is kept. */
 static bool op_has_missed(struct op *op, uint32_t epoch)
 {
 	bool missed = false;
@@ -151,7 +154,10 @@ static bool op_has_missed(struct op *op, uint32_t epoch)
 	return missed;
 }
 
-/* The run that it needed is over; what is lost with it says why, once that is noted. */
+/*
+ * The process the op needed has ended. Lost allocations carry the reason themselves once
+ * their loss is noted.
+ */
 static void op_fail_stale(struct op *op, const char *what)
 {
 	char reason[128];
@@ -161,8 +167,8 @@ static void op_fail_stale(struct op *op, const char *what)
 }
 
 /*
- * A work of a chain has been sent, or will never be: id 0. Those that follow are sent
- * behind it. Its answer may have come before it is known here as sent.
+ * An op in a chain was sent, or can't be sent (id 0). Its successors are sent now. The
+ * reply may have come before this call.
  */
 static void op_note_sent(struct op *op, uint64_t id)
 {
@@ -220,7 +226,9 @@ int op_ask_with(struct op *op, struct block *block)
 	if (r == -ESTALE && op->n_asked < ASK_AT_MOST && op_has_missed(op, needs.epoch))
 		r = -ERESTART;
 	if (r == -ERESTART) {
-		/* A kernel's arguments have the addresses: op_send() has it run anew. */
+		/*
+		 * A kernel has addresses in its arguments: op_send() calls run() again.
+		 */
 		op->asked_again = !op->class->kernel;
 		op->next_ready = NULL;
 		if (op->asked_again)
@@ -245,7 +253,10 @@ int op_ask_with(struct op *op, struct block *block)
 	return r;
 }
 
-/* All of it is durable, or is being made anew in the next run. */
+/*
+ * Whether the op can run again: its memory is durable or being restored in the next
+ * process.
+ */
 static bool op_can_repeat(const struct op *op)
 {
 	bool can =
@@ -266,8 +277,8 @@ static bool op_can_repeat(const struct op *op)
 }
 
 /*
- * What it did to managed memory may have come while that was written out, or after it:
- * then it is not in what was kept, and counts as not done. Else it is noted.
+ * A change to managed memory may have come during or after the checkpoint. Then the saved
+ * data lacks the change, and the op counts as not done. Otherwise note() is called.
  */
 static bool op_was_overtaken(struct op *op)
 {
@@ -299,7 +310,7 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 
 	if (!lost)
 		worker_forgive(op->worker);
-	/* The first that shows that the contexts are lost: nothing else comes of them. */
+	/* The first reply to show lost contexts makes the broker give up the process. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
 		rescue_note_fault(op->broker, op->worker, op->asked_epoch, reply);
 		lost = !op->class->kernel;
@@ -339,8 +350,8 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 /* ---- time limits ---- */
 
 /*
- * The run that the op is being sent to; 0: not known yet. What is still being sent long
- * after its time waits for the run that goes on to answer what it was told.
+ * Epoch of the process the op is being sent to; 0: not known yet. An op still unsent long
+ * after its limit is waiting for the running process to answer what was announced.
  */
 static uint32_t op_sending_epoch(struct op *op)
 {
@@ -363,7 +374,7 @@ static void op_passed(struct deadline *deadline)
 		     "was ended: a kernel ran longer than its time limit", EIO, NULL);
 }
 
-/* Its time begins. Under registry.lock. */
+/* Starts the time limit. Under registry.lock. */
 static void op_limit(struct op *op)
 {
 	if (op->limit_ms)
@@ -378,8 +389,8 @@ void op_unlimit(struct op *op)
 /* ---- in a chain ---- */
 
 /*
- * Asks for a work of a chain. While the request is held back the work counts as being
- * sent: op_sent() is called then.
+ * Sends the request of an op in a chain. While the request is held back the op counts as
+ * being sent, and op_sent() is called later.
  */
 void op_send(struct op *op)
 {
