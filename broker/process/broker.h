@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker as all folders from here on know it: what they share, and a part of each
- * folder that only its own header makes complete. api/broker.c puts the parts together.
+ * The broker as seen by this folder and all folders above it: shared members, and one
+ * member for each folder, completed only by that folder's header. api/broker.c puts the
+ * members together.
  *
- * Locks, outermost first: a control's own; registry.lock; a worker's; a link's;
- * memory.lock; the journal's. No driver call and no callback is made under any of them,
- * and nobody waits under one: asking a worker only queues the question.
+ * Lock order, outermost first: a control session's lock; registry.lock; a worker's; a
+ * link's; memory.lock; the journal's. No driver call and no callback is made under any of
+ * these locks, and no thread waits under one: sending a request to a worker only queues
+ * it.
  */
 #pragma once
 
@@ -23,9 +25,9 @@ struct broker {
 	struct crew crew;
 	struct cuda_driver *driver;
 	char *version;
-	char *socket; /* where tickets are exchanged; NULL: nowhere */
-	bool drained; /* by the thread that ends it, as is: */
-	bool left;    /* processes that can't be ended */
+	char *socket; /* socket where tickets are exchanged; NULL: none */
+	bool drained; /* set by the thread that shuts down, like the next: */
+	bool left;    /* some processes could not be ended */
 
 	struct processes *processes; /* process/processes.h */
 	struct ops *ops;	     /* op/op.h */

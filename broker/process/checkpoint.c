@@ -14,34 +14,34 @@
 #include "process/processes.h"
 #include "process/restore.h"
 
-/* What a worker may take to write out its memory: so long, and this for each GiB. */
+/* Time limit for saving: a constant, plus an amount for each GiB. */
 #define SAVE_MS		5000
 #define SAVE_MS_PER_GIB 2000
-#define SAVE_ALIGN	4096 /* in the file */
+#define SAVE_ALIGN	4096 /* alignment in the file */
 /*
- * A process that has faulted does nothing any more, but its end keeps the driver busy,
- * and contexts that are made meanwhile take half as long again. So it ends when the next
- * run has its own, or after this.
+ * A faulted process does no more work, but its exit keeps the driver busy: contexts made
+ * meanwhile take 50 % longer. So the process is killed when the next one has its
+ * contexts, or after this time.
  */
 #define LINGER_MS 500
 
 struct rescue {
 	struct broker *broker;
 	struct worker *worker;
-	uint32_t epoch; /* of the run that ends */
+	uint32_t epoch; /* of the process that ends */
 	char reason[128];
-	struct link *link; /* that run's; NULL: it is gone */
+	struct link *link; /* of that process; NULL: gone */
 	int64_t deadline_ms;
-	bool lingers; /* until the next run is ready; registry.lock, as are: */
-	bool let_go;  /* nothing more is asked of it */
-	bool killed;  /* it is to end at once */
+	bool lingers; /* waits for the next process; registry.lock, like: */
+	bool let_go;  /* saving is over */
+	bool killed;  /* was killed */
 	bool run_ended;
 	bool restored;
 	struct completion *completion;
 	struct rescue *prev, *next; /* of broker->processes->rescues; registry.lock */
 
-	struct restore restore; /* what is kept of it */
-	unsigned int n_written; /* or tried */
+	struct restore restore; /* the saved memory */
+	unsigned int n_written; /* including failures */
 	struct ask ask;
 };
 
@@ -50,8 +50,9 @@ static void save_next(struct rescue *rescue, struct link *link);
 /* ---- the end ---- */
 
 /*
- * When nothing is left to wait for. With registry.lock held, under which what was waited
- * for was noted, and which is let go of; the rescue may be gone then.
+ * Ends the rescue if the process has ended and all is restored. Called with registry.lock
+ * held since the caller changed the state; releases the lock. The rescue may be freed
+ * afterwards.
  */
 static void rescue_finish(struct rescue *rescue)
 {
@@ -86,8 +87,8 @@ void rescue_forget(struct broker *broker, const struct completion *completion)
 }
 
 /*
- * Until its process has ended, memory that is freed is still mapped there, and nobody is
- * asked to unmap it: whoever finds a device full waits for that. Under registry.lock.
+ * A process keeps freed memory mapped until its exit, and gets no request to unmap.
+ * Callers that find a device full wait for the exit. Under registry.lock.
  */
 static void rescue_hold_memory(struct broker *broker)
 {
@@ -131,7 +132,7 @@ static void rescue_kill(struct rescue *rescue)
 	rescue->killed = true;
 }
 
-/* The process has done what it could. Under registry.lock. */
+/* Saving is over: kills the process, now or after LINGER_MS. Under registry.lock. */
 static void rescue_let_go(struct rescue *rescue)
 {
 	rescue->let_go = true;
@@ -152,7 +153,7 @@ void rescue_run_ready(struct broker *broker, struct worker *worker)
 		if (rescue->worker != worker || !rescue->lingers)
 			continue;
 		rescue->lingers = false;
-		/* Else it still writes. */
+		/* Otherwise the process is still saving. */
 		if (rescue->let_go)
 			rescue_kill(rescue);
 	}
@@ -226,8 +227,8 @@ static void save_replied(struct ask *ask, const struct wire_reply *reply, bool l
 }
 
 /*
- * Called where the link can't have been freed: under registry.lock, or by the thread that
- * took an answer off it. One that is killed meanwhile answers as lost.
+ * Needs a link that can't be freed meanwhile: called under registry.lock, or by the
+ * thread that received a reply from it. A link killed meanwhile replies as lost.
  */
 static void save_next(struct rescue *rescue, struct link *link)
 {
@@ -261,7 +262,7 @@ static bool lives_in(const struct allocation *allocation, const struct worker *w
 	       allocation->state != ALLOCATION_MAKING;
 }
 
-/* A file to write out that many bytes to. */
+/* Makes a file of that size. */
 static int save_file(uint64_t size)
 {
 	_cleanup_close_ int fd = -1;
@@ -275,7 +276,7 @@ static int save_file(uint64_t size)
 	return take_fd(&fd);
 }
 
-/* What of the run can be kept is noted, the rest is lost. Returns: bytes to write out. */
+/* Notes the allocations to save and marks the others as lost. Returns: bytes to save. */
 static uint64_t rescue_take(struct rescue *rescue)
 {
 	struct registry *registry = &rescue->broker->registry;
@@ -302,7 +303,7 @@ static uint64_t rescue_take(struct rescue *rescue)
 	return size;
 }
 
-/* There is nowhere to keep it. */
+/* There is no memory for the file: marks all allocations as lost. */
 static void rescue_drop(struct rescue *rescue)
 {
 	char why[sizeof(rescue->reason) + 64];
@@ -355,7 +356,7 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 	return NULL;
 }
 
-/* faulted: the process is known to do nothing any more. */
+/* faulted: the contexts are lost, so the process does nothing any more. */
 static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
 			const char *reason, int error, bool faulted,
 			struct completion *completion)
@@ -367,7 +368,7 @@ static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t e
 	if (!link)
 		return false;
 	rescue = rescue_new(broker, worker, epoch, reason, completion);
-	/* Without memory to keep anything all is lost when the process has ended. */
+	/* Without memory for the rescue, all is lost at the end of the process. */
 	if (!rescue) {
 		link_kill(link);
 		return false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a run that nothing more comes of, and what is kept of it.
+ * Ends a worker process that can do no more work, and saves its managed memory.
  *
- * A kernel's fault ends the contexts of its process for good; one that never ends takes
- * the process with it. The process is ended then, and the next question starts another.
- * Managed memory can still be read by the CPU: so the worker first writes it to a file
- * of the broker's, within a bounded time, and the next run makes it anew from there, with
- * its advice and attachment, at a new address. Whatever uses it meanwhile waits. What
- * else lived in the process is lost.
+ * A kernel's fault destroys the contexts of its process for good; a kernel that never
+ * ends blocks the process. The broker then ends the process, and the next request starts
+ * another. The CPU can still read managed memory: the worker first writes it to a file of
+ * the broker, within a time limit. The next process restores the memory from the file,
+ * with its advice and attachment, at a new address. Ops that use the memory meanwhile are
+ * parked. All else in the process is lost.
  */
 #pragma once
 
@@ -17,44 +17,44 @@ struct completion;
 struct wire_reply;
 
 /*
- * Gives a run up, which is that of the worker now or nothing is done; reason as in "the
- * worker REASON", error what that is for a kernel that it had. completion (NULL: none) is
- * answered when the run has ended and what could be kept is there again. With
+ * Gives up the process with this epoch, if it is the current one. reason completes "the
+ * worker REASON". error is the errno for kernels that were running. completion (NULL:
+ * none) is answered when the process has ended and the saved memory is restored. With
  * registry.lock held.
  *
- * Returns: whether it did; else completion is not answered.
+ * Returns: false when nothing was begun; completion is not answered then.
  */
 bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
 		  const char *reason, int error, struct completion *completion);
 
 /*
- * The same for a run that does not do what the broker asks of it, and its owner is told
- * in `errors`. The words that follow go behind "the worker of uid N ".
+ * As rescue_begin(), for a process that does not obey the broker, and tells its owner in
+ * `errors`. The format completes "the worker of uid N ".
  */
 void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
 		   const char *format, ...) _printf_(4, 5);
 
-/* An answer shows that its run has lost its contexts. No lock held. */
+/* A reply shows that the process has lost its contexts. No lock held. */
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       const struct wire_reply *reply);
 
-/* Has nobody answer it any more. With registry.lock held. */
+/* The completion is not answered any more. With registry.lock held. */
 void rescue_forget(struct broker *broker, const struct completion *completion);
 
-/* The contexts of the run that goes on are there, or there is none. No lock held. */
+/* The new process has made its contexts, or there is no new process. No lock held. */
 void rescue_run_ready(struct broker *broker, struct worker *worker);
 
-/* The process of a run has ended. No lock held. */
+/* The process has ended. No lock held. */
 void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 
 /*
- * Ends what takes too long. For the housekeeper.
- * Returns: milliseconds until the next time, -1 where there is nothing to look at.
+ * Kills processes whose saving takes too long. For the housekeeper. Returns: milliseconds
+ * until the next check; -1: no check is needed.
  */
 int64_t rescue_check_limits(struct broker *broker);
 
 /*
- * Whether something that the work uses is being made anew: then it is parked, and
- * started again when that is done. No lock held.
+ * Parks the work if an allocation it uses is being restored; the work is resumed
+ * afterwards. No lock held. Returns: whether the work is parked.
  */
 bool rescue_park(struct broker *broker, struct work *work);

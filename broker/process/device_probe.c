@@ -47,7 +47,7 @@ static void device_find_limits(struct broker *broker, CUdevice id,
 		device_attribute(broker, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, id);
 }
 
-/* Whose memory a kernel there can use. */
+/* Bit mask of the devices whose memory a kernel on this device can access. */
 static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevice id)
 {
 	uint32_t peers = 1u << index;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver says of the devices, asked once at the start. */
+/* Reads the properties of all devices from the driver, once at the start. */
 #pragma once
 
 #include "cuda/driver.h"
 
 struct broker;
 
-/* Fills the registry's devices. Returns: 0; -ENOMEM; the errno of a driver call. */
+/* Adds the devices to the registry. Returns: 0; -ENOMEM; the errno of a driver call. */
 int devices_probe(struct broker *broker, struct cuda_failure *failure);

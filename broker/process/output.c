@@ -20,14 +20,16 @@ struct pipe_end {
 struct output {
 	struct outputs *outputs;
 	pthread_mutex_t lock;
-	char *bytes; /* a ring of OUTPUT_KEPT; made with the first byte */
+	char *bytes; /* ring of OUTPUT_KEPT, allocated with the first byte */
 	uint64_t n_written;
 	struct pipe_end *pipes;
 
-	/* One at a time empties pipes; a process may write without end, so that whoever
-	 * looks at the output goes before the thread. */
+	/*
+	 * Only one thread drains at a time. A process may write without end, so readers
+	 * of the output go before the background thread.
+	 */
 	bool draining;
-	unsigned int n_waiting; /* who look at it */
+	unsigned int n_waiting; /* readers */
 	pthread_cond_t drained;
 };
 
@@ -67,8 +69,8 @@ static void drain_end(struct output *output)
 }
 
 /*
- * Takes what a pipe has now, but no more than fits into one. Returns: false at its end.
- * Between drain_begin() and drain_end(), without the lock.
+ * Reads the bytes in a pipe, at most a pipe's capacity. Between drain_begin() and
+ * drain_end(), without the lock. Returns: false at end of file.
  */
 static bool pipe_drain(struct pipe_end *pipe)
 {
@@ -95,13 +97,13 @@ static void output_remove(struct output *output, struct pipe_end *pipe)
 	while (*link != pipe)
 		link = &(*link)->next;
 	*link = pipe->next;
-	/* Closing is not enough: a process that is being started may hold a copy. */
+	/* Closing is not enough: a process being started may hold a copy. */
 	(void)epoll_ctl(output->outputs->epoll, EPOLL_CTL_DEL, pipe->fd, NULL);
 	close(pipe->fd);
 	free(pipe);
 }
 
-/* Only the thread takes pipes out, so that no event of its points to one that is gone. */
+/* Only this thread removes pipes, so no event points to a freed pipe. */
 static void *outputs_run(void *userdata)
 {
 	struct outputs *outputs = userdata;
@@ -138,7 +140,7 @@ int outputs_init(struct outputs *outputs)
 	if (outputs->epoll < 0 || outputs->stop < 0 ||
 	    epoll_ctl(outputs->epoll, EPOLL_CTL_ADD, outputs->stop, &event) < 0)
 		return -errno;
-	/* Signals are for the program's own threads. */
+	/* Signals are handled by the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&outputs->thread, NULL, outputs_run, outputs);
@@ -215,7 +217,7 @@ int output_open(struct output *output)
 	return fds[1];
 }
 
-/* What was dropped is dropped up to the end of its last line. */
+/* Skips the rest of a line whose beginning was dropped. */
 static uint64_t output_start(const struct output *output)
 {
 	uint64_t at;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an owner's kernels print: the end of what his workers wrote on stdout and stderr.
+ * Output of an owner's kernels: the last bytes written to stdout and stderr by the
+ * owner's workers.
  *
- * Each run of a worker writes into a pipe of its own. One thread empties all of them, so
- * that no worker waits for a reader; whoever looks at an output drains it first, so that
- * what was printed before a kernel's end is known is seen after it.
+ * Each worker process writes into a pipe of its own. One thread empties all pipes, so no
+ * worker waits for a reader. A reader drains the output first, and so sees all that was
+ * printed before a kernel's end became known.
  */
 #pragma once
 
@@ -16,7 +17,7 @@
 
 struct output;
 
-/* The thread, and what it watches. */
+/* The thread and the pipes it watches. */
 struct outputs {
 	pthread_t thread;
 	int epoll;
@@ -25,20 +26,20 @@ struct outputs {
 };
 
 int outputs_init(struct outputs *outputs);
-/* No worker writes any more. */
+/* Call when no worker is left. */
 void outputs_deinit(struct outputs *outputs);
 
 struct output *output_new(struct outputs *outputs);
 struct output *output_free(struct output *output);
 
 /*
- * A pipe for a new run to write into.
- * Returns: a descriptor, the caller's to close; -EMFILE, -ENOMEM.
+ * Makes a pipe for the output of a new process. Returns: a descriptor, which the caller
+ * closes; -EMFILE, -ENOMEM.
  */
 int output_open(struct output *output);
 
-/* Takes what the pipes have, of each no more than a pipe holds. No lock held. */
+/* Reads from the pipes, at most a pipe's capacity from each. No lock held. */
 void output_drain(struct output *output);
 
-/* Appends all that is kept, from the start of a line where something was dropped. */
+/* Appends the kept bytes, from the start of a line if older bytes were dropped. */
 void output_show(struct output *output, struct text *text);

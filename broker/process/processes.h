@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The worker processes of a broker and the thread that looks after them. */
+/* The worker processes of a broker, and the housekeeper thread. */
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ struct processes {
 	char *driver_path;
 	char *worker_program;
 	unsigned int worker_idle_s;
-	/* Starts works that waited for memory that was made anew: op_resume(). */
+	/* op_resume(): starts works that were parked during a restore. */
 	void (*resume)(struct work *works);
 
 	struct outputs outputs;
@@ -25,18 +25,18 @@ struct processes {
 	/* registry.lock */
 	uint64_t restarts;	/* workers that died */
 	struct rescue *rescues; /* under way; counted in registry.n_busy */
-	struct run *dead_runs;	/* ended, for the housekeeper to free */
+	struct run *dead_runs;	/* ended, to be freed by the housekeeper */
 	unsigned int n_runs;	/* worker processes not freed yet; atomic */
 
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;
 	bool housekeeper_runs, housekeeper_stop;
-	bool housekeeper_wanted;  /* since it began its last round; registry.lock */
-	bool mover_wanted;	  /* it died; registry.lock */
-	int64_t mover_started_ms; /* the housekeeper's: not more than once a second */
+	bool housekeeper_wanted;  /* since its last round began; registry.lock */
+	bool mover_wanted;	  /* the mover died; registry.lock */
+	int64_t mover_started_ms; /* for the housekeeper: at most one start a second */
 };
 
-/* Has the housekeeper do another round now. Under registry.lock. */
+/* Wakes the housekeeper for another round. Under registry.lock. */
 static inline void broker_wake_housekeeper(struct broker *broker)
 {
 	broker->processes->housekeeper_wanted = true;

@@ -10,15 +10,15 @@
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
-#define RESTORE_TRIES 3	 /* that the driver refuses */
-#define RESTORE_RUNS  64 /* that end meanwhile */
+#define RESTORE_TRIES 3	 /* attempts refused by the driver */
+#define RESTORE_RUNS  64 /* processes that end meanwhile */
 
-/* What a range can have been given, in turn. */
+/* Steps for a range, in this order. */
 enum {
 	STEP_READ_MOSTLY,
 	STEP_PREFERRED,
-	STEP_ACCESSED_BY,			 /* by device 0, and so on */
-	STEP_PREFETCHED = STEP_ACCESSED_BY + 17, /* the CPU's bit is the last */
+	STEP_ACCESSED_BY,			 /* by device 0, 1, ... */
+	STEP_PREFETCHED = STEP_ACCESSED_BY + 17, /* the last bit is the CPU */
 	N_STEPS,
 };
 
@@ -26,14 +26,14 @@ static void restore_go_on(struct restore *restore);
 
 /* ---- one that is done ---- */
 
-/* Returns: the works that waited for it. Under registry.lock. */
+/* Returns: the parked works. Under registry.lock. */
 static struct work *allocation_resume(struct allocation *allocation)
 {
 	allocation->restoring = false;
 	return take_ptr(allocation->parked);
 }
 
-/* Returns: false when the run that it was made in is over: then nothing was done. */
+/* Returns: false when the new process has ended; nothing was changed then. */
 static bool saved_set_address(struct restore *restore)
 {
 	struct broker *broker = restore->broker;
@@ -48,7 +48,7 @@ static bool saved_set_address(struct restore *restore)
 	}
 	allocation->address = restore->new_address;
 	allocation->worker_epoch = restore->new_epoch;
-	/* Parts may have been sent away again. */
+	/* The prefetches may have moved parts off the host. */
 	managed_leave_host(allocation->managed, 0, allocation->size);
 	allocation->pointer_generation++;
 	if (allocation->state == ALLOCATION_LIVE)
@@ -79,7 +79,7 @@ static void saved_lose(struct restore *restore)
 
 /* ---- making it anew ---- */
 
-/* The run in which it was being made has ended. */
+/* The process ended during the restore: tries the next process. */
 static void restore_in_next_run(struct restore *restore)
 {
 	snprintf(restore->why_not, sizeof(restore->why_not),
@@ -87,7 +87,7 @@ static void restore_in_next_run(struct restore *restore)
 	restore->stage = ++restore->n_runs < RESTORE_RUNS ? STAGE_ALLOC : STAGE_LOST;
 }
 
-/* The run can't make it, or can't be had. */
+/* The process refused, or could not be started: tries again. */
 static void restore_again(struct restore *restore, int call, int result)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -98,7 +98,7 @@ static void restore_again(struct restore *restore, int call, int result)
 	restore->stage = ++restore->n_tries < RESTORE_TRIES ? STAGE_ALLOC : STAGE_LOST;
 }
 
-/* What one step gives a range. Returns: whether it had it. */
+/* Fills the request of a step. Returns: whether the range has this property. */
 static bool step_fill_request(const struct managed_range *range, unsigned int step,
 			      struct wire_request *request)
 {
@@ -126,7 +126,7 @@ static bool step_fill_request(const struct managed_range *range, unsigned int st
 	}
 }
 
-/* The next thing to be said of a range of it. Returns: false when all has been said. */
+/* Finds the next advice of the allocation. Returns: false when there is no more. */
 static bool restore_fill_advice(struct restore *restore)
 {
 	const struct allocation *allocation = restore->saved[restore->at].allocation;
@@ -144,7 +144,7 @@ static bool restore_fill_advice(struct restore *restore)
 			.length = end - range->offset,
 		};
 		any = step_fill_request(range, restore->step, &restore->ask.request);
-		/* Its context is needed for what is said about a device to take hold. */
+		/* Advice about a device needs the device's context to take effect. */
 		restore->ask.request.device = location_device(
 			(uint16_t)restore->ask.request.location, allocation->device);
 		if (++restore->step == N_STEPS) {
@@ -156,7 +156,7 @@ static bool restore_fill_advice(struct restore *restore)
 	return any;
 }
 
-/* Returns: whether there is something to ask at this stage. */
+/* Returns: whether this stage needs a request. */
 static bool restore_fill_request(struct restore *restore, struct worker_needs *needs)
 {
 	const struct saved *saved = &restore->saved[restore->at];
@@ -209,7 +209,7 @@ static void restore_replied(struct ask *ask, const struct wire_reply *reply, boo
 {
 	struct restore *restore = container_of(ask, struct restore, ask);
 
-	/* Advice that is refused now, as by a device that is gone, is left out. */
+	/* Refused advice is skipped, for instance for a device that is gone. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
 		rescue_note_fault(restore->broker, restore->worker, restore->new_epoch,
 				  reply);
@@ -228,7 +228,7 @@ static void restore_replied(struct ask *ask, const struct wire_reply *reply, boo
 	restore_go_on(restore);
 }
 
-/* Asks for what comes next of the one at `at`. Returns: false when there is nothing. */
+/* Sends the next request for the current allocation. Returns: false when none is sent. */
 static bool restore_ask(struct restore *restore)
 {
 	struct worker_needs needs = { 0 };
@@ -253,7 +253,7 @@ static bool restore_ask(struct restore *restore)
 	return false;
 }
 
-/* Goes on until something is asked, or all are done. */
+/* Goes on until a request is sent or all allocations are done. */
 static void restore_go_on(struct restore *restore)
 {
 	while (restore->at < restore->n_saved) {

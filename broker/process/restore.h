@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Managed memory made anew in the next run of its owner's worker, from a file that holds
- * its bytes, with its attachment, advice and last prefetch, at a new address. One
- * allocation after the other; what can't be made is lost. For rescue.c.
+ * Restores managed memory in the next process of its owner's worker, from a file with the
+ * bytes, at a new address, with attachment, advice and last prefetch. Allocations are
+ * restored in turn. An allocation that can't be restored is lost. For checkpoint.c.
  */
 #pragma once
 
@@ -11,15 +11,15 @@
 
 /* One allocation, while it has no address. */
 struct saved {
-	struct allocation *allocation; /* stays while it is `restoring` */
-	uint64_t address;	       /* in the run that ends */
+	struct allocation *allocation; /* exists as long as `restoring` is set */
+	uint64_t address;	       /* in the process that ends */
 	uint64_t offset;	       /* in the file */
 	bool good;
 };
 
-/* How one is made anew. The last two are asked for range by range, as often as needed. */
+/* Stages of restoring an allocation. The last two stages are repeated for each range. */
 enum stage {
-	STAGE_NEXT, /* it has not begun */
+	STAGE_NEXT, /* not begun */
 	STAGE_ALLOC,
 	STAGE_FILL,
 	STAGE_ATTACH,
@@ -31,23 +31,23 @@ enum stage {
 struct restore {
 	struct broker *broker;
 	struct worker *worker;
-	const char *reason;		       /* why the run before it ended */
+	const char *reason;		       /* why the previous process ended */
 	void (*done)(struct restore *restore); /* no lock held */
 
-	int fd; /* what is kept, one after the other */
+	int fd; /* the saved bytes of all allocations */
 	unsigned int n_saved;
 	struct saved *saved;
 
-	/* Private: the one at `at`. */
+	/* Private: state of the allocation at index `at`. */
 	unsigned int at;
 	struct ask ask;
 	enum stage stage;
 	uint32_t new_epoch;
 	uint64_t new_address;
 	unsigned int n_tries, n_runs;
-	unsigned int range, step; /* of its advice */
-	char why_not[128];	  /* what went wrong last, as in "and it WHY_NOT" */
+	unsigned int range, step; /* position in the advice */
+	char why_not[128];	  /* last failure, as in "and it WHY_NOT" */
 };
 
-/* Makes all that is saved and good anew, loses what is not, and calls done. */
+/* Restores all allocations that were saved well, loses the others, and calls done(). */
 void restore_begin(struct restore *restore);

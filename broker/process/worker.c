@@ -73,8 +73,8 @@ uint32_t *block_epoch(const struct worker *worker, struct block *block, bool gue
 }
 
 /*
- * The first needed block it does not have mapped.
- * Returns: 0, ret_needed NULL when there is none; -ENOMEM.
+ * Finds the first needed block without a mapping. Returns: 0, with *ret_needed NULL if
+ * there is none; -ENOMEM.
  */
 static int worker_lacks(struct worker *worker, const struct worker_needs *needs,
 			const struct needed_block **ret_needed, uint32_t **ret_epoch)
@@ -96,8 +96,8 @@ static int worker_lacks(struct worker *worker, const struct worker_needs *needs,
 }
 
 /*
- * Maps what is lacking. The lock is let go while a block is exported, which is a driver
- * call, so what is lacking is looked at anew each time.
+ * Maps missing blocks. Exporting a block is a driver call, made without the lock, so the
+ * search starts again each time.
  */
 static int worker_map(struct worker *worker, const struct worker_needs *needs)
 {
@@ -138,7 +138,7 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 		r = worker_start(worker);
 	if (r == 0)
 		r = worker_map(worker, needs);
-	/* It may have ended and been started anew meanwhile. */
+	/* The process may have ended and been replaced meanwhile. */
 	if (r == 0 && needs->epoch && needs->epoch != worker->epoch)
 		r = -ESTALE;
 	if (r == 0 && needs->stream)
@@ -198,10 +198,10 @@ bool worker_want(struct worker *worker, uint32_t epoch)
 	return worker->wanted;
 }
 
-/* A context on each device, asked for in one go. */
+/* Requests for a context on each device, sent together. */
 struct waking {
 	struct worker *worker;
-	unsigned int n_open; /* and one more while they are being asked for */
+	unsigned int n_open; /* plus 1 while the requests are being sent */
 	struct waking_ask {
 		struct ask ask;
 		struct waking *waking;
@@ -216,7 +216,7 @@ static void waking_less(struct waking *waking)
 	free(waking);
 }
 
-/* The context is there, or the run has ended: then the next question starts another. */
+/* The context exists, or the process has ended: then the next request starts another. */
 static void waking_done(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	(void)reply;

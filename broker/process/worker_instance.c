@@ -38,7 +38,7 @@ static void worker_name(const struct worker *worker, char *name, size_t size)
 		snprintf(name, size, "mover");
 }
 
-/* It has begun: worker->lock is held. */
+/* Notes the start of a process. worker->lock is held. */
 static void run_tell_start(struct broker *broker, struct worker *worker)
 {
 	char name[32];
@@ -48,7 +48,7 @@ static void run_tell_start(struct broker *broker, struct worker *worker)
 	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
-/* What lived in that run and has not been kept is lost. */
+/* Marks allocations of the process as lost, except those being restored. */
 static void run_lose_all(struct broker *broker, const struct owner *owner, uint32_t epoch,
 			 const char *why)
 {
@@ -62,7 +62,10 @@ static void run_lose_all(struct broker *broker, const struct owner *owner, uint3
 	}
 }
 
-/* It has ended; unasked: it died. What lived in it is lost. No lock is held. */
+/*
+ * Notes the end of a process (unasked: it died) and marks its allocations as lost. No
+ * lock is held.
+ */
 static void run_tell_end(struct broker *broker, struct worker *worker, uint32_t epoch,
 			 bool unasked, const char *reason)
 {
@@ -160,7 +163,7 @@ int worker_start(struct worker *worker)
 	run->epoch = worker->epoch + 1;
 	run->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
 	config.userdata = run;
-	/* run_ended() needs worker->lock, so it can't come before run->link is set. */
+	/* run_ended() needs worker->lock, so run->link is set before the call. */
 	r = link_new(&run->link, &config);
 	if (r < 0) {
 		free(run);
@@ -239,7 +242,7 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 	char reason[sizeof(worker->end_reason)] = "";
 
 	pthread_mutex_lock(&worker->lock);
-	/* Its questions are answered before run_ended() has noted why. */
+	/* Requests are answered before run_ended() has noted the reason. */
 	if (worker->link && !worker->run->reason[0])
 		link_reason(worker->link, reason, sizeof(reason));
 	snprintf(ret_reason, size, "%s",
@@ -254,7 +257,7 @@ int worker_end_error(struct worker *worker, uint32_t epoch)
 	int error = EIO;
 
 	pthread_mutex_lock(&worker->lock);
-	/* Of a run that has just ended nothing is noted yet. */
+	/* Nothing is noted yet for a process that has just ended. */
 	if (worker->end_epoch == epoch && worker->end_error)
 		error = worker->end_error;
 	pthread_mutex_unlock(&worker->lock);
@@ -271,7 +274,7 @@ bool worker_gave_up(struct worker *worker, uint32_t epoch)
 	return given_up;
 }
 
-/* Takes the run off the worker: the next question starts another. Under worker->lock. */
+/* Detaches the process: the next request starts another. Under worker->lock. */
 static struct link *worker_take_link(struct worker *worker)
 {
 	if (worker->link)
@@ -309,7 +312,7 @@ struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *r
 	pthread_mutex_lock(&worker->lock);
 	if (worker->link && worker->epoch == epoch) {
 		run_note_reason(worker->run, reason, error);
-		/* It did not end by itself. */
+		/* The broker ended the process; this is no failure of its own. */
 		worker->run->proved = true;
 		worker->given_up_epoch = epoch;
 		link = take_ptr(worker->link);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runs of a worker's process. worker_instance.c starts and ends them, worker_tell.c
- * tells them what requests need, worker.c asks. Functions want worker->lock. Private to
- * the three.
+ * A run is one process of a worker. worker_instance.c starts and ends runs, worker_tell.c
+ * announces objects to them, worker.c sends requests. All functions need worker->lock.
+ * Private to these three files.
  */
 #pragma once
 
@@ -11,52 +11,50 @@
 struct held;
 struct telling;
 
-/* One run of the process: what the link calls back with. */
+/* One process of a worker: userdata of its link. */
 struct run {
 	struct worker *worker;
 	struct link *link;
 	uint32_t epoch;
-	bool stopping;		   /* asked to end; under worker->lock, as is: */
-	bool proved;		   /* it has answered */
-	char reason[128];	   /* why it was ended, where it is known better here */
-	int error;		   /* what that is for what was under way */
+	bool stopping;	  /* was asked to end; under worker->lock, like the next: */
+	bool proved;	  /* has sent a reply */
+	char reason[128]; /* why the broker ended it; empty: unknown */
+	int error;	  /* errno for requests in flight */
 	struct telling *tellings;  /* MAP, MAP_HOST, STREAM_CREATE without an answer */
-	uint64_t n_told;	   /* of those, ever */
-	struct held *held;	   /* requests that wait for their answers, in order */
-	struct wire_reply refusal; /* the last of those answers that was a failure */
-	struct run *next;	   /* of the worker's, until it is freed */
+	uint64_t n_told;	   /* count of all announcements ever made */
+	struct held *held;	   /* requests held back until the replies, in order */
+	struct wire_reply refusal; /* the last refused announcement */
+	struct run *next;	   /* in worker->runs, until freed */
 	struct run *next_dead;
 };
 
-/* Why it ends: the first reason is the cause. */
+/* Notes why the process ends: only the first reason counts. */
 void run_note_reason(struct run *run, const char *reason, int error);
 
 /*
- * Starts the next run. Returns: 0; -ESHUTDOWN when it is to run no more; -EHOSTDOWN when
- * it has failed too often; -ENOMEM, -EMFILE, -EAGAIN.
+ * Starts the next process. Returns: 0; -ESHUTDOWN when the worker is closed; -EHOSTDOWN
+ * when it has failed too often; -ENOMEM, -EMFILE, -EAGAIN.
  */
 int worker_start(struct worker *worker);
 
-/* Whether its process runs, or is being started. */
+/* Whether the process runs or is being started. */
 bool worker_is_up(const struct worker *worker);
 
-/* The run that has a block mapped. NULL: no memory to note it for a guest. */
+/*
+ * The epoch of the process that has a block mapped. NULL: no memory for a guest's entry.
+ */
 uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest);
 
 /*
- * Tell the run of a block, a stream, an image, where it does not know the latter two yet.
- * *fd, the block's, is the link's when that succeeds.
- * Returns: 0; -ENOMEM, -EMFILE.
+ * Announce a block, a stream or an image to the process; the latter two only if unknown
+ * there. On success the block's *fd belongs to the link. Returns: 0; -ENOMEM, -EMFILE.
  */
 int run_tell_block(struct run *run, const struct needed_block *needed, int *fd);
 int run_tell_stream(struct run *run, struct stream *stream);
 int run_tell_image(struct run *run, struct image *image);
 
-/* What is about to go is no longer what a telling without an answer is about. */
+/* Removes a block or stream that is about to be freed from unanswered announcements. */
 void run_forget(struct run *run, const struct block *block, const struct stream *stream);
 
-/*
- * Asks, behind what the run was told that the request needs.
- * Returns: as worker_ask(); -ENOMEM.
- */
+/* Sends a request after the announcements it needs. Returns: as worker_ask(); -ENOMEM. */
 int run_ask(struct run *run, const struct worker_needs *needs, struct ask *ask);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a run is told, and the requests that wait for it.
+ * Announces objects to a worker process, and holds back requests meanwhile.
  *
- * A worker is told of a block, a stream or a module before the first request that needs
- * it. A kernel on memory that is not mapped would end the contexts of its process. So
- * while a MAP, MAP_HOST or STREAM_CREATE has no answer, requests that need blocks or a
- * stream are held back, in their order, until all that was told before them is answered.
- * Where the worker refused something that a request needs, the request gets that refusal
- * as its own answer and is never sent. The block or stream counts as not told, so the
- * next request tries again. Nothing else in the worker is touched.
+ * The broker announces a block, a stream or a module before the first request that needs
+ * it. A kernel on unmapped memory would destroy the contexts of its process. So while a
+ * MAP, MAP_HOST or STREAM_CREATE is unanswered, requests with blocks or a stream are held
+ * back, in order, until all earlier announcements are answered. If the worker refuses an
+ * object needed by a request, the request gets the refusal as its reply and is never
+ * sent. The object counts as not announced, so the next request tries again. Nothing else
+ * in the worker is affected.
  *
- * A refused MODULE_LOAD fails what needs the module, in the worker. A refused
- * STREAM_DESTROY or MODULE_UNLOAD leaves something behind there until the process ends.
+ * After a refused MODULE_LOAD the worker fails requests for the module. After a refused
+ * STREAM_DESTROY or MODULE_UNLOAD the object stays in the process until its end.
  */
 #include "process/worker_instance.h"
 
@@ -31,14 +31,14 @@ struct telling {
 	struct block *block; /* to be mapped; NULL: none */
 	bool guest;
 	struct stream *stream; /* to be made; NULL: none */
-	uint64_t number;       /* of those that requests wait for; 0: none does */
+	uint64_t number; /* number of the announcement; 0: no request waits for it */
 	struct telling *prev, *next;
 };
 
 struct held {
 	struct ask *ask;
 	struct worker_needs needs; /* blocks: its own array */
-	uint64_t behind;	   /* the number of the last telling before it */
+	uint64_t behind;	   /* number of the last announcement before it */
 	bool refused;
 	struct held *prev, *next;
 };
@@ -87,7 +87,7 @@ int run_ask(struct run *run, const struct worker_needs *needs, struct ask *ask)
 	return WORKER_HELD;
 }
 
-/* Whether the run has all that the request needs. Under worker->lock. */
+/* Whether the process has all the request needs. Under worker->lock. */
 static bool held_is_served(const struct run *run, const struct held *held)
 {
 	const struct worker_needs *needs = &held->needs;
@@ -103,8 +103,8 @@ static bool held_is_served(const struct run *run, const struct held *held)
 }
 
 /*
- * Sends the requests that wait for nothing any more, but for those that are refused.
- * Returns: a list of both. Under worker->lock.
+ * Sends held requests whose announcements are answered, except refused ones. Returns: a
+ * list of both. Under worker->lock.
  */
 static struct held *run_release(struct run *run)
 {
@@ -121,8 +121,7 @@ static struct held *run_release(struct run *run)
 	return released;
 }
 
-/* Answers those that are refused, and tells who wants to know that a request has gone.
- * No lock held. */
+/* Answers the refused requests, and calls sent() of each request. No lock held. */
 static void held_settle(struct held *released, const struct wire_reply *refusal)
 {
 	struct held *held, *safe;
@@ -144,7 +143,7 @@ static void held_settle(struct held *released, const struct wire_reply *refusal)
 
 /* ---- telling ---- */
 
-/* What was refused counts as not told. Under worker->lock. */
+/* A refused object counts as not announced. Under worker->lock. */
 static void telling_refused(struct telling *telling, const struct wire_reply *reply)
 {
 	struct run *run = telling->run;
@@ -178,7 +177,10 @@ static void telling_done(struct ask *ask, const struct wire_reply *reply, bool l
 	free(telling);
 }
 
-/* What requests wait for has its block or stream; fd is the link's from now on. */
+/*
+ * Sends an announcement; requests wait for those with a block or stream. On success fd
+ * belongs to the link.
+ */
 static int run_tell(struct run *run, const struct telling *what, int fd)
 {
 	struct telling *telling = malloc(sizeof(*telling));
@@ -284,7 +286,7 @@ void run_forget(struct run *run, const struct block *block, const struct stream 
 	}
 }
 
-/* Whether the run of that epoch goes on, so that it can be told of an end. */
+/* Whether the process with that epoch still runs and so knows the object. */
 static bool worker_knows(const struct worker *worker, uint32_t epoch)
 {
 	return epoch && worker->epoch == epoch && worker_is_up(worker);
