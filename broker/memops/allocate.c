@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making allocations.
+ * Makes allocations.
  *
- * The name is taken first, in state MAKING, so that two makers of one name can't both go
- * on; then the memory is had, by kind: small device memory from a chunk that is there,
- * other device and host memory from the crew, since the driver or the kernel may take
- * long, direct, async and managed memory from the owner's worker. Then the allocation is
- * published, or its name is free again and the command has its error.
+ * The name is taken first, in state MAKING, so that only one of two requests for a name
+ * goes on. Then the memory is made, by kind: small device memory comes from an existing
+ * chunk; other device memory and host memory come from the crew, because the driver or
+ * the kernel may take long; direct, async and managed memory comes from the owner's
+ * worker. Finally the allocation is published, or its name is freed and the command gets
+ * the error.
  *
- * When a device is full, chunks that are kept empty go back first; and while memory is on
- * its way back (a free never waits) the making is parked until it has arrived, though not
- * for ever: `free` and
- * then `alloc` of the same size always works.
+ * When a device is full, empty chunks are released first. While freed memory is still
+ * being reclaimed (a free never waits) the request is parked, for a limited time. So
+ * `free` followed by `alloc` of the same size always works.
  */
 #include "memops/allocate.h"
 
@@ -27,8 +27,10 @@
 #include "process/processes.h"
 
 #define MAKE_TRIES 3
-/* As long as workers have to give memory back, so many times over, memory is waited for
- * that is on its way. */
+/*
+ * A request waits for reclaimed memory this many times the time limit of workers for
+ * giving memory back.
+ */
 #define PARKED_GIVE_BACKS 3
 
 /* ---- the end of it ---- */
@@ -41,7 +43,7 @@ static int making_interrupt(struct completion *completion)
 	return -EINTR;
 }
 
-/* From here on the command can go away, if it did not before. Under registry.lock. */
+/* From now on the command can be interrupted. Under registry.lock. */
 static void making_waits(struct making *making)
 {
 	if (!making->completion)
@@ -51,8 +53,10 @@ static void making_waits(struct making *making)
 	making->completion->cancel = making_interrupt;
 }
 
-/* Whether the run that made it is over already: what was to be kept of that is settled
- * without it. Under registry.lock. */
+/*
+ * Whether the process that made the memory has ended already: the checkpoint did not
+ * include the new allocation. Under registry.lock.
+ */
 static bool making_has_missed(struct making *making)
 {
 	const struct allocation *allocation = making->allocation;
@@ -134,8 +138,7 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 	struct allocation *allocation = making->allocation;
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	/* Managed memory may be larger than the device: its free bytes explain nothing.
-	 */
+	/* Managed memory may exceed the device: free bytes explain nothing. */
 	if (lost || reply->error || allocation->managed) {
 		making_failed_call(making, ENOMEM);
 		return;
@@ -174,7 +177,7 @@ static void making_ask_free(struct making *making)
 		making_failed_call(making, ENOMEM);
 }
 
-/* Empty chunks go back to the driver. */
+/* Releases empty chunks to the driver. */
 static void making_shrink_pools(struct broker *broker, uint32_t device)
 {
 	struct owner *owner;
@@ -211,7 +214,7 @@ static void making_passed(struct deadline *deadline)
 	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
 }
 
-/* Memory has come back. Under registry.lock. */
+/* Memory has been reclaimed. Under registry.lock. */
 static void making_is_due(struct reclaim_waiter *waiter)
 {
 	struct making *making = container_of(waiter, struct making, waiter);
@@ -224,8 +227,10 @@ static void making_retry(struct reclaim_waiter *waiter)
 	making_start(container_of(waiter, struct making, waiter));
 }
 
-/* What is freed may be on its way for as long as a kernel runs, so only for a while.
- * Under registry.lock. Returns: whether it is parked. */
+/*
+ * Parks the request, for a limited time: a kernel may hold up freed memory for as long as
+ * it runs. Under registry.lock. Returns: whether the request is parked.
+ */
 static bool making_park(struct making *making)
 {
 	struct broker *broker = making->broker;
@@ -263,7 +268,9 @@ static void making_no_memory(struct making *making)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = making_park(making);
-	/* Counted from before the try: what came back just after it is no less there. */
+	/*
+	 * n_arrived was read before the try, so memory reclaimed just afterwards counts.
+	 */
 	again = making->completion &&
 		broker->reclaim.n_arrived[device] != making->n_arrived;
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -323,7 +330,7 @@ static void make_device_memory(struct task *task)
 	make_device_ended(making, r);
 }
 
-/* In a thread that may take long over it. */
+/* Runs a step in a thread of the crew, because the step may take long. */
 static void making_run(struct making *making, void (*run)(struct task *task))
 {
 	struct broker *broker = making->broker;
@@ -335,7 +342,7 @@ static void making_run(struct making *making, void (*run)(struct task *task))
 	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
 }
 
-/* The driver may take its time: only what needs none of it is made here. */
+/* Device memory that needs no driver call is made at once, the rest by the crew. */
 static void make_device(struct making *making)
 {
 	struct allocation *allocation = making->allocation;
@@ -374,7 +381,7 @@ static void make_host_memory(struct task *task)
 	making_failed(making, -r, text_string(&text));
 }
 
-/* Every page of it is made now, so only little of it is made in a thread of the view. */
+/* All pages are allocated now, so only small sizes are made in a thread of the view. */
 static void make_host(struct making *making)
 {
 	making->task.run = make_host_memory;
@@ -417,7 +424,7 @@ static void make_in_worker_answered(struct op *op, const struct wire_reply *repl
 {
 	struct making *making = container_of(op, struct making_op, op)->making;
 
-	/* The ends of runs look at all allocations, at those that are being made too. */
+	/* The end of a process examines all allocations, including those being made. */
 	pthread_mutex_lock(&op->broker->registry.lock);
 	making->allocation->address = reply->value[0];
 	making->allocation->worker_epoch = op->asked_epoch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An allocation on its way from its name to its memory. */
+/* The request to make an allocation, from its name to its memory. */
 #pragma once
 
 #include "base/completion.h"
@@ -10,22 +10,22 @@
 
 struct making {
 	struct task task;
-	struct ask ask; /* for what is free, when there is too little */
+	struct ask ask; /* asks for the free memory when there is too little */
 	struct broker *broker;
 	struct allocation *allocation;
-	struct completion *completion; /* NULL: it went away. registry.lock */
-	void (*made)(struct completion *completion, struct token token); /* well done */
-	struct deadline deadline; /* while it is parked */
-	int64_t wait_until_ms;	  /* CLOCK_MONOTONIC; 0: it has never been parked */
-	bool waited;		  /* in vain */
-	unsigned int n_missed;	  /* runs of the worker that made it and ended */
-	uint64_t n_arrived;	  /* reclaimed on the device when it was last tried */
+	struct completion *completion; /* NULL: interrupted. registry.lock */
+	void (*made)(struct completion *completion, struct token token); /* on success */
+	struct deadline deadline; /* while parked */
+	int64_t wait_until_ms;	  /* CLOCK_MONOTONIC; 0: never parked */
+	bool waited;		  /* parked in vain */
+	unsigned int n_missed;	  /* worker processes that ended just after making it */
+	uint64_t n_arrived; /* count of reclaimed memory on the device at the last try */
 	struct reclaim_waiter waiter;
 	struct cuda_failure failure;
 };
 
 /*
- * Has its memory made, by kind; it owns itself from here on. In the end its allocation is
- * published or gone, and its completion has its answer. No lock held.
+ * Makes the memory, by kind. Takes ownership of making. In the end the allocation is
+ * published or freed, and the completion is answered. No lock held.
  */
 void making_start(struct making *making);

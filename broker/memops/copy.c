@@ -2,11 +2,11 @@
 /*
  * Copies between allocations.
  *
- * Where one worker reaches both, its GPU copies and no byte touches the host: the mover
- * for durable memory, an owner's worker for what lives in it and his own durable memory,
- * which is mapped there for it. Otherwise (two owners' workers, or one's worker and
- * another's durable memory, which must not be mapped there) the bytes go through the
- * staging areas of both, a slot at a time.
+ * If one worker reaches both allocations, its GPU copies and no byte touches the host:
+ * the mover for durable memory; an owner's worker for memory in it and for the owner's
+ * durable memory, mapped there when needed. Otherwise the bytes go through the staging
+ * areas of two workers, one slot at a time. This is so for workers of two owners, and for
+ * a worker and another owner's durable memory, which must not be mapped there.
  */
 #include "memops/copy.h"
 
@@ -17,8 +17,8 @@
 /* ---- by one worker ---- */
 
 /*
- * Host and managed memory has no side of its own, every device reaches it: the device of
- * the other end does the work.
+ * Host and managed memory belongs to no device: the device of the other end does the
+ * copy.
  */
 static void copy_devices(const struct allocation *target, const struct allocation *source,
 			 struct wire_request *request)
@@ -53,16 +53,16 @@ static const struct op_class copy_class = {
 /* ---- through the host ---- */
 
 /*
- * A slot of an owner's worker is held from the first piece to the last. One of the
- * mover's, which serve all users, is held only while the mover reads or writes a piece:
- * never while the other worker is asked or waited for.
+ * A slot of an owner's worker is held from the first piece to the last. A slot of the
+ * mover, which serves all users, is held only while the mover reads or writes a piece,
+ * never during a request to the other worker.
  */
 struct bounce {
-	struct op op; /* its worker and slot are those of the side it is at */
-	struct worker *workers[2]; /* by use: the target's, the source's */
+	struct op op;		   /* with the worker and slot of the current side */
+	struct worker *workers[2]; /* by use: target, source */
 	int slots[2];
-	bool writes;   /* the piece has been read, and is to be written */
-	bool copied;   /* from the source's slot to the target's */
+	bool writes;   /* the piece has been read and is being written */
+	bool copied;   /* the piece is in the target's slot */
 	uint64_t done; /* bytes */
 	uint64_t piece;
 };
@@ -89,13 +89,13 @@ static void bounce_leave(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
 
-	/* One that it got and had no use for any more. */
+	/* A slot that was obtained but not used. */
 	op_slot_release(op->worker, op->staged.slot);
 	bounce_release(bounce, BOUNCE_SOURCE);
 	bounce_release(bounce, BOUNCE_TARGET);
 }
 
-/* Returns: false when it has to wait for a slot, and is run again with one. */
+/* Returns: false when no slot is free; the op is run again with a slot. */
 static bool bounce_hold(struct bounce *bounce, int side)
 {
 	struct op *op = &bounce->op;
@@ -112,8 +112,10 @@ static bool bounce_hold(struct bounce *bounce, int side)
 	return true;
 }
 
-/* All take the slots of two owners' workers in the same order, or two crowds of copies
- * could hold what the other waits for. */
+/*
+ * All copies take the slots of two owners' workers in the same order, to avoid a
+ * deadlock.
+ */
 static bool bounce_hold_owners(struct bounce *bounce)
 {
 	int first = bounce->workers[BOUNCE_SOURCE] < bounce->workers[BOUNCE_TARGET];
@@ -148,7 +150,7 @@ static void bounce_ask(struct bounce *bounce, int side)
 	const struct use *use = &op->work.uses[side];
 
 	op->worker = bounce->workers[side];
-	/* The other side's memory is never mapped there. */
+	/* The other side's memory is never mapped in this worker. */
 	op->only_use = side;
 	op->ask.request = (struct wire_request){
 		.op = side == BOUNCE_SOURCE ? WIRE_READ : WIRE_WRITE,
@@ -160,7 +162,7 @@ static void bounce_ask(struct bounce *bounce, int side)
 	op_ask(op);
 }
 
-/* Run again after each slot that it had to wait for. */
+/* Run again for each slot that was not free. */
 static void bounce_run(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
@@ -205,7 +207,7 @@ static const struct op_class bounce_class = {
 
 /* ---- which of the two ---- */
 
-/* The one worker that may have both mapped; NULL: there is none. */
+/* The worker that may map both allocations; NULL: none. */
 static struct worker *copy_worker(struct broker *broker, const struct allocation *a,
 				  const struct allocation *b)
 {

@@ -5,8 +5,8 @@
 #include "op/op.h"
 
 /*
- * An op that copies length bytes, by the GPU where both are in one worker's reach, else
- * through the host. With registry.lock held. NULL: no memory.
+ * Makes an op that copies length bytes: by the GPU if one worker can reach both
+ * allocations, otherwise through the host. With registry.lock held. NULL: no memory.
  */
 struct op *copy_op_new(struct broker *broker, struct owner *owner,
 		       struct allocation *target, uint64_t target_offset,

@@ -5,8 +5,8 @@
 #include "op/op.h"
 
 /*
- * An op that repeats a pattern of 1, 2, 4 or 8 bytes; with stay, managed memory keeps its
- * pages where they are, which is slower. With registry.lock held. NULL: no
+ * Makes an op that fills with a pattern of 1, 2, 4 or 8 bytes. With stay, pages of
+ * managed memory do not migrate; this is slower. With registry.lock held. NULL: no
  * memory.
  */
 struct op *fill_op_new(struct broker *broker, struct owner *owner,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a lease: opened and closed by the view, ended with the broker.
+ * Lifetime of leases: opened and closed by the view, ended with the broker.
  *
- * A descriptor may be closed while an op that a signal made nobody wait for is still
- * queued, so a lease is counted: by the view's descriptor and by each of its ops.
+ * Leases are reference counted, by the view's descriptor and by each op: an op
+ * interrupted by a signal may still be queued after the descriptor is closed.
  */
 #include "memops/lease_private.h"
 
@@ -60,7 +60,7 @@ void lease_fail(struct broker *broker, const struct caller *caller, const char *
 
 /* ---- counting ---- */
 
-/* Adds to the totals of an allocation that has leases, or takes away. */
+/* Adds to or subtracts from the totals of a leased allocation. */
 static void leased_add(struct broker *broker, const struct allocation *allocation,
 		       int64_t bytes, int64_t freed_bytes)
 {
@@ -103,7 +103,10 @@ static int lease_refuse_kind(const struct allocation *allocation, struct refusal
 		      kind_name((enum allocation_kind)allocation->kind), why);
 }
 
-/* Whether the caller may have it; then its descriptor is charged. Under registry.lock. */
+/*
+ * Checks that the caller may have the lease, and charges the descriptor. Under
+ * registry.lock.
+ */
 static int lease_check(const struct broker *broker, const struct allocation *allocation,
 		       const struct caller *caller, struct owner *user, bool write,
 		       struct refusal *refusal)
@@ -246,7 +249,10 @@ void leases_note_freed(struct broker *broker, struct allocation *allocation)
 		lease_notify(lease);
 }
 
-/* Takes the lease off its allocation. Under registry.lock. Returns: what it held. */
+/*
+ * Removes the lease from its allocation. Under registry.lock. Returns: the op of its
+ * hold, or NULL.
+ */
 static struct op *lease_unlink(struct lease *lease)
 {
 	struct broker *broker = lease->broker;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The place of a lease in the order of uses: its grant, and its holds.
+ * Grants and holds of leases, in the order of uses.
  *
- * A lease is granted by an op that reads the whole allocation: zeroing and earlier writes
- * come first. After that a program's kernels are outside the order of uses, except while
- * the lease holds: a hold is an op that stays under way until it is released.
+ * A lease is granted by an op that reads the whole allocation, after zeroing and earlier
+ * writes. Afterwards a program's kernels are outside the order of uses, except during a
+ * hold: an op that stays under way until it is released.
  */
 #include "memops/lease_private.h"
 
@@ -29,7 +29,7 @@ static struct lease *lease_of(struct op *op)
 	return container_of(op, struct lease_op, op)->lease;
 }
 
-/* An op that uses all of the allocation. Under registry.lock. NULL: no memory. */
+/* Makes an op that uses the whole allocation. Under registry.lock. NULL: no memory. */
 static struct op *lease_op_new(struct lease *lease, const struct op_class *class,
 			       bool write, void (*finish)(struct op *op))
 {
@@ -48,7 +48,7 @@ static struct op *lease_op_new(struct lease *lease, const struct op_class *class
 	return op;
 }
 
-/* Adds it and lets go of the lock; or frees it and answers. */
+/* Adds the op and releases the lock; on failure frees the op and answers. */
 static void lease_op_add(struct lease *lease, struct op *op, struct wait *wait)
 {
 	struct broker *broker = lease->broker;
@@ -91,8 +91,10 @@ static void lease_answer(struct lease *lease, struct wait *wait)
 		wait->done(wait, 0, text_string(&text), text.length);
 }
 
-/* The block keeps a descriptor from its first lease on, whose user pays for that.
- * Returns: 0; -EMFILE and why. */
+/*
+ * The first lease makes the block keep a descriptor, charged to the user of that lease.
+ * Returns: 0; -EMFILE with a sentence.
+ */
 static int grant_charge(struct op *op, struct text *sentence)
 {
 	struct allocation *allocation = op->work.uses[0].allocation;
@@ -134,7 +136,7 @@ static void grant_export(struct task *task)
 	op_fail(op, EXPORT_ERROR(r), "%s", text_string(&text));
 }
 
-/* The driver may take its time. */
+/* The export runs in the crew, because the driver may take long. */
 static void grant_run(struct op *op)
 {
 	struct lease_op *grant = container_of(op, struct lease_op, op);
@@ -172,8 +174,8 @@ static const struct op_class grant_class = {
 };
 
 /*
- * A read of the lease that waits while the allocation moves out of the block that it
- * shares with others: whoever maps a block can use all of it.
+ * A read of the lease, waiting while the allocation moves out of a shared block: a
+ * program that maps a block can use all of it.
  */
 struct lease_move {
 	struct wait moved;
@@ -213,7 +215,7 @@ static void lease_moved(struct wait *moved, int error, const void *bytes, size_t
 		broker_lease_read(lease, wait);
 }
 
-/* With the lock held, let go of. */
+/* With the lock held; releases the lock. */
 static void lease_move_out(struct lease *lease, struct wait *wait)
 {
 	const struct caller caller = { .uid = lease->uid, .pid = lease->pid };
@@ -243,7 +245,9 @@ void broker_lease_read(struct lease *lease, struct wait *wait)
 	pthread_mutex_lock(&broker->registry.lock);
 	lease->changed = false;
 	allocation = lease->allocation;
-	/* While the lease holds, its turn has come; another one would be behind it. */
+	/*
+	 * During a hold no new grant is needed; a grant would be queued behind the hold.
+	 */
 	if (!allocation || allocation->state == ALLOCATION_FREED || lease->held) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		lease_answer(lease, wait);
@@ -268,7 +272,7 @@ bool broker_lease_changed(struct lease *lease)
 
 /* ---- holding ---- */
 
-/* Its turn has come. A program that no longer waits, or is gone, holds nothing. */
+/* The hold's turn has come. Without a waiting program the hold is dropped. */
 static void hold_run(struct op *op)
 {
 	struct lease *lease = lease_of(op);
@@ -334,7 +338,7 @@ static const struct {
 	{ "release", HOLD_NONE },
 };
 
-/* Returns: what the line asks for; -EINVAL. */
+/* Returns: the enum hold of the line; -EINVAL. */
 static int hold_parse(const char *line, size_t length)
 {
 	if (length && line[length - 1] == '\n')

@@ -16,19 +16,19 @@ struct lease {
 	uint64_t id;
 	uid_t uid;
 	pid_t pid;
-	int pidfd; /* -1: could not be had */
+	int pidfd; /* -1: not available */
 	char comm[PROCESS_NAME_MAX];
 	bool write;
 	int64_t since_s;
-	struct owner *user; /* who opened it; counted there */
+	struct owner *user; /* opened the lease; counted there */
 	uint8_t secret[TICKET_BYTES];
 
 	/* registry.lock */
 	bool granted;
 	bool closed;
 	bool changed;
-	enum hold hold;	 /* that it has, or waits for */
-	struct op *held; /* its op, while it has it */
+	enum hold hold;	 /* held or waited for */
+	struct op *held; /* op of the hold, while held */
 	unsigned int n_refs;
 	void (*wake)(void *userdata);
 	void *userdata;
@@ -39,15 +39,15 @@ struct lease {
 /* As in the text of a lease: `none`, `r`, `w`. */
 const char *hold_name(enum hold hold);
 
-/* Lets go of one reference. Under registry.lock. */
+/* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);
 
-/* Its program has something new to read. Under registry.lock. */
+/* Tells the program to read again. Under registry.lock. */
 void lease_notify(struct lease *lease);
 
-/* A line in `errors` of `allocations/NAME/lease`. */
+/* Adds a line to `errors` about `allocations/NAME/lease`. */
 void lease_fail(struct broker *broker, const struct caller *caller, const char *name,
 		int error, const char *sentence);
 
-/* Appends the text that a program reads. Under registry.lock. */
+/* Appends the text of the lease file. Under registry.lock. */
 void lease_print(const struct lease *lease, struct text *text);

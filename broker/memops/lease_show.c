@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is shown of leases: the text that a program reads, lines for people. */
+/* Prints leases: the text for programs, and lines for people. */
 #include "memops/lease_private.h"
 
 #include <gpumem/wire.h>

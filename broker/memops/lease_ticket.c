@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tickets: a lease's number and its secret, exchanged for the memory. */
+/* Tickets: the number and secret of a lease, exchanged for the memory. */
 #include "memops/lease_private.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static int ticket_parse(const char *ticket, size_t length, uint64_t *ret_id,
 	return 0;
 }
 
-/* In a time that does not depend on where they differ. */
+/* Compares in constant time. */
 static bool secret_matches(const uint8_t *a, const uint8_t *b)
 {
 	uint8_t differences = 0;
@@ -68,7 +68,7 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 	HASH_FIND(hh, broker->leases->by_id, &id, sizeof(id), lease);
 	if (lease && lease->allocation && lease->granted &&
 	    secret_matches(lease->secret, secret)) {
-		/* Under the lock: the lease keeps the block for as long. */
+		/* Under the lock: the lease pins the block meanwhile. */
 		fd = uid == 0 || uid == lease->uid
 			     ? block_share(&broker->memory, lease->allocation->block,
 					   lease->write)

@@ -2,17 +2,17 @@
 /*
  * chmod and chgrp.
  *
- * What another owner may use never shares physical memory with what he may not. So when
- * the mode of an allocation that stands in a shared chunk is opened, it moves: to a block
- * of its own, its bytes copied by the GPU, at a new address. The move is an op that
- * writes all of the allocation: nothing uses it meanwhile. Changes that need it wait for
- * it and are made together when it is done, in the order in which they came. One that is
- * interrupted is not made; one that needs no move is made at once, and those that wait
- * are overtaken by it. A move that nobody waits for any more leaves the order.
+ * Memory that another owner may use never shares a physical block with memory closed to
+ * that owner. So when access is granted to an allocation in a shared chunk, the
+ * allocation moves to a block of its own at a new address. The GPU copies the bytes. The
+ * move is an op that writes the whole allocation, so no other op uses the memory
+ * meanwhile. Changes that need the move wait for it, and are made together afterwards, in
+ * order. An interrupted change is not made. A change without need of a move is made at
+ * once and replaces the waiting changes. A move without waiting changes leaves the order.
  *
- * What others were let use is mapped in their workers as the mode was then. When it
- * changes it is taken from all of them, after its last use; the next one has it mapped
- * anew. A kernel that is queued and has not begun is asked again whether it may.
+ * Workers of other owners map memory with the permissions of that time. After a change
+ * the memory is unmapped from all of them, after its last use; the next use maps it
+ * again. The permissions of a queued kernel are checked again before the kernel begins.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,13 +29,13 @@
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
-/* One chmod or chgrp that waits for a move. */
+/* One chmod or chgrp waiting for a move. */
 struct change {
 	struct waiter waiter;
 	struct wait *wait;
-	struct room *room; /* until its block is made; then */
+	struct room *room; /* until the block is made; then: */
 	struct move *move;
-	mode_t mode; /* -1: as it is; likewise */
+	mode_t mode; /* -1: no change, like the next: */
 	gid_t gid;
 	uid_t uid; /* of the caller */
 	pid_t pid;
@@ -44,10 +44,10 @@ struct change {
 
 struct move {
 	struct op op;
-	struct block *block;	/* the new one; after the move the old one */
-	uint32_t cell;		/* of the old one */
-	struct change *changes; /* that it is made for, in order; registry.lock */
-	bool charged;		/* the block, to the owner */
+	struct block *block;	/* the new block; after the move the old one */
+	uint32_t cell;		/* of the old block */
+	struct change *changes; /* waiting changes, in order; registry.lock */
+	bool charged;		/* the block is charged to the owner */
 };
 
 struct rights {
@@ -64,7 +64,7 @@ static void rights_change(struct rights *rights, mode_t mode, gid_t gid)
 		rights->gid = gid;
 }
 
-/* As they are once all changes that wait are made. Under registry.lock. */
+/* The permissions after all waiting changes. Under registry.lock. */
 static struct rights rights_coming(const struct allocation *allocation)
 {
 	struct rights rights = { allocation->mode, allocation->gid };
@@ -88,7 +88,10 @@ static void rights_set(struct broker *broker, struct allocation *allocation,
 
 /* ---- changes that wait ---- */
 
-/* Takes them off the move, too late to be interrupted. Under registry.lock. */
+/*
+ * Removes the changes from the move, which can't be interrupted any more. Under
+ * registry.lock.
+ */
 static struct change *changes_take(struct move *move)
 {
 	struct change *change;
@@ -185,7 +188,10 @@ static const struct op_class move_class = {
 	.repeatable = true,
 };
 
-/* Takes it out of the order, if it has not begun; then op_left(). Under registry.lock. */
+/*
+ * Removes a move that has not begun from the order; then call op_left(). Under
+ * registry.lock.
+ */
 static bool move_leave(struct move *move, struct op **ret_ready)
 {
 	struct allocation *allocation = move->op.work.uses[0].allocation;
@@ -196,8 +202,10 @@ static bool move_leave(struct move *move, struct op **ret_ready)
 	return true;
 }
 
-/* Begins to move the allocation to that block. Under registry.lock; then op_start().
- * Returns: 0, and the block is the move's, with its share; a negative errno. */
+/*
+ * Begins to move the allocation to that block. Under registry.lock; then call op_start().
+ * Returns: 0, and the move owns the block with its share; a negative errno.
+ */
 static int move_begin(struct broker *broker, struct allocation *allocation,
 		      struct block *block, struct op **ret_ready)
 {
@@ -223,7 +231,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	return r;
 }
 
-/* Not made: when nobody wants it any more the move is not made either. */
+/* Drops a change. Without changes left the move is dropped too. */
 static void change_interrupt(struct waiter *waiter)
 {
 	struct change *change = container_of(waiter, struct change, waiter);
@@ -243,7 +251,7 @@ static void change_interrupt(struct waiter *waiter)
 	wait->done(wait, -EINTR, NULL, 0);
 }
 
-/* Has the move make one more. Under registry.lock. */
+/* Adds a change to the move. Under registry.lock. */
 static void change_add(struct change *change, struct move *move)
 {
 	change->move = move;
@@ -280,7 +288,9 @@ static const struct op_class withdraw_class = {
 	.quiet = true,
 };
 
-/* Whether a work is another owner's worker's, which has the allocation mapped for it. */
+/*
+ * Whether the work runs in the worker of another owner, which has the allocation mapped.
+ */
 static bool work_is_guests(const struct work *work, const struct allocation *allocation)
 {
 	const struct worker *worker = container_of(work, struct op, work)->worker;
@@ -289,8 +299,8 @@ static bool work_is_guests(const struct work *work, const struct allocation *all
 }
 
 /*
- * Whether another owner's worker has it mapped, or may have it mapped for what is queued
- * already. Under registry.lock.
+ * Whether another owner's worker has the allocation mapped, or may map it for a queued
+ * op. Under registry.lock.
  */
 static bool allocation_has_guests(struct broker *broker,
 				  const struct allocation *allocation)
@@ -308,8 +318,8 @@ static bool allocation_has_guests(struct broker *broker,
 }
 
 /*
- * Ends the worker of a kernel that is not allowed to use the allocation any more. One
- * that is being sent passed that check before chmod came: its worker does not answer.
+ * Ends the worker of a kernel that may not use the allocation any more. A kernel still
+ * being sent was checked before the chmod; its worker does not answer.
  */
 static void guest_end(struct broker *broker, const struct op *op, const struct use *use)
 {
@@ -326,7 +336,7 @@ static void guest_end(struct broker *broker, const struct op *op, const struct u
 		      broker->ops->give_back_ms / 1000.0);
 }
 
-/* Others may go on for a while with what they had begun, and no longer. */
+/* Time limit for other owners' kernels that had begun before the change. */
 static void withdraw_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
@@ -339,13 +349,15 @@ static void withdraw_passed(struct deadline *deadline)
 			break;
 		guest_end(op->broker, container_of(use->work, struct op, work), use);
 	}
-	/* One may have been on its way to its worker. */
+	/* A kernel may have been on its way to its worker. */
 	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
 		     withdraw_passed);
 }
 
-/* Returns: 0, and whoever waits is answered when no other owner's worker has it mapped; a
- * negative errno. Under registry.lock; then op_start(). */
+/*
+ * Returns: 0, and wait is answered when no other owner's worker has the memory mapped; a
+ * negative errno. Under registry.lock; then call op_start().
+ */
 static int withdraw_begin(struct broker *broker, struct allocation *allocation,
 			  struct wait *wait, struct op **ret_ready)
 {
@@ -389,7 +401,9 @@ static int change_module(struct broker *broker, struct module *module,
 		return refuse(refusal, EPERM, "only the owner and root may change it");
 	if (uid != (uid_t)-1 && uid != module->owner->uid)
 		return refuse(refusal, EPERM, "a module keeps its owner");
-	/* Whoever can write an image has its owner run it: w is his alone. */
+	/*
+	 * Writing an image means running code as its owner, so w is for the owner alone.
+	 */
 	if (mode != (mode_t)-1)
 		module->mode = mode & 0644;
 	if (gid != (gid_t)-1)
@@ -399,7 +413,7 @@ static int change_module(struct broker *broker, struct module *module,
 	return 0;
 }
 
-/* Of a module, by any of its files or those of its functions. */
+/* Changes a module, found by any of its files or of its functions' files. */
 static void change_module_of(struct broker *broker, enum object_type type,
 			     struct token token, const struct caller *caller, mode_t mode,
 			     uid_t uid, gid_t gid, struct wait *wait)
@@ -431,8 +445,8 @@ static void change_module_of(struct broker *broker, enum object_type type,
 }
 
 /*
- * Makes it now, in place of all that wait: what they asked for has been overtaken, as if
- * it had been made just before. With registry.lock held, let go of.
+ * Makes the change now and answers the waiting changes, which are overtaken: as if they
+ * had been made just before. With registry.lock held; releases the lock.
  */
 static void change_at_once(struct broker *broker, struct allocation *allocation,
 			   struct rights rights, struct wait *wait)
@@ -466,11 +480,11 @@ static bool change_needs_move(const struct allocation *allocation, struct rights
 	return (rights.mode & 066) && allocation->block && allocation->block->chunk;
 }
 
-/* What a move needs first: the driver makes the block, so the crew does. */
+/* A block for a move, made in the crew because of the driver call. */
 struct room {
 	struct task task;
 	struct broker *broker;
-	struct token token; /* the allocation: it may be freed meanwhile */
+	struct token token; /* of the allocation, which may be freed meanwhile */
 	struct owner *payer;
 	uint32_t device;
 	uint64_t size;
@@ -500,9 +514,10 @@ static void change_fail(struct broker *broker, struct change *change, const char
 	change_refuse(broker, &caller, OBJECT_ALLOCATION, name, error, sentence, wait);
 }
 
-/* Has a move make the change, or makes it now: the allocation may have been moved while
- * the block was made. With registry.lock held, let go of. Returns: whether the block is
- * the move's. */
+/*
+ * Adds the change to a move, or makes it now if the allocation moved meanwhile. With
+ * registry.lock held; releases the lock. Returns: whether the move took the block.
+ */
 static bool change_with_block(struct broker *broker, struct allocation *allocation,
 			      struct change *change, struct block *block)
 {
@@ -530,7 +545,7 @@ static bool change_with_block(struct broker *broker, struct allocation *allocati
 	return false;
 }
 
-/* The block has been made, or not. */
+/* Called whether or not the block could be made. */
 static void room_end(struct room *room, struct block *block)
 {
 	struct broker *broker = room->broker;
@@ -538,7 +553,7 @@ static void room_end(struct room *room, struct block *block)
 	if (block)
 		(void)block_free(&broker->memory, block, NULL);
 	pthread_mutex_lock(&broker->registry.lock);
-	/* The move has the share, with the block. */
+	/* The move took the share with the block. */
 	if (room->payer)
 		share_give(room->payer, SHARE_DESCRIPTORS, 1);
 	registry_less_busy(&broker->registry);
@@ -582,7 +597,7 @@ static void room_make(struct task *task)
 	room_end(room, block);
 }
 
-/* Returns: 0, and the crew has it; -EMFILE, -ENOMEM. Under registry.lock. */
+/* Returns: 0, and the crew makes the block; -EMFILE, -ENOMEM. Under registry.lock. */
 static int room_begin(struct broker *broker, const struct allocation *allocation,
 		      struct change *change)
 {
@@ -613,7 +628,7 @@ static int room_begin(struct broker *broker, const struct allocation *allocation
 	return 0;
 }
 
-/* With registry.lock held, let go of. */
+/* With registry.lock held; releases the lock. */
 static void change_by_move(struct broker *broker, struct allocation *allocation,
 			   struct change *change)
 {
@@ -636,8 +651,8 @@ static void change_by_move(struct broker *broker, struct allocation *allocation,
 }
 
 /*
- * The allocation, which the caller may change so. With registry.lock taken; NULL: it is
- * let go of and the wait answered.
+ * Finds an allocation the caller may change, and takes registry.lock. NULL: the lock is
+ * not held and wait is answered.
  */
 static struct allocation *change_find(struct broker *broker, struct token token,
 				      const struct caller *caller, uid_t uid,
@@ -666,7 +681,7 @@ static struct allocation *change_find(struct broker *broker, struct token token,
 	return NULL;
 }
 
-/* With registry.lock held, let go of. */
+/* With registry.lock held; releases the lock. */
 static void change_when_moved(struct broker *broker, struct allocation *allocation,
 			      const struct caller *caller, mode_t mode, gid_t gid,
 			      struct wait *wait)

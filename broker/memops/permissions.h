@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who may use an allocation, and where it stands for that. */
+/* Permissions of an allocation. */
 #pragma once
 
 struct allocation;
@@ -8,8 +8,8 @@ struct caller;
 struct wait;
 
 /*
- * Moves an allocation that shares a block with others to one of its own; then wait is
- * done. With registry.lock held, which it lets go of.
+ * Moves an allocation out of a shared block to a block of its own; then wait is done.
+ * With registry.lock held; releases the lock.
  */
 void allocation_move_out(struct broker *broker, struct allocation *allocation,
 			 const struct caller *caller, struct wait *wait);

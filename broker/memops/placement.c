@@ -2,17 +2,15 @@
 /*
  * Managed memory: prefetch, advise, attach.
  *
- * All are done by the owner's worker, whoever asks, and take their place in the order of
- * uses. A prefetch or an advice changes no byte, so it uses the memory as a reader does:
- * it waits for those who write (a prefetch that a kernel's writes come after would be
- * undone by them, and a user who writes and then prefetches means what he wrote), lets
- * others read meanwhile, and a free waits for it. Two that overlap keep their order all
- * the same (use->places), or nobody could say which was the last.
- * Attaching says who may use the memory from now on: it comes behind all uses before it,
- * as a write does.
+ * The owner's worker does all three, for any caller, in the order of uses. A prefetch or
+ * an advice changes no byte, so it counts as a read: it waits for writes, allows other
+ * reads, and delays a free. (Writes of a later kernel would undo a prefetch; a user who
+ * writes and then prefetches means the written data.) Overlapping ones keep their order
+ * (use->places), so that the last one is defined. An attach says which kernels may use
+ * the memory from now on. Like a write, it waits for all earlier uses.
  *
- * What the driver has done is noted in the registry (model/managed_ranges.h) before the
- * op leaves the order. It is asked for part by part where parts differ (op_ask.c).
+ * Results are noted in the registry (model/managed_ranges.h) before the op leaves the
+ * order. Where parts differ, each part has its own request (op/submit.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +49,10 @@ static void placing_run(struct op *op)
 	op_ask(op);
 }
 
-/* Part by part: made anew in another worker it has what was done, and then the rest. */
+/*
+ * Notes each part: after a repeat in another process, done parts are restored and the
+ * rest follows.
+ */
 static void placing_note(struct op *op)
 {
 	struct placing *placing = container_of(op, struct placing, op);
@@ -104,7 +105,7 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 		op_free(op);
 		return NULL;
 	}
-	/* The driver takes whole pages: two that share one overlap. */
+	/* The driver works on whole pages: two ranges on one page overlap. */
 	work_use(&op->work, allocation, begin, end - begin, false);
 	op->work.uses[0].places = true;
 	return container_of(op, struct placing, op);
@@ -174,7 +175,7 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 		r = check_location(broker, location, call, refusal);
 	if (r == 0)
 		r = range_fit(range, allocation, refusal);
-	/* What is about the CPU alone works on any device. */
+	/* Advice about the CPU works on any device. */
 	if (r == 0 && location_place(location) == LOCATION_DEVICE)
 		r = managed_check_concurrent(broker, location_number(location), what,
 					     refusal);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the driver itself says of managed memory: the files advise and last_prefetch.
+ * The files advise and last_prefetch: the driver's own answers about managed memory.
  *
- * The owner's worker is asked range by range, each question answered with what holds from
- * an offset on and how far (WIRE_RANGE). The registry's records say only where it is
- * worth looking, that is where something was asked for differently; what holds there is
- * the driver's own word, and it may differ within a record. After RUNS_MAX ranges that
- * differ nothing more is asked: the rest is shown as `mixed`.
+ * The owner's worker is asked range by range: each reply has the values from an offset on
+ * and their extent (WIRE_RANGE). The registry's records only say where values may differ;
+ * the values come from the driver and may differ within a record. After RUNS_MAX
+ * different ranges the rest is shown as `mixed`.
  *
- * This stands outside the order of uses, so that a file can be read while a kernel runs
- * on the memory. The allocation is looked up anew for each question. While it is made
- * anew in another run of the worker (rescue.h) there is nobody to ask: then an op waits
- * for that, and all is asked again.
+ * The queries are outside the order of uses, so a file can be read while a kernel runs on
+ * the memory. Each query looks the allocation up anew. While the allocation is being
+ * restored in another process (checkpoint.h), no worker can answer: an op waits for the
+ * restore, and all queries start again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@
 #define ASK_AT_MOST	  (MANAGED_RANGES_MAX + RUNS_MAX)
 #define ASK_AGAIN_AT_MOST 3
 
-/* From offset up to the next one's. */
+/* From this offset up to the next. */
 struct said {
 	uint64_t offset;
 	uint64_t value; /* of WIRE_RANGE */
@@ -45,17 +44,17 @@ struct ranges {
 	uid_t uid;
 	pid_t pid;
 	const char *file;	/* in the allocation's folder */
-	const struct key *keys; /* end in one without a name */
+	const struct key *keys; /* the last has no name */
 
 	struct waiter waiter;
-	struct wait *wait; /* NULL: went away. registry.lock */
+	struct wait *wait; /* NULL: interrupted. registry.lock */
 	struct ask ask;
 	struct worker *worker;
-	uint32_t epoch; /* of the run that is asked */
+	uint32_t epoch; /* of the process asked */
 	unsigned int n_again;
 	unsigned int n_asked;
 	uint64_t size;
-	uint64_t offset; /* up to here it is known */
+	uint64_t offset; /* known up to here */
 	struct said *runs;
 	size_t n_runs;
 	char name[NAME_MAX_LENGTH + 1];
@@ -112,7 +111,7 @@ static const struct key prefetch_keys[] = {
 	{ 0 },
 };
 
-/* Where the run of one value of the key, which begins at run i, ends. */
+/* The end of the run of equal values of the key, beginning at index i. */
 static size_t key_run_end(const struct ranges *ranges, const struct key *key, size_t i)
 {
 	uint64_t field = key->field(ranges->runs[i].value);
@@ -157,7 +156,7 @@ static bool key_is_mixed(const struct ranges *ranges, const struct key *key)
 
 static void ranges_print(const struct ranges *ranges, struct text *text)
 {
-	/* The file of a single attribute says its value, without its name. */
+	/* The file of a single attribute shows only the value. */
 	bool single = !ranges->keys[1].name;
 
 	for (const struct key *key = ranges->keys; key->name; key++) {
@@ -273,7 +272,7 @@ static const struct op_class ranges_wait_class = {
 	.quiet = true,
 };
 
-/* Whether it is in another run, or will be, than the one that was asked. */
+/* Whether the allocation has moved to another process, or will. */
 static bool ranges_have_moved(const struct ranges *ranges,
 			      const struct allocation *allocation)
 {
@@ -281,7 +280,10 @@ static bool ranges_have_moved(const struct ranges *ranges,
 	       (allocation->restoring || allocation->worker_epoch != ranges->epoch);
 }
 
-/* Asks again once it is there. Returns: false, and nothing is done, where it won't be. */
+/*
+ * Asks again after the restore. Returns: false, with no op added, if this is not
+ * possible.
+ */
 static bool ranges_ask_again(struct ranges *ranges)
 {
 	struct broker *broker = ranges->broker;
@@ -327,7 +329,7 @@ static int ranges_add(struct ranges *ranges, uint64_t value)
 
 	if (ranges->n_runs && ranges->runs[ranges->n_runs - 1].value == value)
 		return 0;
-	/* In steps: it is a power of two when it is full. */
+	/* The array is full when its size is a power of two. */
 	if ((ranges->n_runs & (ranges->n_runs - 1)) == 0) {
 		runs = reallocarray(ranges->runs, MAX(2 * ranges->n_runs, (size_t)1),
 				    sizeof(*runs));
@@ -363,7 +365,7 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 		ranges_ask(ranges);
 }
 
-/* What to ask whom. Returns: 0; -ESTALE, with a sentence. */
+/* Prepares a query and its worker. Returns: 0; -ESTALE, with a sentence. */
 static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 			  char *sentence, size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What advise and last_prefetch show. */
+/* Contents of the files advise and last_prefetch. */
 #pragma once
 
 #include "base/wait.h"
@@ -8,7 +8,7 @@
 
 struct broker;
 
-/* Of managed memory: what the driver says of its ranges. */
+/* Asks the driver about the ranges of managed memory. */
 void ask_last_prefetch(struct broker *broker, struct token token,
 		       const struct caller *caller, struct wait *wait);
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,

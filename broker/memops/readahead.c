@@ -3,7 +3,7 @@
 
 #include <utlist.h>
 
-/* Pieces of one worker at a time, of those slots that it has. */
+/* The most pieces of one worker, by its number of slots. */
 static unsigned int ahead_most(const struct worker *worker)
 {
 	return MAX(worker->staging.n_slots / 6, 2u);
@@ -38,7 +38,7 @@ struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op *
 	return NULL;
 }
 
-/* Makes room: the oldest one that is there and that nobody came for. */
+/* Makes room: drops the oldest complete piece without a reader. */
 static bool ahead_make_room(struct broker *broker, const struct worker *worker,
 			    struct op **ready)
 {

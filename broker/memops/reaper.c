@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for the end of processes that held leases.
+ * Waits for the exit of processes that held leases.
  *
- * A lease ends when its descriptor closes, which for a killed process is before the
- * driver has taken the process's mappings down (some 100 ms on hardware). Memory given
- * back in between would be called free and not be. So it is given back when the process
- * has gone.
+ * A lease ends when its descriptor closes. For a killed process this is before the driver
+ * has removed the process's mappings (some 100 ms on hardware). Memory released in
+ * between would count as free too early. So the memory is released after the exit.
  */
 #include "memops/lease.h"
 
@@ -19,7 +18,7 @@
 #include "base/def.h"
 
 #define REAP_MS	 10000
-#define N_POLLED 256 /* processes watched at a time; the others wait their turn */
+#define N_POLLED 256 /* processes watched at a time; the others are watched later */
 
 struct departure {
 	int pidfd;
@@ -42,7 +41,9 @@ static void departure_finish(struct departure *departure)
 	free(departure);
 }
 
-/* Takes out those whose process has gone or whose time is over. Called with the lock. */
+/*
+ * Removes entries whose process has exited or whose time is over. Called with the lock.
+ */
 static struct departure *reaper_take(struct reaper *reaper, int64_t *ret_wait_ms)
 {
 	struct departure *departure, *safe, *taken = NULL;
@@ -62,7 +63,7 @@ static struct departure *reaper_take(struct reaper *reaper, int64_t *ret_wait_ms
 	return taken;
 }
 
-/* Called without the lock; who waits is only taken out by the thread itself. */
+/* Called without the lock; only this thread removes entries. */
 static void reaper_wait(struct reaper *reaper, int64_t wait_ms)
 {
 	struct pollfd fds[1 + N_POLLED] = { { .fd = reaper->wake, .events = POLLIN } };
@@ -108,7 +109,7 @@ static void *reaper_main(void *userdata)
 	return NULL;
 }
 
-/* The thread, made when it is first needed. Called with the lock. */
+/* Starts the thread on first use. Called with the lock. */
 static bool reaper_start(struct reaper *reaper)
 {
 	if (reaper->wake >= 0)

@@ -2,10 +2,10 @@
 /*
  * The end of allocations.
  *
- * Freeing takes the allocation out of the tree at once and never waits. What is left is
- * an op that writes all of it, so it runs when every use before it is done; it gives the
- * memory back and then the struct goes. A block that workers have mapped is unmapped
- * there first, one after the other, or the driver would keep the memory.
+ * A free removes the allocation from the tree at once and never waits. The rest is an op
+ * that writes the whole allocation, so it runs after all earlier uses. The op releases
+ * the memory, and then the struct is freed. Before that, all
+ * workers unmap the block, one after the other: the driver keeps memory that is mapped.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,9 +19,9 @@
 
 /* ---- blocks ---- */
 
-/* Host memory, up to this size. */
+/* Host memory up to this size is released at once. */
 #define RELEASED_AT_ONCE ((uint64_t)64 << 20)
-/* In the crew, an owner's releases take turns of their own. */
+/* In the crew, an owner's releases have a queue of their own. */
 #define RELEASES ((uint64_t)1 << 32)
 
 struct give_back {
@@ -29,13 +29,13 @@ struct give_back {
 	struct ask ask;
 	struct broker *broker;
 	struct block *block;
-	struct worker *workers[2]; /* that may have it mapped; NULL: not any more */
-	const void *guest;	   /* the last one that was asked to unmap it */
-	struct worker *asked;	   /* the last one of all */
+	struct worker *workers[2]; /* may have it mapped; NULL: not any more */
+	const void *guest;	   /* the last guest asked to unmap */
+	struct worker *asked;	   /* the last worker asked */
 	uint32_t asked_epoch;
 	struct deadline deadline;
-	uint64_t whose; /* for the crew */
-	bool kept;	/* it is only taken from its guests */
+	uint64_t whose; /* queue in the crew */
+	bool kept;	/* only unmapped from guests, not released */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -85,9 +85,9 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
 }
 
 /*
- * The driver lets go of host memory only when no kernel of the process runs. An owner may
- * let his own kernels run behind what he has freed, and behind host memory that others
- * have.
+ * The driver unmaps host memory only when the process runs no kernel. An owner's own
+ * kernels may delay the release of the owner's freed memory, and of host memory mapped by
+ * others.
  */
 static bool give_back_may_take_longer(const struct give_back *give_back)
 {
@@ -109,7 +109,7 @@ static void give_back_passed(struct deadline *deadline)
 			     give_back_passed);
 		return;
 	}
-	/* Noted under this lock, before the worker was asked. */
+	/* Noted under this lock, before the request. */
 	pthread_mutex_lock(&worker->lock);
 	epoch = give_back->asked_epoch;
 	pthread_mutex_unlock(&worker->lock);
@@ -118,7 +118,7 @@ static void give_back_passed(struct deadline *deadline)
 		      broker->ops->give_back_ms / 1000.0);
 }
 
-/* An owner's worker has that long to answer, so that it can't keep others waiting. */
+/* Time limit for an owner's worker to unmap, so that others don't wait for ever. */
 static void give_back_limit(struct give_back *give_back, bool begins)
 {
 	struct broker *broker = give_back->broker;
@@ -133,8 +133,8 @@ static void give_back_limit(struct give_back *give_back, bool begins)
 }
 
 /*
- * Answered, or the worker has ended and its mappings with it. One that does not unmap has
- * to end: the next one is told nothing of this block.
+ * The worker has replied, or has ended with all its mappings. A worker that fails to
+ * unmap is ended; the next process is not told of this block.
  */
 static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
@@ -184,7 +184,7 @@ static void give_back_next(struct give_back *give_back)
 						    give_back->block, give_back->guest)))
 		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
 			return;
-	/* The driver may take long, and so does the kernel with gigabytes. */
+	/* The driver may take long, and the kernel too for gigabytes. */
 	if (give_back->kept ||
 	    (give_back->block->fd >= 0 && give_back->block->size <= RELEASED_AT_ONCE))
 		give_back_run(&give_back->task);
@@ -197,7 +197,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 {
 	struct give_back *give_back = calloc(1, sizeof(*give_back));
 
-	/* Out of memory: it stays the broker's until the end, which is counted. */
+	/* Out of memory: the broker keeps the block until its end, and counts it. */
 	if (!give_back) {
 		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
 		if (done)
@@ -210,7 +210,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	give_back->workers[0] = &broker->processes->mover;
 	give_back->done = done;
 	give_back->userdata = userdata;
-	/* Not behind what the owner has made: others may wait for this memory. */
+	/* Not queued behind the owner's allocations: others may wait for this memory. */
 	give_back->whose = (uint64_t)owner->uid | RELEASES;
 
 	pthread_mutex_lock(&broker->registry.lock);
@@ -226,7 +226,7 @@ void block_withdraw(struct broker *broker, struct block *block,
 {
 	struct give_back *give_back = calloc(1, sizeof(*give_back));
 
-	/* Out of memory: it stays mapped there until it is freed. */
+	/* Out of memory: the block stays mapped there until it is freed. */
 	if (!give_back) {
 		done(userdata);
 		return;
@@ -255,8 +255,8 @@ static void release_block_done(void *userdata)
 }
 
 /*
- * A leased allocation waits for its last lease, and is not on its way back meanwhile: an
- * allocation that finds the device full does not wait for it.
+ * A leased allocation waits for its last lease, and does not count as being reclaimed:
+ * requests that find the device full do not wait for it.
  */
 static bool release_is_parked(struct op *op, struct allocation *allocation)
 {
@@ -356,14 +356,17 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 			op->worker = allocation->owner->worker;
 		op->work.stream = allocation->stream;
 		work_use(&op->work, allocation, 0, allocation->size, true);
-		/* Nothing will read it: no zeros are needed for this use. */
+		/* No op will read the memory, so no zeroing is needed. */
 		allocation->zeroed = true;
 		r = op_add_unlimited(op, &ready);
 	}
-	/* From now on, though it may have to wait: alloc.c counts on it. */
+	/*
+	 * Counts as being reclaimed from now on, even if the op has to wait: allocate.c
+	 * relies on this.
+	 */
 	if (r == 0 && allocation->kind != KIND_HOST)
 		reclaim_begin(&broker->reclaim, allocation->device);
-	/* Out of memory: the bytes stay taken, and the totals say so, until the end. */
+	/* Out of memory: the bytes stay allocated and counted until the end. */
 	if (r < 0)
 		op_free(op);
 	pthread_mutex_unlock(&broker->registry.lock);

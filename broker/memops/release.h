@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Giving memory back: of allocations that are freed, and blocks. */
+/* Releases memory of freed allocations, and blocks. */
 #pragma once
 
 #include "base/def.h"
@@ -11,18 +11,20 @@ struct op;
 struct owner;
 
 /*
- * Takes an allocation out of the tree; its memory is given back after its last use. With
- * registry.lock held, which it lets go of.
+ * Removes an allocation from the tree; its memory is released after the last use. With
+ * registry.lock held; releases the lock.
  */
 void allocation_release(struct broker *broker, struct allocation *allocation);
 
-/* Goes on with the op of a freed allocation whose last lease has ended. No lock held. */
+/* Continues the op of a freed allocation after its last lease. No lock held. */
 void allocation_resume_release(struct op *op);
 
-/* Gives a block back once nobody has it mapped; then done, if any. No lock held. */
+/*
+ * Releases a block once no worker has it mapped; then calls done, if any. No lock held.
+ */
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
 		     void (*done)(void *userdata), void *userdata);
 
-/* Has a block unmapped in the workers of others than its owner; then done. Likewise. */
+/* Unmaps a block in the workers of other owners; then calls done. No lock held. */
 void block_withdraw(struct broker *broker, struct block *block,
 		    void (*done)(void *userdata), void *userdata);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The buffers that the view reads requests into: slots of the mover's staging area, so
- * that what is written stands where the GPU takes it; ordinary memory when they are all
- * in use, so that a hung mover stops nobody.
+ * Buffers for the view to read requests into: slots of the mover's staging area, where
+ * the GPU can read the payload. When all slots are in use, ordinary memory serves, so a
+ * hung mover blocks no request.
  */
 #include <errno.h>
 
@@ -10,9 +10,9 @@
 #include "op/op.h"
 #include "process/processes.h"
 
-/* Slots that requests never take: reads must find one though every writer holds one. */
+/* Slots reserved for reads, even if every writer holds a slot. */
 #define SLOTS_FOR_READS 8
-/* fuse_in_header and fuse_write_in stand right before the payload's page. */
+/* fuse_in_header and fuse_write_in come right before the payload's page. */
 #define WRITE_HEADERS 80
 
 int broker_buffer_get(struct broker *broker, struct buffer *ret_buffer)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bytes of allocations: reads, writes, zeros, copies that the view asks for.
+ * Data of allocations: reads, writes, zeros and copies for the view.
  *
- * Host memory is copied here, to and from the memfd that the broker has mapped. All else
- * moves by way of a staging slot and a worker. A write is answered when the worker has
- * been asked, not when it is done: the slot keeps the bytes until then, whatever happens
- * to the worker, and every later use is ordered behind it. Should it fail after all,
- * close or fsync says so, as for any file.
+ * Host memory is copied here, through the broker's mapping of the memfd. All other memory
+ * is copied by a worker, through a staging slot. A write is answered when the request has
+ * been sent to the worker: the slot keeps the bytes until the end, even if the worker
+ * dies, and all later uses are ordered behind the write. If the write fails later, close
+ * or fsync reports the error, as for any file.
  *
- * The mover's slots serve all users, so a write stays in one only while nothing but the
- * mover is between it and its end. A write that waits for a kernel or for another worker
- * waits in ordinary memory, which counts in the share of the caller.
+ * The mover's slots serve all users. So a write stays in such a slot only while no other
+ * worker is between it and its end. A write that waits for a kernel or for another worker
+ * is kept in ordinary memory, counted in the caller's share.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,14 +26,14 @@
 
 struct transfer {
 	struct op op;
-	struct buffer buffer; /* write: what holds the bytes; memory NULL: op.staged.slot
-				 does */
-	uint64_t charged;     /* write: bytes of SHARE_WRITES */
+	struct buffer
+		buffer;	  /* write: has the bytes; memory NULL: op.staged.slot has them */
+	uint64_t charged; /* write: bytes of SHARE_WRITES */
 	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
-	size_t length; /* what to answer: the use's, or less of what was read ahead */
+	size_t length; /* length of the answer: of the use, or a part of the readahead */
 };
 
-/* What the interface lets a transfer answer. */
+/* Maps an error to those allowed by the interface. */
 static int transfer_errno(int error)
 {
 	return error == ENOSPC || error == ESTALE || error == EINTR || error == EBUSY
@@ -50,7 +50,7 @@ static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *n
 	journal_fail(&broker->journal, uid, pid, file, error, sentence);
 }
 
-/* Who asked for it, and pays for it. Under registry.lock. */
+/* Notes and charges the caller. Under registry.lock. */
 static void data_charge(struct op *op, const struct caller *caller)
 {
 	op->uid = caller->uid;
@@ -64,8 +64,8 @@ static void wait_done(struct wait *wait, int error, size_t length)
 }
 
 /*
- * The allocation behind a token. With registry.lock taken; when it has gone the lock is
- * let go and the wait answered.
+ * Finds an allocation and takes registry.lock. NULL: freed; the lock is not held and wait
+ * is answered.
  */
 static struct allocation *data_find(struct broker *broker, struct token token,
 				    const struct caller *caller, struct wait *wait)
@@ -91,7 +91,7 @@ static struct allocation *data_find(struct broker *broker, struct token token,
 	return NULL;
 }
 
-/* Past the end. The lock is let go and the wait answered. */
+/* Answers a request past the end. Releases the lock. */
 static void data_no_space(struct broker *broker, const struct allocation *allocation,
 			  const struct caller *caller, uint64_t offset, uint64_t length,
 			  struct wait *wait)
@@ -117,7 +117,7 @@ static void transfer_settle(struct op *op)
 
 	if (!op->error)
 		return;
-	/* Answered already: close or fsync will say it. */
+	/* Answered already: close or fsync reports the error. */
 	if (op->work.uses[0].write && !op->wait && !allocation->write_error)
 		allocation->write_error = transfer_errno(op->error);
 }
@@ -142,7 +142,7 @@ static void transfer_finish(struct op *op)
 	struct wait *wait = op_take_wait(op);
 	int error = transfer_errno(op->error);
 
-	/* What was read ahead for nobody failed for nobody. */
+	/* Failed readahead without a reader is no error. */
 	if (op->error && (wait || op->work.uses[0].write))
 		data_fail(op->broker, op->uid, op->pid, op->name, error,
 			  text_string(&op->sentence));
@@ -179,7 +179,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 			     const struct caller *caller, uint64_t offset,
 			     uint64_t length, struct op **ready);
 
-/* Notes why it was not added, and the name of what it uses. Under registry.lock. */
+/* Notes the reason of a refusal, and the name of the allocation. Under registry.lock. */
 static void data_note_refused(struct op *op, int error, enum share share, uint64_t n)
 {
 	strcpy(op->name, op->work.uses[0].allocation->name);
@@ -192,7 +192,7 @@ static void data_note_refused(struct op *op, int error, enum share share, uint64
 		text_printf(&op->sentence, "no memory in the broker");
 }
 
-/* Frees what was not added, and answers. No lock held. */
+/* Frees an op that was not added, and answers. No lock held. */
 static void data_drop_op(struct op *op, struct wait *wait)
 {
 	int error = op->error;
@@ -207,8 +207,8 @@ static void data_drop_op(struct op *op, struct wait *wait)
 }
 
 /*
- * Adds the op, lets go of the lock, starts it; or answers the wait. For a reader who goes
- * on (NULL: none) what follows is read too.
+ * Adds the op, releases the lock and starts the op; on failure answers the wait. For a
+ * sequential reader (NULL: none) readahead begins.
  */
 static void data_run_then(struct op *op, struct wait *wait, const struct caller *reader)
 {
@@ -251,7 +251,7 @@ static void read_run(struct op *op)
 	struct wait *wait;
 
 	if (!op->worker) {
-		/* Before it leaves the order: then the memory may go. */
+		/* Before the op leaves the order: the memory may be freed afterwards. */
 		wait = op_take_wait(op);
 		pthread_mutex_lock(&op->broker->registry.lock);
 		order_set_unasked(&op->work, true);
@@ -278,7 +278,7 @@ static void read_run(struct op *op)
 	op_ask(op);
 }
 
-/* What was read ahead stays in its slot until somebody comes for it. */
+/* Complete readahead stays in its slot until a reader takes it. */
 static void read_settle(struct op *op)
 {
 	struct ahead *ahead = op->work.uses[0].allocation->ahead;
@@ -303,7 +303,7 @@ static const struct op_class read_class = {
 	.repeatable = true,
 };
 
-/* Begins to read what follows, if the reader goes on like this. */
+/* Begins readahead for a sequential reader. */
 static void read_begin_ahead(struct broker *broker, struct allocation *allocation,
 			     const struct caller *caller, uint64_t offset,
 			     uint64_t length, struct op **ready)
@@ -312,7 +312,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	struct op *more = NULL;
 	struct ahead *ahead;
 
-	/* Whoever leases it for writing does so outside of the order. */
+	/* A lease for writing writes outside of the order. */
 	if (length < AHEAD_MIN || offset >= allocation->size ||
 	    allocation->kind == KIND_HOST || allocation->n_write_leases)
 		return;
@@ -336,7 +336,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	}
 }
 
-/* Answers from what was read ahead, or has that answer. Lets go of the lock. */
+/* Answers from the readahead, at once or when complete. Releases the lock. */
 static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 			    const struct caller *caller, size_t length, struct wait *wait)
 {
@@ -405,7 +405,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 
 /* ---- write ---- */
 
-/* The bytes are in a slot of the worker: answers the writer, and asks it. */
+/* The bytes are in a slot of the worker: answers the writer, and sends the request. */
 static void write_ask(struct op *op, const uint8_t *bytes)
 {
 	const struct use *use = &op->work.uses[0];
@@ -419,7 +419,7 @@ static void write_ask(struct op *op, const uint8_t *bytes)
 		.length = length,
 		.offset = (uint64_t)(bytes - op->worker->staging.memory),
 	};
-	/* The writer makes his next piece while the worker is asked. */
+	/* The writer prepares the next piece meanwhile. */
 	wait = op_take_wait(op);
 	if (wait)
 		wait_done(wait, 0, length);
@@ -435,7 +435,9 @@ static void write_host(struct op *op, const uint8_t *bytes)
 	op_done(op, 0);
 }
 
-/* Nobody waits any more: a signal came before it began, so it is not done. */
+/*
+ * Whether the writer was interrupted before the write began. Then the write is dropped.
+ */
 static bool write_given_up(struct op *op)
 {
 	bool given_up;
@@ -456,7 +458,7 @@ static void write_run(struct op *op)
 	} else if (!op->worker) {
 		write_host(op, transfer->bytes);
 	} else if (transfer->buffer.slot >= 0 || !transfer->buffer.memory) {
-		/* They stand where the GPU takes them already. */
+		/* The GPU can read the bytes in place. */
 		write_ask(op, transfer->bytes);
 	} else {
 		if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
@@ -488,9 +490,8 @@ static int write_charge(struct transfer *transfer)
 }
 
 /*
- * Copies the bytes out of the slot of the mover that they came in: to one of its own
- * worker where it is that one's turn now, else to ordinary memory. No lock held.
- * Returns: 0; -ENOMEM.
+ * Copies the bytes out of the mover's slot: to a slot of the op's own worker if the op
+ * runs now, else to ordinary memory. No lock held. Returns: 0; -ENOMEM.
  */
 static int write_copy_out(struct transfer *transfer, const void *bytes, bool waits)
 {
@@ -512,15 +513,15 @@ static int write_copy_out(struct transfer *transfer, const void *bytes, bool wai
 	return 0;
 }
 
-/* Whether the bytes may stay in the slot of the mover that they came in. */
+/* Whether the bytes may stay in the mover's slot. */
 static bool write_may_stay(const struct op *op, bool waits)
 {
 	return !waits && (!op->worker || op->worker == &op->broker->processes->mover);
 }
 
 /*
- * The transfer takes the bytes, with the buffer where that can be. With registry.lock
- * held, let go of meanwhile. Returns: 0; negative, noted, and the lock is let go of.
+ * Gives the bytes to the transfer, with the buffer if possible. With registry.lock held,
+ * released meanwhile. Returns: 0; negative, noted in the op, and the lock is released.
  */
 static int write_take_bytes(struct transfer *transfer, const void *bytes,
 			    struct buffer *buffer)
@@ -543,7 +544,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 		*buffer = (struct buffer){ .slot = -1 };
 		return 0;
 	}
-	/* For the case that there is no memory; and the name, should it be freed. */
+	/* In case there is no memory; also notes the name, in case of a free. */
 	data_note_refused(op, -ENOMEM, SHARE_WRITES, 0);
 	pthread_mutex_unlock(lock);
 	r = write_copy_out(transfer, bytes, waits);
@@ -584,7 +585,7 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		data_drop_op(&transfer->op, wait);
 		return;
 	}
-	/* The lock may have been let go of. */
+	/* The lock may have been released meanwhile. */
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (!allocation) {
 		pthread_mutex_unlock(&broker->registry.lock);
@@ -641,8 +642,7 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
-	/* Closing what has been freed is no error: there is nothing left to be written.
-	 */
+	/* Closing a freed allocation is no error: no data is left to write. */
 	if (!allocation || allocation->n_works == 0) {
 		error = allocation ? allocation->write_error : 0;
 		if (allocation)
@@ -664,7 +664,7 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 
 /* ---- zeros ---- */
 
-/* A failure of the GPU's own is told here; the rest was told before. */
+/* Reports a failure on the GPU; other failures were reported before. */
 static void told_finish(struct op *op)
 {
 	if (op->error)
@@ -673,7 +673,7 @@ static void told_finish(struct op *op)
 	simple_finish(op);
 }
 
-/* With the lock held and the range inside. */
+/* With the lock held and a valid range. */
 static void zero_range(struct broker *broker, struct allocation *allocation,
 		       const struct caller *caller, uint64_t offset, uint64_t length,
 		       struct wait *wait)
@@ -685,7 +685,7 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		wait_done(wait, 0, 0);
 		return;
 	}
-	/* Done to `data`, so it moves no pages: `cat f >data` begins with this. */
+	/* A write to `data` moves no pages: `cat f >data` begins with a truncate. */
 	op = fill_op_new(broker, allocation->owner, allocation, offset, length, 0, 1,
 			 true, told_finish);
 	if (!op) {
@@ -710,7 +710,7 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 		zero_range(broker, allocation, caller, offset, length, wait);
 }
 
-/* The lock is let go and the wait answered. */
+/* Releases the lock and answers the wait. */
 static void truncate_no_space(struct broker *broker, const struct allocation *allocation,
 			      const struct caller *caller, uint64_t size,
 			      struct wait *wait)
@@ -744,7 +744,7 @@ void broker_truncate(struct broker *broker, struct token token,
 
 /* ---- copies ---- */
 
-/* What one answer of copy_file_range can count, in whole pages. */
+/* Largest count of copy_file_range, in whole pages. */
 #define COPY_RANGE_MAX 0x7ffff000ull
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
@@ -760,7 +760,7 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 	to = data_find(broker, target, caller, wait);
 	if (!to)
 		return;
-	/* The lock was let go of in between. */
+	/* The lock was released in between. */
 	from = allocation_get(&broker->registry, source.slot, source.generation);
 	if (!from || source_offset >= from->size || length == 0) {
 		pthread_mutex_unlock(&broker->registry.lock);
