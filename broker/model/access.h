@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who asks for something, and whether the mode of an allocation lets them. */
+/* Checks whether the mode of an allocation gives a caller access. */
 #pragma once
 
 #include <sys/types.h>
@@ -23,10 +23,10 @@ enum access {
 	ACCESS_OWN = 1, /* free, rename, chmod: owner and root */
 };
 
-/* Whether the caller may: the file's mode says, and root may all. */
+/* Whether the mode of the allocation permits the access. Root may do everything. */
 bool caller_may(const struct caller *caller, const struct allocation *allocation,
 		enum access access);
 
-/* Whether an owner may, whoever acts for that owner. */
+/* The same for an owner, without supplementary groups. */
 bool owner_may(const struct owner *owner, const struct allocation *allocation,
 	       enum access access);

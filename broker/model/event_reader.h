@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A reader of changes as they come: see broker.h, where one is made. */
+/* A reader of events, in the order in which they happen; broker.h makes readers. */
 #pragma once
 
 #include "base/def.h"
 
 struct event_reader;
 
-/* Takes NULL. On return wake is not running and will not be called. */
+/* Takes NULL. After the return `wake` is not running and will not be called again. */
 struct event_reader *event_reader_free(struct event_reader *reader);
 
-/* Takes at most size bytes of whole lines; `lost N` stands where N were overwritten.
- * Returns: how many bytes; 0 when there is nothing now. size >= 512. */
+/*
+ * Copies whole lines, at most size bytes (size >= 512). A line `lost N` stands for N
+ * overwritten events.
+ * Returns: bytes copied; 0 when there is no new event.
+ */
 size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size);

@@ -105,7 +105,7 @@ static int failure_line_compare(const void *a, const void *b)
 	return one->seq < other->seq ? -1 : one->seq > other->seq;
 }
 
-/* Everyone's, in the order in which they happened. */
+/* The failures of all users, in the order in which they happened. */
 static void failures_show_all(struct journal *journal, struct text *text)
 {
 	_cleanup_free_ struct failure_line *lines = NULL;

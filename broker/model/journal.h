@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happened: failures, kept by user, and changes, one ring for all with readers that
- * follow it.
+ * The journal: failures by user, and one ring of events for all readers.
  *
- * A failure is a line `TIME pid=N FILE ERRNO sentence`; each user has his last 64, so
- * that nobody pushes out another's. A change is a line `TIME SEQ EVENT OBJECT
- * [KEY=VALUE]...`. The journal has a lock of its own, innermost; wake functions are
- * called with it.
+ * A failure is a line `TIME pid=N FILE ERRNO sentence`. Each user has a ring of 64
+ * failures, so no user can push out the failures of another. An event is a line `TIME SEQ
+ * EVENT OBJECT [KEY=VALUE]...`. The journal has a lock of its own, which is innermost.
+ * Wake functions are called under this lock.
  */
 #pragma once
 
@@ -22,7 +21,7 @@
 
 struct failures {
 	uid_t uid;
-	uint64_t n; /* ever */
+	uint64_t n; /* failures so far */
 	struct {
 		uint64_t seq;
 		char *line;
@@ -32,7 +31,7 @@ struct failures {
 
 struct journal {
 	pthread_mutex_t lock;
-	struct failures *failures; /* one for each user who ever failed */
+	struct failures *failures; /* an entry for each user with a failure */
 	uint64_t n_failures;
 	uint64_t n_events;
 	char *events[EVENTS_KEPT];
@@ -42,15 +41,15 @@ struct journal {
 void journal_init(struct journal *journal);
 void journal_deinit(struct journal *journal);
 
-/* error is a positive errno. What can't be printed in the sentence is shown as \xHH. */
+/* error is a positive errno. Unprintable bytes of the sentence are shown as \xHH. */
 void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
 		  int error, const char *sentence);
 
-/* The failures of a user, of all users when uid is 0; oldest first. */
+/* The failures of a user, oldest first; with uid 0 the failures of all users. */
 void journal_failures(struct journal *journal, uid_t uid, struct text *text);
 uint64_t journal_n_failures(struct journal *journal);
 
-/* what: `EVENT OBJECT [KEY=VALUE]...` */
+/* The format gives `EVENT OBJECT [KEY=VALUE]...`. */
 void journal_event(struct journal *journal, const char *format, ...) _printf_(2, 3);
 void journal_events(struct journal *journal, struct text *text);
 

@@ -11,7 +11,10 @@ static const char *const prefixes[N_LOCATION_PLACES] = {
 	[LOCATION_DEVICE] = "device:",
 };
 
-/* A location with its number behind a prefix. Returns: -ENOENT: another prefix. */
+/*
+ * Parses a location with a prefix and a number. Returns: 0; -EINVAL; -ENOENT: the word
+ * has another prefix.
+ */
 static int location_parse(const char *word, enum location_place place,
 			  uint16_t *ret_location, struct refusal *refusal)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A change splits at its two ends at most. */
+/* A change splits ranges at most at its two ends. */
 #define ROOM_OF_CHANGE 2
 
 struct managed *managed_new(uint64_t size)
@@ -68,7 +68,7 @@ static uint64_t range_end(const struct managed *managed, uint32_t i)
 	return i + 1 < managed->n_ranges ? managed->ranges[i + 1].offset : managed->size;
 }
 
-/* The one that holds the offset. */
+/* The range that holds the offset. */
 static uint32_t range_at(const struct managed *managed, uint64_t offset)
 {
 	uint32_t low = 0, high = managed->n_ranges;
@@ -93,7 +93,7 @@ const struct managed_range *managed_find(const struct managed *managed, uint64_t
 	return &managed->ranges[i];
 }
 
-/* Has a range begin at the offset. Returns: which. */
+/* Makes a range begin at the offset. Returns: the index of this range. */
 static uint32_t range_split(struct managed *managed, uint64_t offset)
 {
 	uint32_t i = range_at(managed, offset);
@@ -115,7 +115,7 @@ static bool ranges_are_alike(const struct managed_range *a, const struct managed
 	       a->on_host == b->on_host;
 }
 
-/* Joins those from first to last + 1 that became alike. */
+/* Joins equal neighbours among the ranges from first to last + 1. */
 static void ranges_join(struct managed *managed, uint32_t first, uint32_t last)
 {
 	uint32_t end = MIN(last + 2, managed->n_ranges), kept = first;
@@ -140,7 +140,7 @@ static void total_add(uint64_t *totals, uint16_t location, uint64_t bytes)
 						: MANAGED_PLACE_HOST] += bytes;
 }
 
-/* bytes may be "negative": what wraps around comes back. */
+/* Adds bytes to the totals of the range; a negative number wraps around and subtracts. */
 static void range_add(const struct managed_range *range, struct managed_totals *totals,
 		      uint64_t bytes)
 {

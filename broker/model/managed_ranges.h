@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was asked of the driver for managed memory and done: its attachment, advice and
- * last prefetch by range, and the totals over all of it.
+ * Requests to the driver for managed memory: attachment, advice and last prefetch by
+ * range, and totals over all managed memory.
  *
- * The records are plain values: from them the memory is made again in another worker, and
- * from them come the totals of `status`. What `advise` and `last_prefetch` show is asked
- * of the driver, not taken from here.
+ * The records are plain values. Another worker makes the memory again from these records,
+ * and `status` shows their totals. `advise` and `last_prefetch` ask the driver instead.
  *
- * Pages are the unit, as they are the driver's: a range stands for every page that it
- * touches. Bytes are counted up to the size.
+ * The unit is the driver's page: a range covers every page that it touches. Bytes are
+ * counted up to the size of the allocation.
  *
  * All under the registry's lock.
  */
@@ -21,7 +20,7 @@
 #define MANAGED_PLACES	   17 /* devices 0 to 15, then the host with all its nodes */
 #define MANAGED_PLACE_HOST 16
 
-/* Ranges of one allocation that differ. */
+/* Limit of different ranges in one allocation. */
 #define MANAGED_RANGES_MAX 65536
 
 enum managed_attach {
@@ -30,14 +29,15 @@ enum managed_attach {
 	ATTACH_SINGLE, /* to the allocation's stream */
 };
 
-/* From offset up to where the next one begins. Locations are of gpumem/location.h. */
+/* Goes from offset to the begin of the next range. Locations are of gpumem/location.h. */
 struct managed_range {
 	uint64_t offset;
 	uint32_t accessed_by; /* set of locations */
 	uint16_t preferred;
-	uint16_t prefetched; /* last */
+	uint16_t prefetched; /* last prefetch */
 	bool read_mostly;
-	bool on_host; /* no GPU has used it since it was made or sent there */
+	bool on_host; /* no GPU has used the range since it was made or prefetched to the
+			 host */
 };
 
 struct managed_totals {
@@ -49,51 +49,52 @@ struct managed {
 	uint64_t size;
 	uint64_t page;
 	uint8_t attach; /* enum managed_attach */
-	bool counted;	/* in the totals: its worker lives */
+	bool counted;	/* in the totals, because the worker lives */
 	uint32_t n_ranges, capacity;
-	uint32_t n_reserved; /* room that changes under way may need */
+	uint32_t n_reserved; /* room for changes under way */
 	struct managed_range *ranges;
 };
 
-/* What a change sets; a range of the memory has it from then on. */
+/* The property that a change sets for a range. */
 enum managed_change {
 	MANAGED_READ_MOSTLY, /* value: 0 or 1 */
-	MANAGED_PREFERRED,   /* value: a location, LOCATION_NONE for none */
+	MANAGED_PREFERRED,   /* value: a location; LOCATION_NONE removes the preference */
 	MANAGED_ACCESSED_BY, /* value: a location to add to the set */
 	MANAGED_UNACCESSED_BY,
 	MANAGED_PREFETCHED, /* value: a location */
 };
 
-/* Bytes of a new allocation, nothing said of any; not counted. NULL: no memory. */
+/* Ranges of a new allocation without advice; not counted. NULL: no memory. */
 struct managed *managed_new(uint64_t size);
 
-/* Takes NULL, and what is counted out of the totals. Returns: NULL. */
+/* Takes NULL. Subtracts a counted allocation from the totals. Returns: NULL. */
 struct managed *managed_free(struct managed *managed, struct managed_totals *totals);
 
 /*
- * Sees to it that a change can't fail, until managed_unreserve(): it is noted by one
- * managed_set() or, part by part, by several.
+ * Reserves room so that a change can't fail. The change is one managed_set(), or several
+ * for its parts, and ends with managed_unreserve().
  * Returns: 0; -ENOMEM; -ENOSPC when there are MANAGED_RANGES_MAX ranges.
  */
 int managed_reserve(struct managed *managed);
 void managed_unreserve(struct managed *managed);
 
-/* The driver has done it for the pages of a range inside. */
+/* Notes a change that the driver has made, for every page of the range. */
 void managed_set(struct managed *managed, struct managed_totals *totals, uint64_t offset,
 		 uint64_t length, enum managed_change change, uint16_t value);
 
 /*
- * Whether a range is on the host for sure; how much of it from the offset on is alike in
- * that; a GPU uses it, so it may not be there any more.
+ * managed_is_on_host(): whether the whole range is certainly on the host.
+ * managed_alike(): number of bytes from offset on with the same answer.
+ * managed_leave_host(): notes that a GPU uses the range, so the range may leave the host.
  */
 bool managed_is_on_host(const struct managed *managed, uint64_t offset, uint64_t length);
 uint64_t managed_alike(const struct managed *managed, uint64_t offset, uint64_t length);
 void managed_leave_host(struct managed *managed, uint64_t offset, uint64_t length);
 
-/* In and out of the totals: what is lost with its worker is nowhere. */
+/* Adds to the totals, and subtracts: memory lost with its worker is in no total. */
 void managed_count(struct managed *managed, struct managed_totals *totals);
 void managed_uncount(struct managed *managed, struct managed_totals *totals);
 
-/* The range that holds an offset, and where it ends. */
+/* The range that holds an offset, and its end. */
 const struct managed_range *managed_find(const struct managed *managed, uint64_t offset,
 					 uint64_t *ret_end);

@@ -9,7 +9,7 @@
 
 #include "model/registry.h"
 
-#define SHOWN_LENGTH 240 /* of a name that is cut */
+#define SHOWN_LENGTH 240 /* bytes kept of a shortened name */
 
 /* ---- modules ---- */
 
@@ -77,7 +77,7 @@ bool module_is_fresh(const struct module *module)
 	return !module->image && module->n_loads == 0;
 }
 
-/* Its functions can't be found any more, by name or by token. */
+/* Removes the functions of an image from the tables of names and tokens. */
 static void image_withdraw(struct registry *registry, struct image *image)
 {
 	struct function *function;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules: a name, and the image that was loaded for it last.
+ * Modules: a name and the image loaded last.
  *
- * A module is made empty. Its image (cubin, fatbin or PTX, in a sealed memfd) comes and
- * goes as a whole: a new one takes the old one's place once it has loaded. Whoever uses
- * an image holds a reference, so a launch that was queued before goes on with the old
- * one; the last to let go has it unloaded. The functions of an image are objects of their
- * own, known by tokens, which end when the image is replaced.
+ * A new module is empty. Its image (cubin, fatbin or PTX, in a sealed memfd) comes and
+ * goes as a whole: a new image replaces the old image once it has loaded. Each user of an
+ * image holds a reference, so a launch that was queued earlier still uses the old image.
+ * The release of the last reference unloads the image. The functions of an image are
+ * objects with tokens of their own, which end when the image is replaced.
  *
- * An image may be loaded in any run of its owner's worker, again and again: `wire_id` is
- * what all of them call it, `made_epoch` the run that knows it.
+ * An image may be loaded again in each process of its owner's worker. All these processes
+ * know the image by `wire_id`; `made_epoch` is the epoch of the process that has it now.
  *
- * All under the registry's lock, except made_epoch, which is the worker's.
+ * All under the registry's lock, except made_epoch, which belongs to the worker.
  */
 #pragma once
 
@@ -26,41 +26,43 @@ struct module;
 struct owner;
 struct registry;
 
-#define FUNCTION_NAME_MAX 255 /* of what is shown: a name in a directory */
+#define FUNCTION_NAME_MAX 255 /* longest shown name: a name in a directory */
 
-/* Where a parameter stands in the kernel's block of them, in bytes. */
+/* Offset and size of a parameter in the kernel's parameter block, in bytes. */
 struct param {
 	uint32_t offset, size;
 };
 
 struct function {
 	char *name;	 /* as in the module */
-	uint64_t id;	 /* never used again */
-	char *shown;	 /* what its directory is called, see function_show_name() */
-	uint32_t index;	 /* what the worker calls it */
-	bool has_params; /* the driver could tell them */
+	uint64_t id;	 /* never reused */
+	char *shown;	 /* name of its directory, see function_show_name() */
+	uint32_t index;	 /* the worker's number for the function */
+	bool has_params; /* the driver knows the parameters */
 	uint32_t n_params;
 	struct param *params; /* in the order of the kernel's own parameters */
 	struct image *image;
 
 	uint32_t slot, slot_generation;
-	UT_hash_handle hh; /* by shown */
+	UT_hash_handle hh; /* key: shown */
 };
 
 struct image {
 	uint32_t wire_id;
 	uint32_t device;
-	uint32_t made_epoch; /* of the worker that was told of it; 0: none yet */
+	uint32_t made_epoch; /* of the worker process that knows the image; 0: none yet */
 	uint32_t n_refs;
 	struct owner *owner;
-	struct module *module; /* whose it is now; NULL: not yet, or not any more */
-	int fd;		       /* sealed; not closed here */
+	struct module *module; /* module that shows the image; NULL: not yet loaded, or
+				  replaced */
+	int fd;		       /* sealed; closed elsewhere */
 	uint64_t size;
-	uint64_t serial; /* of two that load, the later one stays */
-	bool enumerated; /* functions are all there are; else those asked for by name */
+	uint64_t serial; /* of two images being loaded, the later serial stays */
+	bool enumerated; /* functions holds all functions; else only functions found by
+			    name */
 	uint32_t n_functions; /* that can be seen */
 	struct function *functions;
-	bool withdrawn; /* they can't be seen any more */
+	bool withdrawn; /* the functions are out of the tables */
 };
 
 struct module {
@@ -72,13 +74,13 @@ struct module {
 	uint32_t device;
 	int64_t created_s;
 	int64_t loaded_s;    /* 0: never */
-	struct image *image; /* NULL: none has been loaded; holds a reference */
-	uint64_t n_serials;  /* of images, ever dealt */
-	uint64_t settled;    /* the last one whose load has ended */
-	uint32_t n_loads;    /* images on their way */
-	uint32_t n_launches; /* under way; rmdir is EBUSY meanwhile */
-	int32_t failed; /* errno of the last load; 0: it went well, or there was none */
-	char *log;	/* the compiler's words about the last load; NULL: none */
+	struct image *image; /* NULL: nothing loaded; holds a reference */
+	uint64_t n_serials;  /* serials of images, ever given */
+	uint64_t settled;    /* serial of the last image whose load has ended */
+	uint32_t n_loads;    /* images being loaded */
+	uint32_t n_launches; /* launches under way; while there are any, rmdir is EBUSY */
+	int32_t failed;	     /* errno of the last load; 0: success, or no load so far */
+	char *log;	     /* the compiler's log of the last load; NULL: none */
 
 	uint32_t slot, slot_generation;
 	UT_hash_handle hh;
@@ -87,16 +89,16 @@ struct module {
 /* Returns: 0; -EEXIST; -ENOMEM. */
 int module_new(struct module **ret_module, struct registry *registry, const char *name,
 	       struct owner *owner);
-/* Nothing uses it: no image, no load, no launch. */
+/* The module must have no image, load or launch. */
 struct module *module_free(struct registry *registry, struct module *module);
 struct module *module_find(const struct registry *registry, const char *name);
 
-/* Whether it can be given a new device: none was loaded yet and none is on its way. */
+/* Whether the module can move to another device: no image is loaded or being loaded. */
 bool module_is_fresh(const struct module *module);
 
 /*
- * An image on its way, with one reference, which is the caller's. It owns nothing but
- * its functions: fd is closed by whoever frees it.
+ * Makes an image with one reference, the caller's. The image owns only its functions: the
+ * caller of image_free() closes fd.
  *
  * Returns: 0; -ENOMEM.
  */
@@ -104,37 +106,38 @@ int image_new(struct image **ret_image, struct registry *registry, struct module
 	      int fd, uint64_t size);
 
 struct image *image_ref(struct image *image);
-/* Returns: true when that was the last: the caller frees it, and has it unloaded. */
+/* Returns: true for the last reference; the caller then unloads and frees the image. */
 bool image_unref(struct image *image);
 struct image *image_free(struct registry *registry, struct image *image);
 
 /*
- * Adds a function; params are copied. One that the driver can't tell has has_params
- * false.
+ * Adds a function and copies params. has_params is false when the driver can't tell the
+ * parameters.
  *
- * Returns: 0; -EEXIST when that name is there already; -ENOMEM.
+ * Returns: 0; -EEXIST when the image has the shown name already; -ENOMEM.
  */
 int image_add_function(struct function **ret_function, struct registry *registry,
 		       struct image *image, const char *name, uint32_t index,
 		       bool has_params, const struct param *params, uint32_t n_params);
 
-/* By the name shown or by the whole name. NULL: there is none. */
+/* Finds a function by shown or full name. NULL: not found. */
 struct function *image_find_function(const struct image *image, const char *name);
 
 /*
- * Gives the module an image, whose reference it takes (NULL: none), instead of the one it
- * had, whose functions end. Returns: that one, whose reference is now the caller's; NULL.
+ * Replaces the module's image by `image` (NULL: none) and takes over its reference. The
+ * functions of the old image end.
+ * Returns: the old image, with its reference; NULL.
  */
 struct image *module_set_image(struct registry *registry, struct module *module,
 			       struct image *image);
 
-/* A function that can be seen. NULL: it has gone. */
+/* A function of the current image. NULL: the function has ended. */
 struct function *function_get(const struct registry *registry, uint32_t slot,
 			      uint32_t generation);
 
 /*
- * What a function's directory is called: its name, if that can be a name in a directory;
- * else the first 240 bytes of it, with `_` in place of what can't stand there, `~` and a
- * hash of the whole name.
+ * Makes the directory name of a function: the function's name, if valid as a file name;
+ * else the first 240 bytes, with `_` for each invalid byte, then `~` and a hash of the
+ * whole name.
  */
 void function_show_name(const char *name, char ret_shown[FUNCTION_NAME_MAX + 1]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects of all types alike: the folders of the mount that hold them, the tokens by
- * which everybody outside the registry knows them, their names.
+ * All types of objects: their folders in the mount, their names, and the tokens that
+ * stand for them outside the registry.
  */
 #pragma once
 
@@ -11,7 +11,7 @@ struct registry;
 struct slots;
 
 enum object_type {
-	OBJECT_BROKER, /* the broker itself: exactly one, TOKEN_NONE */
+	OBJECT_BROKER, /* the broker: a single object, TOKEN_NONE */
 	OBJECT_ALLOCATION,
 	OBJECT_STREAM,
 	OBJECT_DEVICE,
@@ -21,12 +21,12 @@ enum object_type {
 	N_OBJECT_TYPES,
 };
 
-/* The name of the folder that holds such objects ("allocations"), "" for the broker. */
+/* The folder of objects of a type ("allocations"); "" for the broker. */
 const char *object_folder(enum object_type type);
 
 /*
- * A reference to an object that may end at any time: slot is its place, generation tells
- * it from what stood there before. Both fit: slot < 2^24, generation < 2^32, never zero.
+ * A reference to an object that may end at any time. The generation tells the object from
+ * earlier objects in the same slot. slot < 2^24, generation < 2^32 and never zero.
  */
 struct token {
 	uint32_t slot;
@@ -40,19 +40,23 @@ struct token {
 	}
 
 #define OBJECT_NAME_MAX 64
-#define LISTED_NAME_MAX 255 /* functions have longer names than users may give */
+#define LISTED_NAME_MAX 255 /* function names may be longer than names given by users */
 
-/* The objects of a type; NULL for the broker itself. Under the registry's lock, as are:
+/*
+ * The slots of a type; NULL for the broker. The functions from here on need the
+ * registry's lock.
  */
 struct slots *object_slots(struct registry *registry, enum object_type type);
 
-/* The object, where it can be seen. NULL: it has gone. */
+/* The visible object of a token; NULL: the object is gone. */
 void *object_get(struct registry *registry, enum object_type type, struct token token);
 
-/* What it is called in the folder of its type. */
+/* The name of an object in the folder of its type. */
 void object_name(enum object_type type, const void *object,
 		 char ret_name[LISTED_NAME_MAX + 1]);
 
-/* Appends where an object stands, as `streams/s`. Returns: false when it has gone. */
+/*
+ * Appends the path of an object, as `streams/s`. Returns: false when the object is gone.
+ */
 bool object_path(struct registry *registry, enum object_type type, struct token token,
 		 struct text *text);

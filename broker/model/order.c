@@ -51,7 +51,7 @@ static bool use_conflicts(const struct use *a, const struct use *b)
 	       a->offset < b->offset + b->length && b->offset < a->offset + a->length;
 }
 
-/* Whoever waits for later has, in doing so, waited for earlier too. */
+/* A wait for later includes the wait for earlier. */
 static bool use_replaces(const struct use *later, const struct use *earlier)
 {
 	bool covers = later->offset <= earlier->offset &&
@@ -95,7 +95,7 @@ static void work_note_sent(struct work *work, const struct work *before)
 		work->after[work->n_after++] = before->sent_id;
 }
 
-/* The last entry is ours already when two uses meet the same work. */
+/* When two uses meet the same work, this work is the last follower already. */
 static bool work_waits_for(const struct work *work, const struct work *before)
 {
 	return before->n_followers &&
@@ -133,7 +133,7 @@ static void work_unwait(struct work *work, struct work *before)
 		before->n_followers--;
 }
 
-/* Takes back what work_wait_for() did for a work that could not be added. */
+/* Undoes work_wait_for() for a work that could not be added. */
 static void work_forget_waits(struct work *work)
 {
 	for (unsigned int i = 0; i < work->n_uses; i++) {
@@ -272,7 +272,9 @@ bool order_sent(struct work *work, uint64_t id, struct work **ready)
 	return work->ended && !work->n_ahead;
 }
 
-/* One that this work followed has left, well or badly, perhaps without being sent. */
+/*
+ * Releases a follower of a work that leaves the order, perhaps without having been sent.
+ */
 static void work_unfollow(struct work *work, const struct follower *follower,
 			  struct work **ready)
 {
@@ -309,7 +311,7 @@ void order_done(struct work *work, struct work **ready)
 	work->n_followers = work->followers_capacity = 0;
 }
 
-/* Has one that it waits for forget it. */
+/* Removes the work from the followers of an earlier work. */
 static void work_unfollow_early(struct work *work, struct work *before)
 {
 	unsigned int n = 0;
@@ -327,7 +329,7 @@ bool order_leave(struct work *work, struct work **ready)
 {
 	if (!work->may_leave || work->n_before == 0)
 		return false;
-	/* Whatever it waits for has an earlier use of the same memory. */
+	/* Every predecessor has an earlier use of the same memory. */
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		const struct use *first = work->uses[i].allocation->all_uses;
 

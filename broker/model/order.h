@@ -3,22 +3,22 @@
  * The order of uses: which work must wait for which.
  *
  * A work is anything that touches the bytes of allocations: a transfer of data, a fill, a
- * copy, a free. It names its uses (a range, read or written) and perhaps a stream, and
- * waits for every earlier work that it conflicts with: one that overlaps it where one of
- * the two writes, or the one before it on its stream. Works that don't conflict run at
- * the same time.
+ * copy, a free. A work names its uses (a range, read or written) and perhaps a stream. A
+ * work waits for every earlier work that conflicts: works that overlap, where at least
+ * one of the two writes, and the previous work on the same stream. Works without conflict
+ * run at the same time.
  *
- * Works of one chain (kernels of one worker) don't wait for each other's end: each only
- * has to be sent behind those before it, and told whose end to wait for where that one is
- * on another stream; the GPU then keeps the order. Their ends are taken in order all the
- * same: a work must not leave before those that it follows.
+ * Works of one chain (kernels of one worker) don't wait for each other's end. Each work
+ * is sent after its predecessors, and the request lists predecessors on other streams;
+ * the GPU then keeps the order. Ends are still taken in order: a work must not leave
+ * before its predecessors.
  *
- * An allocation keeps only the uses that later works can still have to wait for: a use
- * that a later one covers and waits for is dropped from the list, so that a thousand
- * fills in a queue leave one use behind.
+ * An allocation keeps only uses that later works may have to wait for. A use is dropped
+ * from the list when a later use covers it and waits for it, so a thousand queued fills
+ * leave a single use.
  *
- * A work whose asker may go away (a write of data) can leave before it begins. So it
- * drops no use from the list: what it waits for is there for those that come after it.
+ * A work whose caller may go away (a write of data) can leave before it begins. Such a
+ * work drops no use from the list, so later works still find its predecessors.
  *
  * All under the registry's lock.
  */
@@ -35,23 +35,26 @@ struct use {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	bool write;
-	bool places; /* moves or advises: two such keep their order, as with writes */
-	bool listed; /* in the allocation's list still */
-	bool guest_writes; /* its worker gets it mapped to be written too */
-	uint32_t zeroing;  /* which one of the allocation it comes after; 0: none */
-	uint64_t address;  /* of the allocation when the worker was asked */
+	bool places;	   /* moves or advises; such uses keep their order, like writes */
+	bool listed;	   /* still in the allocation's list */
+	bool guest_writes; /* its worker maps the memory for writing */
+	uint32_t zeroing;  /* number of the zeroing that comes before this use; 0: none */
+	uint64_t address;  /* of the allocation, at the time of the request */
 	struct use *prev, *next;
 	struct use *prev_of_all, *next_of_all;
 };
 
-/* Ends of other streams that a work is told to wait for; beyond that it waits here. */
+/*
+ * Limit of predecessors on other streams in a request; beyond the limit a work waits
+ * here.
+ */
 #define WORK_AFTER_MAX 32
 
 #define WORK_USES_ROOM 2
 
 struct follower {
 	struct work *work;
-	bool chained; /* waits for this one to be sent, not for its end */
+	bool chained; /* waits until the predecessor is sent, not until its end */
 };
 
 struct work {
@@ -59,23 +62,24 @@ struct work {
 	unsigned int n_uses, uses_capacity;
 	struct use room[WORK_USES_ROOM]; /* uses, while they are few */
 	struct stream *stream;
-	const void *chain; /* NULL: none; set before order_add(), as is: */
-	bool unasked;	   /* nobody asked for it: what it uses does not show as busy */
-	bool alone;	   /* it begins after the end of those it follows, chain or not */
-	bool may_leave;	   /* before it begins: order_leave(); no stream, no chain */
+	const void *chain; /* NULL: none; set before order_add(), like the next three */
+	bool unasked; /* nobody asked for the work: its allocations don't show as busy */
+	bool alone;   /* begins after the end of its predecessors, even in a chain */
+	bool may_leave; /* may leave before it begins, see order_leave(); no stream, no
+			   chain */
 
-	unsigned int n_before; /* works that this one waits for before it can begin */
-	unsigned int n_ahead;  /* works of its chain whose end it has to follow, and its
-				  own sending */
-	struct follower *followers; /* works that wait for this one */
+	unsigned int n_before; /* works to wait for before this work begins */
+	unsigned int n_ahead;  /* unfinished predecessors in its chain, plus 1 while this
+				  work is being sent */
+	struct follower *followers; /* works that wait for this work */
 	unsigned int n_followers, followers_capacity;
 
 	bool sending;	  /* from order_sending() to order_sent() */
-	bool sent;	  /* the worker knows of it */
-	bool ended;	  /* and done, but for n_ahead: it comes as ready once more */
-	uint64_t sent_id; /* what the worker calls it */
+	bool sent;	  /* the worker knows the work */
+	bool ended;	  /* done, but n_ahead is not zero yet: becomes ready once more */
+	uint64_t sent_id; /* the worker's number for the work */
 	unsigned int n_after, n_after_due;
-	uint64_t after[WORK_AFTER_MAX]; /* whose end the worker waits for: sent ids */
+	uint64_t after[WORK_AFTER_MAX]; /* sent ids of works that the worker waits for */
 
 	struct work *next_ready;
 };
@@ -83,52 +87,58 @@ struct work {
 /* Makes room for n uses. Returns: 0; -ENOMEM. */
 int work_reserve_uses(struct work *work, unsigned int n);
 
-/* Frees what it points to. */
+/* Frees uses and followers. */
 void work_deinit(struct work *work);
 
-/* Adds a use before order_add(); beyond WORK_USES_ROOM in what was reserved. */
+/*
+ * Adds a use before order_add(). More than WORK_USES_ROOM uses need work_reserve_uses().
+ */
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	      uint64_t length, bool write);
 
 /*
- * Takes the work's place in the order.
+ * Puts the work at the end of the order.
  *
- * Returns: 0, ready when n_before is zero; -ENOMEM, and nothing was done.
+ * Returns: 0, and the work is ready when n_before is zero; -ENOMEM, with nothing changed.
  */
 int order_add(struct work *work);
 
 /*
- * Takes a work that has not begun out of the order again. What has nothing left to wait
- * for is put in front of *ready, as in order_done().
+ * Removes a work that has not begun. Followers with nothing left to wait for are put in
+ * front of *ready, as in order_done().
  *
- * Returns: whether it did: false where it may not leave, or waits for nothing any more.
+ * Returns: false when the work may not leave, or waits for nothing any more.
  */
 bool order_leave(struct work *work, struct work **ready);
 
-/* Whether `holds` is true of all that the work, not added yet, would wait for by its
- * uses.
+/*
+ * Whether `holds` is true of every work that a work, not added yet, would wait for
+ * because of its uses.
  */
 bool order_all_before(const struct work *work, bool (*holds)(const struct work *before));
 
-/* Somebody wants what nobody asked for; or it is answered, and as good as done. */
+/*
+ * Changes `unasked`: false when somebody wants the work; true when the work is answered
+ * early.
+ */
 void order_set_unasked(struct work *work, bool unasked);
 
 /*
- * The work of a chain, with nothing to wait for, is about to be sent. It may end before
- * the sender knows of it, and leaves only after that: order_sent().
+ * Marks a work of a chain, with nothing to wait for, as being sent. The work may end
+ * before order_sent(), but leaves only after order_sent().
  */
 void order_sending(struct work *work);
 
 /*
- * It is on its way to the worker, which knows it by that id from now on: those of its
- * chain that follow can be sent too, as in order_done(). 0: it could not be sent.
- * Returns: whether it has ended and is to leave now.
+ * Ends order_sending(). The worker knows the work by id; followers in the same chain may
+ * become ready, as in order_done(). id 0: the work could not be sent.
+ * Returns: whether the work has ended and has to leave now.
  */
 bool order_sent(struct work *work, uint64_t id, struct work **ready);
 
 /*
- * The work is done, well or badly, and n_ahead is zero: it leaves the order. What has
- * nothing left to wait for is put in front of *ready, linked by next_ready: to begin, or,
- * where it has ended before what it follows, to leave in its turn.
+ * Removes a work that is done, well or badly, and whose n_ahead is zero. Followers with
+ * nothing left to wait for are put in front of *ready, linked by next_ready. A ready work
+ * begins; a ready work that has ended already leaves.
  */
 void order_done(struct work *work, struct work **ready);

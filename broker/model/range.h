@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges of an allocation as users name them. */
+/* Ranges of an allocation in lines of users. */
 #pragma once
 
 #include "base/refusal.h"
 
 struct allocation;
 
-/* A range as a line gives it. */
+/* A range as written in a line. */
 struct range {
 	uint64_t offset, length;
-	bool has_length; /* else to the end */
+	bool has_length; /* else up to the end */
 };
 
 /*
- * Sees that the range is inside the allocation; without a length it goes to the end.
- * Returns: 0; -EOVERFLOW, -ERANGE.
+ * Checks that the range is inside the allocation. A range without length goes to the end.
+ * Returns: 0; -EOVERFLOW; -ERANGE.
  */
 int range_fit(struct range *range, const struct allocation *allocation,
 	      struct refusal *refusal);

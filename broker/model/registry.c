@@ -302,7 +302,10 @@ uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner
 
 /* ---- streams ---- */
 
-/* The lowest wire id that no stream of his has; 0 (which is no stream) when all are. */
+/*
+ * The lowest free wire id of the owner's streams; 0, which is no stream, when all are
+ * used.
+ */
 static uint32_t wire_stream_get(struct owner *owner)
 {
 	owner->wire_streams[0] |= 1;

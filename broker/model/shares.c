@@ -10,7 +10,7 @@
 static const struct {
 	const char *what;
 	uint64_t most;
-	int error; /* beyond that */
+	int error; /* when the share is used up */
 } rows[N_SHARES] = {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
@@ -22,8 +22,10 @@ static const struct {
 	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
 };
 
-/* Of descriptors an eighth of those that the process may have: enough stays for the
- * workers and for other owners. */
+/*
+ * The share of descriptors is an eighth of the process's limit, so that enough remain for
+ * workers and other owners.
+ */
 static uint64_t share_most(enum share share)
 {
 	return share == SHARE_DESCRIPTORS ? descriptors_most() / 8 : rows[share].most;

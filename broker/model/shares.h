@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares: how much of the broker's own resources one owner may have, in one table.
+ * Shares: limits for the broker's own resources, for each owner, in one table.
  *
- * Each thing that is counted is charged to the owner who asked for it, which is the user
- * who opened the file, whoever owns the memory. So a user who takes all that is allowed
- * leaves the shares of the others as they were. Memory of devices and of the machine is
- * no share: it is first come, first served.
+ * The user who opened the file is charged, even when another user owns the memory. A user
+ * who has used up a share does not reduce the shares of others. There is no share of
+ * device memory and of the machine's memory: first come, first served.
  *
  * All under the registry's lock.
  */
@@ -16,29 +15,30 @@
 struct owner;
 
 enum share {
-	SHARE_ALLOCATIONS, /* with those on their way in and out */
-	SHARE_DESCRIPTORS, /* of the broker's process: one a block of memory */
-	SHARE_IMAGES,	   /* bytes of images that are being written */
+	SHARE_ALLOCATIONS, /* includes allocations being made and freed */
+	SHARE_DESCRIPTORS, /* of the broker's process: one for each block of memory */
+	SHARE_IMAGES,	   /* bytes of images being written */
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_MODULES,
 	SHARE_READERS,	  /* of events_pipe */
-	SHARE_OPERATIONS, /* queued and not done */
-	SHARE_WRITES,	  /* bytes of writes that wait, held in the broker */
+	SHARE_OPERATIONS, /* queued and unfinished */
+	SHARE_WRITES,	  /* bytes of waiting writes, held in the broker */
 	N_SHARES,
 };
 
-/* What an owner has of each. */
+/* Amounts charged to an owner. */
 struct shares {
 	uint64_t held[N_SHARES];
 };
 
-/* Charges n more to the owner. Returns: 0; -errno of that share, and nothing is charged.
+/*
+ * Charges n more to the owner. Returns: 0; the -errno of the share, with nothing charged.
  */
 int share_take(struct owner *owner, enum share share, uint64_t n);
-/* Charges what can't be refused. */
+/* Charges without a limit. */
 void share_take_beyond(struct owner *owner, enum share share, uint64_t n);
 void share_give(struct owner *owner, enum share share, uint64_t n);
 
-/* Why n more were not to be had, as a sentence. */
+/* Appends the sentence of a refusal of n more. */
 void share_explain(const struct owner *owner, enum share share, uint64_t n,
 		   struct text *text);
