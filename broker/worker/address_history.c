@@ -28,7 +28,7 @@ static bool seen_add_locked(struct seen *seen, uint64_t begin, uint64_t end)
 		return true;
 	while (first < seen->n && seen->ranges[first].end < begin)
 		first++;
-	/* Those that it touches become one with it. */
+	/* Merges the new range with all ranges that touch it. */
 	for (last = first; last < seen->n && seen->ranges[last].begin <= end; last++) {
 		const struct seen_range *range = &seen->ranges[last];
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which addresses this process has had before: a set of ranges, sorted and apart. */
+/* The addresses that this process has had before: a set of sorted, disjoint ranges. */
 #pragma once
 
 #include <pthread.h>
@@ -11,13 +11,13 @@ struct seen_range {
 };
 
 struct seen {
-	pthread_mutex_t lock; /* guards all below; a leaf */
+	pthread_mutex_t lock; /* guards everything below; a leaf */
 	struct seen_range *ranges;
 	size_t n, capacity;
 };
 
 /*
- * Adds [begin, end). Returns: whether any of it was there, true also where there is no
- * memory to know it.
+ * Adds [begin, end). Returns: whether a part of the range was in the set; also true when
+ * there is no memory to record the range.
  */
 bool seen_add(struct seen *seen, uint64_t begin, uint64_t end);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Managed memory stays readable by the CPU after a fault has ended the contexts, and
- * while a kernel runs. The kernel of the host does the copying: memory that can't be read
- * after all is EFAULT, and not the end of this process.
+ * Managed memory stays readable by the CPU while a kernel runs, and after a fault has
+ * ended the contexts. The system calls pread() and pwrite() copy the memory: for
+ * unreadable memory they return EFAULT, and this process does not crash.
  */
 #include "worker/checkpoint.h"
 
@@ -13,15 +13,15 @@
 #include "worker/serve.h"
 #include "worker/worker.h"
 
-/* Of one call: below what read and write take at most. */
+/* Bytes of one call, below the limit of pread() and pwrite(). */
 #define PIECE (1ull << 30)
 
 typedef ssize_t (*move_function)(int fd, uint64_t address, size_t length, off_t offset);
 
 /*
- * A kernel that never ends, or a transfer that is beaten to it, may write there
- * meanwhile, and the broker knows: no race for a thread sanitizer, which sees pwrite()
- * but not this.
+ * A kernel that never ends, or a late transfer, may write to the memory meanwhile. The
+ * broker knows this. The raw system call hides the race from the thread sanitizer, which
+ * intercepts pwrite().
  */
 static ssize_t piece_save(int fd, uint64_t address, size_t length, off_t offset)
 {

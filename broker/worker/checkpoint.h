@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Managed memory to a file and back: SAVE, RESTORE. By the CPU, with no driver call. */
+/*
+ * SAVE and RESTORE: copy managed memory to a file and back, by the CPU, without driver
+ * calls.
+ */
 #pragma once
 
 #include "base/def.h"
@@ -9,8 +12,8 @@ struct job;
 struct worker;
 
 /*
- * Starts the thread that serves WIRE_URGENT_FD: the others may all hang in the driver when
- * the memory is to be saved. Exits where it can't.
+ * Starts the thread that serves WIRE_URGENT_FD. The other threads may all hang in the
+ * driver when the memory has to be saved. Exits on failure.
  */
 void rescue_listen(struct worker *worker);
 

@@ -2,17 +2,17 @@
 /*
  * Devices and contexts.
  *
- * Address ranges are reserved first of all, for every device: then nothing that the
- * driver places later can stand where the broker's addresses lead. They need no context,
- * and a context is a third of a second and hundreds of megabytes, so an owner's worker
- * makes one at the first use of a device. The mover makes all at its start.
+ * Address ranges are reserved first, for every device, so that the driver can't place
+ * anything at the broker's addresses. Reservations need no context. A context takes a
+ * third of a second and hundreds of megabytes, so an owner's worker makes a context at
+ * the first use of a device. The mover makes all contexts at its start.
  *
- * It is the primary context: what other libraries in a process would use as well.
- * Contexts are never destroyed; the process's end does it, also where a kernel hangs.
- * With the first one the staging area is registered, for all contexts there will be.
+ * The context is the primary context, shared with other libraries in the process.
+ * Contexts are never destroyed; they end with the process, even when a kernel hangs. The
+ * first context also registers the staging area, for all contexts.
  *
- * Each thread of the pool has a stream of its own on each device, so that transfers
- * run side by side and waiting for one's own stream waits for nobody else.
+ * Each thread of the pool has its own stream on each device. So transfers run side by
+ * side, and a thread waits only for its own transfer.
  */
 #include "worker/device.h"
 
@@ -74,8 +74,8 @@ int devices_init(struct worker *worker, struct cuda_failure *failure)
 }
 
 /*
- * A context takes half a gigabyte of the device. The process before this one, which has
- * faulted, may hold as much for a moment yet (process/checkpoint.c).
+ * A context takes half a gigabyte of the device. The previous process, after a fault, may
+ * hold as much for another moment (process/checkpoint.c).
  */
 static int context_make(struct worker *worker, struct device *device,
 			struct cuda_failure *failure)
@@ -95,7 +95,7 @@ static int context_make(struct worker *worker, struct device *device,
 	return r;
 }
 
-/* Makes the context current, and makes it where nobody has. */
+/* Makes the context current; makes the context first where there is none. */
 static int context_enter(struct worker *worker, struct device *device,
 			 struct cuda_failure *failure)
 {

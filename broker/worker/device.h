@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A device in this process: its address range, its context, each thread's stream on it.
+/*
+ * A device in this process: its address range, its context, and a stream for each thread.
  */
 #pragma once
 
@@ -10,22 +11,22 @@ struct worker;
 
 struct device {
 	CUdevice handle;
-	CUcontext context; /* NULL: not made; under the worker's context_lock */
+	CUcontext context; /* NULL: not made yet; under the worker's context_lock */
 };
 
 /*
- * Finds the devices and reserves the address range of each, before anything else can
- * take it. No context is made.
+ * Finds the devices and reserves their address ranges, before anything else can take the
+ * addresses. Makes no context.
  */
 int devices_init(struct worker *worker, struct cuda_failure *failure);
 
 /* Makes the contexts of all devices. */
 int devices_make(struct worker *worker, struct cuda_failure *failure);
 
-/* Makes the device current in this thread, and its context where there is none yet. */
+/* Makes the device current in this thread; makes its context where there is none. */
 int device_enter(struct worker *worker, unsigned int ordinal,
 		 struct cuda_failure *failure);
 
-/* This thread's own stream on the device that it has entered. */
+/* This thread's stream on the current device. */
 int device_stream(struct worker *worker, CUstream *ret_stream,
 		  struct cuda_failure *failure);

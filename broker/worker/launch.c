@@ -12,12 +12,14 @@
 #include "worker/serve.h"
 #include "worker/worker.h"
 
-/* Shared memory that every kernel may have; more is to be asked for. */
+/* Shared memory available to every kernel; more needs an attribute of the function. */
 #define SHARED_PLAIN 49152u
-/* Blocks of a cluster that every device can have. */
+/* Largest cluster that every device supports, in blocks. */
 #define CLUSTER_PLAIN 8u
-/* A kernel is often done by then; after it the thread sleeps between two looks, for a
- * part of the time that it has taken so far. */
+/*
+ * Many kernels end within SPIN_NS. After this time the thread sleeps between two queries,
+ * for a SLEEP_PART of the time waited so far.
+ */
 #define SPIN_NS	      100000
 #define SLEEP_PART    16
 #define SLEEP_NS_MOST 1000000
@@ -40,7 +42,10 @@ static int event_get(struct worker *worker, struct job *job, struct cuda_failure
 		    CU_EVENT_DISABLE_TIMING);
 }
 
-/* Under the streams' lock. Without memory to keep it it is left to the process's end. */
+/*
+ * Keeps the event for later launches; without memory the event remains until the process
+ * ends. Under the streams' lock.
+ */
 static void event_put_locked(struct worker *worker, struct job *job)
 {
 	struct launch_queue *queue = &worker->launches;
@@ -59,7 +64,7 @@ static void event_put_locked(struct worker *worker, struct job *job)
 	queue->events[device][queue->n_events[device]++] = job->event;
 }
 
-/* ---- into the GPU's queue ---- */
+/* ---- putting launches into the GPU's queue ---- */
 
 static int after_wait(struct worker *worker, struct job *job, uint64_t id,
 		      struct cuda_failure *failure)
@@ -69,7 +74,7 @@ static int after_wait(struct worker *worker, struct job *job, uint64_t id,
 
 	pthread_mutex_lock(&worker->streams.lock);
 	HASH_FIND(hh, worker->launches.in_flight, &id, sizeof(id), before);
-	/* Its event may be given to another launch meanwhile, but only by this thread. */
+	/* Only this thread may give the event to another launch meanwhile. */
 	event = before ? before->event : NULL;
 	pthread_mutex_unlock(&worker->streams.lock);
 	if (!event)
@@ -173,7 +178,7 @@ static int launch_enqueue(struct worker *worker, struct job *job,
 	return r;
 }
 
-/* ---- the queue of what was received ---- */
+/* ---- the queue of received launches ---- */
 
 bool launch_receive(struct worker *worker, struct job *job)
 {
@@ -193,7 +198,7 @@ bool launch_receive(struct worker *worker, struct job *job)
 	return !taken;
 }
 
-/* The next one, its stream set; NULL when there is none: then the queue is free. */
+/* Takes the next launch; NULL when there is none, and the queue is then free. */
 static struct job *launch_next(struct worker *worker)
 {
 	struct launch_queue *queue = &worker->launches;
@@ -209,7 +214,7 @@ static struct job *launch_next(struct worker *worker)
 	return job;
 }
 
-/* Answers one that did not come into the GPU's queue. */
+/* Answers a launch that failed before the GPU's queue. */
 static void launch_refuse(struct worker *worker, struct job *job, int r,
 			  const struct cuda_failure *failure)
 {
@@ -223,8 +228,8 @@ static void launch_refuse(struct worker *worker, struct job *job, int r,
 }
 
 /*
- * Puts one into the GPU's queue. Returns: whether its stream needs somebody to wait for
- * it.
+ * Puts a launch into the GPU's queue. Returns: whether its stream needs a thread that
+ * waits.
  */
 static bool launch_one(struct worker *worker, struct job *job)
 {
@@ -254,7 +259,7 @@ static bool launch_one(struct worker *worker, struct job *job)
 
 /* ---- the end of kernels ---- */
 
-/* Whether it is still to come; else what it came to. */
+/* Whether the event is still to come; else *ret is the result. */
 static bool event_is_ahead(struct worker *worker, CUevent event, int *ret,
 			   struct cuda_failure *failure)
 {
@@ -271,8 +276,8 @@ static void sleep_ns(uint64_t ns)
 }
 
 /*
- * Waiting in the driver would either burn a processor as long as the kernel runs, or cost
- * an interrupt for the shortest one.
+ * Polls, because a wait in the driver would either occupy a processor as long as the
+ * kernel runs, or cost an interrupt even for the shortest kernel.
  */
 static int event_wait(struct worker *worker, CUevent event, struct cuda_failure *failure)
 {
@@ -289,8 +294,8 @@ static int event_wait(struct worker *worker, CUevent event, struct cuda_failure 
 }
 
 /*
- * What kernels print comes out of the driver when their end is waited for, not when it is
- * asked about. Not by waiting for the stream: another kernel may come to stand on it.
+ * Flushes printf output of kernels: the driver writes the output in a synchronizing call,
+ * not in a query. Synchronizing the stream instead would also wait for a later kernel.
  */
 static int launch_flush(struct worker *worker, const struct job *job,
 			struct cuda_failure *failure)
@@ -299,8 +304,9 @@ static int launch_flush(struct worker *worker, const struct job *job,
 }
 
 /*
- * Waits for one and answers it. ended_ns: when the one before it on the stream ended.
- * Returns: the next one on the stream; NULL when there is none, and nobody waits.
+ * Waits for a launch and answers it. ended_ns: end of the previous launch on the stream.
+ * Returns: the next launch on the stream; NULL when there is none, and no thread waits
+ * any more.
  */
 static struct job *launch_finish(struct worker *worker, struct job *job,
 				 uint64_t *ended_ns, bool *failed)
@@ -323,7 +329,7 @@ static struct job *launch_finish(struct worker *worker, struct job *job,
 	next = stream_end_launch(&worker->streams, job);
 	event_put_locked(worker, job);
 	pthread_mutex_unlock(&worker->streams.lock);
-	/* It has to be with the broker before their end is known. */
+	/* The output has to reach the broker before the answer. */
 	fflush(stdout);
 	serve_answer(worker, job, r, &failure);
 	pool_put(worker, job);
@@ -342,7 +348,9 @@ static void launch_wait(struct worker *worker, struct job *job)
 		job = launch_finish(worker, job, &ended_ns, &failed);
 }
 
-/* Puts all that was received into the GPU's queues. Returns: one to wait for; NULL. */
+/*
+ * Puts all received launches into the GPU's queues. Returns: a launch to wait for; NULL.
+ */
 static struct job *launch_drain(struct worker *worker)
 {
 	struct job *mine = NULL, *job;

@@ -2,9 +2,8 @@
 /*
  * Kernels: LAUNCH.
  *
- * Launches are put into the GPU's queues in the order received, by one thread at a time;
- * each stream that has some under way has one thread that waits for their ends and
- * answers them.
+ * Launches enter the GPU's queues in the order received, by one thread at a time. Each
+ * stream with launches under way has a thread that waits for their ends and answers.
  */
 #pragma once
 
@@ -16,25 +15,26 @@
 struct job;
 struct worker;
 
-/* Launches received and not in the GPU's queues yet. */
+/* Launches that have been received and are not in the GPU's queues yet. */
 struct launch_queue {
-	struct job *first; /* under the streams' lock, as all here */
+	struct job *first; /* under the streams' lock, like all fields here */
 	struct job **end;
-	bool taken;			   /* some thread is putting them there */
-	struct job *in_flight;		   /* in the GPU's queues, by id */
-	CUevent *events[WIRE_DEVICES_MAX]; /* that no launch has */
+	bool taken; /* a thread is putting the launches into the GPU's queues */
+	struct job *in_flight;		   /* in the GPU's queues; key: request id */
+	CUevent *events[WIRE_DEVICES_MAX]; /* events not in use by a launch */
 	unsigned int n_events[WIRE_DEVICES_MAX];
 	unsigned int events_capacity[WIRE_DEVICES_MAX];
 };
 
 /*
- * Takes one, in the order received. Returns: whether the caller has to go on with
- * launch_run(); else another thread does it.
+ * Queues a launch. Returns: true when the caller has to call launch_run(); false when
+ * another thread is doing so.
  */
 bool launch_receive(struct worker *worker, struct job *job);
 
 /*
- * Puts what was received into the GPU's queues, hands out the waiting, waits for one
- * stream itself. job came from launch_receive(), or from pool_queue() to be waited for.
+ * Puts received launches into the GPU's queues, queues jobs that wait for streams, and
+ * waits for one stream itself. The job comes from launch_receive(), or from pool_queue()
+ * for waiting only.
  */
 void launch_run(struct worker *worker, struct job *job);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpumem-worker: a process that talks to the GPU, so that the broker doesn't.
+ * gpumem-worker: the process that calls the GPU driver, so that the broker need not.
  *
- * gpumemd starts it with a socket and a staging area (gpumem/wire.h) and ends it by
- * closing the socket. Once greeted it opens the driver, reserves the address ranges of
- * all devices and answers; a mover then has a context on each device, an owner's worker
- * makes one at the first use. From there on it does what it is asked (worker/serve.h).
+ * gpumemd starts a worker with a socket and a staging area (gpumem/wire.h), and ends it
+ * by closing the socket. After the greeting the worker opens the driver, reserves the
+ * address ranges of all devices and answers. A mover then has a context on each device;
+ * an owner's worker makes a context at the first use of a device. From then on the worker
+ * serves requests (worker/serve.h).
  *
- * It leaves with _exit: everything is answered by then, and the driver's exit handlers
- * would wait for kernels that may never end. The kernel takes it all back anyway.
+ * The worker leaves with _exit(), because the driver's exit handlers would wait for
+ * kernels that may never end. All requests are answered by then, and the operating system
+ * takes back the rest.
  *
- * Exit status: 0 when the broker closed the socket; 1 when something did not work; 2
- * for wrong arguments.
+ * Exit status: 0 when the broker closed the socket; 1 on failure; 2 for wrong arguments.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,11 +77,12 @@ void worker_die(const char *format, ...)
 }
 
 /*
- * Modules are loaded whole. By default the driver (12.2 and newer) loads a function when
- * it is first asked for by name or launched, and that waits for the kernels that run: one
- * that never ends would hold up every launch behind it. And what is not loaded has no
- * max_threads_per_block, const_size_bytes and max_dynamic_shared_size_bytes. Who set
- * something else wants that. Before the driver is there: it looks once.
+ * Has modules loaded whole. By default the driver (12.2 and newer) loads a function at
+ * its first use, and such a load waits for running kernels: a kernel that never ends
+ * would hold up every later launch. Also, a function not yet loaded has no
+ * max_threads_per_block, const_size_bytes and max_dynamic_shared_size_bytes. A setting of
+ * the user is kept. Must come before the driver is opened, because the driver reads the
+ * variable only once.
  */
 static void driver_prepare(void)
 {
@@ -89,8 +91,8 @@ static void driver_prepare(void)
 }
 
 /*
- * An owner's worker prints for his kernels: what the driver says on their behalf, on
- * stdout and stderr (assert), is his to read. Its own last words stay the broker's.
+ * stdout and stderr of an owner's worker belong to the owner: output of kernels and the
+ * driver's messages (assert). The worker's own last message goes to the broker.
  */
 static void output_share(void)
 {
@@ -187,8 +189,10 @@ static void staging_attach(void)
 		worker_die("can't map its staging area: %m");
 }
 
-/* What HELLO waits for. The driver's own words go to stderr: a reply has no room for
- * them. */
+/*
+ * Opens everything before the answer to HELLO. The driver's messages go to stderr,
+ * because a reply has no room for text.
+ */
 static int worker_open(struct worker *self, struct cuda_failure *failure)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
@@ -200,7 +204,7 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 			text_string(&why));
 		return r;
 	}
-	if (chdir("/") < 0) /* now that a relative path was followed */
+	if (chdir("/") < 0) /* after a relative path was followed */
 		return -errno;
 	r = devices_init(self, failure);
 	if (r == 0 && self->mover)
@@ -219,7 +223,7 @@ int main(int argc, char **argv)
 	worker.mover = arguments.mover;
 	name_set(arguments.name);
 	driver_prepare();
-	/* The broker's driver may stand where this owner can't read. */
+	/* The broker's driver may be at a path that this owner can't read. */
 	cuda_driver_preload(driver_path);
 	if (arguments.uid != NO_ID)
 		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);

@@ -2,20 +2,20 @@
 /*
  * Managed memory.
  *
- * Each allocation has whole blocks of the driver's (2 MiB) to itself: smaller ones could
- * share a block, and what is advised for one would hold for its neighbour.
+ * Each allocation has whole blocks of the driver (2 MiB) to itself. Smaller allocations
+ * could share a block, and advice for an allocation would then also change its neighbour.
  *
- * Fresh managed memory has no pages yet, and a page is zeroed by the kernel when it is
- * first touched, wherever that is; so it reads as zeros, costs nothing until it is used
- * and appears where it is used. Only where this process had memory at those addresses
- * before could the driver have kept the old pages, and there it is filled with zeros.
+ * Fresh managed memory has no pages. The kernel zeroes a page at the first touch,
+ * wherever this happens. So fresh memory reads as zeros, costs nothing until used, and
+ * appears at the place of use. The driver may have kept old pages at addresses that this
+ * process used before; only such memory is filled with zeros.
  *
- * What holds for a range is asked of the driver, which answers for a range as a whole: a
- * value, if all of it has that, else none. So "none" of a range can hide pages that have
- * one. A run of pages that are alike is therefore found by asking for the range and for
- * single pages in it: every one up to N_PROBES, else as many spread evenly. Where they
- * differ it is halved. That is 1 + N_PROBES calls each time, as often as the range can be
- * halved down to a page; a range up to N_PROBES pages is exact whatever was done to it.
+ * The driver is asked for the properties of a range. The answer covers the whole range: a
+ * value if all pages have this value, else none. So "none" can hide pages with a value. A
+ * run of equal pages is therefore found by asking for the range and for single pages
+ * inside: for every page up to N_PROBES, else for N_PROBES pages spread evenly. When the
+ * answers differ the range is halved. Each step takes 1 + N_PROBES calls, and there are
+ * as many steps as halvings down to a page. Ranges up to N_PROBES pages are always exact.
  */
 #include "worker/managed.h"
 
@@ -30,7 +30,7 @@ _Static_assert((int)WIRE_SET_READ_MOSTLY == CU_MEM_ADVISE_SET_READ_MOSTLY &&
 		       (int)WIRE_UNSET_ACCESSED_BY == CU_MEM_ADVISE_UNSET_ACCESSED_BY,
 	       "advice is numbered as in CUDA");
 
-/* ---- making ---- */
+/* ---- allocation ---- */
 
 static int managed_zero(struct worker *worker, struct job *job, CUdeviceptr address,
 			struct cuda_failure *failure)
@@ -67,7 +67,7 @@ int managed_alloc(struct worker *worker, struct job *job, struct cuda_failure *f
 	return 0;
 }
 
-/* ---- moving, advising, attaching ---- */
+/* ---- prefetch, advice, attachment ---- */
 
 static CUmemLocation location_of(uint16_t location)
 {
@@ -81,7 +81,7 @@ static CUmemLocation location_of(uint16_t location)
 				.id = (int)location_number(location) };
 }
 
-/* Of the older calls, which know devices and the CPU. */
+/* For the older calls, where a location is a device or the CPU. */
 static CUdevice device_of(const struct worker *worker, uint16_t location)
 {
 	return location_place(location) == LOCATION_DEVICE
@@ -95,7 +95,7 @@ static bool location_is_there(const struct worker *worker, uint16_t location)
 	       location_number(location) < worker->n_devices;
 }
 
-/* A NUMA node goes to the newer call in any case, which then says what is missing. */
+/* A NUMA node always takes the newer call, whose failure names the missing function. */
 static bool driver_takes_locations(const struct worker *worker, int call,
 				   uint16_t location)
 {
@@ -126,7 +126,9 @@ int managed_advise(struct worker *worker, struct job *job, struct cuda_failure *
 	CUmem_advise advice = (CUmem_advise)request->advice;
 	uint16_t location = (uint16_t)request->location;
 
-	/* Some advice is about no location, and the driver looks at it all the same. */
+	/*
+	 * Some advice has no location, but the driver checks the argument all the same.
+	 */
 	if (!location)
 		location = location_make(LOCATION_DEVICE, request->device);
 	if (!location_is_there(worker, location))
@@ -146,17 +148,17 @@ int managed_attach(struct worker *worker, struct job *job, struct cuda_failure *
 							   : CU_MEM_ATTACH_GLOBAL;
 	int r;
 
-	/* A length of zero is all of it. */
+	/* Length zero stands for the whole allocation. */
 	r = CUDA(worker->driver, failure, cuStreamAttachMemAsync, job->stream,
 		 job->request.address, 0, attach);
 	return stream_wait(worker, job, r, failure);
 }
 
-/* ---- what the driver says ---- */
+/* ---- properties of ranges ---- */
 
 enum { READ_MOSTLY, ACCESSED_BY, PREFERRED, PREFETCHED, PREFERRED_ID, PREFETCHED_ID };
 
-#define N_OLD_ATTRIBUTES PREFERRED_ID /* of drivers that know devices and the CPU */
+#define N_OLD_ATTRIBUTES PREFERRED_ID /* for drivers with devices and the CPU only */
 #define N_ATTRIBUTES	 (PREFETCHED_ID + 1)
 
 struct said {
@@ -198,7 +200,7 @@ static uint32_t said_accessed_by(const struct said *said, unsigned int n)
 	return set;
 }
 
-/* In the form of WIRE_RANGE's answer. */
+/* In the format of WIRE_RANGE's answer. */
 static uint64_t said_value(const struct said *said, unsigned int n_accessed_by, bool old)
 {
 	const int *number = said->number;
@@ -249,7 +251,7 @@ static int range_ask(struct worker *worker, uint64_t from, uint64_t to,
 	return r;
 }
 
-/* Whether the pages of [from, to) all have that value. Returns: 1; 0; -errno. */
+/* Whether all pages of [from, to) have the value. Returns: 1; 0; -errno. */
 static int range_is_alike(struct worker *worker, uint64_t from, uint64_t to,
 			  uint64_t value, struct cuda_failure *failure)
 {
@@ -259,7 +261,7 @@ static int range_is_alike(struct worker *worker, uint64_t from, uint64_t to,
 
 	r = range_ask(worker, from, to, &said, failure);
 	for (uint64_t i = 0; r == 0 && said == value && i < n_probes; i++) {
-		/* The first and the last are always among them. */
+		/* Always includes the first and the last page. */
 		uint64_t at = n_probes > 1 ? i * (n_pages - 1) / (n_probes - 1) : 0;
 
 		r = range_ask(worker, from + at * page, from + (at + 1) * page, &said,
@@ -278,7 +280,7 @@ int managed_range(struct worker *worker, struct job *job, struct cuda_failure *f
 	int r;
 
 	r = range_ask(worker, begin, alike, &job->value[0], failure);
-	/* First all of it, then halves. */
+	/* First the whole range, then halves. */
 	while (r >= 0 && alike < differs) {
 		r = range_is_alike(worker, alike, to, job->value[0], failure);
 		if (r > 0)

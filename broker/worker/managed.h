@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Managed memory: made, moved, advised, attached, and what the driver says of it. */
+/* Managed memory: allocation, prefetch, advice, attachment, and properties of ranges. */
 #pragma once
 
 #include "base/def.h"

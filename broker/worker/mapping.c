@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings: memory that the broker owns, at the addresses that the broker dealt.
+ * Mappings: the broker's memory, at addresses chosen by the broker.
  *
- * Physical memory arrives as a descriptor, is imported, mapped into the device's
- * reserved range and let go again at once: the mapping alone keeps it. Its own device
- * and every device that can reach it get access, so that kernels there can use it; a
- * copy between devices that can't reach each other goes through cuMemcpyPeer all the
- * same.
+ * Physical memory arrives as a descriptor. The worker imports the handle, maps the memory
+ * into the device's reserved range, and releases the handle at once: the mapping alone
+ * keeps the memory. The memory's own device and all devices with peer access get access,
+ * for their kernels. A copy between devices without peer access goes through cuMemcpyPeer
+ * all the same.
  *
- * Host memory is a memfd that broker, GPU and programs share. MAP_FIXED_NOREPLACE sees
- * to it that it never covers anything.
+ * Host memory is a memfd shared by broker, GPU and programs. MAP_FIXED_NOREPLACE ensures
+ * that the mapping covers nothing else.
  *
- * The broker unmaps exactly what it had mapped, so the table remembers lengths. It asks
- * for one unmapping only once, and deals an address anew only when that is done. Letting
- * go of host memory waits for the kernels that run (the driver sees to it), so that is
- * not for whoever has the turn to receive.
+ * The broker unmaps exactly the ranges it had mapped, so the table keeps lengths. The
+ * broker requests each unmapping only once, and reuses an address only after the answer.
+ * To unregister host memory the driver waits for running kernels, so the thread that
+ * receives must not do so.
  */
 #include "worker/mapping.h"
 
@@ -41,7 +41,7 @@ static struct mapping *mapping_find(struct worker *worker, uint64_t address)
 	return mapping;
 }
 
-/* The mapping that the request undoes: all of it and nothing else. */
+/* The mapping with exactly the range of the request; NULL. */
 static struct mapping *mapping_find_exact(struct worker *worker,
 					  const struct wire_request *request)
 {
@@ -76,7 +76,7 @@ static void mapping_free(struct worker *worker, struct mapping *mapping)
 	free(mapping);
 }
 
-/* Access for the device itself, and for those that reach it. */
+/* Gives access to the device itself and to its peers. */
 static int access_set(struct worker *worker, const struct wire_request *request,
 		      struct cuda_failure *failure)
 {
@@ -156,7 +156,7 @@ int mapping_unmap(struct worker *worker, struct job *job, struct cuda_failure *f
 	return 0;
 }
 
-/* A file shorter than its mapping would be a SIGBUS at its first use. */
+/* A file shorter than the mapping would cause SIGBUS at the first use. */
 static int file_check(int fd, uint64_t length)
 {
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the broker had mapped into this process: physical memory and host memory. */
+/* Memory mapped into this process for the broker: physical memory and host memory. */
 #pragma once
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ struct job;
 struct mapping;
 struct worker;
 
-/* By address. */
+/* Key: address. */
 struct mapping_table {
 	pthread_mutex_t lock; /* a leaf */
 	struct mapping *first;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that lives and dies with this process: cuMemAlloc, the stream-ordered allocator,
- * and managed memory (managed.c).
+ * Memory of this process: cuMemAlloc, the stream-ordered allocator, and managed memory
+ * (managed.c).
  *
- * It is zeroed before its address is told: the driver was seen to scrub, but that is
- * nowhere promised, and whoever had those pages before may be another user.
+ * The memory is zeroed before the answer with its address. The driver has been seen to
+ * zero pages, but does not promise so, and the pages may come from another user.
  */
 #include "worker/memory.h"
 

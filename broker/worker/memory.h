@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of this process's own contexts: ALLOC, FREE, and MEMORY, how much is free. */
+/*
+ * Memory of this process's contexts: ALLOC, FREE, and MEMORY, the amount of free memory.
+ */
 #pragma once
 
 #include "base/def.h"

@@ -2,16 +2,16 @@
 /*
  * Modules.
  *
- * Loading may take seconds where PTX is compiled, so it is nothing that the holder of the
- * turn can do; and yet what comes behind a LOAD may name its module at once. So a module
- * is noted when its LOAD is received, and whoever needs it first loads it, be it that
- * LOAD or a launch: nobody waits for a request that no thread has taken yet. Others wait
- * for the one that loads. A load that failed is tried again by the next who needs it.
+ * Compiling PTX may take seconds, so the thread that receives must not load modules. But
+ * requests behind a LOAD may use its module at once. So the module is noted when its LOAD
+ * is received, and loaded by the first thread that needs it, for the LOAD or for a
+ * launch. No thread waits for a request still in the queue. Other threads wait for the
+ * thread that loads. After a failed load the next user tries again.
  *
- * The image is copied into memory of its own, with a zero behind it: the driver is given
- * no length, and PTX text must end.
+ * The image is copied into memory with a zero byte behind it: the driver gets no length,
+ * and PTX text must end with zero.
  *
- * The broker unloads what nobody uses any more.
+ * The broker unloads modules that are no longer used.
  */
 #include "worker/module.h"
 
@@ -25,7 +25,7 @@
 
 #include <gpumem/function.h>
 
-#define LOG_SIZE 0x10000 /* of each of the compiler's two */
+#define LOG_SIZE 0x10000 /* of each of the compiler's two logs */
 
 enum module_state {
 	MODULE_NEW,
@@ -38,12 +38,12 @@ struct module {
 	uint32_t id;
 	uint32_t device;
 	enum module_state state;
-	int fd;	   /* the image, until it has been loaded */
-	char *log; /* what the compiler said; NULL: nothing */
+	int fd;	   /* the image; closed after loading */
+	char *log; /* the compiler's log; NULL: empty */
 	CUmodule handle;
 	CUfunction *functions;
 	unsigned int n_functions;
-	bool enumerated; /* those are all there are */
+	bool enumerated; /* functions holds all functions of the module */
 	UT_hash_handle hh;
 };
 
@@ -79,7 +79,7 @@ void module_announce(struct worker *worker, struct job *job)
 
 /* ---- loading ---- */
 
-/* All of the image, with a zero behind it. Returns: 0; -errno. */
+/* Reads a whole image and adds a zero byte. Returns: 0; -errno. */
 static int image_read(int fd, char **ret_image)
 {
 	_cleanup_free_ char *image = NULL;
@@ -105,7 +105,7 @@ static int image_read(int fd, char **ret_image)
 	return 0;
 }
 
-/* Both logs of the compiler, one behind the other. */
+/* Joins both logs of the compiler. */
 static char *log_join(const char *info, const char *error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -143,14 +143,17 @@ static int image_load(struct worker *worker, const char *image, CUmodule *ret_ha
 		return -ENOMEM;
 	r = CUDA(worker->driver, failure, cuModuleLoadDataEx, ret_handle, image,
 		 ARRAY_SIZE(options), options, values);
-	/* Of a cubin whose architecture it does not know; a lost context says so. */
+	/*
+	 * UNKNOWN stands for a cubin of an unknown architecture; a lost context has other
+	 * errors.
+	 */
 	if (r < 0 && failure->result == CUDA_ERROR_UNKNOWN)
 		r = -ENOEXEC;
 	*ret_log = log_join(info, error);
 	return r;
 }
 
-/* All functions, where the driver can tell them. */
+/* Finds all functions, if the driver supports this. */
 static int module_enumerate(struct worker *worker, struct module *module,
 			    struct cuda_failure *failure)
 {
@@ -194,7 +197,7 @@ static void module_forget(struct worker *worker, struct module *module,
 	module->n_functions = 0;
 }
 
-/* By the one thread that found it not loaded. */
+/* Loads a module, in the thread that set MODULE_LOADING. */
 static int module_make(struct worker *worker, struct module *module,
 		       struct cuda_failure *failure)
 {
@@ -218,8 +221,8 @@ static int module_make(struct worker *worker, struct module *module,
 }
 
 /*
- * The module of a request, which nobody loads at the moment; NULL: there is none. It is
- * looked up anew after each wait, in which it may have been unloaded. With the lock held.
+ * The module of a request, not being loaded at the moment; NULL: there is none. Looks up
+ * the module again after each wait, because it may have been unloaded. Under the lock.
  */
 static struct module *table_find_idle(struct worker *worker,
 				      const struct wire_request *request)
@@ -231,7 +234,7 @@ static struct module *table_find_idle(struct worker *worker,
 	return module;
 }
 
-/* The module of a request, loaded. With the lock taken where it is. */
+/* Finds and loads the module of a request. On success the lock is held. */
 static int module_get(struct worker *worker, const struct wire_request *request,
 		      struct module **ret_module, struct cuda_failure *failure)
 {
@@ -290,7 +293,7 @@ int module_unload(struct worker *worker, struct job *job, struct cuda_failure *f
 	return r;
 }
 
-/* ---- what is told of it ---- */
+/* ---- descriptions ---- */
 
 int module_log(struct worker *worker, struct job *job, struct cuda_failure *failure)
 {
@@ -309,8 +312,8 @@ int module_log(struct worker *worker, struct job *job, struct cuda_failure *fail
 }
 
 /*
- * The parameters, as many as there are. Beyond the last one the driver says that the
- * value is invalid.
+ * Asks for parameters until the driver returns CUDA_ERROR_INVALID_VALUE, behind the last
+ * parameter.
  */
 static int function_params(struct worker *worker, CUfunction function,
 			   struct record_param *params, struct record *record,
@@ -337,7 +340,7 @@ static int function_params(struct worker *worker, CUfunction function,
 	}
 }
 
-/* A function's record. name NULL: as the driver calls it. Returns: its size; -errno. */
+/* Writes a function's record; name NULL: the driver's name. Returns: its size; -errno. */
 static long function_tell(struct worker *worker, CUfunction function, const char *name,
 			  void *place, size_t size, struct cuda_failure *failure)
 {
@@ -381,11 +384,13 @@ int module_functions(struct worker *worker, struct job *job, struct cuda_failure
 	pthread_mutex_unlock(&worker->modules.lock);
 	if (beyond)
 		return -EINVAL;
-	/* What does not fit is asked for again, but it must fit alone. */
+	/*
+	 * The next request asks for records that did not fit; a single record must fit.
+	 */
 	return n == -ENOSPC && job->value[0] ? 0 : n < 0 ? (int)n : 0;
 }
 
-/* The number of a function, which is new or not. With the lock held. */
+/* The number of a function; adds a new function to the table. Under the lock. */
 static int module_number(struct module *module, CUfunction function, uint32_t *ret_number)
 {
 	CUfunction *functions;
@@ -457,7 +462,7 @@ int module_function(struct worker *worker, const struct wire_request *request,
 
 #define BIT(row) (1ull << (row))
 
-/* What the driver reckons for the block that it suggests, without dynamic memory. */
+/* The driver's occupancy figures for its suggested block size, without dynamic memory. */
 static uint64_t occupancy(struct worker *worker, CUfunction function, unsigned int device,
 			  int64_t *values)
 {
@@ -487,8 +492,8 @@ static uint64_t occupancy(struct worker *worker, CUfunction function, unsigned i
 }
 
 /*
- * Some of what is asked the driver knows only of a function that is loaded; with
- * CUDA_MODULE_LOADING=LAZY asking for it by its name loads it.
+ * Some attributes exist only for a loaded function. With CUDA_MODULE_LOADING=LAZY a
+ * lookup by name loads the function.
  */
 static int function_attribute(struct worker *worker, CUfunction function, int attribute,
 			      int *ret_value, struct cuda_failure *failure)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Modules: loading images, and what can be said of their functions. */
+/* Modules: loads images and describes their functions. */
 #pragma once
 
 #include <pthread.h>
@@ -13,9 +13,9 @@ struct job;
 struct module;
 struct worker;
 
-/* By the broker's numbers. */
+/* Key: the broker's module number. */
 struct module_table {
-	pthread_mutex_t lock;  /* guards the table and what it points to */
+	pthread_mutex_t lock;  /* guards the table and its modules */
 	pthread_cond_t change; /* a load has ended */
 	struct module *first;
 };
@@ -26,8 +26,7 @@ struct module_table {
 	}
 
 /*
- * Notes the module of a LOAD as it is received, before any thread looks at what comes
- * behind it.
+ * Notes the module of a LOAD when received, before any thread sees later requests.
  */
 void module_announce(struct worker *worker, struct job *job);
 
@@ -41,10 +40,9 @@ int module_attributes(struct worker *worker, struct job *job,
 		      struct cuda_failure *failure);
 
 /*
- * The function that a request names, on its device, which is current; its module is
- * loaded where it is not yet.
+ * Finds the function of a request, on the current device. Loads the module where needed.
  *
- * Returns: 0; -EINVAL where there is none; what the load fails with.
+ * Returns: 0; -EINVAL when there is none; the error of the load.
  */
 int module_function(struct worker *worker, const struct wire_request *request,
 		    CUfunction *ret_function, struct cuda_failure *failure);

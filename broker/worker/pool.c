@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads, and who of them receives.
+ * The threads, and their turns to receive.
  *
- * All threads are alike. One at a time has the turn: it sleeps in recvmsg. When a
- * request comes that may run beside others, it passes the turn to an idle thread and
- * runs the request itself, so that between the socket and the driver nobody has to be
- * woken first. Where all others are busy it keeps the turn and queues the request for
- * whoever is done: MAP and its like, which the holder of the turn finishes before it
- * reads on, are thereby served whatever the GPU does.
+ * All threads are alike. One thread at a time has the turn and sleeps in recvmsg(). When
+ * a request arrives that may run beside others, the thread passes the turn to an idle
+ * thread and runs the request itself. So no thread has to be woken between the socket and
+ * the driver. When all other threads are busy, the thread keeps the turn and queues the
+ * request for the next free thread. The holder of the turn finishes MAP and other ordered
+ * requests before it receives the next, so they are served even while the GPU is busy.
  *
- * Requests of one user stream run one after the other (worker/stream.h). Each stream with
- * kernels under way keeps a thread that waits for them, so there are more threads where
- * there are more such streams.
+ * Requests of a user stream run one after the other (worker/stream.h). Each stream with
+ * kernels under way occupies a thread that waits for them, so the pool grows with such
+ * streams.
  *
- * Jobs come from a list of free ones: nothing is allocated once it is warm.
+ * Jobs come from a list of free jobs, so a warm pool allocates nothing.
  */
 #include "worker/pool.h"
 
@@ -24,24 +24,24 @@
 #include "worker/serve.h"
 #include "worker/worker.h"
 
-#define N_THREADS     6 /* from the start */
+#define N_THREADS     6 /* at the start */
 #define N_THREADS_MAX 128
 
 struct pool {
 	struct worker *worker;
 
 	pthread_mutex_t lock;  /* guards everything below */
-	pthread_cond_t change; /* a job in the queue, the turn to be had, or the end */
-	struct job *first;     /* jobs that no thread has taken yet */
+	pthread_cond_t change; /* signals a queued job, a free turn, or the end */
+	struct job *first;     /* queued jobs */
 	struct job **end;
 	struct job *spare;
 	unsigned int n_queued;
-	unsigned int n_busy;	  /* of all threads: that have a job */
-	unsigned int n_threads;	  /* but for the first */
-	unsigned int n_launching; /* of all threads: that wait for kernels */
+	unsigned int n_busy;	  /* threads with a job */
+	unsigned int n_threads;	  /* without the first thread */
+	unsigned int n_launching; /* threads that wait for kernels */
 	pthread_t threads[N_THREADS_MAX];
 	bool turn_taken;
-	bool over; /* the stream has ended */
+	bool over; /* the socket is closed */
 };
 
 static struct job *pool_spare(struct pool *pool)
@@ -69,7 +69,10 @@ static void pool_put_spare(struct pool *pool, struct job *job)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* Whether a job can run now on a thread of its own. Finished, it is spare again. */
+/*
+ * Whether the job can run now, on any thread. A job that is finished already becomes
+ * spare.
+ */
 static bool pool_begin(struct pool *pool, struct job *job)
 {
 	int r = 0;
@@ -92,7 +95,7 @@ static bool pool_begin(struct pool *pool, struct job *job)
 	return r == 0;
 }
 
-/* The next job that can run. Returns: NULL at the end of the stream. */
+/* Receives until a job can run. Returns: the job; NULL when the socket is closed. */
 static struct job *pool_receive(struct pool *pool)
 {
 	for (;;) {
@@ -110,15 +113,15 @@ static struct job *pool_receive(struct pool *pool)
 static void *thread_run(void *userdata);
 
 /*
- * Whether more is to be taken up than there are threads for, but for the one that has or
- * takes the turn. Who sleeps tells nothing: one that was woken may not have run yet.
+ * Whether there is more to do than threads, not counting the thread that has or takes the
+ * turn. Sleeping threads can't be counted: a thread just woken may not have run yet.
  */
 static bool pool_is_short(const struct pool *pool)
 {
 	return pool->n_threads < pool->n_busy + pool->n_queued;
 }
 
-/* One more thread, where kernels have taken them. */
+/* Adds a thread when waiting for kernels occupies too many. */
 static void pool_grow_locked(struct pool *pool)
 {
 	if (pool_is_short(pool) && 1 + pool->n_threads - pool->n_launching < N_THREADS &&
@@ -156,8 +159,8 @@ static void pool_count_locked(struct pool *pool, bool launching, int change)
 }
 
 /*
- * Takes the turn and keeps it until a job came that this thread can run, with another
- * thread to pass the turn to. Called and left with the lock held.
+ * Takes the turn and keeps it until a job arrives for this thread and another thread is
+ * free to take the turn. Called and left with the lock held.
  */
 static struct job *pool_take_turn_locked(struct pool *pool)
 {
@@ -188,7 +191,7 @@ static struct job *pool_take_turn_locked(struct pool *pool)
 	return job;
 }
 
-/* What this thread does next. Returns: NULL when there is nothing left to do. */
+/* Waits for the next job of this thread. Returns: NULL at the end. */
 static struct job *pool_next(struct pool *pool)
 {
 	struct job *job = NULL;
@@ -210,7 +213,7 @@ static struct job *pool_next(struct pool *pool)
 	return job;
 }
 
-/* Runs a job, and those that waited for its stream. */
+/* Runs a job, then the jobs that waited for its stream. */
 static void pool_run_job(struct pool *pool, struct job *job)
 {
 	while (job) {
@@ -220,7 +223,9 @@ static void pool_run_job(struct pool *pool, struct job *job)
 		int r;
 
 		r = serve_job(pool->worker, job, &failure);
-		/* With the answer the broker may have the stream destroyed. */
+		/*
+		 * Before the answer, because the broker may destroy the stream after it.
+		 */
 		if (stream)
 			next = stream_give(&pool->worker->streams, stream);
 		serve_answer(pool->worker, job, r, &failure);
@@ -267,7 +272,7 @@ void pool_queue(struct worker *worker, struct job *job)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* The threads that end are those that nothing is left to do for: no new ones come. */
+/* At the end no thread is added: only idle threads end. */
 static void pool_join(struct pool *pool)
 {
 	for (unsigned int i = 0;; i++) {
@@ -290,7 +295,7 @@ void pool_run(struct worker *worker)
 	pthread_cond_init(&pool.change, NULL);
 	pool.end = &pool.first;
 	worker->pool = &pool;
-	/* The first ones may want more while the last ones are started. */
+	/* The first threads may add threads while the last ones are being started. */
 	pthread_mutex_lock(&pool.lock);
 	for (; pool.n_threads < N_THREADS - 1; pool.n_threads++)
 		if (pthread_create(&pool.threads[pool.n_threads], NULL, thread_run,

@@ -5,11 +5,13 @@
 struct job;
 struct worker;
 
-/* Serves until the broker closes the socket and all that it asked is answered. */
+/* Serves until the broker has closed the socket and all requests are answered. */
 void pool_run(struct worker *worker);
 
-/* A job is done and answered. */
+/* Takes back a job that has been answered. */
 void pool_put(struct worker *worker, struct job *job);
 
-/* Has some other thread go on with a LAUNCH that is in the GPU's queue. */
+/*
+ * Queues a LAUNCH that is in the GPU's queue, so that another thread waits for its end.
+ */
 void pool_queue(struct worker *worker, struct job *job);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Privileges: dropped after exec, so that an owner who gets hold of this process finds
- * nothing of the broker's in its memory.
+ * Privileges are dropped after exec, so that an owner who takes over this process finds
+ * none of the broker's data in its memory.
  *
- * The order counts: groups while there is the right to set them, then gid, then uid;
- * only then dumpable and the parent-death signal, both of which a change of ids resets.
- * A parent that died before the signal was asked for shows as another parent.
+ * The order matters: groups while the process may still set them, then gid, then uid, and
+ * last dumpable and the parent-death signal, because a change of ids resets both. If the
+ * broker died before the signal was set up, getppid() returns another parent.
  */
 #include "worker/privilege.h"
 
@@ -32,7 +32,7 @@ static void environment_set(const struct passwd *user)
 		worker_die("can't set its user: %m");
 }
 
-/* A user without an entry has no groups but his own. */
+/* A user without an entry has only the primary group. */
 static void groups_set(const struct passwd *user, gid_t gid)
 {
 	int r = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);

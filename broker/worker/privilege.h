@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Becoming the process that an owner may have: his ids, and nothing of the broker's. */
+/* Makes the process safe to give to an owner: the owner's ids, nothing of the broker. */
 #pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Changes to that user for good, with his groups and his home. Exits where it can't. */
+/* Becomes the user for good, with the user's groups and home. Exits on failure. */
 void privilege_become(uid_t uid, gid_t gid);
 
 /*
- * No way back and no way in: no new privileges, not traceable, and not outliving the
- * broker (parent, its process id). After privilege_become(), which would undo it.
+ * No way back and no way in: no new privileges, no tracing, and SIGKILL when the broker
+ * (parent, its process id) ends. Must come after privilege_become(), which would reset
+ * this.
  */
 void privilege_lock(pid_t parent);

@@ -2,13 +2,12 @@
 /*
  * The worker's end of the wire.
  *
- * Every operation is one row: its handler and whether it wants a stream. The rules of
- * the records are the link's (protocol/wire.h), the same table on both sides. A broker that
- * breaks them is no broker of ours: the worker says so and exits.
+ * Every operation is a row with its handler, and whether it needs a stream. The rules for
+ * records are the table of protocol/wire.h, used on both sides. When a record breaks the
+ * rules the worker prints an error and exits.
  *
- * Once a driver call has failed so that the process's contexts are lost, nothing is
- * asked of the driver any more: every answer repeats that failure until the broker ends
- * this process.
+ * Once a failed driver call has destroyed the process's contexts, the driver is not
+ * called any more: every answer repeats the failure until the broker ends this process.
  */
 #include "worker/serve.h"
 
@@ -25,7 +24,7 @@
 
 struct operation {
 	int (*run)(struct worker *worker, struct job *job, struct cuda_failure *failure);
-	bool on_stream; /* its own, where it names none */
+	bool on_stream; /* uses the thread's stream if the request names none */
 	bool by_cpu;	/* needs no context */
 };
 
@@ -62,7 +61,7 @@ union control {
 	char space[CMSG_SPACE(sizeof(int))];
 };
 
-/* The one descriptor that may come along. */
+/* Takes the descriptor of a message; -1 when there is none. */
 static int receive_fd(struct msghdr *message)
 {
 	struct cmsghdr *header = CMSG_FIRSTHDR(message);
@@ -111,7 +110,7 @@ bool serve_receive(struct worker *worker, int socket, struct job *job)
 {
 	struct iovec parts[] = {
 		{ &job->request, sizeof(job->request) },
-		/* Nothing urgent has one. */
+		/* Urgent requests have no payload. */
 		{ worker->payload,
 		  socket == WIRE_SOCKET_FD ? sizeof(worker->payload) : 0 },
 	};
@@ -189,7 +188,7 @@ bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure)
 	return true;
 }
 
-/* The first such failure is the cause, later ones its echo. */
+/* The first failure is the cause; later failures only follow from it. */
 static void worker_note_failure(struct worker *worker, const struct cuda_failure *failure)
 {
 	uint64_t none = 0;

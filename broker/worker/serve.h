@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests in, replies out: what one record makes the worker do. */
+/* Receives requests, runs them and sends replies. */
 #pragma once
 
 #include "base/def.h"
@@ -9,30 +9,32 @@ struct job;
 struct worker;
 
 /*
- * Takes the HELLO, opens what the worker needs and answers. Exits where the broker has
- * closed the socket.
+ * Receives HELLO, opens everything the worker needs, and answers. Exits when the broker
+ * has closed the socket.
  *
- * Returns: whether the worker works.
+ * Returns: whether the worker can serve.
  */
 bool serve_hello(struct worker *worker,
 		 int (*open)(struct worker *worker, struct cuda_failure *failure));
 
-/* Waits for the next request by WIRE_SOCKET_FD or WIRE_URGENT_FD, one thread at a time by
- * each. Returns: false at the end of the stream. */
+/*
+ * Waits for the next request on WIRE_SOCKET_FD or WIRE_URGENT_FD; one thread at a time
+ * for each. Returns: false when the socket is closed.
+ */
 bool serve_receive(struct worker *worker, int socket, struct job *job);
 
-/* Does what the job asks. Not for LAUNCH. Returns: as its handler. */
+/* Runs the handler of a job, except LAUNCH. Returns: the handler's result. */
 int serve_job(struct worker *worker, struct job *job, struct cuda_failure *failure);
 
-/* The same, and answers it. */
+/* Runs a job and answers. */
 void serve_run(struct worker *worker, struct job *job);
 
-/* Answers a job: r is what its handler returned. */
+/* Answers a job; r is the handler's result. */
 void serve_answer(struct worker *worker, struct job *job, int r,
 		  const struct cuda_failure *failure);
 
-/* Whether the contexts are lost, and by what. */
+/* Whether the contexts are lost; the failure that caused the loss. */
 bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure);
 
-/* Answers the job without doing it. */
+/* Answers the job without running it. */
 void serve_refuse(struct job *job, int error);

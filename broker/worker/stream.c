@@ -2,13 +2,13 @@
 /*
  * User streams.
  *
- * Order on a stream is kept by never having two of its requests under way: a stream is
- * taken by the thread that runs its first request, the others wait in a list, and the
- * thread that finishes one goes on with the next. That is what a CUDA stream does
- * itself, but for replies that each tell one request's own error.
+ * A stream never has two of its requests under way, so their order is kept. The thread
+ * that runs the first request takes the stream. Later requests wait in a list, and the
+ * thread continues with the next request when one is finished. A CUDA stream keeps the
+ * same order, but this way each reply has the error of its own request.
  *
- * Kernels are what a CUDA stream is for: any number of them stand in its queue at the
- * same time (worker/launch.h), and nothing else is under way beside them.
+ * Kernels use the CUDA stream's queue: any number of them are in the queue at the same
+ * time (worker/launch.h), and no other request runs beside them.
  */
 #include "worker/stream.h"
 
@@ -20,7 +20,7 @@ struct stream {
 	CUstream handle;
 	unsigned int device;
 	bool taken;
-	struct job *first; /* that wait for it */
+	struct job *first; /* jobs that wait for the stream */
 	struct job **end;
 	struct job *launches; /* in the GPU's queue, oldest first */
 	struct job **launches_end;
@@ -65,7 +65,7 @@ int stream_create(struct worker *worker, struct job *job, struct cuda_failure *f
 	return 0;
 }
 
-/* Takes an idle stream out of the table. */
+/* Removes an idle stream from the table. */
 static int stream_remove(struct worker *worker, const struct wire_request *request,
 			 struct stream **ret_stream)
 {
@@ -149,7 +149,7 @@ int stream_wait(struct worker *worker, struct job *job, int r,
 	struct cuda_failure late = CUDA_FAILURE_NONE;
 	int waited;
 
-	/* A failure to wait tells nothing of what is queued. */
+	/* A failed wait tells nothing about the state of the queue. */
 	for (int tries = 0; tries < 2; tries++) {
 		waited = CUDA(worker->driver, &late, cuStreamSynchronize, job->stream);
 		if (waited == 0 || cuda_result_is_sticky(late.result))
@@ -170,7 +170,7 @@ int stream_join(struct stream_table *table, struct job *job)
 
 	pthread_mutex_lock(&table->lock);
 	stream = table->streams[job->request.stream];
-	/* The broker has the answers of what was before it: nothing else has taken it. */
+	/* All earlier requests have been answered, so no job has taken the stream. */
 	if (stream && stream->device == job->request.device) {
 		job->stream = stream->handle;
 		r = 0;

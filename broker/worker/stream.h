@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* User streams: a CUstream each, and the requests that wait for their turn on it. */
+/* User streams: a CUstream each, and the requests that wait for the stream. */
 #pragma once
 
 #include <pthread.h>
@@ -13,52 +13,54 @@ struct job;
 struct stream;
 struct worker;
 
-/* By the broker's ids. */
+/* Index: the broker's stream id. */
 struct stream_table {
-	pthread_mutex_t lock; /* guards the table and what it points to; a leaf */
+	pthread_mutex_t lock; /* guards the table and its streams; a leaf */
 	struct stream *streams[WIRE_STREAMS_MAX];
 };
 
-/* STREAM_CREATE; STREAM_DESTROY, which gives -EBUSY while a job has the stream. */
+/*
+ * STREAM_CREATE and STREAM_DESTROY. The latter returns -EBUSY while a job has the stream.
+ */
 int stream_create(struct worker *worker, struct job *job, struct cuda_failure *failure);
 int stream_destroy(struct worker *worker, struct job *job, struct cuda_failure *failure);
 
 /*
- * Takes the stream for a job, whose stream is then set, or has the job wait there for
- * those before it.
+ * Takes the stream for a job and sets job->stream; or queues the job behind earlier jobs
+ * of the stream.
  *
- * Returns: 0 where the job can run; -EINPROGRESS where it waits; -EINVAL where there is
- * no such stream on its device.
+ * Returns: 0 when the job can run; -EINPROGRESS when the job waits; -EINVAL when its
+ * device has no such stream.
  */
 int stream_take(struct stream_table *table, struct job *job);
 
-/* Gives a stream back. Returns: the job whose turn it is now, or NULL. */
+/* Gives a stream back. Returns: the next job, which now has the stream; NULL. */
 struct job *stream_give(struct stream_table *table, uint32_t id);
 
 /*
- * Waits for all that was queued on the job's stream, also after a failure r to queue
- * more: an answer says that nothing of it is under way any more. Ends the process where
- * it can't wait.
+ * Waits for all work on the job's stream, even after a failure r to queue more: an answer
+ * means that no work of the request is under way. Ends the process when the wait fails.
  *
- * Returns: r where that is negative; what the waiting returned.
+ * Returns: r if negative; else the result of the wait.
  */
 int stream_wait(struct worker *worker, struct job *job, int r,
 		struct cuda_failure *failure);
 
 /*
  * Sets the stream of a LAUNCH.
- * Returns: 0; -EINVAL where there is none such.
+ * Returns: 0; -EINVAL when there is no such stream.
  */
 int stream_join(struct stream_table *table, struct job *job);
 
 /*
- * Notes a LAUNCH in the GPU's queue. With the table's lock held.
- * Returns: whether nobody waits for the stream's launches yet: the caller sees to it.
+ * Notes a LAUNCH in the GPU's queue. Under the table's lock.
+ * Returns: true when no thread waits for the stream's launches yet; the caller then
+ * provides a thread.
  */
 bool stream_add_launch(struct stream_table *table, struct job *job);
 
 /*
- * The oldest LAUNCH of its stream has ended. With the table's lock held.
- * Returns: the next one; NULL, and nobody waits for the stream from now on.
+ * Removes the oldest LAUNCH of a stream, which has ended. Under the table's lock.
+ * Returns: the next launch; NULL: no thread waits for the stream from now on.
  */
 struct job *stream_end_launch(struct stream_table *table, struct job *job);

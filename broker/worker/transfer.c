@@ -2,18 +2,18 @@
 /*
  * Transfers: queued on the job's stream, then waited for.
  *
- * Device and host memory are treated alike, as device addresses: host memory is mapped
- * for the device at the address where the process has it. The calls that say what is
- * what (DtoH, HtoD, DtoD) are used throughout; cuMemcpy takes an address it does not
- * know for plain memory of this process and would read it, which crashes.
+ * Device and host memory are handled alike, as device addresses: host memory is mapped
+ * for the device at its address in this process. All calls name the direction (DtoH,
+ * HtoD, DtoD). cuMemcpy would take an unknown address for plain memory of this process,
+ * and reading there would crash.
  *
- * A fill by memset wants a pattern of 1, 2 or 4 bytes and an address and length that are
- * multiples of it. The rest is seeded byte by byte of the pattern (a column each, with
- * a memset of width 1), and what stands there is then copied behind itself, twice as
- * much each time: that runs at the speed of a copy.
+ * A fill by memset needs a pattern of 1, 2 or 4 bytes, and an aligned address and length.
+ * All other fills first write a seed, one memset of width 1 for each byte of the pattern
+ * (a column each). Then the filled part is copied behind itself, doubling each time, at
+ * the speed of a copy.
  *
- * WIRE_BY_CPU is for managed memory that is on the host: the GPU would pull it over to
- * copy it.
+ * WIRE_BY_CPU is for managed memory on the host: a copy by the GPU would migrate the
+ * memory to the GPU.
  */
 #include "worker/transfer.h"
 
@@ -58,7 +58,10 @@ int transfer_write(struct worker *worker, struct job *job, struct cuda_failure *
 	return stream_wait(worker, job, r, failure);
 }
 
-/* Memory of two devices, and neither end host memory, which every device sees. */
+/*
+ * Whether both ends are device memory, on different devices; host memory is visible to
+ * all.
+ */
 static bool copy_is_between_devices(const struct wire_request *request)
 {
 	return request->device != request->source_device &&
@@ -72,7 +75,9 @@ static int copy_between_devices(struct worker *worker, struct job *job,
 	const struct wire_request *request = &job->request;
 	int r;
 
-	/* The source's context may not exist yet; the job's device is then entered again.
+	/*
+	 * Makes the source's context where there is none; then enters the job's device
+	 * again.
 	 */
 	r = device_enter(worker, request->source_device, failure);
 	if (r < 0)
@@ -99,7 +104,7 @@ int transfer_copy(struct worker *worker, struct job *job, struct cuda_failure *f
 	return stream_wait(worker, job, r, failure);
 }
 
-/* The shortest pattern that repeats to the same bytes. */
+/* Size of the shortest pattern that repeats to the same bytes. */
 static unsigned int pattern_reduce(uint64_t pattern, unsigned int size)
 {
 	while (size > 1) {
@@ -133,7 +138,7 @@ static int fill_uniform(struct worker *worker, struct job *job, unsigned int siz
 	}
 }
 
-/* The first bytes, column by column. */
+/* Writes the first bytes, column by column. */
 static int fill_seed(struct worker *worker, struct job *job, uint64_t length,
 		     unsigned int size, struct cuda_failure *failure)
 {
@@ -166,7 +171,7 @@ static int fill_by_doubling(struct worker *worker, struct job *job, unsigned int
 	return r;
 }
 
-/* Copies from the host move no page of managed memory, as a memset would. */
+/* Copies from the host migrate no pages of managed memory; a memset would. */
 static int fill_by_copies(struct worker *worker, struct job *job, unsigned int size,
 			  struct cuda_failure *failure)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What moves bytes: READ, WRITE, COPY, FILL. Each has finished when it returns. */
+/* Transfers: READ, WRITE, COPY, FILL. Each is finished when its function returns. */
 #pragma once
 
 #include "base/def.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker: what its parts share.
+ * The worker: data shared by its parts.
  *
- * Handlers return 0, or -errno with the failed driver call in *failure where there was
- * one. They run on any thread of the pool, after device_enter() has made the request's
- * device current there.
+ * Handlers return 0 or -errno, with the failed driver call, if any, in *failure. They run
+ * on any thread of the pool, after device_enter() for the request's device.
  */
 #pragma once
 
@@ -33,46 +32,53 @@ struct worker {
 	unsigned int n_devices;
 	struct device devices[WIRE_DEVICES_MAX];
 
-	pthread_mutex_t context_lock; /* guards the making of contexts, and: */
-	bool registered;	      /* the staging area is known to the driver */
+	pthread_mutex_t
+		context_lock; /* guards the making of contexts, and `registered` */
+	bool registered;      /* the staging area is registered with the driver */
 
 	struct mapping_table mappings; /* has its own lock */
 	struct stream_table streams;   /* has its own lock */
-	struct module_table modules;   /* likewise */
-	struct launch_queue launches;  /* under that lock */
+	struct module_table modules;   /* has its own lock */
+	struct launch_queue launches;  /* under the lock of streams */
 	struct pool *pool;
 
-	/* What comes behind a record; of whoever has the turn to receive. */
+	/* Payload of a request being received; used by the thread with the turn. */
 	_Alignas(uint64_t) uint8_t payload[WIRE_PAYLOAD_MAX];
 	struct seen managed_seen; /* has its own lock */
 
 	/*
-	 * Counts answers. A request may follow from an answer that another thread gave;
-	 * the broker orders the two, and this says so within the process.
+	 * Counts answers. A request may depend on an answer given by another thread. The
+	 * broker orders the two; the counter makes this order visible to the memory model
+	 * within the process.
 	 */
 	_Atomic uint64_t n_answers;
 
-	/* The failure that lost this process its contexts: call << 32 | result; 0: none.
+	/*
+	 * The failure that destroyed the contexts: call << 32
+	 * result; 0: none.
 	 */
 	_Atomic uint64_t lost;
 };
 
-/* One request on its way through the worker. */
+/* A request on its way through the worker. */
 struct job {
 	struct wire_request request;
-	int fd;		   /* that came along, -1: none */
-	void *payload;	   /* likewise, NULL: none; owned */
-	CUstream stream;   /* that it runs on */
+	int fd;		   /* sent with the request; -1: none */
+	void *payload;	   /* sent with the request; NULL: none; owned */
+	CUstream stream;   /* stream to run on */
 	uint64_t value[2]; /* of the answer */
 	struct job *next;
 
-	/* LAUNCH, once it is in the GPU's queue. */
+	/* For a LAUNCH in the GPU's queue. */
 	bool in_flight;
-	struct job *later; /* to be launched; then in flight on its stream */
-	CUevent event;	   /* its end */
+	struct job *later; /* next in the queue of received launches, later in its
+			      stream's queue */
+	CUevent event;	   /* recorded at the end of the kernel */
 	uint64_t begun_ns;
 	UT_hash_handle hh;
 };
 
-/* Prints why and exits: for what the broker would never do. */
+/*
+ * Prints a message and exits, when the broker breaks the rules or the worker can't go on.
+ */
 _Noreturn void worker_die(const char *format, ...) _printf_(1, 2);
