@@ -85,9 +85,8 @@ void leases_show(const struct broker *broker, const struct allocation *allocatio
 		 struct text *text);
 
 /*
- * Appends `; N bytes of freed allocations are still leased, by pid 17 (python,
- * uid 1000, M bytes), ...`
- * for a device; nothing if there are none. Under registry.lock.
+ * Appends `; N bytes of freed allocations are still leased, by pid 17 (python, uid 1000,
+ * M bytes), ...` for a device; nothing if there are none. Under registry.lock.
  */
 void text_add_lease_holders(struct text *text, const struct broker *broker,
 			    uint32_t device);

@@ -4,8 +4,8 @@
  *
  * A free removes the allocation from the tree at once and never waits. The rest is an op
  * that writes the whole allocation, so it runs after all earlier uses. The op releases
- * the memory, and then the struct is freed. Before that, all
- * workers unmap the block, one after the other: the driver keeps memory that is mapped.
+ * the memory, and then the struct is freed. Before that, all workers unmap the block, one
+ * after the other: the driver keeps memory that is mapped.
  */
 #include <errno.h>
 #include <string.h>
