@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What only the worker's driver knows of a function: its attributes, and, where the
- * driver can't enumerate, whether there is one of that name at all.
+ * Queries only the worker's driver can answer: the attributes of a function, and, where
+ * the driver can't enumerate, whether a function exists.
  *
- * Each is an op that holds its image, and has it loaded where it is not.
+ * Each query is an op that holds its image and loads it if needed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 struct inquiry {
 	struct op op; /* op.image holds a reference */
 	uint32_t function;
-	char *name;	  /* of one that is looked up */
+	char *name;	  /* name to look up */
 	struct text text; /* the answer */
 };
 
@@ -45,7 +45,10 @@ static void inquiry_describe(const struct op *op, struct text *text)
 	text_printf(text, "%s", op->class->what);
 }
 
-/* The request, when there is a slot for the answer. */
+/*
+ * Fills the request once there is a slot for the answer. Returns: false when no slot is
+ * free.
+ */
 static bool inquiry_request(struct op *op, uint32_t what)
 {
 	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
@@ -116,7 +119,7 @@ static void look_up_run(struct op *op)
 	op_ask(op);
 }
 
-/* Under registry.lock, and somebody else may have looked it up meanwhile. */
+/* Adds a function, unless another query added it meanwhile. Under registry.lock. */
 static int look_up_add(struct op *op, const struct record *record, uint32_t number)
 {
 	struct function *function;
@@ -162,7 +165,10 @@ static const struct op_class look_up_class = {
 
 /* ---- both ---- */
 
-/* Begins one, for an image; or answers the wait. With the lock held, let go of. */
+/*
+ * Begins a query of an image; on failure answers the wait. With the lock held; releases
+ * the lock.
+ */
 static void inquiry_start(struct broker *broker, const struct op_class *class,
 			  struct image *image, uint32_t function, const char *name,
 			  struct wait *wait)

@@ -16,15 +16,15 @@ struct fatbin_header {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t header_size;
-	uint64_t size; /* of the entries behind it */
+	uint64_t size; /* of the entries that follow */
 };
 
-/* The first fields of an entry, all that is looked at. */
+/* The first fields of an entry; no others are read. */
 struct fatbin_entry {
 	uint16_t kind;
 	uint16_t version;
 	uint32_t header_size;
-	uint64_t size; /* of what follows the header */
+	uint64_t size; /* of the bytes after the header */
 };
 
 static bool has_magic(const void *bytes, size_t size, uint32_t magic)
@@ -60,7 +60,10 @@ static Elf64_Shdr section_at(const uint8_t *bytes, const Elf64_Ehdr *elf, uint64
 	return section;
 }
 
-/* Too many for the header stand in the first of them. Returns: 0 where none are there. */
+/*
+ * The number of sections. If too large for the header, the first section has the number.
+ * Returns: 0 if there are none.
+ */
 static uint64_t n_sections(const uint8_t *bytes, size_t size, const Elf64_Ehdr *elf)
 {
 	if (elf->e_shentsize != sizeof(Elf64_Shdr) ||
@@ -152,7 +155,7 @@ static const char *fatbin_check(const void *bytes, size_t size, struct refusal *
 
 /* ---- PTX ---- */
 
-/* Behind blanks and comments. Returns: NULL where the text ends in one of them. */
+/* Skips blanks and comments. Returns: NULL at the end of the text. */
 static const char *skip_comments(const char *at, const char *end)
 {
 	while (at < end) {
@@ -174,7 +177,7 @@ static const char *skip_comments(const char *at, const char *end)
 	return NULL;
 }
 
-/* PTX begins with this directive, and only PTX does. */
+/* Only PTX begins with this directive. */
 static bool text_is_ptx(const char *text, size_t length)
 {
 	static const char version[] = ".version";
@@ -203,7 +206,7 @@ const char *image_check(const void *bytes, size_t size, struct refusal *refusal)
 		       "the fatbin itself is needed");
 		return NULL;
 	}
-	/* A final NUL or more belongs to no text, one inside it ends it too early. */
+	/* Final NULs do not belong to the text; a NUL inside cuts the text. */
 	while (length && !text[length - 1])
 		length--;
 	if (!memchr(text, 0, length) && text_is_ptx(text, length))

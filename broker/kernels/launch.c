@@ -2,14 +2,14 @@
 /*
  * Launches.
  *
- * A line is checked against the kernel's own parameters, the device's limits and what its
- * arguments name, all before anything is asked of a worker. The kernel runs in the worker
- * of its module's owner. Kernels of one worker are a chain (model/order.h): each is
- * sent as soon as those before it are, and the GPU keeps the order. One with a time limit
- * begins alone, so that its time is its own.
+ * A line is checked before any request to a worker: against the kernel's parameters, the
+ * device's limits and the allocations named. The kernel runs in the worker of its
+ * module's owner. Kernels of one worker form a chain (model/order.h): each is sent as
+ * soon as its predecessors are sent, and the GPU keeps the order. A kernel with a time
+ * limit begins alone, so that no other kernel uses up its time.
  *
- * A stream's queue on the GPU has an end, and the thread that puts a kernel there would
- * wait for room; so no more than STREAM_SENT_MAX of a stream are sent at a time.
+ * A stream's queue on the GPU is limited, and a thread adding to a full queue would
+ * block. So at most STREAM_SENT_MAX kernels of a stream are sent at a time.
  */
 #include "kernels/launch.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- to the worker ---- */
 
-/* Behind the record: how, after what, with which arguments. */
+/* Fills the payload that follows the request: configuration, predecessors, arguments. */
 static size_t launch_fill_payload(struct launch *launch)
 {
 	const struct work *work = &launch->op.work;
@@ -53,7 +53,7 @@ static size_t launch_fill_payload(struct launch *launch)
 	return length;
 }
 
-/* Addresses are those of now: an allocation may have moved while the launch waited. */
+/* Uses current addresses: an allocation may have moved while the launch was queued. */
 static void launch_fill_addresses(struct launch *launch)
 {
 	const struct use *use = launch->op.work.uses;
@@ -94,7 +94,10 @@ static void launch_send(struct launch *launch)
 	op_send(op);
 }
 
-/* Whether the stream has room for it; else it is sent when another one has ended. */
+/*
+ * Whether the stream has room for the kernel; if not, the kernel is sent after another
+ * has ended.
+ */
 static bool launch_enter_stream(struct launch *launch)
 {
 	struct stream *stream = launch->op.work.stream;
@@ -111,7 +114,9 @@ static bool launch_enter_stream(struct launch *launch)
 	return room;
 }
 
-/* A reset ends what was queued before it too, or an endless kernel could begin after it.
+/*
+ * Whether a reset came after the launch was queued. A reset also ends queued launches, or
+ * an endless kernel could begin afterwards.
  */
 static bool launch_is_forgone(const struct launch *launch)
 {
@@ -153,7 +158,7 @@ static void launch_answered(struct op *op, const struct wire_reply *reply)
 	op_done(op, 0);
 }
 
-/* Whether the driver can't have told whose fault it was. */
+/* Whether other kernels were running, so the driver can't say which kernel failed. */
 static bool launch_had_company(struct launch *launch)
 {
 	struct registry *registry = &launch->op.broker->registry;
@@ -165,7 +170,7 @@ static bool launch_had_company(struct launch *launch)
 	return n_sent > 1;
 }
 
-/* Says what the errors of a kernel mean. */
+/* Explains the errors of a kernel. */
 static void launch_failed(struct op *op, const struct wire_reply *reply)
 {
 	struct launch *launch = container_of(op, struct launch, op);
@@ -209,7 +214,7 @@ static void launch_settle(struct op *op)
 	launch->op.work.stream->n_sent -= launch->counted;
 }
 
-/* Gives back what it held; one that waited for room on the stream can be sent now. */
+/* Releases resources; a launch waiting for room on the stream is sent now. */
 static void launch_leave(struct op *op)
 {
 	struct launch *launch = container_of(op, struct launch, op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a launch is to do, by names: before anything is looked up. */
+/* The specification of a launch, with names not looked up yet. */
 #pragma once
 
 #include <gpumem/wire.h>
@@ -10,7 +10,7 @@ enum launch_arg_kind { ARG_ALLOCATION, ARG_VALUE };
 
 struct launch_arg {
 	enum launch_arg_kind kind;
-	const char *word; /* as it stands in the line */
+	const char *word; /* as written in the line */
 
 	/* an allocation */
 	char name[65];
@@ -18,8 +18,8 @@ struct launch_arg {
 	bool reads, writes;
 
 	/* a value */
-	uint32_t size;	/* bytes; of an allocation that of an address */
-	uint32_t place; /* in the bytes of all */
+	uint32_t size;	/* bytes; for an allocation the size of an address */
+	uint32_t place; /* position in the bytes of all arguments */
 };
 
 struct launch_spec {
@@ -31,11 +31,12 @@ struct launch_spec {
 	const char *stream; /* NULL: the default */
 	unsigned int n_args;
 	struct launch_arg *args; /* owned */
-	uint8_t *bytes; /* of all arguments; owned; an allocation's are not filled */
+	uint8_t *bytes; /* of all arguments; owned; addresses of allocations are not
+			   filled in */
 	uint32_t n_bytes;
 };
 
-/* Frees the arguments; the rest stays as it is. */
+/* Frees the arguments; other fields stay. */
 static inline void launch_spec_deinit(struct launch_spec *spec)
 {
 	free(spec->args);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load: one op that asks the worker of the module's owner several things, one after the
- * other. It has the image loaded; has what the compiler said told, well or badly; and has
- * the functions told, as many at a time as a slot holds. Then the module gets the image,
- * unless a later one was quicker.
+ * A load is one op with several requests to the worker of the module's owner: load the
+ * image; get the compiler's log, after success or failure; get the functions, as many at
+ * a time as fit into a slot. Then the module gets the image, unless a later load was
+ * faster.
  *
- * What the worker tells is copied out of the shared memory before anything looks at it.
- * A worker that tells nonsense is ended.
+ * The worker's replies are copied out of shared memory before they are parsed. A worker
+ * that sends nonsense is ended.
  */
 #include "kernels/load.h"
 
@@ -22,20 +22,20 @@
 #include "op/op.h"
 #include "protocol/function_record.h"
 
-#define LOAD_TRIES 3 /* of each step, in one run after another */
+#define LOAD_TRIES 3 /* attempts for each step, each in a new process */
 
 struct load {
 	struct op op;
 	struct module *module; /* counted in n_loads */
-	struct image *image;   /* its own reference, until the module has it */
-	uint32_t step;	      /* WIRE_MODULE_LOAD, _LOG, _FUNCTIONS: what is asked next */
-	uint32_t n_functions; /* that there are */
+	struct image *image;   /* has a reference, until the module takes it */
+	uint32_t step;	       /* next request: WIRE_MODULE_LOAD, _LOG, _FUNCTIONS */
+	uint32_t n_functions;  /* total */
 	uint32_t n_told;
 	char *log;
-	char said[200]; /* its first line */
-	int error;	/* of the load itself, kept while the log is asked for */
+	char said[200]; /* first line of the log */
+	int error;	/* error of the load, kept during the request for the log */
 	char name[NAME_MAX_LENGTH + 1];
-	const char *format; /* what the image is */
+	const char *format; /* format of the image */
 };
 
 static void load_run(struct op *op);
@@ -56,7 +56,7 @@ static void load_describe(const struct op *op, struct text *text)
 		    load->image->device, load->name);
 }
 
-/* What close may answer: what concerns the image is one error. */
+/* Maps an error to those of close: all errors about the image are one. */
 static int load_errno(int error)
 {
 	switch (error) {
@@ -96,7 +96,7 @@ static void load_ask_image(struct op *op)
 	op_ask(op);
 }
 
-/* The log, and the functions, come through a slot. */
+/* The log and the functions arrive in a slot. */
 static void load_ask_told(struct op *op)
 {
 	struct load *load = load_of(op);
@@ -132,7 +132,7 @@ static void load_nonsense(struct op *op)
 	op_fail(op, EIO, "module %s: the worker " FUNCTIONS_NONSENSE, load->name);
 }
 
-/* A copy of what stands in the slot. NULL: no memory. */
+/* Copies the bytes in the slot. NULL: no memory. */
 static char *load_copy(const struct op *op, uint64_t length)
 {
 	char *copy = malloc(length + 1);
@@ -145,7 +145,7 @@ static char *load_copy(const struct op *op, uint64_t length)
 	return copy;
 }
 
-/* Takes n functions from a copy of their records. Returns: 0; -EBADMSG, -ENOMEM. */
+/* Adds n functions from a copy of their records. Returns: 0; -EBADMSG, -ENOMEM. */
 static int load_take_functions(struct load *load, const char *bytes, uint64_t size,
 			       uint64_t n)
 {
@@ -192,7 +192,7 @@ static void load_told(struct op *op, const struct wire_reply *reply)
 		op_done(op, 0);
 }
 
-/* A log is text, or nobody's business. */
+/* Keeps the log if it is text. */
 static void load_logged(struct op *op, const struct wire_reply *reply)
 {
 	struct load *load = load_of(op);
@@ -229,7 +229,10 @@ static void load_answered(struct op *op, const struct wire_reply *reply)
 		load->image->enumerated = reply->value[1];
 		load->n_functions = (uint32_t)reply->value[0];
 		load->step = WIRE_MODULE_LOG;
-		/* What follows finds it in this run, or has the next one load it. */
+		/*
+		 * The next requests find the image loaded in this process, or load it in
+		 * the next.
+		 */
 		op->image = load->image;
 		load_run(op);
 		break;
@@ -241,7 +244,7 @@ static void load_answered(struct op *op, const struct wire_reply *reply)
 	}
 }
 
-/* It can't be loaded: the compiler's words are still to be had. */
+/* The load failed: asks for the compiler's log. */
 static void load_failed(struct op *op, const struct wire_reply *reply)
 {
 	struct load *load = load_of(op);
@@ -268,7 +271,7 @@ static void load_failed(struct op *op, const struct wire_reply *reply)
 	op_done(op, load->error);
 }
 
-/* The next run does it, as far as it has not been done. */
+/* Continues in the next process with the current step. */
 static void load_lost(struct op *op, const char *reason)
 {
 	_cleanup_text_ struct text what = TEXT_INIT;
@@ -284,7 +287,7 @@ static void load_lost(struct op *op, const char *reason)
 
 /* ---- the end ---- */
 
-/* Under registry.lock. The one that stays is that of the last close. */
+/* Under registry.lock. The module keeps the image of the last close. */
 static void load_settle(struct op *op)
 {
 	struct load *load = load_of(op);
@@ -347,7 +350,7 @@ static const struct op_class load_class = {
 
 /* ---- the start ---- */
 
-/* Returns: what it is; NULL with a refusal. */
+/* Returns: the format; NULL with a refusal. */
 static const char *load_check(int fd, uint64_t size, struct refusal *refusal)
 {
 	const char *format;
@@ -392,7 +395,7 @@ static int load_refuse_share(const struct owner *owner, uint64_t size, int r,
 	return refuse(refusal, -r, "%s", text_string(&text));
 }
 
-/* Under registry.lock. NULL: a refusal; fd is taken where it is not. */
+/* Under registry.lock. Takes fd, unless NULL is returned: a refusal. */
 static struct load *load_new(struct broker *broker, struct module *module, int fd,
 			     uint64_t size, const char *format, struct refusal *refusal)
 {
@@ -418,7 +421,7 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 	return load;
 }
 
-/* It is no image: nothing was compiled. Under registry.lock. */
+/* Notes a file that is not an image and was not compiled. Under registry.lock. */
 static void load_note_refused(struct broker *broker, struct module *module, int error)
 {
 	module->settled = ++module->n_serials;
@@ -428,7 +431,7 @@ static void load_note_refused(struct broker *broker, struct module *module, int 
 		      strerrorname_np(error));
 }
 
-/* It did not get as far as the order. Under registry.lock. */
+/* Frees a load that was not added to the order. Under registry.lock. */
 static void load_drop(struct broker *broker, struct load *load)
 {
 	(void)image_unref(load->image);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading a module: from an image that is there to functions that can be launched. */
+/* Loads a module: from a complete image to functions ready for launches. */
 #pragma once
 
 #include "base/wait.h"
@@ -9,9 +9,9 @@
 struct broker;
 
 /*
- * Checks the image and has it loaded in the worker of the module's owner. fd is a memfd
- * of size bytes that nobody writes any more; it is taken. The caller is who closed it.
- * Errors: see upload_flush().
+ * Checks the image and loads it in the worker of the module's owner. fd is a memfd of
+ * size bytes without writers; the function takes it. caller closed the file. Errors: see
+ * upload_flush().
  */
 void load_start(struct broker *broker, struct token module, const struct caller *caller,
 		int fd, uint64_t size, struct wait *wait);

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules as commands use them.
+ * Use of modules by commands.
  *
- * A launch begins a use with registry.lock held, as soon as it knows which kernel it is:
+ * A launch begins a use with registry.lock held, as soon as the kernel is known:
  *
  *	r = module_use_begin(broker, command->caller, M, F, &use, &refusal);
  *
- * From then on use.module, use.image and use.function stay until module_use_end(), which
- * is called exactly once, when the kernel is done (in the op's finish), with no lock
- *held: the module can't be removed meanwhile, and an image that takes the place of this
- *one does not disturb it. Its parameters are use.function->params; where has_params is
- *false the driver could not tell them.
+ * use.module, use.image and use.function then stay until module_use_end(), called exactly
+ * once with no lock held, when the kernel is done (in the op's finish()). Meanwhile the
+ * module can't be removed, and a new image does not disturb the use. The parameters are
+ * use.function->params; has_params is false if the driver could not tell them.
  *
- * The kernel runs in the worker of use.module->owner, on use.image->device: for root,
- *too, who may launch what is another's. So whatever the arguments name must be that
- *owner's to use. The op says op->image = use.image, and its worker has the module loaded,
- *in this run or the next, before it looks at the request; that names use.image->wire_id
- *and use.function->index. When the module can't be loaded any more, the request is
- *answered with the error of the load.
+ * The kernel runs in the worker of use.module->owner, on use.image->device, even if root
+ * launches it. So this owner must be allowed to use all arguments. The op sets
+ * op->image to use.image: the worker, also a new process, then has the module loaded
+ * before it reads the request, with use.image->wire_id and use.function->index. If the
+ * module can't be loaded any more, the reply is the error of the load.
  *
- * -EAGAIN: a driver that can't enumerate has not been asked for this function yet. Then,
- * without the lock, module_look_up(), and once that is done try again: its -ENOENT tells
- * that there is none.
+ * -EAGAIN: a driver that can't enumerate was not asked for this function yet. Call
+ * module_look_up() without the lock, and try again afterwards: -ENOENT from the look-up
+ * means that there is no such function.
  */
 #pragma once
 
@@ -31,7 +29,7 @@
 #include "model/module.h"
 #include "model/object.h"
 
-/* What ends a worker whose answers about functions make no sense. */
+/* Reason for ending a worker whose replies about functions make no sense. */
 #define FUNCTIONS_NONSENSE "told of functions that can't be"
 
 struct broker;
@@ -43,31 +41,35 @@ struct module_use {
 };
 
 /*
- * Of a function by the names of both. Under registry.lock.
+ * Begins the use of a function, by both names. Under registry.lock.
  *
- * Returns: 0; -EAGAIN without a refusal; -ENOENT when there is no such module or function
- * or it has no image yet; -EACCES.
+ * Returns: 0; -EAGAIN without a refusal; -ENOENT when the module or function does not
+ * exist or has no image yet; -EACCES.
  */
 int module_use_begin(struct broker *broker, const struct caller *caller,
 		     const char *module, const char *function, struct module_use *ret_use,
 		     struct refusal *refusal);
 
-/* The same of the function whose own file it is: OBJECT_FUNCTION's token. Returns: 0;
- * -ESTALE when the image has been replaced or the module removed; -EACCES. */
+/*
+ * As module_use_begin(), by the token of the function's own file (OBJECT_FUNCTION).
+ * Returns: 0; -ESTALE when the image has been replaced or the module removed; -EACCES.
+ */
 int module_use_begin_token(struct broker *broker, const struct caller *caller,
 			   struct token function, struct module_use *ret_use,
 			   struct refusal *refusal);
 
-/* Ends it; takes registry.lock. */
+/* Ends a use; takes registry.lock. */
 void module_use_end(struct broker *broker, struct module_use *use);
 
-/* Lets go of an image: the last one has it unloaded and frees it. Takes registry.lock. */
+/*
+ * Drops a reference to an image; the last one unloads and frees it. Takes registry.lock.
+ */
 void module_put_image(struct broker *broker, struct image *image);
 
 /*
- * Asks the worker for a function by name. done: 0 when it is there now; -ENOENT when
- * there is none, or nothing is loaded; -ESTALE, -EINTR, -EIO, -ENOMEM. Nothing is written
- * to the journal.
+ * Asks the worker for a function by name. done: 0 when the function is now known; -ENOENT
+ * when it does not exist, or no image is loaded; -ESTALE, -EINTR, -EIO, -ENOMEM. Writes
+ * no line to the journal.
  */
 void module_look_up(struct broker *broker, struct token module, const char *name,
 		    struct wait *wait);
@@ -78,7 +80,9 @@ void module_look_up(struct broker *broker, struct token module, const char *name
 int module_create(struct broker *broker, const char *name, struct owner *owner,
 		  struct token *ret_token, struct refusal *refusal);
 
-/* rmdir. With registry.lock held, let go of. Returns: 0; -ENOENT, -EPERM, -EBUSY. */
+/*
+ * rmdir. With registry.lock held; releases the lock. Returns: 0; -ENOENT, -EPERM, -EBUSY.
+ */
 int module_remove(struct broker *broker, const char *name, const struct caller *caller,
 		  struct refusal *refusal);
 
@@ -87,7 +91,7 @@ int module_store_device(struct broker *broker, struct module *module,
 			const struct caller *caller, const char *value,
 			struct refusal *refusal);
 
-/* The end: the workers are gone. */
+/* At the end of the broker, after all workers. */
 void modules_free(struct broker *broker);
 
 /* `params`, `log` and `attributes`: see broker_ask(). */
