@@ -14,7 +14,7 @@ void command_done(struct command *command, int error)
 	command->done(command, error);
 }
 
-/* As a shell in the root of the mount has it. Under registry.lock. */
+/* The path of the file, relative to the root of the mount. Under registry.lock. */
 static void command_file(const struct command *command, struct text *file)
 {
 	enum object_type type = command->verb->object;
@@ -85,7 +85,7 @@ int command_parse(struct command *command, const struct grammar *grammar)
 
 /* ---- ops of commands ---- */
 
-/* A signal: what is queued stays queued, and the line has succeeded, as with wait=0. */
+/* A signal came: the op stays queued, and the line succeeds, as with wait=0. */
 static int command_let_go(struct completion *completion)
 {
 	struct op *op = completion->working;
@@ -177,7 +177,7 @@ static const char *access_word(enum access access)
 	return "free or change";
 }
 
-/* Sees that the caller may. As command_find(). */
+/* Checks the caller's permission. As command_find(). */
 static struct allocation *command_check_access(struct command *command,
 					       struct allocation *allocation,
 					       enum access access)

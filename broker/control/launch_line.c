@@ -38,7 +38,7 @@ const struct grammar launch_own_grammar = {
 
 /* ---- dimensions ---- */
 
-/* `X[,Y[,Z]]`; what is not given is 1. */
+/* `X[,Y[,Z]]`; missing values are 1. */
 static int parse_dimensions(const char *word, const char *what, uint32_t dimensions[3],
 			    struct refusal *refusal)
 {
@@ -63,7 +63,7 @@ static int parse_dimensions(const char *word, const char *what, uint32_t dimensi
 	return 0;
 }
 
-/* One thread an element. */
+/* One thread for each element. */
 static int parse_elements(struct launch_spec *launch, const struct line *line,
 			  struct refusal *refusal)
 {
@@ -122,7 +122,7 @@ static int parse_grid(struct launch_spec *launch, const struct line *line,
 
 /* ---- arguments ---- */
 
-/* Room for size bytes among those of all arguments. NULL: there is none. */
+/* Reserves size bytes among the argument bytes. NULL: too many. */
 static uint8_t *arg_room(struct launch_spec *launch, struct launch_arg *arg,
 			 uint32_t size)
 {
@@ -142,7 +142,7 @@ static int refuse_room(const struct launch_arg *arg, struct refusal *refusal)
 		      arg->word, WIRE_ARGS_BYTES);
 }
 
-/* `hex:BYTES`, in the order of memory. */
+/* `hex:BYTES`, in memory order. */
 static int arg_parse_hex(struct launch_spec *launch, struct launch_arg *arg,
 			 struct refusal *refusal)
 {
@@ -184,7 +184,7 @@ static int arg_parse_scalar(struct launch_spec *launch, struct launch_arg *arg,
 	bytes = arg_room(launch, arg, (uint32_t)scalar_size(scalar.type));
 	if (!bytes)
 		return refuse_room(arg, refusal);
-	memcpy(bytes, &scalar.bits, arg->size); /* little-endian, as the GPU is */
+	memcpy(bytes, &scalar.bits, arg->size); /* little-endian, as on the GPU */
 	return 0;
 }
 
@@ -237,7 +237,7 @@ static int parse_args(struct launch_spec *launch, const struct line *line,
 	for (; r == 0 && launch->n_args < line->n_args; launch->n_args++)
 		r = arg_parse(launch, &launch->args[launch->n_args],
 			      line->args[launch->n_args], refusal);
-	/* A queued launch keeps no more than it has. */
+	/* A queued launch keeps only the bytes of its arguments. */
 	bytes = realloc(launch->bytes, MAX(launch->n_bytes, 1u));
 	if (bytes)
 		launch->bytes = bytes;
@@ -246,7 +246,7 @@ static int parse_args(struct launch_spec *launch, const struct line *line,
 
 /* ---- the line ---- */
 
-/* Whole seconds or with a fraction, as `0.5`. */
+/* Seconds, with or without a fraction, such as `0.5`. */
 static int parse_timeout(const char *word, uint32_t *ret_ms, struct refusal *refusal)
 {
 	char *end;

@@ -7,7 +7,7 @@
 
 #include "model/registry.h"
 
-/* The place of a key in the grammar, -1 when there is none such. */
+/* The index of a key in the grammar; -1: unknown. */
 static int key_find(const struct grammar *grammar, const char *word, size_t length)
 {
 	for (int i = 0; grammar->keys && grammar->keys[i]; i++) {
@@ -49,7 +49,7 @@ static int line_add_arg(struct line *line, const char *word, struct refusal *ref
 	return 0;
 }
 
-/* How many operands, from number n on, the grammar has. */
+/* The number of operands in the grammar from index n on. */
 static int operands_left(const struct grammar *grammar, int n)
 {
 	int left = 0;
@@ -65,7 +65,7 @@ static int line_add_word(struct line *line, const char *word, int *n_operands,
 	int left = operands_left(grammar, *n_operands);
 	const char *equals = strchr(word, '=');
 
-	/* With a `=` it is a key, known or not, where no operand must come. */
+	/* A word with `=` is a key, known or not, if all operands left are optional. */
 	if (equals && left && left <= grammar->n_optional) {
 		*n_operands += left;
 		left = 0;

@@ -15,21 +15,23 @@ struct verb {
 	const char *usage; /* the grammar of a line in control/NAME; NULL: no such file */
 	const char *help;  /* one line */
 
-	/* The type of object whose folder has this file too, OBJECT_BROKER for none;
-	 * there a line has no name in front and its usage is object_usage. */
+	/*
+	 * The type of objects with this file in their folder; OBJECT_BROKER: none. A line
+	 * there has no name in front; its usage is object_usage.
+	 */
 	enum object_type object;
 	const char *object_usage;
-	bool managed; /* only the folders of managed memory have it */
+	bool managed; /* only in folders of managed memory */
 
 	/* Starts one line; see command.h. */
 	void (*run)(struct command *command);
 
-	/* What a line answers about the object that it has made. NULL: nothing. */
+	/* Appends the answer about the object made by the line. NULL: no answer. */
 	int (*answer)(struct broker *broker, struct token token, struct text *text);
 
 	/*
-	 * What a fresh read of the object's own file prints: done's bytes are its text.
-	 * NULL: its usage.
+	 * Prints the text for a fresh read of the object's own file, as done's bytes.
+	 * NULL: prints the usage.
 	 */
 	void (*state)(struct broker *broker, struct token token,
 		      const struct caller *caller, struct wait *wait);

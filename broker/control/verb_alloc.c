@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The line that makes an allocation: what it says and whether that can be. */
+/* The line of an allocation: parsing and checks. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ struct alloc_line {
 	bool map_readers;
 };
 
-/* It is printed as it is, perhaps to a terminal of somebody else's. */
+/* Tags are printed unchanged, perhaps on another user's terminal. */
 static bool tag_is_plain(const char *tag)
 {
 	size_t length = strlen(tag);
@@ -64,7 +64,7 @@ static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal
 	if (!*word || *end || strspn(word, "01234567") != strlen(word) || mode > 0777)
 		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777",
 			      word);
-	/* x follows r: it is not an allocation's own. */
+	/* x follows r and is not stored. */
 	*ret_mode = (uint16_t)(mode & 0666);
 	return 0;
 }
@@ -164,7 +164,7 @@ static int alloc_check_managed(const struct broker *broker, const struct alloc_l
 	return attach_check(broker, (uint32_t)line->device, line->attach, refusal);
 }
 
-/* As command_find(): on failure the lock is let go and the command answered. */
+/* As command_find(): on failure the lock is released and the command answered. */
 static int alloc_check(struct command *command, struct alloc_line *line,
 		       struct stream **ret_stream)
 {
@@ -178,7 +178,9 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 		command_fail(command, ESTALE, "the broker is shutting down");
 		return -ESTALE;
 	}
-	/* A stream says its device; saying both must agree (command_stream()). */
+	/*
+	 * A stream implies its device; a device given too must agree (command_stream()).
+	 */
 	if (line->stream && !line->has_device)
 		named = stream_find_named(&command->broker->registry, line->stream,
 					  command->caller);
@@ -235,7 +237,7 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 		command_fail(command, -r, "no memory in the broker");
 }
 
-/* Whether its memory is a block of its own, which takes a descriptor of the broker's. */
+/* Whether the memory is a block of its own, with a descriptor in the broker. */
 static bool alloc_takes_descriptor(const struct alloc_line *line)
 {
 	return line->kind == KIND_HOST ||
@@ -306,7 +308,7 @@ static void alloc_made(struct completion *completion, struct token token)
 	command_done(command, 0);
 }
 
-/* Without a place in the list nobody would free it at close. */
+/* Without a place in the list, close would not free the allocation. */
 static void alloc_made_until_close(struct completion *completion, struct token token)
 {
 	struct command *command = container_of(completion, struct command, completion);

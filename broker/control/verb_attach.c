@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attaching managed memory: to all streams, to the host alone, to one stream.
+ * Attaches managed memory to all streams, to the host alone, or to one stream.
  *
- * A stream that memory is attached to can't be removed: CUDA would undo the attachment
- * silently. On devices without concurrent managed access the memory is out of the GPU's
- * reach while it is attached to the host, and out of all other streams' while it is
- * attached to one; `data`, copies and fills would then break the rules, so there only
- * `global` is to be had.
+ * A stream with attached memory can't be removed: CUDA would silently undo the
+ * attachment. On devices without concurrent managed access, the GPU can't use memory
+ * attached to the host, and other streams can't use memory attached to one stream.
+ * `data`, copies and fills would then break the rules, so such devices only allow
+ * `global`.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static const struct grammar attach_grammar = {
 	.keys = (const char *const[]){ "stream", "wait", NULL },
 };
 
-/* The stream to attach to or to do it on; *ret_stream NULL: any. As command_find(). */
+/* The stream to attach to, or to run on; *ret_stream NULL: any. As command_find(). */
 static int attach_stream(struct command *command, const struct allocation *allocation,
 			 uint8_t attach, struct stream **ret_stream)
 {
@@ -189,7 +189,7 @@ void verb_attach(struct command *command)
 	attach_start(command, allocation, attach, wait);
 }
 
-/* What the file says: CUDA has no way to ask for it, so this is what was done last. */
+/* Shows the last attachment: CUDA has no query for it. */
 void state_attach(struct broker *broker, struct token token, const struct caller *caller,
 		  struct wait *wait)
 {

@@ -41,7 +41,10 @@ static int copy_parse(struct command *command, struct copy_line *line,
 	return line_wait(words->values[COPY_WAIT], &line->wait, refusal);
 }
 
-/* Without length= all that the source has behind its offset is copied, and must fit. */
+/*
+ * Without length= the copy has all bytes of the source from its offset on, and they must
+ * fit.
+ */
 static int copy_fit(struct copy_line *line, const struct allocation *target,
 		    const struct allocation *source, struct refusal *refusal)
 {

@@ -20,7 +20,7 @@ struct fill_line {
 	bool wait;
 };
 
-/* `hex:BYTES`: 1, 2, 4 or 8 of them, in the order of memory. */
+/* `hex:BYTES`: 1, 2, 4 or 8 bytes, in memory order. */
 static int fill_parse_hex(const char *value, struct fill_line *line,
 			  struct refusal *refusal)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The line that launches a kernel: checked against the kernel, its device and the
- * allocations that the arguments name, then queued.
+ * The line of a launch: checked against the kernel, its device and the allocations in the
+ * arguments, then queued.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,15 +13,15 @@
 #include "model/access.h"
 #include "op/op.h"
 
-/* What is checked, and where it is refused. */
+/* A launch being checked, and its refusal. */
 struct check {
 	struct command *command;
 	struct launch *launch;
-	int found; /* what finding the kernel returned */
+	int found; /* result of finding the kernel */
 	struct refusal refusal;
 };
 
-/* Which kernel. With registry.lock held. Returns: 0; negative and a refusal. */
+/* Finds the kernel. With registry.lock held. Returns: 0; negative and a refusal. */
 static int launch_find(struct check *check)
 {
 	struct command *command = check->command;
@@ -42,7 +42,10 @@ static int launch_find(struct check *check)
 	return 0;
 }
 
-/* His own stream, or the default one of whoever's kernel it is. As command_stream(). */
+/*
+ * The caller's own stream, or the default stream of the kernel's owner. As
+ * command_stream().
+ */
 static struct stream *launch_stream(struct check *check)
 {
 	struct command *command = check->command;
@@ -68,8 +71,8 @@ static struct stream *launch_stream(struct check *check)
 }
 
 /*
- * Finds an argument's allocation. With registry.lock held.
- * Returns: NULL when the command has been answered, and the lock is let go.
+ * Finds an argument's allocation. With registry.lock held. Returns: NULL when the command
+ * has been answered and the lock released.
  */
 static struct allocation *check_allocation(struct check *check,
 					   const struct launch_arg *arg)
@@ -99,8 +102,8 @@ static struct allocation *check_allocation(struct check *check,
 }
 
 /*
- * Adds what the arguments name as uses: all of it, since a kernel gets an address and no
- * end. As check_allocation(). Returns: whether all are there.
+ * Adds the allocations in the arguments as uses, each as a whole: a kernel gets an
+ * address without an end. As check_allocation(). Returns: whether all were found.
  */
 static bool launch_add_uses(struct check *check)
 {
@@ -135,8 +138,8 @@ static int launch_prepare(struct check *check)
 }
 
 /*
- * All that needs the registry; ends with the op under way or the command answered. With
- * registry.lock held, which is let go.
+ * The steps under registry.lock; ends with the op under way or the command answered. With
+ * registry.lock held; releases the lock.
  */
 static void launch_start(struct check *check)
 {
@@ -174,7 +177,7 @@ static void launch_start(struct check *check)
 	command_run_op(command, op, launch->spec.wait);
 }
 
-/* A driver that does not tell which functions there are is asked for the one. */
+/* Looks up a function by name, for a driver that can't enumerate functions. */
 struct looking {
 	struct wait wait;
 	struct command *command;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lines that place managed memory: prefetch and advise. */
+/* The lines of prefetch and advise, for managed memory. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "model/access.h"
 #include "model/location.h"
 
-/* The operands behind the name; a line in the allocation's own file has none: NULL. */
+/* The operands after the name; NULL as the name in the allocation's own file. */
 static const char *const *managed_operands(const struct command *command,
 					   const char **ret_name)
 {
@@ -20,7 +20,7 @@ static const char *const *managed_operands(const struct command *command,
 	return command->line.operands + 1;
 }
 
-/* Lets go of registry.lock and refuses. */
+/* Releases registry.lock and refuses. */
 static void managed_refuse(struct command *command, const struct refusal *refusal)
 {
 	pthread_mutex_unlock(&command->broker->registry.lock);
@@ -67,8 +67,8 @@ static int prefetch_parse(const struct command *command, struct prefetch_line *l
 }
 
 /*
- * The stream that a line names, whatever its device is, else the caller's own of device.
- * As command_find().
+ * The named stream, on any device, else the caller's default stream of the device. As
+ * command_find().
  */
 static struct stream *managed_stream(struct command *command, const char *name,
 				     uint32_t device)
@@ -81,7 +81,7 @@ static struct stream *managed_stream(struct command *command, const char *name,
 	return command_stream(command, name, named ? named->device : device);
 }
 
-/* With registry.lock held and all looked at. */
+/* With registry.lock held, after all checks. */
 static void prefetch_start(struct command *command, const struct prefetch_line *line,
 			   struct allocation *allocation)
 {
@@ -94,7 +94,7 @@ static void prefetch_start(struct command *command, const struct prefetch_line *
 				location_device(line->location, allocation->device));
 	if (!stream)
 		return;
-	/* Away from a device it is that device's work. */
+	/* A prefetch away from a device is work of that device. */
 	if (managed_check_concurrent(broker, stream->device, "prefetch", &refusal) < 0) {
 		managed_refuse(command, &refusal);
 		return;
@@ -138,14 +138,14 @@ void verb_prefetch(struct command *command)
 
 /* ---- advise ---- */
 
-/* What each advice is about. */
+/* The object of each advice. */
 enum about { ABOUT_NOTHING, ABOUT_PLACE, ABOUT_PROCESSOR };
 
 static const struct {
 	const char *name;
 	enum about about;
 	enum managed_change change;
-	uint16_t value; /* where it is about nothing */
+	uint16_t value; /* value for ABOUT_NOTHING */
 } advices[N_WIRE_ADVICES] = {
 	[WIRE_SET_READ_MOSTLY] = { "set_read_mostly", ABOUT_NOTHING, MANAGED_READ_MOSTLY,
 				   1 },
@@ -251,7 +251,7 @@ static void advise_start(struct command *command, const struct advise_line *line
 				      &line->range, command_finish_op);
 	if (placing) {
 		placing->wire_op = WIRE_ADVISE;
-		/* Its context is needed for what is said about a device to take hold. */
+		/* Advice about a device needs the device's context to take effect. */
 		placing->device = location_device(line->location, allocation->device);
 		placing->advice = line->advice;
 		placing->location = line->location;

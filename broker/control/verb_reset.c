@@ -10,7 +10,7 @@ static const struct grammar reset_grammar = {
 	.operands = (const char *const[]){ "1", NULL },
 };
 
-/* A signal: the end of the worker goes on, and the line has succeeded. */
+/* A signal came: the worker is still ended, and the line succeeds. */
 static int reset_interrupt(struct completion *completion)
 {
 	struct command *command = container_of(completion, struct command, completion);

@@ -16,7 +16,7 @@ static void synchronize_run(struct op *op)
 	op_done(op, 0);
 }
 
-/* Takes the failure off the stream: it is told once. */
+/* Takes the failure from the stream, to report it once. */
 static void synchronize_settle(struct op *op)
 {
 	struct synchronize *synchronize = container_of(op, struct synchronize, op);
@@ -65,7 +65,7 @@ static const struct grammar one_grammar = {
 	.operands = (const char *const[]){ "1", NULL },
 };
 
-/* The stream that the line or the file names. As command_find(). */
+/* The stream named by the line or the file. As command_find(). */
 static struct stream *synchronize_stream(struct command *command)
 {
 	struct registry *registry = &command->broker->registry;

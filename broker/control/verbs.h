@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the verbs do, a file each. */
+/* The verbs, with a file for each. */
 #pragma once
 
 #include "control/command.h"
@@ -17,14 +17,15 @@ void verb_synchronize(struct command *command);
 
 /* ---- verb_alloc.c ---- */
 
-/* `writers` or `readers`: who may lease device memory. Returns: 0; -EINVAL. */
+/* `writers` or `readers`: the users who may lease device memory. Returns: 0; -EINVAL. */
 int line_map(const char *word, bool *ret_readers, struct refusal *refusal);
 
 /* ---- verb_attach.c ---- */
 
 /*
- * `global`, `host` and, where most is ATTACH_SINGLE, `single`, and whether a device can
- * have it. Returns: 0; -EINVAL; -EOPNOTSUPP.
+ * line_attach() parses `global`, `host` and, if most is ATTACH_SINGLE, `single`;
+ * attach_check() checks that a device supports the attachment. Returns: 0; -EINVAL;
+ * -EOPNOTSUPP.
  */
 int line_attach(const char *word, unsigned int most, uint8_t *ret_attach,
 		struct refusal *refusal);
@@ -34,6 +35,6 @@ int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
 /* `global`, `host` or `single STREAM`. Under registry.lock. */
 void text_attach(struct text *text, const struct allocation *allocation);
 
-/* What it is attached to, which the broker knows. */
+/* Shows the attachment known to the broker. */
 void state_attach(struct broker *broker, struct token token, const struct caller *caller,
 		  struct wait *wait);
