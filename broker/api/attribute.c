@@ -17,7 +17,7 @@
 #include "op/op.h"
 #include "process/processes.h"
 
-/* With registry.lock held; the object that fits the type. */
+/* The object to show, by type. With registry.lock held. */
 struct attribute_view {
 	struct broker *broker;
 	union {
@@ -28,7 +28,8 @@ struct attribute_view {
 		const struct module *module;
 		const struct function *function;
 	};
-	char owner_name[128]; /* looked up beforehand: that can take long */
+	char owner_name[128]; /* looked up beforehand, because the look-up may take long
+			       */
 };
 
 static void show_number(struct text *text, uint64_t number)
@@ -86,7 +87,7 @@ static void broker_managed_bytes(const struct attribute_view *view, struct text 
 	show_number(text, view->broker->registry.bytes_by_kind[KIND_MANAGED]);
 }
 
-/* Of all devices together. */
+/* The sum over all devices. */
 static uint64_t devices_sum(const uint64_t *places)
 {
 	uint64_t sum = 0;
@@ -278,7 +279,7 @@ static void allocation_last_write(const struct attribute_view *view, struct text
 		text_printf(text, "never");
 }
 
-/* The oldest kernel in the order: what comes later waits for it first. */
+/* Shows the oldest kernel in the order: later kernels wait for it. */
 static void allocation_used_by(const struct attribute_view *view, struct text *text)
 {
 	const struct use *use;
@@ -587,7 +588,7 @@ static void owner_drain(struct broker *broker, struct token token)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
-	output = owner ? owner->output : NULL; /* which stays until the broker's end */
+	output = owner ? owner->output : NULL; /* stays until the broker's end */
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (output)
 		output_drain(output);
@@ -626,7 +627,7 @@ static void module_device(const struct attribute_view *view, struct text *text)
 	show_number(text, view->module->device);
 }
 
-/* What can be launched: a load that fails leaves the image that was there before. */
+/* Shows the state of the image: after a failed load the previous image stays. */
 static void module_state(const struct attribute_view *view, struct text *text)
 {
 	const struct module *module = view->module;

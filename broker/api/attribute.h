@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The attributes of every type of object: one table makes their files, `status` and the
- * README of the mount.
+ * Attributes of all object types: one table defines their files, `status` and the README
+ * of the mount.
  */
 #pragma once
 
 #include "api/broker.h"
 
 enum attribute_flag {
-	ATTRIBUTE_ASKED = 1 << 0, /* asked of a worker (broker_ask), or more than a line:
-				     not in `status` */
-	ATTRIBUTE_WRITABLE = 1 << 1,  /* by its owner, broker_store() */
-	ATTRIBUTE_ROOT_FILE = 1 << 2, /* of the broker: a file of its own in the root */
+	ATTRIBUTE_ASKED = 1 << 0, /* from a worker (broker_ask()), or several lines; not
+				     in `status` */
+	ATTRIBUTE_WRITABLE = 1 << 1,  /* by the owner, with broker_store() */
+	ATTRIBUTE_ROOT_FILE = 1 << 2, /* of the broker: a file in the root */
 	ATTRIBUTE_MANAGED = 1 << 3,   /* only managed memory has the file */
-	ATTRIBUTE_PRIVATE = 1 << 4,   /* the owner's (and root's) to read */
-	ATTRIBUTE_NO_FILE = 1 << 5,   /* in `status` only: a verb's file has the name */
+	ATTRIBUTE_PRIVATE = 1 << 4,   /* readable by the owner and root */
+	ATTRIBUTE_NO_FILE = 1 << 5,   /* only in `status`: a verb's file has the name */
 	ATTRIBUTE_TEXT = 1 << 6,      /* any number of lines, not in `status` */
 };
 
-struct attribute_view; /* what show functions see, see attribute.c */
+struct attribute_view; /* argument of show functions, see attribute.c */
 
 struct attribute {
 	const char *name;
@@ -26,13 +26,13 @@ struct attribute {
 	unsigned int flags;
 	void (*show)(const struct attribute_view *view, struct text *text);
 
-	/* Called before show, no lock held. NULL: nothing comes before it. */
+	/* Called before show, no lock held. NULL: not needed. */
 	void (*prepare)(struct broker *broker, struct token token);
 
-	/* Of one flagged ATTRIBUTE_ASKED: see broker_ask(). */
+	/* For ATTRIBUTE_ASKED: see broker_ask(). */
 	void (*ask)(struct broker *broker, struct token token,
 		    const struct caller *caller, struct wait *wait);
 };
 
-/* The table of a type, n rows; in the order of `status`. */
+/* The table of a type with n rows, in the order of `status`. */
 const struct attribute *attribute_table(enum object_type type, size_t *ret_n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The start and the end of the broker, and the parts that it is made of. */
+/* Start and end of the broker, and its parts. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "process/device_probe.h"
 #include "process/processes.h"
 
-/* The broker put together: one piece of memory. */
+/* The broker and its parts, allocated together. */
 struct whole {
 	struct broker broker;
 	struct processes processes;
@@ -24,10 +24,12 @@ struct whole {
 	struct leases leases;
 };
 
-/* Slots of the mover's staging area: each view thread reads requests into one. */
+/* Slots of the mover's staging area: each view thread reads requests into a slot. */
 #define MOVER_SLOTS 48
-/* How long the work under way may take to finish, a worker to end by itself, and the
- * kernel to end a worker that was killed. */
+/*
+ * Time limit for ops under way, for a worker to end by itself, and for the kernel to end
+ * a killed worker.
+ */
 #define STOP_SECONDS 5
 
 /* ---- the start ---- */
@@ -142,7 +144,7 @@ void broker_shutdown(struct broker *broker)
 	leases_end(broker);
 }
 
-/* Waits for the work under way, not for ever. Returns: whether all is done. */
+/* Waits for ops under way, with a time limit. Returns: whether all are done. */
 static bool life_wait_idle(struct broker *broker)
 {
 	int64_t until_ms = clock_ms() + STOP_SECONDS * 1000;
@@ -170,9 +172,9 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 }
 
 /*
- * Waits until the housekeeper has freed all runs. Each is killed if it does not end in
- * time; one whose process the kernel can't end, as while a device has gone, is left.
- * Returns: whether none is.
+ * Waits until the housekeeper has freed all runs. A process is killed if it does not end
+ * in time. A process the kernel can't end, for instance because its device is gone, is
+ * left behind. Returns: whether all are freed.
  */
 static bool life_wait_runs(struct broker *broker, unsigned int seconds)
 {
@@ -189,7 +191,7 @@ static bool life_wait_runs(struct broker *broker, unsigned int seconds)
 	return gone;
 }
 
-/* Which processes are left. */
+/* Lists the processes left. */
 static void life_tell_left(struct broker *broker, struct text *why)
 {
 	_cleanup_text_ struct text pids = TEXT_INIT;
@@ -204,14 +206,17 @@ static void life_tell_left(struct broker *broker, struct text *why)
 		    text_string(&pids));
 }
 
-/* The workers are gone: nothing is mapped, nothing is under way. */
+/*
+ * Frees all allocations. All workers have ended: no memory is mapped and no op is under
+ * way.
+ */
 static void life_free_allocations(struct broker *broker)
 {
 	struct allocation *allocation;
 
 	for (uint32_t slot = 0;
 	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
-		/* Still being made by the crew: the end has given up on it. */
+		/* Still being made by the crew: skipped. */
 		if (allocation->state == ALLOCATION_MAKING)
 			continue;
 		pthread_mutex_lock(&broker->registry.lock);
@@ -234,11 +239,11 @@ void broker_drain(struct broker *broker)
 	if (broker->drained)
 		return;
 	broker->drained = true;
-	/* What did not end in that time does not end in as much again. */
+	/* Ops that missed the time limit do not get a second one. */
 	seconds = life_wait_idle(broker) ? STOP_SECONDS : 0;
 	life_stop_workers(broker, seconds);
 	broker->left = !life_wait_runs(broker, seconds);
-	/* What was open has been answered by the end of its worker. */
+	/* Open requests were answered at the end of their worker. */
 	if (!broker->left)
 		life_wait_idle(broker);
 }
@@ -250,7 +255,7 @@ int broker_free(struct broker *broker, struct text *why)
 
 	broker_shutdown(broker);
 	broker_drain(broker);
-	/* The process ends now, and the kernel takes the rest when it can. */
+	/* The process ends now, and the kernel frees the rest when possible. */
 	if (broker->left) {
 		life_tell_left(broker, why);
 		return -EIO;
@@ -271,7 +276,7 @@ int broker_free(struct broker *broker, struct text *why)
 			"%llu commands did not end, %u pieces of memory were not taken "
 			"back by the driver",
 			(unsigned long long)n_ops, n_unreleased);
-		/* The process ends now, and the kernel takes the rest. */
+		/* The process ends now, and the kernel frees the rest. */
 		return -EIO;
 	}
 	life_deinit(broker);

@@ -13,18 +13,20 @@ struct control {
 	const struct verb *verb;
 	struct token token;
 	struct caller caller;
-	gid_t *groups; /* caller's, owned */
+	gid_t *groups; /* of caller; owned */
 
-	pthread_mutex_t lock; /* for all below; never held during a command */
+	pthread_mutex_t lock; /* for all fields below; never held during a command */
 	struct text answers;
-	size_t read;	  /* bytes of answers that were read */
-	bool wants_state; /* no answers yet: the object's state is to be asked for */
-	char *tail;	  /* of the last write: a line that a buffer cut */
+	size_t read;	  /* bytes of answers already read */
+	bool wants_state; /* no answers yet: ask for the object's state */
+	char *tail;	  /* of the last write: a line cut by a full buffer */
 	size_t n_tail;
-	int owed; /* errno that the next write only returns: it cut the one before short
-		   */
+	int owed; /* errno for the next write alone, after a short write */
 
-	/* What failed after it began to run, to know it when it comes again. */
+	/*
+	 * The last line that failed after it started. When a program retries the same
+	 * bytes, the error is repeated and the line is not run twice.
+	 */
 	char *refused;
 	size_t n_refused;
 	int refused_error;
@@ -34,16 +36,16 @@ struct control {
 
 	/* The batch under way. */
 	bool busy;
-	char *batch; /* tail and write; owned */
+	char *batch; /* tail and written bytes; owned */
 	size_t n_batch, position;
-	size_t n_before; /* bytes of the batch that came with an earlier write */
+	size_t n_before; /* bytes of the batch from an earlier write */
 	size_t line_start;
 	unsigned int n_lines, line_number;
-	bool whole; /* an unterminated last line is done too */
-	bool cut;   /* a signal came: no further line is begun; registry.lock */
+	bool whole; /* an unterminated last line is run too */
+	bool cut;   /* a signal came: no further line is started; registry.lock */
 	bool any_answer;
-	bool looping;	   /* some thread is in control_go() */
-	bool line_pending; /* the line that was begun is not done */
+	bool looping;	   /* a thread is in control_go() */
+	bool line_pending; /* the started line is not done */
 	int line_error;
 	bool line_began;
 
@@ -176,7 +178,7 @@ size_t control_read(struct control *control, char *bytes, size_t size)
 
 /* ---- the end of a batch ---- */
 
-/* What the batch comes to, as write(2) counts: bytes of this write up to the line. */
+/* Bytes of this write up to position, the count for write(2). */
 static size_t control_taken(const struct control *control, size_t position)
 {
 	return position > control->n_before ? position - control->n_before : 0;
@@ -197,7 +199,7 @@ static void control_remember(struct control *control, int error)
 	control->refused_error = error;
 }
 
-/* Ends the batch; lets go of the lock, answers. error is positive or 0. */
+/* Ends the batch, releases the lock and answers. error is positive or 0. */
 static void control_finish(struct control *control, int error, bool began)
 {
 	size_t taken =
@@ -206,7 +208,7 @@ static void control_finish(struct control *control, int error, bool began)
 
 	if (error && error != EINTR && began)
 		control_remember(control, error);
-	/* What was taken is answered first, the error then. */
+	/* The count is answered first, the error next time. */
 	if (error && taken) {
 		control->owed = error == EINTR ? 0 : error;
 		error = 0;
@@ -265,7 +267,10 @@ static void control_line_done(struct command *command, int error)
 		control_go(control);
 }
 
-/* A signal may have come before the line could be let go of; it is told of once. */
+/*
+ * Repeats a signal that came before the line could be interrupted: signals are reported
+ * once.
+ */
 static void control_interrupt_again(struct control *control)
 {
 	pthread_mutex_lock(&control->broker->registry.lock);
@@ -275,7 +280,7 @@ static void control_interrupt_again(struct control *control)
 		pthread_mutex_unlock(&control->broker->registry.lock);
 }
 
-/* Begins a line with the lock held, which is let go of meanwhile. */
+/* Starts a line. With the lock held, released meanwhile. */
 static void control_run(struct control *control, const char *bytes, size_t length)
 {
 	struct command *command = calloc(1, sizeof(*command));
@@ -330,7 +335,10 @@ static bool control_keep_tail(struct control *control)
 	return true;
 }
 
-/* The next line of the batch that is not blank. Lock held. Returns: false at its end. */
+/*
+ * Finds the next line of the batch, skipping blank lines. Lock held. Returns: false at
+ * the end.
+ */
 static bool control_next_line(struct control *control, const char **ret_line,
 			      size_t *ret_length)
 {
@@ -344,7 +352,8 @@ static bool control_next_line(struct control *control, const char **ret_line,
 			return false;
 		end = memchr(line, '\n', rest);
 		if (!end && !control->whole && rest <= LINE_MAX_LENGTH) {
-			/* Without memory for it the line is done as it is, and says so.
+			/*
+			 * Without memory the line is run as it is, and reports the error.
 			 */
 			if (control_keep_tail(control))
 				return false;
@@ -369,9 +378,9 @@ static bool control_is_cut(struct control *control)
 }
 
 /*
- * Goes on with the batch, line by line, until it ends or a line has to wait; whoever ends
- * that line comes here again. With the lock held, which is let go of. While one thread is
- * in here no other ends the batch, so the control stays.
+ * Runs the batch line by line until the end, or until a line has to wait; the thread that
+ * ends this line calls again. With the lock held; releases the lock. While a thread is in
+ * this function no other thread ends the batch, so the control is not freed.
  */
 static void control_go(struct control *control)
 {
@@ -406,7 +415,7 @@ static unsigned int count_lines(const char *bytes, size_t length)
 	return n;
 }
 
-/* Begins a batch of the tail and these bytes. Lock held, let go of. */
+/* Begins a batch: the tail and these bytes. With the lock held; releases the lock. */
 static void control_begin(struct control *control, const char *bytes, size_t length,
 			  bool whole, struct wait *wait)
 {
@@ -485,7 +494,9 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait)
 	control_begin(control, NULL, 0, true, wait);
 }
 
-/* A signal: the line under way says what becomes of it; none after it is begun. */
+/*
+ * A signal came: the line under way decides its own result, and no other line is started.
+ */
 static void control_interrupt(struct waiter *waiter)
 {
 	struct control *control = container_of(waiter, struct control, waiter);

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One open descriptor of a control file: lines in, answers out.
+ * An open descriptor of a control file: lines in, answers out.
  *
- * Here are the rules of control files: a batch is one write, done in order, stopped at
- * the first line that fails (the write is short there, the next write only returns the
- * error, once); a last line that a buffer cut (length a multiple of 4096, no newline)
- * waits for the next write or for close; a line that failed after it began to run is not
- * run again when the same bytes come again; reading gives the usage on a fresh
- * descriptor (of some verbs the object's state), after a write its answers once, after a
- * failure its sentence.
+ * Rules of control files:
+ *
+ * A write is a batch, run in order, stopped at the first line that fails. The write is
+ * short then, and the next write only returns the error, once.
+ *
+ * A last line cut by a full buffer (length a multiple of 4096, no newline) waits for the
+ * next write or for close.
+ *
+ * If a line failed after it started, a retry with the same bytes does not run it again.
+ *
+ * On a fresh descriptor, read gives the usage, or for some verbs the object's state.
+ * After a write, read gives the answers once; after a failure the sentence.
  */
 #pragma once
 
@@ -18,32 +23,35 @@
 struct control;
 
 /*
- * token: the object whose own control file it is, TOKEN_NONE for control/NAME. The caller
- * is copied, groups and all: commands act as whoever opened the file.
+ * token: the object with this control file; TOKEN_NONE for control/NAME. The caller is
+ * copied with its groups: commands run with the rights of the user who opened the file.
  *
  * Returns: 0; -ENOMEM; -ESTALE.
  */
 int control_new(struct control **ret_control, struct broker *broker,
 		const struct verb *verb, struct token token, const struct caller *caller);
 
-/* Closes: what `until=close` made here is freed. No write is under way any more. */
+/*
+ * Closes the control; frees its allocations made with `until=close`. No write is under
+ * way any more.
+ */
 struct control *control_free(struct control *control);
 
 /* pid is the writer's, for the journal. bytes are copied. done's length: bytes taken. */
 void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
 		   struct wait *wait);
 
-/* close(2) by somebody: a line that a buffer cut is done now. done's error is close's. */
+/* close(2): runs a line cut by a full buffer. done's error is close's. */
 void control_flush(struct control *control, pid_t pid, struct wait *wait);
 
-/* Whether the next read prints the state of an object, for which has to be asked. */
+/* Whether the next read needs the state of the object. */
 bool control_wants_state(struct control *control);
 
-/* Asks for the state; done's bytes are its text. */
+/* Asks for the state; done's bytes are the text. */
 void control_ask_state(struct control *control, struct wait *wait);
 
-/* Has the next reads print it, unless a line was written or it was told meanwhile. */
+/* Sets the text for the next reads, unless a line was written or a text set meanwhile. */
 void control_tell_state(struct control *control, const char *bytes, size_t length);
 
-/* Takes the next bytes to be read. Returns: how many; 0 at the end of the answer. */
+/* Reads the next bytes. Returns: their number; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);

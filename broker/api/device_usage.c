@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What only a worker's driver knows: how much of the devices' memory is in use by all
- * programs. Asked of the mover, one question a device; the answer is made when the last
- * one is there, and a signal can end the wait before.
+ * Memory in use by all programs, known only to a worker's driver. The mover gets one
+ * request for each device, and the last reply completes the answer. A signal can end the
+ * wait before.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,8 +23,8 @@ struct asking_device {
 struct asking {
 	struct broker *broker;
 	struct waiter waiter;
-	struct wait *wait; /* NULL: went away. registry.lock, as all below */
-	bool space;	   /* for statfs, else for an attribute */
+	struct wait *wait; /* NULL: interrupted. registry.lock, like all below */
+	bool space;	   /* for statfs; otherwise for an attribute */
 	unsigned int n_open;
 	int error;
 	uint64_t free, total;
@@ -47,7 +47,7 @@ static void asking_answer(struct asking *asking, struct wait *wait)
 	wait->done(wait, -asking->error, text.data, text.length);
 }
 
-/* One question less; the last one answers. */
+/* Counts a reply; the last one answers. */
 static void asking_settle(struct asking *asking, int error, uint64_t free_bytes,
 			  uint64_t total)
 {
@@ -91,7 +91,7 @@ static void asking_interrupt(struct waiter *waiter)
 		wait->done(wait, -EINTR, NULL, 0);
 }
 
-/* Asks about the devices [first, first + n). */
+/* Asks about devices [first, first + n). */
 static void asking_start(struct broker *broker, bool space, uint32_t first, uint32_t n,
 			 struct wait *wait)
 {

@@ -9,8 +9,8 @@
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
-#define MOVER_MS 1000 /* between two starts of the mover */
-#define ROUND_MS 1000 /* between two rounds, at most */
+#define MOVER_MS 1000 /* minimum between two starts of the mover */
+#define ROUND_MS 1000 /* maximum between two rounds */
 
 static void housekeeper_bury_runs(struct broker *broker)
 {
@@ -30,7 +30,7 @@ static void housekeeper_bury_runs(struct broker *broker)
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
-/* Ends owners' workers that hold nothing and have had nothing to do for a while. */
+/* Ends idle workers of owners without memory in them. */
 static void housekeeper_end_idle(struct broker *broker)
 {
 	struct owner *owner, *safe;
@@ -43,7 +43,7 @@ static void housekeeper_end_idle(struct broker *broker)
 	pthread_mutex_unlock(&broker->registry.lock);
 }
 
-/* Has the mover started, so that it is up by the time that it is needed. */
+/* Starts the mover in advance. */
 static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
 {
 	(void)error;
@@ -63,8 +63,8 @@ static void housekeeper_start_mover(struct broker *broker)
 }
 
 /*
- * The mover has died: data must move again, but not start in a circle.
- * Returns: milliseconds until it may be started, -1 where nothing is to be done.
+ * Restarts a dead mover, but not too often. Returns: milliseconds until the restart; -1:
+ * none needed.
  */
 static int64_t housekeeper_restart_mover(struct broker *broker)
 {
@@ -84,7 +84,7 @@ static int64_t housekeeper_restart_mover(struct broker *broker)
 	return wanted && !due ? next - now : -1;
 }
 
-/* Whose worker has been given up has it again by the time that he needs it. */
+/* Restarts workers that were given up, before their owners need them. */
 static void housekeeper_wake_workers(struct broker *broker)
 {
 	struct owner *owner, *safe;
@@ -108,13 +108,13 @@ static void housekeeper_wake_workers(struct broker *broker)
 	} while (worker);
 }
 
-/* The shorter of two waits; negative: there is none. */
+/* The shorter of two waits; negative: none. */
 static int64_t min_wait(int64_t wait_ms, int64_t other_ms)
 {
 	return wait_ms < 0 ? other_ms : MIN(wait_ms, other_ms);
 }
 
-/* Sleeps until then, or until something is wanted. Returns: false at the end. */
+/* Sleeps until that time, or until woken. Returns: false at the end. */
 static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 {
 	bool stop;
@@ -125,7 +125,7 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 	       !broker->processes->housekeeper_stop && r == 0)
 		r = clock_cond_wait(&broker->processes->housekeeper_wake,
 				    &broker->registry.lock, until_ms);
-	/* What is wanted from here on, be it by the round itself, is another round's. */
+	/* Requests from now on, even by this round, are for the next round. */
 	broker->processes->housekeeper_wanted = false;
 	stop = broker->processes->housekeeper_stop;
 	pthread_mutex_unlock(&broker->registry.lock);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread that looks after the worker processes: it starts the mover again, frees runs
- * that have ended, starts workers in advance, ends idle ones and what takes too long.
+ * The thread that looks after worker processes: restarts the mover, frees ended runs,
+ * starts workers in advance, ends idle workers, and ends operations past their time
+ * limit.
  */
 #pragma once
 
 struct broker;
 
-/* Starts it, and the mover. Returns: 0; -EAGAIN. */
+/* Starts the thread and the mover. Returns: 0; -EAGAIN. */
 int housekeeper_begin(struct broker *broker);
 
-/* Does nothing where it does not run. */
+/* Ends the thread, if it runs. */
 void housekeeper_end(struct broker *broker);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is written goes into a memfd. A close gives that memfd away, sealed; whoever
- * writes after it writes into a copy. Memory is taken only while the machine has enough.
+ * Written bytes go into a memfd. A close hands over the memfd, sealed; later writes go
+ * into a copy. Memory is taken only while the machine has enough.
  */
 #include "api/image_file.h"
 
@@ -21,18 +21,18 @@
 struct upload {
 	struct broker *broker;
 	struct token token;
-	struct caller caller; /* who opened it; his groups don't matter here */
+	struct caller caller; /* opened the file; its groups don't matter here */
 	char name[NAME_MAX_LENGTH + 1];
 
-	pthread_mutex_t lock; /* guards all below; outermost */
-	struct image *base;   /* what it began as; NULL: empty */
-	int fd;		      /* its own image; -1: nothing was written yet */
+	pthread_mutex_t lock; /* guards all fields below; outermost */
+	struct image *base;   /* the image at the start; NULL: empty */
+	int fd;		      /* its own image; -1: nothing written yet */
 	uint64_t size;	      /* of either */
 	uint64_t charged;     /* bytes of SHARE_IMAGES */
 	bool has_descriptor;  /* of SHARE_DESCRIPTORS */
-	bool sealed;	      /* fd was given away */
+	bool sealed;	      /* fd was handed over */
 	bool dirty;	      /* written since */
-	bool too_big;	      /* some of it was refused: it is not the whole image */
+	bool too_big;	      /* a write was refused: the image is incomplete */
 };
 
 int upload_new(struct upload **ret_upload, struct broker *broker, struct token token,
@@ -68,7 +68,7 @@ int upload_new(struct upload **ret_upload, struct broker *broker, struct token t
 	return 0;
 }
 
-/* Whoever opened it. Under registry.lock. NULL: no memory. */
+/* The user who opened the file. Under registry.lock. NULL: no memory. */
 static struct owner *upload_payer(const struct upload *upload)
 {
 	return owner_get(&upload->broker->registry, upload->caller.uid,
@@ -176,7 +176,7 @@ static int copy_into(int fd, int from, uint64_t size)
 	return 0;
 }
 
-/* Takes the shares of an image of its own, of that size. Returns: 0; -EDQUOT, -EMFILE. */
+/* Takes the shares of its own image of that size. Returns: 0; -EDQUOT, -EMFILE. */
 static int upload_charge(struct upload *upload, uint64_t size)
 {
 	uint64_t more = size - MIN(size, upload->charged);
@@ -201,7 +201,7 @@ static int upload_charge(struct upload *upload, uint64_t size)
 	return r;
 }
 
-/* Makes a memfd to write into, which begins with this much of the image so far. */
+/* Makes a memfd for writing, with the first size bytes of the current image. */
 static int upload_begin(struct upload *upload, uint64_t size)
 {
 	int from = upload->sealed ? upload->fd : upload->base ? upload->base->fd : -1;
@@ -225,7 +225,7 @@ static int upload_begin(struct upload *upload, uint64_t size)
 	return 0;
 }
 
-/* Holes are filled when the image is looked at. */
+/* Holes use memory once the image is read. */
 static int upload_check_room(const struct upload *upload, uint64_t size)
 {
 	return size <= upload->size || host_has_room(size - upload->size) ? 0 : -ENOMEM;
@@ -291,7 +291,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 /* ---- closing ---- */
 
-/* Gives away what was written. Returns: 0; -EFBIG; -errno. */
+/* Hands over the written image. Returns: 0; -EFBIG; -errno. */
 static int upload_take(struct upload *upload, int *ret_fd, uint64_t *ret_size)
 {
 	int fd;
@@ -328,7 +328,7 @@ void upload_flush(struct upload *upload, pid_t pid, struct wait *wait)
 		load_start(upload->broker, upload->token, &caller, fd, size, wait);
 		return;
 	}
-	/* A write that was too much has been told of. */
+	/* A write beyond the limit has been reported. */
 	if (r < 0 && r != -EFBIG)
 		upload_fail(upload, pid, -r, "the broker can't take the image");
 	wait->done(wait, r, NULL, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects as the view meets them: found by name, listed, looked at, made, renamed and
- * removed by mkdir, mv, rmdir, chmod.
+ * Objects in the view's namespace: found, listed, shown, and changed by mkdir, mv, rmdir,
+ * chmod.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -158,7 +158,9 @@ void broker_look_up(struct broker *broker, enum object_type type, struct token i
 
 /* ---- listing ---- */
 
-/* Whether the caller's listing has it; in is the object whose folder is listed. */
+/*
+ * Whether the caller's listing shows the object; in is the object with the listed folder.
+ */
 static bool is_listed(enum object_type type, const void *object, const void *in,
 		      const struct caller *caller)
 {
@@ -367,7 +369,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 
 /* ---- removing ---- */
 
-/* With the lock held, let go of. Returns: 0, or a refusal. */
+/* With the lock held; releases the lock. Returns: 0, or a refusal. */
 static int remove_allocation(struct broker *broker, const char *name,
 			     const struct caller *caller, struct refusal *refusal)
 {
@@ -411,7 +413,7 @@ static int remove_stream(struct broker *broker, const char *name,
 		struct worker *worker = stream->owner->worker;
 
 		journal_event(&broker->journal, "remove streams/%s", name);
-		/* Told before its number can be dealt again. */
+		/* Announced before the number can be reused. */
 		if (worker)
 			worker_drop_stream(worker, stream);
 		stream_free(&broker->registry, stream);
@@ -423,7 +425,7 @@ static int remove_stream(struct broker *broker, const char *name,
 int broker_remove(struct broker *broker, enum object_type type, const char *name,
 		  const struct caller *caller)
 {
-	/* Each lets go of the lock. */
+	/* Each function releases the lock. */
 	static int (*const removers[N_OBJECT_TYPES])(struct broker *, const char *,
 						     const struct caller *,
 						     struct refusal *) = {
@@ -508,7 +510,7 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	return 0;
 }
 
-/* Under registry.lock. `map` is the only one that is written. */
+/* Under registry.lock. Only `map` is writable. */
 static int store_allocation(struct broker *broker, struct allocation *allocation,
 			    const struct caller *caller, const char *value,
 			    struct refusal *refusal)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verbs: one table makes control/NAME, the control files of objects, their usage and
- * the README of the mount.
+ * The verbs: one table defines control/NAME, the control files of objects, their usage
+ * and the README of the mount.
  */
 #pragma once
 
