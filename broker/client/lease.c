@@ -14,7 +14,7 @@
 
 /* ---- the text ---- */
 
-/* Where a value goes: a string of size bytes, or a number of so many. */
+/* Where a value is stored: a string or a number of size bytes. */
 struct lease_key {
 	const char *name;
 	size_t offset;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Maps: an allocation leased and mapped, counted, held, suspended.
+ * Maps: leased and mapped allocations, with reference counts, holds and suspension.
  *
- * All maps stand in one list, so that a child after fork can end its leases: a lease
- * lives as long as any process has its descriptor.
+ * All maps are in one list, so that a child after fork can end its leases: a lease lives
+ * as long as any process has its descriptor.
  */
 #include "client/private.h"
 
@@ -55,7 +55,7 @@ static int map_check(const struct gpumem_map *map)
 	return 0;
 }
 
-/* Leases and maps; what was reserved before is used again. */
+/* Leases and maps the allocation, at the reserved address if there is one. */
 static int map_take(struct gpumem_map *map, const char *name)
 {
 	bool write = map->flags & GPUMEM_WRITE;
@@ -129,7 +129,7 @@ EXPORT struct gpumem_map *gpumem_unref(struct gpumem_map *map)
 {
 	if (!map || __atomic_sub_fetch(&map->n_refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
-	/* Host memory that no GPU knows is used by nobody any more. */
+	/* Host memory unknown to the GPU has no users left. */
 	if (map->memory.device < 0 && !map->memory.registered)
 		memory_release(&map->memory);
 	map_free(map);
@@ -146,7 +146,7 @@ static int map_is_shared(const struct gpumem_map *map)
 			 map->lease.name);
 }
 
-/* Waits for the work under way: what gpumem_end() left to a stream has a reference. */
+/* Waits for work under way: work left to a stream by gpumem_end() has a reference. */
 static int map_settle(const struct gpumem_map *map)
 {
 	int r = map_check(map);
@@ -271,7 +271,7 @@ EXPORT int gpumem_suspend(struct gpumem_map *map)
 	return r;
 }
 
-/* Whether it is what was mapped before, or may take its place. */
+/* Checks that the allocation is the same as before, or may replace it. */
 static int map_same(const struct gpumem_map *map, const struct lease *was,
 		    unsigned int flags)
 {

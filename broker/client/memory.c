@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where leased memory is mapped in this program: device memory by the driver's virtual
- * memory management, host memory by mmap.
+ * Maps leased memory in this program: device memory with the driver's virtual memory
+ * management, host memory with mmap.
  *
- * Device memory is mapped at the allocation's own address, so that a pointer is the same
- * in every program: in the range of the device's allocations, which is reserved whole. A
- * mapping can be taken away and its address kept.
+ * Device memory is mapped at the allocation's own address, so that pointers are equal in
+ * all programs. For this the whole address range of the device's allocations is reserved.
+ * After an unmap the address can stay reserved.
  */
 #include "client/private.h"
 
@@ -15,14 +15,14 @@
 #include <sys/mman.h>
 
 #define DRIVER_DEFAULT "libcuda.so.1"
-#define RANGES_MAX     64 /* one a device of each mount */
+#define RANGES_MAX     64 /* one for each device of each mount */
 
 /* ---- the driver ---- */
 
 static struct {
 	pthread_mutex_t lock;
-	struct cuda_driver *driver;  /* lock; kept for good, as the library is */
-	uint64_t ranges[RANGES_MAX]; /* lock: addresses of those that are reserved */
+	struct cuda_driver *driver;  /* lock; never freed, like the library */
+	uint64_t ranges[RANGES_MAX]; /* lock: addresses of reserved ranges */
 	unsigned int n_ranges;
 } loaded = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -62,7 +62,7 @@ static void uuid_print(const CUuuid *uuid, char text[48])
 					 (unsigned char)uuid->bytes[i]);
 }
 
-/* The ordinal that this program has for a device. Returns: -ENODEV when it is hidden. */
+/* The program's ordinal of a device. Returns: -ENODEV when the device is hidden. */
 static int device_find(struct cuda_driver *driver, const char *uuid)
 {
 	int n = 0;
@@ -97,9 +97,9 @@ static int device_taken(const struct lease *lease)
 }
 
 /*
- * Has the range reserved where all allocations of the device are, for good: NVIDIA's
- * driver grants a wish for an address to large ranges only, and small ones it puts where
- * it has room. It costs addresses and some microseconds.
+ * Reserves the range of all allocations of the device, permanently. NVIDIA's driver
+ * honours a requested address only for large ranges, and places small ones freely. The
+ * cost is address space and some microseconds.
  */
 static bool range_reserve(struct cuda_driver *driver, const struct lease *lease)
 {
@@ -123,7 +123,7 @@ static bool range_reserve(struct cuda_driver *driver, const struct lease *lease)
 	return reserved;
 }
 
-/* An address of its own, anywhere. */
+/* Reserves any free address. */
 static int device_reserve_other(struct cuda_driver *driver, struct memory *memory,
 				const struct lease *lease, unsigned int flags)
 {
@@ -155,7 +155,7 @@ static int device_reserve(struct cuda_driver *driver, struct memory *memory,
 	return 0;
 }
 
-/* Its own device, and those that reach it. */
+/* Grants access to the device itself, and to its peers. */
 static int device_set_access(struct cuda_driver *driver, const struct memory *memory,
 			     bool write)
 {
@@ -273,7 +273,7 @@ int memory_map(struct memory *memory, const struct lease *lease, int fd,
 					  : device_map(memory, lease, fd, flags);
 }
 
-/* Makes the device's primary context current where the program has none of its own. */
+/* Makes the device's primary context current if the program has no current context. */
 static bool context_borrow(struct cuda_driver *driver, int device, CUcontext *ret_context)
 {
 	unsigned int flags;
@@ -310,7 +310,7 @@ int memory_synchronize(const struct memory *memory)
 		(void)CUDA(driver, NULL, cuDevicePrimaryCtxRelease_v2,
 			   MAX(memory->device, 0));
 	}
-	/* A context that is lost runs nothing any more. */
+	/* A lost context runs no work any more. */
 	if (failure.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
 	    failure.result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
 		return error_set(EBUSY, "a stream is being captured: unmap afterwards");

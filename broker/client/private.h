@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of libgpumem share. */
+/* Shared by the files of libgpumem. */
 #pragma once
 
 #include <pthread.h>
@@ -13,12 +13,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The version of a lease's text that this library reads. */
+/* Supported version of a lease's text. */
 #define LEASE_VERSION 1
 
 /* ---- error.c ---- */
 
-/* Keeps the sentence of this thread. Returns: -error. */
+/* Stores the error sentence of this thread. Returns: -error. */
 int error_set(int error, const char *format, ...) _printf_(2, 3);
 
 /* ---- session.c ---- */
@@ -28,18 +28,18 @@ struct gpumem {
 	pthread_mutex_t lock;
 	int alloc_fd; /* lock: control/alloc, kept open for until=close; -1: not yet */
 	unsigned int n_refs;
-	bool forked; /* this is a child of the program that opened it */
+	bool forked; /* in a child of the program that opened it */
 };
 
 struct gpumem *session_ref(struct gpumem *gpumem);
 struct gpumem *session_unref(struct gpumem *gpumem);
 
-/* The path of a file in the mount. The caller frees it; NULL: no memory. */
+/* The path of a file in the mount. The caller frees the path; NULL: no memory. */
 char *session_path(const struct gpumem *gpumem, const char *format, ...) _printf_(2, 3);
 
 /*
- * Keeps the sentence of the newest line in `errors` that is of this thread, or what errno
- * means for the file where there is none. Returns: -error.
+ * Stores the sentence of the newest line in `errors` by this thread, or the meaning of
+ * errno for the file if there is no such line. Returns: -error.
  */
 int session_fail(const struct gpumem *gpumem, int error, const char *file);
 
@@ -53,7 +53,7 @@ struct lease {
 	char uuid[48];
 	char name[65];
 	uint64_t address, size, mapped_size, id;
-	uint64_t range_address, range_size; /* where the device's allocations are */
+	uint64_t range_address, range_size; /* range of the device's allocations */
 	uint32_t generation;
 	uint8_t kind, state;
 	bool write;
@@ -64,14 +64,14 @@ struct lease {
 		-1   \
 	}
 
-/* Opens and reads it. Returns: 0; a negative errno with a sentence. */
+/* Opens and reads a lease. Returns: 0; a negative errno with a sentence. */
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write);
 
-/* Whether there is something new to read. */
+/* Whether the text has changed. */
 bool lease_changed(const struct lease *lease);
 
-/* Reads it anew. Returns: as lease_open(). */
+/* Reads the text again. Returns: as lease_open(). */
 int lease_read(struct lease *lease, const struct gpumem *gpumem);
 
 /* Exchanges the ticket. Returns: a descriptor of the memory; a negative errno. */
@@ -84,32 +84,32 @@ void lease_close(struct lease *lease);
 /* ---- memory.c: where it is mapped ---- */
 
 struct memory {
-	uint64_t pointer; /* 0: nothing is reserved */
+	uint64_t pointer; /* 0: not reserved */
 	uint64_t size;
 	int device; /* the driver's ordinal; -1: host memory */
 	bool mapped;
 	bool registered;
-	bool reserved; /* the address outlives the mapping */
-	bool in_range; /* reserved with its whole range, for good */
+	bool reserved; /* the address stays reserved after an unmap */
+	bool in_range; /* reserved with the whole range, permanently */
 };
 
 /* The driver, loaded once. Returns: 0; a negative errno with a sentence. */
 int memory_driver(struct cuda_driver **ret);
 
 /*
- * Maps the memory of a lease at its address, or where it was before. fd is the
- * memory's descriptor, which stays the caller's.
+ * Maps the memory of a lease at its address, or at its previous one. fd is the memory's
+ * descriptor, still owned by the caller.
  */
 int memory_map(struct memory *memory, const struct lease *lease, int fd,
 	       unsigned int flags);
 
-/* Waits for work that may use it. Returns: 0; -EBUSY while a stream is captured. */
+/* Waits for work on the memory. Returns: 0; -EBUSY while a stream is captured. */
 int memory_synchronize(const struct memory *memory);
 
-/* Takes the memory away; its address stays reserved. */
+/* Unmaps the memory; the address stays reserved. */
 void memory_unmap(struct memory *memory);
 
-/* Gives the address back, too. */
+/* Frees the address, too. */
 void memory_release(struct memory *memory);
 
 /* ---- map.c ---- */
@@ -121,13 +121,13 @@ struct gpumem_map {
 	unsigned int flags;
 	unsigned int n_refs;
 	bool begun;
-	struct gpumem_map *prev, *next; /* of all; maps_lock */
+	struct gpumem_map *prev, *next; /* of all maps; maps_lock */
 };
 
-/* Whether a map of this program has the address. */
+/* Whether a map of this program contains the address. */
 bool maps_have(uint64_t address);
 
-/* In a child after fork: its leases end. */
+/* Ends all leases, in a child after fork. */
 void maps_forget(void);
 void maps_lock(void);
 void maps_unlock(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session: a mount, found and opened, and lines written to its files.
+ * A session: finds and opens a mount, and writes lines to its files.
  *
- * All sessions stand in one list, so that a child after fork can mark them: it shares the
- * descriptors of its parent, and a lease that it kept would outlive the parent's.
+ * All sessions are in one list, so that a child after fork can mark them: the child
+ * shares its parent's descriptors, and a lease kept by the child would outlive the
+ * parent's.
  */
 #include "client/private.h"
 
@@ -36,7 +37,7 @@ static void after_fork_parent(void)
 	pthread_mutex_unlock(&sessions.lock);
 }
 
-/* A lock that another thread held at the fork is nobody's here. */
+/* After a fork no thread of the child holds any lock. */
 static void after_fork_child(void)
 {
 	for (size_t i = 0; i < sessions.n; i++) {
@@ -86,7 +87,7 @@ static void session_unlist(const struct gpumem *gpumem)
 
 /* ---- the mount ---- */
 
-/* The only mount of a broker. Returns: 0; -ENOENT; -ENOTUNIQ; -ENOMEM. */
+/* Finds the only mount of a broker. Returns: 0; -ENOENT; -ENOTUNIQ; -ENOMEM. */
 static int mount_find(char **ret_mount)
 {
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
@@ -205,7 +206,10 @@ char *session_path(const struct gpumem *gpumem, const char *format, ...)
 
 /* ---- sentences ---- */
 
-/* The sentence of a line of `errors` that is of this thread: behind the errno's name. */
+/*
+ * The sentence of a line in `errors`, if the line is about this thread: follows the
+ * errno's name.
+ */
 static const char *line_sentence(const char *line)
 {
 	char pid[32];
