@@ -22,16 +22,19 @@ void journal_init(struct journal *journal)
 	pthread_mutex_init(&journal->lock, NULL);
 }
 
+static void failures_free(struct failures *failures)
+{
+	for (int i = 0; i < FAILURES_KEPT; i++)
+		free(failures->ring[i].line);
+	free(failures);
+}
+
 void journal_deinit(struct journal *journal)
 {
 	struct failures *failures, *safe;
 
 	LL_FOREACH_SAFE(journal->failures, failures, safe)
-	{
-		for (int i = 0; i < FAILURES_KEPT; i++)
-			free(failures->ring[i].line);
-		free(failures);
-	}
+	failures_free(failures);
 	for (int i = 0; i < EVENTS_KEPT; i++)
 		free(journal->events[i]);
 	pthread_mutex_destroy(&journal->lock);
@@ -39,19 +42,37 @@ void journal_deinit(struct journal *journal)
 
 /* ---- failures ---- */
 
+/* Too many users have failed: the one whose last failure is oldest is forgotten. */
+static void failures_forget(struct journal *journal)
+{
+	struct failures *last = journal->failures;
+
+	while (last->next)
+		last = last->next;
+	LL_DELETE(journal->failures, last);
+	journal->n_users--;
+	failures_free(last);
+}
+
+/* That of the user, which comes first in the list from now on. NULL: no memory. */
 static struct failures *failures_of(struct journal *journal, uid_t uid)
 {
 	struct failures *failures;
 
-	LL_FOREACH (journal->failures, failures) {
-		if (failures->uid == uid)
-			return failures;
+	LL_SEARCH_SCALAR(journal->failures, failures, uid, uid);
+	if (failures) {
+		LL_DELETE(journal->failures, failures);
+		LL_PREPEND(journal->failures, failures);
+		return failures;
 	}
 	failures = calloc(1, sizeof(*failures));
 	if (!failures)
 		return NULL;
+	if (journal->n_users == FAILURE_USERS_KEPT)
+		failures_forget(journal);
 	failures->uid = uid;
 	LL_PREPEND(journal->failures, failures);
+	journal->n_users++;
 	return failures;
 }
 

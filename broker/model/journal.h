@@ -15,9 +15,10 @@
 #include "base/text.h"
 #include "model/event_reader.h"
 
-#define FAILURES_KEPT  64
-#define EVENTS_KEPT    1024
-#define EVENT_LINE_MAX 512
+#define FAILURES_KEPT	   64
+#define FAILURE_USERS_KEPT 4096 /* users with failures */
+#define EVENTS_KEPT	   1024
+#define EVENT_LINE_MAX	   512
 
 struct failures {
 	uid_t uid;
@@ -32,6 +33,7 @@ struct failures {
 struct journal {
 	pthread_mutex_t lock;
 	struct failures *failures; /* an entry for each user with a failure */
+	unsigned int n_users;	   /* in failures */
 	uint64_t n_failures;
 	uint64_t n_events;
 	char *events[EVENTS_KEPT];

@@ -52,6 +52,20 @@ static int failures_of_user(uid_t uid, int *ret_numbers, int most)
 	return numbers(&text, ret_numbers, most);
 }
 
+Test(journal, users_who_failed_long_ago_are_forgotten)
+{
+	_cleanup_text_ struct text first = TEXT_INIT, second = TEXT_INIT;
+
+	for (uid_t uid = 1; uid <= FAILURE_USERS_KEPT; uid++)
+		journal_fail(&journal, uid, 1, "file", EINVAL, "first");
+	journal_fail(&journal, 1, 1, "file", EINVAL, "again");
+	journal_fail(&journal, FAILURE_USERS_KEPT + 1, 1, "file", EINVAL, "one more");
+	journal_failures(&journal, 1, &first);
+	journal_failures(&journal, 2, &second);
+	cr_assert(first.length > 0);
+	cr_assert(eq(sz, second.length, 0));
+}
+
 Test(journal, failure_is_a_line)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -59,7 +73,8 @@ Test(journal, failure_is_a_line)
 	journal_fail(&journal, 1000, 42, "control/alloc", ENOMEM, "no\nway\x01");
 	journal_failures(&journal, 1000, &text);
 	cr_assert(eq(int, text.data[10], 'T'));
-	cr_assert(eq(str, text.data + 20, " pid=42 control/alloc ENOMEM no\\x0away\\x01\n"));
+	cr_assert(eq(str, text.data + 20,
+		     " pid=42 control/alloc ENOMEM no\\x0away\\x01\n"));
 }
 
 Test(journal, each_user_has_his_last_64)
