@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clocks, in nanoseconds; limits in milliseconds of CLOCK_MONOTONIC. */
+/* Clocks in nanoseconds; time limits in milliseconds of CLOCK_MONOTONIC. */
 #pragma once
 
 #include <pthread.h>
@@ -19,8 +19,10 @@ static inline int64_t clock_ms(void)
 	return (int64_t)(clock_ns(CLOCK_MONOTONIC) / 1000000);
 }
 
-/* A condition whose waits end at a time of clock_ms(): setting the machine's clock
- * neither shortens nor lengthens them. */
+/*
+ * Makes a condition for clock_cond_wait(). Changes of the machine's clock do not affect
+ * its waits.
+ */
 static inline void clock_cond_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attributes;
@@ -31,7 +33,7 @@ static inline void clock_cond_init(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attributes);
 }
 
-/* Returns: 0; ETIMEDOUT when it is until_ms. */
+/* Waits until a time of clock_ms(). Returns: 0; ETIMEDOUT. */
 static inline int clock_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
 				  int64_t until_ms)
 {

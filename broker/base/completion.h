@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who waits for an answer, embedded in what waits: a line of a control file. Whoever
- * works for it keeps a pointer and takes that once, under registry.lock
- * (completion_take()); then it calls done, with no lock held. A signal that comes first
- * calls cancel, which takes the pointer away.
+ * The answer that a line of a control file waits for. The struct is embedded in the
+ * caller's struct. The operation that works for the line keeps a pointer to it.
+ * completion_take() takes this pointer once, under registry.lock, and the operation then
+ * calls done with no lock held. An earlier signal calls cancel, which clears the pointer.
  */
 #pragma once
 
@@ -11,18 +11,18 @@
 
 struct completion {
 	/*
-	 * Under registry.lock: a signal ends the wait. Lets go of what works for it and
-	 * returns what to answer, 0 or -EINTR; 1: it is too late. NULL: it isn't waiting.
+	 * Under registry.lock: a signal ends the wait. Detaches the operation and returns
+	 * the answer, 0 or -EINTR; 1: too late. NULL: not waiting.
 	 */
 	int (*cancel)(struct completion *completion);
 	void *working; /* for cancel */
-	bool began;    /* it began to run: it isn't run again unasked */
+	bool began;    /* has begun to run; must not run again unasked */
 
-	/* Answers. error is positive, then sentence says why. */
+	/* Answers. error is zero or positive; with an error there is a sentence. */
 	void (*done)(struct completion *completion, int error, const char *sentence);
 };
 
-/* Takes it to be answered: no signal takes it away any more. */
+/* Takes the completion to answer it; a signal can't cancel it any more. */
 static inline struct completion *completion_take(struct completion **completion)
 {
 	struct completion *taken = take_ptr(*completion);

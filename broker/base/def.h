@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The few macros that every layer uses: ownership of locals, sizes, embedding. */
+/* The few macros used everywhere: ownership of locals, sizes, embedding. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@
 #define _printf_(f, a)			__attribute__((format(printf, f, a)))
 #define _cleanup_(f)			__attribute__((cleanup(f)))
 
-/* Hands a pointer over: yields its value and leaves NULL behind. */
+/* Hands a pointer over: returns its value and sets it to NULL. */
 #define take_ptr(p)                            \
 	({                                     \
 		__typeof__(p) taken_ptr = (p); \
@@ -36,7 +36,7 @@
 		taken_ptr;                     \
 	})
 
-/* Hands a descriptor over: yields it and leaves -1 behind. */
+/* Hands a descriptor over: returns it and sets the variable to -1. */
 static inline int take_fd(int *fd)
 {
 	int taken = *fd;

@@ -4,7 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-/* Kept: an eighth, though at least so many, and never more than half. */
+/* Kept: an eighth of the limit, at least KEPT_LEAST, at most half of the limit. */
 #define KEPT_LEAST 256
 
 uint64_t descriptors_most(void)
@@ -23,7 +23,7 @@ static uint64_t descriptors_kept(void)
 	return MIN(MAX(most / 8, (uint64_t)KEPT_LEAST), most / 2);
 }
 
-/* A new descriptor has the lowest free number, so the number tells. */
+/* A new descriptor has the lowest free number, so the number shows how many are left. */
 bool descriptor_is_left(void)
 {
 	_cleanup_close_ int fd = eventfd(0, EFD_CLOEXEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The descriptors of this process. The last of them are kept for what must go on when
- * memory has taken all others: workers, the mover, the view.
+ * The descriptors of this process. The last ones are kept for workers, the mover and the
+ * view, which must go on when memory has used up all others.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 #define DESCRIPTORS_GONE \
 	"the broker has no descriptors left: it keeps the last ones for workers"
 
-/* How many the process may have. */
+/* The limit of this process. */
 uint64_t descriptors_most(void);
 
-/* Whether one more can be had beside those that are kept. */
+/* Whether there is a descriptor left besides the kept ones. */
 bool descriptor_is_left(void);

@@ -47,7 +47,10 @@ static int scalar_type_find(const char *name, size_t length)
 	return -EINVAL;
 }
 
-/* Digits in decimal or hex, no sign, no blanks; ret_end is behind the last one. */
+/*
+ * Parses digits, decimal or hex, without sign and blanks. ret_end points behind the last
+ * digit.
+ */
 static int digits_parse(const char *word, uint64_t *ret_number, const char **ret_end)
 {
 	bool hex = word[0] == '0' && (word[1] == 'x' || word[1] == 'X') &&
@@ -88,7 +91,7 @@ int size_parse(const char *word, uint64_t *ret_size)
 	const char *end, *found;
 	int r, type;
 
-	/* 0xf32: is it 3890 or no floats at all? Nobody means either. */
+	/* 0xf32 is ambiguous: a hex number, or zero floats. Refused. */
 	if (word[0] == '0' && word[1] == 'x' &&
 	    scalar_type_find(word + 2, strlen(word + 2)) >= 0)
 		return -EINVAL;
@@ -135,7 +138,7 @@ static int integer_bits(const char *word, size_t size, bool is_signed, uint64_t 
 	return 0;
 }
 
-/* bfloat16 is the upper half of a float; rounded to nearest even. */
+/* bfloat16 is the upper half of a float, rounded to nearest even. */
 static uint16_t bf16_bits(double value)
 {
 	float single = (float)value;
@@ -144,7 +147,7 @@ static uint16_t bf16_bits(double value)
 	memcpy(&bits, &single, sizeof(bits));
 	if (isnan(value))
 		return (uint16_t)((bits >> 16) | 0x40);
-	/* Rounding twice errs only where the float was a tie made by the first step. */
+	/* Double rounding errs only when the first step has made the float a tie. */
 	if ((double)single != value && (bits & 0xffff) == 0x8000) {
 		if (fabs((double)single) < fabs(value))
 			bits++;
@@ -156,8 +159,8 @@ static uint16_t bf16_bits(double value)
 }
 
 /*
- * The double for rounding once more, to fewer bits: where the text stands between two
- * doubles, the odd one of them. So what is no tie does not become one on the way.
+ * The double to round once more, to fewer bits. When the text is between two doubles, the
+ * odd one is returned. So rounding does not create a tie.
  */
 static double double_to_odd(const char *word)
 {
@@ -204,8 +207,7 @@ static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bit
 		back = (double)single;
 		break;
 	case SCALAR_F32:
-		/* Straight from the text: by way of a double it would be rounded twice.
-		 */
+		/* Directly from the text: a double on the way would round twice. */
 		single = strtof(word, NULL);
 		memcpy(&bits, &single, sizeof(single));
 		back = (double)single;
@@ -215,7 +217,7 @@ static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bit
 		back = value;
 		break;
 	}
-	/* A finite number that became infinite; `inf` itself has no digits. */
+	/* A finite number became infinite; `inf` itself has no digits. */
 	if (isinf(back) && strpbrk(word, "0123456789"))
 		return -ERANGE;
 	*ret_bits = bits;

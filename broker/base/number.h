@@ -3,7 +3,7 @@
  * Numbers as people write them: sizes with K M G T or as a count of a type, plain
  * integers in decimal or hex, and scalars of the types that kernels take.
  *
- * All functions take a whole word; what is left over makes it no number.
+ * All functions take a whole word and refuse trailing characters.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ enum scalar_type {
 const char *scalar_name(enum scalar_type type);
 size_t scalar_size(enum scalar_type type);
 
-/* Returns: 0; -EINVAL; -EOVERFLOW when it does not fit in 64 bits. */
+/* Returns: 0; -EINVAL; -EOVERFLOW when the number does not fit in 64 bits. */
 int number_parse(const char *word, uint64_t *ret_number);
 
 /* A size or an offset: `4096`, `0x1000`, `4K`, `1024xf32`. Returns: as number_parse(). */
@@ -42,7 +42,7 @@ struct scalar {
 /*
  * `TYPE:VALUE`, as `f32:1.5`, `u8:0xff`, `f16:nan`. Floats are rounded to nearest even.
  *
- * Returns: 0; -EINVAL when there is no such type or no such number; -ERANGE when the
- * value does not fit the type.
+ * Returns: 0; -EINVAL for an unknown type or a malformed number; -ERANGE when the value
+ * does not fit the type.
  */
 int scalar_parse(const char *word, struct scalar *ret_scalar);

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PF_EXITING 0x4 /* of the kernel's task flags, the ninth field of stat */
+#define PF_EXITING                                                          \
+	0x4 /* a task flag of the kernel; flags are the ninth field of stat \
+	     */
 
-/* The start of a file of the process. Returns: false when it can't be read. */
+/* Reads the start of a file of the process. Returns: false on failure. */
 static bool process_read(pid_t pid, const char *file, char *text, size_t size)
 {
 	char path[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What /proc tells of a process. */
+/* Facts about a process from /proc. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,11 +7,11 @@
 
 #define PROCESS_NAME_MAX 17 /* TASK_COMM_LEN and a NUL */
 
-/* The process of a thread; the id itself when that can't be told. */
+/* The process of a thread; the thread's id itself when /proc does not tell. */
 pid_t process_of_thread(pid_t thread);
 
-/* Its name as ps(1) shows it, `?` when it has gone. */
+/* The name of a process as in ps(1); `?` when the process is gone. */
 void process_name(pid_t pid, char name[PROCESS_NAME_MAX]);
 
-/* Whether it is on its way out, or has gone. */
+/* Whether the process is exiting or gone. */
 bool process_is_ending(pid_t pid);

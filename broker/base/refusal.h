@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Why something that a user asked for is refused: an errno and a sentence. */
+/* The refusal of a user's request: an errno and a sentence. */
 #pragma once
 
 #include "base/def.h"

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A growing piece of text: what attribute files, answers and sentences are made in.
+ * A growing text, for attribute files, answers and sentences.
  *
- * Allocation failure is remembered, not reported by each call: ask text_failed()
- * once, at the end.
+ * Calls don't report allocation failures; text_failed() tells at the end.
  */
 #pragma once
 
 #include "base/def.h"
 
 struct text {
-	char *data; /* NUL terminated once anything was added, else NULL */
+	char *data; /* NUL terminated; NULL until something is added */
 	size_t length;
 	size_t capacity;
 	bool failed;
@@ -22,7 +21,7 @@ struct text {
 		0     \
 	}
 
-/* Frees what the text holds; it can be used again. */
+/* Frees the memory; the text can be used again. */
 void text_deinit(struct text *text);
 
 /* Empties the text and keeps its memory. */
@@ -31,7 +30,7 @@ void text_clear(struct text *text);
 void text_add(struct text *text, const char *bytes, size_t length);
 void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
 
-/* Adds a string; what is not printable ASCII as \xHH. */
+/* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 
 /* The text as a string, "" when empty. Owned by the text. */

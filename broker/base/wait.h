@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* How the view waits for an answer, and how a signal ends that. */
+/* The view's wait for an answer, and its end by a signal. */
 #pragma once
 
 #include "base/def.h"
 
-/* What a struct wait points to: how its wait is ended by a signal. */
+/*
+ * Embedded in an operation; a struct wait points to it while a signal can end the wait.
+ */
 struct waiter {
-	/* With registry.lock held, which it lets go of; answers, or does nothing. */
+	/*
+	 * Called with registry.lock held, and releases the lock. Answers, or does
+	 * nothing.
+	 */
 	void (*interrupt)(struct waiter *waiter);
 };
 
 /*
- * An answer to come. Embedded in what waits; done is called exactly once: error is 0 or a
- * negative errno. For reads, bytes and length are the data, valid until done returns; for
- * writes and copies length is what was done. After done the wait is its owner's again.
+ * An answer to come, embedded in the caller's struct. done is called exactly once; error
+ * is 0 or a negative errno. For reads, bytes and length are the data, valid until done
+ * returns. For writes and copies, length is the number of bytes done. After done the
+ * struct belongs to its owner again.
  */
 struct wait {
 	void (*done)(struct wait *wait, int error, const void *bytes, size_t length);

@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <utlist.h>
 
-/* A free place to note what a thread runs; NULL: the task's owner has the share. */
+/*
+ * Finds a free place for a task; NULL when there is none, or the task's owner has its
+ * share of threads.
+ */
 static const struct task **crew_find_place(struct crew *crew, uint64_t whose)
 {
 	const struct task **place = NULL;
@@ -19,7 +22,7 @@ static const struct task **crew_find_place(struct crew *crew, uint64_t whose)
 	return n < CREW_SHARE ? place : NULL;
 }
 
-/* Takes the next task; those behind it, of the same owner, wait for their next turn. */
+/* Takes the next task. Later tasks of the same owner go to the end of the turn. */
 static struct task *crew_take(struct crew *crew, const struct task ***ret_place)
 {
 	struct task *task, *behind;
@@ -40,7 +43,7 @@ static struct task *crew_take(struct crew *crew, const struct task ***ret_place)
 	return task;
 }
 
-/* A copy of whose it is stays in the place: the task frees itself. */
+/* The place holds a copy of the owner, because the task frees itself. */
 static void crew_run(struct crew *crew, struct task *task, const struct task **place)
 {
 	const struct task note = { .whose = task->whose };
@@ -50,7 +53,7 @@ static void crew_run(struct crew *crew, struct task *task, const struct task **p
 	task->run(task);
 	pthread_mutex_lock(&crew->lock);
 	*place = NULL;
-	/* One that waited for this share, or for the end. */
+	/* Wakes threads that wait for this share or for the end. */
 	pthread_cond_broadcast(&crew->wake);
 }
 
