@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading the driver: the only place where the project meets a CUDA library.
+ * Loads the driver: the only place where the project loads a CUDA library.
  *
- * Everything comes from the X-list of gpumem/driver.h. A row is resolved by its
- * exported name with dlsym, never through cuGetProcAddress, which would choose a
- * version by itself; so what is called is what is written. The library is opened
- * RTLD_LOCAL and is never closed.
+ * Everything comes from the X-list of gpumem/driver.h. Each row is resolved by dlsym with
+ * its exported name. cuGetProcAddress is not used, because it would choose a version by
+ * itself. The library is opened with RTLD_LOCAL and never closed.
  *
- * cuInit is called here, and no context is made: a process that only owns memory has
- * none, and so no kernel can poison it.
+ * cuInit is called here, but no context is made: a process that only owns memory has no
+ * context, so no kernel can corrupt it.
  */
 #include "cuda/driver.h"
 
@@ -57,7 +56,7 @@ static int driver_resolve(struct cuda_driver *driver, struct text *why)
 	return 0;
 }
 
-/* The version can be asked before cuInit, and an old driver is then told by its age. */
+/* The version is available before cuInit, so an old driver is refused by its version. */
 static int driver_check_version(struct cuda_driver *driver, struct text *why)
 {
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
@@ -100,7 +99,10 @@ static int driver_start(struct cuda_driver *driver, struct text *why)
 	return 0;
 }
 
-/* The name is kept for good, as the library is: functions point into it. */
+/*
+ * Loads the library and keeps its name. Both are kept for good, because functions point
+ * into the library.
+ */
 static int driver_load(struct cuda_driver *driver, const char *path, struct text *why)
 {
 	struct link_map *map;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CUDA driver as gpumem sees it: a table of functions loaded from one library, and
- * one way to call them.
+ * The CUDA driver: a table of functions loaded from a library, and a macro to call them.
  *
- * Functions are named as the library exports them, version suffix and all:
+ * Functions have their exported names, with version suffix:
  *
  *	r = CUDA(driver, &failure, cuMemAlloc_v2, &address, size);
  *	if (r < 0)
  *		return r;
  *
- * The members of the table are called fn_SYMBOL so that cuda.h's renaming macros can't
- * touch them, and CUDA() and CUDA_ROW() take the symbol unexpanded. Don't wrap these
- * two in a macro that passes a symbol on.
+ * The members of the table are called fn_SYMBOL, so that the macros of cuda.h do not
+ * rename them. CUDA() and CUDA_ROW() take the symbol unexpanded: never wrap the two in
+ * another macro that passes a symbol on.
  */
 #pragma once
 
@@ -25,7 +24,7 @@
 
 #define CUDA_ROW(symbol) CUDA_ROW_##symbol
 
-/* One number a row of the list, in its order: what struct cuda_failure holds. */
+/* A number for each row of the list, in its order; used in struct cuda_failure. */
 enum cuda_call {
 #define CUDA_ROW_NUMBER(symbol, type, need) CUDA_ROW_##symbol,
 	CUDA_DRIVER_LIST(CUDA_ROW_NUMBER)
@@ -33,7 +32,7 @@ enum cuda_call {
 		CUDA_N_CALLS,
 };
 
-/* Which call failed and with which result: plain numbers, fit for a wire. */
+/* A failed call and its result, as plain numbers that can be sent over the wire. */
 struct cuda_failure {
 	int call;   /* enum cuda_call, -1 when no call failed */
 	int result; /* CUresult */
@@ -48,56 +47,56 @@ struct cuda_driver {
 #define CUDA_ROW_MEMBER(symbol, type, need) type fn_##symbol;
 	CUDA_DRIVER_LIST(CUDA_ROW_MEMBER)
 #undef CUDA_ROW_MEMBER
-	int version;   /* as cuDriverGetVersion tells it: 13000 is CUDA 13.0 */
-	char *path;    /* where the library was found */
-	void *library; /* of dlopen */
+	int version;   /* as from cuDriverGetVersion: 13000 is CUDA 13.0 */
+	char *path;    /* path of the library */
+	void *library; /* from dlopen */
 };
 
 /*
- * Loads the driver library at path (with a slash: that file; without: as dlopen
+ * Loads the driver library at path (with a slash: this file; without: as dlopen
  * searches), resolves every row of the list and calls cuInit. No context is made.
  *
- * Returns: 0, or with one sentence in why:
+ * Returns: 0, or with a sentence in why:
  *   -ENOENT      the library can't be loaded
- *   -ENOSYS      it lacks a required symbol, which the sentence names
- *   -EOPNOTSUPP  it is older than CUDA 12.2
- *   -ENODEV      it finds no device
- *   -ENOMEM      no memory left for the table
- *   or cuda_result_errno() of what cuInit answered
- * and ret is untouched. The caller owns *ret and frees it with cuda_driver_free().
+ *   -ENOSYS      a required symbol, named in the sentence, is missing
+ *   -EOPNOTSUPP  the driver is older than CUDA 12.2
+ *   -ENODEV      the driver finds no device
+ *   -ENOMEM      no memory for the table
+ *   or cuda_result_errno() of the result of cuInit
+ * and ret is unchanged. The caller owns *ret and frees it with cuda_driver_free().
  */
 int cuda_driver_open(const char *path, struct cuda_driver **ret, struct text *why);
 
 /*
  * Loads the library and nothing more, so that a later cuda_driver_open() of the same path
- * needs no right to read it: for a process that drops its privileges in between. Failure
+ * needs no read permission. For a process that drops its privileges in between. A failure
  * shows in cuda_driver_open().
  */
 void cuda_driver_preload(const char *path);
 
 /*
- * Forgets the table. The library stays loaded: the driver's own threads and exit
- * handlers can't be taken out of a process.
+ * Frees the table. The library stays loaded: the driver's threads and exit handlers can't
+ * be removed from a process.
  *
  * Returns: NULL.
  */
 struct cuda_driver *cuda_driver_free(struct cuda_driver *driver);
 
-/* Whether the library has this row, CUDA_ROW(symbol): for optional ones. */
+/* Whether the library has the row CUDA_ROW(symbol); for optional rows. */
 bool cuda_driver_has(const struct cuda_driver *driver, int call);
 
-/* The exported symbol of a row ("cuMemAlloc_v2"), "" for -1 and for no row. */
+/* The exported symbol of a row ("cuMemAlloc_v2"); "" for any other number. */
 const char *cuda_call_name(int call);
 
-/* Turns a result into what CUDA() evaluates to; failure may be NULL. */
+/* Converts a result to the value of CUDA(); failure may be NULL. */
 int cuda_call_finish(struct cuda_failure *failure, int call, int result);
 
 /*
  * Calls a row of the list: CUDA(driver, failure, SYMBOL, arguments...).
  *
- * Evaluates to 0, or to -cuda_result_errno() with *failure filled where failure is not
- * NULL; a success leaves *failure alone. An optional row that is missing gives
- * -EOPNOTSUPP (CUDA_ERROR_NOT_SUPPORTED).
+ * The value is 0 or -cuda_result_errno(); an error also fills *failure, unless NULL. A
+ * success leaves *failure unchanged. A missing optional row gives -EOPNOTSUPP
+ * (CUDA_ERROR_NOT_SUPPORTED).
  */
 #define CUDA(driver, failure, symbol, ...)                                          \
 	cuda_call_finish((failure), CUDA_ROW_##symbol,                              \
@@ -111,5 +110,5 @@ static inline void cuda_driver_freep(struct cuda_driver **driver)
 
 #define _cleanup_cuda_driver_ _cleanup_(cuda_driver_freep)
 
-/* ` (CALL: RESULT)`, appended where a driver call failed. */
+/* Appends ` (CALL: RESULT)` of a failed driver call. */
 void text_add_call(struct text *text, int call, int result);

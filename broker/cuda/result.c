@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The results of the driver, one row each: number, name, errno, and whether the
- * context is lost with it.
+ * The results of the driver: number, name, errno, and whether the context is lost.
  *
- * Numbers stand here and not cuda.h's constants, so that a driver newer than the
- * toolkit it was built with is understood. The errnos are those that a user sees:
- * EFAULT where a kernel touched an address that is not its own, EIO for its other
- * failures and for what should not happen, ENOEXEC for images, ENODEV for a device or
- * driver that is not there. A context is lost where CUDA says that "the process must be
- * terminated and relaunched" and where the hardware behaves so.
+ * The rows have plain numbers instead of cuda.h's constants, so that results of newer
+ * drivers can be listed. Users see these errnos: EFAULT for a kernel's access to a
+ * foreign address, EIO for other failures of kernels and for unexpected results, ENOEXEC
+ * for images, ENODEV for a missing device or driver. A context is lost where CUDA says
+ * that "the process must be terminated and relaunched", and where the hardware behaves
+ * so.
  */
 #include "cuda/result.h"
 
@@ -115,7 +114,7 @@ static const struct result results[] = {
 #undef LOST
 /* clang-format on */
 
-/* The row of a number, CUDA_ERROR_UNKNOWN's (the last) for a number without one. */
+/* The row of a number; the last row, CUDA_ERROR_UNKNOWN, for unlisted numbers. */
 static const struct result *result_row(int number)
 {
 	size_t i;
