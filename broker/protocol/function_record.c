@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What stands first; then the parameters, then the name with its NUL. */
+/* The start of a record; parameters follow, then the name with its NUL. */
 struct header {
 	uint32_t size; /* of the whole record */
 	uint32_t name_size;

@@ -2,14 +2,14 @@
 /*
  * The rules of the wire, checked on both sides from one table.
  *
- * A row says which fields an operation uses; a field that it does not use is zero. The
- * fields are described once, each with the range that holds wherever it is used; what
- * is special about one operation is a small function in its row. An answer's values
- * are zero but where the row has a function that looks at them.
+ * A row names the fields of an operation; all other fields must be zero. Each field has a
+ * check that holds for every operation. Checks for a single operation are a small
+ * function in its row. The values of a reply are zero unless the row has a function for
+ * them.
  *
- * Neither side believes the other: the broker refuses to send what breaks a rule and
- * ends a worker whose reply does; a worker that is sent nonsense exits. Nothing here
- * keeps state or touches a descriptor.
+ * Neither side trusts the other. The broker refuses to send a malformed request, and ends
+ * a worker after a malformed reply. A worker exits after a malformed request. This file
+ * keeps no state and touches no descriptor.
  */
 #include "protocol/wire.h"
 
@@ -18,7 +18,7 @@
 #include <gpumem/function.h>
 
 #define ERRNO_MAX   4095
-#define ADDRESS_END (1ull << 56) /* beyond what any driver hands out */
+#define ADDRESS_END (1ull << 56) /* above all addresses of drivers */
 
 enum field {
 	FLAGS,
@@ -43,12 +43,12 @@ enum field {
 
 struct op {
 	const char *name;
-	unsigned int fields; /* USES() of what may be other than zero */
-	uint32_t flags;	     /* that may be set */
+	unsigned int fields; /* USES() of fields that may be nonzero */
+	uint32_t flags;	     /* permitted flags */
 	bool has_fd;
 	bool has_payload;
-	bool ordered; /* finished before the next request is looked at */
-	bool urgent;  /* by a socket of its own */
+	bool ordered; /* finished before the next request is received */
+	bool urgent;  /* sent by the second socket */
 	const char *(*check)(const struct wire_request *request);
 	const char *(*check_values)(const struct wire_request *request,
 				    const uint64_t *value);
@@ -195,7 +195,7 @@ static const char *check_prefetch(const struct wire_request *request)
 	return check_range(request);
 }
 
-/* By advice: the places that it can be about. */
+/* By advice: permitted locations. */
 static const unsigned int advice_places[N_WIRE_ADVICES] = {
 	[WIRE_SET_READ_MOSTLY] = 1u << LOCATION_NONE,
 	[WIRE_UNSET_READ_MOSTLY] = 1u << LOCATION_NONE,
@@ -260,7 +260,7 @@ static const char *check_hello_values(const struct wire_request *request,
 		       : "an impossible number of devices";
 }
 
-/* Not in a dealt range: there an address means an object of the broker's. */
+/* Must not be in the broker's ranges, where addresses stand for objects of the broker. */
 static const char *check_alloc_values(const struct wire_request *request,
 				      const uint64_t *value)
 {
@@ -336,7 +336,7 @@ static const char *check_attributes_values(const struct wire_request *request,
 
 #define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
 #define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
-/* The nanoseconds of a kernel. */
+/* value[0] is the kernel's time in nanoseconds. */
 static const char *check_launch_values(const struct wire_request *request,
 				       const uint64_t *value)
 {
@@ -550,7 +550,7 @@ bool wire_op_is_urgent(uint32_t op)
 	return row && row->urgent;
 }
 
-/* USES() of the fields that are not zero. */
+/* USES() of the nonzero fields. */
 static unsigned int fields_set(const struct wire_request *request)
 {
 	const bool set[N_FIELDS] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a record on the wire may say: one table of operations, read by both sides.
+ * The rules for records on the wire: one table of operations, used by both sides.
  *
- * A check looks at one record alone. What depends on state (which device exists, what
- * is mapped where) is for the receiver to find out.
+ * A check sees only the record. The receiver checks everything that depends on state,
+ * such as existing devices and mappings.
  */
 #pragma once
 
@@ -11,33 +11,33 @@
 
 #include <gpumem/wire.h>
 
-/* The operation's name ("map"), "" for a number that is none. */
+/* The operation's name ("map"); "" for an unknown number. */
 const char *wire_op_name(uint32_t op);
 
-/* Whether the operation takes a descriptor along. */
+/* Whether a descriptor is sent with the operation. */
 bool wire_op_has_fd(uint32_t op);
 
 /* Whether the operation has a payload, of request->length bytes. */
 bool wire_op_has_payload(uint32_t op);
 
-/* Whether it is finished before the next request is looked at. */
+/* Whether the operation is finished before the next request is received. */
 bool wire_op_is_ordered(uint32_t op);
 
-/* Whether it comes by WIRE_URGENT_FD. */
+/* Whether the operation is sent by WIRE_URGENT_FD. */
 bool wire_op_is_urgent(uint32_t op);
 
 /*
- * Checks a request, all but its id, for a staging area of that size.
+ * Checks all fields of a request except id, for a staging area of that size.
  *
- * Returns: NULL where it is well formed, else what is wrong, a constant string that
- * completes "a request with ...".
+ * Returns: NULL when well formed; else a constant string that completes "a request with
+ * ...".
  */
 const char *wire_check_request(const struct wire_request *request, bool has_fd,
 			       uint64_t staging_size);
 
 /*
- * Checks the payload of a request that has been checked; its parts' sizes add up to
- * exactly request->length. As wire_check_request().
+ * Checks the payload of a checked request. The sizes of its parts must add up to exactly
+ * request->length. Returns: as wire_check_request().
  */
 const char *wire_check_payload(const struct wire_request *request, const void *payload);
 
@@ -51,16 +51,16 @@ struct wire_launch_parts {
 struct wire_launch_parts wire_launch_parts(const void *payload);
 
 /*
- * Checks a reply to that request, all but its id.
+ * Checks all fields of a reply to the request except id.
  *
- * Returns: NULL where it is well formed, else what is wrong, a constant string that
- * completes "a reply with ...".
+ * Returns: NULL when well formed; else a constant string that completes "a reply with
+ * ...".
  */
 const char *wire_check_reply(const struct wire_request *request,
 			     const struct wire_reply *reply);
 
-/* Whether [address, address + length) lies within the range of host memory. */
+/* Whether [address, address + length) is inside the range of host memory. */
 bool wire_is_host(uint64_t address, uint64_t length);
 
-/* The device in whose range [address, address + length) lies, -1 where in none. */
+/* The device whose range contains [address, address + length); -1: none. */
 int wire_device_of(uint64_t address, uint64_t length);
