@@ -117,7 +117,7 @@ int broker_remove(struct broker *broker, enum object_type type, const char *name
 int broker_rename(struct broker *broker, enum object_type type, const char *name,
 		  const char *new_name, const struct caller *caller);
 
-/* ---- what may wait ---- */
+/* ---- calls that may wait ---- */
 
 /* Asks for an attribute with ATTRIBUTE_ASKED: done's bytes are the text of its file. */
 void broker_ask(struct broker *broker, struct token token,

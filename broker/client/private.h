@@ -43,7 +43,7 @@ char *session_path(const struct gpumem *gpumem, const char *format, ...) _printf
  */
 int session_fail(const struct gpumem *gpumem, int error, const char *file);
 
-/* ---- lease.c: the open file and what it says ---- */
+/* ---- lease.c: the open file and its text ---- */
 
 struct lease {
 	int fd; /* -1: closed */
@@ -81,7 +81,7 @@ int lease_redeem(const struct lease *lease);
 int lease_line(const struct lease *lease, const struct gpumem *gpumem, const char *line);
 void lease_close(struct lease *lease);
 
-/* ---- memory.c: where it is mapped ---- */
+/* ---- memory.c: mappings ---- */
 
 struct memory {
 	uint64_t pointer; /* 0: not reserved */

@@ -37,7 +37,7 @@ static void after_fork_parent(void)
 	pthread_mutex_unlock(&sessions.lock);
 }
 
-/* After a fork no thread of the child holds any lock. */
+/* Locks of other threads have no holder in the child: they are initialized again. */
 static void after_fork_child(void)
 {
 	for (size_t i = 0; i < sessions.n; i++) {

@@ -162,7 +162,7 @@ void command_finish_op(struct op *op)
 	command_done(command, 0);
 }
 
-/* ---- what a command names ---- */
+/* ---- objects named by a command ---- */
 
 static const char *access_word(enum access access)
 {

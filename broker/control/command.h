@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One line of a control file, from its parsing to its answer.
+ * One line of a control file, from parsing to answering.
  *
  * A verb's run() parses the line, does or starts the work, and ends in exactly one
  * command_done() or command_fail(), at once or later, from any thread. While an op works
- * for a command, op->command points to it. The thread that takes this pointer (under
- * registry.lock) answers.
+ * for a command, op->command points to the command. The thread that takes this pointer
+ * (under registry.lock) answers.
  */
 #pragma once
 
@@ -31,7 +31,10 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
-	/* Frees an object made by the line at close. Returns: 0; -ENOMEM. */
+	/*
+	 * Registers an object made by the line, to be freed at close. Returns: 0;
+	 * -ENOMEM.
+	 */
 	int (*keep)(struct command *command, struct token token);
 	void (*done)(struct command *command,
 		     int error); /* of the control session; error is positive */

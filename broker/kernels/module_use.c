@@ -205,7 +205,7 @@ void modules_free(struct broker *broker)
 	}
 }
 
-/* ---- what is more than a line ---- */
+/* ---- longer than a line ---- */
 
 void module_ask_log(struct broker *broker, struct token token,
 		    const struct caller *caller, struct wait *wait)

@@ -33,7 +33,7 @@
  */
 #define PARKED_GIVE_BACKS 3
 
-/* ---- the end of it ---- */
+/* ---- the end ---- */
 
 static int making_interrupt(struct completion *completion)
 {

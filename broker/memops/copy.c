@@ -205,7 +205,7 @@ static const struct op_class bounce_class = {
 	.leave = bounce_leave,
 };
 
-/* ---- which of the two ---- */
+/* ---- the choice between the two ---- */
 
 /* The worker that may map both allocations; NULL: none. */
 static struct worker *copy_worker(struct broker *broker, const struct allocation *a,

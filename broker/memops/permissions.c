@@ -260,7 +260,7 @@ static void change_add(struct change *change, struct move *move)
 	DL_APPEND(move->changes, change);
 }
 
-/* ---- taking it from its guests ---- */
+/* ---- unmapping from guests ---- */
 
 static void withdraw_done(void *userdata)
 {
@@ -349,7 +349,7 @@ static void withdraw_passed(struct deadline *deadline)
 			break;
 		guest_end(op->broker, container_of(use->work, struct op, work), use);
 	}
-	/* A kernel may have been on its way to its worker. */
+	/* A kernel may have been on the way to a worker: checks again later. */
 	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
 		     withdraw_passed);
 }

@@ -111,7 +111,7 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 	return container_of(op, struct placing, op);
 }
 
-/* ---- what they check ---- */
+/* ---- checks ---- */
 
 static int check_kind(const struct allocation *allocation, struct refusal *refusal)
 {

@@ -243,7 +243,7 @@ static void ranges_interrupt(struct waiter *waiter)
 		wait->done(wait, -EINTR, NULL, 0);
 }
 
-/* ---- while the memory is made anew ---- */
+/* ---- during a restore ---- */
 
 struct ranges_wait {
 	struct op op;

@@ -3,7 +3,7 @@
 
 #include <utlist.h>
 
-/* The most pieces of one worker, by its number of slots. */
+/* The limit of pieces for a worker, by the number of its slots. */
 static unsigned int ahead_most(const struct worker *worker)
 {
 	return MAX(worker->staging.n_slots / 6, 2u);

@@ -8,9 +8,9 @@
  * dies, and all later uses are ordered behind the write. If the write fails later, close
  * or fsync reports the error, as for any file.
  *
- * The mover's slots serve all users. So a write stays in such a slot only while no other
- * worker is between it and its end. A write that waits for a kernel or for another worker
- * is kept in ordinary memory, counted in the caller's share.
+ * The mover's slots serve all users. So a write stays in such a slot only if the mover
+ * alone can delay it. A write that waits for a kernel or for another worker is kept in
+ * ordinary memory, counted in the caller's share.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 	wait_done(wait, -ENOSPC, 0);
 }
 
-/* ---- transfers: what they have in common ---- */
+/* ---- shared by all transfers ---- */
 
 static void transfer_settle(struct op *op)
 {

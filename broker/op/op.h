@@ -85,8 +85,8 @@ struct op_class {
 	/* Releases resources after the op has left the order. No lock. May be NULL. */
 	void (*leave)(struct op *op);
 
-	bool repeatable; /* can run again in a new process, if none of its memory lived in
-			    the old one */
+	bool repeatable; /* can run again in a new process, if all memory used is durable
+			    or restored */
 	bool remakable;	 /* can run again if the broker gave up the first process */
 	/*
 	 * Set for kernels, which can make the process lose its contexts and so fail other

@@ -59,7 +59,7 @@ static bool request_is_gpus(const struct wire_request *request)
 }
 
 /*
- * Driver 580 skips parts of a range whose parts have different advice, if the range
+ * Driver 580 skips some parts of a range if the parts have different advice and the range
  * begins inside a part. Requests part by part are carried out completely.
  */
 static void op_place_alike(struct op *op, const struct allocation *allocation)
@@ -351,7 +351,7 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 
 /*
  * Epoch of the process the op is being sent to; 0: not known yet. An op still unsent long
- * after its limit is waiting for the running process to answer what was announced.
+ * after its limit waits for announcements: the running process has not answered them.
  */
 static uint32_t op_sending_epoch(struct op *op)
 {

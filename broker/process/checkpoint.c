@@ -179,7 +179,7 @@ int64_t rescue_check_limits(struct broker *broker)
 	return next;
 }
 
-/* ---- who waits ---- */
+/* ---- parked works ---- */
 
 bool rescue_park(struct broker *broker, struct work *work)
 {
@@ -199,7 +199,7 @@ bool rescue_park(struct broker *broker, struct work *work)
 	return parked;
 }
 
-/* ---- writing it out ---- */
+/* ---- saving ---- */
 
 static void save_end(struct rescue *rescue)
 {
@@ -227,8 +227,8 @@ static void save_replied(struct ask *ask, const struct wire_reply *reply, bool l
 }
 
 /*
- * Needs a link that can't be freed meanwhile: called under registry.lock, or by the
- * thread that received a reply from it. A link killed meanwhile replies as lost.
+ * The link must not be freed meanwhile: called under registry.lock, or by the thread that
+ * received a reply on this link. A link killed meanwhile replies as lost.
  */
 static void save_next(struct rescue *rescue, struct link *link)
 {
@@ -247,7 +247,7 @@ static void save_next(struct rescue *rescue, struct link *link)
 	link_ask(link, &rescue->ask);
 }
 
-/* ---- the begin ---- */
+/* ---- the beginning ---- */
 
 static bool is_saved(const struct allocation *allocation)
 {

@@ -24,7 +24,7 @@ enum {
 
 static void restore_go_on(struct restore *restore);
 
-/* ---- one that is done ---- */
+/* ---- after the last stage ---- */
 
 /* Returns: the parked works. Under registry.lock. */
 static struct work *allocation_resume(struct allocation *allocation)
@@ -77,7 +77,7 @@ static void saved_lose(struct restore *restore)
 	broker->processes->resume(parked);
 }
 
-/* ---- making it anew ---- */
+/* ---- restoring ---- */
 
 /* The process ended during the restore: tries the next process. */
 static void restore_in_next_run(struct restore *restore)

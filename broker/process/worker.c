@@ -175,7 +175,7 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 	return mapped;
 }
 
-/* ---- starting before anybody asks ---- */
+/* ---- starting in advance ---- */
 
 bool worker_want(struct worker *worker, uint32_t epoch)
 {

@@ -3,7 +3,7 @@
  * A worker is the mover, or belongs to an owner. The struct stays while processes come
  * and go. Each process has an epoch. A block or stream notes the epoch of the process
  * that has mapped or made it; the note is valid only for that epoch. So nothing has to be
- * undone when a process ends: the next one gets all it needs anew.
+ * undone when a process ends: the next process gets all announcements again.
  *
  * Workers start lazily: a request to a worker without a process starts one.
  */
@@ -98,9 +98,9 @@ struct worker_needs {
 #define WORKER_HELD 1
 
 /*
- * Starts the worker if needed, announces what it does not know yet, and sends the
- * request. If the worker can't map or make something needed, the request is not sent and
- * gets that failure as its reply.
+ * Starts the worker if needed, announces unknown objects, and sends the request. If the
+ * worker can't map or make an object, the request is not sent and gets that failure as
+ * its reply.
  *
  * Returns: 0; WORKER_HELD when the request is sent once the worker has answered the
  * announcements; -ESTALE when the needed process has ended; -ESHUTDOWN, -EHOSTDOWN,
@@ -169,7 +169,8 @@ void worker_wake(struct worker *worker, uint32_t devices);
 uint32_t worker_epoch(struct worker *worker);
 
 /*
- * Ends the process if it was idle for idle_s. The caller knows that it holds no memory.
+ * Ends the process after idle_s without work. The caller knows that the process holds no
+ * memory.
  */
 void worker_end_idle(struct worker *worker, int64_t idle_s);
 
@@ -194,11 +195,11 @@ bool worker_slot_try(struct worker *worker, struct slot_waiter *waiter);
 /* Releases a slot. Returns: a waiting work that got the slot (waiter->slot), or NULL. */
 struct slot_waiter *worker_slot_put(struct worker *worker, unsigned int slot);
 
-/* Destroys a stream in the process that knows it, if that process still runs. */
+/* Destroys a stream in the process that knows the stream, if still running. */
 void worker_drop_stream(struct worker *worker, const struct stream *stream);
 
 /* Kills a process that broke the protocol. reason completes "the worker REASON". */
 void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason);
 
-/* Unloads an image from the process that knows it, if that process still runs. */
+/* Unloads an image from the process that knows the image, if still running. */
 void worker_drop_image(struct worker *worker, const struct image *image);

@@ -2,13 +2,13 @@
 /*
  * Announces objects to a worker process, and holds back requests meanwhile.
  *
- * The broker announces a block, a stream or a module before the first request that needs
- * it. A kernel on unmapped memory would destroy the contexts of its process. So while a
- * MAP, MAP_HOST or STREAM_CREATE is unanswered, requests with blocks or a stream are held
- * back, in order, until all earlier announcements are answered. If the worker refuses an
- * object needed by a request, the request gets the refusal as its reply and is never
- * sent. The object counts as not announced, so the next request tries again. Nothing else
- * in the worker is affected.
+ * The broker announces a block, a stream or a module before the first request with that
+ * object. A kernel on unmapped memory would destroy the contexts of its process. So while
+ * a MAP, MAP_HOST or STREAM_CREATE is unanswered, requests with blocks or a stream are
+ * held back, in order, until all earlier announcements are answered. If the worker
+ * refuses an object needed by a request, the request gets the refusal as its reply and is
+ * never sent. The object counts as not announced, so the next request tries again.
+ * Nothing else in the worker is affected.
  *
  * After a refused MODULE_LOAD the worker fails requests for the module. After a refused
  * STREAM_DESTROY or MODULE_UNLOAD the object stays in the process until its end.
@@ -141,7 +141,7 @@ static void held_settle(struct held *released, const struct wire_reply *refusal)
 	}
 }
 
-/* ---- telling ---- */
+/* ---- announcing ---- */
 
 /* A refused object counts as not announced. Under worker->lock. */
 static void telling_refused(struct telling *telling, const struct wire_reply *reply)
@@ -272,7 +272,7 @@ int run_tell_image(struct run *run, struct image *image)
 	return 0;
 }
 
-/* ---- the end of what was told ---- */
+/* ---- the end of announced objects ---- */
 
 void run_forget(struct run *run, const struct block *block, const struct stream *stream)
 {
