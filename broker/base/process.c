@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PF_EXITING                                                          \
-	0x4 /* a task flag of the kernel; flags are the ninth field of stat \
-	     */
+#define PF_EXITING 0x4 /* a task flag of the kernel, in the ninth field of stat */
 
 /* Reads the start of a file of the process. Returns: false on failure. */
 static bool process_read(pid_t pid, const char *file, char *text, size_t size)
