@@ -31,7 +31,7 @@ static void piece_set(struct space *space, unsigned int order, uint64_t piece,
 	}
 }
 
-/* The lowest free piece of an order that has one. */
+/* The lowest free piece of the order; there must be one. */
 static uint64_t piece_first(struct space *space, unsigned int order)
 {
 	uint64_t word = space->hint[order];

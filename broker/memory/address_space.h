@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A range of addresses, dealt in pieces: a buddy allocator over power-of-two pieces of at
- * least 2 MiB. The range is many times larger than the memory behind it, so what rounding
- * and fragmentation cost is addresses, not memory.
+ * A range of addresses, given out in pieces: a buddy allocator for power-of-two pieces of
+ * at least 2 MiB. The range is many times larger than the memory, so rounding and
+ * fragmentation waste addresses but no memory.
  */
 #pragma once
 
@@ -14,10 +14,9 @@
 struct space {
 	uint64_t base;
 	unsigned int n_orders;
-	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece of that order that is
-					      free */
+	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece, set when free */
 	uint64_t n_free[SPACE_ORDERS];
-	uint64_t hint[SPACE_ORDERS]; /* no free piece in the words before this one */
+	uint64_t hint[SPACE_ORDERS]; /* the words before this index have no free piece */
 };
 
 /* span is a power of two, at least SPACE_UNIT. Returns: 0; -ENOMEM. */

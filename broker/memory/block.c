@@ -12,7 +12,7 @@
 
 #include "base/descriptor.h"
 
-/* Of the machine's memory: made at a time, and always left to others. */
+/* Host memory: bytes made in a step, and bytes always left to other programs. */
 #define HOST_STEP    ((uint64_t)256 << 20)
 #define HOST_RESERVE ((uint64_t)512 << 20)
 
@@ -125,7 +125,7 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
 	block->size = align_up(size, memory->granularity);
 	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
 		 0);
-	/* A driver that gets no descriptor says that it has no memory. */
+	/* A driver without descriptors left reports lack of memory. */
 	if (r < 0)
 		return descriptor_is_left() ? r : -EMFILE;
 	block->handle = handle;
@@ -199,7 +199,7 @@ int block_share(struct memory *memory, const struct block *block, bool write)
 
 /* ---- host memory ---- */
 
-/* What a program can still have without the kernel ending one; 0: not to be known. */
+/* Bytes that programs can still use before the kernel runs out of memory; 0: unknown. */
 static uint64_t host_available(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
@@ -224,9 +224,9 @@ bool host_has_room(uint64_t size)
 }
 
 /*
- * Has all pages made now: one that can't be had later would be a SIGBUS. In steps, each
- * only where enough stays free: a machine that runs out of memory would lose the broker,
- * and with it what everybody has.
+ * Makes all pages now, because a page missing later would be a SIGBUS. Works in steps,
+ * each only while enough memory stays free: if the machine ran out of memory, the kernel
+ * could end the broker, and the memory of all users would be lost.
  */
 static int host_populate(int fd, uint64_t size)
 {
@@ -250,7 +250,10 @@ static int host_memfd(uint64_t size)
 	fd = memfd_create("gpumem-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
-	/* Whoever gets it for reading could open it anew for writing through /proc. */
+	/*
+	 * Mode 0600, because a user with a read-only descriptor could open it for writing
+	 * through /proc.
+	 */
 	if (fchmod(fd, 0600) < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)size) < 0)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <utlist.h>
 
-/* Cell sizes: 256 bytes (what cuMemAlloc aligns to) times 1, 2, 3, 4, 6, 8, 12, ... */
+/* Cell sizes: 256 bytes (the alignment of cuMemAlloc) times 1, 2, 3, 4, 6, 8, 12, ... */
 #define CELL_MIN     256u
 #define N_CELL_SIZES 24
 
@@ -13,12 +13,12 @@ struct chunk {
 	struct block *block;
 	unsigned int size_class;
 	uint32_t n_cells, n_used;
-	uint32_t hint; /* no free cell in the words before this one */
+	uint32_t hint; /* the words before this index have no free cell */
 	struct chunk *prev, *next;
 	uint64_t used[];
 };
 
-/* Chunks with a free cell, by device and size; full ones are in no list. */
+/* Chunks with a free cell, by device and size; full chunks are in no list. */
 struct chunk_pool {
 	struct memory *memory;
 	struct chunk *open[MEMORY_DEVICES_MAX][N_CELL_SIZES];
@@ -79,7 +79,7 @@ static struct chunk *chunk_new(struct block *block, unsigned int size_class)
 	chunk->block = block;
 	chunk->size_class = size_class;
 	chunk->n_cells = n_cells;
-	/* What stands behind the last cell is never free. */
+	/* Bits behind the last cell are never free. */
 	if (n_cells % 64)
 		chunk->used[n_cells / 64] = UINT64_MAX << (n_cells % 64);
 	block->chunk = chunk;
@@ -113,7 +113,9 @@ static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
 	return true;
 }
 
-/* Keeps a block for the next chunk. Returns: NULL; the block, when there is one already.
+/*
+ * Keeps a block for the next chunk. Returns: NULL; the block when another is kept
+ * already.
  */
 static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
 {
@@ -125,7 +127,7 @@ static struct block *pool_keep_block(struct chunk_pool *pool, struct block *bloc
 	return NULL;
 }
 
-/* A cell of a new chunk, made of a block that is nobody's. Returns: 0; -ENOMEM. */
+/* Makes an unused block a chunk and takes a cell. Returns: 0; -ENOMEM. */
 static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
 			  struct block *fresh, struct block **ret_block,
 			  uint32_t *ret_cell)
@@ -138,7 +140,10 @@ static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
 		(void)pool_take_cell(pool, fresh->device, size_class, ret_block,
 				     ret_cell);
 	} else {
-		/* It may be mapped: it can only be kept, or leaves the books. */
+		/*
+		 * The block may be mapped, so it can't be freed here: it is kept, or else
+		 * leaked.
+		 */
 		(void)pool_keep_block(pool, fresh);
 	}
 	pthread_mutex_unlock(&pool->memory->lock);
@@ -191,7 +196,7 @@ int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	return r;
 }
 
-/* Out of the pool: the block is an ordinary one again. */
+/* Removes a chunk from the pool; its block is then an ordinary block. */
 static struct block *chunk_dissolve(struct chunk_pool *pool, struct chunk *chunk)
 {
 	struct block *block = chunk->block;

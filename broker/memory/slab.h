@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chunks: blocks shared by small allocations of one owner.
+ * Chunks: blocks shared by small allocations of an owner.
  *
- * An owner has a pool; a chunk is a block of 2 MiB cut into cells of one size. What
- * another owner may use never stands here: it gets a block of its own. A chunk whose last
- * cell is given back is dissolved; its block goes, but for one on each device that is
- * kept for the next chunk.
+ * An owner has a pool. A chunk is a block of 2 MiB divided into cells of equal size.
+ * Memory that another owner may use is never in a chunk: such an allocation gets its own
+ * block. A chunk is dissolved when its last cell is given back. Its block is freed,
+ * except one block on each device, kept for the next chunk.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct chunk_pool;
 
 struct chunk_pool *chunk_pool_new(struct memory *memory);
 
-/* The pool's chunks are empty by now and mapped by nobody. Returns: NULL. */
+/* Frees the pool. Its chunks must be empty and not mapped. Returns: NULL. */
 struct chunk_pool *chunk_pool_free(struct chunk_pool *pool);
 
 /*
@@ -30,7 +30,9 @@ int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
 	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
 	     struct cuda_failure *failure);
 
-/* The same without a call to the driver. Returns: 0; -ENOMEM; -EAGAIN where it takes one.
+/*
+ * Like cell_get(), without a driver call. Returns: 0; -ENOMEM; -EAGAIN when a driver call
+ * is needed.
  */
 int cell_get_ready(struct chunk_pool *pool, uint32_t device, uint64_t size,
 		   struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address);
@@ -38,10 +40,10 @@ int cell_get_ready(struct chunk_pool *pool, uint32_t device, uint64_t size,
 /*
  * Gives a cell back.
  *
- * Returns: NULL; or the chunk's block where it is empty now and not kept: the caller has
- * it unmapped everywhere and calls block_free().
+ * Returns: NULL; or the chunk's block when the block is empty and not kept: the caller
+ * unmaps it everywhere and calls block_free().
  */
 struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t cell);
 
-/* Takes the block that was kept, to be given back; NULL when there is none. */
+/* Takes the kept block, to be freed; NULL: none. */
 struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t device);
