@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One worker, seen from the broker.
+ * A worker, seen from the broker.
  *
- * Two kinds of threads: the keeper, which starts the worker, empties the queue of what
- * the socket did not take, keeps the deadlines and buries the worker; and receivers,
- * which sleep in recvmsg on the same socket, one record each, and call back.
+ * There are two kinds of threads. The keeper starts the worker, sends requests left in
+ * the queue, watches the deadlines and reaps the worker. Receivers sleep in recvmsg() on
+ * the socket, take a record each, and call back.
  *
  *     STARTING --HELLO answered--> READY --worker gone--> ENDED
  *         `------------------worker gone-------------------^
  *
- * What leads to the end, from whichever thread sees it first: the socket's end, a record
- * that breaks a rule, link_kill(), link_stop(). From then on `ending` is set: nothing is
- * sent or believed any more. But open questions are answered only when the process is
- * gone and waited for, so that "lost" also means that nothing moves in the staging area
- * on their behalf any more (of what the process itself was: a child that an owner's
- * worker left behind can write to that owner's area as before).
+ * The end begins with any of these, in whichever thread sees it first: the socket is
+ * closed, a record breaks a rule, link_kill(), link_stop(). Then `ending` is set: nothing
+ * is sent any more, and replies are ignored. Open requests are answered only when the
+ * process has been reaped, so "lost" also means that the process no longer touches the
+ * staging area for them. (A child process left behind by an owner's worker can still
+ * write to the staging area of this owner.)
  *
- * One lock, a leaf, guards all that changes. Under it there are only sends that don't
- * block and signals. A stopped worker stops reading: its socket fills, the queue grows,
- * nobody waits.
+ * A single lock, a leaf, guards all changing fields. Only nonblocking sends and signals
+ * happen under the lock. A stopped worker stops reading: its socket fills and the queue
+ * grows, but no thread waits.
  *
- * No descriptor that a worker sends ever enters the broker: without a control buffer
- * the kernel drops it and says so (MSG_CTRUNC).
+ * A descriptor sent by a worker never enters the broker: without a control buffer the
+ * kernel drops the descriptor and sets MSG_CTRUNC.
  */
 #include "channel/private.h"
 
@@ -119,7 +119,9 @@ static int link_open(struct link *link)
 	return link->wake < 0 ? -errno : 0;
 }
 
-/* The keeper comes last: without it nothing has begun, and the receivers are sent home.
+/*
+ * The keeper starts last: before it nothing has happened, and the receivers can be
+ * stopped.
  */
 static int link_start_threads(struct link *link)
 {
@@ -201,7 +203,9 @@ void link_ask(struct link *link, struct ask *ask)
 		link_refuse_locked(link, ask, error);
 	else if (!link->ending && !link->stopping)
 		link_enqueue_locked(link, ask);
-	/* Else it stays open until the worker is gone: whoever asks again asks another.
+	/*
+	 * Otherwise the request stays open until the worker is gone; new requests go to
+	 * another worker.
 	 */
 	pthread_mutex_unlock(&link->lock);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker's side of one worker: start it, ask it, notice its end.
+ * The broker's side of a worker: starts it, sends requests, notices its end.
  *
- * A link has a thread of its own, which starts the worker program (PDEATHSIG follows the
- * thread that forked), receives the answers and, at the worker's end, answers whatever it
- * left open. Asking never blocks: what the socket does not take waits in a queue that the
- * same thread empties. All functions may be called from any thread, with or without locks
- * of the caller; callbacks come from the link's threads with no lock held, never from
- * within a call of these functions.
+ * A link has threads of its own. They start the worker program (PDEATHSIG follows the
+ * forking thread), receive the replies, and after the worker's end answer all open
+ * requests. Sending a request never blocks: requests that the socket does not take wait
+ * in a queue, which the keeper thread sends. All functions may be called from any thread,
+ * with or without locks of the caller. Callbacks come from the link's threads with no
+ * lock held, never from within a call of these functions.
  *
- * Nothing that a worker says is believed: a reply to no question, of the wrong size, with
- * an impossible value or with descriptors ends the worker.
+ * The broker does not trust a worker: a reply without a request, of a wrong size, with an
+ * impossible value or with descriptors ends the worker.
  */
 #pragma once
 
@@ -23,30 +23,31 @@
 struct link;
 
 /*
- * One question. Embedded in what asks; the asker owns it again from the moment done is
- * called. fd goes along with the request and belongs to the link from link_ask() on.
+ * A request. Embedded in the caller's struct, which belongs to the caller again once done
+ * is called. fd is sent along and belongs to the link from link_ask() on.
  */
 struct ask {
-	struct wire_request request; /* all but id */
+	struct wire_request request; /* all fields except id */
 	int fd;			     /* -1: none */
-	const void *payload; /* request.length bytes, the asker's until done; or NULL */
+	const void *payload; /* request.length bytes, owned by the caller until done; or
+				NULL */
 
 	/*
-	 * Called exactly once. A worker that ended before it answered shows as error EIO,
-	 * call -1 and lost set; whatever was asked then may or may not have been done.
-	 * One that breaks a rule of the wire itself is not sent: EINVAL.
+	 * Called exactly once. If the worker has ended without an answer: error EIO, call
+	 * -1 and lost set; the request may or may not have been carried out. A request
+	 * that breaks a rule of the wire is not sent: EINVAL.
 	 */
 	void (*done)(struct ask *ask, const struct wire_reply *reply, bool lost);
 
 	/* private to the link */
 	struct ask *next;
-	int refused; /* errno of one that was never sent */
+	int refused; /* errno of a request that was never sent */
 };
 
 enum link_state {
-	LINK_STARTING, /* the worker has not answered HELLO yet; questions wait for it */
+	LINK_STARTING, /* no answer to HELLO yet; requests wait for it */
 	LINK_READY,
-	LINK_ENDED, /* it is gone: link_ask() answers at once (from the link's thread) as
+	LINK_ENDED, /* the process is gone: the link's thread answers every link_ask() as
 		       lost */
 };
 
@@ -54,21 +55,20 @@ struct link_config {
 	const char *program; /* the worker program */
 	const char *driver;  /* the driver library */
 	const char *name;    /* for ps and messages: "mover" or the owner's uid */
-	bool mover;	     /* may see all memory; else an owner's worker */
-	uid_t uid; /* whom an owner's worker runs as, where the broker is root */
+	bool mover;	     /* maps all memory; else an owner's worker */
+	uid_t uid;	     /* user of an owner's worker, if the broker is root */
 	gid_t gid;
-	int staging_fd; /* sealed memfd, shared with this worker only; stays the caller's
-			 */
+	int staging_fd; /* sealed memfd, shared with this worker only; remains the
+			   caller's */
 	uint64_t staging_size;
-	int output_fd; /* where it prints to, the link's once it is made; -1: as the
-			  broker */
-	unsigned int n_threads; /* that receive answers (>= 1) */
+	int output_fd; /* stdout of the worker, owned by the link once made; -1: the
+			  broker's */
+	unsigned int n_threads; /* number of receivers (>= 1) */
 
 	/*
-	 * The worker is gone, after all open questions were answered; reason is a
-	 * sentence
-	 * ("was killed by signal 9"), valid during the call. Called once, also after
-	 * link_stop(). The link can be freed from any other thread afterwards.
+	 * The worker is gone and all open requests have been answered. reason is a
+	 * sentence ("was killed by signal 9"), valid during the call. Called once, also
+	 * after link_stop(). Any other thread can free the link afterwards.
 	 */
 	void (*ended)(void *userdata, struct link *link, const char *reason);
 	void *userdata;
@@ -77,32 +77,32 @@ struct link_config {
 /*
  * Makes a link and starts its worker in the background.
  *
- * Returns: 0; -ENOMEM, -EMFILE, -EAGAIN where threads or descriptors can't be had. That
- * the program can't be run shows as its end.
+ * Returns: 0; -ENOMEM, -EMFILE, -EAGAIN when threads or descriptors are missing. A
+ * program that can't be run shows as the worker's end.
  */
 int link_new(struct link **ret_link, const struct link_config *config);
 
-/* Waits for the link's threads and frees it; kills the worker if it still runs. */
+/* Waits for the link's threads and frees the link; kills a worker that still runs. */
 struct link *link_free(struct link *link);
 
 /*
- * Asks. Never blocks and never fails: what can't be sent is answered by the link's own
- * thread, as lost once the worker is gone, or with EINVAL, EBADF or ENOMEM.
+ * Sends a request. Never blocks and never fails. The link's thread answers a request that
+ * can't be sent: as lost once the worker is gone, or with EINVAL, EBADF or ENOMEM.
  */
 void link_ask(struct link *link, struct ask *ask);
 
 /*
- * Asks the worker to end by closing the socket's sending side, once all that was asked
- * before is sent; kills it after seconds. What is asked later is lost.
+ * Asks the worker to end: sends all earlier requests, then closes the sending side of the
+ * socket. Kills the worker after the given seconds. Later requests are lost.
  */
 void link_stop(struct link *link, unsigned int seconds);
 
-/* Ends it at once, with SIGKILL. */
+/* Ends the worker at once, with SIGKILL. */
 void link_kill(struct link *link);
 
 enum link_state link_state(struct link *link);
 pid_t link_pid(struct link *link); /* 0 when there is none */
 
-/* Why it ended, known once the state is LINK_ENDED; "" before. */
+/* The reason of the end, in state LINK_ENDED; "" before. */
 void link_reason(struct link *link, char *ret_reason, size_t size);
-unsigned int link_pending(struct link *link); /* questions without an answer */
+unsigned int link_pending(struct link *link); /* number of open requests */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Questions by id, in constant time and without trust.
+ * Requests by id, in constant time and safe against a hostile worker.
  *
- * An id is a slot's number plus one in the low half and the slot's generation in the
- * high half. A slot's generation goes up whenever its question leaves, so an answer
- * given twice, or to a question of long ago, finds nothing; nor does a guess at a
- * question that still waits to be sent. Free slots are a list through the table, which
- * grows and never shrinks. The link's lock guards all of it.
+ * An id is the slot's number plus one in the low half and the slot's generation in the
+ * high half. The generation goes up whenever the request leaves the slot. So a second
+ * answer, or an answer to an old request, finds nothing. Nor does a guessed id of a
+ * request that has not been sent yet. Free slots form a list through the table. The table
+ * grows and never shrinks. All under the link's lock.
  */
 #include "channel/inflight.h"
 
@@ -70,7 +70,7 @@ int ask_table_add(struct ask_table *table, struct ask *ask)
 	return 0;
 }
 
-/* The slot of an open question, sent or not. */
+/* The slot of an open request, sent or not. */
 static struct ask_slot *table_slot(const struct ask_table *table, uint64_t id)
 {
 	uint32_t number = (uint32_t)id;

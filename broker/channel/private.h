@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the link share: sending (send.c), receiving (receive.c), the keeper
- * (keeper.c) and who asks (link.c). Functions that end in _locked want link->lock.
+ * Shared by the parts of the link: sending (send.c), receiving (receive.c), the keeper
+ * (supervisor.c) and the interface (channel.c). Functions ending in _locked need
+ * link->lock.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 
 #include <pthread.h>
 
-#define NEVER INT64_MAX /* of a deadline */
+#define NEVER INT64_MAX /* no deadline */
 
 struct ask_queue {
 	struct ask *first;
@@ -21,69 +22,69 @@ struct ask_queue {
 struct link {
 	/* set by link_new() */
 	struct link_config config;
-	char *program, *driver, *name; /* what config points to */
+	char *program, *driver, *name; /* config points to these */
 	int socket;
-	int urgent;	   /* for what nothing must hold up */
-	int worker_socket; /* the keeper's, -1 once the worker has them */
+	int urgent;	   /* socket for urgent requests */
+	int worker_socket; /* the keeper's; -1 once passed to the worker */
 	int worker_urgent;
 	int wake; /* eventfd that wakes the keeper */
 	pthread_t keeper;
 	pthread_t *receivers;
 	unsigned int n_receivers;
-	unsigned int n_receivers_done; /* that have seen the end */
+	unsigned int n_receivers_done; /* receivers that have seen the end */
 
 	pthread_mutex_t lock; /* guards everything below */
 	enum link_state state;
-	struct ask_table asks;	  /* open questions, whether sent or in the queue */
+	struct ask_table asks;	  /* open requests, sent or queued */
 	struct ask_queue queue;	  /* not sent yet */
-	struct ask_queue refused; /* never sent: the keeper answers them */
+	struct ask_queue refused; /* never sent; the keeper answers them */
 	struct ask hello;
 	pid_t pid;
 	int pidfd;
-	int64_t deadline; /* CLOCK_MONOTONIC in ms, when the worker is killed */
-	int64_t retry;	  /* when to send again */
-	bool ending;	  /* its answers count no more */
-	bool stopping;	  /* the queue is sent, and then the sending side is closed */
-	bool shut;	  /* it is closed */
-	bool kill; /* the worker is to be killed, also when it is not started yet */
+	int64_t deadline; /* CLOCK_MONOTONIC in ms; the worker is killed then */
+	int64_t retry;	  /* time of the next attempt to send */
+	bool ending;	  /* replies are ignored from now on */
+	bool stopping;	  /* to close the sending side once the queue is sent */
+	bool shut;	  /* the sending side is closed */
+	bool kill;	  /* kill the worker, even one not started yet */
 	bool freed;
-	char reason[256]; /* "" until there is one */
+	char reason[256]; /* "" while there is no reason */
 };
 
-/* ---- link.c ---- */
+/* ---- channel.c ---- */
 
 void link_wake(struct link *link);
 void link_signal_locked(struct link *link);
-/* The first reason is the cause. */
+/* Only the first reason is kept: it is the cause. */
 void link_set_reason_locked(struct link *link, const char *reason);
 
 /* ---- send.c ---- */
 
 void queue_init(struct ask_queue *queue);
 
-/* Calls back, without the lock; the ask is the asker's again. */
+/* Calls done, without the lock; the request is then the caller's again. */
 void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost);
 
-/* Has the keeper answer it with that error. */
+/* Queues a request for the keeper, to be answered with the error. */
 void link_refuse_locked(struct link *link, struct ask *ask, int error);
 
-/* Answers what was refused. The lock is given up in between. */
+/* Answers the refused requests. Releases the lock in between. */
 void link_answer_refused_locked(struct link *link);
 
 bool link_can_send_locked(struct link *link);
 
-/* Sends one question. Returns: 0; -EAGAIN, -ENOBUFS where it has to wait. */
+/* Sends a request. Returns: 0; -EAGAIN, -ENOBUFS when the request has to wait. */
 int link_send_locked(struct link *link, struct ask *ask);
 
-/* Sends it, or puts it behind what waits. */
+/* Sends a request, or appends it to the queue. */
 void link_enqueue_locked(struct link *link, struct ask *ask);
 
-/* Sends what waits, as far as the socket takes it. */
+/* Sends queued requests, as far as the socket takes them. */
 void link_flush_locked(struct link *link);
 
-/* ---- receive.c, keeper.c ---- */
+/* ---- receive.c, supervisor.c ---- */
 
-/* HELLO's answer. */
+/* Handles the answer to HELLO. */
 void link_hello_done(struct ask *ask, const struct wire_reply *reply, bool lost);
 
 /* The threads. */

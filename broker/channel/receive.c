@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers, and what is wrong with them. */
+/* Replies, and the checks of replies. */
 #include "channel/private.h"
 
 #include "base/clock.h"
@@ -12,11 +12,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* From the socket's end to the process's, before it is killed. Giving contexts back can
- * take the driver seconds where many do. */
+/*
+ * Time from the end of the socket to SIGKILL. With many contexts the driver may need
+ * seconds to release them.
+ */
 #define GRACE_MS 5000
 
-/* A rule was broken: what comes from this worker now is not looked at. */
+/* A rule was broken: later replies of this worker are ignored. */
 static void link_break_locked(struct link *link, const char *record, const char *wrong)
 {
 	char reason[sizeof(link->reason)];
@@ -32,8 +34,8 @@ static void link_break_locked(struct link *link, const char *record, const char 
 }
 
 /*
- * The worker will send no more: it has a moment to exit with a status that tells why. As
- * long as one receiver has not seen the end it may have an answer in its hands.
+ * The worker sends no more, and gets some time to exit with a meaningful status. As long
+ * as a receiver has not seen the end, this receiver may still hold a reply.
  */
 static void link_end_of_stream(struct link *link)
 {
@@ -79,8 +81,7 @@ void link_hello_done(struct ask *ask, const struct wire_reply *reply, bool lost)
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* The question that a reply answers, taken out of the table; NULL where the rules don't
- * allow it. */
+/* Removes the request of a reply from the table; NULL when the rules are broken. */
 static struct ask *link_match_locked(struct link *link, const struct wire_reply *reply)
 {
 	const char *wrong;
@@ -111,7 +112,7 @@ static const char *record_check(ssize_t length, int flags)
 	return NULL;
 }
 
-/* An empty record looks like the end of the stream. */
+/* Tells the end of the stream from an empty record, which looks the same. */
 static bool link_has_hung_up(const struct link *link)
 {
 	struct pollfd fd = { .fd = link->socket, .events = POLLRDHUP };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions on their way: the queue of what the socket did not take, and refusals. */
+/* Sending: the queue of requests that the socket did not take, and refusals. */
 #include "channel/private.h"
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RETRY_MS 5 /* after a send that the kernel had no memory for */
+#define RETRY_MS 5 /* after a send failed because the kernel had no memory */
 
 void queue_init(struct ask_queue *queue)
 {
@@ -93,12 +93,12 @@ int link_send_locked(struct link *link, struct ask *ask)
 		case ENOBUFS:
 		case ETOOMANYREFS:
 			return -ENOBUFS;
-		case EBADF: /* the asker's own descriptor */
+		case EBADF: /* the caller's own descriptor is bad */
 			ask_table_remove(&link->asks, ask->request.id);
 			ask->fd = -1;
 			link_refuse_locked(link, ask, EBADF);
 			return 0;
-		default: /* the worker is gone: lost, like all that is open */
+		default: /* the worker is gone: lost, like all open requests */
 			break;
 		}
 	}
@@ -120,8 +120,10 @@ void link_flush_locked(struct link *link)
 	if (!link_can_send_locked(link))
 		return;
 	while (link->queue.first) {
-		/* Off the queue first: once sent, it is the asker's as soon as it is
-		 * answered. */
+		/*
+		 * Unqueue first: once sent and answered the request belongs to the
+		 * caller.
+		 */
 		struct ask *ask = queue_pop(&link->queue);
 
 		r = link_send_locked(link, ask);

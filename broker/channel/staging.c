@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The staging area: one sealed memfd, its slots, and a stack of the free ones.
+ * The staging area: a sealed memfd, its slots, and a stack of the free slots.
  *
- * The seals are what makes sharing it safe: nobody, however the worker tries, can take
- * pages from under the broker's mapping. What stands in the pages is the worker's as
- * much as the broker's, so whoever reads a slot must live with any bytes, at any time.
+ * The seals make sharing safe: no worker can take pages away from the broker's mapping.
+ * The worker can write to the pages at any time, so a reader of a slot must accept any
+ * bytes, changing at any time.
  *
- * The last slot taken is the first given back: its pages are warm in the caches.
+ * The slot released last is reused first: its pages are still in the caches.
  */
 #include "channel/staging.h"
 

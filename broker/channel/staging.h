@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A staging area: memory that the broker and exactly one worker share, cut into slots.
+ * A staging area: memory shared by the broker and a single worker, divided into slots.
  *
- * It is a memfd made and sealed by the broker (no shrinking, growing or unsealing: a
- * worker can't make the broker's access a SIGBUS). A slot holds the payload of one
- * transfer, page aligned, with a page before it where the header of a FUSE request fits,
- * so that requests are read from the kernel straight into the slot.
+ * The broker makes and seals a memfd (no shrinking, growing or unsealing), so that a
+ * worker can't cause a SIGBUS in the broker. A slot holds the payload of a transfer, page
+ * aligned. The page before the payload has room for the header of a FUSE request, so
+ * requests are read from the kernel directly into the slot.
  */
 #pragma once
 
@@ -21,19 +21,19 @@ struct staging {
 	uint8_t *memory;
 	uint64_t size;
 	unsigned int n_slots;
-	unsigned int n_free; /* under the caller's lock, as is the list */
+	unsigned int n_free; /* under the caller's lock, like the list */
 	unsigned int *free_list;
 };
 
-/* Returns: 0; -ENOMEM, -EMFILE, or what memfd_create and mmap return. */
+/* Returns: 0; -ENOMEM, -EMFILE, or the error of memfd_create or mmap. */
 int staging_init(struct staging *staging, const char *name, unsigned int n_slots);
 void staging_deinit(struct staging *staging);
 
-/* Takes a slot. Returns: its index; -EAGAIN when all are taken. */
+/* Takes a slot. Returns: its index; -EAGAIN when none is free. */
 int staging_get(struct staging *staging);
 void staging_put(struct staging *staging, unsigned int slot);
 
-/* Where the payload of a slot stands: in memory, and as an offset of the area. */
+/* The payload of a slot: its address in memory, and its offset in the area. */
 static inline uint8_t *staging_payload(const struct staging *staging, unsigned int slot)
 {
 	return staging->memory + (uint64_t)slot * STAGING_SLOT + STAGING_HEADER;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The thread that starts the worker, keeps the deadlines and buries it. */
+/*
+ * The keeper: the thread that starts the worker, watches the deadlines and reaps the
+ * worker.
+ */
 #include "channel/private.h"
 
 #include "base/clock.h"
@@ -27,7 +30,7 @@ static void link_set_reason_from(struct link *link, int error)
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* Starts the worker and watches the process. Returns: 0, or why it could not be. */
+/* Starts the worker and opens a pidfd for it. Returns: 0; -errno. */
 static int link_start_process(struct link *link)
 {
 	pid_t pid;
@@ -124,7 +127,7 @@ static void link_watch(struct link *link)
 	}
 }
 
-/* Lets the receivers take what the worker still said: it may be why it ended. */
+/* Lets the receivers take the last replies, which may explain the end. */
 static void link_drain(struct link *link)
 {
 	shutdown(link->socket, SHUT_RDWR);
@@ -132,7 +135,7 @@ static void link_drain(struct link *link)
 		pthread_join(link->receivers[i], NULL);
 }
 
-/* Waits for a process that has ended and says how it did. */
+/* Reaps the process and sets the reason. */
 static void link_bury(struct link *link)
 {
 	char reason[sizeof(link->reason)];
@@ -155,8 +158,7 @@ static void link_bury(struct link *link)
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* No worker any more: lets the receivers take what it still said, then answers the rest.
- */
+/* The worker is gone and the receivers are done: answers all open requests. */
 static void link_finish(struct link *link)
 {
 	const struct wire_reply nothing = { .error = EIO, .call = -1 };
@@ -176,7 +178,7 @@ static void link_finish(struct link *link)
 	link->config.ended(link->config.userdata, link, link->reason);
 }
 
-/* Answers whoever asks a worker that is no more, until the link is freed. */
+/* Answers requests to the ended worker, until the link is freed. */
 static void link_linger(struct link *link)
 {
 	eventfd_t value;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the broker's many descriptors and threads to a worker that has three and one.
+ * Starts a worker: a process with three descriptors of the broker and a single thread.
  *
- * posix_spawn shares the broker's memory with the child until it executes, so the size
- * of the broker costs nothing and no lock can be copied in the wrong state. The child
- * keeps stdout and stderr (it speaks only when it is about to exit), reads /dev/null,
- * and has a session of its own: a Ctrl-C meant for the broker is the broker's to pass on.
+ * posix_spawn shares the broker's memory with the child until exec, so the size of the
+ * broker costs nothing and no lock is copied in a wrong state. The child keeps stdout and
+ * stderr (a worker prints only before it exits), reads /dev/null, and has its own
+ * session: a Ctrl-C goes to the broker alone, and the broker stops the workers.
  *
- * Of the environment only listed variables go along: the broker's starter may keep
- * secrets there, and a worker is its owner's. Privileges are the program's own to drop:
- * it does so after it was executed, when nothing of the broker's is in its memory.
+ * Only listed variables of the environment are passed: the broker's environment may have
+ * secrets, and a worker belongs to its owner. The program drops its privileges itself
+ * after exec, when its memory has no data of the broker.
  */
 #include "channel/worker_spawn.h"
 
@@ -29,7 +29,7 @@ extern char **environ;
 #define N_ARGUMENTS 12
 #define NUMBER_SIZE 24
 
-/* What of the broker's environment a worker gets; docs/gpumemd.8 has the same list. */
+/* Variables passed to a worker; docs/gpumemd.8 has the same list. */
 static const char *const environment_passed[] = {
 	"ASAN_OPTIONS=*", "CUDA_*=*",	       "GPUMEM_*=*",	 "LANG=*",
 	"LC_*=*",	  "LD_LIBRARY_PATH=*", "LSAN_OPTIONS=*", "NVIDIA_*=*",
@@ -37,7 +37,7 @@ static const char *const environment_passed[] = {
 };
 
 #define HOME_SIZE  4096
-#define ENTRY_SIZE 16384 /* of the table of users */
+#define ENTRY_SIZE 16384 /* of the user database */
 
 struct arguments {
 	const char *list[N_ARGUMENTS + 1];
@@ -85,7 +85,7 @@ static bool variable_is_passed(const char *variable)
 	return false;
 }
 
-/* HOME=..., where the user has one: the driver keeps what it compiles there. */
+/* Makes HOME=..., if the user has a home: the driver caches compiled code there. */
 static bool home_find(uid_t uid, char home[HOME_SIZE])
 {
 	struct passwd entry, *found;
@@ -96,7 +96,7 @@ static bool home_find(uid_t uid, char home[HOME_SIZE])
 	return snprintf(home, HOME_SIZE, "HOME=%s", entry.pw_dir) < HOME_SIZE;
 }
 
-/* The environment of the user's worker: what is listed, and a home. NULL: no memory. */
+/* The environment of the user's worker: listed variables and a home. NULL: no memory. */
 static char **environment_make(uid_t uid, char home[HOME_SIZE])
 {
 	size_t n = 0;
@@ -116,12 +116,12 @@ static char **environment_make(uid_t uid, char home[HOME_SIZE])
 	return list;
 }
 
-/* Above the places they go to. */
+/* Copies above the final descriptor numbers. */
 struct descriptors {
 	int socket, staging, urgent;
 };
 
-/* What the child does before it executes. */
+/* Lists the actions of the child before exec. */
 static int actions_fill(posix_spawn_file_actions_t *actions,
 			const struct descriptors *descriptors, int output)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starting a worker program with its descriptors and nothing else of the broker's. */
+/* Starts a worker program with its descriptors and nothing else of the broker. */
 #pragma once
 
 #include <sys/types.h>
@@ -7,12 +7,12 @@
 #include "channel/channel.h"
 
 /*
- * Starts the worker that config describes, with socket as WIRE_SOCKET_FD and urgent as
- * WIRE_URGENT_FD. It is a child of the calling thread, whose end ends it. All descriptors
- * stay the caller's.
+ * Starts the worker of config, with socket as WIRE_SOCKET_FD and urgent as
+ * WIRE_URGENT_FD. The worker is a child of the calling thread and ends with this thread.
+ * All descriptors remain the caller's.
  *
- * Returns: 0; -ENOENT, -EACCES, -ENOEXEC and whatever else execve answers; -ENOMEM,
- * -EMFILE, -EAGAIN.
+ * Returns: 0; -ENOENT, -EACCES, -ENOEXEC and other errors of execve; -ENOMEM, -EMFILE,
+ * -EAGAIN.
  */
 int start_worker(const struct link_config *config, int socket, int urgent,
 		 pid_t *ret_pid);
