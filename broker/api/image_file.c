@@ -176,7 +176,7 @@ static int copy_into(int fd, int from, uint64_t size)
 	return 0;
 }
 
-/* Takes the shares of its own image of that size. Returns: 0; -EDQUOT, -EMFILE. */
+/* Takes the shares of a private image of that size. Returns: 0; -EDQUOT, -EMFILE. */
 static int upload_charge(struct upload *upload, uint64_t size)
 {
 	uint64_t more = size - MIN(size, upload->charged);

@@ -217,7 +217,7 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 	return found;
 }
 
-/* ---- looking ---- */
+/* ---- status and contents ---- */
 
 static void stat_allocation(const struct allocation *allocation, struct object_stat *stat)
 {

@@ -264,7 +264,7 @@ static int host_map(struct memory *memory, const struct lease *lease, int fd,
 	return flags & GPUMEM_REGISTER ? host_register(memory, lease->write) : 0;
 }
 
-/* ---- both ---- */
+/* ---- both kinds ---- */
 
 int memory_map(struct memory *memory, const struct lease *lease, int fd,
 	       unsigned int flags)

@@ -37,7 +37,7 @@ struct command {
 	 */
 	int (*keep)(struct command *command, struct token token);
 	void (*done)(struct command *command,
-		     int error); /* of the control session; error is positive */
+		     int error); /* set by the file; error >= 0 */
 };
 
 /* Answers and frees the command. error is 0 or positive. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Parser of lines: words separated by blanks. The operands come first in their order,
- * then KEY=VALUE in any order, each key at most once, mixed with the arguments of verbs
- * with arguments.
+ * then KEY=VALUE in any order, each key at most once. Arguments, if the verb has any, may
+ * stand among the keys.
  */
 #pragma once
 

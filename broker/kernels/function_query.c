@@ -3,7 +3,7 @@
  * Queries only the worker's driver can answer: the attributes of a function, and, where
  * the driver can't enumerate, whether a function exists.
  *
- * Each query is an op that holds its image and loads it if needed.
+ * Each query is an op with a reference to its image, loaded if needed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -163,7 +163,7 @@ static const struct op_class look_up_class = {
 	.answered = look_up_answered,
 };
 
-/* ---- both ---- */
+/* ---- both queries ---- */
 
 /*
  * Begins a query of an image; on failure answers the wait. With the lock held; releases

@@ -288,9 +288,7 @@ static const struct op_class withdraw_class = {
 	.quiet = true,
 };
 
-/*
- * Whether the work runs in the worker of another owner, which has the allocation mapped.
- */
+/* Whether the work runs in the worker of another owner, with the allocation mapped. */
 static bool work_is_guests(const struct work *work, const struct allocation *allocation)
 {
 	const struct worker *worker = container_of(work, struct op, work)->worker;
@@ -336,7 +334,10 @@ static void guest_end(struct broker *broker, const struct op *op, const struct u
 		      broker->ops->give_back_ms / 1000.0);
 }
 
-/* Time limit for other owners' kernels that had begun before the change. */
+/*
+ * The time limit has passed: ends workers of other owners whose kernels may not use the
+ * memory any more.
+ */
 static void withdraw_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);

@@ -4,10 +4,10 @@
  * member for each folder, completed only by that folder's header. api/broker.c puts the
  * members together.
  *
- * Lock order, outermost first: a control session's lock; registry.lock; a worker's; a
+ * Lock order, outermost first: an open control file's lock; registry.lock; a worker's; a
  * link's; memory.lock; the journal's. No driver call and no callback is made under any of
  * these locks, and no thread waits under one: sending a request to a worker only queues
- * it.
+ * the request.
  */
 #pragma once
 
