@@ -262,12 +262,6 @@ void request_wait(struct request *request)
 	request_unref(request);
 }
 
-void request_drop(struct request *request)
-{
-	request_unref(request);
-	request_unref(request);
-}
-
 /* ---- answers ---- */
 
 void reply_error(fuse_req_t req, int error)

@@ -84,9 +84,6 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 /* The wait was given away: from now on signals can end it. */
 void request_wait(struct request *request);
 
-/* Frees a request, its wait unused, without an answer to the kernel. */
-void request_drop(struct request *request);
-
 /* The usual answers. */
 request_reply request_reply_error;
 request_reply request_reply_bytes;

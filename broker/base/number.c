@@ -27,11 +27,6 @@ static const struct {
 	[SCALAR_F64] = { "f64", 8, true, true },
 };
 
-const char *scalar_name(enum scalar_type type)
-{
-	return scalar_types[type].name;
-}
-
 size_t scalar_size(enum scalar_type type)
 {
 	return scalar_types[type].size;

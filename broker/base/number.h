@@ -25,7 +25,6 @@ enum scalar_type {
 	N_SCALAR_TYPES,
 };
 
-const char *scalar_name(enum scalar_type type);
 size_t scalar_size(enum scalar_type type);
 
 /* Returns: 0; -EINVAL; -EOVERFLOW when the number does not fit in 64 bits. */

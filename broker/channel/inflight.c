@@ -63,6 +63,7 @@ int ask_table_add(struct ask_table *table, struct ask *ask)
 	index = table->free;
 	slot = &table->slots[index];
 	table->free = slot->next_free;
+	table->first = MIN(table->first, index);
 	table->n_open++;
 	slot->ask = ask;
 	slot->sent = false;
@@ -116,13 +117,13 @@ void ask_table_remove(struct ask_table *table, uint64_t id)
 
 struct ask *ask_table_pop(struct ask_table *table)
 {
-	for (uint32_t i = 0; table->n_open && i < table->n_slots; i++) {
-		struct ask *ask = table->slots[i].ask;
+	struct ask *ask;
 
-		if (!ask)
-			continue;
-		table_release(table, &table->slots[i]);
-		return ask;
-	}
-	return NULL;
+	if (!table->n_open)
+		return NULL;
+	while (!table->slots[table->first].ask)
+		table->first++;
+	ask = table->slots[table->first].ask;
+	table_release(table, &table->slots[table->first]);
+	return ask;
 }

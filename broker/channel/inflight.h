@@ -12,6 +12,7 @@ struct ask_table {
 	uint32_t n_slots;
 	uint32_t free; /* first free slot; n_slots when there is none */
 	uint32_t n_open;
+	uint32_t first; /* no slot below is taken */
 };
 
 #define ASK_TABLE_INIT     \

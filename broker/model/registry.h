@@ -37,7 +37,6 @@ struct caller;
 struct block;	   /* broker/memory */
 struct chunk_pool; /* broker/memory */
 struct worker;	   /* broker/process */
-struct failures;   /* journal.h */
 struct ahead;	   /* broker/memops */
 struct move;	   /* broker/memops */
 struct output;	   /* broker/process */
@@ -82,7 +81,6 @@ struct allocation {
 	uint8_t device;
 	uint8_t state;	 /* enum allocation_state */
 	bool zeroed : 1; /* reads as zeros or as written; else to be zeroed first */
-	bool until_close : 1;
 	bool map_readers : 1; /* readers, too, may lease device memory */
 	char *name;
 	char *tag;		 /* NULL: none */
@@ -160,7 +158,6 @@ struct owner {
 	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output; /* of the owner's kernels; lives as long as the worker */
-	struct failures *failures; /* NULL until the first failure */
 	struct chunk_pool *pool;   /* of small device allocations */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */

@@ -36,7 +36,6 @@ struct worker {
 	struct staging staging;
 	struct slot_waiter
 		*slot_waiters;	 /* works waiting for a slot, first come first served */
-	unsigned int n_lent;	 /* slots in use as request buffers */
 	unsigned int n_aheads;	 /* pieces read ahead or in flight; registry.lock */
 	char end_reason[128];	 /* of the last process that was not asked to end */
 	int end_error;		 /* errno for kernels running at its end; 0: EIO */

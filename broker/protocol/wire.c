@@ -522,13 +522,6 @@ const char *wire_op_name(uint32_t op)
 	return row ? row->name : "";
 }
 
-bool wire_op_has_fd(uint32_t op)
-{
-	const struct op *row = op_find(op);
-
-	return row && row->has_fd;
-}
-
 bool wire_op_has_payload(uint32_t op)
 {
 	const struct op *row = op_find(op);

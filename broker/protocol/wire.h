@@ -14,9 +14,6 @@
 /* The operation's name ("map"); "" for an unknown number. */
 const char *wire_op_name(uint32_t op);
 
-/* Whether a descriptor is sent with the operation. */
-bool wire_op_has_fd(uint32_t op);
-
 /* Whether the operation has a payload, of request->length bytes. */
 bool wire_op_has_payload(uint32_t op);
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 struct row {
 	const char *word;
@@ -37,10 +38,10 @@ static void expect_rows(parse_function *parse, const struct row *rows, size_t n)
 	}
 }
 
-#define EXPECT(parse, ...)                                                               \
-	do {                                                                             \
-		static const struct row rows[] = { __VA_ARGS__ };                        \
-		expect_rows(parse, rows, ARRAY_SIZE(rows));                              \
+#define EXPECT(parse, ...)                                        \
+	do {                                                      \
+		static const struct row rows[] = { __VA_ARGS__ }; \
+		expect_rows(parse, rows, ARRAY_SIZE(rows));       \
 	} while (0)
 
 /* clang-format off */
@@ -200,7 +201,7 @@ Test(number, the_smallest_floats_are_subnormal)
 /* clang-format on */
 
 /* Every value of the type, written out in full, is read as itself. */
-static void expect_all(enum scalar_type type, unsigned int infinity)
+static void expect_all(const char *type, unsigned int infinity)
 {
 	for (unsigned int bits = 0; bits < 0x10000; bits++) {
 		char word[64];
@@ -209,7 +210,7 @@ static void expect_all(enum scalar_type type, unsigned int infinity)
 
 		if ((bits & infinity) == infinity)
 			continue;
-		if (type == SCALAR_F16) {
+		if (strcmp(type, "f16") == 0) {
 			uint16_t pattern = (uint16_t)bits;
 			_Float16 half;
 
@@ -222,7 +223,7 @@ static void expect_all(enum scalar_type type, unsigned int infinity)
 			__builtin_memcpy(&single, &pattern, sizeof(single));
 			value = (double)single;
 		}
-		snprintf(word, sizeof(word), "%s:%.20e", scalar_name(type), value);
+		snprintf(word, sizeof(word), "%s:%.20e", type, value);
 		cr_assert(eq(int, scalar_bits(word, &back), 0), "%s", word);
 		cr_assert(eq(u64, back, bits), "%s", word);
 	}
@@ -230,10 +231,10 @@ static void expect_all(enum scalar_type type, unsigned int infinity)
 
 Test(number, every_half_is_read_as_itself)
 {
-	expect_all(SCALAR_F16, 0x7c00);
+	expect_all("f16", 0x7c00);
 }
 
 Test(number, every_bfloat_is_read_as_itself)
 {
-	expect_all(SCALAR_BF16, 0x7f80);
+	expect_all("bf16", 0x7f80);
 }
