@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 const struct caller nobody_special = { .uid = 1000, .gid = 1000, .pid = 42 };
 
@@ -140,11 +141,15 @@ void broker_settle(struct broker *broker)
 
 void mover_signal(struct broker *broker, int signal)
 {
+	siginfo_t info;
 	pid_t pid;
 
 	while ((pid = worker_pid(&broker->processes->mover)) == 0)
 		usleep(1000);
 	kill(pid, signal);
+	/* One thread takes the signal and stops the others: until then they go on. */
+	if (signal == SIGSTOP)
+		waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT);
 }
 
 uint64_t driver_free(struct broker *broker)
