@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CUDA driver calls that gpumem knows: one row a call.
+ * The CUDA driver calls that gpumem knows: a row for each call.
  *
  * A row is X(SYMBOL, TYPE, NEED):
  *
- *   SYMBOL  the name exactly as libcuda.so.1 exports it
- *   TYPE    its type in cudaTypedefs.h, whose version suffix is the version of the
+ *   SYMBOL  the exact name exported by libcuda.so.1
+ *   TYPE    the type in cudaTypedefs.h; its version suffix is the version of the
  *           toolkit that introduced this signature
- *   NEED    REQUIRED: a driver without it is refused when it is opened;
- *           OPTIONAL: a call to it gives CUDA_ERROR_NOT_SUPPORTED where it is missing
+ *   NEED    REQUIRED: a driver without the symbol is refused when opened;
+ *           OPTIONAL: without the symbol a call gives CUDA_ERROR_NOT_SUPPORTED
  *
- * The rows make the broker's table of functions and its loader (broker/cuda), the
- * software GPU's exports (tools/softgpu) and the tracer's attach list (bpf).
+ * The rows make the broker's function table and its loader (broker/cuda), the exports of
+ * the software GPU (tools/softgpu) and the tracer's attach list (bpf).
  *
- * cuda.h renames most calls by macro (cuMemAlloc to cuMemAlloc_v2), newer ones also
- * names that stand here (cuEventElapsedTime to cuEventElapsedTime_v2). An X must
- * therefore use SYMBOL only as an operand of # or ##, which keeps it from being
- * expanded, and must not hand it on to another macro.
+ * cuda.h renames most calls by macro (cuMemAlloc to cuMemAlloc_v2), and newer versions
+ * also names listed here (cuEventElapsedTime to cuEventElapsedTime_v2). So an X must use
+ * SYMBOL only as an operand of # or ##, which prevents expansion, and must not pass
+ * SYMBOL on to another macro.
  */
 #pragma once
 
@@ -77,7 +77,7 @@
 	X(cuEventDestroy_v2, PFN_cuEventDestroy_v4000, REQUIRED) \
 	X(cuEventElapsedTime, PFN_cuEventElapsedTime_v2000, REQUIRED)
 
-/* Device memory, pools, host memory, what a pointer is. */
+/* Device memory, pools, host memory, attributes of pointers. */
 #define CUDA_DRIVER_LIST_MEMORY(X) \
 	X(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020, REQUIRED) \
 	X(cuMemAlloc_v2, PFN_cuMemAlloc_v3020, REQUIRED) \
@@ -125,7 +125,7 @@
 	X(cuMemsetD2D16Async, PFN_cuMemsetD2D16Async_v3020, REQUIRED) \
 	X(cuMemsetD2D32Async, PFN_cuMemsetD2D32Async_v3020, REQUIRED)
 
-/* Virtual memory management: addresses and physical memory apart. */
+/* Virtual memory management: addresses separate from physical memory. */
 #define CUDA_DRIVER_LIST_VIRTUAL(X) \
 	X(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020, REQUIRED) \
 	X(cuMemAddressFree, PFN_cuMemAddressFree_v10020, REQUIRED) \
@@ -145,7 +145,7 @@
 	X(cuMemGetAllocationPropertiesFromHandle, \
 	  PFN_cuMemGetAllocationPropertiesFromHandle_v10020, REQUIRED)
 
-/* Modules, and the functions and variables in them. */
+/* Modules, their functions and variables. */
 #define CUDA_DRIVER_LIST_MODULE(X) \
 	X(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, REQUIRED) \
 	X(cuModuleUnload, PFN_cuModuleUnload_v2000, REQUIRED) \
@@ -159,7 +159,7 @@
 	X(cuFuncGetAttribute, PFN_cuFuncGetAttribute_v2020, REQUIRED) \
 	X(cuFuncSetAttribute, PFN_cuFuncSetAttribute_v9000, REQUIRED)
 
-/* Launches, what fits, and the limits of what runs. */
+/* Launches, occupancy, and limits of contexts. */
 #define CUDA_DRIVER_LIST_LAUNCH(X) \
 	X(cuLaunchKernel, PFN_cuLaunchKernel_v4000, REQUIRED) \
 	X(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060, OPTIONAL) \
@@ -173,7 +173,7 @@
 	X(cuCtxSetLimit, PFN_cuCtxSetLimit_v3010, REQUIRED) \
 	X(cuCtxGetLimit, PFN_cuCtxGetLimit_v3010, REQUIRED)
 
-/* Managed memory: made, attached, prefetched, advised, and what holds for a range. */
+/* Managed memory: allocation, attachment, prefetch, advice, and attributes of ranges. */
 #define CUDA_DRIVER_LIST_MANAGED(X) \
 	X(cuMemAllocManaged, PFN_cuMemAllocManaged_v6000, REQUIRED) \
 	X(cuStreamAttachMemAsync, PFN_cuStreamAttachMemAsync_v6000, REQUIRED) \
@@ -186,5 +186,5 @@
 
 /* clang-format on */
 
-/* The oldest driver that gpumem works with: CUDA 12.2. */
+/* The oldest driver supported: CUDA 12.2. */
 #define CUDA_DRIVER_OLDEST 12020

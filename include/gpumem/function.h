@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What can be said of a kernel: one row an attribute, X(NAME, ATTRIBUTE).
+ * The attributes of a kernel: a row for each, X(NAME, ATTRIBUTE).
  *
- *   NAME       what the file `attributes` calls it: CUDA's own name in lower case
- *   ATTRIBUTE  the CUfunction_attribute that it is, as a number, so that a driver newer
- *              than the toolkit is asked for all that it knows; OCCUPANCY for what the
- *              driver works out: the figures needed to choose a block
+ *   NAME       name in the file `attributes`: CUDA's own name in lower case
+ *   ATTRIBUTE  number of the CUfunction_attribute, so that a driver newer than the
+ *              toolkit can be asked for all attributes; OCCUPANCY for figures that the
+ *              driver computes, used to choose a block
  *
  * The rows make the answer of WIRE_FUNCTION_ATTRIBUTES and the file.
  */

@@ -12,18 +12,19 @@
  *		errx(1, "%s", gpumem_error());
  *	kernel<<<grid, block>>>((const float *)info.pointer, info.size / 4);
  *
- * Every function that can fail returns 0 or a negative errno; gpumem_error() then has a
- * sentence. The library never prints and never ends the program.
+ * Every function that can fail returns 0 or a negative errno; gpumem_error() then returns
+ * a sentence. The library never prints and never ends the program.
  *
- * The CUDA driver is the one that the program has loaded, else libcuda.so.1, or the library
- * that $GPUMEM_DRIVER names. It is loaded when device memory is first mapped. The library
- * calls cuInit, and makes no context: have one current where a function says so.
+ * The library uses the CUDA driver that the program has loaded, else libcuda.so.1, or the
+ * library named by $GPUMEM_DRIVER. The driver is loaded when device memory is first
+ * mapped. The library calls cuInit and makes no context: functions that need a current
+ * context say so.
  *
- * Threads: any function may be called from any thread; a struct gpumem_map must not be
- * used by one thread while another unmaps or suspends it.
+ * Threads: any function may be called from any thread. A struct gpumem_map must not be
+ * used while another thread unmaps or suspends it.
  *
- * fork: the child has no leases. Its sessions and maps answer ECHILD, but for
- * gpumem_close() and gpumem_unref(); device memory is not mapped there.
+ * fork: the child has no leases. In the child, sessions and maps return -ECHILD, except
+ * gpumem_close() and gpumem_unref(), and device memory is not mapped.
  */
 #pragma once
 
@@ -36,13 +37,13 @@ extern "C" {
 #endif
 
 struct gpumem;	   /* a session: one mount */
-struct gpumem_map; /* an allocation, leased and mapped; counted */
+struct gpumem_map; /* an allocation, leased and mapped; reference counted */
 
 enum gpumem_flag {
-	GPUMEM_WRITE = 1 << 0,	     /* for writing too; else mapped for reading only */
-	GPUMEM_ANY_ADDRESS = 1 << 1, /* another address than the allocation's will do */
-	GPUMEM_REGISTER = 1 << 2,    /* host memory: the GPU may use it (page-locked) */
-	GPUMEM_FOLLOW = 1 << 3,	     /* gpumem_resume(): what has the name now */
+	GPUMEM_WRITE = 1 << 0,	     /* maps for writing too; else for reading only */
+	GPUMEM_ANY_ADDRESS = 1 << 1, /* accepts another address than the allocation's */
+	GPUMEM_REGISTER = 1 << 2,    /* host memory: page-locks it for use by the GPU */
+	GPUMEM_FOLLOW = 1 << 3,	     /* gpumem_resume(): finds the allocation by name */
 };
 
 enum gpumem_kind {
@@ -52,42 +53,42 @@ enum gpumem_kind {
 
 enum gpumem_state {
 	GPUMEM_LIVE,
-	GPUMEM_FREED,	  /* its name is gone; the memory stays while it is mapped */
-	GPUMEM_ENDING,	  /* the broker has ended; the memory stays while it is mapped */
+	GPUMEM_FREED,	  /* the name is gone; the memory stays while mapped */
+	GPUMEM_ENDING,	  /* the broker has ended; the memory stays while mapped */
 	GPUMEM_SUSPENDED, /* by gpumem_suspend() */
 };
 
 struct gpumem_info {
-	void *pointer;	      /* where it is mapped here; of device memory a CUdeviceptr.
-				 NULL while it is suspended */
-	uint64_t address;     /* the allocation's own, the same in every program */
-	uint64_t size;	      /* bytes, as it was allocated */
-	uint64_t mapped_size; /* bytes that are mapped: size, rounded up */
-	uint64_t id;	      /* never used again for another allocation of the mount */
+	void *pointer; /* address in this program; a CUdeviceptr for device memory. NULL
+			  while suspended */
+	uint64_t address;     /* the allocation's address, the same in every program */
+	uint64_t size;	      /* bytes, as allocated */
+	uint64_t mapped_size; /* mapped bytes: size, rounded up */
+	uint64_t id;	      /* never reused in this mount */
 	uint32_t generation;
 	int device;	  /* the driver's ordinal in this program; -1: host memory */
 	char uuid[48];	  /* of the device, GPU-...; "" for host memory */
-	char name[65];	  /* when the lease was last read */
+	char name[65];	  /* at the last read of the lease */
 	uint8_t kind;	  /* enum gpumem_kind */
 	uint8_t state;	  /* enum gpumem_state */
 	uint8_t writable; /* 0 or 1 */
 };
 
 /*
- * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only one that this machine has.
+ * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of this machine.
  *
- * Returns: 0; -ENOENT (no mount there, or none at all); -ENOTUNIQ (several: name one);
- * -ENOMEM; or what opening its files gives. The caller closes it.
+ * Returns: 0; -ENOENT (no mount there, or none at all); -ENOTUNIQ (several mounts: pass a
+ * path); -ENOMEM; or the error of opening its files. The caller closes the session.
  */
 int gpumem_open(struct gpumem **ret, const char *mount);
 
-/* Closes the session; its maps stay until they are let go of. Takes NULL. */
+/* Closes the session; its maps stay until released. Takes NULL. */
 void gpumem_close(struct gpumem *gpumem);
 
 /*
  * Writes a line to a file of the mount ("control/alloc", "x 4G") and reads the answer, a
- * string, into answer; NULL, 0: no answer is wanted. A longer one is cut off. Allocations
- * made with until=close live as long as the session.
+ * string, into answer; NULL, 0: no answer wanted. An answer longer than size is cut off.
+ * Allocations made with until=close live as long as the session.
  *
  * Returns: 0; a negative errno of the line, with the broker's sentence.
  */
@@ -95,70 +96,70 @@ int gpumem_command(struct gpumem *gpumem, const char *file, const char *line,
 		   char *answer, size_t size);
 
 /*
- * Leases an allocation and maps it: GPUMEM_WRITE, GPUMEM_ANY_ADDRESS, GPUMEM_REGISTER.
- * Waits for writes that were asked for before; a signal ends the wait (-EINTR). Device
- * memory is mapped for the allocation's device and for its peers.
+ * Leases an allocation and maps it. Flags: GPUMEM_WRITE, GPUMEM_ANY_ADDRESS,
+ * GPUMEM_REGISTER. Waits for earlier writes; a signal ends the wait (-EINTR). Device
+ * memory is mapped for the allocation's device and its peers.
  *
  * Returns: 0; -ENOENT; -EACCES (its mode or `map` does not let this user); -EOPNOTSUPP
- * (a kind that can't be leased); -EADDRINUSE (its address is taken in this program, as by
- * an earlier map of the same allocation: GPUMEM_ANY_ADDRESS); -ENODEV (its device is not
- * visible to this program); -EPROTO (the broker is of another version); -ENOTCONN (the
- * mount is gone); -ECHILD; -ENOMEM; -EIO (the driver refused; the sentence has the call).
- * The caller unmaps or unrefs it.
+ * (memory of this kind can't be leased); -EADDRINUSE (the address is in use in this
+ * program, as by an earlier map of the same allocation: use GPUMEM_ANY_ADDRESS); -ENODEV
+ * (the device is not visible to this program); -EPROTO (the broker has another version);
+ * -ENOTCONN (the mount is gone); -ECHILD; -ENOMEM; -EIO (the driver failed; the sentence
+ * names the call). The caller unmaps or unrefs the map.
  */
 int gpumem_map(struct gpumem_map **ret, struct gpumem *gpumem, const char *name,
 	       unsigned int flags);
 
 /*
- * A map is counted, so that arrays made of it can keep it. Letting go of the last
- * reference ends the lease but never unmaps: kernels may still be under way. Device
- * memory whose last reference has gone stays mapped until the program ends.
- * gpumem_unref() takes NULL and returns NULL.
+ * A map is reference counted, so that arrays in the memory can keep the map. Releasing
+ * the last reference ends the lease but never unmaps, because kernels may still be
+ * running. Such device memory stays mapped until the program ends. gpumem_unref() takes
+ * NULL and returns NULL.
  */
 struct gpumem_map *gpumem_ref(struct gpumem_map *map);
 struct gpumem_map *gpumem_unref(struct gpumem_map *map);
 
 /*
- * Unmaps, ends the lease and lets go of the caller's reference. Waits for all work of the
- * current context (else of the device's primary one) first.
+ * Unmaps, ends the lease and releases the caller's reference. First waits for all work of
+ * the current context (else of the device's primary context).
  *
- * Returns: 0; -EBUSY, and nothing is done, while others have references or while a stream
- * is being captured.
+ * Returns: 0; -EBUSY, with nothing done, while there are other references or a stream is
+ * being captured.
  */
 int gpumem_unmap(struct gpumem_map *map);
 
-/* Returns: 0; -ECHILD; or what reading the lease gives. */
+/* Returns: 0; -ECHILD; or the error of reading the lease. */
 int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
 
 /*
- * Takes a place in the order of uses: GPUMEM_WRITE for writing, else for reading. The
- * map must be writable in either case, as a lease that can be written to is. Waits for
+ * Takes a place in the order of uses: GPUMEM_WRITE for writing, else for reading. The map
+ * must be writable in both cases, because the request is written to the lease. Waits for
  * its turn; other programs, `data`, copies and launches of the broker wait until
  * gpumem_end().
  *
- * Returns: 0; -EACCES; -EBUSY (it has begun already); -EINTR; -ESTALE (freed).
+ * Returns: 0; -EACCES; -EBUSY (has begun already); -EINTR; -ESTALE (freed).
  */
 int gpumem_begin(struct gpumem_map *map, unsigned int flags);
 
 /*
  * Gives the place up: at once, or when all work queued on the stream so far is done.
- * stream is a CUstream (NULL: the default one) of the current context, and looked at
- * only where there is one.
+ * stream is a CUstream (NULL: the default stream) of the current context; without a
+ * context it is ignored.
  */
 int gpumem_end(struct gpumem_map *map, void *stream);
 
 /*
- * gpumem_suspend() gives the memory up and keeps its address reserved; gpumem_resume()
- * takes it again at the same pointer. With GPUMEM_FOLLOW what has the allocation's name
- * now, else the same allocation only.
+ * gpumem_suspend() gives the memory up and keeps its address reserved. gpumem_resume()
+ * takes the memory again at the same pointer: with GPUMEM_FOLLOW the allocation that has
+ * the name now, else only the same allocation.
  *
- * Returns: 0; as gpumem_unmap() and gpumem_map(); -ESTALE when the allocation has gone,
- * is another one or has another size.
+ * Returns: 0; as gpumem_unmap() and gpumem_map(); -ESTALE when the allocation is gone,
+ * has been replaced or has another size.
  */
 int gpumem_suspend(struct gpumem_map *map);
 int gpumem_resume(struct gpumem_map *map, unsigned int flags);
 
-/* The sentence of the last failure in this thread; valid until its next call. */
+/* The sentence of this thread's last failure, valid until its next call. */
 const char *gpumem_error(void);
 
 #ifdef __cplusplus

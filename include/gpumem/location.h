@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where managed memory can be, in 16 bits: on the wire, in the registry, in the records
- * of what was advised.
+ * Locations of managed memory, in 16 bits: on the wire, in the registry, and in records
+ * of advice.
  *
- * Zero is no location, so that a record that was never written says `none`.
+ * Zero is no location, so that a record never written shows `none`.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ static inline unsigned int location_number(uint16_t location)
 	return location & LOCATION_NUMBER_MAX;
 }
 
-/* Which processors something holds for: bit N is device N, this one the CPU. */
+/* A set of processors: bit N is device N, this bit the CPU. */
 #define LOCATION_SET_CPU (1u << 16)
 
 static inline uint32_t location_set_bit(uint16_t location)

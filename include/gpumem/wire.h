@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The wire between the broker and its workers: an ABI between two programs of one build.
+ * The wire between the broker and its workers: an ABI between two programs of the same
+ * build.
  *
  * A worker is started with a SOCK_SEQPACKET socket at descriptor 3, its staging memfd at
- * descriptor 4 and a second such socket, for what is urgent, at descriptor 5. The broker
- * sends `struct wire_request`, one a message; the worker answers each on the first socket
- * with exactly one `struct wire_reply` that carries the request's id, in any order. A worker never speaks unasked and never sends descriptors. Both sides check
- * every field of what they receive; the broker ends a worker that breaks a rule, a worker
- * that is sent nonsense exits.
+ * descriptor 4, and a second socket of this type, for urgent requests, at descriptor 5.
+ * Each message of the broker is a `struct wire_request`. The worker answers each request
+ * on the first socket with exactly one `struct wire_reply` with the same id, in any
+ * order. A worker never sends other messages and never sends descriptors. Both sides
+ * check every field received. The broker ends a worker that breaks a rule; a worker exits
+ * after a malformed request.
  *
- * Requests are taken from the socket in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE and
- * STREAM_DESTROY are finished before the next request is looked at, so
- * a use may follow its mapping at once. SAVE is urgent: it comes by the second socket and
- * is done whatever hangs in the driver. Everything else may run at the same time as its
- * neighbours: whoever needs an order waits for the answer of the first (the broker does,
- * in broker/op/op.c). On one user stream (stream != 0) commands run in the order
- * sent. A LAUNCH is sent while nothing but other LAUNCHes is under way on its stream: it
- * stands in the GPU's queue when the one behind it is looked at.
+ * Requests are received in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE and STREAM_DESTROY
+ * are finished before the next request is received, so a use may follow its mapping at
+ * once. SAVE is urgent: it is sent by the second socket and served even when other
+ * requests hang in the driver. All other requests may run at the same time. To keep two
+ * of them in order the sender waits for the first answer (as broker/op/op.c does).
+ * Commands on the same user stream (stream != 0) run in the order sent. A LAUNCH is sent
+ * only while no other requests than LAUNCHes are under way on its stream; it is in the
+ * GPU's queue before the next LAUNCH is handled.
  */
 #pragma once
 
@@ -26,27 +28,27 @@
 
 #define WIRE_SOCKET_FD	3
 #define WIRE_STAGING_FD 4
-#define WIRE_URGENT_FD	5 /* the last one */
+#define WIRE_URGENT_FD	5 /* the highest */
 
-/* Raised at every change of this file: a broker refuses the worker of another build. */
+/* Raised with every change of this file: a broker refuses a worker of another build. */
 #define WIRE_VERSION 4
 
-/* Limits that both sides enforce. */
-#define WIRE_DEVICES_MAX   16	    /* devices: 0 .. 15 */
-#define WIRE_STREAMS_MAX   4096	    /* user streams: ids 1 .. 4095, dealt by the broker */
-#define WIRE_TRANSFER_MAX  0x100000 /* bytes of one READ or WRITE */
+/* Limits enforced by both sides. */
+#define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
+#define WIRE_STREAMS_MAX   4096 /* user streams: ids 1 .. 4095, assigned by the broker */
+#define WIRE_TRANSFER_MAX  0x100000	/* bytes of a READ or WRITE */
 #define WIRE_IMAGE_MAX	   (256u << 20) /* bytes of a module's image */
-#define WIRE_FUNCTIONS_MAX 65536	/* functions of one module: 0 .. 65535 */
-#define WIRE_PAYLOAD_MAX   0x8000	/* bytes behind one record */
-#define WIRE_AFTER_MAX	   32		/* ends that one LAUNCH waits for */
-#define WIRE_ARGS_MAX	   1024		/* arguments of one LAUNCH */
-#define WIRE_ARGS_BYTES	   0x4000	/* and their bytes */
+#define WIRE_FUNCTIONS_MAX 65536	/* functions of a module: 0 .. 65535 */
+#define WIRE_PAYLOAD_MAX   0x8000	/* bytes behind a record */
+#define WIRE_AFTER_MAX	   32		/* LAUNCHes that a LAUNCH waits for */
+#define WIRE_ARGS_MAX	   1024		/* arguments of a LAUNCH */
+#define WIRE_ARGS_BYTES	   0x4000	/* bytes of these arguments */
 
 /*
- * Address ranges, dealt by the broker and reserved by every worker before anything else,
- * so that an allocation has the same address in all of them. Each device has its own
- * range, host memory has one. The thread sanitizer keeps its own tables where these
- * stand, so its build moves them to where it lets programs map memory.
+ * Address ranges, assigned by the broker and reserved by every worker before anything
+ * else, so that an allocation has the same address in all workers. There is a range for
+ * each device and a range for host memory. The thread sanitizer keeps its tables in these
+ * ranges; in its build the ranges are where the sanitizer lets programs map memory.
  */
 #if defined(__SANITIZE_THREAD__)
 #define WIRE_HOST_BASE	 0x7e8000000000ull
@@ -62,51 +64,57 @@
 
 enum wire_op {
 	/*
-	 * First, once. Answer: value[0] = WIRE_VERSION, value[1] = number of devices.
-	 * An error here says why the worker can't work; it exits after sending it.
+	 * The first request, sent once. Answer: value[0] = WIRE_VERSION, value[1] =
+	 * number of devices. An error tells why the worker can't work; the worker then
+	 * exits.
 	 */
 	WIRE_HELLO = 1,
 
 	/*
-	 * Maps physical memory, sent along as one descriptor (a POSIX file handle of the
+	 * Maps physical memory, sent along as a descriptor (a POSIX file handle of the
 	 * driver), at address in the range of device; flags: WIRE_READ_ONLY.
 	 */
 	WIRE_MAP,
-	WIRE_UNMAP, /* device, address, length: exactly what one MAP mapped */
+	WIRE_UNMAP, /* device, address, length: exactly as in the MAP */
 
 	/*
-	 * Maps the memfd sent along at address in the host range and registers it with
-	 * the driver (portable, mapped); flags: WIRE_READ_ONLY. UNMAP_HOST undoes exactly
-	 * one of these.
+	 * Maps the memfd sent along at address in the host range and registers the memory
+	 * with the driver (portable, mapped); flags: WIRE_READ_ONLY. UNMAP_HOST undoes
+	 * exactly one MAP_HOST.
 	 */
 	WIRE_MAP_HOST,
 	WIRE_UNMAP_HOST,
 
-	/* A user stream of that id on device, with that priority. */
+	/* Makes a user stream with this id and priority on device. */
 	WIRE_STREAM_CREATE,
 	WIRE_STREAM_DESTROY,
 
 	/*
-	 * Memory of this worker's own contexts; flags: WIRE_ASYNC for the stream-ordered
-	 * allocator (on stream), WIRE_MANAGED for managed memory, which starts attached
-	 * to the host alone with WIRE_ATTACH_HOST, else cuMemAlloc.
-	 * Answer: value[0] = address, reads as zeros.
+	 * Memory of this worker's contexts; flags: WIRE_ASYNC for the stream-ordered
+	 * allocator (on stream); WIRE_MANAGED for managed memory, with WIRE_ATTACH_HOST
+	 * attached to the host alone; else cuMemAlloc.
+	 * Answer: value[0] = address; the memory is zeroed.
 	 */
 	WIRE_ALLOC,
 	WIRE_FREE, /* device, address, flags and stream as for ALLOC */
 
-	/* Device or host memory at address <-> length bytes at offset of the staging
-	   area. */
+	/*
+	 * Device or host memory at address <-> length bytes at offset of the staging
+	 * area.
+	 */
 	WIRE_READ,
 	WIRE_WRITE,
 
-	/* length bytes from source (on source_device) to address (on device), no overlap.
+	/*
+	 * Copies length bytes from source (on source_device) to address (on device), no
+	 * overlap.
 	 */
 	WIRE_COPY,
 
 	/*
-	 * length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes each;
-	 * with WIRE_STAY by copies from the host, which leave managed memory where it is.
+	 * Fills length bytes at address with pattern, pattern_size (1, 2, 4, 8) bytes
+	 * each. With WIRE_STAY by copies from the host, which do not migrate managed
+	 * memory.
 	 */
 	WIRE_FILL,
 
@@ -115,50 +123,52 @@ enum wire_op {
 
 	/*
 	 * Loads an image, sent along as a sealed memfd, on device as module: a number
-	 * dealt by the broker that no other image gets. Whatever names the module may
-	 * follow at once and waits for the load; one that failed is tried again then.
-	 * Answer: value[0] = number of functions, value[1] = 1, or both 0 where the
-	 * driver can't tell them.
+	 * assigned by the broker and never given to another image. Requests that name the
+	 * module may follow at once and wait for the load; after a failed load they try
+	 * again.
+	 * Answer: value[0] = number of functions, value[1] = 1; or both 0 when the driver
+	 * can't list functions.
 	 */
 	WIRE_MODULE_LOAD,
-	WIRE_MODULE_UNLOAD, /* also of one whose LOAD failed */
+	WIRE_MODULE_UNLOAD, /* also after a failed LOAD */
 
 	/*
-	 * What the compiler said when the module was loaded, well or badly: text, at most
-	 * length bytes, at offset of the staging area. Answer: value[0] = how many.
+	 * The compiler's log of the load, successful or not: text, at most length bytes,
+	 * at offset of the staging area. Answer: value[0] = bytes of text.
 	 */
 	WIRE_MODULE_LOG,
 
 	/*
 	 * Records of functions (protocol/function_record.h) from number function on, as
 	 * many as fit in length bytes at offset of the staging area, at least one.
-	 * Answer: value[0] = how many, value[1] = how many bytes of them.
+	 * Answer: value[0] = number of records, value[1] = their bytes.
 	 */
 	WIRE_MODULE_FUNCTIONS,
 
 	/*
-	 * The function whose name stands at offset of the staging area, NUL terminated
-	 * within length bytes; its record takes its place. For drivers that can't tell.
+	 * Finds the function whose name is at offset of the staging area, NUL terminated
+	 * within length bytes; its record replaces the name. For drivers that can't list
+	 * functions.
 	 * Answer: value[0] = its number, value[1] = bytes of the record.
 	 */
 	WIRE_MODULE_FIND,
 
 	/*
-	 * The attributes of a function: one int64_t for each row of FUNCTION_LIST
+	 * The attributes of a function: an int64_t for each row of FUNCTION_LIST
 	 * (gpumem/function.h) at offset of the staging area.
 	 * Answer: value[0] = a bit for each row that the driver knows.
 	 */
 	WIRE_FUNCTION_ATTRIBUTES,
 
 	/*
-	 * Managed memory. A range stands for all pages that it touches; device says in
-	 * whose context the driver is asked.
+	 * Managed memory. A range stands for all pages that it touches; the driver is
+	 * called in the context of device.
 	 *
-	 * PREFETCH moves the pages to location; they are there when it is answered.
+	 * PREFETCH moves the pages to location; the answer comes after the move.
 	 */
 	WIRE_PREFETCH,
 
-	/* advice: an enum wire_advice, with the location that it is about, if any. */
+	/* advice: an enum wire_advice, with a location if the advice needs one. */
 	WIRE_ADVISE,
 
 	/*
@@ -168,24 +178,25 @@ enum wire_op {
 	WIRE_ATTACH,
 
 	/*
-	 * What the driver itself says of the memory from address on. Answer: value[0] =
-	 * as below; value[1] = how many bytes from address on it is said of, at most
-	 * length. What follows may be the same again.
+	 * The driver's attributes of the memory from address on. Answer: value[0] = as in
+	 * WIRE_RANGE_PREFERRED and following; value[1] = bytes from address on with these
+	 * attributes, at most length. The bytes behind may have the same attributes
+	 * again.
 	 */
 	WIRE_RANGE,
 
 	/*
-	 * Managed memory to the file sent along and back, length bytes at source of the
-	 * file. Done by the CPU, also when the contexts are lost.
+	 * Copies managed memory to the file sent along, and back: length bytes, at source
+	 * in the file. The CPU copies, even when the contexts are lost.
 	 */
 	WIRE_SAVE,
 	WIRE_RESTORE,
 
 	/*
-	 * Runs function of module on a user stream of device; the payload, length bytes,
-	 * says how. flags: WIRE_COOPERATIVE. Answered when the kernel is done: value[0] =
-	 * its nanoseconds, from when nothing was before it on its stream. Error
-	 * ECANCELED: it was queued behind a kernel that failed.
+	 * Runs function of module on a user stream of device, as described by the
+	 * payload of length bytes. flags: WIRE_COOPERATIVE. Answered when the kernel is
+	 * done: value[0] = its nanoseconds, counted from when it was first on its
+	 * stream. Error ECANCELED: an earlier kernel in the queue failed.
 	 */
 	WIRE_LAUNCH,
 
@@ -200,13 +211,13 @@ enum wire_flag {
 	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
 	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
 	WIRE_STAY = 1 << 6,	     /* FILL */
-	WIRE_BY_CPU = 1 << 7, /* READ, WRITE, FILL with WIRE_STAY: of managed memory */
+	WIRE_BY_CPU = 1 << 7, /* READ, WRITE, FILL with WIRE_STAY: for managed memory */
 };
 
 /*
- * The payload of a LAUNCH. Behind it stand n_after ids (uint64_t) of LAUNCHes sent
- * before, on other streams, whose end it waits for (one that is not under way has ended);
- * n_args of struct wire_arg; n_bytes bytes of the arguments' values.
+ * The payload of a LAUNCH. Three arrays follow: n_after ids (uint64_t) of earlier
+ * LAUNCHes on other streams, to wait for (an id not under way has ended); n_args of
+ * struct wire_arg; n_bytes bytes of argument values.
  */
 struct wire_launch {
 	uint32_t grid[3];
@@ -220,7 +231,7 @@ struct wire_launch {
 };
 
 struct wire_arg {
-	uint32_t offset; /* in the bytes behind, a multiple of 8 */
+	uint32_t offset; /* in the argument values, a multiple of 8 */
 	uint32_t size;
 };
 
@@ -234,7 +245,7 @@ enum wire_advice {
 	N_WIRE_ADVICES,
 };
 
-/* value[0] of RANGE: two locations, a set of them, a bit. */
+/* value[0] of RANGE: two locations, a set of locations, a bit. */
 #define WIRE_RANGE_PREFERRED(value)   ((uint16_t)(value))
 #define WIRE_RANGE_PREFETCHED(value)  ((uint16_t)((value) >> 16))
 #define WIRE_RANGE_ACCESSED_BY(value) ((uint32_t)((value) >> 32) & 0x1ffff)
@@ -242,11 +253,11 @@ enum wire_advice {
 #define WIRE_RANGE_BITS		      (0x1ffffffffffffull | WIRE_RANGE_READ_MOSTLY)
 
 /*
- * Devices are the driver's ordinals. Where the memory is host memory, device and
- * source_device say whose context does the work. Unused fields are zero and checked.
+ * Devices are the driver's ordinals. For host memory, device and source_device name the
+ * context that does the work. Unused fields must be zero.
  */
 struct wire_request {
-	uint64_t id; /* never zero, unique among the requests under way */
+	uint64_t id; /* never zero, unique among requests under way */
 	uint32_t op;
 	uint32_t flags;
 	uint32_t device;
@@ -255,12 +266,12 @@ struct wire_request {
 	int32_t priority;	/* STREAM_CREATE */
 	uint64_t address;
 	uint64_t source;  /* COPY */
-	uint64_t length;  /* bytes; never zero where it is used */
+	uint64_t length;  /* bytes; never zero in operations that use it */
 	uint64_t offset;  /* READ, WRITE: of the staging area */
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
-	uint32_t module;   /* of MODULE_* and what has to do with functions: never zero */
-	uint32_t function; /* its number; MODULE_FUNCTIONS: the first one's */
+	uint32_t module;   /* for MODULE_*, FUNCTION_ATTRIBUTES, LAUNCH: never zero */
+	uint32_t function; /* its number; MODULE_FUNCTIONS: the first number */
 	uint32_t location; /* PREFETCH, ADVISE: see gpumem/location.h */
 	uint32_t advice;   /* ADVISE */
 	uint32_t reserved;
@@ -269,7 +280,7 @@ struct wire_request {
 struct wire_reply {
 	uint64_t id;
 	int32_t error;	/* 0 or a positive errno */
-	int32_t call;	/* row of the driver's X-list that failed, -1 when none */
+	int32_t call;	/* row of the failed call in the driver's X-list; -1: none */
 	int32_t result; /* its CUresult */
 	uint32_t reserved;
 	uint64_t value[2];
