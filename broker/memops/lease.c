@@ -229,12 +229,11 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 /* ---- the end of leases ---- */
 
-bool lease_park_release(struct broker *broker, struct allocation *allocation,
-			struct op *op)
+bool lease_park_release(struct broker *broker, struct allocation *allocation)
 {
 	if (!allocation->leases || broker->registry.shutting_down)
 		return false;
-	allocation->release = &op->work;
+	allocation->release_parked = true;
 	return true;
 }
 
@@ -274,6 +273,19 @@ static void release_resume(void *userdata)
 	allocation_resume_release(userdata);
 }
 
+/*
+ * After a lease has ended: when that was the last of a freed allocation, the memory
+ * counts as being reclaimed. Under registry.lock. Returns: the op to resume; NULL: none
+ * waits.
+ */
+static struct work *lease_end_release(struct allocation *allocation)
+{
+	if (allocation->leases || !allocation->release)
+		return NULL;
+	release_count(container_of(allocation->release, struct op, work));
+	return allocation->release_parked ? allocation->release : NULL;
+}
+
 struct lease *broker_lease_close(struct lease *lease)
 {
 	struct allocation *allocation;
@@ -294,14 +306,11 @@ struct lease *broker_lease_close(struct lease *lease)
 			      allocation->name, (unsigned long long)lease->id, lease->uid,
 			      lease->pid);
 		held = lease_unlink(lease);
-		if (!allocation->leases)
-			release = take_ptr(allocation->release);
+		release = lease_end_release(allocation);
 	}
 	HASH_DEL(broker->leases->by_id, lease);
 	if (release)
 		pidfd = take_fd(&lease->pidfd);
-	if (release && allocation->kind != KIND_HOST)
-		reclaim_begin(&broker->reclaim, allocation->device);
 	if (pidfd >= 0 && !process_is_ending(lease->pid))
 		closep(&pidfd);
 	lease_unref(lease);
@@ -331,10 +340,7 @@ void leases_end(struct broker *broker)
 		held = lease_unlink(lease);
 		if (held)
 			op_push_ready(&holds, held);
-		if (!allocation->leases)
-			release = take_ptr(allocation->release);
-		if (release && allocation->kind != KIND_HOST)
-			reclaim_begin(&broker->reclaim, allocation->device);
+		release = lease_end_release(allocation);
 		if (release)
 			op_push_ready(&releases, container_of(release, struct op, work));
 		lease_notify(lease);

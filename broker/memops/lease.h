@@ -68,8 +68,7 @@ void leases_end(struct broker *broker);
  * Parks the op that frees a leased allocation. Under registry.lock. Returns: whether the
  * op is parked.
  */
-bool lease_park_release(struct broker *broker, struct allocation *allocation,
-			struct op *op);
+bool lease_park_release(struct broker *broker, struct allocation *allocation);
 
 /* Called after a free has removed the allocation's name. Under registry.lock. */
 void leases_note_freed(struct broker *broker, struct allocation *allocation);

@@ -357,14 +357,16 @@ static int hold_check(const struct lease *lease, int hold, struct refusal *refus
 	if (hold < 0)
 		return refuse(refusal, EINVAL,
 			      "a lease takes one of: hold r, hold w, release");
+	if (hold == HOLD_NONE && lease->held)
+		return 0;
+	if (hold == HOLD_NONE)
+		return refuse(refusal, EINVAL, "lease %llu holds nothing to release",
+			      (unsigned long long)lease->id);
 	if (!lease->allocation || lease->allocation->state == ALLOCATION_FREED)
 		return refuse(refusal, ESTALE, "%s",
 			      lease->allocation ? "it has been freed"
 						: "the broker is shutting down");
-	if (hold == HOLD_NONE && !lease->held)
-		return refuse(refusal, EINVAL, "lease %llu holds nothing to release",
-			      (unsigned long long)lease->id);
-	if (hold != HOLD_NONE && lease->hold != HOLD_NONE)
+	if (lease->hold != HOLD_NONE)
 		return refuse(refusal, EBUSY,
 			      "lease %llu has or waits for hold=%s already: release it "
 			      "first",

@@ -245,6 +245,7 @@ void block_withdraw(struct broker *broker, struct block *block,
 struct release {
 	struct op op;
 	struct allocation *allocation;
+	bool counted; /* as being reclaimed; registry.lock */
 };
 
 static void release_block_done(void *userdata)
@@ -254,21 +255,38 @@ static void release_block_done(void *userdata)
 	op_done(op, 0);
 }
 
+void release_count(struct op *op)
+{
+	struct release *release = container_of(op, struct release, op);
+	const struct allocation *allocation = release->allocation;
+
+	if (release->counted || allocation->kind == KIND_HOST)
+		return;
+	release->counted = true;
+	reclaim_begin(&op->broker->reclaim, allocation->device);
+}
+
 /*
  * A leased allocation waits for its last lease, and does not count as being reclaimed:
  * requests that find the device full do not wait for it.
  */
 static bool release_is_parked(struct op *op, struct allocation *allocation)
 {
+	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
-	bool counted = allocation->kind != KIND_HOST, parked;
+	bool parked, postponed;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	parked = lease_park_release(broker, allocation, op);
-	if (parked && counted)
+	parked = lease_park_release(broker, allocation);
+	postponed = parked && release->counted;
+	if (postponed)
 		reclaim_postpone(&broker->reclaim, allocation->device);
+	if (parked)
+		release->counted = false;
+	else
+		release_count(op);
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (parked && counted)
+	if (postponed)
 		reclaim_retry(&broker->reclaim, &broker->registry.lock,
 			      allocation->device);
 	return parked;
@@ -362,10 +380,12 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	}
 	/*
 	 * Counts as being reclaimed from now on, even if the op has to wait: allocate.c
-	 * relies on this.
+	 * relies on this. Leased memory counts when its last lease has ended.
 	 */
-	if (r == 0 && allocation->kind != KIND_HOST)
-		reclaim_begin(&broker->reclaim, allocation->device);
+	if (r == 0)
+		allocation->release = &op->work;
+	if (r == 0 && !allocation->leases)
+		release_count(op);
 	/* Out of memory: the bytes stay allocated and counted until the end. */
 	if (r < 0)
 		op_free(op);

@@ -16,6 +16,9 @@ struct owner;
  */
 void allocation_release(struct broker *broker, struct allocation *allocation);
 
+/* Counts the memory of a freed allocation as being reclaimed. Under registry.lock. */
+void release_count(struct op *op);
+
 /* Continues the op of a freed allocation after its last lease. No lock held. */
 void allocation_resume_release(struct op *op);
 

@@ -107,7 +107,8 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
-	struct work *release; /* FREED: the release, which waits for the last lease */
+	struct work *release; /* FREED: the op that frees it */
+	bool release_parked;  /* that op waits for the last lease */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;

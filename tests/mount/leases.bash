@@ -157,6 +157,31 @@ test_a_full_device_names_who_still_leases_freed_memory()
 	echo 'y 400M' >control/alloc
 }
 
+test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
+{
+	needs_software 'have little memory'
+	echo 'x 400M' >control/alloc
+	held x 'hold w'
+	rmdir allocations/x
+	refused ENOMEM 'still leased, by pid' 'timeout 8 bash -c "echo y 400M >control/alloc"'
+	kill -KILL $holder
+	eventually '[ -z "$(<leases)" ]'
+	echo 'y 400M' >control/alloc
+}
+
+test_a_hold_on_freed_memory_can_be_given_up()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+lease.line("hold w")
+os.rmdir("allocations/x")
+show(lease.line, "release")
+show(lease.line, "hold r")
+EOF
+	)" $'7\nESTALE'
+}
+
 test_kinds_that_live_in_a_worker_cannot_be_leased()
 {
 	local kind
