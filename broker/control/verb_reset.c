@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "control/verbs.h"
+#include "memops/lease.h"
 #include "model/access.h"
 #include "process/checkpoint.h"
 
@@ -25,6 +26,7 @@ void verb_reset(struct command *command)
 	const struct owner *owner;
 	bool waits = false;
 	uint32_t epoch;
+	uid_t uid;
 
 	if (command_parse(command, &reset_grammar) < 0)
 		return;
@@ -41,6 +43,7 @@ void verb_reset(struct command *command)
 			     command->caller->uid);
 		return;
 	}
+	uid = owner->uid;
 	if (owner->worker) {
 		owner->worker->n_resets++;
 		worker_forgive(owner->worker);
@@ -52,6 +55,7 @@ void verb_reset(struct command *command)
 			command->completion.cancel = NULL;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
+	leases_end_holds(broker, uid);
 	if (!waits)
 		command_done(command, 0);
 }

@@ -325,6 +325,31 @@ struct lease *broker_lease_close(struct lease *lease)
 	return NULL;
 }
 
+static void holds_end(struct op *holds)
+{
+	struct op *held;
+
+	while ((held = holds)) {
+		holds = held->next_ready;
+		op_done(held, 0);
+	}
+}
+
+void leases_end_holds(struct broker *broker, uid_t uid)
+{
+	struct op *held, *holds = NULL;
+	struct lease *lease;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
+		held = lease->uid == uid ? take_ptr(lease->held) : NULL;
+		if (held)
+			op_push_ready(&holds, held);
+	}
+	pthread_mutex_unlock(&broker->registry.lock);
+	holds_end(holds);
+}
+
 void leases_end(struct broker *broker)
 {
 	struct op *held, *releases = NULL, *holds = NULL;
@@ -346,10 +371,7 @@ void leases_end(struct broker *broker)
 		lease_notify(lease);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
-	while ((held = holds)) {
-		holds = held->next_ready;
-		op_done(held, 0);
-	}
+	holds_end(holds);
 	while ((held = releases)) {
 		releases = held->next_ready;
 		release_resume(held);

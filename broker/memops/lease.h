@@ -64,6 +64,9 @@ void leases_deinit(struct leases *leases);
  */
 void leases_end(struct broker *broker);
 
+/* Ends the holds of a user's leases; the leases stay. No lock held. */
+void leases_end_holds(struct broker *broker, uid_t uid);
+
 /*
  * Parks the op that frees a leased allocation. Under registry.lock. Returns: whether the
  * op is parked.

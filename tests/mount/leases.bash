@@ -362,6 +362,20 @@ test_a_hold_ends_with_its_holder()
 	timeout 20 bash -c 'echo "x u8:1" >control/fill'
 }
 
+test_a_reset_ends_the_holds_of_a_user()
+{
+	echo 'x 4096' >control/alloc
+	held x 'hold w'
+	echo 'x u8:5' >control/fill &
+	eventually 'grep -q busy allocations/x/state'
+	like "$(<leases)" ' hold=w '
+	timeout 20 bash -c "echo 1 >owners/$UID/reset"
+	wait $!
+	like "$(<leases)" ' hold=none '
+	is "$(od -A n -t u1 -N 1 allocations/x/data | tr -d ' ')" 5
+	kill -KILL $holder
+}
+
 test_lines_of_a_lease_that_cannot_be()
 {
 	echo 'x 4096' >control/alloc
