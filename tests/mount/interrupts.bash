@@ -141,6 +141,8 @@ print('queued', flush=True)
 $1" >"$T/wrote" &
 	program=$!
 	eventually "grep -q written '$T/wrote'"
+	# Only what is queued from now on is slow, not the write.
+	eventually 'grep -q live allocations/x/state'
 	slow 30s
 	touch "$T/slow"
 	eventually "grep -q queued '$T/wrote'"
