@@ -229,6 +229,8 @@ static size_t decode_outcome(const struct record *record, struct field *fields)
 	}
 	if (record->flags & RECORD_FREED)
 		add_number(fields, &n, "freed", record->bytes);
+	if (record->imported)
+		add_number(fields, &n, "imported", record->imported);
 	if (record->n_freed)
 		add_number(fields, &n, "n_freed", record->n_freed);
 	if (record->memory < N_MEMORIES)

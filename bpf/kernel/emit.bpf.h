@@ -40,6 +40,7 @@ static __always_inline void record_fill_call(struct record *record, __u32 call,
 	record->memory = outcome->memory;
 	record->n_freed = outcome->n_freed;
 	record->bytes = outcome->bytes;
+	record->imported = outcome->imported;
 	record->held = outcome->held;
 	record->time = frame->time;
 	__builtin_memcpy(record->args, frame->args, sizeof record->args);

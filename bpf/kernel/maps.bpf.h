@@ -29,6 +29,7 @@ struct frame {
 /* The effect of a call on the ledger, for the call's record. */
 struct outcome {
 	__u64 bytes;
+	__u64 imported;
 	__u64 held;
 	__u32 n_freed;
 	__u8 memory;
@@ -61,6 +62,7 @@ struct thread {
 	struct outcome outcome;
 	struct returned returned;
 	__u64 ended;
+	__u64 ended_imported; /* bytes of imported memory, freed by an unmap */
 	__u64 contexts[CONTEXTS_MAX]; /* current ones, the last is on top */
 };
 

@@ -146,7 +146,8 @@ struct record {
 	__u64 time; /* of entry */
 	__u64 duration;
 	__u64 bytes;
-	__u64 held; /* by the process, of this kind, after the call */
+	__u64 imported; /* bytes unmapped beside `bytes` of the process's own memory */
+	__u64 held;	/* by the process, of this kind, after the call */
 	__u64 out[2];
 	char comm[COMM_SIZE];
 	__u64 args[ARGS_MAX];

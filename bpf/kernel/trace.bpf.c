@@ -176,10 +176,10 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 	__asm__ volatile("" ::: "memory"); /* from here on all calls are alike */
 	if (!outcome->flags)
 		outcome->bytes = size;
-	if (!emit_wanted(info, outcome) ||
-	    !result_wanted(returned->result, outcome->bytes))
+	size = outcome->bytes + outcome->imported;
+	if (!emit_wanted(info, outcome) || !result_wanted(returned->result, size))
 		return 0;
-	count_call(call, returned->result, returned->duration, outcome->bytes);
+	count_call(call, returned->result, returned->duration, size);
 	if (want_events)
 		emit(call, info, thread, task, frame, outcome, returned);
 	return 0;

@@ -167,9 +167,21 @@ static __always_inline void op_map(const struct thread *thread, const struct fra
 
 #define MAPPINGS_MAX 512 /* of an unmap, at most */
 
+/* Adds the bytes freed by the end of a mapping to the thread's `ended` (otherwise used by
+ * context_end()), and imported bytes to `ended_imported`. */
+static __always_inline void mapping_freed(const struct entry *mapping,
+					  struct thread *thread, struct process *process)
+{
+	struct outcome outcome = { .memory = MEMORY_NONE };
+
+	if (mapping->memory == MEMORY_IMPORTED)
+		thread->ended_imported += mapping->bytes;
+	physical_unref(mapping->physical, thread, process, &outcome);
+	thread->ended += outcome.bytes;
+}
+
 /*
- * Takes out the mapping at an address, unless the mapping is younger than `before`. The
- * freed bytes are added to the thread's `ended` (otherwise used by context_end()). Not
+ * Takes out the mapping at an address, unless the mapping is younger than `before`. Not
  * inlined, so that the verifier looks at the function once.
  *
  * Returns: the size; 0: no mapping.
@@ -191,12 +203,7 @@ __attribute__((noinline)) __u64 unmap_one(__u64 address, __u64 before)
 	if (!process || !mapping || mapping->time > before ||
 	    !ledger_take(&key, &taken, process))
 		return 0;
-
-	struct outcome outcome = { .memory = MEMORY_NONE };
-	if (taken.memory == MEMORY_IMPORTED)
-		outcome_freed(&outcome, &taken, process);
-	physical_unref(taken.physical, thread, process, &outcome);
-	thread->ended += outcome.bytes;
+	mapping_freed(&taken, thread, process);
 	return taken.bytes;
 }
 
@@ -212,25 +219,30 @@ __attribute__((noinline)) __u64 unmap_rest(__u64 address, __u64 end, __u64 befor
 	return address;
 }
 
-/* An unmap may span several mappings. The rest is looked up when the call has
- * succeeded. */
+/* An unmap may span several mappings, of own and of imported memory. The rest is looked
+ * up when the call has succeeded. */
 static __always_inline void op_unmap(struct thread *thread, const struct frame *frame,
 				     struct process *process, struct outcome *outcome)
 {
-	if (frame->taken.memory == MEMORY_IMPORTED)
-		outcome_freed(outcome, &frame->taken, process);
-	physical_unref(frame->taken.physical, thread, process, outcome);
 	thread->ended = 0;
+	thread->ended_imported = 0;
+	mapping_freed(&frame->taken, thread, process);
 	if (frame->taken.bytes && frame->taken.bytes < frame->args[1])
 		unmap_rest(frame->args[0] + frame->taken.bytes,
 			   frame->args[0] + frame->args[1], frame->time);
-	if (!thread->ended)
+	if (!thread->ended && !thread->ended_imported)
 		return;
-	outcome->bytes += thread->ended;
 	outcome->flags |= RECORD_FREED;
-	if (outcome->memory >= N_MEMORIES)
+	if (thread->ended) {
 		outcome->memory = MEMORY_VMM;
-	outcome->held = process->held[outcome->memory];
+		outcome->bytes = thread->ended;
+		outcome->imported = thread->ended_imported;
+		outcome->held = process->held[MEMORY_VMM];
+	} else {
+		outcome->memory = MEMORY_IMPORTED;
+		outcome->bytes = thread->ended_imported;
+		outcome->held = process->held[MEMORY_IMPORTED];
+	}
 }
 
 static __always_inline void op_begin_unmap(const struct thread *thread,

@@ -278,6 +278,26 @@ test_imported_memory_is_counted_apart_while_it_is_mapped()
 	EOF
 }
 
+test_an_unmap_over_own_and_imported_memory_counts_them_apart()
+{
+	trace --json -e vmm <<-EOF
+		$prepare
+		$vmm
+		cuMemAddressReserve &r 6291456 0 0 0
+		$import
+		add s \$r 2097152
+		word prop 1 0
+		cuMemCreate &g 4194304 &prop 0
+		cuMemMap \$s 4194304 0 \$g 0
+		cuMemRelease \$g
+		cuMemUnmap \$r 6291456
+	EOF
+	check <<-EOF
+		has(one("cuMemUnmap"), kind="vmm", freed=4194304, held=2097152, imported=2097152)
+		has(one("exit"), freed=2097152, imported=0)
+	EOF
+}
+
 test_an_end_frees_what_was_the_processs_own_memory()
 {
 	trace --json <<-EOF
