@@ -22,7 +22,7 @@ struct upload {
 	struct broker *broker;
 	struct token token;
 	struct caller caller; /* opened the file; its groups don't matter here */
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 
 	pthread_mutex_t lock; /* guards all fields below; outermost */
 	struct image *base;   /* the image at the start; NULL: empty */

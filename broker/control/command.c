@@ -183,7 +183,7 @@ static struct allocation *command_check_access(struct command *command,
 					       enum access access)
 {
 	unsigned int owner = allocation->owner->uid, mode = allocation->mode;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 
 	if (caller_may(command->caller, allocation, access))
 		return allocation;
@@ -214,7 +214,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 	struct registry *registry = &command->broker->registry;
 	struct allocation *allocation;
 	const struct freed *freed;
-	char was[NAME_MAX_LENGTH + 1] = "?";
+	char was[OBJECT_NAME_MAX + 1] = "?";
 
 	if (!command->token.generation)
 		return command_find(command, name, access);

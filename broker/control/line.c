@@ -165,7 +165,7 @@ int line_name(const char *word, const char *what, struct refusal *refusal)
 	if (r == -ENAMETOOLONG)
 		return refuse(refusal, ENAMETOOLONG,
 			      "%s %.64s... is longer than %d bytes", what, word,
-			      NAME_MAX_LENGTH);
+			      OBJECT_NAME_MAX);
 	if (r < 0)
 		return refuse(
 			refusal, EINVAL,

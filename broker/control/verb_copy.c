@@ -14,7 +14,7 @@ static const struct grammar copy_grammar = {
 };
 
 struct copy_line {
-	char target[NAME_MAX_LENGTH + 1], source[NAME_MAX_LENGTH + 1];
+	char target[OBJECT_NAME_MAX + 1], source[OBJECT_NAME_MAX + 1];
 	struct range to, from;
 	bool wait;
 };

@@ -11,8 +11,8 @@ struct launch {
 	struct launch_spec spec;
 	struct module_use use;
 	uint8_t *payload;
-	char kernel[2 * NAME_MAX_LENGTH + 2]; /* for sentences: module/function */
-	char stream[NAME_MAX_LENGTH + 1];
+	char kernel[2 * OBJECT_NAME_MAX + 2]; /* for sentences: module/function */
+	char stream[OBJECT_NAME_MAX + 1];
 	uint64_t elapsed_ns;
 	uint32_t n_resets; /* resets of the worker when the launch was queued */
 	bool counted;	   /* counted in the stream's n_sent */

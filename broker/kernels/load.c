@@ -34,7 +34,7 @@ struct load {
 	char *log;
 	char said[200]; /* first line of the log */
 	int error;	/* error of the load, kept during the request for the log */
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 	const char *format; /* format of the image */
 };
 
@@ -448,7 +448,7 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	struct module *module;
 	struct load *load = NULL;
 	const char *format;
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 	int r = 0;
 
 	wait->waiter = NULL;

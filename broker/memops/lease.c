@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <utlist.h>
 
+#include "base/refusal.h"
 #include "memops/lease_file.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
@@ -194,7 +195,7 @@ int broker_lease_open(struct broker *broker, struct token token,
 		      struct lease **ret_lease)
 {
 	struct lease *lease = lease_new(broker, caller, write, wake, userdata);
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 	struct allocation *allocation;
 	struct op *ready = NULL;
 	struct refusal refusal;

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/refusal.h"
 #include "memops/lease_file.h"
 #include "memops/permissions.h"
 
@@ -381,7 +382,7 @@ void broker_lease_write(struct lease *lease, const struct caller *caller,
 			const char *line, size_t length, struct wait *wait)
 {
 	struct broker *broker = lease->broker;
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 	int hold = hold_parse(line, length);
 	struct refusal refusal;
 	struct op *held;

@@ -21,6 +21,7 @@
 #include <utlist.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "memops/data.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
@@ -419,7 +420,7 @@ static void change_module_of(struct broker *broker, enum object_type type,
 			     struct token token, const struct caller *caller, mode_t mode,
 			     uid_t uid, gid_t gid, struct wait *wait)
 {
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 	struct module *module = NULL;
 	struct function *function;
 	struct refusal refusal;
@@ -568,7 +569,7 @@ static void room_make(struct task *task)
 	struct broker *broker = room->broker;
 	struct block *block = NULL;
 	struct allocation *allocation;
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 	struct change *change;
 	int r;
 
@@ -634,7 +635,7 @@ static void change_by_move(struct broker *broker, struct allocation *allocation,
 			   struct change *change)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 	int r = 0;
 
 	if (allocation->move)
@@ -660,7 +661,7 @@ static struct allocation *change_find(struct broker *broker, struct token token,
 				      struct wait *wait)
 {
 	struct allocation *allocation;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 	const char *refused = NULL;
 
 	pthread_mutex_lock(&broker->registry.lock);

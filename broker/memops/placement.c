@@ -24,7 +24,7 @@ static void placing_run(struct op *op)
 {
 	struct placing *placing = container_of(op, struct placing, op);
 	const struct use *use = &op->work.uses[0];
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 	int r;
 
 	pthread_mutex_lock(&op->broker->registry.lock);

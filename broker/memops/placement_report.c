@@ -57,7 +57,7 @@ struct ranges {
 	uint64_t offset; /* known up to here */
 	struct said *runs;
 	size_t n_runs;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 };
 
 static void ranges_ask(struct ranges *ranges);

@@ -73,7 +73,7 @@ static struct allocation *data_find(struct broker *broker, struct token token,
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct freed *freed;
 	struct allocation *allocation;
-	char name[NAME_MAX_LENGTH + 1] = "?";
+	char name[OBJECT_NAME_MAX + 1] = "?";
 
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
@@ -97,7 +97,7 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 			  struct wait *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 
 	strcpy(name, allocation->name);
 	text_printf(&text,
@@ -716,7 +716,7 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 			      struct wait *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[NAME_MAX_LENGTH + 1];
+	char name[OBJECT_NAME_MAX + 1];
 
 	strcpy(name, allocation->name);
 	text_printf(

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/object.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +21,21 @@ static const char *const folders[N_OBJECT_TYPES] = {
 const char *object_folder(enum object_type type)
 {
 	return folders[type];
+}
+
+int name_check(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length > OBJECT_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (length == 0 || !(isalnum((unsigned char)name[0]) || name[0] == '_'))
+		return -EINVAL;
+	for (size_t i = 1; i < length; i++) {
+		if (!isalnum((unsigned char)name[i]) && !strchr("_.-", name[i]))
+			return -EINVAL;
+	}
+	return 0;
 }
 
 struct slots *object_slots(struct registry *registry, enum object_type type)

@@ -42,6 +42,9 @@ struct token {
 #define OBJECT_NAME_MAX 64
 #define LISTED_NAME_MAX 255 /* function names may be longer than names given by users */
 
+/* Whether users may give the name. Returns: 0; -EINVAL; -ENAMETOOLONG. */
+int name_check(const char *name);
+
 /*
  * The slots of a type; NULL for the broker. The functions from here on need the
  * registry's lock.

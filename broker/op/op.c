@@ -9,6 +9,7 @@
 
 #include <utlist.h>
 
+#include "base/refusal.h"
 #include "model/access.h"
 #include "op/interrupt.h"
 #include "process/checkpoint.h"

@@ -122,7 +122,7 @@ struct op {
 
 	/* The result. error is 0 or a positive errno. */
 	int error;
-	char name[NAME_MAX_LENGTH + 1]; /* of the first allocation used, set on failure */
+	char name[OBJECT_NAME_MAX + 1]; /* of the first allocation used, set on failure */
 	struct cuda_failure failure;	/* the driver call that failed in the worker */
 	struct text sentence;
 

@@ -43,16 +43,16 @@ Test(registry, names_are_checked)
 	static const char *const good[] = { "x", "_", "0", "a.b-c_D9", "x." };
 	static const char *const bad[] = { "", ".", "..", ".x", "-x", "a b", "a/b", "a+b",
 					   "\xc3\xa9", "a\n" };
-	char longest[NAME_MAX_LENGTH + 2];
+	char longest[OBJECT_NAME_MAX + 2];
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		cr_expect(eq(int, name_check(good[i]), 0), "'%s'", good[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		cr_expect(eq(int, name_check(bad[i]), -EINVAL), "'%s'", bad[i]);
 	memset(longest, 'x', sizeof(longest));
-	longest[NAME_MAX_LENGTH + 1] = '\0';
+	longest[OBJECT_NAME_MAX + 1] = '\0';
 	cr_assert(eq(int, name_check(longest), -ENAMETOOLONG));
-	longest[NAME_MAX_LENGTH] = '\0';
+	longest[OBJECT_NAME_MAX] = '\0';
 	cr_assert(eq(int, name_check(longest), 0));
 }
 

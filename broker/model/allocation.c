@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/allocation.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/refusal.h"
+#include "model/registry.h"
+
+static const struct {
+	const char *name;
+	bool durable;
+} kinds[N_KINDS] = {
+	[KIND_DEVICE] = { "device", true }, [KIND_DIRECT] = { "direct", false },
+	[KIND_ASYNC] = { "async", false },  [KIND_MANAGED] = { "managed", false },
+	[KIND_HOST] = { "host", true },
+};
+
+const char *kind_name(enum allocation_kind kind)
+{
+	return kinds[kind].name;
+}
+
+int kind_find(const char *name)
+{
+	for (int i = 0; i < N_KINDS; i++) {
+		if (strcmp(kinds[i].name, name) == 0)
+			return i;
+	}
+	return -EINVAL;
+}
+
+bool kind_is_durable(enum allocation_kind kind)
+{
+	return kinds[kind].durable;
+}
+
+bool kind_has_device(enum allocation_kind kind)
+{
+	return kind != KIND_HOST && kind != KIND_MANAGED;
+}
+
+int allocation_new(struct allocation **ret_allocation, struct registry *registry,
+		   const char *name, uint64_t size, struct owner *owner)
+{
+	struct allocation *allocation;
+	int r;
+
+	if (allocation_find(registry, name))
+		return -EEXIST;
+	r = share_take(owner, SHARE_ALLOCATIONS, 1);
+	if (r < 0)
+		return r;
+	allocation = calloc(1, sizeof(*allocation));
+	if (!allocation) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+		return -ENOMEM;
+	}
+	allocation->name = strdup(name);
+	if (!allocation->name) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+		free(allocation);
+		return -ENOMEM;
+	}
+	r = slots_add(&registry->allocations, allocation, &allocation->slot,
+		      &allocation->slot_generation);
+	if (r < 0) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+		free(allocation->name);
+		free(allocation);
+		return r;
+	}
+	allocation->id = ++registry->next_id[0];
+	allocation->size = size;
+	allocation->owner = owner;
+	allocation->state = ALLOCATION_MAKING;
+	allocation->pointer_generation = 1;
+	HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
+			strlen(allocation->name), allocation);
+	*ret_allocation = allocation;
+	return 0;
+}
+
+void allocation_publish(struct registry *registry, struct allocation *allocation)
+{
+	struct owner *owner = allocation->owner;
+
+	allocation->state = ALLOCATION_LIVE;
+	allocation->created_s = time(NULL);
+	registry->n_allocations++;
+	registry->bytes += allocation->size;
+	registry->bytes_by_kind[allocation->kind] += allocation->size;
+	if (allocation->kind == KIND_MANAGED)
+		registry->managed_on[allocation->device] += allocation->size;
+	registry->peak_bytes = MAX(registry->peak_bytes, registry->bytes);
+	if (allocation->kind != KIND_HOST)
+		registry->n_allocations_on[allocation->device]++;
+	owner->n_allocations++;
+	owner->bytes += allocation->size;
+	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
+	if (allocation->managed)
+		managed_count(allocation->managed, &registry->managed);
+}
+
+void allocation_lose(struct registry *registry, struct allocation *allocation,
+		     const char *why)
+{
+	assert(allocation->state == ALLOCATION_LIVE);
+	allocation->state = ALLOCATION_LOST;
+	allocation->lost_why = strdup(why);
+	allocation->pointer_generation++;
+	if (allocation->managed)
+		managed_uncount(allocation->managed, &registry->managed);
+}
+
+void allocation_set_stream(struct allocation *allocation, struct stream *stream)
+{
+	if (allocation->stream)
+		allocation->stream->n_allocations--;
+	allocation->stream = stream;
+	if (stream)
+		stream->n_allocations++;
+}
+
+void allocation_withdraw(struct registry *registry, struct allocation *allocation)
+{
+	assert(allocation->state != ALLOCATION_FREED);
+	HASH_DEL(registry->allocations_by_name, allocation);
+	slots_remove(&registry->allocations, allocation->slot);
+	if (allocation->state != ALLOCATION_MAKING) {
+		registry->n_allocations--;
+		allocation->owner->n_allocations--;
+		if (allocation->kind != KIND_HOST)
+			registry->n_allocations_on[allocation->device]--;
+		if (allocation->managed)
+			managed_uncount(allocation->managed, &registry->managed);
+		allocation->state = ALLOCATION_FREED;
+	}
+}
+
+struct allocation *allocation_free(struct registry *registry,
+				   struct allocation *allocation)
+{
+	if (!allocation)
+		return NULL;
+	assert(!allocation->uses && allocation->n_works == 0);
+	if (allocation->state == ALLOCATION_FREED) {
+		registry->bytes -= allocation->size;
+		registry->bytes_by_kind[allocation->kind] -= allocation->size;
+		if (allocation->kind == KIND_MANAGED)
+			registry->managed_on[allocation->device] -= allocation->size;
+		allocation->owner->bytes -= allocation->size;
+	}
+	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
+	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
+	if (allocation->lender)
+		share_give(allocation->lender, SHARE_DESCRIPTORS, 1);
+	allocation_set_stream(allocation, NULL);
+	managed_free(allocation->managed, &registry->managed);
+	free(allocation->name);
+	free(allocation->tag);
+	free(allocation->zeroing_failure);
+	free(allocation->lost_why);
+	free(allocation);
+	return NULL;
+}
+
+struct allocation *allocation_find(const struct registry *registry, const char *name)
+{
+	struct allocation *allocation;
+
+	HASH_FIND(hh, registry->allocations_by_name, name, strlen(name), allocation);
+	return allocation;
+}
+
+struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
+				  uint32_t generation)
+{
+	struct allocation *allocation =
+		slots_get(&registry->allocations, slot, generation);
+
+	return allocation && allocation->state != ALLOCATION_MAKING ? allocation : NULL;
+}
+
+int allocation_rename(struct registry *registry, struct allocation *allocation,
+		      const char *name)
+{
+	char *copy;
+
+	if (allocation_find(registry, name))
+		return -EEXIST;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	HASH_DEL(registry->allocations_by_name, allocation);
+	free(allocation->name);
+	allocation->name = copy;
+	HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
+			strlen(allocation->name), allocation);
+	return 0;
+}
+
+void allocation_written(struct allocation *allocation)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	allocation->written_s = now.tv_sec;
+	allocation->written_ns = (uint32_t)now.tv_nsec;
+	allocation->n_written++;
+}
+
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
+{
+	return refuse(refusal, ESTALE,
+		      "allocation %s is lost: the worker that held it %s; free it",
+		      allocation->name,
+		      allocation->lost_why ? allocation->lost_why : "ended");
+}

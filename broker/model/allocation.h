@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocations: the record of each, its kinds and states, and the table of names.
+ *
+ * The states of an allocation are MAKING (the name is taken, the allocation invisible),
+ * then LIVE, then FREED (out of the tree; the struct stays until its last use has ended
+ * and its memory is given back). LIVE changes to LOST when the process that held the
+ * bytes dies. `busy` is LIVE with works under way.
+ *
+ * All under the registry's lock. A field that points to another folder's struct belongs
+ * to that folder.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include <uthash.h>
+
+#include "base/def.h"
+
+struct ahead;	/* broker/memops */
+struct block;	/* broker/memory */
+struct lease;	/* broker/memops */
+struct managed; /* model/managed_ranges.h */
+struct move;	/* broker/memops */
+struct owner;
+struct refusal;
+struct registry;
+struct stream;
+struct use;
+struct work;
+
+enum allocation_kind {
+	KIND_DEVICE,
+	KIND_DIRECT,
+	KIND_ASYNC,
+	KIND_MANAGED,
+	KIND_HOST,
+	N_KINDS,
+};
+
+enum allocation_state {
+	ALLOCATION_MAKING,
+	ALLOCATION_LIVE,
+	ALLOCATION_LOST,
+	ALLOCATION_FREED,
+};
+
+/*
+ * Bytes of leased allocations, and how many of these bytes belong to freed allocations.
+ */
+struct lease_totals {
+	uint64_t bytes, freed_bytes;
+};
+
+struct allocation {
+	/* Plain values, enough to make the allocation again. */
+	uint64_t id;
+	uint64_t size;
+	uint64_t address;
+	int64_t created_s;
+	int64_t written_s; /* last write; 0: never */
+	uint32_t written_ns;
+	uint64_t n_written;	     /* number of accepted writes */
+	uint32_t pointer_generation; /* goes up when earlier pointers become invalid */
+	gid_t gid;
+	uint16_t mode; /* rw bits */
+	uint8_t kind;  /* enum allocation_kind */
+	uint8_t device;
+	uint8_t state;	      /* enum allocation_state */
+	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
+	bool map_readers : 1; /* readers, too, may lease device memory */
+	char *name;
+	char *tag;		 /* NULL: none */
+	struct managed *managed; /* kind managed; else NULL */
+
+	/* The current place of the memory. */
+	struct owner *owner;
+	struct block *block;   /* durable and host memory */
+	bool has_descriptor;   /* charged to the owner, together with the block */
+	struct owner *lender;  /* owner charged for the descriptor that leases copy; NULL:
+				  none */
+	uint32_t cell;	       /* in a shared block */
+	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
+				  memory */
+	struct stream *stream; /* async: the stream of the allocation; managed: the stream
+				  of its attachment; NULL: none. Counted there */
+	uint32_t n_zeroings;   /* number of zeroings begun */
+	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
+	char *zeroing_failure;	 /* its sentence */
+	bool restoring; /* another process of the worker is making the allocation again */
+	struct work *parked; /* works that wait for the end of restoring */
+	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
+	int32_t write_error; /* errno of a failed write that had been answered early */
+
+	struct lease *leases; /* memops/lease.h */
+	uint32_t n_leases, n_write_leases;
+	struct work *release; /* FREED: the op that frees it */
+	bool release_parked;  /* that op waits for the last lease */
+
+	/* Links and caches. */
+	uint32_t slot, slot_generation;
+	uint32_t n_works;
+	uint32_t n_unasked;   /* how many of them nobody asked for: reading ahead */
+	struct use *uses;     /* uses that later works may have to wait for */
+	struct use *all_uses; /* uses of all works in the order, oldest first */
+	struct move *move;    /* opens the allocation; broker/memops */
+	uint64_t n_writes;    /* number of works that write, ever queued */
+	uint64_t read_next;   /* end of the last read of data */
+	struct ahead *ahead;  /* reading ahead; broker/memops */
+	UT_hash_handle hh;
+};
+
+const char *kind_name(enum allocation_kind kind);
+/* Returns: a kind; -EINVAL. */
+int kind_find(const char *name);
+/* Durable memory belongs to the broker and survives the processes that use it. */
+bool kind_is_durable(enum allocation_kind kind);
+/*
+ * Whether the memory is on a device; managed and host memory is reachable from all
+ * devices.
+ */
+bool kind_has_device(enum allocation_kind kind);
+
+/*
+ * Makes an allocation in state MAKING and takes its name.
+ * Returns: 0; -EEXIST; -ENOMEM; -EDQUOT when the owner's share is used up.
+ */
+int allocation_new(struct allocation **ret_allocation, struct registry *registry,
+		   const char *name, uint64_t size, struct owner *owner);
+
+/* MAKING to LIVE: the allocation becomes visible and is counted. */
+void allocation_publish(struct registry *registry, struct allocation *allocation);
+
+/*
+ * LIVE to LOST, after the process that held the bytes died; why as in "the worker WHY".
+ */
+void allocation_lose(struct registry *registry, struct allocation *allocation,
+		     const char *why);
+
+/* Changes the allocation's stream; NULL: no stream. */
+void allocation_set_stream(struct allocation *allocation, struct stream *stream);
+
+/* Removes the allocation from the tree and the names; its bytes remain counted. */
+void allocation_withdraw(struct registry *registry, struct allocation *allocation);
+
+/*
+ * Frees the allocation and subtracts it from the totals. Its memory is given back
+ * already.
+ */
+struct allocation *allocation_free(struct registry *registry,
+				   struct allocation *allocation);
+
+/* Finds an allocation in any state. NULL: the name is free. */
+struct allocation *allocation_find(const struct registry *registry, const char *name);
+struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
+				  uint32_t generation);
+
+/* Returns: 0; -EEXIST; -ENOMEM. */
+int allocation_rename(struct registry *registry, struct allocation *allocation,
+		      const char *name);
+
+/* Sets the time of the last write, shown as last_write and mtime. */
+void allocation_written(struct allocation *allocation);
+
+/* Refuses an operation on a lost allocation. Returns: -ESTALE. */
+int refuse_lost(struct refusal *refusal, const struct allocation *allocation);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/owner.h"
+
+#include "model/registry.h"
+
+struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
+{
+	struct owner *owner;
+
+	HASH_FIND(hh, registry->owners_by_uid, &uid, sizeof(uid), owner);
+	if (owner)
+		return owner;
+	owner = calloc(1, sizeof(*owner));
+	if (!owner)
+		return NULL;
+	owner->uid = uid;
+	owner->gid = gid;
+	if (slots_add(&registry->owners, owner, &owner->slot, &owner->slot_generation) <
+	    0) {
+		free(owner);
+		return NULL;
+	}
+	HASH_ADD(hh, registry->owners_by_uid, uid, sizeof(owner->uid), owner);
+	return owner;
+}
+
+uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner)
+{
+	const struct stream *stream, *safe;
+	uint32_t n_sent = 0;
+
+	HASH_ITER (hh, registry->streams_by_name, stream, safe)
+		n_sent += stream->owner == owner ? stream->n_sent : 0;
+	for (unsigned int i = 0; i < DEVICES_MAX; i++)
+		n_sent += owner->defaults[i] ? owner->defaults[i]->n_sent : 0;
+	return n_sent;
+}

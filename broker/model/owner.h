@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Owners: the users of the broker, what they hold and what they are charged for.
+ *
+ * All under the registry's lock. A field that points to another folder's struct belongs
+ * to that folder.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include <uthash.h>
+
+#include "model/allocation.h"
+#include "model/device.h"
+#include "model/shares.h"
+
+#define STREAMS_OF_OWNER 4096
+
+struct chunk_pool; /* broker/memory */
+struct output;	   /* broker/process */
+struct registry;
+struct stream;
+struct worker; /* broker/process */
+
+/* A user, from the first request until the broker ends. */
+struct owner {
+	uid_t uid;
+	gid_t gid;
+	uint64_t bytes, peak_bytes;
+	uint64_t n_allocations;
+	uint64_t restarts;
+	struct shares shares;
+	uint64_t n_in_worker;  /* allocations in the owner's worker */
+	struct worker *worker; /* NULL until the first need */
+	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
+	struct lease_totals leased; /* of the owner's allocations */
+	struct output *output;	 /* of the owner's kernels; lives as long as the worker */
+	struct chunk_pool *pool; /* of small device allocations */
+	struct stream *defaults[DEVICES_MAX];
+	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
+
+	uint32_t slot, slot_generation;
+	UT_hash_handle hh;
+};
+
+/* Finds or makes an owner. NULL: no memory. */
+struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
+
+/* Kernels in the GPU's queues, on all of the owner's streams. */
+uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/number.h"
+#include "model/access.h"
+#include "model/registry.h"
+
+/*
+ * The lowest free wire id of the owner's streams; 0, which is no stream, when all are
+ * used.
+ */
+static uint32_t wire_stream_get(struct owner *owner)
+{
+	owner->wire_streams[0] |= 1;
+	for (uint32_t i = 0; i < ARRAY_SIZE(owner->wire_streams); i++) {
+		if (~owner->wire_streams[i]) {
+			uint32_t bit = (uint32_t)__builtin_ctzll(~owner->wire_streams[i]);
+
+			owner->wire_streams[i] |= (uint64_t)1 << bit;
+			return i * 64 + bit;
+		}
+	}
+	return 0;
+}
+
+static void wire_stream_put(struct owner *owner, uint32_t id)
+{
+	owner->wire_streams[id / 64] &= ~((uint64_t)1 << (id % 64));
+}
+
+int stream_new(struct stream **ret_stream, struct registry *registry, const char *name,
+	       struct owner *owner, uint32_t device, bool is_default)
+{
+	struct stream *stream;
+	int r;
+
+	if (!is_default && stream_find(registry, name))
+		return -EEXIST;
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return -ENOMEM;
+	stream->wire_id = wire_stream_get(owner);
+	if (!stream->wire_id) {
+		free(stream);
+		return -ENFILE;
+	}
+	stream->name = strdup(name);
+	r = stream->name ? slots_add(&registry->streams, stream, &stream->slot,
+				     &stream->slot_generation)
+			 : -ENOMEM;
+	if (r < 0) {
+		wire_stream_put(owner, stream->wire_id);
+		free(stream->name);
+		free(stream);
+		return r;
+	}
+	stream->id = ++registry->next_id[1];
+	stream->owner = owner;
+	stream->device = device;
+	stream->is_default = is_default;
+	stream->created_s = time(NULL);
+	if (!is_default) {
+		HASH_ADD_KEYPTR(hh, registry->streams_by_name, stream->name,
+				strlen(stream->name), stream);
+		registry->n_streams++;
+	}
+	*ret_stream = stream;
+	return 0;
+}
+
+struct stream *stream_free(struct registry *registry, struct stream *stream)
+{
+	assert(stream->n_works == 0 && !stream->last);
+	if (!stream->is_default) {
+		HASH_DEL(registry->streams_by_name, stream);
+		registry->n_streams--;
+	}
+	slots_remove(&registry->streams, stream->slot);
+	wire_stream_put(stream->owner, stream->wire_id);
+	free(stream->failure);
+	free(stream->name);
+	free(stream);
+	return NULL;
+}
+
+struct stream *stream_find(const struct registry *registry, const char *name)
+{
+	struct stream *stream;
+
+	HASH_FIND(hh, registry->streams_by_name, name, strlen(name), stream);
+	return stream;
+}
+
+struct stream *owner_default_stream(struct registry *registry, struct owner *owner,
+				    uint32_t device)
+{
+	char name[32] = "default";
+
+	if (owner->defaults[device])
+		return owner->defaults[device];
+	if (device > 0)
+		snprintf(name, sizeof(name), "default.%u", device);
+	if (stream_new(&owner->defaults[device], registry, name, owner, device, true) < 0)
+		return NULL;
+	return owner->defaults[device];
+}
+
+bool stream_name_is_default(const char *name)
+{
+	return strncmp(name, "default", 7) == 0 && (!name[7] || name[7] == '.');
+}
+
+struct stream *stream_find_default(struct registry *registry, const char *name,
+				   const struct caller *caller)
+{
+	struct owner *owner;
+	uint64_t device = 0;
+
+	if (!stream_name_is_default(name) ||
+	    (name[7] && (name[8] == '0' || number_parse(name + 8, &device) < 0)))
+		return NULL;
+	if (device >= registry->n_devices)
+		return NULL;
+	owner = owner_get(registry, caller->uid, caller->gid);
+	return owner ? owner_default_stream(registry, owner, (uint32_t)device) : NULL;
+}
+
+struct stream *stream_find_named(struct registry *registry, const char *name,
+				 const struct caller *caller)
+{
+	struct stream *stream = stream_find(registry, name);
+
+	if (stream || strcmp(name, "default") == 0)
+		return stream;
+	return stream_find_default(registry, name, caller);
+}

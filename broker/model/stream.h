@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams: made by users, or an owner's default stream of a device.
+ *
+ * All under the registry's lock.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include <uthash.h>
+
+#include "base/def.h"
+
+struct caller;
+struct owner;
+struct registry;
+struct work;
+
+struct stream {
+	uint64_t id;
+	char *name;
+	struct owner *owner;
+	uint32_t device;
+	int32_t priority;
+	int64_t created_s;
+	bool is_default;     /* the owner's default stream, not in the table of names */
+	bool used;	     /* device and priority are fixed */
+	uint32_t wire_id;    /* the worker's number for the stream */
+	uint32_t made_epoch; /* epoch of the worker process that knows the stream; 0: none
+				yet */
+	uint32_t n_allocations; /* allocations made on the stream or attached */
+	int32_t failed; /* errno of the first failure since the last synchronize */
+	char *failure;	/* sentence of that failure */
+
+	uint32_t slot, slot_generation;
+	uint32_t n_works;
+	struct work *last;
+	uint32_t n_sent;   /* kernels in the GPU's queue */
+	struct work *held; /* kernel that waits for room in this queue */
+	UT_hash_handle hh;
+};
+
+/* Returns: 0; -EEXIST; -ENOMEM; -ENFILE when the owner has too many. */
+int stream_new(struct stream **ret_stream, struct registry *registry, const char *name,
+	       struct owner *owner, uint32_t device, bool is_default);
+struct stream *stream_free(struct registry *registry, struct stream *stream);
+struct stream *stream_find(const struct registry *registry, const char *name);
+
+/* The owner's default stream on a device, made at the first use. NULL: no memory. */
+struct stream *owner_default_stream(struct registry *registry, struct owner *owner,
+				    uint32_t device);
+
+/* Whether the name belongs to default streams: `default`, `default.N`. */
+bool stream_name_is_default(const char *name);
+
+/* The caller's default stream: `default` on device 0, `default.N` on device N. */
+struct stream *stream_find_default(struct registry *registry, const char *name,
+				   const struct caller *caller);
+
+/*
+ * A stream whose name tells the device: a stream made by a user, or the caller's
+ * `default.N`.
+ * NULL: not found; also for plain `default`.
+ */
+struct stream *stream_find_named(struct registry *registry, const char *name,
+				 const struct caller *caller);
