@@ -76,7 +76,7 @@ software_is_refused()
 test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 {
 	local machine=${T##*.}-evil
-	local evil=/dev/shm/gpumem-softgpu.$machine
+	local evil=/dev/shm/gpumem-softgpu.$machine laid=/dev/shm/$machine
 	needs_software 'be misled'
 	needs_root 'other users'
 	mkdir "$T/victim"
@@ -86,15 +86,18 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	broker_stop "$T/own"
 	software_is_refused "$machine" "$evil is a symbolic link"
 	rm "$evil"
-	by 1001 run "mkdir -m 1777 $evil; ln -s $T/victim/a.conf $evil/sums
-		ln -s $T/victim/a.conf $evil/0-4096-1-1; ln -s $T/victim/a.conf $evil/managed-1-0"
+	# Another program of the software GPU clears an empty machine away: no machine before
+	# the files are there.
+	by 1001 run "mkdir -m 1777 $laid; ln -s $T/victim/a.conf $laid/sums
+		ln -s $T/victim/a.conf $laid/0-4096-1-1; ln -s $T/victim/a.conf $laid/managed-1-0
+		mv $laid $evil"
 	software_is_refused "$machine" "$evil belongs to uid 1001"
 	start
 	broker_stop "$T/own"
 	rm -rf "$evil"
-	mkdir -m 1777 "$evil"
-	# so that no other program of the software GPU clears it away
-	touch "$evil/no_file_of_a_machine"
+	mkdir -m 1777 "$laid"
+	touch "$laid/no_file_of_a_machine"
+	mv "$laid" "$evil"
 	by 1001 run "ln -s $T/victim $evil/0-0; mkdir -m 777 $evil/0-1; touch $evil/0-2"
 	broker_start "$T/own" --driver "software:machine=$machine"
 	echo 'x 4M' >"$T/own/mnt/control/alloc"
