@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "page_cache.h"
 
+#include "base/clock.h"
 #include "base/def.h"
 
-#include <time.h>
 #include <uthash.h>
 #include <utlist.h>
 
@@ -30,40 +30,24 @@ struct drop {
 	void *userdata;
 };
 
-static struct timespec deadline(long ms)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_nsec += ms * 1000000L;
-	at.tv_sec += at.tv_nsec / 1000000000L;
-	at.tv_nsec %= 1000000000L;
-	return at;
-}
-
 void page_cache_init(struct page_cache *cache, struct broker *broker,
 		     struct fuse_session *session)
 {
-	pthread_condattr_t monotonic;
-
 	*cache = (struct page_cache){ .broker = broker,
 				      .session = session,
 				      .lock = PTHREAD_MUTEX_INITIALIZER };
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&cache->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	clock_cond_init(&cache->changed);
 }
 
 void page_cache_end(struct page_cache *cache)
 {
-	const struct timespec until = deadline(ENDING_MS);
+	const int64_t until = clock_ms() + ENDING_MS;
 	int error = 0;
 
 	pthread_mutex_lock(&cache->lock);
 	cache->ending = true;
 	while (cache->drops && !error)
-		error = pthread_cond_timedwait(&cache->changed, &cache->lock, &until);
+		error = clock_cond_wait(&cache->changed, &cache->lock, until);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -102,7 +86,7 @@ static void drop_free(struct drop *drop)
 static void drop_wait(struct drop *drop)
 {
 	struct page_cache *cache = drop->cache;
-	const struct timespec until = deadline(READING_MS);
+	const int64_t until = clock_ms() + READING_MS;
 	struct cached **at = &drop->first;
 
 	pthread_mutex_lock(&cache->lock);
@@ -111,8 +95,7 @@ static void drop_wait(struct drop *drop)
 		int error = 0;
 
 		while (cached->n_reading > 0 && !error)
-			error = pthread_cond_timedwait(&cache->changed, &cache->lock,
-						       &until);
+			error = clock_cond_wait(&cache->changed, &cache->lock, until);
 		cached->is_late = cached->n_reading > 0;
 		if (cached->is_late)
 			*at = cached->next;
@@ -144,12 +127,12 @@ static bool is_dropping(const struct drop *drops, uid_t uid)
 static void drop_wait_for_others(struct drop *drop)
 {
 	struct page_cache *cache = drop->cache;
-	const struct timespec until = deadline(READING_MS);
+	const int64_t until = clock_ms() + READING_MS;
 	int error = 0;
 
 	pthread_mutex_lock(&cache->lock);
 	while (drop->done && !error && is_dropping(drop->next, drop->uid))
-		error = pthread_cond_timedwait(&cache->changed, &cache->lock, &until);
+		error = clock_cond_wait(&cache->changed, &cache->lock, until);
 	pthread_mutex_unlock(&cache->lock);
 }
 

@@ -17,12 +17,12 @@
  */
 #include "request.h"
 
+#include "base/clock.h"
 #include "base/def.h"
 #include "signal_pending.h"
 #include "view.h"
 
 #include <errno.h>
-#include <time.h>
 
 #define LOOK_MS	  100
 #define ENDING_MS 5000
@@ -114,15 +114,7 @@ static bool look(struct requests *requests)
 
 static void wait_a_moment(struct requests *requests)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOOK_MS * 1000000L;
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_nsec -= 1000000000L;
-		until.tv_sec++;
-	}
-	pthread_cond_timedwait(&requests->changed, &requests->lock, &until);
+	clock_cond_wait(&requests->changed, &requests->lock, clock_ms() + LOOK_MS);
 }
 
 static void *watch(void *data)
@@ -150,13 +142,8 @@ static void *watch(void *data)
 
 int requests_init(struct requests *requests)
 {
-	pthread_condattr_t monotonic;
-
 	*requests = (struct requests){ .lock = PTHREAD_MUTEX_INITIALIZER };
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&requests->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	clock_cond_init(&requests->changed);
 	return -pthread_create(&requests->watcher, NULL, watch, requests);
 }
 

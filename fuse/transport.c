@@ -11,13 +11,13 @@
  */
 #include "transport.h"
 
+#include "base/clock.h"
 #include "base/def.h"
 #include "kernel.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 
 /* None of them waits for anything, and the kernel wakes them in turn: more are only
  * colder. */
@@ -37,6 +37,9 @@ struct transport {
 	int has_ended;	  /* atomic */
 	unsigned int n_threads;
 	pthread_t threads[N_THREADS];
+	pthread_mutex_t lock;
+	pthread_cond_t left;
+	unsigned int n_serving; /* threads; lock */
 };
 
 static _Thread_local struct buffer *current;
@@ -91,6 +94,10 @@ static void *run(void *data)
 	fuse_session_exit(transport->session);
 	if (!__atomic_exchange_n(&transport->has_ended, 1, __ATOMIC_RELAXED))
 		transport->ended(transport->userdata);
+	pthread_mutex_lock(&transport->lock);
+	transport->n_serving--;
+	pthread_cond_broadcast(&transport->left);
+	pthread_mutex_unlock(&transport->lock);
 	return NULL;
 }
 
@@ -115,6 +122,9 @@ static int start_one(struct transport *transport)
 				       run, thread);
 	if (!error) {
 		transport->n_threads++;
+		pthread_mutex_lock(&transport->lock);
+		transport->n_serving++;
+		pthread_mutex_unlock(&transport->lock);
 		return 0;
 	}
 	if (thread)
@@ -143,6 +153,8 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 
 	if (!transport)
 		return -ENOMEM;
+	pthread_mutex_init(&transport->lock, NULL);
+	clock_cond_init(&transport->left);
 	transport->session = session;
 	transport->broker = broker;
 	transport->answering = answering;
@@ -157,21 +169,19 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 	return 0;
 }
 
-/* Interrupts the read of a thread until the thread has ended: a signal can come just
- * before the read. */
-static void stop(pthread_t thread)
+/* Interrupts the reads of the threads until all have ended: a signal can come just before
+ * a read. */
+static void stop(struct transport *transport)
 {
-	struct timespec until;
-	int error;
-
-	do {
-		pthread_kill(thread, STOP_SIGNAL);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += STOP_MS * 1000000L;
-		until.tv_sec += until.tv_nsec / 1000000000L;
-		until.tv_nsec %= 1000000000L;
-		error = pthread_timedjoin_np(thread, NULL, &until);
-	} while (error == ETIMEDOUT);
+	pthread_mutex_lock(&transport->lock);
+	while (transport->n_serving) {
+		for (unsigned int i = 0; i < transport->n_threads; i++)
+			pthread_kill(transport->threads[i], STOP_SIGNAL);
+		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
+	}
+	pthread_mutex_unlock(&transport->lock);
+	for (unsigned int i = 0; i < transport->n_threads; i++)
+		pthread_join(transport->threads[i], NULL);
 }
 
 struct transport *transport_free(struct transport *transport)
@@ -179,8 +189,9 @@ struct transport *transport_free(struct transport *transport)
 	if (!transport)
 		return NULL;
 	fuse_session_exit(transport->session);
-	for (unsigned int i = 0; i < transport->n_threads; i++)
-		stop(transport->threads[i]);
+	stop(transport);
+	pthread_cond_destroy(&transport->left);
+	pthread_mutex_destroy(&transport->lock);
 	free(transport);
 	return NULL;
 }

@@ -4,7 +4,7 @@
 Compares the code with the order of its folders (docs/architecture.md).
 
 A folder includes headers of itself and of the folders above it in FOLDERS, and calls only
-what those define.
+what those define. Waits are by the monotonic clock.
 
 usage: layers.py SOURCE LIBRARY...   (the static libraries of the folders of broker/)
 """
@@ -95,6 +95,34 @@ def find_calls(libraries):
             yield f"call {folder}/{source} {symbol}"
 
 
+# Files that show or store a time of day.
+TIMES_OF_DAY = {
+    "bpf/main.c",
+    "broker/model/registry.c",
+    "fuse/view.c",
+    "tools/softgpu/ptx/special.c",
+}
+# Changes of the machine's clock affect waits with these.
+TIME_OF_DAY = re.compile(
+    r"CLOCK_REALTIME|gettimeofday|CLOCK_TAI|ITIMER_REAL\b"
+    r"|\b(sem|pthread_(mutex|rwlock)|mq|mtx|cnd|pthread)_timed\w+"
+)
+# These wait by the clock that their condition was made with.
+CONDITION_WAIT = re.compile(r"pthread_cond_(timed|clock)wait|pthread_condattr_setclock")
+
+
+def find_clocks(source):
+    """Yields every line that may wait until a time of day."""
+    for top in ("broker", "fuse", "bpf", "tools"):
+        for path in sorted((source / top).rglob("*.[ch]")):
+            name = str(path.relative_to(source))
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                found = TIME_OF_DAY.search(line) and name not in TIMES_OF_DAY
+                found = found or CONDITION_WAIT.search(line) and name != "broker/base/clock.h"
+                if found:
+                    yield f"{name}:{number} {line.strip()}"
+
+
 def report(number, name, problems):
     for problem in problems:
         print(f"# {problem}")
@@ -103,9 +131,10 @@ def report(number, name, problems):
 
 def main():
     source = pathlib.Path(sys.argv[1])
-    print("TAP version 13\n1..2")
+    print("TAP version 13\n1..3")
     report(1, "includes_follow_the_order_of_folders", sorted(set(find_includes(source))))
     report(2, "calls_follow_the_order_of_folders", sorted(set(find_calls(sys.argv[2:]))))
+    report(3, "waits_are_by_the_monotonic_clock", list(find_clocks(source)))
 
 
 if __name__ == "__main__":
