@@ -101,7 +101,7 @@ static void load_ask_told(struct op *op)
 {
 	struct load *load = load_of(op);
 
-	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
+	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 		return;
 	op->ask.request = (struct wire_request){
 		.op = load->step,

@@ -104,7 +104,7 @@ static bool bounce_hold(struct bounce *bounce, int side)
 		return true;
 	if (op->staged.slot < 0) {
 		op->worker = bounce->workers[side];
-		if (!worker_slot_get(op->worker, &op->staged))
+		if (!staging_slot_get(op->worker, &op->staged))
 			return false;
 	}
 	bounce->slots[side] = op->staged.slot;

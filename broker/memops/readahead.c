@@ -28,7 +28,7 @@ struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op *
 	if (!ahead)
 		return NULL;
 	if (ahead->slot >= 0)
-		waiter = worker_slot_put(ahead->worker, (unsigned int)ahead->slot);
+		waiter = staging_slot_put(ahead->worker, (unsigned int)ahead->slot);
 	if (waiter)
 		op_push_ready(ready, container_of(waiter, struct op, staged));
 	DL_DELETE(broker->aheads, ahead);

@@ -264,7 +264,7 @@ static void read_run(struct op *op)
 		op_done(op, 0);
 		return;
 	}
-	if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
+	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 		return;
 	transfer->bytes =
 		staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
@@ -461,7 +461,7 @@ static void write_run(struct op *op)
 		/* The GPU can read the bytes in place. */
 		write_ask(op, transfer->bytes);
 	} else {
-		if (op->staged.slot < 0 && !worker_slot_get(op->worker, &op->staged))
+		if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 			return;
 		payload = staging_payload(&op->worker->staging,
 					  (unsigned int)op->staged.slot);
@@ -499,7 +499,7 @@ static int write_copy_out(struct transfer *transfer, const void *bytes, bool wai
 	uint64_t length = op->work.uses[0].length;
 	uint8_t *memory;
 
-	if (!waits && op->worker && worker_slot_try(op->worker, &op->staged)) {
+	if (!waits && op->worker && staging_slot_try(op->worker, &op->staged)) {
 		memory = staging_payload(&op->worker->staging,
 					 (unsigned int)op->staged.slot);
 	} else {

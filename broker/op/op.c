@@ -340,7 +340,7 @@ void op_slot_release(struct worker *worker, int slot)
 
 	if (slot < 0)
 		return;
-	waiter = worker_slot_put(worker, (unsigned int)slot);
+	waiter = staging_slot_put(worker, (unsigned int)slot);
 	if (!waiter)
 		return;
 	op = container_of(waiter, struct op, staged);

@@ -19,6 +19,7 @@
 #include "channel/channel.h"
 #include "op/deadline.h"
 #include "process/broker.h"
+#include "process/staging_slot.h"
 #include "process/worker.h"
 
 struct command;

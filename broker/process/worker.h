@@ -20,6 +20,7 @@ struct broker;
 struct image;
 struct owner;
 struct run;
+struct slot_waiter;
 struct stream;
 struct text;
 
@@ -66,12 +67,6 @@ void worker_lose_allocation(struct broker *broker, struct allocation *allocation
 /* The worker with access to an allocation: the mover, or its owner's. NULL: no memory. */
 struct worker *allocation_worker(struct broker *broker,
 				 const struct allocation *allocation);
-
-/* A work waiting for a slot of the staging area. */
-struct slot_waiter {
-	int slot; /* -1: none yet */
-	struct slot_waiter *prev, *next;
-};
 
 struct needed_block {
 	struct block *block;
@@ -181,18 +176,6 @@ void worker_close(struct worker *worker, unsigned int seconds);
 
 /* Frees an ended run. Returns: the next dead run. */
 struct run *run_free(struct run *run);
-
-/*
- * Takes a slot of the staging area into waiter->slot.
- *
- * Returns: true; false when no slot is free: the waiter is queued. Another thread may
- * already run the op with a slot then, so the caller must not touch the op any more.
- */
-bool worker_slot_get(struct worker *worker, struct slot_waiter *waiter);
-/* Takes a slot only if one is free. waiter->slot: -1 if none is. */
-bool worker_slot_try(struct worker *worker, struct slot_waiter *waiter);
-/* Releases a slot. Returns: a waiting work that got the slot (waiter->slot), or NULL. */
-struct slot_waiter *worker_slot_put(struct worker *worker, unsigned int slot);
 
 /* Destroys a stream in the process that knows the stream, if still running. */
 void worker_drop_stream(struct worker *worker, const struct stream *stream);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* A request to a worker, and its reply. */
+#pragma once
+
+#include <stdbool.h>
+
+#include <gpumem/wire.h>
+
+/*
+ * A request. Embedded in the caller's struct, which belongs to the caller again once done
+ * is called. fd is sent along and belongs to the link from link_ask() on.
+ */
+struct ask {
+	struct wire_request request; /* all fields except id */
+	int fd;			     /* -1: none */
+	const void *payload; /* request.length bytes, owned by the caller until done; or
+				NULL */
+
+	/*
+	 * Called exactly once. If the worker has ended without an answer: error EIO, call
+	 * -1 and lost set; the request may or may not have been carried out. A request
+	 * that breaks a rule of the wire is not sent: EINVAL.
+	 */
+	void (*done)(struct ask *ask, const struct wire_reply *reply, bool lost);
+
+	/* private to the link */
+	struct ask *next;
+	int refused; /* errno of a request that was never sent */
+};
