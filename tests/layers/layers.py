@@ -98,7 +98,7 @@ def find_calls(libraries):
 # Files that show or store a time of day.
 TIMES_OF_DAY = {
     "bpf/main.c",
-    "broker/model/registry.c",
+    "broker/model/allocation.c",
     "fuse/view.c",
     "tools/softgpu/ptx/special.c",
 }
