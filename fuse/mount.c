@@ -124,7 +124,8 @@ static void explain_served(const char *mountpoint, struct text *why)
 
 	text_printf(
 		why,
-		"mount point %s: a broker is mounted there; `fusermount3 -u %s` ends it",
+		"mount point %s: a broker is mounted there already; `fusermount3 -u %s` "
+		"ends it",
 		mountpoint, mountpoint);
 	if (n > 0)
 		text_printf(why, " and frees its %u allocation%s", n, n == 1 ? "" : "s");

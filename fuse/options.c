@@ -34,7 +34,7 @@ static int set_options(struct options *options, const char *value, struct text *
 static int set_driver(struct options *options, const char *value, struct text *why)
 {
 	if (!*value) {
-		text_printf(why, "driver wants the name of a library, or software");
+		text_printf(why, "driver needs the name of a library, or software");
 		return -EINVAL;
 	}
 	free(options->driver);
@@ -45,7 +45,7 @@ static int set_driver(struct options *options, const char *value, struct text *w
 static int set_socket(struct options *options, const char *value, struct text *why)
 {
 	if (*value != '/') {
-		text_printf(why, "socket wants an absolute path, not '%s'", value);
+		text_printf(why, "socket needs an absolute path, not '%s'", value);
 		return -EINVAL;
 	}
 	free(options->socket);
@@ -61,7 +61,8 @@ static int set_seconds(unsigned int *seconds, const struct option_row *row,
 	uint64_t number;
 
 	if (number_parse(value, &number) || number == 0 || number > row->most) {
-		text_printf(why, "%s wants a whole number of seconds up to %u, not '%s'",
+		text_printf(why,
+			    "%s needs a whole number of seconds from 1 to %u, not '%s'",
 			    row->name, row->most, value);
 		return -EINVAL;
 	}
@@ -146,7 +147,7 @@ static int set(struct options *options, const struct option_row *row, const char
 	if (!row->value == !value)
 		return apply(options, row, value, why);
 	text_printf(why, "option %s%s %s", dashes, row->name ? row->name : name,
-		    row->value ? "wants a value" : "takes no value");
+		    row->value ? "needs a value" : "takes no value");
 	return -EINVAL;
 }
 
@@ -246,7 +247,7 @@ static int refuse(const char *word, int result, struct text *why)
 	else
 		text_printf(why, "unknown option %s", word);
 	if (row)
-		text_printf(why, result == ':' ? "wants a value" : "takes no value");
+		text_printf(why, result == ':' ? "needs a value" : "takes no value");
 	return -EINVAL;
 }
 

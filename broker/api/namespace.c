@@ -12,6 +12,7 @@
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/release.h"
+#include "model/location.h"
 
 static int object_fail(struct broker *broker, const struct caller *caller,
 		       enum object_type type, const char *name, int error,
@@ -317,7 +318,8 @@ static int create_stream(struct broker *broker, const char *name,
 	if (stream_name_is_default(name) &&
 	    !stream_find_default(&broker->registry, name, caller))
 		return refuse(refusal, EINVAL,
-			      "stream %s: such names are of the devices' own streams",
+			      "stream %s can't be made: such names belong to the streams "
+			      "that each device has",
 			      name);
 	if (!stream_name_is_default(name))
 		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
@@ -328,7 +330,7 @@ static int create_stream(struct broker *broker, const char *name,
 	} else if (r == -EEXIST) {
 		refuse(refusal, EEXIST, "stream %s is there already", name);
 	} else if (r == -ENFILE) {
-		refuse(refusal, ENFILE, "uid %u has as many streams as one may",
+		refuse(refusal, ENFILE, "uid %u has as many streams as a user may have",
 		       caller->uid);
 	} else {
 		refuse(refusal, -r, "stream %s: %s", name, strerror(-r));
@@ -446,6 +448,8 @@ int broker_remove(struct broker *broker, enum object_type type, const char *name
 
 /* ---- changing ---- */
 
+#define PRIORITY_MAX 1000
+
 int broker_rename(struct broker *broker, enum object_type type, const char *name,
 		  const char *new_name, const struct caller *caller)
 {
@@ -492,21 +496,20 @@ static int store_stream(struct broker *broker, struct stream *stream,
 			      "stream %s belongs to uid %u, not to uid %u", stream->name,
 			      stream->owner->uid, caller->uid);
 	if (stream->is_default || stream->used)
-		return refuse(refusal, EBUSY, "stream %s %s: its %s stands", stream->name,
-			      stream->used ? "has been used" : "is always there",
-			      attribute->name);
-	if (number_parse(value + negative, &number) < 0 || number > 1000)
-		return refuse(refusal, EINVAL, "%s %s of stream %s is no number",
-			      attribute->name, value, stream->name);
-	if (strcmp(attribute->name, "priority") == 0) {
-		stream->priority = negative ? -(int32_t)number : (int32_t)number;
-		return 0;
-	}
-	if (negative || number >= broker->registry.n_devices)
-		return refuse(refusal, ENOENT,
-			      "there is no device %s: the last one is %u", value,
-			      broker->registry.n_devices - 1);
-	stream->device = (uint32_t)number;
+		return refuse(
+			refusal, EBUSY, "stream %s %s: its %s can't change%s",
+			stream->name, stream->used ? "is in use" : "is always there",
+			attribute->name,
+			stream->used ? " any more; rmdir it and make it again" : "");
+	if (strcmp(attribute->name, "device") == 0)
+		return line_device(value, &broker->registry, &stream->device, refusal);
+	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
+		return refuse(
+			refusal, EINVAL,
+			"'%s' is not a priority: use a number from -%d to %d, lower "
+			"is more urgent",
+			value, PRIORITY_MAX, PRIORITY_MAX);
+	stream->priority = negative ? -(int32_t)number : (int32_t)number;
 	return 0;
 }
 
@@ -561,7 +564,7 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		length--;
 	if (length >= sizeof(word) || memchr(value, 0, length))
 		return object_fail(broker, caller, type, attribute->name, EINVAL,
-				   "that is no value of this attribute");
+				   "a value is one short word");
 	memcpy(word, value, length);
 	word[length] = '\0';
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fenv.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -79,11 +80,42 @@ int number_parse(const char *word, uint64_t *ret_number)
 	return 0;
 }
 
+bool word_is_number(const char *word)
+{
+	char *end;
+
+	(void)strtod(word, &end);
+	return strpbrk(word, "0123456789") && end != word && !*end;
+}
+
+/* ---- sizes ---- */
+
+/* `K`, `KiB`: 1024; `KB`: 1000; M G T likewise. Without a unit: 1. */
+static uint64_t unit_parse(const char *word, const char **ret_end)
+{
+	static const char letters[] = "kmgt";
+	const char *found = *word ? strchr(letters, tolower((unsigned char)*word)) : NULL;
+	uint64_t base = 1024, unit = 1;
+
+	*ret_end = word;
+	if (!found)
+		return 1;
+	*ret_end = word + 1;
+	if (strncasecmp(word + 1, "iB", 2) == 0) {
+		*ret_end = word + 3;
+	} else if (toupper((unsigned char)word[1]) == 'B') {
+		*ret_end = word + 2;
+		base = 1000;
+	}
+	for (const char *letter = letters; letter <= found; letter++)
+		unit *= base;
+	return unit;
+}
+
 int size_parse(const char *word, uint64_t *ret_size)
 {
-	static const char units[] = "kmgt";
-	uint64_t number, size, unit = 1;
-	const char *end, *found;
+	uint64_t number, size, unit;
+	const char *end;
 	int r, type;
 
 	/* 0xf32 is ambiguous: a hex number, or zero floats. Refused. */
@@ -93,21 +125,74 @@ int size_parse(const char *word, uint64_t *ret_size)
 	r = digits_parse(word, &number, &end);
 	if (r < 0)
 		return r;
+	unit = unit_parse(end, &end);
 	if (*end == 'x') {
 		type = scalar_type_find(end + 1, strlen(end + 1));
 		if (type < 0)
 			return -EINVAL;
-		unit = scalar_size((enum scalar_type)type);
+		unit *= scalar_size((enum scalar_type)type);
 	} else if (*end) {
-		found = strchr(units, tolower((unsigned char)*end));
-		if (!found || end[1])
-			return -EINVAL;
-		unit = (uint64_t)1 << (10 * (found - units + 1));
+		return -EINVAL;
 	}
 	if (__builtin_mul_overflow(number, unit, &size))
 		return -EOVERFLOW;
 	*ret_size = size;
 	return 0;
+}
+
+int size_parse_fraction(const char *word, uint64_t *ret_size)
+{
+	size_t length = strspn(word, "0123456789.");
+	const char *end;
+	char *number_end;
+	double size;
+
+	size = strtod(word, &number_end);
+	if (number_end == word || number_end != word + length)
+		return -EINVAL;
+	size *= (double)unit_parse(number_end, &end);
+	if (*end || !(size >= 1) || size >= 0x1p53)
+		return -EINVAL;
+	*ret_size = (uint64_t)size;
+	return 0;
+}
+
+const char *size_write(char text[64], uint64_t size)
+{
+	static const char letters[] = "KMGT";
+	int i = -1;
+
+	for (; i < 3 && size && size % 1024 == 0; i++)
+		size /= 1024;
+	snprintf(text, 64, "%llu%.*s", (unsigned long long)size, i >= 0,
+		 i >= 0 ? &letters[i] : "");
+	return text;
+}
+
+const char *size_print(char text[64], uint64_t size)
+{
+	static const char letters[] = "KMGTPE";
+	int i = -1;
+	uint64_t unit = 1;
+
+	while (i < 5 && size / unit >= 1024) {
+		unit *= 1024;
+		i++;
+	}
+	if (i < 0)
+		snprintf(text, 64, "%llu byte%s", (unsigned long long)size,
+			 size == 1 ? "" : "s");
+	else if (size % unit == 0)
+		snprintf(text, 64, "%llu %ciB", (unsigned long long)(size / unit),
+			 letters[i]);
+	else if (size % unit * 2 % unit == 0)
+		snprintf(text, 64, "%.1f %ciB", (double)size / (double)unit, letters[i]);
+	else if (size < 10000000)
+		snprintf(text, 64, "%llu bytes", (unsigned long long)size);
+	else
+		snprintf(text, 64, "%.1f %ciB (%llu bytes)", (double)size / (double)unit,
+			 letters[i], (unsigned long long)size);
+	return text;
 }
 
 /* ---- scalars ---- */
@@ -217,6 +302,14 @@ static int float_bits(const char *word, enum scalar_type type, uint64_t *ret_bit
 		return -ERANGE;
 	*ret_bits = bits;
 	return 0;
+}
+
+const char *scalar_type_of(const char *word)
+{
+	const char *colon = strchr(word, ':');
+	int type = colon ? scalar_type_find(word, (size_t)(colon - word)) : -1;
+
+	return type < 0 ? NULL : scalar_types[type].name;
 }
 
 int scalar_parse(const char *word, struct scalar *ret_scalar)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers as people write them: sizes with K M G T or as a count of a type, plain
- * integers in decimal or hex, and scalars of the types that kernels take.
+ * Numbers as people write them: sizes with a unit or as a count of a type, plain integers
+ * in decimal or hex, and scalars of the types that kernels take.
  *
  * All functions take a whole word and refuse trailing characters.
  */
@@ -25,13 +25,43 @@ enum scalar_type {
 	N_SCALAR_TYPES,
 };
 
+#define SCALAR_TYPES "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64"
+
 size_t scalar_size(enum scalar_type type);
+
+/* Whether the word is a number of any kind: `1024`, `-1`, `1.5`, `1e-3`. */
+bool word_is_number(const char *word);
 
 /* Returns: 0; -EINVAL; -EOVERFLOW when the number does not fit in 64 bits. */
 int number_parse(const char *word, uint64_t *ret_number);
 
-/* A size or an offset: `4096`, `0x1000`, `4K`, `1024xf32`. Returns: as number_parse(). */
+/*
+ * A size or an offset: `4096`, `0x1000`, `4K`, `4MiB`, `100MB`, `1024xf32`, `16Mxf32`. K
+ * M G T, alone and with iB, are powers of 1024; with B they are powers of 1000.
+ *
+ * Returns: as number_parse().
+ */
 int size_parse(const char *word, uint64_t *ret_size);
+
+/*
+ * The size in bytes of a word with a fraction, such as `1.5G`. Returns: 0; -EINVAL when
+ * the word is anything else.
+ */
+int size_parse_fraction(const char *word, uint64_t *ret_size);
+
+/* A size as people type it, exactly: `16K`, `1536M`, `100`. Returns: text. */
+const char *size_write(char text[64], uint64_t size);
+#define size_typed(size) size_write((char[64]){ 0 }, size)
+
+/*
+ * A size as people read it: `16 KiB`, `1.5 GiB`, `100 bytes`; with the bytes where the
+ * size is rounded: `79.1 GiB (84923809793 bytes)`. Returns: text.
+ */
+const char *size_print(char text[64], uint64_t size);
+#define size_text(size) size_print((char[64]){ 0 }, size)
+
+/* The type in front of the colon of `f32:1.5`; NULL: no type. */
+const char *scalar_type_of(const char *word);
 
 struct scalar {
 	enum scalar_type type;

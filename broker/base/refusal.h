@@ -6,7 +6,7 @@
 
 struct refusal {
 	int error;
-	char sentence[256];
+	char sentence[512];
 };
 
 /* Fills the refusal. Returns: -error. */

@@ -46,17 +46,17 @@ static int parse_dimensions(const char *word, const char *what, uint32_t dimensi
 	char *rest = copy;
 
 	if (!copy)
-		return refuse(refusal, ENOMEM, "no memory for the line");
+		return refuse(refusal, ENOMEM, "the broker has no memory for the line");
 	dimensions[0] = dimensions[1] = dimensions[2] = 1;
 	for (int i = 0; rest; i++) {
 		const char *part = strsep(&rest, ",");
 		uint64_t number;
 
 		if (i == 3 || number_parse(part, &number) < 0 || number > UINT32_MAX)
-			return refuse(refusal, EINVAL, "%s=%s is not X[,Y[,Z]]", what,
+			return refuse(refusal, EINVAL, "%s=%.64s is not X[,Y[,Z]]", what,
 				      word);
 		if (number == 0)
-			return refuse(refusal, EINVAL, "%s=%s has a dimension of zero",
+			return refuse(refusal, EINVAL, "%s=%.64s has a dimension of zero",
 				      what, word);
 		dimensions[i] = (uint32_t)number;
 	}
@@ -73,22 +73,22 @@ static int parse_elements(struct launch_spec *launch, const struct line *line,
 
 	if (line->values[KEY_GRID])
 		return refuse(refusal, EINVAL,
-			      "elements=%s and grid=%s exclude each other", word,
+			      "elements=%.64s and grid=%.64s can't both be given", word,
 			      line->values[KEY_GRID]);
-	r = line_number(word, "elements", UINT64_MAX, &elements, refusal);
+	r = line_number(word, "elements", &elements, refusal);
 	if (r < 0)
 		return r;
 	if (elements == 0)
-		return refuse(refusal, EINVAL, "elements=%s is nothing to do", word);
+		return refuse(refusal, EINVAL, "elements=%.64s: 1 is the least", word);
 	if (launch->block[1] != 1 || launch->block[2] != 1)
 		return refuse(refusal, EINVAL,
-			      "elements=%s goes with a block of one dimension, not %s",
-			      word, line->values[KEY_BLOCK]);
+			      "elements= needs a block of one dimension, not block=%.64s",
+			      line->values[KEY_BLOCK]);
 	blocks = (elements - 1) / launch->block[0] + 1;
 	if (blocks > INT32_MAX)
 		return refuse(
 			refusal, EINVAL,
-			"elements=%s takes %llu blocks of %u, a grid has at most %d",
+			"elements=%.64s needs %llu blocks of %u: a grid has at most %d",
 			word, (unsigned long long)blocks, launch->block[0], INT32_MAX);
 	launch->grid[0] = (uint32_t)blocks;
 	launch->grid[1] = launch->grid[2] = 1;
@@ -116,7 +116,7 @@ static int parse_grid(struct launch_spec *launch, const struct line *line,
 		return parse_elements(launch, line, refusal);
 	if (!line->values[KEY_GRID] || !line->values[KEY_BLOCK])
 		return refuse(refusal, EINVAL,
-			      "a launch takes grid= and block=, or elements=");
+			      "a launch needs grid= and block=, or elements=");
 	return parse_dimensions(line->values[KEY_GRID], "grid", launch->grid, refusal);
 }
 
@@ -138,8 +138,9 @@ static uint8_t *arg_room(struct launch_spec *launch, struct launch_arg *arg,
 
 static int refuse_room(const struct launch_arg *arg, struct refusal *refusal)
 {
-	return refuse(refusal, E2BIG, "with %.64s the arguments have more than %d bytes",
-		      arg->word, WIRE_ARGS_BYTES);
+	return refuse(refusal, E2BIG,
+		      "the arguments up to '%.64s' have more than %d bytes", arg->word,
+		      WIRE_ARGS_BYTES);
 }
 
 /* `hex:BYTES`, in memory order. */
@@ -152,8 +153,10 @@ static int arg_parse_hex(struct launch_spec *launch, struct launch_arg *arg,
 
 	if (length == 0 || length % 2 ||
 	    strspn(digits, "0123456789abcdefABCDEF") != length)
-		return refuse(refusal, EINVAL, "argument %.64s has no whole bytes in hex",
-			      arg->word);
+		return refuse(
+			refusal, EINVAL,
+			"'%.64s' is not hex:BYTES, two digits a byte, such as hex:00ff",
+			arg->word);
 	bytes = arg_room(launch, arg, (uint32_t)(length / 2));
 	if (!bytes)
 		return refuse_room(arg, refusal);
@@ -172,15 +175,9 @@ static int arg_parse_scalar(struct launch_spec *launch, struct launch_arg *arg,
 	uint8_t *bytes;
 	int r;
 
-	r = scalar_parse(arg->word, &scalar);
-	if (r == -ERANGE)
-		return refuse(refusal, EINVAL, "argument %.128s does not fit its type",
-			      arg->word);
+	r = line_scalar(arg->word, &scalar, refusal);
 	if (r < 0)
-		return refuse(refusal, EINVAL,
-			      "argument %.128s is neither [in:|out:]NAME[+OFFSET] nor "
-			      "TYPE:VALUE (as f32:1.5, u32:4096, hex:00ff)",
-			      arg->word);
+		return r;
 	bytes = arg_room(launch, arg, (uint32_t)scalar_size(scalar.type));
 	if (!bytes)
 		return refuse_room(arg, refusal);
@@ -205,6 +202,10 @@ static int arg_parse_allocation(struct launch_spec *launch, struct launch_arg *a
 		place += 4;
 	}
 	r = line_place(place, arg->name, &range, refusal);
+	if (r < 0 && word_is_number(place))
+		return refuse(refusal, EINVAL,
+			      "'%.64s' is not an allocation; for a number write %s:%.64s",
+			      place, strpbrk(place, ".eE") ? "f32" : "i32", place);
 	if (r < 0)
 		return r;
 	arg->offset = range.offset;
@@ -233,7 +234,7 @@ static int parse_args(struct launch_spec *launch, const struct line *line,
 	launch->args = calloc(line->n_args + 1, sizeof(*launch->args));
 	launch->bytes = calloc(1, WIRE_ARGS_BYTES);
 	if (!launch->args || !launch->bytes)
-		return refuse(refusal, ENOMEM, "no memory for the line");
+		return refuse(refusal, ENOMEM, "the broker has no memory for the line");
 	for (; r == 0 && launch->n_args < line->n_args; launch->n_args++)
 		r = arg_parse(launch, &launch->args[launch->n_args],
 			      line->args[launch->n_args], refusal);
@@ -257,8 +258,8 @@ static int parse_timeout(const char *word, uint32_t *ret_ms, struct refusal *ref
 	seconds = strtod(word, &end);
 	if (end == word || *end || !(seconds >= 0.001) || !(seconds <= TIMEOUT_MAX_S))
 		return refuse(refusal, EINVAL,
-			      "timeout=%s is no number of seconds from 0.001 to %d", word,
-			      TIMEOUT_MAX_S);
+			      "timeout=%.64s is not a time: use seconds from 0.001 to %d",
+			      word, TIMEOUT_MAX_S);
 	*ret_ms = (uint32_t)(seconds * 1000);
 	return 0;
 }
@@ -268,7 +269,8 @@ static int parse_cooperative(const char *word, bool *ret_cooperative,
 {
 	*ret_cooperative = word && strcmp(word, "1") == 0;
 	if (word && !*ret_cooperative && strcmp(word, "0") != 0)
-		return refuse(refusal, EINVAL, "cooperative=%s is neither 0 nor 1", word);
+		return refuse(refusal, EINVAL, "cooperative=%.64s is neither 0 nor 1",
+			      word);
 	return 0;
 }
 
@@ -282,7 +284,7 @@ static int parse_shared(const char *word, uint32_t *ret_shared, struct refusal *
 	if (r < 0)
 		return r;
 	if (shared > INT32_MAX)
-		return refuse(refusal, EINVAL, "shared=%s is more than any device has",
+		return refuse(refusal, EINVAL, "shared=%.64s is more than any device has",
 			      word);
 	*ret_shared = (uint32_t)shared;
 	return 0;

@@ -36,13 +36,16 @@ int line_parse(struct line *line, const char *bytes, size_t length,
 void line_deinit(struct line *line);
 
 /*
- * Parse values of keys; `what` is the name for sentences ("offset"). Returns: 0; -EINVAL,
- * -EOVERFLOW.
+ * Parse words. Sentences quote the value of a key with the key, an operand (NULL as the
+ * key) alone. Returns: 0; -EINVAL, -EOVERFLOW.
  */
-int line_size(const char *word, const char *what, uint64_t *ret_size,
+int line_size(const char *word, const char *key, uint64_t *ret_size,
 	      struct refusal *refusal);
-int line_number(const char *word, const char *what, uint64_t most, uint64_t *ret_number,
+int line_number(const char *word, const char *key, uint64_t *ret_number,
 		struct refusal *refusal);
+
+/* `TYPE:VALUE`. Returns: 0; -EINVAL. */
+int line_scalar(const char *word, struct scalar *ret_scalar, struct refusal *refusal);
 
 /* `wait=`: 0 or 1; NULL means 1. */
 int line_wait(const char *word, bool *ret_wait, struct refusal *refusal);

@@ -9,6 +9,7 @@
 #include "memops/allocate.h"
 #include "memops/release.h"
 #include "model/access.h"
+#include "model/location.h"
 
 #define TAG_MAX 255
 
@@ -33,7 +34,7 @@ struct alloc_line {
 	const char *name;
 	uint64_t size;
 	int kind;
-	uint64_t device;
+	uint32_t device;
 	bool has_device;
 	const char *stream;
 	const char *tag;
@@ -62,8 +63,10 @@ static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal
 
 	mode = strtoul(word, &end, 8);
 	if (!*word || *end || strspn(word, "01234567") != strlen(word) || mode > 0777)
-		return refuse(refusal, EINVAL, "mode=%s is no octal mode up to 0777",
-			      word);
+		return refuse(
+			refusal, EINVAL,
+			"mode=%.64s is not an octal mode from 0 to 777, such as 640",
+			word);
 	/* x follows r and is not stored. */
 	*ret_mode = (uint16_t)(mode & 0666);
 	return 0;
@@ -87,20 +90,20 @@ static int alloc_parse_attach(const char *word, struct alloc_line *line,
 	return line_attach(word, ATTACH_HOST, &line->attach, refusal);
 }
 
-static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
-			    struct refusal *refusal)
+static int alloc_parse_keys(const struct registry *registry, const char *const *values,
+			    struct alloc_line *line, struct refusal *refusal)
 {
 	int r;
 
 	line->kind = values[ALLOC_KIND] ? kind_find(values[ALLOC_KIND]) : KIND_DEVICE;
 	if (line->kind < 0)
-		return refuse(refusal, EINVAL,
-			      "kind=%s is none of device, direct, async, managed, host",
-			      values[ALLOC_KIND]);
+		return refuse(
+			refusal, EINVAL,
+			"kind=%.64s is not one of device, direct, async, managed, host",
+			values[ALLOC_KIND]);
 	line->has_device = values[ALLOC_DEVICE];
 	if (line->has_device) {
-		r = line_number(values[ALLOC_DEVICE], "device", UINT64_MAX, &line->device,
-				refusal);
+		r = line_device(values[ALLOC_DEVICE], registry, &line->device, refusal);
 		if (r < 0)
 			return r;
 	}
@@ -118,8 +121,7 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 		return refuse(refusal, EINVAL, "tag= is empty");
 	if (line->tag && !tag_is_plain(line->tag))
 		return refuse(refusal, EINVAL,
-			      "tag= wants up to %d characters, none of them a control "
-			      "character",
+			      "a tag has at most %d bytes and no control characters",
 			      TAG_MAX);
 	line->mode = 0600;
 	if (values[ALLOC_MODE]) {
@@ -129,15 +131,15 @@ static int alloc_parse_keys(const char *const *values, struct alloc_line *line,
 	}
 	line->until_close = values[ALLOC_UNTIL];
 	if (line->until_close && strcmp(values[ALLOC_UNTIL], "close") != 0)
-		return refuse(refusal, EINVAL, "until=%s is not until=close",
+		return refuse(refusal, EINVAL, "until=%.64s is not until=close",
 			      values[ALLOC_UNTIL]);
 	return values[ALLOC_MAP]
 		       ? line_map(values[ALLOC_MAP], &line->map_readers, refusal)
 		       : 0;
 }
 
-static int alloc_parse(const struct line *words, struct alloc_line *line,
-		       struct refusal *refusal)
+static int alloc_parse(const struct registry *registry, const struct line *words,
+		       struct alloc_line *line, struct refusal *refusal)
 {
 	int r;
 
@@ -145,13 +147,14 @@ static int alloc_parse(const struct line *words, struct alloc_line *line,
 	r = line_name(line->name, "allocation", refusal);
 	if (r < 0)
 		return r;
-	r = line_size(words->operands[1], "size", &line->size, refusal);
+	r = line_size(words->operands[1], NULL, &line->size, refusal);
 	if (r < 0)
 		return r;
 	if (line->size == 0)
-		return refuse(refusal, EINVAL, "allocation %s of size %s: it has no byte",
+		return refuse(refusal, EINVAL,
+			      "allocation %s can't have size %.64s: 1 byte is the least",
 			      line->name, words->operands[1]);
-	return alloc_parse_keys(words->values, line, refusal);
+	return alloc_parse_keys(registry, words->values, line, refusal);
 }
 
 static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
@@ -159,9 +162,9 @@ static int alloc_check_managed(const struct broker *broker, const struct alloc_l
 {
 	if (!broker->registry.device_at[line->device]->has_managed)
 		return refuse(refusal, EOPNOTSUPP,
-			      "device %llu lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
-			      (unsigned long long)line->device);
-	return attach_check(broker, (uint32_t)line->device, line->attach, refusal);
+			      "device %u lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
+			      line->device);
+	return attach_check(broker, line->device, line->attach, refusal);
 }
 
 /* As command_find(): on failure the lock is released and the command answered. */
@@ -186,21 +189,14 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 					  command->caller);
 	if (named)
 		line->device = named->device;
-	if (line->device >= broker->registry.n_devices) {
-		pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(
-			command, ENOENT, "there is no device %llu: the last one is %u",
-			(unsigned long long)line->device, broker->registry.n_devices - 1);
-		return -ENOENT;
-	}
 	if (line->kind == KIND_DEVICE &&
 	    !broker->registry.device_at[line->device]->has_vmm) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		command_fail(
 			command, EOPNOTSUPP,
-			"device %llu lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
+			"device %u lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
 			"HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: use kind=direct",
-			(unsigned long long)line->device);
+			line->device);
 		return -EOPNOTSUPP;
 	}
 	if (line->kind == KIND_MANAGED &&
@@ -211,7 +207,7 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	}
 	if (line->kind != KIND_ASYNC)
 		return 0;
-	*ret_stream = command_stream(command, line->stream, (uint32_t)line->device);
+	*ret_stream = command_stream(command, line->stream, line->device);
 	return *ret_stream ? 0 : -ENOENT;
 }
 
@@ -231,8 +227,8 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 		command_fail(command, -r, "allocation %s: %s", name, text_string(&share));
 	else if (r == -EEXIST)
 		command_fail(command, EEXIST,
-			     "allocation %s is there already (id %llu, %llu bytes)", name,
-			     (unsigned long long)id, (unsigned long long)size);
+			     "allocation %s is there already (id %llu, %s)", name,
+			     (unsigned long long)id, size_text(size));
 	else
 		command_fail(command, -r, "no memory in the broker");
 }
@@ -338,7 +334,7 @@ void verb_alloc(struct command *command)
 
 	if (command_parse(command, &alloc_grammar) < 0)
 		return;
-	if (alloc_parse(&command->line, &line, &refusal) < 0) {
+	if (alloc_parse(registry, &command->line, &line, &refusal) < 0) {
 		command_refuse(command, &refusal);
 		return;
 	}

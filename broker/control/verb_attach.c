@@ -31,7 +31,7 @@ int line_attach(const char *word, unsigned int most, uint8_t *ret_attach,
 			return 0;
 		}
 	}
-	return refuse(refusal, EINVAL, "attach %.64s is none of global, host%s", word,
+	return refuse(refusal, EINVAL, "'%.64s' is not one of global, host%s", word,
 		      most == ATTACH_SINGLE ? ", single" : "");
 }
 
@@ -131,8 +131,7 @@ static int attach_stream(struct command *command, const struct allocation *alloc
 		return 0;
 	uid = (*ret_stream)->owner->uid;
 	pthread_mutex_unlock(&registry->lock);
-	command_fail(command, EXDEV,
-		     "stream %s is in the worker of uid %u, the memory in that of uid %u",
+	command_fail(command, EXDEV, "stream %s belongs to uid %u, the memory to uid %u",
 		     name ? name : "default", uid, owner);
 	return -EXDEV;
 }

@@ -16,6 +16,7 @@ static const struct grammar copy_grammar = {
 struct copy_line {
 	char target[OBJECT_NAME_MAX + 1], source[OBJECT_NAME_MAX + 1];
 	struct range to, from;
+	bool whole; /* without length= */
 	bool wait;
 };
 
@@ -33,12 +34,31 @@ static int copy_parse(struct command *command, struct copy_line *line,
 	r = line_place(words->values[COPY_FROM], line->source, &line->from, refusal);
 	if (r < 0)
 		return r;
-	if (words->values[COPY_LENGTH]) {
+	line->whole = !words->values[COPY_LENGTH];
+	if (!line->whole) {
 		r = line_range(NULL, words->values[COPY_LENGTH], &line->from, refusal);
 		if (r < 0)
 			return r;
 	}
 	return line_wait(words->values[COPY_WAIT], &line->wait, refusal);
+}
+
+/* Without length= the sentence names the length that would fit. */
+static int copy_refuse_size(const struct copy_line *line, const struct allocation *target,
+			    const struct allocation *source, struct refusal *refusal)
+{
+	uint64_t left = target->size - line->to.offset;
+	const char *rest = line->to.offset ? "the rest of " : "";
+
+	if (!line->whole)
+		return refuse(refusal, ERANGE, "%s%s (%s) has no room for %s", rest,
+			      target->name, size_text(left),
+			      size_text(line->from.length));
+	return refuse(refusal, ERANGE,
+		      "%s%s (%s) does not fit into %s%s (%s): length=%s copies a part",
+		      line->from.offset ? "the rest of " : "", source->name,
+		      size_text(line->from.length), rest, target->name, size_text(left),
+		      size_typed(left));
 }
 
 /*
@@ -56,15 +76,16 @@ static int copy_fit(struct copy_line *line, const struct allocation *target,
 	line->to.length = line->from.length;
 	line->to.has_length = true;
 	r = range_fit(&line->to, target, refusal);
+	if (r == -ERANGE && line->to.offset < target->size)
+		return copy_refuse_size(line, target, source, refusal);
 	if (r < 0)
 		return r;
 	if (target == source && line->to.offset < line->from.offset + line->from.length &&
 	    line->from.offset < line->to.offset + line->to.length)
 		return refuse(refusal, EINVAL,
-			      "the ranges overlap: %llu bytes at %llu and at %llu of %s",
-			      (unsigned long long)line->to.length,
-			      (unsigned long long)line->from.offset,
-			      (unsigned long long)line->to.offset, target->name);
+			      "the ranges of %s overlap: %s at offset %s and at %s",
+			      target->name, size_text(line->to.length),
+			      size_typed(line->from.offset), size_typed(line->to.offset));
 	return 0;
 }
 

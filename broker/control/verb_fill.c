@@ -30,7 +30,8 @@ static int fill_parse_hex(const char *value, struct fill_line *line,
 	if (strspn(digits, "0123456789abcdefABCDEF") != length ||
 	    (length != 2 && length != 4 && length != 8 && length != 16))
 		return refuse(refusal, EINVAL,
-			      "value %s is not 1, 2, 4 or 8 bytes in hex", value);
+			      "'%.64s' is not 1, 2, 4 or 8 bytes, such as hex:00ff",
+			      value);
 	line->pattern = 0;
 	line->pattern_size = (uint32_t)(length / 2);
 	for (size_t i = 0; i < length; i += 2) {
@@ -49,12 +50,9 @@ static int fill_parse_value(const char *value, struct fill_line *line,
 
 	if (strncmp(value, "hex:", 4) == 0)
 		return fill_parse_hex(value, line, refusal);
-	r = scalar_parse(value, &scalar);
-	if (r == -ERANGE)
-		return refuse(refusal, EINVAL, "value %s does not fit its type", value);
+	r = line_scalar(value, &scalar, refusal);
 	if (r < 0)
-		return refuse(refusal, EINVAL,
-			      "value %s is no TYPE:VALUE (as f32:1.5, u8:0xff)", value);
+		return r;
 	line->pattern = scalar.bits;
 	line->pattern_size = (uint32_t)scalar_size(scalar.type);
 	return 0;
@@ -79,18 +77,26 @@ static int fill_parse(struct command *command, struct fill_line *line,
 	return line_wait(command->line.values[FILL_WAIT], &line->wait, refusal);
 }
 
-static int fill_check_unit(const struct fill_line *line, const char *name,
+static int fill_check_unit(const struct fill_line *line, const char *value,
 			   struct refusal *refusal)
 {
+	const struct range *range = &line->range;
+	const char *type = scalar_type_of(value) ?: value;
 	uint32_t unit = line->pattern_size;
+	bool at = range->offset % unit;
 
-	if (line->range.offset % unit == 0 && line->range.length % unit == 0)
+	if (!at && range->length % unit == 0)
 		return 0;
+	if (at || range->has_length)
+		return refuse(refusal, EINVAL,
+			      "%s=%llu is not a multiple of %u, the size of %s",
+			      at ? "offset" : "length",
+			      (unsigned long long)(at ? range->offset : range->length),
+			      unit, type);
 	return refuse(refusal, EINVAL,
-		      "%llu bytes at %llu of allocation %s are no whole number of "
-		      "%u-byte values",
-		      (unsigned long long)line->range.length,
-		      (unsigned long long)line->range.offset, name, unit);
+		      "the fill has %llu bytes, not a multiple of %u, the size of %s: "
+		      "length= fills a part",
+		      (unsigned long long)range->length, unit, type);
 }
 
 void verb_fill(struct command *command)
@@ -113,7 +119,7 @@ void verb_fill(struct command *command)
 	if (!allocation)
 		return;
 	if (range_fit(&line.range, allocation, &refusal) < 0 ||
-	    fill_check_unit(&line, allocation->name, &refusal) < 0) {
+	    fill_check_unit(&line, command->line.operands[1], &refusal) < 0) {
 		pthread_mutex_unlock(&registry->lock);
 		command_refuse(command, &refusal);
 		return;

@@ -62,9 +62,10 @@ static struct stream *launch_stream(struct check *check)
 		return stream;
 	pthread_mutex_unlock(&command->broker->registry.lock);
 	if (name)
-		command_fail(command, EPERM,
-			     "stream %s is not of uid %u, whose kernel it is", name,
-			     use->module->owner->uid);
+		command_fail(
+			command, EPERM,
+			"stream %s does not belong to uid %u, the owner of the kernel",
+			name, use->module->owner->uid);
 	else
 		command_fail(command, ENOMEM, "no memory in the broker");
 	return NULL;
@@ -81,6 +82,13 @@ static struct allocation *check_allocation(struct check *check,
 	struct allocation *allocation;
 	int r = 0;
 
+	allocation = allocation_find(&command->broker->registry, arg->name);
+	if (!allocation) {
+		launch_refuse_name(arg, sizeof(uint64_t), &check->refusal);
+		pthread_mutex_unlock(&command->broker->registry.lock);
+		command_refuse(command, &check->refusal);
+		return NULL;
+	}
 	allocation = command_find(command, arg->name,
 				  arg->writes ? ACCESS_WRITE : ACCESS_READ);
 	if (!allocation)
@@ -88,10 +96,8 @@ static struct allocation *check_allocation(struct check *check,
 	if (allocation->state == ALLOCATION_LOST)
 		r = refuse_lost(&check->refusal, allocation);
 	if (r == 0 && arg->offset >= allocation->size)
-		r = refuse(&check->refusal, ERANGE,
-			   "offset %llu is outside allocation %s of %llu bytes",
-			   (unsigned long long)arg->offset, arg->name,
-			   (unsigned long long)allocation->size);
+		r = range_fit(&(struct range){ .offset = arg->offset }, allocation,
+			      &check->refusal);
 	if (r == 0)
 		r = launch_check_reach(check->launch, arg, allocation, &check->refusal);
 	if (r == 0)
@@ -200,7 +206,8 @@ static void looked_up(struct wait *wait, int error, const void *bytes, size_t le
 		return;
 	}
 	launch_discard(launch);
-	command_fail(command, -error, "function %s of module %s can't be asked for",
+	command_fail(command, -error,
+		     "the driver could not be asked for function %s of module %s",
 		     command->line.operands[1], command->line.operands[0]);
 }
 

@@ -194,8 +194,8 @@ static int advise_parse_advice(const char *word, uint32_t *ret_advice,
 		}
 	}
 	return refuse(refusal, EINVAL,
-		      "advice %.64s is none of set_read_mostly, "
-		      "set_preferred_location, set_accessed_by and the same with unset_",
+		      "'%.64s' is not an advice: use set_read_mostly, "
+		      "set_preferred_location, set_accessed_by or the same with unset_",
 		      word);
 }
 
@@ -213,12 +213,13 @@ static int advise_parse_location(const char *word, struct advise_line *line,
 					about == ABOUT_PLACE ? "cpu, numa:N or device:N"
 							     : "cpu or device:N");
 	if (about == ABOUT_NOTHING)
-		return refuse(refusal, EINVAL, "%s takes no location: %.64s", name, word);
+		return refuse(refusal, EINVAL, "%s takes no location, not '%.64s'", name,
+			      word);
 	r = line_location(word, &line->location, refusal);
 	if (r == 0 && about == ABOUT_PROCESSOR &&
 	    location_place(line->location) == LOCATION_NUMA)
-		return refuse(refusal, EINVAL,
-			      "%s %s: memory is accessed by cpu or device:N", name, word);
+		return refuse(refusal, EINVAL, "%s takes cpu or device:N, not '%s'", name,
+			      word);
 	return r;
 }
 

@@ -31,15 +31,18 @@ void verb_reset(struct command *command)
 	if (command_parse(command, &reset_grammar) < 0)
 		return;
 	if (strcmp(command->line.operands[0], "1") != 0) {
-		command_fail(command, EINVAL, "%s is not 1", command->line.operands[0]);
+		command_fail(command, EINVAL, "'%.64s' is not 1",
+			     command->line.operands[0]);
 		return;
 	}
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = slots_get(&broker->registry.owners, command->token.slot,
 			  command->token.generation);
 	if (command->caller->uid != 0 && command->caller->uid != owner->uid) {
+		uid = owner->uid;
 		pthread_mutex_unlock(&broker->registry.lock);
-		command_fail(command, EPERM, "the worker does not belong to uid %u",
+		command_fail(command, EPERM,
+			     "the worker belongs to uid %u, not to uid %u", uid,
 			     command->caller->uid);
 		return;
 	}

@@ -70,6 +70,7 @@ static struct stream *synchronize_stream(struct command *command)
 {
 	struct registry *registry = &command->broker->registry;
 	struct stream *stream;
+	unsigned int uid;
 
 	if (!command->token.generation) {
 		const char *name = command->line.operands[0];
@@ -92,8 +93,9 @@ static struct stream *synchronize_stream(struct command *command)
 	}
 	if (command->caller->uid == 0 || command->caller->uid == stream->owner->uid)
 		return stream;
+	uid = stream->owner->uid;
 	pthread_mutex_unlock(&registry->lock);
-	command_fail(command, EPERM, "the stream does not belong to uid %u",
+	command_fail(command, EPERM, "the stream belongs to uid %u, not to uid %u", uid,
 		     command->caller->uid);
 	return NULL;
 }
@@ -107,7 +109,8 @@ void verb_synchronize(struct command *command)
 	if (command_parse(command, own_file ? &one_grammar : &name_grammar) < 0)
 		return;
 	if (own_file && strcmp(command->line.operands[0], "1") != 0) {
-		command_fail(command, EINVAL, "%s is not 1", command->line.operands[0]);
+		command_fail(command, EINVAL, "'%.64s' is not 1",
+			     command->line.operands[0]);
 		return;
 	}
 	pthread_mutex_lock(&command->broker->registry.lock);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/number.h"
+
 #ifndef EM_CUDA
 #define EM_CUDA 190
 #endif
@@ -46,8 +48,8 @@ static bool is_inside(uint64_t offset, uint64_t length, uint64_t size)
 
 static const char *refuse_cut(struct refusal *refusal, const char *what, size_t size)
 {
-	refuse(refusal, ENOEXEC, "the %s is cut off or damaged: %zu bytes don't hold it",
-	       what, size);
+	refuse(refusal, ENOEXEC, "the %s is damaged, or cut off after %zu bytes", what,
+	       size);
 	return NULL;
 }
 
@@ -116,7 +118,7 @@ static const char *cubin_check(const void *bytes, size_t size, struct refusal *r
 	if (elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_ident[EI_DATA] != ELFDATA2LSB ||
 	    elf.e_machine != EM_CUDA) {
 		refuse(refusal, ENOEXEC,
-		       "it is an ELF file for machine %u, a cubin is one for machine %u",
+		       "this is an ELF file for machine %u: a cubin is for machine %u",
 		       elf.e_machine, EM_CUDA);
 		return NULL;
 	}
@@ -202,8 +204,9 @@ const char *image_check(const void *bytes, size_t size, struct refusal *refusal)
 		return fatbin_check(bytes, size, refusal);
 	if (has_magic(bytes, size, FATBIN_WRAPPER_MAGIC)) {
 		refuse(refusal, ENOEXEC,
-		       "it is the wrapper of a fatbin, which points into its program: "
-		       "the fatbin itself is needed");
+		       "this is the wrapper of a fatbin inside of a program: nvcc "
+		       "-fatbin "
+		       "makes the fatbin itself");
 		return NULL;
 	}
 	/* Final NULs do not belong to the text; a NUL inside cuts the text. */
@@ -212,8 +215,7 @@ const char *image_check(const void *bytes, size_t size, struct refusal *refusal)
 	if (!memchr(text, 0, length) && text_is_ptx(text, length))
 		return "PTX";
 	refuse(refusal, ENOEXEC,
-	       "%zu bytes that are neither a cubin nor a fatbin nor PTX, which begins "
-	       "with .version",
-	       size);
+	       "%s are neither a cubin nor a fatbin nor PTX, which begins with .version",
+	       size_text(size));
 	return NULL;
 }

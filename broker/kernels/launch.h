@@ -24,6 +24,10 @@ struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op));
 /* Frees a launch that was never added. Takes NULL. */
 void launch_discard(struct launch *launch);
 
+/* Refuses an argument that names no allocation; size: of the kernel's parameter. */
+int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
+		       struct refusal *refusal);
+
 /* Checks the arguments against the kernel's parameters. Returns: 0; negative, refused. */
 int launch_check_params(struct launch *launch, struct refusal *refusal);
 

@@ -1,8 +1,59 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/number.h"
 #include "kernels/launch.h"
 #include "model/access.h"
 
 #include <errno.h>
+#include <string.h>
+
+/* The type to write for a number of so many bytes; NULL: there is none. */
+static const char *number_type(const char *word, uint32_t size)
+{
+	bool is_float = strpbrk(word, ".eE");
+
+	switch (size) {
+	case 1:
+		return is_float ? NULL : "i8";
+	case 2:
+		return is_float ? "f16" : "i16";
+	case 4:
+		return is_float ? "f32" : "i32";
+	case 8:
+		return is_float ? "f64" : "i64";
+	default:
+		return NULL;
+	}
+}
+
+int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
+		       struct refusal *refusal)
+{
+	const char *type =
+		word_is_number(arg->name) ? number_type(arg->name, size) : NULL;
+
+	if (type)
+		return refuse(refusal, ENOENT,
+			      "there is no allocation '%s'; for a number write %s:%s",
+			      arg->name, type, arg->name);
+	return refuse(refusal, ENOENT, "there is no allocation %s", arg->name);
+}
+
+/* Argument i has another size than the kernel's parameter. */
+static int refuse_size(const struct launch *launch, unsigned int i,
+		       struct refusal *refusal)
+{
+	const struct registry *registry = &launch->op.broker->registry;
+	const struct launch_arg *arg = &launch->spec.args[i];
+	uint32_t size = launch->use.function->params[i].size;
+
+	if (arg->kind == ARG_ALLOCATION && !allocation_find(registry, arg->name))
+		return launch_refuse_name(arg, size, refusal);
+	return refuse(refusal, EINVAL,
+		      "argument %u, %.64s, has %u byte%s%s; parameter %u of %s has %u",
+		      i + 1, arg->word, arg->size, arg->size == 1 ? "" : "s",
+		      arg->kind == ARG_ALLOCATION ? ", an address" : "", i + 1,
+		      launch->kernel, size);
+}
 
 int launch_check_params(struct launch *launch, struct refusal *refusal)
 {
@@ -14,17 +65,15 @@ int launch_check_params(struct launch *launch, struct refusal *refusal)
 		return 0;
 	if (spec->n_args != function->n_params)
 		return refuse(refusal, EINVAL,
-			      "arguments of kernel %s: it takes %u, %u given", kernel,
-			      function->n_params, spec->n_args);
+			      "kernel %s has %u parameter%s: the line has %u argument%s",
+			      kernel, function->n_params,
+			      function->n_params == 1 ? "" : "s", spec->n_args,
+			      spec->n_args == 1 ? "" : "s");
 	for (unsigned int i = 0; i < spec->n_args; i++) {
 		const struct launch_arg *arg = &spec->args[i];
 
 		if (arg->size != function->params[i].size)
-			return refuse(refusal, EINVAL,
-				      "argument %u, %.64s, has %u bytes, the "
-				      "parameter of %s %u",
-				      i + 1, arg->word, arg->size, kernel,
-				      function->params[i].size);
+			return refuse_size(launch, i, refusal);
 	}
 	return 0;
 }
@@ -35,9 +84,10 @@ static int check_dimension(const char *what, const uint32_t given[3],
 	for (int i = 0; i < 3; i++) {
 		if (given[i] > most[i])
 			return refuse(refusal, EINVAL,
-				      "%s=%u,%u,%u is over the device's %u,%u,%u", what,
-				      given[0], given[1], given[2], most[0], most[1],
-				      most[2]);
+				      "%s=%u,%u,%u is too large: the device has at most "
+				      "%u,%u,%u",
+				      what, given[0], given[1], given[2], most[0],
+				      most[1], most[2]);
 	}
 	return 0;
 }
@@ -55,7 +105,7 @@ static int check_cluster(const struct launch_spec *spec, const struct device *de
 	for (int i = 0; i < 3; i++) {
 		if (spec->grid[i] % spec->cluster[i])
 			return refuse(refusal, EINVAL,
-				      "grid=%u,%u,%u is no multiple of "
+				      "grid=%u,%u,%u is not a multiple of "
 				      "cluster=%u,%u,%u",
 				      spec->grid[0], spec->grid[1], spec->grid[2],
 				      spec->cluster[0], spec->cluster[1],
@@ -80,12 +130,13 @@ int launch_check_limits(struct launch *launch, struct refusal *refusal)
 		return r;
 	if (threads > limits->threads)
 		return refuse(refusal, EINVAL,
-			      "a block of %llu threads is over the device's %u",
+			      "a block of %llu threads is too large: the device has at "
+			      "most %u",
 			      (unsigned long long)threads, limits->threads);
 	if (spec->shared > limits->shared)
 		return refuse(refusal, EINVAL,
-			      "shared=%u is over the device's %u bytes a block",
-			      spec->shared, limits->shared);
+			      "shared=%u is too much: the device has at most %s a block",
+			      spec->shared, size_text(limits->shared));
 	if (spec->cooperative && !limits->cooperative)
 		return refuse(refusal, EOPNOTSUPP,
 			      "device %u has no cooperative launches "

@@ -264,7 +264,8 @@ static void load_failed(struct op *op, const struct wire_reply *reply)
 		}
 	} else if (!load->error) {
 		load->error = EIO;
-		text_printf(&op->sentence, "module %s: its functions can't be told: %s",
+		text_printf(&op->sentence,
+			    "module %s: the driver can't list its functions: %s",
 			    load->name, strerror(reply->error));
 		text_add_call(&op->sentence, reply->call, reply->result);
 	}

@@ -2,10 +2,11 @@
 #include "kernels/module_use.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "model/access.h"
+#include "model/location.h"
 #include "process/broker.h"
 #include "process/worker.h"
 
@@ -31,6 +32,43 @@ static void module_use_set(struct module_use *use, struct module *module,
 	};
 }
 
+/*
+ * Whether the function has this name in C++: `_Z3addPfS_i` for `add`. (A demangler would
+ * parse names that come from a user's module inside of the broker.)
+ */
+static bool is_mangled(const struct function *function, const char *name)
+{
+	char start[32];
+	size_t length = strlen(name);
+
+	snprintf(start, sizeof(start), "_Z%zu", length);
+	return strncmp(function->name, start, strlen(start)) == 0 &&
+	       strncmp(function->name + strlen(start), name, length) == 0;
+}
+
+static int refuse_function(const struct module *module, const char *name,
+			   struct refusal *refusal)
+{
+	const struct image *image = module->image;
+	const struct function *function;
+	char more[32] = "";
+
+	if (!image->functions)
+		return refuse(refusal, ENOENT, "module %s has no functions",
+			      module->name);
+	for (function = image->functions; function; function = function->hh.next) {
+		if (is_mangled(function, name))
+			return refuse(refusal, ENOENT,
+				      "module %s has no function '%.64s'; it has %s: C++ "
+				      "changes names, extern \"C\" keeps them",
+				      module->name, name, function->shown);
+	}
+	if (image->n_functions > 1)
+		snprintf(more, sizeof(more), " and %u more", image->n_functions - 1);
+	return refuse(refusal, ENOENT, "module %s has no function '%.64s'; it has %s%s",
+		      module->name, name, image->functions->shown, more);
+}
+
 int module_use_begin(struct broker *broker, const struct caller *caller, const char *name,
 		     const char *function_name, struct module_use *ret_use,
 		     struct refusal *refusal)
@@ -52,9 +90,7 @@ int module_use_begin(struct broker *broker, const struct caller *caller, const c
 	if (!function && !module->image->enumerated)
 		return -EAGAIN;
 	if (!function)
-		return refuse(refusal, ENOENT,
-			      "module %s has no function %s among its %u", name,
-			      function_name, module->image->n_functions);
+		return refuse_function(module, function_name, refusal);
 	module_use_set(ret_use, module, function);
 	return 0;
 }
@@ -170,26 +206,16 @@ int module_store_device(struct broker *broker, struct module *module,
 			const struct caller *caller, const char *value,
 			struct refusal *refusal)
 {
-	uint64_t number;
-
 	if (caller->uid != 0 && caller->uid != module->owner->uid)
 		return refuse(refusal, EPERM,
 			      "module %s belongs to uid %u, not to uid %u", module->name,
 			      module->owner->uid, caller->uid);
 	if (!module_is_fresh(module))
 		return refuse(refusal, EBUSY,
-			      "module %s is on device %u: one that has been loaded stays "
-			      "where it is",
-			      module->name, module->device);
-	if (number_parse(value, &number) < 0)
-		return refuse(refusal, EINVAL, "device %s of module %s is no number",
-			      value, module->name);
-	if (number >= broker->registry.n_devices)
-		return refuse(refusal, ENOENT,
-			      "there is no device %s: the last one is %u", value,
-			      broker->registry.n_devices - 1);
-	module->device = (uint32_t)number;
-	return 0;
+			      "module %s has been loaded: its device can't change any "
+			      "more; rmdir it and make it again",
+			      module->name);
+	return line_device(value, &broker->registry, &module->device, refusal);
 }
 
 void modules_free(struct broker *broker)

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/number.h"
 #include "memops/lease.h"
 #include "memops/release.h"
 #include "op/op.h"
@@ -123,8 +124,8 @@ static void making_failed_call(struct making *making, int error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	text_printf(&text, "allocation %s of %llu bytes: %s", making->allocation->name,
-		    (unsigned long long)making->allocation->size,
+	text_printf(&text, "allocation %s of %s: %s", making->allocation->name,
+		    size_text(making->allocation->size),
 		    error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
 	text_add_call(&text, making->failure.call, making->failure.result);
 	making_failed(making, error, text_string(&text));
@@ -143,11 +144,9 @@ static void making_told_free(struct ask *ask, const struct wire_reply *reply, bo
 		making_failed_call(making, ENOMEM);
 		return;
 	}
-	text_printf(&text,
-		    "allocation %s of %llu bytes: device %u has %llu bytes free of %llu",
-		    allocation->name, (unsigned long long)allocation->size,
-		    allocation->device, (unsigned long long)reply->value[0],
-		    (unsigned long long)reply->value[1]);
+	text_printf(&text, "allocation %s of %s: device %u has %s free of %s",
+		    allocation->name, size_text(allocation->size), allocation->device,
+		    size_text(reply->value[0]), size_text(reply->value[1]));
 	text_add_call(&text, making->failure.call, making->failure.result);
 	if (making->waited)
 		text_printf(
@@ -375,8 +374,8 @@ static void make_host_memory(struct task *task)
 		making_done(making);
 		return;
 	}
-	text_printf(&text, "allocation %s of %llu bytes of host memory: %s",
-		    allocation->name, (unsigned long long)allocation->size,
+	text_printf(&text, "allocation %s of %s of host memory: %s", allocation->name,
+		    size_text(allocation->size),
 		    r == -EMFILE ? DESCRIPTORS_GONE : strerror(-r));
 	making_failed(making, -r, text_string(&text));
 }
@@ -444,9 +443,8 @@ static void make_in_worker_finish(struct op *op)
 		making->failure = op->failure;
 		making_no_memory(making);
 	} else {
-		text_printf(&text, "allocation %s of %llu bytes: %s",
-			    making->allocation->name,
-			    (unsigned long long)making->allocation->size,
+		text_printf(&text, "allocation %s of %s: %s", making->allocation->name,
+			    size_text(making->allocation->size),
 			    text_string(&op->sentence));
 		making_failed(making, op->error, text_string(&text));
 	}

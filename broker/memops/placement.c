@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "memops/placement.h"
+#include "model/location.h"
 
 /* ---- the ops ---- */
 
@@ -34,7 +35,7 @@ static void placing_run(struct op *op)
 	pthread_mutex_unlock(&op->broker->registry.lock);
 	if (r < 0) {
 		op_fail(op, ENOMEM, "allocation %s: %s", name,
-			r == -ENOSPC ? "it has as many ranges that differ as it may"
+			r == -ENOSPC ? "too many of its ranges differ in advice or place"
 				     : "no memory in the broker");
 		return;
 	}
@@ -113,14 +114,15 @@ struct placing *placing_new(struct broker *broker, const struct op_class *class,
 
 /* ---- checks ---- */
 
-static int check_kind(const struct allocation *allocation, struct refusal *refusal)
+static int check_kind(const struct allocation *allocation, const char *what,
+		      struct refusal *refusal)
 {
 	if (allocation->managed)
 		return 0;
 	return refuse(refusal, EINVAL,
-		      "allocation %s is of kind %s: this is for managed memory",
-		      allocation->name,
-		      kind_name((enum allocation_kind)allocation->kind));
+		      "allocation %s has kind=%s: %s is for kind=managed",
+		      allocation->name, kind_name((enum allocation_kind)allocation->kind),
+		      what);
 }
 
 static bool node_is_there(unsigned int number)
@@ -136,19 +138,16 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 {
 	unsigned int number = location_number(location);
 
-	if (location_place(location) == LOCATION_DEVICE &&
-	    number >= broker->registry.n_devices)
-		return refuse(refusal, ENOENT,
-			      "there is no device %u: the last one is %u", number,
-			      broker->registry.n_devices - 1);
+	if (location_place(location) == LOCATION_DEVICE)
+		return device_check(&broker->registry, number, refusal);
 	if (location_place(location) != LOCATION_NUMA)
 		return 0;
 	if (!node_is_there(number))
 		return refuse(refusal, ENOENT, "there is no NUMA node %u", number);
 	if (!cuda_driver_has(broker->driver, call))
 		return refuse(refusal, EOPNOTSUPP,
-			      "numa:%u: the driver lacks %s, the older call knows only "
-			      "cpu and device:N",
+			      "numa:%u needs %s, which this driver lacks: use cpu or "
+			      "device:N",
 			      number, cuda_call_name(call));
 	return 0;
 }
@@ -170,7 +169,7 @@ int managed_check(const struct broker *broker, const struct allocation *allocati
 {
 	int r;
 
-	r = check_kind(allocation, refusal);
+	r = check_kind(allocation, what, refusal);
 	if (r == 0)
 		r = check_location(broker, location, call, refusal);
 	if (r == 0)

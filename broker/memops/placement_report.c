@@ -367,11 +367,10 @@ static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool
 
 /* Prepares a query and its worker. Returns: 0; -ESTALE, with a sentence. */
 static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
-			  char *sentence, size_t size)
+			  struct refusal *refusal)
 {
 	struct broker *broker = ranges->broker;
 	const struct allocation *allocation;
-	struct refusal refusal;
 	uint64_t end;
 	int r = 0;
 
@@ -379,12 +378,10 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 	allocation = allocation_get(&broker->registry, ranges->token.slot,
 				    ranges->token.generation);
 	if (!allocation || !allocation->managed) {
-		snprintf(sentence, size, "the allocation has been freed");
-		r = -ESTALE;
+		r = refuse(refusal, ESTALE, "the allocation has been freed");
 	} else if (allocation->state == ALLOCATION_LOST) {
 		strcpy(ranges->name, allocation->name);
-		r = refuse_lost(&refusal, allocation);
-		snprintf(sentence, size, "%s", refusal.sentence);
+		r = refuse_lost(refusal, allocation);
 	} else {
 		strcpy(ranges->name, allocation->name);
 		ranges->size = allocation->size;
@@ -410,13 +407,13 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 static void ranges_ask(struct ranges *ranges)
 {
 	struct worker_needs needs;
-	char sentence[256];
+	struct refusal refusal;
 	uint32_t epoch;
 	int r;
 
-	r = ranges_prepare(ranges, &needs, sentence, sizeof(sentence));
+	r = ranges_prepare(ranges, &needs, &refusal);
 	if (r < 0) {
-		ranges_fail(ranges, -r, sentence);
+		ranges_fail(ranges, -r, refusal.sentence);
 		return;
 	}
 	r = worker_ask(ranges->worker, &needs, &ranges->ask, &epoch);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "memops/copy.h"
 #include "memops/data.h"
 #include "memops/fill.h"
@@ -100,10 +101,9 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 	char name[OBJECT_NAME_MAX + 1];
 
 	strcpy(name, allocation->name);
-	text_printf(&text,
-		    "%llu bytes at %llu are past the end of allocation %s of %llu bytes",
-		    (unsigned long long)length, (unsigned long long)offset, name,
-		    (unsigned long long)allocation->size);
+	text_printf(&text, "%s (%s) does not grow and has no room for %s at offset %s",
+		    name, size_text(allocation->size), size_text(length),
+		    size_typed(offset));
 	pthread_mutex_unlock(&broker->registry.lock);
 	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
 	wait_done(wait, -ENOSPC, 0);
@@ -719,10 +719,8 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 	char name[OBJECT_NAME_MAX + 1];
 
 	strcpy(name, allocation->name);
-	text_printf(
-		&text,
-		"truncate to %llu bytes: allocation %s has %llu bytes and does not grow",
-		(unsigned long long)size, name, (unsigned long long)allocation->size);
+	text_printf(&text, "%s can't be truncated to %s: it has %s and does not grow",
+		    name, size_text(size), size_text(allocation->size));
 	pthread_mutex_unlock(&broker->registry.lock);
 	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
 	wait_done(wait, -ENOSPC, 0);

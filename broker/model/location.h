@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Locations of managed memory in lines and files: cpu, numa:N, device:N. */
+/*
+ * Devices, and locations of managed memory (cpu, numa:N, device:N), in lines and files.
+ */
 #pragma once
 
 #include "base/refusal.h"
@@ -7,8 +9,16 @@
 
 #include <gpumem/location.h>
 
+struct registry;
+
 /* Returns: 0; -EINVAL. Does not check that the device or node exists. */
 int line_location(const char *word, uint16_t *ret_location, struct refusal *refusal);
+
+/* The number of a device. Returns: 0; -EINVAL; -ENOENT: there is no such device. */
+int line_device(const char *word, const struct registry *registry, uint32_t *ret_device,
+		struct refusal *refusal);
+int device_check(const struct registry *registry, uint32_t device,
+		 struct refusal *refusal);
 
 /* Appends a location; `none` for LOCATION_NONE. */
 void text_location(struct text *text, uint16_t location);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/number.h"
 #include "model/registry.h"
 
 int range_fit(struct range *range, const struct allocation *allocation,
@@ -14,20 +15,16 @@ int range_fit(struct range *range, const struct allocation *allocation,
 		range->length = allocation->size - range->offset;
 	if (__builtin_add_overflow(range->offset, range->length, &end))
 		return refuse(refusal, EOVERFLOW,
-			      "%llu bytes at %llu of allocation %s do not fit in 64 bits",
-			      (unsigned long long)range->length,
-			      (unsigned long long)range->offset, allocation->name);
-	if (!range->has_length && range->offset >= allocation->size)
+			      "offset %s and length %s are together more than 64 bits",
+			      size_typed(range->offset), size_text(range->length));
+	if (range->offset >= allocation->size)
 		return refuse(refusal, ERANGE,
-			      "offset %llu is outside allocation %s of %llu bytes",
-			      (unsigned long long)range->offset, allocation->name,
-			      (unsigned long long)allocation->size);
-	if (range->offset >= allocation->size || end > allocation->size)
-		return refuse(
-			refusal, ERANGE,
-			"%llu bytes at %llu are outside allocation %s of %llu bytes",
-			(unsigned long long)range->length,
-			(unsigned long long)range->offset, allocation->name,
-			(unsigned long long)allocation->size);
+			      "offset %s is past the last byte of %s, which has %s",
+			      size_typed(range->offset), allocation->name,
+			      size_text(allocation->size));
+	if (end > allocation->size)
+		return refuse(refusal, ERANGE, "%s (%s) has no room for %s at offset %s",
+			      allocation->name, size_text(allocation->size),
+			      size_text(range->length), size_typed(range->offset));
 	return 0;
 }

@@ -62,12 +62,10 @@ static void read_number(const char *word)
 	struct scalar scalar;
 	uint64_t number;
 	bool wait;
-	int r = line_number(word, "device", 15, &number, &refusal);
+	int r = line_number(word, "elements", &number, &refusal);
 
 	if (r < 0)
 		check_refusal(r, &refusal);
-	else
-		must(number <= 15);
 	r = line_range(word, word, &range, &refusal);
 	if (r < 0)
 		check_refusal(r, &refusal);
@@ -76,8 +74,9 @@ static void read_number(const char *word)
 	r = line_wait(word, &wait, &refusal);
 	if (r < 0)
 		check_refusal(r, &refusal);
-	r = scalar_parse(word, &scalar);
-	must(r == 0 || r == -EINVAL || r == -ERANGE);
+	r = line_scalar(word, &scalar, &refusal);
+	if (r < 0)
+		check_refusal(r, &refusal);
 	if (r == 0 && scalar_size(scalar.type) < 8)
 		must(scalar.bits >> 8 * scalar_size(scalar.type) == 0);
 }

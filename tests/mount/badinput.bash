@@ -11,9 +11,9 @@ alloc_refused()
 
 test_a_tag_is_plain_text()
 {
-	refused EINVAL 'tag= wants up to 255 characters, none of them a control' \
+	refused EINVAL 'a tag has at most 255 bytes and no control characters' \
 		"printf 'x 4K tag=\\033[31mred\\n' >control/alloc"
-	refused EINVAL 'tag= wants up to 255' "echo x 4K tag=$(printf 't%.0s' {1..256}) >control/alloc"
+	refused EINVAL 'at most 255' "echo x 4K tag=$(printf 't%.0s' {1..256}) >control/alloc"
 	echo "x 4K tag=$(printf 't%.0s' {1..252})é" >control/alloc
 	like "$(<allocations/x/tag)" '^t+é$'
 }
@@ -50,7 +50,7 @@ test_a_size_larger_than_the_device()
 {
 	local kind
 	for kind in device direct async; do
-		alloc_refused ENOMEM 'x.*1099511627776.*[0-9]+|1099511627776.*x' "x 1T kind=$kind"
+		alloc_refused ENOMEM 'x of 1 TiB: device 0 has .* free of ' "x 1T kind=$kind"
 		like "$(tail -n 1 errors)" 'free|left'
 	done
 }
@@ -111,7 +111,7 @@ test_a_name_too_long()
 test_a_name_that_is_taken()
 {
 	echo 'x 16384' >control/alloc
-	refused EEXIST 'x.*16384' "echo 'x 1T' >control/alloc"
+	refused EEXIST 'allocation x is there already \(id [0-9]+, 16 KiB\)' "echo 'x 1T' >control/alloc"
 	is "$(<allocations/x/size)" 16384
 }
 
@@ -242,11 +242,74 @@ test_wait_is_zero_or_one()
 	echo default >control/synchronize
 }
 
+# says FILE LINE SENTENCE: the line fails with exactly this sentence.
+says()
+{
+	local said
+	exec 3<>"$1"
+	echo "$2" >&3 2>/dev/null && fail "line ${BASH_LINENO[0]}: succeeded: $2"
+	said=$(cat <&3)
+	exec 3>&-
+	[ "$said" = "$3" ] || fail "line ${BASH_LINENO[0]}: expected:" "$3" "got:" "$said"
+}
+
+test_a_sentence_quotes_the_word_and_names_what_is_allowed()
+{
+	local devices='use 0'
+	[ ! -e devices/1 ] || devices='use 0 or 1'
+	[ ! -e devices/2 ] || devices="use 0 to $(($(ls devices | wc -l) - 1))"
+	says control/alloc 'x 1.5G' "'1.5G' is not a size: use 1536M, 1610612736 or 1024xf32"
+	says control/alloc 'x many' "'many' is not a size: use 4096, 4K, 16MiB, 100MB or 1024xf32"
+	says control/alloc 'x 0' "allocation x can't have size 0: 1 byte is the least"
+	says control/alloc 'x 4K kind=gpu' 'kind=gpu is not one of device, direct, async, managed, host'
+	says control/alloc 'x 1000 float32' \
+		"'float32' is not KEY=VALUE (for a count of floats write 1000xf32)"
+	says control/alloc 'x 4K device=gpu0' "'gpu0' is not a device: $devices"
+	says control/alloc 'x 4K device=99' "there is no device 99: $devices"
+	says control/alloc 'my-weights/layer1 4K' \
+		"'my-weights/layer1' can't be a name: '/' is not allowed"
+	says control/alloc 'x 4K type=device' \
+		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map"
+	says control/alloc 'x 4K mode=999' 'mode=999 is not an octal mode from 0 to 777, such as 640'
+	says control/free 'x y' "'y' is one word too many"
+	is "$(ls allocations)" ''
+}
+
+test_a_sentence_gives_sizes_as_people_read_them()
+{
+	printf '%s\n' 'a 1M' 'b 2M' 'm 1M kind=managed' >control/alloc
+	says control/copy 'a from=b' 'b (2 MiB) does not fit into a (1 MiB): length=1M copies a part'
+	says control/copy 'a+512K from=b' \
+		'b (2 MiB) does not fit into the rest of a (512 KiB): length=512K copies a part'
+	says control/copy 'a from=b length=2M' 'a (1 MiB) has no room for 2 MiB'
+	says control/copy 'a+4M from=b' 'offset 4M is past the last byte of a, which has 1 MiB'
+	says control/copy 'a+1K from=a length=4K' 'the ranges of a overlap: 4 KiB at offset 0 and at 1K'
+	says control/fill 'a f32:1 offset=3' 'offset=3 is not a multiple of 4, the size of f32'
+	says control/fill 'a f32:1 length=3' 'length=3 is not a multiple of 4, the size of f32'
+	says control/fill 'a u8:1 offset=1K length=1M' 'a (1 MiB) has no room for 1 MiB at offset 1K'
+	says control/fill 'a u8:1 offset=1M' 'offset 1M is past the last byte of a, which has 1 MiB'
+	says control/fill 'a 7' "'7' is not TYPE:VALUE, such as f32:1.5; the types are i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64"
+	says control/prefetch 'a cpu' 'allocation a has kind=device: prefetch is for kind=managed'
+	says control/prefetch 'm gpu' "'gpu' is not a location: use cpu, numa:N or device:N"
+}
+
+test_what_is_fixed_by_use_says_how_to_begin_anew()
+{
+	local again="can't change any more; rmdir it and make it again"
+	echo 'a 4K' >control/alloc
+	mkdir streams/s1
+	refused EINVAL "'high' is not a priority: use a number from -1000 to 1000" \
+		'echo high >streams/s1/priority'
+	refused EINVAL "'first' is not a device: use 0" 'echo first >streams/s1/device'
+	echo 'a u8:1 stream=s1' >control/fill
+	refused EBUSY "stream s1 is in use: its device $again" 'echo 0 >streams/s1/device'
+}
+
 test_host_memory_that_the_machine_has_not()
 {
 	local kib
 	kib=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
-	alloc_refused ENOMEM 'h of [0-9]+ bytes of host memory' "h ${kib}K kind=host"
+	alloc_refused ENOMEM 'h of .* of host memory' "h ${kib}K kind=host"
 }
 
 main "$@"

@@ -163,7 +163,7 @@ test_errors_keeps_the_last_64()
 test_errors_says_what_the_kernel_did_not()
 {
 	refused EEXIST . 'echo "x 4096" >control/alloc; echo "x 1T" >control/alloc'
-	like "$(tail -n 1 errors)" 'control/alloc EEXIST .*x.*4096'
+	like "$(tail -n 1 errors)" 'control/alloc EEXIST .*x.*4 KiB'
 }
 
 main "$@"

@@ -355,7 +355,7 @@ test_what_is_freed_beside_an_endless_kernel_does_not_keep_managed_memory_from_it
 test_launches_by_name_of_a_kernel_need_no_listing()
 {
 	loaded order
-	refused ENOENT 'has no function nosuch' 'echo "order nosuch grid=1 block=1" >control/launch'
+	refused ENOENT "has no function 'nosuch'; it has " 'echo "order nosuch grid=1 block=1" >control/launch'
 	refused ENOENT 'there is no module nosuch' 'echo "nosuch f grid=1 block=1" >control/launch'
 }
 
@@ -363,20 +363,28 @@ test_what_does_not_fit_the_kernel_is_refused()
 {
 	loaded order
 	echo 'x 64' >control/alloc
-	refused EINVAL 'arguments of kernel order/add: it takes 3, 2 given' \
+	refused EINVAL 'kernel order/add has 3 parameters: the line has 2 arguments' \
 		'echo "order add grid=1 block=1 in:x i32:1" >control/launch'
-	refused EINVAL 'it takes 3, 4 given' \
+	refused EINVAL 'has 3 parameters: the line has 4 arguments' \
 		'echo "order add grid=1 block=1 in:x i32:1 x x" >control/launch'
-	refused EINVAL 'argument 2, i64:1, has 8 bytes, the parameter of order/add 4' \
+	refused EINVAL 'argument 2, i64:1, has 8 bytes; parameter 2 of order/add has 4' \
 		'echo "order add grid=1 block=1 in:x i64:1 x" >control/launch'
-	refused EINVAL 'argument 2, x, has 8 bytes, the parameter of order/add 4' \
+	refused EINVAL 'argument 2, x, has 8 bytes, an address; parameter 2 of order/add has 4' \
 		'echo "order add grid=1 block=1 in:x x x" >control/launch'
-	refused EINVAL 'argument i32:3000000000 does not fit its type' \
+	refused EINVAL "'i32:3000000000' is outside the range of i32" \
 		'echo "order add grid=1 block=1 in:x i32:3000000000 x" >control/launch'
 	refused EINVAL 'hex:123' 'echo "order add grid=1 block=1 in:x hex:123 x" >control/launch'
 	refused EINVAL 'f33:1' 'echo "order add grid=1 block=1 in:x f33:1 x" >control/launch'
-	refused ERANGE 'offset 64 is outside allocation x of 64 bytes' \
+	refused ERANGE 'offset 64 is past the last byte of x, which has 64 bytes' \
 		'echo "order add grid=1 block=1 in:x+64 i32:1 x" >control/launch'
+	refused ENOENT "there is no allocation '1024'; for a number write i32:1024" \
+		'echo "order add grid=1 block=1 in:x 1024 x" >control/launch'
+	refused ENOENT "there is no allocation '0.5'; for a number write f32:0.5" \
+		'echo "order add grid=1 block=1 in:x 0.5 x" >control/launch'
+	refused ENOENT "there is no allocation '7'; for a number write i64:7" \
+		'echo "order add grid=1 block=1 7 i32:1 x" >control/launch'
+	refused EINVAL "'-1' is not an allocation; for a number write i32:-1" \
+		'echo "order add grid=1 block=1 in:x -1 x" >control/launch'
 	refused ENOENT 'there is no allocation y' \
 		'echo "order add grid=1 block=1 in:y i32:1 x" >control/launch'
 }
@@ -389,18 +397,18 @@ test_bad_shapes_are_refused()
 	refused EINVAL 'grid=0 has a dimension of zero' "echo 'grid=0 block=1 $args' $launch"
 	refused EINVAL 'block=1,0 has a dimension of zero' "echo 'grid=1 block=1,0 $args' $launch"
 	refused EINVAL 'grid=1,2,3,4 is not X' "echo 'grid=1,2,3,4 block=1 $args' $launch"
-	refused EINVAL 'takes grid= and block=, or elements=' "echo 'grid=1 $args' $launch"
-	refused EINVAL 'exclude each other' "echo 'grid=1 elements=4 $args' $launch"
+	refused EINVAL 'needs grid= and block=, or elements=' "echo 'grid=1 $args' $launch"
+	refused EINVAL "can't both be given" "echo 'grid=1 elements=4 $args' $launch"
 	refused EINVAL 'elements=0' "echo 'elements=0 $args' $launch"
 	refused EINVAL 'one dimension' "echo 'elements=4 block=2,2 $args' $launch"
-	refused EINVAL '1025 threads is over|over the device' "echo 'grid=1 block=1025 $args' $launch"
-	refused EINVAL 'a block of 2048 threads is over' "echo 'grid=1 block=64,32 $args' $launch"
-	refused EINVAL 'grid=1,70000,1 is over' "echo 'grid=1,70000 block=1 $args' $launch"
-	refused EINVAL 'shared=1048576 is over' "echo 'grid=1 block=1 shared=1M $args' $launch"
+	refused EINVAL '1025 threads is too large|block=1025,1,1 is too large' "echo 'grid=1 block=1025 $args' $launch"
+	refused EINVAL 'a block of 2048 threads is too large: the device has at most 1024' "echo 'grid=1 block=64,32 $args' $launch"
+	refused EINVAL 'grid=1,70000,1 is too large: the device has at most [0-9]+,65535,65535' "echo 'grid=1,70000 block=1 $args' $launch"
+	refused EINVAL 'shared=1048576 is too much: the device has at most ' "echo 'grid=1 block=1 shared=1M $args' $launch"
 	refused EINVAL 'cooperative=2' "echo 'grid=1 block=1 cooperative=2 $args' $launch"
 	refused EINVAL 'timeout=0' "echo 'grid=1 block=1 timeout=0 $args' $launch"
 	refused EINVAL 'timeout=x' "echo 'grid=1 block=1 timeout=x $args' $launch"
-	refused EINVAL 'unknown key colour' "echo 'grid=1 block=1 colour=red $args' $launch"
+	refused EINVAL "there is no key 'colour': grid, block, elements," "echo 'grid=1 block=1 colour=red $args' $launch"
 	refused ENOENT 'there is no stream nosuch' "echo 'grid=1 block=1 stream=nosuch $args' $launch"
 	refused EINVAL 'is missing' "echo order >control/launch"
 }

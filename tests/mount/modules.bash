@@ -290,10 +290,10 @@ test_what_is_no_image_is_refused_and_the_old_one_stays()
 test_an_image_that_was_cut_off_is_refused()
 {
 	module m f
-	refused ENOEXEC 'cubin is cut' "$(declare -f elf); elf 190 100 | tee modules/m/image"
-	refused ENOEXEC 'cubin is cut' "$(declare -f elf); elf 190 10 | tee modules/m/image"
-	refused ENOEXEC 'fatbin is cut' 'printf "\x50\xed\x55\xba\1\0\x10\0\xff\0\0\0\0\0\0\0" | tee modules/m/image'
-	refused ENOEXEC 'fatbin is cut' 'printf "\x50\xed\x55\xba" | tee modules/m/image'
+	refused ENOEXEC 'cubin is damaged, or cut off' "$(declare -f elf); elf 190 100 | tee modules/m/image"
+	refused ENOEXEC 'cubin is damaged, or cut off' "$(declare -f elf); elf 190 10 | tee modules/m/image"
+	refused ENOEXEC 'fatbin is damaged, or cut off' 'printf "\x50\xed\x55\xba\1\0\x10\0\xff\0\0\0\0\0\0\0" | tee modules/m/image'
+	refused ENOEXEC 'fatbin is damaged, or cut off' 'printf "\x50\xed\x55\xba" | tee modules/m/image'
 	refused ENOEXEC 'wrapper' 'printf "\xb1\x43\x62\x46\1\0\0\0" | tee modules/m/image'
 	is "$(ls modules/m/functions)" f
 	ptx g | head -c -8 >"$T/cut.ptx"
@@ -348,7 +348,7 @@ test_the_device_is_written_before_the_image()
 	echo 1 >modules/m/device
 	ptx f >modules/m/image
 	is "$(<modules/m/device)" 1
-	refused EBUSY 'device 1' 'echo 0 >modules/m/device'
+	refused EBUSY 'its device' 'echo 0 >modules/m/device'
 	is "$(<modules/m/device)" 1
 	like "$(value_of modules/m/functions/f/attributes multiprocessors)" '^[0-9]+$'
 }
@@ -481,6 +481,29 @@ test_a_thousand_functions_are_listed()
 	is "$(ls modules/m/functions | wc -l)" 1000
 	is "$(ls modules/m/functions)" "$(printf '%s\n' "${names[@]}")"
 	is "$(<"modules/m/functions/${names[999]}/name")" "${names[999]}"
+}
+
+test_a_function_that_is_not_there_is_answered_with_those_that_are()
+{
+	mkdir modules/add modules/none
+	ptx _Z3subPfS_i _Z3addPfS_i >modules/add/image
+	refused ENOENT "module add has no function 'add'; it has _Z3addPfS_i: C\\+\\+ changes names, extern \"C\" keeps them" \
+		'echo "add add grid=1 block=1" >control/launch'
+	refused ENOENT "module add has no function 'ad'; it has _Z3...PfS_i and 1 more\$" \
+		'echo "add ad grid=1 block=1" >control/launch'
+	refused ENOENT "module add has no function '_Z'; " 'echo "add _Z grid=1 block=1" >control/launch'
+	printf '.version 7.0\n.target sm_52\n.address_size 64\n' >modules/none/image
+	refused ENOENT 'module none has no functions' 'echo "none f grid=1 block=1" >control/launch'
+}
+
+test_a_loaded_module_says_how_to_change_its_device()
+{
+	mkdir modules/m
+	refused EINVAL "'x' is not a device: use 0" 'echo x >modules/m/device'
+	refused ENOENT 'there is no device 99: use 0' 'echo 99 >modules/m/device'
+	ptx f >modules/m/image
+	refused EBUSY "module m has been loaded: its device can't change any more; rmdir it and make it again" \
+		'echo 0 >modules/m/device'
 }
 
 test_a_module_is_its_owners()

@@ -162,7 +162,7 @@ test_a_mount_point_that_a_broker_has_is_said()
 	local said status=0
 	said=$("$GPUMEMD" --driver "$(driver second)" "$M" 2>&1) || status=$?
 	is "$status" 1
-	like "$said" 'a broker is mounted there; `fusermount3 -u '
+	like "$said" 'a broker is mounted there already; `fusermount3 -u '
 	is "$(grep -cF " $M fuse" /proc/self/mounts)" 1
 	cat version
 }

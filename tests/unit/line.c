@@ -59,7 +59,7 @@ Test(line, missing_operands_are_named)
 {
 	expect_refused("", EINVAL, "NAME is missing");
 	expect_refused("x", EINVAL, "SIZE is missing");
-	expect_refused("x kind=host", EINVAL, "SIZE is missing before kind=host");
+	expect_refused("x kind=host", EINVAL, "SIZE is missing before 'kind=host'");
 }
 
 Test(line, operands_that_may_be_missing_are_NULL)
@@ -188,6 +188,49 @@ Test(line, place_is_a_name_with_an_offset)
 				"1234567890123456789012345678901234567890+1",
 				name, &range, &refusal),
 		     -ENAMETOOLONG));
+}
+
+Test(line, sentences_quote_the_word_and_name_what_is_allowed)
+{
+	static const struct {
+		const char *word, *sentence;
+	} sizes[] = {
+		{ "1.5G", "length=1.5G is not a size: use 1536M, 1610612736 or 1024xf32" },
+		{ "0.5GB", "length=0.5GB is not a size: use 500000000 or 1024xf32" },
+		{ "big", "length=big is not a size: use 4096, 4K, 16MiB, 100MB or "
+			 "1024xf32" },
+		{ "16777216T",
+		  "length=16777216T is too large: a size has at most 64 bits" },
+		{ "0", "length=0: 1 byte is the least" },
+	}, names[] = {
+		{ "my-weights/layer1", "'my-weights/layer1' can't be a name: '/' is not "
+				       "allowed" },
+		{ ".x", "'.x' can't be a name: it begins with '.'" },
+		{ "\xc3\xa4", "'\xc3\xa4' can't be a name: only A-Z, a-z, 0-9, '_', '.' "
+			      "and '-' are allowed" },
+		{ "", "the name of the stream is missing" },
+	}, scalars[] = {
+		{ "u8:256", "'u8:256' is outside the range of u8" },
+		{ "i32:x", "'i32:x' is not i32 and a number, such as i32:1" },
+		{ "float:1", "'float:1' is not TYPE:VALUE, such as f32:1.5; the types are "
+			     SCALAR_TYPES },
+	};
+	struct range range = { 0 };
+	struct scalar scalar;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		cr_expect(lt(int, line_range(NULL, sizes[i].word, &range, &refusal), 0));
+		cr_expect(eq(str, refusal.sentence, (char *)sizes[i].sentence));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		cr_expect(eq(int, line_name(names[i].word, "stream", &refusal), -EINVAL));
+		cr_expect(eq(str, refusal.sentence, (char *)names[i].sentence));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(scalars); i++) {
+		cr_expect(eq(int, line_scalar(scalars[i].word, &scalar, &refusal),
+			     -EINVAL));
+		cr_expect(eq(str, refusal.sentence, (char *)scalars[i].sentence));
+	}
 }
 
 Test(line, wait_is_zero_or_one)

@@ -76,6 +76,56 @@ Test(number, size_takes_a_unit_in_either_case)
 	       { "16777215T", 0, 0xffffffull << 40 });
 }
 
+Test(number, size_takes_binary_and_decimal_units_as_dd_does)
+{
+	EXPECT(size_parse,
+	       { "4KiB", 0, 4096 }, { "1GiB", 0, 1 << 30 }, { "1gib", 0, 1 << 30 },
+	       { "1TiB", 0, 1ull << 40 }, { "4KB", 0, 4000 }, { "100MB", 0, 100000000 },
+	       { "2GB", 0, 2000000000 }, { "1tb", 0, 1000000000000 }, { "3kB", 0, 3000 },
+	       { "0x10KB", 0, 16000 });
+}
+
+Test(number, size_is_a_count_with_a_unit)
+{
+	EXPECT(size_parse,
+	       { "16Mxf32", 0, 64 << 20 }, { "2kxbf16", 0, 4096 },
+	       { "1MBxu8", 0, 1000000 }, { "1GiBxf64", 0, 8ull << 30 });
+}
+
+Test(number, fraction_has_a_size)
+{
+	EXPECT(size_parse_fraction,
+	       { "1.5G", 0, 1536ull << 20 }, { ".5k", 0, 512 }, { "1.5GB", 0, 1500000000 },
+	       { "1.5", 0, 1 }, { "0.1K", 0, 102 }, { "x", -EINVAL }, { "1e3", -EINVAL },
+	       { "1.5Q", -EINVAL }, { "1.2.3M", -EINVAL }, { "0.0M", -EINVAL },
+	       { "-1.5G", -EINVAL }, { "", -EINVAL }, { "inf", -EINVAL },
+	       { "99999999999999999999G", -EINVAL });
+}
+
+Test(number, sizes_are_shown_as_people_read_them)
+{
+	static const struct {
+		uint64_t size;
+		const char *read, *typed;
+	} rows[] = {
+		{ 0, "0 bytes", "0" }, { 1, "1 byte", "1" }, { 1023, "1023 bytes", "1023" },
+		{ 1024, "1 KiB", "1K" }, { 1536, "1.5 KiB", "1536" },
+		{ 1048573, "1048573 bytes", "1048573" }, { 2 << 20, "2 MiB", "2M" },
+		{ 1ull << 40, "1 TiB", "1T" }, { 3ull << 29, "1.5 GiB", "1536M" },
+		{ 84923809793, "79.1 GiB (84923809793 bytes)", "84923809793" },
+		{ 1ull << 60, "1 EiB", "1048576T" },
+		{ UINT64_MAX, "16.0 EiB (18446744073709551615 bytes)",
+		  "18446744073709551615" },
+	};
+	char text[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		cr_expect(eq(str, (char *)size_text(rows[i].size), (char *)rows[i].read));
+		cr_expect(eq(str, (char *)size_write(text, rows[i].size),
+			     (char *)rows[i].typed));
+	}
+}
+
 Test(number, size_is_a_count_of_any_type)
 {
 	EXPECT(size_parse,
@@ -95,8 +145,8 @@ Test(number, hex_that_reads_as_a_count_of_zero_is_refused)
 Test(number, size_with_anything_behind_it_is_refused)
 {
 	EXPECT(size_parse,
-	       { "", -EINVAL }, { "K", -EINVAL }, { "4KB", -EINVAL }, { "4KiB", -EINVAL },
-	       { "4P", -EINVAL }, { "4x", -EINVAL }, { "4xf33", -EINVAL },
+	       { "", -EINVAL }, { "K", -EINVAL }, { "4KBx", -EINVAL }, { "4Ki", -EINVAL },
+	       { "4B", -EINVAL }, { "4MxK", -EINVAL },{ "4P", -EINVAL }, { "4x", -EINVAL }, { "4xf33", -EINVAL },
 	       { "4xf32x", -EINVAL }, { "4Xf32", -EINVAL }, { "-4K", -EINVAL },
 	       { "1.5K", -EINVAL });
 }

@@ -124,9 +124,9 @@ Test(options, mistakes_are_named)
 	refuses("--worker-idle soon /mnt", "soon");
 	refuses("--worker-idle 0 /mnt", "0");
 	refuses("-o worker-idle=-3 /mnt", "-3");
-	refuses("/mnt --driver", "option --driver wants a value");
-	refuses("/mnt -o", "option -o wants a value");
-	refuses("-o driver /mnt", "option --driver wants a value");
+	refuses("/mnt --driver", "option --driver needs a value");
+	refuses("/mnt -o", "option -o needs a value");
+	refuses("-o driver /mnt", "option --driver needs a value");
 	refuses("--foreground=1 /mnt", "option --foreground takes no value");
 	refuses("-o foreground=1 /mnt", "option --foreground takes no value");
 	refuses("-fx /mnt", "unknown option -x");
