@@ -18,8 +18,8 @@ static const char intro[] =
 	"a control file takes one command a line. What went wrong is in errors.\n";
 
 static const char forms[] =
-	"SIZE, N       bytes; K M G T are powers of 1024; COUNTxTYPE is a count of a "
-	"type\n"
+	"SIZE, N       bytes; 4K, 4KiB are powers of 1024, 4KB is 4000; so are M G T\n"
+	"              1024xf32, 16Mxf32 is a count of a type\n"
 	"TYPE          i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
 	"VALUE         decimal, hex or C floating point; nan and inf too\n"
 	"BYTES         1, 2, 4 or 8 of them in hex\n"
