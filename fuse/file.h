@@ -14,6 +14,7 @@ struct stat;
 /* Operations on an open file; NULL: not permitted (see operations.c). Each answers the
  * request exactly once. */
 struct file_type {
+	bool cached; /* reads never wait, so the kernel may read into its own pages */
 	void (*read)(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		     const struct fuse_file_info *info);
 	void (*write)(struct file *file, fuse_req_t req, const char *bytes, size_t size,

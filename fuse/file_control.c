@@ -13,7 +13,6 @@
 struct line_file {
 	struct file file;
 	struct control *control;
-	uid_t uid; /* of the opener */
 };
 
 static void reply_answer(struct line_file *line, fuse_req_t req, size_t size)
@@ -69,8 +68,6 @@ static void line_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	(void)info;
 	if (!request)
 		return;
-	request->changes = true;
-	request->uid = line->uid;
 	control_write(line->control, fuse_req_ctx(req)->pid, bytes, size, &request->wait);
 	request_wait(request);
 }
@@ -82,8 +79,6 @@ static void line_sync(struct file *file, fuse_req_t req)
 
 	if (!request)
 		return;
-	request->changes = true;
-	request->uid = line->uid;
 	request->closes = true;
 	control_flush(line->control, fuse_req_ctx(req)->pid, &request->wait);
 	request_wait(request);
@@ -120,7 +115,6 @@ void file_control_open(struct view *view, fuse_req_t req, const struct node *nod
 		reply_error(req, error);
 		return;
 	}
-	line->uid = identity.caller.uid;
 	info->direct_io = 1;
 	info->noflush = !opened_for_writing(info);
 	file_reply(req, &line->file, info);

@@ -23,7 +23,6 @@
 struct data_file {
 	struct file file;
 	struct token token;
-	fuse_ino_t ino;
 	struct identity identity;
 	bool mapped;	   /* holds an open of the mapping */
 	atomic_bool wrote; /* since the last close of the descriptor or a duplicate */
@@ -70,19 +69,6 @@ static int data_size(const struct data_file *data, uint64_t *ret_size)
 	return 0;
 }
 
-static void reply_cached(struct request *request, int error, const void *bytes,
-			 size_t length)
-{
-	page_cache_end_read(&request->view->page_cache, request->context);
-	request_reply_bytes(request, error, bytes, length);
-}
-
-/* Reads into the page cache are the kernel's own, without an owner of locks. */
-static bool is_cached(const struct fuse_file_info *info)
-{
-	return info->lock_owner == 0;
-}
-
 static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		      const struct fuse_file_info *info)
 {
@@ -90,13 +76,9 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 	struct caller caller = data_caller(data, req);
 	struct request *request = request_new(file->view, req, request_reply_bytes);
 
+	(void)info;
 	if (!request)
 		return;
-	if (is_cached(info))
-		request->context = page_cache_begin_read(&file->view->page_cache,
-							 data->token, data->ino);
-	if (request->context)
-		request->reply = reply_cached;
 	broker_read(file->view->broker, data->token, &caller, offset, size,
 		    &request->wait);
 	request_wait(request);
@@ -270,7 +252,6 @@ void file_data_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	data->token = node->token;
-	data->ino = node_id(node);
 	finish_open(data, req, info, stat.host);
 }
 
@@ -279,7 +260,6 @@ void file_data_truncate(struct view *view, struct request *request, struct token
 {
 	struct caller caller = caller_of(request->req);
 
-	request->changes = true;
 	broker_truncate(view->broker, token, &caller, size, &request->wait);
 	request_wait(request);
 }

@@ -95,6 +95,7 @@ static void image_free(struct file *file, fuse_req_t req)
 }
 
 static const struct file_type image_type = {
+	.cached = true,
 	.read = image_read,
 	.write = image_write,
 	.close = image_close,

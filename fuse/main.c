@@ -335,7 +335,7 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->session, server->socket);
+	error = view_init(&server->view, server->broker, server->socket);
 	if (!error)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)
@@ -361,7 +361,6 @@ static int stop_broker(struct server *server)
 static void stop_view(struct server *server)
 {
 	broker_shutdown(server->broker);
-	page_cache_end(&server->view.page_cache);
 	mount_detach(&server->mount,
 		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));
 	server->transport = transport_free(server->transport);

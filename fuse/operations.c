@@ -59,13 +59,28 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	reply_error(req, 0);
 }
 
+/*
+ * readahead(2), sendfile(2), splice(2) and faults of mappings read into the kernel's own
+ * pages, and such reads name no lock owner. The kernel locks the pages until the answer,
+ * and open(2), write(2) and close(2) of anybody wait for these locks, deaf to signals. So
+ * files with reads that may wait give the kernel no pages. Programs that get EINVAL from
+ * sendfile(2) or splice(2) go on with read(2).
+ */
+static bool may_read(const struct file *file, const struct fuse_file_info *info)
+{
+	return file->type->cached || info->lock_owner;
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *info)
 {
 	struct file *file = file_of(info);
 
 	(void)ino;
-	file->type->read(file, req, size, offset, info);
+	if (may_read(file, info))
+		file->type->read(file, req, size, offset, info);
+	else
+		reply_error(req, -EINVAL);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,

@@ -178,23 +178,6 @@ static void disarm(struct request *request)
 	pthread_mutex_unlock(&requests->lock);
 }
 
-static void on_dropped(void *userdata)
-{
-	struct request *request = userdata;
-
-	request->reply(request, request->error, NULL, request->length);
-	request_unref(request);
-}
-
-/* Not for answers with bytes. Returns: is the answer sent later? */
-static bool hold_back(struct request *request, int error, size_t length)
-{
-	request->error = error;
-	request->length = length;
-	return page_cache_drop(&request->view->page_cache, request->uid, on_dropped,
-			       request);
-}
-
 static void on_done(struct wait *wait, int error, const void *bytes, size_t length)
 {
 	struct request *request = container_of(wait, struct request, wait);
@@ -206,8 +189,6 @@ static void on_done(struct wait *wait, int error, const void *bytes, size_t leng
 	pthread_mutex_unlock(&request->lock);
 	if (armed)
 		disarm(request);
-	if (request->changes && hold_back(request, error, length))
-		return;
 	request->reply(request, error, bytes, length);
 	request_unref(request);
 }
@@ -223,7 +204,6 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 	request->wait.done = on_done;
 	request->view = view;
 	request->req = req;
-	request->uid = fuse_req_ctx(req)->uid;
 	request->reply = reply;
 	request->cancel = cancel_at_broker;
 	request->n_refs = 2;

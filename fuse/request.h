@@ -39,18 +39,11 @@ struct request {
 	size_t size;
 	off_t offset;
 
-	/* The request may change memory: before the answer the kernel's pages of changed
-	 * allocations, of those this user may change, are dropped (page_cache.h). */
-	bool changes;
-	uid_t uid;
-
 	/* A file is being closed or synchronized. When the end of a program closes the
 	 * file, nobody hears the answer and no signal can end the wait: do not wait. */
 	bool closes;
 
 	/* private to request.c */
-	int error; /* of an answer held back, as length */
-	size_t length;
 	pthread_mutex_t lock;
 	bool answered; /* lock */
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */

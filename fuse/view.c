@@ -6,8 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
-	      const char *socket)
+int view_init(struct view *view, struct broker *broker, const char *socket)
 {
 	struct timespec now;
 	int error;
@@ -23,7 +22,6 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	control_inodes_init(&view->control_inodes);
 	files_init(&view->files);
 	mappings_init(&view->mappings);
-	page_cache_init(&view->page_cache, broker, session);
 	error = wakers_init(&view->wakers);
 	return error ? error : requests_init(&view->requests);
 }
@@ -36,6 +34,5 @@ void view_deinit(struct view *view)
 	if (answered)
 		files_deinit(&view->files);
 	mappings_deinit(&view->mappings);
-	page_cache_deinit(&view->page_cache);
 	control_inodes_deinit(&view->control_inodes);
 }

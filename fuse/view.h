@@ -6,7 +6,6 @@
 #include "control_inode.h"
 #include "file.h"
 #include "mapping.h"
-#include "page_cache.h"
 #include "request.h"
 #include "waker.h"
 
@@ -20,14 +19,12 @@ struct view {
 	struct files files;
 	struct wakers wakers;
 	struct mappings mappings;
-	struct page_cache page_cache;
 	struct stat root;   /* owner and times of the fixed nodes */
 	const char *socket; /* target of the link `socket`; borrowed */
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
-int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
-	      const char *socket);
+int view_init(struct view *view, struct broker *broker, const char *socket);
 
 /*
  * Cancels waiting requests and closes open files; no operation runs any more and the

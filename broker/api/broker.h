@@ -73,9 +73,8 @@ struct object_stat {
 	int64_t changed_s; /* last write, or else creation; seconds and nanoseconds, UTC
 			    */
 	uint32_t changed_ns;
-	uint64_t n_changes; /* of an allocation: increases when a write is accepted */
-	bool host;	    /* an allocation of kind host: can be mapped */
-	bool managed;	    /* an allocation of kind managed: has its extra files */
+	bool host;    /* an allocation of kind host: can be mapped */
+	bool managed; /* an allocation of kind managed: has its extra files */
 };
 
 /* Returns: 0; -ESTALE when the object is gone (not in the journal). */

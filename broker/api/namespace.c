@@ -231,7 +231,6 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 		.changed_s = allocation->written_s ? allocation->written_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,
-		.n_changes = allocation->n_written,
 		.host = allocation->kind == KIND_HOST,
 		.managed = allocation->managed,
 	};

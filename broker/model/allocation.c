@@ -209,7 +209,6 @@ void allocation_written(struct allocation *allocation)
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	allocation->written_s = now.tv_sec;
 	allocation->written_ns = (uint32_t)now.tv_nsec;
-	allocation->n_written++;
 }
 
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation)

@@ -61,7 +61,6 @@ struct allocation {
 	int64_t created_s;
 	int64_t written_s; /* last write; 0: never */
 	uint32_t written_ns;
-	uint64_t n_written;	     /* number of accepted writes */
 	uint32_t pointer_generation; /* goes up when earlier pointers become invalid */
 	gid_t gid;
 	uint16_t mode; /* rw bits */

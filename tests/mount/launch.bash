@@ -278,7 +278,7 @@ test_sendfile_sees_what_a_kernel_wrote_since()
 	echo 'y 4096xf32' >control/alloc
 	echo 'x f32:1' >control/fill
 	is "$(py <<-'EOF'
-		fd = os.open("allocations/y/data", os.O_RDONLY)
+		fd = os.open("allocations/y/data", os.O_RDONLY | os.O_DIRECT)
 		def sent():
 		    out = os.memfd_create("sent")
 		    os.sendfile(out, fd, 0, 4)

@@ -376,6 +376,136 @@ test_a_reset_ends_the_holds_of_a_user()
 	kill -KILL $holder
 }
 
+# ---- reads into the kernel's own pages ----
+
+# readahead(2), fadvise(2), sendfile(2) and faults of mappings lock the kernel's pages of a
+# file until they are read, and a write to the file waits for these locks, deaf to signals.
+
+# in_call PID NUMBER: waits until the process is in that system call.
+in_call()
+{
+	eventually "grep -q '^$2 ' /proc/$1/syscall"
+}
+
+# dies PID: it is a child, and SIGKILL ends it at once.
+dies()
+{
+	kill -KILL "$1"
+	eventually "grep -q '^State:.Z' /proc/$1/status || [ ! -e /proc/$1 ]" 10
+}
+
+# reads_ahead NAME: has the kernel read data into its own pages.
+reads_ahead()
+{
+	lease_py <<-EOF
+		fd = os.open("allocations/$1/data", os.O_RDONLY)
+		os.posix_fadvise(fd, 0, 1 << 20, os.POSIX_FADV_WILLNEED)
+	EOF
+}
+
+# writes NAME: a program that opens and writes data; its process is $writer. It waits in
+# write(2), or already in open(2), which drops the kernel's pages.
+writes()
+{
+	PATH=/usr/bin:/bin "${AS[@]}" dd if=/dev/zero of="allocations/$1/data" bs=4096 count=1 conv=notrunc status=none &
+	writer=$!
+	eventually "grep -qE 'fuse|request_wait_answer|folio' /proc/$writer/wchan"
+}
+
+test_a_program_that_waits_for_its_own_hold_can_be_killed()
+{
+	echo 'x 1M' >control/alloc
+	PATH=/usr/bin:/bin python3 -c 'from lease import *
+lease = Lease("x", write=True)
+lease.line("hold w")
+fd = os.open("allocations/x/data", os.O_RDWR)
+os.posix_fadvise(fd, 0, 1 << 20, os.POSIX_FADV_WILLNEED)
+os.pwrite(fd, b"mine", 0)' &
+	in_call $! 18
+	like "$(<leases)" ' hold=w '
+	dies $!
+	eventually '[ -z "$(<leases)" ]' 10
+	timeout 10 bash -c 'echo "x u8:1" >control/fill'
+}
+
+test_a_reader_keeps_no_write_of_others_alive()
+{
+	needs_root 'several users'
+	needs_software 'be slow'
+	by $alice run 'echo "x 1M mode=644" >control/alloc'
+	slow 30s
+	by $alice run 'echo "x u8:1 wait=0" >control/fill'
+	by $bob reads_ahead x
+	by $alice writes x
+	dies $writer
+	inject
+}
+
+# After a write the kernel believes that the file has a size.
+test_a_lease_that_is_read_ahead_keeps_no_line_alive()
+{
+	echo 'x 1M' >control/alloc
+	held x 'hold r'
+	PATH=/usr/bin:/bin python3 -c 'from lease import *
+lease = Lease("x", write=True)
+lease.line("hold r")
+lease.line("release")
+os.write(control("fill"), b"x u8:1 wait=0")
+os.posix_fadvise(lease.fd, 0, 0, os.POSIX_FADV_WILLNEED)
+os.pwrite(lease.fd, b"hold r", 0)' &
+	in_call $! 18
+	dies $!
+	dies $holder
+}
+
+# A descriptor acts as its opener: here both users are one program.
+test_reads_ahead_of_one_user_delay_no_line_of_another()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 8M mode=666" >control/alloc'
+	by $bob run 'echo "y 4096" >control/alloc'
+	by $alice held x 'hold w'
+	is "$(lease_py <<'EOF'
+import statistics
+def opened(uid, path, flags):
+    os.seteuid(uid)
+    fd = os.open(path, flags)
+    os.seteuid(0)
+    return fd
+ahead = opened(1001, "allocations/x/data", os.O_RDONLY)
+line = opened(1002, "control/fill", os.O_WRONLY)
+def timed(i):
+    began = time.monotonic()
+    os.write(line, b"y u8:%d" % i)
+    return time.monotonic() - began
+alone = [timed(i) for i in range(20)]
+attacked = []
+for i in range(20):
+    os.posix_fadvise(ahead, i << 18, 1 << 18, os.POSIX_FADV_WILLNEED)
+    os.close(opened(1001, "allocations/x/lease", os.O_RDWR))  # counts as a write
+    attacked.append(timed(i))
+late = statistics.median(attacked) - statistics.median(alone)
+print(late if late > 0.05 else "in time")
+EOF
+	)" 'in time'
+	kill -KILL $holder
+}
+
+test_root_ends_the_hold_of_any_user()
+{
+	needs_root 'several users'
+	by $bob run 'echo "x 1M" >control/alloc'
+	by $bob held x 'hold w'
+	by $bob reads_ahead x
+	by $bob writes x
+	by $alice denied EACCES "echo 1 >owners/$bob/reset"
+	timeout 10 bash -c "echo 1 >owners/$bob/reset"
+	eventually "[ ! -e /proc/$writer ] || grep -q '^State:.Z' /proc/$writer/status" 10
+	wait $writer
+	like "$(<leases)" ' hold=none '
+	kill -KILL $holder
+}
+
 test_lines_of_a_lease_that_cannot_be()
 {
 	echo 'x 4096' >control/alloc

@@ -138,8 +138,8 @@ test_the_tree_answers_while_an_owners_worker_is_stopped()
 }
 
 # The kernel has one queue for what nobody waits for in person: reading ahead into its own
-# pages, asynchronous reads and the closing of files.
-test_closing_goes_on_while_reads_ahead_wait()
+# pages and the closing of files.
+test_reads_ahead_hold_back_no_closing()
 {
 	echo 'x 32M' >control/alloc
 	slow 30s
