@@ -21,7 +21,7 @@ void kernel_init(struct fuse_conn_info *connection)
 {
 	connection->max_background = KERNEL_BACKGROUND_MAX;
 	connection->congestion_threshold = KERNEL_BACKGROUND_MAX;
-	fuse_unset_feature_flag(connection, FUSE_CAP_ATOMIC_O_TRUNC);
+	fuse_unset_feature_flag(connection, KERNEL_UNWANTED);
 	can_map = fuse_set_feature_flag(connection, FUSE_CAP_PASSTHROUGH);
 	if (can_map)
 		connection->max_backing_stack_depth = 1;

@@ -122,7 +122,7 @@ void kernel_init(struct fuse_conn_info *connection)
 {
 	connection->max_background = KERNEL_BACKGROUND_MAX;
 	connection->congestion_threshold = KERNEL_BACKGROUND_MAX;
-	connection->want &= ~FUSE_CAP_ATOMIC_O_TRUNC;
+	connection->want &= ~KERNEL_UNWANTED;
 	extra.init = true;
 }
 

@@ -13,11 +13,23 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Background requests (reads into the kernel's own pages, asynchronous reads, RELEASE)
- * that may be under way; the kernel holds the others back. By default they are 12, and
- * reads of a single user behind an endless kernel would take them up for all.
+ * Background requests (reads ahead, RELEASE) that may be under way; the kernel holds the
+ * others back. By default they are 12, and reads ahead of a single user would take them
+ * up for all.
  */
 #define KERNEL_BACKGROUND_MAX 65535
+
+/*
+ * FUSE_CAP_ATOMIC_O_TRUNC: the kernel would take a file opened with O_TRUNC for empty,
+ * until the next stat(2). Without the flag O_TRUNC is a SETATTR, and the reply has the
+ * size of the file.
+ *
+ * FUSE_CAP_ASYNC_DIO: asynchronous reads and writes (io_submit(2) with O_DIRECT) would
+ * wait here for their turn. A process that ends waits for their end before it closes a
+ * file, deaf to signals: behind a hold of its own for ever. Without the flag the caller
+ * waits, and signals end the wait.
+ */
+#define KERNEL_UNWANTED (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_DIO)
 
 /* After the mount, before the first request. Returns: 0; -errno. */
 int kernel_hook(struct fuse_session *session);
@@ -25,12 +37,7 @@ int kernel_hook(struct fuse_session *session);
 /* Looks at a request before libfuse does. */
 void kernel_look(const struct fuse_buf *request);
 
-/*
- * In the INIT operation: asks for the kernel's features, but not for
- * FUSE_CAP_ATOMIC_O_TRUNC: with the flag the kernel takes a file opened with O_TRUNC for
- * empty, until the next stat(2). Without the flag O_TRUNC is a SETATTR, and the reply has
- * the size of the file.
- */
+/* In the INIT operation: asks for the kernel's features. */
 void kernel_init(struct fuse_conn_info *connection);
 
 /* Can files be mapped here, as far as is known? */

@@ -428,6 +428,27 @@ os.pwrite(fd, b"mine", 0)' &
 	timeout 10 bash -c 'echo "x u8:1" >control/fill'
 }
 
+# A process that ends waits for its asynchronous reads before it closes any file.
+test_a_program_whose_asynchronous_read_waits_for_its_own_hold_can_be_killed()
+{
+	echo 'x 1M' >control/alloc
+	PATH=/usr/bin:/bin python3 -c 'from lease import *
+import struct
+lease = Lease("x", write=True)
+lease.line("hold w")
+fd = os.open("allocations/x/data", os.O_RDWR | os.O_DIRECT)
+context, buffer = ctypes.c_ulong(), mmap.mmap(-1, 4096)
+at = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+request = struct.pack("QIIHhIQQqQQ", 0, 0, 0, 0, 0, fd, at, 4096, 0, 0, 0)  # struct iocb
+assert raw(libc.syscall, 206, 1, ctypes.byref(context)) == 0  # io_setup
+raw(libc.syscall, 209, context, 1, (ctypes.c_char_p * 1)(request))  # io_submit
+signal.pause()' &
+	eventually "grep -qE '^(209|34) ' /proc/$!/syscall"
+	like "$(<leases)" ' hold=w '
+	dies $!
+	eventually '[ -z "$(<leases)" ]' 10
+}
+
 test_a_reader_keeps_no_write_of_others_alive()
 {
 	needs_root 'several users'
