@@ -2,7 +2,6 @@
 #include "api/attribute.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 
 #include "api/broker.h"
 #include "api/device_usage.h"
+#include "base/user_names.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
@@ -28,8 +28,6 @@ struct attribute_view {
 		const struct module *module;
 		const struct function *function;
 	};
-	char owner_name[128]; /* looked up beforehand, because the look-up may take long
-			       */
 };
 
 static void show_number(struct text *text, uint64_t number)
@@ -520,7 +518,7 @@ static const struct attribute device_attributes[] = {
 
 static void owner_name(const struct attribute_view *view, struct text *text)
 {
-	text_printf(text, "%s", view->owner_name);
+	user_names_show(view->broker->registry.user_names, view->owner->uid, text);
 }
 
 static pid_t owner_worker_pid(const struct owner *owner)
@@ -601,7 +599,7 @@ static void owner_output(const struct attribute_view *view, struct text *text)
 }
 
 static const struct attribute owner_attributes[] = {
-	{ "name", "user name", 0, owner_name },
+	{ "name", "user name; the number until it is known", 0, owner_name },
 	{ "state", "idle, or running: he has a worker; or failed, and why", 0,
 	  owner_state },
 	{ "worker", "process that holds his other memory than device and host, 0: none",
@@ -746,39 +744,16 @@ static void show_all(const struct attribute_view *view, enum object_type type,
 	}
 }
 
-static void owner_look_up_name(struct broker *broker, struct token token, char *name,
-			       size_t size)
-{
-	struct passwd entry, *found = NULL;
-	const struct owner *owner;
-	char buffer[1024];
-	uid_t uid = 0;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
-	if (owner)
-		uid = owner->uid;
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
-		snprintf(name, size, "%s", found->pw_name);
-	else
-		snprintf(name, size, "%u", uid);
-}
-
 int broker_show(struct broker *broker, enum object_type type, struct token token,
 		const struct attribute *attribute, struct text *text)
 {
-	char name[sizeof(((struct attribute_view *)0)->owner_name)] = "";
 	struct attribute_view view;
 	int r = -ESTALE;
 
-	if (type == OBJECT_OWNER)
-		owner_look_up_name(broker, token, name, sizeof(name));
 	if (attribute && attribute->prepare)
 		attribute->prepare(broker, token);
 	pthread_mutex_lock(&broker->registry.lock);
 	if (view_init(&view, broker, type, token)) {
-		strcpy(view.owner_name, name);
 		r = 0;
 		if (attribute) {
 			attribute->show(&view, text);

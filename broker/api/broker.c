@@ -8,6 +8,7 @@
 #include "api/broker.h"
 #include "api/housekeeper.h"
 #include "base/clock.h"
+#include "base/user_names.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
@@ -50,6 +51,7 @@ static void life_deinit(struct broker *broker)
 		free(take_ptr(owner->worker));
 		owner->output = output_free(owner->output);
 	}
+	broker->registry.user_names = user_names_free(broker->registry.user_names);
 	registry_deinit(&broker->registry);
 	if (broker->memory.n_blocks == 0)
 		memory_deinit(&broker->memory);
@@ -119,7 +121,8 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes->mover.staging.fd = -1;
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
 	leases_init(broker->leases);
-	r = crew_init(&broker->crew);
+	broker->registry.user_names = user_names_new();
+	r = broker->registry.user_names ? crew_init(&broker->crew) : -EAGAIN;
 	if (r == 0)
 		r = outputs_init(&broker->processes->outputs);
 	if (r == 0)

@@ -9,7 +9,8 @@
  *
  * Only listed variables of the environment are passed: the broker's environment may have
  * secrets, and a worker belongs to its owner. The program drops its privileges itself
- * after exec, when its memory has no data of the broker.
+ * after exec, when its memory has no data of the broker. The program also finds its
+ * owner's home, because the broker must not wait for a slow user database.
  */
 #include "channel/worker_spawn.h"
 
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <pwd.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -35,9 +35,6 @@ static const char *const environment_passed[] = {
 	"LC_*=*",	  "LD_LIBRARY_PATH=*", "LSAN_OPTIONS=*", "NVIDIA_*=*",
 	"PATH=*",	  "TSAN_OPTIONS=*",    "TZ=*",		 "UBSAN_OPTIONS=*",
 };
-
-#define HOME_SIZE  4096
-#define ENTRY_SIZE 16384 /* of the user database */
 
 struct arguments {
 	const char *list[N_ARGUMENTS + 1];
@@ -85,34 +82,21 @@ static bool variable_is_passed(const char *variable)
 	return false;
 }
 
-/* Makes HOME=..., if the user has a home: the driver caches compiled code there. */
-static bool home_find(uid_t uid, char home[HOME_SIZE])
-{
-	struct passwd entry, *found;
-	char bytes[ENTRY_SIZE];
-
-	if (getpwuid_r(uid, &entry, bytes, sizeof(bytes), &found) != 0 || !found)
-		return false;
-	return snprintf(home, HOME_SIZE, "HOME=%s", entry.pw_dir) < HOME_SIZE;
-}
-
-/* The environment of the user's worker: listed variables and a home. NULL: no memory. */
-static char **environment_make(uid_t uid, char home[HOME_SIZE])
+/* The environment of a worker: the listed variables. NULL: no memory. */
+static char **environment_make(void)
 {
 	size_t n = 0;
 	char **list;
 
 	while (environ[n])
 		n++;
-	list = calloc(n + 2, sizeof(*list));
+	list = calloc(n + 1, sizeof(*list));
 	if (!list)
 		return NULL;
 	n = 0;
 	for (char **variable = environ; *variable; variable++)
 		if (variable_is_passed(*variable))
 			list[n++] = *variable;
-	if (home_find(uid, home))
-		list[n] = home;
 	return list;
 }
 
@@ -169,10 +153,9 @@ static int start_prepared(const struct link_config *config,
 {
 	_cleanup_free_ char **environment = NULL;
 	struct arguments arguments = { 0 };
-	char home[HOME_SIZE];
 	int r;
 
-	environment = environment_make(config->uid, home);
+	environment = environment_make();
 	if (!environment)
 		return -ENOMEM;
 	r = actions_fill(actions, descriptors, config->output_fd);

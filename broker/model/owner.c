@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/owner.h"
 
+#include "base/user_names.h"
 #include "model/registry.h"
 
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
@@ -21,6 +22,8 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 		return NULL;
 	}
 	HASH_ADD(hh, registry->owners_by_uid, uid, sizeof(owner->uid), owner);
+	if (registry->user_names)
+		user_names_want(registry->user_names, uid);
 	return owner;
 }
 

@@ -30,6 +30,8 @@ struct freed {
 	char name[OBJECT_NAME_MAX + 1];
 };
 
+struct user_names; /* broker/base */
+
 struct registry {
 	pthread_mutex_t lock;
 	bool shutting_down;  /* nothing new is accepted */
@@ -44,7 +46,8 @@ struct registry {
 	struct stream *streams_by_name;
 	struct module *modules_by_name;
 	struct owner *owners_by_uid;
-	uint64_t next_id[3]; /* of allocations, streams, modules */
+	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
+	uint64_t next_id[3];	       /* of allocations, streams, modules */
 	uint64_t n_functions_made;
 	uint32_t n_wire_images; /* wire ids of images, ever given */
 

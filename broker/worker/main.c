@@ -227,6 +227,8 @@ int main(int argc, char **argv)
 	cuda_driver_preload(driver_path);
 	if (arguments.uid != NO_ID)
 		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);
+	else if (!worker.mover)
+		privilege_keep();
 	privilege_lock((pid_t)arguments.parent);
 
 	if (!worker.mover)

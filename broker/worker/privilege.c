@@ -18,6 +18,7 @@
 
 #include "worker/worker.h"
 
+/* The driver caches compiled code in the home. */
 static void environment_set(const struct passwd *user)
 {
 	if (setenv("HOME", user ? user->pw_dir : "/", 1) < 0)
@@ -53,6 +54,11 @@ void privilege_become(uid_t uid, gid_t gid)
 		worker_die("can't become user %u: %m", uid);
 	if (uid != 0 && setuid(0) == 0)
 		worker_die("could become root again");
+}
+
+void privilege_keep(void)
+{
+	environment_set(getpwuid(getuid()));
 }
 
 void privilege_lock(pid_t parent)

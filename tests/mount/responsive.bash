@@ -31,6 +31,36 @@ test_closing_what_has_written_nothing_waits_for_nothing()
 	is "$(od -A n -t u1 -N 2 allocations/x/data | xargs)" '2 1'
 }
 
+# The user database (of a whole company, perhaps) may take as long as it likes.
+test_the_tree_answers_while_the_user_database_does_not()
+{
+	local uid readers=()
+	needs_root 'users'
+	touch "$T/slow-users"
+	SLOW_USERS=$T/slow-users LD_PRELOAD=${GPUMEMD%/fuse/*}/tests/mount/libslow_users.so \
+		ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 \
+		broker_start "$T/own" --driver "$(driver own)"
+	cd "$T/own/mnt"
+	echo 'x 4096' >control/alloc
+	for uid in $(seq 1001 1008); do
+		by $uid run "echo 'of$uid 4096' >control/alloc"
+	done
+	for uid in $(seq 1001 1008); do
+		timeout 10 cat "owners/$uid/name" >/dev/null &
+		readers+=($!)
+	done
+	answers
+	by 1001 timeout 20 bash -c 'echo "worker 4096 kind=direct" >control/alloc'
+	is "$(timeout 10 cat owners/1001/name)" 1001
+	rm "$T/slow-users"
+	eventually '[ "$(<owners/1001/name)" = somebody ]'
+	wait "${readers[@]}"
+	touch "$T/slow-users"
+	by 1009 run 'echo "of1009 4096" >control/alloc'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_the_tree_answers_while_a_copy_is_under_way()
 {
 	local copy
