@@ -16,6 +16,8 @@
 #include <link.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum need {
 	OPTIONAL,
 	REQUIRED,
@@ -180,11 +182,4 @@ int cuda_call_finish(struct cuda_failure *failure, int call, int result)
 	if (failure)
 		*failure = (struct cuda_failure){ call, result };
 	return -cuda_result_errno(result);
-}
-
-void text_add_call(struct text *text, int call, int result)
-{
-	if (call >= 0)
-		text_printf(text, " (%s: %s)", cuda_call_name(call),
-			    cuda_result_name(result));
 }

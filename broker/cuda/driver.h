@@ -15,12 +15,14 @@
 #pragma once
 
 #include "base/def.h"
-#include "base/text.h"
+#include "cuda/failure.h"
 #include "cuda/result.h"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <gpumem/driver.h>
+
+struct text;
 
 #define CUDA_ROW(symbol) CUDA_ROW_##symbol
 
@@ -31,17 +33,6 @@ enum cuda_call {
 #undef CUDA_ROW_NUMBER
 		CUDA_N_CALLS,
 };
-
-/* A failed call and its result, as plain numbers that can be sent over the wire. */
-struct cuda_failure {
-	int call;   /* enum cuda_call, -1 when no call failed */
-	int result; /* CUresult */
-};
-
-#define CUDA_FAILURE_NONE \
-	{                 \
-		-1, 0     \
-	}
 
 struct cuda_driver {
 #define CUDA_ROW_MEMBER(symbol, type, need) type fn_##symbol;
@@ -85,9 +76,6 @@ struct cuda_driver *cuda_driver_free(struct cuda_driver *driver);
 /* Whether the library has the row CUDA_ROW(symbol); for optional rows. */
 bool cuda_driver_has(const struct cuda_driver *driver, int call);
 
-/* The exported symbol of a row ("cuMemAlloc_v2"); "" for any other number. */
-const char *cuda_call_name(int call);
-
 /* Converts a result to the value of CUDA(); failure may be NULL. */
 int cuda_call_finish(struct cuda_failure *failure, int call, int result);
 
@@ -109,6 +97,3 @@ static inline void cuda_driver_freep(struct cuda_driver **driver)
 }
 
 #define _cleanup_cuda_driver_ _cleanup_(cuda_driver_freep)
-
-/* Appends ` (CALL: RESULT)` of a failed driver call. */
-void text_add_call(struct text *text, int call, int result);

@@ -29,6 +29,7 @@
 #endif
 
 #include "worker/checkpoint.h"
+#include "base/text.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
 #include "worker/serve.h"

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <uthash.h>
 
+#include "base/text.h"
 #include "protocol/function_record.h"
 #include "worker/worker.h"
 

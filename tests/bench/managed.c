@@ -9,6 +9,7 @@
  */
 #include "bench.h"
 
+#include "base/text.h"
 #include "cuda/driver.h"
 
 #include <fcntl.h>

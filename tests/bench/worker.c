@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
 #include "channel/channel.h"
 #include "channel/staging.h"
 #include "cuda/driver.h"

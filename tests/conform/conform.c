@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/text.h"
+
 struct cuda_driver *driver;
 
 static bool in_child;

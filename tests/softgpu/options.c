@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/text.h"
+
 SUITE(options);
 SUITE(inject);
 

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
+
 TestSuite(result, .timeout = 10);
 TestSuite(driver, .timeout = 10);
 

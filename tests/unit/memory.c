@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
+
 #define MIB ((uint64_t)1 << 20)
 /* What the software machine of a test has. */
 #define MACHINE_MEMORY (128 * MIB)

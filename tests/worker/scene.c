@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/text.h"
 #include "scene.h"
 
 bool driver_is_soft(void)

@@ -5,6 +5,7 @@
  */
 #include "image.h"
 
+#include "base/text.h"
 #include "softgpu/options.h"
 #include "unzstd.h"
 
