@@ -21,6 +21,8 @@ struct file_type {
 		      off_t offset, const struct fuse_file_info *info);
 	void (*sync)(struct file *file, fuse_req_t req);  /* flush and fsync */
 	void (*close)(struct file *file, fuse_req_t req); /* flush, instead of sync */
+	void (*ioctl)(struct file *file, fuse_req_t req, unsigned int code,
+		      const void *bytes, size_t size);
 	void (*poll)(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle);
 	void (*lseek)(struct file *file, fuse_req_t req, off_t offset, int whence);
 	void (*fallocate)(struct file *file, fuse_req_t req, int mode, off_t offset,

@@ -2,14 +2,15 @@
 /*
  * `lease` of an allocation: an open descriptor is a lease (api/broker.h). A read at
  * offset 0 waits for the lease's turn and makes the text anew; later reads go on in
- * the same text. A write is a line. poll says POLLPRI when there is something new to
- * read.
+ * the same text. A write is a line, and an ioctl(2) is a hold. poll says POLLPRI when
+ * there is something new to read.
  */
 #include "base/def.h"
 #include "file.h"
 #include "view.h"
 
 #include <errno.h>
+#include <gpumem/lease.h>
 #include <poll.h>
 #include <string.h>
 
@@ -120,6 +121,37 @@ static void lease_write(struct file *file, fuse_req_t req, const char *bytes, si
 	request_wait(request);
 }
 
+static void on_hold(struct request *request, int error, const void *bytes, size_t length)
+{
+	(void)bytes;
+	(void)length;
+	if (error)
+		reply_error(request->req, error);
+	else
+		fuse_reply_ioctl(request->req, 0, NULL, 0);
+}
+
+/* The only way to hold with a descriptor for reading. */
+static void lease_ioctl(struct file *file, fuse_req_t req, unsigned int code,
+			const void *bytes, size_t size)
+{
+	struct lease_file *lease = container_of(file, struct lease_file, file);
+	struct caller caller = caller_of(req);
+	struct request *request;
+	uint32_t hold;
+
+	if (code != GPUMEM_LEASE_HOLD || size != sizeof(hold)) {
+		reply_error(req, -ENOTTY);
+		return;
+	}
+	memcpy(&hold, bytes, sizeof(hold));
+	request = request_new(file->view, req, on_hold);
+	if (!request)
+		return;
+	broker_lease_hold(lease->lease, &caller, hold, &request->wait);
+	request_wait(request);
+}
+
 static void lease_poll(struct file *file, fuse_req_t req, struct fuse_pollhandle *handle)
 {
 	struct lease_file *lease = container_of(file, struct lease_file, file);
@@ -155,6 +187,7 @@ static void lease_free(struct file *file, fuse_req_t req)
 static const struct file_type lease_type = {
 	.read = lease_read,
 	.write = lease_write,
+	.ioctl = lease_ioctl,
 	.poll = lease_poll,
 	.free = lease_free,
 };

@@ -118,6 +118,22 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 		op_fsync(req, ino, 0, info);
 }
 
+/* A directory has no open file here. */
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int code, void *argument,
+		     struct fuse_file_info *info, unsigned int flags, const void *bytes,
+		     size_t size, size_t answer_size)
+{
+	struct file *file = flags & FUSE_IOCTL_DIR ? NULL : file_of(info);
+
+	(void)ino;
+	(void)argument;
+	(void)answer_size;
+	if (file && file->type->ioctl)
+		file->type->ioctl(file, req, code, bytes, size);
+	else
+		reply_error(req, -ENOTTY);
+}
+
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
 		    struct fuse_pollhandle *handle)
 {
@@ -193,6 +209,7 @@ const struct fuse_lowlevel_ops view_operations = {
 	.readdir = tree_readdir,
 	.statfs = tree_statfs,
 	.create = tree_create,
+	.ioctl = op_ioctl,
 	.poll = op_poll,
 	.lseek = op_lseek,
 	.fallocate = op_fallocate,

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -150,9 +151,12 @@ void lease_close(struct lease *lease)
 	closep(&lease->fd);
 }
 
-int lease_line(const struct lease *lease, const struct gpumem *gpumem, const char *line)
+int lease_hold(const struct lease *lease, const struct gpumem *gpumem,
+	       enum gpumem_hold hold)
 {
-	if (write(lease->fd, line, strlen(line)) < 0)
+	const uint32_t value = hold;
+
+	if (ioctl(lease->fd, GPUMEM_LEASE_HOLD, &value) < 0)
 		return session_fail(gpumem, errno, "lease");
 	return 0;
 }

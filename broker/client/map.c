@@ -215,11 +215,8 @@ EXPORT int gpumem_begin(struct gpumem_map *map, unsigned int flags)
 		return r;
 	if (flags & ~(unsigned int)GPUMEM_WRITE)
 		return error_set(EINVAL, "gpumem_begin takes GPUMEM_WRITE or 0");
-	if (!map->lease.write)
-		return error_set(EACCES, "%s is mapped for reading only: GPUMEM_WRITE",
-				 map->lease.name);
-	r = lease_line(&map->lease, map->gpumem,
-		       flags & GPUMEM_WRITE ? "hold w\n" : "hold r\n");
+	r = lease_hold(&map->lease, map->gpumem,
+		       flags & GPUMEM_WRITE ? GPUMEM_HOLD_WRITE : GPUMEM_HOLD_READ);
 	if (r == 0)
 		map->begun = true;
 	return r;
@@ -230,7 +227,7 @@ static void map_end(void *userdata)
 	struct gpumem_map *map = userdata;
 
 	map->begun = false;
-	(void)lease_line(&map->lease, map->gpumem, "release\n");
+	(void)lease_hold(&map->lease, map->gpumem, GPUMEM_HOLD_NONE);
 	gpumem_unref(map);
 }
 

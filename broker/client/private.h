@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include <gpumem/gpumem.h>
+#include <gpumem/lease.h>
 
 #include "base/def.h"
 #include "base/text.h"
@@ -77,8 +78,9 @@ int lease_read(struct lease *lease, const struct gpumem *gpumem);
 /* Exchanges the ticket. Returns: a descriptor of the memory; a negative errno. */
 int lease_redeem(const struct lease *lease);
 
-/* Writes a line. Returns: as lease_open(). */
-int lease_line(const struct lease *lease, const struct gpumem *gpumem, const char *line);
+/* Returns: as lease_open(). */
+int lease_hold(const struct lease *lease, const struct gpumem *gpumem,
+	       enum gpumem_hold hold);
 void lease_close(struct lease *lease);
 
 /* ---- memory.c: mappings ---- */

@@ -36,10 +36,14 @@ int broker_lease_open(struct broker *broker, struct token token,
 void broker_lease_read(struct lease *lease, struct wait *wait);
 
 /*
- * Handles a line: `hold r`, `hold w` or `release`. A hold takes a place in the order of
- * uses and is answered at its turn. Errors: -EINVAL, -EBUSY (a hold exists already),
- * -EACCES (`hold w` on a lease for reading), -EINTR, -ESTALE, -ENOMEM.
+ * Takes a hold (enum gpumem_hold): a place in the order of uses, answered at its turn.
+ * GPUMEM_HOLD_NONE gives the hold up. Errors: -EINVAL, -EBUSY (a hold exists already),
+ * -EACCES (for writing, on a lease for reading), -EINTR, -ESTALE, -ENOMEM.
  */
+void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
+		       struct wait *wait);
+
+/* The same for a line: `hold r`, `hold w` or `release`. */
 void broker_lease_write(struct lease *lease, const struct caller *caller,
 			const char *line, size_t length, struct wait *wait);
 

@@ -64,7 +64,7 @@ static void lease_op_add(struct lease *lease, struct op *op, struct wait *wait)
 	if (r < 0) {
 		wait->waiter = NULL;
 		if (op && op->class == &hold_class)
-			lease->hold = HOLD_NONE;
+			lease->hold = GPUMEM_HOLD_NONE;
 		if (op)
 			lease_unref(lease);
 	}
@@ -302,9 +302,9 @@ static void hold_settle(struct op *op)
 {
 	struct lease *lease = lease_of(op);
 
-	if (lease->hold == HOLD_WRITE && lease->allocation)
+	if (lease->hold == GPUMEM_HOLD_WRITE && lease->allocation)
 		allocation_written(lease->allocation);
-	lease->hold = HOLD_NONE;
+	lease->hold = GPUMEM_HOLD_NONE;
 }
 
 static void hold_finish(struct op *op)
@@ -330,60 +330,57 @@ static const struct op_class hold_class = {
 	.quiet = true,
 };
 
-static const struct {
-	const char *line;
-	enum hold hold;
-} hold_lines[] = {
-	{ "hold r", HOLD_READ },
-	{ "hold w", HOLD_WRITE },
-	{ "release", HOLD_NONE },
+static const char *const hold_lines[] = {
+	[GPUMEM_HOLD_NONE] = "release",
+	[GPUMEM_HOLD_READ] = "hold r",
+	[GPUMEM_HOLD_WRITE] = "hold w",
 };
 
-/* Returns: the enum hold of the line; -EINVAL. */
-static int hold_parse(const char *line, size_t length)
+/* Returns: the enum gpumem_hold of the line, or a value outside it. */
+static uint32_t hold_parse(const char *line, size_t length)
 {
+	uint32_t hold = 0;
+
 	if (length && line[length - 1] == '\n')
 		length--;
-	for (size_t i = 0; i < ARRAY_SIZE(hold_lines); i++) {
-		if (strlen(hold_lines[i].line) == length &&
-		    memcmp(hold_lines[i].line, line, length) == 0)
-			return (int)hold_lines[i].hold;
-	}
-	return -EINVAL;
+	while (hold < ARRAY_SIZE(hold_lines) &&
+	       (strlen(hold_lines[hold]) != length ||
+		memcmp(hold_lines[hold], line, length) != 0))
+		hold++;
+	return hold;
 }
 
 /* Under registry.lock. */
-static int hold_check(const struct lease *lease, int hold, struct refusal *refusal)
+static int hold_check(const struct lease *lease, uint32_t hold, struct refusal *refusal)
 {
-	if (hold < 0)
+	if (hold >= ARRAY_SIZE(hold_lines))
 		return refuse(refusal, EINVAL,
 			      "a lease takes one of: hold r, hold w, release");
-	if (hold == HOLD_NONE && lease->held)
+	if (hold == GPUMEM_HOLD_NONE && lease->held)
 		return 0;
-	if (hold == HOLD_NONE)
+	if (hold == GPUMEM_HOLD_NONE)
 		return refuse(refusal, EINVAL, "lease %llu holds nothing to release",
 			      (unsigned long long)lease->id);
 	if (!lease->allocation || lease->allocation->state == ALLOCATION_FREED)
 		return refuse(refusal, ESTALE, "%s",
 			      lease->allocation ? "it has been freed"
 						: "the broker is shutting down");
-	if (lease->hold != HOLD_NONE)
+	if (lease->hold != GPUMEM_HOLD_NONE)
 		return refuse(refusal, EBUSY,
 			      "lease %llu has or waits for hold=%s already: release it "
 			      "first",
 			      (unsigned long long)lease->id, hold_name(lease->hold));
-	if (hold == HOLD_WRITE && !lease->write)
+	if (hold == GPUMEM_HOLD_WRITE && !lease->write)
 		return refuse(refusal, EACCES,
 			      "hold w needs a lease that was opened for writing");
 	return 0;
 }
 
-void broker_lease_write(struct lease *lease, const struct caller *caller,
-			const char *line, size_t length, struct wait *wait)
+void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
+		       struct wait *wait)
 {
 	struct broker *broker = lease->broker;
 	char name[OBJECT_NAME_MAX + 1] = "?";
-	int hold = hold_parse(line, length);
 	struct refusal refusal;
 	struct op *held;
 	int r;
@@ -393,12 +390,12 @@ void broker_lease_write(struct lease *lease, const struct caller *caller,
 	if (lease->allocation)
 		strcpy(name, lease->allocation->name);
 	r = hold_check(lease, hold, &refusal);
-	if (r == 0 && hold != HOLD_NONE) {
-		lease->hold = (enum hold)hold;
-		lease_op_add(
-			lease,
-			lease_op_new(lease, &hold_class, hold == HOLD_WRITE, hold_finish),
-			wait);
+	if (r == 0 && hold != GPUMEM_HOLD_NONE) {
+		lease->hold = (enum gpumem_hold)hold;
+		lease_op_add(lease,
+			     lease_op_new(lease, &hold_class, hold == GPUMEM_HOLD_WRITE,
+					  hold_finish),
+			     wait);
 		return;
 	}
 	held = r == 0 ? take_ptr(lease->held) : NULL;
@@ -408,4 +405,10 @@ void broker_lease_write(struct lease *lease, const struct caller *caller,
 	if (held)
 		op_done(held, 0);
 	wait->done(wait, r, NULL, 0);
+}
+
+void broker_lease_write(struct lease *lease, const struct caller *caller,
+			const char *line, size_t length, struct wait *wait)
+{
+	broker_lease_hold(lease, caller, hold_parse(line, length), wait);
 }

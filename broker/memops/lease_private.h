@@ -2,13 +2,13 @@
 /* A lease, for the lease*.c files alone. */
 #pragma once
 
+#include <gpumem/lease.h>
+
 #include "base/process.h"
 #include "memops/lease.h"
 #include "op/op.h"
 
 #define TICKET_BYTES 16
-
-enum hold { HOLD_NONE, HOLD_READ, HOLD_WRITE };
 
 struct lease {
 	struct broker *broker;
@@ -27,8 +27,8 @@ struct lease {
 	bool granted;
 	bool closed;
 	bool changed;
-	enum hold hold;	 /* held or waited for */
-	struct op *held; /* op of the hold, while held */
+	enum gpumem_hold hold; /* held or waited for */
+	struct op *held;       /* op of the hold, while held */
 	unsigned int n_refs;
 	void (*wake)(void *userdata);
 	void *userdata;
@@ -37,7 +37,7 @@ struct lease {
 };
 
 /* As in the text of a lease: `none`, `r`, `w`. */
-const char *hold_name(enum hold hold);
+const char *hold_name(enum gpumem_hold hold);
 
 /* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);

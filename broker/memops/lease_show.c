@@ -6,12 +6,12 @@
 #include <utlist.h>
 
 static const char *const hold_names[] = {
-	[HOLD_NONE] = "none",
-	[HOLD_READ] = "r",
-	[HOLD_WRITE] = "w",
+	[GPUMEM_HOLD_NONE] = "none",
+	[GPUMEM_HOLD_READ] = "r",
+	[GPUMEM_HOLD_WRITE] = "w",
 };
 
-const char *hold_name(enum hold hold)
+const char *hold_name(enum gpumem_hold hold)
 {
 	return hold_names[hold];
 }
@@ -81,7 +81,8 @@ static void lease_show(const struct lease *lease, struct text *text)
 {
 	text_printf(text, "%d %u %s ", lease->pid, lease->uid, lease->write ? "w" : "r");
 	text_time(text, lease->since_s);
-	text_printf(text, " hold=%s ", hold_names[lease->held ? lease->hold : HOLD_NONE]);
+	text_printf(text, " hold=%s ",
+		    hold_names[lease->held ? lease->hold : GPUMEM_HOLD_NONE]);
 	text_add_printable(text, lease->comm);
 	text_printf(text, "\n");
 }

@@ -132,12 +132,11 @@ int gpumem_unmap(struct gpumem_map *map);
 int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
 
 /*
- * Takes a place in the order of uses: GPUMEM_WRITE for writing, else for reading. The map
- * must be writable in both cases, because the request is written to the lease. Waits for
- * its turn; other programs, `data`, copies and launches of the broker wait until
+ * Takes a place in the order of uses: GPUMEM_WRITE for writing, else for reading. Waits
+ * for its turn; other programs, `data`, copies and launches of the broker wait until
  * gpumem_end().
  *
- * Returns: 0; -EACCES; -EBUSY (has begun already); -EINTR; -ESTALE (freed).
+ * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already); -EINTR; -ESTALE (freed).
  */
 int gpumem_begin(struct gpumem_map *map, unsigned int flags);
 

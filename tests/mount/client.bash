@@ -150,6 +150,19 @@ test_a_hold_orders_programs_and_lines()
 	like "$(ask 'end 1')" '^EINVAL x was not begun'
 }
 
+test_a_map_for_reading_can_hold_for_reading()
+{
+	echo 'x 4096' >control/alloc
+	is "$(client <<'EOF'
+context
+map 1 x
+begin 1 w
+begin 1
+end 1
+EOF
+	)" $'ok\nok\nok\nEACCES hold w needs a lease that was opened for writing\nok\nok'
+}
+
 test_suspended_memory_comes_back_at_the_same_pointer()
 {
 	echo 'x 4M' >control/alloc

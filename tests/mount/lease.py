@@ -1,10 +1,12 @@
 """Leases, for the mount suite: what a program does that maps an allocation, without any
 library: open `lease`, read it, exchange the ticket, map the descriptor."""
 import array
+import fcntl
 import mmap
 import os
 import select
 import socket
+import struct
 
 from syscalls import *
 
@@ -21,6 +23,10 @@ class Lease:
 
     def line(self, text):
         return os.write(self.fd, text.encode())
+
+    def hold(self, kind, code=0x40046701):
+        """GPUMEM_LEASE_HOLD of include/gpumem/lease.h; also for a descriptor for reading."""
+        return fcntl.ioctl(self.fd, code, struct.pack("I", kind))
 
     def events(self, milliseconds=0):
         """What poll says: POLLPRI when there is something new to read."""

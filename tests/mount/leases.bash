@@ -354,6 +354,57 @@ EOF
 	)" '2 4096'
 }
 
+test_a_reader_can_hold_for_reading()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 1M mode=644 kind=host" >control/alloc'
+	is "$(by $bob lease_py <<'EOF'
+NONE, READ, WRITE = range(3)
+lease = Lease("x")
+show(lease.line, "hold r")
+show(lease.hold, WRITE)
+show(lease.hold, NONE)
+print(lease.hold(READ) and lease.fields()["hold"])
+show(lease.hold, READ)
+print(lease.hold(NONE) and lease.fields()["hold"])
+EOF
+	)" $'EBADF\nEACCES\nEINVAL\nr\nEBUSY\nnone'
+	like "$(by $bob run 'tail -n 4 errors')" 'lease EACCES hold w needs a lease that was opened for writing'
+}
+
+test_a_hold_for_reading_keeps_writers_waiting()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 1M mode=644 kind=host" >control/alloc'
+	by $bob lease_py <<'EOF' &
+lease = Lease("x")
+lease.hold(1)
+signal.pause()
+EOF
+	eventually "grep -q ' r .* hold=r ' leases"
+	by $alice run 'echo "x u8:1" >control/fill' &
+	eventually 'grep -q busy allocations/x/state'
+	kill -KILL "$(cut -d ' ' -f 2 leases)"
+	wait $!
+}
+
+test_other_files_and_other_codes_take_no_hold()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+for code in 0x40046702, 0x40086701, 0x80046701, 0x5401:
+    print(attempt(lease.hold, 0, code), end=" ")
+print(attempt(lease.hold, 3), attempt(lease.hold, 1 << 31))
+for path in "allocations/x/data", "allocations/x", "allocations", ".", "control/alloc", "status":
+    lease.fd = os.open(path, os.O_RDONLY)
+    print(attempt(lease.hold, 0), end=" ")
+EOF
+	)" $'ENOTTY ENOTTY ENOTTY ENOTTY EINVAL EINVAL\nENOTTY ENOTTY ENOTTY ENOTTY ENOTTY ENOTTY '
+	is "$(tail -n 1 errors | cut -d ' ' -f 3-)" \
+		'allocations/x/lease EINVAL a lease takes one of: hold r, hold w, release'
+}
+
 test_a_hold_ends_with_its_holder()
 {
 	echo 'x 4096' >control/alloc

@@ -1018,6 +1018,15 @@ void broker_lease_read(struct lease *lease, struct wait *wait)
 	wait->done(wait, -EOPNOTSUPP, NULL, 0);
 }
 
+void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
+		       struct wait *wait)
+{
+	(void)lease;
+	(void)caller;
+	(void)hold;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
 void broker_lease_write(struct lease *lease, const struct caller *caller,
 			const char *line, size_t length, struct wait *wait)
 {
