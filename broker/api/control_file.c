@@ -42,21 +42,26 @@ struct control {
 	size_t line_start;
 	unsigned int n_lines, line_number;
 	bool whole; /* an unterminated last line is run too */
-	bool cut;   /* a signal came: no further line is started; registry.lock */
+	bool cut;   /* a signal came: no further line is started; atomic */
 	bool any_answer;
 	bool looping;	   /* a thread is in control_go() */
 	bool line_pending; /* the started line is not done */
 	int line_error;
 	bool line_began;
-
-	/* Under registry.lock. */
-	struct command *command;
 	struct wait *wait;
 	struct waiter waiter;
+
+	/*
+	 * The line under way. A signal may come between lines, too: then the completion
+	 * has no cancel.
+	 */
+	struct command command;
 };
 
 static void control_interrupt(struct waiter *waiter);
 static void control_go(struct control *control);
+static int control_keep(struct command *command, struct token token);
+static void control_line_done(struct command *command, int error);
 
 int control_new(struct control **ret_control, struct broker *broker,
 		const struct verb *verb, struct token token, const struct caller *caller)
@@ -79,6 +84,16 @@ int control_new(struct control **ret_control, struct broker *broker,
 	control->caller = *caller;
 	control->caller.groups = control->groups;
 	control->waiter.interrupt = control_interrupt;
+	control->command = (struct command){
+		.broker = broker,
+		.control = control,
+		.verb = verb,
+		.caller = &control->caller,
+		.token = token,
+		.completion.done = command_completed,
+		.keep = control_keep,
+		.done = control_line_done,
+	};
 	pthread_mutex_init(&control->lock, NULL);
 	control->wants_state = token.generation && verb->state;
 	if (!control->wants_state)
@@ -204,7 +219,7 @@ static void control_finish(struct control *control, int error, bool began)
 {
 	size_t taken =
 		control_taken(control, error ? control->line_start : control->position);
-	struct wait *wait;
+	struct wait *wait = control->wait;
 
 	if (error && error != EINTR && began)
 		control_remember(control, error);
@@ -216,22 +231,11 @@ static void control_finish(struct control *control, int error, bool began)
 	free(take_ptr(control->batch));
 	control->busy = false;
 	pthread_mutex_unlock(&control->lock);
-
-	pthread_mutex_lock(&control->broker->registry.lock);
-	wait = take_ptr(control->wait);
-	wait->waiter = NULL;
-	pthread_mutex_unlock(&control->broker->registry.lock);
+	/* A signal until here finds no line to cancel. */
 	wait->done(wait, -error, NULL, taken);
 }
 
 /* ---- lines ---- */
-
-static void control_set_command(struct control *control, struct command *command)
-{
-	pthread_mutex_lock(&control->broker->registry.lock);
-	control->command = command;
-	pthread_mutex_unlock(&control->broker->registry.lock);
-}
 
 static void control_add_answer(struct control *control, const struct text *answer,
 			       bool failed)
@@ -252,7 +256,6 @@ static void control_line_done(struct command *command, int error)
 {
 	struct control *control = command->control;
 
-	control_set_command(control, NULL);
 	pthread_mutex_lock(&control->lock);
 	control_add_answer(control, &command->answer, error && error != EINTR);
 	control->line_error = error;
@@ -260,11 +263,15 @@ static void control_line_done(struct command *command, int error)
 	control->line_pending = false;
 	text_deinit(&command->answer);
 	line_deinit(&command->line);
-	free(command);
 	if (control->looping)
 		pthread_mutex_unlock(&control->lock);
 	else
 		control_go(control);
+}
+
+static bool control_is_cut(const struct control *control)
+{
+	return __atomic_load_n(&control->cut, __ATOMIC_RELAXED);
 }
 
 /*
@@ -273,40 +280,24 @@ static void control_line_done(struct command *command, int error)
  */
 static void control_interrupt_again(struct control *control)
 {
+	if (!control_is_cut(control))
+		return;
 	pthread_mutex_lock(&control->broker->registry.lock);
-	if (control->cut)
-		control_interrupt(&control->waiter);
-	else
-		pthread_mutex_unlock(&control->broker->registry.lock);
+	control_interrupt(&control->waiter);
 }
 
 /* Starts a line. With the lock held, released meanwhile. */
 static void control_run(struct control *control, const char *bytes, size_t length)
 {
-	struct command *command = calloc(1, sizeof(*command));
+	struct command *command = &control->command;
 
-	if (!command) {
-		control->line_error = ENOMEM;
-		control->line_began = false;
-		return;
-	}
-	*command = (struct command){
-		.broker = control->broker,
-		.control = control,
-		.verb = control->verb,
-		.caller = &control->caller,
-		.pid = control->caller.pid,
-		.token = control->token,
-		.bytes = bytes,
-		.length = length,
-		.line_number = control->n_lines > 1 ? control->line_number : 0,
-		.completion.done = command_completed,
-		.keep = control_keep,
-		.done = control_line_done,
-	};
+	command->pid = control->caller.pid;
+	command->bytes = bytes;
+	command->length = length;
+	command->line_number = control->n_lines > 1 ? control->line_number : 0;
+	command->completion.began = false;
 	control->line_pending = true;
 	pthread_mutex_unlock(&control->lock);
-	control_set_command(control, command);
 	control->verb->run(command);
 	control_interrupt_again(control);
 	pthread_mutex_lock(&control->lock);
@@ -365,16 +356,6 @@ static bool control_next_line(struct control *control, const char **ret_line,
 	} while (line_is_blank(line, *ret_length));
 	*ret_line = line;
 	return true;
-}
-
-static bool control_is_cut(struct control *control)
-{
-	bool cut;
-
-	pthread_mutex_lock(&control->broker->registry.lock);
-	cut = control->cut;
-	pthread_mutex_unlock(&control->broker->registry.lock);
-	return cut;
 }
 
 /*
@@ -445,12 +426,9 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->read = 0;
 	free(take_ptr(control->refused));
 	control->n_refused = 0;
-
-	pthread_mutex_lock(&control->broker->registry.lock);
-	control->cut = false;
+	__atomic_store_n(&control->cut, false, __ATOMIC_RELAXED);
 	control->wait = wait;
 	wait->waiter = &control->waiter;
-	pthread_mutex_unlock(&control->broker->registry.lock);
 	control_go(control);
 }
 
@@ -500,16 +478,15 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait)
 static void control_interrupt(struct waiter *waiter)
 {
 	struct control *control = container_of(waiter, struct control, waiter);
-	struct broker *broker = control->broker;
-	struct command *command = control->command;
+	struct command *command = &control->command;
 	int r = 1;
 
-	if (command && command->completion.cancel)
+	if (command->completion.cancel)
 		r = command->completion.cancel(&command->completion);
 	if (r <= 0)
 		command->completion.cancel = NULL;
-	control->cut = true;
-	pthread_mutex_unlock(&broker->registry.lock);
+	__atomic_store_n(&control->cut, true, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&control->broker->registry.lock);
 	if (r <= 0)
 		command_done(command, -r);
 }

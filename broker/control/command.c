@@ -90,9 +90,7 @@ static int command_let_go(struct completion *completion)
 {
 	struct op *op = completion->working;
 
-	if (op->settled)
-		return 1;
-	op->command = NULL;
+	op->completion = NULL;
 	return 0;
 }
 
@@ -114,7 +112,7 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 			op->work.stream->used = true;
 	}
 	if (r == 0 && wait) {
-		op->command = command;
+		op->completion = &command->completion;
 		command->completion.working = op;
 		if (!command->completion.cancel)
 			command->completion.cancel = command_let_go;
@@ -143,16 +141,11 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 
 void command_finish_op(struct op *op)
 {
-	struct broker *broker = op->broker;
 	struct command *command;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	command = take_ptr(op->command);
-	if (command)
-		command->completion.cancel = NULL;
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (!command)
+	if (!op->completion)
 		return;
+	command = container_of(op->completion, struct command, completion);
 	if (op->error) {
 		command_fail(command, op->error, "%s", text_string(&op->sentence));
 		return;

@@ -4,8 +4,7 @@
  *
  * A verb's run() parses the line, does or starts the work, and ends in exactly one
  * command_done() or command_fail(), at once or later, from any thread. While an op works
- * for a command, op->command points to the command. The thread that takes this pointer
- * (under registry.lock) answers.
+ * for a command, op->completion points to the command's completion.
  */
 #pragma once
 

@@ -63,7 +63,7 @@ struct attach {
 	uint8_t attach;
 };
 
-static void attach_run(struct op *op)
+static enum begun attach_begin(struct op *op)
 {
 	static const uint32_t flags[] = {
 		[ATTACH_GLOBAL] = 0,
@@ -78,7 +78,7 @@ static void attach_run(struct op *op)
 		.device = op->work.stream ? op->work.stream->device : allocation->device,
 		.address = allocation->address,
 	};
-	op_ask(op);
+	return OP_RUN;
 }
 
 static void attach_settle(struct op *op)
@@ -95,7 +95,7 @@ static void attach_settle(struct op *op)
 
 static const struct op_class attach_class = {
 	.what = "attachment",
-	.run = attach_run,
+	.begin = attach_begin,
 	.settle = attach_settle,
 	.repeatable = true,
 };

@@ -11,18 +11,13 @@ struct synchronize {
 	char *failure;
 };
 
-static void synchronize_run(struct op *op)
-{
-	op_done(op, 0);
-}
-
 /* Takes the failure from the stream, to report it once. */
 static void synchronize_settle(struct op *op)
 {
 	struct synchronize *synchronize = container_of(op, struct synchronize, op);
 	struct stream *stream = op->work.stream;
 
-	if (!op->command)
+	if (!op->completion)
 		return;
 	synchronize->failed = stream->failed;
 	synchronize->failure = take_ptr(stream->failure);
@@ -43,7 +38,7 @@ static void synchronize_finish(struct op *op)
 
 static const struct op_class synchronize_class = {
 	.what = "synchronize",
-	.run = synchronize_run,
+	.begin = op_begin_nothing,
 	.settle = synchronize_settle,
 };
 
@@ -51,9 +46,7 @@ static int synchronize_interrupt(struct completion *completion)
 {
 	struct op *op = completion->working;
 
-	if (op->settled)
-		return 1;
-	op->command = NULL;
+	op->completion = NULL;
 	return -EINTR;
 }
 

@@ -30,7 +30,7 @@ static struct inquiry *inquiry_of(struct op *op)
 static void inquiry_finish(struct op *op)
 {
 	struct inquiry *inquiry = inquiry_of(op);
-	struct wait *wait = op_take_wait(op);
+	struct wait *wait = op->wait;
 
 	op_slot_release(op->worker, op->staged.slot);
 	if (wait)
@@ -71,10 +71,9 @@ static uint8_t *inquiry_slot(const struct op *op)
 
 /* ---- attributes ---- */
 
-static void attributes_run(struct op *op)
+static enum begun attributes_begin(struct op *op)
 {
-	if (inquiry_request(op, WIRE_FUNCTION_ATTRIBUTES))
-		op_ask(op);
+	return inquiry_request(op, WIRE_FUNCTION_ATTRIBUTES) ? OP_RUN : OP_PARKED;
 }
 
 static void attributes_answered(struct op *op, const struct wire_reply *reply)
@@ -102,21 +101,21 @@ static void attributes_answered(struct op *op, const struct wire_reply *reply)
 static const struct op_class attributes_class = {
 	.what = "attributes of a function",
 	.describe = inquiry_describe,
-	.run = attributes_run,
+	.begin = attributes_begin,
 	.answered = attributes_answered,
 	.repeatable = true,
 };
 
 /* ---- looking up ---- */
 
-static void look_up_run(struct op *op)
+static enum begun look_up_begin(struct op *op)
 {
 	const char *name = inquiry_of(op)->name;
 
 	if (!inquiry_request(op, WIRE_MODULE_FIND))
-		return;
+		return OP_PARKED;
 	memcpy(inquiry_slot(op), name, strlen(name) + 1);
-	op_ask(op);
+	return OP_RUN;
 }
 
 /* Adds a function, unless another query added it meanwhile. Under registry.lock. */
@@ -159,7 +158,7 @@ static void look_up_answered(struct op *op, const struct wire_reply *reply)
 static const struct op_class look_up_class = {
 	.what = "look-up of a function",
 	.describe = inquiry_describe,
-	.run = look_up_run,
+	.begin = look_up_begin,
 	.answered = look_up_answered,
 };
 

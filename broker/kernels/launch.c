@@ -69,19 +69,46 @@ static void launch_fill_addresses(struct launch *launch)
 	}
 }
 
-static void launch_send(struct launch *launch)
+/*
+ * Whether the stream has room for the kernel; if not, the kernel is sent after another
+ * has ended.
+ */
+static bool launch_enter_stream(struct launch *launch)
 {
-	struct op *op = &launch->op;
+	struct stream *stream = launch->op.work.stream;
+
+	launch->counted = stream->n_sent < STREAM_SENT_MAX;
+	if (launch->counted)
+		stream->n_sent++;
+	else
+		stream->held = &launch->op.work;
+	return launch->counted;
+}
+
+static enum begun launch_begin(struct op *op)
+{
+	struct launch *launch = container_of(op, struct launch, op);
+	struct refusal refusal;
 	size_t length;
 
+	/* A reset also ends queued launches, or an endless kernel could begin after it.
+	 */
+	if (op->worker->n_resets != launch->n_resets)
+		return op_refuse(op, EIO,
+				 "launch of %s did not run: the worker was reset",
+				 launch->kernel);
+	if (launch_check_rights(launch, &refusal) < 0)
+		return op_refuse(op, refusal.error, "launch of %s did not run: %s",
+				 launch->kernel, refusal.sentence);
+	if (!launch->counted && !launch_enter_stream(launch))
+		return OP_PARKED;
+	op->limit_ms = launch->spec.timeout_ms;
 	launch_fill_addresses(launch);
 	free(take_ptr(launch->payload));
 	length = launch_fill_payload(launch);
-	if (!length) {
-		op_fail(op, ENOMEM, "launch of %s: no memory in the broker",
-			launch->kernel);
-		return;
-	}
+	if (!length)
+		return op_refuse(op, ENOMEM, "launch of %s: no memory in the broker",
+				 launch->kernel);
 	op->ask.request = (struct wire_request){
 		.op = WIRE_LAUNCH,
 		.flags = launch->spec.cooperative ? WIRE_COOPERATIVE : 0,
@@ -91,71 +118,29 @@ static void launch_send(struct launch *launch)
 		.length = length,
 	};
 	op->ask.payload = launch->payload;
-	op_send(op);
-}
-
-/*
- * Whether the stream has room for the kernel; if not, the kernel is sent after another
- * has ended.
- */
-static bool launch_enter_stream(struct launch *launch)
-{
-	struct stream *stream = launch->op.work.stream;
-	bool room;
-
-	pthread_mutex_lock(&launch->op.broker->registry.lock);
-	room = stream->n_sent < STREAM_SENT_MAX;
-	launch->counted = room;
-	if (room)
-		stream->n_sent++;
-	else
-		stream->held = &launch->op.work;
-	pthread_mutex_unlock(&launch->op.broker->registry.lock);
-	return room;
-}
-
-/*
- * Whether a reset came after the launch was queued. A reset also ends queued launches, or
- * an endless kernel could begin afterwards.
- */
-static bool launch_is_forgone(const struct launch *launch)
-{
-	struct broker *broker = launch->op.broker;
-	bool forgone;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	forgone = launch->op.worker->n_resets != launch->n_resets;
-	pthread_mutex_unlock(&broker->registry.lock);
-	return forgone;
-}
-
-static void launch_run(struct op *op)
-{
-	struct launch *launch = container_of(op, struct launch, op);
-	struct refusal refusal;
-
-	if (launch_is_forgone(launch)) {
-		op_fail(op, EIO, "launch of %s did not run: the worker was reset",
-			launch->kernel);
-		return;
-	}
-	if (launch_check_rights(launch, &refusal) < 0) {
-		op_fail(op, refusal.error, "launch of %s did not run: %s", launch->kernel,
-			refusal.sentence);
-		return;
-	}
-	if (!launch->counted && !launch_enter_stream(launch))
-		return;
-	op->limit_ms = launch->spec.timeout_ms;
-	launch_send(launch);
+	return OP_RUN;
 }
 
 /* ---- the end ---- */
 
-static void launch_answered(struct op *op, const struct wire_reply *reply)
+/* Ends the use of the module, unless the launch was in the order and left it. */
+static void launch_deinit(struct launch *launch)
+{
+	struct broker *broker = launch->op.broker;
+
+	if (launch->use.module) {
+		pthread_mutex_lock(&broker->registry.lock);
+		launch->image_fd = module_use_end(broker, &launch->use);
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
+	closep(&launch->image_fd);
+	free(launch->payload);
+	launch_spec_deinit(&launch->spec);
+}
+
+static void launch_note(struct op *op, const struct wire_reply *reply)
 {
 	container_of(op, struct launch, op)->elapsed_ns = reply->value[0];
-	op_done(op, 0);
 }
 
 /* Whether other kernels were running, so the driver can't say which kernel failed. */
@@ -207,38 +192,29 @@ static void launch_lost(struct op *op, const char *reason)
 			"kernel %s was ended: the worker %s", launch->kernel, reason);
 }
 
+/* Leaves the stream and the module. The room goes to a launch that waits for it. */
 static void launch_settle(struct op *op)
 {
 	struct launch *launch = container_of(op, struct launch, op);
+	struct stream *stream = op->work.stream;
+	struct work *held = launch->counted ? take_ptr(stream->held) : NULL;
 
-	launch->op.work.stream->n_sent -= launch->counted;
+	if (held) {
+		launch->next = container_of(held, struct launch, op.work);
+		launch->next->counted = true;
+	} else {
+		stream->n_sent -= launch->counted;
+	}
+	launch->image_fd = module_use_end(op->broker, &launch->use);
 }
 
-/* Releases resources; a launch waiting for room on the stream is sent now. */
 static void launch_leave(struct op *op)
 {
 	struct launch *launch = container_of(op, struct launch, op);
-	struct stream *stream = op->work.stream;
-	struct work *held = NULL;
-	struct op *next;
 
-	if (launch->counted) {
-		pthread_mutex_lock(&op->broker->registry.lock);
-		held = stream->held;
-		if (held)
-			stream->n_sent++;
-		stream->held = NULL;
-		pthread_mutex_unlock(&op->broker->registry.lock);
-	}
-	module_use_end(op->broker, &launch->use);
-	free(launch->payload);
-	launch_spec_deinit(&launch->spec);
-	if (!held)
-		return;
-	next = container_of(held, struct op, work);
-	container_of(next, struct launch, op)->counted = true;
-	next->next_ready = NULL;
-	op_start(next);
+	launch_deinit(launch);
+	if (launch->next)
+		op_start_again(&launch->next->op);
 }
 
 static void text_add_dimensions(struct text *text, const char *key,
@@ -272,8 +248,8 @@ static const struct kernel_class launch_kernel_class = {
 
 static const struct op_class launch_class = {
 	.what = "launch",
-	.run = launch_run,
-	.answered = launch_answered,
+	.begin = launch_begin,
+	.note = launch_note,
 	.failed = launch_failed,
 	.lost = launch_lost,
 	.settle = launch_settle,
@@ -289,6 +265,7 @@ struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op))
 	if (!op)
 		return NULL;
 	op->finish = finish;
+	container_of(op, struct launch, op)->image_fd = -1;
 	return container_of(op, struct launch, op);
 }
 
@@ -296,8 +273,6 @@ void launch_discard(struct launch *launch)
 {
 	if (!launch)
 		return;
-	if (launch->use.module)
-		module_use_end(launch->op.broker, &launch->use);
-	launch_spec_deinit(&launch->spec);
+	launch_deinit(launch);
 	op_free(&launch->op);
 }

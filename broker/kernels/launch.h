@@ -16,6 +16,9 @@ struct launch {
 	uint64_t elapsed_ns;
 	uint32_t n_resets; /* resets of the worker when the launch was queued */
 	bool counted;	   /* counted in the stream's n_sent */
+	struct launch
+		*next; /* waited for the room that this launch leaves on the stream */
+	int image_fd;  /* of an image that went with the launch; -1: none */
 };
 
 /* Makes an empty launch. The caller adds the op. NULL: no memory. */
@@ -44,8 +47,8 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 		       const struct allocation *allocation, struct refusal *refusal);
 
 /*
- * Checks before the kernel begins that its owner may still use all allocations. Returns:
- * 0, with the writable uses marked; -EACCES and a refusal.
+ * Checks before the kernel begins that its owner may still use all allocations. Under
+ * registry.lock. Returns: 0, with the writable uses marked; -EACCES and a refusal.
  */
 int launch_check_rights(struct launch *launch, struct refusal *refusal);
 

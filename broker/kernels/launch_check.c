@@ -187,7 +187,6 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 	struct work *work = &launch->op.work;
 	int r = 0;
 
-	pthread_mutex_lock(&launch->op.broker->registry.lock);
 	for (unsigned int i = 0; i < work->n_uses && r == 0; i++) {
 		struct use *use = &work->uses[i];
 
@@ -197,7 +196,6 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
 					      use->write);
 	}
-	pthread_mutex_unlock(&launch->op.broker->registry.lock);
 	return r;
 }
 

@@ -319,7 +319,7 @@ static void load_settle(struct op *op)
 static void load_finish(struct op *op)
 {
 	struct load *load = load_of(op);
-	struct wait *wait = op_take_wait(op);
+	struct wait *wait = op->wait;
 	char file[128];
 
 	op_slot_release(op->worker, op->staged.slot);

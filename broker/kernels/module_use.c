@@ -113,31 +113,38 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 	return r;
 }
 
-void module_use_end(struct broker *broker, struct module_use *use)
-{
-	struct image *image = use->image;
+/* ---- images ---- */
 
-	pthread_mutex_lock(&broker->registry.lock);
-	use->module->n_launches--;
-	pthread_mutex_unlock(&broker->registry.lock);
-	*use = (struct module_use){ 0 };
-	module_put_image(broker, image);
+/* As module_use_end(). */
+static int module_drop_image(struct broker *broker, struct image *image)
+{
+	struct owner *owner = image->owner;
+	int fd = image->fd;
+
+	if (!image_unref(image))
+		return -1;
+	if (owner->worker)
+		worker_drop_image(owner->worker, image);
+	image_free(&broker->registry, image);
+	return fd;
 }
 
-/* ---- images ---- */
+int module_use_end(struct broker *broker, struct module_use *use)
+{
+	int fd;
+
+	use->module->n_launches--;
+	fd = module_drop_image(broker, use->image);
+	*use = (struct module_use){ 0 };
+	return fd;
+}
 
 void module_put_image(struct broker *broker, struct image *image)
 {
-	struct owner *owner = image->owner;
-	int fd = -1;
+	int fd;
 
 	pthread_mutex_lock(&broker->registry.lock);
-	if (image_unref(image)) {
-		if (owner->worker)
-			worker_drop_image(owner->worker, image);
-		fd = image->fd;
-		image_free(&broker->registry, image);
-	}
+	fd = module_drop_image(broker, image);
 	pthread_mutex_unlock(&broker->registry.lock);
 	closep(&fd);
 }

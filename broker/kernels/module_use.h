@@ -7,7 +7,7 @@
  *	r = module_use_begin(broker, command->caller, M, F, &use, &refusal);
  *
  * use.module, use.image and use.function then stay until module_use_end(), called exactly
- * once with no lock held, when the kernel is done (in the op's finish()). Meanwhile the
+ * once, when the kernel is done (in settle() of the op). Meanwhile the
  * module can't be removed, and a new image does not disturb the use. The parameters are
  * use.function->params; has_params is false if the driver could not tell them.
  *
@@ -58,8 +58,11 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 			   struct token function, struct module_use *ret_use,
 			   struct refusal *refusal);
 
-/* Ends a use; takes registry.lock. */
-void module_use_end(struct broker *broker, struct module_use *use);
+/*
+ * Ends a use. Under registry.lock. Returns: the descriptor of an image that nobody uses
+ * any more, for the caller to close without the lock; -1.
+ */
+int module_use_end(struct broker *broker, struct module_use *use);
 
 /*
  * Drops a reference to an image; the last one unloads and frees it. Takes registry.lock.

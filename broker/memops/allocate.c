@@ -405,7 +405,7 @@ static uint32_t making_flags(const struct allocation *allocation)
 	       (allocation->managed->attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0);
 }
 
-static void make_in_worker_run(struct op *op)
+static enum begun make_in_worker_begin(struct op *op)
 {
 	struct allocation *allocation =
 		container_of(op, struct making_op, op)->making->allocation;
@@ -416,20 +416,17 @@ static void make_in_worker_run(struct op *op)
 		.device = allocation->device,
 		.length = allocation->size,
 	};
-	op_ask(op);
+	return OP_RUN;
 }
 
-static void make_in_worker_answered(struct op *op, const struct wire_reply *reply)
+/* The end of a process examines all allocations, including those being made. */
+static void make_in_worker_note(struct op *op, const struct wire_reply *reply)
 {
 	struct making *making = container_of(op, struct making_op, op)->making;
 
-	/* The end of a process examines all allocations, including those being made. */
-	pthread_mutex_lock(&op->broker->registry.lock);
 	making->allocation->address = reply->value[0];
 	making->allocation->worker_epoch = op->asked_epoch;
 	making->allocation->zeroed = true;
-	pthread_mutex_unlock(&op->broker->registry.lock);
-	op_done(op, 0);
 }
 
 static void make_in_worker_finish(struct op *op)
@@ -452,8 +449,8 @@ static void make_in_worker_finish(struct op *op)
 
 static const struct op_class make_in_worker_class = {
 	.what = "allocation",
-	.run = make_in_worker_run,
-	.answered = make_in_worker_answered,
+	.begin = make_in_worker_begin,
+	.note = make_in_worker_note,
 	.quiet = true,
 	.remakable = true,
 };

@@ -30,7 +30,7 @@ static void copy_devices(const struct allocation *target, const struct allocatio
 		kind_has_device(source->kind) ? source->device : request->device;
 }
 
-static void copy_run(struct op *op)
+static enum begun copy_begin(struct op *op)
 {
 	const struct use *target = &op->work.uses[0], *source = &op->work.uses[1];
 
@@ -41,12 +41,12 @@ static void copy_run(struct op *op)
 		.length = target->length,
 	};
 	copy_devices(target->allocation, source->allocation, &op->ask.request);
-	op_ask(op);
+	return OP_RUN;
 }
 
 static const struct op_class copy_class = {
 	.what = "copy",
-	.run = copy_run,
+	.begin = copy_begin,
 	.repeatable = true,
 };
 

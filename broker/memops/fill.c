@@ -8,7 +8,7 @@ struct fill {
 	bool stay;
 };
 
-static void fill_run(struct op *op)
+static enum begun fill_begin(struct op *op)
 {
 	struct fill *fill = container_of(op, struct fill, op);
 	const struct use *use = &op->work.uses[0];
@@ -22,7 +22,7 @@ static void fill_run(struct op *op)
 		.pattern = fill->pattern,
 		.pattern_size = fill->pattern_size,
 	};
-	op_ask(op);
+	return OP_RUN;
 }
 
 struct op *fill_op_new(struct broker *broker, struct owner *owner,
@@ -32,7 +32,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 {
 	static const struct op_class fill_class = {
 		.what = "fill",
-		.run = fill_run,
+		.begin = fill_begin,
 		.repeatable = true,
 	};
 	struct op *op = op_new(sizeof(struct fill), &fill_class, broker, owner);

@@ -151,7 +151,7 @@ static void grant_finish(struct op *op)
 	const struct caller caller = { .uid = op->uid, .pid = op->pid };
 	struct lease *lease = lease_of(op);
 	struct broker *broker = op->broker;
-	struct wait *wait = op_take_wait(op);
+	struct wait *wait = op->wait;
 
 	if (op->error && wait)
 		lease_fail(broker, &caller, op->name, op->error,
@@ -284,11 +284,9 @@ static void hold_run(struct op *op)
 	pthread_mutex_lock(&broker->registry.lock);
 	ending = !lease->allocation;
 	if (!ending)
-		wait = take_ptr(op->wait);
-	if (wait) {
-		wait->waiter = NULL;
+		wait = op_take_wait(op);
+	if (wait)
 		lease->held = op;
-	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (wait)
 		wait->done(wait, 0, NULL, 0);
@@ -311,7 +309,7 @@ static void hold_finish(struct op *op)
 {
 	const struct caller caller = { .uid = op->uid, .pid = op->pid };
 	struct lease *lease = lease_of(op);
-	struct wait *wait = op_take_wait(op);
+	struct wait *wait = op->wait;
 
 	if (wait) {
 		lease_fail(op->broker, &caller, op->name, op->error,

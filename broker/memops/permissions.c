@@ -116,7 +116,7 @@ static void changes_answer(struct change *changes, int error)
 
 /* ---- the move ---- */
 
-static void move_run(struct op *op)
+static enum begun move_begin_op(struct op *op)
 {
 	struct move *move = container_of(op, struct move, op);
 	const struct allocation *allocation = op->work.uses[0].allocation;
@@ -129,7 +129,8 @@ static void move_run(struct op *op)
 		.source = allocation->address,
 		.length = allocation->size,
 	};
-	op_ask_with(op, move->block);
+	op->extra_block = move->block;
+	return OP_RUN;
 }
 
 static void move_settle(struct op *op)
@@ -184,7 +185,7 @@ static void move_finish(struct op *op)
 
 static const struct op_class move_class = {
 	.what = "move",
-	.run = move_run,
+	.begin = move_begin_op,
 	.settle = move_settle,
 	.repeatable = true,
 };
@@ -277,10 +278,8 @@ static void withdraw_run(struct op *op)
 
 static void withdraw_finish(struct op *op)
 {
-	struct wait *wait = op_take_wait(op);
-
-	if (wait)
-		wait->done(wait, 0, NULL, 0);
+	if (op->wait)
+		op->wait->done(op->wait, 0, NULL, 0);
 }
 
 static const struct op_class withdraw_class = {

@@ -21,24 +21,18 @@
 
 /* ---- the ops ---- */
 
-static void placing_run(struct op *op)
+static enum begun placing_begin(struct op *op)
 {
 	struct placing *placing = container_of(op, struct placing, op);
 	const struct use *use = &op->work.uses[0];
-	char name[OBJECT_NAME_MAX + 1];
-	int r;
+	int r = managed_reserve(use->allocation->managed);
 
-	pthread_mutex_lock(&op->broker->registry.lock);
-	r = managed_reserve(use->allocation->managed);
 	placing->reserved = r == 0;
-	strcpy(name, use->allocation->name);
-	pthread_mutex_unlock(&op->broker->registry.lock);
-	if (r < 0) {
-		op_fail(op, ENOMEM, "allocation %s: %s", name,
+	if (r < 0)
+		return op_refuse(
+			op, ENOMEM, "allocation %s: %s", use->allocation->name,
 			r == -ENOSPC ? "too many of its ranges differ in advice or place"
 				     : "no memory in the broker");
-		return;
-	}
 	op->ask.request = (struct wire_request){
 		.op = placing->wire_op,
 		.device = placing->device,
@@ -47,18 +41,19 @@ static void placing_run(struct op *op)
 		.location = placing->location,
 		.advice = placing->advice,
 	};
-	op_ask(op);
+	return OP_RUN;
 }
 
 /*
  * Notes each part: after a repeat in another process, done parts are restored and the
  * rest follows.
  */
-static void placing_note(struct op *op)
+static void placing_note(struct op *op, const struct wire_reply *reply)
 {
 	struct placing *placing = container_of(op, struct placing, op);
 	const struct allocation *allocation = op->work.uses[0].allocation;
 
+	(void)reply;
 	managed_set(allocation->managed, &op->broker->registry.managed,
 		    op->ask.request.address - allocation->address, op->ask.request.length,
 		    placing->change, placing->value);
@@ -74,7 +69,7 @@ static void placing_settle(struct op *op)
 
 const struct op_class prefetch_class = {
 	.what = "prefetch",
-	.run = placing_run,
+	.begin = placing_begin,
 	.note = placing_note,
 	.settle = placing_settle,
 	.repeatable = true,
@@ -82,7 +77,7 @@ const struct op_class prefetch_class = {
 
 const struct op_class advise_class = {
 	.what = "advice",
-	.run = placing_run,
+	.begin = placing_begin,
 	.note = placing_note,
 	.settle = placing_settle,
 	.repeatable = true,

@@ -250,11 +250,6 @@ struct ranges_wait {
 	struct ranges *ranges;
 };
 
-static void ranges_wait_run(struct op *op)
-{
-	op_done(op, 0);
-}
-
 static void ranges_wait_finish(struct op *op)
 {
 	struct ranges *ranges = container_of(op, struct ranges_wait, op)->ranges;
@@ -267,7 +262,7 @@ static void ranges_wait_finish(struct op *op)
 
 static const struct op_class ranges_wait_class = {
 	.what = "waiting for memory",
-	.run = ranges_wait_run,
+	.begin = op_begin_nothing,
 	.on_lost = true,
 	.quiet = true,
 };

@@ -294,8 +294,7 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 
 void allocation_resume_release(struct op *op)
 {
-	op->next_ready = NULL;
-	op_start(op);
+	op_start_again(op);
 }
 
 static void release_run(struct op *op)

@@ -30,6 +30,7 @@ struct transfer {
 	struct buffer
 		buffer;	  /* write: has the bytes; memory NULL: op.staged.slot has them */
 	uint64_t charged; /* write: bytes of SHARE_WRITES */
+	struct wait *early;   /* answered before the op is done; NULL: none */
 	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
 	size_t length; /* length of the answer: of the use, or a part of the readahead */
 };
@@ -139,7 +140,7 @@ static void transfer_give_back(struct transfer *transfer)
 static void transfer_finish(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
-	struct wait *wait = op_take_wait(op);
+	struct wait *wait = op->wait;
 	int error = transfer_errno(op->error);
 
 	/* Failed readahead without a reader is no error. */
@@ -244,28 +245,19 @@ static void data_no_memory(struct broker *broker, struct wait *wait)
 
 /* ---- read ---- */
 
-static void read_run(struct op *op)
+static enum begun read_begin(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
 	const struct use *use = &op->work.uses[0];
-	struct wait *wait;
 
 	if (!op->worker) {
 		/* Before the op leaves the order: the memory may be freed afterwards. */
-		wait = op_take_wait(op);
-		pthread_mutex_lock(&op->broker->registry.lock);
+		transfer->early = op_take_wait(op);
 		order_set_unasked(&op->work, true);
-		pthread_mutex_unlock(&op->broker->registry.lock);
-		if (wait)
-			wait->done(wait, 0,
-				   (uint8_t *)use->allocation->block->memory +
-					   use->offset,
-				   use->length);
-		op_done(op, 0);
-		return;
+		return OP_RUN;
 	}
 	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
-		return;
+		return OP_PARKED;
 	transfer->bytes =
 		staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
 	op->ask.request = (struct wire_request){
@@ -275,7 +267,23 @@ static void read_run(struct op *op)
 		.length = use->length,
 		.offset = staging_offset((unsigned int)op->staged.slot),
 	};
-	op_ask(op);
+	return OP_RUN;
+}
+
+static void read_run(struct op *op)
+{
+	struct wait *early = container_of(op, struct transfer, op)->early;
+	const struct use *use = &op->work.uses[0];
+
+	if (op->worker) {
+		op_submit(op);
+		return;
+	}
+	if (early)
+		early->done(early, 0,
+			    (uint8_t *)use->allocation->block->memory + use->offset,
+			    use->length);
+	op_done(op, 0);
 }
 
 /* Complete readahead stays in its slot until a reader takes it. */
@@ -298,6 +306,7 @@ static void read_settle(struct op *op)
 
 static const struct op_class read_class = {
 	.what = "read",
+	.begin = read_begin,
 	.run = read_run,
 	.settle = read_settle,
 	.repeatable = true,
@@ -405,25 +414,45 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 
 /* ---- write ---- */
 
-/* The bytes are in a slot of the worker: answers the writer, and sends the request. */
-static void write_ask(struct op *op, const uint8_t *bytes)
+/* Where the worker finds the bytes. */
+static uint8_t *write_payload(const struct transfer *transfer)
 {
-	const struct use *use = &op->work.uses[0];
-	size_t length = use->length;
-	struct wait *wait;
+	const struct op *op = &transfer->op;
 
+	/* In a slot the GPU can read the bytes in place. */
+	if (transfer->buffer.slot >= 0 || !transfer->buffer.memory)
+		return (uint8_t *)transfer->bytes;
+	return staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
+}
+
+static bool write_needs_slot(const struct transfer *transfer)
+{
+	return transfer->buffer.slot < 0 && transfer->buffer.memory &&
+	       transfer->op.staged.slot < 0;
+}
+
+static enum begun write_begin(struct op *op)
+{
+	struct transfer *transfer = container_of(op, struct transfer, op);
+	const struct use *use = &op->work.uses[0];
+
+	/* The writer was interrupted before the write began: the write is dropped. */
+	if (!op->wait)
+		return OP_OVER;
+	if (!op->worker)
+		return OP_RUN;
+	if (write_needs_slot(transfer) && !staging_slot_get(op->worker, &op->staged))
+		return OP_PARKED;
 	op->ask.request = (struct wire_request){
 		.op = WIRE_WRITE,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
-		.length = length,
-		.offset = (uint64_t)(bytes - op->worker->staging.memory),
+		.length = use->length,
+		.offset =
+			(uint64_t)(write_payload(transfer) - op->worker->staging.memory),
 	};
-	/* The writer prepares the next piece meanwhile. */
-	wait = op_take_wait(op);
-	if (wait)
-		wait_done(wait, 0, length);
-	op_ask(op);
+	transfer->early = op_take_wait(op);
+	return OP_RUN;
 }
 
 static void write_host(struct op *op, const uint8_t *bytes)
@@ -435,44 +464,29 @@ static void write_host(struct op *op, const uint8_t *bytes)
 	op_done(op, 0);
 }
 
-/*
- * Whether the writer was interrupted before the write began. Then the write is dropped.
- */
-static bool write_given_up(struct op *op)
-{
-	bool given_up;
-
-	pthread_mutex_lock(&op->broker->registry.lock);
-	given_up = !op->wait;
-	pthread_mutex_unlock(&op->broker->registry.lock);
-	return given_up;
-}
-
+/* Answers the writer, who prepares the next piece, and then sends the request. */
 static void write_run(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
+	size_t length = op->work.uses[0].length;
 	uint8_t *payload;
 
-	if (write_given_up(op)) {
-		op_done(op, 0);
-	} else if (!op->worker) {
+	if (!op->worker) {
 		write_host(op, transfer->bytes);
-	} else if (transfer->buffer.slot >= 0 || !transfer->buffer.memory) {
-		/* The GPU can read the bytes in place. */
-		write_ask(op, transfer->bytes);
-	} else {
-		if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
-			return;
-		payload = staging_payload(&op->worker->staging,
-					  (unsigned int)op->staged.slot);
-		memcpy(payload, transfer->bytes, op->work.uses[0].length);
-		broker_buffer_put(op->broker, &transfer->buffer);
-		write_ask(op, payload);
+		return;
 	}
+	payload = write_payload(transfer);
+	if (payload != transfer->bytes) {
+		memcpy(payload, transfer->bytes, length);
+		broker_buffer_put(op->broker, &transfer->buffer);
+	}
+	wait_done(transfer->early, 0, length);
+	op_submit(op);
 }
 
 static const struct op_class write_class = {
 	.what = "write",
+	.begin = write_begin,
 	.run = write_run,
 	.settle = transfer_settle,
 	.repeatable = true,
@@ -601,11 +615,6 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 
 /* ---- sync ---- */
 
-static void sync_run(struct op *op)
-{
-	op_done(op, 0);
-}
-
 static void sync_settle(struct op *op)
 {
 	struct allocation *allocation = op->work.uses[0].allocation;
@@ -618,16 +627,14 @@ static void sync_settle(struct op *op)
 
 static void simple_finish(struct op *op)
 {
-	struct wait *wait = op_take_wait(op);
-
-	if (wait)
-		wait_done(wait, op->error ? -transfer_errno(op->error) : 0,
+	if (op->wait)
+		wait_done(op->wait, op->error ? -transfer_errno(op->error) : 0,
 			  op->work.uses[0].length);
 }
 
 static const struct op_class sync_class = {
 	.what = "sync",
-	.run = sync_run,
+	.begin = op_begin_nothing,
 	.settle = sync_settle,
 	.on_lost = true,
 };

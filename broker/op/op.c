@@ -9,6 +9,7 @@
 
 #include <utlist.h>
 
+#include "base/completion.h"
 #include "base/refusal.h"
 #include "model/access.h"
 #include "op/interrupt.h"
@@ -31,6 +32,7 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	op->ask.fd = -1;
 	op->ask.done = op_replied;
+	op->needs.blocks = op->room;
 	return op;
 }
 
@@ -50,6 +52,8 @@ struct op *op_free(struct op *op)
 	if (!op)
 		return NULL;
 	work_deinit(&op->work);
+	if (op->needs.blocks != op->room)
+		free(op->needs.blocks);
 	text_deinit(&op->sentence);
 	free(op);
 	return NULL;
@@ -74,7 +78,7 @@ void op_describe(struct op *op, struct text *text)
 
 /* ---- zeroing before the first use ---- */
 
-static void zero_run(struct op *op)
+static enum begun zero_begin(struct op *op)
 {
 	const struct use *use = &op->work.uses[0];
 
@@ -86,7 +90,7 @@ static void zero_run(struct op *op)
 		.length = use->length,
 		.pattern_size = 1,
 	};
-	op_ask(op);
+	return OP_RUN;
 }
 
 /*
@@ -107,7 +111,7 @@ static void zero_settle(struct op *op)
 
 static const struct op_class zero_class = {
 	.what = "zeroing",
-	.run = zero_run,
+	.begin = zero_begin,
 	.settle = zero_settle,
 	.repeatable = true,
 };
@@ -175,6 +179,11 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	struct op *ready = NULL;
 	int r = 0;
 
+	if (op->work.n_uses > WORK_USES_ROOM) {
+		op->needs.blocks = calloc(op->work.n_uses + 1, sizeof(*op->needs.blocks));
+		if (!op->needs.blocks)
+			return -ENOMEM;
+	}
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		struct use *use = &op->work.uses[i];
 
@@ -214,32 +223,53 @@ int op_add(struct op *op, struct op **ret_ready)
 	return r;
 }
 
-/*
- * Checks that the allocations used are neither lost nor unzeroed. Returns: 0; an errno,
- * with its sentence.
- */
-static int op_check_uses(struct op *op, char *sentence, size_t size)
+/* ---- the beginning ---- */
+
+static void op_set_result(struct op *op, int error, const char *format, va_list args)
+{
+	char sentence[512];
+
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s", sentence);
+	op->error = error;
+}
+
+enum begun op_refuse(struct op *op, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	op_set_result(op, error, format, args);
+	va_end(args);
+	return OP_OVER;
+}
+
+enum begun op_begin_nothing(struct op *op)
+{
+	(void)op;
+	return OP_OVER;
+}
+
+/* Checks that the allocations used are neither lost nor unzeroed. */
+static enum begun op_check_uses(struct op *op)
 {
 	struct refusal refusal;
-	int error = 0;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
-	for (unsigned int i = 0; i < op->work.n_uses && !error; i++) {
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
 		const struct allocation *allocation = use->allocation;
 
 		if (allocation->state == ALLOCATION_LOST) {
-			error = -refuse_lost(&refusal, allocation);
-			snprintf(sentence, size, "%s", refusal.sentence);
-		} else if (use->zeroing && use->zeroing <= allocation->zeroing_failed) {
-			error = EIO;
-			snprintf(sentence, size, "%s",
-				 allocation->zeroing_failure ? allocation->zeroing_failure
-							     : "it could not be zeroed");
+			(void)refuse_lost(&refusal, allocation);
+			return op_refuse(op, refusal.error, "%s", refusal.sentence);
 		}
+		if (use->zeroing && use->zeroing <= allocation->zeroing_failed)
+			return op_refuse(op, EIO, "%s",
+					 allocation->zeroing_failure
+						 ?: "it could not be zeroed");
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
-	return error;
+	return OP_RUN;
 }
 
 static void address_move(uint64_t *address, const struct use *use)
@@ -255,7 +285,6 @@ static void op_move_request(struct op *op)
 {
 	struct wire_request *request = &op->ask.request;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
 
@@ -266,44 +295,70 @@ static void op_move_request(struct op *op)
 		address_move(i && op->only_use < 0 ? &request->source : &request->address,
 			     use);
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
-/* Notes the addresses for the class's run(); op_needs() detects a change. */
-static void op_note_addresses(struct op *op)
+/* Writes the request, or prepares the one that is sent again. */
+static enum begun op_prepare(struct op *op)
 {
-	pthread_mutex_lock(&op->broker->registry.lock);
+	enum begun begun = OP_RUN;
+
+	if (op->asked_again)
+		op_move_request(op);
+	else if (!op->class->on_lost)
+		begun = op_check_uses(op);
+	/* For requests written without the lock: op_find_needs() detects a change. */
 	for (unsigned int i = 0; i < op->work.n_uses; i++)
 		op->work.uses[i].address = op->work.uses[i].allocation->address;
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	if (begun != OP_RUN || op->asked_again)
+		return begun;
+	op->ask.request.op = 0;
+	return op->class->begin ? op->class->begin(op) : OP_RUN;
+}
+
+/*
+ * Decides whether a ready op runs now, and prepares its request with the needs. Under
+ * registry.lock.
+ */
+static enum begun op_begin(struct op *op)
+{
+	enum begun begun;
+
+	if (op->work.ended)
+		return OP_OVER;
+	if (rescue_park(&op->work))
+		return OP_PARKED;
+	begun = op_prepare(op);
+	if (begun != OP_RUN)
+		return begun;
+	op->asked_again = false;
+	if (op->work.chain) {
+		order_sending(&op->work);
+		op_limit(op);
+	}
+	if (op->ask.request.op)
+		(void)op_find_needs(op);
+	return OP_RUN;
 }
 
 static void op_run(struct op *op)
 {
-	char sentence[512];
-	int error = 0;
+	pthread_mutex_t *lock = &op->broker->registry.lock;
+	bool again = op->asked_again;
+	enum begun begun;
 
-	if (op->work.ended) {
-		op_done(op, op->error);
+	pthread_mutex_lock(lock);
+	begun = op_begin(op);
+	if (begun == OP_OVER) {
+		op_complete(op, op->error);
 		return;
 	}
-	if (rescue_park(op->broker, &op->work))
+	pthread_mutex_unlock(lock);
+	if (begun == OP_PARKED)
 		return;
-	if (op->asked_again) {
-		op->asked_again = false;
-		op_move_request(op);
-		op_note_addresses(op);
-		op_ask_with(op, op->extra_block);
-		return;
-	}
-	if (!op->class->on_lost)
-		error = op_check_uses(op, sentence, sizeof(sentence));
-	if (error) {
-		op_fail(op, error, "%s", sentence);
-		return;
-	}
-	op_note_addresses(op);
-	op->class->run(op);
+	if (op->class->run && !again)
+		op->class->run(op);
+	else
+		op_submit(op);
 }
 
 /*
@@ -333,19 +388,20 @@ void op_start(struct op *ready)
 	ready_loop = false;
 }
 
-void op_slot_release(struct worker *worker, int slot)
+void op_start_again(struct op *op)
 {
-	struct slot_waiter *waiter;
-	struct op *op;
-
-	if (slot < 0)
-		return;
-	waiter = staging_slot_put(worker, (unsigned int)slot);
-	if (!waiter)
-		return;
-	op = container_of(waiter, struct op, staged);
 	op->next_ready = NULL;
 	op_start(op);
+}
+
+void op_slot_release(struct worker *worker, int slot)
+{
+	struct slot_waiter *waiter = NULL;
+
+	if (slot >= 0)
+		waiter = staging_slot_put(worker, (unsigned int)slot);
+	if (waiter)
+		op_start_again(container_of(waiter, struct op, staged));
 }
 
 /* ---- the end ---- */
@@ -355,7 +411,7 @@ static void op_settle_stream(struct op *op)
 {
 	struct stream *stream = op->work.stream;
 
-	if (!op->error || !stream || op->class->quiet || op->command || op->wait ||
+	if (!op->error || !stream || op->class->quiet || op->completion || op->wait ||
 	    stream->failed)
 		return;
 	stream->failed = op->error;
@@ -399,18 +455,26 @@ void op_left(struct op *op, struct op *ready)
 	op_start(ready);
 }
 
-void op_done(struct op *op, int error)
+/* From now on nobody ends the wait of the op's caller. */
+static void op_seal(struct op *op)
+{
+	if (op->wait)
+		op->wait->waiter = NULL;
+	if (op->completion)
+		op->completion->cancel = NULL;
+}
+
+void op_complete(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
 	struct work *work = NULL;
 
-	pthread_mutex_lock(&broker->registry.lock);
 	op->error = error;
 	if (op_must_stay(op)) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		return;
 	}
-	op->settled = true;
+	op_seal(op);
 	op_unlimit(op);
 	if (error && op->work.n_uses)
 		strcpy(op->name, op->work.uses[0].allocation->name);
@@ -425,16 +489,19 @@ void op_done(struct op *op, int error)
 	op_left(op, op_list(work));
 }
 
+void op_done(struct op *op, int error)
+{
+	pthread_mutex_lock(&op->broker->registry.lock);
+	op_complete(op, error);
+}
+
 void op_fail(struct op *op, int error, const char *format, ...)
 {
-	char sentence[512];
 	va_list args;
 
 	va_start(args, format);
-	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	op_set_result(op, error, format, args);
 	va_end(args);
-	text_clear(&op->sentence);
-	text_printf(&op->sentence, "%s", sentence);
 	op_done(op, error);
 }
 
@@ -444,15 +511,9 @@ static void op_interrupt(struct waiter *waiter)
 	struct op *op = container_of(waiter, struct op, waiter);
 	struct broker *broker = op->broker;
 	struct op *ready = NULL;
-	struct wait *wait = NULL;
-	bool left = false;
+	struct wait *wait = op_take_wait(op);
+	bool left = wait && op_leave(op, &ready);
 
-	if (!op->settled)
-		wait = take_ptr(op->wait);
-	if (wait) {
-		wait->waiter = NULL;
-		left = op_leave(op, &ready);
-	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (left)
 		op_left(op, ready);
@@ -469,13 +530,10 @@ void op_set_wait(struct op *op, struct wait *wait)
 
 struct wait *op_take_wait(struct op *op)
 {
-	struct wait *wait;
+	struct wait *wait = take_ptr(op->wait);
 
-	pthread_mutex_lock(&op->broker->registry.lock);
-	wait = take_ptr(op->wait);
 	if (wait)
 		wait->waiter = NULL;
-	pthread_mutex_unlock(&op->broker->registry.lock);
 	return wait;
 }
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An op is one operation, from its place in the order until its answer.
+ * An op is one operation, from its place in the order until its answer, on one line:
  *
- * op_add() puts an op into the order. When no predecessor is left, run() of its class is
- * called: run() sends a request to a worker or does the work itself, and ends in
- * op_done(). Then finish() answers the waiting caller, successors are started, and the op
- * is freed. The caller may stop waiting earlier (op_take_wait(), interrupt of a command):
- * the op goes on.
+ *	op_add()	puts the op into the order
+ *	op_begin()	when no predecessor is left: checks and writes the request
+ *	op_submit()	sends the request to the worker
+ *	op_complete()	takes the op out of the order, with its waiting caller
+ *
+ * op_begin() and op_complete() each take registry.lock once. Then finish() answers the
+ * caller, successors are started, and the op is freed. An op without a request does its
+ * work in run() of its class and ends in op_done(). The caller may stop waiting earlier
+ * (broker_interrupt()): the op goes on.
  *
  * When a worker dies, its unanswered ops are sent to the next process if they are
  * repeatable (class->repeatable): all of their memory is durable, and running twice has
@@ -22,7 +26,7 @@
 #include "process/staging_slot.h"
 #include "process/worker.h"
 
-struct command;
+struct completion;
 struct deadline;
 struct op;
 
@@ -44,12 +48,26 @@ struct ops {
 	uint32_t give_back_ms;	    /* time for a worker to unmap memory taken from it */
 };
 
+/* The answer of op_begin(), and of begin() of a class. */
+enum begun {
+	OP_RUN,
+	OP_PARKED, /* begins again later; perhaps already, in another thread */
+	OP_OVER,   /* done: op->error and op->sentence are the result */
+};
+
 struct op_class {
 	const char *what; /* "fill", for sentences */
 
 	/*
-	 * Called when no predecessor is left: sends a request (op_ask()) or does the
-	 * work, and ends in op_done().
+	 * Called when no predecessor is left: checks, and writes op->ask.request if there
+	 * is one. Under registry.lock. May be NULL.
+	 */
+	enum begun (*begin)(struct op *op);
+
+	/*
+	 * Follows begin(): does work that needs no lock, and ends in op_submit() for the
+	 * request of begin(), in op_ask() for a request of its own, or in op_done().
+	 * NULL: op_submit().
 	 */
 	void (*run)(struct op *op);
 
@@ -58,11 +76,11 @@ struct op_class {
 
 	/*
 	 * The worker has done the request in op->ask, which may be a part of the op.
-	 * Under registry.lock. A class with note() must be repeatable. May be NULL.
+	 * Under registry.lock. May be NULL.
 	 */
-	void (*note)(struct op *op);
+	void (*note)(struct op *op, const struct wire_reply *reply);
 
-	/* Handles a successful reply. NULL: op_done(op, 0). */
+	/* Goes on after a successful reply. No lock. NULL: the op is done. */
 	void (*answered)(struct op *op, const struct wire_reply *reply);
 
 	/* Handles an error reply, and ends in op_fail(). NULL: a general sentence. */
@@ -79,7 +97,8 @@ struct op_class {
 
 	/*
 	 * Called before the op leaves the order, while its allocations still exist. Under
-	 * registry.lock. May be NULL.
+	 * registry.lock. op->wait and op->completion tell whether the caller still waits.
+	 * May be NULL.
 	 */
 	void (*settle)(struct op *op);
 
@@ -106,10 +125,12 @@ struct op {
 	struct owner *payer;   /* the caller's owner, charged for the op */
 	struct worker *worker; /* gets the request; NULL: none */
 	struct ask ask;
+	struct worker_needs needs;		      /* of that request */
+	struct needed_block room[WORK_USES_ROOM + 1]; /* needs.blocks, while few */
 	uint32_t asked_epoch;
 	unsigned int n_asked;
 	bool asked_again; /* the process ended: run again by sending the same request */
-	struct block *extra_block; /* from op_ask_with() */
+	struct block *extra_block; /* needed beside those of the uses; NULL: none */
 	uint64_t rest;	     /* bytes left after the current request, sent afterwards */
 	struct image *image; /* module the worker must have loaded; NULL: none */
 	int only_use;	     /* index of the only use this worker may see; -1: all uses */
@@ -128,19 +149,21 @@ struct op {
 	struct text sentence;
 
 	/* The process is ended when no reply comes in time. Under registry.lock. */
-	uint32_t limit_ms;	  /* counted from op_send(); 0: no limit */
-	struct deadline deadline; /* set by op_send() */
+	uint32_t limit_ms;	  /* counted from op_begin(); 0: no limit */
+	struct deadline deadline; /* set when the op begins */
 	bool timed_out;
 	int64_t overdue_ms; /* when the time ran out during sending; 0: not */
 
 	uid_t uid; /* caller, for the journal, when there is no command */
 	pid_t pid;
 
-	/* The waiting caller; each pointer is taken once, under registry.lock. */
+	/*
+	 * The waiting caller. Under registry.lock, until op_complete() lets nobody end
+	 * the wait any more: then finish() answers.
+	 */
 	struct waiter waiter; /* of wait */
 	struct wait *wait;
-	struct command *command;
-	bool settled; /* the answer is being sent: too late to interrupt */
+	struct completion *completion;
 
 	struct op *next_ready;
 };
@@ -185,22 +208,19 @@ void op_resume(struct work *works);
 /* Adds an op to a list of ready ops. */
 void op_push_ready(struct op **ready, struct op *op);
 
-/*
- * Sends op->ask.request to the worker, after the blocks, stream and module the worker
- * needs.
- *
- * Returns: 0; WORKER_HELD; -ERESTART when an allocation has moved or is being restored:
- * the op is run again later; another negative errno: not sent, and the op has failed.
- */
-int op_ask(struct op *op);
-/* As op_ask(), with an additional block (NULL: none). For an op with one use. */
-int op_ask_with(struct op *op, struct block *block);
+/* Adds one op to the ready ones and starts them. */
+void op_start_again(struct op *op);
 
 /*
- * As op_ask(), for an op in a chain: its successors are sent right after it. Called by
- * the class's run().
+ * Sends the request of begin() to the worker, after the blocks, stream and module the
+ * worker needs; then the op's successors in its chain are sent. An op whose memory has
+ * moved meanwhile is run again later; an op that can't be sent fails. Called by run() of
+ * the class.
  */
-void op_send(struct op *op);
+void op_submit(struct op *op);
+
+/* As op_submit(), for a request written by run(). Takes registry.lock. */
+void op_ask(struct op *op);
 
 /* Releases a slot (-1: none) and runs the op waiting for a slot, if any. */
 void op_slot_release(struct worker *worker, int slot);
@@ -219,22 +239,34 @@ void op_left(struct op *op, struct op *ready);
  */
 void op_done(struct op *op, int error);
 
+/* As op_done(), with registry.lock held; releases the lock. */
+void op_complete(struct op *op, int error);
+
 /* Ends the op with an error and a sentence. */
 void op_fail(struct op *op, int error, const char *format, ...) _printf_(3, 4);
+
+/* The same within begin(). Returns: OP_OVER. */
+enum begun op_refuse(struct op *op, int error, const char *format, ...) _printf_(3, 4);
+
+/* begin() of an op that only waits for its turn. Returns: OP_OVER. */
+enum begun op_begin_nothing(struct op *op);
 
 /* Makes the op answer wait, until the wait is taken. Under registry.lock. */
 void op_set_wait(struct op *op, struct wait *wait);
 
-/* Takes the wait. NULL when already taken. Takes registry.lock. */
+/* Takes the wait, to answer it early. NULL when interrupted. Under registry.lock. */
 struct wait *op_take_wait(struct op *op);
 
 /* Appends a description such as `fill of allocation x`. Takes registry.lock. */
 void op_describe(struct op *op, struct text *text);
 
 /*
- * Shared by op.c and submit.c: handles the reply; clears the time limit, under
- * registry.lock; converts ready works to a list of ops.
+ * Shared by op.c and submit.c: finds the needs of a request, and starts and clears the
+ * time limit, all under registry.lock; handles the reply; converts ready works to a list
+ * of ops.
  */
-void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);
+int op_find_needs(struct op *op);
+void op_limit(struct op *op);
 void op_unlimit(struct op *op);
+void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);
 struct op *op_list(struct work *work);

@@ -82,33 +82,50 @@ static void op_use_managed(struct op *op, const struct use *use)
 		managed_leave_host(use->allocation->managed, use->offset, use->length);
 }
 
-/* Returns: whether there was a rest, which is then sent. */
-static bool op_ask_rest(struct op *op)
+/* Sends the part of the request that was cut off. */
+static void op_ask_rest(struct op *op)
 {
 	struct wire_request *request = &op->ask.request;
 
-	if (!op->rest)
-		return false;
 	request->address += request->length;
 	if (request->op == WIRE_READ || request->op == WIRE_WRITE)
 		request->offset += request->length;
 	request->length = op->rest;
 	op->rest = 0;
 	op->n_asked = 0;
-	op_ask_with(op, op->extra_block);
-	return true;
+	op_ask(op);
 }
 
-/* Returns: 0; -ERESTART when the address in the request is out of date. */
-static int op_needs(struct op *op, struct worker_needs *needs)
+/* In a chain: the request that was held back is sent now, or refused. */
+static void op_sent(struct ask *ask);
+
+static void op_need_block(struct op *op, struct block *block, bool guest, bool writable)
 {
+	op->needs.blocks[op->needs.n_blocks++] = (struct needed_block){
+		.block = block,
+		.guest = guest,
+		.writable = writable,
+	};
+}
+
+/*
+ * Finds what the worker needs for the request. Under registry.lock. Returns: 0; -ERESTART
+ * when the address in the request is out of date.
+ */
+int op_find_needs(struct op *op)
+{
+	const struct owner *of = op->worker->owner;
+	struct stream *stream = op->work.stream;
 	int r = 0;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
+	op->needs = (struct worker_needs){
+		.blocks = op->needs.blocks,
+		.image = op->image,
+		.sent = op->work.sending ? op_sent : NULL,
+	};
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
 		const struct allocation *allocation = use->allocation;
-		const struct owner *of = op->worker->owner;
 
 		if (op->only_use >= 0 && op->only_use != (int)i)
 			continue;
@@ -117,23 +134,20 @@ static int op_needs(struct op *op, struct worker_needs *needs)
 		else if (allocation->managed)
 			op_use_managed(op, use);
 		if (allocation->block)
-			needs->blocks[needs->n_blocks++] = (struct needed_block){
-				.block = allocation->block,
-				.guest = of && of != allocation->owner,
-				.writable = use->guest_writes,
-			};
+			op_need_block(op, allocation->block,
+				      of && of != allocation->owner, use->guest_writes);
 		else if (of == allocation->owner)
-			needs->epoch = allocation->worker_epoch;
+			op->needs.epoch = allocation->worker_epoch;
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	if (op->extra_block)
+		op_need_block(op, op->extra_block, false, false);
 	/*
 	 * Only the owner's worker has the stream, on the stream's device. Elsewhere the
 	 * broker alone keeps the order.
 	 */
-	if (op->work.stream && op->worker->owner == op->work.stream->owner &&
-	    op->work.stream->device == op->ask.request.device) {
-		needs->stream = op->work.stream;
-		op->ask.request.stream = op->work.stream->wire_id;
+	if (stream && of == stream->owner && stream->device == op->ask.request.device) {
+		op->needs.stream = stream;
+		op->ask.request.stream = stream->wire_id;
 	}
 	return r;
 }
@@ -172,15 +186,17 @@ static void op_fail_stale(struct op *op, const char *what)
  */
 static void op_note_sent(struct op *op, uint64_t id)
 {
+	pthread_mutex_t *lock = &op->broker->registry.lock;
 	struct work *work = NULL;
-	bool over;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
-	over = order_sent(&op->work, id, &work);
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_lock(lock);
+	if (!id)
+		op_unlimit(op);
+	if (order_sent(&op->work, id, &work))
+		op_complete(op, op->error);
+	else
+		pthread_mutex_unlock(lock);
 	op_start(op_list(work));
-	if (over)
-		op_done(op, op->error);
 }
 
 static void op_sent(struct ask *ask)
@@ -188,53 +204,11 @@ static void op_sent(struct ask *ask)
 	op_note_sent(container_of(ask, struct op, ask), ask->request.id);
 }
 
-int op_ask(struct op *op)
-{
-	return op_ask_with(op, NULL);
-}
-
-int op_ask_with(struct op *op, struct block *block)
+/* The request can't be sent: ends the op, with a sentence. */
+static void op_fail_unsent(struct op *op, int r)
 {
 	_cleanup_text_ struct text what = TEXT_INIT;
-	_cleanup_free_ struct needed_block *many = NULL;
-	struct needed_block few[WORK_USES_ROOM + 1];
-	struct worker_needs needs = {
-		.blocks = few,
-		.image = op->image,
-		.sent = op->work.sending ? op_sent : NULL,
-	};
-	int r = 0;
 
-	if (op->work.n_uses > WORK_USES_ROOM) {
-		many = calloc(op->work.n_uses + 1, sizeof(*many));
-		needs.blocks = many;
-		if (!many)
-			r = -ENOMEM;
-	}
-	op->extra_block = block;
-	if (r == 0)
-		r = op_needs(op, &needs);
-	if (r == 0) {
-		if (block)
-			needs.blocks[needs.n_blocks++] =
-				(struct needed_block){ .block = block };
-		op->n_asked++;
-		r = worker_ask(op->worker, &needs, &op->ask, &op->asked_epoch);
-	}
-	if (r >= 0)
-		return r;
-	if (r == -ESTALE && op->n_asked < ASK_AT_MOST && op_has_missed(op, needs.epoch))
-		r = -ERESTART;
-	if (r == -ERESTART) {
-		/*
-		 * A kernel has addresses in its arguments: op_send() calls run() again.
-		 */
-		op->asked_again = !op->class->kernel;
-		op->next_ready = NULL;
-		if (op->asked_again)
-			op_start(op);
-		return r;
-	}
 	op_describe(op, &what);
 	if (r == -ESTALE)
 		op_fail_stale(op, text_string(&what));
@@ -250,7 +224,46 @@ int op_ask_with(struct op *op, struct block *block)
 	else
 		op_fail(op, EIO, "%s: the worker could not be asked: %s",
 			text_string(&what), strerror(-r));
-	return r;
+}
+
+void op_submit(struct op *op)
+{
+	bool sending = op->work.sending, again = false;
+	int r;
+
+	op->n_asked++;
+	r = worker_ask(op->worker, &op->needs, &op->ask, &op->asked_epoch);
+	/* The reply may have come by now: the op stays only while it is being sent. */
+	if (r == WORKER_HELD || (r == 0 && !sending))
+		return;
+	if (r < 0) {
+		again = r == -ESTALE && op->n_asked < ASK_AT_MOST &&
+			op_has_missed(op, op->needs.epoch);
+		if (!again)
+			op_fail_unsent(op, r);
+	}
+	if (sending)
+		op_note_sent(op, r == 0 ? op->ask.request.id : 0);
+	if (!again)
+		return;
+	/* A kernel has addresses in its arguments: its begin() writes them again. */
+	op->asked_again = !op->class->kernel;
+	op_start_again(op);
+}
+
+void op_ask(struct op *op)
+{
+	int r;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	r = op_find_needs(op);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	if (r == 0) {
+		op_submit(op);
+		return;
+	}
+	op->asked_again = true;
+	op_start_again(op);
 }
 
 /*
@@ -278,15 +291,14 @@ static bool op_can_repeat(const struct op *op)
 
 /*
  * A change to managed memory may have come during or after the checkpoint. Then the saved
- * data lacks the change, and the op counts as not done. Otherwise note() is called.
+ * data lacks the change, and the op counts as not done.
  */
-static bool op_was_overtaken(struct op *op)
+static bool op_was_overtaken(const struct op *op)
 {
 	bool overtaken = false;
 
 	if (!op->class->repeatable && !op->class->kernel)
 		return false;
-	pthread_mutex_lock(&op->broker->registry.lock);
 	for (unsigned int i = 0; i < op->work.n_uses && !overtaken; i++) {
 		const struct use *use = &op->work.uses[i];
 		const struct allocation *allocation = use->allocation;
@@ -296,17 +308,73 @@ static bool op_was_overtaken(struct op *op)
 			    (allocation->restoring ||
 			     allocation->worker_epoch != op->asked_epoch);
 	}
-	if (!overtaken && op->class->note)
-		op->class->note(op);
-	pthread_mutex_unlock(&op->broker->registry.lock);
 	return overtaken;
+}
+
+/*
+ * The worker has done the request: the op ends, unless a rest or the class goes on.
+ * Returns: false when the result is lost with the process.
+ */
+static bool op_answered(struct op *op, const struct wire_reply *reply)
+{
+	bool overtaken;
+
+	pthread_mutex_lock(&op->broker->registry.lock);
+	overtaken = op_was_overtaken(op);
+	if (!overtaken && op->class->note)
+		op->class->note(op, reply);
+	if (!overtaken && !op->rest && !op->class->answered) {
+		op_complete(op, 0);
+		return true;
+	}
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	if (overtaken)
+		return false;
+	if (op->rest)
+		op_ask_rest(op);
+	else
+		op->class->answered(op, reply);
+	return true;
+}
+
+/* The process has ended before the reply: runs the op again if that is possible. */
+static void op_lost(struct op *op)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+	char reason[128];
+
+	if (op_can_repeat(op)) {
+		op->asked_again = true;
+		op_start_again(op);
+		return;
+	}
+	op_describe(op, &what);
+	worker_end_reason(op->worker, reason, sizeof(reason));
+	if (op->class->lost)
+		op->class->lost(op, reason);
+	else
+		op_fail(op, EIO, "%s: the worker %s before it answered",
+			text_string(&what), reason);
+}
+
+static void op_failed(struct op *op, const struct wire_reply *reply)
+{
+	_cleanup_text_ struct text what = TEXT_INIT;
+
+	op->failure = (struct cuda_failure){ reply->call, reply->result };
+	if (op->class->failed) {
+		op->class->failed(op, reply);
+		return;
+	}
+	op_describe(op, &what);
+	text_add_call(&what, reply->call, reply->result);
+	op_fail(op, reply->error, "%s failed: %s", text_string(&what),
+		strerror(reply->error));
 }
 
 void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
 	struct op *op = container_of(ask, struct op, ask);
-	_cleanup_text_ struct text what = TEXT_INIT;
-	char reason[128];
 
 	if (!lost)
 		worker_forgive(op->worker);
@@ -315,36 +383,10 @@ void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
 		rescue_note_fault(op->broker, op->worker, op->asked_epoch, reply);
 		lost = !op->class->kernel;
 	}
-	if (!lost && !reply->error)
-		lost = op_was_overtaken(op);
-	if (lost && op_can_repeat(op)) {
-		op->asked_again = true;
-		op->next_ready = NULL;
-		op_start(op);
-	} else if (lost) {
-		op_describe(op, &what);
-		worker_end_reason(op->worker, reason, sizeof(reason));
-		if (op->class->lost)
-			op->class->lost(op, reason);
-		else
-			op_fail(op, EIO, "%s: the worker %s before it answered",
-				text_string(&what), reason);
-	} else if (reply->error && op->class->failed) {
-		op->failure = (struct cuda_failure){ reply->call, reply->result };
-		op->class->failed(op, reply);
-	} else if (reply->error) {
-		op->failure = (struct cuda_failure){ reply->call, reply->result };
-		op_describe(op, &what);
-		text_add_call(&what, reply->call, reply->result);
-		op_fail(op, reply->error, "%s failed: %s", text_string(&what),
-			strerror(reply->error));
-	} else if (op_ask_rest(op)) {
-		return;
-	} else if (op->class->answered) {
-		op->class->answered(op, reply);
-	} else {
-		op_done(op, 0);
-	}
+	if (!lost && reply->error)
+		op_failed(op, reply);
+	else if (lost || !op_answered(op, reply))
+		op_lost(op);
 }
 
 /* ---- time limits ---- */
@@ -374,8 +416,7 @@ static void op_passed(struct deadline *deadline)
 		     "was ended: a kernel ran longer than its time limit", EIO, NULL);
 }
 
-/* Starts the time limit. Under registry.lock. */
-static void op_limit(struct op *op)
+void op_limit(struct op *op)
 {
 	if (op->limit_ms)
 		deadline_set(op->broker, &op->deadline, op->limit_ms, op_passed);
@@ -384,32 +425,4 @@ static void op_limit(struct op *op)
 void op_unlimit(struct op *op)
 {
 	deadline_clear(op->broker, &op->deadline);
-}
-
-/* ---- in a chain ---- */
-
-/*
- * Sends the request of an op in a chain. While the request is held back the op counts as
- * being sent, and op_sent() is called later.
- */
-void op_send(struct op *op)
-{
-	struct broker *broker = op->broker;
-	int r;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	order_sending(&op->work);
-	op_limit(op);
-	pthread_mutex_unlock(&broker->registry.lock);
-	r = op_ask(op);
-	if (r == WORKER_HELD)
-		return;
-	if (r == -ERESTART) {
-		pthread_mutex_lock(&broker->registry.lock);
-		op_unlimit(op);
-		pthread_mutex_unlock(&broker->registry.lock);
-	}
-	op_note_sent(op, r == 0 ? op->ask.request.id : 0);
-	if (r == -ERESTART)
-		op_start(op);
 }

@@ -181,22 +181,18 @@ int64_t rescue_check_limits(struct broker *broker)
 
 /* ---- parked works ---- */
 
-bool rescue_park(struct broker *broker, struct work *work)
+bool rescue_park(struct work *work)
 {
-	bool parked = false;
-
-	pthread_mutex_lock(&broker->registry.lock);
-	for (unsigned int i = 0; i < work->n_uses && !parked; i++) {
+	for (unsigned int i = 0; i < work->n_uses; i++) {
 		struct allocation *allocation = work->uses[i].allocation;
 
-		parked = allocation->restoring;
-		if (!parked)
+		if (!allocation->restoring)
 			continue;
 		work->next_ready = allocation->parked;
 		allocation->parked = work;
+		return true;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
-	return parked;
+	return false;
 }
 
 /* ---- saving ---- */

@@ -55,6 +55,6 @@ int64_t rescue_check_limits(struct broker *broker);
 
 /*
  * Parks the work if an allocation it uses is being restored; the work is resumed
- * afterwards. No lock held. Returns: whether the work is parked.
+ * afterwards. Under registry.lock. Returns: whether the work is parked.
  */
-bool rescue_park(struct broker *broker, struct work *work);
+bool rescue_park(struct work *work);

@@ -20,8 +20,8 @@
 #include "broker_help.h"
 
 #define TAKINGS_MAX    64
-#define WRITE_TAKINGS  10
-#define LAUNCH_TAKINGS 22
+#define WRITE_TAKINGS  3
+#define LAUNCH_TAKINGS 4
 
 TestSuite(locks, .timeout = 60);
 
