@@ -268,20 +268,22 @@ void release_count(struct op *op)
 
 /*
  * A leased allocation waits for its last lease, and does not count as being reclaimed:
- * requests that find the device full do not wait for it.
+ * requests that find the device full do not wait for it. They do wait for processes that
+ * are ending.
  */
 static bool release_is_parked(struct op *op, struct allocation *allocation)
 {
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
-	bool parked, postponed;
+	bool parked, leased, postponed;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = lease_park_release(broker, allocation);
-	postponed = parked && release->counted;
+	leased = parked && allocation->leases;
+	postponed = leased && release->counted;
 	if (postponed)
 		reclaim_postpone(&broker->reclaim, allocation->device);
-	if (parked)
+	if (leased)
 		release->counted = false;
 	else
 		release_count(op);

@@ -136,7 +136,8 @@ int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
  * for its turn; other programs, `data`, copies and launches of the broker wait until
  * gpumem_end().
  *
- * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already); -EINTR; -ESTALE (freed).
+ * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already);
+ * -EINTR; -ESTALE (freed).
  */
 int gpumem_begin(struct gpumem_map *map, unsigned int flags);
 

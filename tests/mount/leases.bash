@@ -169,6 +169,65 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 	echo 'y 400M' >control/alloc
 }
 
+# leaves NAME: a program that has a lease of NAME and then ends, but for a thread: its
+# files are closed, and it has not gone yet. Its process is $holder.
+leaves()
+{
+	PATH=/usr/bin:/bin python3 -c "from lease import *
+import threading
+lease = Lease('$1')
+lease.fields()
+ready = threading.Event()
+def stay():
+    libc.unshare(0x400)  # CLONE_FILES: a table of its own
+    lease.close()
+    ready.set()
+    signal.pause()
+threading.Thread(target=stay).start()
+ready.wait()
+while not os.path.exists('$T/leave'):
+    time.sleep(0.01)
+libc.syscall(60, 0)  # exit(2), of this thread alone" &
+	holder=$!
+	eventually "grep -q ' $holder ' leases"
+}
+
+# An allocation that needs the memory waits for $holder, whose time limit is 10 s.
+waits_for_the_end_of_holder()
+{
+	timeout 3 bash -c 'echo "y 400M" >control/alloc' || true
+	[ ! -e allocations/y ] || fail 'the memory was given away too early'
+	kill -KILL $holder
+	eventually 'echo "y 400M" >control/alloc || [ -e allocations/y ]'
+}
+
+test_memory_freed_before_its_holder_died_waits_for_the_process()
+{
+	needs_software 'have little memory'
+	echo 'x 400M' >control/alloc
+	leaves x
+	slow 30s
+	echo 'x u8:1 wait=0' >control/fill
+	rmdir allocations/x
+	touch "$T/leave"
+	eventually '[ -z "$(<leases)" ]'
+	inject
+	eventually '! grep -q busy streams/*/state'
+	waits_for_the_end_of_holder
+}
+
+test_memory_freed_after_its_holder_died_waits_for_the_process()
+{
+	needs_software 'have little memory'
+	rm -f "$T/leave"
+	echo 'x 400M' >control/alloc
+	leaves x
+	touch "$T/leave"
+	eventually '[ -z "$(<leases)" ]'
+	rmdir allocations/x
+	waits_for_the_end_of_holder
+}
+
 test_a_hold_on_freed_memory_can_be_given_up()
 {
 	echo 'x 4096' >control/alloc
