@@ -22,6 +22,7 @@
 
 #include "base/descriptor.h"
 #include "base/refusal.h"
+#include "memops/allocate.h"
 #include "memops/data.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
@@ -121,6 +122,12 @@ static enum begun move_begin_op(struct op *op)
 	struct move *move = container_of(op, struct move, op);
 	const struct allocation *allocation = op->work.uses[0].allocation;
 
+	if (allocation->kind == KIND_HOST) {
+		memcpy(move->block->memory,
+		       block_bytes_at(allocation->block, allocation->address),
+		       allocation->size);
+		return OP_OVER;
+	}
 	op->ask.request = (struct wire_request){
 		.op = WIRE_COPY,
 		.device = allocation->device,
@@ -487,7 +494,7 @@ struct room {
 	struct broker *broker;
 	struct token token; /* of the allocation, which may be freed meanwhile */
 	struct owner *payer;
-	uint32_t device;
+	uint32_t place;
 	uint64_t size;
 	struct change *change; /* NULL: interrupted. registry.lock */
 };
@@ -572,7 +579,7 @@ static void room_make(struct task *task)
 	struct change *change;
 	int r;
 
-	r = block_new(&block, &broker->memory, room->device, room->size, NULL);
+	r = block_new(&block, &broker->memory, room->place, room->size, NULL);
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, room->token.slot,
 				    room->token.generation);
@@ -617,7 +624,7 @@ static int room_begin(struct broker *broker, const struct allocation *allocation
 		.broker = broker,
 		.token = { allocation->slot, allocation->slot_generation },
 		.payer = allocation->owner,
-		.device = allocation->device,
+		.place = allocation_place(allocation),
 		.size = allocation->size,
 		.change = change,
 	};

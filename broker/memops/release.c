@@ -49,6 +49,7 @@ static void give_back_run(struct task *task)
 	struct block *block = give_back->block;
 	uint32_t device = block->device;
 	bool host = block->fd >= 0;
+	struct owner *payer;
 	int r;
 
 	if (give_back->kept) {
@@ -56,14 +57,16 @@ static void give_back_run(struct task *task)
 		free(give_back);
 		return;
 	}
+	payer = block->payer;
 	r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
 		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
-	if (!host) {
-		pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry.lock);
+	if (payer)
+		share_give(payer, SHARE_DESCRIPTORS, 1);
+	if (!host)
 		reclaim_end(&broker->reclaim, device);
-		pthread_mutex_unlock(&broker->registry.lock);
-	}
+	pthread_mutex_unlock(&broker->registry.lock);
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);

@@ -63,6 +63,29 @@ test_who_has_a_lease_is_shown()
 	like "$(tail -n 1 events)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
 }
 
+# A program that maps a descriptor has all of it.
+test_a_lease_of_a_small_host_allocation_is_of_no_other()
+{
+	needs_software 'map a descriptor without a driver'
+	local address
+	echo 'beside 100 kind=host' >control/alloc
+	yes | head -c 100 >allocations/beside/data
+	echo 'x 100 kind=host' >control/alloc
+	echo hello 1<>allocations/x/data
+	address=$(<allocations/x/address)
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+print(lease.fields()["mapped_size"])
+mapped = memory(lease, write=True)
+print(mapped[:5].decode(), bytes(mapped[6:]).count(0) == len(mapped) - 6)
+mapped[:5] = b"HELLO"
+EOF
+	)" $'4096\nhello True'
+	is "$(head -c 5 allocations/x/data)" HELLO
+	[ "$(<allocations/x/address)" != "$address" ]
+	is "$(head -c 3 allocations/beside/data)" $'y\ny'
+}
+
 test_a_ticket_gives_the_memory_itself()
 {
 	needs_software 'map a descriptor without a driver'
