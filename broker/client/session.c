@@ -260,7 +260,8 @@ static int command_answer(int fd, char *answer, size_t size)
 		size_t room = size ? size - 1 - length : 0;
 		size_t taken = MIN((size_t)got, room);
 
-		memcpy(answer + length, bytes, taken);
+		if (taken)
+			memcpy(answer + length, bytes, taken);
 		length += taken;
 	}
 	if (size)

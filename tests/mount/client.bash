@@ -226,6 +226,15 @@ test_a_hidden_device_is_said_so()
 		'ENODEV its device GPU-[0-9a-f-]+ is not among the 1 that this program sees'
 }
 
+test_an_answer_need_not_be_wanted()
+{
+	is "$(client <<'EOF'
+line control/alloc x 4K
+EOF
+	)" $'ok\nok '
+	is "$(ls allocations)" x
+}
+
 test_memory_of_the_session_ends_with_it()
 {
 	like "$(client <<'EOF'
