@@ -51,7 +51,8 @@ static bool read_allocation(int out, struct named named, int dir, const char *na
 	uint64_t owner = 0;
 
 	if (fd < 0 || !read_number(fd, "address", &named.address) || !named.address ||
-	    !read_number(fd, "size", &named.size) || !read_number(fd, "owner", &owner))
+	    !read_number(fd, "size_bytes", &named.size) ||
+	    !read_number(fd, "owner", &owner))
 		return true;
 	named.owner = (uid_t)owner;
 	snprintf(named.name, sizeof named.name, "%.64s", name);

@@ -10,12 +10,11 @@
 #include <ctype.h>
 #include <string.h>
 
-#define COLUMN 28
+#define COLUMN 29 /* of the help */
 
 static const char intro[] =
-	"GPU memory as files. An object is a directory, an attribute a file with one "
-	"value;\n"
-	"a control file takes one command a line. What went wrong is in errors.\n";
+	"GPU memory as files. An object is a directory, an attribute a file with one\n"
+	"value, a control file takes one command a line. What went wrong is in errors.\n";
 
 static const char forms[] =
 	"SIZE, N       bytes; 4K, 4KiB are powers of 1024, 4KB is 4000; so are M G T\n"
@@ -24,10 +23,9 @@ static const char forms[] =
 	"VALUE         decimal, hex or C floating point; nan and inf too\n"
 	"BYTES         1, 2, 4 or 8 of them in hex\n"
 	"LOCATION      cpu, numa:N (a node of the host) or device:N\n"
-	"ADVICE        set_ or unset_ and read_mostly, preferred_location or "
-	"accessed_by;\n"
-	"              set_preferred_location, set_ and unset_accessed_by need a "
-	"LOCATION\n"
+	"ADVICE        set_ or unset_ and read_mostly, preferred_location or\n"
+	"              accessed_by; set_preferred_location, set_accessed_by and\n"
+	"              unset_accessed_by need a LOCATION\n"
 	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
 
 /* The placeholder for the name of an object, and the folder of such objects. */
@@ -51,12 +49,14 @@ static void heading(struct text *text, const char *title)
 static void print_node(struct text *text, unsigned int depth, const char *name,
 		       const char *suffix, const char *help)
 {
-	int width = COLUMN - (int)(4 * depth + strlen(name));
+	int left = 4 * (int)depth + (int)strlen(name) + (int)strlen(suffix);
 
-	if (!*help)
-		width = 0;
-	text_printf(text, "%*s%s%-*s%s%s\n", 4 * (int)depth, "", name,
-		    width > 0 ? width : 0, suffix, *help ? " " : "", help);
+	text_printf(text, "%*s%s%s", 4 * (int)depth, "", name, suffix);
+	if (*help && left >= COLUMN)
+		text_printf(text, "\n%*s", COLUMN, "");
+	else if (*help)
+		text_printf(text, "%*s", COLUMN - left, "");
+	text_fold(text, COLUMN, COLUMN, help);
 }
 
 static void print_files(struct text *text, unsigned int depth, enum object_type type)
@@ -106,14 +106,17 @@ static void print_tree(struct text *text)
 
 static void print_verb(struct text *text, const struct verb *verb)
 {
-	text_printf(text, "    %s: %s\n", verb->name, verb->help);
-	if (verb->usage)
-		text_printf(text, "        control/%s\n            %s\n", verb->name,
-			    verb->usage);
-	if (verb->object != OBJECT_BROKER)
-		text_printf(text, "        %s/%s\n            %s\n",
-			    placeholders[verb->object].place, verb->name,
-			    verb->object_usage);
+	text_printf(text, "    %s: ", verb->name);
+	text_fold(text, 4 + strlen(verb->name) + 2, 8, verb->help);
+	if (verb->usage) {
+		text_printf(text, "        control/%s\n            ", verb->name);
+		text_fold(text, 12, 16, verb->usage);
+	}
+	if (verb->object != OBJECT_BROKER) {
+		text_printf(text, "        %s/%s\n            ",
+			    placeholders[verb->object].place, verb->name);
+		text_fold(text, 12, 16, verb->object_usage);
+	}
 }
 
 static void print_verbs(struct text *text)

@@ -7,6 +7,21 @@
 
 #include "api/broker.h"
 
+/* The type of a field that is shown as it is. */
+enum field_type {
+	FIELD_NONE, /* show() instead */
+	FIELD_U32,
+	FIELD_U64,
+	FIELD_I32,
+	FIELD_ADDRESS, /* a uint64_t, in hex */
+	FIELD_TIME,    /* an int64_t, seconds */
+	FIELD_ERRNO,   /* an int32_t; `none` for 0 */
+	FIELD_CHARS,   /* an array of char */
+	FIELD_STRING,  /* `none` for NULL, like the next: */
+	FIELD_OWNER,
+	FIELD_STREAM,
+};
+
 enum attribute_flag {
 	ATTRIBUTE_ASKED = 1 << 0, /* from a worker (broker_ask()), or several lines; not
 				     in `status` */
@@ -16,15 +31,22 @@ enum attribute_flag {
 	ATTRIBUTE_PRIVATE = 1 << 4,   /* readable by the owner and root */
 	ATTRIBUTE_NO_FILE = 1 << 5,   /* only in `status`: a verb's file has the name */
 	ATTRIBUTE_TEXT = 1 << 6,      /* any number of lines, not in `status` */
+	ATTRIBUTE_DEVICE = 1 << 7,    /* of a device, from an array in the broker */
 };
 
-struct attribute_view; /* argument of show functions, see attribute.c */
+struct attribute_view; /* see attribute_view.h */
 
 struct attribute {
 	const char *name;
 	const char *help; /* one line, no period */
 	unsigned int flags;
 	void (*show)(const struct attribute_view *view, struct text *text);
+
+	/* Without show: a field of the object, or of the broker and one for each device.
+	 */
+	enum field_type type;
+	size_t offset;
+	size_t stride; /* ATTRIBUTE_DEVICE: from a device's field to the next */
 
 	/* Called before show, no lock held. NULL: not needed. */
 	void (*prepare)(struct broker *broker, struct token token);

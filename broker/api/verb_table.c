@@ -83,9 +83,8 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "reset",
-		.help = "ends what his kernels do, a runaway one too, and starts his "
-			"worker "
-			"again",
+		.help = "ends the owner's kernels, a runaway one too, and starts the "
+			"owner's worker again",
 		.object = OBJECT_OWNER,
 		.object_usage = "1",
 		.run = verb_reset,
@@ -94,8 +93,7 @@ static const struct verb verbs[] = {
 		.name = "synchronize",
 		.usage = "STREAM",
 		.help = "returns when all before it on the stream is done, with the "
-			"first "
-			"failure since the last time",
+			"first failure since the last time",
 		.object = OBJECT_STREAM,
 		.object_usage = "1",
 		.run = verb_synchronize,

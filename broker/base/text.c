@@ -75,6 +75,31 @@ void text_printf(struct text *text, const char *format, ...)
 	text->length += (size_t)length;
 }
 
+#define TEXT_COLUMNS 80
+
+void text_fold(struct text *text, size_t column, size_t indent, const char *words)
+{
+	bool first = true;
+
+	while (*words) {
+		size_t length = strcspn(words, " ");
+
+		if (!first && column + 1 + length > TEXT_COLUMNS) {
+			text_printf(text, "\n%*s", (int)indent, "");
+			column = indent;
+		} else if (!first) {
+			text_add(text, " ", 1);
+			column++;
+		}
+		text_add(text, words, length);
+		column += length;
+		words += length;
+		words += strspn(words, " ");
+		first = false;
+	}
+	text_add(text, "\n", 1);
+}
+
 void text_add_printable(struct text *text, const char *string)
 {
 	for (const char *c = string; *c; c++) {

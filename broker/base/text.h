@@ -30,6 +30,12 @@ void text_clear(struct text *text);
 void text_add(struct text *text, const char *bytes, size_t length);
 void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
 
+/*
+ * Adds words to a line that has `column` characters already, and the newline. Where the
+ * line would pass 80 columns a new line begins, with `indent` blanks.
+ */
+void text_fold(struct text *text, size_t column, size_t indent, const char *words);
+
 /* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 

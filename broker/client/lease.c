@@ -41,10 +41,10 @@ static const struct lease_key keys[] = {
 	KEY_TEXT("uuid", uuid),
 	KEY_TEXT("name", name),
 	KEY_NUMBER("address", address),
-	KEY_NUMBER("size", size),
-	KEY_NUMBER("mapped_size", mapped_size),
+	KEY_NUMBER("size_bytes", size),
+	KEY_NUMBER("mapped_bytes", mapped_size),
 	KEY_NUMBER("range_address", range_address),
-	KEY_NUMBER("range_size", range_size),
+	KEY_NUMBER("range_bytes", range_size),
 	KEY_NUMBER("id", id),
 	KEY_NUMBER("generation", generation),
 };

@@ -49,11 +49,7 @@ int attach_check(const struct broker *broker, uint32_t device, uint8_t attach,
 
 void text_attach(struct text *text, const struct allocation *allocation)
 {
-	uint8_t attach = allocation->managed->attach;
-
-	text_printf(text, "%s", attach_names[attach]);
-	if (attach == ATTACH_SINGLE)
-		text_printf(text, " %s", allocation->stream->name);
+	text_printf(text, "%s", attach_names[allocation->managed->attach]);
 }
 
 /* ---- the op ---- */

@@ -66,12 +66,12 @@ void lease_print(const struct lease *lease, struct text *text)
 	else
 		text_printf(text, "device %u\nuuid %s\n", allocation->device,
 			    broker->registry.device_at[allocation->device]->uuid);
-	text_printf(text, "address 0x%llx\nsize %llu\nmapped_size %llu\n",
+	text_printf(text, "address 0x%llx\nsize_bytes %llu\nmapped_bytes %llu\n",
 		    (unsigned long long)allocation->address,
 		    (unsigned long long)allocation->size,
 		    (unsigned long long)allocation->block->size);
 	if (allocation->kind != KIND_HOST)
-		text_printf(text, "range_address 0x%llx\nrange_size %llu\n",
+		text_printf(text, "range_address 0x%llx\nrange_bytes %llu\n",
 			    (unsigned long long)WIRE_DEVICE_BASE +
 				    allocation->device * WIRE_DEVICE_SPAN,
 			    (unsigned long long)WIRE_DEVICE_SPAN);

@@ -414,7 +414,7 @@ named_by()
 	EOF
 	eventually "[ -s '$T/pid' ]"
 	pretend "of-$1" "$1" status "mover $(<"$T/pid")" allocations/forged/address 0x1000 \
-		allocations/forged/size 0x7fffffffffff allocations/forged/owner 0
+		allocations/forged/size_bytes 0x7fffffffffff allocations/forged/owner 0
 	touch "$T/go"
 	eventually "grep -q cuMemAlloc_v2 '$T/out'"
 	touch "$T/seen"

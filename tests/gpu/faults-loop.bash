@@ -76,7 +76,7 @@ declare -a took_data=() took_managed=() took_launch=() problems=()
 write()
 {
 	local size
-	size=$(<"allocations/$1/size")
+	size=$(<"allocations/$1/size_bytes")
 	head -c "$size" /dev/urandom >"$folder/bytes"
 	cat "$folder/bytes" >"allocations/$1/data" || problems+=("$1 can't be written")
 	expected[$1]=$(sum "$folder/bytes")

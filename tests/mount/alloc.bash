@@ -6,7 +6,7 @@ test_an_allocation_appears_with_its_attributes()
 {
 	echo 'x 4096xf32' >control/alloc
 	is "$(ls allocations)" x
-	is "$(<allocations/x/size)" 16384
+	is "$(<allocations/x/size_bytes)" 16384
 	is "$(<allocations/x/kind)" device
 	is "$(<allocations/x/device)" 0
 	is "$(<allocations/x/owner)" "$(id -u)"
@@ -23,7 +23,7 @@ test_every_kind_can_be_allocated()
 	for kind in $kinds; do
 		echo "$kind 1M kind=$kind" >control/alloc
 		is "$(<"allocations/$kind/kind")" "$kind"
-		is "$(<"allocations/$kind/size")" 1048576
+		is "$(<"allocations/$kind/size_bytes")" 1048576
 		is "$(<"allocations/$kind/state")" live
 		like "$(<"allocations/$kind/address")" '^0x[0-9a-f]+$'
 	done
@@ -40,7 +40,7 @@ test_sizes_are_bytes_powers_of_1024_or_counts_of_a_type()
 	for size in 1=1 4095=4095 2k=2048 2K=2048 3m=3145728 3M=3145728 10xu8=10 10xi16=20 \
 		10xbf16=20 10xf16=20 10xf32=40 10xu32=40 10xi64=80 10xf64=80; do
 		echo "x ${size%%=*}" >control/alloc || fail "refused: ${size%%=*}"
-		is "${size%%=*} $(<allocations/x/size)" "${size%%=*} ${size#*=}"
+		is "${size%%=*} $(<allocations/x/size_bytes)" "${size%%=*} ${size#*=}"
 		echo x >control/free
 	done
 }
@@ -56,7 +56,7 @@ test_options_come_in_any_order()
 test_blanks_around_a_line_do_no_harm()
 {
 	printf '  x \t 4096  \n\n\n' >control/alloc
-	is "$(<allocations/x/size)" 4096
+	is "$(<allocations/x/size_bytes)" 4096
 }
 
 test_names_may_be_64_characters_of_the_set()
@@ -86,7 +86,7 @@ test_the_answer_is_the_status_of_the_object()
 	echo 'x 4096 tag=mine' >&3
 	answer=$(cat <&3)
 	is "$answer" "$(<allocations/x/status)"
-	like "$answer" 'size 4096'
+	like "$answer" 'size_bytes 4096'
 }
 
 test_ids_are_never_used_again()
@@ -116,7 +116,7 @@ test_rm_does_not_free()
 	! rm allocations/x/data 2>/dev/null
 	! rm -r allocations/x 2>/dev/null || true
 	echo 'y 4096' >control/alloc
-	! rm allocations/y/size 2>/dev/null
+	! rm allocations/y/size_bytes 2>/dev/null
 	[ -d allocations/y ]
 }
 
@@ -149,7 +149,7 @@ test_a_new_allocation_reads_as_zeros()
 test_small_allocations_share_memory_but_not_bytes()
 {
 	local ours
-	ours=$(<devices/0/memory_ours)
+	ours=$(<devices/0/memory_held_bytes)
 	py <<-'EOF'
 		fd = control("alloc")
 		for i in range(64):
@@ -161,7 +161,7 @@ test_small_allocations_share_memory_but_not_bytes()
 		    assert open(f"allocations/s{i}/data", "rb").read() == bytes([i]) * 1000, i
 	EOF
 	is "$(cat allocations/s*/address | sort -u | wc -l)" 64
-	[ "$(<devices/0/memory_ours)" -le $((ours + (4 << 20))) ]
+	[ "$(<devices/0/memory_held_bytes)" -le $((ours + (4 << 20))) ]
 }
 
 # descriptors_of PROCESS
@@ -311,9 +311,9 @@ test_until_close_leaves_alone_what_took_the_name()
 	rmdir allocations/scratch
 	echo 'scratch 8192' >control/alloc
 	exec 3>&-
-	is "$(<allocations/scratch/size)" 8192
+	is "$(<allocations/scratch/size_bytes)" 8192
 	sync allocations/scratch/data 2>/dev/null || true
-	is "$(<allocations/scratch/size)" 8192
+	is "$(<allocations/scratch/size_bytes)" 8192
 }
 
 test_until_close_can_be_freed_early()

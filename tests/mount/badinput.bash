@@ -112,7 +112,7 @@ test_a_name_that_is_taken()
 {
 	echo 'x 16384' >control/alloc
 	refused EEXIST 'allocation x is there already \(id [0-9]+, 16 KiB\)' "echo 'x 1T' >control/alloc"
-	is "$(<allocations/x/size)" 16384
+	is "$(<allocations/x/size_bytes)" 16384
 }
 
 test_no_such_device()
@@ -190,10 +190,10 @@ test_use_after_free_through_an_open_descriptor()
 test_an_attribute_of_a_name_that_was_used_again_is_the_new_ones()
 {
 	echo 'x 4096' >control/alloc
-	cat allocations/x/size >/dev/null
+	cat allocations/x/size_bytes >/dev/null
 	rmdir allocations/x
 	echo 'x 8192' >control/alloc
-	is "$(<allocations/x/size)" 8192
+	is "$(<allocations/x/size_bytes)" 8192
 	cmp allocations/x/data <(head -c 8192 /dev/zero)
 }
 

@@ -22,7 +22,7 @@ test_the_answer_comes_on_the_same_descriptor_again_and_again()
 	for i in 1 2 3; do
 		echo "x$i ${i}M" >&3
 		answer=$(cat <&3)
-		like "$answer" "size $((i * 1048576))"
+		like "$answer" "size_bytes $((i * 1048576))"
 		is "$(cat <&3)" ''
 	done
 }
@@ -32,8 +32,8 @@ test_a_descriptor_answers_only_its_own_writes()
 	exec 3<>control/alloc 4<>control/alloc
 	echo 'x 1M' >&3
 	echo 'y 2M' >&4
-	like "$(cat <&3)" 'size 1048576'
-	like "$(cat <&4)" 'size 2097152'
+	like "$(cat <&3)" 'size_bytes 1048576'
+	like "$(cat <&4)" 'size_bytes 2097152'
 }
 
 test_a_failure_leaves_its_sentence_to_be_read()
@@ -46,7 +46,7 @@ test_a_failure_leaves_its_sentence_to_be_read()
 	like "$(tail -n 1 errors)" "EINVAL ${sentence//[^a-zA-Z0-9 ]/.}\$"
 	is "$(cat <&3)" ''
 	echo 'x 4096' >&3
-	like "$(cat <&3)" 'size 4096'
+	like "$(cat <&3)" 'size_bytes 4096'
 }
 
 test_a_batch_is_one_write_done_in_order()
@@ -86,8 +86,8 @@ test_a_batch_stops_at_the_line_that_fails()
 	EOF
 	)" $'18\nEEXIST\nFalse\n9'
 	is "$(ls allocations | xargs)" 'five one two'
-	is "$(<allocations/one/size)" 4096
-	is "$(<allocations/two/size)" 8192
+	is "$(<allocations/one/size_bytes)" 4096
+	is "$(<allocations/two/size_bytes)" 8192
 	like "$(tail -n 1 errors)" 'control/alloc.* EEXIST .*one'
 }
 
@@ -141,7 +141,7 @@ test_a_line_cut_by_a_buffer_of_4096_waits_for_the_rest()
 		show(os.write, fd, lines[:4096])
 		show(os.listdir, "allocations")
 		show(os.write, fd, lines[4096:])
-		show(lambda: open("allocations/two/size").read())
+		show(lambda: open("allocations/two/size_bytes").read())
 	EOF
 	)" "4096
 ['one']
@@ -302,7 +302,7 @@ test_many_descriptors_at_once()
 		fds = [control("alloc") for _ in range(200)]
 		for i, fd in enumerate(fds):
 		    os.write(fd, b"x%d %d" % (i, i + 1))
-		print(all(f"size {i + 1}\n" in answer(fd) for i, fd in enumerate(fds)))
+		print(all(f"size_bytes {i + 1}\n" in answer(fd) for i, fd in enumerate(fds)))
 	EOF
 	)" True
 }
@@ -316,7 +316,7 @@ test_writers_at_once_each_get_their_own_answer()
 			alloc, free = control("alloc"), control("free")
 			for i in range(100):
 			    os.write(alloc, b"w%d %d" % (me, me * 1000 + i))
-			    assert f"size {me * 1000 + i}\n" in answer(alloc)
+			    assert f"size_bytes {me * 1000 + i}\n" in answer(alloc)
 			    os.write(free, b"w%d" % me)
 		EOF
 	done

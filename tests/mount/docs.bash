@@ -9,6 +9,13 @@ test_filesystem_md_has_the_readme_of_the_mount()
 	diff <(sed -n '/^```text$/,/^```$/p' "$docs/filesystem.md" | sed '1d;$d') README
 }
 
+test_help_and_the_readme_of_the_mount_have_80_columns()
+{
+	is "$(awk 'length > 80' README)" ''
+	is "$("$GPUMEMD" --help | awk 'length > 80')" ''
+	[ -z "${GPUMEM_TRACE-}" ] || is "$("$GPUMEM_TRACE" --help | awk 'length > 80')" ''
+}
+
 test_filesystem_md_explains_every_error_that_is_tested()
 {
 	local name

@@ -48,7 +48,7 @@ fill_the_house()
 	echo 'managed 3M kind=managed' >control/alloc
 	echo 'onhost 64K kind=managed attach=host' >control/alloc
 	for name in device small host managed onhost; do
-		head -c "$(<"allocations/$name/size")" /dev/urandom >"$T/$name"
+		head -c "$(<"allocations/$name/size_bytes")" /dev/urandom >"$T/$name"
 		cat "$T/$name" >"allocations/$name/data"
 		cat "allocations/$name/address" >"$T/$name.address"
 	done
@@ -182,8 +182,8 @@ test_what_was_queued_behind_a_fault_fails_and_says_so()
 	echo 'order slow_set grid=1 block=1 stream=b wait=0 y i32:1 u64:20000000000' >control/launch
 	echo 'faults wild grid=1 block=1 stream=a wait=0 u64:16' >control/launch
 	echo 'order add grid=1 block=1 stream=a wait=0 in:x i32:1 x' >control/launch
-	eventually '[[ $(<streams/a/state) == failed* && $(<streams/b/state) == failed* ]]'
-	is "$(<streams/a/state)" 'failed EFAULT'
+	eventually '[[ $(<streams/a/state) == failed && $(<streams/b/state) == failed ]]'
+	is "$(<streams/a/error)" EFAULT
 	refused EFAULT 'kernel faults/wild (failed(, or one that was under way with it)?|was ended: the worker lost its contexts) .*ILLEGAL_ADDRESS' \
 		'echo a >control/synchronize'
 	! echo b 2>/dev/null >control/synchronize

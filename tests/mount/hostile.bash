@@ -23,7 +23,7 @@ descriptors_of()
 # what a killed process has left when it is asked how much is used.
 left_behind()
 {
-	cat devices/*/memory_used >/dev/null
+	cat devices/*/memory_used_bytes >/dev/null
 	comm -13 <(echo "$2") <(descriptors_of "$1")
 }
 

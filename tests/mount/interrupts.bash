@@ -255,7 +255,7 @@ test_a_failure_that_nobody_waited_for_shows_on_synchronize_once()
 		'fail=cuMemsetD16Async@*=CUDA_ERROR_UNKNOWN'
 	echo 'x u8:7 stream=s wait=0' >control/fill
 	eventually '[ "$(<streams/s/state)" != busy ]'
-	like "$(<streams/s/state)" '^failed EIO'
+	is "$(<streams/s/state) $(<streams/s/error)" 'failed EIO'
 	inject
 	refused EIO 'CUDA_ERROR_UNKNOWN' 'echo s >control/synchronize'
 	echo s >control/synchronize

@@ -59,6 +59,6 @@ def memory(lease, write=False):
     if isinstance(fd, str):
         raise OSError(getattr(errno, fd), fd)
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
-    mapped = mmap.mmap(fd, int(fields["mapped_size"]), mmap.MAP_SHARED, protection)
+    mapped = mmap.mmap(fd, int(fields["mapped_bytes"]), mmap.MAP_SHARED, protection)
     os.close(fd)
     return mapped

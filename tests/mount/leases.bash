@@ -38,8 +38,8 @@ test_a_lease_says_all_that_mapping_needs()
 	like "$text" $'\n'"socket $(readlink socket)"$'\n'
 	like "$text" $'\n''access r'$'\n'
 	like "$text" $'\n'"address $(<allocations/x/address)"$'\n'
-	like "$text" $'\n'"size $((3 << 20))"$'\n'
-	like "$text" $'\n'"mapped_size $((4 << 20))"
+	like "$text" $'\n'"size_bytes $((3 << 20))"$'\n'
+	like "$text" $'\n'"mapped_bytes $((4 << 20))"
 	like "$text" $'\n'"uuid $(<devices/0/uuid)"$'\n'
 	like "$text" $'\n'"generation $(<allocations/x/generation)"$'\n'
 }
@@ -158,11 +158,11 @@ test_what_was_freed_stays_until_its_last_lease_ends()
 	like "$(<leases)" "^#[0-9]+ $holder "
 	is "$(value_of status freed_leased_bytes)" $((64 << 20))
 	is "$(value_of owners/$UID/status freed_leased_bytes)" $((64 << 20))
-	[ "$(value_of devices/0/status memory_ours)" -ge $((64 << 20)) ]
+	[ "$(value_of devices/0/status memory_held_bytes)" -ge $((64 << 20)) ]
 	echo 'x 1M' >control/alloc
 	kill -KILL $holder
 	eventually '[ "$(value_of status freed_leased_bytes)" = 0 ]'
-	eventually '[ "$(value_of devices/0/status memory_ours)" -lt $((64 << 20)) ]'
+	eventually '[ "$(value_of devices/0/status memory_held_bytes)" -lt $((64 << 20)) ]'
 	is "$(<leases)" ''
 }
 

@@ -45,7 +45,7 @@ test_managed_memory_alone_has_its_files()
 		! ls allocations/x | grep -qx $file
 	done
 	is "$(<allocations/y/kind)" managed
-	is "$(<allocations/y/size)" 16384
+	is "$(<allocations/y/size_bytes)" 16384
 	is "$(<allocations/y/state)" live
 	is "$(value_of allocations/y/status attach)" global
 	is "$(value_of allocations/x/status attach)" ''
@@ -405,15 +405,14 @@ test_attach_is_said_at_the_start_and_changed_later()
 	is "$(<$a)" global
 	mkdir streams/s
 	echo 'single stream=s' >$a
-	is "$(<$a)" 'single s'
-	is "$(<allocations/y/stream)" s
+	is "$(<$a) $(<allocations/y/stream)" 'single s'
 	refused EBUSY 's' 'rmdir streams/s'
 	echo host >$a
 	is "$(<$a)" host
 	is "$(<allocations/y/stream)" none
 	rmdir streams/s
 	echo single >$a
-	is "$(<$a)" 'single default'
+	is "$(<$a) $(<allocations/y/stream)" 'single default'
 	is_zero allocations/y/data
 }
 
@@ -424,7 +423,7 @@ test_the_session_of_the_interface()
 	needs_kernels
 	echo 'x 4096xf32' >control/alloc
 	echo 'y 4096xf32 kind=managed' >control/alloc
-	is "$(cat allocations/x/size allocations/y/kind)" $'16384\nmanaged'
+	is "$(cat allocations/x/size_bytes allocations/y/kind)" $'16384\nmanaged'
 	echo 'x f32:1.5' >control/fill
 	mkdir modules/saxpy
 	cp "$GPUMEM_KERNELS/saxpy.ptx" modules/saxpy/image
@@ -733,7 +732,7 @@ test_without_concurrent_access_nothing_is_sent_or_attached()
 	needs_software 'be without'
 	broker_start "$T/plain" --driver "$(driver plain):concurrent=0"
 	cd "$T/plain/mnt"
-	is "$(<devices/0/state)" 'limited: no concurrent managed access'
+	is "$(<devices/0/state) $(<devices/0/concurrent_managed_access)" 'limited 0'
 	echo 'y 4M kind=managed' >control/alloc
 	yes | head -c 4M >allocations/y/data
 	cmp allocations/y/data <(yes | head -c 4M)
@@ -789,7 +788,7 @@ test_more_than_there_can_be_is_enomem()
 	# More than a device has.
 	echo 'y 600M kind=managed' >control/alloc
 	tail -c 8 allocations/y/data | cmp - <(head -c 8 /dev/zero)
-	is "$(<devices/0/memory_ours)" 0
+	is "$(<devices/0/memory_held_bytes)" 0
 }
 
 # ---- bad input ----

@@ -306,7 +306,7 @@ test_a_cubin_that_this_device_cannot_run_is_refused()
 	mkdir modules/m
 	refused ENOEXEC 'cubin.*cuModuleLoadDataEx: CUDA_ERROR' \
 		"$(declare -f elf); elf 190 128 | tee modules/m/image"
-	is "$(<modules/m/state)" 'failed ENOEXEC'
+	is "$(<modules/m/state) $(<modules/m/error)" 'failed ENOEXEC'
 	is "$(ls modules/m/functions)" ''
 }
 
@@ -315,7 +315,7 @@ test_newer_text_is_refused_in_the_compilers_own_words()
 	mkdir modules/m
 	refused ENOEXEC 'PTX.*cuModuleLoadDataEx: CUDA_ERROR_UNSUPPORTED_PTX_VERSION' \
 		"$(declare -f ptx); ptx f | sed 's/version 7.0/version 99.0/' | tee modules/m/image"
-	is "$(<modules/m/state)" 'failed ENOEXEC'
+	is "$(<modules/m/state) $(<modules/m/error)" 'failed ENOEXEC'
 }
 
 test_the_compilers_words_are_in_log()
@@ -394,7 +394,7 @@ test_a_worker_that_dies_while_it_loads_is_an_error()
 	inject 'kill=cuModuleLoadDataEx@*'
 	refused EIO 'load of a PTX.*killed' "$(declare -f ptx); ptx f | tee modules/m/image"
 	inject
-	is "$(<modules/m/state)" 'failed EIO'
+	is "$(<modules/m/state) $(<modules/m/error)" 'failed EIO'
 	ptx f >modules/m/image
 	is "$(<modules/m/state)" loaded
 }

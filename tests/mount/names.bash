@@ -31,7 +31,7 @@ test_mv_onto_a_taken_name_is_eexist()
 	echo 'x 4096' >control/alloc
 	echo 'y 8192' >control/alloc
 	refused EEXIST 'y.*8192|y' 'mv -T allocations/x allocations/y'
-	is "$(<allocations/x/size) $(<allocations/y/size)" '4096 8192'
+	is "$(<allocations/x/size_bytes) $(<allocations/y/size_bytes)" '4096 8192'
 }
 
 test_mv_to_a_bad_name_is_refused()
@@ -94,7 +94,7 @@ test_du_counts_sizes()
 test_df_shows_the_devices()
 {
 	local total free
-	total=$(cat devices/*/memory_total | awk '{ total += $1 } END { printf "%d", total }')
+	total=$(cat devices/*/memory_total_bytes | awk '{ total += $1 } END { printf "%d", total }')
 	is "$(df -B 1 --output=size . | tail -n 1 | xargs)" "$total"
 	free=$(df -B 1 --output=avail . | tail -n 1)
 	echo 'x 64M' >control/alloc
@@ -106,7 +106,7 @@ test_mode_is_0600_unless_said_otherwise()
 {
 	echo 'x 4096' >control/alloc
 	is "$(stat -c %a allocations/x/data)" 600
-	is "$(stat -c %a allocations/x/size)" 444
+	is "$(stat -c %a allocations/x/size_bytes)" 444
 	echo 'y 4096 mode=0640' >control/alloc
 	is "$(stat -c %a allocations/y/data)" 640
 }

@@ -8,7 +8,7 @@ answers()
 	timeout 10 bash -ec '
 		ls -l . allocations streams devices control >/dev/null
 		cat version status errors events allocations/x/status owners/*/status >/dev/null
-		cat devices/*/name control/alloc allocations/x/size >/dev/null
+		cat devices/*/name control/alloc allocations/x/size_bytes >/dev/null
 		echo "other 4096" >control/alloc
 		mv allocations/other allocations/another
 		rmdir allocations/another

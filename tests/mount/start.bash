@@ -138,8 +138,8 @@ test_totals_of_the_software_gpu_that_are_spoiled_are_counted_anew()
 	echo 'x 100M' >"$O/control/alloc"
 	by 1001 run "mkdir $machine/1001-0 && head -c 1M /dev/urandom >$machine/1001-0/sums"
 	echo 'y 100M' >"$O/control/alloc"
-	is "$(<"$O/devices/0/memory_ours")" 209715200
-	[ "$(<"$O/devices/0/memory_used")" -ge 209715200 ]
+	is "$(<"$O/devices/0/memory_held_bytes")" 209715200
+	[ "$(<"$O/devices/0/memory_used_bytes")" -ge 209715200 ]
 	by 1001 run "truncate -s 0 $machine/1001-0/sums"
 	echo 'z 100M' >"$O/control/alloc"
 	broker_stop "$T/own"
@@ -256,8 +256,8 @@ test_umount_ends_the_broker_and_frees_everything()
 	broker_stop "$T/own"
 	start
 	is "$(ls "$O/allocations")" ''
-	is "$(<"$O/devices/0/memory_ours")" 0
-	! is_software || [ "$(<"$O/devices/0/memory_used")" -lt 67108864 ]
+	is "$(<"$O/devices/0/memory_held_bytes")" 0
+	! is_software || [ "$(<"$O/devices/0/memory_used_bytes")" -lt 67108864 ]
 	broker_stop "$T/own"
 }
 

@@ -106,7 +106,7 @@ holdings()
 	echo 1 >"owners/$me/reset"
 	eventually '[ "$(workers_of "$T/main" | wc -l)" = 2 ]'
 	echo "$(ls "/proc/$(<"$T/main/pid")/fd" | wc -l) descriptors," \
-		"$(value_of status allocations) allocations, $(<devices/0/memory_ours) bytes"
+		"$(value_of status allocations) allocations, $(<devices/0/memory_held_bytes) bytes"
 }
 
 # descriptors may still be on their way back

@@ -6,7 +6,7 @@ test_the_root_lists_the_tree()
 {
 	local name names
 	names=" $(ls | tr '\n' ' ')"
-	for name in README allocations control devices errors events events_pipe owners \
+	for name in README allocations control devices driver_path driver_version errors events events_pipe owners \
 		status streams version; do
 		like "$names" " $name "
 	done
@@ -50,18 +50,40 @@ test_readme_names_everything_in_the_tree()
 
 test_readme_has_every_usage()
 {
-	local file line
+	local file line readme
+	readme=$(tr -s ' \n' ' ' <README)
 	for file in control/*; do
 		while read -r line; do
-			grep -qF -- "$line" README || fail "README lacks the usage of $file: $line"
+			[[ $readme == *"$line"* ]] || fail "README lacks the usage of $file: $line"
 		done <"$file"
 	done
 }
 
-test_version_names_program_and_driver()
+test_versions_are_a_file_each()
 {
-	like "$(<version)" '[0-9]+\.[0-9]+\.[0-9]+'
-	like "$(<version)" '/'
+	like "$(<version)" '^[0-9]+\.[0-9]+\.[0-9]+$'
+	like "$(<driver_version)" '^[0-9]+\.[0-9]+$'
+	[ -e "$(<driver_path)" ] || fail "no such library: $(<driver_path)"
+	is "$(value_of status version)" "$(<version)"
+	is "$(value_of devices/0/status driver_version)" "$(<driver_version)"
+}
+
+# The name of a device is the driver's, and has blanks.
+test_every_key_has_one_value_of_one_word()
+{
+	local kind file
+	for kind in $kinds; do
+		echo "$kind 8192 kind=$kind" >control/alloc
+	done
+	mkdir streams/s modules/m
+	echo 'single stream=s' >allocations/managed/attach
+	! echo garbage >modules/m/image 2>/dev/null
+	for file in status {devices,allocations,owners,streams,modules}/*/status; do
+		is "$(sed '/^name NVIDIA/d; /^name .*GPU/d' "$file" | awk 'NF != 2')" ''
+		is "$(grep -E '^([a-z_]*size|memory_[a-z]+) ' "$file")" ''
+	done
+	is "$(<modules/m/state) $(<modules/m/error)" 'failed ENOEXEC'
+	is "$(<allocations/managed/attach) $(<allocations/managed/stream)" 'single s'
 }
 
 test_status_is_flat_keyed_everywhere()
@@ -103,7 +125,7 @@ test_attributes_of_an_allocation_agree_with_its_status()
 
 test_attributes_of_a_device_agree_with_its_status()
 {
-	agrees_with_status devices/0 'memory_used'
+	agrees_with_status devices/0 'memory_used_bytes'
 }
 
 test_attributes_of_a_stream_agree_with_its_status()
@@ -115,7 +137,7 @@ test_attributes_of_a_stream_agree_with_its_status()
 test_attributes_of_an_owner_agree_with_its_status()
 {
 	echo 'x 4096' >control/alloc
-	agrees_with_status "owners/$(id -u)" 'output reset'
+	agrees_with_status "owners/$(id -u)" 'output failure reset'
 }
 
 test_totals_follow_allocations()
@@ -143,14 +165,14 @@ test_failures_are_counted()
 test_a_device_says_what_it_is()
 {
 	local file
-	for file in name uuid pci_bus_id compute_capability driver memory_total memory_used \
-		memory_ours allocations state status; do
+	for file in name uuid pci_bus_id compute_capability driver_version memory_total_bytes memory_used_bytes \
+		memory_held_bytes allocations state status; do
 		[ -n "$(<"devices/0/$file")" ] || fail "devices/0/$file says nothing"
 	done
 	like "$(<devices/0/uuid)" '^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
 	like "$(<devices/0/pci_bus_id)" '^[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]$'
 	like "$(<devices/0/compute_capability)" '^[0-9]+\.[0-9]+$'
-	like "$(<devices/0/memory_total)" '^[0-9]+$'
+	like "$(<devices/0/memory_total_bytes)" '^[0-9]+$'
 	is "$(<devices/0/state)" ok
 }
 
@@ -164,13 +186,13 @@ test_devices_are_numbered_from_zero()
 test_memory_of_a_device_counts_what_is_ours()
 {
 	local ours
-	ours=$(<devices/0/memory_ours)
+	ours=$(<devices/0/memory_held_bytes)
 	echo 'x 64M' >control/alloc
-	[ "$(<devices/0/memory_ours)" -ge $((ours + 67108864)) ]
-	[ "$(<devices/0/memory_used)" -ge 67108864 ]
+	[ "$(<devices/0/memory_held_bytes)" -ge $((ours + 67108864)) ]
+	[ "$(<devices/0/memory_used_bytes)" -ge 67108864 ]
 	is "$(<devices/0/allocations)" 1
 	echo x >control/free
-	is "$(<devices/0/memory_ours)" "$ours"
+	is "$(<devices/0/memory_held_bytes)" "$ours"
 	is "$(<devices/0/allocations)" 0
 }
 
@@ -190,7 +212,7 @@ test_an_owner_says_what_he_has()
 test_attribute_files_show_size_zero()
 {
 	echo 'x 4096' >control/alloc
-	is "$(stat -c %s version status control/alloc devices/0/name allocations/x/size | sort -u)" 0
+	is "$(stat -c %s version status control/alloc devices/0/name allocations/x/size_bytes | sort -u)" 0
 }
 
 test_an_attribute_is_a_snapshot_taken_at_offset_0()
@@ -212,7 +234,7 @@ test_an_attribute_is_a_snapshot_taken_at_offset_0()
 test_a_held_file_of_text_can_be_read_again()
 {
 	is "$(py <<-'EOF'
-		files = ["status", "events", "errors", "devices/0/memory_used"]
+		files = ["status", "events", "errors", "devices/0/memory_used_bytes"]
 		fds = [os.open(file, os.O_RDONLY) for file in files]
 		before = [os.read(fd, 65536) for fd in fds]
 		os.write(control("alloc"), b"x 64M")
@@ -220,12 +242,12 @@ test_a_held_file_of_text_can_be_read_again()
 		for file, fd, text in zip(files, fds, before):
 		    now = os.pread(fd, 65536, 0)
 		    print(file, now != text, now == open(file, "rb").read())
-		size = os.open("allocations/x/size", os.O_RDONLY)
+		size = os.open("allocations/x/size_bytes", os.O_RDONLY)
 		show(os.pread, size, 100, 0)
 		os.rmdir("allocations/x")
 		show(os.pread, size, 100, 0)
 	EOF
-	)" "$(printf '%s True True\n' status events errors devices/0/memory_used)"$'\n67108864\nESTALE'
+	)" "$(printf '%s True True\n' status events errors devices/0/memory_used_bytes)"$'\n67108864\nESTALE'
 }
 
 # What errors says is for the user that opened it.
@@ -282,7 +304,7 @@ test_a_file_that_is_not_there_is_enoent()
 {
 	local path
 	for path in nothing control/nothing devices/9 devices/00 devices/x owners/x \
-		allocations/nothing allocations/nothing/size streams/nothing; do
+		allocations/nothing allocations/nothing/size_bytes streams/nothing; do
 		denied ENOENT "cat $path"
 	done
 }
@@ -297,11 +319,11 @@ test_a_file_is_no_folder()
 test_a_name_that_was_freed_is_gone_at_once()
 {
 	echo 'x 4096' >control/alloc
-	cat allocations/x/size >/dev/null
+	cat allocations/x/size_bytes >/dev/null
 	echo x >control/free
-	denied ENOENT 'cat allocations/x/size'
+	denied ENOENT 'cat allocations/x/size_bytes'
 	echo 'x 8192' >control/alloc
-	is "$(<allocations/x/size)" 8192
+	is "$(<allocations/x/size_bytes)" 8192
 }
 
 test_a_large_folder_lists_each_name_once()

@@ -278,7 +278,7 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
 	is "$(<allocations/pub/used_by)" none
 	used_endlessly_by $bob in:pub+32
-	is "$(<allocations/pub/used_by)" "$bob faults/endless"
+	is "$(<allocations/pub/used_by) $(<allocations/pub/used_by_kernel)" "$bob faults/endless"
 	is "$(value_of allocations/pub/status used_by)" $bob
 	by $alice run 'timeout 30 chmod 600 allocations/pub'
 	like "$(by $bob run 'tail -n 1 errors')" \

@@ -230,7 +230,8 @@ test_a_worker_that_dies_again_and_again_has_failed_until_it_is_reset()
 	refused EIO 'was killed by signal 9' 'echo "x 4096 kind=direct" >control/alloc'
 	eventually '! (echo "x 4096 kind=direct" >control/alloc) 2>/dev/null &&
 		tail -n 1 errors | grep -q "failed again and again; writing 1 to owners/$UID/reset"'
-	is "$(<"owners/$UID/state")" 'failed: its worker was killed by signal 9'
+	is "$(<"owners/$UID/state")" failed
+	is "$(<"owners/$UID/failure")" 'the worker was killed by signal 9'
 	echo 'kept 4096' >control/alloc
 	inject
 	refused EIO 'failed again and again' 'echo "x 4096 kind=direct" >control/alloc'
@@ -252,7 +253,7 @@ test_reset_ends_the_worker_and_keeps_what_is_durable()
 	is "$(<"owners/$UID/restarts")" $((restarts + 1))
 	is "$(<allocations/gone/state)" lost
 	is "$(head -c 5 allocations/kept/data)" sound
-	refused EINVAL '2 is not 1' "echo 2 >owners/$UID/reset"
+	refused EINVAL "'2' is not 1" "echo 2 >owners/$UID/reset"
 	echo 1 >"owners/$UID/reset"
 }
 

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The attributes of each type of object, in the order of `status`.
+ *
+ * An attribute is one value of one word. More than a word have the names that a driver
+ * gives (`name` of a device), and the files that are text: logs, lists, reasons. The name
+ * of a number of bytes ends in `bytes`.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "api/attribute_view.h"
+#include "api/device_usage.h"
+#include "base/user_names.h"
+#include "control/verbs.h"
+#include "kernels/module_use.h"
+#include "memops/lease.h"
+#include "op/op.h"
+#include "process/processes.h"
+
+/* A member that is shown as it is. */
+/* clang-format off */
+#define FIELD_AS(field_type, name, member) \
+	.type = field_type, .offset = offsetof(struct name, member)
+#define FIELD(name, member)                               \
+	FIELD_AS(_Generic(((struct name *)0)->member,     \
+			  uint32_t: FIELD_U32,            \
+			  uint64_t: FIELD_U64,            \
+			  int32_t: FIELD_I32,             \
+			  int64_t: FIELD_TIME,            \
+			  char *: FIELD_STRING,           \
+			  struct owner *: FIELD_OWNER,    \
+			  struct stream *: FIELD_STREAM), \
+		 name, member)
+/* clang-format on */
+
+/* A member of each element of an array in the registry, by the number of a device. */
+#define BY_DEVICE(array, member)                 \
+	FIELD(broker, registry.array[0] member), \
+		.stride = sizeof(((struct broker *)0)->registry.array[0])
+
+static void show_number(struct text *text, uint64_t number)
+{
+	text_printf(text, "%llu", (unsigned long long)number);
+}
+
+/* ---- the broker ---- */
+
+static void broker_driver_version(const struct attribute_view *view, struct text *text)
+{
+	int version = view->broker->driver->version;
+
+	text_printf(text, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static void broker_driver_path(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", view->broker->driver->path);
+}
+
+static uint64_t devices_sum(const uint64_t *places)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < MANAGED_PLACE_HOST; i++)
+		sum += places[i];
+	return sum;
+}
+
+static void broker_preferred_device(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, devices_sum(view->broker->registry.managed.preferred));
+}
+
+static void broker_prefetched_device(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, devices_sum(view->broker->registry.managed.prefetched));
+}
+
+static void broker_failures(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, journal_n_failures(&view->broker->journal));
+}
+
+static void broker_restarts(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->processes->restarts);
+}
+
+static void broker_mover(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, (uint64_t)worker_pid(&view->broker->processes->mover));
+}
+
+static void broker_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, leases_count(view->broker));
+}
+
+static void broker_all_leases(const struct attribute_view *view, struct text *text)
+{
+	leases_show(view->broker, NULL, text);
+}
+
+static const struct attribute broker_attributes[] = {
+	{ "version", "of gpumem", ATTRIBUTE_ROOT_FILE, FIELD(broker, version) },
+	{ "driver_version", "of CUDA, as the driver says", ATTRIBUTE_ROOT_FILE,
+	  broker_driver_version },
+	{ "driver_path", "the driver's library", ATTRIBUTE_ROOT_FILE,
+	  broker_driver_path },
+	{ "devices", "devices", 0, FIELD(broker, registry.n_devices) },
+	{ "allocations", "live allocations", 0, FIELD(broker, registry.n_allocations) },
+	{ "bytes", "bytes they asked for", 0, FIELD(broker, registry.bytes) },
+	{ "peak_bytes", "the most that ever was", 0, FIELD(broker, registry.peak_bytes) },
+	{ "device_bytes", "bytes of kind device", 0,
+	  FIELD(broker, registry.bytes_by_kind[KIND_DEVICE]) },
+	{ "direct_bytes", "bytes of kind direct", 0,
+	  FIELD(broker, registry.bytes_by_kind[KIND_DIRECT]) },
+	{ "async_bytes", "bytes of kind async", 0,
+	  FIELD(broker, registry.bytes_by_kind[KIND_ASYNC]) },
+	{ "managed_bytes", "bytes of kind managed", 0,
+	  FIELD(broker, registry.bytes_by_kind[KIND_MANAGED]) },
+	{ "managed_preferred_cpu_bytes", "managed bytes preferred on the host", 0,
+	  FIELD(broker, registry.managed.preferred[MANAGED_PLACE_HOST]) },
+	{ "managed_preferred_device_bytes", "managed bytes preferred on some device", 0,
+	  broker_preferred_device },
+	{ "managed_prefetched_cpu_bytes", "managed bytes last prefetched to the host", 0,
+	  FIELD(broker, registry.managed.prefetched[MANAGED_PLACE_HOST]) },
+	{ "managed_prefetched_device_bytes",
+	  "managed bytes last prefetched to some device", 0, broker_prefetched_device },
+	{ "host_bytes", "bytes of kind host", 0,
+	  FIELD(broker, registry.bytes_by_kind[KIND_HOST]) },
+	{ "modules", "modules made by users", 0, FIELD(broker, registry.n_modules) },
+	{ "streams", "streams made by users", 0, FIELD(broker, registry.n_streams) },
+	{ "owners", "users who ever asked for something", 0,
+	  FIELD(broker, registry.owners.n_used) },
+	{ "failures", "failures ever, of all users", 0, broker_failures },
+	{ "restarts", "workers that died, ever", 0, broker_restarts },
+	{ "mover", "process that moves the data, 0 for none", 0, broker_mover },
+	{ "leases", "open leases of all users", 0, broker_leases },
+	{ "leased_bytes", "bytes of allocations that have leases", 0,
+	  FIELD(broker, registry.leased.bytes) },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
+	  FIELD(broker, registry.leased.freed_bytes) },
+	{ "leases",
+	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
+	  "#ID: freed",
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, broker_all_leases },
+};
+
+/* ---- allocations ---- */
+
+static void allocation_kind(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", kind_name((enum allocation_kind)view->allocation->kind));
+}
+
+static void allocation_device(const struct attribute_view *view, struct text *text)
+{
+	if (view->allocation->kind == KIND_HOST)
+		text_printf(text, "none");
+	else
+		show_number(text, view->allocation->device);
+}
+
+static void allocation_state(const struct attribute_view *view, struct text *text)
+{
+	const struct allocation *allocation = view->allocation;
+
+	if (allocation->state == ALLOCATION_LOST)
+		text_printf(text, "lost");
+	else
+		text_printf(text, "%s",
+			    allocation->n_works > allocation->n_unasked ? "busy"
+									: "live");
+}
+
+static void allocation_attach(const struct attribute_view *view, struct text *text)
+{
+	text_attach(text, view->allocation);
+}
+
+static void allocation_last_write(const struct attribute_view *view, struct text *text)
+{
+	if (view->allocation->n_write_leases)
+		text_printf(text, "leased");
+	else if (view->allocation->written_s)
+		text_time(text, view->allocation->written_s);
+	else
+		text_printf(text, "never");
+}
+
+/* The oldest kernel in the order: later kernels wait for it. NULL: none. */
+static const struct op *oldest_kernel(const struct allocation *allocation)
+{
+	const struct use *use;
+
+	DL_FOREACH2(allocation->all_uses, use, next_of_all)
+	{
+		const struct op *op = container_of(use->work, struct op, work);
+
+		if (op->class->kernel)
+			return op;
+	}
+	return NULL;
+}
+
+static void allocation_used_by(const struct attribute_view *view, struct text *text)
+{
+	const struct op *op = oldest_kernel(view->allocation);
+
+	if (op)
+		show_number(text, op->owner->uid);
+	else
+		text_printf(text, "none");
+}
+
+static void allocation_used_by_kernel(const struct attribute_view *view,
+				      struct text *text)
+{
+	const struct op *op = oldest_kernel(view->allocation);
+
+	text_printf(text, "%s", op ? op->class->kernel->name(op) : "none");
+}
+
+static void allocation_map(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", view->allocation->map_readers ? "readers" : "writers");
+}
+
+static void allocation_leases(const struct attribute_view *view, struct text *text)
+{
+	leases_show(view->broker, view->allocation, text);
+}
+
+static const struct attribute allocation_attributes[] = {
+	{ "id", "number of this allocation, never used again", 0, FIELD(allocation, id) },
+	{ "kind", "device, direct, async, managed or host", 0, allocation_kind },
+	{ "device", "number of its device, `none` for host memory", 0,
+	  allocation_device },
+	{ "size_bytes", "as asked for", 0, FIELD(allocation, size) },
+	{ "address", "where workers have it", 0,
+	  FIELD_AS(FIELD_ADDRESS, allocation, address) },
+	{ "generation", "up when a pointer taken before is no longer good", 0,
+	  FIELD(allocation, pointer_generation) },
+	{ "state", "live, busy (work under way) or lost", 0, allocation_state },
+	{ "used_by", "owner of the kernel that it waits for, `none`", 0,
+	  allocation_used_by },
+	{ "used_by_kernel", "that kernel, `none`", 0, allocation_used_by_kernel },
+	{ "stream", "that it was made on (kind=async) or is attached to, `none`", 0,
+	  FIELD(allocation, stream) },
+	{ "attach", "global, host or single (stream)",
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, allocation_attach },
+	{ "last_prefetch", "where to, `none` or `mixed`; asked of the driver",
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .ask = ask_last_prefetch },
+	{ "last_write", "UTC, `never`, or `leased`: somebody may be writing now", 0,
+	  allocation_last_write },
+	{ "tag", "as given, `none`", 0, FIELD(allocation, tag) },
+	{ "owner", "uid", 0, FIELD(allocation, owner) },
+	{ "created", "UTC", 0, FIELD(allocation, created_s) },
+	{ "map", "whose leases may have device memory: writers or readers",
+	  ATTRIBUTE_WRITABLE, allocation_map },
+	{ "leases", "programs that may have it mapped", ATTRIBUTE_NO_FILE,
+	  FIELD(allocation, n_leases) },
+	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,
+	  FIELD(allocation, n_write_leases) },
+	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
+	  allocation_leases },
+};
+
+/* ---- streams ---- */
+
+static void stream_state(const struct attribute_view *view, struct text *text)
+{
+	const struct stream *stream = view->stream;
+
+	text_printf(text, "%s",
+		    stream->failed    ? "failed"
+		    : stream->n_works ? "busy"
+				      : "idle");
+}
+
+static const struct attribute stream_attributes[] = {
+	{ "device", "number; may be written before the first use", ATTRIBUTE_WRITABLE,
+	  FIELD(stream, device) },
+	{ "priority", "lower is more urgent; may be written before the first use",
+	  ATTRIBUTE_WRITABLE, FIELD(stream, priority) },
+	{ "state", "idle, busy or failed", 0, stream_state },
+	{ "error", "errno of the first failure since the last synchronize, `none`", 0,
+	  FIELD_AS(FIELD_ERRNO, stream, failed) },
+	{ "owner", "uid", 0, FIELD(stream, owner) },
+};
+
+/* ---- devices ---- */
+
+static void device_capability(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%d.%d", view->device->major, view->device->minor);
+}
+
+static void device_memory_held(const struct attribute_view *view, struct text *text)
+{
+	show_number(text,
+		    memory_device_bytes(&view->broker->memory, view->device->index));
+}
+
+static void device_state(const struct attribute_view *view, struct text *text)
+{
+	const struct device *device = view->device;
+	bool whole = device->has_vmm && device->has_managed && device->has_concurrent;
+
+	text_printf(text, "%s", whole ? "ok" : "limited");
+}
+
+static void device_vmm(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->device->has_vmm);
+}
+
+static void device_managed(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->device->has_managed);
+}
+
+static void device_concurrent(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->device->has_concurrent);
+}
+
+static const struct attribute device_attributes[] = {
+	{ "name", "as the driver calls it", 0, FIELD_AS(FIELD_CHARS, device, name) },
+	{ "uuid", "GPU-...", 0, FIELD_AS(FIELD_CHARS, device, uuid) },
+	{ "pci_bus_id", "DOMAIN:BUS:DEVICE.FUNCTION", 0,
+	  FIELD_AS(FIELD_CHARS, device, pci_bus_id) },
+	{ "compute_capability", "MAJOR.MINOR", 0, device_capability },
+	{ "driver_version", "of CUDA, as the driver says", 0, broker_driver_version },
+	{ "memory_total_bytes", "all of the device's memory", 0,
+	  FIELD(device, memory_total) },
+	{ "memory_used_bytes", "used by all programs; asked of the driver",
+	  ATTRIBUTE_ASKED, .ask = ask_memory_used },
+	{ "memory_held_bytes", "held by the broker, with what rounding costs", 0,
+	  device_memory_held },
+	{ "managed_bytes", "managed memory that was made on it", ATTRIBUTE_DEVICE,
+	  BY_DEVICE(managed_on, ) },
+	{ "managed_preferred_bytes", "managed bytes that are preferred on it",
+	  ATTRIBUTE_DEVICE, FIELD(broker, registry.managed.preferred[0]),
+	  .stride = sizeof(uint64_t) },
+	{ "managed_prefetched_bytes", "managed bytes last prefetched to it",
+	  ATTRIBUTE_DEVICE, FIELD(broker, registry.managed.prefetched[0]),
+	  .stride = sizeof(uint64_t) },
+	{ "allocations", "live allocations on it", ATTRIBUTE_DEVICE,
+	  BY_DEVICE(n_allocations_on, ) },
+	{ "leased_bytes", "bytes of allocations on it that have leases", ATTRIBUTE_DEVICE,
+	  BY_DEVICE(leased_on, .bytes) },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed",
+	  ATTRIBUTE_DEVICE, BY_DEVICE(leased_on, .freed_bytes) },
+	{ "state", "ok, or limited: one of the next three is 0", 0, device_state },
+	{ "virtual_memory_management", "1, or 0: it has no kind=device", 0, device_vmm },
+	{ "managed_memory", "1, or 0: it has no kind=managed", 0, device_managed },
+	{ "concurrent_managed_access", "1, or 0: no prefetch, and attach=global alone", 0,
+	  device_concurrent },
+};
+
+/* ---- owners ---- */
+
+static void owner_name(const struct attribute_view *view, struct text *text)
+{
+	user_names_show(view->broker->registry.user_names, view->owner->uid, text);
+}
+
+static pid_t owner_worker_pid(const struct owner *owner)
+{
+	return owner->worker ? worker_pid(owner->worker) : 0;
+}
+
+static bool owner_has_failed(const struct owner *owner)
+{
+	return owner->worker && worker_has_failed(owner->worker);
+}
+
+static void owner_state(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s",
+		    owner_has_failed(view->owner)   ? "failed"
+		    : owner_worker_pid(view->owner) ? "running"
+						    : "idle");
+}
+
+static void owner_failure(const struct attribute_view *view, struct text *text)
+{
+	struct worker *worker = view->owner->worker;
+	char reason[sizeof(worker->end_reason)];
+
+	if (!owner_has_failed(view->owner))
+		return;
+	worker_end_reason(worker, reason, sizeof(reason));
+	text_printf(text, "the worker %s\n", reason);
+}
+
+static void owner_worker(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, (uint64_t)owner_worker_pid(view->owner));
+}
+
+static void owner_drain(struct broker *broker, struct token token)
+{
+	const struct owner *owner;
+	struct output *output;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
+	output = owner ? owner->output : NULL; /* stays until the broker's end */
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (output)
+		output_drain(output);
+}
+
+static void owner_output(const struct attribute_view *view, struct text *text)
+{
+	if (view->owner->output)
+		output_show(view->owner->output, text);
+}
+
+static const struct attribute owner_attributes[] = {
+	{ "name", "user name; the number until it is known", 0, owner_name },
+	{ "state", "idle, running (there is a worker) or failed", 0, owner_state },
+	{ "failure", "why the state is failed; else empty", ATTRIBUTE_TEXT,
+	  owner_failure },
+	{ "worker",
+	  "process that holds the owner's direct, async and managed memory; 0: none", 0,
+	  owner_worker },
+	{ "restarts", "the owner's workers that died, ever", 0, FIELD(owner, restarts) },
+	{ "bytes", "of memory that the owner holds", 0, FIELD(owner, bytes) },
+	{ "peak_bytes", "the most that it ever was", 0, FIELD(owner, peak_bytes) },
+	{ "allocations", "live allocations", 0, FIELD(owner, n_allocations) },
+	{ "leases", "leases that the owner's programs have, of anybody's memory", 0,
+	  FIELD(owner, n_leases) },
+	{ "leased_bytes", "bytes of the owner's allocations that have leases", 0,
+	  FIELD(owner, leased.bytes) },
+	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
+	  FIELD(owner, leased.freed_bytes) },
+	{ "output", "what the owner's kernels printed, the last 64 KiB",
+	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output, .prepare = owner_drain },
+};
+
+/* ---- modules ---- */
+
+/* Shows the state of the image: after a failed load the previous image stays. */
+static void module_state(const struct attribute_view *view, struct text *text)
+{
+	const struct module *module = view->module;
+
+	text_printf(text, "%s",
+		    module->image     ? "loaded"
+		    : module->n_loads ? "loading"
+		    : module->failed  ? "failed"
+				      : "none");
+}
+
+static const struct attribute module_attributes[] = {
+	{ "device", "number; may be written before the image", ATTRIBUTE_WRITABLE,
+	  FIELD(module, device) },
+	{ "state", "none, loading, loaded or failed", 0, module_state },
+	{ "error", "errno of the last load, `none`", 0,
+	  FIELD_AS(FIELD_ERRNO, module, failed) },
+	{ "log", "what the compiler said about the last image", ATTRIBUTE_ASKED,
+	  .ask = module_ask_log },
+	{ "launches", "of its functions, under way", 0, FIELD(module, n_launches) },
+	{ "owner", "uid", 0, FIELD(module, owner) },
+	{ "created", "UTC", 0, FIELD(module, created_s) },
+};
+
+/* ---- functions ---- */
+
+static const struct attribute function_attributes[] = {
+	{ "name", "as in the module, whole", 0, FIELD(function, name) },
+	{ "params", "a line a parameter: INDEX OFFSET SIZE", ATTRIBUTE_ASKED,
+	  .ask = function_ask_params },
+	{ "attributes", "what the driver says of it, flat keyed", ATTRIBUTE_ASKED,
+	  .ask = function_ask_attributes },
+};
+
+/* ---- all of them ---- */
+
+static const struct {
+	const struct attribute *rows;
+	size_t n;
+} tables[N_OBJECT_TYPES] = {
+	[OBJECT_BROKER] = { broker_attributes, ARRAY_SIZE(broker_attributes) },
+	[OBJECT_ALLOCATION] = { allocation_attributes,
+				ARRAY_SIZE(allocation_attributes) },
+	[OBJECT_STREAM] = { stream_attributes, ARRAY_SIZE(stream_attributes) },
+	[OBJECT_DEVICE] = { device_attributes, ARRAY_SIZE(device_attributes) },
+	[OBJECT_OWNER] = { owner_attributes, ARRAY_SIZE(owner_attributes) },
+	[OBJECT_MODULE] = { module_attributes, ARRAY_SIZE(module_attributes) },
+	[OBJECT_FUNCTION] = { function_attributes, ARRAY_SIZE(function_attributes) },
+};
+
+const struct attribute *attribute_table(enum object_type type, size_t *ret_n)
+{
+	*ret_n = tables[type].n;
+	return tables[type].rows;
+}
