@@ -12,7 +12,6 @@
 
 #include <stdio.h>
 
-struct imports;
 struct mounts;
 struct symbols;
 
@@ -23,7 +22,6 @@ struct tracer {
 	struct libraries libraries;
 	struct functions *functions;
 	struct mounts *mounts;
-	struct imports *imports;
 	struct symbols *symbols; /* with -s */
 	uint64_t start;		 /* CLOCK_MONOTONIC, in nanoseconds */
 	uint64_t start_boot;	 /* CLOCK_BOOTTIME */

@@ -110,7 +110,6 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	uid_t uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
 	gid_t gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
 	_cleanup_identity_ struct identity identity = { 0 };
-	struct request *request;
 	int error;
 
 	if (refuse_change(view, req, node,
@@ -121,13 +120,12 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 		reply_error(req, error);
 		return;
 	}
-	request = request_new(view, req, reply_attr);
-	if (!request)
-		return;
-	request->ino = ino;
-	broker_change(view->broker, node->row->type, node->token, &identity.caller, mode,
-		      uid, gid, &request->wait);
-	request_wait(request);
+	error = broker_change(view->broker, node->row->type, node->token,
+			      &identity.caller, mode, uid, gid);
+	if (error)
+		reply_error(req, error);
+	else
+		tree_reply_attr(view, req, ino);
 }
 
 static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,

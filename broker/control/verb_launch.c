@@ -10,6 +10,7 @@
 #include "control/launch_line.h"
 #include "control/verbs.h"
 #include "kernels/launch.h"
+#include "memops/permissions.h"
 #include "model/access.h"
 #include "op/op.h"
 
@@ -130,6 +131,18 @@ static bool launch_add_uses(struct check *check)
 	return true;
 }
 
+/* Moves memory of other owners that shares a block, ahead of the launch. */
+static int launch_prepare_guest(struct check *check, struct op **ready)
+{
+	struct op *op = &check->launch->op;
+	int r = 0;
+
+	for (unsigned int i = 0; i < op->work.n_uses && r == 0; i++)
+		r = guest_use(op, &op->work.uses[i], check->command->caller, ready,
+			      &check->refusal);
+	return r;
+}
+
 static int launch_prepare(struct check *check)
 {
 	struct launch *launch = check->launch;
@@ -152,7 +165,7 @@ static void launch_start(struct check *check)
 	struct command *command = check->command;
 	struct broker *broker = command->broker;
 	struct launch *launch = check->launch;
-	struct op *op = &launch->op;
+	struct op *op = &launch->op, *ready = NULL;
 	struct stream *stream;
 	int r;
 
@@ -173,6 +186,13 @@ static void launch_start(struct check *check)
 	stream = launch_stream(check);
 	if (!stream)
 		return;
+	r = launch_prepare_guest(check, &ready);
+	if (r < 0) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		op_start(ready);
+		command_refuse(command, &check->refusal);
+		return;
+	}
 	op->image = launch->use.image;
 	op->work.stream = stream;
 	op->work.chain = op->worker;
@@ -181,6 +201,7 @@ static void launch_start(struct check *check)
 	launch_note_written(launch);
 	check->launch = NULL;
 	command_run_op(command, op, launch->spec.wait);
+	op_start(ready);
 }
 
 /* Looks up a function by name, for a driver that can't enumerate functions. */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "cuda/result.h"
+#include "memops/permissions.h"
 
 #define STREAM_SENT_MAX 256
 
@@ -100,7 +101,7 @@ static enum begun launch_begin(struct op *op)
 	if (launch_check_rights(launch, &refusal) < 0)
 		return op_refuse(op, refusal.error, "launch of %s did not run: %s",
 				 launch->kernel, refusal.sentence);
-	if (!launch->counted && !launch_enter_stream(launch))
+	if (guest_is_barred(op) || (!launch->counted && !launch_enter_stream(launch)))
 		return OP_PARKED;
 	op->limit_ms = launch->spec.timeout_ms;
 	launch_fill_addresses(launch);

@@ -48,7 +48,8 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 
 /*
  * Checks before the kernel begins that its owner may still use all allocations. Under
- * registry.lock. Returns: 0, with the writable uses marked; -EACCES and a refusal.
+ * registry.lock. Returns: 0, with the writable uses marked; -EACCES, or the error of a
+ * move, and a refusal.
  */
 int launch_check_rights(struct launch *launch, struct refusal *refusal);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/number.h"
 #include "kernels/launch.h"
+#include "memops/move.h"
 #include "model/access.h"
 
 #include <errno.h>
@@ -182,6 +183,16 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 	return 0;
 }
 
+/* Whether another owner's worker would get more than the allocation. */
+static bool launch_shares_block(const struct launch *launch,
+				const struct allocation *allocation)
+{
+	const struct owner *owner = launch->op.owner;
+
+	return owner != allocation->owner && owner->uid != 0 &&
+	       allocation_shares_block(allocation);
+}
+
 int launch_check_rights(struct launch *launch, struct refusal *refusal)
 {
 	struct work *work = &launch->op.work;
@@ -195,6 +206,8 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 		if (!launch_may_use(&launch->op, use))
 			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
 					      use->write);
+		else if (launch_shares_block(launch, use->allocation))
+			r = refuse_shared(refusal, use->allocation);
 	}
 	return r;
 }

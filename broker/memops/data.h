@@ -47,7 +47,10 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
 		 uint64_t offset, uint64_t length, struct wait *wait);
 
-/* truncate(2): zeroes from size to the end. The size of the allocation stays. */
+/*
+ * truncate(2): zeroes from size to the end. The size of the allocation stays. Answers
+ * once the zeros have their place in the order of uses.
+ */
 void broker_truncate(struct broker *broker, struct token token,
 		     const struct caller *caller, uint64_t size, struct wait *wait);
 
@@ -61,15 +64,14 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the
- * descriptor. Returns: a descriptor; -ENODEV for other kinds, and for memory in a block
- * with other allocations; -ESTALE; -EMFILE.
+ * descriptor. Returns: a descriptor; -ENODEV for other kinds; -ESTALE; -EMFILE.
  */
 int broker_host_fd(struct broker *broker, struct token token);
 
 /*
  * chmod, chown, chgrp. The values (mode_t)-1, (uid_t)-1 and (gid_t)-1 mean no change.
- * Granting access may move the allocation. Errors: -EPERM, -ESTALE, -ENOMEM, -EOPNOTSUPP.
+ * Waits for no GPU and no worker: the change counts from the return on. Returns: 0;
+ * -EPERM, -ESTALE, -ENOMEM, -EMFILE.
  */
-void broker_change(struct broker *broker, enum object_type type, struct token token,
-		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
-		   struct wait *wait);
+int broker_change(struct broker *broker, enum object_type type, struct token token,
+		  const struct caller *caller, mode_t mode, uid_t uid, gid_t gid);

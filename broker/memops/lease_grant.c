@@ -13,7 +13,7 @@
 
 #include "base/refusal.h"
 #include "memops/lease_file.h"
-#include "memops/permissions.h"
+#include "memops/move.h"
 
 #define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)
 
@@ -137,6 +137,18 @@ static void grant_export(struct task *task)
 	op_fail(op, EXPORT_ERROR(r), "%s", text_string(&text));
 }
 
+/* The move out of a shared block came before; it may have failed. */
+static enum begun grant_begin(struct op *op)
+{
+	const struct allocation *allocation = op->work.uses[0].allocation;
+	struct refusal refusal;
+
+	if (!allocation_shares_block(allocation))
+		return OP_RUN;
+	(void)refuse_shared(&refusal, allocation);
+	return op_refuse(op, refusal.error, "%s", refusal.sentence);
+}
+
 /* The export runs in the crew, because the driver may take long. */
 static void grant_run(struct op *op)
 {
@@ -170,71 +182,38 @@ static void grant_finish(struct op *op)
 
 static const struct op_class grant_class = {
 	.what = "lease",
+	.begin = grant_begin,
 	.run = grant_run,
 	.quiet = true,
 };
 
 /*
- * A read of the lease, waiting while the allocation moves out of a shared block: a
- * program that maps a block can use all of it.
+ * A program that maps a block can use all of it: an allocation in a shared block moves
+ * first. With the lock held; releases the lock.
  */
-struct lease_move {
-	struct wait moved;
-	struct waiter waiter; /* of wait */
-	struct wait *wait;
-	struct lease *lease;
-};
-
-static void lease_move_interrupt(struct waiter *waiter)
-{
-	struct lease_move *move = container_of(waiter, struct lease_move, waiter);
-	struct waiter *moving = move->moved.waiter;
-
-	if (moving)
-		moving->interrupt(moving);
-	else
-		pthread_mutex_unlock(&move->lease->broker->registry.lock);
-}
-
-static void lease_moved(struct wait *moved, int error, const void *bytes, size_t length)
-{
-	struct lease_move *move = container_of(moved, struct lease_move, moved);
-	struct lease *lease = move->lease;
-	struct broker *broker = lease->broker;
-	struct wait *wait = move->wait;
-
-	(void)bytes;
-	(void)length;
-	pthread_mutex_lock(&broker->registry.lock);
-	wait->waiter = NULL;
-	free(move);
-	lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (error)
-		wait->done(wait, error, NULL, 0);
-	else
-		broker_lease_read(lease, wait);
-}
-
-/* With the lock held; releases the lock. */
-static void lease_move_out(struct lease *lease, struct wait *wait)
+static void lease_grant(struct lease *lease, struct wait *wait)
 {
 	const struct caller caller = { .uid = lease->uid, .pid = lease->pid };
-	struct lease_move *move = calloc(1, sizeof(*move));
+	struct op *op = lease_op_new(lease, &grant_class, false, grant_finish);
 	struct broker *broker = lease->broker;
+	char name[OBJECT_NAME_MAX + 1];
+	struct op *ready = NULL;
+	struct refusal refusal;
+	int r = 0;
 
-	if (!move) {
+	strcpy(name, lease->allocation->name);
+	if (op)
+		r = move_out(broker, &op->work.uses[0], &caller, &ready, &refusal);
+	if (r == 0) {
+		lease_op_add(lease, op, wait);
+	} else {
+		lease_unref(lease);
 		pthread_mutex_unlock(&broker->registry.lock);
-		wait->done(wait, -ENOMEM, NULL, 0);
-		return;
+		op_free(op);
+		lease_fail(broker, &caller, name, refusal.error, refusal.sentence);
+		wait->done(wait, r, NULL, 0);
 	}
-	move->moved.done = lease_moved;
-	move->waiter.interrupt = lease_move_interrupt;
-	move->wait = wait;
-	move->lease = lease;
-	wait->waiter = &move->waiter;
-	lease->n_refs++;
-	allocation_move_out(broker, lease->allocation, &caller, &move->moved);
+	op_start(ready);
 }
 
 void broker_lease_read(struct lease *lease, struct wait *wait)
@@ -252,12 +231,8 @@ void broker_lease_read(struct lease *lease, struct wait *wait)
 	if (!allocation || allocation->state == ALLOCATION_FREED || lease->held) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		lease_answer(lease, wait);
-	} else if (allocation->block->chunk) {
-		lease_move_out(lease, wait);
 	} else {
-		lease_op_add(lease,
-			     lease_op_new(lease, &grant_class, false, grant_finish),
-			     wait);
+		lease_grant(lease, wait);
 	}
 }
 

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Permissions of an allocation. */
+/* Kernels that use memory of other owners. */
 #pragma once
 
-struct allocation;
-struct broker;
+#include "base/def.h"
+
 struct caller;
-struct wait;
+struct op;
+struct refusal;
+struct use;
 
 /*
- * Moves an allocation out of a shared block to a block of its own; then wait is done.
- * With registry.lock held; releases the lock.
+ * Makes the allocation of a use ready for a kernel, not added yet, in the worker of
+ * another owner; nothing to do for the owner's own. As move_out().
  */
-void allocation_move_out(struct broker *broker, struct allocation *allocation,
-			 const struct caller *caller, struct wait *wait);
+int guest_use(struct op *op, struct use *use, const struct caller *caller,
+	      struct op **ready, struct refusal *refusal);
+
+/*
+ * Whether memory that a kernel is about to use is being taken away from its worker. Then
+ * the op begins again afterwards. Under registry.lock, from begin().
+ */
+bool guest_is_barred(struct op *op);

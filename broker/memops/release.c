@@ -30,12 +30,12 @@ struct give_back {
 	struct broker *broker;
 	struct block *block;
 	struct worker *workers[2]; /* may have it mapped; NULL: not any more */
-	const void *guest;	   /* the last guest asked to unmap */
+	const void *guest;	   /* the last guest asked to unmap, or the only one */
 	struct worker *asked;	   /* the last worker asked */
 	uint32_t asked_epoch;
 	struct deadline deadline;
 	uint64_t whose; /* queue in the crew */
-	bool kept;	/* only unmapped from guests, not released */
+	bool kept;	/* only unmapped from one guest, not released */
 	void (*done)(void *userdata);
 	void *userdata;
 };
@@ -49,7 +49,6 @@ static void give_back_run(struct task *task)
 	struct block *block = give_back->block;
 	uint32_t device = block->device;
 	bool host = block->fd >= 0;
-	struct owner *payer;
 	int r;
 
 	if (give_back->kept) {
@@ -57,16 +56,14 @@ static void give_back_run(struct task *task)
 		free(give_back);
 		return;
 	}
-	payer = block->payer;
 	r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
 		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&broker->registry.lock);
-	if (payer)
-		share_give(payer, SHARE_DESCRIPTORS, 1);
-	if (!host)
+	if (!host) {
+		pthread_mutex_lock(&broker->registry.lock);
 		reclaim_end(&broker->reclaim, device);
-	pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry.lock);
+	}
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);
@@ -183,7 +180,8 @@ static void give_back_next(struct give_back *give_back)
 		if (worker && give_back_ask(give_back, worker, false))
 			return;
 	}
-	while ((give_back->guest = block_next_guest(&give_back->broker->memory,
+	while (!give_back->kept &&
+	       (give_back->guest = block_next_guest(&give_back->broker->memory,
 						    give_back->block, give_back->guest)))
 		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
 			return;
@@ -224,7 +222,15 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	give_back_next(give_back);
 }
 
-void block_withdraw(struct broker *broker, struct block *block,
+void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		    uint32_t cell)
+{
+	block = cell_put(owner->pool, block, cell);
+	if (block)
+		block_give_back(broker, owner, block, NULL, NULL);
+}
+
+void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
 		    void (*done)(void *userdata), void *userdata)
 {
 	struct give_back *give_back = calloc(1, sizeof(*give_back));
@@ -238,9 +244,11 @@ void block_withdraw(struct broker *broker, struct block *block,
 	give_back->broker = broker;
 	give_back->block = block;
 	give_back->kept = true;
+	give_back->guest = worker;
 	give_back->done = done;
 	give_back->userdata = userdata;
-	give_back_next(give_back);
+	if (!give_back_ask(give_back, worker, true))
+		give_back_next(give_back);
 }
 
 /* ---- allocations ---- */
@@ -271,22 +279,20 @@ void release_count(struct op *op)
 
 /*
  * A leased allocation waits for its last lease, and does not count as being reclaimed:
- * requests that find the device full do not wait for it. They do wait for processes that
- * are ending.
+ * requests that find the device full do not wait for it.
  */
 static bool release_is_parked(struct op *op, struct allocation *allocation)
 {
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
-	bool parked, leased, postponed;
+	bool parked, postponed;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = lease_park_release(broker, allocation);
-	leased = parked && allocation->leases;
-	postponed = leased && release->counted;
+	postponed = parked && release->counted;
 	if (postponed)
 		reclaim_postpone(&broker->reclaim, allocation->device);
-	if (leased)
+	if (parked)
 		release->counted = false;
 	else
 		release_count(op);
@@ -309,6 +315,10 @@ static void release_run(struct op *op)
 
 	if (release_is_parked(op, allocation))
 		return;
+	if (allocation->former_block)
+		cell_give_back(op->broker, allocation->owner,
+			       take_ptr(allocation->former_block),
+			       allocation->former_cell);
 	if (block && block->chunk)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {

@@ -9,6 +9,7 @@ struct block;
 struct broker;
 struct op;
 struct owner;
+struct worker;
 
 /*
  * Removes an allocation from the tree; its memory is released after the last use. With
@@ -28,6 +29,10 @@ void allocation_resume_release(struct op *op);
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
 		     void (*done)(void *userdata), void *userdata);
 
-/* Unmaps a block in the workers of other owners; then calls done. No lock held. */
-void block_withdraw(struct broker *broker, struct block *block,
+/* Frees a cell of a shared block, and the block with its last cell. No lock held. */
+void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		    uint32_t cell);
+
+/* Unmaps a block in the worker of another owner; then calls done. No lock held. */
+void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
 		    void (*done)(void *userdata), void *userdata);

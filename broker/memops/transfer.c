@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/refusal.h"
 #include "memops/copy.h"
 #include "memops/data.h"
 #include "memops/fill.h"
@@ -30,7 +31,6 @@ struct transfer {
 	struct buffer
 		buffer;	  /* write: has the bytes; memory NULL: op.staged.slot has them */
 	uint64_t charged; /* write: bytes of SHARE_WRITES */
-	uint8_t *host;	  /* host memory: where the use begins */
 	struct wait *early;   /* answered before the op is done; NULL: none */
 	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
 	size_t length; /* length of the answer: of the use, or a part of the readahead */
@@ -244,14 +244,6 @@ static void data_no_memory(struct broker *broker, struct wait *wait)
 	wait_done(wait, -EIO, 0);
 }
 
-/* The bytes of a use of host memory. Under registry.lock. */
-static uint8_t *host_bytes(const struct use *use)
-{
-	const struct allocation *allocation = use->allocation;
-
-	return block_bytes_at(allocation->block, allocation->address + use->offset);
-}
-
 /* ---- read ---- */
 
 static enum begun read_begin(struct op *op)
@@ -262,7 +254,6 @@ static enum begun read_begin(struct op *op)
 	if (!op->worker) {
 		/* Before the op leaves the order: the memory may be freed afterwards. */
 		transfer->early = op_take_wait(op);
-		transfer->host = host_bytes(use);
 		order_set_unasked(&op->work, true);
 		return OP_RUN;
 	}
@@ -282,15 +273,17 @@ static enum begun read_begin(struct op *op)
 
 static void read_run(struct op *op)
 {
-	const struct transfer *transfer = container_of(op, struct transfer, op);
-	struct wait *early = transfer->early;
+	struct wait *early = container_of(op, struct transfer, op)->early;
+	const struct use *use = &op->work.uses[0];
 
 	if (op->worker) {
 		op_submit(op);
 		return;
 	}
 	if (early)
-		early->done(early, 0, transfer->host, op->work.uses[0].length);
+		early->done(early, 0,
+			    (uint8_t *)use->allocation->block->memory + use->offset,
+			    use->length);
 	op_done(op, 0);
 }
 
@@ -345,12 +338,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 		ahead_free(broker, ahead, ready);
 		op_free(&transfer->op);
 	}
-	while (more) {
-		struct op *op = more;
-
-		more = op->next_ready;
-		op_push_ready(ready, op);
-	}
+	op_push_all(ready, more);
 }
 
 /* Answers from the readahead, at once or when complete. Releases the lock. */
@@ -447,10 +435,8 @@ static enum begun write_begin(struct op *op)
 	/* The writer was interrupted before the write began: the write is dropped. */
 	if (!op->wait)
 		return OP_OVER;
-	if (!op->worker) {
-		transfer->host = host_bytes(use);
+	if (!op->worker)
 		return OP_RUN;
-	}
 	if (write_needs_slot(transfer) && !staging_slot_get(op->worker, &op->staged))
 		return OP_PARKED;
 	op->ask.request = (struct wire_request){
@@ -465,6 +451,16 @@ static enum begun write_begin(struct op *op)
 	return OP_RUN;
 }
 
+static void write_host(struct op *op, const uint8_t *bytes)
+{
+	const struct use *use = &op->work.uses[0];
+
+	memcpy((uint8_t *)use->allocation->block->memory + use->offset, bytes,
+	       use->length);
+	op_done(op, 0);
+}
+
+/* Answers the writer, who prepares the next piece, and then sends the request. */
 static void write_run(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
@@ -472,8 +468,7 @@ static void write_run(struct op *op)
 	uint8_t *payload;
 
 	if (!op->worker) {
-		memcpy(transfer->host, transfer->bytes, length);
-		op_done(op, 0);
+		write_host(op, transfer->bytes);
 		return;
 	}
 	payload = write_payload(transfer);
@@ -734,6 +729,50 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 	wait_done(wait, -ENOSPC, 0);
 }
 
+/* Releases the lock and answers the wait. */
+static void truncate_lost(struct broker *broker, const struct allocation *allocation,
+			  const struct caller *caller, struct wait *wait)
+{
+	char name[OBJECT_NAME_MAX + 1];
+	struct refusal refusal;
+	int r = refuse_lost(&refusal, allocation);
+
+	strcpy(name, allocation->name);
+	pthread_mutex_unlock(&broker->registry.lock);
+	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
+	wait_done(wait, r, 0);
+}
+
+/*
+ * The kernel holds the lock of the file meanwhile, so the answer does not wait for the
+ * zeros: they have their place in the order, and a reader behind them learns of their
+ * failure.
+ */
+static void truncate_at(struct broker *broker, struct allocation *allocation,
+			const struct caller *caller, uint64_t size, struct wait *wait)
+{
+	struct op *op = op_zero_new(broker, allocation, size), *ready = NULL;
+	int r;
+
+	if (!op) {
+		data_no_memory(broker, wait);
+		return;
+	}
+	data_charge(op, caller);
+	op->finish = told_finish;
+	r = op_zero_add(op, &ready);
+	if (r < 0)
+		data_note_refused(op, r, SHARE_OPERATIONS, 1);
+	else
+		allocation_written(allocation);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(ready);
+	if (r < 0)
+		data_drop_op(op, wait);
+	else
+		wait_done(wait, 0, 0);
+}
+
 void broker_truncate(struct broker *broker, struct token token,
 		     const struct caller *caller, uint64_t size, struct wait *wait)
 {
@@ -741,11 +780,16 @@ void broker_truncate(struct broker *broker, struct token token,
 
 	if (!allocation)
 		return;
-	if (size > allocation->size)
+	if (size > allocation->size) {
 		truncate_no_space(broker, allocation, caller, size, wait);
-	else
-		zero_range(broker, allocation, caller, size, allocation->size - size,
-			   wait);
+	} else if (allocation->state == ALLOCATION_LOST) {
+		truncate_lost(broker, allocation, caller, wait);
+	} else if (size == allocation->size) {
+		pthread_mutex_unlock(&broker->registry.lock);
+		wait_done(wait, 0, 0);
+	} else {
+		truncate_at(broker, allocation, caller, size, wait);
+	}
 }
 
 /* ---- copies ---- */
@@ -799,8 +843,7 @@ int broker_host_fd(struct broker *broker, struct token token)
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (allocation)
-		/* Whoever maps a shared block has all of it. */
-		fd = allocation->kind == KIND_HOST && !allocation->block->chunk
+		fd = allocation->kind == KIND_HOST
 			     ? block_export(&broker->memory, allocation->block, NULL)
 			     : -ENODEV;
 	pthread_mutex_unlock(&broker->registry.lock);

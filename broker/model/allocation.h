@@ -75,15 +75,19 @@ struct allocation {
 
 	/* The current place of the memory. */
 	struct owner *owner;
-	struct block *block;   /* durable and host memory */
-	bool has_descriptor;   /* charged to the owner, together with the block */
-	struct owner *lender;  /* owner charged for the descriptor that leases copy; NULL:
-				  none */
-	uint32_t cell;	       /* in a shared block */
+	struct block *block;  /* durable and host memory */
+	bool has_descriptor;  /* charged to the owner, together with the block */
+	struct owner *lender; /* owner charged for the descriptor that leases copy; NULL:
+				 none */
+	uint32_t cell;	      /* in a shared block */
+	uint32_t former_cell; /* in former_block */
+	struct block *former_block; /* shared; left by a move while readers went on there;
+				       NULL: none */
 	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
 				  memory */
 	struct stream *stream; /* async: the stream of the allocation; managed: the stream
 				  of its attachment; NULL: none. Counted there */
+	uint64_t zeros_from;   /* the bytes from here to the end are to be zeroed */
 	uint32_t n_zeroings;   /* number of zeroings begun */
 	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
 	char *zeroing_failure;	 /* its sentence */
@@ -94,21 +98,21 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
-	uint32_t n_departing; /* leases that have ended with their process, which may
-				 still have the memory mapped */
 	struct work *release; /* FREED: the op that frees it */
-	bool release_parked;  /* that op waits for the last lease and departing process */
+	bool release_parked;  /* that op waits for the last lease */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
-	uint32_t n_unasked;   /* how many of them nobody asked for: reading ahead */
-	struct use *uses;     /* uses that later works may have to wait for */
-	struct use *all_uses; /* uses of all works in the order, oldest first */
-	struct move *move;    /* opens the allocation; broker/memops */
-	uint64_t n_writes;    /* number of works that write, ever queued */
-	uint64_t read_next;   /* end of the last read of data */
-	struct ahead *ahead;  /* reading ahead; broker/memops */
+	uint32_t n_unasked;	/* how many of them nobody asked for: reading ahead */
+	struct use *uses;	/* uses that later works may have to wait for */
+	struct use *all_uses;	/* uses of all works in the order, oldest first */
+	struct move *move;	/* out of a shared block; broker/memops */
+	int32_t move_error;	/* errno of the last move; 0: none has failed */
+	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
+	uint64_t n_writes;	/* number of works that write, ever queued */
+	uint64_t read_next;	/* end of the last read of data */
+	struct ahead *ahead;	/* reading ahead; broker/memops */
 	UT_hash_handle hh;
 };
 

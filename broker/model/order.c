@@ -45,6 +45,11 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	};
 }
 
+bool work_has_begun(const struct work *work)
+{
+	return work->sending || work->sent;
+}
+
 static bool use_conflicts(const struct use *a, const struct use *b)
 {
 	return (a->write || b->write || (a->places && b->places)) &&
@@ -133,14 +138,38 @@ static void work_unwait(struct work *work, struct work *before)
 		before->n_followers--;
 }
 
+/*
+ * The first use that a use may have to wait for, and the next one. A use that takes
+ * memory away looks at all: an ordinary work that waits for a kernel has dropped the
+ * kernel's use from the list.
+ */
+static struct use *use_first_before(const struct use *use)
+{
+	return use->work->takes_from ? use->allocation->all_uses : use->allocation->uses;
+}
+
+static struct use *use_next_before(const struct use *use, const struct use *before)
+{
+	return use->work->takes_from ? before->next_of_all : before->next;
+}
+
+static bool use_waits_for(const struct use *use, const struct use *before)
+{
+	const void *chain = use->work->takes_from;
+
+	return chain ? before->work->chain == chain && work_has_begun(before->work)
+		     : use_conflicts(use, before);
+}
+
 /* Undoes work_wait_for() for a work that could not be added. */
 static void work_forget_waits(struct work *work)
 {
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		struct use *use;
+		const struct use *use = &work->uses[i];
 
-		DL_FOREACH (work->uses[i].allocation->uses, use)
-			work_unwait(work, use->work);
+		for (struct use *before = use_first_before(use); before;
+		     before = use_next_before(use, before))
+			work_unwait(work, before->work);
 	}
 	if (work->stream && work->stream->last)
 		work_unwait(work, work->stream->last);
@@ -153,12 +182,13 @@ static int work_find_waits(struct work *work)
 	int r;
 
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		struct use *use;
+		const struct use *use = &work->uses[i];
 
-		DL_FOREACH (work->uses[i].allocation->uses, use) {
-			if (!use_conflicts(&work->uses[i], use))
+		for (struct use *before = use_first_before(use); before;
+		     before = use_next_before(use, before)) {
+			if (!use_waits_for(use, before))
 				continue;
-			r = work_wait_for(work, use->work);
+			r = work_wait_for(work, before->work);
 			if (r < 0)
 				return r;
 		}
@@ -194,7 +224,7 @@ static void use_list(struct use *use)
 
 	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
 		if (earlier->work != use->work && !use->work->may_leave &&
-		    use_replaces(use, earlier))
+		    !use->work->takes_from && use_replaces(use, earlier))
 			use_unlist(earlier);
 	}
 	DL_APPEND(use->allocation->uses, use);

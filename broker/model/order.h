@@ -20,6 +20,13 @@
  * A work whose caller may go away (a write of data) can leave before it begins. Such a
  * work drops no use from the list, so later works still find its predecessors.
  *
+ * A use that places changes where memory is, or who has it mapped. It reads: it waits for
+ * writers, and later writers wait for it, while readers go on beside it. Two uses that
+ * place keep their order.
+ *
+ * A work that takes memory away from a worker waits for nothing but the works of that
+ * worker's chain that have begun. It drops no use from the list either.
+ *
  * All under the registry's lock.
  */
 #pragma once
@@ -35,7 +42,8 @@ struct use {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	bool write;
-	bool places;	   /* moves or advises; such uses keep their order, like writes */
+	bool places;	   /* moves, advises or maps; such uses keep their order, like
+			      writes */
 	bool listed;	   /* still in the allocation's list */
 	bool guest_writes; /* its worker maps the memory for writing */
 	uint32_t zeroing;  /* number of the zeroing that comes before this use; 0: none */
@@ -67,6 +75,8 @@ struct work {
 	bool alone;   /* begins after the end of its predecessors, even in a chain */
 	bool may_leave; /* may leave before it begins, see order_leave(); no stream, no
 			   chain */
+	const void *takes_from; /* waits only for works of this chain that have begun, of
+				   its whole allocation; NULL: an ordinary work */
 
 	unsigned int n_before; /* works to wait for before this work begins */
 	unsigned int n_ahead;  /* unfinished predecessors in its chain, plus 1 while this
@@ -95,6 +105,9 @@ void work_deinit(struct work *work);
  */
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	      uint64_t length, bool write);
+
+/* Whether a work of a chain is on its way to the worker, or there. */
+bool work_has_begun(const struct work *work);
 
 /*
  * Puts the work at the end of the order.

@@ -76,21 +76,55 @@ void op_describe(struct op *op, struct text *text)
 	pthread_mutex_unlock(&op->broker->registry.lock);
 }
 
-/* ---- zeroing before the first use ---- */
+/* ---- zeroing ---- */
+
+/* Host memory up to this size is zeroed by the thread that comes by. */
+#define ZEROED_AT_ONCE ((uint64_t)16 << 20)
+
+struct zero {
+	struct op op;
+	struct task task;
+};
 
 static enum begun zero_begin(struct op *op)
 {
 	const struct use *use = &op->work.uses[0];
 
-	op->worker = &op->broker->processes->mover;
+	/* Without a worker, the memory is on the host. */
+	if (!op->worker)
+		return OP_RUN;
 	op->ask.request = (struct wire_request){
 		.op = WIRE_FILL,
+		/* Zeros of a truncation move no pages: `cat f >data` begins with one. */
+		.flags = use->allocation->managed ? WIRE_STAY : 0,
 		.device = use->allocation->device,
-		.address = use->allocation->address,
+		.address = use->allocation->address + use->offset,
 		.length = use->length,
 		.pattern_size = 1,
 	};
 	return OP_RUN;
+}
+
+static void zero_host(struct task *task)
+{
+	struct op *op = &container_of(task, struct zero, task)->op;
+	const struct use *use = &op->work.uses[0];
+
+	memset((uint8_t *)use->allocation->block->memory + use->offset, 0, use->length);
+	op_done(op, 0);
+}
+
+static void zero_run(struct op *op)
+{
+	struct zero *zero = container_of(op, struct zero, op);
+
+	zero->task.run = zero_host;
+	if (op->worker)
+		op_submit(op);
+	else if (op->work.uses[0].length <= ZEROED_AT_ONCE)
+		zero_host(&zero->task);
+	else
+		crew_add(&op->broker->crew, op->payer->uid, &zero->task);
 }
 
 /*
@@ -99,10 +133,13 @@ static enum begun zero_begin(struct op *op)
  */
 static void zero_settle(struct op *op)
 {
-	struct allocation *allocation = op->work.uses[0].allocation;
+	const struct use *use = &op->work.uses[0];
+	struct allocation *allocation = use->allocation;
 
 	if (!op->error)
 		return;
+	if (allocation->zeroed || use->offset < allocation->zeros_from)
+		allocation->zeros_from = use->offset;
 	allocation->zeroed = false;
 	allocation->zeroing_failed = allocation->n_zeroings;
 	free(allocation->zeroing_failure);
@@ -112,9 +149,27 @@ static void zero_settle(struct op *op)
 static const struct op_class zero_class = {
 	.what = "zeroing",
 	.begin = zero_begin,
+	.run = zero_run,
 	.settle = zero_settle,
 	.repeatable = true,
 };
+
+struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
+		       uint64_t from)
+{
+	struct worker *worker = allocation_worker(broker, allocation);
+	struct op *zero = worker ? op_new(sizeof(struct zero), &zero_class, broker,
+					  allocation->owner)
+				 : NULL;
+
+	if (!zero)
+		return NULL;
+	if (!allocation->zeroed)
+		from = MIN(from, allocation->zeros_from);
+	zero->worker = allocation->kind == KIND_HOST ? NULL : worker;
+	work_use(&zero->work, allocation, from, allocation->size - from, true);
+	return zero;
+}
 
 /* Whether the op only waits for the mover, which runs no kernels. */
 static bool op_is_soon_done(const struct work *work)
@@ -138,6 +193,16 @@ void op_push_ready(struct op **ready, struct op *op)
 	*ready = op;
 }
 
+void op_push_all(struct op **ready, struct op *list)
+{
+	while (list) {
+		struct op *op = list;
+
+		list = op->next_ready;
+		op_push_ready(ready, op);
+	}
+}
+
 struct op *op_list(struct work *work)
 {
 	struct op *ready = NULL;
@@ -147,29 +212,36 @@ struct op *op_list(struct work *work)
 	return ready;
 }
 
-static int op_add_zeroing(struct op *op, struct allocation *allocation,
-			  struct op **ret_ready)
+/* Returns: 0; -ENOMEM. */
+static int zero_add(struct op *zero, struct op **ret_ready)
 {
-	struct op *zero;
-	int r;
+	struct allocation *allocation = zero->work.uses[0].allocation;
+	int r = order_add(&zero->work);
 
-	zero = op_new(sizeof(*zero), &zero_class, op->broker, op->owner);
-	if (!zero)
-		return -ENOMEM;
-	work_use(&zero->work, allocation, 0, allocation->size, true);
-	r = order_add(&zero->work);
-	if (r < 0) {
-		op_free(zero);
+	if (r < 0)
 		return r;
-	}
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
-	op->broker->registry.n_busy++;
-	zero->payer = op->payer;
+	zero->broker->registry.n_busy++;
 	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
 	if (zero->work.n_before == 0)
 		op_push_ready(ret_ready, zero);
 	return 0;
+}
+
+static int op_add_zeroing(struct op *op, struct allocation *allocation,
+			  struct op **ret_ready)
+{
+	struct op *zero = op_zero_new(op->broker, allocation, allocation->size);
+	int r = -ENOMEM;
+
+	if (zero) {
+		zero->payer = op->payer;
+		r = zero_add(zero, ret_ready);
+	}
+	if (r < 0)
+		op_free(zero);
+	return r;
 }
 
 /* ---- into the order ---- */
@@ -206,7 +278,9 @@ out:
 	return r;
 }
 
-int op_add(struct op *op, struct op **ret_ready)
+/* As op_add(), by that function. */
+static int op_add_by(struct op *op, struct op **ret_ready,
+		     int (*add)(struct op *op, struct op **ret_ready))
 {
 	int r;
 
@@ -218,9 +292,19 @@ int op_add(struct op *op, struct op **ret_ready)
 	r = share_take(op->payer, SHARE_OPERATIONS, 1);
 	if (r < 0)
 		return r;
-	r = op_add_unlimited(op, ret_ready);
+	r = add(op, ret_ready);
 	share_give(op->payer, SHARE_OPERATIONS, 1);
 	return r;
+}
+
+int op_add(struct op *op, struct op **ret_ready)
+{
+	return op_add_by(op, ret_ready, op_add_unlimited);
+}
+
+int op_zero_add(struct op *zero, struct op **ret_ready)
+{
+	return op_add_by(zero, ret_ready, zero_add);
 }
 
 /* ---- the beginning ---- */
@@ -370,12 +454,7 @@ static __thread bool ready_loop;
 
 void op_start(struct op *ready)
 {
-	while (ready) {
-		struct op *op = ready;
-
-		ready = op->next_ready;
-		op_push_ready(&ready_list, op);
-	}
+	op_push_all(&ready_list, ready);
 	if (ready_loop)
 		return;
 	ready_loop = true;

@@ -200,13 +200,24 @@ int op_add(struct op *op, struct op **ret_ready);
  */
 bool op_would_wait(const struct op *op);
 
+/*
+ * Makes an op that zeroes an allocation from that offset to its end, and op_zero_add()
+ * adds the op as op_add() does. When the op fails, the zeros are owed: ops behind it fail
+ * with its sentence, and later ops zero the memory again first. Under registry.lock.
+ * Returns: NULL: no memory.
+ */
+struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
+		       uint64_t from);
+int op_zero_add(struct op *zero, struct op **ret_ready);
+
 /* As op_add(), without limits and during shutdown: for cleanup. */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 void op_start(struct op *ready);
 /* As op_start(), for works parked by rescue_park(). */
 void op_resume(struct work *works);
-/* Adds an op to a list of ready ops. */
+/* Adds an op, or all ops of a list, to a list of ready ops. */
 void op_push_ready(struct op **ready, struct op *op);
+void op_push_all(struct op **ready, struct op *list);
 
 /* Adds one op to the ready ones and starts them. */
 void op_start_again(struct op *op);

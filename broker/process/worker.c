@@ -175,6 +175,18 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 	return mapped;
 }
 
+bool worker_is_guest(struct worker *worker, struct block *block)
+{
+	const struct guest *entry;
+	bool mapped;
+
+	pthread_mutex_lock(&worker->lock);
+	entry = block_guest(&worker->broker->memory, block, worker, false);
+	mapped = entry && entry->epoch && entry->epoch == worker->epoch;
+	pthread_mutex_unlock(&worker->lock);
+	return mapped;
+}
+
 /* ---- starting in advance ---- */
 
 bool worker_want(struct worker *worker, uint32_t epoch)

@@ -112,6 +112,9 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
 		  uint32_t *ret_epoch);
 
+/* Whether the process of the worker has mapped a block of another owner. */
+bool worker_is_guest(struct worker *worker, struct block *block);
+
 /*
  * An owner's worker whose processes die again and again without a reply is not started
  * any more (-EHOSTDOWN). Any reply forgives it.

@@ -100,79 +100,172 @@ in_background_by()
 	setpriv "--reuid=$1" "--regid=$1" --groups="$1,2000" "${@:2}" &
 }
 
-test_a_mode_whose_change_was_interrupted_stays_as_it_is()
+# look_by UID: the tree, and the files of x as far as the user may, answer.
+look_by()
 {
-	local changing
+	by "$1" run 'timeout 10 bash -c "ls -l allocations/. allocations/x; stat allocations/x/data
+		cat allocations/x/state; exec 5<allocations/x/data; cat status" >/dev/null 2>&1
+		[ $? != 124 ]' || fail "uid $1 had to wait while: $2"
+}
+
+# changes_wait_for_no_kernel CHANGE...: alice's, one after the other. A change that waits
+# in the kernel ends by no signal: so it is looked at from outside.
+changes_wait_for_no_kernel()
+{
+	local change changing
+	for change in "$@"; do
+		in_background_by $alice bash -c "$change"
+		changing=$!
+		look_by $bob "$change"
+		look_by $alice "$change"
+		eventually "[ ! -e /proc/$changing ]" 5
+		wait $changing || fail "it failed: $change"
+	done
+}
+
+test_changes_of_what_its_owners_kernel_uses_hold_up_nobody()
+{
 	needs_root 'several users'
 	by $alice run 'echo "x 64" >control/alloc; echo secret >allocations/x/data'
 	used_endlessly_by $alice x+32
-	in_background_by $alice chmod 644 allocations/x
-	changing=$!
-	until_it_waits $changing
-	kill -TERM $changing
-	! wait $changing
-	by $alice run 'chmod 600 allocations/x'
+	changes_wait_for_no_kernel 'chmod 644 allocations/x' 'chgrp 2000 allocations/x/data' \
+		'chmod 600 allocations/x/data' 'chmod 666 allocations/x' 'truncate -s 8 allocations/x/data' \
+		': >allocations/x/data' 'chmod 600 allocations/x' 'rmdir allocations/x'
 	kernels_end_of $alice
-	eventually '[ "$(<allocations/x/state)" = live ]'
-	is "$(stat -c %a allocations/x/data)" 600
-	by $bob denied EACCES 'cat allocations/x/data'
 }
 
-# The kernel itself lets only one change of a file be under way: so by two files.
-test_a_later_mode_replaces_one_that_waits()
+test_changes_of_what_another_users_kernel_uses_hold_up_nobody()
 {
-	local changing
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=666" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $bob x+32
+	changes_wait_for_no_kernel 'chmod 666 allocations/x' 'truncate -s 8 allocations/x/data' \
+		': >allocations/x/data' 'chgrp 2000 allocations/x' 'chmod 606 allocations/x/data' \
+		'chmod 600 allocations/x' 'chmod 644 allocations/x' 'rmdir allocations/x'
+	kernels_end_of $bob
+}
+
+# What waits for the kernel instead of the change ends by a signal.
+test_who_waits_behind_a_change_can_be_killed()
+{
+	local command waiting pid
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=666" >control/alloc; echo shown >allocations/x/data'
+	used_endlessly_by $alice x+32
+	changes_wait_for_no_kernel ': >allocations/x/data' 'chmod 660 allocations/x' 'chmod 666 allocations/x'
+	waiting=()
+	for command in 'exec cat allocations/x/data' 'echo mine 1<>allocations/x/data'; do
+		in_background_by $bob bash -c "$command"
+		waiting+=($!)
+		until_it_waits $!
+	done
+	for pid in ${waiting[@]}; do
+		kill -KILL $pid
+		wait $pid || true
+	done
+	kernels_end_of $alice
+}
+
+test_a_mode_is_in_force_when_chmod_returns()
+{
 	needs_root 'several users'
 	by $alice run 'echo "x 64" >control/alloc; echo secret >allocations/x/data'
 	used_endlessly_by $alice x+32
-	in_background_by $alice chmod 644 allocations/x
-	changing=$!
-	until_it_waits $changing
-	by $alice run 'chmod 600 allocations/x/data'
-	wait $changing
-	kernels_end_of $alice
-	eventually '[ "$(<allocations/x/state)" = live ]'
-	is "$(stat -c %a allocations/x/data)" 600
-	by $bob denied EACCES 'cat allocations/x/data'
-}
-
-test_a_group_and_a_mode_that_wait_both_come()
-{
-	local mode group
-	needs_root 'several users'
-	by $alice run 'echo "x 64" >control/alloc; echo shared >allocations/x/data'
-	used_endlessly_by $alice x+32
-	in_background_by $alice chmod 640 allocations/x
-	mode=$!
-	until_it_waits $mode
-	in_background_by $alice chgrp 2000 allocations/x/data
-	group=$!
-	until_it_waits $group
-	kernels_end_of $alice
-	wait $mode
-	wait $group
+	changes_wait_for_no_kernel 'chmod 640 allocations/x' 'chgrp 2000 allocations/x/data'
 	is "$(stat -c '%a %g' allocations/x/data)" '640 2000'
-	is "$(grouped $bob 2000 run 'head -c 6 allocations/x/data')" shared
+	grouped $bob 2000 run 'exec 5<allocations/x/data'
+	by $bob denied EACCES 'exec 5<allocations/x/data'
+	changes_wait_for_no_kernel 'chmod 600 allocations/x'
+	grouped $bob 2000 denied EACCES 'exec 5<allocations/x/data'
+	kernels_end_of $alice
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	is "$(stat -c '%a %g' allocations/x/data)" '600 2000'
+	grouped $bob 2000 denied EACCES 'cat allocations/x/data'
 }
 
-# Of two that wait the one that stays counts.
-test_a_group_whose_change_was_interrupted_stays_as_it_is()
+# words_of FILE: its first two numbers.
+words_of()
 {
-	local mode group
+	od -A n -t d4 -N 8 "$1" | xargs
+}
+
+# Its neighbour in the shared block stays where it is, and stays closed.
+test_small_memory_stands_alone_before_another_users_kernel_has_it()
+{
+	local address neighbour
 	needs_root 'several users'
-	by $alice run 'echo "x 64" >control/alloc; echo shared >allocations/x/data'
-	used_endlessly_by $alice x+32
-	in_background_by $alice chmod 640 allocations/x
-	mode=$!
-	until_it_waits $mode
-	in_background_by $alice chgrp 2000 allocations/x/data
-	group=$!
-	until_it_waits $group
-	kill -TERM $group
-	! wait $group
+	by $alice run 'echo "x 64" >control/alloc; echo "near 64" >control/alloc; echo secret >allocations/near/data'
+	by $alice run "printf '\\3' | dd of=allocations/x/data conv=notrunc status=none"
+	address=$(<allocations/x/address) neighbour=$(<allocations/near/address)
+	is $((neighbour - address)) 256
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	by $alice run 'chmod 644 allocations/x'
+	is "$(by $bob run 'head -c 1 allocations/x/data | od -A n -t u1')" '   3'
+	is "$(<allocations/x/address)" "$address"
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	is "$(words_of allocations/mine/data)" '4 0'
+	[ "$(<allocations/x/address)" != "$address" ]
+	is "$(<allocations/x/generation)" 2
+	is "$(<allocations/near/address) $(<allocations/near/generation)" "$neighbour 1"
+	is "$(by $alice run 'head -c 1 allocations/x/data | od -A n -t u1')" '   3'
+	by $bob refused EFAULT 'order/add' \
+		"echo 'order add grid=1 block=1 u64:$neighbour i32:0 mine' >control/launch"
+	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
+}
+
+# The move reads beside the kernel that reads.
+test_a_kernel_that_reads_keeps_nobody_from_reading_with_another()
+{
+	needs_root 'several users'
+	by $alice run "echo 'x 64' >control/alloc; printf '\\3' | dd of=allocations/x/data conv=notrunc status=none"
+	used_endlessly_by $alice in:x+32
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	changes_wait_for_no_kernel 'chmod 644 allocations/x'
+	by $bob run 'timeout 20 bash -c "echo order add grid=1 block=1 in:x i32:1 mine >control/launch"'
+	is "$(words_of allocations/mine/data)" '4 0'
+	is "$(<allocations/x/used_by)" "$alice faults/endless"
+	is "$(by $alice run 'timeout 10 head -c 1 allocations/x/data | od -A n -t u1')" '   3'
 	kernels_end_of $alice
-	wait $mode
-	is "$(stat -c '%a %g' allocations/x/data)" "640 $alice"
+}
+
+test_small_memory_that_is_closed_again_does_not_move()
+{
+	local address
+	needs_root 'several users'
+	by $alice run 'echo "x 64" >control/alloc; echo secret >allocations/x/data'
+	address=$(<allocations/x/address)
+	used_endlessly_by $alice x+32
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	changes_wait_for_no_kernel 'chmod 644 allocations/x'
+	is "$(<allocations/x/address)" "$address"
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
+	changes_wait_for_no_kernel 'chmod 600 allocations/x'
+	kernels_end_of $alice
+	by $bob refused EACCES 'order/add did not run: uid 1002, whose kernel it is, may not read allocation x' \
+		'echo default >control/synchronize'
+	is_zero allocations/mine/data
+}
+
+# How a process has mapped host memory is seen from outside.
+test_memory_is_taken_away_while_its_owners_kernel_goes_on()
+{
+	local address worker
+	needs_root 'several users'
+	by $alice run 'echo "h 4096 kind=host mode=666" >control/alloc'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
+	address=$(<allocations/h/address)
+	worker=$(<owners/$bob/worker)
+	grep -q "^${address#0x}-" /proc/$worker/maps
+	used_endlessly_by $alice h+32
+	changes_wait_for_no_kernel 'chmod 600 allocations/h'
+	eventually "! grep -q '^${address#0x}-' /proc/$worker/maps"
+	is "$(<allocations/h/used_by)" "$alice faults/endless"
+	kernels_end_of $alice
+	is "$(<owners/$bob/worker)" "$worker"
 }
 
 # The second read waits for no write that nobody wants any more.
@@ -193,36 +286,54 @@ test_a_write_that_was_interrupted_keeps_nobody_from_reading()
 	is "$(head -c 5 allocations/x/data)" shown
 }
 
-test_a_truncation_that_was_interrupted_does_not_come_later()
+test_a_truncation_has_its_place_when_it_returns()
 {
-	local truncating
+	local reading
 	needs_root 'several users'
-	by $alice run 'echo "x 64 mode=644" >control/alloc; echo shown >allocations/x/data'
-	used_endlessly_by $bob in:x+32
-	in_background_by $alice truncate -s 0 allocations/x/data
-	truncating=$!
-	until_it_waits $truncating
-	kill -TERM $truncating
-	! wait $truncating
+	by $alice run 'echo "x 64 mode=666" >control/alloc; yes | head -c 16 >allocations/x/data'
+	used_endlessly_by $bob x+32
+	changes_wait_for_no_kernel 'truncate -s 8 allocations/x/data'
+	by $alice run 'cat allocations/x/data' >"$T/read" &
+	reading=$!
+	until_it_waits $(pgrep -P $reading cat || echo $reading)
 	kernels_end_of $bob
-	eventually '[ "$(<allocations/x/state)" = live ]'
-	is "$(head -c 5 allocations/x/data)" shown
+	wait $reading
+	cmp "$T/read" <(yes | head -c 8; head -c 56 /dev/zero)
+}
+
+# What fails when its turn has come, is told to who reads what should be zeros.
+test_a_truncation_that_fails_shows_nothing_old()
+{
+	local reading
+	needs_software 'go wrong'
+	needs_root 'several users'
+	by $alice run 'echo "x 64 mode=666" >control/alloc; yes secret | head -c 32 >allocations/x/data'
+	used_endlessly_by $bob x+32
+	changes_wait_for_no_kernel 'truncate -s 7 allocations/x/data'
+	inject 'fail=cuMemsetD8Async@*=CUDA_ERROR_INVALID_VALUE'
+	in_background_by $alice head -c 9 allocations/x/data >"$T/read" 2>&1
+	reading=$!
+	until_it_waits $reading
+	kernels_end_of $bob
+	! wait $reading
+	like "$(<"$T/read")" 'Input/output error'
+	like "$(by $alice run 'tail -n 2 errors')" 'allocations/x/data EIO zeroing of allocation x .*cuMemsetD8Async'
+	by $alice refused EIO 'zeroing of allocation x .*cuMemsetD8Async' 'cat allocations/x/data'
+	inject
+	is "$(by $alice run 'tr "\0" . <allocations/x/data | head -c 9')" $'secret\n..'
 }
 
 # It waits for the memory, so its worker has not mapped it yet.
 test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 {
-	local address changing
+	local address
 	needs_root 'several users'
 	by $alice run 'echo "x 64 mode=644" >control/alloc; echo secret >allocations/x/data'
 	used_endlessly_by $alice x+32
 	loaded_by $bob order
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
-	in_background_by $alice chmod 600 allocations/x
-	changing=$!
-	eventually '[ "$(stat -c %a allocations/x/data)" = 600 ]'
+	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	kernels_end_of $alice
-	wait $changing
 	by $bob refused EACCES 'order/add did not run: uid 1002, whose kernel it is, may not read allocation x' \
 		'echo default >control/synchronize'
 	is_zero allocations/mine/data
@@ -255,10 +366,11 @@ test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
 	loaded_by $bob order
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:g i32:1 mine" >control/launch'
 	stop_worker_of $bob
-	by $alice run 'timeout 30 chmod 600 allocations/g'
+	changes_wait_for_no_kernel 'chmod 600 allocations/g'
+	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
+	eventually '[ "$(<allocations/g/state)" = live ]'
 	like "$(by $bob run 'tail -n 1 errors')" \
 		'owners/1002/worker ETIMEDOUT the worker of uid 1002 was ended: it did not give memory back within 1 s'
-	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
 	by $alice run 'chmod 644 allocations/g'
 	by $bob run 'echo "order add grid=1 block=1 in:g i32:1 mine" >control/launch'
 	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
@@ -280,12 +392,12 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	used_endlessly_by $bob in:pub+32
 	is "$(<allocations/pub/used_by) $(<allocations/pub/used_by_kernel)" "$bob faults/endless"
 	is "$(value_of allocations/pub/status used_by)" $bob
-	by $alice run 'timeout 30 chmod 600 allocations/pub'
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
+	is "$(<allocations/pub/used_by)" none
 	like "$(by $bob run 'tail -n 1 errors')" \
 		'ETIMEDOUT the worker of uid 1002 was ended: kernel faults/endless still used allocation pub 1 s after that was shut off'
 	by $bob refused EIO 'faults/endless was ended' 'echo default >control/synchronize'
-	is "$(<allocations/pub/used_by)" none
-	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
 	is "$(head -c 5 allocations/pub/data)" mine!
 	cd "$M"
 	broker_stop "$T/own"
@@ -302,7 +414,7 @@ test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:mine i32:1 mine" >control/launch'
 	stop_worker_of $bob
 	by $bob run 'echo "order add grid=1 block=1 in:g i32:1 mine wait=0" >control/launch'
-	by $alice run 'timeout 30 chmod 600 allocations/g'
+	changes_wait_for_no_kernel 'chmod 600 allocations/g'
 	eventually '[ "$(<owners/$bob/restarts)" = 1 ]'
 	by $bob run '! echo default >control/synchronize' 2>/dev/null
 	cd "$M"
@@ -335,7 +447,7 @@ test_a_kernel_that_may_go_on_is_not_ended()
 	by $alice run 'chmod 606 allocations/x'
 	by $bob run 'echo default >control/synchronize'
 	is "$(head -c 1 allocations/x/data | od -A n -t u1)" '   7'
-	is "$(<owners/$bob/restarts)" 0
+	[ "$(<owners/$bob/restarts)" = 0 ] || fail "$(tail -n 3 errors)"
 	cd "$M"
 	broker_stop "$T/own"
 }
@@ -392,18 +504,6 @@ test_fill_needs_to_write_and_copy_to_read_and_write()
 	by $bob refused EACCES 'shown' 'echo "shown from=mine" >control/copy'
 	by $bob run 'echo "mine from=shown" >control/copy'
 	by $bob run 'cp allocations/shown/data allocations/mine/data'
-}
-
-test_what_another_may_use_shares_no_memory_with_what_he_may_not()
-{
-	local before generation
-	needs_root 'several users'
-	by $alice run 'echo "x 4096" >control/alloc; echo "y 4096" >control/alloc; echo kept >allocations/y/data'
-	before=$(<allocations/y/address) generation=$(<allocations/y/generation)
-	by $alice run 'chmod 644 allocations/y'
-	[ "$(<allocations/y/address)" != "$before" ]
-	[ "$(<allocations/y/generation)" -gt "$generation" ]
-	is "$(by $bob run 'head -c 4 allocations/y/data')" kept
 }
 
 test_memory_of_one_user_reads_as_zeros_for_the_next()

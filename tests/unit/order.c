@@ -616,3 +616,61 @@ Test(order, all_uses_are_there_the_oldest_first)
 	cr_assert(eq(uint, finish(a) + finish(b), 1));
 	cr_assert(eq(ptr, x.all_uses, NULL));
 }
+
+/* One that takes x away from the worker whose kernels are that chain. */
+static struct work *taking(const void *chain)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	made->takes_from = chain;
+	work_use(made, &x, 0, 8, false);
+	made->uses[0].places = true;
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
+}
+
+Test(order, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_begun)
+{
+	struct work *begun = kernel(&s), *queued = kernel(&t), *other, *mine;
+
+	cr_assert(eq(uint, send(begun, 1), 1));
+	other = taking(&y);
+	mine = taking(&x);
+	cr_assert(eq(uint, other->n_before, 0));
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, finish(other), 0));
+	cr_assert(eq(uint, finish(begun), 1));
+	cr_assert(eq(uint, finish(mine) + finish(queued), 0));
+	expect_empty();
+}
+
+/* A write that waits for the kernel has taken the kernel's use off the list. */
+Test(order, what_takes_memory_away_finds_a_kernel_that_a_write_hides)
+{
+	struct work *begun = kernel(&s), *write, *mine;
+
+	cr_assert(eq(uint, send(begun, 1), 0));
+	write = work(&x, 0, 8, true, NULL);
+	mine = taking(&x);
+	cr_assert(eq(uint, write->n_before, 1));
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, finish(begun), 2));
+	cr_assert(eq(uint, finish(write) + finish(mine), 0));
+	expect_empty();
+}
+
+Test(order, what_takes_memory_away_hides_nothing_and_only_writers_wait_for_it)
+{
+	struct work *kernel_of_others = work(&x, 0, 8, true, NULL), *mine = taking(&x);
+	struct work *read = work(&x, 0, 8, false, NULL);
+	struct work *write = work(&x, 0, 8, true, NULL);
+
+	cr_assert(eq(uint, mine->n_before, 0));
+	cr_assert(eq(uint, read->n_before, 1));
+	cr_assert(eq(uint, write->n_before, 3));
+	cr_assert(eq(uint, finish(mine), 0));
+	cr_assert(eq(uint, finish(kernel_of_others), 1));
+	cr_assert(eq(uint, finish(read), 1));
+	cr_assert(eq(uint, finish(write), 0));
+	expect_empty();
+}

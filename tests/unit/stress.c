@@ -80,16 +80,13 @@ static void move_data(struct actor *actor, const char *name, bool write)
 
 static void change_mode(struct actor *actor, const char *name)
 {
-	struct answer answer;
 	struct token token;
 
 	if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
 			&nobody_special, &token) < 0)
 		return;
-	broker_change(actor->broker, OBJECT_ALLOCATION, token, &nobody_special,
-		      draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1,
-		      answer_expect(&answer));
-	(void)answer_get(&answer);
+	(void)broker_change(actor->broker, OBJECT_ALLOCATION, token, &nobody_special,
+			    draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1);
 }
 
 /* Moves and advises managed memory, or asks what the driver knows of it. */
@@ -122,8 +119,8 @@ static void place(struct actor *actor, const char *name)
 		attributes = attribute_table(OBJECT_ALLOCATION, &n);
 		while (strcmp(attributes->name, "last_prefetch") != 0)
 			attributes++;
-		if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &nobody_special,
-				&token) < 0)
+		if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
+				&nobody_special, &token) < 0)
 			break;
 		broker_ask(actor->broker, token, attributes, &nobody_special,
 			   answer_expect(&answer));

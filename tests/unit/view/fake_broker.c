@@ -617,9 +617,8 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 	return error;
 }
 
-void broker_change(struct broker *broker, enum object_type type, struct token token,
-		   const struct caller *caller, mode_t mode, uid_t uid, gid_t gid,
-		   struct wait *wait)
+int broker_change(struct broker *broker, enum object_type type, struct token token,
+		  const struct caller *caller, mode_t mode, uid_t uid, gid_t gid)
 {
 	struct object *object;
 
@@ -632,7 +631,7 @@ void broker_change(struct broker *broker, enum object_type type, struct token to
 		object->gid = gid == (gid_t)-1 ? object->gid : gid;
 	}
 	pthread_mutex_unlock(&broker->lock);
-	answer(broker, wait, object ? 0 : -ESTALE, NULL, 0);
+	return object ? 0 : -ESTALE;
 }
 
 void broker_ask(struct broker *broker, struct token token,
