@@ -14,12 +14,12 @@ struct field {
 	char value[TEXT_SIZE + 8];
 };
 
-#define FIELDS_MAX (PARAMS_MAX + 6)
+#define FIELDS_MAX (PARAMS_MAX + 8)
 
 /*
  * The arguments of a call in their order, then the effect: `bytes` (of a copy whose
- * extent is in a struct), `kind`, `freed`, `n_freed` and `held`. A failed call has no
- * results.
+ * extent is in a struct), `kind`, `freed`, `imported`, `n_freed` and `held`. A failed
+ * call has no results.
  *
  * Returns: the number of fields.
  */

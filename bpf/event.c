@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "event.h"
 
-#include "mount.h"
+#include "import.h"
+#include "proc.h"
 
 #include <stdio.h>
 
@@ -29,6 +30,14 @@ static uint64_t event_address(const struct record *record, bool *ret_is_new)
 	}
 }
 
+const char *event_name(const struct tracer *tracer, const struct mount_user *user,
+		       uint64_t address, uint64_t since)
+{
+	if (proc_is_worker(user->comm))
+		return mount_name(tracer->mounts, user, address, since);
+	return imports_name(tracer->imports, user->process, address);
+}
+
 size_t event_fields(const struct tracer *tracer, const struct record *record,
 		    struct field fields[FIELDS_MAX])
 {
@@ -41,7 +50,7 @@ size_t event_fields(const struct tracer *tracer, const struct record *record,
 		.uid = record->uid,
 		.comm = record->comm,
 	};
-	const char *name = mount_name(tracer->mounts, &user, address,
+	const char *name = event_name(tracer, &user, address,
 				      is_new ? record->time + record->duration : 0);
 
 	if (!name)

@@ -11,6 +11,7 @@
 #include "command.h"
 #include "event.h"
 #include "format.h"
+#include "import.h"
 #include "lost.h"
 #include "missing.h"
 #include "mount.h"
@@ -50,6 +51,24 @@ static int libbpf_says(enum libbpf_print_level level, const char *format,
 	return vfprintf(stderr, format, arguments);
 }
 
+static bool record_is_call(const struct record *record)
+{
+	return record->type == RECORD_CALL || record->type == RECORD_TEXT;
+}
+
+static bool is_shown(const struct tracer *tracer, const struct record *record)
+{
+	const struct call *call = &calls_table[record->call];
+
+	/* calls are asked for: an end is none, has no size and does not fail */
+	if (record->type == RECORD_EXIT)
+		return !options_filter_calls(&tracer->options);
+	/* the others only give names, to launches and to leased memory */
+	return !record_is_call(record) ||
+	       (!(record->flags & RECORD_SILENT) &&
+		(tracer->wanted.shown & GROUP_BIT(call->group) || call->op == OP_FREE));
+}
+
 static int on_record(void *context, void *data, size_t size)
 {
 	struct tracer *tracer = context;
@@ -59,20 +78,15 @@ static int on_record(void *context, void *data, size_t size)
 		return 0;
 	if (record->type == RECORD_EXIT)
 		tracer->someone_ended = true;
-	if (record->type == RECORD_CALL || record->type == RECORD_TEXT)
+	if (record_is_call(record)) {
 		functions_learn(tracer->functions, record);
-	/* calls that only give names to launches */
-	if ((record->type == RECORD_CALL || record->type == RECORD_TEXT) &&
-	    !(tracer->wanted.shown & GROUP_BIT(calls_table[record->call].group)) &&
-	    calls_table[record->call].op != OP_FREE)
-		return 0;
+		imports_learn(tracer->imports, tracer->mounts, record);
+	}
 	/* now, while the process can be asked: --leaks needs the stack much later */
 	event_stack(tracer, record);
-	/* calls are asked for: an end is none, has no size and does not fail */
-	if (record->type == RECORD_EXIT && options_filter_calls(&tracer->options))
-		return 0;
-	if (tracer->output->event)
+	if (tracer->output->event && is_shown(tracer, record))
 		tracer->output->event(tracer, record);
+	imports_unlearn(tracer->imports, record);
 	return 0;
 }
 
@@ -373,7 +387,8 @@ static int start(struct tracer *tracer, struct text *why)
 	libbpf_set_print(libbpf_says);
 	tracer->functions = functions_new();
 	tracer->mounts = mounts_new();
-	if (calls_init() || !tracer->functions || !tracer->mounts) {
+	tracer->imports = imports_new();
+	if (calls_init() || !tracer->functions || !tracer->mounts || !tracer->imports) {
 		text_printf(why, "no memory");
 		return -ENOMEM;
 	}
@@ -393,6 +408,7 @@ static void tracer_deinit(struct tracer *tracer)
 	functions_free(tracer->functions);
 	symbols_free(tracer->symbols);
 	mounts_free(tracer->mounts);
+	imports_free(tracer->imports);
 	free(tracer->ended);
 }
 

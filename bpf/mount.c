@@ -9,6 +9,11 @@
  * broker. The broker is the worker's parent; a mount belongs to the broker whose workers
  * the mount names.
  *
+ * Other programs map memory through leases, and a mount's file `leases` has each lease's
+ * process. A mapping is of a lease of its process: at the allocation's own address, or
+ * elsewhere with the allocation's size. Leases of an ordinary user's mount count for this
+ * user's programs only.
+ *
  * A mount is somebody's program, which may be stuck and may lie. Child processes read
  * mounts (mount_reader.c), and an event waits a limited time for them. Only mounts of
  * root, of this process's user and of the user behind sudo are read, and a mount can only
@@ -18,6 +23,7 @@
 
 #include "base/clock.h"
 #include "command.h"
+#include "import.h"
 #include "mount_reader.h"
 #include "proc.h"
 
@@ -29,18 +35,24 @@
 #define MOVER	      "gpumem-mover"
 #define WAIT_NS	      500000000 /* for a reader, before names are done without */
 #define LOOK_EVERY_NS 100000000 /* for mounts */
-#define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 */
+#define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 ... */
+#define CREDIT_NS     UINT64_C(2000000000) /* ... leases ahead of time by so much */
+#define GRANULARITY   (UINT64_C(2) << 20)  /* of mappings of device memory */
+
+struct list {
+	struct mount_reader reader;
+	uint64_t started; /* the reader */
+	uint64_t next;	  /* earliest time of the next reading */
+	struct text names;
+	uint64_t read_at; /* when the reading of these names began */
+};
 
 struct mount {
 	dev_t device; /* unique to the mount */
 	uid_t user;   /* the user who has mounted */
 	char *path;
 	bool gone;
-	struct mount_reader reader;
-	uint64_t started; /* the reader */
-	uint64_t next;	  /* earliest time of the next reading */
-	struct text names;
-	uint64_t read_at; /* when the reading of these names began */
+	struct list lists[N_MOUNT_LISTS];
 	struct mount *next_mount;
 };
 
@@ -63,8 +75,10 @@ struct mounts *mounts_new(void)
 
 static void mount_free(struct mount *mount)
 {
-	mount_reader_deinit(&mount->reader);
-	text_deinit(&mount->names);
+	for (size_t i = 0; i < N_MOUNT_LISTS; i++) {
+		mount_reader_deinit(&mount->lists[i].reader);
+		text_deinit(&mount->lists[i].names);
+	}
 	free(mount->path);
 	free(mount);
 }
@@ -242,33 +256,61 @@ static void look_for_mounts(struct mounts *mounts)
 
 /* ---- reading ---- */
 
-static void take_names(struct mount *mount, uint64_t deadline)
+static void list_take(struct list *list, uint64_t deadline)
 {
-	if (!mount->reader.pid || !mount_reader_take(&mount->reader, deadline))
+	if (!list->reader.pid || !mount_reader_take(&list->reader, deadline))
 		return;
-	struct text names = mount->reader.text;
-	mount->reader.text = mount->names;
-	mount->names = names;
-	mount->read_at = mount->started;
+	struct text names = list->reader.text;
+	list->reader.text = list->names;
+	list->names = names;
+	list->read_at = list->started;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	mount->next = now + READ_SHARE * (now - mount->started);
+	list->next = MAX(list->next, now) + READ_SHARE * (now - list->started);
 }
 
-/* Reads the mounts that may be read again. An answer after the time limit counts
- * later. */
-static void read_mounts(struct mounts *mounts)
+static void lists_take(struct mounts *mounts, enum mount_list which)
+{
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
+		list_take(&mount->lists[which], 0);
+}
+
+/* A program may map several allocations one after the other, and its leases may be read
+ * each time, for a while. */
+static bool list_is_due(const struct list *list, enum mount_list which, uint64_t now)
+{
+	return now + (which == MOUNT_LEASES ? CREDIT_NS : 0) >= list->next;
+}
+
+/* Reads a list of the mounts that may be read again. An answer after the time limit
+ * counts later. */
+static void lists_read(struct mounts *mounts, enum mount_list which)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
-	look_for_mounts(mounts);
-	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
-		if (!mount->reader.pid && now >= mount->next && mount->path &&
-		    !mount_reader_start(&mount->reader, mount->path, mount->device,
-					mount->user))
-			mount->started = now;
-	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
-		take_names(mount, mount->started == now ? now + WAIT_NS : 0);
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
+		struct list *list = &mount->lists[which];
+
+		if (!list->reader.pid && list_is_due(list, which, now) && mount->path &&
+		    !mount_reader_start(&list->reader, mount->path, mount->device,
+					mount->user, which))
+			list->started = now;
+	}
+	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
+		struct list *list = &mount->lists[which];
+
+		list_take(list, list->started == now ? now + WAIT_NS : 0);
+	}
 }
+
+/* The names of a list, in *ret_n rows. */
+static const struct named *list_rows(const struct list *list, uint64_t since,
+				     size_t *ret_n)
+{
+	*ret_n = list->read_at > since ? list->names.length / sizeof(struct named) : 0;
+	return (const void *)list->names.data;
+}
+
+/* ---- names for workers ---- */
 
 static const char *find(const struct mounts *mounts, const struct mount_user *user,
 			pid_t broker, uint64_t address, uint64_t since)
@@ -276,14 +318,15 @@ static const char *find(const struct mounts *mounts, const struct mount_user *us
 	bool mover = !strcmp(user->comm, MOVER);
 
 	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
-		const struct named *list = (const void *)mount->names.data;
-		size_t n = mount->names.length / sizeof *list;
+		size_t n;
+		const struct named *rows =
+			list_rows(&mount->lists[MOUNT_ALLOCATIONS], since, &n);
 
-		for (size_t i = 0; i < n && mount->read_at > since; i++)
-			if (address - list[i].address < list[i].size &&
-			    list[i].broker == broker &&
-			    (mover || user->uid == list[i].owner))
-				return list[i].name;
+		for (size_t i = 0; i < n; i++)
+			if (address - rows[i].address < rows[i].size &&
+			    rows[i].broker == broker &&
+			    (mover || user->uid == rows[i].owner))
+				return rows[i].name;
 	}
 	return NULL;
 }
@@ -296,11 +339,111 @@ const char *mount_name(struct mounts *mounts, const struct mount_user *user,
 	pid_t broker = broker_of_user(mounts, user);
 	if (!broker || !address)
 		return NULL;
-	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
-		take_names(mount, 0);
+	lists_take(mounts, MOUNT_ALLOCATIONS);
 	const char *name = find(mounts, user, broker, address, since);
 	if (name)
 		return name;
-	read_mounts(mounts);
+	look_for_mounts(mounts);
+	lists_read(mounts, MOUNT_ALLOCATIONS);
 	return find(mounts, user, broker, address, since);
+}
+
+/* ---- names of leased memory ---- */
+
+struct leases {
+	const struct named *rows;
+	size_t n;
+};
+
+/* The leases on a mount, as far as the mount may speak of this process. */
+static struct leases leases_of(const struct mount *mount, const struct mount_user *user,
+			       uint64_t since)
+{
+	struct leases leases = { 0 };
+
+	if (mount->user == 0 || mount->user == user->uid)
+		leases.rows = list_rows(&mount->lists[MOUNT_LEASES], since, &leases.n);
+	return leases;
+}
+
+static const char *find_at_address(const struct leases *leases,
+				   const struct mount_user *user,
+				   const struct mount_mapping *mapping)
+{
+	for (size_t i = 0; i < leases->n; i++) {
+		const struct named *row = &leases->rows[i];
+
+		if (row->holder == (pid_t)user->pid &&
+		    mapping->address - row->address < row->size)
+			return row->name;
+	}
+	return NULL;
+}
+
+/* Whether the process has more leases of an allocation than mappings. */
+static bool is_unmapped(const struct leases *leases, const struct mount_user *user,
+			const char *name, const struct imports *imports)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < leases->n; i++)
+		n += leases->rows[i].holder == (pid_t)user->pid &&
+		     !strcmp(leases->rows[i].name, name);
+	return n > imports_count(imports, user->process, name);
+}
+
+/* Returns: NULL where leases of several allocations fit. */
+static const char *find_of_size(const struct leases *leases,
+				const struct mount_user *user,
+				const struct mount_mapping *mapping,
+				const struct imports *imports)
+{
+	const char *name = NULL;
+
+	for (size_t i = 0; i < leases->n; i++) {
+		const struct named *row = &leases->rows[i];
+
+		if (row->holder != (pid_t)user->pid || row->size > mapping->size ||
+		    mapping->size - row->size >= GRANULARITY ||
+		    !is_unmapped(leases, user, row->name, imports))
+			continue;
+		if (name && strcmp(name, row->name))
+			return NULL;
+		name = row->name;
+	}
+	return name;
+}
+
+static const char *find_lease(const struct mounts *mounts, const struct mount_user *user,
+			      const struct mount_mapping *mapping,
+			      const struct imports *imports)
+{
+	const char *name = NULL;
+
+	for (struct mount *mount = mounts->list; mount && !name;
+	     mount = mount->next_mount) {
+		const struct leases leases = leases_of(mount, user, mapping->time);
+
+		name = find_at_address(&leases, user, mapping);
+	}
+	for (struct mount *mount = mounts->list; mapping->imported && mount && !name;
+	     mount = mount->next_mount) {
+		const struct leases leases = leases_of(mount, user, mapping->time);
+
+		name = find_of_size(&leases, user, mapping, imports);
+	}
+	return name;
+}
+
+const char *mount_lease_name(struct mounts *mounts, const struct mount_user *user,
+			     const struct mount_mapping *mapping,
+			     const struct imports *imports)
+{
+	lists_take(mounts, MOUNT_LEASES);
+	const char *name = find_lease(mounts, user, mapping, imports);
+	if (name)
+		return name;
+	look_for_mounts(mounts);
+	lists_read(mounts, MOUNT_LEASES);
+	return find_lease(mounts, user, mapping, imports);
 }

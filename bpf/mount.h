@@ -6,6 +6,7 @@
 
 #include "base/def.h"
 
+struct imports;
 struct mounts;
 
 /* Returns: NULL when there is no memory. */
@@ -29,6 +30,25 @@ struct mount_user {
  */
 const char *mount_name(struct mounts *mounts, const struct mount_user *user,
 		       uint64_t address, uint64_t since);
+
+/* Memory that a process has mapped, or registered. */
+struct mount_mapping {
+	uint64_t address;
+	uint64_t size;
+	uint64_t time; /* CLOCK_MONOTONIC, in nanoseconds */
+	bool imported;
+};
+
+/*
+ * The name of the allocation behind a new mapping, where the process has leased the
+ * allocation. `imports` are the mappings with a name already.
+ *
+ * Returns: NULL for other memory, and for a process whose leases no readable mount shows.
+ * Good until the next call.
+ */
+const char *mount_lease_name(struct mounts *mounts, const struct mount_user *user,
+			     const struct mount_mapping *mapping,
+			     const struct imports *imports);
 
 /* Learns a worker's broker while the worker lives: names are needed after the end of the
  * worker, too. */

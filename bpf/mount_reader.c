@@ -43,11 +43,11 @@ static bool read_number(int dir, const char *file, uint64_t *ret_number)
 	return end != text;
 }
 
-/* Writes an allocation, if readable. Returns: false if the tracer reads no more. */
-static bool read_allocation(int out, pid_t broker, int dir, const char *name)
+/* Writes an allocation, if readable, or a lease of the allocation. Returns: false if the
+ * tracer reads no more. */
+static bool read_allocation(int out, struct named named, int dir, const char *name)
 {
 	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct named named = { .broker = broker };
 	uint64_t owner = 0;
 
 	if (fd < 0 || !read_number(fd, "address", &named.address) || !named.address ||
@@ -111,9 +111,44 @@ static pid_t read_broker(int mount)
 	return broker;
 }
 
+static void read_allocations(int out, struct named named, int mount)
+{
+	DIR *allocations = open_folder(mount, "allocations");
+	const char *name;
+
+	for (size_t n = 0; allocations && n < NAMES_MAX; n++)
+		if (!(name = next_name(allocations)) ||
+		    !read_allocation(out, named, dirfd(allocations), name))
+			break;
+}
+
+/* A line of `leases` begins with the allocation's name (`#ID` of a freed one) and the
+ * holder's pid. The name must not lead out of the mount. */
+static void read_leases(int out, struct named named, int mount)
+{
+	_cleanup_close_ int allocations =
+		openat(mount, "allocations", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(mount, "leases", O_RDONLY | O_CLOEXEC);
+	FILE *leases = fd < 0 ? NULL : fdopen(fd, "r");
+	char line[256], name[65];
+
+	for (size_t n = 0; leases && n < NAMES_MAX; n++) {
+		if (!fgets(line, sizeof line, leases))
+			break;
+		if (sscanf(line, "%64s %d", name, &named.holder) != 2 ||
+		    strchr("#.", name[0]) || strchr(name, '/'))
+			continue;
+		if (!read_allocation(out, named, allocations, name))
+			break;
+	}
+	if (leases)
+		fclose(leases);
+}
+
 /* A mount may say anything: a user's mount can only name memory of a broker of this
  * user. */
-static void read_mount(int out, const char *path, dev_t device, uid_t user)
+static void read_mount(int out, const char *path, dev_t device, uid_t user,
+		       enum mount_list list)
 {
 	_cleanup_close_ int mount = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
@@ -122,20 +157,18 @@ static void read_mount(int out, const char *path, dev_t device, uid_t user)
 	/* another mount may cover the path */
 	if (mount < 0 || fstat(mount, &st) || st.st_dev != device)
 		return;
-	pid_t broker = read_broker(mount);
+	struct named named = { .broker = read_broker(mount) };
 
-	if (!broker || !proc_uid(broker, &uid) || uid != user)
+	if (!named.broker || !proc_uid(named.broker, &uid) || uid != user)
 		return;
-	DIR *allocations = open_folder(mount, "allocations");
-	const char *name;
-	for (size_t n = 0; allocations && n < NAMES_MAX; n++)
-		if (!(name = next_name(allocations)) ||
-		    !read_allocation(out, broker, dirfd(allocations), name))
-			break;
+	if (list == MOUNT_LEASES)
+		read_leases(out, named, mount);
+	else
+		read_allocations(out, named, mount);
 }
 
 _Noreturn static void child(int out, pid_t tracer, const char *path, dev_t device,
-			    uid_t user)
+			    uid_t user, enum mount_list list)
 {
 	const struct timespec wait = { .tv_nsec = FIRST_WAIT_NS };
 
@@ -143,15 +176,16 @@ _Noreturn static void child(int out, pid_t tracer, const char *path, dev_t devic
 	if (getppid() != tracer || dup2(out, 0) < 0 || close_range(1, ~0u, 0))
 		_exit(1);
 	/* the broker names an allocation only after the worker's answer */
-	nanosleep(&wait, NULL);
-	read_mount(0, path, device, user);
+	if (list == MOUNT_ALLOCATIONS)
+		nanosleep(&wait, NULL);
+	read_mount(0, path, device, user, list);
 	_exit(0);
 }
 
 /* ---- in the tracer ---- */
 
 int mount_reader_start(struct mount_reader *reader, const char *path, dev_t device,
-		       uid_t user)
+		       uid_t user, enum mount_list list)
 {
 	pid_t tracer = getpid();
 	int ends[2];
@@ -162,7 +196,7 @@ int mount_reader_start(struct mount_reader *reader, const char *path, dev_t devi
 	fcntl(ends[1], F_SETFL, 0);
 	pid_t pid = fork();
 	if (pid == 0)
-		child(ends[1], tracer, path, device, user);
+		child(ends[1], tracer, path, device, user, list);
 	close(ends[1]);
 	if (pid < 0) {
 		int error = errno;

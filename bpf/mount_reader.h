@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the names of a mount's allocations in a child process. A mount that doesn't
- * answer stops the child, for good if need be, and the tracer goes on.
+ * Reads the names of a mount's allocations, or its leases, in a child process. A mount
+ * that doesn't answer stops the child, for good if need be, and the tracer goes on.
  */
 #pragma once
 
@@ -9,13 +9,20 @@
 
 #include <sys/types.h>
 
-/* An allocation of a mount. */
+/* An allocation of a mount, or a lease of an allocation. */
 struct named {
 	uint64_t address;
 	uint64_t size;
 	uid_t owner;
 	pid_t broker; /* the parent of the mount's workers */
+	pid_t holder; /* the process that has the lease */
 	char name[72];
+};
+
+enum mount_list {
+	MOUNT_ALLOCATIONS,
+	MOUNT_LEASES,
+	N_MOUNT_LISTS,
 };
 
 /* Of a mount; all zero before the first reading. */
@@ -26,13 +33,13 @@ struct mount_reader {
 };
 
 /*
- * Starts to read the mount of a device at a path. Names count only for a broker that runs
- * as `user`.
+ * Starts to read a list of the mount of a device at a path. Names count only for a broker
+ * that runs as `user`.
  *
  * Returns: 0; -errno.
  */
 int mount_reader_start(struct mount_reader *reader, const char *path, dev_t device,
-		       uid_t user);
+		       uid_t user, enum mount_list list);
 
 /*
  * Takes new names, and waits for more until `deadline` (CLOCK_MONOTONIC, in nanoseconds;

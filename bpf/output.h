@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+struct imports;
 struct mounts;
 struct symbols;
 
@@ -22,6 +23,7 @@ struct tracer {
 	struct libraries libraries;
 	struct functions *functions;
 	struct mounts *mounts;
+	struct imports *imports;
 	struct symbols *symbols; /* with -s */
 	uint64_t start;		 /* CLOCK_MONOTONIC, in nanoseconds */
 	uint64_t start_boot;	 /* CLOCK_BOOTTIME */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
+#include "import.h"
 #include "ledger.h"
 #include "mount.h"
 #include "symbol.h"
@@ -159,6 +160,7 @@ void processes_bury(struct tracer *tracer)
 		keep_ended(tracer, &rows[i].process);
 		functions_forget(tracer->functions, rows[i].id);
 		mounts_forget(tracer->mounts, rows[i].id);
+		imports_end(tracer->imports, rows[i].id, tracer->output->keeps_ended);
 		symbols_close(tracer->symbols, rows[i].id);
 		clear_place(tracer->probes.processes, rows[i].id);
 	}

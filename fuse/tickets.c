@@ -5,6 +5,7 @@
 #include "base/def.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -246,13 +247,62 @@ struct tickets *tickets_free(struct tickets *tickets)
 /* ---- path of the socket ---- */
 
 /* A folder of our own. A link or somebody else's is no place for a socket. */
-static bool make_folder(const char *path, mode_t mode)
+static bool is_ours(const char *path)
 {
 	struct stat stat;
 
-	(void)mkdir(path, mode);
 	return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
 	       stat.st_uid == geteuid();
+}
+
+static bool make_folder(const char *path)
+{
+	(void)mkdir(path, 0755);
+	return is_ours(path);
+}
+
+/* With a name that nobody could take before; one such folder of a user is enough. */
+static bool make_new_folder(char *path)
+{
+	glob_t found = { 0 };
+	bool made = false;
+
+	if (glob(path, GLOB_NOSORT, NULL, &found) == 0) {
+		for (size_t i = 0; i < found.gl_pathc && !made; i++) {
+			made = is_ours(found.gl_pathv[i]);
+			if (made)
+				strcpy(path, found.gl_pathv[i]);
+		}
+	}
+	globfree(&found);
+	if (made)
+		return true;
+	memset(path + strlen(path) - 6, 'X', 6);
+	return mkdtemp(path) && chmod(path, 0755) == 0;
+}
+
+/* Returns: the folder; NULL: no place, or no memory. */
+static char *find_folder(void)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	_cleanup_free_ char *folder = NULL;
+	int r;
+
+	if (geteuid() == 0)
+		r = asprintf(&folder, "/run/gpumem");
+	else if (runtime && runtime[0] == '/')
+		r = asprintf(&folder, "%s/gpumem", runtime);
+	else
+		r = asprintf(&folder, "/tmp/gpumem-%u", geteuid());
+	if (r >= 0 && make_folder(folder))
+		return take_ptr(folder);
+	if (r >= 0)
+		free(folder);
+	/* Anybody may have laid out a folder in /tmp. */
+	r = asprintf(&folder, "/tmp/gpumem-%u-??????", geteuid());
+	if (r < 0)
+		folder = NULL;
+	return folder && make_new_folder(folder) ? take_ptr(folder) : NULL;
 }
 
 /* FNV-1a. */
@@ -267,26 +317,16 @@ static uint64_t name_hash(const char *name)
 
 char *tickets_path(const char *mountpoint, struct text *why)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	_cleanup_free_ char *folder = NULL;
+	_cleanup_free_ char *folder = find_folder();
 	char *path = NULL;
 	int r;
 
-	if (geteuid() == 0)
-		r = asprintf(&folder, "/run/gpumem");
-	else if (runtime && runtime[0] == '/')
-		r = asprintf(&folder, "%s/gpumem", runtime);
-	else
-		r = asprintf(&folder, "/tmp/gpumem-%u", geteuid());
-	if (r < 0) {
-		folder = NULL;
-		return NULL;
-	}
-	if (!make_folder(folder, 0755)) {
-		text_printf(why,
-			    "ticket socket: %s is no directory of uid %u: name another "
-			    "place with --socket",
-			    folder, geteuid());
+	if (!folder) {
+		text_printf(
+			why,
+			"ticket socket: no folder for it can be made in /tmp (%s): name "
+			"a place with --socket",
+			strerror(errno));
 		return NULL;
 	}
 	while (*mountpoint == '/')

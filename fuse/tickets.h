@@ -29,7 +29,8 @@ struct tickets *tickets_free(struct tickets *tickets);
 
 /*
  * Where the socket of a mount point is: in /run/gpumem for root, else in
- * $XDG_RUNTIME_DIR/gpumem or /tmp/gpumem-UID. The folder is made.
+ * $XDG_RUNTIME_DIR/gpumem or /tmp/gpumem-UID; where that is not the user's own, in
+ * /tmp/gpumem-UID-XXXXXX. The folder is made.
  *
  * Returns: the path; NULL where there is no such place, and why says so, or no memory.
  */

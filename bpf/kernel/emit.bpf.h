@@ -56,6 +56,14 @@ static __always_inline void record_fill_returned(struct record *record,
 	record->out[1] = returned->out[1];
 }
 
+/* Memory that may be leased from a broker: the user program learns its name. */
+static __always_inline bool outcome_is_leasable(const struct outcome *outcome)
+{
+	return outcome->flags & (RECORD_BOOKED | RECORD_FREED) &&
+	       (outcome->memory == MEMORY_IMPORTED ||
+		outcome->memory == MEMORY_REGISTERED || outcome->imported);
+}
+
 static __always_inline void emit(__u32 call, const volatile struct call_info *info,
 				 const struct thread *thread,
 				 const struct task_struct *task,
@@ -93,7 +101,7 @@ static __always_inline void emit(__u32 call, const volatile struct call_info *in
 	bpf_ringbuf_submit(record, flags);
 }
 
-/* Balances after the end of a context, as several kinds are freed at once. */
+/* Balances after a call that frees several kinds at once, as the end of a context. */
 static __always_inline void emit_held(const struct thread *thread,
 				      const struct process *process,
 				      const struct task_struct *task, __u32 uid)

@@ -120,13 +120,14 @@ enum record_type {
 	RECORD_CALL,
 	RECORD_TEXT, /* a record_text */
 	RECORD_EXIT, /* a record_exit: memory that is free now */
-	RECORD_HELD, /* a record_exit: balances after the end of a context */
+	RECORD_HELD, /* a record_exit: balances after a call that freed several kinds */
 };
 
 enum record_flag {
 	RECORD_UNKNOWN = 1, /* frees memory of unknown origin */
 	RECORD_BOOKED = 2,  /* `bytes` were added to `held` */
 	RECORD_FREED = 4,   /* `bytes` were taken from `held` */
+	RECORD_SILENT = 8,  /* only for the names of leased memory (import.c) */
 };
 
 struct record {

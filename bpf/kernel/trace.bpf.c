@@ -137,7 +137,7 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		.result = (__s32)PT_REGS_RC(ctx),
 		.stack = -1,
 	};
-	if (want_events)
+	if (want_events || kind == KIND_VMM || kind == KIND_ALLOC)
 		returned->uid = task->cred->uid.val;
 	if (want_stacks) {
 		returned->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
@@ -168,7 +168,8 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 		};
 		done(kind, info, thread, frame, process, returned->out[0], &entry,
 		     outcome);
-		if (kind == KIND_CONTEXT && want_events && outcome->n_freed)
+		if (want_events && ((kind == KIND_CONTEXT && outcome->n_freed) ||
+				    (kind == KIND_VMM && outcome->imported)))
 			emit_held(thread, process, task, returned->uid);
 		if (process && outcome->flags & RECORD_UNKNOWN && !thread->depth)
 			__sync_fetch_and_add(&process->unknown, 1);
@@ -177,11 +178,15 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 	if (!outcome->flags)
 		outcome->bytes = size;
 	size = outcome->bytes + outcome->imported;
-	if (!emit_wanted(info, outcome) || !result_wanted(returned->result, size))
-		return 0;
-	count_call(call, returned->result, returned->duration, size);
-	if (want_events)
-		emit(call, info, thread, task, frame, outcome, returned);
+	bool wanted = emit_wanted(info, outcome) && result_wanted(returned->result, size);
+	if (wanted)
+		count_call(call, returned->result, returned->duration, size);
+	if (!wanted || !want_events) {
+		if (!outcome_is_leasable(outcome))
+			return 0;
+		outcome->flags |= RECORD_SILENT;
+	}
+	emit(call, info, thread, task, frame, outcome, returned);
 	return 0;
 }
 

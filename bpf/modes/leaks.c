@@ -5,9 +5,9 @@
  * free then, but was leaked all the same.
  */
 #include "base/clock.h"
+#include "event.h"
 #include "format.h"
 #include "ledger.h"
-#include "mount.h"
 #include "output.h"
 #include "process.h"
 #include "symbol.h"
@@ -102,7 +102,7 @@ static void print_lines(const struct view *view, const struct held *const *list,
 		uint64_t address = address_of(view, list[i]);
 		/* a range is room for allocations, and none itself */
 		uint64_t named = entry->memory == MEMORY_RESERVED ? 0 : address;
-		const char *name = mount_name(view->tracer->mounts, &user, named, 0);
+		const char *name = event_name(view->tracer, &user, named, 0);
 
 		printf("  %10.3f %16" PRIu64 " %-10s 0x%-16" PRIx64 " %-8u %s%s",
 		       age_s(view, list[i]), (uint64_t)entry->bytes,

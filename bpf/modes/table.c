@@ -2,6 +2,7 @@
 #include "modes/table.h"
 
 #include "format.h"
+#include "import.h"
 #include "process.h"
 
 #include <inttypes.h>
@@ -77,6 +78,37 @@ static void print_note(const struct tracer *tracer, FILE *file,
 			unknown, format_plural(unknown));
 }
 
+/* The allocations of brokers that processes have mapped through leases. */
+static void print_imports(const struct tracer *tracer, FILE *file,
+			  const struct process_row *rows, size_t n, bool short_sizes)
+{
+	bool some = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct process *process = &rows[i].process;
+		const struct import_total *totals;
+		size_t n_totals = imports_totals(tracer->imports, process->id, &totals);
+
+		for (size_t j = 0; j < n_totals; j++) {
+			if (short_sizes && !totals[j].held)
+				continue;
+			if (!some)
+				fprintf(file,
+					short_sizes ? "\n%-8s %-15s %6s %6s %s\n"
+						    : "\n%-8s %-15s %14s %14s %s\n",
+					"PID", "COMM", "LEASED", "PEAK", "ALLOCATION");
+			some = true;
+			fprintf(file, "%-8u ", process->pid);
+			format_name(file, process->comm, COMM_SIZE, 15);
+			print_size(file, totals[j].held, short_sizes, 14);
+			print_size(file, totals[j].peak, short_sizes, 14);
+			putc(' ', file);
+			format_name(file, totals[j].name, sizeof totals[j].name, 0);
+			putc('\n', file);
+		}
+	}
+}
+
 void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)
 {
 	_cleanup_free_ struct process_row *rows = NULL;
@@ -102,4 +134,5 @@ void table_print(const struct tracer *tracer, FILE *file, bool short_sizes)
 		if (!short_sizes || !rows[i].process.ended)
 			print_row(tracer, file, &rows[i].process, short_sizes);
 	print_note(tracer, file, rows, n);
+	print_imports(tracer, file, rows, n, short_sizes);
 }

@@ -87,22 +87,33 @@ static void session_unlist(const struct gpumem *gpumem)
 
 /* ---- the mount ---- */
 
-/* Finds the only mount of a broker. Returns: 0; -ENOENT; -ENOTUNIQ; -ENOMEM. */
+/*
+ * Finds the only mount of a broker that this user may enter.
+ * Returns: 0; -ENOENT; -EACCES and others: there are mounts, but none to enter;
+ * -ENOTUNIQ; -ENOMEM.
+ */
 static int mount_find(char **ret_mount)
 {
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
 	_cleanup_free_ char *found = NULL;
 	const struct mntent *entry;
+	int error = ENOENT;
 	unsigned int n = 0;
 
 	if (!mounts)
 		return error_set(ENOENT, "/proc/self/mounts can't be read");
 	while ((entry = getmntent(mounts))) {
-		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0 || n++)
+		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
 			continue;
-		found = strdup(entry->mnt_dir);
+		if (faccessat(AT_FDCWD, entry->mnt_dir, X_OK, AT_EACCESS) < 0)
+			error = errno;
+		else if (n++ == 0)
+			found = strdup(entry->mnt_dir);
 	}
 	endmntent(mounts);
+	if (n == 0 && error != ENOENT)
+		return error_set(error, "no broker is mounted here for this user: %s",
+				 strerror(error));
 	if (n == 0)
 		return error_set(ENOENT, "no broker is mounted here: start gpumemd");
 	if (n > 1)
@@ -260,7 +271,8 @@ static int command_answer(int fd, char *answer, size_t size)
 		size_t room = size ? size - 1 - length : 0;
 		size_t taken = MIN((size_t)got, room);
 
-		memcpy(answer + length, bytes, taken);
+		if (taken)
+			memcpy(answer + length, bytes, taken);
 		length += taken;
 	}
 	if (size)

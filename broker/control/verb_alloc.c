@@ -236,8 +236,9 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 /* Whether the memory is a block of its own, with a descriptor in the broker. */
 static bool alloc_takes_descriptor(const struct alloc_line *line)
 {
-	return line->kind == KIND_HOST ||
-	       (line->kind == KIND_DEVICE && (line->size > CELL_MAX || line->mode & 066));
+	enum allocation_kind kind = (enum allocation_kind)line->kind;
+
+	return kind_is_durable(kind) && !allocation_is_cell(kind, line->size, line->mode);
 }
 
 /* Takes the shares and the name. */

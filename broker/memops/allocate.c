@@ -124,10 +124,19 @@ static void making_failed_call(struct making *making, int error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	text_printf(&text, "allocation %s of %s: %s", making->allocation->name,
+	text_printf(&text, "allocation %s of %s%s: %s", making->allocation->name,
 		    size_text(making->allocation->size),
+		    making->allocation->kind == KIND_HOST ? " of host memory" : "",
 		    error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
 	text_add_call(&text, making->failure.call, making->failure.result);
+	making_failed(making, error, text_string(&text));
+}
+
+static void making_failed_share(struct making *making, int error, const char *why)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "allocation %s: %s", making->allocation->name, why);
 	making_failed(making, error, text_string(&text));
 }
 
@@ -295,38 +304,124 @@ static struct chunk_pool *making_pool(struct making *making)
 	return owner->pool;
 }
 
-static bool making_is_cell(const struct making *making)
+bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode)
 {
-	return making->allocation->size <= CELL_MAX && !(making->allocation->mode & 066);
+	uint64_t most = kind == KIND_HOST ? HOST_CELL_MAX : CELL_MAX;
+
+	return kind_is_durable(kind) && size <= most && !(mode & 066);
 }
 
-static void make_device_ended(struct making *making, int r)
+uint32_t allocation_place(const struct allocation *allocation)
 {
+	return allocation->kind == KIND_HOST ? PLACE_HOST : allocation->device;
+}
+
+static bool making_is_cell(const struct making *making)
+{
+	const struct allocation *allocation = making->allocation;
+
+	return allocation_is_cell((enum allocation_kind)allocation->kind,
+				  allocation->size, allocation->mode);
+}
+
+static bool making_is_host(const struct making *making)
+{
+	return making->allocation->kind == KIND_HOST;
+}
+/* Returns: 0; -ENOMEM; -EAGAIN when another chunk is needed. */
+static int making_cell(struct making *making)
+{
+	struct allocation *allocation = making->allocation;
+
+	return cell_get(allocation->owner->pool, allocation_place(allocation),
+			allocation->size, &allocation->block, &allocation->cell,
+			&allocation->address);
+}
+
+/* Charges the owner for the descriptor of a chunk. Returns: 0; -EMFILE with a sentence.
+ */
+static int making_charge_chunk(struct making *making, struct text *why)
+{
+	struct owner *owner = making->allocation->owner;
+	int r;
+
+	pthread_mutex_lock(&making->broker->registry.lock);
+	r = share_take(owner, SHARE_DESCRIPTORS, 1);
+	if (r < 0)
+		share_explain(owner, SHARE_DESCRIPTORS, 1, why);
+	pthread_mutex_unlock(&making->broker->registry.lock);
+	return r;
+}
+
+/* Makes another chunk and takes a cell. Returns: as block_new(). */
+static int making_chunk(struct making *making, struct text *why)
+{
+	struct allocation *allocation = making->allocation;
+	struct owner *owner = allocation->owner;
+	struct block *block;
+	int r = making_charge_chunk(making, why);
+
+	if (r < 0)
+		return r;
+	r = block_new(&block, &making->broker->memory, allocation_place(allocation),
+		      making_is_host(making) ? HOST_CHUNK_SIZE : CHUNK_SIZE,
+		      &making->failure);
+	if (r < 0) {
+		pthread_mutex_lock(&making->broker->registry.lock);
+		share_give(owner, SHARE_DESCRIPTORS, 1);
+		pthread_mutex_unlock(&making->broker->registry.lock);
+		return r;
+	}
+	block->payer = owner;
+	return cell_get_in(owner->pool, block, allocation->size, &allocation->block,
+			   &allocation->cell, &allocation->address);
+}
+
+/* Pages of a new memfd are zero; a cell has the bytes of the allocation before. */
+static void making_zero_host(struct making *making)
+{
+	struct allocation *allocation = making->allocation;
+
+	if (allocation->block->chunk)
+		memset(block_bytes_at(allocation->block, allocation->address), 0,
+		       allocation->size);
+	allocation->zeroed = true;
+}
+
+static void make_memory_ended(struct making *making, int r)
+{
+	if (r == 0 && making_is_host(making))
+		making_zero_host(making);
 	if (r == 0)
 		making_done(making);
-	else if (r == -ENOMEM)
+	else if (r == -ENOMEM && !making_is_host(making))
 		making_no_memory(making);
 	else
 		making_failed_call(making, -r);
 }
 
-static void make_device_memory(struct task *task)
+static void make_memory(struct task *task)
 {
 	struct making *making = container_of(task, struct making, task);
 	struct allocation *allocation = making->allocation;
+	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
 
 	if (making_is_cell(making)) {
-		r = cell_get(allocation->owner->pool, allocation->device,
-			     allocation->size, &allocation->block, &allocation->cell,
-			     &allocation->address, &making->failure);
+		r = making_cell(making);
+		if (r == -EAGAIN)
+			r = making_chunk(making, &why);
 	} else {
 		r = block_new(&allocation->block, &making->broker->memory,
-			      allocation->device, allocation->size, &making->failure);
+			      allocation_place(allocation), allocation->size,
+			      &making->failure);
 		if (r == 0)
 			allocation->address = allocation->block->address;
 	}
-	make_device_ended(making, r);
+	if (why.length)
+		making_failed_share(making, -r, text_string(&why));
+	else
+		make_memory_ended(making, r);
 }
 
 /* Runs a step in a thread of the crew, because the step may take long. */
@@ -341,53 +436,26 @@ static void making_run(struct making *making, void (*run)(struct task *task))
 	crew_add(&broker->crew, making->allocation->owner->uid, &making->task);
 }
 
-/* Device memory that needs no driver call is made at once, the rest by the crew. */
-static void make_device(struct making *making)
+/* Host memory up to this size is made at once: all of its pages are made, too. */
+#define MADE_AT_ONCE ((uint64_t)1 << 20)
+
+/* Device and host memory: what takes no driver call is made at once, the rest by the
+ * crew. */
+static void make_durable(struct making *making)
 {
-	struct allocation *allocation = making->allocation;
+	const struct allocation *allocation = making->allocation;
 	int r = -EAGAIN;
 
 	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	making->task.run = make_memory;
 	if (making_is_cell(making))
-		r = making_pool(making)
-			    ? cell_get_ready(allocation->owner->pool, allocation->device,
-					     allocation->size, &allocation->block,
-					     &allocation->cell, &allocation->address)
-			    : -ENOMEM;
-	if (r == -EAGAIN)
-		making_run(making, make_device_memory);
+		r = making_pool(making) ? making_cell(making) : -ENOMEM;
+	if (r != -EAGAIN)
+		make_memory_ended(making, r);
+	else if (making_is_host(making) && allocation->size <= MADE_AT_ONCE)
+		make_memory(&making->task);
 	else
-		make_device_ended(making, r);
-}
-
-static void make_host_memory(struct task *task)
-{
-	struct making *making = container_of(task, struct making, task);
-	struct allocation *allocation = making->allocation;
-	_cleanup_text_ struct text text = TEXT_INIT;
-	int r;
-
-	r = block_new_host(&allocation->block, &making->broker->memory, allocation->size);
-	if (r == 0) {
-		allocation->address = allocation->block->address;
-		allocation->zeroed = true;
-		making_done(making);
-		return;
-	}
-	text_printf(&text, "allocation %s of %s of host memory: %s", allocation->name,
-		    size_text(allocation->size),
-		    r == -EMFILE ? DESCRIPTORS_GONE : strerror(-r));
-	making_failed(making, -r, text_string(&text));
-}
-
-/* All pages are allocated now, so only small sizes are made in a thread of the view. */
-static void make_host(struct making *making)
-{
-	making->task.run = make_host_memory;
-	if (making->allocation->size <= (1u << 20))
-		make_host_memory(&making->task);
-	else
-		making_run(making, make_host_memory);
+		making_run(making, make_memory);
 }
 
 struct making_op {
@@ -485,7 +553,7 @@ static void make_in_worker(struct making *making)
 void making_start(struct making *making)
 {
 	static void (*const makers[N_KINDS])(struct making *) = {
-		[KIND_DEVICE] = make_device,	 [KIND_HOST] = make_host,
+		[KIND_DEVICE] = make_durable,	 [KIND_HOST] = make_durable,
 		[KIND_DIRECT] = make_in_worker,	 [KIND_ASYNC] = make_in_worker,
 		[KIND_MANAGED] = make_in_worker,
 	};

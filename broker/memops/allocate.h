@@ -25,6 +25,15 @@ struct making {
 };
 
 /*
+ * Whether an allocation of that kind, size and mode stands in a block with others of its
+ * owner; device and host memory otherwise has a block, and so a descriptor, of its own.
+ */
+bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode);
+
+/* Where the memory of such an allocation is made (memory/block.h). */
+uint32_t allocation_place(const struct allocation *allocation);
+
+/*
  * Makes the memory, by kind. Takes ownership of making. In the end the allocation is
  * published or freed, and the completion is answered. No lock held.
  */

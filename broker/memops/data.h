@@ -64,7 +64,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the
- * descriptor. Returns: a descriptor; -ENODEV for other kinds; -ESTALE; -EMFILE.
+ * descriptor. Returns: a descriptor; -ENODEV for other kinds, and for memory in a block
+ * with other allocations; -ESTALE; -EMFILE.
  */
 int broker_host_fd(struct broker *broker, struct token token);
 

@@ -232,10 +232,10 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 bool lease_park_release(struct broker *broker, struct allocation *allocation)
 {
-	if (!allocation->leases || broker->registry.shutting_down)
-		return false;
-	allocation->release_parked = true;
-	return true;
+	bool leased = allocation->leases && !broker->registry.shutting_down;
+
+	allocation->release_parked = leased || allocation->n_departing;
+	return allocation->release_parked;
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)
@@ -269,35 +269,49 @@ static struct op *lease_unlink(struct lease *lease)
 	return take_ptr(lease->held);
 }
 
-static void release_resume(void *userdata)
-{
-	allocation_resume_release(userdata);
-}
-
 /*
  * After a lease has ended: when that was the last of a freed allocation, the memory
  * counts as being reclaimed. Under registry.lock. Returns: the op to resume; NULL: none
- * waits.
+ * waits, or not for this lease alone.
  */
-static struct work *lease_end_release(struct allocation *allocation)
+static struct op *lease_end_release(struct allocation *allocation)
 {
+	struct op *release;
+
 	if (allocation->leases || !allocation->release)
 		return NULL;
-	release_count(container_of(allocation->release, struct op, work));
-	return allocation->release_parked ? allocation->release : NULL;
+	release = container_of(allocation->release, struct op, work);
+	release_count(release);
+	return allocation->release_parked && !allocation->n_departing ? release : NULL;
+}
+
+/* The process of the lease has gone, with its mappings. */
+static void lease_departed(void *userdata)
+{
+	struct lease *lease = userdata;
+	struct broker *broker = lease->broker;
+	struct op *release;
+
+	pthread_mutex_lock(&broker->registry.lock);
+	lease->departing->n_departing--;
+	release = lease_end_release(lease->departing);
+	lease_unref(lease);
+	pthread_mutex_unlock(&broker->registry.lock);
+	if (release)
+		allocation_resume_release(release);
 }
 
 struct lease *broker_lease_close(struct lease *lease)
 {
+	struct op *release = NULL, *held = NULL;
 	struct allocation *allocation;
-	struct work *release = NULL;
-	struct op *held = NULL;
 	struct broker *broker;
-	int pidfd = -1;
+	bool departs;
 
 	if (!lease)
 		return NULL;
 	broker = lease->broker;
+	departs = lease->pidfd >= 0 && process_is_ending(lease->pid);
 	pthread_mutex_lock(&broker->registry.lock);
 	lease->closed = true;
 	allocation = lease->allocation;
@@ -307,22 +321,21 @@ struct lease *broker_lease_close(struct lease *lease)
 			      allocation->name, (unsigned long long)lease->id, lease->uid,
 			      lease->pid);
 		held = lease_unlink(lease);
+		if (departs)
+			allocation->n_departing++;
 		release = lease_end_release(allocation);
 	}
 	HASH_DEL(broker->leases->by_id, lease);
-	if (release)
-		pidfd = take_fd(&lease->pidfd);
-	if (pidfd >= 0 && !process_is_ending(lease->pid))
-		closep(&pidfd);
-	lease_unref(lease);
+	lease->departing = departs ? allocation : NULL;
+	if (!lease->departing)
+		lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (held)
 		op_done(held, 0);
-	if (release && pidfd >= 0)
-		reaper_add(&broker->leases->reaper, pidfd, release_resume,
-			   container_of(release, struct op, work));
-	else if (release)
-		release_resume(container_of(release, struct op, work));
+	if (release)
+		allocation_resume_release(release);
+	if (departs && allocation)
+		reaper_add(&broker->leases->reaper, lease->pidfd, lease_departed, lease);
 	return NULL;
 }
 
@@ -359,7 +372,7 @@ void leases_end(struct broker *broker)
 	pthread_mutex_lock(&broker->registry.lock);
 	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		struct allocation *allocation = lease->allocation;
-		struct work *release = NULL;
+		struct op *release;
 
 		if (!allocation)
 			continue;
@@ -368,14 +381,14 @@ void leases_end(struct broker *broker)
 			op_push_ready(&holds, held);
 		release = lease_end_release(allocation);
 		if (release)
-			op_push_ready(&releases, container_of(release, struct op, work));
+			op_push_ready(&releases, release);
 		lease_notify(lease);
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	holds_end(holds);
 	while ((held = releases)) {
 		releases = held->next_ready;
-		release_resume(held);
+		allocation_resume_release(held);
 	}
 	reaper_end(&broker->leases->reaper);
 }

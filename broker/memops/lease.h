@@ -40,8 +40,8 @@ void reaper_init(struct reaper *reaper);
 void reaper_deinit(struct reaper *reaper);
 
 /*
- * Calls done when the process of pidfd (taken) has exited, after REAP_MS at the latest;
- * at once if waiting is not possible.
+ * Calls done when the process of pidfd (borrowed until then) has exited, after REAP_MS at
+ * the latest; at once if waiting is not possible.
  */
 void reaper_add(struct reaper *reaper, int pidfd, void (*done)(void *userdata),
 		void *userdata);
@@ -68,8 +68,8 @@ void leases_end(struct broker *broker);
 void leases_end_holds(struct broker *broker, uid_t uid);
 
 /*
- * Parks the op that frees a leased allocation. Under registry.lock. Returns: whether the
- * op is parked.
+ * Parks the op that frees an allocation which is leased, or was by a process that is
+ * still ending. Under registry.lock. Returns: whether the op is parked.
  */
 bool lease_park_release(struct broker *broker, struct allocation *allocation);
 

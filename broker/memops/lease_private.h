@@ -13,6 +13,8 @@
 struct lease {
 	struct broker *broker;
 	struct allocation *allocation; /* NULL: the broker has ended */
+	struct allocation
+		*departing; /* the same after the close, while the process ends */
 	uint64_t id;
 	uid_t uid;
 	pid_t pid;

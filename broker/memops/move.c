@@ -5,7 +5,7 @@
  * Memory that another owner may use never shares a physical block with memory closed to
  * that owner. So before another owner's worker or a lease first gets an allocation of a
  * shared block, the allocation moves to a block of its own, at a new address. The GPU
- * copies the bytes.
+ * copies the bytes of device memory.
  *
  * The move is an op ahead of the use that needs it, and both uses place (model/order.h):
  * a move waits for writers, and readers go on beside it. A reader that has begun reads
@@ -19,6 +19,7 @@
 #include <utlist.h>
 
 #include "base/descriptor.h"
+#include "memops/allocate.h"
 #include "memops/release.h"
 #include "model/access.h"
 #include "model/shares.h"
@@ -84,11 +85,18 @@ static void move_make(struct task *task)
 	struct move *move = container_of(task, struct move, task);
 	struct op *op = &move->op;
 	const struct allocation *allocation = op->work.uses[0].allocation;
-	int r = block_new(&move->block, &op->broker->memory, allocation->device,
+	int r = block_new(&move->block, &op->broker->memory, allocation_place(allocation),
 			  allocation->size, NULL);
 
 	if (r < 0) {
 		op_fail(op, -r, "no memory for it to stand alone");
+		return;
+	}
+	if (allocation->kind == KIND_HOST) {
+		memcpy(move->block->memory,
+		       block_bytes_at(allocation->block, allocation->address),
+		       allocation->size);
+		op_done(op, 0);
 		return;
 	}
 	op->ask.request = (struct wire_request){

@@ -37,7 +37,6 @@ void reaper_init(struct reaper *reaper)
 static void departure_finish(struct departure *departure)
 {
 	departure->done(departure->userdata);
-	close(departure->pidfd);
 	free(departure);
 }
 
@@ -152,7 +151,6 @@ void reaper_add(struct reaper *reaper, int pidfd, void (*done)(void *userdata),
 	if (added)
 		return;
 	free(departure);
-	close(pidfd);
 	done(userdata);
 }
 

@@ -49,6 +49,7 @@ static void give_back_run(struct task *task)
 	struct block *block = give_back->block;
 	uint32_t device = block->device;
 	bool host = block->fd >= 0;
+	struct owner *payer;
 	int r;
 
 	if (give_back->kept) {
@@ -56,14 +57,16 @@ static void give_back_run(struct task *task)
 		free(give_back);
 		return;
 	}
+	payer = block->payer;
 	r = block_free(&broker->memory, block, NULL);
 	if (r < 0)
 		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
-	if (!host) {
-		pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry.lock);
+	if (payer)
+		share_give(payer, SHARE_DESCRIPTORS, 1);
+	if (!host)
 		reclaim_end(&broker->reclaim, device);
-		pthread_mutex_unlock(&broker->registry.lock);
-	}
+	pthread_mutex_unlock(&broker->registry.lock);
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);
@@ -279,20 +282,22 @@ void release_count(struct op *op)
 
 /*
  * A leased allocation waits for its last lease, and does not count as being reclaimed:
- * requests that find the device full do not wait for it.
+ * requests that find the device full do not wait for it. They do wait for processes that
+ * are ending.
  */
 static bool release_is_parked(struct op *op, struct allocation *allocation)
 {
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
-	bool parked, postponed;
+	bool parked, leased, postponed;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	parked = lease_park_release(broker, allocation);
-	postponed = parked && release->counted;
+	leased = parked && allocation->leases;
+	postponed = leased && release->counted;
 	if (postponed)
 		reclaim_postpone(&broker->reclaim, allocation->device);
-	if (parked)
+	if (leased)
 		release->counted = false;
 	else
 		release_count(op);

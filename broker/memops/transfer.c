@@ -31,6 +31,7 @@ struct transfer {
 	struct buffer
 		buffer;	  /* write: has the bytes; memory NULL: op.staged.slot has them */
 	uint64_t charged; /* write: bytes of SHARE_WRITES */
+	uint8_t *host;	  /* host memory: where the use begins */
 	struct wait *early;   /* answered before the op is done; NULL: none */
 	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
 	size_t length; /* length of the answer: of the use, or a part of the readahead */
@@ -244,6 +245,14 @@ static void data_no_memory(struct broker *broker, struct wait *wait)
 	wait_done(wait, -EIO, 0);
 }
 
+/* The bytes of a use of host memory. Under registry.lock. */
+static uint8_t *host_bytes(const struct use *use)
+{
+	const struct allocation *allocation = use->allocation;
+
+	return block_bytes_at(allocation->block, allocation->address + use->offset);
+}
+
 /* ---- read ---- */
 
 static enum begun read_begin(struct op *op)
@@ -254,6 +263,7 @@ static enum begun read_begin(struct op *op)
 	if (!op->worker) {
 		/* Before the op leaves the order: the memory may be freed afterwards. */
 		transfer->early = op_take_wait(op);
+		transfer->host = host_bytes(use);
 		order_set_unasked(&op->work, true);
 		return OP_RUN;
 	}
@@ -273,17 +283,15 @@ static enum begun read_begin(struct op *op)
 
 static void read_run(struct op *op)
 {
-	struct wait *early = container_of(op, struct transfer, op)->early;
-	const struct use *use = &op->work.uses[0];
+	const struct transfer *transfer = container_of(op, struct transfer, op);
+	struct wait *early = transfer->early;
 
 	if (op->worker) {
 		op_submit(op);
 		return;
 	}
 	if (early)
-		early->done(early, 0,
-			    (uint8_t *)use->allocation->block->memory + use->offset,
-			    use->length);
+		early->done(early, 0, transfer->host, op->work.uses[0].length);
 	op_done(op, 0);
 }
 
@@ -435,8 +443,10 @@ static enum begun write_begin(struct op *op)
 	/* The writer was interrupted before the write began: the write is dropped. */
 	if (!op->wait)
 		return OP_OVER;
-	if (!op->worker)
+	if (!op->worker) {
+		transfer->host = host_bytes(use);
 		return OP_RUN;
+	}
 	if (write_needs_slot(transfer) && !staging_slot_get(op->worker, &op->staged))
 		return OP_PARKED;
 	op->ask.request = (struct wire_request){
@@ -451,16 +461,6 @@ static enum begun write_begin(struct op *op)
 	return OP_RUN;
 }
 
-static void write_host(struct op *op, const uint8_t *bytes)
-{
-	const struct use *use = &op->work.uses[0];
-
-	memcpy((uint8_t *)use->allocation->block->memory + use->offset, bytes,
-	       use->length);
-	op_done(op, 0);
-}
-
-/* Answers the writer, who prepares the next piece, and then sends the request. */
 static void write_run(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
@@ -468,7 +468,8 @@ static void write_run(struct op *op)
 	uint8_t *payload;
 
 	if (!op->worker) {
-		write_host(op, transfer->bytes);
+		memcpy(transfer->host, transfer->bytes, length);
+		op_done(op, 0);
 		return;
 	}
 	payload = write_payload(transfer);
@@ -843,7 +844,8 @@ int broker_host_fd(struct broker *broker, struct token token)
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (allocation)
-		fd = allocation->kind == KIND_HOST
+		/* Whoever maps a shared block has all of it. */
+		fd = allocation->kind == KIND_HOST && !allocation->block->chunk
 			     ? block_export(&broker->memory, allocation->block, NULL)
 			     : -ENODEV;
 	pthread_mutex_unlock(&broker->registry.lock);

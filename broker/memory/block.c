@@ -105,8 +105,8 @@ static void block_give_address(struct memory *memory, struct block *block)
 
 /* ---- device memory ---- */
 
-int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
-	      uint64_t size, struct cuda_failure *failure)
+static int block_new_device(struct block **ret_block, struct memory *memory,
+			    uint32_t device, uint64_t size, struct cuda_failure *failure)
 {
 	CUmemAllocationProp properties = block_properties(device);
 	CUmemGenericAllocationHandle handle;
@@ -266,7 +266,7 @@ static int host_memfd(uint64_t size)
 	return take_fd(&fd);
 }
 
-int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size)
+static int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size)
 {
 	_cleanup_free_ struct block *block = NULL;
 	_cleanup_close_ int fd = -1;
@@ -298,6 +298,24 @@ int block_new_host(struct block **ret_block, struct memory *memory, uint64_t siz
 	(void)take_fd(&fd);
 	*ret_block = take_ptr(block);
 	return 0;
+}
+
+int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
+	      uint64_t size, struct cuda_failure *failure)
+{
+	if (place == PLACE_HOST)
+		return block_new_host(ret_block, memory, size);
+	return block_new_device(ret_block, memory, place, size, failure);
+}
+
+uint32_t block_place(const struct block *block)
+{
+	return block->fd >= 0 ? PLACE_HOST : block->device;
+}
+
+uint8_t *block_bytes_at(const struct block *block, uint64_t address)
+{
+	return (uint8_t *)block->memory + (address - block->address);
 }
 
 int block_free(struct memory *memory, struct block *block, struct cuda_failure *failure)

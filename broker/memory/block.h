@@ -19,7 +19,12 @@
 
 #define MEMORY_DEVICES_MAX 16
 
+/* Where a block is: a device, or */
+#define PLACE_HOST MEMORY_DEVICES_MAX
+#define N_PLACES   (PLACE_HOST + 1)
+
 struct chunk;
+struct owner;
 
 /*
  * Another owner's worker that has mapped the block before. Fields are under this worker's
@@ -41,6 +46,8 @@ struct block {
 			 Under memory.lock */
 	void *memory; /* host: the broker's mapping */
 	struct chunk *chunk; /* NULL: the block serves a single allocation */
+	struct owner *payer; /* charged for the descriptor of a block that was made for a
+				chunk; else NULL */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:
@@ -74,9 +81,10 @@ void memory_deinit(struct memory *memory); /* asserts that no block is left */
  * Returns: 0; -ENOMEM when the device (failure is set) or the host has not enough memory;
  * -EMFILE when the broker has no descriptor left; or the errno of the driver's result.
  */
-int block_new(struct block **ret_block, struct memory *memory, uint32_t device,
+int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
 	      uint64_t size, struct cuda_failure *failure);
-int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size);
+
+uint32_t block_place(const struct block *block);
 
 /*
  * Whether the machine has this much memory and keeps a reserve. Memory in memfds of the
@@ -124,6 +132,9 @@ struct guest *block_guest(struct memory *memory, struct block *block, const void
 /* The worker after the given worker in the list (NULL: the first); NULL at the end. */
 const void *block_next_guest(struct memory *memory, struct block *block,
 			     const void *worker);
+
+/* The broker's mapping of a host block at an address of the block. */
+uint8_t *block_bytes_at(const struct block *block, uint64_t address);
 
 /* Physical bytes in use on a device. */
 uint64_t memory_device_bytes(struct memory *memory, uint32_t device);

@@ -18,11 +18,11 @@ struct chunk {
 	uint64_t used[];
 };
 
-/* Chunks with a free cell, by device and size; full chunks are in no list. */
+/* Chunks with a free cell, by place and size; full chunks are in no list. */
 struct chunk_pool {
 	struct memory *memory;
-	struct chunk *open[MEMORY_DEVICES_MAX][N_CELL_SIZES];
-	struct block *spare[MEMORY_DEVICES_MAX]; /* for the next chunk of any size */
+	struct chunk *open[N_PLACES][N_CELL_SIZES];
+	struct block *spare[N_PLACES]; /* for the next chunk of any size */
 };
 
 static uint64_t cell_size(unsigned int size_class)
@@ -56,7 +56,7 @@ struct chunk_pool *chunk_pool_free(struct chunk_pool *pool)
 {
 	if (!pool)
 		return NULL;
-	for (uint32_t i = 0; i < MEMORY_DEVICES_MAX; i++) {
+	for (uint32_t i = 0; i < N_PLACES; i++) {
 		struct block *block;
 
 		while ((block = chunk_pool_shrink(pool, i)))
@@ -98,18 +98,18 @@ static uint32_t chunk_take_cell(struct chunk *chunk)
 	return chunk->hint * 64 + bit;
 }
 
-static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
+static bool pool_take_cell(struct chunk_pool *pool, uint32_t place,
 			   unsigned int size_class, struct block **ret_block,
 			   uint32_t *ret_cell)
 {
-	struct chunk *chunk = pool->open[device][size_class];
+	struct chunk *chunk = pool->open[place][size_class];
 
 	if (!chunk)
 		return false;
 	*ret_cell = chunk_take_cell(chunk);
 	*ret_block = chunk->block;
 	if (chunk->n_used == chunk->n_cells)
-		DL_DELETE(pool->open[device][size_class], chunk);
+		DL_DELETE(pool->open[place][size_class], chunk);
 	return true;
 }
 
@@ -119,7 +119,7 @@ static bool pool_take_cell(struct chunk_pool *pool, uint32_t device,
  */
 static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
 {
-	struct block **spare = &pool->spare[block->device];
+	struct block **spare = &pool->spare[block_place(block)];
 
 	if (*spare)
 		return block;
@@ -136,8 +136,8 @@ static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
 
 	pthread_mutex_lock(&pool->memory->lock);
 	if (chunk) {
-		DL_PREPEND(pool->open[fresh->device][size_class], chunk);
-		(void)pool_take_cell(pool, fresh->device, size_class, ret_block,
+		DL_PREPEND(pool->open[block_place(fresh)][size_class], chunk);
+		(void)pool_take_cell(pool, block_place(fresh), size_class, ret_block,
 				     ret_cell);
 	} else {
 		/*
@@ -156,44 +156,36 @@ static uint64_t cell_address(const struct block *block, unsigned int size_class,
 	return block->address + cell * cell_size(size_class);
 }
 
-int cell_get_ready(struct chunk_pool *pool, uint32_t device, uint64_t size,
-		   struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
+int cell_get_in(struct chunk_pool *pool, struct block *fresh, uint64_t size,
+		struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
 {
 	unsigned int size_class = cell_class(size);
-	struct block *spare = NULL;
-	bool found;
-	int r = 0;
+	int r;
 
-	pthread_mutex_lock(&pool->memory->lock);
-	found = pool_take_cell(pool, device, size_class, ret_block, ret_cell);
-	if (!found)
-		spare = take_ptr(pool->spare[device]);
-	pthread_mutex_unlock(&pool->memory->lock);
-	if (!found)
-		r = spare ? pool_add_chunk(pool, size_class, spare, ret_block, ret_cell)
-			  : -EAGAIN;
+	r = pool_add_chunk(pool, size_class, fresh, ret_block, ret_cell);
 	if (r == 0)
 		*ret_address = cell_address(*ret_block, size_class, *ret_cell);
 	return r;
 }
 
-int cell_get(struct chunk_pool *pool, uint32_t device, uint64_t size,
-	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address,
-	     struct cuda_failure *failure)
+int cell_get(struct chunk_pool *pool, uint32_t place, uint64_t size,
+	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
 {
 	unsigned int size_class = cell_class(size);
-	struct block *fresh;
-	int r;
+	struct block *spare = NULL;
+	bool found;
 
-	r = cell_get_ready(pool, device, size, ret_block, ret_cell, ret_address);
-	if (r != -EAGAIN)
-		return r;
-	r = block_new(&fresh, pool->memory, device, CHUNK_SIZE, failure);
-	if (r == 0)
-		r = pool_add_chunk(pool, size_class, fresh, ret_block, ret_cell);
-	if (r == 0)
-		*ret_address = cell_address(*ret_block, size_class, *ret_cell);
-	return r;
+	pthread_mutex_lock(&pool->memory->lock);
+	found = pool_take_cell(pool, place, size_class, ret_block, ret_cell);
+	if (!found)
+		spare = take_ptr(pool->spare[place]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	if (spare)
+		return cell_get_in(pool, spare, size, ret_block, ret_cell, ret_address);
+	if (!found)
+		return -EAGAIN;
+	*ret_address = cell_address(*ret_block, size_class, *ret_cell);
+	return 0;
 }
 
 /* Removes a chunk from the pool; its block is then an ordinary block. */
@@ -201,7 +193,7 @@ static struct block *chunk_dissolve(struct chunk_pool *pool, struct chunk *chunk
 {
 	struct block *block = chunk->block;
 
-	DL_DELETE(pool->open[block->device][chunk->size_class], chunk);
+	DL_DELETE(pool->open[block_place(block)][chunk->size_class], chunk);
 	block->chunk = NULL;
 	free(chunk);
 	return block;
@@ -213,7 +205,7 @@ struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t ce
 	struct block *empty = NULL;
 
 	pthread_mutex_lock(&pool->memory->lock);
-	list = &pool->open[block->device][chunk->size_class];
+	list = &pool->open[block_place(block)][chunk->size_class];
 	if (chunk->n_used == chunk->n_cells)
 		DL_PREPEND(*list, chunk);
 	chunk->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));
@@ -225,12 +217,12 @@ struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t ce
 	return empty;
 }
 
-struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t device)
+struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t place)
 {
 	struct block *spare;
 
 	pthread_mutex_lock(&pool->memory->lock);
-	spare = take_ptr(pool->spare[device]);
+	spare = take_ptr(pool->spare[place]);
 	pthread_mutex_unlock(&pool->memory->lock);
 	return spare;
 }

@@ -98,8 +98,10 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
+	uint32_t n_departing; /* leases that have ended with their process, which may
+				 still have the memory mapped */
 	struct work *release; /* FREED: the op that frees it */
-	bool release_parked;  /* that op waits for the last lease */
+	bool release_parked;  /* that op waits for the last lease and departing process */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;

@@ -36,7 +36,7 @@ struct owner {
 	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	 /* of the owner's kernels; lives as long as the worker */
-	struct chunk_pool *pool; /* of small device allocations */
+	struct chunk_pool *pool; /* of small device and host allocations */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 

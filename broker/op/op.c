@@ -110,7 +110,9 @@ static void zero_host(struct task *task)
 	struct op *op = &container_of(task, struct zero, task)->op;
 	const struct use *use = &op->work.uses[0];
 
-	memset((uint8_t *)use->allocation->block->memory + use->offset, 0, use->length);
+	memset(block_bytes_at(use->allocation->block,
+			      use->allocation->address + use->offset),
+	       0, use->length);
 	op_done(op, 0);
 }
 

@@ -75,7 +75,8 @@ struct gpumem_info {
 };
 
 /*
- * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of this machine.
+ * Opens the mount at a path. NULL: $GPUMEM_MOUNT, else the only mount of this machine
+ * that the user may enter.
  *
  * Returns: 0; -ENOENT (no mount there, or none at all); -ENOTUNIQ (several mounts: pass a
  * path); -ENOMEM; or the error of opening its files. The caller closes the session.
@@ -136,7 +137,8 @@ int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
  * for its turn; other programs, `data`, copies and launches of the broker wait until
  * gpumem_end().
  *
- * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already); -EINTR; -ESTALE (freed).
+ * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already);
+ * -EINTR; -ESTALE (freed).
  */
 int gpumem_begin(struct gpumem_map *map, unsigned int flags);
 

@@ -11,7 +11,8 @@
 # anything. The output is TAP; what a case said follows its `not ok`.
 #
 # Environment: GPUMEM_TRACE, the tool; GPUMEM_CALLER, the program; GPUMEM_LIBRARY, the
-# software GPU; GPUMEM_PROLOGUES, the library of awkward prologues; GPUMEMD, the broker.
+# software GPU; GPUMEM_PROLOGUES, the library of awkward prologues; GPUMEMD, the broker; GPUMEM_CLIENT,
+# a program of libgpumem.
 
 set -u
 export LC_ALL=C.UTF-8
@@ -161,6 +162,7 @@ umount_all()
 cleanup()
 {
 	[ -z "${tool-}" ] || kill -KILL "$tool"
+	[ -z "${lessee-}" ] || kill -KILL "$lessee"
 	umount_all
 }
 

@@ -279,6 +279,27 @@ test_chrome_trace_has_slices_and_counters()
 	EOF
 }
 
+test_chrome_counters_fall_with_an_unmap_over_own_and_imported_memory()
+{
+	trace --chrome "$T/trace.json" <<-EOF
+		$prepare
+		$vmm
+		cuMemAddressReserve &r 4194304 0 0 0
+		$import
+		add s \$r 2097152
+		cuMemMap \$s 2097152 0 \$h 0
+		cuMemRelease \$h
+		cuMemUnmap \$r 4194304
+	EOF
+	python3 - "$T/trace.json" <<-'EOF'
+		import json, sys
+		events = json.load(open(sys.argv[1]))["traceEvents"]
+		end = [i for i, e in enumerate(events) if e["name"] == "cuMemUnmap"][0]
+		last = {e["name"]: e["args"]["bytes"] for e in events[:end + 2] if e["ph"] == "C"}
+		assert last["vmm"] == 0 and last["imported"] == 0, last
+	EOF
+}
+
 test_filters_by_size_and_by_failure_leave_the_books_alone()
 {
 	trace --json -e mem --size 8K:1M <<-EOF

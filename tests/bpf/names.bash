@@ -193,6 +193,128 @@ test_what_a_worker_held_when_it_ended_has_its_name()
 	brokers_end
 }
 
+# leased: a broker with allocations to be leased.
+leased()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker mnt
+	echo 'weights 3M' >"$T/mnt/control/alloc"
+	echo 'cache 6M' >"$T/mnt/control/alloc"
+	echo 'pinned 1M kind=host' >"$T/mnt/control/alloc"
+}
+
+# lessee: a client of that broker; `say LINE...` has it do them, `leave` ends it.
+lessee()
+{
+	rm -f "$T/lines"
+	mkfifo "$T/lines"
+	GPUMEM_MOUNT=$T/mnt GPUMEM_SOFTGPU=machine=${T##*.}.mnt LD_LIBRARY_PATH=$(dirname "$L") \
+		ASAN_OPTIONS=detect_leaks=0 "$GPUMEM_CLIENT" <"$T/lines" >"$T/calls" &
+	lessee=$!
+	exec 7>"$T/lines"
+	say context
+}
+
+say()
+{
+	printf '%s\n' "$@" >&7
+}
+
+leave()
+{
+	exec 7>&-
+	wait $lessee
+	lessee=
+}
+
+# seen_named CALL NAME [N]: N of the client's lines of that call have the name.
+seen_named()
+{
+	eventually "[ \"\$(grep -E '[ \"]client[ \"].*$1' '$T/out' | grep -cE 'name\"?[:=]\"?$2')\" = ${3-1} ]"
+}
+
+test_memory_mapped_through_a_lease_has_its_allocations_name()
+{
+	leased
+	start -e mem,vmm
+	lessee
+	say 'map 1 weights' 'map 2 cache w' 'map 4 pinned register'
+	seen_named cuMemMap weights
+	seen_named cuMemMap cache
+	seen_named cuMemHostRegister pinned
+	# at another address
+	say 'map 3 cache any'
+	seen_named cuMemMap cache 2
+	# whose lease has ended by the time that the tool sees the call
+	say 'unmap 3' 'unmap 4'
+	seen_named cuMemUnmap cache
+	seen_named cuMemHostUnregister pinned
+	leave
+	stop
+	brokers_end
+}
+
+test_leased_memory_is_in_no_sum_of_its_users()
+{
+	leased
+	start --json
+	lessee
+	say 'map 1 weights' 'map 2 cache w'
+	seen_named cuMemMap cache
+	say 'unmap 1'
+	leave
+	eventually "grep -q '\"client\".*\"exit\"' '$T/out'"
+	stop
+	check <<-EOF
+		E[:] = [row for row in E if row["comm"] == "client"]
+		a, b = calls("cuMemMap")
+		has(a, name="weights", kind="imported", held=4194304)
+		has(b, name="cache", kind="imported", held=4194304 + 6291456)
+		has(one("cuMemUnmap"), name="weights", kind="imported", freed=4194304, held=6291456)
+		has(one("exit"), freed=0, n_freed=0, imported=6291456)
+		lacks(one("exit"), "vmm")
+	EOF
+	brokers_end
+}
+
+test_leaks_have_the_names_of_leased_memory()
+{
+	leased
+	start --leaks 0.1
+	lessee
+	say 'map 1 weights' 'map 2 weights any'
+	eventually "grep -q 'client) holds 0 allocations (and imported 8388608 ' '$T/out'"
+	leave
+	eventually "grep -q '(client) ended holding' '$T/out'"
+	stop
+	is "$(awk '/^process/ { on = /client\) ended/ } on && $3 == "imported" { print $2, $6, $7 }' "$T/out")" \
+		$'4194304 cuMemMap weights\n4194304 cuMemMap weights'
+	like "$(grep '(client) ended' "$T/out")" 'holding 0 allocations \(and imported 8388608 reserved'
+	brokers_end
+}
+
+test_tables_have_the_allocations_that_programs_lease()
+{
+	local mode
+	leased
+	for mode in --summary --top; do
+		start "$mode" 0.1
+		lessee
+		say 'map 1 weights' 'map 2 weights any' 'map 3 cache'
+		eventually "grep -qE ' client +8388608 +8388608 weights' '$T/out'"
+		eventually "grep -qE ' client +6291456 +6291456 cache' '$T/out'"
+		say 'unmap 3'
+		leave
+		eventually "grep -qE ' client +0 +8388608 weights' '$T/out'"
+		stop
+		is "$(awk '$2 == "client" && NF == 5 { print $3, $4, $5 }' "$T/out" | tail -n 2)" \
+			$'0 8388608 weights\n0 6291456 cache'
+		like "$(grep -E ' client .* ended' "$T/out" | tail -n 1)" ' client +0 +0 .* 0 ended$'
+	done
+	brokers_end
+}
+
 # pretend NAME UID [FILE TEXT]...: a mount of that user's that says it is a broker's.
 pretend()
 {
@@ -208,6 +330,33 @@ work()
 {
 	cp "$C" "$T/gpumem-mover"
 	"$T/gpumem-mover" "$L" >"$T/calls"
+}
+
+# importer UID: a program of that user's that imports memory and maps it, and its line.
+importer()
+{
+	rm -f "$T/seen"
+	setpriv --reuid "$1" --clear-groups "$C" "$L" >"$T/imported" <<-EOF &
+		$prepare
+		$vmm
+		cuMemAddressReserve &r 2097152 0 0 0
+		pid $T/pid-$1
+		wait $T/go-$1
+		$import
+		wait $T/seen
+	EOF
+	eventually "[ -s '$T/pid-$1' ]"
+	imports=$!
+}
+
+# imported: the line of what it maps.
+imported()
+{
+	touch "$T/go-$1"
+	eventually "grep -q ' $(<"$T/pid-$1") .*cuMemMap' '$T/out'"
+	touch "$T/seen"
+	wait "$imports"
+	grep " $(<"$T/pid-$1") .*cuMemMap" "$T/out"
 }
 
 test_a_mount_that_does_not_answer_stops_nobody()
@@ -226,6 +375,16 @@ test_a_mount_that_does_not_answer_stops_nobody()
 	[ $((SECONDS - begin)) -lt 5 ] || fail "it took $((SECONDS - begin)) s"
 	ends
 	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
+}
+
+test_a_mount_that_does_not_answer_stops_no_program_that_imports()
+{
+	pretend stuck 0
+	start -e vmm
+	importer 0
+	unlike "$(imported 0)" 'name='
+	stop
+	umount_all
 }
 
 test_other_brokers_have_names_beside_a_mount_that_does_not_answer()
@@ -273,6 +432,35 @@ test_a_mount_of_another_user_names_nothing()
 	export SUDO_UID=65534 SUDO_GID=65534
 	named_by 65534
 	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
+}
+
+test_a_mount_of_an_ordinary_user_names_no_leases_of_others()
+{
+	local user
+	chmod 777 "$T"
+	cp "$C" "$T/gpumem-mover"
+	printf 'pid %s\nwait %s\n' "$T/mover" "$T/end" >"$T/idle"
+	export SUDO_UID=65534 SUDO_GID=65534 GPUMEM_SOFTGPU=machine=${T##*.}
+	# a broker, and its mover
+	setpriv --reuid 65534 --clear-groups bash -c "'$T/gpumem-mover' '$L' <'$T/idle'; :" &
+	eventually "[ -s '$T/mover' ]"
+	for user in 0 65534; do
+		start -e vmm
+		importer $user
+		pretend "of-$user" 65534 status "mover $(<"$T/mover")" \
+			leases "forged $(<"$T/pid-$user") $user r 2026-11-22T08:00:00Z hold=none caller" \
+			allocations/forged/address 0x1000 allocations/forged/size 0x7fffffffffff \
+			allocations/forged/owner 0
+		if [ $user = 0 ]; then
+			unlike "$(imported $user)" 'name='
+		else
+			like "$(imported $user)" ' name=forged$'
+		fi
+		stop
+		umount_all
+	done
+	touch "$T/end"
+	wait
 }
 
 main "$@"

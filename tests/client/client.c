@@ -7,7 +7,8 @@
  *	begin M [w]    end M    suspend M    resume M [follow]
  *	peek M OFFSET    poke M OFFSET VALUE    a byte, by the GPU's copies or the CPU
  *	context                            makes device 0's primary context current
- *	command FILE LINE...               fork (the lines up to `exit` are the child's)
+ *	command FILE LINE...               line FILE LINE... wants no answer
+ *	fork (the lines up to `exit` are the child's)
  *	close    open [MOUNT]    exit
  *
  * M is a digit.
@@ -15,6 +16,7 @@
 #include <cuda.h>
 #include <errno.h>
 #include <gpumem/gpumem.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,15 +119,16 @@ static void open_session(const char *mount)
 	say(gpumem_open(&session, mount));
 }
 
-static void run_command(char **words)
+static void run_command(char **words, bool wants_answer)
 {
-	char line[4096] = "", answer[4096];
+	char line[4096] = "", answer[4096] = "";
 	int r;
 
 	for (char **word = words + 1; *word; word++)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s", *word,
 			 word[1] ? " " : "\n");
-	r = gpumem_command(session, words[0], line, answer, sizeof(answer));
+	r = wants_answer ? gpumem_command(session, words[0], line, answer, sizeof(answer))
+			 : gpumem_command(session, words[0], line, NULL, 0);
 	if (r < 0)
 		say(r);
 	else
@@ -184,7 +187,9 @@ int main(int argc, char **argv)
 		if (strcmp(words[0], "context") == 0) {
 			make_context();
 		} else if (strcmp(words[0], "command") == 0) {
-			run_command(words + 1);
+			run_command(words + 1, true);
+		} else if (strcmp(words[0], "line") == 0) {
+			run_command(words + 1, false);
 		} else if (strcmp(words[0], "open") == 0) {
 			open_session(words[1]);
 		} else if (strcmp(words[0], "close") == 0) {

@@ -164,6 +164,81 @@ test_small_allocations_share_memory_but_not_bytes()
 	[ "$(<devices/0/memory_held_bytes)" -le $((ours + (4 << 20))) ]
 }
 
+# descriptors_of PROCESS
+descriptors_of()
+{
+	ls "/proc/$1/fd" | wc -l
+}
+
+test_small_host_allocations_share_descriptors_but_not_bytes()
+{
+	local broker worker ours n=20000
+	broker=$(<"$T/main/pid")
+	ours=$(descriptors_of "$broker")
+	seq -f 'h%.0f 1 kind=host' $n >control/alloc
+	is "$(ls allocations | wc -l)" $n
+	[ "$(descriptors_of "$broker")" -le $((ours + 100)) ] ||
+		fail "$(descriptors_of "$broker") descriptors, $ours before"
+	py $n <<-'EOF'
+		def write(i, text):
+		    with open(f"allocations/h{i}/data", "r+b") as file:
+		        file.write(text)
+		some = range(1, int(sys.argv[1]), 97)
+		for i in some:
+		    write(i, bytes([i % 251]))
+		for i in some:
+		    assert open(f"allocations/h{i}/data", "rb").read() == bytes([i % 251]), i
+		assert open("allocations/h2/data", "rb").read() == b"\0"
+	EOF
+	if [ "$(id -u)" = 0 ]; then
+		echo 'd 4K kind=direct' >control/alloc
+		seq -f 'd from=h%.0f' $n >control/copy
+		worker=$(<owners/0/worker)
+		[ "$(descriptors_of "$worker")" -le 100 ] ||
+			fail "$(descriptors_of "$worker") descriptors of the worker"
+	fi
+	seq -f 'h%.0f' $n >control/free
+	eventually '[ "$(descriptors_of "$broker")" -le $((ours + 10)) ]'
+}
+
+# Cells are of many sizes, and are given out again.
+test_small_host_allocations_read_as_zeros()
+{
+	local size
+	for size in 1 255 256 257 1000 4095 4096; do
+		echo "x $size kind=host" >control/alloc
+		echo "beside $size kind=host" >control/alloc
+		is_zero allocations/x/data
+		yes | head -c "$size" >allocations/x/data
+		echo 'x u8:9' >control/fill
+		is_zero allocations/beside/data
+		echo 'beside from=x' >control/copy
+		echo x >control/free
+		echo "x $size kind=host" >control/alloc
+		is_zero allocations/x/data
+		is "$(od -A n -t u1 -N 1 allocations/beside/data | xargs)" 9
+		echo x >control/free
+		echo beside >control/free
+	done
+}
+
+test_kernels_use_small_host_allocations()
+{
+	local before
+	needs_kernels
+	mkdir modules/saxpy && cp "$GPUMEM_KERNELS/saxpy.ptx" modules/saxpy/image
+	echo 'x 64xf32 kind=host' >control/alloc
+	echo 'y 64xf32 kind=host' >control/alloc
+	echo 'x f32:1.5' >control/fill
+	echo 'saxpy saxpy elements=64 u32:64 f32:2 in:x y' >control/launch
+	is "$(od -A n -t f4 -v allocations/y/data | xargs -n 1 | uniq -c | xargs)" '64 3'
+	before=$(cat allocations/{x,y}/address)
+	echo 1 >"owners/$UID/reset"
+	echo 'saxpy saxpy elements=64 u32:64 f32:2 in:x y' >control/launch
+	is "$(od -A n -t f4 -N 4 allocations/y/data | xargs)" 6
+	is "$(cat allocations/{x,y}/address)" "$before"
+}
+
 test_async_memory_belongs_to_its_stream()
 {
 	mkdir streams/s

@@ -216,6 +216,35 @@ test_what_cannot_be_mapped_says_why()
 	like "$(client <<<'command control/nosuch x')" 'ENOENT'
 }
 
+# alone COMMAND...: without the mounts of others than this topic.
+alone()
+{
+	unshare -m bash -c 'mapfile -t places < <(awk "\$3 == \"fuse.gpumemd\" { print \$2 }" /proc/self/mounts)
+	for place in "${places[@]}"; do
+		[[ $place = "$T"/* ]] || umount -l "$place"
+	done
+	"$@"' - "$@"
+}
+
+# opens UID: what gpumem_open(NULL) says to that user.
+opens()
+{
+	alone env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0" "LD_LIBRARY_PATH=$build/tools/softgpu" \
+		setpriv "--reuid=$1" "--regid=$1" --clear-groups "$build/tests/client/client" </dev/null
+}
+
+test_mounts_that_a_user_may_not_enter_do_not_count()
+{
+	needs_root 'several users'
+	mkdir "$T/run"
+	chown 1 "$T/run"
+	XDG_RUNTIME_DIR=$T/run by 1 broker_start "$T/own" --driver "$(driver own)"
+	is "$(opens 4002)" ok
+	is "$(opens 0)" ok
+	like "$(opens 1)" '^ENOTUNIQ 2 brokers are mounted here: name one, as in GPUMEM_MOUNT=/'
+	broker_stop "$T/own"
+}
+
 test_a_hidden_device_is_said_so()
 {
 	needs_software 'hide a device without a toolkit'
@@ -224,6 +253,15 @@ test_a_hidden_device_is_said_so()
 	hidden=${hidden#*:}
 	like "$(hidden=${hidden/devices=2/devices=1} client <<<'map 1 x')" \
 		'ENODEV its device GPU-[0-9a-f-]+ is not among the 1 that this program sees'
+}
+
+test_an_answer_need_not_be_wanted()
+{
+	is "$(client <<'EOF'
+line control/alloc x 4K
+EOF
+	)" $'ok\nok '
+	is "$(ls allocations)" x
 }
 
 test_memory_of_the_session_ends_with_it()

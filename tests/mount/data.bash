@@ -317,6 +317,17 @@ test_other_memory_can_not_be_mapped()
 	done
 }
 
+# The memory behind it has other allocations in it, too.
+test_small_host_memory_can_not_be_mapped()
+{
+	echo 'x 4095 kind=host' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_RDWR)
+		show(mmap.mmap, fd, 4095)
+	EOF
+	)" ENODEV
+}
+
 test_two_writers_of_one_allocation_do_not_mix()
 {
 	noise 4000000 a >"$T/a"

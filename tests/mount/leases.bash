@@ -63,6 +63,29 @@ test_who_has_a_lease_is_shown()
 	like "$(tail -n 1 events)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
 }
 
+# A program that maps a descriptor has all of it.
+test_a_lease_of_a_small_host_allocation_is_of_no_other()
+{
+	needs_software 'map a descriptor without a driver'
+	local address
+	echo 'beside 100 kind=host' >control/alloc
+	yes | head -c 100 >allocations/beside/data
+	echo 'x 100 kind=host' >control/alloc
+	echo hello 1<>allocations/x/data
+	address=$(<allocations/x/address)
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+print(lease.fields()["mapped_size"])
+mapped = memory(lease, write=True)
+print(mapped[:5].decode(), bytes(mapped[6:]).count(0) == len(mapped) - 6)
+mapped[:5] = b"HELLO"
+EOF
+	)" $'4096\nhello True'
+	is "$(head -c 5 allocations/x/data)" HELLO
+	[ "$(<allocations/x/address)" != "$address" ]
+	is "$(head -c 3 allocations/beside/data)" $'y\ny'
+}
+
 test_a_ticket_gives_the_memory_itself()
 {
 	needs_software 'map a descriptor without a driver'
@@ -167,6 +190,65 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 	kill -KILL $holder
 	eventually '[ -z "$(<leases)" ]'
 	echo 'y 400M' >control/alloc
+}
+
+# leaves NAME: a program that has a lease of NAME and then ends, but for a thread: its
+# files are closed, and it has not gone yet. Its process is $holder.
+leaves()
+{
+	PATH=/usr/bin:/bin python3 -c "from lease import *
+import threading
+lease = Lease('$1')
+lease.fields()
+ready = threading.Event()
+def stay():
+    libc.unshare(0x400)  # CLONE_FILES: a table of its own
+    lease.close()
+    ready.set()
+    signal.pause()
+threading.Thread(target=stay).start()
+ready.wait()
+while not os.path.exists('$T/leave'):
+    time.sleep(0.01)
+libc.syscall(60, 0)  # exit(2), of this thread alone" &
+	holder=$!
+	eventually "grep -q ' $holder ' leases"
+}
+
+# An allocation that needs the memory waits for $holder, whose time limit is 10 s.
+waits_for_the_end_of_holder()
+{
+	timeout 3 bash -c 'echo "y 400M" >control/alloc' || true
+	[ ! -e allocations/y ] || fail 'the memory was given away too early'
+	kill -KILL $holder
+	eventually 'echo "y 400M" >control/alloc || [ -e allocations/y ]'
+}
+
+test_memory_freed_before_its_holder_died_waits_for_the_process()
+{
+	needs_software 'have little memory'
+	echo 'x 400M' >control/alloc
+	leaves x
+	slow 30s
+	echo 'x u8:1 wait=0' >control/fill
+	rmdir allocations/x
+	touch "$T/leave"
+	eventually '[ -z "$(<leases)" ]'
+	inject
+	eventually '! grep -q busy streams/*/state'
+	waits_for_the_end_of_holder
+}
+
+test_memory_freed_after_its_holder_died_waits_for_the_process()
+{
+	needs_software 'have little memory'
+	rm -f "$T/leave"
+	echo 'x 400M' >control/alloc
+	leaves x
+	touch "$T/leave"
+	eventually '[ -z "$(<leases)" ]'
+	rmdir allocations/x
+	waits_for_the_end_of_holder
 }
 
 test_a_hold_on_freed_memory_can_be_given_up()

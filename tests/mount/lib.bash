@@ -225,16 +225,17 @@ broker_start()
 	local folder=$1
 	shift
 	mkdir -p "$folder/mnt"
+	chown "$("${AS[@]}" id -u)" "$folder/mnt"
 	rm -f "$folder"/{pid,session,status}
 	env --default-signal=INT,QUIT setsid bash -c '
 		"${@:2}" >"$1/stdout" 2>"$1/stderr" &
 		echo $$ >"$1/session"
 		echo $! >"$1/pid"
 		wait $!
-		echo $? >"$1/status"' - "$folder" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
+		echo $? >"$1/status"' - "$folder" "${AS[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
 	eventually "[ -s '$folder/pid' ] && [ -s '$folder/session' ]"
 	# Of a dead mount the kernel may remember that a file exists.
-	eventually "cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
+	eventually "\"\${AS[@]}\" cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
 	[ ! -e "$folder/status" ] ||
 		fail "the broker did not start: $*" "status $(<"$folder/status")" "$(<"$folder/stderr")"
 }

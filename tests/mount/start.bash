@@ -22,6 +22,26 @@ test_gpumemd_returns_0_once_the_mount_answers()
 	eventually "! is_mounted '$T/own/mnt'"
 }
 
+test_a_folder_laid_out_by_another_user_stops_no_broker()
+{
+	needs_root 'several users'
+	local owner socket
+	unset XDG_RUNTIME_DIR
+	for owner in 1 2 3 6 7 8 9; do # fusermount3 wants users with names
+		! by 4002 run "mkdir /tmp/gpumem-$owner" || break
+	done
+	by $owner start
+	socket=$(by $owner run "readlink '$O/socket'")
+	like "$socket" "^/tmp/gpumem-$owner-[A-Za-z0-9]{6}/"
+	is "$(stat -c '%u %a' "${socket%/*}")" "$owner 755"
+	broker_stop "$T/own"
+	# The next broker has its socket there, too.
+	by $owner start
+	is "$(by $owner run "readlink '$O/socket'")" "$socket"
+	broker_stop "$T/own"
+	rmdir /tmp/gpumem-$owner "${socket%/*}"
+}
+
 test_help_and_version_are_said_and_are_success()
 {
 	like "$("$GPUMEMD" --help)" 'gpumemd .*MOUNTPOINT'

@@ -27,10 +27,11 @@ static void start(void)
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	char options[128];
 
-	snprintf(options, sizeof(options), "devices=2:memory=128M:machine=memory-%d", getpid());
+	snprintf(options, sizeof(options), "devices=2:memory=128M:machine=memory-%d",
+		 getpid());
 	setenv("GPUMEM_SOFTGPU", options, 1);
-	cr_assert(eq(int, cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why), 0), "%s",
-		  text_string(&why));
+	cr_assert(eq(int, cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why), 0),
+		  "%s", text_string(&why));
 	cr_assert(eq(int, memory_init(&memory, driver, 2, &failure), 0));
 }
 
@@ -107,8 +108,9 @@ Test(memory, sizes_beyond_any_machine_are_out_of_memory)
 	struct block *block = NULL;
 
 	cr_assert(eq(int, block_new(&block, &memory, 0, UINT64_MAX, NULL), -ENOMEM));
-	cr_assert(eq(int, block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, NULL), -ENOMEM));
-	cr_assert(eq(int, block_new_host(&block, &memory, UINT64_MAX), -ENOMEM));
+	cr_assert(
+		eq(int, block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, NULL), -ENOMEM));
+	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, UINT64_MAX, NULL), -ENOMEM));
 	cr_assert(eq(u64, memory.n_blocks, 0));
 }
 
@@ -132,7 +134,7 @@ Test(memory, host_block_is_sealed_zeroed_and_shared)
 	uint8_t *mapped;
 	int fd;
 
-	cr_assert(eq(int, block_new_host(&block, &memory, 5000), 0));
+	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, 5000, NULL), 0));
 	cr_assert(eq(u64, block->size, 8192));
 	cr_assert(eq(u64, memory.host_bytes, 8192));
 	fd = block_export(&memory, block, NULL);
@@ -157,13 +159,35 @@ struct cell {
 	uint64_t address, size;
 };
 
-static struct cell cell_of(struct chunk_pool *pool, uint64_t size)
+/* Takes a cell, from a new block when none is left. */
+static int cell_take(struct chunk_pool *pool, uint32_t place, struct cell *cell,
+		     struct cuda_failure *failure)
+{
+	uint64_t size = place == PLACE_HOST ? HOST_CHUNK_SIZE : CHUNK_SIZE;
+	struct block *block;
+	int r = cell_get(pool, place, cell->size, &cell->block, &cell->cell,
+			 &cell->address);
+
+	if (r != -EAGAIN)
+		return r;
+	r = block_new(&block, &memory, place, size, failure);
+	if (r < 0)
+		return r;
+	return cell_get_in(pool, block, cell->size, &cell->block, &cell->cell,
+			   &cell->address);
+}
+
+static struct cell cell_at(struct chunk_pool *pool, uint32_t place, uint64_t size)
 {
 	struct cell cell = { .size = size };
 
-	cr_assert(eq(int, cell_get(pool, 0, size, &cell.block, &cell.cell, &cell.address,
-				   NULL), 0));
+	cr_assert(eq(int, cell_take(pool, place, &cell, NULL), 0));
 	return cell;
+}
+
+static struct cell cell_of(struct chunk_pool *pool, uint64_t size)
+{
+	return cell_at(pool, 0, size);
 }
 
 static void cell_back(struct chunk_pool *pool, const struct cell *cell)
@@ -270,6 +294,28 @@ Test(memory, last_empty_chunk_of_a_size_is_kept_until_it_is_asked_back)
 	expect_all_free(0);
 }
 
+Test(memory, host_and_device_memory_have_chunks_of_their_own)
+{
+	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct cell device = cell_of(pool, 1), a = cell_at(pool, PLACE_HOST, 1), b;
+	struct block *block;
+
+	cr_assert(eq(u32, block_place(device.block), 0));
+	cr_assert(eq(u32, block_place(a.block), PLACE_HOST));
+	b = cell_at(pool, PLACE_HOST, 256);
+	cr_assert(eq(ptr, b.block, a.block));
+	*block_bytes_at(a.block, a.address) = 1;
+	cr_assert(eq(u8, *block_bytes_at(b.block, b.address), 0));
+	cell_back(pool, &a);
+	cell_back(pool, &b);
+	block = chunk_pool_shrink(pool, PLACE_HOST);
+	cr_assert(eq(ptr, block, a.block));
+	give_back(block);
+	cell_back(pool, &device);
+	chunk_pool_free(pool);
+	expect_all_free(0);
+}
+
 Test(memory, an_empty_chunk_beside_another_goes)
 {
 	struct chunk_pool *pool = chunk_pool_new(&memory);
@@ -295,10 +341,9 @@ Test(memory, full_device_refuses_a_cell_and_the_pool_goes_on)
 	struct block *rest = block_of(MACHINE_MEMORY - 2 * MIB);
 	struct chunk_pool *pool = chunk_pool_new(&memory);
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
-	struct cell a = cell_of(pool, CELL_MAX), b, none;
+	struct cell a = cell_of(pool, CELL_MAX), b, none = { .size = 256 };
 
-	cr_assert(eq(int, cell_get(pool, 0, 256, &none.block, &none.cell, &none.address,
-				   &failure), -ENOMEM));
+	cr_assert(eq(int, cell_take(pool, 0, &none, &failure), -ENOMEM));
 	cr_assert(ge(int, failure.call, 0));
 	b = cell_of(pool, CELL_MAX);
 	cell_back(pool, &a);
@@ -328,8 +373,7 @@ Test(memory, random_cells_never_overlap_and_all_comes_back)
 			continue;
 		}
 		cell->size = 1 + (state >> 4) % (64u << ((state >> 28) % 10));
-		if (cell_get(pool, 0, cell->size, &cell->block, &cell->cell, &cell->address,
-			     NULL) < 0) {
+		if (cell_take(pool, 0, cell, NULL) < 0) {
 			cell->block = NULL;
 			continue;
 		}

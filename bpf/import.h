@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that programs map through leases: each mapping's allocation, by process.
+ */
+#pragma once
+
+#include "base/def.h"
+#include "kernel/record.h"
+
+struct imports;
+struct mounts;
+
+/* Bytes of an allocation that a process has mapped. */
+struct import_total {
+	uint64_t held;
+	uint64_t peak;
+	unsigned int n; /* mappings */
+	char name[72];
+};
+
+/* Returns: NULL when there is no memory. */
+struct imports *imports_new(void);
+struct imports *imports_free(struct imports *imports);
+
+/* Learns the allocation of memory that a call has mapped. */
+void imports_learn(struct imports *imports, struct mounts *mounts,
+		   const struct record *record);
+
+/* Forgets memory that a call has unmapped, and an exec's. */
+void imports_unlearn(struct imports *imports, const struct record *record);
+
+/* The allocation mapped at an address of a process. Returns: NULL if there is none. */
+const char *imports_name(const struct imports *imports, uint64_t process,
+			 uint64_t address);
+
+/* Mappings that a process has of the allocation. */
+unsigned int imports_count(const struct imports *imports, uint64_t process,
+			   const char *name);
+
+/* The allocations that a process has or had mapped. Returns: how many there are. */
+size_t imports_totals(const struct imports *imports, uint64_t process,
+		      const struct import_total **ret_totals);
+
+/* A process has ended. Its totals stay where `keep` is set. */
+void imports_end(struct imports *imports, uint64_t process, bool keep);
