@@ -552,6 +552,8 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 	if (!in_slot || !transfer->charged) {
 		transfer->buffer = *buffer;
 		transfer->bytes = bytes;
+		if (in_slot)
+			op->turn = TURN_FREE;
 		*buffer = (struct buffer){ .slot = -1 };
 		return 0;
 	}

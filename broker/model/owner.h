@@ -18,6 +18,7 @@
 #define STREAMS_OF_OWNER 4096
 
 struct chunk_pool; /* broker/memory */
+struct op;	   /* broker/op */
 struct output;	   /* broker/process */
 struct registry;
 struct stream;
@@ -33,6 +34,8 @@ struct owner {
 	struct shares shares;
 	uint64_t n_in_worker;  /* allocations in the owner's worker */
 	struct worker *worker; /* NULL until the first need */
+	uint32_t n_turns;      /* ops at the mover; broker/op/turn.h */
+	struct op *waiting;    /* ops that wait for a turn */
 	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	 /* of the owner's kernels; lives as long as the worker */

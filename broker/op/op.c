@@ -173,11 +173,12 @@ struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
 	return zero;
 }
 
-/* Whether the op only waits for the mover, which runs no kernels. */
+/* Whether the op only waits for the mover, which runs no kernels, and is there already.
+ */
 static bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);
-	bool soon = work->n_before == 0 && op->worker == &op->broker->processes->mover;
+	bool soon = work->n_before == 0 && op->turn != TURN_NONE;
 
 	for (unsigned int i = 0; i < work->n_uses; i++)
 		soon = soon && kind_is_durable(work->uses[i].allocation->kind);
@@ -411,7 +412,7 @@ static enum begun op_begin(struct op *op)
 
 	if (op->work.ended)
 		return OP_OVER;
-	if (rescue_park(&op->work))
+	if (rescue_park(&op->work) || !turn_take(op))
 		return OP_PARKED;
 	begun = op_prepare(op);
 	if (begun != OP_RUN)
@@ -548,6 +549,7 @@ static void op_seal(struct op *op)
 void op_complete(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
+	struct op *ready, *next;
 	struct work *work = NULL;
 
 	op->error = error;
@@ -563,11 +565,15 @@ void op_complete(struct op *op, int error)
 	if (op->class->settle)
 		op->class->settle(op);
 	order_done(&op->work, &work);
+	ready = op_list(work);
+	next = turn_give(op);
+	if (next)
+		op_push_ready(&ready, next);
 	share_give(op->payer, SHARE_OPERATIONS, 1);
 	registry_less_busy(&broker->registry);
 	pthread_mutex_unlock(&broker->registry.lock);
 
-	op_left(op, op_list(work));
+	op_left(op, ready);
 }
 
 void op_done(struct op *op, int error)

@@ -22,6 +22,7 @@
 #include "base/wait.h"
 #include "channel/channel.h"
 #include "op/deadline.h"
+#include "op/turn.h"
 #include "process/broker.h"
 #include "process/staging_slot.h"
 #include "process/worker.h"
@@ -135,6 +136,8 @@ struct op {
 	struct image *image; /* module the worker must have loaded; NULL: none */
 	int only_use;	     /* index of the only use this worker may see; -1: all uses */
 	struct slot_waiter staged; /* slot in worker->staging; -1: none */
+	enum turn turn;		   /* at the mover. registry.lock, like the next: */
+	struct op *prev_waiting, *next_waiting; /* for a turn */
 
 	/*
 	 * Called after the op has left the order: answers the waiting caller. The op is

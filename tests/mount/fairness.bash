@@ -172,6 +172,50 @@ test_the_share_of_waiting_writes()
 	bob_notices_nothing
 }
 
+# mallory_reads FILE THREADS: each thread reads 1 MiB at a time, over and over.
+mallory_reads()
+{
+	py $mallory "$@" <<-'EOF'
+		import threading
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		threading.stack_size(65536)
+		fd = os.open(sys.argv[2], os.O_RDONLY)
+		def read():
+		    memory = [bytearray(1 << 20)]
+		    while True:
+		        os.preadv(fd, memory, 0)
+		for _ in range(int(sys.argv[3])):
+		    threading.Thread(target=read, daemon=True).start()
+		print("reading", flush=True)
+		signal.pause()
+	EOF
+}
+
+# All users share the slots of the mover's staging area.
+test_readers_that_wait_for_slots()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 1M" >control/alloc'
+	mallory_reads allocations/hers/data 300 >"$T/mallory" &
+	eventually "grep -q reading '$T/mallory'"
+	bob_notices_nothing
+}
+
+# All users share the mover, which would need 16 s for all of these.
+test_fills_that_wait_for_the_mover()
+{
+	local write
+	slow 40ms
+	bob_is_ready
+	by $mallory run 'seq -f "hers%.0f 64K" 2000 >control/alloc'
+	by $mallory run 'seq -f "hers%.0f u8:1 wait=0" 2000 >control/fill'
+	# The very first write, since the best of three may come when all is done.
+	write=$(work_of_bob | value_of /dev/stdin write)
+	[ "$write" -le 1000 ] || fail "bob's write takes $write ms"
+	bob_notices_nothing
+}
+
 # On a broker that may open few files.
 test_the_share_of_descriptors()
 {

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Turns at the mover.
+ *
+ * The mover serves all users, in the order of arrival. So that a user who has thousands
+ * of ops ready does not stand in front of everybody, a user has only N_TURNS ops at the
+ * mover at a time: enough to keep the mover's threads busy. Further ops of the user wait
+ * here for the end of one of them.
+ *
+ * An op keeps its turn until it leaves the order, also when it is sent again. Nobody
+ * waits for a turn with a slot of the mover in hand, since an op with a turn may wait for
+ * a slot.
+ */
+#include "op/turn.h"
+
+#include <utlist.h>
+
+#include "op/op.h"
+#include "process/processes.h"
+
+#define N_TURNS 12
+
+bool turn_take(struct op *op)
+{
+	struct owner *payer = op->payer;
+
+	if (op->turn == TURN_HAD || op->turn == TURN_FREE ||
+	    op->worker != &op->broker->processes->mover)
+		return true;
+	if (payer->n_turns == N_TURNS) {
+		DL_APPEND2(payer->waiting, op, prev_waiting, next_waiting);
+		return false;
+	}
+	payer->n_turns++;
+	op->turn = TURN_HAD;
+	return true;
+}
+
+struct op *turn_give(struct op *op)
+{
+	struct owner *payer = op->payer;
+	struct op *next = payer->waiting;
+
+	if (op->turn != TURN_HAD)
+		return NULL;
+	op->turn = TURN_NONE;
+	if (!next) {
+		payer->n_turns--;
+		return NULL;
+	}
+	DL_DELETE2(payer->waiting, next, prev_waiting, next_waiting);
+	next->turn = TURN_HAD;
+	return next;
+}

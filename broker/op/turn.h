@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Turns at the mover, which serves all users. All under registry.lock. */
+#pragma once
+
+#include <stdbool.h>
+
+struct op;
+
+enum turn {
+	TURN_NONE,
+	TURN_HAD,
+	TURN_FREE, /* the op needs none: it has a slot of the mover already */
+};
+
+/*
+ * Takes a turn, if the op is for the mover and has none. Returns: false: the op waits,
+ * and turn_give() returns it later.
+ */
+bool turn_take(struct op *op);
+
+/* Gives up the op's turn, if it has one. Returns: an op to be started, or NULL. */
+struct op *turn_give(struct op *op);
