@@ -62,6 +62,25 @@ static void uuid_print(const CUuuid *uuid, char text[48])
 					 (unsigned char)uuid->bytes[i]);
 }
 
+int memory_device_uuid(int ordinal, char uuid[48])
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	struct cuda_driver *driver;
+	CUdevice device;
+	CUuuid bytes;
+	int r = memory_driver(&driver);
+
+	if (r < 0)
+		return r;
+	if (CUDA(driver, &failure, cuDeviceGet, &device, ordinal) < 0 ||
+	    CUDA(driver, &failure, cuDeviceGetUuid_v2, &bytes, device) < 0) {
+		(void)driver_fail(&failure, "this program has no such device");
+		return -ENODEV;
+	}
+	uuid_print(&bytes, uuid);
+	return 0;
+}
+
 /* The program's ordinal of a device. Returns: -ENODEV when the device is hidden. */
 static int device_find(struct cuda_driver *driver, const char *uuid)
 {
@@ -273,16 +292,12 @@ int memory_map(struct memory *memory, const struct lease *lease, int fd,
 					  : device_map(memory, lease, fd, flags);
 }
 
-/* Makes the device's primary context current if the program has no current context. */
+/* Makes the device's primary context current, if it is active. */
 static bool context_borrow(struct cuda_driver *driver, int device, CUcontext *ret_context)
 {
 	unsigned int flags;
 	int active = 0;
-	CUcontext current = NULL;
 
-	*ret_context = NULL;
-	if (CUDA(driver, NULL, cuCtxGetCurrent, &current) == 0 && current)
-		return true;
 	if (CUDA(driver, NULL, cuDevicePrimaryCtxGetState, device, &flags, &active) < 0 ||
 	    !active ||
 	    CUDA(driver, NULL, cuDevicePrimaryCtxRetain, ret_context, device) < 0)
@@ -290,11 +305,38 @@ static bool context_borrow(struct cuda_driver *driver, int device, CUcontext *re
 	return CUDA(driver, NULL, cuCtxPushCurrent_v2, *ret_context) == 0;
 }
 
-int memory_synchronize(const struct memory *memory)
+static int context_synchronize(struct cuda_driver *driver)
 {
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
+
+	(void)CUDA(driver, &failure, cuCtxSynchronize);
+	/* A lost context runs no work any more. */
+	if (failure.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+	    failure.result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		return error_set(EBUSY, "a stream is being captured: unmap afterwards");
+	return 0;
+}
+
+int memory_synchronize_device(int device)
+{
 	struct cuda_driver *driver;
 	CUcontext borrowed;
+	int r = memory_driver(&driver);
+
+	if (r < 0)
+		return r;
+	if (!context_borrow(driver, device, &borrowed))
+		return 0;
+	r = context_synchronize(driver);
+	(void)CUDA(driver, NULL, cuCtxPopCurrent_v2, &borrowed);
+	(void)CUDA(driver, NULL, cuDevicePrimaryCtxRelease_v2, device);
+	return r;
+}
+
+int memory_synchronize(const struct memory *memory)
+{
+	struct cuda_driver *driver;
+	CUcontext current = NULL;
 	int r;
 
 	if (!memory->mapped || (memory->device < 0 && !memory->registered))
@@ -302,19 +344,9 @@ int memory_synchronize(const struct memory *memory)
 	r = memory_driver(&driver);
 	if (r < 0)
 		return r;
-	if (!context_borrow(driver, MAX(memory->device, 0), &borrowed))
-		return 0;
-	(void)CUDA(driver, &failure, cuCtxSynchronize);
-	if (borrowed) {
-		(void)CUDA(driver, NULL, cuCtxPopCurrent_v2, &borrowed);
-		(void)CUDA(driver, NULL, cuDevicePrimaryCtxRelease_v2,
-			   MAX(memory->device, 0));
-	}
-	/* A lost context runs no work any more. */
-	if (failure.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
-	    failure.result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-		return error_set(EBUSY, "a stream is being captured: unmap afterwards");
-	return 0;
+	if (CUDA(driver, NULL, cuCtxGetCurrent, &current) == 0 && current)
+		return context_synchronize(driver);
+	return memory_synchronize_device(MAX(memory->device, 0));
 }
 
 void memory_unmap(struct memory *memory)

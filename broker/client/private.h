@@ -108,6 +108,12 @@ int memory_map(struct memory *memory, const struct lease *lease, int fd,
 /* Waits for work on the memory. Returns: 0; -EBUSY while a stream is captured. */
 int memory_synchronize(const struct memory *memory);
 
+/* The same for all work of a device's primary context. */
+int memory_synchronize_device(int device);
+
+/* The UUID of a device of this program. Returns: 0; a negative errno with a sentence. */
+int memory_device_uuid(int ordinal, char uuid[48]);
+
 /* Unmaps the memory; the address stays reserved. */
 void memory_unmap(struct memory *memory);
 

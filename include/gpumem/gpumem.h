@@ -160,6 +160,28 @@ int gpumem_end(struct gpumem_map *map, void *stream);
 int gpumem_suspend(struct gpumem_map *map);
 int gpumem_resume(struct gpumem_map *map, unsigned int flags);
 
+/*
+ * Memory for torch's CUDAPluggableAllocator, by name:
+ *
+ *	allocator = torch.cuda.memory.CUDAPluggableAllocator(
+ *		"libgpumem.so.0", "gpumem_torch_malloc", "gpumem_torch_free")
+ *	pool = torch.cuda.MemPool(allocator.allocator())
+ *
+ * gpumem_torch_malloc() makes an allocation of size bytes on the program's device, leases
+ * it for writing and maps it at its address, in the mount of gpumem_open(NULL). Segments
+ * are called $GPUMEM_TORCH_NAME.0, .1 and so on, torch-PID.0 without that variable; a
+ * number that is taken is left out. The allocations end with the program. stream is
+ * ignored: the memory is ready for all streams, and zero.
+ *
+ * Returns: the address; NULL, with gpumem_error(): torch then gives up cached memory or
+ * raises OutOfMemoryError.
+ */
+void *gpumem_torch_malloc(size_t size, int device, void *stream);
+
+/* Frees memory of gpumem_torch_malloc(), after waiting for all work of the device. While
+ * a stream is captured only the name goes at once, and the memory with a later call. */
+void gpumem_torch_free(void *pointer, size_t size, int device, void *stream);
+
 /* The sentence of this thread's last failure, valid until its next call. */
 const char *gpumem_error(void);
 

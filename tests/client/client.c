@@ -10,10 +10,12 @@
  *	command FILE LINE...               line FILE LINE... wants no answer
  *	fork (the lines up to `exit` are the child's)
  *	close    open [MOUNT]    exit
+ *	malloc M SIZE DEVICE    free M    as torch calls them; peek and poke work
  *
  * M is a digit.
  */
 #include <cuda.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <gpumem/gpumem.h>
 #include <stdbool.h>
@@ -25,6 +27,7 @@
 
 static struct gpumem *session;
 static struct gpumem_map *maps[10];
+static CUdeviceptr segments[10];
 
 static const char *const states[] = {
 	[GPUMEM_LIVE] = "live",
@@ -79,13 +82,40 @@ static void info(struct gpumem_map *map)
 	       got.generation);
 }
 
-static void poke(struct gpumem_map *map, size_t offset, const char *value)
+/* Found by name and called with these types, as torch does. */
+typedef void *(*torch_malloc)(size_t size, int device, CUstream stream);
+typedef void (*torch_free)(void *pointer, size_t size, int device, CUstream stream);
+
+static void on_segment(char **words)
+{
+	CUdeviceptr *segment = &segments[words[1][0] - '0'];
+
+	if (strcmp(words[0], "malloc") == 0) {
+		torch_malloc f = (torch_malloc)dlsym(RTLD_DEFAULT, "gpumem_torch_malloc");
+
+		*segment =
+			(CUdeviceptr)f(strtoull(words[2], NULL, 0), atoi(words[3]), NULL);
+		printf("%s%s\n", *segment ? "ok" : "null ",
+		       *segment ? "" : gpumem_error());
+	} else {
+		torch_free f = (torch_free)dlsym(RTLD_DEFAULT, "gpumem_torch_free");
+
+		f((void *)*segment, 0, 0, NULL);
+		*segment = 0;
+		printf("ok\n");
+	}
+}
+
+static void poke(struct gpumem_map *map, const CUdeviceptr *segment, size_t offset,
+		 const char *value)
 {
 	struct gpumem_info got;
 	unsigned char byte = value ? (unsigned char)atoi(value) : 0;
 	CUresult result = CUDA_SUCCESS;
 
-	if (!map || gpumem_info(map, &got) < 0) {
+	if (!map && *segment)
+		got = (struct gpumem_info){ .pointer = (void *)*segment };
+	else if (!map || gpumem_info(map, &got) < 0) {
 		say(-EINVAL);
 		return;
 	}
@@ -137,7 +167,9 @@ static void run_command(char **words, bool wants_answer)
 
 static void on_map(char **words)
 {
-	struct gpumem_map **map = &maps[words[1] ? words[1][0] - '0' : 0];
+	int m = words[1] ? words[1][0] - '0' : 0;
+	struct gpumem_map **map = &maps[m];
+	CUdeviceptr *segment = &segments[m];
 	unsigned int flags = flags_of(words + 2);
 
 	if (strcmp(words[0], "map") == 0)
@@ -159,9 +191,11 @@ static void on_map(char **words)
 	else if (strcmp(words[0], "resume") == 0)
 		say(gpumem_resume(*map, flags));
 	else if (strcmp(words[0], "peek") == 0)
-		poke(*map, strtoul(words[2], NULL, 0), NULL);
+		poke(*map, segment, strtoul(words[2], NULL, 0), NULL);
 	else if (strcmp(words[0], "poke") == 0)
-		poke(*map, strtoul(words[2], NULL, 0), words[3]);
+		poke(*map, segment, strtoul(words[2], NULL, 0), words[3]);
+	else if (strcmp(words[0], "malloc") == 0 || strcmp(words[0], "free") == 0)
+		on_segment(words);
 	else
 		printf("what?\n");
 }

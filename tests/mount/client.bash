@@ -255,6 +255,58 @@ test_a_hidden_device_is_said_so()
 		'ENODEV its device GPU-[0-9a-f-]+ is not among the 1 that this program sees'
 }
 
+test_torch_gets_memory_by_the_names_of_its_functions()
+{
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'malloc 1 20971520 0')" ok
+	local client_pid
+	client_pid=$(awk '{ print $2 }' leases)
+	is "$(ask 'malloc 2 2097152 0')" ok
+	is "$(ls allocations)" "torch-$client_pid.0"$'\n'"torch-$client_pid.1"
+	is "$(<"allocations/torch-$client_pid.0/size")" 20971520
+	is "$(ask 'peek 1 20971519')" 'ok 0'
+	is "$(ask 'poke 1 20971519 7')" 'ok 7'
+	is "$(tail -c 1 "allocations/torch-$client_pid.0/data" | od -A n -t u1 | tr -d ' ')" 7
+	is "$(ask 'free 1')" ok
+	is "$(ls allocations)" "torch-$client_pid.1"
+	is "$(ask 'malloc 1 4096 0')" ok
+	is "$(ls allocations)" "torch-$client_pid.1"$'\n'"torch-$client_pid.2"
+	kill -KILL "$client_pid"
+	eventually '[ -z "$(ls allocations)" ] && [ "$(value_of status freed_leased_bytes)" = 0 ]'
+}
+
+test_segments_of_torch_have_the_name_that_is_asked_for()
+{
+	echo 'kv.1 4096' >control/alloc
+	export GPUMEM_TORCH_NAME=kv
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'malloc 1 4096 0')" ok
+	is "$(ask 'malloc 2 4096 0')" ok
+	is "$(ls allocations)" $'kv.0\nkv.1\nkv.2'
+	# whoever else freed or renamed them
+	mv allocations/kv.0 allocations/other
+	rmdir allocations/kv.2
+	is "$(ask 'free 1')" ok
+	is "$(ask 'free 2')" ok
+	is "$(ls allocations)" kv.1
+	is "$(<leases)" ''
+	like "$(ask 'malloc 1 4096 7')" '^null this program has no such device: cuDeviceGet: CUDA_ERROR_INVALID_DEVICE'
+	like "$(ask 'malloc 1 1000000000000000 0')" '^null .*1000000000000000 bytes'
+}
+
+test_torch_gets_memory_of_the_device_that_it_names()
+{
+	needs_software 'have two devices'
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'malloc 1 4096 1')" ok
+	is "$(cat allocations/torch-*.0/device)" 1
+	is "$(ask 'poke 1 0 7')" 'ok 7'
+	is "$(ask 'free 1')" ok
+}
+
 test_an_answer_need_not_be_wanted()
 {
 	is "$(client <<'EOF'
