@@ -56,7 +56,7 @@ static struct lease lease_open(const struct mount *mount)
 	while ((line = strsep(&rest, "\n"))) {
 		sscanf(line, "ticket %63s", lease.ticket);
 		sscanf(line, "socket %107s", lease.socket);
-		if (sscanf(line, "mapped_size %llu", &size) == 1)
+		if (sscanf(line, "mapped_bytes %llu", &size) == 1)
 			lease.mapped_size = size;
 	}
 	return lease;

@@ -449,7 +449,7 @@ test_a_mount_of_an_ordinary_user_names_no_leases_of_others()
 		importer $user
 		pretend "of-$user" 65534 status "mover $(<"$T/mover")" \
 			leases "forged $(<"$T/pid-$user") $user r 2026-11-22T08:00:00Z hold=none caller" \
-			allocations/forged/address 0x1000 allocations/forged/size 0x7fffffffffff \
+			allocations/forged/address 0x1000 allocations/forged/size_bytes 0x7fffffffffff \
 			allocations/forged/owner 0
 		if [ $user = 0 ]; then
 			unlike "$(imported $user)" 'name='

@@ -54,7 +54,7 @@ def a_tensor_of_a_pool_is_an_allocation_of_the_mount():
     torch.cuda.synchronize()
     names = segments()
     assert len(names) == 1, names
-    address, size = int(read(names[0], "address"), 0), int(read(names[0], "size"))
+    address, size = int(read(names[0], "address"), 0), int(read(names[0], "size_bytes"))
     assert address <= tensor.data_ptr() < address + size, (hex(tensor.data_ptr()), hex(address))
     offset = tensor.data_ptr() - address
     assert data(names[0], offset + 4096)[offset:] == b"\7" * 4096

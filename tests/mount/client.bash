@@ -264,7 +264,7 @@ test_torch_gets_memory_by_the_names_of_its_functions()
 	client_pid=$(awk '{ print $2 }' leases)
 	is "$(ask 'malloc 2 2097152 0')" ok
 	is "$(ls allocations)" "torch-$client_pid.0"$'\n'"torch-$client_pid.1"
-	is "$(<"allocations/torch-$client_pid.0/size")" 20971520
+	is "$(<"allocations/torch-$client_pid.0/size_bytes")" 20971520
 	is "$(ask 'peek 1 20971519')" 'ok 0'
 	is "$(ask 'poke 1 20971519 7')" 'ok 7'
 	is "$(tail -c 1 "allocations/torch-$client_pid.0/data" | od -A n -t u1 | tr -d ' ')" 7
