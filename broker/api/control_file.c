@@ -97,8 +97,7 @@ int control_new(struct control **ret_control, struct broker *broker,
 	pthread_mutex_init(&control->lock, NULL);
 	control->wants_state = token.generation && verb->state;
 	if (!control->wants_state)
-		text_printf(&control->answers, "%s\n",
-			    token.generation ? verb->object_usage : verb->usage);
+		text_printf(&control->answers, "%s\n", verb_usage(verb, token));
 	*ret_control = control;
 	return 0;
 }

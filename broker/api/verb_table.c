@@ -3,11 +3,11 @@
 
 #include "api/broker.h"
 #include "api/device_usage.h"
+#include "control/launch_line.h"
 #include "control/verbs.h"
 
-#define LAUNCH_USAGE                                                                     \
-	"grid=X[,Y[,Z]] block=X[,Y[,Z]]|elements=N [block=N] [shared=BYTES] [stream=S] " \
-	"[cooperative=1] [cluster=X[,Y[,Z]]] [timeout=SECONDS] [wait=0] ARG..."
+#define PREFETCH_USAGE "LOCATION [offset=N] [length=N] [stream=S] [wait=0]"
+#define ADVISE_USAGE   "ADVICE [LOCATION] [offset=N] [length=N]"
 
 static int answer_allocation(struct broker *broker, struct token token, struct text *text)
 {
@@ -45,20 +45,20 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "prefetch",
-		.usage = "NAME LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.usage = "NAME " PREFETCH_USAGE,
 		.help = "moves managed memory to where it will be used",
 		.object = OBJECT_ALLOCATION,
-		.object_usage = "LOCATION [offset=N] [length=N] [stream=S] [wait=0]",
+		.object_usage = PREFETCH_USAGE,
 		.managed = true,
 		.run = verb_prefetch,
 	},
 	{
 		.name = "advise",
-		.usage = "NAME ADVICE [LOCATION] [offset=N] [length=N]",
+		.usage = "NAME " ADVISE_USAGE,
 		.help = "tells the driver how managed memory is used; read, it is what "
 			"the driver knows",
 		.object = OBJECT_ALLOCATION,
-		.object_usage = "ADVICE [LOCATION] [offset=N] [length=N]",
+		.object_usage = ADVISE_USAGE,
 		.managed = true,
 		.run = verb_advise,
 		.state = state_advise,

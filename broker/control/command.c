@@ -71,13 +71,13 @@ void command_refuse(struct command *command, const struct refusal *refusal)
 	command_fail(command, refusal->error, "%s", refusal->sentence);
 }
 
-int command_parse(struct command *command, const struct grammar *grammar)
+int command_parse(struct command *command)
 {
 	struct refusal refusal;
 	int r;
 
-	r = line_parse(&command->line, command->bytes, command->length, grammar,
-		       &refusal);
+	r = line_parse(&command->line, command->bytes, command->length,
+		       verb_usage(command->verb, command->token), &refusal);
 	if (r < 0)
 		command_refuse(command, &refusal);
 	return r;

@@ -52,8 +52,9 @@ void command_fail(struct command *command, int error, const char *format, ...)
 /* As command_fail(), with the sentence of a line that could not be parsed. */
 void command_refuse(struct command *command, const struct refusal *refusal);
 
-/* Parses the line. Returns: 0; negative, and the command is answered. */
-int command_parse(struct command *command, const struct grammar *grammar);
+/* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
+ * answered. */
+int command_parse(struct command *command);
 
 /*
  * Adds an op for the command (NULL: no memory for the op), with registry.lock held, and

@@ -7,35 +7,6 @@
 #define BLOCK_OF_ELEMENTS 256
 #define TIMEOUT_MAX_S	  1000000
 
-enum {
-	KEY_GRID,
-	KEY_BLOCK,
-	KEY_ELEMENTS,
-	KEY_SHARED,
-	KEY_STREAM,
-	KEY_COOPERATIVE,
-	KEY_CLUSTER,
-	KEY_TIMEOUT,
-	KEY_WAIT,
-};
-
-static const char *const launch_keys[] = {
-	"grid",	       "block",	  "elements", "shared", "stream",
-	"cooperative", "cluster", "timeout",  "wait",	NULL,
-};
-
-const struct grammar launch_grammar = {
-	.operands = (const char *const[]){ "M", "F", NULL },
-	.keys = launch_keys,
-	.args = true,
-};
-
-const struct grammar launch_own_grammar = {
-	.operands = (const char *const[]){ NULL },
-	.keys = launch_keys,
-	.args = true,
-};
-
 /* ---- dimensions ---- */
 
 /* `X[,Y[,Z]]`; missing values are 1. */
@@ -67,14 +38,14 @@ static int parse_dimensions(const char *word, const char *what, uint32_t dimensi
 static int parse_elements(struct launch_spec *launch, const struct line *line,
 			  struct refusal *refusal)
 {
-	const char *word = line->values[KEY_ELEMENTS];
+	const char *word = line_value(line, "elements");
 	uint64_t elements, blocks;
 	int r;
 
-	if (line->values[KEY_GRID])
+	if (line_value(line, "grid"))
 		return refuse(refusal, EINVAL,
 			      "elements=%.64s and grid=%.64s can't both be given", word,
-			      line->values[KEY_GRID]);
+			      line_value(line, "grid"));
 	r = line_number(word, "elements", &elements, refusal);
 	if (r < 0)
 		return r;
@@ -83,7 +54,7 @@ static int parse_elements(struct launch_spec *launch, const struct line *line,
 	if (launch->block[1] != 1 || launch->block[2] != 1)
 		return refuse(refusal, EINVAL,
 			      "elements= needs a block of one dimension, not block=%.64s",
-			      line->values[KEY_BLOCK]);
+			      line_value(line, "block"));
 	blocks = (elements - 1) / launch->block[0] + 1;
 	if (blocks > INT32_MAX)
 		return refuse(
@@ -102,22 +73,22 @@ static int parse_grid(struct launch_spec *launch, const struct line *line,
 
 	launch->block[0] = BLOCK_OF_ELEMENTS;
 	launch->block[1] = launch->block[2] = 1;
-	if (line->values[KEY_BLOCK])
-		r = parse_dimensions(line->values[KEY_BLOCK], "block", launch->block,
+	if (line_value(line, "block"))
+		r = parse_dimensions(line_value(line, "block"), "block", launch->block,
 				     refusal);
 	if (r < 0)
 		return r;
-	if (line->values[KEY_CLUSTER])
-		r = parse_dimensions(line->values[KEY_CLUSTER], "cluster",
+	if (line_value(line, "cluster"))
+		r = parse_dimensions(line_value(line, "cluster"), "cluster",
 				     launch->cluster, refusal);
 	if (r < 0)
 		return r;
-	if (line->values[KEY_ELEMENTS])
+	if (line_value(line, "elements"))
 		return parse_elements(launch, line, refusal);
-	if (!line->values[KEY_GRID] || !line->values[KEY_BLOCK])
+	if (!line_value(line, "grid") || !line_value(line, "block"))
 		return refuse(refusal, EINVAL,
 			      "a launch needs grid= and block=, or elements=");
-	return parse_dimensions(line->values[KEY_GRID], "grid", launch->grid, refusal);
+	return parse_dimensions(line_value(line, "grid"), "grid", launch->grid, refusal);
 }
 
 /* ---- arguments ---- */
@@ -295,18 +266,18 @@ int launch_line_parse(struct launch_spec *launch, const struct line *line,
 {
 	int r;
 
-	*launch = (struct launch_spec){ .stream = line->values[KEY_STREAM] };
+	*launch = (struct launch_spec){ .stream = line_value(line, "stream") };
 	r = parse_grid(launch, line, refusal);
 	if (r == 0)
-		r = parse_shared(line->values[KEY_SHARED], &launch->shared, refusal);
+		r = parse_shared(line_value(line, "shared"), &launch->shared, refusal);
 	if (r == 0)
-		r = parse_cooperative(line->values[KEY_COOPERATIVE], &launch->cooperative,
-				      refusal);
+		r = parse_cooperative(line_value(line, "cooperative"),
+				      &launch->cooperative, refusal);
 	if (r == 0)
-		r = parse_timeout(line->values[KEY_TIMEOUT], &launch->timeout_ms,
+		r = parse_timeout(line_value(line, "timeout"), &launch->timeout_ms,
 				  refusal);
 	if (r == 0)
-		r = line_wait(line->values[KEY_WAIT], &launch->wait, refusal);
+		r = line_wait(line_value(line, "wait"), &launch->wait, refusal);
 	if (r == 0)
 		r = parse_args(launch, line, refusal);
 	return r;

@@ -7,69 +7,70 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "control/usage.h"
 #include "model/registry.h"
 
-/* The index of a key in the grammar; -1: unknown. */
-static int key_find(const struct grammar *grammar, const char *word, size_t length)
+/* The word of a key; NULL: not given. */
+static const char *line_key(const struct line *line, const char *key, size_t length)
 {
-	for (int i = 0; grammar->keys && grammar->keys[i]; i++) {
-		if (strlen(grammar->keys[i]) == length &&
-		    memcmp(grammar->keys[i], word, length) == 0)
-			return i;
+	for (unsigned int i = 0; i < line->n_keys; i++) {
+		if (strncmp(line->keys[i], key, length) == 0 &&
+		    line->keys[i][length] == '=')
+			return line->keys[i];
 	}
-	return -1;
+	return NULL;
 }
 
-static int refuse_key(struct refusal *refusal, const char *word, int length,
-		      const struct grammar *grammar)
+const char *line_value(const struct line *line, const char *key)
 {
-	_cleanup_text_ struct text keys = TEXT_INIT;
+	size_t length = strlen(key);
+	const char *word = line_key(line, key, length);
 
-	for (int i = 0; grammar->keys && grammar->keys[i]; i++)
-		text_printf(&keys, "%s%s", i ? ", " : "", grammar->keys[i]);
-	if (!keys.length)
-		return refuse(refusal, EINVAL, "'%.64s' is one word too many", word);
-	if (length == 0)
-		return refuse(refusal, EINVAL, "'%.64s' is not KEY=VALUE", word);
-	return refuse(refusal, EINVAL, "there is no key '%.*s': %s", MIN(length, 64),
-		      word, text_string(&keys));
+	return word ? word + length + 1 : NULL;
 }
 
-/* A word that should be a key: `x 1000 float32` is a common slip. */
-static int refuse_word(struct refusal *refusal, const struct line *line, const char *word,
-		       const struct grammar *grammar)
+/* A word that is no operand and has no `=`: `x 1000 float32` is a common slip. */
+static int refuse_word(struct refusal *refusal, const struct line *line, const char *word)
 {
-	const char *last = NULL;
+	struct usage_operand last;
 	uint64_t number;
-	int n = 0;
 
-	for (; grammar->operands[n]; n++)
-		last = line->operands[n];
-	if (!grammar->keys)
+	if (!strchr(line->usage, '='))
 		return refuse(refusal, EINVAL, "'%.64s' is one word too many", word);
-	if (last && strcmp(grammar->operands[n - 1], "SIZE") == 0 &&
-	    number_parse(last, &number) == 0)
+	if (line->n_operands && usage_operand(line->usage, line->n_operands - 1, &last) &&
+	    strncmp(last.name, "SIZE", 4) == 0 &&
+	    number_parse(line->operands[line->n_operands - 1], &number) == 0)
 		return refuse(refusal, EINVAL,
 			      "'%.64s' is not KEY=VALUE (for a count of floats write "
 			      "%.20sxf32)",
-			      word, last);
+			      word, line->operands[line->n_operands - 1]);
 	return refuse(refusal, EINVAL, "'%.64s' is not KEY=VALUE", word);
 }
 
-static int line_add_key(struct line *line, const char *word,
-			const struct grammar *grammar, struct refusal *refusal)
+static int refuse_key(struct refusal *refusal, const struct line *line, const char *word,
+		      size_t length)
 {
-	const char *equals = strchr(word, '=');
-	int length = (int)(equals - word);
-	int key = key_find(grammar, word, (size_t)length);
+	_cleanup_text_ struct text keys = TEXT_INIT;
 
-	if (key < 0)
-		return refuse_key(refusal, word, length, grammar);
-	if (line->values[key])
-		return refuse(
-			refusal, EINVAL, "%s= is given twice: '%s=%.64s' and '%.64s'",
-			grammar->keys[key], grammar->keys[key], line->values[key], word);
-	line->values[key] = equals + 1;
+	usage_list_keys(line->usage, &keys);
+	if (!keys.length || length == 0)
+		return refuse_word(refusal, line, word);
+	return refuse(refusal, EINVAL, "there is no key '%.*s': %s",
+		      (int)MIN(length, (size_t)64), word, text_string(&keys));
+}
+
+static int line_add_key(struct line *line, const char *word, struct refusal *refusal)
+{
+	size_t length = strcspn(word, "=");
+	const char *other = line_key(line, word, length);
+
+	if (!usage_has_key(line->usage, word, length))
+		return refuse_key(refusal, line, word, length);
+	if (other)
+		return refuse(refusal, EINVAL,
+			      "%.*s= is given twice: '%.64s' and '%.64s'", (int)length,
+			      word, other, word);
+	line->keys[line->n_keys++] = word;
 	return 0;
 }
 
@@ -86,48 +87,39 @@ static int line_add_arg(struct line *line, const char *word, struct refusal *ref
 	return 0;
 }
 
-/* The number of operands in the grammar from index n on. */
-static int operands_left(const struct grammar *grammar, int n)
+static int line_add_word(struct line *line, const char *word, struct refusal *refusal)
 {
-	int left = 0;
-
-	while (grammar->operands[n + left])
-		left++;
-	return left;
-}
-
-static int line_add_word(struct line *line, const char *word, int *n_operands,
-			 const struct grammar *grammar, struct refusal *refusal)
-{
-	int left = operands_left(grammar, *n_operands);
 	const char *equals = strchr(word, '=');
+	struct usage_operand operand;
+	bool more = usage_operand(line->usage, line->n_operands, &operand);
 
 	/* A word with `=` is a key, known or not, if all operands left are optional. */
-	if (equals && left && left <= grammar->n_optional) {
-		*n_operands += left;
-		left = 0;
-	}
-	if (equals && left && key_find(grammar, word, (size_t)(equals - word)) >= 0)
-		return refuse(refusal, EINVAL, "%s is missing before '%.64s'",
-			      grammar->operands[*n_operands], word);
-	if (left) {
-		line->operands[(*n_operands)++] = word;
+	if (equals && (!more || operand.optional))
+		return line_add_key(line, word, refusal);
+	if (equals && usage_has_key(line->usage, word, (size_t)(equals - word)))
+		return refuse(refusal, EINVAL, "%.*s is missing before '%.64s'",
+			      operand.length, operand.name, word);
+	if (more && isdigit((unsigned char)*operand.name) &&
+	    (strlen(word) != (size_t)operand.length ||
+	     memcmp(word, operand.name, strlen(word)) != 0))
+		return refuse(refusal, EINVAL, "'%.64s' is not %.*s", word,
+			      operand.length, operand.name);
+	if (more && !line->n_keys) {
+		line->operands[line->n_operands++] = word;
 		return 0;
 	}
-	if (!equals && grammar->args)
-		return line_add_arg(line, word, refusal);
-	if (!equals)
-		return refuse_word(refusal, line, word, grammar);
-	return line_add_key(line, word, grammar, refusal);
+	return usage_has_args(line->usage) ? line_add_arg(line, word, refusal)
+					   : refuse_word(refusal, line, word);
 }
 
-int line_parse(struct line *line, const char *bytes, size_t length,
-	       const struct grammar *grammar, struct refusal *refusal)
+int line_parse(struct line *line, const char *bytes, size_t length, const char *usage,
+	       struct refusal *refusal)
 {
+	struct usage_operand operand;
 	char *rest, *word;
-	int n_operands = 0, r;
+	int r;
 
-	*line = (struct line){ 0 };
+	*line = (struct line){ .usage = usage };
 	if (length > LINE_MAX_LENGTH)
 		return refuse(refusal, E2BIG, "the line is longer than %d bytes",
 			      LINE_MAX_LENGTH);
@@ -139,15 +131,13 @@ int line_parse(struct line *line, const char *bytes, size_t length,
 
 	rest = line->bytes;
 	while ((word = strsep(&rest, " \t\r"))) {
-		if (!*word)
-			continue;
-		r = line_add_word(line, word, &n_operands, grammar, refusal);
+		r = *word ? line_add_word(line, word, refusal) : 0;
 		if (r < 0)
 			return r;
 	}
-	if (operands_left(grammar, n_operands) > grammar->n_optional)
-		return refuse(refusal, EINVAL, "%s is missing",
-			      grammar->operands[n_operands]);
+	if (usage_operand(usage, line->n_operands, &operand) && !operand.optional)
+		return refuse(refusal, EINVAL, "%.*s is missing", operand.length,
+			      operand.name);
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Parser of lines: words separated by blanks. The operands come first in their order,
- * then KEY=VALUE in any order, each key at most once. Arguments, if the verb has any, may
- * stand among the keys.
+ * then KEY=VALUE in any order, each key at most once. Arguments, if the usage has any,
+ * may stand among the keys.
  */
 #pragma once
 
@@ -14,26 +14,26 @@
 #define LINE_ARGS_MAX	1024
 #define LINE_KEYS_MAX	12
 
-/* The grammar of a line; keys end in NULL. */
-struct grammar {
-	const char *const *operands; /* names, for sentences; end in NULL */
-	int n_optional;		     /* the last n may be missing, and are NULL then */
-	const char *const *keys;
-	bool args; /* words without `=` after the operands are arguments */
-};
-
 struct line {
-	const char *operands[4];	   /* complete, except optional ones */
-	const char *values[LINE_KEYS_MAX]; /* of grammar->keys; NULL: not given */
-	const char **args;		   /* owned */
-	unsigned int n_args;
+	const char *usage;
+	const char *operands[4];	 /* NULL: an optional one that is not given */
+	const char *keys[LINE_KEYS_MAX]; /* KEY=VALUE, see line_value() */
+	const char **args;		 /* owned */
+	unsigned int n_keys, n_args;
+	int n_operands;
 	char *bytes; /* owned; the words point into it */
 };
 
-/* Parses a copy of the bytes. Returns: 0; -EINVAL, -E2BIG, -ENOMEM and a refusal. */
-int line_parse(struct line *line, const char *bytes, size_t length,
-	       const struct grammar *grammar, struct refusal *refusal);
+/*
+ * Parses a copy of the bytes by a usage (usage.h). Returns: 0; -EINVAL, -E2BIG, -ENOMEM
+ * and a refusal.
+ */
+int line_parse(struct line *line, const char *bytes, size_t length, const char *usage,
+	       struct refusal *refusal);
 void line_deinit(struct line *line);
+
+/* NULL: the key is not given. */
+const char *line_value(const struct line *line, const char *key);
 
 /*
  * Parse words. Sentences quote the value of a key with the key, an operand (NULL as the

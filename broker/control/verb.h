@@ -12,7 +12,7 @@ struct wait;
 
 struct verb {
 	const char *name;
-	const char *usage; /* the grammar of a line in control/NAME; NULL: no such file */
+	const char *usage; /* of a line in control/NAME (usage.h); NULL: no such file */
 	const char *help;  /* one line */
 
 	/*
@@ -36,3 +36,9 @@ struct verb {
 	void (*state)(struct broker *broker, struct token token,
 		      const struct caller *caller, struct wait *wait);
 };
+
+/* The usage of a line in control/NAME, or in the file of the object with the token. */
+static inline const char *verb_usage(const struct verb *verb, struct token token)
+{
+	return token.generation ? verb->object_usage : verb->usage;
+}

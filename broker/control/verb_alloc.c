@@ -13,23 +13,6 @@
 
 #define TAG_MAX 255
 
-enum {
-	ALLOC_KIND,
-	ALLOC_DEVICE,
-	ALLOC_STREAM,
-	ALLOC_ATTACH,
-	ALLOC_TAG,
-	ALLOC_MODE,
-	ALLOC_UNTIL,
-	ALLOC_MAP,
-};
-
-static const struct grammar alloc_grammar = {
-	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
-	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
-				       "mode", "until", "map", NULL },
-};
-
 struct alloc_line {
 	const char *name;
 	uint64_t size;
@@ -90,52 +73,70 @@ static int alloc_parse_attach(const char *word, struct alloc_line *line,
 	return line_attach(word, ATTACH_HOST, &line->attach, refusal);
 }
 
-static int alloc_parse_keys(const struct registry *registry, const char *const *values,
-			    struct alloc_line *line, struct refusal *refusal)
+static int alloc_parse_tag(const char *word, const char **ret_tag,
+			   struct refusal *refusal)
 {
-	int r;
+	if (!*word)
+		return refuse(refusal, EINVAL, "tag= is empty");
+	if (!tag_is_plain(word))
+		return refuse(refusal, EINVAL,
+			      "a tag has at most %d bytes and no control characters",
+			      TAG_MAX);
+	*ret_tag = word;
+	return 0;
+}
 
-	line->kind = values[ALLOC_KIND] ? kind_find(values[ALLOC_KIND]) : KIND_DEVICE;
+static int alloc_parse_until(const char *word, bool *ret_until_close,
+			     struct refusal *refusal)
+{
+	*ret_until_close = strcmp(word, "close") == 0;
+	return *ret_until_close
+		       ? 0
+		       : refuse(refusal, EINVAL, "until=%.64s is not until=close", word);
+}
+
+/* The kind, and the keys that depend on the kind. */
+static int alloc_parse_kind(const struct line *words, struct alloc_line *line,
+			    struct refusal *refusal)
+{
+	const char *kind = line_value(words, "kind");
+	const char *attach = line_value(words, "attach");
+
+	line->kind = kind ? kind_find(kind) : KIND_DEVICE;
 	if (line->kind < 0)
 		return refuse(
 			refusal, EINVAL,
 			"kind=%.64s is not one of device, direct, async, managed, host",
-			values[ALLOC_KIND]);
-	line->has_device = values[ALLOC_DEVICE];
-	if (line->has_device) {
-		r = line_device(values[ALLOC_DEVICE], registry, &line->device, refusal);
-		if (r < 0)
-			return r;
-	}
-	line->stream = values[ALLOC_STREAM];
+			kind);
+	line->stream = line_value(words, "stream");
 	if (line->stream && line->kind != KIND_ASYNC)
-		return refuse(refusal, EINVAL, "stream=%s is for kind=async, not kind=%s",
-			      line->stream, kind_name((enum allocation_kind)line->kind));
-	if (values[ALLOC_ATTACH]) {
-		r = alloc_parse_attach(values[ALLOC_ATTACH], line, refusal);
-		if (r < 0)
-			return r;
-	}
-	line->tag = values[ALLOC_TAG];
-	if (line->tag && !*line->tag)
-		return refuse(refusal, EINVAL, "tag= is empty");
-	if (line->tag && !tag_is_plain(line->tag))
 		return refuse(refusal, EINVAL,
-			      "a tag has at most %d bytes and no control characters",
-			      TAG_MAX);
+			      "stream=%.64s is for kind=async, not kind=%s", line->stream,
+			      kind_name((enum allocation_kind)line->kind));
+	return attach ? alloc_parse_attach(attach, line, refusal) : 0;
+}
+
+static int alloc_parse_keys(const struct registry *registry, const struct line *words,
+			    struct alloc_line *line, struct refusal *refusal)
+{
+	const char *word;
+	int r;
+
 	line->mode = 0600;
-	if (values[ALLOC_MODE]) {
-		r = alloc_parse_mode(values[ALLOC_MODE], &line->mode, refusal);
-		if (r < 0)
-			return r;
-	}
-	line->until_close = values[ALLOC_UNTIL];
-	if (line->until_close && strcmp(values[ALLOC_UNTIL], "close") != 0)
-		return refuse(refusal, EINVAL, "until=%.64s is not until=close",
-			      values[ALLOC_UNTIL]);
-	return values[ALLOC_MAP]
-		       ? line_map(values[ALLOC_MAP], &line->map_readers, refusal)
-		       : 0;
+	r = alloc_parse_kind(words, line, refusal);
+	word = line_value(words, "device");
+	line->has_device = word;
+	if (r == 0 && word)
+		r = line_device(word, registry, &line->device, refusal);
+	if (r == 0 && (word = line_value(words, "tag")))
+		r = alloc_parse_tag(word, &line->tag, refusal);
+	if (r == 0 && (word = line_value(words, "mode")))
+		r = alloc_parse_mode(word, &line->mode, refusal);
+	if (r == 0 && (word = line_value(words, "until")))
+		r = alloc_parse_until(word, &line->until_close, refusal);
+	if (r == 0 && (word = line_value(words, "map")))
+		r = line_map(word, &line->map_readers, refusal);
+	return r;
 }
 
 static int alloc_parse(const struct registry *registry, const struct line *words,
@@ -154,7 +155,7 @@ static int alloc_parse(const struct registry *registry, const struct line *words
 		return refuse(refusal, EINVAL,
 			      "allocation %s can't have size %.64s: 1 byte is the least",
 			      line->name, words->operands[1]);
-	return alloc_parse_keys(registry, words->values, line, refusal);
+	return alloc_parse_keys(registry, words, line, refusal);
 }
 
 static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
@@ -333,7 +334,7 @@ void verb_alloc(struct command *command)
 	struct making *making;
 	struct stream *stream;
 
-	if (command_parse(command, &alloc_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	if (alloc_parse(registry, &command->line, &line, &refusal) < 0) {
 		command_refuse(command, &refusal);

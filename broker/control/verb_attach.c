@@ -98,19 +98,12 @@ static const struct op_class attach_class = {
 
 /* ---- the verb ---- */
 
-enum { ATTACH_KEY_STREAM, ATTACH_KEY_WAIT };
-
-static const struct grammar attach_grammar = {
-	.operands = (const char *const[]){ "ATTACH", NULL },
-	.keys = (const char *const[]){ "stream", "wait", NULL },
-};
-
 /* The stream to attach to, or to run on; *ret_stream NULL: any. As command_find(). */
 static int attach_stream(struct command *command, const struct allocation *allocation,
 			 uint8_t attach, struct stream **ret_stream)
 {
 	struct registry *registry = &command->broker->registry;
-	const char *name = command->line.values[ATTACH_KEY_STREAM];
+	const char *name = line_value(&command->line, "stream");
 	const struct stream *named = name ? stream_find_named(&command->broker->registry,
 							      name, command->caller)
 					  : NULL;
@@ -163,11 +156,11 @@ void verb_attach(struct command *command)
 	bool wait = true;
 	int r;
 
-	if (command_parse(command, &attach_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	r = line_attach(command->line.operands[0], ATTACH_SINGLE, &attach, &refusal);
 	if (r == 0)
-		r = line_wait(command->line.values[ATTACH_KEY_WAIT], &wait, &refusal);
+		r = line_wait(line_value(&command->line, "wait"), &wait, &refusal);
 	if (r < 0) {
 		command_refuse(command, &refusal);
 		return;

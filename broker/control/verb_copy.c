@@ -6,13 +6,6 @@
 #include "memops/copy.h"
 #include "model/access.h"
 
-enum { COPY_FROM, COPY_LENGTH, COPY_STREAM, COPY_WAIT };
-
-static const struct grammar copy_grammar = {
-	.operands = (const char *const[]){ "DST", NULL },
-	.keys = (const char *const[]){ "from", "length", "stream", "wait", NULL },
-};
-
 struct copy_line {
 	char target[OBJECT_NAME_MAX + 1], source[OBJECT_NAME_MAX + 1];
 	struct range to, from;
@@ -24,23 +17,25 @@ static int copy_parse(struct command *command, struct copy_line *line,
 		      struct refusal *refusal)
 {
 	const struct line *words = &command->line;
+	const char *from = line_value(words, "from");
+	const char *length = line_value(words, "length");
 	int r;
 
-	if (!words->values[COPY_FROM])
+	if (!from)
 		return refuse(refusal, EINVAL, "from=SRC is missing");
 	r = line_place(words->operands[0], line->target, &line->to, refusal);
 	if (r < 0)
 		return r;
-	r = line_place(words->values[COPY_FROM], line->source, &line->from, refusal);
+	r = line_place(from, line->source, &line->from, refusal);
 	if (r < 0)
 		return r;
-	line->whole = !words->values[COPY_LENGTH];
+	line->whole = !length;
 	if (!line->whole) {
-		r = line_range(NULL, words->values[COPY_LENGTH], &line->from, refusal);
+		r = line_range(NULL, length, &line->from, refusal);
 		if (r < 0)
 			return r;
 	}
-	return line_wait(words->values[COPY_WAIT], &line->wait, refusal);
+	return line_wait(line_value(words, "wait"), &line->wait, refusal);
 }
 
 /* Without length= the sentence names the length that would fit. */
@@ -98,7 +93,7 @@ void verb_copy(struct command *command)
 	struct stream *stream;
 	struct op *op;
 
-	if (command_parse(command, &copy_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	if (copy_parse(command, &line, &refusal) < 0) {
 		command_refuse(command, &refusal);
@@ -116,7 +111,7 @@ void verb_copy(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	stream = command_stream(command, command->line.values[COPY_STREAM],
+	stream = command_stream(command, line_value(&command->line, "stream"),
 				target->device);
 	if (!stream)
 		return;

@@ -6,13 +6,6 @@
 #include "memops/fill.h"
 #include "model/access.h"
 
-enum { FILL_OFFSET, FILL_LENGTH, FILL_STREAM, FILL_WAIT };
-
-static const struct grammar fill_grammar = {
-	.operands = (const char *const[]){ "NAME", "TYPE:VALUE", NULL },
-	.keys = (const char *const[]){ "offset", "length", "stream", "wait", NULL },
-};
-
 struct fill_line {
 	uint64_t pattern;
 	uint32_t pattern_size;
@@ -70,11 +63,11 @@ static int fill_parse(struct command *command, struct fill_line *line,
 	r = fill_parse_value(value, line, refusal);
 	if (r < 0)
 		return r;
-	r = line_range(command->line.values[FILL_OFFSET],
-		       command->line.values[FILL_LENGTH], &line->range, refusal);
+	r = line_range(line_value(&command->line, "offset"),
+		       line_value(&command->line, "length"), &line->range, refusal);
 	if (r < 0)
 		return r;
-	return line_wait(command->line.values[FILL_WAIT], &line->wait, refusal);
+	return line_wait(line_value(&command->line, "wait"), &line->wait, refusal);
 }
 
 static int fill_check_unit(const struct fill_line *line, const char *value,
@@ -108,7 +101,7 @@ void verb_fill(struct command *command)
 	struct stream *stream;
 	struct op *op;
 
-	if (command_parse(command, &fill_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	if (fill_parse(command, &line, &refusal) < 0) {
 		command_refuse(command, &refusal);
@@ -124,7 +117,7 @@ void verb_fill(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	stream = command_stream(command, command->line.values[FILL_STREAM],
+	stream = command_stream(command, line_value(&command->line, "stream"),
 				allocation->device);
 	if (!stream)
 		return;

@@ -3,16 +3,12 @@
 #include "memops/release.h"
 #include "model/access.h"
 
-static const struct grammar free_grammar = {
-	.operands = (const char *const[]){ "NAME", NULL },
-};
-
 void verb_free(struct command *command)
 {
 	struct allocation *allocation;
 	struct refusal refusal;
 
-	if (command_parse(command, &free_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	if (line_name(command->line.operands[0], "allocation", &refusal) < 0) {
 		command_refuse(command, &refusal);

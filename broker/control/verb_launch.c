@@ -277,12 +277,11 @@ static void launch_go(struct command *command, struct launch *launch, bool asked
 
 void verb_launch(struct command *command)
 {
-	bool own_file = command->token.generation != 0;
 	struct broker *broker = command->broker;
 	struct refusal refusal;
 	struct launch *launch;
 
-	if (command_parse(command, own_file ? &launch_own_grammar : &launch_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
 	launch = launch_new(broker, command_finish_op);
 	if (!launch) {

@@ -7,10 +7,6 @@
 #include "model/access.h"
 #include "process/checkpoint.h"
 
-static const struct grammar reset_grammar = {
-	.operands = (const char *const[]){ "1", NULL },
-};
-
 /* A signal came: the worker is still ended, and the line succeeds. */
 static int reset_interrupt(struct completion *completion)
 {
@@ -28,13 +24,8 @@ void verb_reset(struct command *command)
 	uint32_t epoch;
 	uid_t uid;
 
-	if (command_parse(command, &reset_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
-	if (strcmp(command->line.operands[0], "1") != 0) {
-		command_fail(command, EINVAL, "'%.64s' is not 1",
-			     command->line.operands[0]);
-		return;
-	}
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = slots_get(&broker->registry.owners, command->token.slot,
 			  command->token.generation);

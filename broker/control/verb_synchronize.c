@@ -50,14 +50,6 @@ static int synchronize_interrupt(struct completion *completion)
 	return -EINTR;
 }
 
-static const struct grammar name_grammar = {
-	.operands = (const char *const[]){ "STREAM", NULL },
-};
-
-static const struct grammar one_grammar = {
-	.operands = (const char *const[]){ "1", NULL },
-};
-
 /* The stream named by the line or the file. As command_find(). */
 static struct stream *synchronize_stream(struct command *command)
 {
@@ -95,17 +87,11 @@ static struct stream *synchronize_stream(struct command *command)
 
 void verb_synchronize(struct command *command)
 {
-	bool own_file = command->token.generation != 0;
 	struct stream *stream;
 	struct op *op;
 
-	if (command_parse(command, own_file ? &one_grammar : &name_grammar) < 0)
+	if (command_parse(command) < 0)
 		return;
-	if (own_file && strcmp(command->line.operands[0], "1") != 0) {
-		command_fail(command, EINVAL, "'%.64s' is not 1",
-			     command->line.operands[0]);
-		return;
-	}
 	pthread_mutex_lock(&command->broker->registry.lock);
 	stream = synchronize_stream(command);
 	if (!stream)

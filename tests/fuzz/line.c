@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines of control files. The first byte chooses a grammar, the others are the line; each
+ * Lines of control files. The first byte chooses a usage, the others are the line; each
  * word is then read as every kind of value, and a launch as a launch.
  */
 #include "control/line.h"
@@ -9,25 +9,15 @@
 #include <string.h>
 
 #include "control/launch_line.h"
+#include "control/usage.h"
 #include "fuzz.h"
 
-static const struct grammar alloc_grammar = {
-	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
-	.keys = (const char *const[]){ "kind", "device", "stream", "attach", "tag",
-				       "mode", "until", NULL },
-};
-
-static const struct grammar advise_grammar = {
-	.operands = (const char *const[]){ "NAME", "ADVICE", "LOCATION", NULL },
-	.n_optional = 1,
-	.keys = (const char *const[]){ "offset", "length", NULL },
-};
-
-static const struct grammar *const grammars[] = {
-	&launch_grammar,
-	&launch_own_grammar,
-	&alloc_grammar,
-	&advise_grammar,
+static const char *const usages[] = {
+	"M F " LAUNCH_USAGE,
+	LAUNCH_USAGE,
+	"NAME SIZE [kind=device|direct|async|managed|host] [device=N] [stream=S] "
+	"[attach=global|host] [tag=WORD] [mode=OCTAL] [until=close]",
+	"NAME ADVICE [LOCATION] [offset=N] [length=N]",
 };
 
 /* What a refusal is: an errno of the closed list and a sentence. */
@@ -121,25 +111,25 @@ static void read_launch(const struct line *line)
 
 int fuzz(const uint8_t *bytes, size_t size)
 {
-	const struct grammar *grammar;
+	const char *usage;
 	struct refusal refusal = { 0 };
 	struct line line;
 	int r;
 
 	if (!size)
 		return 0;
-	grammar = grammars[bytes[0] % ARRAY_SIZE(grammars)];
-	r = line_parse(&line, (const char *)bytes + 1, size - 1, grammar, &refusal);
+	usage = usages[bytes[0] % ARRAY_SIZE(usages)];
+	r = line_parse(&line, (const char *)bytes + 1, size - 1, usage, &refusal);
 	if (r < 0) {
 		check_refusal(r, &refusal);
 	} else {
 		for (size_t i = 0; i < ARRAY_SIZE(line.operands); i++)
 			read_word(line.operands[i]);
-		for (size_t i = 0; i < ARRAY_SIZE(line.values); i++)
-			read_word(line.values[i]);
+		for (unsigned int i = 0; i < line.n_keys; i++)
+			read_word(strchr(line.keys[i], '=') + 1);
 		for (size_t i = 0; i < line.n_args; i++)
 			read_word(line.args[i]);
-		if (grammar->args)
+		if (usage_has_args(usage))
 			read_launch(&line);
 	}
 	line_deinit(&line);

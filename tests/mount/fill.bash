@@ -118,7 +118,7 @@ test_fill_ranges_are_checked()
 	refused ERANGE 'offset 5000 .* x' "echo 'x u8:1 offset=5000' >control/fill"
 	refused EOVERFLOW '64 bits' "echo 'x u8:1 offset=18446744073709551615 length=2' >control/fill"
 	refused ENOENT 'nothing' "echo 'nothing u8:1' >control/fill"
-	refused EINVAL 'TYPE:VALUE is missing' "echo 'x' >control/fill"
+	refused EINVAL 'TYPE:VALUE.hex:BYTES is missing' "echo 'x' >control/fill"
 	is_zero allocations/x/data
 }
 

@@ -873,7 +873,7 @@ test_every_bad_attachment_has_its_errno()
 		'echo "z 4K kind=managed stream=default" >control/alloc'
 	refused ENOENT 'no device 99' 'echo "z 4K kind=managed device=99" >control/alloc'
 	refused EINVAL 'device.*global, host, single' 'echo device >allocations/y/attach'
-	refused EINVAL 'ATTACH is missing' 'echo stream=default >allocations/y/attach'
+	refused EINVAL 'single is missing' 'echo stream=default >allocations/y/attach'
 	refused EINVAL "there is no key 'offset': stream, wait" 'echo global offset=1 >allocations/y/attach'
 	refused ENOENT 'no stream nothing' 'echo single stream=nothing >allocations/y/attach'
 	refused EINVAL 'wait=no' 'echo global wait=no >allocations/y/attach'

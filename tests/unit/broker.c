@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "broker_help.h"
+#include "control/line.h"
+#include "control/usage.h"
 
 TestSuite(broker, .timeout = 60);
 
@@ -164,6 +166,34 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	broker_sync(broker, target, &nobody_special, answer_expect(&answer));
 	(void)answer_get(&answer);
 	broker_end(broker);
+}
+
+/* A line has room for all words of a usage. */
+Test(broker, usages_fit_into_a_line)
+{
+	struct usage_operand operand;
+	const struct verb *verbs;
+	struct line line;
+	size_t n;
+
+	verbs = verb_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		const char *const usages[] = { verbs[i].usage, verbs[i].object_usage };
+
+		for (size_t j = 0; j < ARRAY_SIZE(usages); j++) {
+			_cleanup_text_ struct text keys = TEXT_INIT;
+			unsigned int n_keys = 1;
+
+			if (!usages[j])
+				continue;
+			usage_list_keys(usages[j], &keys);
+			for (size_t c = 0; c < keys.length; c++)
+				n_keys += keys.data[c] == ',';
+			cr_expect(le(u32, n_keys, ARRAY_SIZE(line.keys)));
+			cr_expect(not(usage_operand(usages[j], ARRAY_SIZE(line.operands),
+						    &operand)));
+		}
+	}
 }
 
 /* Host memory is made page by page by the crew; nobody waits for it any more. */

@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "control/line.h"
+#include "control/usage.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <string.h>
 
-static const struct grammar grammar = {
-	.operands = (const char *const[]){ "NAME", "SIZE", NULL },
-	.keys = (const char *const[]){ "kind", "device", NULL },
-};
-
-static const struct grammar optional = {
-	.operands = (const char *const[]){ "ADVICE", "LOCATION", NULL },
-	.n_optional = 1,
-	.keys = (const char *const[]){ "offset", NULL },
-};
+static const char usage[] = "NAME SIZE [kind=device|host] [device=N]";
+static const char optional[] = "ADVICE [LOCATION] [offset=N]";
 
 static struct line line;
 static struct refusal refusal;
 
 static int parse(const char *words)
 {
-	return line_parse(&line, words, strlen(words), &grammar, &refusal);
+	return line_parse(&line, words, strlen(words), usage, &refusal);
 }
 
 static void expect_refused(const char *words, int error, const char *sentence)
@@ -39,19 +32,19 @@ Test(line, operands_come_first_and_keys_in_any_order)
 	cr_assert(eq(int, parse(" x\t4M  device=1 kind=host \r"), 0));
 	cr_assert(eq(str, (char *)line.operands[0], "x"));
 	cr_assert(eq(str, (char *)line.operands[1], "4M"));
-	cr_assert(eq(str, (char *)line.values[0], "host"));
-	cr_assert(eq(str, (char *)line.values[1], "1"));
+	cr_assert(eq(str, (char *)line_value(&line, "kind"), "host"));
+	cr_assert(eq(str, (char *)line_value(&line, "device"), "1"));
 	line_deinit(&line);
 	cr_assert(eq(int, parse("x 4M"), 0));
-	cr_assert(line.values[0] == NULL);
+	cr_assert(line_value(&line, "kind") == NULL);
 	line_deinit(&line);
 }
 
 Test(line, value_may_be_empty_and_hold_an_equals_sign)
 {
 	cr_assert(eq(int, parse("x 4M kind= device=a=b"), 0));
-	cr_assert(eq(str, (char *)line.values[0], ""));
-	cr_assert(eq(str, (char *)line.values[1], "a=b"));
+	cr_assert(eq(str, (char *)line_value(&line, "kind"), ""));
+	cr_assert(eq(str, (char *)line_value(&line, "device"), "a=b"));
 	line_deinit(&line);
 }
 
@@ -79,24 +72,72 @@ Test(line, operands_that_may_be_missing_are_NULL)
 		const char *words = good[i].words;
 
 		cr_assert(eq(int,
-			     line_parse(&line, words, strlen(words), &optional, &refusal),
+			     line_parse(&line, words, strlen(words), optional, &refusal),
 			     0),
 			  "'%s'", words);
 		cr_expect(eq(int, !line.operands[1], !good[i].location), "'%s'", words);
 		if (line.operands[1])
 			cr_expect(eq(str, (char *)line.operands[1],
 				     (char *)good[i].location));
-		cr_expect(eq(int, !line.values[0], !good[i].offset), "'%s'", words);
+		cr_expect(eq(int, !line_value(&line, "offset"), !good[i].offset), "'%s'",
+			  words);
 		line_deinit(&line);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		cr_expect(
 			eq(int,
-			   line_parse(&line, bad[i], strlen(bad[i]), &optional, &refusal),
+			   line_parse(&line, bad[i], strlen(bad[i]), optional, &refusal),
 			   -EINVAL),
 			"'%s'", bad[i]);
 		line_deinit(&line);
 	}
+}
+
+Test(line, usage_names_operands_keys_and_arguments)
+{
+	static const char launch[] = "M F grid=X[,Y] block=X[,Y]|elements=N [block=N] "
+				     "[file_offset=N] ARG...";
+	_cleanup_text_ struct text keys = TEXT_INIT;
+	struct usage_operand operand;
+
+	cr_expect(usage_operand(launch, 1, &operand));
+	cr_expect(eq(chr, *operand.name, 'F'));
+	cr_expect(eq(int, operand.length, 1));
+	cr_expect(not(usage_operand(launch, 2, &operand)));
+	cr_expect(usage_operand(optional, 1, &operand));
+	cr_expect(operand.optional);
+	cr_expect(eq(int, operand.length, (int)strlen("LOCATION")));
+	cr_expect(usage_has_args(launch));
+	cr_expect(not(usage_has_args(usage)));
+	cr_expect(usage_has_key(launch, "elements", 8));
+	cr_expect(usage_has_key(launch, "file_offset", 11));
+	cr_expect(not(usage_has_key(launch, "offset", 6)));
+	cr_expect(not(usage_has_key(usage, "host", 4)));
+	cr_expect(not(usage_has_key(usage, "", 0)));
+	usage_list_keys(launch, &keys);
+	cr_expect(eq(str, keys.data, "grid, block, elements, file_offset"));
+}
+
+Test(line, digit_of_a_usage_stands_for_itself)
+{
+	cr_expect(eq(int, line_parse(&line, "1", 1, "1", &refusal), 0));
+	line_deinit(&line);
+	cr_expect(eq(int, line_parse(&line, "12", 2, "1", &refusal), -EINVAL));
+	cr_expect(eq(str, refusal.sentence, "'12' is not 1"));
+	line_deinit(&line);
+}
+
+Test(line, arguments_may_stand_among_keys)
+{
+	const char words[] = "m f in:x grid=1 u32:7";
+
+	cr_assert(
+		eq(int,
+		   line_parse(&line, words, strlen(words), "M F grid=X ARG...", &refusal),
+		   0));
+	cr_expect(eq(u32, line.n_args, 2));
+	cr_expect(eq(str, (char *)line.args[1], "u32:7"));
+	line_deinit(&line);
 }
 
 Test(line, unknown_key_is_named)
@@ -123,18 +164,16 @@ Test(line, too_long_a_line_is_refused)
 
 	memset(bytes, ' ', sizeof(bytes));
 	memcpy(bytes, "x 4M", 4);
-	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH, &grammar, &refusal),
-		     0));
+	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH, usage, &refusal), 0));
 	line_deinit(&line);
-	cr_assert(eq(int,
-		     line_parse(&line, bytes, LINE_MAX_LENGTH + 1, &grammar, &refusal),
+	cr_assert(eq(int, line_parse(&line, bytes, LINE_MAX_LENGTH + 1, usage, &refusal),
 		     -E2BIG));
 	line_deinit(&line);
 }
 
 Test(line, nul_byte_is_refused)
 {
-	cr_assert(eq(int, line_parse(&line, "x\0 4M", 5, &grammar, &refusal), -EINVAL));
+	cr_assert(eq(int, line_parse(&line, "x\0 4M", 5, usage, &refusal), -EINVAL));
 	cr_assert(ne(ptr, strstr(refusal.sentence, "NUL"), NULL));
 	line_deinit(&line);
 }
@@ -146,7 +185,7 @@ Test(line, long_words_do_not_burst_the_sentence)
 	memset(bytes, 'k', sizeof(bytes));
 	memcpy(bytes, "x 4M ", 5);
 	bytes[2000] = '=';
-	cr_assert(eq(int, line_parse(&line, bytes, sizeof(bytes), &grammar, &refusal),
+	cr_assert(eq(int, line_parse(&line, bytes, sizeof(bytes), usage, &refusal),
 		     -EINVAL));
 	cr_assert(lt(sz, strlen(refusal.sentence), sizeof(refusal.sentence)));
 	line_deinit(&line);

@@ -110,7 +110,8 @@ Test(memory, sizes_beyond_any_machine_are_out_of_memory)
 	cr_assert(eq(int, block_new(&block, &memory, 0, UINT64_MAX, NULL), -ENOMEM));
 	cr_assert(
 		eq(int, block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, NULL), -ENOMEM));
-	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, UINT64_MAX, NULL), -ENOMEM));
+	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, UINT64_MAX, NULL),
+		     -ENOMEM));
 	cr_assert(eq(u64, memory.n_blocks, 0));
 }
 
