@@ -4,8 +4,8 @@
  * broker; a descriptor acts as its opener.
  *
  * Writes are answered before they reach the memory: close(2) and fsync(2) of a descriptor
- * report their failures. O_TRUNC comes as a SETATTR right after OPEN, and the answer of
- * the SETATTR waits for the zeros.
+ * report their failures, and those of fallocate(2) and copy_file_range(2). O_TRUNC comes
+ * as a SETATTR right after OPEN, and the answer of the SETATTR waits for the zeros.
  *
  * The size never changes: appending writes past the end, and a plain fallocate(2) inside
  * the file has nothing to do.
@@ -120,6 +120,18 @@ static void data_sync(struct file *file, fuse_req_t req)
 	request_wait(request);
 }
 
+/*
+ * fsync(2). The kernel holds the lock of the file meanwhile, which writers wait for, deaf
+ * to signals: only a descriptor that has written waits.
+ */
+static void data_fsync(struct file *file, fuse_req_t req)
+{
+	if (atomic_load(&data_of(file)->wrote))
+		data_sync(file, req);
+	else
+		reply_error(req, 0);
+}
+
 /* Closing a duplicate, as dd does after opening, waits for nothing. */
 static void data_close(struct file *file, fuse_req_t req)
 {
@@ -183,6 +195,7 @@ static void data_fallocate(struct file *file, fuse_req_t req, int mode, off_t of
 	request = request_new(file->view, req, request_reply_error);
 	if (!request)
 		return;
+	atomic_store(&data->wrote, true);
 	broker_zero(file->view->broker, data->token, &caller, offset, length,
 		    &request->wait);
 	request_wait(request);
@@ -200,7 +213,7 @@ static void data_free(struct file *file, fuse_req_t req)
 static const struct file_type data_type = {
 	.read = data_read,
 	.write = data_write,
-	.sync = data_sync,
+	.sync = data_fsync,
 	.close = data_close,
 	.lseek = data_lseek,
 	.fallocate = data_fallocate,
@@ -279,6 +292,7 @@ void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 	if (!request)
 		return;
 	caller = data_caller(data_of(target), req);
+	atomic_store(&data_of(target)->wrote, true);
 	broker_copy_range(target->view->broker, data_of(source)->token, source_offset,
 			  data_of(target)->token, target_offset, length, &caller,
 			  &request->wait);

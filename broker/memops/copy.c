@@ -9,6 +9,7 @@
  * a worker and another owner's durable memory, which must not be mapped there.
  */
 #include "memops/copy.h"
+#include "memops/fill.h"
 
 #include <string.h>
 
@@ -47,6 +48,7 @@ static enum begun copy_begin(struct op *op)
 static const struct op_class copy_class = {
 	.what = "copy",
 	.begin = copy_begin,
+	.settle = data_settle,
 	.repeatable = true,
 };
 
@@ -202,6 +204,7 @@ static const struct op_class bounce_class = {
 	.what = "copy",
 	.run = bounce_run,
 	.answered = bounce_answered,
+	.settle = data_settle,
 	.leave = bounce_leave,
 };
 

@@ -43,7 +43,10 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
 		 struct wait *wait);
 
-/* Zeroes [offset, offset + length) on the GPU. -ENOSPC past the end. */
+/*
+ * Zeroes [offset, offset + length) on the GPU. -ENOSPC past the end. Answers once the
+ * zeros have their place in the order of uses; broker_sync() reports later failures.
+ */
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
 		 uint64_t offset, uint64_t length, struct wait *wait);
 
@@ -56,7 +59,8 @@ void broker_truncate(struct broker *broker, struct token token,
 
 /*
  * Errors: only EACCES, ENOSPC, EIO, ESTALE, EINTR; on others cp and the kernel fall back
- * silently (see docs/filesystem.md). done's length: bytes copied, 0 at the end.
+ * silently (see docs/filesystem.md). done's length: bytes copied, 0 at the end. Answers
+ * as broker_zero().
  */
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct token target, uint64_t target_offset, uint64_t length,

@@ -33,6 +33,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 	static const struct op_class fill_class = {
 		.what = "fill",
 		.begin = fill_begin,
+		.settle = data_settle,
 		.repeatable = true,
 	};
 	struct op *op = op_new(sizeof(struct fill), &fill_class, broker, owner);

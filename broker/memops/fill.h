@@ -4,6 +4,10 @@
 
 #include "op/op.h"
 
+/* Settles a fill or a copy: the next close or fsync reports a failure to a descriptor of
+ * data that was answered before. */
+void data_settle(struct op *op);
+
 /*
  * Makes an op that fills with a pattern of 1, 2, 4 or 8 bytes. With stay, pages of
  * managed memory do not migrate; this is slower. With registry.lock held. NULL: no

@@ -670,13 +670,53 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 
 /* ---- zeros ---- */
 
+/*
+ * The kernel holds the lock of the file until the answer, and no signal ends the wait for
+ * that lock. So truncations, zeros and copies are answered once they have their place in
+ * the order. Releases the lock; r is that of adding the op.
+ */
+static void data_queued(struct op *op, int r, struct op *ready, struct wait *wait)
+{
+	const uint64_t length = op->work.uses[0].length;
+
+	if (r < 0)
+		data_note_refused(op, r, SHARE_OPERATIONS, 1);
+	else
+		allocation_written(op->work.uses[0].allocation);
+	pthread_mutex_unlock(&op->broker->registry.lock);
+	op_start(ready);
+	if (r < 0)
+		data_drop_op(op, wait);
+	else
+		wait_done(wait, 0, length);
+}
+
 /* Reports a failure on the GPU; other failures were reported before. */
 static void told_finish(struct op *op)
 {
 	if (op->error)
 		data_fail(op->broker, op->uid, op->pid, op->name,
 			  transfer_errno(op->error), text_string(&op->sentence));
-	simple_finish(op);
+}
+
+void data_settle(struct op *op)
+{
+	if (op->finish == told_finish)
+		transfer_settle(op);
+}
+
+/* Releases the lock and answers the wait. */
+static void data_lost(struct broker *broker, const struct allocation *allocation,
+		      const struct caller *caller, struct wait *wait)
+{
+	char name[OBJECT_NAME_MAX + 1];
+	struct refusal refusal;
+	int r = refuse_lost(&refusal, allocation);
+
+	strcpy(name, allocation->name);
+	pthread_mutex_unlock(&broker->registry.lock);
+	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
+	wait_done(wait, r, 0);
 }
 
 /* With the lock held and a valid range. */
@@ -684,7 +724,8 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		       const struct caller *caller, uint64_t offset, uint64_t length,
 		       struct wait *wait)
 {
-	struct op *op;
+	struct op *op, *ready = NULL;
+	int r;
 
 	if (length == 0) {
 		pthread_mutex_unlock(&broker->registry.lock);
@@ -699,8 +740,8 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		return;
 	}
 	data_charge(op, caller);
-	allocation_written(allocation);
-	data_run(op, wait);
+	r = op_add(op, &ready);
+	data_queued(op, r, ready, wait);
 }
 
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
@@ -712,6 +753,8 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 		return;
 	if (offset > allocation->size || length > allocation->size - offset)
 		data_no_space(broker, allocation, caller, offset, length, wait);
+	else if (allocation->state == ALLOCATION_LOST)
+		data_lost(broker, allocation, caller, wait);
 	else
 		zero_range(broker, allocation, caller, offset, length, wait);
 }
@@ -732,25 +775,7 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 	wait_done(wait, -ENOSPC, 0);
 }
 
-/* Releases the lock and answers the wait. */
-static void truncate_lost(struct broker *broker, const struct allocation *allocation,
-			  const struct caller *caller, struct wait *wait)
-{
-	char name[OBJECT_NAME_MAX + 1];
-	struct refusal refusal;
-	int r = refuse_lost(&refusal, allocation);
-
-	strcpy(name, allocation->name);
-	pthread_mutex_unlock(&broker->registry.lock);
-	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
-	wait_done(wait, r, 0);
-}
-
-/*
- * The kernel holds the lock of the file meanwhile, so the answer does not wait for the
- * zeros: they have their place in the order, and a reader behind them learns of their
- * failure.
- */
+/* A reader behind the zeros learns of their failure. */
 static void truncate_at(struct broker *broker, struct allocation *allocation,
 			const struct caller *caller, uint64_t size, struct wait *wait)
 {
@@ -764,16 +789,7 @@ static void truncate_at(struct broker *broker, struct allocation *allocation,
 	data_charge(op, caller);
 	op->finish = told_finish;
 	r = op_zero_add(op, &ready);
-	if (r < 0)
-		data_note_refused(op, r, SHARE_OPERATIONS, 1);
-	else
-		allocation_written(allocation);
-	pthread_mutex_unlock(&broker->registry.lock);
-	op_start(ready);
-	if (r < 0)
-		data_drop_op(op, wait);
-	else
-		wait_done(wait, 0, 0);
+	data_queued(op, r, ready, wait);
 }
 
 void broker_truncate(struct broker *broker, struct token token,
@@ -786,7 +802,7 @@ void broker_truncate(struct broker *broker, struct token token,
 	if (size > allocation->size) {
 		truncate_no_space(broker, allocation, caller, size, wait);
 	} else if (allocation->state == ALLOCATION_LOST) {
-		truncate_lost(broker, allocation, caller, wait);
+		data_lost(broker, allocation, caller, wait);
 	} else if (size == allocation->size) {
 		pthread_mutex_unlock(&broker->registry.lock);
 		wait_done(wait, 0, 0);
@@ -805,7 +821,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		       const struct caller *caller, struct wait *wait)
 {
 	struct allocation *from = data_find(broker, source, caller, wait), *to;
-	struct op *op;
+	struct op *op, *ready = NULL;
+	int r;
 
 	if (!from)
 		return;
@@ -826,6 +843,10 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		data_no_space(broker, to, caller, target_offset, length, wait);
 		return;
 	}
+	if (from->state == ALLOCATION_LOST || to->state == ALLOCATION_LOST) {
+		data_lost(broker, to->state == ALLOCATION_LOST ? to : from, caller, wait);
+		return;
+	}
 	length = MIN(length, to->size - target_offset);
 	op = copy_op_new(broker, to->owner, to, target_offset, from, source_offset,
 			 length, told_finish);
@@ -834,8 +855,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		return;
 	}
 	data_charge(op, caller);
-	allocation_written(to);
-	data_run(op, wait);
+	r = op_add(op, &ready);
+	data_queued(op, r, ready, wait);
 }
 
 int broker_host_fd(struct broker *broker, struct token token)

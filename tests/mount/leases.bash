@@ -542,7 +542,7 @@ writes()
 {
 	PATH=/usr/bin:/bin "${AS[@]}" dd if=/dev/zero of="allocations/$1/data" bs=4096 count=1 conv=notrunc status=none &
 	writer=$!
-	eventually "grep -qE 'fuse|request_wait_answer|folio' /proc/$writer/wchan"
+	eventually "grep -qE 'fuse|request_wait_answer|folio|rwsem' /proc/$writer/wchan"
 }
 
 test_a_program_that_waits_for_its_own_hold_can_be_killed()
@@ -642,6 +642,29 @@ late = statistics.median(attacked) - statistics.median(alone)
 print(late if late > 0.05 else "in time")
 EOF
 	)" 'in time'
+	kill -KILL $holder
+}
+
+# The kernel locks the file during these calls, and whoever writes waits for the lock,
+# deaf to signals.
+test_calls_that_lock_the_file_keep_no_write_of_others_alive()
+{
+	needs_root 'several users'
+	local call caller
+	by $alice run 'echo "x 1M mode=666" >control/alloc; echo "y 1M mode=666" >control/alloc'
+	by $bob held x 'hold w'
+	for call in 'libc.fallocate(x, 16, 0, 4096)' 'os.copy_file_range(y, x, 4096)' \
+		'os.fsync(os.open("allocations/x/data", os.O_RDONLY))'; do
+		PATH=/usr/bin:/bin setpriv --reuid=$bob --regid=$bob --clear-groups python3 -c "from syscalls import *
+x, y = (os.open(f'allocations/{name}/data', os.O_RDWR) for name in 'xy')
+$call
+signal.pause()" &
+		eventually "grep -qE '^(285|326|74|34) ' /proc/$!/syscall"
+		caller=$!
+		by $alice writes x
+		dies $writer
+		dies $caller
+	done
 	kill -KILL $holder
 }
 
