@@ -509,10 +509,11 @@ void tree_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct view *view = view_of(req);
 	struct request *request = request_new(view, req, reply_space);
+	const struct caller caller = caller_of(req);
 
 	(void)ino;
 	if (!request)
 		return;
-	broker_space(view->broker, &request->wait);
+	broker_space(view->broker, &caller, &request->wait);
 	request_wait(request);
 }

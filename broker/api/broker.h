@@ -136,7 +136,7 @@ struct broker_space {
 	uint64_t free;
 	uint64_t n_allocations;
 };
-void broker_space(struct broker *broker, struct wait *wait);
+void broker_space(struct broker *broker, const struct caller *caller, struct wait *wait);
 
 /* ---- journal ---- */
 

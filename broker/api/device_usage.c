@@ -5,6 +5,7 @@
  * wait before.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/broker.h"
@@ -23,8 +24,9 @@ struct asking_device {
 struct asking {
 	struct broker *broker;
 	struct waiter waiter;
-	struct wait *wait; /* NULL: interrupted. registry.lock, like all below */
-	bool space;	   /* for statfs; otherwise for an attribute */
+	struct wait *wait;   /* NULL: interrupted. registry.lock, like all below */
+	struct owner *payer; /* charged for the question; NULL: nobody */
+	bool space;	     /* for statfs; otherwise for an attribute */
 	unsigned int n_open;
 	int error;
 	uint64_t free, total;
@@ -62,6 +64,8 @@ static void asking_settle(struct asking *asking, int error, uint64_t free_bytes,
 	last = --asking->n_open == 0;
 	if (last)
 		wait = take_ptr(asking->wait);
+	if (last && asking->payer)
+		share_give(asking->payer, SHARE_QUESTIONS, 1);
 	if (wait)
 		wait->waiter = NULL;
 	pthread_mutex_unlock(&asking->broker->registry.lock);
@@ -91,13 +95,34 @@ static void asking_interrupt(struct waiter *waiter)
 		wait->done(wait, -EINTR, NULL, 0);
 }
 
-/* Asks about devices [first, first + n). */
-static void asking_start(struct broker *broker, bool space, uint32_t first, uint32_t n,
-			 struct wait *wait)
+/* Charges the caller, and then the wait can be ended. Returns: as share_take_question().
+ */
+static int asking_charge(struct asking *asking, const struct caller *caller,
+			 struct wait *wait, struct text *why)
+{
+	struct registry *registry = &asking->broker->registry;
+	int r;
+
+	pthread_mutex_lock(&registry->lock);
+	r = share_take_question(registry, caller, &asking->payer, why);
+	if (r == 0) {
+		asking->wait = wait;
+		wait->waiter = &asking->waiter;
+	}
+	pthread_mutex_unlock(&registry->lock);
+	return r;
+}
+
+/* Asks about devices [first, first + n). The caller may be NULL, the broker itself. */
+static void asking_start(struct broker *broker, const struct caller *caller, bool space,
+			 uint32_t first, uint32_t n, struct wait *wait)
 {
 	const struct worker_needs none = { 0 };
 	struct asking *asking = calloc(1, sizeof(*asking));
+	_cleanup_text_ struct text why = TEXT_INIT;
 	uint32_t epoch;
+	char file[64];
+	int r;
 
 	wait->waiter = NULL;
 	if (!asking) {
@@ -108,10 +133,15 @@ static void asking_start(struct broker *broker, bool space, uint32_t first, uint
 	asking->space = space;
 	asking->n_open = n;
 	asking->waiter.interrupt = asking_interrupt;
-	pthread_mutex_lock(&broker->registry.lock);
-	asking->wait = wait;
-	wait->waiter = &asking->waiter;
-	pthread_mutex_unlock(&broker->registry.lock);
+	r = asking_charge(asking, caller, wait, &why);
+	if (r < 0) {
+		free(asking);
+		snprintf(file, sizeof(file), space ? "." : "devices/%u/memory_used",
+			 first);
+		broker_fail(broker, caller, file, -r, "%s", text_string(&why));
+		wait->done(wait, r, NULL, 0);
+		return;
+	}
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct asking_device *device = &asking->devices[i];
@@ -128,9 +158,9 @@ static void asking_start(struct broker *broker, bool space, uint32_t first, uint
 	}
 }
 
-void broker_space(struct broker *broker, struct wait *wait)
+void broker_space(struct broker *broker, const struct caller *caller, struct wait *wait)
 {
-	asking_start(broker, true, 0, broker->registry.n_devices, wait);
+	asking_start(broker, caller, true, 0, broker->registry.n_devices, wait);
 }
 
 void ask_memory_used(struct broker *broker, struct token token,
@@ -139,7 +169,6 @@ void ask_memory_used(struct broker *broker, struct token token,
 	const struct device *device;
 	uint32_t index = 0;
 
-	(void)caller;
 	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	device = slots_get(&broker->registry.devices, token.slot, token.generation);
@@ -147,7 +176,7 @@ void ask_memory_used(struct broker *broker, struct token token,
 		index = device->index;
 	pthread_mutex_unlock(&broker->registry.lock);
 	if (device)
-		asking_start(broker, false, index, 1, wait);
+		asking_start(broker, caller, false, index, 1, wait);
 	else
 		wait->done(wait, -ESTALE, NULL, 0);
 }

@@ -59,7 +59,7 @@ static void housekeeper_start_mover(struct broker *broker)
 	if (!wait)
 		return;
 	wait->done = mover_started;
-	broker_space(broker, wait);
+	broker_space(broker, NULL, wait);
 }
 
 /*

@@ -47,7 +47,8 @@ struct ranges {
 	const struct key *keys; /* the last has no name */
 
 	struct waiter waiter;
-	struct wait *wait; /* NULL: interrupted. registry.lock */
+	struct wait *wait;   /* NULL: interrupted. registry.lock */
+	struct owner *payer; /* charged for the question */
 	struct ask ask;
 	struct worker *worker;
 	uint32_t epoch; /* of the process asked */
@@ -178,6 +179,11 @@ static void ranges_print(const struct ranges *ranges, struct text *text)
 
 static void ranges_free(struct ranges *ranges)
 {
+	if (ranges->payer) {
+		pthread_mutex_lock(&ranges->broker->registry.lock);
+		share_give(ranges->payer, SHARE_QUESTIONS, 1);
+		pthread_mutex_unlock(&ranges->broker->registry.lock);
+	}
 	free(ranges->runs);
 	free(ranges);
 }
@@ -416,11 +422,23 @@ static void ranges_ask(struct ranges *ranges)
 		ranges_fail_call(ranges, r == -ESTALE ? ESTALE : EIO, -1, 0);
 }
 
+/* Whose name is in the file of the failure. Under registry.lock. */
+static void ranges_name(struct ranges *ranges)
+{
+	const struct allocation *allocation = allocation_get(
+		&ranges->broker->registry, ranges->token.slot, ranges->token.generation);
+
+	if (allocation)
+		strcpy(ranges->name, allocation->name);
+}
+
 static void ranges_start(struct broker *broker, struct token token,
 			 const struct caller *caller, const char *file,
 			 const struct key *keys, struct wait *wait)
 {
 	struct ranges *ranges = calloc(1, sizeof(*ranges));
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r;
 
 	wait->waiter = NULL;
 	if (!ranges) {
@@ -440,8 +458,13 @@ static void ranges_start(struct broker *broker, struct token token,
 	pthread_mutex_lock(&broker->registry.lock);
 	ranges->wait = wait;
 	wait->waiter = &ranges->waiter;
+	ranges_name(ranges);
+	r = share_take_question(&broker->registry, caller, &ranges->payer, &why);
 	pthread_mutex_unlock(&broker->registry.lock);
-	ranges_ask(ranges);
+	if (r < 0)
+		ranges_fail(ranges, -r, text_string(&why));
+	else
+		ranges_ask(ranges);
 }
 
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/descriptor.h"
+#include "model/access.h"
 #include "model/registry.h"
 
 static const struct {
@@ -19,6 +20,7 @@ static const struct {
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
+	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
 	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
 };
 
@@ -52,6 +54,25 @@ void share_give(struct owner *owner, enum share share, uint64_t n)
 {
 	assert(owner->shares.held[share] >= n);
 	owner->shares.held[share] -= n;
+}
+
+int share_take_question(struct registry *registry, const struct caller *caller,
+			struct owner **ret_payer, struct text *text)
+{
+	struct owner *payer = NULL;
+	int r = 0;
+
+	if (caller) {
+		payer = owner_get(registry, caller->uid, caller->gid);
+		r = payer ? share_take(payer, SHARE_QUESTIONS, 1) : -ENOMEM;
+	}
+	if (r == -ENOMEM)
+		text_printf(text, "no memory in the broker");
+	else if (r < 0)
+		share_explain(payer, SHARE_QUESTIONS, 1, text);
+	else
+		*ret_payer = payer;
+	return r;
 }
 
 void share_explain(const struct owner *owner, enum share share, uint64_t n,

@@ -12,7 +12,9 @@
 
 #include "base/text.h"
 
+struct caller;
 struct owner;
+struct registry;
 
 enum share {
 	SHARE_ALLOCATIONS, /* includes allocations being made and freed */
@@ -22,6 +24,7 @@ enum share {
 	SHARE_MODULES,
 	SHARE_READERS,	  /* of events_pipe */
 	SHARE_OPERATIONS, /* queued and unfinished */
+	SHARE_QUESTIONS,  /* to a driver for what a file shows, without an answer yet */
 	SHARE_WRITES,	  /* bytes of waiting writes, held in the broker */
 	N_SHARES,
 };
@@ -38,6 +41,14 @@ int share_take(struct owner *owner, enum share share, uint64_t n);
 /* Charges without a limit. */
 void share_take_beyond(struct owner *owner, enum share share, uint64_t n);
 void share_give(struct owner *owner, enum share share, uint64_t n);
+
+/*
+ * Charges the caller for a question to a driver; *ret_payer is to be given to
+ * share_give(). The caller may be NULL: nobody is charged. Returns: 0; -ENOMEM, -EBUSY
+ * with the sentence appended.
+ */
+int share_take_question(struct registry *registry, const struct caller *caller,
+			struct owner **ret_payer, struct text *text);
 
 /* Appends the sentence of a refusal of n more. */
 void share_explain(const struct owner *owner, enum share share, uint64_t n,

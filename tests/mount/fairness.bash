@@ -172,6 +172,40 @@ test_the_share_of_waiting_writes()
 	bob_notices_nothing
 }
 
+# mallory_asks FILE THREADS: each thread reads the file once; prints how many have failed
+# with which error, once each waits or has failed.
+mallory_asks()
+{
+	py $mallory "$@" <<-'EOF'
+		import collections, threading
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		path, n = sys.argv[2], int(sys.argv[3])
+		threading.stack_size(65536)
+		failed = collections.Counter()
+		fd = [os.open(path, os.O_RDONLY) for _ in range(n)]
+		def read(i):
+		    try:
+		        os.pread(fd[i], 4096, 0)
+		    except OSError as error:
+		        failed[errno.errorcode[error.errno]] += 1
+		for i in range(n):
+		    threading.Thread(target=read, args=(i,), daemon=True).start()
+		def waiting():
+		    n = 0
+		    for task in os.listdir("/proc/self/task"):
+		        try:
+		            n += "request_wait" in open(f"/proc/self/task/{task}/wchan").read()
+		        except OSError:
+		            pass
+		    return n
+		while waiting() + sum(failed.values()) < n:
+		    time.sleep(0.01)
+		print("asked", dict(failed), flush=True)
+		signal.pause()
+	EOF
+}
+
 # mallory_reads FILE THREADS: each thread reads 1 MiB at a time, over and over.
 mallory_reads()
 {
@@ -213,6 +247,23 @@ test_fills_that_wait_for_the_mover()
 	# The very first write, since the best of three may come when all is done.
 	write=$(work_of_bob | value_of /dev/stdin write)
 	[ "$write" -le 1000 ] || fail "bob's write takes $write ms"
+	bob_notices_nothing
+}
+
+# A read of what only a driver knows waits for a worker, without an operation.
+test_the_share_of_questions_to_a_driver()
+{
+	local worker
+	needs_software 'stop a worker'
+	bob_is_ready
+	by $mallory run 'echo "hers 64K kind=managed" >control/alloc'
+	worker=$(<owners/$mallory/worker)
+	kill -STOP "$worker"
+	mallory_asks allocations/hers/advise 1100 >"$T/mallory" &
+	eventually "grep -q asked '$T/mallory'"
+	is "$(<"$T/mallory")" "asked {'EBUSY': 76}"
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'allocations/hers/advise EBUSY uid 1001 has 1024 reads that wait for a driver'
 	bob_notices_nothing
 }
 
@@ -305,6 +356,68 @@ test_the_shares_of_modules_and_readers()
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		'events_pipe EMFILE uid 1001 has 256 readers of events_pipe'
 	bob_notices_nothing
+}
+
+test_the_share_of_streams()
+{
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory"
+		become(int(sys.argv[1]))
+		n = 0
+		try:
+		    while True:
+		        os.mkdir(f"streams/hers{n}")
+		        n += 1
+		except OSError as error:
+		    print(n, errno.errorcode[error.errno])
+	EOF
+	is "$(<"$T/mallory")" '4095 ENFILE'
+	like "$(by $mallory run 'tail -n 1 errors')" 'streams/hers4095 ENFILE uid 1001 has as many streams'
+	bob_notices_nothing
+	py <<-'EOF'
+		for n in range(4095):
+		    os.rmdir(f"streams/hers{n}")
+	EOF
+}
+
+# Each lease has a descriptor in the broker, for the process that has it.
+test_leases_take_the_share_of_descriptors()
+{
+	local most=$(($(ulimit -n) / 8))
+	bob_is_ready
+	by $mallory run 'echo "hers 4M" >control/alloc'
+	py $mallory <<-'EOF' >"$T/mallory" &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		leases = []
+		try:
+		    while True:
+		        leases.append(os.open("allocations/hers/lease", os.O_RDWR))
+		except OSError as error:
+		    print(len(leases), errno.errorcode[error.errno], flush=True)
+		signal.pause()
+	EOF
+	eventually "grep -q EMFILE '$T/mallory'"
+	is "$(<"$T/mallory")" "$((most - 1)) EMFILE"
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		"allocations/hers/lease EMFILE uid 1001 has $most descriptors of the broker"
+	bob_notices_nothing
+}
+
+# However much is asked of it.
+test_an_owner_has_one_worker()
+{
+	local i jobs=()
+	needs_kernels
+	bob_is_ready
+	by $mallory run 'seq -f "hers%.0f 64K kind=direct" 100 >control/alloc'
+	for i in $(seq 20); do
+		by $mallory run "seq -f 'hers%.0f u8:$i wait=0' 100 >control/fill" &
+		jobs+=($!)
+	done
+	is "$(workers_of "$T/main" $mallory | wc -l)" 1
+	bob_notices_nothing
+	wait "${jobs[@]}"
 }
 
 test_the_share_of_open_images()
