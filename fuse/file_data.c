@@ -11,6 +11,7 @@
  * the file has nothing to do.
  */
 #include "base/def.h"
+#include "base/number.h"
 #include "file.h"
 #include "kernel.h"
 #include "transport.h"
@@ -165,11 +166,9 @@ static void allocate(struct data_file *data, fuse_req_t req, uint64_t end)
 	int error = data_size(data, &size);
 
 	if (!error && end > size) {
-		text_printf(
-			&why,
-			"fallocate up to byte %llu: the allocation has %llu bytes and "
-			"does not grow",
-			(unsigned long long)end, (unsigned long long)size);
+		text_printf(&why,
+			    "fallocate up to %s: the allocation has %s and does not grow",
+			    size_text(end), size_text(size));
 		data_fail(data, req, ENOSPC, text_string(&why));
 		error = -ENOSPC;
 	}

@@ -350,7 +350,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 				   "echo 'NAME SIZE' >control/alloc");
 	if (type != OBJECT_STREAM && type != OBJECT_MODULE)
 		return object_fail(broker, caller, type, name, EPERM,
-				   "nothing can be made here");
+				   "devices, owners and functions are not made by hand");
 	if (line_name(name, type == OBJECT_STREAM ? "stream" : "module", &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
 
@@ -438,8 +438,9 @@ int broker_remove(struct broker *broker, enum object_type type, const char *name
 	int r;
 
 	if (!removers[type])
-		return object_fail(broker, caller, type, name, EPERM,
-				   "nothing can be removed here");
+		return object_fail(
+			broker, caller, type, name, EPERM,
+			"devices, owners and functions are not removed by hand");
 	pthread_mutex_lock(&broker->registry.lock);
 	r = removers[type](broker, name, caller, &refusal);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
@@ -542,7 +543,7 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 	void *object = slots_get(slots, token.slot, token.generation);
 
 	if (!object)
-		return refuse(refusal, ESTALE, "it has been removed");
+		return refuse(refusal, ESTALE, "the object has been removed");
 	object_name(type, object, ret_name);
 	if (type == OBJECT_ALLOCATION)
 		return store_allocation(broker, object, caller, value, refusal);
@@ -563,7 +564,7 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		length--;
 	if (length >= sizeof(word) || memchr(value, 0, length))
 		return object_fail(broker, caller, type, attribute->name, EINVAL,
-				   "a value is one short word");
+				   "a value is one word of at most 63 characters");
 	memcpy(word, value, length);
 	word[length] = '\0';
 

@@ -150,8 +150,7 @@ static int refuse_kernel_use(struct refusal *refusal, const struct owner *owner,
 			     const struct allocation *allocation, bool writes)
 {
 	return refuse(refusal, EACCES,
-		      "uid %u, whose kernel it is, may not %s allocation %s of uid %u, "
-		      "mode %04o",
+		      "kernels of uid %u may not %s allocation %s of uid %u, mode %04o",
 		      owner->uid, writes ? "write" : "read", allocation->name,
 		      allocation->owner->uid, allocation->mode);
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/number.h"
 #include "kernels/image_check.h"
 #include "kernels/module_use.h"
 #include "model/access.h"
@@ -51,9 +52,8 @@ static void load_describe(const struct op *op, struct text *text)
 {
 	const struct load *load = container_of(op, struct load, op);
 
-	text_printf(text, "load of a %s of %llu bytes on device %u for module %s",
-		    load->format, (unsigned long long)load->image->size,
-		    load->image->device, load->name);
+	text_printf(text, "load of a %s of %s on device %u for module %s", load->format,
+		    size_text(load->image->size), load->image->device, load->name);
 }
 
 /* Maps an error to those of close: all errors about the image are one. */

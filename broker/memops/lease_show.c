@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints leases: the text for programs, and lines for people. */
+#include "base/number.h"
 #include "memops/lease_private.h"
 
 #include <gpumem/wire.h>
@@ -124,8 +125,7 @@ void text_add_lease_holders(struct text *text, const struct broker *broker,
 
 	if (!bytes)
 		return;
-	text_printf(text, "; %llu bytes of freed allocations are still leased",
-		    (unsigned long long)bytes);
+	text_printf(text, "; %s of freed allocations are still leased", size_text(bytes));
 	for (lease = broker->leases->by_id; lease && n < 3; lease = lease->hh.next) {
 		const struct allocation *allocation = lease->allocation;
 
@@ -134,8 +134,8 @@ void text_add_lease_holders(struct text *text, const struct broker *broker,
 			continue;
 		text_printf(text, "%s pid %d (", joint, lease->pid);
 		text_add_printable(text, lease->comm);
-		text_printf(text, ", uid %u, %llu bytes)", lease->uid,
-			    (unsigned long long)allocation->block->size);
+		text_printf(text, ", uid %u, %s)", lease->uid,
+			    size_text(allocation->block->size));
 		joint = ",";
 		n++;
 	}

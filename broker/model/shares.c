@@ -3,25 +3,28 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/descriptor.h"
+#include "base/number.h"
 #include "model/access.h"
 #include "model/registry.h"
 
 static const struct {
 	const char *what;
 	uint64_t most;
-	int error; /* when the share is used up */
+	int error;     /* when the share is used up */
+	bool is_bytes; /* else a count */
 } rows[N_SHARES] = {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
-	[SHARE_IMAGES] = { "bytes of open images", (uint64_t)1 << 30, EDQUOT },
-	[SHARE_LOADED] = { "bytes of images in modules", (uint64_t)4 << 30, EDQUOT },
+	[SHARE_IMAGES] = { "of open images", (uint64_t)1 << 30, EDQUOT, true },
+	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
-	[SHARE_WRITES] = { "bytes of writes waiting", (uint64_t)256 << 20, EBUSY },
+	[SHARE_WRITES] = { "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
 };
 
 /*
@@ -75,6 +78,14 @@ int share_take_question(struct registry *registry, const struct caller *caller,
 	return r;
 }
 
+static const char *amount(enum share share, uint64_t n, char text[64])
+{
+	if (rows[share].is_bytes)
+		return size_print(text, n);
+	snprintf(text, 64, "%llu", (unsigned long long)n);
+	return text;
+}
+
 void share_explain(const struct owner *owner, enum share share, uint64_t n,
 		   struct text *text)
 {
@@ -83,8 +94,8 @@ void share_explain(const struct owner *owner, enum share share, uint64_t n,
 		text_printf(text, DESCRIPTORS_GONE);
 		return;
 	}
-	text_printf(text, "uid %u has %llu %s, with %llu more it would be over %llu",
-		    owner->uid, (unsigned long long)owner->shares.held[share],
-		    rows[share].what, (unsigned long long)n,
-		    (unsigned long long)share_most(share));
+	text_printf(text, "uid %u has %s %s and asks for %s more: the limit is %s",
+		    owner->uid, amount(share, owner->shares.held[share], (char[64]){ 0 }),
+		    rows[share].what, amount(share, n, (char[64]){ 0 }),
+		    amount(share, share_most(share), (char[64]){ 0 }));
 }

@@ -260,7 +260,7 @@ test_fallocate_past_the_end_is_refused()
 	yes | head -c 4096 >allocations/x/data
 	! fallocate -z -o 4000 -l 1000 allocations/x/data 2>/dev/null
 	cmp allocations/x/data <(yes | head -c 4096)
-	refused ENOSPC 'fallocate up to byte 5000: the allocation has 4096 bytes and does not grow' \
+	refused ENOSPC 'fallocate up to 5000 bytes: the allocation has 4 KiB and does not grow' \
 		'fallocate -o 4000 -l 1000 allocations/x/data'
 	like "$(tail -n 1 errors)" ' allocations/x/data ENOSPC '
 }

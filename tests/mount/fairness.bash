@@ -168,7 +168,7 @@ test_the_share_of_waiting_writes()
 	kill -STOP "$worker"
 	mallory_writes allocations/hers/data 300 1048576 >"$T/mallory" &
 	eventually "grep -q waiting '$T/mallory'"
-	eventually "grep -q 'allocations/hers/data EBUSY uid $mallory has 2.* bytes of writes waiting' errors"
+	eventually "grep -q 'allocations/hers/data EBUSY uid $mallory has .* of writes waiting and asks for .* more: the limit is 256 MiB' errors"
 	bob_notices_nothing
 }
 
@@ -434,7 +434,7 @@ test_the_share_of_open_images()
 	eventually "[ \$(wc -l <'$T/mallory') = 6 ]"
 	is "$(sort "$T/mallory" | uniq -c | xargs)" '2 EDQUOT 4 None'
 	like "$(by $mallory run 'tail -n 1 errors')" \
-		'modules/big/image EDQUOT uid 1001 has 1073741824 bytes of open images'
+		'modules/big/image EDQUOT uid 1001 has 1 GiB of open images and asks for .* more: the limit is 1 GiB'
 	bob_notices_nothing
 }
 

@@ -75,7 +75,7 @@ test_a_lease_of_a_small_host_allocation_is_of_no_other()
 	address=$(<allocations/x/address)
 	is "$(lease_py <<'EOF'
 lease = Lease("x", write=True)
-print(lease.fields()["mapped_size"])
+print(lease.fields()["mapped_bytes"])
 mapped = memory(lease, write=True)
 print(mapped[:5].decode(), bytes(mapped[6:]).count(0) == len(mapped) - 6)
 mapped[:5] = b"HELLO"
@@ -172,7 +172,7 @@ test_a_full_device_names_who_still_leases_freed_memory()
 	echo 'x 400M' >control/alloc
 	held x
 	rmdir allocations/x
-	refused ENOMEM "419430400 bytes of freed allocations are still leased, by pid $holder \(python3, uid $UID, 419430400 bytes\)" \
+	refused ENOMEM "400 MiB of freed allocations are still leased, by pid $holder \(python3, uid $UID, 400 MiB\)" \
 		'echo "y 400M" >control/alloc'
 	kill -KILL $holder
 	# Freed and then allocated always works, when the holder has gone, too.

@@ -244,7 +244,7 @@ test_small_memory_that_is_closed_again_does_not_move()
 	by $bob run 'echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
 	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	kernels_end_of $alice
-	by $bob refused EACCES 'order/add did not run: uid 1002, whose kernel it is, may not read allocation x' \
+	by $bob refused EACCES 'order/add did not run: kernels of uid 1002 may not read allocation x' \
 		'echo default >control/synchronize'
 	is_zero allocations/mine/data
 }
@@ -334,7 +334,7 @@ test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
 	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	kernels_end_of $alice
-	by $bob refused EACCES 'order/add did not run: uid 1002, whose kernel it is, may not read allocation x' \
+	by $bob refused EACCES 'order/add did not run: kernels of uid 1002 may not read allocation x' \
 		'echo default >control/synchronize'
 	is_zero allocations/mine/data
 	address=$(<allocations/x/address)
