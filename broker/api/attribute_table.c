@@ -406,15 +406,18 @@ static void owner_worker(const struct attribute_view *view, struct text *text)
 
 static void owner_drain(struct broker *broker, struct token token)
 {
-	const struct owner *owner;
-	struct output *output;
+	struct owner *owner;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
-	output = owner ? owner->output : NULL; /* stays until the broker's end */
+	if (owner && owner->output) {
+		owner->n_readers++; /* so the owner stays */
+		pthread_mutex_unlock(&broker->registry.lock);
+		output_drain(owner->output);
+		pthread_mutex_lock(&broker->registry.lock);
+		owner->n_readers--;
+	}
 	pthread_mutex_unlock(&broker->registry.lock);
-	if (output)
-		output_drain(output);
 }
 
 static void owner_output(const struct attribute_view *view, struct text *text)

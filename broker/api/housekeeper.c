@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "api/broker.h"
+#include "api/owner_drop.h"
 #include "base/clock.h"
 #include "op/deadline.h"
 #include "process/checkpoint.h"
@@ -146,6 +147,7 @@ static void *housekeeper_main(void *userdata)
 		housekeeper_bury_runs(broker);
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);
+		owners_drop(broker);
 	} while (goes_on);
 	return NULL;
 }

@@ -335,6 +335,7 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
 		struct guest *guest = block->guests;
 
 		block->guests = guest->next;
+		__atomic_sub_fetch(guest->n_guests, 1, __ATOMIC_RELAXED);
 		free(guest);
 	}
 	free(block);
@@ -353,16 +354,18 @@ static struct guest *guest_find(struct block *block, const void *worker)
 }
 
 struct guest *block_guest(struct memory *memory, struct block *block, const void *worker,
-			  bool make)
+			  unsigned int *n_guests)
 {
 	struct guest *guest;
 
 	pthread_mutex_lock(&memory->lock);
 	guest = guest_find(block, worker);
-	if (!guest && make) {
+	if (!guest && n_guests) {
 		guest = calloc(1, sizeof(*guest));
 		if (guest) {
 			guest->worker = worker;
+			guest->n_guests = n_guests;
+			__atomic_add_fetch(n_guests, 1, __ATOMIC_RELAXED);
 			guest->next = block->guests;
 			block->guests = guest;
 		}

@@ -32,7 +32,8 @@ struct owner;
  */
 struct guest {
 	const void *worker;
-	uint32_t epoch; /* the worker process with the mapping; 0: none */
+	uint32_t epoch;		/* the worker process with the mapping; 0: none */
+	unsigned int *n_guests; /* counts the worker's records; atomic */
 	struct guest *next;
 };
 
@@ -123,11 +124,11 @@ int block_prepare_share(struct memory *memory, struct block *block,
 int block_share(struct memory *memory, const struct block *block, bool write);
 
 /*
- * The block's record of another owner's worker; with make, a missing record is made.
- * NULL: no record, or no memory.
+ * The block's record of another owner's worker; with n_guests, which counts the worker's
+ * records, a missing record is made. NULL: no record, or no memory.
  */
 struct guest *block_guest(struct memory *memory, struct block *block, const void *worker,
-			  bool make);
+			  unsigned int *n_guests);
 
 /* The worker after the given worker in the list (NULL: the first); NULL at the end. */
 const void *block_next_guest(struct memory *memory, struct block *block,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/owner.h"
 
+#include "base/clock.h"
 #include "base/user_names.h"
 #include "model/registry.h"
 
@@ -9,13 +10,16 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	struct owner *owner;
 
 	HASH_FIND(hh, registry->owners_by_uid, &uid, sizeof(uid), owner);
-	if (owner)
+	if (owner) {
+		owner->used_ms = clock_ms();
 		return owner;
+	}
 	owner = calloc(1, sizeof(*owner));
 	if (!owner)
 		return NULL;
 	owner->uid = uid;
 	owner->gid = gid;
+	owner->used_ms = clock_ms();
 	if (slots_add(&registry->owners, owner, &owner->slot, &owner->slot_generation) <
 	    0) {
 		free(owner);
@@ -25,6 +29,13 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	if (registry->user_names)
 		user_names_want(registry->user_names, uid);
 	return owner;
+}
+
+void owner_free(struct registry *registry, struct owner *owner)
+{
+	HASH_DEL(registry->owners_by_uid, owner);
+	slots_remove(&registry->owners, owner->slot);
+	free(owner);
 }
 
 uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner)

@@ -24,7 +24,7 @@ struct registry;
 struct stream;
 struct worker; /* broker/process */
 
-/* A user, from the first request until the broker ends. */
+/* A user, from the first request until nothing is left (api/owner_drop.h). */
 struct owner {
 	uid_t uid;
 	gid_t gid;
@@ -32,6 +32,8 @@ struct owner {
 	uint64_t n_allocations;
 	uint64_t restarts;
 	struct shares shares;
+	int64_t used_ms;       /* CLOCK_MONOTONIC: the last request */
+	uint32_t n_readers;    /* of the output, right now */
 	uint64_t n_in_worker;  /* allocations in the owner's worker */
 	struct worker *worker; /* NULL until the first need */
 	uint32_t n_turns;      /* ops at the mover; broker/op/turn.h */
@@ -49,6 +51,9 @@ struct owner {
 
 /* Finds or makes an owner. NULL: no memory. */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
+
+/* Frees an owner who holds nothing. */
+void owner_free(struct registry *registry, struct owner *owner);
 
 /* Kernels in the GPU's queues, on all of the owner's streams. */
 uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner);

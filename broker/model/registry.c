@@ -30,9 +30,7 @@ void registry_deinit(struct registry *registry)
 			if (owner->defaults[i])
 				stream_free(registry, owner->defaults[i]);
 		}
-		HASH_DEL(registry->owners_by_uid, owner);
-		slots_remove(&registry->owners, owner->slot);
-		free(owner);
+		owner_free(registry, owner);
 	}
 	for (slot = 0; (device = slots_next(&registry->devices, &slot)); slot++) {
 		slots_remove(&registry->devices, slot);

@@ -217,6 +217,26 @@ int output_open(struct output *output)
 	return fds[1];
 }
 
+bool output_is_open(struct output *output)
+{
+	bool open;
+
+	pthread_mutex_lock(&output->lock);
+	open = output->pipes || output->draining || output->n_waiting;
+	pthread_mutex_unlock(&output->lock);
+	return open;
+}
+
+bool output_is_empty(struct output *output)
+{
+	bool empty;
+
+	pthread_mutex_lock(&output->lock);
+	empty = output->n_written == 0;
+	pthread_mutex_unlock(&output->lock);
+	return empty;
+}
+
 /* Skips the rest of a line whose beginning was dropped. */
 static uint64_t output_start(const struct output *output)
 {

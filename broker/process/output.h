@@ -41,5 +41,11 @@ int output_open(struct output *output);
 /* Reads from the pipes, at most a pipe's capacity from each. No lock held. */
 void output_drain(struct output *output);
 
+/* Whether a process may still write, or somebody reads. */
+bool output_is_open(struct output *output);
+
+/* Whether nothing has been written. */
+bool output_is_empty(struct output *output);
+
 /* Appends the kept bytes, from the start of a line if older bytes were dropped. */
 void output_show(struct output *output, struct text *text);

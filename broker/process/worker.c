@@ -31,6 +31,18 @@ void worker_deinit(struct worker *worker)
 	pthread_mutex_destroy(&worker->lock);
 }
 
+bool worker_is_unused(struct worker *worker)
+{
+	bool unused;
+
+	pthread_mutex_lock(&worker->lock);
+	unused = !worker->link && !worker->runs && !worker->slot_waiters &&
+		 !worker->n_aheads &&
+		 !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&worker->lock);
+	return unused;
+}
+
 struct worker *worker_of(struct broker *broker, struct owner *owner)
 {
 	struct worker *worker;
@@ -62,13 +74,13 @@ struct worker *allocation_worker(struct broker *broker,
 
 /* ---- asking ---- */
 
-uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest)
+uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest)
 {
 	struct guest *entry;
 
 	if (!guest)
 		return worker->owner ? &block->owner_epoch : &block->mover_epoch;
-	entry = block_guest(&worker->broker->memory, block, worker, true);
+	entry = block_guest(&worker->broker->memory, block, worker, &worker->n_guests);
 	return entry ? &entry->epoch : NULL;
 }
 
@@ -181,7 +193,7 @@ bool worker_is_guest(struct worker *worker, struct block *block)
 	bool mapped;
 
 	pthread_mutex_lock(&worker->lock);
-	entry = block_guest(&worker->broker->memory, block, worker, false);
+	entry = block_guest(&worker->broker->memory, block, worker, NULL);
 	mapped = entry && entry->epoch && entry->epoch == worker->epoch;
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;

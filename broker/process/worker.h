@@ -46,13 +46,17 @@ struct worker {
 				    registry.lock, like the next: */
 	uint32_t used;		 /* devices used by any process that was given up */
 	uint32_t n_resets;	 /* asked for by the owner or root; registry.lock */
-	unsigned int n_barren;	 /* consecutive processes that died without a reply */
+	unsigned int n_guests; /* blocks of other owners that list this worker; atomic */
+	unsigned int n_barren; /* consecutive processes that died without a reply */
 };
 
 /* Starts no process. Returns: 0; -ENOMEM, -EMFILE. */
 int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
 		unsigned int n_slots);
 void worker_deinit(struct worker *worker);
+
+/* Whether the worker has no process, and nobody waits for it or lists it. */
+bool worker_is_unused(struct worker *worker);
 
 /* The owner's worker, created on first use. NULL: no memory. */
 struct worker *worker_of(struct broker *broker, struct owner *owner);

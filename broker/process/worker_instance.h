@@ -43,7 +43,7 @@ bool worker_is_up(const struct worker *worker);
 /*
  * The epoch of the process that has a block mapped. NULL: no memory for a guest's entry.
  */
-uint32_t *block_epoch(const struct worker *worker, struct block *block, bool guest);
+uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest);
 
 /*
  * Announce a block, a stream or an image to the process; the latter two only if unknown

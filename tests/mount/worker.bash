@@ -276,6 +276,40 @@ test_workers_can_not_be_traced_or_read_by_their_owner()
 	! by 1001 run "ls /proc/$(workers_of "$T/main" 1001)/fd" 2>/dev/null >&2
 }
 
+# A machine may see many users.
+test_owners_with_nothing_are_dropped()
+{
+	local ours uid
+	needs_root 'many users'
+	broker_start "$T/own" --driver "$(driver own)" --worker-idle 1
+	cd "$T/own/mnt"
+	by 1001 run 'echo "stays 4K" >control/alloc'
+	by 1002 run 'mkdir streams/stays'
+	by 1003 run 'echo "shared 4K mode=644" >control/alloc'
+	ours=$(ls "/proc/$(<"$T/own/pid")/fd" | wc -l)
+	py <<-'EOF'
+		for uid in range(2000, 2100):
+		    if os.fork() == 0:
+		        become(uid)
+		        kinds = ("device", "host") + (("direct",) if uid % 20 == 0 else ())
+		        for kind in kinds:
+		            os.write(control("alloc"), b"x%d 100 kind=%s" % (uid, kind.encode()))
+		            open(f"allocations/x{uid}/data", "rb").read()
+		            os.write(control("copy"), b"x%d from=shared length=100" % uid)
+		            os.rmdir(f"allocations/x{uid}")
+		        os._exit(0)
+		    assert os.wait()[1] == 0, uid
+	EOF
+	is "$(ls owners | grep -c '^20')" 100
+	eventually '! ls owners | grep -q "^20"' 40
+	is "$(ls owners | grep -v '^0$' | xargs)" '1001 1002 1003'
+	[ "$(ls "/proc/$(<"$T/own/pid")/fd" | wc -l)" -le $((ours + 5)) ]
+	by 2000 run 'echo "x 100 kind=direct" >control/alloc'
+	is "$(<owners/2000/allocations)" 1
+	cd /
+	broker_stop "$T/own"
+}
+
 # What root's shell has in its environment is not for the users' processes.
 test_a_worker_has_listed_variables_and_its_owners_home_only()
 {

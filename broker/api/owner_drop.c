@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/owner_drop.h"
+
+#include "base/clock.h"
+#include "base/user_names.h"
+#include "memops/release.h"
+#include "process/output.h"
+#include "process/processes.h"
+#include "process/worker.h"
+
+/* An owner is kept for so many times the time after which an idle worker ends. */
+#define KEPT_IDLES 10
+/* With more owners than this, output keeps none. */
+#define OWNERS_WITH_OUTPUT 1024
+
+static bool owner_has_streams(const struct owner *owner)
+{
+	unsigned int n = 0, n_defaults = 0;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(owner->wire_streams); i++)
+		n += (unsigned int)__builtin_popcountll(owner->wire_streams[i]);
+	n -= owner->wire_streams[0] & 1; /* which is no stream */
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		const struct stream *stream = owner->defaults[i];
+
+		n_defaults += stream != NULL;
+		if (stream && (stream->n_works || stream->last || stream->n_allocations))
+			return true;
+	}
+	return n > n_defaults;
+}
+
+/* Whether the owner is charged for more than descriptors, such as of spare blocks. */
+static bool owner_is_charged(const struct owner *owner)
+{
+	for (int i = 0; i < N_SHARES; i++) {
+		if (i != SHARE_DESCRIPTORS && owner->shares.held[i])
+			return true;
+	}
+	return false;
+}
+
+static bool output_is_wanted(const struct broker *broker, const struct owner *owner)
+{
+	if (!owner->output)
+		return false;
+	return output_is_open(owner->output) ||
+	       (!output_is_empty(owner->output) &&
+		HASH_COUNT(broker->registry.owners_by_uid) <= OWNERS_WITH_OUTPUT);
+}
+
+/* Whether the owner holds nothing but spare blocks. Under registry.lock. */
+static bool owner_is_over(const struct broker *broker, const struct owner *owner)
+{
+	int64_t kept_ms = (int64_t)broker->processes->worker_idle_s * 1000 * KEPT_IDLES;
+
+	return clock_ms() - owner->used_ms >= kept_ms && !owner->n_readers &&
+	       !owner_is_charged(owner) && !owner->n_leases && !owner->n_in_worker &&
+	       !owner_has_streams(owner) &&
+	       (!owner->worker || worker_is_unused(owner->worker)) &&
+	       !output_is_wanted(broker, owner);
+}
+
+/* Takes a spare block of the owner's pool, to be freed. NULL: none. */
+static struct block *owner_take_spare(const struct owner *owner)
+{
+	struct block *block = NULL;
+
+	for (uint32_t place = 0; owner->pool && place < N_PLACES && !block; place++)
+		block = chunk_pool_shrink(owner->pool, place);
+	return block;
+}
+
+static void owner_drop(struct broker *broker, struct owner *owner)
+{
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		if (owner->defaults[i])
+			stream_free(&broker->registry, owner->defaults[i]);
+	}
+	owner->pool = chunk_pool_free(owner->pool);
+	if (owner->worker)
+		worker_deinit(owner->worker);
+	free(owner->worker);
+	owner->output = output_free(owner->output);
+	user_names_drop(broker->registry.user_names, owner->uid);
+	owner_free(&broker->registry, owner);
+}
+
+void owners_drop(struct broker *broker)
+{
+	struct owner *owner, *safe;
+	struct block *block;
+
+	do {
+		block = NULL;
+		pthread_mutex_lock(&broker->registry.lock);
+		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+			if (!owner_is_over(broker, owner))
+				continue;
+			block = owner_take_spare(owner);
+			if (block)
+				break;
+			/* A spare block that is being freed is still charged. */
+			if (!owner->shares.held[SHARE_DESCRIPTORS])
+				owner_drop(broker, owner);
+		}
+		pthread_mutex_unlock(&broker->registry.lock);
+		if (block)
+			block_give_back(broker, owner, block, NULL, NULL);
+	} while (block);
+}
