@@ -5,7 +5,7 @@
  *
  * Writes are answered before they reach the memory: close(2) and fsync(2) of a descriptor
  * report their failures, and those of fallocate(2) and copy_file_range(2). O_TRUNC comes
- * as a SETATTR right after OPEN, and the answer of the SETATTR waits for the zeros.
+ * as a SETATTR right after OPEN, which is answered when the zeros have their place.
  *
  * The size never changes: appending writes past the end, and a plain fallocate(2) inside
  * the file has nothing to do.

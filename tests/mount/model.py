@@ -189,12 +189,17 @@ class Model:
         self.queued = self.queued or not wait
         return int(wait)
 
-    def settle(self):
+    def settle(self, memory):
         """What a mapping shows is not in any order: all that is queued ends first."""
         if self.queued:
             for stream in os.listdir("streams"):
                 command("synchronize", stream)
         self.queued = False
+        for other in self.memories:
+            os.fsync(other.fd)
+        # fsync waits for what its descriptor wrote, a read also for a truncation.
+        for at in range(0, memory.size, 1 << 20):
+            os.pread(memory.fd, 1 << 20, at)
 
     # ---- reading ----
 
@@ -268,13 +273,17 @@ class Model:
         os.close(target)
         self.compare(memory, offset, found, "sendfile", length)
 
+    def maps(self, memory):
+        """Smaller host memory shares its memfd with others."""
+        return self.can_map and memory.kind == "host" and memory.size >= 4096
+
     def op_private_mapping(self, memory):
-        self.settle()
+        self.settle(memory)
         offset, length = self.range(memory)
         self.say(f"private mapping of {memory.name}, {offset}+{length}")
         target = os.memfd_create("model")
         with mmap.mmap(memory.fd, memory.size, mmap.MAP_PRIVATE, mmap.PROT_READ) as page:
-            if memory.kind == "host" and self.can_map:
+            if self.maps(memory):
                 self.compare(memory, offset, page[offset:offset + length], "mapping", length)
             else:
                 self.refuse(errno.EFAULT, os.write, target, page)
@@ -465,9 +474,9 @@ class Model:
         self.change(target, offset, mixed(source.bytes[:length], mul, add))
 
     def op_store_by_mapping(self, memory):
-        if memory.kind != "host" or not self.can_map:
+        if not self.maps(memory):
             return
-        self.settle()
+        self.settle(memory)
         offset, length = self.range(memory)
         data = self.some(length)
         self.say(f"store through the mapping of {memory.name} {offset}+{length}")
@@ -475,9 +484,9 @@ class Model:
         self.change(memory, offset, data)
 
     def op_load_by_mapping(self, memory):
-        if memory.kind != "host" or not self.can_map:
+        if not self.maps(memory):
             return
-        self.settle()
+        self.settle(memory)
         offset, length = self.range(memory)
         self.say(f"load through the mapping of {memory.name} {offset}+{length}")
         found = memory.map()[offset:offset + length]
@@ -506,7 +515,7 @@ class Model:
         memory.fd = memory.open(os.O_RDWR)
 
     def op_free(self, memory):
-        self.settle()
+        self.settle(memory)
         self.say(f"free {memory.name}")
         memory.free()
         fresh = self.new_memory(memory.kind)
