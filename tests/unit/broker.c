@@ -162,9 +162,10 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	mover_signal(broker, SIGCONT);
 	for (int i = 0; i < N; i++)
 		cr_assert(eq(int, answer_get(&answers[i]), 0));
-	cr_assert(lt(int, answer_get(&copied), 0));
+	/* Answered at its place in the order. */
+	cr_assert(eq(int, answer_get(&copied), 0));
 	broker_sync(broker, target, &nobody_special, answer_expect(&answer));
-	(void)answer_get(&answer);
+	cr_assert(lt(int, answer_get(&answer), 0));
 	broker_end(broker);
 }
 
@@ -241,14 +242,16 @@ Test(broker, work_of_a_mover_that_dies_is_done_by_the_next)
 Test(broker, direct_memory_is_lost_with_its_worker_and_can_be_freed)
 {
 	struct broker *broker = broker_start("64M", NULL);
-	struct answer answer;
+	struct answer answer, synced;
 	struct token x;
 
 	cr_assert(eq(int, command_say(broker, "alloc", "x 4M kind=direct"), 0));
 	x = allocation_named(broker, "x");
 	kill(owner_pid(broker), SIGKILL);
+	/* Refused, or queued before the end was noticed. */
 	broker_zero(broker, x, &nobody_special, 0, 4096, answer_expect(&answer));
-	cr_assert(lt(int, answer_get(&answer), 0));
+	broker_sync(broker, x, &nobody_special, answer_expect(&synced));
+	cr_assert(lt(int, MIN(answer_get(&answer), answer_get(&synced)), 0));
 	while (owner_pid(broker))
 		usleep(1000);
 	broker_read(broker, x, &nobody_special, 0, 4096, answer_expect(&answer));
