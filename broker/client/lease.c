@@ -109,6 +109,10 @@ int lease_read(struct lease *lease, const struct gpumem *gpumem)
 	char text[4096];
 	ssize_t length = pread(lease->fd, text, sizeof(text) - 1, 0);
 
+	if (length < 0 && lease->number && (errno == ENOTCONN || errno == ECONNABORTED)) {
+		lease->state = GPUMEM_ENDING;
+		return 0;
+	}
 	if (length < 0)
 		return session_fail(gpumem, errno, "lease");
 	text[length] = '\0';
@@ -119,7 +123,8 @@ bool lease_changed(const struct lease *lease)
 {
 	struct pollfd file = { .fd = lease->fd, .events = POLLPRI };
 
-	return poll(&file, 1, 0) > 0 && file.revents & POLLPRI;
+	/* an error: the broker has gone */
+	return poll(&file, 1, 0) > 0 && file.revents & (POLLPRI | POLLERR);
 }
 
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,

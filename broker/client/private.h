@@ -72,7 +72,8 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 /* Whether the text has changed. */
 bool lease_changed(const struct lease *lease);
 
-/* Reads the text again. Returns: as lease_open(). */
+/* Reads the text again; without a broker the state is GPUMEM_ENDING. Returns: as
+ * lease_open(). */
 int lease_read(struct lease *lease, const struct gpumem *gpumem);
 
 /* Exchanges the ticket. Returns: a descriptor of the memory; a negative errno. */

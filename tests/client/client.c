@@ -12,16 +12,23 @@
  *	close    open [MOUNT]    exit
  *	malloc M SIZE DEVICE    free M    as torch calls them; peek and poke work
  *
+ *	fault FILE       runs the kernel `wild` of a PTX file, which ends the context
+ *	threads N NAME   N threads that map NAME, write and read a byte, and unmap
+ *	alarm MS         a signal so often
+ *
  * M is a digit.
  */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpumem/gpumem.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,6 +151,103 @@ static void make_context(void)
 		printf("ok\n");
 }
 
+static void fault(const char *path)
+{
+	char ptx[4096] = "";
+	FILE *file = fopen(path, "r");
+	CUfunction wild;
+	CUmodule module;
+
+	if (!file || fread(ptx, 1, sizeof(ptx) - 1, file) == 0 ||
+	    cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL) ||
+	    cuModuleGetFunction(&wild, module, "wild") ||
+	    cuLaunchKernel(wild, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL))
+		printf("%s can't be run\n", path);
+	else
+		printf("cuda %d\n", cuCtxSynchronize());
+	if (file)
+		fclose(file);
+}
+
+#define THREADS_MAX 16
+#define ROUNDS	    20
+
+struct worker {
+	pthread_t thread;
+	unsigned char number;
+	const char *name;
+	CUcontext context;
+	char said[600];
+};
+
+/* Returns: false, with what failed in said. */
+static bool worker_round(struct worker *worker)
+{
+	unsigned char byte = worker->number, got = 0;
+	struct gpumem_info info;
+	struct gpumem_map *map;
+	bool good;
+
+	if (gpumem_map(&map, session, worker->name, GPUMEM_WRITE | GPUMEM_ANY_ADDRESS) <
+		    0 ||
+	    gpumem_info(map, &info) < 0) {
+		snprintf(worker->said, sizeof(worker->said), "%s", gpumem_error());
+		return false;
+	}
+	good = cuMemcpyHtoD((CUdeviceptr)info.pointer + byte, &byte, 1) == 0 &&
+	       cuMemcpyDtoH(&got, (CUdeviceptr)info.pointer + byte, 1) == 0;
+	snprintf(worker->said, sizeof(worker->said), "wrote %d, read %d", byte, got);
+	return gpumem_unmap(map) == 0 && good && got == byte;
+}
+
+static void *worker_run(void *argument)
+{
+	struct worker *worker = argument;
+	bool good = cuCtxSetCurrent(worker->context) == 0;
+
+	for (int i = 0; good && i < ROUNDS; i++)
+		good = worker_round(worker);
+	return good ? NULL : worker;
+}
+
+static void run_threads(unsigned int n, const char *name)
+{
+	struct worker workers[THREADS_MAX];
+	const struct worker *failed = NULL;
+	CUcontext context = NULL;
+
+	(void)cuCtxGetCurrent(&context);
+	for (unsigned int i = 0; i < n && i < THREADS_MAX; i++) {
+		workers[i] = (struct worker){ .number = (unsigned char)i,
+					      .name = name,
+					      .context = context };
+		pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]);
+	}
+	for (unsigned int i = 0; i < n && i < THREADS_MAX; i++) {
+		void *result;
+
+		pthread_join(workers[i].thread, &result);
+		failed = result ? result : failed;
+	}
+	printf("%s\n", failed ? failed->said : "ok");
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+}
+
+/* Ends waits: without SA_RESTART. */
+static void set_alarm(long ms)
+{
+	const struct sigaction action = { .sa_handler = on_alarm };
+	const struct timeval time = { ms / 1000, ms % 1000 * 1000 };
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &(struct itimerval){ time, time }, NULL);
+	printf("ok\n");
+}
+
 static void open_session(const char *mount)
 {
 	say(gpumem_open(&session, mount));
@@ -224,6 +328,12 @@ int main(int argc, char **argv)
 			run_command(words + 1, true);
 		} else if (strcmp(words[0], "line") == 0) {
 			run_command(words + 1, false);
+		} else if (strcmp(words[0], "fault") == 0) {
+			fault(words[1]);
+		} else if (strcmp(words[0], "threads") == 0) {
+			run_threads((unsigned int)atoi(words[1]), words[2]);
+		} else if (strcmp(words[0], "alarm") == 0) {
+			set_alarm(atol(words[1]));
 		} else if (strcmp(words[0], "open") == 0) {
 			open_session(words[1]);
 		} else if (strcmp(words[0], "close") == 0) {

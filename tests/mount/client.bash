@@ -2,6 +2,7 @@
 # libgpumem: programs that map allocations (docs/sharing.md).
 . "${BASH_SOURCE%/*}/lib.bash"
 
+wild=$(realpath "$here/../../docs/kernels/wild.ptx")
 build=$(dirname "$(dirname "$GPUMEMD")")
 
 # program FILE ARGUMENT...: a CUDA program of the build, on the broker's driver.
@@ -253,6 +254,151 @@ test_a_hidden_device_is_said_so()
 	hidden=${hidden#*:}
 	like "$(hidden=${hidden/devices=2/devices=1} client <<<'map 1 x')" \
 		'ENODEV its device GPU-[0-9a-f-]+ is not among the 1 that this program sees'
+}
+
+test_a_fault_of_one_program_does_not_hurt_another()
+{
+	echo 'x 64M' >control/alloc
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	is "$(ask 'poke 1 5 7')" 'ok 7'
+	is "$(client <<EOF
+context
+map 1 x w
+poke 1 6 8
+fault $wild
+peek 1 6
+EOF
+	)" $'ok\nok\nok\nok 8\ncuda 700\ncuda 700'
+	is "$(ask 'peek 1 5')" 'ok 7'
+	is "$(ask 'peek 1 6')" 'ok 8'
+	is "$(ask 'poke 1 67108863 9')" 'ok 9'
+	is "$(tail -c 1 allocations/x/data | od -A n -t u1 | tr -d ' ')" 9
+	# the one with the fault has let go, and comes again
+	eventually '[ "$(wc -l <leases)" = 1 ]'
+	is "$(client <<'EOF'
+context
+map 1 x
+peek 1 6
+EOF
+	)" $'ok\nok\nok\nok 8'
+}
+
+test_a_fault_of_a_worker_does_not_hurt_a_lease()
+{
+	echo 'x 4M' >control/alloc
+	mkdir modules/w
+	cat "$wild" >modules/w/image
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	is "$(ask 'poke 1 5 7')" 'ok 7'
+	refused EFAULT ILLEGAL_ADDRESS 'echo "w wild grid=1 block=1" >control/launch'
+	is "$(ask 'peek 1 5')" 'ok 7'
+	kill -KILL "$(value_of status mover)"
+	is "$(ask 'poke 1 6 8')" 'ok 8'
+	is "$(od -A n -t u1 -j 5 -N 2 allocations/x/data | tr -s ' ')" ' 7 8'
+	echo 1 >owners/$UID/reset
+	like "$(ask 'info 1')" '^ok x device live .* generation=1$'
+	is "$(ask 'peek 1 6')" 'ok 8'
+	is "$(ask 'unmap 1')" ok
+}
+
+test_a_program_without_a_context_maps_too()
+{
+	echo 'x 4M' >control/alloc
+	like "$(client <<'EOF'
+map 1 x w
+info 1
+suspend 1
+resume 1
+unmap 1
+EOF
+	)" $'^ok\nok\nok x device live device=0 same=1 [^\n]*\nok\nok\nok$'
+}
+
+test_threads_map_side_by_side()
+{
+	echo 'x 4M' >control/alloc
+	is "$(client <<'EOF'
+context
+threads 8 x
+EOF
+	)" $'ok\nok\nok'
+	eventually '[ -z "$(<leases)" ]'
+	is "$(od -A n -t u1 -N 8 allocations/x/data | tr -s ' ')" ' 0 1 2 3 4 5 6 7'
+}
+
+test_a_signal_ends_the_wait_of_a_program()
+{
+	needs_software 'be slow'
+	echo 'x 8M' >control/alloc
+	slow 20s
+	echo 'x u8:7 wait=0' >control/fill
+	like "$(client <<'EOF'
+alarm 200
+map 1 x
+EOF
+	)" $'^ok\nok\nEINTR '
+	inject
+	eventually '[ -z "$(<leases)" ]'
+}
+
+test_another_version_of_leases_is_said_so()
+{
+	local version
+	mkdir -p "$T/fake/allocations/x"
+	ln -s "$T/nowhere" "$T/fake/socket"
+	for version in $'version 2\n' ''; do
+		printf '%slease 1\nticket 1:0\nsocket %s\n' "$version" "$T/nowhere" >"$T/fake/allocations/x/lease"
+		like "$(client "$T/fake" <<<'map 1 x')" \
+			"EPROTO the broker's leases are of version [02], this library knows 1"
+	done
+	# what it does not know of its own version is left alone
+	printf 'version 1\nnews of some kind\nlease 1\nticket 1:0\nsocket %s\n' "$T/nowhere" \
+		>"$T/fake/allocations/x/lease"
+	like "$(client "$T/fake" <<<'map 1 x')" "ENOENT the broker's ticket socket $T/nowhere: No such file"
+}
+
+test_a_map_outlives_its_mount()
+{
+	needs_software 'start another broker'
+	local second M=$T/second/mnt hidden
+	broker_start "$T/second" --driver "$(driver second)"
+	hidden=$(driver second)
+	hidden=${hidden#*:}
+	echo 'x 4M' >"$M/control/alloc"
+	echo 'y 4M' >"$M/control/alloc"
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	is "$(ask 'poke 1 5 7')" 'ok 7'
+	kill -TERM "$(<"$T/second/pid")"
+	broker_ended "$T/second"
+	is "$(ask 'peek 1 5')" 'ok 7'
+	like "$(ask 'info 1')" '^ok x device ending device=0 same=1 '
+	like "$(ask 'begin 1 w')" '^ENOTCONN '
+	like "$(ask 'map 2 y')" '^(ENOTCONN|ENOENT) '
+	is "$(ask 'unmap 1')" ok
+}
+
+test_a_program_of_a_reader_cannot_map_for_writing()
+{
+	needs_root 'several users'
+	AS=() # (of a broker of root's)
+	echo 'x 4096 mode=644 map=readers' >control/alloc
+	echo hello 1<>allocations/x/data
+	like "$(by 1002 client <<'EOF'
+context
+map 1 x w
+map 1 x
+peek 1 0
+begin 1 w
+poke 1 0 1
+EOF
+	)" $'^ok\nok\nEACCES [^\n]*\nok\nok 104\nEACCES [^\n]*\ncuda [0-9]+$'
+	is "$(head -c 5 allocations/x/data)" hello
 }
 
 test_torch_gets_memory_by_the_names_of_its_functions()

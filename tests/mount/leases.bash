@@ -334,6 +334,62 @@ EOF
 	kill -KILL $holder
 }
 
+test_a_ticket_ends_with_its_lease()
+{
+	echo 'x 4096' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x")
+ticket = lease.fields()["ticket"]
+other = Lease("x")
+other.fields()
+lease.close()
+deadline = time.monotonic() + 10
+while open("leases").read().count("\n") > 1:
+    assert time.monotonic() < deadline
+print(redeem(ticket), isinstance(redeem(other.fields()["ticket"]), int))
+EOF
+	)" 'ENOENT True'
+}
+
+test_what_is_leased_stays_where_it_is()
+{
+	local first
+	echo 'x 4096' >control/alloc
+	echo 'y 4096' >control/alloc
+	first=$(<allocations/x/generation)
+	held x
+	# of its own block from now on
+	is "$(<allocations/x/generation)" $((first + 1))
+	local address
+	address=$(<allocations/x/address)
+	chmod 644 allocations/x
+	chmod 600 allocations/x
+	echo readers >allocations/x/map
+	echo writers >allocations/x/map
+	rmdir allocations/y
+	held x 'hold r'
+	is "$(<allocations/x/generation) $(<allocations/x/address)" "$((first + 1)) $address"
+	is "$(wc -l <leases)" 2
+	kill -KILL $(jobs -p)
+}
+
+test_what_a_program_writes_is_read_although_reads_before_it_went_on()
+{
+	needs_software 'map a descriptor without a driver'
+	echo 'x 8M' >control/alloc
+	is "$(lease_py <<'EOF'
+lease = Lease("x", write=True)
+mapped = memory(lease, write=True)
+data = open("allocations/x/data", "rb", buffering=0)
+wrong = 0
+for at in range(0, 8 << 20, 1 << 20):
+    mapped[at] = 1 + (at >> 20)
+    wrong += data.read(1 << 20)[0] != 1 + (at >> 20)
+print(wrong)
+EOF
+	)" 0
+}
+
 test_strangers_at_the_ticket_socket_get_nothing()
 {
 	local before
