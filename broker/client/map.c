@@ -27,16 +27,28 @@ void maps_unlock(void)
 	pthread_mutex_unlock(&maps.lock);
 }
 
-bool maps_have(uint64_t address)
+bool maps_claim(struct memory *memory, uint64_t address)
 {
 	const struct gpumem_map *map;
-	bool found = false;
+	bool taken = false;
 
 	maps_lock();
 	DL_FOREACH (maps.all, map)
-		found |= map->memory.reserved && map->memory.pointer == address;
+		taken |= map->memory.reserved && map->memory.pointer == address;
+	if (!taken) {
+		memory->pointer = address;
+		memory->reserved = true;
+	}
 	maps_unlock();
-	return found;
+	return !taken;
+}
+
+void maps_disclaim(struct memory *memory)
+{
+	maps_lock();
+	memory->pointer = 0;
+	memory->reserved = false;
+	maps_unlock();
 }
 
 void maps_forget(void)
@@ -78,6 +90,16 @@ static int map_take(struct gpumem_map *map, const char *name)
 	return r;
 }
 
+static void map_free(struct gpumem_map *map)
+{
+	maps_lock();
+	DL_DELETE(maps.all, map);
+	lease_close(&map->lease);
+	maps_unlock();
+	session_unref(map->gpumem);
+	free(map);
+}
+
 EXPORT int gpumem_map(struct gpumem_map **ret, struct gpumem *gpumem, const char *name,
 		      unsigned int flags)
 {
@@ -94,17 +116,17 @@ EXPORT int gpumem_map(struct gpumem_map **ret, struct gpumem *gpumem, const char
 		return error_set(ENOMEM, "no memory");
 	map->flags = flags;
 	map->n_refs = 1;
-	map->gpumem = gpumem;
-	r = map_take(map, name);
-	if (r < 0) {
-		memory_release(&map->memory);
-		free(map);
-		return r;
-	}
-	session_ref(gpumem);
+	map->gpumem = session_ref(gpumem);
+	map->lease = (struct lease)LEASE_CLOSED;
 	maps_lock();
 	DL_APPEND(maps.all, map);
 	maps_unlock();
+	r = map_take(map, name);
+	if (r < 0) {
+		memory_release(&map->memory);
+		map_free(map);
+		return r;
+	}
 	*ret = map;
 	return 0;
 }
@@ -113,16 +135,6 @@ EXPORT struct gpumem_map *gpumem_ref(struct gpumem_map *map)
 {
 	__atomic_add_fetch(&map->n_refs, 1, __ATOMIC_RELAXED);
 	return map;
-}
-
-static void map_free(struct gpumem_map *map)
-{
-	maps_lock();
-	DL_DELETE(maps.all, map);
-	lease_close(&map->lease);
-	maps_unlock();
-	session_unref(map->gpumem);
-	free(map);
 }
 
 EXPORT struct gpumem_map *gpumem_unref(struct gpumem_map *map)

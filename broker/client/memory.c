@@ -154,7 +154,7 @@ static int device_reserve_other(struct cuda_driver *driver, struct memory *memor
 	if (CUDA(driver, &failure, cuMemAddressReserve, &pointer, lease->mapped_size, 0,
 		 0, 0) < 0)
 		return driver_fail(&failure, "no address could be reserved");
-	memory->pointer = pointer;
+	(void)maps_claim(memory, pointer);
 	return 0;
 }
 
@@ -163,15 +163,12 @@ static int device_reserve(struct cuda_driver *driver, struct memory *memory,
 {
 	int r = 0;
 
-	memory->in_range = range_reserve(driver, lease) && !maps_have(lease->address);
-	memory->pointer = lease->address;
+	memory->in_range =
+		range_reserve(driver, lease) && maps_claim(memory, lease->address);
 	if (!memory->in_range)
 		r = device_reserve_other(driver, memory, lease, flags);
-	if (r < 0)
-		return r;
 	memory->size = lease->mapped_size;
-	memory->reserved = true;
-	return 0;
+	return r;
 }
 
 /* Grants access to the device itself, and to its peers. */
@@ -277,9 +274,10 @@ static int host_map(struct memory *memory, const struct lease *lease, int fd,
 		return error_set(errno, "%s could not be mapped: %s", lease->name,
 				 strerror(errno));
 	memory->device = -1;
-	memory->pointer = (uintptr_t)pointer;
+	if (!memory->reserved)
+		(void)maps_claim(memory, (uintptr_t)pointer);
 	memory->size = lease->mapped_size;
-	memory->mapped = memory->reserved = true;
+	memory->mapped = true;
 	return flags & GPUMEM_REGISTER ? host_register(memory, lease->write) : 0;
 }
 
@@ -372,15 +370,16 @@ void memory_unmap(struct memory *memory)
 
 void memory_release(struct memory *memory)
 {
+	uint64_t pointer = memory->pointer;
 	struct cuda_driver *driver;
 
 	memory_unmap(memory);
 	if (!memory->reserved)
 		return;
-	memory->reserved = false;
+	/* First: another thread may get the address as soon as it is free. */
+	maps_disclaim(memory);
 	if (memory->device < 0)
-		munmap((void *)memory->pointer, memory->size);
+		munmap((void *)pointer, memory->size);
 	else if (!memory->in_range && memory_driver(&driver) == 0)
-		(void)CUDA(driver, NULL, cuMemAddressFree, memory->pointer, memory->size);
-	memory->pointer = 0;
+		(void)CUDA(driver, NULL, cuMemAddressFree, pointer, memory->size);
 }

@@ -133,8 +133,12 @@ struct gpumem_map {
 	struct gpumem_map *prev, *next; /* of all maps; maps_lock */
 };
 
-/* Whether a map of this program contains the address. */
-bool maps_have(uint64_t address);
+/*
+ * Makes an address the memory's, until maps_disclaim(): threads may map the same
+ * allocation at the same time. Returns: false if another map has the address.
+ */
+bool maps_claim(struct memory *memory, uint64_t address);
+void maps_disclaim(struct memory *memory);
 
 /* Ends all leases, in a child after fork. */
 void maps_forget(void);
