@@ -225,7 +225,7 @@ broker_start()
 	local folder=$1
 	shift
 	mkdir -p "$folder/mnt"
-	chown "$("${AS[@]}" id -u)" "$folder/mnt"
+	[ -z "${AS[*]}" ] || chown "$("${AS[@]}" id -u)" "$folder/mnt"
 	rm -f "$folder"/{pid,session,status}
 	env --default-signal=INT,QUIT setsid bash -c '
 		"${@:2}" >"$1/stdout" 2>"$1/stderr" &
