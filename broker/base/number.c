@@ -151,7 +151,7 @@ int size_parse_fraction(const char *word, uint64_t *ret_size)
 	if (number_end == word || number_end != word + length)
 		return -EINVAL;
 	size *= (double)unit_parse(number_end, &end);
-	if (*end || !(size >= 1) || size >= 0x1p53)
+	if (end == number_end || *end || !(size >= 1) || size >= 0x1p53)
 		return -EINVAL;
 	*ret_size = (uint64_t)size;
 	return 0;

@@ -44,7 +44,7 @@ int number_parse(const char *word, uint64_t *ret_number);
 int size_parse(const char *word, uint64_t *ret_size);
 
 /*
- * The size in bytes of a word with a fraction, such as `1.5G`. Returns: 0; -EINVAL when
+ * The size in bytes of a word with a fraction and a unit, such as `1.5G`. Returns: 0; -EINVAL when
  * the word is anything else.
  */
 int size_parse_fraction(const char *word, uint64_t *ret_size);

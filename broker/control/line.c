@@ -35,6 +35,9 @@ static int refuse_word(struct refusal *refusal, const struct line *line, const c
 	struct usage_operand last;
 	uint64_t number;
 
+	if (usage_has_key(line->usage, word, strlen(word)))
+		return refuse(refusal, EINVAL, "'%s' has no value: write %s=VALUE", word,
+			      word);
 	if (!strchr(line->usage, '='))
 		return refuse(refusal, EINVAL, "'%.64s' is one word too many", word);
 	if (line->n_operands && usage_operand(line->usage, line->n_operands - 1, &last) &&

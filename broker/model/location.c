@@ -110,13 +110,13 @@ void text_locations(struct text *text, uint32_t set)
 		text_printf(text, "none");
 	if (set & LOCATION_SET_CPU) {
 		text_printf(text, "cpu");
-		joint = " ";
+		joint = ",";
 	}
 	for (unsigned int i = 0; i < 16; i++) {
 		if (!(set & 1u << i))
 			continue;
 		text_printf(text, "%sdevice:%u", joint, i);
-		joint = " ";
+		joint = ",";
 	}
 }
 

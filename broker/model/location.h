@@ -23,7 +23,7 @@ int device_check(const struct registry *registry, uint32_t device,
 /* Appends a location; `none` for LOCATION_NONE. */
 void text_location(struct text *text, uint16_t location);
 
-/* Appends a set of locations, separated by blanks; `none` when the set is empty. */
+/* Appends a set of locations, separated by commas; `none` when the set is empty. */
 void text_locations(struct text *text, uint32_t set);
 
 /* The device of a location; `other` when the location is not a device. */

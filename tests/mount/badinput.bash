@@ -260,6 +260,8 @@ test_a_sentence_quotes_the_word_and_names_what_is_allowed()
 	[ ! -e devices/2 ] || devices="use 0 to $(($(ls devices | wc -l) - 1))"
 	says control/alloc 'x 1.5G' "'1.5G' is not a size: use 1536M, 1610612736 or 1024xf32"
 	says control/alloc 'x many' "'many' is not a size: use 4096, 4K, 16MiB, 100MB or 1024xf32"
+	says control/alloc 'x 1.5' "'1.5' is not a size: use 4096, 4K, 16MiB, 100MB or 1024xf32"
+	says control/alloc 'x 4K kind' "'kind' has no value: write kind=VALUE"
 	says control/alloc 'x 0' "allocation x can't have size 0: 1 byte is the least"
 	says control/alloc 'x 4K kind=gpu' 'kind=gpu is not one of device, direct, async, managed, host'
 	says control/alloc 'x 1000 float32' \

@@ -247,7 +247,7 @@ accessed_by none"
 	echo 'set_accessed_by device:0' >$y
 	is "$(<$y)" "read_mostly 1
 preferred_location device:0
-accessed_by cpu device:0"
+accessed_by cpu,device:0"
 	is "$(value_of devices/0/status managed_preferred_bytes)" 4194304
 	echo unset_read_mostly >$y
 	echo unset_preferred_location >$y
@@ -271,7 +271,7 @@ test_a_location_names_its_device()
 	echo 'y set_accessed_by device:0' >control/advise
 	is "$(<allocations/y/advise)" "read_mostly 0
 preferred_location device:1
-accessed_by device:0 device:1"
+accessed_by device:0,device:1"
 	is "$(value_of devices/1/status managed_preferred_bytes)" 4194304
 	is "$(value_of devices/0/status managed_preferred_bytes)" 0
 }
@@ -613,7 +613,7 @@ test_totals_agree_with_the_driver_after_many_changes()
 		    sums = {}
 		    for name, (pages, size) in models.items():
 		        for key in ("read_mostly", "preferred_location", "accessed_by", "last_prefetch"):
-		            expected = [" ".join(p[key]) or "none" if key == "accessed_by" else p[key]
+		            expected = [",".join(p[key]) or "none" if key == "accessed_by" else p[key]
 		                        for p in pages]
 		            assert told(name, key) == expected, (name, key)
 		        for i, p in enumerate(pages):
@@ -770,7 +770,7 @@ test_an_older_driver_is_asked_by_its_own_calls()
 	echo set_accessed_by device:0 >allocations/y/advise
 	is "$(<allocations/y/advise)" "read_mostly 1
 preferred_location device:1
-accessed_by cpu device:0"
+accessed_by cpu,device:0"
 	echo unset_preferred_location >allocations/y/advise
 	is "$(value_of allocations/y/advise preferred_location)" none
 	refused EOPNOTSUPP 'numa:0.*cuMemPrefetchAsync_v2' 'echo numa:0 >allocations/y/prefetch'

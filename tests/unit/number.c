@@ -96,7 +96,7 @@ Test(number, fraction_has_a_size)
 {
 	EXPECT(size_parse_fraction,
 	       { "1.5G", 0, 1536ull << 20 }, { ".5k", 0, 512 }, { "1.5GB", 0, 1500000000 },
-	       { "1.5", 0, 1 }, { "0.1K", 0, 102 }, { "x", -EINVAL }, { "1e3", -EINVAL },
+	       { "1.5", -EINVAL }, { "0.1K", 0, 102 }, { "x", -EINVAL }, { "1e3", -EINVAL },
 	       { "1.5Q", -EINVAL }, { "1.2.3M", -EINVAL }, { "0.0M", -EINVAL },
 	       { "-1.5G", -EINVAL }, { "", -EINVAL }, { "inf", -EINVAL },
 	       { "99999999999999999999G", -EINVAL });
