@@ -10,8 +10,9 @@
  */
 #include <cuda.h>
 #include <err.h>
+#include <fcntl.h>
 #include <gpumem/gpumem.h>
-#include <stdio.h>
+#include <unistd.h>
 
 #define TRY(call)   ((call) < 0 ? errx(1, "%s", gpumem_error()) : (void)0)
 #define CHECK(call) ((call) != CUDA_SUCCESS ? errx(1, "%s failed", #call) : (void)0)
@@ -24,32 +25,25 @@ int main(int argc, char **argv)
 	CUcontext context;
 	CUmodule module;
 	CUfunction saxpy;
-	CUdevice device;
 	char ptx[65536] = "";
 	float factor = 2;
-	unsigned int n;
-	FILE *file;
 
-	if (argc != 3)
-		errx(2, "usage: saxpy MOUNT PTX");
-	file = fopen(argv[2], "r");
-	if (!file || fread(ptx, 1, sizeof(ptx) - 1, file) == 0)
-		err(1, "%s", argv[2]);
-	fclose(file);
+	if (argc != 3 || read(open(argv[2], O_RDONLY), ptx, sizeof(ptx) - 1) <= 0)
+		err(2, "usage: saxpy MOUNT PTX");
 	TRY(gpumem_open(&gpus, argv[1]));
 	TRY(gpumem_map(&x, gpus, "x", 0));
 	TRY(gpumem_map(&y, gpus, "y", GPUMEM_WRITE));
 	TRY(gpumem_info(x, &from));
 	TRY(gpumem_info(y, &to));
-	CHECK(cuDeviceGet(&device, to.device));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuDevicePrimaryCtxRetain(&context, to.device));
 	CHECK(cuCtxSetCurrent(context));
 	CHECK(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL));
 	CHECK(cuModuleGetFunction(&saxpy, module, "saxpy"));
-	n = to.size / sizeof(float);
+	unsigned int n = to.size / sizeof(float);
+	void *arguments[] = { &n, &factor, &from.pointer, &to.pointer };
+
 	TRY(gpumem_begin(y, GPUMEM_WRITE));
-	CHECK(cuLaunchKernel(saxpy, (n + 255) / 256, 1, 1, 256, 1, 1, 0, NULL,
-			     (void *[]){ &n, &factor, &from.pointer, &to.pointer },
+	CHECK(cuLaunchKernel(saxpy, (n + 255) / 256, 1, 1, 256, 1, 1, 0, NULL, arguments,
 			     NULL));
 	TRY(gpumem_end(y, NULL));
 	TRY(gpumem_unmap(y));

@@ -42,14 +42,22 @@ ask()
 	printf '%s\n' "$said"
 }
 
+# The commands in the head of the example, as they stand there, on this mount and with
+# the program of the build.
 test_the_example_of_the_documentation_works()
 {
-	echo 'x 4096xf32' >control/alloc
-	echo 'x f32:1.5' >control/fill
-	echo 'y 4096xf32' >control/alloc
-	program docs/examples/saxpy "$M" "$here/../../docs/kernels/saxpy.ptx"
-	is "$(od -A n -t f4 -N 8 allocations/y/data | tr -s ' ')" ' 3 3'
+	local docs said
+	docs=$(realpath "$here/../../docs")
+	sed -n '/^\/\*$/,/^ \*\/$/s/^ \*\t//p' "$docs/examples/saxpy.c" >"$T/sanitizer/lines"
+	like "$(head -n 1 "$T/sanitizer/lines")" '^cc saxpy.c -o saxpy '
+	sed -i "1d; s#/mnt/gpu#$M#g; s#^\./saxpy#program docs/examples/saxpy#; s#saxpy\.ptx#$docs/kernels/saxpy.ptx#" \
+		"$T/sanitizer/lines"
+	said=$(. "$T/sanitizer/lines")
+	rm "$T/sanitizer/lines"
+	is "$(head -n 1 <<<"$said" | tr -s ' ')" '0000000 3 3'
 	eventually '[ -z "$(<leases)" ]'
+	# of its 30 lines
+	[ "$(sed -n '/^{$/,/^}$/p' "$docs/examples/saxpy.c" | grep -cv '^[{}]\?$')" -le 30 ]
 }
 
 test_programs_have_the_same_memory_at_the_same_address()
