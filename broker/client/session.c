@@ -202,6 +202,11 @@ EXPORT void gpumem_close(struct gpumem *gpumem)
 	session_unref(gpumem);
 }
 
+EXPORT const char *gpumem_path(const struct gpumem *gpumem)
+{
+	return gpumem->mount;
+}
+
 char *session_path(const struct gpumem *gpumem, const char *format, ...)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;

@@ -86,6 +86,9 @@ int gpumem_open(struct gpumem **ret, const char *mount);
 /* Closes the session; its maps stay until released. Takes NULL. */
 void gpumem_close(struct gpumem *gpumem);
 
+/* The path of the mount, valid until gpumem_close(). */
+const char *gpumem_path(const struct gpumem *gpumem);
+
 /*
  * Writes a line to a file of the mount ("control/alloc", "x 4G") and reads the answer, a
  * string, into answer; NULL, 0: no answer wanted. An answer longer than size is cut off.

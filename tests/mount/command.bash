@@ -1,0 +1,339 @@
+#!/bin/bash
+# The command gpumem: lists, verbs, files into the GPU and back.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+export GPUMEM_MOUNT=${M-}
+unset COLUMNS
+
+gpumem()
+{
+	"${AS[@]}" "$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/gpumem" "$@"
+}
+gpumem_path=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/gpumem
+
+# ends STATUS REGEX ARG...: that exit status, nothing on stdout, such a sentence on stderr.
+ends()
+{
+	local said status=0
+	said=$(gpumem "${@:3}" 2>&1 >"$T/out") || status=$?
+	[ "$status" = "$1" ] || fail "line ${BASH_LINENO[0]}: status $status, not $1: $said"
+	[ ! -s "$T/out" ] || fail "line ${BASH_LINENO[0]}: on stdout: $(<"$T/out")"
+	[[ $said =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected like: $2" "got: $said"
+}
+
+# on_terminal ARG...: what a terminal of 80 columns gets, without colours.
+on_terminal()
+{
+	local words
+	printf -v words ' %q' "$@"
+	script -qec "stty cols ${columns:-80}; $gpumem_path$words" /dev/null </dev/null |
+		sed 's/\x1b\[[0-9;]*[a-zA-Z]//g; s/\r$//'
+}
+
+# A folder for files; cases run in the mount.
+files()
+{
+	rm -rf "$T/files"
+	mkdir "$T/files"
+	cd "$T/files"
+}
+
+# ---- ls ----
+
+test_a_pipe_gets_bytes_between_tabs()
+{
+	gpumem alloc x 4M tag=v3 >/dev/null
+	gpumem alloc h 1M kind=host >/dev/null
+	is "$(gpumem | grep -P '^x\t')" "$(printf 'x\t%s\t0\tdevice\t4194304\tnever\t\tlive\tv3' \
+		"$(<owners/$UID/name)")"
+	is "$(gpumem ls | cut -f 1 | tail -n 2 | tr '\n' ' ')" 'x h '
+	is "$(gpumem ls | head -n 1 | cut -f 1,2,3)" $'GPU\tNAME\tUSED'
+	like "$(gpumem ls)" $'\n'"$(<owners/$UID/name)"$'\t4194304\t0\t1048576\t5242880\t2\n'
+}
+
+test_a_terminal_gets_sizes_for_people_in_its_width()
+{
+	local shown
+	gpumem alloc x 1536K >/dev/null
+	gpumem alloc a_name_that_is_much_too_long_for_any_terminal_of_eighty_columns 1M \
+		tag=a_tag_that_is_much_too_long_for_it_too >/dev/null
+	shown=$(on_terminal ls)
+	like "$shown" $'\nx +[a-z0-9]+ +0 device 1.5 MiB never'
+	like "$shown" '\[[#-]{20}\] +[0-9]+%'
+	is "$(awk 'length($0) > 80' <<<"$shown")" ''
+	columns=200
+	like "$(on_terminal ls)" 'of_eighty_columns .* a_tag_that_is_much_too_long_for_it_too'
+}
+
+test_json_is_one_object_with_numbers()
+{
+	gpumem alloc x 4M tag=v3 >/dev/null
+	gpumem alloc h 4K kind=host >/dev/null
+	exec 5<>allocations/x/lease
+	gpumem ls --json | python3 -c '
+import json, os, sys
+shown = json.load(sys.stdin)
+assert [gpu["gpu"] for gpu in shown["gpus"]] == [0, 1], shown["gpus"]
+assert shown["gpus"][0]["used"] >= 4 << 20
+(user,) = shown["users"]
+assert (user["gpu0"], user["gpu1"], user["host"]) == (4 << 20, 0, 4096), user
+x, h = shown["allocations"]
+assert (x["name"], x["gpu"], x["size"], x["tag"]) == ("x", 0, 4 << 20, "v3"), x
+assert x["holders"] == f"bash({sys.argv[1]})" and x["written"] == "leased", x
+assert (h["name"], h["gpu"], h["kind"], h["holders"]) == ("h", None, "host", None), h
+' $$
+	is "$(gpumem ls --json | python3 -m json.tool | grep -c '"name": "x"')" 1
+}
+
+test_json_without_allocations_is_still_json()
+{
+	is "$(gpumem ls --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["allocations"])')" '[]'
+}
+
+names_of()
+{
+	gpumem ls "$@" | sed '1,/^NAME\tOWNER/d' | cut -f 1 | tr '\n' ' '
+}
+
+test_lists_are_sorted_and_chosen()
+{
+	gpumem alloc b 1M >/dev/null
+	gpumem alloc a 2M >/dev/null
+	gpumem alloc c 4M device=1 >/dev/null
+	gpumem alloc d 3M kind=host >/dev/null
+	gpumem fill b u8:1 >/dev/null
+	is "$(names_of)" 'c d a b '
+	is "$(names_of --sort name)" 'a b c d '
+	is "$(names_of --sort gpu)" 'd a b c '
+	is "$(names_of --sort kind)" 'c a b d '
+	is "$(names_of -g 1)" 'c '
+	is "$(names_of -u "$UID")" 'c d a b '
+	is "$(names_of -u 4242)" ''
+	is "$(gpumem -g 1 --sort name | head -n 2 | tail -n 1 | cut -f 1)" 1
+	ends 2 "there is no GPU 7" ls -g 7
+	ends 2 "'x' is not the number of a GPU" ls -g x
+	ends 2 "there is no user 'nobody-has-this'" ls -u nobody-has-this
+	ends 2 '--sort color is not one of size, name' ls --sort color
+}
+
+test_what_may_not_be_read_is_unknown()
+{
+	needs_root 'several users'
+	[ "${GPUMEM_AS-root}" = root ] || skip 'one user only'
+	local AS=()
+	gpumem alloc x 4M >/dev/null
+	gpumem alloc open 1M mode=0644 >/dev/null
+	AS=(setpriv --reuid=1001 --regid=1001 --clear-groups)
+	like "$(gpumem ls)" $'\nx\troot\t\t\t4194304\t20[0-9TZ:-]+\t\t\t'
+	like "$(gpumem ls)" $'\nopen\troot\t0\tdevice\t1048576\tnever\t\tlive\t'
+	gpumem ls --json | python3 -c '
+import json, sys
+shown = json.load(sys.stdin)
+assert shown["users"][0]["unknown"] == 4 << 20, shown["users"]
+assert shown["allocations"][0]["kind"] is None, shown["allocations"]
+'
+}
+
+# ---- verbs ----
+
+test_a_verb_prints_the_answer()
+{
+	like "$(gpumem alloc x 4M tag=v3)" $'\nsize_bytes 4194304\n'
+	gpumem fill x u8:7
+	is "$(od -A n -t u1 -N 1 allocations/x/data)" '   7'
+	gpumem free x
+	[ ! -e allocations/x ]
+}
+
+test_a_refused_verb_has_the_sentence_and_status_1()
+{
+	gpumem alloc x 4M >/dev/null
+	ends 1 '^gpumem: allocation x is there already \(id [0-9]+, 4 MiB\)$' alloc x 4M
+	ends 1 "^gpumem: '1.5x' is not a size" alloc y 1.5x
+	ends 1 "can't be a name" alloc two/words 4M
+}
+
+test_every_verb_of_the_mount_is_a_subcommand()
+{
+	local verb
+	for verb in $(ls control); do
+		like "$(gpumem "$verb" --help)" "^usage: gpumem $verb [A-Z]"
+		ends 2 "^usage: gpumem $verb [A-Z]" "$verb"
+	done
+	ends 2 "^gpumem: 'nothing' is not one of: ls, .*, alloc" nothing
+	ends 2 "is not one of" ../control/alloc x 4M
+	ends 2 "is not one of" ''
+}
+
+test_a_dry_run_prints_a_line_that_a_shell_does()
+{
+	is "$(gpumem alloc -n x 4M)" "echo 'x 4M' >$M/control/alloc"
+	is "$(gpumem -n alloc x 4M)" "echo 'x 4M' >$M/control/alloc"
+	[ ! -e allocations/x ]
+	eval "$(gpumem -n alloc x 4M "tag=it's")"
+	is "$(<allocations/x/tag)" "it's"
+}
+
+test_a_newline_begins_no_second_command()
+{
+	ends 2 "can't have a newline" alloc x $'4M\ny 4M'
+	is "$(ls allocations)" ''
+}
+
+test_wrong_use_is_status_2()
+{
+	ends 2 'invalid option' ls -q
+	ends 2 'unrecognized option' ls --colour
+	ends 2 "ls takes no 'x'" ls x
+	ends 2 'put has no option --json' --json put x
+	ends 2 'put needs a FILE' put
+	ends 2 'get needs a NAME' get
+}
+
+test_help_fits_80_columns_and_has_an_example()
+{
+	local command help
+	for command in '' ls put get; do
+		help=$(gpumem $command --help)
+		is "$(awk 'length($0) > 80' <<<"$help")" ''
+		like "$help" $'\nexamples?:\n  gpumem '
+	done
+	like "$(gpumem --version)" '^gpumem [0-9.]+$'
+}
+
+test_without_a_mount_there_is_a_sentence()
+{
+	local -x GPUMEM_MOUNT=$T/sanitizer
+	ends 1 "is not a mount of gpumemd" ls
+	ends 1 "is not a mount of gpumemd" alloc x 4M
+}
+
+test_a_mount_that_does_not_answer_hangs_nothing()
+{
+	mkdir "$T/other"
+	broker_start "$T/other" --driver "$(driver other)"
+	local -x GPUMEM_MOUNT=$T/other/mnt
+	gpumem ls >/dev/null
+	kill -STOP "$(<"$T/other/pid")"
+	ends 1 'has not answered for 5 seconds' ls
+	kill -CONT "$(<"$T/other/pid")"
+	gpumem ls >/dev/null
+	broker_stop "$T/other"
+}
+
+# ---- put and get ----
+
+test_a_file_goes_there_and_back()
+{
+	files
+	head -c 20000001 /dev/urandom >'a file.bin'
+	is "$(gpumem put 'a file.bin')" a_file.bin
+	is "$(<"$M/allocations/a_file.bin/size_bytes")" 20000001
+	gpumem get a_file.bin back
+	cmp 'a file.bin' back
+	is "$(stat -c %a back)" 644
+	gpumem get a_file.bin - | cmp - 'a file.bin'
+	gpumem get a_file.bin
+	cmp 'a file.bin' a_file.bin
+	mkdir folder
+	gpumem get a_file.bin folder
+	cmp 'a file.bin' folder/a_file.bin
+	is "$(ls -A folder)" a_file.bin
+}
+
+test_put_takes_a_name_and_keys_of_alloc()
+{
+	files
+	echo hello >-f
+	is "$(gpumem put ./-f x kind=host mode=0640 tag=t)" x
+	is "$(<"$M/allocations/x/kind") $(<"$M/allocations/x/tag")" 'host t'
+	is "$(stat -c %a "$M/allocations/x/data")" 640
+	is "$(gpumem put -- -f device=1)" _f
+	is "$(<"$M/allocations/_f/device")" 1
+	is "$(gpumem put -n ./-f 'y')" "echo 'y 6' >$M/control/alloc && cp ./-f $M/allocations/y/data"
+}
+
+test_a_put_that_fails_leaves_nothing()
+{
+	files
+	ends 1 'missing: No such file or directory' put missing
+	ends 1 'is not a regular file' put /
+	touch empty
+	ends 1 'is empty' put empty
+	truncate -s 2T large
+	ends 1 '^gpumem: allocation large of 2 TiB: ' put large
+	truncate -s 1M file
+	ends 1 "unknown|no key|not one of" put file x key=value
+	ends 2 "can't be a name" put file 'a b'
+	ends 2 "'b' is not KEY=VALUE" put file a b
+	is "$(ls "$M/allocations")" ''
+	gpumem put file x >/dev/null
+	ends 1 'allocation x is there already' put file x
+	is "$(ls "$M/allocations")" x
+}
+
+test_a_name_shows_only_when_all_is_there()
+{
+	needs_software 'be slow'
+	files
+	head -c 32M /dev/urandom >file
+	slow 200ms
+	gpumem put file >said 2>&1 &
+	eventually "ls '$M/allocations' | grep -q '^put\.'"
+	[ ! -e "$M/allocations/file" ]
+	inject
+	wait $!
+	is "$(<said)" file
+	is "$(ls "$M/allocations")" file
+}
+
+test_an_interrupted_put_leaves_nothing()
+{
+	needs_software 'be slow'
+	local signal status
+	files
+	head -c 32M /dev/urandom >file
+	for signal in INT TERM; do
+		slow 300ms
+		env --default-signal=INT "$gpumem_path" put file >said 2>&1 &
+		eventually "ls '$M/allocations' | grep -q '^put\.'"
+		kill -$signal $!
+		status=0
+		wait $! || status=$?
+		inject
+		is "$status" $((128 + $(kill -l $signal)))
+		is "$(<said)" ''
+		is "$(ls "$M/allocations")" ''
+	done
+}
+
+test_a_get_that_fails_leaves_the_old_file()
+{
+	local status=0
+	files
+	echo old >file
+	ends 1 "there is no allocation 'x'" get x file
+	ends 2 "is not the name of an allocation" get ../x file
+	is "$(<file)" old
+	gpumem alloc x 8M >/dev/null
+	ends 1 'folder/file: No such file or directory' get x folder/file
+	(ulimit -f 1000; trap '' XFSZ; gpumem get x file) 2>said || status=$?
+	is "$status" 1
+	like "$(<said)" '^gpumem: file: File too large$'
+	is "$(ls -A | tr '\n' ' ')" 'file said '
+	is "$(<file)" old
+	ends 1 'No space left' get x /dev/full
+}
+
+test_a_terminal_sees_a_bar_with_a_rate()
+{
+	files
+	truncate -s 16M file
+	local shown
+	shown=$(on_terminal put file)
+	like "$shown" '\[#+\] 16 MiB of 16 MiB  .*B/s  [0-9.]+ s'
+	like "$shown" $'\n''file'
+}
+
+main "$@"

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct option_row options[N_OPTIONS] = {
+	[OPTION_DRY_RUN] = { "dry-run", 'n', NULL,
+			     "print the shell's line instead, and do nothing" },
+	[OPTION_USER] = { "user", 'u', "USER", "memory of one user: a name or a number" },
+	[OPTION_GPU] = { "gpu", 'g', "GPU", "memory of one GPU: its number" },
+	[OPTION_SORT] = { "sort", 's', "KEY",
+			  "order of allocations: size (largest first), name, owner, gpu, "
+			  "kind or written (newest first)" },
+	[OPTION_JSON] = { "json", 'J', NULL, "print JSON" },
+	[OPTION_ONCE] = { "once", '1', NULL, "print the screen once, and end" },
+	[OPTION_HELP] = { "help", 'h', NULL, "print this" },
+	[OPTION_VERSION] = { "version", 'V', NULL, "print the version" },
+};
+
+#define BIT(option) (1u << OPTION_##option)
+#define SHOWN	    (BIT(USER) | BIT(GPU) | BIT(SORT))
+
+const struct command commands[] = {
+	{
+		.name = "ls",
+		.usage = "[-u USER] [-g GPU] [--sort KEY] [--json]",
+		.summary = "show GPUs, users and allocations",
+		.help = "Shows the GPUs, each user's memory by GPU, and the allocations: "
+			"owner, GPU, kind, size, last write, programs with leases, state "
+			"and tag. This is also what gpumem does without a subcommand. "
+			"A terminal gets sizes for people; a pipe gets bytes and times "
+			"in UTC between tabs, the three tables with an empty line "
+			"between them. A '?' is unknown: its file may not be read.",
+		.example = "gpumem ls -u alice --sort written",
+		.options = SHOWN | BIT(JSON) | BIT(HELP),
+		.run = command_ls,
+	},
+	{
+		.usage = "VERB ARG...",
+		.summary = "write a line to control/VERB, and print the answer",
+		.help = "Every file of the mount's control/ is a subcommand: alloc, "
+			"fill, copy, launch, free and the others. The answer is on "
+			"stdout, or else the reason on stderr and the exit status is 1. "
+			"`gpumem VERB --help` prints what the line may have.",
+		.example = "gpumem alloc weights 4GiB tag=v3",
+		.options = BIT(DRY_RUN) | BIT(HELP),
+		.args_last = true,
+		.operands = OPERANDS_ANY,
+		.run = command_verb,
+	},
+	{
+		.name = "put",
+		.usage = "FILE [NAME] [KEY=VALUE]...",
+		.summary = "copy a file into a new allocation of its size",
+		.help = "Makes an allocation of the file's size and copies the file, "
+			"all or nothing: NAME is there when all bytes are. Without NAME "
+			"the file's name is taken, with _ for characters that no name "
+			"can have. KEY=VALUE is as for alloc. Prints the name.",
+		.example = "gpumem put model.safetensors llama device=1 mode=0640",
+		.options = BIT(DRY_RUN) | BIT(HELP),
+		.operands = OPERANDS_FILE_FIRST,
+		.run = command_put,
+	},
+	{
+		.name = "get",
+		.usage = "NAME [FILE]",
+		.summary = "copy an allocation into a file",
+		.help = "Copies an allocation's bytes into FILE, all or nothing: an old "
+			"FILE is replaced when all bytes are there. Without FILE the "
+			"file is NAME in the current folder; - is stdout.",
+		.example = "gpumem get llama /tmp/llama.bin",
+		.options = BIT(DRY_RUN) | BIT(HELP),
+		.operands = OPERANDS_NAME_FIRST,
+		.run = command_get,
+	},
+};
+
+const size_t n_commands = ARRAY_SIZE(commands);
+
+static int say(enum status status, const char *format, va_list args)
+{
+	fputs("gpumem: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	return status;
+}
+
+int refused(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int status = say(STATUS_REFUSED, format, args);
+	va_end(args);
+	return status;
+}
+
+int wrong_use(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int status = say(STATUS_WRONG_USE, format, args);
+	va_end(args);
+	return status;
+}
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < n_commands; i++)
+		if (commands[i].name && !strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+/* ---- help ---- */
+
+#define HELP_COLUMN 20
+
+/* A line of a list: what it is about, and words that are folded beside it. */
+static void help_row(struct text *text, const char *what, const char *words)
+{
+	size_t length = strlen(what);
+
+	text_printf(text, "  %-*s", HELP_COLUMN - 2, what);
+	if (length > HELP_COLUMN - 4)
+		text_printf(text, "\n%*s", HELP_COLUMN, "");
+	text_fold(text, HELP_COLUMN, HELP_COLUMN, words);
+}
+
+static void help_options(struct text *text, unsigned int which)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		const struct option_row *row = &options[i];
+		char what[64];
+
+		if (!(which & 1u << i))
+			continue;
+		snprintf(what, sizeof what, "-%c, --%s%s%s", row->letter, row->name,
+			 row->value ? " " : "", row->value ?: "");
+		help_row(text, what, row->help);
+	}
+}
+
+static void help_program(struct text *text)
+{
+	unsigned int which = BIT(HELP) | BIT(VERSION);
+
+	text_printf(text, "GPU memory of a gpumem mount: who holds what, and one command "
+			  "for each line.\n\n");
+	for (size_t i = 0; i < n_commands; i++) {
+		const struct command *command = &commands[i];
+		bool first = i == 0;
+
+		text_printf(text, "%s gpumem %s%s%s%s%s\n", first ? "usage:" : "      ",
+			    first ? "[" : "", command->name ?: "", first ? "]" : "",
+			    command->name ? " " : "", command->usage);
+		which |= command->options;
+	}
+	text_printf(text, "\nsubcommands:\n");
+	for (size_t i = 0; i < n_commands; i++)
+		help_row(text, commands[i].name ?: "VERB", commands[i].summary);
+	text_printf(text, "\noptions:\n");
+	help_options(text, which);
+	text_printf(text, "\nexamples:\n");
+	for (size_t i = 0; i < n_commands; i++)
+		text_printf(text, "  %s\n", commands[i].example);
+	text_printf(text, "\n");
+	text_fold(text, 0, 0,
+		  "The mount is $GPUMEM_MOUNT, else the only one on this machine. Exit "
+		  "status: 0 done, 1 refused, 2 wrong use. `gpumem SUBCOMMAND --help` "
+		  "tells more.");
+}
+
+void command_help(struct text *text, const struct command *command)
+{
+	if (!command) {
+		help_program(text);
+		return;
+	}
+	text_printf(text, "usage: gpumem %s%s%s\n\n", command->name ?: "",
+		    command->name ? " " : "", command->usage);
+	text_fold(text, 0, 0, command->help);
+	text_printf(text, "\n");
+	help_options(text, command->options);
+	text_printf(text, "\nexample:\n  %s\n", command->example);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * get: the bytes go to a new file beside FILE, which takes FILE's place when all is
+ * there.
+ */
+#include "command.h"
+#include "mount.h"
+#include "progress.h"
+#include "stop.h"
+#include "verb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct get {
+	const char *name;
+	struct text data; /* path in the mount */
+	struct text file;
+	struct text temporary; /* empty: bytes go to the file itself */
+	int from, to;
+	uint64_t size;
+};
+
+static void get_deinit(struct get *get)
+{
+	closep(&get->from);
+	closep(&get->to);
+	text_deinit(&get->data);
+	text_deinit(&get->file);
+	text_deinit(&get->temporary);
+}
+
+/* NAME [FILE] */
+static int get_operands(struct get *get, const struct call *call)
+{
+	struct stat st;
+
+	if (call->n_args < 1 || call->n_args > 2)
+		return wrong_use("get needs a NAME: gpumem get NAME [FILE]");
+	get->name = call->args[0];
+	if (!*get->name || *get->name == '.' || strchr(get->name, '/'))
+		return wrong_use("'%s' is not the name of an allocation", get->name);
+	text_printf(&get->data, "allocations/%s/data", get->name);
+	text_printf(&get->file, "%s", call->n_args > 1 ? call->args[1] : get->name);
+	if (!stat(text_string(&get->file), &st) && S_ISDIR(st.st_mode))
+		text_printf(&get->file, "/%s", get->name);
+	return STATUS_DONE;
+}
+
+static int get_print(const struct get *get, const struct mount *mount)
+{
+	_cleanup_text_ struct text out = TEXT_INIT, path = TEXT_INIT;
+	bool to_stdout = !strcmp(text_string(&get->file), "-");
+
+	text_printf(&path, "%s/%s", mount->path, text_string(&get->data));
+	text_printf(&out, to_stdout ? "cat " : "cp ");
+	shell_quote(&out, text_string(&path));
+	if (!to_stdout) {
+		text_printf(&out, " ");
+		shell_quote(&out, text_string(&get->file));
+	}
+	puts(text_string(&out));
+	return STATUS_DONE;
+}
+
+static int open_source(struct get *get, const struct mount *mount)
+{
+	struct stat st;
+
+	get->from = openat(mount->fd, text_string(&get->data), O_RDONLY | O_CLOEXEC);
+	if (get->from < 0 && errno == ENOENT)
+		return refused("there is no allocation '%s'", get->name);
+	if (get->from < 0 || fstat(get->from, &st))
+		return refused("allocation %s: %m", get->name);
+	get->size = (uint64_t)st.st_size;
+	return STATUS_DONE;
+}
+
+/* A new file has the mode that open(2) would give it. */
+static int open_temporary(struct get *get)
+{
+	const char *file = text_string(&get->file), *slash = strrchr(file, '/');
+	mode_t mask = umask(0);
+
+	umask(mask);
+	text_printf(&get->temporary, "%.*s.%s.XXXXXX",
+		    slash ? (int)(slash + 1 - file) : 0, file, slash ? slash + 1 : file);
+	get->to = mkostemp(get->temporary.data, O_CLOEXEC);
+	if (get->to >= 0)
+		return fchmod(get->to, 0666 & ~mask) ? refused("%s: %m", file)
+						     : STATUS_DONE;
+	text_clear(&get->temporary);
+	return refused("%s: %m", file);
+}
+
+static int open_file(struct get *get)
+{
+	const char *file = text_string(&get->file);
+	struct stat st;
+
+	if (!strcmp(file, "-")) {
+		get->to = dup(STDOUT_FILENO);
+		return get->to < 0 ? refused("stdout: %m") : STATUS_DONE;
+	}
+	if (stat(file, &st) || S_ISREG(st.st_mode))
+		return open_temporary(get);
+	/* a device or a FIFO stays what it is */
+	get->to = open(file, O_WRONLY | O_CLOEXEC);
+	return get->to < 0 ? refused("%s: %m", file) : STATUS_DONE;
+}
+
+static int get_run(struct get *get)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	const char *file = text_string(&get->file);
+	const struct transfer transfer = { get->name, get->from, get->to,
+					   get->size, get->name, file };
+	int r = transfer_run(&transfer, &why);
+
+	/* a full disk may be told only here */
+	if (close(take_fd(&get->to)) && !r) {
+		r = -errno;
+		text_printf(&why, "%s: %m", file);
+	}
+	if (!r && get->temporary.length && rename(text_string(&get->temporary), file)) {
+		r = -errno;
+		text_printf(&why, "%s: %m", file);
+	}
+	if (!r)
+		return STATUS_DONE;
+	if (get->temporary.length)
+		unlink(text_string(&get->temporary));
+	stop_end();
+	return refused("%s", text_string(&why));
+}
+
+int command_get(const struct call *call)
+{
+	_cleanup_(get_deinit) struct get get = { .from = -1, .to = -1 };
+	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
+	int status = get_operands(&get, call) ?: mount_open(&mount);
+
+	if (status)
+		return status;
+	if (call->values[OPTION_DRY_RUN])
+		return get_print(&get, &mount);
+	stop_catch();
+	return open_source(&get, &mount) ?: open_file(&get) ?: get_run(&get);
+}

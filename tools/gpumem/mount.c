@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "mount.h"
+
+#include "command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define ANSWER_MS   5000
+#define ANSWER_SIZE 65536
+
+/* ---- whether the mount answers ---- */
+
+struct verdict {
+	int error;
+	char sentence[512];
+};
+
+/* In the child: the first file that the broker itself has to answer for. */
+static void ask(struct verdict *verdict)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct mount mount = MOUNT_CLOSED;
+
+	verdict->error = gpumem_open(&mount.session, NULL);
+	if (verdict->error == 0) {
+		mount.path = gpumem_path(mount.session);
+		mount.fd = open(mount.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		verdict->error =
+			mount.fd < 0 ? -errno : mount_read(&mount, "version", &text);
+		if (verdict->error)
+			snprintf(verdict->sentence, sizeof verdict->sentence, "%s: %s",
+				 mount.path, strerror(-verdict->error));
+	} else {
+		snprintf(verdict->sentence, sizeof verdict->sentence, "%s",
+			 gpumem_error());
+	}
+}
+
+/* The child keeps nothing of the parent's open: whoever reads the parent's output must
+ * not wait for the child. */
+_Noreturn static void probe_child(int out, pid_t parent)
+{
+	struct verdict verdict = { 0 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || dup2(out, 0) < 0 || close_range(1, ~0u, 0))
+		_exit(1);
+	ask(&verdict);
+	_exit(write(0, &verdict, sizeof verdict) != sizeof verdict);
+}
+
+static int probe_wait(pid_t child, int fd, struct text *why)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+	struct verdict verdict;
+	int n;
+
+	while ((n = poll(&poll_fd, 1, ANSWER_MS)) < 0 && errno == EINTR)
+		;
+	if (n == 0) {
+		const char *path = getenv("GPUMEM_MOUNT");
+
+		kill(child, SIGKILL); /* heard when the mount lets go of the child */
+		text_printf(why,
+			    "%s has not answered for %d seconds: is its gpumemd stopped? "
+			    "`fusermount3 -uz MOUNTPOINT` takes a dead mount away",
+			    path && *path ? path : "the mount", ANSWER_MS / 1000);
+		return -ETIMEDOUT;
+	}
+	ssize_t got = read(fd, &verdict, sizeof verdict);
+	waitpid(child, NULL, 0);
+	if (got != sizeof verdict) {
+		text_printf(why, "the process that asks the mount has failed");
+		return -EIO;
+	}
+	if (verdict.error)
+		text_printf(why, "%s", verdict.sentence);
+	return verdict.error;
+}
+
+int mount_probe(struct text *why)
+{
+	pid_t parent = getpid();
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC)) {
+		text_printf(why, "pipe: %m");
+		return -errno;
+	}
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0)
+		probe_child(ends[1], parent);
+	close(ends[1]);
+	int r = -errno;
+	if (child < 0)
+		text_printf(why, "fork: %m");
+	else
+		r = probe_wait(child, ends[0], why);
+	close(ends[0]);
+	return r;
+}
+
+/* ---- the mount ---- */
+
+int mount_try(struct mount *mount, struct text *why)
+{
+	int r = mount_probe(why);
+
+	if (r)
+		return r;
+	r = gpumem_open(&mount->session, NULL);
+	if (r) {
+		text_printf(why, "%s", gpumem_error());
+		return r;
+	}
+	mount->path = gpumem_path(mount->session);
+	mount->fd = open(mount->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (mount->fd >= 0)
+		return 0;
+	r = -errno;
+	text_printf(why, "%s: %m", mount->path);
+	return r;
+}
+
+int mount_open(struct mount *mount)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+
+	return mount_try(mount, &why) ? refused("%s", text_string(&why)) : STATUS_DONE;
+}
+
+void mount_close(struct mount *mount)
+{
+	closep(&mount->fd);
+	gpumem_close(take_ptr(mount->session));
+}
+
+/* ---- files ---- */
+
+int file_read(int folder, const char *file, struct text *text)
+{
+	_cleanup_close_ int fd = openat(folder, file, O_RDONLY | O_CLOEXEC);
+	char bytes[4096];
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = read(fd, bytes, sizeof bytes)) > 0)
+		text_add(text, bytes, (size_t)n);
+	if (n < 0)
+		return -errno;
+	return text_failed(text) ? -ENOMEM : 0;
+}
+
+int mount_read(const struct mount *mount, const char *file, struct text *text)
+{
+	return file_read(mount->fd, file, text);
+}
+
+int mount_line(const struct mount *mount, const char *file, const char *line,
+	       struct text *answer)
+{
+	_cleanup_free_ char *bytes = malloc(ANSWER_SIZE);
+
+	if (!bytes)
+		return -ENOMEM;
+	bytes[0] = '\0';
+	int r = gpumem_command(mount->session, file, line, bytes, ANSWER_SIZE);
+	if (r == 0 && answer)
+		text_printf(answer, "%s", bytes);
+	return r;
+}

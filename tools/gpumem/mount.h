@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mount that a subcommand works on.
+ */
+#pragma once
+
+#include "base/text.h"
+
+#include <gpumem/gpumem.h>
+
+struct mount {
+	struct gpumem *session;
+	const char *path;
+	int fd; /* of the mount's folder */
+};
+
+#define MOUNT_CLOSED     \
+	{                \
+		.fd = -1 \
+	}
+
+/*
+ * Finds and opens the mount, once it has answered. Prints why there is none.
+ *
+ * Returns: an exit status.
+ */
+int mount_open(struct mount *mount);
+void mount_close(struct mount *mount);
+
+/* As mount_open(), without a sentence on stderr. Returns: 0; -errno with a sentence in
+ * `why`. */
+int mount_try(struct mount *mount, struct text *why);
+
+/*
+ * Whether the mount answers: a child process asks it. A process that waits for a mount
+ * may be deaf to all signals, and no command should be.
+ *
+ * Returns: 0; -ETIMEDOUT and other -errno with a sentence in `why`.
+ */
+int mount_probe(struct text *why);
+
+/* Adds a file of the mount to the text. Returns: 0; -errno. */
+int mount_read(const struct mount *mount, const char *file, struct text *text);
+
+/* Adds a file below an open folder. Returns: 0; -errno. */
+int file_read(int folder, const char *file, struct text *text);
+
+/*
+ * Writes a line to a file of the mount, and adds the answer to the text (NULL: no answer
+ * wanted). Returns: 0; -errno, with a sentence in gpumem_error().
+ */
+int mount_line(const struct mount *mount, const char *file, const char *line,
+	       struct text *answer);
+
+#define _cleanup_mount_ _cleanup_(mount_close)

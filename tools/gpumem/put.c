@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * put: the bytes go to an allocation with a name of its own, which gets NAME when all is
+ * there. So nobody sees half of a file under NAME.
+ */
+#include "command.h"
+#include "mount.h"
+#include "progress.h"
+#include "stop.h"
+#include "verb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define NAME_MAX_LENGTH 64
+#define NAME_CHARACTERS                                        \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+	"0123456789_.-"
+
+struct put {
+	const char *file;
+	char name[NAME_MAX_LENGTH + 1];
+	char way[NAME_MAX_LENGTH + 1]; /* the name until all is there */
+	struct text keys;	       /* KEY=VALUE as they follow the size */
+	struct stat st;
+	int fd;
+};
+
+static void put_deinit(struct put *put)
+{
+	closep(&put->fd);
+	text_deinit(&put->keys);
+}
+
+/* A name from a file's name: _ stands for characters that no name can have. */
+static void name_of_file(const char *file, char name[NAME_MAX_LENGTH + 1])
+{
+	const char *slash = strrchr(file, '/');
+
+	snprintf(name, NAME_MAX_LENGTH + 1, "%s", slash ? slash + 1 : file);
+	for (size_t i = 0; name[i]; i++)
+		if (!strchr(NAME_CHARACTERS, name[i]) ||
+		    (i == 0 && strchr(".-", name[i])))
+			name[i] = '_';
+}
+
+static bool name_is_valid(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length && length <= NAME_MAX_LENGTH && !strchr(".-", name[0]) &&
+	       strspn(name, NAME_CHARACTERS) == length;
+}
+
+/* FILE [NAME] [KEY=VALUE]... */
+static int put_operands(struct put *put, const struct call *call)
+{
+	int keys = 1;
+
+	if (call->n_args == 0)
+		return wrong_use(
+			"put needs a FILE: gpumem put FILE [NAME] [KEY=VALUE]...");
+	put->file = call->args[0];
+	name_of_file(put->file, put->name);
+	if (call->n_args > 1 && !strchr(call->args[1], '=')) {
+		if (!name_is_valid(call->args[1]))
+			return wrong_use(
+				"'%s' can't be a name: up to %d letters, digits, "
+				"'_', '.' and '-', and the first not '.' or '-'",
+				call->args[1], NAME_MAX_LENGTH);
+		strcpy(put->name, call->args[1]);
+		keys++;
+	}
+	for (int i = keys; i < call->n_args; i++)
+		if (!strchr(call->args[i], '='))
+			return wrong_use("'%s' is not KEY=VALUE", call->args[i]);
+	return words_join(&put->keys, call->args + keys, call->n_args - keys);
+}
+
+static int put_open(struct put *put)
+{
+	/* a FIFO without a writer would keep open() waiting */
+	put->fd = open(put->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (put->fd < 0 || fstat(put->fd, &put->st))
+		return refused("%s: %m", put->file);
+	if (!S_ISREG(put->st.st_mode))
+		return refused("%s is not a regular file: put has to know its size",
+			       put->file);
+	if (put->st.st_size == 0)
+		return refused("%s is empty: an allocation has at least 1 byte",
+			       put->file);
+	return STATUS_DONE;
+}
+
+static void put_line(const struct put *put, const char *name, struct text *line)
+{
+	text_printf(line, "%s %llu%s%s", name, (unsigned long long)put->st.st_size,
+		    put->keys.length ? " " : "", text_string(&put->keys));
+}
+
+static int put_print(const struct put *put, const struct mount *mount)
+{
+	_cleanup_text_ struct text line = TEXT_INIT, out = TEXT_INIT, data = TEXT_INIT;
+
+	put_line(put, put->name, &line);
+	shell_line(&out, mount, "control/alloc", text_string(&line));
+	text_printf(&data, "%s/allocations/%s/data", mount->path, put->name);
+	text_printf(&out, " && cp ");
+	shell_quote(&out, put->file);
+	text_printf(&out, " ");
+	shell_quote(&out, text_string(&data));
+	puts(text_string(&out));
+	return STATUS_DONE;
+}
+
+/* A sentence of the broker is about the name that the user knows. */
+static int refused_about(const struct put *put, const char *sentence)
+{
+	const char *at = strstr(sentence, put->way);
+
+	if (!at)
+		return refused("%s", sentence);
+	return refused("%.*s%s%s", (int)(at - sentence), sentence, put->name,
+		       at + strlen(put->way));
+}
+
+/* Returns: 0; -EINTR; -errno with a sentence. */
+static int put_bytes(const struct put *put, const struct mount *mount, struct text *why)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+	_cleanup_close_ int data = -1;
+	struct transfer transfer = { put->name, put->fd,  -1, (uint64_t)put->st.st_size,
+				     put->file, put->name };
+	struct stat now;
+	int r;
+
+	text_printf(&path, "allocations/%s/data", put->way);
+	data = openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC);
+	transfer.to = data;
+	if (data < 0) {
+		text_printf(why, "%s: %m", put->name);
+		return -errno;
+	}
+	r = transfer_run(&transfer, why);
+	/* a write is answered before it is done, and its error comes here */
+	if (r == 0 && fsync(data)) {
+		r = -errno;
+		if (!stop_asked())
+			text_printf(why, "%s: %m", put->name);
+	}
+	if (r == 0 && (fstat(put->fd, &now) || now.st_size != put->st.st_size ||
+		       now.st_mtim.tv_sec != put->st.st_mtim.tv_sec ||
+		       now.st_mtim.tv_nsec != put->st.st_mtim.tv_nsec)) {
+		text_printf(why, "%s has changed while it was read", put->file);
+		r = -EIO;
+	}
+	return r;
+}
+
+static int put_rename(const struct put *put, const struct mount *mount, struct text *why)
+{
+	_cleanup_text_ struct text from = TEXT_INIT, to = TEXT_INIT;
+
+	text_printf(&from, "allocations/%s", put->way);
+	text_printf(&to, "allocations/%s", put->name);
+	if (!renameat(mount->fd, text_string(&from), mount->fd, text_string(&to)))
+		return 0;
+	text_printf(why, "%s: %m", put->name);
+	return -errno;
+}
+
+static int put_run(struct put *put, const struct mount *mount)
+{
+	_cleanup_text_ struct text line = TEXT_INIT, path = TEXT_INIT, why = TEXT_INIT;
+	int r;
+
+	text_printf(&path, "allocations/%s", put->name);
+	if (faccessat(mount->fd, text_string(&path), F_OK, 0) == 0)
+		return refused("allocation %s is there already: give another NAME, or "
+			       "first `gpumem free %s`",
+			       put->name, put->name);
+	snprintf(put->way, sizeof put->way, "put.%d.%s", getpid(), put->name);
+	put_line(put, put->way, &line);
+	stop_catch();
+	if (mount_line(mount, "control/alloc", text_string(&line), NULL)) {
+		stop_end();
+		return refused_about(put, gpumem_error());
+	}
+	r = put_bytes(put, mount, &why) ?: put_rename(put, mount, &why);
+	if (r == 0) {
+		puts(put->name);
+		return STATUS_DONE;
+	}
+	if (mount_line(mount, "control/free", put->way, NULL))
+		fprintf(stderr, "gpumem: %s is left behind: %s\n", put->way,
+			gpumem_error());
+	stop_end();
+	return refused("%s", text_string(&why));
+}
+
+int command_put(const struct call *call)
+{
+	_cleanup_(put_deinit) struct put put = { .fd = -1 };
+	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
+	int status = put_operands(&put, call) ?: put_open(&put) ?: mount_open(&mount);
+
+	if (status)
+		return status;
+	return call->values[OPTION_DRY_RUN] ? put_print(&put, &mount)
+					    : put_run(&put, &mount);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What `gpumem ls` and `gpumem top` show. */
+#pragma once
+
+#include "command.h"
+#include "mount.h"
+#include "table.h"
+
+struct screen {
+	enum style style;
+	size_t width; /* in columns; 0: of the terminal */
+	bool colors;
+	const char *user; /* NULL: all */
+	int gpu;	  /* negative: all */
+	const char *sort;
+};
+
+/* Takes -u, -g, --sort and --json, and looks at stdout. Returns: an exit status. */
+int screen_init(struct screen *screen, const struct call *call,
+		const struct mount *mount);
+
+/* Reads the mount and adds the tables. Returns: 0; -errno, with a sentence in `why`. */
+int screen_print(const struct screen *screen, const struct mount *mount,
+		 struct text *text, struct text *why);

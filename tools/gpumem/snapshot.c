@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+#include "snapshot.h"
+
+#include "base/number.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* ---- flat keyed files ---- */
+
+/* The value of a key in `KEY VALUE` lines; the caller frees it. NULL: there is none. */
+static char *value_of(const struct text *text, const char *key)
+{
+	const char *line = text_string(text);
+	size_t length = strlen(key);
+
+	while (strncmp(line, key, length) || line[length] != ' ') {
+		line = strchr(line, '\n');
+		if (!line++)
+			return NULL;
+	}
+	line += length + 1;
+	return strndup(line, strcspn(line, "\n"));
+}
+
+static uint64_t number_of(const struct text *text, const char *key)
+{
+	_cleanup_free_ char *value = value_of(text, key);
+	uint64_t number;
+
+	return value && !number_parse(value, &number) ? number : SIZE_UNKNOWN;
+}
+
+/* ---- folders ---- */
+
+struct folder {
+	DIR *dir;
+};
+
+static void folder_close(struct folder *folder)
+{
+	if (folder->dir)
+		closedir(folder->dir);
+}
+
+static int folder_open(struct folder *folder, const struct mount *mount, const char *name)
+{
+	int fd = openat(mount->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	folder->dir = fd < 0 ? NULL : fdopendir(fd);
+	return folder->dir ? 0 : -errno;
+}
+
+/*
+ * Opens the next folder in a folder; one that is gone or closed to this user too.
+ * Returns: the name, with a descriptor or -1 in *ret_fd and whether it is there in
+ * *ret_stat; NULL at the end.
+ */
+static const char *folder_next(struct folder *folder, int *ret_fd, struct stat *ret_stat)
+{
+	const struct dirent *entry;
+
+	while ((entry = readdir(folder->dir))) {
+		if (entry->d_name[0] == '.' ||
+		    fstatat(dirfd(folder->dir), entry->d_name, ret_stat, 0))
+			continue;
+		*ret_fd = openat(dirfd(folder->dir), entry->d_name,
+				 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return entry->d_name;
+	}
+	return NULL;
+}
+
+/* Room for one more in a list of n; the new one is zero. Returns: NULL: no memory. */
+static void *list_grow(void *list, size_t n, size_t size)
+{
+	char *grown = n & (n - 1) ? list : reallocarray(list, n ? 2 * n : 1, size);
+
+	if (grown)
+		memset(grown + n * size, 0, size);
+	return grown;
+}
+
+/* ---- GPUs and users ---- */
+
+static uint64_t size_in(int folder, const char *file)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	uint64_t size;
+
+	if (file_read(folder, file, &text) || !text.length)
+		return SIZE_UNKNOWN;
+	text.data[strcspn(text.data, "\n")] = '\0';
+	return number_parse(text.data, &size) ? SIZE_UNKNOWN : size;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct gpu *first = a, *second = b;
+
+	return first->number < second->number ? -1 : first->number > second->number;
+}
+
+static int read_gpus(struct snapshot *snapshot, const struct mount *mount)
+{
+	_cleanup_(folder_close) struct folder devices = { 0 };
+	struct stat st;
+	const char *name;
+	int fd, r = folder_open(&devices, mount, "devices");
+
+	if (r)
+		return r;
+	while ((name = folder_next(&devices, &fd, &st))) {
+		_cleanup_text_ struct text status = TEXT_INIT;
+		_cleanup_close_ int own = fd;
+		struct gpu *gpus =
+			list_grow(snapshot->gpus, snapshot->n_gpus, sizeof(*gpus));
+
+		if (!gpus)
+			return -ENOMEM;
+		snapshot->gpus = gpus;
+		(void)file_read(fd, "status", &status);
+		gpus[snapshot->n_gpus++] = (struct gpu){
+			.number = (unsigned int)strtoul(name, NULL, 10),
+			.name = value_of(&status, "name"),
+			.state = value_of(&status, "state"),
+			.total = number_of(&status, "memory_total_bytes"),
+			.held = number_of(&status, "memory_held_bytes"),
+			.used = size_in(fd, "memory_used_bytes"),
+		};
+	}
+	qsort(snapshot->gpus, snapshot->n_gpus, sizeof(struct gpu), by_number);
+	return 0;
+}
+
+static int read_users(struct snapshot *snapshot, const struct mount *mount)
+{
+	_cleanup_(folder_close) struct folder owners = { 0 };
+	struct stat st;
+	const char *uid;
+	int fd, r = folder_open(&owners, mount, "owners");
+
+	if (r)
+		return r;
+	while ((uid = folder_next(&owners, &fd, &st))) {
+		_cleanup_text_ struct text name = TEXT_INIT;
+		_cleanup_close_ int own = fd;
+		struct user *users =
+			list_grow(snapshot->users, snapshot->n_users, sizeof(*users));
+
+		if (!users)
+			return -ENOMEM;
+		snapshot->users = users;
+		(void)file_read(fd, "name", &name);
+		const char *word = name.length ? text_string(&name) : uid;
+		char *copy = strndup(word, strcspn(word, "\n"));
+		if (!copy)
+			return -ENOMEM;
+		users[snapshot->n_users++] = (struct user){
+			.uid = (uid_t)strtoul(uid, NULL, 10),
+			.name = copy,
+		};
+	}
+	return 0;
+}
+
+/* The name of a user; an owner who came after the owners were read has a number. */
+static const char *user_name(struct snapshot *snapshot, uid_t uid)
+{
+	struct user *users;
+	char *name;
+
+	for (size_t i = 0; i < snapshot->n_users; i++)
+		if (snapshot->users[i].uid == uid)
+			return snapshot->users[i].name;
+	users = list_grow(snapshot->users, snapshot->n_users, sizeof(*users));
+	if (!users)
+		return NULL;
+	snapshot->users = users;
+	if (asprintf(&name, "%u", uid) < 0)
+		return NULL;
+	users[snapshot->n_users++] = (struct user){ .uid = uid, .name = name };
+	return name;
+}
+
+/* ---- allocations ---- */
+
+static int64_t time_parse(const char *word)
+{
+	struct tm tm = { 0 };
+	const char *end = word ? strptime(word, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+
+	return end ? timegm(&tm) : 0;
+}
+
+static void allocation_take(struct allocation *allocation, const struct text *status)
+{
+	_cleanup_free_ char *device = value_of(status, "device");
+	uint64_t number;
+
+	allocation->kind = value_of(status, "kind");
+	allocation->state = value_of(status, "state");
+	allocation->tag = value_of(status, "tag");
+	allocation->last_write = value_of(status, "last_write");
+	if (allocation->last_write)
+		allocation->written = time_parse(allocation->last_write);
+	if (device)
+		allocation->device =
+			number_parse(device, &number) ? DEVICE_NONE : (int)number;
+}
+
+static int read_allocations(struct snapshot *snapshot, const struct mount *mount)
+{
+	_cleanup_(folder_close) struct folder folder = { 0 };
+	struct stat st;
+	const char *name;
+	int fd, r = folder_open(&folder, mount, "allocations");
+
+	if (r)
+		return r;
+	while ((name = folder_next(&folder, &fd, &st))) {
+		_cleanup_text_ struct text status = TEXT_INIT;
+		_cleanup_close_ int own = fd;
+		struct allocation *all = list_grow(snapshot->allocations,
+						   snapshot->n_allocations, sizeof(*all));
+
+		if (!all)
+			return -ENOMEM;
+		snapshot->allocations = all;
+		all += snapshot->n_allocations++;
+		all->name = strdup(name);
+		if (!all->name)
+			return -ENOMEM;
+		all->uid = st.st_uid;
+		all->size = (uint64_t)st.st_size;
+		all->written = st.st_mtime;
+		all->device = DEVICE_UNKNOWN;
+		if (fd >= 0 && !file_read(fd, "status", &status))
+			allocation_take(all, &status);
+	}
+	/* the list of users grows, and names stay where they are */
+	for (size_t i = 0; i < snapshot->n_allocations; i++) {
+		struct allocation *allocation = &snapshot->allocations[i];
+
+		allocation->owner = user_name(snapshot, allocation->uid);
+		if (!allocation->owner)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- leases ---- */
+
+static struct allocation *find(const struct snapshot *snapshot, const char *name)
+{
+	for (size_t i = 0; i < snapshot->n_allocations; i++)
+		if (!strcmp(snapshot->allocations[i].name, name))
+			return &snapshot->allocations[i];
+	return NULL;
+}
+
+/* OBJECT PID UID r|w SINCE hold=none|r|w COMM */
+static int take_lease(struct snapshot *snapshot, const char *line)
+{
+	char object[80], comm[64] = "?";
+	_cleanup_free_ char *before = NULL;
+	struct allocation *allocation;
+	unsigned int pid;
+
+	if (sscanf(line, "%79s %u %*s %*s %*s %*s %63[^\n]", object, &pid, comm) < 2)
+		return 0;
+	allocation = find(snapshot, object);
+	if (!allocation)
+		return 0;
+	before = take_ptr(allocation->holders);
+	if (asprintf(&allocation->holders, "%s%s%s(%u)", before ?: "", before ? " " : "",
+		     comm, pid) >= 0)
+		return 0;
+	allocation->holders = NULL;
+	return -ENOMEM;
+}
+
+static int read_leases(struct snapshot *snapshot, const struct mount *mount)
+{
+	_cleanup_text_ struct text leases = TEXT_INIT;
+	int r = mount_read(mount, "leases", &leases);
+
+	for (const char *line = text_string(&leases); !r && *line;) {
+		r = take_lease(snapshot, line);
+		line += strcspn(line, "\n");
+		line += *line == '\n';
+	}
+	return r;
+}
+
+/* ---- the whole ---- */
+
+int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why)
+{
+	static int (*const readers[])(struct snapshot *, const struct mount *) = {
+		read_gpus,
+		read_users,
+		read_allocations,
+		read_leases,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		int r = readers[i](snapshot, mount);
+
+		if (r) {
+			text_printf(why, "%s: %s", mount->path, strerror(-r));
+			return r;
+		}
+	}
+	snapshot_sort(snapshot, "size");
+	return 0;
+}
+
+static void allocation_deinit(struct allocation *allocation)
+{
+	free(allocation->name);
+	free(allocation->kind);
+	free(allocation->state);
+	free(allocation->tag);
+	free(allocation->last_write);
+	free(allocation->holders);
+}
+
+void snapshot_deinit(struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->n_gpus; i++) {
+		free(snapshot->gpus[i].name);
+		free(snapshot->gpus[i].state);
+	}
+	for (size_t i = 0; i < snapshot->n_users; i++)
+		free(snapshot->users[i].name);
+	for (size_t i = 0; i < snapshot->n_allocations; i++)
+		allocation_deinit(&snapshot->allocations[i]);
+	free(snapshot->gpus);
+	free(snapshot->users);
+	free(snapshot->allocations);
+	*snapshot = (struct snapshot){ 0 };
+}
+
+/* ---- order ---- */
+
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+static int by_name(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return strverscmp(first->name, second->name);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return COMPARE(second->size, first->size) ?: by_name(a, b);
+}
+
+static int by_owner(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return strcmp(first->owner, second->owner) ?: by_size(a, b);
+}
+
+static int by_gpu(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return COMPARE(first->device, second->device) ?: by_size(a, b);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return strcmp(first->kind ?: "", second->kind ?: "") ?: by_size(a, b);
+}
+
+static int by_written(const void *a, const void *b)
+{
+	const struct allocation *first = a, *second = b;
+
+	return COMPARE(second->written, first->written) ?: by_name(a, b);
+}
+
+static const struct {
+	const char *name;
+	int (*compare)(const void *, const void *);
+} keys[] = {
+	{ "size", by_size }, { "name", by_name }, { "owner", by_owner },
+	{ "gpu", by_gpu },   { "kind", by_kind }, { "written", by_written },
+};
+
+bool snapshot_has_key(const char *key)
+{
+	return snapshot_sort(&(struct snapshot){ 0 }, key);
+}
+
+bool snapshot_sort(struct snapshot *snapshot, const char *key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (strcmp(keys[i].name, key) != 0)
+			continue;
+		if (snapshot->n_allocations)
+			qsort(snapshot->allocations, snapshot->n_allocations,
+			      sizeof(struct allocation), keys[i].compare);
+		return true;
+	}
+	return false;
+}
+
+void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < snapshot->n_allocations; i++) {
+		struct allocation *allocation = &snapshot->allocations[i];
+		char uid[16];
+
+		snprintf(uid, sizeof uid, "%u", allocation->uid);
+		if ((!user || !strcmp(user, allocation->owner) || !strcmp(user, uid)) &&
+		    (gpu < 0 || gpu == allocation->device))
+			snapshot->allocations[kept++] = *allocation;
+		else
+			allocation_deinit(allocation);
+	}
+	snapshot->n_allocations = kept;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A mount at one time: GPUs, users, allocations and the holders of leases.
+ *
+ * Files that this user may not read leave their values unknown.
+ */
+#pragma once
+
+#include "mount.h"
+
+#include <sys/types.h>
+
+#define DEVICE_NONE    (-1) /* host memory */
+#define DEVICE_UNKNOWN (-2)
+#define SIZE_UNKNOWN   UINT64_MAX
+
+struct gpu {
+	unsigned int number;
+	char *name, *state;
+	uint64_t used, total, held; /* bytes; or SIZE_UNKNOWN */
+};
+
+struct user {
+	uid_t uid;
+	char *name;
+};
+
+struct allocation {
+	char *name, *kind, *state, *tag, *last_write; /* NULL: unknown */
+	char *holders; /* COMM(PID) of each lease; NULL: none */
+	uid_t uid;
+	const char *owner; /* of a struct user */
+	int device;	   /* a number, or one of the above */
+	uint64_t size;
+	int64_t written; /* seconds since 1970 */
+};
+
+struct snapshot {
+	struct gpu *gpus;
+	size_t n_gpus;
+	struct user *users;
+	size_t n_users;
+	struct allocation *allocations;
+	size_t n_allocations;
+};
+
+/* Returns: 0; -errno, with a sentence in `why`. */
+int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why);
+void snapshot_deinit(struct snapshot *snapshot);
+
+/* A key of allocations' order. Returns: false for another word. */
+bool snapshot_sort(struct snapshot *snapshot, const char *key);
+
+/* Whether the word is a key of the order. */
+bool snapshot_has_key(const char *key);
+
+/* Keeps only allocations of a user; NULL: of all. Keeps only those of a GPU; negative:
+ * of all. */
+void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu);
+
+#define _cleanup_snapshot_ _cleanup_(snapshot_deinit)

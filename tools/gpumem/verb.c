@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A verb is a file of the mount's control/, so a new one needs nothing here.
+ */
+#include "verb.h"
+
+#include "command.h"
+#include "mount.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+void shell_quote(struct text *text, const char *word)
+{
+	if (*word &&
+	    !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
+			       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+-@%")]) {
+		text_printf(text, "%s", word);
+		return;
+	}
+	text_add(text, "'", 1);
+	for (; *word; word++)
+		if (*word == '\'')
+			text_add(text, "'\\''", 4);
+		else
+			text_add(text, word, 1);
+	text_add(text, "'", 1);
+}
+
+void shell_line(struct text *text, const struct mount *mount, const char *file,
+		const char *line)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	text_printf(&path, "%s/%s", mount->path, file);
+	text_printf(text, "echo ");
+	shell_quote(text, line);
+	text_printf(text, " >");
+	shell_quote(text, text_string(&path));
+}
+
+/* Adds the names of the subcommands and of the verbs. */
+static void add_names(struct text *text, const struct mount *mount)
+{
+	int fd = openat(mount->fd, "control", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	const char *between = "";
+
+	for (size_t i = 0; i < n_commands; i++) {
+		if (!commands[i].name)
+			continue;
+		text_printf(text, "%s%s", between, commands[i].name);
+		between = ", ";
+	}
+	while (folder && (entry = readdir(folder)))
+		if (entry->d_name[0] != '.')
+			text_printf(text, ", %s", entry->d_name);
+	if (folder)
+		closedir(folder);
+}
+
+static bool is_verb(const struct mount *mount, const char *verb)
+{
+	_cleanup_text_ struct text file = TEXT_INIT;
+
+	text_printf(&file, "control/%s", verb);
+	return *verb && *verb != '.' && !strchr(verb, '/') &&
+	       faccessat(mount->fd, text_string(&file), F_OK, 0) == 0;
+}
+
+/* The line of a control file as the mount describes it. */
+static int verb_usage(const struct mount *mount, const struct call *call, FILE *to)
+{
+	_cleanup_text_ struct text file = TEXT_INIT, usage = TEXT_INIT, out = TEXT_INIT;
+
+	text_printf(&file, "control/%s", call->verb);
+	int r = mount_read(mount, text_string(&file), &usage);
+	if (r)
+		return refused("%s/%s: %s", mount->path, text_string(&file),
+			       strerror(-r));
+	text_printf(&out, "usage: gpumem %s ", call->verb);
+	/* the first line; more lines are a state */
+	usage.data[strcspn(usage.data, "\n")] = '\0';
+	text_fold(&out, out.length, 15, usage.data);
+	fputs(text_string(&out), to);
+	return STATUS_DONE;
+}
+
+int words_join(struct text *line, char **words, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (strchr(words[i], '\n'))
+			return wrong_use(
+				"an argument can't have a newline: a line is one "
+				"command");
+		text_printf(line, "%s%s", i ? " " : "", words[i]);
+	}
+	return STATUS_DONE;
+}
+
+int command_verb(const struct call *call)
+{
+	_cleanup_text_ struct text file = TEXT_INIT, line = TEXT_INIT, out = TEXT_INIT;
+	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
+	int status = mount_open(&mount);
+
+	if (status)
+		return status;
+	if (!is_verb(&mount, call->verb)) {
+		add_names(&out, &mount);
+		return wrong_use("'%s' is not one of: %s", call->verb, text_string(&out));
+	}
+	if (call->values[OPTION_HELP])
+		return verb_usage(&mount, call, stdout);
+	if (call->n_args == 0)
+		return verb_usage(&mount, call, stderr) ?: STATUS_WRONG_USE;
+	status = words_join(&line, call->args, call->n_args);
+	if (status)
+		return status;
+	text_printf(&file, "control/%s", call->verb);
+	if (call->values[OPTION_DRY_RUN]) {
+		shell_line(&out, &mount, text_string(&file), text_string(&line));
+		puts(text_string(&out));
+		return STATUS_DONE;
+	}
+	if (mount_line(&mount, text_string(&file), text_string(&line), &out))
+		return refused("%s", gpumem_error());
+	fputs(text_string(&out), stdout);
+	return STATUS_DONE;
+}
