@@ -341,6 +341,13 @@ class Hostile(threading.Thread):
         self.doing = None
 
 
+def own_paths():
+    for folder in ("allocations", "modules", "streams"):
+        for name in os.listdir(folder):
+            if folder != "streams" or not name.startswith("default"):
+                yield f"{folder}/{name}"
+
+
 def clean_up():
     """Frees all that is the user's own."""
     try:
@@ -350,26 +357,21 @@ def clean_up():
         write(f"owners/{os.geteuid()}/reset", b"1")
     except OSError:
         pass
-    for folder in ("allocations", "modules"):
-        for name in os.listdir(folder):
-            path = f"{folder}/{name}"
-            try:
-                if os.stat(path).st_uid == os.geteuid():
-                    os.rmdir(path)
-            except FileNotFoundError:
-                pass
-    # A stream is busy until what was queued on it has ended.
+    # A stream and a module are busy until what was queued on them has ended, perhaps
+    # behind work of the other user.
     deadline = time.monotonic() + 30
-    for name in os.listdir("streams"):
-        while not name.startswith("default"):
+    for path in own_paths():
+        while True:
             try:
-                os.rmdir(f"streams/{name}")
+                os.rmdir(path)
             except (FileNotFoundError, PermissionError):
                 break  # it has gone, or is another user's
             except OSError as error:
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+            else:
+                break
 
 
 def attack(uid, seconds, seed):
