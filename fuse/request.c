@@ -178,7 +178,7 @@ static void disarm(struct request *request)
 	pthread_mutex_unlock(&requests->lock);
 }
 
-static void on_done(struct wait *wait, int error, const void *bytes, size_t length)
+static void on_done(struct completion *wait, int error, const void *bytes, size_t length)
 {
 	struct request *request = container_of(wait, struct request, wait);
 	bool armed;

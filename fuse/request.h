@@ -26,7 +26,7 @@ typedef void request_cancel(struct request *request);
  * then request_wait(): from there on the answer owns the request.
  */
 struct request {
-	struct wait wait;
+	struct completion wait;
 	struct view *view;
 	fuse_req_t req;
 	request_reply *reply;

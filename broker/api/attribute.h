@@ -53,7 +53,7 @@ struct attribute {
 
 	/* For ATTRIBUTE_ASKED: see broker_ask(). */
 	void (*ask)(struct broker *broker, struct token token,
-		    const struct caller *caller, struct wait *wait);
+		    const struct caller *caller, struct completion *wait);
 };
 
 /* The table of a type with n rows, in the order of `status`. */

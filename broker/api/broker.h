@@ -4,7 +4,7 @@
  * this folder.
  *
  * All functions may be called from any thread and never block on a GPU or a worker. A
- * function that may have to wait takes a `struct wait` and answers through it: from
+ * function that may have to wait takes a `struct completion` and answers through it: from
  * another thread, or before the call returns if the answer is known at once. No lock of
  * the broker is held during a callback.
  *
@@ -18,8 +18,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/completion.h"
 #include "base/text.h"
-#include "base/wait.h"
 #include "memops/data.h"
 #include "memops/lease_file.h"
 #include "model/access.h"
@@ -121,14 +121,14 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 /* Asks for an attribute with ATTRIBUTE_ASKED: done's bytes are the text of its file. */
 void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
-		struct wait *wait);
+		struct completion *wait);
 
 /*
  * Asks the worker about a name after broker_find() returned -EAGAIN. Then broker_find()
  * can answer. Errors: -ENOENT, -ESTALE, -EINTR, -EIO, -ENOMEM (not in the journal).
  */
 void broker_look_up(struct broker *broker, enum object_type type, struct token in,
-		    const char *name, struct wait *wait);
+		    const char *name, struct completion *wait);
 
 /* For statfs: done's bytes are a struct broker_space. */
 struct broker_space {
@@ -136,7 +136,8 @@ struct broker_space {
 	uint64_t free;
 	uint64_t n_allocations;
 };
-void broker_space(struct broker *broker, const struct caller *caller, struct wait *wait);
+void broker_space(struct broker *broker, const struct caller *caller,
+		  struct completion *wait);
 
 /* ---- journal ---- */
 

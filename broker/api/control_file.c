@@ -42,23 +42,20 @@ struct control {
 	size_t line_start;
 	unsigned int n_lines, line_number;
 	bool whole; /* an unterminated last line is run too */
-	bool cut;   /* a signal came: no further line is started; atomic */
 	bool any_answer;
 	bool looping;	   /* a thread is in control_go() */
 	bool line_pending; /* the started line is not done */
 	int line_error;
 	bool line_began;
-	struct wait *wait;
-	struct waiter waiter;
+	struct completion *wait; /* also tells whether a signal came */
 
 	/*
-	 * The line under way. A signal may come between lines, too: then the completion
-	 * has no cancel.
+	 * The line under way. A signal may come between lines, too: then nobody holds its
+	 * completion.
 	 */
 	struct command command;
 };
 
-static void control_interrupt(struct waiter *waiter);
 static void control_go(struct control *control);
 static int control_keep(struct command *command, struct token token);
 static void control_line_done(struct command *command, int error);
@@ -83,7 +80,6 @@ int control_new(struct control **ret_control, struct broker *broker,
 	control->token = token;
 	control->caller = *caller;
 	control->caller.groups = control->groups;
-	control->waiter.interrupt = control_interrupt;
 	control->command = (struct command){
 		.broker = broker,
 		.control = control,
@@ -163,7 +159,7 @@ bool control_wants_state(struct control *control)
 	return wants;
 }
 
-void control_ask_state(struct control *control, struct wait *wait)
+void control_ask_state(struct control *control, struct completion *wait)
 {
 	control->verb->state(control->broker, control->token, &control->caller, wait);
 }
@@ -218,7 +214,7 @@ static void control_finish(struct control *control, int error, bool began)
 {
 	size_t taken =
 		control_taken(control, error ? control->line_start : control->position);
-	struct wait *wait = control->wait;
+	struct completion *wait = control->wait;
 
 	if (error && error != EINTR && began)
 		control_remember(control, error);
@@ -268,9 +264,10 @@ static void control_line_done(struct command *command, int error)
 		control_go(control);
 }
 
+/* Whether a signal came: no further line is started. */
 static bool control_is_cut(const struct control *control)
 {
-	return __atomic_load_n(&control->cut, __ATOMIC_RELAXED);
+	return __atomic_load_n(&control->wait->interrupted, __ATOMIC_RELAXED);
 }
 
 /*
@@ -279,10 +276,8 @@ static bool control_is_cut(const struct control *control)
  */
 static void control_interrupt_again(struct control *control)
 {
-	if (!control_is_cut(control))
-		return;
-	pthread_mutex_lock(&control->broker->registry.lock);
-	control_interrupt(&control->waiter);
+	if (control_is_cut(control))
+		broker_interrupt(control->broker, control->wait);
 }
 
 /* Starts a line. With the lock held, released meanwhile. */
@@ -397,7 +392,7 @@ static unsigned int count_lines(const char *bytes, size_t length)
 
 /* Begins a batch: the tail and these bytes. With the lock held; releases the lock. */
 static void control_begin(struct control *control, const char *bytes, size_t length,
-			  bool whole, struct wait *wait)
+			  bool whole, struct completion *wait)
 {
 	control->batch = malloc(control->n_tail + length + 1);
 	if (!control->batch) {
@@ -425,19 +420,17 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->read = 0;
 	free(take_ptr(control->refused));
 	control->n_refused = 0;
-	__atomic_store_n(&control->cut, false, __ATOMIC_RELAXED);
 	control->wait = wait;
-	wait->waiter = &control->waiter;
+	wait->inner = &control->command.completion;
 	control_go(control);
 }
 
 void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
-		   struct wait *wait)
+		   struct completion *wait)
 {
 	bool whole = length % 4096 != 0 || length == 0 || bytes[length - 1] == '\n';
 	int error = 0;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&control->lock);
 	if (!control->busy)
 		control->caller.pid = pid;
@@ -458,9 +451,8 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 	control_begin(control, bytes, length, whole, wait);
 }
 
-void control_flush(struct control *control, pid_t pid, struct wait *wait)
+void control_flush(struct control *control, pid_t pid, struct completion *wait)
 {
-	wait->waiter = NULL;
 	pthread_mutex_lock(&control->lock);
 	if (control->busy || control->n_tail == 0) {
 		pthread_mutex_unlock(&control->lock);
@@ -469,23 +461,4 @@ void control_flush(struct control *control, pid_t pid, struct wait *wait)
 	}
 	control->caller.pid = pid;
 	control_begin(control, NULL, 0, true, wait);
-}
-
-/*
- * A signal came: the line under way decides its own result, and no other line is started.
- */
-static void control_interrupt(struct waiter *waiter)
-{
-	struct control *control = container_of(waiter, struct control, waiter);
-	struct command *command = &control->command;
-	int r = 1;
-
-	if (command->completion.cancel)
-		r = command->completion.cancel(&command->completion);
-	if (r <= 0)
-		command->completion.cancel = NULL;
-	__atomic_store_n(&control->cut, true, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&control->broker->registry.lock);
-	if (r <= 0)
-		command_done(command, -r);
 }

@@ -39,16 +39,16 @@ struct control *control_free(struct control *control);
 
 /* pid is the writer's, for the journal. bytes are copied. done's length: bytes taken. */
 void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
-		   struct wait *wait);
+		   struct completion *wait);
 
 /* close(2): runs a line cut by a full buffer. done's error is close's. */
-void control_flush(struct control *control, pid_t pid, struct wait *wait);
+void control_flush(struct control *control, pid_t pid, struct completion *wait);
 
 /* Whether the next read needs the state of the object. */
 bool control_wants_state(struct control *control);
 
 /* Asks for the state; done's bytes are the text. */
-void control_ask_state(struct control *control, struct wait *wait);
+void control_ask_state(struct control *control, struct completion *wait);
 
 /* Sets the text for the next reads, unless a line was written or a text set meanwhile. */
 void control_tell_state(struct control *control, const char *bytes, size_t length);

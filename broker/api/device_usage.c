@@ -23,17 +23,16 @@ struct asking_device {
 
 struct asking {
 	struct broker *broker;
-	struct waiter waiter;
-	struct wait *wait;   /* NULL: interrupted. registry.lock, like all below */
-	struct owner *payer; /* charged for the question; NULL: nobody */
-	bool space;	     /* for statfs; otherwise for an attribute */
+	struct completion *wait; /* NULL: interrupted. registry.lock, like all below */
+	struct owner *payer;	 /* charged for the question; NULL: nobody */
+	bool space;		 /* for statfs; otherwise for an attribute */
 	unsigned int n_open;
 	int error;
 	uint64_t free, total;
 	struct asking_device devices[DEVICES_MAX];
 };
 
-static void asking_answer(struct asking *asking, struct wait *wait)
+static void asking_answer(struct asking *asking, struct completion *wait)
 {
 	struct broker_space space = { .total = asking->total, .free = asking->free };
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -53,7 +52,7 @@ static void asking_answer(struct asking *asking, struct wait *wait)
 static void asking_settle(struct asking *asking, int error, uint64_t free_bytes,
 			  uint64_t total)
 {
-	struct wait *wait = NULL;
+	struct completion *wait = NULL;
 	bool last;
 
 	pthread_mutex_lock(&asking->broker->registry.lock);
@@ -63,11 +62,9 @@ static void asking_settle(struct asking *asking, int error, uint64_t free_bytes,
 	asking->total += total;
 	last = --asking->n_open == 0;
 	if (last)
-		wait = take_ptr(asking->wait);
+		wait = completion_take(&asking->wait);
 	if (last && asking->payer)
 		share_give(asking->payer, SHARE_QUESTIONS, 1);
-	if (wait)
-		wait->waiter = NULL;
 	pthread_mutex_unlock(&asking->broker->registry.lock);
 	if (wait)
 		asking_answer(asking, wait);
@@ -83,39 +80,25 @@ static void asking_replied(struct ask *ask, const struct wire_reply *reply, bool
 		      reply->value[1]);
 }
 
-static void asking_interrupt(struct waiter *waiter)
-{
-	struct asking *asking = container_of(waiter, struct asking, waiter);
-	struct wait *wait = take_ptr(asking->wait);
-
-	if (wait)
-		wait->waiter = NULL;
-	pthread_mutex_unlock(&asking->broker->registry.lock);
-	if (wait)
-		wait->done(wait, -EINTR, NULL, 0);
-}
-
 /* Charges the caller, and then the wait can be ended. Returns: as share_take_question().
  */
 static int asking_charge(struct asking *asking, const struct caller *caller,
-			 struct wait *wait, struct text *why)
+			 struct completion *wait, struct text *why)
 {
 	struct registry *registry = &asking->broker->registry;
 	int r;
 
 	pthread_mutex_lock(&registry->lock);
 	r = share_take_question(registry, caller, &asking->payer, why);
-	if (r == 0) {
-		asking->wait = wait;
-		wait->waiter = &asking->waiter;
-	}
+	if (r == 0)
+		completion_hold(wait, &asking->wait, NULL);
 	pthread_mutex_unlock(&registry->lock);
 	return r;
 }
 
 /* Asks about devices [first, first + n). The caller may be NULL, the broker itself. */
 static void asking_start(struct broker *broker, const struct caller *caller, bool space,
-			 uint32_t first, uint32_t n, struct wait *wait)
+			 uint32_t first, uint32_t n, struct completion *wait)
 {
 	const struct worker_needs none = { 0 };
 	struct asking *asking = calloc(1, sizeof(*asking));
@@ -124,7 +107,6 @@ static void asking_start(struct broker *broker, const struct caller *caller, boo
 	char file[64];
 	int r;
 
-	wait->waiter = NULL;
 	if (!asking) {
 		wait->done(wait, -ENOMEM, NULL, 0);
 		return;
@@ -132,7 +114,6 @@ static void asking_start(struct broker *broker, const struct caller *caller, boo
 	asking->broker = broker;
 	asking->space = space;
 	asking->n_open = n;
-	asking->waiter.interrupt = asking_interrupt;
 	r = asking_charge(asking, caller, wait, &why);
 	if (r < 0) {
 		free(asking);
@@ -158,18 +139,18 @@ static void asking_start(struct broker *broker, const struct caller *caller, boo
 	}
 }
 
-void broker_space(struct broker *broker, const struct caller *caller, struct wait *wait)
+void broker_space(struct broker *broker, const struct caller *caller,
+		  struct completion *wait)
 {
 	asking_start(broker, caller, true, 0, broker->registry.n_devices, wait);
 }
 
 void ask_memory_used(struct broker *broker, struct token token,
-		     const struct caller *caller, struct wait *wait)
+		     const struct caller *caller, struct completion *wait)
 {
 	const struct device *device;
 	uint32_t index = 0;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	device = slots_get(&broker->registry.devices, token.slot, token.generation);
 	if (device)
@@ -183,7 +164,7 @@ void ask_memory_used(struct broker *broker, struct token token,
 
 void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
-		struct wait *wait)
+		struct completion *wait)
 {
 	attribute->ask(broker, token, caller, wait);
 }

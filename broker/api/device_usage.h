@@ -10,4 +10,4 @@
 
 /* Bytes of a device in use by all programs. */
 void ask_memory_used(struct broker *broker, struct token token,
-		     const struct caller *caller, struct wait *wait);
+		     const struct caller *caller, struct completion *wait);

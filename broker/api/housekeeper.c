@@ -45,7 +45,8 @@ static void housekeeper_end_idle(struct broker *broker)
 }
 
 /* Starts the mover in advance. */
-static void mover_started(struct wait *wait, int error, const void *bytes, size_t length)
+static void mover_started(struct completion *wait, int error, const void *bytes,
+			  size_t length)
 {
 	(void)error;
 	(void)bytes;
@@ -55,7 +56,7 @@ static void mover_started(struct wait *wait, int error, const void *bytes, size_
 
 static void housekeeper_start_mover(struct broker *broker)
 {
-	struct wait *wait = calloc(1, sizeof(*wait));
+	struct completion *wait = calloc(1, sizeof(*wait));
 
 	if (!wait)
 		return;

@@ -311,14 +311,13 @@ static int upload_take(struct upload *upload, int *ret_fd, uint64_t *ret_size)
 	return 0;
 }
 
-void upload_flush(struct upload *upload, pid_t pid, struct wait *wait)
+void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 {
 	struct caller caller = upload->caller;
 	uint64_t size = 0;
 	int fd = -1, r = 0;
 
 	caller.pid = pid;
-	wait->waiter = NULL;
 	pthread_mutex_lock(&upload->lock);
 	if (upload->dirty)
 		r = upload_take(upload, &fd, &size);

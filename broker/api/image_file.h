@@ -39,4 +39,4 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size);
  * image that can't be loaded there, -ENOMEM, -EIO, -EOPNOTSUPP, -ESTALE, and -EINTR,
  * after which the load goes on.
  */
-void upload_flush(struct upload *upload, pid_t pid, struct wait *wait);
+void upload_flush(struct upload *upload, pid_t pid, struct completion *wait);

@@ -147,13 +147,12 @@ int broker_find(struct broker *broker, enum object_type type, struct token in,
 }
 
 void broker_look_up(struct broker *broker, enum object_type type, struct token in,
-		    const char *name, struct wait *wait)
+		    const char *name, struct completion *wait)
 {
 	if (type == OBJECT_FUNCTION) {
 		module_look_up(broker, in, name, wait);
 		return;
 	}
-	wait->waiter = NULL;
 	wait->done(wait, -ENOENT, NULL, 0);
 }
 

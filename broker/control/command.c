@@ -56,14 +56,16 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	command_done(command, error);
 }
 
-void command_completed(struct completion *completion, int error, const char *sentence)
+void command_completed(struct completion *completion, int error, const void *sentence,
+		       size_t length)
 {
 	struct command *command = container_of(completion, struct command, completion);
 
-	if (error)
-		command_fail(command, error, "%s", sentence);
+	(void)length;
+	if (sentence)
+		command_fail(command, -error, "%s", (const char *)sentence);
 	else
-		command_done(command, 0);
+		command_done(command, -error);
 }
 
 void command_refuse(struct command *command, const struct refusal *refusal)
@@ -85,13 +87,12 @@ int command_parse(struct command *command)
 
 /* ---- ops of commands ---- */
 
-/* A signal came: the op stays queued, and the line succeeds, as with wait=0. */
-static int command_let_go(struct completion *completion)
+/* A signal came: an op that works goes on, and the line succeeds, as with wait=0. */
+static int command_let_go(struct completion **holder)
 {
-	struct op *op = completion->working;
+	const struct op *op = container_of(holder, struct op, completion);
 
-	op->completion = NULL;
-	return 0;
+	return op->class->begin == op_begin_nothing ? -EINTR : 0;
 }
 
 void command_run_op(struct command *command, struct op *op, bool wait)
@@ -111,14 +112,8 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 		if (op->work.stream)
 			op->work.stream->used = true;
 	}
-	if (r == 0 && wait) {
-		op->completion = &command->completion;
-		command->completion.working = op;
-		if (!command->completion.cancel)
-			command->completion.cancel = command_let_go;
-	} else {
-		command->completion.cancel = NULL;
-	}
+	if (r == 0 && wait)
+		completion_hold(&command->completion, &op->completion, command_let_go);
 	if (r == 0 && !wait && op->class->answer)
 		op->class->answer(op, &command->answer, false);
 	pthread_mutex_unlock(&broker->registry.lock);

@@ -43,7 +43,8 @@ struct command {
 void command_done(struct command *command, int error);
 
 /* The done of a command's completion: command_done() or command_fail(). */
-void command_completed(struct completion *completion, int error, const char *sentence);
+void command_completed(struct completion *completion, int error, const void *sentence,
+		       size_t length);
 
 /* Writes the sentence to the journal and answers with the error. */
 void command_fail(struct command *command, int error, const char *format, ...)

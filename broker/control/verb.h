@@ -8,7 +8,7 @@
 struct broker;
 struct caller;
 struct command;
-struct wait;
+struct completion;
 
 struct verb {
 	const char *name;
@@ -34,7 +34,7 @@ struct verb {
 	 * NULL: prints the usage.
 	 */
 	void (*state)(struct broker *broker, struct token token,
-		      const struct caller *caller, struct wait *wait);
+		      const struct caller *caller, struct completion *wait);
 };
 
 /* The usage of a line in control/NAME, or in the file of the object with the token. */

@@ -179,13 +179,12 @@ void verb_attach(struct command *command)
 
 /* Shows the last attachment: CUDA has no query for it. */
 void state_attach(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait)
+		  struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct allocation *allocation;
 
 	(void)caller;
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (allocation)

@@ -206,14 +206,15 @@ static void launch_start(struct check *check)
 
 /* Looks up a function by name, for a driver that can't enumerate functions. */
 struct looking {
-	struct wait wait;
+	struct completion wait;
 	struct command *command;
 	struct launch *launch;
 };
 
 static void launch_go(struct command *command, struct launch *launch, bool looked_up);
 
-static void looked_up(struct wait *wait, int error, const void *bytes, size_t length)
+static void looked_up(struct completion *wait, int error, const void *bytes,
+		      size_t length)
 {
 	struct looking *looking = container_of(wait, struct looking, wait);
 	struct command *command = looking->command;

@@ -7,15 +7,6 @@
 #include "model/access.h"
 #include "process/checkpoint.h"
 
-/* A signal came: the worker is still ended, and the line succeeds. */
-static int reset_interrupt(struct completion *completion)
-{
-	struct command *command = container_of(completion, struct command, completion);
-
-	rescue_forget(command->broker, completion);
-	return 0;
-}
-
 void verb_reset(struct command *command)
 {
 	struct broker *broker = command->broker;
@@ -42,11 +33,8 @@ void verb_reset(struct command *command)
 		owner->worker->n_resets++;
 		worker_forgive(owner->worker);
 		epoch = worker_epoch(owner->worker);
-		command->completion.cancel = reset_interrupt;
 		waits = epoch && rescue_begin(broker, owner->worker, epoch, "was reset",
 					      EIO, &command->completion);
-		if (!waits)
-			command->completion.cancel = NULL;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	leases_end_holds(broker, uid);

@@ -42,14 +42,6 @@ static const struct op_class synchronize_class = {
 	.settle = synchronize_settle,
 };
 
-static int synchronize_interrupt(struct completion *completion)
-{
-	struct op *op = completion->working;
-
-	op->completion = NULL;
-	return -EINTR;
-}
-
 /* The stream named by the line or the file. As command_find(). */
 static struct stream *synchronize_stream(struct command *command)
 {
@@ -102,6 +94,5 @@ void verb_synchronize(struct command *command)
 		op->finish = synchronize_finish;
 		op->work.stream = stream;
 	}
-	command->completion.cancel = synchronize_interrupt;
 	command_run_op(command, op, true);
 }

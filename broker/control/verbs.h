@@ -37,4 +37,4 @@ void text_attach(struct text *text, const struct allocation *allocation);
 
 /* Shows the attachment known to the broker. */
 void state_attach(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait);
+		  struct completion *wait);

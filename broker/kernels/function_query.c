@@ -30,7 +30,7 @@ static struct inquiry *inquiry_of(struct op *op)
 static void inquiry_finish(struct op *op)
 {
 	struct inquiry *inquiry = inquiry_of(op);
-	struct wait *wait = op->wait;
+	struct completion *wait = op->completion;
 
 	op_slot_release(op->worker, op->staged.slot);
 	if (wait)
@@ -170,13 +170,12 @@ static const struct op_class look_up_class = {
  */
 static void inquiry_start(struct broker *broker, const struct op_class *class,
 			  struct image *image, uint32_t function, const char *name,
-			  struct wait *wait)
+			  struct completion *wait)
 {
 	struct op *op = op_new(sizeof(struct inquiry), class, broker, image->owner);
 	struct op *ready = NULL;
 	int r = op ? 0 : -ENOMEM;
 
-	wait->waiter = NULL;
 	if (r == 0) {
 		op->worker = worker_of(broker, image->owner);
 		inquiry_of(op)->function = function;
@@ -186,13 +185,12 @@ static void inquiry_start(struct broker *broker, const struct op_class *class,
 	}
 	if (r == 0) {
 		op->finish = inquiry_finish;
-		op_set_wait(op, wait);
 		r = op_add(op, &ready);
 	}
-	if (r == 0)
+	if (r == 0) {
+		op_hold(op, wait);
 		op->image = image_ref(image);
-	else
-		wait->waiter = NULL;
+	}
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
 	if (r == 0)
@@ -204,7 +202,7 @@ static void inquiry_start(struct broker *broker, const struct op_class *class,
 }
 
 void function_ask_attributes(struct broker *broker, struct token token,
-			     const struct caller *caller, struct wait *wait)
+			     const struct caller *caller, struct completion *wait)
 {
 	struct function *function;
 
@@ -217,12 +215,11 @@ void function_ask_attributes(struct broker *broker, struct token token,
 		return;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
-	wait->waiter = NULL;
 	wait->done(wait, -ESTALE, NULL, 0);
 }
 
 void module_look_up(struct broker *broker, struct token token, const char *name,
-		    struct wait *wait)
+		    struct completion *wait)
 {
 	struct module *module;
 	int r = -ENOENT;
@@ -240,6 +237,5 @@ void module_look_up(struct broker *broker, struct token token, const char *name,
 		return;
 	}
 	pthread_mutex_unlock(&broker->registry.lock);
-	wait->waiter = NULL;
 	wait->done(wait, r, NULL, 0);
 }

@@ -319,7 +319,7 @@ static void load_settle(struct op *op)
 static void load_finish(struct op *op)
 {
 	struct load *load = load_of(op);
-	struct wait *wait = op->wait;
+	struct completion *wait = op->completion;
 	char file[128];
 
 	op_slot_release(op->worker, op->staged.slot);
@@ -372,7 +372,7 @@ static const char *load_check(int fd, uint64_t size, struct refusal *refusal)
 
 static void load_refuse(struct broker *broker, const struct caller *caller,
 			const char *name, const struct refusal *refusal,
-			struct wait *wait)
+			struct completion *wait)
 {
 	char file[128];
 
@@ -441,7 +441,7 @@ static void load_drop(struct broker *broker, struct load *load)
 }
 
 void load_start(struct broker *broker, struct token token, const struct caller *caller,
-		int taken_fd, uint64_t size, struct wait *wait)
+		int taken_fd, uint64_t size, struct completion *wait)
 {
 	_cleanup_close_ int fd = taken_fd;
 	struct op *ready = NULL;
@@ -452,7 +452,6 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	char name[OBJECT_NAME_MAX + 1] = "?";
 	int r = 0;
 
-	wait->waiter = NULL;
 	format = load_check(fd, size, &refusal);
 	if (!format)
 		r = -refusal.error;
@@ -471,10 +470,10 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	if (r == 0) {
 		load->op.uid = caller->uid;
 		load->op.pid = caller->pid;
-		op_set_wait(&load->op, wait);
 		r = op_add(&load->op, &ready);
-		if (r < 0) {
-			wait->waiter = NULL;
+		if (r == 0) {
+			op_hold(&load->op, wait);
+		} else {
 			load_drop(broker, load);
 			refuse(&refusal, -r, "the image can't be loaded now: %s",
 			       strerror(-r));

@@ -2,7 +2,7 @@
 /* Loads a module: from a complete image to functions ready for launches. */
 #pragma once
 
-#include "base/wait.h"
+#include "base/completion.h"
 #include "model/access.h"
 #include "model/object.h"
 
@@ -14,4 +14,4 @@ struct broker;
  * upload_flush().
  */
 void load_start(struct broker *broker, struct token module, const struct caller *caller,
-		int fd, uint64_t size, struct wait *wait);
+		int fd, uint64_t size, struct completion *wait);

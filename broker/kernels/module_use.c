@@ -241,13 +241,12 @@ void modules_free(struct broker *broker)
 /* ---- longer than a line ---- */
 
 void module_ask_log(struct broker *broker, struct token token,
-		    const struct caller *caller, struct wait *wait)
+		    const struct caller *caller, struct completion *wait)
 {
 	_cleanup_free_ char *log = NULL;
 	const struct module *module;
 
 	(void)caller;
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	module = slots_get(&broker->registry.modules, token.slot, token.generation);
 	if (module)
@@ -267,14 +266,13 @@ static void params_print(const struct function *function, struct text *text)
 }
 
 void function_ask_params(struct broker *broker, struct token token,
-			 const struct caller *caller, struct wait *wait)
+			 const struct caller *caller, struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct function *function;
 	_cleanup_text_ struct text file = TEXT_INIT;
 	int r = 0;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	function = function_get(&broker->registry, token.slot, token.generation);
 	if (!function) {

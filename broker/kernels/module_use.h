@@ -23,8 +23,8 @@
  */
 #pragma once
 
+#include "base/completion.h"
 #include "base/refusal.h"
-#include "base/wait.h"
 #include "model/access.h"
 #include "model/module.h"
 #include "model/object.h"
@@ -75,7 +75,7 @@ void module_put_image(struct broker *broker, struct image *image);
  * no line to the journal.
  */
 void module_look_up(struct broker *broker, struct token module, const char *name,
-		    struct wait *wait);
+		    struct completion *wait);
 
 /* ---- the tree ---- */
 
@@ -99,8 +99,8 @@ void modules_free(struct broker *broker);
 
 /* `params`, `log` and `attributes`: see broker_ask(). */
 void module_ask_log(struct broker *broker, struct token module,
-		    const struct caller *caller, struct wait *wait);
+		    const struct caller *caller, struct completion *wait);
 void function_ask_params(struct broker *broker, struct token function,
-			 const struct caller *caller, struct wait *wait);
+			 const struct caller *caller, struct completion *wait);
 void function_ask_attributes(struct broker *broker, struct token function,
-			     const struct caller *caller, struct wait *wait);
+			     const struct caller *caller, struct completion *wait);

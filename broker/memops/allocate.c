@@ -36,22 +36,13 @@
 
 /* ---- the end ---- */
 
-static int making_interrupt(struct completion *completion)
-{
-	struct making *making = completion->working;
-
-	making->completion = NULL;
-	return -EINTR;
-}
-
 /* From now on the command can be interrupted. Under registry.lock. */
 static void making_waits(struct making *making)
 {
 	if (!making->completion)
 		return;
 	making->completion->began = true;
-	making->completion->working = making;
-	making->completion->cancel = making_interrupt;
+	completion_hold(making->completion, &making->completion, NULL);
 }
 
 /*
@@ -117,7 +108,7 @@ static void making_failed(struct making *making, int error, const char *sentence
 	pthread_mutex_unlock(&broker->registry.lock);
 	free(making);
 	if (completion)
-		completion->done(completion, error, sentence);
+		completion->done(completion, -error, sentence, 0);
 }
 
 static void making_failed_call(struct making *making, int error)

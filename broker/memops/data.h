@@ -2,7 +2,7 @@
 /* Data and permissions of allocations, for the view. */
 #pragma once
 
-#include "base/wait.h"
+#include "base/completion.h"
 #include "model/access.h"
 #include "model/object.h"
 
@@ -25,7 +25,7 @@ void broker_buffer_put(struct broker *broker, struct buffer *buffer);
 
 /* Reads at most 1 MiB: less at the end of the allocation, 0 bytes behind the end. */
 void broker_read(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, size_t length, struct wait *wait);
+		 uint64_t offset, size_t length, struct completion *wait);
 
 /*
  * bytes lie in buffer. If the broker needs the buffer after the call, the broker takes it
@@ -34,28 +34,28 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
  */
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
 		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct wait *wait);
+		  struct buffer *buffer, struct completion *wait);
 
 /*
  * Waits for writes that were answered before they reached the memory. Reports their
  * errors.
  */
 void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct wait *wait);
+		 struct completion *wait);
 
 /*
  * Zeroes [offset, offset + length) on the GPU. -ENOSPC past the end. Answers once the
  * zeros have their place in the order of uses; broker_sync() reports later failures.
  */
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct wait *wait);
+		 uint64_t offset, uint64_t length, struct completion *wait);
 
 /*
  * truncate(2): zeroes from size to the end. The size of the allocation stays. Answers
  * once the zeros have their place in the order of uses.
  */
 void broker_truncate(struct broker *broker, struct token token,
-		     const struct caller *caller, uint64_t size, struct wait *wait);
+		     const struct caller *caller, uint64_t size, struct completion *wait);
 
 /*
  * Errors: only EACCES, ENOSPC, EIO, ESTALE, EINTR; on others cp and the kernel fall back
@@ -64,7 +64,7 @@ void broker_truncate(struct broker *broker, struct token token,
  */
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct wait *wait);
+		       const struct caller *caller, struct completion *wait);
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the

@@ -2,7 +2,7 @@
 /* One open descriptor of `lease`. */
 #pragma once
 
-#include "base/wait.h"
+#include "base/completion.h"
 #include "model/access.h"
 #include "model/object.h"
 
@@ -33,7 +33,7 @@ int broker_lease_open(struct broker *broker, struct token token,
  * with a KEY VALUE on each line (docs/sharing.md). Errors: -EIO, -EINTR, -ENOMEM,
  * -ESTALE.
  */
-void broker_lease_read(struct lease *lease, struct wait *wait);
+void broker_lease_read(struct lease *lease, struct completion *wait);
 
 /*
  * Takes a hold (enum gpumem_hold): a place in the order of uses, answered at its turn.
@@ -41,11 +41,11 @@ void broker_lease_read(struct lease *lease, struct wait *wait);
  * -EACCES (for writing, on a lease for reading), -EINTR, -ESTALE, -ENOMEM.
  */
 void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
-		       struct wait *wait);
+		       struct completion *wait);
 
 /* The same for a line: `hold r`, `hold w` or `release`. */
 void broker_lease_write(struct lease *lease, const struct caller *caller,
-			const char *line, size_t length, struct wait *wait);
+			const char *line, size_t length, struct completion *wait);
 
 /* Whether state or generation have changed since the last read began. */
 bool broker_lease_changed(struct lease *lease);

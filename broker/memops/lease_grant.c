@@ -50,24 +50,20 @@ static struct op *lease_op_new(struct lease *lease, const struct op_class *class
 }
 
 /* Adds the op and releases the lock; on failure frees the op and answers. */
-static void lease_op_add(struct lease *lease, struct op *op, struct wait *wait)
+static void lease_op_add(struct lease *lease, struct op *op, struct completion *wait)
 {
 	struct broker *broker = lease->broker;
 	struct op *ready = NULL;
 	int r = -ENOMEM;
 
-	wait->waiter = NULL;
-	if (op) {
-		op_set_wait(op, wait);
+	if (op)
 		r = op_add(op, &ready);
-	}
-	if (r < 0) {
-		wait->waiter = NULL;
-		if (op && op->class == &hold_class)
-			lease->hold = GPUMEM_HOLD_NONE;
-		if (op)
-			lease_unref(lease);
-	}
+	if (r == 0)
+		op_hold(op, wait);
+	else if (op && op->class == &hold_class)
+		lease->hold = GPUMEM_HOLD_NONE;
+	if (r < 0 && op)
+		lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry.lock);
 	op_start(ready);
 	if (r < 0) {
@@ -78,7 +74,7 @@ static void lease_op_add(struct lease *lease, struct op *op, struct wait *wait)
 
 /* ---- being granted ---- */
 
-static void lease_answer(struct lease *lease, struct wait *wait)
+static void lease_answer(struct lease *lease, struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct broker *broker = lease->broker;
@@ -163,7 +159,7 @@ static void grant_finish(struct op *op)
 	const struct caller caller = { .uid = op->uid, .pid = op->pid };
 	struct lease *lease = lease_of(op);
 	struct broker *broker = op->broker;
-	struct wait *wait = op->wait;
+	struct completion *wait = op->completion;
 
 	if (op->error && wait)
 		lease_fail(broker, &caller, op->name, op->error,
@@ -191,7 +187,7 @@ static const struct op_class grant_class = {
  * A program that maps a block can use all of it: an allocation in a shared block moves
  * first. With the lock held; releases the lock.
  */
-static void lease_grant(struct lease *lease, struct wait *wait)
+static void lease_grant(struct lease *lease, struct completion *wait)
 {
 	const struct caller caller = { .uid = lease->uid, .pid = lease->pid };
 	struct op *op = lease_op_new(lease, &grant_class, false, grant_finish);
@@ -216,12 +212,11 @@ static void lease_grant(struct lease *lease, struct wait *wait)
 	op_start(ready);
 }
 
-void broker_lease_read(struct lease *lease, struct wait *wait)
+void broker_lease_read(struct lease *lease, struct completion *wait)
 {
 	struct broker *broker = lease->broker;
 	const struct allocation *allocation;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	lease->changed = false;
 	allocation = lease->allocation;
@@ -253,13 +248,13 @@ static void hold_run(struct op *op)
 {
 	struct lease *lease = lease_of(op);
 	struct broker *broker = op->broker;
-	struct wait *wait = NULL;
+	struct completion *wait = NULL;
 	bool ending;
 
 	pthread_mutex_lock(&broker->registry.lock);
 	ending = !lease->allocation;
 	if (!ending)
-		wait = op_take_wait(op);
+		wait = completion_take(&op->completion);
 	if (wait)
 		lease->held = op;
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -284,7 +279,7 @@ static void hold_finish(struct op *op)
 {
 	const struct caller caller = { .uid = op->uid, .pid = op->pid };
 	struct lease *lease = lease_of(op);
-	struct wait *wait = op->wait;
+	struct completion *wait = op->completion;
 
 	if (wait) {
 		lease_fail(op->broker, &caller, op->name, op->error,
@@ -350,7 +345,7 @@ static int hold_check(const struct lease *lease, uint32_t hold, struct refusal *
 }
 
 void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
-		       struct wait *wait)
+		       struct completion *wait)
 {
 	struct broker *broker = lease->broker;
 	char name[OBJECT_NAME_MAX + 1] = "?";
@@ -358,7 +353,6 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 	struct op *held;
 	int r;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	if (lease->allocation)
 		strcpy(name, lease->allocation->name);
@@ -381,7 +375,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 }
 
 void broker_lease_write(struct lease *lease, const struct caller *caller,
-			const char *line, size_t length, struct wait *wait)
+			const char *line, size_t length, struct completion *wait)
 {
 	broker_lease_hold(lease, caller, hold_parse(line, length), wait);
 }

@@ -46,9 +46,8 @@ struct ranges {
 	const char *file;	/* in the allocation's folder */
 	const struct key *keys; /* the last has no name */
 
-	struct waiter waiter;
-	struct wait *wait;   /* NULL: interrupted. registry.lock */
-	struct owner *payer; /* charged for the question */
+	struct completion *wait; /* NULL: interrupted. registry.lock */
+	struct owner *payer;	 /* charged for the question */
 	struct ask ask;
 	struct worker *worker;
 	uint32_t epoch; /* of the process asked */
@@ -188,21 +187,19 @@ static void ranges_free(struct ranges *ranges)
 	free(ranges);
 }
 
-static struct wait *ranges_take_wait(struct ranges *ranges)
+static struct completion *ranges_take_wait(struct ranges *ranges)
 {
-	struct wait *wait;
+	struct completion *wait;
 
 	pthread_mutex_lock(&ranges->broker->registry.lock);
-	wait = take_ptr(ranges->wait);
-	if (wait)
-		wait->waiter = NULL;
+	wait = completion_take(&ranges->wait);
 	pthread_mutex_unlock(&ranges->broker->registry.lock);
 	return wait;
 }
 
 static void ranges_done(struct ranges *ranges)
 {
-	struct wait *wait = ranges_take_wait(ranges);
+	struct completion *wait = ranges_take_wait(ranges);
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	ranges_print(ranges, &text);
@@ -214,7 +211,7 @@ static void ranges_done(struct ranges *ranges)
 
 static void ranges_fail(struct ranges *ranges, int error, const char *sentence)
 {
-	struct wait *wait = ranges_take_wait(ranges);
+	struct completion *wait = ranges_take_wait(ranges);
 	char file[128];
 
 	if (wait) {
@@ -235,18 +232,6 @@ static void ranges_fail_call(struct ranges *ranges, int error, int call, int res
 		    ranges->name, strerror(error));
 	text_add_call(&text, call, result);
 	ranges_fail(ranges, error, text_string(&text));
-}
-
-static void ranges_interrupt(struct waiter *waiter)
-{
-	struct ranges *ranges = container_of(waiter, struct ranges, waiter);
-	struct wait *wait = take_ptr(ranges->wait);
-
-	if (wait)
-		wait->waiter = NULL;
-	pthread_mutex_unlock(&ranges->broker->registry.lock);
-	if (wait)
-		wait->done(wait, -EINTR, NULL, 0);
 }
 
 /* ---- during a restore ---- */
@@ -434,13 +419,12 @@ static void ranges_name(struct ranges *ranges)
 
 static void ranges_start(struct broker *broker, struct token token,
 			 const struct caller *caller, const char *file,
-			 const struct key *keys, struct wait *wait)
+			 const struct key *keys, struct completion *wait)
 {
 	struct ranges *ranges = calloc(1, sizeof(*ranges));
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
 
-	wait->waiter = NULL;
 	if (!ranges) {
 		wait->done(wait, -ENOMEM, NULL, 0);
 		return;
@@ -452,12 +436,10 @@ static void ranges_start(struct broker *broker, struct token token,
 		.pid = caller->pid,
 		.file = file,
 		.keys = keys,
-		.waiter.interrupt = ranges_interrupt,
 		.name = "?",
 	};
 	pthread_mutex_lock(&broker->registry.lock);
-	ranges->wait = wait;
-	wait->waiter = &ranges->waiter;
+	completion_hold(wait, &ranges->wait, NULL);
 	ranges_name(ranges);
 	r = share_take_question(&broker->registry, caller, &ranges->payer, &why);
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -468,13 +450,13 @@ static void ranges_start(struct broker *broker, struct token token,
 }
 
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait)
+		  struct completion *wait)
 {
 	ranges_start(broker, token, caller, "advise", advise_keys, wait);
 }
 
 void ask_last_prefetch(struct broker *broker, struct token token,
-		       const struct caller *caller, struct wait *wait)
+		       const struct caller *caller, struct completion *wait)
 {
 	ranges_start(broker, token, caller, "last_prefetch", prefetch_keys, wait);
 }

@@ -2,7 +2,7 @@
 /* Contents of the files advise and last_prefetch. */
 #pragma once
 
-#include "base/wait.h"
+#include "base/completion.h"
 #include "model/access.h"
 #include "model/object.h"
 
@@ -10,6 +10,6 @@ struct broker;
 
 /* Asks the driver about the ranges of managed memory. */
 void ask_last_prefetch(struct broker *broker, struct token token,
-		       const struct caller *caller, struct wait *wait);
+		       const struct caller *caller, struct completion *wait);
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,
-		  struct wait *wait);
+		  struct completion *wait);

@@ -32,8 +32,8 @@ struct transfer {
 		buffer;	  /* write: has the bytes; memory NULL: op.staged.slot has them */
 	uint64_t charged; /* write: bytes of SHARE_WRITES */
 	uint8_t *host;	  /* host memory: where the use begins */
-	struct wait *early;   /* answered before the op is done; NULL: none */
-	const uint8_t *bytes; /* write: in buffer or slot; read: what was read */
+	struct completion *early; /* answered before the op is done; NULL: none */
+	const uint8_t *bytes;	  /* write: in buffer or slot; read: what was read */
 	size_t length; /* length of the answer: of the use, or a part of the readahead */
 };
 
@@ -62,7 +62,7 @@ static void data_charge(struct op *op, const struct caller *caller)
 	op_charge(op, caller);
 }
 
-static void wait_done(struct wait *wait, int error, size_t length)
+static void wait_done(struct completion *wait, int error, size_t length)
 {
 	wait->done(wait, error, NULL, length);
 }
@@ -72,14 +72,13 @@ static void wait_done(struct wait *wait, int error, size_t length)
  * is answered.
  */
 static struct allocation *data_find(struct broker *broker, struct token token,
-				    const struct caller *caller, struct wait *wait)
+				    const struct caller *caller, struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct freed *freed;
 	struct allocation *allocation;
 	char name[OBJECT_NAME_MAX + 1] = "?";
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	if (allocation)
@@ -98,7 +97,7 @@ static struct allocation *data_find(struct broker *broker, struct token token,
 /* Answers a request past the end. Releases the lock. */
 static void data_no_space(struct broker *broker, const struct allocation *allocation,
 			  const struct caller *caller, uint64_t offset, uint64_t length,
-			  struct wait *wait)
+			  struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	char name[OBJECT_NAME_MAX + 1];
@@ -121,7 +120,7 @@ static void transfer_settle(struct op *op)
 	if (!op->error)
 		return;
 	/* Answered already: close or fsync reports the error. */
-	if (op->work.uses[0].write && !op->wait && !allocation->write_error)
+	if (op->work.uses[0].write && !op->completion && !allocation->write_error)
 		allocation->write_error = transfer_errno(op->error);
 }
 
@@ -142,7 +141,7 @@ static void transfer_give_back(struct transfer *transfer)
 static void transfer_finish(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
-	struct wait *wait = op->wait;
+	struct completion *wait = op->completion;
 	int error = transfer_errno(op->error);
 
 	/* Failed readahead without a reader is no error. */
@@ -196,11 +195,10 @@ static void data_note_refused(struct op *op, int error, enum share share, uint64
 }
 
 /* Frees an op that was not added, and answers. No lock held. */
-static void data_drop_op(struct op *op, struct wait *wait)
+static void data_drop_op(struct op *op, struct completion *wait)
 {
 	int error = op->error;
 
-	wait->waiter = NULL;
 	data_fail(op->broker, op->uid, op->pid, op->name, error,
 		  text_string(&op->sentence));
 	if (op->finish == transfer_finish)
@@ -213,7 +211,8 @@ static void data_drop_op(struct op *op, struct wait *wait)
  * Adds the op, releases the lock and starts the op; on failure answers the wait. For a
  * sequential reader (NULL: none) readahead begins.
  */
-static void data_run_then(struct op *op, struct wait *wait, const struct caller *reader)
+static void data_run_then(struct op *op, struct completion *wait,
+			  const struct caller *reader)
 {
 	const struct use *use = &op->work.uses[0];
 	struct broker *broker = op->broker;
@@ -221,11 +220,12 @@ static void data_run_then(struct op *op, struct wait *wait, const struct caller 
 	int r;
 
 	op->work.may_leave = true;
-	op_set_wait(op, wait);
 	r = op_add(op, &ready);
-	if (r < 0)
+	if (r == 0)
+		op_hold(op, wait);
+	else
 		data_note_refused(op, r, SHARE_OPERATIONS, 1);
-	else if (reader)
+	if (r == 0 && reader)
 		read_begin_ahead(broker, use->allocation, reader,
 				 use->offset + use->length, use->length, &ready);
 	pthread_mutex_unlock(&broker->registry.lock);
@@ -234,12 +234,12 @@ static void data_run_then(struct op *op, struct wait *wait, const struct caller 
 		data_drop_op(op, wait);
 }
 
-static void data_run(struct op *op, struct wait *wait)
+static void data_run(struct op *op, struct completion *wait)
 {
 	data_run_then(op, wait, NULL);
 }
 
-static void data_no_memory(struct broker *broker, struct wait *wait)
+static void data_no_memory(struct broker *broker, struct completion *wait)
 {
 	pthread_mutex_unlock(&broker->registry.lock);
 	wait_done(wait, -EIO, 0);
@@ -262,7 +262,7 @@ static enum begun read_begin(struct op *op)
 
 	if (!op->worker) {
 		/* Before the op leaves the order: the memory may be freed afterwards. */
-		transfer->early = op_take_wait(op);
+		transfer->early = completion_take(&op->completion);
 		transfer->host = host_bytes(use);
 		order_set_unasked(&op->work, true);
 		return OP_RUN;
@@ -284,7 +284,7 @@ static enum begun read_begin(struct op *op)
 static void read_run(struct op *op)
 {
 	const struct transfer *transfer = container_of(op, struct transfer, op);
-	struct wait *early = transfer->early;
+	struct completion *early = transfer->early;
 
 	if (op->worker) {
 		op_submit(op);
@@ -351,7 +351,8 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 
 /* Answers from the readahead, at once or when complete. Releases the lock. */
 static void read_from_ahead(struct broker *broker, struct ahead *ahead,
-			    const struct caller *caller, size_t length, struct wait *wait)
+			    const struct caller *caller, size_t length,
+			    struct completion *wait)
 {
 	struct allocation *allocation = ahead->allocation;
 	uint64_t next = ahead->offset + length;
@@ -366,7 +367,7 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 		transfer->op.pid = caller->pid;
 		transfer->length = length;
 		order_set_unasked(&transfer->op.work, false);
-		op_set_wait(&transfer->op, wait);
+		op_hold(&transfer->op, wait);
 	}
 	ahead->slot = -1;
 	ahead_free(broker, ahead, &ready);
@@ -382,7 +383,7 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 }
 
 void broker_read(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, size_t length, struct wait *wait)
+		 uint64_t offset, size_t length, struct completion *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
@@ -441,7 +442,7 @@ static enum begun write_begin(struct op *op)
 	const struct use *use = &op->work.uses[0];
 
 	/* The writer was interrupted before the write began: the write is dropped. */
-	if (!op->wait)
+	if (!op->completion)
 		return OP_OVER;
 	if (!op->worker) {
 		transfer->host = host_bytes(use);
@@ -457,7 +458,7 @@ static enum begun write_begin(struct op *op)
 		.offset =
 			(uint64_t)(write_payload(transfer) - op->worker->staging.memory),
 	};
-	transfer->early = op_take_wait(op);
+	transfer->early = completion_take(&op->completion);
 	return OP_RUN;
 }
 
@@ -571,7 +572,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
 		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct wait *wait)
+		  struct buffer *buffer, struct completion *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
@@ -626,8 +627,8 @@ static void sync_settle(struct op *op)
 
 static void simple_finish(struct op *op)
 {
-	if (op->wait)
-		wait_done(op->wait, op->error ? -transfer_errno(op->error) : 0,
+	if (op->completion)
+		wait_done(op->completion, op->error ? -transfer_errno(op->error) : 0,
 			  op->work.uses[0].length);
 }
 
@@ -639,13 +640,12 @@ static const struct op_class sync_class = {
 };
 
 void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct wait *wait)
+		 struct completion *wait)
 {
 	struct allocation *allocation;
 	struct op *op;
 	int error;
 
-	wait->waiter = NULL;
 	pthread_mutex_lock(&broker->registry.lock);
 	allocation = allocation_get(&broker->registry, token.slot, token.generation);
 	/* Closing a freed allocation is no error: no data is left to write. */
@@ -675,7 +675,7 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
  * that lock. So truncations, zeros and copies are answered once they have their place in
  * the order. Releases the lock; r is that of adding the op.
  */
-static void data_queued(struct op *op, int r, struct op *ready, struct wait *wait)
+static void data_queued(struct op *op, int r, struct op *ready, struct completion *wait)
 {
 	const uint64_t length = op->work.uses[0].length;
 
@@ -707,7 +707,7 @@ void data_settle(struct op *op)
 
 /* Releases the lock and answers the wait. */
 static void data_lost(struct broker *broker, const struct allocation *allocation,
-		      const struct caller *caller, struct wait *wait)
+		      const struct caller *caller, struct completion *wait)
 {
 	char name[OBJECT_NAME_MAX + 1];
 	struct refusal refusal;
@@ -722,7 +722,7 @@ static void data_lost(struct broker *broker, const struct allocation *allocation
 /* With the lock held and a valid range. */
 static void zero_range(struct broker *broker, struct allocation *allocation,
 		       const struct caller *caller, uint64_t offset, uint64_t length,
-		       struct wait *wait)
+		       struct completion *wait)
 {
 	struct op *op, *ready = NULL;
 	int r;
@@ -745,7 +745,7 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 }
 
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct wait *wait)
+		 uint64_t offset, uint64_t length, struct completion *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 
@@ -762,7 +762,7 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 /* Releases the lock and answers the wait. */
 static void truncate_no_space(struct broker *broker, const struct allocation *allocation,
 			      const struct caller *caller, uint64_t size,
-			      struct wait *wait)
+			      struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	char name[OBJECT_NAME_MAX + 1];
@@ -777,7 +777,8 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 
 /* A reader behind the zeros learns of their failure. */
 static void truncate_at(struct broker *broker, struct allocation *allocation,
-			const struct caller *caller, uint64_t size, struct wait *wait)
+			const struct caller *caller, uint64_t size,
+			struct completion *wait)
 {
 	struct op *op = op_zero_new(broker, allocation, size), *ready = NULL;
 	int r;
@@ -793,7 +794,7 @@ static void truncate_at(struct broker *broker, struct allocation *allocation,
 }
 
 void broker_truncate(struct broker *broker, struct token token,
-		     const struct caller *caller, uint64_t size, struct wait *wait)
+		     const struct caller *caller, uint64_t size, struct completion *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 
@@ -818,7 +819,7 @@ void broker_truncate(struct broker *broker, struct token token,
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct wait *wait)
+		       const struct caller *caller, struct completion *wait)
 {
 	struct allocation *from = data_find(broker, source, caller, wait), *to;
 	struct op *op, *ready = NULL;

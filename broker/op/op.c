@@ -427,12 +427,27 @@ static enum begun op_begin(struct op *op)
 	return OP_RUN;
 }
 
+/* The op is out of the order: answers, and starts what was waiting for it. */
+static void op_end(struct op *op, struct op *ready)
+{
+	if (op->class->leave)
+		op->class->leave(op);
+	if (op->finish)
+		op->finish(op);
+	op_free(op);
+	op_start(ready);
+}
+
 static void op_run(struct op *op)
 {
 	pthread_mutex_t *lock = &op->broker->registry.lock;
 	bool again = op->asked_again;
 	enum begun begun;
 
+	if (op->left) {
+		op_end(op, NULL);
+		return;
+	}
 	pthread_mutex_lock(lock);
 	begun = op_begin(op);
 	if (begun == OP_OVER) {
@@ -493,8 +508,7 @@ static void op_settle_stream(struct op *op)
 {
 	struct stream *stream = op->work.stream;
 
-	if (!op->error || !stream || op->class->quiet || op->completion || op->wait ||
-	    stream->failed)
+	if (!op->error || !stream || op->class->quiet || op->completion || stream->failed)
 		return;
 	stream->failed = op->error;
 	free(stream->failure);
@@ -515,7 +529,7 @@ static bool op_must_stay(struct op *op)
 	return true;
 }
 
-bool op_leave(struct op *op, struct op **ret_ready)
+bool op_leave(struct op *op, struct op **ready)
 {
 	struct work *work = NULL;
 
@@ -523,27 +537,10 @@ bool op_leave(struct op *op, struct op **ret_ready)
 		return false;
 	share_give(op->payer, SHARE_OPERATIONS, 1);
 	registry_less_busy(&op->broker->registry);
-	*ret_ready = op_list(work);
+	*ready = op_list(work);
+	op->left = true;
+	op_push_ready(ready, op);
 	return true;
-}
-
-void op_left(struct op *op, struct op *ready)
-{
-	if (op->class->leave)
-		op->class->leave(op);
-	if (op->finish)
-		op->finish(op);
-	op_free(op);
-	op_start(ready);
-}
-
-/* From now on nobody ends the wait of the op's caller. */
-static void op_seal(struct op *op)
-{
-	if (op->wait)
-		op->wait->waiter = NULL;
-	if (op->completion)
-		op->completion->cancel = NULL;
 }
 
 void op_complete(struct op *op, int error)
@@ -557,7 +554,8 @@ void op_complete(struct op *op, int error)
 		pthread_mutex_unlock(&broker->registry.lock);
 		return;
 	}
-	op_seal(op);
+	if (op->completion)
+		completion_seal(op->completion);
 	op_unlimit(op);
 	if (error && op->work.n_uses)
 		strcpy(op->name, op->work.uses[0].allocation->name);
@@ -573,7 +571,7 @@ void op_complete(struct op *op, int error)
 	registry_less_busy(&broker->registry);
 	pthread_mutex_unlock(&broker->registry.lock);
 
-	op_left(op, ready);
+	op_end(op, ready);
 }
 
 void op_done(struct op *op, int error)
@@ -592,45 +590,33 @@ void op_fail(struct op *op, int error, const char *format, ...)
 	op_done(op, error);
 }
 
-/* Answers EINTR. An op that has begun goes on, with no caller left to answer. */
-static void op_interrupt(struct waiter *waiter)
+static int op_cancelled(struct completion **holder)
 {
-	struct op *op = container_of(waiter, struct op, waiter);
-	struct broker *broker = op->broker;
 	struct op *ready = NULL;
-	struct wait *wait = op_take_wait(op);
-	bool left = wait && op_leave(op, &ready);
 
-	pthread_mutex_unlock(&broker->registry.lock);
-	if (left)
-		op_left(op, ready);
-	if (wait)
-		wait->done(wait, -EINTR, NULL, 0);
+	(void)op_leave(container_of(holder, struct op, completion), &ready);
+	op_push_all(&ready_list, ready);
+	return -EINTR;
 }
 
-void op_set_wait(struct op *op, struct wait *wait)
+void op_hold(struct op *op, struct completion *completion)
 {
-	op->waiter.interrupt = op_interrupt;
-	op->wait = wait;
-	wait->waiter = &op->waiter;
+	completion_hold(completion, &op->completion, op_cancelled);
 }
 
-struct wait *op_take_wait(struct op *op)
+void broker_interrupt(struct broker *broker, struct completion *completion)
 {
-	struct wait *wait = take_ptr(op->wait);
+	int r;
 
-	if (wait)
-		wait->waiter = NULL;
-	return wait;
-}
-
-void broker_interrupt(struct broker *broker, struct wait *wait)
-{
 	pthread_mutex_lock(&broker->registry.lock);
-	if (wait->waiter)
-		wait->waiter->interrupt(wait->waiter);
-	else
-		pthread_mutex_unlock(&broker->registry.lock);
+	__atomic_store_n(&completion->interrupted, true, __ATOMIC_RELAXED);
+	while (completion->inner)
+		completion = completion->inner;
+	r = completion_cancel(completion);
+	pthread_mutex_unlock(&broker->registry.lock);
+	op_start(NULL);
+	if (r <= 0)
+		completion->done(completion, r, NULL, 0);
 }
 
 void op_resume(struct work *works)

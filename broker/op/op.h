@@ -18,8 +18,8 @@
  */
 #pragma once
 
+#include "base/completion.h"
 #include "base/text.h"
-#include "base/wait.h"
 #include "channel/channel.h"
 #include "op/deadline.h"
 #include "op/turn.h"
@@ -27,7 +27,6 @@
 #include "process/staging_slot.h"
 #include "process/worker.h"
 
-struct completion;
 struct deadline;
 struct op;
 
@@ -98,7 +97,7 @@ struct op_class {
 
 	/*
 	 * Called before the op leaves the order, while its allocations still exist. Under
-	 * registry.lock. op->wait and op->completion tell whether the caller still waits.
+	 * registry.lock. op->completion tells whether the caller still waits.
 	 * May be NULL.
 	 */
 	void (*settle)(struct op *op);
@@ -161,12 +160,11 @@ struct op {
 	pid_t pid;
 
 	/*
-	 * The waiting caller. Under registry.lock, until op_complete() lets nobody end
-	 * the wait any more: then finish() answers.
+	 * The waiting caller; NULL: none. Under registry.lock, until op_complete() lets
+	 * no signal end the wait any more: then finish() answers.
 	 */
-	struct waiter waiter; /* of wait */
-	struct wait *wait;
 	struct completion *completion;
+	bool left; /* the order, before it began; registry.lock */
 
 	struct op *next_ready;
 };
@@ -215,6 +213,7 @@ int op_zero_add(struct op *zero, struct op **ret_ready);
 
 /* As op_add(), without limits and during shutdown: for cleanup. */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
+/* Begins ready ops, and ends those that have left. No lock held. */
 void op_start(struct op *ready);
 /* As op_start(), for works parked by rescue_park(). */
 void op_resume(struct work *works);
@@ -241,11 +240,10 @@ void op_slot_release(struct worker *worker, int slot);
 
 /*
  * Removes an op that has not begun from the order. Under registry.lock; afterwards call
- * op_left() without the lock, with the ops made ready. Returns: false if the op has
- * begun.
+ * op_start() without the lock: this ends the op and starts those made ready. Returns:
+ * false if the op has begun.
  */
-bool op_leave(struct op *op, struct op **ret_ready);
-void op_left(struct op *op, struct op *ready);
+bool op_leave(struct op *op, struct op **ready);
 
 /*
  * Ends the op. error is 0 or a positive errno; op->sentence is set already, if there is a
@@ -265,11 +263,11 @@ enum begun op_refuse(struct op *op, int error, const char *format, ...) _printf_
 /* begin() of an op that only waits for its turn. Returns: OP_OVER. */
 enum begun op_begin_nothing(struct op *op);
 
-/* Makes the op answer wait, until the wait is taken. Under registry.lock. */
-void op_set_wait(struct op *op, struct wait *wait);
-
-/* Takes the wait, to answer it early. NULL when interrupted. Under registry.lock. */
-struct wait *op_take_wait(struct op *op);
+/*
+ * Makes the op answer a request of the view: a signal ends the wait with -EINTR, and an
+ * op that has not begun leaves the order. Under registry.lock.
+ */
+void op_hold(struct op *op, struct completion *completion);
 
 /* Appends a description such as `fill of allocation x`. Takes registry.lock. */
 void op_describe(struct op *op, struct text *text);

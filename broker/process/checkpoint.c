@@ -73,17 +73,7 @@ static void rescue_finish(struct rescue *rescue)
 	free(rescue->restore.saved);
 	free(rescue);
 	if (completion)
-		completion->done(completion, 0, NULL);
-}
-
-void rescue_forget(struct broker *broker, const struct completion *completion)
-{
-	struct rescue *rescue;
-
-	DL_FOREACH (broker->processes->rescues, rescue) {
-		if (rescue->completion == completion)
-			rescue->completion = NULL;
-	}
+		completion->done(completion, 0, NULL, 0);
 }
 
 /*
@@ -342,14 +332,17 @@ static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
 		.done = rescue_restored,
 		.fd = -1,
 	};
-	rescue->completion = completion;
 	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
 	rescue->restore.saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
 				       sizeof(*rescue->restore.saved));
-	if (rescue->restore.saved)
-		return rescue;
-	free(rescue);
-	return NULL;
+	if (!rescue->restore.saved) {
+		free(rescue);
+		return NULL;
+	}
+	/* After a signal the worker is still ended, and the line succeeds. */
+	if (completion)
+		completion_hold(completion, &rescue->completion, completion_let_go);
+	return rescue;
 }
 
 /* faulted: the contexts are lost, so the process does nothing any more. */

@@ -38,9 +38,6 @@ void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
 void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       const struct wire_reply *reply);
 
-/* The completion is not answered any more. With registry.lock held. */
-void rescue_forget(struct broker *broker, const struct completion *completion);
-
 /* The new process has made its contexts, or there is no new process. No lock held. */
 void rescue_run_ready(struct broker *broker, struct worker *worker);
 

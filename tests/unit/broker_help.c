@@ -14,7 +14,8 @@ const struct caller nobody_special = { .uid = 1000, .gid = 1000, .pid = 42 };
 
 /* ---- answers ---- */
 
-static void answer_done(struct wait *wait, int error, const void *bytes, size_t length)
+static void answer_done(struct completion *wait, int error, const void *bytes,
+			size_t length)
 {
 	struct answer *answer = container_of(wait, struct answer, wait);
 
@@ -28,7 +29,7 @@ static void answer_done(struct wait *wait, int error, const void *bytes, size_t 
 	pthread_mutex_unlock(&answer->lock);
 }
 
-struct wait *answer_expect(struct answer *answer)
+struct completion *answer_expect(struct answer *answer)
 {
 	*answer = (struct answer){
 		.wait = { .done = answer_done },
@@ -76,8 +77,8 @@ static unsigned int slots_out(struct broker *broker)
 
 	pthread_mutex_lock(&broker->registry.lock);
 	pthread_mutex_lock(&broker->processes->mover.lock);
-	out = broker->processes->mover.staging.n_slots - broker->processes->mover.staging.n_free -
-	      broker->processes->mover.n_aheads;
+	out = broker->processes->mover.staging.n_slots -
+	      broker->processes->mover.staging.n_free - broker->processes->mover.n_aheads;
 	pthread_mutex_unlock(&broker->processes->mover.lock);
 	pthread_mutex_unlock(&broker->registry.lock);
 	return out;
@@ -130,7 +131,8 @@ void broker_settle(struct broker *broker)
 		pthread_mutex_unlock(&broker->registry.lock);
 		/* A slot is given back just after its op has ended. */
 		pthread_mutex_lock(&broker->processes->mover.lock);
-		n_busy += broker->processes->mover.staging.n_slots - broker->processes->mover.staging.n_free;
+		n_busy += broker->processes->mover.staging.n_slots -
+			  broker->processes->mover.staging.n_free;
 		pthread_mutex_unlock(&broker->processes->mover.lock);
 		if (!n_busy)
 			return;

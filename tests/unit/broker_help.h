@@ -13,7 +13,7 @@
 
 /* A wait and its answer. */
 struct answer {
-	struct wait wait;
+	struct completion wait;
 	pthread_mutex_t lock;
 	pthread_cond_t change;
 	unsigned int n; /* how often it was answered */
@@ -23,11 +23,12 @@ struct answer {
 };
 
 /* Gets an answer ready; its wait can be given away. */
-struct wait *answer_expect(struct answer *answer);
+struct completion *answer_expect(struct answer *answer);
 /* Waits for the answer. Returns: its error. */
 int answer_get(struct answer *answer);
 
-/* Starts a broker on a machine of so much memory, with more options of the software GPU. */
+/* Starts a broker on a machine of so much memory, with more options of the software GPU.
+ */
 struct broker *broker_start(const char *memory, const char *options);
 /* Ends it. All counters must be zero. */
 void broker_end(struct broker *broker);

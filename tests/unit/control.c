@@ -26,13 +26,13 @@ static bool interrupt_first;	/* a signal comes while the line begins */
 static struct answer answer;
 static char ran[4096]; /* what was run */
 
-static int fake_interrupt(struct completion *completion)
-{
-	struct command *command = container_of(completion, struct command, completion);
+static struct completion *held; /* of that line */
 
+static int fake_cancelled(struct completion **holder)
+{
+	(void)holder;
 	pthread_mutex_lock(&lock);
-	if (waiting == command)
-		waiting = NULL;
+	waiting = NULL;
 	pthread_mutex_unlock(&lock);
 	return waiting_ends_well ? 0 : -EINTR;
 }
@@ -43,7 +43,7 @@ static void fake_wait(struct command *command)
 		broker_interrupt(&broker, &answer.wait);
 	pthread_mutex_lock(&broker.registry.lock);
 	command->completion.began = true;
-	command->completion.cancel = fake_interrupt;
+	completion_hold(&command->completion, &held, fake_cancelled);
 	pthread_mutex_unlock(&broker.registry.lock);
 	pthread_mutex_lock(&lock);
 	waiting = command;
@@ -147,7 +147,7 @@ static struct command *wait_for_line(void)
 	command = take_ptr(waiting);
 	pthread_mutex_unlock(&lock);
 	pthread_mutex_lock(&broker.registry.lock);
-	command->completion.cancel = NULL;
+	(void)completion_take(&held);
 	pthread_mutex_unlock(&broker.registry.lock);
 	return command;
 }

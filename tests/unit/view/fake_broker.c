@@ -45,7 +45,7 @@ struct objects {
 
 struct job {
 	struct job *next;
-	struct wait *wait;
+	struct completion *wait;
 	int error;
 	void *bytes;
 	size_t length;
@@ -64,7 +64,7 @@ struct broker {
 	pthread_cond_t changed;
 	struct objects objects[N_OBJECT_TYPES];
 	struct job *jobs;
-	struct wait *waiting;
+	struct completion *waiting;
 	struct event_reader *readers;
 	struct text events, errors;
 	uint64_t id;
@@ -91,7 +91,7 @@ struct command {
 	char *words[8];
 	unsigned int n;
 	size_t length;
-	struct wait *wait;
+	struct completion *wait;
 };
 
 /* ---- objects; the lock is held ---- */
@@ -260,7 +260,7 @@ const struct attribute *attribute_table(enum object_type type, size_t *ret_n)
 
 /* ---- jobs ---- */
 
-static void answer(struct broker *broker, struct wait *wait, int error, void *bytes,
+static void answer(struct broker *broker, struct completion *wait, int error, void *bytes,
 		   size_t length)
 {
 	struct job *job = calloc(1, sizeof(*job));
@@ -298,7 +298,7 @@ static void *work(void *data)
 	return NULL;
 }
 
-void broker_interrupt(struct broker *broker, struct wait *wait)
+void broker_interrupt(struct broker *broker, struct completion *wait)
 {
 	bool waits;
 
@@ -403,7 +403,7 @@ struct control *control_free(struct control *control)
 }
 
 void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
-		   struct wait *wait)
+		   struct completion *wait)
 {
 	_cleanup_free_ char *line = strndup(bytes, length);
 	struct command command = { .control = control, .length = length, .wait = wait };
@@ -416,7 +416,7 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 	control->verb->run(&command);
 }
 
-void control_flush(struct control *control, pid_t pid, struct wait *wait)
+void control_flush(struct control *control, pid_t pid, struct completion *wait)
 {
 	(void)pid;
 	answer(control->broker, wait, 0, NULL, 0);
@@ -428,7 +428,7 @@ bool control_wants_state(struct control *control)
 	return false;
 }
 
-void control_ask_state(struct control *control, struct wait *wait)
+void control_ask_state(struct control *control, struct completion *wait)
 {
 	answer(control->broker, wait, 0, NULL, 0);
 }
@@ -468,7 +468,7 @@ int broker_find(struct broker *broker, enum object_type type, struct token in,
 }
 
 void broker_look_up(struct broker *broker, enum object_type type, struct token in,
-		    const char *name, struct wait *wait)
+		    const char *name, struct completion *wait)
 {
 	(void)type;
 	(void)in;
@@ -636,7 +636,7 @@ int broker_change(struct broker *broker, enum object_type type, struct token tok
 
 void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
-		struct wait *wait)
+		struct completion *wait)
 {
 	(void)token;
 	(void)attribute;
@@ -696,14 +696,15 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	return -EIO;
 }
 
-void upload_flush(struct upload *upload, pid_t pid, struct wait *wait)
+void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 {
 	(void)upload;
 	(void)pid;
 	wait->done(wait, -EIO, NULL, 0);
 }
 
-void broker_space(struct broker *broker, const struct caller *caller, struct wait *wait)
+void broker_space(struct broker *broker, const struct caller *caller,
+		  struct completion *wait)
 {
 	struct broker_space *space = calloc(1, sizeof(*space));
 
@@ -747,7 +748,7 @@ static ssize_t range(struct broker *broker, struct token token, uint64_t offset,
 }
 
 void broker_read(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, size_t length, struct wait *wait)
+		 uint64_t offset, size_t length, struct completion *wait)
 {
 	uint8_t *bytes, *copy = malloc(length ? length : 1);
 	ssize_t n;
@@ -763,7 +764,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 
 void broker_write(struct broker *broker, struct token token, const struct caller *caller,
 		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct wait *wait)
+		  struct buffer *buffer, struct completion *wait)
 {
 	struct buffer kept = *buffer;
 	uint8_t *target;
@@ -781,7 +782,7 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 }
 
 void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct wait *wait)
+		 struct completion *wait)
 {
 	(void)token;
 	(void)caller;
@@ -789,7 +790,7 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 }
 
 void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct wait *wait)
+		 uint64_t offset, uint64_t length, struct completion *wait)
 {
 	uint8_t *bytes;
 	ssize_t n;
@@ -808,7 +809,7 @@ void broker_zero(struct broker *broker, struct token token, const struct caller 
 }
 
 void broker_truncate(struct broker *broker, struct token token,
-		     const struct caller *caller, uint64_t size, struct wait *wait)
+		     const struct caller *caller, uint64_t size, struct completion *wait)
 {
 	uint8_t *bytes;
 	ssize_t n;
@@ -824,7 +825,7 @@ void broker_truncate(struct broker *broker, struct token token,
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct wait *wait)
+		       const struct caller *caller, struct completion *wait)
 {
 	uint8_t *from, *to;
 	ssize_t n;
@@ -1012,14 +1013,14 @@ int broker_lease_open(struct broker *broker, struct token token,
 	return -EOPNOTSUPP;
 }
 
-void broker_lease_read(struct lease *lease, struct wait *wait)
+void broker_lease_read(struct lease *lease, struct completion *wait)
 {
 	(void)lease;
 	wait->done(wait, -EOPNOTSUPP, NULL, 0);
 }
 
 void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
-		       struct wait *wait)
+		       struct completion *wait)
 {
 	(void)lease;
 	(void)caller;
@@ -1028,7 +1029,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 }
 
 void broker_lease_write(struct lease *lease, const struct caller *caller,
-			const char *line, size_t length, struct wait *wait)
+			const char *line, size_t length, struct completion *wait)
 {
 	(void)lease;
 	(void)caller;
