@@ -104,9 +104,10 @@ static bool held_is_served(const struct run *run, const struct held *held)
 
 /*
  * Sends held requests whose announcements are answered, except refused ones. Returns: a
- * list of both. Under worker->lock.
+ * list of both. After the end of the process the link answers them as lost: the next
+ * process may have got the same announcements meanwhile. Under worker->lock.
  */
-static struct held *run_release(struct run *run)
+static struct held *run_release(struct run *run, bool lost)
 {
 	uint64_t answered = run->tellings ? run->tellings->number - 1 : run->n_told;
 	struct held *released = NULL, *held;
@@ -114,7 +115,7 @@ static struct held *run_release(struct run *run)
 	while ((held = run->held) && held->behind <= answered) {
 		DL_DELETE(run->held, held);
 		DL_APPEND(released, held);
-		held->refused = !held_is_served(run, held);
+		held->refused = !lost && !held_is_served(run, held);
 		if (!held->refused)
 			link_ask(run->link, held->ask);
 	}
@@ -170,7 +171,7 @@ static void telling_done(struct ask *ask, const struct wire_reply *reply, bool l
 		telling_refused(telling, reply);
 	if (telling->number)
 		DL_DELETE(run->tellings, telling);
-	released = run_release(run);
+	released = run_release(run, lost);
 	refusal = run->refusal;
 	pthread_mutex_unlock(&run->worker->lock);
 	held_settle(released, &refusal);
