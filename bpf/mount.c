@@ -31,6 +31,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <uthash.h>
+#include <utlist.h>
 
 #define MOVER	      "gpumem-mover"
 #define WAIT_NS	      500000000 /* for a reader, before names are done without */
@@ -96,7 +97,7 @@ struct mounts *mounts_free(struct mounts *mounts)
 	while (mounts->list) {
 		struct mount *mount = mounts->list;
 
-		mounts->list = mount->next_mount;
+		LL_DELETE2(mounts->list, mount, next_mount);
 		mount_free(mount);
 	}
 	free(mounts);
@@ -192,10 +193,10 @@ static bool mount_parse(const char *line, struct mount *ret_mount, char ret_path
 
 static struct mount *mount_find(const struct mounts *mounts, const struct mount *like)
 {
-	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount)
-		if (mount->device == like->device)
-			return mount;
-	return NULL;
+	struct mount *mount;
+
+	LL_SEARCH_SCALAR2(mounts->list, mount, device, like->device, next_mount);
+	return mount;
 }
 
 static void mount_add(struct mounts *mounts, const struct mount *like, const char *path)
@@ -206,21 +207,19 @@ static void mount_add(struct mounts *mounts, const struct mount *like, const cha
 		return;
 	*mount = *like;
 	mount->path = strdup(path);
-	mount->next_mount = mounts->list;
-	mounts->list = mount;
+	LL_PREPEND2(mounts->list, mount, next_mount);
 }
 
 static void remove_gone(struct mounts *mounts)
 {
-	for (struct mount **place = &mounts->list; *place;) {
-		struct mount *mount = *place;
+	struct mount *mount, *safe;
 
-		if (mount->gone) {
-			*place = mount->next_mount;
-			mount_free(mount);
-		} else {
-			place = &mount->next_mount;
-		}
+	LL_FOREACH_SAFE2(mounts->list, mount, safe, next_mount)
+	{
+		if (!mount->gone)
+			continue;
+		LL_DELETE2(mounts->list, mount, next_mount);
+		mount_free(mount);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include "view.h"
 
 #include <errno.h>
+#include <utlist.h>
 
 void files_init(struct files *files)
 {
@@ -28,10 +29,7 @@ void *file_new(struct view *view, const struct file_type *type, size_t size)
 	file->type = type;
 	file->view = view;
 	pthread_mutex_lock(&files->lock);
-	file->next = files->open;
-	if (file->next)
-		file->next->prev = file;
-	files->open = file;
+	DL_APPEND(files->open, file);
 	pthread_mutex_unlock(&files->lock);
 	return file;
 }
@@ -44,12 +42,7 @@ struct file *file_free(struct file *file, fuse_req_t req)
 		return NULL;
 	files = &file->view->files;
 	pthread_mutex_lock(&files->lock);
-	if (file->prev)
-		file->prev->next = file->next;
-	else
-		files->open = file->next;
-	if (file->next)
-		file->next->prev = file->prev;
+	DL_DELETE(files->open, file);
 	pthread_mutex_unlock(&files->lock);
 	if (file->type->free)
 		file->type->free(file, req);

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <utlist.h>
 
 #define BUFFER_SIZE 8192
 
@@ -25,7 +26,7 @@ struct pipe_file {
 	pthread_mutex_t lock;
 	char bytes[BUFFER_SIZE];      /* lock: taken from the reader, not yet read */
 	size_t begin, end;	      /* lock */
-	struct request *queue;	      /* lock: chained by context, oldest first */
+	struct request *queue;	      /* lock: oldest first */
 	struct fuse_pollhandle *poll; /* lock */
 };
 
@@ -49,36 +50,6 @@ static size_t take(struct pipe_file *pipe, char *bytes, size_t size)
 	return length;
 }
 
-static struct request *queue_pop(struct pipe_file *pipe)
-{
-	struct request *request = pipe->queue;
-
-	pipe->queue = request->context;
-	return request;
-}
-
-static void queue_push(struct pipe_file *pipe, struct request *request)
-{
-	struct request **last = &pipe->queue;
-
-	while (*last)
-		last = (struct request **)&(*last)->context;
-	request->context = NULL;
-	*last = request;
-}
-
-static bool queue_remove(struct pipe_file *pipe, struct request *request)
-{
-	struct request **at = &pipe->queue;
-
-	while (*at && *at != request)
-		at = (struct request **)&(*at)->context;
-	if (!*at)
-		return false;
-	*at = request->context;
-	return true;
-}
-
 /* Answers the oldest reader in the queue if there are bytes. */
 static bool serve(struct pipe_file *pipe)
 {
@@ -88,7 +59,8 @@ static bool serve(struct pipe_file *pipe)
 
 	pthread_mutex_lock(&pipe->lock);
 	if (pipe->queue && fill(pipe)) {
-		request = queue_pop(pipe);
+		request = pipe->queue;
+		LL_DELETE2(pipe->queue, request, queue_next);
 		length = take(pipe, bytes, MIN(request->size, sizeof(bytes)));
 	}
 	pthread_mutex_unlock(&pipe->lock);
@@ -120,12 +92,18 @@ static void serve_all(struct waker *waker)
 static void cancel_read(struct request *request)
 {
 	struct pipe_file *pipe = (struct pipe_file *)file_of(&request->info);
-	bool removed;
+	struct request *found;
 
 	pthread_mutex_lock(&pipe->lock);
-	removed = queue_remove(pipe, request);
+	LL_FOREACH2(pipe->queue, found, queue_next)
+	{
+		if (found == request)
+			break;
+	}
+	if (found)
+		LL_DELETE2(pipe->queue, request, queue_next);
 	pthread_mutex_unlock(&pipe->lock);
-	if (removed)
+	if (found)
 		request->wait.done(&request->wait, -EINTR, NULL, 0);
 }
 
@@ -139,7 +117,7 @@ static struct request *wait_in_queue(struct pipe_file *pipe, fuse_req_t req, siz
 	request->cancel = cancel_read;
 	request->info.fh = (uintptr_t)&pipe->file;
 	request->size = size;
-	queue_push(pipe, request);
+	LL_APPEND2(pipe->queue, request, queue_next);
 	return request;
 }
 

@@ -23,31 +23,10 @@
 #include "view.h"
 
 #include <errno.h>
+#include <utlist.h>
 
 #define LOOK_MS	  100
 #define ENDING_MS 5000
-
-/* ---- the list ---- */
-
-static void list_add(struct requests *requests, struct request *request)
-{
-	request->next = requests->waiting;
-	if (request->next)
-		request->next->prev = request;
-	requests->waiting = request;
-}
-
-static void list_remove(struct requests *requests, struct request *request)
-{
-	if (request->prev)
-		request->prev->next = request->next;
-	else
-		requests->waiting = request->next;
-	if (request->next)
-		request->next->prev = request->prev;
-	if (request->wanted)
-		requests->n_wanted--;
-}
 
 static void request_unref(struct request *request)
 {
@@ -99,7 +78,7 @@ static bool look(struct requests *requests)
 {
 	struct request *request;
 
-	for (request = requests->waiting; request; request = request->next) {
+	DL_FOREACH (requests->waiting, request) {
 		if (request->cancelled)
 			continue;
 		if (!requests->ending &&
@@ -173,7 +152,8 @@ static void disarm(struct request *request)
 	pthread_mutex_lock(&requests->lock);
 	while (request->busy && !pthread_equal(pthread_self(), requests->watcher))
 		pthread_cond_wait(&requests->changed, &requests->lock);
-	list_remove(requests, request);
+	DL_DELETE(requests->waiting, request);
+	requests->n_wanted -= request->wanted;
 	pthread_cond_broadcast(&requests->changed);
 	pthread_mutex_unlock(&requests->lock);
 }
@@ -219,7 +199,7 @@ void request_wait(struct request *request)
 	if (!request->answered) {
 		request->armed = true;
 		pthread_mutex_lock(&requests->lock);
-		list_add(requests, request);
+		DL_APPEND(requests->waiting, request);
 		pthread_mutex_unlock(&requests->lock);
 		fuse_req_interrupt_func(request->req, on_interrupt, request);
 		if (request->closes && signal_pending(fuse_req_ctx(request->req)->pid))

@@ -34,6 +34,7 @@ struct request {
 
 	/* for reply */
 	void *context;
+	struct request *queue_next; /* of the readers of a file */
 	fuse_ino_t ino;
 	struct fuse_file_info info;
 	size_t size;

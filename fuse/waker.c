@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "waker.h"
 
+#include <utlist.h>
+
 void waker_init(struct waker *waker, struct wakers *wakers,
 		void (*serve)(struct waker *waker))
 {
@@ -15,8 +17,7 @@ void waker_wake(void *userdata)
 	pthread_mutex_lock(&wakers->lock);
 	if (!waker->woken && !waker->closing) {
 		waker->woken = true;
-		waker->next = wakers->woken;
-		wakers->woken = waker;
+		LL_PREPEND(wakers->woken, waker);
 		pthread_cond_broadcast(&wakers->changed);
 	}
 	pthread_mutex_unlock(&wakers->lock);
@@ -34,7 +35,7 @@ static void *run(void *data)
 			pthread_cond_wait(&wakers->changed, &wakers->lock);
 			continue;
 		}
-		wakers->woken = waker->next;
+		LL_DELETE(wakers->woken, waker);
 		wakers->served = waker;
 		waker->woken = false;
 		pthread_mutex_unlock(&wakers->lock);
@@ -50,14 +51,11 @@ static void *run(void *data)
 void waker_leave(struct waker *waker)
 {
 	struct wakers *wakers = waker->wakers;
-	struct waker **at;
 
 	pthread_mutex_lock(&wakers->lock);
 	waker->closing = true;
-	for (at = &wakers->woken; *at && *at != waker; at = &(*at)->next)
-		;
-	if (*at)
-		*at = waker->next;
+	if (waker->woken)
+		LL_DELETE(wakers->woken, waker);
 	while (wakers->served == waker)
 		pthread_cond_wait(&wakers->changed, &wakers->lock);
 	pthread_mutex_unlock(&wakers->lock);

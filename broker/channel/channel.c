@@ -91,8 +91,6 @@ static int link_alloc(struct link **ret_link, const struct link_config *config)
 	link->deadline = link->retry = NEVER;
 	link->config = *config;
 	pthread_mutex_init(&link->lock, NULL);
-	queue_init(&link->queue);
-	queue_init(&link->refused);
 	link->config.program = link->program = strdup(config->program);
 	link->config.driver = link->driver = strdup(config->driver);
 	link->config.name = link->name = strdup(config->name);

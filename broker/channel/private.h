@@ -14,11 +14,6 @@
 
 #define NEVER INT64_MAX /* no deadline */
 
-struct ask_queue {
-	struct ask *first;
-	struct ask **end;
-};
-
 struct link {
 	/* set by link_new() */
 	struct link_config config;
@@ -35,9 +30,9 @@ struct link {
 
 	pthread_mutex_t lock; /* guards everything below */
 	enum link_state state;
-	struct ask_table asks;	  /* open requests, sent or queued */
-	struct ask_queue queue;	  /* not sent yet */
-	struct ask_queue refused; /* never sent; the keeper answers them */
+	struct ask_table asks; /* open requests, sent or queued */
+	struct ask *queue;     /* not sent yet */
+	struct ask *refused;   /* never sent; the keeper answers them */
 	struct ask hello;
 	pid_t pid;
 	int pidfd;
@@ -59,8 +54,6 @@ void link_signal_locked(struct link *link);
 void link_set_reason_locked(struct link *link, const char *reason);
 
 /* ---- send.c ---- */
-
-void queue_init(struct ask_queue *queue);
 
 /* Calls done, without the lock; the request is then the caller's again. */
 void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost);

@@ -24,6 +24,6 @@ struct ask {
 	void (*done)(struct ask *ask, const struct wire_reply *reply, bool lost);
 
 	/* private to the link */
-	struct ask *next;
+	struct ask *prev, *next;
 	int refused; /* errno of a request that was never sent */
 };

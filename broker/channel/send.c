@@ -8,33 +8,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <utlist.h>
 
 #define RETRY_MS 5 /* after a send failed because the kernel had no memory */
-
-void queue_init(struct ask_queue *queue)
-{
-	queue->first = NULL;
-	queue->end = &queue->first;
-}
-
-static void queue_push(struct ask_queue *queue, struct ask *ask)
-{
-	ask->next = NULL;
-	*queue->end = ask;
-	queue->end = &ask->next;
-}
-
-static struct ask *queue_pop(struct ask_queue *queue)
-{
-	struct ask *ask = queue->first;
-
-	if (!ask)
-		return NULL;
-	queue->first = ask->next;
-	if (!queue->first)
-		queue->end = &queue->first;
-	return ask;
-}
 
 void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost)
 {
@@ -56,7 +32,7 @@ static void ask_answer_refused(struct ask *ask)
 void link_refuse_locked(struct link *link, struct ask *ask, int error)
 {
 	ask->refused = error;
-	queue_push(&link->refused, ask);
+	DL_APPEND(link->refused, ask);
 	link_wake(link);
 }
 
@@ -119,20 +95,15 @@ void link_flush_locked(struct link *link)
 	link->retry = NEVER;
 	if (!link_can_send_locked(link))
 		return;
-	while (link->queue.first) {
-		/*
-		 * Unqueue first: once sent and answered the request belongs to the
-		 * caller.
-		 */
-		struct ask *ask = queue_pop(&link->queue);
+	while (link->queue) {
+		struct ask *ask = link->queue;
 
+		/* Before sending: once answered the request belongs to the caller. */
+		DL_DELETE(link->queue, ask);
 		r = link_send_locked(link, ask);
 		if (r == 0)
 			continue;
-		ask->next = link->queue.first;
-		if (!link->queue.first)
-			link->queue.end = &ask->next;
-		link->queue.first = ask;
+		DL_PREPEND(link->queue, ask);
 		if (r == -ENOBUFS)
 			link->retry = clock_ms() + RETRY_MS;
 		return;
@@ -148,7 +119,7 @@ void link_enqueue_locked(struct link *link, struct ask *ask)
 {
 	bool urgent = wire_op_is_urgent(ask->request.op);
 
-	if (link_can_send_locked(link) && (urgent || !link->queue.first)) {
+	if (link_can_send_locked(link) && (urgent || !link->queue)) {
 		int r = link_send_locked(link, ask);
 
 		if (r == 0)
@@ -157,14 +128,15 @@ void link_enqueue_locked(struct link *link, struct ask *ask)
 			link->retry = clock_ms() + RETRY_MS;
 		link_wake(link);
 	}
-	queue_push(&link->queue, ask);
+	DL_APPEND(link->queue, ask);
 }
 
 void link_answer_refused_locked(struct link *link)
 {
 	struct ask *ask;
 
-	while ((ask = queue_pop(&link->refused))) {
+	while ((ask = link->refused)) {
+		DL_DELETE(link->refused, ask);
 		pthread_mutex_unlock(&link->lock);
 		ask_answer_refused(ask);
 		pthread_mutex_lock(&link->lock);

@@ -105,7 +105,7 @@ static bool link_wait(struct link *link)
 	int timeout;
 
 	pthread_mutex_lock(&link->lock);
-	if (link_can_send_locked(link) && link->queue.first && link->retry == NEVER)
+	if (link_can_send_locked(link) && link->queue && link->retry == NEVER)
 		fds[2].fd = link->socket;
 	timeout = link_timeout_locked(link);
 	pthread_mutex_unlock(&link->lock);
@@ -167,7 +167,7 @@ static void link_finish(struct link *link)
 	pthread_mutex_lock(&link->lock);
 	link->ending = true;
 	link->state = LINK_ENDED;
-	queue_init(&link->queue);
+	link->queue = NULL;
 	while ((ask = ask_table_pop(&link->asks))) {
 		pthread_mutex_unlock(&link->lock);
 		ask_answer(ask, &nothing, true);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/descriptor.h"
 
@@ -346,10 +347,9 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
 
 static struct guest *guest_find(struct block *block, const void *worker)
 {
-	struct guest *guest = block->guests;
+	struct guest *guest;
 
-	while (guest && guest->worker != worker)
-		guest = guest->next;
+	LL_SEARCH_SCALAR(block->guests, guest, worker, worker);
 	return guest;
 }
 
@@ -366,8 +366,7 @@ struct guest *block_guest(struct memory *memory, struct block *block, const void
 			guest->worker = worker;
 			guest->n_guests = n_guests;
 			__atomic_add_fetch(n_guests, 1, __ATOMIC_RELAXED);
-			guest->next = block->guests;
-			block->guests = guest;
+			LL_PREPEND(block->guests, guest);
 		}
 	}
 	pthread_mutex_unlock(&memory->lock);

@@ -257,8 +257,7 @@ int order_add(struct work *work)
 
 static void work_push_ready(struct work *work, struct work **ready)
 {
-	work->next_ready = *ready;
-	*ready = work;
+	LL_PREPEND2(*ready, work, next_ready);
 }
 
 void order_set_unasked(struct work *work, bool unasked)

@@ -192,8 +192,7 @@ bool op_would_wait(const struct op *op)
 
 void op_push_ready(struct op **ready, struct op *op)
 {
-	op->next_ready = *ready;
-	*ready = op;
+	LL_PREPEND2(*ready, op, next_ready);
 }
 
 void op_push_all(struct op **ready, struct op *list)

@@ -178,8 +178,7 @@ bool rescue_park(struct work *work)
 
 		if (!allocation->restoring)
 			continue;
-		work->next_ready = allocation->parked;
-		allocation->parked = work;
+		LL_PREPEND2(allocation->parked, work, next_ready);
 		return true;
 	}
 	return false;

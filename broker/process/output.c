@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <utlist.h>
 #include <unistd.h>
 
 #include "base/def.h"
@@ -202,8 +203,7 @@ int output_open(struct output *output)
 	pipe->fd = fds[0];
 	event.data.ptr = pipe;
 	pthread_mutex_lock(&output->lock);
-	pipe->next = output->pipes;
-	output->pipes = pipe;
+	LL_PREPEND(output->pipes, pipe);
 	r = epoll_ctl(output->outputs->epoll, EPOLL_CTL_ADD, pipe->fd, &event) < 0
 		    ? -errno
 		    : 0;

@@ -106,8 +106,7 @@ static void run_ended(void *userdata, struct link *link, const char *reason)
 	run_tell_end(broker, worker, run->epoch, !stopping, run->reason);
 
 	pthread_mutex_lock(&broker->registry.lock);
-	run->next_dead = broker->processes->dead_runs;
-	broker->processes->dead_runs = run;
+	LL_PREPEND2(broker->processes->dead_runs, run, next_dead);
 	broker_wake_housekeeper(broker);
 	pthread_mutex_unlock(&broker->registry.lock);
 }
