@@ -23,6 +23,8 @@
  * A descriptor sent by a worker never enters the broker: without a control buffer the
  * kernel drops the descriptor and sets MSG_CTRUNC.
  */
+#define HASH_NONFATAL_OOM 1 /* a request without memory is refused */
+
 #include "channel/private.h"
 
 #include "base/clock.h"
@@ -57,7 +59,7 @@ void link_set_reason_locked(struct link *link, const char *reason)
 
 static struct link *link_release(struct link *link)
 {
-	ask_table_deinit(&link->asks);
+	assert(!link->asks);
 	pthread_mutex_destroy(&link->lock);
 	closep(&link->socket);
 	closep(&link->urgent);
@@ -180,6 +182,14 @@ struct link *link_free(struct link *link)
 	return link_release(link);
 }
 
+int link_open_ask_locked(struct link *link, struct ask *ask)
+{
+	ask->request.id = ++link->last_id;
+	ask->sent = false;
+	HASH_ADD(hh, link->asks, request.id, sizeof(ask->request.id), ask);
+	return ask->hh.tbl ? 0 : ENOMEM;
+}
+
 static int link_accept_locked(struct link *link, struct ask *ask)
 {
 	if (link->state == LINK_ENDED)
@@ -188,7 +198,7 @@ static int link_accept_locked(struct link *link, struct ask *ask)
 	    wire_op_has_payload(ask->request.op) != !!ask->payload ||
 	    (ask->payload && wire_check_payload(&ask->request, ask->payload)))
 		return EINVAL;
-	return -ask_table_add(&link->asks, ask);
+	return link_open_ask_locked(link, ask);
 }
 
 void link_ask(struct link *link, struct ask *ask)
@@ -256,7 +266,7 @@ unsigned int link_pending(struct link *link)
 	unsigned int pending;
 
 	pthread_mutex_lock(&link->lock);
-	pending = link->asks.n_open;
+	pending = HASH_COUNT(link->asks);
 	pthread_mutex_unlock(&link->lock);
 	return pending;
 }

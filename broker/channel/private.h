@@ -8,8 +8,6 @@
 
 #include "channel/channel.h"
 
-#include "channel/inflight.h"
-
 #include <pthread.h>
 
 #define NEVER INT64_MAX /* no deadline */
@@ -30,9 +28,10 @@ struct link {
 
 	pthread_mutex_t lock; /* guards everything below */
 	enum link_state state;
-	struct ask_table asks; /* open requests, sent or queued */
-	struct ask *queue;     /* not sent yet */
-	struct ask *refused;   /* never sent; the keeper answers them */
+	struct ask *asks; /* open requests, sent or queued; key: request.id */
+	uint64_t last_id;
+	struct ask *queue;   /* not sent yet */
+	struct ask *refused; /* never sent; the keeper answers them */
 	struct ask hello;
 	pid_t pid;
 	int pidfd;
@@ -52,6 +51,12 @@ void link_wake(struct link *link);
 void link_signal_locked(struct link *link);
 /* Only the first reason is kept: it is the cause. */
 void link_set_reason_locked(struct link *link, const char *reason);
+
+/*
+ * Opens a request under an id of its own: a second reply, or one to an older request,
+ * finds nothing. Returns: 0; ENOMEM.
+ */
+int link_open_ask_locked(struct link *link, struct ask *ask);
 
 /* ---- send.c ---- */
 

@@ -89,8 +89,8 @@ static struct ask *link_match_locked(struct link *link, const struct wire_reply 
 
 	if (link->ending)
 		return NULL;
-	ask = ask_table_find(&link->asks, reply->id);
-	if (!ask) {
+	HASH_FIND(hh, link->asks, &reply->id, sizeof(reply->id), ask);
+	if (!ask || !ask->sent) {
 		link_break_locked(link, "a reply", "no question to it");
 		return NULL;
 	}
@@ -99,7 +99,7 @@ static struct ask *link_match_locked(struct link *link, const struct wire_reply 
 		link_break_locked(link, "a reply", wrong);
 		return NULL;
 	}
-	ask_table_remove(&link->asks, reply->id);
+	HASH_DEL(link->asks, ask);
 	return ask;
 }
 

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include <uthash.h>
+
 #include <gpumem/wire.h>
 
 /*
@@ -25,5 +27,7 @@ struct ask {
 
 	/* private to the link */
 	struct ask *prev, *next;
-	int refused; /* errno of a request that was never sent */
+	int refused;	   /* errno of a request that was never sent */
+	bool sent;	   /* the worker knows the id */
+	UT_hash_handle hh; /* of the open requests */
 };

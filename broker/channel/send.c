@@ -70,7 +70,7 @@ int link_send_locked(struct link *link, struct ask *ask)
 		case ETOOMANYREFS:
 			return -ENOBUFS;
 		case EBADF: /* the caller's own descriptor is bad */
-			ask_table_remove(&link->asks, ask->request.id);
+			HASH_DEL(link->asks, ask);
 			ask->fd = -1;
 			link_refuse_locked(link, ask, EBADF);
 			return 0;
@@ -79,7 +79,7 @@ int link_send_locked(struct link *link, struct ask *ask)
 		}
 	}
 	closep(&ask->fd);
-	ask_table_set_sent(&link->asks, ask->request.id);
+	ask->sent = true;
 	return 0;
 }
 

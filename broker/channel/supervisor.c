@@ -66,7 +66,7 @@ static void link_say_hello(struct link *link)
 		.fd = -1,
 		.done = link_hello_done,
 	};
-	if (ask_table_add(&link->asks, &link->hello) < 0 ||
+	if (link_open_ask_locked(link, &link->hello) ||
 	    link_send_locked(link, &link->hello) < 0) {
 		link_set_reason_locked(link, "could not be greeted: no memory");
 		link_signal_locked(link);
@@ -168,7 +168,8 @@ static void link_finish(struct link *link)
 	link->ending = true;
 	link->state = LINK_ENDED;
 	link->queue = NULL;
-	while ((ask = ask_table_pop(&link->asks))) {
+	while ((ask = link->asks)) {
+		HASH_DEL(link->asks, ask);
 		pthread_mutex_unlock(&link->lock);
 		ask_answer(ask, &nothing, true);
 		pthread_mutex_lock(&link->lock);
