@@ -45,23 +45,9 @@ static void housekeeper_end_idle(struct broker *broker)
 }
 
 /* Starts the mover in advance. */
-static void mover_started(struct completion *wait, int error, const void *bytes,
-			  size_t length)
-{
-	(void)error;
-	(void)bytes;
-	(void)length;
-	free(wait);
-}
-
 static void housekeeper_start_mover(struct broker *broker)
 {
-	struct completion *wait = calloc(1, sizeof(*wait));
-
-	if (!wait)
-		return;
-	wait->done = mover_started;
-	broker_space(broker, NULL, wait);
+	worker_wake(&broker->processes->mover, (1u << broker->registry.n_devices) - 1);
 }
 
 /*

@@ -62,13 +62,9 @@ void share_give(struct owner *owner, enum share share, uint64_t n)
 int share_take_question(struct registry *registry, const struct caller *caller,
 			struct owner **ret_payer, struct text *text)
 {
-	struct owner *payer = NULL;
-	int r = 0;
+	struct owner *payer = owner_get(registry, caller->uid, caller->gid);
+	int r = payer ? share_take(payer, SHARE_QUESTIONS, 1) : -ENOMEM;
 
-	if (caller) {
-		payer = owner_get(registry, caller->uid, caller->gid);
-		r = payer ? share_take(payer, SHARE_QUESTIONS, 1) : -ENOMEM;
-	}
 	if (r == -ENOMEM)
 		text_printf(text, "no memory in the broker");
 	else if (r < 0)

@@ -44,8 +44,7 @@ void share_give(struct owner *owner, enum share share, uint64_t n);
 
 /*
  * Charges the caller for a question to a driver; *ret_payer is to be given to
- * share_give(). The caller may be NULL: nobody is charged. Returns: 0; -ENOMEM, -EBUSY
- * with the sentence appended.
+ * share_give(). Returns: 0; -ENOMEM, -EBUSY with the sentence appended.
  */
 int share_take_question(struct registry *registry, const struct caller *caller,
 			struct owner **ret_payer, struct text *text);

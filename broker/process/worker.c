@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "process/checkpoint.h"
+#include "process/device_query.h"
 
 #define OWNER_SLOTS 8 /* of the staging area of an owner's worker */
 
@@ -222,58 +223,21 @@ bool worker_want(struct worker *worker, uint32_t epoch)
 	return worker->wanted;
 }
 
-/* Requests for a context on each device, sent together. */
-struct waking {
-	struct worker *worker;
-	unsigned int n_open; /* plus 1 while the requests are being sent */
-	struct waking_ask {
-		struct ask ask;
-		struct waking *waking;
-	} asks[DEVICES_MAX];
-};
-
-static void waking_less(struct waking *waking)
+/* The contexts exist, or the process has ended: then the next request starts another. */
+static void worker_woken(struct device_query *query)
 {
-	if (__atomic_sub_fetch(&waking->n_open, 1, __ATOMIC_ACQ_REL))
-		return;
-	rescue_run_ready(waking->worker->broker, waking->worker);
-	free(waking);
-}
-
-/* The context exists, or the process has ended: then the next request starts another. */
-static void waking_done(struct ask *ask, const struct wire_reply *reply, bool lost)
-{
-	(void)reply;
-	(void)lost;
-	waking_less(container_of(ask, struct waking_ask, ask)->waking);
+	rescue_run_ready(query->worker->broker, query->worker);
+	free(query);
 }
 
 void worker_wake(struct worker *worker, uint32_t devices)
 {
-	const struct worker_needs none = { 0 };
-	struct waking *waking = calloc(1, sizeof(*waking));
-	uint32_t epoch;
+	struct device_query *query = calloc(1, sizeof(*query));
 
-	if (!waking)
+	if (!query)
 		return;
-	waking->worker = worker;
-	waking->n_open = 1;
-	for (uint32_t device = 0; device < DEVICES_MAX; device++) {
-		struct waking_ask *asked = &waking->asks[device];
-
-		if (!(devices >> device & 1))
-			continue;
-		asked->waking = waking;
-		asked->ask = (struct ask){
-			.request = { .op = WIRE_MEMORY, .device = device },
-			.fd = -1,
-			.done = waking_done,
-		};
-		__atomic_add_fetch(&waking->n_open, 1, __ATOMIC_RELAXED);
-		if (worker_ask(worker, &none, &asked->ask, &epoch) < 0)
-			waking_less(waking);
-	}
-	waking_less(waking);
+	query->done = worker_woken;
+	device_query(query, worker, devices);
 }
 
 void worker_lose_allocation(struct broker *broker, struct allocation *allocation,

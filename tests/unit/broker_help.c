@@ -159,7 +159,7 @@ uint64_t driver_free(struct broker *broker)
 	struct broker_space space;
 	struct answer answer;
 
-	broker_space(broker, NULL, answer_expect(&answer));
+	broker_space(broker, &nobody_special, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
 	memcpy(&space, answer.bytes, sizeof(space));
 	return space.free;
