@@ -86,7 +86,7 @@ static void usage_start(struct broker *broker, const struct caller *caller, bool
 		return;
 	}
 	free(usage);
-	snprintf(file, sizeof(file), space ? "." : "devices/%u/memory_used", first);
+	snprintf(file, sizeof(file), space ? "." : "devices/%u/memory_used_bytes", first);
 	broker_fail(broker, caller, file, -r, "%s", text_string(&why));
 	wait->done(wait, r, NULL, 0);
 }

@@ -280,6 +280,22 @@ test_the_share_of_questions_to_a_driver()
 	bob_notices_nothing
 }
 
+# So does a read of what only the mover knows, and the failure names the file.
+test_the_share_of_questions_to_the_mover()
+{
+	local mover
+	needs_software 'stop the mover'
+	bob_is_ready
+	mover=$(value_of status mover)
+	kill -STOP "$mover"
+	mallory_asks devices/0/memory_used_bytes 1100 >"$T/mallory" &
+	eventually "grep -q asked '$T/mallory'"
+	kill -CONT "$mover"
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		' devices/0/memory_used_bytes EBUSY uid 1001 has 1024 reads that wait for a driver'
+	bob_notices_nothing
+}
+
 # On a broker that may open few files.
 test_the_share_of_descriptors()
 {
