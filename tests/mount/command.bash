@@ -194,7 +194,7 @@ test_wrong_use_is_status_2()
 test_help_fits_80_columns_and_has_an_example()
 {
 	local command help
-	for command in '' ls put get; do
+	for command in '' ls put get run top doctor; do
 		help=$(gpumem $command --help)
 		is "$(awk 'length($0) > 80' <<<"$help")" ''
 		like "$help" $'\nexamples?:\n  gpumem '
@@ -334,6 +334,111 @@ test_a_terminal_sees_a_bar_with_a_rate()
 	shown=$(on_terminal put file)
 	like "$shown" '\[#+\] 16 MiB of 16 MiB  .*B/s  [0-9.]+ s'
 	like "$shown" $'\n''file'
+}
+
+# ---- run ----
+
+test_run_launches_a_kernel_and_shows_what_it_printed()
+{
+	needs_kernels
+	files
+	gpumem run "$GPUMEM_KERNELS/print.ptx" greet grid=1 block=1 i32:7 >said 2>time
+	is "$(<said)" 'block 0 thread 0: 7 words  1.75 123456789abc c%'
+	like "$(<time)" '^greet: [0-9]+\.[0-9]{3} ms, grid 1.*, block 1'
+	gpumem run "$GPUMEM_KERNELS/print.ptx" greet grid=1 block=1 i32:7 >said 2>time
+	is "$(<said)" 'block 0 thread 0: 7 words  1.75 123456789abc c%'
+	is "$(ls "$M/modules")" ''
+}
+
+test_run_needs_no_name_of_the_only_kernel()
+{
+	needs_kernels
+	gpumem alloc x 1024xf32 >/dev/null
+	gpumem fill x f32:1 >/dev/null
+	gpumem run "$GPUMEM_KERNELS/saxpy.ptx" elements=1024 u32:1024 f32:2 in:x x 2>/dev/null
+	is "$(od -A n -t f4 -N 4 allocations/x/data | tr -d ' ')" 3
+	gpumem run "$GPUMEM_KERNELS/saxpy.ptx" saxpy elements=1024 u32:1024 f32:2 in:x x 2>/dev/null
+	is "$(od -A n -t f4 -N 4 allocations/x/data | tr -d ' ')" 9
+	gpumem alloc y 4K device=1 >/dev/null
+	gpumem run -g 1 "$GPUMEM_KERNELS/saxpy.ptx" elements=4 u32:4 f32:2 in:y y 2>/dev/null
+}
+
+test_run_compiles_and_finds_functions_by_their_names()
+{
+	needs_kernels
+	PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null || skip 'nvcc is not here'
+	files
+	cat >k.cu <<-'EOF'
+	__global__ void add(int *x, int n) { for (int i = 0; i < n; i++) x[i] += i; }
+	__global__ void add_more(int *x) { x[0] += 100; }
+	template <typename T> __global__ void any(T *x) { x[0] = 5; }
+	template __global__ void any<int>(int *);
+	template __global__ void any<float>(float *);
+	EOF
+	gpumem alloc x 4xi32 >/dev/null
+	local -x TMPDIR=$T/files/tmp
+	mkdir tmp
+	gpumem run k.cu add grid=1 block=1 x i32:4 2>/dev/null
+	gpumem run k.cu add_more grid=1 block=1 x 2>/dev/null
+	is "$(od -A n -t d4 "$M/allocations/x/data" | tr -s ' ')" ' 100 1 2 3'
+	ends 1 "'any' is the name of several kernels of k.cu: .*any" run k.cu any grid=1 block=1 x
+	ends 1 "k.cu has no kernel 'sub': it has .*add" run k.cu sub grid=1 block=1 x
+	ends 1 "k.cu has .*add.*: name one" run k.cu
+	echo 'not C' >bad.cu
+	ends 1 'error:.*nvcc could not compile bad.cu' run bad.cu
+	is "$(ls -A tmp)" ''
+	is "$(ls "$M/modules")" ''
+}
+
+test_a_run_that_fails_leaves_nothing()
+{
+	needs_kernels
+	files
+	ends 2 'run needs a KERNEL' run
+	ends 2 'there is no GPU 9' run -g 9 "$GPUMEM_KERNELS/saxpy.ptx"
+	ends 2 'leave wait=0 out' run "$GPUMEM_KERNELS/saxpy.ptx" wait=0
+	ends 1 'missing.ptx: No such file' run missing.ptx
+	echo '.version 8.0 nonsense' >bad.ptx
+	ends 1 "^gpumem: bad.ptx can't be loaded: " run bad.ptx
+	ends 1 'a launch needs grid= and block=, or elements=' run "$GPUMEM_KERNELS/saxpy.ptx" u32:4
+	ends 1 'ILLEGAL_ADDRESS' run "$here/../../docs/kernels/wild.ptx" grid=1 block=1
+	is "$(ls "$M/modules")" ''
+}
+
+# ---- top and doctor ----
+
+test_top_shows_the_screen_and_q_leaves()
+{
+	files
+	gpumem alloc first 4M >/dev/null
+	mkfifo keys
+	TERM=xterm script -qefc "stty cols 100 rows 30; $gpumem_path top" shown <keys >/dev/null &
+	exec 6>keys
+	eventually 'grep -q first shown && grep -q "q: quit" shown'
+	gpumem alloc second 4M >/dev/null
+	eventually 'grep -q second shown'
+	printf s >&6
+	eventually 'grep -q 'nam' shown'
+	printf q >&6
+	exec 6>&-
+	wait $!
+	like "$(gpumem top --once)" $'\nsecond\t'
+	ends 2 'top needs a terminal' top
+}
+
+test_doctor_says_what_to_do()
+{
+	local said
+	[ -w /dev/fuse ] || skip '/dev/fuse'
+	said=$(gpumem doctor) || fail "$said"
+	like "$said" $'\nok +mount +[^\n]*'"$M"
+	like "$said" $'\nok +tickets +'
+	like "$said" $'\nok +lease +'
+	unlike "$said" 'FAILED'
+	is "$(ls allocations)" ''
+	local -x GPUMEM_MOUNT=/
+	said=$(gpumem doctor) && fail "without a mount: $said"
+	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
 main "$@"

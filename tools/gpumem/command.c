@@ -9,7 +9,7 @@ const struct option_row options[N_OPTIONS] = {
 	[OPTION_DRY_RUN] = { "dry-run", 'n', NULL,
 			     "print the shell's line instead, and do nothing" },
 	[OPTION_USER] = { "user", 'u', "USER", "memory of one user: a name or a number" },
-	[OPTION_GPU] = { "gpu", 'g', "GPU", "memory of one GPU: its number" },
+	[OPTION_GPU] = { "gpu", 'g', "GPU", "one GPU: its number" },
 	[OPTION_SORT] = { "sort", 's', "KEY",
 			  "order of allocations: size (largest first), name, owner, gpu, "
 			  "kind or written (newest first)" },
@@ -74,6 +74,44 @@ const struct command commands[] = {
 		.options = BIT(DRY_RUN) | BIT(HELP),
 		.operands = OPERANDS_NAME_FIRST,
 		.run = command_get,
+	},
+	{
+		.name = "run",
+		.usage = "[-g GPU] KERNEL.cu|.ptx|.cubin [FUNCTION] ARG...",
+		.summary = "compile, load and launch a kernel, and show what it printed",
+		.help = "Compiles a .cu with nvcc, loads the kernels into a module that "
+			"is removed at the end, and launches FUNCTION: what it prints is "
+			"on stdout, the time on stderr. FUNCTION is the name in the "
+			"source where only one kernel has it, and may be left out where "
+			"there is only one kernel. ARG is as for launch: grid=, block=, "
+			"elements=, allocations and TYPE:VALUE.",
+		.example =
+			"gpumem run saxpy.cu saxpy elements=4096 u32:4096 f32:2 in:x y",
+		.options = BIT(GPU) | BIT(HELP),
+		.args_last = true,
+		.operands = OPERANDS_FILE_FIRST,
+		.run = command_run,
+	},
+	{
+		.name = "top",
+		.usage = "[-u USER] [-g GPU] [--sort KEY] [--once]",
+		.summary = "show the same as ls, every second",
+		.help = "Shows GPUs, users and allocations every second. Keys: s sorts "
+			"by the next key, arrows and pages scroll, q leaves.",
+		.example = "gpumem top --sort written",
+		.options = SHOWN | BIT(ONCE) | BIT(HELP),
+		.run = command_top,
+	},
+	{
+		.name = "doctor",
+		.usage = "",
+		.summary = "check driver, kernel, mount and leases",
+		.help = "Checks what gpumem needs of this machine, a line each: ok, "
+			"FAILED and what to do, or optional and what it is good for. "
+			"Exit status 1 if something needed has failed.",
+		.example = "gpumem doctor",
+		.options = BIT(HELP),
+		.run = command_doctor,
 	},
 };
 
@@ -156,7 +194,7 @@ static void help_program(struct text *text)
 
 		text_printf(text, "%s gpumem %s%s%s%s%s\n", first ? "usage:" : "      ",
 			    first ? "[" : "", command->name ?: "", first ? "]" : "",
-			    command->name ? " " : "", command->usage);
+			    command->name && *command->usage ? " " : "", command->usage);
 		which |= command->options;
 	}
 	text_printf(text, "\nsubcommands:\n");
@@ -181,7 +219,7 @@ void command_help(struct text *text, const struct command *command)
 		return;
 	}
 	text_printf(text, "usage: gpumem %s%s%s\n\n", command->name ?: "",
-		    command->name ? " " : "", command->usage);
+		    command->name && *command->usage ? " " : "", command->usage);
 	text_fold(text, 0, 0, command->help);
 	text_printf(text, "\n");
 	help_options(text, command->options);

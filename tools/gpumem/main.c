@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <getopt.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,6 +121,7 @@ int main(int argc, char **argv)
 		call.command->options | 1u << OPTION_DRY_RUN | 1u << OPTION_VERSION;
 	int status;
 
+	setlocale(LC_CTYPE, "");
 	argv[0] = (char *)"gpumem";
 	if (!options_parse(&call, which, true, argc, argv))
 		return STATUS_WRONG_USE;

@@ -419,6 +419,15 @@ bool snapshot_sort(struct snapshot *snapshot, const char *key)
 	return false;
 }
 
+const char *snapshot_next_key(const char *key)
+{
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(keys) && strcmp(keys[i].name, key) != 0)
+		i++;
+	return keys[(i + 1) % ARRAY_SIZE(keys)].name;
+}
+
 void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu)
 {
 	size_t kept = 0;

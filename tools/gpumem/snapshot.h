@@ -54,6 +54,9 @@ bool snapshot_sort(struct snapshot *snapshot, const char *key);
 /* Whether the word is a key of the order. */
 bool snapshot_has_key(const char *key);
 
+/* The key behind a key, around in a circle. */
+const char *snapshot_next_key(const char *key);
+
 /* Keeps only allocations of a user; NULL: of all. Keeps only those of a GPU; negative:
  * of all. */
 void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu);
