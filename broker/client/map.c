@@ -137,33 +137,34 @@ EXPORT struct gpumem_map *gpumem_ref(struct gpumem_map *map)
 	return map;
 }
 
-EXPORT struct gpumem_map *gpumem_unref(struct gpumem_map *map)
+static void map_gone(struct gpumem_map *map)
 {
-	if (!map || __atomic_sub_fetch(&map->n_refs, 1, __ATOMIC_ACQ_REL))
-		return NULL;
 	/* Host memory unknown to the GPU has no users left. */
 	if (map->memory.device < 0 && !map->memory.registered)
 		memory_release(&map->memory);
 	map_free(map);
+}
+
+EXPORT struct gpumem_map *gpumem_unref(struct gpumem_map *map)
+{
+	if (map && __atomic_sub_fetch(&map->n_refs, 1, __ATOMIC_ACQ_REL) == 0)
+		map_gone(map);
 	return NULL;
 }
 
-static int map_is_shared(const struct gpumem_map *map)
+/* Once streams are settled, a reference of gpumem_end() is work in another context. */
+static int map_is_shared(const struct gpumem_map *map, bool settled)
 {
-	unsigned int n_refs = __atomic_load_n(&map->n_refs, __ATOMIC_ACQUIRE);
+	unsigned int n_refs;
 
+	maps_lock();
+	n_refs = __atomic_load_n(&map->n_refs, __ATOMIC_ACQUIRE);
+	n_refs -= settled ? 0 : map->n_ending;
+	maps_unlock();
 	if (n_refs == 1)
 		return 0;
 	return error_set(EBUSY, "%u others have references to %s", n_refs - 1,
 			 map->lease.name);
-}
-
-/* Waits for work under way: work left to a stream by gpumem_end() has a reference. */
-static int map_settle(const struct gpumem_map *map)
-{
-	int r = map_check(map);
-
-	return r < 0 ? r : memory_synchronize(&map->memory);
 }
 
 static void map_give_up(struct gpumem_map *map)
@@ -177,10 +178,15 @@ static void map_give_up(struct gpumem_map *map)
 
 EXPORT int gpumem_unmap(struct gpumem_map *map)
 {
-	int r = map_settle(map);
+	int r = map_check(map);
 
+	/* Arrays that live on cost no wait. */
 	if (r == 0)
-		r = map_is_shared(map);
+		r = map_is_shared(map, false);
+	if (r == 0)
+		r = memory_synchronize(&map->memory);
+	if (r == 0)
+		r = map_is_shared(map, true);
 	if (r < 0)
 		return r;
 	map_give_up(map);
@@ -234,13 +240,34 @@ EXPORT int gpumem_begin(struct gpumem_map *map, unsigned int flags)
 	return r;
 }
 
+/* A reference of gpumem_end(), which needs no array and does not keep a map mapped. */
+static void map_ref_ending(struct gpumem_map *map)
+{
+	maps_lock();
+	gpumem_ref(map);
+	map->n_ending++;
+	maps_unlock();
+}
+
+static void map_unref_ending(struct gpumem_map *map)
+{
+	unsigned int n_refs;
+
+	maps_lock();
+	map->n_ending--;
+	n_refs = __atomic_sub_fetch(&map->n_refs, 1, __ATOMIC_ACQ_REL);
+	maps_unlock();
+	if (n_refs == 0)
+		map_gone(map);
+}
+
 static void map_end(void *userdata)
 {
 	struct gpumem_map *map = userdata;
 
 	map->begun = false;
 	(void)lease_hold(&map->lease, map->gpumem, GPUMEM_HOLD_NONE);
-	gpumem_unref(map);
+	map_unref_ending(map);
 }
 
 EXPORT int gpumem_end(struct gpumem_map *map, void *stream)
@@ -257,14 +284,14 @@ EXPORT int gpumem_end(struct gpumem_map *map, void *stream)
 	if ((map->memory.device >= 0 || map->memory.registered) &&
 	    memory_driver(&driver) == 0)
 		(void)CUDA(driver, NULL, cuCtxGetCurrent, &context);
-	gpumem_ref(map);
+	map_ref_ending(map);
 	if (!context) {
 		map_end(map);
 		return 0;
 	}
 	if (CUDA(driver, &failure, cuLaunchHostFunc, stream, map_end, map) == 0)
 		return 0;
-	gpumem_unref(map);
+	map_unref_ending(map);
 	return error_set(EIO, "%s: %s", cuda_call_name(failure.call),
 			 cuda_result_name(failure.result));
 }
@@ -273,8 +300,10 @@ EXPORT int gpumem_end(struct gpumem_map *map, void *stream)
 
 EXPORT int gpumem_suspend(struct gpumem_map *map)
 {
-	int r = map_settle(map);
+	int r = map_check(map);
 
+	if (r == 0)
+		r = memory_synchronize(&map->memory);
 	if (r == 0 && map->lease.fd >= 0)
 		map_give_up(map);
 	return r;

@@ -129,6 +129,7 @@ struct gpumem_map {
 	struct memory memory;
 	unsigned int flags;
 	unsigned int n_refs;
+	unsigned int n_ending; /* maps_lock: of them, of gpumem_end() */
 	bool begun;
 	struct gpumem_map *prev, *next; /* of all maps; maps_lock */
 };

@@ -127,8 +127,8 @@ struct gpumem_map *gpumem_unref(struct gpumem_map *map);
  * Unmaps, ends the lease and releases the caller's reference. First waits for all work of
  * the current context (else of the device's primary context).
  *
- * Returns: 0; -EBUSY, with nothing done, while there are other references or a stream is
- * being captured.
+ * Returns: 0; -EBUSY, with nothing done and no wait, while there are other references, or
+ * with nothing done while a stream is being captured.
  */
 int gpumem_unmap(struct gpumem_map *map);
 
@@ -184,6 +184,14 @@ void *gpumem_torch_malloc(size_t size, int device, void *stream);
 /* Frees memory of gpumem_torch_malloc(), after waiting for all work of the device. While
  * a stream is captured only the name goes at once, and the memory with a later call. */
 void gpumem_torch_free(void *pointer, size_t size, int device, void *stream);
+
+/*
+ * Deleters for a DLManagedTensor and a DLManagedTensorVersioned in mapped memory. The
+ * tensor is from malloc(), together with its shape and strides, and its manager_ctx is the
+ * map, with a reference of its own (gpumem_ref()). Any thread may call them.
+ */
+void gpumem_dlpack_free(void *managed);
+void gpumem_dlpack_free_versioned(void *managed);
 
 /* The sentence of this thread's last failure, valid until its next call. */
 const char *gpumem_error(void);

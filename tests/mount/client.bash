@@ -3,18 +3,11 @@
 . "${BASH_SOURCE%/*}/lib.bash"
 
 wild=$(realpath "$here/../../docs/kernels/wild.ptx")
-build=$(dirname "$(dirname "$GPUMEMD")")
 
 # program FILE ARGUMENT...: a CUDA program of the build, on the broker's driver.
 program()
 {
-	local settings=() software
-	if is_software; then
-		software=$(driver)
-		settings=("GPUMEM_SOFTGPU=${hidden-${software#*:}}" "LD_LIBRARY_PATH=$build/tools/softgpu")
-	fi
-	"${AS[@]}" env GPUMEM_MOUNT="$M" ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" \
-		"${settings[@]}" "$build/$1" "${@:2}"
+	on_driver "$build/$1" "${@:2}"
 }
 
 # client [MOUNT] <<EOF: what tests/client says to each line.

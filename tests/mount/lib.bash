@@ -29,6 +29,7 @@ topic=$(basename "$topic_file" .bash)
 here=$(dirname "$topic_file")
 case_limit=${GPUMEM_CASE_LIMIT:-60}
 AS=()
+build=$(dirname "$(dirname "$GPUMEMD")")
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
 declare -A message=(
@@ -215,6 +216,18 @@ driver()
 	else
 		printf %s "$GPUMEM_DRIVER"
 	fi
+}
+
+# on_driver COMMAND...: a program that uses the mount and the broker's driver.
+on_driver()
+{
+	local settings=() software
+	if is_software; then
+		software=$(driver)
+		settings=("GPUMEM_SOFTGPU=${hidden-${software#*:}}" "LD_LIBRARY_PATH=$build/tools/softgpu")
+	fi
+	"${AS[@]}" env GPUMEM_MOUNT="$M" ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" \
+		"${settings[@]}" "$@"
 }
 
 # broker_start FOLDER OPTION...: its mount is FOLDER/mnt, its words FOLDER/stderr, its
@@ -429,6 +442,8 @@ run_topic_from_copy()
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount" "$copy/docs"
 	cp -r "$here/." "$copy/tests/mount"
+	cp -r "$here/../python" "$copy/tests"
+	cp -r "$here/../../tools/python" "$copy/tools"
 	cp -r "$here/../../docs/." "$copy/docs"
 	cp "$here"/../../tools/{quickstart,common.bash} "$copy/tools"
 	mkdir "$copy/kernels"

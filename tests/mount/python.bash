@@ -1,0 +1,42 @@
+#!/bin/bash
+# The Python package: each function test_NAME of tests/python/cases.py is a case, in a
+# program of its own.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+python_cases=$here/../python/cases.py
+
+# A python3 with numpy, where there is one: the one of the PATH may be another than the
+# system's.
+python_with_numpy()
+{
+	local python
+	for python in python3 /usr/bin/python3; do
+		"$python" -c 'import numpy' 2>/dev/null && break
+	done
+	echo "$python"
+}
+export GPUMEM_PYTHON=${GPUMEM_PYTHON:-$(python_with_numpy)} # found once for all cases
+
+# A library that was built with a sanitizer needs the sanitizer's before anything else.
+sanitizers()
+{
+	ldd "$build/broker/client/libgpumem.so.0" | awk '/lib(a|ub|t)san/ { printf "%s ", $3 }'
+}
+
+python_case()
+{
+	export GPUMEM_LIBRARY=$build/broker/client/libgpumem.so.0
+	export PYTHONPATH=$here/../../tools/python
+	on_driver env "LD_PRELOAD=$(sanitizers)" "$GPUMEM_PYTHON" -X faulthandler "$python_cases" "$1"
+}
+
+cases()
+{
+	sed -n 's/^def test_\([a-z0-9_]*\)(.*/\1/p' "$python_cases" | grep -E -e "${GPUMEM_CASE:-.}"
+}
+
+for name in $(cases); do
+	eval "test_$name() { python_case $name; }"
+done
+
+main "$@"
