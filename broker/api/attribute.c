@@ -2,10 +2,16 @@
 #include "api/attribute.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "api/attribute_view.h"
 #include "api/broker.h"
+#include "model/allocation.h"
+#include "model/device.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "process/broker.h"
 
 static void show_string(const char *string, struct text *text)
@@ -64,7 +70,7 @@ static void show_row(const struct attribute *row, const struct attribute_view *v
 		row->show(view, text);
 	else if (row->flags & ATTRIBUTE_DEVICE)
 		show_field(row,
-			   (const char *)view->broker + row->offset +
+			   (const char *)view->broker->registry + row->offset +
 				   row->stride * view->device->index,
 			   text);
 	else
@@ -94,10 +100,10 @@ static const void *find_object(struct broker *broker, enum object_type type,
 			       struct token token)
 {
 	if (type == OBJECT_BROKER)
-		return broker;
+		return broker->registry;
 	if (type == OBJECT_ALLOCATION)
-		return allocation_get(&broker->registry, token.slot, token.generation);
-	return object_get(&broker->registry, type, token);
+		return allocation_get(broker->registry, token.slot, token.generation);
+	return object_get(broker->registry, type, token);
 }
 
 int broker_show(struct broker *broker, enum object_type type, struct token token,
@@ -108,7 +114,7 @@ int broker_show(struct broker *broker, enum object_type type, struct token token
 
 	if (attribute && attribute->prepare)
 		attribute->prepare(broker, token);
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	view = (struct attribute_view){ .broker = broker };
 	view.object = find_object(broker, type, token);
 	if (view.object) {
@@ -121,6 +127,6 @@ int broker_show(struct broker *broker, enum object_type type, struct token token
 			show_all(&view, type, text);
 		}
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r == 0 && text_failed(text) ? -ENOMEM : r;
 }

@@ -52,8 +52,8 @@ struct attribute {
 	void (*prepare)(struct broker *broker, struct token token);
 
 	/* For ATTRIBUTE_ASKED: see broker_ask(). */
-	void (*ask)(struct broker *broker, struct token token,
-		    const struct caller *caller, struct completion *wait);
+	void (*request)(struct broker *broker, struct token token,
+			const struct caller *caller, struct completion *wait);
 };
 
 /* The table of a type with n rows, in the order of `status`. */

@@ -15,8 +15,17 @@
 #include "api/device_usage.h"
 #include "base/user_names.h"
 #include "control/verbs.h"
+#include "cuda/driver.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
+#include "memory/block.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/managed_ranges.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "op/op.h"
 #include "process/processes.h"
 
@@ -37,9 +46,9 @@
 /* clang-format on */
 
 /* A member of each element of an array in the registry, by the number of a device. */
-#define BY_DEVICE(array, member)                 \
-	FIELD(broker, registry.array[0] member), \
-		.stride = sizeof(((struct broker *)0)->registry.array[0])
+#define BY_DEVICE(array, member)          \
+	FIELD(registry, array[0] member), \
+		.stride = sizeof(((struct registry *)0)->array[0])
 
 static void show_number(struct text *text, uint64_t number)
 {
@@ -47,6 +56,11 @@ static void show_number(struct text *text, uint64_t number)
 }
 
 /* ---- the broker ---- */
+
+static void broker_version(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", view->broker->version);
+}
 
 static void broker_driver_version(const struct attribute_view *view, struct text *text)
 {
@@ -71,17 +85,17 @@ static uint64_t devices_sum(const uint64_t *places)
 
 static void broker_preferred_device(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, devices_sum(view->broker->registry.managed.preferred));
+	show_number(text, devices_sum(view->broker->registry->managed.preferred));
 }
 
 static void broker_prefetched_device(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, devices_sum(view->broker->registry.managed.prefetched));
+	show_number(text, devices_sum(view->broker->registry->managed.prefetched));
 }
 
 static void broker_failures(const struct attribute_view *view, struct text *text)
 {
-	show_number(text, journal_n_failures(&view->broker->journal));
+	show_number(text, journal_n_failures(view->broker->journal));
 }
 
 static void broker_restarts(const struct attribute_view *view, struct text *text)
@@ -105,45 +119,45 @@ static void broker_all_leases(const struct attribute_view *view, struct text *te
 }
 
 static const struct attribute broker_attributes[] = {
-	{ "version", "of gpumem", ATTRIBUTE_ROOT_FILE, FIELD(broker, version) },
+	{ "version", "of gpumem", ATTRIBUTE_ROOT_FILE, broker_version },
 	{ "driver_version", "of CUDA, as the driver says", ATTRIBUTE_ROOT_FILE,
 	  broker_driver_version },
 	{ "driver_path", "the driver's library", ATTRIBUTE_ROOT_FILE,
 	  broker_driver_path },
-	{ "devices", "devices", 0, FIELD(broker, registry.n_devices) },
-	{ "allocations", "live allocations", 0, FIELD(broker, registry.n_allocations) },
-	{ "bytes", "bytes they asked for", 0, FIELD(broker, registry.bytes) },
-	{ "peak_bytes", "the most that ever was", 0, FIELD(broker, registry.peak_bytes) },
+	{ "devices", "devices", 0, FIELD(registry, n_devices) },
+	{ "allocations", "live allocations", 0, FIELD(registry, n_allocations) },
+	{ "bytes", "bytes they asked for", 0, FIELD(registry, bytes) },
+	{ "peak_bytes", "the most that ever was", 0, FIELD(registry, peak_bytes) },
 	{ "device_bytes", "bytes of kind device", 0,
-	  FIELD(broker, registry.bytes_by_kind[KIND_DEVICE]) },
+	  FIELD(registry, bytes_by_kind[KIND_DEVICE]) },
 	{ "direct_bytes", "bytes of kind direct", 0,
-	  FIELD(broker, registry.bytes_by_kind[KIND_DIRECT]) },
+	  FIELD(registry, bytes_by_kind[KIND_DIRECT]) },
 	{ "async_bytes", "bytes of kind async", 0,
-	  FIELD(broker, registry.bytes_by_kind[KIND_ASYNC]) },
+	  FIELD(registry, bytes_by_kind[KIND_ASYNC]) },
 	{ "managed_bytes", "bytes of kind managed", 0,
-	  FIELD(broker, registry.bytes_by_kind[KIND_MANAGED]) },
+	  FIELD(registry, bytes_by_kind[KIND_MANAGED]) },
 	{ "managed_preferred_cpu_bytes", "managed bytes preferred on the host", 0,
-	  FIELD(broker, registry.managed.preferred[MANAGED_PLACE_HOST]) },
+	  FIELD(registry, managed.preferred[MANAGED_PLACE_HOST]) },
 	{ "managed_preferred_device_bytes", "managed bytes preferred on some device", 0,
 	  broker_preferred_device },
 	{ "managed_prefetched_cpu_bytes", "managed bytes last prefetched to the host", 0,
-	  FIELD(broker, registry.managed.prefetched[MANAGED_PLACE_HOST]) },
+	  FIELD(registry, managed.prefetched[MANAGED_PLACE_HOST]) },
 	{ "managed_prefetched_device_bytes",
 	  "managed bytes last prefetched to some device", 0, broker_prefetched_device },
 	{ "host_bytes", "bytes of kind host", 0,
-	  FIELD(broker, registry.bytes_by_kind[KIND_HOST]) },
-	{ "modules", "modules made by users", 0, FIELD(broker, registry.n_modules) },
-	{ "streams", "streams made by users", 0, FIELD(broker, registry.n_streams) },
+	  FIELD(registry, bytes_by_kind[KIND_HOST]) },
+	{ "modules", "modules made by users", 0, FIELD(registry, n_modules) },
+	{ "streams", "streams made by users", 0, FIELD(registry, n_streams) },
 	{ "owners", "users who ever asked for something", 0,
-	  FIELD(broker, registry.owners.n_used) },
+	  FIELD(registry, owners.n_used) },
 	{ "failures", "failures ever, of all users", 0, broker_failures },
 	{ "restarts", "workers that died, ever", 0, broker_restarts },
 	{ "mover", "process that moves the data, 0 for none", 0, broker_mover },
 	{ "leases", "open leases of all users", 0, broker_leases },
 	{ "leased_bytes", "bytes of allocations that have leases", 0,
-	  FIELD(broker, registry.leased.bytes) },
+	  FIELD(registry, leased.bytes) },
 	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
-	  FIELD(broker, registry.leased.freed_bytes) },
+	  FIELD(registry, leased.freed_bytes) },
 	{ "leases",
 	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
 	  "#ID: freed",
@@ -254,7 +268,7 @@ static const struct attribute allocation_attributes[] = {
 	{ "attach", "global, host or single (stream)",
 	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, allocation_attach },
 	{ "last_prefetch", "where to, `none` or `mixed`; asked of the driver",
-	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .ask = ask_last_prefetch },
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .request = ask_last_prefetch },
 	{ "last_write", "UTC, `never`, or `leased`: somebody may be writing now", 0,
 	  allocation_last_write },
 	{ "tag", "as given, `none`", 0, FIELD(allocation, tag) },
@@ -302,8 +316,7 @@ static void device_capability(const struct attribute_view *view, struct text *te
 
 static void device_memory_held(const struct attribute_view *view, struct text *text)
 {
-	show_number(text,
-		    memory_device_bytes(&view->broker->memory, view->device->index));
+	show_number(text, memory_device_bytes(view->broker->memory, view->device->index));
 }
 
 static void device_state(const struct attribute_view *view, struct text *text)
@@ -339,16 +352,16 @@ static const struct attribute device_attributes[] = {
 	{ "memory_total_bytes", "all of the device's memory", 0,
 	  FIELD(device, memory_total) },
 	{ "memory_used_bytes", "used by all programs; asked of the driver",
-	  ATTRIBUTE_ASKED, .ask = ask_memory_used },
+	  ATTRIBUTE_ASKED, .request = ask_memory_used },
 	{ "memory_held_bytes", "held by the broker, with what rounding costs", 0,
 	  device_memory_held },
 	{ "managed_bytes", "managed memory that was made on it", ATTRIBUTE_DEVICE,
 	  BY_DEVICE(managed_on, ) },
 	{ "managed_preferred_bytes", "managed bytes that are preferred on it",
-	  ATTRIBUTE_DEVICE, FIELD(broker, registry.managed.preferred[0]),
+	  ATTRIBUTE_DEVICE, FIELD(registry, managed.preferred[0]),
 	  .stride = sizeof(uint64_t) },
 	{ "managed_prefetched_bytes", "managed bytes last prefetched to it",
-	  ATTRIBUTE_DEVICE, FIELD(broker, registry.managed.prefetched[0]),
+	  ATTRIBUTE_DEVICE, FIELD(registry, managed.prefetched[0]),
 	  .stride = sizeof(uint64_t) },
 	{ "allocations", "live allocations on it", ATTRIBUTE_DEVICE,
 	  BY_DEVICE(n_allocations_on, ) },
@@ -367,7 +380,7 @@ static const struct attribute device_attributes[] = {
 
 static void owner_name(const struct attribute_view *view, struct text *text)
 {
-	user_names_show(view->broker->registry.user_names, view->owner->uid, text);
+	user_names_show(view->broker->registry->user_names, view->owner->uid, text);
 }
 
 static pid_t owner_worker_pid(const struct owner *owner)
@@ -408,16 +421,16 @@ static void owner_drain(struct broker *broker, struct token token)
 {
 	struct owner *owner;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = slots_get(&broker->registry.owners, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = handle_table_get(&broker->registry->owners, token.slot, token.generation);
 	if (owner && owner->output) {
 		owner->n_readers++; /* so the owner stays */
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		output_drain(owner->output);
-		pthread_mutex_lock(&broker->registry.lock);
+		pthread_mutex_lock(&broker->registry->lock);
 		owner->n_readers--;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 static void owner_output(const struct attribute_view *view, struct text *text)
@@ -469,7 +482,7 @@ static const struct attribute module_attributes[] = {
 	{ "error", "errno of the last load, `none`", 0,
 	  FIELD_AS(FIELD_ERRNO, module, failed) },
 	{ "log", "what the compiler said about the last image", ATTRIBUTE_ASKED,
-	  .ask = module_ask_log },
+	  .request = module_ask_log },
 	{ "launches", "of its functions, under way", 0, FIELD(module, n_launches) },
 	{ "owner", "uid", 0, FIELD(module, owner) },
 	{ "created", "UTC", 0, FIELD(module, created_s) },
@@ -480,9 +493,9 @@ static const struct attribute module_attributes[] = {
 static const struct attribute function_attributes[] = {
 	{ "name", "as in the module, whole", 0, FIELD(function, name) },
 	{ "params", "a line a parameter: INDEX OFFSET SIZE", ATTRIBUTE_ASKED,
-	  .ask = function_ask_params },
+	  .request = function_ask_params },
 	{ "attributes", "what the driver says of it, flat keyed", ATTRIBUTE_ASKED,
-	  .ask = function_ask_attributes },
+	  .request = function_ask_attributes },
 };
 
 /* ---- all of them ---- */

@@ -9,10 +9,18 @@
 #include "api/housekeeper.h"
 #include "base/clock.h"
 #include "base/user_names.h"
-#include "control/verbs.h"
+#include "base/workqueue.h"
+#include "cuda/driver.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/release.h"
+#include "memory/block.h"
+#include "memory/reclaim.h"
+#include "memory/slab.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "op/op.h"
 #include "process/device_probe.h"
 #include "process/processes.h"
@@ -20,6 +28,11 @@
 /* The broker and its parts, allocated together. */
 struct whole {
 	struct broker broker;
+	struct registry registry;
+	struct journal journal;
+	struct memory memory;
+	struct reclaim reclaim;
+	struct workqueue workqueue;
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
@@ -40,22 +53,22 @@ static void life_deinit(struct broker *broker)
 	struct owner *owner, *safe;
 
 	housekeeper_end(broker);
-	crew_deinit(&broker->crew);
+	workqueue_deinit(broker->workqueue);
 	outputs_deinit(&broker->processes->outputs);
 	leases_deinit(broker->leases);
 	worker_deinit(&broker->processes->mover);
-	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 		owner->pool = chunk_pool_free(owner->pool);
 		if (owner->worker)
 			worker_deinit(owner->worker);
 		free(take_ptr(owner->worker));
 		owner->output = output_free(owner->output);
 	}
-	broker->registry.user_names = user_names_free(broker->registry.user_names);
-	registry_deinit(&broker->registry);
-	if (broker->memory.n_blocks == 0)
-		memory_deinit(&broker->memory);
-	journal_deinit(&broker->journal);
+	broker->registry->user_names = user_names_free(broker->registry->user_names);
+	registry_deinit(broker->registry);
+	if (broker->memory->n_blocks == 0)
+		memory_deinit(broker->memory);
+	journal_deinit(broker->journal);
 	pthread_cond_destroy(&broker->processes->housekeeper_wake);
 	cuda_driver_free(broker->driver);
 	free(broker->processes->driver_path);
@@ -88,8 +101,8 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		return r;
 	r = devices_probe(broker, &failure);
 	if (r == 0)
-		r = memory_init(&broker->memory, broker->driver,
-				broker->registry.n_devices, &failure);
+		r = memory_init(broker->memory, broker->driver,
+				broker->registry->n_devices, &failure);
 	if (r == 0)
 		r = worker_init(&broker->processes->mover, broker, NULL, MOVER_SLOTS);
 	if (r == 0)
@@ -111,18 +124,23 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	if (!whole)
 		return -ENOMEM;
 	broker = &whole->broker;
+	broker->registry = &whole->registry;
+	broker->journal = &whole->journal;
+	broker->memory = &whole->memory;
+	broker->reclaim = &whole->reclaim;
+	broker->workqueue = &whole->workqueue;
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
-	registry_init(&broker->registry);
-	journal_init(&broker->journal);
+	registry_init(broker->registry);
+	journal_init(broker->journal);
 	broker->processes->resume = op_resume;
 	clock_cond_init(&broker->processes->housekeeper_wake);
 	broker->processes->mover.staging.fd = -1;
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
 	leases_init(broker->leases);
-	broker->registry.user_names = user_names_new();
-	r = broker->registry.user_names ? crew_init(&broker->crew) : -EAGAIN;
+	broker->registry->user_names = user_names_new();
+	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
 	if (r == 0)
 		r = outputs_init(&broker->processes->outputs);
 	if (r == 0)
@@ -141,9 +159,9 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 
 void broker_shutdown(struct broker *broker)
 {
-	pthread_mutex_lock(&broker->registry.lock);
-	broker->registry.shutting_down = true;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	broker->registry->shutting_down = true;
+	pthread_mutex_unlock(&broker->registry->lock);
 	leases_end(broker);
 }
 
@@ -154,12 +172,12 @@ static bool life_wait_idle(struct broker *broker)
 	bool idle;
 	int r = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	while (broker->registry.n_busy && r == 0)
-		r = clock_cond_wait(&broker->registry.idle, &broker->registry.lock,
+	pthread_mutex_lock(&broker->registry->lock);
+	while (broker->registry->n_busy && r == 0)
+		r = clock_cond_wait(&broker->registry->idle, &broker->registry->lock,
 				    until_ms);
-	idle = broker->registry.n_busy == 0;
-	pthread_mutex_unlock(&broker->registry.lock);
+	idle = broker->registry->n_busy == 0;
+	pthread_mutex_unlock(&broker->registry->lock);
 	return idle;
 }
 
@@ -168,7 +186,7 @@ static void life_stop_workers(struct broker *broker, unsigned int seconds)
 	struct owner *owner, *safe;
 
 	worker_close(&broker->processes->mover, seconds);
-	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 		if (owner->worker)
 			worker_close(owner->worker, seconds);
 	}
@@ -185,12 +203,13 @@ static bool life_wait_runs(struct broker *broker, unsigned int seconds)
 	bool gone;
 	int r = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	while (__atomic_load_n(&broker->processes->n_runs, __ATOMIC_RELAXED) && r == 0)
-		r = clock_cond_wait(&broker->registry.idle, &broker->registry.lock,
+	pthread_mutex_lock(&broker->registry->lock);
+	while (__atomic_load_n(&broker->processes->n_instances, __ATOMIC_RELAXED) &&
+	       r == 0)
+		r = clock_cond_wait(&broker->registry->idle, &broker->registry->lock,
 				    until_ms);
-	gone = !__atomic_load_n(&broker->processes->n_runs, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&broker->registry.lock);
+	gone = !__atomic_load_n(&broker->processes->n_instances, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return gone;
 }
 
@@ -201,7 +220,7 @@ static void life_tell_left(struct broker *broker, struct text *why)
 	struct owner *owner, *safe;
 
 	worker_tell_left(&broker->processes->mover, &pids);
-	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 		if (owner->worker)
 			worker_tell_left(owner->worker, &pids);
 	}
@@ -218,11 +237,12 @@ static void life_free_allocations(struct broker *broker)
 	struct allocation *allocation;
 
 	for (uint32_t slot = 0;
-	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
+	     slot++) {
 		/* Still being made by the crew: skipped. */
 		if (allocation->state == ALLOCATION_MAKING)
 			continue;
-		pthread_mutex_lock(&broker->registry.lock);
+		pthread_mutex_lock(&broker->registry->lock);
 		allocation_release(broker, allocation);
 	}
 }
@@ -231,8 +251,8 @@ static void life_free_streams(struct broker *broker)
 {
 	struct stream *stream, *safe;
 
-	HASH_ITER (hh, broker->registry.streams_by_name, stream, safe)
-		stream_free(&broker->registry, stream);
+	HASH_ITER (hh, broker->registry->streams_by_name, stream, safe)
+		stream_free(broker->registry, stream);
 }
 
 void broker_drain(struct broker *broker)
@@ -265,14 +285,14 @@ int broker_free(struct broker *broker, struct text *why)
 	}
 	life_free_allocations(broker);
 	life_wait_idle(broker);
-	pthread_mutex_lock(&broker->registry.lock);
-	n_ops = broker->registry.n_busy;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	n_ops = broker->registry->n_busy;
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (n_ops == 0) {
 		modules_free(broker);
 		life_free_streams(broker);
 	}
-	n_unreleased = __atomic_load_n(&broker->reclaim.n_kept, __ATOMIC_RELAXED);
+	n_unreleased = __atomic_load_n(&broker->reclaim->n_kept, __ATOMIC_RELAXED);
 	if (n_ops || n_unreleased) {
 		text_printf(
 			why,
@@ -290,7 +310,7 @@ int broker_free(struct broker *broker, struct text *why)
 
 void broker_errors(struct broker *broker, const struct caller *caller, struct text *text)
 {
-	journal_failures(&broker->journal, caller->uid, text);
+	journal_failures(broker->journal, caller->uid, text);
 }
 
 void broker_fail(struct broker *broker, const struct caller *caller, const char *file,
@@ -302,12 +322,12 @@ void broker_fail(struct broker *broker, const struct caller *caller, const char 
 	va_start(args, format);
 	(void)vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
-	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
+	journal_fail(broker->journal, caller->uid, caller->pid, file, error, sentence);
 }
 
 void broker_events(struct broker *broker, struct text *text)
 {
-	journal_events(&broker->journal, text);
+	journal_events(broker->journal, text);
 }
 
 int broker_reader_take(struct broker *broker, const struct caller *caller)
@@ -316,13 +336,13 @@ int broker_reader_take(struct broker *broker, const struct caller *caller)
 	struct owner *owner;
 	int r = -ENOMEM;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = owner_get(&broker->registry, caller->uid, caller->gid);
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_get(broker->registry, caller->uid, caller->gid);
 	if (owner)
 		r = share_take(owner, SHARE_READERS, 1);
 	if (r < 0 && owner)
 		share_explain(owner, SHARE_READERS, 1, &text);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0 && owner)
 		broker_fail(broker, caller, "events_pipe", -r, "%s", text_string(&text));
 	return r;
@@ -330,14 +350,14 @@ int broker_reader_take(struct broker *broker, const struct caller *caller)
 
 void broker_reader_give(struct broker *broker, const struct caller *caller)
 {
-	pthread_mutex_lock(&broker->registry.lock);
-	share_give(owner_get(&broker->registry, caller->uid, caller->gid), SHARE_READERS,
+	pthread_mutex_lock(&broker->registry->lock);
+	share_give(owner_get(broker->registry, caller->uid, caller->gid), SHARE_READERS,
 		   1);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata)
 {
-	return journal_reader_new(&broker->journal, wake, userdata);
+	return journal_reader_new(broker->journal, wake, userdata);
 }

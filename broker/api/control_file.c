@@ -2,11 +2,15 @@
 #include "api/control_file.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
-#include "api/broker.h"
-#include "control/verbs.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "memops/release.h"
+#include "model/allocation.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 struct control {
 	struct broker *broker;
@@ -104,7 +108,7 @@ struct control *control_free(struct control *control)
 
 	if (!control)
 		return NULL;
-	registry = &control->broker->registry;
+	registry = control->broker->registry;
 	for (size_t i = 0; i < control->n_kept; i++) {
 		struct allocation *allocation;
 

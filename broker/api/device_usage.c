@@ -10,6 +10,9 @@
 
 #include "api/broker.h"
 #include "api/device_usage.h"
+#include "model/handle_table.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 #include "process/device_query.h"
 #include "process/processes.h"
@@ -44,7 +47,7 @@ static void usage_answer(const struct usage *usage, struct completion *wait,
 static void usage_done(struct device_query *query)
 {
 	struct usage *usage = container_of(query, struct usage, query);
-	struct registry *registry = &usage->broker->registry;
+	struct registry *registry = usage->broker->registry;
 	struct completion *wait;
 	uint64_t n_allocations;
 
@@ -62,7 +65,7 @@ static void usage_done(struct device_query *query)
 static void usage_start(struct broker *broker, const struct caller *caller, bool space,
 			uint32_t first, uint32_t n, struct completion *wait)
 {
-	struct registry *registry = &broker->registry;
+	struct registry *registry = broker->registry;
 	struct usage *usage = calloc(1, sizeof(*usage));
 	_cleanup_text_ struct text why = TEXT_INIT;
 	char file[64];
@@ -94,7 +97,7 @@ static void usage_start(struct broker *broker, const struct caller *caller, bool
 void broker_space(struct broker *broker, const struct caller *caller,
 		  struct completion *wait)
 {
-	usage_start(broker, caller, true, 0, broker->registry.n_devices, wait);
+	usage_start(broker, caller, true, 0, broker->registry->n_devices, wait);
 }
 
 void ask_memory_used(struct broker *broker, struct token token,
@@ -103,11 +106,12 @@ void ask_memory_used(struct broker *broker, struct token token,
 	const struct device *device;
 	uint32_t index = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	device = slots_get(&broker->registry.devices, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	device = handle_table_get(&broker->registry->devices, token.slot,
+				  token.generation);
 	if (device)
 		index = device->index;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (device)
 		usage_start(broker, caller, false, index, 1, wait);
 	else
@@ -118,5 +122,5 @@ void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
 		struct completion *wait)
 {
-	attribute->ask(broker, token, caller, wait);
+	attribute->request(broker, token, caller, wait);
 }

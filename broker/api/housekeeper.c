@@ -2,10 +2,12 @@
 #include "api/housekeeper.h"
 
 #include <errno.h>
+#include <uthash.h>
 
-#include "api/broker.h"
 #include "api/owner_drop.h"
 #include "base/clock.h"
+#include "model/owner.h"
+#include "model/registry.h"
 #include "op/deadline.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -16,19 +18,19 @@
 static void housekeeper_bury_runs(struct broker *broker)
 {
 	unsigned int n = 0;
-	struct run *run;
+	struct instance *instance;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	run = take_ptr(broker->processes->dead_runs);
-	pthread_mutex_unlock(&broker->registry.lock);
-	for (; run; n++)
-		run = run_free(run);
+	pthread_mutex_lock(&broker->registry->lock);
+	instance = take_ptr(broker->processes->dead_instances);
+	pthread_mutex_unlock(&broker->registry->lock);
+	for (; instance; n++)
+		instance = instance_free(instance);
 	if (!n)
 		return;
-	pthread_mutex_lock(&broker->registry.lock);
-	if (__atomic_sub_fetch(&broker->processes->n_runs, n, __ATOMIC_RELAXED) == 0)
-		pthread_cond_broadcast(&broker->registry.idle);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	if (__atomic_sub_fetch(&broker->processes->n_instances, n, __ATOMIC_RELAXED) == 0)
+		pthread_cond_broadcast(&broker->registry->idle);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /* Ends idle workers of owners without memory in them. */
@@ -36,18 +38,18 @@ static void housekeeper_end_idle(struct broker *broker)
 {
 	struct owner *owner, *safe;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+	pthread_mutex_lock(&broker->registry->lock);
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 		if (owner->worker && owner->n_in_worker == 0)
 			worker_end_idle(owner->worker, broker->processes->worker_idle_s);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /* Starts the mover in advance. */
 static void housekeeper_start_mover(struct broker *broker)
 {
-	worker_wake(&broker->processes->mover, (1u << broker->registry.n_devices) - 1);
+	worker_wake(&broker->processes->mover, (1u << broker->registry->n_devices) - 1);
 }
 
 /*
@@ -59,12 +61,12 @@ static int64_t housekeeper_restart_mover(struct broker *broker)
 	int64_t now = clock_ms(), next = broker->processes->mover_started_ms + MOVER_MS;
 	bool wanted, due;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	wanted = broker->processes->mover_wanted && !broker->registry.shutting_down;
+	pthread_mutex_lock(&broker->registry->lock);
+	wanted = broker->processes->mover_wanted && !broker->registry->shutting_down;
 	due = wanted && now >= next;
 	if (due)
 		broker->processes->mover_wanted = false;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (due) {
 		broker->processes->mover_started_ms = now;
 		housekeeper_start_mover(broker);
@@ -81,8 +83,8 @@ static void housekeeper_wake_workers(struct broker *broker)
 
 	do {
 		worker = NULL;
-		pthread_mutex_lock(&broker->registry.lock);
-		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		pthread_mutex_lock(&broker->registry->lock);
+		HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 			if (!owner->worker || !owner->worker->wanted)
 				continue;
 			worker = owner->worker;
@@ -90,7 +92,7 @@ static void housekeeper_wake_workers(struct broker *broker)
 			worker->wanted = 0;
 			break;
 		}
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		if (worker)
 			worker_wake(worker, wanted);
 	} while (worker);
@@ -108,15 +110,15 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 	bool stop;
 	int r = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	while (!broker->processes->housekeeper_wanted &&
 	       !broker->processes->housekeeper_stop && r == 0)
 		r = clock_cond_wait(&broker->processes->housekeeper_wake,
-				    &broker->registry.lock, until_ms);
+				    &broker->registry->lock, until_ms);
 	/* Requests from now on, even by this round, are for the next round. */
 	broker->processes->housekeeper_wanted = false;
 	stop = broker->processes->housekeeper_stop;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return !stop;
 }
 
@@ -128,7 +130,7 @@ static void *housekeeper_main(void *userdata)
 
 	do {
 		next_ms = min_wait(deadlines_check(broker), ROUND_MS);
-		next_ms = min_wait(rescue_check_limits(broker), next_ms);
+		next_ms = min_wait(checkpoint_check_limits(broker), next_ms);
 		next_ms = min_wait(housekeeper_restart_mover(broker), next_ms);
 		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
 		housekeeper_bury_runs(broker);
@@ -143,10 +145,10 @@ void housekeeper_end(struct broker *broker)
 {
 	if (!broker->processes->housekeeper_runs)
 		return;
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	broker->processes->housekeeper_stop = true;
 	pthread_cond_signal(&broker->processes->housekeeper_wake);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	pthread_join(broker->processes->housekeeper, NULL);
 	broker->processes->housekeeper_runs = false;
 }

@@ -7,15 +7,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
-#include "api/broker.h"
 #include "kernels/image_check.h"
 #include "kernels/load.h"
 #include "kernels/module_use.h"
+#include "memory/block.h"
+#include "model/handle_table.h"
+#include "model/journal.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 
 struct upload {
@@ -51,15 +58,16 @@ int upload_new(struct upload **ret_upload, struct broker *broker, struct token t
 	upload->caller.groups = NULL;
 	upload->fd = -1;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	module = handle_table_get(&broker->registry->modules, token.slot,
+				  token.generation);
 	if (module)
 		strcpy(upload->name, module->name);
 	if (module && module->image) {
 		upload->base = image_ref(module->image);
 		upload->size = upload->base->size;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (!module) {
 		upload_free(upload);
 		return -ESTALE;
@@ -71,7 +79,7 @@ int upload_new(struct upload **ret_upload, struct broker *broker, struct token t
 /* The user who opened the file. Under registry.lock. NULL: no memory. */
 static struct owner *upload_payer(const struct upload *upload)
 {
-	return owner_get(&upload->broker->registry, upload->caller.uid,
+	return owner_get(upload->broker->registry, upload->caller.uid,
 			 upload->caller.gid);
 }
 
@@ -81,11 +89,11 @@ static void upload_give_shares(struct upload *upload)
 
 	if (!upload->charged && !upload->has_descriptor)
 		return;
-	pthread_mutex_lock(&upload->broker->registry.lock);
+	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	share_give(payer, SHARE_IMAGES, upload->charged);
 	share_give(payer, SHARE_DESCRIPTORS, upload->has_descriptor);
-	pthread_mutex_unlock(&upload->broker->registry.lock);
+	pthread_mutex_unlock(&upload->broker->registry->lock);
 }
 
 struct upload *upload_free(struct upload *upload)
@@ -106,7 +114,7 @@ static int upload_fail(struct upload *upload, pid_t pid, int error, const char *
 	char file[128];
 
 	snprintf(file, sizeof(file), "modules/%s/image", upload->name);
-	journal_fail(&upload->broker->journal, upload->caller.uid, pid, file, error,
+	journal_fail(upload->broker->journal, upload->caller.uid, pid, file, error,
 		     sentence);
 	return -error;
 }
@@ -117,11 +125,11 @@ static int upload_refuse_share(struct upload *upload, pid_t pid, enum share shar
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct owner *payer;
 
-	pthread_mutex_lock(&upload->broker->registry.lock);
+	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	if (payer)
 		share_explain(payer, share, 1, &text);
-	pthread_mutex_unlock(&upload->broker->registry.lock);
+	pthread_mutex_unlock(&upload->broker->registry->lock);
 	return upload_fail(upload, pid, error, text_string(&text));
 }
 
@@ -185,7 +193,7 @@ static int upload_charge(struct upload *upload, uint64_t size)
 
 	if (!more && upload->has_descriptor)
 		return 0;
-	pthread_mutex_lock(&upload->broker->registry.lock);
+	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	if (payer)
 		r = share_take(payer, SHARE_IMAGES, more);
@@ -197,7 +205,7 @@ static int upload_charge(struct upload *upload, uint64_t size)
 	}
 	if (r == 0)
 		upload->charged += more;
-	pthread_mutex_unlock(&upload->broker->registry.lock);
+	pthread_mutex_unlock(&upload->broker->registry->lock);
 	return r;
 }
 

@@ -4,15 +4,29 @@
  * chmod.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <uthash.h>
 
 #include "api/attribute.h"
 #include "api/broker.h"
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/line.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/release.h"
+#include "model/allocation.h"
+#include "model/handle_table.h"
+#include "model/journal.h"
 #include "model/location.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
+#include "process/worker.h"
 
 static int object_fail(struct broker *broker, const struct caller *caller,
 		       enum object_type type, const char *name, int error,
@@ -21,7 +35,7 @@ static int object_fail(struct broker *broker, const struct caller *caller,
 	char file[128];
 
 	snprintf(file, sizeof(file), "%s/%.64s", object_folder(type), name);
-	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
+	journal_fail(broker->journal, caller->uid, caller->pid, file, error, sentence);
 	return -error;
 }
 
@@ -37,7 +51,7 @@ static int object_refuse(struct broker *broker, const struct caller *caller,
 static bool find_allocation(struct broker *broker, const char *name,
 			    const struct caller *caller, struct token *ret_token)
 {
-	struct allocation *allocation = allocation_find(&broker->registry, name);
+	struct allocation *allocation = allocation_find(broker->registry, name);
 
 	(void)caller;
 	if (!allocation || allocation->state == ALLOCATION_MAKING)
@@ -49,10 +63,10 @@ static bool find_allocation(struct broker *broker, const char *name,
 static bool find_stream(struct broker *broker, const char *name,
 			const struct caller *caller, struct token *ret_token)
 {
-	struct stream *stream = stream_find(&broker->registry, name);
+	struct stream *stream = stream_find(broker->registry, name);
 
 	if (!stream)
-		stream = stream_find_default(&broker->registry, name, caller);
+		stream = stream_find_default(broker->registry, name, caller);
 	if (!stream)
 		return false;
 	*ret_token = (struct token){ stream->slot, stream->slot_generation };
@@ -66,13 +80,14 @@ static bool find_device(struct broker *broker, const char *name,
 	char plain[24];
 
 	(void)caller;
-	if (number_parse(name, &index) < 0 || index >= broker->registry.n_devices)
+	if (number_parse(name, &index) < 0 || index >= broker->registry->n_devices)
 		return false;
 	snprintf(plain, sizeof(plain), "%llu", (unsigned long long)index);
 	if (strcmp(plain, name) != 0)
 		return false;
-	*ret_token = (struct token){ broker->registry.device_at[index]->slot,
-				     broker->registry.device_at[index]->slot_generation };
+	*ret_token =
+		(struct token){ broker->registry->device_at[index]->slot,
+				broker->registry->device_at[index]->slot_generation };
 	return true;
 }
 
@@ -88,7 +103,7 @@ static bool find_owner(struct broker *broker, const char *name,
 	    (name[0] == '0' && name[1]))
 		return false;
 	uid = (uid_t)number;
-	HASH_FIND(hh, broker->registry.owners_by_uid, &uid, sizeof(uid), owner);
+	HASH_FIND(hh, broker->registry->owners_by_uid, &uid, sizeof(uid), owner);
 	if (!owner)
 		return false;
 	*ret_token = (struct token){ owner->slot, owner->slot_generation };
@@ -98,7 +113,7 @@ static bool find_owner(struct broker *broker, const char *name,
 static bool find_module(struct broker *broker, const char *name,
 			const struct caller *caller, struct token *ret_token)
 {
-	struct module *module = module_find(&broker->registry, name);
+	struct module *module = module_find(broker->registry, name);
 
 	(void)caller;
 	if (!module)
@@ -112,7 +127,7 @@ static int find_function(struct broker *broker, struct token in, const char *nam
 			 struct token *ret_token)
 {
 	const struct module *module =
-		slots_get(&broker->registry.modules, in.slot, in.generation);
+		handle_table_get(&broker->registry->modules, in.slot, in.generation);
 	const struct function *function;
 
 	if (!module || !module->image)
@@ -135,14 +150,14 @@ int broker_find(struct broker *broker, enum object_type type, struct token in,
 	};
 	int r;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (type == OBJECT_FUNCTION)
 		r = find_function(broker, in, name, ret_token);
 	else
 		r = finders[type] && finders[type](broker, name, caller, ret_token)
 			    ? 0
 			    : -ENOENT;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
 
@@ -182,9 +197,9 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 {
 	bool found;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	found = object_path(&broker->registry, type, token, text);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	found = object_path(broker->registry, type, token, text);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return found ? 0 : -ESTALE;
 }
 
@@ -192,7 +207,7 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
 {
-	struct slots *slots = object_slots(&broker->registry, type);
+	struct handle_table *slots = object_slots(broker->registry, type);
 	uint32_t slot = (uint32_t)cookie;
 	size_t found = 0;
 	const void *inside;
@@ -200,11 +215,11 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 
 	if (!slots || cookie > SLOTS_MAX)
 		return 0;
-	pthread_mutex_lock(&broker->registry.lock);
-	inside = slots_get(&broker->registry.modules, in.slot, in.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	inside = handle_table_get(&broker->registry->modules, in.slot, in.generation);
 	if (type == OBJECT_STREAM && cookie == 0)
-		(void)stream_find_default(&broker->registry, "default", caller);
-	for (; found < n && (object = slots_next(slots, &slot)); slot++) {
+		(void)stream_find_default(broker->registry, "default", caller);
+	for (; found < n && (object = handle_table_next(slots, &slot)); slot++) {
 		if (!is_listed(type, object, inside, caller))
 			continue;
 		object_name(type, object, entries[found].name);
@@ -213,7 +228,7 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 		entries[found].next = slot + 1;
 		found++;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return found;
 }
 
@@ -271,12 +286,12 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 	const void *object;
 	int r = 0;
 
-	if (!object_slots(&broker->registry, type)) {
+	if (!object_slots(broker->registry, type)) {
 		*ret_stat = (struct object_stat){ .mode = 0444 };
 		return 0;
 	}
-	pthread_mutex_lock(&broker->registry.lock);
-	object = object_get(&broker->registry, type, token);
+	pthread_mutex_lock(&broker->registry->lock);
+	object = object_get(broker->registry, type, token);
 	if (!object)
 		r = -ESTALE;
 	else if (type == OBJECT_MODULE)
@@ -299,7 +314,7 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 			.gid = ((const struct owner *)object)->gid,
 			.mode = 0644,
 		};
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
 
@@ -314,16 +329,16 @@ static int create_stream(struct broker *broker, const char *name,
 	int r = -EEXIST;
 
 	if (stream_name_is_default(name) &&
-	    !stream_find_default(&broker->registry, name, caller))
+	    !stream_find_default(broker->registry, name, caller))
 		return refuse(refusal, EINVAL,
 			      "stream %s can't be made: such names belong to the streams "
 			      "that each device has",
 			      name);
 	if (!stream_name_is_default(name))
-		r = stream_new(&stream, &broker->registry, name, owner, 0, false);
+		r = stream_new(&stream, broker->registry, name, owner, 0, false);
 	if (r == 0) {
 		*ret_token = (struct token){ stream->slot, stream->slot_generation };
-		journal_event(&broker->journal, "create streams/%s uid=%u", name,
+		journal_event(broker->journal, "create streams/%s uid=%u", name,
 			      caller->uid);
 	} else if (r == -EEXIST) {
 		refuse(refusal, EEXIST, "stream %s is there already", name);
@@ -353,9 +368,9 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 	if (line_name(name, type == OBJECT_STREAM ? "stream" : "module", &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
 
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = owner_get(&broker->registry, caller->uid, caller->gid);
-	if (broker->registry.shutting_down)
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_get(broker->registry, caller->uid, caller->gid);
+	if (broker->registry->shutting_down)
 		r = refuse(&refusal, ESTALE, "the broker is shutting down");
 	else if (!owner)
 		r = refuse(&refusal, ENOMEM, "no memory in the broker");
@@ -363,7 +378,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 		r = create_stream(broker, name, caller, owner, ret_token, &refusal);
 	else
 		r = module_create(broker, name, owner, ret_token, &refusal);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
 
@@ -373,7 +388,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 static int remove_allocation(struct broker *broker, const char *name,
 			     const struct caller *caller, struct refusal *refusal)
 {
-	struct allocation *allocation = allocation_find(&broker->registry, name);
+	struct allocation *allocation = allocation_find(broker->registry, name);
 	int r = 0;
 
 	if (!allocation || allocation->state == ALLOCATION_MAKING)
@@ -385,17 +400,17 @@ static int remove_allocation(struct broker *broker, const char *name,
 	if (r == 0)
 		allocation_release(broker, allocation);
 	else
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
 
 static int remove_stream(struct broker *broker, const char *name,
 			 const struct caller *caller, struct refusal *refusal)
 {
-	struct stream *stream = stream_find(&broker->registry, name);
+	struct stream *stream = stream_find(broker->registry, name);
 	int r = 0;
 
-	if (!stream && stream_find_default(&broker->registry, name, caller))
+	if (!stream && stream_find_default(broker->registry, name, caller))
 		r = refuse(refusal, EPERM, "stream %s is always there", name);
 	else if (!stream)
 		r = refuse(refusal, ENOENT, "there is no stream %s", name);
@@ -412,13 +427,13 @@ static int remove_stream(struct broker *broker, const char *name,
 	if (r == 0) {
 		struct worker *worker = stream->owner->worker;
 
-		journal_event(&broker->journal, "remove streams/%s", name);
+		journal_event(broker->journal, "remove streams/%s", name);
 		/* Announced before the number can be reused. */
 		if (worker)
 			worker_drop_stream(worker, stream);
-		stream_free(&broker->registry, stream);
+		stream_free(broker->registry, stream);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
 
@@ -440,7 +455,7 @@ int broker_remove(struct broker *broker, enum object_type type, const char *name
 		return object_fail(
 			broker, caller, type, name, EPERM,
 			"devices, owners and functions are not removed by hand");
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	r = removers[type](broker, name, caller, &refusal);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
@@ -461,8 +476,8 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 				   "only allocations can be renamed");
 	if (line_name(new_name, "allocation", &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_find(&broker->registry, name);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_find(broker->registry, name);
 	if (!allocation || allocation->state == ALLOCATION_MAKING)
 		r = refuse(&refusal, ENOENT, "there is no allocation %s", name);
 	else if (!caller_may(caller, allocation, ACCESS_OWN))
@@ -470,15 +485,15 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 			   "allocation %s belongs to uid %u, not to uid %u", name,
 			   allocation->owner->uid, caller->uid);
 	else if (strcmp(name, new_name) != 0)
-		r = allocation_rename(&broker->registry, allocation, new_name);
+		r = allocation_rename(broker->registry, allocation, new_name);
 	if (r == -EEXIST)
 		refuse(&refusal, EEXIST, "allocation %s is there already", new_name);
 	else if (r == -ENOMEM)
 		refuse(&refusal, ENOMEM, "no memory in the broker");
 	if (r == 0)
-		journal_event(&broker->journal, "rename allocations/%s from=%s", new_name,
+		journal_event(broker->journal, "rename allocations/%s from=%s", new_name,
 			      name);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
 
@@ -501,7 +516,7 @@ static int store_stream(struct broker *broker, struct stream *stream,
 			attribute->name,
 			stream->used ? " any more; rmdir it and make it again" : "");
 	if (strcmp(attribute->name, "device") == 0)
-		return line_device(value, &broker->registry, &stream->device, refusal);
+		return line_device(value, broker->registry, &stream->device, refusal);
 	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
 		return refuse(
 			refusal, EINVAL,
@@ -528,7 +543,7 @@ static int store_allocation(struct broker *broker, struct allocation *allocation
 	if (r < 0)
 		return r;
 	allocation->map_readers = readers;
-	journal_event(&broker->journal, "change allocations/%s map=%s", allocation->name,
+	journal_event(broker->journal, "change allocations/%s map=%s", allocation->name,
 		      value);
 	return 0;
 }
@@ -538,8 +553,8 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 			const struct attribute *attribute, const struct caller *caller,
 			const char *value, char *ret_name, struct refusal *refusal)
 {
-	struct slots *slots = object_slots(&broker->registry, type);
-	void *object = slots_get(slots, token.slot, token.generation);
+	struct handle_table *slots = object_slots(broker->registry, type);
+	void *object = handle_table_get(slots, token.slot, token.generation);
 
 	if (!object)
 		return refuse(refusal, ESTALE, "the object has been removed");
@@ -567,8 +582,8 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 	memcpy(word, value, length);
 	word[length] = '\0';
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/owner_drop.h"
 
+#include <uthash.h>
+
 #include "base/clock.h"
 #include "base/user_names.h"
 #include "memops/release.h"
+#include "memory/block.h"
+#include "memory/slab.h"
+#include "model/device.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
 #include "process/output.h"
 #include "process/processes.h"
 #include "process/worker.h"
@@ -46,7 +55,7 @@ static bool output_is_wanted(const struct broker *broker, const struct owner *ow
 		return false;
 	return output_is_open(owner->output) ||
 	       (!output_is_empty(owner->output) &&
-		HASH_COUNT(broker->registry.owners_by_uid) <= OWNERS_WITH_OUTPUT);
+		HASH_COUNT(broker->registry->owners_by_uid) <= OWNERS_WITH_OUTPUT);
 }
 
 /* Whether the owner holds nothing but spare blocks. Under registry.lock. */
@@ -75,15 +84,15 @@ static void owner_drop(struct broker *broker, struct owner *owner)
 {
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (owner->defaults[i])
-			stream_free(&broker->registry, owner->defaults[i]);
+			stream_free(broker->registry, owner->defaults[i]);
 	}
 	owner->pool = chunk_pool_free(owner->pool);
 	if (owner->worker)
 		worker_deinit(owner->worker);
 	free(owner->worker);
 	owner->output = output_free(owner->output);
-	user_names_drop(broker->registry.user_names, owner->uid);
-	owner_free(&broker->registry, owner);
+	user_names_drop(broker->registry->user_names, owner->uid);
+	owner_free(broker->registry, owner);
 }
 
 void owners_drop(struct broker *broker)
@@ -93,8 +102,8 @@ void owners_drop(struct broker *broker)
 
 	do {
 		block = NULL;
-		pthread_mutex_lock(&broker->registry.lock);
-		HASH_ITER (hh, broker->registry.owners_by_uid, owner, safe) {
+		pthread_mutex_lock(&broker->registry->lock);
+		HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 			if (!owner_is_over(broker, owner))
 				continue;
 			block = owner_take_spare(owner);
@@ -104,7 +113,7 @@ void owners_drop(struct broker *broker)
 			if (!owner->shares.held[SHARE_DESCRIPTORS])
 				owner_drop(broker, owner);
 		}
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		if (block)
 			block_give_back(broker, owner, block, NULL, NULL);
 	} while (block);

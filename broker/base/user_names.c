@@ -10,7 +10,6 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "base/def.h"
 
 #define ENTRY_SIZE 16384 /* of the user database */
 #define KEPT_MS	   60000 /* then a name is looked up anew when it is shown */

@@ -4,8 +4,8 @@
  * that such work holds up no thread of the view.
  *
  * Each task has an owner. Owners with tasks take turns, and an owner has at most
- * CREW_SHARE threads at a time. So the tasks of an owner, however many or long, leave
- * threads for others.
+ * WORKQUEUE_SHARE threads at a time. So the tasks of an owner, however many or long,
+ * leave threads for others.
  */
 #pragma once
 
@@ -13,8 +13,8 @@
 
 #include "base/def.h"
 
-#define CREW_THREADS 8
-#define CREW_SHARE   2 /* threads for the tasks of an owner */
+#define WORKQUEUE_THREADS 8
+#define WORKQUEUE_SHARE	  2 /* threads for the tasks of an owner */
 
 struct task {
 	void (*run)(struct task *task);
@@ -26,18 +26,18 @@ struct task {
 					      is valid in the first */
 };
 
-struct crew {
+struct workqueue {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct task *firsts; /* first task of each owner, in turn */
-	const struct task *running[CREW_THREADS];
+	const struct task *running[WORKQUEUE_THREADS];
 	bool stop;
 	unsigned int n_threads;
-	pthread_t threads[CREW_THREADS];
+	pthread_t threads[WORKQUEUE_THREADS];
 };
 
 /* Returns: 0; -EAGAIN. */
-int crew_init(struct crew *crew);
+int workqueue_init(struct workqueue *workqueue);
 /* Finishes all tasks, then ends the threads. */
-void crew_deinit(struct crew *crew);
-void crew_add(struct crew *crew, uint64_t whose, struct task *task);
+void workqueue_deinit(struct workqueue *workqueue);
+void workqueue_add(struct workqueue *workqueue, uint64_t whose, struct task *task);

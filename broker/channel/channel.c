@@ -10,10 +10,10 @@
  *         `------------------worker gone-------------------^
  *
  * The end begins with any of these, in whichever thread sees it first: the socket is
- * closed, a record breaks a rule, link_kill(), link_stop(). Then `ending` is set: nothing
- * is sent any more, and replies are ignored. Open requests are answered only when the
- * process has been reaped, so "lost" also means that the process no longer touches the
- * staging area for them. (A child process left behind by an owner's worker can still
+ * closed, a record breaks a rule, channel_kill(), channel_stop(). Then `ending` is set:
+ * nothing is sent any more, and replies are ignored. Open requests are answered only when
+ * the process has been reaped, so "lost" also means that the process no longer touches
+ * the staging area for them. (A child process left behind by an owner's worker can still
  * write to the staging area of this owner.)
  *
  * A single lock, a leaf, guards all changing fields. Only nonblocking sends and signals
@@ -39,234 +39,239 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 
-void link_wake(struct link *link)
+void channel_wake(struct channel *channel)
 {
-	eventfd_write(link->wake, 1);
+	eventfd_write(channel->wake, 1);
 }
 
-void link_signal_locked(struct link *link)
+void channel_signal_locked(struct channel *channel)
 {
-	link->kill = true;
-	if (link->pidfd >= 0)
-		pidfd_send_signal(link->pidfd, SIGKILL, NULL, 0);
+	channel->kill = true;
+	if (channel->pidfd >= 0)
+		pidfd_send_signal(channel->pidfd, SIGKILL, NULL, 0);
 }
 
-void link_set_reason_locked(struct link *link, const char *reason)
+void channel_set_reason_locked(struct channel *channel, const char *reason)
 {
-	if (!link->reason[0])
-		snprintf(link->reason, sizeof(link->reason), "%s", reason);
+	if (!channel->reason[0])
+		snprintf(channel->reason, sizeof(channel->reason), "%s", reason);
 }
 
-static struct link *link_release(struct link *link)
+static struct channel *channel_release(struct channel *channel)
 {
-	assert(!link->asks);
-	pthread_mutex_destroy(&link->lock);
-	closep(&link->socket);
-	closep(&link->urgent);
-	closep(&link->worker_socket);
-	closep(&link->worker_urgent);
-	closep(&link->wake);
-	closep(&link->pidfd);
-	free(link->receivers);
-	free(link->program);
-	free(link->driver);
-	free(link->name);
-	free(link);
+	assert(!channel->open_requests);
+	pthread_mutex_destroy(&channel->lock);
+	closep(&channel->socket);
+	closep(&channel->urgent);
+	closep(&channel->worker_socket);
+	closep(&channel->worker_urgent);
+	closep(&channel->wake);
+	closep(&channel->pidfd);
+	free(channel->receivers);
+	free(channel->program);
+	free(channel->driver);
+	free(channel->name);
+	free(channel);
 	return NULL;
 }
 
-static void link_releasep(struct link **link)
+static void channel_releasep(struct channel **channel)
 {
-	if (*link)
-		link_release(*link);
+	if (*channel)
+		channel_release(*channel);
 }
 
-static int link_alloc(struct link **ret_link, const struct link_config *config)
+static int channel_alloc(struct channel **ret_channel,
+			 const struct channel_config *config)
 {
-	_cleanup_(link_releasep) struct link *link = NULL;
+	_cleanup_(channel_releasep) struct channel *channel = NULL;
 
-	link = calloc(1, sizeof(*link));
-	if (!link)
+	channel = calloc(1, sizeof(*channel));
+	if (!channel)
 		return -ENOMEM;
-	link->socket = link->worker_socket = link->wake = link->pidfd = -1;
-	link->urgent = link->worker_urgent = -1;
-	link->deadline = link->retry = NEVER;
-	link->config = *config;
-	pthread_mutex_init(&link->lock, NULL);
-	link->config.program = link->program = strdup(config->program);
-	link->config.driver = link->driver = strdup(config->driver);
-	link->config.name = link->name = strdup(config->name);
-	link->receivers = calloc(config->n_threads, sizeof(*link->receivers));
-	if (!link->program || !link->driver || !link->name || !link->receivers)
+	channel->socket = channel->worker_socket = channel->wake = channel->pidfd = -1;
+	channel->urgent = channel->worker_urgent = -1;
+	channel->deadline = channel->retry = NEVER;
+	channel->config = *config;
+	pthread_mutex_init(&channel->lock, NULL);
+	channel->config.program = channel->program = strdup(config->program);
+	channel->config.driver = channel->driver = strdup(config->driver);
+	channel->config.name = channel->name = strdup(config->name);
+	channel->receivers = calloc(config->n_threads, sizeof(*channel->receivers));
+	if (!channel->program || !channel->driver || !channel->name ||
+	    !channel->receivers)
 		return -ENOMEM;
-	*ret_link = take_ptr(link);
+	*ret_channel = take_ptr(channel);
 	return 0;
 }
 
-static int link_open(struct link *link)
+static int channel_open(struct channel *channel)
 {
 	int sockets[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return -errno;
-	link->socket = sockets[0];
-	link->worker_socket = sockets[1];
+	channel->socket = sockets[0];
+	channel->worker_socket = sockets[1];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return -errno;
-	link->urgent = sockets[0];
-	link->worker_urgent = sockets[1];
-	link->wake = eventfd(0, EFD_CLOEXEC);
-	return link->wake < 0 ? -errno : 0;
+	channel->urgent = sockets[0];
+	channel->worker_urgent = sockets[1];
+	channel->wake = eventfd(0, EFD_CLOEXEC);
+	return channel->wake < 0 ? -errno : 0;
 }
 
 /*
  * The keeper starts last: before it nothing has happened, and the receivers can be
  * stopped.
  */
-static int link_start_threads(struct link *link)
+static int channel_start_threads(struct channel *channel)
 {
 	int r = 0;
 
-	while (r == 0 && link->n_receivers < link->config.n_threads) {
-		r = pthread_create(&link->receivers[link->n_receivers], NULL,
-				   receiver_run, link);
+	while (r == 0 && channel->n_receivers < channel->config.n_threads) {
+		r = pthread_create(&channel->receivers[channel->n_receivers], NULL,
+				   receiver_run, channel);
 		if (r == 0)
-			link->n_receivers++;
+			channel->n_receivers++;
 	}
 	if (r == 0)
-		r = pthread_create(&link->keeper, NULL, keeper_run, link);
+		r = pthread_create(&channel->keeper, NULL, keeper_run, channel);
 	if (r == 0)
 		return 0;
 
-	shutdown(link->socket, SHUT_RDWR);
-	for (unsigned int i = 0; i < link->n_receivers; i++)
-		pthread_join(link->receivers[i], NULL);
+	shutdown(channel->socket, SHUT_RDWR);
+	for (unsigned int i = 0; i < channel->n_receivers; i++)
+		pthread_join(channel->receivers[i], NULL);
 	return -r;
 }
 
-int link_new(struct link **ret_link, const struct link_config *config)
+int channel_new(struct channel **ret_channel, const struct channel_config *config)
 {
-	_cleanup_(link_releasep) struct link *link = NULL;
+	_cleanup_(channel_releasep) struct channel *channel = NULL;
 	sigset_t all, before;
 	int r;
 
 	assert(config->n_threads >= 1);
-	r = link_alloc(&link, config);
+	r = channel_alloc(&channel, config);
 	if (r < 0)
 		return r;
-	r = link_open(link);
+	r = channel_open(channel);
 	if (r < 0)
 		return r;
 
 	/* Signals are for the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = link_start_threads(link);
+	r = channel_start_threads(channel);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r < 0)
 		return r;
-	*ret_link = take_ptr(link);
+	*ret_channel = take_ptr(channel);
 	return 0;
 }
 
-struct link *link_free(struct link *link)
+struct channel *channel_free(struct channel *channel)
 {
-	if (!link)
+	if (!channel)
 		return NULL;
-	pthread_mutex_lock(&link->lock);
-	link->freed = true;
-	link_signal_locked(link);
-	link_wake(link);
-	pthread_mutex_unlock(&link->lock);
-	pthread_join(link->keeper, NULL);
-	return link_release(link);
+	pthread_mutex_lock(&channel->lock);
+	channel->freed = true;
+	channel_signal_locked(channel);
+	channel_wake(channel);
+	pthread_mutex_unlock(&channel->lock);
+	pthread_join(channel->keeper, NULL);
+	return channel_release(channel);
 }
 
-int link_open_ask_locked(struct link *link, struct ask *ask)
+int channel_open_ask_locked(struct channel *channel, struct request *request)
 {
-	ask->request.id = ++link->last_id;
-	ask->sent = false;
-	HASH_ADD(hh, link->asks, request.id, sizeof(ask->request.id), ask);
-	return ask->hh.tbl ? 0 : ENOMEM;
+	request->record.id = ++channel->last_id;
+	request->sent = false;
+	HASH_ADD(hh, channel->open_requests, record.id, sizeof(request->record.id),
+		 request);
+	return request->hh.tbl ? 0 : ENOMEM;
 }
 
-static int link_accept_locked(struct link *link, struct ask *ask)
+static int channel_accept_locked(struct channel *channel, struct request *request)
 {
-	if (link->state == LINK_ENDED)
+	if (channel->state == CHANNEL_ENDED)
 		return EIO;
-	if (wire_check_request(&ask->request, ask->fd >= 0, link->config.staging_size) ||
-	    wire_op_has_payload(ask->request.op) != !!ask->payload ||
-	    (ask->payload && wire_check_payload(&ask->request, ask->payload)))
+	if (wire_check_request(&request->record, request->fd >= 0,
+			       channel->config.staging_size) ||
+	    wire_op_has_payload(request->record.op) != !!request->payload ||
+	    (request->payload && wire_check_payload(&request->record, request->payload)))
 		return EINVAL;
-	return link_open_ask_locked(link, ask);
+	return channel_open_ask_locked(channel, request);
 }
 
-void link_ask(struct link *link, struct ask *ask)
+void channel_send(struct channel *channel, struct request *request)
 {
 	int error;
 
-	pthread_mutex_lock(&link->lock);
-	error = link_accept_locked(link, ask);
+	pthread_mutex_lock(&channel->lock);
+	error = channel_accept_locked(channel, request);
 	if (error)
-		link_refuse_locked(link, ask, error);
-	else if (!link->ending && !link->stopping)
-		link_enqueue_locked(link, ask);
+		channel_refuse_locked(channel, request, error);
+	else if (!channel->ending && !channel->stopping)
+		channel_enqueue_locked(channel, request);
 	/*
 	 * Otherwise the request stays open until the worker is gone; new requests go to
 	 * another worker.
 	 */
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_unlock(&channel->lock);
 }
 
-void link_stop(struct link *link, unsigned int seconds)
+void channel_stop(struct channel *channel, unsigned int seconds)
 {
-	pthread_mutex_lock(&link->lock);
-	link->stopping = true;
-	link->deadline = MIN(link->deadline, clock_ms() + (int64_t)seconds * 1000);
-	link_wake(link);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel->stopping = true;
+	channel->deadline = MIN(channel->deadline, clock_ms() + (int64_t)seconds * 1000);
+	channel_wake(channel);
+	pthread_mutex_unlock(&channel->lock);
 }
 
-void link_kill(struct link *link)
+void channel_kill(struct channel *channel)
 {
-	pthread_mutex_lock(&link->lock);
-	link_signal_locked(link);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel_signal_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
 }
 
-enum link_state link_state(struct link *link)
+enum channel_state channel_state(struct channel *channel)
 {
-	enum link_state state;
+	enum channel_state state;
 
-	pthread_mutex_lock(&link->lock);
-	state = link->state;
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	state = channel->state;
+	pthread_mutex_unlock(&channel->lock);
 	return state;
 }
 
-void link_reason(struct link *link, char *ret_reason, size_t size)
+void channel_reason(struct channel *channel, char *ret_reason, size_t size)
 {
-	pthread_mutex_lock(&link->lock);
-	snprintf(ret_reason, size, "%s", link->state == LINK_ENDED ? link->reason : "");
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	snprintf(ret_reason, size, "%s",
+		 channel->state == CHANNEL_ENDED ? channel->reason : "");
+	pthread_mutex_unlock(&channel->lock);
 }
 
-pid_t link_pid(struct link *link)
+pid_t channel_pid(struct channel *channel)
 {
 	pid_t pid;
 
-	pthread_mutex_lock(&link->lock);
-	pid = link->pid;
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	pid = channel->pid;
+	pthread_mutex_unlock(&channel->lock);
 	return pid;
 }
 
-unsigned int link_pending(struct link *link)
+unsigned int channel_pending(struct channel *channel)
 {
 	unsigned int pending;
 
-	pthread_mutex_lock(&link->lock);
-	pending = HASH_COUNT(link->asks);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	pending = HASH_COUNT(channel->open_requests);
+	pthread_mutex_unlock(&channel->lock);
 	return pending;
 }

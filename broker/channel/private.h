@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the parts of the link: sending (send.c), receiving (receive.c), the keeper
+ * Shared by the parts of the channel: sending (send.c), receiving (receive.c), the keeper
  * (supervisor.c) and the interface (channel.c). Functions ending in _locked need
- * link->lock.
+ * channel->lock.
  */
 #pragma once
 
 #include "channel/channel.h"
+#include "channel/request.h"
 
 #include <pthread.h>
 
+struct wire_reply;
+
 #define NEVER INT64_MAX /* no deadline */
 
-struct link {
-	/* set by link_new() */
-	struct link_config config;
+struct channel {
+	/* set by channel_new() */
+	struct channel_config config;
 	char *program, *driver, *name; /* config points to these */
 	int socket;
 	int urgent;	   /* socket for urgent requests */
@@ -27,12 +30,12 @@ struct link {
 	unsigned int n_receivers_done; /* receivers that have seen the end */
 
 	pthread_mutex_t lock; /* guards everything below */
-	enum link_state state;
-	struct ask *asks; /* open requests, sent or queued; key: request.id */
+	enum channel_state state;
+	struct request *open_requests; /* open requests, sent or queued; key: record.id */
 	uint64_t last_id;
-	struct ask *queue;   /* not sent yet */
-	struct ask *refused; /* never sent; the keeper answers them */
-	struct ask hello;
+	struct request *queue;	 /* not sent yet */
+	struct request *refused; /* never sent; the keeper answers them */
+	struct request hello;
 	pid_t pid;
 	int pidfd;
 	int64_t deadline; /* CLOCK_MONOTONIC in ms; the worker is killed then */
@@ -47,43 +50,44 @@ struct link {
 
 /* ---- channel.c ---- */
 
-void link_wake(struct link *link);
-void link_signal_locked(struct link *link);
+void channel_wake(struct channel *channel);
+void channel_signal_locked(struct channel *channel);
 /* Only the first reason is kept: it is the cause. */
-void link_set_reason_locked(struct link *link, const char *reason);
+void channel_set_reason_locked(struct channel *channel, const char *reason);
 
 /*
  * Opens a request under an id of its own: a second reply, or one to an older request,
  * finds nothing. Returns: 0; ENOMEM.
  */
-int link_open_ask_locked(struct link *link, struct ask *ask);
+int channel_open_ask_locked(struct channel *channel, struct request *request);
 
 /* ---- send.c ---- */
 
 /* Calls done, without the lock; the request is then the caller's again. */
-void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost);
+void ask_answer(struct request *request, const struct wire_reply *reply, bool lost);
 
 /* Queues a request for the keeper, to be answered with the error. */
-void link_refuse_locked(struct link *link, struct ask *ask, int error);
+void channel_refuse_locked(struct channel *channel, struct request *request, int error);
 
 /* Answers the refused requests. Releases the lock in between. */
-void link_answer_refused_locked(struct link *link);
+void channel_answer_refused_locked(struct channel *channel);
 
-bool link_can_send_locked(struct link *link);
+bool channel_can_send_locked(struct channel *channel);
 
 /* Sends a request. Returns: 0; -EAGAIN, -ENOBUFS when the request has to wait. */
-int link_send_locked(struct link *link, struct ask *ask);
+int channel_send_locked(struct channel *channel, struct request *request);
 
 /* Sends a request, or appends it to the queue. */
-void link_enqueue_locked(struct link *link, struct ask *ask);
+void channel_enqueue_locked(struct channel *channel, struct request *request);
 
 /* Sends queued requests, as far as the socket takes them. */
-void link_flush_locked(struct link *link);
+void channel_flush_locked(struct channel *channel);
 
 /* ---- receive.c, supervisor.c ---- */
 
 /* Handles the answer to HELLO. */
-void link_hello_done(struct ask *ask, const struct wire_reply *reply, bool lost);
+void channel_hello_done(struct request *request, const struct wire_reply *reply,
+			bool lost);
 
 /* The threads. */
 void *receiver_run(void *userdata);

@@ -19,38 +19,41 @@
 #define GRACE_MS 5000
 
 /* A rule was broken: later replies of this worker are ignored. */
-static void link_break_locked(struct link *link, const char *record, const char *wrong)
+static void channel_break_locked(struct channel *channel, const char *record,
+				 const char *wrong)
 {
-	char reason[sizeof(link->reason)];
+	char reason[sizeof(channel->reason)];
 
-	if (link->ending)
+	if (channel->ending)
 		return;
 	snprintf(reason, sizeof(reason), "broke the rules of the wire: %s with %s",
 		 record, wrong);
-	link_set_reason_locked(link, reason);
-	link->ending = true;
-	link_signal_locked(link);
-	link_wake(link);
+	channel_set_reason_locked(channel, reason);
+	channel->ending = true;
+	channel_signal_locked(channel);
+	channel_wake(channel);
 }
 
 /*
  * The worker sends no more, and gets some time to exit with a meaningful status. As long
  * as a receiver has not seen the end, this receiver may still hold a reply.
  */
-static void link_end_of_stream(struct link *link)
+static void channel_end_of_stream(struct channel *channel)
 {
-	pthread_mutex_lock(&link->lock);
-	if (++link->n_receivers_done == link->config.n_threads && !link->ending) {
-		link->ending = true;
-		link->deadline = MIN(link->deadline, clock_ms() + GRACE_MS);
-		link_wake(link);
+	pthread_mutex_lock(&channel->lock);
+	if (++channel->n_receivers_done == channel->config.n_threads &&
+	    !channel->ending) {
+		channel->ending = true;
+		channel->deadline = MIN(channel->deadline, clock_ms() + GRACE_MS);
+		channel_wake(channel);
 	}
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_unlock(&channel->lock);
 }
 
-static void link_hello_failed_locked(struct link *link, const struct wire_reply *reply)
+static void channel_hello_failed_locked(struct channel *channel,
+					const struct wire_reply *reply)
 {
-	char reason[sizeof(link->reason)];
+	char reason[sizeof(channel->reason)];
 
 	if (reply->call >= 0)
 		snprintf(reason, sizeof(reason), "can't work: %s failed: %s",
@@ -58,49 +61,51 @@ static void link_hello_failed_locked(struct link *link, const struct wire_reply 
 	else
 		snprintf(reason, sizeof(reason), "can't work: %s",
 			 strerrordesc_np(reply->error) ?: "unknown error");
-	link_set_reason_locked(link, reason);
-	link->ending = true;
-	link->deadline = MIN(link->deadline, clock_ms() + GRACE_MS);
-	link_wake(link);
+	channel_set_reason_locked(channel, reason);
+	channel->ending = true;
+	channel->deadline = MIN(channel->deadline, clock_ms() + GRACE_MS);
+	channel_wake(channel);
 }
 
-void link_hello_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+void channel_hello_done(struct request *request, const struct wire_reply *reply,
+			bool lost)
 {
-	struct link *link = container_of(ask, struct link, hello);
+	struct channel *channel = container_of(request, struct channel, hello);
 
 	if (lost)
 		return;
-	pthread_mutex_lock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
 	if (reply->error) {
-		link_hello_failed_locked(link, reply);
+		channel_hello_failed_locked(channel, reply);
 	} else {
-		link->state = LINK_READY;
-		link_flush_locked(link);
-		link_wake(link);
+		channel->state = CHANNEL_READY;
+		channel_flush_locked(channel);
+		channel_wake(channel);
 	}
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_unlock(&channel->lock);
 }
 
 /* Removes the request of a reply from the table; NULL when the rules are broken. */
-static struct ask *link_match_locked(struct link *link, const struct wire_reply *reply)
+static struct request *channel_match_locked(struct channel *channel,
+					    const struct wire_reply *reply)
 {
 	const char *wrong;
-	struct ask *ask;
+	struct request *request;
 
-	if (link->ending)
+	if (channel->ending)
 		return NULL;
-	HASH_FIND(hh, link->asks, &reply->id, sizeof(reply->id), ask);
-	if (!ask || !ask->sent) {
-		link_break_locked(link, "a reply", "no question to it");
+	HASH_FIND(hh, channel->open_requests, &reply->id, sizeof(reply->id), request);
+	if (!request || !request->sent) {
+		channel_break_locked(channel, "a reply", "no question to it");
 		return NULL;
 	}
-	wrong = wire_check_reply(&ask->request, reply);
+	wrong = wire_check_reply(&request->record, reply);
 	if (wrong) {
-		link_break_locked(link, "a reply", wrong);
+		channel_break_locked(channel, "a reply", wrong);
 		return NULL;
 	}
-	HASH_DEL(link->asks, ask);
-	return ask;
+	HASH_DEL(channel->open_requests, request);
+	return request;
 }
 
 static const char *record_check(ssize_t length, int flags)
@@ -113,47 +118,47 @@ static const char *record_check(ssize_t length, int flags)
 }
 
 /* Tells the end of the stream from an empty record, which looks the same. */
-static bool link_has_hung_up(const struct link *link)
+static bool channel_has_hung_up(const struct channel *channel)
 {
-	struct pollfd fd = { .fd = link->socket, .events = POLLRDHUP };
+	struct pollfd fd = { .fd = channel->socket, .events = POLLRDHUP };
 
 	return poll(&fd, 1, 0) != 0;
 }
 
 /* Takes one record. Returns: false at the end of the stream. */
-static bool link_receive(struct link *link)
+static bool channel_receive(struct channel *channel)
 {
 	struct wire_reply reply;
 	struct iovec record = { &reply, sizeof(reply) };
 	struct msghdr message = { .msg_iov = &record, .msg_iovlen = 1 };
-	struct ask *ask = NULL;
+	struct request *request = NULL;
 	const char *wrong;
 	ssize_t n;
 
-	n = recvmsg(link->socket, &message, MSG_CMSG_CLOEXEC);
+	n = recvmsg(channel->socket, &message, MSG_CMSG_CLOEXEC);
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n < 0 || (n == 0 && link_has_hung_up(link)))
+	if (n < 0 || (n == 0 && channel_has_hung_up(channel)))
 		return false;
 
 	wrong = record_check(n, message.msg_flags);
-	pthread_mutex_lock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
 	if (wrong)
-		link_break_locked(link, "a record", wrong);
+		channel_break_locked(channel, "a record", wrong);
 	else
-		ask = link_match_locked(link, &reply);
-	pthread_mutex_unlock(&link->lock);
-	if (ask)
-		ask_answer(ask, &reply, false);
+		request = channel_match_locked(channel, &reply);
+	pthread_mutex_unlock(&channel->lock);
+	if (request)
+		ask_answer(request, &reply, false);
 	return true;
 }
 
 void *receiver_run(void *userdata)
 {
-	struct link *link = userdata;
+	struct channel *channel = userdata;
 
-	while (link_receive(link))
+	while (channel_receive(channel))
 		;
-	link_end_of_stream(link);
+	channel_end_of_stream(channel);
 	return NULL;
 }

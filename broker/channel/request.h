@@ -10,12 +10,12 @@
 
 /*
  * A request. Embedded in the caller's struct, which belongs to the caller again once done
- * is called. fd is sent along and belongs to the link from link_ask() on.
+ * is called. fd is sent along and belongs to the channel from channel_send() on.
  */
-struct ask {
-	struct wire_request request; /* all fields except id */
-	int fd;			     /* -1: none */
-	const void *payload; /* request.length bytes, owned by the caller until done; or
+struct request {
+	struct wire_request record; /* all fields except id */
+	int fd;			    /* -1: none */
+	const void *payload; /* record.length bytes, owned by the caller until done; or
 				NULL */
 
 	/*
@@ -23,10 +23,10 @@ struct ask {
 	 * -1 and lost set; the request may or may not have been carried out. A request
 	 * that breaks a rule of the wire is not sent: EINVAL.
 	 */
-	void (*done)(struct ask *ask, const struct wire_reply *reply, bool lost);
+	void (*done)(struct request *request, const struct wire_reply *reply, bool lost);
 
-	/* private to the link */
-	struct ask *prev, *next;
+	/* private to the channel */
+	struct request *prev, *next;
 	int refused;	   /* errno of a request that was never sent */
 	bool sent;	   /* the worker knows the id */
 	UT_hash_handle hh; /* of the open requests */

@@ -3,40 +3,42 @@
 #include "channel/private.h"
 
 #include "base/clock.h"
+#include "channel/request.h"
 #include "protocol/wire.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uthash.h>
 #include <utlist.h>
 
 #define RETRY_MS 5 /* after a send failed because the kernel had no memory */
 
-void ask_answer(struct ask *ask, const struct wire_reply *reply, bool lost)
+void ask_answer(struct request *request, const struct wire_reply *reply, bool lost)
 {
-	closep(&ask->fd);
-	ask->done(ask, reply, lost);
+	closep(&request->fd);
+	request->done(request, reply, lost);
 }
 
-static void ask_answer_refused(struct ask *ask)
+static void ask_answer_refused(struct request *request)
 {
 	const struct wire_reply reply = {
-		.id = ask->request.id,
-		.error = ask->refused,
+		.id = request->record.id,
+		.error = request->refused,
 		.call = -1,
 	};
 
-	ask_answer(ask, &reply, ask->refused == EIO);
+	ask_answer(request, &reply, request->refused == EIO);
 }
 
-void link_refuse_locked(struct link *link, struct ask *ask, int error)
+void channel_refuse_locked(struct channel *channel, struct request *request, int error)
 {
-	ask->refused = error;
-	DL_APPEND(link->refused, ask);
-	link_wake(link);
+	request->refused = error;
+	DL_APPEND(channel->refused, request);
+	channel_wake(channel);
 }
 
-int link_send_locked(struct link *link, struct ask *ask)
+int channel_send_locked(struct channel *channel, struct request *request)
 {
 	union {
 		struct cmsghdr header;
@@ -49,18 +51,20 @@ int link_send_locked(struct link *link, struct ask *ask)
 		},
 	};
 	struct iovec parts[] = {
-		{ &ask->request, sizeof(ask->request) },
-		{ (void *)ask->payload, ask->payload ? ask->request.length : 0 },
+		{ &request->record, sizeof(request->record) },
+		{ (void *)request->payload,
+		  request->payload ? request->record.length : 0 },
 	};
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
 	int socket;
 
-	if (ask->fd >= 0) {
-		memcpy(CMSG_DATA(&control.header), &ask->fd, sizeof(int));
+	if (request->fd >= 0) {
+		memcpy(CMSG_DATA(&control.header), &request->fd, sizeof(int));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control.space);
 	}
-	socket = wire_op_is_urgent(ask->request.op) ? link->urgent : link->socket;
+	socket =
+		wire_op_is_urgent(request->record.op) ? channel->urgent : channel->socket;
 	if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		switch (errno) {
 		case EAGAIN:
@@ -70,75 +74,75 @@ int link_send_locked(struct link *link, struct ask *ask)
 		case ETOOMANYREFS:
 			return -ENOBUFS;
 		case EBADF: /* the caller's own descriptor is bad */
-			HASH_DEL(link->asks, ask);
-			ask->fd = -1;
-			link_refuse_locked(link, ask, EBADF);
+			HASH_DEL(channel->open_requests, request);
+			request->fd = -1;
+			channel_refuse_locked(channel, request, EBADF);
 			return 0;
 		default: /* the worker is gone: lost, like all open requests */
 			break;
 		}
 	}
-	closep(&ask->fd);
-	ask->sent = true;
+	closep(&request->fd);
+	request->sent = true;
 	return 0;
 }
 
-bool link_can_send_locked(struct link *link)
+bool channel_can_send_locked(struct channel *channel)
 {
-	return link->state == LINK_READY && !link->ending;
+	return channel->state == CHANNEL_READY && !channel->ending;
 }
 
-void link_flush_locked(struct link *link)
+void channel_flush_locked(struct channel *channel)
 {
 	int r = 0;
 
-	link->retry = NEVER;
-	if (!link_can_send_locked(link))
+	channel->retry = NEVER;
+	if (!channel_can_send_locked(channel))
 		return;
-	while (link->queue) {
-		struct ask *ask = link->queue;
+	while (channel->queue) {
+		struct request *request = channel->queue;
 
 		/* Before sending: once answered the request belongs to the caller. */
-		DL_DELETE(link->queue, ask);
-		r = link_send_locked(link, ask);
+		DL_DELETE(channel->queue, request);
+		r = channel_send_locked(channel, request);
 		if (r == 0)
 			continue;
-		DL_PREPEND(link->queue, ask);
+		DL_PREPEND(channel->queue, request);
 		if (r == -ENOBUFS)
-			link->retry = clock_ms() + RETRY_MS;
+			channel->retry = clock_ms() + RETRY_MS;
 		return;
 	}
-	if (link->stopping && !link->shut) {
-		link->shut = true;
-		shutdown(link->urgent, SHUT_WR);
-		shutdown(link->socket, SHUT_WR);
+	if (channel->stopping && !channel->shut) {
+		channel->shut = true;
+		shutdown(channel->urgent, SHUT_WR);
+		shutdown(channel->socket, SHUT_WR);
 	}
 }
 
-void link_enqueue_locked(struct link *link, struct ask *ask)
+void channel_enqueue_locked(struct channel *channel, struct request *request)
 {
-	bool urgent = wire_op_is_urgent(ask->request.op);
+	bool urgent = wire_op_is_urgent(request->record.op);
 
-	if (link_can_send_locked(link) && (urgent || !link->queue)) {
-		int r = link_send_locked(link, ask);
+	if (channel_can_send_locked(channel) && (urgent || !channel->queue)) {
+		int r = channel_send_locked(channel, request);
 
 		if (r == 0)
 			return;
 		if (r == -ENOBUFS)
-			link->retry = clock_ms() + RETRY_MS;
-		link_wake(link);
+			channel->retry = clock_ms() + RETRY_MS;
+		channel_wake(channel);
 	}
-	DL_APPEND(link->queue, ask);
+	DL_APPEND(channel->queue, request);
 }
 
-void link_answer_refused_locked(struct link *link)
+void channel_answer_refused_locked(struct channel *channel)
 {
-	struct ask *ask;
+	struct request *request;
 
-	while ((ask = link->refused)) {
-		DL_DELETE(link->refused, ask);
-		pthread_mutex_unlock(&link->lock);
-		ask_answer_refused(ask);
-		pthread_mutex_lock(&link->lock);
+	while ((request = channel->refused)) {
+		DL_DELETE(channel->refused, request);
+		pthread_mutex_unlock(&channel->lock);
+		ask_answer_refused(request);
+		pthread_mutex_lock(&channel->lock);
 	}
 }

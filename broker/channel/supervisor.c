@@ -19,27 +19,28 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-static void link_set_reason_from(struct link *link, int error)
+static void channel_set_reason_from(struct channel *channel, int error)
 {
-	char reason[sizeof(link->reason)];
+	char reason[sizeof(channel->reason)];
 
 	snprintf(reason, sizeof(reason), "could not be started: %s",
 		 strerrordesc_np(error) ?: "unknown error");
-	pthread_mutex_lock(&link->lock);
-	link_set_reason_locked(link, reason);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel_set_reason_locked(channel, reason);
+	pthread_mutex_unlock(&channel->lock);
 }
 
 /* Starts the worker and opens a pidfd for it. Returns: 0; -errno. */
-static int link_start_process(struct link *link)
+static int channel_start_process(struct channel *channel)
 {
 	pid_t pid;
 	int pidfd, r;
 
-	r = start_worker(&link->config, link->worker_socket, link->worker_urgent, &pid);
-	closep(&link->worker_socket);
-	closep(&link->worker_urgent);
-	closep(&link->config.output_fd);
+	r = start_worker(&channel->config, channel->worker_socket, channel->worker_urgent,
+			 &pid);
+	closep(&channel->worker_socket);
+	closep(&channel->worker_urgent);
+	closep(&channel->config.output_fd);
 	if (r < 0)
 		return r;
 	pidfd = pidfd_open(pid, 0);
@@ -49,166 +50,167 @@ static int link_start_process(struct link *link)
 		waitpid(pid, NULL, 0);
 		return r;
 	}
-	pthread_mutex_lock(&link->lock);
-	link->pid = pid;
-	link->pidfd = pidfd;
-	if (link->kill)
-		link_signal_locked(link);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel->pid = pid;
+	channel->pidfd = pidfd;
+	if (channel->kill)
+		channel_signal_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
 	return 0;
 }
 
-static void link_say_hello(struct link *link)
+static void channel_say_hello(struct channel *channel)
 {
-	pthread_mutex_lock(&link->lock);
-	link->hello = (struct ask){
-		.request = { .op = WIRE_HELLO },
+	pthread_mutex_lock(&channel->lock);
+	channel->hello = (struct request){
+		.record = { .op = WIRE_HELLO },
 		.fd = -1,
-		.done = link_hello_done,
+		.done = channel_hello_done,
 	};
-	if (link_open_ask_locked(link, &link->hello) ||
-	    link_send_locked(link, &link->hello) < 0) {
-		link_set_reason_locked(link, "could not be greeted: no memory");
-		link_signal_locked(link);
+	if (channel_open_ask_locked(channel, &channel->hello) ||
+	    channel_send_locked(channel, &channel->hello) < 0) {
+		channel_set_reason_locked(channel, "could not be greeted: no memory");
+		channel_signal_locked(channel);
 	}
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_unlock(&channel->lock);
 }
 
-static int link_timeout_locked(struct link *link)
+static int channel_timeout_locked(struct channel *channel)
 {
-	int64_t until = MIN(link->deadline, link->retry);
+	int64_t until = MIN(channel->deadline, channel->retry);
 
 	if (until == NEVER)
 		return -1;
 	return (int)MIN(MAX(until - clock_ms(), (int64_t)0), (int64_t)INT32_MAX);
 }
 
-static void link_check_deadline_locked(struct link *link)
+static void channel_check_deadline_locked(struct channel *channel)
 {
-	if (clock_ms() < link->deadline)
+	if (clock_ms() < channel->deadline)
 		return;
-	link->deadline = NEVER;
-	link_set_reason_locked(link, link->stopping ? "did not stop in time"
-						    : "closed its socket and lived on");
-	link_signal_locked(link);
+	channel->deadline = NEVER;
+	channel_set_reason_locked(channel, channel->stopping
+						   ? "did not stop in time"
+						   : "closed its socket and lived on");
+	channel_signal_locked(channel);
 }
 
 /* Waits for something to do. Returns: false when the process has ended. */
-static bool link_wait(struct link *link)
+static bool channel_wait(struct channel *channel)
 {
 	struct pollfd fds[] = {
-		{ .fd = link->wake, .events = POLLIN },
-		{ .fd = link->pidfd, .events = POLLIN },
+		{ .fd = channel->wake, .events = POLLIN },
+		{ .fd = channel->pidfd, .events = POLLIN },
 		{ .fd = -1, .events = POLLOUT },
 	};
 	eventfd_t value;
 	int timeout;
 
-	pthread_mutex_lock(&link->lock);
-	if (link_can_send_locked(link) && link->queue && link->retry == NEVER)
-		fds[2].fd = link->socket;
-	timeout = link_timeout_locked(link);
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	if (channel_can_send_locked(channel) && channel->queue && channel->retry == NEVER)
+		fds[2].fd = channel->socket;
+	timeout = channel_timeout_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
 
 	poll(fds, ARRAY_SIZE(fds), timeout);
 	if (fds[0].revents)
-		eventfd_read(link->wake, &value);
+		eventfd_read(channel->wake, &value);
 	return !fds[1].revents;
 }
 
-static void link_watch(struct link *link)
+static void channel_watch(struct channel *channel)
 {
-	while (link_wait(link)) {
-		pthread_mutex_lock(&link->lock);
-		link_flush_locked(link);
-		link_check_deadline_locked(link);
-		link_answer_refused_locked(link);
-		pthread_mutex_unlock(&link->lock);
+	while (channel_wait(channel)) {
+		pthread_mutex_lock(&channel->lock);
+		channel_flush_locked(channel);
+		channel_check_deadline_locked(channel);
+		channel_answer_refused_locked(channel);
+		pthread_mutex_unlock(&channel->lock);
 	}
 }
 
 /* Lets the receivers take the last replies, which may explain the end. */
-static void link_drain(struct link *link)
+static void channel_drain(struct channel *channel)
 {
-	shutdown(link->socket, SHUT_RDWR);
-	for (unsigned int i = 0; i < link->n_receivers; i++)
-		pthread_join(link->receivers[i], NULL);
+	shutdown(channel->socket, SHUT_RDWR);
+	for (unsigned int i = 0; i < channel->n_receivers; i++)
+		pthread_join(channel->receivers[i], NULL);
 }
 
 /* Reaps the process and sets the reason. */
-static void link_bury(struct link *link)
+static void channel_bury(struct channel *channel)
 {
-	char reason[sizeof(link->reason)];
+	char reason[sizeof(channel->reason)];
 	siginfo_t info = { 0 };
 
-	if (waitid(P_PIDFD, (id_t)link->pidfd, &info, WEXITED) < 0)
+	if (waitid(P_PIDFD, (id_t)channel->pidfd, &info, WEXITED) < 0)
 		snprintf(reason, sizeof(reason), "is gone");
 	else if (info.si_code != CLD_EXITED)
 		snprintf(reason, sizeof(reason), "was killed by signal %d",
 			 info.si_status);
-	else if (info.si_status || !link->stopping)
+	else if (info.si_status || !channel->stopping)
 		snprintf(reason, sizeof(reason), "exited with status %d", info.si_status);
 	else
 		snprintf(reason, sizeof(reason), "was stopped");
 
-	pthread_mutex_lock(&link->lock);
-	link_set_reason_locked(link, reason);
-	closep(&link->pidfd);
-	link->pid = 0;
-	pthread_mutex_unlock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel_set_reason_locked(channel, reason);
+	closep(&channel->pidfd);
+	channel->pid = 0;
+	pthread_mutex_unlock(&channel->lock);
 }
 
 /* The worker is gone and the receivers are done: answers all open requests. */
-static void link_finish(struct link *link)
+static void channel_finish(struct channel *channel)
 {
 	const struct wire_reply nothing = { .error = EIO, .call = -1 };
-	struct ask *ask;
+	struct request *request;
 
-	pthread_mutex_lock(&link->lock);
-	link->ending = true;
-	link->state = LINK_ENDED;
-	link->queue = NULL;
-	while ((ask = link->asks)) {
-		HASH_DEL(link->asks, ask);
-		pthread_mutex_unlock(&link->lock);
-		ask_answer(ask, &nothing, true);
-		pthread_mutex_lock(&link->lock);
+	pthread_mutex_lock(&channel->lock);
+	channel->ending = true;
+	channel->state = CHANNEL_ENDED;
+	channel->queue = NULL;
+	while ((request = channel->open_requests)) {
+		HASH_DEL(channel->open_requests, request);
+		pthread_mutex_unlock(&channel->lock);
+		ask_answer(request, &nothing, true);
+		pthread_mutex_lock(&channel->lock);
 	}
-	link_answer_refused_locked(link);
-	pthread_mutex_unlock(&link->lock);
-	link->config.ended(link->config.userdata, link, link->reason);
+	channel_answer_refused_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
+	channel->config.ended(channel->config.userdata, channel, channel->reason);
 }
 
-/* Answers requests to the ended worker, until the link is freed. */
-static void link_linger(struct link *link)
+/* Answers requests to the ended worker, until the channel is freed. */
+static void channel_linger(struct channel *channel)
 {
 	eventfd_t value;
 	bool freed;
 
 	do {
-		pthread_mutex_lock(&link->lock);
-		link_answer_refused_locked(link);
-		freed = link->freed;
-		pthread_mutex_unlock(&link->lock);
-	} while (!freed && eventfd_read(link->wake, &value) == 0);
+		pthread_mutex_lock(&channel->lock);
+		channel_answer_refused_locked(channel);
+		freed = channel->freed;
+		pthread_mutex_unlock(&channel->lock);
+	} while (!freed && eventfd_read(channel->wake, &value) == 0);
 }
 
 void *keeper_run(void *userdata)
 {
-	struct link *link = userdata;
+	struct channel *channel = userdata;
 	int r;
 
-	r = link_start_process(link);
+	r = channel_start_process(channel);
 	if (r < 0) {
-		link_set_reason_from(link, -r);
-		link_drain(link);
+		channel_set_reason_from(channel, -r);
+		channel_drain(channel);
 	} else {
-		link_say_hello(link);
-		link_watch(link);
-		link_drain(link);
-		link_bury(link);
+		channel_say_hello(channel);
+		channel_watch(channel);
+		channel_drain(channel);
+		channel_bury(channel);
 	}
-	link_finish(link);
-	link_linger(link);
+	channel_finish(channel);
+	channel_linger(channel);
 	return NULL;
 }

@@ -14,7 +14,10 @@
  */
 #include "channel/worker_spawn.h"
 
+#include <gpumem/wire.h>
+
 #include "base/def.h"
+#include "channel/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +58,8 @@ static const char *number_text(char (*text)[NUMBER_SIZE], long number)
 	return *text;
 }
 
-static void arguments_make(struct arguments *arguments, const struct link_config *config)
+static void arguments_make(struct arguments *arguments,
+			   const struct channel_config *config)
 {
 	argument_add(arguments, config->program);
 	argument_add(arguments, "--name");
@@ -146,7 +150,7 @@ static int attributes_fill(posix_spawnattr_t *attributes)
 	return -r;
 }
 
-static int start_prepared(const struct link_config *config,
+static int start_prepared(const struct channel_config *config,
 			  const struct descriptors *descriptors,
 			  posix_spawn_file_actions_t *actions,
 			  posix_spawnattr_t *attributes, pid_t *ret_pid)
@@ -175,7 +179,7 @@ static int descriptor_raise(int fd, int *ret_fd)
 	return *ret_fd < 0 ? -errno : 0;
 }
 
-static int start_with(const struct link_config *config,
+static int start_with(const struct channel_config *config,
 		      const struct descriptors *descriptors, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -194,7 +198,8 @@ static int start_with(const struct link_config *config,
 	return r;
 }
 
-int start_worker(const struct link_config *config, int socket, int urgent, pid_t *ret_pid)
+int start_worker(const struct channel_config *config, int socket, int urgent,
+		 pid_t *ret_pid)
 {
 	struct descriptors descriptors = { -1, -1, -1 };
 	int r;

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "channel/channel.h"
+struct channel_config;
 
 /*
  * Starts the worker of config, with socket as WIRE_SOCKET_FD and urgent as
@@ -14,5 +14,5 @@
  * Returns: 0; -ENOENT, -EACCES, -ENOEXEC and other errors of execve; -ENOMEM, -EMFILE,
  * -EAGAIN.
  */
-int start_worker(const struct link_config *config, int socket, int urgent,
+int start_worker(const struct channel_config *config, int socket, int urgent,
 		 pid_t *ret_pid);

@@ -2,12 +2,21 @@
 #include "control/command.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "control/verbs.h"
+#include "base/refusal.h"
+#include "control/verb.h"
 #include "model/access.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 void command_done(struct command *command, int error)
 {
@@ -21,10 +30,10 @@ static void command_file(const struct command *command, struct text *file)
 	const struct freed *freed = NULL;
 
 	if (type == OBJECT_ALLOCATION)
-		freed = registry_find_freed(&command->broker->registry, command->token);
+		freed = registry_find_freed(command->broker->registry, command->token);
 	if (!command->token.generation)
 		text_printf(file, "control");
-	else if (!object_path(&command->broker->registry, type, command->token, file))
+	else if (!object_path(command->broker->registry, type, command->token, file))
 		text_printf(file, "%s/%s", object_folder(type),
 			    freed ? freed->name : "?");
 	text_printf(file, "/%s", command->verb->name);
@@ -45,10 +54,10 @@ void command_fail(struct command *command, int error, const char *format, ...)
 	(void)vsnprintf(sentence + length, sizeof(sentence) - length, format, args);
 	va_end(args);
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	command_file(command, &file);
-	pthread_mutex_unlock(&broker->registry.lock);
-	journal_fail(&broker->journal, command->caller->uid, command->pid,
+	pthread_mutex_unlock(&broker->registry->lock);
+	journal_fail(broker->journal, command->caller->uid, command->pid,
 		     text_string(&file), error, sentence);
 	text_clear(&command->answer);
 	text_add_printable(&command->answer, sentence);
@@ -116,7 +125,7 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 		completion_hold(&command->completion, &op->completion, command_let_go);
 	if (r == 0 && !wait && op->class->answer)
 		op->class->answer(op, &command->answer, false);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 
 	op_start(ready);
 	if (r == 0 && !wait)
@@ -176,7 +185,7 @@ static struct allocation *command_check_access(struct command *command,
 	if (caller_may(command->caller, allocation, access))
 		return allocation;
 	strcpy(name, allocation->name);
-	pthread_mutex_unlock(&command->broker->registry.lock);
+	pthread_mutex_unlock(&command->broker->registry->lock);
 	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
 		     "uid %u may not %s allocation %s of uid %u, mode %04o",
 		     command->caller->uid, access_word(access), name, owner, mode);
@@ -186,7 +195,7 @@ static struct allocation *command_check_access(struct command *command,
 struct allocation *command_find(struct command *command, const char *name,
 				enum access access)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *allocation = allocation_find(registry, name);
 
 	if (allocation && allocation->state != ALLOCATION_MAKING)
@@ -199,7 +208,7 @@ struct allocation *command_find(struct command *command, const char *name,
 struct allocation *command_find_own(struct command *command, const char *name,
 				    enum access access)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *allocation;
 	const struct freed *freed;
 	char was[OBJECT_NAME_MAX + 1] = "?";
@@ -210,7 +219,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 		allocation_get(registry, command->token.slot, command->token.generation);
 	if (allocation)
 		return command_check_access(command, allocation, access);
-	freed = registry_find_freed(&command->broker->registry, command->token);
+	freed = registry_find_freed(command->broker->registry, command->token);
 	if (freed)
 		strcpy(was, freed->name);
 	pthread_mutex_unlock(&registry->lock);
@@ -220,7 +229,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 
 struct stream *command_stream(struct command *command, const char *name, uint32_t device)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct stream *stream;
 	struct owner *owner;
 	unsigned int uid;
@@ -235,7 +244,7 @@ struct stream *command_stream(struct command *command, const char *name, uint32_
 		return NULL;
 	}
 
-	stream = stream_find_named(&command->broker->registry, name, command->caller);
+	stream = stream_find_named(command->broker->registry, name, command->caller);
 	if (!stream) {
 		pthread_mutex_unlock(&registry->lock);
 		command_fail(command, ENOENT, "there is no stream %s", name);

@@ -9,12 +9,13 @@
 #pragma once
 
 #include "base/completion.h"
+#include "base/text.h"
 #include "control/line.h"
-#include "control/verb.h"
 #include "model/access.h"
-#include "op/op.h"
+#include "model/object.h"
 
 struct control;
+struct op;
 
 struct command {
 	struct broker *broker;

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "control/launch_line.h"
+
+#include <gpumem/wire.h>
+
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/line.h"
+#include "kernels/launch_spec.h"
+#include "model/range.h"
 
 #define BLOCK_OF_ELEMENTS 256
 #define TIMEOUT_MAX_S	  1000000

@@ -2,8 +2,9 @@
 /* Parses the line of a launch, before names are looked up. */
 #pragma once
 
-#include "control/line.h"
-#include "kernels/launch_spec.h"
+struct launch_spec;
+struct line;
+struct refusal;
 
 /* The usage of a function's own file; in control/launch M and F stand in front. */
 #define LAUNCH_USAGE                                                                     \

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/refusal.h"
 #include "base/text.h"
 #include "control/usage.h"
+#include "model/range.h"
 #include "model/registry.h"
 
 /* The word of a key; NULL: not given. */

@@ -6,9 +6,13 @@
  */
 #pragma once
 
-#include "base/number.h"
-#include "base/refusal.h"
-#include "model/range.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct range;
+struct refusal;
+struct scalar;
 
 #define LINE_MAX_LENGTH 4096
 #define LINE_ARGS_MAX	1024

@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define ARGS "..."
 
 bool usage_operand(const char *usage, int n, struct usage_operand *ret_operand)

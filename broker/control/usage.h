@@ -5,13 +5,16 @@
  *
  *	NAME ADVICE [LOCATION] [offset=N] [length=N] [map=writers|readers] ARG...
  *
- * A word without `=` is an operand, in brackets an optional one; a digit stands for itself.
- * Each name in front of a
+ * A word without `=` is an operand, in brackets an optional one; a digit stands for
+ *itself. Each name in front of a
  * `=` is a key. `...` at the end: all other words are arguments.
  */
 #pragma once
 
-#include "base/text.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct text;
 
 /* An operand; its name is not terminated. */
 struct usage_operand {

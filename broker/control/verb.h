@@ -2,7 +2,6 @@
 /* A verb: a row of the table in api/verb_table.c. */
 #pragma once
 
-#include "base/text.h"
 #include "model/object.h"
 
 struct broker;

@@ -5,11 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
+#include "control/verb.h"
 #include "control/verbs.h"
 #include "memops/allocate.h"
 #include "memops/release.h"
 #include "model/access.h"
 #include "model/location.h"
+#include "model/managed_ranges.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
 
 #define TAG_MAX 255
 
@@ -161,7 +171,7 @@ static int alloc_parse(const struct registry *registry, const struct line *words
 static int alloc_check_managed(const struct broker *broker, const struct alloc_line *line,
 			       struct refusal *refusal)
 {
-	if (!broker->registry.device_at[line->device]->has_managed)
+	if (!broker->registry->device_at[line->device]->has_managed)
 		return refuse(refusal, EOPNOTSUPP,
 			      "device %u lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
 			      line->device);
@@ -177,8 +187,8 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	struct refusal refusal;
 
 	*ret_stream = NULL;
-	if (broker->registry.shutting_down) {
-		pthread_mutex_unlock(&broker->registry.lock);
+	if (broker->registry->shutting_down) {
+		pthread_mutex_unlock(&broker->registry->lock);
 		command_fail(command, ESTALE, "the broker is shutting down");
 		return -ESTALE;
 	}
@@ -186,13 +196,13 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	 * A stream implies its device; a device given too must agree (command_stream()).
 	 */
 	if (line->stream && !line->has_device)
-		named = stream_find_named(&command->broker->registry, line->stream,
+		named = stream_find_named(command->broker->registry, line->stream,
 					  command->caller);
 	if (named)
 		line->device = named->device;
 	if (line->kind == KIND_DEVICE &&
-	    !broker->registry.device_at[line->device]->has_vmm) {
-		pthread_mutex_unlock(&broker->registry.lock);
+	    !broker->registry->device_at[line->device]->has_vmm) {
+		pthread_mutex_unlock(&broker->registry->lock);
 		command_fail(
 			command, EOPNOTSUPP,
 			"device %u lacks VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED or "
@@ -202,7 +212,7 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	}
 	if (line->kind == KIND_MANAGED &&
 	    alloc_check_managed(broker, line, &refusal) < 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		command_refuse(command, &refusal);
 		return -EOPNOTSUPP;
 	}
@@ -215,7 +225,7 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 static void alloc_fail_new(struct command *command, const struct owner *owner,
 			   const char *name, int r)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	_cleanup_text_ struct text share = TEXT_INIT;
 	const struct allocation *there = allocation_find(registry, name);
 	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
@@ -264,7 +274,7 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 static struct allocation *alloc_new(struct command *command,
 				    const struct alloc_line *line, struct stream *stream)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
 	struct managed *managed = NULL;
 	struct allocation *allocation;
@@ -310,7 +320,7 @@ static void alloc_made(struct completion *completion, struct token token)
 static void alloc_made_until_close(struct completion *completion, struct token token)
 {
 	struct command *command = container_of(completion, struct command, completion);
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *allocation;
 
 	if (command->keep(command, token) == 0) {
@@ -328,10 +338,10 @@ static void alloc_made_until_close(struct completion *completion, struct token t
 
 void verb_alloc(struct command *command)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct alloc_line line = { 0 };
 	struct refusal refusal;
-	struct making *making;
+	struct alloc_request *alloc;
 	struct stream *stream;
 
 	if (command_parse(command) < 0)
@@ -340,26 +350,26 @@ void verb_alloc(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	making = calloc(1, sizeof(*making));
-	if (!making) {
+	alloc = calloc(1, sizeof(*alloc));
+	if (!alloc) {
 		command_fail(command, ENOMEM, "no memory in the broker");
 		return;
 	}
-	making->broker = command->broker;
-	making->completion = &command->completion;
-	making->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	making->made = line.until_close ? alloc_made_until_close : alloc_made;
+	alloc->broker = command->broker;
+	alloc->completion = &command->completion;
+	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+	alloc->made = line.until_close ? alloc_made_until_close : alloc_made;
 	pthread_mutex_lock(&registry->lock);
 	if (alloc_check(command, &line, &stream) < 0) {
-		free(making);
+		free(alloc);
 		return;
 	}
-	making->allocation = alloc_new(command, &line, stream);
-	if (!making->allocation) {
-		free(making);
+	alloc->allocation = alloc_new(command, &line, stream);
+	if (!alloc->allocation) {
+		free(alloc);
 		return;
 	}
-	command->broker->registry.n_busy++;
+	command->broker->registry->n_busy++;
 	pthread_mutex_unlock(&registry->lock);
-	making_start(making);
+	alloc_request_start(alloc);
 }

@@ -12,9 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "control/verbs.h"
 #include "memops/placement.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
 
 static const char *const attach_names[] = {
 	[ATTACH_GLOBAL] = "global",
@@ -68,7 +76,7 @@ static enum begun attach_begin(struct op *op)
 	};
 	const struct allocation *allocation = op->work.uses[0].allocation;
 
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_ATTACH,
 		.flags = flags[container_of(op, struct attach, op)->attach],
 		.device = op->work.stream ? op->work.stream->device : allocation->device,
@@ -102,11 +110,11 @@ static const struct op_class attach_class = {
 static int attach_stream(struct command *command, const struct allocation *allocation,
 			 uint8_t attach, struct stream **ret_stream)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	const char *name = line_value(&command->line, "stream");
-	const struct stream *named = name ? stream_find_named(&command->broker->registry,
-							      name, command->caller)
-					  : NULL;
+	const struct stream *named =
+		name ? stream_find_named(command->broker->registry, name, command->caller)
+		     : NULL;
 	unsigned int uid, owner = allocation->owner->uid;
 
 	*ret_stream = NULL;
@@ -149,7 +157,7 @@ static void attach_start(struct command *command, struct allocation *allocation,
 
 void verb_attach(struct command *command)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *allocation;
 	struct refusal refusal;
 	uint8_t attach = 0;
@@ -185,11 +193,11 @@ void state_attach(struct broker *broker, struct token token, const struct caller
 	const struct allocation *allocation;
 
 	(void)caller;
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		text_attach(&text, allocation);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	text_add(&text, "\n", 1);
 	wait->done(wait, allocation ? 0 : -ESTALE, text.data, text.length);
 }

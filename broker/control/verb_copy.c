@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "control/verbs.h"
 #include "memops/copy.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/object.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 struct copy_line {
 	char target[OBJECT_NAME_MAX + 1], source[OBJECT_NAME_MAX + 1];
@@ -86,7 +98,7 @@ static int copy_fit(struct copy_line *line, const struct allocation *target,
 
 void verb_copy(struct command *command)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *target, *source;
 	struct copy_line line = { 0 };
 	struct refusal refusal;

@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "control/verbs.h"
 #include "memops/fill.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 struct fill_line {
 	uint64_t pattern;
@@ -94,7 +105,7 @@ static int fill_check_unit(const struct fill_line *line, const char *value,
 
 void verb_fill(struct command *command)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct allocation *allocation;
 	struct fill_line line = { 0 };
 	struct refusal refusal;

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT */
+#include <pthread.h>
+
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "control/verbs.h"
 #include "memops/release.h"
 #include "model/access.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 void verb_free(struct command *command)
 {
@@ -14,7 +21,7 @@ void verb_free(struct command *command)
 		command_refuse(command, &refusal);
 		return;
 	}
-	pthread_mutex_lock(&command->broker->registry.lock);
+	pthread_mutex_lock(&command->broker->registry->lock);
 	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
 	if (!allocation)
 		return;

@@ -7,12 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
+#include "control/command.h"
 #include "control/launch_line.h"
 #include "control/verbs.h"
 #include "kernels/launch.h"
 #include "memops/permissions.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "op/op.h"
+#include "process/broker.h"
 
 /* A launch being checked, and its refusal. */
 struct check {
@@ -57,11 +66,11 @@ static struct stream *launch_stream(struct check *check)
 	if (use->module->owner->uid == command->caller->uid)
 		return command_stream(command, name, use->image->device);
 	stream = name ? NULL
-		      : owner_default_stream(&command->broker->registry,
+		      : owner_default_stream(command->broker->registry,
 					     use->module->owner, use->image->device);
 	if (stream)
 		return stream;
-	pthread_mutex_unlock(&command->broker->registry.lock);
+	pthread_mutex_unlock(&command->broker->registry->lock);
 	if (name)
 		command_fail(
 			command, EPERM,
@@ -83,10 +92,10 @@ static struct allocation *check_allocation(struct check *check,
 	struct allocation *allocation;
 	int r = 0;
 
-	allocation = allocation_find(&command->broker->registry, arg->name);
+	allocation = allocation_find(command->broker->registry, arg->name);
 	if (!allocation) {
 		launch_refuse_name(arg, sizeof(uint64_t), &check->refusal);
-		pthread_mutex_unlock(&command->broker->registry.lock);
+		pthread_mutex_unlock(&command->broker->registry->lock);
 		command_refuse(command, &check->refusal);
 		return NULL;
 	}
@@ -103,7 +112,7 @@ static struct allocation *check_allocation(struct check *check,
 		r = launch_check_reach(check->launch, arg, allocation, &check->refusal);
 	if (r == 0)
 		return allocation;
-	pthread_mutex_unlock(&command->broker->registry.lock);
+	pthread_mutex_unlock(&command->broker->registry->lock);
 	command_refuse(command, &check->refusal);
 	return NULL;
 }
@@ -177,7 +186,7 @@ static void launch_start(struct check *check)
 	if (r == 0)
 		r = launch_prepare(check);
 	if (r < 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		command_refuse(command, &check->refusal);
 		return;
 	}
@@ -188,7 +197,7 @@ static void launch_start(struct check *check)
 		return;
 	r = launch_prepare_guest(check, &ready);
 	if (r < 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		op_start(ready);
 		command_refuse(command, &check->refusal);
 		return;
@@ -253,7 +262,7 @@ static void launch_look_up(struct command *command, struct launch *launch,
 static void launch_go(struct command *command, struct launch *launch, bool asked)
 {
 	struct check check = { .command = command, .launch = launch };
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	const struct module *module;
 	struct token token;
 

@@ -3,10 +3,20 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
 #include "control/verbs.h"
+#include "cuda/driver.h"
 #include "memops/placement.h"
 #include "model/access.h"
+#include "model/allocation.h"
 #include "model/location.h"
+#include "model/owner.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
 
 /* The location that a line names. */
 enum about { ABOUT_NOTHING, ABOUT_PLACE, ABOUT_PROCESSOR };
@@ -119,7 +129,7 @@ static struct stream *placement_stream(struct command *command, uint32_t device)
 	const struct stream *named = NULL;
 
 	if (name)
-		named = stream_find_named(&command->broker->registry, name,
+		named = stream_find_named(command->broker->registry, name,
 					  command->caller);
 	return command_stream(command, name, named ? named->device : device);
 }
@@ -127,7 +137,7 @@ static struct stream *placement_stream(struct command *command, uint32_t device)
 /* Releases registry.lock and refuses. */
 static void placement_refuse(struct command *command, const struct refusal *refusal)
 {
-	pthread_mutex_unlock(&command->broker->registry.lock);
+	pthread_mutex_unlock(&command->broker->registry->lock);
 	command_refuse(command, refusal);
 }
 
@@ -177,7 +187,7 @@ static void advise_start(struct command *command, const struct placement_line *l
 	struct placing *placing = NULL;
 	struct owner *owner;
 
-	owner = owner_get(&command->broker->registry, command->caller->uid,
+	owner = owner_get(command->broker->registry, command->caller->uid,
 			  command->caller->gid);
 	if (owner)
 		placing = placing_new(command->broker, &advise_class, owner, allocation,
@@ -203,7 +213,7 @@ static void place(struct command *command, const struct placement *placement, in
 		command_refuse(command, &refusal);
 		return;
 	}
-	pthread_mutex_lock(&command->broker->registry.lock);
+	pthread_mutex_lock(&command->broker->registry->lock);
 	allocation = command_find_own(command, line.name, ACCESS_WRITE);
 	if (!allocation)
 		return;

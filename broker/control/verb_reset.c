@@ -2,10 +2,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "control/command.h"
 #include "control/verbs.h"
 #include "memops/lease.h"
 #include "model/access.h"
+#include "model/handle_table.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "process/broker.h"
 #include "process/checkpoint.h"
+#include "process/worker.h"
 
 void verb_reset(struct command *command)
 {
@@ -17,12 +23,12 @@ void verb_reset(struct command *command)
 
 	if (command_parse(command) < 0)
 		return;
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = slots_get(&broker->registry.owners, command->token.slot,
-			  command->token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = handle_table_get(&broker->registry->owners, command->token.slot,
+				 command->token.generation);
 	if (command->caller->uid != 0 && command->caller->uid != owner->uid) {
 		uid = owner->uid;
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		command_fail(command, EPERM,
 			     "the worker belongs to uid %u, not to uid %u", uid,
 			     command->caller->uid);
@@ -33,10 +39,10 @@ void verb_reset(struct command *command)
 		owner->worker->n_resets++;
 		worker_forgive(owner->worker);
 		epoch = worker_epoch(owner->worker);
-		waits = epoch && rescue_begin(broker, owner->worker, epoch, "was reset",
-					      EIO, &command->completion);
+		waits = epoch && checkpoint_begin(broker, owner->worker, epoch,
+						  "was reset", EIO, &command->completion);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	leases_end_holds(broker, uid);
 	if (!waits)
 		command_done(command, 0);

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/def.h"
+#include "base/text.h"
+#include "control/command.h"
 #include "control/verbs.h"
 #include "model/access.h"
+#include "model/handle_table.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 struct synchronize {
 	struct op op;
@@ -45,7 +56,7 @@ static const struct op_class synchronize_class = {
 /* The stream named by the line or the file. As command_find(). */
 static struct stream *synchronize_stream(struct command *command)
 {
-	struct registry *registry = &command->broker->registry;
+	struct registry *registry = command->broker->registry;
 	struct stream *stream;
 	unsigned int uid;
 
@@ -60,8 +71,8 @@ static struct stream *synchronize_stream(struct command *command)
 			return NULL;
 		}
 	} else {
-		stream = slots_get(&registry->streams, command->token.slot,
-				   command->token.generation);
+		stream = handle_table_get(&registry->streams, command->token.slot,
+					  command->token.generation);
 	}
 	if (!stream) {
 		pthread_mutex_unlock(&registry->lock);
@@ -84,7 +95,7 @@ void verb_synchronize(struct command *command)
 
 	if (command_parse(command) < 0)
 		return;
-	pthread_mutex_lock(&command->broker->registry.lock);
+	pthread_mutex_lock(&command->broker->registry->lock);
 	stream = synchronize_stream(command);
 	if (!stream)
 		return;

@@ -2,7 +2,17 @@
 /* The verbs, with a file for each. */
 #pragma once
 
-#include "control/command.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct allocation;
+struct broker;
+struct caller;
+struct command;
+struct completion;
+struct refusal;
+struct text;
+struct token;
 
 void verb_advise(struct command *command);
 void verb_alloc(struct command *command);

@@ -9,8 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/completion.h"
 #include "kernels/module_use.h"
+#include "model/handle_table.h"
+#include "model/module.h"
+#include "model/registry.h"
 #include "op/op.h"
+#include "process/broker.h"
 #include "protocol/function_record.h"
 
 #include <gpumem/function.h>
@@ -53,7 +58,7 @@ static bool inquiry_request(struct op *op, uint32_t what)
 {
 	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 		return false;
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = what,
 		.device = op->image->device,
 		.module = op->image->wire_id,
@@ -126,7 +131,7 @@ static int look_up_add(struct op *op, const struct record *record, uint32_t numb
 
 	if (op->image->withdrawn)
 		return -ESTALE;
-	r = image_add_function(&function, &op->broker->registry, op->image,
+	r = image_add_function(&function, op->broker->registry, op->image,
 			       inquiry_of(op)->name, number, record->has_params,
 			       (const struct param *)record->params, record->n_params);
 	return r == -EEXIST ? 0 : r;
@@ -149,9 +154,9 @@ static void look_up_answered(struct op *op, const struct wire_reply *reply)
 		op_fail(op, EIO, "the worker " FUNCTIONS_NONSENSE);
 		return;
 	}
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	r = look_up_add(op, &record, (uint32_t)reply->value[0]);
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	op_done(op, -r);
 }
 
@@ -191,7 +196,7 @@ static void inquiry_start(struct broker *broker, const struct op_class *class,
 		op_hold(op, wait);
 		op->image = image_ref(image);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r == 0)
 		return;
@@ -207,14 +212,14 @@ void function_ask_attributes(struct broker *broker, struct token token,
 	struct function *function;
 
 	(void)caller;
-	pthread_mutex_lock(&broker->registry.lock);
-	function = function_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	function = function_get(broker->registry, token.slot, token.generation);
 	if (function) {
 		inquiry_start(broker, &attributes_class, function->image, function->index,
 			      NULL, wait);
 		return;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	wait->done(wait, -ESTALE, NULL, 0);
 }
 
@@ -224,8 +229,9 @@ void module_look_up(struct broker *broker, struct token token, const char *name,
 	struct module *module;
 	int r = -ENOENT;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	module = handle_table_get(&broker->registry->modules, token.slot,
+				  token.generation);
 	if (!module)
 		r = -ESTALE;
 	else if (strlen(name) >= RECORD_NAME_MAX)
@@ -236,6 +242,6 @@ void module_look_up(struct broker *broker, struct token token, const char *name,
 		inquiry_start(broker, &look_up_class, module->image, 0, name, wait);
 		return;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	wait->done(wait, r, NULL, 0);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/refusal.h"
 
 #ifndef EM_CUDA
 #define EM_CUDA 190

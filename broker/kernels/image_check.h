@@ -7,7 +7,9 @@
  */
 #pragma once
 
-#include "base/refusal.h"
+#include <stddef.h>
+
+struct refusal;
 
 #define IMAGE_MAX (256ull << 20) /* bytes */
 

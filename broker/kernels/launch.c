@@ -13,12 +13,20 @@
  */
 #include "kernels/launch.h"
 
+#include <cuda.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
 #include "cuda/result.h"
 #include "memops/permissions.h"
+#include "model/allocation.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
 
 #define STREAM_SENT_MAX 256
 
@@ -110,7 +118,7 @@ static enum begun launch_begin(struct op *op)
 	if (!length)
 		return op_refuse(op, ENOMEM, "launch of %s: no memory in the broker",
 				 launch->kernel);
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_LAUNCH,
 		.flags = launch->spec.cooperative ? WIRE_COOPERATIVE : 0,
 		.device = launch->use.image->device,
@@ -118,7 +126,7 @@ static enum begun launch_begin(struct op *op)
 		.function = launch->use.function->index,
 		.length = length,
 	};
-	op->ask.payload = launch->payload;
+	op->request.payload = launch->payload;
 	return OP_RUN;
 }
 
@@ -130,9 +138,9 @@ static void launch_deinit(struct launch *launch)
 	struct broker *broker = launch->op.broker;
 
 	if (launch->use.module) {
-		pthread_mutex_lock(&broker->registry.lock);
+		pthread_mutex_lock(&broker->registry->lock);
 		launch->image_fd = module_use_end(broker, &launch->use);
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 	}
 	closep(&launch->image_fd);
 	free(launch->payload);
@@ -147,7 +155,7 @@ static void launch_note(struct op *op, const struct wire_reply *reply)
 /* Whether other kernels were running, so the driver can't say which kernel failed. */
 static bool launch_had_company(struct launch *launch)
 {
-	struct registry *registry = &launch->op.broker->registry;
+	struct registry *registry = launch->op.broker->registry;
 	uint32_t n_sent;
 
 	pthread_mutex_lock(&registry->lock);

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/number.h"
+#include "base/refusal.h"
 #include "kernels/launch.h"
 #include "memops/move.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/device.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 #include <errno.h>
 #include <string.h>
@@ -43,7 +50,7 @@ int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
 static int refuse_size(const struct launch *launch, unsigned int i,
 		       struct refusal *refusal)
 {
-	const struct registry *registry = &launch->op.broker->registry;
+	const struct registry *registry = launch->op.broker->registry;
 	const struct launch_arg *arg = &launch->spec.args[i];
 	uint32_t size = launch->use.function->params[i].size;
 
@@ -119,7 +126,7 @@ int launch_check_limits(struct launch *launch, struct refusal *refusal)
 {
 	const struct launch_spec *spec = &launch->spec;
 	const struct device *device =
-		launch->op.broker->registry.device_at[launch->use.image->device];
+		launch->op.broker->registry->device_at[launch->use.image->device];
 	const struct launch_limits *limits = &device->limits;
 	uint64_t threads = (uint64_t)spec->block[0] * spec->block[1] * spec->block[2];
 	int r;
@@ -172,7 +179,8 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 	if (!kind_has_device(allocation->kind) || allocation->device == device)
 		return 0;
 	if (!kind_is_durable(allocation->kind) ||
-	    !(launch->op.broker->registry.device_at[device]->peers >> allocation->device &
+	    !(launch->op.broker->registry->device_at[device]->peers >>
+		      allocation->device &
 	      1))
 		return refuse(refusal, EXDEV,
 			      "allocation %s of kind %s is on device %u, out of "

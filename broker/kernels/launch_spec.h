@@ -4,7 +4,8 @@
 
 #include <gpumem/wire.h>
 
-#include "base/def.h"
+#include <stddef.h>
+#include <stdlib.h>
 
 enum launch_arg_kind { ARG_ALLOCATION, ARG_VALUE };
 

@@ -16,11 +16,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/completion.h"
 #include "base/number.h"
+#include "base/refusal.h"
+#include "cuda/result.h"
 #include "kernels/image_check.h"
 #include "kernels/module_use.h"
 #include "model/access.h"
+#include "model/journal.h"
+#include "model/module.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
+#include "process/broker.h"
 #include "protocol/function_record.h"
 
 #define LOAD_TRIES 3 /* attempts for each step, each in a new process */
@@ -82,18 +90,18 @@ static void load_ask_image(struct op *op)
 {
 	struct load *load = load_of(op);
 
-	op->ask.fd = fcntl(load->image->fd, F_DUPFD_CLOEXEC, 0);
-	if (op->ask.fd < 0) {
+	op->request.fd = fcntl(load->image->fd, F_DUPFD_CLOEXEC, 0);
+	if (op->request.fd < 0) {
 		op_fail(op, EIO, "module %s: the image can't be handed over: %s",
 			load->name, strerror(errno));
 		return;
 	}
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_MODULE_LOAD,
 		.device = load->image->device,
 		.module = load->image->wire_id,
 	};
-	op_ask(op);
+	op_request(op);
 }
 
 /* The log and the functions arrive in a slot. */
@@ -103,7 +111,7 @@ static void load_ask_told(struct op *op)
 
 	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 		return;
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = load->step,
 		.device = load->image->device,
 		.module = load->image->wire_id,
@@ -111,7 +119,7 @@ static void load_ask_told(struct op *op)
 		.offset = staging_offset((unsigned int)op->staged.slot),
 		.length = WIRE_TRANSFER_MAX,
 	};
-	op_ask(op);
+	op_request(op);
 }
 
 static void load_run(struct op *op)
@@ -149,7 +157,7 @@ static char *load_copy(const struct op *op, uint64_t length)
 static int load_take_functions(struct load *load, const char *bytes, uint64_t size,
 			       uint64_t n)
 {
-	struct registry *registry = &load->op.broker->registry;
+	struct registry *registry = load->op.broker->registry;
 	int r = 0;
 
 	pthread_mutex_lock(&registry->lock);
@@ -303,15 +311,15 @@ static void load_settle(struct op *op)
 		module->log = take_ptr(load->log);
 	}
 	if (op->error) {
-		journal_event(&op->broker->journal, "failed modules/%s errno=%s",
+		journal_event(op->broker->journal, "failed modules/%s errno=%s",
 			      module->name, strerrorname_np(op->error));
 		return;
 	}
 	if (module->image && module->image->serial > image->serial)
 		return;
-	load->image = module_set_image(&op->broker->registry, module, image);
+	load->image = module_set_image(op->broker->registry, module, image);
 	module->loaded_s = time(NULL);
-	journal_event(&op->broker->journal,
+	journal_event(op->broker->journal,
 		      "load modules/%s format=%s size=%llu functions=%u", module->name,
 		      load->format, (unsigned long long)image->size, image->n_functions);
 }
@@ -323,13 +331,13 @@ static void load_finish(struct op *op)
 	char file[128];
 
 	op_slot_release(op->worker, op->staged.slot);
-	closep(&op->ask.fd);
+	closep(&op->request.fd);
 	if (op->error) {
 		if (load->said[0])
 			text_printf(&op->sentence, "; modules/%s/log: %s", load->name,
 				    load->said);
 		snprintf(file, sizeof(file), "modules/%s/image", load->name);
-		journal_fail(&op->broker->journal, op->uid, op->pid, file, op->error,
+		journal_fail(op->broker->journal, op->uid, op->pid, file, op->error,
 			     text_string(&op->sentence));
 	}
 	if (load->image)
@@ -377,7 +385,7 @@ static void load_refuse(struct broker *broker, const struct caller *caller,
 	char file[128];
 
 	snprintf(file, sizeof(file), "modules/%s/image", name);
-	journal_fail(&broker->journal, caller->uid, caller->pid, file, refusal->error,
+	journal_fail(broker->journal, caller->uid, caller->pid, file, refusal->error,
 		     refusal->sentence);
 	wait->done(wait, -refusal->error, NULL, 0);
 }
@@ -408,7 +416,7 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 	if (op)
 		op->worker = worker_of(broker, module->owner);
 	if (op && op->worker)
-		r = image_new(&load->image, &broker->registry, module, fd, size);
+		r = image_new(&load->image, broker->registry, module, fd, size);
 	if (r < 0) {
 		op_free(op);
 		(void)load_refuse_share(module->owner, size, r, refusal);
@@ -428,7 +436,7 @@ static void load_note_refused(struct broker *broker, struct module *module, int 
 	module->settled = ++module->n_serials;
 	module->failed = error;
 	free(take_ptr(module->log));
-	journal_event(&broker->journal, "failed modules/%s errno=%s", module->name,
+	journal_event(broker->journal, "failed modules/%s errno=%s", module->name,
 		      strerrorname_np(error));
 }
 
@@ -436,7 +444,7 @@ static void load_note_refused(struct broker *broker, struct module *module, int 
 static void load_drop(struct broker *broker, struct load *load)
 {
 	(void)image_unref(load->image);
-	image_free(&broker->registry, load->image);
+	image_free(broker->registry, load->image);
 	op_free(&load->op);
 }
 
@@ -455,8 +463,9 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	format = load_check(fd, size, &refusal);
 	if (!format)
 		r = -refusal.error;
-	pthread_mutex_lock(&broker->registry.lock);
-	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	module = handle_table_get(&broker->registry->modules, token.slot,
+				  token.generation);
 	if (module)
 		strcpy(name, module->name);
 	else
@@ -483,7 +492,7 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 		(void)take_fd(&fd);
 		module->n_loads++;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
 		load_refuse(broker, caller, name, &refusal, wait);

@@ -2,11 +2,12 @@
 /* Loads a module: from a complete image to functions ready for launches. */
 #pragma once
 
-#include "base/completion.h"
-#include "model/access.h"
-#include "model/object.h"
+#include <stdint.h>
 
 struct broker;
+struct caller;
+struct completion;
+struct token;
 
 /*
  * Checks the image and loads it in the worker of the module's owner. fd is a memfd of

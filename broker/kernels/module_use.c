@@ -5,8 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/completion.h"
+#include "base/def.h"
+#include "base/refusal.h"
+#include "base/text.h"
 #include "model/access.h"
+#include "model/journal.h"
 #include "model/location.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
 #include "process/broker.h"
 #include "process/worker.h"
 
@@ -73,7 +81,7 @@ int module_use_begin(struct broker *broker, const struct caller *caller, const c
 		     const char *function_name, struct module_use *ret_use,
 		     struct refusal *refusal)
 {
-	struct module *module = module_find(&broker->registry, name);
+	struct module *module = module_find(broker->registry, name);
 	const struct function *function;
 	int r;
 
@@ -100,7 +108,7 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 			   struct refusal *refusal)
 {
 	const struct function *function =
-		function_get(&broker->registry, token.slot, token.generation);
+		function_get(broker->registry, token.slot, token.generation);
 	int r;
 
 	if (!function)
@@ -125,7 +133,7 @@ static int module_drop_image(struct broker *broker, struct image *image)
 		return -1;
 	if (owner->worker)
 		worker_drop_image(owner->worker, image);
-	image_free(&broker->registry, image);
+	image_free(broker->registry, image);
 	return fd;
 }
 
@@ -143,9 +151,9 @@ void module_put_image(struct broker *broker, struct image *image)
 {
 	int fd;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	fd = module_drop_image(broker, image);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	closep(&fd);
 }
 
@@ -158,7 +166,7 @@ int module_create(struct broker *broker, const char *name, struct owner *owner,
 	struct module *module;
 	int r;
 
-	r = module_new(&module, &broker->registry, name, owner);
+	r = module_new(&module, broker->registry, name, owner);
 	if (r == -EEXIST)
 		return refuse(refusal, EEXIST, "module %s is there already", name);
 	if (r == -EDQUOT) {
@@ -168,7 +176,7 @@ int module_create(struct broker *broker, const char *name, struct owner *owner,
 	if (r < 0)
 		return refuse(refusal, -r, "no memory in the broker");
 	*ret_token = (struct token){ module->slot, module->slot_generation };
-	journal_event(&broker->journal, "create modules/%s uid=%u", name, owner->uid);
+	journal_event(broker->journal, "create modules/%s uid=%u", name, owner->uid);
 	return 0;
 }
 
@@ -190,7 +198,7 @@ static int module_check_removal(const struct module *module, const struct caller
 int module_remove(struct broker *broker, const char *name, const struct caller *caller,
 		  struct refusal *refusal)
 {
-	struct module *module = module_find(&broker->registry, name);
+	struct module *module = module_find(broker->registry, name);
 	struct image *image = NULL;
 	int r;
 
@@ -199,11 +207,11 @@ int module_remove(struct broker *broker, const char *name, const struct caller *
 	else
 		r = refuse(refusal, ENOENT, "there is no module %s", name);
 	if (r == 0) {
-		image = module_set_image(&broker->registry, module, NULL);
-		journal_event(&broker->journal, "remove modules/%s", name);
-		module_free(&broker->registry, module);
+		image = module_set_image(broker->registry, module, NULL);
+		journal_event(broker->journal, "remove modules/%s", name);
+		module_free(broker->registry, module);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (image)
 		module_put_image(broker, image);
 	return r;
@@ -222,17 +230,17 @@ int module_store_device(struct broker *broker, struct module *module,
 			      "module %s has been loaded: its device can't change any "
 			      "more; rmdir it and make it again",
 			      module->name);
-	return line_device(value, &broker->registry, &module->device, refusal);
+	return line_device(value, broker->registry, &module->device, refusal);
 }
 
 void modules_free(struct broker *broker)
 {
 	struct module *module, *safe;
 
-	HASH_ITER (hh, broker->registry.modules_by_name, module, safe) {
-		struct image *image = module_set_image(&broker->registry, module, NULL);
+	HASH_ITER (hh, broker->registry->modules_by_name, module, safe) {
+		struct image *image = module_set_image(broker->registry, module, NULL);
 
-		module_free(&broker->registry, module);
+		module_free(broker->registry, module);
 		if (image)
 			module_put_image(broker, image);
 	}
@@ -247,11 +255,12 @@ void module_ask_log(struct broker *broker, struct token token,
 	const struct module *module;
 
 	(void)caller;
-	pthread_mutex_lock(&broker->registry.lock);
-	module = slots_get(&broker->registry.modules, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	module = handle_table_get(&broker->registry->modules, token.slot,
+				  token.generation);
 	if (module)
 		log = strdup(module->log ?: "");
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (log)
 		wait->done(wait, 0, log, strlen(log));
 	else
@@ -273,8 +282,8 @@ void function_ask_params(struct broker *broker, struct token token,
 	_cleanup_text_ struct text file = TEXT_INIT;
 	int r = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	function = function_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	function = function_get(broker->registry, token.slot, token.generation);
 	if (!function) {
 		r = -ESTALE;
 	} else if (!function->has_params) {
@@ -284,9 +293,9 @@ void function_ask_params(struct broker *broker, struct token token,
 	} else {
 		params_print(function, &text);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == -EOPNOTSUPP)
-		journal_fail(&broker->journal, caller->uid, caller->pid,
+		journal_fail(broker->journal, caller->uid, caller->pid,
 			     text_string(&file), EOPNOTSUPP,
 			     "the driver can't tell the parameters of kernels "
 			     "(cuFuncGetParamInfo: CUDA_ERROR_NOT_SUPPORTED)");

@@ -23,16 +23,15 @@
  */
 #pragma once
 
-#include "base/completion.h"
-#include "base/refusal.h"
-#include "model/access.h"
-#include "model/module.h"
-#include "model/object.h"
-
 /* Reason for ending a worker whose replies about functions make no sense. */
 #define FUNCTIONS_NONSENSE "told of functions that can't be"
 
 struct broker;
+struct caller;
+struct completion;
+struct owner;
+struct refusal;
+struct token;
 
 struct module_use {
 	struct module *module;

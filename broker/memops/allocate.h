@@ -5,12 +5,18 @@
 #include "base/completion.h"
 #include "base/workqueue.h"
 #include "channel/channel.h"
+#include "channel/request.h"
+#include "cuda/failure.h"
+#include "memory/reclaim.h"
+#include "model/allocation.h"
 #include "op/deadline.h"
 #include "process/broker.h"
 
-struct making {
+struct token;
+
+struct alloc_request {
 	struct task task;
-	struct ask ask; /* asks for the free memory when there is too little */
+	struct request request; /* asks for the free memory when there is too little */
 	struct broker *broker;
 	struct allocation *allocation;
 	struct completion *completion; /* NULL: interrupted. registry.lock */
@@ -34,7 +40,7 @@ bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode)
 uint32_t allocation_place(const struct allocation *allocation);
 
 /*
- * Makes the memory, by kind. Takes ownership of making. In the end the allocation is
+ * Makes the memory, by kind. Takes ownership of alloc. In the end the allocation is
  * published or freed, and the completion is answered. No lock held.
  */
-void making_start(struct making *making);
+void alloc_request_start(struct alloc_request *alloc);

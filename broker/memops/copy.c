@@ -13,7 +13,12 @@
 
 #include <string.h>
 
+#include "base/def.h"
+#include "model/allocation.h"
+#include "model/order.h"
+#include "op/op.h"
 #include "process/processes.h"
+#include "process/staging_slot.h"
 
 /* ---- by one worker ---- */
 
@@ -35,13 +40,13 @@ static enum begun copy_begin(struct op *op)
 {
 	const struct use *target = &op->work.uses[0], *source = &op->work.uses[1];
 
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_COPY,
 		.address = target->allocation->address + target->offset,
 		.source = source->allocation->address + source->offset,
 		.length = target->length,
 	};
-	copy_devices(target->allocation, source->allocation, &op->ask.request);
+	copy_devices(target->allocation, source->allocation, &op->request.record);
 	return OP_RUN;
 }
 
@@ -154,14 +159,14 @@ static void bounce_ask(struct bounce *bounce, int side)
 	op->worker = bounce->workers[side];
 	/* The other side's memory is never mapped in this worker. */
 	op->only_use = side;
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = side == BOUNCE_SOURCE ? WIRE_READ : WIRE_WRITE,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset + bounce->done,
 		.length = bounce->piece,
 		.offset = staging_offset((unsigned int)bounce->slots[side]),
 	};
-	op_ask(op);
+	op_request(op);
 }
 
 /* Run again for each slot that was not free. */

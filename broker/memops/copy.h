@@ -2,7 +2,11 @@
 /* Copies between allocations. */
 #pragma once
 
-#include "op/op.h"
+#include <stdint.h>
+
+struct allocation;
+struct broker;
+struct owner;
 
 /*
  * Makes an op that copies length bytes: by the GPU if one worker can reach both

@@ -2,11 +2,14 @@
 /* Data and permissions of allocations, for the view. */
 #pragma once
 
-#include "base/completion.h"
-#include "model/access.h"
+#include <stddef.h>
+#include <sys/types.h>
+
 #include "model/object.h"
 
 struct broker;
+struct caller;
+struct completion;
 
 /*
  * Buffers shared with the mover, for reading FUSE requests: the GPU can read payloads in

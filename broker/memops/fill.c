@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "memops/fill.h"
 
+#include <gpumem/wire.h>
+
+#include "base/def.h"
+#include "model/allocation.h"
+#include "model/order.h"
+#include "op/op.h"
+
 struct fill {
 	struct op op;
 	uint64_t pattern;
@@ -13,7 +20,7 @@ static enum begun fill_begin(struct op *op)
 	struct fill *fill = container_of(op, struct fill, op);
 	const struct use *use = &op->work.uses[0];
 
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_FILL,
 		.flags = fill->stay ? WIRE_STAY : 0,
 		.device = use->allocation->device,

@@ -2,7 +2,13 @@
 /* Fills. */
 #pragma once
 
-#include "op/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct allocation;
+struct broker;
+struct op;
+struct owner;
 
 /* Settles a fill or a copy: the next close or fsync reports a failure to a descriptor of
  * data that was answered before. */

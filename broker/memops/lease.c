@@ -15,10 +15,20 @@
 #include <utlist.h>
 
 #include "base/refusal.h"
+#include "base/text.h"
+#include "memops/lease.h"
 #include "memops/lease_file.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/object.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 void leases_init(struct leases *leases)
 {
@@ -56,7 +66,7 @@ void lease_fail(struct broker *broker, const struct caller *caller, const char *
 	char file[128];
 
 	snprintf(file, sizeof(file), "allocations/%s/lease", name);
-	journal_fail(&broker->journal, caller->uid, caller->pid, file, error, sentence);
+	journal_fail(broker->journal, caller->uid, caller->pid, file, error, sentence);
 }
 
 /* ---- counting ---- */
@@ -66,11 +76,11 @@ static void leased_add(struct broker *broker, const struct allocation *allocatio
 		       int64_t bytes, int64_t freed_bytes)
 {
 	struct lease_totals *totals[] = {
-		&broker->registry.leased,
+		&broker->registry->leased,
 		&allocation->owner->leased,
 		allocation->kind == KIND_HOST
 			? NULL
-			: &broker->registry.leased_on[allocation->device],
+			: &broker->registry->leased_on[allocation->device],
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(totals); i++) {
@@ -114,7 +124,7 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
 
-	if (broker->registry.shutting_down)
+	if (broker->registry->shutting_down)
 		return refuse(refusal, ESTALE, "the broker is shutting down");
 	if (!kind_is_durable((enum allocation_kind)allocation->kind))
 		return lease_refuse_kind(allocation, refusal);
@@ -155,9 +165,9 @@ static void lease_link(struct lease *lease, struct allocation *allocation,
 		leased_count(broker, allocation, true);
 	if (lease->write) {
 		allocation->n_write_leases++;
-		ahead_free(broker, allocation->ahead, ready);
+		readahead_free(broker, allocation->readahead, ready);
 	}
-	journal_event(&broker->journal,
+	journal_event(broker->journal,
 		      "lease allocations/%s lease=%llu access=%s uid=%u pid=%d",
 		      allocation->name, (unsigned long long)lease->id,
 		      lease->write ? "w" : "r", lease->uid, lease->pid);
@@ -204,9 +214,9 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 	if (!lease)
 		return -ENOMEM;
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
-	user = owner_get(&broker->registry, caller->uid, caller->gid);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	user = owner_get(broker->registry, caller->uid, caller->gid);
 	if (!allocation || !user) {
 		r = refuse(&refusal, allocation ? ENOMEM : ESTALE, "%s",
 			   allocation ? "no memory in the broker" : "it has been freed");
@@ -218,7 +228,7 @@ int broker_lease_open(struct broker *broker, struct token token,
 		lease_link(lease, allocation, user, &ready);
 	else
 		lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0) {
 		lease_fail(broker, caller, name, refusal.error, refusal.sentence);
@@ -232,7 +242,7 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 bool lease_park_release(struct broker *broker, struct allocation *allocation)
 {
-	bool leased = allocation->leases && !broker->registry.shutting_down;
+	bool leased = allocation->leases && !broker->registry->shutting_down;
 
 	allocation->release_parked = leased || allocation->n_departing;
 	return allocation->release_parked;
@@ -292,11 +302,11 @@ static void lease_departed(void *userdata)
 	struct broker *broker = lease->broker;
 	struct op *release;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease->departing->n_departing--;
 	release = lease_end_release(lease->departing);
 	lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (release)
 		allocation_resume_release(release);
 }
@@ -312,11 +322,11 @@ struct lease *broker_lease_close(struct lease *lease)
 		return NULL;
 	broker = lease->broker;
 	departs = lease->pidfd >= 0 && process_is_ending(lease->pid);
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease->closed = true;
 	allocation = lease->allocation;
 	if (allocation) {
-		journal_event(&broker->journal,
+		journal_event(broker->journal,
 			      "unlease allocations/%s lease=%llu uid=%u pid=%d",
 			      allocation->name, (unsigned long long)lease->id, lease->uid,
 			      lease->pid);
@@ -329,7 +339,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	lease->departing = departs ? allocation : NULL;
 	if (!lease->departing)
 		lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (held)
 		op_done(held, 0);
 	if (release)
@@ -354,13 +364,13 @@ void leases_end_holds(struct broker *broker, uid_t uid)
 	struct op *held, *holds = NULL;
 	struct lease *lease;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		held = lease->uid == uid ? take_ptr(lease->held) : NULL;
 		if (held)
 			op_push_ready(&holds, held);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	holds_end(holds);
 }
 
@@ -369,7 +379,7 @@ void leases_end(struct broker *broker)
 	struct op *held, *releases = NULL, *holds = NULL;
 	struct lease *lease;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		struct allocation *allocation = lease->allocation;
 		struct op *release;
@@ -384,7 +394,7 @@ void leases_end(struct broker *broker)
 			op_push_ready(&releases, release);
 		lease_notify(lease);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	holds_end(holds);
 	while ((held = releases)) {
 		releases = held->next_ready;

@@ -10,17 +10,17 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <uthash.h>
-
-#include "base/text.h"
 
 struct allocation;
 struct broker;
 struct lease;
 struct op;
 struct owner;
+struct text;
 
 #define LEASES_OF_USER_MAX 4096
 

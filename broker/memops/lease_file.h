@@ -2,9 +2,10 @@
 /* One open descriptor of `lease`. */
 #pragma once
 
-#include "base/completion.h"
-#include "model/access.h"
-#include "model/object.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 struct broker;
 
@@ -13,7 +14,10 @@ struct broker;
  * view makes a lease for each open descriptor of `lease`, and ends the lease when the
  * descriptor closes. Leased memory stays in place, freed or not.
  */
+struct caller;
+struct completion;
 struct lease;
+struct token;
 
 /*
  * Makes a lease for the caller's process. wake is called from any thread, perhaps under

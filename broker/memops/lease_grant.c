@@ -9,11 +9,23 @@
 #include "memops/lease_private.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "base/completion.h"
 #include "base/refusal.h"
+#include "base/text.h"
+#include "base/workqueue.h"
 #include "memops/lease_file.h"
 #include "memops/move.h"
+#include "memory/block.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/order.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "op/op.h"
+#include "process/broker.h"
 
 #define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)
 
@@ -64,7 +76,7 @@ static void lease_op_add(struct lease *lease, struct op *op, struct completion *
 		lease->hold = GPUMEM_HOLD_NONE;
 	if (r < 0 && op)
 		lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0) {
 		op_free(op);
@@ -79,9 +91,9 @@ static void lease_answer(struct lease *lease, struct completion *wait)
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct broker *broker = lease->broker;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease_print(lease, &text);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (text_failed(&text))
 		wait->done(wait, -ENOMEM, NULL, 0);
 	else
@@ -100,14 +112,14 @@ static int grant_charge(struct op *op, struct text *sentence)
 
 	if (allocation->kind == KIND_HOST)
 		return 0;
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	if (!allocation->lender)
 		r = share_take(user, SHARE_DESCRIPTORS, 1);
 	if (r < 0)
 		share_explain(user, SHARE_DESCRIPTORS, 1, sentence);
 	else if (!allocation->lender)
 		allocation->lender = user;
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	return r;
 }
 
@@ -123,7 +135,7 @@ static void grant_export(struct task *task)
 		op_fail(op, -r, "%s", text_string(&text));
 		return;
 	}
-	r = block_prepare_share(&op->broker->memory, block, &failure);
+	r = block_prepare_share(op->broker->memory, block, &failure);
 	if (r == 0) {
 		op_done(op, 0);
 		return;
@@ -151,7 +163,7 @@ static void grant_run(struct op *op)
 	struct lease_op *grant = container_of(op, struct lease_op, op);
 
 	grant->task.run = grant_export;
-	crew_add(&op->broker->crew, op->uid, &grant->task);
+	workqueue_add(op->broker->workqueue, op->uid, &grant->task);
 }
 
 static void grant_finish(struct op *op)
@@ -164,16 +176,16 @@ static void grant_finish(struct op *op)
 	if (op->error && wait)
 		lease_fail(broker, &caller, op->name, op->error,
 			   text_string(&op->sentence));
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease->granted |= !op->error;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (wait && op->error)
 		wait->done(wait, -op->error, NULL, 0);
 	else if (wait)
 		lease_answer(lease, wait);
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease_unref(lease);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 static const struct op_class grant_class = {
@@ -204,7 +216,7 @@ static void lease_grant(struct lease *lease, struct completion *wait)
 		lease_op_add(lease, op, wait);
 	} else {
 		lease_unref(lease);
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		op_free(op);
 		lease_fail(broker, &caller, name, refusal.error, refusal.sentence);
 		wait->done(wait, r, NULL, 0);
@@ -217,14 +229,14 @@ void broker_lease_read(struct lease *lease, struct completion *wait)
 	struct broker *broker = lease->broker;
 	const struct allocation *allocation;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	lease->changed = false;
 	allocation = lease->allocation;
 	/*
 	 * During a hold no new grant is needed; a grant would be queued behind the hold.
 	 */
 	if (!allocation || allocation->state == ALLOCATION_FREED || lease->held) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		lease_answer(lease, wait);
 	} else {
 		lease_grant(lease, wait);
@@ -235,9 +247,9 @@ bool broker_lease_changed(struct lease *lease)
 {
 	bool changed;
 
-	pthread_mutex_lock(&lease->broker->registry.lock);
+	pthread_mutex_lock(&lease->broker->registry->lock);
 	changed = lease->changed;
-	pthread_mutex_unlock(&lease->broker->registry.lock);
+	pthread_mutex_unlock(&lease->broker->registry->lock);
 	return changed;
 }
 
@@ -251,13 +263,13 @@ static void hold_run(struct op *op)
 	struct completion *wait = NULL;
 	bool ending;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	ending = !lease->allocation;
 	if (!ending)
 		wait = completion_take(&op->completion);
 	if (wait)
 		lease->held = op;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (wait)
 		wait->done(wait, 0, NULL, 0);
 	else if (ending)
@@ -286,9 +298,9 @@ static void hold_finish(struct op *op)
 			   text_string(&op->sentence));
 		wait->done(wait, -op->error, NULL, 0);
 	}
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	lease_unref(lease);
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
 static const struct op_class hold_class = {
@@ -353,7 +365,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 	struct op *held;
 	int r;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (lease->allocation)
 		strcpy(name, lease->allocation->name);
 	r = hold_check(lease, hold, &refusal);
@@ -366,7 +378,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 		return;
 	}
 	held = r == 0 ? take_ptr(lease->held) : NULL;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0)
 		lease_fail(broker, caller, name, refusal.error, refusal.sentence);
 	if (held)

@@ -2,11 +2,14 @@
 /* A lease, for the lease*.c files alone. */
 #pragma once
 
+#include <uthash.h>
+
 #include <gpumem/lease.h>
 
 #include "base/process.h"
-#include "memops/lease.h"
-#include "op/op.h"
+
+struct caller;
+struct text;
 
 #define TICKET_BYTES 16
 

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints leases: the text for programs, and lines for people. */
 #include "base/number.h"
+#include "base/text.h"
+#include "memops/lease.h"
 #include "memops/lease_private.h"
+#include "memory/block.h"
+#include "model/allocation.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 #include <gpumem/wire.h>
 #include <utlist.h>
@@ -66,7 +72,7 @@ void lease_print(const struct lease *lease, struct text *text)
 		text_printf(text, "device none\nuuid none\n");
 	else
 		text_printf(text, "device %u\nuuid %s\n", allocation->device,
-			    broker->registry.device_at[allocation->device]->uuid);
+			    broker->registry->device_at[allocation->device]->uuid);
 	text_printf(text, "address 0x%llx\nsize_bytes %llu\nmapped_bytes %llu\n",
 		    (unsigned long long)allocation->address,
 		    (unsigned long long)allocation->size,
@@ -118,7 +124,7 @@ void leases_show(const struct broker *broker, const struct allocation *allocatio
 void text_add_lease_holders(struct text *text, const struct broker *broker,
 			    uint32_t device)
 {
-	uint64_t bytes = broker->registry.leased_on[device].freed_bytes;
+	uint64_t bytes = broker->registry->leased_on[device].freed_bytes;
 	const struct lease *lease;
 	const char *joint = ", by";
 	unsigned int n = 0;

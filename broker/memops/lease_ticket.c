@@ -3,10 +3,16 @@
 #include "memops/lease_private.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/number.h"
+#include "memops/lease.h"
 #include "memops/lease_file.h"
+#include "memory/block.h"
+#include "model/allocation.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 static int hex_digit(char c)
 {
@@ -64,16 +70,16 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 
 	if (ticket_parse(ticket, length, &id, secret) < 0)
 		return -EINVAL;
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	HASH_FIND(hh, broker->leases->by_id, &id, sizeof(id), lease);
 	if (lease && lease->allocation && lease->granted &&
 	    secret_matches(lease->secret, secret)) {
 		/* Under the lock: the lease pins the block meanwhile. */
 		fd = uid == 0 || uid == lease->uid
-			     ? block_share(&broker->memory, lease->allocation->block,
+			     ? block_share(broker->memory, lease->allocation->block,
 					   lease->write)
 			     : -EACCES;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return fd;
 }

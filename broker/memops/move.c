@@ -19,8 +19,10 @@
 #include <utlist.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "memops/allocate.h"
 #include "memops/release.h"
+#include "memory/block.h"
 #include "model/access.h"
 #include "model/shares.h"
 #include "op/op.h"
@@ -85,7 +87,7 @@ static void move_make(struct task *task)
 	struct move *move = container_of(task, struct move, task);
 	struct op *op = &move->op;
 	const struct allocation *allocation = op->work.uses[0].allocation;
-	int r = block_new(&move->block, &op->broker->memory, allocation_place(allocation),
+	int r = block_new(&move->block, op->broker->memory, allocation_place(allocation),
 			  allocation->size, NULL);
 
 	if (r < 0) {
@@ -99,7 +101,7 @@ static void move_make(struct task *task)
 		op_done(op, 0);
 		return;
 	}
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_COPY,
 		.device = allocation->device,
 		.source_device = allocation->device,
@@ -108,7 +110,7 @@ static void move_make(struct task *task)
 		.length = allocation->size,
 	};
 	op->extra_block = move->block;
-	op_ask(op);
+	op_request(op);
 }
 
 static void move_run(struct op *op)
@@ -116,7 +118,7 @@ static void move_run(struct op *op)
 	struct move *move = container_of(op, struct move, op);
 
 	move->task.run = move_make;
-	crew_add(&op->broker->crew, op->uid, &move->task);
+	workqueue_add(op->broker->workqueue, op->uid, &move->task);
 }
 
 /* Whether an op that has begun may still use the old cell. */

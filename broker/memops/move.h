@@ -2,12 +2,13 @@
 /* Moves of small allocations out of shared blocks. */
 #pragma once
 
-#include "base/refusal.h"
+#include <stdbool.h>
 
 struct allocation;
 struct broker;
 struct caller;
 struct op;
+struct refusal;
 struct use;
 
 /*

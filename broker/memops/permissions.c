@@ -26,7 +26,14 @@
 #include "memops/move.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
+#include "memory/block.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/handle_table.h"
+#include "model/journal.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -128,12 +135,13 @@ static void guest_end(struct broker *broker, const struct op *op, const struct u
 	if (!op->class->kernel || !work_has_begun(work) ||
 	    op->class->kernel->may_use(op, use))
 		return;
-	rescue_insist(broker, op->worker,
-		      work->sent ? op->asked_epoch : worker_epoch(op->worker),
-		      "was ended: kernel %s still used allocation %s %g s after that was "
-		      "shut off",
-		      op->class->kernel->name(op), use->allocation->name,
-		      broker->ops->give_back_ms / 1000.0);
+	checkpoint_insist(
+		broker, op->worker,
+		work->sent ? op->asked_epoch : worker_epoch(op->worker),
+		"was ended: kernel %s still used allocation %s %g s after that was "
+		"shut off",
+		op->class->kernel->name(op), use->allocation->name,
+		broker->ops->give_back_ms / 1000.0);
 }
 
 /* The time limit has passed. */
@@ -238,7 +246,7 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 static int guests_revise(struct revision *revision)
 {
 	struct allocation *allocation = revision->allocation;
-	struct memory *memory = &revision->broker->memory;
+	struct memory *memory = revision->broker->memory;
 	const struct use *use;
 	const void *guest = NULL;
 	int r = 0;
@@ -292,7 +300,7 @@ static int change_refuse(struct broker *broker, const struct caller *caller,
 	char file[128];
 
 	snprintf(file, sizeof(file), "%s/%.64s", object_folder(type), name);
-	journal_fail(&broker->journal, caller->uid, caller->pid, file, refusal->error,
+	journal_fail(broker->journal, caller->uid, caller->pid, file, refusal->error,
 		     refusal->sentence);
 	return -refusal->error;
 }
@@ -313,8 +321,8 @@ static int change_module(struct broker *broker, struct module *module,
 		module->mode = mode & 0644;
 	if (gid != (gid_t)-1)
 		module->gid = gid;
-	journal_event(&broker->journal, "change modules/%s mode=%04o gid=%u",
-		      module->name, module->mode, module->gid);
+	journal_event(broker->journal, "change modules/%s mode=%04o gid=%u", module->name,
+		      module->mode, module->gid);
 	return 0;
 }
 
@@ -329,19 +337,19 @@ static int change_module_of(struct broker *broker, enum object_type type,
 	struct refusal refusal;
 	int r = -ESTALE;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (type == OBJECT_FUNCTION) {
-		function = function_get(&broker->registry, token.slot, token.generation);
+		function = function_get(broker->registry, token.slot, token.generation);
 		module = function ? function->image->module : NULL;
 	} else {
-		module = slots_get(&broker->registry.modules, token.slot,
-				   token.generation);
+		module = handle_table_get(&broker->registry->modules, token.slot,
+					  token.generation);
 	}
 	if (module) {
 		strcpy(name, module->name);
 		r = change_module(broker, module, caller, mode, uid, gid, &refusal);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r == -EPERM ? change_refuse(broker, caller, OBJECT_MODULE, name, &refusal)
 			   : r;
 }
@@ -388,10 +396,10 @@ static int change_allocation(struct broker *broker, struct token token,
 	struct rights rights;
 	int r;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (!allocation) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		return -ESTALE;
 	}
 	strcpy(name, allocation->name);
@@ -406,9 +414,9 @@ static int change_allocation(struct broker *broker, struct token token,
 	if (r == 0)
 		r = change_rights(&revision, rights, &refusal);
 	if (r == 0)
-		journal_event(&broker->journal, "change allocations/%s mode=%04o gid=%u",
+		journal_event(broker->journal, "change allocations/%s mode=%04o gid=%u",
 			      name, rights.mode, rights.gid);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(revision.ready);
 	return r < 0 ? change_refuse(broker, caller, OBJECT_ALLOCATION, name, &refusal)
 		     : 0;

@@ -2,7 +2,7 @@
 /* Kernels that use memory of other owners. */
 #pragma once
 
-#include "base/def.h"
+#include <stdbool.h>
 
 struct caller;
 struct op;

@@ -16,8 +16,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
+#include "cuda/driver.h"
 #include "memops/placement.h"
+#include "model/allocation.h"
 #include "model/location.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "process/broker.h"
 
 /* ---- the ops ---- */
 
@@ -33,7 +39,7 @@ static enum begun placing_begin(struct op *op)
 			op, ENOMEM, "allocation %s: %s", use->allocation->name,
 			r == -ENOSPC ? "too many of its ranges differ in advice or place"
 				     : "no memory in the broker");
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = placing->wire_op,
 		.device = placing->device,
 		.address = use->allocation->address + use->offset,
@@ -54,9 +60,9 @@ static void placing_note(struct op *op, const struct wire_reply *reply)
 	const struct allocation *allocation = op->work.uses[0].allocation;
 
 	(void)reply;
-	managed_set(allocation->managed, &op->broker->registry.managed,
-		    op->ask.request.address - allocation->address, op->ask.request.length,
-		    placing->change, placing->value);
+	managed_set(allocation->managed, &op->broker->registry->managed,
+		    op->request.record.address - allocation->address,
+		    op->request.record.length, placing->change, placing->value);
 }
 
 static void placing_settle(struct op *op)
@@ -134,7 +140,7 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 	unsigned int number = location_number(location);
 
 	if (location_place(location) == LOCATION_DEVICE)
-		return device_check(&broker->registry, number, refusal);
+		return device_check(broker->registry, number, refusal);
 	if (location_place(location) != LOCATION_NUMA)
 		return 0;
 	if (!node_is_there(number))
@@ -150,7 +156,7 @@ static int check_location(const struct broker *broker, uint16_t location, int ca
 int managed_check_concurrent(const struct broker *broker, uint32_t device,
 			     const char *what, struct refusal *refusal)
 {
-	if (broker->registry.device_at[device]->has_concurrent)
+	if (broker->registry->device_at[device]->has_concurrent)
 		return 0;
 	return refuse(refusal, EOPNOTSUPP,
 		      "%s: device %u lacks "

@@ -2,12 +2,13 @@
 /* Shared by prefetch and advise: the op and its checks. */
 #pragma once
 
-#include "base/refusal.h"
 #include "model/managed_ranges.h"
-#include "model/range.h"
 #include "op/op.h"
 
 #include <gpumem/location.h>
+
+struct range;
+struct refusal;
 
 /* One prefetch or advice. The caller of placing_new() fills in all fields except op. */
 struct placing {

@@ -16,10 +16,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/completion.h"
+#include "base/refusal.h"
+#include "cuda/result.h"
 #include "memops/placement_report.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
 #include "model/location.h"
+#include "model/managed_ranges.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
+#include "process/broker.h"
 #include "process/checkpoint.h"
 
 #define RUNS_MAX	  4096
@@ -48,7 +58,7 @@ struct ranges {
 
 	struct completion *wait; /* NULL: interrupted. registry.lock */
 	struct owner *payer;	 /* charged for the question */
-	struct ask ask;
+	struct request request;
 	struct worker *worker;
 	uint32_t epoch; /* of the process asked */
 	unsigned int n_again;
@@ -179,9 +189,9 @@ static void ranges_print(const struct ranges *ranges, struct text *text)
 static void ranges_free(struct ranges *ranges)
 {
 	if (ranges->payer) {
-		pthread_mutex_lock(&ranges->broker->registry.lock);
+		pthread_mutex_lock(&ranges->broker->registry->lock);
 		share_give(ranges->payer, SHARE_QUESTIONS, 1);
-		pthread_mutex_unlock(&ranges->broker->registry.lock);
+		pthread_mutex_unlock(&ranges->broker->registry->lock);
 	}
 	free(ranges->runs);
 	free(ranges);
@@ -191,9 +201,9 @@ static struct completion *ranges_take_wait(struct ranges *ranges)
 {
 	struct completion *wait;
 
-	pthread_mutex_lock(&ranges->broker->registry.lock);
+	pthread_mutex_lock(&ranges->broker->registry->lock);
 	wait = completion_take(&ranges->wait);
-	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	pthread_mutex_unlock(&ranges->broker->registry->lock);
 	return wait;
 }
 
@@ -217,7 +227,7 @@ static void ranges_fail(struct ranges *ranges, int error, const char *sentence)
 	if (wait) {
 		snprintf(file, sizeof(file), "allocations/%s/%s", ranges->name,
 			 ranges->file);
-		journal_fail(&ranges->broker->journal, ranges->uid, ranges->pid, file,
+		journal_fail(ranges->broker->journal, ranges->uid, ranges->pid, file,
 			     error, sentence);
 		wait->done(wait, -error, NULL, 0);
 	}
@@ -277,8 +287,8 @@ static bool ranges_ask_again(struct ranges *ranges)
 	struct op *op = NULL, *ready = NULL;
 	int r = -ESTALE;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, ranges->token.slot,
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, ranges->token.slot,
 				    ranges->token.generation);
 	if (ranges_have_moved(ranges, allocation) &&
 	    ranges->n_again++ < ASK_AGAIN_AT_MOST)
@@ -290,7 +300,7 @@ static bool ranges_ask_again(struct ranges *ranges)
 		work_use(&op->work, allocation, 0, allocation->size, false);
 		r = op_add(op, &ready);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
 		op_free(op);
@@ -303,9 +313,9 @@ static bool ranges_are_wanted(struct ranges *ranges)
 {
 	bool wanted;
 
-	pthread_mutex_lock(&ranges->broker->registry.lock);
+	pthread_mutex_lock(&ranges->broker->registry->lock);
 	wanted = ranges->wait;
-	pthread_mutex_unlock(&ranges->broker->registry.lock);
+	pthread_mutex_unlock(&ranges->broker->registry->lock);
 	return wanted;
 }
 
@@ -327,12 +337,14 @@ static int ranges_add(struct ranges *ranges, uint64_t value)
 	return 0;
 }
 
-static void ranges_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void ranges_replied(struct request *request, const struct wire_reply *reply,
+			   bool lost)
 {
-	struct ranges *ranges = container_of(ask, struct ranges, ask);
+	struct ranges *ranges = container_of(request, struct ranges, request);
 
 	if (!lost && cuda_result_is_sticky(reply->result))
-		rescue_note_fault(ranges->broker, ranges->worker, ranges->epoch, reply);
+		checkpoint_note_fault(ranges->broker, ranges->worker, ranges->epoch,
+				      reply);
 	if (lost || reply->error) {
 		if (!ranges_ask_again(ranges))
 			ranges_fail_call(ranges, reply->error, reply->call,
@@ -360,8 +372,8 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 	uint64_t end;
 	int r = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, ranges->token.slot,
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, ranges->token.slot,
 				    ranges->token.generation);
 	if (!allocation || !allocation->managed) {
 		r = refuse(refusal, ESTALE, "the allocation has been freed");
@@ -375,8 +387,8 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 		ranges->epoch = allocation->worker_epoch;
 		ranges->worker = allocation->owner->worker;
 		*needs = (struct worker_needs){ .epoch = ranges->epoch };
-		ranges->ask = (struct ask){
-			.request = {
+		ranges->request = (struct request){
+			.record = {
 				.op = WIRE_RANGE,
 				.device = allocation->device,
 				.address = allocation->address + ranges->offset,
@@ -386,7 +398,7 @@ static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
 			.done = ranges_replied,
 		};
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
 
@@ -402,7 +414,7 @@ static void ranges_ask(struct ranges *ranges)
 		ranges_fail(ranges, -r, refusal.sentence);
 		return;
 	}
-	r = worker_ask(ranges->worker, &needs, &ranges->ask, &epoch);
+	r = worker_send(ranges->worker, &needs, &ranges->request, &epoch);
 	if (r < 0 && !ranges_ask_again(ranges))
 		ranges_fail_call(ranges, r == -ESTALE ? ESTALE : EIO, -1, 0);
 }
@@ -411,7 +423,7 @@ static void ranges_ask(struct ranges *ranges)
 static void ranges_name(struct ranges *ranges)
 {
 	const struct allocation *allocation = allocation_get(
-		&ranges->broker->registry, ranges->token.slot, ranges->token.generation);
+		ranges->broker->registry, ranges->token.slot, ranges->token.generation);
 
 	if (allocation)
 		strcpy(ranges->name, allocation->name);
@@ -438,11 +450,11 @@ static void ranges_start(struct broker *broker, struct token token,
 		.keys = keys,
 		.name = "?",
 	};
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	completion_hold(wait, &ranges->wait, NULL);
 	ranges_name(ranges);
-	r = share_take_question(&broker->registry, caller, &ranges->payer, &why);
-	pthread_mutex_unlock(&broker->registry.lock);
+	r = share_take_question(broker->registry, caller, &ranges->payer, &why);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0)
 		ranges_fail(ranges, -r, text_string(&why));
 	else

@@ -2,11 +2,10 @@
 /* Contents of the files advise and last_prefetch. */
 #pragma once
 
-#include "base/completion.h"
-#include "model/access.h"
-#include "model/object.h"
-
 struct broker;
+struct caller;
+struct completion;
+struct token;
 
 /* Asks the driver about the ranges of managed memory. */
 void ask_last_prefetch(struct broker *broker, struct token token,

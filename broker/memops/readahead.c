@@ -1,81 +1,93 @@
 /* SPDX-License-Identifier: MIT */
 #include "memops/readahead.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <utlist.h>
 
+#include "base/def.h"
+#include "model/allocation.h"
+#include "op/op.h"
+#include "process/broker.h"
+#include "process/staging_slot.h"
+#include "process/worker.h"
+
 /* The limit of pieces for a worker, by the number of its slots. */
-static unsigned int ahead_most(const struct worker *worker)
+static unsigned int readahead_most(const struct worker *worker)
 {
 	return MAX(worker->staging.n_slots / 6, 2u);
 }
 
-struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
-			 uint64_t length)
+struct readahead *readahead_find(const struct allocation *allocation, uint64_t offset,
+				 uint64_t length)
 {
-	struct ahead *ahead = allocation->ahead;
+	struct readahead *readahead = allocation->readahead;
 
-	if (!ahead || ahead->offset != offset || ahead->length < length ||
-	    ahead->n_writes != allocation->n_writes ||
+	if (!readahead || readahead->offset != offset || readahead->length < length ||
+	    readahead->n_writes != allocation->n_writes ||
 	    allocation->state != ALLOCATION_LIVE)
 		return NULL;
-	return ahead;
+	return readahead;
 }
 
-struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op **ready)
+struct readahead *readahead_free(struct broker *broker, struct readahead *readahead,
+				 struct op **ready)
 {
 	struct slot_waiter *waiter = NULL;
 
-	if (!ahead)
+	if (!readahead)
 		return NULL;
-	if (ahead->slot >= 0)
-		waiter = staging_slot_put(ahead->worker, (unsigned int)ahead->slot);
+	if (readahead->slot >= 0)
+		waiter = staging_slot_put(readahead->worker,
+					  (unsigned int)readahead->slot);
 	if (waiter)
 		op_push_ready(ready, container_of(waiter, struct op, staged));
-	DL_DELETE(broker->aheads, ahead);
-	ahead->worker->n_aheads--;
-	ahead->allocation->ahead = NULL;
-	free(ahead);
+	DL_DELETE(broker->readaheads, readahead);
+	readahead->worker->n_readaheads--;
+	readahead->allocation->readahead = NULL;
+	free(readahead);
 	return NULL;
 }
 
 /* Makes room: drops the oldest complete piece without a reader. */
-static bool ahead_make_room(struct broker *broker, const struct worker *worker,
-			    struct op **ready)
+static bool readahead_make_room(struct broker *broker, const struct worker *worker,
+				struct op **ready)
 {
-	struct ahead *ahead;
+	struct readahead *readahead;
 
-	if (worker->n_aheads < ahead_most(worker))
+	if (worker->n_readaheads < readahead_most(worker))
 		return true;
-	DL_FOREACH (broker->aheads, ahead) {
-		if (ahead->worker == worker && !ahead->op) {
-			ahead_free(broker, ahead, ready);
+	DL_FOREACH (broker->readaheads, readahead) {
+		if (readahead->worker == worker && !readahead->op) {
+			readahead_free(broker, readahead, ready);
 			return true;
 		}
 	}
 	return false;
 }
 
-struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
-			uint64_t offset, uint64_t length, struct op *op,
-			struct op **ready)
+struct readahead *readahead_new(struct broker *broker, struct allocation *allocation,
+				uint64_t offset, uint64_t length, struct op *op,
+				struct op **ready)
 {
-	struct ahead *ahead;
+	struct readahead *readahead;
 
-	ahead_free(broker, allocation->ahead, ready);
-	if (!ahead_make_room(broker, op->worker, ready))
+	readahead_free(broker, allocation->readahead, ready);
+	if (!readahead_make_room(broker, op->worker, ready))
 		return NULL;
-	ahead = calloc(1, sizeof(*ahead));
-	if (!ahead)
+	readahead = calloc(1, sizeof(*readahead));
+	if (!readahead)
 		return NULL;
-	ahead->allocation = allocation;
-	ahead->offset = offset;
-	ahead->length = length;
-	ahead->n_writes = allocation->n_writes;
-	ahead->op = op;
-	ahead->slot = -1;
-	ahead->worker = op->worker;
-	DL_APPEND(broker->aheads, ahead);
-	ahead->worker->n_aheads++;
-	allocation->ahead = ahead;
-	return ahead;
+	readahead->allocation = allocation;
+	readahead->offset = offset;
+	readahead->length = length;
+	readahead->n_writes = allocation->n_writes;
+	readahead->op = op;
+	readahead->slot = -1;
+	readahead->worker = op->worker;
+	DL_APPEND(broker->readaheads, readahead);
+	readahead->worker->n_readaheads++;
+	allocation->readahead = readahead;
+	return readahead;
 }

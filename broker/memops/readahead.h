@@ -9,16 +9,18 @@
  */
 #pragma once
 
-#include "op/op.h"
+#include <stdint.h>
 
-struct ahead {
+struct broker;
+
+struct readahead {
 	struct allocation *allocation;
 	uint64_t offset, length;
 	uint64_t n_writes;
 	struct op *op; /* the read in flight; NULL: the piece is complete */
 	int slot;      /* slot of the staging area, once complete */
 	struct worker *worker;
-	struct ahead *prev, *next; /* broker->aheads, oldest first */
+	struct readahead *prev, *next; /* broker->readaheads, oldest first */
 };
 
 /* Shorter reads start no readahead. */
@@ -28,13 +30,14 @@ struct ahead {
  * Notes that op, not added yet, reads [offset, offset + length) ahead. Drops the previous
  * piece. Returns: NULL when too many pieces are in flight, or without memory.
  */
-struct ahead *ahead_new(struct broker *broker, struct allocation *allocation,
-			uint64_t offset, uint64_t length, struct op *op,
-			struct op **ready);
+struct readahead *readahead_new(struct broker *broker, struct allocation *allocation,
+				uint64_t offset, uint64_t length, struct op *op,
+				struct op **ready);
 
 /* Drops a piece. A work waiting for the slot gets it and is put on *ready. */
-struct ahead *ahead_free(struct broker *broker, struct ahead *ahead, struct op **ready);
+struct readahead *readahead_free(struct broker *broker, struct readahead *readahead,
+				 struct op **ready);
 
 /* The piece for this read, complete or in flight; NULL: no valid piece. */
-struct ahead *ahead_find(const struct allocation *allocation, uint64_t offset,
-			 uint64_t length);
+struct readahead *readahead_find(const struct allocation *allocation, uint64_t offset,
+				 uint64_t length);

@@ -10,9 +10,18 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/workqueue.h"
 #include "memops/lease.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
+#include "memory/block.h"
+#include "memory/reclaim.h"
+#include "memory/slab.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -26,7 +35,7 @@
 
 struct give_back {
 	struct task task;
-	struct ask ask;
+	struct request request;
 	struct broker *broker;
 	struct block *block;
 	struct worker *workers[2]; /* may have it mapped; NULL: not any more */
@@ -58,20 +67,20 @@ static void give_back_run(struct task *task)
 		return;
 	}
 	payer = block->payer;
-	r = block_free(&broker->memory, block, NULL);
+	r = block_free(broker->memory, block, NULL);
 	if (r < 0)
-		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&broker->registry.lock);
+		__atomic_add_fetch(&broker->reclaim->n_kept, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (payer)
 		share_give(payer, SHARE_DESCRIPTORS, 1);
 	if (!host)
-		reclaim_end(&broker->reclaim, device);
-	pthread_mutex_unlock(&broker->registry.lock);
+		reclaim_end(broker->reclaim, device);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);
 	if (!host)
-		reclaim_retry(&broker->reclaim, &broker->registry.lock, device);
+		reclaim_retry(broker->reclaim, &broker->registry->lock, device);
 }
 
 static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
@@ -81,10 +90,10 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
 
 	text_printf(&reason, "could not unmap memory");
 	text_add_call(&reason, reply->call, reply->result);
-	pthread_mutex_lock(&broker->registry.lock);
-	rescue_begin(broker, give_back->asked, give_back->asked_epoch,
-		     text_string(&reason), EIO, NULL);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	checkpoint_begin(broker, give_back->asked, give_back->asked_epoch,
+			 text_string(&reason), EIO, NULL);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /*
@@ -97,7 +106,7 @@ static bool give_back_may_take_longer(const struct give_back *give_back)
 	bool host = give_back->block->fd >= 0 && !give_back->kept;
 
 	return (!give_back->guest || host) &&
-	       owner_n_sent(&give_back->broker->registry, give_back->asked->owner);
+	       owner_n_sent(give_back->broker->registry, give_back->asked->owner);
 }
 
 static void give_back_passed(struct deadline *deadline)
@@ -116,9 +125,9 @@ static void give_back_passed(struct deadline *deadline)
 	pthread_mutex_lock(&worker->lock);
 	epoch = give_back->asked_epoch;
 	pthread_mutex_unlock(&worker->lock);
-	rescue_insist(broker, worker, epoch,
-		      "was ended: it did not give memory back within %g s",
-		      broker->ops->give_back_ms / 1000.0);
+	checkpoint_insist(broker, worker, epoch,
+			  "was ended: it did not give memory back within %g s",
+			  broker->ops->give_back_ms / 1000.0);
 }
 
 /* Time limit for an owner's worker to unmap, so that others don't wait for ever. */
@@ -126,22 +135,23 @@ static void give_back_limit(struct give_back *give_back, bool begins)
 {
 	struct broker *broker = give_back->broker;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (begins)
 		deadline_set(broker, &give_back->deadline, broker->ops->give_back_ms,
 			     give_back_passed);
 	else
 		deadline_clear(broker, &give_back->deadline);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /*
  * The worker has replied, or has ended with all its mappings. A worker that fails to
  * unmap is ended; the next process is not told of this block.
  */
-static void give_back_unmapped(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void give_back_unmapped(struct request *request, const struct wire_reply *reply,
+			       bool lost)
 {
-	struct give_back *give_back = container_of(ask, struct give_back, ask);
+	struct give_back *give_back = container_of(request, struct give_back, request);
 
 	if (give_back->asked->owner)
 		give_back_limit(give_back, false);
@@ -155,8 +165,8 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 	struct block *block = give_back->block;
 	bool asked;
 
-	give_back->ask = (struct ask){
-		.request = {
+	give_back->request = (struct request){
+		.record = {
 			.op = block->fd >= 0 ? WIRE_UNMAP_HOST : WIRE_UNMAP,
 			.device = block->device,
 			.address = block->address,
@@ -168,7 +178,7 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 	give_back->asked = worker;
 	if (worker->owner)
 		give_back_limit(give_back, true);
-	asked = worker_unmap(worker, block, guest, &give_back->ask,
+	asked = worker_unmap(worker, block, guest, &give_back->request,
 			     &give_back->asked_epoch);
 	if (!asked && worker->owner)
 		give_back_limit(give_back, false);
@@ -184,7 +194,7 @@ static void give_back_next(struct give_back *give_back)
 			return;
 	}
 	while (!give_back->kept &&
-	       (give_back->guest = block_next_guest(&give_back->broker->memory,
+	       (give_back->guest = block_next_guest(give_back->broker->memory,
 						    give_back->block, give_back->guest)))
 		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
 			return;
@@ -193,7 +203,8 @@ static void give_back_next(struct give_back *give_back)
 	    (give_back->block->fd >= 0 && give_back->block->size <= RELEASED_AT_ONCE))
 		give_back_run(&give_back->task);
 	else
-		crew_add(&give_back->broker->crew, give_back->whose, &give_back->task);
+		workqueue_add(give_back->broker->workqueue, give_back->whose,
+			      &give_back->task);
 }
 
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
@@ -203,7 +214,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 
 	/* Out of memory: the broker keeps the block until its end, and counts it. */
 	if (!give_back) {
-		__atomic_add_fetch(&broker->reclaim.n_kept, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&broker->reclaim->n_kept, 1, __ATOMIC_RELAXED);
 		if (done)
 			done(userdata);
 		return;
@@ -217,11 +228,11 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	/* Not queued behind the owner's allocations: others may wait for this memory. */
 	give_back->whose = (uint64_t)owner->uid | RELEASES;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	give_back->workers[1] = owner->worker;
 	if (block->fd < 0)
-		reclaim_begin(&broker->reclaim, block->device);
-	pthread_mutex_unlock(&broker->registry.lock);
+		reclaim_begin(broker->reclaim, block->device);
+	pthread_mutex_unlock(&broker->registry->lock);
 	give_back_next(give_back);
 }
 
@@ -277,7 +288,7 @@ void release_count(struct op *op)
 	if (release->counted || allocation->kind == KIND_HOST)
 		return;
 	release->counted = true;
-	reclaim_begin(&op->broker->reclaim, allocation->device);
+	reclaim_begin(op->broker->reclaim, allocation->device);
 }
 
 /*
@@ -291,19 +302,19 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	struct broker *broker = op->broker;
 	bool parked, leased, postponed;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	parked = lease_park_release(broker, allocation);
 	leased = parked && allocation->leases;
 	postponed = leased && release->counted;
 	if (postponed)
-		reclaim_postpone(&broker->reclaim, allocation->device);
+		reclaim_postpone(broker->reclaim, allocation->device);
 	if (leased)
 		release->counted = false;
 	else
 		release_count(op);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (postponed)
-		reclaim_retry(&broker->reclaim, &broker->registry.lock,
+		reclaim_retry(broker->reclaim, &broker->registry->lock,
 			      allocation->device);
 	return parked;
 }
@@ -336,13 +347,13 @@ static void release_run(struct op *op)
 		op_done(op, 0);
 		return;
 	}
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_FREE,
 		.flags = allocation->kind == KIND_ASYNC ? WIRE_ASYNC : 0,
 		.device = allocation->device,
 		.address = allocation->address,
 	};
-	op_ask(op);
+	op_request(op);
 }
 
 static void release_finish(struct op *op)
@@ -353,16 +364,16 @@ static void release_finish(struct op *op)
 	uint32_t device = release->allocation->device;
 	bool host = release->allocation->kind == KIND_HOST;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
 	if (!host) {
-		reclaim_end(&broker->reclaim, device);
+		reclaim_end(broker->reclaim, device);
 	}
-	release->allocation = allocation_free(&broker->registry, release->allocation);
-	pthread_mutex_unlock(&broker->registry.lock);
+	release->allocation = allocation_free(broker->registry, release->allocation);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (!host)
-		reclaim_retry(&broker->reclaim, &broker->registry.lock, device);
+		reclaim_retry(broker->reclaim, &broker->registry->lock, device);
 }
 
 static const struct op_class release_class = {
@@ -379,12 +390,12 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	struct op *ready = NULL;
 	int r = -ENOMEM;
 
-	journal_event(&broker->journal, "free allocations/%s id=%llu size=%llu",
+	journal_event(broker->journal, "free allocations/%s id=%llu size=%llu",
 		      allocation->name, (unsigned long long)allocation->id,
 		      (unsigned long long)allocation->size);
-	registry_note_freed(&broker->registry, allocation);
-	ahead_free(broker, allocation->ahead, &ready);
-	allocation_withdraw(&broker->registry, allocation);
+	registry_note_freed(broker->registry, allocation);
+	readahead_free(broker, allocation->readahead, &ready);
+	allocation_withdraw(broker->registry, allocation);
 	leases_note_freed(broker, allocation);
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;
@@ -408,6 +419,6 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	/* Out of memory: the bytes stay allocated and counted until the end. */
 	if (r < 0)
 		op_free(op);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 }

@@ -2,7 +2,7 @@
 /* Releases memory of freed allocations, and blocks. */
 #pragma once
 
-#include "base/def.h"
+#include <stdint.h>
 
 struct allocation;
 struct block;

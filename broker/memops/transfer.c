@@ -16,14 +16,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/completion.h"
 #include "base/number.h"
 #include "base/refusal.h"
 #include "memops/copy.h"
 #include "memops/data.h"
 #include "memops/fill.h"
 #include "memops/readahead.h"
+#include "memory/block.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
+#include "process/broker.h"
 #include "process/processes.h"
 
 struct transfer {
@@ -51,7 +58,7 @@ static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *n
 	char file[128];
 
 	snprintf(file, sizeof(file), "allocations/%s/data", name);
-	journal_fail(&broker->journal, uid, pid, file, error, sentence);
+	journal_fail(broker->journal, uid, pid, file, error, sentence);
 }
 
 /* Notes and charges the caller. Under registry.lock. */
@@ -79,16 +86,16 @@ static struct allocation *data_find(struct broker *broker, struct token token,
 	struct allocation *allocation;
 	char name[OBJECT_NAME_MAX + 1] = "?";
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		return allocation;
-	freed = registry_find_freed(&broker->registry, token);
+	freed = registry_find_freed(broker->registry, token);
 	if (freed)
 		strcpy(name, freed->name);
 	text_printf(&text, "allocation %s (id %llu) has been freed", name,
 		    (unsigned long long)(freed ? freed->id : 0));
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, ESTALE, text_string(&text));
 	wait_done(wait, -ESTALE, 0);
 	return NULL;
@@ -106,7 +113,7 @@ static void data_no_space(struct broker *broker, const struct allocation *alloca
 	text_printf(&text, "%s (%s) does not grow and has no room for %s at offset %s",
 		    name, size_text(allocation->size), size_text(length),
 		    size_typed(offset));
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
 	wait_done(wait, -ENOSPC, 0);
 }
@@ -132,10 +139,10 @@ static void transfer_give_back(struct transfer *transfer)
 	broker_buffer_put(op->broker, &transfer->buffer);
 	if (!transfer->charged)
 		return;
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	share_give(op->payer, SHARE_WRITES, transfer->charged);
 	transfer->charged = 0;
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
 static void transfer_finish(struct op *op)
@@ -228,7 +235,7 @@ static void data_run_then(struct op *op, struct completion *wait,
 	if (r == 0 && reader)
 		read_begin_ahead(broker, use->allocation, reader,
 				 use->offset + use->length, use->length, &ready);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
 		data_drop_op(op, wait);
@@ -241,7 +248,7 @@ static void data_run(struct op *op, struct completion *wait)
 
 static void data_no_memory(struct broker *broker, struct completion *wait)
 {
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	wait_done(wait, -EIO, 0);
 }
 
@@ -271,7 +278,7 @@ static enum begun read_begin(struct op *op)
 		return OP_PARKED;
 	transfer->bytes =
 		staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_READ,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
@@ -298,18 +305,18 @@ static void read_run(struct op *op)
 /* Complete readahead stays in its slot until a reader takes it. */
 static void read_settle(struct op *op)
 {
-	struct ahead *ahead = op->work.uses[0].allocation->ahead;
+	struct readahead *readahead = op->work.uses[0].allocation->readahead;
 	struct op *none = NULL;
 
 	transfer_settle(op);
-	if (!ahead || ahead->op != op)
+	if (!readahead || readahead->op != op)
 		return;
 	if (op->error) {
-		ahead_free(op->broker, ahead, &none);
+		readahead_free(op->broker, readahead, &none);
 		return;
 	}
-	ahead->slot = op->staged.slot;
-	ahead->op = NULL;
+	readahead->slot = op->staged.slot;
+	readahead->op = NULL;
 	op->staged.slot = -1;
 }
 
@@ -328,7 +335,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 {
 	struct transfer *transfer;
 	struct op *more = NULL;
-	struct ahead *ahead;
+	struct readahead *readahead;
 
 	/* A lease for writing writes outside of the order. */
 	if (length < AHEAD_MIN || offset >= allocation->size ||
@@ -341,27 +348,29 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 	work_use(&transfer->op.work, allocation, offset, length, false);
 	transfer->op.work.unasked = true;
 	transfer->length = length;
-	ahead = ahead_new(broker, allocation, offset, length, &transfer->op, ready);
-	if (!ahead || op_add(&transfer->op, &more) < 0) {
-		ahead_free(broker, ahead, ready);
+	readahead =
+		readahead_new(broker, allocation, offset, length, &transfer->op, ready);
+	if (!readahead || op_add(&transfer->op, &more) < 0) {
+		readahead_free(broker, readahead, ready);
 		op_free(&transfer->op);
 	}
 	op_push_all(ready, more);
 }
 
 /* Answers from the readahead, at once or when complete. Releases the lock. */
-static void read_from_ahead(struct broker *broker, struct ahead *ahead,
+static void read_from_ahead(struct broker *broker, struct readahead *readahead,
 			    const struct caller *caller, size_t length,
 			    struct completion *wait)
 {
-	struct allocation *allocation = ahead->allocation;
-	uint64_t next = ahead->offset + length;
-	struct worker *worker = ahead->worker;
+	struct allocation *allocation = readahead->allocation;
+	uint64_t next = readahead->offset + length;
+	struct worker *worker = readahead->worker;
 	struct op *ready = NULL;
-	int slot = ahead->slot;
+	int slot = readahead->slot;
 
-	if (ahead->op) {
-		struct transfer *transfer = container_of(ahead->op, struct transfer, op);
+	if (readahead->op) {
+		struct transfer *transfer =
+			container_of(readahead->op, struct transfer, op);
 
 		transfer->op.uid = caller->uid;
 		transfer->op.pid = caller->pid;
@@ -369,10 +378,10 @@ static void read_from_ahead(struct broker *broker, struct ahead *ahead,
 		order_set_unasked(&transfer->op.work, false);
 		op_hold(&transfer->op, wait);
 	}
-	ahead->slot = -1;
-	ahead_free(broker, ahead, &ready);
+	readahead->slot = -1;
+	readahead_free(broker, readahead, &ready);
 	read_begin_ahead(broker, allocation, caller, next, length, &ready);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 
 	op_start(ready);
 	if (slot >= 0) {
@@ -387,13 +396,13 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
-	struct ahead *ahead;
+	struct readahead *readahead;
 	bool goes_on;
 
 	if (!allocation)
 		return;
 	if (offset >= allocation->size || length == 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, 0, 0);
 		return;
 	}
@@ -401,10 +410,11 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 	length = MIN(length, allocation->size - offset);
 	goes_on = allocation->read_next == offset;
 	allocation->read_next = offset + length;
-	ahead = broker->registry.shutting_down ? NULL
-					       : ahead_find(allocation, offset, length);
-	if (ahead) {
-		read_from_ahead(broker, ahead, caller, length, wait);
+	readahead = broker->registry->shutting_down
+			    ? NULL
+			    : readahead_find(allocation, offset, length);
+	if (readahead) {
+		read_from_ahead(broker, readahead, caller, length, wait);
 		return;
 	}
 	transfer = transfer_new(broker, &read_class, allocation, caller);
@@ -450,7 +460,7 @@ static enum begun write_begin(struct op *op)
 	}
 	if (write_needs_slot(transfer) && !staging_slot_get(op->worker, &op->staged))
 		return OP_PARKED;
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_WRITE,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
@@ -540,7 +550,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 {
 	struct op *op = &transfer->op;
 	bool waits = op_would_wait(op), in_slot = buffer->slot >= 0;
-	pthread_mutex_t *lock = &op->broker->registry.lock;
+	pthread_mutex_t *lock = &op->broker->registry->lock;
 	int r = 0;
 
 	if (!in_slot || !write_may_stay(op, waits))
@@ -580,7 +590,7 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 	if (!allocation)
 		return;
 	if (length == 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, 0, 0);
 		return;
 	}
@@ -600,9 +610,9 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		return;
 	}
 	/* The lock may have been released meanwhile. */
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (!allocation) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		transfer->op.error = ESTALE;
 		text_printf(&transfer->op.sentence, "allocation %s has been freed",
 			    transfer->op.name);
@@ -646,14 +656,14 @@ void broker_sync(struct broker *broker, struct token token, const struct caller 
 	struct op *op;
 	int error;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	/* Closing a freed allocation is no error: no data is left to write. */
 	if (!allocation || allocation->n_works == 0) {
 		error = allocation ? allocation->write_error : 0;
 		if (allocation)
 			allocation->write_error = 0;
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, -error, 0);
 		return;
 	}
@@ -683,7 +693,7 @@ static void data_queued(struct op *op, int r, struct op *ready, struct completio
 		data_note_refused(op, r, SHARE_OPERATIONS, 1);
 	else
 		allocation_written(op->work.uses[0].allocation);
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
 		data_drop_op(op, wait);
@@ -714,7 +724,7 @@ static void data_lost(struct broker *broker, const struct allocation *allocation
 	int r = refuse_lost(&refusal, allocation);
 
 	strcpy(name, allocation->name);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
 	wait_done(wait, r, 0);
 }
@@ -728,7 +738,7 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 	int r;
 
 	if (length == 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, 0, 0);
 		return;
 	}
@@ -770,7 +780,7 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 	strcpy(name, allocation->name);
 	text_printf(&text, "%s can't be truncated to %s: it has %s and does not grow",
 		    name, size_text(size), size_text(allocation->size));
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
 	wait_done(wait, -ENOSPC, 0);
 }
@@ -805,7 +815,7 @@ void broker_truncate(struct broker *broker, struct token token,
 	} else if (allocation->state == ALLOCATION_LOST) {
 		data_lost(broker, allocation, caller, wait);
 	} else if (size == allocation->size) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, 0, 0);
 	} else {
 		truncate_at(broker, allocation, caller, size, wait);
@@ -827,14 +837,14 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 
 	if (!from)
 		return;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	to = data_find(broker, target, caller, wait);
 	if (!to)
 		return;
 	/* The lock was released in between. */
-	from = allocation_get(&broker->registry, source.slot, source.generation);
+	from = allocation_get(broker->registry, source.slot, source.generation);
 	if (!from || source_offset >= from->size || length == 0) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		wait_done(wait, from ? 0 : -ESTALE, 0);
 		return;
 	}
@@ -865,13 +875,13 @@ int broker_host_fd(struct broker *broker, struct token token)
 	struct allocation *allocation;
 	int fd = -ESTALE;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	allocation = allocation_get(&broker->registry, token.slot, token.generation);
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		/* Whoever maps a shared block has all of it. */
 		fd = allocation->kind == KIND_HOST && !allocation->block->chunk
-			     ? block_export(&broker->memory, allocation->block, NULL)
+			     ? block_export(broker->memory, allocation->block, NULL)
 			     : -ENODEV;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return fd;
 }

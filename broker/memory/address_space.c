@@ -3,20 +3,25 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
 
-static uint64_t words_of(const struct space *space, unsigned int order)
+#include "base/def.h"
+
+static uint64_t words_of(const struct address_space *space, unsigned int order)
 {
 	uint64_t pieces = (uint64_t)1 << (space->n_orders - 1 - order);
 
 	return (pieces + 63) / 64;
 }
 
-static bool piece_is_free(const struct space *space, unsigned int order, uint64_t piece)
+static bool piece_is_free(const struct address_space *space, unsigned int order,
+			  uint64_t piece)
 {
 	return space->free_bits[order][piece / 64] >> (piece % 64) & 1;
 }
 
-static void piece_set(struct space *space, unsigned int order, uint64_t piece,
+static void piece_set(struct address_space *space, unsigned int order, uint64_t piece,
 		      bool is_free)
 {
 	uint64_t bit = (uint64_t)1 << (piece % 64);
@@ -32,7 +37,7 @@ static void piece_set(struct space *space, unsigned int order, uint64_t piece,
 }
 
 /* The lowest free piece of the order; there must be one. */
-static uint64_t piece_first(struct space *space, unsigned int order)
+static uint64_t piece_first(struct address_space *space, unsigned int order)
 {
 	uint64_t word = space->hint[order];
 
@@ -51,14 +56,14 @@ static unsigned int order_of(uint64_t size)
 	return order;
 }
 
-int space_init(struct space *space, uint64_t base, uint64_t span)
+int address_space_init(struct address_space *space, uint64_t base, uint64_t span)
 {
-	*space = (struct space){ .base = base, .n_orders = order_of(span) + 1 };
+	*space = (struct address_space){ .base = base, .n_orders = order_of(span) + 1 };
 	assert(space->n_orders <= SPACE_ORDERS);
 	for (unsigned int i = 0; i < space->n_orders; i++) {
 		space->free_bits[i] = calloc(words_of(space, i), sizeof(uint64_t));
 		if (!space->free_bits[i]) {
-			space_deinit(space);
+			address_space_deinit(space);
 			return -ENOMEM;
 		}
 	}
@@ -66,14 +71,14 @@ int space_init(struct space *space, uint64_t base, uint64_t span)
 	return 0;
 }
 
-void space_deinit(struct space *space)
+void address_space_deinit(struct address_space *space)
 {
 	for (unsigned int i = 0; i < SPACE_ORDERS; i++)
 		free(space->free_bits[i]);
-	*space = (struct space){ 0 };
+	*space = (struct address_space){ 0 };
 }
 
-uint64_t space_get(struct space *space, uint64_t size)
+uint64_t address_space_get(struct address_space *space, uint64_t size)
 {
 	unsigned int order = order_of(size), from = order;
 	uint64_t piece;
@@ -92,7 +97,7 @@ uint64_t space_get(struct space *space, uint64_t size)
 	return space->base + piece * (SPACE_UNIT << order);
 }
 
-void space_put(struct space *space, uint64_t address, uint64_t size)
+void address_space_put(struct address_space *space, uint64_t address, uint64_t size)
 {
 	unsigned int order = order_of(size);
 	uint64_t piece = (address - space->base) / (SPACE_UNIT << order);

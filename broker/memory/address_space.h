@@ -6,12 +6,12 @@
  */
 #pragma once
 
-#include "base/def.h"
+#include <stdint.h>
 
 #define SPACE_UNIT   ((uint64_t)2 << 20)
 #define SPACE_ORDERS 24
 
-struct space {
+struct address_space {
 	uint64_t base;
 	unsigned int n_orders;
 	uint64_t *free_bits[SPACE_ORDERS]; /* a bit for each piece, set when free */
@@ -20,9 +20,9 @@ struct space {
 };
 
 /* span is a power of two, at least SPACE_UNIT. Returns: 0; -ENOMEM. */
-int space_init(struct space *space, uint64_t base, uint64_t span);
-void space_deinit(struct space *space);
+int address_space_init(struct address_space *space, uint64_t base, uint64_t span);
+void address_space_deinit(struct address_space *space);
 
 /* Returns: an address aligned to size rounded up to a power of two; 0 when full. */
-uint64_t space_get(struct space *space, uint64_t size);
-void space_put(struct space *space, uint64_t address, uint64_t size);
+uint64_t address_space_get(struct address_space *space, uint64_t size);
+void address_space_put(struct address_space *space, uint64_t address, uint64_t size);

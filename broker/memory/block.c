@@ -12,6 +12,7 @@
 #include <utlist.h>
 
 #include "base/descriptor.h"
+#include "cuda/driver.h"
 
 /* Host memory: bytes made in a step, and bytes always left to other programs. */
 #define HOST_STEP    ((uint64_t)256 << 20)
@@ -53,10 +54,11 @@ int memory_init(struct memory *memory, struct cuda_driver *driver, unsigned int 
 	r = memory_find_granularity(memory, failure);
 	if (r < 0)
 		return r;
-	r = space_init(&memory->host_space, WIRE_HOST_BASE, WIRE_HOST_SPAN);
+	r = address_space_init(&memory->host_space, WIRE_HOST_BASE, WIRE_HOST_SPAN);
 	for (uint32_t i = 0; r == 0 && i < n_devices; i++)
-		r = space_init(&memory->device_space[i],
-			       WIRE_DEVICE_BASE + i * WIRE_DEVICE_SPAN, WIRE_DEVICE_SPAN);
+		r = address_space_init(&memory->device_space[i],
+				       WIRE_DEVICE_BASE + i * WIRE_DEVICE_SPAN,
+				       WIRE_DEVICE_SPAN);
 	return r;
 }
 
@@ -64,14 +66,14 @@ void memory_deinit(struct memory *memory)
 {
 	assert(memory->n_blocks == 0);
 	for (uint32_t i = 0; i < memory->n_devices; i++)
-		space_deinit(&memory->device_space[i]);
-	space_deinit(&memory->host_space);
+		address_space_deinit(&memory->device_space[i]);
+	address_space_deinit(&memory->host_space);
 	pthread_mutex_destroy(&memory->lock);
 }
 
 /* ---- addresses and counts ---- */
 
-static struct space *block_space(struct memory *memory, const struct block *block)
+static struct address_space *block_space(struct memory *memory, const struct block *block)
 {
 	return block->fd >= 0 ? &memory->host_space
 			      : &memory->device_space[block->device];
@@ -86,7 +88,7 @@ static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 static int block_take_address(struct memory *memory, struct block *block)
 {
 	pthread_mutex_lock(&memory->lock);
-	block->address = space_get(block_space(memory, block), block->size);
+	block->address = address_space_get(block_space(memory, block), block->size);
 	if (block->address) {
 		*block_bytes(memory, block) += block->size;
 		memory->n_blocks++;
@@ -98,7 +100,7 @@ static int block_take_address(struct memory *memory, struct block *block)
 static void block_give_address(struct memory *memory, struct block *block)
 {
 	pthread_mutex_lock(&memory->lock);
-	space_put(block_space(memory, block), block->address, block->size);
+	address_space_put(block_space(memory, block), block->address, block->size);
 	*block_bytes(memory, block) -= block->size;
 	memory->n_blocks--;
 	pthread_mutex_unlock(&memory->lock);

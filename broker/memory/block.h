@@ -13,8 +13,8 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 
-#include "cuda/driver.h"
 #include "memory/address_space.h"
 
 #define MEMORY_DEVICES_MAX 16
@@ -24,6 +24,7 @@
 #define N_PLACES   (PLACE_HOST + 1)
 
 struct chunk;
+struct cuda_failure;
 struct owner;
 
 /*
@@ -64,8 +65,8 @@ struct memory {
 	pthread_mutex_t lock;
 	unsigned int n_devices;
 	uint64_t granularity;
-	struct space device_space[MEMORY_DEVICES_MAX];
-	struct space host_space;
+	struct address_space device_space[MEMORY_DEVICES_MAX];
+	struct address_space host_space;
 	uint64_t device_bytes[MEMORY_DEVICES_MAX]; /* physical bytes in use */
 	uint64_t host_bytes;
 	uint64_t n_blocks;

@@ -8,7 +8,11 @@
  */
 #pragma once
 
-#include "model/registry.h"
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/device.h"
 
 /*
  * Embedded in the waiting request. Each function is called once, at the end of the wait.

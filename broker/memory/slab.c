@@ -3,7 +3,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <utlist.h>
+
+#include "base/def.h"
+#include "memory/block.h"
 
 /* Cell sizes: 256 bytes (the alignment of cuMemAlloc) times 1, 2, 3, 4, 6, 8, 12, ... */
 #define CELL_MIN     256u

@@ -13,14 +13,18 @@
  */
 #pragma once
 
-#include "memory/block.h"
+#include <stdint.h>
+
+#include "memory/address_space.h"
 
 #define CHUNK_SIZE	SPACE_UNIT
 #define CELL_MAX	(CHUNK_SIZE / 2)
 #define HOST_CHUNK_SIZE ((uint64_t)256 << 10)
 #define HOST_CELL_MAX	((uint64_t)4095)
 
+struct block;
 struct chunk_pool;
+struct memory;
 
 struct chunk_pool *chunk_pool_new(struct memory *memory);
 

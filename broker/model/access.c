@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/access.h"
 
-#include "model/registry.h"
+#include "model/owner.h"
 
 static bool caller_in_group(const struct caller *caller, gid_t gid)
 {

@@ -2,9 +2,8 @@
 /* Checks whether the mode of an allocation gives a caller access. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
-
-#include "base/def.h"
 
 struct allocation;
 struct owner;

@@ -7,7 +7,10 @@
 #include <time.h>
 
 #include "base/refusal.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
 
 static const struct {
 	const char *name;
@@ -64,8 +67,8 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 		free(allocation);
 		return -ENOMEM;
 	}
-	r = slots_add(&registry->allocations, allocation, &allocation->slot,
-		      &allocation->slot_generation);
+	r = handle_table_add(&registry->allocations, allocation, &allocation->slot,
+			     &allocation->slot_generation);
 	if (r < 0) {
 		share_give(owner, SHARE_ALLOCATIONS, 1);
 		free(allocation->name);
@@ -128,7 +131,7 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 {
 	assert(allocation->state != ALLOCATION_FREED);
 	HASH_DEL(registry->allocations_by_name, allocation);
-	slots_remove(&registry->allocations, allocation->slot);
+	handle_table_remove(&registry->allocations, allocation->slot);
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;
 		allocation->owner->n_allocations--;
@@ -179,7 +182,7 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 				  uint32_t generation)
 {
 	struct allocation *allocation =
-		slots_get(&registry->allocations, slot, generation);
+		handle_table_get(&registry->allocations, slot, generation);
 
 	return allocation && allocation->state != ALLOCATION_MAKING ? allocation : NULL;
 }

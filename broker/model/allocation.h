@@ -12,17 +12,16 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <uthash.h>
 
-#include "base/def.h"
-
-struct ahead;	/* broker/memops */
-struct block;	/* broker/memory */
-struct lease;	/* broker/memops */
-struct managed; /* model/managed_ranges.h */
-struct move;	/* broker/memops */
+struct readahead; /* broker/memops */
+struct block;	  /* broker/memory */
+struct lease;	  /* broker/memops */
+struct managed;	  /* model/managed_ranges.h */
+struct move;	  /* broker/memops */
 struct owner;
 struct refusal;
 struct registry;
@@ -114,7 +113,7 @@ struct allocation {
 	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
 	uint64_t n_writes;	/* number of works that write, ever queued */
 	uint64_t read_next;	/* end of the last read of data */
-	struct ahead *ahead;	/* reading ahead; broker/memops */
+	struct readahead *readahead; /* reading ahead; broker/memops */
 	UT_hash_handle hh;
 };
 

@@ -2,7 +2,7 @@
 /* A reader of events, in the order in which they happen; broker.h makes readers. */
 #pragma once
 
-#include "base/def.h"
+#include <stddef.h>
 
 struct event_reader;
 

@@ -3,22 +3,24 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
 
 #define SLOT_NONE UINT32_MAX
 
-void slots_init(struct slots *slots)
+void handle_table_init(struct handle_table *slots)
 {
-	*slots = (struct slots){ .first_free = SLOT_NONE, .last_free = SLOT_NONE };
+	*slots = (struct handle_table){ .first_free = SLOT_NONE, .last_free = SLOT_NONE };
 }
 
-void slots_deinit(struct slots *slots)
+void handle_table_deinit(struct handle_table *slots)
 {
 	assert(slots->n_used == 0);
 	free(slots->table);
-	slots_init(slots);
+	handle_table_init(slots);
 }
 
-static int slots_grow(struct slots *slots)
+static int handle_table_grow(struct handle_table *slots)
 {
 	uint32_t capacity = slots->capacity ? slots->capacity * 2 : 64;
 	struct slot *table;
@@ -33,8 +35,8 @@ static int slots_grow(struct slots *slots)
 	return 0;
 }
 
-int slots_add(struct slots *slots, void *object, uint32_t *ret_slot,
-	      uint32_t *ret_generation)
+int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
+		     uint32_t *ret_generation)
 {
 	uint32_t slot = slots->first_free;
 	int r;
@@ -45,7 +47,7 @@ int slots_add(struct slots *slots, void *object, uint32_t *ret_slot,
 			slots->last_free = SLOT_NONE;
 	} else {
 		if (slots->n_table == slots->capacity) {
-			r = slots_grow(slots);
+			r = handle_table_grow(slots);
 			if (r < 0)
 				return r;
 		}
@@ -59,7 +61,7 @@ int slots_add(struct slots *slots, void *object, uint32_t *ret_slot,
 	return 0;
 }
 
-void slots_remove(struct slots *slots, uint32_t slot)
+void handle_table_remove(struct handle_table *slots, uint32_t slot)
 {
 	struct slot *entry = &slots->table[slot];
 
@@ -76,14 +78,15 @@ void slots_remove(struct slots *slots, uint32_t slot)
 	slots->n_used--;
 }
 
-void *slots_get(const struct slots *slots, uint32_t slot, uint32_t generation)
+void *handle_table_get(const struct handle_table *slots, uint32_t slot,
+		       uint32_t generation)
 {
 	if (slot >= slots->n_table || slots->table[slot].generation != generation)
 		return NULL;
 	return slots->table[slot].object;
 }
 
-void *slots_next(const struct slots *slots, uint32_t *slot)
+void *handle_table_next(const struct handle_table *slots, uint32_t *slot)
 {
 	for (; *slot < slots->n_table; (*slot)++) {
 		if (slots->table[*slot].object)

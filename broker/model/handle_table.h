@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/def.h"
+#include <stdint.h>
 
 struct slot {
 	void *object; /* NULL: free */
@@ -17,7 +17,7 @@ struct slot {
 	uint32_t next_free;
 };
 
-struct slots {
+struct handle_table {
 	struct slot *table;
 	uint32_t n_table; /* slots ever used */
 	uint32_t capacity;
@@ -27,16 +27,18 @@ struct slots {
 
 #define SLOTS_MAX (1u << 24)
 
-void slots_init(struct slots *slots);
-void slots_deinit(struct slots *slots); /* asserts that the table is empty */
+void handle_table_init(struct handle_table *slots);
+void handle_table_deinit(
+	struct handle_table *slots); /* asserts that the table is empty */
 
 /* Returns: 0; -ENOMEM. */
-int slots_add(struct slots *slots, void *object, uint32_t *ret_slot,
-	      uint32_t *ret_generation);
-void slots_remove(struct slots *slots, uint32_t slot);
+int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
+		     uint32_t *ret_generation);
+void handle_table_remove(struct handle_table *slots, uint32_t slot);
 
 /* The object; NULL when the slot has another generation. */
-void *slots_get(const struct slots *slots, uint32_t slot, uint32_t generation);
+void *handle_table_get(const struct handle_table *slots, uint32_t slot,
+		       uint32_t generation);
 
 /* The first object at or after *slot, and sets *slot to its slot. NULL at the end. */
-void *slots_next(const struct slots *slots, uint32_t *slot);
+void *handle_table_next(const struct handle_table *slots, uint32_t *slot);

@@ -8,6 +8,9 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "base/text.h"
+#include "model/event_reader.h"
+
 struct event_reader {
 	struct journal *journal;
 	uint64_t next; /* number of the event to take next */

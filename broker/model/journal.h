@@ -10,10 +10,12 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-#include "base/text.h"
-#include "model/event_reader.h"
+#include "base/def.h"
+
+struct text;
 
 #define FAILURES_KEPT	   64
 #define FAILURE_USERS_KEPT 4096 /* users with failures */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/refusal.h"
+#include "base/text.h"
 #include "model/registry.h"
 
 static const char *const prefixes[N_LOCATION_PLACES] = {

@@ -4,12 +4,11 @@
  */
 #pragma once
 
-#include "base/refusal.h"
-#include "base/text.h"
-
 #include <gpumem/location.h>
 
+struct refusal;
 struct registry;
+struct text;
 
 /* Returns: 0; -EINVAL. Does not check that the device or node exists. */
 int line_location(const char *word, uint16_t *ret_location, struct refusal *refusal);

@@ -3,7 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/def.h"
 
 /* A change splits ranges at most at its two ends. */
 #define ROOM_OF_CHANGE 2

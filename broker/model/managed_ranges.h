@@ -13,8 +13,6 @@
  */
 #pragma once
 
-#include "base/def.h"
-
 #include <gpumem/location.h>
 
 #define MANAGED_PLACES	   17 /* devices 0 to 15, then the host with all its nodes */

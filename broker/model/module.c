@@ -7,7 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/def.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 
 #define SHOWN_LENGTH 240 /* bytes kept of a shortened name */
 
@@ -30,8 +33,8 @@ int module_new(struct module **ret_module, struct registry *registry, const char
 		return -ENOMEM;
 	}
 	module->name = strdup(name);
-	r = module->name ? slots_add(&registry->modules, module, &module->slot,
-				     &module->slot_generation)
+	r = module->name ? handle_table_add(&registry->modules, module, &module->slot,
+					    &module->slot_generation)
 			 : -ENOMEM;
 	if (r < 0) {
 		share_give(owner, SHARE_MODULES, 1);
@@ -55,7 +58,7 @@ struct module *module_free(struct registry *registry, struct module *module)
 {
 	assert(!module->image && module->n_loads == 0 && module->n_launches == 0);
 	HASH_DEL(registry->modules_by_name, module);
-	slots_remove(&registry->modules, module->slot);
+	handle_table_remove(&registry->modules, module->slot);
 	registry->n_modules--;
 	share_give(module->owner, SHARE_MODULES, 1);
 	free(module->log);
@@ -85,7 +88,7 @@ static void image_withdraw(struct registry *registry, struct image *image)
 	if (image->withdrawn)
 		return;
 	for (function = image->functions; function; function = function->hh.next)
-		slots_remove(&registry->functions, function->slot);
+		handle_table_remove(&registry->functions, function->slot);
 	image->withdrawn = true;
 	image->module = NULL;
 }
@@ -245,8 +248,8 @@ int image_add_function(struct function **ret_function, struct registry *registry
 	function->image = image;
 	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
 	r = other ? -EEXIST
-		  : slots_add(&registry->functions, function, &function->slot,
-			      &function->slot_generation);
+		  : handle_table_add(&registry->functions, function, &function->slot,
+				     &function->slot_generation);
 	if (r < 0) {
 		function_free(function);
 		return r;
@@ -274,7 +277,8 @@ struct function *image_find_function(const struct image *image, const char *name
 struct function *function_get(const struct registry *registry, uint32_t slot,
 			      uint32_t generation)
 {
-	struct function *function = slots_get(&registry->functions, slot, generation);
+	struct function *function =
+		handle_table_get(&registry->functions, slot, generation);
 
 	return function && function->image->module ? function : NULL;
 }

@@ -15,11 +15,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <uthash.h>
-
-#include "base/def.h"
 
 struct image;
 struct module;

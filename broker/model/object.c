@@ -6,7 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+#include "model/module.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/stream.h"
 
 static const char *const folders[N_OBJECT_TYPES] = {
 	[OBJECT_BROKER] = "",
@@ -38,9 +42,9 @@ int name_check(const char *name)
 	return 0;
 }
 
-struct slots *object_slots(struct registry *registry, enum object_type type)
+struct handle_table *object_slots(struct registry *registry, enum object_type type)
 {
-	struct slots *slots[N_OBJECT_TYPES] = {
+	struct handle_table *slots[N_OBJECT_TYPES] = {
 		[OBJECT_ALLOCATION] = &registry->allocations,
 		[OBJECT_STREAM] = &registry->streams,
 		[OBJECT_DEVICE] = &registry->devices,
@@ -54,11 +58,11 @@ struct slots *object_slots(struct registry *registry, enum object_type type)
 
 void *object_get(struct registry *registry, enum object_type type, struct token token)
 {
-	struct slots *slots = object_slots(registry, type);
+	struct handle_table *slots = object_slots(registry, type);
 
 	if (type == OBJECT_FUNCTION)
 		return function_get(registry, token.slot, token.generation);
-	return slots ? slots_get(slots, token.slot, token.generation) : NULL;
+	return slots ? handle_table_get(slots, token.slot, token.generation) : NULL;
 }
 
 void object_name(enum object_type type, const void *object,

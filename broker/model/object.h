@@ -5,10 +5,12 @@
  */
 #pragma once
 
-#include "base/text.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 struct registry;
-struct slots;
+struct handle_table;
+struct text;
 
 enum object_type {
 	OBJECT_BROKER, /* the broker: a single object, TOKEN_NONE */
@@ -49,7 +51,7 @@ int name_check(const char *name);
  * The slots of a type; NULL for the broker. The functions from here on need the
  * registry's lock.
  */
-struct slots *object_slots(struct registry *registry, enum object_type type);
+struct handle_table *object_slots(struct registry *registry, enum object_type type);
 
 /* The visible object of a token; NULL: the object is gone. */
 void *object_get(struct registry *registry, enum object_type type, struct token token);

@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "model/registry.h"
+#include "model/stream.h"
 
 int work_reserve_uses(struct work *work, unsigned int n)
 {

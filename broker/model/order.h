@@ -31,7 +31,8 @@
  */
 #pragma once
 
-#include "base/def.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 struct allocation;
 struct stream;

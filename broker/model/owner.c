@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/user_names.h"
 #include "model/registry.h"
+#include "model/stream.h"
 
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 {
@@ -20,8 +21,8 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	owner->uid = uid;
 	owner->gid = gid;
 	owner->used_ms = clock_ms();
-	if (slots_add(&registry->owners, owner, &owner->slot, &owner->slot_generation) <
-	    0) {
+	if (handle_table_add(&registry->owners, owner, &owner->slot,
+			     &owner->slot_generation) < 0) {
 		free(owner);
 		return NULL;
 	}
@@ -34,7 +35,7 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 void owner_free(struct registry *registry, struct owner *owner)
 {
 	HASH_DEL(registry->owners_by_uid, owner);
-	slots_remove(&registry->owners, owner->slot);
+	handle_table_remove(&registry->owners, owner->slot);
 	free(owner);
 }
 

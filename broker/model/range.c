@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/number.h"
+#include "base/refusal.h"
 #include "model/registry.h"
 
 int range_fit(struct range *range, const struct allocation *allocation,

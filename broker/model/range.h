@@ -2,9 +2,11 @@
 /* Ranges of an allocation in lines of users. */
 #pragma once
 
-#include "base/refusal.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 struct allocation;
+struct refusal;
 
 /* A range as written in a line. */
 struct range {

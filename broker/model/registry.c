@@ -5,18 +5,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/owner.h"
+#include "model/stream.h"
 
 void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
 	pthread_mutex_init(&registry->lock, NULL);
 	clock_cond_init(&registry->idle);
-	slots_init(&registry->allocations);
-	slots_init(&registry->streams);
-	slots_init(&registry->owners);
-	slots_init(&registry->devices);
-	slots_init(&registry->modules);
-	slots_init(&registry->functions);
+	handle_table_init(&registry->allocations);
+	handle_table_init(&registry->streams);
+	handle_table_init(&registry->owners);
+	handle_table_init(&registry->devices);
+	handle_table_init(&registry->modules);
+	handle_table_init(&registry->functions);
 }
 
 void registry_deinit(struct registry *registry)
@@ -32,18 +34,18 @@ void registry_deinit(struct registry *registry)
 		}
 		owner_free(registry, owner);
 	}
-	for (slot = 0; (device = slots_next(&registry->devices, &slot)); slot++) {
-		slots_remove(&registry->devices, slot);
+	for (slot = 0; (device = handle_table_next(&registry->devices, &slot)); slot++) {
+		handle_table_remove(&registry->devices, slot);
 		free(device);
 	}
 	assert(!registry->allocations_by_name && !registry->streams_by_name &&
 	       !registry->modules_by_name);
-	slots_deinit(&registry->allocations);
-	slots_deinit(&registry->streams);
-	slots_deinit(&registry->owners);
-	slots_deinit(&registry->devices);
-	slots_deinit(&registry->modules);
-	slots_deinit(&registry->functions);
+	handle_table_deinit(&registry->allocations);
+	handle_table_deinit(&registry->streams);
+	handle_table_deinit(&registry->owners);
+	handle_table_deinit(&registry->devices);
+	handle_table_deinit(&registry->modules);
+	handle_table_deinit(&registry->functions);
 	pthread_cond_destroy(&registry->idle);
 	pthread_mutex_destroy(&registry->lock);
 }

@@ -15,11 +15,7 @@
 #include "model/device.h"
 #include "model/handle_table.h"
 #include "model/managed_ranges.h"
-#include "model/module.h"
 #include "model/object.h"
-#include "model/order.h"
-#include "model/owner.h"
-#include "model/stream.h"
 
 #define FREED_KEPT 1024
 
@@ -39,7 +35,7 @@ struct registry {
 	pthread_cond_t idle; /* n_busy, or the number of worker processes, reached zero */
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;
-	struct slots allocations, streams, owners, devices, modules, functions;
+	struct handle_table allocations, streams, owners, devices, modules, functions;
 	struct device *device_at[DEVICES_MAX]; /* by index; set at the start */
 	unsigned int n_devices;
 	struct allocation *allocations_by_name;

@@ -7,7 +7,9 @@
 
 #include "base/descriptor.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "model/access.h"
+#include "model/owner.h"
 #include "model/registry.h"
 
 static const struct {

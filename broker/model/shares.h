@@ -10,11 +10,12 @@
  */
 #pragma once
 
-#include "base/text.h"
+#include <stdint.h>
 
 struct caller;
 struct owner;
 struct registry;
+struct text;
 
 enum share {
 	SHARE_ALLOCATIONS, /* includes allocations being made and freed */

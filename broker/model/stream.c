@@ -9,6 +9,7 @@
 
 #include "base/number.h"
 #include "model/access.h"
+#include "model/owner.h"
 #include "model/registry.h"
 
 /*
@@ -51,8 +52,8 @@ int stream_new(struct stream **ret_stream, struct registry *registry, const char
 		return -ENFILE;
 	}
 	stream->name = strdup(name);
-	r = stream->name ? slots_add(&registry->streams, stream, &stream->slot,
-				     &stream->slot_generation)
+	r = stream->name ? handle_table_add(&registry->streams, stream, &stream->slot,
+					    &stream->slot_generation)
 			 : -ENOMEM;
 	if (r < 0) {
 		wire_stream_put(owner, stream->wire_id);
@@ -81,7 +82,7 @@ struct stream *stream_free(struct registry *registry, struct stream *stream)
 		HASH_DEL(registry->streams_by_name, stream);
 		registry->n_streams--;
 	}
-	slots_remove(&registry->streams, stream->slot);
+	handle_table_remove(&registry->streams, stream->slot);
 	wire_stream_put(stream->owner, stream->wire_id);
 	free(stream->failure);
 	free(stream->name);

@@ -6,11 +6,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <uthash.h>
-
-#include "base/def.h"
 
 struct caller;
 struct owner;

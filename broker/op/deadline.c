@@ -4,6 +4,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "model/registry.h"
 #include "op/op.h"
 #include "process/processes.h"
 
@@ -52,11 +53,11 @@ int64_t deadlines_check(struct broker *broker)
 	int64_t now = clock_ms(), next;
 	struct deadline *deadline;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	while ((deadline = deadline_find_passed(broker, now, &next))) {
 		deadline_clear(broker, deadline);
 		deadline->passed(deadline);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return next;
 }

@@ -2,9 +2,8 @@
 /* Ending a wait. */
 #pragma once
 
-#include "base/completion.h"
-
 struct broker;
+struct completion;
 
 /*
  * Ends a wait because of a signal. A data transfer or a synchronize answers -EINTR, a

@@ -11,7 +11,15 @@
 
 #include "base/completion.h"
 #include "base/refusal.h"
+#include "base/workqueue.h"
+#include "memory/block.h"
 #include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
 #include "op/interrupt.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -30,8 +38,8 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->staged.slot = -1;
 	op->only_use = -1;
 	op->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	op->ask.fd = -1;
-	op->ask.done = op_replied;
+	op->request.fd = -1;
+	op->request.done = op_replied;
 	op->needs.blocks = op->room;
 	return op;
 }
@@ -42,7 +50,7 @@ void op_charge(struct op *op, const struct caller *caller)
 
 	if (op->payer && op->payer->uid == caller->uid)
 		return;
-	payer = owner_get(&op->broker->registry, caller->uid, caller->gid);
+	payer = owner_get(op->broker->registry, caller->uid, caller->gid);
 	if (payer)
 		op->payer = payer;
 }
@@ -68,12 +76,12 @@ void op_describe(struct op *op, struct text *text)
 		return;
 	}
 	text_printf(text, "%s", op->class->what);
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		text_printf(text, "%s%s", joint, op->work.uses[i].allocation->name);
 		joint = " from ";
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
 /* ---- zeroing ---- */
@@ -93,7 +101,7 @@ static enum begun zero_begin(struct op *op)
 	/* Without a worker, the memory is on the host. */
 	if (!op->worker)
 		return OP_RUN;
-	op->ask.request = (struct wire_request){
+	op->request.record = (struct wire_request){
 		.op = WIRE_FILL,
 		/* Zeros of a truncation move no pages: `cat f >data` begins with one. */
 		.flags = use->allocation->managed ? WIRE_STAY : 0,
@@ -126,7 +134,7 @@ static void zero_run(struct op *op)
 	else if (op->work.uses[0].length <= ZEROED_AT_ONCE)
 		zero_host(&zero->task);
 	else
-		crew_add(&op->broker->crew, op->payer->uid, &zero->task);
+		workqueue_add(op->broker->workqueue, op->payer->uid, &zero->task);
 }
 
 /*
@@ -224,7 +232,7 @@ static int zero_add(struct op *zero, struct op **ret_ready)
 		return r;
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
-	zero->broker->registry.n_busy++;
+	zero->broker->registry->n_busy++;
 	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
 	if (zero->work.n_before == 0)
 		op_push_ready(ret_ready, zero);
@@ -270,7 +278,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	r = order_add(&op->work);
 	if (r < 0)
 		goto out;
-	op->broker->registry.n_busy++;
+	op->broker->registry->n_busy++;
 	share_take_beyond(op->payer, SHARE_OPERATIONS, 1);
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
@@ -287,7 +295,7 @@ static int op_add_by(struct op *op, struct op **ret_ready,
 	int r;
 
 	*ret_ready = NULL;
-	if (op->broker->registry.shutting_down)
+	if (op->broker->registry->shutting_down)
 		return -ESTALE;
 	if (!op->payer)
 		op->payer = op->owner;
@@ -369,7 +377,7 @@ static void address_move(uint64_t *address, const struct use *use)
 /* Replaces addresses in the request that changed since the first attempt. */
 static void op_move_request(struct op *op)
 {
-	struct wire_request *request = &op->ask.request;
+	struct wire_request *request = &op->request.record;
 
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
@@ -397,7 +405,7 @@ static enum begun op_prepare(struct op *op)
 		op->work.uses[i].address = op->work.uses[i].allocation->address;
 	if (begun != OP_RUN || op->asked_again)
 		return begun;
-	op->ask.request.op = 0;
+	op->request.record.op = 0;
 	return op->class->begin ? op->class->begin(op) : OP_RUN;
 }
 
@@ -411,7 +419,7 @@ static enum begun op_begin(struct op *op)
 
 	if (op->work.ended)
 		return OP_OVER;
-	if (rescue_park(&op->work) || !turn_take(op))
+	if (checkpoint_park(&op->work) || !turn_take(op))
 		return OP_PARKED;
 	begun = op_prepare(op);
 	if (begun != OP_RUN)
@@ -421,7 +429,7 @@ static enum begun op_begin(struct op *op)
 		order_sending(&op->work);
 		op_limit(op);
 	}
-	if (op->ask.request.op)
+	if (op->request.record.op)
 		(void)op_find_needs(op);
 	return OP_RUN;
 }
@@ -439,7 +447,7 @@ static void op_end(struct op *op, struct op *ready)
 
 static void op_run(struct op *op)
 {
-	pthread_mutex_t *lock = &op->broker->registry.lock;
+	pthread_mutex_t *lock = &op->broker->registry->lock;
 	bool again = op->asked_again;
 	enum begun begun;
 
@@ -512,7 +520,7 @@ static void op_settle_stream(struct op *op)
 	stream->failed = op->error;
 	free(stream->failure);
 	stream->failure = strdup(text_string(&op->sentence));
-	journal_event(&op->broker->journal, "failed streams/%s errno=%s", stream->name,
+	journal_event(op->broker->journal, "failed streams/%s errno=%s", stream->name,
 		      strerrorname_np(op->error));
 }
 
@@ -535,7 +543,7 @@ bool op_leave(struct op *op, struct op **ready)
 	if (!order_leave(&op->work, &work))
 		return false;
 	share_give(op->payer, SHARE_OPERATIONS, 1);
-	registry_less_busy(&op->broker->registry);
+	registry_less_busy(op->broker->registry);
 	*ready = op_list(work);
 	op->left = true;
 	op_push_ready(ready, op);
@@ -550,7 +558,7 @@ void op_complete(struct op *op, int error)
 
 	op->error = error;
 	if (op_must_stay(op)) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		return;
 	}
 	if (op->completion)
@@ -567,15 +575,15 @@ void op_complete(struct op *op, int error)
 	if (next)
 		op_push_ready(&ready, next);
 	share_give(op->payer, SHARE_OPERATIONS, 1);
-	registry_less_busy(&broker->registry);
-	pthread_mutex_unlock(&broker->registry.lock);
+	registry_less_busy(broker->registry);
+	pthread_mutex_unlock(&broker->registry->lock);
 
 	op_end(op, ready);
 }
 
 void op_done(struct op *op, int error)
 {
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	op_complete(op, error);
 }
 
@@ -607,12 +615,12 @@ void broker_interrupt(struct broker *broker, struct completion *completion)
 {
 	int r;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	__atomic_store_n(&completion->interrupted, true, __ATOMIC_RELAXED);
 	while (completion->inner)
 		completion = completion->inner;
 	r = completion_cancel(completion);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(NULL);
 	if (r <= 0)
 		completion->done(completion, r, NULL, 0);

@@ -18,17 +18,20 @@
  */
 #pragma once
 
-#include "base/completion.h"
 #include "base/text.h"
-#include "channel/channel.h"
+#include "channel/request.h"
+#include "cuda/failure.h"
+#include "model/object.h"
+#include "model/order.h"
 #include "op/deadline.h"
 #include "op/turn.h"
-#include "process/broker.h"
 #include "process/staging_slot.h"
 #include "process/worker.h"
 
+struct caller;
 struct deadline;
 struct op;
+struct use;
 
 struct kernel_class {
 	/* "module/function" */
@@ -59,14 +62,14 @@ struct op_class {
 	const char *what; /* "fill", for sentences */
 
 	/*
-	 * Called when no predecessor is left: checks, and writes op->ask.request if there
-	 * is one. Under registry.lock. May be NULL.
+	 * Called when no predecessor is left: checks, and writes op->request.record if
+	 * there is one. Under registry.lock. May be NULL.
 	 */
 	enum begun (*begin)(struct op *op);
 
 	/*
 	 * Follows begin(): does work that needs no lock, and ends in op_submit() for the
-	 * request of begin(), in op_ask() for a request of its own, or in op_done().
+	 * request of begin(), in op_request() for a request of its own, or in op_done().
 	 * NULL: op_submit().
 	 */
 	void (*run)(struct op *op);
@@ -75,7 +78,7 @@ struct op_class {
 	void (*describe)(const struct op *op, struct text *text);
 
 	/*
-	 * The worker has done the request in op->ask, which may be a part of the op.
+	 * The worker has done the request in op->request, which may be a part of the op.
 	 * Under registry.lock. May be NULL.
 	 */
 	void (*note)(struct op *op, const struct wire_reply *reply);
@@ -124,7 +127,7 @@ struct op {
 	struct owner *owner;
 	struct owner *payer;   /* the caller's owner, charged for the op */
 	struct worker *worker; /* gets the request; NULL: none */
-	struct ask ask;
+	struct request request;
 	struct worker_needs needs;		      /* of that request */
 	struct needed_block room[WORK_USES_ROOM + 1]; /* needs.blocks, while few */
 	uint32_t asked_epoch;
@@ -215,7 +218,7 @@ int op_zero_add(struct op *zero, struct op **ret_ready);
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 /* Begins ready ops, and ends those that have left. No lock held. */
 void op_start(struct op *ready);
-/* As op_start(), for works parked by rescue_park(). */
+/* As op_start(), for works parked by checkpoint_park(). */
 void op_resume(struct work *works);
 /* Adds an op, or all ops of a list, to a list of ready ops. */
 void op_push_ready(struct op **ready, struct op *op);
@@ -233,7 +236,7 @@ void op_start_again(struct op *op);
 void op_submit(struct op *op);
 
 /* As op_submit(), for a request written by run(). Takes registry.lock. */
-void op_ask(struct op *op);
+void op_request(struct op *op);
 
 /* Releases a slot (-1: none) and runs the op waiting for a slot, if any. */
 void op_slot_release(struct worker *worker, int slot);
@@ -280,5 +283,5 @@ void op_describe(struct op *op, struct text *text);
 int op_find_needs(struct op *op);
 void op_limit(struct op *op);
 void op_unlimit(struct op *op);
-void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost);
+void op_replied(struct request *request, const struct wire_reply *reply, bool lost);
 struct op *op_list(struct work *work);

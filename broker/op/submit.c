@@ -11,7 +11,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cuda/result.h"
+#include "model/allocation.h"
 #include "model/managed_ranges.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
 #include "process/checkpoint.h"
 
 #define ASK_AT_MOST 3
@@ -20,7 +26,7 @@
 /* Limits the request to `now` bytes of `left`; the rest is sent afterwards. */
 static void op_cut(struct op *op, uint64_t left, uint64_t now)
 {
-	op->ask.request.length = now;
+	op->request.record.length = now;
 	op->rest = left - now;
 }
 
@@ -31,11 +37,11 @@ static void op_cut(struct op *op, uint64_t left, uint64_t now)
  */
 static void op_spare_pages(struct op *op, const struct allocation *allocation)
 {
-	struct wire_request *request = &op->ask.request;
+	struct wire_request *request = &op->request.record;
 	uint64_t offset = request->address - allocation->address;
 	uint64_t length = request->length + op->rest;
 
-	if (!op->broker->registry.device_at[allocation->device]->has_concurrent)
+	if (!op->broker->registry->device_at[allocation->device]->has_concurrent)
 		return;
 	op_cut(op, length, managed_alike(allocation->managed, offset, length));
 	request->flags &= ~(uint32_t)WIRE_BY_CPU;
@@ -64,7 +70,7 @@ static bool request_is_gpus(const struct wire_request *request)
  */
 static void op_place_alike(struct op *op, const struct allocation *allocation)
 {
-	const struct wire_request *request = &op->ask.request;
+	const struct wire_request *request = &op->request.record;
 	uint64_t offset = request->address - allocation->address;
 	uint64_t length = request->length + op->rest, end;
 
@@ -76,16 +82,16 @@ static void op_use_managed(struct op *op, const struct use *use)
 {
 	if (use->places)
 		op_place_alike(op, use->allocation);
-	if (request_spares_pages(&op->ask.request))
+	if (request_spares_pages(&op->request.record))
 		op_spare_pages(op, use->allocation);
-	else if (request_is_gpus(&op->ask.request))
+	else if (request_is_gpus(&op->request.record))
 		managed_leave_host(use->allocation->managed, use->offset, use->length);
 }
 
 /* Sends the part of the request that was cut off. */
 static void op_ask_rest(struct op *op)
 {
-	struct wire_request *request = &op->ask.request;
+	struct wire_request *request = &op->request.record;
 
 	request->address += request->length;
 	if (request->op == WIRE_READ || request->op == WIRE_WRITE)
@@ -93,11 +99,11 @@ static void op_ask_rest(struct op *op)
 	request->length = op->rest;
 	op->rest = 0;
 	op->n_asked = 0;
-	op_ask(op);
+	op_request(op);
 }
 
 /* In a chain: the request that was held back is sent now, or refused. */
-static void op_sent(struct ask *ask);
+static void op_sent(struct request *request);
 
 static void op_need_block(struct op *op, struct block *block, bool guest, bool writable)
 {
@@ -145,9 +151,10 @@ int op_find_needs(struct op *op)
 	 * Only the owner's worker has the stream, on the stream's device. Elsewhere the
 	 * broker alone keeps the order.
 	 */
-	if (stream && of == stream->owner && stream->device == op->ask.request.device) {
+	if (stream && of == stream->owner &&
+	    stream->device == op->request.record.device) {
 		op->needs.stream = stream;
-		op->ask.request.stream = stream->wire_id;
+		op->request.record.stream = stream->wire_id;
 	}
 	return r;
 }
@@ -157,14 +164,14 @@ static bool op_has_missed(struct op *op, uint32_t epoch)
 {
 	bool missed = false;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses && epoch; i++) {
 		const struct allocation *allocation = op->work.uses[i].allocation;
 
 		missed |= allocation->managed && allocation->state == ALLOCATION_LIVE &&
 			  (allocation->restoring || allocation->worker_epoch != epoch);
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	return missed;
 }
 
@@ -186,7 +193,7 @@ static void op_fail_stale(struct op *op, const char *what)
  */
 static void op_note_sent(struct op *op, uint64_t id)
 {
-	pthread_mutex_t *lock = &op->broker->registry.lock;
+	pthread_mutex_t *lock = &op->broker->registry->lock;
 	struct work *work = NULL;
 
 	pthread_mutex_lock(lock);
@@ -199,9 +206,9 @@ static void op_note_sent(struct op *op, uint64_t id)
 	op_start(op_list(work));
 }
 
-static void op_sent(struct ask *ask)
+static void op_sent(struct request *request)
 {
-	op_note_sent(container_of(ask, struct op, ask), ask->request.id);
+	op_note_sent(container_of(request, struct op, request), request->record.id);
 }
 
 /* The request can't be sent: ends the op, with a sentence. */
@@ -232,7 +239,7 @@ void op_submit(struct op *op)
 	int r;
 
 	op->n_asked++;
-	r = worker_ask(op->worker, &op->needs, &op->ask, &op->asked_epoch);
+	r = worker_send(op->worker, &op->needs, &op->request, &op->asked_epoch);
 	/* The reply may have come by now: the op stays only while it is being sent. */
 	if (r == WORKER_HELD || (r == 0 && !sending))
 		return;
@@ -243,7 +250,7 @@ void op_submit(struct op *op)
 			op_fail_unsent(op, r);
 	}
 	if (sending)
-		op_note_sent(op, r == 0 ? op->ask.request.id : 0);
+		op_note_sent(op, r == 0 ? op->request.record.id : 0);
 	if (!again)
 		return;
 	/* A kernel has addresses in its arguments: its begin() writes them again. */
@@ -251,13 +258,13 @@ void op_submit(struct op *op)
 	op_start_again(op);
 }
 
-void op_ask(struct op *op)
+void op_request(struct op *op)
 {
 	int r;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	r = op_find_needs(op);
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	if (r == 0) {
 		op_submit(op);
 		return;
@@ -277,7 +284,7 @@ static bool op_can_repeat(const struct op *op)
 		(op->class->repeatable ||
 		 (op->class->remakable && worker_gave_up(op->worker, op->asked_epoch)));
 
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {
 		const struct allocation *allocation = op->work.uses[i].allocation;
 
@@ -285,7 +292,7 @@ static bool op_can_repeat(const struct op *op)
 		      (allocation->managed && allocation->state == ALLOCATION_LIVE &&
 		       allocation->worker_epoch != op->asked_epoch);
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	return can;
 }
 
@@ -319,7 +326,7 @@ static bool op_answered(struct op *op, const struct wire_reply *reply)
 {
 	bool overtaken;
 
-	pthread_mutex_lock(&op->broker->registry.lock);
+	pthread_mutex_lock(&op->broker->registry->lock);
 	overtaken = op_was_overtaken(op);
 	if (!overtaken && op->class->note)
 		op->class->note(op, reply);
@@ -327,7 +334,7 @@ static bool op_answered(struct op *op, const struct wire_reply *reply)
 		op_complete(op, 0);
 		return true;
 	}
-	pthread_mutex_unlock(&op->broker->registry.lock);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	if (overtaken)
 		return false;
 	if (op->rest)
@@ -372,15 +379,15 @@ static void op_failed(struct op *op, const struct wire_reply *reply)
 		strerror(reply->error));
 }
 
-void op_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+void op_replied(struct request *request, const struct wire_reply *reply, bool lost)
 {
-	struct op *op = container_of(ask, struct op, ask);
+	struct op *op = container_of(request, struct op, request);
 
 	if (!lost)
 		worker_forgive(op->worker);
 	/* The first reply to show lost contexts makes the broker give up the process. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
-		rescue_note_fault(op->broker, op->worker, op->asked_epoch, reply);
+		checkpoint_note_fault(op->broker, op->worker, op->asked_epoch, reply);
 		lost = !op->class->kernel;
 	}
 	if (!lost && reply->error)
@@ -412,8 +419,8 @@ static void op_passed(struct deadline *deadline)
 		return;
 	}
 	op->timed_out = true;
-	rescue_begin(op->broker, op->worker, epoch,
-		     "was ended: a kernel ran longer than its time limit", EIO, NULL);
+	checkpoint_begin(op->broker, op->worker, epoch,
+			 "was ended: a kernel ran longer than its time limit", EIO, NULL);
 }
 
 void op_limit(struct op *op)

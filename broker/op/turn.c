@@ -15,6 +15,7 @@
 
 #include <utlist.h>
 
+#include "model/owner.h"
 #include "op/op.h"
 #include "process/processes.h"
 

@@ -11,6 +11,17 @@
 
 #include "base/clock.h"
 #include "base/completion.h"
+#include "base/text.h"
+#include "channel/request.h"
+#include "cuda/failure.h"
+#include "cuda/result.h"
+#include "memory/block.h"
+#include "memory/reclaim.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/order.h"
+#include "model/owner.h"
+#include "model/registry.h"
 #include "process/processes.h"
 #include "process/restore.h"
 
@@ -25,27 +36,28 @@
  */
 #define LINGER_MS 500
 
-struct rescue {
+struct checkpoint {
 	struct broker *broker;
 	struct worker *worker;
 	uint32_t epoch; /* of the process that ends */
 	char reason[128];
-	struct link *link; /* of that process; NULL: gone */
+	struct channel *channel; /* of that process; NULL: gone */
 	int64_t deadline_ms;
 	bool lingers; /* waits for the next process; registry.lock, like: */
 	bool let_go;  /* saving is over */
 	bool killed;  /* was killed */
-	bool run_ended;
+	bool instance_ended;
 	bool restored;
 	struct completion *completion;
-	struct rescue *prev, *next; /* of broker->processes->rescues; registry.lock */
+	struct checkpoint *prev,
+		*next; /* of broker->processes->checkpoints; registry.lock */
 
 	struct restore restore; /* the saved memory */
 	unsigned int n_written; /* including failures */
-	struct ask ask;
+	struct request request;
 };
 
-static void save_next(struct rescue *rescue, struct link *link);
+static void save_next(struct checkpoint *checkpoint, struct channel *channel);
 
 /* ---- the end ---- */
 
@@ -54,24 +66,24 @@ static void save_next(struct rescue *rescue, struct link *link);
  * held since the caller changed the state; releases the lock. The rescue may be freed
  * afterwards.
  */
-static void rescue_finish(struct rescue *rescue)
+static void checkpoint_finish(struct checkpoint *checkpoint)
 {
-	struct broker *broker = rescue->broker;
+	struct broker *broker = checkpoint->broker;
 	struct completion *completion = NULL;
 	bool over;
 
-	over = rescue->run_ended && rescue->restored;
+	over = checkpoint->instance_ended && checkpoint->restored;
 	if (over) {
-		DL_DELETE(broker->processes->rescues, rescue);
-		completion = completion_take(&rescue->completion);
-		registry_less_busy(&broker->registry);
+		DL_DELETE(broker->processes->checkpoints, checkpoint);
+		completion = completion_take(&checkpoint->completion);
+		registry_less_busy(broker->registry);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (!over)
 		return;
-	closep(&rescue->restore.fd);
-	free(rescue->restore.saved);
-	free(rescue);
+	closep(&checkpoint->restore.fd);
+	free(checkpoint->restore.saved);
+	free(checkpoint);
 	if (completion)
 		completion->done(completion, 0, NULL, 0);
 }
@@ -80,98 +92,98 @@ static void rescue_finish(struct rescue *rescue)
  * A process keeps freed memory mapped until its exit, and gets no request to unmap.
  * Callers that find a device full wait for the exit. Under registry.lock.
  */
-static void rescue_hold_memory(struct broker *broker)
+static void checkpoint_hold_memory(struct broker *broker)
 {
-	for (unsigned int i = 0; i < broker->registry.n_devices; i++)
-		reclaim_begin(&broker->reclaim, i);
+	for (unsigned int i = 0; i < broker->registry->n_devices; i++)
+		reclaim_begin(broker->reclaim, i);
 }
 
-static void rescue_release_memory(struct broker *broker)
+static void checkpoint_release_memory(struct broker *broker)
 {
-	for (unsigned int i = 0; i < broker->registry.n_devices; i++) {
-		reclaim_end(&broker->reclaim, i);
+	for (unsigned int i = 0; i < broker->registry->n_devices; i++) {
+		reclaim_end(broker->reclaim, i);
 	}
 }
 
-void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
+void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
 {
-	struct rescue *rescue;
+	struct checkpoint *checkpoint;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->processes->rescues, rescue) {
-		if (rescue->worker == worker && rescue->epoch == epoch)
+	pthread_mutex_lock(&broker->registry->lock);
+	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
+		if (checkpoint->worker == worker && checkpoint->epoch == epoch)
 			break;
 	}
-	if (!rescue) {
-		pthread_mutex_unlock(&broker->registry.lock);
+	if (!checkpoint) {
+		pthread_mutex_unlock(&broker->registry->lock);
 		return;
 	}
-	rescue->link = NULL;
-	rescue->run_ended = true;
-	rescue_release_memory(broker);
-	rescue_finish(rescue);
-	for (uint32_t i = 0; i < broker->registry.n_devices; i++)
-		reclaim_retry(&broker->reclaim, &broker->registry.lock, i);
+	checkpoint->channel = NULL;
+	checkpoint->instance_ended = true;
+	checkpoint_release_memory(broker);
+	checkpoint_finish(checkpoint);
+	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
+		reclaim_retry(broker->reclaim, &broker->registry->lock, i);
 }
 
 /* Under registry.lock. */
-static void rescue_kill(struct rescue *rescue)
+static void checkpoint_kill(struct checkpoint *checkpoint)
 {
-	if (rescue->link && !rescue->killed)
-		link_kill(rescue->link);
-	rescue->killed = true;
+	if (checkpoint->channel && !checkpoint->killed)
+		channel_kill(checkpoint->channel);
+	checkpoint->killed = true;
 }
 
 /* Saving is over: kills the process, now or after LINGER_MS. Under registry.lock. */
-static void rescue_let_go(struct rescue *rescue)
+static void checkpoint_let_go(struct checkpoint *checkpoint)
 {
-	rescue->let_go = true;
-	if (!rescue->lingers) {
-		rescue_kill(rescue);
+	checkpoint->let_go = true;
+	if (!checkpoint->lingers) {
+		checkpoint_kill(checkpoint);
 		return;
 	}
-	rescue->deadline_ms = clock_ms() + LINGER_MS;
-	broker_wake_housekeeper(rescue->broker);
+	checkpoint->deadline_ms = clock_ms() + LINGER_MS;
+	broker_wake_housekeeper(checkpoint->broker);
 }
 
-void rescue_run_ready(struct broker *broker, struct worker *worker)
+void checkpoint_run_ready(struct broker *broker, struct worker *worker)
 {
-	struct rescue *rescue;
+	struct checkpoint *checkpoint;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->processes->rescues, rescue) {
-		if (rescue->worker != worker || !rescue->lingers)
+	pthread_mutex_lock(&broker->registry->lock);
+	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
+		if (checkpoint->worker != worker || !checkpoint->lingers)
 			continue;
-		rescue->lingers = false;
+		checkpoint->lingers = false;
 		/* Otherwise the process is still saving. */
-		if (rescue->let_go)
-			rescue_kill(rescue);
+		if (checkpoint->let_go)
+			checkpoint_kill(checkpoint);
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
-int64_t rescue_check_limits(struct broker *broker)
+int64_t checkpoint_check_limits(struct broker *broker)
 {
 	int64_t now = clock_ms(), next = -1;
-	struct rescue *rescue;
+	struct checkpoint *checkpoint;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	DL_FOREACH (broker->processes->rescues, rescue) {
-		if (!rescue->link || rescue->killed)
+	pthread_mutex_lock(&broker->registry->lock);
+	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
+		if (!checkpoint->channel || checkpoint->killed)
 			continue;
-		if (rescue->deadline_ms <= now ||
-		    (rescue->let_go && broker->registry.shutting_down))
-			rescue_kill(rescue);
-		else if (next < 0 || rescue->deadline_ms - now < next)
-			next = rescue->deadline_ms - now;
+		if (checkpoint->deadline_ms <= now ||
+		    (checkpoint->let_go && broker->registry->shutting_down))
+			checkpoint_kill(checkpoint);
+		else if (next < 0 || checkpoint->deadline_ms - now < next)
+			next = checkpoint->deadline_ms - now;
 	}
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return next;
 }
 
 /* ---- parked works ---- */
 
-bool rescue_park(struct work *work)
+bool checkpoint_park(struct work *work)
 {
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		struct allocation *allocation = work->uses[i].allocation;
@@ -186,50 +198,51 @@ bool rescue_park(struct work *work)
 
 /* ---- saving ---- */
 
-static void save_end(struct rescue *rescue)
+static void save_end(struct checkpoint *checkpoint)
 {
-	struct broker *broker = rescue->broker;
+	struct broker *broker = checkpoint->broker;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	rescue_let_go(rescue);
-	pthread_mutex_unlock(&broker->registry.lock);
-	restore_begin(&rescue->restore);
+	pthread_mutex_lock(&broker->registry->lock);
+	checkpoint_let_go(checkpoint);
+	pthread_mutex_unlock(&broker->registry->lock);
+	restore_begin(&checkpoint->restore);
 }
 
-static void save_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void save_replied(struct request *request, const struct wire_reply *reply,
+			 bool lost)
 {
-	struct rescue *rescue = container_of(ask, struct rescue, ask);
-	struct link *link;
+	struct checkpoint *checkpoint = container_of(request, struct checkpoint, request);
+	struct channel *channel;
 
-	pthread_mutex_lock(&rescue->broker->registry.lock);
-	link = rescue->link;
-	pthread_mutex_unlock(&rescue->broker->registry.lock);
-	rescue->restore.saved[rescue->n_written++].good = !lost && !reply->error;
-	if (lost || rescue->n_written == rescue->restore.n_saved)
-		save_end(rescue);
+	pthread_mutex_lock(&checkpoint->broker->registry->lock);
+	channel = checkpoint->channel;
+	pthread_mutex_unlock(&checkpoint->broker->registry->lock);
+	checkpoint->restore.saved[checkpoint->n_written++].good = !lost && !reply->error;
+	if (lost || checkpoint->n_written == checkpoint->restore.n_saved)
+		save_end(checkpoint);
 	else
-		save_next(rescue, link);
+		save_next(checkpoint, channel);
 }
 
 /*
- * The link must not be freed meanwhile: called under registry.lock, or by the thread that
- * received a reply on this link. A link killed meanwhile replies as lost.
+ * The channel must not be freed meanwhile: called under registry.lock, or by the thread
+ * that received a reply on this link. A channel killed meanwhile replies as lost.
  */
-static void save_next(struct rescue *rescue, struct link *link)
+static void save_next(struct checkpoint *checkpoint, struct channel *channel)
 {
-	const struct saved *saved = &rescue->restore.saved[rescue->n_written];
+	const struct saved *saved = &checkpoint->restore.saved[checkpoint->n_written];
 
-	rescue->ask = (struct ask){
-		.request = {
+	checkpoint->request = (struct request){
+		.record = {
 			.op = WIRE_SAVE,
 			.address = saved->address,
 			.length = saved->allocation->size,
 			.source = saved->offset,
 		},
-		.fd = fcntl(rescue->restore.fd, F_DUPFD_CLOEXEC, 3),
+		.fd = fcntl(checkpoint->restore.fd, F_DUPFD_CLOEXEC, 3),
 		.done = save_replied,
 	};
-	link_ask(link, &rescue->ask);
+	channel_send(channel, &checkpoint->request);
 }
 
 /* ---- the beginning ---- */
@@ -262,23 +275,23 @@ static int save_file(uint64_t size)
 }
 
 /* Notes the allocations to save and marks the others as lost. Returns: bytes to save. */
-static uint64_t rescue_take(struct rescue *rescue)
+static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 {
-	struct registry *registry = &rescue->broker->registry;
+	struct registry *registry = checkpoint->broker->registry;
 	struct allocation *allocation;
 	uint64_t size = 0;
 
-	for (uint32_t slot = 0; (allocation = slots_next(&registry->allocations, &slot));
-	     slot++) {
-		if (!lives_in(allocation, rescue->worker, rescue->epoch))
+	for (uint32_t slot = 0;
+	     (allocation = handle_table_next(&registry->allocations, &slot)); slot++) {
+		if (!lives_in(allocation, checkpoint->worker, checkpoint->epoch))
 			continue;
 		if (!is_saved(allocation)) {
-			worker_lose_allocation(rescue->broker, allocation,
-					       rescue->reason);
+			worker_lose_allocation(checkpoint->broker, allocation,
+					       checkpoint->reason);
 			continue;
 		}
 		allocation->restoring = true;
-		rescue->restore.saved[rescue->restore.n_saved++] = (struct saved){
+		checkpoint->restore.saved[checkpoint->restore.n_saved++] = (struct saved){
 			.allocation = allocation,
 			.address = allocation->address,
 			.offset = size,
@@ -289,112 +302,114 @@ static uint64_t rescue_take(struct rescue *rescue)
 }
 
 /* There is no memory for the file: marks all allocations as lost. */
-static void rescue_drop(struct rescue *rescue)
+static void checkpoint_drop(struct checkpoint *checkpoint)
 {
-	char why[sizeof(rescue->reason) + 64];
+	char why[sizeof(checkpoint->reason) + 64];
 
 	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
-		 rescue->reason);
-	for (; rescue->restore.n_saved; rescue->restore.n_saved--) {
+		 checkpoint->reason);
+	for (; checkpoint->restore.n_saved; checkpoint->restore.n_saved--) {
 		struct allocation *allocation =
-			rescue->restore.saved[rescue->restore.n_saved - 1].allocation;
+			checkpoint->restore.saved[checkpoint->restore.n_saved - 1]
+				.allocation;
 
 		allocation->restoring = false;
-		worker_lose_allocation(rescue->broker, allocation, why);
+		worker_lose_allocation(checkpoint->broker, allocation, why);
 	}
 }
 
-static void rescue_restored(struct restore *restore)
+static void checkpoint_restored(struct restore *restore)
 {
-	struct rescue *rescue = container_of(restore, struct rescue, restore);
+	struct checkpoint *checkpoint = container_of(restore, struct checkpoint, restore);
 
-	pthread_mutex_lock(&rescue->broker->registry.lock);
-	rescue->restored = true;
-	rescue_finish(rescue);
+	pthread_mutex_lock(&checkpoint->broker->registry->lock);
+	checkpoint->restored = true;
+	checkpoint_finish(checkpoint);
 }
 
-static struct rescue *rescue_new(struct broker *broker, struct worker *worker,
-				 uint32_t epoch, const char *reason,
-				 struct completion *completion)
+static struct checkpoint *checkpoint_new(struct broker *broker, struct worker *worker,
+					 uint32_t epoch, const char *reason,
+					 struct completion *completion)
 {
-	struct rescue *rescue = calloc(1, sizeof(*rescue));
+	struct checkpoint *checkpoint = calloc(1, sizeof(*checkpoint));
 
-	if (!rescue)
+	if (!checkpoint)
 		return NULL;
-	rescue->broker = broker;
-	rescue->worker = worker;
-	rescue->epoch = epoch;
-	rescue->restore = (struct restore){
+	checkpoint->broker = broker;
+	checkpoint->worker = worker;
+	checkpoint->epoch = epoch;
+	checkpoint->restore = (struct restore){
 		.broker = broker,
 		.worker = worker,
-		.reason = rescue->reason,
-		.done = rescue_restored,
+		.reason = checkpoint->reason,
+		.done = checkpoint_restored,
 		.fd = -1,
 	};
-	snprintf(rescue->reason, sizeof(rescue->reason), "%s", reason);
-	rescue->restore.saved = calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
-				       sizeof(*rescue->restore.saved));
-	if (!rescue->restore.saved) {
-		free(rescue);
+	snprintf(checkpoint->reason, sizeof(checkpoint->reason), "%s", reason);
+	checkpoint->restore.saved =
+		calloc(worker->owner ? worker->owner->n_in_worker + 1 : 1,
+		       sizeof(*checkpoint->restore.saved));
+	if (!checkpoint->restore.saved) {
+		free(checkpoint);
 		return NULL;
 	}
 	/* After a signal the worker is still ended, and the line succeeds. */
 	if (completion)
-		completion_hold(completion, &rescue->completion, completion_let_go);
-	return rescue;
+		completion_hold(completion, &checkpoint->completion, completion_let_go);
+	return checkpoint;
 }
 
 /* faulted: the contexts are lost, so the process does nothing any more. */
-static bool run_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
-			const char *reason, int error, bool faulted,
-			struct completion *completion)
+static bool instance_give_up(struct broker *broker, struct worker *worker, uint32_t epoch,
+			     const char *reason, int error, bool faulted,
+			     struct completion *completion)
 {
-	struct link *link = worker_abandon(worker, epoch, reason, error);
-	struct rescue *rescue;
+	struct channel *channel = worker_abandon(worker, epoch, reason, error);
+	struct checkpoint *checkpoint;
 	uint64_t size = 0;
 
-	if (!link)
+	if (!channel)
 		return false;
-	rescue = rescue_new(broker, worker, epoch, reason, completion);
+	checkpoint = checkpoint_new(broker, worker, epoch, reason, completion);
 	/* Without memory for the rescue, all is lost at the end of the process. */
-	if (!rescue) {
-		link_kill(link);
+	if (!checkpoint) {
+		channel_kill(channel);
 		return false;
 	}
-	broker->registry.n_busy++;
-	DL_APPEND(broker->processes->rescues, rescue);
-	rescue_hold_memory(broker);
-	rescue->link = link;
-	if (!broker->registry.shutting_down && worker->owner) {
-		size = rescue_take(rescue);
-		rescue->lingers = worker_want(worker, epoch) && faulted;
+	broker->registry->n_busy++;
+	DL_APPEND(broker->processes->checkpoints, checkpoint);
+	checkpoint_hold_memory(broker);
+	checkpoint->channel = channel;
+	if (!broker->registry->shutting_down && worker->owner) {
+		size = checkpoint_take(checkpoint);
+		checkpoint->lingers = worker_want(worker, epoch) && faulted;
 	}
 	if (size)
-		rescue->restore.fd = save_file(size);
-	if (size && rescue->restore.fd < 0)
-		rescue_drop(rescue);
-	if (rescue->restore.n_saved) {
-		rescue->deadline_ms = clock_ms() + SAVE_MS +
-				      (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
+		checkpoint->restore.fd = save_file(size);
+	if (size && checkpoint->restore.fd < 0)
+		checkpoint_drop(checkpoint);
+	if (checkpoint->restore.n_saved) {
+		checkpoint->deadline_ms = clock_ms() + SAVE_MS +
+					  (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
 		broker_wake_housekeeper(broker);
-		save_next(rescue, link);
+		save_next(checkpoint, channel);
 	} else {
-		rescue_let_go(rescue);
-		rescue->restored = true;
+		checkpoint_let_go(checkpoint);
+		checkpoint->restored = true;
 	}
 	return true;
 }
 
-bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, int error, struct completion *completion)
+bool checkpoint_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
+		      const char *reason, int error, struct completion *completion)
 {
-	return run_give_up(broker, worker, epoch, reason, error, false, completion);
+	return instance_give_up(broker, worker, epoch, reason, error, false, completion);
 }
 
-void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
-		   const char *format, ...)
+void checkpoint_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       const char *format, ...)
 {
-	char reason[sizeof(((struct rescue *)0)->reason)];
+	char reason[sizeof(((struct checkpoint *)0)->reason)];
 	_cleanup_text_ struct text sentence = TEXT_INIT;
 	uid_t uid = worker->owner->uid;
 	pid_t pid = worker_pid(worker);
@@ -404,22 +419,22 @@ void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
 	va_start(args, format);
 	(void)vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
-	if (!rescue_begin(broker, worker, epoch, reason, EIO, NULL))
+	if (!checkpoint_begin(broker, worker, epoch, reason, EIO, NULL))
 		return;
 	snprintf(file, sizeof(file), "owners/%u/worker", uid);
 	text_printf(&sentence, "the worker of uid %u %s", uid, reason);
-	journal_fail(&broker->journal, uid, pid, file, ETIMEDOUT, text_string(&sentence));
+	journal_fail(broker->journal, uid, pid, file, ETIMEDOUT, text_string(&sentence));
 }
 
-void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
-		       const struct wire_reply *reply)
+void checkpoint_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
+			   const struct wire_reply *reply)
 {
 	_cleanup_text_ struct text reason = TEXT_INIT;
 
 	text_printf(&reason, "lost its contexts");
 	text_add_call(&reason, reply->call, reply->result);
-	pthread_mutex_lock(&broker->registry.lock);
-	run_give_up(broker, worker, epoch, text_string(&reason),
-		    cuda_result_errno(reply->result), true, NULL);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
+	instance_give_up(broker, worker, epoch, text_string(&reason),
+			 cuda_result_errno(reply->result), true, NULL);
+	pthread_mutex_unlock(&broker->registry->lock);
 }

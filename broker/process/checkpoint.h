@@ -11,10 +11,15 @@
  */
 #pragma once
 
-#include "process/broker.h"
+#include <stdint.h>
 
+#include "base/def.h"
+
+struct broker;
 struct completion;
 struct wire_reply;
+struct work;
+struct worker;
 
 /*
  * Gives up the process with this epoch, if it is the current one. reason completes "the
@@ -24,34 +29,34 @@ struct wire_reply;
  *
  * Returns: false when nothing was begun; completion is not answered then.
  */
-bool rescue_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
-		  const char *reason, int error, struct completion *completion);
+bool checkpoint_begin(struct broker *broker, struct worker *worker, uint32_t epoch,
+		      const char *reason, int error, struct completion *completion);
 
 /*
- * As rescue_begin(), for a process that does not obey the broker, and tells its owner in
- * `errors`. The format completes "the worker of uid N ".
+ * As checkpoint_begin(), for a process that does not obey the broker, and tells its owner
+ * in `errors`. The format completes "the worker of uid N ".
  */
-void rescue_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
-		   const char *format, ...) _printf_(4, 5);
+void checkpoint_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
+		       const char *format, ...) _printf_(4, 5);
 
 /* A reply shows that the process has lost its contexts. No lock held. */
-void rescue_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
-		       const struct wire_reply *reply);
+void checkpoint_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
+			   const struct wire_reply *reply);
 
 /* The new process has made its contexts, or there is no new process. No lock held. */
-void rescue_run_ready(struct broker *broker, struct worker *worker);
+void checkpoint_run_ready(struct broker *broker, struct worker *worker);
 
 /* The process has ended. No lock held. */
-void rescue_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
+void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 
 /*
  * Kills processes whose saving takes too long. For the housekeeper. Returns: milliseconds
  * until the next check; -1: no check is needed.
  */
-int64_t rescue_check_limits(struct broker *broker);
+int64_t checkpoint_check_limits(struct broker *broker);
 
 /*
  * Parks the work if an allocation it uses is being restored; the work is resumed
  * afterwards. Under registry.lock. Returns: whether the work is parked.
  */
-bool rescue_park(struct work *work);
+bool checkpoint_park(struct work *work);

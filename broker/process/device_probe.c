@@ -2,8 +2,13 @@
 #include "process/device_probe.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 
+#include "base/def.h"
+#include "cuda/driver.h"
+#include "model/device.h"
+#include "model/registry.h"
 #include "process/broker.h"
 
 static int device_attribute(struct broker *broker, CUdevice_attribute attribute,
@@ -52,7 +57,7 @@ static uint32_t device_find_peers(struct broker *broker, uint32_t index, CUdevic
 {
 	uint32_t peers = 1u << index;
 
-	for (uint32_t i = 0; i < broker->registry.n_devices; i++) {
+	for (uint32_t i = 0; i < broker->registry->n_devices; i++) {
 		CUdevice other;
 		int reaches = 0;
 
@@ -111,8 +116,8 @@ static int device_new(struct device **ret_device, struct broker *broker, uint32_
 		broker, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, id);
 	device_find_limits(broker, id, &device->limits);
 	device->peers = device_find_peers(broker, index, id);
-	r = slots_add(&broker->registry.devices, device, &device->slot,
-		      &device->slot_generation);
+	r = handle_table_add(&broker->registry->devices, device, &device->slot,
+			     &device->slot_generation);
 	if (r == 0)
 		*ret_device = take_ptr(device);
 	return r;
@@ -125,8 +130,8 @@ int devices_probe(struct broker *broker, struct cuda_failure *failure)
 	r = CUDA(broker->driver, failure, cuDeviceGetCount, &n);
 	if (r < 0)
 		return r;
-	broker->registry.n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
-	for (uint32_t i = 0; r == 0 && i < broker->registry.n_devices; i++)
-		r = device_new(&broker->registry.device_at[i], broker, i, failure);
+	broker->registry->n_devices = MIN((unsigned int)n, (unsigned int)DEVICES_MAX);
+	for (uint32_t i = 0; r == 0 && i < broker->registry->n_devices; i++)
+		r = device_new(&broker->registry->device_at[i], broker, i, failure);
 	return r;
 }

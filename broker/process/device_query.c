@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/def.h"
+#include "process/worker.h"
 
 /* Two receivers of a worker may reply at the same time. */
 static void query_settle(struct device_query *query, int error)
@@ -14,10 +15,11 @@ static void query_settle(struct device_query *query, int error)
 		query->done(query);
 }
 
-static void query_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void query_replied(struct request *request, const struct wire_reply *reply,
+			  bool lost)
 {
-	struct device_query *query =
-		container_of(ask, struct device_query, asks[ask->request.device]);
+	struct device_query *query = container_of(request, struct device_query,
+						  requests[request->record.device]);
 	uint64_t total = reply->value[1];
 
 	__atomic_add_fetch(&query->free, MIN(reply->value[0], total), __ATOMIC_RELAXED);
@@ -35,13 +37,13 @@ void device_query(struct device_query *query, struct worker *worker, uint32_t de
 	for (uint32_t device = 0; device < DEVICES_MAX; device++) {
 		if (!(devices >> device & 1))
 			continue;
-		query->asks[device] = (struct ask){
-			.request = { .op = WIRE_MEMORY, .device = device },
+		query->requests[device] = (struct request){
+			.record = { .op = WIRE_MEMORY, .device = device },
 			.fd = -1,
 			.done = query_replied,
 		};
 		__atomic_add_fetch(&query->n_open, 1, __ATOMIC_RELAXED);
-		if (worker_ask(worker, &none, &query->asks[device], &epoch) < 0)
+		if (worker_send(worker, &none, &query->requests[device], &epoch) < 0)
 			query_settle(query, EIO);
 	}
 	query_settle(query, 0);

@@ -5,19 +5,19 @@
  */
 #pragma once
 
+#include "channel/request.h"
 #include "model/device.h"
-#include "process/worker.h"
 
 struct device_query {
 	/* All have answered. No lock held. The query is the caller's again. */
 	void (*done)(struct device_query *query);
 
 	struct worker *worker;
-	int error; /* EIO: a device could not be asked; 0 */
+	int error;	      /* EIO: a device could not be asked; 0 */
 	uint64_t free, total; /* bytes, of all devices asked */
 
 	unsigned int n_open; /* plus 1 while the requests are being sent */
-	struct ask asks[DEVICES_MAX];
+	struct request requests[DEVICES_MAX];
 };
 
 /* devices is a bit mask. */

@@ -7,10 +7,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <utlist.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/def.h"
+#include "base/text.h"
 
 struct pipe_end {
 	struct output *output;
@@ -93,11 +94,11 @@ static bool pipe_drain(struct pipe_end *pipe)
 
 static void output_remove(struct output *output, struct pipe_end *pipe)
 {
-	struct pipe_end **link = &output->pipes;
+	struct pipe_end **channel = &output->pipes;
 
-	while (*link != pipe)
-		link = &(*link)->next;
-	*link = pipe->next;
+	while (*channel != pipe)
+		channel = &(*channel)->next;
+	*channel = pipe->next;
 	/* Closing is not enough: a process being started may hold a copy. */
 	(void)epoll_ctl(output->outputs->epoll, EPOLL_CTL_DEL, pipe->fd, NULL);
 	close(pipe->fd);

@@ -10,12 +10,12 @@
 #pragma once
 
 #include <pthread.h>
-
-#include "base/text.h"
+#include <stdbool.h>
 
 #define OUTPUT_KEPT 65536 /* bytes of each output */
 
 struct output;
+struct text;
 
 /* The thread and the pipes it watches. */
 struct outputs {

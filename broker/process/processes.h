@@ -8,8 +8,9 @@
 #include "process/output.h"
 #include "process/worker.h"
 
-struct rescue;
-struct run;
+struct checkpoint;
+struct instance;
+struct work;
 
 struct processes {
 	/* Set at the start. */
@@ -23,10 +24,10 @@ struct processes {
 	struct worker mover;
 
 	/* registry.lock */
-	uint64_t restarts;	/* workers that died */
-	struct rescue *rescues; /* under way; counted in registry.n_busy */
-	struct run *dead_runs;	/* ended, to be freed by the housekeeper */
-	unsigned int n_runs;	/* worker processes not freed yet; atomic */
+	uint64_t restarts;		 /* workers that died */
+	struct checkpoint *checkpoints;	 /* under way; counted in registry.n_busy */
+	struct instance *dead_instances; /* ended, to be freed by the housekeeper */
+	unsigned int n_instances;	 /* worker processes not freed yet; atomic */
 
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;

@@ -5,8 +5,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/text.h"
+#include "cuda/failure.h"
+#include "cuda/result.h"
+#include "model/allocation.h"
+#include "model/journal.h"
 #include "model/location.h"
 #include "model/managed_ranges.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
@@ -41,9 +48,9 @@ static bool saved_set_address(struct restore *restore)
 	struct allocation *allocation = saved->allocation;
 	struct work *parked;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	if (worker_epoch(restore->worker) != restore->new_epoch) {
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 		return false;
 	}
 	allocation->address = restore->new_address;
@@ -52,12 +59,12 @@ static bool saved_set_address(struct restore *restore)
 	managed_leave_host(allocation->managed, 0, allocation->size);
 	allocation->pointer_generation++;
 	if (allocation->state == ALLOCATION_LIVE)
-		journal_event(&broker->journal,
+		journal_event(broker->journal,
 			      "restore allocations/%s id=%llu generation=%u",
 			      allocation->name, (unsigned long long)allocation->id,
 			      allocation->pointer_generation);
 	parked = allocation_resume(allocation);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	broker->processes->resume(parked);
 	return true;
 }
@@ -70,10 +77,10 @@ static void saved_lose(struct restore *restore)
 	char why[2 * sizeof(restore->why_not) + 16];
 
 	snprintf(why, sizeof(why), "%s, and it %s", restore->reason, restore->why_not);
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	worker_lose_allocation(broker, allocation, why);
 	parked = allocation_resume(allocation);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	broker->processes->resume(parked);
 }
 
@@ -133,26 +140,26 @@ static bool restore_fill_advice(struct restore *restore)
 	const struct managed *managed = allocation->managed;
 	bool any = false;
 
-	pthread_mutex_lock(&restore->broker->registry.lock);
+	pthread_mutex_lock(&restore->broker->registry->lock);
 	while (!any && restore->range < managed->n_ranges) {
 		const struct managed_range *range = &managed->ranges[restore->range];
 		uint64_t end = restore->range + 1 < managed->n_ranges ? range[1].offset
 								      : managed->size;
 
-		restore->ask.request = (struct wire_request){
+		restore->request.record = (struct wire_request){
 			.address = restore->new_address + range->offset,
 			.length = end - range->offset,
 		};
-		any = step_fill_request(range, restore->step, &restore->ask.request);
+		any = step_fill_request(range, restore->step, &restore->request.record);
 		/* Advice about a device needs the device's context to take effect. */
-		restore->ask.request.device = location_device(
-			(uint16_t)restore->ask.request.location, allocation->device);
+		restore->request.record.device = location_device(
+			(uint16_t)restore->request.record.location, allocation->device);
 		if (++restore->step == N_STEPS) {
 			restore->step = 0;
 			restore->range++;
 		}
 	}
-	pthread_mutex_unlock(&restore->broker->registry.lock);
+	pthread_mutex_unlock(&restore->broker->registry->lock);
 	return any;
 }
 
@@ -166,7 +173,7 @@ static bool restore_fill_request(struct restore *restore, struct worker_needs *n
 	switch (restore->stage) {
 	case STAGE_ALLOC:
 		restore->range = restore->step = 0;
-		restore->ask.request = (struct wire_request){
+		restore->request.record = (struct wire_request){
 			.op = WIRE_ALLOC,
 			.flags = WIRE_MANAGED |
 				 (attach == ATTACH_HOST ? WIRE_ATTACH_HOST : 0),
@@ -175,8 +182,8 @@ static bool restore_fill_request(struct restore *restore, struct worker_needs *n
 		};
 		return true;
 	case STAGE_FILL:
-		restore->ask.fd = fcntl(restore->fd, F_DUPFD_CLOEXEC, 3);
-		restore->ask.request = (struct wire_request){
+		restore->request.fd = fcntl(restore->fd, F_DUPFD_CLOEXEC, 3);
+		restore->request.record = (struct wire_request){
 			.op = WIRE_RESTORE,
 			.address = restore->new_address,
 			.length = allocation->size,
@@ -187,7 +194,7 @@ static bool restore_fill_request(struct restore *restore, struct worker_needs *n
 		if (attach != ATTACH_SINGLE || !allocation->stream)
 			return false;
 		needs->stream = allocation->stream;
-		restore->ask.request = (struct wire_request){
+		restore->request.record = (struct wire_request){
 			.op = WIRE_ATTACH,
 			.flags = WIRE_ATTACH_STREAM,
 			.device = allocation->device,
@@ -205,14 +212,15 @@ static bool restore_fill_request(struct restore *restore, struct worker_needs *n
 	return false;
 }
 
-static void restore_replied(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void restore_replied(struct request *request, const struct wire_reply *reply,
+			    bool lost)
 {
-	struct restore *restore = container_of(ask, struct restore, ask);
+	struct restore *restore = container_of(request, struct restore, request);
 
 	/* Refused advice is skipped, for instance for a device that is gone. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
-		rescue_note_fault(restore->broker, restore->worker, restore->new_epoch,
-				  reply);
+		checkpoint_note_fault(restore->broker, restore->worker,
+				      restore->new_epoch, reply);
 		lost = true;
 	}
 	if (lost) {
@@ -234,18 +242,18 @@ static bool restore_ask(struct restore *restore)
 	struct worker_needs needs = { 0 };
 	int r;
 
-	restore->ask.fd = -1;
-	restore->ask.done = restore_replied;
+	restore->request.fd = -1;
+	restore->request.done = restore_replied;
 	while (restore->stage < STAGE_DONE && !restore_fill_request(restore, &needs))
 		restore->stage++;
 	if (restore->stage >= STAGE_DONE)
 		return false;
 	if (restore->stage != STAGE_ALLOC)
 		needs.epoch = restore->new_epoch;
-	r = worker_ask(restore->worker, &needs, &restore->ask, &restore->new_epoch);
+	r = worker_send(restore->worker, &needs, &restore->request, &restore->new_epoch);
 	if (r >= 0)
 		return true;
-	closep(&restore->ask.fd);
+	closep(&restore->request.fd);
 	if (r == -ESTALE)
 		restore_in_next_run(restore);
 	else

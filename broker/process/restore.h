@@ -7,6 +7,7 @@
 #pragma once
 
 #include "channel/channel.h"
+#include "channel/request.h"
 #include "process/broker.h"
 
 /* One allocation, while it has no address. */
@@ -40,7 +41,7 @@ struct restore {
 
 	/* Private: state of the allocation at index `at`. */
 	unsigned int at;
-	struct ask ask;
+	struct request request;
 	enum stage stage;
 	uint32_t new_epoch;
 	uint64_t new_address;

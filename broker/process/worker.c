@@ -9,6 +9,13 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "channel/channel.h"
+#include "memory/block.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
 #include "process/checkpoint.h"
 #include "process/device_query.h"
 
@@ -37,8 +44,8 @@ bool worker_is_unused(struct worker *worker)
 	bool unused;
 
 	pthread_mutex_lock(&worker->lock);
-	unused = !worker->link && !worker->runs && !worker->slot_waiters &&
-		 !worker->n_aheads &&
+	unused = !worker->channel && !worker->instances && !worker->slot_waiters &&
+		 !worker->n_readaheads &&
 		 !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&worker->lock);
 	return unused;
@@ -81,7 +88,7 @@ uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest)
 
 	if (!guest)
 		return worker->owner ? &block->owner_epoch : &block->mover_epoch;
-	entry = block_guest(&worker->broker->memory, block, worker, &worker->n_guests);
+	entry = block_guest(worker->broker->memory, block, worker, &worker->n_guests);
 	return entry ? &entry->epoch : NULL;
 }
 
@@ -122,7 +129,7 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 		_cleanup_close_ int fd = -1;
 
 		pthread_mutex_unlock(&worker->lock);
-		fd = block_export(&worker->broker->memory, needed->block, NULL);
+		fd = block_export(worker->broker->memory, needed->block, NULL);
 		pthread_mutex_lock(&worker->lock);
 		if (fd < 0)
 			return fd;
@@ -132,15 +139,15 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 				return r;
 		}
 		if (*epoch != worker->epoch)
-			r = run_tell_block(worker->run, needed, &fd);
+			r = instance_tell_block(worker->instance, needed, &fd);
 		if (r < 0)
 			return r;
 	}
 	return r;
 }
 
-int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
-	       uint32_t *ret_epoch)
+int worker_send(struct worker *worker, const struct worker_needs *needs,
+		struct request *request, uint32_t *ret_epoch)
 {
 	int r = 0;
 
@@ -155,20 +162,20 @@ int worker_ask(struct worker *worker, const struct worker_needs *needs, struct a
 	if (r == 0 && needs->epoch && needs->epoch != worker->epoch)
 		r = -ESTALE;
 	if (r == 0 && needs->stream)
-		r = run_tell_stream(worker->run, needs->stream);
+		r = instance_tell_stream(worker->instance, needs->stream);
 	if (r == 0 && needs->image)
-		r = run_tell_image(worker->run, needs->image);
+		r = instance_tell_image(worker->instance, needs->image);
 	if (r == 0) {
 		worker->last_asked_ms = clock_ms();
 		*ret_epoch = worker->epoch;
-		r = run_ask(worker->run, needs, ask);
+		r = instance_send(worker->instance, needs, request);
 	}
 	pthread_mutex_unlock(&worker->lock);
 	return r;
 }
 
-bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
-		  uint32_t *ret_epoch)
+bool worker_unmap(struct worker *worker, struct block *block, bool guest,
+		  struct request *request, uint32_t *ret_epoch)
 {
 	uint32_t *epoch;
 	bool mapped;
@@ -181,8 +188,8 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct
 		*epoch = 0;
 	*ret_epoch = worker->epoch;
 	if (mapped) {
-		run_forget(worker->run, block, NULL);
-		link_ask(worker->link, ask);
+		instance_forget(worker->instance, block, NULL);
+		channel_send(worker->channel, request);
 	}
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;
@@ -194,7 +201,7 @@ bool worker_is_guest(struct worker *worker, struct block *block)
 	bool mapped;
 
 	pthread_mutex_lock(&worker->lock);
-	entry = block_guest(&worker->broker->memory, block, worker, NULL);
+	entry = block_guest(worker->broker->memory, block, worker, NULL);
 	mapped = entry && entry->epoch && entry->epoch == worker->epoch;
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;
@@ -204,7 +211,7 @@ bool worker_is_guest(struct worker *worker, struct block *block)
 
 bool worker_want(struct worker *worker, uint32_t epoch)
 {
-	struct registry *registry = &worker->broker->registry;
+	struct registry *registry = worker->broker->registry;
 	struct stream *stream, *safe;
 
 	pthread_mutex_lock(&worker->lock);
@@ -226,7 +233,7 @@ bool worker_want(struct worker *worker, uint32_t epoch)
 /* The contexts exist, or the process has ended: then the next request starts another. */
 static void worker_woken(struct device_query *query)
 {
-	rescue_run_ready(query->worker->broker, query->worker);
+	checkpoint_run_ready(query->worker->broker, query->worker);
 	free(query);
 }
 
@@ -245,7 +252,7 @@ void worker_lose_allocation(struct broker *broker, struct allocation *allocation
 {
 	if (allocation->state != ALLOCATION_LIVE)
 		return;
-	allocation_lose(&broker->registry, allocation, why);
-	journal_event(&broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
+	allocation_lose(broker->registry, allocation, why);
+	journal_event(broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
 		      allocation->name, (unsigned long long)allocation->id, why);
 }

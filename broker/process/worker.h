@@ -11,15 +11,15 @@
 
 #include <pthread.h>
 
-#include "channel/channel.h"
 #include "channel/staging.h"
 
 struct allocation;
+struct request;
 struct block;
 struct broker;
 struct image;
 struct owner;
-struct run;
+struct instance;
 struct slot_waiter;
 struct stream;
 struct text;
@@ -28,24 +28,24 @@ struct worker {
 	struct broker *broker;
 	struct owner *owner; /* NULL: the mover */
 	pthread_mutex_t lock;
-	struct link *link; /* NULL: no process */
-	struct run *run;   /* of that link */
-	struct run *runs;  /* all runs whose process may still exist */
+	struct channel *channel;    /* NULL: no process */
+	struct instance *instance;  /* of that link */
+	struct instance *instances; /* all instances whose process may still exist */
 	uint32_t epoch; /* of the current process, counted from 1; 0 before the first */
 	int64_t last_asked_ms; /* CLOCK_MONOTONIC */
 	bool closed;	       /* must not be started any more */
 	struct staging staging;
 	struct slot_waiter
-		*slot_waiters;	 /* works waiting for a slot, first come first served */
-	unsigned int n_aheads;	 /* pieces read ahead or in flight; registry.lock */
-	char end_reason[128];	 /* of the last process that was not asked to end */
-	int end_error;		 /* errno for kernels running at its end; 0: EIO */
-	uint32_t end_epoch;	 /* epoch of that process */
-	uint32_t given_up_epoch; /* the last process ended by worker_abandon() */
-	uint32_t wanted;	 /* bit mask of devices whose contexts are made at once;
-				    registry.lock, like the next: */
-	uint32_t used;		 /* devices used by any process that was given up */
-	uint32_t n_resets;	 /* asked for by the owner or root; registry.lock */
+		*slot_waiters;	   /* works waiting for a slot, first come first served */
+	unsigned int n_readaheads; /* pieces read ahead or in flight; registry.lock */
+	char end_reason[128];	   /* of the last process that was not asked to end */
+	int end_error;		   /* errno for kernels running at its end; 0: EIO */
+	uint32_t end_epoch;	   /* epoch of that process */
+	uint32_t given_up_epoch;   /* the last process ended by worker_abandon() */
+	uint32_t wanted;	   /* bit mask of devices whose contexts are made at once;
+				      registry.lock, like the next: */
+	uint32_t used;		   /* devices used by any process that was given up */
+	uint32_t n_resets;	   /* asked for by the owner or root; registry.lock */
 	unsigned int n_guests; /* blocks of other owners that list this worker; atomic */
 	unsigned int n_barren; /* consecutive processes that died without a reply */
 };
@@ -88,9 +88,9 @@ struct worker_needs {
 
 	/*
 	 * The request was sent, or refused without sending (id 0). Called only after
-	 * worker_ask() returned WORKER_HELD, with no lock held. May be NULL.
+	 * worker_send() returned WORKER_HELD, with no lock held. May be NULL.
 	 */
-	void (*sent)(struct ask *ask);
+	void (*sent)(struct request *request);
 };
 
 #define WORKER_HELD 1
@@ -105,16 +105,16 @@ struct worker_needs {
  * -ENOMEM, -EMFILE, -EAGAIN when the worker could not be started or the request not
  * queued. On errors done is not called. *ret_epoch: the process that gets the request.
  */
-int worker_ask(struct worker *worker, const struct worker_needs *needs, struct ask *ask,
-	       uint32_t *ret_epoch);
+int worker_send(struct worker *worker, const struct worker_needs *needs,
+		struct request *request, uint32_t *ret_epoch);
 
 /*
  * Asks the worker to unmap a block of its owner, or of another owner (guest). Returns:
  * false when the block is not mapped there; done is not called then. *ret_epoch: the
  * process asked.
  */
-bool worker_unmap(struct worker *worker, struct block *block, bool guest, struct ask *ask,
-		  uint32_t *ret_epoch);
+bool worker_unmap(struct worker *worker, struct block *block, bool guest,
+		  struct request *request, uint32_t *ret_epoch);
 
 /* Whether the process of the worker has mapped a block of another owner. */
 bool worker_is_guest(struct worker *worker, struct block *block);
@@ -148,17 +148,17 @@ bool worker_gave_up(struct worker *worker, uint32_t epoch);
 /*
  * Detaches the process from the worker: the next request starts another. reason completes
  * "the worker REASON"; error is the errno for kernels that were running. For
- * checkpoint.c, which ends the process. The link stays while registry.lock is held.
+ * checkpoint.c, which ends the process. The channel stays while registry.lock is held.
  *
- * Returns: the link; NULL when the worker has no such process any more.
+ * Returns: the channel; NULL when the worker has no such process any more.
  */
-struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
-			    int error);
+struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
+			       int error);
 
 /*
  * Requests a new process at once, in place of the one with that epoch, with a context on
  * each device where the old one had a stream. The housekeeper starts the process, and
- * rescue_run_ready() is called then. Under registry.lock.
+ * checkpoint_run_ready() is called then. Under registry.lock.
  *
  * Returns: whether there are such devices.
  */
@@ -181,8 +181,8 @@ void worker_end_idle(struct worker *worker, int64_t idle_s);
  */
 void worker_close(struct worker *worker, unsigned int seconds);
 
-/* Frees an ended run. Returns: the next dead run. */
-struct run *run_free(struct run *run);
+/* Frees an ended instance. Returns: the next dead instance. */
+struct instance *instance_free(struct instance *instance);
 
 /* Destroys a stream in the process that knows the stream, if still running. */
 void worker_drop_stream(struct worker *worker, const struct stream *stream);

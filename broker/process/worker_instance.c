@@ -7,6 +7,13 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/text.h"
+#include "channel/channel.h"
+#include "model/allocation.h"
+#include "model/handle_table.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
@@ -14,19 +21,19 @@
 #define IDLE_STOP_SECONDS 5
 #define BARREN_MAX	  3
 
-void run_note_reason(struct run *run, const char *reason, int error)
+void instance_note_reason(struct instance *instance, const char *reason, int error)
 {
-	struct worker *worker = run->worker;
+	struct worker *worker = instance->worker;
 
-	if (!run->reason[0]) {
-		snprintf(run->reason, sizeof(run->reason), "%s", reason);
-		run->error = error;
+	if (!instance->reason[0]) {
+		snprintf(instance->reason, sizeof(instance->reason), "%s", reason);
+		instance->error = error;
 	}
-	if (!run->stopping) {
+	if (!instance->stopping) {
 		snprintf(worker->end_reason, sizeof(worker->end_reason), "%s",
-			 run->reason);
-		worker->end_error = run->error;
-		worker->end_epoch = run->epoch;
+			 instance->reason);
+		worker->end_error = instance->error;
+		worker->end_epoch = instance->epoch;
 	}
 }
 
@@ -39,23 +46,24 @@ static void worker_name(const struct worker *worker, char *name, size_t size)
 }
 
 /* Notes the start of a process. worker->lock is held. */
-static void run_tell_start(struct broker *broker, struct worker *worker)
+static void instance_tell_start(struct broker *broker, struct worker *worker)
 {
 	char name[32];
 
 	worker_name(worker, name, sizeof(name));
-	__atomic_add_fetch(&broker->processes->n_runs, 1, __ATOMIC_RELAXED);
-	journal_event(&broker->journal, "worker_start %s run=%u", name, worker->epoch);
+	__atomic_add_fetch(&broker->processes->n_instances, 1, __ATOMIC_RELAXED);
+	journal_event(broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
 /* Marks allocations of the process as lost, except those being restored. */
-static void run_lose_all(struct broker *broker, const struct owner *owner, uint32_t epoch,
-			 const char *why)
+static void instance_lose_all(struct broker *broker, const struct owner *owner,
+			      uint32_t epoch, const char *why)
 {
 	struct allocation *allocation;
 
 	for (uint32_t slot = 0;
-	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++) {
+	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
+	     slot++) {
 		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
 		    allocation->worker_epoch == epoch && !allocation->restoring)
 			worker_lose_allocation(broker, allocation, why);
@@ -66,14 +74,14 @@ static void run_lose_all(struct broker *broker, const struct owner *owner, uint3
  * Notes the end of a process (unasked: it died) and marks its allocations as lost. No
  * lock is held.
  */
-static void run_tell_end(struct broker *broker, struct worker *worker, uint32_t epoch,
-			 bool unasked, const char *reason)
+static void instance_tell_end(struct broker *broker, struct worker *worker,
+			      uint32_t epoch, bool unasked, const char *reason)
 {
 	char name[32];
 
 	worker_name(worker, name, sizeof(name));
-	pthread_mutex_lock(&broker->registry.lock);
-	journal_event(&broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
+	pthread_mutex_lock(&broker->registry->lock);
+	journal_event(broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
 		      reason);
 	if (unasked) {
 		broker->processes->restarts++;
@@ -81,45 +89,45 @@ static void run_tell_end(struct broker *broker, struct worker *worker, uint32_t 
 			worker->owner->restarts++;
 	}
 	if (worker->owner)
-		run_lose_all(broker, worker->owner, epoch, reason);
+		instance_lose_all(broker, worker->owner, epoch, reason);
 	else if (unasked)
 		broker->processes->mover_wanted = true;
-	pthread_mutex_unlock(&broker->registry.lock);
-	rescue_run_ended(broker, worker, epoch);
+	pthread_mutex_unlock(&broker->registry->lock);
+	checkpoint_run_ended(broker, worker, epoch);
 }
 
-static void run_ended(void *userdata, struct link *link, const char *reason)
+static void instance_ended(void *userdata, struct channel *channel, const char *reason)
 {
-	struct run *run = userdata;
-	struct worker *worker = run->worker;
+	struct instance *instance = userdata;
+	struct worker *worker = instance->worker;
 	struct broker *broker = worker->broker;
 	bool stopping;
 
 	pthread_mutex_lock(&worker->lock);
-	stopping = run->stopping;
-	worker->n_barren += !stopping && !run->proved;
-	if (worker->link == link)
-		worker->link = NULL;
-	run_note_reason(run, reason, EIO);
+	stopping = instance->stopping;
+	worker->n_barren += !stopping && !instance->proved;
+	if (worker->channel == channel)
+		worker->channel = NULL;
+	instance_note_reason(instance, reason, EIO);
 	pthread_mutex_unlock(&worker->lock);
 
-	run_tell_end(broker, worker, run->epoch, !stopping, run->reason);
+	instance_tell_end(broker, worker, instance->epoch, !stopping, instance->reason);
 
-	pthread_mutex_lock(&broker->registry.lock);
-	LL_PREPEND2(broker->processes->dead_runs, run, next_dead);
+	pthread_mutex_lock(&broker->registry->lock);
+	LL_PREPEND2(broker->processes->dead_instances, instance, next_dead);
 	broker_wake_housekeeper(broker);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
-struct run *run_free(struct run *run)
+struct instance *instance_free(struct instance *instance)
 {
-	struct run *next = run->next_dead;
+	struct instance *next = instance->next_dead;
 
-	pthread_mutex_lock(&run->worker->lock);
-	LL_DELETE(run->worker->runs, run);
-	pthread_mutex_unlock(&run->worker->lock);
-	link_free(run->link);
-	free(run);
+	pthread_mutex_lock(&instance->worker->lock);
+	LL_DELETE(instance->worker->instances, instance);
+	pthread_mutex_unlock(&instance->worker->lock);
+	channel_free(instance->channel);
+	free(instance);
 	return next;
 }
 
@@ -127,7 +135,7 @@ int worker_start(struct worker *worker)
 {
 	struct broker *broker = worker->broker;
 	char name[32] = "mover";
-	struct link_config config = {
+	struct channel_config config = {
 		.program = broker->processes->worker_program,
 		.driver = broker->processes->driver_path,
 		.name = name,
@@ -138,10 +146,10 @@ int worker_start(struct worker *worker)
 		.staging_size = worker->staging.size,
 		.output_fd = -1,
 		.n_threads = ANSWERING_THREADS,
-		.ended = run_ended,
+		.ended = instance_ended,
 	};
 	_cleanup_close_ int output = -1;
-	struct run *run;
+	struct instance *instance;
 	int r;
 
 	if (worker->closed)
@@ -155,25 +163,26 @@ int worker_start(struct worker *worker)
 			return output;
 		config.output_fd = output;
 	}
-	run = calloc(1, sizeof(*run));
-	if (!run)
+	instance = calloc(1, sizeof(*instance));
+	if (!instance)
 		return -ENOMEM;
-	run->worker = worker;
-	run->epoch = worker->epoch + 1;
-	run->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
-	config.userdata = run;
-	/* run_ended() needs worker->lock, so run->link is set before the call. */
-	r = link_new(&run->link, &config);
+	instance->worker = worker;
+	instance->epoch = worker->epoch + 1;
+	instance->refusal = (struct wire_reply){ .error = EACCES, .call = -1 };
+	config.userdata = instance;
+	/* instance_ended() needs worker->lock, so instance->channel is set before the
+	 * call. */
+	r = channel_new(&instance->channel, &config);
 	if (r < 0) {
-		free(run);
+		free(instance);
 		return r;
 	}
 	(void)take_fd(&output);
-	worker->link = run->link;
-	worker->run = run;
-	LL_PREPEND(worker->runs, run);
+	worker->channel = instance->channel;
+	worker->instance = instance;
+	LL_PREPEND(worker->instances, instance);
 	worker->epoch++;
-	run_tell_start(broker, worker);
+	instance_tell_start(broker, worker);
 	return 0;
 }
 
@@ -191,14 +200,14 @@ void worker_forgive(struct worker *worker)
 {
 	pthread_mutex_lock(&worker->lock);
 	worker->n_barren = 0;
-	if (worker->link)
-		worker->run->proved = true;
+	if (worker->channel)
+		worker->instance->proved = true;
 	pthread_mutex_unlock(&worker->lock);
 }
 
 bool worker_is_up(const struct worker *worker)
 {
-	return worker->link && link_state(worker->link) != LINK_ENDED;
+	return worker->channel && channel_state(worker->channel) != CHANNEL_ENDED;
 }
 
 bool worker_runs(struct worker *worker, uint32_t epoch)
@@ -217,18 +226,18 @@ pid_t worker_pid(struct worker *worker)
 
 	pthread_mutex_lock(&worker->lock);
 	if (worker_is_up(worker))
-		pid = link_pid(worker->link);
+		pid = channel_pid(worker->channel);
 	pthread_mutex_unlock(&worker->lock);
 	return pid;
 }
 
 void worker_tell_left(struct worker *worker, struct text *text)
 {
-	const struct run *run;
+	const struct instance *instance;
 
 	pthread_mutex_lock(&worker->lock);
-	LL_FOREACH (worker->runs, run) {
-		pid_t pid = link_pid(run->link);
+	LL_FOREACH (worker->instances, instance) {
+		pid_t pid = channel_pid(instance->channel);
 
 		if (pid)
 			text_printf(text, "%s%d", text->length ? ", " : "", pid);
@@ -241,9 +250,9 @@ void worker_end_reason(struct worker *worker, char *ret_reason, size_t size)
 	char reason[sizeof(worker->end_reason)] = "";
 
 	pthread_mutex_lock(&worker->lock);
-	/* Requests are answered before run_ended() has noted the reason. */
-	if (worker->link && !worker->run->reason[0])
-		link_reason(worker->link, reason, sizeof(reason));
+	/* Requests are answered before instance_ended() has noted the reason. */
+	if (worker->channel && !worker->instance->reason[0])
+		channel_reason(worker->channel, reason, sizeof(reason));
 	snprintf(ret_reason, size, "%s",
 		 reason[0]		 ? reason
 		 : worker->end_reason[0] ? worker->end_reason
@@ -274,50 +283,50 @@ bool worker_gave_up(struct worker *worker, uint32_t epoch)
 }
 
 /* Detaches the process: the next request starts another. Under worker->lock. */
-static struct link *worker_take_link(struct worker *worker)
+static struct channel *worker_take_link(struct worker *worker)
 {
-	if (worker->link)
-		worker->run->stopping = true;
-	return take_ptr(worker->link);
+	if (worker->channel)
+		worker->instance->stopping = true;
+	return take_ptr(worker->channel);
 }
 
 void worker_close(struct worker *worker, unsigned int seconds)
 {
-	struct link *link;
+	struct channel *channel;
 
 	pthread_mutex_lock(&worker->lock);
 	worker->closed = true;
-	link = worker_take_link(worker);
+	channel = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);
-	if (link)
-		link_stop(link, seconds);
+	if (channel)
+		channel_stop(channel, seconds);
 }
 
 void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason)
 {
 	pthread_mutex_lock(&worker->lock);
-	if (worker->epoch == epoch && worker->link) {
-		run_note_reason(worker->run, reason, EIO);
-		link_kill(worker->link);
+	if (worker->epoch == epoch && worker->channel) {
+		instance_note_reason(worker->instance, reason, EIO);
+		channel_kill(worker->channel);
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
 
-struct link *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
-			    int error)
+struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
+			       int error)
 {
-	struct link *link = NULL;
+	struct channel *channel = NULL;
 
 	pthread_mutex_lock(&worker->lock);
-	if (worker->link && worker->epoch == epoch) {
-		run_note_reason(worker->run, reason, error);
+	if (worker->channel && worker->epoch == epoch) {
+		instance_note_reason(worker->instance, reason, error);
 		/* The broker ended the process; this is no failure of its own. */
-		worker->run->proved = true;
+		worker->instance->proved = true;
 		worker->given_up_epoch = epoch;
-		link = take_ptr(worker->link);
+		channel = take_ptr(worker->channel);
 	}
 	pthread_mutex_unlock(&worker->lock);
-	return link;
+	return channel;
 }
 
 uint32_t worker_epoch(struct worker *worker)
@@ -325,20 +334,21 @@ uint32_t worker_epoch(struct worker *worker)
 	uint32_t epoch;
 
 	pthread_mutex_lock(&worker->lock);
-	epoch = worker->link ? worker->epoch : 0;
+	epoch = worker->channel ? worker->epoch : 0;
 	pthread_mutex_unlock(&worker->lock);
 	return epoch;
 }
 
 void worker_end_idle(struct worker *worker, int64_t idle_s)
 {
-	struct link *link = NULL;
+	struct channel *channel = NULL;
 
 	pthread_mutex_lock(&worker->lock);
-	if (worker->link && link_pending(worker->link) == 0 && !worker->run->held &&
+	if (worker->channel && channel_pending(worker->channel) == 0 &&
+	    !worker->instance->held &&
 	    clock_ms() - worker->last_asked_ms >= idle_s * 1000)
-		link = worker_take_link(worker);
+		channel = worker_take_link(worker);
 	pthread_mutex_unlock(&worker->lock);
-	if (link)
-		link_stop(link, IDLE_STOP_SECONDS);
+	if (channel)
+		channel_stop(channel, IDLE_STOP_SECONDS);
 }

@@ -6,15 +6,24 @@
  */
 #pragma once
 
-#include "process/worker.h"
+#include <stdbool.h>
+#include <stdint.h>
 
+#include <gpumem/wire.h>
+
+struct request;
+struct block;
 struct held;
+struct image;
+struct needed_block;
+struct stream;
 struct telling;
+struct worker_needs;
 
 /* One process of a worker: userdata of its link. */
-struct run {
+struct instance {
 	struct worker *worker;
-	struct link *link;
+	struct channel *channel;
 	uint32_t epoch;
 	bool stopping;	  /* was asked to end; under worker->lock, like the next: */
 	bool proved;	  /* has sent a reply */
@@ -24,12 +33,12 @@ struct run {
 	uint64_t n_told;	   /* count of all announcements ever made */
 	struct held *held;	   /* requests held back until the replies, in order */
 	struct wire_reply refusal; /* the last refused announcement */
-	struct run *next;	   /* in worker->runs, until freed */
-	struct run *next_dead;
+	struct instance *next;	   /* in worker->instances, until freed */
+	struct instance *next_dead;
 };
 
 /* Notes why the process ends: only the first reason counts. */
-void run_note_reason(struct run *run, const char *reason, int error);
+void instance_note_reason(struct instance *instance, const char *reason, int error);
 
 /*
  * Starts the next process. Returns: 0; -ESHUTDOWN when the worker is closed; -EHOSTDOWN
@@ -47,14 +56,18 @@ uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest);
 
 /*
  * Announce a block, a stream or an image to the process; the latter two only if unknown
- * there. On success the block's *fd belongs to the link. Returns: 0; -ENOMEM, -EMFILE.
+ * there. On success the block's *fd belongs to the channel. Returns: 0; -ENOMEM, -EMFILE.
  */
-int run_tell_block(struct run *run, const struct needed_block *needed, int *fd);
-int run_tell_stream(struct run *run, struct stream *stream);
-int run_tell_image(struct run *run, struct image *image);
+int instance_tell_block(struct instance *instance, const struct needed_block *needed,
+			int *fd);
+int instance_tell_stream(struct instance *instance, struct stream *stream);
+int instance_tell_image(struct instance *instance, struct image *image);
 
 /* Removes a block or stream that is about to be freed from unanswered announcements. */
-void run_forget(struct run *run, const struct block *block, const struct stream *stream);
+void instance_forget(struct instance *instance, const struct block *block,
+		     const struct stream *stream);
 
-/* Sends a request after the announcements it needs. Returns: as worker_ask(); -ENOMEM. */
-int run_ask(struct run *run, const struct worker_needs *needs, struct ask *ask);
+/* Sends a request after the announcements it needs. Returns: as worker_send(); -ENOMEM.
+ */
+int instance_send(struct instance *instance, const struct worker_needs *needs,
+		  struct request *request);

@@ -21,13 +21,16 @@
 #include <utlist.h>
 
 #include "base/def.h"
+#include "channel/channel.h"
+#include "channel/request.h"
 #include "memory/block.h"
 #include "model/module.h"
-#include "model/registry.h"
+#include "model/stream.h"
+#include "process/worker.h"
 
 struct telling {
-	struct ask ask;
-	struct run *run;
+	struct request request;
+	struct instance *instance;
 	struct block *block; /* to be mapped; NULL: none */
 	bool guest;
 	struct stream *stream; /* to be made; NULL: none */
@@ -36,7 +39,7 @@ struct telling {
 };
 
 struct held {
-	struct ask *ask;
+	struct request *request;
 	struct worker_needs needs; /* blocks: its own array */
 	uint64_t behind;	   /* number of the last announcement before it */
 	bool refused;
@@ -52,7 +55,7 @@ static struct held *held_free(struct held *held)
 	return NULL;
 }
 
-static struct held *held_new(struct ask *ask, const struct worker_needs *needs)
+static struct held *held_new(struct request *request, const struct worker_needs *needs)
 {
 	struct held *held = calloc(1, sizeof(*held));
 	struct needed_block *blocks =
@@ -65,59 +68,61 @@ static struct held *held_new(struct ask *ask, const struct worker_needs *needs)
 	}
 	for (unsigned int i = 0; i < needs->n_blocks; i++)
 		blocks[i] = needs->blocks[i];
-	held->ask = ask;
+	held->request = request;
 	held->needs = *needs;
 	held->needs.blocks = blocks;
 	return held;
 }
 
-int run_ask(struct run *run, const struct worker_needs *needs, struct ask *ask)
+int instance_send(struct instance *instance, const struct worker_needs *needs,
+		  struct request *request)
 {
 	struct held *held;
 
-	if (!run->tellings || (!needs->n_blocks && !needs->stream)) {
-		link_ask(run->link, ask);
+	if (!instance->tellings || (!needs->n_blocks && !needs->stream)) {
+		channel_send(instance->channel, request);
 		return 0;
 	}
-	held = held_new(ask, needs);
+	held = held_new(request, needs);
 	if (!held)
 		return -ENOMEM;
-	held->behind = run->n_told;
-	DL_APPEND(run->held, held);
+	held->behind = instance->n_told;
+	DL_APPEND(instance->held, held);
 	return WORKER_HELD;
 }
 
 /* Whether the process has all the request needs. Under worker->lock. */
-static bool held_is_served(const struct run *run, const struct held *held)
+static bool held_is_served(const struct instance *instance, const struct held *held)
 {
 	const struct worker_needs *needs = &held->needs;
 
 	for (unsigned int i = 0; i < needs->n_blocks; i++) {
-		const uint32_t *epoch = block_epoch(run->worker, needs->blocks[i].block,
-						    needs->blocks[i].guest);
+		const uint32_t *epoch = block_epoch(
+			instance->worker, needs->blocks[i].block, needs->blocks[i].guest);
 
-		if (!epoch || *epoch != run->epoch)
+		if (!epoch || *epoch != instance->epoch)
 			return false;
 	}
-	return !needs->stream || needs->stream->made_epoch == run->epoch;
+	return !needs->stream || needs->stream->made_epoch == instance->epoch;
 }
 
 /*
  * Sends held requests whose announcements are answered, except refused ones. Returns: a
- * list of both. After the end of the process the link answers them as lost: the next
+ * list of both. After the end of the process the channel answers them as lost: the next
  * process may have got the same announcements meanwhile. Under worker->lock.
  */
-static struct held *run_release(struct run *run, bool lost)
+static struct held *instance_release(struct instance *instance, bool lost)
 {
-	uint64_t answered = run->tellings ? run->tellings->number - 1 : run->n_told;
+	uint64_t answered =
+		instance->tellings ? instance->tellings->number - 1 : instance->n_told;
 	struct held *released = NULL, *held;
 
-	while ((held = run->held) && held->behind <= answered) {
-		DL_DELETE(run->held, held);
+	while ((held = instance->held) && held->behind <= answered) {
+		DL_DELETE(instance->held, held);
 		DL_APPEND(released, held);
-		held->refused = !lost && !held_is_served(run, held);
+		held->refused = !lost && !held_is_served(instance, held);
 		if (!held->refused)
-			link_ask(run->link, held->ask);
+			channel_send(instance->channel, held->request);
 	}
 	return released;
 }
@@ -128,16 +133,16 @@ static void held_settle(struct held *released, const struct wire_reply *refusal)
 	struct held *held, *safe;
 
 	DL_FOREACH_SAFE (released, held, safe) {
-		struct ask *ask = held->ask;
-		void (*sent)(struct ask * ask) = held->needs.sent;
+		struct request *request = held->request;
+		void (*sent)(struct request * request) = held->needs.sent;
 
 		if (held->refused) {
-			ask->request.id = 0;
-			closep(&ask->fd);
-			ask->done(ask, refusal, false);
+			request->record.id = 0;
+			closep(&request->fd);
+			request->done(request, refusal, false);
 		}
 		if (sent)
-			sent(ask);
+			sent(request);
 		held_free(held);
 	}
 }
@@ -147,64 +152,66 @@ static void held_settle(struct held *released, const struct wire_reply *refusal)
 /* A refused object counts as not announced. Under worker->lock. */
 static void telling_refused(struct telling *telling, const struct wire_reply *reply)
 {
-	struct run *run = telling->run;
+	struct instance *instance = telling->instance;
 	uint32_t *epoch = NULL;
 
-	run->refusal = *reply;
+	instance->refusal = *reply;
 	if (telling->block)
-		epoch = block_epoch(run->worker, telling->block, telling->guest);
+		epoch = block_epoch(instance->worker, telling->block, telling->guest);
 	else if (telling->stream)
 		epoch = &telling->stream->made_epoch;
-	if (epoch && *epoch == run->epoch)
+	if (epoch && *epoch == instance->epoch)
 		*epoch = 0;
 }
 
-static void telling_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void telling_done(struct request *request, const struct wire_reply *reply,
+			 bool lost)
 {
-	struct telling *telling = container_of(ask, struct telling, ask);
-	struct run *run = telling->run;
+	struct telling *telling = container_of(request, struct telling, request);
+	struct instance *instance = telling->instance;
 	struct wire_reply refusal;
 	struct held *released;
 
-	pthread_mutex_lock(&run->worker->lock);
+	pthread_mutex_lock(&instance->worker->lock);
 	if (telling->number && reply->error && !lost)
 		telling_refused(telling, reply);
 	if (telling->number)
-		DL_DELETE(run->tellings, telling);
-	released = run_release(run, lost);
-	refusal = run->refusal;
-	pthread_mutex_unlock(&run->worker->lock);
+		DL_DELETE(instance->tellings, telling);
+	released = instance_release(instance, lost);
+	refusal = instance->refusal;
+	pthread_mutex_unlock(&instance->worker->lock);
 	held_settle(released, &refusal);
 	free(telling);
 }
 
 /*
  * Sends an announcement; requests wait for those with a block or stream. On success fd
- * belongs to the link.
+ * belongs to the channel.
  */
-static int run_tell(struct run *run, const struct telling *what, int fd)
+static int instance_tell(struct instance *instance, const struct telling *what, int fd)
 {
 	struct telling *telling = malloc(sizeof(*telling));
 
 	if (!telling)
 		return -ENOMEM;
 	*telling = *what;
-	telling->ask.fd = fd;
-	telling->ask.done = telling_done;
-	telling->run = run;
+	telling->request.fd = fd;
+	telling->request.done = telling_done;
+	telling->instance = instance;
 	if (telling->block || telling->stream) {
-		telling->number = ++run->n_told;
-		DL_APPEND(run->tellings, telling);
+		telling->number = ++instance->n_told;
+		DL_APPEND(instance->tellings, telling);
 	}
-	link_ask(run->link, &telling->ask);
+	channel_send(instance->channel, &telling->request);
 	return 0;
 }
 
-int run_tell_block(struct run *run, const struct needed_block *needed, int *fd)
+int instance_tell_block(struct instance *instance, const struct needed_block *needed,
+			int *fd)
 {
 	struct block *block = needed->block;
 	const struct telling telling = {
-		.ask.request = {
+		.request.record = {
 			.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
 			.flags = needed->guest && !needed->writable ? WIRE_READ_ONLY : 0,
 			.device = block->device,
@@ -214,23 +221,23 @@ int run_tell_block(struct run *run, const struct needed_block *needed, int *fd)
 		.block = block,
 		.guest = needed->guest,
 	};
-	uint32_t *epoch = block_epoch(run->worker, block, needed->guest);
+	uint32_t *epoch = block_epoch(instance->worker, block, needed->guest);
 	int r;
 
 	if (!epoch)
 		return -ENOMEM;
-	r = run_tell(run, &telling, *fd);
+	r = instance_tell(instance, &telling, *fd);
 	if (r < 0)
 		return r;
 	(void)take_fd(fd);
-	*epoch = run->epoch;
+	*epoch = instance->epoch;
 	return 0;
 }
 
-int run_tell_stream(struct run *run, struct stream *stream)
+int instance_tell_stream(struct instance *instance, struct stream *stream)
 {
 	const struct telling telling = {
-		.ask.request = {
+		.request.record = {
 			.op = WIRE_STREAM_CREATE,
 			.device = stream->device,
 			.stream = stream->wire_id,
@@ -240,18 +247,18 @@ int run_tell_stream(struct run *run, struct stream *stream)
 	};
 	int r;
 
-	if (stream->made_epoch == run->epoch)
+	if (stream->made_epoch == instance->epoch)
 		return 0;
-	r = run_tell(run, &telling, -1);
+	r = instance_tell(instance, &telling, -1);
 	if (r == 0)
-		stream->made_epoch = run->epoch;
+		stream->made_epoch = instance->epoch;
 	return r;
 }
 
-int run_tell_image(struct run *run, struct image *image)
+int instance_tell_image(struct instance *instance, struct image *image)
 {
 	const struct telling telling = {
-		.ask.request = {
+		.request.record = {
 			.op = WIRE_MODULE_LOAD,
 			.device = image->device,
 			.module = image->wire_id,
@@ -260,26 +267,27 @@ int run_tell_image(struct run *run, struct image *image)
 	_cleanup_close_ int fd = -1;
 	int r;
 
-	if (image->made_epoch == run->epoch)
+	if (image->made_epoch == instance->epoch)
 		return 0;
 	fd = fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	r = run_tell(run, &telling, fd);
+	r = instance_tell(instance, &telling, fd);
 	if (r < 0)
 		return r;
 	(void)take_fd(&fd);
-	image->made_epoch = run->epoch;
+	image->made_epoch = instance->epoch;
 	return 0;
 }
 
 /* ---- the end of announced objects ---- */
 
-void run_forget(struct run *run, const struct block *block, const struct stream *stream)
+void instance_forget(struct instance *instance, const struct block *block,
+		     const struct stream *stream)
 {
 	struct telling *telling;
 
-	DL_FOREACH (run->tellings, telling) {
+	DL_FOREACH (instance->tellings, telling) {
 		if (block && telling->block == block)
 			telling->block = NULL;
 		if (stream && telling->stream == stream)
@@ -296,7 +304,7 @@ static bool worker_knows(const struct worker *worker, uint32_t epoch)
 void worker_drop_stream(struct worker *worker, const struct stream *stream)
 {
 	const struct telling telling = {
-		.ask.request = {
+		.request.record = {
 			.op = WIRE_STREAM_DESTROY,
 			.device = stream->device,
 			.stream = stream->wire_id,
@@ -305,8 +313,8 @@ void worker_drop_stream(struct worker *worker, const struct stream *stream)
 
 	pthread_mutex_lock(&worker->lock);
 	if (worker_knows(worker, stream->made_epoch)) {
-		run_forget(worker->run, NULL, stream);
-		(void)run_tell(worker->run, &telling, -1);
+		instance_forget(worker->instance, NULL, stream);
+		(void)instance_tell(worker->instance, &telling, -1);
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
@@ -314,7 +322,7 @@ void worker_drop_stream(struct worker *worker, const struct stream *stream)
 void worker_drop_image(struct worker *worker, const struct image *image)
 {
 	const struct telling telling = {
-		.ask.request = {
+		.request.record = {
 			.op = WIRE_MODULE_UNLOAD,
 			.device = image->device,
 			.module = image->wire_id,
@@ -323,6 +331,6 @@ void worker_drop_image(struct worker *worker, const struct image *image)
 
 	pthread_mutex_lock(&worker->lock);
 	if (worker_knows(worker, image->made_epoch))
-		(void)run_tell(worker->run, &telling, -1);
+		(void)instance_tell(worker->instance, &telling, -1);
 	pthread_mutex_unlock(&worker->lock);
 }

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "protocol/wire.h"
-#include "worker/module.h"
 #include "worker/pool.h"
 #include "worker/serve.h"
 #include "worker/worker.h"

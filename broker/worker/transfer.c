@@ -22,7 +22,6 @@
 
 #include "protocol/wire.h"
 
-#include "worker/device.h"
 #include "worker/worker.h"
 
 #define SEED_SIZE 65536u

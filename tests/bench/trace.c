@@ -142,7 +142,7 @@ static double ns_per_call(const struct work *work)
 
 /* ---- the empty program ---- */
 
-struct link_create {
+struct channel_create {
 	__u32 prog_fd, target_fd, attach_type, flags;
 	__u64 path, offsets, ref_ctr_offsets, cookies;
 	__u32 cnt, multi_flags, pid, unused;
@@ -177,7 +177,7 @@ static int empty_attach(struct bpf_object **ret_object)
 	for (size_t i = 0; i < n_works; i++)
 		for (size_t j = 0; j < 2 && works[i].symbols[j]; j++)
 			offsets[n++] = offset_of(works[i].symbols[j]);
-	struct link_create attr = {
+	struct channel_create attr = {
 		.prog_fd = (__u32)bpf_program__fd(program),
 		.attach_type = UPROBE_SESSION,
 		.path = (uintptr_t)library_path,

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "channel/channel.h"
+#include "channel/request.h"
 #include "channel/staging.h"
 #include "cuda/driver.h"
 
@@ -21,12 +22,12 @@
 #define LENGTH	 (64u << 20)
 
 struct transfer {
-	struct ask ask;
+	struct request request;
 	struct bench *bench;
 };
 
 struct bench {
-	struct link *link;
+	struct channel *channel;
 	struct staging staging;
 	struct transfer transfers[N_SLOTS];
 	pthread_mutex_t lock;
@@ -44,16 +45,16 @@ static double now(void)
 	return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
 }
 
-static void bench_ended(void *userdata, struct link *link, const char *reason)
+static void bench_ended(void *userdata, struct channel *channel, const char *reason)
 {
 	(void)userdata;
-	(void)link;
+	(void)channel;
 	fprintf(stderr, "the worker %s\n", reason);
 }
 
-static void bench_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void bench_done(struct request *request, const struct wire_reply *reply, bool lost)
 {
-	struct transfer *transfer = container_of(ask, struct transfer, ask);
+	struct transfer *transfer = container_of(request, struct transfer, request);
 	struct bench *bench = transfer->bench;
 
 	pthread_mutex_lock(&bench->lock);
@@ -87,8 +88,8 @@ static void bench_ask(struct bench *bench, unsigned int slot, struct wire_reques
 	bench->n_free--;
 	pthread_mutex_unlock(&bench->lock);
 	transfer->bench = bench;
-	transfer->ask = (struct ask){ .request = request, .fd = fd, .done = bench_done };
-	link_ask(bench->link, &transfer->ask);
+	transfer->request = (struct request){ .record = request, .fd = fd, .done = bench_done };
+	channel_send(bench->channel, &transfer->request);
 }
 
 static struct wire_request request_of(uint32_t op, unsigned int slot, uint64_t length)
@@ -155,7 +156,7 @@ static int physical_new(struct cuda_driver *driver, int *ret_fd)
 static int bench_start(struct bench *bench, const char *worker, const char *path)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
-	struct link_config config = {
+	struct channel_config config = {
 		.program = worker,
 		.driver = path,
 		.name = "bench",
@@ -178,7 +179,7 @@ static int bench_start(struct bench *bench, const char *worker, const char *path
 		return r;
 	config.staging_fd = bench->staging.fd;
 	config.staging_size = bench->staging.size;
-	r = link_new(&bench->link, &config);
+	r = channel_new(&bench->channel, &config);
 	if (r < 0)
 		return r;
 	bench->n_free = N_SLOTS;
@@ -213,6 +214,6 @@ int main(int argc, char **argv)
 		       bench_latency(&bench, WIRE_READ, lengths[i]),
 		       bench_rate(&bench, WIRE_WRITE, lengths[i]),
 		       bench_rate(&bench, WIRE_READ, lengths[i]));
-	bench.link = link_free(bench.link);
+	bench.channel = channel_free(bench.channel);
 	return bench.failed;
 }

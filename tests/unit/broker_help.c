@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "broker_help.h"
+#include "unit/broker_help.h"
+#include "memory/reclaim.h"
+#include "model/allocation.h"
+#include "model/device.h"
+#include "model/handle_table.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -75,12 +82,12 @@ static unsigned int slots_out(struct broker *broker)
 {
 	unsigned int out;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	pthread_mutex_lock(&broker->processes->mover.lock);
 	out = broker->processes->mover.staging.n_slots -
-	      broker->processes->mover.staging.n_free - broker->processes->mover.n_aheads;
+	      broker->processes->mover.staging.n_free - broker->processes->mover.n_readaheads;
 	pthread_mutex_unlock(&broker->processes->mover.lock);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return out;
 }
 
@@ -90,20 +97,20 @@ static void expect_nothing_left(struct broker *broker)
 	struct owner *owner;
 	uint64_t n_in_worker = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	cr_assert(eq(u64, broker->registry.n_busy, 0));
-	cr_assert(broker->reclaim.waiters == NULL);
+	pthread_mutex_lock(&broker->registry->lock);
+	cr_assert(eq(u64, broker->registry->n_busy, 0));
+	cr_assert(broker->reclaim->waiters == NULL);
 	for (unsigned int i = 0; i < DEVICES_MAX; i++)
-		cr_assert(eq(uint, broker->reclaim.n_coming[i], 0));
-	for (owner = broker->registry.owners_by_uid; owner; owner = owner->hh.next) {
+		cr_assert(eq(uint, broker->reclaim->n_coming[i], 0));
+	for (owner = broker->registry->owners_by_uid; owner; owner = owner->hh.next) {
 		cr_assert(eq(u64, owner->shares.held[SHARE_OPERATIONS], 0));
 		n_in_worker += owner->n_in_worker;
 	}
 	for (uint32_t slot = 0;
-	     (allocation = slots_next(&broker->registry.allocations, &slot)); slot++)
+	     (allocation = handle_table_next(&broker->registry->allocations, &slot)); slot++)
 		n_in_worker -= !kind_is_durable(allocation->kind);
 	cr_assert(eq(u64, n_in_worker, 0));
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	/* A slot goes back just after its op has ended; what was read ahead keeps one. */
 	for (int i = 0; i < 5000 && slots_out(broker); i++)
 		usleep(1000);
@@ -124,11 +131,11 @@ void broker_settle(struct broker *broker)
 	unsigned int n_busy;
 
 	for (int i = 0; i < 20000; i++) {
-		pthread_mutex_lock(&broker->registry.lock);
-		n_busy = (unsigned int)broker->registry.n_busy;
+		pthread_mutex_lock(&broker->registry->lock);
+		n_busy = (unsigned int)broker->registry->n_busy;
 		for (unsigned int j = 0; j < DEVICES_MAX; j++)
-			n_busy += broker->reclaim.n_coming[j];
-		pthread_mutex_unlock(&broker->registry.lock);
+			n_busy += broker->reclaim->n_coming[j];
+		pthread_mutex_unlock(&broker->registry->lock);
 		/* A slot is given back just after its op has ended. */
 		pthread_mutex_lock(&broker->processes->mover.lock);
 		n_busy += broker->processes->mover.staging.n_slots -

@@ -75,7 +75,7 @@ Test(worker, missing_driver_shows_as_the_end)
 	struct scene scene;
 
 	settings_set("");
-	scene_start_as(&scene, (struct link_config){ .name = "mover",
+	scene_start_as(&scene, (struct channel_config){ .name = "mover",
 						     .mover = true,
 						     .driver = "/nowhere/libcuda.so.1" });
 	scene_expect_end(&scene, "can't work: No such file or directory");
@@ -127,7 +127,7 @@ static void start_own(struct scene *scene, const char *extra)
 	if (!driver_is_soft())
 		cr_skip("only the software GPU can be told: %s", extra);
 	settings_set(extra);
-	scene_start_as(scene, (struct link_config){
+	scene_start_as(scene, (struct channel_config){
 				      .name = "own", .uid = getuid(), .gid = getgid() });
 }
 

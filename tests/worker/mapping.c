@@ -47,11 +47,11 @@ Test(worker, memory_outlives_the_worker_at_the_same_address)
 	cr_assert(eq(int, fixture_ask(&scene.fixture, request, dup(fd), NULL), 0));
 	noise(wanted, sizeof(wanted), 2);
 	cr_assert(eq(int, put(&scene, 0, BASE, wanted, sizeof(wanted)), 0));
-	link_kill(scene.fixture.link);
+	channel_kill(scene.fixture.channel);
 	fixture_wait_end(&scene.fixture);
 	fixture_stop(&scene.fixture);
 
-	scene_start_as(&next, (struct link_config){ .name = "mover", .mover = true });
+	scene_start_as(&next, (struct channel_config){ .name = "mover", .mover = true });
 	cr_assert(eq(int, fixture_ask(&next.fixture, request, fd, NULL), 0));
 	expect_bytes(&next, 0, BASE, sizeof(wanted));
 	scene_stop(&next);

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #include "cuda/result.h"
-#include "link_help.h"
+#include "unit/channel/channel_help.h"
 #include "protocol/function_record.h"
 
 #include <gpumem/function.h>
@@ -28,7 +28,7 @@ static struct fixture fixture;
 
 static void start_with(const char *extra)
 {
-	struct link_config config = {
+	struct channel_config config = {
 		.name = "1000",
 		.program = getenv("GPUMEM_WORKER"),
 		.driver = getenv("GPUMEM_DRIVER"),
@@ -51,7 +51,7 @@ static void start(void)
 
 static void stop(void)
 {
-	link_stop(fixture.link, 30);
+	channel_stop(fixture.channel, 30);
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), (char *)"was stopped"));
 	fixture_stop(&fixture);
 }

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "channel/channel.h"
 #include "channel/staging.h"
 #include "channel/worker_spawn.h"
 
@@ -43,7 +44,7 @@ static void broker_start(struct broker *broker)
 	dup2(errors[1], STDERR_FILENO);
 	cr_assert(
 		eq(int,
-		   start_worker(&(struct link_config){ .program = getenv("GPUMEM_WORKER"),
+		   start_worker(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
 						       .driver = getenv("GPUMEM_DRIVER"),
 						       .name = "mover",
 						       .mover = true,

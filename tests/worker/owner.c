@@ -31,9 +31,9 @@ Test(worker, owners_worker_runs_as_its_owner)
 		cr_skip("only root can become somebody else");
 	settings_set("");
 	scene_start_as(&scene,
-		       (struct link_config){ .name = "1234", .uid = 1234, .gid = 1235 });
+		       (struct channel_config){ .name = "1234", .uid = 1234, .gid = 1235 });
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
-	pid = link_pid(scene.fixture.link);
+	pid = channel_pid(scene.fixture.channel);
 	cr_assert(status_has(pid, "\nUid:\t1234\t1234\t1234\t1234\n"));
 	cr_assert(status_has(pid, "\nGid:\t1235\t1235\t1235\t1235\n"));
 	cr_assert(status_has(pid, "\nGroups:\t1235 \n"));
@@ -47,7 +47,7 @@ Test(worker, owners_worker_makes_contexts_at_the_first_use)
 	struct scene scene;
 
 	settings_set("");
-	scene_start_as(&scene, (struct link_config){
+	scene_start_as(&scene, (struct channel_config){
 				       .name = "own", .uid = getuid(), .gid = getgid() });
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
 	if (scene.n_devices > 1) {

@@ -24,7 +24,7 @@ void settings_set(const char *extra)
 	setenv("GPUMEM_SOFTGPU", settings, 1);
 }
 
-void scene_start_as(struct scene *scene, struct link_config config)
+void scene_start_as(struct scene *scene, struct channel_config config)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
@@ -46,14 +46,14 @@ void scene_start(struct scene *scene, const char *extra)
 	settings_set("");
 	if (*extra)
 		settings_set(extra);
-	scene_start_as(scene, (struct link_config){ .name = "mover", .mover = true });
+	scene_start_as(scene, (struct channel_config){ .name = "mover", .mover = true });
 }
 
 void scene_stop(struct scene *scene)
 {
 	const char *reason;
 
-	link_stop(scene->fixture.link, 30);
+	channel_stop(scene->fixture.channel, 30);
 	reason = fixture_wait_end(&scene->fixture);
 	cr_assert(eq(int, strcmp(reason, "was stopped"), 0), "the worker %s", reason);
 	fixture_stop(&scene->fixture);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "cuda/driver.h"
-#include "link_help.h"
+#include "unit/channel/channel_help.h"
 
 #define CHUNK		(2u << 20)
 #define BASE		WIRE_DEVICE_BASE
@@ -29,7 +29,7 @@ bool driver_is_soft(void);
 void settings_set(const char *extra);
 
 /* As an owner's worker, or another driver. */
-void scene_start_as(struct scene *scene, struct link_config config);
+void scene_start_as(struct scene *scene, struct channel_config config);
 
 /*
  * The mover. It is told more than the test's own driver, where extra is not "": then the

@@ -127,7 +127,7 @@ Test(worker, mapping_is_served_while_all_threads_wait_for_the_gpu)
 		question_ask(&slow[i], &scene.fixture,
 			     transfer(WIRE_WRITE, 0, BASE + i * 4096, 4096, 0), -1);
 	cr_assert(eq(int, map(&scene, 0, BASE + CHUNK, CHUNK, 0), 0));
-	cr_assert(gt(u32, link_pending(scene.fixture.link), 10));
+	cr_assert(gt(u32, channel_pending(scene.fixture.channel), 10));
 	for (unsigned int i = 0; i < ARRAY_SIZE(slow); i++) {
 		question_wait(&slow[i]);
 		cr_assert(eq(int, slow[i].reply.error, 0));

@@ -13,8 +13,11 @@
 
 #include "api/attribute.h"
 #include "api/image_file.h"
-#include "broker_help.h"
+#include "base/refusal.h"
+#include "unit/broker_help.h"
 #include "kernels/module_use.h"
+#include "model/owner.h"
+#include "model/registry.h"
 
 #define N_THREADS 4
 #define N_STEPS	  400
@@ -43,11 +46,11 @@ static void kill_a_worker(struct actor *actor)
 	if (draw(actor, 2)) {
 		pid = worker_pid(&broker->processes->mover);
 	} else {
-		pthread_mutex_lock(&broker->registry.lock);
-		owner = broker->registry.owners_by_uid;
+		pthread_mutex_lock(&broker->registry->lock);
+		owner = broker->registry->owners_by_uid;
 		if (owner && owner->worker)
 			pid = worker_pid(owner->worker);
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 	}
 	if (pid)
 		kill(pid, SIGKILL);
@@ -202,9 +205,9 @@ Test(stress, nothing_is_left_after_workers_were_killed_at_random)
 		(void)command_say(broker, "free", "%s", name);
 	}
 	broker_settle(broker);
-	cr_assert(eq(u64, broker->registry.n_allocations, 0));
-	cr_assert(eq(u64, broker->registry.bytes, 0));
-	cr_assert(eq(int, memcmp(&broker->registry.managed, &none, sizeof(none)), 0));
+	cr_assert(eq(u64, broker->registry->n_allocations, 0));
+	cr_assert(eq(u64, broker->registry->bytes, 0));
+	cr_assert(eq(int, memcmp(&broker->registry->managed, &none, sizeof(none)), 0));
 	broker_end(broker);
 
 	broker = broker_start("64M", NULL);
@@ -263,9 +266,9 @@ static void use_module(struct actor *actor, struct token module, const char *nam
 		(void)answer_get(&answer);
 		return;
 	}
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	r = module_use_begin(broker, &nobody_special, name, "f", &use, &refusal);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0)
 		return;
 	usleep(draw(actor, 300));
@@ -315,7 +318,7 @@ Test(stress, no_module_is_left_after_workers_were_killed_at_random)
 		(void)broker_remove(broker, OBJECT_MODULE, name, &nobody_special);
 	}
 	broker_settle(broker);
-	cr_assert(eq(u64, broker->registry.n_modules, 0));
-	cr_assert(eq(u32, broker->registry.functions.n_used, 0));
+	cr_assert(eq(u64, broker->registry->n_modules, 0));
+	cr_assert(eq(u32, broker->registry->functions.n_used, 0));
 	broker_end(broker);
 }

@@ -7,9 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "broker_help.h"
+#include "unit/broker_help.h"
 #include "control/line.h"
 #include "control/usage.h"
+#include "memory/reclaim.h"
+#include "model/allocation.h"
+#include "model/owner.h"
+#include "model/registry.h"
 
 TestSuite(broker, .timeout = 60);
 
@@ -18,11 +22,11 @@ static pid_t owner_pid(struct broker *broker)
 	struct owner *owner;
 	pid_t pid = 0;
 
-	pthread_mutex_lock(&broker->registry.lock);
-	owner = owner_get(&broker->registry, nobody_special.uid, nobody_special.gid);
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_get(broker->registry, nobody_special.uid, nobody_special.gid);
 	if (owner->worker)
 		pid = worker_pid(owner->worker);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return pid;
 }
 
@@ -87,16 +91,16 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 		snprintf(line, sizeof(line), "y 28M kind=%s\n", kinds[i]);
 		control_write(control, 42, line, strlen(line), answer_expect(&answer));
 		for (bool parked = false; !parked; usleep(1000)) {
-			pthread_mutex_lock(&broker->registry.lock);
-			parked = broker->reclaim.waiters;
-			pthread_mutex_unlock(&broker->registry.lock);
+			pthread_mutex_lock(&broker->registry->lock);
+			parked = broker->reclaim->waiters;
+			pthread_mutex_unlock(&broker->registry->lock);
 		}
 		broker_interrupt(broker, &answer.wait);
 		cr_assert(eq(int, answer_get(&answer), -EINTR));
 		mover_signal(broker, SIGCONT);
 		control_free(control);
 		broker_settle(broker);
-		cr_assert(eq(u64, broker->registry.n_allocations, 1));
+		cr_assert(eq(u64, broker->registry->n_allocations, 1));
 		broker_end(broker);
 	}
 }
@@ -154,10 +158,10 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	while (owner_pid(broker))
 		usleep(1000);
 	for (bool lost = false; !lost; usleep(1000)) {
-		pthread_mutex_lock(&broker->registry.lock);
-		lost = allocation_find(&broker->registry, "source")->state ==
+		pthread_mutex_lock(&broker->registry->lock);
+		lost = allocation_find(broker->registry, "source")->state ==
 		       ALLOCATION_LOST;
-		pthread_mutex_unlock(&broker->registry.lock);
+		pthread_mutex_unlock(&broker->registry->lock);
 	}
 	mover_signal(broker, SIGCONT);
 	for (int i = 0; i < N; i++)
@@ -258,7 +262,7 @@ Test(broker, direct_memory_is_lost_with_its_worker_and_can_be_freed)
 	cr_assert(eq(int, answer_get(&answer), -ESTALE));
 	cr_assert(eq(int, command_say(broker, "free", "x"), 0));
 	broker_settle(broker);
-	cr_assert(eq(u64, broker->registry.bytes, 0));
+	cr_assert(eq(u64, broker->registry->bytes, 0));
 	broker_end(broker);
 }
 
@@ -277,6 +281,6 @@ Test(broker, allocation_until_close_goes_with_its_descriptor)
 				 &nobody_special, &token),
 		     -ENOENT));
 	broker_settle(broker);
-	cr_assert(eq(u64, broker->registry.bytes, 0));
+	cr_assert(eq(u64, broker->registry->bytes, 0));
 	broker_end(broker);
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/def.h"
+#include "base/number.h"
+#include "base/refusal.h"
+#include "base/text.h"
 #include "control/line.h"
 #include "control/usage.h"
+#include "model/range.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

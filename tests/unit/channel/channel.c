@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link against workers that play a part (hostile.c): each may harm itself only.
+ * The channel against workers that play a part (hostile.c): each may harm itself only.
  */
 #include "channel/channel.h"
 
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "link_help.h"
+#include "unit/channel/channel_help.h"
 
 #define N_SLOTS	       2
 #define N_MANY	       5000
 #define N_LAST_ANSWERS 200
 
-TestSuite(link, .timeout = 60);
+TestSuite(channel, .timeout = 60);
 
 static const struct wire_request memory = { .op = WIRE_MEMORY };
 static const struct wire_request alloc = { .op = WIRE_ALLOC, .length = 4096 };
@@ -27,7 +27,7 @@ static const struct wire_request alloc = { .op = WIRE_ALLOC, .length = 4096 };
 static void start(struct fixture *fixture, const char *part)
 {
 	fixture_start(fixture,
-		      (struct link_config){
+		      (struct channel_config){
 			      .program = getenv("GPUMEM_HOSTILE"),
 			      .driver = "none",
 			      .name = part,
@@ -50,9 +50,9 @@ static void expect_end(const char *part, struct wire_request request, const char
 	end = fixture_wait_end(&fixture);
 	cr_assert(eq(int, strncmp(end, reason, strlen(reason)), 0),
 		  "'%s' does not begin with '%s'", end, reason);
-	cr_assert(eq(int, link_state(fixture.link), LINK_ENDED));
-	cr_assert(eq(int, link_pid(fixture.link), 0));
-	cr_assert(eq(u32, link_pending(fixture.link), 0));
+	cr_assert(eq(int, channel_state(fixture.channel), CHANNEL_ENDED));
+	cr_assert(eq(int, channel_pid(fixture.channel), 0));
+	cr_assert(eq(u32, channel_pending(fixture.channel), 0));
 
 	question_ask(&late, &fixture, request, -1);
 	question_wait(&late);
@@ -76,7 +76,7 @@ static void expect_lost(const char *part, struct wire_request request, const cha
 	expect_end(part, request, reason);
 }
 
-Test(link, question_is_answered)
+Test(channel, question_is_answered)
 {
 	struct fixture fixture;
 	struct wire_reply reply;
@@ -85,12 +85,12 @@ Test(link, question_is_answered)
 	cr_assert(eq(int, fixture_ask(&fixture, memory, -1, &reply), 0));
 	cr_assert(eq(u64, reply.value[0], 1));
 	cr_assert(eq(u64, reply.value[1], 2));
-	cr_assert(eq(int, link_state(fixture.link), LINK_READY));
-	cr_assert(gt(int, link_pid(fixture.link), 0));
+	cr_assert(eq(int, channel_state(fixture.channel), CHANNEL_READY));
+	cr_assert(gt(int, channel_pid(fixture.channel), 0));
 	fixture_stop(&fixture);
 }
 
-Test(link, error_of_the_driver_reaches_the_asker)
+Test(channel, error_of_the_driver_reaches_the_asker)
 {
 	struct fixture fixture;
 	struct wire_reply reply;
@@ -102,7 +102,7 @@ Test(link, error_of_the_driver_reaches_the_asker)
 	fixture_stop(&fixture);
 }
 
-Test(link, more_questions_than_the_socket_takes_are_all_answered)
+Test(channel, more_questions_than_the_socket_takes_are_all_answered)
 {
 	static struct question questions[N_MANY];
 	struct fixture fixture;
@@ -114,11 +114,11 @@ Test(link, more_questions_than_the_socket_takes_are_all_answered)
 		question_wait(&questions[i]);
 		cr_assert(eq(int, questions[i].reply.error, 0));
 	}
-	cr_assert(eq(u32, link_pending(fixture.link), 0));
+	cr_assert(eq(u32, channel_pending(fixture.channel), 0));
 	fixture_stop(&fixture);
 }
 
-Test(link, descriptor_goes_along_and_is_closed_here)
+Test(channel, descriptor_goes_along_and_is_closed_here)
 {
 	struct fixture fixture;
 	struct wire_request map = { .op = WIRE_MAP,
@@ -134,7 +134,7 @@ Test(link, descriptor_goes_along_and_is_closed_here)
 	fixture_stop(&fixture);
 }
 
-Test(link, worker_gets_its_descriptors_and_no_more)
+Test(channel, worker_gets_its_descriptors_and_no_more)
 {
 	struct fixture fixture;
 
@@ -143,7 +143,7 @@ Test(link, worker_gets_its_descriptors_and_no_more)
 	fixture_stop(&fixture);
 }
 
-Test(link, question_that_breaks_a_rule_is_not_sent)
+Test(channel, question_that_breaks_a_rule_is_not_sent)
 {
 	struct fixture fixture;
 	struct wire_request bad = { .op = WIRE_MEMORY, .length = 1 };
@@ -154,7 +154,7 @@ Test(link, question_that_breaks_a_rule_is_not_sent)
 	fixture_stop(&fixture);
 }
 
-Test(link, closed_descriptor_is_refused_and_the_worker_stays)
+Test(channel, closed_descriptor_is_refused_and_the_worker_stays)
 {
 	struct fixture fixture;
 	struct wire_request map = { .op = WIRE_MAP,
@@ -168,45 +168,45 @@ Test(link, closed_descriptor_is_refused_and_the_worker_stays)
 	fixture_stop(&fixture);
 }
 
-Test(link, stop_lets_the_worker_finish)
+Test(channel, stop_lets_the_worker_finish)
 {
 	struct fixture fixture;
 	struct question question;
 
 	start(&fixture, "honest");
 	question_ask(&question, &fixture, memory, -1);
-	link_stop(fixture.link, 30);
+	channel_stop(fixture.channel, 30);
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was stopped"));
 	question_wait(&question);
 	cr_assert(not(question.lost));
 	fixture_stop(&fixture);
 }
 
-Test(link, question_after_stop_is_lost)
+Test(channel, question_after_stop_is_lost)
 {
 	struct fixture fixture;
 	struct question question;
 
 	start(&fixture, "honest");
-	link_stop(fixture.link, 30);
+	channel_stop(fixture.channel, 30);
 	question_ask(&question, &fixture, memory, -1);
 	question_wait(&question);
 	cr_assert(question.lost);
 	fixture_stop(&fixture);
 }
 
-Test(link, worker_that_does_not_stop_is_killed)
+Test(channel, worker_that_does_not_stop_is_killed)
 {
 	struct fixture fixture;
 
 	start(&fixture, "stopped");
 	question_ask(&(struct question){ 0 }, &fixture, memory, -1);
-	link_stop(fixture.link, 0);
+	channel_stop(fixture.channel, 0);
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "did not stop in time"));
 	fixture_stop(&fixture);
 }
 
-Test(link, stopped_worker_blocks_nobody)
+Test(channel, stopped_worker_blocks_nobody)
 {
 	static struct question questions[N_MANY];
 	struct fixture fixture;
@@ -214,8 +214,8 @@ Test(link, stopped_worker_blocks_nobody)
 	start(&fixture, "stopped");
 	for (unsigned int i = 0; i < N_MANY; i++)
 		question_ask(&questions[i], &fixture, memory, -1);
-	cr_assert(eq(u32, link_pending(fixture.link) >= N_MANY, 1));
-	link_kill(fixture.link);
+	cr_assert(eq(u32, channel_pending(fixture.channel) >= N_MANY, 1));
+	channel_kill(fixture.channel);
 	for (unsigned int i = 0; i < N_MANY; i++) {
 		question_wait(&questions[i]);
 		cr_assert(questions[i].lost);
@@ -224,7 +224,7 @@ Test(link, stopped_worker_blocks_nobody)
 	fixture_stop(&fixture);
 }
 
-Test(link, freeing_a_link_answers_what_is_open)
+Test(channel, freeing_a_link_answers_what_is_open)
 {
 	struct fixture fixture;
 	struct question question;
@@ -236,7 +236,7 @@ Test(link, freeing_a_link_answers_what_is_open)
 	cr_assert(question.lost);
 }
 
-Test(link, link_is_freed_at_once)
+Test(channel, channel_is_freed_at_once)
 {
 	struct fixture fixture;
 
@@ -244,23 +244,23 @@ Test(link, link_is_freed_at_once)
 	fixture_stop(&fixture);
 }
 
-Test(link, killing_before_the_start_holds)
+Test(channel, killing_before_the_start_holds)
 {
 	struct fixture fixture;
 
 	start(&fixture, "honest");
-	link_kill(fixture.link);
+	channel_kill(fixture.channel);
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was killed by signal 9"));
 	fixture_stop(&fixture);
 }
 
-Test(link, missing_program_shows_as_the_end)
+Test(channel, missing_program_shows_as_the_end)
 {
 	struct fixture fixture;
 	struct question question;
 
 	fixture_start(&fixture,
-		      (struct link_config){ .program = "/nowhere/gpumem-worker",
+		      (struct channel_config){ .program = "/nowhere/gpumem-worker",
 					    .driver = "none",
 					    .name = "nobody",
 					    .n_threads = 1 },
@@ -273,37 +273,37 @@ Test(link, missing_program_shows_as_the_end)
 	fixture_stop(&fixture);
 }
 
-Test(link, worker_killed_from_outside_is_noticed)
+Test(channel, worker_killed_from_outside_is_noticed)
 {
 	struct fixture fixture;
 	struct question question;
 
 	start(&fixture, "silent");
 	question_ask(&question, &fixture, memory, -1);
-	while (link_state(fixture.link) == LINK_STARTING)
+	while (channel_state(fixture.channel) == CHANNEL_STARTING)
 		sched_yield();
-	kill(link_pid(fixture.link), SIGTERM);
+	kill(channel_pid(fixture.channel), SIGTERM);
 	question_wait(&question);
 	cr_assert(question.lost);
 	cr_assert(eq(str, (char *)fixture_wait_end(&fixture), "was killed by signal 15"));
 	fixture_stop(&fixture);
 }
 
-Test(link, failed_hello_says_why)
+Test(channel, failed_hello_says_why)
 {
 	expect_lost("hello-failure", memory,
 		    "can't work: cuInit failed: CUDA_ERROR_NO_DEVICE");
 }
 
 /* Of many receivers one has the last answer while another sees the end behind it. */
-Test(link, last_answer_counts_however_soon_the_end_follows)
+Test(channel, last_answer_counts_however_soon_the_end_follows)
 {
 	for (unsigned int i = 0; i < N_LAST_ANSWERS; i++) {
 		struct fixture fixture;
 		const char *end;
 
 		fixture_start(&fixture,
-			      (struct link_config){
+			      (struct channel_config){
 				      .program = getenv("GPUMEM_HOSTILE"),
 				      .driver = "none",
 				      .name = "hello-failure",
@@ -318,46 +318,46 @@ Test(link, last_answer_counts_however_soon_the_end_follows)
 	}
 }
 
-Test(link, worker_of_another_version_is_refused)
+Test(channel, worker_of_another_version_is_refused)
 {
 	expect_lost("hello-version", memory, "broke the rules of the wire: a reply with");
 }
 
-Test(link, exit_before_hello_is_noticed)
+Test(channel, exit_before_hello_is_noticed)
 {
 	expect_lost("hello-exit", memory, "exited with status 3");
 }
 
-Test(link, worker_that_never_greets_can_be_stopped)
+Test(channel, worker_that_never_greets_can_be_stopped)
 {
 	struct fixture fixture;
 	struct question question;
 
 	start(&fixture, "hello-never");
 	question_ask(&question, &fixture, memory, -1);
-	link_stop(fixture.link, 0);
+	channel_stop(fixture.channel, 0);
 	question_wait(&question);
 	cr_assert(question.lost);
 	fixture_stop(&fixture);
 }
 
-Test(link, early_exit_is_noticed)
+Test(channel, early_exit_is_noticed)
 {
 	expect_lost("exit", memory, "exited with status 3");
 }
 
-Test(link, worker_whose_child_keeps_the_socket_is_noticed)
+Test(channel, worker_whose_child_keeps_the_socket_is_noticed)
 {
 	expect_lost("orphan", memory, "exited with status 5");
 }
 
-Test(link, worker_that_closes_its_socket_is_killed)
+Test(channel, worker_that_closes_its_socket_is_killed)
 {
 	expect_lost("close", memory, "closed its socket and lived on");
 }
 
 /* Or it would be asked again, of the same worker, until whoever asks gives up. */
-Test(link, question_to_a_dying_worker_is_lost_when_it_is_gone)
+Test(channel, question_to_a_dying_worker_is_lost_when_it_is_gone)
 {
 	static struct question questions[100];
 	struct fixture fixture;
@@ -368,7 +368,7 @@ Test(link, question_to_a_dying_worker_is_lost_when_it_is_gone)
 		question_ask(&questions[i], &fixture, memory, -1);
 		usleep(2000);
 		pthread_mutex_lock(&fixture.lock);
-		early += questions[i].n_answers && link_state(fixture.link) != LINK_ENDED;
+		early += questions[i].n_answers && channel_state(fixture.channel) != CHANNEL_ENDED;
 		pthread_mutex_unlock(&fixture.lock);
 	}
 	for (int i = 0; i < 100; i++) {
@@ -379,78 +379,78 @@ Test(link, question_to_a_dying_worker_is_lost_when_it_is_gone)
 	fixture_stop(&fixture);
 }
 
-Test(link, short_record_ends_the_worker)
+Test(channel, short_record_ends_the_worker)
 {
 	expect_lost("short", memory,
 		    "broke the rules of the wire: a record with a wrong size");
 }
 
-Test(link, long_record_ends_the_worker)
+Test(channel, long_record_ends_the_worker)
 {
 	expect_lost("long", memory,
 		    "broke the rules of the wire: a record with a wrong size");
 }
 
-Test(link, empty_record_ends_the_worker)
+Test(channel, empty_record_ends_the_worker)
 {
 	expect_lost("empty", memory, "");
 }
 
-Test(link, garbage_ends_the_worker)
+Test(channel, garbage_ends_the_worker)
 {
 	expect_lost("garbage", memory,
 		    "broke the rules of the wire: a reply with no question to it");
 }
 
-Test(link, reply_to_no_question_ends_the_worker)
+Test(channel, reply_to_no_question_ends_the_worker)
 {
 	expect_lost("stranger", memory,
 		    "broke the rules of the wire: a reply with no question to it");
 }
 
-Test(link, second_reply_ends_the_worker)
+Test(channel, second_reply_ends_the_worker)
 {
 	expect_end("twice", memory,
 		   "broke the rules of the wire: a reply with no question to it");
 }
 
-Test(link, flood_of_replies_ends_the_worker)
+Test(channel, flood_of_replies_ends_the_worker)
 {
 	expect_end("flood", memory,
 		   "broke the rules of the wire: a reply with no question to it");
 }
 
-Test(link, descriptor_in_a_reply_ends_the_worker)
+Test(channel, descriptor_in_a_reply_ends_the_worker)
 {
 	expect_lost("fd", memory,
 		    "broke the rules of the wire: a record with a descriptor");
 }
 
-Test(link, more_free_than_total_ends_the_worker)
+Test(channel, more_free_than_total_ends_the_worker)
 {
 	expect_lost("huge", memory,
 		    "broke the rules of the wire: a reply with more free");
 }
 
-Test(link, impossible_address_ends_the_worker)
+Test(channel, impossible_address_ends_the_worker)
 {
 	expect_lost("huge", alloc,
 		    "broke the rules of the wire: a reply with an impossible address");
 }
 
-Test(link, address_in_a_dealt_range_ends_the_worker)
+Test(channel, address_in_a_dealt_range_ends_the_worker)
 {
 	expect_lost("inside", alloc,
 		    "broke the rules of the wire: a reply with an address");
 }
 
-Test(link, call_that_does_not_exist_ends_the_worker)
+Test(channel, call_that_does_not_exist_ends_the_worker)
 {
 	expect_lost("badcall", memory,
 		    "broke the rules of the wire: a reply with a call");
 }
 
-Test(link, worker_cannot_shrink_the_staging_area)
+Test(channel, worker_cannot_shrink_the_staging_area)
 {
 	struct fixture fixture;
 
@@ -464,7 +464,7 @@ Test(link, worker_cannot_shrink_the_staging_area)
 	fixture_stop(&fixture);
 }
 
-Test(link, staging_area_can_be_read_while_the_worker_writes_it)
+Test(channel, staging_area_can_be_read_while_the_worker_writes_it)
 {
 	struct fixture fixture;
 	struct wire_request read = { .op = WIRE_READ,
@@ -502,7 +502,7 @@ static void *asker_run(void *userdata)
 	return NULL;
 }
 
-Test(link, many_threads_may_ask_while_the_worker_is_killed)
+Test(channel, many_threads_may_ask_while_the_worker_is_killed)
 {
 	static struct asker askers[8];
 	pthread_t threads[ARRAY_SIZE(askers)];
@@ -514,7 +514,7 @@ Test(link, many_threads_may_ask_while_the_worker_is_killed)
 		pthread_create(&threads[i], NULL, asker_run, &askers[i]);
 	}
 	cr_assert(eq(int, fixture_ask(&fixture, memory, -1, NULL), 0));
-	link_kill(fixture.link);
+	channel_kill(fixture.channel);
 	for (unsigned int i = 0; i < ARRAY_SIZE(askers); i++)
 		pthread_join(threads[i], NULL);
 	fixture_stop(&fixture);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/text.h"
 #include "process/output.h"
 
 static struct outputs outputs;

@@ -17,7 +17,8 @@
 
 #include "api/broker.h"
 #include "api/image_file.h"
-#include "broker_help.h"
+#include "unit/broker_help.h"
+#include "model/registry.h"
 
 #define TAKINGS_MAX    64
 #define WRITE_TAKINGS  3
@@ -39,7 +40,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	struct broker *broker = __atomic_load_n(&watched, __ATOMIC_ACQUIRE);
 
-	if (broker && mutex == &broker->registry.lock && !uncounted &&
+	if (broker && mutex == &broker->registry->lock && !uncounted &&
 	    !pthread_equal(pthread_self(), broker->processes->housekeeper)) {
 		unsigned int i = __atomic_fetch_add(&n_takings, 1, __ATOMIC_RELAXED);
 

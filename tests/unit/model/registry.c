@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/def.h"
+#include "base/text.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
+#include "model/stream.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

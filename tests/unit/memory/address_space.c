@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/def.h"
 #include "memory/address_space.h"
 
 #include <criterion/criterion.h>
@@ -8,40 +9,40 @@
 
 Test(space, pieces_are_dealt_from_the_lowest_address)
 {
-	struct space space;
+	struct address_space space;
 
-	cr_assert(eq(int, space_init(&space, BASE, 8 * SPACE_UNIT), 0));
-	cr_assert(eq(u64, space_get(&space, 1), BASE));
-	cr_assert(eq(u64, space_get(&space, SPACE_UNIT), BASE + SPACE_UNIT));
-	cr_assert(eq(u64, space_get(&space, SPACE_UNIT + 1), BASE + 2 * SPACE_UNIT));
-	cr_assert(eq(u64, space_get(&space, 3 * SPACE_UNIT), BASE + 4 * SPACE_UNIT));
-	space_deinit(&space);
+	cr_assert(eq(int, address_space_init(&space, BASE, 8 * SPACE_UNIT), 0));
+	cr_assert(eq(u64, address_space_get(&space, 1), BASE));
+	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT), BASE + SPACE_UNIT));
+	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT + 1), BASE + 2 * SPACE_UNIT));
+	cr_assert(eq(u64, address_space_get(&space, 3 * SPACE_UNIT), BASE + 4 * SPACE_UNIT));
+	address_space_deinit(&space);
 }
 
 Test(space, full_space_and_what_is_larger_get_nothing)
 {
-	struct space space;
+	struct address_space space;
 
-	cr_assert(eq(int, space_init(&space, BASE, 4 * SPACE_UNIT), 0));
-	cr_assert(eq(u64, space_get(&space, 5 * SPACE_UNIT), 0));
-	cr_assert(eq(u64, space_get(&space, UINT64_MAX), 0));
-	cr_assert(eq(u64, space_get(&space, 4 * SPACE_UNIT), BASE));
-	cr_assert(eq(u64, space_get(&space, 1), 0));
-	space_put(&space, BASE, 4 * SPACE_UNIT);
-	cr_assert(eq(u64, space_get(&space, 1), BASE));
-	space_deinit(&space);
+	cr_assert(eq(int, address_space_init(&space, BASE, 4 * SPACE_UNIT), 0));
+	cr_assert(eq(u64, address_space_get(&space, 5 * SPACE_UNIT), 0));
+	cr_assert(eq(u64, address_space_get(&space, UINT64_MAX), 0));
+	cr_assert(eq(u64, address_space_get(&space, 4 * SPACE_UNIT), BASE));
+	cr_assert(eq(u64, address_space_get(&space, 1), 0));
+	address_space_put(&space, BASE, 4 * SPACE_UNIT);
+	cr_assert(eq(u64, address_space_get(&space, 1), BASE));
+	address_space_deinit(&space);
 }
 
 Test(space, the_smallest_span_is_one_piece)
 {
-	struct space space;
+	struct address_space space;
 
-	cr_assert(eq(int, space_init(&space, BASE, SPACE_UNIT), 0));
-	cr_assert(eq(u64, space_get(&space, SPACE_UNIT), BASE));
-	cr_assert(eq(u64, space_get(&space, SPACE_UNIT), 0));
-	space_put(&space, BASE, SPACE_UNIT);
-	cr_assert(eq(u64, space_get(&space, 1), BASE));
-	space_deinit(&space);
+	cr_assert(eq(int, address_space_init(&space, BASE, SPACE_UNIT), 0));
+	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT), BASE));
+	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT), 0));
+	address_space_put(&space, BASE, SPACE_UNIT);
+	cr_assert(eq(u64, address_space_get(&space, 1), BASE));
+	address_space_deinit(&space);
 }
 
 Test(space, neighbours_given_back_in_any_order_are_whole_again)
@@ -49,16 +50,16 @@ Test(space, neighbours_given_back_in_any_order_are_whole_again)
 	static const int orders[][4] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 1, 2, 0, 3 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
-		struct space space;
+		struct address_space space;
 
-		cr_assert(eq(int, space_init(&space, BASE, 4 * SPACE_UNIT), 0));
+		cr_assert(eq(int, address_space_init(&space, BASE, 4 * SPACE_UNIT), 0));
 		for (int j = 0; j < 4; j++)
-			(void)space_get(&space, SPACE_UNIT);
+			(void)address_space_get(&space, SPACE_UNIT);
 		for (int j = 0; j < 4; j++)
-			space_put(&space, BASE + (uint64_t)orders[i][j] * SPACE_UNIT,
+			address_space_put(&space, BASE + (uint64_t)orders[i][j] * SPACE_UNIT,
 				  SPACE_UNIT);
-		cr_assert(eq(u64, space_get(&space, 4 * SPACE_UNIT), BASE));
-		space_deinit(&space);
+		cr_assert(eq(u64, address_space_get(&space, 4 * SPACE_UNIT), BASE));
+		address_space_deinit(&space);
 	}
 }
 
@@ -105,9 +106,9 @@ Test(space, agrees_with_a_map_of_units)
 		uint64_t address, size;
 	} held[HELD];
 	static bool map[UNITS];
-	struct space space;
+	struct address_space space;
 
-	cr_assert(eq(int, space_init(&space, BASE, UNITS * SPACE_UNIT), 0));
+	cr_assert(eq(int, address_space_init(&space, BASE, UNITS * SPACE_UNIT), 0));
 	for (int step = 0; step < STEPS; step++) {
 		uint32_t at = draw(HELD);
 		uint64_t size, units, unit;
@@ -116,14 +117,14 @@ Test(space, agrees_with_a_map_of_units)
 			unit = (held[at].address - BASE) / SPACE_UNIT;
 			for (uint64_t i = 0; i < piece_units(held[at].size); i++)
 				map[unit + i] = false;
-			space_put(&space, held[at].address, held[at].size);
+			address_space_put(&space, held[at].address, held[at].size);
 			held[at].address = 0;
 			continue;
 		}
 		size = 1 + draw((uint32_t)(SPACE_UNIT << draw(7)));
 		units = piece_units(size);
 		held[at].size = size;
-		held[at].address = space_get(&space, size);
+		held[at].address = address_space_get(&space, size);
 		cr_assert(eq(int, held[at].address != 0, map_has_room(map, units)));
 		if (!held[at].address)
 			continue;
@@ -136,8 +137,8 @@ Test(space, agrees_with_a_map_of_units)
 	}
 	for (int i = 0; i < HELD; i++) {
 		if (held[i].address)
-			space_put(&space, held[i].address, held[i].size);
+			address_space_put(&space, held[i].address, held[i].size);
 	}
-	cr_assert(eq(u64, space_get(&space, UNITS * SPACE_UNIT), BASE));
-	space_deinit(&space);
+	cr_assert(eq(u64, address_space_get(&space, UNITS * SPACE_UNIT), BASE));
+	address_space_deinit(&space);
 }

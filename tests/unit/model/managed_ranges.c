@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The records of managed memory against a model that keeps a record for each page. */
+#include "base/def.h"
 #include "model/managed_ranges.h"
 
 #include <criterion/criterion.h>

@@ -5,7 +5,9 @@
 #include <criterion/new/assert.h>
 #include <string.h>
 
+#include "base/def.h"
 #include "model/registry.h"
+#include "model/stream.h"
 
 static struct allocation x, y;
 static struct stream s, t;

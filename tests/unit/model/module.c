@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/def.h"
+#include "model/module.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
+#include "cuda/driver.h"
+#include "cuda/failure.h"
+#include "memory/block.h"
 
 #define MIB ((uint64_t)1 << 20)
 /* What the software machine of a test has. */

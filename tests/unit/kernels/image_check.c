@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What an image is: one good one of each kind, and each test spoils one thing in it. */
+#include "base/def.h"
+#include "base/refusal.h"
 #include "kernels/image_check.h"
 
 #include <criterion/criterion.h>

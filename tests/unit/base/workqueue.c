@@ -7,7 +7,7 @@
 
 #define N 50
 
-static struct crew crew;
+static struct workqueue workqueue;
 static sem_t go, done;
 static unsigned int n_at_once, n_most;
 
@@ -15,7 +15,7 @@ static void setup(void)
 {
 	sem_init(&go, 0, 0);
 	sem_init(&done, 0, 0);
-	cr_assert(eq(int, crew_init(&crew), 0));
+	cr_assert(eq(int, workqueue_init(&workqueue), 0));
 }
 
 TestSuite(workqueue, .init = setup, .timeout = 60);
@@ -43,19 +43,19 @@ Test(workqueue, tasks_of_one_that_take_long_do_not_hold_up_those_of_another)
 
 	for (int i = 0; i < N; i++) {
 		slow[i].run = stay;
-		crew_add(&crew, 1, &slow[i]);
+		workqueue_add(&workqueue, 1, &slow[i]);
 	}
 	for (int i = 0; i < N; i++) {
 		quick[i].run = tell;
-		crew_add(&crew, 2, &quick[i]);
+		workqueue_add(&workqueue, 2, &quick[i]);
 	}
 	for (int i = 0; i < N; i++)
 		sem_wait(&done);
-	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), CREW_SHARE));
+	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), WORKQUEUE_SHARE));
 	for (int i = 0; i < N; i++)
 		sem_post(&go);
-	crew_deinit(&crew);
-	cr_assert(eq(uint, n_most, CREW_SHARE));
+	workqueue_deinit(&workqueue);
+	cr_assert(eq(uint, n_most, WORKQUEUE_SHARE));
 }
 
 Test(workqueue, end_finishes_what_there_is_to_do)
@@ -65,9 +65,9 @@ Test(workqueue, end_finishes_what_there_is_to_do)
 
 	for (int i = 0; i < N; i++) {
 		tasks[i].run = tell;
-		crew_add(&crew, (uint64_t)i / 10, &tasks[i]);
+		workqueue_add(&workqueue, (uint64_t)i / 10, &tasks[i]);
 	}
-	crew_deinit(&crew);
+	workqueue_deinit(&workqueue);
 	while (sem_trywait(&done) == 0)
 		n++;
 	cr_assert(eq(int, n, N));

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* A link for tests: started in one line, asked and waited for in one line each. */
+/* A channel for tests: started in one line, asked and waited for in one line each. */
 #pragma once
 
 #include <pthread.h>
 
 #include "base/def.h"
 #include "channel/channel.h"
+#include "channel/request.h"
 #include "channel/staging.h"
 
 #define END_SIZE 256
 
 struct fixture {
-	struct link *link;
+	struct channel *channel;
 	struct staging staging;
 
 	pthread_mutex_t lock;
@@ -22,7 +23,7 @@ struct fixture {
 
 /* One question and its answer. */
 struct question {
-	struct ask ask;
+	struct request request;
 	struct fixture *fixture;
 	struct wire_reply reply;
 	bool lost;
@@ -30,11 +31,11 @@ struct question {
 };
 
 /* Starts the worker program as config says; staging and callbacks are filled in. */
-void fixture_start(struct fixture *fixture, struct link_config config,
+void fixture_start(struct fixture *fixture, struct channel_config config,
 		   unsigned int n_slots);
 void fixture_stop(struct fixture *fixture);
 
-/* Waits until the link has ended. Returns: the reason, the fixture's. */
+/* Waits until the channel has ended. Returns: the reason, the fixture's. */
 const char *fixture_wait_end(struct fixture *fixture);
 
 /* Asks without waiting. fd goes along, -1 for none. */

@@ -12,10 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "broker_help.h"
+#include "unit/broker_help.h"
 #include "control/command.h"
+#include "model/journal.h"
+#include "model/registry.h"
 
-static struct broker broker;
+static struct registry registry;
+static struct journal journal;
+static struct broker broker = { .registry = &registry, .journal = &journal };
 static struct control *control;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,10 +45,10 @@ static void fake_wait(struct command *command)
 {
 	if (interrupt_first)
 		broker_interrupt(&broker, &answer.wait);
-	pthread_mutex_lock(&broker.registry.lock);
+	pthread_mutex_lock(&registry.lock);
 	command->completion.began = true;
 	completion_hold(&command->completion, &held, fake_cancelled);
-	pthread_mutex_unlock(&broker.registry.lock);
+	pthread_mutex_unlock(&registry.lock);
 	pthread_mutex_lock(&lock);
 	waiting = command;
 	pthread_cond_broadcast(&change);
@@ -80,8 +84,8 @@ static const struct verb fake = { .name = "fake", .usage = "LINE", .run = fake_r
 
 static void start(void)
 {
-	registry_init(&broker.registry);
-	journal_init(&broker.journal);
+	registry_init(&registry);
+	journal_init(&journal);
 	ran[0] = '\0';
 	cr_assert(eq(int,
 		     control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
@@ -91,8 +95,8 @@ static void start(void)
 static void stop(void)
 {
 	control = control_free(control);
-	journal_deinit(&broker.journal);
-	registry_deinit(&broker.registry);
+	journal_deinit(&journal);
+	registry_deinit(&registry);
 }
 
 TestSuite(control, .init = start, .fini = stop, .timeout = 30);
@@ -146,9 +150,9 @@ static struct command *wait_for_line(void)
 		pthread_cond_wait(&change, &lock);
 	command = take_ptr(waiting);
 	pthread_mutex_unlock(&lock);
-	pthread_mutex_lock(&broker.registry.lock);
+	pthread_mutex_lock(&registry.lock);
 	(void)completion_take(&held);
-	pthread_mutex_unlock(&broker.registry.lock);
+	pthread_mutex_unlock(&registry.lock);
 	return command;
 }
 
@@ -232,7 +236,7 @@ Test(control, failure_names_its_line_in_the_batch)
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	expect_write("say a\n\nno\n", 0, 7);
-	journal_failures(&broker.journal, 1000, &text);
+	journal_failures(&journal, 1000, &text);
 	cr_assert(strstr(text_string(&text),
 			 " pid=42 control/fake EINVAL line 3: no fails\n") != NULL,
 		  "%s", text_string(&text));
@@ -407,7 +411,7 @@ Test(control, who_is_refused_meanwhile_is_not_named_for_the_lines_that_follow)
 	cr_assert(eq(int, answer_get(&other), -EBUSY));
 	command_done(wait_for_line(), 0);
 	answer_get(&answer);
-	journal_failures(&broker.journal, 1000, &text);
+	journal_failures(&journal, 1000, &text);
 	cr_assert(strstr(text_string(&text), " pid=42 control/fake ") != NULL, "%s",
 		  text_string(&text));
 	cr_assert(strstr(text_string(&text), " pid=43 control/fake EINVAL") == NULL, "%s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker that plays a part, chosen by the name that the link gives it.
+ * A worker that plays a part, chosen by the name that the channel gives it.
  *
  * It needs no driver. Each part is one row: what it does at HELLO (nothing special
  * where NULL), and with each request after it.

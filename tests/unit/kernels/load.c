@@ -3,7 +3,7 @@
  * What the broker makes of a worker's answers about modules: of the truth, and of each of
  * the lies in liar.c, after which that worker is ended and the broker goes on.
  */
-#include "broker_help.h"
+#include "unit/broker_help.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -13,7 +13,12 @@
 
 #include "api/attribute.h"
 #include "api/image_file.h"
+#include "base/refusal.h"
 #include "kernels/module_use.h"
+#include "model/access.h"
+#include "model/module.h"
+#include "model/object.h"
+#include "model/registry.h"
 
 static struct broker *broker;
 
@@ -104,9 +109,9 @@ static uint64_t restarts(void)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	n = broker->processes->restarts;
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return n;
 }
 
@@ -204,11 +209,11 @@ Test(load, use_keeps_the_image_that_it_began_with)
 	struct module_use use;
 
 	cr_assert(eq(int, image_lie(module, "none"), 0));
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	cr_assert(eq(int,
 		     module_use_begin(broker, &nobody_special, "m", "f", &use, &refusal),
 		     0));
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, image_lie(module, "path"), 0));
 	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special),
 		     -EBUSY));
@@ -225,9 +230,9 @@ static int use_error(const struct caller *caller, const char *module,
 	struct module_use use;
 	int r;
 
-	pthread_mutex_lock(&broker->registry.lock);
+	pthread_mutex_lock(&broker->registry->lock);
 	r = module_use_begin(broker, caller, module, function, &use, &refusal);
-	pthread_mutex_unlock(&broker->registry.lock);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
 		module_use_end(broker, &use);
 	else if (r != -EAGAIN)
@@ -263,10 +268,10 @@ Test(load, nothing_is_loaded_twice_by_a_second_close)
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
-	first = module_find(&broker->registry, "m")->image;
+	first = module_find(broker->registry, "m")->image;
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
-	cr_assert(eq(ptr, (void *)module_find(&broker->registry, "m")->image,
+	cr_assert(eq(ptr, (void *)module_find(broker->registry, "m")->image,
 		     (void *)first));
 	upload_free(upload);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-#include "link_help.h"
+#include "unit/channel/channel_help.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
 
-static void fixture_ended(void *userdata, struct link *link, const char *reason)
+static void fixture_ended(void *userdata, struct channel *channel, const char *reason)
 {
 	struct fixture *fixture = userdata;
 
-	(void)link;
+	(void)channel;
 	pthread_mutex_lock(&fixture->lock);
 	fixture->n_ended++;
 	snprintf(fixture->reason, sizeof(fixture->reason), "%s", reason);
@@ -17,7 +17,7 @@ static void fixture_ended(void *userdata, struct link *link, const char *reason)
 	pthread_mutex_unlock(&fixture->lock);
 }
 
-void fixture_start(struct fixture *fixture, struct link_config config,
+void fixture_start(struct fixture *fixture, struct channel_config config,
 		   unsigned int n_slots)
 {
 	*fixture = (struct fixture){
@@ -30,12 +30,12 @@ void fixture_start(struct fixture *fixture, struct link_config config,
 	config.output_fd = -1;
 	config.ended = fixture_ended;
 	config.userdata = fixture;
-	cr_assert(eq(int, link_new(&fixture->link, &config), 0));
+	cr_assert(eq(int, channel_new(&fixture->channel, &config), 0));
 }
 
 void fixture_stop(struct fixture *fixture)
 {
-	fixture->link = link_free(fixture->link);
+	fixture->channel = channel_free(fixture->channel);
 	cr_assert(eq(u32, fixture->n_ended, 1));
 	staging_deinit(&fixture->staging);
 }
@@ -49,9 +49,9 @@ const char *fixture_wait_end(struct fixture *fixture)
 	return fixture->reason;
 }
 
-static void question_done(struct ask *ask, const struct wire_reply *reply, bool lost)
+static void question_done(struct request *request, const struct wire_reply *reply, bool lost)
 {
-	struct question *question = container_of(ask, struct question, ask);
+	struct question *question = container_of(request, struct question, request);
 	struct fixture *fixture = question->fixture;
 
 	pthread_mutex_lock(&fixture->lock);
@@ -66,10 +66,10 @@ void question_ask(struct question *question, struct fixture *fixture,
 		  struct wire_request request, int fd)
 {
 	*question = (struct question){
-		.ask = { .request = request, .fd = fd, .done = question_done },
+		.request = { .record = request, .fd = fd, .done = question_done },
 		.fixture = fixture,
 	};
-	link_ask(fixture->link, &question->ask);
+	channel_send(fixture->channel, &question->request);
 }
 
 void question_wait(struct question *question)
