@@ -441,4 +441,56 @@ test_doctor_says_what_to_do()
 	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
+# ---- completion ----
+
+completion=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/completion
+
+# completes WORD...: what bash offers for the last word.
+completes()
+{
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+	_gpumem
+	printf '%s\n' "${COMPREPLY[@]}" | sort | tr '\n' ' '
+}
+
+test_bash_completes_subcommands_verbs_names_and_options()
+{
+	. "$completion/gpumem"
+	gpumem alloc weights 4K >/dev/null
+	gpumem alloc words 4K >/dev/null
+	files
+	touch file.cu
+	is "$(completes gpumem a)" 'advise alloc '
+	is "$(completes gpumem p)" 'prefetch put '
+	is "$(completes gpumem get w)" 'weights words '
+	is "$(completes gpumem free we)" 'weights '
+	is "$(completes gpumem run f)" 'file.cu '
+	is "$(completes gpumem run file.cu we)" 'weights '
+	is "$(completes gpumem ls --s)" '--sort '
+	is "$(completes gpumem ls --sort w)" 'written '
+	local -x GPUMEM_MOUNT=/
+	is "$(completes gpumem get w)" ' '
+	ends 2 'complete needs one of verbs, names' complete
+}
+
+test_other_shells_read_their_completions()
+{
+	local shells=0
+	gpumem alloc weights 4K >/dev/null
+	if command -v zsh >/dev/null; then
+		zsh -n "$completion/_gpumem"
+		shells=1
+	fi
+	if command -v fish >/dev/null; then
+		PATH=$(dirname "$gpumem_path"):$PATH HOME=$T fish --no-config -c "
+			source $completion/gpumem.fish
+			complete -C 'gpumem pu'
+			complete -C 'gpumem al'
+			complete -C 'gpumem free wei'" >"$T/out"
+		like "$(<"$T/out")" $'^put\t.*\nalloc.*\nweights'
+		shells=1
+	fi
+	[ "$shells" = 1 ] || skip 'zsh and fish are not here'
+}
+
 main "$@"

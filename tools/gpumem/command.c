@@ -113,6 +113,16 @@ const struct command commands[] = {
 		.options = BIT(HELP),
 		.run = command_doctor,
 	},
+	{
+		.name = "complete",
+		.usage = "verbs|names",
+		.summary = "print words for a shell's completion",
+		.help = "Prints the mount's verbs, or the names of its allocations.",
+		.example = "gpumem complete names",
+		.options = BIT(HELP),
+		.hidden = true,
+		.run = command_complete,
+	},
 };
 
 const size_t n_commands = ARRAY_SIZE(commands);
@@ -192,6 +202,8 @@ static void help_program(struct text *text)
 		const struct command *command = &commands[i];
 		bool first = i == 0;
 
+		if (command->hidden)
+			continue;
 		text_printf(text, "%s gpumem %s%s%s%s%s\n", first ? "usage:" : "      ",
 			    first ? "[" : "", command->name ?: "", first ? "]" : "",
 			    command->name && *command->usage ? " " : "", command->usage);
@@ -199,12 +211,14 @@ static void help_program(struct text *text)
 	}
 	text_printf(text, "\nsubcommands:\n");
 	for (size_t i = 0; i < n_commands; i++)
-		help_row(text, commands[i].name ?: "VERB", commands[i].summary);
+		if (!commands[i].hidden)
+			help_row(text, commands[i].name ?: "VERB", commands[i].summary);
 	text_printf(text, "\noptions:\n");
 	help_options(text, which);
 	text_printf(text, "\nexamples:\n");
 	for (size_t i = 0; i < n_commands; i++)
-		text_printf(text, "  %s\n", commands[i].example);
+		if (!commands[i].hidden)
+			text_printf(text, "  %s\n", commands[i].example);
 	text_printf(text, "\n");
 	text_fold(text, 0, 0,
 		  "The mount is $GPUMEM_MOUNT, else the only one on this machine. Exit "

@@ -46,6 +46,7 @@ struct command {
 	const char *example;
 	unsigned int options; /* bits of enum option_id */
 	bool args_last;	      /* words behind the first operand are no options */
+	bool hidden;	      /* for completions; in no help */
 	enum operands operands;
 	int (*run)(const struct call *call);
 };
@@ -79,6 +80,7 @@ const struct command *command_find(const char *name);
 /* The help of the program, or of one subcommand. */
 void command_help(struct text *text, const struct command *command);
 
+int command_complete(const struct call *call);
 int command_doctor(const struct call *call);
 int command_get(const struct call *call);
 int command_ls(const struct call *call);

@@ -42,25 +42,54 @@ void shell_line(struct text *text, const struct mount *mount, const char *file,
 	shell_quote(text, text_string(&path));
 }
 
+/* Adds the names in a folder of the mount, each with words in front. Returns: 0; -errno.
+ */
+static int add_folder(struct text *text, const struct mount *mount, const char *name,
+		      const char *before)
+{
+	int fd = openat(mount->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!folder)
+		return -errno;
+	while ((entry = readdir(folder)))
+		if (entry->d_name[0] != '.')
+			text_printf(text, "%s%s", before, entry->d_name);
+	closedir(folder);
+	return 0;
+}
+
 /* Adds the names of the subcommands and of the verbs. */
 static void add_names(struct text *text, const struct mount *mount)
 {
-	int fd = openat(mount->fd, "control", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
 	const char *between = "";
 
 	for (size_t i = 0; i < n_commands; i++) {
-		if (!commands[i].name)
+		if (!commands[i].name || commands[i].hidden)
 			continue;
 		text_printf(text, "%s%s", between, commands[i].name);
 		between = ", ";
 	}
-	while (folder && (entry = readdir(folder)))
-		if (entry->d_name[0] != '.')
-			text_printf(text, ", %s", entry->d_name);
-	if (folder)
-		closedir(folder);
+	(void)add_folder(text, mount, "control", between);
+}
+
+int command_complete(const struct call *call)
+{
+	bool verbs = call->n_args == 1 && !strcmp(call->args[0], "verbs");
+	bool names = call->n_args == 1 && !strcmp(call->args[0], "names");
+	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
+	_cleanup_text_ struct text text = TEXT_INIT, why = TEXT_INIT;
+
+	if (!verbs && !names)
+		return wrong_use("complete needs one of verbs, names");
+	/* a person who types sees no sentences */
+	if (mount_try(&mount, &why) ||
+	    add_folder(&text, &mount, verbs ? "control" : "allocations", "\n"))
+		return STATUS_REFUSED;
+	if (text.length)
+		puts(text.data + 1);
+	return STATUS_DONE;
 }
 
 static bool is_verb(const struct mount *mount, const char *verb)
