@@ -60,6 +60,8 @@ test_a_terminal_gets_sizes_for_people_in_its_width()
 	shown=$(on_terminal ls)
 	like "$shown" $'\nx +[a-z0-9]+ +0 device 1.5 MiB never'
 	like "$shown" '\[[#-]{20}\] +[0-9]+%'
+	gpumem alloc odd 1048577 >/dev/null
+	like "$(on_terminal ls)" $'\nodd +[a-z0-9]+ +0 device 1.0 MiB never'
 	is "$(awk 'length($0) > 80' <<<"$shown")" ''
 	columns=200
 	like "$(on_terminal ls)" 'of_eighty_columns .* a_tag_that_is_much_too_long_for_it_too'

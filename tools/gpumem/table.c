@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "table.h"
 
-#include "base/number.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,10 +84,15 @@ void table_number(struct table *table, uint64_t number)
 
 const char *size_people(char text[64], uint64_t size)
 {
-	size_print(text, size);
-	/* the exact number of bytes follows a rounded size */
-	text[strcspn(text, "(")] = '\0';
-	text[strlen(text) - (text[strlen(text) - 1] == ' ')] = '\0';
+	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	double value = (double)size;
+	size_t unit = 0;
+
+	/* 1023.96 would be printed as 1024.0 */
+	for (; value >= (unit ? 1023.95 : 1024) && unit + 1 < ARRAY_SIZE(units); unit++)
+		value /= 1024;
+	snprintf(text, 64, "%.*f %s", value == (double)(uint64_t)value ? 0 : 1, value,
+		 units[unit]);
 	return text;
 }
 

@@ -50,7 +50,7 @@ void table_size(struct table *table, uint64_t size);
  * -ENOMEM. */
 int table_print(struct table *table, struct text *text, size_t width, bool colors);
 
-/* A size for people: `1.5 GiB`. */
+/* A size for people, rounded: `1.5 GiB`. */
 const char *size_people(char text[64], uint64_t size);
 
 #define _cleanup_table_ _cleanup_(table_deinit)
