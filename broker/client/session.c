@@ -298,30 +298,45 @@ static int command_on(struct gpumem *gpumem, int fd, const char *file, const cha
 	return r < 0 ? session_fail(gpumem, -r, file) : 0;
 }
 
+/*
+ * The descriptor of control/alloc is kept open, or until=close would end with the call.
+ * Answers belong to a descriptor, so the lock is held until the answer is read.
+ */
+static int command_alloc(struct gpumem *gpumem, const char *path, const char *file,
+			 const char *line, char *answer, size_t size)
+{
+	bool kept;
+	int r;
+
+	pthread_mutex_lock(&gpumem->lock);
+	do {
+		kept = gpumem->alloc_fd >= 0;
+		if (!kept)
+			gpumem->alloc_fd = open(path, O_RDWR | O_CLOEXEC);
+		r = gpumem->alloc_fd < 0 ? session_fail(gpumem, errno, file)
+					 : command_on(gpumem, gpumem->alloc_fd, file,
+						      line, answer, size);
+		/* That broker has ended, and another one may be mounted there. */
+		if (r == -ENOTCONN)
+			closep(&gpumem->alloc_fd);
+	} while (r == -ENOTCONN && kept);
+	pthread_mutex_unlock(&gpumem->lock);
+	return r;
+}
+
 EXPORT int gpumem_command(struct gpumem *gpumem, const char *file, const char *line,
 			  char *answer, size_t size)
 {
 	_cleanup_free_ char *path = session_path(gpumem, "%s", file);
-	_cleanup_close_ int own = -1;
-	int fd, r;
+	_cleanup_close_ int fd = -1;
 
 	if (gpumem->forked)
 		return error_set(ECHILD, "this session is the parent's: open one here");
 	if (!path)
 		return error_set(ENOMEM, "no memory");
-	/* Kept open, or until=close would end with this call. */
-	pthread_mutex_lock(&gpumem->lock);
-	fd = strcmp(file, "control/alloc") == 0 ? gpumem->alloc_fd : -1;
-	if (fd < 0)
-		fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		r = session_fail(gpumem, errno, file);
-	else
-		r = command_on(gpumem, fd, file, line, answer, size);
 	if (strcmp(file, "control/alloc") == 0)
-		gpumem->alloc_fd = fd;
-	else
-		own = fd;
-	pthread_mutex_unlock(&gpumem->lock);
-	return r;
+		return command_alloc(gpumem, path, file, line, answer, size);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? session_fail(gpumem, errno, file)
+		      : command_on(gpumem, fd, file, line, answer, size);
 }

@@ -473,6 +473,22 @@ EOF
 	eventually '[ "$(ls allocations)" = y ]'
 }
 
+test_a_session_goes_on_with_a_broker_that_was_started_again()
+{
+	local M=$T/again/mnt
+	broker_start "$T/again" --driver "$(driver again)"
+	client_start
+	like "$(ask 'command control/alloc x 4K until=close')" '^ok id '
+	broker_kill "$T/again"
+	eventually '[ -z "$(processes_of "$T/again")" ]'
+	broker_start "$T/again" --driver "$(driver again)"
+	like "$(ask 'command control/alloc y 4K until=close')" '^ok id '
+	is "$(ls "$M/allocations")" y
+	exec {ask_fd}>&-
+	wait "$client_pid"
+	broker_stop "$T/again"
+}
+
 # killed_at PROCESS ROUND: each round 4 ms later, with what it started.
 killed_at()
 {

@@ -115,6 +115,38 @@ class Gpu:
         return data.raw
 
 
+class FakeTorch:
+    """What torch_mempool() asks of torch, as far as it can be had without a GPU."""
+
+    class cuda:
+        class memory:
+            class CUDAPluggableAllocator:
+                def __init__(self, path, malloc, free):
+                    library = ctypes.CDLL(path)
+                    self.malloc, self.free = library[malloc], library[free]
+                    self.malloc.restype = ctypes.c_void_p
+                    self.malloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+                    self.free.restype = None
+                    self.free.argtypes = [ctypes.c_void_p, *self.malloc.argtypes]
+
+                def allocator(self):
+                    return self
+
+        class MemPool:
+            def __init__(self, allocator):
+                self.allocator = allocator
+
+        class use_mem_pool:
+            def __init__(self, pool):
+                pass
+
+            def __enter__(self):
+                pass
+
+            def __exit__(self, *_exception):
+                pass
+
+
 # ---- allocations ----
 
 
@@ -434,6 +466,28 @@ def test_a_device_capsule_keeps_the_memory():
     assert read("leases") == ""
 
 
+def test_segments_of_torch_have_the_name_of_the_pool():
+    sys.modules["torch"] = FakeTorch
+    gpu = Gpu()
+    os.environ["GPUMEM_TORCH_NAME"] = "mine"
+    with raises(KeyError, "mine"):
+        with gpumem.torch_mempool("kv") as pool:
+            pointer = pool.allocator.malloc(2 << 20, 0, None)
+            assert [(a.name, a.size) for a in gpumem.ls()] == [("kv.0", 2 << 20)]
+            assert gpumem.ls()[0].address == pointer
+            gpu.write(pointer, b"\5")
+            raise KeyError("mine")
+    assert os.environ.pop("GPUMEM_TORCH_NAME") == "mine"
+    assert bytes_at("kv.0", 0, 1) == b"\5"
+    with gpumem.torch_mempool() as pool:
+        other = pool.allocator.malloc(2 << 20, 0, None)
+        assert "GPUMEM_TORCH_NAME" not in os.environ
+        assert any(a.name.startswith(f"torch-{os.getpid()}.") for a in gpumem.ls())
+    pool.allocator.free(pointer, 2 << 20, 0, None)
+    pool.allocator.free(other, 2 << 20, 0, None)
+    assert gpumem.ls() == []
+
+
 def test_a_map_can_be_closed_twice_and_by_the_garbage_collector():
     gpumem.alloc("x", "4M")
     m = gpumem.map("x")
@@ -495,6 +549,21 @@ def test_a_hold_orders_programs_and_lines():
                     pass
         filler.join()
         assert gpu.read(m.pointer, 1) == b"\x09"
+
+
+def test_a_thread_that_waits_for_its_line_delays_no_other_thread():
+    gpumem.alloc("x", 4096)
+    gpumem.alloc("y", 4096)
+    os.mkdir("streams/s")
+    with gpumem.map("x", write=True) as m:
+        with m.hold(write=True):
+            filler = threading.Thread(target=gpumem.command, args=("control/fill", "x u8:9"))
+            filler.start()
+            eventually(lambda: "busy" in read("allocations/x/state"))
+            gpumem.command("control/fill", "y u8:8 stream=s")
+            gpumem.alloc("z", 4096)
+        filler.join()
+    assert bytes_at("x", 0, 1) == b"\x09" and bytes_at("y", 0, 1) == b"\x08"
 
 
 def test_a_hold_ends_with_an_exception_and_keeps_it():
