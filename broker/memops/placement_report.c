@@ -7,18 +7,14 @@
  * the values come from the driver and may differ within a record. After RUNS_MAX
  * different ranges the rest is shown as `mixed`.
  *
- * The queries are outside the order of uses, so a file can be read while a kernel runs on
- * the memory. Each query looks the allocation up anew. While the allocation is being
- * restored in another process (checkpoint.h), no worker can answer: an op waits for the
- * restore, and all queries start again.
+ * The queries are an op that only watches (model/order.h), so a file can be read while a
+ * kernel runs on the memory.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/completion.h"
-#include "base/refusal.h"
-#include "cuda/result.h"
 #include "memops/placement_report.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -30,11 +26,9 @@
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
-#include "process/checkpoint.h"
 
-#define RUNS_MAX	  4096
-#define ASK_AT_MOST	  (MANAGED_RANGES_MAX + RUNS_MAX)
-#define ASK_AGAIN_AT_MOST 3
+#define RUNS_MAX    4096
+#define ASK_AT_MOST (MANAGED_RANGES_MAX + RUNS_MAX)
 
 /* From this offset up to the next. */
 struct said {
@@ -49,28 +43,16 @@ struct key {
 };
 
 struct ranges {
-	struct broker *broker;
-	struct token token;
-	uid_t uid;
-	pid_t pid;
+	struct op op;
 	const char *file;	/* in the allocation's folder */
 	const struct key *keys; /* the last has no name */
-
-	struct completion *wait; /* NULL: interrupted. registry.lock */
-	struct owner *payer;	 /* charged for the question */
-	struct request request;
-	struct worker *worker;
-	uint32_t epoch; /* of the process asked */
-	unsigned int n_again;
 	unsigned int n_asked;
 	uint64_t size;
 	uint64_t offset; /* known up to here */
 	struct said *runs;
 	size_t n_runs;
-	char name[OBJECT_NAME_MAX + 1];
+	struct owner *payer; /* charged for the question */
 };
-
-static void ranges_ask(struct ranges *ranges);
 
 /* ---- the text ---- */
 
@@ -184,140 +166,7 @@ static void ranges_print(const struct ranges *ranges, struct text *text)
 	}
 }
 
-/* ---- the end ---- */
-
-static void ranges_free(struct ranges *ranges)
-{
-	if (ranges->payer) {
-		pthread_mutex_lock(&ranges->broker->registry->lock);
-		share_give(ranges->payer, SHARE_QUESTIONS, 1);
-		pthread_mutex_unlock(&ranges->broker->registry->lock);
-	}
-	free(ranges->runs);
-	free(ranges);
-}
-
-static struct completion *ranges_take_wait(struct ranges *ranges)
-{
-	struct completion *wait;
-
-	pthread_mutex_lock(&ranges->broker->registry->lock);
-	wait = completion_take(&ranges->wait);
-	pthread_mutex_unlock(&ranges->broker->registry->lock);
-	return wait;
-}
-
-static void ranges_done(struct ranges *ranges)
-{
-	struct completion *wait = ranges_take_wait(ranges);
-	_cleanup_text_ struct text text = TEXT_INIT;
-
-	ranges_print(ranges, &text);
-	if (wait)
-		wait->done(wait, text_failed(&text) ? -ENOMEM : 0, text.data,
-			   text.length);
-	ranges_free(ranges);
-}
-
-static void ranges_fail(struct ranges *ranges, int error, const char *sentence)
-{
-	struct completion *wait = ranges_take_wait(ranges);
-	char file[128];
-
-	if (wait) {
-		snprintf(file, sizeof(file), "allocations/%s/%s", ranges->name,
-			 ranges->file);
-		journal_fail(ranges->broker->journal, ranges->uid, ranges->pid, file,
-			     error, sentence);
-		wait->done(wait, -error, NULL, 0);
-	}
-	ranges_free(ranges);
-}
-
-static void ranges_fail_call(struct ranges *ranges, int error, int call, int result)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-
-	text_printf(&text, "%s of allocation %s could not be asked for: %s", ranges->file,
-		    ranges->name, strerror(error));
-	text_add_call(&text, call, result);
-	ranges_fail(ranges, error, text_string(&text));
-}
-
-/* ---- during a restore ---- */
-
-struct ranges_wait {
-	struct op op;
-	struct ranges *ranges;
-};
-
-static void ranges_wait_finish(struct op *op)
-{
-	struct ranges *ranges = container_of(op, struct ranges_wait, op)->ranges;
-
-	ranges->offset = 0;
-	ranges->n_runs = 0;
-	ranges->n_asked = 0;
-	ranges_ask(ranges);
-}
-
-static const struct op_class ranges_wait_class = {
-	.what = "waiting for memory",
-	.begin = op_begin_nothing,
-	.on_lost = true,
-	.quiet = true,
-};
-
-/* Whether the allocation has moved to another process, or will. */
-static bool ranges_have_moved(const struct ranges *ranges,
-			      const struct allocation *allocation)
-{
-	return allocation && allocation->state == ALLOCATION_LIVE &&
-	       (allocation->restoring || allocation->worker_epoch != ranges->epoch);
-}
-
-/*
- * Asks again after the restore. Returns: false, with no op added, if this is not
- * possible.
- */
-static bool ranges_ask_again(struct ranges *ranges)
-{
-	struct broker *broker = ranges->broker;
-	struct allocation *allocation;
-	struct op *op = NULL, *ready = NULL;
-	int r = -ESTALE;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_get(broker->registry, ranges->token.slot,
-				    ranges->token.generation);
-	if (ranges_have_moved(ranges, allocation) &&
-	    ranges->n_again++ < ASK_AGAIN_AT_MOST)
-		op = op_new(sizeof(struct ranges_wait), &ranges_wait_class, broker,
-			    allocation->owner);
-	if (op) {
-		container_of(op, struct ranges_wait, op)->ranges = ranges;
-		op->finish = ranges_wait_finish;
-		work_use(&op->work, allocation, 0, allocation->size, false);
-		r = op_add(op, &ready);
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	op_start(ready);
-	if (r < 0)
-		op_free(op);
-	return r == 0;
-}
-
-/* ---- asking ---- */
-
-static bool ranges_are_wanted(struct ranges *ranges)
-{
-	bool wanted;
-
-	pthread_mutex_lock(&ranges->broker->registry->lock);
-	wanted = ranges->wait;
-	pthread_mutex_unlock(&ranges->broker->registry->lock);
-	return wanted;
-}
+/* ---- the op ---- */
 
 static int ranges_add(struct ranges *ranges, uint64_t value)
 {
@@ -337,128 +186,156 @@ static int ranges_add(struct ranges *ranges, uint64_t value)
 	return 0;
 }
 
-static void ranges_replied(struct request *request, const struct wire_reply *reply,
-			   bool lost)
+static enum begun ranges_begin(struct op *op)
 {
-	struct ranges *ranges = container_of(request, struct ranges, request);
+	const struct ranges *ranges = container_of(op, struct ranges, op);
+	const struct allocation *allocation = op->work.uses[0].allocation;
+	uint64_t end;
 
-	if (!lost && cuda_result_is_sticky(reply->result))
-		checkpoint_note_fault(ranges->broker, ranges->worker, ranges->epoch,
-				      reply);
-	if (lost || reply->error) {
-		if (!ranges_ask_again(ranges))
-			ranges_fail_call(ranges, reply->error, reply->call,
-					 reply->result);
-		return;
-	}
+	/* Interrupted. */
+	if (!op->completion)
+		return OP_OVER;
+	(void)managed_find(allocation->managed, ranges->offset, &end);
+	op->request.record = (struct wire_request){
+		.op = WIRE_RANGE,
+		.device = allocation->device,
+		.address = allocation->address + ranges->offset,
+		.length = end - ranges->offset,
+	};
+	return OP_RUN;
+}
+
+static void ranges_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct ranges *ranges = container_of(op, struct ranges, op);
+
 	if (ranges_add(ranges, reply->value[0]) < 0) {
-		ranges_fail_call(ranges, ENOMEM, -1, 0);
+		op_fail(op, ENOMEM, "no memory in the broker");
 		return;
 	}
 	ranges->offset += reply->value[1];
+	op->n_asked = 0;
 	if (ranges->offset == ranges->size || ranges->n_runs == RUNS_MAX ||
-	    ++ranges->n_asked == ASK_AT_MOST || !ranges_are_wanted(ranges))
-		ranges_done(ranges);
+	    ++ranges->n_asked == ASK_AT_MOST)
+		op_done(op, 0);
 	else
-		ranges_ask(ranges);
+		op_start_again(op);
 }
 
-/* Prepares a query and its worker. Returns: 0; -ESTALE, with a sentence. */
-static int ranges_prepare(struct ranges *ranges, struct worker_needs *needs,
-			  struct refusal *refusal)
+static void ranges_describe(const struct op *op, struct text *text)
 {
-	struct broker *broker = ranges->broker;
-	const struct allocation *allocation;
-	uint64_t end;
-	int r = 0;
+	const struct ranges *ranges = container_of(op, struct ranges, op);
 
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_get(broker->registry, ranges->token.slot,
-				    ranges->token.generation);
-	if (!allocation || !allocation->managed) {
-		r = refuse(refusal, ESTALE, "the allocation has been freed");
-	} else if (allocation->state == ALLOCATION_LOST) {
-		strcpy(ranges->name, allocation->name);
-		r = refuse_lost(refusal, allocation);
-	} else {
-		strcpy(ranges->name, allocation->name);
-		ranges->size = allocation->size;
-		(void)managed_find(allocation->managed, ranges->offset, &end);
-		ranges->epoch = allocation->worker_epoch;
-		ranges->worker = allocation->owner->worker;
-		*needs = (struct worker_needs){ .epoch = ranges->epoch };
-		ranges->request = (struct request){
-			.record = {
-				.op = WIRE_RANGE,
-				.device = allocation->device,
-				.address = allocation->address + ranges->offset,
-				.length = end - ranges->offset,
-			},
-			.fd = -1,
-			.done = ranges_replied,
-		};
+	pthread_mutex_lock(&op->broker->registry->lock);
+	text_printf(text, "%s of allocation %s", ranges->file,
+		    op->work.uses[0].allocation->name);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+}
+
+static void ranges_fail(struct broker *broker, const struct caller *caller,
+			const char *name, const char *file, int error,
+			const char *sentence)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "allocations/%s/%s", name, file);
+	journal_fail(broker->journal, caller->uid, caller->pid, path, error, sentence);
+}
+
+static void ranges_settle(struct op *op)
+{
+	share_give(container_of(op, struct ranges, op)->payer, SHARE_QUESTIONS, 1);
+}
+
+static void ranges_finish(struct op *op)
+{
+	struct ranges *ranges = container_of(op, struct ranges, op);
+	const struct caller caller = { .uid = op->uid, .pid = op->pid };
+	struct completion *wait = op->completion;
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	if (wait && op->error) {
+		ranges_fail(op->broker, &caller, op->name, ranges->file, op->error,
+			    text_string(&op->sentence));
+		wait->done(wait, -op->error, NULL, 0);
+	} else if (wait) {
+		ranges_print(ranges, &text);
+		wait->done(wait, text_failed(&text) ? -ENOMEM : 0, text.data,
+			   text.length);
 	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	return r;
+	free(ranges->runs);
 }
 
-static void ranges_ask(struct ranges *ranges)
+static const struct op_class ranges_class = {
+	.what = "placement",
+	.describe = ranges_describe,
+	.begin = ranges_begin,
+	.answered = ranges_answered,
+	.settle = ranges_settle,
+	.repeatable = true,
+	.quiet = true,
+};
+
+/* Under registry->lock. Returns: 0; -ENOMEM, -EBUSY, -ESTALE, with a sentence. */
+static int ranges_queue(struct op *op, struct allocation *allocation,
+			const struct caller *caller, struct op **ready, struct text *why)
 {
-	struct worker_needs needs;
-	struct refusal refusal;
-	uint32_t epoch;
+	struct ranges *ranges = container_of(op, struct ranges, op);
+	struct broker *broker = op->broker;
 	int r;
 
-	r = ranges_prepare(ranges, &needs, &refusal);
+	r = share_take_question(broker->registry, caller, &ranges->payer, why);
+	if (r < 0)
+		return r;
+	ranges->size = allocation->size;
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	op->worker = allocation->owner->worker;
+	op->finish = ranges_finish;
+	op->work.unasked = true;
+	work_use(&op->work, allocation, 0, allocation->size, false);
+	op->work.uses[0].watches = true;
+	r = broker->registry->shutting_down ? -ESTALE : op_add_unlimited(op, ready);
 	if (r < 0) {
-		ranges_fail(ranges, -r, refusal.sentence);
-		return;
+		share_give(ranges->payer, SHARE_QUESTIONS, 1);
+		text_printf(why, r == -ESTALE ? "the broker is shutting down"
+					      : "no memory in the broker");
 	}
-	r = worker_send(ranges->worker, &needs, &ranges->request, &epoch);
-	if (r < 0 && !ranges_ask_again(ranges))
-		ranges_fail_call(ranges, r == -ESTALE ? ESTALE : EIO, -1, 0);
-}
-
-/* Whose name is in the file of the failure. Under registry.lock. */
-static void ranges_name(struct ranges *ranges)
-{
-	const struct allocation *allocation = allocation_get(
-		ranges->broker->registry, ranges->token.slot, ranges->token.generation);
-
-	if (allocation)
-		strcpy(ranges->name, allocation->name);
+	return r;
 }
 
 static void ranges_start(struct broker *broker, struct token token,
 			 const struct caller *caller, const char *file,
 			 const struct key *keys, struct completion *wait)
 {
-	struct ranges *ranges = calloc(1, sizeof(*ranges));
 	_cleanup_text_ struct text why = TEXT_INIT;
-	int r;
+	char name[OBJECT_NAME_MAX + 1] = "?";
+	struct op *op = NULL, *ready = NULL;
+	struct allocation *allocation;
+	int r = -ESTALE;
 
-	if (!ranges) {
-		wait->done(wait, -ENOMEM, NULL, 0);
-		return;
-	}
-	*ranges = (struct ranges){
-		.broker = broker,
-		.token = token,
-		.uid = caller->uid,
-		.pid = caller->pid,
-		.file = file,
-		.keys = keys,
-		.name = "?",
-	};
 	pthread_mutex_lock(&broker->registry->lock);
-	completion_hold(wait, &ranges->wait, NULL);
-	ranges_name(ranges);
-	r = share_take_question(broker->registry, caller, &ranges->payer, &why);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation && allocation->managed) {
+		strcpy(name, allocation->name);
+		op = op_new(sizeof(struct ranges), &ranges_class, broker,
+			    allocation->owner);
+		r = op ? ranges_queue(op, allocation, caller, &ready, &why) : -ENOMEM;
+	} else {
+		text_printf(&why, "the allocation has been freed");
+	}
+	if (r == 0) {
+		container_of(op, struct ranges, op)->file = file;
+		container_of(op, struct ranges, op)->keys = keys;
+		op_hold(op, wait);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (r < 0)
-		ranges_fail(ranges, -r, text_string(&why));
-	else
-		ranges_ask(ranges);
+	op_start(ready);
+	if (r == 0)
+		return;
+	op_free(op);
+	ranges_fail(broker, caller, name, file, -r, text_string(&why));
+	wait->done(wait, r, NULL, 0);
 }
 
 void state_advise(struct broker *broker, struct token token, const struct caller *caller,

@@ -53,6 +53,8 @@ bool work_has_begun(const struct work *work)
 
 static bool use_conflicts(const struct use *a, const struct use *b)
 {
+	if (a->watches || b->watches)
+		return a->allocation->state == ALLOCATION_FREED;
 	return (a->write || b->write || (a->places && b->places)) &&
 	       a->offset < b->offset + b->length && b->offset < a->offset + a->length;
 }
@@ -63,7 +65,7 @@ static bool use_replaces(const struct use *later, const struct use *earlier)
 	bool covers = later->offset <= earlier->offset &&
 		      earlier->offset + earlier->length <= later->offset + later->length;
 
-	if (!covers)
+	if (!covers || earlier->watches)
 		return false;
 	if (later->write)
 		return true;

@@ -24,6 +24,9 @@
  * writers, and later writers wait for it, while readers go on beside it. Two uses that
  * place keep their order.
  *
+ * A use that watches asks a driver about the memory and touches no byte: it has no place
+ * in the order, but the memory is not freed meanwhile.
+ *
  * A work that takes memory away from a worker waits for nothing but the works of that
  * worker's chain that have begun. It drops no use from the list either.
  *
@@ -45,6 +48,7 @@ struct use {
 	bool write;
 	bool places;	   /* moves, advises or maps; such uses keep their order, like
 			      writes */
+	bool watches;	   /* uses no byte: waits for nothing, and only a free waits */
 	bool listed;	   /* still in the allocation's list */
 	bool guest_writes; /* its worker maps the memory for writing */
 	uint32_t zeroing;  /* number of the zeroing that comes before this use; 0: none */

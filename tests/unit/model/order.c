@@ -676,3 +676,32 @@ Test(order, what_takes_memory_away_hides_nothing_and_only_writers_wait_for_it)
 	cr_assert(eq(uint, finish(write), 0));
 	expect_empty();
 }
+
+/* A question about x to a driver. */
+static struct work *watch(void)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	work_use(made, &x, 0, 8, false);
+	made->uses[0].watches = true;
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
+}
+
+Test(order, question_waits_for_nothing_and_only_the_free_waits_for_it)
+{
+	struct work *writer = work(&x, 0, 8, true, NULL), *question = watch();
+	struct work *later = work(&x, 0, 8, true, NULL), *release;
+
+	cr_expect(eq(uint, question->n_before, 0));
+	cr_expect(eq(uint, later->n_before, 1));
+	cr_expect(eq(uint, finish(writer), 1));
+	cr_expect(eq(uint, finish(later), 0));
+	x.state = ALLOCATION_FREED;
+	release = work(&x, 0, 8, true, NULL);
+	cr_expect(eq(uint, release->n_before, 1));
+	cr_expect(eq(uint, finish(question), 1));
+	finish(release);
+	x.state = ALLOCATION_LIVE;
+	expect_empty();
+}
