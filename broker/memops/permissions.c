@@ -93,7 +93,12 @@ static void withdrawal_done(void *userdata)
 
 static enum begun withdrawal_begin(struct op *op)
 {
-	container_of(op, struct withdrawal, op)->running = true;
+	struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
+
+	/* A kernel given up may have the address without a use in the order. */
+	if (checkpoint_park_until_end(withdrawal->worker, &op->work))
+		return OP_PARKED;
+	withdrawal->running = true;
 	return OP_RUN;
 }
 
@@ -161,6 +166,7 @@ static void withdrawal_passed(struct deadline *deadline)
 		if (before->worker == worker)
 			guest_end(op->broker, before, use);
 	}
+	checkpoint_hurry(worker);
 	/* A kernel may have been on the way to the worker: checks again later. */
 	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
 		     withdrawal_passed);
@@ -240,8 +246,9 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 }
 
 /*
- * Of workers with the memory mapped, and of those that map it for a kernel that has
- * begun. Returns: 0; -ENOMEM. Under registry.lock.
+ * Of workers with the memory mapped, perhaps in a process that was given up and lives,
+ * and of those that map it for a kernel that has begun. Returns: 0; -ENOMEM. Under
+ * registry.lock.
  */
 static int guests_revise(struct revision *revision)
 {
@@ -252,8 +259,11 @@ static int guests_revise(struct revision *revision)
 	int r = 0;
 
 	while (r == 0 && (guest = block_next_guest(memory, allocation->block, guest))) {
-		if (worker_is_guest((struct worker *)guest, allocation->block))
-			r = guest_revise(revision, (struct worker *)guest);
+		struct worker *worker = (struct worker *)guest;
+
+		if (worker_is_guest(worker, allocation->block) ||
+		    checkpoint_lives(worker))
+			r = guest_revise(revision, worker);
 	}
 	for (use = allocation->all_uses; r == 0 && use; use = use->next_of_all) {
 		if (work_has_begun(use->work))

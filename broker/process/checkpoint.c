@@ -49,6 +49,7 @@ struct checkpoint {
 	bool instance_ended;
 	bool restored;
 	struct completion *completion;
+	struct work *parked; /* until the end of the process; registry.lock */
 	struct checkpoint *prev,
 		*next; /* of broker->processes->checkpoints; registry.lock */
 
@@ -108,6 +109,7 @@ static void checkpoint_release_memory(struct broker *broker)
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
 {
 	struct checkpoint *checkpoint;
+	struct work *parked;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
@@ -120,8 +122,10 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 	}
 	checkpoint->channel = NULL;
 	checkpoint->instance_ended = true;
+	parked = take_ptr(checkpoint->parked);
 	checkpoint_release_memory(broker);
 	checkpoint_finish(checkpoint);
+	broker->processes->resume(parked);
 	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
 		reclaim_retry(broker->reclaim, &broker->registry->lock, i);
 }
@@ -132,6 +136,42 @@ static void checkpoint_kill(struct checkpoint *checkpoint)
 	if (checkpoint->channel && !checkpoint->killed)
 		channel_kill(checkpoint->channel);
 	checkpoint->killed = true;
+}
+
+/* The first process of the worker that was given up and has not ended. NULL: none. */
+static struct checkpoint *checkpoint_find(const struct worker *worker)
+{
+	struct checkpoint *checkpoint;
+
+	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
+		if (checkpoint->worker == worker && !checkpoint->instance_ended)
+			return checkpoint;
+	}
+	return NULL;
+}
+
+bool checkpoint_lives(const struct worker *worker)
+{
+	return checkpoint_find(worker) != NULL;
+}
+
+bool checkpoint_park_until_end(const struct worker *worker, struct work *work)
+{
+	struct checkpoint *checkpoint = checkpoint_find(worker);
+
+	if (checkpoint)
+		LL_PREPEND2(checkpoint->parked, work, next_ready);
+	return checkpoint != NULL;
+}
+
+void checkpoint_hurry(const struct worker *worker)
+{
+	struct checkpoint *checkpoint;
+
+	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
+		if (checkpoint->worker == worker)
+			checkpoint_kill(checkpoint);
+	}
 }
 
 /* Saving is over: kills the process, now or after LINGER_MS. Under registry.lock. */

@@ -50,6 +50,19 @@ void checkpoint_run_ready(struct broker *broker, struct worker *worker);
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch);
 
 /*
+ * Parks the work while a process of the worker that was given up lives: until its end the
+ * process keeps its mappings, and its kernels may run. Under registry.lock. Returns:
+ * whether the work is parked.
+ */
+bool checkpoint_park_until_end(const struct worker *worker, struct work *work);
+
+/* Whether a process of the worker that was given up still lives. Under registry.lock. */
+bool checkpoint_lives(const struct worker *worker);
+
+/* Kills such processes, saved or not. Under registry.lock. */
+void checkpoint_hurry(const struct worker *worker);
+
+/*
  * Kills processes whose saving takes too long. For the housekeeper. Returns: milliseconds
  * until the next check; -1: no check is needed.
  */

@@ -403,6 +403,31 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	broker_stop "$T/own"
 }
 
+# Its kernel has the address alone, so nothing in the order says that it uses the memory.
+test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
+{
+	local process resetting
+	needs_software 'stop a worker'
+	by $alice run 'echo "x 4096 mode=644" >control/alloc; echo shown >allocations/x/data'
+	loaded_by $bob order
+	loaded_by $bob faults
+	by $bob run 'echo "mine 64" >control/alloc; echo "m 64 kind=managed" >control/alloc'
+	by $bob run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	by $bob run "echo 'faults endless grid=1 block=1 u64:$(($(<allocations/x/address) + 64)) wait=0' >control/launch"
+	process=$(<owners/$bob/worker)
+	stop_worker_of $bob
+	in_background_by $bob bash -c "echo 1 >owners/$bob/reset"
+	resetting=$!
+	eventually "[ \$(<owners/$bob/worker) != $process ]"
+	changes_wait_for_no_kernel 'chmod 600 allocations/x'
+	is "$(<allocations/x/state)" busy
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/x/data conv=notrunc,fsync status=none'
+	[ ! -e /proc/$process ] || fail 'the process that was reset could have seen it'
+	is "$(<allocations/x/state)" live
+	wait $resetting
+	by $bob run '! echo default >control/synchronize' 2>/dev/null
+}
+
 # Its launch waits to have the memory mapped by a worker that does not answer.
 test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 {
