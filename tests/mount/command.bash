@@ -67,6 +67,23 @@ test_a_terminal_gets_sizes_for_people_in_its_width()
 	like "$(on_terminal ls)" 'of_eighty_columns .* a_tag_that_is_much_too_long_for_it_too'
 }
 
+test_many_gpus_fit_a_terminal()
+{
+	needs_software 'have eight GPUs'
+	local shown
+	mkdir "$T/many"
+	broker_start "$T/many" --driver "${GPUMEM_DRIVER:-software}:devices=8:memory=512M:machine=many-${T##*.}"
+	local -x GPUMEM_MOUNT=$T/many/mnt
+	unlike "$(on_terminal ls)" 'USER|OWNER'
+	gpumem alloc a 100M device=1 >/dev/null
+	gpumem alloc b 101M device=7 >/dev/null
+	gpumem alloc c 1M kind=host >/dev/null
+	shown=$(on_terminal ls)
+	is "$(awk 'length($0) > 80' <<<"$shown")" ''
+	like "$shown" $'\n[a-z0-9]+ +host +1 MiB\n[a-z0-9]+ +1 100 MiB\n[a-z0-9]+ +7 101 MiB\n'
+	broker_stop "$T/many"
+}
+
 test_json_is_one_object_with_numbers()
 {
 	gpumem alloc x 4M tag=v3 >/dev/null

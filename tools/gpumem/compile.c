@@ -51,10 +51,10 @@ static int nvcc_run(const char *nvcc, const char *source, const char *capability
 	/* machine code for this GPU, and PTX for a driver that has none */
 	text_printf(&code, "arch=compute_%u%u,code=[sm_%u%u,compute_%u%u]", major, minor,
 		    major, minor, major, minor);
-	const char *argv[] = {
-		nvcc, "-fatbin", "-lineinfo", "-gencode", text_string(&code),
-		"-o", fatbin,	 source,      NULL
-	};
+	const char *argv[] = { nvcc,	    "-fatbin",	"--no-compress",
+			       "-lineinfo", "-gencode", text_string(&code),
+			       "-o",	    fatbin,	source,
+			       NULL };
 
 	error = posix_spawn(&child, nvcc, NULL, NULL, (char **)argv, environ);
 	if (error)

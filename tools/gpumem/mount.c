@@ -127,6 +127,7 @@ int mount_try(struct mount *mount, struct text *why)
 		return 0;
 	r = -errno;
 	text_printf(why, "%s: %m", mount->path);
+	mount_close(mount);
 	return r;
 }
 
@@ -168,12 +169,10 @@ int mount_read(const struct mount *mount, const char *file, struct text *text)
 int mount_line(const struct mount *mount, const char *file, const char *line,
 	       struct text *answer)
 {
-	_cleanup_free_ char *bytes = malloc(ANSWER_SIZE);
+	static char bytes[ANSWER_SIZE];
 
-	if (!bytes)
-		return -ENOMEM;
 	bytes[0] = '\0';
-	int r = gpumem_command(mount->session, file, line, bytes, ANSWER_SIZE);
+	int r = gpumem_command(mount->session, file, line, bytes, sizeof bytes);
 	if (r == 0 && answer)
 		text_printf(answer, "%s", bytes);
 	return r;

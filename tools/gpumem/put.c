@@ -186,8 +186,15 @@ static int put_run(struct put *put, const struct mount *mount)
 	put_line(put, put->way, &line);
 	stop_catch();
 	if (mount_line(mount, "control/alloc", text_string(&line), NULL)) {
+		int status = STATUS_REFUSED;
+
+		/* a wait that was interrupted may have made it all the same */
+		if (stop_asked())
+			(void)mount_line(mount, "control/free", put->way, NULL);
+		else
+			status = refused_about(put, gpumem_error());
 		stop_end();
-		return refused_about(put, gpumem_error());
+		return status;
 	}
 	r = put_bytes(put, mount, &why) ?: put_rename(put, mount, &why);
 	if (r == 0) {

@@ -13,9 +13,10 @@
 
 #include <time.h>
 
-#define BAR_WIDTH 20
-#define BAR_FULL  90 /* percent; red */
-#define BAR_MUCH  70 /* yellow */
+#define BAR_WIDTH   20
+#define GPU_COLUMNS 4  /* that fit into 80 columns */
+#define BAR_FULL    90 /* percent; red */
+#define BAR_MUCH    70 /* yellow */
 
 /* ---- GPUs ---- */
 
@@ -44,7 +45,7 @@ static void bar_cell(struct table *table, const struct gpu *gpu)
 static int print_gpus(const struct screen *screen, const struct snapshot *snapshot,
 		      struct text *text)
 {
-	_cleanup_table_ struct table table;
+	_cleanup_table_ struct table table = { 0 };
 
 	table_init(&table, "gpus", screen->style);
 	table_column(&table, "GPU", COLUMN_NUMBER);
@@ -118,12 +119,45 @@ static void user_line(struct table *table, const struct screen *screen,
 	table_number(table, n);
 }
 
+/* A line for each GPU of each user: a terminal has no room for a column for each GPU. */
+static int print_users_long(const struct screen *screen, const struct snapshot *snapshot,
+			    struct text *text)
+{
+	_cleanup_table_ struct table table = { 0 };
+
+	table_init(&table, "users", screen->style);
+	table_column(&table, "USER", COLUMN_LONG);
+	table_column(&table, "GPU", COLUMN_NUMBER);
+	table_column(&table, "SIZE", COLUMN_NUMBER);
+	for (size_t i = 0; i < snapshot->n_users; i++) {
+		const struct user *user = &snapshot->users[i];
+
+		for (int gpu = DEVICE_UNKNOWN; gpu < (int)snapshot->n_gpus; gpu++) {
+			uint64_t size = sum(snapshot, user, gpu);
+
+			if (!size)
+				continue;
+			table_line(&table);
+			table_cell(&table, user->name);
+			if (gpu >= 0)
+				table_number(&table, (uint64_t)gpu);
+			else
+				table_cell(&table, gpu == DEVICE_NONE ? "host" : NULL);
+			table_size(&table, size);
+		}
+	}
+	return table_print(&table, text, screen->width, screen->colors);
+}
+
 static int print_users(const struct screen *screen, const struct snapshot *snapshot,
 		       struct text *text)
 {
 	bool unknown = sum(snapshot, NULL, DEVICE_UNKNOWN);
-	_cleanup_table_ struct table table;
+	_cleanup_table_ struct table table = { 0 };
 
+	if (screen->style == STYLE_PEOPLE && screen->gpu < 0 &&
+	    snapshot->n_gpus > GPU_COLUMNS)
+		return print_users_long(screen, snapshot, text);
 	table_init(&table, "users", screen->style);
 	table_column(&table, "USER", COLUMN_LONG);
 	for (size_t i = 0; i < snapshot->n_gpus; i++) {
@@ -207,7 +241,7 @@ static void allocation_line(struct table *table, const struct allocation *alloca
 static int print_allocations(const struct screen *screen, const struct snapshot *snapshot,
 			     struct text *text)
 {
-	_cleanup_table_ struct table table;
+	_cleanup_table_ struct table table = { 0 };
 
 	table_init(&table, "allocations", screen->style);
 	table_column(&table, "NAME", COLUMN_LONG);
@@ -266,7 +300,7 @@ int screen_print(const struct screen *screen, const struct mount *mount,
 		}
 		if (screen->style == STYLE_JSON)
 			join_json(text, &table, i == 0);
-		else
+		else if (table.length)
 			text_printf(text, "%s%s", i ? "\n" : "", text_string(&table));
 	}
 	if (screen->style == STYLE_JSON)

@@ -142,6 +142,8 @@ int table_print(struct table *table, struct text *text, size_t width, bool color
 		print_tabs(table, text);
 		return text_failed(text) ? -ENOMEM : 0;
 	}
+	if (table->style == STYLE_PEOPLE && scols_table_is_empty(table->scols))
+		return 0;
 	scols_table_enable_json(table->scols, table->style == STYLE_JSON);
 	scols_table_enable_colors(table->scols, colors);
 	if (width) {

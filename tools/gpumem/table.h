@@ -46,8 +46,8 @@ void table_number(struct table *table, uint64_t number);
 /* A number of bytes; UINT64_MAX: unknown. */
 void table_size(struct table *table, uint64_t size);
 
-/* Adds the table to the text, `width` columns wide (0: as the terminal). Returns: 0;
- * -ENOMEM. */
+/* Adds the table to the text, `width` columns wide; for people nothing of an empty one.
+ * Returns: 0; -ENOMEM. */
 int table_print(struct table *table, struct text *text, size_t width, bool colors);
 
 /* A size for people, rounded: `1.5 GiB`. */

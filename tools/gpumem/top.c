@@ -21,15 +21,21 @@ struct top {
 	int n_lines;
 };
 
+/* The mount is opened anew each time: another broker may have come to its place, and a
+ * mount that stops must not stop this program. */
 static void read_tables(struct top *top)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
+	struct mount mount = MOUNT_CLOSED;
 
 	text_clear(&top->text);
 	top->screen.width = (size_t)MAX(COLS, 1);
-	/* a mount that stops must not stop this program for good */
-	if (mount_probe(&why) ||
-	    screen_print(&top->screen, &top->mount, &top->text, &why)) {
+	if (!mount_try(&mount, &why)) {
+		mount_close(&top->mount);
+		top->mount = mount;
+		(void)screen_print(&top->screen, &top->mount, &top->text, &why);
+	}
+	if (why.length) {
 		text_clear(&top->text);
 		text_printf(&top->text, "%s\n", text_string(&why));
 	}
