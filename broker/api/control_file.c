@@ -5,12 +5,15 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/workqueue.h"
 #include "control/command.h"
 #include "control/line.h"
 #include "memops/release.h"
 #include "model/allocation.h"
 #include "model/registry.h"
 #include "process/broker.h"
+
+#define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
 
 struct control {
 	struct broker *broker;
@@ -52,6 +55,7 @@ struct control {
 	int line_error;
 	bool line_began;
 	struct completion *wait; /* also tells whether a signal came */
+	struct task rest;	 /* the workqueue goes on with the batch */
 
 	/*
 	 * The line under way. A signal may come between lines, too: then nobody holds its
@@ -61,6 +65,7 @@ struct control {
 };
 
 static void control_go(struct control *control);
+static void control_go_on(struct task *rest);
 static int control_keep(struct command *command, struct token token);
 static void control_line_done(struct command *command, int error);
 
@@ -94,6 +99,7 @@ int control_new(struct control **ret_control, struct broker *broker,
 		.keep = control_keep,
 		.done = control_line_done,
 	};
+	control->rest.run = control_go_on;
 	pthread_mutex_init(&control->lock, NULL);
 	control->wants_state = token.generation && verb->state;
 	if (!control->wants_state)
@@ -360,9 +366,13 @@ static bool control_next_line(struct control *control, const char **ret_line,
  * Runs the batch line by line until the end, or until a line has to wait; the thread that
  * ends this line calls again. With the lock held; releases the lock. While a thread is in
  * this function no other thread ends the batch, so the control is not freed.
+ *
+ * The thread is the view's or a worker's channel's, which others wait for, and a batch
+ * may have thousands of lines: the workqueue goes on with the rest.
  */
 static void control_go(struct control *control)
 {
+	unsigned int n_left = LINES_IN_TURN;
 	const char *line;
 	size_t length;
 
@@ -370,14 +380,25 @@ static void control_go(struct control *control)
 	while (!control->line_error && !(control->position && control_is_cut(control)) &&
 	       control_next_line(control, &line, &length)) {
 		control_run(control, line, length);
-		if (control->line_pending) {
-			control->looping = false;
-			pthread_mutex_unlock(&control->lock);
-			return;
-		}
+		if (!control->line_pending && --n_left > 0)
+			continue;
+		control->looping = false;
+		pthread_mutex_unlock(&control->lock);
+		if (n_left == 0)
+			workqueue_add(control->broker->workqueue, control->caller.uid,
+				      &control->rest);
+		return;
 	}
 	control->looping = false;
 	control_finish(control, control->line_error, control->line_began);
+}
+
+static void control_go_on(struct task *rest)
+{
+	struct control *control = container_of(rest, struct control, rest);
+
+	pthread_mutex_lock(&control->lock);
+	control_go(control);
 }
 
 /* ---- writes ---- */

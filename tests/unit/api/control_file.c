@@ -12,14 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unit/broker_help.h"
+#include "base/workqueue.h"
 #include "control/command.h"
 #include "model/journal.h"
 #include "model/registry.h"
+#include "unit/broker_help.h"
 
 static struct registry registry;
 static struct journal journal;
-static struct broker broker = { .registry = &registry, .journal = &journal };
+static struct workqueue workqueue;
+static struct broker broker = {
+	.registry = &registry,
+	.journal = &journal,
+	.workqueue = &workqueue,
+};
 static struct control *control;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +34,8 @@ static struct command *waiting; /* the line that waits */
 static bool waiting_ends_well;	/* what an interrupt answers */
 static bool interrupt_first;	/* a signal comes while the line begins */
 static struct answer answer;
-static char ran[4096]; /* what was run */
+static char ran[4096];	 /* what was run */
+static pthread_t runner; /* of the last line */
 
 static struct completion *held; /* of that line */
 
@@ -59,6 +66,7 @@ static void fake_run(struct command *command)
 {
 	char line[256];
 
+	runner = pthread_self();
 	snprintf(line, sizeof(line), "%.*s", (int)MIN(command->length, (size_t)200),
 		 command->bytes);
 	if (command->length > LINE_MAX_LENGTH) {
@@ -86,6 +94,7 @@ static void start(void)
 {
 	registry_init(&registry);
 	journal_init(&journal);
+	cr_assert(eq(int, workqueue_init(&workqueue), 0));
 	ran[0] = '\0';
 	cr_assert(eq(int,
 		     control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
@@ -94,6 +103,7 @@ static void start(void)
 
 static void stop(void)
 {
+	workqueue_deinit(&workqueue);
 	control = control_free(control);
 	journal_deinit(&journal);
 	registry_deinit(&registry);
@@ -171,6 +181,19 @@ Test(control, answer_is_read_after_a_write_and_again_after_the_next)
 	expect_read("");
 	expect_write("say two\n", 0, 8);
 	expect_read("two\n");
+}
+
+Test(control, a_long_batch_leaves_the_thread_that_wrote_it)
+{
+	char lines[4096] = "";
+	char *end = lines;
+
+	for (int i = 0; i < 500; i++)
+		end = stpcpy(end, "say n\n");
+	expect_write(lines, 0, 3000);
+	cr_expect(not(pthread_equal(runner, pthread_self())));
+	expect_write("say one\nsay two\n", 0, 16);
+	cr_expect(pthread_equal(runner, pthread_self()));
 }
 
 Test(control, answers_of_a_batch_are_parted_by_an_empty_line)
