@@ -15,9 +15,9 @@
 
 #include "base/def.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BIT(signal) (1ull << ((signal)-1))
@@ -49,19 +49,20 @@ bool signal_ends_wait(const char *status)
 	return has_no_files(status) || pending & (~idle | always);
 }
 
+/* The file is as long as the thread has groups: thousands make many KiB. */
 bool signal_pending(pid_t tid)
 {
-	_cleanup_close_ int fd = -1;
-	char path[40], status[4096];
+	_cleanup_free_ char *status = NULL;
+	size_t size = 0;
 	ssize_t length;
+	char path[40];
+	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	file = fopen(path, "re");
+	if (!file)
 		return true;
-	length = read(fd, status, sizeof(status) - 1);
-	if (length <= 0)
-		return true;
-	status[length] = '\0';
-	return signal_ends_wait(status);
+	length = getdelim(&status, &size, '\0', file);
+	fclose(file);
+	return length <= 0 || signal_ends_wait(status);
 }

@@ -110,6 +110,19 @@ test_ctrl_c_gives_the_shell_back()
 	inject
 }
 
+# Their lines in /proc/PID/status are before those of the signals.
+test_sigkill_ends_a_wait_of_a_user_of_many_groups()
+{
+	local program
+	needs_root 'groups'
+	setpriv --reuid=1001 --regid=1001 "--groups=$(seq -s , 2000 3000)" cat events_pipe &
+	program=$!
+	until_it_waits $program
+	kill -KILL $program
+	timeout 5 tail --pid=$program -f /dev/null
+	wait $program || true
+}
+
 test_sigkill_ends_a_wait()
 {
 	local program
