@@ -27,7 +27,7 @@ python_case()
 {
 	export GPUMEM_LIBRARY=$build/broker/client/libgpumem.so.0
 	export PYTHONPATH=$here/../../tools/python
-	on_driver env "LD_PRELOAD=$(sanitizers)" "$GPUMEM_PYTHON" -X faulthandler "$python_cases" "$1"
+	on_driver env "LD_PRELOAD=$(sanitizers)" "$GPUMEM_PYTHON" -X faulthandler "$python_cases" "$1" || exit
 }
 
 cases()

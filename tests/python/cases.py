@@ -10,9 +10,11 @@ import errno
 import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -761,6 +763,29 @@ def test_a_machine_without_libgpumem_says_what_to_install():
     assert status == 1
     assert "ImportError: the Python package gpumem needs the library libgpumem.so.0" in said, said
     assert "install gpumem" in said and "libnosuch.so.0" in said
+
+
+def test_pip_installs_the_package_without_a_network():
+    settings = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.environ["PYTHONPATH"], f"{folder}/source")
+        tools = "import setuptools, pip, wheel"
+        found = subprocess.run([sys.executable, "-c", tools], env=settings, capture_output=True, text=True)
+        if found.returncode:
+            raise skip(found.stderr.splitlines()[-1])
+        pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-build-isolation"]
+        subprocess.run(
+            [*pip, "--no-cache-dir", "--quiet", "--target", f"{folder}/installed", f"{folder}/source"],
+            env={**settings, "HOME": folder, "PIP_ROOT_USER_ACTION": "ignore"},
+            cwd=folder,
+            check=True,
+        )
+        shutil.rmtree(f"{folder}/source")
+        code = "import gpumem; gpumem.alloc('x', 16); print(gpumem.__file__)"
+        status, said = python(code, PYTHONPATH=f"{folder}/installed")
+        assert (status, said) == (0, f"{folder}/installed/gpumem/__init__.py\n"), said
+        assert os.path.exists(f"{folder}/installed/gpumem/py.typed")
+    assert [a.name for a in gpumem.ls()] == ["x"]
 
 
 def test_the_import_brings_no_framework_along():

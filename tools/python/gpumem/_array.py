@@ -138,8 +138,8 @@ class Array:
         """The bytes as a flat memoryview (host memory)."""
         if self.device is not None:
             raise TypeError("a memoryview needs host memory (kind=host)")
-        memory = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
-        memory._gpumem = self
+        memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
+        memory._gpumem = self  # as long as there is a memoryview
         view = memoryview(memory).cast("B")
         return view if self.writable else view.toreadonly()
 
@@ -192,10 +192,8 @@ def make(mapping: Mapping, dtype: Any, shape: Shape, offset: int) -> Array:
                 f"of {element.name}: pass a shape"
             )
         shape = (n,)
-    try:
-        lengths = (operator.index(shape),)
-    except TypeError:
-        lengths = tuple(map(operator.index, shape))
+    numbers: Any = (shape,) if hasattr(shape, "__index__") else shape
+    lengths = tuple(map(operator.index, numbers))
     if offset < 0 or min(lengths, default=0) < 0:
         raise ValueError(f"shape {lengths} at offset {offset}: negative")
     if (end := offset + math.prod(lengths) * element.size) > mapping.size:

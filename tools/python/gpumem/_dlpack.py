@@ -44,7 +44,7 @@ class _Tensor(ctypes.Structure):
 class _Managed(ctypes.Structure):
     _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", c_void_p)]
     capsule = b"dltensor"
-    free = library.gpumem_dlpack_free
+    free: Any = library.gpumem_dlpack_free
 
 
 class _Versioned(ctypes.Structure):
@@ -57,7 +57,7 @@ class _Versioned(ctypes.Structure):
         ("tensor", _Tensor),
     ]
     capsule = b"dltensor_versioned"
-    free = library.gpumem_dlpack_free_versioned
+    free: Any = library.gpumem_dlpack_free_versioned
 
 
 def _function(function: Any, result: Any, *arguments: Any) -> Any:
@@ -92,7 +92,7 @@ def sweep() -> None:
 def offer(array: Array, versioned: bool) -> object:
     """A capsule of the array, for the consumer who calls __dlpack__()."""
     sweep()
-    kind = _Versioned if versioned else _Managed
+    kind: Any = _Versioned if versioned else _Managed
     n = len(array.shape)
     head = ctypes.sizeof(kind)
     address = _malloc(head + 2 * n * ctypes.sizeof(c_int64))
@@ -100,8 +100,8 @@ def offer(array: Array, versioned: bool) -> object:
         raise MemoryError
     managed = kind.from_address(address)
     shape, strides = address + head, address + head + n * ctypes.sizeof(c_int64)
-    (c_int64 * n).from_address(shape)[:] = array.shape
-    (c_int64 * n).from_address(strides)[:] = array.strides
+    (c_int64 * n).from_address(shape)[:] = list(array.shape)
+    (c_int64 * n).from_address(strides)[:] = list(array.strides)
     dtype = array._dtype
     bits = dtype.size * 8
     managed.tensor = _Tensor(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
 NAME = "libgpumem.so.0"
@@ -86,7 +87,7 @@ def check(result: int) -> None:
         raise Error(-result, library.gpumem_error().decode(errors="replace"))
 
 
-def check_again(function, *arguments) -> None:
+def check_again(function: Callable[..., int], *arguments: object) -> None:
     """Calls a function that waits. A signal ends the wait: after its handler, which may
     raise (KeyboardInterrupt), the wait begins again."""
     while (result := function(*arguments)) == -errno.EINTR:

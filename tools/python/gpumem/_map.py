@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+from collections.abc import Callable
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
@@ -48,7 +49,7 @@ class Mapping:
     """A map of libgpumem, and what stays the same while it is mapped."""
 
     def __init__(self, mount: Mount, name: str, flags: int):
-        self._map = c_void_p()  # there before the call: Ctrl-C may come right after it
+        self._map: Any = c_void_p()  # there before the call: Ctrl-C may come right after it
         check_again(
             library.gpumem_map,
             byref(self._map),
@@ -62,13 +63,13 @@ class Mapping:
         self.device: Optional[int] = info.device if info.device >= 0 else None
         self.writable = bool(info.writable)
 
-    def __del__(self, leave=_left.append) -> None:
+    def __del__(self, leave: Callable[[int], None] = _left.append) -> None:
         if self._map.value:
             leave(self._map.value)
 
     @property
     def map(self) -> int:
-        return self._map.value
+        return int(self._map.value)
 
     def ask(self) -> Info:
         """The information as of now."""
@@ -126,7 +127,7 @@ class Map:
     def address(self) -> int:
         """The allocation's address, the same in every program. Equal to `pointer`, unless
         the map was made with any_address."""
-        return self._get().info.address
+        return int(self._get().info.address)
 
     @property
     def size(self) -> int:
@@ -136,7 +137,7 @@ class Map:
     @property
     def mapped_size(self) -> int:
         """Mapped bytes: the size, rounded up."""
-        return self._get().info.mapped_size
+        return int(self._get().info.mapped_size)
 
     @property
     def device(self) -> Optional[int]:
@@ -146,7 +147,7 @@ class Map:
     @property
     def uuid(self) -> str:
         """The device's, GPU-...; empty for host memory."""
-        return self._get().info.uuid.decode()
+        return bytes(self._get().info.uuid).decode()
 
     @property
     def kind(self) -> str:
@@ -161,12 +162,12 @@ class Map:
     @property
     def id(self) -> int:
         """Number of the allocation, never used again in the mount."""
-        return self._get().info.id
+        return int(self._get().info.id)
 
     @property
     def name(self) -> str:
         """Name of the allocation, as of now."""
-        return self._get().ask().name.decode()
+        return bytes(self._get().ask().name).decode()
 
     @property
     def state(self) -> str:

@@ -8,14 +8,17 @@ import ctypes
 import dataclasses
 import errno
 import os
+from collections.abc import Callable
 from ctypes import byref, c_void_p
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 from ._library import ANY_ADDRESS, REGISTER, WRITE, Error, check, library, text
 from ._map import Map
 
 Path = Union[str, "os.PathLike[str]"]
 Size = Union[int, str]  # bytes, or as the broker reads it: "64M", "1000xf32"
+
+_T = TypeVar("_T")
 
 _ANSWER_MAX = 1 << 20
 
@@ -52,7 +55,7 @@ def _allocation(name: str, at: os.stat_result, status: dict[str, str]) -> Alloca
     )
 
 
-def _opened(function, path: str):
+def _opened(function: Callable[[str], _T], path: str) -> _T:
     """The result of a function of os; an error becomes a gpumem.Error."""
     try:
         return function(path)
@@ -94,7 +97,7 @@ class Mount:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def __del__(self, close=library.gpumem_close) -> None:
+    def __del__(self, close: Callable[[c_void_p], None] = library.gpumem_close) -> None:
         if self._session.value:
             close(self._session)
 
