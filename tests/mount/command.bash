@@ -327,6 +327,42 @@ test_an_interrupted_put_leaves_nothing()
 	done
 }
 
+test_a_file_that_shrinks_while_it_is_read_leaves_nothing()
+{
+	needs_software 'be slow'
+	local status=0
+	files
+	head -c 64M /dev/urandom >file
+	slow 200ms
+	"$gpumem_path" put file >said 2>&1 &
+	eventually "ls '$M/allocations' | grep -q '^put\.'"
+	truncate -s 1M file
+	inject
+	wait $! || status=$?
+	is "$status" 1
+	like "$(<said)" '^gpumem: file(: it ended after [0-9]+ of 67108864 bytes| has changed while it was read)$'
+	is "$(ls "$M/allocations")" ''
+}
+
+test_an_interrupted_get_leaves_the_old_file()
+{
+	needs_software 'be slow'
+	local status=0
+	files
+	echo old >file
+	gpumem alloc x 64M >/dev/null
+	gpumem fill x u8:1
+	slow 200ms
+	env --default-signal=INT "$gpumem_path" get x file >said 2>&1 &
+	eventually 'ls -A | grep -q "^\.file\."'
+	kill -INT $!
+	wait $! || status=$?
+	inject
+	is "$status" 130
+	is "$(<said)$(<file)" old
+	is "$(ls -A | tr '\n' ' ')" 'file said '
+}
+
 test_a_get_that_fails_leaves_the_old_file()
 {
 	local status=0
@@ -422,6 +458,22 @@ test_a_run_that_fails_leaves_nothing()
 	ends 1 'a launch needs grid= and block=, or elements=' run "$GPUMEM_KERNELS/saxpy.ptx" u32:4
 	ends 1 'ILLEGAL_ADDRESS' run "$here/../../docs/kernels/wild.ptx" grid=1 block=1
 	is "$(ls "$M/modules")" ''
+}
+
+test_an_interrupted_run_says_that_the_kernel_runs_on()
+{
+	needs_kernels
+	local status=0
+	files
+	gpumem alloc x 4096 >/dev/null
+	env --default-signal=INT "$gpumem_path" run "$GPUMEM_KERNELS/faults.ptx" endless grid=1 block=1 x >said 2>&1 &
+	eventually "grep -q 1 '$M'/modules/run.*/launches"
+	kill -INT $!
+	wait $! || status=$?
+	is "$status" 130
+	like "$(<said)" "the kernel runs on; .echo 1 >$M/owners/$UID/reset. ends all"
+	echo 1 >"$M/owners/$UID/reset"
+	eventually "rmdir '$M'/modules/run.*"
 }
 
 # ---- top and doctor ----
