@@ -57,6 +57,7 @@ static struct op *lease_op_new(struct lease *lease, const struct op_class *class
 	op->uid = lease->uid;
 	op->pid = lease->pid;
 	op->finish = finish;
+	op->work.may_leave = class == &hold_class;
 	work_use(&op->work, allocation, 0, allocation->size, write);
 	return op;
 }
@@ -299,6 +300,9 @@ static void hold_finish(struct op *op)
 		wait->done(wait, -op->error, NULL, 0);
 	}
 	pthread_mutex_lock(&op->broker->registry->lock);
+	/* A signal ended the wait: the hold left the order unsettled. */
+	if (op->left)
+		lease->hold = GPUMEM_HOLD_NONE;
 	lease_unref(lease);
 	pthread_mutex_unlock(&op->broker->registry->lock);
 }

@@ -148,6 +148,31 @@ EOF
 	inject
 }
 
+# What a hold would have kept waiting goes on, and the lease can hold again.
+test_a_hold_whose_wait_a_signal_ended_keeps_nobody_waiting()
+{
+	echo 'x 4096' >control/alloc
+	is "$(py <<'EOF'
+from lease import *
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+reader, writer = Lease("x"), Lease("x", write=True)
+reader.text(), writer.text()
+reader.hold(1)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    writer.hold(2)
+except KeyboardInterrupt:
+    print("interrupted")
+signal.alarm(10)
+with open("allocations/x/data", "rb") as data:
+    show(len, data.read(2))
+print(len(writer.hold(1)))
+EOF
+	)" "interrupted
+2
+4"
+}
+
 test_what_was_freed_stays_until_its_last_lease_ends()
 {
 	echo 'x 64M' >control/alloc
