@@ -240,11 +240,10 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 /* ---- the end of leases ---- */
 
-bool lease_park_release(struct broker *broker, struct allocation *allocation)
+bool lease_park_release(struct allocation *allocation)
 {
-	bool leased = allocation->leases && !broker->registry->shutting_down;
-
-	allocation->release_parked = leased || allocation->n_departing;
+	/* At the end of the broker too: leases_end() takes the leases away. */
+	allocation->release_parked = allocation->leases || allocation->n_departing;
 	return allocation->release_parked;
 }
 

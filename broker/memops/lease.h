@@ -71,7 +71,7 @@ void leases_end_holds(struct broker *broker, uid_t uid);
  * Parks the op that frees an allocation which is leased, or was by a process that is
  * still ending. Under registry.lock. Returns: whether the op is parked.
  */
-bool lease_park_release(struct broker *broker, struct allocation *allocation);
+bool lease_park_release(struct allocation *allocation);
 
 /* Called after a free has removed the allocation's name. Under registry.lock. */
 void leases_note_freed(struct broker *broker, struct allocation *allocation);

@@ -303,7 +303,7 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	bool parked, leased, postponed;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	parked = lease_park_release(broker, allocation);
+	parked = lease_park_release(allocation);
 	leased = parked && allocation->leases;
 	postponed = leased && release->counted;
 	if (postponed)
