@@ -291,6 +291,11 @@ EXPORT int gpumem_end(struct gpumem_map *map, void *stream)
 	}
 	if (CUDA(driver, &failure, cuLaunchHostFunc, stream, map_end, map) == 0)
 		return 0;
+	/* A lost context runs no work any more, and no host function. */
+	if (cuda_result_is_sticky(failure.result)) {
+		map_end(map);
+		return 0;
+	}
 	map_unref_ending(map);
 	return error_set(EIO, "%s: %s", cuda_call_name(failure.call),
 			 cuda_result_name(failure.result));

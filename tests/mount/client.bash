@@ -152,6 +152,19 @@ test_a_hold_orders_programs_and_lines()
 	like "$(ask 'end 1')" '^EINVAL x was not begun'
 }
 
+test_a_hold_can_be_given_up_after_a_fault_of_the_program()
+{
+	echo 'x 4M' >control/alloc
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	is "$(ask 'begin 1 w')" ok
+	inject 'fail=cuLaunchHostFunc@*=CUDA_ERROR_ILLEGAL_ADDRESS'
+	is "$(ask 'end 1')" ok
+	echo 'x u8:9' >control/fill
+	is "$(ask 'unmap 1')" ok
+}
+
 test_a_map_for_reading_can_hold_for_reading()
 {
 	echo 'x 4096' >control/alloc
