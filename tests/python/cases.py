@@ -378,6 +378,10 @@ def test_torch_takes_host_memory():
         assert t.dtype == torch.bfloat16 and t.data_ptr() == m.pointer + 16
         assert m.torch(torch.bool, 4).tolist() == [False] * 4
         assert m.torch("f32", (3, 0)).shape == (3, 0)
+        assert m.torch("c64", ()).item() == 0
+        if not hasattr(torch, "uint16"):
+            with raises(TypeError, "this torch .* has no uint16"):
+                m.torch("u16")
         assert torch.from_dlpack(m.array("f32", (2, 2))).shape == (2, 2)
     assert bytes_at("h", 16, 2) == b"\x80\x3f"
     gpumem.collect()

@@ -151,12 +151,15 @@ class Array:
         """
         import torch
 
+        dtype = getattr(torch, self.dtype, None)
+        if dtype is None:
+            raise TypeError(f"this torch ({torch.__version__}) has no {self.dtype}")
         if self.device is not None:
             torch.cuda.init()
         # Every version of torch takes bytes; many refuse bf16, fp8 or bool from DLPack.
         flat = Array(self._mapping, find("uint8"), (self.nbytes,), self._offset)
         tensor = torch.utils.dlpack.from_dlpack(_dlpack.offer(flat, False))
-        return tensor.view(getattr(torch, self.dtype)).view(self.shape)
+        return tensor.view(dtype).view(self.shape)
 
     def cupy(self) -> Any:
         """The elements as a cupy.ndarray (device memory)."""
