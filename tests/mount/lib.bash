@@ -445,6 +445,7 @@ run_topic_from_copy()
 	cp -r "$here/../python" "$copy/tests"
 	cp -r "$here/../../tools/python" "$copy/tools"
 	cp -r "$here/../../docs/." "$copy/docs"
+	cp "$here/../../README.md" "$copy"
 	cp "$here"/../../tools/{quickstart,common.bash} "$copy/tools"
 	mkdir "$copy/kernels"
 	[ -z "${GPUMEM_KERNELS-}" ] || cp "$GPUMEM_KERNELS"/*.ptx "$copy/kernels"
