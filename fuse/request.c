@@ -9,8 +9,8 @@
  * signals of the waiting thread (signal_pending.c), again every LOOK_MS since the kernel
  * interrupts only once, and cancels the wait when a signal ends the call. The answer
  * first removes the callback, which waits for a call under way, and then leaves the list,
- * which waits for a cancellation under way, unless the cancellation is the answer: so
- * nothing is cancelled after the answer. Each request gets exactly one reply.
+ * which waits for a look under way, unless a cancellation is the answer: so nothing is
+ * cancelled after the answer. Each request gets exactly one reply.
  *
  * Locks: request.lock, then libfuse's own, then requests.lock; none is held in a reply or
  * in a call to the broker.
@@ -38,6 +38,15 @@ static void request_unref(struct request *request)
 
 /* ---- interrupts ---- */
 
+/* Puts a request first among the wanted. Under requests.lock. */
+static void want(struct requests *requests, struct request *request)
+{
+	request->wanted = true;
+	requests->n_wanted++;
+	DL_DELETE(requests->waiting, request);
+	DL_PREPEND(requests->wanted, request);
+}
+
 /* Called by libfuse with the lock of the request held. */
 static void on_interrupt(fuse_req_t req, void *data)
 {
@@ -47,8 +56,7 @@ static void on_interrupt(fuse_req_t req, void *data)
 	(void)req;
 	pthread_mutex_lock(&requests->lock);
 	if (!request->wanted) {
-		request->wanted = true;
-		requests->n_wanted++;
+		want(requests, request);
 		pthread_cond_broadcast(&requests->changed);
 	}
 	pthread_mutex_unlock(&requests->lock);
@@ -59,41 +67,54 @@ static void cancel_at_broker(struct request *request)
 	broker_interrupt(request->view->broker, &request->wait);
 }
 
-/* Cancels a waiting request. requests.lock is held, and released meanwhile. */
-static void cancel(struct requests *requests, struct request *request)
+/* Cancels a wanted request if a signal or the end wants that. requests.lock is held, and
+ * released meanwhile: thousands of threads may wait with a signal that ends no wait. */
+static void look_at(struct requests *requests, struct request *request)
 {
-	request->cancelled = true;
+	bool ending = requests->ending;
+
 	request->busy = true;
 	__atomic_add_fetch(&request->n_refs, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&requests->lock);
-	request->cancel(request);
+	if (ending || signal_pending(fuse_req_ctx(request->req)->pid)) {
+		request->cancelled = true;
+		request->cancel(request);
+	}
 	pthread_mutex_lock(&requests->lock);
 	request->busy = false;
-	pthread_cond_broadcast(&requests->changed);
+	pthread_cond_broadcast(&requests->idle);
 	request_unref(request);
 }
 
-/* Cancels the first request that a signal or the end wants. Returns: was there any? */
-static bool look(struct requests *requests)
+/* Looks at each wanted request once. Under requests.lock. */
+static void look(struct requests *requests)
 {
 	struct request *request;
 
-	DL_FOREACH (requests->waiting, request) {
-		if (request->cancelled)
-			continue;
-		if (!requests->ending &&
-		    (!request->wanted ||
-		     !signal_pending(fuse_req_ctx(request->req)->pid)))
-			continue;
-		cancel(requests, request);
-		return true;
+	for (unsigned int n = requests->n_wanted; n > 0 && requests->wanted; n--) {
+		request = requests->wanted;
+		DL_DELETE(requests->wanted, request);
+		DL_APPEND(requests->wanted, request);
+		if (!request->cancelled)
+			look_at(requests, request);
 	}
-	return false;
 }
 
 static void wait_a_moment(struct requests *requests)
 {
 	clock_cond_wait(&requests->changed, &requests->lock, clock_ms() + LOOK_MS);
+}
+
+static void end_all(struct requests *requests)
+{
+	for (int waited = 0; waited < ENDING_MS; waited += LOOK_MS) {
+		while (requests->waiting)
+			want(requests, requests->waiting);
+		look(requests);
+		if (!requests->waiting && !requests->wanted)
+			break;
+		wait_a_moment(requests);
+	}
 }
 
 static void *watch(void *data)
@@ -102,19 +123,15 @@ static void *watch(void *data)
 
 	pthread_mutex_lock(&requests->lock);
 	while (!requests->ending) {
-		while (look(requests))
-			;
+		look(requests);
+		if (requests->ending)
+			break;
 		if (requests->n_wanted > 0)
 			wait_a_moment(requests);
 		else
 			pthread_cond_wait(&requests->changed, &requests->lock);
 	}
-	for (int waited = 0; requests->waiting && waited < ENDING_MS; waited += LOOK_MS) {
-		while (look(requests))
-			;
-		if (requests->waiting)
-			wait_a_moment(requests);
-	}
+	end_all(requests);
 	pthread_mutex_unlock(&requests->lock);
 	return NULL;
 }
@@ -123,6 +140,7 @@ int requests_init(struct requests *requests)
 {
 	*requests = (struct requests){ .lock = PTHREAD_MUTEX_INITIALIZER };
 	clock_cond_init(&requests->changed);
+	pthread_cond_init(&requests->idle, NULL);
 	return -pthread_create(&requests->watcher, NULL, watch, requests);
 }
 
@@ -136,7 +154,7 @@ int requests_deinit(struct requests *requests)
 	pthread_mutex_unlock(&requests->lock);
 	pthread_join(requests->watcher, NULL);
 	pthread_mutex_lock(&requests->lock);
-	left = requests->waiting;
+	left = requests->waiting || requests->wanted;
 	pthread_mutex_unlock(&requests->lock);
 	return left ? -ETIMEDOUT : 0;
 }
@@ -151,10 +169,14 @@ static void disarm(struct request *request)
 	fuse_req_interrupt_func(request->req, NULL, NULL);
 	pthread_mutex_lock(&requests->lock);
 	while (request->busy && !pthread_equal(pthread_self(), requests->watcher))
-		pthread_cond_wait(&requests->changed, &requests->lock);
-	DL_DELETE(requests->waiting, request);
+		pthread_cond_wait(&requests->idle, &requests->lock);
+	if (request->wanted)
+		DL_DELETE(requests->wanted, request);
+	else
+		DL_DELETE(requests->waiting, request);
 	requests->n_wanted -= request->wanted;
-	pthread_cond_broadcast(&requests->changed);
+	if (requests->ending)
+		pthread_cond_broadcast(&requests->changed);
 	pthread_mutex_unlock(&requests->lock);
 }
 

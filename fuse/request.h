@@ -49,17 +49,19 @@ struct request {
 	bool answered; /* lock */
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
 	unsigned int n_refs;
-	struct request *prev, *next; /* requests.lock, as all below */
+	struct request *prev, *next; /* requests.lock, as those below */
 	bool wanted;		     /* the kernel sent an interrupt */
-	bool cancelled;
-	bool busy; /* being cancelled right now */
+	bool busy;		     /* being looked at right now */
+	bool cancelled;		     /* the watcher's */
 };
 
 /* The waiting requests. */
 struct requests {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	pthread_cond_t changed;	 /* there is more to look at */
+	pthread_cond_t idle;	 /* none is busy */
 	struct request *waiting; /* lock */
+	struct request *wanted;	 /* lock: those that the kernel interrupted */
 	unsigned int n_wanted;	 /* lock */
 	bool ending;		 /* lock */
 	pthread_t watcher;

@@ -452,6 +452,52 @@ test_an_owner_has_one_worker()
 	wait "${jobs[@]}"
 }
 
+# 100 reads of bob's, in milliseconds.
+reads_of_bob()
+{
+	py $bob <<-'EOF'
+		become(int(sys.argv[1]))
+		fd = os.open("allocations/bobs/data", os.O_RDONLY)
+		begin = time.monotonic()
+		for _ in range(100):
+		    os.pread(fd, 4096, 0)
+		print(int((time.monotonic() - begin) * 1000))
+	EOF
+}
+
+# The kernel says once that there was a signal: the broker looks again and again whether
+# one ends the wait.
+test_waits_with_a_signal_that_ends_no_wait()
+{
+	local alone among
+	bob_is_ready
+	alone=$(reads_of_bob)
+	py $mallory >"$T/mallory" <<-'EOF' &
+		import threading
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		signal.signal(signal.SIGURG, lambda *_: None)
+		os.write(control("alloc"), b"held 4K")
+		lease = os.open("allocations/held/lease", os.O_RDWR)
+		os.write(lease, b"hold w")
+		data = os.open("allocations/held/data", os.O_RDONLY)
+		threading.stack_size(1 << 16)
+		threads = [threading.Thread(target=os.pread, args=(data, 1, 0), daemon=True)
+		           for _ in range(2000)]
+		for thread in threads:
+		    thread.start()
+		time.sleep(1)
+		for thread in threads:
+		    signal.pthread_kill(thread.ident, signal.SIGURG)
+		print("interrupted", flush=True)
+		signal.pause()
+	EOF
+	eventually "grep -q interrupted '$T/mallory'"
+	among=$(reads_of_bob)
+	echo "# $alone ms alone, $among ms among interrupted waits"
+	[ "$among" -lt $((5 * alone + 500)) ] || fail "100 reads: $alone ms, then $among ms"
+}
+
 test_the_share_of_open_images()
 {
 	bob_is_ready
