@@ -126,12 +126,12 @@ class Array:
 
     def numpy(self) -> Any:
         """The elements as a numpy.ndarray (host memory)."""
-        import numpy
-
         if self.device is not None:
             raise TypeError("numpy needs host memory (kind=host): use .torch() or .cupy()")
         if self._dtype.typestr is None:
             raise TypeError(f"numpy has no {self.dtype}: take uint8 or uint16 instead")
+        import numpy
+
         return numpy.asarray(self)
 
     def memoryview(self) -> memoryview:
@@ -163,17 +163,17 @@ class Array:
 
     def cupy(self) -> Any:
         """The elements as a cupy.ndarray (device memory)."""
+        self._need_device("CuPy")
         import cupy
 
-        self._need_device("CuPy")
         memory = cupy.cuda.UnownedMemory(self.pointer, self.nbytes, self, self.device)
         return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def numba(self) -> Any:
         """The elements as a device array of numba.cuda (device memory)."""
+        self._need_device("numba")
         from numba import cuda
 
-        self._need_device("numba")
         return cuda.as_cuda_array(self)
 
     def _need_device(self, framework: str) -> None:

@@ -74,17 +74,26 @@ _is_valid = _function(ctypes.pythonapi.PyCapsule_IsValid, ctypes.c_int, ctypes.p
 _offered: collections.deque[tuple[object, Any]] = collections.deque()
 
 
+def _references(offered: tuple[object, Any]) -> int:
+    return sys.getrefcount(offered[0])
+
+
+# Versions of Python differ in what they count of a call's own references.
+_NOBODYS = _references((object(), None))
+
+
 def sweep() -> None:
     """Forgets capsules that have a consumer, and frees those that nobody has."""
     for _ in range(len(_offered)):
         try:
-            capsule, managed = _offered.popleft()
+            offered = _offered.popleft()
         except IndexError:
             break
-        if not _is_valid(capsule, managed.capsule):
+        managed = offered[1]
+        if not _is_valid(offered[0], managed.capsule):
             continue  # a consumer renames it
-        if sys.getrefcount(capsule) > 2:  # `capsule`, and the argument
-            _offered.append((capsule, managed))
+        if _references(offered) > _NOBODYS:
+            _offered.append(offered)
         else:
             type(managed).free(ctypes.addressof(managed))
 
