@@ -48,7 +48,7 @@ test_a_pipe_gets_bytes_between_tabs()
 		"$(<owners/$UID/name)")"
 	is "$(gpumem ls | cut -f 1 | tail -n 2 | tr '\n' ' ')" 'x h '
 	is "$(gpumem ls | head -n 1 | cut -f 1,2,3)" $'GPU\tNAME\tUSED'
-	like "$(gpumem ls)" $'\n'"$(<owners/$UID/name)"$'\t4194304\t0\t1048576\t5242880\t2\n'
+	like "$(gpumem ls)" $'\n'"$(<owners/$UID/name)"$'\t4194304(\t0)*\t1048576\t5242880\t2\n'
 }
 
 test_a_terminal_gets_sizes_for_people_in_its_width()
@@ -92,15 +92,16 @@ test_json_is_one_object_with_numbers()
 	gpumem ls --json | python3 -c '
 import json, os, sys
 shown = json.load(sys.stdin)
-assert [gpu["gpu"] for gpu in shown["gpus"]] == [0, 1], shown["gpus"]
-assert shown["gpus"][0]["used"] >= 4 << 20
+gpus = shown["gpus"]
+assert [gpu["gpu"] for gpu in gpus] == list(range(int(sys.argv[2]))), gpus
+assert gpus[0]["used"] >= 4 << 20, gpus
 (user,) = shown["users"]
-assert (user["gpu0"], user["gpu1"], user["host"]) == (4 << 20, 0, 4096), user
+assert (user["gpu0"], user["host"]) == (4 << 20, 4096), user
 x, h = shown["allocations"]
 assert (x["name"], x["gpu"], x["size"], x["tag"]) == ("x", 0, 4 << 20, "v3"), x
 assert x["holders"] == f"bash({sys.argv[1]})" and x["written"] == "leased", x
 assert (h["name"], h["gpu"], h["kind"], h["holders"]) == ("h", None, "host", None), h
-' $$
+' $$ "$(ls devices | wc -l)"
 	is "$(gpumem ls --json | python3 -m json.tool | grep -c '"name": "x"')" 1
 }
 
@@ -117,6 +118,7 @@ names_of()
 
 test_lists_are_sorted_and_chosen()
 {
+	needs_devices 2
 	gpumem alloc b 1M >/dev/null
 	gpumem alloc a 2M >/dev/null
 	gpumem alloc c 4M device=1 >/dev/null
@@ -130,7 +132,7 @@ test_lists_are_sorted_and_chosen()
 	is "$(names_of -u "$UID")" 'c d a b '
 	is "$(names_of -u 4242)" ''
 	is "$(gpumem -g 1 --sort name | head -n 2 | tail -n 1 | cut -f 1)" 1
-	ends 2 "there is no GPU 7" ls -g 7
+	ends 2 "there is no GPU 99" ls -g 99
 	ends 2 "'x' is not the number of a GPU" ls -g x
 	ends 2 "there is no user 'nobody-has-this'" ls -u nobody-has-this
 	ends 2 '--sort color is not one of size, name' ls --sort color
@@ -268,8 +270,8 @@ test_put_takes_a_name_and_keys_of_alloc()
 	is "$(gpumem put ./-f x kind=host mode=0640 tag=t)" x
 	is "$(<"$M/allocations/x/kind") $(<"$M/allocations/x/tag")" 'host t'
 	is "$(stat -c %a "$M/allocations/x/data")" 640
-	is "$(gpumem put -- -f device=1)" _f
-	is "$(<"$M/allocations/_f/device")" 1
+	is "$(gpumem put -- -f kind=managed)" _f
+	is "$(<"$M/allocations/_f/kind")" managed
 	is "$(gpumem put -n ./-f 'y')" "echo 'y 6' >$M/control/alloc && cp ./-f $M/allocations/y/data"
 }
 
@@ -414,6 +416,12 @@ test_run_needs_no_name_of_the_only_kernel()
 	is "$(od -A n -t f4 -N 4 allocations/x/data | tr -d ' ')" 3
 	gpumem run "$GPUMEM_KERNELS/saxpy.ptx" saxpy elements=1024 u32:1024 f32:2 in:x x 2>/dev/null
 	is "$(od -A n -t f4 -N 4 allocations/x/data | tr -d ' ')" 9
+}
+
+test_run_takes_a_gpu()
+{
+	needs_kernels
+	needs_devices 2
 	gpumem alloc y 4K device=1 >/dev/null
 	gpumem run -g 1 "$GPUMEM_KERNELS/saxpy.ptx" elements=4 u32:4 f32:2 in:y y 2>/dev/null
 }
@@ -450,7 +458,7 @@ test_a_run_that_fails_leaves_nothing()
 	needs_kernels
 	files
 	ends 2 'run needs a KERNEL' run
-	ends 2 'there is no GPU 9' run -g 9 "$GPUMEM_KERNELS/saxpy.ptx"
+	ends 2 'there is no GPU 99' run -g 99 "$GPUMEM_KERNELS/saxpy.ptx"
 	ends 2 'leave wait=0 out' run "$GPUMEM_KERNELS/saxpy.ptx" wait=0
 	ends 1 'missing.ptx: No such file' run missing.ptx
 	echo '.version 8.0 nonsense' >bad.ptx
