@@ -1,5 +1,5 @@
 #!/bin/bash
-# Allocate and free, every kind, and what each attribute of an allocation says.
+# Allocating and freeing memory of every kind; the attributes of allocations.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_an_allocation_appears_with_its_attributes()

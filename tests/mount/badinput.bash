@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad input: each with its error number, and a sentence that names the object, the value
-# asked for and the value there.
+# Bad input. Each failure has its errno and a sentence with the object, the value asked for
+# and the object's value.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 alloc_refused()

@@ -10,13 +10,13 @@ program()
 	on_driver "$build/$1" "${@:2}"
 }
 
-# client [MOUNT] <<EOF: what tests/client says to each line.
+# client [MOUNT] <<EOF: runs tests/client and prints its answer to each line.
 client()
 {
 	program tests/client/client "$@"
 }
 
-# client_start: one that goes on; then ask LINE...
+# client_start: starts a tests/client that stays alive. ask LINE sends lines to this client.
 client_start()
 {
 	coproc CLIENT { client; }
@@ -26,7 +26,7 @@ client_start()
 	is "$said" ok
 }
 
-# ask LINE: its answer.
+# ask LINE: prints the answer of the client that client_start started.
 ask()
 {
 	local said
@@ -49,7 +49,7 @@ test_the_example_of_the_documentation_works()
 	rm "$T/sanitizer/lines"
 	is "$(head -n 1 <<<"$said" | tr -s ' ')" '0000000 3 3'
 	eventually '[ -z "$(<leases)" ]'
-	# of its 30 lines
+	# the file has 30 lines
 	[ "$(sed -n '/^{$/,/^}$/p' "$docs/examples/saxpy.c" | grep -cv '^[{}]\?$')" -le 30 ]
 }
 
@@ -241,7 +241,7 @@ alone()
 	"$@"' - "$@"
 }
 
-# opens UID: what gpumem_open(NULL) says to that user.
+# opens UID: prints the result of gpumem_open(NULL) for that user.
 opens()
 {
 	alone env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0" "LD_LIBRARY_PATH=$build/tools/softgpu" \
@@ -289,7 +289,7 @@ EOF
 	is "$(ask 'peek 1 6')" 'ok 8'
 	is "$(ask 'poke 1 67108863 9')" 'ok 9'
 	is "$(tail -c 1 allocations/x/data | od -A n -t u1 | tr -d ' ')" 9
-	# the one with the fault has let go, and comes again
+	# the client with the fault has dropped its leases and takes them again
 	eventually '[ "$(wc -l <leases)" = 1 ]'
 	is "$(client <<'EOF'
 context
@@ -369,7 +369,7 @@ test_another_version_of_leases_is_said_so()
 		like "$(client "$T/fake" <<<'map 1 x')" \
 			"EPROTO the broker's leases are of version [02], this library knows 1"
 	done
-	# what it does not know of its own version is left alone
+	# unknown flags of the client's own version are ignored
 	printf 'version 1\nnews of some kind\nlease 1\nticket 1:0\nsocket %s\n' "$T/nowhere" \
 		>"$T/fake/allocations/x/lease"
 	like "$(client "$T/fake" <<<'map 1 x')" "ENOENT the broker's ticket socket $T/nowhere: No such file"
@@ -502,7 +502,7 @@ test_a_session_goes_on_with_a_broker_that_was_started_again()
 	broker_stop "$T/again"
 }
 
-# killed_at PROCESS ROUND: each round 4 ms later, with what it started.
+# killed_at PROCESS ROUND: kills the process and its children after ROUND times 4 ms.
 killed_at()
 {
 	read -r -t "$(printf '0.%03d' $(($2 * 4)))" <><(:) || :

@@ -11,7 +11,8 @@ gpumem()
 }
 gpumem_path=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/gpumem
 
-# ends STATUS REGEX ARG...: that exit status, nothing on stdout, such a sentence on stderr.
+# ends STATUS REGEX ARG...: `gpumem ARG...` exits with STATUS, prints nothing on stdout and
+# a sentence that matches REGEX on stderr.
 ends()
 {
 	local said status=0
@@ -21,7 +22,7 @@ ends()
 	[[ $said =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected like: $2" "got: $said"
 }
 
-# on_terminal ARG...: what a terminal of 80 columns gets, without colours.
+# on_terminal ARG...: prints the output for a terminal of 80 columns, without colours.
 on_terminal()
 {
 	local words
@@ -544,7 +545,7 @@ test_doctor_says_what_to_do()
 
 completion=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/completion
 
-# completes WORD...: what bash offers for the last word.
+# completes WORD...: prints bash's completions of the last word.
 completes()
 {
 	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()

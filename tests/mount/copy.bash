@@ -2,7 +2,7 @@
 # Copies between allocations: by cp, by copy_file_range(2), by control/copy.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# Two allocations of SIZE, `a` with text in it.
+# Makes two allocations of SIZE and writes text to `a`.
 two()
 {
 	echo "a $1 kind=${2-device}" >control/alloc

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `data`: the tools that people have for files, at any offset and in odd sizes.
+# `data` with the usual tools for files, at any offset and in odd sizes.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 # noise SIZE [SEED]: the same bytes again for the same seed.
@@ -317,7 +317,7 @@ test_other_memory_can_not_be_mapped()
 	done
 }
 
-# The memory behind it has other allocations in it, too.
+# The block of a small allocation also holds other allocations.
 test_small_host_memory_can_not_be_mapped()
 {
 	echo 'x 4095 kind=host' >control/alloc
@@ -426,9 +426,9 @@ test_readers_who_stop_midway_keep_nothing_from_others()
 	done
 }
 
-# sendfile(2) and splice(2) read into the kernel's pages, which `data` has none of: they
-# work with O_DIRECT, and else programs are told to use read(2). Linux before 6.5 reads
-# without such pages.
+# sendfile(2) and splice(2) read through the page cache, and `data` is never cached. Both
+# work with O_DIRECT; without, the error sentence names read(2). Before 6.5, Linux reads
+# past the page cache here.
 test_sendfile_sees_what_was_changed_since()
 {
 	local kind
@@ -487,7 +487,8 @@ test_programs_that_try_sendfile_first_copy_data()
 	cmp "$T/copied" allocations/x/data
 }
 
-# The kernel must not take the file for empty on its own after somebody's `>`.
+# After an O_TRUNC of any program the kernel must not assume that `data` is empty: the size
+# stays.
 test_the_end_of_a_held_file_stays_after_a_redirection()
 {
 	local kind
@@ -517,7 +518,7 @@ test_the_end_of_a_held_file_stays_after_a_redirection()
 	done
 }
 
-# No page of the kernel shows bytes that have changed since: a private mapping has none.
+# The pages of a private mapping would be stale after a kernel's write, so an access faults.
 test_a_private_mapping_has_no_bytes()
 {
 	echo 'x 1M' >control/alloc

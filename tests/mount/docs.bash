@@ -1,5 +1,5 @@
 #!/bin/bash
-# The documentation says what the mount says.
+# The documentation agrees with the mount.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 docs=$here/../../docs

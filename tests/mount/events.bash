@@ -1,5 +1,5 @@
 #!/bin/bash
-# events, events_pipe and errors: what happened, in order, as it comes.
+# events, events_pipe and errors: every event once, in order and without delay.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_a_change_is_a_line()
@@ -69,7 +69,7 @@ test_events_pipe_blocks_until_there_is_something()
 	local reader
 	head -n 1 events_pipe >"$T/line" &
 	reader=$!
-	# it is a reader once it is open
+	# an open descriptor counts as a reader
 	eventually "ls -l /proc/$reader/fd | grep -q events_pipe"
 	kill -0 $reader
 	echo 'awaited 4096' >control/alloc

@@ -1,11 +1,11 @@
 #!/bin/bash
-# One user takes all of something that the broker has, as much as is allowed; another
-# user's work goes on as before.
+# Fairness: mallory uses up her share of one of the broker's resources. Bob's work must take
+# no longer than before.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 mallory=1001 bob=1002
 
-# What bob does: a line `WORK MILLISECONDS` each, or `WORK ERRNO`.
+# Does each kind of bob's work once and prints `WORK MILLISECONDS` or `WORK ERRNO` for each.
 work_of_bob()
 {
 	py $bob <<-'EOF'
@@ -45,7 +45,7 @@ work_of_bob()
 	EOF
 }
 
-# The best of three rounds, so that what else the machine does counts for little.
+# Prints the fastest of three rounds, so that other load of the machine counts for little.
 best_of_bob()
 {
 	{ work_of_bob && work_of_bob && work_of_bob; } |
@@ -54,7 +54,8 @@ best_of_bob()
 			END { for (work in best) print work, best[work] }'
 }
 
-# bob_is_ready: his memory, his module where kernels can be compiled, his time alone.
+# bob_is_ready: makes bob's memory and, where kernels can be compiled, his module. Measures
+# bob's work while bob is the only user.
 bob_is_ready()
 {
 	needs_root 'two users'
@@ -91,8 +92,8 @@ bob_notices_nothing()
 	done < <(join "$T/quiet" "$T/loud")
 }
 
-# mallory_writes FILE THREADS BYTES: each thread writes once; prints how many have failed
-# with which error, once each waits or has failed.
+# mallory_writes FILE THREADS BYTES: each thread writes once. When every thread waits or has
+# failed, prints the count of failures of each errno.
 mallory_writes()
 {
 	py $mallory "$@" <<-'EOF'
@@ -172,8 +173,8 @@ test_the_share_of_waiting_writes()
 	bob_notices_nothing
 }
 
-# mallory_asks FILE THREADS: each thread reads the file once; prints how many have failed
-# with which error, once each waits or has failed.
+# mallory_asks FILE THREADS: each thread reads the file once. When every thread waits or has
+# failed, prints the count of failures of each errno.
 mallory_asks()
 {
 	py $mallory "$@" <<-'EOF'
@@ -236,7 +237,7 @@ test_readers_that_wait_for_slots()
 	bob_notices_nothing
 }
 
-# All users share the mover, which would need 16 s for all of these.
+# All users share the mover. Mallory's fills would keep the mover busy for 16 s.
 test_fills_that_wait_for_the_mover()
 {
 	local write
@@ -263,7 +264,7 @@ test_the_share_of_operations()
 	bob_notices_nothing
 }
 
-# A read of what only a driver knows waits for a worker, without an operation.
+# `advise` is asked of the driver: the read waits for a worker and counts as no operation.
 test_the_share_of_questions_to_a_driver()
 {
 	local worker
@@ -280,7 +281,8 @@ test_the_share_of_questions_to_a_driver()
 	bob_notices_nothing
 }
 
-# So does a read of what only the mover knows, and the failure names the file.
+# `memory_used_bytes` is asked of the mover: reads are limited in the same way, and the
+# failure names the file.
 test_the_share_of_questions_to_the_mover()
 {
 	local mover
@@ -296,7 +298,7 @@ test_the_share_of_questions_to_the_mover()
 	bob_notices_nothing
 }
 
-# On a broker that may open few files.
+# The broker of this case may open few files.
 test_the_share_of_descriptors()
 {
 	needs_root 'two users'
@@ -315,7 +317,8 @@ test_the_share_of_descriptors()
 	broker_stop "$T/own"
 }
 
-# What chmod moves to memory of its own, and what is leased, takes descriptors, too.
+# chmod and a lease move a small allocation to a block of its own. Each such block takes a
+# descriptor of the owner's share.
 test_descriptors_of_moves_and_leases()
 {
 	local i
@@ -324,7 +327,7 @@ test_descriptors_of_moves_and_leases()
 	cd "$T/moves/mnt"
 	by $mallory run 'for i in $(seq 130); do echo "hers$i 4K"; done >control/alloc'
 	by $mallory run 'chmod 644 allocations/hers{1..130}' 2>"$T/stderr" && fail 'there is no end of moves'
-	# One descriptor is of the block that they share.
+	# One descriptor belongs to the shared block.
 	is "$(grep -c 'Too many open files' "$T/stderr")" 3
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		'allocations/hers130 EMFILE uid 1001 has 128 descriptors of the broker'
@@ -339,7 +342,7 @@ test_descriptors_of_moves_and_leases()
 	broker_stop "$T/moves"
 }
 
-# Eight users with a share each would have all descriptors that there are.
+# Eight full shares would be all descriptors of the broker.
 test_descriptors_are_kept_for_workers()
 {
 	local uid
@@ -411,7 +414,7 @@ test_the_share_of_streams()
 	EOF
 }
 
-# Each lease has a descriptor in the broker, for the process that has it.
+# For each lease the broker keeps a descriptor (a pidfd) of the holder.
 test_leases_take_the_share_of_descriptors()
 {
 	local most=$(($(ulimit -n) / 8))
@@ -429,14 +432,13 @@ test_leases_take_the_share_of_descriptors()
 		signal.pause()
 	EOF
 	eventually "grep -q EMFILE '$T/mallory'"
-	# Her memory has one, and perhaps spare blocks of earlier cases.
+	# Her memory takes one descriptor, spare blocks of earlier cases perhaps more.
 	[ "$(cut -d ' ' -f 1 "$T/mallory")" -ge $((most - 4)) ] || fail "$(<"$T/mallory"), of $most"
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		"allocations/hers/lease EMFILE uid 1001 has $most descriptors of the broker"
 	bob_notices_nothing
 }
 
-# However much is asked of it.
 test_an_owner_has_one_worker()
 {
 	local i jobs=()
@@ -516,7 +518,7 @@ test_the_share_of_open_images()
 	bob_notices_nothing
 }
 
-# Between his worker and another one's memory the bytes go through the mover, too.
+# A copy between an owner's worker and another worker's memory also uses the mover.
 test_copies_that_wait_for_a_stopped_worker()
 {
 	local worker

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Kernels that fault or never end, workers that are killed, a broker that ends meanwhile:
-# what is lost, what is not, and what is said of it.
+# memory that is kept or lost, and the reports.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 me=$(id -u)
 O=${T-}/own/mnt
 
-# loaded [KERNELS]: the module of that name, of the project's own kernels.
+# loaded [NAME]: loads tests/kernels/NAME.cu as module NAME (faults).
 loaded()
 {
 	local name=${1-faults}
@@ -25,7 +25,8 @@ sum()
 	sha256sum <"allocations/$1/data"
 }
 
-# endless NAME [WORD...]: a kernel on that allocation that only its worker's end stops.
+# endless NAME [WORD...]: launches an endless kernel on the allocation; only the end of the
+# worker stops such a kernel.
 endless()
 {
 	echo "faults endless grid=1 block=1 wait=0 ${*:2} $1" >control/launch
@@ -37,8 +38,8 @@ fault()
 	! echo 'faults wild grid=1 block=1 u64:0x10' 2>/dev/null >control/launch
 }
 
-# What can be kept of a worker's end: device, chunk, host and managed memory with bytes
-# that are known, advice and attachment.
+# Makes everything that survives the end of a worker: device, slab, host and managed memory
+# with known bytes, advice and attachment. Also makes direct and async memory, which is lost.
 fill_the_house()
 {
 	local name
@@ -60,7 +61,8 @@ fill_the_house()
 	echo 'async 4096 kind=async' >control/alloc
 }
 
-# the_house_stands REGEX: after one end of the worker for that reason.
+# the_house_stands REGEX: the memory of fill_the_house is intact after the worker has ended
+# once, for a reason that matches REGEX.
 the_house_stands()
 {
 	local name
@@ -99,7 +101,7 @@ test_a_fault_loses_nothing_that_can_be_kept()
 	like "$(<events)" 'lost allocations/direct id=[0-9]+ reason="lost its contexts'
 }
 
-# One after the other is made anew: the next fault comes before, between and after.
+# The allocations are restored one by one. Faults come before, between and after.
 test_faults_while_memory_is_made_anew_lose_nothing()
 {
 	local i name
@@ -121,7 +123,7 @@ test_faults_while_memory_is_made_anew_lose_nothing()
 	done
 }
 
-# What comes while memory is written out is not in what is kept, and done again.
+# A write during the checkpoint is not in the saved bytes, so the write is repeated.
 test_writes_beside_a_fault_are_not_lost()
 {
 	local i
@@ -177,7 +179,7 @@ test_what_was_queued_behind_a_fault_fails_and_says_so()
 	mkdir streams/a streams/b
 	echo 'x 64' >control/alloc
 	echo 'y 64' >control/alloc
-	# A kernel that waits for y's first zeroing would begin after the fault.
+	# y is zeroed now: a kernel that had to wait for this would begin after the fault.
 	echo 'y u8:0' >control/fill
 	echo 'order slow_set grid=1 block=1 stream=b wait=0 y i32:1 u64:20000000000' >control/launch
 	echo 'faults wild grid=1 block=1 stream=a wait=0 u64:16' >control/launch
@@ -293,7 +295,7 @@ test_managed_memory_that_cannot_be_made_anew_is_lost_and_says_why()
 	is_zero allocations/m/data
 }
 
-# In the kernel's own order: what stands behind the fault is asked of the next worker.
+# Ops queued behind the fault are sent to the next worker.
 test_a_crowd_of_uses_beside_a_fault_ends_well()
 {
 	local i pids=()
@@ -405,7 +407,7 @@ test_reset_ends_a_kernel_that_never_ends()
 	the_house_stands 'was reset'
 }
 
-# The kernel and what it spins on are in the memory that is rescued.
+# The kernel spins on managed memory that is being saved.
 test_managed_memory_is_rescued_while_a_kernel_spins_on_it()
 {
 	loaded
@@ -445,7 +447,7 @@ test_time_limits_in_a_row_lock_nobody_out()
 	like "$(<"owners/$me/state")" '^(running|idle)$'
 }
 
-# What is made or loaded when another's fault ends the worker is made in the next one.
+# A fault may end the worker during an alloc or a load: the next worker then does that.
 test_what_is_made_beside_a_fault_is_made()
 {
 	local i
@@ -477,7 +479,7 @@ test_the_brokers_time_limit_holds_for_every_launch()
 	broker_stop "$T/own"
 }
 
-# nothing_was_lost WORKER: by that process, which has managed and direct memory.
+# nothing_was_lost WORKER: the process still runs and has its managed and direct memory.
 nothing_was_lost()
 {
 	is "$(own)" "$1"
@@ -562,7 +564,7 @@ test_a_stream_that_the_driver_does_not_destroy_costs_nothing()
 	nothing_was_lost "$worker"
 }
 
-# The first block of two can't be mapped: those that don't need it go on, in their order.
+# The first of two blocks can't be mapped. Kernels on the second block run, in their order.
 test_what_stands_beside_a_refused_mapping_is_done()
 {
 	local worker
@@ -586,7 +588,7 @@ test_what_stands_beside_a_refused_mapping_is_done()
 	is "$(od -A n -t x4 -N 4 allocations/kept/data)" ' 0707070c'
 }
 
-# The old process can't write its memory out and lives on for seconds.
+# The old process is stopped, so its checkpoint takes seconds.
 test_after_a_time_limit_the_next_worker_starts_at_once()
 {
 	local old given_up took
@@ -610,7 +612,7 @@ test_after_a_time_limit_the_next_worker_starts_at_once()
 	! echo default 2>/dev/null >control/synchronize
 }
 
-# The kernel waits for its memory to be mapped.
+# The launch waits until the worker has mapped the memory; the time limit runs meanwhile.
 test_a_time_limit_counts_while_a_worker_is_told_what_it_needs()
 {
 	local old
@@ -744,7 +746,7 @@ test_a_mover_that_is_killed_while_data_moves_is_repaired()
 
 # ---- the end of the broker ----
 
-# A broker of its own, in which a kernel never ends.
+# Starts a broker for this case alone and an endless kernel in the broker's worker.
 start_spinning()
 {
 	needs_kernels
@@ -775,7 +777,7 @@ test_sigterm_ends_the_broker_and_a_kernel_that_never_ends()
 	nothing_is_left
 }
 
-# What was under way and what stood behind it has not been done, and says so.
+# Lines under way and lines queued behind these fail, with a sentence.
 test_sigterm_fails_the_lines_that_it_ends()
 {
 	local waiting behind other

@@ -2,7 +2,7 @@
 # Fill: every type, every way to write a value, every range.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# filled VALUE OD-FORMAT EXPECTED: a fresh allocation, filled, shows it everywhere.
+# filled VALUE OD-FORMAT EXPECTED: fills a fresh allocation with VALUE and compares all of it.
 filled()
 {
 	echo "x $1" >control/fill || fail "refused: $1: $(tail -n 1 errors)"

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Two users who do whatever they can to the broker, to each other and to a third one, and
-# what must be so behind them (hostile.py).
+# Two hostile users (hostile.py) do random operations on the broker and on each other's
+# objects, while a third user works. At the end the broker must be as before.
 #
-# Environment: GPUMEM_HOSTILE_SECONDS, how long they go on (30); GPUMEM_HOSTILE_SEED.
+# Environment: GPUMEM_HOSTILE_SECONDS, the duration (30); GPUMEM_HOSTILE_SEED.
 hostile_seconds=${GPUMEM_HOSTILE_SECONDS:-30}
 export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((hostile_seconds + 240))}
 . "${BASH_SOURCE%/*}/lib.bash"
 
 users='64001 64002 64003'
 
-# What a process has open and what memory lies in /dev/shm, without the numbers of each.
-# (The account of a user whose worker was killed stays, without memory, for the next one.)
+# Lists the open files of a process and the files of /dev/shm, without their numbers. (The
+# software GPU's account of a killed worker stays, empty, for the next worker.)
 descriptors_of()
 {
 	{
@@ -19,8 +19,8 @@ descriptors_of()
 	} | sed -E 's/:\[[0-9]*\]//; s/-[0-9]+-[0-9]+$//' | sort
 }
 
-# left_behind PID BEFORE: what is there now and was not before. The software GPU takes away
-# what a killed process has left when it is asked how much is used.
+# left_behind PID BEFORE: lists files that were not in BEFORE. A read of `status` makes the
+# software GPU remove files of killed processes.
 left_behind()
 {
 	cat devices/*/memory_used_bytes >/dev/null
@@ -35,7 +35,8 @@ no_worker_runs()
 	done
 }
 
-# What each user's first commands make for good is there: the start to compare with.
+# Runs each user's first commands, which make some permanent objects. The list of files
+# after these is the start to compare with.
 warm_up()
 {
 	local uid kind device

@@ -165,7 +165,7 @@ class Hostile(threading.Thread):
         size = os.fstat(fd).st_size
         kind = self.random.choice([mmap.MAP_SHARED, mmap.MAP_PRIVATE])
         with mmap.mmap(fd, size, kind, mmap.PROT_READ) as page:
-            # The kernel reads it: what is gone is EFAULT there, and no SIGBUS.
+            # The kernel reads the mapping: revoked memory gives EFAULT and no SIGBUS.
             os.pwrite(self.scratch, page, 0)
 
     def do_splice(self):
@@ -335,7 +335,7 @@ class Hostile(threading.Thread):
             except OSError as error:
                 self.count[errno.errorcode[error.errno]] += 1
             except (ValueError, OverflowError, IndexError):
-                self.count["impossible"] += 1  # a number that the call can't take
+                self.count["impossible"] += 1  # the number does not fit into the call's argument
         for fd in self.held:
             os.close(fd)
         self.doing = None
@@ -357,15 +357,15 @@ def clean_up():
         write(f"owners/{os.geteuid()}/reset", b"1")
     except OSError:
         pass
-    # A stream and a module are busy until what was queued on them has ended, perhaps
-    # behind work of the other user.
+    # A stream and a module are busy until their queued work has ended, perhaps behind
+    # work of the other user.
     deadline = time.monotonic() + 30
     for path in own_paths():
         while True:
             try:
                 os.rmdir(path)
             except (FileNotFoundError, PermissionError):
-                break  # it has gone, or is another user's
+                break  # removed meanwhile, or another user's
             except OSError as error:
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
                     raise

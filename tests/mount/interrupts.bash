@@ -1,9 +1,9 @@
 #!/bin/bash
-# Waiting: what ends a wait, what does not, and that nothing is done twice.
+# Signals during a wait: which waits end, and that nothing is done twice.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# A program that catches SIGINT, makes one system call without any library's retry, and
-# prints what it returned and whether it took less than the delay.
+# A program that catches SIGINT and makes one system call without any library's retry.
+# Prints the result, and whether the call took less than the delay.
 caller()
 {
 	python3 -c "from syscalls import *
@@ -137,12 +137,12 @@ test_sigkill_ends_a_wait()
 	inject
 }
 
-# writes_and THEN: a program that has written data, and that queues work before the next
-# use of it once $T/slow is there.
+# writes_and THEN: a program that writes data and then, as soon as $T/slow exists, queues
+# work on the same memory and runs THEN.
 writes_and()
 {
 	echo 'x 4096' >control/alloc
-	rm -f "$T/slow" "$T/wrote" # what an earlier case wrote is no sign of this one
+	rm -f "$T/slow" "$T/wrote" # files of an earlier case
 	python3 -c "from syscalls import *
 fd = os.open('allocations/x/data', os.O_WRONLY)
 os.write(fd, b'written')
@@ -159,8 +159,8 @@ $1" >"$T/wrote" &
 	eventually "grep -q queued '$T/wrote'"
 }
 
-# A program's end closes its files, and closing what was written waits until all of it has
-# reached the memory; but nobody hears of that any more.
+# The exit of a program closes its files. Such a close waits until all written bytes are in
+# the memory, and nobody can be told of a failure.
 test_sigkill_ends_a_program_whose_files_wait_to_be_closed()
 {
 	writes_and 'signal.pause()'

@@ -2,7 +2,7 @@
 # Launches: kernels run by a line, checked before, in order, with their errors.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# loaded NAME [FILE]: the module of the project's own kernels of that name.
+# loaded NAME [FILE]: loads tests/kernels/FILE.cu as module NAME.
 loaded()
 {
 	needs_kernels
@@ -10,7 +10,7 @@ loaded()
 	cp "$GPUMEM_KERNELS/${2-$1}.ptx" "modules/$1/image"
 }
 
-# words TYPE NAME [N]: the numbers in an allocation, on one line.
+# words TYPE NAME [N]: prints the numbers in an allocation on one line.
 words()
 {
 	od -A n -v -t "$1" -N "${3:-64}" "allocations/$2/data" | tr -s ' \n' ' ' | sed 's/^ //;s/ $//'
@@ -160,7 +160,8 @@ test_order_holds_across_streams()
 	is "$(<streams/a/state) $(<streams/b/state)" 'idle idle'
 }
 
-# Both only read it as far as they say, so they are independent: one alone would not end.
+# Both launches declare the memory `in:`, so both may run at once. Each kernel waits for
+# the other.
 test_independent_kernels_run_side_by_side()
 {
 	loaded order
@@ -492,7 +493,7 @@ loaded_as()
 	run "mkdir modules/$1 && cp '$GPUMEM_KERNELS/$1.ptx' modules/$1/image"
 }
 
-# The launch names the memory as read only, and its kernel writes there.
+# The launch declares the memory `in:`, yet the kernel writes there.
 faults_when_written()
 {
 	by 1001 loaded_as order

@@ -11,8 +11,8 @@ lease_py()
 $(cat)" "$@"
 }
 
-# held NAME [LINE]: a program that has a lease of NAME, has written LINE to it or else
-# read it, and lives until it is killed; its process is $holder.
+# held NAME [LINE]: starts a program that opens a lease of NAME and writes LINE to the
+# lease, or reads the lease. The program lives until killed; its process is $holder.
 held()
 {
 	local ready
@@ -63,7 +63,7 @@ test_who_has_a_lease_is_shown()
 	like "$(tail -n 1 events)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
 }
 
-# A program that maps a descriptor has all of it.
+# A holder maps the whole memfd, so the memfd must hold no other allocation.
 test_a_lease_of_a_small_host_allocation_is_of_no_other()
 {
 	needs_software 'map a descriptor without a driver'
@@ -217,8 +217,8 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 	echo 'y 400M' >control/alloc
 }
 
-# leaves NAME: a program that has a lease of NAME and then ends, but for a thread: its
-# files are closed, and it has not gone yet. Its process is $holder.
+# leaves NAME: starts a program with a lease of NAME. Its main thread exits and a second
+# thread lives on: the files are closed and the process, $holder, still exists.
 leaves()
 {
 	PATH=/usr/bin:/bin python3 -c "from lease import *
@@ -227,7 +227,7 @@ lease = Lease('$1')
 lease.fields()
 ready = threading.Event()
 def stay():
-    libc.unshare(0x400)  # CLONE_FILES: a table of its own
+    libc.unshare(0x400)  # CLONE_FILES: a separate descriptor table
     lease.close()
     ready.set()
     signal.pause()
@@ -240,7 +240,7 @@ libc.syscall(60, 0)  # exit(2), of this thread alone" &
 	eventually "grep -q ' $holder ' leases"
 }
 
-# An allocation that needs the memory waits for $holder, whose time limit is 10 s.
+# An allocation that needs the memory waits for the end of $holder, at most 10 s.
 waits_for_the_end_of_holder()
 {
 	timeout 3 bash -c 'echo "y 400M" >control/alloc' || true
@@ -383,7 +383,7 @@ test_what_is_leased_stays_where_it_is()
 	echo 'y 4096' >control/alloc
 	first=$(<allocations/x/generation)
 	held x
-	# of its own block from now on
+	# from now on in a block of its own
 	is "$(<allocations/x/generation)" $((first + 1))
 	local address
 	address=$(<allocations/x/address)
@@ -433,7 +433,7 @@ for wrong in [f"{number}:{'0' * 32}", f"999999:{secret}"]:
 print(isinstance(redeem(ticket + "\n"), int))
 EOF
 	)" $'EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL EINVAL \nENOENT ENOENT True'
-	# Descriptors that are sent along are dropped, and many connections get in nobody's way.
+	# Received descriptors are dropped, and many connections hinder nobody.
 	is "$(lease_py <<'EOF'
 lease = Lease("x")
 ticket = lease.fields()["ticket"].encode()
@@ -595,20 +595,20 @@ test_a_reset_ends_the_holds_of_a_user()
 # readahead(2), fadvise(2), sendfile(2) and faults of mappings lock the kernel's pages of a
 # file until they are read, and a write to the file waits for these locks, deaf to signals.
 
-# in_call PID NUMBER: waits until the process is in that system call.
+# in_call PID NUMBER: waits until the process is in system call NUMBER.
 in_call()
 {
 	eventually "grep -q '^$2 ' /proc/$1/syscall"
 }
 
-# dies PID: it is a child, and SIGKILL ends it at once.
+# dies PID: SIGKILL ends this child at once.
 dies()
 {
 	kill -KILL "$1"
 	eventually "grep -q '^State:.Z' /proc/$1/status || [ ! -e /proc/$1 ]" 10
 }
 
-# reads_ahead NAME: has the kernel read data into its own pages.
+# reads_ahead NAME: makes the kernel read data into the page cache.
 reads_ahead()
 {
 	lease_py <<-EOF
@@ -617,8 +617,8 @@ reads_ahead()
 	EOF
 }
 
-# writes NAME: a program that opens and writes data; its process is $writer. It waits in
-# write(2), or already in open(2), which drops the kernel's pages.
+# writes NAME: starts a program, $writer, that opens and writes data. The program waits in
+# write(2), or already in open(2), where the kernel drops the file's pages.
 writes()
 {
 	PATH=/usr/bin:/bin "${AS[@]}" dd if=/dev/zero of="allocations/$1/data" bs=4096 count=1 conv=notrunc status=none &
@@ -626,7 +626,7 @@ writes()
 	eventually "grep -qE 'fuse|request_wait_answer|folio|rwsem' /proc/$writer/wchan"
 }
 
-# waits_for_itself: a program that holds x and writes its data; its process is $holder.
+# waits_for_itself: starts a program, $holder, that holds x and writes to x: a deadlock.
 waits_for_itself()
 {
 	PATH=/usr/bin:/bin "${AS[@]}" python3 -c 'from lease import *
@@ -649,7 +649,7 @@ test_a_program_that_waits_for_its_own_hold_can_be_killed()
 	timeout 10 bash -c 'echo "x u8:1" >control/fill'
 }
 
-# A process that ends waits for its asynchronous reads before it closes any file.
+# An exiting process waits for its asynchronous reads before any file is closed.
 test_a_program_whose_asynchronous_read_waits_for_its_own_hold_can_be_killed()
 {
 	echo 'x 1M' >control/alloc
@@ -683,7 +683,7 @@ test_a_reader_keeps_no_write_of_others_alive()
 	inject
 }
 
-# After a write the kernel believes that the file has a size.
+# After a write of the lease file the kernel takes the file for non-empty.
 test_a_lease_that_is_read_ahead_keeps_no_line_alive()
 {
 	echo 'x 1M' >control/alloc
@@ -700,7 +700,7 @@ os.pwrite(lease.fd, b"hold r", 0)' &
 	dies $holder
 }
 
-# A descriptor acts as its opener: here both users are one program.
+# A descriptor acts for the user who opened the file: here one program plays both users.
 test_reads_ahead_of_one_user_delay_no_line_of_another()
 {
 	needs_root 'several users'

@@ -11,13 +11,14 @@
 # each case in a process of its own under a time limit, frees what the case left, and
 # ends the broker. A case fails when a command or a check in it fails, when the broker
 # says anything on stderr, or when a sanitizer reports anything in any process. The
-# output is TAP; what a case said follows its `not ok`, and lines with `# ` its `ok`.
+# output is TAP. A case's output follows its `not ok`; after an `ok` only lines with `# `.
 #
 # Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
-# starts the broker as an ordinary user, who then is the only one served; GPUMEM_KERNELS,
-# where tests/kernels lie as PTX; GPUMEM_CASE=REGEX runs only the cases that it finds.
+# starts the broker as an ordinary user, and the broker then serves this user alone;
+# GPUMEM_KERNELS, the folder of tests/kernels as PTX; GPUMEM_CASE=REGEX runs only matching
+# cases.
 #
-# A case waits for what it waits for (`eventually`), never for a time.
+# A case waits for an event (`eventually`), never for a time.
 
 set -u
 export LC_ALL=C.UTF-8
@@ -97,14 +98,14 @@ by()
 	"$@"
 }
 
-# run COMMAND: as whoever's turn it is.
+# run COMMAND: runs COMMAND as the current user (`by UID`, `$AS`).
 run()
 {
 	"${AS[@]}" bash -c "$1"
 }
 
-# refused ERRNO REGEX COMMAND: it fails with that error, and the newest line of `errors`
-# is this failure, in a sentence like that.
+# refused ERRNO REGEX COMMAND: COMMAND fails with ERRNO. The newest line of `errors` is this
+# failure, with a sentence that matches REGEX.
 refused()
 {
 	local before line said
@@ -137,7 +138,7 @@ py()
 $(cat)" "$@"
 }
 
-# The number that a flat keyed FILE has for KEY.
+# value_of FILE KEY: prints the number behind KEY in a flat keyed file.
 value_of()
 {
 	awk -v key="$2" '$1 == key { print $2 }' "$1"
@@ -186,7 +187,7 @@ inject()
 	mv "$T/inject.new" "$T/inject"
 }
 
-# slow TIME: copies, fills and transfers take that much longer.
+# slow TIME: each copy, fill and transfer takes TIME longer.
 slow()
 {
 	local call rules=()
@@ -207,7 +208,7 @@ until_it_waits()
 
 # ---- brokers ----
 
-# driver [NAME]: of a machine of its own.
+# driver [NAME]: prints the option --driver for a separate software machine NAME.
 driver()
 {
 	if is_software; then
@@ -218,7 +219,7 @@ driver()
 	fi
 }
 
-# on_driver COMMAND...: a program that uses the mount and the broker's driver.
+# on_driver COMMAND...: runs a program that uses the mount and the broker's driver.
 on_driver()
 {
 	local settings=() software
@@ -230,9 +231,9 @@ on_driver()
 		"${settings[@]}" "$@"
 }
 
-# broker_start FOLDER OPTION...: its mount is FOLDER/mnt, its words FOLDER/stderr, its
-# process FOLDER/pid, its session's FOLDER/session, its exit status FOLDER/status once
-# there is one. Returns once the mount answers.
+# broker_start FOLDER OPTION...: starts a broker on FOLDER/mnt and returns once the mount
+# answers. FOLDER/stderr has the broker's messages, FOLDER/pid its process, FOLDER/session
+# its session, and FOLDER/status, after the end, its exit status.
 broker_start()
 {
 	local folder=$1
@@ -247,7 +248,7 @@ broker_start()
 		wait $!
 		echo $? >"$1/status"' - "$folder" "${AS[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
 	eventually "[ -s '$folder/pid' ] && [ -s '$folder/session' ]"
-	# Of a dead mount the kernel may remember that a file exists.
+	# The kernel may still have names of a dead mount in its cache, so a file is read.
 	eventually "\"\${AS[@]}\" cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
 	[ ! -e "$folder/status" ] ||
 		fail "the broker did not start: $*" "status $(<"$folder/status")" "$(<"$folder/stderr")"
@@ -267,7 +268,7 @@ unmount()
 	fi
 }
 
-# workers_of FOLDER [NAME]: the workers of the broker, all or `mover` or an owner's.
+# workers_of FOLDER [NAME]: lists the broker's workers: all, `mover`, or a user's (NAME=UID).
 workers_of()
 {
 	local parent process argv
@@ -279,7 +280,7 @@ workers_of()
 	done 2>/dev/null
 }
 
-# All processes of the broker: its session (setsid above) and its workers.
+# processes_of FOLDER: lists the broker's session (setsid above) and workers.
 processes_of()
 {
 	local session process stat
@@ -292,7 +293,8 @@ processes_of()
 	done 2>/dev/null
 }
 
-# broker_ended FOLDER: what must be so once it was told to end.
+# broker_ended FOLDER: waits for the end of a broker that was told to end. The exit status
+# is 0, no process is left, and nothing was reported.
 broker_ended()
 {
 	eventually "[ -s '$1/status' ]"
@@ -301,18 +303,18 @@ broker_ended()
 	is_silent "$1"
 }
 
-# broker_stop FOLDER: as a user would.
+# broker_stop FOLDER: unmounts, as a user would, and waits for the broker's end.
 broker_stop()
 {
 	unmount "$1/mnt" || fail "the mount could not be unmounted"
 	broker_ended "$1"
 }
 
-# What the leak sanitizer says when a thread ends while it looks at it: no report.
+# The leak sanitizer prints this line when a thread ends during the check: no report.
 no_report='^==[0-9]+==Unable to get registers from thread [0-9]+\.$'
 
-# is_silent FOLDER: neither the broker nor any sanitizer said anything. A report is a file
-# with something in it: a process that is killed as it ends may leave an empty one.
+# is_silent FOLDER: neither the broker nor any sanitizer printed anything. An empty file is
+# no report: a process that is killed during its exit may leave an empty file.
 is_silent()
 {
 	[ ! -s "$1/stderr" ] || fail "the broker wrote on stderr:" "$(head -c 4000 "$1/stderr")"
@@ -320,7 +322,7 @@ is_silent()
 		fail "a sanitizer reports:" "$(head -qn 60 "$T"/sanitizer/*)"
 }
 
-# Whatever state a broker is in: nothing of it is left.
+# broker_kill FOLDER: removes mount and processes of a broker in any state.
 broker_kill()
 {
 	local pids
@@ -349,7 +351,7 @@ run_case()
 	"test_$1"
 }
 
-# Brokers that a case started for itself lie in $T/NAME.
+# Ends the jobs of a case, and the brokers that the case started in $T/NAME.
 cleanup_case()
 {
 	local folder
@@ -361,12 +363,12 @@ cleanup_case()
 	kill $(jobs -p) 2>/dev/null || true
 }
 
-# Free what a case left in the topic's mount.
+# Frees all objects that a case left in the topic's mount.
 sweep()
 {
 	local object
 	rm -f "$T/inject"
-	# What still runs would hold on to what is to go.
+	# Running kernels would keep their memory, streams and modules.
 	if grep -qs busy "$M"/{streams,allocations}/*/state; then
 		for object in "$M"/owners/*/reset; do
 			echo 1 >"$object"
@@ -375,7 +377,7 @@ sweep()
 	for object in "$M"/allocations/* "$M"/modules/*; do
 		[ ! -d "$object" ] || rmdir "$object"
 	done
-	# What was freed may still be on its way on them.
+	# A free may still be under way on a stream.
 	for object in "$M"/streams/*; do
 		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || eventually "rmdir '$object'"
 	done

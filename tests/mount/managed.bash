@@ -1,5 +1,5 @@
 #!/bin/bash
-# Managed memory: made, moved, advised, attached, and what the driver says of it.
+# Managed memory: alloc, prefetch, advice, attach, and the driver's reports.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 page=$(getconf PAGESIZE)
@@ -9,14 +9,14 @@ own()
 	workers_of "$T/main" "$(id -u)"
 }
 
-# The ranges that FILE shows for KEY: `OFFSET+LENGTH VALUE` a line.
+# ranges FILE KEY: prints the ranges of KEY, `OFFSET+LENGTH VALUE` a line.
 ranges()
 {
 	sed -n "s/^$2\[\([0-9+]*\)\]/\1/p" "$1"
 }
 
-# Where the pages of an allocation are, 2 MiB each: device:N or node:N, copies with a plus.
-# The software GPU keeps that in a file.
+# pages NAME: prints the place of each 2 MiB page, device:N or node:N; a plus marks a copy.
+# The software GPU keeps these places in a file.
 pages()
 {
 	local address where bit places
@@ -157,7 +157,7 @@ test_a_node_of_the_host_is_a_place_too()
 	echo numa:0 >allocations/y/prefetch
 	is "$(<allocations/y/last_prefetch)" numa:0
 	echo 'set_preferred_location numa:0' >allocations/y/advise
-	# What the driver says: that of CUDA 13.0 takes it and tells nothing.
+	# The driver of CUDA 13.0 accepts numa:0 and then reports none.
 	like "$(value_of allocations/y/advise preferred_location)" '^(numa:0|none)$'
 	is "$(value_of status managed_prefetched_cpu_bytes)" 4194304
 	is "$(value_of status managed_preferred_cpu_bytes)" 4194304
@@ -305,7 +305,7 @@ test_many_ranges_are_all_shown()
 	for ((i = 0; i < 200; i += 2)); do
 		lines+="y set_read_mostly offset=$((i * page)) length=1"$'\n'
 	done
-	# One write takes 4096 bytes and more: it is one batch.
+	# One write(2) of more than 4096 bytes is one batch.
 	printf %s "$lines" | dd of=control/advise bs=64K iflag=fullblock conv=notrunc status=none
 	is "$(ranges allocations/y/advise read_mostly | wc -l)" 200
 	is "$(ranges allocations/y/advise read_mostly | tail -n 1)" "$((199 * page))+$page 0"
@@ -560,8 +560,8 @@ test_totals_go_down_with_what_is_freed()
 	eventually '[ "$(value_of status managed_bytes)" = 0 ]'
 }
 
-# Some hundred changes of ranges, some frees; then the driver's word, the totals and a model
-# that keeps a record for each page must agree.
+# After some hundred changes of ranges and some frees, three records must agree: the driver's
+# report, the totals, and a model with an entry for each page.
 test_totals_agree_with_the_driver_after_many_changes()
 {
 	py "$page" <<-'EOF'
@@ -665,7 +665,7 @@ test_totals_agree_with_the_driver_after_many_changes()
 	EOF
 }
 
-# ---- the end of its worker ----
+# ---- the end of the worker ----
 
 test_what_is_lost_is_nowhere_and_says_so()
 {

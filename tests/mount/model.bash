@@ -1,9 +1,9 @@
 #!/bin/bash
-# `data` against a model: random operations of every kind on bytes that a program also has
-# in its own memory (model.py).
+# `data` against a model: model.py does random operations of every kind and compares the
+# bytes with a copy in its own memory.
 #
-# Environment: GPUMEM_MODEL_SECONDS, how long each kind takes (4); GPUMEM_MODEL_SEED, to do
-# again what a run has done.
+# Environment: GPUMEM_MODEL_SECONDS, seconds for each kind (4); GPUMEM_MODEL_SEED, to repeat
+# an earlier run.
 export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_MODEL_SECONDS:-4} + 60))}
 . "${BASH_SOURCE%/*}/lib.bash"
 

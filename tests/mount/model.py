@@ -19,7 +19,7 @@ import time
 
 KINDS = ["device", "host", "direct", "async", "managed"]
 SIZES = [1, 100, 4095, 4096, 10000, 65536, 300007, 1 << 20, (1 << 20) + 1, 3000001]
-PIECE = 1 << 16  # what one splice moves at most: the pipe's size
+PIECE = 1 << 16  # the most that one splice moves: the pipe's size
 ZERO_RANGE, PUNCH_HOLE, KEEP_SIZE = 0x10, 0x02, 0x01
 KERNEL_MAX = 2048  # elements
 
@@ -131,7 +131,7 @@ class Model:
     def say(self, text):
         self.said.append(f"{self.count}: {text}")
 
-    # ---- what operations are made of ----
+    # ---- parts of operations ----
 
     def memory(self):
         return self.random.choice(self.memories)
@@ -197,7 +197,7 @@ class Model:
         self.queued = False
         for other in self.memories:
             os.fsync(other.fd)
-        # fsync waits for what its descriptor wrote, a read also for a truncation.
+        # fsync waits for the writes of its descriptor, a read also for a truncation.
         for at in range(0, memory.size, 1 << 20):
             os.pread(memory.fd, 1 << 20, at)
 
@@ -492,7 +492,7 @@ class Model:
         found = memory.map()[offset:offset + length]
         self.compare(memory, offset, found, "the shared mapping", length)
 
-    # ---- what leaves the bytes as they are, and what begins anew ----
+    # ---- operations that keep all bytes, and a fresh start ----
 
     def op_sync(self, memory):
         self.say(f"fsync {memory.name}")

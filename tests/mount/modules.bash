@@ -2,7 +2,7 @@
 # Modules: made and removed as folders, loaded by writing their image, functions listed.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# ptx NAME...: a kernel of each name, as nvcc would write it.
+# ptx NAME...: prints PTX with a kernel of each name, as nvcc would write.
 ptx()
 {
 	local name
@@ -25,14 +25,14 @@ ptx()
 	done
 }
 
-# module NAME FUNCTION...: one with these functions, loaded.
+# module NAME FUNCTION...: loads a module NAME with these functions.
 module()
 {
 	mkdir "modules/$1"
 	ptx "${@:2}" >"modules/$1/image"
 }
 
-# An ELF file for machine $1 with one section, cut off after $2 bytes.
+# elf MACHINE BYTES: an ELF file for MACHINE with a single section, cut off after BYTES.
 elf()
 {
 	python3 - "$@" <<-'END'
@@ -519,7 +519,7 @@ test_a_module_is_its_owners()
 	by 1002 denied EPERM 'rmdir modules/m'
 	is "$(by 1002 run 'ls modules')" m
 	is "$(<owners/1001/state)" running
-	# Root may, and it is still the owner's worker that has it.
+	# Root may write the image; the module still lives in the owner's worker.
 	ptx g >modules/m/image
 	is "$(ls modules/m/functions)" g
 	by 1001 run 'rmdir modules/m'

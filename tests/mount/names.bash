@@ -1,5 +1,5 @@
 #!/bin/bash
-# What people do with files: rename, modes, df, du, ls -lS, find.
+# Everyday work with files: rename, modes, df, du, ls -lS, find.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_mv_renames()

@@ -1,12 +1,11 @@
 #!/bin/bash
-# The Python package: each function test_NAME of tests/python/cases.py is a case, in a
-# program of its own.
+# The Python package: each function test_NAME of tests/python/cases.py is a case and runs in
+# a separate process.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 python_cases=$here/../python/cases.py
 
-# A python3 with numpy, where there is one: the one of the PATH may be another than the
-# system's.
+# Prints a python3 that has numpy, if any. The python3 of PATH may not be the system's.
 python_with_numpy()
 {
 	local python
@@ -17,7 +16,7 @@ python_with_numpy()
 }
 export GPUMEM_PYTHON=${GPUMEM_PYTHON:-$(python_with_numpy)} # found once for all cases
 
-# A library that was built with a sanitizer needs the sanitizer's before anything else.
+# A library built with a sanitizer needs the sanitizer's own library loaded first.
 sanitizers()
 {
 	ldd "$build/broker/client/libgpumem.so.0" | awk '/lib(a|ub|t)san/ { printf "%s ", $3 }'

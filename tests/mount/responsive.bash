@@ -1,8 +1,8 @@
 #!/bin/bash
-# What the GPU does, or a worker does not, holds up no file that does not ask for it.
+# A busy GPU or a hung worker delays only files that need them.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# The tree answers, all of it that asks no worker; a stopped answer would end the time.
+# All files that need no worker answer within 10 s.
 answers()
 {
 	timeout 10 bash -ec '
@@ -16,7 +16,7 @@ answers()
 		rmdir streams/other' || fail "the tree did not answer in time"
 }
 
-# dd opens, duplicates and closes: that is no write yet.
+# dd opens, duplicates and closes the file before the first write.
 test_closing_what_has_written_nothing_waits_for_nothing()
 {
 	echo 'x 4096' >control/alloc
@@ -31,7 +31,7 @@ test_closing_what_has_written_nothing_waits_for_nothing()
 	is "$(od -A n -t u1 -N 2 allocations/x/data | xargs)" '2 1'
 }
 
-# The user database (of a whole company, perhaps) may take as long as it likes.
+# A look-up in the user database (LDAP, perhaps) may take any time.
 test_the_tree_answers_while_the_user_database_does_not()
 {
 	local uid readers=()
@@ -167,8 +167,8 @@ test_the_tree_answers_while_an_owners_worker_is_stopped()
 	is "$(stat -c %s "$T/read")" 4194304
 }
 
-# The kernel has one queue for what nobody waits for in person: reading ahead into its own
-# pages and the closing of files.
+# The kernel has a single background queue for requests without a waiting process: readahead
+# into the page cache, and RELEASE.
 test_reads_ahead_hold_back_no_closing()
 {
 	echo 'x 32M' >control/alloc

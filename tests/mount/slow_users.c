@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A user database that answers no more, as a library to be preloaded: as long as the file
- * SLOW_USERS is there, a look-up waits.
+ * A library to preload: a user database that does not answer. While the file SLOW_USERS
+ * exists, each look-up waits.
  */
 #include <pwd.h>
 #include <stdlib.h>

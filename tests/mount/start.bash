@@ -1,5 +1,5 @@
 #!/bin/bash
-# Start and stop: exit codes, what is said, and that nothing stays behind.
+# Start and stop: exit codes and messages; nothing is left behind.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 # A broker of a case's own.
@@ -35,7 +35,7 @@ test_a_folder_laid_out_by_another_user_stops_no_broker()
 	like "$socket" "^/tmp/gpumem-$owner-[A-Za-z0-9]{6}/"
 	is "$(stat -c '%u %a' "${socket%/*}")" "$owner 755"
 	broker_stop "$T/own"
-	# The next broker has its socket there, too.
+	# The next broker uses the same folder for its socket.
 	by $owner start
 	is "$(by $owner run "readlink '$O/socket'")" "$socket"
 	broker_stop "$T/own"
@@ -82,7 +82,8 @@ test_options_of_the_software_gpu_are_checked()
 	! is_mounted "$T/none"
 }
 
-# software_is_refused MACHINE REGEX: with that sentence, and nothing is mounted.
+# software_is_refused MACHINE REGEX: the start fails with a sentence that matches REGEX, and
+# nothing is mounted.
 software_is_refused()
 {
 	local said status=0
@@ -128,7 +129,7 @@ test_what_others_lay_out_for_the_software_gpu_is_left_alone()
 	is "$(cat "$T"/victim/*)" $'mine\nmine\nmine'
 }
 
-# The totals of another user are that user's to write: root counts anew what they hide.
+# A user may write the totals in the user's own folder. Root does not trust these and counts.
 test_totals_of_the_software_gpu_that_are_spoiled_are_counted_anew()
 {
 	local machine=/dev/shm/gpumem-softgpu.${T##*.}-own
@@ -145,7 +146,7 @@ test_totals_of_the_software_gpu_that_are_spoiled_are_counted_anew()
 	broker_stop "$T/own"
 }
 
-# Locks every file of a folder that it may open, until its input ends.
+# A program that locks every file of a folder, as far as permitted, until end of input.
 lock_all='
 import fcntl, os, sys
 for folder, _, files in os.walk(sys.argv[1]):
@@ -302,7 +303,7 @@ test_sigterm_while_lines_wait_ends_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
-# A process that is traced is not gone before its tracer knows of it.
+# A traced process stays a zombie until its tracer has waited for the end.
 test_a_worker_that_can_not_be_ended_does_not_keep_the_broker()
 {
 	local mover tracer
@@ -327,7 +328,7 @@ test_a_worker_that_can_not_be_ended_does_not_keep_the_broker()
 	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
 }
 
-# What ends in time has been done.
+# Lines that end within the grace period succeed.
 test_sigterm_lets_lines_end_that_do_in_time()
 {
 	local writer
@@ -349,7 +350,7 @@ test_who_reads_what_the_starter_writes_is_let_go()
 {
 	local said folder=$T/daemon
 	mkdir "$folder"
-	# a worker that kept the pipe would keep cat waiting
+	# a worker with the pipe still open would keep cat waiting
 	said=$("${AS[@]}" timeout 20 "$GPUMEMD" --driver "$(driver daemon)" "$folder" 2>&1 </dev/null | timeout 20 cat)
 	is "$said" ''
 	[ -e "$folder/version" ]
@@ -389,8 +390,8 @@ test_an_unmount_is_refused_while_a_file_is_open()
 	broker_stop "$T/own"
 }
 
-# Files that are open keep a broker alive that has been unmounted lazily: who closes the
-# last one must not choose the end of the broker that is mounted there by then.
+# After a lazy unmount, open files keep the old broker alive. When the last file is closed,
+# the old broker must not unmount the next broker.
 test_the_late_end_of_a_broker_leaves_the_next_one_there()
 {
 	start

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Streams: made and removed as folders, each with its device, priority and state.
+# Streams: mkdir and rmdir of their folders; device, priority and state.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_default_is_always_there()

@@ -1,14 +1,15 @@
 #!/bin/bash
-# The n-th call of each driver function fails, or kills its process, while everything that
-# can be done is done: each failure says what failed, nothing is left over, and then all of
-# it works. Here the first call of each; GPUMEM_SWEEP=N goes through the first N, or up to
-# the one that nothing comes to any more. It takes seconds a call: GPUMEM_CASE_LIMIT.
+# Runs every verb and file operation while the n-th call of a driver function fails or kills
+# its process. Each failure must name the failed call, nothing may be left over, and a
+# second pass without faults must succeed. By default only the first call of each function;
+# GPUMEM_SWEEP=N tries calls 1 to N and stops early when call n is never made. A call takes
+# seconds: raise GPUMEM_CASE_LIMIT.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 me=$(id -u)
 
-# What the broker and its workers call in the course of commands, and a result each can
-# return. What gives memory back is left out: the broker's end would say so, and rightly.
+# Driver functions that commands call. Functions that give memory back are left out, since
+# the broker rightly reports their failures at its end.
 calls='cuMemCreate cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemMap
 	cuMemSetAccess cuMemAlloc_v2 cuMemAllocAsync cuMemFree_v2 cuMemFreeAsync cuMemAllocManaged
 	cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize
@@ -20,7 +21,8 @@ calls='cuMemCreate cuMemExportToShareableHandle cuMemImportFromShareableHandle c
 	cuModuleUnload cuLaunchKernel cuMemHostRegister_v2 cuMemHostUnregister cuMemGetInfo_v2
 	cuDevicePrimaryCtxRetain cuCtxSetCurrent'
 
-# Every verb and what is done with files, a line each; $1 is what stands before the names.
+# everything PREFIX: prints every verb and file operation, a shell line each. All names of
+# objects begin with PREFIX.
 everything()
 {
 	local name
@@ -59,13 +61,13 @@ everything()
 	for name in d s h x a m; do
 		echo "rmdir allocations/$1$name"
 	done
-	# freeing what was allocated on it is under way
+	# the free of async memory may still be under way on the stream
 	echo "echo $1 >control/synchronize"
 	echo "rmdir streams/$1"
 }
 
-# goes_wrong RULE: each line may fail, but then says what it was, or is about an object that
-# an earlier one could not make. Leaves in $harm how much came of it.
+# goes_wrong RULE: runs all lines under RULE. A line may fail if its message names the fault,
+# or if its object does not exist because an earlier line failed. $harm counts the effects.
 goes_wrong()
 {
 	local line call=${1#*=} restarts=$(value_of status restarts)
@@ -99,7 +101,7 @@ works()
 	done < <(everything v)
 }
 
-# What must be as before: descriptors and processes, and the totals.
+# Prints descriptors, processes and totals, to compare before and after.
 holdings()
 {
 	eventually '[ "$(value_of status bytes)" = 0 ]'
@@ -131,7 +133,8 @@ sweep_with()
 		quiet=0
 		for n in $(seq "${GPUMEM_SWEEP:-$2}"); do
 			goes_wrong "$(printf "$1" "$call" "$n")"
-			# what failed may have been done again; twice is the end of the calls
+			# the broker may have repeated a failed call with success: one quiet
+			# round is no proof that call n was never made
 			quiet=$((harm ? 0 : quiet + 1))
 			[ "$quiet" -lt 2 ] || break
 		done
@@ -147,7 +150,7 @@ test_every_call_runs_out_of_memory()
 	sweep_with 'fail=%s@%s=CUDA_ERROR_OUT_OF_MEMORY' 1
 }
 
-# The broker has no context that could be lost, so its own calls can't return that.
+# The broker has no context to lose, so its own calls can't return this error.
 test_every_call_finds_the_contexts_lost()
 {
 	calls=${calls/cuMemCreate cuMemExportToShareableHandle/}
@@ -156,7 +159,7 @@ test_every_call_finds_the_contexts_lost()
 
 test_every_call_is_the_last_of_its_process()
 {
-	# The broker itself makes these: it is not what is to be killed.
+	# The broker itself makes these calls, and the broker must live.
 	calls=${calls/cuMemCreate cuMemExportToShareableHandle/}
 	sweep_with 'kill=%s@%s' 1
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tree: every file is there, says one thing, and says it in one piece.
+# The tree: every file exists, shows a single value, and shows a consistent state.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_the_root_lists_the_tree()
@@ -250,7 +250,7 @@ test_a_held_file_of_text_can_be_read_again()
 	)" "$(printf '%s True True\n' status events errors devices/0/memory_used_bytes)"$'\n67108864\nESTALE'
 }
 
-# What errors says is for the user that opened it.
+# `errors` shows the failures of the user who opened the file.
 test_errors_are_those_of_the_opener()
 {
 	needs_root 'other users'

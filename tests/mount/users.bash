@@ -4,7 +4,7 @@
 
 alice=1001 bob=1002
 
-# Users without a passwd entry, so that nothing needs to be made for them.
+# Users without a passwd entry need no setup.
 grouped()
 {
 	local AS=(setpriv "--reuid=$1" "--regid=$1" "--groups=$2")
@@ -73,7 +73,7 @@ test_chmod_opens_and_closes_data()
 	by $bob denied EACCES 'cat allocations/x/data'
 }
 
-# loaded_by UID NAME: the project's own kernels of that name, as a module of that user.
+# loaded_by UID NAME [FILE]: loads tests/kernels/FILE.cu as a module NAME of the user.
 loaded_by()
 {
 	needs_root 'several users'
@@ -81,26 +81,27 @@ loaded_by()
 	by "$1" run "mkdir 'modules/$2' && cp '$GPUMEM_KERNELS/${3-$2}.ptx' 'modules/$2/image'"
 }
 
-# used_endlessly_by UID ARG: a kernel of that user that ends with its worker.
+# used_endlessly_by UID ARG: launches an endless kernel of the user on ARG.
 used_endlessly_by()
 {
 	[ -d modules/faults ] || loaded_by "$1" faults
 	by "$1" run "echo 'faults endless grid=1 block=1 wait=0 $2' >control/launch"
 }
 
-# Their failure is told here, so that it is no later line's.
+# kernels_end_of UID: ends the user's kernels and collects their failure, which a later line
+# of the user would otherwise report.
 kernels_end_of()
 {
 	by "$1" run "echo 1 >owners/$1/reset; ! echo default >control/synchronize" 2>/dev/null
 }
 
-# Its process is $!, which a signal reaches.
+# in_background_by UID COMMAND...: the process is $!, so a case can send signals.
 in_background_by()
 {
 	setpriv "--reuid=$1" "--regid=$1" --groups="$1,2000" "${@:2}" &
 }
 
-# look_by UID: the tree, and the files of x as far as the user may, answer.
+# look_by UID WHEN: the tree and the files of x answer this user within 10 s.
 look_by()
 {
 	by "$1" run 'timeout 10 bash -c "ls -l allocations/. allocations/x; stat allocations/x/data
@@ -108,8 +109,8 @@ look_by()
 		[ $? != 124 ]' || fail "uid $1 had to wait while: $2"
 }
 
-# changes_wait_for_no_kernel CHANGE...: alice's, one after the other. A change that waits
-# in the kernel ends by no signal: so it is looked at from outside.
+# changes_wait_for_no_kernel CHANGE...: alice makes the changes one by one, and none may
+# wait. A change stuck in the Linux kernel ends by no signal, so the case looks from outside.
 changes_wait_for_no_kernel()
 {
 	local change changing
@@ -145,7 +146,7 @@ test_changes_of_what_another_users_kernel_uses_hold_up_nobody()
 	kernels_end_of $bob
 }
 
-# What waits for the kernel instead of the change ends by a signal.
+# A reader behind the change waits for the GPU kernel, and a signal ends this wait.
 test_who_waits_behind_a_change_can_be_killed()
 {
 	local command waiting pid
@@ -183,13 +184,14 @@ test_a_mode_is_in_force_when_chmod_returns()
 	grouped $bob 2000 denied EACCES 'cat allocations/x/data'
 }
 
-# words_of FILE: its first two numbers.
+# words_of FILE: prints the first two numbers.
 words_of()
 {
 	od -A n -t d4 -N 8 "$1" | xargs
 }
 
-# Its neighbour in the shared block stays where it is, and stays closed.
+# x moves to a block of its own. Its neighbour in the shared block does not move and stays
+# unreadable for bob.
 test_small_memory_stands_alone_before_another_users_kernel_has_it()
 {
 	local address neighbour
@@ -214,7 +216,7 @@ test_small_memory_stands_alone_before_another_users_kernel_has_it()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
 }
 
-# The move reads beside the kernel that reads.
+# The move only reads x, so the move need not wait for a kernel that reads x.
 test_a_kernel_that_reads_keeps_nobody_from_reading_with_another()
 {
 	needs_root 'several users'
@@ -268,7 +270,7 @@ test_memory_is_taken_away_while_its_owners_kernel_goes_on()
 	is "$(<owners/$bob/worker)" "$worker"
 }
 
-# The second read waits for no write that nobody wants any more.
+# The interrupted write leaves the order, so the second read does not wait for that write.
 test_a_write_that_was_interrupted_keeps_nobody_from_reading()
 {
 	local writing
@@ -301,7 +303,7 @@ test_a_truncation_has_its_place_when_it_returns()
 	cmp "$T/read" <(yes | head -c 8; head -c 56 /dev/zero)
 }
 
-# What fails when its turn has come, is told to who reads what should be zeros.
+# The zeroing of a truncation may fail later; a reader of these bytes gets the error.
 test_a_truncation_that_fails_shows_nothing_old()
 {
 	local reading
@@ -323,7 +325,7 @@ test_a_truncation_that_fails_shows_nothing_old()
 	is "$(by $alice run 'tr "\0" . <allocations/x/data | head -c 9')" $'secret\n..'
 }
 
-# It waits for the memory, so its worker has not mapped it yet.
+# Bob's kernel is queued behind alice's, so bob's worker has not mapped x yet.
 test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 {
 	local address
@@ -344,7 +346,7 @@ test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null || true
 }
 
-# patient: a broker of the case's own, which waits for a second where others wait for ten.
+# patient: starts a broker for this case alone, with a give-back limit of 1 s instead of 10.
 patient()
 {
 	needs_root 'several users'
@@ -352,7 +354,7 @@ patient()
 	cd "$T/own/mnt"
 }
 
-# stop_worker_of UID: it runs as the user, who may do that.
+# stop_worker_of UID: a user may stop the user's own worker.
 stop_worker_of()
 {
 	by "$1" run "kill -STOP \$(<owners/$1/worker)"
@@ -376,7 +378,7 @@ test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
 	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
 	stop_worker_of $bob
 	by $alice run 'rmdir allocations/g'
-	# One that waits for three times the limit may give up on a busy machine.
+	# An alloc gives up after three times the limit, so a busy machine may need several.
 	eventually "by $alice run 'timeout 30 bash -c \"echo x 400M >control/alloc\"'"
 	eventually '[ "$(<owners/$bob/restarts)" = 2 ]'
 	is "$(by $bob run 'head -c 1 allocations/mine/data | od -A n -t u1')" '   1'
@@ -403,7 +405,7 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	broker_stop "$T/own"
 }
 
-# Its kernel has the address alone, so nothing in the order says that it uses the memory.
+# The kernel gets the address as a number, so the order does not know that it uses x.
 test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 {
 	local process resetting
@@ -428,12 +430,12 @@ test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 	by $bob run '! echo default >control/synchronize' 2>/dev/null
 }
 
-# Its launch waits to have the memory mapped by a worker that does not answer.
+# The launch waits until the worker has mapped g, and the stopped worker never answers.
 test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 {
 	patient
 	needs_software 'stop a worker'
-	# It is written, so that no zeroing comes before the launch.
+	# g is written first, so no zeroing comes before the launch.
 	by $alice run 'echo "g 4M mode=644" >control/alloc; echo shown >allocations/g/data; cmp -n 5 allocations/g/data <(echo shown)'
 	loaded_by $bob order
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:mine i32:1 mine" >control/launch'
@@ -446,7 +448,7 @@ test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 	broker_stop "$T/own"
 }
 
-# What is freed beneath a kernel that never ends is not on its way for others.
+# Memory freed under an endless kernel does not come back in time for another alloc.
 test_an_allocation_waits_for_memory_on_its_way_and_not_for_ever()
 {
 	needs_software 'have little memory'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Workers die, are killed, hang; the broker and what it holds live on.
+# Workers die, are killed or hang; the broker and its memory live on.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 mover()
@@ -310,7 +310,7 @@ test_owners_with_nothing_are_dropped()
 	broker_stop "$T/own"
 }
 
-# What root's shell has in its environment is not for the users' processes.
+# Variables of root's shell must not reach processes of other users.
 test_a_worker_has_listed_variables_and_its_owners_home_only()
 {
 	local environment home
@@ -324,7 +324,7 @@ test_a_worker_has_listed_variables_and_its_owners_home_only()
 	unlike "$environment" 'SECRET|hunter|HOME=/root'
 	is "$(grep -c _SEEN= <<<"$environment")" 3
 	is "$(grep -E '^(HOME|PATH)=' <<<"$environment")" "PATH=$PATH"
-	# The worker finds its home itself: that is only in its memory.
+	# The worker looks up its home itself, so HOME is only in its memory, not in environ.
 	py "$(workers_of "$T/own" 65534)" "HOME=$home" <<-'EOF'
 		process, home = "/proc/" + sys.argv[1], sys.argv[2].encode() + b"\0"
 		def ranges():
