@@ -85,7 +85,8 @@ static unsigned int slots_out(struct broker *broker)
 	pthread_mutex_lock(&broker->registry->lock);
 	pthread_mutex_lock(&broker->processes->mover.lock);
 	out = broker->processes->mover.staging.n_slots -
-	      broker->processes->mover.staging.n_free - broker->processes->mover.n_readaheads;
+	      broker->processes->mover.staging.n_free -
+	      broker->processes->mover.n_readaheads;
 	pthread_mutex_unlock(&broker->processes->mover.lock);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return out;
@@ -107,11 +108,12 @@ static void expect_nothing_left(struct broker *broker)
 		n_in_worker += owner->n_in_worker;
 	}
 	for (uint32_t slot = 0;
-	     (allocation = handle_table_next(&broker->registry->allocations, &slot)); slot++)
+	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
+	     slot++)
 		n_in_worker -= !kind_is_durable(allocation->kind);
 	cr_assert(eq(u64, n_in_worker, 0));
 	pthread_mutex_unlock(&broker->registry->lock);
-	/* A slot goes back just after its op has ended; what was read ahead keeps one. */
+	/* A slot goes back just after the end of its op. Readahead keeps a slot. */
 	for (int i = 0; i < 5000 && slots_out(broker); i++)
 		usleep(1000);
 	cr_assert(eq(uint, slots_out(broker), 0));
@@ -136,7 +138,7 @@ void broker_settle(struct broker *broker)
 		for (unsigned int j = 0; j < DEVICES_MAX; j++)
 			n_busy += broker->reclaim->n_coming[j];
 		pthread_mutex_unlock(&broker->registry->lock);
-		/* A slot is given back just after its op has ended. */
+		/* A slot is given back just after the end of its op. */
 		pthread_mutex_lock(&broker->processes->mover.lock);
 		n_busy += broker->processes->mover.staging.n_slots -
 			  broker->processes->mover.staging.n_free;
@@ -156,7 +158,7 @@ void mover_signal(struct broker *broker, int signal)
 	while ((pid = worker_pid(&broker->processes->mover)) == 0)
 		usleep(1000);
 	kill(pid, signal);
-	/* One thread takes the signal and stops the others: until then they go on. */
+	/* A thread takes the signal and stops the others, which run on until then. */
 	if (signal == SIGSTOP)
 		waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT);
 }

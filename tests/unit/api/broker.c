@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The whole broker on the software GPU: what goes wrong only when parts meet. */
+/* The whole broker on the software GPU: faults that show only when its parts meet. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -68,7 +68,7 @@ Test(broker, refused_write_gives_its_buffer_back)
 	broker_end(broker);
 }
 
-/* While memory is on its way back an allocation waits for it; a signal ends that wait. */
+/* An allocation waits for memory on its way back; a signal ends the wait. */
 Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 {
 	static const char *const kinds[] = { "device", "direct", "async" };
@@ -105,7 +105,7 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 	}
 }
 
-/* A free waits for the work before it; the allocation behind it waits for the free. */
+/* A free waits for earlier work, and the next allocation waits for the free. */
 Test(broker, memory_of_a_busy_allocation_can_be_had_after_its_free)
 {
 	struct broker *broker = broker_start("32M", NULL);
@@ -123,7 +123,7 @@ Test(broker, memory_of_a_busy_allocation_can_be_had_after_its_free)
 	broker_end(broker);
 }
 
-/* Its bytes go through the host; it waits for the mover's slots when its source dies. */
+/* The copy goes through the host. The source dies while the copy waits for a slot. */
 Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_back)
 {
 	enum { N = 64 };
@@ -166,7 +166,7 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	mover_signal(broker, SIGCONT);
 	for (int i = 0; i < N; i++)
 		cr_assert(eq(int, answer_get(&answers[i]), 0));
-	/* Answered at its place in the order. */
+	/* The copy is answered when its turn has come. */
 	cr_assert(eq(int, answer_get(&copied), 0));
 	broker_sync(broker, target, &nobody_special, answer_expect(&answer));
 	cr_assert(lt(int, answer_get(&answer), 0));
@@ -201,7 +201,7 @@ Test(broker, usages_fit_into_a_line)
 	}
 }
 
-/* Host memory is made page by page by the crew; nobody waits for it any more. */
+/* The work queue makes host memory page by page, after the waiter has given up. */
 Test(broker, end_waits_for_host_memory_that_is_being_made)
 {
 	struct broker *broker = broker_start("64M", NULL);
@@ -216,7 +216,7 @@ Test(broker, end_waits_for_host_memory_that_is_being_made)
 	cr_assert(eq(int, broker_free(broker, &why), 0), "%s", text_string(&why));
 }
 
-/* Durable memory and what is done to it outlive the mover. */
+/* Durable memory, and work on such memory, outlive the mover. */
 Test(broker, work_of_a_mover_that_dies_is_done_by_the_next)
 {
 	enum { N = 200 };

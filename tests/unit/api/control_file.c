@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of control files, with a verb that does what its line says. A line is words:
- * `say WORD` answers, `fail` fails before it began, `burst` after, `wait NAME` is done by
- * the test, from this thread or another.
+ * The rules of control files, with a fake verb whose lines are: `say WORD` succeeds at
+ * once, `fail` fails before it begins, `burst` fails after it began, and `wait NAME`
+ * waits until the test completes the line, from this thread or another.
  */
 #include "api/control_file.h"
 
@@ -30,14 +30,14 @@ static struct control *control;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
-static struct command *waiting; /* the line that waits */
-static bool waiting_ends_well;	/* what an interrupt answers */
+static struct command *waiting; /* the line under way */
+static bool waiting_ends_well;	/* an interrupt answers 0, not EINTR */
 static bool interrupt_first;	/* a signal comes while the line begins */
 static struct answer answer;
-static char ran[4096];	 /* what was run */
+static char ran[4096];	 /* lines run so far */
 static pthread_t runner; /* of the last line */
 
-static struct completion *held; /* of that line */
+static struct completion *held; /* the completion of `waiting` */
 
 static int fake_cancelled(struct completion **holder)
 {
@@ -150,7 +150,7 @@ static void expect_ran(const char *expected)
 	cr_expect(eq(str, ran, (char *)expected));
 }
 
-/* Takes the line that waits, once there is one. */
+/* Waits for a line under way and takes the line. */
 static struct command *wait_for_line(void)
 {
 	struct command *command;
@@ -295,7 +295,7 @@ Test(control, rest_of_a_batch_that_failed_is_not_run_again)
 	expect_ran("say a;burst;say b;");
 }
 
-/* ---- lines that a buffer cut ---- */
+/* ---- lines cut by the end of a buffer ---- */
 
 /* A write of a multiple of 4096 bytes: blank lines, then text without a newline. */
 static char *cut_write(const char *text, size_t length)
@@ -472,7 +472,7 @@ Test(control, interrupt_within_a_line_that_ends_badly_keeps_what_was_done)
 	expect_ran("say a;wait;say c;");
 }
 
-/* The line can't be let go of any more: it ends by itself, and then the batch does. */
+/* The line can't be cancelled any more. The line ends by itself; then the batch ends. */
 Test(control, interrupt_that_comes_too_late_for_a_line_ends_the_batch_after_it)
 {
 	struct command *command;
@@ -485,8 +485,8 @@ Test(control, interrupt_that_comes_too_late_for_a_line_ends_the_batch_after_it)
 	expect_ran("wait;");
 }
 
-/* Between two lines of a batch a signal meets a line that has only begun; the view tells
- * of it once. */
+/* A signal comes between two lines of a batch, while the second line begins. The view
+ * reports a signal only once. */
 Test(control, interrupt_while_a_line_begins_ends_its_wait)
 {
 	begin("wait\nwait\n");

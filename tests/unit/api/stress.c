@@ -56,7 +56,7 @@ static void kill_a_worker(struct actor *actor)
 		kill(pid, SIGKILL);
 }
 
-/* One line, perhaps given up before it is answered. */
+/* Writes a line and perhaps interrupts the wait. */
 static void say(struct actor *actor, const char *verb, const char *line)
 {
 	struct control *control = control_open(actor->broker, verb);
@@ -92,7 +92,7 @@ static void change_mode(struct actor *actor, const char *name)
 			    draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1);
 }
 
-/* Moves and advises managed memory, or asks what the driver knows of it. */
+/* Prefetches or advises managed memory, or asks the driver for the placement. */
 static void place(struct actor *actor, const char *name)
 {
 	static const char *const advices[] = { "set_read_mostly",
@@ -226,7 +226,7 @@ static int module_get(struct actor *actor, const char *name, struct token *ret_t
 			   &nobody_special, ret_token);
 }
 
-/* Writes an image, whole or cut off, and closes it once or twice. */
+/* Writes an image, whole or cut off, and closes the file once or twice. */
 static void load_module(struct actor *actor, struct token module)
 {
 	size_t length = draw(actor, 4) ? sizeof(image) - 1 : draw(actor, sizeof(image));
@@ -244,7 +244,7 @@ static void load_module(struct actor *actor, struct token module)
 	upload_free(upload);
 }
 
-/* Asks for its attributes, or holds it as a launch does. */
+/* Reads the module's attributes, or holds the module as a launch does. */
 static void use_module(struct actor *actor, struct token module, const char *name)
 {
 	const struct attribute *attribute;

@@ -26,7 +26,7 @@ static int scalar_bits(const char *word, uint64_t *ret_bits)
 	return r;
 }
 
-/* A failure leaves the result as it was. */
+/* A failure leaves the result untouched. */
 static void expect_rows(parse_function *parse, const struct row *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -212,7 +212,7 @@ Test(number, floats_too_large_for_their_type_are_out_of_range)
 Test(number, ties_go_to_even)
 {
 	EXPECT(scalar_bits,
-	       /* Between 1 and 1 + 2^-10, between that and 1 + 2^-9. */
+	       /* Halfway from 1 to 1 + 2^-10; halfway from 1 + 2^-10 to 1 + 2^-9. */
 	       { "f16:0x1.002p0", 0, 0x3c00 }, { "f16:0x1.006p0", 0, 0x3c02 },
 	       { "f16:0x1.0020000000001p0", 0, 0x3c01 },
 	       { "f16:0x1.005ffffffffffp0", 0, 0x3c01 },
@@ -222,7 +222,7 @@ Test(number, ties_go_to_even)
 	       { "f32:16777217", 0, 0x4b800000 }, { "f32:16777219", 0, 0x4b800002 });
 }
 
-/* A double in between would make ties of what is none. */
+/* Rounding to double first would turn these numbers into ties. */
 Test(number, text_just_beside_a_tie_is_rounded_once)
 {
 	EXPECT(scalar_bits,

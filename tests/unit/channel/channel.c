@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The channel against workers that play a part (hostile.c): each may harm itself only.
+ * The channel against hostile workers (hostile.c): a worker may harm only itself.
  */
 #include "channel/channel.h"
 
@@ -37,7 +37,8 @@ static void start(struct fixture *fixture, const char *part)
 		      N_SLOTS);
 }
 
-/* One question to a worker of that part ends it, for a reason that begins so. */
+/* A single request to the hostile worker `part` ends it, with a reason that begins with
+ * `reason`. */
 static void expect_end(const char *part, struct wire_request request, const char *reason)
 {
 	struct fixture fixture;
@@ -261,9 +262,9 @@ Test(channel, missing_program_shows_as_the_end)
 
 	fixture_start(&fixture,
 		      (struct channel_config){ .program = "/nowhere/gpumem-worker",
-					    .driver = "none",
-					    .name = "nobody",
-					    .n_threads = 1 },
+					       .driver = "none",
+					       .name = "nobody",
+					       .n_threads = 1 },
 		      N_SLOTS);
 	question_ask(&question, &fixture, memory, -1);
 	question_wait(&question);
@@ -295,7 +296,7 @@ Test(channel, failed_hello_says_why)
 		    "can't work: cuInit failed: CUDA_ERROR_NO_DEVICE");
 }
 
-/* Of many receivers one has the last answer while another sees the end behind it. */
+/* A receiver may hold the last answer while another receiver already sees the end. */
 Test(channel, last_answer_counts_however_soon_the_end_follows)
 {
 	for (unsigned int i = 0; i < N_LAST_ANSWERS; i++) {
@@ -356,7 +357,7 @@ Test(channel, worker_that_closes_its_socket_is_killed)
 	expect_lost("close", memory, "closed its socket and lived on");
 }
 
-/* Or it would be asked again, of the same worker, until whoever asks gives up. */
+/* Told earlier, callers would ask the same dying worker again and again. */
 Test(channel, question_to_a_dying_worker_is_lost_when_it_is_gone)
 {
 	static struct question questions[100];
@@ -368,7 +369,8 @@ Test(channel, question_to_a_dying_worker_is_lost_when_it_is_gone)
 		question_ask(&questions[i], &fixture, memory, -1);
 		usleep(2000);
 		pthread_mutex_lock(&fixture.lock);
-		early += questions[i].n_answers && channel_state(fixture.channel) != CHANNEL_ENDED;
+		early += questions[i].n_answers &&
+			 channel_state(fixture.channel) != CHANNEL_ENDED;
 		pthread_mutex_unlock(&fixture.lock);
 	}
 	for (int i = 0; i < 100; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A channel for tests: started in one line, asked and waited for in one line each. */
+/* A channel for tests; each helper does a request and its wait in a single call. */
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct fixture {
 	char reason[END_SIZE];
 };
 
-/* One question and its answer. */
+/* A request and its answer. */
 struct question {
 	struct request request;
 	struct fixture *fixture;
@@ -43,6 +43,7 @@ void question_ask(struct question *question, struct fixture *fixture,
 		  struct wire_request request, int fd);
 void question_wait(struct question *question);
 
-/* Asks and waits. Returns: the answer's error; its rest in *ret_reply unless NULL. */
+/* Asks and waits. Returns: the reply's error; the whole reply in *ret_reply unless NULL.
+ */
 int fixture_ask(struct fixture *fixture, struct wire_request request, int fd,
 		struct wire_reply *ret_reply);

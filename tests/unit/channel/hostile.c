@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker that plays a part, chosen by the name that the channel gives it.
- *
- * It needs no driver. Each part is one row: what it does at HELLO (nothing special
- * where NULL), and with each request after it.
+ * A hostile worker without a driver. Its name, given by the channel, chooses the part
+ * that it plays. A part is a row: the answer to HELLO (NULL: an honest answer), and the
+ * answer to each later request.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -187,7 +186,7 @@ static void serve_flood(const struct wire_request *request, int fd)
 		serve_honestly(request, fd);
 }
 
-/* Leaves a child that keeps the socket open. */
+/* Exits and leaves a child with the socket open. */
 static void serve_orphan(const struct wire_request *request, int fd)
 {
 	(void)request;
@@ -225,7 +224,7 @@ static void serve_error(const struct wire_request *request, int fd)
 	put_reply(reply);
 }
 
-/* Answers whether it can shrink what it shares with the broker. */
+/* Tries to shrink the staging area and answers with the errno. */
 static void serve_truncate(const struct wire_request *request, int fd)
 {
 	struct wire_reply reply = { .id = request->id, .call = -1 };
@@ -236,7 +235,7 @@ static void serve_truncate(const struct wire_request *request, int fd)
 	put_reply(reply);
 }
 
-/* Answers, and changes what it was asked to read all the while. */
+/* Answers, and goes on changing the bytes of the answer. */
 static void serve_scribble(const struct wire_request *request, int fd)
 {
 	struct stat st;
@@ -253,7 +252,7 @@ static void serve_scribble(const struct wire_request *request, int fd)
 		memset(memory, byte, (size_t)st.st_size);
 }
 
-/* Answers 0 where it has its descriptors, no others, and nothing to read. */
+/* Answers 0 if the worker has its listed descriptors only and an empty stdin. */
 static void serve_inventory(const struct wire_request *request, int fd)
 {
 	struct wire_reply reply = { .id = request->id, .call = -1 };
@@ -270,7 +269,7 @@ static void serve_inventory(const struct wire_request *request, int fd)
 	put_reply(reply);
 }
 
-/* Answers 0 where the descriptor that came along holds the bytes "gpumem". */
+/* Answers 0 if the received descriptor holds the bytes "gpumem". */
 static void serve_peek(const struct wire_request *request, int fd)
 {
 	struct wire_reply reply = { .id = request->id, .call = -1 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What an image is: one good one of each kind, and each test spoils one thing in it. */
+/* The check of images: a good image of each kind, and tests that each spoil a single
+ * field.
+ */
 #include "base/def.h"
 #include "base/refusal.h"
 #include "kernels/image_check.h"
@@ -12,7 +14,7 @@
 
 #define MACHINE 190
 
-/* A cubin of one segment and one section, which hold the same 32 bytes. */
+/* A cubin with a segment and a section over the same 32 bytes. */
 struct cubin {
 	Elf64_Ehdr elf;
 	Elf64_Phdr segment;
@@ -211,7 +213,8 @@ Test(image, wrapper_of_a_fatbin_is_none)
 	IS(&fatbin, sizeof(fatbin), "none");
 }
 
-/* Spoils some bytes of what stands alone in its memory, so that a sanitizer sees more. */
+/* Spoils some bytes of a copy on the heap, where a sanitizer sees reads beyond the end.
+ */
 static void spoil(const void *good, size_t size, uint32_t *state)
 {
 	_cleanup_free_ uint8_t *bytes = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker that lies about modules, as the image tells it: a comment `lie: NAME` in the
- * image is the row below that it plays. All else it answers well, and does nothing.
+ * A worker that lies about modules. A comment `lie: NAME` in the image chooses the lie, a
+ * row below. All other requests succeed and do nothing.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the broker makes of a worker's answers about modules: of the truth, and of each of
- * the lies in liar.c, after which that worker is ended and the broker goes on.
+ * Loading modules from an honest worker and from a worker that tells the lies of liar.c.
+ * After a lie the worker is ended and the broker goes on.
  */
 #include "unit/broker_help.h"
 
@@ -44,7 +44,7 @@ static struct token module_make(const char *name)
 	return token;
 }
 
-/* Writes an image of text and closes it. Returns: the error of the close. */
+/* Writes an image of text and closes the file. Returns: the error of the close. */
 static int image_write(struct token module, const char *text)
 {
 	struct answer answer;
@@ -142,7 +142,7 @@ Test(load, lies_about_functions_end_the_worker)
 			usleep(1000);
 		cr_expect(eq(u64, restarts(), i + 1), "%s", lies[i]);
 	}
-	/* What was loaded before is still there, and loaded again when it is needed. */
+	/* The module loaded before the lies still exists, and is loaded again on use. */
 	cr_assert(eq(int, find(module, "f", &function), 0));
 	expect_shown(OBJECT_MODULE, module, "state", "loaded\n");
 	cr_assert(eq(int, image_lie(module, "none"), 0));

@@ -14,8 +14,10 @@ Test(space, pieces_are_dealt_from_the_lowest_address)
 	cr_assert(eq(int, address_space_init(&space, BASE, 8 * SPACE_UNIT), 0));
 	cr_assert(eq(u64, address_space_get(&space, 1), BASE));
 	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT), BASE + SPACE_UNIT));
-	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT + 1), BASE + 2 * SPACE_UNIT));
-	cr_assert(eq(u64, address_space_get(&space, 3 * SPACE_UNIT), BASE + 4 * SPACE_UNIT));
+	cr_assert(eq(u64, address_space_get(&space, SPACE_UNIT + 1),
+		     BASE + 2 * SPACE_UNIT));
+	cr_assert(eq(u64, address_space_get(&space, 3 * SPACE_UNIT),
+		     BASE + 4 * SPACE_UNIT));
 	address_space_deinit(&space);
 }
 
@@ -56,8 +58,9 @@ Test(space, neighbours_given_back_in_any_order_are_whole_again)
 		for (int j = 0; j < 4; j++)
 			(void)address_space_get(&space, SPACE_UNIT);
 		for (int j = 0; j < 4; j++)
-			address_space_put(&space, BASE + (uint64_t)orders[i][j] * SPACE_UNIT,
-				  SPACE_UNIT);
+			address_space_put(&space,
+					  BASE + (uint64_t)orders[i][j] * SPACE_UNIT,
+					  SPACE_UNIT);
 		cr_assert(eq(u64, address_space_get(&space, 4 * SPACE_UNIT), BASE));
 		address_space_deinit(&space);
 	}
@@ -99,7 +102,7 @@ static bool map_has_room(const bool *map, uint64_t units)
 	return false;
 }
 
-/* A buddy allocator that forgets nothing finds a place whenever an aligned one is free. */
+/* A correct buddy allocator finds a place whenever an aligned place is free. */
 Test(space, agrees_with_a_map_of_units)
 {
 	static struct {

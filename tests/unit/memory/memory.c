@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks and chunks on the software GPU, each test on a machine of its own. */
+/* Blocks and slabs on the software GPU; each test has a separate software machine. */
 #include "memory/slab.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@
 #include "memory/block.h"
 
 #define MIB ((uint64_t)1 << 20)
-/* What the software machine of a test has. */
+/* Device memory of the software machine. */
 #define MACHINE_MEMORY (128 * MIB)
 
 static struct memory memory;
@@ -59,7 +59,7 @@ static void give_back(struct block *block)
 	cr_assert(eq(int, block_free(&memory, block, NULL), 0));
 }
 
-/* All of the device can be had: nothing of it is held any more. */
+/* All memory of the device can be allocated, so no block is left. */
 static void expect_all_free(uint32_t device)
 {
 	struct block *block = NULL;
@@ -329,7 +329,7 @@ Test(memory, an_empty_chunk_beside_another_goes)
 	for (int i = 0; i < 4; i++)
 		cells[i] = cell_of(pool, CELL_MAX);
 	cr_assert(ne(ptr, cells[0].block, cells[2].block));
-	/* The other one is full, so this one is the only one with a place. */
+	/* The second chunk is full, so only the first has a free cell. */
 	cr_assert(eq(ptr, cell_put(pool, cells[0].block, cells[0].cell), NULL));
 	cr_assert(eq(ptr, cell_put(pool, cells[1].block, cells[1].cell), NULL));
 	cr_assert(eq(ptr, cell_put(pool, cells[2].block, cells[2].cell), NULL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The records of managed memory against a model that keeps a record for each page. */
+/* The records of managed memory, against a model with a record for each page. */
 #include "base/def.h"
 #include "model/managed_ranges.h"
 
@@ -17,7 +17,7 @@
 #define CPU	      location_make(LOCATION_CPU, 0)
 #define NUMA(n)	      location_make(LOCATION_NUMA, n)
 
-/* An allocation, and what the model knows of its pages. */
+/* An allocation, and the model's record of each of its pages. */
 struct subject {
 	struct managed *managed;
 	uint64_t size;

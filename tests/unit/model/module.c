@@ -100,7 +100,7 @@ Test(module, functions_are_found_by_name_and_token)
 	struct image *image = make_image(module);
 	struct function *f = add(image, "f"), *g = add(image, "g");
 
-	/* Nobody sees what the module does not have yet. */
+	/* The new image counts only once its load has succeeded. */
 	cr_assert(eq(ptr, function_get(&registry, f->slot, f->slot_generation), NULL));
 	cr_assert(eq(ptr, module_set_image(&registry, module, image), NULL));
 	cr_assert(eq(ptr, image_find_function(image, "f"), f));

@@ -38,7 +38,7 @@ static unsigned int finish(struct work *done)
 	return n;
 }
 
-/* Sent, by that id. Returns: how many became ready. */
+/* Marks work as sent, with this id. Returns: the number of works that became ready. */
 static unsigned int send(struct work *work, uint64_t id)
 {
 	struct work *ready = NULL;
@@ -207,8 +207,8 @@ Test(order, long_queue_of_fills_leaves_one_use_behind)
 	expect_empty();
 }
 
-/* The read in the middle is dropped from the list; who waits for its replacement waits
- * for it too. */
+/* Read b replaces read a in the allocation's list. A work that waits for b waits for a,
+ * too. */
 Test(order, replaced_read_is_still_waited_for)
 {
 	struct work *w = work(&x, 0, 8, true, &s);
@@ -379,8 +379,7 @@ Test(order, many_uses_fit_once_there_is_room_for_them)
 struct model {
 	struct work *work; /* NULL: done */
 	bool before[MODEL_WORKS];
-	bool behind[MODEL_WORKS]; /* whose end the GPU waits for, in one step or several
-				   */
+	bool behind[MODEL_WORKS]; /* works whose end the GPU awaits, directly or not */
 };
 
 static struct model models[MODEL_WORKS];
@@ -439,8 +438,8 @@ static bool model_chained(int i, int j)
 	return models[i].work->chain && models[i].work->chain == models[j].work->chain;
 }
 
-/* What follows it on the GPU: all that was sent before on its stream, and what it names.
- */
+/* On the GPU a work follows all works sent earlier on its stream, and the works that it
+ * names in `after`. */
 static void model_send(int n, int at)
 {
 	struct work *work = models[at].work, *ready = NULL;
@@ -465,8 +464,8 @@ static void model_send(int n, int at)
 	order_sent(work, (uint64_t)at + 1, &ready);
 }
 
-/* Ready must be just what has nothing undone before it: every wait of the model is kept,
- * by one step or several, and there is no other. */
+/* A work must be ready exactly when all works before it are done: the order keeps every
+ * wait of the model, directly or not, and adds none. */
 static void model_check(int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -485,7 +484,7 @@ static void model_check(int n)
 	}
 }
 
-/* Sends or finishes one. Returns: whether it finished one. */
+/* Sends or finishes a work. Returns: true: finished. */
 static bool model_step(int n)
 {
 	struct work *ready = NULL, *done;
@@ -537,7 +536,7 @@ Test(order, agrees_with_a_naive_model, .timeout = 120)
 	}
 }
 
-/* A write of x whose asker may go away. */
+/* A write of x that may be given up before it begins. */
 static struct work *fleeting(void)
 {
 	struct work *made = calloc(1, sizeof(*made));
@@ -548,7 +547,7 @@ static struct work *fleeting(void)
 	return made;
 }
 
-/* It leaves before it begins. Returns: how many became ready. */
+/* The work leaves the order before it begins. Returns: the number that became ready. */
 static unsigned int leave(struct work *left)
 {
 	struct work *ready = NULL;
@@ -619,7 +618,7 @@ Test(order, all_uses_are_there_the_oldest_first)
 	cr_assert(eq(ptr, x.all_uses, NULL));
 }
 
-/* One that takes x away from the worker whose kernels are that chain. */
+/* A withdrawal of x from the worker whose kernels form this chain. */
 static struct work *taking(const void *chain)
 {
 	struct work *made = calloc(1, sizeof(*made));
@@ -646,7 +645,7 @@ Test(order, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_be
 	expect_empty();
 }
 
-/* A write that waits for the kernel has taken the kernel's use off the list. */
+/* A write behind the kernel has replaced the kernel's use in the list. */
 Test(order, what_takes_memory_away_finds_a_kernel_that_a_write_hides)
 {
 	struct work *begun = kernel(&s), *write, *mine;

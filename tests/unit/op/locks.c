@@ -73,7 +73,7 @@ static void place_of(const char *address, char *place, size_t size)
 	pclose(output);
 }
 
-/* Waits for the end of the operation, whose answer may come before. */
+/* Waits for the end of the operation, which may come after its answer. */
 static void expect_takings(struct broker *broker, unsigned int most)
 {
 	_cleanup_text_ struct text places = TEXT_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels print, from the pipe of a worker to whoever looks. */
+/* The output of kernels, from a worker's pipe to the readers. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ Test(output, what_was_written_is_seen_at_once)
 	cr_assert(eq(str, (char *)text_string(&text), (char *)"a line\n"));
 }
 
-/* The end of the pipe that the output reads from. */
+/* The read end of the pipe. */
 static int other_end(int pipe)
 {
 	struct stat own, other;
@@ -57,7 +57,7 @@ static int other_end(int pipe)
 	cr_fatal("the pipe has one end");
 }
 
-/* /dev/zero never runs dry, as a pipe into which a process writes as fast as it can. */
+/* /dev/zero never runs dry, like the pipe of a process that writes without pause. */
 Test(output, a_process_that_writes_without_end_keeps_nobody)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Records of functions: what is written is read, and what is wrong in one field is not.
- */
+/* Records of functions: a written record reads back, and a wrong field is refused. */
 #include "protocol/function_record.h"
 
 #include <criterion/criterion.h>
@@ -132,7 +131,7 @@ Test(record, with_parameters_that_cannot_be_is_none)
 {
 	static const struct record_param bad[][2] = {
 		{ { 0, 0 }, { 4, 4 } },		    /* of no size */
-		{ { 0, 8 }, { 4, 4 } },		    /* one within another */
+		{ { 0, 8 }, { 4, 4 } },		    /* overlapping */
 		{ { 8, 4 }, { 0, 4 } },		    /* backwards */
 		{ { 0, 4 }, { 4, UINT32_MAX } },    /* endless */
 		{ { 0, 4 }, { UINT32_MAX - 3, 4 } } /* out of the world */
@@ -169,7 +168,7 @@ Test(record, name_that_is_too_long_is_refused)
 	cr_assert(eq(long, record_write(&record, bytes, sizeof(bytes)), -ENAMETOOLONG));
 }
 
-/* Each stands alone in its memory, so that a sanitizer sees what is read beyond. */
+/* Each record is a heap block of exact size, so a sanitizer sees reads beyond the end. */
 Test(record, nothing_is_read_that_is_not_there)
 {
 	size_t size = written(&good);

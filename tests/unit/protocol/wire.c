@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One well-formed record for each operation, and each test malforms one field of one. */
+/* A well-formed record for each operation; each test spoils a single field. */
 #include "protocol/wire.h"
 
 #include <criterion/criterion.h>

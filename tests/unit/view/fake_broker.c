@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A broker in memory: the API of api/broker.h without a GPU, a worker or a driver,
- * for tests of the view alone. Data is host memory; what may wait is answered by a thread
- * of its own, as the real one does. The verb `wait` waits until it is interrupted, the
+ * for tests of the view alone. Data is host memory. Like the real broker, a separate
+ * thread answers requests that may wait. The verb `wait` waits until interrupted; the
  * verb `many` makes a number of streams at once.
  *
- * One lock over all of it; no callback is called with it.
+ * A single lock guards everything, and no callback is called under the lock.
  */
 #include "api/attribute.h"
 #include "api/control_file.h"

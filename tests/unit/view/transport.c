@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads that take requests, on a socket where the kernel would be. */
+/* The threads that take requests. A socket stands for the kernel. */
 #include "transport.h"
 
 #include "base/def.h"
@@ -43,7 +43,7 @@ static ssize_t socket_read(int fd, void *bytes, size_t size, void *userdata)
 	return read(fd, bytes, size);
 }
 
-/* Says with its error whether there is a buffer that can be taken. */
+/* Answers EBUSY if the transport has a free buffer, else ENOMEM. */
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,
 		     off_t offset, struct fuse_file_info *info)
 {
@@ -74,7 +74,7 @@ struct kernel {
 	struct transport *transport;
 };
 
-/* Sends a request. Returns: the error that it is answered with, 0 or negative. */
+/* Sends a request. Returns: the error of the answer, 0 or negative. */
 static int ask(struct kernel *kernel, uint32_t opcode, const void *body, size_t size)
 {
 	struct fuse_in_header header = {
