@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prefetches, advice, and what the driver says of ranges of managed memory. */
+/* Prefetches, advice, and the driver's reports about ranges of managed memory. */
 #include "conform.h"
 #include "managed.h"
 
@@ -15,7 +15,7 @@ static const CUmemLocation device_1 = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id
 static const CUmemLocation host = { .type = CU_MEM_LOCATION_TYPE_HOST };
 static const CUmemLocation node_0 = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA };
 
-/* A device with managed memory that moves, and some of it. */
+/* Allocates managed memory on a device where managed pages move. */
 static CUdeviceptr begin(size_t size)
 {
 	conform_context();
@@ -245,7 +245,7 @@ Test(prefetch, of_nothing_or_too_much_is_refused)
 
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, 0, 0, NULL);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, (size_t)1 << 40, 0, NULL);
-	/* Rounded up to whole pages that is nothing, and not looked at. */
+	/* SIZE_MAX rounded up to whole pages overflows to 0: nothing to do. */
 	OK(cuMemPrefetchAsync, at, SIZE_MAX, 0, NULL);
 	OK(cuCtxSynchronize);
 	cr_assert_eq(prefetched(at, PAGE), CU_DEVICE_INVALID);
@@ -268,7 +268,7 @@ Test(prefetch, to_no_device_is_refused)
 	cr_assert_eq(prefetched(at, MIB), CU_DEVICE_INVALID);
 }
 
-/* Which of the two results is the driver's own choice. */
+/* Drivers differ in which of the two results they return. */
 static bool is_refused(CUresult result)
 {
 	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
@@ -361,9 +361,8 @@ Test(advise, accessed_by_of_two_devices_is_told)
 }
 
 /*
- * A node of the host is taken as a preferred location; what is told of it then is the
- * driver's choice: drivers of CUDA 13.0 say what stood there before, CUDA's manual says
- * the node.
+ * Drivers accept a NUMA node of the host as preferred location and differ in their
+ * report: drivers of CUDA 13.0 report the former location, CUDA's manual says the node.
  */
 static bool node_or_before(int type, int before)
 {
@@ -412,7 +411,7 @@ Test(advise, of_a_part_is_told_for_it)
 
 #define N_PAGES 40u
 
-/* What was said of each page. */
+/* The advice given for a page. */
 struct said {
 	int read_mostly, preferred;
 };
@@ -437,7 +436,7 @@ static void say(CUdeviceptr at, size_t size, const struct said *said)
 	   MAX(said->preferred, CU_DEVICE_CPU));
 }
 
-/* Part by part of what was alike before. */
+/* Gives the advice range by range, where a range has the same advice up to now. */
 static void say_of_pages(CUdeviceptr at, struct said *pages, unsigned int begin_page,
 			 unsigned int end_page, const struct said *said)
 {
@@ -454,8 +453,9 @@ static void say_of_pages(CUdeviceptr at, struct said *pages, unsigned int begin_
 }
 
 /*
- * Driver 580 passes parts of a range over that begins inside one part and goes on into
- * others. The broker relies on it that this is so with no part by itself.
+ * Driver 580 skips parts of an advised range if the range covers parts with different
+ * advice. The broker relies on the driver to skip nothing when each part is advised
+ * alone.
  */
 Test(advise, of_parts_that_differ_one_by_one_is_told_for_each)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The common ground of the conformance tests, see conform.h.
+ * Helpers of the conformance tests, see conform.h.
  *
- * Every test has a software machine of its own, so that tests that run side by side
- * don't share its memory; hardware has no such choice, and tests must do with it.
+ * Every test has a separate software machine, so concurrent tests don't share device
+ * memory. On hardware, tests must cope with a shared device.
  */
 #include "conform.h"
 
@@ -290,7 +290,7 @@ size_t memory_free(void)
 	return bytes;
 }
 
-/* A process that was killed takes the driver some moments to clear away. */
+/* The driver needs some moments to free the memory of a killed process. */
 bool memory_comes_back(size_t expected)
 {
 	const struct timespec moment = { 0, 10000000 };

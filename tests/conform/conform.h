@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the conformance tests share: the driver under test, calls that must succeed or
- * fail in one way, and other processes.
+ * Helpers of the conformance tests: the driver under test, calls that must succeed or
+ * fail with a given result, and other processes.
  *
- * The library is the one named by the environment variable GPUMEM_DRIVER. Nothing is
- * loaded until a test asks for it, because a driver doesn't survive fork(): a test
- * that needs other processes starts them first.
+ * The environment variable GPUMEM_DRIVER names the library. A driver does not survive
+ * fork(), so the library is loaded only when a test asks for it: a test with other
+ * processes starts these first.
  */
 #pragma once
 
@@ -17,8 +17,8 @@
 #define MIB ((size_t)1 << 20)
 
 /*
- * Addresses that nothing else is at, the project's own choice, and as many bytes from
- * there as a test may ask for. The thread sanitizer leaves others free, and fewer.
+ * An address range that no other mapping uses: its start, and its size in bytes. Programs
+ * with the thread sanitizer have a different and smaller free range.
  */
 #ifdef __SANITIZE_THREAD__
 #define ADDRESS	     ((CUdeviceptr)0x7e8000000000)
@@ -37,19 +37,20 @@ extern struct cuda_driver *driver;
 void conform_init(void);
 void conform_fini(void);
 
-/* Other options for the software GPU than two devices of 1 GiB; before it is opened. */
+/* Options for the software GPU in place of two devices of 1 GiB. Call before
+ * conform_open(). */
 void conform_options(const char *options);
 
 /* Loads the driver, cuInit and no context. */
 void conform_open(void);
 
-/* The same, with device 0's primary context current. */
+/* conform_open(), and device 0's primary context made current. */
 CUcontext conform_context(void);
 
 /* Skips the test, with the reason, where the machine has fewer devices. */
 void conform_need_devices(int n);
 
-/* A call that must give CUDA_SUCCESS, or a certain result. */
+/* A call that must return CUDA_SUCCESS, or the given result. */
 #define OK(symbol, ...)                                           \
 	conform_expect(__FILE__, __LINE__, #symbol, CUDA_SUCCESS, \
 		       driver->fn_##symbol(__VA_ARGS__))
@@ -60,7 +61,7 @@ void conform_need_devices(int n);
 void conform_expect(const char *file, int line, const char *symbol, int expected,
 		    int result);
 
-/* What must hold, in this process or in a child. */
+/* A condition that must hold, in this process or in a child. */
 #define MUST(condition) conform_must(__FILE__, __LINE__, #condition, condition)
 
 void conform_must(const char *file, int line, const char *text, bool holds);
@@ -72,12 +73,12 @@ struct child {
 };
 
 /*
- * Starts a process that runs body with its end of the socket and then exits with 0; an
- * OK, FAILS or MUST that doesn't hold ends it with 1. The driver is not loaded yet.
+ * Starts a process that runs body with its end of the socket and then exits with 0. A
+ * failed OK, FAILS or MUST ends the process with 1. The driver is not loaded yet.
  */
 void child_start(struct child *child, void (*body)(int socket));
 
-/* Waits for its end, which must have been exit 0, or SIGKILL where killed. */
+/* child_finish() waits for exit 0; child_kill() sends SIGKILL and waits. */
 void child_finish(struct child *child);
 void child_kill(struct child *child);
 
@@ -85,7 +86,7 @@ void child_kill(struct child *child);
 void wire_send(int socket, uint64_t number, int fd);
 uint64_t wire_receive(int socket, int *ret_fd);
 
-/* Physical memory of device 0 that can be exported, and a mapping of it with access. */
+/* Exportable physical memory of device 0; addresses; a mapping with access rights. */
 CUmemGenericAllocationHandle memory_create(size_t size);
 int memory_export(CUmemGenericAllocationHandle handle);
 CUmemGenericAllocationHandle memory_import(int fd);
@@ -94,7 +95,7 @@ void memory_map(CUdeviceptr at, size_t size, CUmemGenericAllocationHandle handle
 		CUmemAccess_flags flags);
 void memory_access(CUdeviceptr at, size_t size, CUmemAccess_flags flags);
 
-/* Writes and looks at device memory through cuMemcpy, 32 bits at a time. */
+/* Write and compare device memory through cuMemcpy, in words of 32 bits. */
 void words_write(CUdeviceptr at, uint32_t first, size_t n);
 bool words_match(CUdeviceptr at, uint32_t first, size_t n);
 bool words_are_zero(CUdeviceptr at, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The driver, its devices and their contexts. */
+/* Driver, devices and contexts. */
 #include "conform.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels that go wrong: the result that says how, the process that is lost with it, and
- * what outlives it. Each runs in a process of its own.
+ * Kernels that fault: the result, the end of the process' context, and the memory that
+ * survives. Each kernel runs in a separate process.
  */
 #include "conform.h"
 #include "ptx.h"
@@ -99,7 +99,7 @@ Test(fault, store_to_null_is_one_too)
 	in_child(null_store);
 }
 
-/* A page of 42s that the process can't write. */
+/* A read-only page of 42s. */
 static uint32_t *page_read_only(void)
 {
 	int fd = memfd_create("conform", MFD_CLOEXEC);
@@ -270,7 +270,7 @@ Test(fault, store_to_a_reservation_with_nothing_there_is_one)
 	in_child(unmapped);
 }
 
-/* Makes memory, exports it, writes to it, and is lost. */
+/* Allocates memory, exports and writes it, and then loses its context by a fault. */
 static void exporter(int socket)
 {
 	CUmemGenericAllocationHandle handle;
@@ -332,7 +332,7 @@ Test(fault, of_another_process_is_not_noticed)
 	OK(cuCtxSynchronize);
 }
 
-/* A kernel that nobody will end. */
+/* Starts an endless kernel. */
 static void endless_start(void)
 {
 	CUstream stream;
@@ -373,7 +373,7 @@ Test(fault, endless_kernel_leaves_other_calls_alone_and_dies_with_its_process)
 	child_kill(&child);
 }
 
-/* exit() runs what was registered for it, the driver's part too. */
+/* exit() runs all atexit functions, the driver's too. */
 static void endless_exit(int socket)
 {
 	(void)socket;

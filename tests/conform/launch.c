@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches: their results, what is checked before, and how streams order them. */
+/* Launches: results, checks before the launch, and order by streams. */
 #include "conform.h"
 #include "ptx.h"
 
@@ -158,11 +158,11 @@ Test(launch, cooperative_grid_must_be_resident_at_once)
 }
 
 /*
- * A kernel that waits for the program, and another one beside it.
+ * Runs a kernel that waits for the program, and a second kernel beside the first.
  *
- * A function that isn't loaded yet is loaded when it is asked for by name or launched,
- * which waits for all kernels that run: here that would be for good. So it is there
- * before, or comes with its module.
+ * With lazy loading the first launch of a function loads it, and a load waits for all
+ * running kernels: here for ever. So the function is loaded before, by name or with its
+ * module.
  */
 static void run_beside(void)
 {
@@ -192,7 +192,7 @@ Test(launch, runs_beside_its_caller)
 	run_beside();
 }
 
-/* What the worker counts on. */
+/* The worker relies on this. */
 Test(launch, of_a_function_loaded_with_its_module_waits_for_no_other)
 {
 	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
@@ -220,8 +220,8 @@ Test(launch, comes_after_what_its_stream_had_before)
 }
 
 /*
- * A copy of a few bytes may still be under way when its call returns: access is made less
- * when it is over, else that copy fails, and with it whatever is called next.
+ * A copy of a few bytes may still be under way when its call returns. Access is reduced
+ * only after the copy's end; otherwise the copy and all later calls would fail.
  */
 Test(launch, reads_memory_that_is_mapped_to_be_read)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much memory there is, and that it comes back. These tests look at all of the
- * device's memory, so they are a program of their own that runs alone, one test at a
- * time.
+ * The limit of device memory, and its return after a free. These tests measure all memory
+ * of the device, so they form a separate program that runs alone, test by test.
  */
 #include "conform.h"
 

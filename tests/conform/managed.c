@@ -115,7 +115,7 @@ Test(managed, needs_a_context)
 	      CU_MEM_ATTACH_GLOBAL);
 }
 
-/* It is addresses at first: hardware grants far more of them than it has memory. */
+/* An allocation is only addresses at first; hardware grants more of these than memory. */
 Test(managed, more_than_there_are_addresses_is_out_of_memory)
 {
 	CUdeviceptr at;

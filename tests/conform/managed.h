@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of managed memory share. */
+/* Helpers of the tests of managed memory. */
 #pragma once
 
 #include "conform.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory: cuMemAlloc, the pools, host memory, and what a pointer is. */
+/* Device memory: cuMemAlloc, pools, host memory, attributes of pointers. */
 #include "conform.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Modules: what loads, what does not and how it is said, and what is in them. */
+/* Modules: images that load, images that are refused with a log, and functions. */
 #include "conform.h"
 #include "ptx.h"
 
@@ -24,7 +24,7 @@ static CUfunction function_get(CUmodule module, const char *name)
 	return function;
 }
 
-/* What the load of an image answers, and what it says into the error log. */
+/* Loads an image. Returns: the result; the text of the error log in said. */
 static CUresult load_with_log(const char *image, char *said, size_t size)
 {
 	CUjit_option names[] = { CU_JIT_ERROR_LOG_BUFFER,
@@ -206,7 +206,7 @@ Test(function, attributes_are_told)
 	cr_assert_geq(attribute(function, CU_FUNC_ATTRIBUTE_BINARY_VERSION), 50);
 }
 
-/* One of a module that was just loaded, as the module lists it. */
+/* The function of that name in the list of a freshly loaded module. */
 static CUfunction function_listed(CUmodule module, const char *name)
 {
 	CUfunction functions[16];
@@ -224,7 +224,7 @@ static CUfunction function_listed(CUmodule module, const char *name)
 	return NULL;
 }
 
-/* Asking for it by name loads it. */
+/* cuModuleGetFunction() would load the function, so the function comes from the list. */
 Test(function, that_is_not_loaded_has_some_attributes_only)
 {
 	static const CUfunction_attribute missing[] = {

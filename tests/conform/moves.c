@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What moves the pages of managed memory, seen by the free memory of the device: so these
- * tests belong to the program that runs alone.
+ * Operations that move the pages of managed memory, observed through the device's free
+ * memory. So these tests belong to the program that runs alone.
  *
- * Of the software GPU only, but for fresh memory. On hardware (an H200, CUDA 13.0) 64 MiB
- * of managed memory that are sent to the device don't take as much of its free memory,
- * and nothing else says where pages are but the time that their next use takes.
+ * Except for fresh memory, the tests need the software GPU. On hardware (an H200, CUDA
+ * 13.0) a prefetch of 64 MiB does not lower free memory by 64 MiB, and only the time of
+ * the next use shows where pages are.
  */
 #include "conform.h"
 
@@ -17,7 +17,7 @@ SUITE(moves);
 #define SIZE (64 * MIB)
 
 static CUdeviceptr at;
-static size_t before; /* free, with nothing of it on the device */
+static size_t before; /* free device memory with all pages of `at` on the host */
 
 static void prefetch(CUdevice device)
 {
@@ -28,8 +28,8 @@ static void prefetch(CUdevice device)
 static void (*declare_access)(const void *, size_t, int);
 
 /*
- * The program's own access. The software GPU doesn't see it, and has a function for
- * tests to say so.
+ * A write by the program. The software GPU can't see such accesses; tests declare them
+ * through a function of the software GPU.
  */
 static void host_write(void)
 {
@@ -37,7 +37,7 @@ static void host_write(void)
 	memset((void *)(uintptr_t)at, 1, SIZE);
 }
 
-/* What comes and goes with the first use of anything is there before. */
+/* Uses everything once, so that first-use allocations don't disturb the figures. */
 static void begin(void)
 {
 	int value;
@@ -129,7 +129,7 @@ Test(moves, writing_copy_leaves_pages_on_the_device)
 	cr_assert(is_on_device());
 }
 
-/* On hardware the next prefetch has nothing left to do: seen by its time. */
+/* (On hardware, the short time of the next prefetch shows the same.) */
 Test(moves, reading_copy_pulls_pages_of_the_host)
 {
 	begin();

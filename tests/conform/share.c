@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that crosses processes, and what is left of it when they die. */
+/* Memory shared between processes, and its fate when they die. */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ static CUdeviceptr map_at_the_address(CUmemGenericAllocationHandle handle,
 	return at;
 }
 
-/* Makes memory, writes it, hands it out, and stays until it is ended. */
+/* Allocates and writes memory, sends its descriptor, and waits to be ended. */
 static void make_and_stay(int socket)
 {
 	CUmemGenericAllocationHandle handle;
@@ -65,7 +65,7 @@ Test(share, memory_is_read_in_another_process_at_the_same_address)
 	child_finish(&maker);
 }
 
-/* The test's own process is the holder: it never loads a driver. */
+/* The test's process holds the descriptor and never loads a driver. */
 Test(share, memory_outlives_its_maker_while_a_descriptor_is_held)
 {
 	struct child maker, reader;
@@ -81,7 +81,7 @@ Test(share, memory_outlives_its_maker_while_a_descriptor_is_held)
 	child_finish(&reader);
 }
 
-/* Without a context: what the broker does. */
+/* The broker allocates like this, without a context. */
 static void make_without_context(int socket)
 {
 	CUmemGenericAllocationHandle handle;
@@ -188,12 +188,12 @@ Test(share, imported_memory_is_not_exported_again)
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle, &other, retained,
 	      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	cr_assert_eq(other, -1);
-	/* Its maker exports it as often as it likes. */
+	/* The process that made the memory may export it many times. */
 	close(memory_export(handle));
 	close(fd);
 }
 
-/* Which error it is differs between drivers; that it is one counts. */
+/* Drivers differ in the error. */
 Test(share, descriptor_of_no_memory_is_refused)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);

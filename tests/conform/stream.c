@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams, events, and the order that they keep. */
+/* Streams, events and their order. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ struct note {
 	int seen;
 };
 
-/* Writes down as which it ran. */
+/* Records its position among the host functions. */
 static void take_note(void *data)
 {
 	struct note *note = data;
@@ -382,7 +382,7 @@ struct user {
 	uint32_t first;
 };
 
-/* Allocates, fills, copies and looks, over and over, on a stream of its own. */
+/* Allocates, fills, copies and compares in a loop, on a separate stream. */
 static void *user_run(void *arg)
 {
 	const size_t n = 65536;
@@ -396,7 +396,7 @@ static void *user_run(void *arg)
 		OK(cuMemAlloc_v2, &from, n * 4);
 		OK(cuMemAllocAsync, &to, n * 4, stream);
 		words_write(from, user->first + i, n);
-		/* From pageable memory it may be on its way still. */
+		/* A copy from pageable memory may still be under way. */
 		OK(cuStreamSynchronize, NULL);
 		OK(cuMemcpyDtoDAsync_v2, to, from, n * 4, stream);
 		OK(cuStreamSynchronize, stream);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Virtual memory management within one process. */
+/* Virtual memory management within a single process. */
 #include "conform.h"
 
 SUITE(reserve);

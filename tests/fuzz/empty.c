@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A target that looks at nothing: whether clang has libFuzzer. */
+/* An empty target: meson builds it to find out whether clang has libFuzzer. */
 #include "fuzz.h"
 
 int fuzz(const uint8_t *bytes, size_t size)

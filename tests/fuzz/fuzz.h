@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every fuzz target has: libFuzzer calls fuzz() with bytes that anybody might send.
- * The sanitizers find what the bytes break; must() states what the callers rely on.
+ * The frame of every fuzz target. libFuzzer calls fuzz() with bytes as a stranger might
+ * send them. Sanitizers find memory errors; must() states the guarantees to callers.
  */
 #pragma once
 

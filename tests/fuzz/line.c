@@ -20,7 +20,7 @@ static const char *const usages[] = {
 	"NAME ADVICE [LOCATION] [offset=N] [length=N]",
 };
 
-/* What a refusal is: an errno of the closed list and a sentence. */
+/* A refusal has an errno of the closed list and a sentence. */
 static void check_refusal(int r, const struct refusal *refusal)
 {
 	must(r == -refusal->error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PTX text: it is refused with a line and a sentence, or makes a module whose kernels can
- * be asked for. Kernels do not run here: an endless one is no fault of the parser.
+ * PTX text is refused with a line and a sentence, or makes a module with a list of
+ * kernels. Kernels do not run here: an endless kernel is no fault of the parser.
  */
 #include <ptx.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records of functions, as a worker may write them. What is read stands within the bytes,
- * and written again it reads the same.
+ * Records of functions, as a worker may write them. A record that is read lies within the
+ * bytes; written and read again, the record is the same.
  */
 #include "protocol/function_record.h"
 
@@ -28,7 +28,7 @@ static void write_again(const struct record *record)
 
 int fuzz(const uint8_t *bytes, size_t size)
 {
-	/* Aligned as the broker's copy is, and of exactly that size. */
+	/* Aligned like the broker's copy, and of exact size for the sanitizer. */
 	_cleanup_free_ uint8_t *copy = malloc(size + !size);
 	size_t at = 0;
 

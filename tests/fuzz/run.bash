@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs one fuzz target: first its kept corpus, then what libFuzzer makes of it.
+# Runs a fuzz target: first its kept corpus, then new inputs by libFuzzer.
 #
 #     bash tests/fuzz/run.bash build-address/tests/fuzz/ptx
 #
-# Environment: GPUMEM_FUZZ_SECONDS, how long libFuzzer goes on (15); GPUMEM_FUZZ_FOUND, a
-# folder where new inputs are kept (none). The output is TAP; a finding is printed with
-# its input and with the commands that run the input again.
+# Environment: GPUMEM_FUZZ_SECONDS, the seconds of libFuzzer (15); GPUMEM_FUZZ_FOUND, a
+# folder for new inputs (none). The output is TAP; a finding is printed with its input and
+# with the commands that run the input again.
 program=$(realpath "$1")
 target=${program##*/}
 here=$(dirname "$(realpath "$0")")
@@ -19,7 +19,7 @@ options=(-artifact_prefix="$folder/bad/" -timeout=20 -rss_limit_mb=2048 -max_len
 	-print_final_stats=1)
 [ ! -e "$here/$target.dict" ] || options+=("-dict=$here/$target.dict")
 
-# report NUMBER NAME: by the exit status of the command before it.
+# report NUMBER NAME: prints a TAP line for the exit status of the command before.
 report()
 {
 	local status=$? input

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes over a socket: a request with its payload as the worker checks it, and a
- * reply as the broker does. The input is a request, a reply and a payload.
+ * Records from a socket: the worker's checks of a request and its payload, and the
+ * broker's checks of a reply. The input is a request, a reply and a payload.
  */
 #include "protocol/wire.h"
 
@@ -21,7 +21,7 @@ static void check_words(const char *wrong)
 	must(!wrong || strlen(wrong) > 5);
 }
 
-/* Reads all that a worker would read of it. */
+/* Reads all fields that a worker would read. */
 static void use_payload(const struct wire_request *request, const void *payload)
 {
 	const struct wire_launch_parts parts = wire_launch_parts(payload);
@@ -79,7 +79,7 @@ int fuzz(const uint8_t *bytes, size_t size)
 	if (wrong && wrong_with_fd)
 		return 0;
 	check_accepted(&input.request);
-	/* A payload has come with its request, or the request is none. */
+	/* A request without its whole payload never gets this far. */
 	if (!wire_op_has_payload(input.request.op) ||
 	    input.request.length > size - sizeof(input))
 		return 0;

@@ -439,7 +439,7 @@ def test_device_memory_has_the_same_address_in_every_program():
     with raises(TypeError, "numpy needs host memory"):
         with gpumem.map("x") as m:
             m.numpy()
-    gpumem.collect()  # what was raised had the array in its frames
+    gpumem.collect()  # the frames of the exception held the array
     assert read("leases") == ""
 
 

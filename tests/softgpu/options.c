@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What GPUMEM_SOFTGPU sets, and the faults that it asks for. */
+/* The settings in GPUMEM_SOFTGPU, and faults on request. */
 #include "conform.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 SUITE(options);
 SUITE(inject);
 
-/* cuInit in a process whose stderr is looked at. */
+/* Calls cuInit with bad options and checks the sentence on stderr. */
 static void init_with_bad_options(int socket)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
@@ -324,7 +324,7 @@ Test(inject, poisoned_process_leaves_its_memory_to_others)
 	cr_assert(words_match(at, 5, MIB));
 }
 
-/* What was queued behind the fault doesn't run; what waits for it ends. */
+/* Work queued behind the fault does not run, and waits for that work end. */
 Test(inject, work_queued_before_a_fault_ends)
 {
 	struct gate gate;

@@ -40,7 +40,7 @@ Test(worker, worker_killed_in_a_call_is_noticed)
 	scene_expect_end(&scene, "was killed by signal 9");
 }
 
-/* An answer before its end would have the next one read what is not there yet. */
+/* After an answer without a wait, the next request would read bytes not yet written. */
 Test(worker, failure_to_wait_is_no_answer)
 {
 	struct scene scene;
@@ -75,9 +75,10 @@ Test(worker, missing_driver_shows_as_the_end)
 	struct scene scene;
 
 	settings_set("");
-	scene_start_as(&scene, (struct channel_config){ .name = "mover",
-						     .mover = true,
-						     .driver = "/nowhere/libcuda.so.1" });
+	scene_start_as(&scene,
+		       (struct channel_config){ .name = "mover",
+						.mover = true,
+						.driver = "/nowhere/libcuda.so.1" });
 	scene_expect_end(&scene, "can't work: No such file or directory");
 }
 
@@ -105,7 +106,7 @@ Test(worker, failed_mapping_leaves_the_address_free)
 	scene_stop(&scene);
 }
 
-/* The first registration is that of the staging area. */
+/* The staging area is registered first, so the second registration fails here. */
 Test(worker, failed_registration_leaves_the_address_free)
 {
 	struct scene scene;
@@ -121,7 +122,7 @@ Test(worker, failed_registration_leaves_the_address_free)
 	scene_stop(&scene);
 }
 
-/* An owner's worker: the mover makes its contexts before it answers. */
+/* Starts an owner's worker. (The mover makes its contexts before the answer to HELLO.) */
 static void start_own(struct scene *scene, const char *extra)
 {
 	if (!driver_is_soft())

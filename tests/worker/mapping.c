@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mappings, and what is read and written there. */
+/* Mappings; reads and writes of mapped memory. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that the worker itself makes, and managed memory. */
+/* Direct and async memory, which the worker itself allocates, and managed memory. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -59,7 +59,7 @@ static uint64_t managed_new(struct scene *scene)
 	return address;
 }
 
-/* What holds from address on, and how far. */
+/* Returns: the placement at address; the length of the range that shares it. */
 static uint64_t range_of(struct scene *scene, uint64_t address, uint64_t length,
 			 uint64_t *ret_length)
 {
@@ -148,7 +148,7 @@ Test(worker, managed_memory_is_advised_and_says_so)
 	scene_stop(&scene);
 }
 
-/* The worker is not told where: it has to find the ends of the ranges itself. */
+/* The request does not say where ranges end: the worker has to find their ends. */
 Test(worker, ranges_that_differ_are_found_page_by_page)
 {
 	static const uint64_t ends[] = { 40960, 81920, 100 * 4096, MANAGED_SIZE };

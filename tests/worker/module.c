@@ -76,7 +76,7 @@ static struct wire_request request(uint32_t op, uint32_t module)
 	return (struct wire_request){ .op = op, .module = module };
 }
 
-/* One that has a slot for its answer. */
+/* A request with a slot of the staging area for the answer. */
 static struct wire_request inquiry(uint32_t op, uint32_t module, uint32_t function)
 {
 	return (struct wire_request){
@@ -104,7 +104,7 @@ static const uint8_t *slot(void)
 	return staging_payload(&fixture.staging, 0);
 }
 
-/* The driver tells functions in an order of its own. */
+/* The driver lists functions in any order. */
 static void expect_f_or_g(const struct record *record, bool *f, bool *g)
 {
 	bool is_f = strcmp(record->name, "f") == 0;
@@ -181,7 +181,7 @@ Test(module, bad_text_is_refused_and_the_log_says_why)
 	cr_assert(gt(u64, reply.value[0], 10));
 	cr_assert(memmem(slot(), reply.value[0], "line", 4) ||
 		  memmem(slot(), reply.value[0], "frobnicate", 10));
-	/* It stays known until it is unloaded. */
+	/* A module whose load failed stays known until the unload. */
 	cr_assert(eq(int, ask(request(WIRE_MODULE_UNLOAD, 1), NULL), 0));
 	cr_assert(eq(int, ask(inquiry(WIRE_MODULE_LOG, 1, 0), &reply), EINVAL));
 	stop();
@@ -236,14 +236,14 @@ Test(module, attributes_are_told)
 	attributes_check();
 }
 
-/* Of functions that are not loaded with their module. */
+/* Lazy loading: functions are not loaded with their module. */
 Test(module, attributes_are_told_with_lazy_loading)
 {
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	attributes_check();
 }
 
-/* The header of a cubin for no architecture: the driver calls that an unknown error. */
+/* A cubin header without an architecture: the driver returns CUDA_ERROR_UNKNOWN. */
 Test(module, cubin_of_no_architecture_is_no_image)
 {
 	const Elf64_Ehdr cubin[2] = { {
@@ -286,7 +286,7 @@ Test(module, function_is_found_by_name)
 	stop();
 }
 
-/* A name that ends nowhere is cut at the end of the slot. */
+/* A name without a NUL is cut at the end of the slot. */
 Test(module, name_without_an_end_is_none)
 {
 	start();
@@ -319,7 +319,8 @@ Test(module, requests_behind_a_load_wait_for_it)
 	stop();
 }
 
-/* Both wait for the same load. What the others come upon is gone or still there. */
+/* The unload and the other requests wait for the same load. The others may find the
+ * module loaded or gone. */
 Test(module, unload_waits_for_a_load_beside_others)
 {
 	struct question loading, unloading, others[3];
@@ -348,7 +349,7 @@ Test(module, unload_waits_for_a_load_beside_others)
 	stop();
 }
 
-/* Nobody tells the broker that a module can be loaded now: whoever needs it tries. */
+/* The broker is never told that a load would succeed now, so each request tries again. */
 Test(module, load_that_failed_is_tried_again)
 {
 	struct wire_reply reply;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker that talks nonsense: the worker says what was wrong and exits. And one that
- * dies: so does the worker.
+ * A broker that sends nonsense: the worker prints the fault and exits. When a broker
+ * dies, the worker exits, too.
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -24,11 +24,11 @@ struct broker {
 	struct staging staging;
 	int socket;
 	int urgent;
-	int errors; /* what the worker prints */
+	int errors; /* the worker's stderr */
 	pid_t pid;
 };
 
-/* This process's stderr goes to a pipe while the worker starts, which inherits it. */
+/* The worker inherits stderr, so this process's stderr is a pipe during the start. */
 static void broker_start(struct broker *broker)
 {
 	int sockets[2], urgent[2], errors[2];
@@ -42,15 +42,15 @@ static void broker_start(struct broker *broker)
 	cr_assert(eq(int, pipe2(errors, O_CLOEXEC), 0));
 	cr_assert(eq(int, staging_init(&broker->staging, "test", 1), 0));
 	dup2(errors[1], STDERR_FILENO);
-	cr_assert(
-		eq(int,
-		   start_worker(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
+	cr_assert(eq(
+		int,
+		start_worker(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
 						       .driver = getenv("GPUMEM_DRIVER"),
 						       .name = "mover",
 						       .mover = true,
 						       .staging_fd = broker->staging.fd },
-				sockets[1], urgent[1], &broker->pid),
-		   0));
+			     sockets[1], urgent[1], &broker->pid),
+		0));
 	dup2(kept, STDERR_FILENO);
 	close(sockets[1]);
 	close(urgent[1]);
@@ -77,7 +77,8 @@ static void broker_greet(struct broker *broker)
 	cr_assert(eq(int, reply.error, 0));
 }
 
-/* Waits for the worker's end, with that status and that on stderr. */
+/* Waits for the worker's end. The exit status is `status`, and stderr contains `words`.
+ */
 static void broker_expect(struct broker *broker, int status, const char *words)
 {
 	char text[512] = "";
@@ -202,7 +203,7 @@ Test(nonsense, record_of_a_wrong_size)
 		      "gpumem-worker (mover) was sent a record of a wrong size\n");
 }
 
-/* Starts a worker, tells its pid and waits to be killed. */
+/* Starts a worker, writes its pid to `tell` and waits to be killed. */
 _Noreturn static void broker_play(int tell)
 {
 	struct broker broker;

@@ -3,7 +3,8 @@
  * The real worker through the real link, on the driver that GPUMEM_DRIVER names.
  *
  * The test plays the broker: it makes physical memory with the driver, without a context,
- * and hands descriptors to the worker. What asks returns the reply's error.
+ * and hands descriptors to the worker. Helpers that send a request return the reply's
+ * error.
  */
 #pragma once
 
@@ -22,18 +23,18 @@ struct scene {
 	int n_devices;
 };
 
-/* A driver that can be told to fail; the real one is found by name. */
+/* Whether the driver is the software GPU, which can be told to fail. */
 bool driver_is_soft(void);
 
-/* Devices of this test alone; extra settings of the software GPU, or "". */
+/* Separate devices for this test; extra: more settings of the software GPU, or "". */
 void settings_set(const char *extra);
 
-/* As an owner's worker, or another driver. */
+/* Starts a worker as config says: an owner's worker, or with another driver. */
 void scene_start_as(struct scene *scene, struct channel_config config);
 
 /*
- * The mover. It is told more than the test's own driver, where extra is not "": then the
- * case is skipped where the driver can't be told.
+ * Starts the mover. Settings in extra apply to the mover's driver and not to the test's
+ * own. With settings, the case is skipped unless the driver is the software GPU.
  */
 void scene_start(struct scene *scene, const char *extra);
 
@@ -43,10 +44,10 @@ void scene_stop(struct scene *scene);
 /* Physical memory on a device, as a descriptor. */
 int physical_new(struct scene *scene, int device, size_t length);
 
-/* It ended without being asked, for that reason. */
+/* The worker has ended unasked, for this reason. */
 void scene_expect_end(struct scene *scene, const char *reason);
 
-/* Host memory, mapped here too, as a descriptor. */
+/* Host memory, also mapped in this process. Returns: its descriptor. */
 int host_new(size_t length, uint8_t **ret_memory);
 
 int ask(struct scene *scene, struct wire_request request);
@@ -58,10 +59,11 @@ int alloc(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t length,
 	  uint64_t *ret_address);
 int free_memory(struct scene *scene, uint32_t flags, uint32_t stream, uint64_t address);
 
-/* A CHUNK at WIRE_HOST_BASE, mapped here and there; where the case sees it. */
+/* A CHUNK of host memory, mapped in the worker at WIRE_HOST_BASE. Returns: its address in
+ * this process. */
 uint8_t *host_mapped(struct scene *scene);
 
-/* A READ or WRITE by a slot of the staging area. */
+/* A READ or WRITE through a slot of the staging area. */
 struct wire_request transfer(uint32_t op, unsigned int device, uint64_t address,
 			     uint64_t length, unsigned int slot);
 int put(struct scene *scene, unsigned int device, uint64_t address, const void *bytes,
@@ -71,12 +73,12 @@ int get(struct scene *scene, unsigned int device, uint64_t address, void *bytes,
 int fill(struct scene *scene, unsigned int device, uint64_t address, uint64_t length,
 	 uint64_t pattern, uint32_t size);
 
-/* Bytes that no two seeds have alike. */
+/* Pseudo-random bytes, different for each seed. */
 void noise(uint8_t *bytes, size_t length, unsigned int seed);
 
 extern uint8_t wanted[WIRE_TRANSFER_MAX];
 extern uint8_t found[WIRE_TRANSFER_MAX];
 
-/* The memory has what `wanted` has. */
+/* The memory equals `wanted`. */
 void expect_bytes(struct scene *scene, unsigned int device, uint64_t address,
 		  size_t length);

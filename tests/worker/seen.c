@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The set of addresses that a worker has had before, against one bit for each. */
+/* The set of addresses that a worker has used before, against a model with a bit each. */
 #include "worker/address_history.h"
 
 #include <criterion/criterion.h>
@@ -61,7 +61,7 @@ Test(seen, every_range_is_known_after_ten_thousand)
 		}
 		cr_assert(eq(int, seen_add(&seen, begin, end), overlap));
 		expect_sorted_and_apart(&seen, had);
-		/* Full, it is of no use any more. */
+		/* A nearly full set tests nothing more: start anew. */
 		if (seen.n == 1 && seen.ranges[0].end - seen.ranges[0].begin > 380) {
 			seen.n = 0;
 			memset(had, 0, sizeof(had));

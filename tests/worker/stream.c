@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams, and what is under way at the same time. */
+/* Streams, and concurrent requests. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ Test(worker, use_of_a_stream_that_is_not_there_is_refused)
 
 #define N_STREAMS 3000
 
-/* The broker removes a stream as soon as its last answer is there. */
+/* The broker removes a stream as soon as the last answer has arrived. */
 Test(worker, a_stream_can_go_when_its_last_request_is_answered)
 {
 	struct wire_request request = transfer(WIRE_READ, 0, BASE, 1, 0);
@@ -61,8 +61,8 @@ Test(worker, a_stream_can_go_when_its_last_request_is_answered)
 
 #define N_STEPS 100
 
-/* Each step doubles what is there and writes it further on: only in order it comes out
- * right. */
+/* Each step reads the result of the step before, so only the right order gives the
+ * expected bytes. */
 Test(worker, stream_keeps_the_order_of_its_requests)
 {
 	static struct question steps[N_STEPS];

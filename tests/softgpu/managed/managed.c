@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the pages of managed memory are: that prefetches, kernels, fills and the program
- * move them, copies don't, advice has its say, and a full device evicts.
+ * The places of managed pages: prefetches, kernels, fills and the program move pages,
+ * copies do not, advice counts, and a full device evicts.
  */
 #include "conform.h"
 #include "ptx.h"
@@ -90,7 +90,8 @@ static CUcontext use_device(int device)
 	return context;
 }
 
-/* One thread on the current device stores or loads a word. */
+/* Runs a kernel of one thread on the current device; the kernel stores or loads a word.
+ */
 static CUresult kernel_run(const char *name, CUstream stream, void **params)
 {
 	CUfunction function;
@@ -117,7 +118,7 @@ static CUresult kernel_read(CUdeviceptr at)
 	return kernel_run("peek", NULL, (void *[]){ &at, &result });
 }
 
-/* The device's work that needs no memory of its own. */
+/* Work of the device that allocates nothing. */
 static void fill(CUdeviceptr at)
 {
 	OK(cuMemsetD32_v2, at, 7, 1);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory that processes share: its limit, and that it comes back. */
+/* The memory shared by processes: its limit is kept, and memory of ended processes
+ * returns.
+ */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -143,7 +145,7 @@ Test(ledger, mapping_in_another_process_holds_the_memory)
 	OK(cuMemCreate, &handle, 64 * MIB, &prop, 0);
 }
 
-/* As another user: the limit holds, and what root made may not be opened by name. */
+/* Another user: the limit holds, and files made by root can't be opened by name. */
 static void import_as_another_user(int socket)
 {
 	CUmemGenericAllocationHandle handle;
@@ -195,7 +197,7 @@ Test(ledger, holds_ten_thousand_handles)
 	cr_assert_eq(memory_free(), 64 * 1024 * MIB);
 }
 
-/* A machine of the test's own, or a file of it. */
+/* Returns: the path of the test's software machine, or of a file in its folder. */
 static const char *left_behind(pid_t test, const char *file)
 {
 	static char path[128];
@@ -247,7 +249,7 @@ static void join_the_default_machine(int socket)
 	wire_receive(socket, NULL);
 }
 
-/* To clear takes the locks without which root's processes can't count. */
+/* Removing leftovers takes the locks that root's processes need to count. */
 Test(ledger, machine_that_root_uses_is_left_to_roots_processes)
 {
 	struct child root, other, stranger;
@@ -357,7 +359,7 @@ static int lock_one(const char *path, const struct stat *stat, int flag, struct 
 	return 0;
 }
 
-/* Every lock of the machine that this process may have, for as long as it lives. */
+/* Takes every lock of the machine that this process may take, and never lets go. */
 static void lock_all(void)
 {
 	char path[128];
@@ -376,7 +378,7 @@ static void lock_as_a_stranger(int socket)
 	wire_receive(socket, NULL);
 }
 
-/* As one that is stopped in the middle of a call. */
+/* Behaves like a process that is stopped in the middle of a call. */
 static void lock_as_a_member(int socket)
 {
 	CUdeviceptr at;
@@ -393,7 +395,7 @@ static void lock_as_a_member(int socket)
 	wire_receive(socket, NULL);
 }
 
-/* All that takes the books: to join, to make, to count, to evict, to leave. */
+/* Does everything that locks the ledger: join, allocate, count, evict, leave. */
 static void use_in_time(int socket)
 {
 	CUmemGenericAllocationHandle handle;
@@ -420,7 +422,8 @@ static void join_and_stay(int socket)
 	wire_receive(socket, NULL);
 }
 
-/* A process of root's, then the one that locks, then another of root's. */
+/* Starts a process of root, then the process with the locks, then another process of
+ * root. */
 static void locked_by(void (*body)(int socket))
 {
 	struct child maker, locker, user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The PTX parser alone: what is wrong is refused with its line, and no text, however
- * broken, does more than that.
+ * The PTX parser alone: wrong text is refused with its line, and no text, however broken,
+ * does any other harm.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ static int parse(const char *text, size_t length, struct text *log)
 	return r;
 }
 
-/* A body is refused, at its line after the head and with these words. */
+/* The body is refused with these words, at the given line after the head. */
 static void refused(const char *body, unsigned int line, const char *words)
 {
 	_cleanup_text_ struct text text = TEXT_INIT, log = TEXT_INIT;
@@ -111,7 +111,7 @@ Test(ptx, a_version_that_is_no_number_is_refused)
 	}
 }
 
-/* n blocks, one in another. Returns: what the parser answers. */
+/* Parses n nested blocks. Returns: the parser's result. */
 static int parse_nested(size_t n, struct text *log)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -135,7 +135,7 @@ Test(ptx, blocks_are_nested_no_deeper_than_the_parser_can_follow)
 			 "line 6: more than 256 blocks, one inside another\n");
 }
 
-/* A text with everything that the corpus' own kernels have not. */
+/* PTX with every construct that the kernels of the corpus lack. */
 static const char everything[] = PTX_ALL
 	".func (.param .b32 r) f(.param .b32 a, .param .align 8 .b8 b[16]);\n"
 	".file 1 \"a.cu\"\n.section .debug { .b8 1, 2 }\n"
@@ -167,7 +167,8 @@ Test(ptx, cut_anywhere_is_refused_or_whole)
 	for (size_t n = 0; n < length; n++) {
 		_cleanup_free_ char *copy = malloc(n + 1);
 
-		/* Of exactly that size, so that reading on is seen. */
+		/* A heap block of exact size, so a sanitizer sees reads beyond the end.
+		 */
 		memcpy(copy, everything, n);
 		text_clear(&log);
 		if (parse(copy, n, &log) < 0)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Programs of the CUDA runtime don't run on the software GPU: each is told so, once, and
-# the runtime's own error comes back from its first call.
+# Programs of the CUDA runtime don't run on the software GPU. Each program gets a single
+# line about the missing call on stderr, and the runtime's error from its first call.
 #
 #     runtime.bash LIBRARY PROGRAM...
 
@@ -8,7 +8,7 @@ library=$1
 shift
 said=$(mktemp)
 trap 'rm "$said"' EXIT
-# In a build with a sanitizer its library must be loaded first.
+# In a build with a sanitizer, the sanitizer's library must be loaded first.
 preload=$(ldd "$library" | grep -oE '/[^ ]*lib[at]san[^ ]*')
 export LD_LIBRARY_PATH=${library%/*}:$LD_LIBRARY_PATH ASAN_OPTIONS=detect_leaks=0
 export GPUMEM_SOFTGPU=machine=runtime-$$
