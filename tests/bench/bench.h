@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the benchmarks share: the two mounts that are compared, and series of figures.
+ * Helpers of the benchmarks: the two mounts to compare, and series of figures.
  *
- * A benchmark measures gpumem and what it is compared with in turns, round after round in
- * one run, and prints medians and their ratio: absolute figures move from run to run,
- * what stands beside each other in one run does not. Nothing is asserted here. Whatever
- * can't be done ends the program with a sentence.
+ * A benchmark measures gpumem and its rival in turns, round after round in the same run,
+ * and prints medians and their ratio. Absolute figures vary between runs; ratios of
+ * figures from the same run do not. Nothing is asserted. A failure ends the program with
+ * a sentence.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))
 void series_add(struct series *series, double value);
 double series_median(const struct series *series);
 
-/* Prints one figure: NAME MEDIAN UNIT [SMALLEST..LARGEST]. */
+/* Prints a figure: NAME MEDIAN UNIT [SMALLEST..LARGEST]. */
 void series_print(const char *name, const struct series *series, const char *unit);
 
 /* Prints the ratio of two medians, as large is better or small is better is read. */
@@ -43,7 +43,7 @@ void ratio_print(const char *what, const struct series *ours,
 /* The driver to measure: GPUMEM_DRIVER, else a software machine of this process's own. */
 const char *bench_driver(void);
 
-/* The library behind it, for calls past the broker: the software GPU's is GPUMEM_LIBRARY.
+/* The driver's library, for calls past the broker; GPUMEM_LIBRARY for the software GPU.
  */
 const char *bench_library(void);
 
@@ -57,5 +57,5 @@ int mount_open(const struct mount *mount, const char *path, int flags);
 /* Writes all of text to a control file's descriptor. */
 void command(int fd, const char *text);
 
-/* A number that the environment may set. */
+/* The number in environment variable `name`, or `otherwise`. */
 size_t bench_number(const char *name, size_t otherwise);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One cheap command through a descriptor that is held, and one look at `status`, beside
- * the same system calls on a daemon that does nothing. The same command as a shell's `>`
- * sends it, beside an open(2) without O_TRUNC.
+ * A cheap command through an open descriptor, and a read of `status`, compared with the
+ * same system calls on a daemon that does nothing. Also the command through a shell's
+ * `>`, compared with an open(2) without O_TRUNC.
  */
 #include "bench.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading and writing `data` as dd does, 1 MiB at a time, beside tmpfs and beside a
- * daemon that does nothing with the bytes.
+ * Reading and writing `data` as dd does, 1 MiB at a time, compared with tmpfs and with a
+ * daemon that ignores the bytes.
  *
  * BENCH_SIZE sets the bytes of a round, BENCH_ROUNDS the rounds.
  */

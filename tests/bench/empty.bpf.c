@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a probe costs by itself: a program that does nothing, as a session and as a pair.
+/* The cost of a probe alone: empty programs, as a uprobe session and as a pair of probes.
  */
 #include <linux/bpf.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The least that a libfuse daemon can do: three files, whose writes are dropped and whose
- * reads give a buffer as it is. What a figure of gpumem has on top of this is gpumem's.
+ * A minimal libfuse daemon: three files, whose writes are dropped and whose reads return
+ *a constant buffer. The difference to a figure of gpumem is the cost of gpumem itself.
  *
  *	data      1 GiB, unbuffered
- *	control   takes what it is given
+ *	control   accepts all writes
  *	status    a few lines
  */
 #define FUSE_USE_VERSION 34
@@ -115,8 +115,8 @@ static const struct fuse_lowlevel_ops operations = {
 	.write = empty_write,
 };
 
-/* As many as the broker has; libfuse's own loop starts and ends threads as it goes, which
- * costs more than what is measured. */
+/* As many threads as the broker has. libfuse's own loop starts and ends threads all the
+ * time, at a higher cost than the requests measured here. */
 #define N_THREADS 4
 
 static void *loop(void *userdata)
@@ -140,7 +140,8 @@ static void loop_all(struct fuse_session *session)
 	while (n < N_THREADS - 1 && !pthread_create(&threads[n], NULL, loop, session))
 		n++;
 	loop(session);
-	/* The mount is still there: the others sleep in read, and end with the process. */
+	/* The mount is still there: the others sleep in read, and end with the process.
+	 */
 	while (n > 0)
 		pthread_detach(threads[--n]);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches: one of an empty kernel and the wait for it, through a descriptor that is
- * held, beside cuLaunchKernel and cuStreamSynchronize in this process and beside a write
- * that a daemon drops; a queue of a thousand with wait=0, up to the end of the last,
- * beside the same calls made directly.
+ * Launches through an open descriptor. First an empty kernel and the wait for its end,
+ * compared with cuLaunchKernel and cuStreamSynchronize in this process and with a write
+ * dropped by a daemon. Then a thousand launches with wait=0 up to the end of the last,
+ * compared with the same calls made directly.
  */
 #include "bench.h"
 

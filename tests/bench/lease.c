@@ -177,7 +177,7 @@ static void measure_size(struct bench *bench, const char *size)
 
 /* ---- many ---- */
 
-/* Leases of one allocation with their descriptors, all held at the end. */
+/* Opens leases of an allocation and takes their descriptors; all are held at the end. */
 static void measure_many(struct bench *bench)
 {
 	static int leases[LEASES_MAX], fds[LEASES_MAX];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Managed memory: prefetches to the GPU and back through the file beside the same calls
- * made directly in this process; reading `data` where it is on the GPU and where it is on
- * the host, beside device memory; and whether reading moves pages: a prefetch to where
- * the memory was sent before it was read has nothing to do unless reading moved it away.
+ * Managed memory. Prefetches to the GPU and back through the file, compared with the same
+ * calls made directly in this process. Reads of `data` with pages on the GPU and on the
+ * host, compared with device memory. Last, whether a read moves pages: a prefetch, a read
+ * and the same prefetch again, which has nothing to do unless the read moved pages.
  *
  * BENCH_SIZE sets the bytes, BENCH_ROUNDS the rounds.
  */
@@ -21,7 +21,7 @@
 enum {
 	TO_DEVICE,
 	TO_HOST,
-	STAY_ON_DEVICE, /* after it was read there */
+	STAY_ON_DEVICE, /* prefetch again after a read */
 	STAY_ON_HOST,
 	N_PREFETCHES,
 };

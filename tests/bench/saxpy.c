@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * saxpy in a driver, called directly: elements a second. It is there to show what the
- * software GPU's interpreter costs; of hardware it measures the memory.
+ * saxpy through direct calls of a driver, in elements a second. On the software GPU the
+ * figure shows the speed of the PTX interpreter, on hardware the speed of memory.
  */
 #include "bench.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thousand, a hundred thousand and a million live allocations cost: one more, a
- * look at one, a list of all, and the broker's memory for each.
+ * The cost of a thousand, a hundred thousand and a million live allocations: the time of
+ * another alloc, of a look at an allocation and of a list of all, and the broker's memory
+ * for each.
  *
  * BENCH_ALLOCATIONS sets the largest number.
  */

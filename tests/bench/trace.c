@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What gpumem-trace costs the program that it watches, beside an empty BPF program at the
- * same probes and beside bpftrace counting the same calls; how long it takes to put its
- * probes in and out; and whether it keeps up with 200,000 calls a second.
+ * The cost of gpumem-trace for the traced program, compared with an empty BPF program at
+ * the same probes and with bpftrace counting the same calls. Also the time to attach and
+ * detach all probes, and whether the tool keeps up with 200,000 calls a second.
  *
  *     trace TOOL LIBRARY EMPTY.BPF.O
  *
- * With tests/bpf/prologues.c as the library, the calls are those that open with `push
- * %rbp`, as NVIDIA's do, and do nothing: what is measured is the probe alone. With a
- * driver, the software GPU or NVIDIA's, they are that driver's own allocations.
+ * With tests/bpf/prologues.c as the library, the calls open with `push %rbp` like
+ * NVIDIA's and do nothing, so the figure is the cost of the probe alone. With a driver,
+ * the software GPU or NVIDIA's, the calls are real allocations.
  */
 #include "bench.h"
 
@@ -47,7 +47,7 @@ static function find(const char *symbol)
 	return f;
 }
 
-/* ---- what is measured ---- */
+/* ---- the measured calls ---- */
 
 static function alloc_host, free_host, get_handle, launch, alloc_device, free_device,
 	alloc_async, free_async;
@@ -122,7 +122,7 @@ static const struct work driver_works[] = {
 static const struct work *works;
 static size_t n_works;
 
-/* Of this thread alone: who else wants the processor is nobody's cost. */
+/* CPU time of this thread alone, so other processes don't count. */
 static double thread_s(void)
 {
 	struct timespec now;
@@ -154,7 +154,7 @@ static unsigned long offset_of(const char *symbol)
 {
 	Dl_info info;
 
-	/* the library is mapped as it lies in its file, up to its text's own offset */
+	/* up to the end of the text, addresses in the library are offsets in the file */
 	if (!dladdr((void *)find(symbol), &info))
 		die("%s: no address", symbol);
 	return (unsigned long)((char *)(void *)find(symbol) - (char *)info.dli_fbase);
@@ -195,7 +195,7 @@ static int empty_attach(struct bpf_object **ret_object)
 
 struct watcher {
 	pid_t pid;
-	int err; /* what it says */
+	int err; /* its stderr */
 	char said[65536];
 	size_t n_said;
 };
@@ -211,7 +211,7 @@ static void hear(struct watcher *watcher)
 	watcher->said[watcher->n_said] = '\0';
 }
 
-/* Starts it and waits until it says so. Its output goes nowhere. */
+/* Starts a program and waits until its stderr contains `ready`. Its stdout is dropped. */
 static double watcher_start(struct watcher *watcher, char *const *argv, int fd,
 			    const char *ready)
 {
@@ -377,7 +377,7 @@ static void call_once(const char *symbol, uint64_t a, uint64_t b)
 		die("%s failed", symbol);
 }
 
-/* What the library can be measured with: a driver is told by its having devices. */
+/* Chooses the calls: a driver's if the library has devices, else those of prologues.c. */
 static void choose(void)
 {
 	uint64_t context = 0;

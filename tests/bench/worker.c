@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a transfer through the worker costs: the socket, the threads and the driver.
+ * The cost of a transfer through the worker: socket, threads and driver.
  *
- * Prints one line a size: the median of one transfer at a time, and the rate with as
- * many in flight as the staging area has slots. WORKER and DRIVER as arguments.
+ * Prints a line for each size: the median of a single transfer, and the rate with a
+ * transfer in flight for each slot of the staging area. Arguments: WORKER and DRIVER.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -88,7 +88,8 @@ static void bench_ask(struct bench *bench, unsigned int slot, struct wire_reques
 	bench->n_free--;
 	pthread_mutex_unlock(&bench->lock);
 	transfer->bench = bench;
-	transfer->request = (struct request){ .record = request, .fd = fd, .done = bench_done };
+	transfer->request =
+		(struct request){ .record = request, .fd = fd, .done = bench_done };
 	channel_send(bench->channel, &transfer->request);
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Attaching: which libraries, in which way, as whom, and what is said when it can't be.
+# Attaching: choice of libraries, ways to attach, users, and error sentences.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 calls="$prepare
@@ -11,7 +11,7 @@ end
 cuMemFree_v2 \$a
 cuMemcpyHtoD_v2 \$b 1 0"
 
-# Whether this kernel has that way.
+# has_way WAY: whether this kernel supports --attach WAY.
 has_way()
 {
 	"$GPUMEM_TRACE" --summary --library "$L" --attach "$1" -e module -d 0.01 >/dev/null 2>"$T/refused" && return
@@ -66,7 +66,8 @@ test_the_way_and_the_library_are_said_with_v()
 	like "$(<"$T/err")" 'detached in [0-9.]+ s'
 }
 
-# callers FOLDER...: programs with the library of each, which wait for $T/go to allocate.
+# callers FOLDER...: starts a program for the library of each folder. The programs wait for
+# $T/go before they allocate.
 callers()
 {
 	local at
@@ -87,7 +88,7 @@ callers()
 
 test_a_library_is_found_by_the_processes_that_have_it()
 {
-	# once for two processes with two paths to it
+	# attached once, although two processes have two paths to the library
 	mkdir "$T/same"
 	ln "$T/libcuda.so.1" "$T/same/libcuda.so.1"
 	callers "$T" "$T/same"
@@ -110,7 +111,7 @@ test_a_library_that_vanishes_while_it_is_attached_disturbs_nothing()
 	callers "$T" "$T/other"
 	local other=$!
 	begin --json -e mem
-	# it has found what there is, and loads its programs
+	# the tool has listed the processes and now loads its BPF programs
 	eventually "ls -l /proc/$tool/fd | grep -q bpf-map"
 	kill -STOP "$tool"
 	kill -KILL "$other"
@@ -174,7 +175,7 @@ test_the_command_and_its_children_and_nobody_else()
 
 test_the_command_runs_as_the_user_behind_sudo_with_his_environment()
 {
-	# sudo keeps little of the environment, but its own process still has it all
+	# sudo drops most of the environment, but the process of sudo still has all variables
 	cat >"$T/sudo" <<-'EOF'
 		#!/bin/bash
 		env -i PATH="$PATH" SUDO_UID=65534 SUDO_GID=65534 SUDO_USER=nobody "$@"
@@ -278,7 +279,7 @@ test_a_process_that_is_not_there_is_said()
 	eventually "[ -s '$T/dead' ] && grep -q '^State:.Z' /proc/\$(<'$T/dead')/status"
 	refused "there is no process $(<"$T/dead")\$" "$GPUMEM_TRACE" --library "$L" -p "$(<"$T/dead")"
 	kill "$parent"
-	# a pid namespace in which the number is nobody's
+	# a pid namespace without process 99
 	local status=0
 	unshare --pid --fork --mount-proc "$GPUMEM_TRACE" --library "$L" -p 99 2>"$T/err" || status=$?
 	is "$status $(<"$T/err")" '1 gpumem-trace: there is no process 99'

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Libraries that go away between being found and being probed: here nothing is left in
- * the file, so that all that is tried with it fails.
+ * Libraries that vanish after they were found and before they are probed: here the file
+ * is empty, so every use of the file fails.
  */
 #include "probes.h"
 #include "missing.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes the driver calls that its standard input names, so that a test knows exactly what
- * a traced program does:
+ * Makes the driver calls listed on standard input, so a test knows exactly the calls of
+ * the traced program:
  *
  *     caller LIBRARY <<EOF
  *     cuMemAlloc_v2 &a 4096
@@ -14,18 +14,18 @@
  * test. Blocks end with `end`:
  *
  *     loop N ... end      N times
- *     thread ... end      in a new thread, which is waited for
- *     fork ... end        in a new process, which is waited for
+ *     thread ... end      in a new thread; waits for its end
+ *     fork ... end        in a new process; waits for its end
  *
- * and beside calls there are
+ * and other lines are
  *
  *     set NAME N          a variable's first eight bytes
  *     add NAME N N        the same, as a sum
- *     word NAME I N       its I-th four bytes
+ *     word NAME I N       a variable's I-th four bytes
  *     exit N              without any cleaning up
  *     exec COMMAND...     another program in this process
  *     quiet               no printing from here on
- *     wait FILE           until that file is there
+ *     wait FILE           waits until the file exists
  *     pid FILE            writes its process's number into a file
  *     stray ADDRESS       calls from here on are made under a frame with that return
  * address
@@ -85,7 +85,7 @@ static uint64_t *variable(const char *name)
 	die("too many variables");
 }
 
-/* In its place. */
+/* Unescapes text in place. */
 static char *unescape(char *text)
 {
 	char *to = text;
@@ -131,11 +131,11 @@ typedef int (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64
 
 __attribute__((noinline)) int caller_call(function f, const uint64_t *a);
 
-/* The one place that calls the driver: what stacks must show. */
+/* The only caller of the driver: stacks must show this function. */
 int caller_call(function f, const uint64_t *a)
 {
-	/* as a function without frame pointers leaves it, which uses the register
-	 * otherwise */
+	/* a frame like that of a function without frame pointers, with any value in rbp
+	 */
 	volatile uint64_t nobodys[] = { 0, stray };
 	volatile uint64_t *frame = __builtin_frame_address(0);
 	uint64_t caller = frame[0];
@@ -193,7 +193,7 @@ static void *run_thread(void *from)
 	return NULL;
 }
 
-/* The line behind the `end` of the block that begins here. */
+/* Returns: the line after the `end` of the block that begins at `from`. */
 static size_t block_end(size_t from)
 {
 	int depth = 1;

@@ -25,7 +25,7 @@ static const char *const type_names[] = {
 #undef NAME
 };
 
-/* The size that a call_info's struct reads stand on. */
+/* The offsets that trace.bpf.c reads in the arguments' structs. */
 _Static_assert(offsetof(CUlaunchConfig, hStream) == 32, "CONFIG_STREAM in trace.bpf.c");
 _Static_assert(offsetof(CUlaunchConfig, sharedMemBytes) == 24, "CONFIG_NUMBERS");
 _Static_assert(offsetof(CUDA_MEMCPY3D, Depth) ==
@@ -120,7 +120,7 @@ static bool is_untraced(const char *symbol)
 	return false;
 }
 
-/* What the broker calls is traced, with the same type, or known not to be. */
+/* Every driver call of the broker is traced with the same type, or listed as untraced. */
 Test(decode, the_drivers_list_and_the_tracers_go_together)
 {
 	static const struct {

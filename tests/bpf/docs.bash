@@ -1,5 +1,5 @@
 #!/bin/bash
-# The documentation has what the tables have, and nothing else.
+# The documentation lists exactly the rows of the tables.
 . "${BASH_SOURCE%/*}/lib.bash"
 docs=$here/../../docs
 

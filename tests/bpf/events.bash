@@ -1,5 +1,5 @@
 #!/bin/bash
-# Events: each call with its arguments, result and what it did.
+# Events: each call with its arguments, result and effect.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_device_memory_with_arguments_and_what_is_held()
@@ -56,7 +56,7 @@ test_lines_have_the_same_for_people()
 	like "$(sed -n 2p "$T/out")" 'cuMemAlloc_v2 +CUDA_SUCCESS .* dptr=0x[0-9a-f]+ bytesize=4096 kind=device held=4096$'
 	like "$(sed -n 3p "$T/out")" 'cuMemAlloc_v2 +CUDA_ERROR_OUT_OF_MEMORY .* bytesize=281474976710656$'
 	like "$(sed -n 4p "$T/out")" ' exit +freed 1 allocation, 4096 bytes device=4096$'
-	# in the columns that the heading says
+	# in the columns of the heading
 	local heading line
 	heading=$(sed -n '1s/ARGUMENTS.*//p' "$T/out")
 	for line in 2 3 4; do

@@ -1,22 +1,22 @@
 #!/bin/bash
-# On a machine with a GPU: what the tool says of real programs on the real driver, with the
-# programs' own counters as judge. As root, by hand:
+# On a machine with a GPU: the tool's figures for real programs on the real driver, compared
+# with the programs' own counters. As root, by hand:
 #
 #	GPUMEM_TRACE=build/bpf/gpumem-trace bash tests/bpf/gpu.bash [CASE...]
 #
-# A case whose program is not there (nvcc, PyTorch, CuPy, GPUMEMD) is skipped and says so.
-# Where libbpf, libelf or libdw are not installed, carry them: LD_LIBRARY_PATH. They must
-# not reach the programs, so the tool alone is started with GPUMEM_TRACE_LIBRARIES.
+# A case is skipped, with a line, if its program (nvcc, PyTorch, CuPy, GPUMEMD) is missing.
+# If libbpf, libelf or libdw are not installed, put them into a folder and name the folder
+# in GPUMEM_TRACE_LIBRARIES: only the tool, not the traced programs, gets these libraries.
 GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-300}
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# The tool itself, with no shell about it, so that it is what a signal reaches.
+# The tool without a shell around it, so that signals reach the tool.
 the_tool=("$GPUMEM_TRACE")
 [ -z "${GPUMEM_TRACE_LIBRARIES-}" ] ||
 	the_tool=(env "LD_LIBRARY_PATH=$GPUMEM_TRACE_LIBRARIES" "$GPUMEM_TRACE")
 
-# traced OPTION... -- COMMAND...: what the command printed is in $T/said.by, the tool's lines
-# in $T/out.
+# traced OPTION... -- COMMAND...: runs the command under the tool. $T/said.by gets the
+# command's output, $T/out the tool's lines.
 traced()
 {
 	local options=()
@@ -113,8 +113,8 @@ test_launches_one_by_one_have_their_names()
 	EOF
 }
 
-# The runtime asks the driver for that behind all symbols, so the tool can't see it, as
-# docs/tracing.md says: what was held shows until the process ends.
+# The runtime resets through a private table of the driver, without a symbol to probe. So
+# the tool does not see the reset (docs/tracing.md) and shows the memory until exit.
 test_a_reset_by_the_runtime_is_not_seen()
 {
 	compiled static
@@ -126,7 +126,7 @@ test_a_reset_by_the_runtime_is_not_seen()
 	EOF
 }
 
-# torch ALLOCATOR KIND COUNTER: the peak of that kind is the allocator's own.
+# torch ALLOCATOR KIND COUNTER: the tool's peak of KIND equals the allocator's COUNTER.
 torch()
 {
 	needs_python torch

@@ -4,7 +4,7 @@
 #include <bpf/bpf_helpers.h>
 #include <string.h>
 
-/* As trace.bpf.c sees it (thread.bpf.h). */
+/* The fields that thread.bpf.h reads. */
 struct signal_struct {
 	struct {
 		int counter;
@@ -223,7 +223,7 @@ void shim_submit(void *record)
 	kernel_n_records++;
 }
 
-/* ---- who, when, where ---- */
+/* ---- process, time, place ---- */
 
 uint64_t bpf_get_current_pid_tgid(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands for the kernel when the BPF programs run in a test: one CPU, maps in
- * memory, threads that take turns when the test says so.
+ * A fake kernel for BPF programs in a test: a single CPU, maps in memory, and threads
+ * that switch when the test says so.
  */
 #pragma once
 
@@ -14,11 +14,11 @@
 /* Forgets everything. */
 void kernel_reset(void);
 
-/* The thread that runs from here on: of a process with that pid and time of start. */
+/* Switches to a thread of the process with this pid and start time. */
 void kernel_run(uint32_t pid, uint32_t tid, uint64_t start);
 
 extern uint64_t kernel_now;
-extern uint64_t kernel_cookie; /* of the probe that is hit */
+extern uint64_t kernel_cookie; /* of the probe under way */
 extern bool kernel_ring_is_full;
 extern size_t kernel_max_entries; /* of every hash, if not 0 */
 
@@ -30,6 +30,6 @@ extern union kernel_record {
 } kernel_last;
 extern size_t kernel_n_records;
 
-/* How many entries a map has; the sum of what `value` says of each. */
+/* Returns: the sum of value() over all entries of a map. */
 uint64_t kernel_sum(const void *map,
 		    uint64_t (*value)(const void *key, const void *value));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The ledger: what is held is right, whatever the program does.
+# The ledger: the held memory is right, whatever the program does.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 test_each_kind_of_memory_has_its_balance()

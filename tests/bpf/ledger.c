@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The BPF programs themselves, step by step: what comes between the entry and the return
- * of a call, in orders that a running system shows only now and then.
+ * The BPF programs, step by step: events between the entry and the return of a call, in
+ * orders that are rare on a running system.
  */
 #include "call.h"
 #include "kernel.h"
@@ -15,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wdiscarded-qualifiers"
 #include "kernel/trace.bpf.c"
 
-/* What the kernel keeps from an entry to its return, and which of them it is. */
+/* The session cookie, kept from entry to return; whether the program runs at a return. */
 static __u64 session;
 static bool session_returns;
 
@@ -101,7 +101,7 @@ static void release(uint64_t address)
 	end(CALL_cuMemFree_v2, 0);
 }
 
-/* ---- what the books say ---- */
+/* ---- the ledger's figures ---- */
 
 static const struct process *process_now(void)
 {
@@ -195,7 +195,7 @@ Test(ledger, a_failed_free_puts_back_what_it_took)
 Test(ledger, an_address_that_was_never_freed_is_booked_anew)
 {
 	alloc(0x1000, 64);
-	alloc(0x1000, 128); /* its free was missed */
+	alloc(0x1000, 128); /* the free was missed */
 	holds(MEMORY_DEVICE, 128, 1);
 }
 
@@ -220,7 +220,7 @@ Test(ledger, a_lost_record_changes_no_balance)
 	cr_expect_eq(kernel_n_records, 0);
 }
 
-/* Other addresses whose entries belong into the same bucket. */
+/* Returns: the next address in the same bucket. */
 static uint64_t next_of_bucket(uint64_t address)
 {
 	struct ledger_key key = {
@@ -251,7 +251,9 @@ Test(ledger, what_has_no_room_in_its_bucket_is_in_the_map)
 	cr_expect_eq(kernel_last.record.bytes, 1 << WAYS);
 	cr_expect_eq(kernel_sum(&ledger, one), 1);
 
-	/* there is room again, but its free was missed: it was in the map */
+	/* the bucket has room again; the map still has this address, whose free was
+	 * missed
+	 */
 	release(addresses[0]);
 	alloc(addresses[WAYS + 1], 1);
 	cr_expect_eq(kernel_sum(&ledger, one), 0);
@@ -328,7 +330,7 @@ Test(ledger, a_call_that_never_returned_is_forgotten)
 {
 	uint64_t out = 0x1000;
 
-	/* left by longjmp(): what begins above it on the stack says so */
+	/* left by longjmp(): a later call begins higher on the stack */
 	for (int i = 0; i < 3 * FRAMES_MAX; i++)
 		begin_at(CALL_cuMemAlloc_v2, STACK_TOP - 64, (uintptr_t)&out, 64, 0, 0);
 	alloc(0x2000, 512);
@@ -565,7 +567,7 @@ Test(ledger, a_context_takes_only_its_own)
 	begin(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
 	end(CALL_cuCtxDestroy_v2, 0);
 	holds(MEMORY_DEVICE, 64, 1);
-	alloc(0x3000, 16); /* in the first one again */
+	alloc(0x3000, 16); /* in the first context again */
 	begin(CALL_cuCtxDestroy_v2, 0xc1, 0, 0, 0);
 	end(CALL_cuCtxDestroy_v2, 0);
 	holds(MEMORY_DEVICE, 0, 0);
@@ -577,7 +579,7 @@ Test(ledger, memory_of_no_known_context_goes_with_the_only_one)
 
 	begin(CALL_cuDevicePrimaryCtxRetain, (uintptr_t)&ctx, 0, 0, 0);
 	end(CALL_cuDevicePrimaryCtxRetain, 0);
-	alloc(0x1000, 64); /* its thread was never seen to make it current */
+	alloc(0x1000, 64); /* the context was made current unseen */
 	begin(CALL_cuDevicePrimaryCtxReset_v2, 0, 0, 0, 0);
 	end(CALL_cuDevicePrimaryCtxReset_v2, 0);
 	holds(MEMORY_DEVICE, 0, 0);

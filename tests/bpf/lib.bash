@@ -8,7 +8,7 @@
 #	main "$@"
 #
 # A case fails when a command or a check in it fails, or when a sanitizer reports
-# anything. The output is TAP; what a case said follows its `not ok`.
+# anything. The output is TAP; a case's output follows its `not ok`.
 #
 # Environment: GPUMEM_TRACE, the tool; GPUMEM_CALLER, the program; GPUMEM_LIBRARY, the
 # software GPU; GPUMEM_PROLOGUES, the library of awkward prologues; GPUMEMD, the broker; GPUMEM_CLIENT,
@@ -25,8 +25,8 @@ case_limit=${GPUMEM_CASE_LIMIT:-60}
 
 # ---- calls ----
 
-# A context; a CUmemAllocationProp of device 0 and an access descriptor for it; memory that
-# is exported, imported and mapped at $r.
+# Calls: $prepare makes a context; $vmm makes a CUmemAllocationProp of device 0 and an access
+# descriptor; $import exports memory, imports it and maps it at $r.
 prepare='cuInit 0
 cuDevicePrimaryCtxRetain &ctx 0
 cuCtxSetCurrent $ctx'
@@ -71,7 +71,7 @@ unlike()
 	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
 }
 
-# refused REGEX COMMAND...: it ends with status 1 and one sentence.
+# refused REGEX COMMAND...: exits with status 1 and a single sentence that matches REGEX.
 refused()
 {
 	local said status=0 like=$1
@@ -95,8 +95,8 @@ eventually()
 	done
 }
 
-# trace OPTION... <<CALLS: the program of these calls under the tool, which must say
-# nothing on stderr; what it printed is in $T/out, what the program printed in $T/calls.
+# trace OPTION... <<CALLS: runs a program with these calls under the tool. The tool must
+# print nothing on stderr. $T/out gets the tool's output, $T/calls the program's.
 trace()
 {
 	cat >"$T/script"
@@ -106,10 +106,11 @@ trace()
 	[ ! -s "$T/err" ] || fail "the tool said:" "$(<"$T/err")"
 }
 
-# begin OPTION...: the tool alone, in the background; attached: until its probes are in.
+# begin OPTION...: starts the tool alone, in the background. attached: waits until the tool
+# has attached its probes.
 begin()
 {
-	# of an earlier one
+	# left by an earlier tool
 	rm -f "$T/err"
 	"$GPUMEM_TRACE" -v "$@" >"$T/out" 2>"$T/err" &
 	tool=$!
@@ -120,7 +121,8 @@ attached()
 	eventually "grep -q 'attached in' '$T/err'"
 }
 
-# start OPTION...: both, on this case's library; stop ends it as Ctrl-C does.
+# start OPTION...: begin and attached, on this case's library. stop: ends the tool like
+# Ctrl-C.
 start()
 {
 	begin --library "$L" "$@"
@@ -150,7 +152,7 @@ umount_all()
 {
 	[ "${#pretenders[@]}" = 0 ] || kill -KILL "${pretenders[@]}"
 	local at
-	# a reader that was stuck goes when it has noticed
+	# a stuck reader of the mount ends when it notices the killed server
 	for at in ${mounted[@]+"${mounted[@]}"}; do
 		eventually "umount '$at'"
 	done
@@ -158,7 +160,7 @@ umount_all()
 	mounted=()
 }
 
-# Whatever a case that failed left running or mounted.
+# Ends all processes and mounts that a failed case left.
 cleanup()
 {
 	[ -z "${tool-}" ] || kill -KILL "$tool"
@@ -172,7 +174,7 @@ call()
 	"$C" "$L" >"$T/calls"
 }
 
-# check <<EOF: Python over what --json printed; events.py has the names it uses.
+# check <<EOF: runs Python over the output of --json; events.py defines the names.
 check()
 {
 	python3 -c "from events import *
@@ -212,7 +214,7 @@ main()
 		T=$3
 		trap cleanup EXIT
 		set -e
-		# files of its own: a probe sees whoever uses a file, other cases too
+		# separate copies: a probe sees all users of a file, other cases too
 		mkdir "$T/prologues"
 		L=$T/libcuda.so.1
 		P=$T/prologues/libcuda.so.1

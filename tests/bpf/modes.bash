@@ -13,7 +13,7 @@ cuMemcpyHtoD_v2 \$a \$h 4095
 cuMemFree_v2 \$a
 cuMemFree_v2 12345"
 
-# The columns of the row of FILE whose first word is WORD.
+# row WORD: prints the columns of the row of $T/out that begins with WORD.
 row()
 {
 	awk -v word="$1" '$1 == word { $1 = $1; print; exit }' "$T/out"
@@ -31,7 +31,7 @@ test_summary_has_calls_failures_bytes_and_histograms()
 	awk '/^cuMemcpyHtoD_v2$/ { on = 1 } on && /bytes : count/ { on = 2 } on == 2' "$T/out" >"$T/sizes"
 	like "$(sed -n 2p "$T/sizes")" '^ *2048 -> 4095 +1 \|\*{40}\|$'
 	like "$(sed -n 3p "$T/sizes")" '^ *4096 -> 8191 +1 \|\*{40}\|$'
-	# the process, at its end: nothing held, and its peak
+	# the process at its end: nothing held, and its peak
 	like "$(grep ' caller ' "$T/out")" '^[0-9]+ +caller +0 +1118208 .* 0 ended$'
 }
 
@@ -62,7 +62,7 @@ test_summary_every_so_often_shows_what_came_in_between()
 	EOF
 	is "$(grep -c '^cuMemAlloc_v2 .* 1 *0 *4096 ' "$T/out")" 1
 	is "$(grep -c '^cuMemFree_v2 .* 1 *0 *4096 ' "$T/out")" 1
-	# in between it is held
+	# held between the two calls
 	like "$(grep -m1 ' caller ' "$T/out")" ' caller +4096 +4096 +4096 '
 }
 
@@ -144,13 +144,13 @@ test_histograms_every_so_often_are_on_request()
 test_each_block_of_leaks_has_its_time()
 {
 	trace --leaks 30 <<<"$calls"
-	# what a process ended with, and what there is at the end
+	# a block for the memory at a process's end, and a block at the end of the tool
 	is "$(grep -Ec '^20[0-9-]+T[0-9:]+Z$' "$T/out")" 1
 	like "$(tail -n 2 "$T/out" | head -1)" '^20[0-9-]+T[0-9:]+Z$'
 	is "$(tail -n 1 "$T/out")" 'no process holds memory allocated since the start'
 }
 
-# full OPTION...: what can't be written is said, and its status is 1.
+# full OPTION...: a failed write is reported, with exit status 1.
 full()
 {
 	local status=0
@@ -163,7 +163,7 @@ test_what_can_not_be_written_is_said()
 {
 	full
 	full --json
-	# what is written only at the end, too
+	# these modes write only at the end
 	full --summary
 	full --leaks
 	full --top
@@ -357,7 +357,7 @@ test_it_ends_with_the_last_of_its_processes()
 	like "$(grep "^process $one " "$T/out")" \
 		'ended holding 1 allocation: device 4096 \(and reserved 2097152, and memory from before the start\)$'
 	like "$(grep "^process $two " "$T/out")" 'ended holding 1 allocation: device 4096 \(and memory from before the start\)$'
-	# what is printed only at the end
+	# printed only at the end
 	"$C" "$L" >"$T/calls" <<-EOF &
 		$prepare
 		wait $T/three
@@ -403,7 +403,7 @@ test_only_a_process_or_a_user()
 	only_a_user 65534
 }
 
-# only_a_user USER: who is nobody
+# only_a_user USER: checks that -u USER, a name or number of nobody, shows only these calls.
 only_a_user()
 {
 	start --json -e mem -u "$1"

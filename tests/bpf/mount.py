@@ -1,9 +1,9 @@
-# A mount that says it is a broker's, and need not be:
+# A mount that looks like a broker's:
 #
 #     mount.py FOLDER UID [FILE TEXT]...
 #
-# mounts files with these contents on a folder, as a mount of that user's, and serves them
-# until it is killed. Without files it never answers.
+# mounts files with these contents on a folder, as a mount of the user UID, and serves them
+# until killed. Without files the mount never answers.
 import ctypes, os, struct, sys
 
 folder, uid, *words = sys.argv[1:]
@@ -68,7 +68,7 @@ if libc.mount(b"user_id=0", folder.encode(), b"fuse.gpumemd", 0, options.encode(
 while True:
     try:
         request = os.read(device, 1 << 20)
-    except OSError:  # it has been unmounted
+    except OSError:  # unmounted
         break
     _, opcode, unique, n = struct.unpack_from("<IIQQ", request)
     if opcode == INIT:

@@ -1,24 +1,24 @@
 #!/bin/bash
-# Names: those that traced programs choose reach a terminal as text and as nothing else;
-# those of allocations are the worker's own broker's, or none.
+# Names. Names chosen by traced programs reach a terminal only as harmless text. Names of
+# allocations come from the worker's own broker, or are missing.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-# A program, and a function, whose names would colour the screen, ring its bell, set its
-# title, and look like lines of the tool. Letters that are not ASCII are only letters.
+# Names of a program and a function that would colour the screen, ring the bell, set the
+# title, and imitate lines of the tool. Letters beyond ASCII are harmless.
 program=$'\e[31mX\nY\a\xc2\x9bé'
 function="'\\x1b]0;pwn\\x07\"\\xff\\x7f\\nzz\\xc3\\xa9\\xe2\\x80\\xae"
 calls="$prepare
 cuMemAlloc_v2 &a 4096
 cuModuleGetFunction &f 0 $function"
 
-# named OPTION...: that program under the tool.
+# named OPTION...: runs this program under the tool.
 named()
 {
 	cp "$C" "$T/$program"
 	C=$T/$program trace "$@" <<<"$calls"
 }
 
-# harmless FILE: nothing in it but text and ends of lines.
+# harmless FILE: the file has only text and ends of lines.
 harmless()
 {
 	! LC_ALL=C grep -aqP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae' "$1" ||
@@ -96,7 +96,7 @@ test_libraries_have_names_without_their_escapes()
 	harmless "$T/err"
 }
 
-# broker NAME: one more, mounted on $T/NAME, with the tool's own driver library.
+# broker NAME: starts a broker on $T/NAME, with the driver library that the tool traces.
 brokers=()
 broker()
 {
@@ -116,8 +116,8 @@ brokers_end()
 	done
 }
 
-# allocate NAME: of both kinds from the broker NAME until both have been seen with names,
-# which are read no more often than the time that it takes allows.
+# allocate NAME: makes direct and device allocations at broker NAME until the tool has shown
+# both with names. The tool limits the time for reading names, so names may come late.
 allocate()
 {
 	local n=0 maps
@@ -176,7 +176,7 @@ test_what_a_worker_held_when_it_ended_has_its_name()
 	echo 'scratch 64K kind=direct' >"$T/mnt/control/alloc"
 	echo 'stays 4M' >"$T/mnt/control/alloc"
 	echo 'stays u8:1' >"$T/mnt/control/fill"
-	# whose worker it is, is learned when anyone ends
+	# the tool looks up the worker's broker when any process ends
 	call <<-EOF
 		$prepare
 		cuMemAlloc_v2 &a 4096
@@ -186,7 +186,7 @@ test_what_a_worker_held_when_it_ended_has_its_name()
 	eventually "grep -q '(gpumem-0) ended holding' '$T/out'"
 	stop
 	like "$(grep ' 65536 device' "$T/out")" ' cuMemAlloc_v2 scratch$'
-	# the memory in the broker's range has its name, the range has none
+	# memory in the broker's address range has a name; the range itself has none
 	like "$(grep ' cuMemMap' "$T/out")" ' 4194304 imported .* cuMemMap stays$'
 	is "$(grep -c 'stays$' "$T/out")" 1
 	like "$(grep ' reserved ' "$T/out" | grep -v ^process)" ' cuMemAddressReserve$'
@@ -204,7 +204,8 @@ leased()
 	echo 'pinned 1M kind=host' >"$T/mnt/control/alloc"
 }
 
-# lessee: a client of that broker; `say LINE...` has it do them, `leave` ends it.
+# lessee: starts a client of the broker. `say LINE...` sends lines to the client, `leave`
+# ends the client.
 lessee()
 {
 	rm -f "$T/lines"
@@ -228,7 +229,7 @@ leave()
 	lessee=
 }
 
-# seen_named CALL NAME [N]: N of the client's lines of that call have the name.
+# seen_named CALL NAME [N]: waits until N lines of the client's CALLs have NAME.
 seen_named()
 {
 	eventually "[ \"\$(grep -E '[ \"]client[ \"].*$1' '$T/out' | grep -cE 'name\"?[:=]\"?$2')\" = ${3-1} ]"
@@ -246,7 +247,7 @@ test_memory_mapped_through_a_lease_has_its_allocations_name()
 	# at another address
 	say 'map 3 cache any'
 	seen_named cuMemMap cache 2
-	# whose lease has ended by the time that the tool sees the call
+	# the lease has ended by the time when the tool sees the call
 	say 'unmap 3' 'unmap 4'
 	seen_named cuMemUnmap cache
 	seen_named cuMemHostUnregister pinned
@@ -315,7 +316,7 @@ test_tables_have_the_allocations_that_programs_lease()
 	brokers_end
 }
 
-# pretend NAME UID [FILE TEXT]...: a mount of that user's that says it is a broker's.
+# pretend NAME UID [FILE TEXT]...: a mount of the user UID that looks like a broker's.
 pretend()
 {
 	mkdir -p "$T/$1"
@@ -325,14 +326,14 @@ pretend()
 	eventually "grep -q ' $T/$1 ' /proc/self/mounts"
 }
 
-# work <<CALLS: a program that is called as a worker is.
+# work <<CALLS: a program with the process name of a worker.
 work()
 {
 	cp "$C" "$T/gpumem-mover"
 	"$T/gpumem-mover" "$L" >"$T/calls"
 }
 
-# importer UID: a program of that user's that imports memory and maps it, and its line.
+# importer UID: starts a program of the user that imports memory and maps it.
 importer()
 {
 	rm -f "$T/seen"
@@ -349,7 +350,7 @@ importer()
 	imports=$!
 }
 
-# imported: the line of what it maps.
+# imported UID: lets this program go on and prints the line of its cuMemMap.
 imported()
 {
 	touch "$T/go-$1"
@@ -399,8 +400,8 @@ test_other_brokers_have_names_beside_a_mount_that_does_not_answer()
 	brokers_end
 }
 
-# named_by UID: a program like a worker, and a mount of that user's that has a name for
-# each of its addresses.
+# named_by UID: traces a program named like a worker, beside a mount of the user UID with a
+# name for every address.
 named_by()
 {
 	rm -f "$T/pid" "$T/go" "$T/seen"
@@ -428,7 +429,7 @@ test_a_mount_of_another_user_names_nothing()
 	like "$(grep cuMemAlloc_v2 "$T/out")" ' name=forged$'
 	named_by 65534
 	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
-	# the user behind sudo has a broker, but root's worker is not of it
+	# the user behind sudo has a broker, but root's worker belongs to another
 	export SUDO_UID=65534 SUDO_GID=65534
 	named_by 65534
 	like "$(grep cuMemAlloc_v2 "$T/out")" ' held=4096$'
@@ -441,7 +442,7 @@ test_a_mount_of_an_ordinary_user_names_no_leases_of_others()
 	cp "$C" "$T/gpumem-mover"
 	printf 'pid %s\nwait %s\n' "$T/mover" "$T/end" >"$T/idle"
 	export SUDO_UID=65534 SUDO_GID=65534 GPUMEM_SOFTGPU=machine=${T##*.}
-	# a broker, and its mover
+	# a fake broker with a fake mover
 	setpriv --reuid 65534 --clear-groups bash -c "'$T/gpumem-mover' '$L' <'$T/idle'; :" &
 	eventually "[ -s '$T/mover' ]"
 	for user in 0 65534; do

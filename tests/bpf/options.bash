@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line: how options can be written, and what is said of those that can't.
+# The command line: spellings of options, and error sentences.
 . "${BASH_SOURCE%/*}/lib.bash"
 
 calls="$prepare

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A driver library whose calls open with instructions that make probes slow or stacks
- * hard, and that has what the software GPU lacks: old versions, per-thread variants,
- * managed and pitched memory, IPC. It has no GPU: addresses count up, contents are
- * nobody's, and every call succeeds unless fakeResult(N) said that the next one answers
- * N.
+ * A driver library whose calls open with instructions that make probes slow or stack
+ * walks hard. The library also has calls that the software GPU lacks: old versions,
+ * per-thread variants, managed and pitched memory, IPC. There is no GPU: addresses count
+ * up, memory has no contents, and every call succeeds. After fakeResult(N) the next call
+ * returns N.
  *
- * Openings of real libraries: `push` is emulated by the kernel; `cmpl` on a variable
- * (the hooks of NVIDIA's debuggers), `endbr64` and `sub` are stepped through, and after
- * these the caller is not where a stack walk at entry looks for it; a 5-byte nop must not
- * be probed at all.
+ * Openings of real libraries: the kernel emulates `push`. The kernel single-steps `cmpl`
+ * on a variable (the hooks of NVIDIA's debuggers), `endbr64` and `sub`; after these, a
+ * stack walk at entry looks for the caller in the wrong place. A 5-byte nop must not be
+ * probed at all.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -49,8 +49,8 @@ static uint64_t take(uint64_t size)
 	return address;
 }
 
-/* CALL(SYMBOL, OPENING, (PARAMETERS)) BODY: the symbol, its opening, and behind it the
- * body as a function of its own. */
+/* CALL(SYMBOL, OPENING, (PARAMETERS)) BODY: defines the symbol with its opening; the
+ * opening continues into BODY, a separate function. */
 #define CALL(symbol, opening, parameters)                                           \
 	__asm__(".text\n.globl " #symbol "\n.type " #symbol ", @function\n" #symbol \
 		":\n\t" opening "\tjmp body_" #symbol "\n.size " #symbol            \

@@ -11,7 +11,7 @@
 static int map = -1;
 static struct symbols *symbols;
 
-/* Of this process: the stack of key 0 is one frame. */
+/* Writes a stack of this process with a single frame, under key 0. */
 static void write_stack(void *frame)
 {
 	__u64 addresses[STACK_DEPTH] = { (__u64)(uintptr_t)frame };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The helpers of BPF as plain functions (kernel.c), so that the programs of
- * bpf/kernel/trace.bpf.c run in a test, step by step, in whatever order threads may come.
+ * The helpers of BPF as plain functions (kernel.c). The programs of
+ * bpf/kernel/trace.bpf.c then run in a test, step by step, with threads in any order.
  */
 #pragma once
 
