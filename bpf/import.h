@@ -10,7 +10,7 @@
 struct imports;
 struct mounts;
 
-/* Bytes of an allocation that a process has mapped. */
+/* The bytes of an allocation mapped by a process. */
 struct import_total {
 	uint64_t held;
 	uint64_t peak;
@@ -22,24 +22,24 @@ struct import_total {
 struct imports *imports_new(void);
 struct imports *imports_free(struct imports *imports);
 
-/* Learns the allocation of memory that a call has mapped. */
+/* Looks up and notes the allocation of memory mapped by a call. */
 void imports_learn(struct imports *imports, struct mounts *mounts,
 		   const struct record *record);
 
-/* Forgets memory that a call has unmapped, and an exec's. */
+/* Forgets memory unmapped by a call, or by an exec. */
 void imports_unlearn(struct imports *imports, const struct record *record);
 
 /* The allocation mapped at an address of a process. Returns: NULL if there is none. */
 const char *imports_name(const struct imports *imports, uint64_t process,
 			 uint64_t address);
 
-/* Mappings that a process has of the allocation. */
+/* The number of a process's mappings of an allocation. */
 unsigned int imports_count(const struct imports *imports, uint64_t process,
 			   const char *name);
 
-/* The allocations that a process has or had mapped. Returns: how many there are. */
+/* Lists the allocations that a process has or had mapped. Returns: their number. */
 size_t imports_totals(const struct imports *imports, uint64_t process,
 		      const struct import_total **ret_totals);
 
-/* A process has ended. Its totals stay where `keep` is set. */
+/* Forgets an ended process, but keeps its totals if `keep` is set. */
 void imports_end(struct imports *imports, uint64_t process, bool keep);

@@ -54,7 +54,7 @@ static void image_write(struct file *file, fuse_req_t req, const char *bytes, si
 	uint64_t at = (uint64_t)offset;
 	int error;
 
-	/* What the kernel takes for the end is that of the image loaded last. */
+	/* The size known to the kernel is the size of the last loaded image. */
 	if (info->flags & O_APPEND)
 		at = upload_size(upload);
 	error = upload_write(upload, fuse_req_ctx(req)->pid, at, bytes, size);

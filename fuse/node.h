@@ -2,9 +2,9 @@
 /*
  * The nodes of the tree: two tables of rows, and arithmetic on identities.
  *
- * A node id says everything about its node: which row it stands on and, for the files of
- * an object, the whole token of the object, so an id that outlives its object is caught
- * by the broker and never reaches another one.
+ * A node id holds the number of the node's row and, for the files of an object, the
+ * object's whole token. So the broker recognizes an id that outlives its object, and such
+ * an id never reaches another object.
  */
 #pragma once
 
@@ -30,27 +30,27 @@ enum node_kind {
 	N_NODE_KINDS,
 };
 
-/* One row of a table: a fixed node, or a file of every object of a type. */
+/* A row of a table: a fixed node, or a file of every object of a type. */
 struct node_row {
 	const char *name;
 	const char *help;
 	enum node_kind kind;
 	mode_t mode;		/* with its type; permissions only of fixed nodes */
 	unsigned int parent;	/* fixed nodes: row of the directory */
-	enum object_type type;	/* what it belongs to */
+	enum object_type type;	/* type of the object that has the file */
 	enum object_type holds; /* NODE_FOLDER: objects of this type */
 	bool managed;		/* only in the folders of managed memory */
 	const struct attribute *attribute;
 	const struct verb *verb;
 };
 
-/* A node, as its id says. */
+/* A node, decoded from its id. */
 struct node {
 	const struct node_row *row;
 	struct token token; /* TOKEN_NONE for fixed nodes */
 };
 
-#define NODE_ROOT 1 /* the id of the root, as FUSE has it */
+#define NODE_ROOT 1 /* FUSE's id of the root */
 
 /* Builds the tables from the broker's own; before anything else here, once. */
 void nodes_init(void);
@@ -67,16 +67,16 @@ const struct node_row *nodes_find_fixed(const struct node_row *directory,
 					const char *name);
 const struct node_row *nodes_find_of(enum object_type type, const char *name);
 
-/* Is it of a fixed node, not of an object? */
+/* Whether the node is fixed, and no file of an object. */
 bool node_is_fixed(const struct node *node);
 
 uint64_t node_id(const struct node *node);
 
-/* Returns: 0; -ESTALE for an id that no node has. */
+/* Returns: 0; -ESTALE for an id without a node. */
 int node_from_id(uint64_t id, struct node *ret_node);
 
-/* What st_ino says: stable for the life of the object, never used again.
- * id is object_stat's, not looked at for fixed nodes. */
+/* The node's st_ino: stable for the life of the object, never used again. id comes from
+ * object_stat and is ignored for fixed nodes. */
 uint64_t node_inode(const struct node *node, uint64_t id);
 
 /*

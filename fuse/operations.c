@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of operations that libfuse calls. What works on a descriptor goes on to the
- * table of its file; what that has not is not permitted, except that closing and
- * synchronizing always are.
+ * The table of operations that libfuse calls. Operations on a descriptor go on to the
+ * table of its file. An operation missing there is not permitted, except close and fsync,
+ * which are always permitted.
  */
 #include "kernel.h"
 #include "tree.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One table has every option of gpumemd: as --NAME for getopt_long(3), as -o NAME=VALUE,
- * and in the help. A second table has the other words of -o, for fuse_opt_parse(): those
- * that libfuse or the kernel gets, and those that concern only mount(8) and fstab.
+ * and in the help. A second table has the other words of -o, for fuse_opt_parse(): words
+ * for libfuse or the kernel, and words that concern only mount(8) and fstab.
  */
 #include "options.h"
 
@@ -21,7 +21,7 @@
 struct option_row {
 	const char *name;
 	char letter;
-	const char *value; /* what stands for its value in the help, NULL for none */
+	const char *value; /* placeholder of the value in the help; NULL: no value */
 	const char *help;
 	int (*set)(struct options *options, const char *value, struct text *why);
 	/* without set: a bool, or with a value seconds up to most */
@@ -157,7 +157,7 @@ struct words {
 	int error;
 };
 
-/* A word that is not in other_words. Returns: 0; -1, and words->error. */
+/* Handles a word missing in other_words. Returns: 0; -1, and words->error. */
 static int on_word(void *data, const char *word, int key, struct fuse_args *kept)
 {
 	struct words *words = data;
@@ -233,7 +233,7 @@ static const struct option_row *row_find(int option)
 	return NULL;
 }
 
-/* A word that getopt_long() has refused: with ':' an option that lacks its value. */
+/* Refuses a word that getopt_long() did not accept; result ':': the value is missing. */
 static int refuse(const char *word, int result, struct text *why)
 {
 	const struct option_row *row = row_find(optopt);
@@ -298,7 +298,7 @@ void options_deinit(struct options *options)
 	text_deinit(&options->fuse);
 }
 
-/* A row's help, whose lines stand below each other. */
+/* Prints a row's help, its lines aligned. */
 static void print_row(struct text *text, const struct option_row *row)
 {
 	char left[40];

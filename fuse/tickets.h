@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ticket socket: whoever brings the ticket of a lease gets the lease's memory as a
- * descriptor.
+ * The ticket socket gives a lease's memory as a descriptor, in return for the lease's
+ * ticket.
  *
- * One packet in, the ticket as `lease` shows it; one packet out, a byte: 0 with the
+ * A packet in: the ticket as shown by `lease`. A packet out: a byte, 0 with the
  * descriptor (SCM_RIGHTS), or an errno. Then the connection closes. The socket never
- * takes descriptors: one of a stranger's own filesystem could hang whoever closes it.
+ * takes descriptors: the close of a descriptor of a stranger's filesystem could hang.
  */
 #pragma once
 
@@ -14,24 +14,25 @@
 struct tickets;
 
 /*
- * Makes the socket at path (borrowed), mode 0666, in place of a dead one; listens from
- * the time that it returns.
+ * Makes the socket at path (borrowed), mode 0666, in place of a dead socket. The socket
+ * listens when the function returns.
  *
  * Returns: 0; a negative errno, and why says in a sentence what is wrong.
  */
 int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why);
 
-/* Serves with a thread of its own. Returns: 0; -errno. */
+/* Starts the thread that serves. Returns: 0; -errno. */
 int tickets_serve(struct tickets *tickets, struct broker *broker);
 
 /* Stops serving and removes the socket. Takes NULL. */
 struct tickets *tickets_free(struct tickets *tickets);
 
 /*
- * Where the socket of a mount point is: in /run/gpumem for root, else in
- * $XDG_RUNTIME_DIR/gpumem or /tmp/gpumem-UID; where that is not the user's own, in
- * /tmp/gpumem-UID-XXXXXX. The folder is made.
+ * The socket's path for a mount point: in /run/gpumem for root, else in
+ * $XDG_RUNTIME_DIR/gpumem or /tmp/gpumem-UID, or in /tmp/gpumem-UID-XXXXXX if the folder
+ * belongs to another user. Makes the folder.
  *
- * Returns: the path; NULL where there is no such place, and why says so, or no memory.
+ * Returns: the path; NULL without memory, or without such a folder and with a sentence in
+ * why.
  */
 char *tickets_path(const char *mountpoint, struct text *why);

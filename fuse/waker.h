@@ -2,9 +2,9 @@
 /*
  * Files that the broker wakes: events_pipe, leases.
  *
- * The broker may do so in the midst of a change, so waking only puts the file on a list;
- * a thread of the view's own serves it. wakers.lock guards the list, nothing else is
- * locked under it.
+ * The broker may wake a file in the midst of a change, so waking only puts the file on a
+ * list. A thread of the view serves the files on the list. wakers.lock guards the list
+ * and is taken last.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ struct waker {
 
 	/* wakers.lock */
 	struct waker *next;
-	bool woken;   /* it is on the list */
-	bool closing; /* it will not be there again */
+	bool woken;   /* on the list */
+	bool closing; /* never put on the list again */
 };
 
 struct wakers {
@@ -39,8 +39,8 @@ void wakers_deinit(struct wakers *wakers);
 void waker_init(struct waker *waker, struct wakers *wakers,
 		void (*serve)(struct waker *waker));
 
-/* Has it served soon. From any thread; userdata is the waker. */
+/* Asks the thread to serve the file soon. From any thread; userdata is the waker. */
 void waker_wake(void *userdata);
 
-/* On return the thread has nothing to do with it, now or later. */
+/* After the return the thread never touches the waker again. */
 void waker_leave(struct waker *waker);

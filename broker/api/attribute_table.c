@@ -2,9 +2,9 @@
 /*
  * The attributes of each type of object, in the order of `status`.
  *
- * An attribute is one value of one word. More than a word have the names that a driver
- * gives (`name` of a device), and the files that are text: logs, lists, reasons. The name
- * of a number of bytes ends in `bytes`.
+ * An attribute is a single value of a single word. Exceptions are names given by a driver
+ * (`name` of a device), and files of text: logs, lists, reasons. The name of a number of
+ * bytes ends in `bytes`.
  */
 #include <errno.h>
 #include <string.h>

@@ -239,7 +239,7 @@ static void life_free_allocations(struct broker *broker)
 	for (uint32_t slot = 0;
 	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
 	     slot++) {
-		/* Still being made by the crew: skipped. */
+		/* Skipped: the work queue is still making the memory. */
 		if (allocation->state == ALLOCATION_MAKING)
 			continue;
 		pthread_mutex_lock(&broker->registry->lock);

@@ -7,9 +7,9 @@
  * memory and the descriptors of the broker do not grow with the number of users ever
  * seen. The user's next request makes the owner again, with counts from zero.
  *
- * What kernels have printed is kept, and its owner with it, while there are few owners.
- * A worker that has mapped memory of others is on the lists of this memory: its owner is
- * kept until that memory has been released.
+ * While there are few owners, the output of kernels is kept, and its owner with it. The
+ * lists of allocations name workers that have mapped their memory: such a worker's owner
+ * is kept until the memory has been released.
  */
 #pragma once
 

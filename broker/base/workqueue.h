@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A crew: a few threads for long work that waits for nobody, such as making memory, so
- * that such work holds up no thread of the view.
+ * A work queue: a few threads for long work that waits for nobody, such as making memory.
+ * So long work holds up no thread of the view.
  *
  * Each task has an owner. Owners with tasks take turns, and an owner has at most
  * WORKQUEUE_SHARE threads at a time. So the tasks of an owner, however many or long,
@@ -19,7 +19,7 @@
 struct task {
 	void (*run)(struct task *task);
 
-	/* private to the crew */
+	/* private to the work queue */
 	uint64_t whose;
 	struct task *prev, *next;	   /* first tasks of other owners */
 	struct task *behind, *last_behind; /* later tasks of the same owner; last_behind

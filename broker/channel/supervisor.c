@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: the thread that starts the worker, watches the deadlines and reaps the
- * worker.
+ * The supervisor of a worker process (the keeper thread): starts the process, sends
+ * queued requests, watches the deadlines and reaps the process.
  */
 #include "channel/private.h"
 

@@ -67,7 +67,7 @@ static int map_check(const struct gpumem_map *map)
 	return 0;
 }
 
-/* Leases and maps the allocation, at the reserved address if there is one. */
+/* Leases and maps the allocation, at the reserved address if any. */
 static int map_take(struct gpumem_map *map, const char *name)
 {
 	bool write = map->flags & GPUMEM_WRITE;
@@ -180,7 +180,7 @@ EXPORT int gpumem_unmap(struct gpumem_map *map)
 {
 	int r = map_check(map);
 
-	/* Arrays that live on cost no wait. */
+	/* checked before the wait, so that live arrays cost no wait */
 	if (r == 0)
 		r = map_is_shared(map, false);
 	if (r == 0)
@@ -240,7 +240,8 @@ EXPORT int gpumem_begin(struct gpumem_map *map, unsigned int flags)
 	return r;
 }
 
-/* A reference of gpumem_end(), which needs no array and does not keep a map mapped. */
+/* A reference for gpumem_end(). Unlike an array, the reference does not keep the map
+ * mapped. */
 static void map_ref_ending(struct gpumem_map *map)
 {
 	maps_lock();

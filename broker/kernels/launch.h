@@ -14,11 +14,10 @@ struct launch {
 	char kernel[2 * OBJECT_NAME_MAX + 2]; /* for sentences: module/function */
 	char stream[OBJECT_NAME_MAX + 1];
 	uint64_t elapsed_ns;
-	uint32_t n_resets; /* resets of the worker when the launch was queued */
-	bool counted;	   /* counted in the stream's n_sent */
-	struct launch
-		*next; /* waited for the room that this launch leaves on the stream */
-	int image_fd;  /* of an image that went with the launch; -1: none */
+	uint32_t n_resets;   /* resets of the worker when the launch was queued */
+	bool counted;	     /* counted in the stream's n_sent */
+	struct launch *next; /* next launch that waits for room on the stream */
+	int image_fd; /* descriptor of an image unloaded with the launch; -1: none */
 };
 
 /* Makes an empty launch. The caller adds the op. NULL: no memory. */

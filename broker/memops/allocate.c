@@ -4,7 +4,7 @@
  *
  * The name is taken first, in state MAKING, so that only one of two requests for a name
  * goes on. Then the memory is made, by kind: small device memory comes from an existing
- * chunk; other device memory and host memory come from the crew, because the driver or
+ * chunk; the work queue makes other device memory and host memory, because the driver or
  * the kernel may take long; direct, async and managed memory comes from the owner's
  * worker. Finally the allocation is published, or its name is freed and the command gets
  * the error.
@@ -426,7 +426,7 @@ static void make_memory(struct task *task)
 		make_memory_ended(alloc, r);
 }
 
-/* Runs a step in a thread of the crew, because the step may take long. */
+/* Runs a step in the work queue, because the step may take long. */
 static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct task *task))
 {
 	struct broker *broker = alloc->broker;
@@ -438,11 +438,10 @@ static void alloc_request_run(struct alloc_request *alloc, void (*run)(struct ta
 	workqueue_add(broker->workqueue, alloc->allocation->owner->uid, &alloc->task);
 }
 
-/* Host memory up to this size is made at once: all of its pages are made, too. */
+/* Host memory up to this size is made at once. The kernel makes all pages, too. */
 #define MADE_AT_ONCE ((uint64_t)1 << 20)
 
-/* Device and host memory: what takes no driver call is made at once, the rest by the
- * workqueue. */
+/* Makes device or host memory: at once without a driver call, else in the work queue. */
 static void make_durable(struct alloc_request *alloc)
 {
 	const struct allocation *allocation = alloc->allocation;

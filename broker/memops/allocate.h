@@ -31,8 +31,8 @@ struct alloc_request {
 };
 
 /*
- * Whether an allocation of that kind, size and mode stands in a block with others of its
- * owner; device and host memory otherwise has a block, and so a descriptor, of its own.
+ * Whether an allocation of this kind, size and mode shares a block with others of its
+ * owner. Other device and host memory has a separate block, and so takes a descriptor.
  */
 bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode);
 

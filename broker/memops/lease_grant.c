@@ -158,7 +158,7 @@ static enum begun grant_begin(struct op *op)
 	return op_refuse(op, refusal.error, "%s", refusal.sentence);
 }
 
-/* The export runs in the crew, because the driver may take long. */
+/* The export runs in the work queue, because the driver may take long. */
 static void grant_run(struct op *op)
 {
 	struct lease_op *grant = container_of(op, struct lease_op, op);

@@ -80,8 +80,8 @@ void descriptor_settle(struct allocation *allocation)
 
 /* ---- the move ---- */
 
-/* Makes the block, and then has it filled. In the crew, because the driver may take long.
- */
+/* Makes the block, then starts the copy. In the work queue, because the driver may take
+ * long. */
 static void move_make(struct task *task)
 {
 	struct move *move = container_of(task, struct move, task);
@@ -196,7 +196,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	op_charge(op, caller);
 	work_use(&op->work, allocation, 0, allocation->size, false);
 	op->work.uses[0].places = true;
-	/* One for an allocation at most. */
+	/* Not charged: an allocation has at most one move. */
 	r = op_add_unlimited(op, &more);
 	if (r < 0)
 		op_free(op);

@@ -188,7 +188,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 	op->work.takes_from = worker;
 	work_use(&op->work, allocation, 0, allocation->size, false);
 	op->work.uses[0].places = true;
-	/* One for an allocation and a worker at most, and never refused. */
+	/* Not charged: there is at most one withdrawal for an allocation and a worker. */
 	r = op_add_unlimited(op, &more);
 	if (r < 0) {
 		op_free(op);
@@ -203,7 +203,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 
 /* ---- guests ---- */
 
-/* An allocation whose rights have changed. */
+/* A change of an allocation's rights. */
 struct revision {
 	struct broker *broker;
 	struct allocation *allocation;
@@ -246,9 +246,9 @@ static int guest_revise(struct revision *revision, struct worker *worker)
 }
 
 /*
- * Of workers with the memory mapped, perhaps in a process that was given up and lives,
- * and of those that map it for a kernel that has begun. Returns: 0; -ENOMEM. Under
- * registry.lock.
+ * Takes the memory away from workers that have the memory mapped, perhaps in a process
+ * that was given up and lives, and from workers that are mapping the memory for a kernel
+ * that has begun. Returns: 0; -ENOMEM. Under registry.lock.
  */
 static int guests_revise(struct revision *revision)
 {

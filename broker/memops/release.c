@@ -30,7 +30,7 @@
 
 /* Host memory up to this size is released at once. */
 #define RELEASED_AT_ONCE ((uint64_t)64 << 20)
-/* In the crew, an owner's releases have a queue of their own. */
+/* In the work queue, releases of an owner count as tasks of another owner. */
 #define RELEASES ((uint64_t)1 << 32)
 
 struct give_back {
@@ -43,7 +43,7 @@ struct give_back {
 	struct worker *asked;	   /* the last worker asked */
 	uint32_t asked_epoch;
 	struct deadline deadline;
-	uint64_t whose; /* queue in the crew */
+	uint64_t whose; /* owner of the task in the work queue */
 	bool kept;	/* only unmapped from one guest, not released */
 	void (*done)(void *userdata);
 	void *userdata;

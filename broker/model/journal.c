@@ -45,7 +45,7 @@ void journal_deinit(struct journal *journal)
 
 /* ---- failures ---- */
 
-/* Too many users have failed: the one whose last failure is oldest is forgotten. */
+/* Too many users have failed: forgets the user whose last failure is oldest. */
 static void failures_forget(struct journal *journal)
 {
 	struct failures *last = journal->failures;
@@ -57,7 +57,7 @@ static void failures_forget(struct journal *journal)
 	failures_free(last);
 }
 
-/* That of the user, which comes first in the list from now on. NULL: no memory. */
+/* Returns: the user's failures, moved to the front of the list; NULL: no memory. */
 static struct failures *failures_of(struct journal *journal, uid_t uid)
 {
 	struct failures *failures;

@@ -76,8 +76,8 @@ struct work {
 	struct use room[WORK_USES_ROOM]; /* uses, while they are few */
 	struct stream *stream;
 	const void *chain; /* NULL: none; set before order_add(), like the next three */
-	bool unasked; /* nobody asked for the work: its allocations don't show as busy */
-	bool alone;   /* begins after the end of its predecessors, even in a chain */
+	bool unasked;	/* readahead by the broker: its allocations don't show as busy */
+	bool alone;	/* begins after the end of its predecessors, even in a chain */
 	bool may_leave; /* may leave before it begins, see order_leave(); no stream, no
 			   chain */
 	const void *takes_from; /* waits only for works of this chain that have begun, of

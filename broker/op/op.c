@@ -86,7 +86,7 @@ void op_describe(struct op *op, struct text *text)
 
 /* ---- zeroing ---- */
 
-/* Host memory up to this size is zeroed by the thread that comes by. */
+/* Host memory up to this size is zeroed at once, by the calling thread. */
 #define ZEROED_AT_ONCE ((uint64_t)16 << 20)
 
 struct zero {
@@ -288,7 +288,7 @@ out:
 	return r;
 }
 
-/* As op_add(), by that function. */
+/* op_add() with the function that adds to the order. */
 static int op_add_by(struct op *op, struct op **ret_ready,
 		     int (*add)(struct op *op, struct op **ret_ready))
 {
@@ -434,7 +434,7 @@ static enum begun op_begin(struct op *op)
 	return OP_RUN;
 }
 
-/* The op is out of the order: answers, and starts what was waiting for it. */
+/* The op is out of the order: answers, and starts the ops that waited for this op. */
 static void op_end(struct op *op, struct op *ready)
 {
 	if (op->class->leave)

@@ -9,7 +9,7 @@ struct op;
 enum turn {
 	TURN_NONE,
 	TURN_HAD,
-	TURN_FREE, /* the op needs none: it has a slot of the mover already */
+	TURN_FREE, /* the op has a slot of the mover and needs no turn */
 };
 
 /*
@@ -18,5 +18,5 @@ enum turn {
  */
 bool turn_take(struct op *op);
 
-/* Gives up the op's turn, if it has one. Returns: an op to be started, or NULL. */
+/* Gives up the op's turn, if any. Returns: an op to be started, or NULL. */
 struct op *turn_give(struct op *op);

@@ -63,9 +63,9 @@ static void save_next(struct checkpoint *checkpoint, struct channel *channel);
 /* ---- the end ---- */
 
 /*
- * Ends the rescue if the process has ended and all is restored. Called with registry.lock
- * held since the caller changed the state; releases the lock. The rescue may be freed
- * afterwards.
+ * Ends the checkpoint if the process has ended and all memory is restored. Called with
+ * registry.lock held since the caller changed the state; releases the lock. The
+ * checkpoint may be freed afterwards.
  */
 static void checkpoint_finish(struct checkpoint *checkpoint)
 {
@@ -411,7 +411,7 @@ static bool instance_give_up(struct broker *broker, struct worker *worker, uint3
 	if (!channel)
 		return false;
 	checkpoint = checkpoint_new(broker, worker, epoch, reason, completion);
-	/* Without memory for the rescue, all is lost at the end of the process. */
+	/* Without memory for the checkpoint, all is lost at the end of the process. */
 	if (!checkpoint) {
 		channel_kill(channel);
 		return false;

@@ -10,7 +10,7 @@
 #include "channel/request.h"
 #include "process/broker.h"
 
-/* One allocation, while it has no address. */
+/* A saved allocation, which has no address until restored. */
 struct saved {
 	struct allocation *allocation; /* exists as long as `restoring` is set */
 	uint64_t address;	       /* in the process that ends */

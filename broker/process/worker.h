@@ -29,7 +29,7 @@ struct worker {
 	struct owner *owner; /* NULL: the mover */
 	pthread_mutex_t lock;
 	struct channel *channel;    /* NULL: no process */
-	struct instance *instance;  /* of that link */
+	struct instance *instance;  /* of this channel */
 	struct instance *instances; /* all instances whose process may still exist */
 	uint32_t epoch; /* of the current process, counted from 1; 0 before the first */
 	int64_t last_asked_ms; /* CLOCK_MONOTONIC */

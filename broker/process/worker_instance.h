@@ -20,7 +20,7 @@ struct stream;
 struct telling;
 struct worker_needs;
 
-/* One process of a worker: userdata of its link. */
+/* A process of a worker: userdata of its channel. */
 struct instance {
 	struct worker *worker;
 	struct channel *channel;

@@ -8,10 +8,10 @@ struct worker;
 /* Serves until the broker has closed the socket and all requests are answered. */
 void pool_run(struct worker *worker);
 
-/* Takes back a job that has been answered. */
+/* Takes back an answered job. */
 void pool_put(struct worker *worker, struct job *job);
 
 /*
- * Queues a LAUNCH that is in the GPU's queue, so that another thread waits for its end.
+ * Queues a LAUNCH, already in the GPU's queue, so that another thread waits for its end.
  */
 void pool_queue(struct worker *worker, struct job *job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * doctor: one check a line, `ok`, or what to do.
+ * doctor: prints a line for each check: `ok`, or the thing to do.
  */
 #include "command.h"
 #include "compile.h"
@@ -24,7 +24,7 @@
 
 struct doctor {
 	struct mount mount;
-	struct text no_mount; /* why there is none; empty: there is one */
+	struct text no_mount; /* the reason why there is no mount; empty: found */
 };
 
 /* ---- the driver ---- */

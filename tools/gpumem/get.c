@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * get: the bytes go to a new file beside FILE, which takes FILE's place when all is
- * there.
+ * get: the bytes go to a new file beside FILE. When complete, the new file takes FILE's
+ * place.
  */
 #include "command.h"
 #include "mount.h"
@@ -79,7 +79,7 @@ static int open_source(struct get *get, const struct mount *mount)
 	return STATUS_DONE;
 }
 
-/* A new file has the mode that open(2) would give it. */
+/* Makes the new file, with the mode that open(2) would set. */
 static int open_temporary(struct get *get)
 {
 	const char *file = text_string(&get->file), *slash = strrchr(file, '/');
@@ -107,7 +107,7 @@ static int open_file(struct get *get)
 	}
 	if (stat(file, &st) || S_ISREG(st.st_mode))
 		return open_temporary(get);
-	/* a device or a FIFO stays what it is */
+	/* a device or a FIFO is not replaced */
 	get->to = open(file, O_WRONLY | O_CLOEXEC);
 	return get->to < 0 ? refused("%s: %m", file) : STATUS_DONE;
 }

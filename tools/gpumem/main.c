@@ -8,7 +8,8 @@
 
 /* ---- options ---- */
 
-/* What getopt_long(3) wants, from the table; `order` is "+", or "" for any order. */
+/* Makes the arguments of getopt_long(3) from the table; order: "+", or "" for any order.
+ */
 static void options_for_getopt(unsigned int which, const char *order,
 			       char letters[2 * N_OPTIONS + 3],
 			       struct option names[N_OPTIONS + 1])
@@ -39,8 +40,8 @@ static size_t option_of_letter(int letter)
 }
 
 /*
- * Parses options into call->values; what is left is call->args. getopt_long() names a
- * wrong option itself. Returns: false for a wrong option.
+ * Parses options into call->values; the other words become call->args. getopt_long()
+ * prints the sentence about a wrong option. Returns: false for a wrong option.
  */
 static bool options_parse(struct call *call, unsigned int which, bool args_last, int argc,
 			  char **argv)
@@ -83,7 +84,7 @@ static int print_help(const struct command *command)
 	return STATUS_DONE;
 }
 
-/* Options in front of the subcommand count for the subcommand, if it has them. */
+/* Options before the subcommand count for the subcommand, if known there. */
 static int check_options(const struct call *call)
 {
 	for (size_t i = 0; i < N_OPTIONS; i++)
@@ -100,7 +101,7 @@ static int run(struct call *call)
 
 	call->verb = call->args[0];
 	call->command = command ?: command_of_verbs();
-	/* getopt_long() says this in front of its own sentences */
+	/* getopt_long() prints this before its own sentences */
 	snprintf(name, sizeof name, "gpumem %s", call->verb);
 	call->args[0] = name;
 	if (!options_parse(call, call->command->options, call->command->args_last,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * put: the bytes go to an allocation with a name of its own, which gets NAME when all is
- * there. So nobody sees half of a file under NAME.
+ * put: the bytes go to an allocation with a temporary name. When complete, the allocation
+ * is renamed to NAME, so nobody sees half of a file under NAME.
  */
 #include "command.h"
 #include "mount.h"
@@ -35,7 +35,7 @@ static void put_deinit(struct put *put)
 	text_deinit(&put->keys);
 }
 
-/* A name from a file's name: _ stands for characters that no name can have. */
+/* Makes a name from a file's name: _ replaces characters not allowed in names. */
 static void name_of_file(const char *file, char name[NAME_MAX_LENGTH + 1])
 {
 	const char *slash = strrchr(file, '/');
@@ -116,7 +116,7 @@ static int put_print(const struct put *put, const struct mount *mount)
 	return STATUS_DONE;
 }
 
-/* A sentence of the broker is about the name that the user knows. */
+/* Prints the broker's sentence, with the user's NAME in place of the temporary name. */
 static int refused_about(const struct put *put, const char *sentence)
 {
 	const char *at = strstr(sentence, put->way);
@@ -145,7 +145,7 @@ static int put_bytes(const struct put *put, const struct mount *mount, struct te
 		return -errno;
 	}
 	r = transfer_run(&transfer, why);
-	/* a write is answered before it is done, and its error comes here */
+	/* write(2) returns before the write is done; fsync(2) reports its error */
 	if (r == 0 && fsync(data)) {
 		r = -errno;
 		if (!stop_asked())
@@ -188,7 +188,7 @@ static int put_run(struct put *put, const struct mount *mount)
 	if (mount_line(mount, "control/alloc", text_string(&line), NULL)) {
 		int status = STATUS_REFUSED;
 
-		/* a wait that was interrupted may have made it all the same */
+		/* the allocation may exist in spite of an interrupted wait */
 		if (stop_asked())
 			(void)mount_line(mount, "control/free", put->way, NULL);
 		else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run: a kernel of a file, launched once from a module that lives as long as the command.
+ * run: launches a kernel of a file once, from a module that lives as long as the command.
  */
 #include "command.h"
 #include "compile.h"
@@ -76,7 +76,7 @@ static int open_in(const struct run *run, const char *file, int flags)
 	return openat(run->mount.fd, text_string(&path), flags | O_CLOEXEC);
 }
 
-/* What the compiler said about the image. */
+/* Prints the compiler's messages about the image. */
 static void print_log(const struct run *run)
 {
 	_cleanup_text_ struct text path = TEXT_INIT, log = TEXT_INIT;
@@ -87,7 +87,7 @@ static void print_log(const struct run *run)
 			log.data[log.length - 1] == '\n' ? "" : "\n");
 }
 
-/* Writes the image, which is loaded at the close. Returns: 0; -1 and errno. */
+/* Writes the image; the close loads the module. Returns: 0; -1 and errno. */
 static int write_image(const struct run *run, const struct text *image)
 {
 	_cleanup_close_ int fd = open_in(run, "image", O_WRONLY | O_TRUNC);
@@ -141,7 +141,7 @@ static int load(struct run *run)
 
 /* ---- the function ---- */
 
-/* Whether a kernel has this name, as it is or mangled: _Z, the length and the name. */
+/* Whether a kernel has this name, plain or mangled: _Z, the length and the name. */
 static bool is_named(const char *function, const char *name)
 {
 	char *at;
@@ -154,7 +154,7 @@ static bool is_named(const char *function, const char *name)
 	       !strncmp(at, name, strlen(name));
 }
 
-/* The kernels of the module with a name, NULL for any: the first one, and a list. */
+/* Finds the module's kernels of a name, NULL for any: the first kernel, and a list. */
 static int find_functions(const struct run *run, const char *name, struct text *first,
 			  struct text *list)
 {
@@ -184,8 +184,8 @@ static bool is_argument(const struct run *run, const char *word)
 	       !faccessat(run->mount.fd, text_string(&path), F_OK, 0);
 }
 
-/* [FUNCTION] ARG...: the first word is the function if a kernel is called so, or if it
- * can't be an argument. */
+/* [FUNCTION] ARG...: the first word is the function if a kernel has this name, or if the
+ * word can't be an argument. */
 static int choose_function(struct run *run)
 {
 	_cleanup_text_ struct text all = TEXT_INIT, these = TEXT_INIT, first = TEXT_INIT;
@@ -226,7 +226,7 @@ static int read_output(const struct run *run, struct text *output)
 	return STATUS_DONE;
 }
 
-/* Prints what is new: the file has the last 64 KiB, so its begin may have gone. */
+/* Prints new output. The file keeps only the last 64 KiB, so older bytes may be lost. */
 static void print_output(const struct run *run)
 {
 	_cleanup_text_ struct text now = TEXT_INIT;
@@ -289,8 +289,7 @@ static int launch(struct run *run)
 
 /* ---- the whole ---- */
 
-/* A module of a kernel that still runs can't go: the kernel of a user who pressed ^C may
- * run on. */
+/* After ^C the kernel may run on, and the module of a running kernel can't be removed. */
 static void run_deinit(struct run *run)
 {
 	const struct timespec wait = { .tv_nsec = 100000000 };

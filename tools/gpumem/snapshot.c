@@ -13,7 +13,7 @@
 
 /* ---- flat keyed files ---- */
 
-/* The value of a key in `KEY VALUE` lines; the caller frees it. NULL: there is none. */
+/* Returns: the value of a key in `KEY VALUE` lines, to be freed; NULL: none. */
 static char *value_of(const struct text *text, const char *key)
 {
 	const char *line = text_string(text);
@@ -57,9 +57,8 @@ static int folder_open(struct folder *folder, const struct mount *mount, const c
 }
 
 /*
- * Opens the next folder in a folder; one that is gone or closed to this user too.
- * Returns: the name, with a descriptor or -1 in *ret_fd and whether it is there in
- * *ret_stat; NULL at the end.
+ * Opens the next folder in a folder. A folder that this user may not open is listed, too.
+ * Returns: the name, with a descriptor or -1 in *ret_fd; NULL at the end.
  */
 static const char *folder_next(struct folder *folder, int *ret_fd, struct stat *ret_stat)
 {
@@ -76,7 +75,7 @@ static const char *folder_next(struct folder *folder, int *ret_fd, struct stat *
 	return NULL;
 }
 
-/* Room for one more in a list of n; the new one is zero. Returns: NULL: no memory. */
+/* Extends a list of n by a zeroed element. Returns: the list; NULL: no memory. */
 static void *list_grow(void *list, size_t n, size_t size)
 {
 	char *grown = n & (n - 1) ? list : reallocarray(list, n ? 2 * n : 1, size);
@@ -169,7 +168,7 @@ static int read_users(struct snapshot *snapshot, const struct mount *mount)
 	return 0;
 }
 
-/* The name of a user; an owner who came after the owners were read has a number. */
+/* The name of a user, or the number of an owner who came after the owners were read. */
 static const char *user_name(struct snapshot *snapshot, uid_t uid)
 {
 	struct user *users;

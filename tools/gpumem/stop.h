@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals that end a program (INT, TERM, HUP) end a wait, and the program tidies up.
+ * INT, TERM and HUP end a wait, and the program then tidies up.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 /* From now on these signals only count. */
 void stop_catch(void);
 
-/* Whether one has come. */
+/* Whether such a signal has come. */
 bool stop_asked(void);
 
-/* Ends the program as the signal would have, if one has come. */
+/* If such a signal has come, ends the program as the signal would have. */
 void stop_end(void);
