@@ -14,6 +14,9 @@
 #include <errno.h>
 #include <string.h>
 
+/* Texts up to this are as little as the descriptor itself, and are not charged. */
+#define SMALL_TEXT 4096
+
 struct snapshot {
 	struct file file;
 	struct node node;
@@ -23,6 +26,7 @@ struct snapshot {
 	pthread_mutex_t lock;
 	bool is_made;	  /* lock */
 	struct text text; /* lock; made by the last read at offset 0 */
+	uint64_t charged; /* lock; bytes of the text that the opener is charged for */
 };
 
 /* ---- making the text ---- */
@@ -63,18 +67,45 @@ static snapshot_make *const makers[N_NODE_KINDS] = {
 	[NODE_EVENTS] = make_events,
 };
 
-/* Takes over the text. Returns: 0; -ENOMEM. */
+/* Charges the opener for a text in place of the last. Returns: 0; -ENOMEM, -EDQUOT.
+ * Called with the lock. */
+static int charge(struct snapshot *snapshot, size_t length)
+{
+	uint64_t now = length > SMALL_TEXT ? length : 0;
+	_cleanup_text_ struct text file = TEXT_INIT;
+	const struct node *node = &snapshot->node;
+	int error;
+
+	if (now == snapshot->charged)
+		return 0;
+	if (!node_is_fixed(node))
+		(void)broker_path(snapshot->file.view->broker, node->row->type,
+				  node->token, &file);
+	text_printf(&file, "%s%s", file.length ? "/" : "", node->row->name);
+	error = broker_text_charge(snapshot->file.view->broker, &snapshot->caller,
+				   text_string(&file), snapshot->charged, now);
+	if (!error)
+		snapshot->charged = now;
+	return error;
+}
+
+/* Takes over the text. Returns: 0; -ENOMEM, -EDQUOT. */
 static int snapshot_take(struct snapshot *snapshot, struct text *text)
 {
+	int error;
+
 	if (text_failed(text))
 		return -ENOMEM;
 	pthread_mutex_lock(&snapshot->lock);
-	text_deinit(&snapshot->text);
-	snapshot->text = *text;
-	snapshot->is_made = true;
+	error = charge(snapshot, text->length);
+	if (!error) {
+		text_deinit(&snapshot->text);
+		snapshot->text = *text;
+		*text = TEXT_INIT;
+		snapshot->is_made = true;
+	}
 	pthread_mutex_unlock(&snapshot->lock);
-	*text = TEXT_INIT;
-	return 0;
+	return error;
 }
 
 /* ---- descriptors ---- */
@@ -191,6 +222,7 @@ static void snapshot_free(struct file *file, fuse_req_t req)
 	struct snapshot *snapshot = container_of(file, struct snapshot, file);
 
 	(void)req;
+	(void)charge(snapshot, 0);
 	text_deinit(&snapshot->text);
 	pthread_mutex_destroy(&snapshot->lock);
 }

@@ -356,6 +356,29 @@ void broker_reader_give(struct broker *broker, const struct caller *caller)
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
+int broker_text_charge(struct broker *broker, const struct caller *caller,
+		       const char *file, uint64_t before, uint64_t now)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	struct owner *owner;
+	int r = -ENOMEM;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_get(broker->registry, caller->uid, caller->gid);
+	if (owner) {
+		share_give(owner, SHARE_TEXTS, before);
+		r = share_take(owner, SHARE_TEXTS, now);
+		if (r < 0) {
+			share_explain(owner, SHARE_TEXTS, now, &text);
+			share_take_beyond(owner, SHARE_TEXTS, before);
+		}
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r < 0 && owner)
+		broker_fail(broker, caller, file, -r, "%s", text_string(&text));
+	return r;
+}
+
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata)
 {

@@ -162,6 +162,15 @@ void broker_events(struct broker *broker, struct text *text);
  */
 int broker_reader_take(struct broker *broker, const struct caller *caller);
 void broker_reader_give(struct broker *broker, const struct caller *caller);
+
+/*
+ * Charges the user for the bytes of a text that an open descriptor keeps, in place of
+ * those charged before. Returns: 0; -ENOMEM, -EDQUOT (in the journal), with nothing
+ * changed.
+ */
+int broker_text_charge(struct broker *broker, const struct caller *caller,
+		       const char *file, uint64_t before, uint64_t now);
+
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata);
 

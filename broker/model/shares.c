@@ -24,6 +24,8 @@ static const struct {
 	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
+	[SHARE_TEXTS] = { "of texts in open descriptors", (uint64_t)64 << 20, EDQUOT,
+			  true },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
 	[SHARE_WRITES] = { "of writes waiting", (uint64_t)256 << 20, EBUSY, true },

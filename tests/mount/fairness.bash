@@ -390,6 +390,38 @@ test_the_shares_of_modules_and_readers()
 	bob_notices_nothing
 }
 
+# A descriptor reads on in the text that its first read made: the broker keeps the text.
+test_the_share_of_texts()
+{
+	local reader
+	bob_is_ready
+	by $mallory run 'seq -f "hers%060.0f 1" 600 | cat >control/alloc
+		seq -f "hers%060.0f" 600 | cat >control/free'
+	py $mallory <<-'EOF' >"$T/mallory" &
+		import resource
+		resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		held = []
+		for _ in range(5000):
+		    held.append(os.open("events", os.O_RDONLY))
+		    result = attempt(os.read, held[-1], 1)
+		    if result == "EDQUOT":
+		        break
+		print(result, os.pread(held[0], 2, 0) != b"", flush=True)
+		signal.pause()
+	EOF
+	reader=$!
+	eventually "grep -qE 'True|False' '$T/mallory'"
+	is "$(<"$T/mallory")" 'EDQUOT True'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'events EDQUOT uid 1001 has .* of texts in open descriptors and asks for .* more: the limit is 64 MiB'
+	by $bob run 'tail -n 1 events' >/dev/null
+	bob_notices_nothing
+	kill $reader
+	eventually "by $mallory run 'head -n 1 events' >/dev/null"
+}
+
 test_the_share_of_streams()
 {
 	bob_is_ready

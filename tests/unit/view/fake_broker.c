@@ -899,6 +899,17 @@ void broker_reader_give(struct broker *broker, const struct caller *caller)
 	(void)caller;
 }
 
+int broker_text_charge(struct broker *broker, const struct caller *caller,
+		       const char *file, uint64_t before, uint64_t now)
+{
+	(void)broker;
+	(void)caller;
+	(void)file;
+	(void)before;
+	(void)now;
+	return 0;
+}
+
 struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *userdata),
 				      void *userdata)
 {
