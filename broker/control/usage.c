@@ -69,7 +69,7 @@ void usage_list_keys(const char *usage, struct text *text)
 
 	while ((length = next_key(&rest, &key))) {
 		/* A key may stand in two alternatives. */
-		const char *before = usage, *same;
+		const char *before = usage, *same = NULL;
 		size_t n;
 
 		while ((n = next_key(&before, &same)) && same < key)
