@@ -18,7 +18,7 @@
 
 #include <pthread.h>
 
-/* What must hold before a call is looked at. */
+/* The condition checked before the body of a call runs. */
 enum call_need {
 	NEED_NOTHING, /* works before cuInit and after a fault */
 	NEED_INIT,
@@ -65,7 +65,7 @@ struct delay call_take_delay(void);
 void call_poison(CUresult result);
 CUresult call_poisoned(void);
 
-/* The same without the lock: whether it has happened. */
+/* Whether the process has lost its contexts; without the lock. */
 bool call_poisoned_now(void);
 
 /* After a successful cuInit. */

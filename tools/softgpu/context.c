@@ -140,7 +140,7 @@ CALL(cuDevicePrimaryCtxGetState, NEED_INIT,
 	return CUDA_SUCCESS;
 }
 
-/* NULL empties the place on top, or the stack where that was the last. */
+/* NULL pops the current context off the stack. */
 CALL(cuCtxSetCurrent, NEED_INIT, (CUcontext handle), (handle))
 {
 	struct context *context = context_find(handle);

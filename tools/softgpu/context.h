@@ -29,7 +29,7 @@ CUresult context_check(void);
 /* The thread's current context: never NULL in a call that has NEED_CONTEXT. */
 struct context *context_current(void);
 
-/* The context of a handle, or NULL when it is none. */
+/* The context of a handle, or NULL for a wrong handle. */
 struct context *context_find(CUcontext handle);
 
 struct context *context_of_device(int device);

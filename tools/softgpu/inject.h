@@ -4,7 +4,7 @@
 
 #include "cuda/driver.h"
 
-/* What a call was told to be late by. */
+/* The injected delay of a call. */
 struct delay {
 	uint64_t ns;
 	uint64_t n_changes; /* inject_changes() when it was told */
@@ -23,5 +23,5 @@ int inject_add(const char *setting);
  */
 CUresult inject_result(int call, struct delay *delay);
 
-/* Looks at the control file. Returns: how often it was found changed. */
+/* Checks the control file. Returns: the number of changes found so far. */
 uint64_t inject_changes(void);

@@ -135,7 +135,7 @@ static CUresult prefetch_start(uint64_t address, size_t length, CUmemLocation lo
 	struct part part;
 	CUresult result = stream_find(handle, &stream);
 
-	/* Nothing is left after rounding, which hardware takes. */
+	/* Hardware accepts a range that is empty after rounding. */
 	if (!result && length && !align_up(length, POLICY_PAGE))
 		return CUDA_SUCCESS;
 	if (!result)
@@ -191,8 +191,8 @@ static void change_not_read_mostly(struct policy *policy, const void *location)
 }
 
 /*
- * The driver of CUDA 13.0 takes a node of the host, and goes on telling what stood there
- * before.
+ * The driver of CUDA 13.0 accepts a NUMA node of the host, and goes on reporting the
+ * former location.
  */
 static void change_preferred(struct policy *policy, const void *location)
 {
@@ -274,7 +274,7 @@ CALL(cuMemAdvise_v2, NEED_CONTEXT,
 	return advise(address, length, which, location);
 }
 
-/* A list of as many as there is room for, and CU_DEVICE_INVALID to its end. */
+/* Fills the list with the devices of accessed_by, then with CU_DEVICE_INVALID. */
 static void accessed_by_list(uint32_t accessed_by, int *ret, size_t n)
 {
 	size_t filled = 0;

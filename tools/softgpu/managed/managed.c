@@ -31,7 +31,7 @@ struct attach_op {
 	unsigned int flags;
 };
 
-/* At a multiple of the page: what mmap gives too much is given back. */
+/* Maps memory at a multiple of the page size and unmaps the surplus. */
 static uint64_t memory_map(uint64_t size)
 {
 	unsigned char *at = mmap(NULL, size + RESIDENCY_PAGE, PROT_READ | PROT_WRITE,
@@ -80,7 +80,7 @@ static struct managed *managed_new(uint64_t address, uint64_t size, unsigned int
 	return take_ptr(managed);
 }
 
-/* Without concurrent managed access all of it is there from the start. */
+/* Without concurrent managed access all pages are on the device from the start. */
 static bool managed_populate(struct managed *managed, int device)
 {
 	for (size_t i = 0; !options.concurrent && i < managed->residency.n_pages; i++)

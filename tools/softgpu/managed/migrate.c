@@ -26,7 +26,7 @@
 struct reach {
 	uint32_t own;
 	uint32_t fresh;
-	uint32_t accessed_by; /* his bit in policies */
+	uint32_t accessed_by; /* the processor's bit in policies */
 };
 
 static uint32_t node_current(void)
@@ -65,7 +65,7 @@ static uint32_t location_places(const CUmemLocation *location)
 	}
 }
 
-/* The one of them where a page comes to be. */
+/* The places at a location that a new page may get. */
 static uint32_t location_place(const CUmemLocation *location)
 {
 	return location->type == CU_MEM_LOCATION_TYPE_HOST ? node_current()

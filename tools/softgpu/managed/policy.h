@@ -16,11 +16,11 @@ struct policy {
 	bool read_mostly;
 	uint32_t accessed_by;
 	CUmemLocation preferred;
-	CUmemLocation preferred_told; /* to who asks */
+	CUmemLocation preferred_told; /* as reported by attributes */
 	CUmemLocation prefetched;
 };
 
-/* Pages from first on, up to where the next one begins. */
+/* Pages from `first` up to the next stretch. */
 struct stretch {
 	size_t first;
 	struct policy policy;

@@ -221,7 +221,7 @@ static int candidate_compare(const void *a, const void *b)
 	return (int32_t)(first->moved - second->moved) < 0 ? -1 : 1;
 }
 
-/* A page that is also elsewhere only loses this copy. */
+/* A page with other copies only loses this copy. */
 static void page_evict(const struct candidate *candidate, int device)
 {
 	struct sums *sums = &candidate->book->account->sums;

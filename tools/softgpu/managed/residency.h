@@ -6,7 +6,7 @@
 
 #define RESIDENCY_PAGE OPTIONS_GRANULARITY
 
-/* Of its files' names; the process and the address follow. */
+/* The prefix of file names; the process and the address follow. */
 #define RESIDENCY_PREFIX "managed-"
 
 /* A set of places: a bit for each device, then one for each NUMA node of the host. */
@@ -35,7 +35,7 @@ struct residency {
 int residency_open(struct residency *residency, uint64_t address, size_t n_pages);
 void residency_close(struct residency *residency);
 
-/* Where a page is. It can go to the host at any moment. */
+/* The places of a page. An eviction to the host may come at any moment. */
 uint32_t residency_where(const struct residency *residency, size_t page);
 
 /*

@@ -35,7 +35,7 @@
 #define SUMS_NAME   "sums"
 #define JOINED_NAME "joined"
 
-/* What is too short, or was never written, is counted anew. */
+/* Sums that are too short, or were never written, are counted anew. */
 static void sums_read(struct account *account)
 {
 	if (pread(account->sums_fd, &account->sums, sizeof(account->sums), 0) !=

@@ -18,7 +18,7 @@ struct account {
 	struct account *next;
 	int fd;		  /* the directory; locked: flock(LOCK_EX) of this description */
 	int sums_fd;	  /* -1: not open */
-	struct sums sums; /* what the file has, while the account is locked */
+	struct sums sums; /* contents of the file `sums`, while the account is locked */
 	char name[32];	  /* of the directory */
 };
 

@@ -96,7 +96,7 @@ static CUresult side_check(uint64_t address, size_t size, enum side side,
 	return CUDA_SUCCESS;
 }
 
-/* Whoever waits for a copy sees what kernels before it have printed. */
+/* A wait for a copy also flushes the output of earlier kernels. */
 static CUresult copy_run_now(struct stream *stream, struct op *op)
 {
 	const CUresult result = stream_run(stream, op);

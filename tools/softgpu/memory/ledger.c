@@ -47,7 +47,7 @@
 
 #define PREFIX "gpumem-softgpu."
 
-/* Of a file's mode: another process may have been given a descriptor of it. */
+/* A bit of the file's mode: another process may have a descriptor of the memory. */
 #define MODE_EXPORTED S_IXUSR
 
 static char directory[384];
@@ -167,7 +167,7 @@ static const char *others_next(DIR *dir)
 	return NULL;
 }
 
-/* Root's alone: the accounts that can be had without waiting, locked. */
+/* For root only: locks the accounts whose lock is free. */
 static struct account *others_lock(void)
 {
 	struct account *others = NULL, *account;
@@ -481,7 +481,7 @@ int ledger_export(const struct memory *memory)
 void ledger_release(struct memory *memory)
 {
 	closep(&memory->fd);
-	/* In another user's account nothing is done, but by root when it counts. */
+	/* Only root, when counting, changes another user's account. */
 	if (!memory->is_own)
 		return;
 	ledger_lock();

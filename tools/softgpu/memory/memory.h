@@ -4,7 +4,7 @@
 
 struct context;
 
-/* After a synchronize: the pools give back what they hold over their threshold. */
+/* After a synchronize: the pools give back memory above their release threshold. */
 void memory_synchronized(void);
 
 /* Frees everything that ends with a context, when nothing runs there any more. */

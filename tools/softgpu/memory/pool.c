@@ -115,7 +115,7 @@ void pools_end_context(const struct context *context)
 			heap_trim(&pool->heap, 0);
 }
 
-/* Where the device is full, what the pools hold without need goes first. */
+/* On a full device, spare memory of the pools is freed first. */
 static int pool_take(struct pool *pool, size_t size, uint64_t *ret)
 {
 	if (heap_alloc(&pool->heap, size, ret) >= 0)
@@ -312,7 +312,7 @@ CALL(cuMemPoolGetAttribute, NEED_INIT,
 	return CUDA_SUCCESS;
 }
 
-/* A high watermark can only be reset, to what is current. */
+/* A high watermark can only be reset to the current value. */
 static CUresult pool_reset_high(struct pool *pool, CUmemPool_attribute attribute,
 				uint64_t value)
 {

@@ -10,10 +10,10 @@ struct range;
 /* Takes a piece of a pool back at once. */
 void pool_free(struct range *range);
 
-/* Gives back what the pools hold over their release threshold. */
+/* Gives back memory of the pools above their release threshold. */
 void pools_trim(void);
 
-/* Gives back all that a dead context's default pool holds. */
+/* Gives back all memory of a dead context's default pool. */
 void pools_end_context(const struct context *context);
 
 /* The handle of the pool that a range came from. */

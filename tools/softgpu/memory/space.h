@@ -22,7 +22,7 @@ struct range {
 	uint64_t size;
 	enum range_kind kind;
 	int device;
-	struct context *context; /* whose end ends it; NULL for mappings */
+	struct context *context; /* the range ends with this context; NULL for mappings */
 	void *owner; /* struct heap, handle or managed by kind; NULL of host memory */
 	uint64_t id; /* of this process, never used again */
 	unsigned char access[OPTIONS_MAX_DEVICES]; /* CUmemAccess_flags; mappings only */

@@ -77,7 +77,7 @@ static uint64_t reserve_at(uint64_t hint, uint64_t size)
 	return at == MAP_FAILED ? 0 : (uint64_t)(uintptr_t)at;
 }
 
-/* Anywhere, aligned: more is taken, and what stands over given back. */
+/* Reserves aligned addresses anywhere: reserves more, then unmaps the surplus. */
 static uint64_t reserve_anywhere(uint64_t size, uint64_t alignment)
 {
 	const uint64_t whole = size + alignment;

@@ -31,7 +31,7 @@ EACH_APPROX(ex2, exp2(a))
 EACH_APPROX(lg2, log2(a))
 EACH_APPROX(tanh, tanh(a))
 
-/* By multiplying with the reciprocal, which is 0 for the largest divisors. */
+/* Multiplies with the reciprocal, which is 0 for the largest divisors. */
 static double quotient(const struct op *op, double a, double b)
 {
 	if (op->mods.flags & FLAG_APPROX && fabs(b) > 0x1p126 && isfinite(b))

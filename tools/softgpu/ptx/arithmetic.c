@@ -44,7 +44,7 @@ BINARY(add_sat_s32, int32_t, uint32_t, saturate((int64_t)a + b))
 BINARY(sub_sat_s32, int32_t, uint32_t, saturate((int64_t)a - b))
 TERNARY(mad_sat_s32, int32_t, int32_t, uint32_t, saturate(((int64_t)a * b >> 32) + c))
 
-/* Two of 16 bits in one. */
+/* Two numbers of 16 bits in a register. */
 #define PAIR(low, high) (((uint32_t)(uint16_t)(high) << 16) | (uint16_t)(low))
 #define PAIRS(name, T, of)                              \
 	BINARY(name, uint32_t, uint32_t,                \

@@ -22,7 +22,7 @@ HANDLERS(xor, BITS(xor), [TYPE_PRED] = xor_u32);
 HANDLERS(not, BITS(not ), [TYPE_PRED] = not_pred);
 HANDLERS(cnot, BITS(cnot));
 
-/* Shifts by the width and more give what shifting on and on gives. */
+/* Shifts by the width or more give the result of shifting bit by bit. */
 #define SHIFT(name, T, U, bits, expression, beyond)                             \
 	static void name(struct warp *warp, const struct op *op, uint32_t mask) \
 	{                                                                       \

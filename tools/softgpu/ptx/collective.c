@@ -10,7 +10,7 @@
 #include "parser.h"
 #include "warp.h"
 
-/* What each lane brings, by the op. */
+/* The values that a lane brings, by the op. */
 static void exchange_fill(struct warp *warp, const struct op *op, uint32_t mask,
 			  int members)
 {
@@ -252,7 +252,7 @@ void collective_settle(struct warp *warp)
 	}
 }
 
-/* Mostly the members are the very lanes that run together: then nobody waits. */
+/* Usually the members are exactly the lanes of the running group: then nobody waits. */
 static void meet(struct warp *warp, const struct op *op, uint32_t mask, int members)
 {
 	bool together = true;

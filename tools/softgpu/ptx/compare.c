@@ -176,7 +176,7 @@ static void set(struct warp *warp, const struct op *op, uint32_t mask)
 	}
 }
 
-/* Two numbers in one give two: ones or all ones. */
+/* Two numbers in a register give two results. True is 1.0, or all ones for integers. */
 static void set_pair(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	const uint64_t one = op->type == TYPE_F16X2    ? 0x3c00

@@ -90,7 +90,7 @@ static void result_take(struct frame *callee, const struct formal *formal,
 	caller->registers[part->operand.index][lane] = value;
 }
 
-/* Whether a call through an address fits what is there. */
+/* Whether a call through an address fits the function at this address. */
 static bool call_fits(const struct call *call, const struct ptx_function *callee)
 {
 	if (call->n_results != callee->n_results ||
@@ -212,7 +212,7 @@ static void trap(struct warp *warp, const struct op *op, uint32_t mask)
 	warp_fault(warp, PTX_FAULT_TRAP);
 }
 
-/* Gives the others a turn, and the host's processor where it is long. */
+/* Gives other lanes a turn; a long sleep also yields the host's processor. */
 static void nano_sleep(struct warp *warp, const struct op *op, uint32_t mask)
 {
 	const uint64_t *times = warp_source(warp, op, 0);

@@ -112,7 +112,7 @@ static bool is_managed(struct parser *parser)
 	return parser_fail(parser, "attributes of variables (.managed) are not known");
 }
 
-/* What stands before the name. */
+/* The attributes before the name. */
 static bool parse_kind(struct parser *parser, struct declared *ret)
 {
 	ret->n_vector = 1;
@@ -356,7 +356,7 @@ static bool declare_global(struct parser *parser, struct declared *declared)
 	return variable->name || parser_no_memory(parser);
 }
 
-/* Places a variable at the end of what has used bytes. */
+/* Places a variable after the `used` bytes. */
 static bool place(struct parser *parser, const struct declared *declared, uint32_t *used,
 		  uint64_t *ret)
 {

@@ -44,7 +44,7 @@ static bool words_read(struct parser *parser, struct words *words)
 	return true;
 }
 
-/* Returns: how many words the row's name takes, 0 where it is another. */
+/* Returns: the number of words in the row's name; 0 for another name. */
 static size_t row_name(const struct instruction *row, const struct words *words)
 {
 	const char *name = row->name;

@@ -133,7 +133,7 @@ static bool skip_statement(struct parser *parser)
 	return expect_sign(parser, ';');
 }
 
-/* What a label stands before: an op, or a list. */
+/* The target of a label: an op, or a list. */
 static bool parse_label(struct parser *parser, char *name)
 {
 	struct symbol *symbol;

@@ -29,10 +29,10 @@ struct lexer {
 	const char *at;
 	const char *end;
 	unsigned int line;
-	struct token token; /* the one being looked at */
+	struct token token; /* the current token */
 };
 
-/* Looks at the first token of a text, which must outlive the tokens. */
+/* Starts at the first token of a text. The text must outlive the tokens. */
 void lexer_init(struct lexer *lexer, const char *text, size_t length);
 
 /* Goes on to the next token; stays at TOKEN_END and at TOKEN_BAD. */

@@ -177,7 +177,8 @@ char *access_string(struct warp *warp, uint32_t lane, uint64_t address, size_t l
 	return copy;
 }
 
-/* GCC's thread sanitizer knows no fences, but read-modify-writes of one place. */
+/* GCC's thread sanitizer does not know fences, but knows read-modify-writes of a place.
+ */
 void access_fence(void)
 {
 	static int fence;
@@ -237,7 +238,7 @@ static void load(const struct op *op, const unsigned char *at, struct warp *warp
 			load_extend(op, access_load(at + n * size, size));
 }
 
-/* A parameter of the kernel at a place of its own: the same for all lanes. */
+/* A parameter of the kernel at a fixed place: the same for all lanes. */
 static bool is_fixed_param(const struct op *op)
 {
 	return op->mods.space == SPACE_PARAM && !op->in_frame &&

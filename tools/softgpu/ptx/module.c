@@ -341,7 +341,7 @@ static uint32_t registers_of(const struct ptx_function *function)
 	return MAX(8U, MIN(64U, (function->n_registers + 7) & ~7U));
 }
 
-/* What only the whole text tells. */
+/* Checks that need the whole text. */
 static bool module_finish(struct parser *parser)
 {
 	struct ptx_module *module = parser->module;

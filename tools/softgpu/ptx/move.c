@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Moving values, choosing between them, and what an address is of. */
+/* Moves, selections, and tests of the kind of an address. */
 #include "lanes.h"
 #include "parser.h"
 

@@ -56,7 +56,7 @@ struct real real_integer(uint64_t magnitude, bool negative)
 	return real;
 }
 
-/* Whether the part cut off, rest of half * 2, makes the kept part one more. */
+/* Whether rounding adds 1 to the kept part; rest: the part cut off, of half * 2. */
 static bool rounds_up(enum rounding rounding, bool negative, bool odd, uint64_t rest,
 		      uint64_t half, bool sticky)
 {

@@ -37,7 +37,7 @@ struct real {
 struct real real_decode(const struct format *format, uint64_t bits);
 struct real real_integer(uint64_t magnitude, bool negative);
 
-/* Rounds into a format; what is too large becomes infinite or the largest. */
+/* Rounds into a format. Overflow gives infinity or the largest number. */
 uint64_t real_encode(const struct format *format, const struct real *real,
 		     enum rounding rounding);
 
@@ -54,7 +54,7 @@ static inline float single_value(uint32_t bits, bool ftz)
 	return value;
 }
 
-/* The bits of a result: one NaN for all, and flushed or clamped as is asked. */
+/* The bits of a result: a single NaN for all NaNs, flushed or clamped as requested. */
 static inline uint32_t single_bits(float value, uint32_t flags)
 {
 	uint32_t bits;

@@ -61,7 +61,7 @@ struct parser {
 	struct ptx_module *module;
 	const struct ptx_target *target;
 	struct text *log;
-	int error; /* negative errno of what went wrong */
+	int error; /* negative errno of the failure */
 	struct scope *scope;
 
 	/* The function being read. */

@@ -15,7 +15,7 @@
 struct ptx_module;
 struct ptx_function;
 
-/* What a module may ask for: 90 is 9.0, of the PTX version and of the capability. */
+/* The highest PTX version and capability that a module may have; 90 means 9.0. */
 struct ptx_target {
 	unsigned int version;
 	unsigned int capability;
@@ -75,7 +75,7 @@ struct ptx_kernel {
 	uint32_t const_size;	  /* of the module */
 	uint32_t local_size;	  /* a thread */
 	uint32_t n_registers;	  /* of 32 bits, at most 255 */
-	struct ptx_dim max_block; /* .maxntid; zeros where it is not said */
+	struct ptx_dim max_block; /* .maxntid; zeros without the directive */
 	struct ptx_dim required;  /* .reqntid; likewise */
 	struct ptx_dim cluster;	  /* .reqnctapercluster; likewise */
 };

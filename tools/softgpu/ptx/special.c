@@ -9,7 +9,7 @@
 #include <time.h>
 
 struct special {
-	const char *name; /* with # at its end: numbered */
+	const char *name; /* a name that ends with # is numbered */
 	enum type type;
 	uint64_t (*get)(const struct warp *warp, uint32_t lane, uint32_t number);
 	bool differs; /* from lane to lane */

@@ -109,7 +109,7 @@ bool warp_start(struct warp *warp, struct block *block, uint32_t index)
 	return true;
 }
 
-/* Of the frames that are left the kernel's own is kept, for the next start. */
+/* Frees all frames but the kernel's own, which the next start uses. */
 static void frames_unwind(struct warp *warp)
 {
 	for (uint32_t i = 0; i < LANES; i++) {
@@ -239,7 +239,7 @@ static uint32_t guard_mask(const struct warp *warp, const struct op *op)
 	return mask;
 }
 
-/* Runs the group until it must be looked at again. */
+/* Runs the group until a new group must be chosen. */
 static int group_run(struct warp *warp, uint32_t stop, int n_ops)
 {
 	const struct op *ops = warp->frame->function->ops;

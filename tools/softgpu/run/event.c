@@ -145,7 +145,7 @@ CALL(cuEventRecord, NEED_CONTEXT, (CUevent handle, CUstream on), (handle, on))
 	record->op.run = record_run;
 	record->event = event;
 	event->n_refs++;
-	/* Runs once the lock is free; until then n is not known to it. */
+	/* The op runs only when the lock is free, after n is set below. */
 	result = stream_queue(stream, &record->op);
 	if (result)
 		return result;

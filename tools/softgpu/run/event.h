@@ -4,5 +4,5 @@
 
 struct context;
 
-/* Destroys what events a context has left. */
+/* Destroys all events of a context. */
 void events_end_context(const struct context *context);

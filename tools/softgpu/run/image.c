@@ -39,7 +39,7 @@ struct fatbin_entry {
 	uint64_t unpacked_size;
 };
 
-/* What the compiler's own registration of a fat binary looks like. */
+/* The compiler's wrapper around a fat binary. */
 struct wrapper {
 	uint32_t magic;
 	uint32_t version;

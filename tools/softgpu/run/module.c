@@ -449,7 +449,7 @@ uint32_t function_max_threads(const struct function *function)
 	return max.x ? MIN(1024U, max.x * max.y * max.z) : 1024;
 }
 
-/* What is known once the code is on the device. */
+/* Attributes known only after the load. */
 static bool attribute_needs_code(CUfunction_attribute attribute)
 {
 	return attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Modules that are loaded, and the kernels in them. */
+/* Loaded modules and their kernels. */
 #pragma once
 
 #include "softgpu/call.h"

@@ -60,10 +60,10 @@ CUresult stream_run(struct stream *stream, struct op *op);
 bool stream_has_done(const struct stream *stream, uint64_t n);
 void stream_wait(struct stream *stream, uint64_t n);
 
-/* Makes what is queued from now on wait for the first n ops of another stream. */
+/* Makes all work queued from now on wait for the first n ops of another stream. */
 CUresult stream_queue_wait(struct stream *stream, struct stream *other, uint64_t n);
 
-/* Waits for all that is queued in a context, or in all of them (NULL). */
+/* Waits for all work queued in a context, or in all contexts (NULL). */
 void streams_drain(const struct context *context);
 
 /* Ends every stream of a context, the legacy one too. */

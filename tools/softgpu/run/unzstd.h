@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What nvcc packs fat binaries with: unzstd.c, or unzstd-none.c where libzstd is missing.
- */
+/* Unpacks nvcc's compressed fat binaries: unzstd.c, or unzstd-none.c without libzstd. */
 #pragma once
 
 #include "base/def.h"
