@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every test program needs around Criterion.
+ * Workarounds for Criterion in every test program.
  *
- * Criterion shares memory with the processes of its tests at one address, which it draws
- * with rand_r(): 0x200000000000 + (rand_r() & 0x3fffff) * 16 MiB. That is where the
- * devices' ranges stand (gpumem/wire.h), and where the thread sanitizer lets nobody map
- * anything. This rand_r() comes before the C library's and draws from a part that suits
- * everybody: 0x550000000000 up to 0x554000000000.
+ * Criterion shares memory with the processes of its tests at a random address, drawn with
+ * rand_r(): 0x200000000000 + (rand_r() & 0x3fffff) * 16 MiB. This range overlaps the
+ * devices' ranges (gpumem/wire.h), and the thread sanitizer allows no mappings there. The
+ * rand_r() in this file replaces the C library's and draws addresses from 0x550000000000
+ * to 0x554000000000, which are free in all programs.
  *
- * And it leaks a little when a test fails; a report of that would take the place of the
- * test's own.
+ * Criterion also leaks a little memory when a test fails. A leak report would hide the
+ * failure of the test.
  */
 #include <stdlib.h>
 

@@ -185,7 +185,7 @@ static uint64_t number_next(uint64_t *state, enum corpus_kind kind)
 	return bits == 64 ? number : number & (((uint64_t)1 << bits) - 1);
 }
 
-/* What is narrower than 64 bits stands there as often as it fits, each on its own. */
+/* Numbers of less than 64 bits fill a word several times, each drawn separately. */
 void corpus_fill(uint64_t *in, size_t n, enum corpus_kind kind)
 {
 	const unsigned int bits = specials[kind].bits;
@@ -245,7 +245,8 @@ void corpus_note(const char *name, const void *bytes, size_t size)
 		note_compare(with, name, hash(bytes, size));
 }
 
-/* Prints each output that differs, once, with the first inputs that show it. */
+/* Prints each output that differs, once, with the first inputs that cause the difference.
+ */
 static size_t report(const char *name, const uint64_t *in, const uint64_t *got,
 		     const uint64_t *expected, size_t n_out)
 {

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels as nvcc compiles them, run on a driver and compared with what the host
- * computes.
+ * Kernels as nvcc compiles them, run on a driver and compared with results of the host.
  *
- * The compiled kernels are in the directory that GPUMEM_KERNELS names. A torture kernel
- * has the form
+ * GPUMEM_KERNELS names the folder of compiled kernels. A torture kernel has the form
  *
  *	KERNEL(const uint64_t *in, uint64_t *out, uint32_t n)
  *
- * with CORPUS_INPUTS numbers read and a number of its own written by each of n threads.
- * What it writes is compared bit for bit with the host's own function; and its hash goes
- * to the file named by GPUMEM_CORPUS_WRITE, or is compared with the line of the file
- * named by GPUMEM_CORPUS_COMPARE, so that two machines can be compared.
+ * Each of n threads reads CORPUS_INPUTS numbers and writes its own number. The numbers
+ *are compared bit for bit with those of a function on the host. To compare two machines,
+ *the hash of all numbers is written to the file GPUMEM_CORPUS_WRITE on the first machine,
+ *and compared with the line of the file GPUMEM_CORPUS_COMPARE on the second.
  */
 #pragma once
 
@@ -24,13 +22,13 @@
 #define CORPUS(name) \
 	TestSuite(name, .init = conform_init, .fini = conform_fini, .timeout = 100)
 
-/* A file of the directory, as text; the caller frees it. */
+/* Reads a file of the folder. Returns: its text, to be freed. */
 char *corpus_read(const char *name);
 
-/* A function of a module that is loaded from FILE.ptx. */
+/* Loads FILE.ptx as a module. Returns: a function of this module. */
 CUfunction corpus_kernel(const char *file, const char *name);
 
-/* Device memory with these bytes, or zeros for NULL; and its bytes again. */
+/* Makes device memory with these bytes, or zeros for NULL; reads the bytes back. */
 CUdeviceptr corpus_put(const void *bytes, size_t size);
 void corpus_get(void *bytes, CUdeviceptr at, size_t size);
 
@@ -38,7 +36,7 @@ void corpus_get(void *bytes, CUdeviceptr at, size_t size);
 void corpus_run(CUfunction function, unsigned int grid, unsigned int block,
 		void **params);
 
-/* What a torture kernel is to write for one thread. */
+/* Computes the number that a thread of a torture kernel must write. */
 typedef void corpus_host(const uint64_t *in, uint64_t *out);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What PTX's instructions give, in plain C: written from their description and not from
- * the interpreter, so that the two can be compared.
+ * The results of PTX's instructions, in plain C. This file follows the description of PTX
+ * and not the interpreter, so both can be compared.
  */
 #pragma once
 
@@ -333,7 +333,7 @@ static inline uint32_t bfind_shift_s64(uint64_t a)
 	return at == UINT32_MAX ? at : 63 - at;
 }
 
-/* Bit i of the value goes on for ever as its sign, or as zeros. */
+/* Beyond its width the value continues with its sign, or with zeros. */
 static inline bool bit_of(uint64_t a, uint32_t i, uint32_t bits, bool is_signed)
 {
 	if (i < bits)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What PTX's floating point instructions give: computed in the host's own types under its
- * own rounding modes, and in long double where a format is none of the host's.
+ * The results of PTX's floating point instructions: computed in types of the host with
+ * the host's rounding modes, and in long double for formats unknown to the host.
  */
 #pragma once
 
@@ -177,7 +177,7 @@ static inline double chosen(double a, double b, bool least, int flags)
 CHOICE(min, true)
 CHOICE(max, false)
 
-/* Of every NaN comes the same one in f32; in f64 it stays as it is, made quiet. */
+/* In f32 every NaN becomes the same NaN; in f64 a NaN only becomes quiet. */
 static inline uint32_t abs_f32(uint32_t a)
 {
 	return isnan(f32_of(a)) ? 0x7fffffff : a & 0x7fffffff;
@@ -410,7 +410,8 @@ static inline long double half_in(const struct shape *shape, uint16_t bits, int 
 	return unpacked(shape, bits);
 }
 
-/* volatile: what is computed twice must not be taken for the same. */
+/* volatile: the compiler must not merge two computations under different rounding modes.
+ */
 static inline long double product_sum_in(int mode, long double x, long double y,
 					 long double z)
 {
@@ -514,7 +515,7 @@ HALF(fma_sat_f16, shape_F16, SAT, 3, product_sum(a, b, c))
 HALF(min_ftz_f16, shape_F16, FTZ, 2, chosen_half(a, b, true, 0))
 HALF(max_ftz_f16, shape_F16, FTZ, 2, chosen_half(a, b, false, 0))
 
-/* Of every NaN comes the same one. */
+/* Every NaN becomes the same NaN. */
 static inline uint16_t half_signed(const struct shape *shape, uint16_t from, int to)
 {
 	return isnan(unpacked(shape, from)) ? 0x7fff : (uint16_t)to;

@@ -50,7 +50,7 @@ Test(images, packed_fat_binary_runs)
 	runs("packed.fatbin");
 }
 
-/* Of another architecture than the device's, so that no driver takes it. */
+/* A cubin of another architecture than the device's, which every driver refuses. */
 Test(images, cubin_for_another_device_is_refused)
 {
 	char said[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels whose effect is on their process: what they print, and how they end it. Each
- * runs in a process of its own.
+ * Kernels that affect their process: they print, or end the process. Each kernel runs in
+ * a separate process.
  */
 #include "corpus.h"
 

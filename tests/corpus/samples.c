@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels that a user meets first do what they say. */
+/* The sample kernels that a user meets first give the right results. */
 #include "corpus.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What threads do together and apart. */
+/* Instructions of threads, together and alone. */
 #include "corpus.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static uint32_t same_rest(uint32_t lane)
 	return to;
 }
 
-/* The sum of what is before a lane. */
+/* The sum of the values of all earlier lanes. */
 static uint32_t before(uint32_t lane)
 {
 	uint32_t sum = 0;

@@ -1,19 +1,19 @@
 #!/bin/bash
-# Allocate, write, fault, reset and kill in a loop, and look at every byte each time.
+# Allocates, writes, faults, resets and kills in a loop, and checks every byte each time.
 #
 #     GPUMEMD=build/fuse/gpumemd GPUMEM_KERNELS=build/tests/corpus \
 #         bash tests/gpu/faults-loop.bash [ROUNDS [MIB [HELD-GIB]]]
 #
-# ROUNDS is 100; MIB the size of each allocation, 16; HELD-GIB of device memory are held
-# all the while and never looked at. GPUMEM_DRIVER is the driver (software). A line a
-# round, as TAP, with what was measured in it:
+# ROUNDS is 100; MIB, the size of each allocation, 16. HELD-GIB of device memory are held
+# all the while and never checked. GPUMEM_DRIVER is the driver (software). Each round prints
+# a TAP line with the round's times:
 #
 #     data      from the error of the launch, or the beginning of the reset, to the first
 #               byte of device memory
 #     managed   the same to the first byte of managed memory, where it survives
 #     launch    the same to the end of the next kernel
 #
-# and at the end medians, beside what cuInit and a context take in a process of their own.
+# The end has the medians, and the times of cuInit and a context in a separate process.
 
 set -u
 : "${GPUMEMD:?the broker, e.g. build/fuse/gpumemd}"
@@ -72,7 +72,7 @@ sum()
 declare -A expected
 declare -a took_data=() took_managed=() took_launch=() problems=()
 
-# write NAME: new bytes, and what their checksum must be from now on.
+# write NAME: writes new bytes and notes their checksum.
 write()
 {
 	local size
@@ -92,7 +92,7 @@ make_managed()
 	done
 }
 
-# check NAME...: that each has the bytes that were written last.
+# check NAME...: each allocation has the bytes written last.
 check()
 {
 	local name
@@ -102,7 +102,8 @@ check()
 	done
 }
 
-# The ends of workers. Each sets begin just when it has happened and says what survives.
+# The ways to end a worker. Each sets `begin` at the moment of the end. `survives` says
+# whether managed memory survives.
 fault()
 {
 	! echo "faults $1 grid=1 block=1 $2" 2>/dev/null >control/launch ||
@@ -140,7 +141,7 @@ end_kill()
 	kill -KILL "$worker"
 	begin=$(now)
 	survives=no
-	# What a dying process was asked meanwhile it takes along.
+	# Requests sent to a dying process are lost with it.
 	while [ "$(<"owners/$me/worker")" = "$worker" ]; do
 		sleep 0.001
 	done
@@ -211,7 +212,7 @@ median()
 	printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"
 }
 
-# cuInit and a context, each time in a process of its own.
+# Measures cuInit and a context, each time in a separate process.
 context()
 {
 	local library

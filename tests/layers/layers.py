@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-# From bottom to top. None: all folders that stand before it.
+# From bottom to top. None: may use all folders before.
 FOLDERS = {
     "broker/base": None,
     "broker/cuda": None,
@@ -95,7 +95,7 @@ def find_calls(libraries):
             yield f"call {folder}/{source} {symbol}"
 
 
-# Files that show or store a time of day.
+# Files that may show or store a time of day.
 TIMES_OF_DAY = {
     "bpf/main.c",
     "broker/model/allocation.c",
@@ -107,7 +107,7 @@ TIME_OF_DAY = re.compile(
     r"CLOCK_REALTIME|gettimeofday|CLOCK_TAI|ITIMER_REAL\b"
     r"|\b(sem|pthread_(mutex|rwlock)|mq|mtx|cnd|pthread)_timed\w+"
 )
-# These wait by the clock that their condition was made with.
+# These calls wait by the clock of the condition variable.
 CONDITION_WAIT = re.compile(r"pthread_cond_(timed|clock)wait|pthread_condattr_setclock")
 
 
