@@ -96,7 +96,7 @@ int command_parse(struct command *command)
 
 /* ---- ops of commands ---- */
 
-/* A signal came: an op that works goes on, and the line succeeds, as with wait=0. */
+/* After a signal a running op goes on, and the line succeeds as with wait=0. */
 static int command_let_go(struct completion **holder)
 {
 	const struct op *op = container_of(holder, struct op, completion);

@@ -32,7 +32,7 @@ const char *line_value(const struct line *line, const char *key)
 	return word ? word + length + 1 : NULL;
 }
 
-/* A word that is no operand and has no `=`: `x 1000 float32` is a common slip. */
+/* Refuses a word that is neither operand nor key: `x 1000 float32` is a common slip. */
 static int refuse_word(struct refusal *refusal, const struct line *line, const char *word)
 {
 	struct usage_operand last;

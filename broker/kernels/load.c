@@ -64,7 +64,7 @@ static void load_describe(const struct op *op, struct text *text)
 		    size_text(load->image->size), load->image->device, load->name);
 }
 
-/* Maps an error to those of close: all errors about the image are one. */
+/* Maps an error to an error of close: all errors about the image are the same. */
 static int load_errno(int error)
 {
 	switch (error) {

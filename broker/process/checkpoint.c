@@ -266,7 +266,7 @@ static void save_replied(struct request *request, const struct wire_reply *reply
 
 /*
  * The channel must not be freed meanwhile: called under registry.lock, or by the thread
- * that received a reply on this link. A channel killed meanwhile replies as lost.
+ * that received a reply on this channel. A channel killed meanwhile replies as lost.
  */
 static void save_next(struct checkpoint *checkpoint, struct channel *channel)
 {

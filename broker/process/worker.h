@@ -177,7 +177,7 @@ void worker_end_idle(struct worker *worker, int64_t idle_s);
 
 /*
  * Ends the worker for good: asks first, kills after seconds. The housekeeper frees the
- * link.
+ * channel.
  */
 void worker_close(struct worker *worker, unsigned int seconds);
 

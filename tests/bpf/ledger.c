@@ -251,9 +251,7 @@ Test(ledger, what_has_no_room_in_its_bucket_is_in_the_map)
 	cr_expect_eq(kernel_last.record.bytes, 1 << WAYS);
 	cr_expect_eq(kernel_sum(&ledger, one), 1);
 
-	/* the bucket has room again; the map still has this address, whose free was
-	 * missed
-	 */
+	/* the bucket has room again; the map has this address, whose free was missed */
 	release(addresses[0]);
 	alloc(addresses[WAYS + 1], 1);
 	cr_expect_eq(kernel_sum(&ledger, one), 0);
