@@ -141,6 +141,8 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 		return error_set(ENOMEM, "no memory");
 	lease->write = write;
 	lease->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (lease->fd < 0 && errno == ENOENT)
+		return error_set(ENOENT, "there is no allocation %s", name);
 	if (lease->fd < 0) {
 		snprintf(file, sizeof(file), "allocations/%.64s/lease", name);
 		return session_fail(gpumem, errno, file);

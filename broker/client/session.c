@@ -223,24 +223,30 @@ char *session_path(const struct gpumem *gpumem, const char *format, ...)
 /* ---- sentences ---- */
 
 /*
- * The sentence of a line in `errors`, if the line is about this thread: follows the
- * errno's name.
+ * The sentence of a line in `errors`, TIME pid=N FILE ERRNO sentence, if the line is about
+ * this error of this thread with this file: a path, or the path's end. A failure that the
+ * kernel or the library finds has no line, and an older line must not stand for it.
  */
-static const char *line_sentence(const char *line)
+static const char *line_sentence(const char *line, const char *file, int error)
 {
+	const char *name = strerrorname_np(error), *at;
+	size_t n_path, n_file = strlen(file);
 	char pid[32];
-	const char *at;
 
 	snprintf(pid, sizeof(pid), " pid=%d ", gettid());
 	at = strstr(line, pid);
-	if (!at)
+	if (!at || !name)
 		return NULL;
 	at += strlen(pid);
-	for (int words = 0; words < 2 && at; words++) {
-		at = strchr(at, ' ');
-		at = at ? at + 1 : NULL;
-	}
-	return at;
+	n_path = strcspn(at, " ");
+	if (n_path < n_file || strncmp(at + n_path - n_file, file, n_file) != 0 ||
+	    (n_path > n_file && at[n_path - n_file - 1] != '/'))
+		return NULL;
+	at += n_path;
+	if (*at++ != ' ' || strncmp(at, name, strlen(name)) != 0)
+		return NULL;
+	at += strlen(name);
+	return *at == ' ' ? at + 1 : NULL;
 }
 
 int session_fail(const struct gpumem *gpumem, int error, const char *file)
@@ -253,8 +259,8 @@ int session_fail(const struct gpumem *gpumem, int error, const char *file)
 		const char *sentence;
 
 		line[strcspn(line, "\n")] = '\0';
-		sentence = line_sentence(line);
-		if (sentence && strstr(line, strerrorname_np(error)))
+		sentence = line_sentence(line, file, error);
+		if (sentence)
 			snprintf(newest, sizeof(newest), "%s", sentence);
 	}
 	if (errors)

@@ -224,11 +224,22 @@ test_what_cannot_be_mapped_says_why()
 		echo "$kind 4096 kind=$kind" >control/alloc
 		like "$(client <<<"map 1 $kind")" "EOPNOTSUPP kind=$kind can't be leased"
 	done
-	like "$(client <<<'map 1 nosuch')" 'ENOENT .*allocations/nosuch/lease: No such file'
+	like "$(client <<<'map 1 nosuch')" 'ENOENT there is no allocation nosuch$'
 	like "$(client <<<'map 1 ../x')" "ENOENT '../x' is not the name"
 	like "$(client /nowhere </dev/null)" '^ENOENT /nowhere is not a mount of gpumemd'
 	like "$(client <<<'command control/fill x nonsense')" 'EINVAL .*nonsense'
 	like "$(client <<<'command control/nosuch x')" 'ENOENT'
+}
+
+test_a_failure_never_has_the_sentence_of_an_earlier_one()
+{
+	like "$(client <<'EOF'
+command control/synchronize other
+command control/nosuch x
+map 1 nosuch
+command streams/nosuch/synchronize 1
+EOF
+	)" $'ENOENT there is no stream other\nENOENT .*control/nosuch: No such file.*\nENOENT there is no allocation nosuch\nENOENT .*streams/nosuch/synchronize: No such file'
 }
 
 # alone COMMAND...: without the mounts of others than this topic.
