@@ -186,6 +186,8 @@ test_every_verb_of_the_mount_is_a_subcommand()
 	ends 2 "^gpumem: 'nothing' is not one of: ls, .*, alloc" nothing
 	ends 2 "is not one of" ../control/alloc x 4M
 	ends 2 "is not one of" ''
+	ends 2 'an argument is missing' alloc ''
+	ends 2 'an argument is missing' free ' '
 }
 
 test_a_dry_run_prints_a_line_that_a_shell_does()
@@ -465,6 +467,9 @@ test_a_run_that_fails_leaves_nothing()
 	echo '.version 8.0 nonsense' >bad.ptx
 	ends 1 "^gpumem: bad.ptx can't be loaded: " run bad.ptx
 	ends 1 'a launch needs grid= and block=, or elements=' run "$GPUMEM_KERNELS/saxpy.ptx" u32:4
+	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx"
+	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx" saxpy
+	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx" saxpy ' ' ''
 	ends 1 'ILLEGAL_ADDRESS' run "$here/../../docs/kernels/wild.ptx" grid=1 block=1
 	is "$(ls "$M/modules")" ''
 }

@@ -270,8 +270,8 @@ static int launch(struct run *run)
 	const struct call *call = run->call;
 	int status, r;
 
-	status = words_join(&line, call->args + run->first_arg,
-			    call->n_args - run->first_arg)
+	status = line_join(&line, call->args + run->first_arg,
+			   call->n_args - run->first_arg)
 			 ?: read_output(run, &run->output);
 	if (status)
 		return status;

@@ -131,6 +131,16 @@ int words_join(struct text *line, char **words, int n)
 	return STATUS_DONE;
 }
 
+int line_join(struct text *line, char **words, int n)
+{
+	int status = words_join(line, words, n);
+
+	/* The mount skips a blank line and reports no error. */
+	if (!status && strspn(text_string(line), " \t") == line->length)
+		return wrong_use("an argument is missing; --help prints the usage");
+	return status;
+}
+
 int command_verb(const struct call *call)
 {
 	_cleanup_text_ struct text file = TEXT_INIT, line = TEXT_INIT, out = TEXT_INIT;
@@ -147,7 +157,7 @@ int command_verb(const struct call *call)
 		return verb_usage(&mount, call, stdout);
 	if (call->n_args == 0)
 		return verb_usage(&mount, call, stderr) ?: STATUS_WRONG_USE;
-	status = words_join(&line, call->args, call->n_args);
+	status = line_join(&line, call->args, call->n_args);
 	if (status)
 		return status;
 	text_printf(&file, "control/%s", call->verb);

@@ -14,3 +14,7 @@ void shell_line(struct text *text, const struct mount *mount, const char *file,
 /* Adds words with blanks between them. Returns: an exit status, wrong use for a word with
  * a newline. */
 int words_join(struct text *line, char **words, int n);
+
+/* Adds words as a line of a control file. Returns: as words_join(), and wrong use for a
+ * blank line. */
+int line_join(struct text *line, char **words, int n);
