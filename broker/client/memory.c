@@ -105,15 +105,15 @@ static int device_find(struct cuda_driver *driver, const char *uuid)
 			 uuid, n);
 }
 
-/* ---- device memory ---- */
-
-static int device_taken(const struct lease *lease)
+static int address_taken(const struct lease *lease)
 {
 	return error_set(EADDRINUSE,
 			 "address 0x%llx of %s is taken in this program: map it with "
-			 "GPUMEM_ANY_ADDRESS",
+			 "GPUMEM_ANY_ADDRESS (in Python any_address=True)",
 			 (unsigned long long)lease->address, lease->name);
 }
+
+/* ---- device memory ---- */
 
 /*
  * Reserves the range of all allocations of the device, permanently. NVIDIA's driver
@@ -150,7 +150,7 @@ static int device_reserve_other(struct cuda_driver *driver, struct memory *memor
 	CUdeviceptr pointer;
 
 	if (!(flags & GPUMEM_ANY_ADDRESS))
-		return device_taken(lease);
+		return address_taken(lease);
 	if (CUDA(driver, &failure, cuMemAddressReserve, &pointer, lease->mapped_size, 0,
 		 0, 0) < 0)
 		return driver_fail(&failure, "no address could be reserved");
@@ -266,10 +266,7 @@ static int host_map(struct memory *memory, const struct lease *lease, int fd,
 	if (pointer == MAP_FAILED && !memory->reserved && flags & GPUMEM_ANY_ADDRESS)
 		pointer = mmap(NULL, lease->mapped_size, protection, MAP_SHARED, fd, 0);
 	if (pointer == MAP_FAILED && errno == EEXIST)
-		return error_set(EADDRINUSE,
-				 "address 0x%llx of %s is taken in this program: map it "
-				 "with GPUMEM_ANY_ADDRESS",
-				 (unsigned long long)lease->address, lease->name);
+		return address_taken(lease);
 	if (pointer == MAP_FAILED)
 		return error_set(errno, "%s could not be mapped: %s", lease->name,
 				 strerror(errno));

@@ -99,7 +99,7 @@ map 2 x any
 poke 1 1 5
 peek 2 1
 EOF
-	)" $'^ok\nok\nok\nEADDRINUSE address 0x[0-9a-f]+ of x is taken .*GPUMEM_ANY_ADDRESS\nok\nok 5\nok 5$'
+	)" $'^ok\nok\nok\nEADDRINUSE address 0x[0-9a-f]+ of x is taken .*any_address=True\)\nok\nok 5\nok 5$'
 }
 
 test_a_map_says_when_its_allocation_has_been_freed()
