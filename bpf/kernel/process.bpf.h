@@ -60,8 +60,13 @@ int process_exit(void *ctx)
 	struct process *process = bpf_map_lookup_elem(&processes, &place);
 	if (!process || process->id != id)
 		return 0;
-	/* the user program reads and removes the process's entries */
-	process->ended = bpf_ktime_get_ns();
+	/*
+	 * The user program reads and removes the entries of a process that has ended. Of
+	 * two threads that end at the same time both may see no thread alive; the first
+	 * one here tells the end.
+	 */
+	if (__sync_val_compare_and_swap(&process->ended, 0, bpf_ktime_get_ns()))
+		return 0;
 	process_freed(id, process, 0);
 	return 0;
 }

@@ -173,6 +173,38 @@ test_the_command_and_its_children_and_nobody_else()
 	check <<<'same([row["held"] for row in calls("cuMemAlloc_v2")], [4096, 12288] * 3)'
 }
 
+# The kernel tells the end of each thread. When the last two threads end at the same time,
+# both seem to be the last.
+test_threads_that_end_at_once_are_one_end()
+{
+	cat >"$T/many.py" <<-'EOF'
+		import ctypes, os, sys, threading
+		library = ctypes.CDLL(sys.argv[1])
+		for n in range(200):
+		    pid = os.fork()
+		    if pid == 0:
+		        context, address = ctypes.c_void_p(), ctypes.c_uint64()
+		        library.cuInit(0)
+		        library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+		        library.cuCtxSetCurrent(context)
+		        library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096))
+		        go = threading.Event()
+		        for _ in range(24):
+		            threading.Thread(target=go.wait, daemon=True).start()
+		        os._exit(0)
+		    os.waitpid(pid, 0)
+	EOF
+	local sanitizer
+	sanitizer=$(ldd "$L" | awk '/lib[at]san/ { print $3 }')
+	"$GPUMEM_TRACE" --json -e mem --library "$L" -- env LD_PRELOAD="$sanitizer" \
+		ASAN_OPTIONS=detect_leaks=0 python3 "$T/many.py" "$L" >"$T/out" 2>"$T/err" || fail "the tool ended with $?" "$(<"$T/err")"
+	check <<-'EOF'
+		pids = [row["pid"] for row in E if row["call"] == "exit"]
+		same(len(pids), len(set(pids)))
+		same(len(pids) >= 200, True)
+	EOF
+}
+
 test_the_command_runs_as_the_user_behind_sudo_with_his_environment()
 {
 	# sudo drops most of the environment, but the process of sudo still has all variables
