@@ -29,11 +29,12 @@ static void on_state(struct request *request, int error, const void *bytes, size
 {
 	struct line_file *line = request->context;
 
+	if (!error)
+		error = control_tell_state(line->control, bytes, length);
 	if (error) {
 		reply_error(request->req, error);
 		return;
 	}
-	control_tell_state(line->control, bytes, length);
 	reply_answer(line, request->req, request->size);
 }
 

@@ -14,6 +14,8 @@
 #include "process/broker.h"
 
 #define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
+/* Answers up to this are as little as the descriptor itself, and are not charged. */
+#define SMALL_ANSWERS 4096
 
 struct control {
 	struct broker *broker;
@@ -28,7 +30,8 @@ struct control {
 	bool wants_state; /* no answers yet: ask for the object's state */
 	char *tail;	  /* of the last write: a line cut by a full buffer */
 	size_t n_tail;
-	int owed; /* errno for the next write alone, after a short write */
+	uint64_t charged; /* bytes of answers and tail that the opener is charged for */
+	int owed;	  /* errno for the next write alone, after a short write */
 
 	/*
 	 * The last line that failed after it started. When a program retries the same
@@ -108,6 +111,40 @@ int control_new(struct control **ret_control, struct broker *broker,
 	return 0;
 }
 
+/*
+ * Charges the opener for the answers and the tail, in place of those charged before. Lock
+ * held. Returns: 0; -ENOMEM, -EDQUOT (in the journal), never when there is less than
+ * before.
+ */
+static int control_charge(struct control *control)
+{
+	uint64_t length = control->answers.length, now = control->n_tail;
+	struct registry *registry = control->broker->registry;
+	_cleanup_text_ struct text file = TEXT_INIT;
+	int r;
+
+	/* In steps, to spare most lines of a batch the account. */
+	if (length > SMALL_ANSWERS)
+		now += (length + SMALL_ANSWERS - 1) / SMALL_ANSWERS * SMALL_ANSWERS;
+	if (now == control->charged)
+		return 0;
+	pthread_mutex_lock(&registry->lock);
+	command_file(&control->command, &file);
+	pthread_mutex_unlock(&registry->lock);
+	r = broker_text_charge(control->broker, &control->caller, text_string(&file),
+			       control->charged, now);
+	if (r == 0)
+		control->charged = now;
+	return r;
+}
+
+static void control_drop_answers(struct control *control)
+{
+	text_deinit(&control->answers);
+	control->read = 0;
+	(void)control_charge(control);
+}
+
 struct control *control_free(struct control *control)
 {
 	struct registry *registry;
@@ -126,7 +163,8 @@ struct control *control_free(struct control *control)
 		else
 			pthread_mutex_unlock(&registry->lock);
 	}
-	text_deinit(&control->answers);
+	control->n_tail = 0;
+	control_drop_answers(control);
 	free(control->kept);
 	free(control->tail);
 	free(control->refused);
@@ -174,13 +212,20 @@ void control_ask_state(struct control *control, struct completion *wait)
 	control->verb->state(control->broker, control->token, &control->caller, wait);
 }
 
-void control_tell_state(struct control *control, const char *bytes, size_t length)
+int control_tell_state(struct control *control, const char *bytes, size_t length)
 {
+	int r = 0;
+
 	pthread_mutex_lock(&control->lock);
-	if (control->wants_state)
+	if (control->wants_state) {
 		text_add(&control->answers, bytes, length);
-	control->wants_state = false;
+		r = control_charge(control);
+		control->wants_state = r < 0;
+		if (r < 0)
+			control_drop_answers(control);
+	}
 	pthread_mutex_unlock(&control->lock);
+	return r;
 }
 
 size_t control_read(struct control *control, char *bytes, size_t size)
@@ -192,6 +237,8 @@ size_t control_read(struct control *control, char *bytes, size_t size)
 	if (length)
 		memcpy(bytes, control->answers.data + control->read, length);
 	control->read += length;
+	if (control->read == control->answers.length)
+		control_drop_answers(control);
 	pthread_mutex_unlock(&control->lock);
 	return length;
 }
@@ -245,10 +292,8 @@ static void control_finish(struct control *control, int error, bool began)
 static void control_add_answer(struct control *control, const struct text *answer,
 			       bool failed)
 {
-	if (failed) {
-		text_clear(&control->answers);
-		control->read = 0;
-	}
+	if (failed)
+		control_drop_answers(control);
 	if (!answer->length)
 		return;
 	if (control->any_answer && !failed)
@@ -316,7 +361,27 @@ static bool line_is_blank(const char *bytes, size_t length)
 	return true;
 }
 
-/* Keeps an unterminated last line for the next write. Lock held. */
+/*
+ * Ends the batch before the line at this position when the descriptor keeps more than
+ * the opener's share. The answers of the lines before stay, to be read. Lock held.
+ * Returns: whether the batch goes on.
+ */
+static bool control_has_room(struct control *control, size_t position)
+{
+	int r = control_charge(control);
+
+	if (r == 0)
+		return true;
+	control->line_start = position;
+	control->line_error = -r;
+	control->line_began = false;
+	return false;
+}
+
+/*
+ * Keeps an unterminated last line for the next write. Lock held. Returns: false without
+ * memory.
+ */
 static bool control_keep_tail(struct control *control)
 {
 	size_t length = control->n_batch - control->position;
@@ -326,13 +391,18 @@ static bool control_keep_tail(struct control *control)
 		return false;
 	memcpy(control->tail, control->batch + control->position, length);
 	control->n_tail = length;
-	control->position = control->n_batch;
+	if (control_has_room(control, control->position)) {
+		control->position = control->n_batch;
+	} else {
+		free(take_ptr(control->tail));
+		control->n_tail = 0;
+	}
 	return true;
 }
 
 /*
  * Finds the next line of the batch, skipping blank lines. Lock held. Returns: false at
- * the end.
+ * the end, and when there is no room for the answer.
  */
 static bool control_next_line(struct control *control, const char **ret_line,
 			      size_t *ret_length)
@@ -359,7 +429,7 @@ static bool control_next_line(struct control *control, const char **ret_line,
 		control->line_number++;
 	} while (line_is_blank(line, *ret_length));
 	*ret_line = line;
-	return true;
+	return control_has_room(control, control->line_start);
 }
 
 /*
@@ -441,8 +511,7 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->line_error = 0;
 	control->busy = true;
 	control->wants_state = false;
-	text_clear(&control->answers);
-	control->read = 0;
+	control_drop_answers(control);
 	free(take_ptr(control->refused));
 	control->n_refused = 0;
 	control->wait = wait;

@@ -14,6 +14,9 @@
  *
  * On a fresh descriptor, read gives the usage, or for some verbs the object's state.
  * After a write, read gives the answers once; after a failure the sentence.
+ *
+ * The opener's share of texts is charged for unread answers and a cut line. Beyond the
+ * share no further line is begun, and the answers so far can be read.
  */
 #pragma once
 
@@ -50,8 +53,11 @@ bool control_wants_state(struct control *control);
 /* Asks for the state; done's bytes are the text. */
 void control_ask_state(struct control *control, struct completion *wait);
 
-/* Sets the text for the next reads, unless a line was written or a text set meanwhile. */
-void control_tell_state(struct control *control, const char *bytes, size_t length);
+/*
+ * Sets the text for the next reads, unless a line was written or a text set meanwhile.
+ * Returns: 0; -ENOMEM, -EDQUOT.
+ */
+int control_tell_state(struct control *control, const char *bytes, size_t length);
 
 /* Reads the next bytes. Returns: their number; 0 at the end of the answer. */
 size_t control_read(struct control *control, char *bytes, size_t size);

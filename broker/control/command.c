@@ -23,8 +23,7 @@ void command_done(struct command *command, int error)
 	command->done(command, error);
 }
 
-/* The path of the file, relative to the root of the mount. Under registry.lock. */
-static void command_file(const struct command *command, struct text *file)
+void command_file(const struct command *command, struct text *file)
 {
 	enum object_type type = command->verb->object;
 	const struct freed *freed = NULL;

@@ -47,6 +47,9 @@ void command_done(struct command *command, int error);
 void command_completed(struct completion *completion, int error, const void *sentence,
 		       size_t length);
 
+/* Adds the path of the file, relative to the root of the mount. Under registry.lock. */
+void command_file(const struct command *command, struct text *file);
+
 /* Writes the sentence to the journal and answers with the error. */
 void command_fail(struct command *command, int error, const char *format, ...)
 	_printf_(3, 4);

@@ -24,7 +24,7 @@ enum share {
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_MODULES,
 	SHARE_READERS,	  /* of events_pipe */
-	SHARE_TEXTS,	  /* bytes of what descriptors have read, to read on in */
+	SHARE_TEXTS,	  /* bytes that descriptors keep, to be read */
 	SHARE_OPERATIONS, /* queued and unfinished */
 	SHARE_QUESTIONS,  /* to a driver for what a file shows, without an answer yet */
 	SHARE_WRITES,	  /* bytes of waiting writes, held in the broker */

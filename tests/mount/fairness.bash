@@ -422,6 +422,34 @@ test_the_share_of_texts()
 	eventually "by $mallory run 'head -n 1 events' >/dev/null"
 }
 
+# A descriptor of a control file keeps its answers until they are read.
+test_the_share_of_answers()
+{
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory"
+		become(int(sys.argv[1]))
+		names = [b"theirs%057d" % i for i in range(2000)]
+		lines = b"".join(b"%s 1\n" % name for name in names)
+		held = []
+		for _ in range(200):
+		    held.append(os.open("control/alloc", os.O_RDWR))
+		    taken = attempt(os.write, held[-1], lines)
+		    if taken != len(lines):
+		        taken = attempt(os.write, held[-1], lines[taken:])
+		    made = os.open("control/free", os.O_WRONLY)
+		    attempt(os.write, made, b"".join(b"%s\n" % name for name in names))
+		    os.close(made)
+		    if taken != len(lines):
+		        break
+		print(taken, len(os.read(held[-1], 16)), len(held) < 200)
+	EOF
+	is "$(<"$T/mallory")" 'EDQUOT 16 True'
+	like "$(by $mallory run 'grep control/alloc errors')" \
+		'control/alloc EDQUOT uid 1001 has .* of texts in open descriptors and asks for .* more: the limit is 64 MiB'
+	bob_notices_nothing
+	by $mallory run 'echo "theirs 1" >control/alloc'
+}
+
 test_the_share_of_streams()
 {
 	bob_is_ready

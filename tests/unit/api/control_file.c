@@ -15,7 +15,9 @@
 #include "base/workqueue.h"
 #include "control/command.h"
 #include "model/journal.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "unit/broker_help.h"
 
 static struct registry registry;
@@ -295,6 +297,59 @@ Test(control, rest_of_a_batch_that_failed_is_not_run_again)
 	expect_ran("say a;burst;say b;");
 }
 
+/* ---- the opener's share ---- */
+
+/* The opener's share of texts, all but so many bytes of it in use. */
+static struct owner *opener_with_room_for(uint64_t n)
+{
+	struct owner *owner =
+		owner_get(&registry, nobody_special.uid, nobody_special.gid);
+
+	cr_assert(owner != NULL);
+	cr_assert(eq(int, share_take(owner, SHARE_TEXTS, ((uint64_t)64 << 20) - n), 0));
+	return owner;
+}
+
+Test(control, batch_ends_where_its_answers_are_beyond_the_share)
+{
+	struct owner *owner = opener_with_room_for(4096);
+	char lines[100 * 100 + 1], byte;
+	size_t length = 0, taken;
+
+	for (int i = 0; i < 100; i++)
+		snprintf(lines + 100 * (size_t)i, 101, "say %095d\n", i);
+	begin(lines);
+	cr_expect(eq(int, answer_get(&answer), 0));
+	taken = answer.length;
+	cr_assert(lt(sz, taken, 10000));
+	cr_expect(eq(sz, taken % 100, 0));
+	expect_write(lines + taken, -EDQUOT, 0);
+	while (control_read(control, &byte, 1))
+		length++;
+	/* The answer to `say WORD` is WORD; an empty line parts two answers. */
+	cr_expect(eq(sz, length, taken / 100 * 97 - 1));
+	expect_write(lines + 10000 - 1000, 0, 1000);
+	control = control_free(control);
+	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], ((uint64_t)64 << 20) - 4096));
+	cr_assert(eq(int,
+		     control_new(&control, &broker, &fake, TOKEN_NONE, &nobody_special),
+		     0));
+}
+
+Test(control, unread_answers_are_charged_until_they_are_read)
+{
+	struct owner *owner = opener_with_room_for((uint64_t)64 << 20);
+	char lines[100 * 100 + 1], bytes[4096];
+
+	for (int i = 0; i < 100; i++)
+		snprintf(lines + 100 * (size_t)i, 101, "say %095d\n", i);
+	expect_write(lines, 0, 10000);
+	cr_expect(gt(u64, owner->shares.held[SHARE_TEXTS], 8192));
+	while (control_read(control, bytes, sizeof(bytes)))
+		continue;
+	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], 0));
+}
+
 /* ---- lines cut by the end of a buffer ---- */
 
 /* A write of a multiple of 4096 bytes: blank lines, then text without a newline. */
@@ -331,6 +386,24 @@ Test(control, cut_line_is_done_at_close)
 	flush();
 	expect_answer(0, 0);
 	expect_ran("say a;");
+	free(bytes);
+}
+
+Test(control, cut_line_is_charged_to_the_opener)
+{
+	struct owner *owner = opener_with_room_for(10);
+	uint64_t before = owner->shares.held[SHARE_TEXTS];
+	char *bytes = cut_write("say a\nsay hel", 4096);
+
+	expect_write(bytes, 0, 4096);
+	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], before + 7));
+	expect_write("lo\n", 0, 3);
+	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], before));
+	share_take_beyond(owner, SHARE_TEXTS, 5);
+	expect_write(bytes, 0, 4096 - 7);
+	expect_write("say hel", -EDQUOT, 0);
+	expect_write("say a\n", 0, 6);
+	expect_ran("say a;say hello;say a;say a;");
 	free(bytes);
 }
 

@@ -433,11 +433,12 @@ void control_ask_state(struct control *control, struct completion *wait)
 	answer(control->broker, wait, 0, NULL, 0);
 }
 
-void control_tell_state(struct control *control, const char *bytes, size_t length)
+int control_tell_state(struct control *control, const char *bytes, size_t length)
 {
 	(void)control;
 	(void)bytes;
 	(void)length;
+	return 0;
 }
 
 size_t control_read(struct control *control, char *bytes, size_t size)
