@@ -29,8 +29,7 @@ void *file_new(struct view *view, const struct file_type *type, size_t size)
 	file->type = type;
 	file->view = view;
 	pthread_mutex_lock(&files->lock);
-	/* Newest first, as file_image_truncate() expects. */
-	DL_PREPEND(files->open, file);
+	DL_APPEND(files->open, file);
 	pthread_mutex_unlock(&files->lock);
 	return file;
 }

@@ -37,10 +37,14 @@ struct file {
 	struct file *prev, *next; /* files.lock */
 };
 
+struct image_file;
+
 /* All open files, to close them when the kernel sends no RELEASE any more. */
 struct files {
 	pthread_mutex_t lock;
-	struct file *open; /* lock */
+	struct file *open; /* lock, like the next: */
+	struct image_file
+		*unused_images; /* file_image.c: by the thread that opened them */
 };
 
 void files_init(struct files *files);

@@ -16,20 +16,50 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <uthash.h>
 
 struct image_file {
 	struct file file;
 	struct upload *upload;
 	uint64_t node_id;
-	atomic_int opener; /* 1 + the writer's thread until the first use, then 0 */
+	atomic_int opener; /* the writer's thread while in files->unused_images, else 0 */
+	UT_hash_handle hh; /* key: opener */
 };
+
+/* Under files->lock. */
+static void forget_locked(struct files *files, struct image_file *image)
+{
+	if (!atomic_load(&image->opener))
+		return;
+	HASH_DEL(files->unused_images, image);
+	atomic_store(&image->opener, 0);
+}
 
 static struct upload *upload_use(struct file *file)
 {
 	struct image_file *image = container_of(file, struct image_file, file);
+	struct files *files = &file->view->files;
 
-	atomic_store(&image->opener, 0);
+	if (atomic_load(&image->opener)) {
+		pthread_mutex_lock(&files->lock);
+		forget_locked(files, image);
+		pthread_mutex_unlock(&files->lock);
+	}
 	return image->upload;
+}
+
+/* The descriptor takes the place of an earlier one that the thread never used. */
+static void remember(struct files *files, struct image_file *image, pid_t opener)
+{
+	struct image_file *earlier;
+
+	pthread_mutex_lock(&files->lock);
+	HASH_FIND_INT(files->unused_images, &opener, earlier);
+	if (earlier)
+		forget_locked(files, earlier);
+	atomic_store(&image->opener, opener);
+	HASH_ADD(hh, files->unused_images, opener, sizeof(opener), image);
+	pthread_mutex_unlock(&files->lock);
 }
 
 static void image_read(struct file *file, fuse_req_t req, size_t size, off_t offset,
@@ -119,7 +149,8 @@ void file_image_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	image->node_id = node_id(node);
-	atomic_store(&image->opener, writes ? 1 + caller.pid : 0);
+	if (writes && caller.pid > 0)
+		remember(&view->files, image, caller.pid);
 	info->direct_io = 1;
 	info->noflush = !writes;
 	file_reply(req, &image->file, info);
@@ -137,17 +168,14 @@ int file_image_truncate(struct view *view, fuse_req_t req, const struct node *no
 {
 	struct files *files = &view->files;
 	pid_t pid = fuse_req_ctx(req)->pid;
+	struct image_file *image;
 	int error = 0;
 
 	pthread_mutex_lock(&files->lock);
-	for (struct file *file = files->open; file; file = file->next) {
-		struct image_file *image = container_of(file, struct image_file, file);
-
-		if (file->type != &image_type || atomic_load(&image->opener) != 1 + pid ||
-		    image->node_id != node_id(node))
-			continue;
-		error = upload_resize(upload_use(file), pid, 0);
-		break;
+	HASH_FIND_INT(files->unused_images, &pid, image);
+	if (image && image->node_id == node_id(node)) {
+		forget_locked(files, image);
+		error = upload_resize(image->upload, pid, 0);
 	}
 	pthread_mutex_unlock(&files->lock);
 	return error;
