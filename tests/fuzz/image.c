@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/refusal.h"
 #include "fuzz.h"
 
 /* Reads the first and the last byte, as a driver would. */

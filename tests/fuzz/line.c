@@ -8,9 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/refusal.h"
+#include "base/text.h"
 #include "control/launch_line.h"
 #include "control/usage.h"
 #include "fuzz.h"
+#include "kernels/launch_spec.h"
+#include "model/range.h"
 
 static const char *const usages[] = {
 	"M F " LAUNCH_USAGE,
