@@ -37,7 +37,7 @@
 #define WAIT_NS	      500000000 /* for a reader, before names are done without */
 #define LOOK_EVERY_NS 100000000 /* for mounts */
 #define READ_SHARE    4 /* a mount may be read for this part of the time: 1 in 4 ... */
-#define CREDIT_NS     UINT64_C(2000000000) /* ... leases ahead of time by so much */
+#define CREDIT_NS     UINT64_C(2000000000) /* ... and ahead of time by so much */
 #define GRANULARITY   (UINT64_C(2) << 20)  /* of mappings of device memory */
 
 struct list {
@@ -273,11 +273,11 @@ static void lists_take(struct mounts *mounts, enum mount_list which)
 		list_take(&mount->lists[which], 0);
 }
 
-/* A program may map several allocations one after the other, and its leases may be read
- * each time, for a while. */
-static bool list_is_due(const struct list *list, enum mount_list which, uint64_t now)
+/* Several allocations may be mapped one after the other. Their names may be read each
+ * time, for a while. */
+static bool list_is_due(const struct list *list, uint64_t now)
 {
-	return now + (which == MOUNT_LEASES ? CREDIT_NS : 0) >= list->next;
+	return now + CREDIT_NS >= list->next;
 }
 
 /* Reads a list of the mounts that may be read again. An answer after the time limit
@@ -289,7 +289,7 @@ static void lists_read(struct mounts *mounts, enum mount_list which)
 	for (struct mount *mount = mounts->list; mount; mount = mount->next_mount) {
 		struct list *list = &mount->lists[which];
 
-		if (!list->reader.pid && list_is_due(list, which, now) && mount->path &&
+		if (!list->reader.pid && list_is_due(list, now) && mount->path &&
 		    !mount_reader_start(&list->reader, mount->path, mount->device,
 					mount->user, which))
 			list->started = now;
