@@ -2,9 +2,9 @@
 /*
  * A worker, seen from the broker.
  *
- * There are two kinds of threads. The keeper starts the worker, sends requests left in
- * the queue, watches the deadlines and reaps the worker. Receivers sleep in recvmsg() on
- * the socket, take a record each, and call back.
+ * There are two kinds of threads. The supervisor starts the worker, sends requests left
+ * in the queue, watches the deadlines and reaps the worker. Receivers sleep in recvmsg()
+ * on the socket, take a record each, and call back.
  *
  *     STARTING --HELLO answered--> READY --worker gone--> ENDED
  *         `------------------worker gone-------------------^
@@ -122,7 +122,7 @@ static int channel_open(struct channel *channel)
 }
 
 /*
- * The keeper starts last: before it nothing has happened, and the receivers can be
+ * The supervisor starts last: before it nothing has happened, and the receivers can be
  * stopped.
  */
 static int channel_start_threads(struct channel *channel)
@@ -136,7 +136,7 @@ static int channel_start_threads(struct channel *channel)
 			channel->n_receivers++;
 	}
 	if (r == 0)
-		r = pthread_create(&channel->keeper, NULL, keeper_run, channel);
+		r = pthread_create(&channel->supervisor, NULL, supervisor_run, channel);
 	if (r == 0)
 		return 0;
 
@@ -180,11 +180,11 @@ struct channel *channel_free(struct channel *channel)
 	channel_signal_locked(channel);
 	channel_wake(channel);
 	pthread_mutex_unlock(&channel->lock);
-	pthread_join(channel->keeper, NULL);
+	pthread_join(channel->supervisor, NULL);
 	return channel_release(channel);
 }
 
-int channel_open_ask_locked(struct channel *channel, struct request *request)
+int channel_open_request_locked(struct channel *channel, struct request *request)
 {
 	request->record.id = ++channel->last_id;
 	request->sent = false;
@@ -202,7 +202,7 @@ static int channel_accept_locked(struct channel *channel, struct request *reques
 	    wire_op_has_payload(request->record.op) != !!request->payload ||
 	    (request->payload && wire_check_payload(&request->record, request->payload)))
 		return EINVAL;
-	return channel_open_ask_locked(channel, request);
+	return channel_open_request_locked(channel, request);
 }
 
 void channel_send(struct channel *channel, struct request *request)

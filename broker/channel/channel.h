@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker's side of a worker: starts it, sends requests, notices its end.
+ * The broker's side of a worker process: starts the process, sends requests to it and
+ * notices its end.
  *
  * A channel has threads of its own. They start the worker program (PDEATHSIG follows the
  * forking thread), receive the replies, and after the worker's end answer all open
  * requests. Sending a request never blocks: requests that the socket does not take wait
- * in a queue, which the keeper thread sends. All functions may be called from any thread,
- * with or without locks of the caller. Callbacks come from the channel's threads with no
- * lock held, never from within a call of these functions.
+ * in a queue, which the supervisor thread sends. All functions may be called from any
+ * thread, with or without locks of the caller. Callbacks come from the channel's threads
+ * with no lock held, never from within a call of these functions.
  *
  * The broker does not trust a worker: a reply without a request, of a wrong size, with an
  * impossible value or with descriptors ends the worker.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the parts of the channel: sending (send.c), receiving (receive.c), the keeper
- * (supervisor.c) and the interface (channel.c). Functions ending in _locked need
- * channel->lock.
+ * Shared by the parts of the channel: sending (send.c), receiving (receive.c), the
+ * supervisor (supervisor.c) and the interface (channel.c). Functions ending in _locked
+ * need channel->lock.
  */
 #pragma once
 
@@ -21,10 +21,10 @@ struct channel {
 	char *program, *driver, *name; /* config points to these */
 	int socket;
 	int urgent;	   /* socket for urgent requests */
-	int worker_socket; /* the keeper's; -1 once passed to the worker */
+	int worker_socket; /* the supervisor's; -1 once passed to the worker */
 	int worker_urgent;
-	int wake; /* eventfd that wakes the keeper */
-	pthread_t keeper;
+	int wake; /* eventfd that wakes the supervisor */
+	pthread_t supervisor;
 	pthread_t *receivers;
 	unsigned int n_receivers;
 	unsigned int n_receivers_done; /* receivers that have seen the end */
@@ -34,7 +34,7 @@ struct channel {
 	struct request *open_requests; /* open requests, sent or queued; key: record.id */
 	uint64_t last_id;
 	struct request *queue;	 /* not sent yet */
-	struct request *refused; /* never sent; the keeper answers them */
+	struct request *refused; /* never sent; the supervisor answers them */
 	struct request hello;
 	pid_t pid;
 	int pidfd;
@@ -59,14 +59,14 @@ void channel_set_reason_locked(struct channel *channel, const char *reason);
  * Opens a request under an id of its own: a second reply, or one to an older request,
  * finds nothing. Returns: 0; ENOMEM.
  */
-int channel_open_ask_locked(struct channel *channel, struct request *request);
+int channel_open_request_locked(struct channel *channel, struct request *request);
 
 /* ---- send.c ---- */
 
 /* Calls done, without the lock; the request is then the caller's again. */
-void ask_answer(struct request *request, const struct wire_reply *reply, bool lost);
+void request_answer(struct request *request, const struct wire_reply *reply, bool lost);
 
-/* Queues a request for the keeper, to be answered with the error. */
+/* Queues a request for the supervisor, to be answered with the error. */
 void channel_refuse_locked(struct channel *channel, struct request *request, int error);
 
 /* Answers the refused requests. Releases the lock in between. */
@@ -91,4 +91,4 @@ void channel_hello_done(struct request *request, const struct wire_reply *reply,
 
 /* The threads. */
 void *receiver_run(void *userdata);
-void *keeper_run(void *userdata);
+void *supervisor_run(void *userdata);

@@ -149,7 +149,7 @@ static bool channel_receive(struct channel *channel)
 		request = channel_match_locked(channel, &reply);
 	pthread_mutex_unlock(&channel->lock);
 	if (request)
-		ask_answer(request, &reply, false);
+		request_answer(request, &reply, false);
 	return true;
 }
 

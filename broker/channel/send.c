@@ -14,13 +14,13 @@
 
 #define RETRY_MS 5 /* after a send failed because the kernel had no memory */
 
-void ask_answer(struct request *request, const struct wire_reply *reply, bool lost)
+void request_answer(struct request *request, const struct wire_reply *reply, bool lost)
 {
 	closep(&request->fd);
 	request->done(request, reply, lost);
 }
 
-static void ask_answer_refused(struct request *request)
+static void request_answer_refused(struct request *request)
 {
 	const struct wire_reply reply = {
 		.id = request->record.id,
@@ -28,7 +28,7 @@ static void ask_answer_refused(struct request *request)
 		.call = -1,
 	};
 
-	ask_answer(request, &reply, request->refused == EIO);
+	request_answer(request, &reply, request->refused == EIO);
 }
 
 void channel_refuse_locked(struct channel *channel, struct request *request, int error)
@@ -142,7 +142,7 @@ void channel_answer_refused_locked(struct channel *channel)
 	while ((request = channel->refused)) {
 		DL_DELETE(channel->refused, request);
 		pthread_mutex_unlock(&channel->lock);
-		ask_answer_refused(request);
+		request_answer_refused(request);
 		pthread_mutex_lock(&channel->lock);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The supervisor of a worker process (the keeper thread): starts the process, sends
- * queued requests, watches the deadlines and reaps the process.
+ * The supervisor, a thread of each channel: starts the worker process, sends queued
+ * requests, watches the deadlines and reaps the process.
  */
 #include "channel/private.h"
 
@@ -36,7 +36,7 @@ static int channel_start_process(struct channel *channel)
 	pid_t pid;
 	int pidfd, r;
 
-	r = start_worker(&channel->config, channel->worker_socket, channel->worker_urgent,
+	r = worker_spawn(&channel->config, channel->worker_socket, channel->worker_urgent,
 			 &pid);
 	closep(&channel->worker_socket);
 	closep(&channel->worker_urgent);
@@ -67,7 +67,7 @@ static void channel_say_hello(struct channel *channel)
 		.fd = -1,
 		.done = channel_hello_done,
 	};
-	if (channel_open_ask_locked(channel, &channel->hello) ||
+	if (channel_open_request_locked(channel, &channel->hello) ||
 	    channel_send_locked(channel, &channel->hello) < 0) {
 		channel_set_reason_locked(channel, "could not be greeted: no memory");
 		channel_signal_locked(channel);
@@ -173,7 +173,7 @@ static void channel_finish(struct channel *channel)
 	while ((request = channel->open_requests)) {
 		HASH_DEL(channel->open_requests, request);
 		pthread_mutex_unlock(&channel->lock);
-		ask_answer(request, &nothing, true);
+		request_answer(request, &nothing, true);
 		pthread_mutex_lock(&channel->lock);
 	}
 	channel_answer_refused_locked(channel);
@@ -195,7 +195,7 @@ static void channel_linger(struct channel *channel)
 	} while (!freed && eventfd_read(channel->wake, &value) == 0);
 }
 
-void *keeper_run(void *userdata)
+void *supervisor_run(void *userdata)
 {
 	struct channel *channel = userdata;
 	int r;

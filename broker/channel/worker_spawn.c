@@ -198,7 +198,7 @@ static int start_with(const struct channel_config *config,
 	return r;
 }
 
-int start_worker(const struct channel_config *config, int socket, int urgent,
+int worker_spawn(const struct channel_config *config, int socket, int urgent,
 		 pid_t *ret_pid)
 {
 	struct descriptors descriptors = { -1, -1, -1 };

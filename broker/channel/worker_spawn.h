@@ -14,5 +14,5 @@ struct channel_config;
  * Returns: 0; -ENOENT, -EACCES, -ENOEXEC and other errors of execve; -ENOMEM, -EMFILE,
  * -EAGAIN.
  */
-int start_worker(const struct channel_config *config, int socket, int urgent,
+int worker_spawn(const struct channel_config *config, int socket, int urgent,
 		 pid_t *ret_pid);

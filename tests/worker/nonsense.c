@@ -44,7 +44,7 @@ static void broker_start(struct broker *broker)
 	dup2(errors[1], STDERR_FILENO);
 	cr_assert(eq(
 		int,
-		start_worker(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
+		worker_spawn(&(struct channel_config){ .program = getenv("GPUMEM_WORKER"),
 						       .driver = getenv("GPUMEM_DRIVER"),
 						       .name = "mover",
 						       .mover = true,
