@@ -64,7 +64,8 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 int module_use_end(struct broker *broker, struct module_use *use);
 
 /*
- * Drops a reference to an image; the last one unloads and frees it. Takes registry.lock.
+ * Drops a reference to an image. The last drop unloads and frees the image. Takes
+ * registry.lock.
  */
 void module_put_image(struct broker *broker, struct image *image);
 

@@ -10,8 +10,10 @@ struct broker;
 struct op;
 struct owner;
 
-/* Settles a fill or a copy: the next close or fsync reports a failure to a descriptor of
- * data that was answered before. */
+/*
+ * settle() of fills and copies: if a write to `data` made the op, its answer has been
+ * given before, and the next close or fsync reports the failure.
+ */
 void data_settle(struct op *op);
 
 /*

@@ -14,8 +14,9 @@ struct use;
 /*
  * Makes an allocation ready for an op of the caller that hands its whole block to a
  * program or to another owner's worker. If the block is shared, a move is queued, unless
- * there is one. `use` is the op's use, not added yet: it gets its place behind the move.
- * Under registry.lock; then call op_start() with the ops that were made ready.
+ * there is one. `use` belongs to an op that is not added yet: op_add() then puts the op
+ * behind the move. Under registry.lock; then call op_start() with the ops that were made
+ * ready.
  *
  * Returns: 0; -EMFILE, -ENOMEM with a refusal. The move may fail later: check
  * allocation_shares_block() when the op runs.

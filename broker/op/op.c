@@ -181,8 +181,7 @@ struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
 	return zero;
 }
 
-/* Whether the op only waits for the mover, which runs no kernels, and is there already.
- */
+/* Whether the op is at the mover already and waits for nothing else. */
 static bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);

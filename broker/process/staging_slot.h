@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Slots of a worker's staging area: whoever needs one gets it in turn. */
+/* Slots of a worker's staging area. Ops that wait for a slot get one in turn. */
 #pragma once
 
 #include <stdbool.h>
 
 struct worker;
 
-/* A work waiting for a slot of the staging area. */
+/* An op's slot, and its place among the ops that wait for one. */
 struct slot_waiter {
 	int slot; /* -1: none yet */
 	struct slot_waiter *prev, *next;
@@ -19,7 +19,7 @@ struct slot_waiter {
  * already run the op with a slot then, so the caller must not touch the op any more.
  */
 bool staging_slot_get(struct worker *worker, struct slot_waiter *waiter);
-/* Takes a slot only if one is free. waiter->slot: -1 if none is. */
+/* Takes a slot only if one is free. Returns: whether; waiter->slot is -1 if not. */
 bool staging_slot_try(struct worker *worker, struct slot_waiter *waiter);
-/* Releases a slot. Returns: a waiting work that got the slot (waiter->slot), or NULL. */
+/* Releases a slot. Returns: the waiter that got the slot (waiter->slot), or NULL. */
 struct slot_waiter *staging_slot_put(struct worker *worker, unsigned int slot);

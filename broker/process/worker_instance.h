@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run is one process of a worker. worker_instance.c starts and ends runs, worker_tell.c
- * announces objects to them, worker.c sends requests. All functions need worker->lock.
- * Private to these three files.
+ * An instance is one process of a worker. worker_instance.c starts and ends instances,
+ * worker_tell.c announces objects to them, worker.c sends requests. All functions need
+ * worker->lock. Private to these three files.
  */
 #pragma once
 
