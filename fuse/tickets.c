@@ -305,16 +305,6 @@ static char *find_folder(void)
 	return folder && make_new_folder(folder) ? take_ptr(folder) : NULL;
 }
 
-/* FNV-1a. */
-static uint64_t name_hash(const char *name)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-
-	while (*name)
-		hash = (hash ^ (uint8_t)*name++) * 0x100000001b3;
-	return hash;
-}
-
 char *tickets_path(const char *mountpoint, struct text *why)
 {
 	_cleanup_free_ char *folder = find_folder();
@@ -335,8 +325,9 @@ char *tickets_path(const char *mountpoint, struct text *why)
 	if (strlen(folder) + strlen(mountpoint) < SOCKET_PATH_MAX)
 		r = asprintf(&path, "%s/%s", folder, *mountpoint ? mountpoint : "root");
 	else
-		r = asprintf(&path, "%s/%.24s-%016llx", folder, mountpoint,
-			     (unsigned long long)name_hash(mountpoint));
+		r = asprintf(
+			&path, "%s/%.24s-%016llx", folder, mountpoint,
+			(unsigned long long)text_hash(mountpoint, strlen(mountpoint)));
 	if (r < 0)
 		return NULL;
 	for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/'));)

@@ -34,12 +34,14 @@ struct control {
 	int owed;	  /* errno for the next write alone, after a short write */
 
 	/*
-	 * The last line that failed after it started. When a program retries the same
-	 * bytes, the error is repeated and the line is not run twice.
+	 * The bytes from the last line that failed after it started. When a program
+	 * retries the same bytes, the error is repeated and the line is not run twice.
 	 */
-	char *refused;
-	size_t n_refused;
-	int refused_error;
+	struct {
+		size_t length;
+		uint64_t hash;
+		int error; /* 0: no such line */
+	} refused;
 
 	struct token *kept; /* allocations made with until=close */
 	size_t n_kept, kept_capacity;
@@ -167,7 +169,6 @@ struct control *control_free(struct control *control)
 	control_drop_answers(control);
 	free(control->kept);
 	free(control->tail);
-	free(control->refused);
 	free(control->groups);
 	pthread_mutex_destroy(&control->lock);
 	free(control);
@@ -253,17 +254,12 @@ static size_t control_taken(const struct control *control, size_t position)
 
 static void control_remember(struct control *control, int error)
 {
-	size_t taken = control_taken(control, control->line_start);
-	size_t length = control->n_batch - control->n_before - taken;
+	size_t start = control->n_before + control_taken(control, control->line_start);
 
-	free(control->refused);
-	control->refused = malloc(length + 1);
-	control->n_refused = 0;
-	if (!control->refused)
-		return;
-	memcpy(control->refused, control->batch + control->n_before + taken, length);
-	control->n_refused = length;
-	control->refused_error = error;
+	control->refused.length = control->n_batch - start;
+	control->refused.hash =
+		text_hash(control->batch + start, control->refused.length);
+	control->refused.error = error;
 }
 
 /* Ends the batch, releases the lock and answers. error is positive or 0. */
@@ -512,8 +508,7 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->busy = true;
 	control->wants_state = false;
 	control_drop_answers(control);
-	free(take_ptr(control->refused));
-	control->n_refused = 0;
+	control->refused.error = 0;
 	control->wait = wait;
 	wait->inner = &control->command.completion;
 	control_go(control);
@@ -533,9 +528,9 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 	} else if (control->owed) {
 		error = control->owed;
 		control->owed = 0;
-	} else if (control->refused && length == control->n_refused &&
-		   memcmp(control->refused, bytes, length) == 0) {
-		error = control->refused_error;
+	} else if (control->refused.error && length == control->refused.length &&
+		   text_hash(bytes, length) == control->refused.hash) {
+		error = control->refused.error;
 	}
 	if (error || length == 0) {
 		pthread_mutex_unlock(&control->lock);

@@ -115,6 +115,15 @@ const char *text_string(const struct text *text)
 	return text->data ? text->data : "";
 }
 
+uint64_t text_hash(const char *bytes, size_t length)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001b3ull;
+	return hash;
+}
+
 void text_time(struct text *text, int64_t seconds)
 {
 	time_t when = (time_t)seconds;

@@ -42,6 +42,9 @@ void text_add_printable(struct text *text, const char *string);
 /* The text as a string, "" when empty. Owned by the text. */
 const char *text_string(const struct text *text);
 
+/* FNV-1a of the bytes: the same in every process; collisions can be made on purpose. */
+uint64_t text_hash(const char *bytes, size_t length);
+
 /* Adds a UTC time in RFC 3339, seconds resolution (2026-11-20T10:00:00Z). */
 void text_time(struct text *text, int64_t seconds);
 

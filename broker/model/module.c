@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/def.h"
+#include "base/text.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -182,15 +182,6 @@ static bool can_stand(char c)
 	return c > ' ' && c < 0x7f && c != '/';
 }
 
-static uint64_t name_hash(const char *name)
-{
-	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
-
-	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * 0x100000001b3ull;
-	return hash;
-}
-
 void function_show_name(const char *name, char ret_shown[FUNCTION_NAME_MAX + 1])
 {
 	size_t length = strlen(name), kept = MIN(length, (size_t)SHOWN_LENGTH);
@@ -206,7 +197,7 @@ void function_show_name(const char *name, char ret_shown[FUNCTION_NAME_MAX + 1])
 	for (size_t i = 0; i < kept; i++)
 		ret_shown[i] = can_stand(name[i]) ? name[i] : '_';
 	snprintf(ret_shown + kept, FUNCTION_NAME_MAX + 1 - kept, "~%014llx",
-		 (unsigned long long)(name_hash(name) >> 8));
+		 (unsigned long long)(text_hash(name, length) >> 8));
 }
 
 static struct function *function_new(const char *name, const struct param *params,

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -295,6 +296,40 @@ Test(control, rest_of_a_batch_that_failed_is_not_run_again)
 	expect_ran("say a;burst;");
 	expect_write("say b\n", 0, 6);
 	expect_ran("say a;burst;say b;");
+}
+
+Test(control, other_bytes_of_the_same_length_are_run_after_a_failure)
+{
+	expect_write("burst\nsay b\n", -EIO, 0);
+	expect_write("burst\nsay c\n", -EIO, 0);
+	expect_ran("burst;burst;");
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* Of the sanitizers' runtime; gcc has no header for this function. */
+size_t __sanitizer_get_current_allocated_bytes(void);
+#define heap_used __sanitizer_get_current_allocated_bytes
+#else
+static size_t heap_used(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+#endif
+
+/* No share is charged for a failed batch: a user may have many descriptors. */
+Test(control, a_failed_batch_is_recognised_without_keeping_its_bytes)
+{
+	static char lines[1 << 20] = "burst\n";
+	size_t used;
+
+	memset(lines + 6, '\n', sizeof(lines) - 7);
+	used = heap_used();
+	expect_write(lines, -EIO, 0);
+	cr_expect(lt(sz, heap_used(), used + 65536));
+	expect_write(lines, -EIO, 0);
+	expect_ran("burst;");
 }
 
 /* ---- the opener's share ---- */

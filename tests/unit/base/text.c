@@ -87,3 +87,9 @@ Test(text, time_is_utc_in_rfc_3339)
 	cr_assert(eq(str, (char *)text_string(&text),
 		     "1970-01-01T00:00:00Z 2026-11-20T10:00:00Z"));
 }
+
+Test(text, hash_is_fnv_1a)
+{
+	cr_assert(eq(u64, text_hash("", 0), 0xcbf29ce484222325));
+	cr_assert(eq(u64, text_hash("foobar", 6), 0x85944171f73967e8));
+}
