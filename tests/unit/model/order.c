@@ -12,55 +12,88 @@
 static struct allocation x, y;
 static struct stream s, t;
 
-static struct work *work(struct allocation *allocation, uint64_t offset, uint64_t length,
-			 bool write, struct stream *stream)
+static const struct use x_read = { .allocation = &x, .length = 8 };
+static const struct use x_write = { .allocation = &x, .length = 8, .write = true };
+
+/* Adds a work like `like` to the order, with this use of an allocation, if any. */
+static struct work *add(struct work like, struct use use)
 {
 	struct work *made = calloc(1, sizeof(*made));
 
-	made->stream = stream;
-	if (allocation)
-		work_use(made, allocation, offset, length, write);
+	*made = like;
+	if (use.allocation) {
+		work_use(made, use.allocation, use.offset, use.length, use.write);
+		made->uses[0].places = use.places;
+		made->uses[0].watches = use.watches;
+	}
 	cr_assert(eq(int, order_add(made), 0));
 	return made;
 }
 
-/* Done. Returns: how many became ready. */
+static struct work *work(struct allocation *allocation, uint64_t offset, uint64_t length,
+			 bool write, struct stream *stream)
+{
+	return add((struct work){ .stream = stream },
+		   (struct use){ .allocation = allocation,
+				 .offset = offset,
+				 .length = length,
+				 .write = write });
+}
+
+/* A kernel that uses x. */
+static struct work *kernel_use(struct stream *stream, struct use use)
+{
+	return add((struct work){ .stream = stream, .chain = &x }, use);
+}
+
+static struct work *kernel(struct stream *stream)
+{
+	return kernel_use(stream, x_write);
+}
+
+static void work_free(struct work *work)
+{
+	work_deinit(work);
+	free(work);
+}
+
+static unsigned int count(const struct work *ready)
+{
+	unsigned int n = 0;
+
+	for (; ready; ready = ready->next_ready)
+		n++;
+	return n;
+}
+
+/* Ends the work. Returns: the number of works that became ready. */
 static unsigned int finish(struct work *done)
 {
 	struct work *ready = NULL;
-	unsigned int n = 0;
 
 	order_done(done, &ready);
-	for (; ready; ready = ready->next_ready)
-		n++;
-	work_deinit(done);
-	free(done);
-	return n;
+	work_free(done);
+	return count(ready);
+}
+
+/* The work leaves the order before it begins. Returns: as finish(). */
+static unsigned int leave(struct work *left)
+{
+	struct work *ready = NULL;
+
+	cr_assert(order_leave(left, &ready));
+	work_free(left);
+	return count(ready);
 }
 
 /* Marks work as sent, with this id. Returns: the number of works that became ready. */
 static unsigned int send(struct work *work, uint64_t id)
 {
 	struct work *ready = NULL;
-	unsigned int n = 0;
 
 	order_sending(work);
 	cr_assert(not(order_sent(work, id, &ready)));
-	for (; ready; ready = ready->next_ready)
-		n++;
-	return n;
-}
-
-/* A kernel that writes x. */
-static struct work *kernel(struct stream *stream)
-{
-	struct work *made = calloc(1, sizeof(*made));
-
-	made->stream = stream;
-	made->chain = &x;
-	work_use(made, &x, 0, 8, true);
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
+	return count(ready);
 }
 
 static void expect_empty(void)
@@ -99,13 +132,10 @@ Test(order, writer_waits_for_every_reader_and_readers_for_the_writer)
 
 static struct work *place(uint64_t offset, uint64_t length, struct stream *stream)
 {
-	struct work *made = calloc(1, sizeof(*made));
-
-	made->stream = stream;
-	work_use(made, &x, offset, length, false);
-	made->uses[0].places = true;
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
+	return add((struct work){ .stream = stream }, (struct use){ .allocation = &x,
+								    .offset = offset,
+								    .length = length,
+								    .places = true });
 }
 
 Test(order, placings_read_beside_readers_and_keep_their_own_order)
@@ -226,12 +256,9 @@ Test(order, replaced_read_is_still_waited_for)
 
 Test(order, work_that_nobody_asked_for_is_counted_until_somebody_does)
 {
-	struct work *a = calloc(1, sizeof(*a)), *b = calloc(1, sizeof(*b));
+	struct work *a = add((struct work){ .unasked = true }, x_read);
+	struct work *b = add((struct work){ .unasked = true }, x_read);
 
-	a->unasked = b->unasked = true;
-	work_use(a, &x, 0, 8, false);
-	work_use(b, &x, 8, 8, false);
-	cr_assert(eq(int, order_add(a) + order_add(b), 0));
 	cr_assert(eq(u32, x.n_works, 2));
 	cr_assert(eq(u32, x.n_unasked, 2));
 	order_set_unasked(a, false);
@@ -342,11 +369,7 @@ Test(order, work_that_follows_many_streams_is_told_of_few_and_waits_for_the_rest
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(streams); i++) {
-		readers[i] = calloc(1, sizeof(**readers));
-		readers[i]->stream = &streams[i];
-		readers[i]->chain = &x;
-		work_use(readers[i], &x, 0, 8, false);
-		cr_assert(eq(int, order_add(readers[i]), 0));
+		readers[i] = kernel_use(&streams[i], x_read);
 		send(readers[i], i + 1);
 	}
 	writer = kernel(&s);
@@ -371,194 +394,12 @@ Test(order, many_uses_fit_once_there_is_room_for_them)
 	expect_empty();
 }
 
-/* ---- against a model ---- */
-
-#define MODEL_WORKS  400
-#define MODEL_ROUNDS 200
-
-struct model {
-	struct work *work; /* NULL: done */
-	bool before[MODEL_WORKS];
-	bool behind[MODEL_WORKS]; /* works whose end the GPU awaits, directly or not */
-};
-
-static struct model models[MODEL_WORKS];
-static struct allocation model_allocations[3];
-static struct stream model_streams[3];
-
-static uint32_t random_state;
-
-static uint32_t draw(uint32_t n)
-{
-	random_state = random_state * 1664525 + 1013904223;
-	return (uint32_t)(((uint64_t)random_state * n) >> 32);
-}
-
-static bool uses_meet(const struct work *a, const struct work *b)
-{
-	for (unsigned int i = 0; i < a->n_uses; i++) {
-		for (unsigned int j = 0; j < b->n_uses; j++) {
-			const struct use *p = &a->uses[i], *q = &b->uses[j];
-
-			if (p->allocation == q->allocation && (p->write || q->write) &&
-			    p->offset < q->offset + q->length &&
-			    q->offset < p->offset + p->length)
-				return true;
-		}
-	}
-	return false;
-}
-
-static void model_add(int at)
-{
-	struct work *made = calloc(1, sizeof(*made));
-	uint32_t stream = draw(5), n = 1 + draw(2);
-
-	if (stream < 3)
-		made->stream = &model_streams[stream];
-	if (stream < 3 && draw(2))
-		made->chain = &model_streams[draw(2)];
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t offset = draw(16);
-
-		work_use(made, &model_allocations[draw(3)], offset, 1 + draw(16),
-			 draw(3) == 0);
-	}
-	for (int i = 0; i < at; i++)
-		models[at].before[i] =
-			models[i].work &&
-			(uses_meet(made, models[i].work) ||
-			 (made->stream && made->stream == models[i].work->stream));
-	cr_assert(eq(int, order_add(made), 0));
-	models[at].work = made;
-}
-
-static bool model_chained(int i, int j)
-{
-	return models[i].work->chain && models[i].work->chain == models[j].work->chain;
-}
-
-/* On the GPU a work follows all works sent earlier on its stream, and the works that it
- * names in `after`. */
-static void model_send(int n, int at)
-{
-	struct work *work = models[at].work, *ready = NULL;
-
-	for (int i = 0; i < n; i++) {
-		bool named = false;
-
-		if (!models[i].work || !models[i].work->sent || !model_chained(at, i))
-			continue;
-		for (unsigned int k = 0; k < work->n_after; k++)
-			named |= work->after[k] == (uint64_t)i + 1;
-		if (!named && models[i].work->stream != work->stream)
-			continue;
-		models[at].behind[i] = true;
-		for (int j = 0; j < n; j++)
-			models[at].behind[j] |= models[i].behind[j];
-	}
-	for (int i = 0; i < at; i++)
-		if (models[at].before[i] && models[i].work && !models[at].behind[i])
-			cr_fail("work %d was sent and is not behind work %d", at, i);
-	order_sending(work);
-	order_sent(work, (uint64_t)at + 1, &ready);
-}
-
-/* A work must be ready exactly when all works before it are done: the order keeps every
- * wait of the model, directly or not, and adds none. */
-static void model_check(int n)
-{
-	for (int i = 0; i < n; i++) {
-		bool must_wait = false;
-
-		if (!models[i].work)
-			continue;
-		if (models[i].work->sent)
-			continue;
-		for (int j = 0; j < i && !must_wait; j++)
-			must_wait = models[i].before[j] && models[j].work &&
-				    !(models[j].work->sent && model_chained(i, j));
-		if ((models[i].work->n_before > 0) != must_wait)
-			cr_fail("work %d waits for %u and should%s wait", i,
-				models[i].work->n_before, must_wait ? "" : " not");
-	}
-}
-
-/* Sends or finishes a work. Returns: true: finished. */
-static bool model_step(int n)
-{
-	struct work *ready = NULL, *done;
-	int at = (int)draw((uint32_t)n);
-
-	for (int i = 0; i < n; i++, at = (at + 1) % n) {
-		if (models[at].work && models[at].work->n_before == 0 &&
-		    models[at].work->n_ahead == 0)
-			break;
-		if (models[at].work && models[at].work->n_before == 0 &&
-		    models[at].work->chain && !models[at].work->sent)
-			break;
-	}
-	done = models[at].work;
-	if (done->chain && !done->sent && (done->n_ahead || draw(8))) {
-		model_send(n, at);
-		return false;
-	}
-	models[at].work = NULL;
-	order_done(done, &ready);
-	for (; ready; ready = ready->next_ready)
-		cr_assert(eq(uint, ready->n_before, 0));
-	work_deinit(done);
-	free(done);
-	return true;
-}
-
-Test(order, agrees_with_a_naive_model, .timeout = 120)
-{
-	for (uint32_t round = 0; round < MODEL_ROUNDS; round++) {
-		int n = 0, n_done = 0;
-
-		random_state = round;
-		memset(models, 0, sizeof(models));
-		while (n_done < MODEL_WORKS / 4) {
-			if (n < MODEL_WORKS / 4 && (n == n_done || draw(3))) {
-				model_add(n++);
-			} else {
-				n_done += model_step(n);
-			}
-			model_check(n);
-		}
-		for (int i = 0; i < 3; i++) {
-			cr_assert(eq(ptr, model_allocations[i].uses, NULL));
-			cr_assert(eq(u32, model_allocations[i].n_works, 0));
-			cr_assert(eq(u32, model_streams[i].n_works, 0));
-			cr_assert(eq(ptr, model_streams[i].last, NULL));
-		}
-	}
-}
+/* ---- works that leave, take away or watch ---- */
 
 /* A write of x that may be given up before it begins. */
 static struct work *fleeting(void)
 {
-	struct work *made = calloc(1, sizeof(*made));
-
-	made->may_leave = true;
-	work_use(made, &x, 0, 8, true);
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
-}
-
-/* The work leaves the order before it begins. Returns: the number that became ready. */
-static unsigned int leave(struct work *left)
-{
-	struct work *ready = NULL;
-	unsigned int n = 0;
-
-	cr_assert(order_leave(left, &ready));
-	for (; ready; ready = ready->next_ready)
-		n++;
-	work_deinit(left);
-	free(left);
-	return n;
+	return add((struct work){ .may_leave = true }, x_write);
 }
 
 Test(order, what_waited_for_one_that_leaves_begins)
@@ -621,13 +462,8 @@ Test(order, all_uses_are_there_the_oldest_first)
 /* A withdrawal of x from the worker whose kernels form this chain. */
 static struct work *taking(const void *chain)
 {
-	struct work *made = calloc(1, sizeof(*made));
-
-	made->takes_from = chain;
-	work_use(made, &x, 0, 8, false);
-	made->uses[0].places = true;
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
+	return add((struct work){ .takes_from = chain },
+		   (struct use){ .allocation = &x, .length = 8, .places = true });
 }
 
 Test(order, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_begun)
@@ -679,12 +515,8 @@ Test(order, what_takes_memory_away_hides_nothing_and_only_writers_wait_for_it)
 /* A question about x to a driver. */
 static struct work *watch(void)
 {
-	struct work *made = calloc(1, sizeof(*made));
-
-	work_use(made, &x, 0, 8, false);
-	made->uses[0].watches = true;
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
+	return add((struct work){ 0 },
+		   (struct use){ .allocation = &x, .length = 8, .watches = true });
 }
 
 Test(order, question_waits_for_nothing_and_only_the_free_waits_for_it)
