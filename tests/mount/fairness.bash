@@ -97,33 +97,12 @@ bob_notices_nothing()
 mallory_writes()
 {
 	py $mallory "$@" <<-'EOF'
-		import collections, threading
 		become(int(sys.argv[1]))
 		libc.prctl(1, signal.SIGKILL)
 		path, n, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-		threading.stack_size(65536)
 		fd = os.open(path, os.O_WRONLY)
-		failed = collections.Counter()
-		done = []
-		def write():
-		    try:
-		        done.append(os.pwrite(fd, b"m" * size, 0))
-		    except OSError as error:
-		        failed[errno.errorcode[error.errno]] += 1
-		threads = [threading.Thread(target=write, daemon=True) for _ in range(n)]
-		for thread in threads:
-		    thread.start()
-		def waiting():
-		    n = 0
-		    for task in os.listdir("/proc/self/task"):
-		        try:
-		            n += "request_wait" in open(f"/proc/self/task/{task}/wchan").read()
-		        except OSError:
-		            pass
-		    return n
-		while waiting() + len(done) + sum(failed.values()) < n:
-		    time.sleep(0.01)
-		print("waiting", waiting(), dict(failed), flush=True)
+		failed = in_threads(n, lambda i: os.pwrite(fd, b"m" * size, 0))
+		print("waiting", failed, flush=True)
 		signal.pause()
 	EOF
 }
@@ -178,31 +157,12 @@ test_the_share_of_waiting_writes()
 mallory_asks()
 {
 	py $mallory "$@" <<-'EOF'
-		import collections, threading
 		become(int(sys.argv[1]))
 		libc.prctl(1, signal.SIGKILL)
 		path, n = sys.argv[2], int(sys.argv[3])
-		threading.stack_size(65536)
-		failed = collections.Counter()
 		fd = [os.open(path, os.O_RDONLY) for _ in range(n)]
-		def read(i):
-		    try:
-		        os.pread(fd[i], 4096, 0)
-		    except OSError as error:
-		        failed[errno.errorcode[error.errno]] += 1
-		for i in range(n):
-		    threading.Thread(target=read, args=(i,), daemon=True).start()
-		def waiting():
-		    n = 0
-		    for task in os.listdir("/proc/self/task"):
-		        try:
-		            n += "request_wait" in open(f"/proc/self/task/{task}/wchan").read()
-		        except OSError:
-		            pass
-		    return n
-		while waiting() + sum(failed.values()) < n:
-		    time.sleep(0.01)
-		print("asked", dict(failed), flush=True)
+		failed = in_threads(n, lambda i: os.pread(fd[i], 4096, 0))
+		print("asked", failed, flush=True)
 		signal.pause()
 	EOF
 }

@@ -1,5 +1,6 @@
 """Exact system calls for the mount suite: `show(os.write, fd, b"...")` prints what the
 call returned, or the name of its error."""
+import collections
 import ctypes
 import errno
 import mmap
@@ -7,6 +8,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 
 
@@ -43,6 +45,31 @@ def become(uid):
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
+
+
+def threads_that_wait():
+    """How many threads of this process wait for the mount's answer."""
+    n = 0
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/wchan") as place:
+                n += "request_wait" in place.read()
+        except OSError:  # the thread has ended
+            pass
+    return n
+
+
+def in_threads(n, call):
+    """Does call(0) to call(n - 1), each in a thread. Returns when every thread waits for
+    the mount's answer or has one: the number of failures of each errno."""
+    results = []
+    threading.stack_size(65536)
+    for i in range(n):
+        run = lambda i=i: results.append(attempt(call, i))
+        threading.Thread(target=run, daemon=True).start()
+    while threads_that_wait() + len(results) < n:
+        time.sleep(0.01)
+    return dict(collections.Counter(r for r in results if isinstance(r, str)))
 
 
 libc = ctypes.CDLL(None, use_errno=True)

@@ -24,7 +24,8 @@ TestSuite(channel, .timeout = 60);
 static const struct wire_request memory = { .op = WIRE_MEMORY };
 static const struct wire_request alloc = { .op = WIRE_ALLOC, .length = 4096 };
 
-static void start(struct fixture *fixture, const char *part)
+static void start_with_threads(struct fixture *fixture, const char *part,
+			       unsigned int n_threads)
 {
 	fixture_start(fixture,
 		      (struct channel_config){
@@ -32,9 +33,14 @@ static void start(struct fixture *fixture, const char *part)
 			      .driver = "none",
 			      .name = part,
 			      .mover = true,
-			      .n_threads = 2,
+			      .n_threads = n_threads,
 		      },
 		      N_SLOTS);
+}
+
+static void start(struct fixture *fixture, const char *part)
+{
+	start_with_threads(fixture, part, 2);
 }
 
 /* A single request to the hostile worker `part` ends it, with a reason that begins with
@@ -303,15 +309,7 @@ Test(channel, last_answer_counts_however_soon_the_end_follows)
 		struct fixture fixture;
 		const char *end;
 
-		fixture_start(&fixture,
-			      (struct channel_config){
-				      .program = getenv("GPUMEM_HOSTILE"),
-				      .driver = "none",
-				      .name = "hello-failure",
-				      .mover = true,
-				      .n_threads = 8,
-			      },
-			      N_SLOTS);
+		start_with_threads(&fixture, "hello-failure", 8);
 		end = fixture_wait_end(&fixture);
 		cr_assert(eq(int, strncmp(end, "can't work", 10), 0), "round %u: %s", i,
 			  end);

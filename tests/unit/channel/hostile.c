@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "unit/channel/fake_worker.h"
 
 #include <gpumem/wire.h>
 
@@ -345,30 +346,6 @@ static const struct part *part_find(const char *name)
 	_exit(2);
 }
 
-static bool take(struct wire_request *request, int *ret_fd)
-{
-	struct iovec record = { request, sizeof(*request) };
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct msghdr message = {
-		.msg_iov = &record,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *header;
-
-	if (recvmsg(WIRE_SOCKET_FD, &message, MSG_CMSG_CLOEXEC) != sizeof(*request))
-		return false;
-	header = CMSG_FIRSTHDR(&message);
-	*ret_fd = -1;
-	if (header)
-		memcpy(ret_fd, CMSG_DATA(header), sizeof(*ret_fd));
-	return true;
-}
-
 int main(int argc, char **argv)
 {
 	const struct part *part;
@@ -378,7 +355,7 @@ int main(int argc, char **argv)
 	if (argc < 3 || strcmp(argv[1], "--name"))
 		return 2;
 	part = part_find(argv[2]);
-	while (take(&request, &fd)) {
+	while (fake_worker_take(&request, &fd)) {
 		if (request.op != WIRE_HELLO)
 			part->serve(&request, fd);
 		else if (part->hello)

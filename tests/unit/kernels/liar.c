@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "protocol/function_record.h"
+#include "unit/channel/fake_worker.h"
 
 #include <gpumem/function.h>
 #include <gpumem/wire.h>
@@ -176,28 +177,6 @@ static void answer(const struct wire_request *request, int fd, struct wire_reply
 	}
 }
 
-static bool take(struct wire_request *request, int *ret_fd)
-{
-	struct iovec record = { request, sizeof(*request) };
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct msghdr message = {
-		.msg_iov = &record,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-
-	if (recvmsg(WIRE_SOCKET_FD, &message, MSG_CMSG_CLOEXEC) != sizeof(*request))
-		return false;
-	*ret_fd = -1;
-	if (CMSG_FIRSTHDR(&message))
-		memcpy(ret_fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(*ret_fd));
-	return true;
-}
-
 int main(void)
 {
 	struct wire_request request;
@@ -210,7 +189,7 @@ int main(void)
 		       WIRE_STAGING_FD, 0);
 	if (staging == MAP_FAILED)
 		return 1;
-	while (take(&request, &fd)) {
+	while (fake_worker_take(&request, &fd)) {
 		struct wire_reply reply = { .id = request.id, .call = -1 };
 
 		answer(&request, fd, &reply);
