@@ -8,6 +8,8 @@
  */
 #include "client/private.h"
 
+#include "base/error_line.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <mntent.h>
@@ -222,51 +224,13 @@ char *session_path(const struct gpumem *gpumem, const char *format, ...)
 
 /* ---- sentences ---- */
 
-/*
- * The sentence of a line in `errors`, TIME pid=N FILE ERRNO sentence, if the line is about
- * this error of this thread with this file: a path, or the path's end. A failure that the
- * kernel or the library finds has no line, and an older line must not stand for it.
- */
-static const char *line_sentence(const char *line, const char *file, int error)
-{
-	const char *name = strerrorname_np(error), *at;
-	size_t n_path, n_file = strlen(file);
-	char pid[32];
-
-	snprintf(pid, sizeof(pid), " pid=%d ", gettid());
-	at = strstr(line, pid);
-	if (!at || !name)
-		return NULL;
-	at += strlen(pid);
-	n_path = strcspn(at, " ");
-	if (n_path < n_file || strncmp(at + n_path - n_file, file, n_file) != 0 ||
-	    (n_path > n_file && at[n_path - n_file - 1] != '/'))
-		return NULL;
-	at += n_path;
-	if (*at++ != ' ' || strncmp(at, name, strlen(name)) != 0)
-		return NULL;
-	at += strlen(name);
-	return *at == ' ' ? at + 1 : NULL;
-}
-
 int session_fail(const struct gpumem *gpumem, int error, const char *file)
 {
-	_cleanup_free_ char *path = session_path(gpumem, "errors");
-	FILE *errors = path ? fopen(path, "re") : NULL;
-	char line[1024], newest[512] = "";
+	_cleanup_free_ char *errors = session_path(gpumem, "errors");
+	_cleanup_text_ struct text sentence = TEXT_INIT;
 
-	while (errors && fgets(line, sizeof(line), errors)) {
-		const char *sentence;
-
-		line[strcspn(line, "\n")] = '\0';
-		sentence = line_sentence(line, file, error);
-		if (sentence)
-			snprintf(newest, sizeof(newest), "%s", sentence);
-	}
-	if (errors)
-		fclose(errors);
-	if (newest[0])
-		return error_set(error, "%s", newest);
+	if (errors && error_line_find(errors, file, error, &sentence))
+		return error_set(error, "%s", text_string(&sentence));
 	return error_set(error, "%s/%s: %s", gpumem->mount, file, strerror(error));
 }
 

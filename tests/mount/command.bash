@@ -466,6 +466,7 @@ test_a_run_that_fails_leaves_nothing()
 	ends 1 'missing.ptx: No such file' run missing.ptx
 	echo '.version 8.0 nonsense' >bad.ptx
 	ends 1 "^gpumem: bad.ptx can't be loaded: " run bad.ptx
+	ends 1 "^gpumem: /etc/passwd can't be loaded: .*PTX" run /etc/passwd
 	ends 1 'a launch needs grid= and block=, or elements=' run "$GPUMEM_KERNELS/saxpy.ptx" u32:4
 	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx"
 	ends 2 'an argument is missing' run "$GPUMEM_KERNELS/saxpy.ptx" saxpy

@@ -3,6 +3,8 @@
 
 #include "command.h"
 
+#include "base/error_line.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -164,6 +166,15 @@ int file_read(int folder, const char *file, struct text *text)
 int mount_read(const struct mount *mount, const char *file, struct text *text)
 {
 	return file_read(mount->fd, file, text);
+}
+
+void mount_why(const struct mount *mount, const char *file, int error, struct text *why)
+{
+	_cleanup_text_ struct text errors = TEXT_INIT;
+
+	text_printf(&errors, "%s/errors", mount->path);
+	if (!error_line_find(text_string(&errors), file, error, why))
+		text_printf(why, "%s", strerror(error));
 }
 
 int mount_line(const struct mount *mount, const char *file, const char *line,

@@ -42,6 +42,10 @@ int mount_probe(struct text *why);
 /* Adds a file of the mount to the text. Returns: 0; -errno. */
 int mount_read(const struct mount *mount, const char *file, struct text *text);
 
+/* Adds the reason why a call on a file of the mount failed with this error: the broker's
+ * sentence, else the meaning of errno. */
+void mount_why(const struct mount *mount, const char *file, int error, struct text *why);
+
 /* Adds a file below an open folder. Returns: 0; -errno. */
 int file_read(int folder, const char *file, struct text *text);
 

@@ -118,8 +118,8 @@ static int load(struct run *run)
 {
 	const char *image = run->fatbin.length ? text_string(&run->fatbin) : run->file;
 	const char *gpu = run->call->values[OPTION_GPU];
-	_cleanup_text_ struct text bytes = TEXT_INIT;
-	int r = file_read(AT_FDCWD, image, &bytes), status;
+	_cleanup_text_ struct text bytes = TEXT_INIT, path = TEXT_INIT, why = TEXT_INIT;
+	int r = file_read(AT_FDCWD, image, &bytes), status, error;
 
 	if (r)
 		return refused("%s: %s", image, strerror(-r));
@@ -134,7 +134,10 @@ static int load(struct run *run)
 		return status;
 	if (!write_image(run, &bytes))
 		return STATUS_DONE;
-	status = refused("%s can't be loaded: %m", run->file);
+	error = errno;
+	text_printf(&path, "%s/image", run->module);
+	mount_why(&run->mount, text_string(&path), error, &why);
+	status = refused("%s can't be loaded: %s", run->file, text_string(&why));
 	print_log(run);
 	return status;
 }
