@@ -332,6 +332,40 @@ test_an_interrupted_put_leaves_nothing()
 	done
 }
 
+# As ^Z and fg do to a program that waits for the mount.
+stopped_and_continued()
+{
+	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
+	kill -TSTP "$1"
+	eventually "grep -q '^State:.T' /proc/$1/status"
+	kill -CONT "$1"
+}
+
+test_a_put_and_a_get_go_on_after_a_stop()
+{
+	needs_software 'be slow'
+	local pid
+	files
+	head -c 32M /dev/urandom >file
+	slow 300ms
+	set -m # a process group of its own, which can be stopped
+	"$gpumem_path" put file >said 2>&1 &
+	pid=$!
+	eventually "ls '$M/allocations' | grep -q '^put\.'"
+	stopped_and_continued $pid
+	stopped_and_continued $pid
+	wait -f $pid || fail "put: $(<said)"
+	"$gpumem_path" get file back >said 2>&1 &
+	pid=$!
+	eventually 'ls -A | grep -q "^\.back\."'
+	stopped_and_continued $pid
+	wait -f $pid || fail "get: $(<said)"
+	set +m
+	inject
+	cmp file back
+	is "$(ls "$M/allocations")" file
+}
+
 test_a_file_that_shrinks_while_it_is_read_leaves_nothing()
 {
 	needs_software 'be slow'

@@ -70,7 +70,9 @@ static int open_source(struct get *get, const struct mount *mount)
 {
 	struct stat st;
 
-	get->from = openat(mount->fd, text_string(&get->data), O_RDONLY | O_CLOEXEC);
+	get->from = (int)unless_stopped(
+		openat(mount->fd, text_string(&get->data), O_RDONLY | O_CLOEXEC));
+	stop_end();
 	if (get->from < 0 && errno == ENOENT)
 		return refused("there is no allocation '%s'", get->name);
 	if (get->from < 0 || fstat(get->from, &st))

@@ -88,11 +88,11 @@ static void progress_end(const struct progress *progress, uint64_t done)
 static ssize_t piece_read(const struct transfer *transfer, char *bytes, size_t size,
 			  struct text *why)
 {
-	ssize_t got = read(transfer->from, bytes, size);
+	ssize_t got = unless_stopped(read(transfer->from, bytes, size));
 
 	if (got >= 0)
 		return got;
-	if (errno != EINTR || !stop_asked())
+	if (errno != EINTR)
 		text_printf(why, "%s: %m", transfer->from_name);
 	return -errno;
 }
@@ -101,7 +101,7 @@ static int piece_write(const struct transfer *transfer, const char *bytes, size_
 		       struct text *why)
 {
 	while (size) {
-		ssize_t written = write(transfer->to, bytes, size);
+		ssize_t written = unless_stopped(write(transfer->to, bytes, size));
 
 		if (stop_asked())
 			return -EINTR;

@@ -138,7 +138,8 @@ static int put_bytes(const struct put *put, const struct mount *mount, struct te
 	int r;
 
 	text_printf(&path, "allocations/%s/data", put->way);
-	data = openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC);
+	data = (int)unless_stopped(
+		openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC));
 	transfer.to = data;
 	if (data < 0) {
 		text_printf(why, "%s: %m", put->name);
@@ -146,9 +147,9 @@ static int put_bytes(const struct put *put, const struct mount *mount, struct te
 	}
 	r = transfer_run(&transfer, why);
 	/* write(2) returns before the write is done; fsync(2) reports its error */
-	if (r == 0 && fsync(data)) {
+	if (r == 0 && unless_stopped(fsync(data))) {
 		r = -errno;
-		if (!stop_asked())
+		if (r != -EINTR)
 			text_printf(why, "%s: %m", put->name);
 	}
 	if (r == 0 && (fstat(put->fd, &now) || now.st_size != put->st.st_size ||
@@ -172,9 +173,27 @@ static int put_rename(const struct put *put, const struct mount *mount, struct t
 	return -errno;
 }
 
+/* Makes the allocation under its temporary name. Returns: as mount_line(). */
+static int put_alloc(const struct put *put, const struct mount *mount)
+{
+	_cleanup_text_ struct text line = TEXT_INIT;
+	int r;
+
+	put_line(put, put->way, &line);
+	r = mount_line(mount, "control/alloc", text_string(&line), NULL);
+	while (r == -EINTR) {
+		/* the allocation may exist in spite of an interrupted wait */
+		(void)mount_line(mount, "control/free", put->way, NULL);
+		if (stop_asked())
+			break;
+		r = mount_line(mount, "control/alloc", text_string(&line), NULL);
+	}
+	return r;
+}
+
 static int put_run(struct put *put, const struct mount *mount)
 {
-	_cleanup_text_ struct text line = TEXT_INIT, path = TEXT_INIT, why = TEXT_INIT;
+	_cleanup_text_ struct text path = TEXT_INIT, why = TEXT_INIT;
 	int r;
 
 	text_printf(&path, "allocations/%s", put->name);
@@ -183,18 +202,11 @@ static int put_run(struct put *put, const struct mount *mount)
 			       "first `gpumem free %s`",
 			       put->name, put->name);
 	snprintf(put->way, sizeof put->way, "put.%d.%s", getpid(), put->name);
-	put_line(put, put->way, &line);
 	stop_catch();
-	if (mount_line(mount, "control/alloc", text_string(&line), NULL)) {
-		int status = STATUS_REFUSED;
-
-		/* the allocation may exist in spite of an interrupted wait */
-		if (stop_asked())
-			(void)mount_line(mount, "control/free", put->way, NULL);
-		else
-			status = refused_about(put, gpumem_error());
+	r = put_alloc(put, mount);
+	if (r) {
 		stop_end();
-		return status;
+		return refused_about(put, gpumem_error());
 	}
 	r = put_bytes(put, mount, &why) ?: put_rename(put, mount, &why);
 	if (r == 0) {
