@@ -97,7 +97,7 @@ static void session_unlist(const struct gpumem *gpumem)
 static int mount_find(char **ret_mount)
 {
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	_cleanup_free_ char *found = NULL;
+	_cleanup_text_ struct text all = TEXT_INIT;
 	const struct mntent *entry;
 	int error = ENOENT;
 	unsigned int n = 0;
@@ -107,10 +107,11 @@ static int mount_find(char **ret_mount)
 	while ((entry = getmntent(mounts))) {
 		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
 			continue;
-		if (faccessat(AT_FDCWD, entry->mnt_dir, X_OK, AT_EACCESS) < 0)
+		if (faccessat(AT_FDCWD, entry->mnt_dir, X_OK, AT_EACCESS) < 0) {
 			error = errno;
-		else if (n++ == 0)
-			found = strdup(entry->mnt_dir);
+			continue;
+		}
+		text_printf(&all, "%s%s", n++ ? ", " : "", entry->mnt_dir);
 	}
 	endmntent(mounts);
 	if (n == 0 && error != ENOENT)
@@ -120,12 +121,12 @@ static int mount_find(char **ret_mount)
 		return error_set(ENOENT, "no broker is mounted here: start gpumemd");
 	if (n > 1)
 		return error_set(ENOTUNIQ,
-				 "%u brokers are mounted here: name one, as in "
-				 "GPUMEM_MOUNT=%s",
-				 n, found ? found : "PATH");
-	if (!found)
+				 "%u brokers are mounted here: set GPUMEM_MOUNT to one "
+				 "of %s",
+				 n, text_string(&all));
+	if (text_failed(&all))
 		return error_set(ENOMEM, "no memory");
-	*ret_mount = take_ptr(found);
+	*ret_mount = take_ptr(all.data);
 	return 0;
 }
 

@@ -581,6 +581,18 @@ test_doctor_says_what_to_do()
 	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
+test_doctor_names_all_mounts()
+{
+	local said
+	mkdir "$T/beside"
+	broker_start "$T/beside" --driver "$(driver beside)"
+	said=$(env -u GPUMEM_MOUNT "$gpumem_path" doctor) && fail "with several mounts: $said"
+	like "$said" $'\nFAILED +mount +[0-9]+ brokers are mounted here: set GPUMEM_MOUNT to one of /'
+	like "$said" " $M(,|"$'\n'')'
+	like "$said" " $T/beside/mnt(,|"$'\n'')'
+	broker_stop "$T/beside"
+}
+
 # ---- completion ----
 
 completion=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/completion
