@@ -25,8 +25,9 @@ struct data_file {
 	struct file file;
 	struct token token;
 	struct identity identity;
-	bool mapped;	   /* holds an open of the mapping */
-	atomic_bool wrote; /* since the last close of the descriptor or a duplicate */
+	bool mapped;	     /* holds an open of the mapping */
+	atomic_bool wrote;   /* since the last close of the descriptor or a duplicate */
+	atomic_bool refused; /* the journal knows of a read for the kernel's pages */
 };
 
 static struct data_file *data_of(struct file *file)
@@ -83,6 +84,23 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 	broker_read(file->view->broker, data->token, &caller, offset, size,
 		    &request->wait);
 	request_wait(request);
+}
+
+/*
+ * The kernel asks for no leave to map a file, only for pages: a program with a private
+ * mapping is told here, and dies of SIGBUS. sendfile(2) and readahead(2) look the same. A
+ * shared mapping of a file without passthrough is ENODEV, and no request comes.
+ */
+static void data_refuse(struct file *file, fuse_req_t req)
+{
+	struct data_file *data = data_of(file);
+
+	if (!atomic_exchange(&data->refused, true))
+		data_fail(data, req, EINVAL,
+			  "these bytes have no pages for mmap, sendfile or splice: use "
+			  "read() or `gpumem get NAME FILE`; a program maps device and "
+			  "host memory with gpumem.map() or a lease");
+	reply_error(req, -EINVAL);
 }
 
 static void data_write(struct file *file, fuse_req_t req, const char *bytes, size_t size,
@@ -211,6 +229,7 @@ static void data_free(struct file *file, fuse_req_t req)
 
 static const struct file_type data_type = {
 	.read = data_read,
+	.refuse = data_refuse,
 	.write = data_write,
 	.sync = data_fsync,
 	.close = data_close,

@@ -73,7 +73,7 @@ static const struct node_row fixed_rows[] = {
 
 /* Files that objects have beside their attributes and verbs. */
 static const struct node_row object_rows[] = {
-	{ "data", "the bytes themselves", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
+	{ "data", "the bytes themselves; mmap is for host memory", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
 	{ "lease", "open it to map the memory in a program of your own", NODE_LEASE,
 	  S_IFREG, .type = OBJECT_ALLOCATION },
 	{ "image", "cubin, fatbin or PTX: loaded when it has been written", NODE_IMAGE,

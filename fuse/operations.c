@@ -79,6 +79,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	(void)ino;
 	if (may_read(file, info))
 		file->type->read(file, req, size, offset, info);
+	else if (file->type->refuse)
+		file->type->refuse(file, req);
 	else
 		reply_error(req, -EINVAL);
 }

@@ -519,15 +519,102 @@ test_the_end_of_a_held_file_stays_after_a_redirection()
 }
 
 # The pages of a private mapping would be stale after a kernel's write, so an access faults.
-test_a_private_mapping_has_no_bytes()
+# The server is not asked about the mapping itself, only about its pages.
+test_a_private_mapping_has_no_bytes_and_errors_says_so()
 {
+	local kind
+	for kind in device direct async managed; do
+		echo "x 1M kind=$kind" >control/alloc
+		is "$(py <<-'EOF'
+			fd = os.open("allocations/x/data", os.O_RDONLY)
+			view = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ)
+			show(os.write, os.memfd_create("copy"), view)  # not SIGBUS: the kernel reads
+		EOF
+		)" EFAULT
+		like "$(tail -n 1 errors)" "allocations/x/data EINVAL .*read\(\).*gpumem get .*gpumem\.map"
+		rmdir allocations/x
+	done
+}
+
+test_errors_has_one_line_for_all_refused_pages_of_a_descriptor()
+{
+	local before
 	echo 'x 1M' >control/alloc
-	is "$(py <<-'EOF'
+	before=$(wc -l <errors)
+	py <<-'EOF'
 		fd = os.open("allocations/x/data", os.O_RDONLY)
-		view = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ)
-		show(os.write, os.memfd_create("copy"), view)  # not SIGBUS: the kernel reads
+		for i in range(3):
+		    view = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ)
+		    attempt(os.write, os.memfd_create("copy"), view)
 	EOF
-	)" EFAULT
+	is $(($(wc -l <errors) - before)) 1
+}
+
+# memmap MODE: what numpy.memmap does with allocations/x/data, then the first and last byte.
+memmap()
+{
+	"${AS[@]}" "$numpy" - "$1" <<-'EOF'
+		import errno, os, signal, sys, numpy
+		child = os.fork()
+		if child:
+		    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+		    if status:
+		        print(signal.Signals(-status).name)
+		    sys.exit()
+		try:
+		    a = numpy.memmap("allocations/x/data", dtype="u1", mode=sys.argv[1])
+		except OSError as error:
+		    print(errno.errorcode[error.errno])
+		else:
+		    print(a[0], a[-1], flush=True)
+	EOF
+}
+
+needs_numpy()
+{
+	numpy=$(python_with_numpy)
+	"$numpy" -c 'import numpy' 2>/dev/null || skip 'numpy is not there'
+}
+
+test_numpy_memmap_of_device_memory_is_refused()
+{
+	needs_numpy
+	echo 'x 1M' >control/alloc
+	is "$(memmap r)" ENODEV
+	is "$(memmap r+)" ENODEV
+	is "$(memmap c)" SIGBUS
+	like "$(tail -n 1 errors)" 'allocations/x/data EINVAL .*gpumem\.map'
+}
+
+test_numpy_memmap_of_host_memory_works()
+{
+	needs_numpy
+	needs_root 'mapping takes CAP_SYS_ADMIN in the broker'
+	local mode
+	echo 'x 1M kind=host' >control/alloc
+	for mode in r r+ c; do
+		echo 'x u8:7' >control/fill
+		is "$(memmap $mode)" '7 7'
+	done
+}
+
+test_numpy_reads_and_writes_data_as_a_file()
+{
+	needs_numpy
+	echo 'x 1000xf32' >control/alloc
+	echo 'x f32:1.5' >control/fill
+	is "$("${AS[@]}" "$numpy" - <<-'EOF'
+		import numpy
+		a = numpy.fromfile("allocations/x/data", dtype="f4", count=3, offset=4)
+		print(a)
+		numpy.arange(1000, dtype="f4").tofile("allocations/x/data")
+		b = numpy.fromfile("allocations/x/data", dtype="f4")
+		print(b.size, b[999])
+		c = numpy.empty(1000, dtype="f4")
+		with open("allocations/x/data", "rb", buffering=0) as f:
+		    print(f.readinto(c), c[999])
+	EOF
+	)" $'[1.5 1.5 1.5]\n1000 999.0\n4000 999.0'
 }
 
 main "$@"

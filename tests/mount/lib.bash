@@ -138,6 +138,16 @@ py()
 $(cat)" "$@"
 }
 
+# Prints a python3 that has numpy, if any. The python3 of PATH may not be the system's.
+python_with_numpy()
+{
+	local python
+	for python in python3 /usr/bin/python3; do
+		"$python" -c 'import numpy' 2>/dev/null && break
+	done
+	echo "$python"
+}
+
 # value_of FILE KEY: prints the number behind KEY in a flat keyed file.
 value_of()
 {

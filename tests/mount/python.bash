@@ -5,15 +5,6 @@
 
 python_cases=$here/../python/cases.py
 
-# Prints a python3 that has numpy, if any. The python3 of PATH may not be the system's.
-python_with_numpy()
-{
-	local python
-	for python in python3 /usr/bin/python3; do
-		"$python" -c 'import numpy' 2>/dev/null && break
-	done
-	echo "$python"
-}
 export GPUMEM_PYTHON=${GPUMEM_PYTHON:-$(python_with_numpy)} # found once for all cases
 
 # A library built with a sanitizer needs the sanitizer's own library loaded first.
