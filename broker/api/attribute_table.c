@@ -239,6 +239,11 @@ static void allocation_used_by_kernel(const struct attribute_view *view,
 	text_printf(text, "%s", op ? op->class->kernel->name(op) : "none");
 }
 
+static void allocation_guard(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->allocation->guard);
+}
+
 static void allocation_map(const struct attribute_view *view, struct text *text)
 {
 	text_printf(text, "%s", view->allocation->map_readers ? "readers" : "writers");
@@ -257,6 +262,8 @@ static const struct attribute allocation_attributes[] = {
 	{ "size_bytes", "as asked for", 0, FIELD(allocation, size) },
 	{ "address", "where workers have it", 0,
 	  FIELD_AS(FIELD_ADDRESS, allocation, address) },
+	{ "guard", "1: nothing is mapped behind it; 2: nor before it; 0: either may be",
+	  0, allocation_guard },
 	{ "generation", "up when a pointer taken before is no longer good", 0,
 	  FIELD(allocation, pointer_generation) },
 	{ "state", "live, busy (work under way) or lost", 0, allocation_state },

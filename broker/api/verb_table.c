@@ -19,7 +19,7 @@ static const struct verb verbs[] = {
 		.name = "alloc",
 		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
 			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
-			 "[until=close] [map=writers|readers]",
+			 "[until=close] [map=writers|readers] [guard=1|2]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 		.answer = answer_allocation,

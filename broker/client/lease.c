@@ -42,6 +42,7 @@ static const struct lease_key keys[] = {
 	KEY_TEXT("name", name),
 	KEY_NUMBER("address", address),
 	KEY_NUMBER("size_bytes", size),
+	KEY_NUMBER("mapped_address", mapped_address),
 	KEY_NUMBER("mapped_bytes", mapped_size),
 	KEY_NUMBER("range_address", range_address),
 	KEY_NUMBER("range_bytes", range_size),
@@ -97,10 +98,13 @@ static int lease_parse(struct lease *lease, char *text)
 		else
 			lease_take(lease, line, value);
 	}
-	if (version == LEASE_VERSION)
+	if (version == 1)
+		lease->mapped_address = lease->address;
+	if (version && version <= LEASE_VERSION)
 		return 0;
 	return error_set(EPROTO,
-			 "the broker's leases are of version %llu, this library knows %d",
+			 "the broker's leases are of version %llu, this library knows "
+			 "those up to %d",
 			 (unsigned long long)version, LEASE_VERSION);
 }
 

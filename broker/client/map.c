@@ -195,6 +195,17 @@ EXPORT int gpumem_unmap(struct gpumem_map *map)
 	return 0;
 }
 
+/* Where the allocation begins in its mapping. */
+static uint64_t lease_offset(const struct lease *lease)
+{
+	return lease->address - lease->mapped_address;
+}
+
+uint64_t map_pointer(const struct gpumem_map *map)
+{
+	return map->memory.pointer + lease_offset(&map->lease);
+}
+
 EXPORT int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret)
 {
 	const struct lease *lease = &map->lease;
@@ -206,7 +217,7 @@ EXPORT int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret)
 	if (r < 0)
 		return r;
 	*ret = (struct gpumem_info){
-		.pointer = suspended ? NULL : (void *)map->memory.pointer,
+		.pointer = suspended ? NULL : (void *)map_pointer(map),
 		.address = lease->address,
 		.size = lease->size,
 		.mapped_size = lease->mapped_size,
@@ -325,8 +336,8 @@ static int map_same(const struct gpumem_map *map, const struct lease *was,
 		return error_set(ESTALE, "%s is another allocation now (id %llu)",
 				 now->name, (unsigned long long)now->id);
 	if (now->kind != was->kind || now->mapped_size != was->mapped_size ||
-	    strcmp(now->uuid, was->uuid) != 0)
-		return error_set(ESTALE, "%s has another size, kind or device now",
+	    lease_offset(now) != lease_offset(was) || strcmp(now->uuid, was->uuid) != 0)
+		return error_set(ESTALE, "%s has another size, kind, guard or device now",
 				 now->name);
 	return 0;
 }

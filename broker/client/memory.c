@@ -3,9 +3,9 @@
  * Maps leased memory in this program: device memory with the driver's virtual memory
  * management, host memory with mmap.
  *
- * Device memory is mapped at the allocation's own address, so that pointers are equal in
- * all programs. For this the whole address range of the device's allocations is reserved.
- * After an unmap the address can stay reserved.
+ * Device memory is mapped where the allocation's workers have it, so that pointers are
+ * equal in all programs. For this the whole address range of the device's allocations is
+ * reserved. After an unmap the address can stay reserved.
  */
 #include "client/private.h"
 
@@ -164,7 +164,7 @@ static int device_reserve(struct cuda_driver *driver, struct memory *memory,
 	int r = 0;
 
 	memory->in_range =
-		range_reserve(driver, lease) && maps_claim(memory, lease->address);
+		range_reserve(driver, lease) && maps_claim(memory, lease->mapped_address);
 	if (!memory->in_range)
 		r = device_reserve_other(driver, memory, lease, flags);
 	memory->size = lease->mapped_size;
@@ -261,8 +261,8 @@ static int host_map(struct memory *memory, const struct lease *lease, int fd,
 		pointer = mmap((void *)memory->pointer, lease->mapped_size, protection,
 			       MAP_SHARED | MAP_FIXED, fd, 0);
 	else
-		pointer = mmap((void *)lease->address, lease->mapped_size, protection,
-			       MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+		pointer = mmap((void *)lease->mapped_address, lease->mapped_size,
+			       protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (pointer == MAP_FAILED && !memory->reserved && flags & GPUMEM_ANY_ADDRESS)
 		pointer = mmap(NULL, lease->mapped_size, protection, MAP_SHARED, fd, 0);
 	if (pointer == MAP_FAILED && errno == EEXIST)

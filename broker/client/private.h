@@ -14,8 +14,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Supported version of a lease's text. */
-#define LEASE_VERSION 1
+/* Versions of a lease's text up to this are supported. */
+#define LEASE_VERSION 2
 
 /* ---- error.c ---- */
 
@@ -53,8 +53,9 @@ struct lease {
 	char socket[108];
 	char uuid[48];
 	char name[65];
-	uint64_t address, size, mapped_size, id;
-	uint64_t range_address, range_size; /* range of the device's allocations */
+	uint64_t address, size, id;
+	uint64_t mapped_address, mapped_size; /* holds the allocation, perhaps inside */
+	uint64_t range_address, range_size;   /* range of the device's allocations */
 	uint32_t generation;
 	uint8_t kind, state;
 	bool write;
@@ -87,7 +88,7 @@ void lease_close(struct lease *lease);
 /* ---- memory.c: mappings ---- */
 
 struct memory {
-	uint64_t pointer; /* 0: not reserved */
+	uint64_t pointer; /* of the mapping; 0: not reserved */
 	uint64_t size;
 	int device; /* the driver's ordinal; -1: host memory */
 	bool mapped;
@@ -133,6 +134,9 @@ struct gpumem_map {
 	bool begun;
 	struct gpumem_map *prev, *next; /* of all maps; maps_lock */
 };
+
+/* The allocation's first byte in this program. */
+uint64_t map_pointer(const struct gpumem_map *map);
 
 /*
  * Makes an address the memory's, until maps_disclaim(): threads may map the same

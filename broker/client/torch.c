@@ -106,7 +106,7 @@ static int segment_map(struct segment *segment, struct gpumem *session, const ch
 	char line[80];
 
 	if (r == 0) {
-		segment->pointer = (void *)segment->map->memory.pointer;
+		segment->pointer = (void *)map_pointer(segment->map);
 		return 0;
 	}
 	snprintf(line, sizeof(line), "%s\n", name);

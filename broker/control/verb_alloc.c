@@ -35,6 +35,7 @@ struct alloc_line {
 	uint16_t mode;
 	bool until_close;
 	bool map_readers;
+	enum guard guard;
 };
 
 /* Tags are printed unchanged, perhaps on another user's terminal. */
@@ -105,6 +106,23 @@ static int alloc_parse_until(const char *word, bool *ret_until_close,
 		       : refuse(refusal, EINVAL, "until=%.64s is not until=close", word);
 }
 
+/* The driver itself places memory of the other kinds, next to any other memory. */
+static int alloc_parse_guard(const char *word, struct alloc_line *line,
+			     struct refusal *refusal)
+{
+	bool both = strcmp(word, "2") == 0;
+
+	if (!both && strcmp(word, "1") != 0)
+		return refuse(refusal, EINVAL, "guard=%.64s is not one of 1, 2", word);
+	if (!kind_is_durable((enum allocation_kind)line->kind))
+		return refuse(refusal, EOPNOTSUPP,
+			      "guard=%s is for kind=device and kind=host: the driver "
+			      "itself places kind=%s, perhaps next to other memory",
+			      word, kind_name((enum allocation_kind)line->kind));
+	line->guard = both ? GUARD_BOTH : GUARD_END;
+	return 0;
+}
+
 /* The kind, and the keys that depend on the kind. */
 static int alloc_parse_kind(const struct line *words, struct alloc_line *line,
 			    struct refusal *refusal)
@@ -146,6 +164,8 @@ static int alloc_parse_keys(const struct registry *registry, const struct line *
 		r = alloc_parse_until(word, &line->until_close, refusal);
 	if (r == 0 && (word = line_value(words, "map")))
 		r = line_map(word, &line->map_readers, refusal);
+	if (r == 0 && (word = line_value(words, "guard")))
+		r = alloc_parse_guard(word, line, refusal);
 	return r;
 }
 
@@ -176,6 +196,22 @@ static int alloc_check_managed(const struct broker *broker, const struct alloc_l
 			      "device %u lacks CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY",
 			      line->device);
 	return attach_check(broker, line->device, line->attach, refusal);
+}
+
+/* Memory is mapped in whole pages, so only whole pages have nothing at both ends. */
+static int alloc_check_guard(const struct broker *broker, const struct alloc_line *line,
+			     struct refusal *refusal)
+{
+	uint32_t place = line->kind == KIND_HOST ? PLACE_HOST : line->device;
+	uint64_t page = block_granularity(broker->memory, place);
+
+	if (line->guard != GUARD_BOTH || line->size % page == 0)
+		return 0;
+	return refuse(refusal, EINVAL,
+		      "guard=2 needs a multiple of %s, the size of the pages that hold "
+		      "%s memory, and %s is none: guard=1 takes any size",
+		      size_typed(page), kind_name((enum allocation_kind)line->kind),
+		      size_typed(line->size));
 }
 
 /* As command_find(): on failure the lock is released and the command answered. */
@@ -216,6 +252,11 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 		command_refuse(command, &refusal);
 		return -EOPNOTSUPP;
 	}
+	if (alloc_check_guard(broker, line, &refusal) < 0) {
+		pthread_mutex_unlock(&broker->registry->lock);
+		command_refuse(command, &refusal);
+		return -EINVAL;
+	}
 	if (line->kind != KIND_ASYNC)
 		return 0;
 	*ret_stream = command_stream(command, line->stream, line->device);
@@ -249,7 +290,8 @@ static bool alloc_takes_descriptor(const struct alloc_line *line)
 {
 	enum allocation_kind kind = (enum allocation_kind)line->kind;
 
-	return kind_is_durable(kind) && !allocation_is_cell(kind, line->size, line->mode);
+	return kind_is_durable(kind) &&
+	       !allocation_is_cell(kind, line->size, line->mode, line->guard);
 }
 
 /* Takes the shares and the name. */
@@ -299,6 +341,7 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->gid = command->caller->gid;
 	allocation->mode = line->mode;
 	allocation->map_readers = line->map_readers;
+	allocation->guard = (uint8_t)line->guard;
 	allocation->tag = take_ptr(tag);
 	allocation_set_stream(allocation, stream);
 	if (stream)

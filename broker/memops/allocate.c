@@ -24,7 +24,6 @@
 #include "base/number.h"
 #include "memops/lease.h"
 #include "memops/release.h"
-#include "memory/block.h"
 #include "memory/slab.h"
 #include "model/journal.h"
 #include "model/owner.h"
@@ -306,11 +305,12 @@ static struct chunk_pool *alloc_request_pool(struct alloc_request *alloc)
 	return owner->pool;
 }
 
-bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode)
+bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode,
+			enum guard guard)
 {
 	uint64_t most = kind == KIND_HOST ? HOST_CELL_MAX : CELL_MAX;
 
-	return kind_is_durable(kind) && size <= most && !(mode & 066);
+	return kind_is_durable(kind) && size <= most && !(mode & 066) && !guard;
 }
 
 uint32_t allocation_place(const struct allocation *allocation)
@@ -323,7 +323,8 @@ static bool alloc_request_is_cell(const struct alloc_request *alloc)
 	const struct allocation *allocation = alloc->allocation;
 
 	return allocation_is_cell((enum allocation_kind)allocation->kind,
-				  allocation->size, allocation->mode);
+				  allocation->size, allocation->mode,
+				  (enum guard)allocation->guard);
 }
 
 static bool alloc_request_is_host(const struct alloc_request *alloc)
@@ -367,7 +368,7 @@ static int alloc_request_chunk(struct alloc_request *alloc, struct text *why)
 		return r;
 	r = block_new(&block, alloc->broker->memory, allocation_place(allocation),
 		      alloc_request_is_host(alloc) ? HOST_CHUNK_SIZE : CHUNK_SIZE,
-		      &alloc->failure);
+		      GUARD_NONE, &alloc->failure);
 	if (r < 0) {
 		pthread_mutex_lock(&alloc->broker->registry->lock);
 		share_give(owner, SHARE_DESCRIPTORS, 1);
@@ -416,9 +417,10 @@ static void make_memory(struct task *task)
 	} else {
 		r = block_new(&allocation->block, alloc->broker->memory,
 			      allocation_place(allocation), allocation->size,
-			      &alloc->failure);
+			      (enum guard)allocation->guard, &alloc->failure);
 		if (r == 0)
-			allocation->address = allocation->block->address;
+			allocation->address =
+				block_address_for(allocation->block, allocation->size);
 	}
 	if (why.length)
 		alloc_request_failed_share(alloc, -r, text_string(&why));

@@ -7,6 +7,7 @@
 #include "channel/channel.h"
 #include "channel/request.h"
 #include "cuda/failure.h"
+#include "memory/block.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "op/deadline.h"
@@ -31,10 +32,12 @@ struct alloc_request {
 };
 
 /*
- * Whether an allocation of this kind, size and mode shares a block with others of its
- * owner. Other device and host memory has a separate block, and so takes a descriptor.
+ * Whether an allocation of this kind, size, mode and guard shares a block with others of
+ * its owner. Other device and host memory has a separate block, and so takes a
+ * descriptor.
  */
-bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode);
+bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode,
+			enum guard guard);
 
 /* Where the memory of such an allocation is made (memory/block.h). */
 uint32_t allocation_place(const struct allocation *allocation);

@@ -50,12 +50,21 @@ static void lease_print_ticket(const struct lease *lease, struct text *text)
 		text_printf(text, "%02x", lease->secret[i]);
 }
 
+/*
+ * Version 2 says that the allocation does not begin where its mapping begins. A program
+ * that knows only version 1 refuses such a lease, or it would use the wrong bytes.
+ */
+static int lease_version(const struct allocation *allocation)
+{
+	return allocation && allocation->address != allocation->block->address ? 2 : 1;
+}
+
 void lease_print(const struct lease *lease, struct text *text)
 {
 	const struct allocation *allocation = lease->allocation;
 	const struct broker *broker = lease->broker;
 
-	text_printf(text, "version 1\nlease %llu\nstate %s\n",
+	text_printf(text, "version %d\nlease %llu\nstate %s\n", lease_version(allocation),
 		    (unsigned long long)lease->id, lease_state(lease));
 	if (!allocation)
 		return;
@@ -73,9 +82,12 @@ void lease_print(const struct lease *lease, struct text *text)
 	else
 		text_printf(text, "device %u\nuuid %s\n", allocation->device,
 			    broker->registry->device_at[allocation->device]->uuid);
-	text_printf(text, "address 0x%llx\nsize_bytes %llu\nmapped_bytes %llu\n",
+	text_printf(text,
+		    "address 0x%llx\nsize_bytes %llu\nmapped_address 0x%llx\n"
+		    "mapped_bytes %llu\n",
 		    (unsigned long long)allocation->address,
 		    (unsigned long long)allocation->size,
+		    (unsigned long long)allocation->block->address,
 		    (unsigned long long)allocation->block->size);
 	if (allocation->kind != KIND_HOST)
 		text_printf(text, "range_address 0x%llx\nrange_bytes %llu\n",

@@ -88,7 +88,7 @@ static void move_make(struct task *task)
 	struct op *op = &move->op;
 	const struct allocation *allocation = op->work.uses[0].allocation;
 	int r = block_new(&move->block, op->broker->memory, allocation_place(allocation),
-			  allocation->size, NULL);
+			  allocation->size, GUARD_NONE, NULL);
 
 	if (r < 0) {
 		op_fail(op, -r, "no memory for it to stand alone");

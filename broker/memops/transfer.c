@@ -878,8 +878,12 @@ int broker_host_fd(struct broker *broker, struct token token)
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
-		/* Whoever maps a shared block has all of it. */
-		fd = allocation->kind == KIND_HOST && !allocation->block->chunk
+		/*
+		 * Whoever maps a shared block has all of it. The kernel maps a file from
+		 * the file's start, and a guarded allocation may begin behind that.
+		 */
+		fd = allocation->kind == KIND_HOST && !allocation->block->chunk &&
+				     allocation->address == allocation->block->address
 			     ? block_export(broker->memory, allocation->block, NULL)
 			     : -ENODEV;
 	pthread_mutex_unlock(&broker->registry->lock);

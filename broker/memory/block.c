@@ -85,11 +85,23 @@ static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 			      : &memory->device_bytes[block->device];
 }
 
+/* The block's share of the address space: the block, and what its guard keeps empty. */
+static uint64_t block_span(const struct block *block)
+{
+	return block->size + block->guard * SPACE_UNIT;
+}
+
+static uint64_t block_span_before(const struct block *block)
+{
+	return block->guard == GUARD_BOTH ? SPACE_UNIT : 0;
+}
+
 static int block_take_address(struct memory *memory, struct block *block)
 {
 	pthread_mutex_lock(&memory->lock);
-	block->address = address_space_get(block_space(memory, block), block->size);
+	block->address = address_space_get(block_space(memory, block), block_span(block));
 	if (block->address) {
+		block->address += block_span_before(block);
 		*block_bytes(memory, block) += block->size;
 		memory->n_blocks++;
 	}
@@ -100,7 +112,8 @@ static int block_take_address(struct memory *memory, struct block *block)
 static void block_give_address(struct memory *memory, struct block *block)
 {
 	pthread_mutex_lock(&memory->lock);
-	address_space_put(block_space(memory, block), block->address, block->size);
+	address_space_put(block_space(memory, block),
+			  block->address - block_span_before(block), block_span(block));
 	*block_bytes(memory, block) -= block->size;
 	memory->n_blocks--;
 	pthread_mutex_unlock(&memory->lock);
@@ -109,7 +122,8 @@ static void block_give_address(struct memory *memory, struct block *block)
 /* ---- device memory ---- */
 
 static int block_new_device(struct block **ret_block, struct memory *memory,
-			    uint32_t device, uint64_t size, struct cuda_failure *failure)
+			    uint32_t device, uint64_t size, enum guard guard,
+			    struct cuda_failure *failure)
 {
 	CUmemAllocationProp properties = block_properties(device);
 	CUmemGenericAllocationHandle handle;
@@ -124,8 +138,9 @@ static int block_new_device(struct block **ret_block, struct memory *memory,
 	if (!block)
 		return -ENOMEM;
 	block->device = device;
+	block->guard = guard;
 	block->fd = block->exported = -1;
-	block->size = align_up(size, memory->granularity);
+	block->size = align_up(size, block_granularity(memory, device));
 	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
 		 0);
 	/* A driver without descriptors left reports lack of memory. */
@@ -269,7 +284,8 @@ static int host_memfd(uint64_t size)
 	return take_fd(&fd);
 }
 
-static int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size)
+static int block_new_host(struct block **ret_block, struct memory *memory, uint64_t size,
+			  enum guard guard)
 {
 	_cleanup_free_ struct block *block = NULL;
 	_cleanup_close_ int fd = -1;
@@ -283,7 +299,8 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return -ENOMEM;
-	block->size = align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	block->guard = guard;
+	block->size = align_up(size, block_granularity(memory, PLACE_HOST));
 	fd = host_memfd(block->size);
 	if (fd < 0)
 		return fd;
@@ -303,12 +320,23 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	return 0;
 }
 
+uint64_t block_granularity(const struct memory *memory, uint32_t place)
+{
+	return place == PLACE_HOST ? (uint64_t)sysconf(_SC_PAGESIZE)
+				   : memory->granularity;
+}
+
 int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
-	      uint64_t size, struct cuda_failure *failure)
+	      uint64_t size, enum guard guard, struct cuda_failure *failure)
 {
 	if (place == PLACE_HOST)
-		return block_new_host(ret_block, memory, size);
-	return block_new_device(ret_block, memory, place, size, failure);
+		return block_new_host(ret_block, memory, size, guard);
+	return block_new_device(ret_block, memory, place, size, guard, failure);
+}
+
+uint64_t block_address_for(const struct block *block, uint64_t size)
+{
+	return block->address + (block->guard ? block->size - size : 0);
 }
 
 uint32_t block_place(const struct block *block)

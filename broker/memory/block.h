@@ -7,6 +7,9 @@
  * address. A host block is a sealed memfd, also mapped by the broker. Small allocations
  * share a block divided into cells (slab.h).
  *
+ * A guard keeps addresses next to a block free of any mapping, in every worker. A kernel
+ * that goes on past the block's end, or begins before its start, faults there.
+ *
  * struct memory has its own lock, the innermost: it may be taken under the registry's
  * lock. No driver call is made under either lock.
  */
@@ -22,6 +25,13 @@
 /* Where a block is: a device, or */
 #define PLACE_HOST MEMORY_DEVICES_MAX
 #define N_PLACES   (PLACE_HOST + 1)
+
+/* Sides of a block where SPACE_UNIT of addresses stays empty. */
+enum guard {
+	GUARD_NONE,
+	GUARD_END,
+	GUARD_BOTH,
+};
 
 struct chunk;
 struct cuda_failure;
@@ -47,6 +57,7 @@ struct block {
 	int exported; /* device: leaseholders get copies of this descriptor; -1: none yet.
 			 Under memory.lock */
 	void *memory; /* host: the broker's mapping */
+	enum guard guard;
 	struct chunk *chunk; /* NULL: the block serves a single allocation */
 	struct owner *payer; /* charged for the descriptor of a block that was made for a
 				chunk; else NULL */
@@ -77,6 +88,9 @@ int memory_init(struct memory *memory, struct cuda_driver *driver, unsigned int 
 		struct cuda_failure *failure);
 void memory_deinit(struct memory *memory); /* asserts that no block is left */
 
+/* Sizes of blocks are multiples of this. */
+uint64_t block_granularity(const struct memory *memory, uint32_t place);
+
 /*
  * Makes a block of at least size bytes.
  *
@@ -84,7 +98,14 @@ void memory_deinit(struct memory *memory); /* asserts that no block is left */
  * -EMFILE when the broker has no descriptor left; or the errno of the driver's result.
  */
 int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
-	      uint64_t size, struct cuda_failure *failure);
+	      uint64_t size, enum guard guard, struct cuda_failure *failure);
+
+/*
+ * The address of an allocation that has the block to itself: the block's start, or with a
+ * guard so that the allocation's last byte is the block's. The last address is as aligned
+ * as its size.
+ */
+uint64_t block_address_for(const struct block *block, uint64_t size);
 
 uint32_t block_place(const struct block *block);
 

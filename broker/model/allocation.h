@@ -65,6 +65,7 @@ struct allocation {
 	uint16_t mode; /* rw bits */
 	uint8_t kind;  /* enum allocation_kind */
 	uint8_t device;
+	uint8_t guard;	      /* enum guard of broker/memory */
 	uint8_t state;	      /* enum allocation_state */
 	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
 	bool map_readers : 1; /* readers, too, may lease device memory */

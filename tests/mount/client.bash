@@ -375,10 +375,10 @@ test_another_version_of_leases_is_said_so()
 	local version
 	mkdir -p "$T/fake/allocations/x"
 	ln -s "$T/nowhere" "$T/fake/socket"
-	for version in $'version 2\n' ''; do
+	for version in $'version 3\n' ''; do
 		printf '%slease 1\nticket 1:0\nsocket %s\n' "$version" "$T/nowhere" >"$T/fake/allocations/x/lease"
 		like "$(client "$T/fake" <<<'map 1 x')" \
-			"EPROTO the broker's leases are of version [02], this library knows 1"
+			"EPROTO the broker's leases are of version [03], this library knows those up to 2"
 	done
 	# unknown flags of the client's own version are ignored
 	printf 'version 1\nnews of some kind\nlease 1\nticket 1:0\nsocket %s\n' "$T/nowhere" \

@@ -39,6 +39,7 @@ test_a_lease_says_all_that_mapping_needs()
 	like "$text" $'\n''access r'$'\n'
 	like "$text" $'\n'"address $(<allocations/x/address)"$'\n'
 	like "$text" $'\n'"size_bytes $((3 << 20))"$'\n'
+	like "$text" $'\n'"mapped_address $(<allocations/x/address)"$'\n'
 	like "$text" $'\n'"mapped_bytes $((4 << 20))"
 	like "$text" $'\n'"uuid $(<devices/0/uuid)"$'\n'
 	like "$text" $'\n'"generation $(<allocations/x/generation)"$'\n'

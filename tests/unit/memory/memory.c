@@ -50,7 +50,7 @@ static struct block *block_of(uint64_t size)
 {
 	struct block *block = NULL;
 
-	cr_assert(eq(int, block_new(&block, &memory, 0, size, NULL), 0));
+	cr_assert(eq(int, block_new(&block, &memory, 0, size, GUARD_NONE, NULL), 0));
 	return block;
 }
 
@@ -64,7 +64,9 @@ static void expect_all_free(uint32_t device)
 {
 	struct block *block = NULL;
 
-	cr_assert(eq(int, block_new(&block, &memory, device, MACHINE_MEMORY, NULL), 0));
+	cr_assert(eq(int,
+		     block_new(&block, &memory, device, MACHINE_MEMORY, GUARD_NONE, NULL),
+		     0));
 	give_back(block);
 	cr_assert(eq(u64, memory_device_bytes(&memory, device), 0));
 }
@@ -86,7 +88,7 @@ Test(memory, devices_have_ranges_of_their_own)
 {
 	struct block *first = block_of(1), *second = NULL;
 
-	cr_assert(eq(int, block_new(&second, &memory, 1, 1, NULL), 0));
+	cr_assert(eq(int, block_new(&second, &memory, 1, 1, GUARD_NONE, NULL), 0));
 	cr_assert(eq(u64, second->address - first->address, WIRE_DEVICE_SPAN));
 	give_back(first);
 	give_back(second);
@@ -97,7 +99,8 @@ Test(memory, full_device_says_which_call_failed_and_keeps_nothing)
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	struct block *block = block_of(MACHINE_MEMORY), *more = NULL;
 
-	cr_assert(eq(int, block_new(&more, &memory, 0, 1, &failure), -ENOMEM));
+	cr_assert(
+		eq(int, block_new(&more, &memory, 0, 1, GUARD_NONE, &failure), -ENOMEM));
 	cr_assert(eq(ptr, more, NULL));
 	cr_assert(ge(int, failure.call, 0));
 	cr_assert(eq(str, (char *)cuda_call_name(failure.call), "cuMemCreate"));
@@ -110,10 +113,13 @@ Test(memory, sizes_beyond_any_machine_are_out_of_memory)
 {
 	struct block *block = NULL;
 
-	cr_assert(eq(int, block_new(&block, &memory, 0, UINT64_MAX, NULL), -ENOMEM));
-	cr_assert(
-		eq(int, block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, NULL), -ENOMEM));
-	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, UINT64_MAX, NULL),
+	cr_assert(eq(int, block_new(&block, &memory, 0, UINT64_MAX, GUARD_NONE, NULL),
+		     -ENOMEM));
+	cr_assert(eq(int,
+		     block_new(&block, &memory, 0, WIRE_DEVICE_SPAN, GUARD_NONE, NULL),
+		     -ENOMEM));
+	cr_assert(eq(int,
+		     block_new(&block, &memory, PLACE_HOST, UINT64_MAX, GUARD_NONE, NULL),
 		     -ENOMEM));
 	cr_assert(eq(u64, memory.n_blocks, 0));
 }
@@ -138,7 +144,8 @@ Test(memory, host_block_is_sealed_zeroed_and_shared)
 	uint8_t *mapped;
 	int fd;
 
-	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, 5000, NULL), 0));
+	cr_assert(eq(int, block_new(&block, &memory, PLACE_HOST, 5000, GUARD_NONE, NULL),
+		     0));
 	cr_assert(eq(u64, block->size, 8192));
 	cr_assert(eq(u64, memory.host_bytes, 8192));
 	fd = block_export(&memory, block, NULL);
@@ -153,6 +160,106 @@ Test(memory, host_block_is_sealed_zeroed_and_shared)
 	close(fd);
 	give_back(block);
 	cr_assert(eq(u64, memory.host_bytes, 0));
+}
+
+/* ---- guards ---- */
+
+static struct block *guarded(uint32_t place, uint64_t size, enum guard guard)
+{
+	struct block *block = NULL;
+
+	cr_assert(eq(int, block_new(&block, &memory, place, size, guard, NULL), 0));
+	return block;
+}
+
+static bool touches(const struct block *block, uint64_t from, uint64_t to)
+{
+	return block->address < to && from < block->address + block->size;
+}
+
+/* Fills the rest of a small address space with blocks, none of them in a range. */
+static void expect_empty(uint32_t place, uint64_t from, uint64_t to)
+{
+	struct block *others[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		others[i] = guarded(place, 1 + (i % 3) * MIB, GUARD_NONE);
+		cr_assert(not(touches(others[i], from, to)), "block %zu at 0x%llx", i,
+			  (unsigned long long)others[i]->address);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		give_back(others[i]);
+}
+
+Test(memory, nothing_is_mapped_behind_a_guarded_block)
+{
+	static const uint64_t sizes[] = { 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 4 * MIB };
+	static const uint32_t places[] = { 0, PLACE_HOST };
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
+		uint32_t place = places[i % 2];
+		struct block *before = guarded(place, 1, GUARD_NONE);
+		struct block *block = guarded(place, sizes[i / 2], GUARD_END);
+		uint64_t end = block->address + block->size;
+
+		cr_assert(not(touches(before, end, end + SPACE_UNIT)));
+		expect_empty(place, end, end + SPACE_UNIT);
+		give_back(before);
+		give_back(block);
+	}
+	expect_all_free(0);
+}
+
+Test(memory, nothing_is_mapped_around_a_block_guarded_at_both_ends)
+{
+	struct block *before = guarded(0, 1, GUARD_NONE);
+	struct block *block = guarded(0, 4 * MIB, GUARD_BOTH);
+	uint64_t start = block->address, end = start + block->size;
+
+	cr_assert(not(touches(before, start - SPACE_UNIT, start)));
+	expect_empty(0, start - SPACE_UNIT, start);
+	expect_empty(0, end, end + SPACE_UNIT);
+	give_back(before);
+	give_back(block);
+	expect_all_free(0);
+}
+
+Test(memory, guarded_allocation_ends_with_its_block)
+{
+	static const uint64_t sizes[] = {
+		1, 4, 12, 4000, 4096, MIB, 2 * MIB, 3 * MIB + 8
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct block *block = guarded(0, sizes[i], GUARD_END);
+		uint64_t address = block_address_for(block, sizes[i]);
+		/* the largest power of two that divides the size */
+		uint64_t alignment = sizes[i] & -sizes[i];
+
+		cr_assert(eq(u64, address + sizes[i], block->address + block->size));
+		cr_assert(eq(u64, address % alignment, 0));
+		give_back(block);
+	}
+}
+
+/* A guard takes addresses, which come back with the block. */
+Test(memory, guards_leave_no_hole_in_the_address_space)
+{
+	uint64_t first = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		enum guard guard = i % 2 ? GUARD_END : GUARD_BOTH;
+		struct block *block = guarded(0, 2 * MIB * (1 + i % 5), guard);
+		struct block *plain = guarded(0, 4 * MIB, GUARD_NONE);
+
+		give_back(block);
+		give_back(plain);
+	}
+	struct block *last = guarded(0, 1, GUARD_NONE);
+
+	first = last->address;
+	give_back(last);
+	cr_assert(eq(u64, first, WIRE_DEVICE_BASE));
 }
 
 /* ---- cells ---- */
@@ -174,7 +281,7 @@ static int cell_take(struct chunk_pool *pool, uint32_t place, struct cell *cell,
 
 	if (r != -EAGAIN)
 		return r;
-	r = block_new(&block, &memory, place, size, failure);
+	r = block_new(&block, &memory, place, size, GUARD_NONE, failure);
 	if (r < 0)
 		return r;
 	return cell_get_in(pool, block, cell->size, &cell->block, &cell->cell,
