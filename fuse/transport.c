@@ -6,22 +6,33 @@
  * gets another. Without memory for another the thread reads into a private buffer, which
  * no handler can keep: then a write of data is answered ENOMEM, and all else goes on.
  *
- * No handler waits for a GPU, so a few threads are enough. A signal interrupts the read
- * of a thread to stop the thread, and is sent again until the thread has ended.
+ * One thread at a time has the turn to read. If several slept in read, the kernel would
+ * wake them in turn, each cold and on a processor that sleeps. So the thread handles a
+ * request with the turn in hand and then reads the next. It passes the turn on first when
+ * the request is large, since copying takes longer than to wake another thread, and when
+ * requests have been waiting for a while. No handler waits for a GPU; a handler that
+ * takes long all the same loses the turn to another thread (look_after()).
+ *
+ * A signal interrupts the read of a thread to stop the thread, and is sent again until
+ * the thread has ended.
  */
 #include "transport.h"
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/watchdog.h"
 #include "kernel.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 
-/* None of them waits for anything, and the kernel wakes them in turn: more are only
- * colder. */
-#define N_THREADS   4
+#define N_THREADS 4
+/* From here on the turn is passed on. */
+#define LARGE	    65536
+#define MANY	    4 /* requests in a row that found another one behind them */
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
 /* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
@@ -37,9 +48,17 @@ struct transport {
 	int has_ended;	  /* atomic */
 	unsigned int n_threads;
 	pthread_t threads[N_THREADS];
-	pthread_mutex_t lock;
+	struct watchdog watchdog;
+	bool watched;
+	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t left;
-	unsigned int n_serving; /* threads; lock */
+	pthread_cond_t turn;	     /* is free, or the session ends */
+	unsigned int n_serving;	     /* threads */
+	const struct thread *reader; /* has the turn; NULL: nobody */
+	bool handling;		     /* the reader, with the turn in hand */
+	unsigned int n_followed;     /* the last requests, with another one behind */
+	uint64_t n_handled;	     /* requests begun with the turn in hand */
+	uint64_t n_seen;	     /* of them when the watchdog looked */
 };
 
 static _Thread_local struct buffer *current;
@@ -55,6 +74,86 @@ struct thread {
 	struct buffer shared; /* memory NULL: none */
 	uint8_t *own;	      /* REQUEST_MAX bytes */
 };
+
+/* ---- the turn ---- */
+
+/* Waits for the turn to read. Returns: false at the end of the session. */
+static bool turn_take(struct thread *thread)
+{
+	struct transport *transport = thread->transport;
+	bool mine;
+
+	pthread_mutex_lock(&transport->lock);
+	while (transport->reader && transport->reader != thread &&
+	       !fuse_session_exited(transport->session))
+		pthread_cond_wait(&transport->turn, &transport->lock);
+	mine = !fuse_session_exited(transport->session);
+	if (mine) {
+		transport->reader = thread;
+		transport->handling = false;
+	}
+	pthread_mutex_unlock(&transport->lock);
+	return mine;
+}
+
+static void turn_pass_locked(struct transport *transport)
+{
+	transport->reader = NULL;
+	pthread_cond_signal(&transport->turn);
+}
+
+static bool request_is_large(const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+	const struct fuse_read_in *read = (const void *)(header + 1);
+
+	return request->size >= LARGE ||
+	       (header->opcode == FUSE_READ &&
+		request->size >= sizeof(*header) + sizeof(*read) && read->size >= LARGE);
+}
+
+static bool request_is_waiting(struct transport *transport)
+{
+	struct pollfd device = { .fd = fuse_session_fd(transport->session),
+				 .events = POLLIN };
+
+	return poll(&device, 1, 0) > 0;
+}
+
+/* The thread has read a request: goes on with the turn, or passes the turn on. */
+static void turn_use(struct transport *transport, const struct fuse_buf *request)
+{
+	bool followed = request_is_waiting(transport);
+	bool kept;
+
+	pthread_mutex_lock(&transport->lock);
+	transport->n_followed = followed ? transport->n_followed + 1 : 0;
+	kept = !request_is_large(request) && transport->n_followed < MANY;
+	transport->handling = kept;
+	transport->n_handled += kept;
+	if (!kept)
+		turn_pass_locked(transport);
+	pthread_mutex_unlock(&transport->lock);
+	if (kept)
+		watchdog_wake(&transport->watchdog);
+}
+
+/* Takes the turn from a thread that handled the same request at the last look. */
+static bool look_after(void *userdata)
+{
+	struct transport *transport = userdata;
+	bool busy;
+
+	pthread_mutex_lock(&transport->lock);
+	busy = transport->n_handled != transport->n_seen;
+	if (!busy && transport->reader && transport->handling)
+		turn_pass_locked(transport);
+	transport->n_seen = transport->n_handled;
+	pthread_mutex_unlock(&transport->lock);
+	return busy;
+}
+
+/* ---- the threads ---- */
 
 /* Takes a request and has the handler called. Returns: go on? */
 static bool serve(struct thread *thread)
@@ -74,6 +173,7 @@ static bool serve(struct thread *thread)
 		return true;
 	if (length <= 0)
 		return false;
+	turn_use(transport, &request);
 	kernel_look(&request);
 	fuse_session_process_buf(transport->session, &request);
 	if (!__atomic_exchange_n(&transport->is_answering, 1, __ATOMIC_RELAXED))
@@ -86,7 +186,7 @@ static void *run(void *data)
 	_cleanup_free_ struct thread *thread = data;
 	struct transport *transport = thread->transport;
 
-	while (!fuse_session_exited(transport->session) && serve(thread))
+	while (turn_take(thread) && serve(thread))
 		;
 	if (thread->shared.memory)
 		broker_buffer_put(transport->broker, &thread->shared);
@@ -96,6 +196,7 @@ static void *run(void *data)
 		transport->ended(transport->userdata);
 	pthread_mutex_lock(&transport->lock);
 	transport->n_serving--;
+	pthread_cond_broadcast(&transport->turn);
 	pthread_cond_broadcast(&transport->left);
 	pthread_mutex_unlock(&transport->lock);
 	return NULL;
@@ -139,6 +240,8 @@ static int start(struct transport *transport)
 	int error = 0;
 
 	sigaction(STOP_SIGNAL, &action, NULL);
+	error = watchdog_init(&transport->watchdog, look_after, transport);
+	transport->watched = !error;
 	while (!error && transport->n_threads < N_THREADS)
 		error = start_one(transport);
 	return error;
@@ -155,6 +258,7 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 		return -ENOMEM;
 	pthread_mutex_init(&transport->lock, NULL);
 	clock_cond_init(&transport->left);
+	pthread_cond_init(&transport->turn, NULL);
 	transport->session = session;
 	transport->broker = broker;
 	transport->answering = answering;
@@ -174,6 +278,7 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 static void stop(struct transport *transport)
 {
 	pthread_mutex_lock(&transport->lock);
+	pthread_cond_broadcast(&transport->turn);
 	while (transport->n_serving) {
 		for (unsigned int i = 0; i < transport->n_threads; i++)
 			pthread_kill(transport->threads[i], STOP_SIGNAL);
@@ -190,6 +295,9 @@ struct transport *transport_free(struct transport *transport)
 		return NULL;
 	fuse_session_exit(transport->session);
 	stop(transport);
+	if (transport->watched)
+		watchdog_deinit(&transport->watchdog);
+	pthread_cond_destroy(&transport->turn);
 	pthread_cond_destroy(&transport->left);
 	pthread_mutex_destroy(&transport->lock);
 	free(transport);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small transfers through open descriptors: a fill, a read and a write of 16 KiB of device
- * memory, each up to its end, compared with a write of a line dropped by a daemon. A write
- * is answered before the bytes are on the device.
+ * Small transfers through open descriptors: a fill, a read and a write of 16 KiB of
+ * device memory, each up to its end, compared with a write of a line dropped by a daemon.
+ * A write is answered before the bytes are on the device.
  */
 #include "bench.h"
 

@@ -7,6 +7,8 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/fuse.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -43,6 +45,38 @@ static ssize_t socket_read(int fd, void *bytes, size_t size, void *userdata)
 	return read(fd, bytes, size);
 }
 
+#define N_THREADS_SEEN 16
+#define TAKES_LONG     2 /* node: its GETATTR waits for `enough` */
+#define TAKES_A_MOMENT 3 /* node: its GETATTR takes 200 us */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t seen[N_THREADS_SEEN]; /* threads that have handled; lock */
+static unsigned int n_seen;	       /* lock */
+static sem_t enough;
+
+static void note_thread(void)
+{
+	unsigned int i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < n_seen && !pthread_equal(seen[i], pthread_self()))
+		i++;
+	if (i == n_seen && i < N_THREADS_SEEN)
+		seen[n_seen++] = pthread_self();
+	pthread_mutex_unlock(&lock);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	(void)info;
+	note_thread();
+	if (ino == TAKES_LONG)
+		sem_wait(&enough);
+	if (ino == TAKES_A_MOMENT)
+		usleep(200);
+	fuse_reply_err(req, ENOSYS);
+}
+
 /* Answers EBUSY if the transport has a free buffer, else ENOMEM. */
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,
 		     off_t offset, struct fuse_file_info *info)
@@ -52,6 +86,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 	(void)size;
 	(void)offset;
 	(void)info;
+	note_thread();
 	fuse_reply_err(req, transport_buffer() ? EBUSY : ENOMEM);
 }
 
@@ -74,16 +109,23 @@ struct kernel {
 	struct transport *transport;
 };
 
-/* Sends a request. Returns: the error of the answer, 0 or negative. */
-static int ask(struct kernel *kernel, uint32_t opcode, const void *body, size_t size)
+static void send_request(struct kernel *kernel, uint32_t opcode, uint64_t node,
+			 const void *body, size_t size)
 {
 	struct fuse_in_header header = {
 		.len = (uint32_t)(sizeof(header) + size),
 		.opcode = opcode,
-		.unique = 1,
-		.nodeid = FUSE_ROOT_ID,
+		.unique = node,
+		.nodeid = node,
 	};
 	struct iovec iov[] = { { &header, sizeof(header) }, { (void *)body, size } };
+
+	cr_assert_eq(writev(kernel->fd, iov, ARRAY_SIZE(iov)), header.len);
+}
+
+/* Returns: the error of the next answer, 0 or negative, and the node of the request. */
+static int take_answer(struct kernel *kernel, uint64_t *ret_node)
+{
 	struct timeval limit = { .tv_sec = 10 };
 	struct {
 		struct fuse_out_header header;
@@ -91,15 +133,25 @@ static int ask(struct kernel *kernel, uint32_t opcode, const void *body, size_t 
 	} answer;
 
 	setsockopt(kernel->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	cr_assert_eq(writev(kernel->fd, iov, ARRAY_SIZE(iov)), header.len);
 	cr_assert_geq(read(kernel->fd, &answer, sizeof(answer)),
 		      (ssize_t)sizeof(answer.header), "no answer: %s", strerror(errno));
+	*ret_node = answer.header.unique;
 	return answer.header.error;
+}
+
+/* Sends a request. Returns: the error of the answer, 0 or negative. */
+static int ask(struct kernel *kernel, uint32_t opcode, const void *body, size_t size)
+{
+	uint64_t node;
+
+	send_request(kernel, opcode, FUSE_ROOT_ID, body, size);
+	return take_answer(kernel, &node);
 }
 
 static void kernel_begin(struct kernel *kernel)
 {
-	static const struct fuse_lowlevel_ops ops = { .write = op_write };
+	static const struct fuse_lowlevel_ops ops = { .getattr = op_getattr,
+						      .write = op_write };
 	static const struct fuse_custom_io io = { .writev = socket_writev,
 						  .read = socket_read };
 	const struct fuse_init_in init = { .major = FUSE_KERNEL_VERSION,
@@ -153,5 +205,78 @@ Test(transport, without_memory_for_a_buffer_a_write_has_none_to_take)
 	for (int i = 0; i < N_REQUESTS; i++)
 		cr_assert_eq(ask(&kernel, FUSE_WRITE, &write, sizeof(write)), -ENOMEM);
 	cr_assert_eq(n_ended, 0);
+	kernel_end(&kernel);
+}
+
+/* Several would be woken in turn, each on a processor that sleeps. */
+Test(transport, one_thread_serves_a_client_that_waits_for_each_answer)
+{
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+
+	kernel_begin(&kernel);
+	for (int i = 0; i < N_REQUESTS; i++)
+		cr_assert_eq(ask(&kernel, FUSE_GETATTR, &getattr, sizeof(getattr)),
+			     -ENOSYS);
+	cr_assert_leq(n_seen, 2, "%u threads, and only one was ever needed", n_seen);
+	kernel_end(&kernel);
+}
+
+Test(transport, a_handler_that_takes_long_holds_up_no_other_request)
+{
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+	uint64_t node;
+
+	sem_init(&enough, 0, 0);
+	kernel_begin(&kernel);
+	for (int i = 0; i < 3; i++)
+		send_request(&kernel, FUSE_GETATTR, TAKES_LONG, &getattr,
+			     sizeof(getattr));
+	for (int i = 0; i < N_REQUESTS; i++) {
+		send_request(&kernel, FUSE_GETATTR, FUSE_ROOT_ID, &getattr,
+			     sizeof(getattr));
+		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
+		cr_assert_eq(node, FUSE_ROOT_ID);
+	}
+	for (int i = 0; i < 3; i++)
+		sem_post(&enough);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
+		cr_assert_eq(node, TAKES_LONG);
+	}
+	kernel_end(&kernel);
+}
+
+Test(transport, many_requests_at_once_are_handled_by_several_threads)
+{
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+	uint64_t node;
+
+	kernel_begin(&kernel);
+	for (int i = 0; i < N_REQUESTS; i++)
+		send_request(&kernel, FUSE_GETATTR, TAKES_A_MOMENT, &getattr,
+			     sizeof(getattr));
+	for (int i = 0; i < N_REQUESTS; i++)
+		cr_assert_eq(take_answer(&kernel, &node), -ENOSYS);
+	cr_assert_geq(n_seen, 3, "%u threads", n_seen);
+	kernel_end(&kernel);
+}
+
+/* While a write of 1 MiB is handled, which takes as long as its copying, another thread
+ * reads: no time limit has to pass first. */
+Test(transport, another_thread_reads_while_a_large_request_is_handled)
+{
+	static struct {
+		struct fuse_write_in write;
+		uint8_t bytes[100000];
+	} large = { .write = { .size = sizeof(large.bytes) } };
+	struct kernel kernel;
+
+	kernel_begin(&kernel);
+	for (int i = 0; i < N_REQUESTS; i++)
+		cr_assert_eq(ask(&kernel, FUSE_WRITE, &large, sizeof(large)), -ENOMEM);
+	cr_assert_geq(n_seen, 2, "%u threads", n_seen);
 	kernel_end(&kernel);
 }
