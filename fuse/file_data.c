@@ -23,7 +23,7 @@
 
 struct data_file {
 	struct file file;
-	struct token token;
+	struct writer writer;
 	struct identity identity;
 	bool mapped;	     /* holds an open of the mapping */
 	atomic_bool wrote;   /* since the last close of the descriptor or a duplicate */
@@ -52,7 +52,7 @@ static void data_fail(const struct data_file *data, fuse_req_t req, int error,
 	struct caller caller = data_caller(data, req);
 	_cleanup_text_ struct text file = TEXT_INIT;
 
-	(void)broker_path(broker, OBJECT_ALLOCATION, data->token, &file);
+	(void)broker_path(broker, OBJECT_ALLOCATION, data->writer.token, &file);
 	text_printf(&file, "/data");
 	broker_fail(broker, &caller, text_string(&file), error, "%s", sentence);
 }
@@ -63,8 +63,8 @@ static int data_size(const struct data_file *data, uint64_t *ret_size)
 	struct object_stat stat;
 	int error;
 
-	error = broker_stat(data->file.view->broker, OBJECT_ALLOCATION, data->token,
-			    &stat);
+	error = broker_stat(data->file.view->broker, OBJECT_ALLOCATION,
+			    data->writer.token, &stat);
 	if (error)
 		return error;
 	*ret_size = stat.size;
@@ -81,7 +81,7 @@ static void data_read(struct file *file, fuse_req_t req, size_t size, off_t offs
 	(void)info;
 	if (!request)
 		return;
-	broker_read(file->view->broker, data->token, &caller, offset, size,
+	broker_read(file->view->broker, data->writer.token, &caller, offset, size,
 		    &request->wait);
 	request_wait(request);
 }
@@ -121,11 +121,15 @@ static void data_write(struct file *file, fuse_req_t req, const char *bytes, siz
 	if (!request)
 		return;
 	atomic_store(&data->wrote, true);
-	broker_write(file->view->broker, data->token, &caller, offset, bytes, size,
+	broker_write(file->view->broker, &data->writer, &caller, offset, bytes, size,
 		     transport_buffer(), &request->wait);
 	request_wait(request);
 }
 
+/*
+ * fsync(2). The kernel holds the lock of the file meanwhile, which writers wait for, deaf
+ * to signals: the descriptor waits for its own writes and for nothing else.
+ */
 static void data_sync(struct file *file, fuse_req_t req)
 {
 	struct data_file *data = data_of(file);
@@ -135,20 +139,8 @@ static void data_sync(struct file *file, fuse_req_t req)
 	if (!request)
 		return;
 	request->closes = true;
-	broker_sync(file->view->broker, data->token, &caller, &request->wait);
+	broker_sync(file->view->broker, &data->writer, &caller, &request->wait);
 	request_wait(request);
-}
-
-/*
- * fsync(2). The kernel holds the lock of the file meanwhile, which writers wait for, deaf
- * to signals: only a descriptor that has written waits.
- */
-static void data_fsync(struct file *file, fuse_req_t req)
-{
-	if (atomic_load(&data_of(file)->wrote))
-		data_sync(file, req);
-	else
-		reply_error(req, 0);
 }
 
 /* Closing a duplicate, as dd does after opening, waits for nothing. */
@@ -213,7 +205,7 @@ static void data_fallocate(struct file *file, fuse_req_t req, int mode, off_t of
 	if (!request)
 		return;
 	atomic_store(&data->wrote, true);
-	broker_zero(file->view->broker, data->token, &caller, offset, length,
+	broker_zero(file->view->broker, &data->writer, &caller, offset, length,
 		    &request->wait);
 	request_wait(request);
 }
@@ -223,7 +215,7 @@ static void data_free(struct file *file, fuse_req_t req)
 	struct data_file *data = data_of(file);
 
 	if (data->mapped)
-		mapping_put(file->view, req, data->token);
+		mapping_put(file->view, req, data->writer.token);
 	identity_deinit(&data->identity);
 }
 
@@ -231,7 +223,7 @@ static const struct file_type data_type = {
 	.read = data_read,
 	.refuse = data_refuse,
 	.write = data_write,
-	.sync = data_fsync,
+	.sync = data_sync,
 	.close = data_close,
 	.lseek = data_lseek,
 	.fallocate = data_fallocate,
@@ -243,7 +235,7 @@ static const struct file_type data_type = {
 static void finish_open(struct data_file *data, fuse_req_t req,
 			struct fuse_file_info *info, bool host)
 {
-	int backing = host ? mapping_get(data->file.view, req, data->token) : 0;
+	int backing = host ? mapping_get(data->file.view, req, data->writer.token) : 0;
 
 	data->mapped = backing > 0;
 	info->fh = (uintptr_t)&data->file;
@@ -282,7 +274,7 @@ void file_data_open(struct view *view, fuse_req_t req, const struct node *node,
 		reply_error(req, error);
 		return;
 	}
-	data->token = node->token;
+	broker_writer_init(view->broker, &data->writer, node->token);
 	finish_open(data, req, info, stat.host);
 }
 
@@ -311,8 +303,8 @@ void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 		return;
 	caller = data_caller(data_of(target), req);
 	atomic_store(&data_of(target)->wrote, true);
-	broker_copy_range(target->view->broker, data_of(source)->token, source_offset,
-			  data_of(target)->token, target_offset, length, &caller,
-			  &request->wait);
+	broker_copy_range(target->view->broker, data_of(source)->writer.token,
+			  source_offset, &data_of(target)->writer, target_offset, length,
+			  &caller, &request->wait);
 	request_wait(request);
 }

@@ -31,27 +31,41 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 		 uint64_t offset, size_t length, struct completion *wait);
 
 /*
+ * An open descriptor of `data`, which is told of the failures of writes. Embedded in the
+ * view's own record of the descriptor.
+ */
+struct writer {
+	struct token token;
+	uint64_t number;	/* dealt once */
+	uint64_t n_errors_told; /* of the allocation's; registry.lock */
+};
+
+void broker_writer_init(struct broker *broker, struct writer *writer, struct token token);
+
+/*
  * bytes lie in buffer. If the broker needs the buffer after the call, the broker takes it
  * (buffer->memory becomes NULL). Errors: -ENOSPC past the end (a write across the end is
  * cut), -ESTALE, -EIO, -EINTR.
  */
-void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct completion *wait);
+void broker_write(struct broker *broker, const struct writer *writer,
+		  const struct caller *caller, uint64_t offset, const void *bytes,
+		  size_t length, struct buffer *buffer, struct completion *wait);
 
 /*
- * Waits for writes that were answered before they reached the memory. Reports their
- * errors.
+ * Waits for the writer's writes, zeros and copies that were answered before they reached
+ * the memory. Reports the last failure of any such write of the allocation since the
+ * writer was opened or told of one. The writer exists until the answer.
  */
-void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct completion *wait);
+void broker_sync(struct broker *broker, struct writer *writer,
+		 const struct caller *caller, struct completion *wait);
 
 /*
  * Zeroes [offset, offset + length) on the GPU. -ENOSPC past the end. Answers once the
  * zeros have their place in the order of uses; broker_sync() reports later failures.
  */
-void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct completion *wait);
+void broker_zero(struct broker *broker, const struct writer *writer,
+		 const struct caller *caller, uint64_t offset, uint64_t length,
+		 struct completion *wait);
 
 /*
  * truncate(2): zeroes from size to the end. The size of the allocation stays. Answers
@@ -66,8 +80,9 @@ void broker_truncate(struct broker *broker, struct token token,
  * as broker_zero().
  */
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct completion *wait);
+		       const struct writer *target, uint64_t target_offset,
+		       uint64_t length, const struct caller *caller,
+		       struct completion *wait);
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the

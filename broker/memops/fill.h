@@ -11,8 +11,8 @@ struct op;
 struct owner;
 
 /*
- * settle() of fills and copies: if a write to `data` made the op, its answer has been
- * given before, and the next close or fsync reports the failure.
+ * settle() of fills and copies: if a descriptor of `data` made the op, its answer has
+ * been given before, and a close or fsync reports the failure.
  */
 void data_settle(struct op *op);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Data of allocations: reads, writes, zeros and copies for the view.
+ * Data of allocations: reads and writes for the view.
  *
  * Host memory is copied here, through the broker's mapping of the memfd. All other memory
  * is copied by a worker, through a staging slot. A write is answered when the request has
  * been sent to the worker: the slot keeps the bytes until the end, even if the worker
  * dies, and all later uses are ordered behind the write. If the write fails later, close
- * or fsync reports the error, as for any file.
+ * or fsync reports the error, as for any file (sync.c).
  *
  * The mover's slots serve all users. So a write stays in such a slot only if the mover
  * alone can delay it. A write that waits for a kernel or for another worker is kept in
@@ -17,16 +17,13 @@
 #include <string.h>
 
 #include "base/completion.h"
-#include "base/number.h"
-#include "base/refusal.h"
-#include "memops/copy.h"
 #include "memops/data.h"
+#include "memops/data_answer.h"
 #include "memops/fill.h"
 #include "memops/readahead.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
-#include "model/journal.h"
 #include "model/registry.h"
 #include "model/shares.h"
 #include "op/op.h"
@@ -43,93 +40,6 @@ struct transfer {
 	const uint8_t *bytes;	  /* write: in buffer or slot; read: what was read */
 	size_t length; /* length of the answer: of the use, or a part of the readahead */
 };
-
-/* Maps an error to those allowed by the interface. */
-static int transfer_errno(int error)
-{
-	return error == ENOSPC || error == ESTALE || error == EINTR || error == EBUSY
-		       ? error
-		       : EIO;
-}
-
-static void data_fail(struct broker *broker, uid_t uid, pid_t pid, const char *name,
-		      int error, const char *sentence)
-{
-	char file[128];
-
-	snprintf(file, sizeof(file), "allocations/%s/data", name);
-	journal_fail(broker->journal, uid, pid, file, error, sentence);
-}
-
-/* Notes and charges the caller. Under registry.lock. */
-static void data_charge(struct op *op, const struct caller *caller)
-{
-	op->uid = caller->uid;
-	op->pid = caller->pid;
-	op_charge(op, caller);
-}
-
-static void wait_done(struct completion *wait, int error, size_t length)
-{
-	wait->done(wait, error, NULL, length);
-}
-
-/*
- * Finds an allocation and takes registry.lock. NULL: freed; the lock is not held and wait
- * is answered.
- */
-static struct allocation *data_find(struct broker *broker, struct token token,
-				    const struct caller *caller, struct completion *wait)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-	const struct freed *freed;
-	struct allocation *allocation;
-	char name[OBJECT_NAME_MAX + 1] = "?";
-
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	if (allocation)
-		return allocation;
-	freed = registry_find_freed(broker->registry, token);
-	if (freed)
-		strcpy(name, freed->name);
-	text_printf(&text, "allocation %s (id %llu) has been freed", name,
-		    (unsigned long long)(freed ? freed->id : 0));
-	pthread_mutex_unlock(&broker->registry->lock);
-	data_fail(broker, caller->uid, caller->pid, name, ESTALE, text_string(&text));
-	wait_done(wait, -ESTALE, 0);
-	return NULL;
-}
-
-/* Answers a request past the end. Releases the lock. */
-static void data_no_space(struct broker *broker, const struct allocation *allocation,
-			  const struct caller *caller, uint64_t offset, uint64_t length,
-			  struct completion *wait)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[OBJECT_NAME_MAX + 1];
-
-	strcpy(name, allocation->name);
-	text_printf(&text, "%s (%s) does not grow and has no room for %s at offset %s",
-		    name, size_text(allocation->size), size_text(length),
-		    size_typed(offset));
-	pthread_mutex_unlock(&broker->registry->lock);
-	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
-	wait_done(wait, -ENOSPC, 0);
-}
-
-/* ---- shared by all transfers ---- */
-
-static void transfer_settle(struct op *op)
-{
-	struct allocation *allocation = op->work.uses[0].allocation;
-
-	if (!op->error)
-		return;
-	/* Answered already: close or fsync reports the error. */
-	if (op->work.uses[0].write && !op->completion && !allocation->write_error)
-		allocation->write_error = transfer_errno(op->error);
-}
 
 static void transfer_give_back(struct transfer *transfer)
 {
@@ -149,14 +59,14 @@ static void transfer_finish(struct op *op)
 {
 	struct transfer *transfer = container_of(op, struct transfer, op);
 	struct completion *wait = op->completion;
-	int error = transfer_errno(op->error);
+	int error = data_errno(op->error);
 
 	/* Failed readahead without a reader is no error. */
 	if (op->error && (wait || op->work.uses[0].write))
 		data_fail(op->broker, op->uid, op->pid, op->name, error,
 			  text_string(&op->sentence));
 	if (wait && op->error)
-		wait_done(wait, -error, 0);
+		data_answer(wait, -error, 0);
 	else if (wait)
 		wait->done(wait, 0, transfer->bytes, transfer->length);
 	transfer_give_back(transfer);
@@ -188,39 +98,21 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 			     const struct caller *caller, uint64_t offset,
 			     uint64_t length, struct op **ready);
 
-/* Notes the reason of a refusal, and the name of the allocation. Under registry.lock. */
-static void data_note_refused(struct op *op, int error, enum share share, uint64_t n)
+/* Frees a transfer that was not added, and answers. No lock held. */
+static void transfer_drop(struct transfer *transfer, struct completion *wait)
 {
-	strcpy(op->name, op->work.uses[0].allocation->name);
-	op->error = transfer_errno(-error);
-	if (error == -EBUSY)
-		share_explain(op->payer, share, n, &op->sentence);
-	else if (error == -ESTALE)
-		text_printf(&op->sentence, "the broker is shutting down");
-	else
-		text_printf(&op->sentence, "no memory in the broker");
-}
-
-/* Frees an op that was not added, and answers. No lock held. */
-static void data_drop_op(struct op *op, struct completion *wait)
-{
-	int error = op->error;
-
-	data_fail(op->broker, op->uid, op->pid, op->name, error,
-		  text_string(&op->sentence));
-	if (op->finish == transfer_finish)
-		transfer_give_back(container_of(op, struct transfer, op));
-	op_free(op);
-	wait_done(wait, -error, 0);
+	transfer_give_back(transfer);
+	data_drop_op(&transfer->op, wait);
 }
 
 /*
  * Adds the op, releases the lock and starts the op; on failure answers the wait. For a
  * sequential reader (NULL: none) readahead begins.
  */
-static void data_run_then(struct op *op, struct completion *wait,
-			  const struct caller *reader)
+static void transfer_run(struct transfer *transfer, struct completion *wait,
+			 const struct caller *reader)
 {
+	struct op *op = &transfer->op;
 	const struct use *use = &op->work.uses[0];
 	struct broker *broker = op->broker;
 	struct op *ready = NULL;
@@ -238,18 +130,7 @@ static void data_run_then(struct op *op, struct completion *wait,
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
-		data_drop_op(op, wait);
-}
-
-static void data_run(struct op *op, struct completion *wait)
-{
-	data_run_then(op, wait, NULL);
-}
-
-static void data_no_memory(struct broker *broker, struct completion *wait)
-{
-	pthread_mutex_unlock(&broker->registry->lock);
-	wait_done(wait, -EIO, 0);
+		transfer_drop(transfer, wait);
 }
 
 /* The bytes of a use of host memory. Under registry.lock. */
@@ -308,7 +189,6 @@ static void read_settle(struct op *op)
 	struct readahead *readahead = op->work.uses[0].allocation->readahead;
 	struct op *none = NULL;
 
-	transfer_settle(op);
 	if (!readahead || readahead->op != op)
 		return;
 	if (op->error) {
@@ -403,7 +283,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 		return;
 	if (offset >= allocation->size || length == 0) {
 		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, 0, 0);
+		data_answer(wait, 0, 0);
 		return;
 	}
 	length = MIN(length, (size_t)WIRE_TRANSFER_MAX);
@@ -424,7 +304,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 	}
 	work_use(&transfer->op.work, allocation, offset, length, false);
 	transfer->length = length;
-	data_run_then(&transfer->op, wait, goes_on ? caller : NULL);
+	transfer_run(transfer, wait, goes_on ? caller : NULL);
 }
 
 /* ---- write ---- */
@@ -488,7 +368,7 @@ static void write_run(struct op *op)
 		memcpy(payload, transfer->bytes, length);
 		broker_buffer_put(op->broker, &transfer->buffer);
 	}
-	wait_done(transfer->early, 0, length);
+	data_answer(transfer->early, 0, length);
 	op_submit(op);
 }
 
@@ -496,7 +376,7 @@ static const struct op_class write_class = {
 	.what = "write",
 	.begin = write_begin,
 	.run = write_run,
-	.settle = transfer_settle,
+	.settle = data_settle,
 	.repeatable = true,
 };
 
@@ -580,10 +460,11 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 	return 0;
 }
 
-void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct completion *wait)
+void broker_write(struct broker *broker, const struct writer *writer,
+		  const struct caller *caller, uint64_t offset, const void *bytes,
+		  size_t length, struct buffer *buffer, struct completion *wait)
 {
+	const struct token token = writer->token;
 	struct allocation *allocation = data_find(broker, token, caller, wait);
 	struct transfer *transfer;
 
@@ -591,7 +472,7 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		return;
 	if (length == 0) {
 		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, 0, 0);
+		data_answer(wait, 0, 0);
 		return;
 	}
 	if (offset >= allocation->size) {
@@ -603,10 +484,11 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		data_no_memory(broker, wait);
 		return;
 	}
+	transfer->op.work.writer = writer->number;
 	transfer->length = MIN((uint64_t)length, allocation->size - offset);
 	work_use(&transfer->op.work, allocation, offset, transfer->length, true);
 	if (write_take_bytes(transfer, bytes, buffer) < 0) {
-		data_drop_op(&transfer->op, wait);
+		transfer_drop(transfer, wait);
 		return;
 	}
 	/* The lock may have been released meanwhile. */
@@ -616,258 +498,11 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 		transfer->op.error = ESTALE;
 		text_printf(&transfer->op.sentence, "allocation %s has been freed",
 			    transfer->op.name);
-		data_drop_op(&transfer->op, wait);
+		transfer_drop(transfer, wait);
 		return;
 	}
 	allocation_written(allocation);
-	data_run(&transfer->op, wait);
-}
-
-/* ---- sync ---- */
-
-static void sync_settle(struct op *op)
-{
-	struct allocation *allocation = op->work.uses[0].allocation;
-
-	if (!op->error) {
-		op->error = allocation->write_error;
-		allocation->write_error = 0;
-	}
-}
-
-static void simple_finish(struct op *op)
-{
-	if (op->completion)
-		wait_done(op->completion, op->error ? -transfer_errno(op->error) : 0,
-			  op->work.uses[0].length);
-}
-
-static const struct op_class sync_class = {
-	.what = "sync",
-	.begin = op_begin_nothing,
-	.settle = sync_settle,
-	.on_lost = true,
-};
-
-void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct completion *wait)
-{
-	struct allocation *allocation;
-	struct op *op;
-	int error;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	/* Closing a freed allocation is no error: no data is left to write. */
-	if (!allocation || allocation->n_works == 0) {
-		error = allocation ? allocation->write_error : 0;
-		if (allocation)
-			allocation->write_error = 0;
-		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, -error, 0);
-		return;
-	}
-	op = op_new(sizeof(*op), &sync_class, broker, allocation->owner);
-	if (!op) {
-		data_no_memory(broker, wait);
-		return;
-	}
-	data_charge(op, caller);
-	op->finish = simple_finish;
-	work_use(&op->work, allocation, 0, allocation->size, false);
-	data_run(op, wait);
-}
-
-/* ---- zeros ---- */
-
-/*
- * The kernel holds the lock of the file until the answer, and no signal ends the wait for
- * that lock. So truncations, zeros and copies are answered once they have their place in
- * the order. Releases the lock; r is that of adding the op.
- */
-static void data_queued(struct op *op, int r, struct op *ready, struct completion *wait)
-{
-	const uint64_t length = op->work.uses[0].length;
-
-	if (r < 0)
-		data_note_refused(op, r, SHARE_OPERATIONS, 1);
-	else
-		allocation_written(op->work.uses[0].allocation);
-	pthread_mutex_unlock(&op->broker->registry->lock);
-	op_start(ready);
-	if (r < 0)
-		data_drop_op(op, wait);
-	else
-		wait_done(wait, 0, length);
-}
-
-/* Reports a failure on the GPU; other failures were reported before. */
-static void told_finish(struct op *op)
-{
-	if (op->error)
-		data_fail(op->broker, op->uid, op->pid, op->name,
-			  transfer_errno(op->error), text_string(&op->sentence));
-}
-
-void data_settle(struct op *op)
-{
-	if (op->finish == told_finish)
-		transfer_settle(op);
-}
-
-/* Releases the lock and answers the wait. */
-static void data_lost(struct broker *broker, const struct allocation *allocation,
-		      const struct caller *caller, struct completion *wait)
-{
-	char name[OBJECT_NAME_MAX + 1];
-	struct refusal refusal;
-	int r = refuse_lost(&refusal, allocation);
-
-	strcpy(name, allocation->name);
-	pthread_mutex_unlock(&broker->registry->lock);
-	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
-	wait_done(wait, r, 0);
-}
-
-/* With the lock held and a valid range. */
-static void zero_range(struct broker *broker, struct allocation *allocation,
-		       const struct caller *caller, uint64_t offset, uint64_t length,
-		       struct completion *wait)
-{
-	struct op *op, *ready = NULL;
-	int r;
-
-	if (length == 0) {
-		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, 0, 0);
-		return;
-	}
-	/* A write to `data` moves no pages: `cat f >data` begins with a truncate. */
-	op = fill_op_new(broker, allocation->owner, allocation, offset, length, 0, 1,
-			 true, told_finish);
-	if (!op) {
-		data_no_memory(broker, wait);
-		return;
-	}
-	data_charge(op, caller);
-	r = op_add(op, &ready);
-	data_queued(op, r, ready, wait);
-}
-
-void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct completion *wait)
-{
-	struct allocation *allocation = data_find(broker, token, caller, wait);
-
-	if (!allocation)
-		return;
-	if (offset > allocation->size || length > allocation->size - offset)
-		data_no_space(broker, allocation, caller, offset, length, wait);
-	else if (allocation->state == ALLOCATION_LOST)
-		data_lost(broker, allocation, caller, wait);
-	else
-		zero_range(broker, allocation, caller, offset, length, wait);
-}
-
-/* Releases the lock and answers the wait. */
-static void truncate_no_space(struct broker *broker, const struct allocation *allocation,
-			      const struct caller *caller, uint64_t size,
-			      struct completion *wait)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[OBJECT_NAME_MAX + 1];
-
-	strcpy(name, allocation->name);
-	text_printf(&text, "%s can't be truncated to %s: it has %s and does not grow",
-		    name, size_text(size), size_text(allocation->size));
-	pthread_mutex_unlock(&broker->registry->lock);
-	data_fail(broker, caller->uid, caller->pid, name, ENOSPC, text_string(&text));
-	wait_done(wait, -ENOSPC, 0);
-}
-
-/* A reader behind the zeros learns of their failure. */
-static void truncate_at(struct broker *broker, struct allocation *allocation,
-			const struct caller *caller, uint64_t size,
-			struct completion *wait)
-{
-	struct op *op = op_zero_new(broker, allocation, size), *ready = NULL;
-	int r;
-
-	if (!op) {
-		data_no_memory(broker, wait);
-		return;
-	}
-	data_charge(op, caller);
-	op->finish = told_finish;
-	r = op_zero_add(op, &ready);
-	data_queued(op, r, ready, wait);
-}
-
-void broker_truncate(struct broker *broker, struct token token,
-		     const struct caller *caller, uint64_t size, struct completion *wait)
-{
-	struct allocation *allocation = data_find(broker, token, caller, wait);
-
-	if (!allocation)
-		return;
-	if (size > allocation->size) {
-		truncate_no_space(broker, allocation, caller, size, wait);
-	} else if (allocation->state == ALLOCATION_LOST) {
-		data_lost(broker, allocation, caller, wait);
-	} else if (size == allocation->size) {
-		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, 0, 0);
-	} else {
-		truncate_at(broker, allocation, caller, size, wait);
-	}
-}
-
-/* ---- copies ---- */
-
-/* Largest count of copy_file_range, in whole pages. */
-#define COPY_RANGE_MAX 0x7ffff000ull
-
-void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct completion *wait)
-{
-	struct allocation *from = data_find(broker, source, caller, wait), *to;
-	struct op *op, *ready = NULL;
-	int r;
-
-	if (!from)
-		return;
-	pthread_mutex_unlock(&broker->registry->lock);
-	to = data_find(broker, target, caller, wait);
-	if (!to)
-		return;
-	/* The lock was released in between. */
-	from = allocation_get(broker->registry, source.slot, source.generation);
-	if (!from || source_offset >= from->size || length == 0) {
-		pthread_mutex_unlock(&broker->registry->lock);
-		wait_done(wait, from ? 0 : -ESTALE, 0);
-		return;
-	}
-	length = MIN(length, from->size - source_offset);
-	length = MIN(length, (uint64_t)COPY_RANGE_MAX);
-	if (target_offset >= to->size) {
-		data_no_space(broker, to, caller, target_offset, length, wait);
-		return;
-	}
-	if (from->state == ALLOCATION_LOST || to->state == ALLOCATION_LOST) {
-		data_lost(broker, to->state == ALLOCATION_LOST ? to : from, caller, wait);
-		return;
-	}
-	length = MIN(length, to->size - target_offset);
-	op = copy_op_new(broker, to->owner, to, target_offset, from, source_offset,
-			 length, told_finish);
-	if (!op) {
-		data_no_memory(broker, wait);
-		return;
-	}
-	data_charge(op, caller);
-	r = op_add(op, &ready);
-	data_queued(op, r, ready, wait);
+	transfer_run(transfer, wait, NULL);
 }
 
 int broker_host_fd(struct broker *broker, struct token token)

@@ -94,7 +94,9 @@ struct allocation {
 	bool restoring; /* another process of the worker is making the allocation again */
 	struct work *parked; /* works that wait for the end of restoring */
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
-	int32_t write_error; /* errno of a failed write that had been answered early */
+	int32_t write_error;	 /* errno of the last failed write that had been answered
+				    early */
+	uint64_t n_write_errors; /* number of such writes */
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;

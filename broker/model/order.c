@@ -141,27 +141,33 @@ static void work_unwait(struct work *work, struct work *before)
 		before->n_followers--;
 }
 
-/*
- * The first use that a use may have to wait for, and the next one. A use that takes
- * memory away looks at all: an ordinary work that waits for a kernel has dropped the
- * kernel's use from the list.
- */
+/* Ordinary works drop the uses of works that they wait for from the list. */
+static bool work_looks_at_all(const struct work *work)
+{
+	return work->takes_from || work->syncs;
+}
+
+/* The first use that a use may have to wait for, and the next one. */
 static struct use *use_first_before(const struct use *use)
 {
-	return use->work->takes_from ? use->allocation->all_uses : use->allocation->uses;
+	return work_looks_at_all(use->work) ? use->allocation->all_uses
+					    : use->allocation->uses;
 }
 
 static struct use *use_next_before(const struct use *use, const struct use *before)
 {
-	return use->work->takes_from ? before->next_of_all : before->next;
+	return work_looks_at_all(use->work) ? before->next_of_all : before->next;
 }
 
 static bool use_waits_for(const struct use *use, const struct use *before)
 {
 	const void *chain = use->work->takes_from;
 
-	return chain ? before->work->chain == chain && work_has_begun(before->work)
-		     : use_conflicts(use, before);
+	if (chain)
+		return before->work->chain == chain && work_has_begun(before->work);
+	if (use->work->syncs)
+		return before->work->writer == use->work->syncs;
+	return use_conflicts(use, before);
 }
 
 /* Undoes work_wait_for() for a work that could not be added. */

@@ -30,6 +30,8 @@
  * A work that takes memory away from a worker waits for nothing but the works of that
  * worker's chain that have begun. It drops no use from the list either.
  *
+ * A work that syncs waits for nothing but the works of one writer of `data`.
+ *
  * All under the registry's lock.
  */
 #pragma once
@@ -75,11 +77,14 @@ struct work {
 	unsigned int n_uses, uses_capacity;
 	struct use room[WORK_USES_ROOM]; /* uses, while they are few */
 	struct stream *stream;
-	const void *chain; /* NULL: none; set before order_add(), like the next three */
-	bool unasked;	/* readahead by the broker: its allocations don't show as busy */
-	bool alone;	/* begins after the end of its predecessors, even in a chain */
-	bool may_leave; /* may leave before it begins, see order_leave(); no stream, no
-			   chain */
+	const void *chain; /* NULL: none; set before order_add(), like the next five */
+	bool unasked;	 /* readahead by the broker: its allocations don't show as busy */
+	bool alone;	 /* begins after the end of its predecessors, even in a chain */
+	bool may_leave;	 /* may leave before it begins, see order_leave(); no stream, no
+			    chain */
+	uint64_t writer; /* number of the descriptor of `data` that asked; 0: none */
+	uint64_t syncs;	 /* waits only for works of this writer; its uses watch; 0: an
+			    ordinary work */
 	const void *takes_from; /* waits only for works of this chain that have begun, of
 				   its whole allocation; NULL: an ordinary work */
 

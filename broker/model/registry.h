@@ -45,6 +45,7 @@ struct registry {
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
 	uint64_t next_id[3];	       /* of allocations, streams, modules */
 	uint64_t n_functions_made;
+	uint64_t n_writers; /* descriptors of `data`, ever opened */
 	uint32_t n_wire_images; /* wire ids of images, ever given */
 
 	/* totals */

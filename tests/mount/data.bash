@@ -394,6 +394,31 @@ test_fsync_is_success()
 	sync allocations/x/data
 }
 
+# A write is answered before the bytes are there; each descriptor open then is told once.
+test_each_descriptor_is_told_once_that_a_write_failed()
+{
+	needs_software 'go wrong'
+	echo 'x 64K' >control/alloc
+	is "$(py "$T" <<-'EOF'
+		first, second = [os.open("allocations/x/data", os.O_WRONLY) for _ in range(2)]
+		with open(f"{sys.argv[1]}/inject", "w") as rules:
+		    rules.write("fail=cuMemcpyHtoDAsync_v2@*=CUDA_ERROR_INVALID_VALUE")
+		show(os.pwrite, first, b"x" * 4096, 0)
+		while "cuMemcpyHtoDAsync" not in open("errors").read():
+		    time.sleep(0.01)
+		os.unlink(f"{sys.argv[1]}/inject")
+		show(os.pwrite, second, b"y" * 4096, 8192)
+		show(os.fsync, second)
+		show(os.fsync, second)
+		show(os.close, second)
+		later = os.open("allocations/x/data", os.O_WRONLY)
+		show(os.pwrite, later, b"z" * 4096, 4096)
+		show(os.close, later)
+		show(os.close, first)
+	EOF
+	)" $'4096\n4096\nEIO\nNone\nNone\n4096\nNone\nEIO'
+}
+
 test_a_reader_sees_what_is_written_ahead_of_him()
 {
 	echo 'x 8M' >control/alloc

@@ -137,26 +137,21 @@ test_sigkill_ends_a_wait()
 	inject
 }
 
-# writes_and THEN: a program that writes data and then, as soon as $T/slow exists, queues
-# work on the same memory and runs THEN.
+# writes_and THEN: a program that writes data, which takes 30 s after the answer, and then
+# runs THEN.
 writes_and()
 {
 	echo 'x 4096' >control/alloc
-	rm -f "$T/slow" "$T/wrote" # files of an earlier case
+	is_zero allocations/x/data
+	rm -f "$T/wrote" # of an earlier case
+	slow 30s
 	python3 -c "from syscalls import *
 fd = os.open('allocations/x/data', os.O_WRONLY)
 os.write(fd, b'written')
 print('written', flush=True)
-while not os.path.exists('$T/slow'):
-    time.sleep(0.02)
-os.write(control('fill'), b'x u8:1 offset=2K wait=0')
-print('queued', flush=True)
 $1" >"$T/wrote" &
 	program=$!
 	eventually "grep -q written '$T/wrote'"
-	slow 30s
-	touch "$T/slow"
-	eventually "grep -q queued '$T/wrote'"
 }
 
 # The exit of a program closes its files. Such a close waits until all written bytes are in

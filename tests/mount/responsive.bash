@@ -187,4 +187,42 @@ test_reads_ahead_hold_back_no_closing()
 	inject
 }
 
+# The kernel comes after the write in the order of uses.
+test_close_waits_for_nothing_queued_after_the_last_write()
+{
+	needs_kernels
+	mkdir modules/faults && cp "$GPUMEM_KERNELS/faults.ptx" modules/faults/image
+	echo 'x 64K' >control/alloc
+	is "$(py <<-'EOF'
+		fd = os.open("allocations/x/data", os.O_WRONLY)
+		os.pwrite(fd, b"x" * 4096, 8192)
+		os.write(control("launch"), b"faults endless grid=1 block=1 wait=0 x+32")
+		signal.alarm(5)
+		show(os.fsync, fd)
+		show(os.close, fd)
+	EOF
+	)" $'None\nNone'
+	echo 1 >"owners/$("${AS[@]}" id -u)/reset"
+}
+
+test_close_waits_for_the_writes_of_its_descriptor_alone()
+{
+	local seconds
+	needs_software 'be slow'
+	echo 'x 64K' >control/alloc
+	inject 'delay=cuMemcpyHtoDAsync_v2@1=3s'
+	seconds=$(py <<-'EOF'
+		first, second = [os.open("allocations/x/data", os.O_WRONLY) for _ in range(2)]
+		os.pwrite(first, b"x" * 4096, 0)
+		os.pwrite(second, b"x" * 4096, 8192)
+		begin = time.monotonic()
+		os.close(second)
+		print(int(time.monotonic() - begin), end=" ")
+		os.close(first)
+		print(int(time.monotonic() - begin))
+	EOF
+	)
+	[[ $seconds =~ ^[01]\ [23]$ ]] || fail "closed after $seconds s"
+}
+
 main "$@"

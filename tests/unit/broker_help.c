@@ -236,13 +236,14 @@ struct token allocation_named(struct broker *broker, const char *name)
 long data_write(struct broker *broker, struct token token, uint64_t offset,
 		const void *bytes, size_t length)
 {
+	const struct writer writer = { .token = token };
 	struct buffer buffer;
 	struct answer answer;
 	int error;
 
 	cr_assert(eq(int, broker_buffer_get(broker, &buffer), 0));
 	memcpy(buffer.memory + 80, bytes, length);
-	broker_write(broker, token, &nobody_special, offset, buffer.memory + 80, length,
+	broker_write(broker, &writer, &nobody_special, offset, buffer.memory + 80, length,
 		     &buffer, answer_expect(&answer));
 	error = answer_get(&answer);
 	broker_buffer_put(broker, &buffer);

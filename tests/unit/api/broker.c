@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unit/broker_help.h"
 #include "control/line.h"
 #include "control/usage.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "unit/broker_help.h"
 
 TestSuite(broker, .timeout = 60);
 
@@ -49,18 +49,18 @@ Test(broker, refused_write_gives_its_buffer_back)
 	struct broker *broker = broker_start("64M", NULL);
 	struct buffer many[64], *last = &many[63];
 	struct answer answer;
-	struct token x;
+	struct writer x;
 
 	cr_assert(eq(int, command_say(broker, "alloc", "x 4096"), 0));
-	x = allocation_named(broker, "x");
+	broker_writer_init(broker, &x, allocation_named(broker, "x"));
 	for (int i = 0; i < 64; i++)
 		cr_assert(eq(int, broker_buffer_get(broker, &many[i]), 0));
 	cr_assert(lt(int, last->slot, 0));
 	broker_shutdown(broker);
-	broker_write(broker, x, &nobody_special, 0, last->memory + 80, 1, last,
+	broker_write(broker, &x, &nobody_special, 0, last->memory + 80, 1, last,
 		     answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), -ESTALE));
-	broker_write(broker, x, &nobody_special, 0, many[0].memory + 80, 1, &many[0],
+	broker_write(broker, &x, &nobody_special, 0, many[0].memory + 80, 1, &many[0],
 		     answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), -ESTALE));
 	for (int i = 0; i < 64; i++)
@@ -132,7 +132,8 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	struct broker *broker = broker_start("64M", NULL);
 	struct answer answer, copied;
 	struct control *alloc;
-	struct token source, target;
+	struct token source;
+	struct writer target;
 	const struct verb *verbs;
 	size_t n;
 
@@ -143,7 +144,7 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	cr_assert(gt(int, (int)control_say(alloc, "target 4M mode=666\n"), 0));
 	control_free(alloc);
 	source = allocation_named(broker, "source");
-	target = allocation_named(broker, "target");
+	broker_writer_init(broker, &target, allocation_named(broker, "target"));
 	cr_assert(eq(int, command_say(broker, "alloc", "busy 4M"), 0));
 	cr_assert(eq(int, command_say(broker, "fill", "busy u8:1"), 0));
 	cr_assert(eq(int, command_say(broker, "fill", "target u8:1"), 0));
@@ -152,7 +153,7 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	for (int i = 0; i < N; i++)
 		broker_read(broker, allocation_named(broker, "busy"), &nobody_special, 0,
 			    4096, answer_expect(&answers[i]));
-	broker_copy_range(broker, source, 0, target, 0, 4096, &nobody_special,
+	broker_copy_range(broker, source, 0, &target, 0, 4096, &nobody_special,
 			  answer_expect(&copied));
 	kill(owner_pid(broker), SIGKILL);
 	while (owner_pid(broker))
@@ -168,7 +169,7 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 		cr_assert(eq(int, answer_get(&answers[i]), 0));
 	/* The copy is answered when its turn has come. */
 	cr_assert(eq(int, answer_get(&copied), 0));
-	broker_sync(broker, target, &nobody_special, answer_expect(&answer));
+	broker_sync(broker, &target, &nobody_special, answer_expect(&answer));
 	cr_assert(lt(int, answer_get(&answer), 0));
 	broker_end(broker);
 }
@@ -247,14 +248,16 @@ Test(broker, direct_memory_is_lost_with_its_worker_and_can_be_freed)
 {
 	struct broker *broker = broker_start("64M", NULL);
 	struct answer answer, synced;
+	struct writer writer;
 	struct token x;
 
 	cr_assert(eq(int, command_say(broker, "alloc", "x 4M kind=direct"), 0));
 	x = allocation_named(broker, "x");
+	broker_writer_init(broker, &writer, x);
 	kill(owner_pid(broker), SIGKILL);
 	/* Refused, or queued before the end was noticed. */
-	broker_zero(broker, x, &nobody_special, 0, 4096, answer_expect(&answer));
-	broker_sync(broker, x, &nobody_special, answer_expect(&synced));
+	broker_zero(broker, &writer, &nobody_special, 0, 4096, answer_expect(&answer));
+	broker_sync(broker, &writer, &nobody_special, answer_expect(&synced));
 	cr_assert(lt(int, MIN(answer_get(&answer), answer_get(&synced)), 0));
 	while (owner_pid(broker))
 		usleep(1000);

@@ -105,6 +105,61 @@ static void expect_empty(void)
 	cr_assert(eq(ptr, s.last, NULL));
 }
 
+/* The close of a descriptor of x. */
+static struct work *sync_of(uint64_t writer)
+{
+	struct work *made = calloc(1, sizeof(*made));
+
+	made->may_leave = true;
+	made->syncs = writer;
+	work_use(made, &x, 0, 8, false);
+	made->uses[0].watches = true;
+	cr_assert(eq(int, order_add(made), 0));
+	return made;
+}
+
+Test(order, sync_waits_for_the_works_of_its_writer_alone)
+{
+	struct work *a = work(&x, 0, 8, true, NULL), *b = work(&x, 0, 8, true, NULL);
+	struct work *mine, *others;
+
+	a->writer = 1;
+	b->writer = 2;
+	mine = sync_of(1);
+	others = sync_of(3);
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, others->n_before, 0));
+	/* The second write covers the first, which the sync finds all the same. */
+	cr_assert(eq(uint, finish(others), 0));
+	cr_assert(eq(uint, finish(a), 2));
+	cr_assert(eq(uint, finish(mine) + finish(b), 0));
+	expect_empty();
+}
+
+/* A later write does not wait for a sync, which may leave; a free does wait. */
+Test(order, nothing_but_a_free_waits_for_a_sync)
+{
+	struct work *a = work(&x, 0, 8, true, NULL), *sync, *later, *freed;
+	struct work *ready = NULL;
+
+	a->writer = 1;
+	sync = sync_of(1);
+	later = work(&x, 0, 8, true, NULL);
+	cr_assert(eq(uint, later->n_before, 1));
+	x.state = ALLOCATION_FREED;
+	freed = work(&x, 0, 8, true, NULL);
+	x.state = ALLOCATION_LIVE;
+	cr_assert(eq(uint, freed->n_before, 2));
+	cr_assert(order_leave(sync, &ready));
+	work_deinit(sync);
+	free(sync);
+	cr_assert(eq(ptr, ready, NULL));
+	cr_assert(eq(uint, finish(a), 1));
+	cr_assert(eq(uint, finish(later), 1));
+	cr_assert(eq(uint, finish(freed), 0));
+	expect_empty();
+}
+
 Test(order, readers_of_a_range_run_together)
 {
 	struct work *a = work(&x, 0, 8, false, NULL), *b = work(&x, 4, 8, false, NULL);

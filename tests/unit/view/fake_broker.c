@@ -763,9 +763,15 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 	answer(broker, wait, n < 0 ? (int)n : 0, copy, MAX(n, (ssize_t)0));
 }
 
-void broker_write(struct broker *broker, struct token token, const struct caller *caller,
-		  uint64_t offset, const void *bytes, size_t length,
-		  struct buffer *buffer, struct completion *wait)
+void broker_writer_init(struct broker *broker, struct writer *writer, struct token token)
+{
+	(void)broker;
+	*writer = (struct writer){ .token = token };
+}
+
+void broker_write(struct broker *broker, const struct writer *writer,
+		  const struct caller *caller, uint64_t offset, const void *bytes,
+		  size_t length, struct buffer *buffer, struct completion *wait)
 {
 	struct buffer kept = *buffer;
 	uint8_t *target;
@@ -774,7 +780,7 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 	(void)caller;
 	buffer->memory = NULL;
 	pthread_mutex_lock(&broker->lock);
-	n = range(broker, token, offset, length, &target);
+	n = range(broker, writer->token, offset, length, &target);
 	if (n > 0)
 		memcpy(target, bytes, n);
 	pthread_mutex_unlock(&broker->lock);
@@ -782,23 +788,24 @@ void broker_write(struct broker *broker, struct token token, const struct caller
 	answer(broker, wait, n < 0 ? (int)n : n == 0 ? -ENOSPC : 0, NULL, n);
 }
 
-void broker_sync(struct broker *broker, struct token token, const struct caller *caller,
-		 struct completion *wait)
+void broker_sync(struct broker *broker, struct writer *writer,
+		 const struct caller *caller, struct completion *wait)
 {
-	(void)token;
+	(void)writer;
 	(void)caller;
 	answer(broker, wait, 0, NULL, 0);
 }
 
-void broker_zero(struct broker *broker, struct token token, const struct caller *caller,
-		 uint64_t offset, uint64_t length, struct completion *wait)
+void broker_zero(struct broker *broker, const struct writer *writer,
+		 const struct caller *caller, uint64_t offset, uint64_t length,
+		 struct completion *wait)
 {
 	uint8_t *bytes;
 	ssize_t n;
 
 	(void)caller;
 	pthread_mutex_lock(&broker->lock);
-	n = range(broker, token, offset, length, &bytes);
+	n = range(broker, writer->token, offset, length, &bytes);
 	if (n > 0)
 		memset(bytes, 0, n);
 	pthread_mutex_unlock(&broker->lock);
@@ -825,8 +832,9 @@ void broker_truncate(struct broker *broker, struct token token,
 }
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       struct token target, uint64_t target_offset, uint64_t length,
-		       const struct caller *caller, struct completion *wait)
+		       const struct writer *target, uint64_t target_offset,
+		       uint64_t length, const struct caller *caller,
+		       struct completion *wait)
 {
 	uint8_t *from, *to;
 	ssize_t n;
@@ -835,7 +843,7 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 	pthread_mutex_lock(&broker->lock);
 	n = range(broker, source, source_offset, length, &from);
 	if (n > 0)
-		n = range(broker, target, target_offset, n, &to);
+		n = range(broker, target->token, target_offset, n, &to);
 	if (n > 0)
 		memmove(to, from, n);
 	pthread_mutex_unlock(&broker->lock);
