@@ -2,7 +2,8 @@
 /*
  * y = 2 x + y, on two allocations of a gpumem mount:
  *
- *	cc saxpy.c -o saxpy -I/usr/local/cuda/include -lgpumem -lcuda
+ *	gpumem=$(pkg-config --cflags --libs gpumem)
+ *	cc saxpy.c -o saxpy -I/usr/local/cuda/include $gpumem -lcuda
  *	echo 'x 4096xf32' >/mnt/gpu/control/alloc; echo 'x f32:1.5' >/mnt/gpu/control/fill
  *	echo 'y 4096xf32' >/mnt/gpu/control/alloc
  *	./saxpy /mnt/gpu saxpy.ptx
