@@ -15,53 +15,66 @@
 SUITE(options);
 SUITE(inject);
 
+/* A setting that the driver refuses, with the second half of its sentence. */
+struct bad {
+	const char *setting, *because;
+};
+
+static const struct bad *bad;
+
 /* Calls cuInit with bad options and checks the sentence on stderr. */
 static void init_with_bad_options(int socket)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
-	char said[256] = "";
+	char said[256] = "", sentence[256];
 	int fds[2];
 
 	MUST(pipe2(fds, O_CLOEXEC) == 0);
 	MUST(dup2(fds[1], STDERR_FILENO) == STDERR_FILENO);
 	MUST(cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why) < 0);
 	MUST(read(fds[0], said, sizeof(said) - 1) > 0);
-	MUST(strstr(said, "GPUMEM_SOFTGPU") && strstr(said, "can't use"));
+	snprintf(sentence, sizeof(sentence), "software GPU: can't use '%s': %s",
+		 bad->setting, bad->because);
+	MUST(!strncmp(said, sentence, strlen(sentence)));
 	wire_send(socket, 1, -1);
 }
 
 Test(options, that_make_no_sense_fail_init_with_a_sentence)
 {
-	static const char *const bad[] = {
-		"devices=17",
-		"devices=two",
-		"memory=0",
-		"memory=3",
-		"memory=1X",
-		"memory=99999999999999999999",
-		"capability=9",
-		"version=thirteen",
-		"machine=../up",
-		"name=",
-		"colour=red",
-		"colour",
-		"fail=cuMemCreate",
-		"fail=cuMemCreate@1",
-		"fail=cuMemCreate@0=CUDA_ERROR_OUT_OF_MEMORY",
-		"fail=cuMemCreate@1=CUDA_ERROR_NO_SUCH",
-		"fail=cuMemCreate@1=0",
-		"fail=cuNoSuchCall@1=CUDA_ERROR_OUT_OF_MEMORY",
-		"delay=cuMemCreate@1=5",
-		"delay=cuMemCreate@x=5ms",
-		"kill=cuMemCreate@1=SIGKILL",
+	static const char no_option[] = "the options are capability=, concurrent=, ";
+	static const char fail[] = "fail= takes CALL@WHEN=RESULT, ";
+	static const char memory[] = "memory= takes a multiple of 2M, such as 8G\n";
+	const struct bad all[] = {
+		{ "devices=17", "devices= takes a number from 0 to 16\n" },
+		{ "devices=two", "devices= takes " },
+		{ "memory=0", memory },
+		{ "memory=3", memory },
+		{ "memory=1X", memory },
+		{ "memory=99999999999999999999", memory },
+		{ "capability=9", "capability= takes a version, such as 9.0\n" },
+		{ "version=thirteen", "version= takes " },
+		{ "machine=../up", "machine= takes " },
+		{ "name=", "name= takes " },
+		{ "colour=red", no_option },
+		{ "colour", no_option },
+		{ "memory", no_option },
+		{ "fail=cuMemCreate", fail },
+		{ "fail=cuMemCreate@1", fail },
+		{ "fail=cuMemCreate@0=CUDA_ERROR_OUT_OF_MEMORY", fail },
+		{ "fail=cuMemCreate@1=CUDA_ERROR_NO_SUCH", fail },
+		{ "fail=cuMemCreate@1=0", fail },
+		{ "fail=cuNoSuchCall@1=CUDA_ERROR_OUT_OF_MEMORY", fail },
+		{ "delay=cuMemCreate@1=5", "delay= takes " },
+		{ "delay=cuMemCreate@x=5ms", "delay= takes " },
+		{ "kill=cuMemCreate@1=SIGKILL", "kill= takes " },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+	for (bad = all; bad < all + ARRAY_SIZE(all); bad++) {
 		struct child child;
 
-		conform_options(bad[i]);
+		conform_options(bad->setting);
 		child_start(&child, init_with_bad_options);
-		cr_assert_eq(wire_receive(child.socket, NULL), 1, "%s", bad[i]);
+		cr_assert_eq(wire_receive(child.socket, NULL), 1, "%s", bad->setting);
 		child_finish(&child);
 	}
 }

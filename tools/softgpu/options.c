@@ -193,36 +193,61 @@ static int set_control(const char *value)
 struct key {
 	const char *name;
 	int (*set)(const char *value);
+	const char *takes;
 };
 
 /* clang-format off */
 static const struct key keys[] = {
-	{ "capability", set_capability },
-	{ "concurrent", set_concurrent },
-	{ "control", set_control },
-	{ "devices", set_devices },
-	{ "directory", set_directory },
-	{ "machine", set_machine },
-	{ "managed", set_managed },
-	{ "memory", set_memory },
-	{ "name", set_name },
-	{ "nodes", set_nodes },
-	{ "version", set_version },
+	{ "capability", set_capability, "a version, such as 9.0" },
+	{ "concurrent", set_concurrent, "0 or 1" },
+	{ "control", set_control, "a path" },
+	{ "delay", NULL, "CALL@WHEN=TIME, such as cuLaunchKernel@*=5s" },
+	{ "devices", set_devices, "a number from 0 to 16" },
+	{ "directory", set_directory, "a path" },
+	{ "fail", NULL, "CALL@WHEN=RESULT, such as cuMemCreate@1=CUDA_ERROR_OUT_OF_MEMORY" },
+	{ "kill", NULL, "CALL@WHEN, such as cuMemCreate@1" },
+	{ "machine", set_machine, "a name of letters, digits, '_', '.' and '-'" },
+	{ "managed", set_managed, "a size, such as 64G" },
+	{ "memory", set_memory, "a multiple of 2M, such as 8G" },
+	{ "name", set_name, "a name of up to 127 characters" },
+	{ "nodes", set_nodes, "a number from 1 to 16" },
+	{ "version", set_version, "a version, such as 12.4" },
 };
 /* clang-format on */
 
+static const struct key *key_find(const char *setting)
+{
+	size_t length = strcspn(setting, "=");
+
+	for (size_t i = 0; setting[length] && i < ARRAY_SIZE(keys); i++)
+		if (length == strlen(keys[i].name) &&
+		    !strncmp(setting, keys[i].name, length))
+			return &keys[i];
+	return NULL;
+}
+
 static int option_set(const char *setting)
 {
-	const char *equals = strchr(setting, '=');
+	const struct key *key = key_find(setting);
 
-	for (size_t i = 0; equals && i < ARRAY_SIZE(keys); i++) {
-		size_t length = strlen(keys[i].name);
-
-		if (length == (size_t)(equals - setting) &&
-		    !strncmp(setting, keys[i].name, length))
-			return keys[i].set(equals + 1);
-	}
+	if (key && key->set)
+		return key->set(strchr(setting, '=') + 1);
 	return inject_add(setting);
+}
+
+static void option_complain(const char *setting)
+{
+	const struct key *key = key_find(setting);
+
+	if (key) {
+		fprintf(stderr, "software GPU: can't use '%s': %s= takes %s\n", setting,
+			key->name, key->takes);
+		return;
+	}
+	fprintf(stderr, "software GPU: can't use '%s': the options are", setting);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		fprintf(stderr, "%s %s=", i ? "," : "", keys[i].name);
+	fprintf(stderr, "\n");
 }
 
 static int options_parse(void)
@@ -235,8 +260,7 @@ static int options_parse(void)
 	while ((setting = strsep(&rest, ":"))) {
 		if (!*setting || option_set(setting) >= 0)
 			continue;
-		fprintf(stderr, "software GPU: " OPTIONS_VARIABLE ": can't use '%s'\n",
-			setting);
+		option_complain(setting);
 		return -EINVAL;
 	}
 	return 0;
