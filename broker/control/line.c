@@ -36,6 +36,8 @@ const char *line_value(const struct line *line, const char *key)
 static int refuse_word(struct refusal *refusal, const struct line *line, const char *word)
 {
 	struct usage_operand last;
+	const char *key;
+	size_t length;
 	uint64_t number;
 
 	if (usage_has_key(line->usage, word, strlen(word)))
@@ -44,12 +46,22 @@ static int refuse_word(struct refusal *refusal, const struct line *line, const c
 	if (!strchr(line->usage, '='))
 		return refuse(refusal, EINVAL, "'%.64s' is one word too many", word);
 	if (line->n_operands && usage_operand(line->usage, line->n_operands - 1, &last) &&
-	    strncmp(last.name, "SIZE", 4) == 0 &&
+	    strncmp(last.name, "SIZE", 4) == 0 && !line->n_keys &&
 	    number_parse(line->operands[line->n_operands - 1], &number) == 0)
 		return refuse(refusal, EINVAL,
 			      "'%.64s' is not KEY=VALUE (for a count of floats write "
 			      "%.20sxf32)",
 			      word, line->operands[line->n_operands - 1]);
+	if (line->n_keys)
+		return refuse(refusal, EINVAL,
+			      "'%.64s' is not KEY=VALUE (the value in %.64s ends at the "
+			      "blank)",
+			      word, line->keys[line->n_keys - 1]);
+	length = usage_required_key(line->usage, &key);
+	if (length)
+		return refuse(refusal, EINVAL,
+			      "'%.64s' is not KEY=VALUE: write %.*s=%.64s", word,
+			      (int)length, key, word);
 	return refuse(refusal, EINVAL, "'%.64s' is not KEY=VALUE", word);
 }
 

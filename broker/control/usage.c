@@ -62,6 +62,17 @@ bool usage_has_args(const char *usage)
 	return strstr(usage, ARGS);
 }
 
+size_t usage_required_key(const char *usage, const char **ret_key)
+{
+	const char *rest = usage;
+	size_t length;
+
+	while ((length = next_key(&rest, ret_key)))
+		if (*ret_key == usage || (*ret_key)[-1] == ' ')
+			break;
+	return length;
+}
+
 void usage_list_keys(const char *usage, struct text *text)
 {
 	const char *rest = usage, *key;

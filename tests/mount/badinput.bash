@@ -266,6 +266,11 @@ test_a_sentence_quotes_the_word_and_names_what_is_allowed()
 	says control/alloc 'x 4K kind=gpu' 'kind=gpu is not one of device, direct, async, managed, host'
 	says control/alloc 'x 1000 float32' \
 		"'float32' is not KEY=VALUE (for a count of floats write 1000xf32)"
+	says control/alloc 'x 4K tag=two words' \
+		"'words' is not KEY=VALUE (the value in tag=two ends at the blank)"
+	says control/copy 'x y' "'y' is not KEY=VALUE: write from=y"
+	says control/copy 'x from=y z' \
+		"'z' is not KEY=VALUE (the value in from=y ends at the blank)"
 	says control/alloc 'x 4K device=gpu0' "'gpu0' is not a device: $devices"
 	says control/alloc 'x 4K device=99' "there is no device 99: $devices"
 	says control/alloc 'my-weights/layer1 4K' \
