@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct sessions {
 	pthread_mutex_t lock;
@@ -89,6 +90,30 @@ static void session_unlist(const struct gpumem *gpumem)
 
 /* ---- the mount ---- */
 
+static int mount_dead(const char *mount)
+{
+	return error_set(
+		ENOTCONN,
+		"the gpumemd of %s has ended: `fusermount3 -u %s` takes the dead "
+		"mount away",
+		mount, mount);
+}
+
+/* Returns: 0: this user may enter the mount; -errno. */
+static int mount_enter(const char *mount)
+{
+	struct statx now;
+
+	/* for a dead broker the kernel answers from its cache, unless forced to ask */
+	if (faccessat(AT_FDCWD, mount, X_OK, AT_EACCESS) == 0 &&
+	    statx(AT_FDCWD, mount, AT_STATX_FORCE_SYNC, STATX_MODE, &now) == 0)
+		return 0;
+	if (errno == ENOTCONN)
+		return mount_dead(mount);
+	return error_set(errno, "no broker is mounted here for this user: %s",
+			 strerror(errno));
+}
+
 /*
  * Finds the only mount of a broker that this user may enter.
  * Returns: 0; -ENOENT; -EACCES and others: there are mounts, but none to enter;
@@ -99,7 +124,7 @@ static int mount_find(char **ret_mount)
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
 	_cleanup_text_ struct text all = TEXT_INIT;
 	const struct mntent *entry;
-	int error = ENOENT;
+	int refused = error_set(ENOENT, "no broker is mounted here: start gpumemd");
 	unsigned int n = 0;
 
 	if (!mounts)
@@ -107,18 +132,16 @@ static int mount_find(char **ret_mount)
 	while ((entry = getmntent(mounts))) {
 		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
 			continue;
-		if (faccessat(AT_FDCWD, entry->mnt_dir, X_OK, AT_EACCESS) < 0) {
-			error = errno;
-			continue;
-		}
-		text_printf(&all, "%s%s", n++ ? ", " : "", entry->mnt_dir);
+		int r = mount_enter(entry->mnt_dir);
+
+		if (r == 0)
+			text_printf(&all, "%s%s", n++ ? ", " : "", entry->mnt_dir);
+		else
+			refused = r;
 	}
 	endmntent(mounts);
-	if (n == 0 && error != ENOENT)
-		return error_set(error, "no broker is mounted here for this user: %s",
-				 strerror(error));
 	if (n == 0)
-		return error_set(ENOENT, "no broker is mounted here: start gpumemd");
+		return refused;
 	if (n > 1)
 		return error_set(ENOTUNIQ,
 				 "%u brokers are mounted here: set GPUMEM_MOUNT to one "
@@ -142,6 +165,8 @@ static int mount_check(const char *mount)
 	if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
 	error = errno;
+	if (error == ENOTCONN)
+		return mount_dead(mount);
 	return error_set(error == ENOENT || error == ENOTDIR ? ENOENT : error,
 			 "%s is not a mount of gpumemd: %s", mount, strerror(error));
 }

@@ -271,6 +271,19 @@ test_mounts_that_a_user_may_not_enter_do_not_count()
 	broker_stop "$T/own"
 }
 
+test_a_dead_mount_does_not_count()
+{
+	needs_root 'a namespace of mounts'
+	mkdir "$T/dead"
+	broker_start "$T/dead" --driver "$(driver dead)"
+	ls "$T/dead/mnt" >/dev/null
+	like "$(opens 0)" '^ENOTUNIQ 2 brokers'
+	kill -KILL "$(<"$T/dead/pid")"
+	eventually "[ -s '$T/dead/status' ]"
+	is "$(opens 0)" ok
+	unmount "$T/dead/mnt"
+}
+
 test_a_hidden_device_is_said_so()
 {
 	needs_software 'hide a device without a toolkit'

@@ -233,6 +233,18 @@ test_without_a_mount_there_is_a_sentence()
 	ends 1 "is not a mount of gpumemd" alloc x 4M
 }
 
+test_a_dead_mount_is_said_so()
+{
+	local dead=$T/dead/mnt
+	mkdir "$T/dead"
+	broker_start "$T/dead" --driver "$(driver dead)"
+	kill -KILL "$(<"$T/dead/pid")"
+	eventually "[ -s '$T/dead/status' ]"
+	GPUMEM_MOUNT=$dead ends 1 \
+		"^gpumem: the gpumemd of $dead has ended: .fusermount3 -u $dead. takes the dead mount away$" ls
+	unmount "$dead"
+}
+
 test_a_mount_that_does_not_answer_hangs_nothing()
 {
 	mkdir "$T/other"
