@@ -39,14 +39,14 @@ struct file {
 	struct file *prev, *next; /* files.lock */
 };
 
-struct image_file;
+struct upload_file;
 
 /* All open files, to close them when the kernel sends no RELEASE any more. */
 struct files {
 	pthread_mutex_t lock;
 	struct file *open; /* lock, like the next: */
-	struct image_file
-		*unused_images; /* file_image.c: by the thread that opened them */
+	struct upload_file
+		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };
 
 void files_init(struct files *files);
@@ -73,18 +73,18 @@ file_open file_control_open; /* control files */
 file_open file_events_open;  /* events_pipe */
 file_open file_lease_open;   /* lease of allocations */
 file_open file_data_open;    /* data of allocations */
-file_open file_image_open;   /* image of modules */
+file_open file_upload_open;  /* image of modules, tensors of allocations */
 
 /* SETATTR of the size of data. */
 void file_data_truncate(struct view *view, struct request *request, struct token token,
 			uint64_t size);
 
-/* SETATTR of the size of an image, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
-int file_image_resize(struct file *file, fuse_req_t req, uint64_t size);
+/* SETATTR of the size of such a file, by a descriptor. Returns: 0; -EFBIG, -ENOMEM. */
+int file_upload_resize(struct file *file, fuse_req_t req, uint64_t size);
 
 /* SETATTR of size 0 without a descriptor: the second half of an open(2) with O_TRUNC,
  * else without effect. Returns: 0; -ENOMEM. */
-int file_image_truncate(struct view *view, fuse_req_t req, const struct node *node);
+int file_upload_truncate(struct view *view, fuse_req_t req, const struct node *node);
 
 /* COPY_FILE_RANGE. */
 void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,

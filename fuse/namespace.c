@@ -139,17 +139,17 @@ static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	file_data_truncate(view, request, node->token, attr->st_size);
 }
 
-/* The image of a descriptor; the image that is loaded stays as it is. */
-static void change_image_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
+/* What a descriptor has written; what is stored or loaded stays as it is. */
+static void change_upload_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 			      const struct node *node, const struct fuse_file_info *info,
 			      const struct stat *attr)
 {
 	int error = 0;
 
 	if (info)
-		error = file_image_resize(file_of(info), req, (uint64_t)attr->st_size);
+		error = file_upload_resize(file_of(info), req, (uint64_t)attr->st_size);
 	else if (attr->st_size == 0)
-		error = file_image_truncate(view, req, node);
+		error = file_upload_truncate(view, req, node);
 	if (error)
 		reply_error(req, error);
 	else
@@ -171,8 +171,8 @@ void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		change_owner(view, req, ino, &node, attr, to_set);
 	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_DATA)
 		change_size(view, req, ino, &node, attr);
-	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_IMAGE)
-		change_image_size(view, req, ino, &node, info, attr);
+	else if (to_set & FUSE_SET_ATTR_SIZE && node.row->kind == NODE_UPLOAD)
+		change_upload_size(view, req, ino, &node, info, attr);
 	else
 		tree_reply_attr(view, req, ino);
 }

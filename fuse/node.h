@@ -26,7 +26,7 @@ enum node_kind {
 	NODE_DATA,
 	NODE_LEASE,
 	NODE_LINK, /* `socket` */
-	NODE_IMAGE,
+	NODE_UPLOAD, /* written whole: `image`, `tensors` */
 	N_NODE_KINDS,
 };
 

@@ -15,7 +15,7 @@ static file_open *const openers[N_NODE_KINDS] = {
 	[NODE_ATTRIBUTE] = file_text_open,  [NODE_ERRORS] = file_text_open,
 	[NODE_EVENTS] = file_text_open,	    [NODE_PIPE] = file_events_open,
 	[NODE_CONTROL] = file_control_open, [NODE_DATA] = file_data_open,
-	[NODE_IMAGE] = file_image_open,	    [NODE_LEASE] = file_lease_open,
+	[NODE_UPLOAD] = file_upload_open,   [NODE_LEASE] = file_lease_open,
 };
 
 static void op_init(void *userdata, struct fuse_conn_info *connection)

@@ -77,7 +77,7 @@ static mode_t mode_of_text(const struct node_row *row, mode_t mode)
 static mode_t (*const modes[N_NODE_KINDS])(const struct node_row *row, mode_t mode) = {
 	[NODE_OBJECT] = mode_of_object,	      [NODE_STATUS] = mode_of_text,
 	[NODE_ATTRIBUTE] = mode_of_attribute, [NODE_CONTROL] = mode_of_control,
-	[NODE_DATA] = mode_of_data,	      [NODE_IMAGE] = mode_of_data,
+	[NODE_DATA] = mode_of_data,	      [NODE_UPLOAD] = mode_of_data,
 	[NODE_LEASE] = mode_of_data,	      [NODE_FOLDER] = mode_of_object,
 };
 
@@ -94,13 +94,15 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 
 static bool has_bytes(const struct node_row *row)
 {
-	return row->kind == NODE_DATA || row->kind == NODE_IMAGE;
+	return row->kind == NODE_DATA || row->kind == NODE_UPLOAD;
 }
 
 static void stat_object(struct view *view, const struct node *node,
 			const struct object_stat *object, struct stat *stat)
 {
 	const struct node_row *row = node->row;
+	bool tensors = row->kind == NODE_UPLOAD && row->type == OBJECT_ALLOCATION;
+	uint64_t size = tensors ? object->tensors_size : object->size;
 
 	memset(stat, 0, sizeof(*stat));
 	stat->st_ino = node_inode(node, object->id);
@@ -116,9 +118,9 @@ static void stat_object(struct view *view, const struct node *node,
 	stat->st_atim = stat->st_mtim;
 	stat->st_ctim = stat->st_mtim;
 	if (row->kind == NODE_OBJECT || has_bytes(row))
-		stat->st_size = object->size;
+		stat->st_size = size;
 	if (has_bytes(row)) {
-		stat->st_blocks = align_up(object->size, BLOCK) / BLOCK;
+		stat->st_blocks = align_up(size, BLOCK) / BLOCK;
 		stat->st_blksize = DATA_BLOCK;
 	}
 }

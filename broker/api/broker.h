@@ -68,8 +68,9 @@ struct object_stat {
 	uint64_t id; /* never reused for another object of the type */
 	uid_t uid;
 	gid_t gid;
-	mode_t mode;	   /* permission bits of its files: rw for user, group, other */
-	uint64_t size;	   /* bytes of data or image; 0: has none */
+	mode_t mode;   /* permission bits of its files: rw for user, group, other */
+	uint64_t size; /* bytes of data or image; 0: has none */
+	uint64_t tensors_size; /* bytes of the tensors of an allocation */
 	int64_t changed_s; /* last write, or else creation; seconds and nanoseconds, UTC
 			    */
 	uint32_t changed_ns;

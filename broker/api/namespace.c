@@ -25,6 +25,7 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/stream.h"
+#include "model/tensors.h"
 #include "process/broker.h"
 #include "process/worker.h"
 
@@ -242,6 +243,7 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 		.gid = allocation->gid,
 		.mode = allocation->mode,
 		.size = allocation->size,
+		.tensors_size = allocation->tensors ? allocation->tensors->size : 0,
 		.changed_s = allocation->written_s ? allocation->written_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,

@@ -11,6 +11,7 @@
 #include "model/registry.h"
 #include "model/shares.h"
 #include "model/stream.h"
+#include "model/tensors.h"
 
 static const struct {
 	const char *name;
@@ -141,6 +142,7 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 			managed_uncount(allocation->managed, &registry->managed);
 		allocation->state = ALLOCATION_FREED;
 	}
+	allocation->tensors = tensors_unref(allocation->tensors);
 }
 
 struct allocation *allocation_free(struct registry *registry,

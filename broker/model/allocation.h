@@ -26,6 +26,7 @@ struct owner;
 struct refusal;
 struct registry;
 struct stream;
+struct tensors;
 struct use;
 struct work;
 
@@ -71,6 +72,7 @@ struct allocation {
 	bool map_readers : 1; /* readers, too, may lease device memory */
 	char *name;
 	char *tag;		 /* NULL: none */
+	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 
 	/* The current place of the memory. */

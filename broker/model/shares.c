@@ -20,10 +20,12 @@ static const struct {
 } rows[N_SHARES] = {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
-	[SHARE_IMAGES] = { "of open images", (uint64_t)1 << 30, EDQUOT, true },
+	[SHARE_IMAGES] = { "of open images and tensors", (uint64_t)1 << 30, EDQUOT,
+			   true },
 	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
+	[SHARE_TENSORS] = { "of tensors", (uint64_t)256 << 20, EDQUOT, true },
 	[SHARE_TEXTS] = { "of texts in open descriptors", (uint64_t)64 << 20, EDQUOT,
 			  true },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },

@@ -20,10 +20,11 @@ struct text;
 enum share {
 	SHARE_ALLOCATIONS, /* includes allocations being made and freed */
 	SHARE_DESCRIPTORS, /* of the broker's process: one for each block of memory */
-	SHARE_IMAGES,	   /* bytes of images being written */
+	SHARE_IMAGES,	   /* bytes of images and tensors being written */
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_MODULES,
 	SHARE_READERS,	  /* of events_pipe */
+	SHARE_TENSORS,	  /* bytes of tensors of allocations */
 	SHARE_TEXTS,	  /* bytes that descriptors keep, to be read */
 	SHARE_OPERATIONS, /* queued and unfinished */
 	SHARE_QUESTIONS,  /* to a driver for what a file shows, without an answer yet */

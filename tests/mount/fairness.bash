@@ -534,7 +534,7 @@ test_the_share_of_open_images()
 	eventually "[ \$(wc -l <'$T/mallory') = 6 ]"
 	is "$(sort "$T/mallory" | uniq -c | xargs)" '2 EDQUOT 4 None'
 	like "$(by $mallory run 'tail -n 1 errors')" \
-		'modules/big/image EDQUOT uid 1001 has 1 GiB of open images and asks for .* more: the limit is 1 GiB'
+		'modules/big/image EDQUOT uid 1001 has 1 GiB of open images and tensors and asks for .* more: the limit is 1 GiB'
 	bob_notices_nothing
 }
 

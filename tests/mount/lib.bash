@@ -35,7 +35,7 @@ export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
 declare -A message=(
 	[E2BIG]='Argument list too long' [EACCES]='Permission denied' [EBUSY]='busy'
-	[EEXIST]='File exists' [EFBIG]='File too large' [EINTR]='Interrupted system call'
+	[EDQUOT]='Disk quota exceeded' [EEXIST]='File exists' [EFBIG]='File too large' [EINTR]='Interrupted system call'
 	[EINVAL]='Invalid argument' [EIO]='Input/output error'
 	[ENAMETOOLONG]='File name too long' [ENODEV]='No such device'
 	[ENOEXEC]='Exec format error'

@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "api/attribute.h"
-#include "api/image_file.h"
+#include "api/upload.h"
 #include "base/refusal.h"
-#include "unit/broker_help.h"
 #include "kernels/module_use.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "unit/broker_help.h"
 
 #define N_THREADS 4
 #define N_STEPS	  400
@@ -233,7 +233,8 @@ static void load_module(struct actor *actor, struct token module)
 	struct answer answer;
 	struct upload *upload;
 
-	if (upload_new(&upload, actor->broker, module, &nobody_special) < 0)
+	if (upload_new(&upload, actor->broker, OBJECT_MODULE, module, &nobody_special) <
+	    0)
 		return;
 	(void)upload_resize(upload, 42, 0);
 	(void)upload_write(upload, 42, 0, image, length);

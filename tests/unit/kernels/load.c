@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "api/attribute.h"
-#include "api/image_file.h"
+#include "api/upload.h"
 #include "base/refusal.h"
 #include "kernels/module_use.h"
 #include "model/access.h"
@@ -51,7 +51,9 @@ static int image_write(struct token module, const char *text)
 	struct upload *upload;
 	int error;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
+	cr_assert(eq(int,
+		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
+		     0));
 	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, text, strlen(text)), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
@@ -264,7 +266,9 @@ Test(load, nothing_is_loaded_twice_by_a_second_close)
 	struct upload *upload;
 	const struct image *first;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
+	cr_assert(eq(int,
+		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
+		     0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
@@ -282,7 +286,9 @@ Test(load, descriptor_of_a_removed_module_is_stale)
 	struct answer answer;
 	struct upload *upload;
 
-	cr_assert(eq(int, upload_new(&upload, broker, module, &nobody_special), 0));
+	cr_assert(eq(int,
+		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
+		     0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special), 0));
 	upload_flush(upload, 42, answer_expect(&answer));

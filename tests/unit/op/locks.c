@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "api/broker.h"
-#include "api/image_file.h"
-#include "unit/broker_help.h"
+#include "api/upload.h"
 #include "model/registry.h"
+#include "unit/broker_help.h"
 
 #define TAKINGS_MAX    64
 #define WRITE_TAKINGS  3
@@ -120,7 +120,9 @@ static void module_load(struct broker *broker, const char *name, const char *pat
 	cr_assert(eq(int,
 		     broker_create(broker, OBJECT_MODULE, name, &nobody_special, &token),
 		     0));
-	cr_assert(eq(int, upload_new(&upload, broker, token, &nobody_special), 0));
+	cr_assert(eq(int,
+		     upload_new(&upload, broker, OBJECT_MODULE, token, &nobody_special),
+		     0));
 	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, image, (size_t)length), 0));
 	upload_flush(upload, 42, answer_expect(&answer));

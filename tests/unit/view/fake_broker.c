@@ -9,7 +9,7 @@
  */
 #include "api/attribute.h"
 #include "api/control_file.h"
-#include "api/image_file.h"
+#include "api/upload.h"
 #include "base/def.h"
 
 #include <assert.h>
@@ -647,12 +647,13 @@ void broker_ask(struct broker *broker, struct token token,
 
 /* ---- modules: there are none ---- */
 
-int upload_new(struct upload **ret_upload, struct broker *broker, struct token module,
-	       const struct caller *caller)
+int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
+	       struct token token, const struct caller *caller)
 {
 	(void)ret_upload;
 	(void)broker;
-	(void)module;
+	(void)type;
+	(void)token;
 	(void)caller;
 	return -ESTALE;
 }

@@ -109,7 +109,7 @@ Test(node, attributes_and_verbs_make_files)
 	cr_assert_null(nodes_find_of(OBJECT_STREAM, "alloc"));
 	cr_assert_null(nodes_find_of(OBJECT_STREAM, "data"));
 	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "functions")->holds, OBJECT_FUNCTION);
-	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "image")->kind, NODE_IMAGE);
+	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "image")->kind, NODE_UPLOAD);
 	cr_assert_null(nodes_find_of(OBJECT_FUNCTION, "status"));
 }
 

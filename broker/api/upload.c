@@ -3,7 +3,7 @@
  * Written bytes go into a memfd. A close hands over the memfd, sealed; later writes go
  * into a copy. Memory is taken only while the machine has enough.
  */
-#include "api/image_file.h"
+#include "api/upload.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,13 +13,10 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
-#include "kernels/image_check.h"
-#include "kernels/load.h"
-#include "kernels/module_use.h"
+#include "api/upload_class.h"
+#include "base/refusal.h"
 #include "memory/block.h"
-#include "model/handle_table.h"
 #include "model/journal.h"
-#include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -27,48 +24,57 @@
 
 struct upload {
 	struct broker *broker;
+	const struct upload_class *class;
+	enum object_type type;
 	struct token token;
 	struct caller caller; /* opened the file; its groups don't matter here */
-	char name[OBJECT_NAME_MAX + 1];
+	char name[LISTED_NAME_MAX + 1]; /* of the object */
 
 	pthread_mutex_t lock; /* guards all fields below; outermost */
-	struct image *base;   /* the image at the start; NULL: empty */
-	int fd;		      /* its own image; -1: nothing written yet */
+	struct contents base; /* the contents at the start */
+	int fd;		      /* its own contents; -1: nothing written yet */
 	uint64_t size;	      /* of either */
 	uint64_t charged;     /* bytes of SHARE_IMAGES */
 	bool has_descriptor;  /* of SHARE_DESCRIPTORS */
 	bool sealed;	      /* fd was handed over */
 	bool dirty;	      /* written since */
-	bool too_big;	      /* a write was refused: the image is incomplete */
+	bool too_big;	      /* a write was refused: the contents are incomplete */
+	bool cut;	      /* to nothing, and no write has come since */
 };
 
-int upload_new(struct upload **ret_upload, struct broker *broker, struct token token,
-	       const struct caller *caller)
+static const struct upload_class *const classes[N_OBJECT_TYPES] = {
+	[OBJECT_ALLOCATION] = &tensors_upload,
+	[OBJECT_MODULE] = &image_upload,
+};
+
+int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
+	       struct token token, const struct caller *caller)
 {
 	struct upload *upload = calloc(1, sizeof(*upload));
-	struct module *module;
+	void *object;
 
 	if (!upload)
 		return -ENOMEM;
 	pthread_mutex_init(&upload->lock, NULL);
 	upload->broker = broker;
+	upload->class = classes[type];
+	upload->type = type;
 	upload->token = token;
 	upload->caller = *caller;
 	upload->caller.n_groups = 0;
 	upload->caller.groups = NULL;
 	upload->fd = -1;
+	upload->base.fd = -1;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	module = handle_table_get(&broker->registry->modules, token.slot,
-				  token.generation);
-	if (module)
-		strcpy(upload->name, module->name);
-	if (module && module->image) {
-		upload->base = image_ref(module->image);
-		upload->size = upload->base->size;
+	object = object_get(broker->registry, type, token);
+	if (object) {
+		object_name(type, object, upload->name);
+		upload->class->get(object, &upload->base);
+		upload->size = upload->base.size;
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (!module) {
+	if (!object) {
 		upload_free(upload);
 		return -ESTALE;
 	}
@@ -100,8 +106,11 @@ struct upload *upload_free(struct upload *upload)
 {
 	if (!upload)
 		return NULL;
-	if (upload->base)
-		module_put_image(upload->broker, upload->base);
+	if (upload->cut && upload->class->remove)
+		upload->class->remove(upload->broker, upload->token, &upload->caller,
+				      &upload->base);
+	if (upload->base.object)
+		upload->class->put(upload->broker, &upload->base);
 	upload_give_shares(upload);
 	closep(&upload->fd);
 	pthread_mutex_destroy(&upload->lock);
@@ -111,9 +120,10 @@ struct upload *upload_free(struct upload *upload)
 
 static int upload_fail(struct upload *upload, pid_t pid, int error, const char *sentence)
 {
-	char file[128];
+	char file[LISTED_NAME_MAX + 64];
 
-	snprintf(file, sizeof(file), "modules/%s/image", upload->name);
+	snprintf(file, sizeof(file), "%s/%s/%s", object_folder(upload->type),
+		 upload->name, upload->class->file);
 	journal_fail(upload->broker->journal, upload->caller.uid, pid, file, error,
 		     sentence);
 	return -error;
@@ -140,8 +150,8 @@ static int upload_refuse(struct upload *upload, pid_t pid, int error)
 	if (error == -EMFILE)
 		return upload_refuse_share(upload, pid, SHARE_DESCRIPTORS, EMFILE);
 	return upload_fail(upload, pid, -error,
-			   error == -EFBIG ? "an image has 256 MiB at most"
-					   : "the broker has no room for the image");
+			   error == -EFBIG ? upload->class->too_big
+					   : "the broker has no room for the text");
 }
 
 uint64_t upload_size(struct upload *upload)
@@ -160,9 +170,12 @@ long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t siz
 	int fd;
 
 	pthread_mutex_lock(&upload->lock);
-	fd = upload->fd >= 0 ? upload->fd : upload->base ? upload->base->fd : -1;
-	if (fd >= 0 && offset < upload->size)
-		n = pread(fd, bytes, MIN(size, upload->size - offset), (off_t)offset);
+	fd = upload->fd >= 0 ? upload->fd : upload->base.fd;
+	size = offset < upload->size ? MIN(size, upload->size - offset) : 0;
+	if (fd >= 0 && size)
+		n = pread(fd, bytes, size, (off_t)offset);
+	else if (size)
+		n = (ssize_t)size, memcpy(bytes, upload->base.bytes + offset, size);
 	pthread_mutex_unlock(&upload->lock);
 	return n < 0 ? -EIO : n;
 }
@@ -184,7 +197,21 @@ static int copy_into(int fd, int from, uint64_t size)
 	return 0;
 }
 
-/* Takes the shares of a private image of that size. Returns: 0; -EDQUOT, -EMFILE. */
+static int write_all(int fd, uint64_t offset, const char *bytes, size_t size)
+{
+	while (size) {
+		ssize_t n = pwrite(fd, bytes, size, (off_t)offset);
+
+		if (n < 0)
+			return errno == ENOSPC ? -ENOMEM : -errno;
+		offset += (uint64_t)n;
+		bytes += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Takes the shares of private contents of that size. Returns: 0; -EDQUOT, -EMFILE. */
 static int upload_charge(struct upload *upload, uint64_t size)
 {
 	uint64_t more = size - MIN(size, upload->charged);
@@ -209,10 +236,10 @@ static int upload_charge(struct upload *upload, uint64_t size)
 	return r;
 }
 
-/* Makes a memfd for writing, with the first size bytes of the current image. */
+/* Makes a memfd for writing, with the first size bytes of the current contents. */
 static int upload_begin(struct upload *upload, uint64_t size)
 {
-	int from = upload->sealed ? upload->fd : upload->base ? upload->base->fd : -1;
+	int from = upload->sealed ? upload->fd : upload->base.fd;
 	_cleanup_close_ int fd = -1;
 	int r = 0;
 
@@ -220,11 +247,13 @@ static int upload_begin(struct upload *upload, uint64_t size)
 		return 0;
 	if (!host_has_room(size))
 		return -ENOMEM;
-	fd = memfd_create("gpumem-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_create("gpumem-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (from >= 0)
 		r = copy_into(fd, from, size);
+	else if (size)
+		r = write_all(fd, 0, upload->base.bytes, size);
 	if (r < 0)
 		return r;
 	closep(&upload->fd);
@@ -233,35 +262,40 @@ static int upload_begin(struct upload *upload, uint64_t size)
 	return 0;
 }
 
-/* Holes use memory once the image is read. */
+/* Holes use memory once they are read. */
 static int upload_check_room(const struct upload *upload, uint64_t size)
 {
 	return size <= upload->size || host_has_room(size - upload->size) ? 0 : -ENOMEM;
 }
 
-static int upload_write_all(struct upload *upload, uint64_t offset, const uint8_t *bytes,
-			    size_t size)
+/* Looks at what may be all of the contents. Returns: 0; negative: in the journal. */
+static int upload_look(struct upload *upload, pid_t pid, uint64_t offset,
+		       const void *bytes, size_t size)
 {
-	while (size) {
-		ssize_t n = pwrite(upload->fd, bytes, size, (off_t)offset);
+	struct refusal refusal;
+	int r;
 
-		if (n < 0)
-			return errno == ENOSPC ? -ENOMEM : -errno;
-		offset += (uint64_t)n;
-		upload->size = MAX(upload->size, offset);
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
+	if (!upload->class->look || offset || size < upload->size)
+		return 0;
+	r = upload->class->look(upload->broker, upload->token, bytes, size, &refusal);
+	return r < 0 ? upload_fail(upload, pid, refusal.error, refusal.sentence) : 0;
 }
 
 int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *bytes,
 		 size_t size)
 {
-	bool too_big = offset > IMAGE_MAX || size > IMAGE_MAX - offset;
-	int r = too_big ? -EFBIG : 0;
+	uint64_t most = upload->class->most;
+	bool too_big = offset > most || size > most - offset;
+	int r = too_big ? -EFBIG : 0, looked = 0;
 
 	pthread_mutex_lock(&upload->lock);
+	upload->cut = false;
+	if (r == 0)
+		looked = upload_look(upload, pid, offset, bytes, size);
+	if (looked < 0) {
+		pthread_mutex_unlock(&upload->lock);
+		return looked;
+	}
 	if (r == 0)
 		r = upload_charge(upload, MAX(upload->size, offset + size));
 	if (r == 0)
@@ -269,7 +303,9 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	if (r == 0)
 		r = upload_check_room(upload, offset + size);
 	if (r == 0)
-		r = upload_write_all(upload, offset, bytes, size);
+		r = write_all(upload->fd, offset, bytes, size);
+	if (r == 0)
+		upload->size = MAX(upload->size, offset + size);
 	upload->too_big |= too_big;
 	upload->dirty |= r == 0 || too_big;
 	pthread_mutex_unlock(&upload->lock);
@@ -278,7 +314,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 
 int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 {
-	int r = size > IMAGE_MAX ? -EFBIG : 0;
+	int r = size > upload->class->most ? -EFBIG : 0;
 
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0 && size != upload->size)
@@ -292,6 +328,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	if (r == 0) {
 		upload->size = size;
 		upload->too_big = false;
+		upload->cut = size == 0;
 	}
 	pthread_mutex_unlock(&upload->lock);
 	return r < 0 ? upload_refuse(upload, pid, r) : 0;
@@ -299,7 +336,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 /* ---- closing ---- */
 
-/* Hands over the written image. Returns: 0; -EFBIG; -errno. */
+/* Hands over what was written. Returns: 0; -EFBIG; -errno. */
 static int upload_take(struct upload *upload, int *ret_fd, uint64_t *ret_size)
 {
 	int fd;
@@ -332,11 +369,12 @@ void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 	upload->dirty = false;
 	pthread_mutex_unlock(&upload->lock);
 	if (fd >= 0) {
-		load_start(upload->broker, upload->token, &caller, fd, size, wait);
+		upload->class->store(upload->broker, upload->token, &caller, fd, size,
+				     wait);
 		return;
 	}
 	/* A write beyond the limit has been reported. */
 	if (r < 0 && r != -EFBIG)
-		upload_fail(upload, pid, -r, "the broker can't take the image");
+		upload_fail(upload, pid, -r, "the broker can't take the text");
 	wait->done(wait, r, NULL, 0);
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The files that are written whole (upload.h): what each does with its contents. */
+#pragma once
+
+#include "api/upload.h"
+
+struct refusal;
+
+/* The contents at the time of the open. Never change. */
+struct contents {
+	void *object;	   /* has a reference; NULL: empty */
+	int fd;		   /* of a memfd; -1: see bytes */
+	const char *bytes; /* while fd is -1 */
+	uint64_t size;
+};
+
+struct upload_class {
+	const char *file; /* name of the file */
+	uint64_t most;	  /* bytes */
+	const char *too_big;
+
+	/* Takes a reference to the contents. Under registry.lock. */
+	void (*get)(void *object, struct contents *ret_contents);
+	/* Gives the reference back. No lock held. */
+	void (*put)(struct broker *broker, const struct contents *contents);
+
+	/*
+	 * Looks at the first bytes, as soon as they are written: a shell does not say
+	 * what close(2) returns. Returns: 0; -EINVAL, -ESTALE, -ENOMEM. NULL: at close
+	 * alone.
+	 */
+	int (*look)(struct broker *broker, struct token token, const char *bytes,
+		    size_t size, struct refusal *refusal);
+
+	/*
+	 * Stores the bytes of a memfd without writers; takes fd. See upload_flush().
+	 */
+	void (*store)(struct broker *broker, struct token token,
+		      const struct caller *caller, int fd, uint64_t size,
+		      struct completion *wait);
+
+	/*
+	 * The file was cut to nothing and closed: removes these contents, unless others
+	 * took their place. NULL: has no effect.
+	 */
+	void (*remove)(struct broker *broker, struct token token,
+		       const struct caller *caller, const struct contents *contents);
+};
+
+extern const struct upload_class image_upload, tensors_upload;
