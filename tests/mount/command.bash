@@ -537,26 +537,6 @@ test_an_interrupted_run_says_that_the_kernel_runs_on()
 	eventually "rmdir '$M'/modules/run.*"
 }
 
-# Each line of the session, in order; `status 1` follows a refused one.
-test_the_session_of_the_readme_works()
-{
-	local readme=$here/../../README.md session said
-	[ -e "$readme" ] || skip 'README.md is not here'
-	session=$(sed -n '/^## The command/,/^## How/s/^    \$ //p' "$readme")
-	like "$session" $'\ngpumem put model.bin weights'
-	files
-	cp "$here/../../docs/kernels/saxpy.ptx" .
-	head -c 1M /dev/urandom >model.bin
-	said=$(while read -r line; do
-		eval "$line" </dev/null 2>&1 || echo "status $?: $line"
-	done <<<"$session")
-	is "$(grep '^status' <<<"$said")" 'status 1: gpumem alloc x 4M'
-	like "$said" '^gpumem: allocation x is there already'
-	like "$said" $'\nsaxpy: [0-9.]+ ms, grid 16,1,1, block 256,1,1$'
-	cmp model.bin copy.bin
-	is "$(ls "$M/allocations")" x
-}
-
 # ---- top and doctor ----
 
 test_top_shows_the_screen_and_q_leaves()

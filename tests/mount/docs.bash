@@ -35,4 +35,75 @@ test_the_manual_page_has_every_option_of_the_help()
 	done
 }
 
+# ---- sessions ----
+
+# A folder with the files that the documents name, and commands of their names that use the
+# build and the software GPU.
+prepare_reader()
+{
+	needs_software 'have eight devices'
+	local library=$build/tools/softgpu machine=${T##*.}-document file n
+	mkdir -m 1777 "$T/files"
+	mkdir "$T/bin" "$T/mnt"
+	ln -s "$docs" "$T/files/docs"
+	head -c 64M /dev/urandom >"$T/files/model.bin"
+	head -c 4M /dev/urandom >"$T/files/weights.bin"
+	for n in {0..7}; do
+		head -c 1M /dev/urandom >"$T/files/shard.$n"
+	done
+	cat >"$T/bin/gpumemd" <<-EOF
+		#!/bin/bash
+		exec '$GPUMEMD' --driver software:devices=8:memory=256M:machine=$machine "\$@"
+	EOF
+	cat >"$T/bin/gpumem-trace" <<-EOF
+		#!/bin/bash
+		exec '$build/bpf/gpumem-trace' --library '$library/libcuda.so.1' "\$@"
+	EOF
+	cat >"$T/bin/python3" <<-EOF
+		#!/bin/bash
+		export LD_PRELOAD='$(sanitizers)' PYTHONPATH='$here/../../tools/python'
+		export LD_LIBRARY_PATH='$library' GPUMEM_LIBRARY='$build/broker/client/libgpumem.so.0'
+		export GPUMEM_SOFTGPU=devices=8:memory=256M:machine=$machine ASAN_OPTIONS=\$ASAN_OPTIONS:detect_leaks=0
+		exec $(python_with_numpy) "\$@"
+	EOF
+	chmod +x "$T"/bin/*
+	[ -x "$build/bpf/gpumem-trace" ] || export GPUMEM_UNTRACED=1
+	ln -s "$build/tools/gpumem/gpumem" "$T/bin/gpumem"
+	export PATH=$T/bin:$PATH GPUMEM_MOUNT=$T/mnt NO_COLOR=1
+	cd "$T/files"
+}
+
+# document_works FILE: what is typed in the document answers as the document says.
+document_works()
+{
+	prepare_reader
+	trap 'umount -l "$T/mnt" 2>/dev/null || :; rm -rf "$T"/{bin,files,mnt}' EXIT
+	PYTHONPATH=$here/../../tools:$here /usr/bin/python3 "$here/documents.py" "$1" "$T/mnt"
+}
+
+test_the_readme_does_as_it_says()
+{
+	document_works "$here/../../README.md"
+}
+
+test_the_cookbook_does_as_it_says()
+{
+	document_works "$docs/cookbook.md"
+}
+
+# Up to times, processes and rates.
+test_the_picture_is_what_its_script_draws()
+{
+	needs_software 'be the one in the picture'
+	GPUMEM_BUILD=$build "$here/../../tools/picture" "$T/session.svg"
+	diff <(steady "$docs/session.svg") <(steady "$T/session.svg")
+}
+
+steady()
+{
+	PYTHONPATH=$here/../../tools python3 -c 'import sys, terminal
+for line in open(sys.argv[1]):
+    print(terminal.steady(line))' "$1"
+}
+
 main "$@"

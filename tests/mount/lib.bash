@@ -148,6 +148,12 @@ python_with_numpy()
 	echo "$python"
 }
 
+# A library built with a sanitizer needs the sanitizer's own library loaded first.
+sanitizers()
+{
+	ldd "$build/broker/client/libgpumem.so.0" | awk '/lib(a|ub|t)san/ { printf "%s ", $3 }'
+}
+
 # value_of FILE KEY: prints the number behind KEY in a flat keyed file.
 value_of()
 {
@@ -449,7 +455,7 @@ run_topic_from_copy()
 	build=$(dirname "$(dirname "$GPUMEMD")")
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
-		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy \
+		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy \
 		-o -name 'libgpumem.so.?.*' -o -name libslow_users.so \) -exec cp --parents {} "$copy" \;)
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount" "$copy/docs"
@@ -458,7 +464,7 @@ run_topic_from_copy()
 	cp -r "$here/../../tools/python" "$copy/tools"
 	cp -r "$here/../../docs/." "$copy/docs"
 	cp "$here/../../README.md" "$copy"
-	cp "$here"/../../tools/{quickstart,common.bash} "$copy/tools"
+	cp "$here"/../../tools/{quickstart,common.bash,picture,terminal.py} "$copy/tools"
 	mkdir "$copy/kernels"
 	[ -z "${GPUMEM_KERNELS-}" ] || cp "$GPUMEM_KERNELS"/*.ptx "$copy/kernels"
 	chmod -R a+rX "$copy"

@@ -7,12 +7,6 @@ python_cases=$here/../python/cases.py
 
 export GPUMEM_PYTHON=${GPUMEM_PYTHON:-$(python_with_numpy)} # found once for all cases
 
-# A library built with a sanitizer needs the sanitizer's own library loaded first.
-sanitizers()
-{
-	ldd "$build/broker/client/libgpumem.so.0" | awk '/lib(a|ub|t)san/ { printf "%s ", $3 }'
-}
-
 python_case()
 {
 	export GPUMEM_LIBRARY=$build/broker/client/libgpumem.so.0
