@@ -16,6 +16,7 @@
 #include "control/line.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
+#include "memops/lease.h"
 #include "memops/release.h"
 #include "model/allocation.h"
 #include "model/handle_table.h"
@@ -492,9 +493,11 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 		refuse(&refusal, EEXIST, "allocation %s is there already", new_name);
 	else if (r == -ENOMEM)
 		refuse(&refusal, ENOMEM, "no memory in the broker");
-	if (r == 0)
+	if (r == 0) {
+		leases_note_changed(allocation);
 		journal_event(broker->journal, "rename allocations/%s from=%s", new_name,
 			      name);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }

@@ -247,15 +247,19 @@ bool lease_park_release(struct allocation *allocation)
 	return allocation->release_parked;
 }
 
-void leases_note_freed(struct broker *broker, struct allocation *allocation)
+void leases_note_changed(struct allocation *allocation)
 {
 	struct lease *lease;
 
-	if (!allocation->leases)
-		return;
-	leased_add(broker, allocation, 0, (int64_t)allocation->size);
 	DL_FOREACH (allocation->leases, lease)
 		lease_notify(lease);
+}
+
+void leases_note_freed(struct broker *broker, struct allocation *allocation)
+{
+	if (allocation->leases)
+		leased_add(broker, allocation, 0, (int64_t)allocation->size);
+	leases_note_changed(allocation);
 }
 
 /*

@@ -76,6 +76,9 @@ bool lease_park_release(struct allocation *allocation);
 /* Called after a free has removed the allocation's name. Under registry.lock. */
 void leases_note_freed(struct broker *broker, struct allocation *allocation);
 
+/* Called when the text of an allocation's leases has changed. Under registry.lock. */
+void leases_note_changed(struct allocation *allocation);
+
 /* The number of open leases. Under registry.lock. */
 uint64_t leases_count(const struct broker *broker);
 

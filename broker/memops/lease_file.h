@@ -51,7 +51,7 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 void broker_lease_write(struct lease *lease, const struct caller *caller,
 			const char *line, size_t length, struct completion *wait);
 
-/* Whether state or generation have changed since the last read began. */
+/* Whether state, name or generation have changed since the last read began. */
 bool broker_lease_changed(struct lease *lease);
 
 /* Ends the lease; wake is not running and not called any more. Takes NULL. */

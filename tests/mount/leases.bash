@@ -794,6 +794,7 @@ lease = Lease("x", write=True)
 mapped = memory(lease, write=True)
 before = lease.fields()
 os.rename("allocations/x", "allocations/y")
+print(lease.events())
 os.chmod("allocations/y", 0o644)
 os.chmod("allocations/y", 0o600)
 after = lease.fields()
@@ -801,7 +802,7 @@ mapped[:2] = b"ok"
 print([before[k] == after[k] for k in ("id", "generation", "address")], after["name"])
 print(open("allocations/y/data", "rb").read(2).decode())
 EOF
-	)" $'[True, True, True] y\nok'
+	)" $'True\n[True, True, True] y\nok'
 }
 
 test_a_forked_child_keeps_the_lease()

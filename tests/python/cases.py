@@ -513,7 +513,9 @@ def test_a_map_says_when_its_allocation_is_freed_or_has_another_name():
     gpumem.alloc("x", "4M")
     with gpumem.map("x") as m:
         assert (m.state, m.name) == ("live", "x")
-        gpumem.free("x")
+        os.rename("allocations/x", "allocations/y")
+        assert (m.state, m.name) == ("live", "y")
+        gpumem.free("y")
         assert m.state == "freed"
 
 
