@@ -11,6 +11,7 @@
 #include "memops/release.h"
 #include "model/allocation.h"
 #include "model/registry.h"
+#include "op/op.h"
 #include "process/broker.h"
 
 #define LINES_IN_TURN 32 /* lines of a batch that a thread runs before other work */
@@ -436,7 +437,7 @@ static bool control_next_line(struct control *control, const char **ret_line,
  * The thread is the view's or a worker's channel's, which others wait for, and a batch
  * may have thousands of lines: the workqueue goes on with the rest.
  */
-static void control_go(struct control *control)
+static void control_go_held(struct control *control)
 {
 	unsigned int n_left = LINES_IN_TURN;
 	const char *line;
@@ -457,6 +458,14 @@ static void control_go(struct control *control)
 	}
 	control->looping = false;
 	control_finish(control, control->line_error, control->line_began);
+}
+
+/* A writer is answered before the ops of the lines begin, which nobody waits for. */
+static void control_go(struct control *control)
+{
+	op_starts_hold();
+	control_go_held(control);
+	op_starts_release();
 }
 
 static void control_go_on(struct task *rest)

@@ -475,11 +475,29 @@ static void op_run(struct op *op)
  */
 static __thread struct op *ready_list;
 static __thread bool ready_loop;
+static __thread unsigned int n_holds;
+
+void op_starts_hold(void)
+{
+	n_holds++;
+}
+
+void op_starts_release(void)
+{
+	struct op *held;
+
+	if (--n_holds > 0)
+		return;
+	/* The list has the last op first. */
+	held = take_ptr(ready_list);
+	op_push_all(&ready_list, held);
+	op_start(NULL);
+}
 
 void op_start(struct op *ready)
 {
 	op_push_all(&ready_list, ready);
-	if (ready_loop)
+	if (ready_loop || n_holds)
 		return;
 	ready_loop = true;
 	while (ready_list) {

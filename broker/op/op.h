@@ -218,6 +218,13 @@ int op_zero_add(struct op *zero, struct op **ret_ready);
 int op_add_unlimited(struct op *op, struct op **ret_ready);
 /* Begins ready ops, and ends those that have left. No lock held. */
 void op_start(struct op *ready);
+/*
+ * Between these calls, which nest, the ops that this thread starts are held back; then
+ * they begin in their order. For a thread that first has to answer somebody: sending a
+ * request takes longer than the answer, and wakes a worker that takes the processor.
+ */
+void op_starts_hold(void);
+void op_starts_release(void);
 /* As op_start(), for works parked by checkpoint_park(). */
 void op_resume(struct work *works);
 /* Adds an op, or all ops of a list, to a list of ready ops. */
