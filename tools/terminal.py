@@ -94,6 +94,7 @@ DIFFERENT = [
     (r"\b\d+\.\d{3}\b", "TIME"),
     (r"\b[\d.]+ [KMGT]iB/s", "RATE"),
     (r"\bpid=\d+", "pid=PID"),
+    (r"\bcuEvent(Query|Record|Synchronize)\b", "cuEvent"),
     (r"\b(process |run\.)\d+", r"\1PID"),
     (r"(?<=[a-z0-9])\(\d+\)", "(PID)"),
     (r"(^|(?<=^#\d ))\d+ (?=\d+ [rw] )", "PID "),

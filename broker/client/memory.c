@@ -38,6 +38,9 @@ int memory_driver(struct cuda_driver **ret)
 				     &loaded.driver, &why);
 	*ret = loaded.driver;
 	pthread_mutex_unlock(&loaded.lock);
+	if (r == -ENOENT)
+		text_printf(&why, "; for a mount of the software GPU set "
+				  "GPUMEM_DRIVER=$(cat MOUNT/driver_path)");
 	return r < 0 ? error_set(-r, "%s", text_string(&why)) : 0;
 }
 

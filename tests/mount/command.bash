@@ -183,7 +183,7 @@ test_every_verb_of_the_mount_is_a_subcommand()
 		like "$(gpumem "$verb" --help)" "^usage: gpumem $verb [A-Z]"
 		ends 2 "^usage: gpumem $verb [A-Z]" "$verb"
 	done
-	ends 2 "^gpumem: 'nothing' is not one of: ls, .*, alloc" nothing
+	ends 2 "^gpumem: 'nothing' is not one of: ls, .*, alloc.*; --help explains them" nothing
 	ends 2 "is not one of" ../control/alloc x 4M
 	ends 2 "is not one of" ''
 	ends 2 'an argument is missing' alloc ''

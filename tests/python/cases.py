@@ -412,6 +412,25 @@ def test_an_exception_on_its_way_meets_no_deleter():
 # ---- device memory ----
 
 
+def test_without_a_driver_the_error_names_that_of_the_mount():
+    """As on a machine without a GPU, where the broker has the software GPU."""
+    settings = {name: os.environ[name] for name in os.environ if name != "LD_LIBRARY_PATH"}
+
+    def run(code):
+        return subprocess.run(
+            [sys.executable, "-c", code], env=settings, capture_output=True, text=True
+        )
+
+    if run("import ctypes; ctypes.CDLL('libcuda.so.1')").returncode == 0:
+        raise skip("the system has a CUDA driver")
+    gpumem.alloc("x", 4096)
+    said = run("import gpumem; gpumem.map('x')").stderr
+    assert re.search(r"can't load .*libcuda\.so\.1.*GPUMEM_DRIVER=.*driver_path", said), said
+    settings["GPUMEM_DRIVER"] = read("driver_path").strip()
+    mapped = run("import gpumem; print(gpumem.map('x').size)")
+    assert mapped.stdout == "4096\n", mapped.stderr
+
+
 def test_device_memory_has_the_same_address_in_every_program():
     gpu = Gpu()
     gpumem.alloc("x", "64M")

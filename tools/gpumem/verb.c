@@ -151,7 +151,8 @@ int command_verb(const struct call *call)
 		return status;
 	if (!is_verb(&mount, call->verb)) {
 		add_names(&out, &mount);
-		return wrong_use("'%s' is not one of: %s", call->verb, text_string(&out));
+		return wrong_use("'%s' is not one of: %s; --help explains them",
+				 call->verb, text_string(&out));
 	}
 	if (call->values[OPTION_HELP])
 		return verb_usage(&mount, call, stdout);
