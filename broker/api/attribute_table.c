@@ -17,6 +17,7 @@
 #include "control/verbs.h"
 #include "cuda/driver.h"
 #include "kernels/module_use.h"
+#include "memops/file.h"
 #include "memops/lease.h"
 #include "memory/block.h"
 #include "model/allocation.h"
@@ -254,6 +255,17 @@ static void allocation_leases(const struct attribute_view *view, struct text *te
 	leases_show(view->broker, view->allocation, text);
 }
 
+static void allocation_progress(const struct attribute_view *view, struct text *text)
+{
+	uint64_t done, total;
+
+	if (file_progress(view->allocation, &done, &total))
+		text_printf(text, "%llu of %llu\n", (unsigned long long)done,
+			    (unsigned long long)total);
+	else
+		text_printf(text, "none\n");
+}
+
 static const struct attribute allocation_attributes[] = {
 	{ "id", "number of this allocation, never used again", 0, FIELD(allocation, id) },
 	{ "kind", "device, direct, async, managed or host", 0, allocation_kind },
@@ -289,6 +301,8 @@ static const struct attribute allocation_attributes[] = {
 	  FIELD(allocation, n_write_leases) },
 	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
 	  allocation_leases },
+	{ "progress", "of a load or save that runs: BYTES of BYTES; else none",
+	  ATTRIBUTE_TEXT, allocation_progress },
 };
 
 /* ---- streams ---- */

@@ -44,6 +44,18 @@ static const struct verb verbs[] = {
 		.run = verb_copy,
 	},
 	{
+		.name = "load",
+		.usage = "NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0]",
+		.help = "fills an allocation or a range of it from a file",
+		.run = verb_load,
+	},
+	{
+		.name = "save",
+		.usage = "NAME path=FILE [offset=N] [length=N] [wait=0]",
+		.help = "makes a file of an allocation or a range of it",
+		.run = verb_save,
+	},
+	{
 		.name = "prefetch",
 		.usage = "NAME " PREFETCH_USAGE,
 		.help = "moves managed memory to where it will be used",

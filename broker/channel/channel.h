@@ -36,8 +36,9 @@ struct channel_config {
 	bool mover;	     /* maps all memory; else an owner's worker */
 	uid_t uid;	     /* user of an owner's worker, if the broker is root */
 	gid_t gid;
-	int staging_fd; /* sealed memfd, shared with this worker only; remains the
-			   caller's */
+	unsigned int idle_s; /* keeps buffers so long; 0: the worker's default */
+	int staging_fd;	     /* sealed memfd, shared with this worker only; remains the
+				caller's */
 	uint64_t staging_size;
 	int output_fd; /* stdout of the worker, owned by the channel once made; -1: the
 			  broker's */

@@ -29,7 +29,7 @@
 
 extern char **environ;
 
-#define N_ARGUMENTS 12
+#define N_ARGUMENTS 14
 #define NUMBER_SIZE 24
 
 /* Variables passed to a worker; docs/gpumemd.8 has the same list. */
@@ -45,6 +45,7 @@ struct arguments {
 	char parent[NUMBER_SIZE];
 	char uid[NUMBER_SIZE];
 	char gid[NUMBER_SIZE];
+	char idle[NUMBER_SIZE];
 };
 
 static void argument_add(struct arguments *arguments, const char *argument)
@@ -68,6 +69,10 @@ static void arguments_make(struct arguments *arguments,
 	argument_add(arguments, config->driver);
 	argument_add(arguments, "--parent");
 	argument_add(arguments, number_text(&arguments->parent, getpid()));
+	if (config->idle_s) {
+		argument_add(arguments, "--idle");
+		argument_add(arguments, number_text(&arguments->idle, config->idle_s));
+	}
 	if (config->mover) {
 		argument_add(arguments, "--mover");
 	} else if (geteuid() == 0) {

@@ -95,11 +95,13 @@ int command_parse(struct command *command)
 
 /* ---- ops of commands ---- */
 
-/* After a signal a running op goes on, and the line succeeds as with wait=0. */
+/* After a signal most ops go on, and the line succeeds as with wait=0. */
 static int command_let_go(struct completion **holder)
 {
-	const struct op *op = container_of(holder, struct op, completion);
+	struct op *op = container_of(holder, struct op, completion);
 
+	if (op->class->interrupted)
+		return op->class->interrupted(op);
 	return op->class->begin == op_begin_nothing ? -EINTR : 0;
 }
 

@@ -21,8 +21,10 @@ void verb_copy(struct command *command);
 void verb_fill(struct command *command);
 void verb_free(struct command *command);
 void verb_launch(struct command *command);
+void verb_load(struct command *command);
 void verb_reset(struct command *command);
 void verb_prefetch(struct command *command);
+void verb_save(struct command *command);
 void verb_synchronize(struct command *command);
 
 /* ---- verb_alloc.c ---- */

@@ -252,7 +252,6 @@ static const char *launch_name(const struct op *op)
 
 static const struct kernel_class launch_kernel_class = {
 	.name = launch_name,
-	.may_use = launch_may_use,
 };
 
 static const struct op_class launch_class = {
@@ -264,6 +263,7 @@ static const struct op_class launch_class = {
 	.settle = launch_settle,
 	.leave = launch_leave,
 	.answer = launch_answer,
+	.may_use = guest_may_use,
 	.kernel = &launch_kernel_class,
 };
 

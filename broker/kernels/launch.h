@@ -52,8 +52,5 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
  */
 int launch_check_rights(struct launch *launch, struct refusal *refusal);
 
-/* The same check for a use of a kernel that has begun. Under registry.lock. */
-bool launch_may_use(const struct op *op, const struct use *use);
-
 /* Notes the time of the write for each allocation written. Under registry.lock. */
 void launch_note_written(struct launch *launch);

@@ -3,6 +3,7 @@
 #include "base/refusal.h"
 #include "kernels/launch.h"
 #include "memops/move.h"
+#include "memops/permissions.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/device.h"
@@ -190,16 +191,6 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 	return 0;
 }
 
-/* Whether another owner's worker would get more than the allocation. */
-static bool launch_shares_block(const struct launch *launch,
-				const struct allocation *allocation)
-{
-	const struct owner *owner = launch->op.owner;
-
-	return owner != allocation->owner && owner->uid != 0 &&
-	       allocation_shares_block(allocation);
-}
-
 int launch_check_rights(struct launch *launch, struct refusal *refusal)
 {
 	struct work *work = &launch->op.work;
@@ -210,20 +201,13 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 
 		use->guest_writes =
 			owner_may(launch->op.owner, use->allocation, ACCESS_WRITE);
-		if (!launch_may_use(&launch->op, use))
+		if (!guest_may_use(&launch->op, use))
 			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
 					      use->write);
-		else if (launch_shares_block(launch, use->allocation))
+		else if (guest_shares_block(&launch->op, use->allocation))
 			r = refuse_shared(refusal, use->allocation);
 	}
 	return r;
-}
-
-bool launch_may_use(const struct op *op, const struct use *use)
-{
-	bool writes = use->write || use->guest_writes;
-
-	return owner_may(op->owner, use->allocation, writes ? ACCESS_WRITE : ACCESS_READ);
 }
 
 void launch_note_written(struct launch *launch)

@@ -130,23 +130,22 @@ static const struct op_class withdrawal_class = {
 };
 
 /*
- * Ends the worker of a kernel that may not use the allocation any more. A kernel still
+ * Ends the worker of an op that may not use the allocation any more. A kernel still
  * being sent was checked before the chmod; its worker does not answer.
  */
 static void guest_end(struct broker *broker, const struct op *op, const struct use *use)
 {
+	const struct kernel_class *kernel = op->class->kernel;
 	const struct work *work = use->work;
 
-	if (!op->class->kernel || !work_has_begun(work) ||
-	    op->class->kernel->may_use(op, use))
+	if (!op->class->may_use || !work_has_begun(work) || op->class->may_use(op, use))
 		return;
 	checkpoint_insist(
 		broker, op->worker,
-		work->sent ? op->asked_epoch : worker_epoch(op->worker),
-		"was ended: kernel %s still used allocation %s %g s after that was "
-		"shut off",
-		op->class->kernel->name(op), use->allocation->name,
-		broker->ops->give_back_ms / 1000.0);
+		work->sent || work->within ? op->asked_epoch : worker_epoch(op->worker),
+		"was ended: %s %s still used allocation %s %g s after that was shut off",
+		kernel ? "kernel" : "a", kernel ? kernel->name(op) : op->class->what,
+		use->allocation->name, broker->ops->give_back_ms / 1000.0);
 }
 
 /* The time limit has passed. */
@@ -299,6 +298,19 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 		return 0;
 	use->places |= allocation->n_withdrawals;
 	return move_out(op->broker, use, caller, ready, refusal);
+}
+
+bool guest_may_use(const struct op *op, const struct use *use)
+{
+	bool writes = use->write || use->guest_writes;
+
+	return owner_may(op->owner, use->allocation, writes ? ACCESS_WRITE : ACCESS_READ);
+}
+
+bool guest_shares_block(const struct op *op, const struct allocation *allocation)
+{
+	return op->owner != allocation->owner && op->owner->uid != 0 &&
+	       allocation_shares_block(allocation);
 }
 
 /* ---- changes ---- */

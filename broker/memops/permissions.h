@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct caller;
+struct allocation;
 struct op;
 struct refusal;
 struct use;
@@ -21,3 +22,11 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
  * the op begins again afterwards. Under registry.lock, from begin().
  */
 bool guest_is_barred(struct op *op);
+
+/*
+ * Whether an op's owner may still use the allocation as its worker maps it; and whether
+ * that worker would get more than the allocation, since a move has failed. Under
+ * registry.lock.
+ */
+bool guest_may_use(const struct op *op, const struct use *use);
+bool guest_shares_block(const struct op *op, const struct allocation *allocation);

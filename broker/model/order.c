@@ -48,7 +48,7 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 
 bool work_has_begun(const struct work *work)
 {
-	return work->sending || work->sent;
+	return work->sending || work->sent || work->within;
 }
 
 static bool use_conflicts(const struct use *a, const struct use *b)
@@ -161,10 +161,11 @@ static struct use *use_next_before(const struct use *use, const struct use *befo
 
 static bool use_waits_for(const struct use *use, const struct use *before)
 {
-	const void *chain = use->work->takes_from;
+	const void *worker = use->work->takes_from;
 
-	if (chain)
-		return before->work->chain == chain && work_has_begun(before->work);
+	if (worker)
+		return before->work->within == worker ||
+		       (before->work->chain == worker && work_has_begun(before->work));
 	if (use->work->syncs)
 		return before->work->writer == use->work->syncs;
 	return use_conflicts(use, before);

@@ -28,7 +28,8 @@
  * in the order, but the memory is not freed meanwhile.
  *
  * A work that takes memory away from a worker waits for nothing but the works of that
- * worker's chain that have begun. It drops no use from the list either.
+ * worker's chain, and within the worker, that have begun. It drops no use from the list
+ * either.
  *
  * A work that syncs waits for nothing but the works of one writer of `data`.
  *
@@ -87,6 +88,8 @@ struct work {
 			    ordinary work */
 	const void *takes_from; /* waits only for works of this chain that have begun, of
 				   its whole allocation; NULL: an ordinary work */
+	const void *within; /* without a chain: has begun in this worker, which must not
+			       lose the memory meanwhile; NULL: no matter */
 
 	unsigned int n_before; /* works to wait for before this work begins */
 	unsigned int n_ahead;  /* unfinished predecessors in its chain, plus 1 while this
@@ -116,7 +119,7 @@ void work_deinit(struct work *work);
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 	      uint64_t length, bool write);
 
-/* Whether a work of a chain is on its way to the worker, or there. */
+/* Whether a work of a chain or within a worker is on its way to the worker, or there. */
 bool work_has_begun(const struct work *work);
 
 /*

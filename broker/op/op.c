@@ -614,12 +614,18 @@ void op_fail(struct op *op, int error, const char *format, ...)
 	op_done(op, error);
 }
 
-static int op_cancelled(struct completion **holder)
+bool op_leave_quietly(struct op *op)
 {
 	struct op *ready = NULL;
+	bool left = op_leave(op, &ready);
 
-	(void)op_leave(container_of(holder, struct op, completion), &ready);
 	op_push_all(&ready_list, ready);
+	return left;
+}
+
+static int op_cancelled(struct completion **holder)
+{
+	(void)op_leave_quietly(container_of(holder, struct op, completion));
 	return -EINTR;
 }
 

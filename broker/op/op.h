@@ -36,12 +36,6 @@ struct use;
 struct kernel_class {
 	/* "module/function" */
 	const char *(*name)(const struct op *op);
-
-	/*
-	 * Whether the owner may still use the allocation in this way. Under
-	 * registry.lock.
-	 */
-	bool (*may_use)(const struct op *op, const struct use *use);
 };
 
 /* State of all ops of a broker. */
@@ -94,6 +88,18 @@ struct op_class {
 	 * op_fail(). NULL: a general sentence.
 	 */
 	void (*lost)(struct op *op, const char *reason);
+
+	/*
+	 * A signal has ended the wait of the op's command. Under registry.lock. Returns:
+	 * the answer, 0 or -EINTR. NULL: 0, and the op goes on.
+	 */
+	int (*interrupted)(struct op *op);
+
+	/*
+	 * For ops that run in their owner's worker with memory of other owners: whether
+	 * the owner may still use the allocation in this way. Under registry.lock.
+	 */
+	bool (*may_use)(const struct op *op, const struct use *use);
 
 	/* Appends the answer of the command: op done, or still queued or running. */
 	void (*answer)(struct op *op, struct text *answer, bool done);
@@ -247,6 +253,12 @@ void op_request(struct op *op);
 
 /* Releases a slot (-1: none) and runs the op waiting for a slot, if any. */
 void op_slot_release(struct worker *worker, int slot);
+
+/*
+ * op_leave() from within a cancelled() or interrupted(): the ops that become ready are
+ * started when the lock is free. Returns: false if the op has begun.
+ */
+bool op_leave_quietly(struct op *op);
 
 /*
  * Removes an op that has not begun from the order. Under registry.lock; afterwards call

@@ -59,7 +59,8 @@ static bool request_spares_pages(const struct wire_request *request)
 static bool request_is_gpus(const struct wire_request *request)
 {
 	return request->op == WIRE_FILL || request->op == WIRE_LAUNCH ||
-	       request->op == WIRE_COPY ||
+	       request->op == WIRE_COPY || request->op == WIRE_FILE_LOAD ||
+	       request->op == WIRE_FILE_SAVE ||
 	       (request->op == WIRE_PREFETCH &&
 		location_place((uint16_t)request->location) == LOCATION_DEVICE);
 }

@@ -142,6 +142,7 @@ int worker_start(struct worker *worker)
 		.mover = !worker->owner,
 		.uid = worker->owner ? worker->owner->uid : geteuid(),
 		.gid = worker->owner ? worker->owner->gid : getegid(),
+		.idle_s = broker->processes->worker_idle_s,
 		.staging_fd = worker->staging.fd,
 		.staging_size = worker->staging.size,
 		.output_fd = -1,

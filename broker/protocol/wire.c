@@ -45,6 +45,7 @@ struct op {
 	const char *name;
 	unsigned int fields; /* USES() of fields that may be nonzero */
 	uint32_t flags;	     /* permitted flags */
+	uint32_t staged;     /* bytes at OFFSET; 0: LENGTH */
 	bool has_fd;
 	bool has_payload;
 	bool ordered; /* finished before the next request is received */
@@ -334,6 +335,27 @@ static const char *check_attributes_values(const struct wire_request *request,
 						       : NULL;
 }
 
+static const char *check_file(const struct wire_request *request)
+{
+	if (request->offset % _Alignof(struct wire_file))
+		return "a file's record out of line";
+	if (request->source > INT64_MAX - request->length || request->length > INT64_MAX)
+		return "a place behind the end of all files";
+	return check_range(request);
+}
+
+static const char *check_file_values(const struct wire_request *request,
+				     const uint64_t *value)
+{
+	uint32_t end = WIRE_FILE_END(value[1]), error = WIRE_FILE_ERROR(value[1]);
+
+	if (end >= N_WIRE_FILE_ENDS || error > ERRNO_MAX)
+		return "an impossible end of a file";
+	if (end == WIRE_FILE_OUT_OF_RANGE)
+		return value[0] > INT64_MAX ? "a file of an impossible size" : NULL;
+	return value[0] > request->length ? "more bytes than there are" : NULL;
+}
+
 #define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
 #define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
 /* value[0] is the kernel's time in nanoseconds. */
@@ -506,6 +528,21 @@ static const struct op ops[] = {
 		.check = check_launch,
 		.check_values = check_launch_values,
 	},
+	[WIRE_FILE_LOAD] = {
+		.name = "file_load",
+		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET) | USES(FLAGS),
+		.flags = WIRE_TO_END,
+		.staged = sizeof(struct wire_file),
+		.check = check_file,
+		.check_values = check_file_values,
+	},
+	[WIRE_FILE_SAVE] = {
+		.name = "file_save",
+		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET),
+		.staged = sizeof(struct wire_file),
+		.check = check_file,
+		.check_values = check_file_values,
+	},
 };
 
 _Static_assert(ARRAY_SIZE(ops) == WIRE_OP_END_, "one row an operation");
@@ -575,9 +612,11 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 			       uint64_t staging_size)
 {
 	const struct op *op = op_find(request->op);
+	uint64_t staged;
 
 	if (!op)
 		return "no such operation";
+	staged = op->staged ? op->staged : request->length;
 	if (op->has_fd != has_fd)
 		return has_fd ? "a descriptor that it has no use for" : "no descriptor";
 	if ((fields_set(request) & ~op->fields) || request->reserved)
@@ -596,8 +635,7 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 	if ((op->fields & USES(LENGTH)) && !request->length)
 		return "no length";
 	if ((op->fields & USES(OFFSET)) &&
-	    (request->length > staging_size ||
-	     request->offset > staging_size - request->length))
+	    (staged > staging_size || request->offset > staging_size - staged))
 		return "a range outside the staging area";
 	return op->check ? op->check(request) : NULL;
 }

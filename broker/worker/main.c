@@ -28,8 +28,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#include "worker/checkpoint.h"
 #include "base/text.h"
+#include "worker/checkpoint.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
 #include "worker/serve.h"
@@ -45,6 +45,7 @@ struct arguments {
 	long uid;
 	long gid;
 	long parent;
+	long idle_s;
 };
 
 static struct worker worker = {
@@ -60,9 +61,10 @@ static int messages_fd = STDERR_FILENO;
 
 static const char usage[] =
 	"Usage: gpumem-worker --driver LIBRARY --parent PID [--name NAME]\n"
-	"                     [--mover | --uid UID --gid GID]\n"
+	"                     [--mover | --uid UID --gid GID] [--idle SECONDS]\n"
 	"\n"
-	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 and\n"
+	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 "
+	"and\n"
 	"5 and a staging area at descriptor 4. It is of no use on its own.\n";
 
 void worker_die(const char *format, ...)
@@ -129,6 +131,7 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 		{ "driver", required_argument, NULL, 'd' },
 		{ "gid", required_argument, NULL, 'g' },
 		{ "help", no_argument, NULL, 'h' },
+		{ "idle", required_argument, NULL, 'i' },
 		{ "mover", no_argument, NULL, 'm' },
 		{ "name", required_argument, NULL, 'n' },
 		{ "parent", required_argument, NULL, 'p' },
@@ -147,6 +150,9 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 			break;
 		case 'h':
 			usage_exit(stdout, EXIT_SUCCESS);
+		case 'i':
+			arguments->idle_s = number_parse(optarg);
+			break;
 		case 'm':
 			arguments->mover = true;
 			break;
@@ -216,7 +222,7 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {
-		.name = "?", .uid = NO_ID, .gid = NO_ID, .parent = NO_ID
+		.name = "?", .uid = NO_ID, .gid = NO_ID, .parent = NO_ID, .idle_s = 60
 	};
 
 	arguments_parse(&arguments, argc, argv);
@@ -235,6 +241,7 @@ int main(int argc, char **argv)
 	if (!worker.mover)
 		output_share();
 	staging_attach();
+	lanes_init(&worker, arguments.idle_s * 1000);
 	if (!serve_hello(&worker, worker_open))
 		_exit(EXIT_FAILURE);
 	rescue_listen(&worker);

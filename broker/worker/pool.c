@@ -10,8 +10,8 @@
  * requests before it receives the next, so they are served even while the GPU is busy.
  *
  * Requests of a user stream run one after the other (worker/stream.h). Each stream with
- * kernels under way occupies a thread that waits for them, so the pool grows with such
- * streams.
+ * kernels under way occupies a thread that waits for them, and so does each file that is
+ * loaded or saved, so the pool grows with them.
  *
  * Jobs come from a list of free jobs, so a warm pool allocates nothing.
  */
@@ -36,9 +36,9 @@ struct pool {
 	struct job **end;
 	struct job *spare;
 	unsigned int n_queued;
-	unsigned int n_busy;	  /* threads with a job */
-	unsigned int n_threads;	  /* without the first thread */
-	unsigned int n_launching; /* threads that wait for kernels */
+	unsigned int n_busy;	/* threads with a job */
+	unsigned int n_threads; /* without the first thread */
+	unsigned int n_slow;	/* threads that wait for kernels and files */
 	pthread_t threads[N_THREADS_MAX];
 	bool turn_taken;
 	bool over; /* the socket is closed */
@@ -121,10 +121,17 @@ static bool pool_is_short(const struct pool *pool)
 	return pool->n_threads < pool->n_busy + pool->n_queued;
 }
 
-/* Adds a thread when waiting for kernels occupies too many. */
+/* Whether the job may wait for as long as a kernel or a file system likes. */
+static bool job_is_slow(const struct job *job)
+{
+	return job->request.op == WIRE_LAUNCH || job->request.op == WIRE_FILE_LOAD ||
+	       job->request.op == WIRE_FILE_SAVE;
+}
+
+/* Adds a thread when such jobs occupy too many. */
 static void pool_grow_locked(struct pool *pool)
 {
-	if (pool_is_short(pool) && 1 + pool->n_threads - pool->n_launching < N_THREADS &&
+	if (pool_is_short(pool) && 1 + pool->n_threads - pool->n_slow < N_THREADS &&
 	    pool->n_threads < N_THREADS_MAX &&
 	    pthread_create(&pool->threads[pool->n_threads], NULL, thread_run, pool) == 0)
 		pool->n_threads++;
@@ -151,11 +158,11 @@ static struct job *pool_unqueue_locked(struct pool *pool)
 	return job;
 }
 
-static void pool_count_locked(struct pool *pool, bool launching, int change)
+static void pool_count_locked(struct pool *pool, bool slow, int change)
 {
 	pool->n_busy += (unsigned int)change;
-	if (launching)
-		pool->n_launching += (unsigned int)change;
+	if (slow)
+		pool->n_slow += (unsigned int)change;
 }
 
 /*
@@ -165,7 +172,7 @@ static void pool_count_locked(struct pool *pool, bool launching, int change)
 static struct job *pool_take_turn_locked(struct pool *pool)
 {
 	struct job *job;
-	bool launching;
+	bool slow;
 
 	pool->turn_taken = true;
 	for (;;) {
@@ -174,11 +181,11 @@ static struct job *pool_take_turn_locked(struct pool *pool)
 		pthread_mutex_lock(&pool->lock);
 		if (!job)
 			break;
-		launching = job->request.op == WIRE_LAUNCH;
-		pool_count_locked(pool, launching, 1);
+		slow = job_is_slow(job);
+		pool_count_locked(pool, slow, 1);
 		if (!pool_is_short(pool))
 			break;
-		pool_count_locked(pool, launching, -1);
+		pool_count_locked(pool, slow, -1);
 		pool_queue_locked(pool, job);
 	}
 	pool->turn_taken = false;
@@ -200,7 +207,7 @@ static struct job *pool_next(struct pool *pool)
 	while (!job) {
 		if (pool->first) {
 			job = pool_unqueue_locked(pool);
-			pool_count_locked(pool, job->request.op == WIRE_LAUNCH, 1);
+			pool_count_locked(pool, job_is_slow(job), 1);
 		} else if (pool->over) {
 			break;
 		} else if (!pool->turn_taken) {
@@ -234,10 +241,10 @@ static void pool_run_job(struct pool *pool, struct job *job)
 	}
 }
 
-static void pool_end_job(struct pool *pool, bool launching)
+static void pool_end_job(struct pool *pool, bool slow)
 {
 	pthread_mutex_lock(&pool->lock);
-	pool_count_locked(pool, launching, -1);
+	pool_count_locked(pool, slow, -1);
 	pthread_mutex_unlock(&pool->lock);
 }
 
@@ -247,13 +254,13 @@ static void *thread_run(void *userdata)
 	struct job *job;
 
 	while ((job = pool_next(pool))) {
-		bool launching = job->request.op == WIRE_LAUNCH;
+		bool slow = job_is_slow(job);
 
-		if (launching)
+		if (job->request.op == WIRE_LAUNCH)
 			launch_run(pool->worker, job);
 		else
 			pool_run_job(pool, job);
-		pool_end_job(pool, launching);
+		pool_end_job(pool, slow);
 	}
 	return NULL;
 }

@@ -17,6 +17,7 @@
 
 #include "protocol/wire.h"
 #include "worker/checkpoint.h"
+#include "worker/file.h"
 #include "worker/managed.h"
 #include "worker/memory.h"
 #include "worker/transfer.h"
@@ -54,6 +55,8 @@ static const struct operation operations[WIRE_OP_END_] = {
 	[WIRE_ADVISE] = { managed_advise, false },
 	[WIRE_ATTACH] = { managed_attach, true },
 	[WIRE_RANGE] = { managed_range, false },
+	[WIRE_FILE_LOAD] = { file_load, false },
+	[WIRE_FILE_SAVE] = { file_save, false },
 };
 
 union control {

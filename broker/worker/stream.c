@@ -143,7 +143,7 @@ struct job *stream_give(struct stream_table *table, uint32_t id)
 	return next;
 }
 
-int stream_wait(struct worker *worker, struct job *job, int r,
+int stream_sync(struct worker *worker, CUstream stream, int r,
 		struct cuda_failure *failure)
 {
 	struct cuda_failure late = CUDA_FAILURE_NONE;
@@ -151,7 +151,7 @@ int stream_wait(struct worker *worker, struct job *job, int r,
 
 	/* A failed wait tells nothing about the state of the queue. */
 	for (int tries = 0; tries < 2; tries++) {
-		waited = CUDA(worker->driver, &late, cuStreamSynchronize, job->stream);
+		waited = CUDA(worker->driver, &late, cuStreamSynchronize, stream);
 		if (waited == 0 || cuda_result_is_sticky(late.result))
 			break;
 	}
@@ -161,6 +161,12 @@ int stream_wait(struct worker *worker, struct job *job, int r,
 		return r;
 	*failure = late;
 	return waited;
+}
+
+int stream_wait(struct worker *worker, struct job *job, int r,
+		struct cuda_failure *failure)
+{
+	return stream_sync(worker, job->stream, r, failure);
 }
 
 int stream_join(struct stream_table *table, struct job *job)

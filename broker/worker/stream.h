@@ -45,6 +45,8 @@ struct job *stream_give(struct stream_table *table, uint32_t id);
  */
 int stream_wait(struct worker *worker, struct job *job, int r,
 		struct cuda_failure *failure);
+int stream_sync(struct worker *worker, CUstream stream, int r,
+		struct cuda_failure *failure);
 
 /*
  * Sets the stream of a LAUNCH.

@@ -15,6 +15,7 @@
 #include "cuda/driver.h"
 #include "worker/address_history.h"
 #include "worker/device.h"
+#include "worker/lanes.h"
 #include "worker/launch.h"
 #include "worker/mapping.h"
 #include "worker/module.h"
@@ -40,6 +41,7 @@ struct worker {
 	struct stream_table streams;   /* has its own lock */
 	struct module_table modules;   /* has its own lock */
 	struct launch_queue launches;  /* under the lock of streams */
+	struct lane_pairs lanes;       /* has its own lock */
 	struct pool *pool;
 
 	/* Payload of a request being received; used by the thread with the turn. */

@@ -31,7 +31,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -200,6 +200,16 @@ enum wire_op {
 	 */
 	WIRE_LAUNCH,
 
+	/*
+	 * Moves length bytes between address on device and a file that the worker opens,
+	 * from byte source of the file on. The struct wire_file at offset of the staging
+	 * area names the file. flags: WIRE_TO_END. A FILE_SAVE makes a new file of these
+	 * bytes, which replaces the old one when it is complete.
+	 * Answer: value[0] = bytes moved from the start on; value[1] = WIRE_FILE_ENDED().
+	 */
+	WIRE_FILE_LOAD,
+	WIRE_FILE_SAVE,
+
 	WIRE_OP_END_,
 };
 
@@ -212,7 +222,38 @@ enum wire_flag {
 	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
 	WIRE_STAY = 1 << 6,	     /* FILL */
 	WIRE_BY_CPU = 1 << 7, /* READ, WRITE, FILL with WIRE_STAY: for managed memory */
+	WIRE_TO_END = 1 << 8, /* FILE_LOAD: the rest of the file, at most length bytes */
 };
+
+#define WIRE_PATH_SIZE 4096
+
+/* In the staging area, for as long as a FILE_LOAD or FILE_SAVE runs. */
+struct wire_file {
+	char path[WIRE_PATH_SIZE]; /* absolute, terminated */
+	uint32_t mode;		   /* FILE_SAVE: of a file that is not there yet */
+	uint32_t stop;		   /* set by the broker: move no further piece */
+	uint64_t total; /* set by the worker: bytes to move; 0: none is touched yet */
+	uint64_t done;	/* counted by the worker, for people */
+};
+
+/* How a FILE_LOAD or FILE_SAVE ended. Nothing was moved before NOT_MOVED. */
+enum wire_file_end {
+	WIRE_FILE_DONE,
+	WIRE_FILE_NOT_OPENED,	/* errno */
+	WIRE_FILE_NOT_REGULAR,	/* errno: EISDIR, EINVAL */
+	WIRE_FILE_IN_MOUNT,	/* of a broker */
+	WIRE_FILE_OUT_OF_RANGE, /* value[0] = size of the file */
+	WIRE_FILE_NOT_MOVED,	/* errno, where value[0] says */
+	WIRE_FILE_SHORT,	/* the file has become shorter, and ends there */
+	WIRE_FILE_NOT_KEPT,	/* errno: FILE_SAVE, after all bytes were written */
+	WIRE_FILE_STOPPED,
+	N_WIRE_FILE_ENDS,
+};
+
+/* value[1] of FILE_LOAD and FILE_SAVE, and its parts. */
+#define WIRE_FILE_ENDED(end, error) ((uint64_t)(end) << 32 | (uint32_t)(error))
+#define WIRE_FILE_END(value)	    ((uint32_t)((value) >> 32))
+#define WIRE_FILE_ERROR(value)	    ((uint32_t)(value))
 
 /*
  * The payload of a LAUNCH. Three arrays follow: n_after ids (uint64_t) of earlier
@@ -265,9 +306,9 @@ struct wire_request {
 	uint32_t stream;	/* 0: any; else a user stream of device */
 	int32_t priority;	/* STREAM_CREATE */
 	uint64_t address;
-	uint64_t source;  /* COPY */
+	uint64_t source;  /* COPY; of the file: SAVE, RESTORE, FILE_LOAD, FILE_SAVE */
 	uint64_t length;  /* bytes; never zero in operations that use it */
-	uint64_t offset;  /* READ, WRITE: of the staging area */
+	uint64_t offset;  /* READ, WRITE, FILE_*: of the staging area */
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
 	uint32_t module;   /* for MODULE_*, FUNCTION_ATTRIBUTES, LAUNCH: never zero */

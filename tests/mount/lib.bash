@@ -36,7 +36,7 @@ export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 declare -A message=(
 	[E2BIG]='Argument list too long' [EACCES]='Permission denied' [EBUSY]='busy'
 	[EDQUOT]='Disk quota exceeded' [EEXIST]='File exists' [EFBIG]='File too large' [EINTR]='Interrupted system call'
-	[EINVAL]='Invalid argument' [EIO]='Input/output error'
+	[EINVAL]='Invalid argument' [EIO]='Input/output error' [EISDIR]='Is a directory'
 	[ENAMETOOLONG]='File name too long' [ENODEV]='No such device'
 	[ENOEXEC]='Exec format error'
 	[ENOENT]='No such file or directory' [ENOMEM]='Cannot allocate memory'

@@ -42,6 +42,9 @@ everything()
 		cp allocations/$1m/data allocations/$1d/data
 		head -c 9000 allocations/$1d/data
 		cat allocations/$1x/data
+		echo '$1d path=$T/$1.file' >control/save
+		echo '$1d path=$T/$1.file' >control/load
+		echo '$1m path=$T/$1.file length=100K' >control/load
 		fallocate -z -l 100 allocations/$1s/data
 		chmod 644 allocations/$1s
 		echo device:0 >allocations/$1m/prefetch

@@ -98,13 +98,14 @@ test_status_is_flat_keyed_everywhere()
 	done
 }
 
-# Of `leases`, the file has a line each and `status` their number; `tensors` is no attribute.
+# Of `leases`, the file has a line each and `status` their number; `tensors` is no
+# attribute, and `progress` has several words.
 agrees_with_status()
 {
 	local folder=$1 file key
 	for file in "$folder"/*; do
 		key=${file##*/}
-		case " status data lease leases tensors $2 " in
+		case " status data lease leases tensors progress $2 " in
 		*" $key "*) continue ;;
 		esac
 		[ -f "$file" ] || continue

@@ -83,6 +83,16 @@ static const struct wire_request good[] = {
 			  .stream = 1,
 			  .module = 1,
 			  .length = sizeof(struct wire_launch) },
+	[WIRE_FILE_LOAD] = { .op = WIRE_FILE_LOAD,
+			     .flags = WIRE_TO_END,
+			     .address = WIRE_DEVICE_BASE,
+			     .source = 1ull << 40,
+			     .length = 1ull << 32,
+			     .offset = STAGING - sizeof(struct wire_file) },
+	[WIRE_FILE_SAVE] = { .op = WIRE_FILE_SAVE,
+			     .address = WIRE_DEVICE_BASE,
+			     .length = 1ull << 32,
+			     .offset = 4096 },
 };
 
 static bool is_good(struct wire_request request)
@@ -231,6 +241,47 @@ Test(wire, answers_about_ranges_that_cannot_be_are_refused)
 	cr_assert(eq(u32, WIRE_RANGE_PREFERRED(good_value), LOCATION_DEVICE << 12 | 3));
 	cr_assert(eq(u32, WIRE_RANGE_PREFETCHED(good_value), LOCATION_CPU << 12));
 	cr_assert(eq(u32, WIRE_RANGE_ACCESSED_BY(good_value), LOCATION_SET_CPU));
+}
+
+Test(wire, files_have_their_record_in_the_staging_area)
+{
+	BAD(WIRE_FILE_LOAD, request.offset += 8);
+	BAD(WIRE_FILE_LOAD, request.offset -= 1);
+	BAD(WIRE_FILE_LOAD, request.source = INT64_MAX);
+	BAD(WIRE_FILE_LOAD, request.length = 0);
+	BAD(WIRE_FILE_LOAD, request.address = UINT64_MAX - 4096);
+	BAD(WIRE_FILE_SAVE, request.flags = WIRE_TO_END);
+	BAD(WIRE_FILE_SAVE, request.stream = 1);
+}
+
+Test(wire, answers_about_files_that_cannot_be_are_refused)
+{
+	static const uint64_t length = 1ull << 32;
+	static const uint64_t bad[][2] = {
+		{ length + 1, WIRE_FILE_ENDED(WIRE_FILE_DONE, 0) },
+		{ 0, WIRE_FILE_ENDED(N_WIRE_FILE_ENDS, 0) },
+		{ 0, WIRE_FILE_ENDED(WIRE_FILE_NOT_OPENED, 4096) },
+		{ UINT64_MAX, WIRE_FILE_ENDED(WIRE_FILE_OUT_OF_RANGE, ERANGE) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wire_reply reply = { .call = -1,
+					    .value = { bad[i][0], bad[i][1] } };
+
+		cr_expect(not(reply_is_good(WIRE_FILE_LOAD, reply)), "row %zu", i);
+	}
+	cr_assert(reply_is_good(
+		WIRE_FILE_LOAD,
+		(struct wire_reply){
+			.call = -1,
+			.value = { length,
+				   WIRE_FILE_ENDED(WIRE_FILE_NOT_MOVED, EIO) } }));
+	cr_assert(reply_is_good(
+		WIRE_FILE_LOAD,
+		(struct wire_reply){
+			.call = -1,
+			.value = { length + 1,
+				   WIRE_FILE_ENDED(WIRE_FILE_OUT_OF_RANGE, ERANGE) } }));
 }
 
 Test(wire, unknown_flags_are_refused)

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* `load` and `save`. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
+#include "control/verbs.h"
+#include "memops/file.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "op/op.h"
+#include "process/broker.h"
+
+struct file_line {
+	char path[LINE_MAX_LENGTH + 1];
+	struct range range;
+	uint64_t file_offset;
+	bool wait;
+};
+
+/* Each `\` and three octal digits is a byte, as in fstab: a line has no other blanks. */
+static int path_parse(const char *word, char *path, struct refusal *refusal)
+{
+	if (!word)
+		return refuse(refusal, EINVAL, "path=FILE is missing");
+	if (*word != '/')
+		return refuse(refusal, EINVAL,
+			      "path=%.200s is not absolute: begin with '/', since the "
+			      "broker does not know your working directory",
+			      word);
+	while (*word) {
+		unsigned int byte = (unsigned char)*word++;
+
+		if (byte == '\\' && strspn(word, "01234567") >= 3) {
+			byte = (unsigned int)(word[0] - '0') << 6 |
+			       (unsigned int)(word[1] - '0') << 3 |
+			       (unsigned int)(word[2] - '0');
+			word += 3;
+		}
+		if (!byte || byte > UINT8_MAX)
+			return refuse(refusal, EINVAL, "a path has no byte \\%03o", byte);
+		*path++ = (char)byte;
+	}
+	*path = '\0';
+	return 0;
+}
+
+static int file_parse(struct command *command, struct file_line *line,
+		      struct refusal *refusal)
+{
+	const struct line *words = &command->line;
+	const char *file_offset = line_value(words, "file_offset");
+	int r;
+
+	r = line_name(words->operands[0], "allocation", refusal);
+	if (r == 0)
+		r = path_parse(line_value(words, "path"), line->path, refusal);
+	if (r == 0)
+		r = line_range(line_value(words, "offset"), line_value(words, "length"),
+			       &line->range, refusal);
+	if (r == 0 && file_offset)
+		r = line_size(file_offset, "file_offset", &line->file_offset, refusal);
+	if (r == 0 && line->file_offset > INT64_MAX / 2)
+		r = refuse(refusal, EOVERFLOW, "file_offset=%.64s is past all files",
+			   file_offset);
+	return r < 0 ? r : line_wait(line_value(words, "wait"), &line->wait, refusal);
+}
+
+/* The path of a process's folder or namespace as this process sees it; "" if it may not.
+ */
+static void process_link(char text[256], pid_t pid, const char *name)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = readlink(path, text, 255);
+	text[n < 0 ? 0 : n] = '\0';
+}
+
+/*
+ * The worker looks the path up where the broker runs. For a program with another root or
+ * other mounts (a container) that would be another file, perhaps the host's. No file is
+ * touched to find out. Returns: 0; -EXDEV; -EPERM.
+ */
+static int file_check_caller(const struct command *command, struct refusal *refusal)
+{
+	static const char *const names[] = { "ns/mnt", "root" };
+	char theirs[256], ours[256];
+
+	if (geteuid() != 0 && command->caller->uid != geteuid())
+		return refuse(refusal, EPERM,
+			      "the broker of uid %u can't open files as uid %u",
+			      geteuid(), command->caller->uid);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		process_link(theirs, command->pid, names[i]);
+		process_link(ours, getpid(), names[i]);
+		if (!*theirs || strcmp(theirs, ours) != 0)
+			return refuse(refusal, EXDEV,
+				      "process %d does not see the files that the broker "
+				      "sees (a container, a chroot): cp reads and writes "
+				      "allocations/%s/data from there",
+				      command->pid, command->line.operands[0]);
+	}
+	return 0;
+}
+
+/* A failure that no line waits for any more is in `errors`. */
+static void file_finish(struct op *op)
+{
+	char name[64];
+
+	if (!op->completion && op->error) {
+		snprintf(name, sizeof(name), "control/%s", op->class->what);
+		journal_fail(op->broker->journal, op->uid, op->pid, name, op->error,
+			     text_string(&op->sentence));
+	}
+	command_finish_op(op);
+}
+
+static void verb_file(struct command *command, bool save)
+{
+	struct registry *registry = command->broker->registry;
+	struct op *op = NULL, *ready = NULL;
+	struct allocation *allocation;
+	struct file_line line = { 0 };
+	struct file_spec spec;
+	struct refusal refusal;
+	int r;
+
+	if (command_parse(command) < 0)
+		return;
+	if (file_parse(command, &line, &refusal) < 0 ||
+	    file_check_caller(command, &refusal) < 0) {
+		command_refuse(command, &refusal);
+		return;
+	}
+	pthread_mutex_lock(&registry->lock);
+	allocation = command_find(command, command->line.operands[0],
+				  save ? ACCESS_READ : ACCESS_WRITE);
+	if (!allocation)
+		return;
+	spec = (struct file_spec){
+		.path = line.path,
+		.file_offset = line.file_offset,
+		.to_end = !save && !line.range.has_length,
+		.save = save,
+	};
+	r = range_fit(&line.range, allocation, &refusal);
+	if (r == 0)
+		r = file_op_new(command->broker, command->caller, allocation, &line.range,
+				&spec, &op, &ready, &refusal);
+	if (r < 0) {
+		pthread_mutex_unlock(&registry->lock);
+		op_start(ready);
+		command_refuse(command, &refusal);
+		return;
+	}
+	op->finish = file_finish;
+	if (!save)
+		allocation_written(allocation);
+	command_run_op(command, op, line.wait);
+	op_start(ready);
+}
+
+void verb_load(struct command *command)
+{
+	verb_file(command, false);
+}
+
+void verb_save(struct command *command)
+{
+	verb_file(command, true);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The broker never opens a user's file: the caller's own worker does, with the caller's
+ * rights, and a file that never answers holds up that user alone. A slot of the worker's
+ * staging area has the file's name, the count of bytes and the word to stop
+ * (struct wire_file).
+ *
+ * A load that fails, is interrupted, or whose worker ends, fills its range with zeros
+ * from the first byte on that was not loaded. The op stays in the order meanwhile, so
+ * nobody reads half a file. A load that fails before the first byte leaves the memory as
+ * it was.
+ *
+ * Nothing is done again when the worker ends: the file may be what ended it.
+ */
+#include "memops/file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/number.h"
+#include "base/refusal.h"
+#include "memops/move.h"
+#include "memops/permissions.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/owner.h"
+#include "model/range.h"
+#include "model/registry.h"
+#include "op/op.h"
+#include "process/checkpoint.h"
+#include "process/processes.h"
+
+#define ZEROING_TRIES 3 /* each in a process of its own */
+
+struct file_op {
+	struct op op;
+	char *path; /* owned */
+	uint64_t file_offset;
+	bool to_end;
+	bool save;
+	bool zeroing; /* the file is done with; the rest of the range becomes zeros */
+	bool stopped; /* by a signal. registry.lock */
+	struct worker *opener;	  /* of the file: has the slot */
+	struct wire_file *shared; /* in the slot; NULL: not yet. registry.lock */
+	uint64_t moved, total;	  /* known at the end */
+	unsigned int n_zeroings;
+	uint64_t begun_ns, elapsed_ns;
+	int error; /* of the load, kept during the zeroing */
+};
+
+static struct file_op *file_of(struct op *op)
+{
+	return container_of(op, struct file_op, op);
+}
+
+/* ---- the request ---- */
+
+static int file_check_rights(struct op *op, struct refusal *refusal)
+{
+	const struct allocation *allocation = op->work.uses[0].allocation;
+	struct use *use = &op->work.uses[0];
+
+	use->guest_writes = owner_may(op->owner, allocation, ACCESS_WRITE);
+	if (!guest_may_use(op, use))
+		return refuse(refusal, EACCES,
+			      "the worker of uid %u may not %s allocation %s of uid %u, "
+			      "mode %04o",
+			      op->owner->uid, use->write ? "write" : "read",
+			      allocation->name, allocation->owner->uid, allocation->mode);
+	return guest_shares_block(op, allocation) ? refuse_shared(refusal, allocation)
+						  : 0;
+}
+
+static enum begun file_begin_zeroing(struct op *op)
+{
+	const struct file_op *file = file_of(op);
+	const struct use *use = &op->work.uses[0];
+
+	/* A process that was given up may still write what it has read. */
+	if (checkpoint_park_until_end(file->opener, &op->work))
+		return OP_PARKED;
+	op->request.record = (struct wire_request){
+		.op = WIRE_FILL,
+		.device = use->allocation->device,
+		.address = use->allocation->address + use->offset + file->moved,
+		.length = file->total - file->moved,
+		.pattern_size = 1,
+	};
+	return OP_RUN;
+}
+
+static enum begun file_begin(struct op *op)
+{
+	struct file_op *file = file_of(op);
+	struct refusal refusal;
+
+	if (file->zeroing)
+		return file_begin_zeroing(op);
+	if (file->stopped)
+		return op_refuse(op, EINTR, "%s of %s was interrupted before it began",
+				 op->class->what, op->work.uses[0].allocation->name);
+	if (file_check_rights(op, &refusal) < 0)
+		return op_refuse(op, refusal.error, "%s did not run: %s", op->class->what,
+				 refusal.sentence);
+	/* A withdrawal waits for an op that has begun. */
+	if (!op->work.within && guest_is_barred(op))
+		return OP_PARKED;
+	op->work.within = op->worker;
+	return OP_RUN;
+}
+
+/* Writes the slot. Returns: false when a signal has ended the wait. */
+static bool file_share(struct op *op)
+{
+	struct file_op *file = file_of(op);
+	struct wire_file *shared = (struct wire_file *)staging_payload(
+		&op->worker->staging, (unsigned int)op->staged.slot);
+	bool stopped;
+
+	memset(shared, 0, sizeof(*shared));
+	strcpy(shared->path, file->path);
+	shared->mode = op->work.uses[0].allocation->mode & 0644;
+	pthread_mutex_lock(&op->broker->registry->lock);
+	file->shared = shared;
+	stopped = file->stopped;
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	return !stopped;
+}
+
+static void file_run(struct op *op)
+{
+	struct file_op *file = file_of(op);
+	const struct use *use = &op->work.uses[0];
+
+	if (file->zeroing) {
+		op_submit(op);
+		return;
+	}
+	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
+		return;
+	file->begun_ns = clock_ns(CLOCK_MONOTONIC);
+	if (!file_share(op)) {
+		op_fail(op, EINTR, "%s of %s was interrupted before it began",
+			op->class->what, use->allocation->name);
+		return;
+	}
+	op->request.record = (struct wire_request){
+		.op = file->save ? WIRE_FILE_SAVE : WIRE_FILE_LOAD,
+		.flags = file->to_end ? WIRE_TO_END : 0,
+		.device = use->allocation->device,
+		.address = use->allocation->address + use->offset,
+		.source = file->file_offset,
+		.length = use->length,
+		.offset = staging_offset((unsigned int)op->staged.slot),
+	};
+	op_request(op);
+}
+
+/* ---- failures ---- */
+
+/*
+ * The op has failed with op->sentence. Adds what is in the memory or in the file now, and
+ * ends the op, after zeros for all bytes that a load may have begun to write.
+ */
+static void file_end(struct op *op, int error)
+{
+	struct file_op *file = file_of(op);
+	const struct use *use = &op->work.uses[0];
+
+	/* The worker may be hostile: read once. */
+	file->total =
+		MIN(__atomic_load_n(&file->shared->total, __ATOMIC_ACQUIRE), use->length);
+	if (file->save && file->total) {
+		text_printf(&op->sentence, "; the file is as it was");
+	} else if (file->total) {
+		text_printf(&op->sentence, "; %s of %s are loaded, the rest is zero",
+			    size_text(file->moved), size_text(file->total));
+	}
+	pthread_mutex_lock(&op->broker->registry->lock);
+	if (file->save || file->moved >= file->total) {
+		op_complete(op, error);
+		return;
+	}
+	file->error = error;
+	file->zeroing = true;
+	op->work.within = NULL;
+	/* The allocation has been used, so there is one. */
+	op->worker = allocation_worker(op->broker, use->allocation);
+	op->n_asked = 0;
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	op_start_again(op);
+}
+
+static const char *name_of(const struct op *op)
+{
+	return op->work.uses[0].allocation->name;
+}
+
+static void file_tell_range(struct op *op, uint64_t size)
+{
+	const struct file_op *file = file_of(op);
+	uint64_t left = size - MIN(size, file->file_offset), room;
+	const char *rest = file->file_offset ? "the rest of " : "";
+
+	room = op->work.uses[0].length;
+	if (!left)
+		text_printf(&op->sentence, "%.200s has %s: there is nothing to load%s%s",
+			    file->path, size_text(size),
+			    file->file_offset ? " at file_offset=" : "",
+			    file->file_offset ? size_typed(file->file_offset) : "");
+	else if (file->to_end)
+		text_printf(&op->sentence,
+			    "%s%.200s (%s) does not fit into %s%s (%s): length=%s loads "
+			    "a part",
+			    rest, file->path, size_text(left),
+			    op->work.uses[0].offset ? "the rest of " : "", name_of(op),
+			    size_text(room), size_typed(room));
+	else
+		text_printf(&op->sentence, "%s%.200s has %s, length=%s is more", rest,
+			    file->path, size_text(left), size_typed(room));
+}
+
+/* The sentence of a worker's answer. Returns: the errno. */
+static int file_explain(struct op *op, const struct wire_reply *reply)
+{
+	const struct file_op *file = file_of(op);
+	uint32_t end = WIRE_FILE_END(reply->value[1]);
+	int error = (int)WIRE_FILE_ERROR(reply->value[1]) ?: EIO;
+	const char *what = op->class->what, *path = file->path;
+	uint64_t place = file->file_offset + file->moved;
+	struct text *text = &op->sentence;
+
+	text_clear(text);
+	switch (end) {
+	case WIRE_FILE_NOT_OPENED:
+		text_printf(text, "uid %u can't %s %.200s: %s", op->owner->uid,
+			    file->save ? "write" : "open", path, strerror(error));
+		break;
+	case WIRE_FILE_NOT_REGULAR:
+		text_printf(text, "%.200s is %s", path,
+			    error == EISDIR ? "a folder" : "not a regular file");
+		break;
+	case WIRE_FILE_IN_MOUNT:
+		text_printf(text,
+			    "%.200s is in a mount of gpumemd: control/copy copies "
+			    "between allocations",
+			    path);
+		break;
+	case WIRE_FILE_OUT_OF_RANGE:
+		file_tell_range(op, reply->value[0]);
+		break;
+	case WIRE_FILE_SHORT:
+		text_printf(text,
+			    "%s of %s failed: %.200s has become shorter and ends at byte "
+			    "%llu",
+			    what, name_of(op), path, (unsigned long long)place);
+		break;
+	case WIRE_FILE_STOPPED:
+		text_printf(text, "%s of %s was interrupted", what, name_of(op));
+		break;
+	case WIRE_FILE_NOT_KEPT:
+		text_printf(text, "%s of %s failed: %.200s: %s", what, name_of(op), path,
+			    strerror(error));
+		break;
+	default:
+		text_printf(text, "%s of %s failed at byte %llu of %.200s: %s", what,
+			    name_of(op), (unsigned long long)place, path,
+			    strerror(error));
+	}
+	return error;
+}
+
+static void file_lost(struct op *op, const char *reason);
+
+/* The file of a checkpoint, from which the next process has the memory, is older. */
+static bool file_was_overtaken(struct op *op)
+{
+	const struct use *use = &op->work.uses[0];
+	const struct allocation *allocation = use->allocation;
+	bool overtaken;
+
+	pthread_mutex_lock(&op->broker->registry->lock);
+	overtaken =
+		use->write && allocation->managed &&
+		(allocation->restoring || allocation->worker_epoch != op->asked_epoch);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	return overtaken;
+}
+
+static void file_answered(struct op *op, const struct wire_reply *reply)
+{
+	struct file_op *file = file_of(op);
+	int error;
+
+	if (file->zeroing) {
+		op_done(op, file->error);
+		return;
+	}
+	if (file_was_overtaken(op)) {
+		file_lost(op, "has ended");
+		return;
+	}
+	file->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - file->begun_ns;
+	if (WIRE_FILE_END(reply->value[1]) != WIRE_FILE_OUT_OF_RANGE)
+		file->moved = reply->value[0];
+	if (WIRE_FILE_END(reply->value[1]) == WIRE_FILE_DONE) {
+		op_done(op, 0);
+		return;
+	}
+	error = file_explain(op, reply);
+	file_end(op, error);
+}
+
+static void file_failed(struct op *op, const struct wire_reply *reply)
+{
+	const struct file_op *file = file_of(op);
+
+	if (!file->zeroing)
+		text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s of allocation %s failed: %s",
+		    file->zeroing ? "; but its zeroing" : op->class->what, name_of(op),
+		    strerror(reply->error));
+	text_add_call(&op->sentence, reply->call, reply->result);
+	if (file->zeroing)
+		op_done(op, file->error);
+	else
+		file_end(op, reply->error);
+}
+
+static void file_lost(struct op *op, const char *reason)
+{
+	struct file_op *file = file_of(op);
+
+	if (file->zeroing && ++file->n_zeroings < ZEROING_TRIES) {
+		op->n_asked = 0;
+		op_start_again(op);
+	} else if (file->zeroing) {
+		op_done(op, file->error);
+	} else {
+		text_clear(&op->sentence);
+		text_printf(&op->sentence, "%s of %s: the worker %s before it was done",
+			    op->class->what, name_of(op), reason);
+		file_end(op, file->stopped ? EINTR : EIO);
+	}
+}
+
+/* ---- the end ---- */
+
+static int file_interrupted(struct op *op)
+{
+	struct file_op *file = file_of(op);
+
+	file->stopped = true;
+	if (!op_leave_quietly(op) && file->shared)
+		__atomic_store_n(&file->shared->stop, 1, __ATOMIC_RELAXED);
+	return -EINTR;
+}
+
+static void file_answer(struct op *op, struct text *answer, bool done)
+{
+	const struct file_op *file = file_of(op);
+
+	if (done)
+		text_printf(answer, "bytes %llu\nelapsed_ns %llu\n",
+			    (unsigned long long)file->moved,
+			    (unsigned long long)file->elapsed_ns);
+}
+
+static void file_settle(struct op *op)
+{
+	file_of(op)->shared = NULL;
+}
+
+static void file_leave(struct op *op)
+{
+	struct file_op *file = file_of(op);
+
+	op_slot_release(file->opener, op->staged.slot);
+	free(take_ptr(file->path));
+}
+
+/* clang-format off */
+#define FILE_CLASS(name)                         \
+	{                                        \
+		.what = name,                    \
+		.begin = file_begin,             \
+		.run = file_run,                 \
+		.answered = file_answered,       \
+		.failed = file_failed,           \
+		.lost = file_lost,               \
+		.interrupted = file_interrupted, \
+		.may_use = guest_may_use,        \
+		.answer = file_answer,           \
+		.settle = file_settle,           \
+		.leave = file_leave,             \
+	}
+/* clang-format on */
+
+static const struct op_class load_class = FILE_CLASS("load");
+static const struct op_class save_class = FILE_CLASS("save");
+
+/* ---- the start ---- */
+
+static int file_check_reach(const struct owner *owner,
+			    const struct allocation *allocation, struct refusal *refusal)
+{
+	if (allocation->owner == owner || kind_is_durable(allocation->kind))
+		return 0;
+	return refuse(refusal, EXDEV,
+		      "allocation %s of kind %s lives in the worker of uid %u; files are "
+		      "opened in that of uid %u",
+		      allocation->name, kind_name(allocation->kind),
+		      allocation->owner->uid, owner->uid);
+}
+
+int file_op_new(struct broker *broker, const struct caller *caller,
+		struct allocation *allocation, const struct range *range,
+		const struct file_spec *spec, struct op **ret_op, struct op **ready,
+		struct refusal *refusal)
+{
+	struct owner *owner = owner_get(broker->registry, caller->uid, caller->gid);
+	struct file_op *file;
+	struct op *op;
+	int r;
+
+	*ready = NULL;
+	op = owner ? op_new(sizeof(*file), spec->save ? &save_class : &load_class, broker,
+			    owner)
+		   : NULL;
+	file = op ? file_of(op) : NULL;
+	if (file)
+		file->path = strdup(spec->path);
+	if (file && file->path)
+		op->worker = file->opener = worker_of(broker, owner);
+	if (!file || !file->opener) {
+		r = refuse(refusal, ENOMEM, "no memory in the broker");
+		goto fail;
+	}
+	file->file_offset = spec->file_offset;
+	file->to_end = spec->to_end;
+	file->save = spec->save;
+	op->uid = caller->uid;
+	op->pid = caller->pid;
+	op->work.may_leave = true;
+	work_use(&op->work, allocation, range->offset, range->length, !spec->save);
+	r = file_check_reach(owner, allocation, refusal);
+	if (r == 0)
+		r = guest_use(op, &op->work.uses[0], caller, ready, refusal);
+	if (r < 0)
+		goto fail;
+	*ret_op = op;
+	return 0;
+fail:
+	if (file)
+		free(file->path);
+	op_free(op);
+	return r;
+}
+
+bool file_progress(const struct allocation *allocation, uint64_t *ret_done,
+		   uint64_t *ret_total)
+{
+	const struct use *use;
+
+	DL_FOREACH2(allocation->all_uses, use, next_of_all)
+	{
+		const struct op *op = container_of(use->work, struct op, work);
+		const struct wire_file *shared;
+		uint64_t total;
+
+		if (op->class != &load_class && op->class != &save_class)
+			continue;
+		shared = container_of(op, struct file_op, op)->shared;
+		if (!shared)
+			continue;
+		total = __atomic_load_n(&shared->total, __ATOMIC_RELAXED);
+		*ret_total = total ? MIN(total, use->length) : use->length;
+		*ret_done =
+			MIN(__atomic_load_n(&shared->done, __ATOMIC_RELAXED), *ret_total);
+		return true;
+	}
+	return false;
+}
