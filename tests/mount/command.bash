@@ -344,11 +344,11 @@ test_an_interrupted_put_leaves_nothing()
 	done
 }
 
-# As ^Z and fg do to a program that waits for the mount.
+# As ^Z and fg do to a program that waits for the mount; TSTP needs a terminal's session.
 stopped_and_continued()
 {
 	eventually "grep -qE 'fuse|request_wait_answer' /proc/$1/wchan"
-	kill -TSTP "$1"
+	kill -STOP "$1"
 	eventually "grep -q '^State:.T' /proc/$1/status"
 	kill -CONT "$1"
 }
@@ -360,19 +360,17 @@ test_a_put_and_a_get_go_on_after_a_stop()
 	files
 	head -c 32M /dev/urandom >file
 	slow 300ms
-	set -m # a process group of its own, which can be stopped
 	"$gpumem_path" put file >said 2>&1 &
 	pid=$!
 	eventually "ls '$M/allocations' | grep -q '^put\.'"
 	stopped_and_continued $pid
 	stopped_and_continued $pid
-	wait -f $pid || fail "put: $(<said)"
+	wait $pid || fail "put: $(<said)"
 	"$gpumem_path" get file back >said 2>&1 &
 	pid=$!
 	eventually 'ls -A | grep -q "^\.back\."'
 	stopped_and_continued $pid
-	wait -f $pid || fail "get: $(<said)"
-	set +m
+	wait $pid || fail "get: $(<said)"
 	inject
 	cmp file back
 	is "$(ls "$M/allocations")" file
