@@ -556,6 +556,69 @@ test_top_shows_the_screen_and_q_leaves()
 	ends 2 'top needs a terminal' top
 }
 
+# nvml LINE...: the answers of the stand-in for NVML, which top then loads.
+nvml()
+{
+	printf '%s\n' "$@" >"$T/processes"
+	export NVML_PROCESSES=$T/processes LD_LIBRARY_PATH=$build/tests/mount/nvml
+}
+
+# The list of programs that `top --once ARG...` prints beneath the others.
+programs()
+{
+	gpumem top --once "$@" | sed -n '/^PROGRAM\t/,$p' | tail -n +2
+}
+
+test_top_shows_programs_outside_of_gpumem()
+{
+	needs_software 'know which programs use a GPU'
+	local first second me i
+	first=$(<devices/0/uuid) second=$(<devices/1/uuid) me=$(id -un)
+	gpumem alloc x 4M kind=direct >/dev/null
+	gpumem fill x u8:1
+	sleep 60 &
+	tail -f /dev/null &
+	nvml "$first C $(jobs -p %1) 1048576" "$first G $(jobs -p %2) 3145728" \
+		"$first G $(jobs -p %1) 4096" "$second C $(jobs -p %1) -" "$second C 4194304 7" \
+		"$first C $(value_of status mover) 5" "$first C $(<"owners/$UID/worker") 6"
+	is "$(programs)" "$(printf '%s\t%s\t%s\t%s\t%s\n' \
+		tail "$(jobs -p %2)" "$me" 0 3145728 \
+		sleep "$(jobs -p %1)" "$me" 0 1048576 \
+		sleep "$(jobs -p %1)" "$me" 1 '' \
+		'?' 4194304 '' 1 7)"
+	is "$(programs -g 1 | cut -f 1-4 | head -n 1)" "sleep"$'\t'"$(jobs -p %1)"$'\t'"$me"$'\t1'
+	is "$(programs -g 1 | wc -l)" 2
+	is "$(programs -u daemon)" ''
+	is "$(programs -u "$UID" | wc -l)" 3
+	like "$(on_terminal top --once)" $'\nPROGRAM +PID USER +GPU +MEMORY\ntail +[0-9]+ [a-z]+ +0 +3 MiB\n'
+	! gpumem ls | grep -q PROGRAM
+	kill %1 %2
+}
+
+test_top_lists_any_number_of_programs()
+{
+	needs_software 'know which programs use a GPU'
+	local uuid lines
+	uuid=$(<devices/0/uuid)
+	mapfile -t lines < <(seq -f "$uuid C %.0f 1" 5000001 5000300)
+	nvml "${lines[@]}" "$(<devices/1/uuid)"
+	is "$(programs | wc -l)" 300
+}
+
+test_top_says_why_it_knows_no_programs()
+{
+	needs_software 'have no NVML'
+	local none='Programs outside of gpumem are not shown'
+	nvml "$(<devices/0/uuid)"
+	like "$(gpumem top --once)" $'\n'"$none"' of GPU 1 .Not Found.$'
+	unset NVML_PROCESSES
+	like "$(gpumem top --once)" $'\n'"$none"': libnvidia-ml.so.1: Driver Not Loaded$'
+	mkdir -p "$T/broken"
+	echo nonsense >"$T/broken/libnvidia-ml.so.1"
+	LD_LIBRARY_PATH=$T/broken
+	like "$(gpumem top --once)" $'\n'"$none"': no NVML .*libnvidia-ml.so.1: '
+}
+
 test_doctor_says_what_to_do()
 {
 	local said

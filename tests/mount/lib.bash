@@ -456,7 +456,7 @@ run_topic_from_copy()
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
 		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy \
-		-o -name 'libgpumem.so.?.*' -o -name libslow_users.so \) -exec cp --parents {} "$copy" \;)
+		-o -name 'libgpumem.so.?.*' -o -name libslow_users.so -o -name libnvidia-ml.so.1 \) -exec cp --parents {} "$copy" \;)
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount" "$copy/docs"
 	cp -r "$here/." "$copy/tests/mount"

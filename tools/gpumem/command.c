@@ -95,9 +95,11 @@ const struct command commands[] = {
 	{
 		.name = "top",
 		.usage = "[-u USER] [-g GPU] [--sort KEY] [--once]",
-		.summary = "show the same as ls, every second",
-		.help = "Shows GPUs, users and allocations every second. Keys: s sorts "
-			"by the next key, arrows and pages scroll, q leaves.",
+		.summary = "show the same as ls, and other programs, every second",
+		.help = "Shows GPUs, users and allocations every second, and beneath "
+			"them the programs outside of gpumem that use the GPUs, as "
+			"NVIDIA's libnvidia-ml.so.1 tells them. Keys: s sorts "
+			"allocations by the next key, arrows and pages scroll, q leaves.",
 		.example = "gpumem top --sort written",
 		.options = SHOWN | BIT(ONCE) | BIT(HELP),
 		.run = command_top,

@@ -17,22 +17,28 @@ static size_t terminal_width(void)
 	return width > 0 ? (size_t)width : 80;
 }
 
-int command_ls(const struct call *call)
+int list_once(const struct call *call, struct programs *programs)
 {
 	_cleanup_text_ struct text text = TEXT_INIT, why = TEXT_INIT;
 	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
 	struct screen screen;
 	int status;
 
-	if (call->n_args)
-		return wrong_use("ls takes no '%s': -u USER and -g GPU choose",
-				 call->args[0]);
 	status = mount_open(&mount) ?: screen_init(&screen, call, &mount);
 	if (status)
 		return status;
 	screen.width = terminal_width();
+	screen.programs = programs;
 	if (screen_print(&screen, &mount, &text, &why))
 		return refused("%s", text_string(&why));
 	fputs(text_string(&text), stdout);
 	return STATUS_DONE;
+}
+
+int command_ls(const struct call *call)
+{
+	if (call->n_args)
+		return wrong_use("ls takes no '%s': -u USER and -g GPU choose",
+				 call->args[0]);
+	return list_once(call, NULL);
 }

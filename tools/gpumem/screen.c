@@ -274,6 +274,28 @@ static void join_json(struct text *text, const struct text *table, bool first)
 	text_add(text, begin + 1, (size_t)(end - begin - 1));
 }
 
+static int print_programs(const struct screen *screen, const struct snapshot *snapshot,
+			  struct text *text)
+{
+	_cleanup_table_ struct table table = { 0 };
+	_cleanup_text_ struct text missing = TEXT_INIT;
+	int r;
+
+	if (!screen->programs)
+		return 0;
+	table_init(&table, "programs", screen->style);
+	table_column(&table, "PROGRAM", COLUMN_LONG);
+	table_column(&table, "PID", COLUMN_NUMBER);
+	table_column(&table, "USER", COLUMN_LONG);
+	table_column(&table, "GPU", COLUMN_NUMBER);
+	table_column(&table, "MEMORY", COLUMN_NUMBER);
+	programs_list(screen->programs, snapshot, screen->user, screen->gpu, &table,
+		      &missing);
+	r = table_print(&table, text, screen->width, screen->colors);
+	text_printf(text, "%s", text_string(&missing));
+	return r;
+}
+
 int screen_print(const struct screen *screen, const struct mount *mount,
 		 struct text *text, struct text *why)
 {
@@ -282,6 +304,7 @@ int screen_print(const struct screen *screen, const struct mount *mount,
 		print_gpus,
 		print_users,
 		print_allocations,
+		print_programs,
 	};
 	_cleanup_snapshot_ struct snapshot snapshot = { 0 };
 	int r = snapshot_read(&snapshot, mount, why);

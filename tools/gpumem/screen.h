@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "mount.h"
+#include "programs.h"
 #include "table.h"
 
 struct screen {
@@ -13,11 +14,16 @@ struct screen {
 	const char *user; /* NULL: all */
 	int gpu;	  /* negative: all */
 	const char *sort;
+	struct programs *programs; /* NULL: not shown; the caller's */
 };
 
 /* Takes -u, -g, --sort and --json, and looks at stdout. Returns: an exit status. */
 int screen_init(struct screen *screen, const struct call *call,
 		const struct mount *mount);
+
+/* Prints the screen of a call once, with these programs, if any. Returns: an exit status.
+ */
+int list_once(const struct call *call, struct programs *programs);
 
 /* Reads the mount and adds the tables. Returns: 0; -errno, with a sentence in `why`. */
 int screen_print(const struct screen *screen, const struct mount *mount,

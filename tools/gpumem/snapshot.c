@@ -127,6 +127,7 @@ static int read_gpus(struct snapshot *snapshot, const struct mount *mount)
 		gpus[snapshot->n_gpus++] = (struct gpu){
 			.number = (unsigned int)strtoul(name, NULL, 10),
 			.name = value_of(&status, "name"),
+			.uuid = value_of(&status, "uuid"),
 			.state = value_of(&status, "state"),
 			.total = number_of(&status, "memory_total_bytes"),
 			.held = number_of(&status, "memory_held_bytes"),
@@ -297,6 +298,17 @@ static int read_leases(struct snapshot *snapshot, const struct mount *mount)
 	return r;
 }
 
+static int read_mover(struct snapshot *snapshot, const struct mount *mount)
+{
+	_cleanup_text_ struct text status = TEXT_INIT;
+	int r = mount_read(mount, "status", &status);
+	uint64_t mover = number_of(&status, "mover");
+
+	if (mover <= INT32_MAX)
+		snapshot->mover = (pid_t)mover;
+	return r;
+}
+
 /* ---- the whole ---- */
 
 int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why)
@@ -306,6 +318,7 @@ int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct t
 		read_users,
 		read_allocations,
 		read_leases,
+		read_mover,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
@@ -334,6 +347,7 @@ void snapshot_deinit(struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->n_gpus; i++) {
 		free(snapshot->gpus[i].name);
+		free(snapshot->gpus[i].uuid);
 		free(snapshot->gpus[i].state);
 	}
 	for (size_t i = 0; i < snapshot->n_users; i++)

@@ -16,7 +16,7 @@
 
 struct gpu {
 	unsigned int number;
-	char *name, *state;
+	char *name, *uuid, *state;
 	uint64_t used, total, held; /* bytes; or SIZE_UNKNOWN */
 };
 
@@ -42,6 +42,7 @@ struct snapshot {
 	size_t n_users;
 	struct allocation *allocations;
 	size_t n_allocations;
+	pid_t mover; /* a process of the broker; 0: unknown */
 };
 
 /* Returns: 0; -errno, with a sentence in `why`. */

@@ -140,24 +140,34 @@ static int run(struct top *top)
 	return STATUS_DONE;
 }
 
-int command_top(const struct call *call)
+static int run_on_terminal(const struct call *call, struct programs *programs)
 {
 	struct top top = { .mount = MOUNT_CLOSED };
-	int status;
+	int status = mount_open(&top.mount) ?: screen_init(&top.screen, call, &top.mount);
 
-	if (call->values[OPTION_ONCE])
-		return command_ls(call);
-	if (call->n_args)
-		return wrong_use("top takes no '%s': -u USER and -g GPU choose",
-				 call->args[0]);
-	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
-		return wrong_use("top needs a terminal: --once prints the screen once");
-	status = mount_open(&top.mount) ?: screen_init(&top.screen, call, &top.mount);
 	if (!status) {
+		top.screen.programs = programs;
 		top.screen.colors = false;
 		status = run(&top);
 	}
 	mount_close(&top.mount);
 	text_deinit(&top.text);
+	return status;
+}
+
+int command_top(const struct call *call)
+{
+	bool once = call->values[OPTION_ONCE];
+	struct programs programs;
+	int status;
+
+	if (call->n_args)
+		return wrong_use("top takes no '%s': -u USER and -g GPU choose",
+				 call->args[0]);
+	if (!once && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)))
+		return wrong_use("top needs a terminal: --once prints the screen once");
+	programs_init(&programs);
+	status = once ? list_once(call, &programs) : run_on_terminal(call, &programs);
+	programs_deinit(&programs);
 	return status;
 }
