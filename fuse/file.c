@@ -50,6 +50,16 @@ struct file *file_free(struct file *file, fuse_req_t req)
 	return NULL;
 }
 
+int file_refuse_sealed(struct view *view, fuse_req_t req, const struct node *node,
+		       const struct fuse_file_info *info, const struct object_stat *stat)
+{
+	struct caller caller = caller_of(req);
+
+	if (!stat->sealed || !opened_for_writing(info))
+		return 0;
+	return broker_refuse_sealed(view->broker, &caller, node->token, node->row->name);
+}
+
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info)
 {
 	info->fh = (uintptr_t)file;

@@ -62,6 +62,11 @@ static inline struct file *file_of(const struct fuse_file_info *info)
 void *file_new(struct view *view, const struct file_type *type, size_t size);
 struct file *file_free(struct file *file, fuse_req_t req);
 
+/* Refuses to open a file of a sealed allocation for writing. Returns: 0; -EPERM, -ESTALE.
+ */
+int file_refuse_sealed(struct view *view, fuse_req_t req, const struct node *node,
+		       const struct fuse_file_info *info, const struct object_stat *stat);
+
 /* Answers an OPEN; info's flags say how. Closes the file when the kernel gave up. */
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info);
 

@@ -265,6 +265,8 @@ void file_data_open(struct view *view, fuse_req_t req, const struct node *node,
 	int error;
 
 	error = broker_stat(view->broker, OBJECT_ALLOCATION, node->token, &stat);
+	if (!error)
+		error = file_refuse_sealed(view, req, node, info, &stat);
 	if (!error) {
 		data = file_new(view, &data_type, sizeof(*data));
 		error = data ? identify(data, req, &stat) : -ENOMEM;

@@ -141,8 +141,13 @@ void file_upload_open(struct view *view, fuse_req_t req, const struct node *node
 	struct upload_file *written = file_new(view, &written_type, sizeof(*written));
 	bool writes = opened_for_writing(info);
 	struct caller caller = caller_of(req);
+	struct object_stat stat = { 0 };
 	int error = written ? 0 : -ENOMEM;
 
+	if (!error)
+		error = broker_stat(view->broker, node->row->type, node->token, &stat);
+	if (!error)
+		error = file_refuse_sealed(view, req, node, info, &stat);
 	if (!error)
 		error = upload_new(&written->upload, view->broker, node->row->type,
 				   node->token, &caller);

@@ -250,6 +250,11 @@ static void allocation_map(const struct attribute_view *view, struct text *text)
 	text_printf(text, "%s", view->allocation->map_readers ? "readers" : "writers");
 }
 
+static void allocation_sealed(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->allocation->sealed);
+}
+
 static void allocation_leases(const struct attribute_view *view, struct text *text)
 {
 	leases_show(view->broker, view->allocation, text);
@@ -295,6 +300,8 @@ static const struct attribute allocation_attributes[] = {
 	{ "created", "UTC", 0, FIELD(allocation, created_s) },
 	{ "map", "whose leases may have device memory: writers or readers",
 	  ATTRIBUTE_WRITABLE, allocation_map },
+	{ "sealed", "0, or 1 once that is written: nobody can write it any more",
+	  ATTRIBUTE_WRITABLE, allocation_sealed },
 	{ "leases", "programs that may have it mapped", ATTRIBUTE_NO_FILE,
 	  FIELD(allocation, n_leases) },
 	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,

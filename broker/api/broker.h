@@ -75,6 +75,7 @@ struct object_stat {
 			    */
 	uint32_t changed_ns;
 	bool host;    /* an allocation of kind host: can be mapped */
+	bool sealed;  /* an allocation that nobody can write any more */
 	bool managed; /* an allocation of kind managed: has its extra files */
 };
 
@@ -144,6 +145,10 @@ void broker_space(struct broker *broker, const struct caller *caller,
 
 /* The last failures: the caller's own; all for root. */
 void broker_errors(struct broker *broker, const struct caller *caller, struct text *text);
+
+/* Notes that a sealed allocation was opened for writing. Returns: -EPERM; -ESTALE. */
+int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
+			 struct token token, const char *file);
 
 /* Notes a failure found by the view; error is a positive errno. */
 void broker_fail(struct broker *broker, const struct caller *caller, const char *file,

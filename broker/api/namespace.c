@@ -18,6 +18,7 @@
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/release.h"
+#include "memops/seal.h"
 #include "model/allocation.h"
 #include "model/handle_table.h"
 #include "model/journal.h"
@@ -249,6 +250,7 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,
 		.host = allocation->kind == KIND_HOST,
+		.sealed = allocation->sealed,
 		.managed = allocation->managed,
 	};
 }
@@ -532,10 +534,10 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	return 0;
 }
 
-/* Under registry.lock. Only `map` is writable. */
-static int store_allocation(struct broker *broker, struct allocation *allocation,
-			    const struct caller *caller, const char *value,
-			    struct refusal *refusal)
+/* Under registry.lock. */
+static int store_map(struct broker *broker, struct allocation *allocation,
+		     const struct caller *caller, const char *value,
+		     struct refusal *refusal)
 {
 	bool readers;
 	int r;
@@ -554,6 +556,38 @@ static int store_allocation(struct broker *broker, struct allocation *allocation
 }
 
 /* Under registry.lock. */
+static int store_sealed(struct broker *broker, struct allocation *allocation,
+			const struct caller *caller, const char *value,
+			struct refusal *refusal)
+{
+	int r;
+
+	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+		return refuse(refusal, EINVAL, "sealed takes 1, not '%s'", value);
+	r = seal_check(caller, allocation, refusal);
+	if (r < 0)
+		return r;
+	if (*value == '1')
+		seal(broker, allocation, caller);
+	else if (allocation->sealed)
+		return refuse(refusal, EPERM, "allocation %s is sealed, for good",
+			      allocation->name);
+	return 0;
+}
+
+/* Under registry.lock. */
+static int store_allocation(struct broker *broker, struct allocation *allocation,
+			    const struct attribute *attribute,
+			    const struct caller *caller, const char *value,
+			    struct refusal *refusal)
+{
+	bool is_map = strcmp(attribute->name, "map") == 0;
+
+	return (is_map ? store_map : store_sealed)(broker, allocation, caller, value,
+						   refusal);
+}
+
+/* Under registry.lock. */
 static int store_object(struct broker *broker, enum object_type type, struct token token,
 			const struct attribute *attribute, const struct caller *caller,
 			const char *value, char *ret_name, struct refusal *refusal)
@@ -565,7 +599,8 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 		return refuse(refusal, ESTALE, "the object has been removed");
 	object_name(type, object, ret_name);
 	if (type == OBJECT_ALLOCATION)
-		return store_allocation(broker, object, caller, value, refusal);
+		return store_allocation(broker, object, attribute, caller, value,
+					refusal);
 	if (type == OBJECT_STREAM)
 		return store_stream(broker, object, attribute, caller, value, refusal);
 	return module_store_device(broker, object, caller, value, refusal);
@@ -591,4 +626,25 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}
+
+int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
+			 struct token token, const char *file)
+{
+	char path[OBJECT_NAME_MAX + 64];
+	struct allocation *allocation;
+	struct refusal refusal;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation) {
+		(void)refuse_sealed(&refusal, allocation);
+		snprintf(path, sizeof(path), "allocations/%s/%s", allocation->name, file);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!allocation)
+		return -ESTALE;
+	journal_fail(broker->journal, caller->uid, caller->pid, path, EPERM,
+		     refusal.sentence);
+	return -EPERM;
 }

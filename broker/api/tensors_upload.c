@@ -56,7 +56,7 @@ static void tensors_put(struct broker *broker, const struct contents *contents)
 
 /* ---- storing ---- */
 
-/* Under registry.lock. NULL: a refusal. */
+/* The allocation, if it may be written. Under registry.lock. NULL: a refusal. */
 static struct allocation *find(struct broker *broker, struct token token,
 			       struct refusal *refusal)
 {
@@ -65,7 +65,9 @@ static struct allocation *find(struct broker *broker, struct token token,
 
 	if (!allocation)
 		refuse(refusal, ESTALE, "the allocation has been freed");
-	return allocation;
+	else if (allocation->sealed)
+		(void)refuse_sealed(refusal, allocation);
+	return allocation && !allocation->sealed ? allocation : NULL;
 }
 
 /* Puts the tensors (NULL: none) in place of the old ones. Under registry.lock. */
@@ -218,7 +220,7 @@ static int tensors_look(struct broker *broker, struct token token, const char *b
 		allocation_size = allocation->size;
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!allocation)
-		return -ESTALE;
+		return -refusal->error;
 	r = tensors_check(bytes, size, allocation_size, refusal);
 	return r == -ENODATA ? 0 : r;
 }
@@ -231,7 +233,8 @@ static void tensors_remove(struct broker *broker, struct token token,
 	(void)caller;
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	if (allocation && allocation->tensors && allocation->tensors == contents->object)
+	if (allocation && !allocation->sealed && allocation->tensors &&
+	    allocation->tensors == contents->object)
 		replace(broker, allocation, NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 }

@@ -206,6 +206,18 @@ struct allocation *command_find(struct command *command, const char *name,
 	return NULL;
 }
 
+bool command_may_write(struct command *command, const struct allocation *allocation)
+{
+	struct refusal refusal;
+
+	if (!allocation->sealed)
+		return true;
+	(void)refuse_sealed(&refusal, allocation);
+	pthread_mutex_unlock(&command->broker->registry->lock);
+	command_refuse(command, &refusal);
+	return false;
+}
+
 struct allocation *command_find_own(struct command *command, const char *name,
 				    enum access access)
 {

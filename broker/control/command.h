@@ -80,6 +80,12 @@ struct allocation *command_find(struct command *command, const char *name,
 				enum access access);
 
 /*
+ * Whether the allocation may still be written. With registry.lock held. On failure the
+ * lock is released and the command answered.
+ */
+bool command_may_write(struct command *command, const struct allocation *allocation);
+
+/*
  * As command_find(); in an allocation's own file the name is ignored. -ESTALE when the
  * allocation has been freed.
  */

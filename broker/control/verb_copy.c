@@ -113,7 +113,7 @@ void verb_copy(struct command *command)
 	}
 	pthread_mutex_lock(&registry->lock);
 	target = command_find(command, line.target, ACCESS_WRITE);
-	if (!target)
+	if (!target || !command_may_write(command, target))
 		return;
 	source = command_find(command, line.source, ACCESS_READ);
 	if (!source)

@@ -147,7 +147,7 @@ static void verb_file(struct command *command, bool save)
 	pthread_mutex_lock(&registry->lock);
 	allocation = command_find(command, command->line.operands[0],
 				  save ? ACCESS_READ : ACCESS_WRITE);
-	if (!allocation)
+	if (!allocation || (!save && !command_may_write(command, allocation)))
 		return;
 	spec = (struct file_spec){
 		.path = line.path,

@@ -120,7 +120,7 @@ void verb_fill(struct command *command)
 	}
 	pthread_mutex_lock(&registry->lock);
 	allocation = command_find(command, command->line.operands[0], ACCESS_WRITE);
-	if (!allocation)
+	if (!allocation || !command_may_write(command, allocation))
 		return;
 	if (range_fit(&line.range, allocation, &refusal) < 0 ||
 	    fill_check_unit(&line, command->line.operands[1], &refusal) < 0) {

@@ -177,6 +177,11 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 			      allocation->owner->uid, owner->uid);
 	if (!owner_may(owner, allocation, arg->writes ? ACCESS_WRITE : ACCESS_READ))
 		return refuse_kernel_use(refusal, owner, allocation, arg->writes);
+	if (arg->writes && allocation->sealed)
+		return refuse(refusal, EPERM,
+			      "allocation %s is sealed: nobody can write it any more; a "
+			      "kernel that only reads it takes in:%s",
+			      allocation->name, arg->name);
 	if (!kind_has_device(allocation->kind) || allocation->device == device)
 		return 0;
 	if (!kind_is_durable(allocation->kind) ||
@@ -199,8 +204,7 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal)
 	for (unsigned int i = 0; i < work->n_uses && r == 0; i++) {
 		struct use *use = &work->uses[i];
 
-		use->guest_writes =
-			owner_may(launch->op.owner, use->allocation, ACCESS_WRITE);
+		use->guest_writes = guest_may_write(&launch->op, use);
 		if (!guest_may_use(&launch->op, use))
 			r = refuse_kernel_use(refusal, launch->op.owner, use->allocation,
 					      use->write);

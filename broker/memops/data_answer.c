@@ -7,6 +7,7 @@
 
 #include "base/completion.h"
 #include "base/number.h"
+#include "base/refusal.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/journal.h"
@@ -16,7 +17,8 @@
 
 int data_errno(int error)
 {
-	return error == ENOSPC || error == ESTALE || error == EINTR || error == EBUSY
+	return error == ENOSPC || error == EPERM || error == ESTALE || error == EINTR ||
+			       error == EBUSY
 		       ? error
 		       : EIO;
 }
@@ -62,6 +64,24 @@ struct allocation *data_find(struct broker *broker, struct token token,
 	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, ESTALE, text_string(&text));
 	data_answer(wait, -ESTALE, 0);
+	return NULL;
+}
+
+struct allocation *data_find_to_write(struct broker *broker, struct token token,
+				      const struct caller *caller,
+				      struct completion *wait)
+{
+	struct allocation *allocation = data_find(broker, token, caller, wait);
+	char name[OBJECT_NAME_MAX + 1];
+	struct refusal refusal;
+
+	if (!allocation || !allocation->sealed)
+		return allocation;
+	strcpy(name, allocation->name);
+	(void)refuse_sealed(&refusal, allocation);
+	pthread_mutex_unlock(&broker->registry->lock);
+	data_fail(broker, caller->uid, caller->pid, name, EPERM, refusal.sentence);
+	data_answer(wait, -EPERM, 0);
 	return NULL;
 }
 

@@ -35,6 +35,11 @@ void data_charge(struct op *op, const struct caller *caller);
 struct allocation *data_find(struct broker *broker, struct token token,
 			     const struct caller *caller, struct completion *wait);
 
+/* The same for a request that writes: refused when the allocation is sealed. */
+struct allocation *data_find_to_write(struct broker *broker, struct token token,
+				      const struct caller *caller,
+				      struct completion *wait);
+
 /* Answers a request past the end. Releases the lock. */
 void data_no_space(struct broker *broker, const struct allocation *allocation,
 		   const struct caller *caller, uint64_t offset, uint64_t length,

@@ -90,7 +90,8 @@ void broker_zero(struct broker *broker, const struct writer *writer,
 		 const struct caller *caller, uint64_t offset, uint64_t length,
 		 struct completion *wait)
 {
-	struct allocation *allocation = data_find(broker, writer->token, caller, wait);
+	struct allocation *allocation =
+		data_find_to_write(broker, writer->token, caller, wait);
 
 	if (!allocation)
 		return;
@@ -140,7 +141,7 @@ static void truncate_at(struct broker *broker, struct allocation *allocation,
 void broker_truncate(struct broker *broker, struct token token,
 		     const struct caller *caller, uint64_t size, struct completion *wait)
 {
-	struct allocation *allocation = data_find(broker, token, caller, wait);
+	struct allocation *allocation = data_find_to_write(broker, token, caller, wait);
 
 	if (!allocation)
 		return;
@@ -173,7 +174,7 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 	if (!from)
 		return;
 	pthread_mutex_unlock(&broker->registry->lock);
-	to = data_find(broker, target->token, caller, wait);
+	to = data_find_to_write(broker, target->token, caller, wait);
 	if (!to)
 		return;
 	/* The lock was released in between. */

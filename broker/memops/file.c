@@ -63,7 +63,7 @@ static int file_check_rights(struct op *op, struct refusal *refusal)
 	const struct allocation *allocation = op->work.uses[0].allocation;
 	struct use *use = &op->work.uses[0];
 
-	use->guest_writes = owner_may(op->owner, allocation, ACCESS_WRITE);
+	use->guest_writes = guest_may_write(op, use);
 	if (!guest_may_use(op, use))
 		return refuse(refusal, EACCES,
 			      "the worker of uid %u may not %s allocation %s of uid %u, "

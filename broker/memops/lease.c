@@ -131,6 +131,8 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 	if (!caller_may(caller, allocation, write ? ACCESS_WRITE : ACCESS_READ))
 		return refuse(refusal, EACCES, "uid %u may not %s allocation %s",
 			      caller->uid, write ? "write" : "read", allocation->name);
+	if (write && allocation->sealed)
+		return refuse_sealed(refusal, allocation);
 	if (allocation->kind == KIND_DEVICE && !allocation->map_readers &&
 	    !caller_may(caller, allocation, ACCESS_WRITE))
 		return refuse(
@@ -307,6 +309,7 @@ static void lease_departed(void *userdata)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	lease->departing->n_departing--;
+	lease->departing->n_writers_departing -= lease->write;
 	release = lease_end_release(lease->departing);
 	lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -334,8 +337,10 @@ struct lease *broker_lease_close(struct lease *lease)
 			      allocation->name, (unsigned long long)lease->id, lease->uid,
 			      lease->pid);
 		held = lease_unlink(lease);
-		if (departs)
+		if (departs) {
 			allocation->n_departing++;
+			allocation->n_writers_departing += lease->write;
+		}
 		release = lease_end_release(allocation);
 	}
 	HASH_DEL(broker->leases->by_id, lease);

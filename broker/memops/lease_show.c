@@ -72,10 +72,11 @@ void lease_print(const struct lease *lease, struct text *text)
 	lease_print_ticket(lease, text);
 	text_printf(text, "\nsocket %s\n", broker->socket ? broker->socket : "none");
 	text_printf(text,
-		    "access %s\nhold %s\nid %llu\nname %s\ngeneration %u\nkind %s\n",
+		    "access %s\nhold %s\nid %llu\nname %s\ngeneration %u\nsealed %d\n"
+		    "kind %s\n",
 		    lease->write ? "w" : "r", hold_names[lease->hold],
 		    (unsigned long long)allocation->id, allocation->name,
-		    allocation->pointer_generation,
+		    allocation->pointer_generation, allocation->sealed,
 		    kind_name((enum allocation_kind)allocation->kind));
 	if (allocation->kind == KIND_HOST)
 		text_printf(text, "device none\nuuid none\n");

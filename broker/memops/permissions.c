@@ -300,6 +300,12 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	return move_out(op->broker, use, caller, ready, refusal);
 }
 
+bool guest_may_write(const struct op *op, const struct use *use)
+{
+	return owner_may(op->owner, use->allocation, ACCESS_WRITE) &&
+	       (!use->allocation->sealed || use->write);
+}
+
 bool guest_may_use(const struct op *op, const struct use *use)
 {
 	bool writes = use->write || use->guest_writes;

@@ -24,6 +24,12 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 bool guest_is_barred(struct op *op);
 
 /*
+ * Whether an op's worker may have the memory mapped for writing: of sealed memory only for
+ * a write that came before the seal. Under registry.lock.
+ */
+bool guest_may_write(const struct op *op, const struct use *use);
+
+/*
  * Whether an op's owner may still use the allocation as its worker maps it; and whether
  * that worker would get more than the allocation, since a move has failed. Under
  * registry.lock.

@@ -465,7 +465,7 @@ void broker_write(struct broker *broker, const struct writer *writer,
 		  size_t length, struct buffer *buffer, struct completion *wait)
 {
 	const struct token token = writer->token;
-	struct allocation *allocation = data_find(broker, token, caller, wait);
+	struct allocation *allocation = data_find_to_write(broker, token, caller, wait);
 	struct transfer *transfer;
 
 	if (!allocation)
@@ -493,11 +493,11 @@ void broker_write(struct broker *broker, const struct writer *writer,
 	}
 	/* The lock may have been released meanwhile. */
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	if (!allocation) {
+	if (!allocation || allocation->sealed) {
+		transfer->op.error = allocation ? EPERM : ESTALE;
+		text_printf(&transfer->op.sentence, "allocation %s has been %s",
+			    transfer->op.name, allocation ? "sealed" : "freed");
 		pthread_mutex_unlock(&broker->registry->lock);
-		transfer->op.error = ESTALE;
-		text_printf(&transfer->op.sentence, "allocation %s has been freed",
-			    transfer->op.name);
 		transfer_drop(transfer, wait);
 		return;
 	}

@@ -223,3 +223,10 @@ int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
 		      allocation->name,
 		      allocation->lost_why ? allocation->lost_why : "ended");
 }
+
+int refuse_sealed(struct refusal *refusal, const struct allocation *allocation)
+{
+	return refuse(refusal, EPERM,
+		      "allocation %s is sealed: nobody can write it any more",
+		      allocation->name);
+}

@@ -70,6 +70,7 @@ struct allocation {
 	uint8_t state;	      /* enum allocation_state */
 	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
 	bool map_readers : 1; /* readers, too, may lease device memory */
+	bool sealed : 1;      /* nobody writes it any more; never undone */
 	char *name;
 	char *tag;		 /* NULL: none */
 	struct tensors *tensors; /* NULL: none */
@@ -102,6 +103,7 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
+	uint32_t n_writers_departing; /* of these, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */
 	struct work *release; /* FREED: the op that frees it */
@@ -176,3 +178,6 @@ void allocation_written(struct allocation *allocation);
 
 /* Refuses an operation on a lost allocation. Returns: -ESTALE. */
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation);
+
+/* Refuses to write a sealed allocation. Returns: -EPERM. */
+int refuse_sealed(struct refusal *refusal, const struct allocation *allocation);

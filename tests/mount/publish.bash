@@ -152,4 +152,170 @@ test_the_tensors_of_freed_allocations_are_charged_to_nobody()
 	by $alice run "cp '$T/most' allocations/x5/tensors"
 }
 
+# ---- sealed ----
+
+# held NAME r|w: starts a program with a lease of NAME; its process is $holder.
+held()
+{
+	local flags=$2 ready
+	ready=$(mktemp -u "$T/sanitizer/ready.XXXXXX")
+	PATH=/usr/bin:/bin "${AS[@]}" python3 -c "from lease import *
+lease = Lease('$1', write='$flags' == 'w')
+lease.fields()
+open('$ready', 'w').close()
+signal.pause()" &
+	holder=$!
+	eventually "[ -e '$ready' ]"
+}
+
+sealed='allocation x is sealed: nobody can write it any more'
+
+test_a_sealed_allocation_is_read_and_never_written()
+{
+	local kind
+	for kind in $kinds; do
+		echo "x 4M kind=$kind" >control/alloc
+		yes | head -c 4M >allocations/x/data
+		is "$(<allocations/x/sealed)" 0
+		exec 5<>allocations/x/data
+		echo 1 >allocations/x/sealed
+		is "$(<allocations/x/sealed)" 1
+		is "$(value_of allocations/x/status sealed)" 1
+		like "$(tail -n 1 events)" "seal allocations/x uid=$UID pid=$$"
+		refused EPERM "$sealed" 'echo no >allocations/x/data'
+		refused EPERM "$sealed" 'echo no >&5'
+		refused EPERM "$sealed" 'truncate -s 0 allocations/x/data'
+		refused EPERM "$sealed" 'fallocate -z -l 4096 allocations/x/data'
+		refused EPERM "$sealed" 'fallocate -z -l 4096 /proc/self/fd/5'
+		refused EPERM "$sealed" 'echo "x u8:1" >control/fill'
+		echo 'y 4M' >control/alloc
+		refused EPERM "$sealed" 'echo "x from=y" >control/copy'
+		refused EPERM "$sealed" 'cp allocations/y/data allocations/x/data'
+		refused EPERM "$sealed" 'echo {} >allocations/x/tensors'
+		refused EPERM "$sealed" 'echo "x path=/etc/passwd" >control/load'
+		echo 'y from=x' >control/copy
+		cmp allocations/x/data allocations/y/data
+		cmp allocations/x/data <(yes | head -c 4M)
+		exec 5>&-
+		rmdir allocations/x allocations/y
+	done
+}
+
+test_a_seal_is_for_good()
+{
+	local seals
+	seals=$(grep -c 'seal allocations/x ' events)
+	echo 'x 4096' >control/alloc
+	echo 0 >allocations/x/sealed
+	refused EINVAL "sealed takes 1, not '2'" 'echo 2 >allocations/x/sealed'
+	echo 1 >allocations/x/sealed
+	echo 1 >allocations/x/sealed
+	is "$(grep -c 'seal allocations/x ' events)" $((seals + 1))
+	refused EPERM 'sealed, for good' 'echo 0 >allocations/x/sealed'
+	mv allocations/x allocations/y
+	chmod 666 allocations/y
+	echo readers >allocations/y/map
+	is "$(<allocations/y/sealed)" 1
+	rmdir allocations/y
+	echo 'y 4096' >control/alloc
+	is "$(<allocations/y/sealed)" 0
+}
+
+test_a_kernel_may_read_what_is_sealed()
+{
+	needs_kernels
+	mkdir modules/saxpy
+	cp "$GPUMEM_KERNELS/saxpy.ptx" modules/saxpy/image
+	echo 'x 4096xf32' >control/alloc
+	echo 'y 4096xf32' >control/alloc
+	echo 'x f32:1' >control/fill
+	echo 1 >allocations/x/sealed
+	echo 'saxpy saxpy elements=4096 u32:4096 f32:2 in:x y' >control/launch
+	is "$(od -A n -t f4 -N 4 allocations/y/data | xargs)" 2
+	refused EPERM "$sealed; a kernel that only reads it takes in:x" \
+		'echo "saxpy saxpy elements=4096 u32:4096 f32:2 x y" >control/launch'
+	refused EPERM "$sealed; a kernel" \
+		'echo "saxpy saxpy elements=4096 u32:4096 f32:2 in:y out:x" >control/launch'
+	is "$(od -A n -t f4 -N 4 allocations/x/data | xargs)" 1
+}
+
+test_managed_memory_that_is_sealed_still_moves()
+{
+	echo 'x 1M kind=managed' >control/alloc
+	echo 1 >allocations/x/sealed
+	echo device:0 >allocations/x/prefetch
+	echo set_read_mostly >allocations/x/advise
+	like "$(<allocations/x/advise)" '^read_mostly 1'
+}
+
+test_a_lease_for_writing_keeps_an_allocation_open()
+{
+	echo 'x 4M' >control/alloc
+	held x w
+	refused EBUSY "pid $holder \(python3\) may write allocation x: a lease for writing" \
+		'echo 1 >allocations/x/sealed'
+	kill $holder
+	wait $holder || true
+	eventually 'echo 1 >allocations/x/sealed'
+	refused EPERM "$sealed" ': 4<>allocations/x/lease'
+	exec 5<allocations/x/lease
+	like "$(<allocations/x/lease)" $'\n''sealed 1'$'\n'
+	exec 5<&-
+}
+
+test_who_has_a_lease_for_reading_is_told_of_the_seal()
+{
+	echo 'x 4M' >control/alloc
+	is "$(PATH=/usr/bin:/bin "${AS[@]}" python3 - <<-'EOF'
+		from lease import *
+		lease = Lease("x")
+		print(lease.fields()["sealed"])
+		open("allocations/x/sealed", "w").write("1")
+		poll = select.poll()
+		poll.register(lease.fd, select.POLLPRI)
+		print(poll.poll(10000)[0][1] == select.POLLPRI)
+		print(lease.fields()["sealed"])
+	EOF
+	)" $'0\nTrue\n1'
+}
+
+# What has its place in the order when the seal comes is done.
+test_queued_writes_come_before_the_seal()
+{
+	needs_software 'go slowly'
+	echo 'x 4M' >control/alloc
+	slow 300ms
+	echo 'x u8:1 wait=0' >control/fill
+	echo 'x u8:2 wait=0' >control/fill
+	echo 1 >allocations/x/sealed
+	inject
+	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 2
+}
+
+test_the_owner_and_root_seal()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=666" >control/alloc'
+	by $bob denied EACCES 'echo 1 >allocations/x/sealed'
+	by $alice run 'echo 1 >allocations/x/sealed'
+	by $bob refused EPERM "$sealed" 'echo no >allocations/x/data'
+	refused EPERM "$sealed" 'echo no >allocations/x/data'
+	refused EPERM "$sealed" 'echo "x u8:1" >control/fill'
+	by $bob run 'head -c 1 allocations/x/data >/dev/null'
+}
+
+# A guest with the right to write gets what is sealed for reading only.
+test_a_guests_kernel_cannot_write_what_is_sealed()
+{
+	needs_root 'several users'
+	needs_kernels
+	by $alice run 'echo "x 4096xf32 mode=666" >control/alloc; echo "x f32:1" >control/fill'
+	by $alice run 'echo 1 >allocations/x/sealed'
+	by $bob run "mkdir modules/saxpy && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/saxpy/image"
+	by $bob run 'echo "y 4096xf32" >control/alloc'
+	by $bob run 'echo "saxpy saxpy elements=4096 u32:4096 f32:2 in:x y" >control/launch'
+	by $bob refused EFAULT 'saxpy' 'echo "saxpy saxpy elements=4096 u32:4096 f32:2 in:y in:x" >control/launch'
+	is "$(od -A n -t f4 -N 4 allocations/x/data | xargs)" 1
+}
+
 main "$@"

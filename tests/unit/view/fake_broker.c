@@ -1079,3 +1079,13 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 	(void)uid;
 	return -ENOENT;
 }
+
+int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
+			 struct token token, const char *file)
+{
+	(void)broker;
+	(void)caller;
+	(void)token;
+	(void)file;
+	return -EPERM;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "memops/seal.h"
+
+#include <errno.h>
+#include <utlist.h>
+
+#include "base/refusal.h"
+#include "base/text.h"
+#include "memops/lease.h"
+#include "memops/lease_private.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "process/broker.h"
+
+/* Names the first program that may be writing outside of the order. */
+static int refuse_writers(const struct allocation *allocation, struct refusal *refusal)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	const struct lease *lease;
+
+	DL_FOREACH (allocation->leases, lease) {
+		if (lease->write)
+			break;
+	}
+	if (!lease)
+		return refuse(refusal, EBUSY,
+			      "a program that had a lease of allocation %s for writing "
+			      "has not ended yet",
+			      allocation->name);
+	text_printf(&text, "pid %d (", lease->pid);
+	text_add_printable(&text, lease->comm);
+	text_printf(&text, ")");
+	if (allocation->n_write_leases > 1)
+		text_printf(&text, " and %u more", allocation->n_write_leases - 1);
+	return refuse(refusal, EBUSY,
+		      "%s may write allocation %s: a lease for writing has to be closed "
+		      "first",
+		      text_string(&text), allocation->name);
+}
+
+int seal_check(const struct caller *caller, const struct allocation *allocation,
+	       struct refusal *refusal)
+{
+	if (!caller_may(caller, allocation, ACCESS_OWN))
+		return refuse(refusal, EPERM,
+			      "allocation %s belongs to uid %u, not to uid %u",
+			      allocation->name, allocation->owner->uid, caller->uid);
+	if (allocation->state == ALLOCATION_LOST)
+		return refuse_lost(refusal, allocation);
+	if (allocation->n_write_leases || allocation->n_writers_departing)
+		return refuse_writers(allocation, refusal);
+	return 0;
+}
+
+void seal(struct broker *broker, struct allocation *allocation,
+	  const struct caller *caller)
+{
+	if (allocation->sealed)
+		return;
+	allocation->sealed = true;
+	journal_event(broker->journal, "seal allocations/%s uid=%u pid=%d",
+		      allocation->name, caller->uid, caller->pid);
+	leases_note_changed(allocation);
+}
