@@ -16,7 +16,7 @@ static const char intro[] =
 	"GPU memory as files. An object is a directory, an attribute a file with one\n"
 	"value, a control file takes one command a line. What went wrong is in errors.\n";
 
-static const char forms[] =
+const char readme_words[] =
 	"SIZE, N       bytes; 4K, 4KiB are powers of 1024, 4KB is 4000; so are M G T\n"
 	"              1024xf32, 16Mxf32 is a count of a type\n"
 	"TYPE          i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
@@ -40,6 +40,11 @@ static const struct {
 	[OBJECT_MODULE] = { "NAME", "modules/NAME" },
 	[OBJECT_FUNCTION] = { "NAME", "modules/NAME/functions/NAME" },
 };
+
+const char *readme_place(enum object_type type)
+{
+	return placeholders[type].place;
+}
 
 static void heading(struct text *text, const char *title)
 {
@@ -114,7 +119,7 @@ static void print_verb(struct text *text, const struct verb *verb)
 	}
 	if (verb->object != OBJECT_BROKER) {
 		text_printf(text, "        %s/%s\n            ",
-			    placeholders[verb->object].place, verb->name);
+			    readme_place(verb->object), verb->name);
 		text_fold(text, 12, 16, verb->object_usage);
 	}
 }
@@ -136,5 +141,5 @@ void readme_print(struct text *text)
 	heading(text, "COMMANDS");
 	print_verbs(text);
 	heading(text, "WORDS");
-	text_printf(text, "%s", forms);
+	text_printf(text, "%s", readme_words);
 }

@@ -35,6 +35,30 @@ test_the_manual_page_has_every_option_of_the_help()
 	done
 }
 
+test_the_manual_page_of_the_filesystem_has_every_file_and_verb()
+{
+	local shown word
+	command -v man >/dev/null || skip 'man-db is not installed'
+	shown=$(MANWIDTH=80 man -E UTF-8 -l "$docs/gpumem.5" | expand)
+	for word in $(sed -n '/^THE TREE$/,/^COMMANDS$/s/^ \+\([A-Za-z_]\+\)\/\?\( .*\)\?$/\1/p' README); do
+		grep -qE "(^| |/)$word(/|:| |\$)" <<<"$shown" || fail "gpumem.5 lacks $word"
+	done
+	for word in control/alloc allocations/NAME/attach modules/NAME/functions/NAME/launch; do
+		grep -q "^ *$word: " <<<"$shown" || fail "gpumem.5 lacks $word"
+	done
+	like "$shown" $'\n +1024xf32, 16Mxf32 is a count of a type\n'
+}
+
+test_manual_pages_that_are_made_are_well_formed()
+{
+	local page
+	command -v man >/dev/null || skip 'man-db is not installed'
+	for page in gpumem.1 gpumem.5; do
+		is "$(MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 "$docs/$page" 2>&1 >/dev/null)" ''
+		! grep '^@' "$docs/$page"
+	done
+}
+
 # ---- sessions ----
 
 # A folder with the files that the documents name, and commands of their names that use the

@@ -454,15 +454,15 @@ run_topic_from_copy()
 	local build copy status as=()
 	build=$(dirname "$(dirname "$GPUMEMD")")
 	copy=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
+	cp -r "$here/../../docs" "$copy"
 	(cd "$build" && find . -type f \( -name gpumemd -o -name 'gpumem-worker*' -o \
-		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy \
+		-name 'libcuda.so*' -o -path ./tools/gpumem/gpumem -o -path ./bpf/gpumem-trace -o -path './tools/gpumem/completion/*' -o -path ./tests/client/client -o -path ./docs/examples/saxpy -o -path './docs/gpumem.[15]' \
 		-o -name 'libgpumem.so.?.*' -o -name libslow_users.so -o -name libnvidia-ml.so.1 \) -exec cp --parents {} "$copy" \;)
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
-	mkdir -p "$copy/tests/mount" "$copy/docs"
+	mkdir -p "$copy/tests/mount"
 	cp -r "$here/." "$copy/tests/mount"
 	cp -r "$here/../python" "$copy/tests"
 	cp -r "$here/../../tools/python" "$copy/tools"
-	cp -r "$here/../../docs/." "$copy/docs"
 	cp "$here/../../README.md" "$copy"
 	cp "$here"/../../tools/{quickstart,common.bash,picture,terminal.py} "$copy/tools"
 	mkdir "$copy/kernels"

@@ -4,8 +4,8 @@
  * text on stdin, with the table of subcommands.
  */
 #include "command.h"
+#include "roff.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -219,32 +219,6 @@ static void print_fish(void)
 
 /* ---- the manual page ---- */
 
-static void print_roff(const char *words)
-{
-	for (; *words; words++)
-		fputs(*words == '-'    ? "\\-"
-		      : *words == '\\' ? "\\e"
-				       : (char[]){ *words, '\0' },
-		      stdout);
-}
-
-/* Words in capitals are placeholders. */
-static void print_usage(const char *usage)
-{
-	while (*usage) {
-		size_t length = isupper((unsigned char)*usage) ? 1 : 0;
-
-		while (length && isupper((unsigned char)usage[length]))
-			length++;
-		if (length > 1) {
-			printf("\\fI%.*s\\fP", (int)length, usage);
-			usage += length;
-		} else {
-			print_roff((char[]){ *usage++, '\0' });
-		}
-	}
-}
-
 static void man_synopsis(void)
 {
 	for (size_t i = 0; i < n_commands; i++) {
@@ -253,25 +227,23 @@ static void man_synopsis(void)
 		printf("%s.B gpumem%s%s\n", i ? ".br\n" : "", commands[i].name ? " " : "",
 		       i == 0 ? "\\fR[\\fPls\\fR]\\fP" : commands[i].name ?: "");
 		if (*commands[i].usage)
-			print_usage(commands[i].usage);
+			roff_usage(commands[i].usage);
 		printf("\n");
 	}
 }
 
-static void man_options(unsigned int which)
+static void man_options(void)
 {
 	for (size_t i = 0; i < N_OPTIONS; i++) {
 		const struct option_row *row = &options[i];
 
-		if (!(which & 1u << i))
-			continue;
 		printf(".TP\n\\fB\\-%c\\fP, \\fB\\-\\-", row->letter);
-		print_roff(row->name);
+		roff_print(row->name);
 		printf("\\fP");
 		if (row->value)
 			printf(" \\fI%s\\fP", row->value);
 		printf("\n");
-		print_roff(row->help);
+		roff_print(row->help);
 		printf("\n");
 	}
 }
@@ -283,9 +255,9 @@ static void man_commands(void)
 			continue;
 		printf(".SS gpumem %s%s", commands[i].name ?: "",
 		       commands[i].name && *commands[i].usage ? " " : "");
-		print_usage(commands[i].usage);
+		roff_usage(commands[i].usage);
 		printf("\n");
-		print_roff(commands[i].help);
+		roff_print(commands[i].help);
 		printf("\n");
 	}
 }
@@ -295,32 +267,21 @@ static void man_examples(void)
 	for (size_t i = 0; i < n_commands; i++) {
 		if (commands[i].hidden)
 			continue;
-		print_roff(commands[i].example);
+		roff_print(commands[i].example);
 		printf("\n");
 	}
 }
 
-static int print_man(const char *version)
+static bool print_man(void)
 {
-	char line[1024];
+	static const struct roff_part parts[] = {
+		{ "synopsis", man_synopsis },
+		{ "commands", man_commands },
+		{ "options", man_options },
+		{ "examples", man_examples },
+	};
 
-	while (fgets(line, sizeof line, stdin)) {
-		char *at = strstr(line, "@version@");
-
-		if (!strcmp(line, "@synopsis@\n"))
-			man_synopsis();
-		else if (!strcmp(line, "@commands@\n"))
-			man_commands();
-		else if (!strcmp(line, "@options@\n"))
-			man_options(~0u);
-		else if (!strcmp(line, "@examples@\n"))
-			man_examples();
-		else if (at)
-			printf("%.*s%s%s", (int)(at - line), line, version, at + 9);
-		else
-			fputs(line, stdout);
-	}
-	return ferror(stdin);
+	return roff_fill(VERSION, parts, ARRAY_SIZE(parts));
 }
 
 int main(int argc, char **argv)
@@ -336,6 +297,6 @@ int main(int argc, char **argv)
 	else if (!strcmp(argv[1], "fish"))
 		print_fish();
 	else
-		status = print_man(VERSION);
+		status = !print_man();
 	return fflush(stdout) || ferror(stdout) || status;
 }
