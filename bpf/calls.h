@@ -332,8 +332,8 @@
 	X(cuDriverGetVersion) X(cuEventCreate) X(cuEventDestroy_v2) \
 	X(cuEventElapsedTime) X(cuEventQuery) X(cuEventRecord) X(cuEventSynchronize) \
 	X(cuFuncGetAttribute) X(cuFuncGetModule) X(cuFuncGetName) X(cuFuncGetParamInfo) \
-	X(cuFuncSetAttribute) X(cuGetErrorName) X(cuGetErrorString) X(cuMemGetAccess) \
-	X(cuMemGetAddressRange_v2) X(cuMemGetAllocationGranularity) \
+	X(cuFuncSetAttribute) X(cuGetErrorName) X(cuGetErrorString) \
+	X(cuLogsRegisterCallback) X(cuMemGetAccess) X(cuMemGetAddressRange_v2) X(cuMemGetAllocationGranularity) \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetInfo_v2) \
 	X(cuMemHostGetDevicePointer_v2) X(cuMemPoolGetAttribute) \
 	X(cuMemPoolSetAttribute) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \

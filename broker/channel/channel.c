@@ -186,6 +186,7 @@ struct channel *channel_free(struct channel *channel)
 
 int channel_open_request_locked(struct channel *channel, struct request *request)
 {
+	request->text = NULL;
 	request->record.id = ++channel->last_id;
 	request->sent = false;
 	HASH_ADD(hh, channel->open_requests, record.id, sizeof(request->record.id),

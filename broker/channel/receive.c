@@ -87,7 +87,7 @@ void channel_hello_done(struct request *request, const struct wire_reply *reply,
 
 /* Removes the request of a reply from the table; NULL when the rules are broken. */
 static struct request *channel_match_locked(struct channel *channel,
-					    const struct wire_reply *reply)
+					    const struct wire_reply *reply, size_t n_text)
 {
 	const char *wrong;
 	struct request *request;
@@ -99,7 +99,7 @@ static struct request *channel_match_locked(struct channel *channel,
 		channel_break_locked(channel, "a reply", "no question to it");
 		return NULL;
 	}
-	wrong = wire_check_reply(&request->record, reply);
+	wrong = wire_check_reply(&request->record, reply, n_text);
 	if (wrong) {
 		channel_break_locked(channel, "a reply", wrong);
 		return NULL;
@@ -112,7 +112,7 @@ static const char *record_check(ssize_t length, int flags)
 {
 	if (flags & MSG_CTRUNC)
 		return "a descriptor";
-	if ((flags & MSG_TRUNC) || length != sizeof(struct wire_reply))
+	if ((flags & MSG_TRUNC) || length < (ssize_t)sizeof(struct wire_reply))
 		return "a wrong size";
 	return NULL;
 }
@@ -129,8 +129,9 @@ static bool channel_has_hung_up(const struct channel *channel)
 static bool channel_receive(struct channel *channel)
 {
 	struct wire_reply reply;
-	struct iovec record = { &reply, sizeof(reply) };
-	struct msghdr message = { .msg_iov = &record, .msg_iovlen = 1 };
+	char text[WIRE_TEXT_MAX + 1] = "";
+	struct iovec parts[] = { { &reply, sizeof(reply) }, { text, WIRE_TEXT_MAX } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
 	struct request *request = NULL;
 	const char *wrong;
 	ssize_t n;
@@ -146,10 +147,13 @@ static bool channel_receive(struct channel *channel)
 	if (wrong)
 		channel_break_locked(channel, "a record", wrong);
 	else
-		request = channel_match_locked(channel, &reply);
+		request =
+			channel_match_locked(channel, &reply, (size_t)n - sizeof(reply));
 	pthread_mutex_unlock(&channel->lock);
-	if (request)
+	if (request) {
+		request->text = *text ? text : NULL;
 		request_answer(request, &reply, false);
+	}
 	return true;
 }
 

@@ -25,6 +25,12 @@ struct request {
 	 */
 	void (*done)(struct request *request, const struct wire_reply *reply, bool lost);
 
+	/*
+	 * During done: the text behind an error, NUL terminated and not trusted; NULL:
+	 * none.
+	 */
+	const char *text;
+
 	/* private to the channel */
 	struct request *prev, *next;
 	int refused;	   /* errno of a request that was never sent */

@@ -24,6 +24,19 @@
 
 struct text;
 
+/* A toolkit older than 12.9 lacks the types of this row. */
+#if CUDA_VERSION < 12090
+typedef enum {
+	CU_LOG_LEVEL_ERROR,
+	CU_LOG_LEVEL_WARNING,
+} CUlogLevel;
+typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
+typedef void (*CUlogsCallback)(void *data, CUlogLevel level, char *message,
+			       size_t length);
+typedef CUresult (*PFN_cuLogsRegisterCallback_v12090)(CUlogsCallback callback, void *data,
+						      CUlogsCallbackHandle *handle);
+#endif
+
 #define CUDA_ROW(symbol) CUDA_ROW_##symbol
 
 /* A number for each row of the list, in its order; used in struct cuda_failure. */

@@ -20,6 +20,7 @@
 
 #include "base/refusal.h"
 #include "cuda/result.h"
+#include "kernels/fault.h"
 #include "memops/permissions.h"
 #include "model/allocation.h"
 #include "model/module.h"
@@ -164,6 +165,16 @@ static bool launch_had_company(struct launch *launch)
 	return n_sent > 1;
 }
 
+static void launch_faulted(struct launch *launch, const struct wire_reply *reply,
+			   struct text *why)
+{
+	bool alone = !launch_had_company(launch);
+
+	text_add_fault(why, launch, alone, launch->op.request.text);
+	op_fail(&launch->op, reply->error, "kernel %s failed%s%s", launch->kernel,
+		alone ? "" : ", or one that was under way with it", text_string(why));
+}
+
 /* Explains the errors of a kernel. */
 static void launch_failed(struct op *op, const struct wire_reply *reply)
 {
@@ -175,10 +186,7 @@ static void launch_failed(struct op *op, const struct wire_reply *reply)
 		op_fail(op, EIO, "launch of %s did not run: a kernel before it failed%s",
 			launch->kernel, text_string(&why));
 	else if (cuda_result_is_sticky(reply->result))
-		op_fail(op, reply->error, "kernel %s failed%s%s", launch->kernel,
-			launch_had_company(launch) ? ", or one that was under way with it"
-						   : "",
-			text_string(&why));
+		launch_faulted(launch, reply, &why);
 	else if (reply->result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
 		op_fail(op, reply->error,
 			"launch of %s failed: all blocks of a cooperative kernel have to "

@@ -48,8 +48,9 @@ struct op {
 	uint32_t staged;     /* bytes at OFFSET; 0: LENGTH */
 	bool has_fd;
 	bool has_payload;
-	bool ordered; /* finished before the next request is received */
-	bool urgent;  /* sent by the second socket */
+	bool ordered;  /* finished before the next request is received */
+	bool urgent;   /* sent by the second socket */
+	bool has_text; /* an error may have text behind it */
 	const char *(*check)(const struct wire_request *request);
 	const char *(*check_values)(const struct wire_request *request,
 				    const uint64_t *value);
@@ -525,6 +526,7 @@ static const struct op ops[] = {
 			  USES(MODULE) | USES(FUNCTION),
 		.flags = WIRE_COOPERATIVE,
 		.has_payload = true,
+		.has_text = true,
 		.check = check_launch,
 		.check_values = check_launch_values,
 	},
@@ -707,12 +709,21 @@ static const char *check_error(const struct wire_reply *reply)
 	return NULL;
 }
 
+bool wire_op_has_text(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->has_text;
+}
+
 const char *wire_check_reply(const struct wire_request *request,
-			     const struct wire_reply *reply)
+			     const struct wire_reply *reply, size_t n_text)
 {
 	const struct op *op = op_find(request->op);
 	const char *wrong;
 
+	if (n_text && (!reply->error || !op || !op->has_text))
+		return "text that it has no use for";
 	if (reply->reserved)
 		return "a field set that is reserved";
 	wrong = check_error(reply);

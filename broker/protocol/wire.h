@@ -47,14 +47,17 @@ struct wire_launch_parts {
 };
 struct wire_launch_parts wire_launch_parts(const void *payload);
 
+/* Whether an error may be followed by text. */
+bool wire_op_has_text(uint32_t op);
+
 /*
- * Checks all fields of a reply to the request except id.
+ * Checks all fields of a reply to the request except id, and whether text may follow.
  *
  * Returns: NULL when well formed; else a constant string that completes "a reply with
  * ...".
  */
 const char *wire_check_reply(const struct wire_request *request,
-			     const struct wire_reply *reply);
+			     const struct wire_reply *reply, size_t n_text);
 
 /* Whether [address, address + length) is inside the range of host memory. */
 bool wire_is_host(uint64_t address, uint64_t length);

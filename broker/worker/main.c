@@ -30,6 +30,7 @@
 
 #include "base/text.h"
 #include "worker/checkpoint.h"
+#include "worker/driver_log.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
 #include "worker/serve.h"
@@ -198,7 +199,7 @@ static void staging_attach(void)
 
 /*
  * Opens everything before the answer to HELLO. The driver's messages go to stderr,
- * because a reply has no room for text.
+ * because the reply has no text.
  */
 static int worker_open(struct worker *self, struct cuda_failure *failure)
 {
@@ -213,6 +214,8 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 	}
 	if (chdir("/") < 0) /* after a relative path was followed */
 		return -errno;
+	if (!self->mover)
+		driver_log_start(self);
 	r = devices_init(self, failure);
 	if (r == 0 && self->mover)
 		r = devices_make(self, failure);

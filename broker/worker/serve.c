@@ -17,6 +17,7 @@
 
 #include "protocol/wire.h"
 #include "worker/checkpoint.h"
+#include "worker/driver_log.h"
 #include "worker/file.h"
 #include "worker/managed.h"
 #include "worker/memory.h"
@@ -148,12 +149,18 @@ bool serve_receive(struct worker *worker, int socket, struct job *job)
 	return true;
 }
 
-static void reply_send(const struct wire_reply *reply)
+static void reply_send(const struct wire_reply *reply, const char *text, size_t n_text)
 {
+	struct iovec parts[] = {
+		{ (void *)reply, sizeof(*reply) },
+		{ (void *)text, n_text },
+	};
+	const struct msghdr message = { .msg_iov = parts,
+					.msg_iovlen = ARRAY_SIZE(parts) };
 	ssize_t n;
 
 	do
-		n = send(WIRE_SOCKET_FD, reply, sizeof(*reply), MSG_NOSIGNAL);
+		n = sendmsg(WIRE_SOCKET_FD, &message, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
 		_exit(EXIT_SUCCESS);
@@ -164,21 +171,31 @@ static void reply_send(const struct wire_reply *reply)
 static void reply_error(const struct job *job, int error,
 			const struct cuda_failure *failure)
 {
-	reply_send(&(struct wire_reply){
+	const struct wire_reply reply = {
 		.id = job->request.id,
 		.error = error,
 		.call = failure->call,
 		.result = failure->result,
-	});
+	};
+	char text[WIRE_TEXT_MAX];
+	size_t n_text = 0;
+
+	if (!cuda_result_is_sticky(failure->result))
+		driver_log_forget();
+	else if (wire_op_has_text(job->request.op))
+		n_text = driver_log_copy(text);
+	reply_send(&reply, text, n_text);
 }
 
 static void reply_success(const struct job *job)
 {
-	reply_send(&(struct wire_reply){
+	const struct wire_reply reply = {
 		.id = job->request.id,
 		.call = -1,
 		.value = { job->value[0], job->value[1] },
-	});
+	};
+
+	reply_send(&reply, NULL, 0);
 }
 
 bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure)

@@ -58,7 +58,8 @@
 	X(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000, REQUIRED) \
 	X(cuCtxEnablePeerAccess, PFN_cuCtxEnablePeerAccess_v4000, REQUIRED) \
 	X(cuCtxDisablePeerAccess, PFN_cuCtxDisablePeerAccess_v4000, REQUIRED) \
-	X(cuCtxGetStreamPriorityRange, PFN_cuCtxGetStreamPriorityRange_v5050, REQUIRED)
+	X(cuCtxGetStreamPriorityRange, PFN_cuCtxGetStreamPriorityRange_v5050, REQUIRED) \
+	X(cuLogsRegisterCallback, PFN_cuLogsRegisterCallback_v12090, OPTIONAL)
 
 /* Streams and events. */
 #define CUDA_DRIVER_LIST_STREAM(X) \

@@ -7,9 +7,10 @@
  * descriptor 4, and a second socket of this type, for urgent requests, at descriptor 5.
  * Each message of the broker is a `struct wire_request`. The worker answers each request
  * on the first socket with exactly one `struct wire_reply` with the same id, in any
- * order. A worker never sends other messages and never sends descriptors. Both sides
- * check every field received. The broker ends a worker that breaks a rule; a worker exits
- * after a malformed request.
+ * order. Behind a LAUNCH's error may be text, the driver's own messages. A worker never
+ * sends other messages and never sends descriptors. Both sides check every field
+ * received. The broker ends a worker that breaks a rule; a worker exits after a malformed
+ * request.
  *
  * Requests are received in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE and STREAM_DESTROY
  * are finished before the next request is received, so a use may follow its mapping at
@@ -31,7 +32,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -40,6 +41,7 @@
 #define WIRE_IMAGE_MAX	   (256u << 20) /* bytes of a module's image */
 #define WIRE_FUNCTIONS_MAX 65536	/* functions of a module: 0 .. 65535 */
 #define WIRE_PAYLOAD_MAX   0x8000	/* bytes behind a record */
+#define WIRE_TEXT_MAX	   512		/* bytes of text behind a reply */
 #define WIRE_AFTER_MAX	   32		/* LAUNCHes that a LAUNCH waits for */
 #define WIRE_ARGS_MAX	   1024		/* arguments of a LAUNCH */
 #define WIRE_ARGS_BYTES	   0x4000	/* bytes of these arguments */

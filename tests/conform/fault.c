@@ -139,6 +139,87 @@ Test(fault, store_to_host_memory_registered_read_only_is_one_too)
 	in_child(host_read_only);
 }
 
+/* Two pages with nothing on either side; their first and last words may be stored. */
+static CUdeviceptr pages_alone(void)
+{
+	CUdeviceptr at = address_reserve(8 * MIB, 0) + 2 * MIB;
+
+	conform_context();
+	memory_map(at, 4 * MIB, memory_create(4 * MIB),
+		   CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	poke(at);
+	poke(at + 4 * MIB - 4);
+	OK(cuCtxSynchronize);
+	return at;
+}
+
+static void behind_a_mapping(int socket)
+{
+	(void)socket;
+	conform_open();
+	poke(pages_alone() + 4 * MIB);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_right_behind_a_mapping_is_one_too)
+{
+	in_child(behind_a_mapping);
+}
+
+static void before_a_mapping(int socket)
+{
+	(void)socket;
+	conform_open();
+	poke(pages_alone() - 4);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_right_before_a_mapping_is_one_too)
+{
+	in_child(before_a_mapping);
+}
+
+static void load_behind_a_mapping(int socket)
+{
+	CUdeviceptr from, to;
+
+	(void)socket;
+	conform_open();
+	from = pages_alone() + 4 * MIB;
+	to = from - 4;
+	launch("peek", (void *[]){ &from, &to });
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, load_right_behind_a_mapping_is_one_too)
+{
+	in_child(load_behind_a_mapping);
+}
+
+static void behind_host_memory(int socket)
+{
+	uint8_t *pages =
+		mmap(NULL, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CUdeviceptr at;
+
+	(void)socket;
+	MUST(pages != MAP_FAILED);
+	MUST(mprotect(pages + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+	conform_context();
+	OK(cuMemHostRegister_v2, pages + 4096, 4096,
+	   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	OK(cuMemHostGetDevicePointer_v2, &at, pages + 4096, 0);
+	poke(at + 4092);
+	OK(cuCtxSynchronize);
+	poke(at + 4096);
+	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+Test(fault, store_right_behind_registered_host_memory_is_one_too)
+{
+	in_child(behind_host_memory);
+}
+
 static void misaligned(int socket)
 {
 	CUdeviceptr at;

@@ -70,7 +70,8 @@ int fuzz(const uint8_t *bytes, size_t size)
 	if (size < sizeof(input))
 		return 0;
 	memcpy(&input, bytes, sizeof(input));
-	check_words(wire_check_reply(&input.request, &input.reply));
+	check_words(wire_check_reply(&input.request, &input.reply,
+				     (size - sizeof(input)) % WIRE_TEXT_MAX));
 	wrong = wire_check_request(&input.request, false, STAGING);
 	wrong_with_fd = wire_check_request(&input.request, true, STAGING);
 	check_words(wrong);

@@ -2,9 +2,7 @@
 # Guards: kernels that use an element too many, behind the end or before the start.
 . "${BASH_SOURCE%/*}/lib.bash"
 
-bounds=$(realpath "$here/../kernels/bounds.cu" 2>/dev/null)
 page=$((2 << 20))
-me=$(id -u)
 
 loaded()
 {
@@ -141,6 +139,87 @@ test_a_store_before_the_start_harms_nobody_with_guard_1()
 	runs store_before 1 u32:1 x
 	untouched before
 	is_zero allocations/x/data
+}
+
+# said KERNEL ELEMENTS WHAT WHERE ARG...: the sentence of the fault says what was done where.
+# Only the software GPU tells.
+said()
+{
+	refused EFAULT "kernel bounds/$1 failed \\(cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS\\): $3, $4, block [0-9]+,0,0, thread [0-9]+,0,0$" \
+		"echo 'bounds $1 elements=$2 ${*:5}' >control/launch"
+}
+
+# line_of NAME: the place of the comment `LINE NAME` in the source.
+line_of()
+{
+	echo "bounds\\.cu:$(grep -n "// LINE $1\$" "$here/../kernels/bounds.cu" | cut -d : -f 1)"
+}
+
+test_the_sentence_names_what_was_done_and_how_far_from_what()
+{
+	local x z
+	needs_software 'name an address'
+	loaded
+	echo 'x 4000 guard=1' >control/alloc
+	echo 'y 4000' >control/alloc
+	echo "z $page guard=2" >control/alloc
+	x=$(($(<allocations/x/address)))
+	z=$(($(<allocations/z/address)))
+	said store_behind 1001 "a store of 4 bytes at $(printf 0x%x $((x + 4000))), right behind the end of x \\(4000 bytes\\)" \
+		"$(line_of store_behind)" u32:1000 x
+	said store_behind 1001 "a store of 4 bytes at $(printf 0x%x $((x + 4000))), right behind the end of x \\(4000 bytes\\)" \
+		"$(line_of store_behind)" u32:1000 x+16
+	said load_behind 1000 "a load of 4 bytes at $(printf 0x%x $((x + 4000))), right behind the end of x \\(4000 bytes\\)" \
+		"$(line_of load_behind), inlined at bounds\\.cu:[0-9]+" u32:1000 in:x y
+	said load_before 1 "a load of 4 bytes at $(printf 0x%x $((z - 4))), 4 bytes before the start of z \\($page bytes\\)" \
+		"$(line_of load_before)" u32:1 in:z y
+	said store_before 1 "a store of 4 bytes at $(printf 0x%x $((z - 4))), 4 bytes before the start of z \\($page bytes\\)" \
+		"$(line_of store_before)" u32:1 z
+	said store_byte_behind 4001 "a store of 1 byte at $(printf 0x%x $((x + 4000))), right behind the end of x \\(4000 bytes\\)" \
+		"$(line_of store_byte_behind)" u32:4000 x
+	said add_behind 1001 "an atomic operation of 4 bytes at $(printf 0x%x $((x + 4000))), right behind the end of x \\(4000 bytes\\)" \
+		"[a-z_]+.hpp:[0-9]+, inlined at $(line_of add_behind)" u32:1000 x
+}
+
+test_what_is_near_an_address_is_named_and_nothing_far()
+{
+	needs_software 'name an address'
+	loaded
+	echo 'x 4000 guard=1' >control/alloc
+	mkdir modules/faults && cp "$GPUMEM_KERNELS/faults.ptx" modules/faults/image
+	refused EFAULT 'ILLEGAL_ADDRESS\): a store of 4 bytes at 0x10, line [0-9]+ of the PTX, block 0,0,0, thread 0,0,0$' \
+		'echo "faults wild grid=1 block=1 u64:16" >control/launch'
+	refused EFAULT "ILLEGAL_ADDRESS\\): a store of 4 bytes at $(printf 0x%x $(($(<allocations/x/address) + 4100))), 100 bytes behind the end of x \\(4000 bytes\\), line" \
+		"echo 'faults wild grid=1 block=1 u64:$(($(<allocations/x/address) + 4100))' >control/launch"
+	refused EFAULT "MISALIGNED_ADDRESS\\): a misaligned store of 4 bytes at $(printf 0x%x $(($(<allocations/x/address) + 1))), byte 1 of x \\(4000 bytes\\), line" \
+		'echo "faults misaligned grid=1 block=1 x" >control/launch'
+}
+
+# The allocations of others are not the kernel's business.
+test_the_sentence_names_no_allocation_that_its_owner_may_not_read()
+{
+	local address
+	needs_root 'another user'
+	needs_software 'name an address'
+	loaded
+	echo "theirs $page guard=1" >control/alloc
+	address=$(($(<allocations/theirs/address) + page))
+	by 1234 run 'mkdir modules/mine && cp "$GPUMEM_KERNELS/faults.ptx" modules/mine/image'
+	by 1234 refused EFAULT "a store of 4 bytes at $(printf 0x%x $address), line" \
+		"echo 'mine wild grid=1 block=1 u64:$address' >control/launch"
+	chmod 644 allocations/theirs
+	by 1234 refused EFAULT "a store of 4 bytes at $(printf 0x%x $address), right behind the end of theirs \\(" \
+		"echo 'mine wild grid=1 block=1 u64:$address' >control/launch"
+}
+
+test_a_launch_that_nobody_waits_for_has_the_sentence_too()
+{
+	needs_software 'name an address'
+	loaded
+	echo 'x 4000 guard=1' >control/alloc
+	echo 'bounds store_behind elements=1001 wait=0 u32:1000 x' >control/launch
+	! echo default 2>/dev/null >control/synchronize
+	like "$(cat errors)" 'kernel bounds/store_behind failed .*right behind the end of x \(4000 bytes\), bounds\.cu:'
 }
 
 test_the_address_is_as_aligned_as_the_size()

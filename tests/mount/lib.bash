@@ -461,7 +461,7 @@ run_topic_from_copy()
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount"
 	cp -r "$here/." "$copy/tests/mount"
-	cp -r "$here/../python" "$copy/tests"
+	cp -r "$here/../python" "$here/../kernels" "$copy/tests"
 	cp -r "$here/../../tools/python" "$copy/tools"
 	cp "$here/../../README.md" "$copy"
 	cp "$here"/../../tools/{quickstart,common.bash,picture,terminal.py} "$copy/tools"

@@ -391,6 +391,12 @@ Test(channel, long_record_ends_the_worker)
 		    "broke the rules of the wire: a record with a wrong size");
 }
 
+Test(channel, text_behind_an_answer_without_text_ends_the_worker)
+{
+	expect_lost("text", memory,
+		    "broke the rules of the wire: a reply with text that it has no use");
+}
+
 Test(channel, empty_record_ends_the_worker)
 {
 	expect_lost("empty", memory, "");

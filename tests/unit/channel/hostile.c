@@ -95,6 +95,17 @@ static void serve_long(const struct wire_request *request, int fd)
 	put(record, sizeof(record));
 }
 
+/* Text behind an answer that has none. */
+static void serve_text(const struct wire_request *request, int fd)
+{
+	char record[sizeof(struct wire_reply) + 4] = { 0 };
+	struct wire_reply reply = reply_to(request);
+
+	(void)fd;
+	memcpy(record, &reply, sizeof(reply));
+	put(record, sizeof(record));
+}
+
 static void serve_empty(const struct wire_request *request, int fd)
 {
 	(void)request;
@@ -333,6 +344,7 @@ static const struct part parts[] = {
 	{ "silent", NULL, serve_never },
 	{ "stopped", NULL, serve_stopped },
 	{ "stranger", NULL, serve_stranger },
+	{ "text", NULL, serve_text },
 	{ "truncate", NULL, serve_truncate },
 	{ "twice", NULL, serve_twice },
 };

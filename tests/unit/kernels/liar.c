@@ -3,12 +3,14 @@
  * A worker that lies about modules. A comment `lie: NAME` in the image chooses the lie, a
  * row below. All other requests succeed and do nothing.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "cuda/driver.h"
 #include "protocol/function_record.h"
 #include "unit/channel/fake_worker.h"
 
@@ -22,6 +24,7 @@ struct lie {
 	void (*functions)(uint8_t *slot, struct wire_reply *reply);
 	void (*find)(uint8_t *slot, struct wire_reply *reply);
 	void (*attributes)(uint8_t *slot, struct wire_reply *reply);
+	const char *words; /* of the driver about a launch, which then faults */
 };
 
 static uint8_t *staging;
@@ -113,6 +116,8 @@ static void attributes_all(uint8_t *slot, struct wire_reply *reply)
 	reply->value[0] = (1ull << FUNCTION_N_ROWS) - 1;
 }
 
+static char long_words[WIRE_TEXT_MAX];
+
 static const struct lie lies[] = {
 	{ "none", { 1, 1 }, NULL, tell_one, find_itself, attributes_all },
 	{ "another", { 0, 0 }, NULL, NULL, find_another, NULL },
@@ -125,6 +130,22 @@ static const struct lie lies[] = {
 	{ "million", { 1000000, 1 }, NULL, tell_one, NULL, NULL },
 	{ "more", { 1, 1 }, NULL, tell_more_than_there_are, NULL, NULL },
 	{ "path", { 1, 1 }, NULL, tell_a_path, NULL, NULL },
+	{ "word-escapes",
+	  { 1, 1 },
+	  NULL,
+	  tell_one,
+	  NULL,
+	  NULL,
+	  "\033[2Jat 0x10\tx\nand another line" },
+	{ "word-long", { 1, 1 }, NULL, tell_one, NULL, NULL, long_words },
+	{ "word-nowhere", { 1, 1 }, NULL, tell_one, NULL, NULL, "at 0x" },
+	{ "word-overflow",
+	  { 1, 1 },
+	  NULL,
+	  tell_one,
+	  NULL,
+	  NULL,
+	  "at 0xfffffffffffffffffffffffff" },
 	{ "twice", { 2, 1 }, NULL, tell_the_same_twice, NULL, NULL },
 };
 
@@ -177,6 +198,21 @@ static void answer(const struct wire_request *request, int fd, struct wire_reply
 	}
 }
 
+static void fault(struct wire_reply *reply)
+{
+	char record[sizeof(*reply) + WIRE_TEXT_MAX];
+	size_t length = lie->words == long_words ? WIRE_TEXT_MAX : strlen(lie->words);
+
+	memset(long_words, 'x', sizeof(long_words));
+	reply->error = EFAULT;
+	reply->call = CUDA_ROW(cuEventQuery);
+	reply->result = CUDA_ERROR_ILLEGAL_ADDRESS;
+	memcpy(record, reply, sizeof(*reply));
+	memcpy(record + sizeof(*reply), lie->words, length);
+	if (send(WIRE_SOCKET_FD, record, sizeof(*reply) + length, MSG_NOSIGNAL) < 0)
+		_exit(1);
+}
+
 int main(void)
 {
 	struct wire_request request;
@@ -194,7 +230,9 @@ int main(void)
 
 		answer(&request, fd, &reply);
 		closep(&fd);
-		if (send(WIRE_SOCKET_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+		if (request.op == WIRE_LAUNCH && lie && lie->words)
+			fault(&reply);
+		else if (send(WIRE_SOCKET_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
 			return 1;
 	}
 	return 0;

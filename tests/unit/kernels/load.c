@@ -174,6 +174,37 @@ Test(load, log_is_shown_without_its_escapes)
 	expect_shown(OBJECT_MODULE, module, "state", "loaded\n");
 }
 
+/* The words come from a worker, and the sentence is for terminals. */
+Test(load, words_about_a_fault_are_shown_without_their_escapes)
+{
+	static const struct {
+		const char *lie, *sentence;
+	} rows[] = {
+		{ "word-escapes", "): \\x1b[2Jat 0x10\\x09x\n" },
+		{ "word-long", "): xxxxxxxx" },
+		{ "word-nowhere", "): at 0x\n" },
+		{ "word-overflow", "): at 0xfffffffffffffffffffffffff\n" },
+	};
+	struct token module = module_make("m");
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+		const char *last;
+
+		cr_assert(eq(int, image_lie(module, rows[i].lie), 0));
+		cr_assert(eq(
+			int,
+			command_say(broker, "launch", "m f grid=1 block=1 u32:1 u64:1"),
+			-EFAULT));
+		broker_errors(broker, &nobody_special, &text);
+		last = strstr(text_string(&text), "kernel m/f failed");
+		for (const char *at = last; at; at = strstr(at + 1, "kernel m/f failed"))
+			last = at;
+		cr_assert(ne(ptr, (void *)last, NULL));
+		cr_assert(ne(ptr, strstr(last, rows[i].sentence), NULL), "%s", last);
+	}
+}
+
 static int look_up(struct token module, const char *name)
 {
 	struct answer answer;

@@ -103,7 +103,7 @@ static bool is_good(struct wire_request request)
 
 static bool reply_is_good(uint32_t op, struct wire_reply reply)
 {
-	return !wire_check_reply(&good[op], &reply);
+	return !wire_check_reply(&good[op], &reply, 0);
 }
 
 /* The record of an operation, with changes. */
@@ -470,4 +470,19 @@ Test(wire, launch_has_no_dimension_of_zero)
 	BAD(WIRE_LAUNCH, request.length = sizeof(struct wire_launch) - 1);
 	BAD(WIRE_LAUNCH, request.length = WIRE_PAYLOAD_MAX + 1);
 	BAD(WIRE_LAUNCH, request.flags = WIRE_ASYNC);
+}
+
+Test(wire, text_may_only_follow_the_error_of_a_launch)
+{
+	const struct wire_reply failed = { .error = EFAULT, .call = -1 };
+	const struct wire_reply done = { .call = -1 };
+
+	for (uint32_t op = WIRE_HELLO; op < WIRE_OP_END_; op++) {
+		cr_assert(eq(int, !wire_check_reply(&good[op], &failed, 1),
+			     op == WIRE_LAUNCH),
+			  "%s", wire_op_name(op));
+		cr_assert(ne(ptr, (void *)wire_check_reply(&good[op], &done, 1), NULL));
+	}
+	cr_assert(eq(ptr, (void *)wire_check_reply(&good[WIRE_LAUNCH], &failed, 512),
+		     NULL));
 }

@@ -10,7 +10,7 @@
  * Returns: the place, or NULL after a fault.
  */
 unsigned char *access_reach(struct warp *warp, const struct op *op, uint32_t lane,
-			    uint64_t address, uint32_t size, bool write);
+			    uint64_t address, uint32_t size, enum access_way way);
 
 /* A copy of a string in generic memory, cut at a limit; NULL after a fault. */
 char *access_string(struct warp *warp, uint32_t lane, uint64_t address, size_t limit);

@@ -132,7 +132,8 @@ static void atom(struct warp *warp, const struct op *op, uint32_t mask)
 		const bool ftz =
 			op->mods.space == SPACE_GLOBAL ||
 			(op->mods.space == SPACE_GENERIC && address < WINDOW_SHARED);
-		unsigned char *at = access_reach(warp, op, i, address, size, true);
+		unsigned char *at =
+			access_reach(warp, op, i, address, size, ACCESS_ATOMIC);
 		uint64_t old;
 
 		if (!at)

@@ -77,7 +77,8 @@ static bool print_take(struct print *print, uint32_t size, uint64_t *ret)
 	const unsigned char *at;
 
 	print->arguments = align_up(print->arguments, size);
-	at = access_reach(print->warp, &op, print->lane, print->arguments, size, false);
+	at = access_reach(print->warp, &op, print->lane, print->arguments, size,
+			  ACCESS_LOAD);
 	if (!at)
 		return false;
 	*ret = access_load(at, size);

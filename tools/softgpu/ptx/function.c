@@ -311,15 +311,8 @@ static bool is_label(const struct parser *parser)
 
 static bool parse_dot_statement(struct parser *parser)
 {
-	if (accept_dot(parser, "loc")) {
-		const unsigned int line = parser->lexer.token.line;
-
-		while (parser->lexer.token.line == line &&
-		       parser->lexer.token.kind != TOKEN_END &&
-		       parser->lexer.token.kind != TOKEN_BAD)
-			lexer_next(&parser->lexer);
-		return true;
-	}
+	if (token_is(&parser->lexer.token, TOKEN_DOT, "loc"))
+		return parse_loc(parser);
 	if (accept_dot(parser, "pragma"))
 		return skip_statement(parser);
 	return parse_declaration(parser);
@@ -379,6 +372,7 @@ bool parse_body(struct parser *parser)
 	bool done;
 
 	parser->ops_capacity = 0;
+	parser->place = 0;
 	done = parse_block(parser) && op_emit(parser, &end);
 	while (parser->fixups) {
 		struct fixup *fixup = parser->fixups;

@@ -119,13 +119,15 @@ static unsigned char *reach_generic(struct warp *warp, uint32_t lane, uint64_t a
 }
 
 unsigned char *access_reach(struct warp *warp, const struct op *op, uint32_t lane,
-			    uint64_t address, uint32_t size, bool write)
+			    uint64_t address, uint32_t size, enum access_way way)
 {
+	const struct access access = { way, op->mods.space, lane, size, address };
+	const bool write = way != ACCESS_LOAD;
 	struct lane *self = &warp->lanes[lane];
 	unsigned char *at = NULL;
 
 	if (address & (size - 1)) {
-		warp_fault(warp, PTX_FAULT_MISALIGNED);
+		warp_fault_at(warp, PTX_FAULT_MISALIGNED, &access);
 		return NULL;
 	}
 	switch (op->mods.space) {
@@ -149,7 +151,7 @@ unsigned char *access_reach(struct warp *warp, const struct op *op, uint32_t lan
 		break;
 	}
 	if (!at)
-		warp_fault(warp, PTX_FAULT_ADDRESS);
+		warp_fault_at(warp, PTX_FAULT_ADDRESS, &access);
 	return at;
 }
 
@@ -163,7 +165,9 @@ char *access_string(struct warp *warp, uint32_t lane, uint64_t address, size_t l
 			reach_generic(warp, lane, address + n, 1, false);
 
 		if (!at) {
-			warp_fault(warp, PTX_FAULT_ADDRESS);
+			warp_fault_at(warp, PTX_FAULT_ADDRESS,
+				      &(struct access){ ACCESS_LOAD, SPACE_GENERIC, lane,
+							1, address + n });
 			free(copy);
 			return NULL;
 		}
@@ -223,7 +227,8 @@ static inline unsigned char *reach(struct warp *warp, const struct op *op, uint3
 
 	if (window_holds(window, address, size, write) && !(address & (size - 1)))
 		return (unsigned char *)(uintptr_t)address;
-	at = access_reach(warp, op, lane, address, size, write);
+	at = access_reach(warp, op, lane, address, size,
+			  write ? ACCESS_STORE : ACCESS_LOAD);
 	*window = window_last(warp, op);
 	return at;
 }
@@ -250,7 +255,7 @@ static void ld_param(struct warp *warp, const struct op *op, uint32_t mask)
 	const uint64_t address = warp_source(warp, op, 0)[0] + (uint64_t)op->offset;
 	const unsigned char *at =
 		access_reach(warp, op, (uint32_t)__builtin_ctz(mask), address,
-			     type_size(op->type) * op->n_vector, false);
+			     type_size(op->type) * op->n_vector, ACCESS_LOAD);
 
 	if (!at)
 		return;

@@ -290,16 +290,6 @@ static bool skip_section(struct parser *parser)
 	} while (true);
 }
 
-static void skip_line(struct parser *parser)
-{
-	const unsigned int line = parser->lexer.token.line;
-
-	while (parser->lexer.token.line == line &&
-	       parser->lexer.token.kind != TOKEN_END &&
-	       parser->lexer.token.kind != TOKEN_BAD)
-		lexer_next(&parser->lexer);
-}
-
 /* Whether a function comes, behind words on its linkage. */
 static bool is_function(const struct parser *parser, bool *ret_kernel)
 {
@@ -318,12 +308,10 @@ static bool parse_directive(struct parser *parser)
 {
 	bool is_kernel;
 
-	if (token_is(&parser->lexer.token, TOKEN_DOT, "file") ||
-	    token_is(&parser->lexer.token, TOKEN_DOT, "loc")) {
-		skip_line(parser);
-		return true;
-	}
-	if (token_is(&parser->lexer.token, TOKEN_DOT, "pragma")) {
+	if (token_is(&parser->lexer.token, TOKEN_DOT, "file"))
+		return parse_file(parser);
+	if (token_is(&parser->lexer.token, TOKEN_DOT, "loc") ||
+	    token_is(&parser->lexer.token, TOKEN_DOT, "pragma")) {
 		skip_line(parser);
 		return true;
 	}
@@ -419,6 +407,7 @@ static void function_free(struct ptx_function *function)
 	free(function->constants);
 	free(function->values);
 	free(function->formals);
+	free(function->places);
 	free(function);
 }
 
@@ -438,6 +427,12 @@ struct ptx_module *ptx_module_free(struct ptx_module *module)
 		module->variables = variable->next;
 		free(variable->name);
 		free(variable);
+	}
+	while (module->sources) {
+		struct source *source = module->sources;
+
+		module->sources = source->next;
+		free(source);
 	}
 	free(module->by_code);
 	free(module->patches);

@@ -54,6 +54,20 @@ struct op {
 	uint32_t n_targets; /* of brx */
 	const struct call *call;
 	uint32_t line;
+	uint32_t place; /* in the function's places, from 1 on; 0: not known */
+};
+
+/* A line of the source; of an inlined function also the line that it was inlined to. */
+struct place {
+	uint32_t file, line;
+	uint32_t to_file, to_line; /* 0: not inlined */
+};
+
+/* A file of the source, by its number in the module. */
+struct source {
+	struct source *next;
+	uint32_t number;
+	char name[]; /* without folders */
 };
 
 /* An argument or a result of a call, on the caller's side. */
@@ -111,6 +125,8 @@ struct ptx_function {
 	uint32_t *targets; /* of all brx */
 	size_t n_targets;
 	struct call *calls;
+	struct place *places;
+	uint32_t n_places;
 
 	uint32_t n_registers;
 	struct constant *constants;
@@ -150,6 +166,7 @@ struct ptx_module {
 	size_t n_functions;
 	struct ptx_function **by_code;
 	struct variable *variables;
+	struct source *sources;
 	unsigned char *image;
 	uint64_t image_size;
 	uint64_t image_capacity;

@@ -225,9 +225,11 @@ bool op_emit(struct parser *parser, const struct op *op)
 {
 	struct op *kept = op_new(parser);
 
-	if (kept)
-		*kept = *op;
-	return kept != NULL;
+	if (!kept)
+		return false;
+	*kept = *op;
+	kept->place = parser->place;
+	return true;
 }
 
 int32_t register_new(struct parser *parser)

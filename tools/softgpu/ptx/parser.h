@@ -69,6 +69,7 @@ struct parser {
 	size_t ops_capacity;
 	unsigned int depth; /* of the block being read: 1 is the body */
 	struct fixup *fixups;
+	uint32_t place; /* of the ops that follow; 0: not known */
 };
 
 /* Reports an error, once, at the current token or at a line. */
@@ -102,6 +103,13 @@ bool parse_formal(struct parser *parser, struct ptx_function *function, bool is_
 
 /* A body from { to }. */
 bool parse_body(struct parser *parser);
+
+/* Skips all other tokens of the line. */
+void skip_line(struct parser *parser);
+
+/* .file and .loc, of the compiler's notes on lines; what is odd there is skipped. */
+bool parse_file(struct parser *parser);
+bool parse_loc(struct parser *parser);
 
 /* An instruction, from the name to the semicolon. */
 bool parse_instruction(struct parser *parser, int32_t guard, bool guard_negated);

@@ -108,6 +108,10 @@ struct ptx_machine {
 	void (*print)(void *data, const char *text, size_t length);
 	void (*complain)(void *data, const char *text, size_t length);
 
+	/* What the fault was, in words; NULL: nobody asks. Once, before the launch ends.
+	 */
+	void (*explain)(void *data, const char *text, size_t length);
+
 	void *data;
 	uint32_t n_processors;
 	uint32_t n_threads; /* of the host, to run blocks on */

@@ -137,17 +137,6 @@ void warp_end(struct warp *warp)
 	frame_free(warp->frame);
 }
 
-void warp_fault(struct warp *warp, enum ptx_fault fault)
-{
-	int none = PTX_FAULT_NONE;
-
-	__atomic_compare_exchange_n(&warp->block->grid->fault, &none, (int)fault, false,
-				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	warp->leave = true;
-	warp->ready = 0;
-	warp->mask = 0;
-}
-
 void warp_split(struct warp *warp, uint32_t lanes, uint32_t pc)
 {
 	EACH_LANE(i, lanes)

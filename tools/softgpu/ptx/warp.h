@@ -143,8 +143,24 @@ void warp_end(struct warp *warp);
 /* Runs until no lane is ready, or for about so many ops. Returns: the ops not used. */
 int warp_run(struct warp *warp, int n_ops);
 
-/* Ends the whole grid with a fault. */
+enum access_way {
+	ACCESS_LOAD,
+	ACCESS_STORE,
+	ACCESS_ATOMIC,
+};
+
+/* An access that a lane must not make. */
+struct access {
+	enum access_way way;
+	enum space space;
+	uint32_t lane;
+	uint32_t size;
+	uint64_t address;
+};
+
+/* Ends the whole grid with a fault of the running op; of an access. */
 void warp_fault(struct warp *warp, enum ptx_fault fault);
+void warp_fault_at(struct warp *warp, enum ptx_fault fault, const struct access *access);
 
 /* Takes lanes out of the running group, to stand at pc; they stay ready. */
 void warp_split(struct warp *warp, uint32_t lanes, uint32_t pc);

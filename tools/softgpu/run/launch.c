@@ -8,6 +8,7 @@
 #include "module.h"
 #include "print.h"
 #include "softgpu/context.h"
+#include "softgpu/logs.h"
 #include "softgpu/managed/managed.h"
 #include "softgpu/memory/space.h"
 #include "stream.h"
@@ -105,6 +106,12 @@ static void machine_complain(void *data, const char *text, size_t length)
 {
 	(void)data;
 	fwrite(text, 1, length, stderr);
+}
+
+static void machine_explain(void *data, const char *text, size_t length)
+{
+	(void)data;
+	logs_add(text, length);
 }
 
 static CUresult fault_result(enum ptx_fault fault)
@@ -282,6 +289,7 @@ static void op_fill(struct launch_op *op, const struct function *function,
 		.stopped = machine_stopped,
 		.print = machine_print,
 		.complain = machine_complain,
+		.explain = machine_explain,
 		.data = op,
 		.n_processors = PROCESSORS,
 		.n_threads = host_threads(),

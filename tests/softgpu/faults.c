@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* What the driver's log says about a kernel that faults. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <string.h>
+
+SUITE(faults);
+
+#define ALONE ((CUdeviceptr)0x600000000000)
+
+/* The kernels' lines are those of these notes. */
+static const char text[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry noted(.param .u64 p)\n{\n"
+	".reg .b64 %a<4>; .reg .b32 %r<4>;\n"
+	".loc 1 10 0\n"
+	"ld.param.u64 %a1, [p];\n"
+	".loc 1 12 3\n"
+	"mov.u32 %r1, %tid.x;\n"
+	"mov.u32 %r2, %ctaid.y;\n"
+	"mul.wide.u32 %a2, %r1, 8;\n"
+	"add.u64 %a1, %a1, %a2;\n"
+	".loc 2 7 1, function_name $L__info_string0, inlined_at 1 13 5\n"
+	"st.global.u64 [%a1], %a2;\n"
+	"ret;\n}\n"
+	".visible .entry vector(.param .u64 p)\n{\n"
+	".reg .b64 %a<4>; .reg .b32 %r<5>;\n"
+	"ld.param.u64 %a1, [p];\n"
+	".loc 1 20 3\n"
+	"ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%a1];\n"
+	"ret;\n}\n"
+	".visible .entry add(.param .u64 p)\n{\n"
+	".reg .b64 %a<4>; .reg .b32 %r<5>;\n"
+	"ld.param.u64 %a1, [p];\n"
+	".loc 9 21 3\n"
+	"atom.global.add.u32 %r1, [%a1], 1;\n"
+	"ret;\n}\n"
+	".visible .entry plain(.param .u64 p)\n{\n"
+	".reg .b64 %a<4>;\n"
+	"ld.param.u64 %a1, [p];\n"
+	"st.global.u8 [%a1], 1;\n"
+	"ret;\n}\n"
+	".visible .entry shared(.param .u64 p)\n{\n"
+	".reg .b64 %a<4>; .shared .b32 room[4];\n"
+	"ld.param.u64 %a1, [p];\n"
+	"st.shared.u32 [%a1], 1;\n"
+	"ret;\n}\n"
+	".visible .entry stop(.param .u64 p)\n{\n"
+	".loc 1 30 3\n"
+	"trap;\n"
+	"ret;\n}\n"
+	".file 1 \"/home/me/src/kernel.cu\"\n"
+	".file 2 \"mean.h\", 1700000000, 99\n";
+
+static char said[1024]; /* all messages, a line each */
+
+static void CUDA_CB note(void *data, CUlogLevel level, char *message, size_t length)
+{
+	MUST(data == said);
+	MUST(level == CU_LOG_LEVEL_ERROR);
+	MUST(length == strlen(message));
+	strncat(said, message, sizeof(said) - strlen(said) - 2);
+	strcat(said, "\n");
+}
+
+static struct fault {
+	const char *kernel;
+	CUdeviceptr at;
+	CUresult result;
+	const char *words;
+} fault;
+
+static void fault_child(int socket)
+{
+	CUlogsCallbackHandle handle;
+	CUfunction function;
+	CUmodule module;
+
+	(void)socket;
+	conform_context();
+	OK(cuLogsRegisterCallback, note, said, &handle);
+	FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsRegisterCallback, NULL, NULL, &handle);
+	OK(cuModuleLoadDataEx, &module, text, 0, NULL, NULL);
+	OK(cuModuleGetFunction, &function, module, fault.kernel);
+	OK(cuLaunchKernel, function, 1, 3, 1, 64, 1, 1, 0, NULL, (void *[]){ &fault.at },
+	   NULL);
+	FAILS(fault.result, cuCtxSynchronize);
+	if (strncmp(said, fault.words, strlen(fault.words)))
+		fprintf(stderr, "%s: %s", fault.kernel, said);
+	MUST(!strncmp(said, fault.words, strlen(fault.words)));
+	MUST(strchr(said, '\n') == said + strlen(said) - 1);
+}
+
+static void expect(struct fault expected)
+{
+	struct child child;
+
+	fault = expected;
+	child_start(&child, fault_child);
+	child_finish(&child);
+}
+
+Test(faults, access_has_its_address_and_its_line)
+{
+	expect((struct fault){ "vector", ALONE, CUDA_ERROR_ILLEGAL_ADDRESS,
+			       "a load of 16 bytes at 0x600000000000, kernel.cu:20, "
+			       "block 0," });
+}
+
+Test(faults, inlined_function_has_both_lines)
+{
+	expect((struct fault){ "noted", ALONE, CUDA_ERROR_ILLEGAL_ADDRESS,
+			       "a store of 8 bytes at 0x600000000000, mean.h:7, inlined "
+			       "at kernel.cu:13, block 0," });
+}
+
+Test(faults, atomic_operation_is_told_apart_and_an_unknown_file_is_a_question_mark)
+{
+	expect((struct fault){ "add", ALONE, CUDA_ERROR_ILLEGAL_ADDRESS,
+			       "an atomic operation of 4 bytes at 0x600000000000, ?:21, "
+			       "block 0," });
+}
+
+Test(faults, line_of_the_ptx_stands_for_an_unknown_line)
+{
+	expect((struct fault){ "plain", ALONE, CUDA_ERROR_ILLEGAL_ADDRESS,
+			       "a store of 1 byte at 0x600000000000, line 38 of the PTX, "
+			       "block 0," });
+}
+
+Test(faults, misaligned_access_is_told_apart)
+{
+	expect((struct fault){ "vector", ALONE + 8, CUDA_ERROR_MISALIGNED_ADDRESS,
+			       "a misaligned load of 16 bytes at 0x600000000008, "
+			       "kernel.cu:20, block 0," });
+}
+
+Test(faults, shared_memory_has_its_size)
+{
+	expect((struct fault){
+		"shared", 16, CUDA_ERROR_ILLEGAL_ADDRESS,
+		"a store of 4 bytes at byte 16 of shared memory, which has "
+		"16, line 45 of the PTX, block 0," });
+}
+
+Test(faults, trap_has_its_line)
+{
+	expect((struct fault){ "stop", 0, CUDA_ERROR_LAUNCH_FAILED,
+			       "a trap, kernel.cu:30, block 0," });
+}
