@@ -145,7 +145,7 @@ test_a_store_before_the_start_harms_nobody_with_guard_1()
 # Only the software GPU tells.
 said()
 {
-	refused EFAULT "kernel bounds/$1 failed \\(cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS\\): $3, $4, block [0-9]+,0,0, thread [0-9]+,0,0$" \
+	refused EFAULT "kernel bounds/$1 failed \\(cuEvent[A-Z][a-z]+: CUDA_ERROR_ILLEGAL_ADDRESS\\): $3, $4, block [0-9]+,0,0, thread [0-9]+,0,0$" \
 		"echo 'bounds $1 elements=$2 ${*:5}' >control/launch"
 }
 
