@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/def.h"
 #include "signal_pending.h"
+#include "transport.h"
 #include "view.h"
 
 #include <errno.h>
@@ -186,7 +187,7 @@ static void on_done(struct completion *wait, int error, const void *bytes, size_
 	bool armed;
 
 	pthread_mutex_lock(&request->lock);
-	request->answered = true;
+	__atomic_store_n(&request->answered, true, __ATOMIC_RELEASE);
 	armed = request->armed;
 	pthread_mutex_unlock(&request->lock);
 	if (armed)
@@ -213,6 +214,15 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 	return request;
 }
 
+/* Whether this thread need not look for the answer, or has something else to do. */
+static bool request_is_over(void *userdata)
+{
+	const struct request *request = userdata;
+
+	return __atomic_load_n(&request->answered, __ATOMIC_ACQUIRE) ||
+	       transport_is_awaited();
+}
+
 void request_wait(struct request *request)
 {
 	struct requests *requests = &request->view->requests;
@@ -228,6 +238,7 @@ void request_wait(struct request *request)
 			on_interrupt(request->req, request);
 	}
 	pthread_mutex_unlock(&request->lock);
+	broker_look(request_is_over, request);
 	request_unref(request);
 }
 

@@ -62,6 +62,14 @@ struct transport {
 };
 
 static _Thread_local struct buffer *current;
+static _Thread_local int device; /* the descriptor of requests */
+
+bool transport_is_awaited(void)
+{
+	struct pollfd requests = { .fd = device, .events = POLLIN };
+
+	return poll(&requests, 1, 0) > 0;
+}
 
 struct buffer *transport_buffer(void)
 {
@@ -112,18 +120,10 @@ static bool request_is_large(const struct fuse_buf *request)
 		request->size >= sizeof(*header) + sizeof(*read) && read->size >= LARGE);
 }
 
-static bool request_is_waiting(struct transport *transport)
-{
-	struct pollfd device = { .fd = fuse_session_fd(transport->session),
-				 .events = POLLIN };
-
-	return poll(&device, 1, 0) > 0;
-}
-
 /* The thread has read a request: goes on with the turn, or passes the turn on. */
 static void turn_use(struct transport *transport, const struct fuse_buf *request)
 {
-	bool followed = request_is_waiting(transport);
+	bool followed = transport_is_awaited();
 	bool kept;
 
 	pthread_mutex_lock(&transport->lock);
@@ -175,7 +175,9 @@ static bool serve(struct thread *thread)
 		return false;
 	turn_use(transport, &request);
 	kernel_look(&request);
+	broker_look_begin();
 	fuse_session_process_buf(transport->session, &request);
+	broker_look_end();
 	if (!__atomic_exchange_n(&transport->is_answering, 1, __ATOMIC_RELAXED))
 		transport->answering(transport->userdata);
 	return true;
@@ -186,6 +188,7 @@ static void *run(void *data)
 	_cleanup_free_ struct thread *thread = data;
 	struct transport *transport = thread->transport;
 
+	device = fuse_session_fd(transport->session);
 	while (turn_take(thread) && serve(thread))
 		;
 	if (thread->shared.memory)

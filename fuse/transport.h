@@ -22,6 +22,10 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 /* Stops the threads, each after the request under way. */
 struct transport *transport_free(struct transport *transport);
 
+/* Whether another request of the kernel waits for a thread. For a thread that handles a
+ * request. */
+bool transport_is_awaited(void);
+
 /* The buffer with this thread's request; NULL when no memory was left for a buffer that a
  * handler could keep. */
 struct buffer *transport_buffer(void);

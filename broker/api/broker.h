@@ -20,6 +20,7 @@
 
 #include "base/completion.h"
 #include "base/text.h"
+#include "channel/look.h"
 #include "memops/data.h"
 #include "memops/lease_file.h"
 #include "model/access.h"

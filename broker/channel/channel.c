@@ -4,7 +4,8 @@
  *
  * There are two kinds of threads. The supervisor starts the worker, sends requests left
  * in the queue, watches the deadlines and reaps the worker. Receivers sleep in recvmsg()
- * on the socket, take a record each, and call back.
+ * on the socket, take a record each, and call back. A thread of the view that has just
+ * sent a request may take records too, for a bounded time (look.h).
  *
  *     STARTING --HELLO answered--> READY --worker gone--> ENDED
  *         `------------------worker gone-------------------^
@@ -60,6 +61,7 @@ void channel_set_reason_locked(struct channel *channel, const char *reason)
 static struct channel *channel_release(struct channel *channel)
 {
 	assert(!channel->open_requests);
+	pthread_cond_destroy(&channel->let_go);
 	pthread_mutex_destroy(&channel->lock);
 	closep(&channel->socket);
 	closep(&channel->urgent);
@@ -94,6 +96,7 @@ static int channel_alloc(struct channel **ret_channel,
 	channel->deadline = channel->retry = NEVER;
 	channel->config = *config;
 	pthread_mutex_init(&channel->lock, NULL);
+	pthread_cond_init(&channel->let_go, NULL);
 	channel->config.program = channel->program = strdup(config->program);
 	channel->config.driver = channel->driver = strdup(config->driver);
 	channel->config.name = channel->name = strdup(config->name);
@@ -181,6 +184,10 @@ struct channel *channel_free(struct channel *channel)
 	channel_wake(channel);
 	pthread_mutex_unlock(&channel->lock);
 	pthread_join(channel->supervisor, NULL);
+	/* A thread may have asked after the end. */
+	pthread_mutex_lock(&channel->lock);
+	channel_wait_let_go_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
 	return channel_release(channel);
 }
 
@@ -221,6 +228,7 @@ void channel_send(struct channel *channel, struct request *request)
 	 * another worker.
 	 */
 	pthread_mutex_unlock(&channel->lock);
+	channel_asked(channel);
 }
 
 void channel_stop(struct channel *channel, unsigned int seconds)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/look.h"
 #include "channel/channel.h"
 #include "channel/request.h"
 
@@ -45,7 +46,10 @@ struct channel {
 	bool shut;	  /* the sending side is closed */
 	bool kill;	  /* kill the worker, even one not started yet */
 	bool freed;
-	char reason[256]; /* "" while there is no reason */
+	unsigned int n_kept;   /* threads that may look here (look.c) */
+	pthread_cond_t let_go; /* n_kept is 0 */
+	struct look look;      /* how the last looks ended */
+	char reason[256];      /* "" while there is no reason */
 };
 
 /* ---- channel.c ---- */
@@ -83,7 +87,18 @@ void channel_enqueue_locked(struct channel *channel, struct request *request);
 /* Sends queued requests, as far as the socket takes them. */
 void channel_flush_locked(struct channel *channel);
 
+/* ---- look.c ---- */
+
+/* This thread has sent a request to the channel, and may look for the answer. */
+void channel_asked(struct channel *channel);
+
+/* Waits until no thread may look here any more. Releases the lock in between. */
+void channel_wait_let_go_locked(struct channel *channel);
+
 /* ---- receive.c, supervisor.c ---- */
+
+/* Takes a record, if there is one, and calls back. Returns: whether there was one. */
+bool channel_take(struct channel *channel);
 
 /* Handles the answer to HELLO. */
 void channel_hello_done(struct request *request, const struct wire_reply *reply,

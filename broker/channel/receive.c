@@ -125,36 +125,86 @@ static bool channel_has_hung_up(const struct channel *channel)
 	return poll(&fd, 1, 0) != 0;
 }
 
+/* A record as received. */
+struct record {
+	struct wire_reply reply;
+	char text[WIRE_TEXT_MAX + 1];
+	ssize_t length; /* as recvmsg() returns it */
+	int flags;
+};
+
+static void record_receive(const struct channel *channel, struct record *record,
+			   int flags)
+{
+	struct iovec parts[] = { { &record->reply, sizeof(record->reply) },
+				 { record->text, WIRE_TEXT_MAX } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
+
+	record->length = recvmsg(channel->socket, &message, MSG_CMSG_CLOEXEC | flags);
+	record->flags = message.msg_flags;
+}
+
+/* Returns: the request answered by the record; NULL when a rule is broken. */
+static struct request *channel_accept_record_locked(struct channel *channel,
+						    struct record *record)
+{
+	const char *wrong = record_check(record->length, record->flags);
+	struct request *request;
+	size_t n_text;
+
+	if (wrong) {
+		channel_break_locked(channel, "a record", wrong);
+		return NULL;
+	}
+	n_text = (size_t)record->length - sizeof(record->reply);
+	record->text[n_text] = '\0';
+	request = channel_match_locked(channel, &record->reply, n_text);
+	if (request)
+		request->text = record->text[0] ? record->text : NULL;
+	return request;
+}
+
 /* Takes one record. Returns: false at the end of the stream. */
 static bool channel_receive(struct channel *channel)
 {
-	struct wire_reply reply;
-	char text[WIRE_TEXT_MAX + 1] = "";
-	struct iovec parts[] = { { &reply, sizeof(reply) }, { text, WIRE_TEXT_MAX } };
-	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
-	struct request *request = NULL;
-	const char *wrong;
-	ssize_t n;
+	struct request *request;
+	struct record record;
 
-	n = recvmsg(channel->socket, &message, MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == EINTR)
+	record_receive(channel, &record, 0);
+	if (record.length < 0 && errno == EINTR)
 		return true;
-	if (n < 0 || (n == 0 && channel_has_hung_up(channel)))
+	if (record.length < 0 || (record.length == 0 && channel_has_hung_up(channel)))
 		return false;
 
-	wrong = record_check(n, message.msg_flags);
 	pthread_mutex_lock(&channel->lock);
-	if (wrong)
-		channel_break_locked(channel, "a record", wrong);
-	else
-		request =
-			channel_match_locked(channel, &reply, (size_t)n - sizeof(reply));
+	request = channel_accept_record_locked(channel, &record);
 	pthread_mutex_unlock(&channel->lock);
-	if (request) {
-		request->text = *text ? text : NULL;
-		request_answer(request, &reply, false);
-	}
+	if (request)
+		request_answer(request, &record.reply, false);
 	return true;
+}
+
+/*
+ * Under the lock a record is taken and matched as one: when the receivers have seen the
+ * end of the stream, no other thread holds a reply.
+ */
+bool channel_take(struct channel *channel)
+{
+	struct request *request = NULL;
+	struct record record;
+	bool taken;
+
+	pthread_mutex_lock(&channel->lock);
+	record_receive(channel, &record, MSG_DONTWAIT);
+	/* The end of the stream is for the receivers. */
+	taken = record.length > 0 ||
+		(record.length == 0 && !channel_has_hung_up(channel));
+	if (taken)
+		request = channel_accept_record_locked(channel, &record);
+	pthread_mutex_unlock(&channel->lock);
+	if (request)
+		request_answer(request, &record.reply, false);
+	return taken;
 }
 
 void *receiver_run(void *userdata)

@@ -129,12 +129,18 @@ static void channel_watch(struct channel *channel)
 	}
 }
 
-/* Lets the receivers take the last replies, which may explain the end. */
+/*
+ * Lets the receivers take the last replies, which may explain the end. Then nobody takes
+ * a reply any more; a thread that has looked may still be in a callback.
+ */
 static void channel_drain(struct channel *channel)
 {
 	shutdown(channel->socket, SHUT_RDWR);
 	for (unsigned int i = 0; i < channel->n_receivers; i++)
 		pthread_join(channel->receivers[i], NULL);
+	pthread_mutex_lock(&channel->lock);
+	channel_wait_let_go_locked(channel);
+	pthread_mutex_unlock(&channel->lock);
 }
 
 /* Reaps the process and sets the reason. */

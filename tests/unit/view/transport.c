@@ -31,6 +31,14 @@ void broker_buffer_put(struct broker *broker, struct buffer *buffer)
 	cr_assert_fail("no buffer was given out");
 }
 
+void broker_look_begin(void)
+{
+}
+
+void broker_look_end(void)
+{
+}
+
 /* ---- a session on a socket ---- */
 
 static ssize_t socket_writev(int fd, struct iovec *iov, int n, void *userdata)
