@@ -10,7 +10,6 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-
 #include <time.h>
 
 #define BAR_WIDTH   20
@@ -42,20 +41,19 @@ static void bar_cell(struct table *table, const struct gpu *gpu)
 					       : "green");
 }
 
+static const struct column gpu_columns[] = {
+	{ "GPU", COLUMN_NUMBER },    { "NAME", COLUMN_LONG },
+	{ "USED", COLUMN_NUMBER },   { "TOTAL", COLUMN_NUMBER },
+	{ "USE", COLUMN_PEOPLE },    { "GPUMEM", COLUMN_NUMBER },
+	{ "OTHERS", COLUMN_NUMBER }, { "STATE", 0 },
+};
+
 static int print_gpus(const struct screen *screen, const struct snapshot *snapshot,
 		      struct text *text)
 {
 	_cleanup_table_ struct table table = { 0 };
 
-	table_init(&table, "gpus", screen->style);
-	table_column(&table, "GPU", COLUMN_NUMBER);
-	table_column(&table, "NAME", COLUMN_LONG);
-	table_column(&table, "USED", COLUMN_NUMBER);
-	table_column(&table, "TOTAL", COLUMN_NUMBER);
-	table_column(&table, "USE", COLUMN_PEOPLE);
-	table_column(&table, "GPUMEM", COLUMN_NUMBER);
-	table_column(&table, "OTHERS", COLUMN_NUMBER);
-	table_column(&table, "STATE", 0);
+	table_init(&table, "gpus", screen->style, gpu_columns, ARRAY_SIZE(gpu_columns));
 	for (size_t i = 0; i < snapshot->n_gpus; i++) {
 		const struct gpu *gpu = &snapshot->gpus[i];
 		bool known = gpu->used != SIZE_UNKNOWN && gpu->held != SIZE_UNKNOWN;
@@ -119,16 +117,20 @@ static void user_line(struct table *table, const struct screen *screen,
 	table_number(table, n);
 }
 
+static const struct column user_columns[] = {
+	{ "USER", COLUMN_LONG },
+	{ "GPU", COLUMN_NUMBER },
+	{ "SIZE", COLUMN_NUMBER },
+};
+
 /* A line for each GPU of each user: a terminal has no room for a column for each GPU. */
 static int print_users_long(const struct screen *screen, const struct snapshot *snapshot,
 			    struct text *text)
 {
 	_cleanup_table_ struct table table = { 0 };
 
-	table_init(&table, "users", screen->style);
-	table_column(&table, "USER", COLUMN_LONG);
-	table_column(&table, "GPU", COLUMN_NUMBER);
-	table_column(&table, "SIZE", COLUMN_NUMBER);
+	table_init(&table, "users", screen->style, user_columns,
+		   ARRAY_SIZE(user_columns));
 	for (size_t i = 0; i < snapshot->n_users; i++) {
 		const struct user *user = &snapshot->users[i];
 
@@ -158,8 +160,7 @@ static int print_users(const struct screen *screen, const struct snapshot *snaps
 	if (screen->style == STYLE_PEOPLE && screen->gpu < 0 &&
 	    snapshot->n_gpus > GPU_COLUMNS)
 		return print_users_long(screen, snapshot, text);
-	table_init(&table, "users", screen->style);
-	table_column(&table, "USER", COLUMN_LONG);
+	table_init(&table, "users", screen->style, user_columns, 1); /* USER */
 	for (size_t i = 0; i < snapshot->n_gpus; i++) {
 		char name[32];
 
@@ -238,24 +239,49 @@ static void allocation_line(struct table *table, const struct allocation *alloca
 	table_cell(table, word_or_none(table, allocation->tag));
 }
 
+static const struct column allocation_columns[] = {
+	{ "NAME", COLUMN_LONG },    { "OWNER", COLUMN_LONG },
+	{ "GPU", COLUMN_NUMBER },   { "KIND", 0 },
+	{ "SIZE", COLUMN_NUMBER },  { "WRITTEN", 0 },
+	{ "HOLDERS", COLUMN_LONG }, { "STATE", 0 },
+	{ "TAG", COLUMN_LONG },
+};
+
 static int print_allocations(const struct screen *screen, const struct snapshot *snapshot,
 			     struct text *text)
 {
 	_cleanup_table_ struct table table = { 0 };
 
-	table_init(&table, "allocations", screen->style);
-	table_column(&table, "NAME", COLUMN_LONG);
-	table_column(&table, "OWNER", COLUMN_LONG);
-	table_column(&table, "GPU", COLUMN_NUMBER);
-	table_column(&table, "KIND", 0);
-	table_column(&table, "SIZE", COLUMN_NUMBER);
-	table_column(&table, "WRITTEN", 0);
-	table_column(&table, "HOLDERS", COLUMN_LONG);
-	table_column(&table, "STATE", 0);
-	table_column(&table, "TAG", COLUMN_LONG);
+	table_init(&table, "allocations", screen->style, allocation_columns,
+		   ARRAY_SIZE(allocation_columns));
 	for (size_t i = 0; i < snapshot->n_allocations; i++)
 		allocation_line(&table, &snapshot->allocations[i]);
 	return table_print(&table, text, screen->width, screen->colors);
+}
+
+/* ---- programs outside of gpumem ---- */
+
+static const struct column program_columns[] = {
+	{ "PROGRAM", COLUMN_LONG }, { "PID", COLUMN_NUMBER },	 { "USER", COLUMN_LONG },
+	{ "GPU", COLUMN_NUMBER },   { "MEMORY", COLUMN_NUMBER },
+};
+
+static int print_programs(const struct screen *screen, const struct snapshot *snapshot,
+			  struct text *text)
+{
+	_cleanup_table_ struct table table = { 0 };
+	_cleanup_text_ struct text missing = TEXT_INIT;
+	int r;
+
+	if (!screen->programs)
+		return 0;
+	table_init(&table, "programs", screen->style, program_columns,
+		   ARRAY_SIZE(program_columns));
+	programs_list(screen->programs, snapshot, screen->user, screen->gpu, &table,
+		      &missing);
+	r = table_print(&table, text, screen->width, screen->colors);
+	text_printf(text, "%s", text_string(&missing));
+	return r;
 }
 
 /* ---- the whole ---- */
@@ -272,28 +298,6 @@ static void join_json(struct text *text, const struct text *table, bool first)
 		end--;
 	text_printf(text, first ? "{" : ",");
 	text_add(text, begin + 1, (size_t)(end - begin - 1));
-}
-
-static int print_programs(const struct screen *screen, const struct snapshot *snapshot,
-			  struct text *text)
-{
-	_cleanup_table_ struct table table = { 0 };
-	_cleanup_text_ struct text missing = TEXT_INIT;
-	int r;
-
-	if (!screen->programs)
-		return 0;
-	table_init(&table, "programs", screen->style);
-	table_column(&table, "PROGRAM", COLUMN_LONG);
-	table_column(&table, "PID", COLUMN_NUMBER);
-	table_column(&table, "USER", COLUMN_LONG);
-	table_column(&table, "GPU", COLUMN_NUMBER);
-	table_column(&table, "MEMORY", COLUMN_NUMBER);
-	programs_list(screen->programs, snapshot, screen->user, screen->gpu, &table,
-		      &missing);
-	r = table_print(&table, text, screen->width, screen->colors);
-	text_printf(text, "%s", text_string(&missing));
-	return r;
 }
 
 int screen_print(const struct screen *screen, const struct mount *mount,

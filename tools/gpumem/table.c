@@ -7,12 +7,14 @@
 
 #define SHRINKS 0.1 /* the part of the terminal that a long column keeps */
 
-bool table_init(struct table *table, const char *name, enum style style)
+void table_init(struct table *table, const char *name, enum style style,
+		const struct column *columns, size_t n_columns)
 {
 	*table = (struct table){ .scols = scols_new_table(), .style = style };
 	if (!table->scols || scols_table_set_name(table->scols, name))
 		table->failed = true;
-	return !table->failed;
+	for (size_t i = 0; i < n_columns; i++)
+		table_column(table, columns[i].name, columns[i].flags);
 }
 
 void table_deinit(struct table *table)

@@ -21,6 +21,11 @@ enum column_flag {
 	COLUMN_HIDDEN = 1 << 3, /* not shown */
 };
 
+struct column {
+	const char *name;
+	unsigned int flags; /* enum column_flag */
+};
+
 struct table {
 	struct libscols_table *scols;
 	struct libscols_line *line; /* the last line */
@@ -32,8 +37,9 @@ struct table {
 	bool failed;
 };
 
-/* Returns: false: no memory. */
-bool table_init(struct table *table, const char *name, enum style style);
+/* Makes a table with these columns, the first ones. */
+void table_init(struct table *table, const char *name, enum style style,
+		const struct column *columns, size_t n_columns);
 void table_deinit(struct table *table);
 void table_column(struct table *table, const char *name, unsigned int flags);
 
