@@ -107,6 +107,52 @@ static __always_inline void done(enum kind kind, const volatile struct call_info
 	}
 }
 
+/* The result of a call of any kind, with its duration, user and stack. */
+static __always_inline void returned_init(struct returned *returned, struct pt_regs *ctx,
+					  enum kind kind, const struct frame *frame,
+					  struct task_struct *task, __u64 now)
+{
+	*returned = (struct returned){
+		.duration = now - frame->time,
+		.result = (__s32)PT_REGS_RC(ctx),
+		.stack = -1,
+	};
+	if (want_events || kind == KIND_VMM || kind == KIND_ALLOC)
+		returned->uid = task->cred->uid.val;
+	if (want_stacks) {
+		returned->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+		if (returned->stack < 0)
+			count_lost(LOST_STACKS);
+	}
+}
+
+/* The outputs of a successful call and its effect on the ledger. `entry` has its bytes,
+ * time and call. */
+static __always_inline void call_succeeded(enum kind kind,
+					   const volatile struct call_info *info,
+					   struct thread *thread, struct frame *frame,
+					   struct process *process,
+					   struct task_struct *task, struct entry *entry)
+{
+	struct returned *returned = &thread->returned;
+	struct outcome *outcome = &thread->outcome;
+
+	if (kind != KIND_PLAIN || want_events) {
+		returned->out[0] = read_out(info, frame, 0);
+		returned->out[1] = read_out(info, frame, 1);
+	}
+	if (kind == KIND_ALLOC && info->pitched && info->times < ARGS_MAX)
+		entry->bytes = returned->out[1] * frame_arg(frame, info->times);
+	entry->stack = returned->stack;
+	entry->tid = (__u32)pids_now(task);
+	done(kind, info, thread, frame, process, returned->out[0], entry, outcome);
+	if (want_events && ((kind == KIND_CONTEXT && outcome->n_freed) ||
+			    (kind == KIND_VMM && outcome->imported)))
+		emit_held(thread, process, task, returned->uid);
+	if (process && outcome->flags & RECORD_UNKNOWN && !thread->depth)
+		__sync_fetch_and_add(&process->unknown, 1);
+}
+
 static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -132,52 +178,24 @@ static __always_inline int call_end(struct pt_regs *ctx, enum kind kind)
 	}
 
 	struct returned *returned = &thread->returned;
-	*returned = (struct returned){
-		.duration = now - frame->time,
-		.result = (__s32)PT_REGS_RC(ctx),
-		.stack = -1,
-	};
-	if (want_events || kind == KIND_VMM || kind == KIND_ALLOC)
-		returned->uid = task->cred->uid.val;
-	if (want_stacks) {
-		returned->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
-		if (returned->stack < 0)
-			count_lost(LOST_STACKS);
-	}
-
+	returned_init(returned, ctx, kind, frame, task, now);
 	struct outcome *outcome = &thread->outcome;
 	*outcome = (struct outcome){ .memory = MEMORY_NONE };
-	__u64 size = call_size(info, frame);
+	struct entry entry = {
+		.bytes = call_size(info, frame),
+		.time = now,
+		.call = call,
+	};
 	if (returned->result) {
 		if (kind == KIND_FREE || kind == KIND_VMM)
 			op_failed(kind, info, thread, frame, process);
 	} else {
-		if (kind != KIND_PLAIN || want_events) {
-			returned->out[0] = read_out(info, frame, 0);
-			returned->out[1] = read_out(info, frame, 1);
-		}
-		if (kind == KIND_ALLOC && info->pitched && info->times < ARGS_MAX)
-			size = returned->out[1] * frame_arg(frame, info->times);
-
-		struct entry entry = {
-			.bytes = size,
-			.time = now,
-			.stack = returned->stack,
-			.tid = (__u32)pids_now(task),
-			.call = call,
-		};
-		done(kind, info, thread, frame, process, returned->out[0], &entry,
-		     outcome);
-		if (want_events && ((kind == KIND_CONTEXT && outcome->n_freed) ||
-				    (kind == KIND_VMM && outcome->imported)))
-			emit_held(thread, process, task, returned->uid);
-		if (process && outcome->flags & RECORD_UNKNOWN && !thread->depth)
-			__sync_fetch_and_add(&process->unknown, 1);
+		call_succeeded(kind, info, thread, frame, process, task, &entry);
 	}
 	__asm__ volatile("" ::: "memory"); /* from here on all calls are alike */
 	if (!outcome->flags)
-		outcome->bytes = size;
-	size = outcome->bytes + outcome->imported;
+		outcome->bytes = entry.bytes;
+	__u64 size = outcome->bytes + outcome->imported;
 	bool wanted = emit_wanted(info, outcome) && result_wanted(returned->result, size);
 	if (wanted)
 		count_call(call, returned->result, returned->duration, size);
