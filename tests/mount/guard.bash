@@ -409,4 +409,91 @@ test_guarded_memory_comes_back()
 	done
 }
 
+# ---- gpumem run --check ----
+
+gpumem()
+{
+	"${AS[@]}" env GPUMEM_MOUNT="$M" "$build/tools/gpumem/gpumem" "$@"
+}
+
+# checked STATUS REGEX ARG...: `gpumem run --check bounds.ptx ARG...` ends with STATUS and a
+# sentence like REGEX, and leaves nothing behind.
+checked()
+{
+	local said status=0
+	said=$(gpumem run --check "$GPUMEM_KERNELS/bounds.ptx" "${@:3}" 2>&1) || status=$?
+	[ "$status" = "$1" ] || fail "line ${BASH_LINENO[0]}: status $status, not $1: $said"
+	[[ $said =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected like: $2" "got: $said"
+	eventually '[ -z "$(ls modules)" ] && ! ls allocations | grep check'
+}
+
+test_run_check_sees_an_element_too_many()
+{
+	local kind
+	needs_kernels
+	for kind in $kinds; do
+		echo "x 4000 kind=$kind" >control/alloc
+		echo 'x u8:7' >control/fill
+		checked 0 '^store_behind: .* ms, grid' store_behind elements=4 u32:3 x
+		is "$(floats x)" '0 1 2 3'
+		checked 1 'kernel run.[0-9]+/store_behind failed .*ILLEGAL_ADDRESS' \
+			store_behind elements=1001 u32:1000 x
+		# a fault loses direct and async memory, whatever the kernel did
+		if [[ $kind == direct || $kind == async ]]; then
+			is "$(<allocations/x/state)" lost
+		else
+			is "$(floats x)" '0 1 2 3'
+			is "$(tail -c 3984 allocations/x/data | tr -d '\007' | wc -c)" 0
+		fi
+		echo x >control/free
+	done
+}
+
+test_run_check_names_the_allocation_that_was_meant()
+{
+	needs_kernels
+	echo 'x 4000' >control/alloc
+	echo "z $page" >control/alloc
+	if is_software; then
+		checked 1 'a store of 4 bytes at 0x[0-9a-f]+, right behind the end of x \(4000 bytes\), bounds\.cu:[0-9]+, block' \
+			store_behind elements=1001 u32:1000 x
+		checked 1 'a load of 4 bytes at 0x[0-9a-f]+, 4 bytes before the start of z \(2097152 bytes\), ' \
+			load_before elements=1 u32:1 in:z x
+	else
+		checked 1 'ILLEGAL_ADDRESS\); guarded were z \(both ends\), x \(the end\)$' \
+			load_before elements=1 u32:1 in:z x
+	fi
+}
+
+test_run_check_copies_back_what_may_have_been_written()
+{
+	needs_kernels
+	echo 'x 4096' >control/alloc
+	echo 'y 4096' >control/alloc
+	echo 'x f32:2' >control/fill
+	echo 'y f32:1' >control/fill
+	# of y the kernel writes what follows the first 16 bytes
+	checked 0 '^load_behind: ' load_behind elements=1000 u32:1000 in:x out:y+16
+	is "$(floats y 6)" '1 1 1 1 2 2'
+	# once as `in:` and once to write is one allocation
+	checked 0 '^load_before: ' load_before elements=10 u32:10 in:x+8 x+40
+	is "$(floats x)" '2 2 2 2'
+}
+
+test_run_check_needs_a_right_to_read()
+{
+	needs_kernels
+	needs_root 'another user'
+	echo 'x 4096 mode=622' >control/alloc
+	by 1234 checked 1 "^gpumem: x can't be copied for --check: Permission denied" store_behind elements=4 u32:4 out:x
+}
+
+test_run_check_passes_other_words_on()
+{
+	needs_kernels
+	checked 1 'there is no allocation nothing' store_behind elements=4 u32:4 nothing
+	checked 1 "there is no key 'key'" store_behind elements=4 key=1 u32:4 u64:16
+	checked 1 'Bad address|ILLEGAL_ADDRESS' store_behind elements=4 u32:4 u64:16
+}
+
 main "$@"

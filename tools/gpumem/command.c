@@ -15,6 +15,8 @@ const struct option_row options[N_OPTIONS] = {
 			  "kind or written (newest first)" },
 	[OPTION_JSON] = { "json", 'J', NULL, "print JSON" },
 	[OPTION_ONCE] = { "once", '1', NULL, "print the screen once, and end" },
+	[OPTION_CHECK] = { "check", 'c', NULL,
+			   "give the kernel guarded copies of its allocations" },
 	[OPTION_HELP] = { "help", 'h', NULL, "print this" },
 	[OPTION_VERSION] = { "version", 'V', NULL, "print the version" },
 };
@@ -77,17 +79,24 @@ const struct command commands[] = {
 	},
 	{
 		.name = "run",
-		.usage = "[-g GPU] KERNEL.cu|.ptx|.cubin [FUNCTION] ARG...",
+		.usage = "[-g GPU] [--check] KERNEL.cu|.ptx|.cubin [FUNCTION] ARG...",
 		.summary = "compile, load and launch a kernel, and show what it printed",
 		.help = "Compiles a .cu with nvcc, loads the kernels into a module that "
 			"is removed at the end, and launches FUNCTION: what it prints is "
 			"on stdout, the time on stderr. FUNCTION is the name in the "
 			"source where only one kernel has it, and may be left out where "
 			"there is only one kernel. ARG is as for launch: grid=, block=, "
-			"elements=, allocations and TYPE:VALUE.",
+			"elements=, allocations and TYPE:VALUE. With --check the kernel "
+			"gets copies of its allocations, with nothing mapped behind the "
+			"end of each, nor before the start of whole pages of 2 MiB. So a "
+			"kernel that uses an element too many fails, and the allocations "
+			"stay as they were (of kind direct and async they are lost with "
+			"the worker, as by any fault). What a kernel wrote is copied "
+			"back when it has ended well; nobody else should write there "
+			"meanwhile.",
 		.example =
 			"gpumem run saxpy.cu saxpy elements=4096 u32:4096 f32:2 in:x y",
-		.options = BIT(GPU) | BIT(HELP),
+		.options = BIT(GPU) | BIT(CHECK) | BIT(HELP),
 		.args_last = true,
 		.operands = OPERANDS_FILE_FIRST,
 		.run = command_run,

@@ -4,6 +4,7 @@
  */
 #include "command.h"
 #include "compile.h"
+#include "guards.h"
 #include "mount.h"
 #include "stop.h"
 #include "verb.h"
@@ -29,6 +30,7 @@ struct run {
 	struct text output; /* before the launch */
 	int first_arg;	    /* of call->args */
 	struct mount mount;
+	struct guards guards; /* with --check */
 };
 
 /* ---- the image ---- */
@@ -267,15 +269,36 @@ static void print_time(const struct run *run, const struct text *answer)
 			(int)strcspn(block, "\n"), block);
 }
 
+/* The line of the launch. */
+static int launch_line(struct run *run, struct text *line)
+{
+	const struct call *call = run->call;
+	char **words = call->args + run->first_arg;
+	int n = call->n_args - run->first_arg;
+
+	if (!call->values[OPTION_CHECK])
+		return line_join(line, words, n);
+	run->guards = (struct guards){
+		.mount = &run->mount,
+		.gpu = call->values[OPTION_GPU] ?: "0",
+	};
+	return guards_make(&run->guards, words, n, line);
+}
+
+static int launch_refused(const struct run *run)
+{
+	_cleanup_text_ struct text sentence = TEXT_INIT;
+
+	guards_explain(&run->guards, gpumem_error(), &sentence);
+	return refused("%s", text_string(&sentence));
+}
+
 static int launch(struct run *run)
 {
 	_cleanup_text_ struct text file = TEXT_INIT, line = TEXT_INIT, answer = TEXT_INIT;
-	const struct call *call = run->call;
 	int status, r;
 
-	status = line_join(&line, call->args + run->first_arg,
-			   call->n_args - run->first_arg)
-			 ?: read_output(run, &run->output);
+	status = launch_line(run, &line) ?: read_output(run, &run->output);
 	if (status)
 		return status;
 	text_printf(&file, "%s/functions/%s/launch", run->module,
@@ -285,9 +308,11 @@ static int launch(struct run *run)
 	if (stop_asked())
 		return STATUS_REFUSED;
 	if (r)
-		return refused("%s", gpumem_error());
-	print_time(run, &answer);
-	return STATUS_DONE;
+		return launch_refused(run);
+	status = guards_copy_back(&run->guards);
+	if (!status)
+		print_time(run, &answer);
+	return status;
 }
 
 /* ---- the whole ---- */
@@ -311,6 +336,7 @@ static void run_deinit(struct run *run)
 	text_deinit(&run->fatbin);
 	text_deinit(&run->function);
 	text_deinit(&run->output);
+	guards_deinit(&run->guards);
 	mount_close(&run->mount);
 }
 
