@@ -80,6 +80,27 @@ static struct block *owner_take_spare(const struct owner *owner)
 	return block;
 }
 
+/*
+ * Takes the owner's worker, which has no process, off the memory of others. Returns: false
+ * while an operation may still ask the worker; then the owner is kept as long again.
+ */
+static bool owner_leaves_memory(const struct broker *broker, struct owner *owner)
+{
+	struct worker *worker = owner->worker;
+	struct allocation *allocation, *safe;
+
+	if (!worker || !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))
+		return true;
+	HASH_ITER (hh, broker->registry->allocations_by_name, allocation, safe) {
+		if (allocation->block && !allocation->n_works)
+			block_forget_guest(broker->memory, allocation->block, worker);
+	}
+	if (!__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))
+		return true;
+	owner->used_ms = clock_ms();
+	return false;
+}
+
 static void owner_drop(struct broker *broker, struct owner *owner)
 {
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
@@ -110,7 +131,8 @@ void owners_drop(struct broker *broker)
 			if (block)
 				break;
 			/* A spare block that is being freed is still charged. */
-			if (!owner->shares.held[SHARE_DESCRIPTORS])
+			if (!owner->shares.held[SHARE_DESCRIPTORS] &&
+			    owner_leaves_memory(broker, owner))
 				owner_drop(broker, owner);
 		}
 		pthread_mutex_unlock(&broker->registry->lock);

@@ -403,6 +403,20 @@ struct guest *block_guest(struct memory *memory, struct block *block, const void
 	return guest;
 }
 
+void block_forget_guest(struct memory *memory, struct block *block, const void *worker)
+{
+	struct guest *guest;
+
+	pthread_mutex_lock(&memory->lock);
+	guest = guest_find(block, worker);
+	if (guest) {
+		LL_DELETE(block->guests, guest);
+		__atomic_sub_fetch(guest->n_guests, 1, __ATOMIC_RELAXED);
+		free(guest);
+	}
+	pthread_mutex_unlock(&memory->lock);
+}
+
 const void *block_next_guest(struct memory *memory, struct block *block,
 			     const void *worker)
 {

@@ -68,7 +68,7 @@ struct block {
 	 */
 	uint32_t mover_epoch;
 	uint32_t owner_epoch;
-	struct guest *guests; /* the list is under memory.lock and only grows */
+	struct guest *guests; /* the list is under memory.lock */
 };
 
 struct memory {
@@ -151,6 +151,9 @@ int block_share(struct memory *memory, const struct block *block, bool write);
  */
 struct guest *block_guest(struct memory *memory, struct block *block, const void *worker,
 			  unsigned int *n_guests);
+
+/* Forgets a worker without a process, while nothing uses the block. */
+void block_forget_guest(struct memory *memory, struct block *block, const void *worker);
 
 /* The worker after the given worker in the list (NULL: the first); NULL at the end. */
 const void *block_next_guest(struct memory *memory, struct block *block,

@@ -45,8 +45,7 @@ bool worker_is_unused(struct worker *worker)
 
 	pthread_mutex_lock(&worker->lock);
 	unused = !worker->channel && !worker->instances && !worker->slot_waiters &&
-		 !worker->n_readaheads &&
-		 !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED);
+		 !worker->n_readaheads;
 	pthread_mutex_unlock(&worker->lock);
 	return unused;
 }

@@ -310,6 +310,26 @@ test_owners_with_nothing_are_dropped()
 	broker_stop "$T/own"
 }
 
+# The worker of 2001 has had memory mapped that stays.
+test_owners_who_used_the_memory_of_others_are_dropped()
+{
+	needs_root 'many users'
+	needs_kernels
+	broker_start "$T/own" --driver "$(driver own)" --worker-idle 1
+	cd "$T/own/mnt"
+	by 1001 run 'echo "stays 4K mode=666" >control/alloc'
+	by 2001 run "mkdir modules/saxpy && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/saxpy/image"
+	by 2001 run 'echo "saxpy saxpy elements=64 u32:64 f32:2 stays stays" >control/launch'
+	by 2001 run 'rmdir modules/saxpy'
+	eventually '! ls owners | grep -q 2001' 40
+	# The same memory is mapped anew, and its mode can be changed.
+	by 2001 run "mkdir modules/saxpy && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/saxpy/image"
+	by 2001 run 'echo "saxpy saxpy elements=64 u32:64 f32:2 stays stays" >control/launch'
+	by 1001 run 'chmod 600 allocations/stays && rmdir allocations/stays'
+	cd /
+	broker_stop "$T/own"
+}
+
 # Variables of root's shell must not reach processes of other users.
 test_a_worker_has_listed_variables_and_its_owners_home_only()
 {
