@@ -19,7 +19,87 @@ void files_deinit(struct files *files)
 	pthread_mutex_destroy(&files->lock);
 }
 
-void *file_new(struct view *view, const struct file_type *type, size_t size)
+void file_path(const struct view *view, const struct node *node, struct text *path)
+{
+	const struct node_row *fixed = nodes_fixed(&(size_t){ 0 });
+
+	if (!node_is_fixed(node))
+		(void)broker_path(view->broker, node->row->type, node->token, path);
+	else if (node->row->parent)
+		text_printf(path, "%s", fixed[node->row->parent].name);
+	text_printf(path, "%s%s", path->length ? "/" : "", node->row->name);
+}
+
+/* ---- the share of open files ---- */
+
+/* NULL: the user has no file open. Called with the lock. */
+static struct opener *opener_find(const struct files *files, uid_t uid)
+{
+	struct opener *opener;
+
+	HASH_FIND(hh, files->openers, &uid, sizeof(uid), opener);
+	return opener;
+}
+
+/* NULL: no memory. Called with the lock. */
+static struct opener *opener_charge(struct files *files, uid_t uid)
+{
+	struct opener *opener = opener_find(files, uid);
+
+	if (!opener) {
+		opener = calloc(1, sizeof(*opener));
+		if (!opener)
+			return NULL;
+		opener->uid = uid;
+		HASH_ADD(hh, files->openers, uid, sizeof(opener->uid), opener);
+	}
+	opener->n_open++;
+	return opener;
+}
+
+static void opener_discharge(struct files *files, struct opener *opener)
+{
+	if (--opener->n_open)
+		return;
+	HASH_DEL(files->openers, opener);
+	free(opener);
+}
+
+static void tell_refused(struct view *view, fuse_req_t req, const struct node *node)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	const struct caller caller = { .uid = ctx->uid,
+				       .gid = ctx->gid,
+				       .pid = ctx->pid };
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	file_path(view, node, &path);
+	broker_fail(
+		view->broker, &caller, text_string(&path), EMFILE,
+		"uid %u has %u files of the mount open and asks for 1 more: the limit "
+		"is %u",
+		ctx->uid, FILES_OF_USER_MAX, FILES_OF_USER_MAX);
+}
+
+int files_allow(struct view *view, fuse_req_t req, const struct node *node)
+{
+	struct files *files = &view->files;
+	const struct opener *opener;
+	bool allowed;
+
+	pthread_mutex_lock(&files->lock);
+	opener = opener_find(files, fuse_req_ctx(req)->uid);
+	allowed = !opener || opener->n_open < FILES_OF_USER_MAX;
+	pthread_mutex_unlock(&files->lock);
+	if (!allowed)
+		tell_refused(view, req, node);
+	return allowed ? 0 : -EMFILE;
+}
+
+/* ---- files ---- */
+
+void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
+	       size_t size)
 {
 	struct files *files = &view->files;
 	struct file *file = calloc(1, size);
@@ -29,8 +109,14 @@ void *file_new(struct view *view, const struct file_type *type, size_t size)
 	file->type = type;
 	file->view = view;
 	pthread_mutex_lock(&files->lock);
-	DL_APPEND(files->open, file);
+	file->opener = opener_charge(files, fuse_req_ctx(req)->uid);
+	if (file->opener)
+		DL_APPEND(files->open, file);
 	pthread_mutex_unlock(&files->lock);
+	if (!file->opener) {
+		free(file);
+		return NULL;
+	}
 	return file;
 }
 
@@ -43,6 +129,7 @@ struct file *file_free(struct file *file, fuse_req_t req)
 	files = &file->view->files;
 	pthread_mutex_lock(&files->lock);
 	DL_DELETE(files->open, file);
+	opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
 	if (file->type->free)
 		file->type->free(file, req);

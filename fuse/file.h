@@ -8,6 +8,8 @@
 #include "node.h"
 #include "request.h"
 
+#include <uthash.h>
+
 struct file;
 struct stat;
 
@@ -36,15 +38,26 @@ struct file_type {
 struct file {
 	const struct file_type *type;
 	struct view *view;
-	struct file *prev, *next; /* files.lock */
+	struct opener *opener; /* charged for the file; files.lock, like the next: */
+	struct file *prev, *next;
 };
 
 struct upload_file;
 
+/* The most that one user has open, so that no user fills the broker's memory. */
+#define FILES_OF_USER_MAX 16384
+
+struct opener {
+	uid_t uid;
+	unsigned int n_open;
+	UT_hash_handle hh;
+};
+
 /* All open files, to close them when the kernel sends no RELEASE any more. */
 struct files {
 	pthread_mutex_t lock;
-	struct file *open; /* lock, like the next: */
+	struct file *open;	/* lock, like the next: */
+	struct opener *openers; /* users with open files, by uid */
 	struct upload_file
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };
@@ -58,8 +71,15 @@ static inline struct file *file_of(const struct fuse_file_info *info)
 	return (struct file *)(uintptr_t)info->fh;
 }
 
+/* Appends the path in the mount. */
+void file_path(const struct view *view, const struct node *node, struct text *path);
+
+/* Whether the caller may open one more file. Returns: 0; -EMFILE, in the journal. */
+int files_allow(struct view *view, fuse_req_t req, const struct node *node);
+
 /* A new file of size bytes, beginning with struct file. Returns: NULL without memory. */
-void *file_new(struct view *view, const struct file_type *type, size_t size);
+void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
+	       size_t size);
 struct file *file_free(struct file *file, fuse_req_t req);
 
 /* Refuses to open a file of a sealed allocation for writing. Returns: 0; -EPERM, -ESTALE.

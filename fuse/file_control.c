@@ -102,7 +102,7 @@ void file_control_open(struct view *view, fuse_req_t req, const struct node *nod
 		       struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
-	struct line_file *line = file_new(view, &line_type, sizeof(*line));
+	struct line_file *line = file_new(view, req, &line_type, sizeof(*line));
 	int error = line ? 0 : -ENOMEM;
 
 	/* A reader runs nothing: the groups are not worth a look into /proc. */

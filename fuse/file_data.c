@@ -268,7 +268,7 @@ void file_data_open(struct view *view, fuse_req_t req, const struct node *node,
 	if (!error)
 		error = file_refuse_sealed(view, req, node, info, &stat);
 	if (!error) {
-		data = file_new(view, &data_type, sizeof(*data));
+		data = file_new(view, req, &data_type, sizeof(*data));
 		error = data ? identify(data, req, &stat) : -ENOMEM;
 	}
 	if (error) {

@@ -199,7 +199,7 @@ void file_events_open(struct view *view, fuse_req_t req, const struct node *node
 		reply_error(req, r);
 		return;
 	}
-	pipe = file_new(view, &pipe_type, sizeof(*pipe));
+	pipe = file_new(view, req, &pipe_type, sizeof(*pipe));
 	if (!pipe) {
 		broker_reader_give(view->broker, &caller);
 		reply_error(req, -ENOMEM);

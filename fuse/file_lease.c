@@ -209,7 +209,7 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		     struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
-	struct lease_file *lease = file_new(view, &lease_type, sizeof(*lease));
+	struct lease_file *lease = file_new(view, req, &lease_type, sizeof(*lease));
 	int error = lease ? 0 : -ENOMEM;
 
 	if (lease) {

@@ -73,15 +73,11 @@ static int charge(struct snapshot *snapshot, size_t length)
 {
 	uint64_t now = length > SMALL_TEXT ? length : 0;
 	_cleanup_text_ struct text file = TEXT_INIT;
-	const struct node *node = &snapshot->node;
 	int error;
 
 	if (now == snapshot->charged)
 		return 0;
-	if (!node_is_fixed(node))
-		(void)broker_path(snapshot->file.view->broker, node->row->type,
-				  node->token, &file);
-	text_printf(&file, "%s%s", file.length ? "/" : "", node->row->name);
+	file_path(snapshot->file.view, &snapshot->node, &file);
 	error = broker_text_charge(snapshot->file.view->broker, &snapshot->caller,
 				   text_string(&file), snapshot->charged, now);
 	if (!error)
@@ -249,7 +245,7 @@ void file_text_open(struct view *view, fuse_req_t req, const struct node *node,
 	else if (!node_is_fixed(node))
 		error = broker_stat(view->broker, node->row->type, node->token, &object);
 	if (!error) {
-		snapshot = file_new(view, &snapshot_type, sizeof(*snapshot));
+		snapshot = file_new(view, req, &snapshot_type, sizeof(*snapshot));
 		error = snapshot ? 0 : -ENOMEM;
 	}
 	if (error) {

@@ -138,7 +138,7 @@ static const struct file_type written_type = {
 void file_upload_open(struct view *view, fuse_req_t req, const struct node *node,
 		      struct fuse_file_info *info)
 {
-	struct upload_file *written = file_new(view, &written_type, sizeof(*written));
+	struct upload_file *written = file_new(view, req, &written_type, sizeof(*written));
 	bool writes = opened_for_writing(info);
 	struct caller caller = caller_of(req);
 	struct object_stat stat = { 0 };

@@ -46,6 +46,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 	if (!error && !openers[node.row->kind])
 		error = -EISDIR;
+	if (!error)
+		error = files_allow(view, req, &node);
 	if (error)
 		reply_error(req, error);
 	else

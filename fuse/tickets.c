@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/descriptor.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -46,29 +47,6 @@ static void connection_end(struct tickets *tickets, unsigned int i)
 	tickets->connections[i] = tickets->connections[--tickets->n];
 }
 
-static void connection_add(struct tickets *tickets, int fd)
-{
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
-	unsigned int of_user = 0;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
-		close(fd);
-		return;
-	}
-	for (unsigned int i = 0; i < tickets->n; i++)
-		of_user += tickets->connections[i].uid == peer.uid;
-	if (of_user >= CONNECTIONS_OF_USER_MAX || tickets->n == CONNECTIONS_MAX) {
-		close(fd);
-		return;
-	}
-	tickets->connections[tickets->n++] = (struct connection){
-		.fd = fd,
-		.uid = peer.uid,
-		.deadline_ms = clock_ms() + SILENCE_MS,
-	};
-}
-
 static void connection_reply(int to, uint8_t error, int fd)
 {
 	union {
@@ -89,6 +67,34 @@ static void connection_reply(int to, uint8_t error, int fd)
 		memcpy(CMSG_DATA(header), &fd, sizeof(int));
 	}
 	(void)!sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void connection_add(struct tickets *tickets, int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	unsigned int of_user = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+		close(fd);
+		return;
+	}
+	if (!descriptor_is_left()) {
+		connection_reply(fd, EMFILE, -1);
+		close(fd);
+		return;
+	}
+	for (unsigned int i = 0; i < tickets->n; i++)
+		of_user += tickets->connections[i].uid == peer.uid;
+	if (of_user >= CONNECTIONS_OF_USER_MAX || tickets->n == CONNECTIONS_MAX) {
+		close(fd);
+		return;
+	}
+	tickets->connections[tickets->n++] = (struct connection){
+		.fd = fd,
+		.uid = peer.uid,
+		.deadline_ms = clock_ms() + SILENCE_MS,
+	};
 }
 
 /* No room for descriptors: the kernel drops any in the packet. */

@@ -38,8 +38,6 @@ struct whole {
 	struct leases leases;
 };
 
-/* Slots of the mover's staging area: each view thread reads requests into a slot. */
-#define MOVER_SLOTS 48
 /*
  * Time limit for ops under way, for a worker to end by itself, and for the kernel to end
  * a killed worker.
@@ -104,7 +102,9 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		r = memory_init(broker->memory, broker->driver,
 				broker->registry->n_devices, &failure);
 	if (r == 0)
-		r = worker_init(&broker->processes->mover, broker, NULL, MOVER_SLOTS);
+		worker_init(&broker->processes->mover, broker, NULL);
+	if (r == 0)
+		r = worker_prepare(&broker->processes->mover);
 	if (r == 0)
 		r = housekeeper_begin(broker);
 	if (r < 0) {

@@ -83,6 +83,9 @@ void channel_kill(struct channel *channel);
 enum channel_state channel_state(struct channel *channel);
 pid_t channel_pid(struct channel *channel); /* 0 when there is none */
 
+/* Whether the process was not started for lack of descriptors. For `ended`. */
+bool channel_lacks_means(const struct channel *channel);
+
 /* The reason of the end, in state CHANNEL_ENDED; "" before. */
 void channel_reason(struct channel *channel, char *ret_reason, size_t size);
 unsigned int channel_pending(struct channel *channel); /* number of open requests */

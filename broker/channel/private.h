@@ -50,6 +50,8 @@ struct channel {
 	pthread_cond_t let_go; /* n_kept is 0 */
 	struct look look;      /* how the last looks ended */
 	char reason[256];      /* "" while there is no reason */
+	int start_error; /* EMFILE, ENFILE: no descriptors to start the process; or 0.
+			    The supervisor's */
 };
 
 /* ---- channel.c ---- */

@@ -20,8 +20,9 @@ struct request {
 
 	/*
 	 * Called exactly once. If the worker has ended without an answer: error EIO, call
-	 * -1 and lost set; the request may or may not have been carried out. A request
-	 * that breaks a rule of the wire is not sent: EINVAL.
+	 * -1 and lost set; the request may or may not have been carried out. If the
+	 * worker was never started for lack of descriptors, error is EMFILE or ENFILE. A
+	 * request that breaks a rule of the wire is not sent: EINVAL.
 	 */
 	void (*done)(struct request *request, const struct wire_reply *reply, bool lost);
 

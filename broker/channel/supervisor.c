@@ -19,6 +19,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+bool channel_lacks_means(const struct channel *channel)
+{
+	return channel->start_error;
+}
+
 static void channel_set_reason_from(struct channel *channel, int error)
 {
 	char reason[sizeof(channel->reason)];
@@ -169,7 +174,10 @@ static void channel_bury(struct channel *channel)
 /* The worker is gone and the receivers are done: answers all open requests. */
 static void channel_finish(struct channel *channel)
 {
-	const struct wire_reply nothing = { .error = EIO, .call = -1 };
+	const struct wire_reply nothing = {
+		.error = channel->start_error ? channel->start_error : EIO,
+		.call = -1,
+	};
 	struct request *request;
 
 	pthread_mutex_lock(&channel->lock);
@@ -208,6 +216,7 @@ void *supervisor_run(void *userdata)
 
 	r = channel_start_process(channel);
 	if (r < 0) {
+		channel->start_error = r == -EMFILE || r == -ENFILE ? -r : 0;
 		channel_set_reason_from(channel, -r);
 		channel_drain(channel);
 	} else {

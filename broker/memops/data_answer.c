@@ -18,7 +18,7 @@
 int data_errno(int error)
 {
 	return error == ENOSPC || error == EPERM || error == ESTALE || error == EINTR ||
-			       error == EBUSY
+			       error == EBUSY || error == EMFILE
 		       ? error
 		       : EIO;
 }

@@ -21,6 +21,7 @@
 #include "model/shares.h"
 #include "model/stream.h"
 #include "op/interrupt.h"
+#include "op/zero.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
@@ -84,103 +85,6 @@ void op_describe(struct op *op, struct text *text)
 	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
-/* ---- zeroing ---- */
-
-/* Host memory up to this size is zeroed at once, by the calling thread. */
-#define ZEROED_AT_ONCE ((uint64_t)16 << 20)
-
-struct zero {
-	struct op op;
-	struct task task;
-};
-
-static enum begun zero_begin(struct op *op)
-{
-	const struct use *use = &op->work.uses[0];
-
-	/* Without a worker, the memory is on the host. */
-	if (!op->worker)
-		return OP_RUN;
-	op->request.record = (struct wire_request){
-		.op = WIRE_FILL,
-		/* Zeros of a truncation move no pages: `cat f >data` begins with one. */
-		.flags = use->allocation->managed ? WIRE_STAY : 0,
-		.device = use->allocation->device,
-		.address = use->allocation->address + use->offset,
-		.length = use->length,
-		.pattern_size = 1,
-	};
-	return OP_RUN;
-}
-
-static void zero_host(struct task *task)
-{
-	struct op *op = &container_of(task, struct zero, task)->op;
-	const struct use *use = &op->work.uses[0];
-
-	memset(block_bytes_at(use->allocation->block,
-			      use->allocation->address + use->offset),
-	       0, use->length);
-	op_done(op, 0);
-}
-
-static void zero_run(struct op *op)
-{
-	struct zero *zero = container_of(op, struct zero, op);
-
-	zero->task.run = zero_host;
-	if (op->worker)
-		op_submit(op);
-	else if (op->work.uses[0].length <= ZEROED_AT_ONCE)
-		zero_host(&zero->task);
-	else
-		workqueue_add(op->broker->workqueue, op->payer->uid, &zero->task);
-}
-
-/*
- * Unzeroed memory would show old data. Ops added behind the failed zeroing fail
- * (op_check_uses()); later ops try to zero the allocation again.
- */
-static void zero_settle(struct op *op)
-{
-	const struct use *use = &op->work.uses[0];
-	struct allocation *allocation = use->allocation;
-
-	if (!op->error)
-		return;
-	if (allocation->zeroed || use->offset < allocation->zeros_from)
-		allocation->zeros_from = use->offset;
-	allocation->zeroed = false;
-	allocation->zeroing_failed = allocation->n_zeroings;
-	free(allocation->zeroing_failure);
-	allocation->zeroing_failure = strdup(text_string(&op->sentence));
-}
-
-static const struct op_class zero_class = {
-	.what = "zeroing",
-	.begin = zero_begin,
-	.run = zero_run,
-	.settle = zero_settle,
-	.repeatable = true,
-};
-
-struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
-		       uint64_t from)
-{
-	struct worker *worker = allocation_worker(broker, allocation);
-	struct op *zero = worker ? op_new(sizeof(struct zero), &zero_class, broker,
-					  allocation->owner)
-				 : NULL;
-
-	if (!zero)
-		return NULL;
-	if (!allocation->zeroed)
-		from = MIN(from, allocation->zeros_from);
-	zero->worker = allocation->kind == KIND_HOST ? NULL : worker;
-	work_use(&zero->work, allocation, from, allocation->size - from, true);
-	return zero;
-}
-
 /* Whether the op is at the mover already and waits for nothing else. */
 static bool op_is_soon_done(const struct work *work)
 {
@@ -221,38 +125,6 @@ struct op *op_list(struct work *work)
 	return ready;
 }
 
-/* Returns: 0; -ENOMEM. */
-static int zero_add(struct op *zero, struct op **ret_ready)
-{
-	struct allocation *allocation = zero->work.uses[0].allocation;
-	int r = order_add(&zero->work);
-
-	if (r < 0)
-		return r;
-	allocation->zeroed = true;
-	allocation->n_zeroings++;
-	zero->broker->registry->n_busy++;
-	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
-	if (zero->work.n_before == 0)
-		op_push_ready(ret_ready, zero);
-	return 0;
-}
-
-static int op_add_zeroing(struct op *op, struct allocation *allocation,
-			  struct op **ret_ready)
-{
-	struct op *zero = op_zero_new(op->broker, allocation, allocation->size);
-	int r = -ENOMEM;
-
-	if (zero) {
-		zero->payer = op->payer;
-		r = zero_add(zero, ret_ready);
-	}
-	if (r < 0)
-		op_free(zero);
-	return r;
-}
-
 /* ---- into the order ---- */
 
 int op_add_unlimited(struct op *op, struct op **ret_ready)
@@ -269,7 +141,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 		struct use *use = &op->work.uses[i];
 
 		if (!use->allocation->zeroed)
-			r = op_add_zeroing(op, use->allocation, &ready);
+			r = zero_add_before(op, use->allocation, &ready);
 		if (r < 0)
 			goto out;
 		use->zeroing = use->allocation->n_zeroings;
@@ -415,9 +287,14 @@ static enum begun op_prepare(struct op *op)
 static enum begun op_begin(struct op *op)
 {
 	enum begun begun;
+	int r;
 
 	if (op->work.ended)
 		return OP_OVER;
+	r = op->worker ? worker_prepare(op->worker) : 0;
+	if (r < 0)
+		return op_refuse(op, worker_start_errno(r), "%s",
+				 worker_lacks_means(r) ?: strerror(-r));
 	if (checkpoint_park(&op->work) || !turn_take(op))
 		return OP_PARKED;
 	begun = op_prepare(op);

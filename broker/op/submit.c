@@ -229,6 +229,9 @@ static void op_fail_unsent(struct op *op, int r)
 			"to owners/%u/reset tries anew",
 			text_string(&what), op->worker->owner->uid,
 			op->worker->owner->uid);
+	else if (worker_lacks_means(r))
+		op_fail(op, worker_start_errno(r), "%s: %s", text_string(&what),
+			worker_lacks_means(r));
 	else
 		op_fail(op, EIO, "%s: the worker could not be asked: %s",
 			text_string(&what), strerror(-r));
@@ -393,6 +396,8 @@ void op_replied(struct request *request, const struct wire_reply *reply, bool lo
 	}
 	if (!lost && reply->error)
 		op_failed(op, reply);
+	else if (reply->error == EMFILE || reply->error == ENFILE)
+		op_fail_unsent(op, -reply->error);
 	else if (lost || !op_answered(op, reply))
 		op_lost(op);
 }

@@ -19,18 +19,63 @@
 #include "process/checkpoint.h"
 #include "process/device_query.h"
 
-#define OWNER_SLOTS 8 /* of the staging area of an owner's worker */
+/* Slots of the staging area; each thread of the view reads requests into the mover's. */
+#define OWNER_SLOTS 8
+#define MOVER_SLOTS 48
 
-int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
-		unsigned int n_slots)
+void worker_init(struct worker *worker, struct broker *broker, struct owner *owner)
+{
+	*worker = (struct worker){ .broker = broker, .owner = owner };
+	pthread_mutex_init(&worker->lock, NULL);
+}
+
+int worker_prepare_locked(struct worker *worker)
 {
 	char name[32] = "gpumem-mover";
+	int r;
 
-	*worker = (struct worker){ .broker = broker, .owner = owner };
-	if (owner)
-		snprintf(name, sizeof(name), "gpumem-%u", owner->uid);
-	pthread_mutex_init(&worker->lock, NULL);
-	return staging_init(&worker->staging, name, n_slots);
+	if (worker->prepared)
+		return 0;
+	if (worker->owner)
+		snprintf(name, sizeof(name), "gpumem-%u", worker->owner->uid);
+	r = staging_init(&worker->staging, name,
+			 worker->owner ? OWNER_SLOTS : MOVER_SLOTS);
+	if (r == 0)
+		__atomic_store_n(&worker->prepared, true, __ATOMIC_RELEASE);
+	return r;
+}
+
+int worker_prepare(struct worker *worker)
+{
+	int r;
+
+	if (__atomic_load_n(&worker->prepared, __ATOMIC_ACQUIRE))
+		return 0;
+	pthread_mutex_lock(&worker->lock);
+	r = worker_prepare_locked(worker);
+	pthread_mutex_unlock(&worker->lock);
+	return r;
+}
+
+const char *worker_lacks_means(int r)
+{
+	switch (r) {
+	case -EMFILE:
+		return "no worker can be started: the broker has no descriptors left";
+	case -ENFILE:
+		return "no worker can be started: the machine has no descriptors left";
+	case -ENOMEM:
+		return "no memory in the broker";
+	default:
+		return NULL;
+	}
+}
+
+int worker_start_errno(int r)
+{
+	if (r == -ENFILE)
+		return EMFILE;
+	return worker_lacks_means(r) ? -r : EIO;
 }
 
 void worker_deinit(struct worker *worker)
@@ -63,10 +108,7 @@ struct worker *worker_of(struct broker *broker, struct owner *owner)
 		free(worker);
 		return NULL;
 	}
-	if (worker_init(worker, broker, owner, OWNER_SLOTS) < 0) {
-		free(worker);
-		return NULL;
-	}
+	worker_init(worker, broker, owner);
 	owner->worker = worker;
 	return worker;
 }

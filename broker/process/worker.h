@@ -34,6 +34,7 @@ struct worker {
 	uint32_t epoch; /* of the current process, counted from 1; 0 before the first */
 	int64_t last_asked_ms; /* CLOCK_MONOTONIC */
 	bool closed;	       /* must not be started any more */
+	bool prepared;	       /* has its staging area; atomic */
 	struct staging staging;
 	struct slot_waiter
 		*slot_waiters;	   /* works waiting for a slot, first come first served */
@@ -50,12 +51,23 @@ struct worker {
 	unsigned int n_barren; /* consecutive processes that died without a reply */
 };
 
-/* Starts no process. Returns: 0; -ENOMEM, -EMFILE. */
-int worker_init(struct worker *worker, struct broker *broker, struct owner *owner,
-		unsigned int n_slots);
+/* Starts no process. */
+void worker_init(struct worker *worker, struct broker *broker, struct owner *owner);
+/*
+ * Makes the staging area, if there is none yet. Returns: 0; -ENOMEM, or the error of
+ * memfd_create or mmap.
+ */
+int worker_prepare(struct worker *worker);
+int worker_prepare_locked(struct worker *worker);
+
+/* The sentence when a worker can't be prepared or started for this reason; else NULL. */
+const char *worker_lacks_means(int r);
+/* The errno for users. */
+int worker_start_errno(int r);
+
 void worker_deinit(struct worker *worker);
 
-/* Whether the worker has no process, and nobody waits for it or lists it. */
+/* Whether the worker has no process, and nobody waits for it. */
 bool worker_is_unused(struct worker *worker);
 
 /* The owner's worker, created on first use. NULL: no memory. */

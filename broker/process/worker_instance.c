@@ -105,7 +105,8 @@ static void instance_ended(void *userdata, struct channel *channel, const char *
 
 	pthread_mutex_lock(&worker->lock);
 	stopping = instance->stopping;
-	worker->n_barren += !stopping && !instance->proved;
+	worker->n_barren +=
+		!stopping && !instance->proved && !channel_lacks_means(channel);
 	if (worker->channel == channel)
 		worker->channel = NULL;
 	instance_note_reason(instance, reason, EIO);
@@ -143,8 +144,6 @@ int worker_start(struct worker *worker)
 		.uid = worker->owner ? worker->owner->uid : geteuid(),
 		.gid = worker->owner ? worker->owner->gid : getegid(),
 		.idle_s = broker->processes->worker_idle_s,
-		.staging_fd = worker->staging.fd,
-		.staging_size = worker->staging.size,
 		.output_fd = -1,
 		.n_threads = ANSWERING_THREADS,
 		.ended = instance_ended,
@@ -157,6 +156,11 @@ int worker_start(struct worker *worker)
 		return -ESHUTDOWN;
 	if (worker->owner && worker->n_barren >= BARREN_MAX)
 		return -EHOSTDOWN;
+	r = worker_prepare_locked(worker);
+	if (r < 0)
+		return r;
+	config.staging_fd = worker->staging.fd;
+	config.staging_size = worker->staging.size;
 	if (worker->owner) {
 		snprintf(name, sizeof(name), "%u", worker->owner->uid);
 		output = output_open(worker->owner->output);

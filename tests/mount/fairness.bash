@@ -319,6 +319,14 @@ test_descriptors_are_kept_for_workers()
 	by $bob run 'echo "z 4M" >control/alloc' 2>/dev/null && fail 'all descriptors can be taken'
 	like "$(by $bob run 'tail -n 1 errors')" \
 		'EMFILE allocation z: the broker has no descriptors left: it keeps the last ones for workers'
+	# Connections to the ticket socket take none of the last ones either.
+	for uid in $(seq 2001 2008); do
+		tickets_of $uid 64 >"$T/tickets.$uid" &
+		eventually "grep -q b '$T/tickets.$uid'"
+		is "$(<"$T/tickets.$uid")" "64 {b'\\x18'}"
+	done
+	by $bob run 'echo "more 1M kind=direct" >control/alloc; echo hello 1<>allocations/more/data'
+	kill $(jobs -p)
 	by 2001 run 'echo of2001-1 >control/free'
 	eventually "by $bob run 'echo \"z 4M\" >control/alloc'"
 	cd "$M"
@@ -550,6 +558,116 @@ test_copies_that_wait_for_a_stopped_worker()
 	kill -STOP "$worker"
 	by $mallory run 'for i in $(seq 100); do echo "hers$i from=public wait=0 length=64K"; done >control/copy'
 	bob_notices_nothing
+}
+
+# A descriptor of a control file keeps an answer of up to 4 KiB, which is not charged.
+test_the_share_of_open_files()
+{
+	local opener
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory" &
+		import resource
+		resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		held = []
+		try:
+		    while True:
+		        held.append(os.open("control/alloc", os.O_RDWR))
+		except OSError as error:
+		    print(len(held), errno.errorcode[error.errno], flush=True)
+		os.close(held.pop())
+		show(os.close, os.open("status", os.O_RDONLY))
+		signal.pause()
+	EOF
+	opener=$!
+	eventually "grep -q None '$T/mallory'" 60
+	opener=$(pgrep -P $opener || echo $opener)
+	is "$(xargs <"$T/mallory")" '16384 EMFILE None'
+	like "$(tail -n 1 errors)" \
+		'control/alloc EMFILE uid 1001 has 16384 files of the mount open and asks for 1 more'
+	bob_notices_nothing
+	kill $opener
+	timeout 20 tail --pid=$opener -f /dev/null
+	by $mallory run 'echo "hers 4K" >control/alloc'
+}
+
+# tickets_of UID N: opens N connections to the ticket socket, without a ticket, and says how
+# many are closed at once.
+tickets_of()
+{
+	py "$@" <<-'EOF'
+		import socket
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		address = os.readlink("socket")
+		held, answers = [], []
+		for _ in range(int(sys.argv[2])):
+		    held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+		    held[-1].connect(address)
+		# The thread of the tickets takes them in turn: the last tells of all.
+		held[-1].settimeout(20)
+		answers = [held[-1].recv(1)]
+		for connection in held[:-1]:
+		    connection.settimeout(0)
+		    try:
+		        answers.append(connection.recv(1))
+		    except BlockingIOError:
+		        pass
+		print(len(answers), set(answers), flush=True)
+		signal.pause()
+	EOF
+}
+
+# bob_redeems: prints how long bob takes to get the memory of a lease.
+bob_redeems()
+{
+	py $bob <<-'EOF'
+		import socket
+		become(int(sys.argv[1]))
+		begin = time.monotonic()
+		lease = os.open("allocations/bobs/lease", os.O_RDWR)
+		text = dict(line.split(" ", 1) for line in os.read(lease, 4096).decode().splitlines())
+		connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		connection.settimeout(20)
+		connection.connect(text["socket"])
+		connection.send(text["ticket"].encode())
+		answer, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+		assert answer == b"\0" and len(descriptors) == 1, answer
+		print(int((time.monotonic() - begin) * 1000))
+	EOF
+}
+
+test_the_share_of_connections_with_a_ticket()
+{
+	bob_is_ready
+	bob_redeems >/dev/null
+	tickets_of $mallory 100 >"$T/mallory" &
+	eventually "grep -q b '$T/mallory'"
+	is "$(<"$T/mallory")" "36 {b''}"
+	[ "$(bob_redeems)" -lt 1000 ]
+	bob_notices_nothing
+}
+
+# Each loaded image takes a descriptor of the owner's share.
+test_the_share_of_loaded_images()
+{
+	needs_kernels
+	needs_root 'two users'
+	(ulimit -n 1024; broker_start "$T/images" --driver "$(driver images)")
+	cd "$T/images/mnt"
+	bob_is_ready
+	by $mallory run "for i in \$(seq 140); do
+			mkdir modules/hers\$i && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/hers\$i/image || exit
+		done" 2>"$T/stderr" && fail 'there is no end of images'
+	like "$(<"$T/stderr")" 'Too many open files'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'modules/hers12[0-9]/image EMFILE uid 1001 has 128 descriptors of the broker'
+	bob_notices_nothing
+	by $mallory run "rmdir modules/hers1 && mkdir modules/again &&
+		cp '$GPUMEM_KERNELS/saxpy.ptx' modules/again/image"
+	cd "$M"
+	broker_stop "$T/images"
 }
 
 main "$@"

@@ -310,6 +310,28 @@ test_owners_with_nothing_are_dropped()
 	broker_stop "$T/own"
 }
 
+# Each limit leaves another number of descriptors to the last worker.
+test_a_worker_that_can_not_be_started_says_what_is_lacking()
+{
+	local limit uid said
+	needs_root 'many users'
+	for limit in $(seq 110 117); do
+		(ulimit -n $limit; broker_start "$T/own" --driver "$(driver own)" --worker-idle 1)
+		cd "$T/own/mnt"
+		for uid in $(seq 2001 2040); do
+			said=$(by $uid run 'echo "of$UID 4K kind=direct" >control/alloc' 2>&1) || break
+		done
+		like "$said" 'Too many open files'
+		like "$(by $uid run 'tail -n 1 errors')" \
+			"EMFILE .*no worker can be started: the broker has no descriptors left"
+		unlike "$(<"owners/$uid/state")" failed
+		by 2001 run 'rmdir allocations/of2001'
+		eventually "by $uid run 'echo \"x 4K kind=direct\" >control/alloc'"
+		cd /
+		broker_stop "$T/own"
+	done
+}
+
 # The worker of 2001 has had memory mapped that stays.
 test_owners_who_used_the_memory_of_others_are_dropped()
 {
