@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpumem/wire.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -260,6 +262,19 @@ static int host_populate(int fd, uint64_t size)
 	return 0;
 }
 
+/*
+ * A hole would take pages out of the file that GPUs have pinned: programs would see other
+ * bytes than kernels do. No seal refuses holes and allows shared mappings for writing. An
+ * immutable file does: the flag counts for fallocate(2) and MADV_REMOVE, and not for
+ * mappings. It takes root and Linux 6.0 with CONFIG_TMPFS_XATTR; docs/sharing.md says so.
+ */
+static void host_refuse_holes(int fd)
+{
+	const int flags = FS_IMMUTABLE_FL;
+
+	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}
+
 static int host_memfd(uint64_t size)
 {
 	_cleanup_close_ int fd = -1;
@@ -281,6 +296,7 @@ static int host_memfd(uint64_t size)
 		return r;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
+	host_refuse_holes(fd);
 	return take_fd(&fd);
 }
 

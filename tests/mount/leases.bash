@@ -338,6 +338,26 @@ EOF
 	)" $'hello\nEACCES\nEACCES\nEPERM'
 }
 
+# A hole would leave the pages that GPUs have pinned.
+test_no_leaseholder_takes_pages_out_of_host_memory()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 8192 mode=666 kind=host" >control/alloc; echo hello >allocations/x/data'
+	is "$(by $bob lease_py <<'EOF'
+import fcntl
+lease = Lease("x", True)
+fd = redeem(lease.fields()["ticket"])
+mapped = mmap.mmap(fd, 8192)
+print(raw(libc.fallocate, fd, 3, ctypes.c_long(0), ctypes.c_long(4096)))
+show(mapped.madvise, 9, 0, 4096)
+show(os.ftruncate, fd, 4096)
+show(fcntl.ioctl, fd, 0x40086602, b"\0" * 8)
+mapped[:5] = b"HELLO"
+EOF
+	)" $'EPERM\nEPERM\nEPERM\nEPERM'
+	is "$(by $alice run 'head -c 5 allocations/x/data')" HELLO
+}
+
 test_a_ticket_is_for_the_user_who_opened_the_lease()
 {
 	needs_root 'several users'
