@@ -37,7 +37,8 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 struct writer {
 	struct token token;
 	uint64_t number;	/* dealt once */
-	uint64_t n_errors_told; /* of the allocation's; registry.lock */
+	uint64_t n_errors_told; /* of the allocation's; registry.lock, like the next: */
+	bool has_queued;	/* works that perhaps go on */
 };
 
 void broker_writer_init(struct broker *broker, struct writer *writer, struct token token);
@@ -47,7 +48,7 @@ void broker_writer_init(struct broker *broker, struct writer *writer, struct tok
  * (buffer->memory becomes NULL). Errors: -ENOSPC past the end (a write across the end is
  * cut), -ESTALE, -EIO, -EINTR.
  */
-void broker_write(struct broker *broker, const struct writer *writer,
+void broker_write(struct broker *broker, struct writer *writer,
 		  const struct caller *caller, uint64_t offset, const void *bytes,
 		  size_t length, struct buffer *buffer, struct completion *wait);
 
@@ -63,7 +64,7 @@ void broker_sync(struct broker *broker, struct writer *writer,
  * Zeroes [offset, offset + length) on the GPU. -ENOSPC past the end. Answers once the
  * zeros have their place in the order of uses; broker_sync() reports later failures.
  */
-void broker_zero(struct broker *broker, const struct writer *writer,
+void broker_zero(struct broker *broker, struct writer *writer,
 		 const struct caller *caller, uint64_t offset, uint64_t length,
 		 struct completion *wait);
 
@@ -80,9 +81,8 @@ void broker_truncate(struct broker *broker, struct token token,
  * as broker_zero().
  */
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       const struct writer *target, uint64_t target_offset,
-		       uint64_t length, const struct caller *caller,
-		       struct completion *wait);
+		       struct writer *target, uint64_t target_offset, uint64_t length,
+		       const struct caller *caller, struct completion *wait);
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the

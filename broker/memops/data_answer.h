@@ -16,6 +16,7 @@ struct broker;
 struct caller;
 struct completion;
 struct op;
+struct writer;
 
 /* Maps an error to those allowed by the interface. */
 int data_errno(int error);
@@ -44,6 +45,9 @@ struct allocation *data_find_to_write(struct broker *broker, struct token token,
 void data_no_space(struct broker *broker, const struct allocation *allocation,
 		   const struct caller *caller, uint64_t offset, uint64_t length,
 		   struct completion *wait);
+
+/* Notes a work of the writer. Returns: its number. Under registry.lock. */
+uint64_t writer_queues(struct writer *writer);
 
 /* Answers for lack of memory. Releases the lock. */
 void data_no_memory(struct broker *broker, struct completion *wait);

@@ -62,8 +62,8 @@ static void data_lost(struct broker *broker, const struct allocation *allocation
 
 /* With the lock held and a valid range. */
 static void zero_range(struct broker *broker, struct allocation *allocation,
-		       const struct caller *caller, uint64_t writer, uint64_t offset,
-		       uint64_t length, struct completion *wait)
+		       const struct caller *caller, struct writer *writer,
+		       uint64_t offset, uint64_t length, struct completion *wait)
 {
 	struct op *op, *ready = NULL;
 	int r;
@@ -80,13 +80,13 @@ static void zero_range(struct broker *broker, struct allocation *allocation,
 		data_no_memory(broker, wait);
 		return;
 	}
-	op->work.writer = writer;
+	op->work.writer = writer_queues(writer);
 	data_charge(op, caller);
 	r = op_add(op, &ready);
 	data_queued(op, r, ready, wait);
 }
 
-void broker_zero(struct broker *broker, const struct writer *writer,
+void broker_zero(struct broker *broker, struct writer *writer,
 		 const struct caller *caller, uint64_t offset, uint64_t length,
 		 struct completion *wait)
 {
@@ -100,8 +100,7 @@ void broker_zero(struct broker *broker, const struct writer *writer,
 	else if (allocation->state == ALLOCATION_LOST)
 		data_lost(broker, allocation, caller, wait);
 	else
-		zero_range(broker, allocation, caller, writer->number, offset, length,
-			   wait);
+		zero_range(broker, allocation, caller, writer, offset, length, wait);
 }
 
 /* Releases the lock and answers the wait. */
@@ -163,9 +162,8 @@ void broker_truncate(struct broker *broker, struct token token,
 #define COPY_RANGE_MAX 0x7ffff000ull
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       const struct writer *target, uint64_t target_offset,
-		       uint64_t length, const struct caller *caller,
-		       struct completion *wait)
+		       struct writer *target, uint64_t target_offset, uint64_t length,
+		       const struct caller *caller, struct completion *wait)
 {
 	struct allocation *from = data_find(broker, source, caller, wait), *to;
 	struct op *op, *ready = NULL;
@@ -201,7 +199,7 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		data_no_memory(broker, wait);
 		return;
 	}
-	op->work.writer = target->number;
+	op->work.writer = writer_queues(target);
 	data_charge(op, caller);
 	r = op_add(op, &ready);
 	data_queued(op, r, ready, wait);

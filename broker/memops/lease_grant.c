@@ -54,6 +54,7 @@ static struct op *lease_op_new(struct lease *lease, const struct op_class *class
 		return NULL;
 	container_of(op, struct lease_op, op)->lease = lease;
 	lease->n_refs++;
+	op->payer = lease->user;
 	op->uid = lease->uid;
 	op->pid = lease->pid;
 	op->finish = finish;

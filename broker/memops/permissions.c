@@ -235,10 +235,13 @@ static bool guest_is_concerned(const struct revision *revision,
  */
 static int guest_revise(struct revision *revision, struct worker *worker)
 {
-	const struct withdrawal *earlier = withdrawal_find(revision->allocation, worker);
+	const struct withdrawal *earlier;
 
 	if (worker->owner == revision->allocation->owner ||
-	    !guest_is_concerned(revision, worker) || (earlier && !earlier->running))
+	    !guest_is_concerned(revision, worker))
+		return 0;
+	earlier = withdrawal_find(revision->allocation, worker);
+	if (earlier && !earlier->running)
 		return 0;
 	return withdrawal_add(revision->broker, revision->allocation, worker,
 			      &revision->ready);

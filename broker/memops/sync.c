@@ -50,6 +50,12 @@ void data_settle(struct op *op)
 	allocation->n_write_errors++;
 }
 
+uint64_t writer_queues(struct writer *writer)
+{
+	writer->has_queued = true;
+	return writer->number;
+}
+
 /* Returns: 0; the errno of the last failed write, if the writer does not know of it. */
 static int writer_tell(struct writer *writer, const struct allocation *allocation)
 {
@@ -59,16 +65,19 @@ static int writer_tell(struct writer *writer, const struct allocation *allocatio
 	return allocation->write_error;
 }
 
-static bool writer_has_works(const struct writer *writer,
-			     const struct allocation *allocation)
+/* Spares others the look at all uses, which may be many, for a writer without works. */
+static bool writer_has_works(struct writer *writer, const struct allocation *allocation)
 {
 	const struct use *use;
 
+	if (!writer->has_queued)
+		return false;
 	DL_FOREACH2(allocation->all_uses, use, next_of_all)
 	{
 		if (use->work->writer == writer->number)
 			return true;
 	}
+	writer->has_queued = false;
 	return false;
 }
 

@@ -460,7 +460,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 	return 0;
 }
 
-void broker_write(struct broker *broker, const struct writer *writer,
+void broker_write(struct broker *broker, struct writer *writer,
 		  const struct caller *caller, uint64_t offset, const void *bytes,
 		  size_t length, struct buffer *buffer, struct completion *wait)
 {
@@ -484,7 +484,7 @@ void broker_write(struct broker *broker, const struct writer *writer,
 		data_no_memory(broker, wait);
 		return;
 	}
-	transfer->op.work.writer = writer->number;
+	transfer->op.work.writer = writer_queues(writer);
 	transfer->length = MIN((uint64_t)length, allocation->size - offset);
 	work_use(&transfer->op.work, allocation, offset, transfer->length, true);
 	if (write_take_bytes(transfer, bytes, buffer) < 0) {

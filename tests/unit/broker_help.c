@@ -236,7 +236,7 @@ struct token allocation_named(struct broker *broker, const char *name)
 long data_write(struct broker *broker, struct token token, uint64_t offset,
 		const void *bytes, size_t length)
 {
-	const struct writer writer = { .token = token };
+	struct writer writer = { .token = token };
 	struct buffer buffer;
 	struct answer answer;
 	int error;

@@ -9,6 +9,8 @@
 
 #include "control/line.h"
 #include "control/usage.h"
+#include "gpumem/lease.h"
+#include "memops/lease_file.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/owner.h"
@@ -171,6 +173,53 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	cr_assert(eq(int, answer_get(&copied), 0));
 	broker_sync(broker, &target, &nobody_special, answer_expect(&answer));
 	cr_assert(lt(int, answer_get(&answer), 0));
+	broker_end(broker);
+}
+
+static void nothing(void *userdata)
+{
+	(void)userdata;
+}
+
+static uint64_t operations_of(struct broker *broker, const struct caller *caller)
+{
+	uint64_t held;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	held = owner_get(broker->registry, caller->uid, caller->gid)
+		       ->shares.held[SHARE_OPERATIONS];
+	pthread_mutex_unlock(&broker->registry->lock);
+	return held;
+}
+
+/* Else a reader of public memory could use up the share of its owner. */
+Test(broker, leaseholder_is_charged_for_holds_and_reads_of_a_lease)
+{
+	const struct caller other = { .uid = 1001, .gid = 1001, .pid = getpid() };
+	struct broker *broker = broker_start("64M", NULL);
+	struct answer held, waits, reads;
+	struct lease *first, *second;
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4M mode=666"), 0));
+	x = allocation_named(broker, "x");
+	cr_assert(eq(int,
+		     broker_lease_open(broker, x, &other, true, nothing, NULL, &first),
+		     0));
+	cr_assert(eq(int,
+		     broker_lease_open(broker, x, &other, true, nothing, NULL, &second),
+		     0));
+	broker_lease_hold(first, &other, GPUMEM_HOLD_WRITE, answer_expect(&held));
+	cr_assert(eq(int, answer_get(&held), 0));
+	broker_lease_hold(second, &other, GPUMEM_HOLD_WRITE, answer_expect(&waits));
+	broker_lease_read(second, answer_expect(&reads));
+	/* The hold, the hold that waits, the read behind them. */
+	cr_expect(eq(u64, operations_of(broker, &other), 3));
+	cr_expect(eq(u64, operations_of(broker, &nobody_special), 0));
+	broker_lease_close(first);
+	cr_assert(eq(int, answer_get(&waits), 0));
+	broker_lease_close(second);
+	cr_assert(eq(int, answer_get(&reads), 0));
 	broker_end(broker);
 }
 

@@ -770,7 +770,7 @@ void broker_writer_init(struct broker *broker, struct writer *writer, struct tok
 	*writer = (struct writer){ .token = token };
 }
 
-void broker_write(struct broker *broker, const struct writer *writer,
+void broker_write(struct broker *broker, struct writer *writer,
 		  const struct caller *caller, uint64_t offset, const void *bytes,
 		  size_t length, struct buffer *buffer, struct completion *wait)
 {
@@ -797,7 +797,7 @@ void broker_sync(struct broker *broker, struct writer *writer,
 	answer(broker, wait, 0, NULL, 0);
 }
 
-void broker_zero(struct broker *broker, const struct writer *writer,
+void broker_zero(struct broker *broker, struct writer *writer,
 		 const struct caller *caller, uint64_t offset, uint64_t length,
 		 struct completion *wait)
 {
@@ -833,9 +833,8 @@ void broker_truncate(struct broker *broker, struct token token,
 }
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
-		       const struct writer *target, uint64_t target_offset,
-		       uint64_t length, const struct caller *caller,
-		       struct completion *wait)
+		       struct writer *target, uint64_t target_offset, uint64_t length,
+		       const struct caller *caller, struct completion *wait)
 {
 	uint8_t *from, *to;
 	ssize_t n;
