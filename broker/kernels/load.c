@@ -182,6 +182,17 @@ static int load_take_functions(struct load *load, const char *bytes, uint64_t si
 	return r == -EEXIST ? -EBADMSG : r;
 }
 
+static void load_names_too_long(struct op *op)
+{
+	struct load *load = load_of(op);
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	pthread_mutex_lock(&op->broker->registry->lock);
+	share_explain(load->image->owner, SHARE_NAMES, 1, &text);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	op_fail(op, EDQUOT, "module %s: %s", load->name, text_string(&text));
+}
+
 static void load_told(struct op *op, const struct wire_reply *reply)
 {
 	struct load *load = load_of(op);
@@ -192,6 +203,8 @@ static void load_told(struct op *op, const struct wire_reply *reply)
 		r = load_take_functions(load, bytes, reply->value[1], reply->value[0]);
 	if (r == -EBADMSG)
 		load_nonsense(op);
+	else if (r == -EDQUOT)
+		load_names_too_long(op);
 	else if (r < 0)
 		op_fail(op, ENOMEM, "no memory in the broker");
 	else if (load->n_told < load->n_functions)

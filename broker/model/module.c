@@ -169,6 +169,7 @@ struct image *image_free(struct registry *registry, struct image *image)
 	share_give(image->owner, SHARE_DESCRIPTORS, 1);
 	HASH_ITER (hh, image->functions, function, safe) {
 		HASH_DEL(image->functions, function);
+		share_give(image->owner, SHARE_NAMES, function->charged);
 		function_free(function);
 	}
 	free(image);
@@ -237,10 +238,16 @@ int image_add_function(struct function **ret_function, struct registry *registry
 	function->index = index;
 	function->has_params = has_params;
 	function->image = image;
+	function->charged = sizeof(*function) + strlen(function->name) +
+			    strlen(function->shown) + n_params * sizeof(*params);
 	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
-	r = other ? -EEXIST
-		  : handle_table_add(&registry->functions, function, &function->slot,
+	r = other ? -EEXIST : share_take(image->owner, SHARE_NAMES, function->charged);
+	if (r == 0) {
+		r = handle_table_add(&registry->functions, function, &function->slot,
 				     &function->slot_generation);
+		if (r < 0)
+			share_give(image->owner, SHARE_NAMES, function->charged);
+	}
 	if (r < 0) {
 		function_free(function);
 		return r;

@@ -41,6 +41,7 @@ struct function {
 	uint32_t n_params;
 	struct param *params; /* in the order of the kernel's own parameters */
 	struct image *image;
+	uint64_t charged; /* bytes of SHARE_NAMES, of the image's owner */
 
 	uint32_t slot, slot_generation;
 	UT_hash_handle hh; /* key: shown */
@@ -113,7 +114,8 @@ struct image *image_free(struct registry *registry, struct image *image);
  * Adds a function and copies params. has_params is false when the driver can't tell the
  * parameters.
  *
- * Returns: 0; -EEXIST when the image has the shown name already; -ENOMEM.
+ * Returns: 0; -EEXIST when the image has the shown name already; -EDQUOT beyond the share
+ * of the image's owner; -ENOMEM.
  */
 int image_add_function(struct function **ret_function, struct registry *registry,
 		       struct image *image, const char *name, uint32_t index,

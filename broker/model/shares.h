@@ -22,6 +22,7 @@ enum share {
 	SHARE_DESCRIPTORS, /* of the broker's process: one for each block of memory */
 	SHARE_IMAGES,	   /* bytes of images and tensors being written */
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
+	SHARE_NAMES,	   /* bytes of functions of modules: names and parameters */
 	SHARE_MODULES,
 	SHARE_READERS,	  /* of events_pipe */
 	SHARE_TENSORS,	  /* bytes of tensors of allocations */

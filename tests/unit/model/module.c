@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/def.h"
 #include "model/module.h"
+#include "base/def.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -63,6 +63,32 @@ static void put(struct image *image)
 static void drop(struct module *module)
 {
 	put(module_set_image(&registry, module, NULL));
+	module_free(&registry, module);
+}
+
+/* A name has up to 64 KiB, a module 65536 functions. */
+Test(module, names_of_functions_are_charged_to_the_owner)
+{
+	static char name[60001];
+	struct module *module = make("m");
+	struct image *image = make_image(module);
+	struct function *function;
+	unsigned int n = 0;
+	int r = 0;
+
+	memset(name, 'x', 60000);
+	while (r == 0 && n < 10000) {
+		snprintf(name, 7, "%06u", n);
+		name[6] = 'x';
+		r = image_add_function(&function, &registry, image, name, n, true, NULL,
+				       0);
+		n += r == 0;
+	}
+	cr_expect(eq(int, r, -EDQUOT));
+	cr_expect(lt(u32, n, (256u << 20) / 60000));
+	cr_expect(gt(u32, n, (256u << 20) / 61000));
+	put(image);
+	cr_expect(eq(u64, alice->shares.held[SHARE_NAMES], 0));
 	module_free(&registry, module);
 }
 
