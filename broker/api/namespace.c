@@ -174,27 +174,6 @@ void broker_look_up(struct broker *broker, enum object_type type, struct token i
 	wait->done(wait, -ENOENT, NULL, 0);
 }
 
-/* ---- listing ---- */
-
-/*
- * Whether the caller's listing shows the object; in is the object with the listed folder.
- */
-static bool is_listed(enum object_type type, const void *object, const void *in,
-		      const struct caller *caller)
-{
-	const struct function *function = object;
-	const struct allocation *allocation = object;
-	const struct stream *stream = object;
-
-	if (type == OBJECT_ALLOCATION)
-		return allocation->state != ALLOCATION_MAKING;
-	if (type == OBJECT_STREAM)
-		return !stream->is_default || stream->owner->uid == caller->uid;
-	if (type == OBJECT_FUNCTION)
-		return in && function->image->module == in;
-	return true;
-}
-
 int broker_path(struct broker *broker, enum object_type type, struct token token,
 		struct text *text)
 {
@@ -204,35 +183,6 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 	found = object_path(broker->registry, type, token, text);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return found ? 0 : -ESTALE;
-}
-
-size_t broker_list(struct broker *broker, enum object_type type, struct token in,
-		   const struct caller *caller, uint64_t cookie, struct listing *entries,
-		   size_t n)
-{
-	struct handle_table *slots = object_slots(broker->registry, type);
-	uint32_t slot = (uint32_t)cookie;
-	size_t found = 0;
-	const void *inside;
-	void *object;
-
-	if (!slots || cookie > SLOTS_MAX)
-		return 0;
-	pthread_mutex_lock(&broker->registry->lock);
-	inside = handle_table_get(&broker->registry->modules, in.slot, in.generation);
-	if (type == OBJECT_STREAM && cookie == 0)
-		(void)stream_find_default(broker->registry, "default", caller);
-	for (; found < n && (object = handle_table_next(slots, &slot)); slot++) {
-		if (!is_listed(type, object, inside, caller))
-			continue;
-		object_name(type, object, entries[found].name);
-		entries[found].token =
-			(struct token){ slot, slots->table[slot].generation };
-		entries[found].next = slot + 1;
-		found++;
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	return found;
 }
 
 /* ---- status and contents ---- */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Listing the objects of a folder, a few at a time: the caller goes on with the cookie of
+ * the last entry. registry.lock is held meanwhile, so a listing looks at no more objects
+ * than the folder's own type has, and at functions of the listed module alone: one user's
+ * modules may have a million.
+ */
+#include <pthread.h>
+
+#include "api/broker.h"
+#include "model/allocation.h"
+#include "model/handle_table.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
+
+/* Whether the caller's listing shows the object. */
+static bool is_listed(enum object_type type, const void *object,
+		      const struct caller *caller)
+{
+	const struct allocation *allocation = object;
+	const struct stream *stream = object;
+
+	if (type == OBJECT_ALLOCATION)
+		return allocation->state != ALLOCATION_MAKING;
+	if (type == OBJECT_STREAM)
+		return !stream->is_default || stream->owner->uid == caller->uid;
+	return true;
+}
+
+static void list_one(enum object_type type, const void *object, struct token token,
+		     uint64_t next, struct listing *ret_entry)
+{
+	object_name(type, object, ret_entry->name);
+	ret_entry->token = token;
+	ret_entry->next = next;
+}
+
+/*
+ * Functions stay in the image's list, in the order in which they came, until the image
+ * goes: the cookie is a place in the list.
+ */
+static size_t list_functions(const struct registry *registry, struct token in,
+			     uint64_t cookie, struct listing *entries, size_t n)
+{
+	const struct module *module =
+		handle_table_get(&registry->modules, in.slot, in.generation);
+	const struct function *function =
+		module && module->image ? module->image->functions : NULL;
+	size_t found = 0;
+
+	for (uint64_t place = 0; function && found < n; place++) {
+		if (place >= cookie)
+			list_one(OBJECT_FUNCTION, function,
+				 (struct token){ function->slot,
+						 function->slot_generation },
+				 place + 1, &entries[found++]);
+		function = function->hh.next;
+	}
+	return found;
+}
+
+static size_t list_objects(struct registry *registry, enum object_type type,
+			   const struct caller *caller, uint64_t cookie,
+			   struct listing *entries, size_t n)
+{
+	struct handle_table *slots = object_slots(registry, type);
+	uint32_t slot = (uint32_t)cookie;
+	size_t found = 0;
+	void *object;
+
+	if (!slots || cookie > SLOTS_MAX)
+		return 0;
+	if (type == OBJECT_STREAM && cookie == 0)
+		(void)stream_find_default(registry, "default", caller);
+	for (; found < n && (object = handle_table_next(slots, &slot)); slot++) {
+		if (is_listed(type, object, caller))
+			list_one(type, object,
+				 (struct token){ slot, slots->table[slot].generation },
+				 slot + 1, &entries[found++]);
+	}
+	return found;
+}
+
+size_t broker_list(struct broker *broker, enum object_type type, struct token in,
+		   const struct caller *caller, uint64_t cookie, struct listing *entries,
+		   size_t n)
+{
+	size_t found;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	if (type == OBJECT_FUNCTION)
+		found = list_functions(broker->registry, in, cookie, entries, n);
+	else
+		found = list_objects(broker->registry, type, caller, cookie, entries, n);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return found;
+}
