@@ -66,15 +66,12 @@ test_manual_pages_that_are_made_are_well_formed()
 prepare_reader()
 {
 	needs_software 'have eight devices'
-	local library=$build/tools/softgpu machine=${T##*.}-document file n
+	local library=$build/tools/softgpu machine=${T##*.}-document file
 	mkdir -m 1777 "$T/files"
 	mkdir "$T/bin" "$T/mnt"
 	ln -s "$docs" "$T/files/docs"
 	head -c 64M /dev/urandom >"$T/files/model.bin"
 	head -c 4M /dev/urandom >"$T/files/weights.bin"
-	for n in {0..7}; do
-		head -c 1M /dev/urandom >"$T/files/shard.$n"
-	done
 	cat >"$T/bin/gpumemd" <<-EOF
 		#!/bin/bash
 		exec '$GPUMEMD' --driver software:devices=8:memory=256M:machine=$machine "\$@"
