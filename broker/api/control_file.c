@@ -161,7 +161,7 @@ struct control *control_free(struct control *control)
 		pthread_mutex_lock(&registry->lock);
 		allocation = allocation_get(registry, control->kept[i].slot,
 					    control->kept[i].generation);
-		if (allocation)
+		if (allocation && allocation->until_close)
 			allocation_release(control->broker, allocation);
 		else
 			pthread_mutex_unlock(&registry->lock);
@@ -174,6 +174,18 @@ struct control *control_free(struct control *control)
 	pthread_mutex_destroy(&control->lock);
 	free(control);
 	return NULL;
+}
+
+/* What is published already stays. */
+static void control_note_kept(struct broker *broker, struct token token)
+{
+	struct allocation *allocation;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation && !allocation->sealed)
+		allocation->until_close = true;
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 static int control_keep(struct command *command, struct token token)
@@ -193,8 +205,10 @@ static int control_keep(struct command *command, struct token token)
 			r = -ENOMEM;
 		}
 	}
-	if (r == 0)
+	if (r == 0) {
 		control->kept[control->n_kept++] = token;
+		control_note_kept(control->broker, token);
+	}
 	pthread_mutex_unlock(&control->lock);
 	return r;
 }

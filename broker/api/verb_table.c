@@ -56,6 +56,13 @@ static const struct verb verbs[] = {
 		.run = verb_save,
 	},
 	{
+		.name = "publish",
+		.usage = "NAME TO [NAME TO]...",
+		.help = "seals allocations and gives them their names, all at once or "
+			"none; frees those that had the names",
+		.run = verb_publish,
+	},
+	{
 		.name = "prefetch",
 		.usage = "NAME " PREFETCH_USAGE,
 		.help = "moves managed memory to where it will be used",

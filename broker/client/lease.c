@@ -59,6 +59,7 @@ static const struct {
 	{ "kind", "host", offsetof(struct lease, kind), GPUMEM_HOST },
 	{ "state", "live", offsetof(struct lease, state), GPUMEM_LIVE },
 	{ "state", "freed", offsetof(struct lease, state), GPUMEM_FREED },
+	{ "state", "replaced", offsetof(struct lease, state), GPUMEM_REPLACED },
 	{ "state", "ending", offsetof(struct lease, state), GPUMEM_ENDING },
 };
 

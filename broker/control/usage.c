@@ -13,10 +13,13 @@ bool usage_operand(const char *usage, int n, struct usage_operand *ret_operand)
 	size_t length;
 
 	for (const char *word = usage; *word; word += strspn(word, " ")) {
+		bool optional, opens;
+
 		length = strcspn(word, " ");
+		optional = *word == '[';
+		opens = optional && word[length - 1] != ']';
 		if (!memchr(word, '=', length) && !memmem(word, length, ARGS, 3) &&
-		    n-- == 0) {
-			bool optional = *word == '[';
+		    !opens && n-- == 0) {
 
 			*ret_operand = (struct usage_operand){
 				.name = word + optional,

@@ -7,7 +7,7 @@
  *
  * A word without `=` is an operand, in brackets an optional one; a digit stands for
  * itself. Each name in front of a `=` is a key; without brackets the line must have one.
- * `...` at the end: all other words are arguments.
+ * `ARG...` or `[NAME TO]...` at the end: all other words are arguments.
  */
 #pragma once
 

@@ -22,6 +22,7 @@ void verb_fill(struct command *command);
 void verb_free(struct command *command);
 void verb_launch(struct command *command);
 void verb_load(struct command *command);
+void verb_publish(struct command *command);
 void verb_reset(struct command *command);
 void verb_prefetch(struct command *command);
 void verb_save(struct command *command);

@@ -36,6 +36,8 @@ static const char *lease_state(const struct lease *lease)
 {
 	if (!lease->allocation)
 		return "ending";
+	if (lease->allocation->replaced)
+		return "replaced";
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
 		if (states[i].state == lease->allocation->state)
 			return states[i].word;

@@ -383,18 +383,19 @@ static const struct op_class release_class = {
 	.quiet = true,
 };
 
-void allocation_release(struct broker *broker, struct allocation *allocation)
+void allocation_release_held(struct broker *broker, struct allocation *allocation,
+			     struct op **ready)
 {
 	struct op *op =
 		op_new(sizeof(struct release), &release_class, broker, allocation->owner);
-	struct op *ready = NULL;
+	struct op *more = NULL;
 	int r = -ENOMEM;
 
 	journal_event(broker->journal, "free allocations/%s id=%llu size=%llu",
 		      allocation->name, (unsigned long long)allocation->id,
 		      (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
-	readahead_free(broker, allocation->readahead, &ready);
+	readahead_free(broker, allocation->readahead, ready);
 	allocation_withdraw(broker->registry, allocation);
 	leases_note_freed(broker, allocation);
 	if (op) {
@@ -406,7 +407,7 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 		work_use(&op->work, allocation, 0, allocation->size, true);
 		/* No op will read the memory, so no zeroing is needed. */
 		allocation->zeroed = true;
-		r = op_add_unlimited(op, &ready);
+		r = op_add_unlimited(op, &more);
 	}
 	/*
 	 * Counts as being reclaimed from now on, even if the op has to wait: allocate.c
@@ -419,6 +420,14 @@ void allocation_release(struct broker *broker, struct allocation *allocation)
 	/* Out of memory: the bytes stay allocated and counted until the end. */
 	if (r < 0)
 		op_free(op);
+	op_push_all(ready, more);
+}
+
+void allocation_release(struct broker *broker, struct allocation *allocation)
+{
+	struct op *ready = NULL;
+
+	allocation_release_held(broker, allocation, &ready);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 }

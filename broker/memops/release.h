@@ -17,6 +17,13 @@ struct worker;
  */
 void allocation_release(struct broker *broker, struct allocation *allocation);
 
+/*
+ * The same for several allocations at once: keeps the lock, and adds to *ready the ops
+ * for op_start().
+ */
+void allocation_release_held(struct broker *broker, struct allocation *allocation,
+			     struct op **ready);
+
 /* Counts the memory of a freed allocation as being reclaimed. Under registry.lock. */
 void release_count(struct op *op);
 

@@ -199,12 +199,23 @@ int allocation_rename(struct registry *registry, struct allocation *allocation,
 	copy = strdup(name);
 	if (!copy)
 		return -ENOMEM;
-	HASH_DEL(registry->allocations_by_name, allocation);
-	free(allocation->name);
-	allocation->name = copy;
-	HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
-			strlen(allocation->name), allocation);
+	allocations_rename(registry, &allocation, &copy, 1);
 	return 0;
+}
+
+void allocations_rename(struct registry *registry, struct allocation **allocations,
+			char **names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		HASH_DEL(registry->allocations_by_name, allocations[i]);
+	for (size_t i = 0; i < n; i++) {
+		struct allocation *allocation = allocations[i];
+
+		free(allocation->name);
+		allocation->name = names[i];
+		HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
+				strlen(allocation->name), allocation);
+	}
 }
 
 void allocation_written(struct allocation *allocation)

@@ -71,6 +71,8 @@ struct allocation {
 	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
 	bool map_readers : 1; /* readers, too, may lease device memory */
 	bool sealed : 1;      /* nobody writes it any more; never undone */
+	bool until_close : 1; /* freed with the descriptor of the line that made it */
+	bool replaced : 1;    /* FREED: another was published at its name */
 	char *name;
 	char *tag;		 /* NULL: none */
 	struct tensors *tensors; /* NULL: none */
@@ -172,6 +174,13 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 /* Returns: 0; -EEXIST; -ENOMEM. */
 int allocation_rename(struct registry *registry, struct allocation *allocation,
 		      const char *name);
+
+/*
+ * Renames n allocations at once; names may pass from one to another. The new names are
+ * free, or of these allocations; they are owned by the allocations from then on.
+ */
+void allocations_rename(struct registry *registry, struct allocation **allocations,
+			char **names, size_t n);
 
 /* Sets the time of the last write, shown as last_write and mtime. */
 void allocation_written(struct allocation *allocation);

@@ -56,6 +56,9 @@ enum gpumem_state {
 	GPUMEM_FREED,	  /* the name is gone; the memory stays while mapped */
 	GPUMEM_ENDING,	  /* the broker has ended; the memory stays while mapped */
 	GPUMEM_SUSPENDED, /* by gpumem_suspend() */
+	GPUMEM_REPLACED,  /* as freed, and another was published at the name:
+			     gpumem_suspend(), then gpumem_resume() with
+			     GPUMEM_FOLLOW take that one */
 };
 
 struct gpumem_info {

@@ -39,6 +39,7 @@ static CUdeviceptr segments[10];
 static const char *const states[] = {
 	[GPUMEM_LIVE] = "live",
 	[GPUMEM_FREED] = "freed",
+	[GPUMEM_REPLACED] = "replaced",
 	[GPUMEM_ENDING] = "ending",
 	[GPUMEM_SUSPENDED] = "suspended",
 };

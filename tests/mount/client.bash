@@ -202,6 +202,29 @@ EOF
 	)" $'^ok\nok\nok\nok 5\nok\nok x device suspended .*\nok \nok\nok x device live device=0 same=1 .*\nok 6\nok\nok \nESTALE .*\nok id [0-9]+\nESTALE x is another allocation now .*\nok\nok 0$'
 }
 
+test_a_map_follows_what_is_published_at_its_name()
+{
+	local said
+	echo 'x 4M' >control/alloc
+	echo 'x u8:1' >control/fill
+	echo 'new 4M' >control/alloc
+	echo 'new u8:2' >control/fill
+	said=$(client <<'EOF'
+context
+map 1 x
+peek 1 0
+command control/publish new x
+info 1
+peek 1 0
+suspend 1
+resume 1 follow
+info 1
+peek 1 0
+EOF
+	)
+	like "$said" $'^ok\nok\nok\nok 1\nok \nok x device replaced .*\nok 1\nok\nok\nok x device live .*\nok 2$'
+}
+
 test_a_referenced_map_is_not_unmapped()
 {
 	echo 'x 4M' >control/alloc

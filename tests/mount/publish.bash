@@ -318,4 +318,167 @@ test_a_guests_kernel_cannot_write_what_is_sealed()
 	is "$(od -A n -t f4 -N 4 allocations/x/data | xargs)" 1
 }
 
+# ---- publish ----
+
+# made NAME BYTE [WORD]...: an allocation of 4096 times BYTE.
+made()
+{
+	echo "$1 4096 ${*:3}" >control/alloc
+	echo "$1 u8:$2" >control/fill
+}
+
+# byte NAME: prints the first byte of an allocation.
+byte()
+{
+	od -A n -t u1 -N 1 "allocations/$1/data" | xargs
+}
+
+test_a_set_gets_its_names_at_once()
+{
+	local i line='' names
+	for i in {0..7}; do
+		made "new$i" $((i + 1))
+		line+=" new$i m$i"
+	done
+	echo "$line" >control/publish
+	names=$(ls allocations | xargs)
+	is "$names" 'm0 m1 m2 m3 m4 m5 m6 m7'
+	for i in {0..7}; do
+		is "$(byte "m$i")" $((i + 1))
+		is "$(<allocations/m$i/sealed)" 1
+	done
+	like "$(tail -n 1 events)" "publish allocations/m7 from=new7 uid=$UID pid=$$"
+	refused EPERM 'm3 is sealed' 'echo "m3 u8:0" >control/fill'
+}
+
+test_what_is_published_stays_when_its_maker_ends()
+{
+	exec 5>control/alloc
+	echo 'a.part 4096 until=close' >&5
+	echo 'b.part 4096 until=close' >&5
+	echo 'a.part a' >control/publish
+	exec 5>&-
+	eventually '[ "$(ls allocations)" = a ]'
+	is "$(<allocations/a/sealed)" 1
+}
+
+test_what_had_the_name_is_freed()
+{
+	made old 1
+	made m 2
+	echo 'm old' >control/publish
+	is "$(ls allocations)" old
+	is "$(byte old)" 2
+	like "$(tail -n 3 events | head -n 1)" 'seal allocations/m '
+	like "$(tail -n 2 events | head -n 1)" 'free allocations/old id='
+	eventually '[ "$(value_of status bytes)" = 4096 ]'
+}
+
+test_readers_keep_what_was_replaced()
+{
+	echo 'm 4M' >control/alloc
+	echo 'm u8:1' >control/fill
+	echo 'new 4M' >control/alloc
+	echo 'new u8:2' >control/fill
+	is "$(PATH=/usr/bin:/bin "${AS[@]}" python3 - <<-'EOF'
+		from lease import *
+		lease = Lease("m")
+		was = lease.fields()
+		with open("control/publish", "w") as control:
+		    control.write("new m")
+		print(lease.events(10000))
+		now = lease.fields()
+		print(now["state"], now["name"], now["id"] == was["id"])
+		newer = Lease("m").fields()
+		print(newer["state"], newer["id"] == was["id"], newer["sealed"])
+	EOF
+	)" $'True\nreplaced m True\nlive False 1'
+	eventually '[ "$(value_of status freed_leased_bytes)" = 0 ]'
+	is "$(byte m)" 2
+}
+
+# Another user with the right to read, and no more.
+test_a_reader_sees_the_old_bytes_as_long_as_it_maps_them()
+{
+	local kind reader
+	needs_root 'several users'
+	needs_software 'map a descriptor without a driver'
+	for kind in device host; do
+		by $alice run "echo 'm 4M kind=$kind mode=644 map=readers' >control/alloc; echo 'm u8:1' >control/fill"
+		by $alice run "echo 'new 4M kind=$kind mode=644 map=readers' >control/alloc; echo 'new u8:2' >control/fill"
+		rm -f "$T/reader"
+		PATH=/usr/bin:/bin python3 - >"$T/reader" <<-'EOF' &
+			from lease import *
+			become(1002)
+			lease = Lease("m")
+			mapped = memory(lease)
+			print(mapped[0], flush=True)
+			while not lease.events(100):
+			    pass
+			print(lease.fields()["state"], mapped[0])
+		EOF
+		reader=$!
+		eventually "[ -s '$T/reader' ]"
+		by $alice run 'echo "new m" >control/publish'
+		wait $reader
+		is "$(<"$T/reader")" $'1\nreplaced 1'
+		is "$(by $bob run 'od -A n -t u1 -N 1 allocations/m/data | xargs')" 2
+		rmdir allocations/m
+	done
+}
+
+test_publishing_is_all_or_none()
+{
+	local before
+	needs_root 'several users'
+	by $alice run 'for i in 1 2 3; do echo "new$i 4096"; done >control/alloc'
+	by $alice run 'echo "m1 4096" >control/alloc'
+	by $bob run 'echo "m3 4096" >control/alloc'
+	before=$(grep -h . allocations/*/id | xargs)
+	by $alice refused EPERM 'the name m3 is taken by an allocation of uid 1002, which uid 1001 may not free' \
+		'echo "new1 m1 new2 m2 new3 m3" >control/publish'
+	is "$(ls allocations | xargs)" 'm1 m3 new1 new2 new3'
+	is "$(grep -h . allocations/*/id | xargs)" "$before"
+	is "$(cat allocations/*/sealed | xargs)" '0 0 0 0 0'
+	by $alice refused EPERM 'allocation m3 belongs to uid 1002' 'echo "new1 m1 m3 m2" >control/publish'
+	by $alice refused ENOENT 'there is no allocation new4' 'echo "new1 m1 new4 m2" >control/publish'
+	held new2 w
+	by $alice refused EBUSY "pid $holder \(python3\) may write allocation new2" \
+		'echo "new1 m1 new2 m2" >control/publish'
+	kill $holder
+	wait $holder || true
+	is "$(cat allocations/*/sealed | xargs)" '0 0 0 0 0'
+	echo 'new1 m1 new2 m2 new3 m3' >control/publish
+	is "$(ls allocations | xargs)" 'm1 m2 m3'
+	is "$(stat -c %u allocations/m3)" $alice
+}
+
+test_names_change_places()
+{
+	made a 1
+	made b 2
+	made c 3
+	echo 'a b b a' >control/publish
+	is "$(byte a) $(byte b)" '2 1'
+	echo 'a b b c' >control/publish
+	is "$(ls allocations | xargs)" 'b c'
+	is "$(byte b) $(byte c)" '2 1'
+	echo 'b b c c' >control/publish
+	is "$(byte b) $(byte c)" '2 1'
+}
+
+test_lines_that_make_no_sense_change_nothing()
+{
+	made a 1
+	made b 2
+	refused EINVAL 'TO is missing' 'echo a >control/publish'
+	refused EINVAL "'b' has no new name behind it" 'echo a c b >control/publish'
+	refused EINVAL 'a is given two names: c and d' 'echo a c a d >control/publish'
+	refused EINVAL "a and b can't both be called c" 'echo a c b c >control/publish'
+	refused EINVAL "'.x' can't be a name" 'echo a .x >control/publish'
+	refused EINVAL "'a/b' can't be a name" 'echo b c a/b d >control/publish'
+	is "$(ls allocations | xargs)" 'a b'
+	is "$(cat allocations/*/sealed | xargs)" '0 0'
+}
+
 main "$@"

@@ -47,6 +47,9 @@ everything()
 		echo '$1m path=$T/$1.file length=100K' >control/load
 		fallocate -z -l 100 allocations/$1s/data
 		chmod 644 allocations/$1s
+		echo '$1n 4096' >control/alloc
+		echo {} >allocations/$1n/tensors
+		echo '$1n $1p' >control/publish
 		echo device:0 >allocations/$1m/prefetch
 		echo set_read_mostly >allocations/$1m/advise
 		cat allocations/$1m/advise
@@ -61,7 +64,7 @@ everything()
 		df .
 		rmdir modules/$1
 	END
-	for name in d s h x a m; do
+	for name in d s h x a m p; do
 		echo "rmdir allocations/$1$name"
 	done
 	# the free of async memory may still be under way on the stream

@@ -13,7 +13,7 @@ NAME = "libgpumem.so.0"
 
 WRITE, ANY_ADDRESS, REGISTER, FOLLOW = 1, 2, 4, 8
 KINDS = ("device", "host")
-STATES = ("live", "freed", "ending", "suspended")
+STATES = ("live", "freed", "ending", "suspended", "replaced")
 
 
 class Error(OSError):

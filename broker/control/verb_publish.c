@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/def.h"
+#include "base/refusal.h"
+#include "control/command.h"
+#include "control/line.h"
+#include "control/verbs.h"
+#include "memops/publish.h"
+
+/* Word n of the line. The first two are operands, the others arguments. */
+static const char *word(const struct line *line, size_t n)
+{
+	return n < 2 ? line->operands[n] : line->args[n - 2];
+}
+
+/* Takes the words in pairs; *ret_pairs is to be freed. Returns: 0; -EINVAL, -ENOMEM... */
+static int publish_parse(const struct line *line, struct publication **ret_pairs,
+			 size_t *ret_n, struct refusal *refusal)
+{
+	_cleanup_free_ struct publication *pairs = NULL;
+	size_t n_words = 2 + line->n_args;
+	int r;
+
+	if (n_words % 2)
+		return refuse(refusal, EINVAL, "'%.64s' has no new name behind it",
+			      word(line, n_words - 1));
+	pairs = calloc(n_words / 2, sizeof(*pairs));
+	if (!pairs)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	for (size_t i = 0; i < n_words; i++) {
+		r = line_name(word(line, i), "allocation", refusal);
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < n_words / 2; i++)
+		pairs[i] =
+			(struct publication){ word(line, 2 * i), word(line, 2 * i + 1) };
+	*ret_pairs = take_ptr(pairs);
+	*ret_n = n_words / 2;
+	return 0;
+}
+
+void verb_publish(struct command *command)
+{
+	_cleanup_free_ struct publication *pairs = NULL;
+	struct caller caller = *command->caller;
+	struct refusal refusal;
+	size_t n;
+
+	if (command_parse(command) < 0)
+		return;
+	caller.pid = command->pid;
+	if (publish_parse(&command->line, &pairs, &n, &refusal) < 0 ||
+	    publish(command->broker, &caller, pairs, n, &refusal) < 0)
+		command_refuse(command, &refusal);
+	else
+		command_done(command, 0);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All checks come first and change nothing; then, under the same taking of the lock,
+ * nothing can fail any more.
+ */
+#include "memops/publish.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/def.h"
+#include "base/refusal.h"
+#include "memops/lease.h"
+#include "memops/release.h"
+#include "memops/seal.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "op/op.h"
+#include "process/broker.h"
+
+/* The set, an entry a pair. */
+struct set {
+	struct broker *broker;
+	const struct caller *caller;
+	const struct publication *publications;
+	size_t n;
+	struct allocation **allocations;
+	struct allocation **replaced; /* stand at the names; NULL: none */
+	char **names;		      /* copies of `to` */
+};
+
+static void set_deinit(struct set *set)
+{
+	for (size_t i = 0; set->names && i < set->n; i++)
+		free(set->names[i]);
+	free(set->names);
+	free(set->allocations);
+	free(set->replaced);
+}
+
+static int set_init(struct set *set)
+{
+	set->allocations = calloc(set->n, sizeof(*set->allocations));
+	set->replaced = calloc(set->n, sizeof(*set->replaced));
+	set->names = calloc(set->n, sizeof(*set->names));
+	if (!set->allocations || !set->replaced || !set->names)
+		return -ENOMEM;
+	for (size_t i = 0; i < set->n; i++) {
+		set->names[i] = strdup(set->publications[i].to);
+		if (!set->names[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Each name once on either side. */
+static int check_names(const struct set *set, struct refusal *refusal)
+{
+	const struct publication *pairs = set->publications;
+
+	for (size_t i = 0; i < set->n; i++) {
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(pairs[i].name, pairs[j].name) == 0)
+				return refuse(refusal, EINVAL,
+					      "%s is given two names: %s and %s",
+					      pairs[i].name, pairs[j].to, pairs[i].to);
+			if (strcmp(pairs[i].to, pairs[j].to) == 0)
+				return refuse(refusal, EINVAL,
+					      "%s and %s can't both be called %s",
+					      pairs[j].name, pairs[i].name, pairs[i].to);
+		}
+	}
+	return 0;
+}
+
+/* Whether the allocation gets another name itself. */
+static bool set_has(const struct set *set, const struct allocation *allocation)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		if (set->allocations[i] == allocation)
+			return true;
+	}
+	return false;
+}
+
+static int find_allocations(struct set *set, struct refusal *refusal)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		const char *name = set->publications[i].name;
+		struct allocation *allocation =
+			allocation_find(set->broker->registry, name);
+		int r;
+
+		if (!allocation || allocation->state == ALLOCATION_MAKING)
+			return refuse(refusal, ENOENT, "there is no allocation %s", name);
+		r = seal_check(set->caller, allocation, refusal);
+		if (r < 0)
+			return r;
+		set->allocations[i] = allocation;
+	}
+	return 0;
+}
+
+static int find_replaced(struct set *set, struct refusal *refusal)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		const char *to = set->publications[i].to;
+		struct allocation *old = allocation_find(set->broker->registry, to);
+
+		if (!old || set_has(set, old))
+			continue;
+		if (old->state == ALLOCATION_MAKING)
+			return refuse(refusal, EBUSY,
+				      "an allocation %s is being made right now", to);
+		if (!caller_may(set->caller, old, ACCESS_OWN))
+			return refuse(refusal, EPERM,
+				      "the name %s is taken by an allocation of uid %u, "
+				      "which uid %u may not free",
+				      to, old->owner->uid, set->caller->uid);
+		set->replaced[i] = old;
+	}
+	return 0;
+}
+
+/* Nothing here fails. */
+static void set_publish(struct set *set, struct op **ready)
+{
+	struct registry *registry = set->broker->registry;
+	struct journal *journal = set->broker->journal;
+
+	for (size_t i = 0; i < set->n; i++) {
+		seal(set->broker, set->allocations[i], set->caller);
+		set->allocations[i]->until_close = false;
+		if (!set->replaced[i])
+			continue;
+		set->replaced[i]->replaced = true;
+		allocation_release_held(set->broker, set->replaced[i], ready);
+	}
+	allocations_rename(registry, set->allocations, set->names, set->n);
+	for (size_t i = 0; i < set->n; i++) {
+		set->names[i] = NULL;
+		leases_note_changed(set->allocations[i]);
+		journal_event(journal, "publish allocations/%s from=%s uid=%u pid=%d",
+			      set->allocations[i]->name, set->publications[i].name,
+			      set->caller->uid, set->caller->pid);
+	}
+}
+
+int publish(struct broker *broker, const struct caller *caller,
+	    const struct publication *publications, size_t n, struct refusal *refusal)
+{
+	_cleanup_(set_deinit) struct set set = {
+		.broker = broker,
+		.caller = caller,
+		.publications = publications,
+		.n = n,
+	};
+	struct op *ready = NULL;
+	int r = check_names(&set, refusal);
+
+	if (r < 0)
+		return r;
+	if (set_init(&set) < 0)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	pthread_mutex_lock(&broker->registry->lock);
+	r = find_allocations(&set, refusal);
+	if (r == 0)
+		r = find_replaced(&set, refusal);
+	if (r == 0)
+		set_publish(&set, &ready);
+	pthread_mutex_unlock(&broker->registry->lock);
+	op_start(ready);
+	return r;
+}
