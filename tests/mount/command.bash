@@ -199,6 +199,21 @@ test_a_dry_run_prints_a_line_that_a_shell_does()
 	is "$(<allocations/x/tag)" "it's"
 }
 
+test_a_file_is_found_from_the_working_directory()
+{
+	files
+	mkdir -p 'a folder'
+	cd 'a folder'
+	head -c 4096 /dev/urandom >$'f \\040\n1'
+	gpumem alloc x 4096 >/dev/null
+	like "$(gpumem load x path=$'f \\040\n1')" '^bytes 4096'
+	cmp "$M/allocations/x/data" $'f \\040\n1'
+	gpumem save x path=copy offset=1K >/dev/null
+	cmp <(tail -c 3072 $'f \\040\n1') copy
+	is "$(gpumem -n load x path=copy length=1)" "printf '%s\n' 'x path=$(pwd | sed 's/ /\\040/')/copy length=1' >$M/control/load"
+	ends 1 'none: No such file or directory' load x path=none
+}
+
 test_a_newline_begins_no_second_command()
 {
 	ends 2 "can't have a newline" alloc x $'4M\ny 4M'
@@ -673,6 +688,8 @@ test_bash_completes_subcommands_verbs_names_and_options()
 	is "$(completes gpumem run file.cu we)" 'weights '
 	is "$(completes gpumem ls --s)" '--sort '
 	is "$(completes gpumem ls --sort w)" 'written '
+	is "$(completes gpumem load weights path = f)" 'file.cu '
+	is "$(completes gpumem load weights path =)" 'file.cu '
 	local -x GPUMEM_MOUNT=/
 	is "$(completes gpumem get w)" ' '
 	ends 2 'complete needs one of verbs, names' complete

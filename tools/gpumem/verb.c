@@ -10,8 +10,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void shell_quote(struct text *text, const char *word)
 {
@@ -36,7 +38,8 @@ void shell_line(struct text *text, const struct mount *mount, const char *file,
 	_cleanup_text_ struct text path = TEXT_INIT;
 
 	text_printf(&path, "%s/%s", mount->path, file);
-	text_printf(text, "echo ");
+	/* The echo of some shells takes a backslash and digits for a byte. */
+	text_printf(text, strchr(line, '\\') ? "printf '%%s\\n' " : "echo ");
 	shell_quote(text, line);
 	text_printf(text, " >");
 	shell_quote(text, text_string(&path));
@@ -119,6 +122,69 @@ static int verb_usage(const struct mount *mount, const struct call *call, FILE *
 	return STATUS_DONE;
 }
 
+/* Whether the usage calls the value of the word's key FILE. */
+static bool word_is_file(const char *usage, const char *word)
+{
+	_cleanup_text_ struct text wanted = TEXT_INIT;
+	size_t key = strcspn(word, "=");
+	const char *found;
+
+	if (!word[key])
+		return false;
+	text_printf(&wanted, "%.*s=FILE", (int)key, word);
+	found = strstr(usage, text_string(&wanted));
+	return found && (found == usage || strchr(" [", found[-1]));
+}
+
+/*
+ * Adds KEY=FILE as a control file takes it: absolute, since nobody else knows this
+ * working directory, and with blanks in octal, since a line is split at them.
+ */
+static void add_file(struct text *line, const char *word)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+	size_t key = strcspn(word, "=") + 1;
+	char folder[PATH_MAX];
+
+	text_add(line, word, key);
+	if (word[key] && word[key] != '/' && getcwd(folder, sizeof(folder)))
+		text_printf(&path, "%s/", strcmp(folder, "/") ? folder : "");
+	text_printf(&path, "%s", word + key);
+	for (const char *at = text_string(&path); *at; at++) {
+		if (strchr(" \t\r\n\\", *at))
+			text_printf(line, "\\%03o", (unsigned char)*at);
+		else
+			text_add(line, at, 1);
+	}
+}
+
+/* Joins the words of a verb's line. Returns: as line_join(). */
+static int verb_line(const struct mount *mount, const struct call *call, const char *file,
+		     struct text *line)
+{
+	_cleanup_text_ struct text usage = TEXT_INIT;
+	bool files = false;
+	int status;
+
+	if (mount_read(mount, file, &usage))
+		text_clear(&usage);
+	for (int i = 0; i < call->n_args; i++)
+		files |= word_is_file(text_string(&usage), call->args[i]);
+	if (!files)
+		return line_join(line, call->args, call->n_args);
+	for (int i = 0; i < call->n_args; i++) {
+		text_printf(line, "%s", i ? " " : "");
+		if (word_is_file(text_string(&usage), call->args[i])) {
+			add_file(line, call->args[i]);
+			continue;
+		}
+		status = words_join(line, &call->args[i], 1);
+		if (status)
+			return status;
+	}
+	return STATUS_DONE;
+}
+
 int words_join(struct text *line, char **words, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -158,10 +224,10 @@ int command_verb(const struct call *call)
 		return verb_usage(&mount, call, stdout);
 	if (call->n_args == 0)
 		return verb_usage(&mount, call, stderr) ?: STATUS_WRONG_USE;
-	status = line_join(&line, call->args, call->n_args);
+	text_printf(&file, "control/%s", call->verb);
+	status = verb_line(&mount, call, text_string(&file), &line);
 	if (status)
 		return status;
-	text_printf(&file, "control/%s", call->verb);
 	if (call->values[OPTION_DRY_RUN]) {
 		shell_line(&out, &mount, text_string(&file), text_string(&line));
 		puts(text_string(&out));
