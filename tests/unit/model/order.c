@@ -536,6 +536,23 @@ Test(order, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_be
 	expect_empty();
 }
 
+Test(order, what_takes_memory_away_waits_for_work_within_that_worker)
+{
+	struct work *within = work(&x, 0, 8, true, NULL);
+	struct work *waits = work(&x, 0, 8, true, NULL), *other, *mine;
+
+	cr_assert(not(work_has_begun(within)));
+	other = taking(&x);
+	cr_assert(eq(uint, other->n_before, 0));
+	within->within = &x;
+	cr_assert(work_has_begun(within));
+	mine = taking(&x);
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, taking(&y)->n_before, 0));
+	cr_assert(eq(uint, waits->n_before, 1));
+	cr_assert(eq(uint, finish(within), 2));
+}
+
 /* A write behind the kernel has replaced the kernel's use in the list. */
 Test(order, what_takes_memory_away_finds_a_kernel_that_a_write_hides)
 {
