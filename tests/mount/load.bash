@@ -17,13 +17,13 @@ tells()
 	run "exec 3<>control/$1; echo '$2' >&3 && cat <&3"
 }
 
-# Starts a load of $T/f into x, 1 s a piece, and waits until it has begun.
+# Starts a load of $T/f into x, 1 s a piece, and waits until a piece is loaded.
 slow_load()
 {
 	slow "${1-1s}"
 	"${AS[@]}" bash -c "echo 'x path=$T/f' >control/load" 2>"$T/load_said" &
 	loader=$!
-	eventually "[ \"\$(cat allocations/x/progress)\" != none ]"
+	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9][0-9]*\ of ]]'
 }
 
 test_a_whole_file_is_loaded_into_each_kind()
