@@ -204,6 +204,26 @@ def test_a_word_can_not_bring_lines_along():
     assert gpumem.ls() == []
 
 
+def test_guarded_memory_is_mapped_from_its_first_byte():
+    need("numpy")
+    for kind in ("host", "device"):
+        gpumem.alloc("x", 5000, kind=kind, guard=1)
+        assert gpumem.ls()[0].status["guard"] == "1"
+        with open("allocations/x/data", "r+b") as data:
+            data.write(b"ab" * 2500)
+        with gpumem.map("x", write=True) as m:
+            assert m.pointer == m.address and m.size == 5000
+            assert (m.pointer + m.size) % 4096 == 0
+            if kind == "host":
+                a = m.numpy("u8", 5000)
+                assert bytes(a[:2]) == b"ab" and bytes(a[-2:]) == b"ab"
+                a[-1] = ord("z")
+                del a
+        if kind == "host":
+            assert read("allocations/x/data")[-3:] == "baz"
+        gpumem.free("x")
+
+
 def test_memory_that_cannot_be_leased_says_so():
     for kind in ("managed", "direct", "async"):
         gpumem.alloc(kind, 4096, kind=kind)

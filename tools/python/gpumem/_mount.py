@@ -140,6 +140,7 @@ class Mount:
         mode: Union[int, str, None] = None,
         until: Optional[str] = None,
         map: Optional[str] = None,
+        guard: Optional[int] = None,
     ) -> Allocation:
         """As gpumem.alloc()."""
         keys = {
@@ -151,6 +152,7 @@ class Mount:
             "mode": f"{mode:o}" if isinstance(mode, int) else mode,
             "until": until,
             "map": map,
+            "guard": guard,
         }
         words = [_word(name), _word(size)]
         words += [f"{key}={_word(value)}" for key, value in keys.items() if value is not None]
@@ -250,6 +252,7 @@ def alloc(
     mode: Union[int, str, None] = None,
     until: Optional[str] = None,
     map: Optional[str] = None,
+    guard: Optional[int] = None,
     mount: Union[Mount, Path, None] = None,
 ) -> Allocation:
     """Allocates memory, which reads as zeros.
@@ -264,6 +267,7 @@ def alloc(
     mode    rights of others, as of chmod(2): 0o640 or "640" (None: 0600)
     until   "close": ends with the session (Mount.close()), or with this program
     map     who may map device memory: writers (None) or readers
+    guard   1: an access behind its end faults; 2: before its start, too
 
     Errors: EEXIST; EINVAL; ENOMEM.
     """
@@ -278,6 +282,7 @@ def alloc(
         mode=mode,
         until=until,
         map=map,
+        guard=guard,
     )
 
 
