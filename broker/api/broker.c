@@ -56,7 +56,7 @@ static void life_deinit(struct broker *broker)
 	leases_deinit(broker->leases);
 	worker_deinit(&broker->processes->mover);
 	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
-		owner->pool = chunk_pool_free(owner->pool);
+		owner->pool = slab_pool_free(owner->pool);
 		if (owner->worker)
 			worker_deinit(owner->worker);
 		free(take_ptr(owner->worker));

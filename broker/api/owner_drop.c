@@ -76,7 +76,7 @@ static struct block *owner_take_spare(const struct owner *owner)
 	struct block *block = NULL;
 
 	for (uint32_t place = 0; owner->pool && place < N_PLACES && !block; place++)
-		block = chunk_pool_shrink(owner->pool, place);
+		block = slab_pool_shrink(owner->pool, place);
 	return block;
 }
 
@@ -107,7 +107,7 @@ static void owner_drop(struct broker *broker, struct owner *owner)
 		if (owner->defaults[i])
 			stream_free(broker->registry, owner->defaults[i]);
 	}
-	owner->pool = chunk_pool_free(owner->pool);
+	owner->pool = slab_pool_free(owner->pool);
 	if (owner->worker)
 		worker_deinit(owner->worker);
 	free(owner->worker);

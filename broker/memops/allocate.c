@@ -4,12 +4,12 @@
  *
  * The name is taken first, in state MAKING, so that only one of two requests for a name
  * goes on. Then the memory is made, by kind: small device memory comes from an existing
- * chunk; the work queue makes other device memory and host memory, because the driver or
+ * slab; the work queue makes other device memory and host memory, because the driver or
  * the kernel may take long; direct, async and managed memory comes from the owner's
  * worker. Finally the allocation is published, or its name is freed and the command gets
  * the error.
  *
- * When a device is full, empty chunks are released first. While freed memory is still
+ * When a device is full, empty slabs are released first. While freed memory is still
  * being reclaimed (a free never waits) the request is parked, for a limited time. So
  * `free` followed by `alloc` of the same size always works.
  */
@@ -185,7 +185,7 @@ static void alloc_request_ask_free(struct alloc_request *alloc)
 		alloc_request_failed_call(alloc, ENOMEM);
 }
 
-/* Releases empty chunks to the driver. */
+/* Releases empty slabs to the driver. */
 static void alloc_request_shrink_pools(struct broker *broker, uint32_t device)
 {
 	struct owner *owner;
@@ -196,7 +196,7 @@ static void alloc_request_shrink_pools(struct broker *broker, uint32_t device)
 		pthread_mutex_lock(&broker->registry->lock);
 		for (owner = broker->registry->owners_by_uid; owner && !block;) {
 			if (owner->pool)
-				block = chunk_pool_shrink(owner->pool, device);
+				block = slab_pool_shrink(owner->pool, device);
 			if (!block)
 				owner = owner->hh.next;
 		}
@@ -293,14 +293,14 @@ static void alloc_request_no_memory(struct alloc_request *alloc)
 
 /* ---- by kind ---- */
 
-static struct chunk_pool *alloc_request_pool(struct alloc_request *alloc)
+static struct slab_pool *alloc_request_pool(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
 	struct owner *owner = alloc->allocation->owner;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	if (!owner->pool)
-		owner->pool = chunk_pool_new(broker->memory);
+		owner->pool = slab_pool_new(broker->memory);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return owner->pool;
 }
@@ -331,7 +331,7 @@ static bool alloc_request_is_host(const struct alloc_request *alloc)
 {
 	return alloc->allocation->kind == KIND_HOST;
 }
-/* Returns: 0; -ENOMEM; -EAGAIN when another chunk is needed. */
+/* Returns: 0; -ENOMEM; -EAGAIN when another slab is needed. */
 static int alloc_request_cell(struct alloc_request *alloc)
 {
 	struct allocation *allocation = alloc->allocation;
@@ -341,9 +341,9 @@ static int alloc_request_cell(struct alloc_request *alloc)
 			&allocation->address);
 }
 
-/* Charges the owner for the descriptor of a chunk. Returns: 0; -EMFILE with a sentence.
+/* Charges the owner for the descriptor of a slab. Returns: 0; -EMFILE with a sentence.
  */
-static int alloc_request_charge_chunk(struct alloc_request *alloc, struct text *why)
+static int alloc_request_charge_slab(struct alloc_request *alloc, struct text *why)
 {
 	struct owner *owner = alloc->allocation->owner;
 	int r;
@@ -356,18 +356,18 @@ static int alloc_request_charge_chunk(struct alloc_request *alloc, struct text *
 	return r;
 }
 
-/* Makes another chunk and takes a cell. Returns: as block_new(). */
-static int alloc_request_chunk(struct alloc_request *alloc, struct text *why)
+/* Makes another slab and takes a cell. Returns: as block_new(). */
+static int alloc_request_slab(struct alloc_request *alloc, struct text *why)
 {
 	struct allocation *allocation = alloc->allocation;
 	struct owner *owner = allocation->owner;
 	struct block *block;
-	int r = alloc_request_charge_chunk(alloc, why);
+	int r = alloc_request_charge_slab(alloc, why);
 
 	if (r < 0)
 		return r;
 	r = block_new(&block, alloc->broker->memory, allocation_place(allocation),
-		      alloc_request_is_host(alloc) ? HOST_CHUNK_SIZE : CHUNK_SIZE,
+		      alloc_request_is_host(alloc) ? HOST_SLAB_SIZE : SLAB_SIZE,
 		      GUARD_NONE, &alloc->failure);
 	if (r < 0) {
 		pthread_mutex_lock(&alloc->broker->registry->lock);
@@ -385,7 +385,7 @@ static void alloc_request_zero_host(struct alloc_request *alloc)
 {
 	struct allocation *allocation = alloc->allocation;
 
-	if (allocation->block->chunk)
+	if (allocation->block->slab)
 		memset(block_bytes_at(allocation->block, allocation->address), 0,
 		       allocation->size);
 	allocation->zeroed = true;
@@ -413,7 +413,7 @@ static void make_memory(struct task *task)
 	if (alloc_request_is_cell(alloc)) {
 		r = alloc_request_cell(alloc);
 		if (r == -EAGAIN)
-			r = alloc_request_chunk(alloc, &why);
+			r = alloc_request_slab(alloc, &why);
 	} else {
 		r = block_new(&allocation->block, alloc->broker->memory,
 			      allocation_place(allocation), allocation->size,

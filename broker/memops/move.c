@@ -37,7 +37,7 @@ struct move {
 
 bool allocation_shares_block(const struct allocation *allocation)
 {
-	return allocation->block && allocation->block->chunk;
+	return allocation->block && allocation->block->slab;
 }
 
 int refuse_shared(struct refusal *refusal, const struct allocation *allocation)

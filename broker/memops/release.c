@@ -335,7 +335,7 @@ static void release_run(struct op *op)
 		cell_give_back(op->broker, allocation->owner,
 			       take_ptr(allocation->former_block),
 			       allocation->former_cell);
-	if (block && block->chunk)
+	if (block && block->slab)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {
 		block_give_back(op->broker, allocation->owner, block, release_block_done,

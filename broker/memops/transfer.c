@@ -517,7 +517,7 @@ int broker_host_fd(struct broker *broker, struct token token)
 		 * Whoever maps a shared block has all of it. The kernel maps a file from
 		 * the file's start, and a guarded allocation may begin behind that.
 		 */
-		fd = allocation->kind == KIND_HOST && !allocation->block->chunk &&
+		fd = allocation->kind == KIND_HOST && !allocation->block->slab &&
 				     allocation->address == allocation->block->address
 			     ? block_export(broker->memory, allocation->block, NULL)
 			     : -ENODEV;

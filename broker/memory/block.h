@@ -33,7 +33,7 @@ enum guard {
 	GUARD_BOTH,
 };
 
-struct chunk;
+struct slab;
 struct cuda_failure;
 struct owner;
 
@@ -58,9 +58,9 @@ struct block {
 			 Under memory.lock */
 	void *memory; /* host: the broker's mapping */
 	enum guard guard;
-	struct chunk *chunk; /* NULL: the block serves a single allocation */
+	struct slab *slab;   /* NULL: the block serves a single allocation */
 	struct owner *payer; /* charged for the descriptor of a block that was made for a
-				chunk; else NULL */
+				slab; else NULL */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:

@@ -16,20 +16,20 @@
 #define CELL_MIN     256u
 #define N_CELL_SIZES 24
 
-struct chunk {
+struct slab {
 	struct block *block;
 	unsigned int size_class;
 	uint32_t n_cells, n_used;
 	uint32_t hint; /* the words before this index have no free cell */
-	struct chunk *prev, *next;
+	struct slab *prev, *next;
 	uint64_t used[];
 };
 
-/* Chunks with a free cell, by place and size; full chunks are in no list. */
-struct chunk_pool {
+/* Slabs with a free cell, by place and size; full slabs are in no list. */
+struct slab_pool {
 	struct memory *memory;
-	struct chunk *open[N_PLACES][N_CELL_SIZES];
-	struct block *spare[N_PLACES]; /* for the next chunk of any size */
+	struct slab *open[N_PLACES][N_CELL_SIZES];
+	struct block *spare[N_PLACES]; /* for the next slab of any size */
 };
 
 static uint64_t cell_size(unsigned int size_class)
@@ -50,23 +50,23 @@ static unsigned int cell_class(uint64_t size)
 	return size_class;
 }
 
-struct chunk_pool *chunk_pool_new(struct memory *memory)
+struct slab_pool *slab_pool_new(struct memory *memory)
 {
-	struct chunk_pool *pool = calloc(1, sizeof(*pool));
+	struct slab_pool *pool = calloc(1, sizeof(*pool));
 
 	if (pool)
 		pool->memory = memory;
 	return pool;
 }
 
-struct chunk_pool *chunk_pool_free(struct chunk_pool *pool)
+struct slab_pool *slab_pool_free(struct slab_pool *pool)
 {
 	if (!pool)
 		return NULL;
 	for (uint32_t i = 0; i < N_PLACES; i++) {
 		struct block *block;
 
-		while ((block = chunk_pool_shrink(pool, i)))
+		while ((block = slab_pool_shrink(pool, i)))
 			(void)block_free(pool->memory, block, NULL);
 		for (int j = 0; j < N_CELL_SIZES; j++)
 			assert(!pool->open[i][j]);
@@ -75,56 +75,56 @@ struct chunk_pool *chunk_pool_free(struct chunk_pool *pool)
 	return NULL;
 }
 
-static struct chunk *chunk_new(struct block *block, unsigned int size_class)
+static struct slab *slab_new(struct block *block, unsigned int size_class)
 {
 	uint32_t n_cells = (uint32_t)(block->size / cell_size(size_class));
-	struct chunk *chunk;
+	struct slab *slab;
 
-	chunk = calloc(1, sizeof(*chunk) + (n_cells + 63) / 64 * sizeof(uint64_t));
-	if (!chunk)
+	slab = calloc(1, sizeof(*slab) + (n_cells + 63) / 64 * sizeof(uint64_t));
+	if (!slab)
 		return NULL;
-	chunk->block = block;
-	chunk->size_class = size_class;
-	chunk->n_cells = n_cells;
+	slab->block = block;
+	slab->size_class = size_class;
+	slab->n_cells = n_cells;
 	/* Bits behind the last cell are never free. */
 	if (n_cells % 64)
-		chunk->used[n_cells / 64] = UINT64_MAX << (n_cells % 64);
-	block->chunk = chunk;
-	return chunk;
+		slab->used[n_cells / 64] = UINT64_MAX << (n_cells % 64);
+	block->slab = slab;
+	return slab;
 }
 
-static uint32_t chunk_take_cell(struct chunk *chunk)
+static uint32_t slab_take_cell(struct slab *slab)
 {
 	uint32_t bit;
 
-	while (chunk->used[chunk->hint] == UINT64_MAX)
-		chunk->hint++;
-	bit = (uint32_t)__builtin_ctzll(~chunk->used[chunk->hint]);
-	chunk->used[chunk->hint] |= (uint64_t)1 << bit;
-	chunk->n_used++;
-	return chunk->hint * 64 + bit;
+	while (slab->used[slab->hint] == UINT64_MAX)
+		slab->hint++;
+	bit = (uint32_t)__builtin_ctzll(~slab->used[slab->hint]);
+	slab->used[slab->hint] |= (uint64_t)1 << bit;
+	slab->n_used++;
+	return slab->hint * 64 + bit;
 }
 
-static bool pool_take_cell(struct chunk_pool *pool, uint32_t place,
+static bool pool_take_cell(struct slab_pool *pool, uint32_t place,
 			   unsigned int size_class, struct block **ret_block,
 			   uint32_t *ret_cell)
 {
-	struct chunk *chunk = pool->open[place][size_class];
+	struct slab *slab = pool->open[place][size_class];
 
-	if (!chunk)
+	if (!slab)
 		return false;
-	*ret_cell = chunk_take_cell(chunk);
-	*ret_block = chunk->block;
-	if (chunk->n_used == chunk->n_cells)
-		DL_DELETE(pool->open[place][size_class], chunk);
+	*ret_cell = slab_take_cell(slab);
+	*ret_block = slab->block;
+	if (slab->n_used == slab->n_cells)
+		DL_DELETE(pool->open[place][size_class], slab);
 	return true;
 }
 
 /*
- * Keeps a block for the next chunk. Returns: NULL; the block when another is kept
+ * Keeps a block for the next slab. Returns: NULL; the block when another is kept
  * already.
  */
-static struct block *pool_keep_block(struct chunk_pool *pool, struct block *block)
+static struct block *pool_keep_block(struct slab_pool *pool, struct block *block)
 {
 	struct block **spare = &pool->spare[block_place(block)];
 
@@ -134,16 +134,16 @@ static struct block *pool_keep_block(struct chunk_pool *pool, struct block *bloc
 	return NULL;
 }
 
-/* Makes an unused block a chunk and takes a cell. Returns: 0; -ENOMEM. */
-static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
-			  struct block *fresh, struct block **ret_block,
-			  uint32_t *ret_cell)
+/* Makes an unused block a slab and takes a cell. Returns: 0; -ENOMEM. */
+static int pool_add_slab(struct slab_pool *pool, unsigned int size_class,
+			 struct block *fresh, struct block **ret_block,
+			 uint32_t *ret_cell)
 {
-	struct chunk *chunk = chunk_new(fresh, size_class);
+	struct slab *slab = slab_new(fresh, size_class);
 
 	pthread_mutex_lock(&pool->memory->lock);
-	if (chunk) {
-		DL_PREPEND(pool->open[block_place(fresh)][size_class], chunk);
+	if (slab) {
+		DL_PREPEND(pool->open[block_place(fresh)][size_class], slab);
 		(void)pool_take_cell(pool, block_place(fresh), size_class, ret_block,
 				     ret_cell);
 	} else {
@@ -154,7 +154,7 @@ static int pool_add_chunk(struct chunk_pool *pool, unsigned int size_class,
 		(void)pool_keep_block(pool, fresh);
 	}
 	pthread_mutex_unlock(&pool->memory->lock);
-	return chunk ? 0 : -ENOMEM;
+	return slab ? 0 : -ENOMEM;
 }
 
 static uint64_t cell_address(const struct block *block, unsigned int size_class,
@@ -163,19 +163,19 @@ static uint64_t cell_address(const struct block *block, unsigned int size_class,
 	return block->address + cell * cell_size(size_class);
 }
 
-int cell_get_in(struct chunk_pool *pool, struct block *fresh, uint64_t size,
+int cell_get_in(struct slab_pool *pool, struct block *fresh, uint64_t size,
 		struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
 {
 	unsigned int size_class = cell_class(size);
 	int r;
 
-	r = pool_add_chunk(pool, size_class, fresh, ret_block, ret_cell);
+	r = pool_add_slab(pool, size_class, fresh, ret_block, ret_cell);
 	if (r == 0)
 		*ret_address = cell_address(*ret_block, size_class, *ret_cell);
 	return r;
 }
 
-int cell_get(struct chunk_pool *pool, uint32_t place, uint64_t size,
+int cell_get(struct slab_pool *pool, uint32_t place, uint64_t size,
 	     struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address)
 {
 	unsigned int size_class = cell_class(size);
@@ -195,36 +195,36 @@ int cell_get(struct chunk_pool *pool, uint32_t place, uint64_t size,
 	return 0;
 }
 
-/* Removes a chunk from the pool; its block is then an ordinary block. */
-static struct block *chunk_dissolve(struct chunk_pool *pool, struct chunk *chunk)
+/* Removes a slab from the pool; its block is then an ordinary block. */
+static struct block *slab_dissolve(struct slab_pool *pool, struct slab *slab)
 {
-	struct block *block = chunk->block;
+	struct block *block = slab->block;
 
-	DL_DELETE(pool->open[block_place(block)][chunk->size_class], chunk);
-	block->chunk = NULL;
-	free(chunk);
+	DL_DELETE(pool->open[block_place(block)][slab->size_class], slab);
+	block->slab = NULL;
+	free(slab);
 	return block;
 }
 
-struct block *cell_put(struct chunk_pool *pool, struct block *block, uint32_t cell)
+struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cell)
 {
-	struct chunk *chunk = block->chunk, **list;
+	struct slab *slab = block->slab, **list;
 	struct block *empty = NULL;
 
 	pthread_mutex_lock(&pool->memory->lock);
-	list = &pool->open[block_place(block)][chunk->size_class];
-	if (chunk->n_used == chunk->n_cells)
-		DL_PREPEND(*list, chunk);
-	chunk->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));
-	chunk->hint = MIN(chunk->hint, cell / 64);
-	chunk->n_used--;
-	if (chunk->n_used == 0)
-		empty = pool_keep_block(pool, chunk_dissolve(pool, chunk));
+	list = &pool->open[block_place(block)][slab->size_class];
+	if (slab->n_used == slab->n_cells)
+		DL_PREPEND(*list, slab);
+	slab->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));
+	slab->hint = MIN(slab->hint, cell / 64);
+	slab->n_used--;
+	if (slab->n_used == 0)
+		empty = pool_keep_block(pool, slab_dissolve(pool, slab));
 	pthread_mutex_unlock(&pool->memory->lock);
 	return empty;
 }
 
-struct block *chunk_pool_shrink(struct chunk_pool *pool, uint32_t place)
+struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place)
 {
 	struct block *spare;
 

@@ -17,9 +17,9 @@
 
 #define STREAMS_OF_OWNER 4096
 
-struct chunk_pool; /* broker/memory */
-struct op;	   /* broker/op */
-struct output;	   /* broker/process */
+struct slab_pool; /* broker/memory */
+struct op;	  /* broker/op */
+struct output;	  /* broker/process */
 struct registry;
 struct stream;
 struct worker; /* broker/process */
@@ -40,8 +40,8 @@ struct owner {
 	struct op *waiting;    /* ops that wait for a turn */
 	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
-	struct output *output;	 /* of the owner's kernels; lives as long as the worker */
-	struct chunk_pool *pool; /* of small device and host allocations */
+	struct output *output;	/* of the owner's kernels; lives as long as the worker */
+	struct slab_pool *pool; /* of small device and host allocations */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 

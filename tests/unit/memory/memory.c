@@ -271,10 +271,10 @@ struct cell {
 };
 
 /* Takes a cell, from a new block when none is left. */
-static int cell_take(struct chunk_pool *pool, uint32_t place, struct cell *cell,
+static int cell_take(struct slab_pool *pool, uint32_t place, struct cell *cell,
 		     struct cuda_failure *failure)
 {
-	uint64_t size = place == PLACE_HOST ? HOST_CHUNK_SIZE : CHUNK_SIZE;
+	uint64_t size = place == PLACE_HOST ? HOST_SLAB_SIZE : SLAB_SIZE;
 	struct block *block;
 	int r = cell_get(pool, place, cell->size, &cell->block, &cell->cell,
 			 &cell->address);
@@ -288,7 +288,7 @@ static int cell_take(struct chunk_pool *pool, uint32_t place, struct cell *cell,
 			   &cell->address);
 }
 
-static struct cell cell_at(struct chunk_pool *pool, uint32_t place, uint64_t size)
+static struct cell cell_at(struct slab_pool *pool, uint32_t place, uint64_t size)
 {
 	struct cell cell = { .size = size };
 
@@ -296,12 +296,12 @@ static struct cell cell_at(struct chunk_pool *pool, uint32_t place, uint64_t siz
 	return cell;
 }
 
-static struct cell cell_of(struct chunk_pool *pool, uint64_t size)
+static struct cell cell_of(struct slab_pool *pool, uint64_t size)
 {
 	return cell_at(pool, 0, size);
 }
 
-static void cell_back(struct chunk_pool *pool, const struct cell *cell)
+static void cell_back(struct slab_pool *pool, const struct cell *cell)
 {
 	struct block *block = cell_put(pool, cell->block, cell->cell);
 
@@ -312,7 +312,7 @@ static void cell_back(struct chunk_pool *pool, const struct cell *cell)
 Test(memory, cells_of_all_sizes_stand_inside_their_block_and_apart)
 {
 	enum { N = 200 };
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cell cells[N];
 	uint64_t size = 1;
 
@@ -334,15 +334,15 @@ Test(memory, cells_of_all_sizes_stand_inside_their_block_and_apart)
 	}
 	for (int i = 0; i < N; i++)
 		cell_back(pool, &cells[i]);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
-Test(memory, every_cell_of_a_chunk_is_dealt_before_another_chunk_is_made)
+Test(memory, every_cell_of_a_slab_is_dealt_before_another_slab_is_made)
 {
 	enum { N = 2 * 8192 };
 	static struct cell cells[N];
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 
 	for (int i = 0; i < N; i++) {
 		cells[i] = cell_of(pool, 256);
@@ -350,15 +350,15 @@ Test(memory, every_cell_of_a_chunk_is_dealt_before_another_chunk_is_made)
 	}
 	for (int i = 0; i < N; i++)
 		cell_back(pool, &cells[i]);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
-Test(memory, a_size_that_does_not_divide_a_chunk_leaves_the_rest_unused)
+Test(memory, a_size_that_does_not_divide_a_slab_leaves_the_rest_unused)
 {
 	enum { N = 2 * (int)MIB / 768 };
 	static struct cell cells[N + 1];
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 
 	for (int i = 0; i <= N; i++) {
 		cells[i] = cell_of(pool, 700);
@@ -368,24 +368,24 @@ Test(memory, a_size_that_does_not_divide_a_chunk_leaves_the_rest_unused)
 	}
 	for (int i = 0; i <= N; i++)
 		cell_back(pool, &cells[i]);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 }
 
-Test(memory, largest_cells_are_two_to_a_chunk)
+Test(memory, largest_cells_are_two_to_a_slab)
 {
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cell a = cell_of(pool, CELL_MAX), b = cell_of(pool, CELL_MAX);
 
 	cr_assert(eq(ptr, a.block, b.block));
 	cr_assert(eq(u64, b.address - a.address, CELL_MAX));
 	cell_back(pool, &a);
 	cell_back(pool, &b);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 }
 
-Test(memory, last_empty_chunk_of_a_size_is_kept_until_it_is_asked_back)
+Test(memory, last_empty_slab_of_a_size_is_kept_until_it_is_asked_back)
 {
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cell cell = cell_of(pool, 256), again;
 	struct block *block;
 
@@ -393,21 +393,21 @@ Test(memory, last_empty_chunk_of_a_size_is_kept_until_it_is_asked_back)
 	cr_assert(eq(u64, memory.n_blocks, 1));
 	again = cell_of(pool, 256);
 	cr_assert(eq(u64, again.address, cell.address));
-	cr_assert(eq(ptr, chunk_pool_shrink(pool, 0), NULL));
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 0), NULL));
 	cr_assert(eq(ptr, cell_put(pool, again.block, again.cell), NULL));
-	cr_assert(eq(ptr, chunk_pool_shrink(pool, 1), NULL));
-	block = chunk_pool_shrink(pool, 0);
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 1), NULL));
+	block = slab_pool_shrink(pool, 0);
 	cr_assert(eq(ptr, block, cell.block));
-	cr_assert(eq(ptr, block->chunk, NULL));
-	cr_assert(eq(ptr, chunk_pool_shrink(pool, 0), NULL));
+	cr_assert(eq(ptr, block->slab, NULL));
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 0), NULL));
 	give_back(block);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
-Test(memory, host_and_device_memory_have_chunks_of_their_own)
+Test(memory, host_and_device_memory_have_slabs_of_their_own)
 {
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cell device = cell_of(pool, 1), a = cell_at(pool, PLACE_HOST, 1), b;
 	struct block *block;
 
@@ -419,38 +419,38 @@ Test(memory, host_and_device_memory_have_chunks_of_their_own)
 	cr_assert(eq(u8, *block_bytes_at(b.block, b.address), 0));
 	cell_back(pool, &a);
 	cell_back(pool, &b);
-	block = chunk_pool_shrink(pool, PLACE_HOST);
+	block = slab_pool_shrink(pool, PLACE_HOST);
 	cr_assert(eq(ptr, block, a.block));
 	give_back(block);
 	cell_back(pool, &device);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
-Test(memory, an_empty_chunk_beside_another_goes)
+Test(memory, an_empty_slab_beside_another_goes)
 {
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cell cells[4];
 	struct block *block;
 
 	for (int i = 0; i < 4; i++)
 		cells[i] = cell_of(pool, CELL_MAX);
 	cr_assert(ne(ptr, cells[0].block, cells[2].block));
-	/* The second chunk is full, so only the first has a free cell. */
+	/* The second slab is full, so only the first has a free cell. */
 	cr_assert(eq(ptr, cell_put(pool, cells[0].block, cells[0].cell), NULL));
 	cr_assert(eq(ptr, cell_put(pool, cells[1].block, cells[1].cell), NULL));
 	cr_assert(eq(ptr, cell_put(pool, cells[2].block, cells[2].cell), NULL));
 	block = cell_put(pool, cells[3].block, cells[3].cell);
 	cr_assert(eq(ptr, block, cells[3].block));
 	give_back(block);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
 Test(memory, full_device_refuses_a_cell_and_the_pool_goes_on)
 {
 	struct block *rest = block_of(MACHINE_MEMORY - 2 * MIB);
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	struct cuda_failure failure = CUDA_FAILURE_NONE;
 	struct cell a = cell_of(pool, CELL_MAX), b, none = { .size = 256 };
 
@@ -460,7 +460,7 @@ Test(memory, full_device_refuses_a_cell_and_the_pool_goes_on)
 	cell_back(pool, &a);
 	cell_back(pool, &b);
 	give_back(rest);
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
 
@@ -470,7 +470,7 @@ Test(memory, random_cells_never_overlap_and_all_comes_back)
 {
 	enum { HELD = 300, STEPS = 20000 };
 	static struct cell held[HELD];
-	struct chunk_pool *pool = chunk_pool_new(&memory);
+	struct slab_pool *pool = slab_pool_new(&memory);
 	uint32_t state = 3;
 
 	for (int step = 0; step < STEPS; step++) {
@@ -502,6 +502,6 @@ Test(memory, random_cells_never_overlap_and_all_comes_back)
 		if (held[i].block)
 			cell_back(pool, &held[i]);
 	}
-	chunk_pool_free(pool);
+	slab_pool_free(pool);
 	expect_all_free(0);
 }
