@@ -12,7 +12,7 @@
 #include <utlist.h>
 
 #include "api/attribute_view.h"
-#include "api/device_usage.h"
+#include "api/memory_used.h"
 #include "base/user_names.h"
 #include "control/verbs.h"
 #include "cuda/driver.h"

@@ -2,7 +2,7 @@
 #include "api/verb_table.h"
 
 #include "api/broker.h"
-#include "api/device_usage.h"
+#include "api/memory_used.h"
 #include "control/launch_line.h"
 #include "control/verbs.h"
 

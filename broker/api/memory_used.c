@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "api/broker.h"
-#include "api/device_usage.h"
+#include "api/memory_used.h"
 #include "model/handle_table.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -17,7 +17,7 @@
 #include "process/device_query.h"
 #include "process/processes.h"
 
-struct usage {
+struct memory_used {
 	struct device_query query;
 	struct broker *broker;
 	struct completion *wait; /* NULL: interrupted. registry.lock */
@@ -25,10 +25,10 @@ struct usage {
 	bool space;		 /* for statfs; otherwise for an attribute */
 };
 
-static void usage_answer(const struct usage *usage, struct completion *wait,
-			 uint64_t n_allocations)
+static void memory_used_answer(const struct memory_used *used, struct completion *wait,
+			       uint64_t n_allocations)
 {
-	const struct device_query *query = &usage->query;
+	const struct device_query *query = &used->query;
 	const struct broker_space space = {
 		.total = query->total,
 		.free = query->free,
@@ -36,7 +36,7 @@ static void usage_answer(const struct usage *usage, struct completion *wait,
 	};
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	if (usage->space) {
+	if (used->space) {
 		wait->done(wait, -query->error, &space, sizeof(space));
 		return;
 	}
@@ -44,51 +44,52 @@ static void usage_answer(const struct usage *usage, struct completion *wait,
 	wait->done(wait, -query->error, text.data, text.length);
 }
 
-static void usage_done(struct device_query *query)
+static void memory_used_done(struct device_query *query)
 {
-	struct usage *usage = container_of(query, struct usage, query);
-	struct registry *registry = usage->broker->registry;
+	struct memory_used *used = container_of(query, struct memory_used, query);
+	struct registry *registry = used->broker->registry;
 	struct completion *wait;
 	uint64_t n_allocations;
 
 	pthread_mutex_lock(&registry->lock);
-	wait = completion_take(&usage->wait);
+	wait = completion_take(&used->wait);
 	n_allocations = registry->n_allocations;
-	share_give(usage->payer, SHARE_QUESTIONS, 1);
+	share_give(used->payer, SHARE_QUESTIONS, 1);
 	pthread_mutex_unlock(&registry->lock);
 	if (wait)
-		usage_answer(usage, wait, n_allocations);
-	free(usage);
+		memory_used_answer(used, wait, n_allocations);
+	free(used);
 }
 
 /* Asks about devices [first, first + n). */
-static void usage_start(struct broker *broker, const struct caller *caller, bool space,
-			uint32_t first, uint32_t n, struct completion *wait)
+static void memory_used_start(struct broker *broker, const struct caller *caller,
+			      bool space, uint32_t first, uint32_t n,
+			      struct completion *wait)
 {
 	struct registry *registry = broker->registry;
-	struct usage *usage = calloc(1, sizeof(*usage));
+	struct memory_used *used = calloc(1, sizeof(*used));
 	_cleanup_text_ struct text why = TEXT_INIT;
 	char file[64];
 	int r;
 
-	if (!usage) {
+	if (!used) {
 		wait->done(wait, -ENOMEM, NULL, 0);
 		return;
 	}
-	usage->query.done = usage_done;
-	usage->broker = broker;
-	usage->space = space;
+	used->query.done = memory_used_done;
+	used->broker = broker;
+	used->space = space;
 	pthread_mutex_lock(&registry->lock);
-	r = share_take_question(registry, caller, &usage->payer, &why);
+	r = share_take_question(registry, caller, &used->payer, &why);
 	if (r == 0)
-		completion_hold(wait, &usage->wait, NULL);
+		completion_hold(wait, &used->wait, NULL);
 	pthread_mutex_unlock(&registry->lock);
 	if (r == 0) {
-		device_query(&usage->query, &broker->processes->mover,
+		device_query(&used->query, &broker->processes->mover,
 			     ((1u << n) - 1) << first);
 		return;
 	}
-	free(usage);
+	free(used);
 	snprintf(file, sizeof(file), space ? "." : "devices/%u/memory_used_bytes", first);
 	broker_fail(broker, caller, file, -r, "%s", text_string(&why));
 	wait->done(wait, r, NULL, 0);
@@ -97,7 +98,7 @@ static void usage_start(struct broker *broker, const struct caller *caller, bool
 void broker_space(struct broker *broker, const struct caller *caller,
 		  struct completion *wait)
 {
-	usage_start(broker, caller, true, 0, broker->registry->n_devices, wait);
+	memory_used_start(broker, caller, true, 0, broker->registry->n_devices, wait);
 }
 
 void ask_memory_used(struct broker *broker, struct token token,
@@ -113,7 +114,7 @@ void ask_memory_used(struct broker *broker, struct token token,
 		index = device->index;
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (device)
-		usage_start(broker, caller, false, index, 1, wait);
+		memory_used_start(broker, caller, false, index, 1, wait);
 	else
 		wait->done(wait, -ESTALE, NULL, 0);
 }
