@@ -139,10 +139,10 @@ static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	file_data_truncate(view, request, node->token, attr->st_size);
 }
 
-/* What a descriptor has written; what is stored or loaded stays as it is. */
+/* Resizes the bytes that a descriptor has written, not the stored or loaded contents. */
 static void change_upload_size(struct view *view, fuse_req_t req, fuse_ino_t ino,
-			      const struct node *node, const struct fuse_file_info *info,
-			      const struct stat *attr)
+			       const struct node *node, const struct fuse_file_info *info,
+			       const struct stat *attr)
 {
 	int error = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the operations on names share: nodes of ids, and what stat(2) says of them. */
+/* Shared by the operations on names: the node of an id, and the stat(2) of a node. */
 #pragma once
 
 #include "node.h"

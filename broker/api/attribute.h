@@ -7,7 +7,7 @@
 
 #include "api/broker.h"
 
-/* The type of a field that is shown as it is. */
+/* The type of a struct member whose value is printed without a show(). */
 enum field_type {
 	FIELD_NONE, /* show() instead */
 	FIELD_U32,

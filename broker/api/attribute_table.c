@@ -30,7 +30,7 @@
 #include "op/op.h"
 #include "process/processes.h"
 
-/* A member that is shown as it is. */
+/* A row whose value is a member of the struct, printed by the member's type. */
 /* clang-format off */
 #define FIELD_AS(field_type, name, member) \
 	.type = field_type, .offset = offsetof(struct name, member)

@@ -35,8 +35,9 @@ struct control {
 	int owed;	  /* errno for the next write alone, after a short write */
 
 	/*
-	 * The bytes from the last line that failed after it started. When a program
-	 * retries the same bytes, the error is repeated and the line is not run twice.
+	 * The last line that was started and failed, and the bytes behind the line. When
+	 * a program retries the same bytes, the error is repeated and the line is not run
+	 * twice.
 	 */
 	struct {
 		size_t length;

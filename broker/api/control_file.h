@@ -10,7 +10,7 @@
  * A last line cut by a full buffer (length a multiple of 4096, no newline) waits for the
  * next write or for close.
  *
- * If a line failed after it started, a retry with the same bytes does not run it again.
+ * A line that was started and failed is not run again when the same bytes come again.
  *
  * On a fresh descriptor, read gives the usage, or for some verbs the object's state.
  * After a write, read gives the answers once; after a failure the sentence.

@@ -312,7 +312,8 @@ static int command_alloc(struct gpumem *gpumem, const char *path, const char *fi
 		r = gpumem->alloc_fd < 0 ? session_fail(gpumem, errno, file)
 					 : command_on(gpumem, gpumem->alloc_fd, file,
 						      line, answer, size);
-		/* That broker has ended, and another one may be mounted there. */
+		/* The broker has ended, and another broker may be mounted at the same
+		 * place. */
 		if (r == -ENOTCONN)
 			closep(&gpumem->alloc_fd);
 	} while (r == -ENOTCONN && kept);

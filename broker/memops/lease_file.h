@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* One open descriptor of `lease`. */
+/*
+ * One open descriptor of `lease`.
+ *
+ * A lease is another program's right to map an allocation of kind device or host. The
+ * view makes a lease for each open descriptor of `lease`, and ends the lease when the
+ * descriptor closes. Leased memory stays in place, freed or not.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -8,12 +14,6 @@
 #include <sys/types.h>
 
 struct broker;
-
-/*
- * A lease is another program's right to map an allocation of kind device or host. The
- * view makes a lease for each open descriptor of `lease`, and ends the lease when the
- * descriptor closes. Leased memory stays in place, freed or not.
- */
 struct caller;
 struct completion;
 struct lease;

@@ -514,8 +514,8 @@ int broker_host_fd(struct broker *broker, struct token token)
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		/*
-		 * Whoever maps a shared block has all of it. The kernel maps a file from
-		 * the file's start, and a guarded allocation may begin behind that.
+		 * A program that maps a shared block has the whole block. The kernel maps
+		 * a file from the file's start, and a guarded allocation may begin later.
 		 */
 		fd = allocation->kind == KIND_HOST && !allocation->block->slab &&
 				     allocation->address == allocation->block->address

@@ -17,12 +17,12 @@
 
 #include <uthash.h>
 
-struct readahead; /* broker/memops */
-struct block;	  /* broker/memory */
-struct lease;	  /* broker/memops */
-struct managed;	  /* model/managed_ranges.h */
-struct move;	  /* broker/memops */
+struct block;	/* broker/memory */
+struct lease;	/* broker/memops */
+struct managed; /* model/managed_ranges.h */
+struct move;	/* broker/memops */
 struct owner;
+struct readahead; /* broker/memops */
 struct refusal;
 struct registry;
 struct stream;

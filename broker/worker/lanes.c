@@ -270,7 +270,8 @@ static ssize_t piece_read_some(const struct file_move *move, uint8_t *bytes,
 		/* The file system can't tell what is in the cache: then it may read. */
 		if (errno == EAGAIN) {
 			n = piece_read_direct(move, bytes, length, at);
-			/* It refuses the size or the place of a sector. */
+			/* EINVAL: the file system refuses the size or the place of a
+			 * sector. */
 			if (n != -EINVAL)
 				return n;
 		}

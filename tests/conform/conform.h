@@ -17,8 +17,8 @@
 #define MIB ((size_t)1 << 20)
 
 /*
- * An address range that no other mapping uses: its start, and its size in bytes. Programs
- * with the thread sanitizer have a different and smaller free range.
+ * The start of an address range that no other mapping uses, and the range's bytes.
+ * Programs with the thread sanitizer have a different and smaller free range.
  */
 #ifdef __SANITIZE_THREAD__
 #define ADDRESS	     ((CUdeviceptr)0x7e8000000000)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernels that are compared with the host are made of. A header of such a kernel
- * has one function of its inputs and outputs in the C that both compilers know; the
- * instructions that it calls are PTX here, and C for the host in tests/corpus/host.h.
+ * Building blocks of the kernels that are compared with the host. A header of such a
+ * kernel has one function of its inputs and outputs in the C that both compilers know;
+ * the instructions that it calls are PTX here, and C for the host in tests/corpus/host.h.
  */
 #pragma once
 

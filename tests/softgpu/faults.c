@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver's log says about a kernel that faults. */
+/* Lines of the driver's log about kernels that fault. */
 #include "conform.h"
 
 #include <string.h>

@@ -178,7 +178,7 @@ const struct command *command_find(const char *name)
 
 #define HELP_COLUMN 20
 
-/* A line of a list: what it is about, and words that are folded beside it. */
+/* A row of a list: a subject, and its explanation folded beside the subject. */
 static void help_row(struct text *text, const char *what, const char *words)
 {
 	size_t length = strlen(what);

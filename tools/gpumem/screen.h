@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `gpumem ls` and `gpumem top` show. */
+/* The tables of `gpumem ls` and `gpumem top`. */
 #pragma once
 
 #include "command.h"

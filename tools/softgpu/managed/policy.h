@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program has asked for ranges of managed memory: advice and prefetches. */
+/* Advice and prefetches of ranges of managed memory, as the program asked for them. */
 #pragma once
 
 #include "softgpu/call.h"
@@ -9,7 +9,7 @@
 
 #define LOCATION_NONE ((CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_INVALID })
 
-/* Of accessed_by: the devices' bits, then the host's. */
+/* accessed_by has a bit for each device, then a bit for the host. */
 #define ACCESSED_BY_HOST (1U << OPTIONS_MAX_DEVICES)
 
 struct policy {

@@ -56,7 +56,8 @@ struct range *space_of_context(const struct context *context);
 /* The access that counts is CU_MEM_ACCESS_FLAGS_PROT_READ or _READWRITE. */
 enum span space_span(uint64_t start, uint64_t size, unsigned int access);
 
-/* What kernels and copies of a context's device may do there: CUmemAccess_flags. */
+/* The access of a context's device to a range, for kernels and copies. Returns:
+ * CUmemAccess_flags. */
 unsigned int range_device_access(const struct range *range,
 				 const struct context *context);
 
@@ -64,7 +65,7 @@ unsigned int range_device_access(const struct range *range,
 const uint64_t *space_epoch(void);
 void space_changed(void);
 
-/* What any device may do there. */
+/* The access of all devices together to a range. Returns: CUmemAccess_flags. */
 unsigned int range_access(const struct range *range);
 
 static inline bool range_is_host(const struct range *range)

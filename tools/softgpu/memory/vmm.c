@@ -31,7 +31,7 @@ struct reservation {
 
 struct handle {
 	UT_hash_handle hh;
-	uint64_t id; /* what the program has */
+	uint64_t id; /* the program's CUmemGenericAllocationHandle */
 	struct memory memory;
 	int handle_types;
 	bool imported;

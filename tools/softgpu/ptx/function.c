@@ -40,7 +40,7 @@ bool operand_label(struct parser *parser, size_t op, size_t target)
 	return expect_name(parser, &fixup->label);
 }
 
-/* Those of this scope find their label, or become the outer scope's. */
+/* Branches of a scope that ends find their label, or are left to the outer scope. */
 static bool fixups_settle(struct parser *parser, struct scope *outer)
 {
 	struct fixup **link = &parser->fixups;

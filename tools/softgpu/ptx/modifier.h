@@ -135,7 +135,7 @@ struct modifiers {
 	enum mode mode;
 	unsigned char n_vector; /* 0: no vector */
 	uint32_t flags;
-	uint32_t groups; /* that a word of was there */
+	uint32_t groups; /* bits of the groups with a word in the instruction */
 };
 
 /*

@@ -89,7 +89,7 @@ struct ptx_window {
 	bool writable;
 };
 
-/* What a kernel runs on. All may be called on several threads at once. */
+/* The machine under a kernel. Any function may be called on several threads at once. */
 struct ptx_machine {
 	/*
 	 * The window around an address, for reading or writing; false where there is
@@ -108,8 +108,7 @@ struct ptx_machine {
 	void (*print)(void *data, const char *text, size_t length);
 	void (*complain)(void *data, const char *text, size_t length);
 
-	/* What the fault was, in words; NULL: nobody asks. Once, before the launch ends.
-	 */
+	/* Gets a fault in words, once, before the launch ends. NULL: not wanted. */
 	void (*explain)(void *data, const char *text, size_t length);
 
 	void *data;

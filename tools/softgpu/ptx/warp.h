@@ -27,7 +27,7 @@ struct frame {
 	uint32_t local_base; /* of its local memory, in each lane's */
 };
 
-/* What a lane brought to a collective op and waits with. */
+/* The operands of a lane that waits in a collective op. */
 struct exchange {
 	const struct op *op;
 	uint32_t members;
@@ -41,7 +41,7 @@ struct lane {
 	struct frame *frame;
 	uint32_t pc; /* not kept while it is in the running group */
 	unsigned char barrier;
-	uint32_t cluster_round;	   /* that it arrived in */
+	uint32_t cluster_round;	   /* of the lane's arrival at the barrier */
 	struct operand barrier_to; /* of bar.red */
 	struct exchange exchange;
 	unsigned char *local;
@@ -85,7 +85,7 @@ struct block {
 	struct block *next;
 	struct grid *grid;
 	struct cluster *cluster; /* NULL: of its own */
-	struct worker *worker;	 /* that runs it now */
+	struct worker *worker;	 /* running the block now */
 	struct ptx_dim index;
 	uint64_t number;
 	uint32_t n_threads;
@@ -179,7 +179,7 @@ struct frame *frame_new(const struct ptx_function *function, struct frame *calle
 			uint32_t mask);
 void frame_free(struct frame *frame);
 
-/* Whoever can go on behind a collective op or a barrier is made ready. */
+/* Makes lanes ready whose collective op or barrier is complete. */
 void collective_settle(struct warp *warp);
 void barrier_settle(struct block *block);
 

@@ -12,7 +12,7 @@ struct module;
 struct function {
 	struct module *module;
 	struct ptx_function *ptx;
-	const struct ptx_kernel *kernel; /* what it says of itself */
+	const struct ptx_kernel *kernel; /* its parameters, registers and limits */
 	uint32_t max_dynamic;		 /* shared memory, bytes; may be raised */
 	int carveout;			 /* kept and told, and of no effect */
 	int cluster_policy;
