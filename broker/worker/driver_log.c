@@ -24,11 +24,11 @@ static void driver_log_add(void *data, CUlogLevel level, char *message, size_t l
 	if (level != CU_LOG_LEVEL_ERROR || memmem(message, length, "CUDA_ERROR_", 11))
 		return;
 	pthread_mutex_lock(&messages.lock);
-	if (length < sizeof(messages.text) - messages.length) {
-		memcpy(messages.text + messages.length, message, length);
-		messages.length += length;
+	length = MIN(length, sizeof(messages.text) - messages.length);
+	memcpy(messages.text + messages.length, message, length);
+	messages.length += length;
+	if (messages.length < sizeof(messages.text))
 		messages.text[messages.length++] = '\n';
-	}
 	pthread_mutex_unlock(&messages.lock);
 }
 

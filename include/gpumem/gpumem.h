@@ -66,7 +66,8 @@ struct gpumem_info {
 			  while suspended */
 	uint64_t address;     /* the allocation's address, the same in every program */
 	uint64_t size;	      /* bytes, as allocated */
-	uint64_t mapped_size; /* mapped bytes: size, rounded up */
+	uint64_t mapped_size; /* mapped bytes: size, rounded up. With a guard they begin
+				 before pointer and end with the allocation */
 	uint64_t id;	      /* never reused in this mount */
 	uint32_t generation;
 	int device;	  /* the driver's ordinal in this program; -1: host memory */

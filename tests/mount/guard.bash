@@ -212,6 +212,20 @@ test_the_sentence_names_no_allocation_that_its_owner_may_not_read()
 		"echo 'mine wild grid=1 block=1 u64:$address' >control/launch"
 }
 
+# The worker sends so many bytes and no more, and a sentence has a limit, too.
+test_a_long_message_is_cut()
+{
+	local long
+	needs_software 'name an address'
+	needs_kernels
+	long=$(printf 'n%.0s' {1..255})
+	mkdir modules/bounds
+	sed "s#[^/\"]*\.cu\"#$long\"#; s#[^/\"]*\.hpp\"#$long\"#" "$GPUMEM_KERNELS/bounds.ptx" >modules/bounds/image
+	echo 'x 4000 guard=1' >control/alloc
+	refused EFAULT "right behind the end of x \\(4000 bytes\\), n{255}:[0-9]+, inlined at n+" \
+		'echo "bounds add_behind elements=1001 u32:1000 x" >control/launch'
+}
+
 test_a_launch_that_nobody_waits_for_has_the_sentence_too()
 {
 	needs_software 'name an address'
@@ -463,6 +477,18 @@ test_run_check_names_the_allocation_that_was_meant()
 		checked 1 'ILLEGAL_ADDRESS\).*; guarded were z \(both ends\), x \(the end\)$' \
 			load_before elements=1 u32:1 in:z x
 	fi
+}
+
+# As on hardware, where the driver names no address.
+test_run_check_says_what_was_guarded()
+{
+	needs_kernels
+	echo 'x 4000' >control/alloc
+	echo "z $page" >control/alloc
+	inject 'fail=cuEventQuery@1=CUDA_ERROR_ILLEGAL_ADDRESS'
+	checked 1 'failed \(cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS\); guarded were z \(both ends\), x \(the end\)$' \
+		load_before elements=1 u32:1 in:z x
+	inject
 }
 
 test_run_check_copies_back_what_may_have_been_written()

@@ -136,7 +136,7 @@ class Map:
 
     @property
     def mapped_size(self) -> int:
-        """Mapped bytes: the size, rounded up."""
+        """Mapped bytes: the size, rounded up. Guarded memory ends with them."""
         return int(self._get().info.mapped_size)
 
     @property
