@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The Python package on a real mount: cases.py NAME runs test_NAME.
+"""The Python package on a real mount: cases.py NAME runs test_NAME. tensors.py has the cases
+of tensors, loading and publishing.
 
 tests/mount/python.bash starts the broker and runs each case in a program of its own, whose
 folder is the mount. Exit status 77 is a skip, with its reason on the last line.
@@ -870,9 +871,14 @@ def test_another_users_allocation_shows_what_may_be_known():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-if __name__ == "__main__":
+def run(tests):
+    """Runs the case named on the command line."""
     try:
-        globals()["test_" + sys.argv[1]]()
+        tests["test_" + sys.argv[1]]()
     except skip as reason:
         print(reason)
         sys.exit(77)
+
+
+if __name__ == "__main__":
+    run(globals())

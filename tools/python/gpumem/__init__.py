@@ -8,6 +8,10 @@
         t = m.torch("f32", (4096, 4096))    # or .cupy(), .numba(); host memory: .numpy()
         t.fill_(1)
 
+    m = gpumem.load("model.safetensors", "llama")   # the first program loads, others map
+    model.load_state_dict(m.torch(), assign=True)
+    gpumem.publish(model, "llama-tuned")
+
 The pointer is the same in every program, and nothing is copied. Arrays keep their memory
 mapped: after the `with` a map ends with its last array.
 
@@ -23,8 +27,11 @@ from __future__ import annotations
 
 from ._array import Array
 from ._library import Error
+from ._load import load
 from ._map import Map, collect
 from ._mount import Allocation, Mount, alloc, command, free, ls, map, open
+from ._publish import publish
+from ._tensors import Tensor
 from ._torch import torch_mempool
 
 __all__ = [
@@ -33,13 +40,16 @@ __all__ = [
     "Error",
     "Map",
     "Mount",
+    "Tensor",
     "alloc",
     "collect",
     "command",
     "free",
+    "load",
     "ls",
     "map",
     "open",
+    "publish",
     "torch_mempool",
 ]
 

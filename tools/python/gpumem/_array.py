@@ -18,18 +18,27 @@ Shape = Union[int, Sequence[int], None]
 
 
 class Array:
-    """Elements in mapped memory: contiguous, last index fastest.
+    """Elements in mapped memory: contiguous, last index fastest, unless a published
+    tensor has strides of its own.
 
     An Array, and what its methods return, keeps the memory mapped. It speaks the
     protocols `__cuda_array_interface__` (device memory), `__array_interface__` (host
     memory) and DLPack (both). All elements are those of one allocation: nothing is copied.
     """
 
-    def __init__(self, mapping: Mapping, dtype: Dtype, shape: tuple[int, ...], offset: int):
+    def __init__(
+        self,
+        mapping: Mapping,
+        dtype: Dtype,
+        shape: tuple[int, ...],
+        offset: int,
+        strides: Optional[tuple[int, ...]] = None,
+    ):
         self._mapping = mapping
         self._dtype = dtype
         self._shape = shape
         self._offset = offset
+        self._strides = strides  # in elements; None: contiguous
 
     @property
     def dtype(self) -> str:
@@ -44,11 +53,7 @@ class Array:
     @property
     def strides(self) -> tuple[int, ...]:
         """Distance of neighbours in each dimension, in elements."""
-        strides, step = [], 1
-        for n in reversed(self._shape):
-            strides.append(step)
-            step *= n
-        return tuple(reversed(strides))
+        return contiguous(self._shape) if self._strides is None else self._strides
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +85,8 @@ class Array:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device is None:
             raise AttributeError("host memory has no __cuda_array_interface__")
-        return {**self._interface(), "strides": None, "stream": None}
+        pointer = self.pointer if self.nbytes else 0  # as its definition has it
+        return {**self._interface(), "data": (pointer, not self.writable), "stream": None}
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -93,10 +99,16 @@ class Array:
             raise AttributeError(f"array interfaces have no type {self.dtype}")
         return {
             "shape": self.shape,
+            "strides": self._byte_strides(),
             "typestr": self._dtype.typestr,
-            "data": (self.pointer if self.nbytes else 0, not self.writable),
+            "data": (self.pointer, not self.writable),
             "version": 3,
         }
+
+    def _byte_strides(self) -> Optional[tuple[int, ...]]:
+        if self._strides is None:
+            return None
+        return tuple(step * self._dtype.size for step in self._strides)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (_dlpack.CPU, 0) if self.device is None else (_dlpack.CUDA, self.device)
@@ -124,12 +136,21 @@ class Array:
 
     # ---- frameworks ----
 
+    def view(self, dtype: Any) -> Array:
+        """The same bytes as elements of another type of the same size."""
+        element = find(dtype)
+        if element.size != self._dtype.size:
+            raise ValueError(
+                f"{element.name} has {element.size} bytes, {self.dtype} {self._dtype.size}"
+            )
+        return Array(self._mapping, element, self._shape, self._offset, self._strides)
+
     def numpy(self) -> Any:
         """The elements as a numpy.ndarray (host memory)."""
         if self.device is not None:
             raise TypeError("numpy needs host memory (kind=host): use .torch() or .cupy()")
         if self._dtype.typestr is None:
-            raise TypeError(f"numpy has no {self.dtype}: take uint8 or uint16 instead")
+            raise TypeError(f"numpy has no {self.dtype}: {self._instead()}")
         import numpy
 
         return numpy.asarray(self)
@@ -138,6 +159,8 @@ class Array:
         """The bytes as a flat memoryview (host memory)."""
         if self.device is not None:
             raise TypeError("a memoryview needs host memory (kind=host)")
+        if self._strides is not None:
+            raise TypeError("a memoryview has no strides: use .numpy()")
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
         memory._gpumem = self  # as long as there is a memoryview
         view = memoryview(memory).cast("B")
@@ -151,23 +174,26 @@ class Array:
         """
         import torch
 
-        dtype = getattr(torch, self.dtype, None)
-        if dtype is None:
-            raise TypeError(f"this torch ({torch.__version__}) has no {self.dtype}")
+        dtype = torch_dtype(self._dtype)
         if self.device is not None:
             torch.cuda.init()
         # Every version of torch takes bytes; many refuse bf16, fp8 or bool from DLPack.
-        flat = Array(self._mapping, find("uint8"), (self.nbytes,), self._offset)
+        flat = Array(self._mapping, find("uint8"), (self._span(),), self._offset)
         tensor = torch.utils.dlpack.from_dlpack(_dlpack.offer(flat, False))
-        return tensor.view(dtype).view(self.shape)
+        return tensor.view(dtype).as_strided(self.shape, self.strides)
+
+    def _span(self) -> int:
+        """Bytes from the first element to the end of the last."""
+        return span(self._shape, self.strides) * self._dtype.size
 
     def cupy(self) -> Any:
         """The elements as a cupy.ndarray (device memory)."""
         self._need_device("CuPy")
         import cupy
 
-        memory = cupy.cuda.UnownedMemory(self.pointer, self.nbytes, self, self.device)
-        return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0))
+        memory = cupy.cuda.UnownedMemory(self.pointer, self._span(), self, self.device)
+        pointer = cupy.cuda.MemoryPointer(memory, 0)
+        return cupy.ndarray(self.shape, self.dtype, pointer, strides=self._byte_strides())
 
     def numba(self) -> Any:
         """The elements as a device array of numba.cuda (device memory)."""
@@ -180,7 +206,36 @@ class Array:
         if self.device is None:
             raise TypeError(f"{framework} needs device memory: use .numpy() or .torch()")
         if self._dtype.typestr is None:
-            raise TypeError(f"{framework} has no {self.dtype}: take uint8 or uint16 instead")
+            raise TypeError(f"{framework} has no {self.dtype}: {self._instead()}")
+
+    def _instead(self) -> str:
+        return f"take .view(\"{'u8' if self._dtype.size == 1 else 'u16'}\") instead"
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of elements without holes, last index fastest, in elements."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Number of elements from the first to the end of the last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides))
+
+
+def torch_dtype(dtype: Dtype) -> Any:
+    """torch's own object for a type."""
+    import torch
+
+    found = getattr(torch, dtype.name, None)
+    if found is None:
+        raise TypeError(f"this torch ({torch.__version__}) has no {dtype.name}")
+    return found
 
 
 def make(mapping: Mapping, dtype: Any, shape: Shape, offset: int) -> Array:

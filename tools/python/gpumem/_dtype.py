@@ -13,7 +13,8 @@ class Dtype(NamedTuple):
     typestr: Optional[str]  # of the array interfaces; None: they have no such type
 
 
-_INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL, _E4M3FN, _E5M2 = 0, 1, 2, 4, 5, 6, 10, 12
+_INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_E4M3FN, _E5M2, _E8M0 = 10, 12, 14
 
 _DTYPES = {
     dtype.name: dtype
@@ -35,6 +36,7 @@ _DTYPES = {
         Dtype("complex128", 16, _COMPLEX, "<c16"),
         Dtype("float8_e4m3fn", 1, _E4M3FN, None),
         Dtype("float8_e5m2", 1, _E5M2, None),
+        Dtype("float8_e8m0fnu", 1, _E8M0, None),
     )
 }
 
@@ -54,7 +56,14 @@ _SHORT = {
     "c64": "complex64",
     "f8_e4m3": "float8_e4m3fn",
     "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
 }
+
+# The names of safetensors files and of `tensors`, by the name above.
+_STORED = {"bool": "BOOL", **{name: short.upper() for short, name in _SHORT.items()}}
+
+# Bytes of an element, by the same names.
+SIZES = {stored: _DTYPES[name].size for name, stored in _STORED.items()}
 
 
 def find(dtype: object) -> Dtype:
@@ -70,3 +79,14 @@ def find(dtype: object) -> Dtype:
     if found is None or getattr(dtype, "byteorder", "=") == ">":
         raise TypeError(f"{dtype!r} is not one of {', '.join((*_SHORT, *_DTYPES))}")
     return found
+
+
+def stored(dtype: object) -> str:
+    """The name that safetensors files and `tensors` have for a type: "BF16".
+
+    Raises TypeError for a type that they have no name for.
+    """
+    name = find(dtype).name
+    if name not in _STORED:
+        raise TypeError(f"{name} is not one of {', '.join(_STORED)}")
+    return _STORED[name]

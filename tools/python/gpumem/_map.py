@@ -16,10 +16,11 @@ import collections
 import contextlib
 import errno
 from collections.abc import Callable
+from collections.abc import Mapping as Table
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional, overload
 
-from . import _array, _dlpack
+from . import _array, _dlpack, _tensors
 from ._library import FOLLOW, KINDS, STATES, WRITE, Error, Info, check, check_again, library, text
 
 if TYPE_CHECKING:
@@ -89,8 +90,10 @@ class Map:
 
     def __init__(self, mount: Mount, name: str, flags: int):
         self._mapping: Optional[Mapping] = None
+        self._tensors: Optional[_tensors.Tensors] = None
         collect()
         self._name = name
+        self._mount = mount.path
         self._mapping = Mapping(mount, name, flags)
 
     def __enter__(self) -> Map:
@@ -171,9 +174,45 @@ class Map:
 
     @property
     def state(self) -> str:
-        """As of now: live, freed (the memory stays while it is mapped), ending (the broker
-        has ended; so does it then) or suspended."""
+        """As of now: live, freed (the memory stays while it is mapped), replaced (freed, and
+        another was published at its name), ending (the broker has ended; so does it then) or
+        suspended."""
         return STATES[self._get().ask().state]
+
+    # ---- tensors ----
+
+    def _table(self) -> _tensors.Tensors:
+        if self._tensors is None:
+            self._tensors = _tensors.read(self._mount, self.name, self.id, self.size)
+        return self._tensors
+
+    @property
+    def tensors(self) -> Table[str, _tensors.Tensor]:
+        """The tensors that were published here, by name: dtype ("BF16"), shape, strides (in
+        elements), offset and nbytes (bytes), kind (parameter, buffer), alias. Empty where
+        there are none. Read once, at the first use; ESTALE if the allocation has been freed
+        by then."""
+        return self._table().tensors
+
+    @property
+    def metadata(self) -> Table[str, str]:
+        """What else was published with the tensors: the source of gpumem.load() and the
+        words of the file."""
+        return self._table().metadata
+
+    def __getitem__(self, name: str) -> _array.Array:
+        """The tensor of this name: .torch(), .cupy(), .numba() or .numpy() of it."""
+        return _tensors.array(self._get(), self.tensors[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def keys(self) -> Any:
+        """Names of the tensors."""
+        return self.tensors.keys()
 
     # ---- arrays ----
 
@@ -195,9 +234,21 @@ class Map:
         """All bytes of host memory."""
         return self.array().memoryview()
 
-    def torch(self, dtype: Any, shape: _array.Shape = None, offset: int = 0) -> Any:
-        """torch.Tensor in device or host memory; arguments as for array()."""
-        return self.array(dtype, shape, offset).torch()
+    @overload
+    def torch(self) -> dict[str, Any]: ...
+
+    @overload
+    def torch(self, dtype: Any, shape: _array.Shape = None, offset: int = 0) -> Any: ...
+
+    def torch(self, dtype: Any = None, shape: _array.Shape = None, offset: int = 0) -> Any:
+        """Without arguments {name: torch.Tensor}, all tensors that were published here, for
+        load_state_dict(..., assign=True). Else a torch.Tensor in device or host memory;
+        arguments as for array()."""
+        if dtype is not None:
+            return self.array(dtype, shape, offset).torch()
+        if not self.tensors:
+            raise ValueError(f"{self._name} has no tensors: pass a type, as in torch('f32')")
+        return _tensors.torch(self._get(), self.tensors)
 
     def cupy(self, dtype: Any = "u8", shape: _array.Shape = None, offset: int = 0) -> Any:
         """cupy.ndarray in device memory; arguments as for array()."""

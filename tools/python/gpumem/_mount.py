@@ -8,6 +8,7 @@ import ctypes
 import dataclasses
 import errno
 import os
+import threading
 from collections.abc import Callable
 from ctypes import byref, c_void_p
 from typing import Optional, TypeVar, Union
@@ -127,6 +128,29 @@ class Mount:
         )
         return answer.value.decode(errors="replace")
 
+    def write(self, file: str, data: bytes) -> None:
+        """Writes a whole file, as `cp` does: `tensors`, or the image of a module."""
+        self._get()
+        path = f"{self.path}/{file}"
+        try:
+            with builtins.open(path, "wb", buffering=0) as opened:
+                left = memoryview(data)
+                while left:
+                    left = left[opened.write(left) :]
+        except OSError as error:
+            raise Error(error.errno, self._sentence(file, error)) from None
+
+    def _sentence(self, file: str, error: OSError) -> str:
+        """The broker's, from `errors`, about this thread's last use of the file."""
+        name = errno.errorcode.get(error.errno or 0, "")
+        start = f" pid={threading.get_native_id()} {file} {name} "
+        try:
+            with builtins.open(f"{self.path}/errors", errors="replace") as errors:
+                said = [line.partition(start)[2] for line in errors if start in line]
+        except OSError:
+            said = []
+        return said[-1].rstrip("\n") if said else f"{self.path}/{file}: {error.strerror}"
+
     def alloc(
         self,
         name: str,
@@ -166,6 +190,11 @@ class Mount:
         """As gpumem.free()."""
         self.command("control/free", _word(name))
 
+    def look(self, name: str) -> Allocation:
+        """The allocation of this name, as of now."""
+        folder = f"{self.path}/allocations/{name}"
+        return _allocation(name, _opened(os.stat, folder), _opened(_status, f"{folder}/status"))
+
     def ls(self) -> list[Allocation]:
         """As gpumem.ls()."""
         self._get()
@@ -190,6 +219,17 @@ class Mount:
         flags |= ANY_ADDRESS if any_address else 0
         flags |= REGISTER if register else 0
         return Map(self, name, flags)
+
+
+def command_again(mount: Mount, file: str, line: str) -> str:
+    """Begins a line again that a signal has ended, after the signal's handler, which may
+    raise (KeyboardInterrupt)."""
+    while True:
+        try:
+            return mount.command(file, line)
+        except Error as error:
+            if error.errno != errno.EINTR:
+                raise
 
 
 # Sessions of the functions below, by process and path.

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Tensors of an allocation: its file `tensors`, which is the header of a safetensors file.
+
+Offsets count from the first byte of the allocation, and the broker checks them when the
+file is written. They are checked here again, because numpy and CuPy believe what they are
+told.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping as Table
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from ._array import Array, contiguous, make, span, torch_dtype
+from ._dtype import SIZES, find
+from ._library import Error
+
+if TYPE_CHECKING:
+    from ._map import Mapping
+
+METADATA = "__metadata__"
+MAX_BYTES = 64 << 20  # of the text
+
+
+class Tensor(NamedTuple):
+    """Where a tensor is, and of what type."""
+
+    dtype: str  # as safetensors names it: BF16
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+    offset: int  # bytes from the start of the allocation
+    nbytes: int
+    kind: Optional[str] = None  # parameter, buffer, or not known
+    alias: Optional[str] = None  # the tensor that has the same memory
+
+
+class Tensors(NamedTuple):
+    """The whole file."""
+
+    tensors: Table[str, Tensor]
+    metadata: Table[str, str]
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _tensor(row: Any, size: int) -> Tensor:
+    shape, (begin, end) = tuple(row["shape"]), row["data_offsets"]
+    given = row.get("strides")
+    strides = contiguous(shape) if given is None else tuple(given)
+    if not all(map(_whole, (*shape, *strides, begin, end))) or len(shape) != len(strides):
+        raise ValueError("its numbers are wrong")
+    if not begin <= end <= size:
+        raise ValueError(f"bytes {begin} to {end} are outside of the {size} that are there")
+    dtype = row["dtype"]
+    if dtype in SIZES and span(shape, strides) * SIZES[dtype] > end - begin:
+        raise ValueError(f"{dtype}{list(shape)} does not fit into {end - begin} bytes")
+    return Tensor(dtype, shape, strides, begin, end - begin, row.get("kind"), row.get("alias"))
+
+
+def parse(text: bytes, size: int) -> Tensors:
+    """The tensors of a header, in memory of size bytes.
+
+    Raises ValueError for what is not a header, or lies.
+    """
+    tensors: dict[str, Tensor] = {}
+    try:
+        rows = json.loads(text) if text.strip() else {}
+        metadata = rows.pop(METADATA, {})
+        for name, row in rows.items():
+            tensors[name] = _tensor(row, size)
+        return Tensors(MappingProxyType(tensors), MappingProxyType(dict(metadata)))
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a table of tensors ({error!r})") from None
+
+
+def text(tensors: Table[str, Tensor], metadata: Table[str, str]) -> bytes:
+    """The header of tensors."""
+    rows: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    for name, tensor in tensors.items():
+        row: dict[str, Any] = {
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "data_offsets": (tensor.offset, tensor.offset + tensor.nbytes),
+        }
+        if tensor.strides != contiguous(tensor.shape):
+            row["strides"] = tensor.strides
+        if tensor.kind is not None:
+            row["kind"] = tensor.kind
+        if tensor.alias is not None:
+            row["alias"] = tensor.alias
+        rows[name] = row
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(mount: str, name: str, id: int, size: int) -> Tensors:
+    """The tensors of the allocation that has this name and this number."""
+    folder = f"{mount}/allocations/{name}"
+    try:
+        at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            if int(_text(at, "id")) != id:
+                raise Error(errno.ESTALE, f"{name} is another allocation now than the mapped one")
+            found = _text(at, "tensors")
+        finally:
+            os.close(at)
+    except Error:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE) and not os.path.exists(folder):
+            raise Error(errno.ESTALE, f"{name} has been freed, and its tensors with it") from None
+        raise Error(error.errno, f"{folder}/tensors: {error.strerror}") from None
+    try:
+        return parse(found, size)
+    except ValueError as error:
+        raise Error(errno.EINVAL, f"tensors of {name}: {error}") from None
+
+
+def _text(folder: int, file: str) -> bytes:
+    fd = os.open(file, os.O_RDONLY, dir_fd=folder)
+    with open(fd, "rb", buffering=0) as opened:
+        return opened.read()
+
+
+def array(mapping: Mapping, tensor: Tensor) -> Array:
+    """A tensor of mapped memory."""
+    if tensor.strides == contiguous(tensor.shape):
+        return make(mapping, tensor.dtype, tensor.shape, tensor.offset)
+    length = span(tensor.shape, tensor.strides)
+    first = make(mapping, tensor.dtype, length, tensor.offset)  # checks
+    return Array(mapping, first._dtype, tensor.shape, tensor.offset, tensor.strides)
+
+
+def torch(mapping: Mapping, tensors: Table[str, Tensor]) -> dict[str, Any]:
+    """All tensors as views of a single torch.Tensor: some microseconds each."""
+    memory = make(mapping, "uint8", mapping.size, 0).torch()
+    bases: dict[str, tuple[Any, int]] = {}
+    found = {}
+    for name, (dtype, shape, strides, offset, _nbytes, _kind, _alias) in tensors.items():
+        if dtype not in bases:
+            element = find(dtype)
+            whole = mapping.size - mapping.size % element.size
+            bases[dtype] = memory[:whole].view(torch_dtype(element)), element.size
+        base, size = bases[dtype]
+        if offset % size:
+            raise ValueError(f"{name}: offset {offset} is not a multiple of {size} ({dtype})")
+        found[name] = base.as_strided(shape, strides, offset // size)
+    return found
