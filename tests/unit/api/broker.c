@@ -147,14 +147,18 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 	control_free(alloc);
 	source = allocation_named(broker, "source");
 	broker_writer_init(broker, &target, allocation_named(broker, "target"));
-	cr_assert(eq(int, command_say(broker, "alloc", "busy 4M"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "busy 4M mode=666"), 0));
 	cr_assert(eq(int, command_say(broker, "fill", "busy u8:1"), 0));
 	cr_assert(eq(int, command_say(broker, "fill", "target u8:1"), 0));
 
 	mover_signal(broker, SIGSTOP);
-	for (int i = 0; i < N; i++)
-		broker_read(broker, allocation_named(broker, "busy"), &nobody_special, 0,
-			    4096, answer_expect(&answers[i]));
+	/* A user has fewer turns at the mover than the mover has slots. */
+	for (int i = 0; i < N; i++) {
+		const struct caller reader = { .uid = 2000 + (uid_t)i / 8, .pid = 44 };
+
+		broker_read(broker, allocation_named(broker, "busy"), &reader, 0, 4096,
+			    answer_expect(&answers[i]));
+	}
 	broker_copy_range(broker, source, 0, &target, 0, 4096, &nobody_special,
 			  answer_expect(&copied));
 	kill(owner_pid(broker), SIGKILL);
