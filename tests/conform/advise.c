@@ -1,75 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* Prefetches, advice, and the driver's reports about ranges of managed memory. */
+/* Advice, and the driver's reports about ranges of managed memory. */
 #include "conform.h"
 #include "managed.h"
 
-#include <string.h>
-
-SUITE(prefetch);
 SUITE(advise);
 
 #define PAGE ((size_t)4096)
 
 static const CUmemLocation device_0 = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
-static const CUmemLocation device_1 = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 };
 static const CUmemLocation host = { .type = CU_MEM_LOCATION_TYPE_HOST };
 static const CUmemLocation node_0 = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA };
 
-/* Allocates managed memory on a device where managed pages move. */
-static CUdeviceptr begin(size_t size)
-{
-	conform_context();
-	managed_need_concurrent();
-	return managed_new(size);
-}
-
-static void need_locations(void)
-{
-	if (!driver->fn_cuMemPrefetchAsync_v2 || !driver->fn_cuMemAdvise_v2)
-		cr_skip_test("the driver knows no locations");
-}
-
-static int range_number(CUmem_range_attribute attribute, CUdeviceptr at, size_t size)
-{
-	int value = -1000;
-
-	OK(cuMemRangeGetAttribute, &value, sizeof(value), attribute, at, size);
-	return value;
-}
-
 static int read_mostly(CUdeviceptr at, size_t size)
 {
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, size);
+	return managed_number(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, size);
 }
 
 static int preferred(CUdeviceptr at, size_t size)
 {
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, at, size);
+	return managed_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, at, size);
 }
 
 static int prefetched(CUdeviceptr at, size_t size)
 {
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, at, size);
+	return managed_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, at, size);
 }
 
 static int preferred_type(CUdeviceptr at, size_t size)
 {
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, at, size);
+	return managed_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, at, size);
 }
 
 static int preferred_id(CUdeviceptr at, size_t size)
 {
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, at, size);
-}
-
-static int prefetched_type(CUdeviceptr at, size_t size)
-{
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, at, size);
-}
-
-static int prefetched_id(CUdeviceptr at, size_t size)
-{
-	return range_number(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID, at, size);
+	return managed_number(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, at, size);
 }
 
 /* Whether accessed-by lists exactly these two, CU_DEVICE_INVALID for nothing. */
@@ -85,224 +49,9 @@ static bool accessed_by_is(CUdeviceptr at, size_t size, int first, int second)
 	       (list[0] == second && list[1] == first);
 }
 
-static void words_set(CUdeviceptr at, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		((uint32_t *)(uintptr_t)at)[i] = (uint32_t)i;
-}
-
-static bool words_are_set(CUdeviceptr at, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (((uint32_t *)(uintptr_t)at)[i] != i)
-			return false;
-	return true;
-}
-
-Test(prefetch, keeps_the_contents_there_and_back)
-{
-	const CUdeviceptr at = begin(8 * MIB);
-
-	words_set(at, 2 * MIB);
-	OK(cuMemPrefetchAsync, at, 8 * MIB, 0, NULL);
-	OK(cuCtxSynchronize);
-	cr_assert(words_match(at, 0, 2 * MIB));
-	OK(cuMemPrefetchAsync, at, 8 * MIB, CU_DEVICE_CPU, NULL);
-	OK(cuCtxSynchronize);
-	cr_assert(words_are_set(at, 2 * MIB));
-}
-
-Test(prefetch, is_told_as_the_last_one)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-
-	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_INVALID);
-	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
-	cr_assert_eq(prefetched(at, 4 * MIB), 0);
-	OK(cuMemPrefetchAsync, at, 4 * MIB, CU_DEVICE_CPU, NULL);
-	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
-	OK(cuCtxSynchronize);
-	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
-}
-
-Test(prefetch, is_told_whatever_uses_the_memory_later)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-
-	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
-	OK(cuCtxSynchronize);
-	words_set(at, MIB);
-	cr_assert_eq(prefetched(at, 4 * MIB), 0);
-}
-
-Test(prefetch, of_a_part_is_told_for_it)
-{
-	const CUdeviceptr at = begin(8 * MIB);
-
-	OK(cuMemPrefetchAsync, at + 2 * MIB, 4 * MIB, 0, NULL);
-	cr_assert_eq(prefetched(at, 8 * MIB), CU_DEVICE_INVALID);
-	cr_assert_eq(prefetched(at, 2 * MIB), CU_DEVICE_INVALID);
-	cr_assert_eq(prefetched(at + 2 * MIB, 4 * MIB), 0);
-	cr_assert_eq(prefetched(at + 6 * MIB, 2 * MIB), CU_DEVICE_INVALID);
-	OK(cuMemPrefetchAsync, at, 2 * MIB, CU_DEVICE_CPU, NULL);
-	cr_assert_eq(prefetched(at, 2 * MIB), CU_DEVICE_CPU);
-	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_INVALID);
-	OK(cuCtxSynchronize);
-}
-
-Test(prefetch, is_for_whole_pages)
-{
-	const CUdeviceptr at = begin(3 * PAGE);
-
-	OK(cuMemPrefetchAsync, at + PAGE / 2, PAGE, 0, NULL);
-	cr_assert_eq(prefetched(at, 2 * PAGE), 0);
-	cr_assert_eq(prefetched(at + 2 * PAGE, 1), CU_DEVICE_INVALID);
-	cr_assert_eq(prefetched(at, 3 * PAGE), CU_DEVICE_INVALID);
-	OK(cuCtxSynchronize);
-}
-
-Test(prefetch, is_in_the_order_of_its_stream)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-	struct gate gate;
-	CUstream stream;
-
-	gate_init(&gate);
-	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-	OK(cuLaunchHostFunc, stream, gate_wait, &gate);
-	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, stream);
-	FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
-	gate_open(&gate);
-	OK(cuStreamSynchronize, stream);
-}
-
-Test(prefetch, to_a_location_is_told_with_type_and_id)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-
-	need_locations();
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
-	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, device_0, 0, NULL);
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
-	cr_assert_eq(prefetched_id(at, 4 * MIB), 0);
-	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, host, 0, NULL);
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST);
-	cr_assert_eq(prefetched(at, 4 * MIB), CU_DEVICE_CPU);
-	OK(cuMemPrefetchAsync_v2, at, 2 * MIB, device_0, 0, NULL);
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
-	OK(cuCtxSynchronize);
-}
-
-Test(prefetch, to_a_node_of_the_host_is_told_by_its_number)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-
-	need_locations();
-	words_set(at, MIB);
-	OK(cuMemPrefetchAsync_v2, at, 4 * MIB, node_0, 0, NULL);
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_HOST_NUMA);
-	cr_assert_eq(prefetched_id(at, 4 * MIB), 0);
-	OK(cuCtxSynchronize);
-	cr_assert(words_are_set(at, MIB));
-}
-
-Test(prefetch, to_the_second_device_goes_there)
-{
-	const CUdeviceptr at = begin(4 * MIB);
-
-	conform_need_devices(2);
-	need_locations();
-	words_set(at, MIB);
-	OK(cuMemPrefetchAsync, at, 2 * MIB, 1, NULL);
-	OK(cuMemPrefetchAsync_v2, at + 2 * MIB, 2 * MIB, device_1, 0, NULL);
-	OK(cuCtxSynchronize);
-	cr_assert_eq(prefetched(at, 4 * MIB), 1);
-	cr_assert_eq(prefetched_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
-	cr_assert_eq(prefetched_id(at, 4 * MIB), 1);
-	cr_assert(words_are_set(at, MIB));
-}
-
-Test(prefetch, of_what_is_not_managed_is_refused)
-{
-	static uint32_t own[2 * 1024];
-	CUdeviceptr device;
-	void *pinned;
-
-	begin(MIB);
-	OK(cuMemAlloc_v2, &device, MIB);
-	OK(cuMemHostAlloc, &pinned, MIB, 0);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, device, MIB, 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync,
-	      (CUdeviceptr)(uintptr_t)pinned, MIB, 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, (CUdeviceptr)(uintptr_t)own,
-	      sizeof(own), 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, 0, MIB, 0, NULL);
-}
-
-Test(prefetch, of_nothing_or_too_much_is_refused)
-{
-	const CUdeviceptr at = begin(PAGE);
-
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, 0, 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, at, (size_t)1 << 40, 0, NULL);
-	/* SIZE_MAX rounded up to whole pages overflows to 0: nothing to do. */
-	OK(cuMemPrefetchAsync, at, SIZE_MAX, 0, NULL);
-	OK(cuCtxSynchronize);
-	cr_assert_eq(prefetched(at, PAGE), CU_DEVICE_INVALID);
-}
-
-Test(prefetch, to_no_device_is_refused)
-{
-	const CUdeviceptr at = begin(MIB);
-	CUmemLocation nowhere = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1000 };
-
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, MIB, CU_DEVICE_INVALID,
-	      NULL);
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, MIB, 1000, NULL);
-	need_locations();
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync_v2, at, MIB, nowhere, 0,
-	      NULL);
-	nowhere.id = -1;
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync_v2, at, MIB, nowhere, 0,
-	      NULL);
-	cr_assert_eq(prefetched(at, MIB), CU_DEVICE_INVALID);
-}
-
-/* Drivers differ in which of the two results they return. */
-static bool is_refused(CUresult result)
-{
-	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
-}
-
-Test(prefetch, to_no_location_is_refused)
-{
-	const CUdeviceptr at = begin(MIB);
-	CUmemLocation nowhere = { .type = CU_MEM_LOCATION_TYPE_INVALID };
-
-	need_locations();
-	cr_assert(
-		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
-	nowhere.type = (CUmemLocationType)77;
-	cr_assert(
-		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
-	nowhere = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 1000 };
-	cr_assert(
-		is_refused(driver->fn_cuMemPrefetchAsync_v2(at, MIB, nowhere, 0, NULL)));
-	cr_assert_eq(prefetched(at, MIB), CU_DEVICE_INVALID);
-}
-
-Test(prefetch, with_flags_is_refused)
-{
-	const CUdeviceptr at = begin(MIB);
-
-	need_locations();
-	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync_v2, at, MIB, device_0, 1,
-	      NULL);
-}
-
 Test(advise, is_none_at_first)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 
 	cr_assert_eq(read_mostly(at, 4 * MIB), 0);
 	cr_assert_eq(preferred(at, 4 * MIB), CU_DEVICE_INVALID);
@@ -311,7 +60,7 @@ Test(advise, is_none_at_first)
 
 Test(advise, read_mostly_is_set_and_unset)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 	cr_assert_eq(read_mostly(at, 4 * MIB), 1);
@@ -321,7 +70,7 @@ Test(advise, read_mostly_is_set_and_unset)
 
 Test(advise, preferred_location_is_set_and_unset)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
 	cr_assert_eq(preferred(at, 4 * MIB), 0);
@@ -333,7 +82,7 @@ Test(advise, preferred_location_is_set_and_unset)
 
 Test(advise, accessed_by_is_a_set)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, 0);
@@ -348,7 +97,7 @@ Test(advise, accessed_by_is_a_set)
 
 Test(advise, accessed_by_of_two_devices_is_told)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 	int one;
 
 	conform_need_devices(2);
@@ -371,9 +120,9 @@ static bool node_or_before(int type, int before)
 
 Test(advise, with_a_location_is_told_with_type_and_id)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 
-	need_locations();
+	managed_need_locations();
 	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_INVALID);
 	OK(cuMemAdvise_v2, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device_0);
 	cr_assert_eq(preferred_type(at, 4 * MIB), CU_MEM_LOCATION_TYPE_DEVICE);
@@ -393,7 +142,7 @@ Test(advise, with_a_location_is_told_with_type_and_id)
 
 Test(advise, of_a_part_is_told_for_it)
 {
-	const CUdeviceptr at = begin(8 * MIB);
+	const CUdeviceptr at = managed_begin(8 * MIB);
 
 	OK(cuMemAdvise, at + 2 * MIB, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
@@ -459,7 +208,7 @@ static void say_of_pages(CUdeviceptr at, struct said *pages, unsigned int begin_
  */
 Test(advise, of_parts_that_differ_one_by_one_is_told_for_each)
 {
-	const CUdeviceptr at = begin(N_PAGES * PAGE);
+	const CUdeviceptr at = managed_begin(N_PAGES * PAGE);
 	static const int places[] = { CU_DEVICE_INVALID, CU_DEVICE_CPU, 0 };
 	struct said pages[N_PAGES];
 
@@ -481,7 +230,7 @@ Test(advise, of_parts_that_differ_one_by_one_is_told_for_each)
 
 Test(advise, is_for_whole_pages)
 {
-	const CUdeviceptr at = begin(16 * PAGE);
+	const CUdeviceptr at = managed_begin(16 * PAGE);
 
 	OK(cuMemAdvise, at + 5 * PAGE + 10, 20, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 	cr_assert_eq(read_mostly(at + 5 * PAGE, PAGE), 1);
@@ -492,7 +241,7 @@ Test(advise, is_for_whole_pages)
 
 Test(advise, of_one_allocation_is_not_its_neighbours)
 {
-	const CUdeviceptr at = begin(2 * MIB), other = managed_new(2 * MIB);
+	const CUdeviceptr at = managed_begin(2 * MIB), other = managed_new(2 * MIB);
 
 	OK(cuMemAdvise, at, 2 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 	cr_assert_eq(read_mostly(other, 2 * MIB), 0);
@@ -500,7 +249,7 @@ Test(advise, of_one_allocation_is_not_its_neighbours)
 
 Test(advise, is_forgotten_with_the_memory)
 {
-	CUdeviceptr at = begin(4 * MIB);
+	CUdeviceptr at = managed_begin(4 * MIB);
 
 	OK(cuMemAdvise, at, 4 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 	OK(cuMemPrefetchAsync, at, 4 * MIB, 0, NULL);
@@ -512,7 +261,7 @@ Test(advise, is_forgotten_with_the_memory)
 
 Test(advise, attributes_are_told_together)
 {
-	const CUdeviceptr at = begin(4 * MIB);
+	const CUdeviceptr at = managed_begin(4 * MIB);
 	int mostly = -1, location = -1000, list[2] = { -1000, -1000 };
 	void *values[] = { &mostly, list, &location };
 	size_t sizes[] = { sizeof(mostly), sizeof(list), sizeof(location) };
@@ -536,7 +285,7 @@ Test(advise, of_what_is_not_managed_is_refused)
 	void *pinned;
 	int value;
 
-	begin(MIB);
+	managed_begin(MIB);
 	OK(cuMemAlloc_v2, &device, MIB);
 	OK(cuMemHostAlloc, &pinned, MIB, 0);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, device, MIB,
@@ -553,7 +302,7 @@ Test(advise, of_what_is_not_managed_is_refused)
 
 Test(advise, of_nothing_or_too_much_is_refused)
 {
-	const CUdeviceptr at = begin(PAGE);
+	const CUdeviceptr at = managed_begin(PAGE);
 
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, 0, CU_MEM_ADVISE_SET_READ_MOSTLY,
 	      0);
@@ -564,7 +313,7 @@ Test(advise, of_nothing_or_too_much_is_refused)
 
 Test(advise, that_is_unknown_is_refused)
 {
-	const CUdeviceptr at = begin(MIB);
+	const CUdeviceptr at = managed_begin(MIB);
 
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, MIB, (CUmem_advise)0, 0);
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, at, MIB, (CUmem_advise)99, 0);
@@ -572,7 +321,7 @@ Test(advise, that_is_unknown_is_refused)
 
 Test(advise, for_no_device_is_refused)
 {
-	const CUdeviceptr at = begin(MIB);
+	const CUdeviceptr at = managed_begin(MIB);
 
 	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, MIB,
 	      CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1000);
@@ -587,17 +336,17 @@ Test(advise, for_no_device_is_refused)
 
 Test(advise, accessed_by_a_node_of_the_host_is_refused)
 {
-	const CUdeviceptr at = begin(MIB);
+	const CUdeviceptr at = managed_begin(MIB);
 
-	need_locations();
-	cr_assert(is_refused(driver->fn_cuMemAdvise_v2(
+	managed_need_locations();
+	cr_assert(managed_refuses(driver->fn_cuMemAdvise_v2(
 		at, MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, node_0)));
 	cr_assert(accessed_by_is(at, MIB, CU_DEVICE_INVALID, CU_DEVICE_INVALID));
 }
 
 Test(advise, questions_of_a_wrong_size_are_refused)
 {
-	const CUdeviceptr at = begin(MIB);
+	const CUdeviceptr at = managed_begin(MIB);
 	int values[4];
 
 	FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, NULL, 4,

@@ -27,6 +27,32 @@ void managed_need_concurrent(void)
 		cr_skip_test("the device lacks concurrent managed access");
 }
 
+CUdeviceptr managed_begin(size_t size)
+{
+	conform_context();
+	managed_need_concurrent();
+	return managed_new(size);
+}
+
+void managed_need_locations(void)
+{
+	if (!driver->fn_cuMemPrefetchAsync_v2 || !driver->fn_cuMemAdvise_v2)
+		cr_skip_test("the driver knows no locations");
+}
+
+int managed_number(CUmem_range_attribute attribute, CUdeviceptr at, size_t size)
+{
+	int value = -1000;
+
+	OK(cuMemRangeGetAttribute, &value, sizeof(value), attribute, at, size);
+	return value;
+}
+
+bool managed_refuses(CUresult result)
+{
+	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
+}
+
 static CUstream stream_new(void)
 {
 	CUstream stream;
