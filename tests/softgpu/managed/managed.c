@@ -4,22 +4,15 @@
  * copies do not, advice counts, and a full device evicts.
  */
 #include "conform.h"
+#include "pages.h"
 #include "ptx.h"
-#include "softgpu.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>
 
 SUITE(residency);
 SUITE(evict);
-SUITE(restricted);
 SUITE(attach);
-
-#define DEVICE(n) (1U << (n))
-#define NODE(n)	  (1U << (16 + (n)))
-#define CPU	  CU_DEVICE_CPU
-#define PAGE	  (2 * MIB)
 
 static CUdeviceptr managed_new(size_t size)
 {
@@ -37,28 +30,9 @@ static CUdeviceptr begin(size_t size)
 	return managed_new(size);
 }
 
-static uint32_t where(CUdeviceptr at)
-{
-	__typeof__(softgpu_where) *function =
-		(__typeof__(softgpu_where) *)dlsym(driver->library, "softgpu_where");
-
-	MUST(function != NULL);
-	return function((const void *)(uintptr_t)at);
-}
-
 static bool is_on_host(CUdeviceptr at)
 {
 	return where(at) == NODE(0) || where(at) == NODE(1);
-}
-
-static void host_access(CUdeviceptr at, size_t length, bool write)
-{
-	__typeof__(softgpu_host_access) *function =
-		(__typeof__(softgpu_host_access) *)dlsym(driver->library,
-							 "softgpu_host_access");
-
-	MUST(function != NULL);
-	function((const void *)(uintptr_t)at, length, write);
 }
 
 static void prefetch(CUdeviceptr at, size_t size, CUdevice device)
@@ -76,11 +50,6 @@ static void prefetch_to_node(CUdeviceptr at, size_t size, int node)
 	OK(cuCtxSynchronize);
 }
 
-static void advise(CUdeviceptr at, size_t size, CUmem_advise advice, CUdevice device)
-{
-	OK(cuMemAdvise, at, size, advice, device);
-}
-
 static CUcontext use_device(int device)
 {
 	CUcontext context;
@@ -88,26 +57,6 @@ static CUcontext use_device(int device)
 	OK(cuDevicePrimaryCtxRetain, &context, device);
 	OK(cuCtxSetCurrent, context);
 	return context;
-}
-
-/* Runs a kernel of one thread on the current device; the kernel stores or loads a word.
- */
-static CUresult kernel_run(const char *name, CUstream stream, void **params)
-{
-	CUfunction function;
-	CUmodule module;
-
-	OK(cuModuleLoadDataEx, &module, PTX_ALL, 0, NULL, NULL);
-	OK(cuModuleGetFunction, &function, module, name);
-	OK(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
-	return driver->fn_cuStreamSynchronize(stream);
-}
-
-static CUresult kernel_write(CUdeviceptr at, CUstream stream)
-{
-	uint32_t value = 7;
-
-	return kernel_run("poke", stream, (void *[]){ &at, &value });
 }
 
 static CUresult kernel_read(CUdeviceptr at)
@@ -504,17 +453,6 @@ Test(evict, a_duplicate_is_only_dropped)
 	cr_assert_eq(where(at), DEVICE(1));
 }
 
-/* Devices without concurrent managed access. */
-static CUdeviceptr begin_restricted(size_t size, unsigned int attach)
-{
-	CUdeviceptr at;
-
-	conform_options("devices=2:memory=64M:concurrent=0");
-	conform_context();
-	OK(cuMemAllocManaged, &at, size, attach);
-	return at;
-}
-
 static int64_t now_ns(void)
 {
 	struct timespec now;
@@ -545,88 +483,4 @@ Test(residency, calls_fail_and_wait_on_request)
 	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemRangeGetAttributes, NULL, NULL, NULL, 0,
 	      at, PAGE);
 	FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree_v2, at);
-}
-
-Test(restricted, device_says_so)
-{
-	int value;
-
-	conform_options("concurrent=0");
-	conform_open();
-	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-	   0);
-	cr_assert_eq(value, 0);
-	OK(cuDeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0);
-	cr_assert_eq(value, 1);
-}
-
-Test(restricted, memory_is_on_the_device_for_good)
-{
-	const CUdeviceptr at = begin_restricted(16 * PAGE, CU_MEM_ATTACH_GLOBAL);
-	CUdeviceptr more;
-
-	cr_assert_eq(where(at), DEVICE(0));
-	cr_assert_eq(memory_free(), 16 * PAGE);
-	host_access(at, 1, true);
-	cr_assert_eq(where(at), DEVICE(0));
-	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocManaged, &more, 17 * PAGE,
-	      CU_MEM_ATTACH_GLOBAL);
-	cr_assert_eq(memory_free(), 16 * PAGE);
-	OK(cuMemFree_v2, at);
-	cr_assert_eq(memory_free(), 32 * PAGE);
-}
-
-Test(restricted, prefetch_and_locations_are_refused)
-{
-	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
-
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, PAGE, 0, NULL);
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, at, PAGE, CPU, NULL);
-	FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, at, PAGE,
-	      CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
-	advise(at, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CPU);
-	advise(at, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
-}
-
-Test(restricted, kernel_faults_on_memory_of_the_host)
-{
-	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_HOST);
-
-	cr_assert_eq(kernel_write(at, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-Test(restricted, kernel_uses_memory_of_the_host_once_it_is_attached)
-{
-	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_HOST);
-	CUstream stream;
-
-	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
-	cr_assert_eq(kernel_write(at, stream), CUDA_SUCCESS);
-	OK(cuStreamAttachMemAsync, NULL, at, 0, CU_MEM_ATTACH_GLOBAL);
-	OK(cuCtxSynchronize);
-	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
-}
-
-Test(restricted, kernel_faults_on_memory_of_another_stream)
-{
-	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
-	CUstream stream;
-
-	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
-	OK(cuStreamSynchronize, stream);
-	cr_assert_eq(kernel_write(at, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-Test(restricted, attachment_goes_back_when_its_stream_is_destroyed)
-{
-	const CUdeviceptr at = begin_restricted(PAGE, CU_MEM_ATTACH_GLOBAL);
-	CUstream stream;
-
-	OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-	OK(cuStreamAttachMemAsync, stream, at, 0, CU_MEM_ATTACH_SINGLE);
-	OK(cuStreamSynchronize, stream);
-	OK(cuStreamDestroy_v2, stream);
-	cr_assert_eq(kernel_write(at, NULL), CUDA_SUCCESS);
 }
