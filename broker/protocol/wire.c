@@ -3,9 +3,8 @@
  * The rules of the wire, checked on both sides from one table.
  *
  * A row names the fields of an operation; all other fields must be zero. Each field has a
- * check that holds for every operation. Checks for a single operation are a small
- * function in its row. The values of a reply are zero unless the row has a function for
- * them.
+ * check that holds for every operation. Checks for a single operation are a function in
+ * its row. The values of a reply are zero unless its row has a function (reply_values.h).
  *
  * Neither side trusts the other. The broker refuses to send a malformed request, and ends
  * a worker after a malformed reply. A worker exits after a malformed request. This file
@@ -14,11 +13,9 @@
 #include "protocol/wire.h"
 
 #include "cuda/driver.h"
+#include "protocol/reply_values.h"
 
 #include <gpumem/function.h>
-
-#define ERRNO_MAX   4095
-#define ADDRESS_END (1ull << 56) /* above all addresses of drivers */
 
 enum field {
 	FLAGS,
@@ -56,12 +53,6 @@ struct op {
 				    const uint64_t *value);
 };
 
-static bool range_is_good(uint64_t address, uint64_t length)
-{
-	return address && length && address < ADDRESS_END &&
-	       length <= ADDRESS_END - address;
-}
-
 static bool ranges_overlap(uint64_t a, uint64_t b, uint64_t length)
 {
 	return a < b + length && b < a + length;
@@ -70,7 +61,7 @@ static bool ranges_overlap(uint64_t a, uint64_t b, uint64_t length)
 static bool range_is_within(uint64_t address, uint64_t length, uint64_t base,
 			    uint64_t span)
 {
-	return range_is_good(address, length) && address >= base && length <= span &&
+	return wire_range_is_good(address, length) && address >= base && length <= span &&
 	       address - base <= span - length;
 }
 
@@ -134,7 +125,8 @@ static const char *check_free(const struct wire_request *request)
 
 static const char *check_range(const struct wire_request *request)
 {
-	return range_is_good(request->address, request->length) ? NULL : "a bad range";
+	return wire_range_is_good(request->address, request->length) ? NULL
+								     : "a bad range";
 }
 
 static const char *check_transfer(const struct wire_request *request)
@@ -146,7 +138,7 @@ static const char *check_transfer(const struct wire_request *request)
 
 static const char *check_copy(const struct wire_request *request)
 {
-	if (!range_is_good(request->source, request->length))
+	if (!wire_range_is_good(request->source, request->length))
 		return "a bad source range";
 	if (ranges_overlap(request->address, request->source, request->length))
 		return "a source that overlaps what it is copied to";
@@ -170,29 +162,9 @@ static const char *check_fill(const struct wire_request *request)
 	return check_range(request);
 }
 
-static bool location_is_good(uint32_t location)
-{
-	unsigned int number;
-
-	if (location > UINT16_MAX)
-		return false;
-	number = location_number((uint16_t)location);
-	switch (location_place((uint16_t)location)) {
-	case LOCATION_NONE:
-	case LOCATION_CPU:
-		return number == 0;
-	case LOCATION_NUMA:
-		return true;
-	case LOCATION_DEVICE:
-		return number < WIRE_DEVICES_MAX;
-	default:
-		return false;
-	}
-}
-
 static const char *check_prefetch(const struct wire_request *request)
 {
-	if (!request->location || !location_is_good(request->location))
+	if (!request->location || !wire_location_is_good(request->location))
 		return "no location to move to";
 	return check_range(request);
 }
@@ -212,7 +184,7 @@ static const char *check_advise(const struct wire_request *request)
 {
 	if (request->advice >= N_WIRE_ADVICES || !advice_places[request->advice])
 		return "no such advice";
-	if (!location_is_good(request->location) ||
+	if (!wire_location_is_good(request->location) ||
 	    !(advice_places[request->advice] &
 	      1u << location_place((uint16_t)request->location)))
 		return "a location that its advice can't be about";
@@ -230,17 +202,6 @@ static const char *check_attach(const struct wire_request *request)
 	return NULL;
 }
 
-static const char *check_range_values(const struct wire_request *request,
-				      const uint64_t *value)
-{
-	if (value[0] & ~WIRE_RANGE_BITS)
-		return "bits that say nothing";
-	if (!location_is_good(WIRE_RANGE_PREFERRED(value[0])) ||
-	    !location_is_good(WIRE_RANGE_PREFETCHED(value[0])))
-		return "an impossible location";
-	return value[1] && value[1] <= request->length ? NULL : "a wrong length";
-}
-
 static const char *check_launch(const struct wire_request *request)
 {
 	if (!request->stream)
@@ -251,89 +212,10 @@ static const char *check_launch(const struct wire_request *request)
 		       : "an impossible payload";
 }
 
-static const char *check_hello_values(const struct wire_request *request,
-				      const uint64_t *value)
-{
-	(void)request;
-	if (value[0] != WIRE_VERSION)
-		return "another version of the wire";
-	return value[1] >= 1 && value[1] <= WIRE_DEVICES_MAX
-		       ? NULL
-		       : "an impossible number of devices";
-}
-
-/* Must not be in the broker's ranges, where addresses stand for objects of the broker. */
-static const char *check_alloc_values(const struct wire_request *request,
-				      const uint64_t *value)
-{
-	uint64_t length = request->length;
-
-	if (value[1])
-		return "a value that it has no use for";
-	if (!range_is_good(value[0], length))
-		return "an impossible address";
-	if (value[0] < WIRE_HOST_BASE + WIRE_HOST_SPAN &&
-	    WIRE_HOST_BASE < value[0] + length)
-		return "an address in the range of host memory";
-	if (value[0] < WIRE_DEVICE_BASE + WIRE_DEVICES_MAX * WIRE_DEVICE_SPAN &&
-	    WIRE_DEVICE_BASE < value[0] + length)
-		return "an address in the range of a device";
-	return NULL;
-}
-
-static const char *check_memory_values(const struct wire_request *request,
-				       const uint64_t *value)
-{
-	(void)request;
-	return value[0] <= value[1] ? NULL : "more free memory than there is";
-}
-
-static const char *check_load_values(const struct wire_request *request,
-				     const uint64_t *value)
-{
-	(void)request;
-	if (value[0] > WIRE_FUNCTIONS_MAX)
-		return "an impossible number of functions";
-	return value[1] <= 1 && (value[1] || !value[0]) ? NULL
-							: "functions that it can't tell";
-}
-
-static const char *check_log_values(const struct wire_request *request,
-				    const uint64_t *value)
-{
-	if (value[1])
-		return "a value that it has no use for";
-	return value[0] <= request->length ? NULL : "more text than fits";
-}
-
-static const char *check_functions_values(const struct wire_request *request,
-					  const uint64_t *value)
-{
-	if (!value[0] || value[0] > WIRE_FUNCTIONS_MAX - request->function)
-		return "an impossible number of functions";
-	return value[1] <= request->length ? NULL : "more records than fit";
-}
-
-static const char *check_find_values(const struct wire_request *request,
-				     const uint64_t *value)
-{
-	if (value[0] >= WIRE_FUNCTIONS_MAX)
-		return "an impossible function";
-	return value[1] <= request->length ? NULL : "a larger record than fits";
-}
-
 static const char *check_attributes(const struct wire_request *request)
 {
 	return request->length >= FUNCTION_N_ROWS * sizeof(int64_t) ? NULL
 								    : "too little room";
-}
-
-static const char *check_attributes_values(const struct wire_request *request,
-					   const uint64_t *value)
-{
-	(void)request;
-	return value[0] >> FUNCTION_N_ROWS || value[1] ? "attributes that don't exist"
-						       : NULL;
 }
 
 static const char *check_file(const struct wire_request *request)
@@ -345,33 +227,14 @@ static const char *check_file(const struct wire_request *request)
 	return check_range(request);
 }
 
-static const char *check_file_values(const struct wire_request *request,
-				     const uint64_t *value)
-{
-	uint32_t end = WIRE_FILE_END(value[1]), error = WIRE_FILE_ERROR(value[1]);
-
-	if (end >= N_WIRE_FILE_ENDS || error > ERRNO_MAX)
-		return "an impossible end of a file";
-	if (end == WIRE_FILE_OUT_OF_RANGE)
-		return value[0] > INT64_MAX ? "a file of an impossible size" : NULL;
-	return value[0] > request->length ? "more bytes than there are" : NULL;
-}
-
 #define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
 #define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
-/* value[0] is the kernel's time in nanoseconds. */
-static const char *check_launch_values(const struct wire_request *request,
-				       const uint64_t *value)
-{
-	(void)request;
-	return value[1] ? "a value that it has no use for" : NULL;
-}
 
 static const struct op ops[] = {
 	[WIRE_HELLO] = {
 		.name = "hello",
 		.ordered = true,
-		.check_values = check_hello_values,
+		.check_values = reply_values_hello,
 	},
 	[WIRE_MAP] = {
 		.name = "map",
@@ -417,7 +280,7 @@ static const struct op ops[] = {
 		.fields = USES(DEVICE) | USES(LENGTH) | USES(FLAGS) | USES(STREAM),
 		.flags = WIRE_ASYNC | WIRE_MANAGED | WIRE_ATTACH_HOST,
 		.check = check_alloc,
-		.check_values = check_alloc_values,
+		.check_values = reply_values_alloc,
 	},
 	[WIRE_FREE] = {
 		.name = "free",
@@ -452,13 +315,13 @@ static const struct op ops[] = {
 	[WIRE_MEMORY] = {
 		.name = "memory",
 		.fields = USES(DEVICE),
-		.check_values = check_memory_values,
+		.check_values = reply_values_memory,
 	},
 	[WIRE_MODULE_LOAD] = {
 		.name = "module_load",
 		.fields = USES(DEVICE) | USES(MODULE),
 		.has_fd = true,
-		.check_values = check_load_values,
+		.check_values = reply_values_load,
 	},
 	[WIRE_MODULE_UNLOAD] = {
 		.name = "module_unload",
@@ -467,23 +330,23 @@ static const struct op ops[] = {
 	[WIRE_MODULE_LOG] = {
 		.name = "module_log",
 		.fields = USES_MODULE,
-		.check_values = check_log_values,
+		.check_values = reply_values_log,
 	},
 	[WIRE_MODULE_FUNCTIONS] = {
 		.name = "module_functions",
 		.fields = USES_MODULE | USES(FUNCTION),
-		.check_values = check_functions_values,
+		.check_values = reply_values_functions,
 	},
 	[WIRE_MODULE_FIND] = {
 		.name = "module_find",
 		.fields = USES_MODULE,
-		.check_values = check_find_values,
+		.check_values = reply_values_find,
 	},
 	[WIRE_FUNCTION_ATTRIBUTES] = {
 		.name = "function_attributes",
 		.fields = USES_MODULE | USES(FUNCTION),
 		.check = check_attributes,
-		.check_values = check_attributes_values,
+		.check_values = reply_values_attributes,
 	},
 	[WIRE_PREFETCH] = {
 		.name = "prefetch",
@@ -505,7 +368,7 @@ static const struct op ops[] = {
 		.name = "range",
 		.fields = USES_RANGE,
 		.check = check_range,
-		.check_values = check_range_values,
+		.check_values = reply_values_range,
 	},
 	[WIRE_SAVE] = {
 		.name = "save",
@@ -528,7 +391,7 @@ static const struct op ops[] = {
 		.has_payload = true,
 		.has_text = true,
 		.check = check_launch,
-		.check_values = check_launch_values,
+		.check_values = reply_values_launch,
 	},
 	[WIRE_FILE_LOAD] = {
 		.name = "file_load",
@@ -536,14 +399,14 @@ static const struct op ops[] = {
 		.flags = WIRE_TO_END,
 		.staged = sizeof(struct wire_file),
 		.check = check_file,
-		.check_values = check_file_values,
+		.check_values = reply_values_file,
 	},
 	[WIRE_FILE_SAVE] = {
 		.name = "file_save",
 		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET),
 		.staged = sizeof(struct wire_file),
 		.check = check_file,
-		.check_values = check_file_values,
+		.check_values = reply_values_file,
 	},
 };
 
