@@ -303,6 +303,21 @@ test_data_fills_and_copies_are_exact()
 	done
 }
 
+test_files_are_loaded_and_saved()
+{
+	local kind
+	mkdir -m 1777 "$T/files"
+	head -c 3000001 /dev/urandom >"$T/files/bytes"
+	for kind in device host; do
+		echo "x 3000001 kind=$kind guard=1" >control/alloc
+		echo "x path=$T/files/bytes" >control/load
+		cmp "$T/files/bytes" allocations/x/data
+		echo "x path=$T/files/$kind" >control/save
+		cmp "$T/files/bytes" "$T/files/$kind"
+		echo x >control/free
+	done
+}
+
 test_patterns_of_all_sizes_fill_a_guarded_allocation()
 {
 	local bytes
