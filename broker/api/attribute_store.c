@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* Values that users write to attributes: `map`, `sealed`, a stream's `priority`. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/attribute.h"
+#include "api/broker.h"
+#include "api/object_fail.h"
+#include "base/number.h"
+#include "base/refusal.h"
+#include "control/line.h"
+#include "control/verbs.h"
+#include "kernels/module_use.h"
+#include "memops/seal.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/handle_table.h"
+#include "model/journal.h"
+#include "model/location.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/stream.h"
+#include "process/broker.h"
+
+#define PRIORITY_MAX 1000
+
+/* Under registry.lock. */
+static int store_stream(struct broker *broker, struct stream *stream,
+			const struct attribute *attribute, const struct caller *caller,
+			const char *value, struct refusal *refusal)
+{
+	uint64_t number = 0;
+	bool negative = value[0] == '-';
+
+	if (caller->uid != 0 && caller->uid != stream->owner->uid)
+		return refuse(refusal, EPERM,
+			      "stream %s belongs to uid %u, not to uid %u", stream->name,
+			      stream->owner->uid, caller->uid);
+	if (stream->is_default || stream->used)
+		return refuse(
+			refusal, EBUSY, "stream %s %s: its %s can't change%s",
+			stream->name, stream->used ? "is in use" : "is always there",
+			attribute->name,
+			stream->used ? " any more; rmdir it and make it again" : "");
+	if (strcmp(attribute->name, "device") == 0)
+		return line_device(value, broker->registry, &stream->device, refusal);
+	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
+		return refuse(
+			refusal, EINVAL,
+			"'%s' is not a priority: use a number from -%d to %d, lower "
+			"is more urgent",
+			value, PRIORITY_MAX, PRIORITY_MAX);
+	stream->priority = negative ? -(int32_t)number : (int32_t)number;
+	return 0;
+}
+
+/* Under registry.lock. */
+static int store_map(struct broker *broker, struct allocation *allocation,
+		     const struct caller *caller, const char *value,
+		     struct refusal *refusal)
+{
+	bool readers;
+	int r;
+
+	if (!caller_may(caller, allocation, ACCESS_OWN))
+		return refuse(refusal, EPERM,
+			      "allocation %s belongs to uid %u, not to uid %u",
+			      allocation->name, allocation->owner->uid, caller->uid);
+	r = line_map(value, &readers, refusal);
+	if (r < 0)
+		return r;
+	allocation->map_readers = readers;
+	journal_event(broker->journal, "change allocations/%s map=%s", allocation->name,
+		      value);
+	return 0;
+}
+
+/* Under registry.lock. */
+static int store_sealed(struct broker *broker, struct allocation *allocation,
+			const struct caller *caller, const char *value,
+			struct refusal *refusal)
+{
+	int r;
+
+	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+		return refuse(refusal, EINVAL, "sealed takes 1, not '%s'", value);
+	r = seal_check(caller, allocation, refusal);
+	if (r < 0)
+		return r;
+	if (*value == '1')
+		seal(broker, allocation, caller);
+	else if (allocation->sealed)
+		return refuse(refusal, EPERM, "allocation %s is sealed, for good",
+			      allocation->name);
+	return 0;
+}
+
+/* Under registry.lock. */
+static int store_allocation(struct broker *broker, struct allocation *allocation,
+			    const struct attribute *attribute,
+			    const struct caller *caller, const char *value,
+			    struct refusal *refusal)
+{
+	bool is_map = strcmp(attribute->name, "map") == 0;
+
+	return (is_map ? store_map : store_sealed)(broker, allocation, caller, value,
+						   refusal);
+}
+
+/* Under registry.lock. */
+static int store_object(struct broker *broker, enum object_type type, struct token token,
+			const struct attribute *attribute, const struct caller *caller,
+			const char *value, char *ret_name, struct refusal *refusal)
+{
+	struct handle_table *slots = object_slots(broker->registry, type);
+	void *object = handle_table_get(slots, token.slot, token.generation);
+
+	if (!object)
+		return refuse(refusal, ESTALE, "the object has been removed");
+	object_name(type, object, ret_name);
+	if (type == OBJECT_ALLOCATION)
+		return store_allocation(broker, object, attribute, caller, value,
+					refusal);
+	if (type == OBJECT_STREAM)
+		return store_stream(broker, object, attribute, caller, value, refusal);
+	return module_store_device(broker, object, caller, value, refusal);
+}
+
+int broker_store(struct broker *broker, enum object_type type, struct token token,
+		 const struct attribute *attribute, const struct caller *caller,
+		 const char *value, size_t length)
+{
+	char word[64], name[LISTED_NAME_MAX + 1] = "?";
+	struct refusal refusal;
+	int r;
+
+	if (length && value[length - 1] == '\n')
+		length--;
+	if (length >= sizeof(word) || memchr(value, 0, length))
+		return object_fail(broker, caller, type, attribute->name, EINVAL,
+				   "a value is one word of at most 63 characters");
+	memcpy(word, value, length);
+	word[length] = '\0';
+
+	pthread_mutex_lock(&broker->registry->lock);
+	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+}
+
+int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
+			 struct token token, const char *file)
+{
+	char path[OBJECT_NAME_MAX + 64];
+	struct allocation *allocation;
+	struct refusal refusal;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation) {
+		(void)refuse_sealed(&refusal, allocation);
+		snprintf(path, sizeof(path), "allocations/%s/%s", allocation->name, file);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!allocation)
+		return -ESTALE;
+	journal_fail(broker->journal, caller->uid, caller->pid, path, EPERM,
+		     refusal.sentence);
+	return -EPERM;
+}
