@@ -305,6 +305,80 @@ test_put_takes_a_name_and_keys_of_alloc()
 	is "$(gpumem put -n ./-f 'y')" "echo 'y 6' >$M/control/alloc && cp ./-f $M/allocations/y/data"
 }
 
+# safetensors FILE [HEADER]: makes a file of two tensors, in all 300000 bytes, and blanks
+# behind the header.
+safetensors()
+{
+	local metadata='"__metadata__":{"format":"pt"}' a b
+	a='"a":{"dtype":"F32","shape":[50000],"data_offsets":[0,200000]}'
+	b='"b.weight":{"dtype":"BF16","shape":[100,500],"data_offsets":[200000,300000]}'
+	python3 - "$1" "${2-{$metadata,$a,$b\}   }" <<-'EOF'
+		import os, struct, sys
+		header = sys.argv[2].encode()
+		with open(sys.argv[1], "wb") as file:
+		    file.write(struct.pack("<Q", len(header)) + header + os.urandom(300000))
+	EOF
+}
+
+test_a_safetensors_file_goes_there_and_back()
+{
+	files
+	safetensors model.safetensors
+	is "$(gpumem put model.safetensors m mode=0640)" m
+	is "$(<"$M/allocations/m/size_bytes")" 300000
+	cmp "$M/allocations/m/data" <(tail -c 300000 model.safetensors)
+	is "$(jq -r '."b.weight".dtype' "$M/allocations/m/tensors")" BF16
+	is "$(<"$M/allocations/m/sealed")" 1
+	is "$(ls "$M/allocations")" m
+	gpumem get m back.safetensors
+	cmp model.safetensors back.safetensors
+	gpumem get m - | cmp - model.safetensors
+	gpumem get --plain m bytes
+	cmp bytes "$M/allocations/m/data"
+	gpumem put --plain model.safetensors whole >/dev/null
+	cmp model.safetensors "$M/allocations/whole/data"
+	is "$(<"$M/allocations/whole/sealed") $(<"$M/allocations/whole/tensors")" '0 '
+	cp model.safetensors other.bin
+	gpumem put other.bin >/dev/null
+	is "$(<"$M/allocations/other.bin/sealed")" 1
+}
+
+test_the_shells_lines_for_a_safetensors_file()
+{
+	files
+	safetensors 'a model.safetensors'
+	bash -ec "$(gpumem put -n 'a model.safetensors' m)"
+	is "$(<"$M/allocations/m/sealed")" 1
+	bash -ec "$(gpumem get -n m 'the back')"
+	cmp 'a model.safetensors' 'the back'
+	bash -ec "$(gpumem get -n m -)" | cmp - 'the back'
+}
+
+test_a_safetensors_file_that_lies_is_not_put()
+{
+	files
+	safetensors long.safetensors '{"a":{"dtype":"F32","shape":[75001],"data_offsets":[0,300004]}}'
+	ends 1 "long.safetensors: tensor 'a': data_offsets end at 300004, the allocation at 300000 .--plain" \
+		put long.safetensors
+	safetensors short.safetensors '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}'
+	ends 1 '2 elements of 32 bits are not the 4 bytes' put short.safetensors
+	safetensors words.safetensors 'hello'
+	ends 1 "a safetensors header begins with '\{'" put words.safetensors
+	safetensors model.safetensors
+	head -c 100 model.safetensors >cut.safetensors
+	ends 1 'cut.safetensors is cut off: its header has [0-9]+ bytes, the whole file 100' put cut.safetensors
+	head -c 200000 model.safetensors >half.safetensors
+	ends 1 "data_offsets end at" put half.safetensors
+	echo 'no such thing' >text.safetensors
+	ends 1 'does not begin like a safetensors file; --plain' put text.safetensors
+	is "$(ls "$M/allocations")" ''
+	gpumem put --plain text.safetensors >/dev/null
+	is "$(<"$M/allocations/text.safetensors/data")" 'no such thing'
+	echo 'no such thing' >text
+	gpumem put text >/dev/null
+	is "$(<"$M/allocations/text/sealed")" 0
+}
+
 test_a_put_that_fails_leaves_nothing()
 {
 	files
@@ -681,7 +755,7 @@ test_bash_completes_subcommands_verbs_names_and_options()
 	files
 	touch file.cu
 	is "$(completes gpumem a)" 'advise alloc '
-	is "$(completes gpumem p)" 'prefetch put '
+	is "$(completes gpumem p)" 'prefetch publish put '
 	is "$(completes gpumem get w)" 'weights words '
 	is "$(completes gpumem free we)" 'weights '
 	is "$(completes gpumem run f)" 'file.cu '
@@ -706,7 +780,7 @@ test_other_shells_read_their_completions()
 	if command -v fish >/dev/null; then
 		PATH=$(dirname "$gpumem_path"):$PATH HOME=$T fish --no-config -c "
 			source $completion/gpumem.fish
-			complete -C 'gpumem pu'
+			complete -C 'gpumem put'
 			complete -C 'gpumem al'
 			complete -C 'gpumem free wei'" >"$T/out"
 		like "$(<"$T/out")" $'^put\t.*\nalloc.*\nweights'

@@ -17,6 +17,7 @@ const struct option_row options[N_OPTIONS] = {
 	[OPTION_ONCE] = { "once", '1', NULL, "print the screen once, and end" },
 	[OPTION_CHECK] = { "check", 'c', NULL,
 			   "give the kernel guarded copies of its allocations" },
+	[OPTION_PLAIN] = { "plain", 'p', NULL, "copy the bytes, whatever they are" },
 	[OPTION_HELP] = { "help", 'h', NULL, "print this" },
 	[OPTION_VERSION] = { "version", 'V', NULL, "print the version" },
 };
@@ -59,9 +60,11 @@ const struct command commands[] = {
 		.help = "Makes an allocation of the file's size and copies the file, "
 			"all or nothing: NAME is there when all bytes are. Without NAME "
 			"the file's name is taken, with _ for characters that no name "
-			"can have. KEY=VALUE is as for alloc. Prints the name.",
+			"can have. KEY=VALUE is as for alloc. Prints the name. "
+			"Of a safetensors file the allocation holds the tensors' bytes, "
+			"its `tensors` has the header, and it is sealed.",
 		.example = "gpumem put model.safetensors llama device=1 mode=0640",
-		.options = BIT(DRY_RUN) | BIT(HELP),
+		.options = BIT(DRY_RUN) | BIT(PLAIN) | BIT(HELP),
 		.operands = OPERANDS_FILE_FIRST,
 		.run = command_put,
 	},
@@ -71,9 +74,10 @@ const struct command commands[] = {
 		.summary = "copy an allocation into a file",
 		.help = "Copies an allocation's bytes into FILE, all or nothing: an old "
 			"FILE is replaced when all bytes are there. Without FILE the "
-			"file is NAME in the current folder; - is stdout.",
-		.example = "gpumem get llama /tmp/llama.bin",
-		.options = BIT(DRY_RUN) | BIT(HELP),
+			"file is NAME in the current folder; - is stdout. An allocation "
+			"with `tensors` becomes a safetensors file.",
+		.example = "gpumem get llama /tmp/llama.safetensors",
+		.options = BIT(DRY_RUN) | BIT(PLAIN) | BIT(HELP),
 		.operands = OPERANDS_NAME_FIRST,
 		.run = command_get,
 	},

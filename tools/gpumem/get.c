@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * get: the bytes go to a new file beside FILE. When complete, the new file takes FILE's
- * place.
+ * place. An allocation with `tensors` becomes the safetensors file that it came from.
  */
 #include "command.h"
 #include "mount.h"
 #include "progress.h"
+#include "safetensors.h"
 #include "stop.h"
 #include "verb.h"
 
@@ -17,7 +18,8 @@
 
 struct get {
 	const char *name;
-	struct text data; /* path in the mount */
+	struct text data;   /* path in the mount */
+	struct text header; /* its `tensors`; empty: none */
 	struct text file;
 	struct text temporary; /* empty: bytes go to the file itself */
 	int from, to;
@@ -29,6 +31,7 @@ static void get_deinit(struct get *get)
 	closep(&get->from);
 	closep(&get->to);
 	text_deinit(&get->data);
+	text_deinit(&get->header);
 	text_deinit(&get->file);
 	text_deinit(&get->temporary);
 }
@@ -50,16 +53,45 @@ static int get_operands(struct get *get, const struct call *call)
 	return STATUS_DONE;
 }
 
+static void print_path(const struct get *get, const struct mount *mount, const char *file,
+		       struct text *out)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	text_printf(&path, "%s/allocations/%s/%s", mount->path, get->name, file);
+	shell_quote(out, text_string(&path));
+}
+
+/* `{ printf LENGTH; cat TENSORS DATA; }` */
+static void print_safetensors(const struct get *get, const struct mount *mount,
+			      struct text *out)
+{
+	uint64_t length = get->header.length;
+
+	text_printf(out, "{ printf '");
+	for (int i = 0; i < SAFETENSORS_PREFIX; i++)
+		text_printf(out, "\\%03o", (unsigned int)(length >> 8 * i & 0xff));
+	text_printf(out, "'; cat ");
+	print_path(get, mount, "tensors", out);
+	text_printf(out, " ");
+	print_path(get, mount, "data", out);
+	text_printf(out, "; }");
+}
+
 static int get_print(const struct get *get, const struct mount *mount)
 {
-	_cleanup_text_ struct text out = TEXT_INIT, path = TEXT_INIT;
+	_cleanup_text_ struct text out = TEXT_INIT;
 	bool to_stdout = !strcmp(text_string(&get->file), "-");
+	bool tensors = get->header.length;
 
-	text_printf(&path, "%s/%s", mount->path, text_string(&get->data));
-	text_printf(&out, to_stdout ? "cat " : "cp ");
-	shell_quote(&out, text_string(&path));
+	if (tensors) {
+		print_safetensors(get, mount, &out);
+	} else {
+		text_printf(&out, to_stdout ? "cat " : "cp ");
+		print_path(get, mount, "data", &out);
+	}
 	if (!to_stdout) {
-		text_printf(&out, " ");
+		text_printf(&out, tensors ? " >" : " ");
 		shell_quote(&out, text_string(&get->file));
 	}
 	puts(text_string(&out));
@@ -79,6 +111,20 @@ static int open_source(struct get *get, const struct mount *mount)
 		return refused("allocation %s: %m", get->name);
 	get->size = (uint64_t)st.st_size;
 	return STATUS_DONE;
+}
+
+/* Reads `tensors`; an older broker has no such file. */
+static int read_tensors(struct get *get, const struct mount *mount)
+{
+	_cleanup_text_ struct text file = TEXT_INIT;
+	int r;
+
+	text_printf(&file, "allocations/%s/tensors", get->name);
+	r = mount_read(mount, text_string(&file), &get->header);
+	if (r == -ENOENT)
+		r = 0;
+	return r ? refused("allocation %s: %s", get->name, strerror(-r))
+		 : STATUS_DONE;
 }
 
 /* Makes the new file, with the mode that open(2) would set. */
@@ -120,8 +166,14 @@ static int get_run(struct get *get)
 	const char *file = text_string(&get->file);
 	const struct transfer transfer = { get->name, get->from, get->to,
 					   get->size, get->name, file };
-	int r = transfer_run(&transfer, &why);
+	int r = 0;
 
+	if (get->header.length) {
+		r = safetensors_write(get->to, &get->header);
+		if (r && r != -EINTR)
+			text_printf(&why, "%s: %s", file, strerror(-r));
+	}
+	r = r ?: transfer_run(&transfer, &why);
 	/* a full disk may be told only here */
 	if (close(take_fd(&get->to)) && !r) {
 		r = -errno;
@@ -145,6 +197,10 @@ int command_get(const struct call *call)
 	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
 	int status = get_operands(&get, call) ?: mount_open(&mount);
 
+	if (status)
+		return status;
+	if (!call->values[OPTION_PLAIN])
+		status = read_tensors(&get, &mount);
 	if (status)
 		return status;
 	if (call->values[OPTION_DRY_RUN])

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * put: the bytes go to an allocation with a temporary name. When complete, the allocation
- * is renamed to NAME, so nobody sees half of a file under NAME.
+ * is renamed to NAME, so nobody sees half of a file under NAME. Tensors are published:
+ * the header is written first, so that a wrong one costs no copy.
  */
 #include "command.h"
 #include "mount.h"
 #include "progress.h"
+#include "safetensors.h"
 #include "stop.h"
 #include "verb.h"
 
@@ -25,6 +27,8 @@ struct put {
 	char name[NAME_MAX_LENGTH + 1];
 	char way[NAME_MAX_LENGTH + 1]; /* the name until all is there */
 	struct text keys;	       /* KEY=VALUE as they follow the size */
+	struct text header;	       /* of a safetensors file; empty: another file */
+	uint64_t size;		       /* bytes behind the header */
 	struct stat st;
 	int fd;
 };
@@ -33,6 +37,7 @@ static void put_deinit(struct put *put)
 {
 	closep(&put->fd);
 	text_deinit(&put->keys);
+	text_deinit(&put->header);
 }
 
 /* Makes a name from a file's name: _ replaces characters not allowed in names. */
@@ -92,26 +97,75 @@ static int put_open(struct put *put)
 	if (put->st.st_size == 0)
 		return refused("%s is empty: an allocation has at least 1 byte",
 			       put->file);
+	put->size = (uint64_t)put->st.st_size;
 	return STATUS_DONE;
+}
+
+static int put_look(struct put *put)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r = safetensors_read(put->file, put->fd, put->size, &put->header, &why);
+
+	if (r <= 0)
+		return r ? refused("%s", text_string(&why)) : STATUS_DONE;
+	put->size -= SAFETENSORS_PREFIX + put->header.length;
+	if (!put->size)
+		return refused("%s has no tensors: an allocation has at least 1 byte",
+			       put->file);
+	return lseek(put->fd, (off_t)(SAFETENSORS_PREFIX + put->header.length),
+		     SEEK_SET) < 0
+		       ? refused("%s: %m", put->file)
+		       : STATUS_DONE;
 }
 
 static void put_line(const struct put *put, const char *name, struct text *line)
 {
-	text_printf(line, "%s %llu%s%s", name, (unsigned long long)put->st.st_size,
+	text_printf(line, "%s %llu%s%s", name, (unsigned long long)put->size,
 		    put->keys.length ? " " : "", text_string(&put->keys));
+}
+
+static void print_path(const struct put *put, const struct mount *mount, const char *file,
+		       struct text *out)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	text_printf(&path, "%s/allocations/%s/%s", mount->path, put->name, file);
+	shell_quote(out, text_string(&path));
+}
+
+static void print_tensors(const struct put *put, const struct mount *mount,
+			  struct text *out)
+{
+	_cleanup_text_ struct text pair = TEXT_INIT;
+	size_t end = SAFETENSORS_PREFIX + put->header.length;
+
+	text_printf(out, " && head -c %zu ", end);
+	shell_quote(out, put->file);
+	text_printf(out, " | tail -c +%d >", SAFETENSORS_PREFIX + 1);
+	print_path(put, mount, "tensors", out);
+	text_printf(out, " && tail -c +%zu ", end + 1);
+	shell_quote(out, put->file);
+	text_printf(out, " >");
+	print_path(put, mount, "data", out);
+	text_printf(out, " && ");
+	text_printf(&pair, "%s %s", put->name, put->name);
+	shell_line(out, mount, "control/publish", text_string(&pair));
 }
 
 static int put_print(const struct put *put, const struct mount *mount)
 {
-	_cleanup_text_ struct text line = TEXT_INIT, out = TEXT_INIT, data = TEXT_INIT;
+	_cleanup_text_ struct text line = TEXT_INIT, out = TEXT_INIT;
 
 	put_line(put, put->name, &line);
 	shell_line(&out, mount, "control/alloc", text_string(&line));
-	text_printf(&data, "%s/allocations/%s/data", mount->path, put->name);
-	text_printf(&out, " && cp ");
-	shell_quote(&out, put->file);
-	text_printf(&out, " ");
-	shell_quote(&out, text_string(&data));
+	if (put->header.length) {
+		print_tensors(put, mount, &out);
+	} else {
+		text_printf(&out, " && cp ");
+		shell_quote(&out, put->file);
+		text_printf(&out, " ");
+		print_path(put, mount, "data", &out);
+	}
 	puts(text_string(&out));
 	return STATUS_DONE;
 }
@@ -127,13 +181,48 @@ static int refused_about(const struct put *put, const char *sentence)
 		       at + strlen(put->way));
 }
 
+/* close(2) has the broker's answer. Returns: 0; -EINTR; -errno with a sentence. */
+static int put_tensors(const struct put *put, const struct mount *mount, struct text *why)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+	const char *bytes = text_string(&put->header);
+	size_t left = put->header.length;
+	int fd, r = 0;
+
+	if (!left)
+		return 0;
+	text_printf(&path, "allocations/%s/tensors", put->way);
+	fd = openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		r = -errno;
+	while (r == 0 && left) {
+		ssize_t n = unless_stopped(write(fd, bytes, left));
+
+		if (n < 0) {
+			r = -errno;
+			break;
+		}
+		bytes += n;
+		left -= (size_t)n;
+	}
+	if (fd >= 0 && close(fd) && r == 0)
+		r = -errno;
+	if (r == 0 || stop_asked())
+		return r == 0 ? 0 : -EINTR;
+	text_printf(why, "%s: ", put->file);
+	mount_why(mount, text_string(&path), -r, why);
+	if (r == -EINVAL)
+		text_printf(why, " (--plain copies the file as it is)");
+	return r;
+}
+
 /* Returns: 0; -EINTR; -errno with a sentence. */
 static int put_bytes(const struct put *put, const struct mount *mount, struct text *why)
 {
 	_cleanup_text_ struct text path = TEXT_INIT;
 	_cleanup_close_ int data = -1;
-	struct transfer transfer = { put->name, put->fd,  -1, (uint64_t)put->st.st_size,
-				     put->file, put->name };
+	struct transfer transfer = { put->name, put->fd,   -1,
+				     put->size, put->file, put->name };
 	struct stat now;
 	int r;
 
@@ -158,6 +247,18 @@ static int put_bytes(const struct put *put, const struct mount *mount, struct te
 		text_printf(why, "%s has changed while it was read", put->file);
 		r = -EIO;
 	}
+	return r;
+}
+
+static int put_publish(const struct put *put, const struct mount *mount, struct text *why)
+{
+	_cleanup_text_ struct text line = TEXT_INIT;
+	int r;
+
+	text_printf(&line, "%s %s", put->way, put->name);
+	r = mount_line(mount, "control/publish", text_string(&line), NULL);
+	if (r)
+		text_printf(why, "%s", gpumem_error());
 	return r;
 }
 
@@ -208,7 +309,9 @@ static int put_run(struct put *put, const struct mount *mount)
 		stop_end();
 		return refused_about(put, gpumem_error());
 	}
-	r = put_bytes(put, mount, &why) ?: put_rename(put, mount, &why);
+	r = put_tensors(put, mount, &why) ?: put_bytes(put, mount, &why);
+	if (r == 0)
+		r = (put->header.length ? put_publish : put_rename)(put, mount, &why);
 	if (r == 0) {
 		puts(put->name);
 		return STATUS_DONE;
@@ -224,7 +327,13 @@ int command_put(const struct call *call)
 {
 	_cleanup_(put_deinit) struct put put = { .fd = -1 };
 	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
-	int status = put_operands(&put, call) ?: put_open(&put) ?: mount_open(&mount);
+	bool plain = call->values[OPTION_PLAIN];
+	int status = put_operands(&put, call) ?: put_open(&put);
+
+	if (!status && !plain)
+		status = put_look(&put);
+	if (!status)
+		status = mount_open(&mount);
 
 	if (status)
 		return status;
