@@ -286,6 +286,7 @@ static int event_wait(struct worker *worker, CUevent event, struct cuda_failure 
 	while (event_is_ahead(worker, event, &r, failure)) {
 		uint64_t taken = clock_ns(CLOCK_MONOTONIC) - begin;
 
+		pool_wait(worker, taken);
 		if (taken > SPIN_NS)
 			sleep_ns(MIN(taken / SLEEP_PART, (uint64_t)SLEEP_NS_MOST));
 	}

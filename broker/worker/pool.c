@@ -9,6 +9,13 @@
  * request for the next free thread. The holder of the turn finishes MAP and other ordered
  * requests before it receives the next, so they are served even while the GPU is busy.
  *
+ * Where there are processors to spare (base/look.h), the thread runs a short request with
+ * the turn in hand, and before it sleeps in recvmsg() it looks for the next request. So a
+ * worker that is asked again and again wakes no thread at all. The thread passes the turn
+ * on while it waits for the GPU, as soon as another request has come or KEEP_NS have gone
+ * by. From a thread that is held up anywhere else, as by a driver that compiles, a
+ * watchdog takes the turn.
+ *
  * Requests of a user stream run one after the other (worker/stream.h). Each stream with
  * kernels under way occupies a thread that waits for them, and so does each file that is
  * loaded or saved, so the pool grows with them.
@@ -20,6 +27,11 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/look.h"
+#include "base/watchdog.h"
 #include "protocol/wire.h"
 #include "worker/serve.h"
 #include "worker/worker.h"
@@ -27,8 +39,17 @@
 #define N_THREADS     6 /* at the start */
 #define N_THREADS_MAX 128
 
+#define KEEP_NS	      50000
+#define LOOK_NS	      50000
+
+/* Of this thread: the number of the turn it took; 0: none. The watchdog may have taken
+ * the turn since. */
+static _Thread_local uint64_t my_turn;
+
 struct pool {
 	struct worker *worker;
+	struct watchdog watchdog;
+	struct look look; /* for the next request; of the thread with the turn */
 
 	pthread_mutex_t lock;  /* guards everything below */
 	pthread_cond_t change; /* signals a queued job, a free turn, or the end */
@@ -40,8 +61,12 @@ struct pool {
 	unsigned int n_threads; /* without the first thread */
 	unsigned int n_slow;	/* threads that wait for kernels and files */
 	pthread_t threads[N_THREADS_MAX];
-	bool turn_taken;
-	bool over; /* the socket is closed */
+	uint64_t turn;	    /* number of the turn under way; 0: the turn is free */
+	uint64_t last_turn; /* numbers dealt so far */
+	bool keeping;	    /* the thread with the turn runs a request meanwhile */
+	uint64_t n_kept;    /* requests run with the turn in hand */
+	uint64_t n_seen;    /* of them when the watchdog looked */
+	bool over;	    /* the socket is closed */
 };
 
 static struct job *pool_spare(struct pool *pool)
@@ -95,12 +120,34 @@ static bool pool_begin(struct pool *pool, struct job *job)
 	return r == 0;
 }
 
+/* Whether a request waits in the socket, or its end. */
+static bool request_waits(void)
+{
+	return recv(WIRE_SOCKET_FD, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+	       errno != EAGAIN;
+}
+
+/* Looks for the next request for a while, when the last ones came soon. */
+static void pool_look(struct pool *pool)
+{
+	uint64_t end;
+	bool found;
+
+	if (!look_is_worthwhile(&pool->look))
+		return;
+	end = clock_ns(CLOCK_MONOTONIC) + LOOK_NS;
+	while (!(found = request_waits()) && clock_ns(CLOCK_MONOTONIC) < end)
+		look_relax();
+	look_note(&pool->look, !found);
+}
+
 /* Receives until a job can run. Returns: the job; NULL when the socket is closed. */
 static struct job *pool_receive(struct pool *pool)
 {
 	for (;;) {
 		struct job *job = pool_spare(pool);
 
+		pool_look(pool);
 		if (!serve_receive(pool->worker, WIRE_SOCKET_FD, job)) {
 			pool_put_spare(pool, job);
 			return NULL;
@@ -165,16 +212,100 @@ static void pool_count_locked(struct pool *pool, bool slow, int change)
 		pool->n_slow += (unsigned int)change;
 }
 
+/* ---- the turn ---- */
+
+static void pool_free_turn_locked(struct pool *pool)
+{
+	pool->turn = 0;
+	pool->keeping = false;
+	pthread_cond_signal(&pool->change);
+}
+
+/* Takes the turn from a thread that is held up. */
+static bool pool_look_after(void *userdata)
+{
+	struct pool *pool = userdata;
+	bool busy;
+
+	pthread_mutex_lock(&pool->lock);
+	busy = pool->n_kept != pool->n_seen;
+	if (!busy && pool->keeping)
+		pool_free_turn_locked(pool);
+	pool->n_seen = pool->n_kept;
+	pthread_mutex_unlock(&pool->lock);
+	return busy;
+}
+
+bool pool_has_turn(void)
+{
+	return my_turn;
+}
+
+void pool_wait(struct worker *worker, uint64_t waited_ns)
+{
+	struct pool *pool = worker->pool;
+
+	if (!my_turn || (waited_ns < KEEP_NS && !request_waits()))
+		return;
+	pthread_mutex_lock(&pool->lock);
+	if (pool->turn == my_turn)
+		pool_free_turn_locked(pool);
+	pthread_mutex_unlock(&pool->lock);
+	my_turn = 0;
+}
+
+/* Whether a job usually takes no longer than to wake a thread. */
+static bool job_is_short(const struct job *job)
+{
+	switch (job->request.op) {
+	case WIRE_READ:
+	case WIRE_WRITE:
+	case WIRE_COPY:
+	case WIRE_FILL:
+		return !(job->request.flags & (WIRE_BY_CPU | WIRE_STAY));
+	case WIRE_LAUNCH:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Has the thread keep the turn during a job. Returns: false for jobs that may be long. */
+static bool pool_keep_turn_locked(struct pool *pool, const struct job *job)
+{
+	if (!look_is_possible() || !job_is_short(job) || pool->first)
+		return false;
+	my_turn = pool->turn;
+	pool->keeping = true;
+	pool->n_kept++;
+	watchdog_wake(&pool->watchdog);
+	return true;
+}
+
+/* Takes back the turn kept during the last job. Returns: false when it is gone. */
+static bool pool_resume_turn_locked(struct pool *pool)
+{
+	bool mine = my_turn && pool->turn == my_turn;
+
+	my_turn = 0;
+	if (!mine)
+		return false;
+	pool->keeping = false;
+	if (!pool->first)
+		return true;
+	pool_free_turn_locked(pool);
+	return false;
+}
+
 /*
- * Takes the turn and keeps it until a job arrives for this thread and another thread is
+ * Has the turn and keeps it until a job arrives for this thread and another thread is
  * free to take the turn. Called and left with the lock held.
  */
-static struct job *pool_take_turn_locked(struct pool *pool)
+static struct job *pool_use_turn_locked(struct pool *pool)
 {
 	struct job *job;
 	bool slow;
 
-	pool->turn_taken = true;
 	for (;;) {
 		pthread_mutex_unlock(&pool->lock);
 		job = pool_receive(pool);
@@ -188,13 +319,12 @@ static struct job *pool_take_turn_locked(struct pool *pool)
 		pool_count_locked(pool, slow, -1);
 		pool_queue_locked(pool, job);
 	}
-	pool->turn_taken = false;
-	if (job) {
-		pthread_cond_signal(&pool->change);
-	} else {
+	if (!job) {
 		pool->over = true;
 		pthread_cond_broadcast(&pool->change);
 	}
+	if (!job || !pool_keep_turn_locked(pool, job))
+		pool_free_turn_locked(pool);
 	return job;
 }
 
@@ -204,14 +334,17 @@ static struct job *pool_next(struct pool *pool)
 	struct job *job = NULL;
 
 	pthread_mutex_lock(&pool->lock);
+	if (pool_resume_turn_locked(pool))
+		job = pool_use_turn_locked(pool);
 	while (!job) {
 		if (pool->first) {
 			job = pool_unqueue_locked(pool);
 			pool_count_locked(pool, job_is_slow(job), 1);
 		} else if (pool->over) {
 			break;
-		} else if (!pool->turn_taken) {
-			job = pool_take_turn_locked(pool);
+		} else if (!pool->turn) {
+			pool->turn = ++pool->last_turn;
+			job = pool_use_turn_locked(pool);
 		} else {
 			pthread_cond_wait(&pool->change, &pool->lock);
 		}
@@ -302,6 +435,8 @@ void pool_run(struct worker *worker)
 	pthread_cond_init(&pool.change, NULL);
 	pool.end = &pool.first;
 	worker->pool = &pool;
+	if (watchdog_init(&pool.watchdog, pool_look_after, &pool) < 0)
+		worker_die("can't start its threads");
 	/* The first threads may add threads while the last ones are being started. */
 	pthread_mutex_lock(&pool.lock);
 	for (; pool.n_threads < N_THREADS - 1; pool.n_threads++)
@@ -311,4 +446,5 @@ void pool_run(struct worker *worker)
 	pthread_mutex_unlock(&pool.lock);
 	thread_run(&pool);
 	pool_join(&pool);
+	watchdog_deinit(&pool.watchdog);
 }

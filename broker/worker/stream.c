@@ -14,6 +14,8 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
+#include "worker/pool.h"
 #include "worker/worker.h"
 
 struct stream {
@@ -143,12 +145,29 @@ struct job *stream_give(struct stream_table *table, uint32_t id)
 	return next;
 }
 
+/* With the turn in hand the thread polls, to pass the turn on in time. */
+static void stream_poll(struct worker *worker, CUstream stream)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	struct cuda_failure failure;
+
+	do {
+		failure = (struct cuda_failure)CUDA_FAILURE_NONE;
+		if (CUDA(worker->driver, &failure, cuStreamQuery, stream) == 0 ||
+		    failure.result != CUDA_ERROR_NOT_READY)
+			return;
+		pool_wait(worker, clock_ns(CLOCK_MONOTONIC) - begin);
+	} while (pool_has_turn());
+}
+
 int stream_sync(struct worker *worker, CUstream stream, int r,
 		struct cuda_failure *failure)
 {
 	struct cuda_failure late = CUDA_FAILURE_NONE;
 	int waited;
 
+	if (pool_has_turn())
+		stream_poll(worker, stream);
 	/* A failed wait tells nothing about the state of the queue. */
 	for (int tries = 0; tries < 2; tries++) {
 		waited = CUDA(worker->driver, &late, cuStreamSynchronize, stream);

@@ -134,3 +134,19 @@ Test(worker, mapping_is_served_while_all_threads_wait_for_the_gpu)
 	}
 	scene_stop(&scene);
 }
+
+/* The driver holds up a thread that runs its request with the turn in hand. */
+Test(worker, mapping_is_served_while_a_call_of_the_driver_takes_long)
+{
+	struct question slow;
+	struct scene scene;
+
+	scene_start(&scene, "delay=cuStreamQuery@1=2s");
+	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
+	question_ask(&slow, &scene.fixture, transfer(WIRE_WRITE, 0, BASE, 4096, 0), -1);
+	cr_assert(eq(int, map(&scene, 0, BASE + CHUNK, CHUNK, 0), 0));
+	cr_assert(eq(u32, channel_pending(scene.fixture.channel), 1));
+	question_wait(&slow);
+	cr_assert(eq(int, slow.reply.error, 0));
+	scene_stop(&scene);
+}
