@@ -421,6 +421,8 @@ class Broker:
         self.mount = f"{folder}/mnt"
         os.mkdir(self.mount)
         option = ["--driver", driver] if driver else []
+        # A worker that ended meanwhile would change the memory in use.
+        option += ["--worker-idle", "3600"]
         self.process = subprocess.Popen([gpumemd, "-f", *option, self.mount])
         while not os.path.exists(f"{self.mount}/version"):
             if self.process.poll() is not None:

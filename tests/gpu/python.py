@@ -302,7 +302,9 @@ def test_a_file_of_safetensors_is_loaded_once():
     need("safetensors")
     from safetensors.torch import load_file, save_file
 
-    tensors = {n: t.contiguous().clone() for n, t in of_every_type(torch).items() if n != "complex64"}
+    tensors = {n: t.contiguous().clone() for n, t in of_every_type(torch).items()}
+    for name in ("complex64", "float8_e8m0fnu"):  # not in every version of safetensors
+        tensors.pop(name, None)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.safetensors"
         save_file(tensors, path, {"format": "pt"})
@@ -324,6 +326,7 @@ def build():
         vocab_size=8000, hidden_size=512, intermediate_size=1408, num_hidden_layers=4,
         num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True)).eval()
     torch.set_default_dtype(torch.float32)
+    model.tie_weights()
     return model
 def logits(model):
     ids = torch.arange(64, device="cuda").view(2, 32) * 7 % 8000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 from collections.abc import Mapping as Table
 from types import MappingProxyType
@@ -45,21 +46,29 @@ class Tensors(NamedTuple):
     metadata: Table[str, str]
 
 
-def _whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _refuse_fraction(number: str) -> Any:
+    raise ValueError(f"{number} is not a whole number")
 
 
-def _tensor(row: Any, size: int) -> Tensor:
-    shape, (begin, end) = tuple(row["shape"]), row["data_offsets"]
-    given = row.get("strides")
-    strides = contiguous(shape) if given is None else tuple(given)
-    if not all(map(_whole, (*shape, *strides, begin, end))) or len(shape) != len(strides):
-        raise ValueError("its numbers are wrong")
+# Sizes, which JSON could also write as true, are numbers for everyone else; fractions, lists
+# and words fail in the sums below.
+def _tensor(row: dict[str, Any], size: int) -> Tensor:
+    dtype, shape = row["dtype"], tuple(row["shape"])
+    begin, end = row["data_offsets"]
+    if "strides" in row:
+        strides = tuple(row["strides"])
+        if len(strides) != len(shape):
+            raise ValueError(f"{len(strides)} strides for {len(shape)} dimensions")
+        n = span(shape, strides)
+    else:
+        strides = (shape[1], 1) if len(shape) == 2 else contiguous(shape)
+        n = math.prod(shape)
+    if begin < 0 or (shape and (min(shape) < 0 or min(strides) < 0)):
+        raise ValueError("a number is negative")
     if not begin <= end <= size:
         raise ValueError(f"bytes {begin} to {end} are outside of the {size} that are there")
-    dtype = row["dtype"]
-    if dtype in SIZES and span(shape, strides) * SIZES[dtype] > end - begin:
-        raise ValueError(f"{dtype}{list(shape)} does not fit into {end - begin} bytes")
+    if dtype in SIZES and n * SIZES[dtype] != end - begin:
+        raise ValueError(f"{dtype}{list(shape)} are not {end - begin} bytes")
     return Tensor(dtype, shape, strides, begin, end - begin, row.get("kind"), row.get("alias"))
 
 
@@ -68,12 +77,10 @@ def parse(text: bytes, size: int) -> Tensors:
 
     Raises ValueError for what is not a header, or lies.
     """
-    tensors: dict[str, Tensor] = {}
     try:
-        rows = json.loads(text) if text.strip() else {}
+        rows = json.loads(text, parse_float=_refuse_fraction) if text.strip() else {}
         metadata = rows.pop(METADATA, {})
-        for name, row in rows.items():
-            tensors[name] = _tensor(row, size)
+        tensors = {name: _tensor(row, size) for name, row in rows.items()}
         return Tensors(MappingProxyType(tensors), MappingProxyType(dict(metadata)))
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"not a table of tensors ({error!r})") from None
