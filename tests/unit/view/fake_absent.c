@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* Parts of the API that the broker in memory does not have. */
+#include "fake_private.h"
+
+#include <assert.h>
+#include <errno.h>
+
+/* ---- modules: there are none ---- */
+
+int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
+	       struct token token, const struct caller *caller)
+{
+	(void)ret_upload;
+	(void)broker;
+	(void)type;
+	(void)token;
+	(void)caller;
+	return -ESTALE;
+}
+
+struct upload *upload_free(struct upload *upload)
+{
+	assert(!upload);
+	return NULL;
+}
+
+uint64_t upload_size(struct upload *upload)
+{
+	(void)upload;
+	return 0;
+}
+
+long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t size)
+{
+	(void)upload;
+	(void)offset;
+	(void)bytes;
+	(void)size;
+	return -EIO;
+}
+
+int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *bytes,
+		 size_t size)
+{
+	(void)upload;
+	(void)pid;
+	(void)offset;
+	(void)bytes;
+	(void)size;
+	return -EIO;
+}
+
+int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
+{
+	(void)upload;
+	(void)pid;
+	(void)size;
+	return -EIO;
+}
+
+void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
+{
+	(void)upload;
+	(void)pid;
+	wait->done(wait, -EIO, NULL, 0);
+}
+
+void broker_space(struct broker *broker, const struct caller *caller,
+		  struct completion *wait)
+{
+	struct broker_space *space = calloc(1, sizeof(*space));
+
+	(void)caller;
+	*space = (struct broker_space){ 1ull << 40, 1ull << 39, 3 };
+	fake_answer(broker, wait, 0, space, sizeof(*space));
+}
+
+/* ---- leases: none here ---- */
+
+int broker_lease_open(struct broker *broker, struct token token,
+		      const struct caller *caller, bool write,
+		      void (*wake)(void *userdata), void *userdata,
+		      struct lease **ret_lease)
+{
+	(void)broker;
+	(void)token;
+	(void)caller;
+	(void)write;
+	(void)wake;
+	(void)userdata;
+	(void)ret_lease;
+	return -EOPNOTSUPP;
+}
+
+void broker_lease_read(struct lease *lease, struct completion *wait)
+{
+	(void)lease;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
+void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_t hold,
+		       struct completion *wait)
+{
+	(void)lease;
+	(void)caller;
+	(void)hold;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
+void broker_lease_write(struct lease *lease, const struct caller *caller,
+			const char *line, size_t length, struct completion *wait)
+{
+	(void)lease;
+	(void)caller;
+	(void)line;
+	(void)length;
+	wait->done(wait, -EOPNOTSUPP, NULL, 0);
+}
+
+bool broker_lease_changed(struct lease *lease)
+{
+	(void)lease;
+	return false;
+}
+
+struct lease *broker_lease_close(struct lease *lease)
+{
+	(void)lease;
+	return NULL;
+}
+
+int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_t uid)
+{
+	(void)broker;
+	(void)ticket;
+	(void)length;
+	(void)uid;
+	return -ENOENT;
+}
+
+int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
+			 struct token token, const char *file)
+{
+	(void)broker;
+	(void)caller;
+	(void)token;
+	(void)file;
+	return -EPERM;
+}
