@@ -22,7 +22,7 @@ struct pipe_file {
 	struct file file;
 	struct waker waker;
 	struct event_reader *reader;
-	struct caller caller; /* who opened it */
+	struct caller caller; /* the opener of the file */
 	pthread_mutex_t lock;
 	char bytes[BUFFER_SIZE];      /* lock: taken from the reader, not yet read */
 	size_t begin, end;	      /* lock */

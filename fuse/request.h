@@ -58,10 +58,10 @@ struct request {
 /* The waiting requests. */
 struct requests {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;	 /* there is more to look at */
-	pthread_cond_t idle;	 /* none is busy */
+	pthread_cond_t changed;	 /* a request is wanted, or the watcher is to end */
+	pthread_cond_t idle;	 /* no request is busy */
 	struct request *waiting; /* lock */
-	struct request *wanted;	 /* lock: those that the kernel interrupted */
+	struct request *wanted;	 /* lock: requests interrupted by the kernel */
 	unsigned int n_wanted;	 /* lock */
 	bool ending;		 /* lock */
 	pthread_t watcher;

@@ -28,7 +28,7 @@ static bool owner_has_streams(const struct owner *owner)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(owner->wire_streams); i++)
 		n += (unsigned int)__builtin_popcountll(owner->wire_streams[i]);
-	n -= owner->wire_streams[0] & 1; /* which is no stream */
+	n -= owner->wire_streams[0] & 1; /* number 0 is not a stream */
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		const struct stream *stream = owner->defaults[i];
 
@@ -81,8 +81,9 @@ static struct block *owner_take_spare(const struct owner *owner)
 }
 
 /*
- * Takes the owner's worker, which has no process, off the memory of others. Returns: false
- * while an operation may still ask the worker; then the owner is kept as long again.
+ * Takes the owner's worker, which has no process, off the memory of others. Returns:
+ * false while an operation may still ask the worker; then the owner is kept as long
+ * again.
  */
 static bool owner_leaves_memory(const struct broker *broker, struct owner *owner)
 {

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 #define ENTRY_SIZE 16384 /* of the user database */
-#define KEPT_MS	   60000 /* then a name is looked up anew when it is shown */
+#define KEPT_MS	   60000 /* a name shown later than this is looked up anew */
 
 struct user_name {
 	uid_t uid;

@@ -20,7 +20,8 @@
 struct reclaim_waiter {
 	uint32_t device;
 	void (*taken)(struct reclaim_waiter *waiter); /* under the registry's lock */
-	void (*retry)(struct reclaim_waiter *waiter); /* then with no lock held */
+	void (*retry)(
+		struct reclaim_waiter *waiter); /* after taken(), with no lock held */
 	struct reclaim_waiter *next;
 };
 

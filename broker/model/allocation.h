@@ -95,7 +95,7 @@ struct allocation {
 	uint64_t zeros_from;   /* the bytes from here to the end are to be zeroed */
 	uint32_t n_zeroings;   /* number of zeroings begun */
 	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
-	char *zeroing_failure;	 /* its sentence */
+	char *zeroing_failure;	 /* the sentence of that failure */
 	bool restoring; /* another process of the worker is making the allocation again */
 	struct work *parked; /* works that wait for the end of restoring */
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
@@ -108,20 +108,20 @@ struct allocation {
 	uint32_t n_writers_departing; /* of these, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */
-	struct work *release; /* FREED: the op that frees it */
-	bool release_parked;  /* that op waits for the last lease and departing process */
+	struct work *release; /* FREED: the op that frees the memory */
+	bool release_parked;  /* the op waits for the last lease and departing process */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
-	uint32_t n_unasked;	/* how many of them nobody asked for: reading ahead */
-	struct use *uses;	/* uses that later works may have to wait for */
-	struct use *all_uses;	/* uses of all works in the order, oldest first */
-	struct move *move;	/* out of a shared block; broker/memops */
-	int32_t move_error;	/* errno of the last move; 0: none has failed */
-	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
-	uint64_t n_writes;	/* number of works that write, ever queued */
-	uint64_t read_next;	/* end of the last read of data */
+	uint32_t n_unasked;	     /* of these works, readahead that nobody asked for */
+	struct use *uses;	     /* uses that later works may have to wait for */
+	struct use *all_uses;	     /* uses of all works in the order, oldest first */
+	struct move *move;	     /* out of a shared block; broker/memops */
+	int32_t move_error;	     /* errno of the last move; 0: none has failed */
+	uint32_t n_withdrawals;	     /* queued and running; memops/permissions.c */
+	uint64_t n_writes;	     /* number of works that write, ever queued */
+	uint64_t read_next;	     /* end of the last read of data */
 	struct readahead *readahead; /* reading ahead; broker/memops */
 	UT_hash_handle hh;
 };

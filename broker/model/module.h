@@ -60,7 +60,7 @@ struct image {
 	uint64_t serial; /* of two images being loaded, the later serial stays */
 	bool enumerated; /* functions holds all functions; else only functions found by
 			    name */
-	uint32_t n_functions; /* that can be seen */
+	uint32_t n_functions; /* visible in the folder functions/ */
 	struct function *functions;
 	bool withdrawn; /* the functions are out of the tables */
 };

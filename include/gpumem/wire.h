@@ -314,7 +314,7 @@ struct wire_request {
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
 	uint32_t module;   /* for MODULE_*, FUNCTION_ATTRIBUTES, LAUNCH: never zero */
-	uint32_t function; /* its number; MODULE_FUNCTIONS: the first number */
+	uint32_t function; /* the function's number; MODULE_FUNCTIONS: the first number */
 	uint32_t location; /* PREFETCH, ADVISE: see gpumem/location.h */
 	uint32_t advice;   /* ADVISE */
 	uint32_t reserved;
@@ -324,7 +324,7 @@ struct wire_reply {
 	uint64_t id;
 	int32_t error;	/* 0 or a positive errno */
 	int32_t call;	/* row of the failed call in the driver's X-list; -1: none */
-	int32_t result; /* its CUresult */
+	int32_t result; /* the CUresult of that call */
 	uint32_t reserved;
 	uint64_t value[2];
 };
