@@ -2,6 +2,7 @@
 """Sessions at a shell: run on a terminal, and read out of a document. tools/picture shows
 one; tests/mount/docs.bash runs those of the documents."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -97,7 +98,8 @@ DIFFERENT = [
     (r"\bcuEvent(Query|Record|Synchronize)\b", "cuEvent"),
     (r"\b(process |run\.)\d+", r"\1PID"),
     (r"(?<=[a-z0-9])\(\d+\)", "(PID)"),
-    (r"(^|(?<=^#\d ))\d+ (?=\d+ [rw] )", "PID "),
+    (r"^(#)?\d+ (\d+ )?(?=\d+ [rw] )", r"\1PID "),
+    (r"\blease=\d+", "lease=N"),
     (r"\b\d+ +(?=cu[A-Z])", "PID "),
     (r"\b0x[0-9a-f]+\b", "ADDRESS"),
     (r"\x1b\[[0-9;]*m", ""),
@@ -119,3 +121,13 @@ def agree(shown, said):
     for line in shown:
         pattern += r"(?:.*\n)*" if line == "..." else re.escape(steady(line)) + r"\n"
     return re.fullmatch(pattern, "".join(steady(line) + "\n" for line in said)) is not None
+
+
+def write_model(path):
+    """A safetensors file of 64 MiB, as the documents name one."""
+    size = 4096 * 4096 * 2
+    header = json.dumps({name: {"dtype": "BF16", "shape": [4096, 4096], "data_offsets": [at, at + size]}
+                         for name, at in (("embed.weight", 0), ("head.weight", size))})
+    header += " " * (-len(header) % 8)
+    with open(path, "wb") as model:
+        model.write(struct.pack("<Q", len(header)) + header.encode() + os.urandom(2 * size))

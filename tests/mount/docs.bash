@@ -70,7 +70,8 @@ prepare_reader()
 	mkdir -m 1777 "$T/files"
 	mkdir "$T/bin" "$T/mnt"
 	ln -s "$docs" "$T/files/docs"
-	head -c 64M /dev/urandom >"$T/files/model.bin"
+	PYTHONPATH=$here/../../tools python3 -c 'import sys, terminal
+terminal.write_model(sys.argv[1])' "$T/files/model.safetensors"
 	head -c 4M /dev/urandom >"$T/files/weights.bin"
 	cat >"$T/bin/gpumemd" <<-EOF
 		#!/bin/bash

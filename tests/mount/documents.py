@@ -53,6 +53,9 @@ class Reader:
         if "torch(" in text:
             print("# not run, torch has no use of the software GPU:", text.splitlines()[-1])
             return
+        if "numpy(" in text and self.type("", "python3 -c 'import numpy'"):
+            print("# not run, numpy is not here:", text.splitlines()[-1])
+            return
         self.check("", f"python3 - <<'END'\n{text}END", [])
 
     def close(self):
