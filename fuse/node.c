@@ -73,7 +73,8 @@ static const struct node_row fixed_rows[] = {
 
 /* Files that objects have beside their attributes and verbs. */
 static const struct node_row object_rows[] = {
-	{ "data", "the bytes themselves; mmap is for host memory", NODE_DATA, S_IFREG, .type = OBJECT_ALLOCATION },
+	{ "data", "the bytes themselves; mmap is for host memory", NODE_DATA, S_IFREG,
+	  .type = OBJECT_ALLOCATION },
 	{ "lease", "open it to map the memory in a program of your own", NODE_LEASE,
 	  S_IFREG, .type = OBJECT_ALLOCATION },
 	{ "tensors", "JSON header of a safetensors file: what is where in data",
@@ -101,7 +102,7 @@ static void table_add(enum object_type type, size_t max, const struct node_row *
 
 static void add_fixed(void)
 {
-	const struct attribute *attributes;
+	const struct attribute_table *table = &attribute_tables[OBJECT_BROKER];
 	const struct verb *verbs;
 	size_t n;
 
@@ -112,17 +113,18 @@ static void add_fixed(void)
 			row.name = object_folder(row.holds);
 		table_add(OBJECT_BROKER, N_FIXED_MAX, &row);
 	}
-	attributes = attribute_table(OBJECT_BROKER, &n);
-	for (size_t i = 0; i < n; i++) {
-		if (!(attributes[i].flags & ATTRIBUTE_ROOT_FILE))
+	for (size_t i = 0; i < table->n; i++) {
+		const struct attribute *row = &table->rows[i];
+
+		if (!(row->flags & ATTRIBUTE_ROOT_FILE))
 			continue;
 		table_add(OBJECT_BROKER, N_FIXED_MAX,
 			  &(struct node_row){
-				  .name = attributes[i].name,
-				  .help = attributes[i].help,
+				  .name = row->name,
+				  .help = row->help,
 				  .kind = NODE_ATTRIBUTE,
 				  .mode = S_IFREG | 0444,
-				  .attribute = &attributes[i],
+				  .attribute = row,
 			  });
 	}
 	verbs = verb_table(&n);
@@ -143,22 +145,22 @@ static void add_fixed(void)
 
 static void add_attributes(enum object_type type)
 {
-	const struct attribute *attributes;
-	size_t n;
+	const struct attribute_table *table = &attribute_tables[type];
 
-	attributes = attribute_table(type, &n);
-	for (size_t i = 0; i < n; i++) {
-		if (attributes[i].flags & ATTRIBUTE_NO_FILE)
+	for (size_t i = 0; i < table->n; i++) {
+		const struct attribute *row = &table->rows[i];
+
+		if (row->flags & ATTRIBUTE_NO_FILE)
 			continue;
 		table_add(type, N_ROWS_MAX,
 			  &(struct node_row){
-				  .name = attributes[i].name,
-				  .help = attributes[i].help,
+				  .name = row->name,
+				  .help = row->help,
 				  .kind = NODE_ATTRIBUTE,
 				  .mode = S_IFREG,
 				  .type = type,
-				  .managed = attributes[i].flags & ATTRIBUTE_MANAGED,
-				  .attribute = &attributes[i],
+				  .managed = row->flags & ATTRIBUTE_MANAGED,
+				  .attribute = row,
 			  });
 	}
 }

@@ -80,11 +80,10 @@ static void show_row(const struct attribute *row, const struct attribute_view *v
 static void show_all(const struct attribute_view *view, enum object_type type,
 		     struct text *text)
 {
-	const struct attribute *rows;
-	size_t n;
+	const struct attribute_table *table = &attribute_tables[type];
 
-	rows = attribute_table(type, &n);
-	for (const struct attribute *row = rows; row < rows + n; row++) {
+	for (const struct attribute *row = table->rows; row < table->rows + table->n;
+	     row++) {
 		if (row->flags & (ATTRIBUTE_ASKED | ATTRIBUTE_TEXT))
 			continue;
 		if ((row->flags & ATTRIBUTE_MANAGED) && !view->allocation->managed)

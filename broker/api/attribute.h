@@ -56,5 +56,15 @@ struct attribute {
 			const struct caller *caller, struct completion *wait);
 };
 
-/* The table of a type with n rows, in the order of `status`. */
-const struct attribute *attribute_table(enum object_type type, size_t *ret_n);
+/* The attributes of a type, in the order of `status`. */
+struct attribute_table {
+	const struct attribute *rows;
+	size_t n;
+};
+
+#define ATTRIBUTE_TABLE(rows)          \
+	{                              \
+		rows, ARRAY_SIZE(rows) \
+	}
+
+extern const struct attribute_table attribute_tables[N_OBJECT_TYPES];

@@ -100,11 +100,10 @@ static void place(struct actor *actor, const char *name)
 					       "set_preferred_location device:0",
 					       "unset_preferred_location" };
 	static const char *const files[] = { "prefetch", "advise" };
-	const struct attribute *attributes;
+	const struct attribute *attribute = attribute_tables[OBJECT_ALLOCATION].rows;
 	struct answer answer;
 	struct token token;
 	char line[128];
-	size_t n;
 
 	switch (draw(actor, 4)) {
 	case 0:
@@ -119,13 +118,12 @@ static void place(struct actor *actor, const char *name)
 		say(actor, files[1], line);
 		break;
 	default:
-		attributes = attribute_table(OBJECT_ALLOCATION, &n);
-		while (strcmp(attributes->name, "last_prefetch") != 0)
-			attributes++;
+		while (strcmp(attribute->name, "last_prefetch") != 0)
+			attribute++;
 		if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
 				&nobody_special, &token) < 0)
 			break;
-		broker_ask(actor->broker, token, attributes, &nobody_special,
+		broker_ask(actor->broker, token, attribute, &nobody_special,
 			   answer_expect(&answer));
 		(void)answer_get(&answer);
 		break;
@@ -248,16 +246,14 @@ static void load_module(struct actor *actor, struct token module)
 /* Reads the module's attributes, or holds the module as a launch does. */
 static void use_module(struct actor *actor, struct token module, const char *name)
 {
-	const struct attribute *attribute;
+	const struct attribute *attribute = &attribute_tables[OBJECT_FUNCTION].rows[2];
 	struct broker *broker = actor->broker;
 	struct refusal refusal;
 	struct answer answer;
 	struct module_use use;
 	struct token function;
-	size_t n;
 	int r;
 
-	attribute = attribute_table(OBJECT_FUNCTION, &n) + 2;
 	if (draw(actor, 2)) {
 		if (broker_find(broker, OBJECT_FUNCTION, module, "f", &nobody_special,
 				&function) < 0)

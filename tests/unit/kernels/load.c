@@ -73,12 +73,11 @@ static int image_lie(struct token module, const char *lie)
 
 static const struct attribute *attribute_named(enum object_type type, const char *name)
 {
-	size_t n;
-	const struct attribute *table = attribute_table(type, &n);
+	const struct attribute_table *table = &attribute_tables[type];
 
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(table[i].name, name))
-			return &table[i];
+	for (size_t i = 0; i < table->n; i++)
+		if (!strcmp(table->rows[i].name, name))
+			return &table->rows[i];
 	fprintf(stderr, "no attribute %s\n", name);
 	abort();
 }

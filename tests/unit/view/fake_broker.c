@@ -160,25 +160,14 @@ static const struct attribute owner_attributes[] = {
 	{ "output", "what kernels printed", ATTRIBUTE_PRIVATE, show_id },
 };
 
-const struct attribute *attribute_table(enum object_type type, size_t *ret_n)
-{
-	static const struct {
-		const struct attribute *rows;
-		size_t n;
-	} tables[N_OBJECT_TYPES] = {
-		[OBJECT_BROKER] = { broker_attributes, ARRAY_SIZE(broker_attributes) },
-		[OBJECT_ALLOCATION] = { allocation_attributes,
-					ARRAY_SIZE(allocation_attributes) },
-		[OBJECT_STREAM] = { stream_attributes, ARRAY_SIZE(stream_attributes) },
-		[OBJECT_OWNER] = { owner_attributes, ARRAY_SIZE(owner_attributes) },
-		[OBJECT_MODULE] = { module_attributes, ARRAY_SIZE(module_attributes) },
-		[OBJECT_FUNCTION] = { function_attributes,
-				      ARRAY_SIZE(function_attributes) },
-	};
-
-	*ret_n = tables[type].n;
-	return tables[type].rows;
-}
+const struct attribute_table attribute_tables[N_OBJECT_TYPES] = {
+	[OBJECT_BROKER] = ATTRIBUTE_TABLE(broker_attributes),
+	[OBJECT_ALLOCATION] = ATTRIBUTE_TABLE(allocation_attributes),
+	[OBJECT_STREAM] = ATTRIBUTE_TABLE(stream_attributes),
+	[OBJECT_OWNER] = ATTRIBUTE_TABLE(owner_attributes),
+	[OBJECT_MODULE] = ATTRIBUTE_TABLE(module_attributes),
+	[OBJECT_FUNCTION] = ATTRIBUTE_TABLE(function_attributes),
+};
 
 /* ---- jobs ---- */
 
