@@ -459,6 +459,29 @@ def test_a_file_that_changes_while_it_is_loaded_is_not_published():
             eventually(lambda: gpumem.ls() == [])
 
 
+def test_a_file_that_shrinks_half_way_is_not_published():
+    numpy = need("numpy")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+        safetensors(path, {"w": numpy.zeros(64 << 20, dtype="u1")})
+        rule("delay=cuMemcpyHtoDAsync_v2@*=200ms")
+
+        def shrink():
+            eventually(lambda: os.path.exists("allocations/llama.part/progress"))
+            eventually(lambda: read("allocations/llama.part/progress") != "none\n")
+            os.truncate(path, 1 << 20)
+
+        shrinking = threading.Thread(target=shrink)
+        shrinking.start()
+        with raises(errno.EAGAIN, "model.safetensors has changed while it was loaded"):
+            gpumem.load(path, "llama")
+        shrinking.join()
+        rule()
+        eventually(lambda: gpumem.ls() == [])
+        with raises(ValueError, "is cut off"):
+            gpumem.load(path, "llama")
+
+
 def test_files_that_are_not_safetensors_are_refused():
     numpy = need("numpy")
     with tempfile.TemporaryDirectory() as folder:

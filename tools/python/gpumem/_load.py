@@ -290,6 +290,7 @@ def _fill(mount: Mount, file: _File, name: str, part: str) -> None:
                 command_again(mount, "control/load", line)
         except Error as error:
             if error.errno != errno.EXDEV:
+                file.check()
                 raise
             # In a container the broker sees other files than this program.
             _copy(mount, file, part, piece)
