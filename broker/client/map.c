@@ -8,8 +8,12 @@
 #include "client/private.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <utlist.h>
 
 static struct {
@@ -236,6 +240,24 @@ EXPORT int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret)
 
 /* ---- holding ---- */
 
+/*
+ * Waits until the stream of an earlier gpumem_end() has given the hold back. A futex,
+ * since a signal must be able to end the wait.
+ *
+ * Returns: 0; -EINTR.
+ */
+static int map_wait_ended(struct gpumem_map *map)
+{
+	uint32_t n;
+
+	while ((n = __atomic_load_n(&map->n_ending, __ATOMIC_ACQUIRE)))
+		if (syscall(SYS_futex, &map->n_ending, FUTEX_WAIT_PRIVATE, n, NULL) < 0 &&
+		    errno == EINTR)
+			return error_set(EINTR, "a signal ended the wait for the stream "
+						"of an earlier gpumem_end");
+	return 0;
+}
+
 EXPORT int gpumem_begin(struct gpumem_map *map, unsigned int flags)
 {
 	int r = map_check(map);
@@ -244,8 +266,11 @@ EXPORT int gpumem_begin(struct gpumem_map *map, unsigned int flags)
 		return r;
 	if (flags & ~(unsigned int)GPUMEM_WRITE)
 		return error_set(EINVAL, "gpumem_begin takes GPUMEM_WRITE or 0");
-	r = lease_hold(&map->lease, map->gpumem,
-		       flags & GPUMEM_WRITE ? GPUMEM_HOLD_WRITE : GPUMEM_HOLD_READ);
+	r = map_wait_ended(map);
+	if (r == 0)
+		r = lease_hold(&map->lease, map->gpumem,
+			       flags & GPUMEM_WRITE ? GPUMEM_HOLD_WRITE
+						    : GPUMEM_HOLD_READ);
 	if (r == 0)
 		map->begun = true;
 	return r;
@@ -257,7 +282,7 @@ static void map_ref_ending(struct gpumem_map *map)
 {
 	maps_lock();
 	gpumem_ref(map);
-	map->n_ending++;
+	__atomic_add_fetch(&map->n_ending, 1, __ATOMIC_RELEASE);
 	maps_unlock();
 }
 
@@ -266,7 +291,8 @@ static void map_unref_ending(struct gpumem_map *map)
 	unsigned int n_refs;
 
 	maps_lock();
-	map->n_ending--;
+	__atomic_sub_fetch(&map->n_ending, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &map->n_ending, FUTEX_WAKE_PRIVATE, INT_MAX);
 	n_refs = __atomic_sub_fetch(&map->n_refs, 1, __ATOMIC_ACQ_REL);
 	maps_unlock();
 	if (n_refs == 0)

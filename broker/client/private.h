@@ -130,7 +130,7 @@ struct gpumem_map {
 	struct memory memory;
 	unsigned int flags;
 	unsigned int n_refs;
-	unsigned int n_ending; /* maps_lock: of them, of gpumem_end() */
+	uint32_t n_ending; /* maps_lock: of them, of gpumem_end(); a futex */
 	bool begun;
 	struct gpumem_map *prev, *next; /* of all maps; maps_lock */
 };

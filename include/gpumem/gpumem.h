@@ -141,8 +141,8 @@ int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
 
 /*
  * Takes a place in the order of uses: GPUMEM_WRITE for writing, else for reading. Waits
- * for its turn; other programs, `data`, copies and launches of the broker wait until
- * gpumem_end().
+ * for its turn, and first until the stream of an earlier gpumem_end() gets there; other
+ * programs, `data`, copies and launches of the broker wait until gpumem_end().
  *
  * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already);
  * -EINTR; -ESTALE (freed).

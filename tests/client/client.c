@@ -15,6 +15,7 @@
  *	fault FILE       runs the kernel `wild` of a PTX file, which ends the context
  *	threads N NAME   N threads that map NAME, write and read a byte, and unmap
  *	alarm MS         a signal so often
+ *	busy MS          queues work of that length on the default stream
  *
  * M is a digit.
  */
@@ -25,6 +26,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +251,21 @@ static void set_alarm(long ms)
 	printf("ok\n");
 }
 
+static void sleep_ms(void *userdata)
+{
+	usleep(1000 * (useconds_t)(intptr_t)userdata);
+}
+
+static void queue_work(long ms)
+{
+	CUresult result = cuLaunchHostFunc(NULL, sleep_ms, (void *)(intptr_t)ms);
+
+	if (result)
+		printf("cuda %d\n", result);
+	else
+		printf("ok\n");
+}
+
 static void open_session(const char *mount)
 {
 	say(gpumem_open(&session, mount));
@@ -335,6 +352,8 @@ int main(int argc, char **argv)
 			run_threads((unsigned int)atoi(words[1]), words[2]);
 		} else if (strcmp(words[0], "alarm") == 0) {
 			set_alarm(atol(words[1]));
+		} else if (strcmp(words[0], "busy") == 0) {
+			queue_work(atol(words[1]));
 		} else if (strcmp(words[0], "open") == 0) {
 			open_session(words[1]);
 		} else if (strcmp(words[0], "close") == 0) {

@@ -152,6 +152,25 @@ test_a_hold_orders_programs_and_lines()
 	like "$(ask 'end 1')" '^EINVAL x was not begun'
 }
 
+test_a_hold_waits_for_the_end_of_the_one_before()
+{
+	echo 'x 4096' >control/alloc
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'map 1 x w')" ok
+	for hold in w r w; do
+		is "$(ask "begin 1 $hold")" ok
+		is "$(ask 'busy 200')" ok
+		is "$(ask 'end 1')" ok
+	done
+	is "$(ask 'begin 1 w')" ok
+	is "$(ask 'busy 1000')" ok
+	is "$(ask 'end 1')" ok
+	is "$(ask 'alarm 50')" ok
+	like "$(ask 'begin 1 w')" '^EINTR '
+	is "$(ask 'unmap 1')" ok
+}
+
 test_a_hold_can_be_given_up_after_a_fault_of_the_program()
 {
 	echo 'x 4M' >control/alloc
