@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "channel/private.h"
 
-/* Longer than a short kernel or transfer takes. */
-#define LOOK_NS	  100000
+/* Longer than a short kernel, a transfer or cuMemAlloc takes. */
+#define LOOK_NS	  150000
 #define N_LOOKERS 2 /* at a time */
 
 static _Thread_local struct {

@@ -28,8 +28,9 @@
 
 /* ---- blocks ---- */
 
-/* Host memory up to this size is released at once. */
-#define RELEASED_AT_ONCE ((uint64_t)64 << 20)
+/* Host memory up to this size is released at once: 64 MiB take the kernel 9 ms, and the
+ * thread may be the one that reads requests. */
+#define RELEASED_AT_ONCE ((uint64_t)1 << 20)
 /* In the work queue, releases of an owner count as tasks of another owner. */
 #define RELEASES ((uint64_t)1 << 32)
 

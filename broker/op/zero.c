@@ -15,7 +15,7 @@
 #include "process/processes.h"
 
 /* Host memory up to this size is zeroed at once, by the calling thread. */
-#define ZEROED_AT_ONCE ((uint64_t)16 << 20)
+#define ZEROED_AT_ONCE ((uint64_t)1 << 20)
 
 struct zero {
 	struct op op;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lines that need not wait for a worker are answered before the worker is asked. The
- * linker sends each worker_send() of this program through a note.
+ * linker sends each worker_send() of this program through a note, and each block_free().
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -10,6 +10,7 @@
 
 #include "api/broker.h"
 #include "channel/request.h"
+#include "memory/block.h"
 #include "unit/broker_help.h"
 
 TestSuite(answers, .timeout = 60);
@@ -45,6 +46,22 @@ int __wrap_worker_send(struct worker *worker, const struct worker_needs *needs,
 		sent[i].pattern = request->record.pattern;
 	}
 	return __real_worker_send(worker, needs, request, ret_epoch);
+}
+
+static pthread_t releaser; /* the thread that has released the last block */
+static uint64_t released;  /* its size */
+
+int __real_block_free(struct memory *memory, struct block *block,
+		      struct cuda_failure *failure);
+int __wrap_block_free(struct memory *memory, struct block *block,
+		      struct cuda_failure *failure);
+
+int __wrap_block_free(struct memory *memory, struct block *block,
+		      struct cuda_failure *failure)
+{
+	releaser = pthread_self();
+	__atomic_store_n(&released, block->size, __ATOMIC_RELEASE);
+	return __real_block_free(memory, block, failure);
 }
 
 /* Writes lines, and waits for their ops. */
@@ -128,5 +145,18 @@ Test(answers, held_ops_begin_in_the_order_of_the_lines)
 		expect_sent(i, WIRE_FILL, 1);
 		cr_expect(eq(u64, sent[i].pattern & 0xff, i + 1));
 	}
+	broker_end(broker);
+}
+
+/* The kernel takes milliseconds, and this thread may be the one that reads requests. */
+Test(answers, much_host_memory_is_released_by_another_thread)
+{
+	struct broker *broker = broker_start("64M", NULL);
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 32M kind=host"), 0));
+	say(broker, "free", "x\n");
+	while (__atomic_load_n(&released, __ATOMIC_ACQUIRE) != 32 << 20)
+		usleep(100);
+	cr_expect(pthread_equal(releaser, pthread_self()) == 0);
 	broker_end(broker);
 }
