@@ -712,6 +712,7 @@ test_doctor_says_what_to_do()
 {
 	local said
 	[ -w /dev/fuse ] || skip '/dev/fuse'
+	type fusermount3 >/dev/null || skip 'fusermount3'
 	said=$(gpumem doctor) || fail "$said"
 	like "$said" $'\nok +mount +[^\n]*'"$M"
 	like "$said" $'\nok +tickets +'

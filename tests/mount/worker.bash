@@ -313,9 +313,12 @@ test_owners_with_nothing_are_dropped()
 # Each limit leaves another number of descriptors to the last worker.
 test_a_worker_that_can_not_be_started_says_what_is_lacking()
 {
-	local limit uid said
+	local limit limits uid said
 	needs_root 'many users'
-	for limit in $(seq 110 117); do
+	limits=$(seq 110 117)
+	# a worker's start takes a third of a second there
+	[ -z "${GPUMEM_DRIVER-}" ] || limits=113
+	for limit in $limits; do
 		(ulimit -n $limit; broker_start "$T/own" --driver "$(driver own)" --worker-idle 1)
 		cd "$T/own/mnt"
 		for uid in $(seq 2001 2040); do
