@@ -26,6 +26,7 @@ struct data_file {
 	struct writer writer;
 	struct identity identity;
 	bool mapped;	     /* holds an open of the mapping */
+	bool maps_writable;  /* counted by broker_note_mapper() */
 	atomic_bool wrote;   /* since the last close of the descriptor or a duplicate */
 	atomic_bool refused; /* the journal knows of a read for the kernel's pages */
 };
@@ -214,6 +215,8 @@ static void data_free(struct file *file, fuse_req_t req)
 {
 	struct data_file *data = data_of(file);
 
+	if (data->maps_writable)
+		(void)broker_note_mapper(file->view->broker, data->writer.token, true);
 	if (data->mapped)
 		mapping_put(file->view, req, data->writer.token);
 	identity_deinit(&data->identity);
@@ -236,8 +239,19 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 			struct fuse_file_info *info, bool host)
 {
 	int backing = host ? mapping_get(data->file.view, req, data->writer.token) : 0;
+	int error = 0;
 
 	data->mapped = backing > 0;
+	if (data->mapped && (info->flags & O_ACCMODE) == O_RDWR) {
+		error = broker_note_mapper(data->file.view->broker, data->writer.token,
+					   false);
+		data->maps_writable = !error;
+	}
+	if (error) {
+		file_free(&data->file, req);
+		reply_error(req, error);
+		return;
+	}
 	info->fh = (uintptr_t)&data->file;
 	info->noflush = !opened_for_writing(info);
 	if (kernel_reply_open(req, info, backing) == -ENOENT)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `tensors` of an allocation: checked when it has been written, in the work queue, since
- * 64 MiB of JSON take a second.
+ * 64 MiB of JSON take seconds.
  */
 #include <errno.h>
 #include <pthread.h>

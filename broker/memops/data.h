@@ -85,6 +85,12 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		       const struct caller *caller, struct completion *wait);
 
 /*
+ * Counts a descriptor of `data` that may be mapped for writing: from its open to the end
+ * of the last mapping (ended). Returns: 0; -EPERM for a sealed allocation; -ESTALE.
+ */
+int broker_note_mapper(struct broker *broker, struct token token, bool ended);
+
+/*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the
  * descriptor. Returns: a descriptor; -ENODEV for other kinds, and for memory in a block
  * with other allocations; -ESTALE; -EMFILE.

@@ -2,16 +2,19 @@
 #include "memops/seal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <utlist.h>
 
 #include "base/refusal.h"
 #include "base/text.h"
+#include "memops/data.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/journal.h"
 #include "model/owner.h"
+#include "model/registry.h"
 #include "process/broker.h"
 
 /* Names the first program that may be writing outside of the order. */
@@ -51,7 +54,31 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 		return refuse_lost(refusal, allocation);
 	if (allocation->n_write_leases || allocation->n_writers_departing)
 		return refuse_writers(allocation, refusal);
+	if (allocation->n_mappers && !allocation->sealed)
+		return refuse(refusal, EBUSY,
+			      "a program may have mapped allocation %s for writing: "
+			      "`fuser allocations/%s/data` names it",
+			      allocation->name, allocation->name);
 	return 0;
+}
+
+int broker_note_mapper(struct broker *broker, struct token token, bool ended)
+{
+	struct allocation *allocation;
+	int r = 0;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (!allocation)
+		r = -ESTALE;
+	else if (ended)
+		allocation->n_mappers--;
+	else if (allocation->sealed)
+		r = -EPERM;
+	else
+		allocation->n_mappers++;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return r;
 }
 
 void seal(struct broker *broker, struct allocation *allocation,

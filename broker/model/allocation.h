@@ -105,7 +105,9 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
-	uint32_t n_writers_departing; /* of these, leases for writing */
+	uint32_t n_mappers;	      /* descriptors of `data` that may be mapped for
+					 writing */
+	uint32_t n_writers_departing; /* of n_departing, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */
 	struct work *release; /* FREED: the op that frees the memory */

@@ -23,8 +23,8 @@ struct tensors {
 };
 
 /*
- * Checks a text against the size of the allocation, in bytes. Takes a second for the
- * largest texts, and at most some megabytes more than the text.
+ * Checks a text against the size of the allocation, in bytes. Takes seconds for the
+ * largest texts, and some hundred bytes a tensor beside the text.
  *
  * Returns: 0; -EINVAL; -ENOMEM; -ENODATA for a text that ends too early (the refusal's
  * error is EINVAL).
