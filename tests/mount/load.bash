@@ -395,15 +395,10 @@ test_a_file_system_that_hangs_holds_up_that_load_alone()
 	broker_stop "$T/other"
 }
 
-# held PID: KiB of memory of its own that a process holds.
-held()
-{
-	value_of "/proc/$1/status" RssAnon:
-}
-
+# A pair of buffers is 8 MiB of the worker's addresses.
 test_buffers_are_kept_for_the_next_load_and_given_back_after_a_while()
 {
-	local worker before
+	local worker held
 	broker_start "$T/other" --driver "$(driver other)" --worker-idle 3
 	file f 9000000
 	cd "$T/other/mnt"
@@ -411,10 +406,9 @@ test_buffers_are_kept_for_the_next_load_and_given_back_after_a_while()
 	echo 'm 4096 kind=managed' >control/alloc
 	worker=$(<"owners/$me/worker")
 	echo 'x 9000000' >control/alloc
-	before=$(held "$worker")
 	echo "x path=$T/f" >control/load
-	[ "$(held "$worker")" -gt $((before + 8000)) ]
-	eventually "[ \$(held $worker) -lt $((before + 4000)) ]"
+	held=$(value_of "/proc/$worker/status" VmSize:)
+	eventually "[ \$(value_of /proc/$worker/status VmSize:) -le $((held - 8192)) ]"
 	is "$(<"owners/$me/worker")" "$worker"
 	echo "x path=$T/f" >control/load
 	cmp allocations/x/data "$T/f"
@@ -472,6 +466,32 @@ test_a_guest_who_is_shut_off_loses_the_memory_after_the_load()
 	wait $!
 	cmp <(tail -c +2 allocations/x/data) <(tail -c +2 "$T/f")
 	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 7
+}
+
+# The file is of another broker, which stands.
+test_a_guest_whose_file_hangs_is_ended_when_it_is_shut_off()
+{
+	local hung guest
+	needs_root 'users'
+	broker_start "$T/other" --driver "$(driver other)"
+	broker_start "$T/short" --driver "$(driver short)" --give-back-timeout 1
+	cd "$T/short/mnt"
+	echo 'x 4096 mode=0666' >control/alloc
+	by 1001 run "echo 'mine 4096 kind=managed' >control/alloc"
+	guest=$(<owners/1001/worker)
+	kill -STOP "$(<"$T/other/pid")"
+	by 1001 run "echo 'x path=$T/other/mnt/README' >control/load" 2>/dev/null &
+	hung=$!
+	eventually "[ \"\$(cat allocations/x/progress)\" != none ]"
+	chmod 600 allocations/x
+	! wait $hung
+	by 1001 like "$(tail -n 3 errors)" "worker of uid 1001 was ended: a load still used allocation x 1 s after that was shut off"
+	[ "$(<owners/1001/worker)" != "$guest" ]
+	echo 'x u8:7' >control/fill
+	kill -CONT "$(<"$T/other/pid")"
+	cd "$M"
+	broker_stop "$T/short"
+	broker_stop "$T/other"
 }
 
 test_a_program_with_another_root_is_refused()
