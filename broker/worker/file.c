@@ -290,6 +290,9 @@ static int file_save_to(struct file_move *move, struct job *job, struct draft *d
 	r = file_move(move, job, failure);
 	if (r < 0 || job->value[1])
 		return r;
+	/* The caller has been told that nothing was saved. */
+	if (__atomic_load_n(&move->shared->stop, __ATOMIC_RELAXED))
+		return file_end(job, move->moved, WIRE_FILE_STOPPED, EINTR);
 	r = draft_keep(draft);
 	return r < 0 ? file_end(job, move->moved, WIRE_FILE_NOT_KEPT, -r) : 0;
 }

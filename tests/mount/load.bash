@@ -371,6 +371,55 @@ test_a_reset_ends_a_load()
 	[ ! -s "$T/load_said" ] || is_zero allocations/x/data
 }
 
+# brittle_mount: mounts the files of $T/files on $T/brittle (brittle.c).
+brittle_mount()
+{
+	mkdir "$T/files" "$T/brittle"
+	ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" "$build/tests/mount/brittle" "$T/files" "$T/brittle" &
+	eventually 'is_mounted "$T/brittle"'
+}
+
+brittle_unmount()
+{
+	unmount "$T/brittle"
+	wait
+	rm -r "$T/files" "$T/brittle"
+}
+
+test_a_file_that_cannot_be_read_is_told_with_the_place()
+{
+	brittle_mount
+	file files/broken 20000000
+	echo 'x 20000000' >control/alloc
+	echo 'x u8:7' >control/fill
+	refused EIO 'load of x failed at byte 8388608 of .*/brittle/broken: Input/output error; 8 MiB of 19.1 MiB .* are loaded, the rest is zero' "echo 'x path=$T/brittle/broken' >control/load"
+	cmp -n 8388608 allocations/x/data "$T/files/broken"
+	cmp -n 11611392 <(tail -c +8388609 allocations/x/data) /dev/zero
+	brittle_unmount
+}
+
+test_a_file_is_saved_where_each_file_needs_a_name()
+{
+	brittle_mount
+	file f 9000000
+	echo 'x 9000000' >control/alloc
+	echo "x path=$T/f" >control/load
+	echo "x path=$T/brittle/saved" >control/save
+	cmp "$T/files/saved" "$T/f"
+	echo 'x u8:7' >control/fill
+	slow 1s
+	"${AS[@]}" bash -c "echo 'x path=$T/brittle/saved' >control/save" 2>/dev/null &
+	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9] ]]'
+	like "$(ls -A "$T/files")" '^\.gpumem-[0-9-]+'$'\n''saved$'
+	kill -KILL $!
+	! wait $!
+	inject
+	eventually '[ "$(ls -A "$T/files")" = saved ]'
+	cmp "$T/files/saved" "$T/f"
+	is "$(stat -c %a "$T/files/saved")" 600
+	brittle_unmount
+}
+
 # A file system that never answers: another broker's, which stands.
 test_a_file_system_that_hangs_holds_up_that_load_alone()
 {
