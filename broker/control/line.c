@@ -308,3 +308,29 @@ int line_place(const char *word, char ret_name[65], struct range *ret_range,
 	*ret_range = (struct range){ 0 };
 	return *plus ? line_range(plus + 1, NULL, ret_range, refusal) : 0;
 }
+
+int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal)
+{
+	if (!word)
+		return refuse(refusal, EINVAL, "path=FILE is missing");
+	if (*word != '/')
+		return refuse(refusal, EINVAL,
+			      "path=%.200s is not absolute: begin with '/', since the "
+			      "broker does not know your working directory",
+			      word);
+	while (*word) {
+		unsigned int byte = (unsigned char)*word++;
+
+		if (byte == '\\' && strspn(word, "01234567") >= 3) {
+			byte = (unsigned int)(word[0] - '0') << 6 |
+			       (unsigned int)(word[1] - '0') << 3 |
+			       (unsigned int)(word[2] - '0');
+			word += 3;
+		}
+		if (!byte || byte > UINT8_MAX)
+			return refuse(refusal, EINVAL, "a path has no byte \\%03o", byte);
+		*path++ = (char)byte;
+	}
+	*path = '\0';
+	return 0;
+}

@@ -64,3 +64,9 @@ int line_range(const char *offset, const char *length, struct range *ret_range,
 /* `NAME[+OFFSET]`. Returns: 0; -EINVAL, -ENAMETOOLONG, -EOVERFLOW. */
 int line_place(const char *word, char ret_name[65], struct range *ret_range,
 	       struct refusal *refusal);
+
+/*
+ * `path=`, which must be given: an absolute path. Each `\` with three octal digits is a
+ * byte, as in fstab, since a line is split at blanks. Returns: 0; -EINVAL.
+ */
+int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal);

@@ -27,33 +27,6 @@ struct file_line {
 	bool wait;
 };
 
-/* Each `\` and three octal digits is a byte, as in fstab: a line has no other blanks. */
-static int path_parse(const char *word, char *path, struct refusal *refusal)
-{
-	if (!word)
-		return refuse(refusal, EINVAL, "path=FILE is missing");
-	if (*word != '/')
-		return refuse(refusal, EINVAL,
-			      "path=%.200s is not absolute: begin with '/', since the "
-			      "broker does not know your working directory",
-			      word);
-	while (*word) {
-		unsigned int byte = (unsigned char)*word++;
-
-		if (byte == '\\' && strspn(word, "01234567") >= 3) {
-			byte = (unsigned int)(word[0] - '0') << 6 |
-			       (unsigned int)(word[1] - '0') << 3 |
-			       (unsigned int)(word[2] - '0');
-			word += 3;
-		}
-		if (!byte || byte > UINT8_MAX)
-			return refuse(refusal, EINVAL, "a path has no byte \\%03o", byte);
-		*path++ = (char)byte;
-	}
-	*path = '\0';
-	return 0;
-}
-
 static int file_parse(struct command *command, struct file_line *line,
 		      struct refusal *refusal)
 {
@@ -63,7 +36,7 @@ static int file_parse(struct command *command, struct file_line *line,
 
 	r = line_name(words->operands[0], "allocation", refusal);
 	if (r == 0)
-		r = path_parse(line_value(words, "path"), line->path, refusal);
+		r = line_path(line_value(words, "path"), line->path, refusal);
 	if (r == 0)
 		r = line_range(line_value(words, "offset"), line_value(words, "length"),
 			       &line->range, refusal);

@@ -23,6 +23,7 @@ static const char *const usages[] = {
 	"NAME SIZE [kind=device|direct|async|managed|host] [device=N] [stream=S] "
 	"[attach=global|host] [tag=WORD] [mode=OCTAL] [until=close]",
 	"NAME ADVICE [LOCATION] [offset=N] [length=N]",
+	"NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0]",
 };
 
 /* A refusal has an errno of the closed list and a sentence. */
@@ -38,7 +39,7 @@ static void read_name(const char *word)
 {
 	struct refusal refusal = { 0 };
 	struct range range = { 0 };
-	char name[65];
+	char name[65], path[LINE_MAX_LENGTH + 1];
 	int r = line_place(word, name, &range, &refusal);
 
 	if (r < 0)
@@ -48,6 +49,11 @@ static void read_name(const char *word)
 	r = line_name(word, "stream", &refusal);
 	if (r < 0)
 		check_refusal(r, &refusal);
+	r = line_path(word, path, &refusal);
+	if (r < 0)
+		check_refusal(r, &refusal);
+	else
+		must(path[0] == '/' && strlen(path) <= strlen(word));
 }
 
 static void read_number(const char *word)

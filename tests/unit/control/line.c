@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include "control/line.h"
 #include "base/def.h"
 #include "base/number.h"
 #include "base/refusal.h"
 #include "base/text.h"
-#include "control/line.h"
 #include "control/usage.h"
 #include "model/range.h"
 
@@ -289,4 +289,36 @@ Test(line, wait_is_zero_or_one)
 	cr_assert(wait);
 	cr_assert(eq(int, line_wait("", &wait, &refusal), -EINVAL));
 	cr_assert(eq(int, line_wait("no", &wait, &refusal), -EINVAL));
+}
+
+static void expect_path(const char *word, const char *path)
+{
+	char found[LINE_MAX_LENGTH + 1];
+
+	cr_expect(eq(int, line_path(word, found, &refusal), 0), "%s", word);
+	cr_expect(eq(str, found, (char *)path));
+}
+
+static void expect_no_path(const char *word, const char *sentence)
+{
+	char found[LINE_MAX_LENGTH + 1];
+
+	cr_expect(eq(int, line_path(word, found, &refusal), -EINVAL));
+	cr_expect(strstr(refusal.sentence, sentence) != NULL, "%s", refusal.sentence);
+}
+
+Test(line, paths_are_absolute_and_may_have_bytes_in_octal)
+{
+	expect_path("/", "/");
+	expect_path("/a/b.c", "/a/b.c");
+	expect_path("/a\\040b\\134", "/a b\\");
+	expect_path("/\\303\\274\\377", "/\303\274\377");
+	expect_path("/a\\04", "/a\\04");
+	expect_path("/a\\n\\089", "/a\\n\\089");
+	expect_no_path(NULL, "path=FILE is missing");
+	expect_no_path("", "not absolute");
+	expect_no_path("a/b", "path=a/b is not absolute");
+	expect_no_path("\\057a", "not absolute");
+	expect_no_path("/a\\000", "no byte \\000");
+	expect_no_path("/a\\400", "no byte \\400");
 }
