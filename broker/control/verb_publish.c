@@ -47,7 +47,7 @@ void verb_publish(struct command *command)
 	_cleanup_free_ struct publication *pairs = NULL;
 	struct caller caller = *command->caller;
 	struct refusal refusal;
-	size_t n;
+	size_t n = 0;
 
 	if (command_parse(command) < 0)
 		return;
