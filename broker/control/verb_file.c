@@ -127,6 +127,7 @@ static void verb_file(struct command *command, bool save)
 		.file_offset = line.file_offset,
 		.to_end = !save && !line.range.has_length,
 		.save = save,
+		.wait = line.wait,
 	};
 	r = range_fit(&line.range, allocation, &refusal);
 	if (r == 0)

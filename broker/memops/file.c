@@ -444,7 +444,8 @@ int file_op_new(struct broker *broker, const struct caller *caller,
 	file->save = spec->save;
 	op->uid = caller->uid;
 	op->pid = caller->pid;
-	op->work.may_leave = true;
+	/* Each work that may leave is waited for by all that come after it. */
+	op->work.may_leave = spec->wait;
 	work_use(&op->work, allocation, range->offset, range->length, !spec->save);
 	r = file_check_reach(owner, allocation, refusal);
 	if (r == 0)

@@ -18,6 +18,7 @@ struct file_spec {
 	uint64_t file_offset; /* of a load */
 	bool to_end;	      /* a load of all that the file has from there on */
 	bool save;
+	bool wait; /* somebody waits for the end, and a signal may end the wait */
 };
 
 /*

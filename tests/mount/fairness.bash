@@ -224,6 +224,20 @@ test_the_share_of_operations()
 	bob_notices_nothing
 }
 
+# Each once noted all that were queued before: gigabytes, and a lock held for long.
+test_loads_that_wait_for_a_kernel()
+{
+	local before grown
+	bob_is_ready
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	mallory_spins_on hers
+	before=$(value_of "/proc/$(<"$T/main/pid")/status" VmRSS:)
+	by $mallory run 'yes "hers path=/etc/passwd length=1 wait=0" | head -n 12000 >control/load'
+	grown=$(($(value_of "/proc/$(<"$T/main/pid")/status" VmRSS:) - before))
+	[ "$grown" -le 200000 ] || fail "12000 loads take $grown KiB"
+	bob_notices_nothing
+}
+
 # `advise` is asked of the driver: the read waits for a worker and counts as no operation.
 test_the_share_of_questions_to_a_driver()
 {
