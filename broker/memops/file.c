@@ -444,7 +444,7 @@ int file_op_new(struct broker *broker, const struct caller *caller,
 	file->save = spec->save;
 	op->uid = caller->uid;
 	op->pid = caller->pid;
-	/* Each work that may leave is waited for by all that come after it. */
+	/* With wait=0 no signal ends the op. */
 	op->work.may_leave = spec->wait;
 	work_use(&op->work, allocation, range->offset, range->length, !spec->save);
 	r = file_check_reach(owner, allocation, refusal);

@@ -228,14 +228,26 @@ static void use_unlist(struct use *use)
 	use->listed = false;
 }
 
+/* Notes by which use a use was dropped from the list; NULL: by one that stays. */
+static void use_note_dropped(struct use *use, struct use *by)
+{
+	if (use->dropped_by)
+		use->dropped_by->n_dropped--;
+	use->dropped_by = by;
+	if (by)
+		by->n_dropped++;
+}
+
 static void use_list(struct use *use)
 {
 	struct use *earlier, *safe;
 
 	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
-		if (earlier->work != use->work && !use->work->may_leave &&
-		    !use->work->takes_from && use_replaces(use, earlier))
-			use_unlist(earlier);
+		if (earlier->work == use->work || use->work->takes_from ||
+		    !use_replaces(use, earlier))
+			continue;
+		use_unlist(earlier);
+		use_note_dropped(earlier, use->work->may_leave ? use : NULL);
 	}
 	DL_APPEND(use->allocation->uses, use);
 	use->listed = true;
@@ -333,6 +345,7 @@ void order_done(struct work *work, struct work **ready)
 	assert(work->n_before == 0 && work->n_ahead == 0);
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		use_unlist(&work->uses[i]);
+		use_note_dropped(&work->uses[i], NULL);
 		DL_DELETE2(work->uses[i].allocation->all_uses, &work->uses[i],
 			   prev_of_all, next_of_all);
 		work->uses[i].allocation->n_works--;
@@ -350,6 +363,8 @@ void order_done(struct work *work, struct work **ready)
 	work->n_followers = work->followers_capacity = 0;
 }
 
+/* ---- leaving ---- */
+
 /* Removes the work from the followers of an earlier work. */
 static void work_unfollow_early(struct work *work, struct work *before)
 {
@@ -364,15 +379,78 @@ static void work_unfollow_early(struct work *work, struct work *before)
 	before->n_followers = n;
 }
 
+static bool work_follows(const struct work *work, const struct work *before)
+{
+	for (unsigned int i = 0; i < before->n_followers; i++) {
+		if (before->followers[i].work == work)
+			return true;
+	}
+	return false;
+}
+
+/* The follower waits for the dropped use from now on, if the two conflict. */
+static int work_inherit(struct work *follower, struct use *dropped)
+{
+	for (unsigned int i = 0; i < follower->n_uses; i++) {
+		const struct use *use = &follower->uses[i];
+
+		if (use->allocation == dropped->allocation &&
+		    use_waits_for(use, dropped) && !work_follows(follower, dropped->work))
+			return work_wait_for(follower, dropped->work);
+	}
+	return 0;
+}
+
+/* Followers of the use's work wait for what the use dropped. Returns: 0; -ENOMEM. */
+static int use_bequeath(struct use *use)
+{
+	const struct work *work = use->work;
+	unsigned int n_left = use->n_dropped;
+	int r = 0;
+
+	for (struct use *earlier = use; r == 0 && n_left;) {
+		earlier = earlier->prev_of_all;
+		if (earlier->dropped_by != use)
+			continue;
+		n_left--;
+		for (unsigned int i = 0; r == 0 && i < work->n_followers; i++)
+			r = work_inherit(work->followers[i].work, earlier);
+	}
+	return r;
+}
+
+/* Uses that the use dropped are listed again, or are dropped by what has dropped it. */
+static void use_list_dropped(struct use *use)
+{
+	struct use *next = use;
+
+	for (struct use *earlier = use; use->n_dropped;) {
+		earlier = earlier->prev_of_all;
+		if (earlier->dropped_by != use)
+			continue;
+		use_note_dropped(earlier, use->dropped_by);
+		if (!use->listed)
+			continue;
+		DL_PREPEND_ELEM(use->allocation->uses, next, earlier);
+		earlier->listed = true;
+		next = earlier;
+	}
+}
+
 bool order_leave(struct work *work, struct work **ready)
 {
 	if (!work->may_leave || work->n_before == 0)
 		return false;
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		if (use_bequeath(&work->uses[i]) < 0)
+			return false;
+	}
 	/* Every predecessor has an earlier use of the same memory. */
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		const struct use *first = work->uses[i].allocation->all_uses;
 
-		for (struct use *use = &work->uses[i]; use != first;) {
+		use_list_dropped(&work->uses[i]);
+		for (struct use *use = &work->uses[i]; use != first && work->n_before;) {
 			use = use->prev_of_all;
 			work_unfollow_early(work, use->work);
 		}

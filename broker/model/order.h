@@ -58,6 +58,9 @@ struct use {
 	uint64_t address;  /* of the allocation, at the time of the request */
 	struct use *prev, *next;
 	struct use *prev_of_all, *next_of_all;
+	struct use *dropped_by; /* the use of a work that may leave, in place of which
+				   this use would be listed; NULL: none */
+	unsigned int n_dropped; /* uses with this use in dropped_by */
 };
 
 /*
@@ -133,7 +136,8 @@ int order_add(struct work *work);
  * Removes a work that has not begun. Followers with nothing left to wait for are put in
  * front of *ready, as in order_done().
  *
- * Returns: false when the work may not leave, or waits for nothing any more.
+ * Returns: false when the work may not leave, waits for nothing any more, or when there
+ * is no memory to note what its followers wait for instead.
  */
 bool order_leave(struct work *work, struct work **ready);
 

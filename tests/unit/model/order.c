@@ -495,6 +495,25 @@ Test(order, one_that_leaves_lets_go_of_all_that_it_waited_for)
 	expect_empty();
 }
 
+Test(order, of_works_that_may_leave_each_notes_its_neighbour_alone)
+{
+	struct work *first = work(&x, 0, 8, true, NULL), *writers[8];
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
+		writers[i] = fleeting();
+		cr_expect(eq(uint, writers[i]->n_before, 1));
+	}
+	/* The neighbours close the gaps, whichever goes. */
+	cr_assert(eq(uint, leave(writers[3]) + leave(writers[7]) + leave(writers[0]), 0));
+	cr_assert(eq(uint, writers[4]->n_before, 1));
+	cr_assert(eq(uint, finish(first), 1));
+	for (size_t i = 1; i < 7; i++)
+		n += i == 3 ? 0 : finish(writers[i]);
+	cr_assert(eq(uint, n, 4));
+	expect_empty();
+}
+
 Test(order, what_has_begun_does_not_leave)
 {
 	struct work *writing = fleeting(), *ready = NULL;

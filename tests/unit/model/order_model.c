@@ -53,6 +53,7 @@ static void model_add(int at)
 	struct work *made = calloc(1, sizeof(*made));
 	uint32_t stream = draw(5), n = 1 + draw(2);
 
+	made->may_leave = stream == 3;
 	if (stream < 3)
 		made->stream = &model_streams[stream];
 	if (stream < 3 && draw(2))
@@ -123,6 +124,34 @@ static void model_check(int n)
 	}
 }
 
+static void model_end(int at, struct work *ready)
+{
+	struct work *work = models[at].work;
+
+	models[at].work = NULL;
+	for (; ready; ready = ready->next_ready)
+		cr_assert(eq(uint, ready->n_before, 0));
+	work_deinit(work);
+	free(work);
+}
+
+/* A work that waits leaves, if one may. Returns: did one? */
+static bool model_leave(int n)
+{
+	struct work *ready = NULL;
+	int at = (int)draw((uint32_t)n);
+
+	for (int i = 0; i < n; i++, at = (at + 1) % n) {
+		if (!models[at].work || !models[at].work->may_leave ||
+		    !models[at].work->n_before)
+			continue;
+		cr_assert(order_leave(models[at].work, &ready));
+		model_end(at, ready);
+		return true;
+	}
+	return false;
+}
+
 /* Sends or finishes a work. Returns: true: finished. */
 static bool model_step(int n)
 {
@@ -142,12 +171,8 @@ static bool model_step(int n)
 		model_send(n, at);
 		return false;
 	}
-	models[at].work = NULL;
 	order_done(done, &ready);
-	for (; ready; ready = ready->next_ready)
-		cr_assert(eq(uint, ready->n_before, 0));
-	work_deinit(done);
-	free(done);
+	model_end(at, ready);
 	return true;
 }
 
@@ -161,6 +186,8 @@ Test(order_model, agrees_with_a_naive_model, .timeout = 120)
 		while (n_done < MODEL_WORKS / 4) {
 			if (n < MODEL_WORKS / 4 && (n == n_done || draw(3))) {
 				model_add(n++);
+			} else if (n > n_done && draw(4) == 0) {
+				n_done += model_leave(n);
 			} else {
 				n_done += model_step(n);
 			}
