@@ -18,12 +18,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #include "protocol/wire.h"
 #include "worker/lanes.h"
 #include "worker/worker.h"
 
-#define N_NAMES 100 /* tried for a file without O_TMPFILE */
+#define N_NAMES	    100 /* tried for a file without O_TMPFILE */
+#define LIST_MAX    4096
+#define ACCESS_LIST "system.posix_acl_access"
 
 /* How the job ends: in the answer's values. Returns: 0. */
 static int file_end(struct job *job, uint64_t bytes, enum wire_file_end end, int error)
@@ -172,6 +175,10 @@ struct draft {
 	char folder[WIRE_PATH_SIZE];
 	char name[WIRE_PATH_SIZE]; /* of the draft; "": it has no name */
 	mode_t mode;
+	bool replaces; /* a file that is there, of this group */
+	gid_t group;
+	char list[LIST_MAX]; /* its access list */
+	ssize_t list_length; /* -1: none */
 	int fd;
 };
 
@@ -198,6 +205,12 @@ static enum wire_file_end draft_find(struct draft *draft, const char *path,
 	if (end != WIRE_FILE_DONE)
 		return end;
 	draft->mode = stat.st_mode & 0777;
+	draft->replaces = true;
+	draft->group = stat.st_gid;
+	draft->list_length = fgetxattr(fd, ACCESS_LIST, draft->list, LIST_MAX);
+	/* With an access list, the bits of the group are the most that the list gives. */
+	if (draft->list_length < 0 && errno == ERANGE)
+		draft->mode &= ~(mode_t)S_IRWXG;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, draft->path, sizeof(draft->path) - 1);
 	*ret_error = n < 0 ? errno : 0;
@@ -213,6 +226,24 @@ static void draft_try_name(struct draft *draft, unsigned int try)
 		 getpid(), try);
 }
 
+/*
+ * Lets the users in that the file before let in: its mode would mean others with another
+ * group. Returns: 0; -errno.
+ */
+static int draft_set_rights(const struct draft *draft)
+{
+	mode_t mode = draft->mode;
+	bool kept = !draft->replaces || fchown(draft->fd, (uid_t)-1, draft->group) == 0;
+
+	if (kept && draft->list_length > 0)
+		kept = fsetxattr(draft->fd, ACCESS_LIST, draft->list,
+				 (size_t)draft->list_length, 0) == 0;
+	if (!kept)
+		mode &= ~(mode_t)S_IRWXG;
+	/* The umask here is the broker's. */
+	return fchmod(draft->fd, mode) < 0 ? -errno : 0;
+}
+
 /* Makes the file, with a name only where there is no way without. Returns: 0; -errno. */
 static int draft_make(struct draft *draft)
 {
@@ -226,20 +257,20 @@ static int draft_make(struct draft *draft)
 		return -ENAMETOOLONG;
 	if (stat(draft->folder, &status) == 0 && device_is_broker(status.st_dev))
 		return -EINVAL;
-	draft->fd = open(draft->folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, draft->mode);
+	draft->fd =
+		open(draft->folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
 	for (int i = 0; i < N_NAMES && draft->fd < 0; i++) {
 		if (errno != EOPNOTSUPP && errno != EISDIR && errno != EEXIST)
 			return -errno;
 		draft_try_name(draft, atomic_fetch_add(&tries, 1));
 		draft->fd = open(draft->name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
-				 draft->mode);
+				 S_IRUSR | S_IWUSR);
 	}
 	if (draft->fd < 0) {
 		draft->name[0] = '\0';
 		return -errno;
 	}
-	/* The umask here is the broker's. */
-	return fchmod(draft->fd, draft->mode) < 0 ? -errno : 0;
+	return draft_set_rights(draft);
 }
 
 /* Gives the complete file its name. Returns: 0; -errno. */
@@ -307,7 +338,9 @@ int file_save(struct worker *worker, struct job *job, struct cuda_failure *failu
 		.save = true,
 		.length = job->request.length,
 	};
-	struct draft draft = { .fd = -1, .mode = move.shared->mode & 0777 };
+	struct draft draft = { .fd = -1,
+			       .list_length = -1,
+			       .mode = move.shared->mode & 0777 };
 	char path[WIRE_PATH_SIZE];
 	enum wire_file_end end;
 	int error, r;

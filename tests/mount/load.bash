@@ -295,6 +295,23 @@ test_a_worker_that_is_killed_fails_the_load_and_its_range_is_zero()
 	cmp -n 40000000 allocations/x/data "$T/f"
 }
 
+# Mode 0660 with the saver's own group would let other users in.
+test_a_saved_file_lets_nobody_in_whom_the_old_one_kept_out()
+{
+	needs_root 'groups'
+	mkdir "$T/theirs"
+	: >"$T/theirs/f"
+	chown 1001:1 "$T/theirs" "$T/theirs/f"
+	chmod 660 "$T/theirs/f"
+	echo 'x 4096 mode=0644' >control/alloc
+	echo "x path=$T/theirs/f" >control/save
+	is "$(stat -c '%g %a %s' "$T/theirs/f")" '1 660 4096'
+	chown 1001:1 "$T/theirs/f"
+	chmod 755 "$T"
+	by 1001 run "echo 'x path=$T/theirs/f' >control/save"
+	is "$(stat -c '%u %a %s' "$T/theirs/f")" '1001 600 4096'
+}
+
 test_a_worker_that_is_killed_leaves_no_half_saved_file()
 {
 	echo 'x 40000000' >control/alloc
