@@ -134,7 +134,9 @@ static void poke(struct gpumem_map *map, const CUdeviceptr *segment, size_t offs
 	else if (got.kind == GPUMEM_HOST)
 		byte = ((unsigned char *)got.pointer)[offset];
 	else if (value)
-		result = cuMemcpyHtoD((CUdeviceptr)got.pointer + offset, &byte, 1);
+		/* the copy's end is not awaited: a later read by others can miss it */
+		result = cuMemcpyHtoD((CUdeviceptr)got.pointer + offset, &byte, 1)
+				 ?: cuStreamSynchronize(NULL);
 	else
 		result = cuMemcpyDtoH(&byte, (CUdeviceptr)got.pointer + offset, 1);
 	if (result != CUDA_SUCCESS)
