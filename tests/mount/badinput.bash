@@ -276,7 +276,7 @@ test_a_sentence_quotes_the_word_and_names_what_is_allowed()
 	says control/alloc 'my-weights/layer1 4K' \
 		"'my-weights/layer1' can't be a name: '/' is not allowed"
 	says control/alloc 'x 4K type=device' \
-		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map"
+		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map, guard"
 	says control/alloc 'x 4K mode=999' 'mode=999 is not an octal mode from 0 to 777, such as 640'
 	says control/free 'x y' "'y' is one word too many"
 	is "$(ls allocations)" ''

@@ -29,7 +29,7 @@ class Reader:
     def type(self, user, command):
         said = self.shell(user).run(command.replace("/mnt/gpu", self.mount))
         for name, uid in USERS.items():
-            said = [line.replace(str(uid), name) for line in said]
+            said = [re.sub(rf"\b{uid}\b", name, line) for line in said]
         return [line.replace(self.mount, "/mnt/gpu") for line in said
                 if not re.search(r"\[#*-*\] .*B of .*B", line)]  # a progress bar
 

@@ -141,7 +141,8 @@ Test(worker, mapping_is_served_while_a_call_of_the_driver_takes_long)
 	struct question slow;
 	struct scene scene;
 
-	scene_start(&scene, "delay=cuStreamQuery@1=2s");
+	/* The thread polls if it still has the turn, else it waits at once. */
+	scene_start(&scene, "delay=cuStreamQuery@1=2s:delay=cuStreamSynchronize@1=2s");
 	cr_assert(eq(int, map(&scene, 0, BASE, CHUNK, 0), 0));
 	question_ask(&slow, &scene.fixture, transfer(WIRE_WRITE, 0, BASE, 4096, 0), -1);
 	cr_assert(eq(int, map(&scene, 0, BASE + CHUNK, CHUNK, 0), 0));
