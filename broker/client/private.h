@@ -124,11 +124,22 @@ void memory_release(struct memory *memory);
 
 /* ---- map.c ---- */
 
+enum map_stage {
+	MAP_NEW,
+	MAP_CHANGING, /* for a moment: maps of the same allocation wait for the end */
+	MAP_MAPPED,
+	MAP_SUSPENDED,
+};
+
 struct gpumem_map {
 	struct gpumem *gpumem;
-	struct lease lease;
+	struct lease lease; /* state, name, generation: maps_lock */
 	struct memory memory;
 	unsigned int flags;
+	enum map_stage stage; /* maps_lock */
+	dev_t mount;	      /* maps_lock: with id which allocation; 0: MAP_NEW */
+	uint64_t id;	      /* maps_lock */
+	unsigned int n_maps;  /* maps_lock: calls of gpumem_map() that share the map */
 	unsigned int n_refs;
 	uint32_t n_ending; /* maps_lock: of them, of gpumem_end(); a futex */
 	bool begun;

@@ -21,7 +21,8 @@
  * context say so.
  *
  * Threads: any function may be called from any thread. A struct gpumem_map must not be
- * used while another thread unmaps or suspends it.
+ * used while another thread resumes or suspends it, or gives up its last use. Threads
+ * that each map an allocation share the map; each may use it until its own unmap.
  *
  * fork: the child has no leases. In the child, sessions and maps return -ECHILD, except
  * gpumem_close() and gpumem_unref(), and device memory is not mapped.
@@ -41,7 +42,8 @@ struct gpumem_map; /* an allocation, leased and mapped; reference counted */
 
 enum gpumem_flag {
 	GPUMEM_WRITE = 1 << 0,	     /* maps for writing too; else for reading only */
-	GPUMEM_ANY_ADDRESS = 1 << 1, /* accepts another address than the allocation's */
+	GPUMEM_ANY_ADDRESS = 1 << 1, /* a map of its own: accepts another address than the
+					allocation's */
 	GPUMEM_REGISTER = 1 << 2,    /* host memory: page-locks it for use by the GPU */
 	GPUMEM_FOLLOW = 1 << 3,	     /* gpumem_resume(): finds the allocation by name */
 };
@@ -108,12 +110,20 @@ int gpumem_command(struct gpumem *gpumem, const char *file, const char *line,
  * GPUMEM_REGISTER. Waits for earlier writes; a signal ends the wait (-EINTR). Device
  * memory is mapped for the allocation's device and its peers.
  *
+ * An allocation that is mapped in this program already is not mapped again: *ret is the
+ * same map with one more reference, and one gpumem_unmap() belongs to each gpumem_map().
+ * Only the last unmaps and ends the lease. Such a map may be for writing, though it is
+ * asked for reading. All its users have one place in the order of uses: while one of them
+ * is between gpumem_begin() and gpumem_end(), gpumem_begin() is -EBUSY for the others.
+ * With GPUMEM_ANY_ADDRESS the map has a lease and a place of its own.
+ *
  * Returns: 0; -ENOENT; -EACCES (its mode or `map` does not let this user); -EOPNOTSUPP
  * (memory of this kind can't be leased); -EADDRINUSE (the address is in use in this
- * program, as by an earlier map of the same allocation: use GPUMEM_ANY_ADDRESS); -ENODEV
- * (the device is not visible to this program); -EPROTO (the broker has another version);
- * -ENOTCONN (the mount is gone); -ECHILD; -ENOMEM; -EIO (the driver failed; the sentence
- * names the call). The caller unmaps or unrefs the map.
+ * program: use GPUMEM_ANY_ADDRESS; or the allocation is mapped already, but suspended,
+ * for reading only or without GPUMEM_REGISTER: unmap that map first); -ENODEV (the device
+ * is not visible to this program); -EPROTO (the broker has another version); -ENOTCONN
+ * (the mount is gone); -ECHILD; -ENOMEM; -EIO (the driver failed; the sentence names the
+ * call). The caller unmaps or unrefs the map.
  */
 int gpumem_map(struct gpumem_map **ret, struct gpumem *gpumem, const char *name,
 	       unsigned int flags);
@@ -129,7 +139,8 @@ struct gpumem_map *gpumem_unref(struct gpumem_map *map);
 
 /*
  * Unmaps, ends the lease and releases the caller's reference. First waits for all work of
- * the current context (else of the device's primary context).
+ * the current context (else of the device's primary context). While other calls of
+ * gpumem_map() share the map, only the reference is released, with no wait.
  *
  * Returns: 0; -EBUSY, with nothing done and no wait, while there are other references, or
  * with nothing done while a stream is being captured.
@@ -144,8 +155,8 @@ int gpumem_info(struct gpumem_map *map, struct gpumem_info *ret);
  * for its turn, and first until the stream of an earlier gpumem_end() gets there; other
  * programs, `data`, copies and launches of the broker wait until gpumem_end().
  *
- * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already);
- * -EINTR; -ESTALE (freed).
+ * Returns: 0; -EACCES (for writing, in a map for reading); -EBUSY (has begun already,
+ * also by another user of a shared map); -EINTR; -ESTALE (freed).
  */
 int gpumem_begin(struct gpumem_map *map, unsigned int flags);
 
@@ -161,7 +172,8 @@ int gpumem_end(struct gpumem_map *map, void *stream);
  * takes the memory again at the same pointer: with GPUMEM_FOLLOW the allocation that has
  * the name now, else only the same allocation.
  *
- * Returns: 0; as gpumem_unmap() and gpumem_map(); -ESTALE when the allocation is gone,
+ * Returns: 0; as gpumem_unmap() and gpumem_map(); -EBUSY for gpumem_suspend() while other
+ * calls of gpumem_map() share the map; -ESTALE when the allocation is gone,
  * has been replaced or has another size.
  */
 int gpumem_suspend(struct gpumem_map *map);
@@ -191,8 +203,8 @@ void gpumem_torch_free(void *pointer, size_t size, int device, void *stream);
 
 /*
  * Deleters for a DLManagedTensor and a DLManagedTensorVersioned in mapped memory. The
- * tensor is from malloc(), together with its shape and strides, and its manager_ctx is the
- * map, with a reference of its own (gpumem_ref()). Any thread may call them.
+ * tensor is from malloc(), together with its shape and strides, and its manager_ctx is
+ * the map, with a reference of its own (gpumem_ref()). Any thread may call them.
  */
 void gpumem_dlpack_free(void *managed);
 void gpumem_dlpack_free_versioned(void *managed);

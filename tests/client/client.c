@@ -39,10 +39,8 @@ static struct gpumem_map *maps[10];
 static CUdeviceptr segments[10];
 
 static const char *const states[] = {
-	[GPUMEM_LIVE] = "live",
-	[GPUMEM_FREED] = "freed",
-	[GPUMEM_REPLACED] = "replaced",
-	[GPUMEM_ENDING] = "ending",
+	[GPUMEM_LIVE] = "live",		  [GPUMEM_FREED] = "freed",
+	[GPUMEM_REPLACED] = "replaced",	  [GPUMEM_ENDING] = "ending",
 	[GPUMEM_SUSPENDED] = "suspended",
 };
 
@@ -181,6 +179,7 @@ struct worker {
 	pthread_t thread;
 	unsigned char number;
 	const char *name;
+	unsigned int flags;
 	CUcontext context;
 	char said[600];
 };
@@ -193,8 +192,7 @@ static bool worker_round(struct worker *worker)
 	struct gpumem_map *map;
 	bool good;
 
-	if (gpumem_map(&map, session, worker->name, GPUMEM_WRITE | GPUMEM_ANY_ADDRESS) <
-		    0 ||
+	if (gpumem_map(&map, session, worker->name, worker->flags) < 0 ||
 	    gpumem_info(map, &info) < 0) {
 		snprintf(worker->said, sizeof(worker->said), "%s", gpumem_error());
 		return false;
@@ -215,7 +213,7 @@ static void *worker_run(void *argument)
 	return good ? NULL : worker;
 }
 
-static void run_threads(unsigned int n, const char *name)
+static void run_threads(unsigned int n, const char *name, unsigned int flags)
 {
 	struct worker workers[THREADS_MAX];
 	const struct worker *failed = NULL;
@@ -225,6 +223,7 @@ static void run_threads(unsigned int n, const char *name)
 	for (unsigned int i = 0; i < n && i < THREADS_MAX; i++) {
 		workers[i] = (struct worker){ .number = (unsigned char)i,
 					      .name = name,
+					      .flags = flags,
 					      .context = context };
 		pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]);
 	}
@@ -351,7 +350,8 @@ int main(int argc, char **argv)
 		} else if (strcmp(words[0], "fault") == 0) {
 			fault(words[1]);
 		} else if (strcmp(words[0], "threads") == 0) {
-			run_threads((unsigned int)atoi(words[1]), words[2]);
+			run_threads((unsigned int)atoi(words[1]), words[2],
+				    flags_of(words + 3));
 		} else if (strcmp(words[0], "alarm") == 0) {
 			set_alarm(atol(words[1]));
 		} else if (strcmp(words[0], "busy") == 0) {

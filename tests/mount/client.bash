@@ -88,18 +88,145 @@ EOF
 	)" $'ok\nok\nok 9\nok\nok\nok\nok 9\nok'
 }
 
-test_another_map_of_the_same_allocation_needs_another_address()
+test_a_second_map_of_an_allocation_shares_the_first()
+{
+	local kind
+	for kind in device host; do
+		echo "x 4096 kind=$kind" >control/alloc
+		client_start
+		is "$(ask context)" ok
+		is "$(ask 'map 1 x w')" ok
+		is "$(ask 'map 2 x')" ok
+		is "$(ask 'map 3 x w')" ok
+		is "$(ask 'poke 1 1 5')" 'ok 5'
+		is "$(ask 'unmap 1')" ok
+		like "$(ask 'info 2')" "^ok x $kind live device=-?[01] same=1 "
+		is "$(ask 'peek 2 1')" 'ok 5'
+		is "$(ask 'unmap 3')" ok
+		is "$(ask 'peek 2 1')" 'ok 5'
+		is "$(wc -l <leases)" 1
+		is "$(ask 'unmap 2')" ok
+		is "$(<leases)" ''
+		is "$(ask 'map 1 x')" ok
+		is "$(ask 'unmap 1')" ok
+		exec {ask_fd}>&-
+		wait "$client_pid"
+		rmdir allocations/x
+	done
+}
+
+test_the_references_of_a_shared_map_count_for_its_last_unmap()
+{
+	echo 'x 4096' >control/alloc
+	is "$(client <<'EOF'
+context
+map 1 x
+map 2 x
+ref 1
+unmap 1
+unmap 2
+unref 2
+unmap 2
+EOF
+	)" $'ok\nok\nok\nok\nok\nok\nEBUSY 1 others have references to x\nok\nok'
+	is "$(client <<'EOF'
+context
+map 1 x
+map 2 x
+unref 1
+peek 2 0
+unmap 2
+map 1 x
+EOF
+	)" $'ok\nok\nok\nok\nok\nok 0\nok\nok'
+}
+
+test_a_map_with_more_access_needs_another_address()
+{
+	echo 'x 4096' >control/alloc
+	echo 'h 4096 kind=host' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x
+map 2 x w
+map 2 x w any
+info 2
+poke 2 1 5
+peek 1 1
+map 3 h
+map 4 h register
+unmap 3
+map 4 h register
+EOF
+	)" $'^ok\nok\nok\nEADDRINUSE x is mapped for reading only in this program: close that map first, or map it with GPUMEM_ANY_ADDRESS \\(in Python any_address=True\\)\nok\nok x device live device=0 same=0 [^\n]*\nok 5\nok 5\nok\nEADDRINUSE h is mapped without GPUMEM_REGISTER [^\n]*\nok\nok$'
+}
+
+test_a_map_with_any_address_is_not_shared()
+{
+	echo 'x 4096' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x
+map 2 x any
+info 2
+begin 1
+begin 2
+EOF
+	)" $'^ok\nok\nok\nok\nok x device live device=0 same=0 [^\n]*\nok\nok$'
+}
+
+test_maps_that_share_have_one_place_in_the_order()
 {
 	echo 'x 4096' >control/alloc
 	like "$(client <<'EOF'
 context
 map 1 x w
 map 2 x
-map 2 x any
-poke 1 1 5
-peek 2 1
+begin 1
+begin 2
+unmap 2
+end 1
+begin 1 w
+end 1
 EOF
-	)" $'^ok\nok\nok\nEADDRINUSE address 0x[0-9a-f]+ of x is taken .*any_address=True\)\nok\nok 5\nok 5$'
+	)" $'^ok\nok\nok\nok\nok\nEBUSY [^\n]*\nok\nok\nok\nok$'
+}
+
+test_shared_memory_is_not_suspended()
+{
+	echo 'x 4096' >control/alloc
+	like "$(client <<'EOF'
+context
+map 1 x w
+map 2 x
+suspend 1
+peek 2 0
+unmap 2
+suspend 1
+map 2 x
+resume 1
+map 2 x
+peek 2 0
+EOF
+	)" $'^ok\nok\nok\nok\nEBUSY x is mapped 2 times in this program: close the other maps first\nok 0\nok\nok\nEADDRINUSE x is suspended in this program: [^\n]*\nok\nok\nok 0$'
+}
+
+test_what_is_published_at_the_name_is_not_the_mapped_one()
+{
+	local said
+	echo 'x 4096' >control/alloc
+	echo 'new 4096' >control/alloc
+	echo 'new u8:2' >control/fill
+	said=$(client <<'EOF'
+context
+map 1 x
+command control/publish new x
+map 2 x
+peek 1 0
+peek 2 0
+EOF
+	)
+	is "$said" $'ok\nok\nok\nok \nok\nok 0\nok 2'
 }
 
 test_a_map_says_when_its_allocation_has_been_freed()
@@ -403,9 +530,10 @@ test_threads_map_side_by_side()
 	echo 'x 4M' >control/alloc
 	is "$(client <<'EOF'
 context
-threads 8 x
+threads 8 x w any
+threads 8 x w
 EOF
-	)" $'ok\nok\nok'
+	)" $'ok\nok\nok\nok'
 	eventually '[ -z "$(<leases)" ]'
 	is "$(od -A n -t u1 -N 8 allocations/x/data | tr -s ' ')" ' 0 1 2 3 4 5 6 7'
 }

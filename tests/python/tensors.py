@@ -259,6 +259,27 @@ def test_a_file_is_loaded_once_and_then_mapped():
         gpumem.load(os.path.relpath(path), name).close()
 
 
+def test_a_cell_that_loads_or_publishes_runs_twice():
+    numpy = need("numpy")
+    arrays = model(numpy)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.safetensors")
+        safetensors(path, arrays)
+        for _ in range(2):
+            m = gpumem.load(path, "llama", kind="host")
+        same(numpy, arrays_of(numpy, m), arrays)
+        for _ in range(2):
+            gpumem.publish(arrays, "mine", kind="host")
+            n = gpumem.map("mine")
+            assert n.state == "live" and n.pointer == n.address
+        same(numpy, arrays_of(numpy, n), arrays)
+        gpumem.collect()
+        assert read("leases").count("\n") == 2
+        m.close()
+        n.close()
+    assert read("leases") == ""
+
+
 def test_a_path_may_have_any_bytes():
     numpy = need("numpy")
     with tempfile.TemporaryDirectory() as folder:

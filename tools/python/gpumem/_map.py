@@ -62,7 +62,8 @@ class Mapping:
         self.pointer: int = info.pointer
         self.size: int = info.size
         self.device: Optional[int] = info.device if info.device >= 0 else None
-        self.writable = bool(info.writable)
+        # of a map for reading, too, that shares the memory of one for writing
+        self.writable = bool(flags & WRITE)
 
     def __del__(self, leave: Callable[[int], None] = _left.append) -> None:
         if self._map.value:
@@ -300,8 +301,11 @@ class Map:
 
     def suspend(self) -> None:
         """Waits for the work of the device and gives the memory up, not its address.
-        Arrays must not be used until resume()."""
-        check(library.gpumem_suspend(self._get().map))
+        Arrays must not be used until resume(). EBUSY while the program has other maps of
+        the allocation."""
+        mapping = self._get()
+        collect()
+        check(library.gpumem_suspend(mapping.map))
 
     def resume(self, follow: bool = False) -> None:
         """Takes the memory again, at the same address: of the same allocation, or with

@@ -264,12 +264,15 @@ def map(
 
     name         of the allocation
     write        maps for writing too; else a store fails (CUDA's error 700, SIGSEGV)
-    any_address  accepts another address than the allocation's own, as for a second map of
-                 the same allocation
+    any_address  makes a map of its own, and accepts another address than the allocation's
     register     host memory: page-locks it for use by the GPU
 
+    An allocation that is mapped already is shared: the new Map has the same pointer, and
+    the last one that is closed unmaps.
+
     Waits for earlier writes. Errors: ENOENT; EACCES (its mode or `map` does not let this
-    user); EOPNOTSUPP (memory of this kind can't be leased); EADDRINUSE (see any_address);
+    user); EOPNOTSUPP (memory of this kind can't be leased); EADDRINUSE (it is mapped for
+    less: close that map first, or see any_address);
     ENODEV (the device is hidden from this program); EIO (the driver failed).
     """
     return _use(mount).map(name, write, any_address=any_address, register=register)
