@@ -190,6 +190,15 @@ test_every_verb_of_the_mount_is_a_subcommand()
 	ends 2 'an argument is missing' free ' '
 }
 
+test_words_of_other_programs_lead_to_the_right_one()
+{
+	is "$(gpumem help)" "$(gpumem --help)"
+	is "$(gpumem help put)" "$(gpumem put --help)"
+	ends 2 "^gpumem: 'nothing' has no page: try gpumem nothing --help$" help nothing
+	ends 2 "^gpumem: there is no 'rm': try gpumem free NAME$" rm x
+	ends 2 "^gpumem: there is no 'cat': try gpumem get NAME -$" cat x
+}
+
 test_a_dry_run_prints_a_line_that_a_shell_does()
 {
 	is "$(gpumem alloc -n x 4M)" "echo 'x 4M' >$M/control/alloc"

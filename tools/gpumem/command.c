@@ -138,6 +138,16 @@ const struct command commands[] = {
 		.hidden = true,
 		.run = command_complete,
 	},
+	{
+		.name = "help",
+		.usage = "[SUBCOMMAND]",
+		.summary = "print this help",
+		.help = "Prints the help of gpumem, or of a subcommand, as --help does.",
+		.example = "gpumem help put",
+		.options = BIT(HELP),
+		.hidden = true,
+		.run = command_print_help,
+	},
 };
 
 const size_t n_commands = ARRAY_SIZE(commands);
@@ -253,4 +263,23 @@ void command_help(struct text *text, const struct command *command)
 	text_printf(text, "\n");
 	help_options(text, command->options);
 	text_printf(text, "\nexample:\n  %s\n", command->example);
+}
+
+int help_print(const struct command *command)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	command_help(&text, command);
+	fputs(text_string(&text), stdout);
+	return STATUS_DONE;
+}
+
+int command_print_help(const struct call *call)
+{
+	const struct command *command = call->n_args ? command_find(call->args[0]) : NULL;
+
+	if (call->n_args && !command)
+		return wrong_use("'%s' has no page: try gpumem %s --help", call->args[0],
+				 call->args[0]);
+	return help_print(command);
 }

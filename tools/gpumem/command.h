@@ -82,7 +82,11 @@ const struct command *command_find(const char *name);
 /* The help of the program, or of one subcommand. */
 void command_help(struct text *text, const struct command *command);
 
+/* Prints the help. Returns: the exit status. */
+int help_print(const struct command *command);
+
 int command_complete(const struct call *call);
+int command_print_help(const struct call *call);
 int command_doctor(const struct call *call);
 int command_get(const struct call *call);
 int command_ls(const struct call *call);

@@ -75,15 +75,6 @@ static const struct command *command_of_verbs(void)
 	return command;
 }
 
-static int print_help(const struct command *command)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-
-	command_help(&text, command);
-	fputs(text_string(&text), stdout);
-	return STATUS_DONE;
-}
-
 /* Options before the subcommand count for the subcommand, if known there. */
 static int check_options(const struct call *call)
 {
@@ -111,7 +102,7 @@ static int run(struct call *call)
 	if (status)
 		return status;
 	if (call->values[OPTION_HELP] && command)
-		return print_help(command);
+		return help_print(command);
 	return call->command->run(call);
 }
 
@@ -130,7 +121,7 @@ int main(int argc, char **argv)
 		printf("gpumem %s\n", VERSION);
 		status = STATUS_DONE;
 	} else if (call.values[OPTION_HELP] && call.n_args == 0) {
-		status = print_help(NULL);
+		status = help_print(NULL);
 	} else if (call.n_args == 0) {
 		status = check_options(&call) ?: command_ls(&call);
 	} else {

@@ -207,6 +207,27 @@ int line_join(struct text *line, char **words, int n)
 	return status;
 }
 
+/* Words of other programs, and what does the same here. */
+static const struct {
+	const char *word, *usage;
+} others[] = {
+	{ "cat", "get NAME -" },
+	{ "rm", "free NAME" },
+};
+
+static int unknown_verb(const struct mount *mount, const char *word)
+{
+	_cleanup_text_ struct text names = TEXT_INIT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (strcmp(word, others[i].word) == 0)
+			return wrong_use("there is no '%s': try gpumem %s", word,
+					 others[i].usage);
+	add_names(&names, mount);
+	return wrong_use("'%s' is not one of: %s; --help explains them", word,
+			 text_string(&names));
+}
+
 int command_verb(const struct call *call)
 {
 	_cleanup_text_ struct text file = TEXT_INIT, line = TEXT_INIT, out = TEXT_INIT;
@@ -215,11 +236,8 @@ int command_verb(const struct call *call)
 
 	if (status)
 		return status;
-	if (!is_verb(&mount, call->verb)) {
-		add_names(&out, &mount);
-		return wrong_use("'%s' is not one of: %s; --help explains them",
-				 call->verb, text_string(&out));
-	}
+	if (!is_verb(&mount, call->verb))
+		return unknown_verb(&mount, call->verb);
 	if (call->values[OPTION_HELP])
 		return verb_usage(&mount, call, stdout);
 	if (call->n_args == 0)
