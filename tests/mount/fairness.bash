@@ -236,6 +236,9 @@ test_loads_that_wait_for_a_kernel()
 	grown=$(($(value_of "/proc/$(<"$T/main/pid")/status" VmRSS:) - before))
 	[ "$grown" -le 200000 ] || fail "12000 loads take $grown KiB"
 	bob_notices_nothing
+	# each leaves a line in errors, which is not to be in the cases after this one
+	by $mallory run "echo 1 >owners/$mallory/reset"
+	eventually '! grep -q busy allocations/hers/state' 30
 }
 
 # `advise` is asked of the driver: the read waits for a worker and counts as no operation.
