@@ -214,6 +214,7 @@ test_close_waits_for_the_writes_of_its_descriptor_alone()
 	seconds=$(py <<-'EOF'
 		first, second = [os.open("allocations/x/data", os.O_WRONLY) for _ in range(2)]
 		os.pwrite(first, b"x" * 4096, 0)
+		time.sleep(0.2)  # the slow call is of the first write
 		os.pwrite(second, b"x" * 4096, 8192)
 		begin = time.monotonic()
 		os.close(second)
