@@ -547,7 +547,7 @@ static int map_same(const struct gpumem_map *map, const struct lease *was,
 	return 0;
 }
 
-/* Maps the memory of a new lease. On failure the map keeps what it had. */
+/* Maps the memory of a new lease. On failure the map keeps its old lease. */
 static int map_take_again(struct gpumem_map *map, const struct lease *now,
 			  unsigned int flags)
 {

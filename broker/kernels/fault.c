@@ -33,7 +33,10 @@ static bool holds(const struct allocation *allocation, uint64_t address)
 	return address - allocation->address < allocation->size;
 }
 
-/* Takes the allocation if it is nearer. One that holds the address is nearest. */
+/*
+ * Takes the allocation if it is nearer. Of two at the same distance, the allocation that
+ * has the address between its ends wins.
+ */
 static void place_try(struct place *place, const struct allocation *allocation,
 		      uint64_t address)
 {
@@ -49,8 +52,9 @@ static void place_try(struct place *place, const struct allocation *allocation,
 }
 
 /*
- * The allocation next to the address: of the kernel's own arguments, if it ran alone;
- * else of all that its owner may read. Under registry.lock.
+ * The allocation next to the address. A kernel that ran alone is looked for among its own
+ * arguments first, then, as any other, among all allocations that its owner may read.
+ * Under registry.lock.
  */
 static struct place place_find(const struct launch *launch, bool alone, uint64_t address)
 {

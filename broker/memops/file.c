@@ -10,7 +10,7 @@
  * nobody reads half a file. A load that fails before the first byte leaves the memory as
  * it was.
  *
- * Nothing is done again when the worker ends: the file may be what ended it.
+ * No load or save is repeated when the worker ends, since the file may have ended it.
  */
 #include "memops/file.h"
 

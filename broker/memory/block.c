@@ -87,7 +87,7 @@ static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 			      : &memory->device_bytes[block->device];
 }
 
-/* The block's share of the address space: the block, and what its guard keeps empty. */
+/* Bytes of address space that the block takes: its own and the empty ones of its guard. */
 static uint64_t block_span(const struct block *block)
 {
 	return block->size + block->guard * SPACE_UNIT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moves bytes between a file and memory in lanes: threads that take one piece after
- * another. Memory of a device goes through pinned buffers, host memory is read and
- * written in place.
+ * Moves bytes between a file and memory in lanes. A lane is a thread that moves a piece,
+ * then takes the next piece that no lane has taken. Memory of a device goes through pinned
+ * buffers, host memory is read and written in place.
  */
 #pragma once
 

@@ -11,7 +11,7 @@
 
 /*
  * Reads the header of an open file of size bytes. A file whose name ends in .safetensors
- * has to be one; another file is one if it begins like one.
+ * must have a good header. Any other file counts as safetensors if it begins with one.
  *
  * Returns: 1; 0 for another file; -errno with a sentence.
  */
