@@ -39,26 +39,36 @@ static void list_one(enum object_type type, const void *object, struct token tok
 }
 
 /*
- * Functions stay in the image's list, in the order in which they came, until the image
- * goes: the cookie is a place in the list.
+ * The cookie is behind the slot of the function listed last. Functions stay in their
+ * image's list, in the order in which they came, until the image goes. Then the listing
+ * ends.
  */
-static size_t list_functions(const struct registry *registry, struct token in,
-			     uint64_t cookie, struct listing *entries, size_t n)
+static const struct function *function_behind(struct registry *registry,
+					      const struct image *image, uint64_t cookie)
+{
+	uint32_t slot = (uint32_t)cookie - 1;
+	const struct function *last;
+
+	if (!cookie)
+		return image->functions;
+	last = handle_table_next(&registry->functions, &slot);
+	return last && slot + 1 == cookie && last->image == image ? last->hh.next : NULL;
+}
+
+static size_t list_functions(struct registry *registry, struct token in, uint64_t cookie,
+			     struct listing *entries, size_t n)
 {
 	const struct module *module =
 		handle_table_get(&registry->modules, in.slot, in.generation);
-	const struct function *function =
-		module && module->image ? module->image->functions : NULL;
+	const struct function *function = NULL;
 	size_t found = 0;
 
-	for (uint64_t place = 0; function && found < n; place++) {
-		if (place >= cookie)
-			list_one(OBJECT_FUNCTION, function,
-				 (struct token){ function->slot,
-						 function->slot_generation },
-				 place + 1, &entries[found++]);
-		function = function->hh.next;
-	}
+	if (module && module->image)
+		function = function_behind(registry, module->image, cookie);
+	for (; function && found < n; function = function->hh.next)
+		list_one(OBJECT_FUNCTION, function,
+			 (struct token){ function->slot, function->slot_generation },
+			 function->slot + 1, &entries[found++]);
 	return found;
 }
 

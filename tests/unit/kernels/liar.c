@@ -51,7 +51,7 @@ static void tell_the_same_twice(uint8_t *slot, struct wire_reply *reply)
 	tell(slot, reply, "f");
 }
 
-static void tell_more_than_there_are(uint8_t *slot, struct wire_reply *reply)
+static void tell_two(uint8_t *slot, struct wire_reply *reply)
 {
 	tell(slot, reply, "f");
 	tell(slot, reply, "g");
@@ -128,7 +128,7 @@ static const struct lie lies[] = {
 	{ "half", { 1, 1 }, NULL, tell_half_a_record, NULL, NULL },
 	{ "long-log", { 1, 1 }, log_all_of_the_slot, tell_one, NULL, NULL },
 	{ "million", { 1000000, 1 }, NULL, tell_one, NULL, NULL },
-	{ "more", { 1, 1 }, NULL, tell_more_than_there_are, NULL, NULL },
+	{ "more", { 1, 1 }, NULL, tell_two, NULL, NULL },
 	{ "path", { 1, 1 }, NULL, tell_a_path, NULL, NULL },
 	{ "word-escapes",
 	  { 1, 1 },
@@ -146,6 +146,7 @@ static const struct lie lies[] = {
 	  NULL,
 	  NULL,
 	  "at 0xfffffffffffffffffffffffff" },
+	{ "two", { 2, 1 }, NULL, tell_two, NULL, NULL },
 	{ "twice", { 2, 1 }, NULL, tell_the_same_twice, NULL, NULL },
 };
 

@@ -163,6 +163,30 @@ Test(load, names_that_lead_elsewhere_are_shown_otherwise)
 	cr_assert(eq(int, find(module, listing.name, &function), 0));
 }
 
+/* Offsets of a listing lead to functions, not to places: see function_behind(). */
+Test(load, a_listing_ends_with_the_image_it_began_with)
+{
+	struct token module = module_make("m");
+	struct listing listing[3];
+
+	cr_assert(eq(int, image_lie(module, "two"), 0));
+	cr_assert(eq(sz,
+		     broker_list(broker, OBJECT_FUNCTION, module, &nobody_special, 0,
+				 listing, 1),
+		     1));
+	cr_assert(eq(sz,
+		     broker_list(broker, OBJECT_FUNCTION, module, &nobody_special,
+				 listing[0].next, &listing[1], 2),
+		     1));
+	cr_assert(eq(str, listing[0].name, "f"));
+	cr_assert(eq(str, listing[1].name, "g"));
+	cr_assert(eq(int, image_lie(module, "two"), 0));
+	cr_assert(eq(sz,
+		     broker_list(broker, OBJECT_FUNCTION, module, &nobody_special,
+				 listing[0].next, listing, 3),
+		     0));
+}
+
 Test(load, log_is_shown_without_its_escapes)
 {
 	struct token module = module_make("m");
