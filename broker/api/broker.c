@@ -296,8 +296,8 @@ int broker_free(struct broker *broker, struct text *why)
 	if (n_ops || n_unreleased) {
 		text_printf(
 			why,
-			"%llu commands did not end, %u pieces of memory were not taken "
-			"back by the driver",
+			"%llu commands did not end, %u pieces of memory were not given "
+			"back",
 			(unsigned long long)n_ops, n_unreleased);
 		/* The process ends now, and the kernel frees the rest. */
 		return -EIO;

@@ -15,10 +15,8 @@
 #include "base/completion.h"
 #include "base/refusal.h"
 #include "base/text.h"
-#include "base/workqueue.h"
 #include "memops/lease_file.h"
 #include "memops/move.h"
-#include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/order.h"
@@ -27,11 +25,8 @@
 #include "op/op.h"
 #include "process/broker.h"
 
-#define EXPORT_ERROR(r) (-(r) == ENOMEM || -(r) == EMFILE ? -(r) : EIO)
-
 struct lease_op {
 	struct op op;
-	struct task task;
 	struct lease *lease;
 };
 
@@ -102,51 +97,6 @@ static void lease_answer(struct lease *lease, struct completion *wait)
 		wait->done(wait, 0, text_string(&text), text.length);
 }
 
-/*
- * The first lease makes the block keep a descriptor, charged to the user of that lease.
- * Returns: 0; -EMFILE with a sentence.
- */
-static int grant_charge(struct op *op, struct text *sentence)
-{
-	struct allocation *allocation = op->work.uses[0].allocation;
-	struct owner *user = lease_of(op)->user;
-	int r = 0;
-
-	if (allocation->kind == KIND_HOST)
-		return 0;
-	pthread_mutex_lock(&op->broker->registry->lock);
-	if (!allocation->lender)
-		r = share_take(user, SHARE_DESCRIPTORS, 1);
-	if (r < 0)
-		share_explain(user, SHARE_DESCRIPTORS, 1, sentence);
-	else if (!allocation->lender)
-		allocation->lender = user;
-	pthread_mutex_unlock(&op->broker->registry->lock);
-	return r;
-}
-
-static void grant_export(struct task *task)
-{
-	struct op *op = &container_of(task, struct lease_op, task)->op;
-	struct block *block = op->work.uses[0].allocation->block;
-	struct cuda_failure failure = CUDA_FAILURE_NONE;
-	_cleanup_text_ struct text text = TEXT_INIT;
-	int r = grant_charge(op, &text);
-
-	if (r < 0) {
-		op_fail(op, -r, "%s", text_string(&text));
-		return;
-	}
-	r = block_prepare_share(op->broker->memory, block, &failure);
-	if (r == 0) {
-		op_done(op, 0);
-		return;
-	}
-	text_printf(&text, "its memory can't be shared: %s", strerror(-r));
-	text_add_call(&text, failure.call, failure.result);
-	op_fail(op, EXPORT_ERROR(r), "%s", text_string(&text));
-}
-
 /* The move out of a shared block came before; it may have failed. */
 static enum begun grant_begin(struct op *op)
 {
@@ -159,13 +109,9 @@ static enum begun grant_begin(struct op *op)
 	return op_refuse(op, refusal.error, "%s", refusal.sentence);
 }
 
-/* The export runs in the work queue, because the driver may take long. */
 static void grant_run(struct op *op)
 {
-	struct lease_op *grant = container_of(op, struct lease_op, op);
-
-	grant->task.run = grant_export;
-	workqueue_add(op->broker->workqueue, op->uid, &grant->task);
+	op_done(op, 0);
 }
 
 static void grant_finish(struct op *op)

@@ -76,7 +76,7 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 	    secret_matches(lease->secret, secret)) {
 		/* Under the lock: the lease pins the block meanwhile. */
 		fd = uid == 0 || uid == lease->uid
-			     ? block_share(broker->memory, lease->allocation->block,
+			     ? block_share(lease->allocation->block,
 					   lease->write)
 			     : -EACCES;
 	}

@@ -57,10 +57,9 @@ static void give_back_run(struct task *task)
 	struct give_back *give_back = container_of(task, struct give_back, task);
 	struct broker *broker = give_back->broker;
 	struct block *block = give_back->block;
-	uint32_t device = block->device;
-	bool host = block->fd >= 0;
+	uint32_t device = block->place;
+	bool host = block_is_host(block);
 	struct owner *payer;
-	int r;
 
 	if (give_back->kept) {
 		give_back->done(give_back->userdata);
@@ -68,9 +67,7 @@ static void give_back_run(struct task *task)
 		return;
 	}
 	payer = block->payer;
-	r = block_free(broker->memory, block, NULL);
-	if (r < 0)
-		__atomic_add_fetch(&broker->reclaim->n_kept, 1, __ATOMIC_RELAXED);
+	block_free(broker->memory, block);
 	pthread_mutex_lock(&broker->registry->lock);
 	if (payer)
 		share_give(payer, SHARE_DESCRIPTORS, 1);
@@ -104,7 +101,7 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
  */
 static bool give_back_may_take_longer(const struct give_back *give_back)
 {
-	bool host = give_back->block->fd >= 0 && !give_back->kept;
+	bool host = block_is_host(give_back->block) && !give_back->kept;
 
 	return (!give_back->guest || host) &&
 	       owner_n_sent(give_back->broker->registry, give_back->asked->owner);
@@ -168,8 +165,8 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 
 	give_back->request = (struct request){
 		.record = {
-			.op = block->fd >= 0 ? WIRE_UNMAP_HOST : WIRE_UNMAP,
-			.device = block->device,
+			.op = block_is_host(block) ? WIRE_UNMAP_HOST : WIRE_UNMAP,
+			.device = block_device(block),
 			.address = block->address,
 			.length = block->size,
 		},
@@ -201,7 +198,7 @@ static void give_back_next(struct give_back *give_back)
 			return;
 	/* The driver may take long, and the kernel too for gigabytes. */
 	if (give_back->kept ||
-	    (give_back->block->fd >= 0 && give_back->block->size <= RELEASED_AT_ONCE))
+	    (block_is_host(give_back->block) && give_back->block->size <= RELEASED_AT_ONCE))
 		give_back_run(&give_back->task);
 	else
 		workqueue_add(give_back->broker->workqueue, give_back->whose,
@@ -231,8 +228,8 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 
 	pthread_mutex_lock(&broker->registry->lock);
 	give_back->workers[1] = owner->worker;
-	if (block->fd < 0)
-		reclaim_begin(broker->reclaim, block->device);
+	if (!block_is_host(block))
+		reclaim_begin(broker->reclaim, block->place);
 	pthread_mutex_unlock(&broker->registry->lock);
 	give_back_next(give_back);
 }

@@ -77,14 +77,14 @@ void memory_deinit(struct memory *memory)
 
 static struct address_space *block_space(struct memory *memory, const struct block *block)
 {
-	return block->fd >= 0 ? &memory->host_space
-			      : &memory->device_space[block->device];
+	return block_is_host(block) ? &memory->host_space
+				    : &memory->device_space[block->place];
 }
 
 static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 {
-	return block->fd >= 0 ? &memory->host_bytes
-			      : &memory->device_bytes[block->device];
+	return block_is_host(block) ? &memory->host_bytes
+				    : &memory->device_bytes[block->place];
 }
 
 /* Bytes of address space that the block takes: its own and the empty ones of its guard. */
@@ -123,13 +123,32 @@ static void block_give_address(struct memory *memory, struct block *block)
 
 /* ---- device memory ---- */
 
+/* Makes device memory and exports it. Returns: a descriptor; the driver's errno. */
+static int device_memory(struct memory *memory, uint32_t device, uint64_t size,
+			 struct cuda_failure *failure)
+{
+	CUmemAllocationProp properties = block_properties(device);
+	CUmemGenericAllocationHandle handle;
+	int fd, r;
+
+	r = CUDA(memory->driver, failure, cuMemCreate, &handle, size, &properties, 0);
+	if (r < 0)
+		return r;
+	r = CUDA(memory->driver, failure, cuMemExportToShareableHandle, &fd, handle,
+		 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	(void)CUDA(memory->driver, NULL, cuMemRelease, handle);
+	if (r < 0)
+		return r;
+	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+	return fd;
+}
+
 static int block_new_device(struct block **ret_block, struct memory *memory,
 			    uint32_t device, uint64_t size, enum guard guard,
 			    struct cuda_failure *failure)
 {
-	CUmemAllocationProp properties = block_properties(device);
-	CUmemGenericAllocationHandle handle;
 	_cleanup_free_ struct block *block = NULL;
+	_cleanup_close_ int fd = -1;
 	int r;
 
 	if (size > WIRE_DEVICE_SPAN)
@@ -139,80 +158,31 @@ static int block_new_device(struct block **ret_block, struct memory *memory,
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return -ENOMEM;
-	block->device = device;
+	block->place = device;
 	block->guard = guard;
-	block->fd = block->exported = -1;
 	block->size = align_up(size, block_granularity(memory, device));
-	r = CUDA(memory->driver, failure, cuMemCreate, &handle, block->size, &properties,
-		 0);
+	fd = device_memory(memory, device, block->size, failure);
 	/* A driver without descriptors left reports lack of memory. */
-	if (r < 0)
-		return descriptor_is_left() ? r : -EMFILE;
-	block->handle = handle;
+	if (fd < 0)
+		return descriptor_is_left() ? fd : -EMFILE;
 	r = block_take_address(memory, block);
-	if (r < 0) {
-		(void)CUDA(memory->driver, NULL, cuMemRelease, handle);
+	if (r < 0)
 		return r;
-	}
+	block->fd = take_fd(&fd);
 	*ret_block = take_ptr(block);
 	return 0;
 }
 
-int block_export(struct memory *memory, const struct block *block,
-		 struct cuda_failure *failure)
-{
-	int fd, r;
-
-	if (block->fd >= 0) {
-		fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
-		return fd < 0 ? -errno : fd;
-	}
-	r = CUDA(memory->driver, failure, cuMemExportToShareableHandle, &fd,
-		 block->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (r < 0)
-		return r;
-	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-	return fd;
-}
-
-int block_prepare_share(struct memory *memory, struct block *block,
-			struct cuda_failure *failure)
-{
-	int fd, spare;
-	bool prepared;
-
-	pthread_mutex_lock(&memory->lock);
-	prepared = block->fd >= 0 || block->exported >= 0;
-	pthread_mutex_unlock(&memory->lock);
-	if (prepared)
-		return 0;
-	fd = spare = block_export(memory, block, failure);
-	if (fd < 0)
-		return fd;
-	pthread_mutex_lock(&memory->lock);
-	if (block->exported < 0)
-		block->exported = take_fd(&spare);
-	pthread_mutex_unlock(&memory->lock);
-	if (spare >= 0)
-		close(spare);
-	return 0;
-}
-
-int block_share(struct memory *memory, const struct block *block, bool write)
+int block_share(const struct block *block, bool write)
 {
 	char path[64];
-	int fd, own;
+	int fd;
 
-	pthread_mutex_lock(&memory->lock);
-	own = block->fd >= 0 ? block->fd : block->exported;
-	pthread_mutex_unlock(&memory->lock);
-	if (own < 0)
-		return -ENODEV;
-	if (block->fd >= 0 && !write) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", own);
+	if (block_is_host(block) && !write) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", block->fd);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 	} else {
-		fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
+		fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
 	}
 	return fd < 0 ? -errno : fd;
 }
@@ -315,6 +285,7 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return -ENOMEM;
+	block->place = PLACE_HOST;
 	block->guard = guard;
 	block->size = align_up(size, block_granularity(memory, PLACE_HOST));
 	fd = host_memfd(block->size);
@@ -324,14 +295,12 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	if (mapped == MAP_FAILED)
 		return -errno;
 	block->memory = mapped;
-	block->fd = fd;
-	block->exported = -1;
 	r = block_take_address(memory, block);
 	if (r < 0) {
 		munmap(mapped, block->size);
 		return r;
 	}
-	(void)take_fd(&fd);
+	block->fd = take_fd(&fd);
 	*ret_block = take_ptr(block);
 	return 0;
 }
@@ -355,9 +324,14 @@ uint64_t block_address_for(const struct block *block, uint64_t size)
 	return block->address + (block->guard ? block->size - size : 0);
 }
 
-uint32_t block_place(const struct block *block)
+bool block_is_host(const struct block *block)
 {
-	return block->fd >= 0 ? PLACE_HOST : block->device;
+	return block->place == PLACE_HOST;
+}
+
+uint32_t block_device(const struct block *block)
+{
+	return block_is_host(block) ? 0 : block->place;
 }
 
 uint8_t *block_bytes_at(const struct block *block, uint64_t address)
@@ -365,19 +339,12 @@ uint8_t *block_bytes_at(const struct block *block, uint64_t address)
 	return (uint8_t *)block->memory + (address - block->address);
 }
 
-int block_free(struct memory *memory, struct block *block, struct cuda_failure *failure)
+void block_free(struct memory *memory, struct block *block)
 {
-	int r = 0;
-
-	if (block->fd < 0)
-		r = CUDA(memory->driver, failure, cuMemRelease, block->handle);
-	block_give_address(memory, block);
-	if (block->fd >= 0) {
+	if (block->memory)
 		munmap(block->memory, block->size);
-		close(block->fd);
-	}
-	if (block->exported >= 0)
-		close(block->exported);
+	close(block->fd);
+	block_give_address(memory, block);
 	while (block->guests) {
 		struct guest *guest = block->guests;
 
@@ -386,7 +353,6 @@ int block_free(struct memory *memory, struct block *block, struct cuda_failure *
 		free(guest);
 	}
 	free(block);
-	return r;
 }
 
 /* ---- guests ---- */

@@ -2,10 +2,12 @@
 /*
  * Blocks: pieces of physical memory owned by the broker.
  *
- * A device block is a handle of cuMemCreate, made without any context, so that no kernel
- * can destroy it. Workers get the block as a descriptor and map it at the block's
- * address. A host block is a sealed memfd, also mapped by the broker. Small allocations
- * share a block divided into cells (slab.h).
+ * A block is a descriptor. A device block is made by cuMemCreate without any context, so
+ * that no kernel can destroy it, and exported at once; the driver's handle is released,
+ * since the descriptor alone keeps the memory. (A handle that was imported from the
+ * descriptor could not be exported again.) Workers get a copy of the descriptor and map
+ * the block at its address. A host block is a sealed memfd, also mapped by the broker.
+ * Small allocations share a block divided into cells (slab.h).
  *
  * A guard keeps addresses next to a block free of any mapping, in every worker. A kernel
  * that goes on past the block's end, or begins before its start, faults there.
@@ -51,12 +53,9 @@ struct guest {
 struct block {
 	uint64_t address;
 	uint64_t size; /* physical, a multiple of the granularity */
-	uint64_t handle;
-	uint32_t device;
-	int fd;	      /* host: the memfd; else -1 */
-	int exported; /* device: leaseholders get copies of this descriptor; -1: none yet.
-			 Under memory.lock */
-	void *memory; /* host: the broker's mapping */
+	uint32_t place; /* a device, or PLACE_HOST */
+	int fd;		/* the memory: workers and leaseholders get copies */
+	void *memory;	/* host: the broker's mapping */
 	enum guard guard;
 	struct slab *slab;   /* NULL: the block serves a single allocation */
 	struct owner *payer; /* charged for the descriptor of a block that was made for a
@@ -107,7 +106,10 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
  */
 uint64_t block_address_for(const struct block *block, uint64_t size);
 
-uint32_t block_place(const struct block *block);
+bool block_is_host(const struct block *block);
+
+/* The device of the block in a wire record; 0 for host memory. */
+uint32_t block_device(const struct block *block);
 
 /*
  * Whether the machine has this much memory and keeps a reserve. Memory in memfds of the
@@ -115,35 +117,17 @@ uint32_t block_place(const struct block *block);
  */
 bool host_has_room(uint64_t size);
 
+/* Releases a block that no worker has mapped. */
+void block_free(struct memory *memory, struct block *block);
+
 /*
- * Releases a block that no worker has mapped.
+ * Makes a descriptor of the block for a worker or a leaseholder; the caller closes it.
+ * Without write, a descriptor of host memory can't be mapped for writing; for device
+ * memory the driver has no such descriptors.
  *
- * Returns: 0; a negative errno when the driver's release failed.
+ * Returns: a descriptor; -EMFILE.
  */
-int block_free(struct memory *memory, struct block *block, struct cuda_failure *failure);
-
-/*
- * Makes a descriptor of the block for a worker; the caller closes it.
- * Returns: a descriptor; -EMFILE; or the errno of the driver's result.
- */
-int block_export(struct memory *memory, const struct block *block,
-		 struct cuda_failure *failure);
-
-/*
- * Gives the block a descriptor, which block_share() copies.
- * Returns: 0; as block_export().
- */
-int block_prepare_share(struct memory *memory, struct block *block,
-			struct cuda_failure *failure);
-
-/*
- * Makes a descriptor of a prepared block for a leaseholder; the caller closes it. Without
- * write, a descriptor of host memory can't be mapped for writing; for device memory the
- * driver has no such descriptors.
- *
- * Returns: a descriptor; -EMFILE; -ENODEV when the block was not prepared.
- */
-int block_share(struct memory *memory, const struct block *block, bool write);
+int block_share(const struct block *block, bool write);
 
 /*
  * The block's record of another owner's worker; with n_guests, which counts the worker's

@@ -29,7 +29,7 @@ struct reclaim {
 	unsigned int n_coming[DEVICES_MAX]; /* pieces being given back */
 	uint64_t n_arrived[DEVICES_MAX];    /* pieces given back so far */
 	struct reclaim_waiter *waiters;
-	unsigned int n_kept; /* blocks that the driver failed to release; atomic */
+	unsigned int n_kept; /* blocks kept for lack of memory; atomic */
 };
 
 /* A piece of device memory is being given back; a piece has arrived. */

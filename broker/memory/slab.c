@@ -67,7 +67,7 @@ struct slab_pool *slab_pool_free(struct slab_pool *pool)
 		struct block *block;
 
 		while ((block = slab_pool_shrink(pool, i)))
-			(void)block_free(pool->memory, block, NULL);
+			block_free(pool->memory, block);
 		for (int j = 0; j < N_CELL_SIZES; j++)
 			assert(!pool->open[i][j]);
 	}
@@ -126,7 +126,7 @@ static bool pool_take_cell(struct slab_pool *pool, uint32_t place,
  */
 static struct block *pool_keep_block(struct slab_pool *pool, struct block *block)
 {
-	struct block **spare = &pool->spare[block_place(block)];
+	struct block **spare = &pool->spare[block->place];
 
 	if (*spare)
 		return block;
@@ -143,8 +143,8 @@ static int pool_add_slab(struct slab_pool *pool, unsigned int size_class,
 
 	pthread_mutex_lock(&pool->memory->lock);
 	if (slab) {
-		DL_PREPEND(pool->open[block_place(fresh)][size_class], slab);
-		(void)pool_take_cell(pool, block_place(fresh), size_class, ret_block,
+		DL_PREPEND(pool->open[fresh->place][size_class], slab);
+		(void)pool_take_cell(pool, fresh->place, size_class, ret_block,
 				     ret_cell);
 	} else {
 		/*
@@ -200,7 +200,7 @@ static struct block *slab_dissolve(struct slab_pool *pool, struct slab *slab)
 {
 	struct block *block = slab->block;
 
-	DL_DELETE(pool->open[block_place(block)][slab->size_class], slab);
+	DL_DELETE(pool->open[block->place][slab->size_class], slab);
 	block->slab = NULL;
 	free(slab);
 	return block;
@@ -212,7 +212,7 @@ struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cel
 	struct block *empty = NULL;
 
 	pthread_mutex_lock(&pool->memory->lock);
-	list = &pool->open[block_place(block)][slab->size_class];
+	list = &pool->open[block->place][slab->size_class];
 	if (slab->n_used == slab->n_cells)
 		DL_PREPEND(*list, slab);
 	slab->used[cell / 64] &= ~((uint64_t)1 << (cell % 64));

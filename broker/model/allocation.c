@@ -160,8 +160,6 @@ struct allocation *allocation_free(struct registry *registry,
 	}
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
 	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
-	if (allocation->lender)
-		share_give(allocation->lender, SHARE_DESCRIPTORS, 1);
 	allocation_set_stream(allocation, NULL);
 	managed_free(allocation->managed, &registry->managed);
 	free(allocation->name);

@@ -82,8 +82,6 @@ struct allocation {
 	struct owner *owner;
 	struct block *block;  /* durable and host memory */
 	bool has_descriptor;  /* charged to the owner, together with the block */
-	struct owner *lender; /* owner charged for the descriptor that leases copy; NULL:
-				 none */
 	uint32_t cell;	      /* in a shared block */
 	uint32_t former_cell; /* in former_block */
 	struct block *former_block; /* shared; left by a move while readers went on there;

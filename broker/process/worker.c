@@ -133,58 +133,27 @@ uint32_t *block_epoch(struct worker *worker, struct block *block, bool guest)
 	return entry ? &entry->epoch : NULL;
 }
 
-/*
- * Finds the first needed block without a mapping. Returns: 0, with *ret_needed NULL if
- * there is none; -ENOMEM.
- */
-static int worker_lacks(struct worker *worker, const struct worker_needs *needs,
-			const struct needed_block **ret_needed, uint32_t **ret_epoch)
+/* Maps missing blocks. Returns: 0; -ENOMEM, -EMFILE. */
+static int worker_map(struct worker *worker, const struct worker_needs *needs)
 {
-	*ret_needed = NULL;
 	for (unsigned int i = 0; i < needs->n_blocks; i++) {
 		const struct needed_block *needed = &needs->blocks[i];
 		uint32_t *epoch = block_epoch(worker, needed->block, needed->guest);
+		_cleanup_close_ int fd = -1;
+		int r;
 
 		if (!epoch)
 			return -ENOMEM;
 		if (*epoch == worker->epoch)
 			continue;
-		*ret_needed = needed;
-		*ret_epoch = epoch;
-		return 0;
-	}
-	return 0;
-}
-
-/*
- * Maps missing blocks. Exporting a block is a driver call, made without the lock, so the
- * search starts again each time.
- */
-static int worker_map(struct worker *worker, const struct worker_needs *needs)
-{
-	const struct needed_block *needed;
-	uint32_t *epoch;
-	int r;
-
-	while ((r = worker_lacks(worker, needs, &needed, &epoch)) == 0 && needed) {
-		_cleanup_close_ int fd = -1;
-
-		pthread_mutex_unlock(&worker->lock);
-		fd = block_export(worker->broker->memory, needed->block, NULL);
-		pthread_mutex_lock(&worker->lock);
+		fd = block_share(needed->block, true);
 		if (fd < 0)
 			return fd;
-		if (!worker_is_up(worker)) {
-			r = worker_start(worker);
-			if (r < 0)
-				return r;
-		}
-		if (*epoch != worker->epoch)
-			r = instance_tell_block(worker->instance, needed, &fd);
+		r = instance_tell_block(worker->instance, needed, &fd);
 		if (r < 0)
 			return r;
 	}
-	return r;
+	return 0;
 }
 
 int worker_send(struct worker *worker, const struct worker_needs *needs,

@@ -212,9 +212,9 @@ int instance_tell_block(struct instance *instance, const struct needed_block *ne
 	struct block *block = needed->block;
 	const struct telling telling = {
 		.request.record = {
-			.op = block->fd >= 0 ? WIRE_MAP_HOST : WIRE_MAP,
+			.op = block_is_host(block) ? WIRE_MAP_HOST : WIRE_MAP,
 			.flags = needed->guest && !needed->writable ? WIRE_READ_ONLY : 0,
-			.device = block->device,
+			.device = block_device(block),
 			.address = block->address,
 			.length = block->size,
 		},

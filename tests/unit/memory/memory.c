@@ -56,7 +56,7 @@ static struct block *block_of(uint64_t size)
 
 static void give_back(struct block *block)
 {
-	cr_assert(eq(int, block_free(&memory, block, NULL), 0));
+	block_free(&memory, block);
 }
 
 /* All memory of the device can be allocated, so no block is left. */
@@ -128,7 +128,7 @@ Test(memory, exported_block_is_a_descriptor_of_its_size)
 {
 	struct block *block = block_of(3 * MIB);
 	struct stat stat;
-	int fd = block_export(&memory, block, NULL);
+	int fd = block_share(block, true);
 
 	cr_assert(ge(int, fd, 0));
 	cr_assert(eq(int, fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC));
@@ -148,7 +148,7 @@ Test(memory, host_block_is_sealed_zeroed_and_shared)
 		     0));
 	cr_assert(eq(u64, block->size, 8192));
 	cr_assert(eq(u64, memory.host_bytes, 8192));
-	fd = block_export(&memory, block, NULL);
+	fd = block_share(block, true);
 	cr_assert(eq(int, ftruncate(fd, 0), -1));
 	cr_assert(eq(int, ftruncate(fd, 1 << 20), -1));
 	mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -411,8 +411,8 @@ Test(memory, host_and_device_memory_have_slabs_of_their_own)
 	struct cell device = cell_of(pool, 1), a = cell_at(pool, PLACE_HOST, 1), b;
 	struct block *block;
 
-	cr_assert(eq(u32, block_place(device.block), 0));
-	cr_assert(eq(u32, block_place(a.block), PLACE_HOST));
+	cr_assert(eq(u32, device.block->place, 0));
+	cr_assert(eq(u32, a.block->place, PLACE_HOST));
 	b = cell_at(pool, PLACE_HOST, 256);
 	cr_assert(eq(ptr, b.block, a.block));
 	*block_bytes_at(a.block, a.address) = 1;

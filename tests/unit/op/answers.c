@@ -51,17 +51,14 @@ int __wrap_worker_send(struct worker *worker, const struct worker_needs *needs,
 static pthread_t releaser; /* the thread that has released the last block */
 static uint64_t released;  /* its size */
 
-int __real_block_free(struct memory *memory, struct block *block,
-		      struct cuda_failure *failure);
-int __wrap_block_free(struct memory *memory, struct block *block,
-		      struct cuda_failure *failure);
+void __real_block_free(struct memory *memory, struct block *block);
+void __wrap_block_free(struct memory *memory, struct block *block);
 
-int __wrap_block_free(struct memory *memory, struct block *block,
-		      struct cuda_failure *failure)
+void __wrap_block_free(struct memory *memory, struct block *block)
 {
 	releaser = pthread_self();
 	__atomic_store_n(&released, block->size, __ATOMIC_RELEASE);
-	return __real_block_free(memory, block, failure);
+	__real_block_free(memory, block);
 }
 
 /* Writes lines, and waits for their ops. */
