@@ -203,6 +203,16 @@ Test(inject, fails_init)
 	cr_assert(strstr(text_string(&why), "CUDA_ERROR_NO_DEVICE"));
 }
 
+Test(inject, fails_a_call_that_works_without_a_context)
+{
+	const char *name;
+
+	conform_options("fail=cuGetErrorName@1=CUDA_ERROR_NOT_SUPPORTED");
+	conform_open();
+	FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGetErrorName, CUDA_SUCCESS, &name);
+	OK(cuGetErrorName, CUDA_SUCCESS, &name);
+}
+
 Test(inject, delay_keeps_a_stream_busy_and_not_the_caller)
 {
 	CUstream stream;

@@ -116,11 +116,9 @@ static CUresult call_check(int call, enum call_need need)
 
 	if (forked)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	if (need == NEED_NOTHING)
-		return CUDA_SUCCESS;
 	if (!initialized)
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (poison)
+		return need == NEED_NOTHING ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+	if (poison && need != NEED_NOTHING)
 		return poison;
 
 	result = inject_result(call, &delay);
