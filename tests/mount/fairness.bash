@@ -92,8 +92,8 @@ bob_notices_nothing()
 	done < <(join "$T/quiet" "$T/loud")
 }
 
-# mallory_writes FILE THREADS BYTES: each thread writes once. When every thread waits or has
-# failed, prints the count of failures of each errno.
+# mallory_writes FILE THREADS BYTES: each thread writes once. Prints the count of failures of
+# each errno when every thread waits or has failed, and whenever one more has failed.
 mallory_writes()
 {
 	py $mallory "$@" <<-'EOF'
@@ -101,9 +101,7 @@ mallory_writes()
 		libc.prctl(1, signal.SIGKILL)
 		path, n, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 		fd = os.open(path, os.O_WRONLY)
-		failed = in_threads(n, lambda i: os.pwrite(fd, b"m" * size, 0))
-		print("waiting", failed, flush=True)
-		signal.pause()
+		in_threads("waiting", n, lambda i: os.pwrite(fd, b"m" * size, 0))
 	EOF
 }
 
@@ -152,8 +150,7 @@ test_the_share_of_waiting_writes()
 	bob_notices_nothing
 }
 
-# mallory_asks FILE THREADS: each thread reads the file once. When every thread waits or has
-# failed, prints the count of failures of each errno.
+# mallory_asks FILE THREADS: each thread reads the file once. Prints as mallory_writes does.
 mallory_asks()
 {
 	py $mallory "$@" <<-'EOF'
@@ -161,10 +158,15 @@ mallory_asks()
 		libc.prctl(1, signal.SIGKILL)
 		path, n = sys.argv[2], int(sys.argv[3])
 		fd = [os.open(path, os.O_RDONLY) for _ in range(n)]
-		failed = in_threads(n, lambda i: os.pread(fd[i], 4096, 0))
-		print("asked", failed, flush=True)
-		signal.pause()
+		in_threads("asked", n, lambda i: os.pread(fd[i], 4096, 0))
 	EOF
+}
+
+# comes_to LINE: the last line that mallory prints becomes LINE.
+comes_to()
+{
+	(eventually "[ \"\$(tail -n 1 '$T/mallory')\" = \"$1\" ]") ||
+		fail "mallory printed:" "$(<"$T/mallory")"
 }
 
 # mallory_reads FILE THREADS: each thread reads 1 MiB at a time, over and over.
@@ -251,11 +253,11 @@ test_the_share_of_questions_to_a_driver()
 	worker=$(<owners/$mallory/worker)
 	kill -STOP "$worker"
 	mallory_asks allocations/hers/advise 1100 >"$T/mallory" &
-	eventually "grep -q asked '$T/mallory'"
-	is "$(<"$T/mallory")" "asked {'EBUSY': 76}"
+	comes_to "asked {'EBUSY': 76}"
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		'allocations/hers/advise EBUSY uid 1001 has 1024 reads that wait for a driver'
 	bob_notices_nothing
+	is "$(tail -n 1 "$T/mallory")" "asked {'EBUSY': 76}"
 }
 
 # `memory_used_bytes` is asked of the mover: reads are limited in the same way, and the
@@ -268,7 +270,7 @@ test_the_share_of_questions_to_the_mover()
 	mover=$(value_of status mover)
 	kill -STOP "$mover"
 	mallory_asks devices/0/memory_used_bytes 1100 >"$T/mallory" &
-	eventually "grep -q asked '$T/mallory'"
+	comes_to "asked {'EBUSY': 76}"
 	kill -CONT "$mover"
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		' devices/0/memory_used_bytes EBUSY uid 1001 has 1024 reads that wait for a driver'

@@ -59,17 +59,26 @@ def threads_that_wait():
     return n
 
 
-def in_threads(n, call):
-    """Does call(0) to call(n - 1), each in a thread. Returns when every thread waits for
-    the mount's answer or has one: the number of failures of each errno."""
-    results = []
+def in_threads(word, n, call):
+    """Does call(0) to call(n - 1), each in a thread, and never returns. Prints `word` and
+    the number of failures of each errno when every thread waits for the mount's answer or
+    has one, and again after each further answer: a thread that waits may be refused yet."""
+    results, answered = [], threading.Event()
+
+    def run(i):
+        results.append(attempt(call, i))
+        answered.set()
+
     threading.stack_size(65536)
     for i in range(n):
-        run = lambda i=i: results.append(attempt(call, i))
-        threading.Thread(target=run, daemon=True).start()
-    while threads_that_wait() + len(results) < n:
-        time.sleep(0.01)
-    return dict(collections.Counter(r for r in results if isinstance(r, str)))
+        threading.Thread(target=run, args=(i,), daemon=True).start()
+    while True:
+        answered.clear()
+        while threads_that_wait() + len(results) < n:
+            time.sleep(0.01)
+        failures = (result for result in results if isinstance(result, str))
+        print(word, dict(collections.Counter(failures)), flush=True)
+        answered.wait()
 
 
 libc = ctypes.CDLL(None, use_errno=True)
