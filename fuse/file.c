@@ -5,17 +5,20 @@
 #include "view.h"
 
 #include <errno.h>
-#include <utlist.h>
 
 void files_init(struct files *files)
 {
 	*files = (struct files){ .lock = PTHREAD_MUTEX_INITIALIZER };
+	handle_table_init(&files->open);
 }
 
 void files_deinit(struct files *files)
 {
-	while (files->open)
-		file_free(files->open, NULL);
+	struct file *file;
+
+	for (uint32_t slot = 0; (file = handle_table_next(&files->open, &slot)); slot++)
+		file_free(file, NULL);
+	handle_table_deinit(&files->open);
 	pthread_mutex_destroy(&files->lock);
 }
 
@@ -103,6 +106,7 @@ void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
 {
 	struct files *files = &view->files;
 	struct file *file = calloc(1, size);
+	bool added;
 
 	if (!file)
 		return NULL;
@@ -110,13 +114,31 @@ void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
 	file->view = view;
 	pthread_mutex_lock(&files->lock);
 	file->opener = opener_charge(files, fuse_req_ctx(req)->uid);
-	if (file->opener)
-		DL_APPEND(files->open, file);
+	added = file->opener && handle_table_add(&files->open, file, &file->slot,
+						 &file->slot_generation) == 0;
+	if (file->opener && !added)
+		opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
-	if (!file->opener) {
+	if (!added) {
 		free(file);
 		return NULL;
 	}
+	return file;
+}
+
+uint64_t file_handle(const struct file *file)
+{
+	return (uint64_t)file->slot_generation << 32 | file->slot;
+}
+
+struct file *file_of(struct view *view, const struct fuse_file_info *info)
+{
+	struct file *file;
+
+	pthread_mutex_lock(&view->files.lock);
+	file = handle_table_get(&view->files.open, (uint32_t)info->fh,
+				(uint32_t)(info->fh >> 32));
+	pthread_mutex_unlock(&view->files.lock);
 	return file;
 }
 
@@ -128,7 +150,7 @@ struct file *file_free(struct file *file, fuse_req_t req)
 		return NULL;
 	files = &file->view->files;
 	pthread_mutex_lock(&files->lock);
-	DL_DELETE(files->open, file);
+	handle_table_remove(&files->open, file->slot);
 	opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
 	if (file->type->free)
@@ -149,7 +171,7 @@ int file_refuse_sealed(struct view *view, fuse_req_t req, const struct node *nod
 
 void file_reply(fuse_req_t req, struct file *file, struct fuse_file_info *info)
 {
-	info->fh = (uintptr_t)file;
+	info->fh = file_handle(file);
 	if (fuse_reply_open(req, info) == -ENOENT)
 		file_free(file, NULL);
 }

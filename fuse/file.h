@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/handle_table.h"
 #include "node.h"
 #include "request.h"
 
@@ -38,8 +39,8 @@ struct file_type {
 struct file {
 	const struct file_type *type;
 	struct view *view;
-	struct opener *opener; /* charged for the file; files.lock, like the next: */
-	struct file *prev, *next;
+	struct opener *opener; /* charged for the file; files.lock */
+	uint32_t slot, slot_generation;
 };
 
 struct upload_file;
@@ -56,7 +57,7 @@ struct opener {
 /* All open files, to close them when the kernel sends no RELEASE any more. */
 struct files {
 	pthread_mutex_t lock;
-	struct file *open;	/* lock, like the next: */
+	struct handle_table open; /* lock, like the next: */
 	struct opener *openers; /* users with open files, by uid */
 	struct upload_file
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
@@ -65,11 +66,15 @@ struct files {
 void files_init(struct files *files);
 void files_deinit(struct files *files);
 
-/* The open file of a descriptor. */
-static inline struct file *file_of(const struct fuse_file_info *info)
-{
-	return (struct file *)(uintptr_t)info->fh;
-}
+/*
+ * A descriptor's file is a number for the kernel: the slot and its generation. So the
+ * number means the same in any process that serves the mount, and a number that is
+ * unknown is seen as such.
+ */
+uint64_t file_handle(const struct file *file);
+
+/* The open file of a descriptor; NULL: none. */
+struct file *file_of(struct view *view, const struct fuse_file_info *info);
 
 /* Appends the path in the mount. */
 void file_path(const struct view *view, const struct node *node, struct text *path);

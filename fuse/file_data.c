@@ -252,7 +252,7 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 		reply_error(req, error);
 		return;
 	}
-	info->fh = (uintptr_t)&data->file;
+	info->fh = file_handle(&data->file);
 	info->noflush = !opened_for_writing(info);
 	if (kernel_reply_open(req, info, backing) == -ENOENT)
 		file_free(&data->file, NULL);

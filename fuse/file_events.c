@@ -91,7 +91,7 @@ static void serve_all(struct waker *waker)
 
 static void cancel_read(struct request *request)
 {
-	struct pipe_file *pipe = (struct pipe_file *)file_of(&request->info);
+	struct pipe_file *pipe = request->context;
 	struct request *found;
 
 	pthread_mutex_lock(&pipe->lock);
@@ -115,7 +115,7 @@ static struct request *wait_in_queue(struct pipe_file *pipe, fuse_req_t req, siz
 	if (!request)
 		return NULL;
 	request->cancel = cancel_read;
-	request->info.fh = (uintptr_t)&pipe->file;
+	request->context = pipe;
 	request->size = size;
 	LL_APPEND2(pipe->queue, request, queue_next);
 	return request;

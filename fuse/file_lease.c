@@ -39,7 +39,7 @@ static void lease_serve(struct waker *waker)
 
 static void on_text(struct request *request, int error, const void *bytes, size_t length)
 {
-	struct lease_file *lease = (struct lease_file *)file_of(&request->info);
+	struct lease_file *lease = request->context;
 
 	if (error) {
 		reply_error(request->req, error);
@@ -82,6 +82,7 @@ static void lease_read(struct file *file, fuse_req_t req, size_t size, off_t off
 	struct lease_file *lease = container_of(file, struct lease_file, file);
 	struct request *request;
 
+	(void)info;
 	if (offset > 0) {
 		lease_read_on(lease, req, size, (size_t)offset);
 		return;
@@ -89,7 +90,7 @@ static void lease_read(struct file *file, fuse_req_t req, size_t size, off_t off
 	request = request_new(file->view, req, on_text);
 	if (!request)
 		return;
-	request->info = *info;
+	request->context = lease;
 	request->size = size;
 	broker_lease_read(lease->lease, &request->wait);
 	request_wait(request);

@@ -144,10 +144,13 @@ static void change_upload_size(struct view *view, fuse_req_t req, fuse_ino_t ino
 			       const struct node *node, const struct fuse_file_info *info,
 			       const struct stat *attr)
 {
+	struct file *file = info ? file_of(view, info) : NULL;
 	int error = 0;
 
-	if (info)
-		error = file_upload_resize(file_of(info), req, (uint64_t)attr->st_size);
+	if (file)
+		error = file_upload_resize(file, req, (uint64_t)attr->st_size);
+	else if (info)
+		error = -ESTALE;
 	else if (attr->st_size == 0)
 		error = file_upload_truncate(view, req, node);
 	if (error)

@@ -54,10 +54,20 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		openers[node.row->kind](view, req, &node, info);
 }
 
+/* The open file of a request; NULL: the request was answered. */
+static struct file *file_get(fuse_req_t req, const struct fuse_file_info *info)
+{
+	struct file *file = file_of(view_of(req), info);
+
+	if (!file)
+		reply_error(req, -ESTALE);
+	return file;
+}
+
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	(void)ino;
-	file_free(file_of(info), req);
+	file_free(file_of(view_of(req), info), req);
 	reply_error(req, 0);
 }
 
@@ -76,9 +86,11 @@ static bool may_read(const struct file *file, const struct fuse_file_info *info)
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
+	if (!file)
+		return;
 	if (may_read(file, info))
 		file->type->read(file, req, size, offset, info);
 	else if (file->type->refuse)
@@ -90,9 +102,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,
 		     off_t offset, struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
+	if (!file)
+		return;
 	if (file->type->write)
 		file->type->write(file, req, bytes, size, offset, info);
 	else
@@ -102,10 +116,12 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
 		     struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
 	(void)data_only;
+	if (!file)
+		return;
 	if (file->type->sync)
 		file->type->sync(file, req);
 	else
@@ -114,8 +130,10 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
 
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
+	if (!file)
+		return;
 	if (file->type->close)
 		file->type->close(file, req);
 	else
@@ -127,11 +145,13 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int code, void *ar
 		     struct fuse_file_info *info, unsigned int flags, const void *bytes,
 		     size_t size, size_t answer_size)
 {
-	struct file *file = flags & FUSE_IOCTL_DIR ? NULL : file_of(info);
+	struct file *file = flags & FUSE_IOCTL_DIR ? NULL : file_get(req, info);
 
 	(void)ino;
 	(void)argument;
 	(void)answer_size;
+	if (!file && !(flags & FUSE_IOCTL_DIR))
+		return;
 	if (file && file->type->ioctl)
 		file->type->ioctl(file, req, code, bytes, size);
 	else
@@ -141,24 +161,27 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int code, void *ar
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
 		    struct fuse_pollhandle *handle)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
-	if (file->type->poll) {
+	if (file && file->type->poll) {
 		file->type->poll(file, req, handle);
 		return;
 	}
 	if (handle)
 		fuse_pollhandle_destroy(handle);
-	fuse_reply_poll(req, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM);
+	if (file)
+		fuse_reply_poll(req, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM);
 }
 
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 		     struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
+	if (!file)
+		return;
 	if (file->type->lseek)
 		file->type->lseek(file, req, offset, whence);
 	else
@@ -168,9 +191,11 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 			 off_t length, struct fuse_file_info *info)
 {
-	struct file *file = file_of(info);
+	struct file *file = file_get(req, info);
 
 	(void)ino;
+	if (!file)
+		return;
 	if (file->type->fallocate)
 		file->type->fallocate(file, req, mode, offset, length);
 	else
@@ -182,11 +207,14 @@ static void op_copy(fuse_req_t req, fuse_ino_t source, off_t source_offset,
 		    off_t target_offset, struct fuse_file_info *target_info,
 		    size_t length, int flags)
 {
+	struct file *from = file_get(req, source_info);
+	struct file *to = from ? file_get(req, target_info) : NULL;
+
 	(void)source;
 	(void)target;
 	(void)flags;
-	file_data_copy(req, file_of(source_info), source_offset, file_of(target_info),
-		       target_offset, length);
+	if (to)
+		file_data_copy(req, from, source_offset, to, target_offset, length);
 }
 
 const struct fuse_lowlevel_ops view_operations = {

@@ -8,8 +8,8 @@
 #include <pthread.h>
 
 #include "api/broker.h"
+#include "base/handle_table.h"
 #include "model/allocation.h"
-#include "model/handle_table.h"
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"

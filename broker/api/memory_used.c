@@ -10,7 +10,7 @@
 
 #include "api/broker.h"
 #include "api/memory_used.h"
-#include "model/handle_table.h"
+#include "base/handle_table.h"
 #include "model/registry.h"
 #include "model/shares.h"
 #include "process/broker.h"

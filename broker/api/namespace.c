@@ -11,6 +11,7 @@
 
 #include "api/broker.h"
 #include "api/object_fail.h"
+#include "base/handle_table.h"
 #include "base/number.h"
 #include "base/refusal.h"
 #include "control/line.h"
@@ -18,7 +19,6 @@
 #include "memops/lease.h"
 #include "memops/release.h"
 #include "model/allocation.h"
-#include "model/handle_table.h"
 #include "model/journal.h"
 #include "model/module.h"
 #include "model/owner.h"

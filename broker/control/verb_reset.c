@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/handle_table.h"
 #include "control/command.h"
 #include "control/verbs.h"
 #include "memops/lease.h"
 #include "model/access.h"
-#include "model/handle_table.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "process/broker.h"

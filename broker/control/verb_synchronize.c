@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/def.h"
+#include "base/handle_table.h"
 #include "base/text.h"
 #include "control/command.h"
 #include "control/verbs.h"
 #include "model/access.h"
-#include "model/handle_table.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/stream.h"

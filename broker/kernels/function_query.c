@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/completion.h"
+#include "base/handle_table.h"
 #include "kernels/module_use.h"
-#include "model/handle_table.h"
 #include "model/module.h"
 #include "model/registry.h"
 #include "op/op.h"

@@ -21,6 +21,7 @@
 
 #include <utlist.h>
 
+#include "base/handle_table.h"
 #include "base/refusal.h"
 #include "memops/data.h"
 #include "memops/move.h"
@@ -29,7 +30,6 @@
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
-#include "model/handle_table.h"
 #include "model/journal.h"
 #include "model/module.h"
 #include "model/owner.h"

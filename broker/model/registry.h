@@ -11,9 +11,9 @@
 
 #include <pthread.h>
 
+#include "base/handle_table.h"
 #include "model/allocation.h"
 #include "model/device.h"
-#include "model/handle_table.h"
 #include "model/managed_ranges.h"
 #include "model/object.h"
 

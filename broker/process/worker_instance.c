@@ -7,10 +7,10 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/handle_table.h"
 #include "base/text.h"
 #include "channel/channel.h"
 #include "model/allocation.h"
-#include "model/handle_table.h"
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "unit/broker_help.h"
+#include "base/handle_table.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/device.h"
-#include "model/handle_table.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
+#include "unit/broker_help.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -2,8 +2,8 @@
 /*
  * Slots: a table of pointers, addressed by tokens.
  *
- * Code outside the registry keeps an object only as a token {slot, generation}. The
- * generation of a slot goes up whenever its object leaves, so the token of a removed
+ * Code outside the owner of a table keeps an object only as a token {slot, generation}: of
+ * the registry its objects, of the view the open files. The generation of a slot goes up whenever its object leaves, so the token of a removed
  * object finds nothing, even when the slot is in use again. Slots are reused oldest
  * first, so generations go up slowly. A generation is never zero.
  */

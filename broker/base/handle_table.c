@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "model/handle_table.h"
+#include "base/handle_table.h"
 
 #include <assert.h>
 #include <errno.h>
