@@ -7,26 +7,29 @@
  *
  * A node id is 64 bits, all used:
  *
- *	bits 0-4    row in the table of its type
- *	bits 5-7    type of object
- *	bits 8-31   slot of the token
+ *	bits 0-5    number of its file (node_number.h)
+ *	bits 6-8    type of object
+ *	bits 9-31   slot of the token
  *	bits 32-63  generation of the token
  *
- * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-4 are FIXED and the bits
- * from 8 on the row, which makes the root 1. With CONTROL_INODE in bits 0-4 they are a
- *serial number: see control_inode.c. st_ino has the same shape with the id of the object,
- *never used again, in place of the token.
+ * For fixed nodes the type is 0 (OBJECT_BROKER), bits 0-5 are FIXED and the bits
+ * from 9 on the number, which makes the root 1. With CONTROL_INODE in bits 0-5 they are a
+ * serial number: see control_inode.c. st_ino has the same shape with the id of the object,
+ * never used again, in place of the token.
  */
 #include "node.h"
+
+#include "base/handle_table.h"
+#include "node_number.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define ROW_BITS      5
+#define ROW_BITS      6
 #define TYPE_BITS     3
-#define SLOT_BITS     24
+#define SLOT_BITS     23
 #define LOW_BITS      (ROW_BITS + TYPE_BITS)
 #define ROW_MASK      ((1u << ROW_BITS) - 1)
 #define TYPE_MASK     ((1u << TYPE_BITS) - 1)
@@ -35,10 +38,9 @@
 #define FIXED	      1
 #define CONTROL_INODE 2
 
+_Static_assert(NODE_NUMBERS_MAX <= 1 << ROW_BITS, "a number fits its bits");
+_Static_assert(SLOTS_MAX <= 1 << SLOT_BITS, "a slot fits its bits");
 _Static_assert(N_OBJECT_TYPES <= 1 << TYPE_BITS, "a type fits its bits");
-
-#define N_ROWS_MAX  (1 << ROW_BITS)
-#define N_FIXED_MAX 64
 
 /* Rows of fixed nodes that others refer to. */
 enum {
@@ -86,18 +88,24 @@ static const struct node_row object_rows[] = {
 };
 
 struct node_table {
-	struct node_row rows[N_FIXED_MAX];
+	struct node_row rows[NODE_NUMBERS_MAX];
 	size_t n;
+	const struct node_row *by_number[NODE_NUMBERS_MAX];
 };
 
 static struct node_table tables[N_OBJECT_TYPES]; /* OBJECT_BROKER's: the fixed nodes */
 
-static void table_add(enum object_type type, size_t max, const struct node_row *row)
+/* A file without a number would be no file: its name is to be added to node_number.c. */
+static void table_add(enum object_type type, const struct node_row *row)
 {
 	struct node_table *table = &tables[type];
+	const char *directory = table->n ? table->rows[row->parent].name : "";
+	int number = node_number(type, directory, row->name);
 
-	assert(table->n < max);
-	table->rows[table->n++] = *row;
+	assert(table->n < NODE_NUMBERS_MAX && number >= 0);
+	table->rows[table->n] = *row;
+	table->rows[table->n].number = (unsigned int)number;
+	table->by_number[number] = &table->rows[table->n++];
 }
 
 static void add_fixed(void)
@@ -111,14 +119,14 @@ static void add_fixed(void)
 
 		if (!row.name)
 			row.name = object_folder(row.holds);
-		table_add(OBJECT_BROKER, N_FIXED_MAX, &row);
+		table_add(OBJECT_BROKER, &row);
 	}
 	for (size_t i = 0; i < table->n; i++) {
 		const struct attribute *row = &table->rows[i];
 
 		if (!(row->flags & ATTRIBUTE_ROOT_FILE))
 			continue;
-		table_add(OBJECT_BROKER, N_FIXED_MAX,
+		table_add(OBJECT_BROKER,
 			  &(struct node_row){
 				  .name = row->name,
 				  .help = row->help,
@@ -131,7 +139,7 @@ static void add_fixed(void)
 	for (size_t i = 0; i < n; i++) {
 		if (!verbs[i].usage)
 			continue;
-		table_add(OBJECT_BROKER, N_FIXED_MAX,
+		table_add(OBJECT_BROKER,
 			  &(struct node_row){
 				  .name = verbs[i].name,
 				  .help = verbs[i].help,
@@ -152,7 +160,7 @@ static void add_attributes(enum object_type type)
 
 		if (row->flags & ATTRIBUTE_NO_FILE)
 			continue;
-		table_add(type, N_ROWS_MAX,
+		table_add(type,
 			  &(struct node_row){
 				  .name = row->name,
 				  .help = row->help,
@@ -174,7 +182,7 @@ static void add_verbs(enum object_type type)
 	for (size_t i = 0; i < n; i++) {
 		if (verbs[i].object != type)
 			continue;
-		table_add(type, N_ROWS_MAX,
+		table_add(type,
 			  &(struct node_row){
 				  .name = verbs[i].name,
 				  .help = verbs[i].help,
@@ -197,7 +205,7 @@ static void add_rows(enum object_type type, bool folders)
 			continue;
 		if (!row.name)
 			row.name = object_folder(row.holds);
-		table_add(type, N_ROWS_MAX, &row);
+		table_add(type, &row);
 	}
 }
 
@@ -213,10 +221,10 @@ static void add_files_of(enum object_type type)
 	const struct node_row status = { "status", "all of it, flat keyed", NODE_STATUS,
 					 S_IFREG, .type = type };
 
-	table_add(type, N_ROWS_MAX, &directory);
+	table_add(type, &directory);
 	add_rows(type, false);
 	if (has_status(type))
-		table_add(type, N_ROWS_MAX, &status);
+		table_add(type, &status);
 	add_attributes(type);
 	add_verbs(type);
 	add_rows(type, true);
@@ -272,12 +280,12 @@ bool node_is_fixed(const struct node *node)
 
 static uint64_t pack_fixed(const struct node_row *row)
 {
-	return (uint64_t)(row - tables[OBJECT_BROKER].rows) << LOW_BITS | FIXED;
+	return (uint64_t)row->number << LOW_BITS | FIXED;
 }
 
 static uint64_t pack_low(const struct node_row *row)
 {
-	return (uint64_t)row->type << ROW_BITS | (uint64_t)(row - tables[row->type].rows);
+	return (uint64_t)row->type << ROW_BITS | row->number;
 }
 
 uint64_t node_id(const struct node *node)
@@ -291,22 +299,22 @@ uint64_t node_id(const struct node *node)
 int node_from_id(uint64_t id, struct node *ret_node)
 {
 	unsigned int type = id >> ROW_BITS & TYPE_MASK;
-	uint64_t row = id & ROW_MASK;
+	uint64_t number = id & ROW_MASK;
 	struct token token = { 0 };
 
 	if (type >= N_OBJECT_TYPES)
 		return -ESTALE;
 	if (type == OBJECT_BROKER) {
-		if (row != FIXED)
+		if (number != FIXED)
 			return -ESTALE;
-		row = id >> LOW_BITS;
+		number = id >> LOW_BITS;
 	} else {
 		token.slot = id >> LOW_BITS & SLOT_MASK;
 		token.generation = id >> 32;
 	}
-	if (row >= tables[type].n)
+	if (number >= NODE_NUMBERS_MAX || !tables[type].by_number[number])
 		return -ESTALE;
-	*ret_node = (struct node){ &tables[type].rows[row], token };
+	*ret_node = (struct node){ tables[type].by_number[number], token };
 	return 0;
 }
 

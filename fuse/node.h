@@ -37,6 +37,7 @@ struct node_row {
 	enum node_kind kind;
 	mode_t mode;		/* with its type; permissions only of fixed nodes */
 	unsigned int parent;	/* fixed nodes: row of the directory */
+	unsigned int number;	/* in node ids; see node_number.h */
 	enum object_type type;	/* type of the object that has the file */
 	enum object_type holds; /* NODE_FOLDER: objects of this type */
 	bool managed;		/* only in the folders of managed memory */
@@ -81,7 +82,7 @@ uint64_t node_inode(const struct node *node, uint64_t id);
 
 /*
  * Control inodes: a control file gets a new id at each look-up (see
- * control_inode.h). serial < 2^56.
+ * control_inode.h). serial < 2^55.
  */
 uint64_t node_control_inode(uint64_t serial);
 bool node_is_control_inode(uint64_t id);

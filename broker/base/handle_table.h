@@ -25,7 +25,7 @@ struct handle_table {
 	uint32_t n_used;
 };
 
-#define SLOTS_MAX (1u << 24)
+#define SLOTS_MAX (1u << 23)
 
 void handle_table_init(struct handle_table *slots);
 void handle_table_deinit(

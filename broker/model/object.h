@@ -12,6 +12,7 @@ struct registry;
 struct handle_table;
 struct text;
 
+/* In this order for ever: node ids of the view have the numbers of the types. */
 enum object_type {
 	OBJECT_BROKER, /* the broker: a single object, TOKEN_NONE */
 	OBJECT_ALLOCATION,
@@ -28,7 +29,7 @@ const char *object_folder(enum object_type type);
 
 /*
  * A reference to an object that may end at any time. The generation tells the object from
- * earlier objects in the same slot. slot < 2^24, generation < 2^32 and never zero.
+ * earlier objects in the same slot. slot < 2^23, generation < 2^32 and never zero.
  */
 struct token {
 	uint32_t slot;

@@ -138,14 +138,14 @@ static const struct attribute broker_attributes[] = {
 
 static const struct attribute allocation_attributes[] = {
 	{ "id", "its number", 0, show_id },
-	{ "size", "bytes", 0, show_size },
+	{ "size_bytes", "bytes", 0, show_size },
 	{ "tag", "a word of the owner's", ATTRIBUTE_WRITABLE, show_id },
-	{ "asked", "asked of a worker", ATTRIBUTE_ASKED },
-	{ "prefetched", "of managed memory", ATTRIBUTE_MANAGED, show_id },
+	{ "used_by", "asked of a worker", ATTRIBUTE_ASKED },
+	{ "last_prefetch", "of managed memory", ATTRIBUTE_MANAGED, show_id },
 };
 
 static const struct attribute stream_attributes[] = {
-	{ "id", "its number", 0, show_id },
+	{ "priority", "its priority", 0, show_id },
 };
 
 static const struct attribute module_attributes[] = {

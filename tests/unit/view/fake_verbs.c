@@ -63,8 +63,7 @@ static void verb_wait(struct command *command)
 
 static const struct verb verbs[] = {
 	{ "alloc", "NAME SIZE", "allocates", OBJECT_BROKER, NULL, false, verb_alloc },
-	{ "many", "N", "makes streams", OBJECT_BROKER, NULL, false, verb_many },
-	{ "wait", "", "waits for a signal", OBJECT_BROKER, NULL, false, verb_wait },
+	{ "launch", "N", "makes streams", OBJECT_BROKER, NULL, false, verb_many },
 	{ "synchronize", "STREAM", "waits", OBJECT_STREAM, "1", false, verb_wait },
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "node.h"
 
+#include "base/def.h"
 #include "control_inode.h"
+#include "node_number.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -48,8 +50,8 @@ Test(node, whole_token_comes_back)
 	static const struct token tokens[] = {
 		{ 0, 1 },
 		{ 5, 0xffffffff },
-		{ 0xffffff, 0x80000000 },
-		{ 0xffffff, 0xffffffff },
+		{ 0x7fffff, 0x80000000 },
+		{ 0x7fffff, 0xffffffff },
 	};
 
 	for (unsigned int type = 1; type < N_OBJECT_TYPES; type++) {
@@ -75,9 +77,9 @@ Test(node, id_of_no_row_is_stale)
 	struct node node;
 
 	cr_assert_eq(node_from_id(0, &node), -ESTALE);
-	cr_assert_eq(node_from_id(1 | 1000 << 8, &node), -ESTALE);
-	cr_assert_eq(node_from_id(31 | OBJECT_STREAM << 5, &node), -ESTALE);
-	cr_assert_eq(node_from_id(7 << 5, &node), -ESTALE);
+	cr_assert_eq(node_from_id(1 | 1000 << 9, &node), -ESTALE);
+	cr_assert_eq(node_from_id(63 | OBJECT_STREAM << 6, &node), -ESTALE);
+	cr_assert_eq(node_from_id(7 << 6, &node), -ESTALE);
 	cr_assert_eq(node_from_id(node_control_inode(3), &node), -ESTALE);
 }
 
@@ -85,7 +87,7 @@ Test(node, inode_is_of_the_object_not_its_place)
 {
 	struct node a = node_of(OBJECT_ALLOCATION, "data", (struct token){ 1, 2 });
 	struct node b = node_of(OBJECT_ALLOCATION, "data", (struct token){ 3, 4 });
-	struct node c = node_of(OBJECT_ALLOCATION, "size", (struct token){ 1, 2 });
+	struct node c = node_of(OBJECT_ALLOCATION, "size_bytes", (struct token){ 1, 2 });
 	struct node d = node_of(OBJECT_STREAM, "status", (struct token){ 1, 2 });
 
 	cr_assert_eq(node_inode(&a, 9), node_inode(&b, 9));
@@ -111,6 +113,68 @@ Test(node, attributes_and_verbs_make_files)
 	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "functions")->holds, OBJECT_FUNCTION);
 	cr_assert_eq(nodes_find_of(OBJECT_MODULE, "image")->kind, NODE_UPLOAD);
 	cr_assert_null(nodes_find_of(OBJECT_FUNCTION, "status"));
+}
+
+static void expect_numbers(enum object_type type, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		cr_assert_eq(node_number(type, "", names[i]), (int)i, "%s", names[i]);
+}
+
+#define EXPECT_NUMBERS(type, ...)                                 \
+	expect_numbers(type, (const char *const[]){ __VA_ARGS__ }, \
+		       ARRAY_SIZE(((const char *const[]){ __VA_ARGS__ })))
+
+/* What was released stays: the kernel and later versions have these numbers. */
+Test(node, numbers_never_change)
+{
+	EXPECT_NUMBERS(OBJECT_BROKER,
+		"", "control", "README", "status", "errors", "events", "socket",
+		"events_pipe", "owners", "devices", "allocations", "modules", "streams",
+		"version", "driver_version", "driver_path", "leases", "control/alloc",
+		"control/free", "control/fill", "control/copy", "control/load",
+		"control/save", "control/publish", "control/prefetch", "control/advise",
+		"control/launch", "control/synchronize");
+	EXPECT_NUMBERS(OBJECT_ALLOCATION,
+		"", "data", "lease", "tensors", "status", "id", "kind", "device",
+		"size_bytes", "address", "guard", "generation", "state", "used_by",
+		"used_by_kernel", "stream", "last_prefetch", "last_write", "tag", "owner",
+		"created", "map", "sealed", "leases", "progress", "prefetch", "advise",
+		"attach");
+	EXPECT_NUMBERS(OBJECT_STREAM,
+		"", "status", "device", "priority", "state", "error", "owner",
+		"synchronize");
+	EXPECT_NUMBERS(OBJECT_DEVICE,
+		"", "status", "name", "uuid", "pci_bus_id", "compute_capability",
+		"driver_version", "memory_total_bytes", "memory_used_bytes",
+		"memory_held_bytes", "managed_bytes", "managed_preferred_bytes",
+		"managed_prefetched_bytes", "allocations", "leased_bytes",
+		"freed_leased_bytes", "state", "virtual_memory_management",
+		"managed_memory", "concurrent_managed_access");
+	EXPECT_NUMBERS(OBJECT_OWNER,
+		"", "status", "name", "state", "failure", "worker", "restarts", "bytes",
+		"peak_bytes", "allocations", "leases", "leased_bytes",
+		"freed_leased_bytes", "output", "reset");
+	EXPECT_NUMBERS(OBJECT_MODULE,
+		"", "image", "status", "device", "state", "error", "log", "launches",
+		"owner", "created", "functions");
+	EXPECT_NUMBERS(OBJECT_FUNCTION,
+		"", "name", "params", "attributes", "launch");
+}
+
+Test(node, numbers_are_given_once)
+{
+	for (unsigned int type = 0; type < N_OBJECT_TYPES; type++) {
+		const struct node_row *rows;
+		uint64_t given = 0;
+		size_t n;
+
+		rows = nodes_of(type, &n);
+		for (size_t i = 0; i < n; i++) {
+			cr_assert(!(given >> rows[i].number & 1), "%s", rows[i].name);
+			given |= (uint64_t)1 << rows[i].number;
+		}
+	}
 }
 
 Test(control_inode, ids_differ_and_mean_the_same)
