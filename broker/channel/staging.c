@@ -44,7 +44,12 @@ int staging_init(struct staging *staging, const char *name, unsigned int n_slots
 	fd = staging_open(name, size);
 	if (fd < 0)
 		return fd;
-	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/*
+	 * All pages now: a request that the kernel copies into a missing page fails with
+	 * EIO when the process is killed in that moment.
+	 */
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+		      0);
 	if (memory == MAP_FAILED)
 		return -errno;
 
