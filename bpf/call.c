@@ -5,8 +5,8 @@
  */
 #include "call.h"
 
-#include <cuda.h>
 #include <errno.h>
+#include <gpumem/cuda.h>
 #include <string.h>
 
 /* clang-format off */

@@ -6,8 +6,8 @@
  * A row is X(SYMBOL, TYPE, GROUP, OP, MEMORY, PARAMETERS):
  *
  *   SYMBOL      exactly as libcuda.so.1 exports it
- *   TYPE        the type in cudaTypedefs.h, or UNTYPED: those of before CUDA 4, and those
- *               younger than the oldest supported toolkit
+ *   TYPE        the type in a toolkit's cudaTypedefs.h, or UNTYPED: those of before CUDA 4,
+ *               and those younger than 12.4 (checked by unit/cuda/toolkit)
  *   GROUP       of --groups
  *   OP          the effect on the ledger (enum op)
  *   MEMORY      the kind to book (enum memory)

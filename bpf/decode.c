@@ -6,7 +6,7 @@
 
 #include "function.h"
 
-#include <cuda.h>
+#include <gpumem/cuda.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

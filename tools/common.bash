@@ -1,5 +1,5 @@
-# What tools/quickstart and tools/test share: install what is missing, check the
-# toolkit, set up a build folder. Sourced from the top of the checkout; every step
+# What tools/quickstart and tools/test share: install what is missing, set up
+# a build folder. Sourced from the top of the checkout; every step
 # is idempotent, and the first that can't be done ends the script with exit status 1.
 
 set -u
@@ -51,38 +51,6 @@ install_packages()
 		as_root env DEBIAN_FRONTEND=noninteractive \
 			apt-get -qy install --no-install-recommends $missing ||
 		die "apt-get could not install:" $missing
-}
-
-# As meson.build looks for it, but with the whole way out in the message.
-check_toolkit()
-{
-	local dir old=
-	for dir in "${CUDA_HOME:-}" /usr/local/cuda /usr; do
-		[ -n "$dir" ] && [ -e "$dir/include/cudaTypedefs.h" ] || continue
-		if echo 'int version = CUDA_VERSION;' |
-			gcc -I"$dir/include" -include cuda.h -E - 2>/dev/null |
-			awk '/^int version =/ { v = $4 + 0 } END { exit !(v >= 12040) }'; then
-			return 0
-		fi
-		old=" ($dir has an older one)"
-		break
-	done
-	cat >&2 <<EOF
-
-${0##*/}: the CUDA Toolkit's headers (cuda.h and cudaTypedefs.h, 12.4 or newer) are
-missing$old. They were looked for in CUDA_HOME, /usr/local/cuda and /usr. No GPU
-and no driver are needed, only this one package from NVIDIA's own repository (as root):
-
-    apt-get install -y ca-certificates wget
-    wget https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/cuda-keyring_1.1-1_all.deb
-    dpkg -i cuda-keyring_1.1-1_all.deb
-    apt-get update
-    apt-get install -y cuda-cudart-dev-13-0
-
-Debian 12's own nvidia-cuda-toolkit is 11.8, too old. A toolkit that lies elsewhere is
-found through CUDA_HOME: CUDA_HOME=DIR tools/${0##*/}
-EOF
-	exit 1
 }
 
 # The device file, the module behind it, and the mode that udev gives it, so that users

@@ -30,7 +30,7 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define ROW(symbol, type, need) \
+#define ROW(symbol, version, need, parameters) \
 	[CUDA_ROW_##            \
 		symbol] = { #symbol, offsetof(struct cuda_driver, fn_##symbol), need },
 	CUDA_DRIVER_LIST(ROW)

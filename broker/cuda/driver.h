@@ -7,10 +7,6 @@
  *	r = CUDA(driver, &failure, cuMemAlloc_v2, &address, size);
  *	if (r < 0)
  *		return r;
- *
- * The members of the table are called fn_SYMBOL, so that the macros of cuda.h do not
- * rename them. CUDA() and CUDA_ROW() take the symbol unexpanded: never wrap the two in
- * another macro that passes a symbol on.
  */
 #pragma once
 
@@ -18,37 +14,24 @@
 #include "cuda/failure.h"
 #include "cuda/result.h"
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
+#include <gpumem/cuda.h>
 #include <gpumem/driver.h>
 
 struct text;
-
-/* A toolkit older than 12.9 lacks the types of this row. */
-#if CUDA_VERSION < 12090
-typedef enum {
-	CU_LOG_LEVEL_ERROR,
-	CU_LOG_LEVEL_WARNING,
-} CUlogLevel;
-typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
-typedef void (*CUlogsCallback)(void *data, CUlogLevel level, char *message,
-			       size_t length);
-typedef CUresult (*PFN_cuLogsRegisterCallback_v12090)(CUlogsCallback callback, void *data,
-						      CUlogsCallbackHandle *handle);
-#endif
 
 #define CUDA_ROW(symbol) CUDA_ROW_##symbol
 
 /* A number for each row of the list, in its order; used in struct cuda_failure. */
 enum cuda_call {
-#define CUDA_ROW_NUMBER(symbol, type, need) CUDA_ROW_##symbol,
+#define CUDA_ROW_NUMBER(symbol, ...) CUDA_ROW_##symbol,
 	CUDA_DRIVER_LIST(CUDA_ROW_NUMBER)
 #undef CUDA_ROW_NUMBER
 		CUDA_N_CALLS,
 };
 
 struct cuda_driver {
-#define CUDA_ROW_MEMBER(symbol, type, need) type fn_##symbol;
+#define CUDA_ROW_MEMBER(symbol, version, need, parameters) \
+	CUresult(*fn_##symbol) parameters;
 	CUDA_DRIVER_LIST(CUDA_ROW_MEMBER)
 #undef CUDA_ROW_MEMBER
 	int version;   /* as from cuDriverGetVersion: 13000 is CUDA 13.0 */

@@ -13,8 +13,8 @@
  */
 #include "kernels/launch.h"
 
-#include <cuda.h>
 #include <errno.h>
+#include <gpumem/cuda.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,21 +2,22 @@
 /*
  * The CUDA driver calls that gpumem knows: a row for each call.
  *
- * A row is X(SYMBOL, TYPE, NEED):
+ * A row is X(SYMBOL, VERSION, NEED, PARAMETERS):
  *
- *   SYMBOL  the exact name exported by libcuda.so.1
- *   TYPE    the type in cudaTypedefs.h; its version suffix is the version of the
- *           toolkit that introduced this signature
- *   NEED    REQUIRED: a driver without the symbol is refused when opened;
- *           OPTIONAL: without the symbol a call gives CUDA_ERROR_NOT_SUPPORTED
+ *   SYMBOL      the exact name exported by libcuda.so.1
+ *   VERSION     the version of CUDA that introduced this signature: 11020 is 11.2
+ *   NEED        REQUIRED: a driver without the symbol is refused when opened;
+ *               OPTIONAL: without the symbol a call gives CUDA_ERROR_NOT_SUPPORTED
+ *   PARAMETERS  their types, to be declared before: by gpumem/cuda.h, or by a toolkit's
+ *               cuda.h; every call returns a CUresult
  *
  * The rows make the broker's function table and its loader (broker/cuda), the exports of
- * the software GPU (tools/softgpu) and the tracer's attach list (bpf).
+ * the software GPU (tools/softgpu) and the tracer's attach list (bpf). The test
+ * unit/cuda/toolkit compares them with a toolkit's.
  *
- * cuda.h renames most calls by macro (cuMemAlloc to cuMemAlloc_v2), and newer versions
- * also names listed here (cuEventElapsedTime to cuEventElapsedTime_v2). So an X must use
- * SYMBOL only as an operand of # or ##, which prevents expansion, and must not pass
- * SYMBOL on to another macro.
+ * A toolkit's cuda.h renames most calls by macro, among them some listed here
+ * (cuEventElapsedTime to cuEventElapsedTime_v2). Beside that header an X must use SYMBOL
+ * only as an operand of # or ##, which prevents expansion.
  */
 #pragma once
 
@@ -34,156 +35,208 @@
 
 /* The driver, devices, contexts. */
 #define CUDA_DRIVER_LIST_DEVICE(X) \
-	X(cuInit, PFN_cuInit_v2000, REQUIRED) \
-	X(cuDriverGetVersion, PFN_cuDriverGetVersion_v2020, REQUIRED) \
-	X(cuGetErrorName, PFN_cuGetErrorName_v6000, REQUIRED) \
-	X(cuGetErrorString, PFN_cuGetErrorString_v6000, REQUIRED) \
-	X(cuDeviceGet, PFN_cuDeviceGet_v2000, REQUIRED) \
-	X(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000, REQUIRED) \
-	X(cuDeviceGetName, PFN_cuDeviceGetName_v2000, REQUIRED) \
-	X(cuDeviceGetUuid_v2, PFN_cuDeviceGetUuid_v11040, REQUIRED) \
-	X(cuDeviceGetAttribute, PFN_cuDeviceGetAttribute_v2000, REQUIRED) \
-	X(cuDeviceTotalMem_v2, PFN_cuDeviceTotalMem_v3020, REQUIRED) \
-	X(cuDeviceGetPCIBusId, PFN_cuDeviceGetPCIBusId_v4010, REQUIRED) \
-	X(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000, REQUIRED) \
-	X(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, REQUIRED) \
-	X(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000, REQUIRED) \
-	X(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000, REQUIRED) \
-	X(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000, REQUIRED) \
-	X(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000, REQUIRED) \
-	X(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000, REQUIRED) \
-	X(cuCtxPushCurrent_v2, PFN_cuCtxPushCurrent_v4000, REQUIRED) \
-	X(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000, REQUIRED) \
-	X(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000, REQUIRED) \
-	X(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000, REQUIRED) \
-	X(cuCtxEnablePeerAccess, PFN_cuCtxEnablePeerAccess_v4000, REQUIRED) \
-	X(cuCtxDisablePeerAccess, PFN_cuCtxDisablePeerAccess_v4000, REQUIRED) \
-	X(cuCtxGetStreamPriorityRange, PFN_cuCtxGetStreamPriorityRange_v5050, REQUIRED) \
-	X(cuLogsRegisterCallback, PFN_cuLogsRegisterCallback_v12090, OPTIONAL)
+	X(cuInit, 2000, REQUIRED, (unsigned int)) \
+	X(cuDriverGetVersion, 2020, REQUIRED, (int *)) \
+	X(cuGetErrorName, 6000, REQUIRED, (CUresult, const char **)) \
+	X(cuGetErrorString, 6000, REQUIRED, (CUresult, const char **)) \
+	X(cuDeviceGet, 2000, REQUIRED, (CUdevice *, int)) \
+	X(cuDeviceGetCount, 2000, REQUIRED, (int *)) \
+	X(cuDeviceGetName, 2000, REQUIRED, (char *, int, CUdevice)) \
+	X(cuDeviceGetUuid_v2, 11040, REQUIRED, (CUuuid *, CUdevice)) \
+	X(cuDeviceGetAttribute, 2000, REQUIRED, (int *, CUdevice_attribute, CUdevice)) \
+	X(cuDeviceTotalMem_v2, 3020, REQUIRED, (size_t *, CUdevice)) \
+	X(cuDeviceGetPCIBusId, 4010, REQUIRED, (char *, int, CUdevice)) \
+	X(cuDeviceCanAccessPeer, 4000, REQUIRED, (int *, CUdevice, CUdevice)) \
+	X(cuDevicePrimaryCtxRetain, 7000, REQUIRED, (CUcontext *, CUdevice)) \
+	X(cuDevicePrimaryCtxRelease_v2, 11000, REQUIRED, (CUdevice)) \
+	X(cuDevicePrimaryCtxReset_v2, 11000, REQUIRED, (CUdevice)) \
+	X(cuDevicePrimaryCtxGetState, 7000, REQUIRED, (CUdevice, unsigned int *, int *)) \
+	X(cuCtxSetCurrent, 4000, REQUIRED, (CUcontext)) \
+	X(cuCtxGetCurrent, 4000, REQUIRED, (CUcontext *)) \
+	X(cuCtxPushCurrent_v2, 4000, REQUIRED, (CUcontext)) \
+	X(cuCtxPopCurrent_v2, 4000, REQUIRED, (CUcontext *)) \
+	X(cuCtxGetDevice, 2000, REQUIRED, (CUdevice *)) \
+	X(cuCtxSynchronize, 2000, REQUIRED, (void)) \
+	X(cuCtxEnablePeerAccess, 4000, REQUIRED, (CUcontext, unsigned int)) \
+	X(cuCtxDisablePeerAccess, 4000, REQUIRED, (CUcontext)) \
+	X(cuCtxGetStreamPriorityRange, 5050, REQUIRED, (int *, int *)) \
+	X(cuLogsRegisterCallback, 12090, OPTIONAL, \
+	  (CUlogsCallback, void *, CUlogsCallbackHandle *))
 
 /* Streams and events. */
 #define CUDA_DRIVER_LIST_STREAM(X) \
-	X(cuStreamCreate, PFN_cuStreamCreate_v2000, REQUIRED) \
-	X(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050, REQUIRED) \
-	X(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000, REQUIRED) \
-	X(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000, REQUIRED) \
-	X(cuStreamQuery, PFN_cuStreamQuery_v2000, REQUIRED) \
-	X(cuStreamWaitEvent, PFN_cuStreamWaitEvent_v3020, REQUIRED) \
-	X(cuStreamGetPriority, PFN_cuStreamGetPriority_v5050, REQUIRED) \
-	X(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000, REQUIRED) \
-	X(cuEventCreate, PFN_cuEventCreate_v2000, REQUIRED) \
-	X(cuEventRecord, PFN_cuEventRecord_v2000, REQUIRED) \
-	X(cuEventQuery, PFN_cuEventQuery_v2000, REQUIRED) \
-	X(cuEventSynchronize, PFN_cuEventSynchronize_v2000, REQUIRED) \
-	X(cuEventDestroy_v2, PFN_cuEventDestroy_v4000, REQUIRED) \
-	X(cuEventElapsedTime, PFN_cuEventElapsedTime_v2000, REQUIRED)
+	X(cuStreamCreate, 2000, REQUIRED, (CUstream *, unsigned int)) \
+	X(cuStreamCreateWithPriority, 5050, REQUIRED, (CUstream *, unsigned int, int)) \
+	X(cuStreamDestroy_v2, 4000, REQUIRED, (CUstream)) \
+	X(cuStreamSynchronize, 2000, REQUIRED, (CUstream)) \
+	X(cuStreamQuery, 2000, REQUIRED, (CUstream)) \
+	X(cuStreamWaitEvent, 3020, REQUIRED, (CUstream, CUevent, unsigned int)) \
+	X(cuStreamGetPriority, 5050, REQUIRED, (CUstream, int *)) \
+	X(cuLaunchHostFunc, 10000, REQUIRED, (CUstream, CUhostFn, void *)) \
+	X(cuEventCreate, 2000, REQUIRED, (CUevent *, unsigned int)) \
+	X(cuEventRecord, 2000, REQUIRED, (CUevent, CUstream)) \
+	X(cuEventQuery, 2000, REQUIRED, (CUevent)) \
+	X(cuEventSynchronize, 2000, REQUIRED, (CUevent)) \
+	X(cuEventDestroy_v2, 4000, REQUIRED, (CUevent)) \
+	X(cuEventElapsedTime, 2000, REQUIRED, (float *, CUevent, CUevent))
 
 /* Device memory, pools, host memory, attributes of pointers. */
 #define CUDA_DRIVER_LIST_MEMORY(X) \
-	X(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020, REQUIRED) \
-	X(cuMemAlloc_v2, PFN_cuMemAlloc_v3020, REQUIRED) \
-	X(cuMemFree_v2, PFN_cuMemFree_v3020, REQUIRED) \
-	X(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020, REQUIRED) \
-	X(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020, OPTIONAL) \
-	X(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020, OPTIONAL) \
-	X(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020, OPTIONAL) \
-	X(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020, OPTIONAL) \
-	X(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020, OPTIONAL) \
-	X(cuMemPoolCreate, PFN_cuMemPoolCreate_v11020, OPTIONAL) \
-	X(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020, OPTIONAL) \
-	X(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020, OPTIONAL) \
-	X(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020, OPTIONAL) \
-	X(cuMemPoolTrimTo, PFN_cuMemPoolTrimTo_v11020, OPTIONAL) \
-	X(cuMemHostAlloc, PFN_cuMemHostAlloc_v2020, REQUIRED) \
-	X(cuMemFreeHost, PFN_cuMemFreeHost_v2000, REQUIRED) \
-	X(cuMemHostRegister_v2, PFN_cuMemHostRegister_v6050, REQUIRED) \
-	X(cuMemHostUnregister, PFN_cuMemHostUnregister_v4000, REQUIRED) \
-	X(cuMemHostGetDevicePointer_v2, PFN_cuMemHostGetDevicePointer_v3020, REQUIRED) \
-	X(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000, REQUIRED)
+	X(cuMemGetInfo_v2, 3020, REQUIRED, (size_t *, size_t *)) \
+	X(cuMemAlloc_v2, 3020, REQUIRED, (CUdeviceptr *, size_t)) \
+	X(cuMemFree_v2, 3020, REQUIRED, (CUdeviceptr)) \
+	X(cuMemGetAddressRange_v2, 3020, REQUIRED, \
+	  (CUdeviceptr *, size_t *, CUdeviceptr)) \
+	X(cuMemAllocAsync, 11020, OPTIONAL, (CUdeviceptr *, size_t, CUstream)) \
+	X(cuMemFreeAsync, 11020, OPTIONAL, (CUdeviceptr, CUstream)) \
+	X(cuMemAllocFromPoolAsync, 11020, OPTIONAL, \
+	  (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
+	X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL, (CUmemoryPool *, CUdevice)) \
+	X(cuDeviceGetMemPool, 11020, OPTIONAL, (CUmemoryPool *, CUdevice)) \
+	X(cuMemPoolCreate, 11020, OPTIONAL, (CUmemoryPool *, const CUmemPoolProps *)) \
+	X(cuMemPoolDestroy, 11020, OPTIONAL, (CUmemoryPool)) \
+	X(cuMemPoolSetAttribute, 11020, OPTIONAL, \
+	  (CUmemoryPool, CUmemPool_attribute, void *)) \
+	X(cuMemPoolGetAttribute, 11020, OPTIONAL, \
+	  (CUmemoryPool, CUmemPool_attribute, void *)) \
+	X(cuMemPoolTrimTo, 11020, OPTIONAL, (CUmemoryPool, size_t)) \
+	X(cuMemHostAlloc, 2020, REQUIRED, (void **, size_t, unsigned int)) \
+	X(cuMemFreeHost, 2000, REQUIRED, (void *)) \
+	X(cuMemHostRegister_v2, 6050, REQUIRED, (void *, size_t, unsigned int)) \
+	X(cuMemHostUnregister, 4000, REQUIRED, (void *)) \
+	X(cuMemHostGetDevicePointer_v2, 3020, REQUIRED, \
+	  (CUdeviceptr *, void *, unsigned int)) \
+	X(cuPointerGetAttribute, 4000, REQUIRED, \
+	  (void *, CUpointer_attribute, CUdeviceptr))
 
 /* Copies and fills. */
 #define CUDA_DRIVER_LIST_COPY(X) \
-	X(cuMemcpy, PFN_cuMemcpy_v4000, REQUIRED) \
-	X(cuMemcpyHtoD_v2, PFN_cuMemcpyHtoD_v3020, REQUIRED) \
-	X(cuMemcpyDtoH_v2, PFN_cuMemcpyDtoH_v3020, REQUIRED) \
-	X(cuMemcpyDtoD_v2, PFN_cuMemcpyDtoD_v3020, REQUIRED) \
-	X(cuMemcpyPeer, PFN_cuMemcpyPeer_v4000, REQUIRED) \
-	X(cuMemcpyAsync, PFN_cuMemcpyAsync_v4000, REQUIRED) \
-	X(cuMemcpyHtoDAsync_v2, PFN_cuMemcpyHtoDAsync_v3020, REQUIRED) \
-	X(cuMemcpyDtoHAsync_v2, PFN_cuMemcpyDtoHAsync_v3020, REQUIRED) \
-	X(cuMemcpyDtoDAsync_v2, PFN_cuMemcpyDtoDAsync_v3020, REQUIRED) \
-	X(cuMemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, REQUIRED) \
-	X(cuMemsetD8_v2, PFN_cuMemsetD8_v3020, REQUIRED) \
-	X(cuMemsetD16_v2, PFN_cuMemsetD16_v3020, REQUIRED) \
-	X(cuMemsetD32_v2, PFN_cuMemsetD32_v3020, REQUIRED) \
-	X(cuMemsetD2D8_v2, PFN_cuMemsetD2D8_v3020, REQUIRED) \
-	X(cuMemsetD2D16_v2, PFN_cuMemsetD2D16_v3020, REQUIRED) \
-	X(cuMemsetD2D32_v2, PFN_cuMemsetD2D32_v3020, REQUIRED) \
-	X(cuMemsetD8Async, PFN_cuMemsetD8Async_v3020, REQUIRED) \
-	X(cuMemsetD16Async, PFN_cuMemsetD16Async_v3020, REQUIRED) \
-	X(cuMemsetD32Async, PFN_cuMemsetD32Async_v3020, REQUIRED) \
-	X(cuMemsetD2D8Async, PFN_cuMemsetD2D8Async_v3020, REQUIRED) \
-	X(cuMemsetD2D16Async, PFN_cuMemsetD2D16Async_v3020, REQUIRED) \
-	X(cuMemsetD2D32Async, PFN_cuMemsetD2D32Async_v3020, REQUIRED)
+	X(cuMemcpy, 4000, REQUIRED, (CUdeviceptr, CUdeviceptr, size_t)) \
+	X(cuMemcpyHtoD_v2, 3020, REQUIRED, (CUdeviceptr, const void *, size_t)) \
+	X(cuMemcpyDtoH_v2, 3020, REQUIRED, (void *, CUdeviceptr, size_t)) \
+	X(cuMemcpyDtoD_v2, 3020, REQUIRED, (CUdeviceptr, CUdeviceptr, size_t)) \
+	X(cuMemcpyPeer, 4000, REQUIRED, \
+	  (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t)) \
+	X(cuMemcpyAsync, 4000, REQUIRED, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+	X(cuMemcpyHtoDAsync_v2, 3020, REQUIRED, \
+	  (CUdeviceptr, const void *, size_t, CUstream)) \
+	X(cuMemcpyDtoHAsync_v2, 3020, REQUIRED, (void *, CUdeviceptr, size_t, CUstream)) \
+	X(cuMemcpyDtoDAsync_v2, 3020, REQUIRED, \
+	  (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+	X(cuMemcpyPeerAsync, 4000, REQUIRED, \
+	  (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
+	X(cuMemsetD8_v2, 3020, REQUIRED, (CUdeviceptr, unsigned char, size_t)) \
+	X(cuMemsetD16_v2, 3020, REQUIRED, (CUdeviceptr, unsigned short, size_t)) \
+	X(cuMemsetD32_v2, 3020, REQUIRED, (CUdeviceptr, unsigned int, size_t)) \
+	X(cuMemsetD2D8_v2, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned char, size_t, size_t)) \
+	X(cuMemsetD2D16_v2, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned short, size_t, size_t)) \
+	X(cuMemsetD2D32_v2, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned int, size_t, size_t)) \
+	X(cuMemsetD8Async, 3020, REQUIRED, \
+	  (CUdeviceptr, unsigned char, size_t, CUstream)) \
+	X(cuMemsetD16Async, 3020, REQUIRED, \
+	  (CUdeviceptr, unsigned short, size_t, CUstream)) \
+	X(cuMemsetD32Async, 3020, REQUIRED, \
+	  (CUdeviceptr, unsigned int, size_t, CUstream)) \
+	X(cuMemsetD2D8Async, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream)) \
+	X(cuMemsetD2D16Async, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream)) \
+	X(cuMemsetD2D32Async, 3020, REQUIRED, \
+	  (CUdeviceptr, size_t, unsigned int, size_t, size_t, CUstream))
 
 /* Virtual memory management: addresses separate from physical memory. */
 #define CUDA_DRIVER_LIST_VIRTUAL(X) \
-	X(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020, REQUIRED) \
-	X(cuMemAddressFree, PFN_cuMemAddressFree_v10020, REQUIRED) \
-	X(cuMemCreate, PFN_cuMemCreate_v10020, REQUIRED) \
-	X(cuMemRelease, PFN_cuMemRelease_v10020, REQUIRED) \
-	X(cuMemMap, PFN_cuMemMap_v10020, REQUIRED) \
-	X(cuMemUnmap, PFN_cuMemUnmap_v10020, REQUIRED) \
-	X(cuMemSetAccess, PFN_cuMemSetAccess_v10020, REQUIRED) \
-	X(cuMemGetAccess, PFN_cuMemGetAccess_v10020, REQUIRED) \
-	X(cuMemExportToShareableHandle, \
-	  PFN_cuMemExportToShareableHandle_v10020, REQUIRED) \
-	X(cuMemImportFromShareableHandle, \
-	  PFN_cuMemImportFromShareableHandle_v10020, REQUIRED) \
-	X(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, REQUIRED) \
-	X(cuMemGetAllocationGranularity, \
-	  PFN_cuMemGetAllocationGranularity_v10020, REQUIRED) \
-	X(cuMemGetAllocationPropertiesFromHandle, \
-	  PFN_cuMemGetAllocationPropertiesFromHandle_v10020, REQUIRED)
+	X(cuMemAddressReserve, 10020, REQUIRED, \
+	  (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long)) \
+	X(cuMemAddressFree, 10020, REQUIRED, (CUdeviceptr, size_t)) \
+	X(cuMemCreate, 10020, REQUIRED, \
+	  (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, \
+	   unsigned long long)) \
+	X(cuMemRelease, 10020, REQUIRED, (CUmemGenericAllocationHandle)) \
+	X(cuMemMap, 10020, REQUIRED, \
+	  (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, \
+	   unsigned long long)) \
+	X(cuMemUnmap, 10020, REQUIRED, (CUdeviceptr, size_t)) \
+	X(cuMemSetAccess, 10020, REQUIRED, \
+	  (CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)) \
+	X(cuMemGetAccess, 10020, REQUIRED, \
+	  (unsigned long long *, const CUmemLocation *, CUdeviceptr)) \
+	X(cuMemExportToShareableHandle, 10020, REQUIRED, \
+	  (void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, \
+	   unsigned long long)) \
+	X(cuMemImportFromShareableHandle, 10020, REQUIRED, \
+	  (CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType)) \
+	X(cuMemRetainAllocationHandle, 11000, REQUIRED, \
+	  (CUmemGenericAllocationHandle *, void *)) \
+	X(cuMemGetAllocationGranularity, 10020, REQUIRED, \
+	  (size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)) \
+	X(cuMemGetAllocationPropertiesFromHandle, 10020, REQUIRED, \
+	  (CUmemAllocationProp *, CUmemGenericAllocationHandle))
 
 /* Modules, their functions and variables. */
 #define CUDA_DRIVER_LIST_MODULE(X) \
-	X(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010, REQUIRED) \
-	X(cuModuleUnload, PFN_cuModuleUnload_v2000, REQUIRED) \
-	X(cuModuleGetFunction, PFN_cuModuleGetFunction_v2000, REQUIRED) \
-	X(cuModuleGetGlobal_v2, PFN_cuModuleGetGlobal_v3020, REQUIRED) \
-	X(cuModuleGetFunctionCount, PFN_cuModuleGetFunctionCount_v12040, OPTIONAL) \
-	X(cuModuleEnumerateFunctions, PFN_cuModuleEnumerateFunctions_v12040, OPTIONAL) \
-	X(cuFuncGetName, PFN_cuFuncGetName_v12030, OPTIONAL) \
-	X(cuFuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040, OPTIONAL) \
-	X(cuFuncGetModule, PFN_cuFuncGetModule_v11000, REQUIRED) \
-	X(cuFuncGetAttribute, PFN_cuFuncGetAttribute_v2020, REQUIRED) \
-	X(cuFuncSetAttribute, PFN_cuFuncSetAttribute_v9000, REQUIRED)
+	X(cuModuleLoadDataEx, 2010, REQUIRED, \
+	  (CUmodule *, const void *, unsigned int, CUjit_option *, void **)) \
+	X(cuModuleUnload, 2000, REQUIRED, (CUmodule)) \
+	X(cuModuleGetFunction, 2000, REQUIRED, (CUfunction *, CUmodule, const char *)) \
+	X(cuModuleGetGlobal_v2, 3020, REQUIRED, \
+	  (CUdeviceptr *, size_t *, CUmodule, const char *)) \
+	X(cuModuleGetFunctionCount, 12040, OPTIONAL, (unsigned int *, CUmodule)) \
+	X(cuModuleEnumerateFunctions, 12040, OPTIONAL, \
+	  (CUfunction *, unsigned int, CUmodule)) \
+	X(cuFuncGetName, 12030, OPTIONAL, (const char **, CUfunction)) \
+	X(cuFuncGetParamInfo, 12040, OPTIONAL, (CUfunction, size_t, size_t *, size_t *)) \
+	X(cuFuncGetModule, 11000, REQUIRED, (CUmodule *, CUfunction)) \
+	X(cuFuncGetAttribute, 2020, REQUIRED, (int *, CUfunction_attribute, CUfunction)) \
+	X(cuFuncSetAttribute, 9000, REQUIRED, (CUfunction, CUfunction_attribute, int))
 
 /* Launches, occupancy, and limits of contexts. */
 #define CUDA_DRIVER_LIST_LAUNCH(X) \
-	X(cuLaunchKernel, PFN_cuLaunchKernel_v4000, REQUIRED) \
-	X(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060, OPTIONAL) \
-	X(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000, REQUIRED) \
-	X(cuOccupancyMaxActiveBlocksPerMultiprocessor, \
-	  PFN_cuOccupancyMaxActiveBlocksPerMultiprocessor_v6050, REQUIRED) \
-	X(cuOccupancyMaxPotentialBlockSize, \
-	  PFN_cuOccupancyMaxPotentialBlockSize_v6050, REQUIRED) \
-	X(cuOccupancyAvailableDynamicSMemPerBlock, \
-	  PFN_cuOccupancyAvailableDynamicSMemPerBlock_v10020, OPTIONAL) \
-	X(cuCtxSetLimit, PFN_cuCtxSetLimit_v3010, REQUIRED) \
-	X(cuCtxGetLimit, PFN_cuCtxGetLimit_v3010, REQUIRED)
+	X(cuLaunchKernel, 4000, REQUIRED, \
+	  (CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, \
+	   unsigned int, unsigned int, unsigned int, CUstream, void **, void **)) \
+	X(cuLaunchKernelEx, 11060, OPTIONAL, \
+	  (const CUlaunchConfig *, CUfunction, void **, void **)) \
+	X(cuLaunchCooperativeKernel, 9000, REQUIRED, \
+	  (CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, \
+	   unsigned int, unsigned int, unsigned int, CUstream, void **)) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, REQUIRED, \
+	  (int *, CUfunction, int, size_t)) \
+	X(cuOccupancyMaxPotentialBlockSize, 6050, REQUIRED, \
+	  (int *, int *, CUfunction, CUoccupancyB2DSize, size_t, int)) \
+	X(cuOccupancyAvailableDynamicSMemPerBlock, 10020, OPTIONAL, \
+	  (size_t *, CUfunction, int, int)) \
+	X(cuCtxSetLimit, 3010, REQUIRED, (CUlimit, size_t)) \
+	X(cuCtxGetLimit, 3010, REQUIRED, (size_t *, CUlimit))
 
 /* Managed memory: allocation, attachment, prefetch, advice, and attributes of ranges. */
 #define CUDA_DRIVER_LIST_MANAGED(X) \
-	X(cuMemAllocManaged, PFN_cuMemAllocManaged_v6000, REQUIRED) \
-	X(cuStreamAttachMemAsync, PFN_cuStreamAttachMemAsync_v6000, REQUIRED) \
-	X(cuMemPrefetchAsync, PFN_cuMemPrefetchAsync_v8000, REQUIRED) \
-	X(cuMemPrefetchAsync_v2, PFN_cuMemPrefetchAsync_v12020, OPTIONAL) \
-	X(cuMemAdvise, PFN_cuMemAdvise_v8000, REQUIRED) \
-	X(cuMemAdvise_v2, PFN_cuMemAdvise_v12020, OPTIONAL) \
-	X(cuMemRangeGetAttribute, PFN_cuMemRangeGetAttribute_v8000, REQUIRED) \
-	X(cuMemRangeGetAttributes, PFN_cuMemRangeGetAttributes_v8000, REQUIRED)
+	X(cuMemAllocManaged, 6000, REQUIRED, (CUdeviceptr *, size_t, unsigned int)) \
+	X(cuStreamAttachMemAsync, 6000, REQUIRED, \
+	  (CUstream, CUdeviceptr, size_t, unsigned int)) \
+	X(cuMemPrefetchAsync, 8000, REQUIRED, (CUdeviceptr, size_t, CUdevice, CUstream)) \
+	X(cuMemPrefetchAsync_v2, 12020, OPTIONAL, \
+	  (CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream)) \
+	X(cuMemAdvise, 8000, REQUIRED, (CUdeviceptr, size_t, CUmem_advise, CUdevice)) \
+	X(cuMemAdvise_v2, 12020, OPTIONAL, \
+	  (CUdeviceptr, size_t, CUmem_advise, CUmemLocation)) \
+	X(cuMemRangeGetAttribute, 8000, REQUIRED, \
+	  (void *, size_t, CUmem_range_attribute, CUdeviceptr, size_t)) \
+	X(cuMemRangeGetAttributes, 8000, REQUIRED, \
+	  (void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t))
+
+/*
+ * How a program finds the other calls, and tables of the driver without documentation.
+ * Only the software GPU has these; the broker uses dlsym.
+ */
+#define CUDA_DRIVER_LIST_PROC(X) \
+	X(cuGetProcAddress, 11030, OPTIONAL, (const char *, void **, int, uint64_t)) \
+	X(cuGetProcAddress_v2, 12000, OPTIONAL, \
+	  (const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *)) \
+	X(cuGetExportTable, 3000, OPTIONAL, (const void **, const CUuuid *))
 
 /* clang-format on */
 

@@ -19,9 +19,10 @@
  *
  * M is a digit.
  */
-#include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <gpumem/cuda.h>
+#include <gpumem/driver.h>
 #include <gpumem/gpumem.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +34,11 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* The driver that the program is linked with. */
+#define DECLARE(symbol, version, need, parameters) CUresult symbol parameters;
+CUDA_DRIVER_LIST(DECLARE)
+#undef DECLARE
 
 static struct gpumem *session;
 static struct gpumem_map *maps[10];
@@ -133,10 +139,10 @@ static void poke(struct gpumem_map *map, const CUdeviceptr *segment, size_t offs
 		byte = ((unsigned char *)got.pointer)[offset];
 	else if (value)
 		/* the copy's end is not awaited: a later read by others can miss it */
-		result = cuMemcpyHtoD((CUdeviceptr)got.pointer + offset, &byte, 1)
+		result = cuMemcpyHtoD_v2((CUdeviceptr)got.pointer + offset, &byte, 1)
 				 ?: cuStreamSynchronize(NULL);
 	else
-		result = cuMemcpyDtoH(&byte, (CUdeviceptr)got.pointer + offset, 1);
+		result = cuMemcpyDtoH_v2(&byte, (CUdeviceptr)got.pointer + offset, 1);
 	if (result != CUDA_SUCCESS)
 		printf("cuda %d\n", result);
 	else
@@ -197,8 +203,8 @@ static bool worker_round(struct worker *worker)
 		snprintf(worker->said, sizeof(worker->said), "%s", gpumem_error());
 		return false;
 	}
-	good = cuMemcpyHtoD((CUdeviceptr)info.pointer + byte, &byte, 1) == 0 &&
-	       cuMemcpyDtoH(&got, (CUdeviceptr)info.pointer + byte, 1) == 0;
+	good = cuMemcpyHtoD_v2((CUdeviceptr)info.pointer + byte, &byte, 1) == 0 &&
+	       cuMemcpyDtoH_v2(&got, (CUdeviceptr)info.pointer + byte, 1) == 0;
 	snprintf(worker->said, sizeof(worker->said), "wrote %d, read %d", byte, got);
 	return gpumem_unmap(map) == 0 && good && got == byte;
 }

@@ -14,13 +14,12 @@ Test(device, call_before_init_is_refused)
 {
 	const char *path = getenv("GPUMEM_DRIVER");
 	void *library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
-	PFN_cuDeviceGetCount_v2000 count;
-	PFN_cuInit_v2000 init;
+	CUresult (*count)(int *), (*init)(unsigned int);
 	int n;
 
 	MUST(library != NULL);
-	count = (PFN_cuDeviceGetCount_v2000)dlsym(library, "cuDeviceGetCount");
-	init = (PFN_cuInit_v2000)dlsym(library, "cuInit");
+	*(void **)&count = dlsym(library, "cuDeviceGetCount");
+	*(void **)&init = dlsym(library, "cuInit");
 	cr_assert_eq(count(&n), CUDA_ERROR_NOT_INITIALIZED);
 	cr_assert_eq(init(1), CUDA_ERROR_INVALID_VALUE);
 	cr_assert_eq(init(0), CUDA_SUCCESS);

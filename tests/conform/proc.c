@@ -6,7 +6,8 @@
 
 SUITE(proc);
 
-static PFN_cuGetProcAddress_v12000 get;
+static CUresult (*get)(const char *, void **, int, uint64_t,
+		       CUdriverProcAddressQueryResult *);
 static void *library;
 
 static void *find(const char *name, int version, CUdriverProcAddressQueryResult expected)
@@ -24,7 +25,7 @@ static void open_library(void)
 {
 	library = dlopen(getenv("GPUMEM_DRIVER"), RTLD_NOW | RTLD_LOCAL);
 	MUST(library != NULL);
-	get = (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
+	*(void **)&get = dlsym(library, "cuGetProcAddress_v2");
 	MUST(get != NULL);
 }
 
@@ -53,12 +54,12 @@ Test(proc, the_newest_form_of_a_version_is_found)
 
 Test(proc, what_is_found_works)
 {
-	PFN_cuDriverGetVersion_v2020 get_version;
+	CUresult (*get_version)(int *);
 	int version = 0;
 
 	open_library();
-	get_version = (PFN_cuDriverGetVersion_v2020)find("cuDriverGetVersion", 2020,
-							 CU_GET_PROC_ADDRESS_SUCCESS);
+	*(void **)&get_version =
+		find("cuDriverGetVersion", 2020, CU_GET_PROC_ADDRESS_SUCCESS);
 	cr_assert_eq(get_version(&version), CUDA_SUCCESS);
 	cr_assert_geq(version, 12000);
 }

@@ -54,7 +54,7 @@ static const char text[] =
 
 static char said[1024]; /* all messages, a line each */
 
-static void CUDA_CB note(void *data, CUlogLevel level, char *message, size_t length)
+static void note(void *data, CUlogLevel level, char *message, size_t length)
 {
 	MUST(data == said);
 	MUST(level == CU_LOG_LEVEL_ERROR);

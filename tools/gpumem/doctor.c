@@ -146,28 +146,6 @@ static bool check_bpf(struct doctor *doctor, struct text *said)
 	return false;
 }
 
-/* ---- the toolkit ---- */
-
-static bool check_headers(struct doctor *doctor, struct text *said)
-{
-	const char *const folders[] = { getenv("CUDA_HOME") ?: "", "/usr/local/cuda",
-					"/usr" };
-
-	(void)doctor;
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
-		_cleanup_text_ struct text path = TEXT_INIT;
-
-		text_printf(&path, "%s/include/cudaTypedefs.h", folders[i]);
-		if (!*folders[i] || access(text_string(&path), R_OK))
-			continue;
-		text_printf(said, "%s/include", folders[i]);
-		return true;
-	}
-	text_printf(said, "cudaTypedefs.h is not in CUDA_HOME, /usr/local/cuda or /usr: "
-			  "install the CUDA Toolkit 12.4 or newer to build gpumem");
-	return false;
-}
-
 static bool check_nvcc(struct doctor *doctor, struct text *said)
 {
 	_cleanup_text_ struct text path = TEXT_INIT;
@@ -276,7 +254,6 @@ static const struct {
 	{ "passthrough", false, check_passthrough },
 	{ "BTF", false, check_btf },
 	{ "BPF", false, check_bpf },
-	{ "CUDA headers", false, check_headers },
 	{ "nvcc", false, check_nvcc },
 	{ "mount", true, check_mount },
 	{ "tickets", true, check_socket },

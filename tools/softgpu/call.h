@@ -25,14 +25,12 @@ enum call_need {
 	NEED_CONTEXT, /* a context is current, and alive */
 };
 
-/*
- * The exported functions. The C names differ from those of cuda.h, whose macros rename
- * them; the assembler names are those of the list.
- */
-#define CALL_DECLARE(symbol, type, need)                                \
-	extern __typeof__(*(type)NULL) export_##symbol __asm__(#symbol) \
+/* The exported functions; the assembler names are those of the list. */
+#define CALL_DECLARE(symbol, version, need, parameters)             \
+	extern CUresult export_##symbol parameters __asm__(#symbol) \
 		__attribute__((visibility("default")));
 CUDA_DRIVER_LIST(CALL_DECLARE)
+CUDA_DRIVER_LIST_PROC(CALL_DECLARE)
 #undef CALL_DECLARE
 
 #define CALL(symbol, need, params, args)                               \

@@ -17,6 +17,9 @@
 
 #define PCI_BUS(device) (1 + (device))
 
+/* The attributes of CUDA 13.0 are below this number. */
+#define ATTRIBUTE_END 148
+
 static const int attributes[] = {
 	[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024,
 	[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = 1024,
@@ -192,7 +195,7 @@ CALL(cuDeviceGetAttribute, NEED_INIT,
 
 	if (result)
 		return result;
-	if ((int)attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+	if ((int)attribute < 1 || attribute >= ATTRIBUTE_END)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = device_attribute(attribute, device);
 	return CUDA_SUCCESS;

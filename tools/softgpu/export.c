@@ -7,7 +7,7 @@
 
 /* Kept by the linker though nothing reads it. */
 __attribute__((used)) static const void *const exports[] = {
-#define EXPORT(symbol, type, need) (const void *)export_##symbol,
+#define EXPORT(symbol, ...) (const void *)export_##symbol,
 	CUDA_DRIVER_LIST(EXPORT)
 #undef EXPORT
 };

@@ -46,7 +46,7 @@ static const char *const effects[] = {
 };
 
 static const char *const symbols[] = {
-#define SYMBOL_NAME(symbol, type, need) [CUDA_ROW_##symbol] = #symbol,
+#define SYMBOL_NAME(symbol, ...) [CUDA_ROW_##symbol] = #symbol,
 	CUDA_DRIVER_LIST(SYMBOL_NAME)
 #undef SYMBOL_NAME
 };

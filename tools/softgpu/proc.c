@@ -13,33 +13,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PROC_EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
-
 #define FLAGS_KNOWN                          \
 	(CU_GET_PROC_ADDRESS_LEGACY_STREAM | \
 	 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
-extern __typeof__(*(PFN_cuGetProcAddress_v12000)NULL)
-	proc_get PROC_EXPORTED("cuGetProcAddress_v2");
-extern __typeof__(*(PFN_cuGetProcAddress_v11030)NULL)
-	proc_get_old PROC_EXPORTED("cuGetProcAddress");
-extern __typeof__(*(PFN_cuGetExportTable_v3000)NULL)
-	proc_get_table PROC_EXPORTED("cuGetExportTable");
-
 struct proc {
 	const char *symbol;
-	const char *type; /* ends in the version that introduced it */
+	int version;
 	void *address;
 };
 
 static const struct proc procs[] = {
-#define PROC(symbol, type, need) { #symbol, #type, (void *)export_##symbol },
-	CUDA_DRIVER_LIST(PROC)
+#define PROC(symbol, version, ...) { #symbol, version, (void *)export_##symbol },
+	CUDA_DRIVER_LIST(PROC) CUDA_DRIVER_LIST_PROC(PROC)
 #undef PROC
-		{ "cuGetProcAddress", "PFN_cuGetProcAddress_v11030",
-		  (void *)proc_get_old },
-	{ "cuGetProcAddress_v2", "PFN_cuGetProcAddress_v12000", (void *)proc_get },
-	{ "cuGetExportTable", "PFN_cuGetExportTable_v3000", (void *)proc_get_table },
 };
 
 /* A symbol is a name, or a name with _v2 and so on. */
@@ -51,23 +38,19 @@ static bool proc_is(const struct proc *proc, const char *name)
 	       (!proc->symbol[length] || !strncmp(proc->symbol + length, "_v", 2));
 }
 
-static int proc_version(const struct proc *proc)
-{
-	return atoi(strrchr(proc->type, 'v') + 1);
-}
-
 /* A call has a single form for both kinds of default stream: the legacy form. */
-CUresult proc_get(const char *name, void **ret, int version, cuuint64_t flags,
-		  CUdriverProcAddressQueryResult *ret_status)
+CUresult export_cuGetProcAddress_v2(const char *name, void **ret, int version,
+				    uint64_t flags,
+				    CUdriverProcAddressQueryResult *ret_status)
 {
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	int newest = -1;
 
-	if (!name || !ret || flags & ~(cuuint64_t)FLAGS_KNOWN)
+	if (!name || !ret || flags & ~(uint64_t)FLAGS_KNOWN)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(procs); i++) {
-		const int since = proc_version(&procs[i]);
+		const int since = procs[i].version;
 
 		if (!proc_is(&procs[i], name))
 			continue;
@@ -84,12 +67,13 @@ CUresult proc_get(const char *name, void **ret, int version, cuuint64_t flags,
 	return CUDA_SUCCESS;
 }
 
-CUresult proc_get_old(const char *name, void **ret, int version, cuuint64_t flags)
+CUresult export_cuGetProcAddress(const char *name, void **ret, int version,
+				 uint64_t flags)
 {
-	return proc_get(name, ret, version, flags, NULL);
+	return export_cuGetProcAddress_v2(name, ret, version, flags, NULL);
 }
 
-CUresult proc_get_table(const void **ret, const CUuuid *id)
+CUresult export_cuGetExportTable(const void **ret, const CUuuid *id)
 {
 	static bool said;
 

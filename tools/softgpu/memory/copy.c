@@ -312,11 +312,7 @@ static CUresult fill_start(const struct fill *fill, CUstream handle, enum when w
 			       : stream_queue(stream, &fill_op->op);
 }
 
-/*
- * The twelve fills differ in the element and the parameters. Their names are handed on
- * here from macro to macro, which is safe as long as cuda.h renames none of them: a
- * renamed call has no export for the row of the list, and nothing links.
- */
+/* The twelve fills differ in the element and the parameters. */
 #define FILL(symbol, type)                                                            \
 	CALL(symbol, NEED_CONTEXT, (CUdeviceptr to, type value, size_t n),            \
 	     (to, value, n))                                                          \
