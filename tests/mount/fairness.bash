@@ -224,6 +224,9 @@ test_the_share_of_operations()
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		'control/fill EBUSY .*uid 1001 has 65536 operations queued'
 	bob_notices_nothing
+	# they are queued no more in the cases after this one
+	by $mallory run "echo 1 >owners/$mallory/reset"
+	eventually '! grep -q busy allocations/hers/state' 40
 }
 
 # Each once noted all that were queued before: gigabytes, and a lock held for long.

@@ -324,9 +324,9 @@ test_a_worker_that_can_not_be_started_says_what_is_lacking()
 		for uid in $(seq 2001 2040); do
 			said=$(by $uid run 'echo "of$UID 4K kind=direct" >control/alloc' 2>&1) || break
 		done
+		said+=$'\n'$(by $uid run 'tail -n 1 errors')
 		like "$said" 'Too many open files'
-		like "$(by $uid run 'tail -n 1 errors')" \
-			"EMFILE .*no worker can be started: the broker has no descriptors left"
+		like "$said" "EMFILE .*no worker can be started: the broker has no descriptors left"
 		unlike "$(<"owners/$uid/state")" failed
 		by 2001 run 'rmdir allocations/of2001'
 		eventually "by $uid run 'echo \"x 4K kind=direct\" >control/alloc'"
