@@ -162,6 +162,7 @@ static void alloc_request_told_free(struct request *request,
 			&text, "; memory that was freed has not come back within %g s",
 			alloc->broker->ops->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
 	pthread_mutex_lock(&alloc->broker->registry->lock);
+	text_add_held(&text, alloc->broker->reclaim, allocation->device);
 	text_add_lease_holders(&text, alloc->broker, allocation->device);
 	pthread_mutex_unlock(&alloc->broker->registry->lock);
 	alloc_request_failed(alloc, ENOMEM, text_string(&text));
@@ -245,7 +246,9 @@ static bool alloc_request_park(struct alloc_request *alloc)
 	struct broker *broker = alloc->broker;
 	int64_t now = clock_ms();
 
-	if (!broker->reclaim->n_coming[alloc->allocation->device] || !alloc->completion)
+	if (!reclaim_is_coming(broker->reclaim, alloc->allocation->device,
+			       alloc->allocation->owner->uid) ||
+	    !alloc->completion)
 		return false;
 	if (!alloc->wait_until_ms)
 		alloc->wait_until_ms =
@@ -256,6 +259,7 @@ static bool alloc_request_park(struct alloc_request *alloc)
 	}
 	alloc->waiter = (struct reclaim_waiter){
 		.device = alloc->allocation->device,
+		.uid = alloc->allocation->owner->uid,
 		.taken = alloc_request_is_due,
 		.retry = alloc_request_retry,
 	};

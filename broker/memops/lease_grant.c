@@ -256,6 +256,7 @@ static void hold_finish(struct op *op)
 
 static const struct op_class hold_class = {
 	.what = "hold",
+	.held = true,
 	.run = hold_run,
 	.settle = hold_settle,
 	.quiet = true,

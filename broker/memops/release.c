@@ -269,6 +269,7 @@ struct release {
 	struct op op;
 	struct allocation *allocation;
 	bool counted; /* as being reclaimed; registry.lock */
+	struct held_piece held;
 };
 
 static void release_block_done(void *userdata)
@@ -278,6 +279,19 @@ static void release_block_done(void *userdata)
 	op_done(op, 0);
 }
 
+/* Returns: whether the memory counted. Under registry.lock. */
+static bool release_uncount(struct release *release)
+{
+	struct reclaim *reclaim = release->op.broker->reclaim;
+	bool counted = release->counted || release->held.prev;
+
+	reclaim_unhold(reclaim, &release->held);
+	if (release->counted)
+		reclaim_postpone(reclaim, release->allocation->device);
+	release->counted = false;
+	return counted;
+}
+
 void release_count(struct op *op)
 {
 	struct release *release = container_of(op, struct release, op);
@@ -285,6 +299,14 @@ void release_count(struct op *op)
 
 	if (release->counted || allocation->kind == KIND_HOST)
 		return;
+	release_uncount(release);
+	if (op->work.held_by != HOLDER_NONE) {
+		release->held.device = allocation->device;
+		release->held.size = allocation->size;
+		release->held.holder = op->work.held_by;
+		reclaim_hold(op->broker->reclaim, &release->held);
+		return;
+	}
 	release->counted = true;
 	reclaim_begin(op->broker->reclaim, allocation->device);
 }
@@ -303,12 +325,8 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	pthread_mutex_lock(&broker->registry->lock);
 	parked = lease_park_release(allocation);
 	leased = parked && allocation->leases;
-	postponed = leased && release->counted;
-	if (postponed)
-		reclaim_postpone(broker->reclaim, allocation->device);
-	if (leased)
-		release->counted = false;
-	else
+	postponed = leased && release_uncount(release);
+	if (!leased)
 		release_count(op);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (postponed)
@@ -366,6 +384,8 @@ static void release_finish(struct op *op)
 	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
 	if (!host) {
+		(void)release_uncount(release);
+		reclaim_begin(broker->reclaim, device);
 		reclaim_end(broker->reclaim, device);
 	}
 	release->allocation = allocation_free(broker->registry, release->allocation);
@@ -376,6 +396,7 @@ static void release_finish(struct op *op)
 
 static const struct op_class release_class = {
 	.what = "free",
+	.brief = true,
 	.run = release_run,
 	.on_lost = true,
 	.quiet = true,
@@ -408,8 +429,9 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 		r = op_add_unlimited(op, &more);
 	}
 	/*
-	 * Counts as being reclaimed from now on, even if the op has to wait: allocate.c
-	 * relies on this. Leased memory counts when its last lease has ended.
+	 * Counts as being reclaimed from now on, even if the op has to wait for work that
+	 * ends soon: allocate.c relies on this. Leased memory counts when its last lease
+	 * has ended.
 	 */
 	if (r == 0)
 		allocation->release = &op->work;

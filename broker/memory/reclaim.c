@@ -3,6 +3,10 @@
 
 #include <utlist.h>
 
+#include "base/number.h"
+#include "base/text.h"
+#include "model/order.h"
+
 void reclaim_begin(struct reclaim *reclaim, uint32_t device)
 {
 	reclaim->n_coming[device]++;
@@ -19,9 +23,55 @@ void reclaim_postpone(struct reclaim *reclaim, uint32_t device)
 	reclaim->n_coming[device]--;
 }
 
+void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece)
+{
+	if (!piece->prev)
+		DL_APPEND(reclaim->held, piece);
+}
+
+void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece)
+{
+	if (piece->prev)
+		DL_DELETE(reclaim->held, piece);
+	piece->prev = NULL;
+}
+
+void text_add_held(struct text *text, const struct reclaim *reclaim, uint32_t device)
+{
+	const struct held_piece *piece;
+	uint64_t holder = HOLDER_NONE, size = 0;
+
+	DL_FOREACH (reclaim->held, piece) {
+		if (piece->device != device)
+			continue;
+		holder = size && holder != piece->holder ? HOLDER_SEVERAL : piece->holder;
+		size += piece->size;
+	}
+	if (!size)
+		return;
+	text_printf(text, "; %s of freed memory are still in use by ", size_text(size));
+	if (holder == HOLDER_SEVERAL)
+		text_printf(text, "several users");
+	else
+		text_printf(text, "uid %llu", (unsigned long long)(holder - 1));
+}
+
+bool reclaim_is_coming(const struct reclaim *reclaim, uint32_t device, uid_t uid)
+{
+	const struct held_piece *piece;
+
+	if (reclaim->n_coming[device])
+		return true;
+	DL_FOREACH (reclaim->held, piece) {
+		if (piece->device == device && piece->holder == holder_of(uid))
+			return true;
+	}
+	return false;
+}
+
 bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 {
-	if (!reclaim->n_coming[waiter->device])
+	if (!reclaim_is_coming(reclaim, waiter->device, waiter->uid))
 		return false;
 	LL_APPEND(reclaim->waiters, waiter);
 	return true;

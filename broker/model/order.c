@@ -110,6 +110,13 @@ static bool work_waits_for(const struct work *work, const struct work *before)
 	       before->followers[before->n_followers - 1].work == work;
 }
 
+static uint64_t holder_of_both(uint64_t a, uint64_t b)
+{
+	if (a == b || !b)
+		return a;
+	return a ? HOLDER_SEVERAL : b;
+}
+
 static int work_wait_for(struct work *work, struct work *before)
 {
 	bool chained;
@@ -120,6 +127,7 @@ static int work_wait_for(struct work *work, struct work *before)
 	r = work_reserve(before);
 	if (r < 0)
 		return r;
+	work->held_by = holder_of_both(work->held_by, before->held_by);
 	chained = work_chains(work, before);
 	before->followers[before->n_followers++] = (struct follower){ work, chained };
 	if (!chained) {
@@ -259,6 +267,7 @@ int order_add(struct work *work)
 	int r;
 
 	assert(!work->may_leave || (!work->stream && !work->chain));
+	work->held_by = work->holder;
 	r = work_find_waits(work);
 	if (r < 0) {
 		work_forget_waits(work);
@@ -334,8 +343,8 @@ static void work_unfollow(struct work *work, const struct follower *follower,
 
 	if (follower->chained)
 		after->n_ahead--;
-	if (waited)
-		after->n_before--;
+	if (waited && --after->n_before == 0)
+		after->held_by = after->holder;
 	if (after->ended ? !after->n_ahead : waited && !after->n_before)
 		work_push_ready(after, ready);
 }

@@ -39,6 +39,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct allocation;
 struct stream;
@@ -71,6 +72,18 @@ struct use {
 
 #define WORK_USES_ROOM 2
 
+/*
+ * Users decide how long kernels, loads, saves and holds take. The work of others behind
+ * these takes as long.
+ */
+#define HOLDER_NONE    UINT64_C(0)
+#define HOLDER_SEVERAL UINT64_MAX
+
+static inline uint64_t holder_of(uid_t uid)
+{
+	return (uint64_t)uid + 1;
+}
+
 struct follower {
 	struct work *work;
 	bool chained; /* waits until the predecessor is sent, not until its end */
@@ -89,6 +102,9 @@ struct work {
 	uint64_t writer; /* number of the descriptor of `data` that asked; 0: none */
 	uint64_t syncs;	 /* waits only for works of this writer; its uses watch; 0: an
 			    ordinary work */
+	uint64_t holder; /* whose it is to end this work, as holder_of(); set before
+			    order_add(). HOLDER_NONE: the broker's, so it ends soon */
+	uint64_t held_by; /* that of this work and all before it */
 	const void *takes_from; /* waits only for works of this chain that have begun, of
 				   its whole allocation; NULL: an ordinary work */
 	const void *within; /* without a chain: has begun in this worker, which must not

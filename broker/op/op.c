@@ -127,6 +127,18 @@ struct op *op_list(struct work *work)
 
 /* ---- into the order ---- */
 
+/* Who decides when the op ends. The mover's work ends soon. */
+static uint64_t op_holder(const struct op *op)
+{
+	const struct owner *owner = op->worker ? op->worker->owner : NULL;
+
+	if (op->class->held)
+		return holder_of(op->payer->uid);
+	if (!owner || (op->class->brief && !owner_n_sent(op->broker->registry, owner)))
+		return HOLDER_NONE;
+	return holder_of(owner->uid);
+}
+
 int op_add_unlimited(struct op *op, struct op **ret_ready)
 {
 	struct op *ready = NULL;
@@ -146,6 +158,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 			goto out;
 		use->zeroing = use->allocation->n_zeroings;
 	}
+	op->work.holder = op_holder(op);
 	r = order_add(&op->work);
 	if (r < 0)
 		goto out;

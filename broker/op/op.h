@@ -122,6 +122,8 @@ struct op_class {
 	 * ops. NULL: not a kernel.
 	 */
 	const struct kernel_class *kernel;
+	bool held;    /* ends when its payer wants */
+	bool brief;   /* an owner's worker does it at once, unless kernels run there */
 	bool on_lost; /* runs even if an allocation it uses is lost */
 	bool quiet;   /* a failure does not mark the stream as failed */
 };

@@ -448,15 +448,60 @@ test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 	broker_stop "$T/own"
 }
 
-# Memory freed under an endless kernel does not come back in time for another alloc.
-test_an_allocation_waits_for_memory_on_its_way_and_not_for_ever()
+# Memory freed under somebody's kernel comes back when its owner likes: nobody else waits.
+# With the default --give-back-timeout the wait would last 30 s.
+test_an_allocation_waits_for_no_kernel_of_others()
+{
+	needs_software 'have little memory'
+	by $alice run 'echo "x 300M mode=644" >control/alloc; echo "y 64" >control/alloc'
+	used_endlessly_by $bob in:x+32
+	by $alice run 'rmdir allocations/x'
+	for user in $alice 1003; do
+		by $user refused ENOMEM "; 300 MiB of freed memory are still in use by uid $bob\$" \
+			'timeout 15 bash -c "echo z 400M >control/alloc"'
+	done
+	kernels_end_of $bob
+	by $alice run 'echo z 400M >control/alloc'
+}
+
+# What waits for a kernel ends no sooner: here a copy into memory that the kernel uses.
+test_an_allocation_waits_for_nothing_behind_a_kernel_of_others()
+{
+	needs_software 'have little memory'
+	by $alice run 'printf "%s\n" "x 300M" "y 64" >control/alloc'
+	used_endlessly_by $alice y+32
+	by $alice run 'echo "y from=x length=64 wait=0" >control/copy; rmdir allocations/x'
+	by $bob refused ENOMEM "; 300 MiB of freed memory are still in use by uid $alice\$" \
+		'timeout 15 bash -c "echo z 400M >control/alloc"'
+	kernels_end_of $alice
+	by $bob run 'echo z 400M >control/alloc'
+}
+
+test_an_allocation_waits_for_the_same_users_kernel()
+{
+	local kind
+	needs_software 'have little memory'
+	# Only root's processes see on the software GPU that root's device memory has been freed.
+	patient
+	loaded_by $alice order
+	for kind in direct async device; do
+		by $alice run "echo 'x 300M kind=$kind' >control/alloc"
+		by $alice run "echo 'order slow_set grid=1 block=1 out:x i32:7 u64:500000000 wait=0' >control/launch
+			rmdir allocations/x; echo 'y 400M kind=$kind' >control/alloc; rmdir allocations/y"
+	done
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# The wait of the same user ends, too, when the kernel does not.
+test_an_allocation_does_not_wait_for_ever()
 {
 	needs_software 'have little memory'
 	patient
 	by $alice run 'echo "x 300M" >control/alloc'
 	used_endlessly_by $alice x
 	by $alice run 'rmdir allocations/x'
-	by $bob refused ENOMEM 'memory that was freed has not come back within 3 s' \
+	by $alice refused ENOMEM "memory that was freed has not come back within 3 s; 300 MiB of freed memory are still in use by uid $alice\$" \
 		'timeout 30 bash -c "echo y 400M >control/alloc"'
 	kernels_end_of $alice
 	by $bob run 'echo y 400M >control/alloc'
