@@ -18,7 +18,7 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 		"version", "driver_version", "driver_path", "leases", "control/alloc",
 		"control/free", "control/fill", "control/copy", "control/load",
 		"control/save", "control/publish", "control/prefetch", "control/advise",
-		"control/launch", "control/synchronize",
+		"control/launch", "control/synchronize", "metrics",
 	},
 	[OBJECT_ALLOCATION] = {
 		"", "data", "lease", "tensors", "status", "id", "kind", "device",

@@ -13,6 +13,7 @@
 
 #include "api/attribute_view.h"
 #include "api/memory_used.h"
+#include "api/metrics.h"
 #include "base/user_names.h"
 #include "control/verbs.h"
 #include "cuda/driver.h"
@@ -163,6 +164,8 @@ static const struct attribute broker_attributes[] = {
 	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
 	  "#ID: freed",
 	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, broker_all_leases },
+	{ "metrics", "all figures, for Prometheus and its like (OpenMetrics text)",
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .request = ask_metrics },
 };
 
 /* ---- allocations ---- */

@@ -7,6 +7,7 @@
 
 #include "api/broker.h"
 #include "api/housekeeper.h"
+#include "api/metrics.h"
 #include "base/clock.h"
 #include "base/user_names.h"
 #include "base/workqueue.h"
@@ -36,6 +37,7 @@ struct whole {
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
+	struct metrics metrics;
 };
 
 /*
@@ -132,6 +134,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
+	broker->metrics = &whole->metrics;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
 	broker->processes->resume = op_resume;

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "api/metrics.h"
+#include "base/clock.h"
 #include "base/workqueue.h"
 #include "control/command.h"
 #include "control/line.h"
@@ -59,6 +61,7 @@ struct control {
 	bool any_answer;
 	bool looping;	   /* a thread is in control_go() */
 	bool line_pending; /* the started line is not done */
+	uint64_t line_started_ns;
 	int line_error;
 	bool line_began;
 	struct completion *wait; /* also tells whether a signal came */
@@ -323,6 +326,8 @@ static void control_line_done(struct command *command, int error)
 	control->line_error = error;
 	control->line_began = command->completion.began;
 	control->line_pending = false;
+	metrics_add_line(control->broker->metrics, control->verb,
+			 clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
 	line_deinit(&command->line);
 	if (control->looping)
@@ -358,6 +363,7 @@ static void control_run(struct control *control, const char *bytes, size_t lengt
 	command->line_number = control->n_lines > 1 ? control->line_number : 0;
 	command->completion.began = false;
 	control->line_pending = true;
+	control->line_started_ns = clock_ns(CLOCK_MONOTONIC);
 	pthread_mutex_unlock(&control->lock);
 	control->verb->run(command);
 	control_interrupt_again(control);

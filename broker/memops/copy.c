@@ -52,6 +52,7 @@ static enum begun copy_begin(struct op *op)
 
 static const struct op_class copy_class = {
 	.what = "copy",
+	.moves = MOVED_COPY,
 	.begin = copy_begin,
 	.settle = data_settle,
 	.repeatable = true,
@@ -207,6 +208,7 @@ static void bounce_answered(struct op *op, const struct wire_reply *reply)
 
 static const struct op_class bounce_class = {
 	.what = "copy",
+	.moves = MOVED_COPY,
 	.run = bounce_run,
 	.answered = bounce_answered,
 	.settle = data_settle,

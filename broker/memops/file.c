@@ -305,7 +305,7 @@ static void file_answered(struct op *op, const struct wire_reply *reply)
 	}
 	file->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - file->begun_ns;
 	if (WIRE_FILE_END(reply->value[1]) != WIRE_FILE_OUT_OF_RANGE)
-		file->moved = reply->value[0];
+		file->moved = op->moved = reply->value[0];
 	if (WIRE_FILE_END(reply->value[1]) == WIRE_FILE_DONE) {
 		op_done(op, 0);
 		return;
@@ -383,9 +383,10 @@ static void file_leave(struct op *op)
 }
 
 /* clang-format off */
-#define FILE_CLASS(name)                         \
+#define FILE_CLASS(name, cause)                  \
 	{                                        \
 		.what = name,                    \
+		.moves = cause,                  \
 		.begin = file_begin,             \
 		.run = file_run,                 \
 		.answered = file_answered,       \
@@ -399,8 +400,8 @@ static void file_leave(struct op *op)
 	}
 /* clang-format on */
 
-static const struct op_class load_class = FILE_CLASS("load");
-static const struct op_class save_class = FILE_CLASS("save");
+static const struct op_class load_class = FILE_CLASS("load", MOVED_LOAD);
+static const struct op_class save_class = FILE_CLASS("save", MOVED_SAVE);
 
 /* ---- the start ---- */
 

@@ -39,6 +39,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 {
 	static const struct op_class fill_class = {
 		.what = "fill",
+		.moves = MOVED_FILL,
 		.begin = fill_begin,
 		.settle = data_settle,
 		.repeatable = true,

@@ -202,6 +202,7 @@ static void read_settle(struct op *op)
 
 static const struct op_class read_class = {
 	.what = "read",
+	.moves = MOVED_READ,
 	.begin = read_begin,
 	.run = read_run,
 	.settle = read_settle,
@@ -374,6 +375,7 @@ static void write_run(struct op *op)
 
 static const struct op_class write_class = {
 	.what = "write",
+	.moves = MOVED_WRITE,
 	.begin = write_begin,
 	.run = write_run,
 	.settle = data_settle,

@@ -102,6 +102,8 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 	if (allocation->kind != KIND_HOST)
 		registry->n_allocations_on[allocation->device]++;
 	owner->n_allocations++;
+	meter_of(owner->meter, allocation)->allocations[allocation->kind]++;
+	meter_of(owner->meter, allocation)->bytes[allocation->kind] += allocation->size;
 	owner->bytes += allocation->size;
 	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
 	if (allocation->managed)
@@ -136,6 +138,8 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;
 		allocation->owner->n_allocations--;
+		meter_of(allocation->owner->meter, allocation)
+			->allocations[allocation->kind]--;
 		if (allocation->kind != KIND_HOST)
 			registry->n_allocations_on[allocation->device]--;
 		if (allocation->managed)
@@ -157,6 +161,8 @@ struct allocation *allocation_free(struct registry *registry,
 		if (allocation->kind == KIND_MANAGED)
 			registry->managed_on[allocation->device] -= allocation->size;
 		allocation->owner->bytes -= allocation->size;
+		meter_of(allocation->owner->meter, allocation)->bytes[allocation->kind] -=
+			allocation->size;
 	}
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
 	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);

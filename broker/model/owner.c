@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/user_names.h"
+#include "model/meter.h"
 #include "model/registry.h"
 #include "model/stream.h"
 
@@ -21,8 +22,13 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	owner->uid = uid;
 	owner->gid = gid;
 	owner->used_ms = clock_ms();
+	if (meter_begin(registry, owner) < 0) {
+		free(owner);
+		return NULL;
+	}
 	if (handle_table_add(&registry->owners, owner, &owner->slot,
 			     &owner->slot_generation) < 0) {
+		meter_end(registry, owner);
 		free(owner);
 		return NULL;
 	}
@@ -36,6 +42,7 @@ void owner_free(struct registry *registry, struct owner *owner)
 {
 	HASH_DEL(registry->owners_by_uid, owner);
 	handle_table_remove(&registry->owners, owner->slot);
+	meter_end(registry, owner);
 	free(owner);
 }
 

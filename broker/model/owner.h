@@ -17,6 +17,7 @@
 
 #define STREAMS_OF_OWNER 4096
 
+struct meter;
 struct slab_pool; /* broker/memory */
 struct op;	  /* broker/op */
 struct output;	  /* broker/process */
@@ -31,6 +32,7 @@ struct owner {
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
+	struct meter *meter; /* model/meter.h */
 	struct shares shares;
 	int64_t used_ms;       /* CLOCK_MONOTONIC: the last request */
 	uint32_t n_readers;    /* of the output, right now */

@@ -15,6 +15,7 @@
 #include "model/allocation.h"
 #include "model/device.h"
 #include "model/managed_ranges.h"
+#include "model/meter.h"
 #include "model/object.h"
 
 #define FREED_KEPT 1024
@@ -44,8 +45,10 @@ struct registry {
 	struct owner *owners_by_uid;
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
 	uint64_t next_id[3];	       /* of allocations, streams, modules */
+	unsigned int n_meters;	       /* of owners with a meter of their own */
+	struct meter shared_meter;     /* of all other owners */
 	uint64_t n_functions_made;
-	uint64_t n_writers; /* descriptors of `data`, ever opened */
+	uint64_t n_writers;	/* descriptors of `data`, ever opened */
 	uint32_t n_wire_images; /* wire ids of images, ever given */
 
 	/* totals */

@@ -314,6 +314,7 @@ static enum begun op_begin(struct op *op)
 	if (begun != OP_RUN)
 		return begun;
 	op->asked_again = false;
+	op->ran = true;
 	if (op->work.chain) {
 		order_sending(&op->work);
 		op_limit(op);
@@ -457,6 +458,20 @@ bool op_leave(struct op *op, struct op **ready)
 	return true;
 }
 
+/* Counts a kernel that has ended, and bytes that were moved. */
+static void op_count(const struct op *op)
+{
+	const struct use *use = op->work.n_uses ? &op->work.uses[0] : NULL;
+	struct meter *meter = op->payer->meter;
+
+	if (op->class->kernel)
+		meter->devices[op->request.record.device].launches++;
+	if (op->class->moves && use && !op->error)
+		meter_of(meter, use->allocation)
+			->moved[op->class->moves][use->allocation->kind] +=
+			op->moved ? op->moved : use->length;
+}
+
 void op_complete(struct op *op, int error)
 {
 	struct broker *broker = op->broker;
@@ -474,6 +489,8 @@ void op_complete(struct op *op, int error)
 	if (error && op->work.n_uses)
 		strcpy(op->name, op->work.uses[0].allocation->name);
 	op_settle_stream(op);
+	if (op->ran)
+		op_count(op);
 	if (op->class->settle)
 		op->class->settle(op);
 	order_done(&op->work, &work);

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "channel/request.h"
 #include "cuda/failure.h"
+#include "model/meter.h"
 #include "model/object.h"
 #include "model/order.h"
 #include "op/deadline.h"
@@ -122,7 +123,8 @@ struct op_class {
 	 * ops. NULL: not a kernel.
 	 */
 	const struct kernel_class *kernel;
-	bool held;    /* ends when its payer wants */
+	enum move_cause moves; /* the bytes of the first use count as moved so */
+	bool held;	       /* ends when its payer wants */
 	bool brief;   /* an owner's worker does it at once, unless kernels run there */
 	bool on_lost; /* runs even if an allocation it uses is lost */
 	bool quiet;   /* a failure does not mark the stream as failed */
@@ -142,6 +144,7 @@ struct op {
 	unsigned int n_asked;
 	bool asked_again; /* the process ended: run again by sending the same request */
 	struct block *extra_block; /* needed beside those of the uses; NULL: none */
+	uint64_t moved;		   /* bytes moved; 0: all of the first use */
 	uint64_t rest;	     /* bytes left after the current request, sent afterwards */
 	struct image *image; /* module the worker must have loaded; NULL: none */
 	int only_use;	     /* index of the only use this worker may see; -1: all uses */
@@ -165,6 +168,7 @@ struct op {
 	uint32_t limit_ms;	  /* counted from op_begin(); 0: no limit */
 	struct deadline deadline; /* set when the op begins */
 	bool timed_out;
+	bool ran;	    /* has been past op_begin(). registry.lock */
 	int64_t overdue_ms; /* when the time ran out during sending; 0: not */
 
 	uid_t uid; /* caller, for the journal, when there is no command */

@@ -391,7 +391,8 @@ void op_replied(struct request *request, const struct wire_reply *reply, bool lo
 		worker_forgive(op->worker);
 	/* The first reply to show lost contexts makes the broker give up the process. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
-		checkpoint_note_fault(op->broker, op->worker, op->asked_epoch, reply);
+		checkpoint_note_fault(op->broker, op->worker, op->asked_epoch,
+				      request->record.device, reply);
 		lost = !op->class->kernel;
 	}
 	if (!lost && reply->error)

@@ -23,6 +23,7 @@ struct broker {
 	struct processes *processes; /* process/processes.h */
 	struct ops *ops;	     /* op/op.h */
 	struct leases *leases;	     /* memops/lease.h */
+	struct metrics *metrics;     /* api/metrics.h */
 	struct cuda_driver *driver;
 	char *version;
 	char *socket; /* socket where tickets are exchanged; NULL: none */

@@ -467,14 +467,16 @@ void checkpoint_insist(struct broker *broker, struct worker *worker, uint32_t ep
 }
 
 void checkpoint_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
-			   const struct wire_reply *reply)
+			   uint32_t device, const struct wire_reply *reply)
 {
 	_cleanup_text_ struct text reason = TEXT_INIT;
 
 	text_printf(&reason, "lost its contexts");
 	text_add_call(&reason, reply->call, reply->result);
 	pthread_mutex_lock(&broker->registry->lock);
-	instance_give_up(broker, worker, epoch, text_string(&reason),
-			 cuda_result_errno(reply->result), true, NULL);
+	if (instance_give_up(broker, worker, epoch, text_string(&reason),
+			     cuda_result_errno(reply->result), true, NULL) &&
+	    worker->owner)
+		worker->owner->meter->devices[device].faults++;
 	pthread_mutex_unlock(&broker->registry->lock);
 }

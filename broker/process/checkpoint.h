@@ -39,9 +39,10 @@ bool checkpoint_begin(struct broker *broker, struct worker *worker, uint32_t epo
 void checkpoint_insist(struct broker *broker, struct worker *worker, uint32_t epoch,
 		       const char *format, ...) _printf_(4, 5);
 
-/* A reply shows that the process has lost its contexts. No lock held. */
+/* A reply to a request of the device shows that the process has lost its contexts. No
+ * lock held. */
 void checkpoint_note_fault(struct broker *broker, struct worker *worker, uint32_t epoch,
-			   const struct wire_reply *reply);
+			   uint32_t device, const struct wire_reply *reply);
 
 /* The new process has made its contexts, or there is no new process. No lock held. */
 void checkpoint_run_ready(struct broker *broker, struct worker *worker);

@@ -25,6 +25,7 @@ struct processes {
 
 	/* registry.lock */
 	uint64_t restarts;		 /* workers that died */
+	uint64_t mover_restarts;	 /* of them, movers */
 	struct checkpoint *checkpoints;	 /* under way; counted in registry.n_busy */
 	struct instance *dead_instances; /* ended, to be freed by the housekeeper */
 	unsigned int n_instances;	 /* worker processes not freed yet; atomic */

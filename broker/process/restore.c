@@ -220,7 +220,7 @@ static void restore_replied(struct request *request, const struct wire_reply *re
 	/* Refused advice is skipped, for instance for a device that is gone. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
 		checkpoint_note_fault(restore->broker, restore->worker,
-				      restore->new_epoch, reply);
+				      restore->new_epoch, request->record.device, reply);
 		lost = true;
 	}
 	if (lost) {

@@ -85,8 +85,12 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 		      reason);
 	if (unasked) {
 		broker->processes->restarts++;
-		if (worker->owner)
+		if (worker->owner) {
 			worker->owner->restarts++;
+			worker->owner->meter->restarts++;
+		} else {
+			broker->processes->mover_restarts++;
+		}
 	}
 	if (worker->owner)
 		instance_lose_all(broker, worker->owner, epoch, reason);
