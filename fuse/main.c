@@ -335,7 +335,8 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->socket);
+	error = view_init(&server->view, server->broker, server->session,
+			  server->socket);
 	if (!error)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)

@@ -122,10 +122,12 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 	}
 	error = broker_change(view->broker, node->row->type, node->token,
 			      &identity.caller, mode, uid, gid);
-	if (error)
+	if (error) {
 		reply_error(req, error);
-	else
-		tree_reply_attr(view, req, ino);
+		return;
+	}
+	tree_invalidate(view, node);
+	tree_reply_attr(view, req, ino);
 }
 
 static void change_size(struct view *view, fuse_req_t req, fuse_ino_t ino,

@@ -5,7 +5,7 @@
  * which are always permitted.
  */
 #include "kernel.h"
-#include "tree.h"
+#include "list.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -238,7 +238,8 @@ const struct fuse_lowlevel_ops view_operations = {
 	.flush = op_flush,
 	.release = op_release,
 	.fsync = op_fsync,
-	.readdir = tree_readdir,
+	.readdir = list_readdir,
+	.readdirplus = list_readdirplus,
 	.statfs = tree_statfs,
 	.create = tree_create,
 	.ioctl = op_ioctl,

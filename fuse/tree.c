@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looking at the tree: names to nodes, nodes to what stat(2) says, listings.
+ * Looking at the tree: names to nodes, nodes to what stat(2) says. Listings: list.c.
  *
- * The broker is asked each time: the kernel gets nodes of objects with timeouts of zero,
- * so nothing has to be invalidated and no race is lost. The fixed nodes never change and
- * may be kept. A node of a freed object answers ESTALE, on which the kernel looks the
- * name up again; an unknown name answers ENOENT.
+ * The broker is asked for each name anew: names of objects have timeouts of zero, so no
+ * race is lost. The fixed nodes never change and may be kept. A node of a freed object
+ * answers ESTALE, on which the kernel looks the name up again; an unknown name answers
+ * ENOENT.
+ *
+ * The kernel may use attributes for a moment, or it would ask for them between the
+ * look-up and the open, and for those of the folder at each file. tree_invalidate() takes
+ * them back when a mode or an owner changes.
  */
 #include "tree.h"
 
@@ -17,10 +21,10 @@
 #include <string.h>
 
 #define KEEP_S	   3600.0
+#define USE_S	   1e-9 /* the kernel makes this one or two of its ticks */
 #define BLOCK	   512
 #define DATA_BLOCK (1 << 20)
 #define FRAGMENT   4096
-#define N_BATCH	   32
 
 int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node)
 {
@@ -97,36 +101,38 @@ static bool has_bytes(const struct node_row *row)
 	return row->kind == NODE_DATA || row->kind == NODE_UPLOAD;
 }
 
-static void stat_object(struct view *view, const struct node *node,
-			const struct object_stat *object, struct stat *stat)
+void tree_stat_object(struct view *view, const struct node *node,
+		      const struct object_stat *object, struct stat *ret_stat)
 {
 	const struct node_row *row = node->row;
 	bool tensors = row->kind == NODE_UPLOAD && row->type == OBJECT_ALLOCATION;
 	uint64_t size = tensors ? object->tensors_size : object->size;
+	bool shows_bytes = row->kind == NODE_OBJECT || has_bytes(row);
 
-	memset(stat, 0, sizeof(*stat));
-	stat->st_ino = node_inode(node, object->id);
-	stat->st_mode = row->mode | modes[row->kind](row, object->mode);
-	stat->st_nlink = 1;
-	stat->st_uid = object->uid;
-	stat->st_gid = object->gid;
-	stat->st_blksize = FRAGMENT;
-	stat->st_mtim = view->root.st_mtim;
-	if (object->changed_s)
-		stat->st_mtim =
+	memset(ret_stat, 0, sizeof(*ret_stat));
+	ret_stat->st_ino = node_inode(node, object->id);
+	ret_stat->st_mode = row->mode | modes[row->kind](row, object->mode);
+	ret_stat->st_nlink = 1;
+	ret_stat->st_uid = object->uid;
+	ret_stat->st_gid = object->gid;
+	ret_stat->st_blksize = FRAGMENT;
+	ret_stat->st_mtim = view->root.st_mtim;
+	if (shows_bytes && object->changed_s)
+		ret_stat->st_mtim =
 			(struct timespec){ object->changed_s, object->changed_ns };
-	stat->st_atim = stat->st_mtim;
-	stat->st_ctim = stat->st_mtim;
-	if (row->kind == NODE_OBJECT || has_bytes(row))
-		stat->st_size = size;
+	else if (object->created_s)
+		ret_stat->st_mtim = (struct timespec){ object->created_s, 0 };
+	ret_stat->st_atim = ret_stat->st_mtim;
+	ret_stat->st_ctim = ret_stat->st_mtim;
+	if (shows_bytes)
+		ret_stat->st_size = (off_t)size;
 	if (has_bytes(row)) {
-		stat->st_blocks = align_up(size, BLOCK) / BLOCK;
-		stat->st_blksize = DATA_BLOCK;
+		ret_stat->st_blocks = (blkcnt_t)(align_up(size, BLOCK) / BLOCK);
+		ret_stat->st_blksize = DATA_BLOCK;
 	}
 }
 
-/* Does this object have the file? */
-static bool has_file(const struct node_row *row, const struct object_stat *object)
+bool tree_has_file(const struct node_row *row, const struct object_stat *object)
 {
 	return !row->managed || object->managed;
 }
@@ -143,8 +149,19 @@ int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat)
 	error = broker_stat(view->broker, node->row->type, node->token, &object);
 	if (error)
 		return error;
-	stat_object(view, node, &object, ret_stat);
+	tree_stat_object(view, node, &object, ret_stat);
 	return 0;
+}
+
+double tree_attributes_timeout(const struct node *node)
+{
+	const struct node_row *row = node->row;
+
+	if (node_is_fixed(node))
+		return row->kind == NODE_CONTROL ? USE_S : KEEP_S;
+	if (row->type == OBJECT_FUNCTION || row->kind == NODE_CONTROL)
+		return 0;
+	return has_bytes(row) ? USE_S : TREE_LISTED_S;
 }
 
 void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)
@@ -159,7 +176,21 @@ void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)
 		reply_error(req, error);
 		return;
 	}
-	fuse_reply_attr(req, &stat, node_is_fixed(&node) ? KEEP_S : 0);
+	fuse_reply_attr(req, &stat, tree_attributes_timeout(&node));
+}
+
+void tree_invalidate(struct view *view, const struct node *node)
+{
+	size_t n;
+	const struct node_row *rows = nodes_of(node->row->type, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		struct node file = { &rows[i], node->token };
+
+		if (tree_attributes_timeout(&file) > 0)
+			fuse_lowlevel_notify_inval_inode(view->session, node_id(&file),
+							 -1, 0);
+	}
 }
 
 /* Control files get an inode each time and are never kept; other fixed nodes are kept. */
@@ -172,10 +203,9 @@ static int fill_entry(struct view *view, const struct node *node,
 	if (error)
 		return error;
 	entry->ino = node_id(node);
-	if (node_is_fixed(node) && !control) {
-		entry->attr_timeout = KEEP_S;
+	entry->attr_timeout = tree_attributes_timeout(node);
+	if (node_is_fixed(node) && !control)
 		entry->entry_timeout = KEEP_S;
-	}
 	return control ? control_inodes_add(&view->control_inodes, entry->ino,
 					    &entry->ino)
 		       : 0;
@@ -233,7 +263,7 @@ static int find_file(struct view *view, fuse_req_t req, const struct node *paren
 
 	(void)req;
 	if (!row || broker_stat(view->broker, row->type, parent->token, &object) ||
-	    !has_file(row, &object))
+	    !tree_has_file(row, &object))
 		return -ENOENT;
 	*ret_node = (struct node){ row, parent->token };
 	return 0;
@@ -336,149 +366,6 @@ void tree_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	(void)info;
 	tree_reply_attr(view_of(req), req, ino);
-}
-
-/* ---- listing ---- */
-
-/* A listing for a reply. Offsets: 1 and 2 are behind the dots. */
-#define N_DOTS 2
-
-struct page {
-	struct view *view;
-	fuse_req_t req;
-	char *bytes;
-	size_t size;
-	size_t length;
-};
-
-/* Adds an entry; next is the offset of the following. Returns: was there room? */
-static bool page_add(struct page *page, const char *name, ino_t inode, mode_t mode,
-		     off_t next)
-{
-	struct stat stat = { .st_ino = inode, .st_mode = mode };
-	size_t left = page->size - page->length;
-	size_t need = fuse_add_direntry(page->req, page->bytes + page->length, left, name,
-					&stat, next);
-
-	if (need > left)
-		return false;
-	page->length += need;
-	return true;
-}
-
-static void list_fixed(struct page *page, const struct node *directory, off_t offset)
-{
-	size_t n;
-	const struct node_row *rows = nodes_fixed(&n);
-	unsigned int parent = directory->row - rows;
-
-	for (size_t i = MAX(offset - N_DOTS, 1); i < n; i++) {
-		struct node node = { &rows[i], TOKEN_NONE };
-
-		if (rows[i].parent == parent &&
-		    !page_add(page, rows[i].name, node_inode(&node, 0), rows[i].mode,
-			      i + 1 + N_DOTS))
-			return;
-	}
-}
-
-static void list_objects(struct page *page, const struct node *directory, off_t offset)
-{
-	enum object_type type = directory->row->holds;
-	struct caller caller = caller_of(page->req);
-	struct broker *broker = page->view->broker;
-	struct listing entries[N_BATCH];
-	uint64_t cookie = offset - N_DOTS;
-	size_t n, n_rows;
-	const struct node_row *row = nodes_of(type, &n_rows);
-
-	while ((n = broker_list(broker, type, directory->token, &caller, cookie, entries,
-				N_BATCH)) > 0) {
-		for (size_t i = 0; i < n; i++) {
-			struct node node = { row, entries[i].token };
-			struct object_stat object;
-
-			cookie = entries[i].next;
-			if (broker_stat(broker, type, node.token, &object))
-				continue;
-			if (!page_add(page, entries[i].name, node_inode(&node, object.id),
-				      S_IFDIR, cookie + N_DOTS))
-				return;
-		}
-	}
-}
-
-static void list_files(struct page *page, const struct node *directory, off_t offset)
-{
-	struct object_stat object;
-	size_t n;
-	const struct node_row *rows = nodes_of(directory->row->type, &n);
-
-	if (broker_stat(page->view->broker, directory->row->type, directory->token,
-			&object))
-		return;
-	for (size_t i = MAX(offset - N_DOTS, 1); i < n; i++) {
-		struct node node = { &rows[i], directory->token };
-
-		if (has_file(&rows[i], &object) &&
-		    !page_add(page, rows[i].name, node_inode(&node, object.id),
-			      rows[i].mode, i + 1 + N_DOTS))
-			return;
-	}
-}
-
-static void (*const listers[N_NODE_KINDS])(struct page *page,
-					   const struct node *directory, off_t offset) = {
-	[NODE_DIRECTORY] = list_fixed,
-	[NODE_FOLDER] = list_objects,
-	[NODE_OBJECT] = list_files,
-};
-
-/* The inode of .. for readdir(3); for lookups the kernel knows the parent itself. */
-static ino_t inode_above(const struct node *directory)
-{
-	size_t n;
-	const struct node_row *rows = nodes_fixed(&n);
-	struct node above = { rows, TOKEN_NONE };
-
-	for (size_t i = 0; directory->row->kind == NODE_OBJECT && i < n; i++)
-		if (rows[i].kind == NODE_FOLDER && rows[i].holds == directory->row->type)
-			above.row = &rows[i];
-	return node_inode(&above, 0);
-}
-
-static void list(struct page *page, const struct node *directory, off_t offset)
-{
-	struct stat stat;
-
-	if (tree_stat(page->view, directory, &stat))
-		return;
-	if (offset < 1 && !page_add(page, ".", stat.st_ino, S_IFDIR, 1))
-		return;
-	if (offset < 2 && !page_add(page, "..", inode_above(directory), S_IFDIR, N_DOTS))
-		return;
-	listers[directory->row->kind](page, directory, MAX(offset, (off_t)N_DOTS));
-}
-
-void tree_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		  struct fuse_file_info *info)
-{
-	_cleanup_free_ char *bytes = malloc(size);
-	struct page page = { view_of(req), req, bytes, size, 0 };
-	struct node directory;
-	int error = tree_node(page.view, ino, &directory);
-
-	(void)info;
-	if (!error && !listers[directory.row->kind])
-		error = -ENOTDIR;
-	if (!error && !bytes)
-		error = -ENOMEM;
-	if (error) {
-		reply_error(req, error);
-		return;
-	}
-	list(&page, &directory, offset);
-	fuse_reply_buf(req, bytes, page.length);
 }
 
 /* ---- df ---- */

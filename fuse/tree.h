@@ -13,6 +13,29 @@ int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node);
 /* Returns: 0; -ESTALE. */
 int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat);
 
+/* The same for a file whose object has been asked for. */
+void tree_stat_object(struct view *view, const struct node *node,
+		      const struct object_stat *object, struct stat *ret_stat);
+
+/* Whether the object has the file. */
+bool tree_has_file(const struct node_row *row, const struct object_stat *object);
+
+/* From a listing to the question for the attributes of its files, in seconds. */
+#define TREE_LISTED_S 0.1
+
+/*
+ * How long the kernel may use the attributes of a node, in seconds. 0 for those that
+ * nobody could take back: a function has its module's, and a control file of an object
+ * has an id that only the kernel knows.
+ */
+double tree_attributes_timeout(const struct node *node);
+
+/*
+ * The mode or the owner of the node's object has changed: the kernel forgets what it knows
+ * of the object's files. To be called before the change is answered.
+ */
+void tree_invalidate(struct view *view, const struct node *node);
+
 /* Answers with the attributes of a node, or the error. */
 void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino);
 
@@ -24,8 +47,6 @@ void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void tree_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
 void tree_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *forgets);
 void tree_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
-void tree_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		  struct fuse_file_info *info);
 void tree_statfs(fuse_req_t req, fuse_ino_t ino);
 void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		  struct fuse_file_info *info);

@@ -6,12 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
-int view_init(struct view *view, struct broker *broker, const char *socket)
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
+	      const char *socket)
 {
 	struct timespec now;
 	int error;
 
-	*view = (struct view){ .broker = broker, .socket = socket };
+	*view = (struct view){ .broker = broker, .session = session, .socket = socket };
 	clock_gettime(CLOCK_REALTIME, &now);
 	view->root.st_uid = geteuid();
 	view->root.st_gid = getegid();

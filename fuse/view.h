@@ -14,6 +14,7 @@
 
 struct view {
 	struct broker *broker;
+	struct fuse_session *session;
 	struct control_inodes control_inodes;
 	struct requests requests;
 	struct files files;
@@ -24,7 +25,8 @@ struct view {
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
-int view_init(struct view *view, struct broker *broker, const char *socket);
+int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
+	      const char *socket);
 
 /*
  * Cancels waiting requests and closes open files; no operation runs any more and the

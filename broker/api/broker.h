@@ -75,6 +75,7 @@ struct object_stat {
 	int64_t changed_s; /* last write, or else creation; seconds and nanoseconds, UTC
 			    */
 	uint32_t changed_ns;
+	int64_t created_s;
 	bool host;    /* an allocation of kind host: can be mapped */
 	bool sealed;  /* an allocation that nobody can write any more */
 	bool managed; /* an allocation of kind managed: has its extra files */

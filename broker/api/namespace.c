@@ -194,6 +194,7 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 		.changed_s = allocation->written_s ? allocation->written_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,
+		.created_s = allocation->created_s,
 		.host = allocation->kind == KIND_HOST,
 		.sealed = allocation->sealed,
 		.managed = allocation->managed,
@@ -208,6 +209,7 @@ static void stat_stream(const struct stream *stream, struct object_stat *stat)
 		.gid = stream->owner->gid,
 		.mode = 0644,
 		.changed_s = stream->created_s,
+		.created_s = stream->created_s,
 	};
 }
 
@@ -220,6 +222,7 @@ static void stat_module(const struct module *module, struct object_stat *stat)
 		.mode = module->mode,
 		.size = module->image ? module->image->size : 0,
 		.changed_s = module->loaded_s ?: module->created_s,
+		.created_s = module->created_s,
 	};
 }
 

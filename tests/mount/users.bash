@@ -73,6 +73,46 @@ test_chmod_opens_and_closes_data()
 	by $bob denied EACCES 'cat allocations/x/data'
 }
 
+# The kernel may use what it was told of a file for a moment, but not past a chmod.
+test_a_closed_mode_is_in_force_for_who_has_just_looked()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4096" >control/alloc'
+	is "$(python3 - $alice $bob 2>&1 <<-'EOF'
+		import os, sys
+
+		alice, bob = map(int, sys.argv[1:])
+		os.setgroups([])
+		os.setresgid(bob, bob, 0)
+		for turn in range(200):
+		    os.seteuid(alice)
+		    os.chmod("allocations/x", 0o666)
+		    os.seteuid(0)
+		    os.seteuid(bob)
+		    for entry in os.scandir("allocations/x"):
+		        entry.stat()
+		    for name in ["data", "lease", "tensors"]:
+		        os.close(os.open("allocations/x/" + name, os.O_RDONLY))
+		    os.seteuid(0)
+		    os.seteuid(alice)
+		    os.chmod("allocations/x", 0o400)
+		    os.seteuid(0)
+		    os.seteuid(bob)
+		    for name in ["data", "lease", "tensors"]:
+		        try:
+		            os.close(os.open("allocations/x/" + name, os.O_RDONLY))
+		            print(turn, name, "was opened")
+		        except PermissionError:
+		            pass
+		    os.seteuid(0)
+		    for name in ["data", "lease", "tensors", "map"]:
+		        mode = os.stat("allocations/x/" + name).st_mode
+		        if mode & 0o222:
+		            print(turn, name, "has mode", oct(mode))
+		EOF
+	)" ''
+}
+
 # loaded_by UID NAME [FILE]: loads tests/kernels/FILE.cu as a module NAME of the user.
 loaded_by()
 {
