@@ -26,7 +26,7 @@ struct data_file {
 	struct writer writer;
 	struct identity identity;
 	bool mapped;	     /* holds an open of the mapping */
-	bool maps_writable;  /* counted by broker_note_mapper() */
+	atomic_bool opening; /* counted by broker_note_opening() */
 	atomic_bool wrote;   /* since the last close of the descriptor or a duplicate */
 	atomic_bool refused; /* the journal knows of a read for the kernel's pages */
 };
@@ -144,9 +144,18 @@ static void data_sync(struct file *file, fuse_req_t req)
 	request_wait(request);
 }
 
+/* From the first close on, or the end, the kernel knows of the open. */
+static void data_opened(struct data_file *data)
+{
+	if (atomic_exchange(&data->opening, false))
+		(void)broker_note_opening(data->file.view->broker, data->writer.token,
+					  true);
+}
+
 /* Closing a duplicate, as dd does after opening, waits for nothing. */
 static void data_close(struct file *file, fuse_req_t req)
 {
+	data_opened(data_of(file));
 	if (atomic_exchange(&data_of(file)->wrote, false))
 		data_sync(file, req);
 	else
@@ -215,8 +224,7 @@ static void data_free(struct file *file, fuse_req_t req)
 {
 	struct data_file *data = data_of(file);
 
-	if (data->maps_writable)
-		(void)broker_note_mapper(file->view->broker, data->writer.token, true);
+	data_opened(data);
 	if (data->mapped)
 		mapping_put(file->view, req, data->writer.token);
 	identity_deinit(&data->identity);
@@ -243,9 +251,9 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 
 	data->mapped = backing > 0;
 	if (data->mapped && (info->flags & O_ACCMODE) == O_RDWR) {
-		error = broker_note_mapper(data->file.view->broker, data->writer.token,
-					   false);
-		data->maps_writable = !error;
+		error = broker_note_opening(data->file.view->broker, data->writer.token,
+					    false);
+		atomic_store(&data->opening, !error);
 	}
 	if (error) {
 		file_free(&data->file, req);

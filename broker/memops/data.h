@@ -85,10 +85,11 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		       const struct caller *caller, struct completion *wait);
 
 /*
- * Counts a descriptor of `data` that may be mapped for writing: from its open to the end
- * of the last mapping (ended). Returns: 0; -EPERM for a sealed allocation; -ESTALE.
+ * Counts an open of `data` for reading and writing, by which a program can map the
+ * memory, until the kernel has carried it out (ended) and knows of the program. Returns:
+ * 0; -EPERM for a sealed allocation; -ESTALE.
  */
-int broker_note_mapper(struct broker *broker, struct token token, bool ended);
+int broker_note_opening(struct broker *broker, struct token token, bool ended);
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the

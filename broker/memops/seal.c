@@ -10,6 +10,7 @@
 #include "memops/data.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
+#include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/journal.h"
@@ -43,6 +44,18 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 		      text_string(&text), allocation->name);
 }
 
+/*
+ * A mapping of `data` outlives its descriptor, and only the kernel knows of it. Programs
+ * can't map blocks that allocations share.
+ */
+static bool is_open_for_writing(const struct allocation *allocation)
+{
+	if (allocation->n_opening)
+		return true;
+	return allocation->kind == KIND_HOST && !allocation->block->slab &&
+	       block_is_open_for_writing(allocation->block);
+}
+
 int seal_check(const struct caller *caller, const struct allocation *allocation,
 	       struct refusal *refusal)
 {
@@ -54,15 +67,15 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 		return refuse_lost(refusal, allocation);
 	if (allocation->n_write_leases || allocation->n_writers_departing)
 		return refuse_writers(allocation, refusal);
-	if (allocation->n_mappers && !allocation->sealed)
+	if (!allocation->sealed && is_open_for_writing(allocation))
 		return refuse(refusal, EBUSY,
-			      "a program may have mapped allocation %s for writing: "
-			      "`fuser allocations/%s/data` names it",
+			      "a program has allocation %s open for writing, or mapped: "
+			      "`fuser -v allocations/%s/data` names it",
 			      allocation->name, allocation->name);
 	return 0;
 }
 
-int broker_note_mapper(struct broker *broker, struct token token, bool ended)
+int broker_note_opening(struct broker *broker, struct token token, bool ended)
 {
 	struct allocation *allocation;
 	int r = 0;
@@ -72,11 +85,11 @@ int broker_note_mapper(struct broker *broker, struct token token, bool ended)
 	if (!allocation)
 		r = -ESTALE;
 	else if (ended)
-		allocation->n_mappers--;
+		allocation->n_opening--;
 	else if (allocation->sealed)
 		r = -EPERM;
 	else
-		allocation->n_mappers++;
+		allocation->n_opening++;
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }

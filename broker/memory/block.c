@@ -187,6 +187,18 @@ int block_share(const struct block *block, bool write)
 	return fd < 0 ? -errno : fd;
 }
 
+/*
+ * The kernel grants a read lease on a file that nobody has open for writing. It counts
+ * the opens of passthrough, which mappings keep after the descriptor is closed, and not
+ * the file that memfd_create() itself has opened.
+ */
+bool block_is_open_for_writing(const struct block *block)
+{
+	_cleanup_close_ int fd = block_share(block, false);
+
+	return fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0;
+}
+
 /* ---- host memory ---- */
 
 /* Bytes that programs can still use before the kernel runs out of memory; 0: unknown. */

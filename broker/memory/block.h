@@ -130,6 +130,12 @@ void block_free(struct memory *memory, struct block *block);
 int block_share(const struct block *block, bool write);
 
 /*
+ * Whether a program has a host block open for writing or mapped for writing, by an open
+ * of its own: copies of block_share() don't count. Also true if that can't be found out.
+ */
+bool block_is_open_for_writing(const struct block *block);
+
+/*
  * The block's record of another owner's worker; with n_guests, which counts the worker's
  * records, a missing record is made. NULL: no record, or no memory.
  */

@@ -103,8 +103,8 @@ struct allocation {
 
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases, n_write_leases;
-	uint32_t n_mappers;	      /* descriptors of `data` that may be mapped for
-					 writing */
+	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
+					 kernel has perhaps not carried out */
 	uint32_t n_writers_departing; /* of n_departing, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */

@@ -391,7 +391,7 @@ void broker_look(bool (*over)(void *userdata), void *userdata)
 	(void)userdata;
 }
 
-int broker_note_mapper(struct broker *broker, struct token token, bool ended)
+int broker_note_opening(struct broker *broker, struct token token, bool ended)
 {
 	(void)broker;
 	(void)token;
