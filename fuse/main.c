@@ -13,6 +13,7 @@
  */
 #include "install_paths.h"
 #include "kernel.h"
+#include "log.h"
 #include "mount.h"
 #include "options.h"
 #include "tickets.h"
@@ -23,7 +24,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -31,18 +31,7 @@
 
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
-
-static int __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
-{
-	va_list args;
-
-	fprintf(stderr, "gpumemd: ");
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	return EXIT_FAILURE;
-}
+#define STATUS_MS      10000
 
 /* ---- requests to end ---- */
 
@@ -81,12 +70,18 @@ static int prepare_end(void)
 	return 0;
 }
 
-static void wait_for_end(void)
+/* Waits for the end, and tells the service manager from time to time what is held. */
+static void wait_for_end(struct broker *broker)
 {
 	struct pollfd end = { .fd = end_pipe[0], .events = POLLIN };
+	int wait_ms = getenv("NOTIFY_SOCKET") ? STATUS_MS : -1;
 
-	while (poll(&end, 1, -1) < 0 && errno == EINTR)
-		;
+	do {
+		_cleanup_text_ struct text status = TEXT_INIT;
+
+		broker_summary(broker, &status);
+		sd_notifyf(0, "STATUS=%s", text_string(&status));
+	} while (poll(&end, 1, wait_ms) <= 0);
 }
 
 /* ---- readiness ---- */
@@ -105,6 +100,7 @@ static void leave_terminal(void)
 		dup2(fd, i);
 	if (fd > 2)
 		close(fd);
+	log_leave_terminal();
 }
 
 static void on_answering(void *userdata)
@@ -181,10 +177,10 @@ static int fork_away(void)
 	pid_t pid;
 
 	if (pipe2(ready, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
-		return complain("pipe: %s", strerror(errno));
+		return log_complain("pipe: %s", strerror(errno));
 	pid = fork();
 	if (pid < 0)
-		return complain("fork: %s", strerror(errno));
+		return log_complain("fork: %s", strerror(errno));
 	if (pid == 0) {
 		close(ready[0]);
 		close(said[0]);
@@ -205,6 +201,7 @@ struct server {
 	const char *mountpoint;
 	struct mount mount;
 	bool has_ended; /* atomic: the connection has */
+	struct log *log;
 	struct broker *broker;
 	struct fuse_session *session;
 	struct transport *transport;
@@ -246,6 +243,7 @@ static int start_broker(struct server *server, const char *driver, const char *w
 		.worker = worker,
 		.version = VERSION,
 		.socket = server->socket,
+		.warnings = log_warnings(server->log),
 		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
 		.give_back_timeout_ms = server->options->give_back_timeout_s * 1000,
 		.worker_idle_s = server->options->worker_idle_s
@@ -260,11 +258,11 @@ static int start_broker(struct server *server, const char *driver, const char *w
 	if (!error)
 		return 0;
 	if (options_software(server->options->driver, &settings))
-		complain("no driver: %s with the options '%s': %s", driver, settings,
-			 text_string(&why));
+		log_complain("no driver: %s with the options '%s': %s", driver, settings,
+			     text_string(&why));
 	else
-		complain("no driver: %s: %s; --driver software needs no GPU", driver,
-			 text_string(&why));
+		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
+			     text_string(&why));
 	return error;
 }
 
@@ -292,7 +290,7 @@ static int mount_view(struct server *server)
 	if (!error)
 		error = mount_note(&server->mount, server->mountpoint);
 	if (error)
-		complain("mount at %s failed", server->mountpoint);
+		log_complain("mount at %s failed", server->mountpoint);
 	return error;
 }
 
@@ -329,7 +327,7 @@ static int make_socket(struct server *server)
 	if (error == -EADDRINUSE && !server->options->socket)
 		error = make_second_socket(server, &why);
 	if (error)
-		complain("%s", why.length ? text_string(&why) : strerror(-error));
+		log_complain("%s", why.length ? text_string(&why) : strerror(-error));
 	return error;
 }
 
@@ -347,7 +345,7 @@ static int start_view(struct server *server)
 		error = transport_new(&server->transport, server->session, server->broker,
 				      on_answering, on_ended, server);
 	if (error)
-		complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
+		log_complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
 	return error;
 }
 
@@ -357,7 +355,7 @@ static int stop_broker(struct server *server)
 
 	if (!server->broker || !broker_free(server->broker, &why))
 		return 0;
-	complain("not everything was given back: %s", text_string(&why));
+	log_complain("not everything was given back: %s", text_string(&why));
 	return -EIO;
 }
 
@@ -379,8 +377,10 @@ static int serve(const struct options *options, const char *mountpoint)
 	int error = driver && worker ? prepare_end() : -ENOMEM;
 
 	raise_limit();
-	if (!error)
-		error = make_socket(&server);
+	if (!error) {
+		server.log = log_new();
+		error = server.log ? make_socket(&server) : -ENOMEM;
+	}
 	if (!error)
 		error = start_broker(&server, driver, worker);
 	if (!error)
@@ -388,13 +388,14 @@ static int serve(const struct options *options, const char *mountpoint)
 	if (!error)
 		error = start_view(&server);
 	if (!error) {
-		wait_for_end();
-		sd_notify(0, "STOPPING=1");
+		wait_for_end(server.broker);
+		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
 	}
 	server.tickets = tickets_free(server.tickets);
 	if (stop_broker(&server))
 		error = -EIO;
+	server.log = log_free(server.log);
 	free(server.socket);
 	if (server.session) {
 		mount_forget(server.session);
@@ -410,7 +411,7 @@ static int start(const struct options *options)
 	int status = -1;
 
 	if (mount_prepare(options->mountpoint, &mountpoint, &why))
-		return complain("%s", text_string(&why));
+		return log_complain("%s", text_string(&why));
 	if (!options->foreground)
 		status = fork_away();
 	return status >= 0 ? status : serve(options, mountpoint);
@@ -422,8 +423,9 @@ int main(int argc, char **argv)
 	_cleanup_text_ struct text text = TEXT_INIT;
 	int status = EXIT_SUCCESS;
 
+	log_init();
 	if (options_parse(&options, argc, argv, &text)) {
-		status = complain("%s", text_string(&text));
+		status = log_complain("%s", text_string(&text));
 	} else if (options.help) {
 		options_help(&text);
 		fputs(text_string(&text), stdout);

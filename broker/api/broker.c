@@ -9,6 +9,7 @@
 #include "api/housekeeper.h"
 #include "api/metrics.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/user_names.h"
 #include "base/workqueue.h"
 #include "cuda/driver.h"
@@ -137,6 +138,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->metrics = &whole->metrics;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
+	broker->journal->warnings = config->warnings;
 	broker->processes->resume = op_resume;
 	clock_cond_init(&broker->processes->housekeeper_wake);
 	broker->processes->mover.staging.fd = -1;
@@ -156,6 +158,20 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	}
 	*ret_broker = broker;
 	return 0;
+}
+
+void broker_summary(struct broker *broker, struct text *text)
+{
+	const struct registry *registry = broker->registry;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	text_printf(text, "%u device%s, %llu allocation%s of %s, %u user%s",
+		    registry->n_devices, registry->n_devices == 1 ? "" : "s",
+		    (unsigned long long)registry->n_allocations,
+		    registry->n_allocations == 1 ? "" : "s", size_text(registry->bytes),
+		    HASH_COUNT(registry->owners_by_uid),
+		    HASH_COUNT(registry->owners_by_uid) == 1 ? "" : "s");
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /* ---- the end ---- */

@@ -191,6 +191,7 @@ struct broker_config {
 	const char *worker;	    /* the worker program */
 	const char *version;	    /* of gpumem */
 	const char *socket;	    /* socket where tickets are exchanged; NULL: none */
+	struct warnings *warnings;  /* base/warning.h; NULL: nobody wants them */
 	unsigned int worker_idle_s; /* an owner's worker without memory ends after this
 				       idle time */
 	uint32_t launch_timeout_ms; /* default limit of a launch; 0: none */
@@ -208,6 +209,9 @@ struct broker_config {
  */
 int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	       struct text *why);
+
+/* Appends what is held, on a line for people: "2 devices, 3 allocations of 12 MiB". */
+void broker_summary(struct broker *broker, struct text *text);
 
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);

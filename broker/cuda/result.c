@@ -19,11 +19,14 @@ struct result {
 	const char *name;
 	int error;
 	bool sticky;
+	bool broken; /* the device is gone, or its hardware has a fault */
 };
 
 /* clang-format off */
 #define KEPT(number, name, error) { number, "CUDA_" #name, error, false }
 #define LOST(number, name, error) { number, "CUDA_" #name, error, true }
+#define GONE(number, name, error) { number, "CUDA_" #name, error, false, true }
+#define BROKEN(number, name, error) { number, "CUDA_" #name, error, true, true }
 
 static const struct result results[] = {
 	KEPT(0, SUCCESS, 0),
@@ -33,8 +36,8 @@ static const struct result results[] = {
 	KEPT(4, ERROR_DEINITIALIZED, ENODEV),
 	KEPT(34, ERROR_STUB_LIBRARY, ENODEV),
 	KEPT(36, ERROR_CALL_REQUIRES_NEWER_DRIVER, EOPNOTSUPP),
-	KEPT(46, ERROR_DEVICE_UNAVAILABLE, ENODEV),
-	KEPT(100, ERROR_NO_DEVICE, ENODEV),
+	GONE(46, ERROR_DEVICE_UNAVAILABLE, ENODEV),
+	GONE(100, ERROR_NO_DEVICE, ENODEV),
 	KEPT(101, ERROR_INVALID_DEVICE, ENODEV),
 	KEPT(102, ERROR_DEVICE_NOT_LICENSED, ENODEV),
 	KEPT(200, ERROR_INVALID_IMAGE, ENOEXEC),
@@ -47,13 +50,13 @@ static const struct result results[] = {
 	KEPT(209, ERROR_NO_BINARY_FOR_GPU, ENOEXEC),
 	KEPT(210, ERROR_ALREADY_ACQUIRED, EBUSY),
 	KEPT(211, ERROR_NOT_MAPPED, EINVAL),
-	LOST(214, ERROR_ECC_UNCORRECTABLE, EIO),
+	BROKEN(214, ERROR_ECC_UNCORRECTABLE, EIO),
 	KEPT(215, ERROR_UNSUPPORTED_LIMIT, EOPNOTSUPP),
 	KEPT(216, ERROR_CONTEXT_ALREADY_IN_USE, EBUSY),
 	KEPT(217, ERROR_PEER_ACCESS_UNSUPPORTED, EXDEV),
 	KEPT(218, ERROR_INVALID_PTX, ENOEXEC),
 	KEPT(219, ERROR_INVALID_GRAPHICS_CONTEXT, EIO),
-	LOST(220, ERROR_NVLINK_UNCORRECTABLE, EIO),
+	BROKEN(220, ERROR_NVLINK_UNCORRECTABLE, EIO),
 	KEPT(221, ERROR_JIT_COMPILER_NOT_FOUND, EOPNOTSUPP),
 	KEPT(222, ERROR_UNSUPPORTED_PTX_VERSION, ENOEXEC),
 	KEPT(223, ERROR_JIT_COMPILATION_DISABLED, EOPNOTSUPP),
@@ -146,4 +149,9 @@ int cuda_result_find(const char *name)
 bool cuda_result_is_sticky(int result)
 {
 	return result_row(result)->sticky;
+}
+
+bool cuda_result_is_of_device(int result)
+{
+	return result_row(result)->broken;
 }

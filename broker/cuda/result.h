@@ -37,3 +37,9 @@ int cuda_result_find(const char *name);
  * same result; only a new process gets a new context.
  */
 bool cuda_result_is_sticky(int result);
+
+/*
+ * Whether the device is gone, or its hardware has a fault: what an administrator should
+ * know.
+ */
+bool cuda_result_is_of_device(int result);

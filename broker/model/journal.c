@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/text.h"
+#include "base/warning.h"
 #include "model/event_reader.h"
 
 struct event_reader {
@@ -79,6 +80,11 @@ static struct failures *failures_of(struct journal *journal, uid_t uid)
 	return failures;
 }
 
+static bool is_limit(int error)
+{
+	return error == EDQUOT || error == EMFILE || error == ENFILE;
+}
+
 void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
 		  int error, const char *sentence)
 {
@@ -92,6 +98,9 @@ void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *fil
 	text_add(&text, "\n", 1);
 	if (text_failed(&text))
 		return;
+	if (is_limit(error))
+		warnings_add(journal->warnings, WARNING_LIMIT, uid, file, "%s: %s", file,
+			     sentence);
 
 	pthread_mutex_lock(&journal->lock);
 	journal->n_failures++;

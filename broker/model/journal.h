@@ -40,12 +40,14 @@ struct journal {
 	uint64_t n_events;
 	char *events[EVENTS_KEPT];
 	struct event_reader *readers;
+	struct warnings *warnings; /* NULL: nobody wants them; set at the start */
 };
 
 void journal_init(struct journal *journal);
 void journal_deinit(struct journal *journal);
 
-/* error is a positive errno. Unprintable bytes of the sentence are shown as \xHH. */
+/* error is a positive errno. Unprintable bytes of the sentence are shown as \xHH. A share
+ * or limit that is used up is a warning, too. */
 void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
 		  int error, const char *sentence);
 

@@ -9,10 +9,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
+#include "base/warning.h"
 #include "cuda/result.h"
 #include "model/allocation.h"
+#include "model/journal.h"
 #include "model/managed_ranges.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -383,12 +387,28 @@ static void op_failed(struct op *op, const struct wire_reply *reply)
 		strerror(reply->error));
 }
 
+static void op_warn_device(const struct op *op, const struct wire_reply *reply)
+{
+	const struct device *device =
+		op->broker->registry->device_at[op->request.record.device];
+	_cleanup_text_ struct text why = TEXT_INIT;
+	char object[32];
+
+	text_add_call(&why, reply->call, reply->result);
+	snprintf(object, sizeof(object), "devices/%u", device->index);
+	warnings_add(op->broker->journal->warnings, WARNING_DEVICE, geteuid(), object,
+		     "device %u (%s, %s) is gone or broken%s", device->index,
+		     device->name, device->pci_bus_id, text_string(&why));
+}
+
 void op_replied(struct request *request, const struct wire_reply *reply, bool lost)
 {
 	struct op *op = container_of(request, struct op, request);
 
 	if (!lost)
 		worker_forgive(op->worker);
+	if (!lost && cuda_result_is_of_device(reply->result))
+		op_warn_device(op, reply);
 	/* The first reply to show lost contexts makes the broker give up the process. */
 	if (!lost && cuda_result_is_sticky(reply->result)) {
 		checkpoint_note_fault(op->broker, op->worker, op->asked_epoch,

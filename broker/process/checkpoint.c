@@ -319,6 +319,7 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 {
 	struct registry *registry = checkpoint->broker->registry;
 	struct allocation *allocation;
+	struct loss loss = { 0 };
 	uint64_t size = 0;
 
 	for (uint32_t slot = 0;
@@ -327,7 +328,7 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 			continue;
 		if (!is_saved(allocation)) {
 			worker_lose_allocation(checkpoint->broker, allocation,
-					       checkpoint->reason);
+					       checkpoint->reason, &loss);
 			continue;
 		}
 		allocation->restoring = true;
@@ -338,6 +339,8 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 		};
 		size += align_up(allocation->size, SAVE_ALIGN);
 	}
+	loss_tell(checkpoint->broker, checkpoint->worker->owner, &loss,
+		  checkpoint->reason);
 	return size;
 }
 
@@ -345,6 +348,7 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 static void checkpoint_drop(struct checkpoint *checkpoint)
 {
 	char why[sizeof(checkpoint->reason) + 64];
+	struct loss loss = { 0 };
 
 	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
 		 checkpoint->reason);
@@ -354,8 +358,9 @@ static void checkpoint_drop(struct checkpoint *checkpoint)
 				.allocation;
 
 		allocation->restoring = false;
-		worker_lose_allocation(checkpoint->broker, allocation, why);
+		worker_lose_allocation(checkpoint->broker, allocation, why, &loss);
 	}
+	loss_tell(checkpoint->broker, checkpoint->worker->owner, &loss, why);
 }
 
 static void checkpoint_restored(struct restore *restore)
@@ -404,7 +409,8 @@ static bool instance_give_up(struct broker *broker, struct worker *worker, uint3
 			     const char *reason, int error, bool faulted,
 			     struct completion *completion)
 {
-	struct channel *channel = worker_abandon(worker, epoch, reason, error);
+	struct channel *channel =
+		worker_abandon(worker, epoch, reason, error, completion != NULL);
 	struct checkpoint *checkpoint;
 	uint64_t size = 0;
 

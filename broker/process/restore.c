@@ -75,10 +75,12 @@ static void saved_lose(struct restore *restore)
 	struct allocation *allocation = restore->saved[restore->at].allocation;
 	struct work *parked;
 	char why[2 * sizeof(restore->why_not) + 16];
+	struct loss loss = { 0 };
 
 	snprintf(why, sizeof(why), "%s, and it %s", restore->reason, restore->why_not);
 	pthread_mutex_lock(&broker->registry->lock);
-	worker_lose_allocation(broker, allocation, why);
+	worker_lose_allocation(broker, allocation, why, &loss);
+	loss_tell(broker, restore->worker->owner, &loss, why);
 	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
 	broker->processes->resume(parked);

@@ -9,6 +9,8 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/number.h"
+#include "base/warning.h"
 #include "channel/channel.h"
 #include "memory/block.h"
 #include "model/allocation.h"
@@ -258,11 +260,33 @@ void worker_wake(struct worker *worker, uint32_t devices)
 }
 
 void worker_lose_allocation(struct broker *broker, struct allocation *allocation,
-			    const char *why)
+			    const char *why, struct loss *loss)
 {
+	size_t length = strlen(loss->names);
+
 	if (allocation->state != ALLOCATION_LIVE)
 		return;
+	/* What does not fit is in the count. */
+	if (length + strlen(allocation->name) + 3 < sizeof(loss->names))
+		snprintf(loss->names + length, sizeof(loss->names) - length, "%s%s",
+			 loss->n ? ", " : "", allocation->name);
+	loss->n++;
+	loss->bytes += allocation->size;
 	allocation_lose(broker->registry, allocation, why);
 	journal_event(broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
 		      allocation->name, (unsigned long long)allocation->id, why);
+}
+
+void loss_tell(struct broker *broker, const struct owner *owner, const struct loss *loss,
+	       const char *why)
+{
+	char object[32];
+
+	if (!loss->n)
+		return;
+	snprintf(object, sizeof(object), "owners/%u", owner->uid);
+	warnings_add(broker->journal->warnings, WARNING_MEMORY_LOST, owner->uid, object,
+		     "uid %u has lost %u allocation%s of %s: the worker %s. Lost: %s",
+		     owner->uid, loss->n, loss->n == 1 ? "" : "s", size_text(loss->bytes),
+		     why, loss->names);
 }

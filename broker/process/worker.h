@@ -73,12 +73,23 @@ bool worker_is_unused(struct worker *worker);
 /* The owner's worker, created on first use. NULL: no memory. */
 struct worker *worker_of(struct broker *broker, struct owner *owner);
 
+/* What an owner loses at once: for the warning. */
+struct loss {
+	unsigned int n;
+	uint64_t bytes;
+	char names[200]; /* of the first */
+};
+
 /*
- * Marks an allocation as lost with its process. why completes "the worker WHY". The
- * allocation stays in the tree until it is freed. Under registry.lock.
+ * Marks an allocation as lost with its process, and counts the loss. why completes "the
+ * worker WHY". The allocation stays in the tree until it is freed. Under registry.lock.
  */
 void worker_lose_allocation(struct broker *broker, struct allocation *allocation,
-			    const char *why);
+			    const char *why, struct loss *loss);
+
+/* A warning about the owner's losses, if there are any; why as in "the worker WHY". */
+void loss_tell(struct broker *broker, const struct owner *owner, const struct loss *loss,
+	       const char *why);
 
 /* The worker with access to an allocation: the mover, or its owner's. NULL: no memory. */
 struct worker *allocation_worker(struct broker *broker,
@@ -160,12 +171,13 @@ bool worker_gave_up(struct worker *worker, uint32_t epoch);
 /*
  * Detaches the process from the worker: the next request starts another. reason completes
  * "the worker REASON"; error is the errno for kernels that were running. For
- * checkpoint.c, which ends the process. The channel stays while registry.lock is held.
+ * checkpoint.c, which ends the process. wanted: its owner asked for the end. The channel
+ * stays while registry.lock is held.
  *
  * Returns: the channel; NULL when the worker has no such process any more.
  */
 struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
-			       int error);
+			       int error, bool wanted);
 
 /*
  * Requests a new process at once, in place of the one with that epoch, with a context on

@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/handle_table.h"
 #include "base/text.h"
+#include "base/warning.h"
 #include "channel/channel.h"
 #include "model/allocation.h"
 #include "model/journal.h"
@@ -60,14 +62,43 @@ static void instance_lose_all(struct broker *broker, const struct owner *owner,
 			      uint32_t epoch, const char *why)
 {
 	struct allocation *allocation;
+	struct loss loss = { 0 };
 
 	for (uint32_t slot = 0;
 	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
 	     slot++) {
 		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
 		    allocation->worker_epoch == epoch && !allocation->restoring)
-			worker_lose_allocation(broker, allocation, why);
+			worker_lose_allocation(broker, allocation, why, &loss);
 	}
+	loss_tell(broker, owner, &loss, why);
+}
+
+/* Tells the administrator of an end that nobody asked for. */
+static void instance_warn(struct broker *broker, struct worker *worker,
+			  const char *reason)
+{
+	struct warnings *warnings = broker->journal->warnings;
+	char object[32];
+	uid_t uid;
+
+	if (!worker->owner) {
+		warnings_add(warnings, WARNING_MOVER_ENDED, geteuid(), "mover",
+			     "the mover, which moves all users' data, %s; another is "
+			     "started",
+			     reason);
+		return;
+	}
+	uid = worker->owner->uid;
+	snprintf(object, sizeof(object), "owners/%u/worker", uid);
+	if (worker_has_failed(worker))
+		warnings_add(warnings, WARNING_WORKER_FAILED, uid, object,
+			     "the worker of uid %u %s, as those before, and is not "
+			     "started again until owners/%u/reset is written",
+			     uid, reason, uid);
+	else
+		warnings_add(warnings, WARNING_WORKER_ENDED, uid, object,
+			     "the worker of uid %u %s", uid, reason);
 }
 
 /*
@@ -75,7 +106,8 @@ static void instance_lose_all(struct broker *broker, const struct owner *owner,
  * lock is held.
  */
 static void instance_tell_end(struct broker *broker, struct worker *worker,
-			      uint32_t epoch, bool unasked, const char *reason)
+			      uint32_t epoch, bool unasked, bool wanted,
+			      const char *reason)
 {
 	char name[32];
 
@@ -83,6 +115,8 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 	pthread_mutex_lock(&broker->registry->lock);
 	journal_event(broker->journal, "worker_end %s run=%u reason=\"%s\"", name, epoch,
 		      reason);
+	if (unasked && !wanted)
+		instance_warn(broker, worker, reason);
 	if (unasked) {
 		broker->processes->restarts++;
 		if (worker->owner) {
@@ -116,7 +150,8 @@ static void instance_ended(void *userdata, struct channel *channel, const char *
 	instance_note_reason(instance, reason, EIO);
 	pthread_mutex_unlock(&worker->lock);
 
-	instance_tell_end(broker, worker, instance->epoch, !stopping, instance->reason);
+	instance_tell_end(broker, worker, instance->epoch, !stopping, instance->wanted,
+			  instance->reason);
 
 	pthread_mutex_lock(&broker->registry->lock);
 	LL_PREPEND2(broker->processes->dead_instances, instance, next_dead);
@@ -322,7 +357,7 @@ void worker_condemn(struct worker *worker, uint32_t epoch, const char *reason)
 }
 
 struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char *reason,
-			       int error)
+			       int error, bool wanted)
 {
 	struct channel *channel = NULL;
 
@@ -331,6 +366,7 @@ struct channel *worker_abandon(struct worker *worker, uint32_t epoch, const char
 		instance_note_reason(worker->instance, reason, error);
 		/* The broker ended the process; this is no failure of its own. */
 		worker->instance->proved = true;
+		worker->instance->wanted = wanted;
 		worker->given_up_epoch = epoch;
 		channel = take_ptr(worker->channel);
 	}

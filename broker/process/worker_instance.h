@@ -27,6 +27,7 @@ struct instance {
 	uint32_t epoch;
 	bool stopping;	  /* was asked to end; under worker->lock, like the next: */
 	bool proved;	  /* has sent a reply */
+	bool wanted;	  /* its owner asked for the end */
 	char reason[128]; /* why the broker ended it; empty: unknown */
 	int error;	  /* errno for requests in flight */
 	struct telling *tellings;  /* MAP, MAP_HOST, STREAM_CREATE without an answer */

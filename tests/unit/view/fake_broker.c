@@ -346,6 +346,12 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	return -pthread_create(&broker->thread, NULL, work, broker);
 }
 
+void broker_summary(struct broker *broker, struct text *text)
+{
+	(void)broker;
+	text_printf(text, "no devices");
+}
+
 void broker_shutdown(struct broker *broker)
 {
 	(void)broker;

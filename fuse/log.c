@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "log.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/warning.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#define SD_JOURNAL_SUPPRESS_LOCATION
+#include <systemd/sd-journal.h>
+#include <unistd.h>
+
+#define STDERR_WAIT_MS 1000
+#define END_WAIT_MS    2000
+
+/* ---- where the words go ---- */
+
+static bool in_journal; /* atomic */
+
+/*
+ * systemd.exec(5): $JOURNAL_STREAM has the device and inode of the journal's stream. A
+ * program that was started with another stderr inherits the variable all the same.
+ */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat stat;
+	int length = 0;
+
+	return stream && sscanf(stream, "%llu:%llu%n", &device, &inode, &length) == 2 &&
+	       !stream[length] && fstat(STDERR_FILENO, &stat) == 0 &&
+	       stat.st_dev == device && stat.st_ino == inode;
+}
+
+void log_init(void)
+{
+	__atomic_store_n(&in_journal, stderr_is_journal(), __ATOMIC_RELAXED);
+}
+
+void log_leave_terminal(void)
+{
+	__atomic_store_n(&in_journal, true, __ATOMIC_RELAXED);
+}
+
+/* One write(2), so that lines of several programs don't mix. */
+static void write_stderr(const char *line, size_t length)
+{
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
+	ssize_t written;
+
+	if (poll(&ready, 1, STDERR_WAIT_MS) != 1)
+		return;
+	written = write(STDERR_FILENO, line, length);
+	(void)written;
+}
+
+/* ---- messages ---- */
+
+static void print_field(struct text *field, const char *key, const char *value)
+{
+	text_printf(field, "%s=%s", key, value);
+}
+
+static void send_journal(const struct warning *warning)
+{
+	const struct warning_class *class = &warning_classes[warning->kind];
+	enum { MESSAGE, PRIORITY, ID, UID, OBJECT, IDENTIFIER, N_FIELDS };
+	struct text fields[N_FIELDS] = { 0 };
+	struct iovec vectors[N_FIELDS];
+
+	print_field(&fields[MESSAGE], "MESSAGE", warning->sentence);
+	text_printf(&fields[PRIORITY], "PRIORITY=%d", class->priority);
+	print_field(&fields[ID], "MESSAGE_ID", class->id);
+	text_printf(&fields[UID], "GPUMEM_UID=%u", warning->uid);
+	print_field(&fields[OBJECT], "GPUMEM_OBJECT", warning->object);
+	print_field(&fields[IDENTIFIER], "SYSLOG_IDENTIFIER", "gpumemd");
+	for (unsigned int i = 0; i < N_FIELDS; i++)
+		vectors[i] = (struct iovec){ (char *)text_string(&fields[i]),
+					     fields[i].length };
+	(void)sd_journal_sendv(vectors, N_FIELDS);
+	for (unsigned int i = 0; i < N_FIELDS; i++)
+		text_deinit(&fields[i]);
+}
+
+static void say(const struct warning *warning)
+{
+	int priority = warning_classes[warning->kind].priority;
+	_cleanup_text_ struct text line = TEXT_INIT;
+
+	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED)) {
+		send_journal(warning);
+		return;
+	}
+	text_printf(&line, "gpumemd: %s: %s\n",
+		    priority == LOG_WARNING ? "warning" : "error", warning->sentence);
+	write_stderr(text_string(&line), line.length);
+}
+
+int log_complain(const char *format, ...)
+{
+	struct warning warning = { .kind = WARNING_BROKER, .uid = getuid() };
+	va_list args, again;
+
+	va_start(args, format);
+	va_copy(again, args);
+	(void)vsnprintf(warning.sentence, sizeof(warning.sentence), format, again);
+	va_end(again);
+	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED)) {
+		send_journal(&warning);
+	} else {
+		fprintf(stderr, "gpumemd: ");
+		vfprintf(stderr, format, args);
+		fprintf(stderr, "\n");
+	}
+	va_end(args);
+	return EXIT_FAILURE;
+}
+
+/* ---- the thread ---- */
+
+struct log {
+	struct warnings *warnings;
+	pthread_t thread;
+};
+
+static void *log_run(void *userdata)
+{
+	struct warnings *warnings = userdata;
+	struct warning warning;
+
+	while (warnings_take(warnings, &warning))
+		say(&warning);
+	return NULL;
+}
+
+struct log *log_new(void)
+{
+	struct log *log = calloc(1, sizeof(*log));
+
+	if (!log)
+		return NULL;
+	log->warnings = warnings_new();
+	if (log->warnings &&
+	    pthread_create(&log->thread, NULL, log_run, log->warnings) == 0)
+		return log;
+	log->warnings = warnings_free(log->warnings);
+	free(log);
+	return NULL;
+}
+
+struct warnings *log_warnings(struct log *log)
+{
+	return log->warnings;
+}
+
+struct log *log_free(struct log *log)
+{
+	struct timespec until;
+
+	if (!log)
+		return NULL;
+	warnings_end(log->warnings);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += END_WAIT_MS / 1000;
+	/* A thread that hangs in the journal keeps the warnings until the process ends.
+	 */
+	if (pthread_clockjoin_np(log->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+		warnings_free(log->warnings);
+	free(log);
+	return NULL;
+}
