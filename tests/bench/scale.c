@@ -2,9 +2,10 @@
 /*
  * The cost of a thousand, a hundred thousand and a million live allocations: the time of
  * another alloc, of a look at an allocation and of a list of all, and the broker's memory
- * for each.
+ * for each. The files of thirty thousand are asked for their sizes, too.
  *
- * BENCH_ALLOCATIONS sets the largest number.
+ * BENCH_ALLOCATIONS sets the largest number. No user may have so many, so root allocates
+ * for several.
  */
 #include "bench.h"
 
@@ -12,12 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define SIZE	    256
 #define BATCH_BYTES ((size_t)512 << 10)
 #define SAMPLES	    301
+#define OWNER_MAX   200000
+#define DU_MAX	    30000 /* allocations; du asks for each of their files */
 
 static size_t memory_of(pid_t pid)
 {
@@ -33,8 +37,21 @@ static size_t memory_of(pid_t pid)
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Writes a batch as one of several users: the limit of each is 262144. */
+static void command_of_owner(const struct mount *mount, size_t n, const char *batch)
+{
+	int alloc;
+
+	if (geteuid() == 0)
+		setfsuid((uid_t)(n / OWNER_MAX));
+	alloc = mount_open(mount, "control/alloc", O_WRONLY);
+	command(alloc, batch);
+	close(alloc);
+	setfsuid(geteuid());
+}
+
 /* Allocates NAMES first to last (not itself) in large batches. */
-static void allocate(int alloc, size_t first, size_t last)
+static void allocate(const struct mount *mount, size_t first, size_t last)
 {
 	char *batch = malloc(BATCH_BYTES + 64), *end = batch;
 
@@ -42,9 +59,10 @@ static void allocate(int alloc, size_t first, size_t last)
 		die("no memory");
 	for (size_t i = first; i < last; i++) {
 		end += sprintf(end, "a%zu %d\n", i, SIZE);
-		if ((size_t)(end - batch) < BATCH_BYTES && i + 1 < last)
+		if ((size_t)(end - batch) < BATCH_BYTES && i + 1 < last &&
+		    (i + 1) % OWNER_MAX)
 			continue;
-		command(alloc, batch);
+		command_of_owner(mount, i, batch);
 		end = batch;
 	}
 	free(batch);
@@ -82,12 +100,14 @@ static void measure_look(const struct mount *mount, size_t n, struct series *ser
 	}
 }
 
-static double measure_list(const struct mount *mount)
+/* The time of a program that walks the folder. */
+static double measure_walk(const struct mount *mount, const char *program)
 {
 	char line[128];
 	double start = now_s();
 
-	snprintf(line, sizeof(line), "exec ls %s/allocations >/dev/null", mount->path);
+	snprintf(line, sizeof(line), "exec %s %s/allocations >/dev/null", program,
+		 mount->path);
 	if (system(line))
 		die("%s failed", line);
 	return now_s() - start;
@@ -96,17 +116,22 @@ static double measure_list(const struct mount *mount)
 static void measure(const struct mount *mount, int alloc, int release, size_t n,
 		    size_t memory_before)
 {
-	static struct series more, look, list;
+	static struct series more, look, list, sizes;
 
-	more.n = look.n = list.n = 0;
+	more.n = look.n = list.n = sizes.n = 0;
 	measure_one_more(alloc, release, &more);
 	measure_look(mount, n, &look);
-	for (unsigned int i = 0; i < 3; i++)
-		series_add(&list, measure_list(mount));
+	for (unsigned int i = 0; i < 3; i++) {
+		series_add(&list, measure_walk(mount, "ls"));
+		if (n <= DU_MAX)
+			series_add(&sizes, measure_walk(mount, "du -s"));
+	}
 	printf("with %zu allocations\n", n);
 	series_print("  one more", &more, "us");
 	series_print("  look one up", &look, "us");
 	series_print("  ls of all", &list, "s");
+	if (sizes.n)
+		series_print("  du of all", &sizes, "s");
 	printf("%-40s %10.0f bytes\n", "  broker's memory for each",
 	       (double)(memory_of(mount->pid) - memory_before) / (double)n);
 	fflush(stdout);
@@ -114,7 +139,7 @@ static void measure(const struct mount *mount, int alloc, int release, size_t n,
 
 int main(void)
 {
-	static const size_t steps[] = { 1000, 100000, 1000000 };
+	static const size_t steps[] = { 1000, 30000, 100000, 1000000 };
 	size_t most = bench_number("BENCH_ALLOCATIONS", 1000000);
 	struct mount broker;
 	size_t n = 0, before;
@@ -130,7 +155,7 @@ int main(void)
 
 		if (steps[i] > most)
 			break;
-		allocate(alloc, n, steps[i]);
+		allocate(&broker, n, steps[i]);
 		printf("allocated %zu in %.2f s, %.2f us each\n", steps[i] - n,
 		       now_s() - start, (now_s() - start) / (double)(steps[i] - n) * 1e6);
 		n = steps[i];
