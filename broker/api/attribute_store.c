@@ -72,8 +72,8 @@ static int store_map(struct broker *broker, struct allocation *allocation,
 	if (r < 0)
 		return r;
 	allocation->map_readers = readers;
-	journal_event(broker->journal, "change allocations/%s map=%s", allocation->name,
-		      value);
+	journal_event_by(broker->journal, caller, "change allocations/%s map=%s",
+			 allocation->name, value);
 	return 0;
 }
 

@@ -291,8 +291,7 @@ static int create_stream(struct broker *broker, const char *name,
 		r = stream_new(&stream, broker->registry, name, owner, 0, false);
 	if (r == 0) {
 		*ret_token = (struct token){ stream->slot, stream->slot_generation };
-		journal_event(broker->journal, "create streams/%s uid=%u", name,
-			      caller->uid);
+		journal_event_by(broker->journal, caller, "create streams/%s", name);
 	} else if (r == -EEXIST) {
 		refuse(refusal, EEXIST, "stream %s is there already", name);
 	} else if (r == -ENFILE) {
@@ -330,7 +329,7 @@ int broker_create(struct broker *broker, enum object_type type, const char *name
 	else if (type == OBJECT_STREAM)
 		r = create_stream(broker, name, caller, owner, ret_token, &refusal);
 	else
-		r = module_create(broker, name, owner, ret_token, &refusal);
+		r = module_create(broker, name, owner, caller, ret_token, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
 }
@@ -351,7 +350,7 @@ static int remove_allocation(struct broker *broker, const char *name,
 			   "allocation %s belongs to uid %u, not to uid %u", name,
 			   allocation->owner->uid, caller->uid);
 	if (r == 0)
-		allocation_release(broker, allocation);
+		allocation_release_by(broker, allocation, caller);
 	else
 		pthread_mutex_unlock(&broker->registry->lock);
 	return r;
@@ -380,7 +379,7 @@ static int remove_stream(struct broker *broker, const char *name,
 	if (r == 0) {
 		struct worker *worker = stream->owner->worker;
 
-		journal_event(broker->journal, "remove streams/%s", name);
+		journal_event_by(broker->journal, caller, "remove streams/%s", name);
 		/* Announced before the number can be reused. */
 		if (worker)
 			worker_drop_stream(worker, stream);
@@ -443,8 +442,8 @@ int broker_rename(struct broker *broker, enum object_type type, const char *name
 		refuse(&refusal, ENOMEM, "no memory in the broker");
 	if (r == 0) {
 		leases_note_changed(allocation);
-		journal_event(broker->journal, "rename allocations/%s from=%s", new_name,
-			      name);
+		journal_event_by(broker->journal, caller, "rename allocations/%s from=%s",
+				 new_name, name);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;

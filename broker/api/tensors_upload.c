@@ -72,12 +72,12 @@ static struct allocation *find(struct broker *broker, struct token token,
 
 /* Puts the tensors (NULL: none) in place of the old ones. Under registry.lock. */
 static void replace(struct broker *broker, struct allocation *allocation,
-		    struct tensors *tensors)
+		    const struct caller *by, struct tensors *tensors)
 {
 	tensors_unref(allocation->tensors);
 	allocation->tensors = tensors;
-	journal_event(broker->journal, "change allocations/%s tensors_bytes=%zu",
-		      allocation->name, tensors ? tensors->size : 0);
+	journal_event_by(broker->journal, by, "change allocations/%s tensors_bytes=%zu",
+			 allocation->name, tensors ? tensors->size : 0);
 }
 
 /* Charges the caller before any memory is taken. Returns: 0; -EDQUOT, -ENOMEM. */
@@ -150,7 +150,8 @@ static void store_run(struct task *task)
 	pthread_mutex_lock(&registry->lock);
 	allocation = r == 0 ? find(store->broker, store->token, &refusal) : NULL;
 	if (allocation)
-		replace(store->broker, allocation, take_ptr(store->tensors));
+		replace(store->broker, allocation, &store->caller,
+			take_ptr(store->tensors));
 	else
 		r = -refusal.error;
 	tensors_unref(store->tensors);
@@ -191,7 +192,7 @@ static void tensors_store(struct broker *broker, struct token token,
 	else if (size)
 		r = charge(store, size, &refusal);
 	else
-		replace(broker, allocation, NULL);
+		replace(broker, allocation, caller, NULL);
 	if (r == 0 && size) {
 		broker->registry->n_busy++;
 		completion_hold(wait, &store->wait, NULL);
@@ -230,12 +231,11 @@ static void tensors_remove(struct broker *broker, struct token token,
 {
 	struct allocation *allocation;
 
-	(void)caller;
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation && !allocation->sealed && allocation->tensors &&
 	    allocation->tensors == contents->object)
-		replace(broker, allocation, NULL);
+		replace(broker, allocation, caller, NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 

@@ -399,6 +399,7 @@ void verb_alloc(struct command *command)
 		return;
 	}
 	alloc->broker = command->broker;
+	alloc->pid = command->pid;
 	alloc->completion = &command->completion;
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	alloc->made = line.until_close ? alloc_made_until_close : alloc_made;

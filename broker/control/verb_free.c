@@ -25,6 +25,6 @@ void verb_free(struct command *command)
 	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
 	if (!allocation)
 		return;
-	allocation_release(command->broker, allocation);
+	allocation_release_by(command->broker, allocation, command->caller);
 	command_done(command, 0);
 }

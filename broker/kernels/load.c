@@ -312,6 +312,7 @@ static void load_lost(struct op *op, const char *reason)
 /* Under registry.lock. The module keeps the image of the last close. */
 static void load_settle(struct op *op)
 {
+	const struct caller by = { .uid = op->uid, .pid = op->pid };
 	struct load *load = load_of(op);
 	struct module *module = load->module;
 	struct image *image = load->image;
@@ -324,17 +325,18 @@ static void load_settle(struct op *op)
 		module->log = take_ptr(load->log);
 	}
 	if (op->error) {
-		journal_event(op->broker->journal, "failed modules/%s errno=%s",
-			      module->name, strerrorname_np(op->error));
+		journal_event_by(op->broker->journal, &by, "failed modules/%s errno=%s",
+				 module->name, strerrorname_np(op->error));
 		return;
 	}
 	if (module->image && module->image->serial > image->serial)
 		return;
 	load->image = module_set_image(op->broker->registry, module, image);
 	module->loaded_s = time(NULL);
-	journal_event(op->broker->journal,
-		      "load modules/%s format=%s size=%llu functions=%u", module->name,
-		      load->format, (unsigned long long)image->size, image->n_functions);
+	journal_event_by(op->broker->journal, &by,
+			 "load modules/%s format=%s size=%llu functions=%u", module->name,
+			 load->format, (unsigned long long)image->size,
+			 image->n_functions);
 }
 
 static void load_finish(struct op *op)
@@ -444,13 +446,14 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 }
 
 /* Notes a file that is not an image and was not compiled. Under registry.lock. */
-static void load_note_refused(struct broker *broker, struct module *module, int error)
+static void load_note_refused(struct broker *broker, struct module *module,
+			      const struct caller *by, int error)
 {
 	module->settled = ++module->n_serials;
 	module->failed = error;
 	free(take_ptr(module->log));
-	journal_event(broker->journal, "failed modules/%s errno=%s", module->name,
-		      strerrorname_np(error));
+	journal_event_by(broker->journal, by, "failed modules/%s errno=%s", module->name,
+			 strerrorname_np(error));
 }
 
 /* Frees a load that was not added to the order. Under registry.lock. */
@@ -484,7 +487,7 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	else
 		r = refuse(&refusal, ESTALE, "the module has been removed");
 	if (module && !format)
-		load_note_refused(broker, module, refusal.error);
+		load_note_refused(broker, module, caller, refusal.error);
 	if (r == 0) {
 		load = load_new(broker, module, fd, size, format, &refusal);
 		r = load ? 0 : -refusal.error;

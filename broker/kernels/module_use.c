@@ -160,7 +160,8 @@ void module_put_image(struct broker *broker, struct image *image)
 /* ---- making and removing ---- */
 
 int module_create(struct broker *broker, const char *name, struct owner *owner,
-		  struct token *ret_token, struct refusal *refusal)
+		  const struct caller *caller, struct token *ret_token,
+		  struct refusal *refusal)
 {
 	_cleanup_text_ struct text share = TEXT_INIT;
 	struct module *module;
@@ -176,7 +177,7 @@ int module_create(struct broker *broker, const char *name, struct owner *owner,
 	if (r < 0)
 		return refuse(refusal, -r, "no memory in the broker");
 	*ret_token = (struct token){ module->slot, module->slot_generation };
-	journal_event(broker->journal, "create modules/%s uid=%u", name, owner->uid);
+	journal_event_by(broker->journal, caller, "create modules/%s", name);
 	return 0;
 }
 
@@ -208,7 +209,7 @@ int module_remove(struct broker *broker, const char *name, const struct caller *
 		r = refuse(refusal, ENOENT, "there is no module %s", name);
 	if (r == 0) {
 		image = module_set_image(broker->registry, module, NULL);
-		journal_event(broker->journal, "remove modules/%s", name);
+		journal_event_by(broker->journal, caller, "remove modules/%s", name);
 		module_free(broker->registry, module);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);

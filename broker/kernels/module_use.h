@@ -81,7 +81,8 @@ void module_look_up(struct broker *broker, struct token module, const char *name
 
 /* mkdir. Under registry.lock. Returns: 0; -EEXIST, -ENOMEM. */
 int module_create(struct broker *broker, const char *name, struct owner *owner,
-		  struct token *ret_token, struct refusal *refusal);
+		  const struct caller *caller, struct token *ret_token,
+		  struct refusal *refusal);
 
 /*
  * rmdir. With registry.lock held; releases the lock. Returns: 0; -ENOENT, -EPERM, -EBUSY.

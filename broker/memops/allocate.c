@@ -86,10 +86,10 @@ static void alloc_request_done(struct alloc_request *alloc)
 	}
 	allocation_publish(broker->registry, allocation);
 	journal_event(broker->journal,
-		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u",
+		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u pid=%d",
 		      allocation->name, (unsigned long long)allocation->id,
 		      kind_name(allocation->kind), (unsigned long long)allocation->size,
-		      allocation->owner->uid);
+		      allocation->owner->uid, alloc->pid);
 	pthread_mutex_unlock(&broker->registry->lock);
 
 	made = alloc->made;

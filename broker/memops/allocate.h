@@ -20,6 +20,7 @@ struct alloc_request {
 	struct request request; /* asks for the free memory when there is too little */
 	struct broker *broker;
 	struct allocation *allocation;
+	pid_t pid;		       /* of who asked */
 	struct completion *completion; /* NULL: interrupted. registry.lock */
 	void (*made)(struct completion *completion, struct token token); /* on success */
 	struct deadline deadline; /* while parked */

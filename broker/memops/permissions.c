@@ -352,8 +352,8 @@ static int change_module(struct broker *broker, struct module *module,
 		module->mode = mode & 0644;
 	if (gid != (gid_t)-1)
 		module->gid = gid;
-	journal_event(broker->journal, "change modules/%s mode=%04o gid=%u", module->name,
-		      module->mode, module->gid);
+	journal_event_by(broker->journal, caller, "change modules/%s mode=%04o gid=%u",
+			 module->name, module->mode, module->gid);
 	return 0;
 }
 
@@ -445,8 +445,9 @@ static int change_allocation(struct broker *broker, struct token token,
 	if (r == 0)
 		r = change_rights(&revision, rights, &refusal);
 	if (r == 0)
-		journal_event(broker->journal, "change allocations/%s mode=%04o gid=%u",
-			      name, rights.mode, rights.gid);
+		journal_event_by(broker->journal, caller,
+				 "change allocations/%s mode=%04o gid=%u", name,
+				 rights.mode, rights.gid);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(revision.ready);
 	return r < 0 ? change_refuse(broker, caller, OBJECT_ALLOCATION, name, &refusal)

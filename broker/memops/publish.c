@@ -139,15 +139,15 @@ static void set_publish(struct set *set, struct op **ready)
 		if (!set->replaced[i])
 			continue;
 		set->replaced[i]->replaced = true;
-		allocation_release_held(set->broker, set->replaced[i], ready);
+		allocation_release_held(set->broker, set->replaced[i], set->caller,
+					ready);
 	}
 	allocations_rename(registry, set->allocations, set->names, set->n);
 	for (size_t i = 0; i < set->n; i++) {
 		set->names[i] = NULL;
 		leases_note_changed(set->allocations[i]);
-		journal_event(journal, "publish allocations/%s from=%s uid=%u pid=%d",
-			      set->allocations[i]->name, set->publications[i].name,
-			      set->caller->uid, set->caller->pid);
+		journal_event_by(journal, set->caller, "publish allocations/%s from=%s",
+				 set->allocations[i]->name, set->publications[i].name);
 	}
 }
 

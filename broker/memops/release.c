@@ -197,8 +197,8 @@ static void give_back_next(struct give_back *give_back)
 		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
 			return;
 	/* The driver may take long, and the kernel too for gigabytes. */
-	if (give_back->kept ||
-	    (block_is_host(give_back->block) && give_back->block->size <= RELEASED_AT_ONCE))
+	if (give_back->kept || (block_is_host(give_back->block) &&
+				give_back->block->size <= RELEASED_AT_ONCE))
 		give_back_run(&give_back->task);
 	else
 		workqueue_add(give_back->broker->workqueue, give_back->whose,
@@ -403,16 +403,16 @@ static const struct op_class release_class = {
 };
 
 void allocation_release_held(struct broker *broker, struct allocation *allocation,
-			     struct op **ready)
+			     const struct caller *by, struct op **ready)
 {
 	struct op *op =
 		op_new(sizeof(struct release), &release_class, broker, allocation->owner);
 	struct op *more = NULL;
 	int r = -ENOMEM;
 
-	journal_event(broker->journal, "free allocations/%s id=%llu size=%llu",
-		      allocation->name, (unsigned long long)allocation->id,
-		      (unsigned long long)allocation->size);
+	journal_event_by(broker->journal, by, "free allocations/%s id=%llu size=%llu",
+			 allocation->name, (unsigned long long)allocation->id,
+			 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
 	readahead_free(broker, allocation->readahead, ready);
 	allocation_withdraw(broker->registry, allocation);
@@ -443,11 +443,17 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	op_push_all(ready, more);
 }
 
-void allocation_release(struct broker *broker, struct allocation *allocation)
+void allocation_release_by(struct broker *broker, struct allocation *allocation,
+			   const struct caller *by)
 {
 	struct op *ready = NULL;
 
-	allocation_release_held(broker, allocation, &ready);
+	allocation_release_held(broker, allocation, by, &ready);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
+}
+
+void allocation_release(struct broker *broker, struct allocation *allocation)
+{
+	allocation_release_by(broker, allocation, NULL);
 }

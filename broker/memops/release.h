@@ -7,6 +7,7 @@
 struct allocation;
 struct block;
 struct broker;
+struct caller;
 struct op;
 struct owner;
 struct worker;
@@ -17,12 +18,16 @@ struct worker;
  */
 void allocation_release(struct broker *broker, struct allocation *allocation);
 
+/* The same for a user who asked for it. */
+void allocation_release_by(struct broker *broker, struct allocation *allocation,
+			   const struct caller *by);
+
 /*
  * The same for several allocations at once: keeps the lock, and adds to *ready the ops
  * for op_start().
  */
 void allocation_release_held(struct broker *broker, struct allocation *allocation,
-			     struct op **ready);
+			     const struct caller *by, struct op **ready);
 
 /* Counts the memory of a freed allocation as being reclaimed. Under registry.lock. */
 void release_count(struct op *op);

@@ -100,7 +100,7 @@ void seal(struct broker *broker, struct allocation *allocation,
 	if (allocation->sealed)
 		return;
 	allocation->sealed = true;
-	journal_event(broker->journal, "seal allocations/%s uid=%u pid=%d",
-		      allocation->name, caller->uid, caller->pid);
+	journal_event_by(broker->journal, caller, "seal allocations/%s",
+			 allocation->name);
 	leases_note_changed(allocation);
 }

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/warning.h"
+#include "model/access.h"
 #include "model/event_reader.h"
 
 struct event_reader {
@@ -128,6 +129,7 @@ static void failures_show(const struct failures *failures, struct text *text)
 
 struct failure_line {
 	uint64_t seq;
+	uid_t uid;
 	const char *line;
 };
 
@@ -154,11 +156,16 @@ static void failures_show_all(struct journal *journal, struct text *text)
 	LL_FOREACH (journal->failures, failures) {
 		for (int i = 0; i < FAILURES_KEPT && failures->ring[i].line; i++)
 			lines[n++] = (struct failure_line){ failures->ring[i].seq,
+							    failures->uid,
 							    failures->ring[i].line };
 	}
 	qsort(lines, n, sizeof(*lines), failure_line_compare);
-	for (size_t i = 0; i < n; i++)
-		text_add(text, lines[i].line, strlen(lines[i].line));
+	for (size_t i = 0; i < n; i++) {
+		size_t time = strcspn(lines[i].line, " ");
+
+		text_printf(text, "%.*s uid=%u%s", (int)time, lines[i].line, lines[i].uid,
+			    lines[i].line + time);
+	}
 }
 
 void journal_failures(struct journal *journal, uid_t uid, struct text *text)
@@ -189,17 +196,12 @@ uint64_t journal_n_failures(struct journal *journal)
 
 /* ---- events ---- */
 
-void journal_event(struct journal *journal, const char *format, ...)
+/* Adds the line, and wakes the readers. */
+static void event_add(struct journal *journal, const char *what)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char what[EVENT_LINE_MAX - 64];
 	struct event_reader *reader;
-	va_list args;
 	char **place;
-
-	va_start(args, format);
-	(void)vsnprintf(what, sizeof(what), format, args);
-	va_end(args);
 
 	pthread_mutex_lock(&journal->lock);
 	text_time(&text, time(NULL));
@@ -213,6 +215,34 @@ void journal_event(struct journal *journal, const char *format, ...)
 		reader->wake(reader->userdata);
 	}
 	pthread_mutex_unlock(&journal->lock);
+}
+
+void journal_event(struct journal *journal, const char *format, ...)
+{
+	char what[EVENT_LINE_MAX - 64];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+	event_add(journal, what);
+}
+
+void journal_event_by(struct journal *journal, const struct caller *by,
+		      const char *format, ...)
+{
+	char what[EVENT_LINE_MAX - 64], who[48] = "";
+	size_t length;
+	va_list args;
+
+	if (by)
+		snprintf(who, sizeof(who), " uid=%u pid=%d", by->uid, by->pid);
+	va_start(args, format);
+	(void)vsnprintf(what, sizeof(what) - sizeof(who), format, args);
+	va_end(args);
+	length = strlen(what);
+	snprintf(what + length, sizeof(what) - length, "%s", who);
+	event_add(journal, what);
 }
 
 void journal_events(struct journal *journal, struct text *text)

@@ -15,6 +15,7 @@
 
 #include "base/def.h"
 
+struct caller;
 struct text;
 
 #define FAILURES_KEPT	   64
@@ -51,12 +52,16 @@ void journal_deinit(struct journal *journal);
 void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *file,
 		  int error, const char *sentence);
 
-/* The failures of a user, oldest first; with uid 0 the failures of all users. */
+/* The failures of a user, oldest first; with uid 0 the failures of all users, with
+ * `uid=N` behind the time. */
 void journal_failures(struct journal *journal, uid_t uid, struct text *text);
 uint64_t journal_n_failures(struct journal *journal);
 
 /* The format gives `EVENT OBJECT [KEY=VALUE]...`. */
 void journal_event(struct journal *journal, const char *format, ...) _printf_(2, 3);
+/* The same, of what a user did: `uid=N pid=N` follow. by NULL: the broker did it. */
+void journal_event_by(struct journal *journal, const struct caller *by,
+		      const char *format, ...) _printf_(3, 4);
 void journal_events(struct journal *journal, struct text *text);
 
 struct event_reader *journal_reader_new(struct journal *journal,

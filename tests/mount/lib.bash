@@ -117,9 +117,9 @@ refused()
 	line=$("${AS[@]}" tail -n 1 errors)
 	[ "$line" != "$before" ] ||
 		fail "line ${BASH_LINENO[0]}: $3" "left no line in errors; the newest: $line"
-	[[ $line =~ ^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z\ pid=[0-9]+\ [^\ ]+\ $1\ (.+)$ ]] ||
+	[[ $line =~ ^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z\ (uid=[0-9]+\ )?pid=[0-9]+\ [^\ ]+\ $1\ (.+)$ ]] ||
 		fail "line ${BASH_LINENO[0]}: $3" "expected: TIME pid=N FILE $1 sentence" "errors: $line"
-	[[ ${BASH_REMATCH[1]} =~ $2 ]] ||
+	[[ ${BASH_REMATCH[2]} =~ $2 ]] ||
 		fail "line ${BASH_LINENO[0]}: $3" "expected a sentence like: $2" "errors: $line"
 }
 
