@@ -75,17 +75,16 @@ static void list_objects(struct page *page, const struct node *directory, off_t 
 	struct broker *broker = page->view->broker;
 	struct listing entries[N_BATCH];
 	uint64_t cookie = (uint64_t)(offset - N_DOTS);
-	size_t n, n_rows;
-	const struct node_row *row = nodes_of(type, &n_rows);
+	size_t n;
 
 	while ((n = broker_list(broker, type, directory->token, &caller, cookie, entries,
 				N_BATCH)) > 0) {
 		for (size_t i = 0; i < n; i++) {
-			struct node node = { row, entries[i].token };
+			struct node node = node_of_object(entries[i].object);
 			struct object_stat object;
 
 			cookie = entries[i].next;
-			if (broker_stat(broker, type, node.token, &object))
+			if (broker_stat(broker, node.row->type, node.token, &object))
 				continue;
 			if (!page_add(page, entries[i].name, node_inode(&node, object.id),
 				      S_IFDIR, (off_t)cookie + N_DOTS))
@@ -128,14 +127,27 @@ static void (*const listers[N_NODE_KINDS])(struct page *page,
 };
 
 /* The inode of .. for readdir(3); for lookups the kernel knows the parent itself. */
-static ino_t inode_above(const struct node *directory)
+static ino_t inode_above(struct view *view, const struct node *directory)
 {
+	enum object_type type = directory->row->type;
 	size_t n;
 	const struct node_row *rows = nodes_fixed(&n);
 	struct node above = { rows, TOKEN_NONE };
+	struct object_stat object = { 0 };
+	struct object_ref folder;
 
-	for (size_t i = 0; directory->row->kind == NODE_OBJECT && i < n; i++)
-		if (rows[i].kind == NODE_FOLDER && rows[i].holds == directory->row->type)
+	if (node_is_fixed(directory))
+		return node_inode(&above, 0);
+	folder = broker_above(view->broker, type, directory->token);
+	if (folder.token.generation &&
+	    !broker_stat(view->broker, folder.type, folder.token, &object)) {
+		above = node_of_object(folder);
+		return node_inode(&above, object.id);
+	}
+	if (type == OBJECT_FOLDER)
+		type = OBJECT_ALLOCATION;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].kind == NODE_FOLDER && rows[i].holds == type)
 			above.row = &rows[i];
 	return node_inode(&above, 0);
 }
@@ -148,7 +160,8 @@ static void list(struct page *page, const struct node *directory, off_t offset)
 		return;
 	if (offset < 1 && !page_add(page, ".", stat.st_ino, S_IFDIR, 1))
 		return;
-	if (offset < 2 && !page_add(page, "..", inode_above(directory), S_IFDIR, N_DOTS))
+	if (offset < 2 &&
+	    !page_add(page, "..", inode_above(page->view, directory), S_IFDIR, N_DOTS))
 		return;
 	listers[directory->row->kind](page, directory, MAX(offset, (off_t)N_DOTS));
 }

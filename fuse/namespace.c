@@ -19,7 +19,7 @@
 
 /* A path for the journal, as a shell in the root of the mount has it. */
 struct path {
-	char bytes[3 * (LISTED_NAME_MAX + 1)];
+	char bytes[FULL_NAME_MAX + 2 * (LISTED_NAME_MAX + 1)];
 };
 
 static struct path path_of(struct view *view, const struct node *directory,
@@ -71,10 +71,17 @@ static struct path path_of_node(struct view *view, const struct node *node)
 	return path;
 }
 
+/* Whether the node is a folder of users' objects that mkdir has made. */
+static bool is_folder(const struct node *node)
+{
+	return !node_is_fixed(node) && node->row->kind == NODE_FOLDER &&
+	       !*node->row->name;
+}
+
 static bool has_mode(const struct node *node)
 {
 	return node->row->type == OBJECT_ALLOCATION || node->row->type == OBJECT_MODULE ||
-	       node->row->type == OBJECT_FUNCTION;
+	       node->row->type == OBJECT_FUNCTION || node->row->type == OBJECT_FOLDER;
 }
 
 /* Refuses modes and groups that no object of the broker has. Returns: was it refused? */
@@ -89,8 +96,8 @@ static bool refuse_change(struct view *view, fuse_req_t req, const struct node *
 		error = EPERM;
 		broker_fail(
 			view->broker, &caller, path.bytes, error,
-			"only allocations and modules have a mode and a group that can "
-			"be changed");
+			"only allocations, modules and their folders have a mode and a "
+			"group that can be changed");
 	} else if (mode & (S_ISUID | S_ISGID | S_ISVTX)) {
 		error = EINVAL;
 		broker_fail(view->broker, &caller, path.bytes, error,
@@ -105,8 +112,9 @@ static bool refuse_change(struct view *view, fuse_req_t req, const struct node *
 static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 			 const struct node *node, const struct stat *attr, int to_set)
 {
-	mode_t mode =
-		to_set & FUSE_SET_ATTR_MODE ? attr->st_mode & PERMISSIONS : (mode_t)-1;
+	mode_t mode = to_set & FUSE_SET_ATTR_MODE
+			      ? attr->st_mode & (is_folder(node) ? 0777 : PERMISSIONS)
+			      : (mode_t)-1;
 	uid_t uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
 	gid_t gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
 	_cleanup_identity_ struct identity identity = { 0 };
@@ -120,8 +128,9 @@ static void change_owner(struct view *view, fuse_req_t req, fuse_ino_t ino,
 		reply_error(req, error);
 		return;
 	}
-	error = broker_change(view->broker, node->row->type, node->token,
-			      &identity.caller, mode, uid, gid);
+	error = (is_folder(node) ? broker_change_folder : broker_change)(
+		view->broker, node->row->type, node->token, &identity.caller, mode, uid,
+		gid);
 	if (error) {
 		reply_error(req, error);
 		return;
@@ -195,61 +204,74 @@ static void refuse(fuse_req_t req, const struct node *directory, const char *nam
 	reply_error(req, -error);
 }
 
-/* The folder of users' objects behind an id. Returns: true; false, and the request has
- * been answered. */
-static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name,
-		      const char *sentence, struct node *ret_node)
+/*
+ * Objects of this type are made in the directory; OBJECT_BROKER: none. A module's own
+ * directory becomes a folder with the first name made in it.
+ */
+static enum object_type made_in(const struct node *directory, bool open)
+{
+	const struct node_row *row = directory->row;
+
+	if (row->kind == NODE_FOLDER &&
+	    (node_is_fixed(directory) || is_folder(directory)))
+		return row->holds;
+	return open && row->kind == NODE_OBJECT && row->type == OBJECT_MODULE
+		       ? OBJECT_MODULE
+		       : OBJECT_BROKER;
+}
+
+/* The folder behind an id, and the type of objects in it. Returns: true; false, and the
+ * request has been answered. */
+static bool folder_of(fuse_req_t req, fuse_ino_t ino, const char *name, bool open,
+		      const char *sentence, struct node *ret_node,
+		      enum object_type *ret_type)
 {
 	int error = tree_node(view_of(req), ino, ret_node);
 
-	if (error)
+	if (error) {
 		reply_error(req, error);
-	else if (ret_node->row->kind != NODE_FOLDER || !node_is_fixed(ret_node))
+		return false;
+	}
+	*ret_type = made_in(ret_node, open);
+	if (*ret_type == OBJECT_BROKER)
 		refuse(req, ret_node, name, EPERM, sentence);
-	return !error && ret_node->row->kind == NODE_FOLDER && node_is_fixed(ret_node);
+	return *ret_type != OBJECT_BROKER;
 }
 
 void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct view *view = view_of(req);
 	struct caller caller = caller_of(req);
+	struct object_ref object;
+	enum object_type type;
 	struct node folder, node;
-	size_t n;
 	int error;
 
-	(void)mode;
-	if (!folder_of(req, parent, name,
-		       "directories are made in modules and streams only", &folder))
+	if (!folder_of(req, parent, name, true,
+		       "directories are made in allocations, modules and streams only",
+		       &folder, &type))
 		return;
-	error = broker_create(view->broker, folder.row->holds, name, &caller,
-			      &node.token);
+	error = broker_create(view->broker, type, folder.token, name, mode, &caller,
+			      &object);
 	if (error) {
 		reply_error(req, error);
 		return;
 	}
-	node.row = nodes_of(folder.row->holds, &n);
+	node = node_of_object(object);
 	tree_reply_entry(view, req, &node);
 }
 
 void tree_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct caller caller = caller_of(req);
+	enum object_type type;
 	struct node folder;
 
-	if (!folder_of(req, parent, name, "this directory is part of the tree", &folder))
+	if (!folder_of(req, parent, name, false, "this directory is part of the tree",
+		       &folder, &type))
 		return;
-	reply_error(req, broker_remove(view_of(req)->broker, folder.row->holds, name,
+	reply_error(req, broker_remove(view_of(req)->broker, type, folder.token, name,
 				       &caller));
-}
-
-/* Onto a name in use, mv(1) asks for a place inside, since objects are directories. */
-static bool goes_into_another(struct view *view, const struct node *folder,
-			      fuse_ino_t new_parent)
-{
-	struct node target;
-
-	return !tree_node(view, new_parent, &target) && target.row->kind == NODE_OBJECT &&
-	       target.row->type == folder->row->holds;
 }
 
 void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -257,19 +279,32 @@ void tree_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 {
 	struct view *view = view_of(req);
 	struct caller caller = caller_of(req);
-	struct node folder;
+	enum object_type type, new_type;
+	struct node folder, target;
+	int error;
 
-	if (!folder_of(req, parent, name, "only objects have names that change", &folder))
+	if (!folder_of(req, parent, name, false, "only objects have names that change",
+		       &folder, &type))
 		return;
-	if (flags & ~RENAME_NOREPLACE)
-		refuse(req, &folder, name, EINVAL, "two objects can't be exchanged");
-	else if (goes_into_another(view, &folder, new_parent))
+	error = tree_node(view, new_parent, &target);
+	if (error) {
+		reply_error(req, error);
+		return;
+	}
+	new_type = made_in(&target, true);
+	/* Onto a name in use, mv(1) asks for a place inside, since objects are
+	 * directories. */
+	if (target.row->kind == NODE_OBJECT && target.row->type == OBJECT_ALLOCATION &&
+	    type == OBJECT_ALLOCATION)
 		refuse(req, &folder, name, EEXIST, "that name is taken by another");
-	else if (parent != new_parent)
-		refuse(req, &folder, name, EPERM, "an object stays in its folder");
+	else if (new_type != type)
+		refuse(req, &folder, name, EPERM,
+		       "allocations stay in allocations, modules in modules");
 	else
-		reply_error(req, broker_rename(view->broker, folder.row->holds, name,
-					       new_name, &caller));
+		reply_error(req, broker_rename(view->broker, type,
+					       (struct name_in){ folder.token, name },
+					       (struct name_in){ target.token, new_name },
+					       flags, &caller));
 }
 
 /* ---- never permitted ---- */

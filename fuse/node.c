@@ -65,10 +65,10 @@ static const struct node_row fixed_rows[] = {
 	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .holds = OBJECT_OWNER },
 	{ NULL, "the GPUs, numbered as nvidia-smi does", NODE_FOLDER, S_IFDIR | 0555,
 	  .holds = OBJECT_DEVICE },
-	{ NULL, "rmdir frees one, mv renames it", NODE_FOLDER, S_IFDIR | 0777,
-	  .holds = OBJECT_ALLOCATION },
-	{ NULL, "mkdir makes one, rmdir unloads it", NODE_FOLDER, S_IFDIR | 0777,
-	  .holds = OBJECT_MODULE },
+	{ NULL, "rmdir frees one, mv renames it; mkdir makes a folder of them",
+	  NODE_FOLDER, S_IFDIR | 0777, .holds = OBJECT_ALLOCATION },
+	{ NULL, "mkdir makes one, or a folder of them; rmdir unloads it", NODE_FOLDER,
+	  S_IFDIR | 0777, .holds = OBJECT_MODULE },
 	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 0777,
 	  .holds = OBJECT_STREAM },
 };
@@ -85,6 +85,10 @@ static const struct node_row object_rows[] = {
 	  S_IFREG, .type = OBJECT_MODULE },
 	{ NULL, "its kernels", NODE_FOLDER, S_IFDIR, .type = OBJECT_MODULE,
 	  .holds = OBJECT_FUNCTION },
+};
+
+static const struct node_row module_folder = {
+	"", "", NODE_FOLDER, S_IFDIR, .type = OBJECT_MODULE, .holds = OBJECT_MODULE,
 };
 
 struct node_table {
@@ -218,10 +222,15 @@ static bool has_status(enum object_type type)
 static void add_files_of(enum object_type type)
 {
 	const struct node_row directory = { "", "", NODE_OBJECT, S_IFDIR, .type = type };
+	const struct node_row folder = {
+		"", "", NODE_FOLDER, S_IFDIR, .type = type, .holds = OBJECT_ALLOCATION
+	};
 	const struct node_row status = { "status", "all of it, flat keyed", NODE_STATUS,
 					 S_IFREG, .type = type };
 
-	table_add(type, &directory);
+	table_add(type, type == OBJECT_FOLDER ? &folder : &directory);
+	if (type == OBJECT_FOLDER)
+		return;
 	add_rows(type, false);
 	if (has_status(type))
 		table_add(type, &status);
@@ -271,6 +280,16 @@ const struct node_row *nodes_find_of(enum object_type type, const char *name)
 	return NULL;
 }
 
+const struct node_row *nodes_module_folder(void)
+{
+	return &module_folder;
+}
+
+struct node node_of_object(struct object_ref object)
+{
+	return (struct node){ tables[object.type].rows, object.token };
+}
+
 bool node_is_fixed(const struct node *node)
 {
 	const struct node_table *table = &tables[OBJECT_BROKER];
@@ -311,6 +330,8 @@ int node_from_id(uint64_t id, struct node *ret_node)
 	} else {
 		token.slot = id >> LOW_BITS & SLOT_MASK;
 		token.generation = id >> 32;
+		if (!token.generation)
+			return -ESTALE;
 	}
 	if (number >= NODE_NUMBERS_MAX || !tables[type].by_number[number])
 		return -ESTALE;

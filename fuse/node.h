@@ -25,7 +25,7 @@ enum node_kind {
 	NODE_CONTROL,
 	NODE_DATA,
 	NODE_LEASE,
-	NODE_LINK, /* `socket` */
+	NODE_LINK,   /* `socket` */
 	NODE_UPLOAD, /* written whole: `image`, `tensors` */
 	N_NODE_KINDS,
 };
@@ -67,6 +67,15 @@ const struct node_row *nodes_of(enum object_type type, size_t *ret_n);
 const struct node_row *nodes_find_fixed(const struct node_row *directory,
 					const char *name);
 const struct node_row *nodes_find_of(enum object_type type, const char *name);
+
+/*
+ * The row of a module's directory that has become a folder; its id is the module's. It is
+ * in no table.
+ */
+const struct node_row *nodes_module_folder(void);
+
+/* The directory of an object. */
+struct node node_of_object(struct object_ref object);
 
 /* Whether the node is fixed, and no file of an object. */
 bool node_is_fixed(const struct node *node);

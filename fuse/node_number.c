@@ -51,6 +51,9 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 	[OBJECT_FUNCTION] = {
 		"", "name", "params", "attributes", "launch",
 	},
+	[OBJECT_FOLDER] = {
+		"",
+	},
 };
 
 int node_number(enum object_type type, const char *directory, const char *name)

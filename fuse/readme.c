@@ -26,7 +26,8 @@ const char readme_words[] =
 	"ADVICE        set_ or unset_ and read_mostly, preferred_location or\n"
 	"              accessed_by; set_preferred_location, set_accessed_by and\n"
 	"              unset_accessed_by need a LOCATION\n"
-	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\n";
+	"NAME          [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}; of allocations and modules\n"
+	"              also FOLDER/NAME, in up to 8 folders\n";
 
 /* The placeholder for the name of an object, and the folder of such objects. */
 static const struct {
@@ -39,6 +40,7 @@ static const struct {
 	[OBJECT_OWNER] = { "UID", "owners/UID" },
 	[OBJECT_MODULE] = { "NAME", "modules/NAME" },
 	[OBJECT_FUNCTION] = { "NAME", "modules/NAME/functions/NAME" },
+	[OBJECT_FOLDER] = { "FOLDER", "allocations/FOLDER" },
 };
 
 const char *readme_place(enum object_type type)

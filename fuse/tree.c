@@ -33,7 +33,12 @@ int tree_node(struct view *view, fuse_ino_t ino, struct node *ret_node)
 	if (node_is_control_inode(id) &&
 	    control_inodes_find(&view->control_inodes, id, &id))
 		return -ESTALE;
-	return node_from_id(id, ret_node);
+	if (node_from_id(id, ret_node))
+		return -ESTALE;
+	if (ret_node->row->type == OBJECT_MODULE && ret_node->row->kind == NODE_OBJECT &&
+	    broker_is_folder(view->broker, OBJECT_MODULE, ret_node->token))
+		ret_node->row = nodes_module_folder();
+	return 0;
 }
 
 /* ---- stat ---- */
@@ -107,11 +112,14 @@ void tree_stat_object(struct view *view, const struct node *node,
 	const struct node_row *row = node->row;
 	bool tensors = row->kind == NODE_UPLOAD && row->type == OBJECT_ALLOCATION;
 	uint64_t size = tensors ? object->tensors_size : object->size;
-	bool shows_bytes = row->kind == NODE_OBJECT || has_bytes(row);
+	bool shows_bytes =
+		row->kind == NODE_OBJECT || object->folder || has_bytes(row);
 
 	memset(ret_stat, 0, sizeof(*ret_stat));
 	ret_stat->st_ino = node_inode(node, object->id);
-	ret_stat->st_mode = row->mode | modes[row->kind](row, object->mode);
+	ret_stat->st_mode =
+		row->mode |
+		(object->folder ? object->mode : modes[row->kind](row, object->mode));
 	ret_stat->st_nlink = 1;
 	ret_stat->st_uid = object->uid;
 	ret_stat->st_gid = object->gid;
@@ -149,6 +157,9 @@ int tree_stat(struct view *view, const struct node *node, struct stat *ret_stat)
 	error = broker_stat(view->broker, node->row->type, node->token, &object);
 	if (error)
 		return error;
+	/* A file of a module that has become a folder since. */
+	if (object.folder && *node->row->name)
+		return -ESTALE;
 	tree_stat_object(view, node, &object, ret_stat);
 	return 0;
 }
@@ -245,13 +256,13 @@ static int find_object(struct view *view, fuse_req_t req, const struct node *par
 {
 	enum object_type type = parent->row->holds;
 	struct caller caller = caller_of(req);
-	struct token token;
-	size_t n;
-	int error = broker_find(view->broker, type, parent->token, name, &caller, &token);
+	struct object_ref object;
+	int error =
+		broker_find(view->broker, type, parent->token, name, &caller, &object);
 
 	if (error)
 		return error;
-	*ret_node = (struct node){ nodes_of(type, &n), token };
+	*ret_node = node_of_object(object);
 	return 0;
 }
 

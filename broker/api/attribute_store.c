@@ -67,13 +67,14 @@ static int store_map(struct broker *broker, struct allocation *allocation,
 	if (!caller_may(caller, allocation, ACCESS_OWN))
 		return refuse(refusal, EPERM,
 			      "allocation %s belongs to uid %u, not to uid %u",
-			      allocation->name, allocation->owner->uid, caller->uid);
+			      allocation_name(allocation).text, allocation->owner->uid,
+			      caller->uid);
 	r = line_map(value, &readers, refusal);
 	if (r < 0)
 		return r;
 	allocation->map_readers = readers;
 	journal_event_by(broker->journal, caller, "change allocations/%s map=%s",
-			 allocation->name, value);
+			 allocation_name(allocation).text, value);
 	return 0;
 }
 
@@ -93,7 +94,7 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 		seal(broker, allocation, caller);
 	else if (allocation->sealed)
 		return refuse(refusal, EPERM, "allocation %s is sealed, for good",
-			      allocation->name);
+			      allocation_name(allocation).text);
 	return 0;
 }
 
@@ -112,14 +113,14 @@ static int store_allocation(struct broker *broker, struct allocation *allocation
 /* Under registry.lock. */
 static int store_object(struct broker *broker, enum object_type type, struct token token,
 			const struct attribute *attribute, const struct caller *caller,
-			const char *value, char *ret_name, struct refusal *refusal)
+			const char *value, struct full_name *ret_name,
+			struct refusal *refusal)
 {
-	struct handle_table *slots = object_slots(broker->registry, type);
-	void *object = handle_table_get(slots, token.slot, token.generation);
+	void *object = object_get(broker->registry, type, token);
 
 	if (!object)
 		return refuse(refusal, ESTALE, "the object has been removed");
-	object_name(type, object, ret_name);
+	*ret_name = object_name(type, object);
 	if (type == OBJECT_ALLOCATION)
 		return store_allocation(broker, object, attribute, caller, value,
 					refusal);
@@ -132,7 +133,8 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		 const struct attribute *attribute, const struct caller *caller,
 		 const char *value, size_t length)
 {
-	char word[64], name[LISTED_NAME_MAX + 1] = "?";
+	char word[64];
+	struct full_name name = { "?" };
 	struct refusal refusal;
 	int r;
 
@@ -145,15 +147,15 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 	word[length] = '\0';
 
 	pthread_mutex_lock(&broker->registry->lock);
-	r = store_object(broker, type, token, attribute, caller, word, name, &refusal);
+	r = store_object(broker, type, token, attribute, caller, word, &name, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
-	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+	return r < 0 ? object_refuse(broker, caller, type, name.text, &refusal) : 0;
 }
 
 int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
 			 struct token token, const char *file)
 {
-	char path[OBJECT_NAME_MAX + 64];
+	char path[FULL_NAME_MAX + 64];
 	struct allocation *allocation;
 	struct refusal refusal;
 
@@ -161,7 +163,8 @@ int broker_refuse_sealed(struct broker *broker, const struct caller *caller,
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation) {
 		(void)refuse_sealed(&refusal, allocation);
-		snprintf(path, sizeof(path), "allocations/%s/%s", allocation->name, file);
+		snprintf(path, sizeof(path), "allocations/%s/%s",
+			 allocation_name(allocation).text, file);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!allocation)

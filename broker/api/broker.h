@@ -34,13 +34,26 @@ struct broker;
 /* ---- objects ---- */
 
 /*
- * Finds an object by name. in: the object with this folder; TOKEN_NONE: the root.
+ * Finds a name in a folder of objects of a type. in: the folder's token; for functions
+ * their module's; TOKEN_NONE: the folder in the root.
  *
  * Returns: 0; -ENOENT (not in the journal); -EAGAIN when a worker has to be asked:
  * broker_look_up(). Streams `default` are the caller's own.
  */
 int broker_find(struct broker *broker, enum object_type type, struct token in,
-		const char *name, const struct caller *caller, struct token *ret_token);
+		const char *name, const struct caller *caller,
+		struct object_ref *ret_object);
+
+/*
+ * Whether an object is a folder: an OBJECT_FOLDER, or a module that has become a folder
+ * of modules.
+ */
+bool broker_is_folder(struct broker *broker, enum object_type type, struct token token);
+
+/* The folder that an object is in. TOKEN_NONE: the one in the root, or the object is
+ * gone. */
+struct object_ref broker_above(struct broker *broker, enum object_type type,
+			       struct token token);
 
 /*
  * Appends the path in the mount, such as `allocations/x`. Returns: 0; -ESTALE when the
@@ -50,7 +63,7 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 		struct text *text);
 
 struct listing {
-	struct token token;
+	struct object_ref object;
 	uint64_t next; /* cookie to continue after this entry */
 	char name[LISTED_NAME_MAX + 1];
 };
@@ -76,6 +89,7 @@ struct object_stat {
 			    */
 	uint32_t changed_ns;
 	int64_t created_s;
+	bool folder;  /* a folder: mode has x bits of its own */
 	bool host;    /* an allocation of kind host: can be mapped */
 	bool sealed;  /* an allocation that nobody can write any more */
 	bool managed; /* an allocation of kind managed: has its extra files */
@@ -103,22 +117,46 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		 const struct attribute *attribute, const struct caller *caller,
 		 const char *value, size_t length);
 
-/* mkdir. Returns: 0; -EEXIST, -EINVAL, -ENAMETOOLONG, -EPERM (allocations), -ENOMEM. */
-int broker_create(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller, struct token *ret_token);
+/*
+ * mkdir in a folder of objects of a type, as broker_find() takes it: a folder of
+ * allocations, a module, a stream. The kernel has checked the folder's mode, here and
+ * below. A module without an image that is `in` becomes a folder.
+ *
+ * Returns: 0; -EEXIST, -EINVAL, -ENAMETOOLONG, -EDQUOT, -EPERM, -ENOMEM, -ESTALE.
+ */
+int broker_create(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, mode_t mode, const struct caller *caller,
+		  struct object_ref *ret_object);
 
 /*
- * rmdir: frees an allocation, destroys a stream, unloads a module. Never waits: memory in
- * use is released after the last use.
+ * rmdir: frees an allocation, destroys a stream, unloads a module, removes an empty
+ * folder. Never waits: memory in use is released after the last use.
  *
- * Returns: 0; -ENOENT, -EBUSY (stream with work, module with launches), -EPERM, -ESTALE.
+ * Returns: 0; -ENOENT, -EBUSY (stream with work, module with launches), -ENOTEMPTY,
+ * -EPERM, -ESTALE.
  */
-int broker_remove(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller);
+int broker_remove(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, const struct caller *caller);
 
-/* Returns: 0; -ENOENT, -EEXIST, -EINVAL, -ENAMETOOLONG, -EPERM. Allocations only. */
-int broker_rename(struct broker *broker, enum object_type type, const char *name,
-		  const char *new_name, const struct caller *caller);
+/* A name in a folder, as broker_find() takes it. */
+struct name_in {
+	struct token in;
+	const char *name;
+};
+
+/*
+ * Renames; flags as of renameat2(2). An empty folder may be replaced.
+ * Returns: 0; -ENOENT, -EEXIST, -EINVAL, -ENAMETOOLONG, -ENOTEMPTY, -EPERM.
+ */
+int broker_rename(struct broker *broker, enum object_type type, struct name_in from,
+		  struct name_in to, unsigned int flags, const struct caller *caller);
+
+/*
+ * chmod, chgrp, and root's chown of a folder; -1: keep. Returns: 0; -ESTALE, -EPERM,
+ * -EDQUOT.
+ */
+int broker_change_folder(struct broker *broker, enum object_type type, struct token token,
+			 const struct caller *caller, mode_t mode, uid_t uid, gid_t gid);
 
 /* ---- calls that may wait ---- */
 

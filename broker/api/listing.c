@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Listing the objects of a folder, a few at a time: the caller goes on with the cookie of
- * the last entry. registry.lock is held meanwhile, so a listing looks at no more objects
- * than the folder's own type has, and at functions of the listed module alone: one user's
- * modules may have a million.
+ * the last entry. registry.lock is held meanwhile, so a listing looks only at what is in
+ * the folder, or at the folder's own type: one user may have a million of others.
  */
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "api/broker.h"
+#include "api/folders.h"
 #include "base/handle_table.h"
 #include "model/allocation.h"
 #include "model/module.h"
@@ -20,11 +22,8 @@
 static bool is_listed(enum object_type type, const void *object,
 		      const struct caller *caller)
 {
-	const struct allocation *allocation = object;
 	const struct stream *stream = object;
 
-	if (type == OBJECT_ALLOCATION)
-		return allocation->state != ALLOCATION_MAKING;
 	if (type == OBJECT_STREAM)
 		return !stream->is_default || stream->owner->uid == caller->uid;
 	return true;
@@ -33,9 +32,33 @@ static bool is_listed(enum object_type type, const void *object,
 static void list_one(enum object_type type, const void *object, struct token token,
 		     uint64_t next, struct listing *ret_entry)
 {
-	object_name(type, object, ret_entry->name);
-	ret_entry->token = token;
+	snprintf(ret_entry->name, sizeof(ret_entry->name), "%.255s",
+		 object_name(type, object).text);
+	ret_entry->object = (struct object_ref){ type, token };
 	ret_entry->next = next;
+}
+
+/* The names in a folder, by their places. */
+static size_t list_entries(const struct folder *folder, uint64_t cookie,
+			   struct listing *entries, size_t n)
+{
+	const struct allocation *allocation;
+	uint32_t place = (uint32_t)cookie;
+	struct entry *entry;
+	size_t found = 0;
+
+	if (!folder || cookie > SLOTS_MAX)
+		return 0;
+	for (; found < n && (entry = handle_table_next(&folder->entries, &place));
+	     place++) {
+		allocation = allocation_of(entry);
+		if (allocation && allocation->state == ALLOCATION_MAKING)
+			continue;
+		strcpy(entries[found].name, entry->name);
+		entries[found].object = entry_ref(entry);
+		entries[found++].next = place + 1;
+	}
+	return found;
 }
 
 /*
@@ -58,8 +81,7 @@ static const struct function *function_behind(struct registry *registry,
 static size_t list_functions(struct registry *registry, struct token in, uint64_t cookie,
 			     struct listing *entries, size_t n)
 {
-	const struct module *module =
-		handle_table_get(&registry->modules, in.slot, in.generation);
+	const struct module *module = module_get(registry, in);
 	const struct function *function = NULL;
 	size_t found = 0;
 
@@ -103,6 +125,9 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 	pthread_mutex_lock(&broker->registry->lock);
 	if (type == OBJECT_FUNCTION)
 		found = list_functions(broker->registry, in, cookie, entries, n);
+	else if (type == OBJECT_ALLOCATION || type == OBJECT_MODULE)
+		found = list_entries(folder_in(broker->registry, type, in), cookie,
+				     entries, n);
 	else
 		found = list_objects(broker->registry, type, caller, cookie, entries, n);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -10,6 +10,7 @@
 #include <uthash.h>
 
 #include "api/broker.h"
+#include "api/folders.h"
 #include "api/object_fail.h"
 #include "base/handle_table.h"
 #include "base/number.h"
@@ -31,9 +32,9 @@
 int object_fail(struct broker *broker, const struct caller *caller, enum object_type type,
 		const char *name, int error, const char *sentence)
 {
-	char file[128];
+	char file[FULL_NAME_MAX + 64];
 
-	snprintf(file, sizeof(file), "%s/%.64s", object_folder(type), name);
+	snprintf(file, sizeof(file), "%s/%s", object_folder(type), name);
 	journal_fail(broker->journal, caller->uid, caller->pid, file, error, sentence);
 	return -error;
 }
@@ -45,18 +46,6 @@ int object_refuse(struct broker *broker, const struct caller *caller,
 }
 
 /* ---- finding; all under registry.lock ---- */
-
-static bool find_allocation(struct broker *broker, const char *name,
-			    const struct caller *caller, struct token *ret_token)
-{
-	struct allocation *allocation = allocation_find(broker->registry, name);
-
-	(void)caller;
-	if (!allocation || allocation->state == ALLOCATION_MAKING)
-		return false;
-	*ret_token = (struct token){ allocation->slot, allocation->slot_generation };
-	return true;
-}
 
 static bool find_stream(struct broker *broker, const char *name,
 			const struct caller *caller, struct token *ret_token)
@@ -108,24 +97,11 @@ static bool find_owner(struct broker *broker, const char *name,
 	return true;
 }
 
-static bool find_module(struct broker *broker, const char *name,
-			const struct caller *caller, struct token *ret_token)
-{
-	struct module *module = module_find(broker->registry, name);
-
-	(void)caller;
-	if (!module)
-		return false;
-	*ret_token = (struct token){ module->slot, module->slot_generation };
-	return true;
-}
-
 /* Returns: 0; -ENOENT; -EAGAIN. */
 static int find_function(struct broker *broker, struct token in, const char *name,
 			 struct token *ret_token)
 {
-	const struct module *module =
-		handle_table_get(&broker->registry->modules, in.slot, in.generation);
+	const struct module *module = module_get(broker->registry, in);
 	const struct function *function;
 
 	if (!module || !module->image)
@@ -138,21 +114,26 @@ static int find_function(struct broker *broker, struct token in, const char *nam
 }
 
 int broker_find(struct broker *broker, enum object_type type, struct token in,
-		const char *name, const struct caller *caller, struct token *ret_token)
+		const char *name, const struct caller *caller,
+		struct object_ref *ret_object)
 {
 	static bool (*const finders[N_OBJECT_TYPES])(
 		struct broker *, const char *, const struct caller *, struct token *) = {
-		[OBJECT_ALLOCATION] = find_allocation, [OBJECT_STREAM] = find_stream,
-		[OBJECT_DEVICE] = find_device,	       [OBJECT_OWNER] = find_owner,
-		[OBJECT_MODULE] = find_module,
+		[OBJECT_STREAM] = find_stream,
+		[OBJECT_DEVICE] = find_device,
+		[OBJECT_OWNER] = find_owner,
 	};
 	int r;
 
+	ret_object->type = type;
 	pthread_mutex_lock(&broker->registry->lock);
 	if (type == OBJECT_FUNCTION)
-		r = find_function(broker, in, name, ret_token);
+		r = find_function(broker, in, name, &ret_object->token);
+	else if (type == OBJECT_ALLOCATION || type == OBJECT_MODULE)
+		r = folder_look_up(broker->registry, type, in, name, ret_object);
 	else
-		r = finders[type] && finders[type](broker, name, caller, ret_token)
+		r = finders[type] && finders[type](broker, name, caller,
+						   &ret_object->token)
 			    ? 0
 			    : -ENOENT;
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -226,6 +207,19 @@ static void stat_module(const struct module *module, struct object_stat *stat)
 	};
 }
 
+static void stat_folder(const struct folder *folder, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = folder->id,
+		.uid = folder->owner->uid,
+		.gid = folder->gid,
+		.mode = folder->mode,
+		.folder = true,
+		.changed_s = folder->changed_s,
+		.changed_ns = folder->changed_ns,
+	};
+}
+
 static void stat_function(const struct function *function, struct object_stat *stat)
 {
 	stat_module(function->image->module, stat);
@@ -236,6 +230,7 @@ static void stat_function(const struct function *function, struct object_stat *s
 int broker_stat(struct broker *broker, enum object_type type, struct token token,
 		struct object_stat *ret_stat)
 {
+	const struct folder *folder;
 	const void *object;
 	int r = 0;
 
@@ -245,7 +240,10 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 	}
 	pthread_mutex_lock(&broker->registry->lock);
 	object = object_get(broker->registry, type, token);
-	if (!object)
+	folder = folder_get(broker->registry, type, token);
+	if (folder)
+		stat_folder(folder, ret_stat);
+	else if (!object)
 		r = -ESTALE;
 	else if (type == OBJECT_MODULE)
 		stat_module(object, ret_stat);
@@ -303,59 +301,47 @@ static int create_stream(struct broker *broker, const char *name,
 	return r;
 }
 
-int broker_create(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller, struct token *ret_token)
+int broker_create(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, mode_t mode, const struct caller *caller,
+		  struct object_ref *ret_object)
 {
+	static const char *const words[N_OBJECT_TYPES] = {
+		[OBJECT_ALLOCATION] = "folder",
+		[OBJECT_MODULE] = "module",
+		[OBJECT_STREAM] = "stream",
+	};
+	struct full_name full;
 	struct refusal refusal;
 	struct owner *owner;
 	int r;
 
-	if (type == OBJECT_ALLOCATION)
-		return object_fail(broker, caller, type, name, EPERM,
-				   "allocations are made by writing to control/alloc: "
-				   "echo 'NAME SIZE' >control/alloc");
-	if (type != OBJECT_STREAM && type != OBJECT_MODULE)
+	if (!words[type])
 		return object_fail(broker, caller, type, name, EPERM,
 				   "devices, owners and functions are not made by hand");
-	if (line_name(name, type == OBJECT_STREAM ? "stream" : "module", &refusal) < 0)
+	if (line_name(name, words[type], &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
+	ret_object->type = type;
 
 	pthread_mutex_lock(&broker->registry->lock);
+	full = folder_name_in(broker->registry, type, (struct name_in){ in, name });
 	owner = owner_get(broker->registry, caller->uid, caller->gid);
 	if (broker->registry->shutting_down)
 		r = refuse(&refusal, ESTALE, "the broker is shutting down");
 	else if (!owner)
 		r = refuse(&refusal, ENOMEM, "no memory in the broker");
 	else if (type == OBJECT_STREAM)
-		r = create_stream(broker, name, caller, owner, ret_token, &refusal);
+		r = create_stream(broker, name, caller, owner, &ret_object->token,
+				  &refusal);
 	else
-		r = module_create(broker, name, owner, caller, ret_token, &refusal);
+		r = folder_make_name(broker, type, (struct name_in){ in, name }, mode,
+				     caller, owner, ret_object, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
-	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+	return r < 0 ? object_refuse(broker, caller, type, full.text, &refusal) : 0;
 }
 
 /* ---- removing ---- */
 
 /* With the lock held; releases the lock. Returns: 0, or a refusal. */
-static int remove_allocation(struct broker *broker, const char *name,
-			     const struct caller *caller, struct refusal *refusal)
-{
-	struct allocation *allocation = allocation_find(broker->registry, name);
-	int r = 0;
-
-	if (!allocation || allocation->state == ALLOCATION_MAKING)
-		r = refuse(refusal, ENOENT, "there is no allocation %s", name);
-	else if (!caller_may(caller, allocation, ACCESS_OWN))
-		r = refuse(refusal, EPERM,
-			   "allocation %s belongs to uid %u, not to uid %u", name,
-			   allocation->owner->uid, caller->uid);
-	if (r == 0)
-		allocation_release_by(broker, allocation, caller);
-	else
-		pthread_mutex_unlock(&broker->registry->lock);
-	return r;
-}
-
 static int remove_stream(struct broker *broker, const char *name,
 			 const struct caller *caller, struct refusal *refusal)
 {
@@ -389,62 +375,23 @@ static int remove_stream(struct broker *broker, const char *name,
 	return r;
 }
 
-int broker_remove(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller)
+int broker_remove(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, const struct caller *caller)
 {
-	/* Each function releases the lock. */
-	static int (*const removers[N_OBJECT_TYPES])(struct broker *, const char *,
-						     const struct caller *,
-						     struct refusal *) = {
-		[OBJECT_ALLOCATION] = remove_allocation,
-		[OBJECT_STREAM] = remove_stream,
-		[OBJECT_MODULE] = module_remove,
-	};
+	struct full_name full;
 	struct refusal refusal;
 	int r;
 
-	if (!removers[type])
+	if (type != OBJECT_STREAM && type != OBJECT_ALLOCATION && type != OBJECT_MODULE)
 		return object_fail(
 			broker, caller, type, name, EPERM,
 			"devices, owners and functions are not removed by hand");
 	pthread_mutex_lock(&broker->registry->lock);
-	r = removers[type](broker, name, caller, &refusal);
-	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
-}
-
-/* ---- changing ---- */
-
-int broker_rename(struct broker *broker, enum object_type type, const char *name,
-		  const char *new_name, const struct caller *caller)
-{
-	struct allocation *allocation;
-	struct refusal refusal;
-	int r = 0;
-
-	if (type != OBJECT_ALLOCATION)
-		return object_fail(broker, caller, type, name, EPERM,
-				   "only allocations can be renamed");
-	if (line_name(new_name, "allocation", &refusal) < 0)
-		return object_refuse(broker, caller, type, name, &refusal);
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_find(broker->registry, name);
-	if (!allocation || allocation->state == ALLOCATION_MAKING)
-		r = refuse(&refusal, ENOENT, "there is no allocation %s", name);
-	else if (!caller_may(caller, allocation, ACCESS_OWN))
-		r = refuse(&refusal, EPERM,
-			   "allocation %s belongs to uid %u, not to uid %u", name,
-			   allocation->owner->uid, caller->uid);
-	else if (strcmp(name, new_name) != 0)
-		r = allocation_rename(broker->registry, allocation, new_name);
-	if (r == -EEXIST)
-		refuse(&refusal, EEXIST, "allocation %s is there already", new_name);
-	else if (r == -ENOMEM)
-		refuse(&refusal, ENOMEM, "no memory in the broker");
-	if (r == 0) {
-		leases_note_changed(allocation);
-		journal_event_by(broker->journal, caller, "rename allocations/%s from=%s",
-				 new_name, name);
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	return r < 0 ? object_refuse(broker, caller, type, name, &refusal) : 0;
+	full = folder_name_in(broker->registry, type, (struct name_in){ in, name });
+	if (type == OBJECT_STREAM)
+		r = remove_stream(broker, name, caller, &refusal);
+	else
+		r = folder_remove_name(broker, type, (struct name_in){ in, name }, caller,
+				       &refusal);
+	return r < 0 ? object_refuse(broker, caller, type, full.text, &refusal) : 0;
 }

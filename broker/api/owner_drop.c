@@ -88,11 +88,13 @@ static struct block *owner_take_spare(const struct owner *owner)
 static bool owner_leaves_memory(const struct broker *broker, struct owner *owner)
 {
 	struct worker *worker = owner->worker;
-	struct allocation *allocation, *safe;
+	const struct allocation *allocation;
+	uint32_t slot = 0;
 
 	if (!worker || !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))
 		return true;
-	HASH_ITER (hh, broker->registry->allocations_by_name, allocation, safe) {
+	for (; (allocation = handle_table_next(&broker->registry->allocations, &slot));
+	     slot++) {
 		if (allocation->block && !allocation->n_works)
 			block_forget_guest(broker->memory, allocation->block, worker);
 	}

@@ -32,7 +32,7 @@ struct tensors_store {
 	struct tensors *tensors; /* NULL: an empty text, which removes the old one */
 	uint64_t allocation_size;
 	int fd;
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	struct completion *wait; /* registry.lock */
 };
 
@@ -77,7 +77,7 @@ static void replace(struct broker *broker, struct allocation *allocation,
 	tensors_unref(allocation->tensors);
 	allocation->tensors = tensors;
 	journal_event_by(broker->journal, by, "change allocations/%s tensors_bytes=%zu",
-			 allocation->name, tensors ? tensors->size : 0);
+			 allocation_name(allocation).text, tensors ? tensors->size : 0);
 }
 
 /* Charges the caller before any memory is taken. Returns: 0; -EDQUOT, -ENOMEM. */
@@ -106,7 +106,7 @@ static int charge(struct tensors_store *store, uint64_t size, struct refusal *re
 static void finish(struct tensors_store *store, struct completion *wait, int r,
 		   const struct refusal *refusal)
 {
-	char file[128];
+	char file[FULL_NAME_MAX + 64];
 
 	if (r < 0) {
 		snprintf(file, sizeof(file), "allocations/%s/tensors", store->name);
@@ -184,7 +184,7 @@ static void tensors_store(struct broker *broker, struct token token,
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = find(broker, token, &refusal);
 	if (allocation) {
-		strcpy(store->name, allocation->name);
+		strcpy(store->name, allocation_name(allocation).text);
 		store->allocation_size = allocation->size;
 	}
 	if (!allocation)

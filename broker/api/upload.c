@@ -27,8 +27,8 @@ struct upload {
 	const struct upload_class *class;
 	enum object_type type;
 	struct token token;
-	struct caller caller; /* opened the file; its groups don't matter here */
-	char name[LISTED_NAME_MAX + 1]; /* of the object */
+	struct caller caller;  /* opened the file; its groups don't matter here */
+	struct full_name name; /* of the object */
 
 	pthread_mutex_t lock; /* guards all fields below; outermost */
 	struct contents base; /* the contents at the start */
@@ -69,7 +69,7 @@ int upload_new(struct upload **ret_upload, struct broker *broker, enum object_ty
 	pthread_mutex_lock(&broker->registry->lock);
 	object = object_get(broker->registry, type, token);
 	if (object) {
-		object_name(type, object, upload->name);
+		upload->name = object_name(type, object);
 		upload->class->get(object, &upload->base);
 		upload->size = upload->base.size;
 	}
@@ -120,10 +120,10 @@ struct upload *upload_free(struct upload *upload)
 
 static int upload_fail(struct upload *upload, pid_t pid, int error, const char *sentence)
 {
-	char file[LISTED_NAME_MAX + 64];
+	char file[FULL_NAME_MAX + 64];
 
 	snprintf(file, sizeof(file), "%s/%s/%s", object_folder(upload->type),
-		 upload->name, upload->class->file);
+		 upload->name.text, upload->class->file);
 	journal_fail(upload->broker->journal, upload->caller.uid, pid, file, error,
 		     sentence);
 	return -error;

@@ -35,6 +35,15 @@ static int handle_table_grow(struct handle_table *slots)
 	return 0;
 }
 
+int handle_table_reserve(struct handle_table *slots, uint32_t n)
+{
+	int r = 0;
+
+	while (r == 0 && slots->capacity - slots->n_table < n)
+		r = handle_table_grow(slots);
+	return r;
+}
+
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
 		     uint32_t *ret_generation)
 {

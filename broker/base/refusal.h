@@ -6,7 +6,7 @@
 
 struct refusal {
 	int error;
-	char sentence[512];
+	char sentence[1536]; /* room for two names with all their folders */
 };
 
 /* Fills the refusal. Returns: -error. */

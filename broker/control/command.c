@@ -33,8 +33,7 @@ void command_file(const struct command *command, struct text *file)
 	if (!command->token.generation)
 		text_printf(file, "control");
 	else if (!object_path(command->broker->registry, type, command->token, file))
-		text_printf(file, "%s/%s", object_folder(type),
-			    freed ? freed->name : "?");
+		text_printf(file, "%s/%s", object_folder(type), freed_name(freed));
 	text_printf(file, "/%s", command->verb->name);
 }
 
@@ -42,7 +41,7 @@ void command_fail(struct command *command, int error, const char *format, ...)
 {
 	struct broker *broker = command->broker;
 	_cleanup_text_ struct text file = TEXT_INIT;
-	char sentence[1024];
+	char sentence[2048];
 	size_t length = 0;
 	va_list args;
 
@@ -181,11 +180,11 @@ static struct allocation *command_check_access(struct command *command,
 					       enum access access)
 {
 	unsigned int owner = allocation->owner->uid, mode = allocation->mode;
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 
 	if (caller_may(command->caller, allocation, access))
 		return allocation;
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	pthread_mutex_unlock(&command->broker->registry->lock);
 	command_fail(command, access == ACCESS_OWN ? EPERM : EACCES,
 		     "uid %u may not %s allocation %s of uid %u, mode %04o",
@@ -197,12 +196,14 @@ struct allocation *command_find(struct command *command, const char *name,
 				enum access access)
 {
 	struct registry *registry = command->broker->registry;
-	struct allocation *allocation = allocation_find(registry, name);
+	struct refusal refusal;
+	struct allocation *allocation =
+		allocation_find_made(registry, name, command->caller, &refusal);
 
-	if (allocation && allocation->state != ALLOCATION_MAKING)
+	if (allocation)
 		return command_check_access(command, allocation, access);
 	pthread_mutex_unlock(&registry->lock);
-	command_fail(command, ENOENT, "there is no allocation %s", name);
+	command_refuse(command, &refusal);
 	return NULL;
 }
 
@@ -223,8 +224,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 {
 	struct registry *registry = command->broker->registry;
 	struct allocation *allocation;
-	const struct freed *freed;
-	char was[OBJECT_NAME_MAX + 1] = "?";
+	char was[FULL_NAME_MAX + 1];
 
 	if (!command->token.generation)
 		return command_find(command, name, access);
@@ -232,9 +232,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 		allocation_get(registry, command->token.slot, command->token.generation);
 	if (allocation)
 		return command_check_access(command, allocation, access);
-	freed = registry_find_freed(command->broker->registry, command->token);
-	if (freed)
-		strcpy(was, freed->name);
+	strcpy(was, freed_name(registry_find_freed(registry, command->token)));
 	pthread_mutex_unlock(&registry->lock);
 	command_fail(command, ESTALE, "allocation %s has been freed", was);
 	return NULL;

@@ -11,6 +11,7 @@
 #include "base/refusal.h"
 #include "control/line.h"
 #include "kernels/launch_spec.h"
+#include "model/folder.h"
 #include "model/range.h"
 
 #define BLOCK_OF_ELEMENTS 256
@@ -169,6 +170,7 @@ static int arg_parse_allocation(struct launch_spec *launch, struct launch_arg *a
 				struct refusal *refusal)
 {
 	const char *place = arg->word;
+	struct full_name name;
 	struct range range;
 	int r;
 
@@ -181,7 +183,7 @@ static int arg_parse_allocation(struct launch_spec *launch, struct launch_arg *a
 		arg->reads = false;
 		place += 4;
 	}
-	r = line_place(place, arg->name, &range, refusal);
+	r = line_place(place, &name, &range, refusal);
 	if (r < 0 && word_is_number(place))
 		return refuse(refusal, EINVAL,
 			      "'%.64s' is not an allocation; for a number write %s:%.64s",
@@ -189,6 +191,9 @@ static int arg_parse_allocation(struct launch_spec *launch, struct launch_arg *a
 	if (r < 0)
 		return r;
 	arg->offset = range.offset;
+	arg->name = strdup(name.text);
+	if (!arg->name)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
 	return arg_room(launch, arg, sizeof(uint64_t)) ? 0 : refuse_room(arg, refusal);
 }
 

@@ -10,6 +10,7 @@
 #include "base/refusal.h"
 #include "base/text.h"
 #include "control/usage.h"
+#include "model/folder.h"
 #include "model/range.h"
 #include "model/registry.h"
 
@@ -268,6 +269,44 @@ int line_name(const char *word, const char *what, struct refusal *refusal)
 	return r < 0 ? refuse_name(refusal, word, what) : 0;
 }
 
+/* A part of a full name, up to the next '/'. */
+static int line_name_part(const char *part, size_t length, const char *what,
+			  const char *word, struct refusal *refusal)
+{
+	_cleanup_free_ char *name = strndup(part, length);
+
+	if (!name)
+		return refuse(refusal, ENOMEM, "the broker has no memory for the line");
+	if (!*name && *word)
+		return refuse(
+			refusal, EINVAL,
+			"'%.64s' can't be a name: folders and the %s are names with "
+			"one '/' between two of them",
+			word, what);
+	return line_name(name, what, refusal);
+}
+
+int line_full_name(const char *word, const char *what, struct refusal *refusal)
+{
+	const char *part = word;
+	unsigned int n_folders = 0;
+
+	for (;;) {
+		size_t length = strcspn(part, "/");
+		int r = line_name_part(part, length, what, word, refusal);
+
+		if (r < 0)
+			return r;
+		if (!part[length])
+			return 0;
+		if (++n_folders > FOLDER_DEPTH_MAX)
+			return refuse(refusal, ENAMETOOLONG,
+				      "'%.64s...' has more than %d folders", word,
+				      FOLDER_DEPTH_MAX);
+		part += length + 1;
+	}
+}
+
 int line_range(const char *offset, const char *length, struct range *ret_range,
 	       struct refusal *refusal)
 {
@@ -292,7 +331,7 @@ int line_range(const char *offset, const char *length, struct range *ret_range,
 	return 0;
 }
 
-int line_place(const char *word, char ret_name[65], struct range *ret_range,
+int line_place(const char *word, struct full_name *ret_name, struct range *ret_range,
 	       struct refusal *refusal)
 {
 	const char *plus = strchrnul(word, '+');
@@ -301,10 +340,10 @@ int line_place(const char *word, char ret_name[65], struct range *ret_range,
 
 	if (!name)
 		return refuse(refusal, ENOMEM, "the broker has no memory for the line");
-	r = line_name(name, "allocation", refusal);
+	r = line_full_name(name, "allocation", refusal);
 	if (r < 0)
 		return r;
-	strcpy(ret_name, name);
+	strcpy(ret_name->text, name);
 	*ret_range = (struct range){ 0 };
 	return *plus ? line_range(plus + 1, NULL, ret_range, refusal) : 0;
 }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/object.h"
+
 struct range;
 struct refusal;
 struct scalar;
@@ -57,12 +59,17 @@ int line_wait(const char *word, bool *ret_wait, struct refusal *refusal);
 /* The name of an object. Returns: 0; -EINVAL, -ENAMETOOLONG. */
 int line_name(const char *word, const char *what, struct refusal *refusal);
 
+/*
+ * The name of an object in a folder, as `alice/x`. Returns: 0; -EINVAL, -ENAMETOOLONG.
+ */
+int line_full_name(const char *word, const char *what, struct refusal *refusal);
+
 /* `offset=` and `length=`; NULL: not given. Returns: 0; -EINVAL, -EOVERFLOW. */
 int line_range(const char *offset, const char *length, struct range *ret_range,
 	       struct refusal *refusal);
 
 /* `NAME[+OFFSET]`. Returns: 0; -EINVAL, -ENAMETOOLONG, -EOVERFLOW. */
-int line_place(const char *word, char ret_name[65], struct range *ret_range,
+int line_place(const char *word, struct full_name *ret_name, struct range *ret_range,
 	       struct refusal *refusal);
 
 /*

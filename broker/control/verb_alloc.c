@@ -175,7 +175,7 @@ static int alloc_parse(const struct registry *registry, const struct line *words
 	int r;
 
 	line->name = words->operands[0];
-	r = line_name(line->name, "allocation", refusal);
+	r = line_full_name(line->name, "allocation", refusal);
 	if (r < 0)
 		return r;
 	r = line_size(words->operands[1], NULL, &line->size, refusal);
@@ -263,12 +263,35 @@ static int alloc_check(struct command *command, struct alloc_line *line,
 	return *ret_stream ? 0 : -ENOENT;
 }
 
+/*
+ * The folder of the name, in which the caller may make names; a name that is taken is
+ * told apart first, as mkdir does. As alloc_check().
+ */
+static int alloc_find_place(struct command *command, const char *name,
+			    struct name_place *ret_place)
+{
+	struct registry *registry = command->broker->registry;
+	struct refusal refusal;
+	int r = path_resolve(registry, OBJECT_ALLOCATION, name, command->caller,
+			     ret_place, &refusal);
+
+	if (r == 0 && !folder_find(ret_place->folder, ret_place->name))
+		r = folder_check(ret_place->folder, command->caller, FOLDER_WRITE,
+				 &refusal);
+	if (r == 0)
+		return 0;
+	pthread_mutex_unlock(&registry->lock);
+	command_refuse(command, &refusal);
+	return r;
+}
+
 static void alloc_fail_new(struct command *command, const struct owner *owner,
-			   const char *name, int r)
+			   const char *name, const struct name_place *place, int r)
 {
 	struct registry *registry = command->broker->registry;
 	_cleanup_text_ struct text share = TEXT_INIT;
-	const struct allocation *there = allocation_find(registry, name);
+	struct entry *entry = folder_find(place->folder, place->name);
+	const struct allocation *there = allocation_of(entry);
 	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
 
 	if (r == -EMFILE || r == -EDQUOT)
@@ -277,6 +300,9 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 	pthread_mutex_unlock(&registry->lock);
 	if (share.length)
 		command_fail(command, -r, "allocation %s: %s", name, text_string(&share));
+	else if (r == -EEXIST && !there)
+		command_fail(command, EEXIST, "%s is a folder: %s/NAME can be in it",
+			     name, name);
 	else if (r == -EEXIST)
 		command_fail(command, EEXIST,
 			     "allocation %s is there already (id %llu, %s)", name,
@@ -296,7 +322,8 @@ static bool alloc_takes_descriptor(const struct alloc_line *line)
 
 /* Takes the shares and the name. */
 static int alloc_take(struct registry *registry, const struct alloc_line *line,
-		      struct owner *owner, struct allocation **ret_allocation)
+		      const struct name_place *place, struct owner *owner,
+		      struct allocation **ret_allocation)
 {
 	bool has_descriptor = alloc_takes_descriptor(line);
 	int r;
@@ -304,7 +331,8 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 	r = share_take(owner, SHARE_DESCRIPTORS, has_descriptor);
 	if (r < 0)
 		return r;
-	r = allocation_new(ret_allocation, registry, line->name, line->size, owner);
+	r = allocation_new(ret_allocation, registry, place->folder, place->name,
+			   line->size, owner);
 	if (r < 0)
 		share_give(owner, SHARE_DESCRIPTORS, has_descriptor);
 	else
@@ -314,7 +342,8 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 
 /* Takes the name. As alloc_check(). */
 static struct allocation *alloc_new(struct command *command,
-				    const struct alloc_line *line, struct stream *stream)
+				    const struct alloc_line *line,
+				    const struct name_place *place, struct stream *stream)
 {
 	struct registry *registry = command->broker->registry;
 	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
@@ -327,10 +356,10 @@ static struct allocation *alloc_new(struct command *command,
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
 	if (owner && (managed || line->kind != KIND_MANAGED) && (tag || !line->tag))
-		r = alloc_take(registry, line, owner, &allocation);
+		r = alloc_take(registry, line, place, owner, &allocation);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
-		alloc_fail_new(command, owner, line->name, r);
+		alloc_fail_new(command, owner, line->name, place, r);
 		return NULL;
 	}
 	allocation->managed = managed;
@@ -385,6 +414,7 @@ void verb_alloc(struct command *command)
 	struct alloc_line line = { 0 };
 	struct refusal refusal;
 	struct alloc_request *alloc;
+	struct name_place place;
 	struct stream *stream;
 
 	if (command_parse(command) < 0)
@@ -404,11 +434,12 @@ void verb_alloc(struct command *command)
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	alloc->made = line.until_close ? alloc_made_until_close : alloc_made;
 	pthread_mutex_lock(&registry->lock);
-	if (alloc_check(command, &line, &stream) < 0) {
+	if (alloc_check(command, &line, &stream) < 0 ||
+	    alloc_find_place(command, line.name, &place) < 0) {
 		free(alloc);
 		return;
 	}
-	alloc->allocation = alloc_new(command, &line, stream);
+	alloc->allocation = alloc_new(command, &line, &place, stream);
 	if (!alloc->allocation) {
 		free(alloc);
 		return;

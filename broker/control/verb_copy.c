@@ -19,7 +19,7 @@
 #include "process/broker.h"
 
 struct copy_line {
-	char target[OBJECT_NAME_MAX + 1], source[OBJECT_NAME_MAX + 1];
+	struct full_name target, source;
 	struct range to, from;
 	bool whole; /* without length= */
 	bool wait;
@@ -35,10 +35,10 @@ static int copy_parse(struct command *command, struct copy_line *line,
 
 	if (!from)
 		return refuse(refusal, EINVAL, "from=SRC is missing");
-	r = line_place(words->operands[0], line->target, &line->to, refusal);
+	r = line_place(words->operands[0], &line->target, &line->to, refusal);
 	if (r < 0)
 		return r;
-	r = line_place(from, line->source, &line->from, refusal);
+	r = line_place(from, &line->source, &line->from, refusal);
 	if (r < 0)
 		return r;
 	line->whole = !length;
@@ -59,13 +59,13 @@ static int copy_refuse_size(const struct copy_line *line, const struct allocatio
 
 	if (!line->whole)
 		return refuse(refusal, ERANGE, "%s%s (%s) has no room for %s", rest,
-			      target->name, size_text(left),
+			      allocation_name(target).text, size_text(left),
 			      size_text(line->from.length));
 	return refuse(refusal, ERANGE,
 		      "%s%s (%s) does not fit into %s%s (%s): length=%s copies a part",
-		      line->from.offset ? "the rest of " : "", source->name,
-		      size_text(line->from.length), rest, target->name, size_text(left),
-		      size_typed(left));
+		      line->from.offset ? "the rest of " : "",
+		      allocation_name(source).text, size_text(line->from.length), rest,
+		      allocation_name(target).text, size_text(left), size_typed(left));
 }
 
 /*
@@ -91,7 +91,7 @@ static int copy_fit(struct copy_line *line, const struct allocation *target,
 	    line->from.offset < line->to.offset + line->to.length)
 		return refuse(refusal, EINVAL,
 			      "the ranges of %s overlap: %s at offset %s and at %s",
-			      target->name, size_text(line->to.length),
+			      allocation_name(target).text, size_text(line->to.length),
 			      size_typed(line->from.offset), size_typed(line->to.offset));
 	return 0;
 }
@@ -112,10 +112,10 @@ void verb_copy(struct command *command)
 		return;
 	}
 	pthread_mutex_lock(&registry->lock);
-	target = command_find(command, line.target, ACCESS_WRITE);
+	target = command_find(command, line.target.text, ACCESS_WRITE);
 	if (!target || !command_may_write(command, target))
 		return;
-	source = command_find(command, line.source, ACCESS_READ);
+	source = command_find(command, line.source.text, ACCESS_READ);
 	if (!source)
 		return;
 	if (copy_fit(&line, target, source, &refusal) < 0) {

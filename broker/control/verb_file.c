@@ -34,7 +34,7 @@ static int file_parse(struct command *command, struct file_line *line,
 	const char *file_offset = line_value(words, "file_offset");
 	int r;
 
-	r = line_name(words->operands[0], "allocation", refusal);
+	r = line_full_name(words->operands[0], "allocation", refusal);
 	if (r == 0)
 		r = line_path(line_value(words, "path"), line->path, refusal);
 	if (r == 0)

@@ -68,7 +68,7 @@ static int fill_parse(struct command *command, struct fill_line *line,
 	const char *value = command->line.operands[1];
 	int r;
 
-	r = line_name(command->line.operands[0], "allocation", refusal);
+	r = line_full_name(command->line.operands[0], "allocation", refusal);
 	if (r < 0)
 		return r;
 	r = fill_parse_value(value, line, refusal);

@@ -7,6 +7,7 @@
 #include "control/verbs.h"
 #include "memops/release.h"
 #include "model/access.h"
+#include "model/allocation.h"
 #include "model/registry.h"
 #include "process/broker.h"
 
@@ -17,7 +18,7 @@ void verb_free(struct command *command)
 
 	if (command_parse(command) < 0)
 		return;
-	if (line_name(command->line.operands[0], "allocation", &refusal) < 0) {
+	if (line_full_name(command->line.operands[0], "allocation", &refusal) < 0) {
 		command_refuse(command, &refusal);
 		return;
 	}
@@ -25,6 +26,12 @@ void verb_free(struct command *command)
 	allocation = command_find(command, command->line.operands[0], ACCESS_OWN);
 	if (!allocation)
 		return;
+	if (folder_check(allocation->entry.folder, command->caller, FOLDER_WRITE,
+			 &refusal) < 0) {
+		pthread_mutex_unlock(&command->broker->registry->lock);
+		command_refuse(command, &refusal);
+		return;
+	}
 	allocation_release_by(command->broker, allocation, command->caller);
 	command_done(command, 0);
 }

@@ -47,8 +47,12 @@ static int launch_find(struct check *check)
 				     &launch->use, &check->refusal);
 	if (r < 0)
 		return r;
-	snprintf(launch->kernel, sizeof(launch->kernel), "%s/%.64s",
-		 launch->use.module->name, launch->use.function->name);
+	free(launch->kernel);
+	if (asprintf(&launch->kernel, "%s/%.64s", module_name(launch->use.module).text,
+		     launch->use.function->name) < 0) {
+		launch->kernel = NULL;
+		return refuse(&check->refusal, ENOMEM, "no memory in the broker");
+	}
 	return 0;
 }
 
@@ -92,9 +96,9 @@ static struct allocation *check_allocation(struct check *check,
 	struct allocation *allocation;
 	int r = 0;
 
-	allocation = allocation_find(command->broker->registry, arg->name);
+	allocation = launch_find_named(check->launch, arg, sizeof(uint64_t),
+				       command->caller, &check->refusal);
 	if (!allocation) {
-		launch_refuse_name(arg, sizeof(uint64_t), &check->refusal);
 		pthread_mutex_unlock(&command->broker->registry->lock);
 		command_refuse(command, &check->refusal);
 		return NULL;
@@ -180,7 +184,7 @@ static void launch_start(struct check *check)
 
 	r = check->found;
 	if (r == 0)
-		r = launch_check_params(launch, &check->refusal);
+		r = launch_check_params(launch, command->caller, &check->refusal);
 	if (r == 0)
 		r = launch_check_limits(launch, &check->refusal);
 	if (r == 0)
@@ -273,7 +277,8 @@ static void launch_go(struct command *command, struct launch *launch, bool asked
 		launch_discard(check.launch);
 		return;
 	}
-	module = module_find(registry, command->line.operands[0]);
+	module = module_find(registry, command->line.operands[0], command->caller,
+			     &check.refusal);
 	token = (struct token){ module->slot, module->slot_generation };
 	pthread_mutex_unlock(&registry->lock);
 	if (!asked) {

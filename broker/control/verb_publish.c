@@ -30,7 +30,7 @@ static int publish_parse(const struct line *line, struct publication **ret_pairs
 	if (!pairs)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	for (size_t i = 0; i < n_words; i++) {
-		r = line_name(word(line, i), "allocation", refusal);
+		r = line_full_name(word(line, i), "allocation", refusal);
 		if (r < 0)
 			return r;
 	}

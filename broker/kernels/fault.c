@@ -59,15 +59,16 @@ static void place_try(struct place *place, const struct allocation *allocation,
 static struct place place_find(const struct launch *launch, bool alone, uint64_t address)
 {
 	const struct work *work = &launch->op.work;
+	const struct handle_table *all = &launch->op.broker->registry->allocations;
 	const struct allocation *allocation;
 	struct place place = { 0 };
+	uint32_t slot = 0;
 
 	for (unsigned int i = 0; alone && i < work->n_uses; i++)
 		place_try(&place, work->uses[i].allocation, address);
 	if (place.allocation)
 		return place;
-	allocation = launch->op.broker->registry->allocations_by_name;
-	for (; allocation; allocation = allocation->hh.next)
+	for (; (allocation = handle_table_next(all, &slot)); slot++)
 		if (owner_may(launch->op.owner, allocation, ACCESS_READ))
 			place_try(&place, allocation, address);
 	return place;
@@ -89,7 +90,7 @@ static void place_print(const struct place *place, uint64_t address, struct text
 		text_printf(text, ", %llu bytes behind the end of", distance);
 	else
 		text_printf(text, ", right behind the end of");
-	text_printf(text, " %s (%llu bytes)", allocation->name,
+	text_printf(text, " %s (%llu bytes)", allocation_name(allocation).text,
 		    (unsigned long long)allocation->size);
 }
 

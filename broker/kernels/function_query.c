@@ -230,8 +230,7 @@ void module_look_up(struct broker *broker, struct token token, const char *name,
 	int r = -ENOENT;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	module = handle_table_get(&broker->registry->modules, token.slot,
-				  token.generation);
+	module = module_get(broker->registry, token);
 	if (!module)
 		r = -ESTALE;
 	else if (strlen(name) >= RECORD_NAME_MAX)

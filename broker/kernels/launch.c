@@ -145,6 +145,7 @@ static void launch_deinit(struct launch *launch)
 	}
 	closep(&launch->image_fd);
 	free(launch->payload);
+	free(launch->kernel);
 	launch_spec_deinit(&launch->spec);
 }
 

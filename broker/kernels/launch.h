@@ -11,7 +11,7 @@ struct launch {
 	struct launch_spec spec;
 	struct module_use use;
 	uint8_t *payload;
-	char kernel[2 * OBJECT_NAME_MAX + 2]; /* for sentences: module/function */
+	char *kernel; /* for sentences: module/function; owned */
 	char stream[OBJECT_NAME_MAX + 1];
 	uint64_t elapsed_ns;
 	uint32_t n_resets;   /* resets of the worker when the launch was queued */
@@ -26,12 +26,18 @@ struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op));
 /* Frees a launch that was never added. Takes NULL. */
 void launch_discard(struct launch *launch);
 
-/* Refuses an argument that names no allocation; size: of the kernel's parameter. */
-int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
-		       struct refusal *refusal);
+/*
+ * The allocation that an argument names, in any state; size: of the kernel's parameter.
+ * NULL: refused.
+ */
+struct allocation *launch_find_named(const struct launch *launch,
+				     const struct launch_arg *arg, uint32_t size,
+				     const struct caller *caller,
+				     struct refusal *refusal);
 
 /* Checks the arguments against the kernel's parameters. Returns: 0; negative, refused. */
-int launch_check_params(struct launch *launch, struct refusal *refusal);
+int launch_check_params(struct launch *launch, const struct caller *caller,
+			struct refusal *refusal);
 
 /*
  * Checks grid, block and shared memory against the device. Returns: 0; negative, refused.

@@ -34,7 +34,7 @@ static const char *number_type(const char *word, uint32_t size)
 	}
 }
 
-int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
+static int refuse_name(const struct launch_arg *arg, uint32_t size,
 		       struct refusal *refusal)
 {
 	const char *type =
@@ -47,16 +47,28 @@ int launch_refuse_name(const struct launch_arg *arg, uint32_t size,
 	return refuse(refusal, ENOENT, "there is no allocation %s", arg->name);
 }
 
+struct allocation *launch_find_named(const struct launch *launch,
+				     const struct launch_arg *arg, uint32_t size,
+				     const struct caller *caller, struct refusal *refusal)
+{
+	struct allocation *allocation =
+		allocation_find(launch->op.broker->registry, arg->name, caller, refusal);
+
+	if (!allocation && refusal->error == ENOENT && !strchr(arg->name, '/'))
+		(void)refuse_name(arg, size, refusal);
+	return allocation;
+}
+
 /* Argument i has another size than the kernel's parameter. */
 static int refuse_size(const struct launch *launch, unsigned int i,
-		       struct refusal *refusal)
+		       const struct caller *caller, struct refusal *refusal)
 {
-	const struct registry *registry = launch->op.broker->registry;
 	const struct launch_arg *arg = &launch->spec.args[i];
 	uint32_t size = launch->use.function->params[i].size;
 
-	if (arg->kind == ARG_ALLOCATION && !allocation_find(registry, arg->name))
-		return launch_refuse_name(arg, size, refusal);
+	if (arg->kind == ARG_ALLOCATION &&
+	    !launch_find_named(launch, arg, size, caller, refusal))
+		return -refusal->error;
 	return refuse(refusal, EINVAL,
 		      "argument %u, %.64s, has %u byte%s%s; parameter %u of %s has %u",
 		      i + 1, arg->word, arg->size, arg->size == 1 ? "" : "s",
@@ -64,7 +76,8 @@ static int refuse_size(const struct launch *launch, unsigned int i,
 		      launch->kernel, size);
 }
 
-int launch_check_params(struct launch *launch, struct refusal *refusal)
+int launch_check_params(struct launch *launch, const struct caller *caller,
+			struct refusal *refusal)
 {
 	const struct launch_spec *spec = &launch->spec;
 	const struct function *function = launch->use.function;
@@ -82,7 +95,7 @@ int launch_check_params(struct launch *launch, struct refusal *refusal)
 		const struct launch_arg *arg = &spec->args[i];
 
 		if (arg->size != function->params[i].size)
-			return refuse_size(launch, i, refusal);
+			return refuse_size(launch, i, caller, refusal);
 	}
 	return 0;
 }
@@ -159,8 +172,9 @@ static int refuse_kernel_use(struct refusal *refusal, const struct owner *owner,
 {
 	return refuse(refusal, EACCES,
 		      "kernels of uid %u may not %s allocation %s of uid %u, mode %04o",
-		      owner->uid, writes ? "write" : "read", allocation->name,
-		      allocation->owner->uid, allocation->mode);
+		      owner->uid, writes ? "write" : "read",
+		      allocation_name(allocation).text, allocation->owner->uid,
+		      allocation->mode);
 }
 
 int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
@@ -173,15 +187,16 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 		return refuse(refusal, EXDEV,
 			      "allocation %s of kind %s lives in the worker of uid "
 			      "%u, the kernel runs in that of uid %u",
-			      allocation->name, kind_name(allocation->kind),
-			      allocation->owner->uid, owner->uid);
+			      allocation_name(allocation).text,
+			      kind_name(allocation->kind), allocation->owner->uid,
+			      owner->uid);
 	if (!owner_may(owner, allocation, arg->writes ? ACCESS_WRITE : ACCESS_READ))
 		return refuse_kernel_use(refusal, owner, allocation, arg->writes);
 	if (arg->writes && allocation->sealed)
 		return refuse(refusal, EPERM,
 			      "allocation %s is sealed: nobody can write it any more; a "
 			      "kernel that only reads it takes in:%s",
-			      allocation->name, arg->name);
+			      allocation_name(allocation).text, arg->name);
 	if (!kind_has_device(allocation->kind) || allocation->device == device)
 		return 0;
 	if (!kind_is_durable(allocation->kind) ||
@@ -191,8 +206,8 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 		return refuse(refusal, EXDEV,
 			      "allocation %s of kind %s is on device %u, out of "
 			      "reach of the kernel on device %u",
-			      allocation->name, kind_name(allocation->kind),
-			      allocation->device, device);
+			      allocation_name(allocation).text,
+			      kind_name(allocation->kind), allocation->device, device);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ struct launch_arg {
 	const char *word; /* as written in the line */
 
 	/* an allocation */
-	char name[65];
+	char *name; /* owned */
 	uint64_t offset;
 	bool reads, writes;
 
@@ -40,6 +40,8 @@ struct launch_spec {
 /* Frees the arguments; other fields stay. */
 static inline void launch_spec_deinit(struct launch_spec *spec)
 {
+	for (unsigned int i = 0; i < spec->n_args; i++)
+		free(spec->args[i].name);
 	free(spec->args);
 	free(spec->bytes);
 	spec->args = NULL;

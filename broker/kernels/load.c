@@ -43,7 +43,7 @@ struct load {
 	char *log;
 	char said[200]; /* first line of the log */
 	int error;	/* error of the load, kept during the request for the log */
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	const char *format; /* format of the image */
 };
 
@@ -326,7 +326,7 @@ static void load_settle(struct op *op)
 	}
 	if (op->error) {
 		journal_event_by(op->broker->journal, &by, "failed modules/%s errno=%s",
-				 module->name, strerrorname_np(op->error));
+				 module_name(module).text, strerrorname_np(op->error));
 		return;
 	}
 	if (module->image && module->image->serial > image->serial)
@@ -334,16 +334,16 @@ static void load_settle(struct op *op)
 	load->image = module_set_image(op->broker->registry, module, image);
 	module->loaded_s = time(NULL);
 	journal_event_by(op->broker->journal, &by,
-			 "load modules/%s format=%s size=%llu functions=%u", module->name,
-			 load->format, (unsigned long long)image->size,
-			 image->n_functions);
+			 "load modules/%s format=%s size=%llu functions=%u",
+			 module_name(module).text, load->format,
+			 (unsigned long long)image->size, image->n_functions);
 }
 
 static void load_finish(struct op *op)
 {
 	struct load *load = load_of(op);
 	struct completion *wait = op->completion;
-	char file[128];
+	char file[FULL_NAME_MAX + 64];
 
 	op_slot_release(op->worker, op->staged.slot);
 	closep(&op->request.fd);
@@ -397,7 +397,7 @@ static void load_refuse(struct broker *broker, const struct caller *caller,
 			const char *name, const struct refusal *refusal,
 			struct completion *wait)
 {
-	char file[128];
+	char file[FULL_NAME_MAX + 64];
 
 	snprintf(file, sizeof(file), "modules/%s/image", name);
 	journal_fail(broker->journal, caller->uid, caller->pid, file, refusal->error,
@@ -441,7 +441,7 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 	load->module = module;
 	load->format = format;
 	load->step = WIRE_MODULE_LOAD;
-	strcpy(load->name, module->name);
+	strcpy(load->name, module_name(module).text);
 	return load;
 }
 
@@ -452,8 +452,8 @@ static void load_note_refused(struct broker *broker, struct module *module,
 	module->settled = ++module->n_serials;
 	module->failed = error;
 	free(take_ptr(module->log));
-	journal_event_by(broker->journal, by, "failed modules/%s errno=%s", module->name,
-			 strerrorname_np(error));
+	journal_event_by(broker->journal, by, "failed modules/%s errno=%s",
+			 module_name(module).text, strerrorname_np(error));
 }
 
 /* Frees a load that was not added to the order. Under registry.lock. */
@@ -473,17 +473,16 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 	struct module *module;
 	struct load *load = NULL;
 	const char *format;
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1] = "?";
 	int r = 0;
 
 	format = load_check(fd, size, &refusal);
 	if (!format)
 		r = -refusal.error;
 	pthread_mutex_lock(&broker->registry->lock);
-	module = handle_table_get(&broker->registry->modules, token.slot,
-				  token.generation);
+	module = module_get(broker->registry, token);
 	if (module)
-		strcpy(name, module->name);
+		strcpy(name, module_name(module).text);
 	else
 		r = refuse(&refusal, ESTALE, "the module has been removed");
 	if (module && !format)

@@ -26,7 +26,7 @@ static int module_check(const struct module *module, const struct caller *caller
 	if (caller->uid == 0 || caller->uid == module->owner->uid)
 		return 0;
 	return refuse(refusal, EACCES, "module %s belongs to uid %u, not to uid %u",
-		      module->name, module->owner->uid, caller->uid);
+		      module_name(module).text, module->owner->uid, caller->uid);
 }
 
 static void module_use_set(struct module_use *use, struct module *module,
@@ -63,30 +63,30 @@ static int refuse_function(const struct module *module, const char *name,
 
 	if (!image->functions)
 		return refuse(refusal, ENOENT, "module %s has no functions",
-			      module->name);
+			      module_name(module).text);
 	for (function = image->functions; function; function = function->hh.next) {
 		if (is_mangled(function, name))
 			return refuse(refusal, ENOENT,
 				      "module %s has no function '%.64s'; it has %s: C++ "
 				      "changes names, extern \"C\" keeps them",
-				      module->name, name, function->shown);
+				      module_name(module).text, name, function->shown);
 	}
 	if (image->n_functions > 1)
 		snprintf(more, sizeof(more), " and %u more", image->n_functions - 1);
 	return refuse(refusal, ENOENT, "module %s has no function '%.64s'; it has %s%s",
-		      module->name, name, image->functions->shown, more);
+		      module_name(module).text, name, image->functions->shown, more);
 }
 
 int module_use_begin(struct broker *broker, const struct caller *caller, const char *name,
 		     const char *function_name, struct module_use *ret_use,
 		     struct refusal *refusal)
 {
-	struct module *module = module_find(broker->registry, name);
+	struct module *module = module_find(broker->registry, name, caller, refusal);
 	const struct function *function;
 	int r;
 
 	if (!module)
-		return refuse(refusal, ENOENT, "there is no module %s", name);
+		return -refusal->error;
 	r = module_check(module, caller, refusal);
 	if (r < 0)
 		return r;
@@ -159,15 +159,15 @@ void module_put_image(struct broker *broker, struct image *image)
 
 /* ---- making and removing ---- */
 
-int module_create(struct broker *broker, const char *name, struct owner *owner,
-		  const struct caller *caller, struct token *ret_token,
-		  struct refusal *refusal)
+int module_create(struct broker *broker, struct folder *folder, const char *name,
+		  struct owner *owner, const struct caller *caller, mode_t folder_mode,
+		  struct token *ret_token, struct refusal *refusal)
 {
 	_cleanup_text_ struct text share = TEXT_INIT;
 	struct module *module;
 	int r;
 
-	r = module_new(&module, broker->registry, name, owner);
+	r = module_new(&module, broker->registry, folder, name, owner);
 	if (r == -EEXIST)
 		return refuse(refusal, EEXIST, "module %s is there already", name);
 	if (r == -EDQUOT) {
@@ -176,8 +176,10 @@ int module_create(struct broker *broker, const char *name, struct owner *owner,
 	}
 	if (r < 0)
 		return refuse(refusal, -r, "no memory in the broker");
+	module->folder_mode = (uint16_t)(folder_mode & 0777);
 	*ret_token = (struct token){ module->slot, module->slot_generation };
-	journal_event_by(broker->journal, caller, "create modules/%s", name);
+	journal_event_by(broker->journal, caller, "create modules/%s",
+			 module_name(module).text);
 	return 0;
 }
 
@@ -186,30 +188,27 @@ static int module_check_removal(const struct module *module, const struct caller
 {
 	if (caller->uid != 0 && caller->uid != module->owner->uid)
 		return refuse(refusal, EPERM,
-			      "module %s belongs to uid %u, not to uid %u", module->name,
-			      module->owner->uid, caller->uid);
+			      "module %s belongs to uid %u, not to uid %u",
+			      module_name(module).text, module->owner->uid, caller->uid);
 	if (module->n_launches)
 		return refuse(refusal, EBUSY, "module %s has %u launches under way",
-			      module->name, module->n_launches);
+			      module_name(module).text, module->n_launches);
 	if (module->n_loads)
-		return refuse(refusal, EBUSY, "module %s is being loaded", module->name);
+		return refuse(refusal, EBUSY, "module %s is being loaded",
+			      module_name(module).text);
 	return 0;
 }
 
-int module_remove(struct broker *broker, const char *name, const struct caller *caller,
-		  struct refusal *refusal)
+int module_remove(struct broker *broker, struct module *module,
+		  const struct caller *caller, struct refusal *refusal)
 {
-	struct module *module = module_find(broker->registry, name);
 	struct image *image = NULL;
-	int r;
+	int r = module_check_removal(module, caller, refusal);
 
-	if (module)
-		r = module_check_removal(module, caller, refusal);
-	else
-		r = refuse(refusal, ENOENT, "there is no module %s", name);
 	if (r == 0) {
 		image = module_set_image(broker->registry, module, NULL);
-		journal_event_by(broker->journal, caller, "remove modules/%s", name);
+		journal_event_by(broker->journal, caller, "remove modules/%s",
+				 module_name(module).text);
 		module_free(broker->registry, module);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -224,22 +223,27 @@ int module_store_device(struct broker *broker, struct module *module,
 {
 	if (caller->uid != 0 && caller->uid != module->owner->uid)
 		return refuse(refusal, EPERM,
-			      "module %s belongs to uid %u, not to uid %u", module->name,
-			      module->owner->uid, caller->uid);
+			      "module %s belongs to uid %u, not to uid %u",
+			      module_name(module).text, module->owner->uid, caller->uid);
 	if (!module_is_fresh(module))
 		return refuse(refusal, EBUSY,
 			      "module %s has been loaded: its device can't change any "
 			      "more; rmdir it and make it again",
-			      module->name);
+			      module_name(module).text);
 	return line_device(value, broker->registry, &module->device, refusal);
 }
 
 void modules_free(struct broker *broker)
 {
-	struct module *module, *safe;
+	struct handle_table *modules = &broker->registry->modules;
+	struct module *module;
 
-	HASH_ITER (hh, broker->registry->modules_by_name, module, safe) {
-		struct image *image = module_set_image(broker->registry, module, NULL);
+	for (uint32_t slot = 0; (module = handle_table_next(modules, &slot)); slot++) {
+		struct image *image;
+
+		if (module->folder)
+			continue; /* goes with the folder */
+		image = module_set_image(broker->registry, module, NULL);
 
 		module_free(broker->registry, module);
 		if (image)
@@ -257,8 +261,7 @@ void module_ask_log(struct broker *broker, struct token token,
 
 	(void)caller;
 	pthread_mutex_lock(&broker->registry->lock);
-	module = handle_table_get(&broker->registry->modules, token.slot,
-				  token.generation);
+	module = module_get(broker->registry, token);
 	if (module)
 		log = strdup(module->log ?: "");
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -290,7 +293,7 @@ void function_ask_params(struct broker *broker, struct token token,
 	} else if (!function->has_params) {
 		r = -EOPNOTSUPP;
 		text_printf(&file, "modules/%s/functions/%s/params",
-			    function->image->module->name, function->shown);
+			    module_name(function->image->module).text, function->shown);
 	} else {
 		params_print(function, &text);
 	}

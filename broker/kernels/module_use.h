@@ -23,12 +23,16 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 /* Reason for ending a worker whose replies about functions make no sense. */
 #define FUNCTIONS_NONSENSE "told of functions that can't be"
 
 struct broker;
 struct caller;
 struct completion;
+struct folder;
+struct module;
 struct owner;
 struct refusal;
 struct token;
@@ -79,16 +83,19 @@ void module_look_up(struct broker *broker, struct token module, const char *name
 
 /* ---- the tree ---- */
 
-/* mkdir. Under registry.lock. Returns: 0; -EEXIST, -ENOMEM. */
-int module_create(struct broker *broker, const char *name, struct owner *owner,
-		  const struct caller *caller, struct token *ret_token,
-		  struct refusal *refusal);
+/*
+ * mkdir; folder_mode: of the folder that it may become. Under registry.lock.
+ * Returns: 0; -EEXIST, -EDQUOT, -ENOMEM.
+ */
+int module_create(struct broker *broker, struct folder *folder, const char *name,
+		  struct owner *owner, const struct caller *caller, mode_t folder_mode,
+		  struct token *ret_token, struct refusal *refusal);
 
 /*
- * rmdir. With registry.lock held; releases the lock. Returns: 0; -ENOENT, -EPERM, -EBUSY.
+ * rmdir. With registry.lock held; releases the lock. Returns: 0; -EPERM, -EBUSY.
  */
-int module_remove(struct broker *broker, const char *name, const struct caller *caller,
-		  struct refusal *refusal);
+int module_remove(struct broker *broker, struct module *module,
+		  const struct caller *caller, struct refusal *refusal);
 
 /* Writes `device`. Under registry.lock. Returns: 0; -EPERM, -EBUSY, -EINVAL, -ENOENT. */
 int module_store_device(struct broker *broker, struct module *module,

@@ -87,9 +87,10 @@ static void alloc_request_done(struct alloc_request *alloc)
 	allocation_publish(broker->registry, allocation);
 	journal_event(broker->journal,
 		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u pid=%d",
-		      allocation->name, (unsigned long long)allocation->id,
-		      kind_name(allocation->kind), (unsigned long long)allocation->size,
-		      allocation->owner->uid, alloc->pid);
+		      allocation_name(allocation).text,
+		      (unsigned long long)allocation->id, kind_name(allocation->kind),
+		      (unsigned long long)allocation->size, allocation->owner->uid,
+		      alloc->pid);
 	pthread_mutex_unlock(&broker->registry->lock);
 
 	made = alloc->made;
@@ -117,11 +118,22 @@ static void alloc_request_failed(struct alloc_request *alloc, int error,
 		completion->done(completion, -error, sentence, 0);
 }
 
+/* The name, which a rename of a folder may change. Takes registry.lock. */
+static struct full_name alloc_request_name(const struct alloc_request *alloc)
+{
+	struct full_name name;
+
+	pthread_mutex_lock(&alloc->broker->registry->lock);
+	name = allocation_name(alloc->allocation);
+	pthread_mutex_unlock(&alloc->broker->registry->lock);
+	return name;
+}
+
 static void alloc_request_failed_call(struct alloc_request *alloc, int error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	text_printf(&text, "allocation %s of %s%s: %s", alloc->allocation->name,
+	text_printf(&text, "allocation %s of %s%s: %s", alloc_request_name(alloc).text,
 		    size_text(alloc->allocation->size),
 		    alloc->allocation->kind == KIND_HOST ? " of host memory" : "",
 		    error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
@@ -134,7 +146,7 @@ static void alloc_request_failed_share(struct alloc_request *alloc, int error,
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	text_printf(&text, "allocation %s: %s", alloc->allocation->name, why);
+	text_printf(&text, "allocation %s: %s", alloc_request_name(alloc).text, why);
 	alloc_request_failed(alloc, error, text_string(&text));
 }
 
@@ -154,8 +166,9 @@ static void alloc_request_told_free(struct request *request,
 		return;
 	}
 	text_printf(&text, "allocation %s of %s: device %u has %s free of %s",
-		    allocation->name, size_text(allocation->size), allocation->device,
-		    size_text(reply->value[0]), size_text(reply->value[1]));
+		    alloc_request_name(alloc).text, size_text(allocation->size),
+		    allocation->device, size_text(reply->value[0]),
+		    size_text(reply->value[1]));
 	text_add_call(&text, alloc->failure.call, alloc->failure.result);
 	if (alloc->waited)
 		text_printf(
@@ -517,9 +530,9 @@ static void make_in_worker_finish(struct op *op)
 		alloc->failure = op->failure;
 		alloc_request_no_memory(alloc);
 	} else {
-		text_printf(&text, "allocation %s of %s: %s", alloc->allocation->name,
-			    size_text(alloc->allocation->size),
-			    text_string(&op->sentence));
+		text_printf(
+			&text, "allocation %s of %s: %s", alloc_request_name(alloc).text,
+			size_text(alloc->allocation->size), text_string(&op->sentence));
 		alloc_request_failed(alloc, op->error, text_string(&text));
 	}
 }

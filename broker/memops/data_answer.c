@@ -50,15 +50,14 @@ struct allocation *data_find(struct broker *broker, struct token token,
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct freed *freed;
 	struct allocation *allocation;
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1];
 
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		return allocation;
 	freed = registry_find_freed(broker->registry, token);
-	if (freed)
-		strcpy(name, freed->name);
+	strcpy(name, freed_name(freed));
 	text_printf(&text, "allocation %s (id %llu) has been freed", name,
 		    (unsigned long long)(freed ? freed->id : 0));
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -72,12 +71,12 @@ struct allocation *data_find_to_write(struct broker *broker, struct token token,
 				      struct completion *wait)
 {
 	struct allocation *allocation = data_find(broker, token, caller, wait);
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	struct refusal refusal;
 
 	if (!allocation || !allocation->sealed)
 		return allocation;
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	(void)refuse_sealed(&refusal, allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, EPERM, refusal.sentence);
@@ -90,9 +89,9 @@ void data_no_space(struct broker *broker, const struct allocation *allocation,
 		   struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	text_printf(&text, "%s (%s) does not grow and has no room for %s at offset %s",
 		    name, size_text(allocation->size), size_text(length),
 		    size_typed(offset));
@@ -103,7 +102,7 @@ void data_no_space(struct broker *broker, const struct allocation *allocation,
 
 void data_note_refused(struct op *op, int error, enum share share, uint64_t n)
 {
-	strcpy(op->name, op->work.uses[0].allocation->name);
+	op_keep_name(op);
 	op->error = data_errno(-error);
 	if (error == -EBUSY)
 		share_explain(op->payer, share, n, &op->sentence);
@@ -117,7 +116,7 @@ void data_drop_op(struct op *op, struct completion *wait)
 {
 	int error = op->error;
 
-	data_fail(op->broker, op->uid, op->pid, op->name, error,
+	data_fail(op->broker, op->uid, op->pid, op_name(op), error,
 		  text_string(&op->sentence));
 	op_free(op);
 	data_answer(wait, -error, 0);

@@ -42,19 +42,19 @@ static void data_queued(struct op *op, int r, struct op *ready, struct completio
 static void told_finish(struct op *op)
 {
 	if (op->error)
-		data_fail(op->broker, op->uid, op->pid, op->name, data_errno(op->error),
-			  text_string(&op->sentence));
+		data_fail(op->broker, op->uid, op->pid, op_name(op),
+			  data_errno(op->error), text_string(&op->sentence));
 }
 
 /* Releases the lock and answers the wait. */
 static void data_lost(struct broker *broker, const struct allocation *allocation,
 		      const struct caller *caller, struct completion *wait)
 {
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	struct refusal refusal;
 	int r = refuse_lost(&refusal, allocation);
 
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	pthread_mutex_unlock(&broker->registry->lock);
 	data_fail(broker, caller->uid, caller->pid, name, -r, refusal.sentence);
 	data_answer(wait, r, 0);
@@ -109,9 +109,9 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 			      struct completion *wait)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	text_printf(&text, "%s can't be truncated to %s: it has %s and does not grow",
 		    name, size_text(size), size_text(allocation->size));
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -69,7 +69,8 @@ static int file_check_rights(struct op *op, struct refusal *refusal)
 			      "the worker of uid %u may not %s allocation %s of uid %u, "
 			      "mode %04o",
 			      op->owner->uid, use->write ? "write" : "read",
-			      allocation->name, allocation->owner->uid, allocation->mode);
+			      allocation_name(allocation).text, allocation->owner->uid,
+			      allocation->mode);
 	return guest_shares_block(op, allocation) ? refuse_shared(refusal, allocation)
 						  : 0;
 }
@@ -101,7 +102,8 @@ static enum begun file_begin(struct op *op)
 		return file_begin_zeroing(op);
 	if (file->stopped)
 		return op_refuse(op, EINTR, "%s of %s was interrupted before it began",
-				 op->class->what, op->work.uses[0].allocation->name);
+				 op->class->what,
+				 allocation_name(op->work.uses[0].allocation).text);
 	if (file_check_rights(op, &refusal) < 0)
 		return op_refuse(op, refusal.error, "%s did not run: %s", op->class->what,
 				 refusal.sentence);
@@ -144,7 +146,7 @@ static void file_run(struct op *op)
 	file->begun_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!file_share(op)) {
 		op_fail(op, EINTR, "%s of %s was interrupted before it began",
-			op->class->what, use->allocation->name);
+			op->class->what, op_allocation_name(op).text);
 		return;
 	}
 	op->request.record = (struct wire_request){
@@ -194,11 +196,6 @@ static void file_end(struct op *op, int error)
 	op_start_again(op);
 }
 
-static const char *name_of(const struct op *op)
-{
-	return op->work.uses[0].allocation->name;
-}
-
 static void file_tell_range(struct op *op, uint64_t size)
 {
 	const struct file_op *file = file_of(op);
@@ -216,8 +213,9 @@ static void file_tell_range(struct op *op, uint64_t size)
 			    "%s%.200s (%s) does not fit into %s%s (%s): length=%s loads "
 			    "a part",
 			    rest, file->path, size_text(left),
-			    op->work.uses[0].offset ? "the rest of " : "", name_of(op),
-			    size_text(room), size_typed(room));
+			    op->work.uses[0].offset ? "the rest of " : "",
+			    op_allocation_name(op).text, size_text(room),
+			    size_typed(room));
 	else
 		text_printf(&op->sentence, "%s%.200s has %s, length=%s is more", rest,
 			    file->path, size_text(left), size_typed(room));
@@ -256,18 +254,20 @@ static int file_explain(struct op *op, const struct wire_reply *reply)
 		text_printf(text,
 			    "%s of %s failed: %.200s has become shorter and ends at byte "
 			    "%llu",
-			    what, name_of(op), path, (unsigned long long)place);
+			    what, op_allocation_name(op).text, path,
+			    (unsigned long long)place);
 		break;
 	case WIRE_FILE_STOPPED:
-		text_printf(text, "%s of %s was interrupted", what, name_of(op));
+		text_printf(text, "%s of %s was interrupted", what,
+			    op_allocation_name(op).text);
 		break;
 	case WIRE_FILE_NOT_KEPT:
-		text_printf(text, "%s of %s failed: %.200s: %s", what, name_of(op), path,
-			    strerror(error));
+		text_printf(text, "%s of %s failed: %.200s: %s", what,
+			    op_allocation_name(op).text, path, strerror(error));
 		break;
 	default:
 		text_printf(text, "%s of %s failed at byte %llu of %.200s: %s", what,
-			    name_of(op), (unsigned long long)place, path,
+			    op_allocation_name(op).text, (unsigned long long)place, path,
 			    strerror(error));
 	}
 	return error;
@@ -321,8 +321,8 @@ static void file_failed(struct op *op, const struct wire_reply *reply)
 	if (!file->zeroing)
 		text_clear(&op->sentence);
 	text_printf(&op->sentence, "%s of allocation %s failed: %s",
-		    file->zeroing ? "; but its zeroing" : op->class->what, name_of(op),
-		    strerror(reply->error));
+		    file->zeroing ? "; but its zeroing" : op->class->what,
+		    op_allocation_name(op).text, strerror(reply->error));
 	text_add_call(&op->sentence, reply->call, reply->result);
 	if (file->zeroing)
 		op_done(op, file->error);
@@ -342,7 +342,7 @@ static void file_lost(struct op *op, const char *reason)
 	} else {
 		text_clear(&op->sentence);
 		text_printf(&op->sentence, "%s of %s: the worker %s before it was done",
-			    op->class->what, name_of(op), reason);
+			    op->class->what, op_allocation_name(op).text, reason);
 		file_end(op, file->stopped ? EINTR : EIO);
 	}
 }
@@ -413,7 +413,7 @@ static int file_check_reach(const struct owner *owner,
 	return refuse(refusal, EXDEV,
 		      "allocation %s of kind %s lives in the worker of uid %u; files are "
 		      "opened in that of uid %u",
-		      allocation->name, kind_name(allocation->kind),
+		      allocation_name(allocation).text, kind_name(allocation->kind),
 		      allocation->owner->uid, owner->uid);
 }
 

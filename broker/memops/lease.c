@@ -130,7 +130,8 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 		return lease_refuse_kind(allocation, refusal);
 	if (!caller_may(caller, allocation, write ? ACCESS_WRITE : ACCESS_READ))
 		return refuse(refusal, EACCES, "uid %u may not %s allocation %s",
-			      caller->uid, write ? "write" : "read", allocation->name);
+			      caller->uid, write ? "write" : "read",
+			      allocation_name(allocation).text);
 	if (write && allocation->sealed)
 		return refuse_sealed(refusal, allocation);
 	if (allocation->kind == KIND_DEVICE && !allocation->map_readers &&
@@ -140,7 +141,7 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 			"allocation %s has map=writers: the driver can't lend device "
 			"memory for reading only, so only who may write it may "
 			"lease it (its owner can write readers to `map`)",
-			allocation->name);
+			allocation_name(allocation).text);
 	if (user->n_leases >= LEASES_OF_USER_MAX)
 		return refuse(refusal, EMFILE, "uid %u has %u leases open, the most",
 			      caller->uid, LEASES_OF_USER_MAX);
@@ -171,7 +172,7 @@ static void lease_link(struct lease *lease, struct allocation *allocation,
 	}
 	journal_event(broker->journal,
 		      "lease allocations/%s lease=%llu access=%s uid=%u pid=%d",
-		      allocation->name, (unsigned long long)lease->id,
+		      allocation_name(allocation).text, (unsigned long long)lease->id,
 		      lease->write ? "w" : "r", lease->uid, lease->pid);
 }
 
@@ -207,7 +208,7 @@ int broker_lease_open(struct broker *broker, struct token token,
 		      struct lease **ret_lease)
 {
 	struct lease *lease = lease_new(broker, caller, write, wake, userdata);
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1] = "?";
 	struct allocation *allocation;
 	struct op *ready = NULL;
 	struct refusal refusal;
@@ -223,7 +224,7 @@ int broker_lease_open(struct broker *broker, struct token token,
 		r = refuse(&refusal, allocation ? ENOMEM : ESTALE, "%s",
 			   allocation ? "no memory in the broker" : "it has been freed");
 	} else {
-		strcpy(name, allocation->name);
+		strcpy(name, allocation_name(allocation).text);
 		r = lease_check(broker, allocation, caller, user, write, &refusal);
 	}
 	if (r == 0)
@@ -255,6 +256,16 @@ void leases_note_changed(struct allocation *allocation)
 
 	DL_FOREACH (allocation->leases, lease)
 		lease_notify(lease);
+}
+
+void leases_note_changed_in(struct broker *broker, const struct folder *folder)
+{
+	struct lease *lease;
+
+	for (lease = broker->leases->by_id; lease; lease = lease->hh.next)
+		if (lease->allocation &&
+		    folder_is_below(lease->allocation->entry.folder, &folder->entry))
+			lease_notify(lease);
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)
@@ -334,8 +345,8 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (allocation) {
 		journal_event(broker->journal,
 			      "unlease allocations/%s lease=%llu uid=%u pid=%d",
-			      allocation->name, (unsigned long long)lease->id, lease->uid,
-			      lease->pid);
+			      allocation_name(allocation).text,
+			      (unsigned long long)lease->id, lease->uid, lease->pid);
 		held = lease_unlink(lease);
 		if (departs) {
 			allocation->n_departing++;

@@ -17,6 +17,7 @@
 
 struct allocation;
 struct broker;
+struct folder;
 struct lease;
 struct op;
 struct owner;
@@ -78,6 +79,9 @@ void leases_note_freed(struct broker *broker, struct allocation *allocation);
 
 /* Called when the text of an allocation's leases has changed. Under registry.lock. */
 void leases_note_changed(struct allocation *allocation);
+
+/* The same for all allocations below a folder that has got another name. */
+void leases_note_changed_in(struct broker *broker, const struct folder *folder);
 
 /* The number of open leases. Under registry.lock. */
 uint64_t leases_count(const struct broker *broker);

@@ -122,7 +122,7 @@ static void grant_finish(struct op *op)
 	struct completion *wait = op->completion;
 
 	if (op->error && wait)
-		lease_fail(broker, &caller, op->name, op->error,
+		lease_fail(broker, &caller, op_name(op), op->error,
 			   text_string(&op->sentence));
 	pthread_mutex_lock(&broker->registry->lock);
 	lease->granted |= !op->error;
@@ -152,12 +152,12 @@ static void lease_grant(struct lease *lease, struct completion *wait)
 	const struct caller caller = { .uid = lease->uid, .pid = lease->pid };
 	struct op *op = lease_op_new(lease, &grant_class, false, grant_finish);
 	struct broker *broker = lease->broker;
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	struct op *ready = NULL;
 	struct refusal refusal;
 	int r = 0;
 
-	strcpy(name, lease->allocation->name);
+	strcpy(name, allocation_name(lease->allocation).text);
 	if (op)
 		r = move_out(broker, &op->work.uses[0], &caller, &ready, &refusal);
 	if (r == 0) {
@@ -242,7 +242,7 @@ static void hold_finish(struct op *op)
 	struct completion *wait = op->completion;
 
 	if (wait) {
-		lease_fail(op->broker, &caller, op->name, op->error,
+		lease_fail(op->broker, &caller, op_name(op), op->error,
 			   text_string(&op->sentence));
 		wait->done(wait, -op->error, NULL, 0);
 	}
@@ -312,14 +312,14 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 		       struct completion *wait)
 {
 	struct broker *broker = lease->broker;
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1] = "?";
 	struct refusal refusal;
 	struct op *held;
 	int r;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	if (lease->allocation)
-		strcpy(name, lease->allocation->name);
+		strcpy(name, allocation_name(lease->allocation).text);
 	r = hold_check(lease, hold, &refusal);
 	if (r == 0 && hold != GPUMEM_HOLD_NONE) {
 		lease->hold = (enum gpumem_hold)hold;

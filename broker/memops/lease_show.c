@@ -77,7 +77,7 @@ void lease_print(const struct lease *lease, struct text *text)
 		    "access %s\nhold %s\nid %llu\nname %s\ngeneration %u\nsealed %d\n"
 		    "kind %s\n",
 		    lease->write ? "w" : "r", hold_names[lease->hold],
-		    (unsigned long long)allocation->id, allocation->name,
+		    (unsigned long long)allocation->id, allocation_name(allocation).text,
 		    allocation->pointer_generation, allocation->sealed,
 		    kind_name((enum allocation_kind)allocation->kind));
 	if (allocation->kind == KIND_HOST)
@@ -131,7 +131,7 @@ void leases_show(const struct broker *broker, const struct allocation *allocatio
 			text_printf(text, "#%llu ",
 				    (unsigned long long)lease->allocation->id);
 		else
-			text_printf(text, "%s ", lease->allocation->name);
+			text_printf(text, "%s ", allocation_name(lease->allocation).text);
 		lease_show(lease, text);
 	}
 }

@@ -48,7 +48,8 @@ int refuse_shared(struct refusal *refusal, const struct allocation *allocation)
 		refusal, error,
 		"allocation %s shares a block with others and could not be moved to "
 		"one of its own: %s",
-		allocation->name, error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
+		allocation_name(allocation).text,
+		error == EMFILE ? DESCRIPTORS_GONE : strerror(error));
 }
 
 /* ---- the share of descriptors ---- */

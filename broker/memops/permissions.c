@@ -145,7 +145,8 @@ static void guest_end(struct broker *broker, const struct op *op, const struct u
 		work->sent || work->within ? op->asked_epoch : worker_epoch(op->worker),
 		"was ended: %s %s still used allocation %s %g s after that was shut off",
 		kernel ? "kernel" : "a", kernel ? kernel->name(op) : op->class->what,
-		use->allocation->name, broker->ops->give_back_ms / 1000.0);
+		allocation_name(use->allocation).text,
+		broker->ops->give_back_ms / 1000.0);
 }
 
 /* The time limit has passed. */
@@ -328,9 +329,9 @@ static int change_refuse(struct broker *broker, const struct caller *caller,
 			 enum object_type type, const char *name,
 			 const struct refusal *refusal)
 {
-	char file[128];
+	char file[FULL_NAME_MAX + 64];
 
-	snprintf(file, sizeof(file), "%s/%.64s", object_folder(type), name);
+	snprintf(file, sizeof(file), "%s/%s", object_folder(type), name);
 	journal_fail(broker->journal, caller->uid, caller->pid, file, refusal->error,
 		     refusal->sentence);
 	return -refusal->error;
@@ -350,10 +351,12 @@ static int change_module(struct broker *broker, struct module *module,
 	 */
 	if (mode != (mode_t)-1)
 		module->mode = mode & 0644;
+	if (mode != (mode_t)-1)
+		module->folder_mode = (uint16_t)((mode & 0666) | (mode & 0444) >> 2);
 	if (gid != (gid_t)-1)
 		module->gid = gid;
 	journal_event_by(broker->journal, caller, "change modules/%s mode=%04o gid=%u",
-			 module->name, module->mode, module->gid);
+			 module_name(module).text, module->mode, module->gid);
 	return 0;
 }
 
@@ -362,7 +365,7 @@ static int change_module_of(struct broker *broker, enum object_type type,
 			    struct token token, const struct caller *caller, mode_t mode,
 			    uid_t uid, gid_t gid)
 {
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1] = "?";
 	struct module *module = NULL;
 	struct function *function;
 	struct refusal refusal;
@@ -373,11 +376,10 @@ static int change_module_of(struct broker *broker, enum object_type type,
 		function = function_get(broker->registry, token.slot, token.generation);
 		module = function ? function->image->module : NULL;
 	} else {
-		module = handle_table_get(&broker->registry->modules, token.slot,
-					  token.generation);
+		module = module_get(broker->registry, token);
 	}
 	if (module) {
-		strcpy(name, module->name);
+		strcpy(name, module_name(module).text);
 		r = change_module(broker, module, caller, mode, uid, gid, &refusal);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -421,7 +423,7 @@ static int change_allocation(struct broker *broker, struct token token,
 			     gid_t gid)
 {
 	struct revision revision = { .broker = broker };
-	char name[OBJECT_NAME_MAX + 1];
+	char name[FULL_NAME_MAX + 1];
 	struct allocation *allocation;
 	struct refusal refusal;
 	struct rights rights;
@@ -433,7 +435,7 @@ static int change_allocation(struct broker *broker, struct token token,
 		pthread_mutex_unlock(&broker->registry->lock);
 		return -ESTALE;
 	}
-	strcpy(name, allocation->name);
+	strcpy(name, allocation_name(allocation).text);
 	revision.allocation = allocation;
 	revision.before = rights = rights_of(allocation);
 	/* x follows r, so only r and w are kept. */

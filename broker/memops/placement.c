@@ -36,7 +36,8 @@ static enum begun placing_begin(struct op *op)
 	placing->reserved = r == 0;
 	if (r < 0)
 		return op_refuse(
-			op, ENOMEM, "allocation %s: %s", use->allocation->name,
+			op, ENOMEM, "allocation %s: %s",
+			allocation_name(use->allocation).text,
 			r == -ENOSPC ? "too many of its ranges differ in advice or place"
 				     : "no memory in the broker");
 	op->request.record = (struct wire_request){
@@ -122,8 +123,8 @@ static int check_kind(const struct allocation *allocation, const char *what,
 		return 0;
 	return refuse(refusal, EINVAL,
 		      "allocation %s has kind=%s: %s is for kind=managed",
-		      allocation->name, kind_name((enum allocation_kind)allocation->kind),
-		      what);
+		      allocation_name(allocation).text,
+		      kind_name((enum allocation_kind)allocation->kind), what);
 }
 
 static bool node_is_there(unsigned int number)

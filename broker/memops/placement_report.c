@@ -228,7 +228,7 @@ static void ranges_describe(const struct op *op, struct text *text)
 
 	pthread_mutex_lock(&op->broker->registry->lock);
 	text_printf(text, "%s of allocation %s", ranges->file,
-		    op->work.uses[0].allocation->name);
+		    allocation_name(op->work.uses[0].allocation).text);
 	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
@@ -255,7 +255,7 @@ static void ranges_finish(struct op *op)
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	if (wait && op->error) {
-		ranges_fail(op->broker, &caller, op->name, ranges->file, op->error,
+		ranges_fail(op->broker, &caller, op_name(op), ranges->file, op->error,
 			    text_string(&op->sentence));
 		wait->done(wait, -op->error, NULL, 0);
 	} else if (wait) {
@@ -309,7 +309,7 @@ static void ranges_start(struct broker *broker, struct token token,
 			 const struct key *keys, struct completion *wait)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
-	char name[OBJECT_NAME_MAX + 1] = "?";
+	char name[FULL_NAME_MAX + 1] = "?";
 	struct op *op = NULL, *ready = NULL;
 	struct allocation *allocation;
 	int r = -ESTALE;
@@ -317,7 +317,7 @@ static void ranges_start(struct broker *broker, struct token token,
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation && allocation->managed) {
-		strcpy(name, allocation->name);
+		strcpy(name, allocation_name(allocation).text);
 		op = op_new(sizeof(struct ranges), &ranges_class, broker,
 			    allocation->owner);
 		r = op ? ranges_queue(op, allocation, caller, &ready, &why) : -ENOMEM;

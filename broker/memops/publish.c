@@ -31,14 +31,14 @@ struct set {
 	size_t n;
 	struct allocation **allocations;
 	struct allocation **replaced; /* stand at the names; NULL: none */
-	char **names;		      /* copies of `to` */
+	struct name_place *places;    /* of `to` */
+	struct entry **entries;	      /* of the allocations */
 };
 
 static void set_deinit(struct set *set)
 {
-	for (size_t i = 0; set->names && i < set->n; i++)
-		free(set->names[i]);
-	free(set->names);
+	free(set->places);
+	free(set->entries);
 	free(set->allocations);
 	free(set->replaced);
 }
@@ -47,15 +47,10 @@ static int set_init(struct set *set)
 {
 	set->allocations = calloc(set->n, sizeof(*set->allocations));
 	set->replaced = calloc(set->n, sizeof(*set->replaced));
-	set->names = calloc(set->n, sizeof(*set->names));
-	if (!set->allocations || !set->replaced || !set->names)
-		return -ENOMEM;
-	for (size_t i = 0; i < set->n; i++) {
-		set->names[i] = strdup(set->publications[i].to);
-		if (!set->names[i])
-			return -ENOMEM;
-	}
-	return 0;
+	set->places = calloc(set->n, sizeof(*set->places));
+	set->entries = calloc(set->n, sizeof(*set->entries));
+	return set->allocations && set->replaced && set->places && set->entries ? 0
+										: -ENOMEM;
 }
 
 /* Each name once on either side. */
@@ -91,17 +86,48 @@ static bool set_has(const struct set *set, const struct allocation *allocation)
 static int find_allocations(struct set *set, struct refusal *refusal)
 {
 	for (size_t i = 0; i < set->n; i++) {
-		const char *name = set->publications[i].name;
-		struct allocation *allocation =
-			allocation_find(set->broker->registry, name);
+		struct allocation *allocation = allocation_find_made(
+			set->broker->registry, set->publications[i].name, set->caller,
+			refusal);
 		int r;
 
-		if (!allocation || allocation->state == ALLOCATION_MAKING)
-			return refuse(refusal, ENOENT, "there is no allocation %s", name);
+		if (!allocation)
+			return -refusal->error;
 		r = seal_check(set->caller, allocation, refusal);
 		if (r < 0)
 			return r;
 		set->allocations[i] = allocation;
+		set->entries[i] = &allocation->entry;
+	}
+	return 0;
+}
+
+/* Where the names will be: in folders that the caller may change, with room. */
+static int find_places(struct set *set, struct refusal *refusal)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		struct name_place *place = &set->places[i];
+		const struct entry *entry = set->entries[i];
+		int r = path_resolve(set->broker->registry, OBJECT_ALLOCATION,
+				     set->publications[i].to, set->caller, place,
+				     refusal);
+
+		if (r < 0)
+			return r;
+		if (entry_folder(folder_find(place->folder, place->name)))
+			return refuse(refusal, EISDIR, "%s is a folder",
+				      set->publications[i].to);
+		if (entry->folder == place->folder &&
+		    strcmp(entry->name, place->name) == 0)
+			continue;
+		r = folder_check(entry->folder, set->caller, FOLDER_WRITE, refusal);
+		if (r == 0)
+			r = folder_check(place->folder, set->caller, FOLDER_WRITE,
+					 refusal);
+		if (r < 0)
+			return r;
+		if (folder_reserve(place->folder, (uint32_t)set->n) < 0)
+			return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	return 0;
 }
@@ -110,7 +136,8 @@ static int find_replaced(struct set *set, struct refusal *refusal)
 {
 	for (size_t i = 0; i < set->n; i++) {
 		const char *to = set->publications[i].to;
-		struct allocation *old = allocation_find(set->broker->registry, to);
+		struct allocation *old = allocation_of(
+			folder_find(set->places[i].folder, set->places[i].name));
 
 		if (!old || set_has(set, old))
 			continue;
@@ -130,7 +157,6 @@ static int find_replaced(struct set *set, struct refusal *refusal)
 /* Nothing here fails. */
 static void set_publish(struct set *set, struct op **ready)
 {
-	struct registry *registry = set->broker->registry;
 	struct journal *journal = set->broker->journal;
 
 	for (size_t i = 0; i < set->n; i++) {
@@ -142,12 +168,12 @@ static void set_publish(struct set *set, struct op **ready)
 		allocation_release_held(set->broker, set->replaced[i], set->caller,
 					ready);
 	}
-	allocations_rename(registry, set->allocations, set->names, set->n);
+	entries_move(set->entries, set->places, set->n);
 	for (size_t i = 0; i < set->n; i++) {
-		set->names[i] = NULL;
 		leases_note_changed(set->allocations[i]);
 		journal_event_by(journal, set->caller, "publish allocations/%s from=%s",
-				 set->allocations[i]->name, set->publications[i].name);
+				 allocation_name(set->allocations[i]).text,
+				 set->publications[i].name);
 	}
 }
 
@@ -169,6 +195,8 @@ int publish(struct broker *broker, const struct caller *caller,
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	pthread_mutex_lock(&broker->registry->lock);
 	r = find_allocations(&set, refusal);
+	if (r == 0)
+		r = find_places(&set, refusal);
 	if (r == 0)
 		r = find_replaced(&set, refusal);
 	if (r == 0)

@@ -411,7 +411,8 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	int r = -ENOMEM;
 
 	journal_event_by(broker->journal, by, "free allocations/%s id=%llu size=%llu",
-			 allocation->name, (unsigned long long)allocation->id,
+			 allocation_name(allocation).text,
+			 (unsigned long long)allocation->id,
 			 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
 	readahead_free(broker, allocation->readahead, ready);

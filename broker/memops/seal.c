@@ -32,7 +32,7 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 		return refuse(refusal, EBUSY,
 			      "a program that had a lease of allocation %s for writing "
 			      "has not ended yet",
-			      allocation->name);
+			      allocation_name(allocation).text);
 	text_printf(&text, "pid %d (", lease->pid);
 	text_add_printable(&text, lease->comm);
 	text_printf(&text, ")");
@@ -41,7 +41,7 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 	return refuse(refusal, EBUSY,
 		      "%s may write allocation %s: a lease for writing has to be closed "
 		      "first",
-		      text_string(&text), allocation->name);
+		      text_string(&text), allocation_name(allocation).text);
 }
 
 /*
@@ -62,7 +62,8 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 	if (!caller_may(caller, allocation, ACCESS_OWN))
 		return refuse(refusal, EPERM,
 			      "allocation %s belongs to uid %u, not to uid %u",
-			      allocation->name, allocation->owner->uid, caller->uid);
+			      allocation_name(allocation).text, allocation->owner->uid,
+			      caller->uid);
 	if (allocation->state == ALLOCATION_LOST)
 		return refuse_lost(refusal, allocation);
 	if (allocation->n_write_leases || allocation->n_writers_departing)
@@ -71,7 +72,8 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 		return refuse(refusal, EBUSY,
 			      "a program has allocation %s open for writing, or mapped: "
 			      "`fuser -v allocations/%s/data` names it",
-			      allocation->name, allocation->name);
+			      allocation_name(allocation).text,
+			      allocation_name(allocation).text);
 	return 0;
 }
 
@@ -101,6 +103,6 @@ void seal(struct broker *broker, struct allocation *allocation,
 		return;
 	allocation->sealed = true;
 	journal_event_by(broker->journal, caller, "seal allocations/%s",
-			 allocation->name);
+			 allocation_name(allocation).text);
 	leases_note_changed(allocation);
 }

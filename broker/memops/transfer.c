@@ -63,7 +63,7 @@ static void transfer_finish(struct op *op)
 
 	/* Failed readahead without a reader is no error. */
 	if (op->error && (wait || op->work.uses[0].write))
-		data_fail(op->broker, op->uid, op->pid, op->name, error,
+		data_fail(op->broker, op->uid, op->pid, op_name(op), error,
 			  text_string(&op->sentence));
 	if (wait && op->error)
 		data_answer(wait, -error, 0);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/access.h"
 
+#include "model/allocation.h"
 #include "model/owner.h"
 
-static bool caller_in_group(const struct caller *caller, gid_t gid)
+bool caller_in_group(const struct caller *caller, gid_t gid)
 {
 	if (caller->gid == gid)
 		return true;

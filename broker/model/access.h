@@ -16,6 +16,9 @@ struct caller {
 	const gid_t *groups; /* supplementary; borrowed, must outlive the call */
 };
 
+/* Whether the group is one of the caller's. */
+bool caller_in_group(const struct caller *caller, gid_t gid);
+
 enum access {
 	ACCESS_READ = 4,
 	ACCESS_WRITE = 2,

@@ -47,32 +47,31 @@ bool kind_has_device(enum allocation_kind kind)
 }
 
 int allocation_new(struct allocation **ret_allocation, struct registry *registry,
-		   const char *name, uint64_t size, struct owner *owner)
+		   struct folder *folder, const char *name, uint64_t size,
+		   struct owner *owner)
 {
 	struct allocation *allocation;
 	int r;
 
-	if (allocation_find(registry, name))
+	if (folder_find(folder, name))
 		return -EEXIST;
 	r = share_take(owner, SHARE_ALLOCATIONS, 1);
 	if (r < 0)
 		return r;
 	allocation = calloc(1, sizeof(*allocation));
-	if (!allocation) {
-		share_give(owner, SHARE_ALLOCATIONS, 1);
-		return -ENOMEM;
-	}
-	allocation->name = strdup(name);
-	if (!allocation->name) {
-		share_give(owner, SHARE_ALLOCATIONS, 1);
-		free(allocation);
-		return -ENOMEM;
-	}
-	r = handle_table_add(&registry->allocations, allocation, &allocation->slot,
-			     &allocation->slot_generation);
+	r = allocation ? handle_table_add(&registry->allocations, allocation,
+					  &allocation->slot, &allocation->slot_generation)
+		       : -ENOMEM;
 	if (r < 0) {
 		share_give(owner, SHARE_ALLOCATIONS, 1);
-		free(allocation->name);
+		free(allocation);
+		return r;
+	}
+	allocation->entry.type = OBJECT_ALLOCATION;
+	r = entry_add(&allocation->entry, folder, name);
+	if (r < 0) {
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+		handle_table_remove(&registry->allocations, allocation->slot);
 		free(allocation);
 		return r;
 	}
@@ -81,10 +80,13 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 	allocation->owner = owner;
 	allocation->state = ALLOCATION_MAKING;
 	allocation->pointer_generation = 1;
-	HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
-			strlen(allocation->name), allocation);
 	*ret_allocation = allocation;
 	return 0;
+}
+
+struct full_name allocation_name(const struct allocation *allocation)
+{
+	return entry_name(&allocation->entry);
 }
 
 void allocation_publish(struct registry *registry, struct allocation *allocation)
@@ -133,7 +135,7 @@ void allocation_set_stream(struct allocation *allocation, struct stream *stream)
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
 {
 	assert(allocation->state != ALLOCATION_FREED);
-	HASH_DEL(registry->allocations_by_name, allocation);
+	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;
@@ -168,7 +170,7 @@ struct allocation *allocation_free(struct registry *registry,
 	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
 	allocation_set_stream(allocation, NULL);
 	managed_free(allocation->managed, &registry->managed);
-	free(allocation->name);
+	entry_deinit(&allocation->entry);
 	free(allocation->tag);
 	free(allocation->zeroing_failure);
 	free(allocation->lost_why);
@@ -176,12 +178,30 @@ struct allocation *allocation_free(struct registry *registry,
 	return NULL;
 }
 
-struct allocation *allocation_find(const struct registry *registry, const char *name)
+struct allocation *allocation_of(struct entry *entry)
 {
-	struct allocation *allocation;
+	if (!entry || entry->type != OBJECT_ALLOCATION)
+		return NULL;
+	return container_of(entry, struct allocation, entry);
+}
 
-	HASH_FIND(hh, registry->allocations_by_name, name, strlen(name), allocation);
-	return allocation;
+struct allocation *allocation_find(struct registry *registry, const char *name,
+				   const struct caller *caller, struct refusal *refusal)
+{
+	return allocation_of(
+		path_find(registry, OBJECT_ALLOCATION, name, caller, refusal));
+}
+
+struct allocation *allocation_find_made(struct registry *registry, const char *name,
+					const struct caller *caller,
+					struct refusal *refusal)
+{
+	struct allocation *allocation = allocation_find(registry, name, caller, refusal);
+
+	if (!allocation || allocation->state != ALLOCATION_MAKING)
+		return allocation;
+	(void)refuse_absent(refusal, OBJECT_ALLOCATION, NULL, name);
+	return NULL;
 }
 
 struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
@@ -191,35 +211,6 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 		handle_table_get(&registry->allocations, slot, generation);
 
 	return allocation && allocation->state != ALLOCATION_MAKING ? allocation : NULL;
-}
-
-int allocation_rename(struct registry *registry, struct allocation *allocation,
-		      const char *name)
-{
-	char *copy;
-
-	if (allocation_find(registry, name))
-		return -EEXIST;
-	copy = strdup(name);
-	if (!copy)
-		return -ENOMEM;
-	allocations_rename(registry, &allocation, &copy, 1);
-	return 0;
-}
-
-void allocations_rename(struct registry *registry, struct allocation **allocations,
-			char **names, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		HASH_DEL(registry->allocations_by_name, allocations[i]);
-	for (size_t i = 0; i < n; i++) {
-		struct allocation *allocation = allocations[i];
-
-		free(allocation->name);
-		allocation->name = names[i];
-		HASH_ADD_KEYPTR(hh, registry->allocations_by_name, allocation->name,
-				strlen(allocation->name), allocation);
-	}
 }
 
 void allocation_written(struct allocation *allocation)
@@ -235,7 +226,7 @@ int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
 {
 	return refuse(refusal, ESTALE,
 		      "allocation %s is lost: the worker that held it %s; free it",
-		      allocation->name,
+		      allocation_name(allocation).text,
 		      allocation->lost_why ? allocation->lost_why : "ended");
 }
 
@@ -243,5 +234,5 @@ int refuse_sealed(struct refusal *refusal, const struct allocation *allocation)
 {
 	return refuse(refusal, EPERM,
 		      "allocation %s is sealed: nobody can write it any more",
-		      allocation->name);
+		      allocation_name(allocation).text);
 }

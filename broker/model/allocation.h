@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
+#include "model/folder.h"
 
 struct block;	/* broker/memory */
 struct lease;	/* broker/memops */
@@ -73,8 +73,8 @@ struct allocation {
 	bool sealed : 1;      /* nobody writes it any more; never undone */
 	bool until_close : 1; /* freed with the descriptor of the line that made it */
 	bool replaced : 1;    /* FREED: another was published at its name */
-	char *name;
-	char *tag;		 /* NULL: none */
+	struct entry entry;   /* its name */
+	char *tag;	      /* NULL: none */
 	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 
@@ -123,7 +123,6 @@ struct allocation {
 	uint64_t n_writes;	     /* number of works that write, ever queued */
 	uint64_t read_next;	     /* end of the last read of data */
 	struct readahead *readahead; /* reading ahead; broker/memops */
-	UT_hash_handle hh;
 };
 
 const char *kind_name(enum allocation_kind kind);
@@ -142,7 +141,11 @@ bool kind_has_device(enum allocation_kind kind);
  * Returns: 0; -EEXIST; -ENOMEM; -EDQUOT when the owner's share is used up.
  */
 int allocation_new(struct allocation **ret_allocation, struct registry *registry,
-		   const char *name, uint64_t size, struct owner *owner);
+		   struct folder *folder, const char *name, uint64_t size,
+		   struct owner *owner);
+
+/* The name with the folders above it; of a freed allocation, as it was. */
+struct full_name allocation_name(const struct allocation *allocation);
 
 /* MAKING to LIVE: the allocation becomes visible and is counted. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);
@@ -166,21 +169,23 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 struct allocation *allocation_free(struct registry *registry,
 				   struct allocation *allocation);
 
-/* Finds an allocation in any state. NULL: the name is free. */
-struct allocation *allocation_find(const struct registry *registry, const char *name);
+/*
+ * Finds an allocation in any state by its full name, as the caller may look it up.
+ * NULL: refused, with -ENOENT, -EACCES, -ENOTDIR or -EISDIR.
+ */
+struct allocation *allocation_find(struct registry *registry, const char *name,
+				   const struct caller *caller, struct refusal *refusal);
+
+/* The same; an allocation that is being made is not there yet (-ENOENT). */
+struct allocation *allocation_find_made(struct registry *registry, const char *name,
+					const struct caller *caller,
+					struct refusal *refusal);
+
+/* The allocation of an entry; NULL: it is a folder's, or there is none. */
+struct allocation *allocation_of(struct entry *entry);
+
 struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
 				  uint32_t generation);
-
-/* Returns: 0; -EEXIST; -ENOMEM. */
-int allocation_rename(struct registry *registry, struct allocation *allocation,
-		      const char *name);
-
-/*
- * Renames n allocations at once; names may pass from one to another. The new names are
- * free, or of these allocations; they are owned by the allocations from then on.
- */
-void allocations_rename(struct registry *registry, struct allocation **allocations,
-			char **names, size_t n);
 
 /* Sets the time of the last write, shown as last_write and mtime. */
 void allocation_written(struct allocation *allocation);

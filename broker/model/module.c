@@ -16,29 +16,31 @@
 
 /* ---- modules ---- */
 
-int module_new(struct module **ret_module, struct registry *registry, const char *name,
-	       struct owner *owner)
+int module_new(struct module **ret_module, struct registry *registry,
+	       struct folder *folder, const char *name, struct owner *owner)
 {
 	struct module *module;
 	int r;
 
-	if (module_find(registry, name))
+	if (folder_find(folder, name))
 		return -EEXIST;
 	r = share_take(owner, SHARE_MODULES, 1);
 	if (r < 0)
 		return r;
 	module = calloc(1, sizeof(*module));
-	if (!module) {
-		share_give(owner, SHARE_MODULES, 1);
-		return -ENOMEM;
-	}
-	module->name = strdup(name);
-	r = module->name ? handle_table_add(&registry->modules, module, &module->slot,
-					    &module->slot_generation)
-			 : -ENOMEM;
+	r = module ? handle_table_add(&registry->modules, module, &module->slot,
+				      &module->slot_generation)
+		   : -ENOMEM;
 	if (r < 0) {
 		share_give(owner, SHARE_MODULES, 1);
-		free(module->name);
+		free(module);
+		return r;
+	}
+	module->entry.type = OBJECT_MODULE;
+	r = entry_add(&module->entry, folder, name);
+	if (r < 0) {
+		share_give(owner, SHARE_MODULES, 1);
+		handle_table_remove(&registry->modules, module->slot);
 		free(module);
 		return r;
 	}
@@ -46,33 +48,65 @@ int module_new(struct module **ret_module, struct registry *registry, const char
 	module->owner = owner;
 	module->gid = owner->gid;
 	module->mode = 0600;
+	module->folder_mode = 0700;
 	module->created_s = time(NULL);
-	HASH_ADD_KEYPTR(hh, registry->modules_by_name, module->name, strlen(module->name),
-			module);
 	registry->n_modules++;
 	*ret_module = module;
 	return 0;
 }
 
+/* Takes a module in the tree out of the counts. */
+static void module_uncount(struct registry *registry, struct module *module)
+{
+	registry->n_modules--;
+	share_give(module->owner, SHARE_MODULES, 1);
+}
+
 struct module *module_free(struct registry *registry, struct module *module)
 {
 	assert(!module->image && module->n_loads == 0 && module->n_launches == 0);
-	HASH_DEL(registry->modules_by_name, module);
+	if (!module->folder) {
+		entry_remove(&module->entry);
+		module_uncount(registry, module);
+	}
 	handle_table_remove(&registry->modules, module->slot);
-	registry->n_modules--;
-	share_give(module->owner, SHARE_MODULES, 1);
+	entry_deinit(&module->entry);
 	free(module->log);
-	free(module->name);
 	free(module);
 	return NULL;
 }
 
-struct module *module_find(const struct registry *registry, const char *name)
+void module_become(struct registry *registry, struct module *module,
+		   struct folder *folder)
 {
-	struct module *module;
+	module_uncount(registry, module);
+	module->folder = folder;
+}
 
-	HASH_FIND(hh, registry->modules_by_name, name, strlen(name), module);
-	return module;
+struct full_name module_name(const struct module *module)
+{
+	return entry_name(&module->entry);
+}
+
+struct module *module_of(struct entry *entry)
+{
+	if (!entry || entry->type != OBJECT_MODULE)
+		return NULL;
+	return container_of(entry, struct module, entry);
+}
+
+struct module *module_find(struct registry *registry, const char *name,
+			   const struct caller *caller, struct refusal *refusal)
+{
+	return module_of(path_find(registry, OBJECT_MODULE, name, caller, refusal));
+}
+
+struct module *module_get(const struct registry *registry, struct token token)
+{
+	struct module *module =
+		handle_table_get(&registry->modules, token.slot, token.generation);
+
+	return module && !module->folder ? module : NULL;
 }
 
 bool module_is_fresh(const struct module *module)

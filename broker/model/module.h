@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
+#include "model/folder.h"
 
 struct image;
 struct module;
@@ -67,10 +67,12 @@ struct image {
 
 struct module {
 	uint64_t id;
-	char *name;
+	struct entry entry; /* its name */
 	struct owner *owner;
 	gid_t gid;
-	uint16_t mode; /* rw bits */
+	uint16_t mode;	       /* rw bits */
+	uint16_t folder_mode;  /* rwx bits, if it becomes a folder */
+	struct folder *folder; /* it has become this folder; NULL: it is a module */
 	uint32_t device;
 	int64_t created_s;
 	int64_t loaded_s;    /* 0: never */
@@ -83,15 +85,33 @@ struct module {
 	char *log;	     /* the compiler's log of the last load; NULL: none */
 
 	uint32_t slot, slot_generation;
-	UT_hash_handle hh;
 };
 
-/* Returns: 0; -EEXIST; -ENOMEM. */
-int module_new(struct module **ret_module, struct registry *registry, const char *name,
-	       struct owner *owner);
+/* Returns: 0; -EEXIST; -EDQUOT; -ENOMEM. */
+int module_new(struct module **ret_module, struct registry *registry,
+	       struct folder *folder, const char *name, struct owner *owner);
 /* The module must have no image, load or launch. */
 struct module *module_free(struct registry *registry, struct module *module);
-struct module *module_find(const struct registry *registry, const char *name);
+
+/* The name with the folders above it. */
+struct full_name module_name(const struct module *module);
+
+/*
+ * Finds a module by its full name, as the caller may look it up. NULL: refused, with
+ * -ENOENT, -EACCES, -ENOTDIR or -EISDIR.
+ */
+struct module *module_find(struct registry *registry, const char *name,
+			   const struct caller *caller, struct refusal *refusal);
+
+/* The module of an entry; NULL: it is a folder's, or there is none. */
+struct module *module_of(struct entry *entry);
+
+/* The module of a token. NULL: it is gone, or has become a folder. */
+struct module *module_get(const struct registry *registry, struct token token);
+
+/* The module leaves the tree and the counts, and becomes the folder. */
+void module_become(struct registry *registry, struct module *module,
+		   struct folder *folder);
 
 /* Whether the module can move to another device: no image is loaded or being loaded. */
 bool module_is_fresh(const struct module *module);

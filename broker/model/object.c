@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/def.h"
 #include "base/text.h"
+#include "model/folder.h"
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -20,6 +22,7 @@ static const char *const folders[N_OBJECT_TYPES] = {
 	[OBJECT_OWNER] = "owners",
 	[OBJECT_MODULE] = "modules",
 	[OBJECT_FUNCTION] = "functions",
+	[OBJECT_FOLDER] = "folders",
 };
 
 const char *object_folder(enum object_type type)
@@ -42,6 +45,28 @@ int name_check(const char *name)
 	return 0;
 }
 
+int full_name_check(const char *name)
+{
+	char part[OBJECT_NAME_MAX + 2];
+	unsigned int n_folders = 0;
+
+	for (;;) {
+		size_t length = strcspn(name, "/");
+		int r;
+
+		snprintf(part, sizeof(part), "%.*s", (int)MIN(length, sizeof(part)),
+			 name);
+		r = name_check(part);
+		if (r < 0)
+			return r;
+		if (!name[length])
+			return 0;
+		if (++n_folders > FOLDER_DEPTH_MAX)
+			return -ENAMETOOLONG;
+		name += length + 1;
+	}
+}
+
 struct handle_table *object_slots(struct registry *registry, enum object_type type)
 {
 	struct handle_table *slots[N_OBJECT_TYPES] = {
@@ -51,6 +76,7 @@ struct handle_table *object_slots(struct registry *registry, enum object_type ty
 		[OBJECT_OWNER] = &registry->owners,
 		[OBJECT_MODULE] = &registry->modules,
 		[OBJECT_FUNCTION] = &registry->functions,
+		[OBJECT_FOLDER] = &registry->folders,
 	};
 
 	return slots[type];
@@ -62,40 +88,69 @@ void *object_get(struct registry *registry, enum object_type type, struct token 
 
 	if (type == OBJECT_FUNCTION)
 		return function_get(registry, token.slot, token.generation);
+	if (type == OBJECT_MODULE)
+		return module_get(registry, token);
 	return slots ? handle_table_get(slots, token.slot, token.generation) : NULL;
 }
 
-void object_name(enum object_type type, const void *object,
-		 char ret_name[LISTED_NAME_MAX + 1])
+struct full_name object_name(enum object_type type, const void *object)
 {
+	struct full_name name;
+
 	if (type == OBJECT_ALLOCATION)
-		strcpy(ret_name, ((const struct allocation *)object)->name);
-	else if (type == OBJECT_STREAM)
-		strcpy(ret_name, ((const struct stream *)object)->name);
-	else if (type == OBJECT_MODULE)
-		strcpy(ret_name, ((const struct module *)object)->name);
+		return allocation_name(object);
+	if (type == OBJECT_MODULE)
+		return module_name(object);
+	if (type == OBJECT_FOLDER)
+		return entry_name(&((const struct folder *)object)->entry);
+	if (type == OBJECT_STREAM)
+		snprintf(name.text, sizeof(name.text), "%s",
+			 ((const struct stream *)object)->name);
 	else if (type == OBJECT_FUNCTION)
-		strcpy(ret_name, ((const struct function *)object)->shown);
+		snprintf(name.text, sizeof(name.text), "%s",
+			 ((const struct function *)object)->shown);
 	else if (type == OBJECT_DEVICE)
-		snprintf(ret_name, OBJECT_NAME_MAX, "%u",
+		snprintf(name.text, sizeof(name.text), "%u",
 			 ((const struct device *)object)->index);
 	else
-		snprintf(ret_name, OBJECT_NAME_MAX, "%u",
+		snprintf(name.text, sizeof(name.text), "%u",
 			 ((const struct owner *)object)->uid);
+	return name;
+}
+
+struct object_ref entry_ref(struct entry *entry)
+{
+	const struct allocation *allocation = allocation_of(entry);
+	const struct module *module = module_of(entry);
+
+	if (allocation)
+		return (struct object_ref){
+			OBJECT_ALLOCATION,
+			{ allocation->slot, allocation->slot_generation },
+		};
+	if (module)
+		return (struct object_ref){ OBJECT_MODULE,
+					    { module->slot, module->slot_generation } };
+	return folder_ref(entry_folder(entry));
 }
 
 bool object_path(struct registry *registry, enum object_type type, struct token token,
 		 struct text *text)
 {
+	const struct folder *folder = folder_get(registry, type, token);
 	const void *object = object_get(registry, type, token);
-	char name[LISTED_NAME_MAX + 1];
 
+	if (folder) {
+		text_printf(text, "%s/%s", folders[folder->holds],
+			    entry_name(&folder->entry).text);
+		return true;
+	}
 	if (!object)
 		return false;
-	object_name(type, object, name);
 	if (type == OBJECT_FUNCTION)
 		text_printf(text, "%s/%s/", folders[OBJECT_MODULE],
-			    ((const struct function *)object)->image->module->name);
-	text_printf(text, "%s/%s", folders[type], name);
+			    module_name(((const struct function *)object)->image->module)
+				    .text);
+	text_printf(text, "%s/%s", folders[type], object_name(type, object).text);
 	return true;
 }

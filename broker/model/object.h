@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct entry;
 struct registry;
 struct handle_table;
 struct text;
@@ -21,6 +22,7 @@ enum object_type {
 	OBJECT_OWNER,
 	OBJECT_MODULE,
 	OBJECT_FUNCTION, /* in the folder of its module */
+	OBJECT_FOLDER,	 /* of allocations, or of modules: model/folder.h */
 	N_OBJECT_TYPES,
 };
 
@@ -42,11 +44,27 @@ struct token {
 		0, 0   \
 	}
 
+/* An object outside the registry. */
+struct object_ref {
+	enum object_type type;
+	struct token token;
+};
+
 #define OBJECT_NAME_MAX 64
 #define LISTED_NAME_MAX 255 /* function names may be longer than names given by users */
 
+/* The longest name with the folders above it, as `alice/x`. */
+#define FULL_NAME_MAX 584
+
+struct full_name {
+	char text[FULL_NAME_MAX + 1];
+};
+
 /* Whether users may give the name. Returns: 0; -EINVAL; -ENAMETOOLONG. */
 int name_check(const char *name);
+
+/* The same for a name with folders, as `alice/x`. */
+int full_name_check(const char *name);
 
 /*
  * The slots of a type; NULL for the broker. The functions from here on need the
@@ -57,9 +75,11 @@ struct handle_table *object_slots(struct registry *registry, enum object_type ty
 /* The visible object of a token; NULL: the object is gone. */
 void *object_get(struct registry *registry, enum object_type type, struct token token);
 
-/* The name of an object in the folder of its type. */
-void object_name(enum object_type type, const void *object,
-		 char ret_name[LISTED_NAME_MAX + 1]);
+/* The name of an object, with the folders above it. */
+struct full_name object_name(enum object_type type, const void *object);
+
+/* The object of an entry. */
+struct object_ref entry_ref(struct entry *entry);
 
 /*
  * Appends the path of an object, as `streams/s`. Returns: false when the object is gone.

@@ -21,11 +21,12 @@ int range_fit(struct range *range, const struct allocation *allocation,
 	if (range->offset >= allocation->size)
 		return refuse(refusal, ERANGE,
 			      "offset %s is past the last byte of %s, which has %s",
-			      size_typed(range->offset), allocation->name,
+			      size_typed(range->offset), allocation_name(allocation).text,
 			      size_text(allocation->size));
 	if (end > allocation->size)
 		return refuse(refusal, ERANGE, "%s (%s) has no room for %s at offset %s",
-			      allocation->name, size_text(allocation->size),
-			      size_text(range->length), size_typed(range->offset));
+			      allocation_name(allocation).text,
+			      size_text(allocation->size), size_text(range->length),
+			      size_typed(range->offset));
 	return 0;
 }

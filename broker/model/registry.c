@@ -2,6 +2,7 @@
 #include "model/registry.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,6 +20,24 @@ void registry_init(struct registry *registry)
 	handle_table_init(&registry->devices);
 	handle_table_init(&registry->modules);
 	handle_table_init(&registry->functions);
+	handle_table_init(&registry->folders);
+	folder_init(&registry->allocation_root, OBJECT_ALLOCATION);
+	folder_init(&registry->module_root, OBJECT_MODULE);
+}
+
+/* Frees the folders, those inside of others first. */
+static void registry_free_folders(struct registry *registry)
+{
+	struct folder *folder;
+	uint32_t slot;
+
+	while (registry->folders.n_used) {
+		for (slot = 0; (folder = handle_table_next(&registry->folders, &slot));
+		     slot++) {
+			if (!folder->by_name)
+				folder_free(registry, folder);
+		}
+	}
 }
 
 void registry_deinit(struct registry *registry)
@@ -27,6 +46,7 @@ void registry_deinit(struct registry *registry)
 	struct device *device;
 	uint32_t slot;
 
+	registry_free_folders(registry);
 	HASH_ITER (hh, registry->owners_by_uid, owner, safe) {
 		for (int i = 0; i < DEVICES_MAX; i++) {
 			if (owner->defaults[i])
@@ -38,8 +58,12 @@ void registry_deinit(struct registry *registry)
 		handle_table_remove(&registry->devices, slot);
 		free(device);
 	}
-	assert(!registry->allocations_by_name && !registry->streams_by_name &&
-	       !registry->modules_by_name);
+	assert(!registry->streams_by_name);
+	for (int i = 0; i < FREED_KEPT; i++)
+		free(registry->freed[i].name);
+	folder_deinit(&registry->allocation_root);
+	folder_deinit(&registry->module_root);
+	handle_table_deinit(&registry->folders);
 	handle_table_deinit(&registry->allocations);
 	handle_table_deinit(&registry->streams);
 	handle_table_deinit(&registry->owners);
@@ -62,7 +86,13 @@ void registry_note_freed(struct registry *registry, const struct allocation *all
 
 	freed->token = (struct token){ allocation->slot, allocation->slot_generation };
 	freed->id = allocation->id;
-	strcpy(freed->name, allocation->name);
+	free(freed->name);
+	freed->name = strdup(allocation_name(allocation).text);
+}
+
+const char *freed_name(const struct freed *freed)
+{
+	return freed && freed->name ? freed->name : "?";
 }
 
 const struct freed *registry_find_freed(const struct registry *registry,

@@ -14,6 +14,7 @@
 #include "base/handle_table.h"
 #include "model/allocation.h"
 #include "model/device.h"
+#include "model/folder.h"
 #include "model/managed_ranges.h"
 #include "model/meter.h"
 #include "model/object.h"
@@ -24,7 +25,7 @@
 struct freed {
 	struct token token;
 	uint64_t id;
-	char name[OBJECT_NAME_MAX + 1];
+	char *name; /* with the folders above it; NULL: unknown */
 };
 
 struct user_names; /* broker/base */
@@ -37,14 +38,14 @@ struct registry {
 	struct freed freed[FREED_KEPT]; /* a ring */
 	unsigned int n_freed;
 	struct handle_table allocations, streams, owners, devices, modules, functions;
+	struct handle_table folders;
 	struct device *device_at[DEVICES_MAX]; /* by index; set at the start */
 	unsigned int n_devices;
-	struct allocation *allocations_by_name;
+	struct folder allocation_root, module_root;
 	struct stream *streams_by_name;
-	struct module *modules_by_name;
 	struct owner *owners_by_uid;
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
-	uint64_t next_id[3];	       /* of allocations, streams, modules */
+	uint64_t next_id[4];	       /* of allocations, streams, modules, folders */
 	unsigned int n_meters;	       /* of owners with a meter of their own */
 	struct meter shared_meter;     /* of all other owners */
 	uint64_t n_functions_made;
@@ -73,6 +74,9 @@ void registry_deinit(struct registry *registry); /* asserts that only owners are
  * Keeps the name for registry_find_freed(), until FREED_KEPT later ones have been freed.
  */
 void registry_note_freed(struct registry *registry, const struct allocation *allocation);
+
+/* The name of a freed allocation; "?": freed too long ago. */
+const char *freed_name(const struct freed *freed);
 
 /* NULL: not known, or freed too long ago. */
 const struct freed *registry_find_freed(const struct registry *registry,

@@ -25,6 +25,7 @@ static const struct {
 	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
 	[SHARE_NAMES] = { "of names of functions", (uint64_t)256 << 20, EDQUOT, true },
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
+	[SHARE_FOLDERS] = { "folders", 16384, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
 	[SHARE_TENSORS] = { "of tensors", (uint64_t)256 << 20, EDQUOT, true },
 	[SHARE_TEXTS] = { "of texts in open descriptors", (uint64_t)64 << 20, EDQUOT,

@@ -24,6 +24,7 @@ enum share {
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_NAMES,	   /* bytes of functions of modules: names and parameters */
 	SHARE_MODULES,
+	SHARE_FOLDERS,	  /* of allocations and of modules */
 	SHARE_READERS,	  /* of events_pipe */
 	SHARE_TENSORS,	  /* bytes of tensors of allocations */
 	SHARE_TEXTS,	  /* bytes that descriptors keep, to be read */

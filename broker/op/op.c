@@ -64,8 +64,30 @@ struct op *op_free(struct op *op)
 	if (op->needs.blocks != op->room)
 		free(op->needs.blocks);
 	text_deinit(&op->sentence);
+	free(op->name);
 	free(op);
 	return NULL;
+}
+
+void op_keep_name(struct op *op)
+{
+	free(op->name);
+	op->name = strdup(allocation_name(op->work.uses[0].allocation).text);
+}
+
+const char *op_name(const struct op *op)
+{
+	return op->name ?: "?";
+}
+
+struct full_name op_allocation_name(const struct op *op)
+{
+	struct full_name name;
+
+	pthread_mutex_lock(&op->broker->registry->lock);
+	name = allocation_name(op->work.uses[0].allocation);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	return name;
 }
 
 void op_describe(struct op *op, struct text *text)
@@ -79,7 +101,8 @@ void op_describe(struct op *op, struct text *text)
 	text_printf(text, "%s", op->class->what);
 	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		text_printf(text, "%s%s", joint, op->work.uses[i].allocation->name);
+		text_printf(text, "%s%s", joint,
+			    allocation_name(op->work.uses[i].allocation).text);
 		joint = " from ";
 	}
 	pthread_mutex_unlock(&op->broker->registry->lock);
@@ -487,7 +510,7 @@ void op_complete(struct op *op, int error)
 		completion_seal(op->completion);
 	op_unlimit(op);
 	if (error && op->work.n_uses)
-		strcpy(op->name, op->work.uses[0].allocation->name);
+		op_keep_name(op);
 	op_settle_stream(op);
 	if (op->ran)
 		op_count(op);

@@ -160,8 +160,8 @@ struct op {
 
 	/* The result. error is 0 or a positive errno. */
 	int error;
-	char name[OBJECT_NAME_MAX + 1]; /* of the first allocation used, set on failure */
-	struct cuda_failure failure;	/* the driver call that failed in the worker */
+	char *name;		     /* of the first allocation used; NULL: op_name() */
+	struct cuda_failure failure; /* the driver call that failed in the worker */
 	struct text sentence;
 
 	/* The process is ended when no reply comes in time. Under registry.lock. */
@@ -296,6 +296,13 @@ enum begun op_begin_nothing(struct op *op);
  * op that has not begun leaves the order. Under registry.lock.
  */
 void op_hold(struct op *op, struct completion *completion);
+
+/* Keeps the name of the first allocation used, for op_name(). Under registry.lock. */
+void op_keep_name(struct op *op);
+const char *op_name(const struct op *op); /* "?" where none was kept */
+
+/* The name of the first allocation used. Takes registry.lock. */
+struct full_name op_allocation_name(const struct op *op);
 
 /* Appends a description such as `fill of allocation x`. Takes registry.lock. */
 void op_describe(struct op *op, struct text *text);

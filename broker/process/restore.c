@@ -61,7 +61,8 @@ static bool saved_set_address(struct restore *restore)
 	if (allocation->state == ALLOCATION_LIVE)
 		journal_event(broker->journal,
 			      "restore allocations/%s id=%llu generation=%u",
-			      allocation->name, (unsigned long long)allocation->id,
+			      allocation_name(allocation).text,
+			      (unsigned long long)allocation->id,
 			      allocation->pointer_generation);
 	parked = allocation_resume(allocation);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -262,19 +262,20 @@ void worker_wake(struct worker *worker, uint32_t devices)
 void worker_lose_allocation(struct broker *broker, struct allocation *allocation,
 			    const char *why, struct loss *loss)
 {
+	struct full_name name = allocation_name(allocation);
 	size_t length = strlen(loss->names);
 
 	if (allocation->state != ALLOCATION_LIVE)
 		return;
 	/* What does not fit is in the count. */
-	if (length + strlen(allocation->name) + 3 < sizeof(loss->names))
+	if (length + strlen(name.text) + 3 < sizeof(loss->names))
 		snprintf(loss->names + length, sizeof(loss->names) - length, "%s%s",
-			 loss->n ? ", " : "", allocation->name);
+			 loss->n ? ", " : "", name.text);
 	loss->n++;
 	loss->bytes += allocation->size;
 	allocation_lose(broker->registry, allocation, why);
 	journal_event(broker->journal, "lost allocations/%s id=%llu reason=\"%s\"",
-		      allocation->name, (unsigned long long)allocation->id, why);
+		      name.text, (unsigned long long)allocation->id, why);
 }
 
 void loss_tell(struct broker *broker, const struct owner *owner, const struct loss *loss,

@@ -39,13 +39,14 @@ static void read_name(const char *word)
 {
 	struct refusal refusal = { 0 };
 	struct range range = { 0 };
-	char name[65], path[LINE_MAX_LENGTH + 1];
-	int r = line_place(word, name, &range, &refusal);
+	char path[LINE_MAX_LENGTH + 1];
+	struct full_name name;
+	int r = line_place(word, &name, &range, &refusal);
 
 	if (r < 0)
 		check_refusal(r, &refusal);
 	else
-		must(strlen(name) == strcspn(word, "+"));
+		must(strlen(name.text) == strcspn(word, "+"));
 	r = line_name(word, "stream", &refusal);
 	if (r < 0)
 		check_refusal(r, &refusal);

@@ -380,6 +380,32 @@ test_the_shares_of_modules_and_readers()
 	bob_notices_nothing
 }
 
+test_the_share_of_folders()
+{
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory"
+		become(int(sys.argv[1]))
+		os.mkdir("allocations/hers")
+		n = 1
+		try:
+		    while True:
+		        os.mkdir(f"allocations/hers/{n}")
+		        n += 1
+		except OSError as error:
+		    print(n, errno.errorcode[error.errno])
+	EOF
+	is "$(<"$T/mallory")" '16384 EDQUOT'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'allocations/hers/16384 EDQUOT uid 1001 has 16384 folders and asks for 1 more'
+	by $bob run 'mkdir allocations/his && rmdir allocations/his'
+	bob_notices_nothing
+	py $mallory <<-'EOF'
+		become(int(sys.argv[1]))
+		for name in os.listdir("allocations/hers"):
+		    os.rmdir(f"allocations/hers/{name}")
+	EOF
+}
+
 # A descriptor reads on in the text that its first read made: the broker keeps the text.
 test_the_share_of_texts()
 {

@@ -40,6 +40,7 @@ declare -A message=(
 	[EINVAL]='Invalid argument' [EIO]='Input/output error' [EISDIR]='Is a directory'
 	[ENAMETOOLONG]='File name too long' [ENODEV]='No such device'
 	[ENOEXEC]='Exec format error'
+	[ENOTDIR]='Not a directory' [ENOTEMPTY]='Directory not empty'
 	[ENOENT]='No such file or directory' [ENOMEM]='Cannot allocate memory'
 	[ENOSPC]='No space left on device' [EOPNOTSUPP]='Operation not supported'
 	[EOVERFLOW]='Value too large for defined data type'
@@ -397,9 +398,9 @@ sweep()
 			echo 1 >"$object"
 		done
 	fi
-	for object in "$M"/allocations/* "$M"/modules/*; do
-		[ ! -d "$object" ] || rmdir "$object"
-	done
+	# What is in folders first. The folders of functions go with their modules.
+	find "$M"/{allocations,modules} -mindepth 1 -depth -type d -not -path '*/functions*' \
+		-exec rmdir {} +
 	# A free may still be under way on a stream.
 	for object in "$M"/streams/*; do
 		[ ! -d "$object" ] || [[ ${object##*/} == default* ]] || eventually "rmdir '$object'"

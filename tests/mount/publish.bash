@@ -568,7 +568,7 @@ test_lines_that_make_no_sense_change_nothing()
 	refused EINVAL 'a is given two names: c and d' 'echo a c a d >control/publish'
 	refused EINVAL "a and b can't both be called c" 'echo a c b c >control/publish'
 	refused EINVAL "'.x' can't be a name" 'echo a .x >control/publish'
-	refused EINVAL "'a/b' can't be a name" 'echo b c a/b d >control/publish'
+	refused EINVAL "'a/' can't be a name" 'echo b c a/ d >control/publish'
 	is "$(ls allocations | xargs)" 'a b'
 	is "$(cat allocations/*/sealed | xargs)" '0 0'
 }

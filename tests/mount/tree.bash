@@ -373,15 +373,15 @@ test_modes_that_objects_do_not_have_are_refused()
 test_modes_of_what_is_no_ones_are_refused_by_name()
 {
 	mkdir streams/s
-	refused EPERM 'only allocations and modules have a mode' 'chmod 700 streams/s'
+	refused EPERM 'only allocations, modules and their folders have a mode' 'chmod 700 streams/s'
 	like "$(tail -n 1 errors)" ' streams/s EPERM '
-	refused EPERM 'only allocations and modules have a mode' 'chmod 600 streams/s/state'
+	refused EPERM 'only allocations, modules and their folders have a mode' 'chmod 600 streams/s/state'
 	like "$(tail -n 1 errors)" ' streams/s/state EPERM '
 	rmdir streams/s
 	[ "$(id -u)" = "$(stat -c %u .)" ] || return 0
-	refused EPERM 'only allocations and modules have a mode' 'chmod 600 control/alloc'
+	refused EPERM 'only allocations, modules and their folders have a mode' 'chmod 600 control/alloc'
 	like "$(tail -n 1 errors)" ' control/alloc EPERM '
-	refused EPERM 'only allocations and modules have a mode' 'chmod 700 streams'
+	refused EPERM 'only allocations, modules and their folders have a mode' 'chmod 700 streams'
 	like "$(tail -n 1 errors)" ' streams EPERM '
 }
 

@@ -219,14 +219,35 @@ int command_say(struct broker *broker, const char *verb, const char *format, ...
 	return r < 0 ? (int)r : 0;
 }
 
+int object_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, struct token *ret_token)
+{
+	struct object_ref object;
+	int r = broker_find(broker, type, in, name, &nobody_special, &object);
+
+	if (r == 0)
+		*ret_token = object.token;
+	return r;
+}
+
+int object_make(struct broker *broker, enum object_type type, const char *name,
+		struct token *ret_token)
+{
+	struct object_ref object;
+	int r = broker_create(broker, type, TOKEN_NONE, name, 0755, &nobody_special,
+			      &object);
+
+	if (r == 0)
+		*ret_token = object.token;
+	return r;
+}
+
 struct token allocation_named(struct broker *broker, const char *name)
 {
 	struct token token = TOKEN_NONE;
 
 	cr_assert(eq(int,
-		     broker_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
-				 &nobody_special, &token),
-		     0),
+		     object_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &token), 0),
 		  "%s", name);
 	return token;
 }

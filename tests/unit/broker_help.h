@@ -42,6 +42,15 @@ long control_say(struct control *control, const char *lines);
 int command_say(struct broker *broker, const char *verb, const char *format, ...)
 	_printf_(3, 4);
 
+/* Finds an object of the type for nobody_special. Returns: 0; -ENOENT, -EAGAIN. */
+int object_find(struct broker *broker, enum object_type type, struct token in,
+		const char *name, struct token *ret_token);
+
+/* Makes a module or a stream for nobody_special, as mkdir. Returns: as broker_create().
+ */
+int object_make(struct broker *broker, enum object_type type, const char *name,
+		struct token *ret_token);
+
 /* Finds an allocation; fails the test when there is none of that name. */
 struct token allocation_named(struct broker *broker, const char *name);
 

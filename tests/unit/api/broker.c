@@ -166,8 +166,9 @@ Test(broker, copy_whose_source_is_lost_while_it_waits_for_a_slot_gives_the_slot_
 		usleep(1000);
 	for (bool lost = false; !lost; usleep(1000)) {
 		pthread_mutex_lock(&broker->registry->lock);
-		lost = allocation_find(broker->registry, "source")->state ==
-		       ALLOCATION_LOST;
+		lost = allocation_of(
+			       folder_find(&broker->registry->allocation_root, "source"))
+			       ->state == ALLOCATION_LOST;
 		pthread_mutex_unlock(&broker->registry->lock);
 	}
 	mover_signal(broker, SIGCONT);
@@ -332,9 +333,7 @@ Test(broker, allocation_until_close_goes_with_its_descriptor)
 	cr_assert(eq(int, command_say(broker, "free", "y"), 0));
 	(void)allocation_named(broker, "x");
 	control_free(control);
-	cr_assert(eq(int,
-		     broker_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, "x",
-				 &nobody_special, &token),
+	cr_assert(eq(int, object_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, "x", &token),
 		     -ENOENT));
 	broker_settle(broker);
 	cr_assert(eq(u64, broker->registry->bytes, 0));

@@ -72,8 +72,7 @@ static void move_data(struct actor *actor, const char *name, bool write)
 	char bytes[4096] = "";
 	struct token token;
 
-	if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
-			&nobody_special, &token) < 0)
+	if (object_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &token) < 0)
 		return;
 	if (write)
 		(void)data_write(actor->broker, token, draw(actor, 2000), bytes, 1000);
@@ -85,8 +84,7 @@ static void change_mode(struct actor *actor, const char *name)
 {
 	struct token token;
 
-	if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
-			&nobody_special, &token) < 0)
+	if (object_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &token) < 0)
 		return;
 	(void)broker_change(actor->broker, OBJECT_ALLOCATION, token, &nobody_special,
 			    draw(actor, 2) ? 0600 : 0644, (uid_t)-1, (gid_t)-1);
@@ -120,8 +118,8 @@ static void place(struct actor *actor, const char *name)
 	default:
 		while (strcmp(attribute->name, "last_prefetch") != 0)
 			attribute++;
-		if (broker_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
-				&nobody_special, &token) < 0)
+		if (object_find(actor->broker, OBJECT_ALLOCATION, TOKEN_NONE, name,
+				&token) < 0)
 			break;
 		broker_ask(actor->broker, token, attribute, &nobody_special,
 			   answer_expect(&answer));
@@ -218,10 +216,10 @@ Test(stress, nothing_is_left_after_workers_were_killed_at_random)
 static const char image[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
 			    ".visible .entry f(.param .u32 n)\n{\n\tret;\n}\n";
 
-static int module_get(struct actor *actor, const char *name, struct token *ret_token)
+static int module_find_token(struct actor *actor, const char *name,
+			     struct token *ret_token)
 {
-	return broker_find(actor->broker, OBJECT_MODULE, TOKEN_NONE, name,
-			   &nobody_special, ret_token);
+	return object_find(actor->broker, OBJECT_MODULE, TOKEN_NONE, name, ret_token);
 }
 
 /* Writes an image, whole or cut off, and closes the file once or twice. */
@@ -255,8 +253,7 @@ static void use_module(struct actor *actor, struct token module, const char *nam
 	int r;
 
 	if (draw(actor, 2)) {
-		if (broker_find(broker, OBJECT_FUNCTION, module, "f", &nobody_special,
-				&function) < 0)
+		if (object_find(broker, OBJECT_FUNCTION, module, "f", &function) < 0)
 			return;
 		broker_ask(broker, function, attribute, &nobody_special,
 			   answer_expect(&answer));
@@ -278,11 +275,11 @@ static void step_module(struct actor *actor)
 	char name[16];
 
 	snprintf(name, sizeof(name), "m%u", draw(actor, 3));
-	if (module_get(actor, name, &module) < 0)
-		(void)broker_create(actor->broker, OBJECT_MODULE, name, &nobody_special,
-				    &module);
+	if (module_find_token(actor, name, &module) < 0)
+		(void)object_make(actor->broker, OBJECT_MODULE, name, &module);
 	else if (draw(actor, 8) == 0)
-		(void)broker_remove(actor->broker, OBJECT_MODULE, name, &nobody_special);
+		(void)broker_remove(actor->broker, OBJECT_MODULE, TOKEN_NONE, name,
+				    &nobody_special);
 	else if (draw(actor, 2))
 		load_module(actor, module);
 	else
@@ -312,7 +309,8 @@ Test(stress, no_module_is_left_after_workers_were_killed_at_random)
 		pthread_join(actors[i].thread, NULL);
 	for (int i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "m%d", i);
-		(void)broker_remove(broker, OBJECT_MODULE, name, &nobody_special);
+		(void)broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, name,
+				    &nobody_special);
 	}
 	broker_settle(broker);
 	cr_assert(eq(u64, broker->registry->n_modules, 0));

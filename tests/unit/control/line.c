@@ -216,21 +216,23 @@ Test(line, range_has_an_offset_a_length_or_both)
 Test(line, place_is_a_name_with_an_offset)
 {
 	struct range range;
-	char name[65];
+	struct full_name name;
 
-	cr_assert(eq(int, line_place("x", name, &range, &refusal), 0));
-	cr_assert(eq(str, name, "x"));
+	cr_assert(eq(int, line_place("x", &name, &range, &refusal), 0));
+	cr_assert(eq(str, name.text, "x"));
 	cr_assert(eq(u64, range.offset, 0));
-	cr_assert(eq(int, line_place("x.y+1K", name, &range, &refusal), 0));
-	cr_assert(eq(str, name, "x.y"));
+	cr_assert(eq(int, line_place("x.y+1K", &name, &range, &refusal), 0));
+	cr_assert(eq(str, name.text, "x.y"));
 	cr_assert(eq(u64, range.offset, 1024));
-	cr_assert(eq(int, line_place("x+", name, &range, &refusal), -EINVAL));
-	cr_assert(eq(int, line_place("+1", name, &range, &refusal), -EINVAL));
-	cr_assert(eq(int, line_place("x+1+1", name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_place("a/b/x+8", &name, &range, &refusal), 0));
+	cr_assert(eq(str, name.text, "a/b/x"));
+	cr_assert(eq(int, line_place("x+", &name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_place("+1", &name, &range, &refusal), -EINVAL));
+	cr_assert(eq(int, line_place("x+1+1", &name, &range, &refusal), -EINVAL));
 	cr_assert(eq(int,
 		     line_place("x1234567890123456789012345678901234567890"
 				"1234567890123456789012345678901234567890+1",
-				name, &range, &refusal),
+				&name, &range, &refusal),
 		     -ENAMETOOLONG));
 }
 

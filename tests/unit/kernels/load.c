@@ -38,9 +38,7 @@ static struct token module_make(const char *name)
 {
 	struct token token;
 
-	cr_assert(eq(int,
-		     broker_create(broker, OBJECT_MODULE, name, &nobody_special, &token),
-		     0));
+	cr_assert(eq(int, object_make(broker, OBJECT_MODULE, name, &token), 0));
 	return token;
 }
 
@@ -102,8 +100,7 @@ static void expect_shown(enum object_type type, struct token token, const char *
 
 static int find(struct token module, const char *name, struct token *ret_token)
 {
-	return broker_find(broker, OBJECT_FUNCTION, module, name, &nobody_special,
-			   ret_token);
+	return object_find(broker, OBJECT_FUNCTION, module, name, ret_token);
 }
 
 static uint64_t restarts(void)
@@ -271,12 +268,17 @@ Test(load, use_keeps_the_image_that_it_began_with)
 		     0));
 	pthread_mutex_unlock(&broker->registry->lock);
 	cr_assert(eq(int, image_lie(module, "path"), 0));
-	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special),
-		     -EBUSY));
+	cr_assert(
+		eq(int,
+		   broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, "m", &nobody_special),
+		   -EBUSY));
 	cr_assert(eq(str, use.function->name, (char *)"f"));
 	cr_assert(ne(ptr, use.image, use.module->image));
 	module_use_end(broker, &use);
-	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special), 0));
+	cr_assert(
+		eq(int,
+		   broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, "m", &nobody_special),
+		   0));
 }
 
 static int use_error(const struct caller *caller, const char *module,
@@ -326,10 +328,12 @@ Test(load, nothing_is_loaded_twice_by_a_second_close)
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
-	first = module_find(broker->registry, "m")->image;
+	first = module_of(folder_find(&broker->registry->module_root, "m"))->image;
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), 0));
-	cr_assert(eq(ptr, (void *)module_find(broker->registry, "m")->image,
+	cr_assert(eq(ptr,
+		     (void *)module_of(folder_find(&broker->registry->module_root, "m"))
+			     ->image,
 		     (void *)first));
 	upload_free(upload);
 }
@@ -344,7 +348,10 @@ Test(load, descriptor_of_a_removed_module_is_stale)
 		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
 		     0));
 	cr_assert(eq(int, upload_write(upload, 42, 0, ".version 7.0\n", 13), 0));
-	cr_assert(eq(int, broker_remove(broker, OBJECT_MODULE, "m", &nobody_special), 0));
+	cr_assert(
+		eq(int,
+		   broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, "m", &nobody_special),
+		   0));
 	upload_flush(upload, 42, answer_expect(&answer));
 	cr_assert(eq(int, answer_get(&answer), -ESTALE));
 	upload_free(upload);

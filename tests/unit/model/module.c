@@ -31,7 +31,9 @@ static struct module *make(const char *name)
 {
 	struct module *module = NULL;
 
-	cr_assert(eq(int, module_new(&module, &registry, name, alice), 0));
+	cr_assert(eq(int,
+		     module_new(&module, &registry, &registry.module_root, name, alice),
+		     0));
 	return module;
 }
 
@@ -111,11 +113,13 @@ Test(module, name_is_taken_once)
 {
 	struct module *module = make("m"), *other;
 
-	cr_assert(eq(int, module_new(&other, &registry, "m", alice), -EEXIST));
-	cr_assert(eq(ptr, module_find(&registry, "m"), module));
+	cr_assert(eq(int,
+		     module_new(&other, &registry, &registry.module_root, "m", alice),
+		     -EEXIST));
+	cr_assert(eq(ptr, module_of(folder_find(&registry.module_root, "m")), module));
 	cr_assert(eq(u64, registry.n_modules, 1));
 	drop(module);
-	cr_assert(eq(ptr, module_find(&registry, "m"), NULL));
+	cr_assert(eq(ptr, module_of(folder_find(&registry.module_root, "m")), NULL));
 	cr_assert(eq(u64, registry.n_modules, 0));
 	drop(make("m"));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include "model/registry.h"
 #include "base/def.h"
 #include "base/text.h"
 #include "model/owner.h"
-#include "model/registry.h"
 #include "model/shares.h"
 #include "model/stream.h"
 
@@ -33,7 +33,10 @@ static struct allocation *make(const char *name, uint64_t size, struct owner *ow
 {
 	struct allocation *allocation = NULL;
 
-	cr_assert(eq(int, allocation_new(&allocation, &registry, name, size, owner), 0));
+	cr_assert(eq(int,
+		     allocation_new(&allocation, &registry, &registry.allocation_root,
+				    name, size, owner),
+		     0));
 	return allocation;
 }
 
@@ -73,7 +76,10 @@ Test(registry, an_owner_with_all_allocations_takes_none_from_others)
 		snprintf(name, sizeof(name), "a%d", i);
 		all[i] = make(name, 1, alice);
 	}
-	cr_assert(eq(int, allocation_new(&more, &registry, "more", 1, alice), -EDQUOT));
+	cr_assert(eq(int,
+		     allocation_new(&more, &registry, &registry.allocation_root, "more",
+				    1, alice),
+		     -EDQUOT));
 	share_explain(alice, SHARE_ALLOCATIONS, 1, &text);
 	cr_assert(strstr(text_string(&text), "uid 1000 has 262144 allocations") != NULL);
 	drop(make("bobs", 1, bob));
@@ -87,7 +93,10 @@ Test(registry, name_is_taken_before_the_allocation_is_seen)
 	struct allocation *x = make("x", 8, alice), *other = NULL;
 
 	cr_assert(eq(ptr, allocation_get(&registry, x->slot, x->slot_generation), NULL));
-	cr_assert(eq(int, allocation_new(&other, &registry, "x", 8, bob), -EEXIST));
+	cr_assert(eq(
+		int,
+		allocation_new(&other, &registry, &registry.allocation_root, "x", 8, bob),
+		-EEXIST));
 	cr_assert(eq(u64, registry.n_allocations, 0));
 	allocation_publish(&registry, x);
 	cr_assert(eq(ptr, allocation_get(&registry, x->slot, x->slot_generation), x));
@@ -102,7 +111,8 @@ Test(registry, name_is_free_again_once_withdrawn_and_bytes_count_until_freed)
 	allocation_withdraw(&registry, x);
 	again = make("x", 16, bob);
 	cr_assert(ne(u64, again->id, x->id));
-	cr_assert(eq(ptr, allocation_find(&registry, "x"), again));
+	cr_assert(eq(ptr, allocation_of(folder_find(&registry.allocation_root, "x")),
+		     again));
 	cr_assert(eq(u64, registry.bytes, 8));
 	cr_assert(eq(u64, registry.n_allocations, 0));
 	allocation_free(&registry, x);
@@ -116,18 +126,6 @@ Test(registry, what_was_never_published_never_counts)
 	cr_assert(eq(u64, registry.bytes, 0));
 	cr_assert(eq(u64, registry.peak_bytes, 0));
 	cr_assert(eq(u64, alice->bytes, 0));
-}
-
-Test(registry, rename_keeps_the_object_and_refuses_a_taken_name)
-{
-	struct allocation *x = make("x", 8, alice), *y = make("y", 8, alice);
-
-	cr_assert(eq(int, allocation_rename(&registry, x, "y"), -EEXIST));
-	cr_assert(eq(int, allocation_rename(&registry, x, "z"), 0));
-	cr_assert(eq(ptr, allocation_find(&registry, "z"), x));
-	cr_assert(eq(ptr, allocation_find(&registry, "x"), NULL));
-	drop(x);
-	drop(y);
 }
 
 /* ---- totals against a model ---- */
@@ -198,7 +196,9 @@ Test(registry, totals_are_exact_after_ten_thousand_steps)
 		char name[16];
 
 		snprintf(name, sizeof(name), "n%u", at);
-		cr_assert(eq(ptr, allocation_find(&registry, name), allocation));
+		cr_assert(eq(ptr,
+			     allocation_of(folder_find(&registry.allocation_root, name)),
+			     allocation));
 		if (!allocation) {
 			named[at] = make(name, 1 + draw(1000), draw(2) ? alice : bob);
 			named[at]->kind = (uint8_t)draw(N_KINDS);

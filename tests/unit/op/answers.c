@@ -125,10 +125,7 @@ Test(answers, held_ops_begin_in_the_order_of_the_lines)
 		struct token token;
 
 		snprintf(name, sizeof(name), "s%d", i);
-		cr_assert(eq(int,
-			     broker_create(broker, OBJECT_STREAM, name, &nobody_special,
-					   &token),
-			     0));
+		cr_assert(eq(int, object_make(broker, OBJECT_STREAM, name, &token), 0));
 		cr_assert(eq(int, command_say(broker, "alloc", "x%d 4K", i), 0));
 		cr_assert(eq(int,
 			     command_say(broker, "fill", "x%d u8:9 stream=s%d", i, i),

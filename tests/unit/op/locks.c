@@ -117,9 +117,7 @@ static void module_load(struct broker *broker, const char *name, const char *pat
 
 	length = read(fd, image, sizeof(image));
 	cr_assert(gt(long, length, 0), "%s", path);
-	cr_assert(eq(int,
-		     broker_create(broker, OBJECT_MODULE, name, &nobody_special, &token),
-		     0));
+	cr_assert(eq(int, object_make(broker, OBJECT_MODULE, name, &token), 0));
 	cr_assert(eq(int,
 		     upload_new(&upload, broker, OBJECT_MODULE, token, &nobody_special),
 		     0));

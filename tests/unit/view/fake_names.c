@@ -7,7 +7,8 @@
 #include <string.h>
 
 int broker_find(struct broker *broker, enum object_type type, struct token in,
-		const char *name, const struct caller *caller, struct token *ret_token)
+		const char *name, const struct caller *caller,
+		struct object_ref *ret_object)
 {
 	struct object *object;
 
@@ -16,10 +17,29 @@ int broker_find(struct broker *broker, enum object_type type, struct token in,
 	pthread_mutex_lock(&broker->lock);
 	object = fake_find(broker, type, name);
 	if (object)
-		*ret_token = (struct token){ object - broker->objects[type].slots,
-					     object->generation };
+		*ret_object = (struct object_ref){
+			type,
+			{ object - broker->objects[type].slots, object->generation },
+		};
 	pthread_mutex_unlock(&broker->lock);
 	return object ? 0 : -ENOENT;
+}
+
+bool broker_is_folder(struct broker *broker, enum object_type type, struct token token)
+{
+	(void)broker;
+	(void)type;
+	(void)token;
+	return false;
+}
+
+struct object_ref broker_above(struct broker *broker, enum object_type type,
+			       struct token token)
+{
+	(void)broker;
+	(void)type;
+	(void)token;
+	return (struct object_ref){ OBJECT_BROKER, TOKEN_NONE };
 }
 
 void broker_look_up(struct broker *broker, enum object_type type, struct token in,
@@ -59,7 +79,8 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 
 		if (!object->generation)
 			continue;
-		entries[filled].token = (struct token){ i, object->generation };
+		entries[filled].object =
+			(struct object_ref){ type, { i, object->generation } };
 		entries[filled].next = i + 1;
 		memcpy(entries[filled++].name, object->name, sizeof(object->name));
 	}
@@ -120,28 +141,32 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 				       : -EINVAL;
 }
 
-int broker_create(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller, struct token *ret_token)
+int broker_create(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, mode_t mode, const struct caller *caller,
+		  struct object_ref *ret_object)
 {
+	(void)in;
+	(void)mode;
 	if (type != OBJECT_STREAM) {
 		broker_fail(broker, caller, object_folder(type), EPERM,
 			    "see control/alloc");
 		return -EPERM;
 	}
-	if (!broker_find(broker, type, TOKEN_NONE, name, caller, ret_token))
+	if (!broker_find(broker, type, TOKEN_NONE, name, caller, ret_object))
 		return -EEXIST;
 	pthread_mutex_lock(&broker->lock);
 	fake_add(broker, type, name, caller, 0);
 	pthread_mutex_unlock(&broker->lock);
 	fake_wake_readers(broker);
-	return broker_find(broker, type, TOKEN_NONE, name, caller, ret_token);
+	return broker_find(broker, type, TOKEN_NONE, name, caller, ret_object);
 }
 
-int broker_remove(struct broker *broker, enum object_type type, const char *name,
-		  const struct caller *caller)
+int broker_remove(struct broker *broker, enum object_type type, struct token in,
+		  const char *name, const struct caller *caller)
 {
 	struct object *object;
 
+	(void)in;
 	(void)caller;
 	pthread_mutex_lock(&broker->lock);
 	object = fake_find(broker, type, name);
@@ -153,21 +178,22 @@ int broker_remove(struct broker *broker, enum object_type type, const char *name
 	return object ? 0 : -ENOENT;
 }
 
-int broker_rename(struct broker *broker, enum object_type type, const char *name,
-		  const char *new_name, const struct caller *caller)
+int broker_rename(struct broker *broker, enum object_type type, struct name_in from,
+		  struct name_in to, unsigned int flags, const struct caller *caller)
 {
 	struct object *object;
 	int error = 0;
 
+	(void)flags;
 	(void)caller;
 	pthread_mutex_lock(&broker->lock);
-	object = fake_find(broker, type, name);
+	object = fake_find(broker, type, from.name);
 	if (!object)
 		error = -ENOENT;
-	else if (fake_find(broker, type, new_name))
+	else if (fake_find(broker, type, to.name))
 		error = -EEXIST;
 	else
-		snprintf(object->name, sizeof(object->name), "%.64s", new_name);
+		snprintf(object->name, sizeof(object->name), "%.64s", to.name);
 	pthread_mutex_unlock(&broker->lock);
 	return error;
 }
@@ -187,6 +213,19 @@ int broker_change(struct broker *broker, enum object_type type, struct token tok
 	}
 	pthread_mutex_unlock(&broker->lock);
 	return object ? 0 : -ESTALE;
+}
+
+int broker_change_folder(struct broker *broker, enum object_type type, struct token token,
+			 const struct caller *caller, mode_t mode, uid_t uid, gid_t gid)
+{
+	(void)broker;
+	(void)type;
+	(void)token;
+	(void)caller;
+	(void)mode;
+	(void)uid;
+	(void)gid;
+	return -ESTALE;
 }
 
 void broker_ask(struct broker *broker, struct token token,

@@ -160,6 +160,7 @@ Test(node, numbers_never_change)
 		"owner", "created", "functions");
 	EXPECT_NUMBERS(OBJECT_FUNCTION,
 		"", "name", "params", "attributes", "launch");
+	EXPECT_NUMBERS(OBJECT_FOLDER, "");
 }
 
 Test(node, numbers_are_given_once)

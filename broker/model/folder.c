@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/folder.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/def.h"
+#include "model/module.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+
+_Static_assert(FULL_NAME_MAX == (FOLDER_DEPTH_MAX + 1) * (OBJECT_NAME_MAX + 1) - 1,
+	       "a full name has a name for each level");
+
+void folder_init(struct folder *root, enum object_type holds)
+{
+	*root = (struct folder){ .holds = holds, .mode = 0777 };
+	handle_table_init(&root->entries);
+}
+
+void folder_deinit(struct folder *root)
+{
+	assert(!root->by_name);
+	handle_table_deinit(&root->entries);
+}
+
+/* ---- names ---- */
+
+/* Writes the name in front of `end`, with those of its folders. Returns: its start. */
+static char *name_write(const struct entry *entry, char *end)
+{
+	size_t length = strlen(entry->name);
+
+	memcpy(end - length, entry->name, length);
+	end -= length;
+	if (!entry->folder || !entry->folder->entry.folder)
+		return end;
+	*--end = '/';
+	return name_write(&entry->folder->entry, end);
+}
+
+struct full_name entry_name(const struct entry *entry)
+{
+	char buffer[FULL_NAME_MAX + 1], *end = buffer + FULL_NAME_MAX, *start;
+	struct full_name name;
+
+	if (entry->former) {
+		strcpy(name.text, entry->former);
+		return name;
+	}
+	*end = '\0';
+	start = name_write(entry, end);
+	memcpy(name.text, start, (size_t)(end - start) + 1);
+	return name;
+}
+
+static void folder_touch(struct folder *folder)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	folder->changed_s = now.tv_sec;
+	folder->changed_ns = (uint32_t)now.tv_nsec;
+}
+
+/* Counts a folder that comes to `in` (1) or leaves it (-1) in the folders above it. */
+static void folder_count(const struct folder *folder, struct folder *in, int32_t sign)
+{
+	for (unsigned int up = 0; in && up < FOLDER_DEPTH_MAX; up++) {
+		in->n_below[up] += (uint32_t)sign;
+		for (unsigned int i = 0; up + 1 + i < FOLDER_DEPTH_MAX; i++)
+			in->n_below[up + 1 + i] += (uint32_t)sign * folder->n_below[i];
+		in = in->entry.folder;
+	}
+}
+
+static void entry_name_it(struct entry *entry, struct folder *folder, const char *name)
+{
+	strcpy(entry->name, name);
+	entry->folder = folder;
+	HASH_ADD_KEYPTR(hh, folder->by_name, entry->name, strlen(entry->name), entry);
+	folder_touch(folder);
+}
+
+static void entry_unname(struct entry *entry)
+{
+	HASH_DEL(entry->folder->by_name, entry);
+	folder_touch(entry->folder);
+}
+
+/* An entry comes to a folder, or leaves it. */
+static int entry_link(struct entry *entry, struct folder *folder)
+{
+	uint32_t generation;
+	int r = handle_table_add(&folder->entries, entry, &entry->place, &generation);
+
+	if (r == 0 && entry_folder(entry))
+		folder_count(entry_folder(entry), folder, 1);
+	return r;
+}
+
+static void entry_unlink(struct entry *entry)
+{
+	handle_table_remove(&entry->folder->entries, entry->place);
+	if (entry_folder(entry))
+		folder_count(entry_folder(entry), entry->folder, -1);
+}
+
+int entry_add(struct entry *entry, struct folder *folder, const char *name)
+{
+	int r;
+
+	assert(!entry->folder);
+	if (folder_find(folder, name))
+		return -EEXIST;
+	r = entry_link(entry, folder);
+	if (r < 0)
+		return r;
+	entry_name_it(entry, folder, name);
+	return 0;
+}
+
+void entry_remove(struct entry *entry)
+{
+	if (entry->folder->entry.folder)
+		entry->former = strdup(entry_name(entry).text);
+	entry_unlink(entry);
+	entry_unname(entry);
+	entry->folder = NULL;
+}
+
+void entry_deinit(struct entry *entry)
+{
+	assert(!entry->folder);
+	free(entry->former);
+	entry->former = NULL;
+}
+
+int folder_reserve(struct folder *folder, uint32_t n)
+{
+	return handle_table_reserve(&folder->entries, n);
+}
+
+void entries_move(struct entry **entries, const struct name_place *places, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		entry_unname(entries[i]);
+		if (entries[i]->folder != places[i].folder)
+			entry_unlink(entries[i]);
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct folder *folder = places[i].folder;
+
+		if (entries[i]->folder != folder && entry_link(entries[i], folder) < 0)
+			abort(); /* room was reserved */
+		entry_name_it(entries[i], folder, places[i].name);
+	}
+}
+
+struct entry *folder_find(const struct folder *folder, const char *name)
+{
+	struct entry *entry;
+
+	HASH_FIND(hh, folder->by_name, name, strlen(name), entry);
+	return entry;
+}
+
+unsigned int folder_depth(const struct folder *folder)
+{
+	unsigned int depth = 0;
+
+	for (; folder->entry.folder; folder = folder->entry.folder)
+		depth++;
+	return depth;
+}
+
+bool folder_fits(const struct folder *folder, const struct folder *in)
+{
+	unsigned int height = 1;
+
+	for (unsigned int i = 0; i < FOLDER_DEPTH_MAX; i++)
+		if (folder->n_below[i])
+			height = i + 2;
+	return folder_depth(in) + height <= FOLDER_DEPTH_MAX;
+}
+
+bool folder_is_below(const struct folder *folder, const struct entry *entry)
+{
+	for (; folder; folder = folder->entry.folder)
+		if (&folder->entry == entry)
+			return true;
+	return false;
+}
+
+struct folder *entry_folder(struct entry *entry)
+{
+	if (!entry || entry->type != OBJECT_FOLDER)
+		return NULL;
+	return container_of(entry, struct folder, entry);
+}
+
+/* ---- folders ---- */
+
+/* A folder that is not in the tree yet. Returns: 0; -EDQUOT, -ENOMEM. */
+static int folder_make(struct folder **ret_folder, struct registry *registry,
+		       const struct folder *in, struct owner *owner)
+{
+	struct folder *folder;
+	int r = share_take(owner, SHARE_FOLDERS, 1);
+
+	if (r < 0)
+		return r;
+	folder = calloc(1, sizeof(*folder));
+	r = folder ? handle_table_add(&registry->folders, folder, &folder->slot,
+				      &folder->slot_generation)
+		   : -ENOMEM;
+	if (r < 0) {
+		share_give(owner, SHARE_FOLDERS, 1);
+		free(folder);
+		return r;
+	}
+	handle_table_init(&folder->entries);
+	folder->entry.type = OBJECT_FOLDER;
+	folder->holds = in->holds;
+	folder->owner = owner;
+	folder->gid = owner->gid;
+	folder->mode = 0700;
+	folder_touch(folder);
+	*ret_folder = folder;
+	return 0;
+}
+
+int folder_new(struct folder **ret_folder, struct registry *registry, struct folder *in,
+	       const char *name, struct owner *owner)
+{
+	struct folder *folder;
+	int r;
+
+	if (folder_find(in, name))
+		return -EEXIST;
+	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
+		return -ENAMETOOLONG;
+	r = folder_make(&folder, registry, in, owner);
+	if (r < 0)
+		return r;
+	r = entry_add(&folder->entry, in, name);
+	if (r < 0) {
+		folder_free(registry, folder);
+		return r;
+	}
+	folder->id = ++registry->next_id[3];
+	*ret_folder = folder;
+	return 0;
+}
+
+int folder_from_module(struct folder **ret_folder, struct registry *registry,
+		       struct module *module)
+{
+	struct folder *in = module->entry.folder, *folder;
+	int r;
+
+	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
+		return -ENAMETOOLONG;
+	r = folder_reserve(in, 1);
+	if (r == 0)
+		r = folder_make(&folder, registry, in, module->owner);
+	if (r < 0)
+		return r;
+	entry_remove(&module->entry);
+	if (entry_add(&folder->entry, in, module->entry.name) < 0)
+		abort(); /* room was reserved, and the name is free */
+	folder->id = module->id;
+	folder->gid = module->gid;
+	folder->mode = module->folder_mode;
+	folder->module = module;
+	module_become(registry, module, folder);
+	*ret_folder = folder;
+	return 0;
+}
+
+struct folder *folder_free(struct registry *registry, struct folder *folder)
+{
+	if (folder->entry.folder)
+		entry_remove(&folder->entry);
+	entry_deinit(&folder->entry);
+	if (folder->module)
+		module_free(registry, folder->module);
+	handle_table_remove(&registry->folders, folder->slot);
+	handle_table_deinit(&folder->entries);
+	share_give(folder->owner, SHARE_FOLDERS, 1);
+	free(folder);
+	return NULL;
+}
+
+struct folder *folder_get(const struct registry *registry, enum object_type type,
+			  struct token token)
+{
+	const struct module *module;
+
+	if (type == OBJECT_FOLDER)
+		return handle_table_get(&registry->folders, token.slot, token.generation);
+	if (type != OBJECT_MODULE)
+		return NULL;
+	module = handle_table_get(&registry->modules, token.slot, token.generation);
+	return module ? module->folder : NULL;
+}
+
+struct object_ref folder_ref(const struct folder *folder)
+{
+	if (folder->module)
+		return (struct object_ref){
+			OBJECT_MODULE,
+			{ folder->module->slot, folder->module->slot_generation },
+		};
+	return (struct object_ref){ OBJECT_FOLDER,
+				    { folder->slot, folder->slot_generation } };
+}
+
+int folder_set_owner(struct folder *folder, struct owner *owner)
+{
+	int r = share_take(owner, SHARE_FOLDERS, 1);
+
+	if (r < 0)
+		return r;
+	share_give(folder->owner, SHARE_FOLDERS, 1);
+	folder->owner = owner;
+	return 0;
+}
