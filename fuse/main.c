@@ -257,11 +257,15 @@ static int start_broker(struct server *server, const char *driver, const char *w
 	error = broker_new(&server->broker, &config, &why);
 	if (!error)
 		return 0;
-	if (options_software(server->options->driver, &settings))
-		log_complain("no driver: %s with the options '%s': %s", driver, settings,
-			     text_string(&why));
-	else
+	if (!options_software(server->options->driver, &settings))
 		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
+			     text_string(&why));
+	else if (access(driver, F_OK))
+		log_complain("the software GPU is not installed: there is no %s (it is "
+			     "Debian's package gpumem-softgpu)",
+			     driver);
+	else
+		log_complain("no driver: %s with the options '%s': %s", driver, settings,
 			     text_string(&why));
 	return error;
 }
@@ -335,8 +339,7 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->session,
-			  server->socket);
+	error = view_init(&server->view, server->broker, server->session, server->socket);
 	if (!error)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)

@@ -27,30 +27,56 @@ as_root()
 	fi
 }
 
-missing_packages()
+# The column of tools/packages with the names of this system's packages.
+packages_column()
 {
-	local package
-	sed 's/#.*//' tools/packages | while read -r package; do
-		[ -n "$package" ] || continue
-		dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null |
-			grep -qx installed || echo "$package"
-	done
+	case " $(. /etc/os-release 2>/dev/null; echo "${ID-} ${ID_LIKE-}") " in
+	*' ubuntu '*) echo 3 ;;
+	*' debian '*) echo 2 ;;
+	*' fedora '*) echo 4 ;;
+	esac
 }
 
+has_package()
+{
+	if command -v dpkg-query >/dev/null; then
+		dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+	else
+		rpm -q --whatprovides "$1" >/dev/null 2>&1
+	fi
+}
+
+# missing_packages COLUMN NEED...
+missing_packages()
+{
+	local column=$1 package
+	shift
+	awk -v needs=" $* " -v column="$column" \
+		'index(needs, " " $1 " ") && $column != "-" { print $column }' tools/packages |
+		while read -r package; do
+			has_package "$package" || echo "$package"
+		done
+}
+
+# install_packages NEED...
 install_packages()
 {
-	local missing
-	if ! command -v dpkg-query >/dev/null; then
-		say "Not Debian: the counterparts of what tools/packages lists must be there"
+	local missing column
+	column=$(packages_column)
+	if [ -z "$column" ]; then
+		say "Not Debian, Ubuntu or Fedora: what tools/packages lists must be there"
 		return
 	fi
-	missing=$(missing_packages) || exit
+	missing=$(missing_packages "$column" "$@") || exit
 	[ -n "$missing" ] || return 0
 	say "Installing what is missing:" $missing
-	as_root apt-get -q update &&
-		as_root env DEBIAN_FRONTEND=noninteractive \
-			apt-get -qy install --no-install-recommends $missing ||
-		die "apt-get could not install:" $missing
+	if [ "$column" = 4 ]; then
+		as_root dnf -y install $missing
+	else
+		as_root apt-get -q update &&
+			as_root env DEBIAN_FRONTEND=noninteractive \
+				apt-get -qy install --no-install-recommends $missing
+	fi || die "could not install:" $missing
 }
 
 # The device file, the module behind it, and the mode that udev gives it, so that users

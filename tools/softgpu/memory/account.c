@@ -214,7 +214,7 @@ void account_publish(struct account *account)
 {
 	if (pwrite(account->sums_fd, &account->sums, sizeof(account->sums), 0) !=
 	    sizeof(account->sums))
-		(void)ftruncate(account->sums_fd, 0);
+		(void)!ftruncate(account->sums_fd, 0);
 }
 
 bool account_reap(struct account *account, const char *name)
