@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "api/kept.h"
 #include "api/metrics.h"
 #include "base/clock.h"
 #include "base/workqueue.h"
@@ -47,8 +48,7 @@ struct control {
 		int error; /* 0: no such line */
 	} refused;
 
-	struct token *kept; /* allocations made with until=close */
-	size_t n_kept, kept_capacity;
+	struct kept kept;
 
 	/* The batch under way. */
 	bool busy;
@@ -154,25 +154,11 @@ static void control_drop_answers(struct control *control)
 
 struct control *control_free(struct control *control)
 {
-	struct registry *registry;
-
 	if (!control)
 		return NULL;
-	registry = control->broker->registry;
-	for (size_t i = 0; i < control->n_kept; i++) {
-		struct allocation *allocation;
-
-		pthread_mutex_lock(&registry->lock);
-		allocation = allocation_get(registry, control->kept[i].slot,
-					    control->kept[i].generation);
-		if (allocation && allocation->until_close)
-			allocation_release(control->broker, allocation);
-		else
-			pthread_mutex_unlock(&registry->lock);
-	}
+	kept_free(&control->kept, control->broker);
 	control->n_tail = 0;
 	control_drop_answers(control);
-	free(control->kept);
 	free(control->tail);
 	free(control->groups);
 	pthread_mutex_destroy(&control->lock);
@@ -180,39 +166,13 @@ struct control *control_free(struct control *control)
 	return NULL;
 }
 
-/* What is published already stays. */
-static void control_note_kept(struct broker *broker, struct token token)
-{
-	struct allocation *allocation;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	if (allocation && !allocation->sealed)
-		allocation->until_close = true;
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
 static int control_keep(struct command *command, struct token token)
 {
 	struct control *control = command->control;
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&control->lock);
-	if (control->n_kept == control->kept_capacity) {
-		size_t capacity = control->kept_capacity ? control->kept_capacity * 2 : 8;
-		struct token *kept = realloc(control->kept, capacity * sizeof(*kept));
-
-		if (kept) {
-			control->kept = kept;
-			control->kept_capacity = capacity;
-		} else {
-			r = -ENOMEM;
-		}
-	}
-	if (r == 0) {
-		control->kept[control->n_kept++] = token;
-		control_note_kept(control->broker, token);
-	}
+	r = kept_add(&control->kept, control->broker->registry, token);
 	pthread_mutex_unlock(&control->lock);
 	return r;
 }
