@@ -321,8 +321,7 @@ static void load_settle(struct op *op)
 	if (image->serial > module->settled) {
 		module->settled = image->serial;
 		module->failed = op->error;
-		free(module->log);
-		module->log = take_ptr(load->log);
+		module_set_log(module, take_ptr(load->log));
 	}
 	if (op->error) {
 		journal_event_by(op->broker->journal, &by, "failed modules/%s errno=%s",
@@ -451,7 +450,7 @@ static void load_note_refused(struct broker *broker, struct module *module,
 {
 	module->settled = ++module->n_serials;
 	module->failed = error;
-	free(take_ptr(module->log));
+	module_set_log(module, NULL);
 	journal_event_by(broker->journal, by, "failed modules/%s errno=%s",
 			 module_name(module).text, strerrorname_np(error));
 }

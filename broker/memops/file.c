@@ -29,6 +29,7 @@
 #include "model/owner.h"
 #include "model/range.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -126,6 +127,8 @@ static bool file_share(struct op *op)
 	strcpy(shared->path, file->path);
 	shared->mode = op->work.uses[0].allocation->mode & 0644;
 	pthread_mutex_lock(&op->broker->registry->lock);
+	if (!file->shared)
+		op->work.uses[0].allocation->n_files++;
 	file->shared = shared;
 	stopped = file->stopped;
 	pthread_mutex_unlock(&op->broker->registry->lock);
@@ -371,7 +374,19 @@ static void file_answer(struct op *op, struct text *answer, bool done)
 
 static void file_settle(struct op *op)
 {
-	file_of(op)->shared = NULL;
+	struct file_op *file = file_of(op);
+
+	if (file->shared)
+		op->work.uses[0].allocation->n_files--;
+	file->shared = NULL;
+}
+
+/* Under registry.lock. */
+static void file_drop_path(struct file_op *file)
+{
+	if (file->path)
+		share_give(file->op.owner, SHARE_PATHS, strlen(file->path) + 1);
+	free(take_ptr(file->path));
 }
 
 static void file_leave(struct op *op)
@@ -379,7 +394,9 @@ static void file_leave(struct op *op)
 	struct file_op *file = file_of(op);
 
 	op_slot_release(file->opener, op->staged.slot);
-	free(take_ptr(file->path));
+	pthread_mutex_lock(&op->broker->registry->lock);
+	file_drop_path(file);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
 /* clang-format off */
@@ -417,6 +434,24 @@ static int file_check_reach(const struct owner *owner,
 		      allocation->owner->uid, owner->uid);
 }
 
+/* Under registry.lock. Returns: 0; a negative errno with a refusal. */
+static int file_set_path(struct file_op *file, const char *path, struct refusal *refusal)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	uint64_t size = strlen(path) + 1;
+	int r = share_take(file->op.owner, SHARE_PATHS, size);
+
+	if (r < 0) {
+		share_explain(file->op.owner, SHARE_PATHS, size, &text);
+		return refuse(refusal, -r, "%s", text_string(&text));
+	}
+	file->path = strdup(path);
+	if (file->path)
+		return 0;
+	share_give(file->op.owner, SHARE_PATHS, size);
+	return refuse(refusal, ENOMEM, "no memory in the broker");
+}
+
 int file_op_new(struct broker *broker, const struct caller *caller,
 		struct allocation *allocation, const struct range *range,
 		const struct file_spec *spec, struct op **ret_op, struct op **ready,
@@ -433,13 +468,14 @@ int file_op_new(struct broker *broker, const struct caller *caller,
 		   : NULL;
 	file = op ? file_of(op) : NULL;
 	if (file)
-		file->path = strdup(spec->path);
-	if (file && file->path)
 		op->worker = file->opener = worker_of(broker, owner);
 	if (!file || !file->opener) {
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 		goto fail;
 	}
+	r = file_set_path(file, spec->path, refusal);
+	if (r < 0)
+		goto fail;
 	file->file_offset = spec->file_offset;
 	file->to_end = spec->to_end;
 	file->save = spec->save;
@@ -457,7 +493,7 @@ int file_op_new(struct broker *broker, const struct caller *caller,
 	return 0;
 fail:
 	if (file)
-		free(file->path);
+		file_drop_path(file);
 	op_free(op);
 	return r;
 }
@@ -467,6 +503,9 @@ bool file_progress(const struct allocation *allocation, uint64_t *ret_done,
 {
 	const struct use *use;
 
+	/* Thousands may be queued, and none of them under way. */
+	if (!allocation->n_files)
+		return false;
 	DL_FOREACH2(allocation->all_uses, use, next_of_all)
 	{
 		const struct op *op = container_of(use->work, struct op, work);

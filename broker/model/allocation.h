@@ -114,6 +114,7 @@ struct allocation {
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
+	uint32_t n_files;	     /* loads and saves under way; memops/file.c */
 	uint32_t n_unasked;	     /* of these works, readahead that nobody asked for */
 	struct use *uses;	     /* uses that later works may have to wait for */
 	struct use *all_uses;	     /* uses of all works in the order, oldest first */

@@ -62,6 +62,33 @@ static void module_uncount(struct registry *registry, struct module *module)
 	share_give(module->owner, SHARE_MODULES, 1);
 }
 
+/* The sentence is short, and a user has so many modules. */
+static char *log_refused(const struct owner *owner, uint64_t size)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	text_printf(&text, "the log is not kept: ");
+	share_explain(owner, SHARE_LOGS, size, &text);
+	text_add(&text, "\n", 1);
+	return text_failed(&text) ? NULL : take_ptr(text.data);
+}
+
+void module_set_log(struct module *module, char *log)
+{
+	uint64_t size = log ? strlen(log) + 1 : 0;
+
+	free(module->log);
+	share_give(module->owner, SHARE_LOGS, module->log_charged);
+	module->log_charged = 0;
+	if (share_take(module->owner, SHARE_LOGS, size) == 0) {
+		module->log_charged = size;
+		module->log = log;
+		return;
+	}
+	free(log);
+	module->log = log_refused(module->owner, size);
+}
+
 struct module *module_free(struct registry *registry, struct module *module)
 {
 	assert(!module->image && module->n_loads == 0 && module->n_launches == 0);
@@ -71,7 +98,7 @@ struct module *module_free(struct registry *registry, struct module *module)
 	}
 	handle_table_remove(&registry->modules, module->slot);
 	entry_deinit(&module->entry);
-	free(module->log);
+	module_set_log(module, NULL);
 	free(module);
 	return NULL;
 }

@@ -83,6 +83,7 @@ struct module {
 	uint32_t n_launches; /* launches under way; while there are any, rmdir is EBUSY */
 	int32_t failed;	     /* errno of the last load; 0: success, or no load so far */
 	char *log;	     /* the compiler's log of the last load; NULL: none */
+	uint64_t log_charged; /* bytes of SHARE_LOGS */
 
 	uint32_t slot, slot_generation;
 };
@@ -112,6 +113,12 @@ struct module *module_get(const struct registry *registry, struct token token);
 /* The module leaves the tree and the counts, and becomes the folder. */
 void module_become(struct registry *registry, struct module *module,
 		   struct folder *folder);
+
+/*
+ * Takes over the log; NULL: none. If the owner's share is used up, the module's log says
+ * so in its place.
+ */
+void module_set_log(struct module *module, char *log);
 
 /* Whether the module can move to another device: no image is loaded or being loaded. */
 bool module_is_fresh(const struct module *module);

@@ -24,6 +24,7 @@ static const struct {
 			   true },
 	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
 	[SHARE_NAMES] = { "of names of functions", (uint64_t)256 << 20, EDQUOT, true },
+	[SHARE_LOGS] = { "of logs of modules", (uint64_t)64 << 20, EDQUOT, true },
 	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
 	[SHARE_FOLDERS] = { "folders", 16384, EDQUOT },
 	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
@@ -32,6 +33,8 @@ static const struct {
 			  true },
 	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
 	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
+	[SHARE_PATHS] = { "of paths of loads and saves queued", (uint64_t)16 << 20, EBUSY,
+			  true },
 	[SHARE_WRITES] = { "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
 };
 

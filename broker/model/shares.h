@@ -23,6 +23,7 @@ enum share {
 	SHARE_IMAGES,	   /* bytes of images and tensors being written */
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_NAMES,	   /* bytes of functions of modules: names and parameters */
+	SHARE_LOGS,	   /* bytes of compilers' logs of modules */
 	SHARE_MODULES,
 	SHARE_FOLDERS,	  /* of allocations and of modules */
 	SHARE_READERS,	  /* of events_pipe */
@@ -30,6 +31,7 @@ enum share {
 	SHARE_TEXTS,	  /* bytes that descriptors keep, to be read */
 	SHARE_OPERATIONS, /* queued and unfinished */
 	SHARE_QUESTIONS,  /* to a driver for what a file shows, without an answer yet */
+	SHARE_PATHS,	  /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_WRITES,	  /* bytes of waiting writes, held in the broker */
 	N_SHARES,
 };

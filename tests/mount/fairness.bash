@@ -246,6 +246,24 @@ test_loads_that_wait_for_a_kernel()
 	eventually '! grep -q busy allocations/hers/state' 30
 }
 
+test_the_share_of_paths()
+{
+	local path
+	bob_is_ready
+	by $mallory run 'echo "hers 64" >control/alloc'
+	mallory_spins_on hers
+	path=$(printf '/%.0s' {1..4000})
+	by $mallory run "yes 'hers path=$path wait=0' | head -n 5000 >control/save" 2>"$T/stderr" &&
+		fail 'there is no end of paths'
+	like "$(<"$T/stderr")" 'busy'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'control/save EBUSY .*uid 1001 has 16\.0 MiB \([0-9]+ bytes\) of paths of loads and saves queued and asks for 4001 bytes more: the limit is 16 MiB'
+	bob_notices_nothing
+	by $mallory run "echo 1 >owners/$mallory/reset"
+	eventually '! grep -q busy allocations/hers/state' 40
+	by $mallory run 'echo "hers path=/etc/passwd length=1" >control/load'
+}
+
 # `advise` is asked of the driver: the read waits for a worker and counts as no operation.
 test_the_share_of_questions_to_a_driver()
 {

@@ -94,6 +94,35 @@ Test(module, names_of_functions_are_charged_to_the_owner)
 	module_free(&registry, module);
 }
 
+static char *log_of(size_t size)
+{
+	char *log = malloc(size);
+
+	cr_assert(ne(ptr, log, NULL));
+	memset(log, 'x', size - 1);
+	log[size - 1] = '\0';
+	return log;
+}
+
+Test(module, logs_of_an_owner_have_so_many_bytes)
+{
+	struct module *modules[3] = { make("a"), make("b"), make("c") };
+
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++)
+		module_set_log(modules[i], log_of((size_t)32 << 20));
+	cr_assert(eq(u64, alice->shares.held[SHARE_LOGS], 64 << 20));
+	cr_assert(eq(str, modules[2]->log,
+		     "the log is not kept: uid 1000 has 64 MiB of logs of modules and "
+		     "asks for 32 MiB more: the limit is 64 MiB\n"));
+	module_set_log(modules[0], NULL);
+	module_set_log(modules[2], log_of((size_t)32 << 20));
+	cr_assert(eq(ptr, modules[0]->log, NULL));
+	cr_assert(eq(sz, strlen(modules[2]->log), (32 << 20) - 1));
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++)
+		module_free(&registry, modules[i]);
+	cr_assert(eq(u64, alice->shares.held[SHARE_LOGS], 0));
+}
+
 Test(module, images_of_an_owner_have_so_many_bytes)
 {
 	struct module *module = make("m");
