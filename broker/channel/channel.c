@@ -204,7 +204,7 @@ int channel_open_request_locked(struct channel *channel, struct request *request
 static int channel_accept_locked(struct channel *channel, struct request *request)
 {
 	if (channel->state == CHANNEL_ENDED)
-		return EIO;
+		return channel_lost_error(channel);
 	if (wire_check_request(&request->record, request->fd >= 0,
 			       channel->config.staging_size) ||
 	    wire_op_has_payload(request->record.op) != !!request->payload ||

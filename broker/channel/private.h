@@ -106,6 +106,9 @@ bool channel_take(struct channel *channel);
 void channel_hello_done(struct request *request, const struct wire_reply *reply,
 			bool lost);
 
+/* The error of requests that a worker which has ended didn't answer. */
+int channel_lost_error(const struct channel *channel);
+
 /* The threads. */
 void *receiver_run(void *userdata);
 void *supervisor_run(void *userdata);

@@ -20,6 +20,13 @@ void request_answer(struct request *request, const struct wire_reply *reply, boo
 	request->done(request, reply, lost);
 }
 
+/* The worker has ended, or had no descriptors to start. */
+static bool request_is_lost(const struct request *request)
+{
+	return request->refused == EIO || request->refused == EMFILE ||
+	       request->refused == ENFILE;
+}
+
 static void request_answer_refused(struct request *request)
 {
 	const struct wire_reply reply = {
@@ -28,7 +35,7 @@ static void request_answer_refused(struct request *request)
 		.call = -1,
 	};
 
-	request_answer(request, &reply, request->refused == EIO);
+	request_answer(request, &reply, request_is_lost(request));
 }
 
 void channel_refuse_locked(struct channel *channel, struct request *request, int error)

@@ -19,6 +19,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+int channel_lost_error(const struct channel *channel)
+{
+	return channel->start_error ? channel->start_error : EIO;
+}
+
 bool channel_lacks_means(const struct channel *channel)
 {
 	return channel->start_error;
@@ -175,7 +180,7 @@ static void channel_bury(struct channel *channel)
 static void channel_finish(struct channel *channel)
 {
 	const struct wire_reply nothing = {
-		.error = channel->start_error ? channel->start_error : EIO,
+		.error = channel_lost_error(channel),
 		.call = -1,
 	};
 	struct request *request;
