@@ -25,6 +25,7 @@
 #include "model/stream.h"
 #include "op/op.h"
 #include "process/device_probe.h"
+#include "process/file_process.h"
 #include "process/processes.h"
 
 /* The broker and its parts, allocated together. */
@@ -288,6 +289,7 @@ void broker_drain(struct broker *broker)
 	/* Open requests were answered at the end of their worker. */
 	if (!broker->left)
 		life_wait_idle(broker);
+	broker->left_files = !file_processes_kill(broker);
 }
 
 int broker_free(struct broker *broker, struct text *why)
@@ -321,7 +323,9 @@ int broker_free(struct broker *broker, struct text *why)
 		/* The process ends now, and the kernel frees the rest. */
 		return -EIO;
 	}
-	life_deinit(broker);
+	/* They hold nothing of the broker; but their channels do, to the end. */
+	if (!broker->left_files)
+		life_deinit(broker);
 	return 0;
 }
 

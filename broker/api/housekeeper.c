@@ -10,6 +10,7 @@
 #include "model/registry.h"
 #include "op/deadline.h"
 #include "process/checkpoint.h"
+#include "process/file_process.h"
 #include "process/processes.h"
 
 #define MOVER_MS 1000 /* minimum between two starts of the mover */
@@ -136,6 +137,7 @@ static void *housekeeper_main(void *userdata)
 		housekeeper_bury_runs(broker);
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);
+		file_processes_look(broker, broker->processes->worker_idle_s);
 		owners_drop(broker);
 	} while (goes_on);
 	return NULL;

@@ -98,10 +98,11 @@ static int channel_alloc(struct channel **ret_channel,
 	pthread_mutex_init(&channel->lock, NULL);
 	pthread_cond_init(&channel->let_go, NULL);
 	channel->config.program = channel->program = strdup(config->program);
-	channel->config.driver = channel->driver = strdup(config->driver);
+	if (config->driver)
+		channel->config.driver = channel->driver = strdup(config->driver);
 	channel->config.name = channel->name = strdup(config->name);
 	channel->receivers = calloc(config->n_threads, sizeof(*channel->receivers));
-	if (!channel->program || !channel->driver || !channel->name ||
+	if (!channel->program || (config->driver && !channel->driver) || !channel->name ||
 	    !channel->receivers)
 		return -ENOMEM;
 	*ret_channel = take_ptr(channel);

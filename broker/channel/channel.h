@@ -31,14 +31,14 @@ enum channel_state {
 
 struct channel_config {
 	const char *program; /* the worker program */
-	const char *driver;  /* the driver library */
+	const char *driver;  /* the driver library; NULL: none, a process of files */
 	const char *name;    /* for ps and messages: "mover" or the owner's uid */
 	bool mover;	     /* maps all memory; else an owner's worker */
 	uid_t uid;	     /* user of an owner's worker, if the broker is root */
 	gid_t gid;
 	unsigned int idle_s; /* keeps buffers so long; 0: the worker's default */
 	int staging_fd;	     /* sealed memfd, shared with this worker only; remains the
-				caller's */
+				caller's; -1: none */
 	uint64_t staging_size;
 	int output_fd; /* stdout of the worker, owned by the channel once made; -1: the
 			  broker's */

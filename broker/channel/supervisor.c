@@ -73,7 +73,8 @@ static void channel_say_hello(struct channel *channel)
 {
 	pthread_mutex_lock(&channel->lock);
 	channel->hello = (struct request){
-		.record = { .op = WIRE_HELLO },
+		.record = { .op = WIRE_HELLO,
+			    .flags = channel->config.driver ? 0 : WIRE_FILES },
 		.fd = -1,
 		.done = channel_hello_done,
 	};

@@ -65,8 +65,12 @@ static void arguments_make(struct arguments *arguments,
 	argument_add(arguments, config->program);
 	argument_add(arguments, "--name");
 	argument_add(arguments, config->name);
-	argument_add(arguments, "--driver");
-	argument_add(arguments, config->driver);
+	if (config->driver) {
+		argument_add(arguments, "--driver");
+		argument_add(arguments, config->driver);
+	} else {
+		argument_add(arguments, "--files");
+	}
 	argument_add(arguments, "--parent");
 	argument_add(arguments, number_text(&arguments->parent, getpid()));
 	if (config->idle_s) {
@@ -127,7 +131,7 @@ static int actions_fill(posix_spawn_file_actions_t *actions,
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(actions, descriptors->socket,
 						     WIRE_SOCKET_FD);
-	if (r == 0)
+	if (r == 0 && descriptors->staging >= 0)
 		r = posix_spawn_file_actions_adddup2(actions, descriptors->staging,
 						     WIRE_STAGING_FD);
 	if (r == 0)
@@ -210,7 +214,7 @@ int worker_spawn(const struct channel_config *config, int socket, int urgent,
 	int r;
 
 	r = descriptor_raise(socket, &descriptors.socket);
-	if (r == 0)
+	if (r == 0 && config->staging_fd >= 0)
 		r = descriptor_raise(config->staging_fd, &descriptors.staging);
 	if (r == 0)
 		r = descriptor_raise(urgent, &descriptors.urgent);

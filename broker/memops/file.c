@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker never opens a user's file: the caller's own worker does, with the caller's
- * rights, and a file that never answers holds up that user alone. A slot of the worker's
- * staging area has the file's name, the count of bytes and the word to stop
- * (struct wire_file).
+ * The broker never opens a user's file: the process of files of the caller's owner does
+ * (process/file_process.h), with the caller's rights. The owner's worker moves the bytes
+ * between that process and the memory, and waits for it no longer than the op goes on. A
+ * slot of the worker's staging area has the count of bytes and the word to stop (struct
+ * wire_file).
  *
  * A load that fails, is interrupted, or whose worker ends, fills its range with zeros
  * from the first byte on that was not loaded. The op stays in the order meanwhile, so
@@ -32,6 +33,7 @@
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
+#include "process/file_process.h"
 #include "process/processes.h"
 
 #define ZEROING_TRIES 3 /* each in a process of its own */
@@ -44,9 +46,10 @@ struct file_op {
 	bool save;
 	bool zeroing; /* the file is done with; the rest of the range becomes zeros */
 	bool stopped; /* by a signal. registry.lock */
-	struct worker *opener;	  /* of the file: has the slot */
-	struct wire_file *shared; /* in the slot; NULL: not yet. registry.lock */
-	uint64_t moved, total;	  /* known at the end */
+	struct worker *opener;	      /* of the file: has the slot */
+	struct file_session *session; /* NULL: not yet */
+	struct wire_file *shared;     /* in the slot; NULL: not yet. registry.lock */
+	uint64_t moved, total;	      /* known at the end */
 	unsigned int n_zeroings;
 	uint64_t begun_ns, elapsed_ns;
 	int error; /* of the load, kept during the zeroing */
@@ -124,8 +127,6 @@ static bool file_share(struct op *op)
 	bool stopped;
 
 	memset(shared, 0, sizeof(*shared));
-	strcpy(shared->path, file->path);
-	shared->mode = op->work.uses[0].allocation->mode & 0644;
 	pthread_mutex_lock(&op->broker->registry->lock);
 	if (!file->shared)
 		op->work.uses[0].allocation->n_files++;
@@ -135,10 +136,32 @@ static bool file_share(struct op *op)
 	return !stopped;
 }
 
+/* Has the file opened. Returns: 0; negative with a refusal. */
+static int file_open(struct op *op, struct refusal *refusal)
+{
+	struct file_op *file = file_of(op);
+	const struct use *use = &op->work.uses[0];
+	const struct file_wish wish = {
+		.path = file->path,
+		.source = file->file_offset,
+		.length = use->length,
+		.to_end = file->to_end,
+		.save = file->save,
+		.mode = use->allocation->mode & 0644,
+	};
+
+	/* The op runs again when its memory has moved. */
+	if (file->session)
+		return 0;
+	return file_session_new(file->opener, &wish, &file->session, &op->request.fd,
+				refusal);
+}
+
 static void file_run(struct op *op)
 {
 	struct file_op *file = file_of(op);
 	const struct use *use = &op->work.uses[0];
+	struct refusal refusal;
 
 	if (file->zeroing) {
 		op_submit(op);
@@ -152,9 +175,13 @@ static void file_run(struct op *op)
 			op->class->what, op_allocation_name(op).text);
 		return;
 	}
+	if (file_open(op, &refusal) < 0) {
+		op_fail(op, refusal.error, "%s did not run: %s", op->class->what,
+			refusal.sentence);
+		return;
+	}
 	op->request.record = (struct wire_request){
 		.op = file->save ? WIRE_FILE_SAVE : WIRE_FILE_LOAD,
-		.flags = file->to_end ? WIRE_TO_END : 0,
 		.device = use->allocation->device,
 		.address = use->allocation->address + use->offset,
 		.source = file->file_offset,
@@ -263,6 +290,11 @@ static int file_explain(struct op *op, const struct wire_reply *reply)
 	case WIRE_FILE_STOPPED:
 		text_printf(text, "%s of %s was interrupted", what,
 			    op_allocation_name(op).text);
+		break;
+	case WIRE_FILE_LOST:
+		text_printf(text,
+			    "%s of %s failed: the process that has %.200s open has ended",
+			    what, op_allocation_name(op).text, path);
 		break;
 	case WIRE_FILE_NOT_KEPT:
 		text_printf(text, "%s of %s failed: %.200s: %s", what,
@@ -394,6 +426,8 @@ static void file_leave(struct op *op)
 	struct file_op *file = file_of(op);
 
 	op_slot_release(file->opener, op->staged.slot);
+	closep(&op->request.fd);
+	file->session = file_session_leave(file->session);
 	pthread_mutex_lock(&op->broker->registry->lock);
 	file_drop_path(file);
 	pthread_mutex_unlock(&op->broker->registry->lock);

@@ -35,6 +35,7 @@ static const struct {
 	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
 	[SHARE_PATHS] = { "of paths of loads and saves queued", (uint64_t)16 << 20, EBUSY,
 			  true },
+	[SHARE_FILE_PROCESSES] = { "processes that open files", 4, EBUSY },
 	[SHARE_WRITES] = { "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
 };
 

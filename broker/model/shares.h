@@ -32,7 +32,8 @@ enum share {
 	SHARE_OPERATIONS, /* queued and unfinished */
 	SHARE_QUESTIONS,  /* to a driver for what a file shows, without an answer yet */
 	SHARE_PATHS,	  /* bytes of paths of loads and saves, queued and unfinished */
-	SHARE_WRITES,	  /* bytes of waiting writes, held in the broker */
+	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
+	SHARE_WRITES,	      /* bytes of waiting writes, held in the broker */
 	N_SHARES,
 };
 

@@ -32,4 +32,5 @@ struct broker {
 		*readaheads; /* memops/readahead.h: oldest first; registry.lock */
 	bool drained;	     /* set by the thread that shuts down, like the next: */
 	bool left;	     /* some processes could not be ended */
+	bool left_files;     /* the same of processes of files */
 };

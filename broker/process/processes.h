@@ -9,6 +9,7 @@
 #include "process/worker.h"
 
 struct checkpoint;
+struct file_process;
 struct instance;
 struct work;
 
@@ -24,11 +25,12 @@ struct processes {
 	struct worker mover;
 
 	/* registry.lock */
-	uint64_t restarts;		 /* workers that died */
-	uint64_t mover_restarts;	 /* of them, movers */
-	struct checkpoint *checkpoints;	 /* under way; counted in registry.n_busy */
-	struct instance *dead_instances; /* ended, to be freed by the housekeeper */
-	unsigned int n_instances;	 /* worker processes not freed yet; atomic */
+	uint64_t restarts;		     /* workers that died */
+	uint64_t mover_restarts;	     /* of them, movers */
+	struct checkpoint *checkpoints;	     /* under way; counted in registry.n_busy */
+	struct file_process *file_processes; /* not freed yet */
+	struct instance *dead_instances;     /* ended, to be freed by the housekeeper */
+	unsigned int n_instances;	     /* worker processes not freed yet; atomic */
 
 	pthread_t housekeeper;
 	pthread_cond_t housekeeper_wake;

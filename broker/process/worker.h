@@ -17,6 +17,7 @@ struct allocation;
 struct request;
 struct block;
 struct broker;
+struct file_process;
 struct image;
 struct owner;
 struct instance;
@@ -46,7 +47,9 @@ struct worker {
 	uint32_t wanted;	   /* bit mask of devices whose contexts are made at once;
 				      registry.lock, like the next: */
 	uint32_t used;		   /* devices used by any process that was given up */
-	uint32_t n_resets;	   /* asked for by the owner or root; registry.lock */
+	struct file_process *files; /* opens files for the owner; NULL: none takes
+				       sessions. registry.lock */
+	uint32_t n_resets;	    /* asked for by the owner or root; registry.lock */
 	unsigned int n_guests; /* blocks of other owners that list this worker; atomic */
 	unsigned int n_barren; /* consecutive processes that died without a reply */
 };

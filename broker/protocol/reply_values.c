@@ -45,10 +45,10 @@ const char *reply_values_range(const struct wire_request *request, const uint64_
 
 const char *reply_values_hello(const struct wire_request *request, const uint64_t *value)
 {
-	(void)request;
 	if (value[0] != WIRE_VERSION)
 		return "another version of the wire";
-	return value[1] >= 1 && value[1] <= WIRE_DEVICES_MAX
+	return value[1] <= WIRE_DEVICES_MAX &&
+			       !value[1] == !!(request->flags & WIRE_FILES)
 		       ? NULL
 		       : "an impossible number of devices";
 }

@@ -13,6 +13,7 @@
 #include "protocol/wire.h"
 
 #include "cuda/driver.h"
+#include "protocol/payload.h"
 #include "protocol/reply_values.h"
 
 #include <gpumem/function.h>
@@ -49,6 +50,8 @@ struct op {
 	bool urgent;   /* sent by the second socket */
 	bool has_text; /* an error may have text behind it */
 	const char *(*check)(const struct wire_request *request);
+	const char *(*check_payload)(const struct wire_request *request,
+				     const void *payload);
 	const char *(*check_values)(const struct wire_request *request,
 				    const uint64_t *value);
 };
@@ -222,9 +225,21 @@ static const char *check_file(const struct wire_request *request)
 {
 	if (request->offset % _Alignof(struct wire_file))
 		return "a file's record out of line";
-	if (request->source > INT64_MAX - request->length || request->length > INT64_MAX)
+	if (!wire_place_is_good(request->source, request->length))
 		return "a place behind the end of all files";
 	return check_range(request);
+}
+
+static const char *check_file_open(const struct wire_request *request)
+{
+	if (request->flags == (WIRE_TO_END | WIRE_TO_FILE) ||
+	    (request->flags == WIRE_TO_FILE && request->source))
+		return "a file both loaded and saved";
+	return request->length > sizeof(struct wire_file_open) &&
+			       request->length <=
+				       sizeof(struct wire_file_open) + WIRE_PATH_SIZE
+		       ? NULL
+		       : "an impossible payload";
 }
 
 #define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
@@ -233,6 +248,8 @@ static const char *check_file(const struct wire_request *request)
 static const struct op ops[] = {
 	[WIRE_HELLO] = {
 		.name = "hello",
+		.fields = USES(FLAGS),
+		.flags = WIRE_FILES,
 		.ordered = true,
 		.check_values = reply_values_hello,
 	},
@@ -391,12 +408,22 @@ static const struct op ops[] = {
 		.has_payload = true,
 		.has_text = true,
 		.check = check_launch,
+		.check_payload = payload_check_launch,
 		.check_values = reply_values_launch,
+	},
+	[WIRE_FILE_OPEN] = {
+		.name = "file_open",
+		.fields = USES(SOURCE) | USES(LENGTH) | USES(FLAGS),
+		.flags = WIRE_TO_END | WIRE_TO_FILE,
+		.has_fd = true,
+		.has_payload = true,
+		.check = check_file_open,
+		.check_payload = payload_check_open,
 	},
 	[WIRE_FILE_LOAD] = {
 		.name = "file_load",
-		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET) | USES(FLAGS),
-		.flags = WIRE_TO_END,
+		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET),
+		.has_fd = true,
 		.staged = sizeof(struct wire_file),
 		.check = check_file,
 		.check_values = reply_values_file,
@@ -404,6 +431,7 @@ static const struct op ops[] = {
 	[WIRE_FILE_SAVE] = {
 		.name = "file_save",
 		.fields = USES_RANGE | USES(SOURCE) | USES(OFFSET),
+		.has_fd = true,
 		.staged = sizeof(struct wire_file),
 		.check = check_file,
 		.check_values = reply_values_file,
@@ -505,58 +533,9 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 	return op->check ? op->check(request) : NULL;
 }
 
-struct wire_launch_parts wire_launch_parts(const void *payload)
-{
-	struct wire_launch_parts parts = { .launch = payload };
-
-	parts.after = (const uint64_t *)(parts.launch + 1);
-	parts.args = (const struct wire_arg *)(parts.after + parts.launch->n_after);
-	parts.bytes = (const uint8_t *)(parts.args + parts.launch->n_args);
-	return parts;
-}
-
-static const char *check_args(const struct wire_launch_parts *parts)
-{
-	for (uint32_t i = 0; i < parts->launch->n_args; i++) {
-		const struct wire_arg *arg = &parts->args[i];
-
-		if (arg->offset % 8 || !arg->size || arg->size > parts->launch->n_bytes ||
-		    arg->offset > parts->launch->n_bytes - arg->size)
-			return "an argument outside its bytes";
-	}
-	return NULL;
-}
-
-static const char *check_dimensions(const struct wire_launch *launch)
-{
-	for (int i = 0; i < 3; i++)
-		if (!launch->grid[i] || !launch->block[i])
-			return "a dimension of zero";
-	return !launch->cluster[0] == !launch->cluster[1] &&
-			       !launch->cluster[0] == !launch->cluster[2]
-		       ? NULL
-		       : "half a cluster";
-}
-
 const char *wire_check_payload(const struct wire_request *request, const void *payload)
 {
-	const struct wire_launch *launch = payload;
-	struct wire_launch_parts parts;
-	const char *wrong;
-
-	if (launch->reserved)
-		return "a field of its payload set that is reserved";
-	if (launch->n_after > WIRE_AFTER_MAX || launch->n_args > WIRE_ARGS_MAX ||
-	    launch->n_bytes > WIRE_ARGS_BYTES ||
-	    request->length != sizeof(*launch) + launch->n_after * sizeof(uint64_t) +
-				       launch->n_args * sizeof(struct wire_arg) +
-				       launch->n_bytes)
-		return "parts that don't add up to its payload";
-	wrong = check_dimensions(launch);
-	if (wrong)
-		return wrong;
-	parts = wire_launch_parts(payload);
-	return check_args(&parts);
+	return ops[request->op].check_payload(request, payload);
 }
 
 static const char *check_error(const struct wire_reply *reply)

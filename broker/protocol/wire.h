@@ -59,6 +59,15 @@ bool wire_op_has_text(uint32_t op);
 const char *wire_check_reply(const struct wire_request *request,
 			     const struct wire_reply *reply, size_t n_text);
 
+/*
+ * Check what goes between a worker and a process of files: a file opened or kept, with
+ * length bytes to move at most; a piece, in a lane of so many bytes; the end of a piece
+ * of length bytes. Return: NULL when well formed; else a complaint.
+ */
+const char *wire_check_told(const struct wire_file_told *told, uint64_t length);
+const char *wire_check_piece(const struct wire_piece *piece, uint64_t size);
+const char *wire_check_piece_told(const struct wire_piece_told *told, uint64_t length);
+
 /* Whether [address, address + length) is inside the range of host memory. */
 bool wire_is_host(uint64_t address, uint64_t length);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This process runs as its user, so the kernel checks the user's right to each file. The
- * broker never touches the file: a file system may hang, or be the broker's own mount.
+ * The process of files runs as its user, so the kernel checks the user's right to each
+ * file. Neither the broker nor a worker touches the file: a file system may hang, or be
+ * the broker's own mount.
  *
  * A path may lead to anything. So the kind of the file is looked at before it is opened:
  * opening a device can have effects, and opening a FIFO can wait for ever. A file of a
@@ -14,32 +15,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
-#include "protocol/wire.h"
-#include "worker/lanes.h"
-#include "worker/worker.h"
-
 #define N_NAMES	    100 /* tried for a file without O_TMPFILE */
-#define LIST_MAX    4096
 #define ACCESS_LIST "system.posix_acl_access"
-
-/* How the job ends: in the answer's values. Returns: 0. */
-static int file_end(struct job *job, uint64_t bytes, enum wire_file_end end, int error)
-{
-	job->value[0] = bytes;
-	job->value[1] = WIRE_FILE_ENDED(end, error);
-	return 0;
-}
-
-static struct wire_file *file_shared(struct worker *worker, const struct job *job)
-{
-	return (struct wire_file *)(worker->staging + job->request.offset);
-}
 
 /* ---- opening ---- */
 
@@ -63,7 +47,7 @@ static bool device_is_broker(dev_t device)
 	return found;
 }
 
-/* Returns: WIRE_FILE_DONE for a file that can be used, else how the job ends. */
+/* Returns: WIRE_FILE_DONE for a file that can be used, else how the opening ends. */
 static enum wire_file_end file_check(const struct stat *stat, int *ret_error)
 {
 	*ret_error = S_ISDIR(stat->st_mode) ? EISDIR : EINVAL;
@@ -76,8 +60,8 @@ static enum wire_file_end file_check(const struct stat *stat, int *ret_error)
 }
 
 /*
- * Opens a file that is there. Returns: WIRE_FILE_DONE with *ret_fd, else how the job
- * ends.
+ * Opens a file that is there. Returns: WIRE_FILE_DONE with *ret_fd, else how the
+ * opening ends.
  */
 static enum wire_file_end file_open(const char *path, int flags, int *ret_fd,
 				    struct stat *ret_stat, int *ret_error)
@@ -112,75 +96,31 @@ static int file_again(int fd, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-/* ---- moving ---- */
-
-/* Moves the bytes, and says how that ended. Returns: 0; -errno with a failure. */
-static int file_move(struct file_move *move, struct job *job,
-		     struct cuda_failure *failure)
+enum wire_file_end file_open_to_load(struct file *file, const char *path,
+				     const struct wire_request *request, uint64_t length,
+				     int *ret_error)
 {
-	__atomic_store_n(&move->shared->total, move->length, __ATOMIC_RELEASE);
-	lanes_move(move);
-	if (move->error) {
-		*failure = move->failure;
-		return move->error;
-	}
-	if (move->file_error == -ENODATA)
-		return file_end(job, move->moved, WIRE_FILE_SHORT, ENODATA);
-	if (move->file_error)
-		return file_end(job, move->moved, WIRE_FILE_NOT_MOVED, -move->file_error);
-	if (move->moved < move->length)
-		return file_end(job, move->moved, WIRE_FILE_STOPPED, EINTR);
-	return file_end(job, move->moved, WIRE_FILE_DONE, 0);
-}
-
-int file_load(struct worker *worker, struct job *job, struct cuda_failure *failure)
-{
-	const struct wire_request *request = &job->request;
-	_cleanup_close_ int fd = -1, direct_fd = -1;
-	struct file_move move = {
-		.worker = worker,
-		.job = job,
-		.shared = file_shared(worker, job),
-		.length = request->length,
-	};
-	char path[WIRE_PATH_SIZE];
 	enum wire_file_end end;
 	struct stat stat;
-	uint64_t left;
-	int error;
+	uint64_t size, left;
 
-	memcpy(path, move.shared->path, sizeof(path) - 1);
-	path[sizeof(path) - 1] = '\0';
-	end = file_open(path, O_RDONLY, &fd, &stat, &error);
+	end = file_open(path, O_RDONLY, &file->fd, &stat, ret_error);
 	if (end != WIRE_FILE_DONE)
-		return file_end(job, 0, end, error);
-	left = (uint64_t)stat.st_size - MIN(request->source, (uint64_t)stat.st_size);
-	if (request->flags & WIRE_TO_END)
-		move.length = MIN(left, request->length);
-	if (!left || left < move.length ||
-	    (request->flags & WIRE_TO_END && left > request->length))
-		return file_end(job, (uint64_t)stat.st_size, WIRE_FILE_OUT_OF_RANGE,
-				ERANGE);
-	direct_fd = file_again(fd, O_RDONLY | O_DIRECT);
-	move.fd = fd;
-	move.direct_fd = direct_fd;
-	return file_move(&move, job, failure);
+		return end;
+	size = (uint64_t)stat.st_size;
+	left = size - MIN(request->source, size);
+	file->bytes = request->flags & WIRE_TO_END ? MIN(left, length) : length;
+	if (!left || left < file->bytes ||
+	    (request->flags & WIRE_TO_END && left > length)) {
+		file->bytes = size;
+		*ret_error = ERANGE;
+		return WIRE_FILE_OUT_OF_RANGE;
+	}
+	file->direct_fd = file_again(file->fd, O_RDONLY | O_DIRECT);
+	return WIRE_FILE_DONE;
 }
 
 /* ---- saving ---- */
-
-/* A file that is to stand at a path. */
-struct draft {
-	char path[WIRE_PATH_SIZE]; /* without symbolic links at its end */
-	char folder[WIRE_PATH_SIZE];
-	char name[WIRE_PATH_SIZE]; /* of the draft; "": it has no name */
-	mode_t mode;
-	bool replaces; /* a file that is there, of this group */
-	gid_t group;
-	char list[LIST_MAX]; /* its access list */
-	ssize_t list_length; /* -1: none */
-	int fd;
-};
 
 /*
  * A file that is there keeps its mode and its place, also behind a symbolic link: the
@@ -207,7 +147,7 @@ static enum wire_file_end draft_find(struct draft *draft, const char *path,
 	draft->mode = stat.st_mode & 0777;
 	draft->replaces = true;
 	draft->group = stat.st_gid;
-	draft->list_length = fgetxattr(fd, ACCESS_LIST, draft->list, LIST_MAX);
+	draft->list_length = fgetxattr(fd, ACCESS_LIST, draft->list, FILE_LIST_MAX);
 	/* With an access list, the bits of the group are the most that the list gives. */
 	if (draft->list_length < 0 && errno == ERANGE)
 		draft->mode &= ~(mode_t)S_IRWXG;
@@ -230,22 +170,22 @@ static void draft_try_name(struct draft *draft, unsigned int try)
  * Lets the users in that the file before let in: its mode would mean others with another
  * group. Returns: 0; -errno.
  */
-static int draft_set_rights(const struct draft *draft)
+static int draft_set_rights(const struct draft *draft, int fd)
 {
 	mode_t mode = draft->mode;
-	bool kept = !draft->replaces || fchown(draft->fd, (uid_t)-1, draft->group) == 0;
+	bool kept = !draft->replaces || fchown(fd, (uid_t)-1, draft->group) == 0;
 
 	if (kept && draft->list_length > 0)
-		kept = fsetxattr(draft->fd, ACCESS_LIST, draft->list,
-				 (size_t)draft->list_length, 0) == 0;
+		kept = fsetxattr(fd, ACCESS_LIST, draft->list, (size_t)draft->list_length,
+				 0) == 0;
 	if (!kept)
 		mode &= ~(mode_t)S_IRWXG;
 	/* The umask here is the broker's. */
-	return fchmod(draft->fd, mode) < 0 ? -errno : 0;
+	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
 /* Makes the file, with a name only where there is no way without. Returns: 0; -errno. */
-static int draft_make(struct draft *draft)
+static int draft_make(struct draft *draft, int *ret_fd)
 {
 	static _Atomic unsigned int tries;
 	const char *slash = strrchr(draft->path, '/');
@@ -257,32 +197,30 @@ static int draft_make(struct draft *draft)
 		return -ENAMETOOLONG;
 	if (stat(draft->folder, &status) == 0 && device_is_broker(status.st_dev))
 		return -EINVAL;
-	draft->fd =
+	*ret_fd =
 		open(draft->folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
-	for (int i = 0; i < N_NAMES && draft->fd < 0; i++) {
+	for (int i = 0; i < N_NAMES && *ret_fd < 0; i++) {
 		if (errno != EOPNOTSUPP && errno != EISDIR && errno != EEXIST)
 			return -errno;
 		draft_try_name(draft, atomic_fetch_add(&tries, 1));
-		draft->fd = open(draft->name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
-				 S_IRUSR | S_IWUSR);
+		*ret_fd = open(draft->name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+			       S_IRUSR | S_IWUSR);
 	}
-	if (draft->fd < 0) {
+	if (*ret_fd < 0) {
 		draft->name[0] = '\0';
 		return -errno;
 	}
-	return draft_set_rights(draft);
+	return draft_set_rights(draft, *ret_fd);
 }
 
 /* Gives the complete file its name. Returns: 0; -errno. */
-static int draft_keep(struct draft *draft)
+static int draft_keep(struct draft *draft, int fd)
 {
 	static _Atomic unsigned int tries;
 	char link[64];
 	int r = 0;
 
-	if (fsync(draft->fd) < 0)
-		return -errno;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", draft->fd);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	for (int i = 0; i < N_NAMES && !draft->name[0]; i++) {
 		draft_try_name(draft, atomic_fetch_add(&tries, 1));
 		r = linkat(AT_FDCWD, link, AT_FDCWD, draft->name, AT_SYMLINK_FOLLOW);
@@ -300,57 +238,40 @@ static int draft_keep(struct draft *draft)
 	return 0;
 }
 
-static void draft_deinit(struct draft *draft)
+enum wire_file_end file_open_to_save(struct file *file, const char *path, mode_t mode,
+				     uint64_t length, int *ret_error)
 {
-	if (draft->name[0])
-		unlink(draft->name);
-	closep(&draft->fd);
-}
-
-static int file_save_to(struct file_move *move, struct job *job, struct draft *draft,
-			struct cuda_failure *failure)
-{
+	struct draft *draft = &file->draft;
+	enum wire_file_end end;
 	int r;
 
-	r = draft_make(draft);
-	if (r == -EINVAL)
-		return file_end(job, 0, WIRE_FILE_IN_MOUNT, EINVAL);
-	if (r < 0)
-		return file_end(job, 0, WIRE_FILE_NOT_OPENED, -r);
-	move->fd = draft->fd;
-	r = file_move(move, job, failure);
-	if (r < 0 || job->value[1])
-		return r;
-	/* The caller has been told that nothing was saved. */
-	if (__atomic_load_n(&move->shared->stop, __ATOMIC_RELAXED))
-		return file_end(job, move->moved, WIRE_FILE_STOPPED, EINTR);
-	r = draft_keep(draft);
-	return r < 0 ? file_end(job, move->moved, WIRE_FILE_NOT_KEPT, -r) : 0;
+	file->bytes = length;
+	draft->mode = mode;
+	end = draft_find(draft, path, ret_error);
+	if (end != WIRE_FILE_DONE)
+		return end;
+	r = draft_make(draft, &file->fd);
+	*ret_error = -r;
+	if (r == 0)
+		return WIRE_FILE_DONE;
+	return r == -EINVAL ? WIRE_FILE_IN_MOUNT : WIRE_FILE_NOT_OPENED;
 }
 
-int file_save(struct worker *worker, struct job *job, struct cuda_failure *failure)
+int file_keep(struct file *file, bool (*is_over)(const void *userdata),
+	      const void *userdata)
 {
-	struct file_move move = {
-		.worker = worker,
-		.job = job,
-		.shared = file_shared(worker, job),
-		.direct_fd = -1,
-		.save = true,
-		.length = job->request.length,
-	};
-	struct draft draft = { .fd = -1,
-			       .list_length = -1,
-			       .mode = move.shared->mode & 0777 };
-	char path[WIRE_PATH_SIZE];
-	enum wire_file_end end;
-	int error, r;
+	if (fsync(file->fd) < 0)
+		return -errno;
+	/* The caller has been told that nothing was saved. */
+	if (is_over(userdata))
+		return -ECANCELED;
+	return draft_keep(&file->draft, file->fd);
+}
 
-	memcpy(path, move.shared->path, sizeof(path) - 1);
-	path[sizeof(path) - 1] = '\0';
-	end = draft_find(&draft, path, &error);
-	if (end != WIRE_FILE_DONE)
-		return file_end(job, 0, end, error);
-	r = file_save_to(&move, job, &draft, failure);
-	draft_deinit(&draft);
-	return r;
+void file_close(struct file *file)
+{
+	if (file->draft.name[0])
+		unlink(file->draft.name);
+	closep(&file->direct_fd);
+	closep(&file->fd);
 }

@@ -9,16 +9,20 @@
  * move gives lanes up when another move has none. A thread takes the pairs apart
  * when none has been used for a while.
  *
- * A file's bytes are asked of the page cache first. Only those that the cache does not
- * have are read past the cache (O_DIRECT): the disk then writes into the buffers itself,
- * and no file that others use is pushed out of the cache.
+ * A pair is a memfd, shared with the process of files, and has a socket to a thread
+ * there. The process may hang, and this one never waits for it longer than the move goes
+ * on: a pair with an unfinished piece is left to that process, and counts as made for as
+ * long as loads go there.
  */
 #include "worker/lanes.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/sysinfo.h>
-#include <sys/uio.h>
+#include <sys/time.h>
 
 #include <utlist.h>
 
@@ -30,20 +34,24 @@
 #define LANES_MAX 8  /* of a move */
 #define LANES_ALL 16 /* of all moves of the worker */
 #define PIECE	  ((uint64_t)4 << 20)
-#define SECTOR	  ((uint64_t)4096) /* direct reads begin and end at multiples */
-#define BUFFER	  (PIECE + 2 * SECTOR)
+#define BUFFER	  (PIECE + 2 * LANE_SECTOR)
 #define N_BUFFERS 2
-#define LOOK_MS	  50 /* a move without a lane looks for its end */
+#define LOOK_MS	  50 /* a move that waits looks for its end */
 
 struct pair {
 	uint8_t *memory;
+	int fd;		  /* of the memory */
+	int socket;	  /* to the process of files; -1: none */
+	uint64_t process; /* its number */
+	bool hangs;	  /* an unfinished piece is there */
+	bool registered;  /* with the driver */
 	CUstream streams[N_BUFFERS][WIRE_DEVICES_MAX]; /* NULL: not made yet */
 	struct pair *next;
 };
 
 struct lane {
 	struct file_move *move;
-	struct pair *pair; /* NULL for host memory */
+	struct pair *pair;
 	uint64_t pending[N_BUFFERS];
 	pthread_t thread;
 };
@@ -61,36 +69,47 @@ static struct pair *pair_free(struct worker *worker, struct pair *pair)
 		if (stream)
 			CUDA(worker->driver, NULL, cuStreamDestroy_v2, stream);
 	}
-	if (pair->memory) {
+	if (pair->registered)
 		CUDA(worker->driver, NULL, cuMemHostUnregister, pair->memory);
+	if (pair->memory && pair->memory != MAP_FAILED)
 		munmap(pair->memory, N_BUFFERS * BUFFER);
-	}
+	closep(&pair->socket);
+	closep(&pair->fd);
 	free(pair);
 	return NULL;
+}
+
+/* No other process can take the memory away. */
+static int pair_map(struct pair *pair)
+{
+	pair->fd = memfd_create("gpumem-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (pair->fd < 0 || ftruncate(pair->fd, N_BUFFERS * BUFFER) < 0 ||
+	    fcntl(pair->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	pair->memory = mmap(NULL, N_BUFFERS * BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    pair->fd, 0);
+	return pair->memory == MAP_FAILED ? -errno : 0;
 }
 
 static int pair_new(struct worker *worker, struct pair **ret_pair,
 		    struct cuda_failure *failure)
 {
-	_cleanup_free_ struct pair *pair = calloc(1, sizeof(*pair));
-	void *memory;
+	struct pair *pair = calloc(1, sizeof(*pair));
 	int r;
 
 	if (!pair)
 		return -ENOMEM;
-	memory = mmap(NULL, N_BUFFERS * BUFFER, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return -ENOMEM;
-	r = CUDA(worker->driver, failure, cuMemHostRegister_v2, memory,
-		 N_BUFFERS * BUFFER, CU_MEMHOSTREGISTER_PORTABLE);
-	if (r < 0) {
-		munmap(memory, N_BUFFERS * BUFFER);
-		return r;
-	}
-	pair->memory = memory;
-	*ret_pair = take_ptr(pair);
-	return 0;
+	pair->socket = -1;
+	r = pair_map(pair);
+	if (r == 0)
+		r = CUDA(worker->driver, failure, cuMemHostRegister_v2, pair->memory,
+			 N_BUFFERS * BUFFER, CU_MEMHOSTREGISTER_PORTABLE);
+	pair->registered = r == 0;
+	if (r < 0)
+		pair = pair_free(worker, pair);
+	else
+		*ret_pair = pair;
+	return r;
 }
 
 static bool move_is_stopped(const struct file_move *move)
@@ -98,9 +117,34 @@ static bool move_is_stopped(const struct file_move *move)
 	return __atomic_load_n(&move->shared->stop, __ATOMIC_RELAXED);
 }
 
+int move_listen(int socket)
+{
+	const struct timeval look = { 0, LOOK_MS * 1000 };
+
+	return setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof(look)) < 0
+		       ? -errno
+		       : 0;
+}
+
+int move_receive(const struct file_move *move, int socket, void *record, size_t size)
+{
+	ssize_t n;
+
+	for (;;) {
+		n = recv(socket, record, size, 0);
+		if (n == (ssize_t)size)
+			return 0;
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			return -ECONNRESET;
+		if (move_is_stopped(move))
+			return -EINTR;
+	}
+}
+
 /*
  * Takes a pair for the move. Returns: 0; -EAGAIN when there is none, only without wait;
- * -EINTR when the move is stopped; else negative with a failure.
+ * -EINTR when the move is stopped; -EBUSY when all are left to a process that hangs; else
+ * negative with a failure.
  */
 static int pair_take(struct file_move *move, bool wait, struct pair **ret_pair,
 		     struct cuda_failure *failure)
@@ -111,16 +155,21 @@ static int pair_take(struct file_move *move, bool wait, struct pair **ret_pair,
 	int r = 0;
 
 	pthread_mutex_lock(&pairs->lock);
+	if (pairs->process != move->process)
+		pairs->n_left = 0;
+	pairs->process = move->process;
 	pairs->n_waiting += wait;
 	while (r == 0 && !pair && !make) {
 		pair = pairs->spare;
-		make = !pair && pairs->n_made < LANES_ALL;
+		make = !pair && pairs->n_made + pairs->n_left < LANES_ALL;
 		if (pair)
 			LL_DELETE(pairs->spare, pair);
 		else if (make)
 			pairs->n_made++;
 		else if (!wait)
 			r = -EAGAIN;
+		else if (pairs->n_left >= LANES_ALL)
+			r = -EBUSY;
 		else if (move_is_stopped(move))
 			r = -EINTR;
 		else
@@ -140,17 +189,69 @@ static int pair_take(struct file_move *move, bool wait, struct pair **ret_pair,
 	return r;
 }
 
+/*
+ * Has a thread of the process of files serve the pair. Returns: 0; -ECONNRESET when the
+ * process has ended; -errno.
+ */
+static int pair_connect(const struct file_move *move, struct pair *pair)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(2 * sizeof(int))];
+	} control = {
+		.header = {
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+			.cmsg_len = CMSG_LEN(2 * sizeof(int)),
+		},
+	};
+	uint32_t ask = WIRE_FILE_LANE;
+	struct iovec part = { &ask, sizeof(ask) };
+	const struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.space),
+	};
+	int sockets[2], r = 0;
+
+	if (pair->process == move->process)
+		return 0;
+	closep(&pair->socket);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return -errno;
+	memcpy(CMSG_DATA(&control.header), (int[]){ sockets[1], pair->fd },
+	       2 * sizeof(int));
+	if (sendmsg(move->job->fd, &message, MSG_NOSIGNAL) < 0)
+		r = errno == EPIPE ? -ECONNRESET : -errno;
+	if (r == 0)
+		r = move_listen(sockets[0]);
+	close(sockets[1]);
+	pair->socket = sockets[0];
+	pair->process = r == 0 ? move->process : 0;
+	return r;
+}
+
 static void *pairs_watch(void *userdata);
 
 static void pair_give(struct file_move *move, struct pair *pair)
 {
 	struct lane_pairs *pairs = &move->worker->lanes;
+	bool hangs = pair && pair->hangs;
 	pthread_t thread;
 
 	if (!pair)
 		return;
+	/* The unfinished piece may still be written to the memory. */
+	if (hangs)
+		pair = pair_free(move->worker, pair);
 	pthread_mutex_lock(&pairs->lock);
-	LL_PREPEND(pairs->spare, pair);
+	if (hangs) {
+		pairs->n_made--;
+		pairs->n_left += pairs->process == move->process;
+	} else {
+		LL_PREPEND(pairs->spare, pair);
+	}
 	pairs->used_ms = clock_ms();
 	pairs->device = move->job->request.device;
 	if (!pairs->watched &&
@@ -236,74 +337,33 @@ static void move_fail(struct file_move *move, uint64_t at, int file_error, int e
 /* ---- one piece ---- */
 
 /*
- * Reads past the page cache, whole sectors. In a buffer, the place is as far from a
- * sector's start as the place in the file, and there is room in front and behind; in the
- * memory itself there is none. Returns: bytes of the piece read; 0 at the end of the
- * file; -errno; -EINVAL when the sectors don't fit.
+ * Has a piece of the file read into the buffer, or written from there. *ret_n: bytes
+ * done, also on failure. Returns: as move->file_error.
  */
-static ssize_t piece_read_direct(const struct file_move *move, uint8_t *bytes,
-				 uint64_t length, uint64_t at)
-{
-	uint64_t before = at % SECTOR, sectors = align_up(before + length, SECTOR);
-	ssize_t n;
-
-	if (move->in_place && (before || (uintptr_t)bytes % SECTOR || length < SECTOR))
-		return -EINVAL;
-	if (move->in_place)
-		sectors = length - length % SECTOR;
-	n = pread(move->direct_fd, bytes - before, sectors, (off_t)(at - before));
-	if (n < 0)
-		return -errno;
-	return (uint64_t)n <= before ? 0 : (ssize_t)MIN((uint64_t)n - before, length);
-}
-
-static ssize_t piece_read_some(const struct file_move *move, uint8_t *bytes,
-			       uint64_t length, uint64_t at)
-{
-	const struct iovec part = { bytes, length };
-	ssize_t n;
-
-	if (move->direct_fd >= 0) {
-		n = preadv2(move->fd, &part, 1, (off_t)at, RWF_NOWAIT);
-		if (n >= 0)
-			return n;
-		/* The file system can't tell what is in the cache: then it may read. */
-		if (errno == EAGAIN) {
-			n = piece_read_direct(move, bytes, length, at);
-			/* EINVAL: the file system refuses the size or the place of a
-			 * sector. */
-			if (n != -EINVAL)
-				return n;
-		}
-	}
-	n = pread(move->fd, bytes, length, (off_t)at);
-	return n < 0 ? -errno : n;
-}
-
-/*
- * Reads or writes a piece of the file. *ret_n: bytes done, also on failure. Returns: 0;
- * -errno; -ENODATA at the end of the file.
- */
-static int piece_file(const struct file_move *move, uint8_t *bytes, uint64_t length,
+static int piece_file(const struct lane *lane, const uint8_t *bytes, uint64_t length,
 		      uint64_t at, uint64_t *ret_n)
 {
-	ssize_t n;
+	const struct file_move *move = lane->move;
+	const struct wire_piece piece = {
+		.file = move->file,
+		.at = move->job->request.source + at,
+		.length = (uint32_t)length,
+		.place = (uint32_t)(bytes - lane->pair->memory),
+	};
+	struct wire_piece_told told;
+	int r;
 
-	for (*ret_n = 0; *ret_n < length; *ret_n += (uint64_t)n) {
-		if (move->save) {
-			n = pwrite(move->fd, bytes + *ret_n, length - *ret_n,
-				   (off_t)(at + *ret_n));
-			n = n < 0 ? -errno : n;
-		} else {
-			n = piece_read_some(move, bytes + *ret_n, length - *ret_n,
-					    at + *ret_n);
-		}
-		if (n == -EINTR)
-			n = 0;
-		else if (n <= 0)
-			return n < 0 ? (int)n : move->save ? -EIO : -ENODATA;
-	}
-	return 0;
+	*ret_n = 0;
+	if (send(lane->pair->socket, &piece, sizeof(piece), MSG_NOSIGNAL) < 0)
+		return -ECONNRESET;
+	r = move_receive(move, lane->pair->socket, &told, sizeof(told));
+	if (r == 0 && wire_check_piece_told(&told, length))
+		r = -ECONNRESET;
+	lane->pair->hangs = r < 0;
+	if (r < 0)
+		return r;
+	*ret_n = told.moved;
+	return -(int)told.error;
 }
 
 static CUstream *lane_stream(const struct lane *lane, unsigned int which)
@@ -333,78 +393,66 @@ static int buffer_take(struct lane *lane, unsigned int which,
 {
 	CUstream *stream = lane_stream(lane, which);
 
-	if (!*stream)
+	if (!*stream && !lane->move->by_cpu)
 		return CUDA(lane->move->worker->driver, failure, cuStreamCreate, stream,
 			    CU_STREAM_NON_BLOCKING);
 	return buffer_wait(lane, which, 0, failure);
 }
 
-/* Returns: 0; -errno with a failure. */
-static int lane_load_piece(struct lane *lane, unsigned int which, uint8_t *bytes,
-			   uint64_t at, uint64_t length, struct cuda_failure *failure)
+/* Begins to copy a buffer into the memory. Returns: 0; -errno with a failure. */
+static int buffer_load(struct lane *lane, unsigned int which, const uint8_t *bytes,
+		       uint64_t at, uint64_t length, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
-	const struct wire_request *request = &move->job->request;
-	uint64_t n;
-	int r;
+	uint64_t address = move->job->request.address + at;
 
-	r = piece_file(move, bytes, length, request->source + at, &n);
-	if (r < 0)
-		move_fail(move, at + n, r, 0, NULL);
-	if (!n)
+	if (move->by_cpu) {
+		memcpy((void *)address, bytes, length);
+		__atomic_fetch_add(&move->shared->done, length, __ATOMIC_RELAXED);
 		return 0;
-	lane->pending[which] = n;
-	return CUDA(move->worker->driver, failure, cuMemcpyHtoDAsync_v2,
-		    request->address + at, bytes, n, *lane_stream(lane, which));
+	}
+	lane->pending[which] = length;
+	return CUDA(move->worker->driver, failure, cuMemcpyHtoDAsync_v2, address, bytes,
+		    length, *lane_stream(lane, which));
 }
 
-static int lane_save_piece(struct lane *lane, unsigned int which, uint8_t *bytes,
-			   uint64_t at, uint64_t length, struct cuda_failure *failure)
+/* Copies the memory into a buffer. Returns: 0; -errno with a failure. */
+static int buffer_save(struct lane *lane, unsigned int which, uint8_t *bytes, uint64_t at,
+		       uint64_t length, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
-	const struct wire_request *request = &move->job->request;
-	uint64_t n;
+	uint64_t address = move->job->request.address + at;
 	int r;
 
+	if (move->by_cpu) {
+		memcpy(bytes, (const void *)address, length);
+		__atomic_fetch_add(&move->shared->done, length, __ATOMIC_RELAXED);
+		return 0;
+	}
 	lane->pending[which] = length;
-	r = CUDA(move->worker->driver, failure, cuMemcpyDtoHAsync_v2, bytes,
-		 request->address + at, length, *lane_stream(lane, which));
-	r = buffer_wait(lane, which, r, failure);
-	if (r < 0)
-		return r;
-	r = piece_file(move, bytes, length, request->source + at, &n);
-	if (r < 0)
-		move_fail(move, at + n, r, 0, NULL);
-	return 0;
+	r = CUDA(move->worker->driver, failure, cuMemcpyDtoHAsync_v2, bytes, address,
+		 length, *lane_stream(lane, which));
+	return buffer_wait(lane, which, r, failure);
 }
 
 /* Returns: 0; -errno with a failure. */
-static int lane_move_buffered(struct lane *lane, unsigned int which, uint64_t at,
-			      uint64_t length, struct cuda_failure *failure)
-{
-	const struct file_move *move = lane->move;
-	uint8_t *bytes = lane->pair->memory + which * BUFFER +
-			 (move->job->request.source + at) % SECTOR;
-	int r = buffer_take(lane, which, failure);
-
-	if (r < 0)
-		return r;
-	return move->save ? lane_save_piece(lane, which, bytes, at, length, failure)
-			  : lane_load_piece(lane, which, bytes, at, length, failure);
-}
-
-static void lane_move_in_place(const struct lane *lane, uint64_t at, uint64_t length)
+static int lane_move_piece(struct lane *lane, unsigned int which, uint64_t at,
+			   uint64_t length, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
-	const struct wire_request *request = &move->job->request;
+	uint8_t *bytes = lane->pair->memory + which * BUFFER +
+			 (move->job->request.source + at) % LANE_SECTOR;
+	int r = buffer_take(lane, which, failure), file_error;
 	uint64_t n;
-	int r;
 
-	r = piece_file(move, (uint8_t *)request->address + at, length,
-		       request->source + at, &n);
-	__atomic_fetch_add(&move->shared->done, n, __ATOMIC_RELAXED);
+	if (r == 0 && move->save)
+		r = buffer_save(lane, which, bytes, at, length, failure);
 	if (r < 0)
-		move_fail(move, at + n, r, 0, NULL);
+		return r;
+	file_error = piece_file(lane, bytes, length, at, &n);
+	if (file_error < 0)
+		move_fail(move, at + n, file_error, 0, NULL);
+	return n && !move->save ? buffer_load(lane, which, bytes, at, n, failure) : 0;
 }
 
 /* ---- a lane ---- */
@@ -424,11 +472,8 @@ static int lane_move_pieces(struct lane *lane, bool first, struct cuda_failure *
 		at = atomic_fetch_add(&move->next, PIECE);
 		if (at >= move->length)
 			break;
-		if (lane->pair)
-			r = lane_move_buffered(lane, which, at,
-					       MIN(PIECE, move->length - at), failure);
-		else
-			lane_move_in_place(lane, at, MIN(PIECE, move->length - at));
+		r = lane_move_piece(lane, which, at, MIN(PIECE, move->length - at),
+				    failure);
 	}
 	for (unsigned int which = 0; which < N_BUFFERS; which++)
 		r = buffer_wait(lane, which, r, failure);
@@ -437,19 +482,19 @@ static int lane_move_pieces(struct lane *lane, bool first, struct cuda_failure *
 
 /*
  * Gets all that a lane needs. Only the first lane of a move has to: it waits for a pair.
- * Returns: 0; -EAGAIN when the lane is not needed; -EINTR when the move is stopped;
- * else negative with a failure.
+ * Returns: 0; -EAGAIN when the lane is not needed; else negative, with a failure if it is
+ * the driver's.
  */
 static int lane_open(struct lane *lane, bool first, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
 	int r;
 
-	if (move->in_place)
-		return 0;
 	r = device_enter(move->worker, move->job->request.device, failure);
 	if (r == 0)
 		r = pair_take(move, first, &lane->pair, failure);
+	if (r == 0)
+		r = pair_connect(move, lane->pair);
 	return r < 0 && !first ? -EAGAIN : r;
 }
 
@@ -461,7 +506,9 @@ static void lane_run(struct lane *lane, bool first)
 	if (r == 0)
 		r = lane_move_pieces(lane, first, &failure);
 	pair_give(lane->move, take_ptr(lane->pair));
-	if (r < 0 && r != -EAGAIN && r != -EINTR)
+	if (r == -EINTR || r == -ECONNRESET)
+		move_fail(lane->move, 0, r, 0, NULL);
+	else if (r < 0 && r != -EAGAIN)
 		move_fail(lane->move, 0, 0, r, &failure);
 }
 
@@ -480,7 +527,7 @@ void lanes_move(struct file_move *move)
 	unsigned int started = 1;
 
 	pthread_mutex_init(&move->lock, NULL);
-	move->in_place =
+	move->by_cpu =
 		wire_is_host(move->job->request.address, move->job->request.length);
 	move->moved = move->length;
 	for (unsigned int i = 0; i < LANES_MAX; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Moves bytes between a file and memory in lanes. A lane is a thread that moves a piece,
- * then takes the next piece that no lane has taken. Memory of a device goes through pinned
- * buffers, host memory is read and written in place.
+ * then takes the next piece that no lane has taken. The process of files reads and writes
+ * the file (worker/file_process.h); its buffers are shared with this process, and pinned.
  */
 #pragma once
 
@@ -12,9 +12,12 @@
 #include "base/def.h"
 #include "cuda/driver.h"
 
+#define LANE_SECTOR ((uint64_t)4096) /* direct reads begin and end at multiples */
+
 struct job;
 struct pair;
 struct wire_file;
+struct wire_file_told;
 struct worker;
 
 /* Pairs of pinned buffers, kept for the next move. */
@@ -25,6 +28,8 @@ struct lane_pairs {
 	unsigned int n_made;
 	unsigned int n_waiting; /* moves without a lane */
 	unsigned int device;	/* has a context */
+	uint64_t process;	/* of files: the last that was used */
+	unsigned int n_left;	/* pairs left to that process, which hangs */
 	int64_t used_ms;
 	int64_t keep_ms; /* for as long after the last use */
 	bool watched;	 /* a thread waits for that */
@@ -32,20 +37,23 @@ struct lane_pairs {
 
 struct file_move {
 	struct worker *worker;
-	const struct job *job;
+	const struct job *job;	  /* its descriptor is the socket of the file */
 	struct wire_file *shared; /* counts the bytes; says when to stop */
-	int fd;
-	int direct_fd; /* the same file with O_DIRECT; -1: none */
+	uint64_t process, file;	  /* numbers there, as told */
 	bool save;
-	bool in_place;	 /* host memory: without buffers */
+	bool by_cpu;	 /* host memory: the CPU copies */
 	uint64_t length; /* bytes to move */
 
 	_Atomic uint64_t next; /* the first byte of the next piece */
 	_Atomic bool ended;    /* no further piece is begun */
 	pthread_mutex_t lock;  /* guards the result: */
 	uint64_t moved;	       /* all bytes before this one are moved */
-	int file_error;	       /* -errno of the file there; -ENODATA: the file ends */
-	int error;	       /* -errno of the driver or of this process */
+	/*
+	 * -errno of the file there; -ENODATA: the file ends; -EINTR: stopped;
+	 * -ECONNRESET: the process of files has ended.
+	 */
+	int file_error;
+	int error; /* -errno of the driver or of this process */
 	struct cuda_failure failure;
 };
 
@@ -54,3 +62,12 @@ void lanes_init(struct worker *worker, int64_t keep_ms);
 
 /* Returns when no lane runs any more, with the result in the move. */
 void lanes_move(struct file_move *move);
+
+/* Prepares a socket for move_receive(). Returns: 0; -errno. */
+int move_listen(int socket);
+
+/*
+ * Waits for a record of the process of files on a socket of the move. Returns: 0; -EINTR
+ * when the move is stopped; -ECONNRESET when the process has ended.
+ */
+int move_receive(const struct file_move *move, int socket, void *record, size_t size);

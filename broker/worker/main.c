@@ -31,6 +31,7 @@
 #include "base/text.h"
 #include "worker/checkpoint.h"
 #include "worker/driver_log.h"
+#include "worker/file_process.h"
 #include "worker/pool.h"
 #include "worker/privilege.h"
 #include "worker/serve.h"
@@ -43,6 +44,7 @@
 struct arguments {
 	const char *driver;
 	const char *name;
+	bool files;
 	bool mover;
 	long uid;
 	long gid;
@@ -62,7 +64,7 @@ static const char *driver_path;
 static int messages_fd = STDERR_FILENO;
 
 static const char usage[] =
-	"Usage: gpumem-worker --driver LIBRARY --parent PID [--name NAME]\n"
+	"Usage: gpumem-worker {--driver LIBRARY | --files} --parent PID [--name NAME]\n"
 	"                     [--mover | --uid UID --gid GID] [--idle SECONDS]\n"
 	"\n"
 	"Talks to the GPU for gpumemd, which starts it with sockets at descriptors 3 "
@@ -131,6 +133,7 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "driver", required_argument, NULL, 'd' },
+		{ "files", no_argument, NULL, 'f' },
 		{ "gid", required_argument, NULL, 'g' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "idle", required_argument, NULL, 'i' },
@@ -146,6 +149,9 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 		switch (option) {
 		case 'd':
 			arguments->driver = optarg;
+			break;
+		case 'f':
+			arguments->files = true;
 			break;
 		case 'g':
 			arguments->gid = number_parse(optarg);
@@ -171,7 +177,8 @@ static void arguments_parse(struct arguments *arguments, int argc, char **argv)
 			usage_exit(stderr, EXIT_USAGE);
 		}
 	}
-	if (optind != argc || !arguments->driver || arguments->parent == NO_ID ||
+	if (optind != argc || !arguments->driver != arguments->files ||
+	    arguments->parent == NO_ID ||
 	    (arguments->uid == NO_ID) != (arguments->gid == NO_ID))
 		usage_exit(stderr, EXIT_USAGE);
 }
@@ -233,6 +240,22 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 	return r;
 }
 
+static int nothing_open(struct worker *self, struct cuda_failure *failure)
+{
+	(void)self;
+	(void)failure;
+	return chdir("/") < 0 ? -errno : 0;
+}
+
+/* Serves to the end as a process of files. */
+_Noreturn static void files_run(void)
+{
+	if (!serve_hello(&worker, nothing_open))
+		_exit(EXIT_FAILURE);
+	file_process_run(&worker);
+	_exit(EXIT_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {
@@ -244,14 +267,18 @@ int main(int argc, char **argv)
 	worker.mover = arguments.mover;
 	name_set(arguments.name);
 	sleeps_sharpen();
-	driver_prepare();
-	/* The broker's driver may be at a path that this owner can't read. */
-	cuda_driver_preload(driver_path);
+	if (driver_path) {
+		driver_prepare();
+		/* The broker's driver may be at a path that this owner can't read. */
+		cuda_driver_preload(driver_path);
+	}
 	if (arguments.uid != NO_ID)
 		privilege_become((uid_t)arguments.uid, (gid_t)arguments.gid);
 	else if (!worker.mover)
 		privilege_keep();
 	privilege_lock((pid_t)arguments.parent);
+	if (arguments.files)
+		files_run();
 
 	if (!worker.mover)
 		output_share();

@@ -18,7 +18,7 @@
 #include "protocol/wire.h"
 #include "worker/checkpoint.h"
 #include "worker/driver_log.h"
-#include "worker/file.h"
+#include "worker/file_move.h"
 #include "worker/managed.h"
 #include "worker/memory.h"
 #include "worker/transfer.h"

@@ -5,6 +5,8 @@
  *
  * A worker is started with a SOCK_SEQPACKET socket at descriptor 3, its staging memfd at
  * descriptor 4, and a second socket of this type, for urgent requests, at descriptor 5.
+ * A process of files is started in the same way, without a staging memfd. It opens the
+ * files of its owner and calls no driver; FILE_OPEN is its only request after HELLO.
  * Each message of the broker is a `struct wire_request`. The worker answers each request
  * on the first socket with exactly one `struct wire_reply` with the same id, in any
  * order. Behind a LAUNCH's error may be text, the driver's own messages. A worker never
@@ -32,7 +34,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 6
+#define WIRE_VERSION 7
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -66,9 +68,9 @@
 
 enum wire_op {
 	/*
-	 * The first request, sent once. Answer: value[0] = WIRE_VERSION, value[1] =
-	 * number of devices. An error tells why the worker can't work; the worker then
-	 * exits.
+	 * The first request, sent once. flags: WIRE_FILES. Answer: value[0] =
+	 * WIRE_VERSION, value[1] = number of devices, 0 of a process of files. An error
+	 * tells why the worker can't work; the worker then exits.
 	 */
 	WIRE_HELLO = 1,
 
@@ -203,10 +205,19 @@ enum wire_op {
 	WIRE_LAUNCH,
 
 	/*
-	 * Moves length bytes between address on device and a file that the worker opens,
-	 * from byte source of the file on. The struct wire_file at offset of the staging
-	 * area names the file. flags: WIRE_TO_END. A FILE_SAVE makes a new file of these
-	 * bytes, which replaces the old one when it is complete.
+	 * Opens the file that the payload names (struct wire_file_open), to be loaded
+	 * from byte source on, or with WIRE_TO_FILE to be saved. The worker with the
+	 * other end of the socket sent along has the bytes moved (struct wire_file_ask),
+	 * as long as that end is open. flags: WIRE_TO_END. Answered when the file is
+	 * closed again.
+	 */
+	WIRE_FILE_OPEN,
+
+	/*
+	 * Moves length bytes between address on device and the file of a FILE_OPEN, whose
+	 * socket is sent along. source: as in the FILE_OPEN. A struct wire_file is at
+	 * offset of the staging area. The file that a FILE_SAVE makes of these bytes
+	 * replaces the old one when it is complete.
 	 * Answer: value[0] = bytes moved from the start on; value[1] = WIRE_FILE_ENDED().
 	 */
 	WIRE_FILE_LOAD,
@@ -223,19 +234,28 @@ enum wire_flag {
 	WIRE_ATTACH_STREAM = 1 << 4, /* ATTACH */
 	WIRE_COOPERATIVE = 1 << 5,   /* LAUNCH */
 	WIRE_STAY = 1 << 6,	     /* FILL */
-	WIRE_BY_CPU = 1 << 7, /* READ, WRITE, FILL with WIRE_STAY: for managed memory */
-	WIRE_TO_END = 1 << 8, /* FILE_LOAD: the rest of the file, at most length bytes */
+	WIRE_BY_CPU = 1 << 7,  /* READ, WRITE, FILL with WIRE_STAY: for managed memory */
+	WIRE_TO_END = 1 << 8,  /* FILE_OPEN: the rest of the file, at most length bytes */
+	WIRE_TO_FILE = 1 << 9, /* FILE_OPEN: the file is made */
+	WIRE_FILES = 1 << 10,  /* HELLO: to a process of files */
+};
+
+/* In the staging area, for as long as a FILE_LOAD or FILE_SAVE runs. */
+struct wire_file {
+	uint32_t stop; /* set by the broker: move no further piece */
+	uint32_t reserved;
+	uint64_t total; /* set by the worker: bytes to move; 0: none is touched yet */
+	uint64_t done;	/* counted by the worker, for people */
 };
 
 #define WIRE_PATH_SIZE 4096
 
-/* In the staging area, for as long as a FILE_LOAD or FILE_SAVE runs. */
-struct wire_file {
-	char path[WIRE_PATH_SIZE]; /* absolute, terminated */
-	uint32_t mode;		   /* FILE_SAVE: of a file that is not there yet */
-	uint32_t stop;		   /* set by the broker: move no further piece */
-	uint64_t total; /* set by the worker: bytes to move; 0: none is touched yet */
-	uint64_t done;	/* counted by the worker, for people */
+/* The payload of a FILE_OPEN. */
+struct wire_file_open {
+	uint64_t length; /* bytes to move */
+	uint32_t mode;	 /* WIRE_TO_FILE: of a file that is not there yet */
+	uint32_t reserved;
+	char path[]; /* absolute, terminated; ends the payload */
 };
 
 /* How a FILE_LOAD or FILE_SAVE ended. Nothing was moved before NOT_MOVED. */
@@ -249,6 +269,7 @@ enum wire_file_end {
 	WIRE_FILE_SHORT,	/* the file has become shorter, and ends there */
 	WIRE_FILE_NOT_KEPT,	/* errno: FILE_SAVE, after all bytes were written */
 	WIRE_FILE_STOPPED,
+	WIRE_FILE_LOST, /* the process of files has ended */
 	N_WIRE_FILE_ENDS,
 };
 
@@ -256,6 +277,42 @@ enum wire_file_end {
 #define WIRE_FILE_ENDED(end, error) ((uint64_t)(end) << 32 | (uint32_t)(error))
 #define WIRE_FILE_END(value)	    ((uint32_t)((value) >> 32))
 #define WIRE_FILE_ERROR(value)	    ((uint32_t)(value))
+
+/*
+ * By the socket of a FILE_OPEN, of type SOCK_SEQPACKET. The process of files first tells
+ * how the opening ended. Each KEEP is answered, LANEs are not.
+ */
+enum wire_file_ask {
+	/*
+	 * A lane: a socket of this type and a memfd, sent along. Through the lane go the
+	 * pieces of any file of this process, until the lane's socket is closed.
+	 */
+	WIRE_FILE_LANE = 1,
+	/* All bytes are written: gives the saved file its name. */
+	WIRE_FILE_KEEP,
+	N_WIRE_FILE_ASKS,
+};
+
+struct wire_file_told {
+	uint64_t bytes;	  /* to move; WIRE_FILE_OUT_OF_RANGE: size of the file */
+	uint64_t process; /* number of the process of files, never zero */
+	uint64_t file;	  /* number of the open file there */
+	uint32_t end;	  /* enum wire_file_end: DONE, or why it can't go on */
+	uint32_t error;	  /* errno */
+};
+
+/* By the socket of a lane: reads bytes of a file into its memfd, or writes them. */
+struct wire_piece {
+	uint64_t file;
+	uint64_t at; /* the first byte in the file */
+	uint32_t length;
+	uint32_t place; /* of the first byte in the memfd */
+};
+
+struct wire_piece_told {
+	uint32_t moved; /* bytes from the start on, also on failure */
+	uint32_t error; /* errno; ENODATA: the file ends there */
+};
 
 /*
  * The payload of a LAUNCH. Three arrays follow: n_after ids (uint64_t) of earlier
@@ -308,9 +365,9 @@ struct wire_request {
 	uint32_t stream;	/* 0: any; else a user stream of device */
 	int32_t priority;	/* STREAM_CREATE */
 	uint64_t address;
-	uint64_t source;  /* COPY; of the file: SAVE, RESTORE, FILE_LOAD, FILE_SAVE */
+	uint64_t source;  /* COPY; of the file: SAVE, RESTORE, FILE_* */
 	uint64_t length;  /* bytes; never zero in operations that use it */
-	uint64_t offset;  /* READ, WRITE, FILE_*: of the staging area */
+	uint64_t offset;  /* READ, WRITE, FILE_LOAD, FILE_SAVE: of the staging area */
 	uint64_t pattern; /* FILL: the low pattern_size bytes */
 	uint32_t pattern_size;
 	uint32_t module;   /* for MODULE_*, FUNCTION_ATTRIBUTES, LAUNCH: never zero */
@@ -332,3 +389,5 @@ struct wire_reply {
 _Static_assert(sizeof(struct wire_request) == 96, "no padding on the wire");
 _Static_assert(sizeof(struct wire_reply) == 40, "no padding on the wire");
 _Static_assert(sizeof(struct wire_launch) == 56, "no padding on the wire");
+_Static_assert(sizeof(struct wire_file_told) == 32, "no padding on the wire");
+_Static_assert(sizeof(struct wire_piece) == 24, "no padding on the wire");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records from a socket: the worker's checks of a request and its payload, and the
- * broker's checks of a reply. The input is a request, a reply and a payload.
+ * Records from a socket: the worker's checks of a request and its payload, the broker's
+ * checks of a reply, and what a worker and a process of files tell each other. The input
+ * is a request, a reply and a payload; the first bytes are those other records, too.
  */
 #include "protocol/wire.h"
 
@@ -16,9 +17,45 @@ struct input {
 	struct wire_reply reply;
 };
 
+/* The same bytes. */
+union record {
+	struct input input;
+	struct wire_file_told told;
+	struct wire_piece piece;
+	struct wire_piece_told piece_told;
+};
+
 static void check_words(const char *wrong)
 {
 	must(!wrong || strlen(wrong) > 5);
+}
+
+/* Whatever the bytes are, what is accepted lies in the lane and in the file. */
+static void check_files(const union record *record)
+{
+	const uint64_t size = 8u << 20;
+	const char *wrong;
+
+	wrong = wire_check_told(&record->told, size);
+	check_words(wrong);
+	must(wrong || record->told.end != WIRE_FILE_DONE || record->told.bytes <= size);
+	wrong = wire_check_piece(&record->piece, size);
+	check_words(wrong);
+	must(wrong || (uint64_t)record->piece.place + record->piece.length <= size);
+	must(wrong || record->piece.at <= INT64_MAX - record->piece.length);
+	wrong = wire_check_piece_told(&record->piece_told, size);
+	check_words(wrong);
+	must(wrong || record->piece_told.moved <= size);
+}
+
+/* A path that a process of files would open. */
+static void use_open(const struct wire_request *request,
+		     const struct wire_file_open *open)
+{
+	must(open->path[0] == '/');
+	must(sizeof(*open) + strlen(open->path) + 1 == request->length);
+	must(strlen(open->path) < WIRE_PATH_SIZE);
+	must(request->source + open->length <= INT64_MAX);
 }
 
 /* Reads all fields that a worker would read. */
@@ -64,12 +101,15 @@ static void check_accepted(const struct wire_request *request)
 int fuzz(const uint8_t *bytes, size_t size)
 {
 	_cleanup_free_ uint8_t *payload = NULL;
+	union record record;
 	struct input input;
 	const char *wrong, *wrong_with_fd;
 
 	if (size < sizeof(input))
 		return 0;
 	memcpy(&input, bytes, sizeof(input));
+	record.input = input;
+	check_files(&record);
 	check_words(wire_check_reply(&input.request, &input.reply,
 				     (size - sizeof(input)) % WIRE_TEXT_MAX));
 	wrong = wire_check_request(&input.request, false, STAGING);
@@ -89,7 +129,9 @@ int fuzz(const uint8_t *bytes, size_t size)
 	memcpy(payload, bytes + sizeof(input), input.request.length);
 	wrong = wire_check_payload(&input.request, payload);
 	check_words(wrong);
-	if (!wrong)
+	if (!wrong && input.request.op == WIRE_FILE_OPEN)
+		use_open(&input.request, (const struct wire_file_open *)payload);
+	else if (!wrong)
 		use_payload(&input.request, payload);
 	return 0;
 }

@@ -2,7 +2,9 @@
 /*
  * A file system for tests: the files of a folder, without subfolders. It makes no file
  * without a name, as NFS. Bytes of files named `broken` can't be read from the 8th MiB
- * on.
+ * on. A read of a file named `stuck` is never answered, nor is the flush of a file named
+ * `clinging`: the folder then has a file of that name with `.in_hand` behind it, and
+ *until this program is killed, nobody can end the process that asks.
  *
  *	brittle FOLDER MOUNTPOINT
  */
@@ -11,6 +13,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +35,22 @@ static int result(long r)
 	return r < 0 ? -errno : (int)r;
 }
 
+/* The kernel has given the request to this program, and waits for the answer. */
+static void never_answer(const char *path)
+{
+	char name[300];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s.in_hand", inside(path));
+	fd = openat(folder, name, O_WRONLY | O_CREAT, 0644);
+	if (fd < 0)
+		_exit(1);
+	close(fd);
+	signal(SIGTERM, SIG_DFL);
+	for (;;)
+		pause();
+}
+
 static int do_getattr(const char *path, struct stat *stat, struct fuse_file_info *info)
 {
 	(void)info;
@@ -41,6 +61,8 @@ static int do_open(const char *path, struct fuse_file_info *info)
 {
 	int fd = openat(folder, inside(path), info->flags & ~O_DIRECT);
 
+	/* Whoever waits for a page of the cache can be ended. */
+	info->direct_io = strstr(path, "stuck") != NULL;
 	info->fh = (uint64_t)fd;
 	return fd < 0 ? -errno : 0;
 }
@@ -56,6 +78,8 @@ static int do_create(const char *path, mode_t mode, struct fuse_file_info *info)
 static int do_read(const char *path, char *bytes, size_t size, off_t offset,
 		   struct fuse_file_info *info)
 {
+	if (strstr(path, "stuck"))
+		never_answer(path);
 	if (strstr(path, "broken") && offset + (off_t)size > BROKEN_FROM)
 		return -EIO;
 	return result(pread((int)info->fh, bytes, size, offset));
@@ -92,6 +116,14 @@ static int do_fsync(const char *path, int data, struct fuse_file_info *info)
 	return result(fsync((int)info->fh));
 }
 
+static int do_flush(const char *path, struct fuse_file_info *info)
+{
+	(void)info;
+	if (strstr(path, "clinging"))
+		never_answer(path);
+	return 0;
+}
+
 static int do_release(const char *path, struct fuse_file_info *info)
 {
 	(void)path;
@@ -110,10 +142,12 @@ int main(int argc, char **argv)
 		.chmod = do_chmod,
 		.rename = do_rename,
 		.unlink = do_unlink,
+		.flush = do_flush,
 		.fsync = do_fsync,
 		.release = do_release,
 	};
-	char *arguments[] = { argv[0], "-f", "-s", argv[argc - 1], NULL };
+	char *arguments[] = { argv[0], "-f", argv[argc - 1], "-o", "allow_other", NULL };
+	bool is_root = geteuid() == 0; /* and serves all users */
 
 	if (argc != 3)
 		return 2;
@@ -122,5 +156,5 @@ int main(int argc, char **argv)
 		perror(argv[1]);
 		return 1;
 	}
-	return fuse_main(4, arguments, &operations, NULL);
+	return fuse_main(is_root ? 5 : 3, arguments, &operations, NULL);
 }

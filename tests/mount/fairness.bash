@@ -2,6 +2,7 @@
 # Fairness: mallory uses up her share of one of the broker's resources. Bob's work must take
 # no longer than before.
 . "${BASH_SOURCE%/*}/lib.bash"
+. "${BASH_SOURCE%/*}/stuck.bash"
 
 mallory=1001 bob=1002
 
@@ -262,6 +263,17 @@ test_the_share_of_paths()
 	by $mallory run "echo 1 >owners/$mallory/reset"
 	eventually '! grep -q busy allocations/hers/state' 40
 	by $mallory run 'echo "hers path=/etc/passwd length=1" >control/load'
+}
+
+test_the_share_of_processes_that_wait_for_a_file_system()
+{
+	bob_is_ready
+	stuck_mount
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	by $mallory all_hang hers
+	by $mallory refused EBUSY 'uid 1001 has 4 processes that open files' 'echo "hers path=/etc/passwd" >control/load'
+	bob_notices_nothing
+	stuck_end
 }
 
 # `advise` is asked of the driver: the read waits for a worker and counts as no operation.

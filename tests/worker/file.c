@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "scene.h"
@@ -16,6 +17,19 @@
 static char folder[] = "/tmp/gpumem-worker.XXXXXX";
 static char path[64];
 static uint8_t bytes[FILE_SIZE];
+static mode_t mode;	     /* of saved files that are new */
+static struct fixture files; /* the process of files */
+
+static void files_start(void)
+{
+	fixture_start(&files,
+		      (struct channel_config){ .program = getenv("GPUMEM_WORKER"),
+					       .name = "files",
+					       .uid = getuid(),
+					       .gid = getgid(),
+					       .n_threads = 1 },
+		      1);
+}
 
 static void folder_make(void)
 {
@@ -30,10 +44,14 @@ static void folder_make(void)
 	cr_assert(ne(ptr, file, NULL));
 	cr_assert(eq(sz, fwrite(bytes, 1, FILE_SIZE, file), FILE_SIZE));
 	fclose(file);
+	files_start();
 }
 
 static void folder_remove(void)
 {
+	channel_stop(files.channel, 30);
+	cr_assert(eq(str, (char *)fixture_wait_end(&files), "was stopped"));
+	fixture_stop(&files);
 	unlink(path);
 	rmdir(folder);
 }
@@ -45,15 +63,65 @@ static struct wire_file *shared(struct scene *scene)
 	return (struct wire_file *)staging_payload(&scene->fixture.staging, FILE_SLOT);
 }
 
-/* Asks for a load or save of the file named. The rest of the slot is the caller's. */
+/* Has the process of files open a file. Returns: the socket for the worker. */
+static int open_file(struct question *question, const struct wire_request *move,
+		     uint32_t flags, const char *name)
+{
+	static struct {
+		struct wire_file_open open;
+		char path[128];
+	} payload;
+	bool save = move->op == WIRE_FILE_SAVE;
+	int sockets[2];
+
+	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets),
+		     0));
+	payload.open = (struct wire_file_open){ .length = move->length,
+						.mode = save ? mode : 0 };
+	strcpy(payload.open.path, name);
+	*question = (struct question){
+		.request = {
+			.record = {
+				.op = WIRE_FILE_OPEN,
+				.flags = flags | (save ? WIRE_TO_FILE : 0),
+				.source = move->source,
+				.length = sizeof(payload.open) + strlen(name) + 1,
+			},
+			.fd = sockets[0],
+			.payload = &payload,
+			.done = question_done,
+		},
+		.fixture = &files,
+	};
+	channel_send(files.channel, &question->request);
+	return sockets[1];
+}
+
+/*
+ * Asks for a load or save of the file named; its flags are for the opening. The rest of
+ * the slot is the caller's. Returns: the error.
+ */
+static int ask_move(struct scene *scene, struct wire_request request, const char *name,
+		    struct wire_reply *ret_reply)
+{
+	uint32_t flags = request.flags;
+	struct question question;
+	int socket = open_file(&question, &request, flags, name), error;
+
+	request.flags = 0;
+	request.offset = staging_offset(FILE_SLOT);
+	error = fixture_ask(&scene->fixture, request, socket, ret_reply);
+	question_wait(&question);
+	cr_assert(eq(int, question.reply.error, 0));
+	return error;
+}
+
 static struct wire_reply move(struct scene *scene, struct wire_request request,
 			      const char *name)
 {
 	struct wire_reply reply;
 
-	strcpy(shared(scene)->path, name);
-	request.offset = staging_offset(FILE_SLOT);
-	cr_assert(eq(int, fixture_ask(&scene->fixture, request, -1, &reply), 0));
+	cr_assert(eq(int, ask_move(scene, request, name, &reply), 0));
 	return reply;
 }
 
@@ -131,7 +199,7 @@ Test(file, what_is_not_cached_is_loaded)
 	load_places(false);
 }
 
-Test(file, host_memory_is_loaded_in_place)
+Test(file, host_memory_is_loaded)
 {
 	struct scene scene;
 	uint8_t *memory;
@@ -257,7 +325,7 @@ Test(file, a_saved_file_has_the_bytes_and_the_mode)
 					       .length = FILE_SIZE },
 			path),
 		   FILE_SIZE, WIRE_FILE_DONE, 0);
-	shared(&scene)->mode = 0640;
+	mode = 0640;
 	expect_end(move(&scene,
 			(struct wire_request){ .op = WIRE_FILE_SAVE,
 					       .address = BASE + 7,
@@ -285,19 +353,50 @@ Test(file, a_failed_call_of_the_driver_is_the_answer)
 
 	scene_start(&scene, "fail=cuMemcpyHtoDAsync_v2@1=CUDA_ERROR_OUT_OF_MEMORY");
 	cr_assert(eq(int, map(&scene, 0, BASE, 6 * CHUNK, 0), 0));
-	strcpy(shared(&scene)->path, path);
-	cr_assert(eq(
-		int,
-		ask(&scene, (struct wire_request){ .op = WIRE_FILE_LOAD,
-						   .address = BASE,
-						   .length = FILE_SIZE,
-						   .offset = staging_offset(FILE_SLOT) }),
-		ENOMEM));
+	cr_assert(eq(int,
+		     ask_move(&scene,
+			      (struct wire_request){ .op = WIRE_FILE_LOAD,
+						     .address = BASE,
+						     .length = FILE_SIZE },
+			      path, NULL),
+		     ENOMEM));
 	expect_end(move(&scene,
 			(struct wire_request){ .op = WIRE_FILE_LOAD,
 					       .address = BASE,
 					       .length = FILE_SIZE },
 			path),
 		   FILE_SIZE, WIRE_FILE_DONE, 0);
+	scene_stop(&scene);
+}
+
+Test(file, a_process_of_files_that_ends_ends_the_move)
+{
+	struct question question;
+	struct wire_reply reply;
+	struct scene scene;
+	int socket;
+	struct wire_request request = { .op = WIRE_FILE_LOAD,
+					.address = BASE,
+					.length = FILE_SIZE,
+					.offset = staging_offset(FILE_SLOT) };
+
+	scene_open(&scene);
+	expect_end(move(&scene, request, path), FILE_SIZE, WIRE_FILE_DONE, 0);
+	/* It has opened the file, and the worker has its lanes there. */
+	socket = open_file(&question, &request, 0, path);
+	cr_assert(eq(int,
+		     recv(socket, &(struct wire_file_told){ 0 },
+			  sizeof(struct wire_file_told), MSG_PEEK) > 0,
+		     1));
+	channel_kill(files.channel);
+	question_wait(&question);
+	cr_assert(eq(int, fixture_ask(&scene.fixture, request, socket, &reply), 0));
+	expect_end(reply, 0, WIRE_FILE_LOST, EIO);
+	fixture_wait_end(&files);
+	fixture_stop(&files);
+	/* And the next process serves. */
+	files_start();
+	expect_end(move(&scene, request, path), FILE_SIZE, WIRE_FILE_DONE, 0);
+	expect_memory(&scene, BASE, bytes, FILE_SIZE);
 	scene_stop(&scene);
 }

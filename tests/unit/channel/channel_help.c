@@ -49,7 +49,7 @@ const char *fixture_wait_end(struct fixture *fixture)
 	return fixture->reason;
 }
 
-static void question_done(struct request *request, const struct wire_reply *reply, bool lost)
+void question_done(struct request *request, const struct wire_reply *reply, bool lost)
 {
 	struct question *question = container_of(request, struct question, request);
 	struct fixture *fixture = question->fixture;

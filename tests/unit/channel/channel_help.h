@@ -41,6 +41,7 @@ const char *fixture_wait_end(struct fixture *fixture);
 /* Asks without waiting. fd goes along, -1 for none. */
 void question_ask(struct question *question, struct fixture *fixture,
 		  struct wire_request request, int fd);
+void question_done(struct request *request, const struct wire_reply *reply, bool lost);
 void question_wait(struct question *question);
 
 /* Asks and waits. Returns: the reply's error; the whole reply in *ret_reply unless NULL.

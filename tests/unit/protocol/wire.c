@@ -83,8 +83,11 @@ static const struct wire_request good[] = {
 			  .stream = 1,
 			  .module = 1,
 			  .length = sizeof(struct wire_launch) },
-	[WIRE_FILE_LOAD] = { .op = WIRE_FILE_LOAD,
+	[WIRE_FILE_OPEN] = { .op = WIRE_FILE_OPEN,
 			     .flags = WIRE_TO_END,
+			     .source = 1ull << 40,
+			     .length = sizeof(struct wire_file_open) + 3 },
+	[WIRE_FILE_LOAD] = { .op = WIRE_FILE_LOAD,
 			     .address = WIRE_DEVICE_BASE,
 			     .source = 1ull << 40,
 			     .length = 1ull << 32,
@@ -252,6 +255,76 @@ Test(wire, files_have_their_record_in_the_staging_area)
 	BAD(WIRE_FILE_LOAD, request.address = UINT64_MAX - 4096);
 	BAD(WIRE_FILE_SAVE, request.flags = WIRE_TO_END);
 	BAD(WIRE_FILE_SAVE, request.stream = 1);
+}
+
+static bool is_wrong(const char *complaint)
+{
+	return complaint && *complaint;
+}
+
+static bool is_right(const char *complaint)
+{
+	return !complaint;
+}
+
+Test(wire, a_file_is_loaded_or_saved_and_has_a_path)
+{
+	const struct wire_request *open = &good[WIRE_FILE_OPEN];
+	struct {
+		struct wire_file_open open;
+		char path[4];
+	} good_payload = { { .length = 5 }, "/f" }, payload;
+
+	BAD(WIRE_FILE_OPEN, request.flags |= WIRE_TO_FILE);
+	BAD(WIRE_FILE_OPEN, request.flags = WIRE_TO_FILE);
+	BAD(WIRE_FILE_OPEN, request.length = sizeof(struct wire_file_open));
+	BAD(WIRE_FILE_OPEN, request.length += WIRE_PATH_SIZE);
+	BAD(WIRE_FILE_OPEN, request.offset = 8);
+	cr_assert(is_right(wire_check_payload(open, &good_payload)));
+#define BAD_OPEN(...)                                                    \
+	do {                                                             \
+		payload = good_payload;                                  \
+		__VA_ARGS__;                                             \
+		cr_assert(is_wrong(wire_check_payload(open, &payload))); \
+	} while (0)
+	BAD_OPEN(payload.open.length = 0);
+	BAD_OPEN(payload.open.length = INT64_MAX);
+	BAD_OPEN(payload.open.mode = 0600);
+	BAD_OPEN(payload.open.reserved = 1);
+	BAD_OPEN(payload.open.path[0] = 'f');
+	BAD_OPEN(payload.open.path[1] = '\0');
+	BAD_OPEN(payload.open.path[2] = 'g');
+}
+
+Test(wire, what_a_process_of_files_cannot_tell_is_refused)
+{
+	const struct wire_file_told told = { .bytes = 10, .process = 1 };
+	const struct wire_piece piece = { .at = 4096, .length = 8, .place = 8 };
+	const struct wire_piece_told moved = { .moved = 8 };
+	struct wire_file_told bad = told;
+
+	cr_assert(is_right(wire_check_told(&told, 10)));
+	cr_assert(is_wrong(wire_check_told(&told, 9)));
+	bad.process = 0;
+	cr_assert(is_wrong(wire_check_told(&bad, 10)));
+	bad = told;
+	bad.end = N_WIRE_FILE_ENDS;
+	cr_assert(is_wrong(wire_check_told(&bad, 10)));
+	bad.end = WIRE_FILE_NOT_OPENED;
+	bad.error = 4096;
+	cr_assert(is_wrong(wire_check_told(&bad, 10)));
+	cr_assert(is_right(wire_check_piece(&piece, 16)));
+	cr_assert(is_wrong(wire_check_piece(&piece, 15)));
+	cr_assert(is_wrong(wire_check_piece(&(struct wire_piece){ .length = 0 }, 16)));
+	cr_assert(is_wrong(wire_check_piece(
+		&(struct wire_piece){ .length = 8, .place = UINT32_MAX - 3 }, 16)));
+	cr_assert(is_wrong(wire_check_piece(
+		&(struct wire_piece){ .length = 8, .at = INT64_MAX }, 16)));
+	cr_assert(is_right(wire_check_piece_told(&moved, 8)));
+	cr_assert(is_wrong(wire_check_piece_told(&moved, 9)));
+	cr_assert(is_wrong(wire_check_piece_told(&moved, 7)));
+	cr_assert(is_right(wire_check_piece_told(
+		&(struct wire_piece_told){ .moved = 7, .error = ENODATA }, 8)));
 }
 
 Test(wire, answers_about_files_that_cannot_be_are_refused)
