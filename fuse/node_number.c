@@ -25,7 +25,7 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 		"size_bytes", "address", "guard", "generation", "state", "used_by",
 		"used_by_kernel", "stream", "last_prefetch", "last_write", "tag", "owner",
 		"created", "map", "sealed", "leases", "progress", "prefetch", "advise",
-		"attach",
+		"attach", "until", "cgroup",
 	},
 	[OBJECT_STREAM] = {
 		"", "status", "device", "priority", "state", "error", "owner",

@@ -6,6 +6,7 @@
  * (`name` of a device), and files of text: logs, lists, reasons. The name of a number of
  * bytes ends in `bytes`.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -20,11 +21,13 @@
 #include "kernels/module_use.h"
 #include "memops/file.h"
 #include "memops/lease.h"
+#include "memops/lifetime.h"
 #include "memory/block.h"
 #include "model/allocation.h"
 #include "model/journal.h"
 #include "model/managed_ranges.h"
 #include "model/module.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/stream.h"
@@ -258,6 +261,23 @@ static void allocation_sealed(const struct attribute_view *view, struct text *te
 	show_number(text, view->allocation->sealed);
 }
 
+static void allocation_until(const struct attribute_view *view, struct text *text)
+{
+	text_printf(text, "%s", lifetime_word(view->allocation->lifetime));
+}
+
+/* One word, as `cgroup=` takes it: other bytes are three octal digits. */
+static void allocation_cgroup(const struct attribute_view *view, struct text *text)
+{
+	const struct origin *origin = view->allocation->origin;
+
+	for (const char *byte = origin ? origin->cgroup : "none"; *byte; byte++)
+		text_printf(text,
+			    isgraph((unsigned char)*byte) && *byte != '\\' ? "%c"
+									   : "\\%03o",
+			    (unsigned char)*byte);
+}
+
 static void allocation_leases(const struct attribute_view *view, struct text *text)
 {
 	leases_show(view->broker, view->allocation, text);
@@ -301,6 +321,9 @@ static const struct attribute allocation_attributes[] = {
 	{ "tag", "as given, `none`", 0, FIELD(allocation, tag) },
 	{ "owner", "uid", 0, FIELD(allocation, owner) },
 	{ "created", "UTC", 0, FIELD(allocation, created_s) },
+	{ "until", "what frees it: close, exit, cgroup or `none`", 0, allocation_until },
+	{ "cgroup", "of the process that asked for it; `none`: unknown", 0,
+	  allocation_cgroup },
 	{ "map", "whose leases may have device memory: writers or readers",
 	  ATTRIBUTE_WRITABLE, allocation_map },
 	{ "sealed", "0, or 1 once that is written: nobody can write it any more",

@@ -15,6 +15,7 @@
 #include "cuda/driver.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
+#include "memops/lifetime.h"
 #include "memops/release.h"
 #include "memory/block.h"
 #include "memory/reclaim.h"
@@ -40,6 +41,7 @@ struct whole {
 	struct ops ops;
 	struct leases leases;
 	struct metrics metrics;
+	struct lifetimes lifetimes;
 };
 
 /*
@@ -137,6 +139,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
 	broker->metrics = &whole->metrics;
+	broker->lifetimes = &whole->lifetimes;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
 	broker->journal->warnings = config->warnings;

@@ -5,14 +5,12 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "api/kept.h"
 #include "api/metrics.h"
 #include "base/clock.h"
 #include "base/workqueue.h"
 #include "control/command.h"
 #include "control/line.h"
-#include "memops/release.h"
-#include "model/allocation.h"
+#include "memops/lifetime.h"
 #include "model/registry.h"
 #include "op/op.h"
 #include "process/broker.h"
@@ -48,8 +46,6 @@ struct control {
 		int error; /* 0: no such line */
 	} refused;
 
-	struct kept kept;
-
 	/* The batch under way. */
 	bool busy;
 	char *batch; /* tail and written bytes; owned */
@@ -76,7 +72,6 @@ struct control {
 
 static void control_go(struct control *control);
 static void control_go_on(struct task *rest);
-static int control_keep(struct command *command, struct token token);
 static void control_line_done(struct command *command, int error);
 
 int control_new(struct control **ret_control, struct broker *broker,
@@ -106,7 +101,6 @@ int control_new(struct control **ret_control, struct broker *broker,
 		.caller = &control->caller,
 		.token = token,
 		.completion.done = command_completed,
-		.keep = control_keep,
 		.done = control_line_done,
 	};
 	control->rest.run = control_go_on;
@@ -156,7 +150,9 @@ struct control *control_free(struct control *control)
 {
 	if (!control)
 		return NULL;
-	kept_free(&control->kept, control->broker);
+	if (control->command.lifetime)
+		lifetime_end(control->command.lifetime);
+	command_forget_cgroup(&control->command);
 	control->n_tail = 0;
 	control_drop_answers(control);
 	free(control->tail);
@@ -164,17 +160,6 @@ struct control *control_free(struct control *control)
 	pthread_mutex_destroy(&control->lock);
 	free(control);
 	return NULL;
-}
-
-static int control_keep(struct command *command, struct token token)
-{
-	struct control *control = command->control;
-	int r;
-
-	pthread_mutex_lock(&control->lock);
-	r = kept_add(&control->kept, control->broker->registry, token);
-	pthread_mutex_unlock(&control->lock);
-	return r;
 }
 
 bool control_wants_state(struct control *control)
@@ -499,6 +484,7 @@ static void control_begin(struct control *control, const char *bytes, size_t len
 	control->wants_state = false;
 	control_drop_answers(control);
 	control->refused.error = 0;
+	command_forget_cgroup(&control->command);
 	control->wait = wait;
 	wait->inner = &control->command.completion;
 	control_go(control);

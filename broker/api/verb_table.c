@@ -19,15 +19,16 @@ static const struct verb verbs[] = {
 		.name = "alloc",
 		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
 			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
-			 "[until=close] [map=writers|readers] [guard=1|2]",
+			 "[until=close|exit|cgroup] [map=writers|readers] [guard=1|2]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 		.answer = answer_allocation,
 	},
 	{
 		.name = "free",
-		.usage = "NAME",
-		.help = "frees an allocation, after its last use",
+		.usage = "[NAME] [cgroup=PATH]",
+		.help = "frees an allocation, after its last use; with cgroup= all that "
+			"was allocated from PATH or below it",
 		.run = verb_free,
 	},
 	{

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/refusal.h"
 #include "control/verb.h"
 #include "model/access.h"
@@ -90,6 +91,24 @@ int command_parse(struct command *command)
 	if (r < 0)
 		command_refuse(command, &refusal);
 	return r;
+}
+
+void command_forget_cgroup(struct command *command)
+{
+	free(take_ptr(command->cgroup));
+	command->cgroup_asked = false;
+}
+
+const char *command_cgroup(struct command *command, bool again)
+{
+	char path[CGROUP_PATH_MAX];
+
+	if (again)
+		command_forget_cgroup(command);
+	if (!command->cgroup_asked && cgroup_of(command->pid, path) == 0)
+		command->cgroup = strdup(path);
+	command->cgroup_asked = true;
+	return command->cgroup;
 }
 
 /* ---- ops of commands ---- */

@@ -15,6 +15,7 @@
 #include "model/object.h"
 
 struct control;
+struct lifetime; /* memops/lifetime.h */
 struct op;
 
 struct command {
@@ -31,11 +32,9 @@ struct command {
 	unsigned int line_number;     /* in its batch; 0: a single line */
 	struct completion completion; /* cancelled by a signal; answers */
 
-	/*
-	 * Registers an object made by the line, to be freed at close. Returns: 0;
-	 * -ENOMEM.
-	 */
-	int (*keep)(struct command *command, struct token token);
+	struct lifetime *lifetime; /* of the descriptor; NULL: nothing ends with it yet */
+	char *cgroup;		   /* see command_cgroup() */
+	bool cgroup_asked;
 	void (*done)(struct command *command,
 		     int error); /* set by the file; error >= 0 */
 };
@@ -60,6 +59,15 @@ void command_refuse(struct command *command, const struct refusal *refusal);
 /* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
  * answered. */
 int command_parse(struct command *command);
+
+/*
+ * The cgroup of the process that wrote the line; asked once a write, unless `again`.
+ * NULL: none, or unknown.
+ */
+const char *command_cgroup(struct command *command, bool again);
+
+/* Another process may write the next line. */
+void command_forget_cgroup(struct command *command);
 
 /*
  * Adds an op for the command (NULL: no memory for the op), with registry.lock held, and

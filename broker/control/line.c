@@ -348,15 +348,9 @@ int line_place(const char *word, struct full_name *ret_name, struct range *ret_r
 	return *plus ? line_range(plus + 1, NULL, ret_range, refusal) : 0;
 }
 
-int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal)
+static int line_bytes(const char *word, char path[LINE_MAX_LENGTH + 1],
+		      struct refusal *refusal)
 {
-	if (!word)
-		return refuse(refusal, EINVAL, "path=FILE is missing");
-	if (*word != '/')
-		return refuse(refusal, EINVAL,
-			      "path=%.200s is not absolute: begin with '/', since the "
-			      "broker does not know your working directory",
-			      word);
 	while (*word) {
 		unsigned int byte = (unsigned char)*word++;
 
@@ -372,4 +366,26 @@ int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *
 	}
 	*path = '\0';
 	return 0;
+}
+
+int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal)
+{
+	if (!word)
+		return refuse(refusal, EINVAL, "path=FILE is missing");
+	if (*word != '/')
+		return refuse(refusal, EINVAL,
+			      "path=%.200s is not absolute: begin with '/', since the "
+			      "broker does not know your working directory",
+			      word);
+	return line_bytes(word, path, refusal);
+}
+
+int line_cgroup(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal)
+{
+	if (*word != '/')
+		return refuse(refusal, EINVAL,
+			      "cgroup=%.200s does not begin with '/', as a path in "
+			      "/proc/PID/cgroup does behind 0::",
+			      word);
+	return line_bytes(word, path, refusal);
 }

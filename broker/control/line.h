@@ -77,3 +77,7 @@ int line_place(const char *word, struct full_name *ret_name, struct range *ret_r
  * byte, as in fstab, since a line is split at blanks. Returns: 0; -EINVAL.
  */
 int line_path(const char *word, char path[LINE_MAX_LENGTH + 1], struct refusal *refusal);
+
+/* `cgroup=`, a path as in /proc/PID/cgroup; bytes as in `path=`. Returns: 0; -EINVAL. */
+int line_cgroup(const char *word, char path[LINE_MAX_LENGTH + 1],
+		struct refusal *refusal);

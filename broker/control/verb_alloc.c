@@ -12,10 +12,11 @@
 #include "control/verb.h"
 #include "control/verbs.h"
 #include "memops/allocate.h"
-#include "memops/release.h"
+#include "memops/lifetime.h"
 #include "model/access.h"
 #include "model/location.h"
 #include "model/managed_ranges.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -33,7 +34,9 @@ struct alloc_line {
 	const char *tag;
 	uint8_t attach;
 	uint16_t mode;
-	bool until_close;
+	int until; /* enum lifetime_kind; -1: none */
+	struct lifetime *lifetime;
+	const char *cgroup; /* NULL: unknown */
 	bool map_readers;
 	enum guard guard;
 };
@@ -97,13 +100,13 @@ static int alloc_parse_tag(const char *word, const char **ret_tag,
 	return 0;
 }
 
-static int alloc_parse_until(const char *word, bool *ret_until_close,
-			     struct refusal *refusal)
+static int alloc_parse_until(const char *word, int *ret_until, struct refusal *refusal)
 {
-	*ret_until_close = strcmp(word, "close") == 0;
-	return *ret_until_close
+	*ret_until = lifetime_find_kind(word);
+	return *ret_until >= 0
 		       ? 0
-		       : refuse(refusal, EINVAL, "until=%.64s is not until=close", word);
+		       : refuse(refusal, EINVAL,
+				"until=%.64s is not one of close, exit, cgroup", word);
 }
 
 /* The driver itself places memory of the other kinds, next to any other memory. */
@@ -151,6 +154,7 @@ static int alloc_parse_keys(const struct registry *registry, const struct line *
 	int r;
 
 	line->mode = 0600;
+	line->until = -1;
 	r = alloc_parse_kind(words, line, refusal);
 	word = line_value(words, "device");
 	line->has_device = word;
@@ -161,7 +165,7 @@ static int alloc_parse_keys(const struct registry *registry, const struct line *
 	if (r == 0 && (word = line_value(words, "mode")))
 		r = alloc_parse_mode(word, &line->mode, refusal);
 	if (r == 0 && (word = line_value(words, "until")))
-		r = alloc_parse_until(word, &line->until_close, refusal);
+		r = alloc_parse_until(word, &line->until, refusal);
 	if (r == 0 && (word = line_value(words, "map")))
 		r = line_map(word, &line->map_readers, refusal);
 	if (r == 0 && (word = line_value(words, "guard")))
@@ -286,7 +290,8 @@ static int alloc_find_place(struct command *command, const char *name,
 }
 
 static void alloc_fail_new(struct command *command, const struct owner *owner,
-			   const char *name, const struct name_place *place, int r)
+			   const char *name, const struct name_place *place, int r,
+			   enum share used_up)
 {
 	struct registry *registry = command->broker->registry;
 	_cleanup_text_ struct text share = TEXT_INIT;
@@ -295,8 +300,7 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
 
 	if (r == -EMFILE || r == -EDQUOT)
-		share_explain(owner, r == -EMFILE ? SHARE_DESCRIPTORS : SHARE_ALLOCATIONS,
-			      1, &share);
+		share_explain(owner, used_up, 1, &share);
 	pthread_mutex_unlock(&registry->lock);
 	if (share.length)
 		command_fail(command, -r, "allocation %s: %s", name, text_string(&share));
@@ -320,24 +324,38 @@ static bool alloc_takes_descriptor(const struct alloc_line *line)
 	       !allocation_is_cell(kind, line->size, line->mode, line->guard);
 }
 
-/* Takes the shares and the name. */
+/* Takes the shares and the name. *ret_share: the one that -EDQUOT and -EMFILE are about.
+ */
 static int alloc_take(struct registry *registry, const struct alloc_line *line,
 		      const struct name_place *place, struct owner *owner,
-		      struct allocation **ret_allocation)
+		      struct allocation **ret_allocation, enum share *ret_share)
 {
 	bool has_descriptor = alloc_takes_descriptor(line);
+	struct allocation *allocation;
 	int r;
 
+	*ret_share = SHARE_DESCRIPTORS;
 	r = share_take(owner, SHARE_DESCRIPTORS, has_descriptor);
 	if (r < 0)
 		return r;
-	r = allocation_new(ret_allocation, registry, place->folder, place->name,
-			   line->size, owner);
-	if (r < 0)
+	*ret_share = SHARE_ALLOCATIONS;
+	r = allocation_new(&allocation, registry, place->folder, place->name, line->size,
+			   owner);
+	if (r < 0) {
 		share_give(owner, SHARE_DESCRIPTORS, has_descriptor);
-	else
-		(*ret_allocation)->has_descriptor = has_descriptor;
-	return r;
+		return r;
+	}
+	allocation->has_descriptor = has_descriptor;
+	*ret_share = SHARE_CGROUPS;
+	r = line->cgroup ? origin_add(registry, owner, line->cgroup, allocation) : 0;
+	if (r < 0) {
+		allocation_withdraw(registry, allocation);
+		allocation_free(registry, allocation);
+		return r;
+	}
+	lifetime_add(line->lifetime, allocation);
+	*ret_allocation = allocation;
+	return 0;
 }
 
 /* Takes the name. As alloc_check(). */
@@ -348,6 +366,7 @@ static struct allocation *alloc_new(struct command *command,
 	struct registry *registry = command->broker->registry;
 	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
 	struct managed *managed = NULL;
+	enum share used_up = SHARE_ALLOCATIONS;
 	struct allocation *allocation;
 	struct owner *owner;
 	int r = -ENOMEM;
@@ -356,10 +375,10 @@ static struct allocation *alloc_new(struct command *command,
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
 	if (owner && (managed || line->kind != KIND_MANAGED) && (tag || !line->tag))
-		r = alloc_take(registry, line, place, owner, &allocation);
+		r = alloc_take(registry, line, place, owner, &allocation, &used_up);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
-		alloc_fail_new(command, owner, line->name, place, r);
+		alloc_fail_new(command, owner, line->name, place, r, used_up);
 		return NULL;
 	}
 	allocation->managed = managed;
@@ -388,38 +407,71 @@ static void alloc_made(struct completion *completion, struct token token)
 	command_done(command, 0);
 }
 
-/* Without a place in the list, close would not free the allocation. */
-static void alloc_made_until_close(struct completion *completion, struct token token)
+/*
+ * The lifetime of `until=`, with a reference, and the cgroup. Returns: 0; negative, and
+ * the command is answered.
+ */
+static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 {
-	struct command *command = container_of(completion, struct command, completion);
-	struct registry *registry = command->broker->registry;
-	struct allocation *allocation;
+	struct broker *broker = command->broker;
+	struct refusal refusal;
+	int r;
 
-	if (command->keep(command, token) == 0) {
-		alloc_made(completion, token);
-		return;
+	line->cgroup = command_cgroup(command, line->until == LIFETIME_CGROUP);
+	if (line->until < 0)
+		return 0;
+	if (line->until != LIFETIME_CLOSE) {
+		r = lifetime_get(broker, (enum lifetime_kind)line->until, command->caller,
+				 command->pid, line->cgroup, &line->lifetime, &refusal);
+		if (r < 0)
+			command_refuse(command, &refusal);
+		return r;
 	}
+	if (!command->lifetime)
+		command->lifetime = lifetime_new(broker);
+	if (!command->lifetime) {
+		command_fail(command, ENOMEM, "no memory in the broker");
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&broker->registry->lock);
+	line->lifetime = lifetime_ref(command->lifetime);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return 0;
+}
+
+/* Checks the line and makes the allocation. Returns: NULL after answering. */
+static struct allocation *alloc_begin(struct command *command, struct alloc_line *line)
+{
+	struct registry *registry = command->broker->registry;
+	struct allocation *allocation = NULL;
+	struct name_place place;
+	struct stream *stream;
+
+	if (alloc_find_lifetime(command, line) < 0)
+		return NULL;
 	pthread_mutex_lock(&registry->lock);
-	allocation = allocation_get(registry, token.slot, token.generation);
-	if (allocation)
-		allocation_release(command->broker, allocation);
+	if (alloc_check(command, line, &stream) == 0 &&
+	    alloc_find_place(command, line->name, &place) == 0)
+		allocation = alloc_new(command, line, &place, stream);
+	/* On failure the lock has been released. */
+	if (!allocation)
+		pthread_mutex_lock(&registry->lock);
 	else
-		pthread_mutex_unlock(&registry->lock);
-	command_fail(command, ENOMEM, "no memory in the broker");
+		registry->n_busy++;
+	lifetime_unref(line->lifetime);
+	pthread_mutex_unlock(&registry->lock);
+	return allocation;
 }
 
 void verb_alloc(struct command *command)
 {
-	struct registry *registry = command->broker->registry;
 	struct alloc_line line = { 0 };
 	struct refusal refusal;
 	struct alloc_request *alloc;
-	struct name_place place;
-	struct stream *stream;
 
 	if (command_parse(command) < 0)
 		return;
-	if (alloc_parse(registry, &command->line, &line, &refusal) < 0) {
+	if (alloc_parse(command->broker->registry, &command->line, &line, &refusal) < 0) {
 		command_refuse(command, &refusal);
 		return;
 	}
@@ -432,19 +484,10 @@ void verb_alloc(struct command *command)
 	alloc->pid = command->pid;
 	alloc->completion = &command->completion;
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
-	alloc->made = line.until_close ? alloc_made_until_close : alloc_made;
-	pthread_mutex_lock(&registry->lock);
-	if (alloc_check(command, &line, &stream) < 0 ||
-	    alloc_find_place(command, line.name, &place) < 0) {
+	alloc->made = alloc_made;
+	alloc->allocation = alloc_begin(command, &line);
+	if (alloc->allocation)
+		alloc_request_start(alloc);
+	else
 		free(alloc);
-		return;
-	}
-	alloc->allocation = alloc_new(command, &line, &place, stream);
-	if (!alloc->allocation) {
-		free(alloc);
-		return;
-	}
-	command->broker->registry->n_busy++;
-	pthread_mutex_unlock(&registry->lock);
-	alloc_request_start(alloc);
 }

@@ -23,6 +23,7 @@
 #include "base/descriptor.h"
 #include "base/number.h"
 #include "memops/lease.h"
+#include "memops/lifetime.h"
 #include "memops/release.h"
 #include "memory/slab.h"
 #include "model/journal.h"
@@ -91,7 +92,10 @@ static void alloc_request_done(struct alloc_request *alloc)
 		      (unsigned long long)allocation->id, kind_name(allocation->kind),
 		      (unsigned long long)allocation->size, allocation->owner->uid,
 		      alloc->pid);
-	pthread_mutex_unlock(&broker->registry->lock);
+	if (lifetime_is_over(allocation))
+		allocation_release(broker, allocation);
+	else
+		pthread_mutex_unlock(&broker->registry->lock);
 
 	made = alloc->made;
 	free(alloc);
@@ -110,6 +114,7 @@ static void alloc_request_failed(struct alloc_request *alloc, int error,
 	registry_less_busy(broker->registry);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
+	lifetime_leave(allocation);
 	allocation_withdraw(broker->registry, allocation);
 	allocation_free(broker->registry, allocation);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <utlist.h>
@@ -29,6 +30,8 @@
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
+
+#define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
 void leases_init(struct leases *leases)
 {
@@ -328,6 +331,25 @@ static void lease_departed(void *userdata)
 		allocation_resume_release(release);
 }
 
+/*
+ * A lease ends when its descriptor closes. For a killed process this is before the driver
+ * has removed the process's mappings (some 100 ms on hardware). Memory released in
+ * between would count as free too early. So the memory is released after the exit.
+ */
+static void lease_await_exit(struct lease *lease)
+{
+	struct awaited awaited = {
+		.fd = lease->pidfd,
+		.events = EPOLLIN,
+		.timeout_ms = EXIT_MS,
+		.done = lease_departed,
+		.userdata = lease,
+	};
+
+	if (!reaper_add(&lease->broker->leases->reaper, &awaited))
+		lease_departed(lease);
+}
+
 struct lease *broker_lease_close(struct lease *lease)
 {
 	struct op *release = NULL, *held = NULL;
@@ -364,7 +386,7 @@ struct lease *broker_lease_close(struct lease *lease)
 	if (release)
 		allocation_resume_release(release);
 	if (departs && allocation)
-		reaper_add(&broker->leases->reaper, lease->pidfd, lease_departed, lease);
+		lease_await_exit(lease);
 	return NULL;
 }
 

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
+#include "memops/reaper.h"
 
 struct allocation;
 struct broker;
@@ -24,31 +24,6 @@ struct owner;
 struct text;
 
 #define LEASES_OF_USER_MAX 4096
-
-/*
- * Watches processes that ended with leases: the driver may keep their mappings for a
- * moment.
- */
-struct reaper {
-	pthread_mutex_t lock;
-	struct departure *departures; /* lock */
-	int wake;		      /* eventfd; -1: the thread was never needed */
-	bool ending;		      /* lock */
-	pthread_t thread;
-};
-
-void reaper_init(struct reaper *reaper);
-void reaper_deinit(struct reaper *reaper);
-
-/*
- * Calls done when the process of pidfd (borrowed until then) has exited, after REAP_MS at
- * the latest; at once if waiting is not possible.
- */
-void reaper_add(struct reaper *reaper, int pidfd, void (*done)(void *userdata),
-		void *userdata);
-
-/* Calls done of all entries now, and of later ones at once. */
-void reaper_end(struct reaper *reaper);
 
 struct leases {
 	struct lease *by_id; /* registry.lock, like all here */

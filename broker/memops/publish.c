@@ -13,6 +13,7 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "memops/lease.h"
+#include "memops/lifetime.h"
 #include "memops/release.h"
 #include "memops/seal.h"
 #include "model/access.h"
@@ -161,7 +162,7 @@ static void set_publish(struct set *set, struct op **ready)
 
 	for (size_t i = 0; i < set->n; i++) {
 		seal(set->broker, set->allocations[i], set->caller);
-		set->allocations[i]->until_close = false;
+		lifetime_leave(set->allocations[i]);
 		if (!set->replaced[i])
 			continue;
 		set->replaced[i]->replaced = true;

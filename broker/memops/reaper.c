@@ -1,111 +1,149 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits for the exit of processes that held leases.
- *
- * A lease ends when its descriptor closes. For a killed process this is before the driver
- * has removed the process's mappings (some 100 ms on hardware). Memory released in
- * between would count as free too early. So the memory is released after the exit.
+ * Events name an entry by its number, so an event of an entry that has been removed
+ * meanwhile finds nothing.
  */
-#include "memops/lease.h"
+#include "memops/reaper.h"
 
-#include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/def.h"
 
-#define REAP_MS	 10000
-#define N_POLLED 256 /* processes watched at a time; the others are watched later */
+#define N_EVENTS 64
+/*
+ * The kernel may drop the event of a cgroup that is removed within 10 ms of another
+ * event, so cgroups are looked at without one, too.
+ */
+#define LOOK_MS 1000
 
 struct departure {
-	int pidfd;
-	int64_t deadline_ms;
-	bool gone;
-	void (*done)(void *userdata);
-	void *userdata;
-	struct departure *prev, *next;
+	uint64_t id;
+	struct awaited awaited;
+	int64_t over_ms;	       /* CLOCK_MONOTONIC; 0: no limit */
+	struct departure *prev, *next; /* in reaper->timed */
+	UT_hash_handle hh;
 };
 
 void reaper_init(struct reaper *reaper)
 {
-	*reaper = (struct reaper){ .lock = PTHREAD_MUTEX_INITIALIZER, .wake = -1 };
+	*reaper = (struct reaper){ .lock = PTHREAD_MUTEX_INITIALIZER,
+				   .epoll = -1,
+				   .wake = -1 };
 }
 
-static void departure_finish(struct departure *departure)
+static bool departure_is_timed(const struct departure *departure)
 {
-	departure->done(departure->userdata);
+	return departure->awaited.is_over || departure->over_ms;
+}
+
+/* Called with the lock. */
+static void departure_unlink(struct reaper *reaper, struct departure *departure)
+{
+	(void)epoll_ctl(reaper->epoll, EPOLL_CTL_DEL, departure->awaited.fd, NULL);
+	HASH_DEL(reaper->by_id, departure);
+	if (departure_is_timed(departure))
+		DL_DELETE(reaper->timed, departure);
+}
+
+/* With the lock held, released meanwhile. */
+static void departure_finish(struct reaper *reaper, struct departure *departure)
+{
+	departure_unlink(reaper, departure);
+	pthread_mutex_unlock(&reaper->lock);
+	departure->awaited.done(departure->awaited.userdata);
 	free(departure);
+	pthread_mutex_lock(&reaper->lock);
 }
 
-/*
- * Removes entries whose process has exited or whose time is over. Called with the lock.
- */
-static struct departure *reaper_take(struct reaper *reaper, int64_t *ret_wait_ms)
+static struct departure *departure_find(const struct reaper *reaper, uint64_t id)
 {
-	struct departure *departure, *safe, *taken = NULL;
+	struct departure *departure;
+
+	HASH_FIND(hh, reaper->by_id, &id, sizeof(id), departure);
+	return departure;
+}
+
+/* An entry of `timed` whose wait is over; NULL: none. Called with the lock. */
+static struct departure *reaper_find_over(const struct reaper *reaper)
+{
 	int64_t now = clock_ms();
+	struct departure *departure;
 
-	*ret_wait_ms = -1;
-	DL_FOREACH_SAFE (reaper->departures, departure, safe) {
-		int64_t left = departure->deadline_ms - now;
+	DL_FOREACH (reaper->timed, departure) {
+		const struct awaited *awaited = &departure->awaited;
 
-		if (departure->gone || left <= 0 || reaper->ending) {
-			DL_DELETE(reaper->departures, departure);
-			DL_APPEND(taken, departure);
-		} else if (*ret_wait_ms < 0 || left < *ret_wait_ms) {
-			*ret_wait_ms = left;
-		}
+		if (departure->over_ms && departure->over_ms <= now)
+			return departure;
+		if (awaited->is_over && awaited->is_over(awaited->fd))
+			return departure;
 	}
-	return taken;
+	return NULL;
 }
 
-/* Called without the lock; only this thread removes entries. */
-static void reaper_wait(struct reaper *reaper, int64_t wait_ms)
+/* Called with the lock. */
+static int reaper_wait_ms(const struct reaper *reaper)
 {
-	struct pollfd fds[1 + N_POLLED] = { { .fd = reaper->wake, .events = POLLIN } };
-	struct departure *polled[N_POLLED], *departure;
-	nfds_t n = 0;
+	const struct departure *departure;
+	int64_t now = clock_ms(), wait_ms = -1;
+
+	DL_FOREACH (reaper->timed, departure) {
+		int64_t left =
+			departure->over_ms ? MAX(departure->over_ms - now, 0) : LOOK_MS;
+
+		wait_ms = wait_ms < 0 ? left : MIN(wait_ms, left);
+	}
+	return (int)wait_ms;
+}
+
+/* With the lock held, released meanwhile. */
+static void reaper_take_event(struct reaper *reaper, uint64_t id)
+{
+	struct departure *departure = id ? departure_find(reaper, id) : NULL;
 	uint64_t count;
 
-	pthread_mutex_lock(&reaper->lock);
-	DL_FOREACH (reaper->departures, departure) {
-		if (n == N_POLLED)
-			break;
-		polled[n] = departure;
-		fds[++n] = (struct pollfd){ .fd = departure->pidfd, .events = POLLIN };
-	}
-	pthread_mutex_unlock(&reaper->lock);
-	if (poll(fds, n + 1, (int)wait_ms) <= 0)
+	if (!id && read(reaper->wake, &count, sizeof(count)) < 0)
 		return;
-	if (fds[0].revents && read(reaper->wake, &count, sizeof(count)) < 0)
-		return;
-	for (nfds_t i = 0; i < n; i++)
-		polled[i]->gone = fds[i + 1].revents;
+	if (departure && (!departure->awaited.is_over ||
+			  departure->awaited.is_over(departure->awaited.fd)))
+		departure_finish(reaper, departure);
 }
 
 static void *reaper_main(void *userdata)
 {
 	struct reaper *reaper = userdata;
-	struct departure *departure, *safe, *taken;
-	bool ending = false;
-	int64_t wait_ms;
+	struct epoll_event events[N_EVENTS];
+	struct departure *departure;
+	int n, wait_ms;
 
-	while (!ending) {
-		pthread_mutex_lock(&reaper->lock);
-		taken = reaper_take(reaper, &wait_ms);
-		ending = reaper->ending;
+	pthread_mutex_lock(&reaper->lock);
+	while (!reaper->ending) {
+		wait_ms = reaper_wait_ms(reaper);
 		pthread_mutex_unlock(&reaper->lock);
-		DL_FOREACH_SAFE (taken, departure, safe) {
-			DL_DELETE(taken, departure);
-			departure_finish(departure);
-		}
-		if (!ending)
-			reaper_wait(reaper, wait_ms);
+		n = epoll_wait(reaper->epoll, events, N_EVENTS, wait_ms);
+		pthread_mutex_lock(&reaper->lock);
+		for (int i = 0; i < n; i++)
+			reaper_take_event(reaper, events[i].data.u64);
+		while ((departure = reaper_find_over(reaper)))
+			departure_finish(reaper, departure);
 	}
+	while (reaper->by_id)
+		departure_finish(reaper, reaper->by_id);
+	pthread_mutex_unlock(&reaper->lock);
 	return NULL;
+}
+
+static bool reaper_listen(struct reaper *reaper, int fd, uint32_t events, uint64_t id)
+{
+	struct epoll_event event = { .events = events, .data.u64 = id };
+
+	return epoll_ctl(reaper->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 /* Starts the thread on first use. Called with the lock. */
@@ -113,10 +151,13 @@ static bool reaper_start(struct reaper *reaper)
 {
 	if (reaper->wake >= 0)
 		return true;
+	reaper->epoll = epoll_create1(EPOLL_CLOEXEC);
 	reaper->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (reaper->wake >= 0 &&
+	if (reaper->epoll >= 0 && reaper->wake >= 0 &&
+	    reaper_listen(reaper, reaper->wake, EPOLLIN, 0) &&
 	    pthread_create(&reaper->thread, NULL, reaper_main, reaper) == 0)
 		return true;
+	closep(&reaper->epoll);
 	closep(&reaper->wake);
 	return false;
 }
@@ -129,29 +170,52 @@ static void reaper_poke(struct reaper *reaper)
 	(void)written;
 }
 
-void reaper_add(struct reaper *reaper, int pidfd, void (*done)(void *userdata),
-		void *userdata)
+uint64_t reaper_add(struct reaper *reaper, const struct awaited *awaited)
 {
 	struct departure *departure = calloc(1, sizeof(*departure));
-	bool added = false;
+	uint64_t id = 0;
 
+	if (!departure)
+		return 0;
+	departure->awaited = *awaited;
+	departure->over_ms = awaited->timeout_ms ? clock_ms() + awaited->timeout_ms : 0;
 	pthread_mutex_lock(&reaper->lock);
-	if (departure && !reaper->ending && reaper_start(reaper)) {
-		*departure = (struct departure){
-			.pidfd = pidfd,
-			.deadline_ms = clock_ms() + REAP_MS,
-			.done = done,
-			.userdata = userdata,
-		};
-		DL_APPEND(reaper->departures, departure);
-		added = true;
-		reaper_poke(reaper);
+	if (!reaper->ending && reaper_start(reaper) &&
+	    reaper_listen(reaper, awaited->fd, awaited->events, reaper->n_ever + 1)) {
+		id = departure->id = ++reaper->n_ever;
+		HASH_ADD(hh, reaper->by_id, id, sizeof(departure->id), departure);
+		if (departure_is_timed(departure)) {
+			DL_APPEND(reaper->timed, departure);
+			reaper_poke(reaper);
+		}
 	}
 	pthread_mutex_unlock(&reaper->lock);
-	if (added)
-		return;
+	if (!id)
+		free(departure);
+	return id;
+}
+
+bool reaper_remove(struct reaper *reaper, uint64_t id)
+{
+	struct departure *departure;
+
+	pthread_mutex_lock(&reaper->lock);
+	departure = departure_find(reaper, id);
+	if (departure)
+		departure_unlink(reaper, departure);
+	pthread_mutex_unlock(&reaper->lock);
 	free(departure);
-	done(userdata);
+	return departure;
+}
+
+bool reaper_has(struct reaper *reaper, uint64_t id)
+{
+	bool has;
+
+	pthread_mutex_lock(&reaper->lock);
+	has = departure_find(reaper, id);
+	pthread_mutex_unlock(&reaper->lock);
+	return has;
 }
 
 void reaper_end(struct reaper *reaper)
@@ -168,6 +232,7 @@ void reaper_deinit(struct reaper *reaper)
 	reaper_end(reaper);
 	if (reaper->wake >= 0)
 		pthread_join(reaper->thread, NULL);
+	closep(&reaper->epoll);
 	closep(&reaper->wake);
 	pthread_mutex_destroy(&reaper->lock);
 }

@@ -12,6 +12,7 @@
 
 #include "base/workqueue.h"
 #include "memops/lease.h"
+#include "memops/lifetime.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "memory/block.h"
@@ -416,6 +417,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 			 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
 	readahead_free(broker, allocation->readahead, ready);
+	lifetime_leave(allocation);
 	allocation_withdraw(broker->registry, allocation);
 	leases_note_freed(broker, allocation);
 	if (op) {

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/refusal.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -135,6 +136,7 @@ void allocation_set_stream(struct allocation *allocation, struct stream *stream)
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
 {
 	assert(allocation->state != ALLOCATION_FREED);
+	origin_leave(registry, allocation);
 	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
 	if (allocation->state != ALLOCATION_MAKING) {

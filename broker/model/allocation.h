@@ -19,8 +19,10 @@
 
 struct block;	/* broker/memory */
 struct lease;	/* broker/memops */
+struct lifetime; /* broker/memops */
 struct managed; /* model/managed_ranges.h */
 struct move;	/* broker/memops */
+struct origin;	/* model/origin.h */
 struct owner;
 struct readahead; /* broker/memops */
 struct refusal;
@@ -71,12 +73,16 @@ struct allocation {
 	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
 	bool map_readers : 1; /* readers, too, may lease device memory */
 	bool sealed : 1;      /* nobody writes it any more; never undone */
-	bool until_close : 1; /* freed with the descriptor of the line that made it */
 	bool replaced : 1;    /* FREED: another was published at its name */
 	struct entry entry;   /* its name */
 	char *tag;	      /* NULL: none */
 	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
+
+	struct origin *origin; /* the cgroup that asked for it; NULL: unknown */
+	struct allocation *origin_prev, *origin_next;
+	struct lifetime *lifetime; /* what it ends with; NULL: nothing. memops/lifetime.h */
+	struct allocation *lifetime_prev, *lifetime_next;
 
 	/* The current place of the memory. */
 	struct owner *owner;

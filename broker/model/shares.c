@@ -20,6 +20,7 @@ static const struct {
 } rows[N_SHARES] = {
 	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
+	[SHARE_CGROUPS] = { "cgroups with allocations", 4096, EDQUOT },
 	[SHARE_IMAGES] = { "of open images and tensors", (uint64_t)1 << 30, EDQUOT,
 			   true },
 	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },

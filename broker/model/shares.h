@@ -20,6 +20,7 @@ struct text;
 enum share {
 	SHARE_ALLOCATIONS, /* includes allocations being made and freed */
 	SHARE_DESCRIPTORS, /* of the broker's process: one for each block of memory */
+	SHARE_CGROUPS,	   /* that allocations came from, each by its path */
 	SHARE_IMAGES,	   /* bytes of images and tensors being written */
 	SHARE_LOADED,	   /* bytes of images in modules, each with a descriptor */
 	SHARE_NAMES,	   /* bytes of functions of modules: names and parameters */

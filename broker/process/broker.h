@@ -24,6 +24,7 @@ struct broker {
 	struct ops *ops;	     /* op/op.h */
 	struct leases *leases;	     /* memops/lease.h */
 	struct metrics *metrics;     /* api/metrics.h */
+	struct lifetimes *lifetimes; /* memops/lifetime.h */
 	struct cuda_driver *driver;
 	char *version;
 	char *socket; /* socket where tickets are exchanged; NULL: none */

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+#include "memops/lifetime.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/cgroup.h"
+#include "base/process.h"
+#include "base/refusal.h"
+#include "base/text.h"
+#include "memops/lease.h"
+#include "memops/release.h"
+#include "model/access.h"
+#include "model/allocation.h"
+#include "model/origin.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "process/broker.h"
+
+/* All under registry.lock. */
+struct lifetime {
+	struct broker *broker;
+	enum lifetime_kind kind;
+	unsigned int n_refs;
+	bool over;
+	struct allocation *allocations;
+
+	/* Of processes and cgroups. */
+	char *key;	     /* in lifetimes.by_key; NULL: not there any more */
+	int fd;		     /* pidfd, or cgroup.events; -1: none */
+	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
+	struct owner *payer; /* charged for the descriptor */
+	UT_hash_handle hh;
+};
+
+static const char *const words[] = {
+	[LIFETIME_CLOSE] = "close",
+	[LIFETIME_EXIT] = "exit",
+	[LIFETIME_CGROUP] = "cgroup",
+};
+
+int lifetime_find_kind(const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strcmp(word, words[i]) == 0)
+			return (int)i;
+	}
+	return -EINVAL;
+}
+
+const char *lifetime_word(const struct lifetime *lifetime)
+{
+	return lifetime ? words[lifetime->kind] : "none";
+}
+
+/* ---- references ---- */
+
+static void lifetime_forget(struct lifetime *lifetime)
+{
+	if (lifetime->key)
+		HASH_DEL(lifetime->broker->lifetimes->by_key, lifetime);
+	free(take_ptr(lifetime->key));
+}
+
+static void lifetime_free(struct lifetime *lifetime)
+{
+	lifetime_forget(lifetime);
+	if (lifetime->payer)
+		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
+	closep(&lifetime->fd);
+	free(lifetime);
+}
+
+struct lifetime *lifetime_ref(struct lifetime *lifetime)
+{
+	if (lifetime)
+		lifetime->n_refs++;
+	return lifetime;
+}
+
+void lifetime_unref(struct lifetime *lifetime)
+{
+	if (!lifetime)
+		return;
+	/* The last reference is the reaper's, unless it is about to end the lifetime. */
+	if (--lifetime->n_refs == 1 && lifetime->watch &&
+	    reaper_remove(&lifetime->broker->leases->reaper, lifetime->watch))
+		lifetime->n_refs--;
+	if (!lifetime->n_refs)
+		lifetime_free(lifetime);
+}
+
+void lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
+{
+	if (!lifetime)
+		return;
+	allocation->lifetime = lifetime_ref(lifetime);
+	DL_APPEND2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+}
+
+void lifetime_leave(struct allocation *allocation)
+{
+	struct lifetime *lifetime = take_ptr(allocation->lifetime);
+
+	if (!lifetime)
+		return;
+	DL_DELETE2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+	lifetime_unref(lifetime);
+}
+
+bool lifetime_is_over(const struct allocation *allocation)
+{
+	return allocation->lifetime && allocation->lifetime->over;
+}
+
+/* ---- the end ---- */
+
+/* The first that can be freed; one being made is freed when it is made. */
+static struct allocation *lifetime_first_made(const struct lifetime *lifetime)
+{
+	struct allocation *allocation;
+
+	DL_FOREACH2(lifetime->allocations, allocation, lifetime_next)
+	{
+		if (allocation->state != ALLOCATION_MAKING)
+			return allocation;
+	}
+	return NULL;
+}
+
+void lifetime_end(struct lifetime *lifetime)
+{
+	struct broker *broker = lifetime->broker;
+	struct allocation *allocation;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	lifetime->over = true;
+	lifetime_forget(lifetime);
+	while ((allocation = lifetime_first_made(lifetime))) {
+		allocation_release(broker, allocation);
+		pthread_mutex_lock(&broker->registry->lock);
+	}
+	lifetime_unref(lifetime);
+	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+/* The broker that ends frees all allocations in any case, once their uses are done. */
+static void lifetime_reaped(void *userdata)
+{
+	struct lifetime *lifetime = userdata;
+	struct registry *registry = lifetime->broker->registry;
+	bool ending;
+
+	pthread_mutex_lock(&registry->lock);
+	lifetime->watch = 0;
+	ending = registry->shutting_down;
+	if (ending)
+		lifetime_unref(lifetime);
+	pthread_mutex_unlock(&registry->lock);
+	if (!ending)
+		lifetime_end(lifetime);
+}
+
+/* ---- the table ---- */
+
+static bool process_is_over(int fd)
+{
+	struct pollfd pidfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pidfd, 1, 0) > 0;
+}
+
+static struct lifetime *lifetime_find(const struct broker *broker, const char *key)
+{
+	struct lifetime *lifetime;
+
+	HASH_FIND_STR(broker->lifetimes->by_key, key, lifetime);
+	if (!lifetime)
+		return NULL;
+	if (!reaper_has(&broker->leases->reaper, lifetime->watch) ||
+	    (lifetime->kind == LIFETIME_EXIT ? process_is_over(lifetime->fd)
+					     : cgroup_is_over(lifetime->fd))) {
+		lifetime_forget(lifetime);
+		return NULL;
+	}
+	return lifetime_ref(lifetime);
+}
+
+struct lifetime *lifetime_new(struct broker *broker)
+{
+	struct lifetime *lifetime = calloc(1, sizeof(*lifetime));
+
+	if (lifetime) {
+		lifetime->broker = broker;
+		lifetime->n_refs = 1;
+		lifetime->fd = -1;
+	}
+	return lifetime;
+}
+
+static int lifetime_charge(struct lifetime *lifetime, const struct caller *user,
+			   struct refusal *refusal)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct owner *payer = owner_get(lifetime->broker->registry, user->uid, user->gid);
+	int r = payer ? share_take(payer, SHARE_DESCRIPTORS, 1) : -ENOMEM;
+
+	if (r == 0)
+		lifetime->payer = payer;
+	else if (payer)
+		share_explain(payer, SHARE_DESCRIPTORS, 1, &why);
+	return r == 0 ? 0
+		      : refuse(refusal, -r, "until=%s: %s", lifetime_word(lifetime),
+			       payer ? text_string(&why) : "no memory in the broker");
+}
+
+/*
+ * Puts a new lifetime into the table and the reaper. Takes ownership of fd; fd is closed
+ * on failure. Under registry.lock.
+ */
+static int lifetime_watch(struct broker *broker, enum lifetime_kind kind, const char *key,
+			  int fd, const struct caller *user, struct lifetime **ret,
+			  struct refusal *refusal)
+{
+	struct lifetime *lifetime = lifetime_new(broker);
+	int r;
+
+	if (!lifetime) {
+		close(fd);
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	}
+	lifetime->kind = kind;
+	lifetime->fd = fd;
+	r = lifetime_charge(lifetime, user, refusal);
+	if (r == 0 && (lifetime->key = strdup(key)))
+		lifetime->watch = reaper_add(
+			&broker->leases->reaper,
+			&(struct awaited){
+				.fd = fd,
+				.events = kind == LIFETIME_EXIT ? EPOLLIN : EPOLLPRI,
+				.is_over = kind == LIFETIME_EXIT ? NULL : cgroup_is_over,
+				.done = lifetime_reaped,
+				.userdata = lifetime,
+			});
+	if (r == 0 && !lifetime->watch)
+		r = refuse(refusal, ENOMEM, "no memory in the broker");
+	if (r < 0) {
+		free(take_ptr(lifetime->key));
+		lifetime_free(lifetime);
+		return r;
+	}
+	HASH_ADD_KEYPTR(hh, broker->lifetimes->by_key, lifetime->key, strlen(key),
+			lifetime);
+	lifetime->n_refs++; /* the reaper's */
+	*ret = lifetime;
+	return 0;
+}
+
+static int refuse_process(pid_t thread, int error, struct refusal *refusal)
+{
+	if (!thread)
+		return refuse(refusal, EOPNOTSUPP,
+			      "until=exit: the broker can't see the process that wrote "
+			      "the line (it is outside of the broker's PID namespace)");
+	return refuse(refusal, error, "until=exit: process %d: %s", thread,
+		      strerror(error));
+}
+
+static int refuse_cgroup(pid_t thread, const char *path, int error,
+			 struct refusal *refusal)
+{
+	if (error == EOPNOTSUPP || !path)
+		return refuse(refusal, EOPNOTSUPP,
+			      "until=cgroup needs cgroup version 2, which is not mounted "
+			      "here or has not process %d; until=exit needs none",
+			      thread);
+	if (error == ENOENT)
+		return refuse(refusal, EINVAL,
+			      "until=cgroup: process %d is in %s, the root of all "
+			      "cgroups, which never ends; use until=exit",
+			      thread, path);
+	return refuse(refusal, error, "until=cgroup: %s: %s", path, strerror(error));
+}
+
+/* Returns: a descriptor to watch; -errno with a sentence. */
+static int lifetime_open(enum lifetime_kind kind, pid_t thread, pid_t process,
+			 const char *cgroup, struct refusal *refusal)
+{
+	int fd;
+
+	if (kind == LIFETIME_EXIT) {
+		fd = thread ? pidfd_open(process, 0) : -1;
+		return fd >= 0 ? fd : refuse_process(thread, errno, refusal);
+	}
+	fd = cgroup ? cgroup_open(thread, cgroup) : -EOPNOTSUPP;
+	return fd >= 0 ? fd : refuse_cgroup(thread, cgroup, -fd, refusal);
+}
+
+int lifetime_get(struct broker *broker, enum lifetime_kind kind,
+		 const struct caller *user, pid_t thread, const char *cgroup,
+		 struct lifetime **ret_lifetime, struct refusal *refusal)
+{
+	pid_t process = process_of_thread(thread);
+	struct registry *registry = broker->registry;
+	struct lifetime *lifetime = NULL;
+	char pid[16];
+	const char *key = kind == LIFETIME_EXIT ? pid : cgroup;
+	int fd, r = 0;
+
+	snprintf(pid, sizeof(pid), "%d", process);
+	pthread_mutex_lock(&registry->lock);
+	if (key)
+		lifetime = lifetime_find(broker, key);
+	pthread_mutex_unlock(&registry->lock);
+	if (!lifetime) {
+		fd = lifetime_open(kind, thread, process, cgroup, refusal);
+		if (fd < 0)
+			return fd;
+		pthread_mutex_lock(&registry->lock);
+		/* Another line of the process may have been faster. */
+		lifetime = lifetime_find(broker, key);
+		if (lifetime)
+			close(fd);
+		else
+			r = lifetime_watch(broker, kind, key, fd, user, &lifetime,
+					   refusal);
+		pthread_mutex_unlock(&registry->lock);
+	}
+	if (r == 0)
+		*ret_lifetime = lifetime;
+	return r;
+}
+
+/* ---- all of a cgroup ---- */
+
+/* As for a free by name: the allocation, and its place in the folder. */
+static bool may_free(const struct caller *caller, const struct allocation *allocation)
+{
+	struct refusal refusal;
+
+	return caller_may(caller, allocation, ACCESS_OWN) &&
+	       folder_check(allocation->entry.folder, caller, FOLDER_WRITE, &refusal) ==
+		       0;
+}
+
+/* Takes the tokens of the caller's allocations. Returns: how many. */
+static size_t origin_list(const struct origin *origin, const struct caller *caller,
+			  struct token **tokens, size_t n)
+{
+	const struct allocation *allocation;
+	size_t n_all = n;
+	struct token *grown;
+
+	DL_FOREACH2(origin->allocations, allocation, origin_next)
+	n_all++;
+	grown = reallocarray(*tokens, n_all, sizeof(**tokens));
+	if (!grown)
+		return n;
+	*tokens = grown;
+	DL_FOREACH2(origin->allocations, allocation, origin_next)
+	{
+		if (allocation->state != ALLOCATION_MAKING &&
+		    may_free(caller, allocation))
+			grown[n++] = (struct token){ allocation->slot,
+						     allocation->slot_generation };
+	}
+	return n;
+}
+
+uint64_t allocations_free_from(struct broker *broker, const struct caller *caller,
+			       const char *cgroup, uint64_t *ret_bytes)
+{
+	struct registry *registry = broker->registry;
+	_cleanup_free_ struct token *tokens = NULL;
+	const struct origin *origin;
+	struct allocation *allocation;
+	uint64_t n_freed = 0;
+	size_t n = 0;
+
+	*ret_bytes = 0;
+	pthread_mutex_lock(&registry->lock);
+	for (origin = registry->origins; origin; origin = origin->hh.next) {
+		if (cgroup_is_within(origin->cgroup, cgroup))
+			n = origin_list(origin, caller, &tokens, n);
+	}
+	for (size_t i = 0; i < n; i++) {
+		allocation =
+			allocation_get(registry, tokens[i].slot, tokens[i].generation);
+		if (!allocation || !may_free(caller, allocation))
+			continue;
+		n_freed++;
+		*ret_bytes += allocation->size;
+		allocation_release_by(broker, allocation, caller);
+		pthread_mutex_lock(&registry->lock);
+	}
+	pthread_mutex_unlock(&registry->lock);
+	return n_freed;
+}

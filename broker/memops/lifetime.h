@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lifetimes: what an allocation ends with (`until=`). Allocations with the same
+ * descriptor, process or cgroup share one. At its end all of them are freed. Publishing
+ * an allocation takes it out of its lifetime.
+ *
+ * Processes and cgroups are in one table, by pid and by path, and watched by the reaper.
+ * A pid or a path may come again; so an entry is used for another line only as long as it
+ * has not ended.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct allocation;
+struct broker;
+struct caller;
+struct lifetime;
+struct refusal;
+
+enum lifetime_kind {
+	LIFETIME_CLOSE,	 /* a descriptor of control/alloc */
+	LIFETIME_EXIT,	 /* a process */
+	LIFETIME_CGROUP, /* all processes of a cgroup and below it */
+};
+
+struct lifetimes {
+	struct lifetime *by_key; /* registry.lock */
+};
+
+/* Returns: a kind; -EINVAL. */
+int lifetime_find_kind(const char *word);
+
+/* As in `until=`; `none` for NULL. */
+const char *lifetime_word(const struct lifetime *lifetime);
+
+/* Of a descriptor; to be ended with lifetime_end(). NULL: no memory. */
+struct lifetime *lifetime_new(struct broker *broker);
+
+/*
+ * Finds or makes the lifetime of the process of a thread, or of its cgroup (the path from
+ * cgroup_of(), NULL: none). The thread can't end meanwhile. The user is charged for a
+ * descriptor. No lock held.
+ *
+ * Returns: 0; -errno with a sentence. *ret_lifetime is to be given to lifetime_unref().
+ */
+int lifetime_get(struct broker *broker, enum lifetime_kind kind,
+		 const struct caller *user, pid_t thread, const char *cgroup,
+		 struct lifetime **ret_lifetime, struct refusal *refusal);
+
+/* Takes and drops a reference; NULL is ignored. Under registry.lock. */
+struct lifetime *lifetime_ref(struct lifetime *lifetime);
+void lifetime_unref(struct lifetime *lifetime);
+
+/* From now on the allocation ends with the lifetime. Under registry.lock. */
+void lifetime_add(struct lifetime *lifetime, struct allocation *allocation);
+
+/* The allocation ends with nothing any more. Under registry.lock. */
+void lifetime_leave(struct allocation *allocation);
+
+/* Whether the lifetime of the allocation, if any, is over. Under registry.lock. */
+bool lifetime_is_over(const struct allocation *allocation);
+
+/* Frees the allocations, and drops the caller's reference. No lock held. */
+void lifetime_end(struct lifetime *lifetime);
+
+/*
+ * Frees all allocations that were made from the cgroup or below it: the caller's own, all
+ * for root. Returns: how many; *ret_bytes is their size. No lock held.
+ */
+uint64_t allocations_free_from(struct broker *broker, const struct caller *caller,
+			       const char *cgroup, uint64_t *ret_bytes);

@@ -1,0 +1,419 @@
+#!/bin/bash
+# Memory that ends with its process or its cgroup, memory of a cgroup freed by an epilog,
+# and lines that wait for memory.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# The folder of the cgroup hierarchy, version 2. Skips where this user can't make one in it.
+hierarchy()
+{
+	awk '$3 == "cgroup2" { print $2; exit }' /proc/self/mounts
+}
+
+# group_new NAME: makes cgroup NAME of this case. Its folder is $G/NAME, its path $P/NAME.
+group_new()
+{
+	G=$(hierarchy)/gpumem-test-${T##*.} P=/gpumem-test-${T##*.}
+	mkdir -p "$G/$1" 2>/dev/null || skip "cgroups (version 2) can't be made in '$(hierarchy)' by uid $(id -u)"
+	trap groups_remove EXIT
+}
+
+groups_remove()
+{
+	local folder
+	cleanup_case
+	find "$G" -depth -type d | while read -r folder; do
+		xargs -r kill -KILL <"$folder/cgroup.procs"
+		eventually 'rmdir "$folder"'
+	done
+}
+
+# processes FOLDER: whether the cgroup has any (the size of the file is 0 in any case).
+processes()
+{
+	grep -q . "$1/cgroup.procs"
+}
+
+# writer LINE [CGROUP]: a process that writes a line of alloc and lives on; its pid is $writer.
+# Returns when the line is answered.
+writer()
+{
+	rm -f "$T/answered"
+	bash -c '
+		[ ! "$2" ] || echo $$ >"$2/cgroup.procs"
+		echo "$1" >control/alloc
+		: >"$3/answered"
+		exec sleep 1000' - "$1" "${2-}" "$T" &
+	writer=$!
+	eventually "[ -e '$T/answered' ]"
+}
+
+gone()
+{
+	eventually "[ ! -e allocations/$1 ]"
+}
+
+# descriptors_of PROCESS
+descriptors_of()
+{
+	ls "/proc/$1/fd" | wc -l
+}
+
+# ---- until=exit ----
+
+test_until_exit_frees_when_the_process_that_wrote_the_line_ends()
+{
+	local kind
+	for kind in $kinds; do
+		writer "x 1M kind=$kind until=exit"
+		is "$(<allocations/x/until)" exit
+		is "$(<allocations/x/state)" live
+		kill -KILL "$writer"
+		gone x
+	done
+	bash -c 'echo "x 4096 until=exit" >control/alloc; [ -e allocations/x ]'
+	gone x
+}
+
+test_until_exit_outlives_the_descriptor_and_other_processes()
+{
+	writer 'x 4096 until=exit'
+	echo hello >allocations/x/data
+	bash -c 'echo "other 4096 until=exit" >control/alloc'
+	gone other
+	is "$(head -c 5 allocations/x/data)" hello
+	kill "$writer"
+	gone x
+}
+
+test_until_exit_is_the_whole_process_and_not_the_thread()
+{
+	py <<-'EOF'
+		def write():
+		    os.write(control("alloc"), b"x 4096 until=exit")
+		thread = threading.Thread(target=write)
+		thread.start()
+		thread.join()
+		open("allocations/x/data", "rb").read()
+		# The first thread may end before the others.
+		def last():
+		    while open(f"/proc/{os.getpid()}/task/{os.getpid()}/stat").read().split()[2] != "Z":
+		        time.sleep(0.01)
+		    os.write(control("alloc"), b"y 4096 until=exit")
+		    open("allocations/x/data", "rb").read()
+		    open("allocations/y/data", "rb").read()
+		    open(os.environ["T"] + "/well", "w")
+		    os._exit(0)
+		threading.Thread(target=last).start()
+		libc.syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+	EOF
+	[ -e "$T/well" ]
+	gone x
+	gone y
+}
+
+test_until_exit_of_a_child_is_the_childs()
+{
+	bash -c 'echo "parent 4096 until=exit" >control/alloc
+		bash -c "echo \"child 4096 until=exit\" >control/alloc"
+		until [ ! -e allocations/child ]; do sleep 0.02; done
+		[ -e allocations/parent ]'
+	gone parent
+}
+
+# A process with a number that another just had: clone3(2) can choose it.
+test_a_process_with_the_number_of_one_that_has_ended_is_another()
+{
+	needs_root 'processes with a chosen number'
+	trap 'kill -CONT "$(<"$T/main/pid")"; cleanup_case' EXIT
+	py "$T" "$(<"$T/main/pid")" <<-'EOF'
+		def child(pid, line, lives):
+		    args = (ctypes.c_uint64 * 11)()
+		    wanted = ctypes.c_int(pid)
+		    args[4] = signal.SIGCHLD
+		    if pid:
+		        args[8], args[9] = ctypes.addressof(wanted), 1
+		    here, there = os.pipe()
+		    born = libc.syscall(435, args, 88)
+		    if born < 0:
+		        raise OSError(ctypes.get_errno(), "clone3")
+		    if born == 0:
+		        os.close(here)
+		        with open("control/alloc", "wb", 0) as file:
+		            file.write(line)
+		        os.write(there, b"x")
+		        while lives:
+		            signal.pause()
+		        os._exit(0)
+		    os.close(there)
+		    return born, here
+
+		broker = int(sys.argv[2])
+		first, said = child(0, b"first 4096 until=exit", True)
+		assert os.read(said, 1) == b"x"
+		# The broker hears of the end and of the next line at once.
+		os.kill(broker, signal.SIGSTOP)
+		os.kill(first, signal.SIGKILL)
+		os.waitpid(first, 0)
+		second, said = child(first, b"second 4096 until=exit", True)
+		assert second == first
+		os.kill(broker, signal.SIGCONT)
+		assert os.read(said, 1) == b"x"
+		while os.path.exists("allocations/first"):
+		    time.sleep(0.01)
+		assert os.path.exists("allocations/second")
+		third, said = child(0, b"third 4096 until=exit", False)
+		assert os.read(said, 1) == b"x"
+		os.waitpid(third, 0)
+		while os.path.exists("allocations/third"):
+		    time.sleep(0.01)
+		assert os.path.exists("allocations/second")
+		os.kill(second, signal.SIGKILL)
+		os.waitpid(second, 0)
+		while os.path.exists("allocations/second"):
+		    time.sleep(0.01)
+	EOF
+}
+
+test_published_memory_outlives_the_process()
+{
+	writer 'x.part 4096 until=exit'
+	echo 'x.part x' >control/publish
+	is "$(<allocations/x/until)" none
+	writer 'other 4096 until=exit'
+	pkill -KILL -P $$ sleep
+	gone other
+	[ -e allocations/x ]
+}
+
+test_a_thousand_allocations_of_a_process_take_one_descriptor()
+{
+	local broker before
+	broker=$(<"$T/main/pid")
+	echo 'block 4096' >control/alloc
+	before=$(descriptors_of "$broker")
+	bash -c "seq -f 'x%.0f 256 until=exit' 1000 >control/alloc; exec sleep 1000" &
+	seq -f 'y%.0f 256 until=exit' 1000 >"$T/lines"
+	bash -c 'while read -r line; do echo "$line"; done <"$1/lines" >control/alloc; : >"$1/done"; exec sleep 1000' - "$T" &
+	eventually "[ -e '$T/done' ]"
+	is "$(ls allocations | wc -l)" 1001
+	[ "$(descriptors_of "$broker")" -le $((before + 10)) ] ||
+		fail "$(descriptors_of "$broker") descriptors, $before before"
+	kill %2
+	eventually '[ "$(ls allocations)" = block ]'
+	# A spare block for small allocations is kept.
+	eventually "[ \$(descriptors_of $broker) -le $((before + 2)) ]"
+}
+
+test_a_line_that_fails_leaves_nothing_behind()
+{
+	local broker before i
+	broker=$(<"$T/main/pid")
+	writer 'x 4096'
+	before=$(descriptors_of "$broker")
+	for i in {1..50}; do
+		bash -c 'echo "x 4096 until=exit" >control/alloc' 2>/dev/null && fail 'x was there'
+	done
+	eventually "[ \$(descriptors_of $broker) -le $before ]"
+}
+
+test_until_takes_one_of_three_words()
+{
+	refused EINVAL "until=never is not one of close, exit, cgroup" 'echo "x 4K until=never" >control/alloc'
+	echo 'x 4K' >control/alloc
+	is "$(<allocations/x/until)" none
+	exec 3>control/alloc
+	echo 'y 4K until=close' >&3
+	is "$(<allocations/y/until)" close
+	exec 3>&-
+	gone y
+}
+
+# ---- until=cgroup ----
+
+test_until_cgroup_frees_when_the_last_process_of_the_cgroup_ends()
+{
+	local other
+	group_new job
+	writer 'x 4096 until=cgroup' "$G/job"
+	is "$(<allocations/x/until) $(<allocations/x/cgroup)" "cgroup $P/job"
+	other=$writer
+	writer 'y 4096' "$G/job"
+	kill -KILL "$other"
+	wait "$other" || :
+	writer 'z 4096 until=cgroup' "$G/job"
+	[ -e allocations/x ]
+	kill -KILL $(<"$G/job/cgroup.procs")
+	gone x
+	gone z
+	[ -e allocations/y ]
+}
+
+test_processes_below_a_cgroup_count()
+{
+	group_new job/step
+	writer 'x 4096 until=cgroup' "$G/job"
+	(exec sleep 1000) &
+	echo $! >"$G/job/step/cgroup.procs"
+	echo "$writer" >"$(hierarchy)/cgroup.procs"
+	processes "$G/job" && fail 'the writer has not left'
+	writer 'y 4096 until=exit'
+	kill "$writer"
+	gone y
+	[ -e allocations/x ]
+	kill %2
+	gone x
+}
+
+test_a_writer_that_moves_leaves_its_memory_with_the_cgroup()
+{
+	group_new one
+	mkdir "$G/two"
+	writer 'x 4096 until=cgroup' "$G/one"
+	echo "$writer" >"$G/two/cgroup.procs"
+	gone x
+	writer 'y 4096 until=cgroup' "$G/two"
+	kill -KILL "$writer"
+	writer 'z 4096 until=exit'
+	kill -KILL "$writer"
+	gone z
+	[ -e allocations/y ]
+}
+
+# The kernel may drop the last event of a cgroup that is removed at once.
+test_a_cgroup_that_is_removed_at_once_has_ended()
+{
+	local i
+	for i in {1..20}; do
+		group_new "job$i"
+		writer 'x 4096 until=cgroup' "$G/job$i"
+		echo "$writer" >"$(hierarchy)/cgroup.procs"
+		rmdir "$G/job$i"
+		gone x
+		kill "$writer"
+	done
+}
+
+test_a_cgroup_made_again_is_another()
+{
+	group_new job
+	writer 'x 4096 until=cgroup' "$G/job"
+	trap 'kill -CONT "$(<"$T/main/pid")"; groups_remove' EXIT
+	kill -STOP "$(<"$T/main/pid")"
+	kill -KILL "$writer"
+	wait "$writer" || :
+	rmdir "$G/job"
+	mkdir "$G/job"
+	# Nothing of the environment makes bash look at the mount, which stands.
+	(cd / && exec env -i M="$M" bash -c 'echo $$ >"$1/cgroup.procs"; echo "y 4096 until=cgroup" >"$M/control/alloc"; exec sleep 1000' - "$G/job") &
+	eventually "processes '$G/job'"
+	kill -CONT "$(<"$T/main/pid")"
+	gone x
+	eventually '[ -e allocations/y ]'
+	kill $!
+	gone y
+}
+
+test_a_cgroup_whose_name_has_blanks_is_one_word()
+{
+	group_new 'job 1\2'
+	writer 'x 4096 until=cgroup' "$G/job 1\\2"
+	is "$(<allocations/x/cgroup)" "$P/job\\0401\\1342"
+	is "$(value_of allocations/x/status cgroup)" "$P/job\\0401\\1342"
+	exec 3<>control/free
+	printf '%s\n' "cgroup=$(<allocations/x/cgroup)" >&3
+	is "$(cat <&3)" $'freed 1\nbytes 4096'
+}
+
+test_the_root_of_all_cgroups_never_ends()
+{
+	local root
+	root=$(sed -n 's/^0::\/$/\//p' /proc/self/cgroup)
+	[ "$root" ] || skip 'this process is in a cgroup'
+	refused EINVAL 'in /, the root of all cgroups, which never ends' 'echo "x 4K until=cgroup" >control/alloc'
+}
+
+# Without its file system, version 2 is as good as not there.
+test_until_cgroup_needs_version_2()
+{
+	needs_root 'unmounting in a mount namespace'
+	mkdir -p "$T/old/mnt"
+	# Its working folder would keep the mount of this topic.
+	(cd / && exec unshare -m --propagation private bash -c '
+		while read -r _ folder type _; do
+			case $type in
+			cgroup2) umount "$folder" || exit 3 ;;
+			fuse.gpumemd) umount -l "$folder" ;; # of other tests: they could not end
+			esac
+		done <<<"$(tac /proc/self/mounts)"
+		"$GPUMEMD" -f --driver "$1" "$2/mnt" &
+		until [ -e "$2/mnt/version" ]; do sleep 0.02; done
+		cd "$2/mnt"
+		echo "y 4K until=exit" >control/alloc
+		echo "x 4K until=cgroup" >control/alloc
+		tail -n 1 errors
+		cat allocations/y/until
+		cd /
+		umount "$2/mnt"
+		wait' - "$(driver old)" "$T/old" >"$T/old/said" 2>&1) || fail "$(<"$T/old/said")"
+	like "$(<"$T/old/said")" 'EOPNOTSUPP until=cgroup needs cgroup version 2, .*until=exit needs none'
+	like "$(<"$T/old/said")" 'exit$'
+}
+
+# ---- free cgroup=PATH ----
+
+test_free_takes_all_that_came_from_a_cgroup_or_below()
+{
+	group_new job1/step
+	mkdir "$G/job10"
+	writer 'a 4096' "$G/job1"
+	writer 'b 8192 kind=host' "$G/job1/step"
+	writer 'c 4096 until=exit' "$G/job1/step"
+	writer 'other 4096' "$G/job10"
+	echo 'mine 4096' >control/alloc
+	exec 3<>control/free
+	echo "cgroup=$P/job1" >&3
+	is "$(cat <&3)" $'freed 3\nbytes 16384'
+	is "$(ls allocations | xargs)" 'mine other'
+	echo "cgroup=$P/job1/" >&3
+	is "$(cat <&3)" $'freed 0\nbytes 0'
+	echo 'cgroup=/never/was' >&3
+	is "$(cat <&3)" $'freed 0\nbytes 0'
+}
+
+test_an_epilog_frees_after_the_cgroup_is_gone()
+{
+	group_new job
+	writer 'x 4096' "$G/job"
+	writer 'x.part 4096' "$G/job"
+	echo 'x.part y' >control/publish
+	kill -KILL $(<"$G/job/cgroup.procs")
+	eventually "rmdir '$G/job'"
+	is "$(<allocations/x/cgroup)" "$P/job"
+	echo "cgroup=$P/job" >control/free
+	is "$(ls allocations)" ''
+}
+
+test_users_free_their_own_and_root_frees_all()
+{
+	needs_root 'several users'
+	group_new job
+	writer 'roots 4096' "$G/job"
+	bash -c 'echo $$ >"$1/cgroup.procs"
+		exec setpriv --reuid=1001 --regid=1001 --clear-groups bash -c "echo \"a 4096\" >control/alloc; echo \"b 4096\" >control/alloc"' - "$G/job"
+	is "$(by 1002 run "exec 3<>control/free; echo 'cgroup=$P' >&3; cat <&3")" $'freed 0\nbytes 0'
+	is "$(by 1001 run "exec 3<>control/free; echo 'cgroup=$P/job' >&3; cat <&3")" $'freed 2\nbytes 8192'
+	is "$(ls allocations)" roots
+	echo "cgroup=$P" >control/free
+	is "$(ls allocations)" ''
+}
+
+test_free_takes_a_name_or_a_cgroup()
+{
+	echo 'x 4K' >control/alloc
+	refused EINVAL 'NAME or cgroup=PATH, not both' 'echo "x cgroup=/a" >control/free'
+	refused EINVAL "cgroup=a does not begin with '/'" 'echo "cgroup=a" >control/free'
+	echo x >control/free
+	is "$(ls allocations)" ''
+}
+
+main "$@"
