@@ -130,15 +130,22 @@ int log_complain(const char *format, ...)
 struct log {
 	struct warnings *warnings;
 	pthread_t thread;
+	pthread_mutex_t lock; /* for the next two */
+	pthread_cond_t change;
+	bool over; /* the thread has said all */
 };
 
 static void *log_run(void *userdata)
 {
-	struct warnings *warnings = userdata;
+	struct log *log = userdata;
 	struct warning warning;
 
-	while (warnings_take(warnings, &warning))
+	while (warnings_take(log->warnings, &warning))
 		say(&warning);
+	pthread_mutex_lock(&log->lock);
+	log->over = true;
+	pthread_cond_signal(&log->change);
+	pthread_mutex_unlock(&log->lock);
 	return NULL;
 }
 
@@ -148,9 +155,10 @@ struct log *log_new(void)
 
 	if (!log)
 		return NULL;
+	pthread_mutex_init(&log->lock, NULL);
+	clock_cond_init(&log->change);
 	log->warnings = warnings_new();
-	if (log->warnings &&
-	    pthread_create(&log->thread, NULL, log_run, log->warnings) == 0)
+	if (log->warnings && pthread_create(&log->thread, NULL, log_run, log) == 0)
 		return log;
 	log->warnings = warnings_free(log->warnings);
 	free(log);
@@ -162,19 +170,31 @@ struct warnings *log_warnings(struct log *log)
 	return log->warnings;
 }
 
+static bool log_is_over(struct log *log)
+{
+	int64_t until = clock_ms() + END_WAIT_MS;
+	bool over;
+
+	pthread_mutex_lock(&log->lock);
+	while (!log->over && clock_cond_wait(&log->change, &log->lock, until) == 0)
+		;
+	over = log->over;
+	pthread_mutex_unlock(&log->lock);
+	return over;
+}
+
 struct log *log_free(struct log *log)
 {
-	struct timespec until;
-
 	if (!log)
 		return NULL;
 	warnings_end(log->warnings);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += END_WAIT_MS / 1000;
-	/* A thread that hangs in the journal keeps the warnings until the process ends.
-	 */
-	if (pthread_clockjoin_np(log->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
-		warnings_free(log->warnings);
+	/* A thread that hangs in the journal keeps both until the process ends. */
+	if (!log_is_over(log))
+		return NULL;
+	pthread_join(log->thread, NULL);
+	warnings_free(log->warnings);
+	pthread_cond_destroy(&log->change);
+	pthread_mutex_destroy(&log->lock);
 	free(log);
 	return NULL;
 }
