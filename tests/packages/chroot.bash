@@ -52,6 +52,16 @@ list_files()
 		sort
 }
 
+# Waits until no daemon and no worker runs.
+all_ended()
+{
+	in_chroot use 'for i in $(seq 200); do
+			grep -qs "^gpumem" /proc/[0-9]*/comm || exit 0
+			sleep 0.1
+		done
+		echo "after 20 seconds there is:"; grep "^gpumem" /proc/[0-9]*/comm; exit 1'
+}
+
 # ---- cases, each on what those before it left ----
 
 case_they_are_built_with_their_build_dependencies_alone()
@@ -128,12 +138,7 @@ assert bytes(m.memoryview()[:12]) == b\"of the mount\""'
 
 case_umount_ends_the_daemon()
 {
-	in_chroot use 'umount /mnt/gpu
-		for i in $(seq 200); do
-			grep -qs "^gpumem" /proc/[0-9]*/comm || exit 0
-			sleep 0.1
-		done
-		echo "it still runs after 20 seconds"; exit 1'
+	in_chroot use 'umount /mnt/gpu' && all_ended
 }
 
 case_mount_and_fstab_start_the_daemon()
@@ -147,13 +152,14 @@ case_an_ordinary_user_mounts()
 {
 	in_chroot use 'useradd -m anna
 		su anna -c "mkdir ~/gpu && gpumemd --driver software ~/gpu &&
-			gpumem alloc x 4K && ls ~/gpu/allocations && fusermount3 -u ~/gpu"
-		userdel -r anna'
+			gpumem alloc x 4K && ls ~/gpu/allocations && fusermount3 -u ~/gpu"' &&
+		all_ended && in_chroot use 'userdel -r anna'
 }
 
 case_the_tracer_answers()
 {
-	in_chroot use 'gpumem-trace --help | grep -q usage; gpumem-trace --list | grep -q cuMemAlloc_v2'
+	in_chroot use 'gpumem-trace --help | grep -i usage
+		gpumem-trace --library /usr/lib/*/gpumem/libcuda.so.1 --list | grep cuMemAlloc_v2'
 }
 
 case_without_the_software_gpu_the_daemon_says_so()
