@@ -193,6 +193,21 @@ static void snapshot_read(struct file *file, fuse_req_t req, size_t size, off_t 
 		reply_part(snapshot, req, size, offset);
 }
 
+/* The broker keeps the value on a disk. */
+static void store(struct snapshot *snapshot, fuse_req_t req, const struct caller *caller,
+		  const char *bytes, size_t size)
+{
+	struct view *view = snapshot->file.view;
+	const struct node *node = &snapshot->node;
+	struct request *request = request_new(view, req, request_reply_written);
+
+	if (!request)
+		return;
+	node->row->attribute->store(view->broker, node->token, caller, bytes, size,
+				    &request->wait);
+	request_wait(request);
+}
+
 static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
 			   size_t size, off_t offset, const struct fuse_file_info *info)
 {
@@ -204,6 +219,10 @@ static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
 	(void)offset;
 	(void)info;
 	error = snapshot->writable ? identity_init(&identity, req) : -EACCES;
+	if (!error && node->row->attribute->store) {
+		store(snapshot, req, &identity.caller, bytes, size);
+		return;
+	}
 	if (!error)
 		error = broker_store(file->view->broker, node->row->type, node->token,
 				     node->row->attribute, &identity.caller, bytes, size);

@@ -52,23 +52,31 @@ static bool page_add(struct page *page, const char *name, ino_t inode, mode_t mo
 	return page_add_entry(page, name, &entry, next);
 }
 
-static void list_fixed(struct page *page, const struct node *directory, off_t offset)
+/* first: the offset of row 0. */
+static void list_fixed_from(struct page *page, const struct node *directory, off_t offset,
+			    off_t first)
 {
 	size_t n;
 	const struct node_row *rows = nodes_fixed(&n);
 	unsigned int parent = (unsigned int)(directory->row - rows);
 
-	for (size_t i = (size_t)MAX(offset - N_DOTS, 1); i < n; i++) {
+	for (size_t i = (size_t)MAX(offset - first, 1); i < n; i++) {
 		struct node node = { &rows[i], TOKEN_NONE };
 
 		if (rows[i].parent == parent &&
 		    !page_add(page, rows[i].name, node_inode(&node, 0), rows[i].mode,
-			      (off_t)i + 1 + N_DOTS))
+			      first + (off_t)i + 1))
 			return;
 	}
 }
 
-static void list_objects(struct page *page, const struct node *directory, off_t offset)
+static void list_fixed(struct page *page, const struct node *directory, off_t offset)
+{
+	list_fixed_from(page, directory, offset, N_DOTS);
+}
+
+/* Returns: was there room for all? */
+static bool list_objects(struct page *page, const struct node *directory, off_t offset)
 {
 	enum object_type type = directory->row->holds;
 	struct caller caller = caller_of(page->req);
@@ -88,9 +96,21 @@ static void list_objects(struct page *page, const struct node *directory, off_t 
 				continue;
 			if (!page_add(page, entries[i].name, node_inode(&node, object.id),
 				      S_IFDIR, (off_t)cookie + N_DOTS))
-				return;
+				return false;
 		}
 	}
+	return true;
+}
+
+/* Fixed nodes in a folder of objects come behind all objects. */
+#define FIXED_FROM ((off_t)1 << 40)
+
+static void list_folder(struct page *page, const struct node *directory, off_t offset)
+{
+	if (offset < FIXED_FROM && !list_objects(page, directory, offset))
+		return;
+	if (node_is_fixed(directory))
+		list_fixed_from(page, directory, MAX(offset, FIXED_FROM), FIXED_FROM);
 }
 
 static void list_files(struct page *page, const struct node *directory, off_t offset)
@@ -122,7 +142,7 @@ static void list_files(struct page *page, const struct node *directory, off_t of
 static void (*const listers[N_NODE_KINDS])(struct page *page,
 					   const struct node *directory, off_t offset) = {
 	[NODE_DIRECTORY] = list_fixed,
-	[NODE_FOLDER] = list_objects,
+	[NODE_FOLDER] = list_folder,
 	[NODE_OBJECT] = list_files,
 };
 
@@ -136,8 +156,10 @@ static ino_t inode_above(struct view *view, const struct node *directory)
 	struct object_stat object = { 0 };
 	struct object_ref folder;
 
-	if (node_is_fixed(directory))
+	if (node_is_fixed(directory)) {
+		above.row = &rows[directory->row->parent];
 		return node_inode(&above, 0);
+	}
 	folder = broker_above(view->broker, type, directory->token);
 	if (folder.token.generation &&
 	    !broker_stat(view->broker, folder.type, folder.token, &object)) {

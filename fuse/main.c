@@ -236,6 +236,19 @@ static char *resolve_driver(const char *driver)
 	return install_path_software();
 }
 
+static int start_limits(struct server *server)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int error = 0;
+
+	if (server->options->limits)
+		error = broker_limits(server->broker, server->options->limits, &why);
+	if (error)
+		log_complain("limits: %s",
+			 why.length ? text_string(&why) : strerror(-error));
+	return error;
+}
+
 static int start_broker(struct server *server, const char *driver, const char *worker)
 {
 	const struct broker_config config = {
@@ -256,7 +269,7 @@ static int start_broker(struct server *server, const char *driver, const char *w
 
 	error = broker_new(&server->broker, &config, &why);
 	if (!error)
-		return 0;
+		return start_limits(server);
 	if (!options_software(server->options->driver, &settings))
 		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
 			     text_string(&why));

@@ -248,7 +248,8 @@ void tree_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
 	int error;
 
 	if (!folder_of(req, parent, name, true,
-		       "directories are made in allocations, modules and streams only",
+		       "directories are made in allocations, modules, streams and owners "
+		       "only",
 		       &folder, &type))
 		return;
 	error = broker_create(view->broker, type, folder.token, name, mode, &caller,

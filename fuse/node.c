@@ -46,6 +46,8 @@ _Static_assert(N_OBJECT_TYPES <= 1 << TYPE_BITS, "a type fits its bits");
 enum {
 	ROW_ROOT,
 	ROW_CONTROL,
+	ROW_OWNERS = 8,
+	ROW_DEFAULT = 13,
 };
 
 static const struct node_row fixed_rows[] = {
@@ -62,7 +64,10 @@ static const struct node_row fixed_rows[] = {
 	  NODE_LINK, S_IFLNK | 0777 },
 	{ "events_pipe", "each change as it comes: blocks, works with poll", NODE_PIPE,
 	  S_IFREG | 0444 },
-	{ NULL, "who uses the GPUs", NODE_FOLDER, S_IFDIR | 0555, .holds = OBJECT_OWNER },
+	[ROW_OWNERS] = { NULL,
+			 "who uses the GPUs; mkdir makes one, to have limits from the "
+			 "start",
+			 NODE_FOLDER, S_IFDIR | 0755, .holds = OBJECT_OWNER },
 	{ NULL, "the GPUs, numbered as nvidia-smi does", NODE_FOLDER, S_IFDIR | 0555,
 	  .holds = OBJECT_DEVICE },
 	{ NULL, "rmdir frees one, mv renames it; mkdir makes a folder of them",
@@ -71,6 +76,8 @@ static const struct node_row fixed_rows[] = {
 	  S_IFDIR | 0777, .holds = OBJECT_MODULE },
 	{ NULL, "mkdir makes one, rmdir destroys it", NODE_FOLDER, S_IFDIR | 0777,
 	  .holds = OBJECT_STREAM },
+	[ROW_DEFAULT] = { "default", "", NODE_DIRECTORY, S_IFDIR | 0555,
+			  .parent = ROW_OWNERS },
 };
 
 /* Files that objects have beside their attributes and verbs. */
@@ -128,14 +135,17 @@ static void add_fixed(void)
 	for (size_t i = 0; i < table->n; i++) {
 		const struct attribute *row = &table->rows[i];
 
-		if (!(row->flags & ATTRIBUTE_ROOT_FILE))
+		if (!(row->flags & (ATTRIBUTE_ROOT_FILE | ATTRIBUTE_DEFAULT)))
 			continue;
 		table_add(OBJECT_BROKER,
 			  &(struct node_row){
 				  .name = row->name,
 				  .help = row->help,
 				  .kind = NODE_ATTRIBUTE,
-				  .mode = S_IFREG | 0444,
+				  .mode = S_IFREG |
+					  (row->flags & ATTRIBUTE_WRITABLE ? 0644 : 0444),
+				  .parent = row->flags & ATTRIBUTE_DEFAULT ? ROW_DEFAULT
+									   : ROW_ROOT,
 				  .attribute = row,
 			  });
 	}

@@ -18,7 +18,8 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 		"version", "driver_version", "driver_path", "leases", "control/alloc",
 		"control/free", "control/fill", "control/copy", "control/load",
 		"control/save", "control/publish", "control/prefetch", "control/advise",
-		"control/launch", "control/synchronize", "metrics",
+		"control/launch", "control/synchronize", "metrics", "owners/default",
+		"default/max",
 	},
 	[OBJECT_ALLOCATION] = {
 		"", "data", "lease", "tensors", "status", "id", "kind", "device",
@@ -42,7 +43,8 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 	[OBJECT_OWNER] = {
 		"", "status", "name", "state", "failure", "worker", "restarts", "bytes",
 		"peak_bytes", "allocations", "leases", "leased_bytes",
-		"freed_leased_bytes", "output", "reset",
+		"freed_leased_bytes", "output", "reset", "max", "current", "peak",
+		"max_events",
 	},
 	[OBJECT_MODULE] = {
 		"", "image", "status", "device", "state", "error", "log", "launches",

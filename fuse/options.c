@@ -53,6 +53,17 @@ static int set_socket(struct options *options, const char *value, struct text *w
 	return options->socket ? 0 : -ENOMEM;
 }
 
+static int set_limits(struct options *options, const char *value, struct text *why)
+{
+	if (*value != '/') {
+		text_printf(why, "limits needs an absolute path, not '%s'", value);
+		return -EINVAL;
+	}
+	free(options->limits);
+	options->limits = strdup(value);
+	return options->limits ? 0 : -ENOMEM;
+}
+
 #define LAUNCH_TIMEOUT_MAX 1000000 /* as for timeout= */
 
 static int set_seconds(unsigned int *seconds, const struct option_row *row,
@@ -81,6 +92,8 @@ static const struct option_row rows[] = {
 	  "software GPU: software[:devices=N]\n[:memory=SIZE][:machine=NAME]", set_driver },
 	{ "socket", 0, "PATH", "where tickets of leases are exchanged\n"
 	  "(/run/gpumem/MOUNTPOINT)", set_socket },
+	{ "limits", 0, "FILE", "keep the limits of users there, over restarts\n"
+	  "(root only)", set_limits },
 	{ "worker-idle", 0, "SECONDS", "end a user's worker that has had nothing to do\n"
 	  "for so long (60)", SECONDS(worker_idle_s, INT_MAX) },
 	{ "launch-timeout", 0, "SECONDS", "end a kernel that runs longer, where its\n"
@@ -295,6 +308,7 @@ void options_deinit(struct options *options)
 {
 	free(options->driver);
 	free(options->socket);
+	free(options->limits);
 	text_deinit(&options->fuse);
 }
 

@@ -9,6 +9,7 @@ struct options {
 	bool version;
 	bool foreground;
 	char *socket; /* of tickets; NULL: the default */
+	char *limits; /* file that keeps them; NULL: none */
 	char *driver; /* as given; NULL: the default */
 	const char *mountpoint;
 	unsigned int worker_idle_s;	  /* 0: not given */

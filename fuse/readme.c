@@ -82,17 +82,7 @@ static void print_files(struct text *text, unsigned int depth, enum object_type 
 	}
 }
 
-static void print_children(struct text *text, unsigned int parent)
-{
-	size_t n;
-	const struct node_row *rows = nodes_fixed(&n);
-
-	for (size_t i = 1; i < n; i++)
-		if (rows[i].parent == parent)
-			print_node(text, 2, rows[i].name, "", rows[i].help);
-}
-
-static void print_tree(struct text *text)
+static void print_fixed(struct text *text, unsigned int depth, unsigned int parent)
 {
 	size_t n;
 	const struct node_row *rows = nodes_fixed(&n);
@@ -101,13 +91,13 @@ static void print_tree(struct text *text)
 		const struct node_row *row = &rows[i];
 		bool file = row->kind != NODE_DIRECTORY && row->kind != NODE_FOLDER;
 
-		if (row->parent != 0)
+		if (row->parent != parent)
 			continue;
-		print_node(text, 1, row->name, file ? "" : "/", row->help);
-		if (row->kind == NODE_DIRECTORY)
-			print_children(text, i);
+		print_node(text, depth, row->name, file ? "" : "/", row->help);
 		if (row->kind == NODE_FOLDER)
-			print_files(text, 2, row->holds);
+			print_files(text, depth + 1, row->holds);
+		if (!file)
+			print_fixed(text, depth + 1, (unsigned int)i);
 	}
 }
 
@@ -139,7 +129,7 @@ void readme_print(struct text *text)
 {
 	text_printf(text, "%s", intro);
 	heading(text, "THE TREE");
-	print_tree(text);
+	print_fixed(text, 1, 0);
 	heading(text, "COMMANDS");
 	print_verbs(text);
 	heading(text, "WORDS");

@@ -266,6 +266,15 @@ static int find_object(struct view *view, fuse_req_t req, const struct node *par
 	return 0;
 }
 
+/* A folder of objects may have fixed nodes, too. */
+static int find_in_folder(struct view *view, fuse_req_t req, const struct node *parent,
+			  const char *name, struct node *ret_node)
+{
+	if (node_is_fixed(parent) && !find_fixed(view, req, parent, name, ret_node))
+		return 0;
+	return find_object(view, req, parent, name, ret_node);
+}
+
 static int find_file(struct view *view, fuse_req_t req, const struct node *parent,
 		     const char *name, struct node *ret_node)
 {
@@ -284,7 +293,7 @@ static int (*const finders[N_NODE_KINDS])(struct view *view, fuse_req_t req,
 					  const struct node *parent, const char *name,
 					  struct node *ret_node) = {
 	[NODE_DIRECTORY] = find_fixed,
-	[NODE_FOLDER] = find_object,
+	[NODE_FOLDER] = find_in_folder,
 	[NODE_OBJECT] = find_file,
 };
 

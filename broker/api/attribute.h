@@ -32,6 +32,7 @@ enum attribute_flag {
 	ATTRIBUTE_NO_FILE = 1 << 5,   /* only in `status`: a verb's file has the name */
 	ATTRIBUTE_TEXT = 1 << 6,      /* any number of lines, not in `status` */
 	ATTRIBUTE_DEVICE = 1 << 7,    /* of a device, from an array in the broker */
+	ATTRIBUTE_DEFAULT = 1 << 8,   /* of the broker: a file in owners/default */
 };
 
 struct attribute_view; /* see attribute_view.h */
@@ -50,6 +51,14 @@ struct attribute {
 
 	/* Called before show, no lock held. NULL: not needed. */
 	void (*prepare)(struct broker *broker, struct token token);
+
+	/*
+	 * Takes a written value instead of broker_store(), and may have to wait. NULL:
+	 * not needed. The failure is in the journal.
+	 */
+	void (*store)(struct broker *broker, struct token token,
+		      const struct caller *caller, const char *value, size_t length,
+		      struct completion *wait);
 
 	/* For ATTRIBUTE_ASKED: see broker_ask(). */
 	void (*request)(struct broker *broker, struct token token,

@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "api/attribute_view.h"
+#include "api/limits.h"
 #include "api/memory_used.h"
 #include "api/metrics.h"
 #include "base/user_names.h"
@@ -169,6 +170,9 @@ static const struct attribute broker_attributes[] = {
 	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, broker_all_leases },
 	{ "metrics", "all figures, for Prometheus and its like (OpenMetrics text)",
 	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .request = ask_metrics },
+	{ "max", "limits of owners without one of their own: KEY VALUE a line",
+	  ATTRIBUTE_DEFAULT | ATTRIBUTE_TEXT | ATTRIBUTE_WRITABLE, limits_show_default,
+	  .store = limits_store_default },
 };
 
 /* ---- allocations ---- */
@@ -506,11 +510,17 @@ static const struct attribute owner_attributes[] = {
 	{ "peak_bytes", "the most that it ever was", 0, FIELD(owner, peak_bytes) },
 	{ "allocations", "live allocations", 0, FIELD(owner, n_allocations) },
 	{ "leases", "leases that the owner's programs have, of anybody's memory", 0,
-	  FIELD(owner, n_leases) },
+	  FIELD(owner, shares.held[SHARE_LEASES]) },
 	{ "leased_bytes", "bytes of the owner's allocations that have leases", 0,
 	  FIELD(owner, leased.bytes) },
 	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
 	  FIELD(owner, leased.freed_bytes) },
+	{ "max", "limits: KEY VALUE a line; root's to write, the owner may lower them",
+	  ATTRIBUTE_TEXT | ATTRIBUTE_WRITABLE, limits_show_max, .store = limits_store },
+	{ "current", "what counts against them", ATTRIBUTE_TEXT, limits_show_current },
+	{ "peak", "the most that it ever was", ATTRIBUTE_TEXT, limits_show_peak },
+	{ "max_events", "how often each was refused", ATTRIBUTE_TEXT,
+	  limits_show_events },
 	{ "output", "what the owner's kernels printed, the last 64 KiB",
 	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output, .prepare = owner_drain },
 };

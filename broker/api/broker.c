@@ -7,6 +7,7 @@
 
 #include "api/broker.h"
 #include "api/housekeeper.h"
+#include "api/limits_file.h"
 #include "api/metrics.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -69,6 +70,7 @@ static void life_deinit(struct broker *broker)
 		owner->output = output_free(owner->output);
 	}
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
+	limits_file_free(broker);
 	registry_deinit(broker->registry);
 	if (broker->memory->n_blocks == 0)
 		memory_deinit(broker->memory);
@@ -176,6 +178,11 @@ void broker_summary(struct broker *broker, struct text *text)
 		    HASH_COUNT(registry->owners_by_uid),
 		    HASH_COUNT(registry->owners_by_uid) == 1 ? "" : "s");
 	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+int broker_limits(struct broker *broker, const char *path, struct text *why)
+{
+	return limits_file_open(broker, path, why);
 }
 
 /* ---- the end ---- */
@@ -367,7 +374,7 @@ int broker_reader_take(struct broker *broker, const struct caller *caller)
 	if (owner)
 		r = share_take(owner, SHARE_READERS, 1);
 	if (r < 0 && owner)
-		share_explain(owner, SHARE_READERS, 1, &text);
+		share_explain(owner, &text);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0 && owner)
 		broker_fail(broker, caller, "events_pipe", -r, "%s", text_string(&text));
@@ -395,7 +402,7 @@ int broker_text_charge(struct broker *broker, const struct caller *caller,
 		share_give(owner, SHARE_TEXTS, before);
 		r = share_take(owner, SHARE_TEXTS, now);
 		if (r < 0) {
-			share_explain(owner, SHARE_TEXTS, now, &text);
+			share_explain(owner, &text);
 			share_take_beyond(owner, SHARE_TEXTS, before);
 		}
 	}

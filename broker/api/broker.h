@@ -251,6 +251,12 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 /* Appends what is held, on a line for people: "2 devices, 3 allocations of 12 MiB". */
 void broker_summary(struct broker *broker, struct text *text);
 
+/*
+ * Reads the limits of users from a file, which keeps them from now on. At most once,
+ * before any request. Returns: 0; a negative errno, with a sentence in why.
+ */
+int broker_limits(struct broker *broker, const char *path, struct text *why);
+
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);
 

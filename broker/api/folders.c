@@ -149,7 +149,7 @@ static int check_owner(struct entry *entry, const struct caller *caller,
 
 /* ---- making ---- */
 
-static int refuse_folder(int error, const struct owner *owner, struct refusal *refusal)
+static int refuse_folder(int error, struct owner *owner, struct refusal *refusal)
 {
 	_cleanup_text_ struct text share = TEXT_INIT;
 
@@ -159,7 +159,7 @@ static int refuse_folder(int error, const struct owner *owner, struct refusal *r
 			      FOLDER_DEPTH_MAX);
 	if (error != -EDQUOT)
 		return refuse(refusal, -error, "no memory in the broker");
-	share_explain(owner, SHARE_FOLDERS, 1, &share);
+	share_explain(owner, &share);
 	return refuse(refusal, EDQUOT, "%s", text_string(&share));
 }
 

@@ -138,6 +138,7 @@ static void *housekeeper_main(void *userdata)
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);
 		file_processes_look(broker, broker->processes->worker_idle_s);
+		owners_shrink(broker);
 		owners_drop(broker);
 	} while (goes_on);
 	return NULL;

@@ -94,7 +94,7 @@ static void read_owners(struct reading *reading)
 		bool shared = meter_is_shared(registry, owner);
 
 		user = shared ? others : &reading->users[reading->n_users++];
-		user->n_leases += owner->n_leases;
+		user->n_leases += owner->shares.held[SHARE_LEASES];
 		user->leased_bytes += owner->leased.bytes;
 		if (shared)
 			continue;

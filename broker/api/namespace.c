@@ -11,6 +11,7 @@
 
 #include "api/broker.h"
 #include "api/folders.h"
+#include "api/limits.h"
 #include "api/object_fail.h"
 #include "base/handle_table.h"
 #include "base/number.h"
@@ -24,6 +25,7 @@
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "model/stream.h"
 #include "model/tensors.h"
 #include "process/broker.h"
@@ -81,16 +83,11 @@ static bool find_device(struct broker *broker, const char *name,
 static bool find_owner(struct broker *broker, const char *name,
 		       const struct caller *caller, struct token *ret_token)
 {
-	struct owner *owner = NULL;
-	uint64_t number;
+	struct owner *owner;
 	uid_t uid;
 
 	(void)caller;
-	if (number_parse(name, &number) < 0 || number > UINT32_MAX ||
-	    (name[0] == '0' && name[1]))
-		return false;
-	uid = (uid_t)number;
-	HASH_FIND(hh, broker->registry->owners_by_uid, &uid, sizeof(uid), owner);
+	owner = uid_parse(name, &uid) == 0 ? owner_find(broker->registry, uid) : NULL;
 	if (!owner)
 		return false;
 	*ret_token = (struct token){ owner->slot, owner->slot_generation };
@@ -227,6 +224,16 @@ static void stat_function(const struct function *function, struct object_stat *s
 	stat->size = 0;
 }
 
+static void stat_owner(const struct owner *owner, struct object_stat *stat)
+{
+	*stat = (struct object_stat){
+		.id = owner->uid + (uint64_t)1,
+		.uid = owner->uid,
+		.gid = owner->gid == GROUP_UNKNOWN ? 0 : owner->gid,
+		.mode = 0644,
+	};
+}
+
 int broker_stat(struct broker *broker, enum object_type type, struct token token,
 		struct object_stat *ret_stat)
 {
@@ -259,12 +266,7 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 			.mode = 0444,
 		};
 	else
-		*ret_stat = (struct object_stat){
-			.id = ((const struct owner *)object)->uid + (uint64_t)1,
-			.uid = ((const struct owner *)object)->uid,
-			.gid = ((const struct owner *)object)->gid,
-			.mode = 0644,
-		};
+		stat_owner(object, ret_stat);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }
@@ -276,6 +278,7 @@ static int create_stream(struct broker *broker, const char *name,
 			 const struct caller *caller, struct owner *owner,
 			 struct token *ret_token, struct refusal *refusal)
 {
+	_cleanup_text_ struct text why = TEXT_INIT;
 	struct stream *stream = NULL;
 	int r = -EEXIST;
 
@@ -292,6 +295,9 @@ static int create_stream(struct broker *broker, const char *name,
 		journal_event_by(broker->journal, caller, "create streams/%s", name);
 	} else if (r == -EEXIST) {
 		refuse(refusal, EEXIST, "stream %s is there already", name);
+	} else if (r == -EDQUOT) {
+		share_explain(owner, &why);
+		refuse(refusal, EDQUOT, "%s", text_string(&why));
 	} else if (r == -ENFILE) {
 		refuse(refusal, ENFILE, "uid %u has as many streams as a user may have",
 		       caller->uid);
@@ -315,9 +321,13 @@ int broker_create(struct broker *broker, enum object_type type, struct token in,
 	struct owner *owner;
 	int r;
 
+	if (type == OBJECT_OWNER) {
+		ret_object->type = type;
+		return limits_create_owner(broker, name, caller, &ret_object->token);
+	}
 	if (!words[type])
 		return object_fail(broker, caller, type, name, EPERM,
-				   "devices, owners and functions are not made by hand");
+				   "devices and functions are not made by hand");
 	if (line_name(name, words[type], &refusal) < 0)
 		return object_refuse(broker, caller, type, name, &refusal);
 	ret_object->type = type;
@@ -385,7 +395,8 @@ int broker_remove(struct broker *broker, enum object_type type, struct token in,
 	if (type != OBJECT_STREAM && type != OBJECT_ALLOCATION && type != OBJECT_MODULE)
 		return object_fail(
 			broker, caller, type, name, EPERM,
-			"devices, owners and functions are not removed by hand");
+			"devices, owners and functions are not removed by hand; "
+			"`echo default >owners/UID/max` takes an owner's limits away");
 	pthread_mutex_lock(&broker->registry->lock);
 	full = folder_name_in(broker->registry, type, (struct name_in){ in, name });
 	if (type == OBJECT_STREAM)

@@ -19,6 +19,8 @@
 
 /* An owner is kept for so many times the time after which an idle worker ends. */
 #define KEPT_IDLES 10
+/* An empty block is kept for so long: small allocations often come and go. */
+#define SPARE_MS 1000
 /* With more owners than this, output keeps none. */
 #define OWNERS_WITH_OUTPUT 1024
 
@@ -39,11 +41,10 @@ static bool owner_has_streams(const struct owner *owner)
 	return n > n_defaults;
 }
 
-/* Whether the owner is charged for more than descriptors, such as of spare blocks. */
 static bool owner_is_charged(const struct owner *owner)
 {
 	for (int i = 0; i < N_SHARES; i++) {
-		if (i != SHARE_DESCRIPTORS && owner->shares.held[i])
+		if (owner->shares.held[i])
 			return true;
 	}
 	return false;
@@ -58,26 +59,51 @@ static bool output_is_wanted(const struct broker *broker, const struct owner *ow
 		HASH_COUNT(broker->registry->owners_by_uid) <= OWNERS_WITH_OUTPUT);
 }
 
-/* Whether the owner holds nothing but spare blocks. Under registry.lock. */
+/* Whether the owner has nothing, and no limits of its own. Under registry.lock. */
 static bool owner_is_over(const struct broker *broker, const struct owner *owner)
 {
 	int64_t kept_ms = (int64_t)broker->processes->worker_idle_s * 1000 * KEPT_IDLES;
 
 	return clock_ms() - owner->used_ms >= kept_ms && !owner->n_readers &&
-	       !owner_is_charged(owner) && !owner->n_leases && !owner->n_in_worker &&
-	       !owner_has_streams(owner) &&
+	       !owner->shares.limits.given && !owner_is_charged(owner) &&
+	       !owner->n_in_worker && !owner_has_streams(owner) &&
 	       (!owner->worker || worker_is_unused(owner->worker)) &&
 	       !output_is_wanted(broker, owner);
 }
 
-/* Takes a spare block of the owner's pool, to be freed. NULL: none. */
-static struct block *owner_take_spare(const struct owner *owner)
+/*
+ * Takes a block that the owner's pool has kept in vain: it is charged to the owner, who
+ * sees no allocation in it. NULL: none. Under registry.lock.
+ */
+static struct block *take_unused(const struct broker *broker, struct owner **ret_owner)
 {
-	struct block *block = NULL;
+	struct owner *owner, *safe;
 
-	for (uint32_t place = 0; owner->pool && place < N_PLACES && !block; place++)
-		block = slab_pool_shrink(owner->pool, place);
-	return block;
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
+		struct block *block = NULL;
+
+		for (uint32_t i = 0; owner->pool && i < N_PLACES && !block; i++)
+			block = slab_pool_shrink_unused(owner->pool, i,
+							clock_ms() - SPARE_MS);
+		*ret_owner = owner;
+		if (block)
+			return block;
+	}
+	return NULL;
+}
+
+void owners_shrink(struct broker *broker)
+{
+	struct owner *owner;
+	struct block *block;
+
+	do {
+		pthread_mutex_lock(&broker->registry->lock);
+		block = take_unused(broker, &owner);
+		pthread_mutex_unlock(&broker->registry->lock);
+		if (block)
+			block_give_back(broker, owner, block, NULL, NULL);
+	} while (block);
 }
 
 /*
@@ -122,24 +148,11 @@ static void owner_drop(struct broker *broker, struct owner *owner)
 void owners_drop(struct broker *broker)
 {
 	struct owner *owner, *safe;
-	struct block *block;
 
-	do {
-		block = NULL;
-		pthread_mutex_lock(&broker->registry->lock);
-		HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
-			if (!owner_is_over(broker, owner))
-				continue;
-			block = owner_take_spare(owner);
-			if (block)
-				break;
-			/* A spare block that is being freed is still charged. */
-			if (!owner->shares.held[SHARE_DESCRIPTORS] &&
-			    owner_leaves_memory(broker, owner))
-				owner_drop(broker, owner);
-		}
-		pthread_mutex_unlock(&broker->registry->lock);
-		if (block)
-			block_give_back(broker, owner, block, NULL, NULL);
-	} while (block);
+	pthread_mutex_lock(&broker->registry->lock);
+	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
+		if (owner_is_over(broker, owner) && owner_leaves_memory(broker, owner))
+			owner_drop(broker, owner);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
 }

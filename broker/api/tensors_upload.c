@@ -90,7 +90,7 @@ static int charge(struct tensors_store *store, uint64_t size, struct refusal *re
 	if (!payer)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	if (share_take(payer, SHARE_TENSORS, size) < 0) {
-		share_explain(payer, SHARE_TENSORS, size, &why);
+		share_explain(payer, &why);
 		return refuse(refusal, EDQUOT, "%s", text_string(&why));
 	}
 	store->tensors = malloc(sizeof(*store->tensors) + size + 1);

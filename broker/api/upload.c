@@ -129,8 +129,7 @@ static int upload_fail(struct upload *upload, pid_t pid, int error, const char *
 	return -error;
 }
 
-static int upload_refuse_share(struct upload *upload, pid_t pid, enum share share,
-			       int error)
+static int upload_refuse_share(struct upload *upload, pid_t pid, int error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct owner *payer;
@@ -138,17 +137,15 @@ static int upload_refuse_share(struct upload *upload, pid_t pid, enum share shar
 	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	if (payer)
-		share_explain(payer, share, 1, &text);
+		share_explain(payer, &text);
 	pthread_mutex_unlock(&upload->broker->registry->lock);
 	return upload_fail(upload, pid, error, text_string(&text));
 }
 
 static int upload_refuse(struct upload *upload, pid_t pid, int error)
 {
-	if (error == -EDQUOT)
-		return upload_refuse_share(upload, pid, SHARE_IMAGES, EDQUOT);
-	if (error == -EMFILE)
-		return upload_refuse_share(upload, pid, SHARE_DESCRIPTORS, EMFILE);
+	if (share_is_refusal(error))
+		return upload_refuse_share(upload, pid, -error);
 	return upload_fail(upload, pid, -error,
 			   error == -EFBIG ? upload->class->too_big
 					   : "the broker has no room for the text");

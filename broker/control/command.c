@@ -133,8 +133,8 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 	if (op)
 		op_charge(op, command->caller);
 	r = op ? op_add(op, &ready) : -ENOMEM;
-	if (r == -EBUSY)
-		share_explain(op->payer, SHARE_OPERATIONS, 1, &sentence);
+	if (share_is_refusal(r))
+		share_explain(op->payer, &sentence);
 	if (r == 0) {
 		command->completion.began = true;
 		if (op->work.stream)
@@ -154,8 +154,8 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 	if (r < 0)
 		op_free(op);
 
-	if (r == -EBUSY)
-		command_fail(command, EBUSY, "%s", text_string(&sentence));
+	if (sentence.length)
+		command_fail(command, -r, "%s", text_string(&sentence));
 	else if (r == -ESTALE)
 		command_fail(command, ESTALE, "the broker is shutting down");
 	else if (r < 0)

@@ -289,9 +289,8 @@ static int alloc_find_place(struct command *command, const char *name,
 	return r;
 }
 
-static void alloc_fail_new(struct command *command, const struct owner *owner,
-			   const char *name, const struct name_place *place, int r,
-			   enum share used_up)
+static void alloc_fail_new(struct command *command, struct owner *owner,
+			   const char *name, const struct name_place *place, int r)
 {
 	struct registry *registry = command->broker->registry;
 	_cleanup_text_ struct text share = TEXT_INIT;
@@ -299,8 +298,8 @@ static void alloc_fail_new(struct command *command, const struct owner *owner,
 	const struct allocation *there = allocation_of(entry);
 	uint64_t id = there ? there->id : 0, size = there ? there->size : 0;
 
-	if (r == -EMFILE || r == -EDQUOT)
-		share_explain(owner, used_up, 1, &share);
+	if (share_is_refusal(r))
+		share_explain(owner, &share);
 	pthread_mutex_unlock(&registry->lock);
 	if (share.length)
 		command_fail(command, -r, "allocation %s: %s", name, text_string(&share));
@@ -324,21 +323,18 @@ static bool alloc_takes_descriptor(const struct alloc_line *line)
 	       !allocation_is_cell(kind, line->size, line->mode, line->guard);
 }
 
-/* Takes the shares and the name. *ret_share: the one that -EDQUOT and -EMFILE are about.
- */
+/* Takes the shares and the name. */
 static int alloc_take(struct registry *registry, const struct alloc_line *line,
 		      const struct name_place *place, struct owner *owner,
-		      struct allocation **ret_allocation, enum share *ret_share)
+		      struct allocation **ret_allocation)
 {
 	bool has_descriptor = alloc_takes_descriptor(line);
 	struct allocation *allocation;
 	int r;
 
-	*ret_share = SHARE_DESCRIPTORS;
 	r = share_take(owner, SHARE_DESCRIPTORS, has_descriptor);
 	if (r < 0)
 		return r;
-	*ret_share = SHARE_ALLOCATIONS;
 	r = allocation_new(&allocation, registry, place->folder, place->name, line->size,
 			   owner);
 	if (r < 0) {
@@ -346,7 +342,6 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 		return r;
 	}
 	allocation->has_descriptor = has_descriptor;
-	*ret_share = SHARE_CGROUPS;
 	r = line->cgroup ? origin_add(registry, owner, line->cgroup, allocation) : 0;
 	if (r < 0) {
 		allocation_withdraw(registry, allocation);
@@ -366,7 +361,6 @@ static struct allocation *alloc_new(struct command *command,
 	struct registry *registry = command->broker->registry;
 	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
 	struct managed *managed = NULL;
-	enum share used_up = SHARE_ALLOCATIONS;
 	struct allocation *allocation;
 	struct owner *owner;
 	int r = -ENOMEM;
@@ -375,10 +369,10 @@ static struct allocation *alloc_new(struct command *command,
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
 	if (owner && (managed || line->kind != KIND_MANAGED) && (tag || !line->tag))
-		r = alloc_take(registry, line, place, owner, &allocation, &used_up);
+		r = alloc_take(registry, line, place, owner, &allocation);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
-		alloc_fail_new(command, owner, line->name, place, r, used_up);
+		alloc_fail_new(command, owner, line->name, place, r);
 		return NULL;
 	}
 	allocation->managed = managed;

@@ -188,7 +188,7 @@ static void load_names_too_long(struct op *op)
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	pthread_mutex_lock(&op->broker->registry->lock);
-	share_explain(load->image->owner, SHARE_NAMES, 1, &text);
+	share_explain(load->image->owner, &text);
 	pthread_mutex_unlock(&op->broker->registry->lock);
 	op_fail(op, EDQUOT, "module %s: %s", load->name, text_string(&text));
 }
@@ -404,15 +404,12 @@ static void load_refuse(struct broker *broker, const struct caller *caller,
 	wait->done(wait, -refusal->error, NULL, 0);
 }
 
-static int load_refuse_share(const struct owner *owner, uint64_t size, int r,
-			     struct refusal *refusal)
+static int load_refuse_share(struct owner *owner, int r, struct refusal *refusal)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
-	if (r == -EDQUOT)
-		share_explain(owner, SHARE_LOADED, size, &text);
-	else if (r == -EMFILE)
-		share_explain(owner, SHARE_DESCRIPTORS, 1, &text);
+	if (share_is_refusal(r))
+		share_explain(owner, &text);
 	else
 		text_printf(&text, "no memory in the broker");
 	return refuse(refusal, -r, "%s", text_string(&text));
@@ -433,7 +430,7 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 		r = image_new(&load->image, broker->registry, module, fd, size);
 	if (r < 0) {
 		op_free(op);
-		(void)load_refuse_share(module->owner, size, r, refusal);
+		(void)load_refuse_share(module->owner, r, refusal);
 		return NULL;
 	}
 	op->finish = load_finish;
@@ -498,8 +495,10 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 			op_hold(&load->op, wait);
 		} else {
 			load_drop(broker, load);
-			refuse(&refusal, -r, "the image can't be loaded now: %s",
-			       strerror(-r));
+			if (r == -ESTALE)
+				refuse(&refusal, ESTALE, "the broker is shutting down");
+			else
+				load_refuse_share(module->owner, r, &refusal);
 		}
 	}
 	if (r == 0) {

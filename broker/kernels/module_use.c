@@ -171,7 +171,7 @@ int module_create(struct broker *broker, struct folder *folder, const char *name
 	if (r == -EEXIST)
 		return refuse(refusal, EEXIST, "module %s is there already", name);
 	if (r == -EDQUOT) {
-		share_explain(owner, SHARE_MODULES, 1, &share);
+		share_explain(owner, &share);
 		return refuse(refusal, EDQUOT, "%s", text_string(&share));
 	}
 	if (r < 0)

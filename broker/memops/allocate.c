@@ -12,6 +12,10 @@
  * When a device is full, empty slabs are released first. While freed memory is still
  * being reclaimed (a free never waits) the request is parked, for a limited time. So
  * `free` followed by `alloc` of the same size always works.
+ *
+ * The owner is charged for memory before it is made, for a whole slab with the slab's
+ * first cell. A request beyond the owner's limit is parked in the same way while memory
+ * of that owner is being reclaimed.
  */
 #include "memops/allocate.h"
 
@@ -51,6 +55,19 @@ static void alloc_request_waits(struct alloc_request *alloc)
 	completion_hold(alloc->completion, &alloc->completion, NULL);
 }
 
+/* Ends the charge for a block that was not made. Under registry.lock. */
+static void alloc_request_uncharge(struct alloc_request *alloc)
+{
+	const struct allocation *allocation = alloc->allocation;
+
+	if (!alloc->charged)
+		return;
+	share_undo(allocation->owner, place_share(allocation_place(allocation)),
+		   alloc->charged);
+	share_give(allocation->owner, SHARE_DESCRIPTORS, alloc->needs_slab);
+	alloc->charged = 0;
+}
+
 /*
  * Whether the process that made the memory has ended already: the checkpoint did not
  * include the new allocation. Under registry.lock.
@@ -80,6 +97,7 @@ static void alloc_request_done(struct alloc_request *alloc)
 	}
 	completion = completion_take(&alloc->completion);
 	registry_less_busy(broker->registry);
+	alloc_request_uncharge(alloc);
 	if (!completion) {
 		allocation_release(broker, allocation);
 		free(alloc);
@@ -112,6 +130,7 @@ static void alloc_request_failed(struct alloc_request *alloc, int error,
 	pthread_mutex_lock(&broker->registry->lock);
 	completion = completion_take(&alloc->completion);
 	registry_less_busy(broker->registry);
+	alloc_request_uncharge(alloc);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
 	lifetime_leave(allocation);
@@ -204,8 +223,9 @@ static void alloc_request_ask_free(struct alloc_request *alloc)
 		alloc_request_failed_call(alloc, ENOMEM);
 }
 
-/* Releases empty slabs to the driver. */
-static void alloc_request_shrink_pools(struct broker *broker, uint32_t device)
+/* Releases empty slabs to the driver, of one owner or (NULL) of all. */
+static void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
+				       const struct owner *only)
 {
 	struct owner *owner;
 	struct block *block;
@@ -214,8 +234,8 @@ static void alloc_request_shrink_pools(struct broker *broker, uint32_t device)
 		block = NULL;
 		pthread_mutex_lock(&broker->registry->lock);
 		for (owner = broker->registry->owners_by_uid; owner && !block;) {
-			if (owner->pool)
-				block = slab_pool_shrink(owner->pool, device);
+			if (owner->pool && (!only || owner == only))
+				block = slab_pool_shrink(owner->pool, place);
 			if (!block)
 				owner = owner->hh.next;
 		}
@@ -227,7 +247,12 @@ static void alloc_request_shrink_pools(struct broker *broker, uint32_t device)
 
 static void alloc_request_give_up(struct task *task)
 {
-	alloc_request_ask_free(container_of(task, struct alloc_request, task));
+	struct alloc_request *alloc = container_of(task, struct alloc_request, task);
+
+	if (alloc->beyond)
+		alloc_request_start(alloc);
+	else
+		alloc_request_ask_free(alloc);
 }
 
 static void alloc_request_passed(struct deadline *deadline)
@@ -259,13 +284,12 @@ static void alloc_request_retry(struct reclaim_waiter *waiter)
  * Parks the request, for a limited time: a kernel may hold up freed memory for as long as
  * it runs. Under registry.lock. Returns: whether the request is parked.
  */
-static bool alloc_request_park(struct alloc_request *alloc)
+static bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
 {
 	struct broker *broker = alloc->broker;
 	int64_t now = clock_ms();
 
-	if (!reclaim_is_coming(broker->reclaim, alloc->allocation->device,
-			       alloc->allocation->owner->uid) ||
+	if (!reclaim_is_coming(broker->reclaim, from, alloc->allocation->owner->uid) ||
 	    !alloc->completion)
 		return false;
 	if (!alloc->wait_until_ms)
@@ -276,7 +300,7 @@ static bool alloc_request_park(struct alloc_request *alloc)
 		return false;
 	}
 	alloc->waiter = (struct reclaim_waiter){
-		.device = alloc->allocation->device,
+		.from = from,
 		.uid = alloc->allocation->owner->uid,
 		.taken = alloc_request_is_due,
 		.retry = alloc_request_retry,
@@ -292,18 +316,18 @@ static bool alloc_request_park(struct alloc_request *alloc)
 static void alloc_request_no_memory(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
-	uint32_t device = alloc->allocation->device;
+	const struct reclaim_from from = { .place = alloc->allocation->device };
 	bool parked, again;
 
-	alloc_request_shrink_pools(broker, device);
+	alloc_request_shrink_pools(broker, from.place, NULL);
 
 	pthread_mutex_lock(&broker->registry->lock);
-	parked = alloc_request_park(alloc);
+	parked = alloc_request_park(alloc, from);
 	/*
 	 * n_arrived was read before the try, so memory reclaimed just afterwards counts.
 	 */
 	again = alloc->completion &&
-		broker->reclaim->n_arrived[device] != alloc->n_arrived;
+		reclaim_n_arrived(broker->reclaim, from) != alloc->n_arrived;
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (parked)
 		return;
@@ -363,43 +387,39 @@ static int alloc_request_cell(struct alloc_request *alloc)
 			&allocation->address);
 }
 
-/* Charges the owner for the descriptor of a slab. Returns: 0; -EMFILE with a sentence.
- */
-static int alloc_request_charge_slab(struct alloc_request *alloc, struct text *why)
+/* Makes a block that the owner has been charged for. Returns: as block_new(). */
+static int alloc_request_block(struct alloc_request *alloc, uint64_t size,
+			       enum guard guard, struct block **ret_block)
 {
-	struct owner *owner = alloc->allocation->owner;
-	int r;
+	const struct allocation *allocation = alloc->allocation;
+	int r = block_new(ret_block, alloc->broker->memory, allocation_place(allocation),
+			  size, guard, &alloc->failure);
 
-	pthread_mutex_lock(&alloc->broker->registry->lock);
-	r = share_take(owner, SHARE_DESCRIPTORS, 1);
 	if (r < 0)
-		share_explain(owner, SHARE_DESCRIPTORS, 1, why);
-	pthread_mutex_unlock(&alloc->broker->registry->lock);
-	return r;
+		return r;
+	(*ret_block)->payer = allocation->owner;
+	(*ret_block)->pays_descriptor = alloc->needs_slab;
+	alloc->charged = 0;
+	return 0;
+}
+
+static uint64_t alloc_request_slab_size(const struct alloc_request *alloc)
+{
+	return alloc_request_is_host(alloc) ? HOST_SLAB_SIZE : SLAB_SIZE;
 }
 
 /* Makes another slab and takes a cell. Returns: as block_new(). */
-static int alloc_request_slab(struct alloc_request *alloc, struct text *why)
+static int alloc_request_slab(struct alloc_request *alloc)
 {
 	struct allocation *allocation = alloc->allocation;
-	struct owner *owner = allocation->owner;
 	struct block *block;
-	int r = alloc_request_charge_slab(alloc, why);
+	int r = alloc_request_block(alloc, alloc_request_slab_size(alloc), GUARD_NONE,
+				    &block);
 
 	if (r < 0)
 		return r;
-	r = block_new(&block, alloc->broker->memory, allocation_place(allocation),
-		      alloc_request_is_host(alloc) ? HOST_SLAB_SIZE : SLAB_SIZE,
-		      GUARD_NONE, &alloc->failure);
-	if (r < 0) {
-		pthread_mutex_lock(&alloc->broker->registry->lock);
-		share_give(owner, SHARE_DESCRIPTORS, 1);
-		pthread_mutex_unlock(&alloc->broker->registry->lock);
-		return r;
-	}
-	block->payer = owner;
-	return cell_get_in(owner->pool, block, allocation->size, &allocation->block,
-			   &allocation->cell, &allocation->address);
+	return cell_get_in(allocation->owner->pool, block, allocation->size,
+			   &allocation->block, &allocation->cell, &allocation->address);
 }
 
 /* Pages of a new memfd are zero; a cell has the bytes of the allocation before. */
@@ -429,25 +449,21 @@ static void make_memory(struct task *task)
 {
 	struct alloc_request *alloc = container_of(task, struct alloc_request, task);
 	struct allocation *allocation = alloc->allocation;
-	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
 
 	if (alloc_request_is_cell(alloc)) {
 		r = alloc_request_cell(alloc);
 		if (r == -EAGAIN)
-			r = alloc_request_slab(alloc, &why);
+			r = alloc_request_slab(alloc);
 	} else {
-		r = block_new(&allocation->block, alloc->broker->memory,
-			      allocation_place(allocation), allocation->size,
-			      (enum guard)allocation->guard, &alloc->failure);
+		r = alloc_request_block(alloc, allocation->size,
+					(enum guard)allocation->guard,
+					&allocation->block);
 		if (r == 0)
 			allocation->address =
 				block_address_for(allocation->block, allocation->size);
 	}
-	if (why.length)
-		alloc_request_failed_share(alloc, -r, text_string(&why));
-	else
-		make_memory_ended(alloc, r);
+	make_memory_ended(alloc, r);
 }
 
 /* Runs a step in the work queue, because the step may take long. */
@@ -475,12 +491,16 @@ static void make_durable(struct alloc_request *alloc)
 	alloc->task.run = make_memory;
 	if (alloc_request_is_cell(alloc))
 		r = alloc_request_pool(alloc) ? alloc_request_cell(alloc) : -ENOMEM;
-	if (r != -EAGAIN)
+	if (r != -EAGAIN) {
 		make_memory_ended(alloc, r);
-	else if (alloc_request_is_host(alloc) && allocation->size <= MADE_AT_ONCE)
+	} else if (!alloc->charged) {
+		alloc->needs_slab = true;
+		alloc_request_start(alloc);
+	} else if (alloc_request_is_host(alloc) && allocation->size <= MADE_AT_ONCE) {
 		make_memory(&alloc->task);
-	else
+	} else {
 		alloc_request_run(alloc, make_memory);
+	}
 }
 
 struct alloc_request_op {
@@ -554,6 +574,7 @@ static void make_in_worker(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
 	struct allocation *allocation = alloc->allocation;
+	_cleanup_text_ struct text why = TEXT_INIT;
 	struct op *op, *ready = NULL;
 	int r = -ENOMEM;
 
@@ -569,13 +590,99 @@ static void make_in_worker(struct alloc_request *alloc)
 	}
 	if (r == 0)
 		alloc_request_waits(alloc);
+	else if (share_is_refusal(r))
+		share_explain(op->payer, &why);
+	else
+		text_printf(&why, r == -ESTALE ? "the broker is shutting down"
+					       : "no memory in the broker");
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0) {
 		op_free(op);
-		alloc_request_failed(alloc, -r,
-				     "the broker is out of memory or too busy");
+		alloc_request_failed_share(alloc, -r, text_string(&why));
 	}
+}
+
+/* ---- the owner's limits ---- */
+
+/*
+ * Charges the owner, once; cells of slabs are paid for. Under registry.lock. Returns: 0;
+ * -EDQUOT, -EMFILE, -ENOMEM.
+ */
+static int alloc_request_charge(struct alloc_request *alloc)
+{
+	struct allocation *allocation = alloc->allocation;
+	uint32_t place = allocation_place(allocation);
+	struct owner *owner = allocation->owner;
+	uint64_t bytes;
+	int r;
+
+	if (!kind_is_durable((enum allocation_kind)allocation->kind))
+		return allocation_charge(allocation);
+	if (alloc->charged || (alloc_request_is_cell(alloc) && !alloc->needs_slab))
+		return 0;
+	bytes = block_size_for(alloc->broker->memory, place,
+			       alloc->needs_slab ? alloc_request_slab_size(alloc)
+						 : allocation->size);
+	r = share_take(owner, SHARE_DESCRIPTORS, alloc->needs_slab);
+	if (r < 0)
+		return r;
+	r = share_take(owner, place_share(place), bytes);
+	if (r < 0)
+		share_give(owner, SHARE_DESCRIPTORS, alloc->needs_slab);
+	else
+		alloc->charged = bytes;
+	return r;
+}
+
+/* Whether the owner's limit leaves room for the request once all else is free. */
+static bool alloc_request_could_fit(const struct alloc_request *alloc)
+{
+	const struct allocation *allocation = alloc->allocation;
+	uint32_t place = allocation_place(allocation);
+	uint64_t size =
+		alloc->needs_slab ? alloc_request_slab_size(alloc) : allocation->size;
+
+	return block_size_for(alloc->broker->memory, place, size) <=
+	       share_limit(allocation->owner, place_share(place));
+}
+
+/*
+ * The owner's limit has no room. Gives back the owner's empty slab and waits for memory
+ * on its way back; else the request fails.
+ */
+static void alloc_request_beyond(struct alloc_request *alloc)
+{
+	const struct reclaim_from from = { allocation_place(alloc->allocation),
+					   alloc->allocation->owner };
+	struct broker *broker = alloc->broker;
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r = 0;
+
+	alloc->beyond = true;
+	alloc_request_shrink_pools(broker, from.place, from.owner);
+
+	pthread_mutex_lock(&broker->registry->lock);
+	if (alloc_request_could_fit(alloc) && alloc_request_park(alloc, from)) {
+		pthread_mutex_unlock(&broker->registry->lock);
+		return;
+	}
+	if (!alloc->completion ||
+	    reclaim_n_arrived(broker->reclaim, from) == alloc->n_own_arrived)
+		r = alloc_request_charge(alloc);
+	if (share_is_refusal(r))
+		share_explain(from.owner, &why);
+	else if (r < 0)
+		text_printf(&why, "no memory in the broker");
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r == 0) {
+		alloc_request_start(alloc);
+		return;
+	}
+	if (alloc->waited)
+		text_printf(&why, "; memory that was freed has not come back within %g s",
+			    broker->ops->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
+	alloc_request_failed_share(alloc, -r, text_string(&why));
 }
 
 void alloc_request_start(struct alloc_request *alloc)
@@ -586,9 +693,24 @@ void alloc_request_start(struct alloc_request *alloc)
 		[KIND_MANAGED] = make_in_worker,
 	};
 	struct broker *broker = alloc->broker;
+	struct owner *owner = alloc->allocation->owner;
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	alloc->n_arrived = broker->reclaim->n_arrived[alloc->allocation->device];
+	alloc->n_own_arrived = owner->n_arrived;
+	r = alloc_request_charge(alloc);
+	if (r == -EMFILE)
+		share_explain(owner, &why);
 	pthread_mutex_unlock(&broker->registry->lock);
-	makers[alloc->allocation->kind](alloc);
+	alloc->beyond = r == -EDQUOT;
+	if (r == 0)
+		makers[alloc->allocation->kind](alloc);
+	else if (r == -EDQUOT)
+		alloc_request_beyond(alloc);
+	else if (r == -EMFILE)
+		alloc_request_failed_share(alloc, EMFILE, text_string(&why));
+	else
+		make_memory_ended(alloc, r);
 }

@@ -28,6 +28,10 @@ struct alloc_request {
 	bool waited;		  /* parked in vain */
 	unsigned int n_missed;	  /* worker processes that ended just after making it */
 	uint64_t n_arrived; /* count of reclaimed memory on the device at the last try */
+	uint64_t n_own_arrived; /* the same of the owner */
+	uint64_t charged;	/* bytes charged for a block that is not made yet */
+	bool needs_slab;	/* the owner's slabs have no cell: that block is a slab */
+	bool beyond;		/* waits for room below the owner's limit */
 	struct reclaim_waiter waiter;
 	struct cuda_failure failure;
 };

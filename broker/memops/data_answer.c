@@ -18,7 +18,7 @@
 int data_errno(int error)
 {
 	return error == ENOSPC || error == EPERM || error == ESTALE || error == EINTR ||
-			       error == EBUSY || error == EMFILE
+			       error == EBUSY || error == EMFILE || error == EDQUOT
 		       ? error
 		       : EIO;
 }
@@ -100,12 +100,12 @@ void data_no_space(struct broker *broker, const struct allocation *allocation,
 	data_answer(wait, -ENOSPC, 0);
 }
 
-void data_note_refused(struct op *op, int error, enum share share, uint64_t n)
+void data_note_refused(struct op *op, int error)
 {
 	op_keep_name(op);
 	op->error = data_errno(-error);
-	if (error == -EBUSY)
-		share_explain(op->payer, share, n, &op->sentence);
+	if (share_is_refusal(error))
+		share_explain(op->payer, &op->sentence);
 	else if (error == -ESTALE)
 		text_printf(&op->sentence, "the broker is shutting down");
 	else

@@ -53,7 +53,7 @@ uint64_t writer_queues(struct writer *writer);
 void data_no_memory(struct broker *broker, struct completion *wait);
 
 /* Notes the reason of a refusal, and the name of the allocation. Under registry.lock. */
-void data_note_refused(struct op *op, int error, enum share share, uint64_t n);
+void data_note_refused(struct op *op, int error);
 
 /* Frees an op that was not added, and answers. No lock held. */
 void data_drop_op(struct op *op, struct completion *wait);

@@ -27,7 +27,7 @@ static void data_queued(struct op *op, int r, struct op *ready, struct completio
 	const uint64_t length = op->work.uses[0].length;
 
 	if (r < 0)
-		data_note_refused(op, r, SHARE_OPERATIONS, 1);
+		data_note_refused(op, r);
 	else
 		allocation_written(op->work.uses[0].allocation);
 	pthread_mutex_unlock(&op->broker->registry->lock);

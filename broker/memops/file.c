@@ -476,7 +476,7 @@ static int file_set_path(struct file_op *file, const char *path, struct refusal 
 	int r = share_take(file->op.owner, SHARE_PATHS, size);
 
 	if (r < 0) {
-		share_explain(file->op.owner, SHARE_PATHS, size, &text);
+		share_explain(file->op.owner, &text);
 		return refuse(refusal, -r, "%s", text_string(&text));
 	}
 	file->path = strdup(path);

@@ -117,16 +117,33 @@ static int lease_refuse_kind(const struct allocation *allocation, struct refusal
 		      kind_name((enum allocation_kind)allocation->kind), why);
 }
 
+/* Returns: 0; -EDQUOT, -EMFILE. */
+static int lease_charge(struct owner *user, struct refusal *refusal)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int r = share_take(user, SHARE_LEASES, 1);
+
+	if (r < 0) {
+		share_explain(user, &why);
+		return refuse(refusal, -r, "%s", text_string(&why));
+	}
+	r = share_take(user, SHARE_DESCRIPTORS, 1);
+	if (r < 0) {
+		share_give(user, SHARE_LEASES, 1);
+		share_explain(user, &why);
+		return refuse(refusal, -r, "%s", text_string(&why));
+	}
+	return 0;
+}
+
 /*
- * Checks that the caller may have the lease, and charges the descriptor. Under
- * registry.lock.
+ * Checks that the caller may have the lease, and charges the lease and its descriptor.
+ * Under registry.lock.
  */
 static int lease_check(const struct broker *broker, const struct allocation *allocation,
 		       const struct caller *caller, struct owner *user, bool write,
 		       struct refusal *refusal)
 {
-	_cleanup_text_ struct text why = TEXT_INIT;
-
 	if (broker->registry->shutting_down)
 		return refuse(refusal, ESTALE, "the broker is shutting down");
 	if (!kind_is_durable((enum allocation_kind)allocation->kind))
@@ -145,14 +162,7 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 			"memory for reading only, so only who may write it may "
 			"lease it (its owner can write readers to `map`)",
 			allocation_name(allocation).text);
-	if (user->n_leases >= LEASES_OF_USER_MAX)
-		return refuse(refusal, EMFILE, "uid %u has %u leases open, the most",
-			      caller->uid, LEASES_OF_USER_MAX);
-	if (share_take(user, SHARE_DESCRIPTORS, 1) < 0) {
-		share_explain(user, SHARE_DESCRIPTORS, 1, &why);
-		return refuse(refusal, EMFILE, "%s", text_string(&why));
-	}
-	return 0;
+	return lease_charge(user, refusal);
 }
 
 /* Under registry.lock. */
@@ -166,7 +176,6 @@ static void lease_link(struct lease *lease, struct allocation *allocation,
 	lease->id = ++broker->leases->n_ever;
 	HASH_ADD(hh, broker->leases->by_id, id, sizeof(lease->id), lease);
 	DL_APPEND(allocation->leases, lease);
-	user->n_leases++;
 	if (allocation->n_leases++ == 0)
 		leased_count(broker, allocation, true);
 	if (lease->write) {
@@ -288,7 +297,7 @@ static struct op *lease_unlink(struct lease *lease)
 	struct allocation *allocation = take_ptr(lease->allocation);
 
 	DL_DELETE(allocation->leases, lease);
-	lease->user->n_leases--;
+	share_give(lease->user, SHARE_LEASES, 1);
 	if (lease->write) {
 		allocation->n_write_leases--;
 		allocation_written(allocation);

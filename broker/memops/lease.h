@@ -23,7 +23,6 @@ struct op;
 struct owner;
 struct text;
 
-#define LEASES_OF_USER_MAX 4096
 
 struct leases {
 	struct lease *by_id; /* registry.lock, like all here */

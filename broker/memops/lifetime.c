@@ -217,7 +217,7 @@ static int lifetime_charge(struct lifetime *lifetime, const struct caller *user,
 	if (r == 0)
 		lifetime->payer = payer;
 	else if (payer)
-		share_explain(payer, SHARE_DESCRIPTORS, 1, &why);
+		share_explain(payer, &why);
 	return r == 0 ? 0
 		      : refuse(refusal, -r, "until=%s: %s", lifetime_word(lifetime),
 			       payer ? text_string(&why) : "no memory in the broker");

@@ -33,6 +33,7 @@ struct move {
 	struct task task;
 	struct block *block; /* the new block; after the move the old one, or NULL */
 	uint32_t cell;	     /* of the old block */
+	uint64_t charged;    /* bytes charged to the owner while there is no new block */
 };
 
 bool allocation_shares_block(const struct allocation *allocation)
@@ -63,7 +64,7 @@ int descriptor_take(struct allocation *allocation, struct refusal *refusal)
 		return 0;
 	r = share_take(allocation->owner, SHARE_DESCRIPTORS, 1);
 	if (r < 0) {
-		share_explain(allocation->owner, SHARE_DESCRIPTORS, 1, &text);
+		share_explain(allocation->owner, &text);
 		return refuse(refusal, -r, "%s", text_string(&text));
 	}
 	allocation->has_descriptor = true;
@@ -95,6 +96,8 @@ static void move_make(struct task *task)
 		op_fail(op, -r, "no memory for it to stand alone");
 		return;
 	}
+	move->block->payer = allocation->owner;
+	move->charged = 0;
 	if (allocation->kind == KIND_HOST) {
 		memcpy(move->block->memory,
 		       block_bytes_at(allocation->block, allocation->address),
@@ -135,6 +138,31 @@ static bool move_has_readers(const struct move *move)
 	return false;
 }
 
+/* Charges the owner for the new block. Returns: 0; -EDQUOT. */
+static int move_charge(struct broker *broker, const struct allocation *allocation,
+		       uint64_t *ret_charged, struct refusal *refusal)
+{
+	uint32_t place = allocation_place(allocation);
+	uint64_t bytes = block_size_for(broker->memory, place, allocation->size);
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int r = share_take(allocation->owner, place_share(place), bytes);
+
+	if (r < 0) {
+		share_explain(allocation->owner, &text);
+		return refuse(refusal, -r,
+			      "allocation %s shares a block with others and can't move "
+			      "to one of its own: %s",
+			      allocation_name(allocation).text, text_string(&text));
+	}
+	*ret_charged = bytes;
+	return 0;
+}
+
+static void move_uncharge(const struct allocation *allocation, uint64_t bytes)
+{
+	share_undo(allocation->owner, place_share(allocation_place(allocation)), bytes);
+}
+
 static void move_settle(struct op *op)
 {
 	struct move *move = container_of(op, struct move, op);
@@ -143,6 +171,7 @@ static void move_settle(struct op *op)
 
 	allocation->move = NULL;
 	allocation->move_error = op->error;
+	move_uncharge(allocation, move->charged);
 	if (op->error) {
 		descriptor_settle(allocation);
 		return;
@@ -181,7 +210,7 @@ static const struct op_class move_class = {
 
 /* Returns: 0; -ENOMEM. */
 static int move_begin(struct broker *broker, struct allocation *allocation,
-		      const struct caller *caller, struct op **ready)
+		      const struct caller *caller, uint64_t charged, struct op **ready)
 {
 	struct op *op =
 		op_new(sizeof(struct move), &move_class, broker, allocation->owner);
@@ -197,6 +226,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	op_charge(op, caller);
 	work_use(&op->work, allocation, 0, allocation->size, false);
 	op->work.uses[0].places = true;
+	container_of(op, struct move, op)->charged = charged;
 	/* Not charged: an allocation has at most one move. */
 	r = op_add_unlimited(op, &more);
 	if (r < 0)
@@ -211,6 +241,7 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	     struct op **ready, struct refusal *refusal)
 {
 	struct allocation *allocation = use->allocation;
+	uint64_t charged;
 	int r;
 
 	if (!allocation_shares_block(allocation))
@@ -221,7 +252,13 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	r = descriptor_take(allocation, refusal);
 	if (r < 0)
 		return r;
-	if (move_begin(broker, allocation, caller, ready) < 0) {
+	r = move_charge(broker, allocation, &charged, refusal);
+	if (r < 0) {
+		descriptor_settle(allocation);
+		return r;
+	}
+	if (move_begin(broker, allocation, caller, charged, ready) < 0) {
+		move_uncharge(allocation, charged);
 		descriptor_settle(allocation);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/workqueue.h"
+#include "memops/allocate.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/readahead.h"
@@ -58,28 +59,25 @@ static void give_back_run(struct task *task)
 	struct give_back *give_back = container_of(task, struct give_back, task);
 	struct broker *broker = give_back->broker;
 	struct block *block = give_back->block;
-	uint32_t device = block->place;
-	bool host = block_is_host(block);
-	struct owner *payer;
+	struct reclaim_from from = { block->place, block->payer };
+	uint64_t size = block->size;
+	bool described = block->pays_descriptor;
 
 	if (give_back->kept) {
 		give_back->done(give_back->userdata);
 		free(give_back);
 		return;
 	}
-	payer = block->payer;
 	block_free(broker->memory, block);
 	pthread_mutex_lock(&broker->registry->lock);
-	if (payer)
-		share_give(payer, SHARE_DESCRIPTORS, 1);
-	if (!host)
-		reclaim_end(broker->reclaim, device);
+	share_give(from.owner, place_share(from.place), size);
+	share_give(from.owner, SHARE_DESCRIPTORS, described);
+	reclaim_end(broker->reclaim, from);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (give_back->done)
 		give_back->done(give_back->userdata);
 	free(give_back);
-	if (!host)
-		reclaim_retry(broker->reclaim, &broker->registry->lock, device);
+	reclaim_retry(broker->reclaim, &broker->registry->lock, from);
 }
 
 static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
@@ -229,8 +227,8 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 
 	pthread_mutex_lock(&broker->registry->lock);
 	give_back->workers[1] = owner->worker;
-	if (!block_is_host(block))
-		reclaim_begin(broker->reclaim, block->place);
+	reclaim_begin(broker->reclaim,
+		      (struct reclaim_from){ block->place, block->payer });
 	pthread_mutex_unlock(&broker->registry->lock);
 	give_back_next(give_back);
 }
@@ -280,6 +278,11 @@ static void release_block_done(void *userdata)
 	op_done(op, 0);
 }
 
+static struct reclaim_from allocation_from(const struct allocation *allocation)
+{
+	return (struct reclaim_from){ allocation_place(allocation), allocation->owner };
+}
+
 /* Returns: whether the memory counted. Under registry.lock. */
 static bool release_uncount(struct release *release)
 {
@@ -288,7 +291,7 @@ static bool release_uncount(struct release *release)
 
 	reclaim_unhold(reclaim, &release->held);
 	if (release->counted)
-		reclaim_postpone(reclaim, release->allocation->device);
+		reclaim_postpone(reclaim, allocation_from(release->allocation));
 	release->counted = false;
 	return counted;
 }
@@ -296,20 +299,20 @@ static bool release_uncount(struct release *release)
 void release_count(struct op *op)
 {
 	struct release *release = container_of(op, struct release, op);
-	const struct allocation *allocation = release->allocation;
+	struct reclaim_from from = allocation_from(release->allocation);
 
-	if (release->counted || allocation->kind == KIND_HOST)
+	if (release->counted)
 		return;
 	release_uncount(release);
 	if (op->work.held_by != HOLDER_NONE) {
-		release->held.device = allocation->device;
-		release->held.size = allocation->size;
+		release->held.from = from;
+		release->held.size = release->allocation->size;
 		release->held.holder = op->work.held_by;
 		reclaim_hold(op->broker->reclaim, &release->held);
 		return;
 	}
 	release->counted = true;
-	reclaim_begin(op->broker->reclaim, allocation->device);
+	reclaim_begin(op->broker->reclaim, from);
 }
 
 /*
@@ -332,7 +335,7 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (postponed)
 		reclaim_retry(broker->reclaim, &broker->registry->lock,
-			      allocation->device);
+			      allocation_from(allocation));
 	return parked;
 }
 
@@ -377,22 +380,17 @@ static void release_finish(struct op *op)
 {
 	struct release *release = container_of(op, struct release, op);
 	struct broker *broker = op->broker;
-
-	uint32_t device = release->allocation->device;
-	bool host = release->allocation->kind == KIND_HOST;
+	struct reclaim_from from = allocation_from(release->allocation);
 
 	pthread_mutex_lock(&broker->registry->lock);
 	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
-	if (!host) {
-		(void)release_uncount(release);
-		reclaim_begin(broker->reclaim, device);
-		reclaim_end(broker->reclaim, device);
-	}
+	(void)release_uncount(release);
+	reclaim_begin(broker->reclaim, from);
+	reclaim_end(broker->reclaim, from);
 	release->allocation = allocation_free(broker->registry, release->allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (!host)
-		reclaim_retry(broker->reclaim, &broker->registry->lock, device);
+	reclaim_retry(broker->reclaim, &broker->registry->lock, from);
 }
 
 static const struct op_class release_class = {

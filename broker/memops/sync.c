@@ -145,7 +145,7 @@ void broker_sync(struct broker *broker, struct writer *writer,
 	if (r == 0)
 		op_hold(op, wait);
 	else
-		data_note_refused(op, r, SHARE_OPERATIONS, 1);
+		data_note_refused(op, r);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)

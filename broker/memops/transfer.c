@@ -123,7 +123,7 @@ static void transfer_run(struct transfer *transfer, struct completion *wait,
 	if (r == 0)
 		op_hold(op, wait);
 	else
-		data_note_refused(op, r, SHARE_OPERATIONS, 1);
+		data_note_refused(op, r);
 	if (r == 0 && reader)
 		read_begin_ahead(broker, use->allocation, reader,
 				 use->offset + use->length, use->length, &ready);
@@ -438,7 +438,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 	if (!in_slot || !write_may_stay(op, waits))
 		r = write_charge(transfer);
 	if (r < 0) {
-		data_note_refused(op, r, SHARE_WRITES, op->work.uses[0].length);
+		data_note_refused(op, r);
 		pthread_mutex_unlock(lock);
 		return r;
 	}
@@ -451,7 +451,7 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 		return 0;
 	}
 	/* In case there is no memory; also notes the name, in case of a free. */
-	data_note_refused(op, -ENOMEM, SHARE_WRITES, 0);
+	data_note_refused(op, -ENOMEM);
 	pthread_mutex_unlock(lock);
 	r = write_copy_out(transfer, bytes, waits);
 	if (r < 0)

@@ -87,7 +87,8 @@ static uint64_t *block_bytes(struct memory *memory, const struct block *block)
 				    : &memory->device_bytes[block->place];
 }
 
-/* Bytes of address space that the block takes: its own and the empty ones of its guard. */
+/* Bytes of address space that the block takes: its own and the empty ones of its guard.
+ */
 static uint64_t block_span(const struct block *block)
 {
 	return block->size + block->guard * SPACE_UNIT;
@@ -321,6 +322,13 @@ uint64_t block_granularity(const struct memory *memory, uint32_t place)
 {
 	return place == PLACE_HOST ? (uint64_t)sysconf(_SC_PAGESIZE)
 				   : memory->granularity;
+}
+
+uint64_t block_size_for(const struct memory *memory, uint32_t place, uint64_t size)
+{
+	uint64_t granularity = block_granularity(memory, place);
+
+	return size > UINT64_MAX - granularity ? size : align_up(size, granularity);
 }
 
 int block_new(struct block **ret_block, struct memory *memory, uint32_t place,

@@ -21,12 +21,21 @@
 #include <stdbool.h>
 
 #include "memory/address_space.h"
+#include "model/shares.h"
 
-#define MEMORY_DEVICES_MAX 16
+#define MEMORY_DEVICES_MAX DEVICES_MAX
 
 /* Where a block is: a device, or */
 #define PLACE_HOST MEMORY_DEVICES_MAX
 #define N_PLACES   (PLACE_HOST + 1)
+
+/* The share of the memory at a place. */
+static inline enum share place_share(uint32_t place)
+{
+	return (enum share)(SHARE_DEVICE + place);
+}
+
+_Static_assert(SHARE_DEVICE + PLACE_HOST == SHARE_HOST, "places have shares");
 
 /* Sides of a block where SPACE_UNIT of addresses stays empty. */
 enum guard {
@@ -52,14 +61,14 @@ struct guest {
 
 struct block {
 	uint64_t address;
-	uint64_t size; /* physical, a multiple of the granularity */
+	uint64_t size;	/* physical, a multiple of the granularity */
 	uint32_t place; /* a device, or PLACE_HOST */
 	int fd;		/* the memory: workers and leaseholders get copies */
 	void *memory;	/* host: the broker's mapping */
 	enum guard guard;
-	struct slab *slab;   /* NULL: the block serves a single allocation */
-	struct owner *payer; /* charged for the descriptor of a block that was made for a
-				slab; else NULL */
+	struct slab *slab;    /* NULL: the block serves a single allocation */
+	struct owner *payer;  /* charged for the memory, until block_free() */
+	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:
@@ -89,6 +98,9 @@ void memory_deinit(struct memory *memory); /* asserts that no block is left */
 
 /* Sizes of blocks are multiples of this. */
 uint64_t block_granularity(const struct memory *memory, uint32_t place);
+
+/* The size of a block for so many bytes. */
+uint64_t block_size_for(const struct memory *memory, uint32_t place, uint64_t size);
 
 /*
  * Makes a block of at least size bytes.

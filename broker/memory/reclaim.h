@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory being given back to the driver. A free is answered at once, and the memory
- * returns after its last use. An allocation that finds the device full waits here until
- * memory has arrived. So `free` followed by `alloc` of the same size always works.
+ * Memory being given back to the driver or the kernel. A free is answered at once, and
+ * the memory returns after its last use. An allocation that finds the device full, or its
+ * owner's limit reached, waits here until memory has arrived. So `free` followed by
+ * `alloc` of the same size always works.
  *
  * A kernel or a lease may hold freed memory for as long as a user likes. Only requests of
  * the same user wait for such a piece.
@@ -16,16 +17,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "model/device.h"
+#include "memory/block.h"
 
+struct owner;
 struct text;
+
+/* Whose memory a piece is, and where (memory/block.h). owner NULL: nobody's. */
+struct reclaim_from {
+	uint32_t place;
+	struct owner *owner;
+};
 
 /*
  * Embedded in the waiting request. Each function is called once, at the end of the wait.
  */
 struct reclaim_waiter {
-	uint32_t device;
-	uid_t uid; /* whose request */
+	struct reclaim_from from; /* with an owner: waits for any memory of that owner */
+	uid_t uid;		  /* whose request */
 	void (*taken)(struct reclaim_waiter *waiter); /* under the registry's lock */
 	void (*retry)(
 		struct reclaim_waiter *waiter); /* after taken(), with no lock held */
@@ -34,26 +42,29 @@ struct reclaim_waiter {
 
 /* Freed memory that users hold. */
 struct held_piece {
-	uint32_t device;
+	struct reclaim_from from;
 	uint64_t size;
 	uint64_t holder;
 	struct held_piece *prev, *next; /* prev is NULL while the piece is not listed */
 };
 
 struct reclaim {
-	unsigned int n_coming[DEVICES_MAX]; /* pieces being given back */
-	uint64_t n_arrived[DEVICES_MAX];    /* pieces given back so far */
+	unsigned int n_coming[N_PLACES]; /* pieces being given back */
+	uint64_t n_arrived[N_PLACES];	 /* pieces given back so far */
 	struct reclaim_waiter *waiters;
 	struct held_piece *held;
 	unsigned int n_kept; /* blocks kept for lack of memory; atomic */
 };
 
-/* A piece of device memory is being given back; a piece has arrived. */
-void reclaim_begin(struct reclaim *reclaim, uint32_t device);
-void reclaim_end(struct reclaim *reclaim, uint32_t device);
+/* A piece of memory is being given back; a piece has arrived. */
+void reclaim_begin(struct reclaim *reclaim, struct reclaim_from from);
+void reclaim_end(struct reclaim *reclaim, struct reclaim_from from);
 
 /* The release of a piece is postponed: nobody waits for this piece any more. */
-void reclaim_postpone(struct reclaim *reclaim, uint32_t device);
+void reclaim_postpone(struct reclaim *reclaim, struct reclaim_from from);
+
+/* Pieces given back so far, of the owner if there is one, else of the place. */
+uint64_t reclaim_n_arrived(const struct reclaim *reclaim, struct reclaim_from from);
 
 /* The piece is held from now on; not any more, if it was. */
 void reclaim_hold(struct reclaim *reclaim, struct held_piece *piece);
@@ -62,8 +73,9 @@ void reclaim_unhold(struct reclaim *reclaim, struct held_piece *piece);
 /* Appends `; N bytes of freed memory are still in use by uid 7`; nothing if none are. */
 void text_add_held(struct text *text, const struct reclaim *reclaim, uint32_t device);
 
-/* Whether memory is being given back for which a request of this user waits. */
-bool reclaim_is_coming(const struct reclaim *reclaim, uint32_t device, uid_t uid);
+/* Whether such memory is being given back for which a request of this user waits. */
+bool reclaim_is_coming(const struct reclaim *reclaim, struct reclaim_from from,
+		       uid_t uid);
 
 /* Waits if memory is being given back. Returns: whether the caller has to wait. */
 bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter);
@@ -71,5 +83,8 @@ bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter);
 /* Ends a wait without a call. */
 void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter);
 
-/* Lets all waiters of the device try again. After reclaim_end(), with no lock held. */
-void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock, uint32_t device);
+/*
+ * Lets all waiters for such memory try again. After reclaim_end(), with no lock held.
+ */
+void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
+		   struct reclaim_from from);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/def.h"
 #include "memory/block.h"
 
@@ -30,6 +31,7 @@ struct slab_pool {
 	struct memory *memory;
 	struct slab *open[N_PLACES][N_CELL_SIZES];
 	struct block *spare[N_PLACES]; /* for the next slab of any size */
+	int64_t spare_ms[N_PLACES];    /* CLOCK_MONOTONIC: kept since */
 };
 
 static uint64_t cell_size(unsigned int size_class)
@@ -131,6 +133,7 @@ static struct block *pool_keep_block(struct slab_pool *pool, struct block *block
 	if (*spare)
 		return block;
 	*spare = block;
+	pool->spare_ms[block->place] = clock_ms();
 	return NULL;
 }
 
@@ -222,6 +225,18 @@ struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cel
 		empty = pool_keep_block(pool, slab_dissolve(pool, slab));
 	pthread_mutex_unlock(&pool->memory->lock);
 	return empty;
+}
+
+struct block *slab_pool_shrink_unused(struct slab_pool *pool, uint32_t place,
+				      int64_t before_ms)
+{
+	struct block *spare = NULL;
+
+	pthread_mutex_lock(&pool->memory->lock);
+	if (pool->spare_ms[place] < before_ms)
+		spare = take_ptr(pool->spare[place]);
+	pthread_mutex_unlock(&pool->memory->lock);
+	return spare;
 }
 
 struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place)

@@ -5,7 +5,7 @@
  * An owner has a pool. A slab is a block divided into cells of equal size. Memory that
  * another owner may use is never in a slab: such an allocation gets its own block. A
  * slab is dissolved when its last cell is given back. Its block is freed, except one
- * block at each place, kept for the next slab.
+ * block at each place, kept for the next slab as long as slabs come and go.
  *
  * A host slab saves descriptors of the broker. Host memory that can be mapped through
  * the view needs a memfd of its own, so only allocations below the size of a page share
@@ -54,6 +54,10 @@ int cell_get_in(struct slab_pool *pool, struct block *fresh, uint64_t size,
  * unmaps it everywhere and calls block_free().
  */
 struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cell);
+
+/* Takes a block kept in vain since before that time (clock_ms()); NULL: none. */
+struct block *slab_pool_shrink_unused(struct slab_pool *pool, uint32_t place,
+				      int64_t before_ms);
 
 /* Takes the kept block, to be freed; NULL: none. */
 struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place);

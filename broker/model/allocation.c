@@ -47,6 +47,24 @@ bool kind_has_device(enum allocation_kind kind)
 	return kind != KIND_HOST && kind != KIND_MANAGED;
 }
 
+static int record_take(struct owner *owner)
+{
+	int r = share_take(owner, SHARE_ALLOCATIONS, 1);
+
+	if (r < 0)
+		return r;
+	r = share_take(owner, SHARE_RECORDS, 1);
+	if (r < 0)
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+	return r;
+}
+
+static void record_give(struct owner *owner)
+{
+	share_give(owner, SHARE_ALLOCATIONS, 1);
+	share_give(owner, SHARE_RECORDS, 1);
+}
+
 int allocation_new(struct allocation **ret_allocation, struct registry *registry,
 		   struct folder *folder, const char *name, uint64_t size,
 		   struct owner *owner)
@@ -56,7 +74,7 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 
 	if (folder_find(folder, name))
 		return -EEXIST;
-	r = share_take(owner, SHARE_ALLOCATIONS, 1);
+	r = record_take(owner);
 	if (r < 0)
 		return r;
 	allocation = calloc(1, sizeof(*allocation));
@@ -64,14 +82,14 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 					  &allocation->slot, &allocation->slot_generation)
 		       : -ENOMEM;
 	if (r < 0) {
-		share_give(owner, SHARE_ALLOCATIONS, 1);
+		record_give(owner);
 		free(allocation);
 		return r;
 	}
 	allocation->entry.type = OBJECT_ALLOCATION;
 	r = entry_add(&allocation->entry, folder, name);
 	if (r < 0) {
-		share_give(owner, SHARE_ALLOCATIONS, 1);
+		record_give(owner);
 		handle_table_remove(&registry->allocations, allocation->slot);
 		free(allocation);
 		return r;
@@ -88,6 +106,27 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 struct full_name allocation_name(const struct allocation *allocation)
 {
 	return entry_name(&allocation->entry);
+}
+
+int allocation_charge(struct allocation *allocation)
+{
+	int r;
+
+	if (allocation->charged)
+		return 0;
+	r = share_take_pieces(allocation->owner, allocation->device,
+			      allocation->kind == KIND_ASYNC, allocation->size);
+	allocation->charged = r == 0;
+	return r;
+}
+
+void allocation_uncharge(struct allocation *allocation)
+{
+	if (allocation->charged)
+		share_give_pieces(allocation->owner, allocation->device,
+				  allocation->kind == KIND_ASYNC, allocation->size,
+				  allocation->state == ALLOCATION_MAKING);
+	allocation->charged = false;
 }
 
 void allocation_publish(struct registry *registry, struct allocation *allocation)
@@ -120,6 +159,7 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 	allocation->state = ALLOCATION_LOST;
 	allocation->lost_why = strdup(why);
 	allocation->pointer_generation++;
+	allocation_uncharge(allocation);
 	if (allocation->managed)
 		managed_uncount(allocation->managed, &registry->managed);
 }
@@ -139,6 +179,7 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 	origin_leave(registry, allocation);
 	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
+	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;
 		allocation->owner->n_allocations--;
@@ -168,7 +209,8 @@ struct allocation *allocation_free(struct registry *registry,
 		meter_of(allocation->owner->meter, allocation)->bytes[allocation->kind] -=
 			allocation->size;
 	}
-	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
+	allocation_uncharge(allocation);
+	share_give(allocation->owner, SHARE_RECORDS, 1);
 	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
 	allocation_set_stream(allocation, NULL);
 	managed_free(allocation->managed, &registry->managed);

@@ -86,10 +86,11 @@ struct allocation {
 
 	/* The current place of the memory. */
 	struct owner *owner;
-	struct block *block;  /* durable and host memory */
-	bool has_descriptor;  /* charged to the owner, together with the block */
-	uint32_t cell;	      /* in a shared block */
-	uint32_t former_cell; /* in former_block */
+	struct block *block;	    /* durable and host memory */
+	bool has_descriptor;	    /* charged to the owner, together with the block */
+	bool charged;		    /* not durable: the owner is charged for the memory */
+	uint32_t cell;		    /* in a shared block */
+	uint32_t former_cell;	    /* in former_block */
 	struct block *former_block; /* shared; left by a move while readers went on there;
 				       NULL: none */
 	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
@@ -153,6 +154,14 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 
 /* The name with the folders above it; of a freed allocation, as it was. */
 struct full_name allocation_name(const struct allocation *allocation);
+
+/*
+ * Charges the owner for memory of the owner's worker, once. The charge ends with the
+ * memory: with the allocation, or when it is lost.
+ * Returns: 0; -EDQUOT.
+ */
+int allocation_charge(struct allocation *allocation);
+void allocation_uncharge(struct allocation *allocation);
 
 /* MAKING to LIVE: the allocation becomes visible and is counted. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);

@@ -63,12 +63,12 @@ static void module_uncount(struct registry *registry, struct module *module)
 }
 
 /* The sentence is short, and a user has so many modules. */
-static char *log_refused(const struct owner *owner, uint64_t size)
+static char *log_refused(struct owner *owner)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	text_printf(&text, "the log is not kept: ");
-	share_explain(owner, SHARE_LOGS, size, &text);
+	share_explain(owner, &text);
 	text_add(&text, "\n", 1);
 	return text_failed(&text) ? NULL : take_ptr(text.data);
 }
@@ -86,7 +86,7 @@ void module_set_log(struct module *module, char *log)
 		return;
 	}
 	free(log);
-	module->log = log_refused(module->owner, size);
+	module->log = log_refused(module->owner);
 }
 
 struct module *module_free(struct registry *registry, struct module *module)

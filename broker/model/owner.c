@@ -1,17 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/owner.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/user_names.h"
 #include "model/meter.h"
 #include "model/registry.h"
 #include "model/stream.h"
 
-struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
+int uid_parse(const char *word, uid_t *ret_uid)
+{
+	uint64_t number;
+
+	if (strspn(word, "0123456789") != strlen(word) || (word[0] == '0' && word[1]) ||
+	    number_parse(word, &number) < 0 || number >= UINT32_MAX)
+		return -EINVAL;
+	*ret_uid = (uid_t)number;
+	return 0;
+}
+
+struct owner *owner_find(const struct registry *registry, uid_t uid)
 {
 	struct owner *owner;
 
 	HASH_FIND(hh, registry->owners_by_uid, &uid, sizeof(uid), owner);
+	return owner;
+}
+
+struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
+{
+	struct owner *owner = owner_make(registry, uid);
+
+	if (owner && owner->gid == GROUP_UNKNOWN)
+		owner->gid = gid;
+	return owner;
+}
+
+struct owner *owner_make(struct registry *registry, uid_t uid)
+{
+	struct owner *owner = owner_find(registry, uid);
+
 	if (owner) {
 		owner->used_ms = clock_ms();
 		return owner;
@@ -20,8 +51,9 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 	if (!owner)
 		return NULL;
 	owner->uid = uid;
-	owner->gid = gid;
+	owner->gid = GROUP_UNKNOWN;
 	owner->used_ms = clock_ms();
+	owner->shares.defaults = &registry->limits;
 	if (meter_begin(registry, owner) < 0) {
 		free(owner);
 		return NULL;

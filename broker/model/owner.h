@@ -28,7 +28,7 @@ struct worker; /* broker/process */
 /* A user, from the first request until nothing is left (api/owner_drop.h). */
 struct owner {
 	uid_t uid;
-	gid_t gid;
+	gid_t gid; /* of the first request */
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
@@ -38,9 +38,10 @@ struct owner {
 	uint32_t n_readers;    /* of the output, right now */
 	uint64_t n_in_worker;  /* allocations in the owner's worker */
 	struct worker *worker; /* NULL until the first need */
+	uint32_t n_coming;     /* pieces of memory on their way back; memory/reclaim.h */
+	uint64_t n_arrived;    /* pieces given back so far */
 	uint32_t n_turns;      /* ops at the mover; broker/op/turn.h */
 	struct op *waiting;    /* ops that wait for a turn */
-	uint64_t n_leases;     /* open leases of the owner's programs, of any memory */
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	/* of the owner's kernels; lives as long as the worker */
 	struct slab_pool *pool; /* of small device and host allocations */
@@ -51,8 +52,18 @@ struct owner {
 	UT_hash_handle hh;
 };
 
-/* Finds or makes an owner. NULL: no memory. */
+/* Finds or makes the owner of a request. NULL: no memory. */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
+
+/* The same for a user who has asked for nothing yet, and whose group is unknown. */
+#define GROUP_UNKNOWN ((gid_t)-1)
+struct owner *owner_make(struct registry *registry, uid_t uid);
+
+/* The name of an owner's folder: a plain decimal number. Returns: 0; -EINVAL. */
+int uid_parse(const char *word, uid_t *ret_uid);
+
+/* NULL: there is none. */
+struct owner *owner_find(const struct registry *registry, uid_t uid);
 
 /* Frees an owner who holds nothing. */
 void owner_free(struct registry *registry, struct owner *owner);

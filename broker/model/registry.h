@@ -18,6 +18,7 @@
 #include "model/managed_ranges.h"
 #include "model/meter.h"
 #include "model/object.h"
+#include "model/shares.h"
 
 #define FREED_KEPT 1024
 
@@ -45,6 +46,7 @@ struct registry {
 	struct origin *origins; /* model/origin.h */
 	struct stream *streams_by_name;
 	struct owner *owners_by_uid;
+	struct limits limits; /* for owners without limits of their own */
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
 	uint64_t next_id[4];	       /* of allocations, streams, modules, folders */
 	unsigned int n_meters;	       /* of owners with a meter of their own */

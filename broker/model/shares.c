@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/descriptor.h"
 #include "base/number.h"
@@ -12,33 +13,68 @@
 #include "model/owner.h"
 #include "model/registry.h"
 
-static const struct {
+struct share_row {
+	const char *key; /* NULL: it has no limits */
 	const char *what;
 	uint64_t most;
 	int error;     /* when the share is used up */
 	bool is_bytes; /* else a count */
-} rows[N_SHARES] = {
-	[SHARE_ALLOCATIONS] = { "allocations", 262144, EDQUOT },
-	[SHARE_DESCRIPTORS] = { "descriptors of the broker", 0, EMFILE },
-	[SHARE_CGROUPS] = { "cgroups with allocations", 4096, EDQUOT },
-	[SHARE_IMAGES] = { "of open images and tensors", (uint64_t)1 << 30, EDQUOT,
-			   true },
-	[SHARE_LOADED] = { "of images in modules", (uint64_t)4 << 30, EDQUOT, true },
-	[SHARE_NAMES] = { "of names of functions", (uint64_t)256 << 20, EDQUOT, true },
-	[SHARE_LOGS] = { "of logs of modules", (uint64_t)64 << 20, EDQUOT, true },
-	[SHARE_MODULES] = { "modules", 4096, EDQUOT },
-	[SHARE_FOLDERS] = { "folders", 16384, EDQUOT },
-	[SHARE_READERS] = { "readers of events_pipe", 256, EMFILE },
-	[SHARE_TENSORS] = { "of tensors", (uint64_t)256 << 20, EDQUOT, true },
-	[SHARE_TEXTS] = { "of texts in open descriptors", (uint64_t)64 << 20, EDQUOT,
-			  true },
-	[SHARE_OPERATIONS] = { "operations queued", 65536, EBUSY },
-	[SHARE_QUESTIONS] = { "reads that wait for a driver", 1024, EBUSY },
-	[SHARE_PATHS] = { "of paths of loads and saves queued", (uint64_t)16 << 20, EBUSY,
-			  true },
-	[SHARE_FILE_PROCESSES] = { "processes that open files", 4, EBUSY },
-	[SHARE_WRITES] = { "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
+	bool of_host;  /* counts in SHARE_HOST, too */
 };
+
+#define UNBOUNDED UINT64_MAX
+
+static const struct share_row rows[N_SHARES] = {
+	[SHARE_DEVICE] = { "device", "of the memory of device", UNBOUNDED, EDQUOT, true },
+	[SHARE_HOST] = { "host", "of host memory", UNBOUNDED, EDQUOT, true },
+	[SHARE_ALLOCATIONS] = { "allocations", "allocations", UNBOUNDED, EDQUOT },
+	[SHARE_MODULES] = { "modules", "modules", 4096, EDQUOT },
+	[SHARE_STREAMS] = { "streams", "streams", UNBOUNDED, EDQUOT },
+	[SHARE_LEASES] = { "leases", "leases open", 4096, EMFILE },
+	[SHARE_OPERATIONS] = { "operations", "operations queued", 65536, EBUSY },
+	[SHARE_RECORDS] = { NULL, "allocations", 262144, EDQUOT },
+	[SHARE_DESCRIPTORS] = { NULL, "descriptors of the broker", 0, EMFILE },
+	[SHARE_CGROUPS] = { NULL, "cgroups with allocations", 4096, EDQUOT },
+	[SHARE_IMAGES] = { NULL, "of open images and tensors", (uint64_t)1 << 30, EDQUOT,
+			   true, true },
+	[SHARE_LOADED] = { NULL, "of images in modules", (uint64_t)4 << 30, EDQUOT, true,
+			   true },
+	[SHARE_NAMES] = { NULL, "of names of functions", (uint64_t)256 << 20, EDQUOT,
+			  true },
+	[SHARE_LOGS] = { NULL, "of logs of modules", (uint64_t)64 << 20, EDQUOT, true },
+	[SHARE_FOLDERS] = { NULL, "folders", 16384, EDQUOT },
+	[SHARE_READERS] = { NULL, "readers of events_pipe", 256, EMFILE },
+	[SHARE_TENSORS] = { NULL, "of tensors", (uint64_t)256 << 20, EDQUOT, true, true },
+	[SHARE_TEXTS] = { NULL, "of texts in open descriptors", (uint64_t)64 << 20,
+			  EDQUOT, true },
+	[SHARE_CHORES] = { NULL, "frees, moves and zeroings queued", UNBOUNDED, EBUSY },
+	[SHARE_QUESTIONS] = { NULL, "reads that wait for a driver", 1024, EBUSY },
+	[SHARE_PATHS] = { NULL, "of paths of loads and saves queued", (uint64_t)16 << 20,
+			  EBUSY, true },
+	[SHARE_FILE_PROCESSES] = { NULL, "processes that open files", 4, EBUSY },
+	[SHARE_WRITES] = { NULL, "of writes waiting", (uint64_t)256 << 20, EBUSY, true },
+};
+
+/* All devices have one row. */
+static const struct share_row *row_of(enum share share)
+{
+	return &rows[share < SHARE_HOST ? SHARE_DEVICE : share];
+}
+
+const char *share_key(enum share share, char text[SHARE_KEY_SIZE])
+{
+	if (share < SHARE_HOST)
+		snprintf(text, SHARE_KEY_SIZE, "%s:%u", row_of(share)->key,
+			 (share - SHARE_DEVICE) % DEVICES_MAX);
+	else
+		snprintf(text, SHARE_KEY_SIZE, "%s", row_of(share)->key);
+	return text;
+}
+
+bool share_is_bytes(enum share share)
+{
+	return row_of(share)->is_bytes;
+}
 
 /*
  * The share of descriptors is an eighth of the process's limit, so that enough remain for
@@ -46,30 +82,136 @@ static const struct {
  */
 static uint64_t share_most(enum share share)
 {
-	return share == SHARE_DESCRIPTORS ? descriptors_most() / 8 : rows[share].most;
+	return share == SHARE_DESCRIPTORS ? descriptors_most() / 8 : row_of(share)->most;
+}
+
+uint64_t share_limit(const struct owner *owner, enum share share)
+{
+	const struct shares *shares = &owner->shares;
+
+	if (share >= N_LIMITS)
+		return LIMIT_NONE;
+	if (shares->limits.given >> share & 1)
+		return shares->limits.max[share];
+	if (shares->defaults && shares->defaults->given >> share & 1)
+		return shares->defaults->max[share];
+	return LIMIT_NONE;
+}
+
+/* Whether n more are beyond a limit: what is held may be beyond one that came later. */
+static bool is_beyond(uint64_t held, uint64_t n, uint64_t limit)
+{
+	return n && limit != UINT64_MAX && (held > limit || n > limit - held);
+}
+
+static int share_refuse(struct owner *owner, enum share share, uint64_t n, uint64_t limit,
+			bool is_limit, int error)
+{
+	struct shares *shares = &owner->shares;
+
+	shares->refused.share = share;
+	shares->refused.n = n;
+	shares->refused.limit = limit;
+	shares->refused.is_limit = is_limit;
+	return -error;
 }
 
 int share_take(struct owner *owner, enum share share, uint64_t n)
 {
-	uint64_t *held = &owner->shares.held[share];
+	struct shares *shares = &owner->shares;
+	uint64_t limit = share_limit(owner, share), most = share_most(share);
+	uint64_t *held = &shares->held[share];
+	int r = 0;
 
-	if (*held + n > share_most(share))
-		return -rows[share].error;
-	if (share == SHARE_DESCRIPTORS && n && !descriptor_is_left())
-		return -EMFILE;
+	if (n > UINT64_MAX - *held)
+		return -ENOMEM;
+	if (limit <= most && is_beyond(*held, n, limit))
+		return share_refuse(owner, share, n, limit, true, EDQUOT);
+	if (is_beyond(*held, n, most) ||
+	    (share == SHARE_DESCRIPTORS && n && !descriptor_is_left()))
+		return share_refuse(owner, share, n, most, false, row_of(share)->error);
+	if (row_of(share)->of_host)
+		r = share_take(owner, SHARE_HOST, n);
+	if (r < 0)
+		return r;
 	*held += n;
 	return 0;
 }
 
 void share_take_beyond(struct owner *owner, enum share share, uint64_t n)
 {
+	assert(share >= N_LIMITS && !row_of(share)->of_host);
 	owner->shares.held[share] += n;
 }
 
+/* Only here the amount held goes down, so a peak need not be noted anywhere else. */
 void share_give(struct owner *owner, enum share share, uint64_t n)
+{
+	if (share < N_LIMITS)
+		owner->shares.peak[share] = share_peak(owner, share);
+	share_undo(owner, share, n);
+	if (row_of(share)->of_host)
+		share_give(owner, SHARE_HOST, n);
+}
+
+void share_undo(struct owner *owner, enum share share, uint64_t n)
 {
 	assert(owner->shares.held[share] >= n);
 	owner->shares.held[share] -= n;
+}
+
+uint64_t share_peak(const struct owner *owner, enum share share)
+{
+	return MAX(owner->shares.peak[share], owner->shares.held[share]);
+}
+
+/* ---- memory of workers ---- */
+
+/* As the driver has it: pieces up to SMALL_MAX share chunks. */
+#define CHUNK	  ((uint64_t)2 << 20)
+#define SMALL_MAX ((uint64_t)1 << 20)
+
+static uint64_t chunks(uint64_t size)
+{
+	return size > UINT64_MAX - CHUNK ? size : align_up(size, CHUNK);
+}
+
+/* The bytes of chunks that a small piece takes, or leaves. */
+static uint64_t chunks_between(uint64_t small, uint64_t large)
+{
+	return chunks(large) - chunks(small);
+}
+
+int share_take_pieces(struct owner *owner, uint32_t device, bool async, uint64_t size)
+{
+	uint64_t *small = &owner->shares.small[device][async];
+	int r;
+
+	if (size > SMALL_MAX)
+		return share_take(owner, SHARE_DEVICE + device, chunks(size));
+	r = share_take(owner, SHARE_DEVICE + device,
+		       chunks_between(*small, *small + size));
+	if (r == 0)
+		*small += size;
+	return r;
+}
+
+void share_give_pieces(struct owner *owner, uint32_t device, bool async, uint64_t size,
+		       bool undo)
+{
+	uint64_t *small = &owner->shares.small[device][async];
+	uint64_t bytes = chunks(size);
+
+	if (size <= SMALL_MAX) {
+		*small -= size;
+		bytes = chunks_between(*small, *small + size);
+	}
+	(undo ? share_undo : share_give)(owner, SHARE_DEVICE + device, bytes);
+}
+
+bool share_is_refusal(int r)
+{
+	return r == -EDQUOT || r == -EBUSY || r == -EMFILE;
 }
 
 int share_take_question(struct registry *registry, const struct caller *caller,
@@ -81,30 +223,42 @@ int share_take_question(struct registry *registry, const struct caller *caller,
 	if (r == -ENOMEM)
 		text_printf(text, "no memory in the broker");
 	else if (r < 0)
-		share_explain(payer, SHARE_QUESTIONS, 1, text);
+		share_explain(payer, text);
 	else
 		*ret_payer = payer;
 	return r;
 }
 
-static const char *amount(enum share share, uint64_t n, char text[64])
+const char *share_text(enum share share, uint64_t n, char text[64])
 {
-	if (rows[share].is_bytes)
+	if (n == LIMIT_NONE)
+		return strcpy(text, "max");
+	if (row_of(share)->is_bytes)
 		return size_print(text, n);
 	snprintf(text, 64, "%llu", (unsigned long long)n);
 	return text;
 }
 
-void share_explain(const struct owner *owner, enum share share, uint64_t n,
-		   struct text *text)
+void share_explain(struct owner *owner, struct text *text)
 {
-	if (share == SHARE_DESCRIPTORS &&
-	    owner->shares.held[share] + n <= share_most(share)) {
+	struct shares *shares = &owner->shares;
+	enum share share = shares->refused.share;
+	uint64_t held = shares->held[share], n = shares->refused.n;
+	uint64_t limit = shares->refused.limit;
+	char number[8] = "";
+
+	if (share < N_LIMITS)
+		shares->n_refused[share]++;
+	if (share == SHARE_DESCRIPTORS && !is_beyond(held, n, limit)) {
 		text_printf(text, DESCRIPTORS_GONE);
 		return;
 	}
-	text_printf(text, "uid %u has %s %s and asks for %s more: the limit is %s",
-		    owner->uid, amount(share, owner->shares.held[share], (char[64]){ 0 }),
-		    rows[share].what, amount(share, n, (char[64]){ 0 }),
-		    amount(share, share_most(share), (char[64]){ 0 }));
+	if (share < SHARE_HOST)
+		snprintf(number, sizeof(number), " %u", share - SHARE_DEVICE);
+	text_printf(text, "uid %u has %s %s%s and asks for %s more: the limit is %s",
+		    owner->uid, share_text(share, held, (char[64]){ 0 }),
+		    row_of(share)->what, number, share_text(share, n, (char[64]){ 0 }),
+		    share_text(share, limit, (char[64]){ 0 }));
+	if (shares->refused.is_limit)
+		text_printf(text, " (owners/%u/max)", owner->uid);
 }

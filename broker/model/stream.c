@@ -11,6 +11,7 @@
 #include "model/access.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 
 /*
  * The lowest free wire id of the owner's streams; 0, which is no stream, when all are
@@ -43,21 +44,28 @@ int stream_new(struct stream **ret_stream, struct registry *registry, const char
 
 	if (!is_default && stream_find(registry, name))
 		return -EEXIST;
+	r = share_take(owner, SHARE_STREAMS, !is_default);
+	if (r < 0)
+		return r;
 	stream = calloc(1, sizeof(*stream));
-	if (!stream)
-		return -ENOMEM;
-	stream->wire_id = wire_stream_get(owner);
-	if (!stream->wire_id) {
-		free(stream);
-		return -ENFILE;
+	r = stream ? 0 : -ENOMEM;
+	if (r == 0) {
+		stream->wire_id = wire_stream_get(owner);
+		r = stream->wire_id ? 0 : -ENFILE;
 	}
-	stream->name = strdup(name);
-	r = stream->name ? handle_table_add(&registry->streams, stream, &stream->slot,
-					    &stream->slot_generation)
-			 : -ENOMEM;
+	if (r == 0) {
+		stream->name = strdup(name);
+		r = stream->name
+			    ? handle_table_add(&registry->streams, stream, &stream->slot,
+					       &stream->slot_generation)
+			    : -ENOMEM;
+		if (r < 0)
+			wire_stream_put(owner, stream->wire_id);
+	}
 	if (r < 0) {
-		wire_stream_put(owner, stream->wire_id);
-		free(stream->name);
+		share_give(owner, SHARE_STREAMS, !is_default);
+		if (stream)
+			free(stream->name);
 		free(stream);
 		return r;
 	}
@@ -81,6 +89,7 @@ struct stream *stream_free(struct registry *registry, struct stream *stream)
 	if (!stream->is_default) {
 		HASH_DEL(registry->streams_by_name, stream);
 		registry->n_streams--;
+		share_give(stream->owner, SHARE_STREAMS, 1);
 	}
 	handle_table_remove(&registry->streams, stream->slot);
 	wire_stream_put(stream->owner, stream->wire_id);

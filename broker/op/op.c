@@ -162,6 +162,17 @@ static uint64_t op_holder(const struct op *op)
 	return holder_of(owner->uid);
 }
 
+void op_chore(struct op *op)
+{
+	if (!op->asked_for)
+		share_take_beyond(op->payer, SHARE_CHORES, 1);
+}
+
+static void op_uncount(struct op *op)
+{
+	share_give(op->payer, op->asked_for ? SHARE_OPERATIONS : SHARE_CHORES, 1);
+}
+
 int op_add_unlimited(struct op *op, struct op **ret_ready)
 {
 	struct op *ready = NULL;
@@ -186,7 +197,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	if (r < 0)
 		goto out;
 	op->broker->registry->n_busy++;
-	share_take_beyond(op->payer, SHARE_OPERATIONS, 1);
+	op_chore(op);
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
 out:
@@ -195,7 +206,10 @@ out:
 	return r;
 }
 
-/* op_add() with the function that adds to the order. */
+/*
+ * op_add() with the function that adds to the order. What follows from other operations
+ * is not refused, so it has a share of its own: a limit of operations is never exceeded.
+ */
 static int op_add_by(struct op *op, struct op **ret_ready,
 		     int (*add)(struct op *op, struct op **ret_ready))
 {
@@ -209,8 +223,12 @@ static int op_add_by(struct op *op, struct op **ret_ready,
 	r = share_take(op->payer, SHARE_OPERATIONS, 1);
 	if (r < 0)
 		return r;
+	op->asked_for = true;
 	r = add(op, ret_ready);
-	share_give(op->payer, SHARE_OPERATIONS, 1);
+	if (r < 0) {
+		op_uncount(op);
+		op->asked_for = false;
+	}
 	return r;
 }
 
@@ -473,7 +491,7 @@ bool op_leave(struct op *op, struct op **ready)
 
 	if (!order_leave(&op->work, &work))
 		return false;
-	share_give(op->payer, SHARE_OPERATIONS, 1);
+	op_uncount(op);
 	registry_less_busy(op->broker->registry);
 	*ready = op_list(work);
 	op->left = true;
@@ -521,7 +539,7 @@ void op_complete(struct op *op, int error)
 	next = turn_give(op);
 	if (next)
 		op_push_ready(&ready, next);
-	share_give(op->payer, SHARE_OPERATIONS, 1);
+	op_uncount(op);
 	registry_less_busy(broker->registry);
 	pthread_mutex_unlock(&broker->registry->lock);
 

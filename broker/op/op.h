@@ -136,6 +136,7 @@ struct op {
 	struct broker *broker;
 	struct owner *owner;
 	struct owner *payer;   /* the caller's owner, charged for the op */
+	bool asked_for;	       /* charged as SHARE_OPERATIONS, else as SHARE_CHORES */
 	struct worker *worker; /* gets the request; NULL: none */
 	struct request request;
 	struct worker_needs needs;		      /* of that request */
@@ -204,10 +205,13 @@ struct op *op_free(struct op *op);
  * Puts the op into the order, after zeroing of the allocations it is the first to use.
  * Under registry.lock; afterwards call op_start() without the lock.
  *
- * Returns: 0; -ENOMEM; -EBUSY when the payer has reached the limit of ops; -ESTALE when
- * the broker is shutting down.
+ * Returns: 0; -ENOMEM; -EBUSY, -EDQUOT when the payer has reached the bound or the limit
+ * of ops; -ESTALE when the broker is shutting down.
  */
 int op_add(struct op *op, struct op **ret_ready);
+
+/* Charges an op that follows from others. Under registry.lock. */
+void op_chore(struct op *op);
 
 /*
  * Whether the op would have to wait for more than short work of the mover: for a kernel,

@@ -119,7 +119,7 @@ int zero_add(struct op *zero, struct op **ret_ready)
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
 	zero->broker->registry->n_busy++;
-	share_take_beyond(zero->payer, SHARE_OPERATIONS, 1);
+	op_chore(zero);
 	if (zero->work.n_before == 0)
 		op_push_ready(ret_ready, zero);
 	return 0;

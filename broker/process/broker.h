@@ -25,6 +25,8 @@ struct broker {
 	struct leases *leases;	     /* memops/lease.h */
 	struct metrics *metrics;     /* api/metrics.h */
 	struct lifetimes *lifetimes; /* memops/lifetime.h */
+	struct limits_file
+		*limits_file; /* api/limits_file.h; NULL: limits are not kept */
 	struct cuda_driver *driver;
 	char *version;
 	char *socket; /* socket where tickets are exchanged; NULL: none */

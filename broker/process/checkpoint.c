@@ -22,6 +22,7 @@
 #include "model/order.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "process/processes.h"
 #include "process/restore.h"
 
@@ -54,6 +55,7 @@ struct checkpoint {
 		*next; /* of broker->processes->checkpoints; registry.lock */
 
 	struct restore restore; /* the saved memory */
+	uint64_t charged;	/* bytes of the host, for the file */
 	unsigned int n_written; /* including failures */
 	struct request request;
 };
@@ -77,6 +79,9 @@ static void checkpoint_finish(struct checkpoint *checkpoint)
 	if (over) {
 		DL_DELETE(broker->processes->checkpoints, checkpoint);
 		completion = completion_take(&checkpoint->completion);
+		if (checkpoint->charged)
+			share_give(checkpoint->worker->owner, SHARE_HOST,
+				   checkpoint->charged);
 		registry_less_busy(broker->registry);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -93,17 +98,16 @@ static void checkpoint_finish(struct checkpoint *checkpoint)
  * A process keeps freed memory mapped until its exit, and gets no request to unmap.
  * Callers that find a device full wait for the exit. Under registry.lock.
  */
-static void checkpoint_hold_memory(struct broker *broker)
+static void checkpoint_hold_memory(struct broker *broker, struct owner *owner)
 {
-	for (unsigned int i = 0; i < broker->registry->n_devices; i++)
-		reclaim_begin(broker->reclaim, i);
+	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
+		reclaim_begin(broker->reclaim, (struct reclaim_from){ i, owner });
 }
 
-static void checkpoint_release_memory(struct broker *broker)
+static void checkpoint_release_memory(struct broker *broker, struct owner *owner)
 {
-	for (unsigned int i = 0; i < broker->registry->n_devices; i++) {
-		reclaim_end(broker->reclaim, i);
-	}
+	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
+		reclaim_end(broker->reclaim, (struct reclaim_from){ i, owner });
 }
 
 void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t epoch)
@@ -123,11 +127,12 @@ void checkpoint_run_ended(struct broker *broker, struct worker *worker, uint32_t
 	checkpoint->channel = NULL;
 	checkpoint->instance_ended = true;
 	parked = take_ptr(checkpoint->parked);
-	checkpoint_release_memory(broker);
+	checkpoint_release_memory(broker, worker->owner);
 	checkpoint_finish(checkpoint);
 	broker->processes->resume(parked);
 	for (uint32_t i = 0; i < broker->registry->n_devices; i++)
-		reclaim_retry(broker->reclaim, &broker->registry->lock, i);
+		reclaim_retry(broker->reclaim, &broker->registry->lock,
+			      (struct reclaim_from){ i, worker->owner });
 }
 
 /* Under registry.lock. */
@@ -300,13 +305,18 @@ static bool lives_in(const struct allocation *allocation, const struct worker *w
 	       allocation->state != ALLOCATION_MAKING;
 }
 
-/* Makes a file of that size. */
-static int save_file(uint64_t size)
+/* Makes a file of that size, in memory of the worker's owner. */
+static int save_file(struct checkpoint *checkpoint, uint64_t size)
 {
 	_cleanup_close_ int fd = -1;
+	int r;
 
 	if (!host_has_room(size))
 		return -ENOMEM;
+	r = share_take(checkpoint->worker->owner, SHARE_HOST, size);
+	if (r < 0)
+		return r;
+	checkpoint->charged = size;
 	fd = memfd_create("gpumem-saved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
@@ -345,13 +355,18 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 }
 
 /* There is no memory for the file: marks all allocations as lost. */
-static void checkpoint_drop(struct checkpoint *checkpoint)
+static void checkpoint_drop(struct checkpoint *checkpoint, int error)
 {
-	char why[sizeof(checkpoint->reason) + 64];
+	char why[sizeof(checkpoint->reason) + 256];
+	_cleanup_text_ struct text limit = TEXT_INIT;
 	struct loss loss = { 0 };
 
-	snprintf(why, sizeof(why), "%s, and the host has no memory left to keep it",
-		 checkpoint->reason);
+	if (error == -EDQUOT)
+		share_explain(checkpoint->worker->owner, &limit);
+	snprintf(why, sizeof(why), "%s, and %s%s", checkpoint->reason,
+		 limit.length ? "there was no room for a copy: "
+			      : "the host has no memory left to keep it",
+		 text_string(&limit));
 	for (; checkpoint->restore.n_saved; checkpoint->restore.n_saved--) {
 		struct allocation *allocation =
 			checkpoint->restore.saved[checkpoint->restore.n_saved - 1]
@@ -424,16 +439,16 @@ static bool instance_give_up(struct broker *broker, struct worker *worker, uint3
 	}
 	broker->registry->n_busy++;
 	DL_APPEND(broker->processes->checkpoints, checkpoint);
-	checkpoint_hold_memory(broker);
+	checkpoint_hold_memory(broker, worker->owner);
 	checkpoint->channel = channel;
 	if (!broker->registry->shutting_down && worker->owner) {
 		size = checkpoint_take(checkpoint);
 		checkpoint->lingers = worker_want(worker, epoch) && faulted;
 	}
 	if (size)
-		checkpoint->restore.fd = save_file(size);
+		checkpoint->restore.fd = save_file(checkpoint, size);
 	if (size && checkpoint->restore.fd < 0)
-		checkpoint_drop(checkpoint);
+		checkpoint_drop(checkpoint, checkpoint->restore.fd);
 	if (checkpoint->restore.n_saved) {
 		checkpoint->deadline_ms = clock_ms() + SAVE_MS +
 					  (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;

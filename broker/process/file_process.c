@@ -116,7 +116,7 @@ static int process_find(struct worker *worker, struct refusal *refusal)
 		return 0;
 	r = share_take(owner, SHARE_FILE_PROCESSES, 1);
 	if (r < 0) {
-		share_explain(owner, SHARE_FILE_PROCESSES, 1, &text);
+		share_explain(owner, &text);
 		return refuse(refusal, -r,
 			      "%s; they wait for a file system that does not answer",
 			      text_string(&text));

@@ -138,7 +138,7 @@ test_attributes_of_a_stream_agree_with_its_status()
 test_attributes_of_an_owner_agree_with_its_status()
 {
 	echo 'x 4096' >control/alloc
-	agrees_with_status "owners/$(id -u)" 'output failure reset'
+	agrees_with_status "owners/$(id -u)" 'output failure reset max current peak max_events'
 }
 
 test_totals_follow_allocations()
@@ -286,7 +286,7 @@ test_what_is_no_object_cannot_be_made_or_removed()
 	local command
 	for command in 'touch new' 'mkdir new' 'touch allocations/new' 'touch control/new' \
 		'mkdir control/new' 'rm README' 'rmdir control' 'mv README allocations/y' \
-		'ln -s x allocations/link' 'mkdir devices/7' 'mkdir owners/7' 'rmdir devices/0' \
+		'ln -s x allocations/link' 'mkdir devices/7' 'mkdir owners/x' 'rmdir devices/0' \
 		'mkfifo streams/fifo' 'ln README README2' 'mv allocations other'; do
 		! bash -c "$command" 2>/dev/null || fail "this succeeded: $command"
 	done

@@ -150,6 +150,9 @@ static int read_users(struct snapshot *snapshot, const struct mount *mount)
 	while ((uid = folder_next(&owners, &fd, &st))) {
 		_cleanup_text_ struct text name = TEXT_INIT;
 		_cleanup_close_ int own = fd;
+
+		if (strcmp(uid, "default") == 0)
+			continue;
 		struct user *users =
 			list_grow(snapshot->users, snapshot->n_users, sizeof(*users));
 

@@ -22,6 +22,29 @@ static void print_row(const struct node_row *row)
 	printf("\n");
 }
 
+/* The fixed files of a folder of objects: of owners/default/. */
+static void print_fixed(unsigned int parent, const char *place)
+{
+	size_t n;
+	const struct node_row *rows = nodes_fixed(&n);
+
+	for (size_t i = 1; i < n; i++) {
+		char path[256];
+
+		if (rows[i].parent != parent)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", place, rows[i].name);
+		if (rows[i].kind == NODE_DIRECTORY) {
+			printf(".SS ");
+			roff_print(path);
+			printf("/\n");
+			print_fixed((unsigned int)i, path);
+		} else {
+			print_row(&rows[i]);
+		}
+	}
+}
+
 /* The files of an object, then those of the objects in it. */
 static void print_object(enum object_type type)
 {
@@ -46,9 +69,12 @@ static void print_tree(void)
 	for (size_t i = 1; i < n; i++)
 		if (rows[i].parent == 0)
 			print_row(&rows[i]);
-	for (size_t i = 1; i < n; i++)
-		if (rows[i].parent == 0 && rows[i].kind == NODE_FOLDER)
-			print_object(rows[i].holds);
+	for (size_t i = 1; i < n; i++) {
+		if (rows[i].parent != 0 || rows[i].kind != NODE_FOLDER)
+			continue;
+		print_object(rows[i].holds);
+		print_fixed((unsigned int)i, rows[i].name);
+	}
 }
 
 static void print_usage(const char *place, const char *name, const char *usage)

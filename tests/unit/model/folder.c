@@ -303,7 +303,7 @@ Test(folder, an_owner_with_all_folders_takes_none_from_others)
 		one = make(root, name);
 	}
 	cr_assert(eq(int, folder_new(&more, &registry, root, "more", alice), -EDQUOT));
-	share_explain(alice, SHARE_FOLDERS, 1, &text);
+	share_explain(alice, &text);
 	cr_assert(strstr(text_string(&text), "uid 1000 has 16384 folders") != NULL);
 	cr_assert(eq(int, folder_new(&more, &registry, root, "more", bob), 0));
 	cr_assert(eq(int, folder_set_owner(more, alice), -EDQUOT));

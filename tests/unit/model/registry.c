@@ -80,7 +80,7 @@ Test(registry, an_owner_with_all_allocations_takes_none_from_others)
 		     allocation_new(&more, &registry, &registry.allocation_root, "more",
 				    1, alice),
 		     -EDQUOT));
-	share_explain(alice, SHARE_ALLOCATIONS, 1, &text);
+	share_explain(alice, &text);
 	cr_assert(strstr(text_string(&text), "uid 1000 has 262144 allocations") != NULL);
 	drop(make("bobs", 1, bob));
 	for (int i = 0; i < MOST; i++)

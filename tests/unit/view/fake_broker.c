@@ -352,6 +352,13 @@ void broker_summary(struct broker *broker, struct text *text)
 	text_printf(text, "no devices");
 }
 
+int broker_limits(struct broker *broker, const char *path, struct text *why)
+{
+	(void)broker;
+	text_printf(why, "%s: the fake broker keeps no limits", path);
+	return -EOPNOTSUPP;
+}
+
 void broker_shutdown(struct broker *broker)
 {
 	(void)broker;
