@@ -43,11 +43,11 @@ static bool read_number(int dir, const char *file, uint64_t *ret_number)
 	return end != text;
 }
 
-/* Writes an allocation, if readable, or a lease of the allocation. Returns: false if the
- * tracer reads no more. */
-static bool read_allocation(int out, struct named named, int dir, const char *name)
+/* Writes an allocation, if readable, or a lease of the allocation; named.name has the
+ * folders. Returns: false if the tracer reads no more. */
+static bool read_allocation(int out, struct named named, int fd, const char *name)
 {
-	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	size_t length = strlen(named.name);
 	uint64_t owner = 0;
 
 	if (fd < 0 || !read_number(fd, "address", &named.address) || !named.address ||
@@ -55,7 +55,7 @@ static bool read_allocation(int out, struct named named, int dir, const char *na
 	    !read_number(fd, "owner", &owner))
 		return true;
 	named.owner = (uid_t)owner;
-	snprintf(named.name, sizeof named.name, "%.64s", name);
+	snprintf(named.name + length, sizeof named.name - length, "%s", name);
 	return write(out, &named, sizeof named) == sizeof named;
 }
 
@@ -111,15 +111,54 @@ static pid_t read_broker(int mount)
 	return broker;
 }
 
-static void read_allocations(int out, struct named named, int mount)
+static bool is_allocation(int dir)
 {
-	DIR *allocations = open_folder(mount, "allocations");
+	struct stat st;
+
+	return !fstatat(dir, "address", &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+}
+
+/* Reads a folder, and the folders in it, which named.name may still have room for.
+ * Returns: false if no more is to be read. */
+static bool read_folder(int out, const struct named *in, int dir, const char *folder,
+			size_t *n)
+{
+	DIR *names = open_folder(dir, folder);
+	bool more = true;
 	const char *name;
 
-	for (size_t n = 0; allocations && n < NAMES_MAX; n++)
-		if (!(name = next_name(allocations)) ||
-		    !read_allocation(out, named, dirfd(allocations), name))
-			break;
+	while (names && more && (name = next_name(names))) {
+		_cleanup_close_ int fd =
+			openat(dirfd(names), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		struct named named = *in;
+		size_t length = strlen(in->name);
+
+		if (fd >= 0 && !is_allocation(fd)) {
+			if (length + strlen(name) + 66 > sizeof named.name)
+				continue;
+			snprintf(named.name + length, sizeof named.name - length, "%s/",
+				 name);
+			more = read_folder(out, &named, dirfd(names), name, n);
+			continue;
+		}
+		more = ++*n <= NAMES_MAX && read_allocation(out, named, fd, name);
+	}
+	if (names && !more)
+		closedir(names);
+	return more;
+}
+
+static void read_allocations(int out, const struct named *named, int mount)
+{
+	size_t n = 0;
+
+	(void)read_folder(out, named, mount, "allocations", &n);
+}
+
+/* Whether a name can't lead out of the mount. */
+static bool is_inside(const char *name)
+{
+	return *name && !strchr("#./", name[0]) && !strstr(name, "/.");
 }
 
 /* A line of `leases` begins with the allocation's name (`#ID` of a freed one) and the
@@ -130,15 +169,18 @@ static void read_leases(int out, struct named named, int mount)
 		openat(mount, "allocations", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd = openat(mount, "leases", O_RDONLY | O_CLOEXEC);
 	FILE *leases = fd < 0 ? NULL : fdopen(fd, "r");
-	char line[256], name[65];
+	char line[768], name[585];
 
 	for (size_t n = 0; leases && n < NAMES_MAX; n++) {
 		if (!fgets(line, sizeof line, leases))
 			break;
-		if (sscanf(line, "%64s %d", name, &named.holder) != 2 ||
-		    strchr("#.", name[0]) || strchr(name, '/'))
+		if (sscanf(line, "%584s %d", name, &named.holder) != 2 ||
+		    !is_inside(name))
 			continue;
-		if (!read_allocation(out, named, allocations, name))
+		_cleanup_close_ int folder =
+			openat(allocations, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (!read_allocation(out, named, folder, name))
 			break;
 	}
 	if (leases)
@@ -164,7 +206,7 @@ static void read_mount(int out, const char *path, dev_t device, uid_t user,
 	if (list == MOUNT_LEASES)
 		read_leases(out, named, mount);
 	else
-		read_allocations(out, named, mount);
+		read_allocations(out, &named, mount);
 }
 
 _Noreturn static void child(int out, pid_t tracer, const char *path, dev_t device,

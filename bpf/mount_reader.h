@@ -14,9 +14,9 @@ struct named {
 	uint64_t address;
 	uint64_t size;
 	uid_t owner;
-	pid_t broker; /* the parent of the mount's workers */
-	pid_t holder; /* the process that has the lease */
-	char name[72];
+	pid_t broker;	/* the parent of the mount's workers */
+	pid_t holder;	/* the process that has the lease */
+	char name[592]; /* with its folders */
 };
 
 enum mount_list {

@@ -132,15 +132,30 @@ bool lease_changed(const struct lease *lease)
 	return poll(&file, 1, 0) > 0 && file.revents & (POLLPRI | POLLERR);
 }
 
+/*
+ * Whether the name leads nowhere else: no part is empty or begins with a dot. The broker
+ * checks the rest.
+ */
+static bool is_name(const char *name)
+{
+	for (;; name++) {
+		if (!*name || strchr("./", *name))
+			return false;
+		name = strchr(name, '/');
+		if (!name)
+			return true;
+	}
+}
+
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write)
 {
 	_cleanup_free_ char *path = session_path(gpumem, "allocations/%s/lease", name);
-	char file[128];
+	char file[GPUMEM_NAME_SIZE + 32];
 	int r;
 
 	*lease = (struct lease)LEASE_CLOSED;
-	if (strchr(name, '/') || !*name)
+	if (!is_name(name))
 		return error_set(ENOENT, "'%s' is not the name of an allocation", name);
 	if (!path)
 		return error_set(ENOMEM, "no memory");
@@ -149,7 +164,7 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 	if (lease->fd < 0 && errno == ENOENT)
 		return error_set(ENOENT, "there is no allocation %s", name);
 	if (lease->fd < 0) {
-		snprintf(file, sizeof(file), "allocations/%.64s/lease", name);
+		snprintf(file, sizeof(file), "allocations/%s/lease", name);
 		return session_fail(gpumem, errno, file);
 	}
 	r = lease_read(lease, gpumem);

@@ -52,7 +52,7 @@ struct lease {
 	char ticket[64];
 	char socket[108];
 	char uuid[48];
-	char name[65];
+	char name[GPUMEM_NAME_SIZE];
 	uint64_t address, size, id;
 	uint64_t mapped_address, mapped_size; /* holds the allocation, perhaps inside */
 	uint64_t range_address, range_size;   /* range of the device's allocations */

@@ -64,7 +64,7 @@ static int torch_device(const struct gpumem *session, int ordinal)
 }
 
 /* The next name without an allocation: other programs may use the same names. */
-static int segment_name(const struct gpumem *session, char name[65])
+static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE])
 {
 	const char *base = secure_getenv("GPUMEM_TORCH_NAME");
 	char own[32];
@@ -75,7 +75,8 @@ static int segment_name(const struct gpumem *session, char name[65])
 		unsigned int number =
 			__atomic_fetch_add(&torch.number, 1, __ATOMIC_RELAXED);
 
-		if (snprintf(name, 65, "%s.%u", base && *base ? base : own, number) > 64)
+		if (snprintf(name, GPUMEM_NAME_SIZE, "%s.%u", base && *base ? base : own,
+			     number) >= GPUMEM_NAME_SIZE)
 			return error_set(EINVAL, "GPUMEM_TORCH_NAME is too long");
 		_cleanup_free_ char *path = session_path(session, "allocations/%s", name);
 		taken = path && access(path, F_OK) == 0;
@@ -84,9 +85,9 @@ static int segment_name(const struct gpumem *session, char name[65])
 }
 
 static int segment_allocate(struct gpumem *session, size_t size, int device,
-			    char name[65])
+			    char name[GPUMEM_NAME_SIZE])
 {
-	char line[192];
+	char line[GPUMEM_NAME_SIZE + 128];
 	int r;
 
 	do {
@@ -103,7 +104,7 @@ static int segment_allocate(struct gpumem *session, size_t size, int device,
 static int segment_map(struct segment *segment, struct gpumem *session, const char *name)
 {
 	int r = gpumem_map(&segment->map, session, name, GPUMEM_WRITE);
-	char line[80];
+	char line[GPUMEM_NAME_SIZE + 1];
 
 	if (r == 0) {
 		segment->pointer = (void *)map_pointer(segment->map);
@@ -117,7 +118,7 @@ static int segment_map(struct segment *segment, struct gpumem *session, const ch
 /* Takes the name, which may be another one by now, unless the allocation is freed. */
 static void segment_release(struct gpumem_map *map)
 {
-	char line[80];
+	char line[GPUMEM_NAME_SIZE + 1];
 
 	if (lease_read(&map->lease, map->gpumem) < 0 || map->lease.state != GPUMEM_LIVE)
 		return;
@@ -179,7 +180,7 @@ EXPORT void *gpumem_torch_malloc(size_t size, int device, void *stream)
 {
 	struct gpumem *session = torch_session();
 	struct segment *segment;
-	char name[65];
+	char name[GPUMEM_NAME_SIZE];
 	int number;
 
 	(void)stream;

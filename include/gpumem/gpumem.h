@@ -63,6 +63,9 @@ enum gpumem_state {
 			     GPUMEM_FOLLOW take that one */
 };
 
+/* Room for the longest name: eight folders and the allocation's own. */
+#define GPUMEM_NAME_SIZE 585
+
 struct gpumem_info {
 	void *pointer; /* address in this program; a CUdeviceptr for device memory. NULL
 			  while suspended */
@@ -72,12 +75,12 @@ struct gpumem_info {
 				 before pointer and end with the allocation */
 	uint64_t id;	      /* never reused in this mount */
 	uint32_t generation;
-	int device;	  /* the driver's ordinal in this program; -1: host memory */
-	char uuid[48];	  /* of the device, GPU-...; "" for host memory */
-	char name[65];	  /* at the last read of the lease */
-	uint8_t kind;	  /* enum gpumem_kind */
-	uint8_t state;	  /* enum gpumem_state */
-	uint8_t writable; /* 0 or 1 */
+	int device;    /* the driver's ordinal in this program; -1: host memory */
+	char uuid[48]; /* of the device, GPU-...; "" for host memory */
+	char name[GPUMEM_NAME_SIZE]; /* at the last read of the lease */
+	uint8_t kind;		     /* enum gpumem_kind */
+	uint8_t state;		     /* enum gpumem_state */
+	uint8_t writable;	     /* 0 or 1 */
 };
 
 /*

@@ -116,18 +116,19 @@ brokers_end()
 	done
 }
 
-# allocate NAME: makes direct and device allocations at broker NAME until the tool has shown
-# both with names. The tool limits the time for reading names, so names may come late.
+# allocate NAME [FOLDER/]: makes direct and device allocations at broker NAME until the tool
+# has shown both with names. The tool limits the time for reading names, so names may come
+# late.
 allocate()
 {
-	local n=0 maps
-	until grep -Eq 'cuMemAlloc_v2[" ].*name"?[:=]"?direct-'"$1" "$T/out" &&
-		grep -Eq 'cuMemMap[" ].*name"?[:=]"?device-'"$1" "$T/out"; do
+	local n=0 maps in=${2-}
+	until grep -Eq 'cuMemAlloc_v2[" ].*name"?[:=]"?'"${in}direct-$1" "$T/out" &&
+		grep -Eq 'cuMemMap[" ].*name"?[:=]"?'"${in}device-$1" "$T/out"; do
 		[ $((n += 1)) -lt 50 ] || fail 'no names' "$(head -c 4000 "$T/out")"
 		maps=$(grep -c 'cuMemMap[" ]' "$T/out") || true
-		echo "direct-$1-$n 64K kind=direct" >"$T/$1/control/alloc"
-		echo "device-$1-$n 2M" >"$T/$1/control/alloc"
-		head -c 4096 /dev/zero >"$T/$1/allocations/device-$1-$n/data"
+		echo "${in}direct-$1-$n 64K kind=direct" >"$T/$1/control/alloc"
+		echo "${in}device-$1-$n 2M" >"$T/$1/control/alloc"
+		head -c 4096 /dev/zero >"$T/$1/allocations/${in}device-$1-$n/data"
 		eventually "[ \"\$(grep -c 'cuMemMap[\\\" ]' '$T/out')\" -gt $maps ]"
 	done
 }
@@ -141,6 +142,19 @@ test_the_brokers_allocations_have_their_names()
 	allocate mnt
 	stop
 	like "$(grep 'cuMemMap .* name=' "$T/out")" ' name=device-mnt-[0-9]+$'
+	brokers_end
+}
+
+test_names_have_their_folders()
+{
+	export GPUMEM_SOFTGPU=
+	L=$GPUMEM_LIBRARY
+	broker mnt
+	mkdir -p "$T/mnt/allocations/a/b"
+	start -e mem,vmm
+	allocate mnt a/b/
+	stop
+	like "$(grep 'cuMemMap .* name=' "$T/out")" ' name=a/b/device-mnt-[0-9]+$'
 	brokers_end
 }
 

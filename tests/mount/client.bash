@@ -54,6 +54,23 @@ test_the_example_of_the_documentation_works()
 	[ "$(sed -n '/^{$/,/^}$/p' "$docs/examples/saxpy.c" | grep -cv '^[{}]\?$')" -le 30 ]
 }
 
+test_names_may_have_folders()
+{
+	mkdir -p allocations/a/b
+	echo 'a/b/x 1M kind=host' >control/alloc
+	echo 'a/b/x u8:7' >control/fill
+	client_start
+	is "$(ask 'map 0 a/b/x')" ok
+	like "$(ask 'info 0')" '^ok a/b/x host live'
+	mv allocations/a allocations/c
+	like "$(ask 'info 0')" '^ok c/b/x host live'
+	like "$(ask 'map 1 a/b/x')" '^ENOENT there is no allocation a/b/x'
+	local name
+	for name in a//x /x a/ ../x a/../x; do
+		like "$(ask "map 1 $name")" "^ENOENT '$name' is not the name of an allocation"
+	done
+}
+
 test_programs_have_the_same_memory_at_the_same_address()
 {
 	echo 'x 64M' >control/alloc

@@ -5,6 +5,13 @@
 
 alice=1001 bob=1002 team=2000
 
+export GPUMEM_MOUNT=${M-}
+
+gpumem()
+{
+	"${AS[@]}" "$build/tools/gpumem/gpumem" "$@"
+}
+
 # Users without a passwd entry need no setup.
 grouped()
 {
@@ -265,6 +272,29 @@ test_trees_are_looked_through()
 	cmp "$T/a/b/y/data" allocations/a/b/y/data
 	cp -r allocations/a/b/y/data "$T/copy"
 	cmp "$T/copy" allocations/a/b/y/data
+}
+
+test_the_command_knows_folders()
+{
+	local said
+	mkdir -p allocations/a/b allocations/empty
+	echo 'a/x 4M' >control/alloc
+	echo 'a/b/y 1M kind=host' >control/alloc
+	echo 'z 2M' >control/alloc
+	is "$(gpumem ls | awk -F'\t' '$4 == "folder" { print $1, $5 }' | xargs)" 'a/ 5242880 empty/ 0'
+	said=$(gpumem ls -r)
+	like "$said" $'\na/b/y\t'
+	is "$(awk -F'\t' '$1 == "FOLDER" { seen = 1; next } seen { print $1, $3, $4, $5 }' <<<"$said")" \
+		$'a/ 0755 2 5242880\na/b/ 0755 1 1048576\nempty/ 0755 0 0'
+	like "$said" $'\n'"$(id -un 2>/dev/null || id -u)"$'\t.*\t3\n'
+	is "$(gpumem complete names | sort | xargs)" 'a/ a/b/ a/b/y a/x empty/ z'
+	yes | head -c 10000 >"$T/file"
+	gpumem put "$T/file" a/b/f >/dev/null
+	gpumem get a/b/f "$T/back" >/dev/null
+	cmp "$T/file" "$T/back"
+	(mkdir "$T/into" && cd "$T/into" && gpumem get a/b/f >/dev/null && cmp f "$T/file")
+	is "$(ls allocations/a/b | xargs)" 'f y'
+	! gpumem get a/../z "$T/back" 2>/dev/null
 }
 
 test_the_time_of_a_folder_is_that_of_its_names()

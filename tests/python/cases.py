@@ -153,6 +153,24 @@ class FakeTorch:
 # ---- allocations ----
 
 
+def test_names_may_have_folders():
+    os.makedirs("allocations/a/b")
+    made = gpumem.alloc("a/b/x", "4K", kind="host")
+    assert made.name == "a/b/x" and made.size == 4096
+    patch("a/b/x", 0, b"hello")
+    gpumem.alloc("y", "8K", kind="host")
+    assert [a.name for a in gpumem.ls()] == ["a/b/x", "y"]
+    with gpumem.map("a/b/x") as m:
+        assert m.name == "a/b/x"
+        assert ctypes.string_at(m.pointer, 5) == b"hello"
+    gpumem.free("a/b/x")
+    with raises(errno.ENOENT, "there is no allocation a/b/x"):
+        gpumem.map("a/b/x")
+    with raises(errno.ENOENT, "is not the name of an allocation"):
+        gpumem.map("a/../y")
+    assert [a.name for a in gpumem.ls()] == ["y"]
+
+
 def test_an_allocation_is_made_listed_and_freed():
     made = gpumem.alloc("x", "4K", tag="weights", mode=0o640)
     assert (made.name, made.size, made.kind, made.device) == ("x", 4096, "device", 0)

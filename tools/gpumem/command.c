@@ -13,6 +13,8 @@ const struct option_row options[N_OPTIONS] = {
 	[OPTION_SORT] = { "sort", 's', "KEY",
 			  "order of allocations: size (largest first), name, owner, gpu, "
 			  "kind or written (newest first)" },
+	[OPTION_RECURSIVE] = { "recursive", 'r', NULL,
+			       "what is in folders, too, and the folders' figures" },
 	[OPTION_JSON] = { "json", 'J', NULL, "print JSON" },
 	[OPTION_ONCE] = { "once", '1', NULL, "print the screen once, and end" },
 	[OPTION_CHECK] = { "check", 'c', NULL,
@@ -28,16 +30,18 @@ const struct option_row options[N_OPTIONS] = {
 const struct command commands[] = {
 	{
 		.name = "ls",
-		.usage = "[-u USER] [-g GPU] [--sort KEY] [--json]",
+		.usage = "[-u USER] [-g GPU] [--sort KEY] [-r] [--json]",
 		.summary = "show GPUs, users and allocations",
 		.help = "Shows the GPUs, each user's memory by GPU, and the allocations: "
 			"owner, GPU, kind, size, last write, programs with leases, state "
-			"and tag. This is also what gpumem does without a subcommand. "
+			"and tag. A folder is one line, with the size of all that it "
+			"has; -r shows what is in folders, and a table of the folders. "
+			"This is also what gpumem does without a subcommand. "
 			"A terminal gets sizes for people; a pipe gets bytes and times "
-			"in UTC between tabs, the three tables with an empty line "
+			"in UTC between tabs, the tables with an empty line "
 			"between them. A '?' is unknown: its file may not be read.",
 		.example = "gpumem ls -u alice --sort written",
-		.options = SHOWN | BIT(JSON) | BIT(HELP),
+		.options = SHOWN | BIT(RECURSIVE) | BIT(JSON) | BIT(HELP),
 		.run = command_ls,
 	},
 	{

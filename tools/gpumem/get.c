@@ -5,6 +5,7 @@
  */
 #include "command.h"
 #include "mount.h"
+#include "name.h"
 #include "progress.h"
 #include "safetensors.h"
 #include "stop.h"
@@ -44,12 +45,13 @@ static int get_operands(struct get *get, const struct call *call)
 	if (call->n_args < 1 || call->n_args > 2)
 		return wrong_use("get needs a NAME: gpumem get NAME [FILE]");
 	get->name = call->args[0];
-	if (!*get->name || *get->name == '.' || strchr(get->name, '/'))
+	if (!name_is_valid(get->name))
 		return wrong_use("'%s' is not the name of an allocation", get->name);
 	text_printf(&get->data, "allocations/%s/data", get->name);
-	text_printf(&get->file, "%s", call->n_args > 1 ? call->args[1] : get->name);
+	text_printf(&get->file, "%s",
+		    call->n_args > 1 ? call->args[1] : name_own(get->name));
 	if (!stat(text_string(&get->file), &st) && S_ISDIR(st.st_mode))
-		text_printf(&get->file, "/%s", get->name);
+		text_printf(&get->file, "/%s", name_own(get->name));
 	return STATUS_DONE;
 }
 
@@ -123,8 +125,7 @@ static int read_tensors(struct get *get, const struct mount *mount)
 	r = mount_read(mount, text_string(&file), &get->header);
 	if (r == -ENOENT)
 		r = 0;
-	return r ? refused("allocation %s: %s", get->name, strerror(-r))
-		 : STATUS_DONE;
+	return r ? refused("allocation %s: %s", get->name, strerror(-r)) : STATUS_DONE;
 }
 
 /* Makes the new file, with the mode that open(2) would set. */

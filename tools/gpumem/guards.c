@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "guards.h"
 #include "command.h"
+#include "name.h"
 #include "verb.h"
 
 #include "base/def.h"
@@ -13,12 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SIZE   65
 #define DEVICE_PAGE ((uint64_t)2 << 20)
 
 struct guarded {
-	char name[NAME_SIZE]; /* of the original */
-	char copy[NAME_SIZE];
+	char name[GPUMEM_NAME_SIZE]; /* of the original */
+	char copy[GPUMEM_NAME_SIZE];
 	bool both;    /* both ends are guarded, else the end alone */
 	bool written; /* the kernel may write */
 };
@@ -28,7 +28,7 @@ struct guarded {
 /* An argument of a launch: [in:|out:]NAME[+OFFSET]. */
 struct argument {
 	const char *way; /* "in:", "out:" or "" */
-	char name[NAME_SIZE];
+	char name[GPUMEM_NAME_SIZE];
 	const char *offset; /* "+OFFSET" or "" */
 };
 
@@ -48,7 +48,7 @@ static bool argument_parse(const struct guards *guards, const char *word,
 		word += strlen(ways[i]);
 	}
 	length = strcspn(word, "+");
-	if (!length || length >= NAME_SIZE || strpbrk(word, ":=/"))
+	if (!length || length >= GPUMEM_NAME_SIZE || strpbrk(word, ":="))
 		return false;
 	snprintf(ret->name, sizeof ret->name, "%.*s", (int)length, word);
 	ret->offset = word + length;
@@ -191,7 +191,7 @@ void guards_explain(const struct guards *guards, const char *sentence, struct te
 
 	for (const char *at = sentence; *at;) {
 		guarded = guarded_at(guards, at);
-		text_printf(text, "%.*s", guarded ? NAME_SIZE : 1,
+		text_printf(text, "%.*s", guarded ? GPUMEM_NAME_SIZE : 1,
 			    guarded ? guarded->name : at);
 		at += guarded ? strlen(guarded->copy) : 1;
 	}

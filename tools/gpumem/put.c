@@ -6,6 +6,7 @@
  */
 #include "command.h"
 #include "mount.h"
+#include "name.h"
 #include "progress.h"
 #include "safetensors.h"
 #include "stop.h"
@@ -17,18 +18,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define NAME_MAX_LENGTH 64
-#define NAME_CHARACTERS                                        \
-	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" \
-	"0123456789_.-"
-
 struct put {
 	const char *file;
-	char name[NAME_MAX_LENGTH + 1];
-	char way[NAME_MAX_LENGTH + 1]; /* the name until all is there */
-	struct text keys;	       /* KEY=VALUE as they follow the size */
-	struct text header;	       /* of a safetensors file; empty: another file */
-	uint64_t size;		       /* bytes behind the header */
+	char name[GPUMEM_NAME_SIZE];
+	char way[GPUMEM_NAME_SIZE]; /* the name until all is there, in the same folder */
+	struct text keys;	    /* KEY=VALUE as they follow the size */
+	struct text header;	    /* of a safetensors file; empty: another file */
+	uint64_t size;		    /* bytes behind the header */
 	struct stat st;
 	int fd;
 };
@@ -41,23 +37,13 @@ static void put_deinit(struct put *put)
 }
 
 /* Makes a name from a file's name: _ replaces characters not allowed in names. */
-static void name_of_file(const char *file, char name[NAME_MAX_LENGTH + 1])
+static void name_of_file(const char *file, char name[GPUMEM_NAME_SIZE])
 {
-	const char *slash = strrchr(file, '/');
-
-	snprintf(name, NAME_MAX_LENGTH + 1, "%s", slash ? slash + 1 : file);
+	snprintf(name, NAME_MAX_LENGTH + 1, "%s", name_own(file));
 	for (size_t i = 0; name[i]; i++)
 		if (!strchr(NAME_CHARACTERS, name[i]) ||
 		    (i == 0 && strchr(".-", name[i])))
 			name[i] = '_';
-}
-
-static bool name_is_valid(const char *name)
-{
-	size_t length = strlen(name);
-
-	return length && length <= NAME_MAX_LENGTH && !strchr(".-", name[0]) &&
-	       strspn(name, NAME_CHARACTERS) == length;
 }
 
 /* FILE [NAME] [KEY=VALUE]... */
@@ -74,7 +60,8 @@ static int put_operands(struct put *put, const struct call *call)
 		if (!name_is_valid(call->args[1]))
 			return wrong_use(
 				"'%s' can't be a name: up to %d letters, digits, "
-				"'_', '.' and '-', and the first not '.' or '-'",
+				"'_', '.' and '-', and the first not '.' or '-'; in a "
+				"folder FOLDER/NAME",
 				call->args[1], NAME_MAX_LENGTH);
 		strcpy(put->name, call->args[1]);
 		keys++;
@@ -292,6 +279,17 @@ static int put_alloc(const struct put *put, const struct mount *mount)
 	return r;
 }
 
+/* put.PID.NAME, cut off, beside what will be NAME. */
+static void put_name_way(struct put *put)
+{
+	const char *own = name_own(put->name);
+	char part[NAME_MAX_LENGTH + 1];
+
+	(void)snprintf(part, sizeof part, "put.%d.%s", getpid(), own);
+	(void)snprintf(put->way, sizeof put->way, "%.*s%s", (int)(own - put->name),
+		       put->name, part);
+}
+
 static int put_run(struct put *put, const struct mount *mount)
 {
 	_cleanup_text_ struct text path = TEXT_INIT, why = TEXT_INIT;
@@ -302,7 +300,7 @@ static int put_run(struct put *put, const struct mount *mount)
 		return refused("allocation %s is there already: give another NAME, or "
 			       "first `gpumem free %s`",
 			       put->name, put->name);
-	snprintf(put->way, sizeof put->way, "put.%d.%s", getpid(), put->name);
+	put_name_way(put);
 	stop_catch();
 	r = put_alloc(put, mount);
 	if (r) {

@@ -84,7 +84,7 @@ static uint64_t sum(const struct snapshot *snapshot, const struct user *user, in
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
 		const struct allocation *allocation = &snapshot->allocations[i];
 
-		if ((!user || allocation->uid == user->uid) &&
+		if ((!user || allocation->uid == user->uid) && !allocation->folder &&
 		    allocation->device == device)
 			size += allocation->size;
 	}
@@ -97,7 +97,8 @@ static void user_line(struct table *table, const struct screen *screen,
 	uint64_t n = 0, size = 0;
 
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
-		if (snapshot->allocations[i].uid != user->uid)
+		if (snapshot->allocations[i].uid != user->uid ||
+		    snapshot->allocations[i].folder)
 			continue;
 		size += snapshot->allocations[i].size;
 		n++;
@@ -254,8 +255,46 @@ static int print_allocations(const struct screen *screen, const struct snapshot 
 
 	table_init(&table, "allocations", screen->style, allocation_columns,
 		   ARRAY_SIZE(allocation_columns));
-	for (size_t i = 0; i < snapshot->n_allocations; i++)
-		allocation_line(&table, &snapshot->allocations[i]);
+	for (size_t i = 0; i < snapshot->n_allocations; i++) {
+		const struct allocation *allocation = &snapshot->allocations[i];
+
+		if (screen->recursive ? !allocation->folder : !allocation->in)
+			allocation_line(&table, allocation);
+	}
+	return table_print(&table, text, screen->width, screen->colors);
+}
+
+/* ---- folders ---- */
+
+static const struct column folder_columns[] = {
+	{ "FOLDER", COLUMN_LONG },	  { "OWNER", COLUMN_LONG },  { "MODE", 0 },
+	{ "ALLOCATIONS", COLUMN_NUMBER }, { "SIZE", COLUMN_NUMBER }, { "WRITTEN", 0 },
+};
+
+static int print_folders(const struct screen *screen, const struct snapshot *snapshot,
+			 struct text *text)
+{
+	_cleanup_table_ struct table table = { 0 };
+
+	if (!screen->folders)
+		return 0;
+	table_init(&table, "folders", screen->style, folder_columns,
+		   ARRAY_SIZE(folder_columns));
+	for (size_t i = 0; i < snapshot->n_allocations; i++) {
+		const struct allocation *allocation = &snapshot->allocations[i];
+		char mode[8];
+
+		if (!allocation->folder)
+			continue;
+		snprintf(mode, sizeof mode, "%04o", allocation->mode);
+		table_line(&table);
+		table_cell(&table, allocation->name);
+		table_cell(&table, allocation->owner);
+		table_cell(&table, mode);
+		table_number(&table, allocation->folder->n);
+		table_size(&table, allocation->size);
+		written_cell(&table, allocation);
+	}
 	return table_print(&table, text, screen->width, screen->colors);
 }
 
@@ -305,10 +344,7 @@ int screen_print(const struct screen *screen, const struct mount *mount,
 {
 	static int (*const tables[])(const struct screen *, const struct snapshot *,
 				     struct text *) = {
-		print_gpus,
-		print_users,
-		print_allocations,
-		print_programs,
+		print_gpus, print_users, print_allocations, print_folders, print_programs,
 	};
 	_cleanup_snapshot_ struct snapshot snapshot = { 0 };
 	int r = snapshot_read(&snapshot, mount, why);
@@ -382,6 +418,10 @@ int screen_init(struct screen *screen, const struct call *call, const struct mou
 						   : STYLE_TABS,
 		.colors = terminal && !getenv("NO_COLOR"),
 		.sort = call->values[OPTION_SORT] ?: "size",
+		/* `top` shows all allocations. */
+		.recursive = call->values[OPTION_RECURSIVE] ||
+			     !(call->command->options & 1u << OPTION_RECURSIVE),
+		.folders = call->values[OPTION_RECURSIVE],
 	};
 	if (!snapshot_has_key(screen->sort))
 		return wrong_use("--sort %s is not one of size, name, owner, gpu, kind, "

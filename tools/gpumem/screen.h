@@ -14,6 +14,8 @@ struct screen {
 	const char *user; /* NULL: all */
 	int gpu;	  /* negative: all */
 	const char *sort;
+	bool recursive;		   /* shows allocations in folders, and not the folders */
+	bool folders;		   /* shows a table of the folders */
 	struct programs *programs; /* NULL: not shown; the caller's */
 };
 

@@ -48,12 +48,17 @@ static void folder_close(struct folder *folder)
 		closedir(folder->dir);
 }
 
-static int folder_open(struct folder *folder, const struct mount *mount, const char *name)
+static int folder_open_at(struct folder *folder, int at, const char *name)
 {
-	int fd = openat(mount->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	folder->dir = fd < 0 ? NULL : fdopendir(fd);
 	return folder->dir ? 0 : -errno;
+}
+
+static int folder_open(struct folder *folder, const struct mount *mount, const char *name)
+{
+	return folder_open_at(folder, mount->fd, name);
 }
 
 /*
@@ -217,35 +222,78 @@ static void allocation_take(struct allocation *allocation, const struct text *st
 			number_parse(device, &number) ? DEVICE_NONE : (int)number;
 }
 
-static int read_allocations(struct snapshot *snapshot, const struct mount *mount)
+/* An allocation has 1 byte at least, a folder none. */
+static bool is_folder(const struct stat *st)
+{
+	return st->st_size == 0;
+}
+
+/* Adds an allocation or a folder. Returns: 0; -ENOMEM. */
+static int add_allocation(struct snapshot *snapshot, const char *before, const char *name,
+			  struct sums *in, const struct stat *st)
+{
+	struct allocation *all =
+		list_grow(snapshot->allocations, snapshot->n_allocations, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	snapshot->allocations = all;
+	all += snapshot->n_allocations;
+	if (asprintf(&all->name, "%s%s%s", before, name, is_folder(st) ? "/" : "") < 0)
+		return -ENOMEM;
+	snapshot->n_allocations++;
+	all->uid = st->st_uid;
+	all->size = (uint64_t)st->st_size;
+	all->written = st->st_mtime;
+	all->device = DEVICE_UNKNOWN;
+	all->in = in;
+	all->mode = st->st_mode & 07777;
+	if (!is_folder(st))
+		return 0;
+	all->kind = strdup("folder");
+	all->folder = calloc(1, sizeof(*all->folder));
+	if (!all->kind || !all->folder)
+		return -ENOMEM;
+	all->folder->above = in;
+	return 0;
+}
+
+/* Reads a folder with all that is in it; before: its name with a `/`, or nothing. */
+static int read_folder(struct snapshot *snapshot, int at, const char *path,
+		       const char *before, struct sums *in)
 {
 	_cleanup_(folder_close) struct folder folder = { 0 };
 	struct stat st;
 	const char *name;
-	int fd, r = folder_open(&folder, mount, "allocations");
+	int fd, r = folder_open_at(&folder, at, path);
+
+	/* A folder that this user may not read, or that is gone, is listed alone. */
+	if (r)
+		return in ? 0 : r;
+	while (r == 0 && (name = folder_next(&folder, &fd, &st))) {
+		_cleanup_text_ struct text status = TEXT_INIT;
+		_cleanup_close_ int own = fd;
+		struct allocation *all;
+
+		r = add_allocation(snapshot, before, name, in, &st);
+		if (r)
+			return r;
+		all = &snapshot->allocations[snapshot->n_allocations - 1];
+		/* The list of allocations grows, names and sums stay where they are. */
+		if (all->folder && fd >= 0)
+			r = read_folder(snapshot, fd, ".", all->name, all->folder);
+		else if (fd >= 0 && !file_read(fd, "status", &status))
+			allocation_take(all, &status);
+	}
+	return r;
+}
+
+static int read_allocations(struct snapshot *snapshot, const struct mount *mount)
+{
+	int r = read_folder(snapshot, mount->fd, "allocations", "", NULL);
 
 	if (r)
 		return r;
-	while ((name = folder_next(&folder, &fd, &st))) {
-		_cleanup_text_ struct text status = TEXT_INIT;
-		_cleanup_close_ int own = fd;
-		struct allocation *all = list_grow(snapshot->allocations,
-						   snapshot->n_allocations, sizeof(*all));
-
-		if (!all)
-			return -ENOMEM;
-		snapshot->allocations = all;
-		all += snapshot->n_allocations++;
-		all->name = strdup(name);
-		if (!all->name)
-			return -ENOMEM;
-		all->uid = st.st_uid;
-		all->size = (uint64_t)st.st_size;
-		all->written = st.st_mtime;
-		all->device = DEVICE_UNKNOWN;
-		if (fd >= 0 && !file_read(fd, "status", &status))
-			allocation_take(all, &status);
-	}
 	/* the list of users grows, and names stay where they are */
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
 		struct allocation *allocation = &snapshot->allocations[i];
@@ -270,12 +318,12 @@ static struct allocation *find(const struct snapshot *snapshot, const char *name
 /* OBJECT PID UID r|w SINCE hold=none|r|w COMM */
 static int take_lease(struct snapshot *snapshot, const char *line)
 {
-	char object[80], comm[64] = "?";
+	char object[GPUMEM_NAME_SIZE + 16], comm[64] = "?";
 	_cleanup_free_ char *before = NULL;
 	struct allocation *allocation;
 	unsigned int pid;
 
-	if (sscanf(line, "%79s %u %*s %*s %*s %*s %63[^\n]", object, &pid, comm) < 2)
+	if (sscanf(line, "%599s %u %*s %*s %*s %*s %63[^\n]", object, &pid, comm) < 2)
 		return 0;
 	allocation = find(snapshot, object);
 	if (!allocation)
@@ -317,11 +365,7 @@ static int read_mover(struct snapshot *snapshot, const struct mount *mount)
 int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why)
 {
 	static int (*const readers[])(struct snapshot *, const struct mount *) = {
-		read_gpus,
-		read_users,
-		read_allocations,
-		read_leases,
-		read_mover,
+		read_gpus, read_users, read_allocations, read_leases, read_mover,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
@@ -344,6 +388,7 @@ static void allocation_deinit(struct allocation *allocation)
 	free(allocation->tag);
 	free(allocation->last_write);
 	free(allocation->holders);
+	free(allocation->folder);
 }
 
 void snapshot_deinit(struct snapshot *snapshot)
@@ -444,18 +489,45 @@ const char *snapshot_next_key(const char *key)
 	return keys[(i + 1) % ARRAY_SIZE(keys)].name;
 }
 
+/* Adds an allocation to all folders above it. */
+static void count_in_folders(const struct allocation *allocation)
+{
+	for (struct sums *sums = allocation->in; sums; sums = sums->above) {
+		sums->n++;
+		sums->size += allocation->size;
+		sums->written = MAX(sums->written, allocation->written);
+	}
+}
+
+static bool is_kept(const struct allocation *allocation, const char *user, int gpu)
+{
+	char uid[16];
+
+	snprintf(uid, sizeof uid, "%u", allocation->uid);
+	if (user && strcmp(user, allocation->owner) != 0 && strcmp(user, uid) != 0)
+		return false;
+	return allocation->folder || gpu < 0 || gpu == allocation->device;
+}
+
 void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu)
 {
+	struct allocation *all = snapshot->allocations;
 	size_t kept = 0;
 
+	for (size_t i = 0; i < snapshot->n_allocations; i++)
+		if (!all[i].folder && is_kept(&all[i], user, gpu))
+			count_in_folders(&all[i]);
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
-		struct allocation *allocation = &snapshot->allocations[i];
-		char uid[16];
+		struct allocation *allocation = &all[i];
 
-		snprintf(uid, sizeof uid, "%u", allocation->uid);
-		if ((!user || !strcmp(user, allocation->owner) || !strcmp(user, uid)) &&
-		    (gpu < 0 || gpu == allocation->device))
-			snapshot->allocations[kept++] = *allocation;
+		if (allocation->folder) {
+			allocation->size = allocation->folder->size;
+			allocation->written =
+				allocation->folder->written ?: allocation->written;
+		}
+		if (is_kept(allocation, user, gpu) ||
+		    (allocation->folder && allocation->folder->n))
+			all[kept++] = *allocation;
 		else
 			allocation_deinit(allocation);
 	}

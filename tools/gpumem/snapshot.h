@@ -25,6 +25,14 @@ struct user {
 	char *name;
 };
 
+/* What is below a folder. */
+struct sums {
+	struct sums *above; /* the folder that it is in; NULL: none */
+	uint64_t n, size;
+	int64_t written; /* the last */
+};
+
+/* An allocation, or a folder of them. */
 struct allocation {
 	char *name, *kind, *state, *tag, *last_write; /* NULL: unknown */
 	char *holders; /* COMM(PID) of each lease; NULL: none */
@@ -33,6 +41,10 @@ struct allocation {
 	int device;	   /* a number, or one of the above */
 	uint64_t size;
 	int64_t written; /* seconds since 1970 */
+	struct sums *in; /* of the folder that it is in; NULL: none */
+	struct sums
+		*folder;   /* its own; NULL: it is an allocation. The name ends in `/` */
+	unsigned int mode; /* of a folder */
 };
 
 struct snapshot {
@@ -59,7 +71,8 @@ bool snapshot_has_key(const char *key);
 const char *snapshot_next_key(const char *key);
 
 /* Keeps only allocations of a user; NULL: of all. Keeps only those of a GPU; negative:
- * of all. */
+ * of all. Sums up what the folders have of these; others than the user's with nothing in
+ * them go. */
 void snapshot_filter(struct snapshot *snapshot, const char *user, int gpu);
 
 #define _cleanup_snapshot_ _cleanup_(snapshot_deinit)

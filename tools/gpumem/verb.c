@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void shell_quote(struct text *text, const char *word)
@@ -63,6 +64,37 @@ static int add_folder(struct text *text, const struct mount *mount, const char *
 	return 0;
 }
 
+/*
+ * Adds the allocations in a folder and in the folders in it, with their full names, a
+ * line each. inside: the folder's name and a `/`, or nothing. Returns: 0; -errno.
+ */
+static int add_allocations(struct text *text, int at, const char *path,
+			   const char *inside)
+{
+	int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!folder)
+		return -errno;
+	while ((entry = readdir(folder))) {
+		_cleanup_text_ struct text name = TEXT_INIT;
+		struct stat st;
+
+		if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0))
+			continue;
+		/* A folder has size 0, an allocation 1 byte at least. */
+		text_printf(&name, "%s%s%s", inside, entry->d_name,
+			    st.st_size ? "" : "/");
+		text_printf(text, "\n%s", text_string(&name));
+		if (!st.st_size)
+			(void)add_allocations(text, fd, entry->d_name,
+					      text_string(&name));
+	}
+	closedir(folder);
+	return 0;
+}
+
 /* Adds the names of the subcommands and of the verbs. */
 static void add_names(struct text *text, const struct mount *mount)
 {
@@ -88,7 +120,8 @@ int command_complete(const struct call *call)
 		return wrong_use("complete needs one of verbs, names");
 	/* a person who types sees no sentences */
 	if (mount_try(&mount, &why) ||
-	    add_folder(&text, &mount, verbs ? "control" : "allocations", "\n"))
+	    (verbs ? add_folder(&text, &mount, "control", "\n")
+		   : add_allocations(&text, mount.fd, "allocations", "")))
 		return STATUS_REFUSED;
 	if (text.length)
 		puts(text.data + 1);

@@ -32,7 +32,7 @@ class Info(ctypes.Structure):
         ("generation", ctypes.c_uint32),
         ("device", c_int),
         ("uuid", ctypes.c_char * 48),
-        ("name", ctypes.c_char * 65),
+        ("name", ctypes.c_char * 585),
         ("kind", ctypes.c_uint8),
         ("state", ctypes.c_uint8),
         ("writable", ctypes.c_uint8),

@@ -156,7 +156,8 @@ def find(mount: Mount, name: str) -> Optional[Published]:
 
     Raises EINVAL for what is not a name, and EACCES for what the caller may not read.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
+    part = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
+    if not re.fullmatch(rf"({part}/){{0,8}}{part}", name):
         raise Error(errno.EINVAL, f"{name!r} is not the name of an allocation")
     folder = f"{mount.path}/allocations/{name}"
     for _ in range(100):

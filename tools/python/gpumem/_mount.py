@@ -198,12 +198,21 @@ class Mount:
     def ls(self) -> list[Allocation]:
         """As gpumem.ls()."""
         self._get()
+        return self._ls("")
+
+    def _ls(self, inside: str) -> list[Allocation]:
+        """The allocations in a folder, `` or `a/`, and in the folders in it."""
         folder = f"{self.path}/allocations"
         found = []
-        for name in sorted(_opened(os.listdir, folder)):
+        for name in sorted(_opened(os.listdir, f"{folder}/{inside}")):
+            name = inside + name
             try:
                 at = os.stat(f"{folder}/{name}")
-                found.append(_allocation(name, at, _status(f"{folder}/{name}/status")))
+                # A folder has size 0, an allocation 1 byte at least.
+                if at.st_size:
+                    found.append(_allocation(name, at, _status(f"{folder}/{name}/status")))
+                elif os.access(f"{folder}/{name}", os.R_OK | os.X_OK):
+                    found += self._ls(f"{name}/")
             except OSError as error:
                 # It may have been freed since listdir().
                 if error.errno not in (errno.ENOENT, errno.ESTALE):
@@ -300,7 +309,7 @@ def alloc(
 ) -> Allocation:
     """Allocates memory, which reads as zeros.
 
-    name    [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}, not in use
+    name    [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}, not in use, in a folder FOLDER/NAME
     size    bytes, or as the broker reads it: "64M", "1.5G" is not one, "1000xf32"
     kind    device (None), direct, async, managed or host
     device  number in the mount, as nvidia-smi counts (None: 0)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of allocations, with the folders that they are in: `a/b/x`. */
+#pragma once
+
+#include <stdbool.h>
+
+#include <gpumem/gpumem.h>
+
+#define NAME_MAX_LENGTH 64 /* of each part */
+#define NAME_CHARACTERS                                        \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+	"0123456789_.-"
+
+/* Whether an allocation can have the name. */
+bool name_is_valid(const char *name);
+
+/* The name without its folders. */
+const char *name_own(const char *name);
