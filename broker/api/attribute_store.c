@@ -129,6 +129,24 @@ static int store_object(struct broker *broker, enum object_type type, struct tok
 	return module_store_device(broker, object, caller, value, refusal);
 }
 
+/* As chown(2). */
+static int store_owner(struct broker *broker, struct token token,
+		       const struct caller *caller, const char *value)
+{
+	_cleanup_text_ struct text file = TEXT_INIT;
+	uid_t uid;
+
+	if (uid_parse(value, &uid) == 0)
+		return broker_change(broker, OBJECT_ALLOCATION, token, caller, (mode_t)-1,
+				     uid, (gid_t)-1);
+	if (broker_path(broker, OBJECT_ALLOCATION, token, &file) < 0)
+		return -ESTALE;
+	text_printf(&file, "/owner");
+	broker_fail(broker, caller, text_string(&file), EINVAL,
+		    "owner takes the number of a user, not '%s'", value);
+	return -EINVAL;
+}
+
 int broker_store(struct broker *broker, enum object_type type, struct token token,
 		 const struct attribute *attribute, const struct caller *caller,
 		 const char *value, size_t length)
@@ -145,6 +163,8 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 				   "a value is one word of at most 63 characters");
 	memcpy(word, value, length);
 	word[length] = '\0';
+	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "owner") == 0)
+		return store_owner(broker, token, caller, word);
 
 	pthread_mutex_lock(&broker->registry->lock);
 	r = store_object(broker, type, token, attribute, caller, word, &name, &refusal);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * chmod and chgrp.
+ * chmod, chgrp and chown.
  *
  * A change waits for nothing: it comes from a call during which the kernel holds locks of
  * the file and its folder. The new permissions count for every check from then on.
@@ -14,6 +14,10 @@
  * so what is written after the change is written when the worker has lost the memory, and
  * the next kernel of a guest maps the memory anew. A kernel queued before the withdrawal
  * waits for its end, and its permissions are checked when it begins.
+ *
+ * With a new owner (hand_on.h) the worker of the old one is a guest, whose rights have
+ * changed; and what the new owner's worker has mapped as a guest is taken away, since an
+ * owner's worker has its own record of the mapping.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +28,7 @@
 #include "base/handle_table.h"
 #include "base/refusal.h"
 #include "memops/data.h"
+#include "memops/hand_on.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
@@ -39,17 +44,19 @@
 #include "process/processes.h"
 
 struct rights {
+	struct owner *owner;
 	uint16_t mode;
 	gid_t gid;
 };
 
 static struct rights rights_of(const struct allocation *allocation)
 {
-	return (struct rights){ allocation->mode, allocation->gid };
+	return (struct rights){ allocation->owner, allocation->mode, allocation->gid };
 }
 
 static void rights_set(struct allocation *allocation, struct rights rights)
 {
+	allocation->owner = rights.owner;
 	allocation->mode = rights.mode;
 	allocation->gid = rights.gid;
 }
@@ -400,6 +407,8 @@ static int change_rights(struct revision *revision, struct rights rights,
 		return r;
 	rights_set(allocation, rights);
 	if (allocation->block && guests_revise(revision) < 0) {
+		if (rights.owner != revision->before.owner)
+			hand_back(revision->broker, allocation, revision->before.owner);
 		rights_set(allocation, revision->before);
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	}
@@ -413,9 +422,59 @@ static int change_check(const struct caller *caller, const struct allocation *al
 {
 	if (!caller_may(caller, allocation, ACCESS_OWN))
 		return refuse(refusal, EPERM, "only the owner and root may change it");
-	if (uid != (uid_t)-1 && uid != allocation->owner->uid)
-		return refuse(refusal, EPERM, "an allocation keeps its owner");
-	return 0;
+	if (uid == (uid_t)-1 || uid == allocation->owner->uid)
+		return 0;
+	if (caller->uid != 0)
+		return refuse(refusal, EPERM,
+			      "only root may give an allocation another owner");
+	return hand_on_check(allocation, refusal);
+}
+
+/* Takes away what the new owner's worker has as a guest. Returns: 0; -ENOMEM. */
+static int owner_revise(struct revision *revision, struct owner *owner)
+{
+	struct worker *worker = owner->worker;
+	struct block *block = revision->allocation->block;
+
+	if (!worker || !block_guest(revision->broker->memory, block, worker, NULL))
+		return 0;
+	if (!worker_is_guest(worker, block) && !checkpoint_lives(worker))
+		return 0;
+	return withdrawal_add(revision->broker, revision->allocation, worker,
+			      &revision->ready);
+}
+
+/* Returns: 0; -EDQUOT, -EMFILE, -ENOMEM with a refusal, and nothing is changed. */
+static int change_owner(struct revision *revision, uid_t uid, struct rights *rights,
+			struct refusal *refusal)
+{
+	struct broker *broker = revision->broker;
+	struct owner *to;
+	int r;
+
+	if (uid == (uid_t)-1 || uid == rights->owner->uid)
+		return 0;
+	to = owner_make(broker->registry, uid);
+	if (!to || owner_revise(revision, to) < 0)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	r = hand_on(broker, revision->allocation, to, refusal);
+	if (r == 0)
+		rights->owner = to;
+	return r;
+}
+
+/* The event, under registry.lock. */
+static void change_tell(const struct revision *revision, const struct caller *caller)
+{
+	const struct allocation *allocation = revision->allocation;
+	char owner[32] = "";
+
+	if (allocation->owner != revision->before.owner)
+		snprintf(owner, sizeof(owner), " owner=%u", allocation->owner->uid);
+	journal_event_by(revision->broker->journal, caller,
+			 "change allocations/%s mode=%04o gid=%u%s",
+			 allocation_name(allocation).text, allocation->mode,
+			 allocation->gid, owner);
 }
 
 static int change_allocation(struct broker *broker, struct token token,
@@ -445,11 +504,11 @@ static int change_allocation(struct broker *broker, struct token token,
 		rights.gid = gid;
 	r = change_check(caller, allocation, uid, &refusal);
 	if (r == 0)
+		r = change_owner(&revision, uid, &rights, &refusal);
+	if (r == 0)
 		r = change_rights(&revision, rights, &refusal);
 	if (r == 0)
-		journal_event_by(broker->journal, caller,
-				 "change allocations/%s mode=%04o gid=%u", name,
-				 rights.mode, rights.gid);
+		change_tell(&revision, caller);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(revision.ready);
 	return r < 0 ? change_refuse(broker, caller, OBJECT_ALLOCATION, name, &refusal)

@@ -129,6 +129,22 @@ void allocation_uncharge(struct allocation *allocation)
 	allocation->charged = false;
 }
 
+/* Adds what the allocation is to the owner's totals; sign -1: subtracts. */
+static void owner_count(struct owner *owner, const struct allocation *allocation,
+			int64_t sign)
+{
+	struct device_meter *meter = meter_of(owner->meter, allocation);
+	uint64_t bytes = (uint64_t)(sign * (int64_t)allocation->size);
+
+	owner->n_allocations += (uint64_t)sign;
+	meter->allocations[allocation->kind] += (uint64_t)sign;
+	meter->bytes[allocation->kind] += bytes;
+	owner->bytes += bytes;
+	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
+	if (allocation->leases)
+		owner->leased.bytes += bytes;
+}
+
 void allocation_publish(struct registry *registry, struct allocation *allocation)
 {
 	struct owner *owner = allocation->owner;
@@ -143,11 +159,7 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 	registry->peak_bytes = MAX(registry->peak_bytes, registry->bytes);
 	if (allocation->kind != KIND_HOST)
 		registry->n_allocations_on[allocation->device]++;
-	owner->n_allocations++;
-	meter_of(owner->meter, allocation)->allocations[allocation->kind]++;
-	meter_of(owner->meter, allocation)->bytes[allocation->kind] += allocation->size;
-	owner->bytes += allocation->size;
-	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
+	owner_count(owner, allocation, 1);
 	if (allocation->managed)
 		managed_count(allocation->managed, &registry->managed);
 }
@@ -162,6 +174,13 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 	allocation_uncharge(allocation);
 	if (allocation->managed)
 		managed_uncount(allocation->managed, &registry->managed);
+}
+
+void allocation_give(struct allocation *allocation, struct owner *to)
+{
+	owner_count(allocation->owner, allocation, -1);
+	owner_count(to, allocation, 1);
+	allocation->owner = to;
 }
 
 void allocation_set_stream(struct allocation *allocation, struct stream *stream)

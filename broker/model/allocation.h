@@ -172,6 +172,10 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 void allocation_lose(struct registry *registry, struct allocation *allocation,
 		     const char *why);
 
+/* Gives a LIVE allocation to another owner: the totals of both. Shares are the caller's.
+ */
+void allocation_give(struct allocation *allocation, struct owner *to);
+
 /* Changes the allocation's stream; NULL: no stream. */
 void allocation_set_stream(struct allocation *allocation, struct stream *stream);
 

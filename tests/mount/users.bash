@@ -584,6 +584,150 @@ test_only_the_owner_and_root_may_chmod()
 	is "$(stat -c %a allocations/x/data)" 600
 }
 
+# A user has left; root hands the memory on.
+test_root_hands_memory_on()
+{
+	local kind file
+	needs_root 'several users'
+	for kind in device host; do
+		by $alice run "echo 'x$kind 4M kind=$kind' >control/alloc && echo kept >allocations/x$kind/data"
+		chown $bob "allocations/x$kind"
+		like "$(tail -n 1 events)" "change allocations/x$kind .* owner=$bob uid=0 pid=[0-9]+\$"
+		is "$(<allocations/x$kind/owner)" $bob
+		for file in . data status lease; do
+			is "$(stat -c %u "allocations/x$kind/$file")" $bob
+		done
+		is "$(by $bob run "head -c 4 allocations/x$kind/data")" kept
+		by $bob run "echo mine >allocations/x$kind/data"
+		by $alice denied EACCES "cat allocations/x$kind/data"
+		by $alice denied EACCES "echo foe >allocations/x$kind/data"
+	done
+	is "$(value_of owners/$alice/status bytes) $(value_of owners/$alice/status allocations)" '0 0'
+	is "$(value_of owners/$bob/status bytes) $(value_of owners/$bob/status allocations)" "$((8 << 20)) 2"
+	by $bob run 'echo xdevice >control/free; rmdir allocations/xhost'
+	is "$(ls allocations)" ''
+	is "$(value_of owners/$bob/status bytes)" 0
+}
+
+test_the_new_owner_can_be_written_too()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4M" >control/alloc'
+	echo $bob >allocations/x/owner
+	is "$(<allocations/x/owner)" $bob
+	by $bob refused EPERM 'only root may give an allocation another owner' "echo $alice >allocations/x/owner"
+	refused EINVAL "owner takes the number of a user, not 'bob'" 'echo bob >allocations/x/owner'
+	chown $bob allocations/x
+	is "$(<allocations/x/owner)" $bob
+}
+
+# In charge, in limits, in the figures: the memory is the new owner's.
+test_memory_handed_on_counts_for_the_new_owner()
+{
+	# who have freed nothing that may be on its way back
+	local alice=1011 bob=1012
+	needs_root 'several users'
+	by $alice run 'echo "x 6M" >control/alloc; echo "y 4M" >control/alloc'
+	by $bob run 'echo "z 2M" >control/alloc'
+	echo 'device:0 8M' >owners/$bob/max
+	chown $bob allocations/x
+	is "$(value_of owners/$bob/current device:0) $(value_of owners/$alice/current device:0)" \
+		"$((8 << 20)) $((4 << 20))"
+	is "$(value_of owners/$bob/current allocations) $(value_of owners/$alice/current allocations)" '2 1'
+	refused EDQUOT "uid $bob has 8 MiB of the memory of device 0 and asks for 4 MiB more" "chown $bob allocations/y"
+	is "$(<allocations/y/owner)" $alice
+	is "$(value_of owners/$bob/current device:0) $(value_of owners/$alice/current device:0)" \
+		"$((8 << 20)) $((4 << 20))"
+	is "$(value_of owners/$bob/current allocations) $(value_of owners/$alice/current allocations)" '2 1'
+	echo default >owners/$bob/max
+	rmdir allocations/x
+	eventually '[ "$(value_of owners/'$bob'/current device:0)" = '$((2 << 20))' ]'
+	is "$(value_of owners/$alice/current device:0)" $((4 << 20))
+}
+
+test_what_can_not_be_handed_on_says_why()
+{
+	local kind alice=1013 bob=1014
+	needs_root 'several users'
+	for kind in direct managed; do
+		by $alice run "echo 'x$kind 4K kind=$kind' >control/alloc"
+		refused EOPNOTSUPP "of kind $kind lives in the worker of uid $alice" "chown $bob allocations/x$kind"
+	done
+	by $alice run 'echo "small 4K" >control/alloc && echo here >allocations/small/data'
+	refused EBUSY 'shares a block of memory with others of uid 1013: read allocations/small/lease' \
+		"chown $bob allocations/small"
+	cat allocations/small/lease >/dev/null
+	chown $bob allocations/small
+	is "$(by $bob run 'head -c 4 allocations/small/data')" here
+	is "$(value_of owners/$bob/current device:0)" $((2 << 20))
+}
+
+test_memory_in_use_is_not_handed_on()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4M" >control/alloc'
+	exec 3<>allocations/x/lease
+	echo 'hold w' >&3
+	by $alice run 'cat allocations/x/data' >/dev/null 3>&- &
+	eventually '[ "$(<allocations/x/state)" = busy ]'
+	refused EBUSY 'has work under way' "chown $bob allocations/x"
+	exec 3>&-
+	wait
+	chown $bob allocations/x
+}
+
+# kernel USER DST: adds 1 to the first number of DST.
+kernel_adds()
+{
+	by "$1" run "echo 'order$1 add grid=1 block=1 in:$2 i32:1 $2' >control/launch"
+}
+
+# Each worker has the memory mapped, as owner or as guest, when it changes hands.
+test_workers_of_both_owners_go_on()
+{
+	local user
+	needs_root 'several users'
+	needs_kernels
+	for user in $alice $bob; do
+		by "$user" run "mkdir modules/order$user && cp '$GPUMEM_KERNELS/order.ptx' modules/order$user/image"
+	done
+	by $alice run 'echo "x 4M mode=666" >control/alloc'
+	kernel_adds $alice x
+	kernel_adds $bob x
+	chown $bob allocations/x
+	kernel_adds $alice x
+	kernel_adds $bob x
+	chmod 600 allocations/x
+	by $alice refused EACCES 'may not' "echo 'order$alice add grid=1 block=1 in:x i32:1 x' >control/launch"
+	kernel_adds $bob x
+	chown $alice allocations/x
+	by $bob refused EACCES 'may not' "echo 'order$bob add grid=1 block=1 in:x i32:1 x' >control/launch"
+	kernel_adds $alice x
+	is "$(by $alice run 'od -A n -t d4 -N 4 allocations/x/data' | tr -d ' ')" 6
+	by $alice run 'rmdir allocations/x'
+	eventually "[ \"\$(<devices/0/memory_held_bytes)\" -lt $((4 << 20)) ]"
+}
+
+test_leases_stay_when_memory_is_handed_on()
+{
+	needs_root 'several users'
+	by $alice run 'echo "x 4M" >control/alloc'
+	exec 5< <(exec setpriv --reuid=$alice --regid=$alice --clear-groups bash -c '
+		exec 3<>allocations/x/lease; cat <&3; echo; echo ready; exec sleep 1000')
+	local holder=$! line
+	until [ "${line-}" = ready ]; do read -r -t 20 -u 5 line; done
+	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" "1 $((4 << 20))"
+	chown $bob allocations/x
+	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" '1 0'
+	is "$(value_of owners/$bob/status leased_bytes)" $((4 << 20))
+	like "$(<allocations/x/leases)" " $alice w "
+	by $alice denied EACCES 'exec 3<>allocations/x/lease'
+	kill $holder
+	exec 5<&-
+	eventually "[ \"\$(value_of owners/$bob/status leased_bytes)\" = 0 ]"
+	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" '0 0'
+}
+
 test_only_the_owner_and_root_may_free()
 {
 	needs_root 'several users'
