@@ -18,6 +18,7 @@
 #include "model/meter.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 #include "process/processes.h"
 
@@ -37,6 +38,10 @@ void metrics_add_line(struct metrics *metrics, const struct verb *verb, uint64_t
 struct user_reading {
 	char label[160]; /* `user="alice",uid="1001"` */
 	uint64_t n_leases, leased_bytes;
+	bool shares_meter;
+	struct limit_reading {
+		uint64_t limit, held, n_refused;
+	} limits[N_LIMITS];
 	struct meter meter; /* with as many devices as there are */
 };
 
@@ -77,6 +82,16 @@ static void read_label(const struct broker *broker, const struct owner *owner,
 			 owner->uid);
 }
 
+static void read_limits(const struct owner *owner, struct limit_reading limits[N_LIMITS])
+{
+	for (unsigned int i = 0; i < N_LIMITS; i++)
+		limits[i] = (struct limit_reading){
+			.limit = share_limit(owner, i),
+			.held = owner->shares.held[i],
+			.n_refused = owner->shares.n_refused[i],
+		};
+}
+
 static void copy_meter(struct meter *to, const struct meter *from, unsigned int n_devices)
 {
 	memcpy(to, from, offsetof(struct meter, devices[n_devices]));
@@ -99,11 +114,13 @@ static void read_owners(struct reading *reading)
 		if (shared)
 			continue;
 		read_label(broker, owner, user->label, sizeof(user->label));
+		read_limits(owner, user->limits);
 		copy_meter(&user->meter, owner->meter, reading->n_devices);
 	}
 	if (HASH_COUNT(registry->owners_by_uid) == registry->n_meters)
 		return;
 	snprintf(others->label, sizeof(others->label), "user=\"other\",uid=\"other\"");
+	others->shares_meter = true;
 	copy_meter(&others->meter, &registry->shared_meter, reading->n_devices);
 	reading->n_users++;
 }
@@ -352,6 +369,73 @@ static void print_moved(const struct metric *metric, const struct reading *readi
 	print_meters(metric, reading, meter_moved, text);
 }
 
+/*
+ * Limits and what counts against them, of users with a meter of their own: bytes by
+ * device, counts by the key of the limit. A figure of LIMIT_NONE is left out.
+ */
+static void print_limit(const struct metric *metric, const struct user_reading *user,
+			enum share share, struct text *text)
+{
+	uint64_t figure = figure_at(&user->limits[share], metric->offset);
+	char key[SHARE_KEY_SIZE];
+
+	if (figure == LIMIT_NONE)
+		return;
+	print_name(metric, text);
+	if (share == SHARE_HOST)
+		text_printf(text, "{%s,device=\"none\"} ", user->label);
+	else if (share_is_bytes(share))
+		text_printf(text, "{%s,device=\"%u\"} ", user->label,
+			    (unsigned int)(share - SHARE_DEVICE));
+	else
+		text_printf(text, "{%s,resource=\"%s\"} ", user->label,
+			    share_key(share, key));
+	print_value(figure, text);
+}
+
+static void print_limits(const struct metric *metric, const struct reading *reading,
+			 bool bytes, struct text *text)
+{
+	for (size_t i = 0; i < reading->n_users; i++)
+		for (unsigned int share = 0; share < N_LIMITS; share++)
+			if (!reading->users[i].shares_meter &&
+			    share_is_bytes(share) == bytes &&
+			    (share >= SHARE_HOST || share < reading->n_devices))
+				print_limit(metric, &reading->users[i], share, text);
+}
+
+static void print_byte_limits(const struct metric *metric, const struct reading *reading,
+			      struct text *text)
+{
+	print_limits(metric, reading, true, text);
+}
+
+static void print_count_limits(const struct metric *metric, const struct reading *reading,
+			       struct text *text)
+{
+	print_limits(metric, reading, false, text);
+}
+
+static void print_refusals(const struct metric *metric, const struct reading *reading,
+			   struct text *text)
+{
+	char key[SHARE_KEY_SIZE];
+
+	for (size_t i = 0; i < reading->n_users; i++) {
+		const struct user_reading *user = &reading->users[i];
+
+		for (unsigned int share = 0; share < N_LIMITS && !user->shares_meter;
+		     share++) {
+			if (share < SHARE_HOST && share >= reading->n_devices)
+				continue;
+			print_name(metric, text);
+			text_printf(text, "{%s,resource=\"%s\"} ", user->label,
+				    share_key(share, key));
+			print_value(user->limits[share].n_refused, text);
+		}
+	}
+}
+
 /* ---- of lines ---- */
 
 static void print_seconds(uint64_t ns, struct text *text)
@@ -398,10 +482,12 @@ static void print_lines(const struct metric *metric, const struct reading *readi
 
 /* ---- all of them ---- */
 
-#define OF_BROKER(member) print_broker, offsetof(struct reading, member)
-#define OF_USER(member)	  print_user, offsetof(struct user_reading, member)
-#define OF_DEVICE(member) print_by_device, offsetof(struct device_meter, member)
-#define BY_KIND(member)	  print_by_kind, offsetof(struct device_meter, member)
+#define OF_BROKER(member)    print_broker, offsetof(struct reading, member)
+#define OF_USER(member)	     print_user, offsetof(struct user_reading, member)
+#define OF_DEVICE(member)    print_by_device, offsetof(struct device_meter, member)
+#define BY_KIND(member)	     print_by_kind, offsetof(struct device_meter, member)
+#define BYTE_LIMITS(member)  print_byte_limits, offsetof(struct limit_reading, member)
+#define COUNT_LIMITS(member) print_count_limits, offsetof(struct limit_reading, member)
 
 /* clang-format off */
 static const struct metric metrics_table[] = {
@@ -426,6 +512,19 @@ static const struct metric metrics_table[] = {
 	  OF_USER(n_leases) },
 	{ METRIC_GAUGE, "gpumem_leased_bytes", "bytes",
 	  "Bytes of the user's allocations that have leases.", OF_USER(leased_bytes) },
+	{ METRIC_GAUGE, "gpumem_limit_bytes", "bytes",
+	  "Limits of memory that are in force for the user.", BYTE_LIMITS(limit) },
+	{ METRIC_GAUGE, "gpumem_charged_bytes", "bytes",
+	  "Memory that counts against the user's limits, with what rounding costs.",
+	  BYTE_LIMITS(held) },
+	{ METRIC_GAUGE, "gpumem_limit", NULL,
+	  "Limits of other resources that are in force for the user.",
+	  COUNT_LIMITS(limit) },
+	{ METRIC_GAUGE, "gpumem_charged", NULL,
+	  "What counts against the user's limits of other resources.",
+	  COUNT_LIMITS(held) },
+	{ METRIC_COUNTER, "gpumem_limit_refusals", NULL,
+	  "Requests that a limit refused.", print_refusals },
 	{ METRIC_COUNTER, "gpumem_moved_bytes", "bytes",
 	  "Bytes read (with what is read ahead), written, filled, copied, loaded and "
 	  "saved, by the user who asked; device and kind are of the memory, or of a "

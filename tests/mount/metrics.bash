@@ -196,6 +196,24 @@ test_lines_are_in_the_histogram_of_their_verb()
 		$(figure gpumem_control_line_seconds_bucket verb=fill le=0.262144)))" $((slow + 1))
 }
 
+test_limits_and_what_counts_against_them()
+{
+	local refused
+	needs_root 'raise limits again'
+	is "$(mine gpumem_limit_bytes)" 0
+	echo 'x 3M' >control/alloc
+	is "$(mine gpumem_charged_bytes device=0)" "$(value_of owners/$UID/current device:0)"
+	is "$(mine gpumem_charged resource=allocations)" 1
+	refused=$(mine gpumem_limit_refusals_total resource=allocations)
+	echo 'device:0 64M allocations 1' >owners/$UID/max
+	is "$(mine gpumem_limit_bytes device=0)" $((64 << 20))
+	is "$(mine gpumem_limit resource=allocations)" 1
+	refused EDQUOT 'the limit is 1 ' 'echo "y 4K" >control/alloc'
+	is "$(mine gpumem_limit_refusals_total resource=allocations)" $((refused + 1))
+	metrics check
+	echo default >owners/$UID/max
+}
+
 # A million allocations make no longer file than one.
 test_the_file_does_not_grow_with_allocations()
 {
@@ -289,6 +307,7 @@ test_a_dashboard_for_grafana_asks_for_what_is_there()
 {
 	echo 'x 4K' >control/alloc
 	echo 'x u8:1' >control/fill
+	echo "device:0 $(<devices/0/memory_total_bytes)" >owners/$UID/max
 	metrics dashboard metrics "$here/../../docs/grafana.json"
 }
 
