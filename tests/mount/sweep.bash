@@ -112,7 +112,9 @@ holdings()
 {
 	eventually '[ "$(value_of status bytes)" = 0 ]'
 	echo 1 >"owners/$me/reset"
-	eventually '[ "$(workers_of "$T/main" | wc -l)" = 2 ]'
+	# beside a process of files, which ends when it has been idle
+	eventually '[ "$(workers_of "$T/main" mover | wc -l)" = 1 ]'
+	eventually '[ "$(workers_of "$T/main" "$me" | wc -l)" = 1 ]'
 	echo "$(ls "/proc/$(<"$T/main/pid")/fd" | wc -l) descriptors," \
 		"$(value_of status allocations) allocations, $(<devices/0/memory_held_bytes) bytes"
 }
