@@ -521,8 +521,10 @@ test_an_allocation_waits_for_the_same_users_kernel()
 {
 	local kind
 	needs_software 'have little memory'
+	needs_root 'several users'
 	# Only root's processes see on the software GPU that root's device memory has been freed.
-	patient
+	broker_start "$T/own" --driver "$(driver own)"
+	cd "$T/own/mnt"
 	loaded_by $alice order
 	for kind in direct async device; do
 		by $alice run "echo 'x 300M kind=$kind' >control/alloc"
