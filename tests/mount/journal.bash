@@ -160,6 +160,7 @@ test_the_journal_gets_fields()
 		mkdir /run/systemd/journal "$GPUMEM_INSIDE/mnt"
 		python3 "$here/listen.py" /run/systemd/journal/socket "$GPUMEM_INSIDE/messages" &
 		listener=$!
+		trap "kill $listener" EXIT
 		eventually "[ -S /run/systemd/journal/socket ]"
 		JOURNAL_STREAM=$(stat -c %d:%i "$GPUMEM_INSIDE/stderr") \
 			"$GPUMEMD" -f --driver "$GPUMEM_OPTIONS" "$GPUMEM_INSIDE/mnt" 2>>"$GPUMEM_INSIDE/stderr" &
@@ -171,8 +172,7 @@ test_the_journal_gets_fields()
 		eventually "grep -q \"^MESSAGE=uid 1001 has lost\" \"$GPUMEM_INSIDE/messages\""
 		cd /
 		umount "$GPUMEM_INSIDE/mnt"
-		wait "$broker"
-		kill "$listener"' "$topic_file" || fail "$(cat "$T/own/messages" "$T/own/stderr")"
+		wait "$broker"' "$topic_file" || fail "$(cat "$T/own/messages" "$T/own/stderr")"
 	is "$(<"$T/own/stderr")" ''
 	# the fields of a message, without those that the library adds
 	is "$(awk -v RS= '/MESSAGE=the worker/' "$T/own/messages" | sort)" \
