@@ -312,8 +312,10 @@ void file_process_run(struct worker *worker)
 			break;
 		if (session->job.request.op != WIRE_FILE_OPEN)
 			worker_die("was sent a request that is none of files");
-		if (!thread_start(session_run, session))
-			session_answer(session, -EAGAIN);
+		if (!thread_start(session_run, session)) {
+			session_tell(session, WIRE_FILE_NOT_OPENED, EAGAIN);
+			session_answer(session, 0);
+		}
 	}
 	free(session);
 }

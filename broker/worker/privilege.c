@@ -18,7 +18,6 @@
 
 #include "worker/worker.h"
 
-/* The driver caches compiled code in the home. */
 static void environment_set(const struct passwd *user)
 {
 	if (setenv("HOME", user ? user->pw_dir : "/", 1) < 0)
@@ -42,12 +41,24 @@ static void groups_set(const struct passwd *user, gid_t gid)
 		worker_die("can't set its groups: %m");
 }
 
+/*
+ * The driver would keep compiled code in the home. A file system that the owner mounts
+ * there may never answer, and Linux ends no process that waits for it: memory of others,
+ * mapped here, would stay. The broker's own environment may say otherwise.
+ */
+static void cache_leave(void)
+{
+	if (setenv("CUDA_CACHE_DISABLE", "1", 0) < 0)
+		worker_die("has no memory left");
+}
+
 void privilege_become(uid_t uid, gid_t gid)
 {
 	const struct passwd *user = getpwuid(uid);
 
 	groups_set(user, gid);
 	environment_set(user);
+	cache_leave();
 	if (setresgid(gid, gid, gid) < 0)
 		worker_die("can't become group %u: %m", gid);
 	if (setresuid(uid, uid, uid) < 0)
