@@ -45,28 +45,6 @@ int name_check(const char *name)
 	return 0;
 }
 
-int full_name_check(const char *name)
-{
-	char part[OBJECT_NAME_MAX + 2];
-	unsigned int n_folders = 0;
-
-	for (;;) {
-		size_t length = strcspn(name, "/");
-		int r;
-
-		snprintf(part, sizeof(part), "%.*s", (int)MIN(length, sizeof(part)),
-			 name);
-		r = name_check(part);
-		if (r < 0)
-			return r;
-		if (!name[length])
-			return 0;
-		if (++n_folders > FOLDER_DEPTH_MAX)
-			return -ENAMETOOLONG;
-		name += length + 1;
-	}
-}
-
 struct handle_table *object_slots(struct registry *registry, enum object_type type)
 {
 	struct handle_table *slots[N_OBJECT_TYPES] = {

@@ -63,9 +63,6 @@ struct full_name {
 /* Whether users may give the name. Returns: 0; -EINVAL; -ENAMETOOLONG. */
 int name_check(const char *name);
 
-/* The same for a name with folders, as `alice/x`. */
-int full_name_check(const char *name);
-
 /*
  * The slots of a type; NULL for the broker. The functions from here on need the
  * registry's lock.

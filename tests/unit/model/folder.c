@@ -96,7 +96,7 @@ Test(folder, full_names_follow_the_folders_above)
 
 Test(folder, the_longest_name_has_eight_folders)
 {
-	char name[OBJECT_NAME_MAX + 1], longest[FULL_NAME_MAX + 2] = "";
+	char name[OBJECT_NAME_MAX + 1], longest[FULL_NAME_MAX + 1] = "";
 	struct folder *in = root;
 	struct allocation *x;
 
@@ -110,22 +110,7 @@ Test(folder, the_longest_name_has_eight_folders)
 	x = put(in, name);
 	expect_name(&x->entry, longest);
 	cr_assert(eq(sz, strlen(longest), FULL_NAME_MAX));
-	cr_assert(eq(int, full_name_check(longest), 0));
-	strcat(longest, "n");
-	cr_assert(eq(int, full_name_check(longest), -ENAMETOOLONG));
 	drop(x);
-}
-
-Test(folder, full_names_are_checked_part_by_part)
-{
-	static const char *const bad[] = { "/x",   "x/",    "a//x", "a/./x", "a/../x",
-					   "a/.x", "a b/x", "/",    "" };
-
-	cr_assert(eq(int, full_name_check("a/b.c/_x-1"), 0));
-	cr_assert(eq(int, full_name_check("1/2/3/4/5/6/7/8/x"), 0));
-	cr_assert(eq(int, full_name_check("1/2/3/4/5/6/7/8/9/x"), -ENAMETOOLONG));
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		cr_expect(eq(int, full_name_check(bad[i]), -EINVAL), "'%s'", bad[i]);
 }
 
 Test(folder, a_name_is_of_a_folder_or_of_an_allocation)
