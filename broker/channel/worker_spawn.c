@@ -113,7 +113,7 @@ static char **environment_make(void)
 	return list;
 }
 
-/* Copies above the final descriptor numbers. */
+/* All above the final descriptor numbers. */
 struct descriptors {
 	int socket, staging, urgent;
 };
@@ -182,9 +182,16 @@ static int start_prepared(const struct channel_config *config,
 			    (char **)arguments.list, environment);
 }
 
-static int descriptor_raise(int fd, int *ret_fd)
+/*
+ * A copy above the final numbers, where the descriptor itself is not above them: a broker
+ * that runs out of descriptors has none left for copies.
+ */
+static int descriptor_raise(int fd, int *ret_fd, int *ret_copy)
 {
-	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_URGENT_FD + 1);
+	*ret_fd = fd;
+	if (fd < 0 || fd > WIRE_URGENT_FD)
+		return 0;
+	*ret_fd = *ret_copy = fcntl(fd, F_DUPFD_CLOEXEC, WIRE_URGENT_FD + 1);
 	return *ret_fd < 0 ? -errno : 0;
 }
 
@@ -210,18 +217,19 @@ static int start_with(const struct channel_config *config,
 int worker_spawn(const struct channel_config *config, int socket, int urgent,
 		 pid_t *ret_pid)
 {
-	struct descriptors descriptors = { -1, -1, -1 };
+	struct descriptors raised, copies = { -1, -1, -1 };
 	int r;
 
-	r = descriptor_raise(socket, &descriptors.socket);
-	if (r == 0 && config->staging_fd >= 0)
-		r = descriptor_raise(config->staging_fd, &descriptors.staging);
+	r = descriptor_raise(socket, &raised.socket, &copies.socket);
 	if (r == 0)
-		r = descriptor_raise(urgent, &descriptors.urgent);
+		r = descriptor_raise(config->staging_fd, &raised.staging,
+				     &copies.staging);
 	if (r == 0)
-		r = start_with(config, &descriptors, ret_pid);
-	closep(&descriptors.socket);
-	closep(&descriptors.staging);
-	closep(&descriptors.urgent);
+		r = descriptor_raise(urgent, &raised.urgent, &copies.urgent);
+	if (r == 0)
+		r = start_with(config, &raised, ret_pid);
+	closep(&copies.socket);
+	closep(&copies.staging);
+	closep(&copies.urgent);
 	return r;
 }
