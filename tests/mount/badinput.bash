@@ -77,7 +77,7 @@ test_a_key_given_twice()
 test_a_missing_operand()
 {
 	alloc_refused EINVAL 'size|SIZE' 'x'
-	refused EINVAL 'name|NAME' 'echo "=" >control/free'
+	refused EINVAL 'KEY=VALUE' 'echo "=" >control/free'
 	refused EINVAL '[a-z]' 'echo "x y" >control/free'
 }
 
@@ -274,7 +274,8 @@ test_a_sentence_quotes_the_word_and_names_what_is_allowed()
 	says control/alloc 'x 4K type=device' \
 		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map, guard"
 	says control/alloc 'x 4K mode=999' 'mode=999 is not an octal mode from 0 to 777, such as 640'
-	says control/free 'x y' "'y' is one word too many"
+	says control/free 'x y' "'y' is not KEY=VALUE"
+	says control/synchronize 'default y' "'y' is one word too many"
 	is "$(ls allocations)" ''
 }
 
