@@ -170,9 +170,9 @@ double tree_attributes_timeout(const struct node *node)
 
 	if (node_is_fixed(node))
 		return row->kind == NODE_CONTROL ? USE_S : KEEP_S;
-	if (row->type == OBJECT_FUNCTION || row->kind == NODE_CONTROL)
+	if (row->type == OBJECT_FUNCTION || row->kind == NODE_CONTROL || has_bytes(row))
 		return 0;
-	return has_bytes(row) ? USE_S : TREE_LISTED_S;
+	return TREE_LISTED_S;
 }
 
 void tree_reply_attr(struct view *view, fuse_req_t req, fuse_ino_t ino)

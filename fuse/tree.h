@@ -25,8 +25,9 @@ bool tree_has_file(const struct node_row *row, const struct object_stat *object)
 
 /*
  * How long the kernel may use the attributes of a node, in seconds. 0 for those that
- * nobody could take back: a function has its module's, and a control file of an object
- * has an id that only the kernel knows.
+ * nobody could take back (a function has its module's, and a control file of an object
+ * has an id that only the kernel knows), and for files whose times change with each write:
+ * tar compares them.
  */
 double tree_attributes_timeout(const struct node *node);
 
