@@ -40,9 +40,13 @@ static bool holds(const struct allocation *allocation, uint64_t address)
 static void place_try(struct place *place, const struct allocation *allocation,
 		      uint64_t address)
 {
-	uint64_t distance = distance_from(allocation, address);
+	uint64_t distance;
 
-	if (allocation->state != ALLOCATION_LIVE || distance > NEAR)
+	/* The address of an allocation that is still being made belongs to its maker. */
+	if (allocation->state != ALLOCATION_LIVE)
+		return;
+	distance = distance_from(allocation, address);
+	if (distance > NEAR)
 		return;
 	if (place->allocation &&
 	    (distance > place->distance ||
