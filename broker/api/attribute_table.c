@@ -24,6 +24,7 @@
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memory/block.h"
+#include "memory/reclaim.h"
 #include "model/allocation.h"
 #include "model/journal.h"
 #include "model/managed_ranges.h"
@@ -119,6 +120,11 @@ static void broker_leases(const struct attribute_view *view, struct text *text)
 	show_number(text, leases_count(view->broker));
 }
 
+static void broker_waiting(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->broker->reclaim->n_queued);
+}
+
 static void broker_all_leases(const struct attribute_view *view, struct text *text)
 {
 	leases_show(view->broker, NULL, text);
@@ -132,6 +138,7 @@ static const struct attribute broker_attributes[] = {
 	  broker_driver_path },
 	{ "devices", "devices", 0, FIELD(registry, n_devices) },
 	{ "allocations", "live allocations", 0, FIELD(registry, n_allocations) },
+	{ "waiting", "allocations that wait for memory (`wait=`)", 0, broker_waiting },
 	{ "bytes", "bytes they asked for", 0, FIELD(registry, bytes) },
 	{ "peak_bytes", "the most that ever was", 0, FIELD(registry, peak_bytes) },
 	{ "device_bytes", "bytes of kind device", 0,

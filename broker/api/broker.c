@@ -17,6 +17,7 @@
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
+#include "memops/no_memory.h"
 #include "memops/release.h"
 #include "memory/block.h"
 #include "memory/reclaim.h"
@@ -192,6 +193,7 @@ void broker_shutdown(struct broker *broker)
 	pthread_mutex_lock(&broker->registry->lock);
 	broker->registry->shutting_down = true;
 	pthread_mutex_unlock(&broker->registry->lock);
+	alloc_queues_end(broker);
 	leases_end(broker);
 }
 

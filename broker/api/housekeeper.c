@@ -6,6 +6,7 @@
 
 #include "api/owner_drop.h"
 #include "base/clock.h"
+#include "memops/no_memory.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "op/deadline.h"
@@ -135,6 +136,7 @@ static void *housekeeper_main(void *userdata)
 		next_ms = min_wait(housekeeper_restart_mover(broker), next_ms);
 		goes_on = housekeeper_wait(broker, clock_ms() + next_ms + 1);
 		housekeeper_bury_runs(broker);
+		alloc_queues_wake(broker);
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);
 		file_processes_look(broker, broker->processes->worker_idle_s);

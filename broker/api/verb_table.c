@@ -19,7 +19,8 @@ static const struct verb verbs[] = {
 		.name = "alloc",
 		.usage = "NAME SIZE [kind=device|direct|async|managed|host] [device=N] "
 			 "[stream=S] [attach=global|host] [tag=WORD] [mode=OCTAL] "
-			 "[until=close|exit|cgroup] [map=writers|readers] [guard=1|2]",
+			 "[until=close|exit|cgroup] [map=writers|readers] [guard=1|2] "
+			 "[wait=SECONDS]",
 		.help = "allocates SIZE bytes; the answer is the allocation's status",
 		.run = verb_alloc,
 		.answer = answer_allocation,

@@ -15,7 +15,6 @@
 #include "model/range.h"
 
 #define BLOCK_OF_ELEMENTS 256
-#define TIMEOUT_MAX_S	  1000000
 
 /* ---- dimensions ---- */
 
@@ -232,23 +231,6 @@ static int parse_args(struct launch_spec *launch, const struct line *line,
 
 /* ---- the line ---- */
 
-/* Seconds, with or without a fraction, such as `0.5`. */
-static int parse_timeout(const char *word, uint32_t *ret_ms, struct refusal *refusal)
-{
-	char *end;
-	double seconds;
-
-	if (!word)
-		return 0;
-	seconds = strtod(word, &end);
-	if (end == word || *end || !(seconds >= 0.001) || !(seconds <= TIMEOUT_MAX_S))
-		return refuse(refusal, EINVAL,
-			      "timeout=%.64s is not a time: use seconds from 0.001 to %d",
-			      word, TIMEOUT_MAX_S);
-	*ret_ms = (uint32_t)(seconds * 1000);
-	return 0;
-}
-
 static int parse_cooperative(const char *word, bool *ret_cooperative,
 			     struct refusal *refusal)
 {
@@ -278,6 +260,7 @@ static int parse_shared(const char *word, uint32_t *ret_shared, struct refusal *
 int launch_line_parse(struct launch_spec *launch, const struct line *line,
 		      struct refusal *refusal)
 {
+	const char *timeout = line_value(line, "timeout");
 	int r;
 
 	*launch = (struct launch_spec){ .stream = line_value(line, "stream") };
@@ -287,9 +270,8 @@ int launch_line_parse(struct launch_spec *launch, const struct line *line,
 	if (r == 0)
 		r = parse_cooperative(line_value(line, "cooperative"),
 				      &launch->cooperative, refusal);
-	if (r == 0)
-		r = parse_timeout(line_value(line, "timeout"), &launch->timeout_ms,
-				  refusal);
+	if (r == 0 && timeout)
+		r = line_seconds(timeout, "timeout", 0.001, &launch->timeout_ms, refusal);
 	if (r == 0)
 		r = line_wait(line_value(line, "wait"), &launch->wait, refusal);
 	if (r == 0)

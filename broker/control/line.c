@@ -14,6 +14,8 @@
 #include "model/range.h"
 #include "model/registry.h"
 
+#define SECONDS_MAX 1000000
+
 /* The word of a key; NULL: not given. */
 static const char *line_key(const struct line *line, const char *key, size_t length)
 {
@@ -234,6 +236,20 @@ int line_wait(const char *word, bool *ret_wait, struct refusal *refusal)
 	*ret_wait = !word || strcmp(word, "1") == 0;
 	if (!*ret_wait && strcmp(word, "0") != 0)
 		return refuse(refusal, EINVAL, "wait=%.64s is neither 0 nor 1", word);
+	return 0;
+}
+
+int line_seconds(const char *word, const char *key, double least, uint32_t *ret_ms,
+		 struct refusal *refusal)
+{
+	char *end;
+	double seconds = strtod(word, &end);
+
+	if (end == word || *end || !(seconds >= least) || !(seconds <= SECONDS_MAX))
+		return refuse(refusal, EINVAL,
+			      "%s=%.64s is not a time: use seconds from %g to %d", key,
+			      word, least, SECONDS_MAX);
+	*ret_ms = (uint32_t)(seconds * 1000);
 	return 0;
 }
 

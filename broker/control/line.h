@@ -56,6 +56,10 @@ int line_scalar(const char *word, struct scalar *ret_scalar, struct refusal *ref
 /* `wait=`: 0 or 1; NULL means 1. */
 int line_wait(const char *word, bool *ret_wait, struct refusal *refusal);
 
+/* Seconds, with or without a fraction. Returns: 0; -EINVAL. */
+int line_seconds(const char *word, const char *key, double least, uint32_t *ret_ms,
+		 struct refusal *refusal);
+
 /* The name of an object. Returns: 0; -EINVAL, -ENAMETOOLONG. */
 int line_name(const char *word, const char *what, struct refusal *refusal);
 

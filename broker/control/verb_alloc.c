@@ -38,6 +38,8 @@ struct alloc_line {
 	struct lifetime *lifetime;
 	const char *cgroup; /* NULL: unknown */
 	bool map_readers;
+	bool patient; /* wait= is given */
+	uint32_t patience_ms;
 	enum guard guard;
 };
 
@@ -170,6 +172,10 @@ static int alloc_parse_keys(const struct registry *registry, const struct line *
 		r = line_map(word, &line->map_readers, refusal);
 	if (r == 0 && (word = line_value(words, "guard")))
 		r = alloc_parse_guard(word, line, refusal);
+	word = line_value(words, "wait");
+	line->patient = word;
+	if (r == 0 && word)
+		r = line_seconds(word, "wait", 0, &line->patience_ms, refusal);
 	return r;
 }
 
@@ -479,6 +485,8 @@ void verb_alloc(struct command *command)
 	alloc->completion = &command->completion;
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	alloc->made = alloc_made;
+	alloc->patient = line.patient;
+	alloc->patience_ms = line.patience_ms;
 	alloc->allocation = alloc_begin(command, &line);
 	if (alloc->allocation)
 		alloc_request_start(alloc);

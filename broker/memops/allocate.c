@@ -9,9 +9,7 @@
  * worker. Finally the allocation is published, or its name is freed and the command gets
  * the error.
  *
- * When a device is full, empty slabs are released first. While freed memory is still
- * being reclaimed (a free never waits) the request is parked, for a limited time. So
- * `free` followed by `alloc` of the same size always works.
+ * When a device is full, no_memory.c goes on.
  *
  * The owner is charged for memory before it is made, for a whole slab with the slab's
  * first cell. A request beyond the owner's limit is parked in the same way while memory
@@ -28,6 +26,7 @@
 #include "base/number.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
+#include "memops/no_memory.h"
 #include "memops/release.h"
 #include "memory/slab.h"
 #include "model/journal.h"
@@ -38,16 +37,10 @@
 #include "process/processes.h"
 
 #define MAKE_TRIES 3
-/*
- * A request waits for reclaimed memory this many times the time limit of workers for
- * giving memory back.
- */
-#define PARKED_GIVE_BACKS 3
 
 /* ---- the end ---- */
 
-/* From now on the command can be interrupted. Under registry.lock. */
-static void alloc_request_waits(struct alloc_request *alloc)
+void alloc_request_waits(struct alloc_request *alloc)
 {
 	if (!alloc->completion)
 		return;
@@ -95,6 +88,10 @@ static void alloc_request_done(struct alloc_request *alloc)
 		alloc_request_start(alloc);
 		return;
 	}
+	queue_leave(broker->reclaim, &alloc->place);
+	deadline_clear(broker, &alloc->deadline);
+	share_give(allocation->owner, SHARE_WAITS, alloc->queued);
+	alloc->queued = false;
 	completion = completion_take(&alloc->completion);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
@@ -120,30 +117,38 @@ static void alloc_request_done(struct alloc_request *alloc)
 	made(completion, token);
 }
 
-static void alloc_request_failed(struct alloc_request *alloc, int error,
-				 const char *sentence)
+void alloc_request_drop(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
 	struct allocation *allocation = alloc->allocation;
-	struct completion *completion;
 
-	pthread_mutex_lock(&broker->registry->lock);
-	completion = completion_take(&alloc->completion);
+	queue_leave(broker->reclaim, &alloc->place);
+	deadline_clear(broker, &alloc->deadline);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
+	share_give(allocation->owner, SHARE_WAITS, alloc->queued);
 	if (!kind_is_durable(allocation->kind))
 		allocation->owner->n_in_worker--;
 	lifetime_leave(allocation);
 	allocation_withdraw(broker->registry, allocation);
 	allocation_free(broker->registry, allocation);
-	pthread_mutex_unlock(&broker->registry->lock);
 	free(alloc);
+}
+
+void alloc_request_failed(struct alloc_request *alloc, int error, const char *sentence)
+{
+	struct broker *broker = alloc->broker;
+	struct completion *completion;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	completion = completion_take(&alloc->completion);
+	alloc_request_drop(alloc);
+	pthread_mutex_unlock(&broker->registry->lock);
 	if (completion)
 		completion->done(completion, -error, sentence, 0);
 }
 
-/* The name, which a rename of a folder may change. Takes registry.lock. */
-static struct full_name alloc_request_name(const struct alloc_request *alloc)
+struct full_name alloc_request_name(const struct alloc_request *alloc)
 {
 	struct full_name name;
 
@@ -153,7 +158,7 @@ static struct full_name alloc_request_name(const struct alloc_request *alloc)
 	return name;
 }
 
-static void alloc_request_failed_call(struct alloc_request *alloc, int error)
+void alloc_request_failed_call(struct alloc_request *alloc, int error)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
@@ -165,176 +170,12 @@ static void alloc_request_failed_call(struct alloc_request *alloc, int error)
 	alloc_request_failed(alloc, error, text_string(&text));
 }
 
-static void alloc_request_failed_share(struct alloc_request *alloc, int error,
-				       const char *why)
+void alloc_request_failed_share(struct alloc_request *alloc, int error, const char *why)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
 
 	text_printf(&text, "allocation %s: %s", alloc_request_name(alloc).text, why);
 	alloc_request_failed(alloc, error, text_string(&text));
-}
-
-/* ---- too little memory ---- */
-
-static void alloc_request_told_free(struct request *request,
-				    const struct wire_reply *reply, bool lost)
-{
-	struct alloc_request *alloc =
-		container_of(request, struct alloc_request, request);
-	struct allocation *allocation = alloc->allocation;
-	_cleanup_text_ struct text text = TEXT_INIT;
-
-	/* Managed memory may exceed the device: free bytes explain nothing. */
-	if (lost || reply->error || allocation->managed) {
-		alloc_request_failed_call(alloc, ENOMEM);
-		return;
-	}
-	text_printf(&text, "allocation %s of %s: device %u has %s free of %s",
-		    alloc_request_name(alloc).text, size_text(allocation->size),
-		    allocation->device, size_text(reply->value[0]),
-		    size_text(reply->value[1]));
-	text_add_call(&text, alloc->failure.call, alloc->failure.result);
-	if (alloc->waited)
-		text_printf(
-			&text, "; memory that was freed has not come back within %g s",
-			alloc->broker->ops->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
-	pthread_mutex_lock(&alloc->broker->registry->lock);
-	text_add_held(&text, alloc->broker->reclaim, allocation->device);
-	text_add_lease_holders(&text, alloc->broker, allocation->device);
-	pthread_mutex_unlock(&alloc->broker->registry->lock);
-	alloc_request_failed(alloc, ENOMEM, text_string(&text));
-}
-
-static void alloc_request_ask_free(struct alloc_request *alloc)
-{
-	const struct worker_needs none = { 0 };
-	uint32_t epoch;
-
-	alloc->request = (struct request){
-		.record = { .op = WIRE_MEMORY, .device = alloc->allocation->device },
-		.fd = -1,
-		.done = alloc_request_told_free,
-	};
-	pthread_mutex_lock(&alloc->broker->registry->lock);
-	alloc_request_waits(alloc);
-	pthread_mutex_unlock(&alloc->broker->registry->lock);
-	if (worker_send(&alloc->broker->processes->mover, &none, &alloc->request,
-			&epoch) < 0)
-		alloc_request_failed_call(alloc, ENOMEM);
-}
-
-/* Releases empty slabs to the driver, of one owner or (NULL) of all. */
-static void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
-				       const struct owner *only)
-{
-	struct owner *owner;
-	struct block *block;
-
-	do {
-		block = NULL;
-		pthread_mutex_lock(&broker->registry->lock);
-		for (owner = broker->registry->owners_by_uid; owner && !block;) {
-			if (owner->pool && (!only || owner == only))
-				block = slab_pool_shrink(owner->pool, place);
-			if (!block)
-				owner = owner->hh.next;
-		}
-		pthread_mutex_unlock(&broker->registry->lock);
-		if (block)
-			block_give_back(broker, owner, block, NULL, NULL);
-	} while (block);
-}
-
-static void alloc_request_give_up(struct task *task)
-{
-	struct alloc_request *alloc = container_of(task, struct alloc_request, task);
-
-	if (alloc->beyond)
-		alloc_request_start(alloc);
-	else
-		alloc_request_ask_free(alloc);
-}
-
-static void alloc_request_passed(struct deadline *deadline)
-{
-	struct alloc_request *alloc =
-		container_of(deadline, struct alloc_request, deadline);
-	struct broker *broker = alloc->broker;
-
-	reclaim_forget(broker->reclaim, &alloc->waiter);
-	alloc->waited = true;
-	alloc->task.run = alloc_request_give_up;
-	workqueue_add(broker->workqueue, alloc->allocation->owner->uid, &alloc->task);
-}
-
-/* Memory has been reclaimed. Under registry.lock. */
-static void alloc_request_is_due(struct reclaim_waiter *waiter)
-{
-	struct alloc_request *alloc = container_of(waiter, struct alloc_request, waiter);
-
-	deadline_clear(alloc->broker, &alloc->deadline);
-}
-
-static void alloc_request_retry(struct reclaim_waiter *waiter)
-{
-	alloc_request_start(container_of(waiter, struct alloc_request, waiter));
-}
-
-/*
- * Parks the request, for a limited time: a kernel may hold up freed memory for as long as
- * it runs. Under registry.lock. Returns: whether the request is parked.
- */
-static bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
-{
-	struct broker *broker = alloc->broker;
-	int64_t now = clock_ms();
-
-	if (!reclaim_is_coming(broker->reclaim, from, alloc->allocation->owner->uid) ||
-	    !alloc->completion)
-		return false;
-	if (!alloc->wait_until_ms)
-		alloc->wait_until_ms =
-			now + (int64_t)broker->ops->give_back_ms * PARKED_GIVE_BACKS;
-	if (now >= alloc->wait_until_ms) {
-		alloc->waited = true;
-		return false;
-	}
-	alloc->waiter = (struct reclaim_waiter){
-		.from = from,
-		.uid = alloc->allocation->owner->uid,
-		.taken = alloc_request_is_due,
-		.retry = alloc_request_retry,
-	};
-	if (!reclaim_wait(broker->reclaim, &alloc->waiter))
-		return false;
-	alloc_request_waits(alloc);
-	deadline_set(broker, &alloc->deadline, (uint32_t)(alloc->wait_until_ms - now),
-		     alloc_request_passed);
-	return true;
-}
-
-static void alloc_request_no_memory(struct alloc_request *alloc)
-{
-	struct broker *broker = alloc->broker;
-	const struct reclaim_from from = { .place = alloc->allocation->device };
-	bool parked, again;
-
-	alloc_request_shrink_pools(broker, from.place, NULL);
-
-	pthread_mutex_lock(&broker->registry->lock);
-	parked = alloc_request_park(alloc, from);
-	/*
-	 * n_arrived was read before the try, so memory reclaimed just afterwards counts.
-	 */
-	again = alloc->completion &&
-		reclaim_n_arrived(broker->reclaim, from) != alloc->n_arrived;
-	pthread_mutex_unlock(&broker->registry->lock);
-	if (parked)
-		return;
-	if (again)
-		alloc_request_start(alloc);
-	else
-		alloc_request_ask_free(alloc);
 }
 
 /* ---- by kind ---- */
@@ -439,7 +280,7 @@ static void make_memory_ended(struct alloc_request *alloc, int r)
 		alloc_request_zero_host(alloc);
 	if (r == 0)
 		alloc_request_done(alloc);
-	else if (r == -ENOMEM && !alloc_request_is_host(alloc))
+	else if (r == -ENOMEM && (alloc->patient || !alloc_request_is_host(alloc)))
 		alloc_request_no_memory(alloc);
 	else
 		alloc_request_failed_call(alloc, -r);
@@ -663,6 +504,8 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	alloc_request_shrink_pools(broker, from.place, from.owner);
 
 	pthread_mutex_lock(&broker->registry->lock);
+	/* Nobody in the queue waits for memory of this owner. */
+	queue_leave(broker->reclaim, &alloc->place);
 	if (alloc_request_could_fit(alloc) && alloc_request_park(alloc, from)) {
 		pthread_mutex_unlock(&broker->registry->lock);
 		return;
@@ -681,7 +524,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	}
 	if (alloc->waited)
 		text_printf(&why, "; memory that was freed has not come back within %g s",
-			    broker->ops->give_back_ms * PARKED_GIVE_BACKS / 1000.0);
+			    alloc_request_parked_ms(alloc) / 1000.0);
 	alloc_request_failed_share(alloc, -r, text_string(&why));
 }
 

@@ -33,6 +33,11 @@ struct alloc_request {
 	bool needs_slab;	/* the owner's slabs have no cell: that block is a slab */
 	bool beyond;		/* waits for room below the owner's limit */
 	struct reclaim_waiter waiter;
+	struct queue_place place; /* of those who gave `wait=` */
+	bool patient;		  /* `wait=` was given */
+	uint32_t patience_ms;	  /* its value */
+	int64_t patient_until_ms; /* CLOCK_MONOTONIC; 0: has not waited yet */
+	bool queued;		  /* the owner is charged for the wait */
 	struct cuda_failure failure;
 };
 
@@ -46,6 +51,20 @@ bool allocation_is_cell(enum allocation_kind kind, uint64_t size, uint16_t mode,
 
 /* Where the memory of such an allocation is made (memory/block.h). */
 uint32_t allocation_place(const struct allocation *allocation);
+
+/* The name, which a rename of a folder may change. Takes registry.lock. */
+struct full_name alloc_request_name(const struct alloc_request *alloc);
+
+/* From now on a signal ends the wait of the command. Under registry.lock. */
+void alloc_request_waits(struct alloc_request *alloc);
+
+/* Frees the request and its name, without an answer. Under registry.lock. */
+void alloc_request_drop(struct alloc_request *alloc);
+
+/* The same, after an answer with the error. No lock held. */
+void alloc_request_failed(struct alloc_request *alloc, int error, const char *sentence);
+void alloc_request_failed_share(struct alloc_request *alloc, int error, const char *why);
+void alloc_request_failed_call(struct alloc_request *alloc, int error);
 
 /*
  * Makes the memory, by kind. Takes ownership of alloc. In the end the allocation is

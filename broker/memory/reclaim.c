@@ -3,6 +3,8 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
+#include "base/def.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "model/order.h"
@@ -100,6 +102,94 @@ void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 	LL_DELETE(reclaim->waiters, waiter);
 }
 
+/* ---- queues ---- */
+
+/* Whether the request may try: nobody before it is still to be waited for. */
+static bool queue_is_next(const struct queue *queue, const struct queue_place *place,
+			  int64_t now)
+{
+	return !place->tried && place->size < queue->least_failed &&
+	       (place == queue->places || now - place->since_ms >= QUEUE_PATIENCE_MS);
+}
+
+static void queue_begin_round(struct queue *queue)
+{
+	struct queue_place *place;
+
+	queue->again = false;
+	queue->least_failed = UINT64_MAX;
+	DL_FOREACH (queue->places, place)
+		place->tried = false;
+}
+
+/* Lets the next one try, or ends the round. */
+static void queue_go_on(struct queue *queue)
+{
+	int64_t now = clock_ms();
+	struct queue_place *place;
+
+	if (queue->again)
+		queue_begin_round(queue);
+	queue->trying = NULL;
+	DL_FOREACH (queue->places, place) {
+		if (!queue_is_next(queue, place, now))
+			continue;
+		place->tried = true;
+		queue->trying = place;
+		place->retry(place);
+		return;
+	}
+}
+
+void queue_wake(struct reclaim *reclaim, uint32_t place)
+{
+	struct queue *queue = &reclaim->queues[place];
+
+	if (queue->trying) {
+		queue->again = true;
+		return;
+	}
+	queue_begin_round(queue);
+	queue_go_on(queue);
+}
+
+void queue_join(struct reclaim *reclaim, struct queue_place *place)
+{
+	place->joined = true;
+	place->since_ms = clock_ms();
+	reclaim->n_queued++;
+	DL_APPEND(reclaim->queues[place->place].places, place);
+}
+
+void queue_tried(struct reclaim *reclaim, struct queue_place *place)
+{
+	struct queue *queue = &reclaim->queues[place->place];
+
+	queue->least_failed = MIN(queue->least_failed, place->size);
+	queue_go_on(queue);
+}
+
+void queue_leave(struct reclaim *reclaim, struct queue_place *place)
+{
+	struct queue *queue = &reclaim->queues[place->place];
+	bool first = queue->places == place;
+
+	if (!place->joined)
+		return;
+	place->joined = false;
+	reclaim->n_queued--;
+	DL_DELETE(queue->places, place);
+	if (queue->trying == place)
+		queue_go_on(queue);
+	else if (first)
+		queue_wake(reclaim, place->place);
+}
+
+bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *place)
+{
+	return reclaim->queues[place->place].trying == place;
+}
+
 void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
 		   struct reclaim_from from)
 {
@@ -114,6 +204,7 @@ void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
 			LL_PREPEND(retry, waiter);
 		}
 	}
+	queue_wake(reclaim, from.place);
 	pthread_mutex_unlock(lock);
 	LL_FOREACH_SAFE(retry, waiter, safe)
 	waiter->retry(waiter);

@@ -48,7 +48,41 @@ struct held_piece {
 	struct held_piece *prev, *next; /* prev is NULL while the piece is not listed */
 };
 
+/*
+ * A request that waits in a queue for memory (`wait=`), from its first try in vain until
+ * queue_leave(). Under the registry's lock.
+ */
+struct queue_place {
+	uint32_t place; /* memory/block.h */
+	uint64_t size;
+	int64_t since_ms; /* CLOCK_MONOTONIC */
+	/* With the lock held: has the request tried again, elsewhere. */
+	void (*retry)(struct queue_place *place);
+	bool joined;
+	bool tried; /* in this round */
+	struct queue_place *prev, *next;
+};
+
+/* A request is passed over for those before it for so long. */
+#define QUEUE_PATIENCE_MS 10000
+
+/*
+ * One queue a place. When memory may have arrived there is a round: the first of the
+ * queue tries, and then those behind it, one after the other. Behind one that fails only
+ * those try that have waited for QUEUE_PATIENCE_MS, so pieces add up for the first, and
+ * nobody waits for ever behind a request for more than there will ever be.
+ */
+struct queue {
+	struct queue_place *places;
+	struct queue_place *trying; /* NULL: no round is under way */
+	uint64_t least_failed;	    /* in this round: no more than this is there */
+	bool again;		    /* memory has arrived during the round */
+};
+
 struct reclaim {
+	struct queue queues[N_PLACES];
+	unsigned int n_queued;		 /* requests in the queues */
+	int64_t woken_ms;		 /* all queues, last */
 	unsigned int n_coming[N_PLACES]; /* pieces being given back */
 	uint64_t n_arrived[N_PLACES];	 /* pieces given back so far */
 	struct reclaim_waiter *waiters;
@@ -88,3 +122,17 @@ void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter);
  */
 void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
 		   struct reclaim_from from);
+
+/* Puts a request, whose try has failed, at the end of its queue. */
+void queue_join(struct reclaim *reclaim, struct queue_place *place);
+
+/* The try of a request in the queue has failed; it stays. */
+void queue_tried(struct reclaim *reclaim, struct queue_place *place);
+
+/* The request waits no more; does nothing if it never did. */
+void queue_leave(struct reclaim *reclaim, struct queue_place *place);
+
+/* Begins a round: memory may have arrived, or time has passed. */
+void queue_wake(struct reclaim *reclaim, uint32_t place);
+
+bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *place);

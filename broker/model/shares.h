@@ -36,7 +36,7 @@ enum share {
 
 	SHARE_RECORDS = N_LIMITS, /* allocations, with those being freed */
 	SHARE_DESCRIPTORS,	  /* of the broker's process: one for each block */
-	SHARE_CGROUPS,	 /* that allocations came from, each by its path */
+	SHARE_CGROUPS,		  /* that allocations came from, each by its path */
 	SHARE_IMAGES,	 /* bytes of images and tensors being written; of the host */
 	SHARE_LOADED,	 /* bytes of images in modules, with a descriptor; of the host */
 	SHARE_NAMES,	 /* bytes of functions of modules: names and parameters */
@@ -49,7 +49,8 @@ enum share {
 	SHARE_QUESTIONS, /* to a driver for what a file shows, without an answer yet */
 	SHARE_PATHS,	 /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
-	SHARE_WRITES,	 /* bytes of waiting writes, held in the broker */
+	SHARE_WAITS,	      /* allocations that wait for memory */
+	SHARE_WRITES,	      /* bytes of waiting writes, held in the broker */
 	N_SHARES,
 };
 

@@ -21,7 +21,8 @@ static const char *const usages[] = {
 	"M F " LAUNCH_USAGE,
 	LAUNCH_USAGE,
 	"NAME SIZE [kind=device|direct|async|managed|host] [device=N] [stream=S] "
-	"[attach=global|host] [tag=WORD] [mode=OCTAL] [until=close|exit|cgroup]",
+	"[attach=global|host] [tag=WORD] [mode=OCTAL] [until=close|exit|cgroup] "
+	"[wait=SECONDS]",
 	"NAME ADVICE [LOCATION] [offset=N] [length=N]",
 	"NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0]",
 };

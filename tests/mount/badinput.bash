@@ -272,7 +272,7 @@ test_a_sentence_quotes_the_word_and_names_what_is_allowed()
 	says control/alloc 'my-weights//layer1 4K' \
 		"'my-weights//layer1' can't be a name: folders and the allocation are names with one '/' between two of them"
 	says control/alloc 'x 4K type=device' \
-		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map, guard"
+		"there is no key 'type': kind, device, stream, attach, tag, mode, until, map, guard, wait"
 	says control/alloc 'x 4K mode=999' 'mode=999 is not an octal mode from 0 to 777, such as 640'
 	says control/free 'x y' "'y' is not KEY=VALUE"
 	says control/synchronize 'default y' "'y' is one word too many"

@@ -416,4 +416,180 @@ test_free_takes_a_name_or_a_cgroup()
 	is "$(ls allocations)" ''
 }
 
+# ---- wait=SECONDS ----
+
+# The machine has 512 MiB a device; full takes all but some 60 MiB of device 0.
+full()
+{
+	needs_software 'have little memory'
+	echo 'full 448M' >control/alloc
+}
+
+waiting()
+{
+	eventually "[ \$(value_of status waiting) = $1 ]"
+}
+
+test_a_line_waits_for_memory()
+{
+	local kind
+	full
+	for kind in device direct async; do
+		echo "x 200M kind=$kind wait=50" >control/alloc &
+		waiting 1
+		[ ! -e allocations/x ]
+		like "$(cat status)" 'waiting 1'
+		echo full >control/free
+		wait $!
+		is "$(<allocations/x/size_bytes)" $((200 << 20))
+		echo x >control/free
+		echo 'full 448M' >control/alloc
+	done
+	waiting 0
+}
+
+test_a_wait_ends_with_enomem_and_says_how_long_it_was()
+{
+	local began=$SECONDS
+	full
+	refused ENOMEM 'allocation x of 200 MiB: device 0 has .* free of 512 MiB.*; none has come within 1.5 s' \
+		'echo "x 200M wait=1.5" >control/alloc'
+	[ $((SECONDS - began)) -ge 1 ]
+	is "$(value_of status waiting)" 0
+	echo 'x 1M' >control/alloc
+}
+
+test_wait_0_does_not_wait()
+{
+	full
+	refused ENOMEM 'allocation x of 200 MiB' 'echo "x 200M wait=0" >control/alloc'
+	unlike "$(tail -n 1 errors)" 'within'
+	refused EINVAL 'wait=soon is not a time: use seconds from 0 to 1000000' 'echo "x 1M wait=soon" >control/alloc'
+	refused EINVAL 'wait=-1 is not a time' 'echo "x 1M wait=-1" >control/alloc'
+}
+
+test_memory_that_is_there_is_not_waited_for()
+{
+	full
+	echo 'x 200M wait=50' >control/alloc &
+	waiting 1
+	echo 'y 1M wait=50' >control/alloc
+	echo 'z 1M' >control/alloc
+	echo 'other 300M device=1 wait=50' >control/alloc
+	[ ! -e allocations/x ]
+	echo full >control/free
+	wait $!
+}
+
+test_who_came_first_is_served_first()
+{
+	local i
+	full
+	for i in 1 2 3; do
+		echo "x$i 300M wait=50" >control/alloc &
+		waiting $i
+	done
+	for i in 1 2 3; do
+		if [ $i = 1 ]; then
+			echo full >control/free
+		else
+			echo "x$((i - 1))" >control/free
+		fi
+		eventually "[ -e allocations/x$i ]"
+		is "$(ls allocations)" "x$i"
+	done
+	waiting 0
+}
+
+# Pieces add up for the first, and nobody waits behind it for ever.
+test_a_line_is_passed_over_for_10_seconds_at_most()
+{
+	local began
+	needs_software 'have little memory'
+	echo 'a 224M' >control/alloc
+	echo 'b 224M' >control/alloc
+	echo 'large 400M wait=50' >control/alloc &
+	waiting 1
+	echo 'small 100M wait=50' >control/alloc &
+	waiting 2
+	began=$(date +%s%N)
+	echo a >control/free
+	eventually '[ -e allocations/small ]'
+	[ $(($(date +%s%N) - began)) -ge 8000000000 ] || fail 'small did not wait for its turn'
+	echo small >control/free
+	echo b >control/free
+	eventually '[ -e allocations/large ]'
+}
+
+test_a_signal_ends_the_wait_and_the_name_is_free()
+{
+	full
+	py <<-'EOF'
+		import subprocess
+		waits = subprocess.Popen(["bash", "-c", "echo 'x 200M wait=500' >control/alloc"])
+		while "waiting 1" not in open("status").read().splitlines():
+		    time.sleep(0.01)
+		waits.send_signal(signal.SIGTERM)
+		assert waits.wait() == -signal.SIGTERM
+		os.write(control("alloc"), b"x 4096")
+		assert "waiting 0" in open("status").read().splitlines()
+	EOF
+}
+
+test_waiting_lines_hold_up_nobody()
+{
+	full
+	py <<-'EOF'
+		def wait(i):
+		    os.write(control("alloc"), b"w%d 200M wait=500" % i)
+		for i in range(200):
+		    threading.Thread(target=wait, args=(i,), daemon=True).start()
+		while "waiting 200" not in open("status").read().splitlines():
+		    time.sleep(0.01)
+		os.write(control("alloc"), b"x 4096")
+		open("allocations/x/data", "wb").write(b"hello")
+		assert sorted(os.listdir("allocations")) == ["full", "x"]
+		os._exit(0)
+	EOF
+	waiting 0
+}
+
+test_host_memory_is_waited_for_too()
+{
+	refused ENOMEM 'of host memory' 'echo "x 900T kind=host wait=1" >control/alloc'
+}
+
+test_a_user_may_have_1024_lines_that_wait()
+{
+	full
+	py <<-'EOF'
+		said = []
+		def wait(i):
+		    said.append(attempt(os.write, control("alloc"), b"w%d 200M wait=500" % i))
+		threading.stack_size(65536)
+		for i in range(1025):
+		    threading.Thread(target=wait, args=(i,), daemon=True).start()
+		while not said or "waiting 1024" not in open("status").read().splitlines():
+		    time.sleep(0.01)
+		assert said == ["EBUSY"], said
+		os._exit(0)
+	EOF
+	like "$(tail -n 1 errors)" "EBUSY allocation w[0-9]+: uid $UID has 1024 allocations that wait for memory and asks for 1 more: the limit is 1024"
+	waiting 0
+}
+
+test_the_end_of_the_broker_ends_the_waits()
+{
+	local status=0
+	needs_software 'have little memory'
+	broker_start "$T/second" --driver "$(driver second)"
+	echo 'full 448M' >"$T/second/mnt/control/alloc"
+	(echo 'x 200M wait=500' >"$T/second/mnt/control/alloc") 2>"$T/said" &
+	eventually "[ \$(value_of $T/second/mnt/status waiting) = 1 ]"
+	kill "$(<"$T/second/pid")"
+	wait $! || status=$?
+	is "$status" 1
+	broker_ended "$T/second"
+}
+
 main "$@"
