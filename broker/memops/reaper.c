@@ -5,6 +5,7 @@
  */
 #include "memops/reaper.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,15 +20,19 @@
 #define N_EVENTS 64
 /*
  * The kernel may drop the event of a cgroup that is removed within 10 ms of another
- * event, so cgroups are looked at without one, too.
+ * event, so cgroups are looked at without one, too: each once in LOOK_MS. A user may have
+ * thousands of cgroups, and others wait for the lock under registry.lock. So the thread
+ * lets the lock go for PAUSE_MS after N_LOOKS looks.
  */
-#define LOOK_MS 1000
+#define LOOK_MS	 1000
+#define PAUSE_MS 1
+#define N_LOOKS	 32
 
 struct departure {
 	uint64_t id;
 	struct awaited awaited;
-	int64_t over_ms;	       /* CLOCK_MONOTONIC; 0: no limit */
-	struct departure *prev, *next; /* in reaper->timed */
+	int64_t due_ms; /* the next look, or the end of the wait; CLOCK_MONOTONIC */
+	struct departure *prev, *next; /* in reaper->looked_at or reaper->limited */
 	UT_hash_handle hh;
 };
 
@@ -38,18 +43,36 @@ void reaper_init(struct reaper *reaper)
 				   .wake = -1 };
 }
 
-static bool departure_is_timed(const struct departure *departure)
+/* The list of the departure, if any; the lists are in the order of due_ms. */
+static struct departure **departure_list(struct reaper *reaper,
+					 const struct departure *departure)
 {
-	return departure->awaited.is_over || departure->over_ms;
+	if (departure->awaited.is_over)
+		return &reaper->looked_at;
+	return departure->awaited.timeout_ms ? &reaper->limited : NULL;
+}
+
+/* Puts the departure into its list, to be due after some time. Called with the lock. */
+static void departure_defer(struct departure **list, struct departure *departure,
+			    int64_t ms)
+{
+	struct departure *before = *list ? (*list)->prev : NULL;
+
+	departure->due_ms = clock_ms() + ms;
+	while (before && before->due_ms > departure->due_ms)
+		before = before == *list ? NULL : before->prev;
+	DL_APPEND_ELEM(*list, before, departure);
 }
 
 /* Called with the lock. */
 static void departure_unlink(struct reaper *reaper, struct departure *departure)
 {
+	struct departure **list = departure_list(reaper, departure);
+
 	(void)epoll_ctl(reaper->epoll, EPOLL_CTL_DEL, departure->awaited.fd, NULL);
 	HASH_DEL(reaper->by_id, departure);
-	if (departure_is_timed(departure))
-		DL_DELETE(reaper->timed, departure);
+	if (list)
+		DL_DELETE(*list, departure);
 }
 
 /* With the lock held, released meanwhile. */
@@ -70,32 +93,43 @@ static struct departure *departure_find(const struct reaper *reaper, uint64_t id
 	return departure;
 }
 
-/* An entry of `timed` whose wait is over; NULL: none. Called with the lock. */
-static struct departure *reaper_find_over(const struct reaper *reaper)
+/* With the lock held, released meanwhile. */
+static void reaper_end_limited(struct reaper *reaper)
 {
 	int64_t now = clock_ms();
-	struct departure *departure;
 
-	DL_FOREACH (reaper->timed, departure) {
-		const struct awaited *awaited = &departure->awaited;
-
-		if (departure->over_ms && departure->over_ms <= now)
-			return departure;
-		if (awaited->is_over && awaited->is_over(awaited->fd))
-			return departure;
-	}
-	return NULL;
+	while (reaper->limited && reaper->limited->due_ms <= now)
+		departure_finish(reaper, reaper->limited);
 }
 
-/* Called with the lock. */
+/* With the lock held, released meanwhile. */
+static void reaper_look(struct reaper *reaper)
+{
+	int64_t now = clock_ms();
+
+	for (int i = 0; i < N_LOOKS; i++) {
+		struct departure *departure = reaper->looked_at;
+
+		if (!departure || departure->due_ms > now)
+			return;
+		if (departure->awaited.is_over(departure->awaited.fd)) {
+			departure_finish(reaper, departure);
+		} else {
+			DL_DELETE(reaper->looked_at, departure);
+			departure_defer(&reaper->looked_at, departure, LOOK_MS);
+		}
+	}
+}
+
+/* Called with the lock. Returns: the time to wait for events; -1: for ever. */
 static int reaper_wait_ms(const struct reaper *reaper)
 {
-	const struct departure *departure;
 	int64_t now = clock_ms(), wait_ms = -1;
 
-	DL_FOREACH (reaper->timed, departure) {
-		int64_t left =
-			departure->over_ms ? MAX(departure->over_ms - now, 0) : LOOK_MS;
+	if (reaper->looked_at)
+		wait_ms = MAX(reaper->looked_at->due_ms - now, PAUSE_MS);
+	if (reaper->limited) {
+		int64_t left = MAX(reaper->limited->due_ms - now, 0);
 
 		wait_ms = wait_ms < 0 ? left : MIN(wait_ms, left);
 	}
@@ -119,7 +153,6 @@ static void *reaper_main(void *userdata)
 {
 	struct reaper *reaper = userdata;
 	struct epoll_event events[N_EVENTS];
-	struct departure *departure;
 	int n, wait_ms;
 
 	pthread_mutex_lock(&reaper->lock);
@@ -130,8 +163,8 @@ static void *reaper_main(void *userdata)
 		pthread_mutex_lock(&reaper->lock);
 		for (int i = 0; i < n; i++)
 			reaper_take_event(reaper, events[i].data.u64);
-		while ((departure = reaper_find_over(reaper)))
-			departure_finish(reaper, departure);
+		reaper_end_limited(reaper);
+		reaper_look(reaper);
 	}
 	while (reaper->by_id)
 		departure_finish(reaper, reaper->by_id);
@@ -173,19 +206,22 @@ static void reaper_poke(struct reaper *reaper)
 uint64_t reaper_add(struct reaper *reaper, const struct awaited *awaited)
 {
 	struct departure *departure = calloc(1, sizeof(*departure));
+	struct departure **list;
 	uint64_t id = 0;
 
+	assert(!awaited->is_over || !awaited->timeout_ms);
 	if (!departure)
 		return 0;
 	departure->awaited = *awaited;
-	departure->over_ms = awaited->timeout_ms ? clock_ms() + awaited->timeout_ms : 0;
+	list = departure_list(reaper, departure);
 	pthread_mutex_lock(&reaper->lock);
 	if (!reaper->ending && reaper_start(reaper) &&
 	    reaper_listen(reaper, awaited->fd, awaited->events, reaper->n_ever + 1)) {
 		id = departure->id = ++reaper->n_ever;
 		HASH_ADD(hh, reaper->by_id, id, sizeof(departure->id), departure);
-		if (departure_is_timed(departure)) {
-			DL_APPEND(reaper->timed, departure);
+		if (list) {
+			departure_defer(list, departure,
+					awaited->is_over ? LOOK_MS : awaited->timeout_ms);
 			reaper_poke(reaper);
 		}
 	}

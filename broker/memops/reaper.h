@@ -11,8 +11,9 @@
 
 struct reaper {
 	pthread_mutex_t lock;
-	struct departure *by_id; /* lock, like all here */
-	struct departure *timed; /* of them, those to be looked at without an event */
+	struct departure *by_id;     /* lock, like all here */
+	struct departure *looked_at; /* of them, those with is_over */
+	struct departure *limited;   /* of them, those with a timeout */
 	uint64_t n_ever;
 	int epoll, wake; /* -1: the thread was never needed */
 	bool ending;
@@ -24,11 +25,11 @@ struct awaited {
 	int fd;		 /* borrowed until done or reaper_remove() */
 	uint32_t events; /* of epoll, that may mean the end */
 	/*
-	 * Whether it is the end; asked after each event and every second, under the
-	 * reaper's lock. NULL: each event is the end.
+	 * Whether it is the end; asked after each event of fd and every second, under
+	 * the reaper's lock. NULL: each event is the end.
 	 */
 	bool (*is_over)(int fd);
-	int64_t timeout_ms;	      /* 0: none; else the wait is over then, too */
+	int64_t timeout_ms; /* the wait is over then, too; 0: no limit, as with is_over */
 	void (*done)(void *userdata); /* called once, by the reaper's thread, no lock
 					 held */
 	void *userdata;
