@@ -26,7 +26,7 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 		"size_bytes", "address", "guard", "generation", "state", "used_by",
 		"used_by_kernel", "stream", "last_prefetch", "last_write", "tag", "owner",
 		"created", "map", "sealed", "leases", "progress", "prefetch", "advise",
-		"attach", "until", "cgroup",
+		"attach", "until", "cgroup", "last_use",
 	},
 	[OBJECT_STREAM] = {
 		"", "status", "device", "priority", "state", "error", "owner",

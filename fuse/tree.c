@@ -112,8 +112,7 @@ void tree_stat_object(struct view *view, const struct node *node,
 	const struct node_row *row = node->row;
 	bool tensors = row->kind == NODE_UPLOAD && row->type == OBJECT_ALLOCATION;
 	uint64_t size = tensors ? object->tensors_size : object->size;
-	bool shows_bytes =
-		row->kind == NODE_OBJECT || object->folder || has_bytes(row);
+	bool shows_bytes = row->kind == NODE_OBJECT || object->folder || has_bytes(row);
 
 	memset(ret_stat, 0, sizeof(*ret_stat));
 	ret_stat->st_ino = node_inode(node, object->id);
@@ -131,6 +130,8 @@ void tree_stat_object(struct view *view, const struct node *node,
 	else if (object->created_s)
 		ret_stat->st_mtim = (struct timespec){ object->created_s, 0 };
 	ret_stat->st_atim = ret_stat->st_mtim;
+	if (shows_bytes && object->used_s)
+		ret_stat->st_atim = (struct timespec){ object->used_s, object->used_ns };
 	ret_stat->st_ctim = ret_stat->st_mtim;
 	if (shows_bytes)
 		ret_stat->st_size = (off_t)size;

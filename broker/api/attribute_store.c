@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Values that users write to attributes: `map`, `sealed`, a stream's `priority`. */
+/* Values that users write to attributes: `map`, `tag`, a stream's `priority`. */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/attribute.h"
@@ -56,24 +58,53 @@ static int store_stream(struct broker *broker, struct stream *stream,
 	return 0;
 }
 
+/* Returns: 0; -EPERM. */
+static int check_owner(const struct caller *caller, const struct allocation *allocation,
+		       struct refusal *refusal)
+{
+	if (caller_may(caller, allocation, ACCESS_OWN))
+		return 0;
+	return refuse(refusal, EPERM, "allocation %s belongs to uid %u, not to uid %u",
+		      allocation_name(allocation).text, allocation->owner->uid,
+		      caller->uid);
+}
+
 /* Under registry.lock. */
 static int store_map(struct broker *broker, struct allocation *allocation,
 		     const struct caller *caller, const char *value,
 		     struct refusal *refusal)
 {
 	bool readers;
-	int r;
+	int r = check_owner(caller, allocation, refusal);
 
-	if (!caller_may(caller, allocation, ACCESS_OWN))
-		return refuse(refusal, EPERM,
-			      "allocation %s belongs to uid %u, not to uid %u",
-			      allocation_name(allocation).text, allocation->owner->uid,
-			      caller->uid);
-	r = line_map(value, &readers, refusal);
+	if (r == 0)
+		r = line_map(value, &readers, refusal);
 	if (r < 0)
 		return r;
 	allocation->map_readers = readers;
 	journal_event_by(broker->journal, caller, "change allocations/%s map=%s",
+			 allocation_name(allocation).text, value);
+	return 0;
+}
+
+/* Under registry.lock. `none` takes the tag off. */
+static int store_tag(struct broker *broker, struct allocation *allocation,
+		     const struct caller *caller, const char *value,
+		     struct refusal *refusal)
+{
+	bool none = strcmp(value, "none") == 0;
+	char *tag = NULL;
+	int r = check_owner(caller, allocation, refusal);
+
+	if (r == 0)
+		r = line_tag(value, refusal);
+	if (r == 0 && !none && !(tag = strdup(value)))
+		r = refuse(refusal, ENOMEM, "no memory in the broker");
+	if (r < 0)
+		return r;
+	free(allocation->tag);
+	allocation->tag = tag;
+	journal_event_by(broker->journal, caller, "change allocations/%s tag=%s",
 			 allocation_name(allocation).text, value);
 	return 0;
 }
@@ -104,10 +135,24 @@ static int store_allocation(struct broker *broker, struct allocation *allocation
 			    const struct caller *caller, const char *value,
 			    struct refusal *refusal)
 {
-	bool is_map = strcmp(attribute->name, "map") == 0;
+	static const struct {
+		const char *name;
+		int (*store)(struct broker *broker, struct allocation *allocation,
+			     const struct caller *caller, const char *value,
+			     struct refusal *refusal);
+	} stores[] = {
+		{ "map", store_map },
+		{ "sealed", store_sealed },
+		{ "tag", store_tag },
+	};
 
-	return (is_map ? store_map : store_sealed)(broker, allocation, caller, value,
-						   refusal);
+	for (size_t i = 0; i < ARRAY_SIZE(stores); i++) {
+		if (strcmp(attribute->name, stores[i].name) == 0)
+			return stores[i].store(broker, allocation, caller, value,
+					       refusal);
+	}
+	assert(false);
+	return -EINVAL;
 }
 
 /* Under registry.lock. */
@@ -151,7 +196,7 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		 const struct attribute *attribute, const struct caller *caller,
 		 const char *value, size_t length)
 {
-	char word[64];
+	char word[256];
 	struct full_name name = { "?" };
 	struct refusal refusal;
 	int r;
@@ -160,7 +205,7 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 		length--;
 	if (length >= sizeof(word) || memchr(value, 0, length))
 		return object_fail(broker, caller, type, attribute->name, EINVAL,
-				   "a value is one word of at most 63 characters");
+				   "a value is one word of at most 255 characters");
 	memcpy(word, value, length);
 	word[length] = '\0';
 	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "owner") == 0)

@@ -224,6 +224,19 @@ static void allocation_last_write(const struct attribute_view *view, struct text
 		text_printf(text, "never");
 }
 
+static void allocation_last_use(const struct attribute_view *view, struct text *text)
+{
+	const struct allocation *allocation = view->allocation;
+	int64_t last_s = MAX(allocation->used_s, allocation->written_s);
+
+	if (allocation->n_leases)
+		text_printf(text, "leased");
+	else if (last_s)
+		text_time(text, last_s);
+	else
+		text_printf(text, "never");
+}
+
 /* The oldest kernel in the order: later kernels wait for it. NULL: none. */
 static const struct op *oldest_kernel(const struct allocation *allocation)
 {
@@ -329,7 +342,10 @@ static const struct attribute allocation_attributes[] = {
 	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .request = ask_last_prefetch },
 	{ "last_write", "UTC, `never`, or `leased`: somebody may be writing now", 0,
 	  allocation_last_write },
-	{ "tag", "as given, `none`", 0, FIELD(allocation, tag) },
+	{ "last_use", "UTC: read, written, launched with or leased; `never`, `leased`", 0,
+	  allocation_last_use },
+	{ "tag", "a word of the owner's, `none`; may be written", ATTRIBUTE_WRITABLE,
+	  FIELD(allocation, tag) },
 	{ "owner", "uid; root may write another, to hand the memory on",
 	  ATTRIBUTE_WRITABLE, FIELD(allocation, owner) },
 	{ "created", "UTC", 0, FIELD(allocation, created_s) },

@@ -89,6 +89,8 @@ struct object_stat {
 			    */
 	uint32_t changed_ns;
 	int64_t created_s;
+	int64_t used_s; /* last read, launch or lease; 0: never, or not known */
+	uint32_t used_ns;
 	bool folder;  /* a folder: mode has x bits of its own */
 	bool host;    /* an allocation of kind host: can be mapped */
 	bool sealed;  /* an allocation that nobody can write any more */

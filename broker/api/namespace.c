@@ -162,6 +162,8 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 
 static void stat_allocation(const struct allocation *allocation, struct object_stat *stat)
 {
+	const struct timespec used = allocation_last_used(allocation);
+
 	*stat = (struct object_stat){
 		.id = allocation->id,
 		.uid = allocation->owner->uid,
@@ -173,6 +175,8 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 						   : allocation->created_s,
 		.changed_ns = allocation->written_ns,
 		.created_s = allocation->created_s,
+		.used_s = used.tv_sec ?: allocation->created_s,
+		.used_ns = (uint32_t)used.tv_nsec,
 		.host = allocation->kind == KIND_HOST,
 		.sealed = allocation->sealed,
 		.managed = allocation->managed,

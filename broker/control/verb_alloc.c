@@ -49,7 +49,7 @@ static bool tag_is_plain(const char *tag)
 	size_t length = strlen(tag);
 
 	for (size_t i = 0; i < length; i++) {
-		if (iscntrl((unsigned char)tag[i]))
+		if (iscntrl((unsigned char)tag[i]) || isspace((unsigned char)tag[i]))
 			return false;
 	}
 	return length <= TAG_MAX;
@@ -89,16 +89,16 @@ static int alloc_parse_attach(const char *word, struct alloc_line *line,
 	return line_attach(word, ATTACH_HOST, &line->attach, refusal);
 }
 
-static int alloc_parse_tag(const char *word, const char **ret_tag,
-			   struct refusal *refusal)
+int line_tag(const char *word, struct refusal *refusal)
 {
 	if (!*word)
-		return refuse(refusal, EINVAL, "tag= is empty");
+		return refuse(refusal, EINVAL,
+			      "the tag is empty: none stands for no tag");
 	if (!tag_is_plain(word))
 		return refuse(refusal, EINVAL,
-			      "a tag has at most %d bytes and no control characters",
+			      "a tag is one word of at most %d bytes, without blanks and "
+			      "control characters",
 			      TAG_MAX);
-	*ret_tag = word;
 	return 0;
 }
 
@@ -162,8 +162,9 @@ static int alloc_parse_keys(const struct registry *registry, const struct line *
 	line->has_device = word;
 	if (r == 0 && word)
 		r = line_device(word, registry, &line->device, refusal);
-	if (r == 0 && (word = line_value(words, "tag")))
-		r = alloc_parse_tag(word, &line->tag, refusal);
+	line->tag = line_value(words, "tag");
+	if (r == 0 && line->tag)
+		r = line_tag(line->tag, refusal);
 	if (r == 0 && (word = line_value(words, "mode")))
 		r = alloc_parse_mode(word, &line->mode, refusal);
 	if (r == 0 && (word = line_value(words, "until")))
@@ -295,8 +296,8 @@ static int alloc_find_place(struct command *command, const char *name,
 	return r;
 }
 
-static void alloc_fail_new(struct command *command, struct owner *owner,
-			   const char *name, const struct name_place *place, int r)
+static void alloc_fail_new(struct command *command, struct owner *owner, const char *name,
+			   const struct name_place *place, int r)
 {
 	struct registry *registry = command->broker->registry;
 	_cleanup_text_ struct text share = TEXT_INIT;

@@ -140,8 +140,7 @@ static void verb_file(struct command *command, bool save)
 		return;
 	}
 	op->finish = file_finish;
-	if (!save)
-		allocation_written(allocation);
+	(save ? allocation_used : allocation_written)(allocation);
 	command_run_op(command, op, line.wait);
 	op_start(ready);
 }

@@ -212,6 +212,7 @@ static void launch_start(struct check *check)
 	op->work.alone = launch->spec.timeout_ms != 0;
 	strcpy(launch->stream, stream->name);
 	launch_note_written(launch);
+	launch_note_used(launch);
 	check->launch = NULL;
 	command_run_op(command, op, launch->spec.wait);
 	op_start(ready);

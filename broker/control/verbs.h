@@ -33,6 +33,9 @@ void verb_synchronize(struct command *command);
 /* `writers` or `readers`: the users who may lease device memory. Returns: 0; -EINVAL. */
 int line_map(const char *word, bool *ret_readers, struct refusal *refusal);
 
+/* Checks a tag, which is printed unchanged. Returns: 0; -EINVAL. */
+int line_tag(const char *word, struct refusal *refusal);
+
 /* ---- verb_attach.c ---- */
 
 /*

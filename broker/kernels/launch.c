@@ -217,6 +217,7 @@ static void launch_settle(struct op *op)
 	struct stream *stream = op->work.stream;
 	struct work *held = launch->counted ? take_ptr(stream->held) : NULL;
 
+	launch_note_used(launch);
 	if (held) {
 		launch->next = container_of(held, struct launch, op.work);
 		launch->next->counted = true;

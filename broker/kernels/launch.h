@@ -60,3 +60,9 @@ int launch_check_rights(struct launch *launch, struct refusal *refusal);
 
 /* Notes the time of the write for each allocation written. Under registry.lock. */
 void launch_note_written(struct launch *launch);
+
+/*
+ * Notes the time of the use for each allocation: of the launch, and of its end. Under
+ * registry.lock.
+ */
+void launch_note_used(struct launch *launch);

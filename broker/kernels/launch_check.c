@@ -236,3 +236,9 @@ void launch_note_written(struct launch *launch)
 			allocation_written(launch->op.work.uses[i].allocation);
 	}
 }
+
+void launch_note_used(struct launch *launch)
+{
+	for (unsigned int i = 0; i < launch->op.work.n_uses; i++)
+		allocation_used(launch->op.work.uses[i].allocation);
+}

@@ -253,5 +253,6 @@ struct op *copy_op_new(struct broker *broker, struct owner *owner,
 	op->finish = finish;
 	work_use(&op->work, target, target_offset, length, true);
 	work_use(&op->work, source, source_offset, length, false);
+	allocation_used(source);
 	return op;
 }

@@ -302,6 +302,7 @@ static struct op *lease_unlink(struct lease *lease)
 		allocation->n_write_leases--;
 		allocation_written(allocation);
 	}
+	allocation_used(allocation);
 	if (--allocation->n_leases == 0)
 		leased_count(broker, allocation, false);
 	return take_ptr(lease->held);

@@ -289,6 +289,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 	}
 	length = MIN(length, (size_t)WIRE_TRANSFER_MAX);
 	length = MIN(length, allocation->size - offset);
+	allocation_used(allocation);
 	goes_on = allocation->read_next == offset;
 	allocation->read_next = offset + length;
 	readahead = broker->registry->shutting_down

@@ -276,13 +276,35 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 	return allocation && allocation->state != ALLOCATION_MAKING ? allocation : NULL;
 }
 
-void allocation_written(struct allocation *allocation)
+static struct timespec time_now(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return now;
+}
+
+void allocation_written(struct allocation *allocation)
+{
+	const struct timespec now = time_now();
+
 	allocation->written_s = now.tv_sec;
 	allocation->written_ns = (uint32_t)now.tv_nsec;
+}
+
+void allocation_used(struct allocation *allocation)
+{
+	const struct timespec now = time_now();
+
+	allocation->used_s = now.tv_sec;
+	allocation->used_ns = (uint32_t)now.tv_nsec;
+}
+
+struct timespec allocation_last_used(const struct allocation *allocation)
+{
+	if (allocation->n_leases)
+		return time_now();
+	return (struct timespec){ allocation->used_s, allocation->used_ns };
 }
 
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation)

@@ -14,15 +14,16 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "model/folder.h"
 
-struct block;	/* broker/memory */
-struct lease;	/* broker/memops */
+struct block;	 /* broker/memory */
+struct lease;	 /* broker/memops */
 struct lifetime; /* broker/memops */
-struct managed; /* model/managed_ranges.h */
-struct move;	/* broker/memops */
-struct origin;	/* model/origin.h */
+struct managed;	 /* model/managed_ranges.h */
+struct move;	 /* broker/memops */
+struct origin;	 /* model/origin.h */
 struct owner;
 struct readahead; /* broker/memops */
 struct refusal;
@@ -62,7 +63,8 @@ struct allocation {
 	uint64_t address;
 	int64_t created_s;
 	int64_t written_s; /* last write; 0: never */
-	uint32_t written_ns;
+	int64_t used_s;	   /* last read, launch or lease; 0: never */
+	uint32_t written_ns, used_ns;
 	uint32_t pointer_generation; /* goes up when earlier pointers become invalid */
 	gid_t gid;
 	uint16_t mode; /* rw bits */
@@ -81,7 +83,8 @@ struct allocation {
 
 	struct origin *origin; /* the cgroup that asked for it; NULL: unknown */
 	struct allocation *origin_prev, *origin_next;
-	struct lifetime *lifetime; /* what it ends with; NULL: nothing. memops/lifetime.h */
+	struct lifetime
+		*lifetime; /* what it ends with; NULL: nothing. memops/lifetime.h */
 	struct allocation *lifetime_prev, *lifetime_next;
 
 	/* The current place of the memory. */
@@ -209,6 +212,12 @@ struct allocation *allocation_get(const struct registry *registry, uint32_t slot
 
 /* Sets the time of the last write, shown as last_write and mtime. */
 void allocation_written(struct allocation *allocation);
+
+/* Sets the time of the last other use, shown as atime. */
+void allocation_used(struct allocation *allocation);
+
+/* That time. Leased memory may be in use at any time: now. All 0: never. */
+struct timespec allocation_last_used(const struct allocation *allocation);
 
 /* Refuses an operation on a lost allocation. Returns: -ESTALE. */
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation);

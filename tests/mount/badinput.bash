@@ -11,7 +11,7 @@ alloc_refused()
 
 test_a_tag_is_plain_text()
 {
-	refused EINVAL 'a tag has at most 255 bytes and no control characters' \
+	refused EINVAL 'a tag is one word of at most 255 bytes, without blanks and control characters' \
 		"printf 'x 4K tag=\\033[31mred\\n' >control/alloc"
 	refused EINVAL 'at most 255' "echo x 4K tag=$(printf 't%.0s' {1..256}) >control/alloc"
 	echo "x 4K tag=$(printf 't%.0s' {1..252})é" >control/alloc
