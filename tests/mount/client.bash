@@ -429,16 +429,6 @@ EOF
 	)" $'ENOENT there is no stream other\nENOENT .*control/nosuch: No such file.*\nENOENT there is no allocation nosuch\nENOENT .*streams/nosuch/synchronize: No such file'
 }
 
-# alone COMMAND...: without the mounts of others than this topic.
-alone()
-{
-	unshare -m bash -c 'mapfile -t places < <(awk "\$3 == \"fuse.gpumemd\" { print \$2 }" /proc/self/mounts)
-	for place in "${places[@]}"; do
-		[[ $place = "$T"/* ]] || umount -l "$place"
-	done
-	"$@"' - "$@"
-}
-
 # opens UID: prints the result of gpumem_open(NULL) for that user.
 opens()
 {

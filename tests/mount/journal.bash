@@ -151,7 +151,7 @@ test_the_journal_gets_fields()
 	rm -rf --one-file-system "$T/own"
 	mkdir -m 777 "$T/own"
 	: >"$T/own/stderr"
-	GPUMEM_INSIDE="$T/own" GPUMEM_OPTIONS="$(driver own)" unshare -m bash -eEc '
+	GPUMEM_INSIDE="$T/own" GPUMEM_OPTIONS="$(driver own)" alone bash -eEc '
 		. "${0%/*}/lib.bash"
 		T=${GPUMEM_INSIDE%/own}
 		mount --make-rprivate /

@@ -192,6 +192,17 @@ needs_root()
 	[ "$(id -u)" = 0 ] || skip "needs root: $1"
 }
 
+# alone COMMAND...: in a mount namespace without the mounts of other topics, which could not
+# end while a namespace keeps them. Needs root.
+alone()
+{
+	unshare -m bash -c 'mapfile -t places < <(awk "\$3 == \"fuse.gpumemd\" { print \$2 }" /proc/self/mounts)
+	for place in "${places[@]}"; do
+		[[ $place = "$T"/* ]] || umount -l "$place"
+	done
+	"$@"' - "$@"
+}
+
 kinds='device host direct async managed'
 
 # ---- the software GPU's faults ----
