@@ -14,9 +14,12 @@ struct control_inode {
 	UT_hash_handle hh;
 };
 
-void control_inodes_init(struct control_inodes *inodes)
+void control_inodes_init(struct control_inodes *inodes, uint32_t boot)
 {
-	*inodes = (struct control_inodes){ .lock = PTHREAD_MUTEX_INITIALIZER };
+	*inodes = (struct control_inodes){
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.serial = (uint64_t)(boot & 0xfff) << 40,
+	};
 }
 
 void control_inodes_deinit(struct control_inodes *inodes)

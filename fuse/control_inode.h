@@ -19,7 +19,8 @@ struct control_inodes {
 	uint64_t serial;	     /* lock */
 };
 
-void control_inodes_init(struct control_inodes *inodes);
+/* boot: of the broker; no inode of an earlier one is met again. */
+void control_inodes_init(struct control_inodes *inodes, uint32_t boot);
 void control_inodes_deinit(struct control_inodes *inodes);
 
 /* A new inode of the node, looked up once. Returns: 0; -ENOMEM. */

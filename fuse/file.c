@@ -6,10 +6,11 @@
 
 #include <errno.h>
 
-void files_init(struct files *files)
+void files_init(struct files *files, uint32_t first_generation)
 {
 	*files = (struct files){ .lock = PTHREAD_MUTEX_INITIALIZER };
 	handle_table_init(&files->open);
+	handle_table_begin(&files->open, first_generation);
 }
 
 void files_deinit(struct files *files)
@@ -101,25 +102,54 @@ int files_allow(struct view *view, fuse_req_t req, const struct node *node)
 
 /* ---- files ---- */
 
+/* Charges the user, and puts the file into the table: anew, or where it was. */
+static int file_add(struct file *file, uid_t uid, bool restored)
+{
+	struct files *files = &file->view->files;
+	int r = -ENOMEM;
+
+	pthread_mutex_lock(&files->lock);
+	file->opener = opener_charge(files, uid);
+	if (file->opener && restored)
+		r = handle_table_put(&files->open, file, file->slot,
+				     file->slot_generation);
+	else if (file->opener)
+		r = handle_table_add(&files->open, file, &file->slot,
+				     &file->slot_generation);
+	if (r < 0 && file->opener)
+		opener_discharge(files, file->opener);
+	pthread_mutex_unlock(&files->lock);
+	return r;
+}
+
 void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
 	       size_t size)
 {
-	struct files *files = &view->files;
 	struct file *file = calloc(1, size);
-	bool added;
 
 	if (!file)
 		return NULL;
 	file->type = type;
 	file->view = view;
-	pthread_mutex_lock(&files->lock);
-	file->opener = opener_charge(files, fuse_req_ctx(req)->uid);
-	added = file->opener && handle_table_add(&files->open, file, &file->slot,
-						 &file->slot_generation) == 0;
-	if (file->opener && !added)
-		opener_discharge(files, file->opener);
-	pthread_mutex_unlock(&files->lock);
-	if (!added) {
+	if (file_add(file, fuse_req_ctx(req)->uid, false) < 0) {
+		free(file);
+		return NULL;
+	}
+	return file;
+}
+
+void *file_restore(struct view *view, uid_t uid, uint64_t handle,
+		   const struct file_type *type, size_t size)
+{
+	struct file *file = calloc(1, size);
+
+	if (!file)
+		return NULL;
+	file->type = type;
+	file->view = view;
+	file->slot = (uint32_t)handle;
+	file->slot_generation = (uint32_t)(handle >> 32);
+	if (file_add(file, uid, true) < 0) {
 		free(file);
 		return NULL;
 	}

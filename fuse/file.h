@@ -63,7 +63,8 @@ struct files {
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };
 
-void files_init(struct files *files);
+/* first_generation: as of handle_table_begin(). */
+void files_init(struct files *files, uint32_t first_generation);
 void files_deinit(struct files *files);
 
 /*
@@ -85,6 +86,10 @@ int files_allow(struct view *view, fuse_req_t req, const struct node *node);
 /* A new file of size bytes, beginning with struct file. Returns: NULL without memory. */
 void *file_new(struct view *view, fuse_req_t req, const struct file_type *type,
 	       size_t size);
+
+/* The file of a descriptor that an earlier broker opened; in the order of numbers. */
+void *file_restore(struct view *view, uid_t uid, uint64_t handle,
+		   const struct file_type *type, size_t size);
 struct file *file_free(struct file *file, fuse_req_t req);
 
 /* Refuses to open a file of a sealed allocation for writing. Returns: 0; -EPERM, -ESTALE.
@@ -104,6 +109,9 @@ file_open file_events_open;  /* events_pipe */
 file_open file_lease_open;   /* lease of allocations */
 file_open file_data_open;    /* data of allocations */
 file_open file_upload_open;  /* image of modules, tensors of allocations */
+
+/* Leases that an earlier broker opened. Returns: 0; -ENOMEM. */
+int file_lease_resume(struct view *view);
 
 /* SETATTR of the size of data. */
 void file_data_truncate(struct view *view, struct request *request, struct token token,

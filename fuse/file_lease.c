@@ -7,6 +7,7 @@
  */
 #include "base/def.h"
 #include "file.h"
+#include "transport.h"
 #include "view.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ struct lease_file {
 	struct file file;
 	struct waker waker;
 	struct lease *lease;
+	uint64_t unique; /* of the request that opened it */
 	pthread_mutex_t lock;
 	struct text text;	      /* lock: of the last read at offset 0 */
 	struct fuse_pollhandle *poll; /* lock */
@@ -206,16 +208,62 @@ static int refuse_write_only(struct view *view, const struct caller *caller,
 	return -EINVAL;
 }
 
+static void lease_file_init(struct lease_file *lease, uint64_t unique)
+{
+	lease->unique = unique;
+	pthread_mutex_init(&lease->lock, NULL);
+	waker_init(&lease->waker, &lease->file.view->wakers, lease_serve);
+}
+
+/* The last broker opened a lease for this request, and died before its answer. */
+static void close_unanswered(struct view *view, const struct lease_file *again)
+{
+	struct lease_file *found = NULL;
+	struct file *file;
+
+	pthread_mutex_lock(&view->files.lock);
+	for (uint32_t slot = 0;
+	     !found && (file = handle_table_next(&view->files.open, &slot)); slot++) {
+		if (file->type == &lease_type && file != &again->file &&
+		    container_of(file, struct lease_file, file)->unique == again->unique)
+			found = container_of(file, struct lease_file, file);
+	}
+	pthread_mutex_unlock(&view->files.lock);
+	file_free(found ? &found->file : NULL, NULL);
+}
+
+int file_lease_resume(struct view *view)
+{
+	struct lease_name name;
+	struct lease *left;
+	uid_t uid;
+
+	while ((left = broker_lease_left(view->broker, &name, &uid))) {
+		struct lease_file *lease = file_restore(view, uid, name.file, &lease_type,
+							sizeof(*lease));
+
+		if (!lease)
+			return -ENOMEM;
+		lease_file_init(lease, name.unique);
+		lease->lease = left;
+		broker_lease_resume(left, waker_wake, &lease->waker);
+	}
+	return 0;
+}
+
 void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		     struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
 	struct lease_file *lease = file_new(view, req, &lease_type, sizeof(*lease));
 	int error = lease ? 0 : -ENOMEM;
+	struct lease_name name = { 0 };
 
 	if (lease) {
-		pthread_mutex_init(&lease->lock, NULL);
-		waker_init(&lease->waker, &view->wakers, lease_serve);
+		lease_file_init(lease, transport_unique());
+		name = (struct lease_name){ file_handle(&lease->file), lease->unique };
+		if (transport_is_again())
+			close_unanswered(view, lease);
 	}
 	if (!error && (info->flags & O_ACCMODE) == O_WRONLY)
 		error = refuse_write_only(view, &identity.caller, node);
@@ -223,7 +271,7 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		error = identity_init(&identity, req);
 	if (!error)
 		error = broker_lease_open(view->broker, node->token, &identity.caller,
-					  opened_for_writing(info), waker_wake,
+					  opened_for_writing(info), name, waker_wake,
 					  &lease->waker, &lease->lease);
 	if (error) {
 		file_free(lease ? &lease->file : NULL, req);

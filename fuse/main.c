@@ -16,9 +16,12 @@
 #include "log.h"
 #include "mount.h"
 #include "options.h"
+#include "takeover.h"
 #include "tickets.h"
 #include "transport.h"
 #include "view.h"
+
+#include "keep/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,11 +106,11 @@ static void leave_terminal(void)
 	log_leave_terminal();
 }
 
-static void on_answering(void *userdata)
+/* The starter returns, and nobody listens on the terminal any more. */
+static void tell_ready(void)
 {
 	ssize_t written;
 
-	(void)userdata;
 	sd_notify(0, "READY=1");
 	if (ready_fd < 0)
 		return;
@@ -198,6 +201,8 @@ static int fork_away(void)
 
 struct server {
 	const struct options *options;
+	struct keep *keep;	/* NULL: no keeper started this broker */
+	bool goes_on;		/* with the mount of the last broker */
 	const char *mountpoint;
 	struct mount mount;
 	bool has_ended; /* atomic: the connection has */
@@ -209,6 +214,19 @@ struct server {
 	struct tickets *tickets;
 	struct view view;
 };
+
+static void on_answering(void *userdata)
+{
+	struct server *server = userdata;
+
+	if (!server->keep) {
+		tell_ready();
+		return;
+	}
+	keep_say_ready(server->keep);
+	if (!server->options->foreground)
+		leave_terminal();
+}
 
 static void raise_limit(void)
 {
@@ -252,6 +270,7 @@ static int start_limits(struct server *server)
 static int start_broker(struct server *server, const char *driver, const char *worker)
 {
 	const struct broker_config config = {
+		.keep = server->keep,
 		.driver = driver,
 		.worker = worker,
 		.version = VERSION,
@@ -283,6 +302,23 @@ static int start_broker(struct server *server, const char *driver, const char *w
 	return error;
 }
 
+/* Mounts, or takes the connection of the last broker. Returns: 0; -errno. */
+static int mount_or_go_on(struct server *server)
+{
+	const struct keep_key key = { KEEP_FUSE, 0, 0 };
+	int left = keep_take(server->keep, key);
+	char path[32];
+
+	server->goes_on = left >= 0;
+	snprintf(path, sizeof(path), "/dev/fd/%d", left);
+	if (fuse_session_mount(server->session,
+			       server->goes_on ? path : server->mountpoint))
+		return -EIO;
+	if (server->goes_on)
+		return 0;
+	return keep_put(server->keep, key, fuse_session_fd(server->session));
+}
+
 static int mount_view(struct server *server)
 {
 	const struct text *given = &server->options->fuse;
@@ -302,8 +338,8 @@ static int mount_view(struct server *server)
 		error = server->session ? 0 : -EINVAL;
 	}
 	fuse_opt_free_args(&args);
-	if (!error && fuse_session_mount(server->session, server->mountpoint))
-		error = -EIO;
+	if (!error)
+		error = mount_or_go_on(server);
 	if (!error)
 		error = mount_note(&server->mount, server->mountpoint);
 	if (error)
@@ -332,20 +368,46 @@ static int make_second_socket(struct server *server, struct text *why)
 	return tickets_new(&server->tickets, path, why);
 }
 
+/* Goes on with the socket of the last broker, where there was one. */
+static int resume_socket(struct server *server, int left)
+{
+	int error = tickets_resume(&server->tickets, left);
+
+	if (!error)
+		server->socket = strdup(tickets_address(server->tickets));
+	return error ?: server->socket ? 0 : -ENOMEM;
+}
+
 static int make_socket(struct server *server)
 {
+	const struct keep_key key = { KEEP_TICKETS, 0, 0 };
+	int left = keep_take(server->keep, key);
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int error = -ENOMEM;
 
+	if (left >= 0)
+		return resume_socket(server, left);
 	server->socket = server->options->socket ? strdup(server->options->socket)
 						 : tickets_path(server->mountpoint, &why);
 	if (server->socket)
 		error = tickets_new(&server->tickets, server->socket, &why);
 	if (error == -EADDRINUSE && !server->options->socket)
 		error = make_second_socket(server, &why);
+	if (!error)
+		error = keep_put(server->keep, key, tickets_fd(server->tickets));
 	if (error)
 		log_complain("%s", why.length ? text_string(&why) : strerror(-error));
 	return error;
+}
+
+/* What the next broker has to know, and what this one was not told. */
+static bool on_request(void *userdata, const struct fuse_buf *request)
+{
+	struct server *server = userdata;
+
+	takeover_note(server->broker, request);
+	return transport_is_again() &&
+	       takeover_refuse(server->session, server->broker, request);
 }
 
 static int start_view(struct server *server)
@@ -357,9 +419,13 @@ static int start_view(struct server *server)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)
 		error = kernel_hook(server->session);
+	if (!error && server->goes_on)
+		error = takeover_begin(server->session, server->broker);
+	if (!error)
+		keep_drop_rest(server->keep);
 	if (!error)
 		error = transport_new(&server->transport, server->session, server->broker,
-				      on_answering, on_ended, server);
+				      on_request, on_answering, on_ended, server);
 	if (error)
 		log_complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
 	return error;
@@ -385,11 +451,14 @@ static void stop_view(struct server *server)
 	view_deinit(&server->view);
 }
 
-static int serve(const struct options *options, const char *mountpoint)
+static int serve(const struct options *options, const char *mountpoint, struct keep *keep)
 {
-	_cleanup_free_ char *driver = resolve_driver(options->driver);
+	const char *given = keep_driver(keep) ?: options->driver;
+	_cleanup_free_ char *driver = resolve_driver(given);
 	_cleanup_free_ char *worker = install_path_worker();
-	struct server server = { .options = options, .mountpoint = mountpoint };
+	struct server server = { .options = options,
+				 .keep = keep,
+				 .mountpoint = mountpoint };
 	int error = driver && worker ? prepare_end() : -ENOMEM;
 
 	raise_limit();
@@ -405,6 +474,7 @@ static int serve(const struct options *options, const char *mountpoint)
 		error = start_view(&server);
 	if (!error) {
 		wait_for_end(server.broker);
+		keep_say_end(keep);
 		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
 	}
@@ -420,17 +490,61 @@ static int serve(const struct options *options, const char *mountpoint)
 	return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int start(const struct options *options)
+/* Starts brokers that go on after one another. The broker has no part of the starter. */
+static int keep_brokers(const struct options *options, char **argv,
+			const char *mountpoint)
+{
+	const char *settings, *driver = options->driver;
+	_cleanup_free_ char *path = NULL;
+
+	/* Later brokers start in another directory. */
+	if (driver && !options_software(driver, &settings) && strchr(driver, '/'))
+		path = realpath(driver, NULL);
+	raise_limit();
+	return keeper_run(&(struct keeper_config){
+		.argv = argv,
+		.mountpoint = mountpoint,
+		.driver = path,
+		.ready = tell_ready,
+	});
+}
+
+/* Serves a mount: the only broker, or one that a keeper has started. */
+static int start(const struct options *options, char **argv)
 {
 	_cleanup_free_ char *mountpoint = NULL;
 	_cleanup_text_ struct text why = TEXT_INIT;
-	int status = -1;
+	struct keep *keep;
+	int status = -1, error = keep_open(&keep);
 
-	if (mount_prepare(options->mountpoint, &mountpoint, &why))
+	if (error)
+		return log_complain("the keeper: %s", strerror(-error));
+	if (keep) {
+		status = serve(options, keep_mountpoint(keep), keep);
+		keep_free(keep);
+		return status;
+	}
+	if ((options->keep && takeover_check(&why)) ||
+	    mount_prepare(options->mountpoint, &mountpoint, &why))
 		return log_complain("%s", text_string(&why));
 	if (!options->foreground)
 		status = fork_away();
-	return status >= 0 ? status : serve(options, mountpoint);
+	if (status >= 0)
+		return status;
+	return options->keep ? keep_brokers(options, argv, mountpoint)
+			     : serve(options, mountpoint, NULL);
+}
+
+static int check_journal(const char *path)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	int error = broker_print_records(path, &text);
+
+	if (error)
+		return log_complain("%s: %s", path,
+				text.length ? text_string(&text) : strerror(-error));
+	fputs(text_string(&text), stdout);
+	return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
@@ -447,8 +561,10 @@ int main(int argc, char **argv)
 		fputs(text_string(&text), stdout);
 	} else if (options.version) {
 		printf("gpumemd %s\n", VERSION);
+	} else if (options.journal) {
+		status = check_journal(options.journal);
 	} else {
-		status = start(&options);
+		status = start(&options, argv);
 	}
 	options_deinit(&options);
 	return status;

@@ -64,6 +64,14 @@ static int set_limits(struct options *options, const char *value, struct text *w
 	return options->limits ? 0 : -ENOMEM;
 }
 
+static int set_journal(struct options *options, const char *value, struct text *why)
+{
+	(void)why;
+	free(options->journal);
+	options->journal = strdup(value);
+	return options->journal ? 0 : -ENOMEM;
+}
+
 #define LAUNCH_TIMEOUT_MAX 1000000 /* as for timeout= */
 
 static int set_seconds(unsigned int *seconds, const struct option_row *row,
@@ -88,6 +96,10 @@ static int set_seconds(unsigned int *seconds, const struct option_row *row,
 static const struct option_row rows[] = {
 	{ "foreground", 'f', NULL, "stay in the foreground and notify systemd",
 	  FLAG(foreground) },
+	{ "keep", 0, NULL, "start another broker when one dies: the mount,\n"
+	  "device and host memory and leases go on", FLAG(keep) },
+	{ "check-journal", 0, "FILE", "print what a broker would leave to the next\n"
+	  "(/proc/PID/fd/N of a broker)", set_journal },
 	{ "driver", 0, "LIBRARY", "the driver library (libcuda.so.1), or the\n"
 	  "software GPU: software[:devices=N]\n[:memory=SIZE][:machine=NAME]", set_driver },
 	{ "socket", 0, "PATH", "where tickets of leases are exchanged\n"
@@ -266,7 +278,7 @@ static int refuse(const char *word, int result, struct text *why)
 
 static int check(const struct options *options, int n_names, struct text *why)
 {
-	if (options->help || options->version)
+	if (options->help || options->version || (options->journal && n_names == 0))
 		return 0;
 	if (n_names == 0)
 		text_printf(why,
@@ -309,6 +321,7 @@ void options_deinit(struct options *options)
 	free(options->driver);
 	free(options->socket);
 	free(options->limits);
+	free(options->journal);
 	text_deinit(&options->fuse);
 }
 

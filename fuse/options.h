@@ -8,6 +8,8 @@ struct options {
 	bool help;
 	bool version;
 	bool foreground;
+	bool keep;
+	char *journal; /* to be checked; NULL: none */
 	char *socket; /* of tickets; NULL: the default */
 	char *limits; /* file that keeps them; NULL: none */
 	char *driver; /* as given; NULL: the default */

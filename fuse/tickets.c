@@ -222,6 +222,38 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why
 	return 0;
 }
 
+int tickets_resume(struct tickets **ret_tickets, int listening)
+{
+	struct tickets *tickets = calloc(1, sizeof(*tickets));
+	socklen_t length = sizeof(tickets->address);
+
+	if (!tickets)
+		return -ENOMEM;
+	tickets->listening = -1;
+	tickets->end = eventfd(0, EFD_CLOEXEC);
+	if (tickets->end < 0 ||
+	    getsockname(listening, (struct sockaddr *)&tickets->address, &length) < 0) {
+		int error = -errno;
+
+		tickets->address.sun_path[0] = '\0';
+		tickets_free(tickets);
+		return error;
+	}
+	tickets->listening = listening;
+	*ret_tickets = tickets;
+	return 0;
+}
+
+const char *tickets_address(const struct tickets *tickets)
+{
+	return tickets->address.sun_path;
+}
+
+int tickets_fd(const struct tickets *tickets)
+{
+	return tickets->listening;
+}
+
 int tickets_serve(struct tickets *tickets, struct broker *broker)
 {
 	int error;

@@ -21,6 +21,11 @@ struct tickets;
  */
 int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why);
 
+/* The same with the socket of an earlier broker, taken over on success, and its path. */
+int tickets_resume(struct tickets **ret_tickets, int listening);
+const char *tickets_address(const struct tickets *tickets);
+int tickets_fd(const struct tickets *tickets);
+
 /* Starts the thread that serves. Returns: 0; -errno. */
 int tickets_serve(struct tickets *tickets, struct broker *broker);
 

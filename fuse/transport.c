@@ -41,6 +41,7 @@
 struct transport {
 	struct fuse_session *session;
 	struct broker *broker;
+	transport_look *look;
 	void (*answering)(void *userdata);
 	void (*ended)(void *userdata);
 	void *userdata;
@@ -63,12 +64,23 @@ struct transport {
 
 static _Thread_local struct buffer *current;
 static _Thread_local int device; /* the descriptor of requests */
+static _Thread_local uint64_t unique; /* of the request, with a bit of its own when again */
 
 bool transport_is_awaited(void)
 {
 	struct pollfd requests = { .fd = device, .events = POLLIN };
 
 	return poll(&requests, 1, 0) > 0;
+}
+
+uint64_t transport_unique(void)
+{
+	return unique & (UINT64_MAX >> 1);
+}
+
+bool transport_is_again(void)
+{
+	return unique >> 63;
 }
 
 struct buffer *transport_buffer(void)
@@ -174,10 +186,13 @@ static bool serve(struct thread *thread)
 	if (length <= 0)
 		return false;
 	turn_use(transport, &request);
+	unique = ((const struct fuse_in_header *)request.mem)->unique;
 	kernel_look(&request);
-	broker_look_begin();
-	fuse_session_process_buf(transport->session, &request);
-	broker_look_end();
+	if (!transport->look || !transport->look(transport->userdata, &request)) {
+		broker_look_begin();
+		fuse_session_process_buf(transport->session, &request);
+		broker_look_end();
+	}
 	if (!__atomic_exchange_n(&transport->is_answering, 1, __ATOMIC_RELAXED))
 		transport->answering(transport->userdata);
 	return true;
@@ -251,7 +266,8 @@ static int start(struct transport *transport)
 }
 
 int transport_new(struct transport **ret_transport, struct fuse_session *session,
-		  struct broker *broker, void (*answering)(void *userdata),
+		  struct broker *broker, transport_look *look,
+		  void (*answering)(void *userdata),
 		  void (*ended)(void *userdata), void *userdata)
 {
 	struct transport *transport = calloc(1, sizeof(*transport));
@@ -264,6 +280,7 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 	pthread_cond_init(&transport->turn, NULL);
 	transport->session = session;
 	transport->broker = broker;
+	transport->look = look;
 	transport->answering = answering;
 	transport->ended = ended;
 	transport->userdata = userdata;

@@ -9,14 +9,18 @@
 
 struct transport;
 
+/* Looks at a request before libfuse. Returns: whether the request is answered by that. */
+typedef bool transport_look(void *userdata, const struct fuse_buf *request);
+
 /*
- * Starts the threads. answering is called once, when the kernel has the answer to INIT;
- * ended once, when the mount has gone or a thread can't go on.
+ * Starts the threads. look may be NULL. answering is called once, when the kernel has the
+ * answer to INIT; ended once, when the mount has gone or a thread can't go on.
  *
  * Returns: 0; -errno.
  */
 int transport_new(struct transport **ret_transport, struct fuse_session *session,
-		  struct broker *broker, void (*answering)(void *userdata),
+		  struct broker *broker, transport_look *look,
+		  void (*answering)(void *userdata),
 		  void (*ended)(void *userdata), void *userdata);
 
 /* Stops the threads, each after the request under way. */
@@ -25,6 +29,11 @@ struct transport *transport_free(struct transport *transport);
 /* Whether another request of the kernel waits for a thread. For a thread that handles a
  * request. */
 bool transport_is_awaited(void);
+
+/* The number of the request that this thread handles, and whether the kernel sends it
+ * again, after the death of a broker. */
+uint64_t transport_unique(void);
+bool transport_is_again(void);
 
 /* The buffer with this thread's request; NULL when no memory was left for a buffer that a
  * handler could keep. */

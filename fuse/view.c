@@ -9,6 +9,7 @@
 int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
 	      const char *socket)
 {
+	uint32_t boot = broker_boot(broker);
 	struct timespec now;
 	int error;
 
@@ -20,11 +21,13 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	view->root.st_mtim = now;
 	view->root.st_ctim = now;
 	nodes_init();
-	control_inodes_init(&view->control_inodes);
-	files_init(&view->files);
+	control_inodes_init(&view->control_inodes, boot);
+	files_init(&view->files, (boot & 0xfff) << 20 | 1);
 	mappings_init(&view->mappings);
 	error = wakers_init(&view->wakers);
-	return error ? error : requests_init(&view->requests);
+	if (!error)
+		error = requests_init(&view->requests);
+	return error ? error : file_lease_resume(view);
 }
 
 void view_deinit(struct view *view)

@@ -23,6 +23,7 @@
 #include "model/location.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/stream.h"
 #include "process/broker.h"
 
@@ -82,6 +83,7 @@ static int store_map(struct broker *broker, struct allocation *allocation,
 	if (r < 0)
 		return r;
 	allocation->map_readers = readers;
+	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "change allocations/%s map=%s",
 			 allocation_name(allocation).text, value);
 	return 0;

@@ -9,6 +9,7 @@
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
 #include "api/metrics.h"
+#include "api/resume.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/user_names.h"
@@ -30,6 +31,7 @@
 #include "process/device_probe.h"
 #include "process/file_process.h"
 #include "process/processes.h"
+#include "record/records.h"
 
 /* The broker and its parts, allocated together. */
 struct whole {
@@ -73,6 +75,7 @@ static void life_deinit(struct broker *broker)
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
 	limits_file_free(broker);
 	registry_deinit(broker->registry);
+	broker->registry->records = records_free(broker->registry->records);
 	if (broker->memory->n_blocks == 0)
 		memory_deinit(broker->memory);
 	journal_deinit(broker->journal);
@@ -115,8 +118,10 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	if (r == 0)
 		r = worker_prepare(&broker->processes->mover);
 	if (r == 0)
+		r = broker_resume(broker, config->keep, why);
+	if (r == 0)
 		r = housekeeper_begin(broker);
-	if (r < 0) {
+	if (r < 0 && !why->length) {
 		text_printf(why, "the broker can't start: %s", strerror(-r));
 		text_add_call(why, failure.call, failure.result);
 	}
@@ -160,7 +165,9 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	if (r < 0) {
 		if (!why->length)
 			text_printf(why, "the broker can't start: %s", strerror(-r));
-		life_deinit(broker);
+		/* What the last broker left is not to be given back: the process ends. */
+		if (!broker->memory->n_blocks)
+			life_deinit(broker);
 		return r;
 	}
 	*ret_broker = broker;
@@ -339,6 +346,38 @@ int broker_free(struct broker *broker, struct text *why)
 	if (!broker->left_files)
 		life_deinit(broker);
 	return 0;
+}
+
+/* ---- the next broker ---- */
+
+uint32_t broker_boot(const struct broker *broker)
+{
+	return broker->registry->records ? records_boot(broker->registry->records) : 1;
+}
+
+size_t broker_init_request(const struct broker *broker, const void **ret_bytes)
+{
+	const struct broker_record *record =
+		records_get(broker->registry->records, RECORD_BROKER, 1);
+
+	*ret_bytes = record ? record->init : NULL;
+	return record ? record->init_bytes : 0;
+}
+
+void broker_note_init_request(struct broker *broker, const void *bytes, size_t length)
+{
+	struct records *records = broker->registry->records;
+	const struct broker_record *old = records_get(records, RECORD_BROKER, 1);
+	struct broker_record record;
+
+	if (!old || length > sizeof(record.init))
+		return;
+	pthread_mutex_lock(&broker->registry->lock);
+	record = *old;
+	record.init_bytes = (uint32_t)length;
+	memcpy(record.init, bytes, length);
+	records_save(records, RECORD_BROKER, 1, &record);
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 /* ---- the journal, for the view ---- */

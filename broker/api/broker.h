@@ -226,7 +226,10 @@ struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *
 
 #define GIVE_BACK_TIMEOUT_MS 10000
 
+struct keep;
+
 struct broker_config {
+	struct keep *keep; /* keeps descriptors for the next broker; NULL: none does */
 	const char *driver;	    /* library to load */
 	const char *worker;	    /* the worker program */
 	const char *version;	    /* of gpumem */
@@ -258,6 +261,20 @@ void broker_summary(struct broker *broker, struct text *text);
  * before any request. Returns: 0; a negative errno, with a sentence in why.
  */
 int broker_limits(struct broker *broker, const char *path, struct text *why);
+
+/*
+ * Checks the records that a broker keeps for the next, and prints them. Returns: 0;
+ * -EINVAL, with a sentence, for what the next broker would refuse; -errno.
+ */
+int broker_print_records(const char *path, struct text *text);
+
+/*
+ * How many brokers have served this mount: 1, 2, ... The kernel's INIT, which began the
+ * connection: the next broker hears it again. It has to be noted before it is answered.
+ */
+uint32_t broker_boot(const struct broker *broker);
+size_t broker_init_request(const struct broker *broker, const void **ret_bytes);
+void broker_note_init_request(struct broker *broker, const void *bytes, size_t length);
 
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);

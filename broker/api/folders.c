@@ -29,6 +29,7 @@
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
 
@@ -222,6 +223,7 @@ int folder_make_name(struct broker *broker, enum object_type type, struct name_i
 		return refuse_folder(r, owner, refusal);
 	folder->gid = caller->gid;
 	folder->mode = (uint16_t)(mode & 0777);
+	folder_save(folder);
 	*ret_object = folder_ref(folder);
 	journal_event_by(broker->journal, caller, "mkdir allocations/%s",
 			 entry_name(&folder->entry).text);
@@ -439,6 +441,7 @@ static int change_folder(struct broker *broker, struct folder *folder,
 		folder->mode = (uint16_t)(mode & 0777);
 	if (gid != (gid_t)-1)
 		folder->gid = gid;
+	folder_save(folder);
 	journal_event_by(broker->journal, caller,
 			 "change %s/%s mode=%04o owner=%u gid=%u",
 			 object_folder(folder->holds), entry_name(&folder->entry).text,

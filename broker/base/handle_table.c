@@ -10,7 +10,11 @@
 
 void handle_table_init(struct handle_table *slots)
 {
-	*slots = (struct handle_table){ .first_free = SLOT_NONE, .last_free = SLOT_NONE };
+	*slots = (struct handle_table){
+		.first_free = SLOT_NONE,
+		.last_free = SLOT_NONE,
+		.first_generation = 1,
+	};
 }
 
 void handle_table_deinit(struct handle_table *slots)
@@ -61,12 +65,53 @@ int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slo
 				return r;
 		}
 		slot = slots->n_table++;
-		slots->table[slot] = (struct slot){ .generation = 1 };
+		slots->table[slot] =
+			(struct slot){ .generation = slots->first_generation };
 	}
 	slots->table[slot].object = object;
 	slots->n_used++;
 	*ret_slot = slot;
 	*ret_generation = slots->table[slot].generation;
+	return 0;
+}
+
+/* Appends the slot to those that are free. */
+static void slot_free(struct handle_table *slots, uint32_t slot)
+{
+	slots->table[slot].next_free = SLOT_NONE;
+	if (slots->last_free == SLOT_NONE)
+		slots->first_free = slot;
+	else
+		slots->table[slots->last_free].next_free = slot;
+	slots->last_free = slot;
+}
+
+void handle_table_begin(struct handle_table *slots, uint32_t first_generation)
+{
+	assert(slots->n_table == 0);
+	slots->first_generation = first_generation;
+}
+
+int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
+		     uint32_t generation)
+{
+	int r;
+
+	if (slot < slots->n_table)
+		return -EEXIST;
+	while (slots->n_table <= slot) {
+		if (slots->n_table == slots->capacity) {
+			r = handle_table_grow(slots);
+			if (r < 0)
+				return r;
+		}
+		slots->table[slots->n_table] =
+			(struct slot){ .generation = slots->first_generation };
+		if (slots->n_table++ < slot)
+			slot_free(slots, slots->n_table - 1);
+	}
+	slots->table[slot] = (struct slot){ .object = object, .generation = generation };
+	slots->n_used++;
 	return 0;
 }
 
@@ -78,12 +123,7 @@ void handle_table_remove(struct handle_table *slots, uint32_t slot)
 	entry->object = NULL;
 	if (++entry->generation == 0)
 		entry->generation = 1;
-	entry->next_free = SLOT_NONE;
-	if (slots->last_free == SLOT_NONE)
-		slots->first_free = slot;
-	else
-		slots->table[slots->last_free].next_free = slot;
-	slots->last_free = slot;
+	slot_free(slots, slot);
 	slots->n_used--;
 }
 

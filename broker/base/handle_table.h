@@ -23,6 +23,7 @@ struct handle_table {
 	uint32_t capacity;
 	uint32_t first_free, last_free; /* UINT32_MAX: none */
 	uint32_t n_used;
+	uint32_t first_generation; /* of a new slot */
 };
 
 #define SLOTS_MAX (1u << 23)
@@ -30,6 +31,19 @@ struct handle_table {
 void handle_table_init(struct handle_table *slots);
 void handle_table_deinit(
 	struct handle_table *slots); /* asserts that the table is empty */
+
+/*
+ * A table that goes on where an earlier process had one: tokens of that process, but for
+ * objects that are put back, find nothing. The table is empty.
+ */
+void handle_table_begin(struct handle_table *slots, uint32_t first_generation);
+
+/*
+ * Puts an object back; in the order of slots. Returns: 0; -EEXIST when the slot is not
+ * behind all others; -ENOMEM.
+ */
+int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
+		     uint32_t generation);
 
 /* Returns: 0; -ENOMEM. */
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,

@@ -100,6 +100,10 @@ static void alloc_request_done(struct alloc_request *alloc)
 		free(alloc);
 		return;
 	}
+	if (allocation->block) {
+		allocation->block_record = allocation->block->record;
+		allocation->block_generation = allocation->block->record_generation;
+	}
 	allocation_publish(broker->registry, allocation);
 	journal_event(broker->journal,
 		      "alloc allocations/%s id=%llu kind=%s size=%llu uid=%u pid=%d",

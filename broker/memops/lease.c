@@ -30,6 +30,7 @@
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
+#include "record/records.h"
 
 #define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
@@ -59,7 +60,7 @@ void lease_unref(struct lease *lease)
 void lease_notify(struct lease *lease)
 {
 	lease->changed = true;
-	if (!lease->closed)
+	if (!lease->closed && lease->wake)
 		lease->wake(lease->userdata);
 }
 
@@ -167,25 +168,116 @@ static int lease_check(const struct broker *broker, const struct allocation *all
 
 /* Under registry.lock. */
 static void lease_link(struct lease *lease, struct allocation *allocation,
-		       struct owner *user, struct op **ready)
+		       struct owner *user)
 {
 	struct broker *broker = lease->broker;
 
 	lease->allocation = allocation;
 	lease->user = user;
-	lease->id = ++broker->leases->n_ever;
 	HASH_ADD(hh, broker->leases->by_id, id, sizeof(lease->id), lease);
 	DL_APPEND(allocation->leases, lease);
 	if (allocation->n_leases++ == 0)
 		leased_count(broker, allocation, true);
-	if (lease->write) {
-		allocation->n_write_leases++;
-		readahead_free(broker, allocation->readahead, ready);
+	allocation->n_write_leases += lease->write;
+}
+
+/* Under registry.lock. Returns: 0; -ENOMEM with a refusal. */
+static int lease_begin(struct lease *lease, struct allocation *allocation,
+		       struct owner *user, struct op **ready, struct refusal *refusal)
+{
+	struct broker *broker = lease->broker;
+
+	lease->record = records_add(broker->registry->records, RECORD_LEASE);
+	if (broker->registry->records && !lease->record) {
+		share_give(user, SHARE_LEASES, 1);
+		share_give(user, SHARE_DESCRIPTORS, 1);
+		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
+	lease->id = ++broker->leases->n_ever;
+	lease_link(lease, allocation, user);
+	if (lease->write)
+		readahead_free(broker, allocation->readahead, ready);
+	lease_save(lease);
 	journal_event(broker->journal,
 		      "lease allocations/%s lease=%llu access=%s uid=%u pid=%d",
 		      allocation_name(allocation).text, (unsigned long long)lease->id,
 		      lease->write ? "w" : "r", lease->uid, lease->pid);
+	return 0;
+}
+
+void lease_save(const struct lease *lease)
+{
+	struct lease_record record = {
+		.id = lease->id,
+		.since_s = lease->since_s,
+		.file = lease->file,
+		.allocation = lease->allocation->record,
+		.uid = lease->uid,
+		.gid = lease->user->gid,
+		.pid = lease->pid,
+		.unique = lease->unique,
+		.write = lease->write,
+		.granted = lease->granted,
+	};
+
+	memcpy(record.secret, lease->secret, sizeof(record.secret));
+	records_save(lease->broker->registry->records, RECORD_LEASE, lease->record,
+		     &record);
+}
+
+int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
+		  const struct lease_record *record)
+{
+	struct owner *user = owner_get(broker->registry, record->uid, record->gid);
+	struct lease *lease = user ? calloc(1, sizeof(*lease)) : NULL;
+
+	if (!lease)
+		return -ENOMEM;
+	lease->broker = broker;
+	lease->record = index;
+	lease->id = record->id;
+	lease->uid = record->uid;
+	lease->pid = record->pid;
+	lease->pidfd = (int)syscall(SYS_pidfd_open, lease->pid, 0);
+	process_name(lease->pid, lease->comm);
+	lease->write = record->write;
+	lease->granted = record->granted;
+	lease->since_s = record->since_s;
+	lease->file = record->file;
+	lease->unique = record->unique;
+	lease->n_refs = 1;
+	memcpy(lease->secret, record->secret, sizeof(lease->secret));
+	share_restore(user, SHARE_LEASES, 1);
+	share_take_beyond(user, SHARE_DESCRIPTORS, 1);
+	broker->leases->n_ever = MAX(broker->leases->n_ever, lease->id);
+	lease_link(lease, allocation, user);
+	return 0;
+}
+
+struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_name,
+				uid_t *ret_uid)
+{
+	struct lease *lease;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	lease = broker->leases->by_id;
+	while (lease && lease->wake)
+		lease = lease->hh.next;
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!lease)
+		return NULL;
+	*ret_name = (struct lease_name){ lease->file, lease->unique };
+	*ret_uid = lease->uid;
+	return lease;
+}
+
+void broker_lease_resume(struct lease *lease, void (*wake)(void *userdata),
+			 void *userdata)
+{
+	pthread_mutex_lock(&lease->broker->registry->lock);
+	lease->wake = wake;
+	lease->userdata = userdata;
+	pthread_mutex_unlock(&lease->broker->registry->lock);
 }
 
 static struct lease *lease_new(struct broker *broker, const struct caller *caller,
@@ -216,8 +308,8 @@ static struct lease *lease_new(struct broker *broker, const struct caller *calle
 
 int broker_lease_open(struct broker *broker, struct token token,
 		      const struct caller *caller, bool write,
-		      void (*wake)(void *userdata), void *userdata,
-		      struct lease **ret_lease)
+		      struct lease_name place, void (*wake)(void *userdata),
+		      void *userdata, struct lease **ret_lease)
 {
 	struct lease *lease = lease_new(broker, caller, write, wake, userdata);
 	char name[FULL_NAME_MAX + 1] = "?";
@@ -229,6 +321,8 @@ int broker_lease_open(struct broker *broker, struct token token,
 
 	if (!lease)
 		return -ENOMEM;
+	lease->file = place.file;
+	lease->unique = place.unique;
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	user = owner_get(broker->registry, caller->uid, caller->gid);
@@ -240,8 +334,8 @@ int broker_lease_open(struct broker *broker, struct token token,
 		r = lease_check(broker, allocation, caller, user, write, &refusal);
 	}
 	if (r == 0)
-		lease_link(lease, allocation, user, &ready);
-	else
+		r = lease_begin(lease, allocation, user, &ready, &refusal);
+	if (r < 0)
 		lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
@@ -387,6 +481,7 @@ struct lease *broker_lease_close(struct lease *lease)
 		release = lease_end_release(allocation);
 	}
 	HASH_DEL(broker->leases->by_id, lease);
+	records_drop(broker->registry->records, RECORD_LEASE, lease->record);
 	lease->departing = departs ? allocation : NULL;
 	if (!lease->departing)
 		lease_unref(lease);

@@ -24,6 +24,15 @@ struct owner;
 struct text;
 
 
+struct lease_record;
+
+/*
+ * Opens a lease of the last broker anew, for lease_left(). Under registry.lock.
+ * Returns: 0; -ENOMEM.
+ */
+int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
+		  const struct lease_record *record);
+
 struct leases {
 	struct lease *by_id; /* registry.lock, like all here */
 	uint64_t n_ever;

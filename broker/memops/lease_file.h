@@ -19,6 +19,12 @@ struct completion;
 struct lease;
 struct token;
 
+/* The open file of a lease, as the next broker finds it. */
+struct lease_name {
+	uint64_t file;	 /* the number that the kernel has for it */
+	uint64_t unique; /* of the request that opened it */
+};
+
 /*
  * Makes a lease for the caller's process. wake is called from any thread, perhaps under
  * the broker's locks, when broker_lease_changed() may have become true. wake may only
@@ -29,8 +35,17 @@ struct token;
  */
 int broker_lease_open(struct broker *broker, struct token token,
 		      const struct caller *caller, bool write,
-		      void (*wake)(void *userdata), void *userdata,
-		      struct lease **ret_lease);
+		      struct lease_name name, void (*wake)(void *userdata),
+		      void *userdata, struct lease **ret_lease);
+
+/*
+ * A lease that the last broker has left and broker_lease_resume() was not called for, in
+ * the order of files. NULL: none.
+ */
+struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_name,
+				uid_t *ret_uid);
+void broker_lease_resume(struct lease *lease, void (*wake)(void *userdata),
+			 void *userdata);
 
 /*
  * Waits for the lease's turn in the order of uses. done's bytes are the text of the file,

@@ -125,7 +125,11 @@ static void grant_finish(struct op *op)
 		lease_fail(broker, &caller, op_name(op), op->error,
 			   text_string(&op->sentence));
 	pthread_mutex_lock(&broker->registry->lock);
-	lease->granted |= !op->error;
+	if (!op->error && !lease->granted) {
+		lease->granted = true;
+		if (lease->allocation && !lease->closed)
+			lease_save(lease);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (wait && op->error)
 		wait->done(wait, -op->error, NULL, 0);

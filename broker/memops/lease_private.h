@@ -25,6 +25,8 @@ struct lease {
 	char comm[PROCESS_NAME_MAX];
 	bool write;
 	int64_t since_s;
+	uint32_t record;	/* for the next broker; 0: none */
+	uint64_t file, unique;	/* broker_lease_open() */
 	struct owner *user; /* opened the lease; counted there */
 	uint8_t secret[TICKET_BYTES];
 
@@ -43,6 +45,9 @@ struct lease {
 
 /* As in the text of a lease: `none`, `r`, `w`. */
 const char *hold_name(enum gpumem_hold hold);
+
+/* Saves the lease for the next broker. Under registry.lock. */
+void lease_save(const struct lease *lease);
 
 /* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);

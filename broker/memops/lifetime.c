@@ -23,6 +23,7 @@
 #include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
 
@@ -105,6 +106,7 @@ void lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 		return;
 	allocation->lifetime = lifetime_ref(lifetime);
 	DL_APPEND2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+	allocation_save(allocation);
 }
 
 void lifetime_leave(struct allocation *allocation)

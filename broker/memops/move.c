@@ -24,6 +24,7 @@
 #include "memops/release.h"
 #include "memory/block.h"
 #include "model/access.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/processes.h"
@@ -181,6 +182,9 @@ static void move_settle(struct op *op)
 	allocation->address = move->block->address;
 	allocation->pointer_generation++;
 	allocation->cell = 0;
+	allocation->block_record = move->block->record;
+	allocation->block_generation = move->block->record_generation;
+	allocation_save(allocation);
 	move->block = old;
 	if (!move_has_readers(move))
 		return;

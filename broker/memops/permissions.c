@@ -39,6 +39,7 @@
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -413,6 +414,7 @@ static int change_rights(struct revision *revision, struct rights rights,
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	descriptor_settle(allocation);
+	allocation_save(allocation);
 	return r;
 }
 

@@ -21,8 +21,10 @@
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "op/op.h"
 #include "process/broker.h"
+#include "record/records.h"
 
 /* The set, an entry a pair. */
 struct set {
@@ -160,9 +162,11 @@ static void set_publish(struct set *set, struct op **ready)
 {
 	struct journal *journal = set->broker->journal;
 
+	records_begin(set->broker->registry->records);
 	for (size_t i = 0; i < set->n; i++) {
 		seal(set->broker, set->allocations[i], set->caller);
 		lifetime_leave(set->allocations[i]);
+		allocation_save(set->allocations[i]);
 		if (!set->replaced[i])
 			continue;
 		set->replaced[i]->replaced = true;
@@ -170,6 +174,7 @@ static void set_publish(struct set *set, struct op **ready)
 					ready);
 	}
 	entries_move(set->entries, set->places, set->n);
+	records_end(set->broker->registry->records);
 	for (size_t i = 0; i < set->n; i++) {
 		leases_note_changed(set->allocations[i]);
 		journal_event_by(journal, set->caller, "publish allocations/%s from=%s",

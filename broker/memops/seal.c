@@ -16,6 +16,7 @@
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "process/broker.h"
 
 /* Names the first program that may be writing outside of the order. */
@@ -102,6 +103,7 @@ void seal(struct broker *broker, struct allocation *allocation,
 	if (allocation->sealed)
 		return;
 	allocation->sealed = true;
+	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "seal allocations/%s",
 			 allocation_name(allocation).text);
 	leases_note_changed(allocation);

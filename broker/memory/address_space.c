@@ -97,6 +97,29 @@ uint64_t address_space_get(struct address_space *space, uint64_t size)
 	return space->base + piece * (SPACE_UNIT << order);
 }
 
+int address_space_take(struct address_space *space, uint64_t address, uint64_t size)
+{
+	unsigned int order = order_of(size), from = order;
+	uint64_t unit = SPACE_UNIT << order, piece, last;
+
+	if (order >= space->n_orders || address < space->base ||
+	    (address - space->base) % unit ||
+	    (address - space->base) / unit >> (space->n_orders - 1 - order))
+		return -EINVAL;
+	piece = (address - space->base) / unit;
+	while (from < space->n_orders && !piece_is_free(space, from, piece >> (from - order)))
+		from++;
+	if (from == space->n_orders)
+		return -EINVAL;
+	piece_set(space, from, piece >> (from - order), false);
+	/* The halves beside the way down stay free. */
+	while (from-- > order) {
+		last = piece >> (from - order);
+		piece_set(space, from, last ^ 1, true);
+	}
+	return 0;
+}
+
 void address_space_put(struct address_space *space, uint64_t address, uint64_t size)
 {
 	unsigned int order = order_of(size);

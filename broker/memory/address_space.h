@@ -25,4 +25,10 @@ void address_space_deinit(struct address_space *space);
 
 /* Returns: an address aligned to size rounded up to a power of two; 0 when full. */
 uint64_t address_space_get(struct address_space *space, uint64_t size);
+/*
+ * Takes the piece at an address, as an earlier address_space_get() gave it.
+ * Returns: 0; -EINVAL when there is no such piece, or it is taken.
+ */
+int address_space_take(struct address_space *space, uint64_t address, uint64_t size);
+
 void address_space_put(struct address_space *space, uint64_t address, uint64_t size);

@@ -15,6 +15,9 @@
 
 #include "base/descriptor.h"
 #include "cuda/driver.h"
+#include "keep/keep.h"
+#include "model/owner.h"
+#include "record/records.h"
 
 /* Host memory: bytes made in a step, and bytes always left to other programs. */
 #define HOST_STEP    ((uint64_t)256 << 20)
@@ -120,6 +123,59 @@ static void block_give_address(struct memory *memory, struct block *block)
 	*block_bytes(memory, block) -= block->size;
 	memory->n_blocks--;
 	pthread_mutex_unlock(&memory->lock);
+}
+
+/* ---- what the next broker gets ---- */
+
+static struct keep_key block_key(const struct block *block)
+{
+	return (struct keep_key){ KEEP_BLOCK, block->record, block->record_generation };
+}
+
+void block_save(const struct memory *memory, const struct block *block, uint32_t cells)
+{
+	struct block_record record = {
+		.address = block->address,
+		.size = block->size,
+		.place = block->place,
+		.guard = block->guard,
+		.cells = cells,
+		.payer = block->payer ? block->payer->uid : 0,
+	};
+
+	records_save(memory->records, RECORD_BLOCK, block->record, &record);
+}
+
+/* The keeper has the descriptor before a record names it. Returns: 0; -ENOMEM. */
+static int block_keep(struct memory *memory, struct block *block)
+{
+	int r;
+
+	if (!memory->records)
+		return 0;
+	block->record = records_add(memory->records, RECORD_BLOCK);
+	if (!block->record)
+		return -ENOMEM;
+	block->record_generation =
+		records_generation(memory->records, RECORD_BLOCK, block->record);
+	r = keep_put(memory->keep, block_key(block), block->fd);
+	if (r == 0)
+		block_save(memory, block, 0);
+	else
+		records_drop(memory->records, RECORD_BLOCK, block->record);
+	return r;
+}
+
+/*
+ * After the keeper's close ours is the last: when the block has been freed, its memory is
+ * back.
+ */
+static void block_unkeep(struct memory *memory, const struct block *block)
+{
+	if (!block->record)
+		return;
+	records_drop(memory->records, RECORD_BLOCK, block->record);
+	keep_drop(memory->keep, block_key(block));
 }
 
 /* ---- device memory ---- */
@@ -334,9 +390,72 @@ uint64_t block_size_for(const struct memory *memory, uint32_t place, uint64_t si
 int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
 	      uint64_t size, enum guard guard, struct cuda_failure *failure)
 {
+	struct block *block = NULL;
+	int r;
+
 	if (place == PLACE_HOST)
-		return block_new_host(ret_block, memory, size, guard);
-	return block_new_device(ret_block, memory, place, size, guard, failure);
+		r = block_new_host(&block, memory, size, guard);
+	else
+		r = block_new_device(&block, memory, place, size, guard, failure);
+	if (r < 0)
+		return r;
+	r = block_keep(memory, block);
+	if (r < 0) {
+		block->record = 0;
+		block_free(memory, block);
+		return r;
+	}
+	*ret_block = block;
+	return 0;
+}
+
+/* Takes the addresses of a block that is there. Returns: 0; -EINVAL. */
+static int block_retake_address(struct memory *memory, struct block *block)
+{
+	int r;
+
+	pthread_mutex_lock(&memory->lock);
+	r = address_space_take(block_space(memory, block),
+			       block->address - block_span_before(block),
+			       block_span(block));
+	if (r == 0) {
+		*block_bytes(memory, block) += block->size;
+		memory->n_blocks++;
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return r;
+}
+
+int block_restore(struct block **ret_block, struct memory *memory, uint32_t index,
+		  const struct block_record *record, int fd)
+{
+	_cleanup_free_ struct block *block = calloc(1, sizeof(*block));
+	void *mapped = NULL;
+	int r;
+
+	if (!block)
+		return -ENOMEM;
+	if (record->place != PLACE_HOST && record->place >= memory->n_devices)
+		return -EINVAL;
+	block->address = record->address;
+	block->size = record->size;
+	block->place = record->place;
+	block->guard = (enum guard)record->guard;
+	block->record = index;
+	block->record_generation = record->record.generation;
+	block->fd = fd;
+	if (block_is_host(block))
+		mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			      0);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	block->memory = mapped;
+	r = block_retake_address(memory, block);
+	if (r < 0 && mapped)
+		munmap(mapped, block->size);
+	if (r == 0)
+		*ret_block = take_ptr(block);
+	return r;
 }
 
 uint64_t block_address_for(const struct block *block, uint64_t size)
@@ -363,6 +482,7 @@ void block_free(struct memory *memory, struct block *block)
 {
 	if (block->memory)
 		munmap(block->memory, block->size);
+	block_unkeep(memory, block);
 	close(block->fd);
 	block_give_address(memory, block);
 	while (block->guests) {

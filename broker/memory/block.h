@@ -44,8 +44,11 @@ enum guard {
 	GUARD_BOTH,
 };
 
-struct slab;
+struct block_record;
 struct cuda_failure;
+struct keep;
+struct records;
+struct slab;
 struct owner;
 
 /*
@@ -66,6 +69,7 @@ struct block {
 	int fd;		/* the memory: workers and leaseholders get copies */
 	void *memory;	/* host: the broker's mapping */
 	enum guard guard;
+	uint32_t record, record_generation; /* for the next broker; 0: none */
 	struct slab *slab;    /* NULL: the block serves a single allocation */
 	struct owner *payer;  /* charged for the memory, until block_free() */
 	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
@@ -81,6 +85,8 @@ struct block {
 
 struct memory {
 	struct cuda_driver *driver;
+	struct records *records; /* of blocks; NULL: none are kept, like the next: */
+	struct keep *keep;
 	pthread_mutex_t lock;
 	unsigned int n_devices;
 	uint64_t granularity;
@@ -128,6 +134,16 @@ uint32_t block_device(const struct block *block);
  * broker must not make the kernel run out of memory.
  */
 bool host_has_room(uint64_t size);
+
+/* Saves the block: what it is divided into, and the user who is charged for it. */
+void block_save(const struct memory *memory, const struct block *block, uint32_t cells);
+
+/*
+ * Makes a block of its record and its descriptor, which is taken over on success.
+ * Returns: 0; -EINVAL when its addresses are none or are taken; -ENOMEM.
+ */
+int block_restore(struct block **ret_block, struct memory *memory, uint32_t index,
+		  const struct block_record *record, int fd);
 
 /* Releases a block that no worker has mapped. */
 void block_free(struct memory *memory, struct block *block);

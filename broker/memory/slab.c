@@ -144,6 +144,8 @@ static int pool_add_slab(struct slab_pool *pool, unsigned int size_class,
 {
 	struct slab *slab = slab_new(fresh, size_class);
 
+	if (slab)
+		block_save(pool->memory, fresh, size_class + 1);
 	pthread_mutex_lock(&pool->memory->lock);
 	if (slab) {
 		DL_PREPEND(pool->open[fresh->place][size_class], slab);
@@ -195,6 +197,34 @@ int cell_get(struct slab_pool *pool, uint32_t place, uint64_t size,
 	if (!found)
 		return -EAGAIN;
 	*ret_address = cell_address(*ret_block, size_class, *ret_cell);
+	return 0;
+}
+
+int slab_restore(struct slab_pool *pool, struct block *block, uint32_t size_class)
+{
+	struct slab *slab;
+
+	if (size_class >= N_CELL_SIZES || cell_size(size_class) > block->size)
+		return -EINVAL;
+	slab = slab_new(block, size_class);
+	if (!slab)
+		return -ENOMEM;
+	DL_PREPEND(pool->open[block->place][size_class], slab);
+	return 0;
+}
+
+int cell_restore(struct slab_pool *pool, struct block *block, uint32_t cell,
+		 uint64_t address)
+{
+	struct slab *slab = block->slab;
+	uint64_t bit = (uint64_t)1 << (cell % 64);
+
+	if (cell >= slab->n_cells || slab->used[cell / 64] & bit ||
+	    address != cell_address(block, slab->size_class, cell))
+		return -EINVAL;
+	slab->used[cell / 64] |= bit;
+	if (++slab->n_used == slab->n_cells)
+		DL_DELETE(pool->open[block->place][slab->size_class], slab);
 	return 0;
 }
 

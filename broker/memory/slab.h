@@ -48,6 +48,15 @@ int cell_get_in(struct slab_pool *pool, struct block *fresh, uint64_t size,
 		struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address);
 
 /*
+ * A block that was a slab becomes one again, with cells of that class and none taken;
+ * then its cells are taken one by one. Returns: 0; -EINVAL when there is no such cell, or
+ * it is taken, or is elsewhere; -ENOMEM.
+ */
+int slab_restore(struct slab_pool *pool, struct block *block, uint32_t size_class);
+int cell_restore(struct slab_pool *pool, struct block *block, uint32_t cell,
+		 uint64_t address);
+
+/*
  * Gives a cell back.
  *
  * Returns: NULL; or the slab's block when the block is empty and not kept: the caller

@@ -10,6 +10,7 @@
 #include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "model/stream.h"
 #include "model/tensors.h"
@@ -99,6 +100,14 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 	allocation->owner = owner;
 	allocation->state = ALLOCATION_MAKING;
 	allocation->pointer_generation = 1;
+	if (allocation_record_take(registry, allocation) < 0) {
+		entry_remove(&allocation->entry);
+		entry_deinit(&allocation->entry);
+		handle_table_remove(&registry->allocations, allocation->slot);
+		share_give(owner, SHARE_ALLOCATIONS, 1);
+		free(allocation);
+		return -ENOMEM;
+	}
 	*ret_allocation = allocation;
 	return 0;
 }
@@ -145,12 +154,11 @@ static void owner_count(struct owner *owner, const struct allocation *allocation
 		owner->leased.bytes += bytes;
 }
 
-void allocation_publish(struct registry *registry, struct allocation *allocation)
+void allocation_count(struct registry *registry, struct allocation *allocation)
 {
 	struct owner *owner = allocation->owner;
 
 	allocation->state = ALLOCATION_LIVE;
-	allocation->created_s = time(NULL);
 	registry->n_allocations++;
 	registry->bytes += allocation->size;
 	registry->bytes_by_kind[allocation->kind] += allocation->size;
@@ -164,6 +172,17 @@ void allocation_publish(struct registry *registry, struct allocation *allocation
 		managed_count(allocation->managed, &registry->managed);
 }
 
+void allocation_publish(struct registry *registry, struct allocation *allocation)
+{
+	uint64_t peak = allocation->owner->peak_bytes;
+
+	allocation_count(registry, allocation);
+	allocation->created_s = time(NULL);
+	allocation_save(allocation);
+	if (allocation->owner->peak_bytes != peak)
+		owner_save(registry, allocation->owner);
+}
+
 void allocation_lose(struct registry *registry, struct allocation *allocation,
 		     const char *why)
 {
@@ -171,6 +190,7 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 	allocation->state = ALLOCATION_LOST;
 	allocation->lost_why = strdup(why);
 	allocation->pointer_generation++;
+	allocation_save(allocation);
 	allocation_uncharge(allocation);
 	if (allocation->managed)
 		managed_uncount(allocation->managed, &registry->managed);
@@ -181,6 +201,7 @@ void allocation_give(struct allocation *allocation, struct owner *to)
 	owner_count(allocation->owner, allocation, -1);
 	owner_count(to, allocation, 1);
 	allocation->owner = to;
+	allocation_save(allocation);
 }
 
 void allocation_set_stream(struct allocation *allocation, struct stream *stream)
@@ -209,6 +230,7 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 		if (allocation->managed)
 			managed_uncount(allocation->managed, &registry->managed);
 		allocation->state = ALLOCATION_FREED;
+		allocation_save(allocation);
 	}
 	allocation->tensors = tensors_unref(allocation->tensors);
 }
@@ -233,6 +255,7 @@ struct allocation *allocation_free(struct registry *registry,
 	share_give(allocation->owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
 	allocation_set_stream(allocation, NULL);
 	managed_free(allocation->managed, &registry->managed);
+	allocation_record_drop(allocation);
 	entry_deinit(&allocation->entry);
 	free(allocation->tag);
 	free(allocation->zeroing_failure);
@@ -290,6 +313,7 @@ void allocation_written(struct allocation *allocation)
 
 	allocation->written_s = now.tv_sec;
 	allocation->written_ns = (uint32_t)now.tv_nsec;
+	allocation_save(allocation);
 }
 
 void allocation_used(struct allocation *allocation)

@@ -26,6 +26,7 @@ struct move;	 /* broker/memops */
 struct origin;	 /* model/origin.h */
 struct owner;
 struct readahead; /* broker/memops */
+struct records;	  /* broker/record */
 struct refusal;
 struct registry;
 struct stream;
@@ -121,6 +122,13 @@ struct allocation {
 	struct work *release; /* FREED: the op that frees the memory */
 	bool release_parked;  /* the op waits for the last lease and departing process */
 
+	/* What the next broker is told (model/save.h). */
+	struct records *records; /* the registry's; NULL: none */
+	uint32_t record;
+	uint32_t block_record, block_generation; /* of the block; 0: none */
+	uint32_t n_zeroed;     /* zeroings done, of n_zeroings */
+	uint64_t zeroing_from; /* the least offset of those that are not done */
+
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
@@ -166,8 +174,11 @@ struct full_name allocation_name(const struct allocation *allocation);
 int allocation_charge(struct allocation *allocation);
 void allocation_uncharge(struct allocation *allocation);
 
-/* MAKING to LIVE: the allocation becomes visible and is counted. */
+/* MAKING to LIVE: the allocation becomes visible, is counted and saved. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);
+
+/* The same without a time and a save, for an allocation that was there before. */
+void allocation_count(struct registry *registry, struct allocation *allocation);
 
 /*
  * LIVE to LOST, after the process that held the bytes died; why as in "the worker WHY".

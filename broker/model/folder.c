@@ -11,7 +11,9 @@
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
+#include "record/records.h"
 
 _Static_assert(FULL_NAME_MAX == (FOLDER_DEPTH_MAX + 1) * (OBJECT_NAME_MAX + 1) - 1,
 	       "a full name has a name for each level");
@@ -65,6 +67,7 @@ static void folder_touch(struct folder *folder)
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	folder->changed_s = now.tv_sec;
 	folder->changed_ns = (uint32_t)now.tv_nsec;
+	folder_save(folder);
 }
 
 /* Counts a folder that comes to `in` (1) or leaves it (-1) in the folders above it. */
@@ -83,7 +86,6 @@ static void entry_name_it(struct entry *entry, struct folder *folder, const char
 	strcpy(entry->name, name);
 	entry->folder = folder;
 	HASH_ADD_KEYPTR(hh, folder->by_name, entry->name, strlen(entry->name), entry);
-	folder_touch(folder);
 }
 
 static void entry_unname(struct entry *entry)
@@ -111,6 +113,15 @@ static void entry_unlink(struct entry *entry)
 }
 
 int entry_add(struct entry *entry, struct folder *folder, const char *name)
+{
+	int r = entry_restore(entry, folder, name);
+
+	if (r == 0)
+		folder_touch(folder);
+	return r;
+}
+
+int entry_restore(struct entry *entry, struct folder *folder, const char *name)
 {
 	int r;
 
@@ -147,6 +158,9 @@ int folder_reserve(struct folder *folder, uint32_t n)
 
 void entries_move(struct entry **entries, const struct name_place *places, size_t n)
 {
+	struct records *records = entry_records(entries[0]);
+
+	records_begin(records);
 	for (size_t i = 0; i < n; i++) {
 		entry_unname(entries[i]);
 		if (entries[i]->folder != places[i].folder)
@@ -158,7 +172,10 @@ void entries_move(struct entry **entries, const struct name_place *places, size_
 		if (entries[i]->folder != folder && entry_link(entries[i], folder) < 0)
 			abort(); /* room was reserved */
 		entry_name_it(entries[i], folder, places[i].name);
+		folder_touch(folder);
+		entry_save(entries[i]);
 	}
+	records_end(records);
 }
 
 struct entry *folder_find(const struct folder *folder, const char *name)
@@ -253,6 +270,35 @@ int folder_new(struct folder **ret_folder, struct registry *registry, struct fol
 		return r;
 	}
 	folder->id = ++registry->next_id[3];
+	r = folder_record_take(registry, folder);
+	if (r < 0) {
+		folder_free(registry, folder);
+		return r;
+	}
+	folder_save(folder);
+	*ret_folder = folder;
+	return 0;
+}
+
+int folder_remake(struct folder **ret_folder, struct registry *registry,
+		  struct owner *owner, uint32_t slot, uint32_t slot_generation)
+{
+	struct folder *folder = calloc(1, sizeof(*folder));
+	int r = folder ? handle_table_put(&registry->folders, folder, slot,
+					  slot_generation)
+		       : -ENOMEM;
+
+	if (r < 0) {
+		free(folder);
+		return r;
+	}
+	handle_table_init(&folder->entries);
+	folder->entry.type = OBJECT_FOLDER;
+	folder->holds = OBJECT_ALLOCATION;
+	folder->owner = owner;
+	folder->slot = slot;
+	folder->slot_generation = slot_generation;
+	share_take_beyond(owner, SHARE_FOLDERS, 1);
 	*ret_folder = folder;
 	return 0;
 }
@@ -260,7 +306,7 @@ int folder_new(struct folder **ret_folder, struct registry *registry, struct fol
 int folder_from_module(struct folder **ret_folder, struct registry *registry,
 		       struct module *module)
 {
-	struct folder *in = module->entry.folder, *folder;
+	struct folder *in = module->entry.folder, *folder = NULL;
 	int r;
 
 	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
@@ -287,6 +333,7 @@ struct folder *folder_free(struct registry *registry, struct folder *folder)
 	if (folder->entry.folder)
 		entry_remove(&folder->entry);
 	entry_deinit(&folder->entry);
+	folder_record_drop(folder);
 	if (folder->module)
 		module_free(registry, folder->module);
 	handle_table_remove(&registry->folders, folder->slot);

@@ -31,6 +31,7 @@ struct caller;
 struct folder;
 struct module;
 struct owner;
+struct records;
 struct refusal;
 struct registry;
 
@@ -58,6 +59,8 @@ struct folder {
 	uint64_t id;
 	int64_t changed_s; /* when a name in it was last made, changed or removed */
 	uint32_t changed_ns;
+	struct records *records; /* model/save.h; NULL: none, as for folders of modules */
+	uint32_t record;
 	struct module *module; /* that became this folder; NULL: none */
 	uint32_t slot, slot_generation;
 };
@@ -73,6 +76,9 @@ struct full_name entry_name(const struct entry *entry);
 
 /* Gives an entry without a folder its name. Returns: 0; -EEXIST; -ENOMEM. */
 int entry_add(struct entry *entry, struct folder *folder, const char *name);
+
+/* The same for a name that was there before: the time of the folder stays. */
+int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
 /* Takes an entry out of the tree. Its full name stays. */
 void entry_remove(struct entry *entry);
@@ -128,6 +134,13 @@ int folder_new(struct folder **ret_folder, struct registry *registry, struct fol
  */
 int folder_from_module(struct folder **ret_folder, struct registry *registry,
 		       struct module *module);
+
+/*
+ * Makes a folder of its record, out of the tree, in its old slot. For save.c.
+ * Returns: 0; -EEXIST, -ENOMEM.
+ */
+int folder_remake(struct folder **ret_folder, struct registry *registry,
+		  struct owner *owner, uint32_t slot, uint32_t slot_generation);
 
 /* Frees a folder without entries, in the tree or not. */
 struct folder *folder_free(struct registry *registry, struct folder *folder);

@@ -9,7 +9,37 @@
 #include "base/user_names.h"
 #include "model/meter.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/stream.h"
+
+struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid)
+{
+	struct owner *owner = calloc(1, sizeof(*owner));
+
+	if (!owner)
+		return NULL;
+	owner->uid = uid;
+	owner->gid = gid;
+	owner->used_ms = clock_ms();
+	owner->shares.defaults = &registry->limits;
+	if (meter_begin(registry, owner) == 0)
+		return owner;
+	free(owner);
+	return NULL;
+}
+
+void owner_discard(struct registry *registry, struct owner *owner)
+{
+	meter_end(registry, owner);
+	free(owner);
+}
+
+void owner_list(struct registry *registry, struct owner *owner)
+{
+	HASH_ADD(hh, registry->owners_by_uid, uid, sizeof(owner->uid), owner);
+	if (registry->user_names)
+		user_names_want(registry->user_names, owner->uid);
+}
 
 int uid_parse(const char *word, uid_t *ret_uid)
 {
@@ -47,26 +77,21 @@ struct owner *owner_make(struct registry *registry, uid_t uid)
 		owner->used_ms = clock_ms();
 		return owner;
 	}
-	owner = calloc(1, sizeof(*owner));
+	owner = owner_new(registry, uid, GROUP_UNKNOWN);
 	if (!owner)
 		return NULL;
-	owner->uid = uid;
-	owner->gid = GROUP_UNKNOWN;
-	owner->used_ms = clock_ms();
-	owner->shares.defaults = &registry->limits;
-	if (meter_begin(registry, owner) < 0) {
-		free(owner);
+	if (owner_record_take(registry, owner) < 0) {
+		owner_discard(registry, owner);
 		return NULL;
 	}
 	if (handle_table_add(&registry->owners, owner, &owner->slot,
 			     &owner->slot_generation) < 0) {
-		meter_end(registry, owner);
-		free(owner);
+		owner_record_drop(registry, owner);
+		owner_discard(registry, owner);
 		return NULL;
 	}
-	HASH_ADD(hh, registry->owners_by_uid, uid, sizeof(owner->uid), owner);
-	if (registry->user_names)
-		user_names_want(registry->user_names, uid);
+	owner_list(registry, owner);
+	owner_save(registry, owner);
 	return owner;
 }
 
@@ -74,8 +99,8 @@ void owner_free(struct registry *registry, struct owner *owner)
 {
 	HASH_DEL(registry->owners_by_uid, owner);
 	handle_table_remove(&registry->owners, owner->slot);
-	meter_end(registry, owner);
-	free(owner);
+	owner_record_drop(registry, owner);
+	owner_discard(registry, owner);
 }
 
 uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner)

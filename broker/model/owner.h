@@ -49,8 +49,17 @@ struct owner {
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
 	uint32_t slot, slot_generation;
+	uint32_t record; /* model/save.h; 0: none */
 	UT_hash_handle hh;
 };
+
+/*
+ * Makes an owner (NULL: no memory); frees one that is on no list; puts one with a slot on
+ * the list. For owner_get() and save.c.
+ */
+struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid);
+void owner_discard(struct registry *registry, struct owner *owner);
+void owner_list(struct registry *registry, struct owner *owner);
 
 /* Finds or makes the owner of a request. NULL: no memory. */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);

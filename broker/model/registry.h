@@ -29,6 +29,7 @@ struct freed {
 	char *name; /* with the folders above it; NULL: unknown */
 };
 
+struct records;	   /* broker/record */
 struct user_names; /* broker/base */
 
 struct registry {
@@ -48,6 +49,7 @@ struct registry {
 	struct owner *owners_by_uid;
 	struct limits limits; /* for owners without limits of their own */
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
+	struct records *records;       /* of the objects; NULL: none are kept */
 	uint64_t next_id[4];	       /* of allocations, streams, modules, folders */
 	unsigned int n_meters;	       /* of owners with a meter of their own */
 	struct meter shared_meter;     /* of all other owners */

@@ -145,6 +145,11 @@ void share_take_beyond(struct owner *owner, enum share share, uint64_t n)
 	owner->shares.held[share] += n;
 }
 
+void share_restore(struct owner *owner, enum share share, uint64_t n)
+{
+	owner->shares.held[share] += n;
+}
+
 /* Only here the amount held goes down, so a peak need not be noted anywhere else. */
 void share_give(struct owner *owner, enum share share, uint64_t n)
 {

@@ -98,6 +98,8 @@ uint64_t share_limit(const struct owner *owner, enum share share);
 int share_take(struct owner *owner, enum share share, uint64_t n);
 /* Charges without a limit; for shares without a key. */
 void share_take_beyond(struct owner *owner, enum share share, uint64_t n);
+/* Charges again for what an owner had before: whatever the limits are by now. */
+void share_restore(struct owner *owner, enum share share, uint64_t n);
 void share_give(struct owner *owner, enum share share, uint64_t n);
 /* The same for what could not be made: the peak shall not show that it was tried. */
 void share_undo(struct owner *owner, enum share share, uint64_t n);

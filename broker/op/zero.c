@@ -10,6 +10,7 @@
 #include "model/allocation.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/processes.h"
@@ -74,14 +75,18 @@ static void zero_settle(struct op *op)
 	const struct use *use = &op->work.uses[0];
 	struct allocation *allocation = use->allocation;
 
-	if (!op->error)
+	allocation->n_zeroed++;
+	if (!op->error) {
+		allocation_save(allocation);
 		return;
+	}
 	if (allocation->zeroed || use->offset < allocation->zeros_from)
 		allocation->zeros_from = use->offset;
 	allocation->zeroed = false;
 	allocation->zeroing_failed = allocation->n_zeroings;
 	free(allocation->zeroing_failure);
 	allocation->zeroing_failure = strdup(text_string(&op->sentence));
+	allocation_save(allocation);
 }
 
 static const struct op_class zero_class = {
@@ -116,8 +121,13 @@ int zero_add(struct op *zero, struct op **ret_ready)
 
 	if (r < 0)
 		return r;
+	if (allocation->n_zeroings == allocation->n_zeroed)
+		allocation->zeroing_from = allocation->size;
+	allocation->zeroing_from =
+		MIN(allocation->zeroing_from, zero->work.uses[0].offset);
 	allocation->zeroed = true;
 	allocation->n_zeroings++;
+	allocation_save(allocation);
 	zero->broker->registry->n_busy++;
 	op_chore(zero);
 	if (zero->work.n_before == 0)

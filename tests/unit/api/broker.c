@@ -202,6 +202,7 @@ Test(broker, leaseholder_is_charged_for_holds_and_reads_of_a_lease)
 {
 	const struct caller other = { .uid = 1001, .gid = 1001, .pid = getpid() };
 	struct broker *broker = broker_start("64M", NULL);
+	const struct lease_name none = { 0 };
 	struct answer held, waits, reads;
 	struct lease *first, *second;
 	struct token x;
@@ -209,10 +210,10 @@ Test(broker, leaseholder_is_charged_for_holds_and_reads_of_a_lease)
 	cr_assert(eq(int, command_say(broker, "alloc", "x 4M mode=666"), 0));
 	x = allocation_named(broker, "x");
 	cr_assert(eq(int,
-		     broker_lease_open(broker, x, &other, true, nothing, NULL, &first),
+		     broker_lease_open(broker, x, &other, true, none, nothing, NULL, &first),
 		     0));
 	cr_assert(eq(int,
-		     broker_lease_open(broker, x, &other, true, nothing, NULL, &second),
+		     broker_lease_open(broker, x, &other, true, none, nothing, NULL, &second),
 		     0));
 	broker_lease_hold(first, &other, GPUMEM_HOLD_WRITE, answer_expect(&held));
 	cr_assert(eq(int, answer_get(&held), 0));

@@ -79,9 +79,10 @@ void broker_space(struct broker *broker, const struct caller *caller,
 
 int broker_lease_open(struct broker *broker, struct token token,
 		      const struct caller *caller, bool write,
-		      void (*wake)(void *userdata), void *userdata,
-		      struct lease **ret_lease)
+		      struct lease_name name, void (*wake)(void *userdata),
+		      void *userdata, struct lease **ret_lease)
 {
+	(void)name;
 	(void)broker;
 	(void)token;
 	(void)caller;
@@ -90,6 +91,52 @@ int broker_lease_open(struct broker *broker, struct token token,
 	(void)userdata;
 	(void)ret_lease;
 	return -EOPNOTSUPP;
+}
+
+struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_name,
+				uid_t *ret_uid)
+{
+	(void)broker;
+	(void)ret_name;
+	(void)ret_uid;
+	return NULL;
+}
+
+void broker_lease_resume(struct lease *lease, void (*wake)(void *userdata),
+			 void *userdata)
+{
+	(void)lease;
+	(void)wake;
+	(void)userdata;
+}
+
+/* ---- the next broker: there is none ---- */
+
+int broker_print_records(const char *path, struct text *text)
+{
+	(void)path;
+	(void)text;
+	return -EOPNOTSUPP;
+}
+
+uint32_t broker_boot(const struct broker *broker)
+{
+	(void)broker;
+	return 1;
+}
+
+size_t broker_init_request(const struct broker *broker, const void **ret_bytes)
+{
+	(void)broker;
+	(void)ret_bytes;
+	return 0;
+}
+
+void broker_note_init_request(struct broker *broker, const void *bytes, size_t length)
+{
+	(void)broker;
+	(void)bytes;
+	(void)length;
 }
 
 void broker_lease_read(struct lease *lease, struct completion *wait)

@@ -183,7 +183,7 @@ Test(control_inode, ids_differ_and_mean_the_same)
 	struct control_inodes inodes;
 	uint64_t a, b, id;
 
-	control_inodes_init(&inodes);
+	control_inodes_init(&inodes, 1);
 	cr_assert_eq(control_inodes_add(&inodes, 42, &a), 0);
 	cr_assert_eq(control_inodes_add(&inodes, 42, &b), 0);
 	cr_assert_neq(a, b);
@@ -198,7 +198,7 @@ Test(control_inode, is_gone_once_forgotten)
 	struct control_inodes inodes;
 	uint64_t a, id;
 
-	control_inodes_init(&inodes);
+	control_inodes_init(&inodes, 1);
 	control_inodes_add(&inodes, 42, &a);
 	control_inodes_forget(&inodes, a, 1);
 	cr_assert_eq(control_inodes_find(&inodes, a, &id), -ESTALE);

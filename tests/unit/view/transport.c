@@ -173,7 +173,7 @@ static void kernel_begin(struct kernel *kernel)
 	kernel->session = fuse_session_new(&args, &ops, sizeof(ops), NULL);
 	cr_assert(kernel->session);
 	cr_assert_eq(fuse_session_custom_io(kernel->session, &io, fds[1]), 0);
-	cr_assert_eq(transport_new(&kernel->transport, kernel->session, NULL,
+	cr_assert_eq(transport_new(&kernel->transport, kernel->session, NULL, NULL,
 				   on_answering, on_ended, NULL),
 		     0);
 	cr_assert_eq(ask(kernel, FUSE_INIT, &init, sizeof(init)), 0);

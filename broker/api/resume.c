@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The broker after a broker that died. All that its records name is made again: owners,
+ * blocks (the keeper has their memory), allocations, leases. Memory that lived in a worker
+ * is lost, as when a worker is killed. What no record names is let go of.
+ *
+ * The old records are only read. The new ones take their place at the keeper in a single
+ * step, when everything is there.
+ */
+#include "api/resume.h"
+#include "api/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/def.h"
+#include "base/text.h"
+#include "keep/keep.h"
+#include "memops/lease.h"
+#include "memops/release.h"
+#include "memory/block.h"
+#include "memory/slab.h"
+#include "model/folder.h"
+#include "model/journal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/save.h"
+#include "model/shares.h"
+#include "op/op.h"
+#include "process/broker.h"
+#include "process/worker.h"
+#include "record/records.h"
+
+struct resume {
+	struct broker *broker;
+	struct keep *keep;
+	const struct records *records;
+	struct text *why;
+	struct block **blocks;		 /* by index; NULL: none */
+	struct allocation **allocations; /* by index; NULL: none */
+	struct folder **folders;	 /* by index; NULL: none */
+	bool freed; /* the turn of freed allocations, which have no slot any more */
+};
+
+static uint32_t count(const struct resume *resume, enum record_type type)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 1; records_next(resume->records, type, &i); i++)
+		n = i;
+	return n + 1;
+}
+
+static int fail(const struct resume *resume, int r, const char *what, uint32_t index)
+{
+	text_printf(resume->why, "%s %u of the last broker: %s", what, index,
+		    strerror(-r));
+	return r;
+}
+
+/* ---- in the order of slots ---- */
+
+struct place {
+	uint32_t slot;
+	uint32_t index;
+};
+
+static int place_compare(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+static uint32_t slot_of(enum record_type type, const void *record)
+{
+	if (type == RECORD_OWNER)
+		return ((const struct owner_record *)record)->slot;
+	if (type == RECORD_FOLDER)
+		return ((const struct folder_record *)record)->slot;
+	if (type == RECORD_LEASE)
+		return (uint32_t)((const struct lease_record *)record)->file;
+	return ((const struct allocation_record *)record)->slot;
+}
+
+/* Calls restore for each record of a type. Returns: 0; -errno. */
+static int resume_each(struct resume *resume, enum record_type type,
+		       int (*restore)(struct resume *resume, uint32_t index,
+				      const void *record))
+{
+	uint32_t n = 0;
+	_cleanup_free_ struct place *places =
+		calloc(count(resume, type), sizeof(*places));
+	const void *record;
+	int r = 0;
+
+	if (!places)
+		return -ENOMEM;
+	for (uint32_t i = 1; (record = records_next(resume->records, type, &i)); i++)
+		places[n++] = (struct place){ slot_of(type, record), i };
+	qsort(places, n, sizeof(*places), place_compare);
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = restore(resume, places[i].index,
+			    records_get(resume->records, type, places[i].index));
+	return r;
+}
+
+/* ---- each type ---- */
+
+static int resume_devices(const struct resume *resume)
+{
+	const struct registry *registry = resume->broker->registry;
+	const struct broker_record *record =
+		records_get(resume->records, RECORD_BROKER, 1);
+	bool same = record && record->n_devices == registry->n_devices;
+
+	for (uint32_t i = 0; same && i < registry->n_devices; i++)
+		same = strcmp(record->uuid[i], registry->device_at[i]->uuid) == 0;
+	if (same)
+		return 0;
+	text_printf(resume->why, "the devices are not those of the last broker");
+	return -ENODEV;
+}
+
+static int resume_owner(struct resume *resume, uint32_t index, const void *record)
+{
+	int r = owner_restore(resume->broker->registry, index, record);
+
+	return r < 0 ? fail(resume, r, "owner", index) : 0;
+}
+
+static int resume_folder(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct folder_record *record = data;
+	struct registry *registry = resume->broker->registry;
+	struct owner *owner = owner_get(registry, record->owner, record->gid);
+	int r = owner ? folder_restore(&resume->folders[index], registry, owner, index,
+				       record)
+		      : -ENOMEM;
+
+	return r < 0 ? fail(resume, r, "folder", index) : 0;
+}
+
+static struct folder *folder_at(const struct resume *resume, uint32_t index)
+{
+	return index ? resume->folders[index] : &resume->broker->registry->allocation_root;
+}
+
+/* Puts a folder into the tree, those above it first. Returns: 0; -errno. */
+static int resume_place(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct folder_record *record = data;
+	struct folder *folder = resume->folders[index];
+	int r = 0;
+
+	if (folder->entry.folder)
+		return 0;
+	if (strlen(record->name) > OBJECT_NAME_MAX)
+		return fail(resume, -ENAMETOOLONG, "folder", index);
+	if (record->folder)
+		r = resume_place(resume, record->folder,
+				 records_get(resume->records, RECORD_FOLDER,
+					     record->folder));
+	if (r == 0)
+		r = entry_restore(&folder->entry, folder_at(resume, record->folder),
+			      record->name);
+	return r < 0 ? fail(resume, r, "folder", index) : 0;
+}
+
+/* Whether anybody has the memory of a freed allocation. */
+static bool is_leased(const struct resume *resume, uint32_t index)
+{
+	const struct lease_record *lease;
+
+	for (uint32_t i = 1;
+	     (lease = records_next(resume->records, RECORD_LEASE, &i)); i++) {
+		if (lease->allocation == index)
+			return true;
+	}
+	return false;
+}
+
+static int resume_slab(struct block *block, struct broker *broker,
+		       const struct block_record *record)
+{
+	struct owner *owner = owner_get(broker->registry, record->payer, record->payer);
+
+	if (owner && !owner->pool)
+		owner->pool = slab_pool_new(broker->memory);
+	if (!owner || !owner->pool)
+		return -ENOMEM;
+	block->pays_descriptor = true;
+	share_take_beyond(owner, SHARE_DESCRIPTORS, 1);
+	return slab_restore(owner->pool, block, record->cells - 1);
+}
+
+/* The block of an allocation. Returns: 0; -errno. */
+static int resume_block(struct resume *resume, struct owner *owner, uint32_t index,
+			struct block **ret_block)
+{
+	const struct block_record *record =
+		records_get(resume->records, RECORD_BLOCK, index);
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (!resume->blocks[index]) {
+		fd = keep_take(resume->keep,
+			       (struct keep_key){ KEEP_BLOCK, index,
+						  record->record.generation });
+		if (fd < 0)
+			return -EBADF;
+		r = block_restore(&resume->blocks[index], resume->broker->memory, index,
+				  record, fd);
+		if (r < 0)
+			return r;
+		(void)take_fd(&fd);
+		resume->blocks[index]->payer = owner;
+		share_restore(owner, place_share(record->place), record->size);
+		if (record->cells)
+			r = resume_slab(resume->blocks[index], resume->broker, record);
+		if (r < 0)
+			return r;
+	} else if (!record->cells) {
+		return -EEXIST;
+	}
+	*ret_block = resume->blocks[index];
+	return 0;
+}
+
+static int resume_memory(struct resume *resume, struct allocation *allocation)
+{
+	int r = resume_block(resume, allocation->owner, allocation->block_record,
+			     &allocation->block);
+
+	if (r == 0 && allocation->block->slab)
+		r = cell_restore(allocation->owner->pool, allocation->block,
+				 allocation->cell, allocation->address);
+	return r;
+}
+
+/* A freed allocation without leases is gone, whatever of it is left. */
+static bool is_gone(const struct resume *resume, uint32_t index,
+		    const struct allocation_record *record)
+{
+	const struct block_record *block =
+		records_get(resume->records, RECORD_BLOCK, record->block);
+
+	if (!(record->flags & RECORD_FREED))
+		return false;
+	return !block || block->record.generation != record->block_generation ||
+	       !is_leased(resume, index);
+}
+
+static int resume_allocation(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct allocation_record *record = data;
+	struct broker *broker = resume->broker;
+	struct allocation *allocation;
+	struct loss loss = { 0 };
+	struct owner *owner;
+	int r;
+
+	if (!(record->flags & RECORD_FREED) == resume->freed)
+		return 0;
+	if (is_gone(resume, index, record)) {
+		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
+		return 0;
+	}
+	owner = owner_get(broker->registry, record->owner, record->gid);
+	r = owner ? allocation_restore(
+			    &allocation, broker->registry, owner,
+			    folder_at(resume, resume->freed ? 0 : record->folder), index,
+			    record)
+		  : -ENOMEM;
+	if (r == 0 && record->block)
+		r = resume_memory(resume, allocation);
+	if (r < 0)
+		return fail(resume, r, "allocation", index);
+	resume->allocations[index] = allocation;
+	allocation_count(broker->registry, allocation);
+	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
+		owner->n_in_worker++;
+		worker_lose_allocation(broker, allocation, "ended with the broker", &loss);
+	}
+	return 0;
+}
+
+static int resume_lease(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct lease_record *record = data;
+	struct allocation *allocation = resume->allocations[record->allocation];
+	int r;
+
+	if (!allocation) {
+		records_drop(resume->broker->registry->records, RECORD_LEASE, index);
+		return 0;
+	}
+	r = lease_restore(resume->broker, allocation, index, record);
+	return r < 0 ? fail(resume, r, "lease", index) : 0;
+}
+
+/* Frees again what had been freed, and what was to end with something (`until=`). */
+static void resume_freed(struct resume *resume)
+{
+	const struct allocation_record *record;
+	struct op *ready = NULL;
+
+	for (uint32_t i = 1;
+	     (record = records_next(resume->records, RECORD_ALLOCATION, &i)); i++) {
+		if (!(record->flags & (RECORD_FREED | RECORD_UNTIL)))
+			continue;
+		allocation_release_held(resume->broker, resume->allocations[i], NULL,
+					&ready);
+		if (record->flags & RECORD_FREED)
+			allocation_rename_freed(resume->allocations[i], record);
+	}
+	pthread_mutex_unlock(&resume->broker->registry->lock);
+	op_start(ready);
+	pthread_mutex_lock(&resume->broker->registry->lock);
+}
+
+static int resume_objects(struct resume *resume)
+{
+	int r = resume_devices(resume);
+
+	resume->blocks = calloc(count(resume, RECORD_BLOCK), sizeof(*resume->blocks));
+	resume->allocations =
+		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
+	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
+	if (!resume->blocks || !resume->allocations || !resume->folders)
+		r = -ENOMEM;
+	pthread_mutex_lock(&resume->broker->registry->lock);
+	if (r == 0)
+		r = resume_each(resume, RECORD_OWNER, resume_owner);
+	if (r == 0)
+		r = resume_each(resume, RECORD_FOLDER, resume_folder);
+	if (r == 0)
+		r = resume_each(resume, RECORD_FOLDER, resume_place);
+	if (r == 0)
+		r = resume_each(resume, RECORD_ALLOCATION, resume_allocation);
+	resume->freed = true;
+	if (r == 0)
+		r = resume_each(resume, RECORD_ALLOCATION, resume_allocation);
+	if (r == 0)
+		r = resume_each(resume, RECORD_LEASE, resume_lease);
+	if (r == 0)
+		resume_freed(resume);
+	pthread_mutex_unlock(&resume->broker->registry->lock);
+	free(resume->blocks);
+	free(resume->allocations);
+	free(resume->folders);
+	return r;
+}
+
+int broker_print_records(const char *path, struct text *text)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct records *records;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = records_open(&records, fd, text);
+	if (r < 0)
+		return r;
+	records_print(records, text);
+	records_free(records);
+	return text_failed(text) ? -ENOMEM : 0;
+}
+
+int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
+{
+	const struct keep_key key = { KEEP_RECORDS, 0, 0 };
+	struct resume resume = { .broker = broker, .keep = keep, .why = why };
+	_cleanup_close_ int old = keep_take(keep, key);
+	struct records *records;
+	int r;
+
+	if (!keep)
+		return 0;
+	r = old >= 0 ? records_open(&records, old, why) : records_new(&records);
+	if (r < 0)
+		return r;
+	broker->memory->records = records;
+	broker->memory->keep = keep;
+	resume.records = records;
+	pthread_mutex_lock(&broker->registry->lock);
+	r = registry_keep_records(broker->registry, records);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r == 0 && old >= 0)
+		r = resume_objects(&resume);
+	pthread_mutex_lock(&broker->registry->lock);
+	if (r == 0)
+		registry_save(broker->registry);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r == 0)
+		r = keep_put(keep, key, records_fd(records));
+	return r;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "base/def.h"
+#include "keep/message.h"
+
+/* A descriptor that the last broker left. */
+struct kept {
+	struct keep_key key;
+	int fd;
+};
+
+struct keep {
+	int socket;
+	pthread_mutex_t lock; /* held from a question to its answer */
+	struct kept *left;    /* by the last broker, by key; fd -1: taken */
+	size_t n_left;
+};
+
+static int key_compare(const void *a, const void *b)
+{
+	const struct kept *x = a, *y = b;
+
+	/* Any order will do. */
+	return memcmp(&x->key, &y->key, sizeof(x->key));
+}
+
+static int left_add(struct keep *keep, struct keep_key key, int fd)
+{
+	struct kept *more;
+
+	/* At each power of two. */
+	if ((keep->n_left & (keep->n_left - 1)) == 0) {
+		more = reallocarray(keep->left, MAX(2 * keep->n_left, (size_t)1),
+				    sizeof(*more));
+		if (!more) {
+			closep(&fd);
+			return -ENOMEM;
+		}
+		keep->left = more;
+	}
+	keep->left[keep->n_left++] = (struct kept){ key, fd };
+	return 0;
+}
+
+static int receive_left(struct keep *keep)
+{
+	struct keep_message message;
+	int fd, r;
+
+	while ((r = keep_receive(keep->socket, 0, &message, &fd)) == 0 &&
+	       message.word != KEEP_ALL) {
+		/* Beyond the limit of open files the kernel leaves descriptors out. */
+		r = fd < 0 ? -EMFILE : left_add(keep, message.key, fd);
+		if (r < 0)
+			return r;
+	}
+	if (keep->n_left)
+		qsort(keep->left, keep->n_left, sizeof(*keep->left), key_compare);
+	return r;
+}
+
+int keep_open(struct keep **ret_keep)
+{
+	const char *end = getenv(KEEP_ENV);
+	struct keep *keep;
+	int r;
+
+	*ret_keep = NULL;
+	if (!end)
+		return 0;
+	keep = calloc(1, sizeof(*keep));
+	if (!keep)
+		return -ENOMEM;
+	pthread_mutex_init(&keep->lock, NULL);
+	if (sscanf(end, "%d", &keep->socket) != 1) {
+		keep->socket = -1;
+		keep_free(keep);
+		return -EINVAL;
+	}
+	unsetenv(KEEP_ENV);
+	/* It was started as /proc/self/exe. */
+	(void)prctl(PR_SET_NAME, "gpumemd");
+	(void)fcntl(keep->socket, F_SETFD, FD_CLOEXEC);
+	r = receive_left(keep);
+	if (r < 0) {
+		keep_free(keep);
+		return r;
+	}
+	*ret_keep = keep;
+	return 0;
+}
+
+struct keep *keep_free(struct keep *keep)
+{
+	if (!keep)
+		return NULL;
+	closep(&keep->socket);
+	free(keep->left);
+	pthread_mutex_destroy(&keep->lock);
+	free(keep);
+	return NULL;
+}
+
+const char *keep_mountpoint(const struct keep *keep)
+{
+	return keep ? getenv(KEEP_ENV_MOUNTPOINT) : NULL;
+}
+
+const char *keep_driver(const struct keep *keep)
+{
+	return keep ? getenv(KEEP_ENV_DRIVER) : NULL;
+}
+
+int keep_take(struct keep *keep, struct keep_key key)
+{
+	const struct kept wanted = { .key = key };
+	struct kept *found;
+
+	if (!keep || !keep->n_left)
+		return -1;
+	found = bsearch(&wanted, keep->left, keep->n_left, sizeof(wanted), key_compare);
+	return found ? take_fd(&found->fd) : -1;
+}
+
+int keep_put(struct keep *keep, struct keep_key key, int fd)
+{
+	return keep ? keep_send(keep->socket, KEEP_PUT, key, fd) : 0;
+}
+
+void keep_drop(struct keep *keep, struct keep_key key)
+{
+	struct keep_message answer;
+	ssize_t got = -1;
+
+	if (!keep)
+		return;
+	pthread_mutex_lock(&keep->lock);
+	if (keep_send(keep->socket, KEEP_DROP, key, -1) == 0) {
+		do {
+			got = recv(keep->socket, &answer, sizeof(answer), 0);
+		} while (got < 0 && errno == EINTR);
+	}
+	pthread_mutex_unlock(&keep->lock);
+}
+
+void keep_drop_rest(struct keep *keep)
+{
+	for (size_t i = 0; keep && i < keep->n_left; i++) {
+		if (keep->left[i].fd >= 0)
+			keep_drop(keep, keep->left[i].key);
+		closep(&keep->left[i].fd);
+	}
+	if (keep)
+		keep->n_left = 0;
+}
+
+void keep_say_ready(struct keep *keep)
+{
+	if (keep)
+		(void)keep_send(keep->socket, KEEP_READY, (struct keep_key){ 0 }, -1);
+}
+
+void keep_say_end(struct keep *keep)
+{
+	if (keep)
+		(void)keep_send(keep->socket, KEEP_END, (struct keep_key){ 0 }, -1);
+}

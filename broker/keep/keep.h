@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper: the process that holds a copy of every descriptor which must outlive the
+ * broker, and starts the next broker when one dies. It calls no driver and parses nothing
+ * but these records. Here are both its ends: keeper_run() is the process (keeper.c), the
+ * rest is the broker's side (keep.c).
+ *
+ * A descriptor is known by its kind and the number and generation of its record. What
+ * keep_put() has sent belongs to the kernel, and reaches the keeper although the broker
+ * dies. The next broker is given all of them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum keep_kind {
+	KEEP_FUSE = 1, /* the mount's connection */
+	KEEP_RECORDS,
+	KEEP_TICKETS, /* the socket for tickets, listening */
+	KEEP_BLOCK,
+};
+
+struct keep_key {
+	uint32_t kind;
+	uint32_t number;
+	uint32_t generation;
+};
+
+/* ---- the keeper ---- */
+
+struct keeper_config {
+	char **argv;		/* of the broker, which is this program again */
+	const char *mountpoint; /* absolute */
+	const char *driver;	/* absolute where it is a path; NULL: none given */
+	void (*ready)(void);	/* the first broker answers */
+};
+
+/* Holds, and starts brokers, until one ends as it should. Returns: its exit status. */
+int keeper_run(const struct keeper_config *config);
+
+/* ---- the broker's side ---- */
+
+struct keep;
+
+/* Returns: 0, with NULL where no keeper started this process; -errno. */
+int keep_open(struct keep **ret_keep);
+
+/* Takes NULL, as all functions below. */
+struct keep *keep_free(struct keep *keep);
+
+/* What the keeper was started with. */
+const char *keep_mountpoint(const struct keep *keep);
+const char *keep_driver(const struct keep *keep);
+
+/* A descriptor that the last broker left; -1: none. It is the caller's. */
+int keep_take(struct keep *keep, struct keep_key key);
+
+/* Lets go of what nobody has taken. */
+void keep_drop_rest(struct keep *keep);
+
+/*
+ * Gives the keeper a copy of the descriptor, in place of one with the same key.
+ * Returns: 0; -errno.
+ */
+int keep_put(struct keep *keep, struct keep_key key, int fd);
+
+/* The keeper closes its copy, before the return: the last close is the caller's. */
+void keep_drop(struct keep *keep, struct keep_key key);
+
+/* The mount answers; this broker ends as it should. */
+void keep_say_ready(struct keep *keep);
+void keep_say_end(struct keep *keep);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+#include "keep/message.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/def.h"
+
+int keep_send(int socket, uint32_t word, struct keep_key key, int fd)
+{
+	struct keep_message message = { word, key };
+	struct iovec bytes = { &message, sizeof(message) };
+	char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	struct cmsghdr *control;
+	ssize_t sent;
+
+	if (fd >= 0) {
+		header.msg_control = space;
+		header.msg_controllen = sizeof(space);
+		control = CMSG_FIRSTHDR(&header);
+		control->cmsg_level = SOL_SOCKET;
+		control->cmsg_type = SCM_RIGHTS;
+		control->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(control), &fd, sizeof(fd));
+	}
+	do {
+		sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0;
+}
+
+int keep_receive(int socket, int flags, struct keep_message *ret_message, int *ret_fd)
+{
+	char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec bytes = { ret_message, sizeof(*ret_message) };
+	struct msghdr header = {
+		.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = space,
+		.msg_controllen = sizeof(space),
+	};
+	const struct cmsghdr *control;
+	ssize_t got;
+
+	*ret_fd = -1;
+	do {
+		got = recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got <= 0)
+		return got < 0 ? -errno : -ECONNRESET;
+	control = CMSG_FIRSTHDR(&header);
+	if (control && control->cmsg_type == SCM_RIGHTS)
+		memcpy(ret_fd, CMSG_DATA(control), sizeof(*ret_fd));
+	if (got == sizeof(*ret_message))
+		return 0;
+	closep(ret_fd);
+	return -EPROTO;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What keeper and broker say to each other, over a SEQPACKET pair. */
+#pragma once
+
+#include "keep/keep.h"
+
+/* Names the broker's end of the pair, as a decimal number. */
+#define KEEP_ENV	    "GPUMEM_KEEPER"
+#define KEEP_ENV_MOUNTPOINT "GPUMEM_KEEPER_MOUNTPOINT"
+#define KEEP_ENV_DRIVER	    "GPUMEM_KEEPER_DRIVER"
+
+/* A broker first hears KEEP_PUT for all that the last one left, up to KEEP_ALL. */
+enum keep_word {
+	KEEP_PUT = 1, /* with a descriptor */
+	KEEP_ALL,
+	KEEP_DROP, /* answered with the same */
+	KEEP_READY,
+	KEEP_END,
+};
+
+struct keep_message {
+	uint32_t word;
+	struct keep_key key;
+};
+
+/* Both wait while the other end is busy. Returns: 0; -errno. */
+int keep_send(int socket, uint32_t word, struct keep_key key, int fd);
+
+/*
+ * Receives a message; fd is -1 where none came with it. flags as of recvmsg(2).
+ * Returns: 0; -ECONNRESET when the other end is gone; -EPROTO; -errno.
+ */
+int keep_receive(int socket, int flags, struct keep_message *ret_message, int *ret_fd);

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/save.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/def.h"
+#include "model/allocation.h"
+#include "model/folder.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/shares.h"
+#include "record/records.h"
+
+/* Ids are saved as given this far ahead, so that few allocations save them. */
+#define IDS_AHEAD 1024
+
+/* ---- the registry ---- */
+
+int registry_keep_records(struct registry *registry, struct records *records)
+{
+	const struct broker_record *old;
+	uint32_t generation = (records_boot(records) & 0xfff) << 20 | 1;
+
+	registry->records = records;
+	old = records_get(records, RECORD_BROKER, 1);
+	if (!old && records_add(records, RECORD_BROKER) != 1)
+		return -ENOMEM;
+	if (old)
+		memcpy(registry->next_id, old->next_id, sizeof(registry->next_id));
+	if (old)
+		registry->peak_bytes = old->peak_bytes;
+	/* Tokens of objects that are gone with the last broker stay unknown. */
+	handle_table_begin(&registry->allocations, generation);
+	handle_table_begin(&registry->streams, generation);
+	handle_table_begin(&registry->owners, generation);
+	handle_table_begin(&registry->modules, generation);
+	handle_table_begin(&registry->functions, generation);
+	handle_table_begin(&registry->folders, generation);
+	return 0;
+}
+
+void registry_save(struct registry *registry)
+{
+	const struct broker_record *old = records_get(registry->records, RECORD_BROKER, 1);
+	struct broker_record record = { 0 };
+
+	if (!registry->records)
+		return;
+	if (old)
+		record = *old;
+	for (int i = 0; i < 4; i++)
+		record.next_id[i] = registry->next_id[i] + IDS_AHEAD;
+	record.peak_bytes = registry->peak_bytes;
+	record.n_devices = registry->n_devices;
+	for (uint32_t i = 0; i < registry->n_devices; i++)
+		strcpy(record.uuid[i], registry->device_at[i]->uuid);
+	records_save(registry->records, RECORD_BROKER, 1, &record);
+}
+
+/* Saves the ids when those saved are used up. */
+static void registry_save_ids(struct registry *registry)
+{
+	const struct broker_record *old = records_get(registry->records, RECORD_BROKER, 1);
+
+	for (int i = 0; old && i < 4; i++) {
+		if (registry->next_id[i] < old->next_id[i])
+			continue;
+		registry_save(registry);
+		break;
+	}
+}
+
+/* ---- owners ---- */
+
+int owner_record_take(struct registry *registry, struct owner *owner)
+{
+	owner->record = records_add(registry->records, RECORD_OWNER);
+	return registry->records && !owner->record ? -ENOMEM : 0;
+}
+
+void owner_save(struct registry *registry, const struct owner *owner)
+{
+	struct owner_record record = {
+		.uid = owner->uid,
+		.gid = owner->gid,
+		.slot = owner->slot,
+		.slot_generation = owner->slot_generation,
+		.peak_bytes = owner->peak_bytes,
+		.restarts = owner->restarts,
+	};
+
+	records_save(registry->records, RECORD_OWNER, owner->record, &record);
+}
+
+void owner_record_drop(struct registry *registry, const struct owner *owner)
+{
+	records_drop(registry->records, RECORD_OWNER, owner->record);
+}
+
+int owner_restore(struct registry *registry, uint32_t index,
+		  const struct owner_record *record)
+{
+	struct owner *owner = owner_new(registry, record->uid, record->gid);
+	int r;
+
+	if (!owner)
+		return -ENOMEM;
+	owner->record = index;
+	owner->slot = record->slot;
+	owner->slot_generation = record->slot_generation;
+	owner->peak_bytes = record->peak_bytes;
+	owner->restarts = record->restarts;
+	r = handle_table_put(&registry->owners, owner, owner->slot,
+			     owner->slot_generation);
+	if (r < 0) {
+		owner_discard(registry, owner);
+		return r;
+	}
+	owner_list(registry, owner);
+	return 0;
+}
+
+/* Words are shorter than their place; the rest of it is zeros. */
+static void copy_word(char *to, const char *word, size_t size)
+{
+	size_t length = strlen(word);
+
+	assert(length < size);
+	memcpy(to, word, length);
+	memset(to + length, 0, size - length);
+}
+
+/* ---- folders ---- */
+
+int folder_record_take(struct registry *registry, struct folder *folder)
+{
+	folder->records = registry->records;
+	folder->record = records_add(registry->records, RECORD_FOLDER);
+	registry_save_ids(registry);
+	return registry->records && !folder->record ? -ENOMEM : 0;
+}
+
+void folder_save(const struct folder *folder)
+{
+	struct folder_record record;
+
+	if (!folder->record || !folder->entry.folder)
+		return;
+	record = (struct folder_record){
+		.id = folder->id,
+		.changed_s = folder->changed_s,
+		.changed_ns = folder->changed_ns,
+		.slot = folder->slot,
+		.slot_generation = folder->slot_generation,
+		.owner = folder->owner->uid,
+		.gid = folder->gid,
+		.mode = folder->mode,
+	};
+	record.folder = folder->entry.folder->record;
+	copy_word(record.name, folder->entry.name, sizeof(record.name));
+	records_save(folder->records, RECORD_FOLDER, folder->record, &record);
+}
+
+void folder_record_drop(const struct folder *folder)
+{
+	records_drop(folder->records, RECORD_FOLDER, folder->record);
+}
+
+int folder_restore(struct folder **ret_folder, struct registry *registry,
+		   struct owner *owner, uint32_t index,
+		   const struct folder_record *record)
+{
+	struct folder *folder;
+	int r = folder_remake(&folder, registry, owner, record->slot,
+			      record->slot_generation);
+
+	if (r < 0)
+		return r;
+	folder->records = registry->records;
+	folder->record = index;
+	folder->id = record->id;
+	folder->gid = record->gid;
+	folder->mode = (uint16_t)record->mode;
+	folder->changed_s = record->changed_s;
+	folder->changed_ns = record->changed_ns;
+	*ret_folder = folder;
+	return 0;
+}
+
+void entry_save(const struct entry *entry)
+{
+	if (entry->type == OBJECT_ALLOCATION)
+		allocation_save(container_of(entry, struct allocation, entry));
+	else if (entry->type == OBJECT_FOLDER)
+		folder_save(container_of(entry, struct folder, entry));
+}
+
+struct records *entry_records(const struct entry *entry)
+{
+	if (entry->type == OBJECT_ALLOCATION)
+		return container_of(entry, struct allocation, entry)->records;
+	if (entry->type == OBJECT_FOLDER)
+		return container_of(entry, struct folder, entry)->records;
+	return NULL;
+}
+
+/* ---- allocations ---- */
+
+int allocation_record_take(struct registry *registry, struct allocation *allocation)
+{
+	allocation->records = registry->records;
+	allocation->record = records_add(registry->records, RECORD_ALLOCATION);
+	registry_save_ids(registry);
+	return registry->records && !allocation->record ? -ENOMEM : 0;
+}
+
+static uint32_t flags_of(const struct allocation *allocation)
+{
+	bool zeroing = allocation->n_zeroings != allocation->n_zeroed;
+
+	return (!allocation->zeroed || zeroing ? RECORD_UNZEROED : 0) |
+	       (allocation->map_readers ? RECORD_MAP_READERS : 0) |
+	       (allocation->sealed ? RECORD_SEALED : 0) |
+	       (allocation->state == ALLOCATION_FREED ? RECORD_FREED : 0) |
+	       (allocation->replaced ? RECORD_REPLACED : 0) |
+	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
+	       (allocation->lifetime ? RECORD_UNTIL : 0);
+}
+
+static uint64_t zeros_owed_from(const struct allocation *allocation)
+{
+	uint64_t from = allocation->size;
+
+	if (!allocation->zeroed)
+		from = allocation->zeros_from;
+	if (allocation->n_zeroings != allocation->n_zeroed)
+		from = MIN(from, allocation->zeroing_from);
+	return from;
+}
+
+_Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
+
+void allocation_save(const struct allocation *allocation)
+{
+	struct allocation_record record;
+
+	if (!allocation->record || allocation->state == ALLOCATION_MAKING)
+		return;
+	memset(&record, 0, offsetof(struct allocation_record, name));
+	record.id = allocation->id;
+	record.size = allocation->size;
+	record.address = allocation->address;
+	record.created_s = allocation->created_s;
+	record.written_s = allocation->written_s;
+	record.written_ns = allocation->written_ns;
+	record.zeros_from = zeros_owed_from(allocation);
+	record.pointer_generation = allocation->pointer_generation;
+	record.slot = allocation->slot;
+	record.slot_generation = allocation->slot_generation;
+	record.owner = allocation->owner->uid;
+	record.gid = allocation->gid;
+	record.block = allocation->block_record;
+	record.block_generation = allocation->block_generation;
+	record.cell = allocation->cell;
+	record.flags = flags_of(allocation);
+	record.mode = allocation->mode;
+	record.kind = allocation->kind;
+	record.device = allocation->device;
+	record.guard = allocation->guard;
+	record.folder = allocation->entry.folder ? allocation->entry.folder->record : 0;
+	copy_word(record.name, allocation->entry.name, sizeof(record.name));
+	copy_word(record.tag, allocation->tag ? allocation->tag : "", sizeof(record.tag));
+	records_save(allocation->records, RECORD_ALLOCATION, allocation->record, &record);
+}
+
+void allocation_record_drop(struct allocation *allocation)
+{
+	if (records_get(allocation->records, RECORD_ALLOCATION, allocation->record))
+		records_drop(allocation->records, RECORD_ALLOCATION, allocation->record);
+}
+
+static void allocation_take_values(struct allocation *allocation,
+				   const struct allocation_record *record)
+{
+	allocation->id = record->id;
+	allocation->size = record->size;
+	allocation->address = record->address;
+	allocation->created_s = record->created_s;
+	allocation->written_s = record->written_s;
+	allocation->written_ns = record->written_ns;
+	allocation->zeroed = !(record->flags & RECORD_UNZEROED);
+	allocation->zeros_from = record->zeros_from;
+	allocation->pointer_generation = record->pointer_generation;
+	allocation->gid = record->gid;
+	allocation->block_record = record->block;
+	allocation->block_generation = record->block_generation;
+	allocation->cell = record->cell;
+	allocation->map_readers = record->flags & RECORD_MAP_READERS;
+	allocation->sealed = record->flags & RECORD_SEALED;
+	allocation->replaced = record->flags & RECORD_REPLACED;
+	allocation->has_descriptor = record->flags & RECORD_DESCRIPTOR;
+	allocation->mode = record->mode;
+	allocation->kind = record->kind;
+	allocation->device = record->device;
+	allocation->guard = record->guard;
+}
+
+/* Characters that no name of a user has; the index makes it the only one. */
+static void name_freed(char name[OBJECT_NAME_MAX + 1], uint32_t index)
+{
+	snprintf(name, OBJECT_NAME_MAX + 1, " %u", index);
+}
+
+void allocation_rename_freed(struct allocation *allocation,
+			     const struct allocation_record *record)
+{
+	strcpy(allocation->entry.name, record->name);
+}
+
+int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
+		       struct owner *owner, struct folder *folder, uint32_t index,
+		       const struct allocation_record *record)
+{
+	struct allocation *allocation = calloc(1, sizeof(*allocation));
+	int r = allocation && strlen(record->name) <= OBJECT_NAME_MAX ? 0 : -ENOMEM;
+	char name[OBJECT_NAME_MAX + 1] = "";
+
+	if (r == 0) {
+		allocation->owner = owner;
+		allocation->records = registry->records;
+		allocation->record = index;
+		allocation->slot = record->slot;
+		allocation->slot_generation = record->slot_generation;
+		allocation->entry.type = OBJECT_ALLOCATION;
+		allocation->tag = record->tag[0] ? strdup(record->tag) : NULL;
+		strcpy(name, record->name);
+		allocation_take_values(allocation, record);
+		if (record->tag[0] && !allocation->tag)
+			r = -ENOMEM;
+	}
+	if (r == 0 && allocation->kind == KIND_MANAGED) {
+		allocation->managed = managed_new(allocation->size);
+		r = allocation->managed ? 0 : -ENOMEM;
+	}
+	if (r == 0 && record->flags & RECORD_FREED)
+		r = handle_table_add(&registry->allocations, allocation,
+				     &allocation->slot, &allocation->slot_generation);
+	else if (r == 0)
+		r = handle_table_put(&registry->allocations, allocation, record->slot,
+				     record->slot_generation);
+	if (r == 0 && record->flags & RECORD_FREED)
+		name_freed(name, index);
+	if (r == 0)
+		r = entry_restore(&allocation->entry, folder, name);
+	/* The process ends: what is made already stays. */
+	if (r < 0)
+		return r;
+	share_restore(owner, SHARE_ALLOCATIONS, 1);
+	share_take_beyond(owner, SHARE_RECORDS, 1);
+	share_take_beyond(owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
+	*ret_allocation = allocation;
+	return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects and their records (record/records.h). An object that has changed is saved
+ * before the registry's lock is let go of, so before anybody is answered: then the next
+ * broker has what was promised. Without records these functions do nothing.
+ *
+ * All under the registry's lock.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "record/types.h"
+
+struct allocation;
+struct entry;
+struct folder;
+struct owner;
+struct records;
+struct registry;
+
+/* From now on objects are saved. None is there yet. Returns: 0; -ENOMEM. */
+int registry_keep_records(struct registry *registry, struct records *records);
+
+/* The devices, at the start; ids that were given. */
+void registry_save(struct registry *registry);
+
+/* Returns: 0; -ENOMEM, before the first save of an object. */
+int owner_record_take(struct registry *registry, struct owner *owner);
+void owner_save(struct registry *registry, const struct owner *owner);
+void owner_record_drop(struct registry *registry, const struct owner *owner);
+
+/*
+ * An allocation is saved from its publication on. What is begun and may not be done when
+ * the broker dies, such as zeroing, is saved as not done.
+ */
+int allocation_record_take(struct registry *registry, struct allocation *allocation);
+void allocation_save(const struct allocation *allocation);
+void allocation_record_drop(struct allocation *allocation);
+
+/* Folders of allocations. */
+int folder_record_take(struct registry *registry, struct folder *folder);
+void folder_save(const struct folder *folder);
+void folder_record_drop(const struct folder *folder);
+
+/* The allocation or the folder of an entry that has another name. */
+void entry_save(const struct entry *entry);
+struct records *entry_records(const struct entry *entry);
+
+/*
+ * Makes an owner, a folder, an allocation of its record, in the order of slots: each has
+ * its old slot. Folders come back out of the tree: entry_restore() follows. Freed
+ * allocations come last and get another slot: allocation_withdraw() follows.
+ * Returns: 0; -EEXIST, -ENOMEM.
+ */
+int owner_restore(struct registry *registry, uint32_t index,
+		  const struct owner_record *record);
+int folder_restore(struct folder **ret_folder, struct registry *registry,
+		   struct owner *owner, uint32_t index,
+		   const struct folder_record *record);
+int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
+		       struct owner *owner, struct folder *folder, uint32_t index,
+		       const struct allocation_record *record);
+
+/* A freed allocation was given a name for the moment, and is out of the tree again. */
+void allocation_rename_freed(struct allocation *allocation,
+			     const struct allocation_record *record);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* The memfd, for the files of this folder. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/def.h"
+#include "record/records.h"
+
+#define RECORDS_MAGIC	"gpumem records\n"
+#define RECORDS_VERSION 1
+
+/* Records that are made resident at a time: a missing page could not be had later. */
+#define RECORDS_STEP 64
+
+struct table_header {
+	char name[16];
+	uint32_t record_size;
+	uint32_t capacity;
+	uint64_t offset;
+	uint32_t n; /* records from index 1 on that may be live; the rest was never used */
+	uint32_t reserved;
+};
+
+struct redo_entry {
+	uint32_t type;
+	uint32_t index;
+	/* the record's bytes */
+};
+
+struct records_header {
+	char magic[16];
+	uint32_t version;
+	uint32_t boot;
+	uint32_t n_tables;
+	uint32_t committed; /* bytes in the redo area are to be copied home; 0: none */
+	uint64_t redo_offset;
+	uint64_t redo_size;
+	struct table_header tables[16];
+};
+
+struct records {
+	int fd;
+	uint8_t *memory;
+	uint64_t size;
+	struct records_header *header;
+	pthread_mutex_t lock; /* recursive: held from begin to end */
+	unsigned int depth;   /* of begins; lock, like all below */
+	uint32_t n_redo;      /* bytes */
+	uint32_t n_resident[N_RECORD_TYPES];
+	uint32_t *free[N_RECORD_TYPES]; /* indices to be used again */
+	uint32_t n_free[N_RECORD_TYPES], free_capacity[N_RECORD_TYPES];
+};
+
+struct record_layout {
+	const char *name;
+	uint32_t size;
+	uint32_t capacity;
+};
+
+extern const struct record_layout record_layouts[N_RECORD_TYPES];
+
+/* The place of a record, live or not. */
+static inline struct record *record_at(const struct records *records,
+				       enum record_type type, uint32_t index)
+{
+	const struct table_header *table = &records->header->tables[type];
+
+	return (struct record *)(records->memory + table->offset +
+				 (uint64_t)index * table->record_size);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Prints records for people: a line each, in the words of the mount. */
+#include "base/text.h"
+#include "record/layout.h"
+
+#define U(value) ((unsigned long long)(value))
+
+static void print_broker(const void *record, struct text *text)
+{
+	const struct broker_record *broker = record;
+
+	text_printf(text,
+		    "next ids %llu, %llu, %llu, %llu (allocations, streams, modules, "
+		    "folders), peak %llu bytes, %u devices",
+		    U(broker->next_id[0]), U(broker->next_id[1]), U(broker->next_id[2]),
+		    U(broker->next_id[3]), U(broker->peak_bytes), broker->n_devices);
+}
+
+static void print_owner(const void *record, struct text *text)
+{
+	const struct owner_record *owner = record;
+
+	text_printf(text, "uid %u, gid %u, peak %llu bytes, %llu restarts", owner->uid,
+		    owner->gid, U(owner->peak_bytes), U(owner->restarts));
+}
+
+static void print_block(const void *record, struct text *text)
+{
+	const struct block_record *block = record;
+
+	text_printf(text, "%llu bytes at 0x%llx", U(block->size), U(block->address));
+	if (block->place == RECORD_DEVICES)
+		text_printf(text, " of the host");
+	else
+		text_printf(text, " of device %u", block->place);
+	if (block->cells)
+		text_printf(text, ", a slab of uid %u", block->payer);
+}
+
+static void print_allocation(const void *record, struct text *text)
+{
+	const struct allocation_record *allocation = record;
+
+	text_add_printable(text, allocation->name);
+	text_printf(text, ": id %llu, %llu bytes at 0x%llx, block %u, uid %u, mode %04o",
+		    U(allocation->id), U(allocation->size), U(allocation->address),
+		    allocation->block, allocation->owner, allocation->mode);
+	if (allocation->tag[0]) {
+		text_printf(text, ", tag ");
+		text_add_printable(text, allocation->tag);
+	}
+	if (allocation->flags & RECORD_SEALED)
+		text_printf(text, ", sealed");
+	if (allocation->flags & RECORD_FREED)
+		text_printf(text, ", freed");
+}
+
+static void print_folder(const void *record, struct text *text)
+{
+	const struct folder_record *folder = record;
+
+	text_add_printable(text, folder->name);
+	text_printf(text, ": id %llu, in folder %u, uid %u, gid %u, mode %04o",
+		    U(folder->id), folder->folder, folder->owner, folder->gid,
+		    folder->mode);
+}
+
+/* Without its ticket. */
+static void print_lease(const void *record, struct text *text)
+{
+	const struct lease_record *lease = record;
+
+	text_printf(text, "id %llu of allocation record %u, uid %u, pid %d, access %s",
+		    U(lease->id), lease->allocation, lease->uid, lease->pid,
+		    lease->write ? "w" : "r");
+}
+
+void records_print(const struct records *records, struct text *text)
+{
+	static void (*const prints[N_RECORD_TYPES])(const void *, struct text *) = {
+		[RECORD_BROKER] = print_broker,	  [RECORD_OWNER] = print_owner,
+		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
+		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
+	};
+
+	text_printf(text, "records of version %u, broker %u\n", records->header->version,
+		    records->header->boot);
+	for (int type = 0; type < N_RECORD_TYPES; type++) {
+		const void *record;
+
+		for (uint32_t i = 1;
+		     (record = records_next(records, (enum record_type)type, &i)); i++) {
+			text_printf(text, "%s %u: ", record_layouts[type].name, i);
+			prints[type](record, text);
+			text_printf(text, "\n");
+		}
+	}
+}

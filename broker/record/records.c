@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+#include "record/records.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "record/layout.h"
+
+#define REDO_SIZE ((uint64_t)16 << 20)
+/* A group of this size is resident from the start. */
+#define REDO_RESIDENT ((off_t)1 << 20)
+
+const struct record_layout record_layouts[N_RECORD_TYPES] = {
+	[RECORD_BROKER] = { "broker", sizeof(struct broker_record), 2 },
+	[RECORD_OWNER] = { "owner", sizeof(struct owner_record), 1u << 20 },
+	[RECORD_BLOCK] = { "block", sizeof(struct block_record), 1u << 20 },
+	[RECORD_ALLOCATION] = { "allocation", sizeof(struct allocation_record),
+				1u << 23 },
+	[RECORD_LEASE] = { "lease", sizeof(struct lease_record), 1u << 20 },
+	[RECORD_FOLDER] = { "folder", sizeof(struct folder_record), 1u << 23 },
+};
+
+void (*records_crash_point)(void);
+
+static inline void crash_point(void)
+{
+	if (__builtin_expect(records_crash_point != NULL, 0))
+		records_crash_point();
+}
+
+/*
+ * The compiler keeps the stores on both sides apart. The processor needs no order: a
+ * process that is killed stops between two instructions, and what it stored is there.
+ */
+static inline void stored(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	crash_point();
+}
+
+/* ---- the memfd ---- */
+
+static uint64_t layout_fill(struct records_header *header)
+{
+	uint64_t offset = 4096;
+
+	memcpy(header->magic, RECORDS_MAGIC, sizeof(header->magic));
+	header->version = RECORDS_VERSION;
+	header->boot = 1;
+	header->n_tables = N_RECORD_TYPES;
+	header->redo_offset = offset;
+	header->redo_size = REDO_SIZE;
+	offset += REDO_SIZE;
+	for (int i = 0; i < N_RECORD_TYPES; i++) {
+		const struct record_layout *layout = &record_layouts[i];
+		struct table_header *table = &header->tables[i];
+
+		strcpy(table->name, layout->name);
+		table->record_size = layout->size;
+		table->capacity = layout->capacity;
+		table->offset = offset;
+		offset += align_up((uint64_t)layout->size * layout->capacity, 4096);
+	}
+	return offset;
+}
+
+static int records_map(struct records *records, uint64_t size)
+{
+	void *memory;
+
+	records->fd = memfd_create("gpumem-records", MFD_CLOEXEC);
+	if (records->fd < 0)
+		return -errno;
+	/* All sizes are reserved, and pages come as they are needed: nothing ever moves. */
+	if (ftruncate(records->fd, (off_t)size) < 0 ||
+	    fallocate(records->fd, 0, 0, 4096 + REDO_RESIDENT) < 0)
+		return errno == ENOSPC ? -ENOMEM : -errno;
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+		      records->fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	(void)madvise(memory, size, MADV_DONTDUMP);
+	records->memory = memory;
+	records->size = size;
+	records->header = memory;
+	return 0;
+}
+
+int records_new(struct records **ret_records)
+{
+	struct records *records = calloc(1, sizeof(*records));
+	struct records_header header = { 0 };
+	pthread_mutexattr_t recursive;
+	int r;
+
+	if (!records)
+		return -ENOMEM;
+	pthread_mutexattr_init(&recursive);
+	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&records->lock, &recursive);
+	pthread_mutexattr_destroy(&recursive);
+	records->fd = -1;
+	r = records_map(records, layout_fill(&header));
+	if (r < 0) {
+		records_free(records);
+		return r;
+	}
+	*records->header = header;
+	*ret_records = records;
+	return 0;
+}
+
+struct records *records_free(struct records *records)
+{
+	if (!records)
+		return NULL;
+	if (records->memory)
+		munmap(records->memory, records->size);
+	closep(&records->fd);
+	for (int i = 0; i < N_RECORD_TYPES; i++)
+		free(records->free[i]);
+	pthread_mutex_destroy(&records->lock);
+	free(records);
+	return NULL;
+}
+
+int records_fd(const struct records *records)
+{
+	return records->fd;
+}
+
+uint32_t records_boot(const struct records *records)
+{
+	return records->header->boot;
+}
+
+/* ---- reading ---- */
+
+const void *records_get(const struct records *records, enum record_type type,
+			uint32_t index)
+{
+	const struct record *record;
+
+	if (!records || !index || index > records->header->tables[type].n)
+		return NULL;
+	record = record_at(records, type, index);
+	return record->state == RECORD_LIVE ? record : NULL;
+}
+
+uint32_t records_generation(const struct records *records, enum record_type type,
+			    uint32_t index)
+{
+	return records && index ? record_at(records, type, index)->generation : 0;
+}
+
+const void *records_next(const struct records *records, enum record_type type,
+			 uint32_t *index)
+{
+	const void *record;
+
+	for (; *index <= records->header->tables[type].n; (*index)++) {
+		record = records_get(records, type, *index);
+		if (record)
+			return record;
+	}
+	return NULL;
+}
+
+/* ---- writing ---- */
+
+/* Makes the pages of a new record, and keeps room to note it as free later. */
+static bool table_grow(struct records *records, enum record_type type, uint32_t index)
+{
+	struct table_header *table = &records->header->tables[type];
+	uint32_t n = MIN(index + RECORDS_STEP, table->capacity);
+	uint32_t *list;
+
+	if (index >= table->capacity)
+		return false;
+	if (index < records->n_resident[type])
+		return true;
+	list = realloc(records->free[type], n * sizeof(*list));
+	if (!list)
+		return false;
+	records->free[type] = list;
+	if (fallocate(records->fd, 0, (off_t)table->offset,
+		      (off_t)n * table->record_size) < 0)
+		return false;
+	records->n_resident[type] = n;
+	return true;
+}
+
+uint32_t records_add(struct records *records, enum record_type type)
+{
+	struct table_header *table;
+	uint32_t index = 0;
+
+	if (!records)
+		return 0;
+	table = &records->header->tables[type];
+	pthread_mutex_lock(&records->lock);
+	if (records->n_free[type]) {
+		index = records->free[type][--records->n_free[type]];
+	} else if (table_grow(records, type, table->n + 1)) {
+		index = table->n + 1;
+		record_at(records, type, index)->generation = 1;
+		stored();
+		table->n = index;
+	}
+	pthread_mutex_unlock(&records->lock);
+	return index;
+}
+
+/* Copies what is committed home. May be repeated. */
+static void redo_home(struct records *records)
+{
+	const uint8_t *redo = records->memory + records->header->redo_offset;
+
+	for (uint32_t at = 0; at < records->header->committed;) {
+		const struct redo_entry *entry = (const void *)(redo + at);
+		uint32_t size = records->header->tables[entry->type].record_size;
+
+		memcpy(record_at(records, (enum record_type)entry->type, entry->index),
+		       entry + 1, size);
+		stored();
+		at += (uint32_t)align_up(sizeof(*entry) + size, 8);
+	}
+	stored();
+	records->header->committed = 0;
+	stored();
+}
+
+void records_begin(struct records *records)
+{
+	if (!records)
+		return;
+	pthread_mutex_lock(&records->lock);
+	records->depth++;
+}
+
+void records_end(struct records *records)
+{
+	if (!records)
+		return;
+	assert(records->depth);
+	if (--records->depth == 0 && records->n_redo) {
+		stored();
+		records->header->committed = records->n_redo;
+		stored();
+		redo_home(records);
+		records->n_redo = 0;
+	}
+	pthread_mutex_unlock(&records->lock);
+}
+
+/* Appends a record to the group; NULL bytes: the record is freed. */
+static void redo_add(struct records *records, enum record_type type, uint32_t index,
+		     const void *bytes)
+{
+	uint32_t size = records->header->tables[type].record_size;
+	const struct record *home = record_at(records, type, index);
+	struct redo_entry *entry =
+		(void *)(records->memory + records->header->redo_offset +
+			 records->n_redo);
+	struct record *record = (void *)(entry + 1);
+
+	assert(records->n_redo + sizeof(*entry) + size + 8 < REDO_SIZE);
+	entry->type = type;
+	entry->index = index;
+	if (bytes)
+		memcpy(record, bytes, size);
+	else
+		memset(record, 0, size);
+	record->state = bytes ? RECORD_LIVE : RECORD_FREE;
+	record->generation = home->generation + !bytes;
+	records->n_redo += (uint32_t)align_up(sizeof(*entry) + size, 8);
+	stored();
+}
+
+void records_save(struct records *records, enum record_type type, uint32_t index,
+		  void *record)
+{
+	if (!records || !index)
+		return;
+	records_begin(records);
+	redo_add(records, type, index, record);
+	records_end(records);
+}
+
+void records_drop(struct records *records, enum record_type type, uint32_t index)
+{
+	if (!records || !index)
+		return;
+	records_begin(records);
+	redo_add(records, type, index, NULL);
+	records_end(records);
+	pthread_mutex_lock(&records->lock);
+	records->free[type][records->n_free[type]++] = index;
+	pthread_mutex_unlock(&records->lock);
+}
+
+/* ---- the records of a dead broker ---- */
+
+static int refuse_records(struct text *why, const char *sentence)
+{
+	text_printf(why, "%s", sentence);
+	return -EINVAL;
+}
+
+
+/* resident: bytes of the file that are there; all else are holes. */
+static int old_check_header(const struct records_header *header, uint64_t size,
+			    uint64_t resident, struct text *why)
+{
+	uint64_t used = 0;
+
+	if (memcmp(header->magic, RECORDS_MAGIC, sizeof(header->magic)) != 0)
+		return refuse_records(why, "these are no records of gpumem");
+	if (header->version != RECORDS_VERSION)
+		return refuse_records(why, "the records are of another version");
+	if (header->n_tables > N_RECORD_TYPES)
+		return refuse_records(why, "the records have tables of a newer version");
+	if (header->redo_offset > size || header->redo_size > size - header->redo_offset ||
+	    header->committed > header->redo_size)
+		return refuse_records(why, "the redo area is outside of the records");
+	for (uint32_t i = 0; i < header->n_tables; i++) {
+		const struct table_header *table = &header->tables[i];
+		uint64_t bytes = (uint64_t)table->record_size * table->capacity;
+
+		if (strncmp(table->name, record_layouts[i].name, sizeof(table->name)) !=
+			    0 ||
+		    table->record_size < sizeof(struct record) ||
+		    table->record_size > record_layouts[i].size ||
+		    table->record_size % 8 || table->offset % 8 || table->offset > size ||
+		    bytes > size - table->offset || table->n >= table->capacity ||
+		    table->capacity > record_layouts[i].capacity)
+			return refuse_records(why, "a table of the records is damaged");
+		used += (uint64_t)table->n * table->record_size;
+	}
+	if (used > resident)
+		return refuse_records(why, "a table of the records is damaged");
+	return 0;
+}
+
+static int old_check_redo(const struct records *old, struct text *why)
+{
+	const uint8_t *redo = old->memory + old->header->redo_offset;
+	uint64_t left = old->header->committed, size;
+
+	for (; left; left -= size, redo += size) {
+		const struct redo_entry *entry = (const void *)redo;
+		const struct table_header *table;
+
+		if (left < sizeof(*entry) || entry->type >= old->header->n_tables)
+			return refuse_records(why, "the redo area is damaged");
+		table = &old->header->tables[entry->type];
+		size = align_up(sizeof(*entry) + table->record_size, 8);
+		if (size > left || !entry->index || entry->index > table->n)
+			return refuse_records(why, "the redo area is damaged");
+	}
+	return 0;
+}
+
+static int old_map(struct records *old, int fd, uint64_t *ret_resident, struct text *why)
+{
+	struct stat stat;
+	void *memory;
+	off_t size;
+
+	if (fstat(fd, &stat) < 0)
+		return -errno;
+	size = stat.st_size;
+	*ret_resident = (uint64_t)stat.st_blocks * 512;
+	if (size < 4096)
+		return refuse_records(why, "these are no records of gpumem");
+	memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	*old = (struct records){
+		.fd = -1, .memory = memory, .size = (uint64_t)size, .header = memory
+	};
+	return 0;
+}
+
+static int records_copy(struct records *records, const struct records *old)
+{
+	records->header->boot = old->header->boot + 1;
+	for (uint32_t i = 0; i < old->header->n_tables; i++) {
+		const struct table_header *from = &old->header->tables[i];
+		enum record_type type = (enum record_type)i;
+
+		for (uint32_t index = 1; index <= from->n; index++) {
+			const struct record *record = record_at(old, type, index);
+
+			if (!table_grow(records, type, index))
+				return -ENOMEM;
+			memcpy(record_at(records, type, index), record,
+			       from->record_size);
+			records->header->tables[i].n = index;
+			if (record->state != RECORD_LIVE)
+				records->free[i][records->n_free[i]++] = index;
+		}
+	}
+	return 0;
+}
+
+int records_open(struct records **ret_records, int fd, struct text *why)
+{
+	struct records *records = NULL, old = { 0 };
+	uint64_t resident = 0;
+	int r = old_map(&old, fd, &resident, why);
+
+	if (r < 0)
+		return r;
+	r = old_check_header(old.header, old.size, resident, why);
+	if (r == 0)
+		r = old_check_redo(&old, why);
+	if (r == 0) {
+		redo_home(&old);
+		r = records_new(&records);
+	}
+	if (r == 0)
+		r = records_copy(records, &old);
+	munmap(old.memory, old.size);
+	if (r == 0)
+		r = records_check(records, why);
+	if (r < 0) {
+		records_free(records);
+		return r;
+	}
+	*ret_records = records;
+	return 0;
+}

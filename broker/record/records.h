@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records: what a broker leaves to the next when it dies.
+ *
+ * They lie in a memfd that the keeper holds, too. Not power loss is survived but the death
+ * of this process at any instruction: the stores of a thread are in memory in program
+ * order up to where the thread stopped, so no flush, no checksum and no log is needed.
+ * Records change in place, all of a group or none: the new bytes go to the redo area, one
+ * store commits them, then they are copied home. A reader finishes a copy that was cut
+ * short.
+ *
+ * Records are written under the lock of their objects; the lock here is taken last.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record/types.h"
+
+struct records;
+struct text;
+
+/* Returns: 0; -ENOMEM, -EMFILE. */
+int records_new(struct records **ret_records);
+
+/*
+ * The records of a dead broker, copied to a memfd of their own: the old ones are never
+ * changed. Every index and generation stays. fd is borrowed.
+ *
+ * Returns: 0; -EINVAL with a sentence: these are no records that this program can use;
+ * -ENOMEM, -EMFILE.
+ */
+int records_open(struct records **ret_records, int fd, struct text *why);
+
+/* Takes NULL. Returns: NULL. */
+struct records *records_free(struct records *records);
+
+/* The memfd; borrowed. */
+int records_fd(const struct records *records);
+
+/* How many brokers have written here, this one included: 1, 2, ... */
+uint32_t records_boot(const struct records *records);
+
+/*
+ * Reserves a record; it is free until its first save. Takes NULL.
+ * Returns: an index; 0: no memory, or no records are kept.
+ */
+uint32_t records_add(struct records *records, enum record_type type);
+
+/*
+ * Between these the changes of the calling thread are one: all happen or none. May be
+ * nested. Take NULL, as the functions below.
+ */
+void records_begin(struct records *records);
+void records_end(struct records *records);
+
+/* Writes a record and makes it live; `record` in it is filled in. index 0: nothing. */
+void records_save(struct records *records, enum record_type type, uint32_t index,
+		  void *record);
+
+/* Frees a record. index 0: nothing. */
+void records_drop(struct records *records, enum record_type type, uint32_t index);
+
+/* The generation of a record, live or not; of a live one until it is dropped. */
+uint32_t records_generation(const struct records *records, enum record_type type,
+			    uint32_t index);
+
+/* The live record at the index; NULL: none. Valid as long as nobody changes it. */
+const void *records_get(const struct records *records, enum record_type type,
+			uint32_t index);
+
+/* The first live record at or after *index, and sets *index to its index. */
+const void *records_next(const struct records *records, enum record_type type,
+			 uint32_t *index);
+
+/* Prints them, for people. */
+void records_print(const struct records *records, struct text *text);
+
+/* Compares records with each other. Returns: 0; -EINVAL with a sentence. */
+int records_check(const struct records *records, struct text *why);
+
+/* Tests: called between any two steps of a change. */
+extern void (*records_crash_point)(void);

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records of objects, for the next broker.
+ *
+ * A record is enough to make its object again. Fields are only ever appended: a loader
+ * knows the size of the writer's records, and what an older writer had not yet is 0. A
+ * reference is an index, 0 for none. Owners are named by uid.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define RECORD_NAME_BYTES 256
+#define RECORD_TAG_BYTES  256
+#define RECORD_DEVICES	  16
+
+enum record_type {
+	RECORD_BROKER, /* one */
+	RECORD_OWNER,
+	RECORD_BLOCK,
+	RECORD_ALLOCATION,
+	RECORD_LEASE,
+	RECORD_FOLDER, /* of allocations */
+	N_RECORD_TYPES,
+};
+
+enum record_state {
+	RECORD_FREE,
+	RECORD_LIVE,
+};
+
+/* First in every record. The generation goes up when the record is freed. */
+struct record {
+	uint32_t state;
+	uint32_t generation;
+};
+
+struct broker_record {
+	struct record record;
+	uint64_t next_id[4]; /* of allocations, streams, modules, folders */
+	uint64_t peak_bytes;
+	uint32_t n_devices;
+	uint32_t init_bytes; /* of the kernel's INIT request */
+	char uuid[RECORD_DEVICES][48];
+	uint8_t init[256];
+};
+
+struct owner_record {
+	struct record record;
+	uint32_t uid, gid;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint64_t peak_bytes;
+	uint64_t restarts;
+};
+
+/* The memory is a descriptor of the keeper, under the block's index and generation. */
+struct block_record {
+	struct record record;
+	uint64_t address;
+	uint64_t size;
+	uint32_t place;
+	uint32_t guard;
+	uint32_t cells; /* a slab of cells: 1 and the class of their size; else 0 */
+	uint32_t payer; /* uid charged for the descriptor of a slab */
+};
+
+enum allocation_record_flag {
+	RECORD_UNZEROED = 1 << 0, /* zeros are owed from zeros_from on */
+	RECORD_MAP_READERS = 1 << 1,
+	RECORD_SEALED = 1 << 2,
+	RECORD_FREED = 1 << 3, /* its name is gone; leases may keep it */
+	RECORD_REPLACED = 1 << 4,
+	RECORD_DESCRIPTOR = 1 << 5, /* its owner is charged for one */
+	RECORD_UNTIL = 1 << 6, /* it was to end with something else */
+};
+
+struct allocation_record {
+	struct record record;
+	uint64_t id;
+	uint64_t size;
+	uint64_t address;
+	int64_t created_s;
+	int64_t written_s;
+	uint64_t zeros_from;
+	uint32_t written_ns;
+	uint32_t pointer_generation;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint32_t owner;			/* uid */
+	uint32_t gid;
+	uint32_t block; /* 0: the memory was a worker's */
+	uint32_t cell;
+	uint32_t flags;
+	uint16_t mode;
+	uint8_t kind;
+	uint8_t device;
+	uint8_t guard;
+	uint32_t block_generation;
+	uint32_t folder; /* 0: none */
+	char name[RECORD_NAME_BYTES];
+	char tag[RECORD_TAG_BYTES]; /* "": none */
+};
+
+struct folder_record {
+	struct record record;
+	uint64_t id;
+	int64_t changed_s;
+	uint32_t changed_ns;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint32_t folder;		/* that has it; 0: none */
+	uint32_t owner;			/* uid */
+	uint32_t gid;
+	uint32_t mode;
+	uint32_t reserved;
+	char name[RECORD_NAME_BYTES];
+};
+
+struct lease_record {
+	struct record record;
+	uint64_t id;
+	int64_t since_s;
+	uint64_t file; /* the number of the open file */
+	uint32_t allocation;
+	uint32_t uid;
+	uint32_t gid;
+	int32_t pid;
+	uint64_t unique; /* number of the request that opened it */
+	uint8_t write;
+	uint8_t granted;
+	uint8_t secret[16];
+	uint8_t reserved[6];
+};

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "takeover.h"
+
+#include "base/def.h"
+#include "kernel.h"
+#include "node.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+/* Where the system's headers are older. */
+#define NOTIFY_RESEND ((int32_t)7)
+
+int takeover_check(struct text *why)
+{
+	unsigned int major, minor;
+	struct utsname kernel;
+
+	if (uname(&kernel) < 0 || sscanf(kernel.release, "%u.%u", &major, &minor) != 2 ||
+	    major > 6 || (major == 6 && minor >= 9))
+		return 0;
+	text_printf(why, "--keep needs Linux 6.9 or newer, and this is Linux %s",
+		    kernel.release);
+	return -EOPNOTSUPP;
+}
+
+void takeover_note(struct broker *broker, const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+
+	if (header->opcode == FUSE_INIT)
+		broker_note_init_request(broker, request->mem, request->size);
+}
+
+int takeover_begin(struct fuse_session *session, struct broker *broker)
+{
+	const struct fuse_out_header resend = { .len = sizeof(resend),
+						.error = NOTIFY_RESEND };
+	struct fuse_buf request = { 0 };
+	_cleanup_free_ void *copy = NULL;
+	const void *bytes;
+
+	request.size = broker_init_request(broker, &bytes);
+	/* It died before INIT: the kernel sends it again. */
+	if (request.size) {
+		copy = malloc(request.size);
+		if (!copy)
+			return -ENOMEM;
+		request.mem = memcpy(copy, bytes, request.size);
+		kernel_look(&request);
+		fuse_session_process_buf(session, &request);
+	}
+	if (write(fuse_session_fd(session), &resend, sizeof(resend)) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Requests that change nothing, or that end what the caller has. */
+static bool may_repeat(uint32_t opcode)
+{
+	static const uint8_t repeated[] = {
+		FUSE_LOOKUP, FUSE_FORGET,      FUSE_BATCH_FORGET, FUSE_GETATTR,
+		FUSE_STATFS, FUSE_READLINK,    FUSE_OPEN,	  FUSE_READ,
+		FUSE_FLUSH,  FUSE_RELEASE,     FUSE_OPENDIR,	  FUSE_READDIR,
+		FUSE_LSEEK,  FUSE_READDIRPLUS, FUSE_RELEASEDIR,	  FUSE_ACCESS,
+		FUSE_POLL,   FUSE_GETXATTR,    FUSE_LISTXATTR,	  FUSE_INTERRUPT,
+		FUSE_INIT,   FUSE_DESTROY,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(repeated); i++) {
+		if (repeated[i] == opcode)
+			return true;
+	}
+	return false;
+}
+
+/* The last broker alone knew which control file an inode of its own was. */
+static const char *file_name(uint64_t id)
+{
+	struct node node;
+
+	if (node_is_control_inode(id) || node_from_id(id, &node) < 0)
+		return "control";
+	return node.row->name[0] ? node.row->name : "folder";
+}
+
+bool takeover_refuse(struct fuse_session *session, struct broker *broker,
+		     const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+	const struct fuse_out_header answer = {
+		.len = sizeof(answer),
+		.error = -EIO,
+		.unique = header->unique,
+	};
+	const struct caller caller = { .uid = header->uid,
+				       .gid = header->gid,
+				       .pid = (pid_t)header->pid };
+	ssize_t sent;
+
+	if (may_repeat(header->opcode))
+		return false;
+	broker_fail(broker, &caller, file_name(header->nodeid), EIO,
+		    "the broker died while this was under way: look whether it was done");
+	sent = write(fuse_session_fd(session), &answer, sizeof(answer));
+	(void)sent; /* the caller may have gone */
+	return true;
+}

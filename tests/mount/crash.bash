@@ -1,0 +1,317 @@
+#!/bin/bash
+# The broker dies, its keeper starts the next: the mount, the memory and the leases go on.
+. "${BASH_SOURCE%/*}/lib.bash"
+
+# keep [OPTION]...: a broker of a case's own, under a keeper.
+keep()
+{
+	broker_start "$T/own" --keep "$@" --driver "$(driver own)"
+	O=$T/own/mnt
+}
+
+broker_pid()
+{
+	pgrep -P "$(<"$T/own/pid")"
+}
+
+# die: the broker is killed, and the next one answers.
+die()
+{
+	local old new
+	old=$(broker_pid)
+	kill -KILL "$old"
+	timeout 20 cat "$O/version" >/dev/null || fail "the mount does not answer" "$(<"$T/own/stderr")"
+	new=$(broker_pid)
+	[ "$old" != "$new" ] || fail "broker $old is still there"
+	like "$(tail -n 1 "$T/own/stderr")" '^gpumemd: the broker was killed by signal 9$'
+}
+
+# end: as broker_stop, after deaths that the keeper has told.
+end()
+{
+	grep -v '^gpumemd: the broker was killed by signal 9$' "$T/own/stderr" >"$T/own/rest" || true
+	[ ! -s "$T/own/rest" ] || fail "on stderr:" "$(<"$T/own/rest")"
+	: >"$T/own/stderr"
+	broker_stop "$T/own"
+}
+
+say()
+{
+	echo "$2" >"$O/control/$1"
+}
+
+# All of the objects that is promised to stay, bytes included.
+everything()
+{
+	cd "$O/allocations"
+	ls -lnR --time-style=full-iso
+	find . -type f \( -name id -o -name kind -o -name size_bytes -o \
+		-name address -o -name generation -o -name state -o -name tag -o -name owner -o \
+		-name created -o -name last_write -o -name map -o -name sealed -o -name data \) \
+		-exec sha256sum {} + | sort -k 2
+	cd "$M"
+}
+
+test_memory_and_names_outlive_the_broker()
+{
+	local before
+	keep
+	say alloc 'big 8M tag=weights'
+	say alloc 'small 4K'
+	say alloc 'small2 4K map=readers'
+	say alloc 'onhost 2M kind=host'
+	say alloc 'onhost2 100 kind=host'
+	say alloc 'guarded 64K guard=1'
+	for i in big small small2 onhost onhost2 guarded; do
+		head -c "$(<"$O/allocations/$i/size_bytes")" /dev/urandom >"$O/allocations/$i/data"
+	done
+	chmod 640 "$O/allocations/big"
+	mkdir -m 750 "$O/allocations/folder" "$O/allocations/folder/below"
+	mv "$O/allocations/small2" "$O/allocations/folder/below/renamed"
+	mv "$O/allocations/folder" "$O/allocations/models"
+	echo 1 >"$O/allocations/onhost/sealed"
+	before=$(everything)
+	die
+	diff <(everything) - <<<"$before"
+	die
+	diff <(everything) - <<<"$before"
+	is "$(ls "$O/allocations" | xargs)" 'big guarded models onhost onhost2 small'
+	# All of it can be used and freed, and made again.
+	say fill 'big i32:7'
+	is "$(od -A n -t d4 -N 4 "$O/allocations/big/data" | xargs)" 7
+	rmdir "$O"/allocations/models/below/* "$O"/allocations/models/below "$O"/allocations/*
+	say alloc 'big 8M'
+	is "$(<"$O/allocations/big/state")" live
+	end
+}
+
+test_what_was_freed_stays_freed_and_its_memory_is_back()
+{
+	local before
+	keep
+	say alloc 'x 4M'
+	say alloc 'z 4K'
+	before=$(<"$O/devices/0/memory_used_bytes")
+	for i in 1 2 3 4; do
+		say alloc 'y 16M'
+		say fill 'y i32:1'
+		rmdir "$O/allocations/y"
+		die
+		is "$(ls "$O/allocations" | xargs)" 'x z'
+	done
+	eventually "[ \"\$(<'$O/devices/0/memory_used_bytes')\" = $before ]"
+	is "$(value_of "$O/status" device_bytes)" $(((4 << 20) + 4096))
+	end
+}
+
+test_ids_and_addresses_are_given_once()
+{
+	local ids
+	keep
+	say alloc 'x 4M'
+	die
+	say alloc 'y 4M'
+	die
+	say alloc 'z 4M'
+	ids=$(sort -u "$O"/allocations/*/id | wc -l)
+	is "$ids" 3
+	is "$(sort -u "$O"/allocations/*/address | wc -l)" 3
+	is "$(stat -c %i "$O"/allocations/* | sort -u | wc -l)" 3
+	end
+}
+
+test_memory_that_nobody_touched_is_still_zero()
+{
+	keep
+	say alloc 'x 4K'
+	say fill 'x i32:-1'
+	rmdir "$O/allocations/x"
+	say alloc 'x 4K' # the cell of the first
+	die
+	is_zero "$O/allocations/x/data"
+	end
+}
+
+test_memory_of_a_worker_is_lost_and_says_so()
+{
+	keep
+	say alloc 'x 1M kind=managed'
+	say fill 'x i32:1'
+	die
+	is "$(<"$O/allocations/x/state")" lost
+	is "$(<"$O/allocations/x/generation")" 2
+	! cat "$O/allocations/x/data" >/dev/null 2>&1 || fail 'lost memory was read'
+	like "$(tail -n 1 "$O/errors")" 'ESTALE allocation x is lost: the worker that held it ended with the broker'
+	rmdir "$O/allocations/x"
+	say alloc 'x 1M kind=managed'
+	say fill 'x i32:1'
+	rmdir "$O/allocations/x"
+	end
+}
+
+test_an_open_lease_stays_good()
+{
+	local ticket lease
+	keep
+	say alloc 'x 4M'
+	say fill 'x i32:5'
+	exec {lease}<>"$O/allocations/x/lease"
+	ticket=$(awk '$1 == "ticket" { print $2 }' <&"$lease")
+	like "$ticket" ':'
+	die
+	is "$(value_of "$O/status" leases)" 1
+	# The text anew, by the descriptor of old; the ticket is good.
+	py "$lease" "$O/socket" "$ticket" <<'EOF'
+import os, socket, sys
+lease, path, ticket = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+text = os.pread(lease, 4096, 0).decode()
+assert f"ticket {ticket}\n" in text, text
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+    s.connect(os.readlink(path))
+    s.send(ticket.encode())
+    answer, fds, _, _ = socket.recv_fds(s, 1, 1)
+assert answer == b"\0" and len(fds) == 1, (answer, fds)
+os.write(lease, b"hold w\n")
+os.write(lease, b"release\n")
+EOF
+	# A free waits for the lease, as ever, also over another death.
+	rmdir "$O/allocations/x"
+	is "$(value_of "$O/status" freed_leased_bytes)" $((4 << 20))
+	die
+	is "$(value_of "$O/status" freed_leased_bytes)" $((4 << 20))
+	is "$(ls "$O/allocations")" ''
+	exec {lease}>&-
+	eventually "[ \"\$(value_of '$O/status' freed_leased_bytes)\" = 0 ]"
+	end
+}
+
+test_a_line_under_way_is_an_error_and_is_not_done_twice()
+{
+	local first second waiting status=0
+	keep
+	say alloc 'x 4M'
+	exec {first}<>"$O/allocations/x/lease"
+	cat <&"$first" >/dev/null
+	echo 'hold w' >&"$first"
+	(echo 'x i32:1' >"$O/control/fill") 2>"$T/said" &
+	waiting=$!
+	eventually "grep -q '^[0-9]* 0x1 ' /proc/$waiting/syscall" # in write(1, ...)
+	die
+	wait "$waiting" || status=$?
+	is "$status" 1
+	like "$(<"$T/said")" "${message[EIO]}"
+	like "$(tail -n 1 "$O/errors")" " control EIO the broker died while this was under way: look whether it was done"
+	# The hold ended with its broker, the lease did not.
+	is "$(awk '$1 == "hold" { print $2 }' "$O/allocations/x/lease")" none
+	is_zero "$O/allocations/x/data"
+	exec {first}>&-
+	end
+}
+
+test_descriptors_of_other_files_are_stale()
+{
+	local data
+	keep
+	say alloc 'x 4M'
+	exec {data}<"$O/allocations/x/data"
+	die
+	! cat <&"$data" >/dev/null 2>"$T/said" || fail 'it could be read'
+	like "$(<"$T/said")" "${message[ESTALE]}"
+	exec {data}<&-
+	is_zero "$O/allocations/x/data"
+	end
+}
+
+test_memory_that_ends_with_something_ends_with_the_broker()
+{
+	local control
+	keep
+	exec {control}>"$O/control/alloc"
+	echo 'x 4M until=close' >&"$control"
+	say alloc 'y 4M'
+	die
+	is "$(ls "$O/allocations")" y
+	exec {control}>&-
+	end
+}
+
+test_names_change_all_or_none()
+{
+	keep
+	say alloc 'a 1M'
+	say alloc 'b 1M'
+	say publish 'b a'
+	die
+	is "$(ls "$O/allocations")" a
+	is "$(<"$O/allocations/a/sealed")" 1
+	end
+}
+
+test_umount_and_signals_end_both()
+{
+	local status
+	keep
+	say alloc 'x 4M'
+	end
+	keep
+	say alloc 'x 4M'
+	kill -TERM "$(<"$T/own/pid")"
+	broker_ended "$T/own"
+	! is_mounted "$O"
+}
+
+# Else memory would be held that nobody can reach.
+test_the_broker_dies_with_its_keeper()
+{
+	local broker
+	keep
+	say alloc 'x 4M'
+	broker=$(broker_pid)
+	kill -KILL "$(<"$T/own/pid")"
+	eventually "[ ! -e /proc/$broker ]"
+	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
+	unmount "$O"
+}
+
+test_the_starter_returns_and_the_next_broker_needs_no_folder_of_the_first()
+{
+	local keeper
+	mkdir -p "$T/own/mnt" "$T/from"
+	O=$T/own/mnt
+	(cd "$T/from" && "$GPUMEMD" --keep --driver "$(driver own)" "$O")
+	rmdir "$T/from"
+	keeper=$(pgrep -f -- "--keep --driver .* $O\$" | head -n 1)
+	echo 'x 1M' >"$O/control/alloc"
+	kill -KILL "$(pgrep -P "$keeper")"
+	is "$(ls "$O/allocations")" x
+	unmount "$O"
+	eventually "[ ! -e /proc/$keeper ]"
+}
+
+# It could not send again what a broker that died has not answered.
+test_an_older_kernel_is_refused_at_the_start()
+{
+	local status=0
+	mkdir -p "$T/mnt"
+	setarch --uname-2.6 "$GPUMEMD" --keep --driver "$(driver own)" "$T/mnt" 2>"$T/said" || status=$?
+	is "$status" 1
+	like "$(<"$T/said")" '^gpumemd: --keep needs Linux 6.9 or newer, and this is Linux 2\.6\.'
+}
+
+test_the_records_can_be_looked_at()
+{
+	local broker fd said status=0
+	keep
+	say alloc 'x 4M tag=hello'
+	broker=$(broker_pid)
+	fd=$(find "/proc/$broker/fd" -lname '*gpumem-records*')
+	said=$("$GPUMEMD" --check-journal "$fd")
+	like "$said" 'allocation 1: x: id [0-9]+, 4194304 bytes at 0x[0-9a-f]+, block 1, .*tag hello'
+	head -c 65536 /dev/urandom >"$T/noise"
+	said=$("$GPUMEMD" --check-journal "$T/noise" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" 'these are no records of gpumem'
+	end
+}
+
+main "$@"

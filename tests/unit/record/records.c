@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of a broker that dies at any store: the next has all of a change or nothing
+ * of it. Damaged records are refused or loaded, and break nothing.
+ */
+#include "record/records.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/def.h"
+#include "base/text.h"
+
+static struct records *fresh(void)
+{
+	struct records *records = NULL;
+
+	cr_assert(eq(int, records_new(&records), 0));
+	return records;
+}
+
+static struct allocation_record allocation_of(const char *name, uint32_t slot)
+{
+	struct allocation_record record = {
+		.id = slot + 1,
+		.size = 4096,
+		.address = 0x1000,
+		.slot = slot,
+		.slot_generation = 1,
+		.pointer_generation = 1,
+	};
+
+	strcpy(record.name, name);
+	return record;
+}
+
+static uint32_t add(struct records *records, const char *name, uint32_t slot)
+{
+	struct allocation_record record = allocation_of(name, slot);
+	uint32_t index = records_add(records, RECORD_ALLOCATION);
+
+	cr_assert(gt(u32, index, 0));
+	records_save(records, RECORD_ALLOCATION, index, &record);
+	return index;
+}
+
+static struct records *reopen(const struct records *records)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct records *next = NULL;
+	int r = records_open(&next, records_fd(records), &why);
+
+	cr_assert(eq(int, r, 0), "%s", text_string(&why));
+	return next;
+}
+
+static const char *name_at(const struct records *records, uint32_t index)
+{
+	const struct allocation_record *record =
+		records_get(records, RECORD_ALLOCATION, index);
+
+	return record ? record->name : "";
+}
+
+Test(records, the_next_broker_has_every_record)
+{
+	struct records *records = fresh(), *next;
+	uint32_t x = add(records, "x", 0), y = add(records, "y", 1);
+
+	records_drop(records, RECORD_ALLOCATION, x);
+	next = reopen(records);
+	cr_assert(eq(u32, records_boot(records), 1));
+	cr_assert(eq(u32, records_boot(next), 2));
+	cr_assert(eq(ptr, (void *)records_get(next, RECORD_ALLOCATION, x), NULL));
+	cr_assert(eq(str, (char *)name_at(next, y), "y"));
+	records_free(next);
+	records_free(records);
+}
+
+Test(records, an_index_that_comes_again_has_another_generation)
+{
+	struct records *records = fresh(), *next;
+	uint32_t x = add(records, "x", 0);
+	uint32_t before = records_generation(records, RECORD_ALLOCATION, x);
+
+	records_drop(records, RECORD_ALLOCATION, x);
+	next = reopen(records);
+	cr_assert(eq(u32, add(next, "y", 0), x));
+	cr_assert(ne(u32, records_generation(next, RECORD_ALLOCATION, x), before));
+	records_free(next);
+	records_free(records);
+}
+
+Test(records, without_records_nothing_is_kept)
+{
+	struct allocation_record record = allocation_of("x", 0);
+
+	records_begin(NULL);
+	cr_assert(eq(u32, records_add(NULL, RECORD_ALLOCATION), 0));
+	records_save(NULL, RECORD_ALLOCATION, 0, &record);
+	records_drop(NULL, RECORD_ALLOCATION, 0);
+	records_end(NULL);
+	cr_assert(eq(ptr, (void *)records_get(NULL, RECORD_ALLOCATION, 1), NULL));
+}
+
+Test(records, more_than_a_thousand_find_their_place)
+{
+	struct records *records = fresh(), *next;
+	char name[16];
+
+	for (uint32_t i = 0; i < 1500; i++) {
+		snprintf(name, sizeof(name), "x%u", i);
+		cr_assert(eq(u32, add(records, name, i), i + 1));
+	}
+	next = reopen(records);
+	for (uint32_t i = 0; i < 1500; i++) {
+		snprintf(name, sizeof(name), "x%u", i);
+		cr_assert(eq(str, (char *)name_at(next, i + 1), name));
+	}
+	records_free(next);
+	records_free(records);
+}
+
+/* ---- death at each store ---- */
+
+static unsigned int points_left;
+
+static void die_at_point(void)
+{
+	if (points_left-- == 0)
+		_exit(77);
+}
+
+/* x and y change names, and z goes: all at once. */
+static void change(struct records *records)
+{
+	struct allocation_record x = allocation_of("y", 0), y = allocation_of("x", 1);
+
+	records_begin(records);
+	records_save(records, RECORD_ALLOCATION, 1, &x);
+	records_begin(records);
+	records_save(records, RECORD_ALLOCATION, 2, &y);
+	records_end(records);
+	records_drop(records, RECORD_ALLOCATION, 3);
+	records_end(records);
+}
+
+static void expect_all_or_nothing(const struct records *next, unsigned int point,
+				  unsigned int *n_done)
+{
+	bool done = strcmp(name_at(next, 1), "y") == 0;
+
+	cr_assert(eq(str, (char *)name_at(next, 1), done ? "y" : "x"), "%u", point);
+	cr_assert(eq(str, (char *)name_at(next, 2), done ? "x" : "y"), "%u", point);
+	cr_assert(eq(str, (char *)name_at(next, 3), done ? "" : "z"), "%u", point);
+	*n_done += done;
+}
+
+Test(records, a_death_at_any_store_leaves_all_or_nothing)
+{
+	unsigned int point, n_done = 0;
+	int status = 0;
+
+	for (point = 0; point < 1000; point++) {
+		struct records *records = fresh(), *next;
+		pid_t pid;
+
+		add(records, "x", 0);
+		add(records, "y", 1);
+		add(records, "z", 2);
+		pid = fork();
+		if (pid == 0) {
+			points_left = point;
+			records_crash_point = die_at_point;
+			change(records);
+			_exit(0);
+		}
+		cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+		next = reopen(records);
+		expect_all_or_nothing(next, point, &n_done);
+		records_free(next);
+		records_free(records);
+		if (WEXITSTATUS(status) == 0)
+			break;
+	}
+	/* Deaths before and after the store that commits. */
+	cr_assert(gt(u32, point, 8), "%u points", point);
+	cr_assert(gt(u32, n_done, 3), "%u of %u done", n_done, point);
+	cr_assert(lt(u32, n_done, point), "%u of %u done", n_done, point);
+}
+
+/* ---- damage ---- */
+
+static int open_damaged(const struct records *records, off_t at, uint8_t flip)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct records *next = NULL;
+	uint8_t byte;
+	int r;
+
+	cr_assert(eq(int, pread(records_fd(records), &byte, 1, at), 1));
+	byte ^= flip;
+	cr_assert(eq(int, pwrite(records_fd(records), &byte, 1, at), 1));
+	r = records_open(&next, records_fd(records), &why);
+	cr_assert(r == 0 || (r == -EINVAL && why.length), "%d at %lld", r,
+		  (long long)at);
+	records_free(next);
+	byte ^= flip;
+	cr_assert(eq(int, pwrite(records_fd(records), &byte, 1, at), 1));
+	return r;
+}
+
+/* One bit of each byte, another in the next. */
+Test(records, any_byte_of_the_header_may_be_wrong)
+{
+	struct records *records = fresh();
+	unsigned int n_refused = 0;
+
+	add(records, "x", 0);
+	add(records, "y", 1);
+	for (off_t at = 0; at < 320; at++) {
+		for (int bit = 7; bit >= 0; bit -= 3)
+			n_refused += open_damaged(records, at,
+						  (uint8_t)(1 << (at + bit) % 8)) < 0;
+	}
+	cr_assert(gt(u32, n_refused, 100));
+	records_free(records);
+}
+
+static void expect_refused(struct records *records, const char *sentence)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct records *next = NULL;
+
+	cr_assert(eq(int, records_open(&next, records_fd(records), &why), -EINVAL));
+	cr_assert(strstr(text_string(&why), sentence) != NULL, "%s", text_string(&why));
+	records_free(records);
+}
+
+Test(records, records_that_contradict_each_other_are_refused)
+{
+	struct allocation_record lost = allocation_of("x", 0);
+	struct lease_record lease = { .allocation = 7, .file = (uint64_t)1 << 32 };
+	struct block_record block = { .address = 0x1000, .size = 0x2000 };
+	struct records *records;
+
+	records = fresh();
+	add(records, "x", 0);
+	add(records, "x", 1);
+	expect_refused(records, "the same name");
+
+	records = fresh();
+	add(records, "x", 0);
+	add(records, "y", 0);
+	expect_refused(records, "the same slot");
+
+	records = fresh();
+	lost.block = 5;
+	records_save(records, RECORD_ALLOCATION, records_add(records, RECORD_ALLOCATION),
+		     &lost);
+	expect_refused(records, "a block that is not there");
+
+	records = fresh();
+	records_save(records, RECORD_LEASE, records_add(records, RECORD_LEASE), &lease);
+	expect_refused(records, "an allocation that is not there");
+
+	records = fresh();
+	records_save(records, RECORD_BLOCK, records_add(records, RECORD_BLOCK), &block);
+	block.address += 0x1000;
+	records_save(records, RECORD_BLOCK, records_add(records, RECORD_BLOCK), &block);
+	expect_refused(records, "two blocks overlap");
+}
