@@ -333,6 +333,16 @@ void alloc_queues_end(struct broker *broker)
 
 /* ---- without room ---- */
 
+/* Host memory has no known end. */
+static bool alloc_request_will_never_fit(const struct alloc_request *alloc)
+{
+	const struct allocation *allocation = alloc->allocation;
+	const struct registry *registry = alloc->broker->registry;
+
+	return allocation->kind != KIND_HOST &&
+	       allocation->size > registry->device_at[allocation->device]->memory_total;
+}
+
 void alloc_request_no_memory(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
@@ -340,6 +350,10 @@ void alloc_request_no_memory(struct alloc_request *alloc)
 	bool parked, again;
 
 	alloc_request_shrink_pools(broker, allocation_place(alloc->allocation), NULL);
+	if (alloc_request_will_never_fit(alloc)) {
+		alloc_request_ask_free(alloc);
+		return;
+	}
 	if (alloc->patient) {
 		alloc_request_be_patient(alloc);
 		return;

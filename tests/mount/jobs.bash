@@ -456,6 +456,15 @@ test_a_wait_ends_with_enomem_and_says_how_long_it_was()
 	echo 'x 1M' >control/alloc
 }
 
+# A wait of 500 s would be longer than a topic may take.
+test_memory_that_a_device_will_never_have_is_not_waited_for()
+{
+	needs_software 'have little memory'
+	refused ENOMEM 'allocation x of 600 MiB: device 0 has .* free of 512 MiB' 'echo "x 600M wait=500" >control/alloc'
+	unlike "$(tail -n 1 errors)" 'within'
+	is "$(value_of status waiting)" 0
+}
+
 test_wait_0_does_not_wait()
 {
 	full
