@@ -19,7 +19,7 @@ static const char *const names[N_OBJECT_TYPES][NODE_NUMBERS_MAX] = {
 		"control/free", "control/fill", "control/copy", "control/load",
 		"control/save", "control/publish", "control/prefetch", "control/advise",
 		"control/launch", "control/synchronize", "metrics", "owners/default",
-		"default/max",
+		"default/max", "pid",
 	},
 	[OBJECT_ALLOCATION] = {
 		"", "data", "lease", "tensors", "status", "id", "kind", "device",

@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -81,6 +82,12 @@ static void broker_driver_path(const struct attribute_view *view, struct text *t
 	text_printf(text, "%s", view->broker->driver->path);
 }
 
+static void broker_pid(const struct attribute_view *view, struct text *text)
+{
+	(void)view;
+	text_printf(text, "%d", getpid());
+}
+
 static uint64_t devices_sum(const uint64_t *places)
 {
 	uint64_t sum = 0;
@@ -136,6 +143,8 @@ static const struct attribute broker_attributes[] = {
 	  broker_driver_version },
 	{ "driver_path", "the driver's library", ATTRIBUTE_ROOT_FILE,
 	  broker_driver_path },
+	{ "pid", "the broker's process; another with --keep, when one follows",
+	  ATTRIBUTE_ROOT_FILE, broker_pid },
 	{ "devices", "devices", 0, FIELD(registry, n_devices) },
 	{ "allocations", "live allocations", 0, FIELD(registry, n_allocations) },
 	{ "waiting", "allocations that wait for memory (`wait=`)", 0, broker_waiting },

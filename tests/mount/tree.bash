@@ -6,10 +6,15 @@ test_the_root_lists_the_tree()
 {
 	local name names
 	names=" $(ls | tr '\n' ' ')"
-	for name in README allocations control devices driver_path driver_version errors events events_pipe owners \
+	for name in README allocations control devices driver_path driver_version errors events events_pipe owners pid \
 		status streams version; do
 		like "$names" " $name "
 	done
+}
+
+test_pid_is_the_process_that_answers()
+{
+	like "$(tr '\0' ' ' </proc/"$(<pid)"/cmdline)" "gpumemd .* $M "
 }
 
 test_control_lists_the_verbs()
