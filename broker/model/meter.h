@@ -30,7 +30,7 @@ enum move_cause {
 	N_MOVE_CAUSES,
 };
 
-/* Host memory counts with the device of its allocation, and is told by its kind. */
+/* Host memory is of no device: it counts with the first, and is told by its kind. */
 struct device_meter {
 	uint64_t bytes[N_KINDS];       /* held */
 	uint64_t allocations[N_KINDS]; /* live */
@@ -55,5 +55,5 @@ bool meter_is_shared(const struct registry *registry, const struct owner *owner)
 static inline struct device_meter *meter_of(struct meter *meter,
 					    const struct allocation *allocation)
 {
-	return &meter->devices[allocation->device];
+	return &meter->devices[allocation->kind == KIND_HOST ? 0 : allocation->device];
 }

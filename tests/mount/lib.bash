@@ -150,6 +150,16 @@ python_with_numpy()
 	echo "$python"
 }
 
+# Prints a python3 that has the Prometheus project's parser; fails if none has.
+python_with_prometheus()
+{
+	local python
+	for python in /usr/bin/python3 python3; do
+		"$python" -c 'import prometheus_client' 2>/dev/null && echo "$python" && return
+	done
+	return 1
+}
+
 # A library built with a sanitizer needs the sanitizer's own library loaded first.
 sanitizers()
 {

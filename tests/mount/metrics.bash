@@ -7,13 +7,9 @@
 metrics()
 {
 	local python
-	for python in /usr/bin/python3 python3; do
-		"$python" -c 'import prometheus_client' 2>/dev/null || continue
-		"${AS[@]}" "$python" "$here/metrics.py" "$1" "${2-metrics}" "${@:3}" ||
-			fail "line ${BASH_LINENO[1]}: metrics.py $*" "$(head -c 4000 "${2-metrics}")"
-		return
-	done
-	skip 'the package python3-prometheus-client is not installed'
+	python=$(python_with_prometheus) || skip 'the package python3-prometheus-client is not installed'
+	"${AS[@]}" "$python" "$here/metrics.py" "$1" "${2-metrics}" "${@:3}" ||
+		fail "line ${BASH_LINENO[1]}: metrics.py $*" "$(head -c 4000 "${2-metrics}")"
 }
 
 # figure NAME [LABEL=VALUE]...: the sum of the samples with these labels.
@@ -75,6 +71,20 @@ test_memory_counts_by_user_device_and_kind()
 	eventually '[ "$(mine gpumem_held_bytes device=0 kind=device)" = 0 ]'
 	is "$(figure gpumem_device_memory_bytes device=0)" "$(<devices/0/memory_total_bytes)"
 	is "$(figure gpumem_device_held_bytes device=0)" "$(<devices/0/memory_held_bytes)"
+}
+
+test_host_memory_of_several_devices_is_one_figure()
+{
+	needs_devices 2
+	echo 'h 3M kind=host' >control/alloc
+	echo 'i 1M kind=host device=1' >control/alloc
+	printf 1 1<>allocations/h/data
+	printf 2 1<>allocations/i/data
+	metrics check
+	is "$(mine gpumem_held_bytes device=none kind=host)" $((4 << 20))
+	is "$(grep -c "^gpumem_held_bytes{.*uid=\"$UID\".*kind=\"host\"" metrics)" 1
+	echo h >control/free
+	is "$(mine gpumem_allocations device=none kind=host)" 1
 }
 
 # moved OPERATION: bytes that the user has moved so.

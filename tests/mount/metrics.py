@@ -1,7 +1,10 @@
 """Reads OpenMetrics text by the rules of the Prometheus project's own strict parser."""
+import collections
 import json
+import os
 import re
 import sys
+import time
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -22,7 +25,12 @@ def samples(text):
 
 
 def check(text):
-    """The whole file: each metric has a help, its unit, and what it counts never goes down."""
+    """The whole file: each metric has a help and its unit, and no sample is there twice."""
+    # The parser takes two of the same, one after the other, for one.
+    names = collections.Counter(line.rsplit(" ", 1)[0] for line in text.splitlines()
+                                if not line.startswith("#"))
+    twice = [name for name, n in names.items() if n > 1]
+    assert not twice, f"twice: {twice}"
     for family in families(text):
         assert family.name.startswith("gpumem_"), family.name
         assert family.documentation, f"{family.name} has no help"
@@ -78,8 +86,46 @@ def check_dashboard(path, text):
     assert n > 10, n
 
 
+def is_above(found):
+    """What counts against a limit and is more than the limit."""
+    for what, limit in (("gpumem_charged_bytes", "gpumem_limit_bytes"),
+                        ("gpumem_charged", "gpumem_limit")):
+        for (name, labels), value in found.items():
+            if name == what and value > found.get((limit, labels), float("inf")):
+                yield f"{what} {dict(labels)} is {value}, the limit {found[limit, labels]}"
+
+
+def goes_back(before, found):
+    """Counters that are less than they were, of users who are still there."""
+    for (name, labels), value in before.items():
+        if name.endswith(("_total", "_count", "_bucket")):
+            now = found.get((name, labels))
+            if now is None or now < value:
+                yield f"{name} {dict(labels)} was {value} and is {now}"
+
+
+def watch(path, folder):
+    """Reads the file again and again until FOLDER/night is there: each time all of it is
+    right, no counter has gone back, and nobody has more than the limit."""
+    n, users, before = 0, 0, {}
+    while not os.path.exists(f"{folder}/night"):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        check(text)
+        found = samples(text)
+        wrong = [*is_above(found), *goes_back(before, found)]
+        assert not wrong, "\n".join(wrong)
+        n, before = n + 1, found
+        users = max(users, int(found["gpumem_owners", frozenset()]))
+        time.sleep(0.1)  # a scrape as often as nobody wants
+    assert n > 5, f"{n} scrapes"
+    print(f"# metrics were read {n} times, of up to {users} users")
+
+
 if __name__ == "__main__":
     command, file, *rest = sys.argv[1:]
+    if command == "watch":
+        sys.exit(watch(file, rest[0]))
     text = open(file, encoding="utf-8").read()
     if command == "check":
         check(text)
