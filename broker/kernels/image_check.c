@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/def.h"
 #include "base/number.h"
 #include "base/refusal.h"
 
@@ -158,6 +159,12 @@ static const char *fatbin_check(const void *bytes, size_t size, struct refusal *
 
 /* ---- PTX ---- */
 
+/*
+ * Comments and blanks before the first directive. Compilers write some hundred bytes of
+ * them. A thread of the view reads them, and 256 MiB of blanks would keep it for a second.
+ */
+#define PROLOGUE_MAX ((size_t)1 << 20)
+
 /* Skips blanks and comments. Returns: NULL at the end of the text. */
 static const char *skip_comments(const char *at, const char *end)
 {
@@ -185,7 +192,7 @@ static bool text_is_ptx(const char *text, size_t length)
 {
 	static const char version[] = ".version";
 	const char *end = text + length;
-	const char *at = skip_comments(text, end);
+	const char *at = skip_comments(text, text + MIN(length, PROLOGUE_MAX));
 
 	return at && (size_t)(end - at) > strlen(version) &&
 	       memcmp(at, version, strlen(version)) == 0 &&
@@ -216,7 +223,8 @@ const char *image_check(const void *bytes, size_t size, struct refusal *refusal)
 	if (!memchr(text, 0, length) && text_is_ptx(text, length))
 		return "PTX";
 	refuse(refusal, ENOEXEC,
-	       "%s are neither a cubin nor a fatbin nor PTX, which begins with .version",
+	       "%s are neither a cubin nor a fatbin nor PTX, which begins with .version "
+	       "(after comments of at most 1 MiB)",
 	       size_text(size));
 	return NULL;
 }

@@ -10,6 +10,7 @@
 #include <criterion/new/assert.h>
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MACHINE 190
@@ -116,6 +117,22 @@ Test(image, text_has_comments_and_blanks_before_and_zeros_behind)
 	TEXT_IS("/* a\n * b */ /**/ // c\r\n.version\t8.0\n", "PTX");
 	TEXT_IS(".version 8.0\n\0", "PTX");
 	TEXT_IS(".version 8.0\n\0\0\0\0\0\0\0\0", "PTX");
+}
+
+Test(image, text_has_a_mebibyte_of_comments_before_at_most)
+{
+	static const char ptx[] = ".version 7.0\n";
+	size_t size = (1 << 20) + strlen(ptx);
+	char *text = malloc(size);
+
+	cr_assert(ne(ptr, text, NULL));
+	memset(text, '\n', size);
+	memcpy(text + (1 << 20) - 1, ptx, strlen(ptx));
+	IS(text, size, "PTX");
+	memset(text, '\n', size);
+	memcpy(text + (1 << 20), ptx, strlen(ptx));
+	IS(text, size, "none");
+	free(text);
 }
 
 Test(image, other_text_is_none)
