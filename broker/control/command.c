@@ -118,9 +118,9 @@ static int command_let_go(struct completion **holder)
 {
 	struct op *op = container_of(holder, struct op, completion);
 
-	if (op->class->interrupted)
-		return op->class->interrupted(op);
-	return op->class->begin == op_begin_nothing ? -EINTR : 0;
+	if (op_class(op)->interrupted)
+		return op_class(op)->interrupted(op);
+	return op_class(op)->begin == op_begin_nothing ? -EINTR : 0;
 }
 
 void command_run_op(struct command *command, struct op *op, bool wait)

@@ -275,7 +275,7 @@ static void alloc_request_zero_host(struct alloc_request *alloc)
 	if (allocation->block->slab)
 		memset(block_bytes_at(allocation->block, allocation->address), 0,
 		       allocation->size);
-	allocation->zeroed = true;
+	allocation->zeros_from = allocation->size;
 }
 
 static void make_memory_ended(struct alloc_request *alloc, int r)
@@ -385,7 +385,7 @@ static void make_in_worker_note(struct op *op, const struct wire_reply *reply)
 
 	alloc->allocation->address = reply->value[0];
 	alloc->allocation->worker_epoch = op->asked_epoch;
-	alloc->allocation->zeroed = true;
+	alloc->allocation->zeros_from = alloc->allocation->size;
 }
 
 static void make_in_worker_finish(struct op *op)

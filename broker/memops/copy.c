@@ -56,6 +56,7 @@ static const struct op_class copy_class = {
 	.begin = copy_begin,
 	.settle = data_settle,
 	.repeatable = true,
+	.overwrites = true,
 };
 
 /* ---- through the host ---- */

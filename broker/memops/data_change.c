@@ -18,6 +18,7 @@
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "op/op.h"
 #include "process/broker.h"
 
@@ -119,10 +120,15 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 	data_answer(wait, -ENOSPC, 0);
 }
 
-/* A reader behind the zeros learns of their failure. */
-static void truncate_at(struct broker *broker, struct allocation *allocation,
-			const struct caller *caller, uint64_t size,
-			struct completion *wait)
+/* A program that has the memory mapped sees the zeros without an op of the broker. */
+static bool truncate_now(const struct allocation *allocation)
+{
+	return allocation->kind == KIND_HOST || allocation->n_leases;
+}
+
+static void truncate_by_op(struct broker *broker, struct allocation *allocation,
+			   const struct caller *caller, uint64_t size,
+			   struct completion *wait)
 {
 	struct op *op = op_zero_new(broker, allocation, size), *ready = NULL;
 	int r;
@@ -135,6 +141,26 @@ static void truncate_at(struct broker *broker, struct allocation *allocation,
 	op->finish = told_finish;
 	r = op_zero_add(op, &ready);
 	data_queued(op, r, ready, wait);
+}
+
+/*
+ * Zeros that are owed need no op: the next use of them zeroes them first, or writes over
+ * them. Releases the lock and answers.
+ */
+static void truncate_at(struct broker *broker, struct allocation *allocation,
+			const struct caller *caller, uint64_t size,
+			struct completion *wait)
+{
+	if (truncate_now(allocation)) {
+		truncate_by_op(broker, allocation, caller, size, wait);
+		return;
+	}
+	allocation->zeros_from = MIN(allocation->zeros_from, size);
+	allocation->n_writes++;
+	allocation_written(allocation);
+	allocation_save(allocation);
+	pthread_mutex_unlock(&broker->registry->lock);
+	data_answer(wait, 0, 0);
 }
 
 void broker_truncate(struct broker *broker, struct token token,
@@ -158,8 +184,8 @@ void broker_truncate(struct broker *broker, struct token token,
 
 /* ---- copies ---- */
 
-/* Largest count of copy_file_range, in whole pages. */
-#define COPY_RANGE_MAX 0x7ffff000ull
+/* Largest count of copy_file_range, in whole huge pages: the answer has 32 bits. */
+#define COPY_RANGE_MAX 0xffe00000ull
 
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct writer *target, uint64_t target_offset, uint64_t length,

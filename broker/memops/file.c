@@ -36,23 +36,18 @@
 #include "process/file_process.h"
 #include "process/processes.h"
 
-#define ZEROING_TRIES 3 /* each in a process of its own */
-
 struct file_op {
 	struct op op;
 	char *path; /* owned */
 	uint64_t file_offset;
 	bool to_end;
 	bool save;
-	bool zeroing; /* the file is done with; the rest of the range becomes zeros */
-	bool stopped; /* by a signal. registry.lock */
+	bool stopped;		      /* by a signal. registry.lock */
 	struct worker *opener;	      /* of the file: has the slot */
 	struct file_session *session; /* NULL: not yet */
 	struct wire_file *shared;     /* in the slot; NULL: not yet. registry.lock */
 	uint64_t moved, total;	      /* known at the end */
-	unsigned int n_zeroings;
 	uint64_t begun_ns, elapsed_ns;
-	int error; /* of the load, kept during the zeroing */
 };
 
 static struct file_op *file_of(struct op *op)
@@ -79,31 +74,11 @@ static int file_check_rights(struct op *op, struct refusal *refusal)
 						  : 0;
 }
 
-static enum begun file_begin_zeroing(struct op *op)
-{
-	const struct file_op *file = file_of(op);
-	const struct use *use = &op->work.uses[0];
-
-	/* A process that was given up may still write what it has read. */
-	if (checkpoint_park_until_end(file->opener, &op->work))
-		return OP_PARKED;
-	op->request.record = (struct wire_request){
-		.op = WIRE_FILL,
-		.device = use->allocation->device,
-		.address = use->allocation->address + use->offset + file->moved,
-		.length = file->total - file->moved,
-		.pattern_size = 1,
-	};
-	return OP_RUN;
-}
-
 static enum begun file_begin(struct op *op)
 {
 	struct file_op *file = file_of(op);
 	struct refusal refusal;
 
-	if (file->zeroing)
-		return file_begin_zeroing(op);
 	if (file->stopped)
 		return op_refuse(op, EINTR, "%s of %s was interrupted before it began",
 				 op->class->what,
@@ -163,10 +138,6 @@ static void file_run(struct op *op)
 	const struct use *use = &op->work.uses[0];
 	struct refusal refusal;
 
-	if (file->zeroing) {
-		op_submit(op);
-		return;
-	}
 	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
 		return;
 	file->begun_ns = clock_ns(CLOCK_MONOTONIC);
@@ -216,14 +187,10 @@ static void file_end(struct op *op, int error)
 		op_complete(op, error);
 		return;
 	}
-	file->error = error;
-	file->zeroing = true;
 	op->work.within = NULL;
-	/* The allocation has been used, so there is one. */
-	op->worker = allocation_worker(op->broker, use->allocation);
-	op->n_asked = 0;
-	pthread_mutex_unlock(&op->broker->registry->lock);
-	op_start_again(op);
+	/* A process that was given up may still write what it has read. */
+	op_zero_instead(op, use->offset + file->moved, file->total - file->moved,
+			file->opener, error);
 }
 
 static void file_tell_range(struct op *op, uint64_t size)
@@ -330,10 +297,6 @@ static void file_answered(struct op *op, const struct wire_reply *reply)
 	struct file_op *file = file_of(op);
 	int error;
 
-	if (file->zeroing) {
-		op_done(op, file->error);
-		return;
-	}
 	if (file_was_overtaken(op)) {
 		file_lost(op, "has ended");
 		return;
@@ -351,35 +314,21 @@ static void file_answered(struct op *op, const struct wire_reply *reply)
 
 static void file_failed(struct op *op, const struct wire_reply *reply)
 {
-	const struct file_op *file = file_of(op);
-
-	if (!file->zeroing)
-		text_clear(&op->sentence);
-	text_printf(&op->sentence, "%s of allocation %s failed: %s",
-		    file->zeroing ? "; but its zeroing" : op->class->what,
+	text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s of allocation %s failed: %s", op->class->what,
 		    op_allocation_name(op).text, strerror(reply->error));
 	text_add_call(&op->sentence, reply->call, reply->result);
-	if (file->zeroing)
-		op_done(op, file->error);
-	else
-		file_end(op, reply->error);
+	file_end(op, reply->error);
 }
 
 static void file_lost(struct op *op, const char *reason)
 {
 	struct file_op *file = file_of(op);
 
-	if (file->zeroing && ++file->n_zeroings < ZEROING_TRIES) {
-		op->n_asked = 0;
-		op_start_again(op);
-	} else if (file->zeroing) {
-		op_done(op, file->error);
-	} else {
-		text_clear(&op->sentence);
-		text_printf(&op->sentence, "%s of %s: the worker %s before it was done",
-			    op->class->what, op_allocation_name(op).text, reason);
-		file_end(op, file->stopped ? EINTR : EIO);
-	}
+	text_clear(&op->sentence);
+	text_printf(&op->sentence, "%s of %s: the worker %s before it was done",
+		    op->class->what, op_allocation_name(op).text, reason);
+	file_end(op, file->stopped ? EINTR : EIO);
 }
 
 /* ---- the end ---- */
@@ -546,7 +495,7 @@ bool file_progress(const struct allocation *allocation, uint64_t *ret_done,
 		const struct wire_file *shared;
 		uint64_t total;
 
-		if (op->class != &load_class && op->class != &save_class)
+		if (op_class(op) != &load_class && op_class(op) != &save_class)
 			continue;
 		shared = container_of(op, struct file_op, op)->shared;
 		if (!shared)

@@ -43,6 +43,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		.begin = fill_begin,
 		.settle = data_settle,
 		.repeatable = true,
+		.overwrites = true,
 	};
 	struct op *op = op_new(sizeof(struct fill), &fill_class, broker, owner);
 	struct fill *fill = op ? container_of(op, struct fill, op) : NULL;

@@ -426,7 +426,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 		op->work.stream = allocation->stream;
 		work_use(&op->work, allocation, 0, allocation->size, true);
 		/* No op will read the memory, so no zeroing is needed. */
-		allocation->zeroed = true;
+		allocation->zeros_from = allocation->size;
 		r = op_add_unlimited(op, &more);
 	}
 	/*

@@ -71,14 +71,13 @@ struct allocation {
 	uint16_t mode; /* rw bits */
 	uint8_t kind;  /* enum allocation_kind */
 	uint8_t device;
-	uint8_t guard;	      /* enum guard of broker/memory */
-	uint8_t state;	      /* enum allocation_state */
-	bool zeroed : 1;      /* reads as zeros or as written; else to be zeroed first */
-	bool map_readers : 1; /* readers, too, may lease device memory */
-	bool sealed : 1;      /* nobody writes it any more; never undone */
-	bool replaced : 1;    /* FREED: another was published at its name */
-	struct entry entry;   /* its name */
-	char *tag;	      /* NULL: none */
+	uint8_t guard;		 /* enum guard of broker/memory */
+	uint8_t state;		 /* enum allocation_state */
+	bool map_readers : 1;	 /* readers, too, may lease device memory */
+	bool sealed : 1;	 /* nobody writes it any more; never undone */
+	bool replaced : 1;	 /* FREED: another was published at its name */
+	struct entry entry;	 /* its name */
+	char *tag;		 /* NULL: none */
 	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 
@@ -101,7 +100,7 @@ struct allocation {
 				  memory */
 	struct stream *stream; /* async: the stream of the allocation; managed: the stream
 				  of its attachment; NULL: none. Counted there */
-	uint64_t zeros_from;   /* the bytes from here to the end are to be zeroed */
+	uint64_t zeros_from;   /* zeros are owed from here to the end; size: none are */
 	uint32_t n_zeroings;   /* number of zeroings begun */
 	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
 	char *zeroing_failure;	 /* the sentence of that failure */
@@ -126,8 +125,8 @@ struct allocation {
 	struct records *records; /* the registry's; NULL: none */
 	uint32_t record;
 	uint32_t block_record, block_generation; /* of the block; 0: none */
-	uint32_t n_zeroed;     /* zeroings done, of n_zeroings */
-	uint64_t zeroing_from; /* the least offset of those that are not done */
+	uint32_t n_zeroing; /* zeroings, and works that take zeros, that are not done */
+	uint64_t zeroing_from; /* the least offset of these */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;

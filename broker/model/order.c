@@ -51,19 +51,24 @@ bool work_has_begun(const struct work *work)
 	return work->sending || work->sent || work->within;
 }
 
+static uint64_t use_end(const struct use *use)
+{
+	return use->offset + use->length + use->beyond;
+}
+
 static bool use_conflicts(const struct use *a, const struct use *b)
 {
 	if (a->watches || b->watches)
 		return a->allocation->state == ALLOCATION_FREED;
 	return (a->write || b->write || (a->places && b->places)) &&
-	       a->offset < b->offset + b->length && b->offset < a->offset + a->length;
+	       a->offset < use_end(b) && b->offset < use_end(a);
 }
 
 /* A wait for later includes the wait for earlier. */
 static bool use_replaces(const struct use *later, const struct use *earlier)
 {
-	bool covers = later->offset <= earlier->offset &&
-		      earlier->offset + earlier->length <= later->offset + later->length;
+	bool covers =
+		later->offset <= earlier->offset && use_end(earlier) <= use_end(later);
 
 	if (!covers || earlier->watches)
 		return false;

@@ -49,6 +49,8 @@ struct use {
 	struct work *work;
 	struct allocation *allocation;
 	uint64_t offset, length;
+	uint64_t beyond; /* bytes behind the range that count as used, too: later works
+			    on these wait for the work */
 	bool write;
 	bool places;	   /* moves, advises or maps; such uses keep their order, like
 			      writes */
@@ -104,7 +106,7 @@ struct work {
 			    ordinary work */
 	uint64_t holder; /* whose it is to end this work, as holder_of(); set before
 			    order_add(). HOLDER_NONE: the broker's, so it ends soon */
-	uint64_t held_by; /* that of this work and all before it */
+	uint64_t held_by;	/* that of this work and all before it */
 	const void *takes_from; /* waits only for works of this chain that have begun, of
 				   its whole allocation; NULL: an ordinary work */
 	const void *within; /* without a chain: has begun in this worker, which must not

@@ -44,7 +44,8 @@ int registry_keep_records(struct registry *registry, struct records *records)
 
 void registry_save(struct registry *registry)
 {
-	const struct broker_record *old = records_get(registry->records, RECORD_BROKER, 1);
+	const struct broker_record *old =
+		records_get(registry->records, RECORD_BROKER, 1);
 	struct broker_record record = { 0 };
 
 	if (!registry->records)
@@ -63,7 +64,8 @@ void registry_save(struct registry *registry)
 /* Saves the ids when those saved are used up. */
 static void registry_save_ids(struct registry *registry)
 {
-	const struct broker_record *old = records_get(registry->records, RECORD_BROKER, 1);
+	const struct broker_record *old =
+		records_get(registry->records, RECORD_BROKER, 1);
 
 	for (int i = 0; old && i < 4; i++) {
 		if (registry->next_id[i] < old->next_id[i])
@@ -217,28 +219,22 @@ int allocation_record_take(struct registry *registry, struct allocation *allocat
 	return registry->records && !allocation->record ? -ENOMEM : 0;
 }
 
+static uint64_t zeros_owed_from(const struct allocation *allocation)
+{
+	return allocation->n_zeroing
+		       ? MIN(allocation->zeros_from, allocation->zeroing_from)
+		       : allocation->zeros_from;
+}
+
 static uint32_t flags_of(const struct allocation *allocation)
 {
-	bool zeroing = allocation->n_zeroings != allocation->n_zeroed;
-
-	return (!allocation->zeroed || zeroing ? RECORD_UNZEROED : 0) |
+	return (zeros_owed_from(allocation) < allocation->size ? RECORD_UNZEROED : 0) |
 	       (allocation->map_readers ? RECORD_MAP_READERS : 0) |
 	       (allocation->sealed ? RECORD_SEALED : 0) |
 	       (allocation->state == ALLOCATION_FREED ? RECORD_FREED : 0) |
 	       (allocation->replaced ? RECORD_REPLACED : 0) |
 	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
 	       (allocation->lifetime ? RECORD_UNTIL : 0);
-}
-
-static uint64_t zeros_owed_from(const struct allocation *allocation)
-{
-	uint64_t from = allocation->size;
-
-	if (!allocation->zeroed)
-		from = allocation->zeros_from;
-	if (allocation->n_zeroings != allocation->n_zeroed)
-		from = MIN(from, allocation->zeroing_from);
-	return from;
 }
 
 _Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
@@ -291,8 +287,8 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->created_s = record->created_s;
 	allocation->written_s = record->written_s;
 	allocation->written_ns = record->written_ns;
-	allocation->zeroed = !(record->flags & RECORD_UNZEROED);
-	allocation->zeros_from = record->zeros_from;
+	allocation->zeros_from =
+		record->flags & RECORD_UNZEROED ? record->zeros_from : record->size;
 	allocation->pointer_generation = record->pointer_generation;
 	allocation->gid = record->gid;
 	allocation->block_record = record->block;

@@ -108,8 +108,7 @@ void op_describe(struct op *op, struct text *text)
 	pthread_mutex_unlock(&op->broker->registry->lock);
 }
 
-/* Whether the op is at the mover already and waits for nothing else. */
-static bool op_is_soon_done(const struct work *work)
+bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);
 	bool soon = work->n_before == 0 && op->turn != TURN_NONE;
@@ -176,26 +175,21 @@ static void op_uncount(struct op *op)
 int op_add_unlimited(struct op *op, struct op **ret_ready)
 {
 	struct op *ready = NULL;
-	int r = 0;
+	int r;
 
 	if (op->work.n_uses > WORK_USES_ROOM) {
 		op->needs.blocks = calloc(op->work.n_uses + 1, sizeof(*op->needs.blocks));
 		if (!op->needs.blocks)
 			return -ENOMEM;
 	}
-	for (unsigned int i = 0; i < op->work.n_uses; i++) {
-		struct use *use = &op->work.uses[i];
-
-		if (!use->allocation->zeroed)
-			r = zero_add_before(op, use->allocation, &ready);
-		if (r < 0)
-			goto out;
-		use->zeroing = use->allocation->n_zeroings;
-	}
+	r = zeros_before(op, &ready);
 	op->work.holder = op_holder(op);
-	r = order_add(&op->work);
-	if (r < 0)
+	if (r == 0)
+		r = order_add(&op->work);
+	if (r < 0) {
+		zeros_untake(op);
 		goto out;
+	}
 	op->broker->registry->n_busy++;
 	op_chore(op);
 	if (op->work.n_before == 0)
@@ -519,6 +513,8 @@ void op_complete(struct op *op, int error)
 	struct op *ready, *next;
 	struct work *work = NULL;
 
+	if (zeros_hold_up(op, &error))
+		return;
 	op->error = error;
 	if (op_must_stay(op)) {
 		pthread_mutex_unlock(&broker->registry->lock);

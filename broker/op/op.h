@@ -115,6 +115,7 @@ struct op_class {
 	/* Releases resources after the op has left the order. No lock. May be NULL. */
 	void (*leave)(struct op *op);
 
+	bool overwrites; /* writes all of the first use, or fails */
 	bool repeatable; /* can run again in a new process, if all memory used is durable
 			    or restored */
 	bool remakable;	 /* can run again if the broker gave up the first process */
@@ -128,6 +129,15 @@ struct op_class {
 	bool brief;   /* an owner's worker does it at once, unless kernels run there */
 	bool on_lost; /* runs even if an allocation it uses is lost */
 	bool quiet;   /* a failure does not mark the stream as failed */
+};
+
+/* Zeros that an op which has failed writes before it ends; op/zero.h. */
+struct instead {
+	const struct op_class *class; /* the op's own; NULL: no zeros */
+	struct text sentence;	      /* the failure of the op, with its errno: */
+	int error;
+	uint64_t offset, length;    /* in the first use's allocation */
+	const struct worker *after; /* may write until its process has ended */
 };
 
 struct op {
@@ -182,6 +192,10 @@ struct op {
 	struct completion *completion;
 	bool left; /* the order, before it began; registry.lock */
 
+	bool takes_zeros;    /* zeroes, or writes over, the zeros that are owed */
+	uint64_t takes_from; /* where these begin */
+	struct instead instead;
+
 	struct op *next_ready;
 };
 
@@ -197,6 +211,12 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
  * registry.lock.
  */
 void op_charge(struct op *op, const struct caller *caller);
+
+/* The class of the op, also while the op writes zeros instead. */
+static inline const struct op_class *op_class(const struct op *op)
+{
+	return op->instead.class ?: op->class;
+}
 
 /* Frees an op that was never added. */
 struct op *op_free(struct op *op);
@@ -229,6 +249,16 @@ bool op_would_wait(const struct op *op);
 struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
 		       uint64_t from);
 int op_zero_add(struct op *zero, struct op **ret_ready);
+
+/*
+ * The op has failed, with error and op->sentence. Writes zeros into the range of its
+ * first use's allocation, in the op's place in the order; then the op ends with its
+ * error. When the zeros fail, the sentence says so. `after`: the process of that worker,
+ * if it was given up, has to end first; NULL: none. With registry.lock held; releases the
+ * lock.
+ */
+void op_zero_instead(struct op *op, uint64_t offset, uint64_t length,
+		     const struct worker *after, int error);
 
 /* As op_add(), without limits and during shutdown: for cleanup. */
 int op_add_unlimited(struct op *op, struct op **ret_ready);
@@ -321,3 +351,6 @@ void op_limit(struct op *op);
 void op_unlimit(struct op *op);
 void op_replied(struct request *request, const struct wire_reply *reply, bool lost);
 struct op *op_list(struct work *work);
+
+/* Whether the op of the work is at the mover already and waits for nothing else. */
+bool op_is_soon_done(const struct work *work);

@@ -132,6 +132,37 @@ test_memory_that_nobody_touched_is_still_zero()
 	end
 }
 
+# truncated NAME: 4 MiB of text that nobody may see any more.
+truncated()
+{
+	say alloc "$1 4M"
+	yes secret | dd of="$O/allocations/$1/data" bs=4M iflag=fullblock count=1 conv=notrunc status=none
+	: >"$O/allocations/$1/data"
+}
+
+test_zeros_are_owed_across_the_end_of_the_broker()
+{
+	local mover
+	keep
+	truncated x
+	die
+	is_zero "$O/allocations/x/data"
+	say alloc 'a 4M'
+	say fill 'a i32:7'
+	rmdir "$O/allocations/x"
+	truncated x
+	mover=$(pgrep -P "$(broker_pid)" -f -- "--name mover")
+	kill -STOP "$mover"
+	say copy 'x from=a wait=0'
+	die
+	is_zero "$O/allocations/x/data"
+	: >"$O/allocations/x/data"
+	say copy 'x from=a'
+	die
+	cmp "$O/allocations/a/data" "$O/allocations/x/data"
+	end
+}
+
 test_memory_of_a_worker_is_lost_and_says_so()
 {
 	keep

@@ -40,8 +40,8 @@ static bool uses_meet(const struct work *a, const struct work *b)
 			const struct use *p = &a->uses[i], *q = &b->uses[j];
 
 			if (p->allocation == q->allocation && (p->write || q->write) &&
-			    p->offset < q->offset + q->length &&
-			    q->offset < p->offset + p->length)
+			    p->offset < q->offset + q->length + q->beyond &&
+			    q->offset < p->offset + p->length + p->beyond)
 				return true;
 		}
 	}
@@ -63,6 +63,7 @@ static void model_add(int at)
 
 		work_use(made, &model_allocations[draw(3)], offset, 1 + draw(16),
 			 draw(3) == 0);
+		made->uses[i].beyond = draw(3) == 0 ? draw(16) : 0;
 	}
 	for (int i = 0; i < at; i++)
 		models[at].before[i] =
