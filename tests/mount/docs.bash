@@ -67,7 +67,7 @@ prepare_reader()
 {
 	needs_software 'have eight devices'
 	local library=$build/tools/softgpu machine=${T##*.}-document file
-	mkdir -m 1777 "$T/files"
+	mkdir -m 1777 "$T/files" "$T/files/etc"
 	mkdir "$T/bin" "$T/mnt"
 	ln -s "$docs" "$T/files/docs"
 	PYTHONPATH=$here/../../tools python3 -c 'import sys, terminal
@@ -111,6 +111,11 @@ test_the_readme_does_as_it_says()
 test_the_cookbook_does_as_it_says()
 {
 	document_works "$docs/cookbook.md"
+}
+
+test_the_page_for_operators_does_as_it_says()
+{
+	document_works "$docs/operating.md"
 }
 
 # Up to times, processes and rates.

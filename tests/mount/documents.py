@@ -1,5 +1,5 @@
 """documents.py DOCUMENT MOUNT: runs a document's sessions and Python in the current folder,
-with MOUNT for /mnt/gpu, and prints what is not as the document says."""
+with MOUNT for /mnt/gpu and the folder etc for /etc, and prints what is not as the document says."""
 import os
 import re
 import sys
@@ -11,11 +11,18 @@ USERS = {"alice": 1001, "bob": 1002, "carol": 1003}  # alice and bob are in the 
 GROUP = 100
 
 
+def named(lines):
+    """The lines with names of users for their numbers: the test's users have none."""
+    for name, uid in USERS.items():
+        lines = [re.sub(rf"\b{uid}\b", name, line) for line in lines]
+    return lines
+
+
 class Reader:
     """Types a document's commands, and compares."""
 
     def __init__(self, mount):
-        self.mount = mount
+        self.mount, self.etc = mount, os.path.abspath("etc")
         self.shells = {}
         self.failed = 0
 
@@ -27,9 +34,9 @@ class Reader:
         return self.shells[user]
 
     def type(self, user, command):
-        said = self.shell(user).run(command.replace("/mnt/gpu", self.mount))
-        for name, uid in USERS.items():
-            said = [re.sub(rf"\b{uid}\b", name, line) for line in said]
+        typed = command.replace("/mnt/gpu", self.mount).replace("/etc/", f"{self.etc}/")
+        said = self.shell(user).run(typed)
+        said = named(said)
         return [line.replace(self.mount, "/mnt/gpu") for line in said
                 if not re.search(r"\[#*-*\] .*B of .*B", line)]  # a progress bar
 
@@ -37,6 +44,7 @@ class Reader:
         if command.startswith("gpumem-trace ") and "GPUMEM_UNTRACED" in os.environ:
             print("# not run, the build has no gpumem-trace:", command)
             return
+        expected = named(expected)
         said = self.type(user, command)
         deadline = time.monotonic() + 10
         # Linux tells the broker that a file is closed some time after close(2).
