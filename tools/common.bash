@@ -79,6 +79,27 @@ install_packages()
 	fi || die "could not install:" $missing
 }
 
+# fetch_programs: adds the programs of `fetch` packages to PATH. They are taken out of the
+# packages, which are not installed.
+fetch_programs()
+{
+	local column package folder=$PWD/build-fetched
+	column=$(packages_column)
+	[ "$column" = 2 ] || [ "$column" = 3 ] || return 0
+	for package in $(missing_packages "$column" fetch); do
+		if [ ! -e "$folder/$package" ]; then
+			say "Fetching $package, for its programs"
+			(rm -rf "$folder/new" && mkdir -p "$folder/new" && cd "$folder/new" &&
+				{ apt-get -q download "$package" ||
+					{ as_root apt-get -q update && apt-get -q download "$package"; }; } &&
+				dpkg-deb --fsys-tarfile ./*.deb | tar -x --wildcards './usr/bin/*' &&
+				mv usr/bin "$folder/$package") 2>&1 | tail -n 2
+		fi
+		[ -e "$folder/$package" ] || say "It can't be fetched: the tests that need it are skipped"
+		PATH=$PATH:$folder/$package
+	done
+}
+
 # The device file, the module behind it, and the mode that udev gives it, so that users
 # other than root can mount; in a container the device is the host's to give.
 check_fuse()

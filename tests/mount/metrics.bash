@@ -43,7 +43,7 @@ test_the_strict_parser_of_openmetrics_takes_the_file()
 # promtool reads the older text format, where a counter is named with its suffix.
 test_promtool_has_nothing_to_say()
 {
-	command -v promtool >/dev/null || skip "promtool, of Debian's package prometheus, is not installed"
+	command -v promtool >/dev/null || skip "promtool, of Debian's package prometheus, is not here, or not this user's to run"
 	echo 'x 4M' >control/alloc
 	echo 'x f32:1' >control/fill
 	promtool check metrics <metrics >"$T/sanitizer/said" 2>&1 || true

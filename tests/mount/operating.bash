@@ -150,7 +150,7 @@ test_alerts_ask_for_what_is_there()
 
 test_promtool_takes_the_alerts()
 {
-	command -v promtool >/dev/null || skip "promtool, of Debian's package prometheus, is not installed"
+	command -v promtool >/dev/null || skip "promtool, of Debian's package prometheus, is not here, or not this user's to run"
 	like "$(promtool check rules "$examples/alerts.yml")" 'SUCCESS: 5 rules'
 }
 
