@@ -215,9 +215,13 @@ static const char *word_or_none(const struct table *table, const char *word)
 	return table->style == STYLE_JSON ? NULL : "";
 }
 
+/* A folder has neither GPU nor state nor tag: nothing about these is unknown. */
 static void allocation_line(struct table *table, const struct allocation *allocation)
 {
-	const char *state = allocation->state;
+	const char *none = word_or_none(table, "none");
+	const char *state = allocation->folder ? none : allocation->state;
+	const char *tag = allocation->folder ? none : allocation->tag;
+	bool unknown = allocation->device == DEVICE_UNKNOWN && !allocation->folder;
 
 	table_line(table);
 	table_cell(table, allocation->name);
@@ -225,19 +229,17 @@ static void allocation_line(struct table *table, const struct allocation *alloca
 	if (allocation->device >= 0)
 		table_number(table, (uint64_t)allocation->device);
 	else
-		table_cell(table, allocation->device == DEVICE_UNKNOWN ? NULL
-				  : table->style == STYLE_JSON	       ? NULL
-								       : "-");
+		table_cell(table, unknown || table->style == STYLE_JSON ? NULL : "-");
 	table_cell(table, allocation->kind);
 	table_size(table, allocation->size);
 	written_cell(table, allocation);
-	table_cell(table, allocation->holders ?: word_or_none(table, "none"));
+	table_cell(table, allocation->holders ?: none);
 	table_cell_color(table, state,
 			 !state			  ? NULL
 			 : !strcmp(state, "lost") ? "red"
 			 : !strcmp(state, "busy") ? "yellow"
 						  : NULL);
-	table_cell(table, word_or_none(table, allocation->tag));
+	table_cell(table, word_or_none(table, tag));
 }
 
 static const struct column allocation_columns[] = {
