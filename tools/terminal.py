@@ -98,7 +98,7 @@ DIFFERENT = [
     (r"\bcuEvent(Query|Record|Synchronize)\b", "cuEvent"),
     (r"\b(process |run\.)\d+", r"\1PID"),
     (r"(?<=[a-z0-9])\(\d+\)", "(PID)"),
-    (r"^(#)?\d+ (\d+ )?(?=\d+ [rw] )", r"\1PID "),
+    (r"^(#)?\d+ (\d+ )?(?=\w+ [rw] )", r"\1PID "),
     (r"\blease=\d+", "lease=N"),
     (r"\b\d+ +(?=cu[A-Z])", "PID "),
     (r"\b0x[0-9a-f]+\b", "ADDRESS"),
