@@ -11,6 +11,7 @@
 #include "channel/staging.h"
 
 #include "base/def.h"
+#include "base/huge_pages.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -45,13 +46,14 @@ int staging_init(struct staging *staging, const char *name, unsigned int n_slots
 	if (fd < 0)
 		return fd;
 	/*
-	 * All pages now: a request that the kernel copies into a missing page fails with
-	 * EIO when the process is killed in that moment.
+	 * All pages now (before Linux 5.14 they come one by one): a request that the
+	 * kernel copies into a missing page fails with EIO when the process is killed in
+	 * that moment.
 	 */
-	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
-		      0);
+	memory = huge_pages_map(fd, size);
 	if (memory == MAP_FAILED)
 		return -errno;
+	(void)madvise(memory, size, MADV_POPULATE_WRITE);
 
 	for (unsigned int i = 0; i < n_slots; i++)
 		list[i] = n_slots - 1 - i;

@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "base/descriptor.h"
+#include "base/huge_pages.h"
 #include "cuda/driver.h"
 #include "keep/keep.h"
 #include "model/owner.h"
@@ -287,7 +288,7 @@ bool host_has_room(uint64_t size)
  * each only while enough memory stays free: if the machine ran out of memory, the kernel
  * could end the broker, and the memory of all users would be lost.
  */
-static int host_populate(int fd, uint64_t size)
+static int host_populate(int fd, void *memory, uint64_t size)
 {
 	uint64_t step;
 
@@ -295,6 +296,7 @@ static int host_populate(int fd, uint64_t size)
 		if (!host_has_room(size - done))
 			return -ENOMEM;
 		step = MIN(size - done, HOST_STEP);
+		huge_pages_make((uint8_t *)memory + done, step);
 		if (fallocate(fd, 0, (off_t)done, (off_t)step) < 0)
 			return errno == ENOSPC ? -ENOMEM : -errno;
 	}
@@ -314,9 +316,11 @@ static void host_refuse_holes(int fd)
 	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
 }
 
-static int host_memfd(uint64_t size)
+/* Returns: a descriptor, with *ret_memory to unmap; -errno. */
+static int host_memfd(uint64_t size, void **ret_memory)
 {
 	_cleanup_close_ int fd = -1;
+	void *memory;
 	int r;
 
 	fd = memfd_create("gpumem-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -330,12 +334,19 @@ static int host_memfd(uint64_t size)
 		return -errno;
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
-	r = host_populate(fd, size);
-	if (r < 0)
-		return r;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	memory = huge_pages_map(fd, size);
+	if (memory == MAP_FAILED)
 		return -errno;
+	r = host_populate(fd, memory, size);
+	if (r == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		r = -errno;
+	if (r < 0) {
+		munmap(memory, size);
+		return r;
+	}
 	host_refuse_holes(fd);
+	*ret_memory = memory;
 	return take_fd(&fd);
 }
 
@@ -344,7 +355,6 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 {
 	_cleanup_free_ struct block *block = NULL;
 	_cleanup_close_ int fd = -1;
-	void *mapped;
 	int r;
 
 	if (size > WIRE_HOST_SPAN)
@@ -357,16 +367,12 @@ static int block_new_host(struct block **ret_block, struct memory *memory, uint6
 	block->place = PLACE_HOST;
 	block->guard = guard;
 	block->size = align_up(size, block_granularity(memory, PLACE_HOST));
-	fd = host_memfd(block->size);
+	fd = host_memfd(block->size, &block->memory);
 	if (fd < 0)
 		return fd;
-	mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (mapped == MAP_FAILED)
-		return -errno;
-	block->memory = mapped;
 	r = block_take_address(memory, block);
 	if (r < 0) {
-		munmap(mapped, block->size);
+		munmap(block->memory, block->size);
 		return r;
 	}
 	block->fd = take_fd(&fd);
