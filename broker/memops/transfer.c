@@ -115,15 +115,19 @@ static void transfer_run(struct transfer *transfer, struct completion *wait,
 	struct op *op = &transfer->op;
 	const struct use *use = &op->work.uses[0];
 	struct broker *broker = op->broker;
-	struct op *ready = NULL;
+	struct op *ready = NULL, *next;
 	int r;
 
 	op->work.may_leave = true;
 	r = op_add(op, &ready);
-	if (r == 0)
+	if (r == 0) {
 		op_hold(op, wait);
-	else
+	} else {
 		data_note_refused(op, r);
+		next = turn_give(op);
+		if (next)
+			op_push_ready(&ready, next);
+	}
 	if (r == 0 && reader)
 		read_begin_ahead(broker, use->allocation, reader,
 				 use->offset + use->length, use->length, &ready);
@@ -446,8 +450,8 @@ static int write_take_bytes(struct transfer *transfer, const void *bytes,
 	if (!in_slot || !transfer->charged) {
 		transfer->buffer = *buffer;
 		transfer->bytes = bytes;
-		if (in_slot)
-			op->turn = TURN_FREE;
+		if (in_slot && op->worker)
+			turn_take_beyond(op);
 		*buffer = (struct buffer){ .slot = -1 };
 		return 0;
 	}

@@ -23,6 +23,7 @@
 #include "model/stream.h"
 #include "process/broker.h"
 #include "process/checkpoint.h"
+#include "process/processes.h"
 
 #define ASK_AT_MOST 3
 #define SENDING_MS  1000 /* time allowed for sending after the limit has passed */
@@ -241,11 +242,23 @@ static void op_fail_unsent(struct op *op, int r)
 			text_string(&what), strerror(-r));
 }
 
+/* At the mover, which serves all users, the payers take turns. */
+static void op_name_payer(struct op *op)
+{
+	struct wire_request *request = &op->request.record;
+
+	if (op->worker == &op->broker->processes->mover &&
+	    (request->op == WIRE_READ || request->op == WIRE_WRITE ||
+	     request->op == WIRE_COPY || request->op == WIRE_FILL))
+		request->payer = op->payer->uid;
+}
+
 void op_submit(struct op *op)
 {
 	bool sending = op->work.sending, again = false;
 	int r;
 
+	op_name_payer(op);
 	op->n_asked++;
 	r = worker_send(op->worker, &op->needs, &op->request, &op->asked_epoch);
 	/* The reply may have come by now: the op stays only while it is being sent. */

@@ -9,7 +9,8 @@
  *
  * An op keeps its turn until it leaves the order, also when it is sent again. Nobody
  * waits for a turn with a slot of the mover in hand, since an op with a turn may wait for
- * a slot.
+ * a slot. So an op with a slot takes a turn in any case. The user's other ops then wait
+ * until there are fewer, which leaves the last slots to other users.
  */
 #include "op/turn.h"
 
@@ -25,16 +26,21 @@ bool turn_take(struct op *op)
 {
 	struct owner *payer = op->payer;
 
-	if (op->turn == TURN_HAD || op->turn == TURN_FREE ||
-	    op->worker != &op->broker->processes->mover)
+	if (op->turn == TURN_HAD || op->worker != &op->broker->processes->mover)
 		return true;
-	if (payer->n_turns == N_TURNS) {
+	if (payer->n_turns >= N_TURNS) {
 		DL_APPEND2(payer->waiting, op, prev_waiting, next_waiting);
 		return false;
 	}
 	payer->n_turns++;
 	op->turn = TURN_HAD;
 	return true;
+}
+
+void turn_take_beyond(struct op *op)
+{
+	op->payer->n_turns++;
+	op->turn = TURN_HAD;
 }
 
 struct op *turn_give(struct op *op)
@@ -45,11 +51,11 @@ struct op *turn_give(struct op *op)
 	if (op->turn != TURN_HAD)
 		return NULL;
 	op->turn = TURN_NONE;
-	if (!next) {
-		payer->n_turns--;
+	payer->n_turns--;
+	if (!next || payer->n_turns >= N_TURNS)
 		return NULL;
-	}
 	DL_DELETE2(payer->waiting, next, prev_waiting, next_waiting);
+	payer->n_turns++;
 	next->turn = TURN_HAD;
 	return next;
 }

@@ -9,7 +9,6 @@ struct op;
 enum turn {
 	TURN_NONE,
 	TURN_HAD,
-	TURN_FREE, /* the op has a slot of the mover and needs no turn */
 };
 
 /*
@@ -17,6 +16,9 @@ enum turn {
  * and turn_give() returns it later.
  */
 bool turn_take(struct op *op);
+
+/* Takes a turn in any case, for an op that has a slot of the mover. */
+void turn_take_beyond(struct op *op);
 
 /* Gives up the op's turn, if any. Returns: an op to be started, or NULL. */
 struct op *turn_give(struct op *op);

@@ -34,6 +34,7 @@ enum field {
 	FUNCTION,
 	LOCATION,
 	ADVICE,
+	PAYER,
 	N_FIELDS,
 };
 
@@ -242,8 +243,9 @@ static const char *check_file_open(const struct wire_request *request)
 		       : "an impossible payload";
 }
 
-#define USES_RANGE  (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
-#define USES_MODULE (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
+#define USES_RANGE    (USES(DEVICE) | USES(ADDRESS) | USES(LENGTH))
+#define USES_TRANSFER (USES_RANGE | USES(STREAM) | USES(PAYER))
+#define USES_MODULE   (USES(DEVICE) | USES(MODULE) | USES(LENGTH) | USES(OFFSET))
 
 static const struct op ops[] = {
 	[WIRE_HELLO] = {
@@ -307,25 +309,24 @@ static const struct op ops[] = {
 	},
 	[WIRE_READ] = {
 		.name = "read",
-		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.fields = USES_TRANSFER | USES(OFFSET) | USES(FLAGS),
 		.flags = WIRE_BY_CPU,
 		.check = check_transfer,
 	},
 	[WIRE_WRITE] = {
 		.name = "write",
-		.fields = USES_RANGE | USES(STREAM) | USES(OFFSET) | USES(FLAGS),
+		.fields = USES_TRANSFER | USES(OFFSET) | USES(FLAGS),
 		.flags = WIRE_BY_CPU,
 		.check = check_transfer,
 	},
 	[WIRE_COPY] = {
 		.name = "copy",
-		.fields = USES_RANGE | USES(STREAM) | USES(SOURCE) | USES(SOURCE_DEVICE),
+		.fields = USES_TRANSFER | USES(SOURCE) | USES(SOURCE_DEVICE),
 		.check = check_copy,
 	},
 	[WIRE_FILL] = {
 		.name = "fill",
-		.fields = USES_RANGE | USES(STREAM) | USES(FLAGS) | USES(PATTERN) |
-			  USES(PATTERN_SIZE),
+		.fields = USES_TRANSFER | USES(FLAGS) | USES(PATTERN) | USES(PATTERN_SIZE),
 		.flags = WIRE_STAY | WIRE_BY_CPU,
 		.check = check_fill,
 	},
@@ -492,6 +493,7 @@ static unsigned int fields_set(const struct wire_request *request)
 		[FUNCTION] = request->function,
 		[LOCATION] = request->location,
 		[ADVICE] = request->advice,
+		[PAYER] = request->payer,
 	};
 	unsigned int fields = 0;
 
@@ -512,7 +514,7 @@ const char *wire_check_request(const struct wire_request *request, bool has_fd,
 	staged = op->staged ? op->staged : request->length;
 	if (op->has_fd != has_fd)
 		return has_fd ? "a descriptor that it has no use for" : "no descriptor";
-	if ((fields_set(request) & ~op->fields) || request->reserved)
+	if (fields_set(request) & ~op->fields)
 		return "a field set that it has no use for";
 	if (request->flags & ~op->flags)
 		return "a flag that it does not know";

@@ -16,6 +16,8 @@
  * by. From a thread that is held up anywhere else, as by a driver that compiles, a
  * watchdog takes the turn.
  *
+ * Only some of the threads run long transfers, by turns of their payers (long_jobs.h).
+ *
  * Requests of a user stream run one after the other (worker/stream.h). Each stream with
  * kernels under way occupies a thread that waits for them, and so does each file that is
  * loaded or saved, so the pool grows with them.
@@ -33,6 +35,7 @@
 #include "base/look.h"
 #include "base/watchdog.h"
 #include "protocol/wire.h"
+#include "worker/long_jobs.h"
 #include "worker/serve.h"
 #include "worker/worker.h"
 
@@ -53,10 +56,9 @@ struct pool {
 
 	pthread_mutex_t lock;  /* guards everything below */
 	pthread_cond_t change; /* signals a queued job, a free turn, or the end */
-	struct job *first;     /* queued jobs */
-	struct job **end;
+	struct waiting_jobs queue;
+	struct long_jobs longs; /* wait beside the queue */
 	struct job *spare;
-	unsigned int n_queued;
 	unsigned int n_busy;	/* threads with a job */
 	unsigned int n_threads; /* without the first thread */
 	unsigned int n_slow;	/* threads that wait for kernels and files */
@@ -165,7 +167,8 @@ static void *thread_run(void *userdata);
  */
 static bool pool_is_short(const struct pool *pool)
 {
-	return pool->n_threads < pool->n_busy + pool->n_queued;
+	return pool->n_threads <
+	       pool->n_busy + pool->queue.n + long_jobs_ready(&pool->longs);
 }
 
 /* Whether the job may wait for as long as a kernel or a file system likes. */
@@ -186,30 +189,44 @@ static void pool_grow_locked(struct pool *pool)
 
 static void pool_queue_locked(struct pool *pool, struct job *job)
 {
-	job->next = NULL;
-	*pool->end = job;
-	pool->end = &job->next;
-	pool->n_queued++;
+	waiting_jobs_push(job_is_long(job) ? &pool->longs.waiting : &pool->queue, job);
 	pool_grow_locked(pool);
 	pthread_cond_signal(&pool->change);
 }
 
-static struct job *pool_unqueue_locked(struct pool *pool)
+/* Whether a job waits that could run now. */
+static bool pool_has_job(const struct pool *pool)
 {
-	struct job *job = pool->first;
-
-	pool->first = job->next;
-	if (!pool->first)
-		pool->end = &pool->first;
-	pool->n_queued--;
-	return job;
+	return pool->queue.n || long_jobs_ready(&pool->longs);
 }
 
-static void pool_count_locked(struct pool *pool, bool slow, int change)
+/* Long jobs come last, but never wait for all others. Returns: NULL: none. */
+static struct job *pool_unqueue_locked(struct pool *pool)
+{
+	struct job *job = NULL;
+
+	if (!pool->longs.n_running)
+		job = long_jobs_pop(&pool->longs);
+	return job ?: waiting_jobs_pop(&pool->queue) ?: long_jobs_pop(&pool->longs);
+}
+
+/* What a thread is busy with. */
+struct load {
+	bool is_slow, is_long;
+};
+
+static struct load job_load(const struct job *job)
+{
+	return (struct load){ job_is_slow(job), job_is_long(job) };
+}
+
+static void pool_count_locked(struct pool *pool, struct load load, int change)
 {
 	pool->n_busy += (unsigned int)change;
-	if (slow)
+	if (load.is_slow)
 		pool->n_slow += (unsigned int)change;
+	if (load.is_long)
+		long_jobs_count(&pool->longs, change);
 }
 
 /* ---- the turn ---- */
@@ -273,7 +290,7 @@ static bool job_is_short(const struct job *job)
 /* Has the thread keep the turn during a job. Returns: false for jobs that may be long. */
 static bool pool_keep_turn_locked(struct pool *pool, const struct job *job)
 {
-	if (!look_is_possible() || !job_is_short(job) || pool->first)
+	if (!look_is_possible() || !job_is_short(job) || pool_has_job(pool))
 		return false;
 	my_turn = pool->turn;
 	pool->keeping = true;
@@ -291,7 +308,7 @@ static bool pool_resume_turn_locked(struct pool *pool)
 	if (!mine)
 		return false;
 	pool->keeping = false;
-	if (!pool->first)
+	if (!pool_has_job(pool))
 		return true;
 	pool_free_turn_locked(pool);
 	return false;
@@ -303,8 +320,9 @@ static bool pool_resume_turn_locked(struct pool *pool)
  */
 static struct job *pool_use_turn_locked(struct pool *pool)
 {
+	struct load load;
 	struct job *job;
-	bool slow;
+	bool passes;
 
 	for (;;) {
 		pthread_mutex_unlock(&pool->lock);
@@ -312,11 +330,15 @@ static struct job *pool_use_turn_locked(struct pool *pool)
 		pthread_mutex_lock(&pool->lock);
 		if (!job)
 			break;
-		slow = job_is_slow(job);
-		pool_count_locked(pool, slow, 1);
-		if (!pool_is_short(pool))
-			break;
-		pool_count_locked(pool, slow, -1);
+		load = job_load(job);
+		long_jobs_note(&pool->longs, job);
+		passes = !load.is_long || long_jobs_pass(&pool->longs);
+		if (passes) {
+			pool_count_locked(pool, load, 1);
+			if (!pool_is_short(pool))
+				break;
+			pool_count_locked(pool, load, -1);
+		}
 		pool_queue_locked(pool, job);
 	}
 	if (!job) {
@@ -337,9 +359,9 @@ static struct job *pool_next(struct pool *pool)
 	if (pool_resume_turn_locked(pool))
 		job = pool_use_turn_locked(pool);
 	while (!job) {
-		if (pool->first) {
-			job = pool_unqueue_locked(pool);
-			pool_count_locked(pool, job_is_slow(job), 1);
+		job = pool_unqueue_locked(pool);
+		if (job) {
+			pool_count_locked(pool, job_load(job), 1);
 		} else if (pool->over) {
 			break;
 		} else if (!pool->turn) {
@@ -351,6 +373,50 @@ static struct job *pool_next(struct pool *pool)
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return job;
+}
+
+/* ---- jobs ---- */
+
+/* The most bytes that the next piece of a long job may have. */
+static uint64_t pool_piece(struct pool *pool)
+{
+	uint64_t piece;
+
+	pthread_mutex_lock(&pool->lock);
+	piece = long_jobs_piece(&pool->longs);
+	pthread_mutex_unlock(&pool->lock);
+	return piece;
+}
+
+/* Between two pieces: puts the job behind others that wait. Returns: whether. */
+static bool pool_put_behind(struct pool *pool, struct job *job)
+{
+	bool others;
+
+	pthread_mutex_lock(&pool->lock);
+	others = pool->longs.waiting.n;
+	if (others)
+		waiting_jobs_push(&pool->longs.waiting, job);
+	pthread_mutex_unlock(&pool->lock);
+	return others;
+}
+
+/* Runs a long job to its end, or until others have their turn. */
+static void pool_run_long(struct pool *pool, struct job *job)
+{
+	struct cuda_failure failure = CUDA_FAILURE_NONE;
+	int r;
+
+	for (;;) {
+		job_cut(job, pool_piece(pool));
+		r = serve_job(pool->worker, job, &failure);
+		if (r < 0 || !job_go_on(job))
+			break;
+		if (pool_put_behind(pool, job))
+			return;
+	}
+	serve_answer(pool->worker, job, r, &failure);
+	pool_put_spare(pool, job);
 }
 
 /* Runs a job, then the jobs that waited for its stream. */
@@ -374,10 +440,13 @@ static void pool_run_job(struct pool *pool, struct job *job)
 	}
 }
 
-static void pool_end_job(struct pool *pool, bool slow)
+/* This thread may not be the next to look for a job. */
+static void pool_end_job(struct pool *pool, struct load load)
 {
 	pthread_mutex_lock(&pool->lock);
-	pool_count_locked(pool, slow, -1);
+	pool_count_locked(pool, load, -1);
+	if (load.is_long && long_jobs_ready(&pool->longs))
+		pthread_cond_signal(&pool->change);
 	pthread_mutex_unlock(&pool->lock);
 }
 
@@ -387,13 +456,15 @@ static void *thread_run(void *userdata)
 	struct job *job;
 
 	while ((job = pool_next(pool))) {
-		bool slow = job_is_slow(job);
+		struct load load = job_load(job);
 
 		if (job->request.op == WIRE_LAUNCH)
 			launch_run(pool->worker, job);
+		else if (load.is_long)
+			pool_run_long(pool, job);
 		else
 			pool_run_job(pool, job);
-		pool_end_job(pool, slow);
+		pool_end_job(pool, load);
 	}
 	return NULL;
 }
@@ -433,7 +504,6 @@ void pool_run(struct worker *worker)
 
 	pthread_mutex_init(&pool.lock, NULL);
 	pthread_cond_init(&pool.change, NULL);
-	pool.end = &pool.first;
 	worker->pool = &pool;
 	if (watchdog_init(&pool.watchdog, pool_look_after, &pool) < 0)
 		worker_die("can't start its threads");

@@ -142,6 +142,7 @@ bool serve_receive(struct worker *worker, int socket, struct job *job)
 	job->payload = NULL;
 	job->stream = NULL;
 	job->value[0] = job->value[1] = 0;
+	job->rest = 0;
 	if (wire_op_is_urgent(job->request.op) != (socket == WIRE_URGENT_FD))
 		worker_die("was sent a request by the wrong socket");
 	receive_check(worker, job, (size_t)n - sizeof(job->request), message.msg_flags);

@@ -71,6 +71,10 @@ struct job {
 	uint64_t value[2]; /* of the answer */
 	struct job *next;
 
+	struct job *next_payer; /* of the first job of a payer that waits (long_jobs.h) */
+	struct job *last;	/* of the first: the last */
+	uint64_t rest;		/* of a long job: bytes behind those of the request */
+
 	/* For a LAUNCH in the GPU's queue. */
 	bool in_flight;
 	struct job *later; /* next in the queue of received launches, later in its

@@ -34,7 +34,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 7
+#define WIRE_VERSION 8
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -374,7 +374,7 @@ struct wire_request {
 	uint32_t function; /* the function's number; MODULE_FUNCTIONS: the first number */
 	uint32_t location; /* PREFETCH, ADVISE: see gpumem/location.h */
 	uint32_t advice;   /* ADVISE */
-	uint32_t reserved;
+	uint32_t payer;	   /* READ, WRITE, COPY, FILL: payers take turns; uid */
 };
 
 struct wire_reply {

@@ -93,7 +93,8 @@ bob_notices_nothing()
 	done < <(join "$T/quiet" "$T/loud")
 }
 
-# mallory_writes FILE THREADS BYTES: each thread writes once. Prints the count of failures of
+# mallory_writes FILE THREADS BYTES [apart]: each thread writes once, all to the start or
+# each behind the last. Prints the count of failures of
 # each errno when every thread waits or has failed, and whenever one more has failed.
 mallory_writes()
 {
@@ -101,8 +102,9 @@ mallory_writes()
 		become(int(sys.argv[1]))
 		libc.prctl(1, signal.SIGKILL)
 		path, n, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+		step = size if sys.argv[5:] else 0
 		fd = os.open(path, os.O_WRONLY)
-		in_threads("waiting", n, lambda i: os.pwrite(fd, b"m" * size, 0))
+		in_threads("waiting", n, lambda i: os.pwrite(fd, b"m" * size, i * step))
 	EOF
 }
 
@@ -558,6 +560,57 @@ test_an_owner_has_one_worker()
 	is "$(workers_of "$T/main" $mallory | wc -l)" 1
 	bob_notices_nothing
 	wait "${jobs[@]}"
+}
+
+# The very first write of bob's, since the best of three may come when all is done.
+bob_writes_at_once()
+{
+	local quiet write
+	quiet=$(value_of "$T/quiet" write)
+	write=$(work_of_bob | value_of /dev/stdin write)
+	echo "# bob's write takes $write ms, $quiet ms when he is alone"
+	[ "$write" -le $((3 * quiet + 500)) ] ||
+		fail "bob's write takes $write ms, $quiet ms when he is alone"
+}
+
+test_a_small_write_beside_large_copies()
+{
+	bob_is_ready
+	inject 'delay=cuMemcpyDtoDAsync_v2@*=2s'
+	by $mallory run 'echo "hers 128K" >control/alloc
+		for i in {1..12}; do mkdir streams/s$i && echo "hers$i 128K" >control/alloc || exit; done
+		for i in {1..12}; do echo "hers$i from=hers stream=s$i wait=0" >control/copy || exit; done'
+	bob_writes_at_once
+	like "$(by $mallory run 'cat allocations/hers*/state')" busy
+	bob_notices_nothing
+	inject
+}
+
+# Bob's write takes as long as one piece of hers. She has sent all that there is room for.
+test_a_small_write_beside_a_large_one()
+{
+	inject 'delay=cuMemcpyHtoDAsync_v2@*=300ms'
+	bob_is_ready
+	by $mallory run 'echo "hers 100M" >control/alloc'
+	mallory_writes allocations/hers/data 100 1048576 apart >"$T/mallory" &
+	eventually "grep -q waiting '$T/mallory'"
+	bob_writes_at_once
+	like "$(by $mallory run 'cat allocations/hers/state')" busy
+	bob_notices_nothing
+	inject
+}
+
+# Between the pieces of what one user moves the other's are.
+test_large_transfers_in_pieces_are_whole()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 66M" >control/alloc; echo "too 66M" >control/alloc'
+	by $mallory run 'echo "hers u64:81985529216486895 wait=0" >control/fill'
+	work_of_bob >/dev/null
+	by $mallory run 'echo "too+3 from=hers length=69206013 wait=0" >control/copy'
+	work_of_bob >/dev/null
+	by $mallory run 'cmp -i 8:0 -n 69206008 allocations/hers/data allocations/hers/data'
+	by $mallory run 'cmp -i 3:0 -n 69206013 allocations/too/data allocations/hers/data'
 }
 
 # 100 reads of bob's, in milliseconds.

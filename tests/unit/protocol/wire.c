@@ -33,7 +33,8 @@ static const struct wire_request good[] = {
 	[WIRE_READ] = { .op = WIRE_READ,
 			.address = WIRE_DEVICE_BASE,
 			.length = 10,
-			.offset = STAGING - 10 },
+			.offset = STAGING - 10,
+			.payer = UINT32_MAX },
 	[WIRE_WRITE] = { .op = WIRE_WRITE,
 			 .address = WIRE_DEVICE_BASE,
 			 .length = WIRE_TRANSFER_MAX },
@@ -142,7 +143,7 @@ Test(wire, descriptor_is_demanded_and_refused)
 
 Test(wire, unused_fields_are_refused)
 {
-	BAD(WIRE_MEMORY, request.reserved = 1);
+	BAD(WIRE_MEMORY, request.payer = 1);
 	BAD(WIRE_MEMORY, request.length = 1);
 	BAD(WIRE_MEMORY, request.address = 1);
 	BAD(WIRE_READ, request.source = 1);
