@@ -42,34 +42,7 @@ cuMemMap $r 2097152 0 $i 0'
 
 # ---- checks ----
 
-fail()
-{
-	printf '%s\n' "$@" >&2
-	exit 1
-}
-
-skip()
-{
-	printf '%s\n' "$1"
-	exit 77
-}
-
-# is ACTUAL EXPECTED
-is()
-{
-	[ "$1" = "$2" ] || fail "line ${BASH_LINENO[0]}: expected:" "$2" "got:" "$1"
-}
-
-# like ACTUAL REGEX
-like()
-{
-	[[ $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected something like:" "$2" "got:" "$1"
-}
-
-unlike()
-{
-	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
-}
+. "$here/../checks.bash"
 
 # refused REGEX COMMAND...: exits with status 1 and a single sentence that matches REGEX.
 refused()

@@ -4,7 +4,7 @@
 Compares the code with the order of its folders (docs/architecture.md).
 
 A folder includes headers of itself and of the folders above it in FOLDERS, and calls only
-what those define. Waits are by the monotonic clock.
+what those define. Waits are by the monotonic clock. Cases check what they run.
 
 usage: layers.py SOURCE LIBRARY...   (the static libraries of the folders of broker/)
 """
@@ -126,6 +126,18 @@ def find_clocks(source):
                     yield f"{name}:{number} {line.strip()}"
 
 
+# bash goes on after `! COMMAND`, however the command ends.
+UNCHECKED = re.compile(r"^\s*! (?!.*\|\|)")
+
+
+def find_unchecked(source):
+    """Yields every line of a case that can't fail."""
+    for path in sorted((source / "tests").rglob("*.bash")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if UNCHECKED.search(line):
+                yield f"{path.relative_to(source)}:{number} {line.strip()}"
+
+
 def report(number, name, problems):
     for problem in problems:
         print(f"# {problem}")
@@ -134,10 +146,11 @@ def report(number, name, problems):
 
 def main():
     source = pathlib.Path(sys.argv[1])
-    print("TAP version 13\n1..3")
+    print("TAP version 13\n1..4")
     report(1, "includes_follow_the_order_of_folders", sorted(set(find_includes(source))))
     report(2, "calls_follow_the_order_of_folders", sorted(set(find_calls(sys.argv[2:]))))
     report(3, "waits_are_by_the_monotonic_clock", list(find_clocks(source)))
+    report(4, "cases_check_what_they_run", list(find_unchecked(source)))
 
 
 if __name__ == "__main__":

@@ -113,10 +113,10 @@ test_rmdir_frees()
 test_rm_does_not_free()
 {
 	echo 'x 4096' >control/alloc
-	! rm allocations/x/data 2>/dev/null
-	! rm -r allocations/x 2>/dev/null || true
+	fails 'rm allocations/x/data'
+	rm -r allocations/x 2>/dev/null || true
 	echo 'y 4096' >control/alloc
-	! rm allocations/y/size_bytes 2>/dev/null
+	fails 'rm allocations/y/size_bytes'
 	[ -d allocations/y ]
 }
 

@@ -140,9 +140,9 @@ test_nul_and_binary_garbage()
 	alloc_refused EINVAL . '\0001\0002\0377\0376 4096'
 	head -c 3000 /dev/urandom | tr -d '\n' >"$T/garbage"
 	denied EINVAL "printf '%s' garbage! >control/alloc"
-	! cat "$T/garbage" >control/alloc 2>/dev/null
-	! cat "$T/garbage" >control/fill 2>/dev/null
-	! cat "$T/garbage" >control/copy 2>/dev/null
+	fails 'cat "$T/garbage" >control/alloc'
+	fails 'cat "$T/garbage" >control/fill'
+	fails 'cat "$T/garbage" >control/copy'
 	is "$(ls allocations)" ''
 	is "$(cat errors | tr -d '[:print:]\n' | wc -c)" 0
 	echo 'x 4096' >control/alloc

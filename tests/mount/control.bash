@@ -40,7 +40,7 @@ test_a_failure_leaves_its_sentence_to_be_read()
 {
 	local sentence
 	exec 3<>control/alloc
-	! echo 'x 0' >&3 2>/dev/null
+	fails "echo 'x 0' >&3"
 	sentence=$(cat <&3)
 	[ -n "$sentence" ]
 	like "$(tail -n 1 errors)" "EINVAL ${sentence//[^a-zA-Z0-9 ]/.}\$"

@@ -100,7 +100,7 @@ test_cp_into_a_larger_allocation_leaves_zeros_behind()
 test_cp_to_itself_is_refused_by_cp()
 {
 	two 10000
-	! cp allocations/a/data allocations/a/data 2>/dev/null
+	fails 'cp allocations/a/data allocations/a/data'
 	cmp "$T/text" allocations/a/data
 }
 

@@ -258,7 +258,7 @@ test_fallocate_past_the_end_is_refused()
 {
 	echo 'x 4096' >control/alloc
 	yes | head -c 4096 >allocations/x/data
-	! fallocate -z -o 4000 -l 1000 allocations/x/data 2>/dev/null
+	fails 'fallocate -z -o 4000 -l 1000 allocations/x/data'
 	cmp allocations/x/data <(yes | head -c 4096)
 	refused ENOSPC 'fallocate up to 5000 bytes: the allocation has 4 KiB and does not grow' \
 		'fallocate -o 4000 -l 1000 allocations/x/data'

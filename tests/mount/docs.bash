@@ -12,16 +12,20 @@ test_filesystem_md_has_the_readme_of_the_mount()
 test_help_and_the_readme_of_the_mount_have_80_columns()
 {
 	is "$(awk 'length > 80' README)" ''
-	is "$("$GPUMEMD" --help | awk 'length > 80')" ''
-	[ -z "${GPUMEM_TRACE-}" ] || is "$("$GPUMEM_TRACE" --help | awk 'length > 80')" ''
+	local program
+	for program in "$GPUMEMD" ${GPUMEM_TRACE-}; do
+		"$program" --help >"$T/help"
+		is "$(awk 'length > 80' "$T/help")" ''
+	done
 }
 
 test_filesystem_md_explains_every_error_that_is_tested()
 {
-	local name
-	for name in $(grep -ohE '^\s.*(refused|denied) E[A-Z0-9]+ ' "$here"/*.bash |
-		grep -oE '(refused|denied) E[A-Z0-9]+' | cut -d ' ' -f 2 |
-		sort -u); do
+	local name names
+	names=$(grep -ohE '^\s.*(refused|denied) E[A-Z0-9]+ ' "$here"/*.bash |
+		grep -oE '(refused|denied) E[A-Z0-9]+' | cut -d ' ' -f 2 | sort -u)
+	like "$names" $'\nEINVAL\n'
+	for name in $names; do
 		grep -qE "^\|( [A-Z0-9]+,)* $name(, [A-Z0-9]+)* \|" "$docs/filesystem.md" ||
 			fail "docs/filesystem.md lacks $name"
 	done
@@ -29,18 +33,22 @@ test_filesystem_md_explains_every_error_that_is_tested()
 
 test_the_manual_page_has_every_option_of_the_help()
 {
-	local option
-	for option in $("$GPUMEMD" --help | grep -oE -- '--[a-z-]+' | sort -u); do
+	local option options
+	options=$("$GPUMEMD" --help | grep -oE -- '--[a-z-]+' | sort -u)
+	like "$options" $'\n--help\n'
+	for option in $options; do
 		grep -qF -- "${option//-/\\-}" "$docs/gpumemd.8" || fail "gpumemd.8 lacks $option"
 	done
 }
 
 test_the_manual_page_of_the_filesystem_has_every_file_and_verb()
 {
-	local shown word
+	local shown word words
 	command -v man >/dev/null || skip 'man-db is not installed'
 	shown=$(MANWIDTH=80 man -E UTF-8 -l "$docs/gpumem.5" | expand)
-	for word in $(sed -n '/^THE TREE$/,/^COMMANDS$/s/^ \+\([A-Za-z_]\+\)\/\?\( .*\)\?$/\1/p' README); do
+	words=$(sed -n '/^THE TREE$/,/^COMMANDS$/s/^ \+\([A-Za-z_]\+\)\/\?\( .*\)\?$/\1/p' README)
+	like "$words" $'\nallocations\n'
+	for word in $words; do
 		grep -qE "(^| |/)$word(/|:| |\$)" <<<"$shown" || fail "gpumem.5 lacks $word"
 	done
 	for word in control/alloc allocations/NAME/attach modules/NAME/functions/NAME/launch; do
@@ -55,7 +63,7 @@ test_manual_pages_that_are_made_are_well_formed()
 	command -v man >/dev/null || skip 'man-db is not installed'
 	for page in gpumem.1 gpumem.5; do
 		is "$(MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 "$docs/$page" 2>&1 >/dev/null)" ''
-		! grep '^@' "$docs/$page"
+		unlike $'\n'"$(<"$docs/$page")" $'\n@'
 	done
 }
 

@@ -25,7 +25,7 @@ test_a_load_that_hangs_holds_no_memory_of_others()
 	eventually '[ "$(<allocations/theirs/state)" = live ]'
 	by 1002 run 'rmdir allocations/theirs'
 	eventually "[ \$(<devices/0/memory_used_bytes) -lt $((before + (32 << 20))) ]"
-	! wait $hanging
+	fails 'wait $hanging'
 	cd "$M"
 	broker_stop "$T/short"
 	stuck_end
@@ -42,7 +42,7 @@ test_memory_of_others_that_a_hanging_save_reads_comes_back()
 	by 1002 run "echo 'theirs 32M mode=0666' >control/alloc"
 	by 1001 hangs load theirs
 	by 1002 run 'chmod 600 allocations/theirs'
-	! wait $hanging
+	fails 'wait $hanging'
 	eventually '[ "$(<allocations/theirs/state)" = live ]'
 	by 1002 run "echo 'theirs u8:7' >control/fill && rmdir allocations/theirs"
 	eventually "[ \$(<devices/0/memory_used_bytes) -lt $((before + (32 << 20))) ]"
@@ -59,17 +59,17 @@ test_a_signal_reset_and_rmdir_end_what_hangs()
 	echo 'x 32M' >control/alloc
 	hangs load x 1
 	kill $hanging
-	! wait $hanging
+	fails 'wait $hanging'
 	eventually '[ "$(<allocations/x/state)" = live ]'
 	hangs load x 2
 	echo 1 >"owners/$me/reset"
-	! wait $hanging
+	fails 'wait $hanging'
 	eventually '[ "$(<allocations/x/state)" = live ]'
 	is_zero allocations/x/data
 	hangs load x 3
 	rmdir allocations/x
 	kill $hanging
-	! wait $hanging
+	fails 'wait $hanging'
 	eventually "[ \$(<devices/0/memory_used_bytes) -lt $((before + (32 << 20))) ]"
 	stuck_end
 }
@@ -84,7 +84,7 @@ test_the_next_load_works_beside_one_that_hangs()
 	echo "y path=$T/f" >control/load
 	cmp allocations/y/data "$T/f"
 	kill $hanging
-	! wait $hanging
+	fails 'wait $hanging'
 	echo "y path=$T/f" >control/load
 	echo "y path=$T/g" >control/save
 	cmp "$T/f" "$T/g"
@@ -101,7 +101,7 @@ test_the_end_of_the_broker_waits_for_no_file_system()
 	echo 'x 32M' >control/alloc
 	hangs load x
 	kill $hanging
-	! wait $hanging
+	fails 'wait $hanging'
 	cd "$M"
 	begin=$SECONDS
 	broker_stop "$T/other"
@@ -147,7 +147,7 @@ test_a_killed_process_of_files_fails_the_load_and_the_next_works()
 	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9][0-9]*\ of ]]'
 	kill -KILL "$(files_process "$me")"
 	inject
-	! wait $hanging
+	fails 'wait $hanging'
 	like "$(tail -n 1 errors)" 'control/load EIO load of x failed: the process that has .*/f open has ended; .* of 38.1 MiB .* are loaded, the rest is zero'
 	is "$(tail -c 1 allocations/x/data | od -A n -t u1 | xargs)" 7
 	echo "x path=$T/f" >control/load
@@ -164,7 +164,7 @@ test_a_killed_process_of_files_leaves_the_old_file()
 	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9][0-9]*\ of ]]'
 	kill -KILL "$(files_process "$me")"
 	inject
-	! wait $hanging
+	fails 'wait $hanging'
 	like "$(tail -n 1 errors)" 'control/save EIO save of x failed: the process that has .*/saved open has ended; the file is as it was'
 	is "$(<"$T/saved")" old
 	echo "x path=$T/saved" >control/save
@@ -180,7 +180,7 @@ test_a_process_of_files_has_no_memory_of_the_gpu()
 	echo "x path=$T/f" >control/load
 	echo "h path=$T/f" >control/load
 	process=$(files_process "$me")
-	! grep -E 'libcuda|nvidia|gpumem-host' "/proc/$process/maps"
+	unlike "$(<"/proc/$process/maps")" 'libcuda|nvidia|gpumem-host'
 }
 
 test_a_process_of_files_ends_when_it_is_idle()

@@ -61,7 +61,7 @@ test_a_worker_that_can_not_be_started_is_an_error()
 	printf 'kill=cuCtxCreate_v4@*\nkill=cuCtxCreate_v2@*\nkill=cuDevicePrimaryCtxRetain@*\nkill=cuMemAlloc_v2@*\n' >"$T/inject.new"
 	mv "$T/inject.new" "$T/inject"
 	for _ in 1 2 3 4; do
-		! echo 'd 4K kind=direct' 2>/dev/null >control/alloc
+		fails "echo 'd 4K kind=direct' >control/alloc"
 	done
 	says "^gpumemd: error: the worker of uid $UID .*not started again until owners/$UID/reset is written"
 	is "$(<owners/$UID/state)" failed
@@ -130,7 +130,7 @@ test_a_user_can_not_write_lines_of_their_own()
 	EOF
 	cd /
 	broker_stop "$T/own"
-	is "$(grep -cvE '^gpumemd: warning: ' "$T/own/stderr")" 0
+	is "$(sed '/^gpumemd: warning: /d' "$T/own/stderr")" ''
 	is "$(tr -d '\n -~' <"$T/own/stderr")" ''
 }
 
@@ -226,7 +226,7 @@ test_systemd_takes_the_unit()
 	sed "s,^ExecStart=[^ ]*,ExecStart=$GPUMEMD," "$build/tools/systemd/gpumemd@.service" >"$T/units/gpumemd@.service"
 	# Units of others, and of the machine, are no matter here.
 	systemd-analyze verify --man=no "$T/units/gpumemd@.service" >"$T/units/said" 2>&1 || true
-	is "$(grep gpumemd "$T/units/said" || true)" ''
+	unlike "$(<"$T/units/said")" gpumemd
 	systemd-analyze security --offline=true --threshold=60 --no-pager \
 		"$T/units/gpumemd@.service" >"$T/units/said" 2>&1 || fail "$(<"$T/units/said")"
 	rm -rf "$T/units"

@@ -261,7 +261,7 @@ test_what_kernels_print_can_be_read()
 	is "$(cat "owners/$UID/output" | tail -n 2)" \
 		$'block 0 thread 0: 9 words  2.25 123456789abc c%\nblock 0 thread 1: 9 words  2.25 123456789abc c%'
 	[ "$(stat -c %a "owners/$UID/output")" = 400 ]
-	! grep -q output "owners/$UID/status"
+	unlike "$(<"owners/$UID/status")" output
 }
 
 test_bytes_that_no_text_has_are_shown_as_they_were_printed()

@@ -51,35 +51,7 @@ declare -A message=(
 
 # ---- checks, for cases ----
 
-fail()
-{
-	printf '%s\n' "$@" >&2
-	exit 1
-}
-
-skip()
-{
-	printf '%s\n' "$1"
-	exit 77
-}
-
-# is ACTUAL EXPECTED
-is()
-{
-	[ "$1" = "$2" ] || fail "line ${BASH_LINENO[0]}: expected:" "$2" "got:" "$1"
-}
-
-# like ACTUAL REGEX
-like()
-{
-	[[ $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected something like:" "$2" "got:" "$1"
-}
-
-# unlike ACTUAL REGEX
-unlike()
-{
-	[[ ! $1 =~ $2 ]] || fail "line ${BASH_LINENO[0]}: expected nothing like:" "$2" "got:" "$1"
-}
+. "$here/../checks.bash"
 
 # eventually COMMAND [SECONDS]: the bounded wait for an event.
 eventually()
@@ -490,7 +462,7 @@ run_topic_from_copy()
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount"
 	cp -r "$here/." "$copy/tests/mount"
-	cp -r "$here/../python" "$here/../kernels" "$copy/tests"
+	cp -r "$here/../checks.bash" "$here/../python" "$here/../kernels" "$copy/tests"
 	cp -r "$here/../../tools/python" "$copy/tools"
 	cp "$here/../../README.md" "$copy"
 	cp "$here"/../../tools/{quickstart,common.bash,picture,terminal.py} "$copy/tools"

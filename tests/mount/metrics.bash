@@ -47,7 +47,7 @@ test_promtool_has_nothing_to_say()
 	echo 'x 4M' >control/alloc
 	echo 'x f32:1' >control/fill
 	promtool check metrics <metrics >"$T/sanitizer/said" 2>&1 || true
-	is "$(grep -v '_total no help text$' "$T/sanitizer/said" || true)" ''
+	is "$(sed '/_total no help text$/d' "$T/sanitizer/said")" ''
 	rm "$T/sanitizer/said"
 	awk '$2 == "TYPE" && $4 == "counter" { counter[$3] = 1 }
 		$1 == "#" && $3 in counter { $3 = $3 "_total" } { print }' metrics |

@@ -431,7 +431,7 @@ test_an_interrupted_close_lets_the_load_go_on()
 	cp=$!
 	eventually '[ "$(<modules/m/state)" = loading ]'
 	kill -INT $cp
-	! wait $cp
+	fails 'wait $cp'
 	is "$(<modules/m/state)" loading
 	eventually '[ "$(<modules/m/state)" = loaded ]'
 }

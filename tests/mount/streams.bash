@@ -7,7 +7,7 @@ test_default_is_always_there()
 	is "$(ls streams)" default
 	is "$(<streams/default/state)" idle
 	is "$(<streams/default/device)" 0
-	! rmdir streams/default 2>/dev/null
+	fails 'rmdir streams/default'
 	is "$(ls streams)" default
 }
 

@@ -55,7 +55,7 @@ all_hang()
 	for i in 1 2 3 4; do
 		hangs load "$1" $i
 		kill $hanging
-		! wait $hanging
+		fails 'wait $hanging'
 		# It is given up, and has no name any more, when it has not answered for a while.
 		eventually '[ -z "$(files_process "$uid")" ]'
 	done

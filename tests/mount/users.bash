@@ -321,7 +321,7 @@ test_a_write_that_was_interrupted_keeps_nobody_from_reading()
 	writing=$!
 	until_it_waits $writing
 	kill -TERM $writing
-	! wait $writing
+	fails 'wait $writing'
 	is "$(by $alice run 'timeout 10 head -c 5 allocations/x/data')" shown
 	kernels_end_of $bob
 	eventually '[ "$(<allocations/x/state)" = live ]'
@@ -358,7 +358,7 @@ test_a_truncation_that_fails_shows_nothing_old()
 	reading=$!
 	until_it_waits $reading
 	kernels_end_of $bob
-	! wait $reading
+	fails 'wait $reading'
 	like "$(<"$T/read")" 'Input/output error'
 	like "$(by $alice run 'tail -n 2 errors')" 'allocations/x/data EIO zeroing of allocation x .*cuMemsetD8Async'
 	by $alice refused EIO 'zeroing of allocation x .*cuMemsetD8Async' 'cat allocations/x/data'
@@ -798,7 +798,7 @@ test_streams_are_their_owners()
 	by $alice run 'mkdir streams/hers'
 	by $bob refused EPERM 'stream hers belongs to uid 1001, not to uid 1002' 'rmdir streams/hers'
 	by $bob run 'echo "x 4096" >control/alloc'
-	! by $bob run 'echo "x u8:1 stream=hers" >control/fill' 2>/dev/null
+	fails "by $bob run 'echo \"x u8:1 stream=hers\" >control/fill'"
 	by $alice run 'rmdir streams/hers; mkdir modules/hers'
 	by $bob refused EPERM 'module hers belongs to uid 1001, not to uid 1002' 'rmdir modules/hers'
 	by $alice run 'rmdir modules/hers'
