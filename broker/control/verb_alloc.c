@@ -349,7 +349,7 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 		return r;
 	}
 	allocation->has_descriptor = has_descriptor;
-	r = line->cgroup ? origin_add(registry, owner, line->cgroup, allocation) : 0;
+	r = line->cgroup ? origin_add(owner, line->cgroup, allocation) : 0;
 	if (r < 0) {
 		allocation_withdraw(registry, allocation);
 		allocation_free(registry, allocation);

@@ -8,6 +8,7 @@
 #include "memops/move.h"
 #include "memory/block.h"
 #include "model/allocation.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/shares.h"
 #include "process/broker.h"
@@ -39,7 +40,7 @@ int hand_on_check(const struct allocation *allocation, struct refusal *refusal)
 	return 0;
 }
 
-/* ---- what it costs ---- */
+/* ---- what an allocation costs its owner ---- */
 
 struct cost {
 	enum share share;
@@ -57,21 +58,31 @@ static void costs_of(const struct allocation *allocation, struct cost costs[N_CO
 				  allocation->block->size };
 }
 
-/* Charges the owner. Returns: 0; the -errno of a share with a refusal. */
+/* Refuses what the owner could not be charged for. Returns: r. */
+static int refuse_cost(struct owner *owner, int r, struct refusal *refusal)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+
+	if (!share_is_refusal(r))
+		return refuse(refusal, -r, "no memory in the broker");
+	share_explain(owner, &why);
+	return refuse(refusal, -r, "%s", text_string(&why));
+}
+
+/* Charges the owner for the allocation. Returns: 0; negative with a refusal. */
 static int costs_take(const struct cost costs[N_COSTS], struct owner *owner,
 		      struct refusal *refusal)
 {
-	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
 
 	for (unsigned int i = 0; i < N_COSTS; i++) {
 		r = share_take(owner, costs[i].share, costs[i].n);
 		if (r == 0)
 			continue;
-		share_explain(owner, &why);
+		refuse_cost(owner, r, refusal);
 		while (i-- > 0)
 			share_undo(owner, costs[i].share, costs[i].n);
-		return refuse(refusal, -r, "%s", text_string(&why));
+		return r;
 	}
 	return 0;
 }
@@ -143,9 +154,15 @@ int hand_on(struct broker *broker, struct allocation *allocation, struct owner *
 	if (r < 0)
 		return r;
 	r = worker_to_guest(broker, allocation->block, from->worker);
+	if (r == 0) {
+		r = origin_move(allocation, to);
+		if (r < 0)
+			worker_from_guest(broker, allocation->block, from->worker);
+	}
 	if (r < 0) {
+		refuse_cost(to, r, refusal);
 		costs_give(costs, to);
-		return refuse(refusal, -r, "no memory in the broker");
+		return r;
 	}
 	costs_give(costs, from);
 	owner_set(allocation, to);
@@ -162,6 +179,7 @@ void hand_back(struct broker *broker, struct allocation *allocation, struct owne
 	costs_give(costs, from);
 	/* What was given a moment ago is still there. */
 	(void)costs_take(costs, to, &refusal);
+	(void)origin_move(allocation, to);
 	worker_from_guest(broker, allocation->block, to->worker);
 	owner_set(allocation, to);
 }

@@ -36,7 +36,7 @@ struct lifetime {
 	struct allocation *allocations;
 
 	/* Of processes and cgroups. */
-	char *key;	     /* in lifetimes.by_key; NULL: not there any more */
+	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
 	int fd;		     /* pidfd, or cgroup.events; -1: none */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
 	struct owner *payer; /* charged for the descriptor */
@@ -314,14 +314,15 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 	pid_t process = process_of_thread(thread);
 	struct registry *registry = broker->registry;
 	struct lifetime *lifetime = NULL;
-	char pid[16];
-	const char *key = kind == LIFETIME_EXIT ? pid : cgroup;
+	char key[CGROUP_PATH_MAX + 32];
 	int fd, r = 0;
 
-	snprintf(pid, sizeof(pid), "%d", process);
+	if (kind == LIFETIME_EXIT)
+		snprintf(key, sizeof(key), "%u %d", user->uid, process);
+	else
+		snprintf(key, sizeof(key), "%u %s", user->uid, cgroup ? cgroup : "");
 	pthread_mutex_lock(&registry->lock);
-	if (key)
-		lifetime = lifetime_find(broker, key);
+	lifetime = lifetime_find(broker, key);
 	pthread_mutex_unlock(&registry->lock);
 	if (!lifetime) {
 		fd = lifetime_open(kind, thread, process, cgroup, refusal);
@@ -383,6 +384,7 @@ uint64_t allocations_free_from(struct broker *broker, const struct caller *calle
 {
 	struct registry *registry = broker->registry;
 	_cleanup_free_ struct token *tokens = NULL;
+	const struct owner *owner;
 	const struct origin *origin;
 	struct allocation *allocation;
 	uint64_t n_freed = 0;
@@ -390,9 +392,11 @@ uint64_t allocations_free_from(struct broker *broker, const struct caller *calle
 
 	*ret_bytes = 0;
 	pthread_mutex_lock(&registry->lock);
-	for (origin = registry->origins; origin; origin = origin->hh.next) {
-		if (cgroup_is_within(origin->cgroup, cgroup))
-			n = origin_list(origin, caller, &tokens, n);
+	for (owner = registry->owners_by_uid; owner; owner = owner->hh.next) {
+		for (origin = owner->origins; origin; origin = origin->hh.next) {
+			if (cgroup_is_within(origin->cgroup, cgroup))
+				n = origin_list(origin, caller, &tokens, n);
+		}
 	}
 	for (size_t i = 0; i < n; i++) {
 		allocation =

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lifetimes: what an allocation ends with (`until=`). Allocations with the same
+ * Lifetimes: what an allocation ends with (`until=`). A user's allocations with the same
  * descriptor, process or cgroup share one. At its end all of them are freed. Publishing
  * an allocation takes it out of its lifetime.
  *
- * Processes and cgroups are in one table, by pid and by path, and watched by the reaper.
- * A pid or a path may come again; so an entry is used for another line only as long as it
- * has not ended.
+ * Processes and cgroups are in one table, by user and pid or path, and watched by the
+ * reaper. A pid or a path may come again; so an entry is used for another line only as
+ * long as its process or cgroup has not ended. Each user pays for entries of their own:
+ * what others have in a cgroup costs a user nothing.
  */
 #pragma once
 

@@ -216,7 +216,7 @@ void allocation_set_stream(struct allocation *allocation, struct stream *stream)
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
 {
 	assert(allocation->state != ALLOCATION_FREED);
-	origin_leave(registry, allocation);
+	origin_leave(allocation);
 	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);

@@ -8,48 +8,71 @@
 
 #include "base/def.h"
 #include "model/owner.h"
-#include "model/registry.h"
 #include "model/shares.h"
 
-static int origin_new(struct registry *registry, struct owner *user, const char *cgroup,
-		      struct origin **ret_origin)
+static int origin_new(struct owner *owner, const char *cgroup, struct origin **ret_origin)
 {
 	struct origin *origin;
-	int r = share_take(user, SHARE_CGROUPS, 1);
+	int r = share_take(owner, SHARE_CGROUPS, 1);
 
 	if (r < 0)
 		return r;
 	origin = calloc(1, sizeof(*origin));
 	if (!origin || !(origin->cgroup = strdup(cgroup))) {
 		free(origin);
-		share_give(user, SHARE_CGROUPS, 1);
+		share_give(owner, SHARE_CGROUPS, 1);
 		return -ENOMEM;
 	}
-	origin->payer = user;
-	HASH_ADD_KEYPTR(hh, registry->origins, origin->cgroup, strlen(origin->cgroup),
+	origin->owner = owner;
+	HASH_ADD_KEYPTR(hh, owner->origins, origin->cgroup, strlen(origin->cgroup),
 			origin);
 	*ret_origin = origin;
 	return 0;
 }
 
-int origin_add(struct registry *registry, struct owner *user, const char *cgroup,
-	       struct allocation *allocation)
+static int origin_get(struct owner *owner, const char *cgroup, struct origin **ret_origin)
+{
+	struct origin *origin;
+
+	HASH_FIND_STR(owner->origins, cgroup, origin);
+	if (!origin)
+		return origin_new(owner, cgroup, ret_origin);
+	*ret_origin = origin;
+	return 0;
+}
+
+static void origin_join(struct origin *origin, struct allocation *allocation)
+{
+	allocation->origin = origin;
+	DL_APPEND2(origin->allocations, allocation, origin_prev, origin_next);
+}
+
+int origin_add(struct owner *owner, const char *cgroup, struct allocation *allocation)
+{
+	struct origin *origin;
+	int r = origin_get(owner, cgroup, &origin);
+
+	if (r == 0)
+		origin_join(origin, allocation);
+	return r;
+}
+
+int origin_move(struct allocation *allocation, struct owner *to)
 {
 	struct origin *origin;
 	int r;
 
-	HASH_FIND_STR(registry->origins, cgroup, origin);
-	if (!origin) {
-		r = origin_new(registry, user, cgroup, &origin);
-		if (r < 0)
-			return r;
-	}
-	allocation->origin = origin;
-	DL_APPEND2(origin->allocations, allocation, origin_prev, origin_next);
+	if (!allocation->origin)
+		return 0;
+	r = origin_get(to, allocation->origin->cgroup, &origin);
+	if (r < 0)
+		return r;
+	origin_leave(allocation);
+	origin_join(origin, allocation);
 	return 0;
 }
 
-void origin_leave(struct registry *registry, struct allocation *allocation)
+void origin_leave(struct allocation *allocation)
 {
 	struct origin *origin = take_ptr(allocation->origin);
 
@@ -58,8 +81,8 @@ void origin_leave(struct registry *registry, struct allocation *allocation)
 	DL_DELETE2(origin->allocations, allocation, origin_prev, origin_next);
 	if (origin->allocations)
 		return;
-	HASH_DEL(registry->origins, origin);
-	share_give(origin->payer, SHARE_CGROUPS, 1);
+	HASH_DEL(origin->owner->origins, origin);
+	share_give(origin->owner, SHARE_CGROUPS, 1);
 	free(origin->cgroup);
 	free(origin);
 }

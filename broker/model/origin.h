@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Origins: the cgroups whose processes asked for allocations. An origin is there as long
- * as an allocation of it is in the tree.
+ * Origins: the cgroups whose processes asked for an owner's allocations. Each owner has
+ * and pays for origins of their own: an owner without memory is dropped, whoever else has
+ * memory from the same cgroup. An origin is there as long as an allocation of it is in
+ * the tree.
  *
  * All under the registry's lock.
  */
@@ -11,20 +13,21 @@
 
 struct allocation;
 struct owner;
-struct registry;
 
 struct origin {
 	char *cgroup; /* as in /proc/PID/cgroup */
-	struct owner *payer;
+	struct owner *owner;
 	struct allocation *allocations; /* being made, too */
-	UT_hash_handle hh;		/* in registry->origins */
+	UT_hash_handle hh;		/* in owner->origins */
 };
 
 /*
- * Notes that the allocation came from the cgroup. The user is charged where this is its
- * first. Returns: 0; -ENOMEM; -EDQUOT when the user's share is used up.
+ * Notes that the allocation came from the cgroup. The owner is charged where this is
+ * their first from there. Returns: 0; -ENOMEM; -EDQUOT when the owner's share is used up.
  */
-int origin_add(struct registry *registry, struct owner *user, const char *cgroup,
-	       struct allocation *allocation);
+int origin_add(struct owner *owner, const char *cgroup, struct allocation *allocation);
 
-void origin_leave(struct registry *registry, struct allocation *allocation);
+/* The same for an allocation that gets another owner. */
+int origin_move(struct allocation *allocation, struct owner *to);
+
+void origin_leave(struct allocation *allocation);

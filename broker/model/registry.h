@@ -44,7 +44,6 @@ struct registry {
 	struct device *device_at[DEVICES_MAX]; /* by index; set at the start */
 	unsigned int n_devices;
 	struct folder allocation_root, module_root;
-	struct origin *origins; /* model/origin.h */
 	struct stream *streams_by_name;
 	struct owner *owners_by_uid;
 	struct limits limits; /* for owners without limits of their own */

@@ -67,7 +67,7 @@ test_events_say_who_did_it_and_in_which_process()
 	by_me ' create modules/m'
 	cp "$here/../../docs/kernels/saxpy.ptx" modules/m/image
 	by_me ' load modules/m '
-	fails 'echo nonsense >modules/m/image'
+	refused ENOEXEC 'neither a cubin' 'cp README modules/m/image'
 	by_me ' failed modules/m '
 	chmod 644 modules/m
 	by_me ' change modules/m '

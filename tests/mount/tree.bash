@@ -83,7 +83,7 @@ test_every_key_has_one_value_of_one_word()
 	done
 	mkdir streams/s modules/m
 	echo 'single stream=s' >allocations/managed/attach
-	fails 'echo garbage >modules/m/image'
+	refused ENOEXEC 'neither a cubin' 'cp README modules/m/image'
 	for file in status {devices,allocations,owners,streams,modules}/*/status; do
 		is "$(awk '!/^name (NVIDIA|.*GPU)/ && NF != 2' "$file")" ''
 		unlike $'\n'"$(<"$file")" $'\n([a-z_]*size|memory_[a-z]+) '

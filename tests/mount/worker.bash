@@ -339,17 +339,18 @@ test_a_worker_that_can_not_be_started_says_what_is_lacking()
 	done
 }
 
-# The worker of 2001 has had memory mapped that stays.
+# The worker of 2001 has had memory mapped that stays, and that came from the same cgroup.
 test_owners_who_used_the_memory_of_others_are_dropped()
 {
 	needs_root 'many users'
 	needs_kernels
 	broker_start "$T/own" --driver "$(driver own)" --worker-idle 1
 	cd "$T/own/mnt"
+	by 2001 run 'echo "first 4K" >control/alloc'
 	by 1001 run 'echo "stays 4K mode=666" >control/alloc'
 	by 2001 run "mkdir modules/saxpy && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/saxpy/image"
 	by 2001 run 'echo "saxpy saxpy elements=64 u32:64 f32:2 stays stays" >control/launch'
-	by 2001 run 'rmdir modules/saxpy'
+	by 2001 run 'rmdir modules/saxpy allocations/first'
 	eventually '! ls owners | grep -q 2001' 40
 	# The same memory is mapped anew, and its mode can be changed.
 	by 2001 run "mkdir modules/saxpy && cp '$GPUMEM_KERNELS/saxpy.ptx' modules/saxpy/image"

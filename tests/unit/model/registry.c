@@ -2,6 +2,7 @@
 #include "model/registry.h"
 #include "base/def.h"
 #include "base/text.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/shares.h"
 #include "model/stream.h"
@@ -231,6 +232,35 @@ Test(registry, owner_is_one_for_each_uid)
 	cr_assert(eq(ptr, owner_get(&registry, 1000, 7), alice));
 	cr_assert(eq(u32, alice->gid, 100));
 	cr_assert(ne(ptr, alice, bob));
+}
+
+Test(registry, cgroup_is_charged_to_each_owner_with_memory_from_it)
+{
+	struct allocation *of_alice = make("of-alice", 4096, alice);
+	struct allocation *of_bob = make("of-bob", 4096, bob);
+
+	cr_assert(eq(int, origin_add(alice, "/job", of_alice), 0));
+	cr_assert(eq(int, origin_add(bob, "/job", of_bob), 0));
+	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 1));
+	cr_expect(eq(u64, bob->shares.held[SHARE_CGROUPS], 1));
+	drop(of_alice);
+	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 0));
+	drop(of_bob);
+	cr_expect(eq(u64, bob->shares.held[SHARE_CGROUPS], 0));
+}
+
+Test(registry, allocation_of_another_owner_takes_its_cgroup_along)
+{
+	struct allocation *x = make("x", 4096, alice);
+
+	cr_assert(eq(int, origin_add(alice, "/job", x), 0));
+	cr_assert(eq(int, origin_move(x, bob), 0));
+	cr_expect(eq(str, x->origin->cgroup, "/job"));
+	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 0));
+	cr_expect(eq(u64, bob->shares.held[SHARE_CGROUPS], 1));
+	cr_assert(eq(int, origin_move(x, alice), 0));
+	drop(x);
+	cr_expect(eq(u64, bob->shares.held[SHARE_CGROUPS], 0));
 }
 
 Test(registry, default_streams_are_his_own_and_not_among_the_names)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "memops/lifetime.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <unistd.h>
+
+#include "base/refusal.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "unit/broker_help.h"
+
+static struct broker *broker;
+
+static void start(void)
+{
+	broker = broker_start("64M", NULL);
+}
+
+static void stop(void)
+{
+	broker_end(broker);
+}
+
+TestSuite(lifetime, .init = start, .fini = stop, .timeout = 60);
+
+/* The lifetime of this process, for a line of the user. */
+static struct lifetime *lifetime_of_this_process(uid_t uid)
+{
+	const struct caller user = { .uid = uid, .gid = uid, .pid = getpid() };
+	struct lifetime *lifetime = NULL;
+	struct refusal refusal;
+
+	cr_assert(eq(int,
+		     lifetime_get(broker, LIFETIME_EXIT, &user, gettid(), NULL, &lifetime,
+				  &refusal),
+		     0));
+	return lifetime;
+}
+
+static void drop(struct lifetime *lifetime)
+{
+	pthread_mutex_lock(&broker->registry->lock);
+	lifetime_unref(lifetime);
+	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+static uint64_t n_descriptors_of(uid_t uid)
+{
+	const struct owner *owner;
+	uint64_t n;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_find(broker->registry, uid);
+	n = owner ? owner->shares.held[SHARE_DESCRIPTORS] : 0;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return n;
+}
+
+Test(lifetime, lines_of_a_user_share_one)
+{
+	struct lifetime *one = lifetime_of_this_process(2001);
+	struct lifetime *same = lifetime_of_this_process(2001);
+
+	cr_expect(eq(ptr, one, same));
+	cr_expect(eq(u64, n_descriptors_of(2001), 1));
+	drop(one);
+	drop(same);
+	cr_expect(eq(u64, n_descriptors_of(2001), 0));
+}
+
+Test(lifetime, each_user_pays_for_their_own)
+{
+	struct lifetime *first = lifetime_of_this_process(2001);
+	struct lifetime *second = lifetime_of_this_process(2002);
+
+	cr_expect(eq(u64, n_descriptors_of(2001), 1));
+	cr_expect(eq(u64, n_descriptors_of(2002), 1));
+	drop(first);
+	cr_expect(eq(u64, n_descriptors_of(2001), 0));
+	drop(second);
+	cr_expect(eq(u64, n_descriptors_of(2002), 0));
+}
