@@ -312,8 +312,9 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
 		return -ENAMETOOLONG;
 	r = folder_reserve(in, 1);
-	if (r == 0)
-		r = folder_make(&folder, registry, in, module->owner);
+	if (r < 0)
+		return r;
+	r = folder_make(&folder, registry, in, module->owner);
 	if (r < 0)
 		return r;
 	entry_remove(&module->entry);
