@@ -42,26 +42,25 @@ static int set_driver(struct options *options, const char *value, struct text *w
 	return options->driver ? 0 : -ENOMEM;
 }
 
-static int set_socket(struct options *options, const char *value, struct text *why)
+static int set_path(const char *name, char **path, const char *value, struct text *why)
 {
 	if (*value != '/') {
-		text_printf(why, "socket needs an absolute path, not '%s'", value);
+		text_printf(why, "%s needs an absolute path, not '%s'", name, value);
 		return -EINVAL;
 	}
-	free(options->socket);
-	options->socket = strdup(value);
-	return options->socket ? 0 : -ENOMEM;
+	free(*path);
+	*path = strdup(value);
+	return *path ? 0 : -ENOMEM;
+}
+
+static int set_socket(struct options *options, const char *value, struct text *why)
+{
+	return set_path("socket", &options->socket, value, why);
 }
 
 static int set_limits(struct options *options, const char *value, struct text *why)
 {
-	if (*value != '/') {
-		text_printf(why, "limits needs an absolute path, not '%s'", value);
-		return -EINVAL;
-	}
-	free(options->limits);
-	options->limits = strdup(value);
-	return options->limits ? 0 : -ENOMEM;
+	return set_path("limits", &options->limits, value, why);
 }
 
 static int set_journal(struct options *options, const char *value, struct text *why)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file that keeps limits over restarts. It is read at the start, and written anew,
- * whole, when a limit has changed: to a file beside it, which takes its place.
+ * The file that keeps limits over restarts. The broker reads the file at the start. When a
+ * limit has changed, the broker writes all limits to a new file in the same folder, and
+ * renames the new file to the old one's name.
  */
 #pragma once
 

@@ -47,9 +47,9 @@ struct user_reading {
 
 struct reading {
 	const struct broker *broker;
-	unsigned int n_devices, n_owners;
+	unsigned int n_devices;
 	uint64_t held[DEVICES_MAX]; /* by the broker */
-	uint64_t n_failures, mover_restarts;
+	uint64_t n_owners, n_failures, mover_restarts;
 	struct user_reading *users;
 	size_t n_users;
 };
@@ -206,14 +206,6 @@ static void print_broker(const struct metric *metric, const struct reading *read
 	print_name(metric, text);
 	text_add(text, " ", 1);
 	print_value(figure_at(reading, metric->offset), text);
-}
-
-static void print_owners(const struct metric *metric, const struct reading *reading,
-			 struct text *text)
-{
-	print_name(metric, text);
-	text_add(text, " ", 1);
-	print_value(reading->n_owners, text);
 }
 
 static void print_build(const struct metric *metric, const struct reading *reading,
@@ -501,7 +493,8 @@ static const struct metric metrics_table[] = {
 	  "Memory of the GPU that the broker holds, with what rounding costs.",
 	  print_reserved },
 	{ METRIC_GAUGE, "gpumem_owners", NULL,
-	  "Users who hold something, or asked for something lately.", print_owners },
+	  "Users who hold something, or asked for something lately.",
+	  OF_BROKER(n_owners) },
 	{ METRIC_GAUGE, "gpumem_held_bytes", "bytes",
 	  "Bytes of allocations, as asked for; with freed ones until their last use.",
 	  BY_KIND(bytes) },

@@ -72,8 +72,8 @@ static bool owner_is_over(const struct broker *broker, const struct owner *owner
 }
 
 /*
- * Takes a block that the owner's pool has kept in vain: it is charged to the owner, who
- * sees no allocation in it. NULL: none. Under registry.lock.
+ * Takes an empty block that the pool of an owner has kept for SPARE_MS. The owner pays for
+ * such a block, and has no allocation in it. NULL: there is none. Under registry.lock.
  */
 static struct block *take_unused(const struct broker *broker, struct owner **ret_owner)
 {

@@ -193,7 +193,7 @@ static int64_t tell_left_out(struct warnings *warnings)
 	for (unsigned int i = 0; i < RECENT_MAX && warnings->n < QUEUE_MAX; i++) {
 		struct recent *recent = &warnings->recent[i];
 		unsigned int n = n_left_out(recent);
-		struct warning warning = recent->last;
+		struct warning warning;
 
 		if (!n)
 			continue;
@@ -201,6 +201,7 @@ static int64_t tell_left_out(struct warnings *warnings)
 			next_ms = MIN(next_ms, recent->until_ms);
 			continue;
 		}
+		warning = recent->last;
 		snprintf(warning.sentence, sizeof(warning.sentence),
 			 "%u more such of uid %u; the last: %.*s", n, recent->uid,
 			 (int)sizeof(warning.sentence) - 64, recent->last.sentence);

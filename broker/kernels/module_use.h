@@ -84,7 +84,9 @@ void module_look_up(struct broker *broker, struct token module, const char *name
 /* ---- the tree ---- */
 
 /*
- * mkdir; folder_mode: of the folder that it may become. Under registry.lock.
+ * Makes a module, for mkdir. A module may become a folder (folder_from_module());
+ * folder_mode is the mode of that folder. Under registry.lock.
+ *
  * Returns: 0; -EEXIST, -EDQUOT, -ENOMEM.
  */
 int module_create(struct broker *broker, struct folder *folder, const char *name,

@@ -126,7 +126,10 @@ bool lifetime_is_over(const struct allocation *allocation)
 
 /* ---- the end ---- */
 
-/* The first that can be freed; one being made is freed when it is made. */
+/*
+ * The first allocation that can be freed. An allocation that is still being made is freed
+ * by the request that makes it.
+ */
 static struct allocation *lifetime_first_made(const struct lifetime *lifetime)
 {
 	struct allocation *allocation;

@@ -99,7 +99,7 @@ uint64_t share_limit(const struct owner *owner, enum share share)
 	return LIMIT_NONE;
 }
 
-/* Whether n more are beyond a limit: what is held may be beyond one that came later. */
+/* Whether n more are beyond a limit. A limit may be set below the amount that is held. */
 static bool is_beyond(uint64_t held, uint64_t n, uint64_t limit)
 {
 	return n && limit != UINT64_MAX && (held > limit || n > limit - held);

@@ -6,7 +6,7 @@
  *
  * So gpumem is built without the CUDA Toolkit. Where there is a toolkit, the test
  * unit/cuda/toolkit compares every declaration below with the toolkit's cuda.h. The test
- * reads this file line by line: one constant a line, one member a line.
+ * reads this file line by line, so each constant and each member has a line of its own.
  *
  * An enum lists only the values that gpumem names; a driver may return others.
  */

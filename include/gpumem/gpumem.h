@@ -22,7 +22,8 @@
  *
  * Threads: any function may be called from any thread. A struct gpumem_map must not be
  * used while another thread resumes or suspends it, or gives up its last use. Threads
- * that each map an allocation share the map; each may use it until its own unmap.
+ * that map the same allocation share one map. A thread may use the map until the thread
+ * has called gpumem_unmap().
  *
  * fork: the child has no leases. In the child, sessions and maps return -ECHILD, except
  * gpumem_close() and gpumem_unref(), and device memory is not mapped.

@@ -412,21 +412,27 @@ test_the_shares_of_modules_and_readers()
 	bob_notices_nothing
 }
 
-test_the_share_of_folders()
+# until_refused FORMAT: mallory makes folders, with 1, 2, ... in their names, until one is
+# refused. Prints its number and the error.
+until_refused()
 {
-	bob_is_ready
-	py $mallory <<-'EOF' >"$T/mallory"
+	py $mallory "$1" <<-'EOF'
 		become(int(sys.argv[1]))
-		os.mkdir("allocations/hers")
 		n = 1
 		try:
 		    while True:
-		        os.mkdir(f"allocations/hers/{n}")
+		        os.mkdir(sys.argv[2] % n)
 		        n += 1
 		except OSError as error:
 		    print(n, errno.errorcode[error.errno])
 	EOF
-	is "$(<"$T/mallory")" '16384 EDQUOT'
+}
+
+test_the_share_of_folders()
+{
+	bob_is_ready
+	by $mallory run 'mkdir allocations/hers'
+	is "$(until_refused allocations/hers/%d)" '16384 EDQUOT'
 	like "$(by $mallory run 'tail -n 1 errors')" \
 		'allocations/hers/16384 EDQUOT uid 1001 has 16384 folders and asks for 1 more'
 	by $bob run 'mkdir allocations/his && rmdir allocations/his'
@@ -501,19 +507,9 @@ test_the_share_of_answers()
 test_the_share_of_streams()
 {
 	bob_is_ready
-	py $mallory <<-'EOF' >"$T/mallory"
-		become(int(sys.argv[1]))
-		n = 0
-		try:
-		    while True:
-		        os.mkdir(f"streams/hers{n}")
-		        n += 1
-		except OSError as error:
-		    print(n, errno.errorcode[error.errno])
-	EOF
 	# Earlier cases may have used the default stream.
-	like "$(<"$T/mallory")" '^409[45] ENFILE$'
-	like "$(by $mallory run 'tail -n 1 errors')" 'streams/hers409[45] ENFILE uid 1001 has as many streams'
+	like "$(until_refused streams/hers%d)" '^409[56] ENFILE$'
+	like "$(by $mallory run 'tail -n 1 errors')" 'streams/hers409[56] ENFILE uid 1001 has as many streams'
 	bob_notices_nothing
 	py <<-'EOF'
 		for name in os.listdir("streams"):

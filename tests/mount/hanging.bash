@@ -31,7 +31,7 @@ test_a_load_that_hangs_holds_no_memory_of_others()
 	stuck_end
 }
 
-test_memory_of_others_that_a_hanging_save_reads_comes_back()
+test_memory_of_others_that_a_hanging_load_fills_comes_back()
 {
 	local before
 	needs_root 'users'
@@ -136,18 +136,25 @@ test_a_file_that_cannot_be_closed_holds_up_nothing()
 
 # ---- the process that opens files ----
 
-test_a_killed_process_of_files_fails_the_load_and_the_next_works()
+# killed_amid LINE: the process of files is killed amid a line of control/load or control/save.
+killed_amid()
 {
-	head -c 40000000 /dev/urandom >"$T/f"
-	echo 'x 50000000' >control/alloc
-	echo 'x u8:7' >control/fill
+	local hanging
 	slow 1s
-	"${AS[@]}" bash -c "echo 'x path=$T/f' >control/load" 2>/dev/null &
+	"${AS[@]}" bash -c "$1" 2>/dev/null &
 	hanging=$!
 	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9][0-9]*\ of ]]'
 	kill -KILL "$(files_process "$me")"
 	inject
 	fails 'wait $hanging'
+}
+
+test_a_killed_process_of_files_fails_the_load_and_the_next_works()
+{
+	head -c 40000000 /dev/urandom >"$T/f"
+	echo 'x 50000000' >control/alloc
+	echo 'x u8:7' >control/fill
+	killed_amid "echo 'x path=$T/f' >control/load"
 	like "$(tail -n 1 errors)" 'control/load EIO load of x failed: the process that has .*/f open has ended; .* of 38.1 MiB .* are loaded, the rest is zero'
 	is "$(tail -c 1 allocations/x/data | od -A n -t u1 | xargs)" 7
 	echo "x path=$T/f" >control/load
@@ -158,13 +165,7 @@ test_a_killed_process_of_files_leaves_the_old_file()
 {
 	echo old >"$T/saved"
 	echo 'x 40000000' >control/alloc
-	slow 1s
-	"${AS[@]}" bash -c "echo 'x path=$T/saved' >control/save" 2>/dev/null &
-	hanging=$!
-	eventually '[[ $(cat allocations/x/progress) =~ ^[1-9][0-9]*\ of ]]'
-	kill -KILL "$(files_process "$me")"
-	inject
-	fails 'wait $hanging'
+	killed_amid "echo 'x path=$T/saved' >control/save"
 	like "$(tail -n 1 errors)" 'control/save EIO save of x failed: the process that has .*/saved open has ended; the file is as it was'
 	is "$(<"$T/saved")" old
 	echo "x path=$T/saved" >control/save

@@ -15,7 +15,7 @@ import sys
 
 
 def print_declarations(header):
-    """One constant a line, one member a line, the name of a record at its end."""
+    """Reads headers where each constant and each member has a line of its own."""
     records = []  # that are open, the innermost last: the names of their members
     for line in header.splitlines():
         if match := re.match(r"(?:\t|#define )(CU[A-Z_0-9]+)\b", line):
