@@ -135,7 +135,8 @@ def find_unchecked(source):
     for path in sorted((source / "tests").rglob("*.bash")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if UNCHECKED.search(line):
-                yield f"{path.relative_to(source)}:{number} {line.strip()}"
+                where = f"{path.relative_to(source)}:{number}"
+                yield f"{where} {line.strip()}: use fails 'COMMAND' (tests/checks.bash)"
 
 
 def report(number, name, problems):

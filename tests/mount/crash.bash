@@ -288,7 +288,7 @@ test_umount_and_signals_end_both()
 	say alloc 'x 4M'
 	kill -TERM "$(<"$T/own/pid")"
 	broker_ended "$T/own"
-	! is_mounted "$O"
+	fails 'is_mounted "$O"'
 }
 
 # Else memory would be held that nobody can reach.
