@@ -136,7 +136,7 @@ test_histograms_every_so_often_are_on_request()
 {
 	trace --summary 30 <<<"$calls"
 	like "$(row cuInit)" '^cuInit 1 0 0 '
-	is "$(grep -c ' : count$' "$T/out")" 0
+	is "$(sed -n '/ : count$/p' "$T/out")" ''
 	trace --summary 30 --histograms <<<"$calls"
 	is "$(grep -c ' nanoseconds : count$' "$T/out")" 8
 }

@@ -175,6 +175,7 @@ test_a_killed_process_of_files_leaves_the_old_file()
 test_a_process_of_files_has_no_memory_of_the_gpu()
 {
 	local process
+	needs_root 'a look into a process that is undumpable'
 	echo 'x 32M' >control/alloc
 	echo 'h 32M kind=host' >control/alloc
 	head -c 4096 /dev/zero >"$T/f"
