@@ -90,36 +90,37 @@ struct allocation {
 	/* The current place of the memory. */
 	struct owner *owner;
 	struct block *block;	    /* durable and host memory */
-	bool has_descriptor;	    /* charged to the owner, together with the block */
-	bool charged;		    /* not durable: the owner is charged for the memory */
-	uint32_t cell;		    /* in a shared block */
-	uint32_t former_cell;	    /* in former_block */
 	struct block *former_block; /* shared; left by a move while readers went on there;
 				       NULL: none */
-	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
-				  memory */
 	struct stream *stream; /* async: the stream of the allocation; managed: the stream
 				  of its attachment; NULL: none. Counted there */
-	uint64_t zeros_from;   /* zeros are owed from here to the end; size: none are */
-	uint32_t n_zeroings;   /* number of zeroings begun */
+	uint32_t cell;	       /* in a shared block */
+	uint32_t former_cell;  /* in former_block */
+	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
+				  memory */
+	bool has_descriptor;   /* charged to the owner, together with the block */
+	bool charged;	       /* not durable: the owner is charged for the memory */
+	bool restoring; /* another process of the worker is making the allocation again */
+	bool release_parked; /* the op of `release` waits for the last lease and departing
+				process */
+	uint64_t zeros_from; /* zeros are owed from here to the end; size: none are */
+	uint32_t n_zeroings; /* number of zeroings begun */
 	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
 	char *zeroing_failure;	 /* the sentence of that failure */
-	bool restoring; /* another process of the worker is making the allocation again */
-	struct work *parked; /* works that wait for the end of restoring */
+	struct work *parked;	 /* works that wait for the end of restoring */
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
-	int32_t write_error;	 /* errno of the last failed write that had been answered
-				    early */
-	uint64_t n_write_errors; /* number of such writes */
+	uint64_t n_write_errors; /* failed writes that had been answered early */
+	int32_t write_error;	 /* errno of the last such write */
 
+	uint32_t n_leases;
 	struct lease *leases; /* memops/lease.h */
-	uint32_t n_leases, n_write_leases;
+	uint32_t n_write_leases;
 	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
 					 kernel has perhaps not carried out */
 	uint32_t n_writers_departing; /* of n_departing, leases for writing */
 	uint32_t n_departing; /* leases that have ended with their process, which may
 				 still have the memory mapped */
 	struct work *release; /* FREED: the op that frees the memory */
-	bool release_parked;  /* the op waits for the last lease and departing process */
 
 	/* What the next broker is told (model/save.h). */
 	struct records *records; /* the registry's; NULL: none */
@@ -133,11 +134,11 @@ struct allocation {
 	uint32_t n_works;
 	uint32_t n_files;	     /* loads and saves under way; memops/file.c */
 	uint32_t n_unasked;	     /* of these works, readahead that nobody asked for */
+	int32_t move_error;	     /* errno of the last move; 0: none has failed */
+	uint32_t n_withdrawals;	     /* queued and running; memops/permissions.c */
 	struct use *uses;	     /* uses that later works may have to wait for */
 	struct use *all_uses;	     /* uses of all works in the order, oldest first */
 	struct move *move;	     /* out of a shared block; broker/memops */
-	int32_t move_error;	     /* errno of the last move; 0: none has failed */
-	uint32_t n_withdrawals;	     /* queued and running; memops/permissions.c */
 	uint64_t n_writes;	     /* number of works that write, ever queued */
 	uint64_t read_next;	     /* end of the last read of data */
 	struct readahead *readahead; /* reading ahead; broker/memops */
