@@ -4,6 +4,7 @@
 
 #include <device.h>
 
+#include "host_conversions.h"
 #include "host_numbers.h"
 
 #include <bfloats.h>

@@ -1,109 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/order.h"
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #include "base/def.h"
-#include "model/registry.h"
-#include "model/stream.h"
-
-static struct allocation x, y;
-static struct stream s, t;
-
-static const struct use x_read = { .allocation = &x, .length = 8 };
-static const struct use x_write = { .allocation = &x, .length = 8, .write = true };
-
-/* Adds a work like `like` to the order, with this use of an allocation, if any. */
-static struct work *add(struct work like, struct use use)
-{
-	struct work *made = calloc(1, sizeof(*made));
-
-	*made = like;
-	if (use.allocation) {
-		work_use(made, use.allocation, use.offset, use.length, use.write);
-		made->uses[0].places = use.places;
-		made->uses[0].watches = use.watches;
-	}
-	cr_assert(eq(int, order_add(made), 0));
-	return made;
-}
-
-static struct work *work(struct allocation *allocation, uint64_t offset, uint64_t length,
-			 bool write, struct stream *stream)
-{
-	return add((struct work){ .stream = stream },
-		   (struct use){ .allocation = allocation,
-				 .offset = offset,
-				 .length = length,
-				 .write = write });
-}
-
-/* A kernel that uses x. */
-static struct work *kernel_use(struct stream *stream, struct use use)
-{
-	return add((struct work){ .stream = stream, .chain = &x }, use);
-}
-
-static struct work *kernel(struct stream *stream)
-{
-	return kernel_use(stream, x_write);
-}
-
-static void work_free(struct work *work)
-{
-	work_deinit(work);
-	free(work);
-}
-
-static unsigned int count(const struct work *ready)
-{
-	unsigned int n = 0;
-
-	for (; ready; ready = ready->next_ready)
-		n++;
-	return n;
-}
-
-/* Ends the work. Returns: the number of works that became ready. */
-static unsigned int finish(struct work *done)
-{
-	struct work *ready = NULL;
-
-	order_done(done, &ready);
-	work_free(done);
-	return count(ready);
-}
-
-/* The work leaves the order before it begins. Returns: as finish(). */
-static unsigned int leave(struct work *left)
-{
-	struct work *ready = NULL;
-
-	cr_assert(order_leave(left, &ready));
-	work_free(left);
-	return count(ready);
-}
-
-/* Marks work as sent, with this id. Returns: the number of works that became ready. */
-static unsigned int send(struct work *work, uint64_t id)
-{
-	struct work *ready = NULL;
-
-	order_sending(work);
-	cr_assert(not(order_sent(work, id, &ready)));
-	return count(ready);
-}
-
-static void expect_empty(void)
-{
-	cr_assert(eq(ptr, x.uses, NULL));
-	cr_assert(eq(ptr, y.uses, NULL));
-	cr_assert(eq(u32, x.n_works, 0));
-	cr_assert(eq(u32, s.n_works, 0));
-	cr_assert(eq(ptr, s.last, NULL));
-}
+#include "unit/model/order_help.h"
 
 /* The close of a descriptor of x. */
 static struct work *sync_of(uint64_t writer)
@@ -332,10 +233,10 @@ Test(order, chained_work_waits_to_be_sent_and_not_for_the_end)
 	struct work *a = kernel(&s), *b = kernel(&s), *c = kernel(&t);
 
 	cr_assert(eq(uint, b->n_before, 1));
-	cr_assert(eq(uint, send(a, 7), 1));
+	cr_assert(eq(uint, send_work(a, 7), 1));
 	cr_assert(eq(uint, b->n_before, 0));
 	cr_assert(eq(uint, b->n_after, 0), "a stream keeps its own order");
-	cr_assert(eq(uint, send(b, 8), 1));
+	cr_assert(eq(uint, send_work(b, 8), 1));
 	cr_assert(eq(uint, c->n_after, 1));
 	cr_assert(eq(u64, c->after[0], 8));
 	cr_assert(eq(uint, c->n_ahead, 1));
@@ -349,7 +250,7 @@ Test(order, chained_work_of_what_was_sent_can_begin_at_once)
 {
 	struct work *a = kernel(&s), *b;
 
-	send(a, 7);
+	send_work(a, 7);
 	b = kernel(&t);
 	cr_assert(eq(uint, b->n_before, 0));
 	cr_assert(eq(u64, b->after[0], 7));
@@ -362,8 +263,8 @@ Test(order, work_that_ends_before_what_it_follows_leaves_after_it)
 {
 	struct work *a = kernel(&s), *b = kernel(&s);
 
-	send(a, 7);
-	send(b, 8);
+	send_work(a, 7);
+	send_work(b, 8);
 	b->ended = true;
 	cr_assert(eq(uint, finish(a), 1), "b leaves now");
 	finish(b);
@@ -374,7 +275,7 @@ Test(order, work_that_ends_while_it_is_sent_leaves_once)
 {
 	struct work *a = kernel(&s), *b = kernel(&s), *ready = NULL;
 
-	send(a, 7);
+	send_work(a, 7);
 	order_sending(b);
 	b->ended = true;
 	cr_assert(eq(uint, finish(a), 0), "its sender sees to it");
@@ -387,7 +288,7 @@ Test(order, work_that_could_not_be_sent_leaves_after_what_it_follows)
 {
 	struct work *a = kernel(&s), *b = kernel(&s), *ready = NULL;
 
-	send(a, 7);
+	send_work(a, 7);
 	order_sending(b);
 	b->ended = true;
 	cr_assert(not(order_sent(b, 0, &ready)));
@@ -410,7 +311,7 @@ Test(order, others_wait_for_the_end_of_a_chained_work)
 {
 	struct work *a = kernel(&s), *reader = work(&x, 0, 8, false, NULL);
 
-	cr_assert(eq(uint, send(a, 7), 0));
+	cr_assert(eq(uint, send_work(a, 7), 0));
 	cr_assert(eq(uint, reader->n_before, 1));
 	cr_assert(eq(uint, finish(a), 1));
 	finish(reader);
@@ -425,7 +326,7 @@ Test(order, work_that_follows_many_streams_is_told_of_few_and_waits_for_the_rest
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(streams); i++) {
 		readers[i] = kernel_use(&streams[i], x_read);
-		send(readers[i], i + 1);
+		send_work(readers[i], i + 1);
 	}
 	writer = kernel(&s);
 	cr_assert(eq(uint, writer->n_after, WORK_AFTER_MAX));
@@ -446,184 +347,5 @@ Test(order, many_uses_fit_once_there_is_room_for_them)
 		work_use(made, &x, i, 1, false);
 	cr_assert(eq(int, order_add(made), 0));
 	finish(made);
-	expect_empty();
-}
-
-/* ---- works that leave, take away or watch ---- */
-
-/* A write of x that may be given up before it begins. */
-static struct work *fleeting(void)
-{
-	return add((struct work){ .may_leave = true }, x_write);
-}
-
-Test(order, what_waited_for_one_that_leaves_begins)
-{
-	struct work *reading = work(&x, 0, 8, false, NULL), *writing = fleeting();
-	struct work *behind = work(&x, 0, 8, false, NULL);
-
-	cr_assert(eq(uint, behind->n_before, 1));
-	cr_assert(eq(uint, leave(writing), 1));
-	cr_assert(eq(uint, behind->n_before, 0));
-	cr_assert(eq(uint, finish(behind) + finish(reading), 0));
-	expect_empty();
-}
-
-Test(order, what_one_that_left_would_have_waited_for_is_waited_for)
-{
-	struct work *first = work(&x, 0, 8, true, NULL), *writing = fleeting();
-	struct work *behind = work(&x, 0, 8, false, NULL), *later;
-
-	cr_assert(eq(uint, leave(writing), 0));
-	later = work(&x, 0, 8, false, NULL);
-	cr_assert(eq(uint, behind->n_before, 1));
-	cr_assert(eq(uint, later->n_before, 1));
-	cr_assert(eq(uint, finish(first), 2));
-	cr_assert(eq(uint, finish(behind) + finish(later), 0));
-	expect_empty();
-}
-
-Test(order, one_that_leaves_lets_go_of_all_that_it_waited_for)
-{
-	struct work *a = work(&x, 0, 4, false, NULL), *b = work(&x, 4, 4, false, NULL);
-	struct work *writing = fleeting(), *other = fleeting();
-
-	cr_assert(eq(uint, leave(writing), 0));
-	cr_assert(eq(uint, finish(a), 0));
-	cr_assert(eq(uint, finish(b), 1));
-	cr_assert(eq(uint, finish(other), 0));
-	expect_empty();
-}
-
-Test(order, of_works_that_may_leave_each_notes_its_neighbour_alone)
-{
-	struct work *first = work(&x, 0, 8, true, NULL), *writers[8];
-	unsigned int n = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
-		writers[i] = fleeting();
-		cr_expect(eq(uint, writers[i]->n_before, 1));
-	}
-	/* The neighbours close the gaps, whichever goes. */
-	cr_assert(eq(uint, leave(writers[3]) + leave(writers[7]) + leave(writers[0]), 0));
-	cr_assert(eq(uint, writers[4]->n_before, 1));
-	cr_assert(eq(uint, finish(first), 1));
-	for (size_t i = 1; i < 7; i++)
-		n += i == 3 ? 0 : finish(writers[i]);
-	cr_assert(eq(uint, n, 4));
-	expect_empty();
-}
-
-Test(order, what_has_begun_does_not_leave)
-{
-	struct work *writing = fleeting(), *ready = NULL;
-
-	cr_assert(not(order_leave(writing, &ready)));
-	cr_assert(eq(uint, finish(writing), 0));
-	expect_empty();
-}
-
-Test(order, all_uses_are_there_the_oldest_first)
-{
-	struct work *a = work(&x, 0, 8, true, &s), *b = work(&x, 0, 8, true, &s);
-
-	cr_assert(eq(ptr, x.all_uses, a->uses));
-	cr_assert(eq(ptr, x.all_uses->next_of_all, b->uses));
-	cr_assert(eq(uint, finish(a) + finish(b), 1));
-	cr_assert(eq(ptr, x.all_uses, NULL));
-}
-
-/* A withdrawal of x from the worker whose kernels form this chain. */
-static struct work *taking(const void *chain)
-{
-	return add((struct work){ .takes_from = chain },
-		   (struct use){ .allocation = &x, .length = 8, .places = true });
-}
-
-Test(order, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_begun)
-{
-	struct work *begun = kernel(&s), *queued = kernel(&t), *other, *mine;
-
-	cr_assert(eq(uint, send(begun, 1), 1));
-	other = taking(&y);
-	mine = taking(&x);
-	cr_assert(eq(uint, other->n_before, 0));
-	cr_assert(eq(uint, mine->n_before, 1));
-	cr_assert(eq(uint, finish(other), 0));
-	cr_assert(eq(uint, finish(begun), 1));
-	cr_assert(eq(uint, finish(mine) + finish(queued), 0));
-	expect_empty();
-}
-
-Test(order, what_takes_memory_away_waits_for_work_within_that_worker)
-{
-	struct work *within = work(&x, 0, 8, true, NULL);
-	struct work *waits = work(&x, 0, 8, true, NULL), *other, *mine;
-
-	cr_assert(not(work_has_begun(within)));
-	other = taking(&x);
-	cr_assert(eq(uint, other->n_before, 0));
-	within->within = &x;
-	cr_assert(work_has_begun(within));
-	mine = taking(&x);
-	cr_assert(eq(uint, mine->n_before, 1));
-	cr_assert(eq(uint, taking(&y)->n_before, 0));
-	cr_assert(eq(uint, waits->n_before, 1));
-	cr_assert(eq(uint, finish(within), 2));
-}
-
-/* A write behind the kernel has replaced the kernel's use in the list. */
-Test(order, what_takes_memory_away_finds_a_kernel_that_a_write_hides)
-{
-	struct work *begun = kernel(&s), *write, *mine;
-
-	cr_assert(eq(uint, send(begun, 1), 0));
-	write = work(&x, 0, 8, true, NULL);
-	mine = taking(&x);
-	cr_assert(eq(uint, write->n_before, 1));
-	cr_assert(eq(uint, mine->n_before, 1));
-	cr_assert(eq(uint, finish(begun), 2));
-	cr_assert(eq(uint, finish(write) + finish(mine), 0));
-	expect_empty();
-}
-
-Test(order, what_takes_memory_away_hides_nothing_and_only_writers_wait_for_it)
-{
-	struct work *kernel_of_others = work(&x, 0, 8, true, NULL), *mine = taking(&x);
-	struct work *read = work(&x, 0, 8, false, NULL);
-	struct work *write = work(&x, 0, 8, true, NULL);
-
-	cr_assert(eq(uint, mine->n_before, 0));
-	cr_assert(eq(uint, read->n_before, 1));
-	cr_assert(eq(uint, write->n_before, 3));
-	cr_assert(eq(uint, finish(mine), 0));
-	cr_assert(eq(uint, finish(kernel_of_others), 1));
-	cr_assert(eq(uint, finish(read), 1));
-	cr_assert(eq(uint, finish(write), 0));
-	expect_empty();
-}
-
-/* A question about x to a driver. */
-static struct work *watch(void)
-{
-	return add((struct work){ 0 },
-		   (struct use){ .allocation = &x, .length = 8, .watches = true });
-}
-
-Test(order, question_waits_for_nothing_and_only_the_free_waits_for_it)
-{
-	struct work *writer = work(&x, 0, 8, true, NULL), *question = watch();
-	struct work *later = work(&x, 0, 8, true, NULL), *release;
-
-	cr_expect(eq(uint, question->n_before, 0));
-	cr_expect(eq(uint, later->n_before, 1));
-	cr_expect(eq(uint, finish(writer), 1));
-	cr_expect(eq(uint, finish(later), 0));
-	x.state = ALLOCATION_FREED;
-	release = work(&x, 0, 8, true, NULL);
-	cr_expect(eq(uint, release->n_before, 1));
-	cr_expect(eq(uint, finish(question), 1));
-	finish(release);
-	x.state = ALLOCATION_LIVE;
 	expect_empty();
 }

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Works that leave the order early, that take memory away, that only watch. */
+#include "base/def.h"
+#include "unit/model/order_help.h"
+
+/* A write of x that may be given up before it begins. */
+static struct work *fleeting(void)
+{
+	return add((struct work){ .may_leave = true }, x_write);
+}
+
+Test(order_leave, what_waited_for_one_that_leaves_begins)
+{
+	struct work *reading = work(&x, 0, 8, false, NULL), *writing = fleeting();
+	struct work *behind = work(&x, 0, 8, false, NULL);
+
+	cr_assert(eq(uint, behind->n_before, 1));
+	cr_assert(eq(uint, leave(writing), 1));
+	cr_assert(eq(uint, behind->n_before, 0));
+	cr_assert(eq(uint, finish(behind) + finish(reading), 0));
+	expect_empty();
+}
+
+Test(order_leave, what_one_that_left_would_have_waited_for_is_waited_for)
+{
+	struct work *first = work(&x, 0, 8, true, NULL), *writing = fleeting();
+	struct work *behind = work(&x, 0, 8, false, NULL), *later;
+
+	cr_assert(eq(uint, leave(writing), 0));
+	later = work(&x, 0, 8, false, NULL);
+	cr_assert(eq(uint, behind->n_before, 1));
+	cr_assert(eq(uint, later->n_before, 1));
+	cr_assert(eq(uint, finish(first), 2));
+	cr_assert(eq(uint, finish(behind) + finish(later), 0));
+	expect_empty();
+}
+
+Test(order_leave, one_that_leaves_lets_go_of_all_that_it_waited_for)
+{
+	struct work *a = work(&x, 0, 4, false, NULL), *b = work(&x, 4, 4, false, NULL);
+	struct work *writing = fleeting(), *other = fleeting();
+
+	cr_assert(eq(uint, leave(writing), 0));
+	cr_assert(eq(uint, finish(a), 0));
+	cr_assert(eq(uint, finish(b), 1));
+	cr_assert(eq(uint, finish(other), 0));
+	expect_empty();
+}
+
+Test(order_leave, of_works_that_may_leave_each_notes_its_neighbour_alone)
+{
+	struct work *first = work(&x, 0, 8, true, NULL), *writers[8];
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
+		writers[i] = fleeting();
+		cr_expect(eq(uint, writers[i]->n_before, 1));
+	}
+	/* The neighbours close the gaps, whichever goes. */
+	cr_assert(eq(uint, leave(writers[3]) + leave(writers[7]) + leave(writers[0]), 0));
+	cr_assert(eq(uint, writers[4]->n_before, 1));
+	cr_assert(eq(uint, finish(first), 1));
+	for (size_t i = 1; i < 7; i++)
+		n += i == 3 ? 0 : finish(writers[i]);
+	cr_assert(eq(uint, n, 4));
+	expect_empty();
+}
+
+Test(order_leave, what_has_begun_does_not_leave)
+{
+	struct work *writing = fleeting(), *ready = NULL;
+
+	cr_assert(not(order_leave(writing, &ready)));
+	cr_assert(eq(uint, finish(writing), 0));
+	expect_empty();
+}
+
+Test(order_leave, all_uses_are_there_the_oldest_first)
+{
+	struct work *a = work(&x, 0, 8, true, &s), *b = work(&x, 0, 8, true, &s);
+
+	cr_assert(eq(ptr, x.all_uses, a->uses));
+	cr_assert(eq(ptr, x.all_uses->next_of_all, b->uses));
+	cr_assert(eq(uint, finish(a) + finish(b), 1));
+	cr_assert(eq(ptr, x.all_uses, NULL));
+}
+
+/* A withdrawal of x from the worker whose kernels form this chain. */
+static struct work *taking(const void *chain)
+{
+	return add((struct work){ .takes_from = chain },
+		   (struct use){ .allocation = &x, .length = 8, .places = true });
+}
+
+Test(order_leave, what_takes_memory_away_waits_for_kernels_of_that_worker_that_have_begun)
+{
+	struct work *begun = kernel(&s), *queued = kernel(&t), *other, *mine;
+
+	cr_assert(eq(uint, send_work(begun, 1), 1));
+	other = taking(&y);
+	mine = taking(&x);
+	cr_assert(eq(uint, other->n_before, 0));
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, finish(other), 0));
+	cr_assert(eq(uint, finish(begun), 1));
+	cr_assert(eq(uint, finish(mine) + finish(queued), 0));
+	expect_empty();
+}
+
+Test(order_leave, what_takes_memory_away_waits_for_work_within_that_worker)
+{
+	struct work *within = work(&x, 0, 8, true, NULL);
+	struct work *waits = work(&x, 0, 8, true, NULL), *other, *mine;
+
+	cr_assert(not(work_has_begun(within)));
+	other = taking(&x);
+	cr_assert(eq(uint, other->n_before, 0));
+	within->within = &x;
+	cr_assert(work_has_begun(within));
+	mine = taking(&x);
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, taking(&y)->n_before, 0));
+	cr_assert(eq(uint, waits->n_before, 1));
+	cr_assert(eq(uint, finish(within), 2));
+}
+
+/* A write behind the kernel has replaced the kernel's use in the list. */
+Test(order_leave, what_takes_memory_away_finds_a_kernel_that_a_write_hides)
+{
+	struct work *begun = kernel(&s), *write, *mine;
+
+	cr_assert(eq(uint, send_work(begun, 1), 0));
+	write = work(&x, 0, 8, true, NULL);
+	mine = taking(&x);
+	cr_assert(eq(uint, write->n_before, 1));
+	cr_assert(eq(uint, mine->n_before, 1));
+	cr_assert(eq(uint, finish(begun), 2));
+	cr_assert(eq(uint, finish(write) + finish(mine), 0));
+	expect_empty();
+}
+
+Test(order_leave, what_takes_memory_away_hides_nothing_and_only_writers_wait_for_it)
+{
+	struct work *kernel_of_others = work(&x, 0, 8, true, NULL), *mine = taking(&x);
+	struct work *read = work(&x, 0, 8, false, NULL);
+	struct work *write = work(&x, 0, 8, true, NULL);
+
+	cr_assert(eq(uint, mine->n_before, 0));
+	cr_assert(eq(uint, read->n_before, 1));
+	cr_assert(eq(uint, write->n_before, 3));
+	cr_assert(eq(uint, finish(mine), 0));
+	cr_assert(eq(uint, finish(kernel_of_others), 1));
+	cr_assert(eq(uint, finish(read), 1));
+	cr_assert(eq(uint, finish(write), 0));
+	expect_empty();
+}
+
+/* A question about x to a driver. */
+static struct work *watch(void)
+{
+	return add((struct work){ 0 },
+		   (struct use){ .allocation = &x, .length = 8, .watches = true });
+}
+
+Test(order_leave, question_waits_for_nothing_and_only_the_free_waits_for_it)
+{
+	struct work *writer = work(&x, 0, 8, true, NULL), *question = watch();
+	struct work *later = work(&x, 0, 8, true, NULL), *release;
+
+	cr_expect(eq(uint, question->n_before, 0));
+	cr_expect(eq(uint, later->n_before, 1));
+	cr_expect(eq(uint, finish(writer), 1));
+	cr_expect(eq(uint, finish(later), 0));
+	x.state = ALLOCATION_FREED;
+	release = work(&x, 0, 8, true, NULL);
+	cr_expect(eq(uint, release->n_before, 1));
+	cr_expect(eq(uint, finish(question), 1));
+	finish(release);
+	x.state = ALLOCATION_LIVE;
+	expect_empty();
+}
