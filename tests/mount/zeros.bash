@@ -155,7 +155,7 @@ test_a_copy_from_what_could_not_be_zeroed_leaves_zeros()
 	until_it_waits $reader
 	echo 'x from=a wait=0' >control/copy
 	kill -CONT "$mover"
-	! wait $reader
+	fails 'wait $reader'
 	refused EIO 'zeroing of allocation a .*failed' 'echo default >control/synchronize'
 	is_zero allocations/x/data
 	is_zero allocations/a/data
@@ -190,13 +190,13 @@ test_a_reader_behind_a_fill_that_fails_reads_zeros()
 	wait $reader
 	is "$(stat -c %s "$T/read")" 4194304
 	is_zero "$T/read"
-	! echo default 2>"$T/said" >control/synchronize
+	fails 'echo default >control/synchronize'
 }
 
 test_where_the_zeros_fail_too_a_reader_is_told()
 {
 	behind_a_failing_fill "$fill_fails" "$zeros_fail"
-	! wait $reader
+	fails 'wait $reader'
 	like "$(<"$T/said")" 'Input/output error'
 	is "$(stat -c %s "$T/read")" 0
 	like "$(grep data errors | tail -n 1)" \
@@ -204,7 +204,7 @@ test_where_the_zeros_fail_too_a_reader_is_told()
 	refused EIO 'zeroing of allocation x .*failed' 'head -c 1 allocations/x/data'
 	inject
 	is_zero allocations/x/data
-	! echo default 2>"$T/said" >control/synchronize
+	fails 'echo default >control/synchronize'
 }
 
 # The program has the memory mapped: nothing tells the broker of its next look.
