@@ -298,7 +298,7 @@ static int check_fit(struct entry *entry, const struct folder *in,
 	return 0;
 }
 
-/* Whether what has the new name may go, or change places. */
+/* Whether the entry that has the new name may be replaced, or may get the old name. */
 static int check_there(struct rename *rename, struct refusal *refusal)
 {
 	struct entry *there = rename->there;
@@ -322,7 +322,10 @@ static int check_there(struct rename *rename, struct refusal *refusal)
 	return r;
 }
 
-/* Nothing is changed but a module that becomes a folder, and that last. */
+/*
+ * Checks a rename that is to end in the folder `in`. A rename into an empty module makes
+ * a folder of the module; nothing else is changed.
+ */
 static int rename_check(struct rename *rename, enum object_type type, struct token in,
 			struct refusal *refusal)
 {

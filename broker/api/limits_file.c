@@ -104,7 +104,7 @@ static int read_lines(struct registry *registry, const char *path, FILE *file,
 	return r;
 }
 
-/* Who could write the file could set any limit. */
+/* A user who could write the file could set any limit. */
 static int check_file(const char *path, FILE *file, struct text *why)
 {
 	struct stat stat;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handing an allocation on to another owner: what it costs is charged to the new owner,
- * and the worker of the old one becomes a guest. The rights follow (permissions.c).
+ * Handing an allocation on to another owner. The new owner is charged for the allocation.
+ * The old owner's worker becomes a guest of the memory's block, as it still has the block
+ * mapped. permissions.c then takes the old owner's rights.
  */
 #pragma once
 
@@ -24,5 +25,5 @@ int hand_on_check(const struct allocation *allocation, struct refusal *refusal);
 int hand_on(struct broker *broker, struct allocation *allocation, struct owner *to,
 	    struct refusal *refusal);
 
-/* Undoes hand_on(), in the same taking of the lock. */
+/* Undoes hand_on(), before registry.lock has been let go. */
 void hand_back(struct broker *broker, struct allocation *allocation, struct owner *to);

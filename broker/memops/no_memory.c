@@ -203,7 +203,7 @@ static int alloc_request_interrupted(struct completion **holder)
 	return -EINTR;
 }
 
-/* One that tries just now gives up by itself. Under registry.lock. */
+/* A request that tries just now gives up when it fails. Under registry.lock. */
 static void alloc_request_too_late(struct deadline *deadline)
 {
 	struct alloc_request *alloc =
@@ -213,7 +213,7 @@ static void alloc_request_too_late(struct deadline *deadline)
 	if (queue_is_trying(alloc->broker->reclaim, &alloc->place))
 		return;
 	queue_leave(alloc->broker->reclaim, &alloc->place);
-	/* From here on it does not wait in the queue. */
+	/* A signal must not drop the request, which is in no queue any more. */
 	completion_seal(alloc->completion);
 	alloc_request_run(alloc, alloc_request_give_up);
 }
@@ -222,7 +222,6 @@ static void alloc_request_too_late(struct deadline *deadline)
 static void alloc_request_join(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
-
 	int64_t now = clock_ms();
 
 	if (!alloc->patient_until_ms)
@@ -319,7 +318,7 @@ void alloc_queues_end(struct broker *broker)
 			struct alloc_request *alloc =
 				container_of(place, struct alloc_request, place);
 
-			/* One that tries just now finds out by itself. */
+			/* A request that tries just now finds out when it fails. */
 			if (queue_is_trying(broker->reclaim, place))
 				continue;
 			queue_leave(broker->reclaim, place);

@@ -25,7 +25,7 @@ void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
  */
 bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from);
 
-/* The longest that it is parked. */
+/* How long the request is parked at most. */
 uint32_t alloc_request_parked_ms(const struct alloc_request *alloc);
 
 /* Goes on after a try that found no room: waits, tries again or fails. No lock held. */

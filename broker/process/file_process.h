@@ -5,9 +5,9 @@
  * A process may hang in a file system that never answers, and Linux then ends it only
  * with that file system. So no worker opens a file. An owner has one such process that
  * takes sessions, started at the first need. A process that has not ended a session
- * LINGER_MS after the session was left is given up: it takes no more sessions, and is
- * killed when it has none that is not left. It counts in the owner's share until it is
- * gone, and nobody waits for that.
+ * LINGER_MS after the session was left is given up: the process takes no more sessions,
+ * and is killed when all of its sessions have been left. The process counts in the owner's
+ * share until its end, and nobody waits for its end.
  *
  * All under registry.lock.
  */
