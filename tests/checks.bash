@@ -17,10 +17,16 @@ skip()
 	exit 77
 }
 
-# substituted STATUS: for the checks below, the first thing that they do.
+# substituted STATUS: for the checks below, the first thing that they do. Without a
+# substitution in the check the status is an earlier command's: that of an `if`, say.
 substituted()
 {
-	[ "$1" = 0 ] || fail "line ${BASH_LINENO[1]}: the command of this check ended with status $1"
+	local check
+	[ "$1" != 0 ] || return 0
+	check=$(sed -n "${BASH_LINENO[1]} { /\\\\\$/ N; p }" "${BASH_SOURCE[2]}")
+	# of a substitution with a here-document this is the last line
+	[[ $check != *'$('* && $check != *')"'* ]] ||
+		fail "line ${BASH_LINENO[1]}: the command of this check ended with status $1"
 }
 
 # is ACTUAL EXPECTED
