@@ -174,15 +174,21 @@ needs_root()
 	[ "$(id -u)" = 0 ] || skip "needs root: $1"
 }
 
-# alone COMMAND...: in a mount namespace without the mounts of other topics, which could not
-# end while a namespace keeps them. Needs root.
+# detach_others: in a mount namespace of one's own, takes away the mounts of other topics:
+# their brokers could not end while a namespace keeps them.
+detach_others()
+{
+	local place type
+	while read -r _ place type _; do
+		[ "$type" != fuse.gpumemd ] || [[ $place = "$T"/* ]] || umount -l "$place"
+	done <<<"$(</proc/self/mounts)"
+}
+export -f detach_others
+
+# alone COMMAND...: in a mount namespace without the mounts of other topics. Needs root.
 alone()
 {
-	unshare -m bash -c 'mapfile -t places < <(awk "\$3 == \"fuse.gpumemd\" { print \$2 }" /proc/self/mounts)
-	for place in "${places[@]}"; do
-		[[ $place = "$T"/* ]] || umount -l "$place"
-	done
-	"$@"' - "$@"
+	unshare -m bash -c 'detach_others; "$@"' - "$@"
 }
 
 kinds='device host direct async managed'

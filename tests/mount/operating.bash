@@ -77,6 +77,7 @@ container_begins()
 	trap 'container_ends; cleanup_case; umount -l "$T/own"' EXIT
 	# Its working folder would keep the mount of this topic.
 	(cd / && exec unshare --mount --pid --ipc --uts --fork --kill-child --propagation slave bash -c '
+		detach_others
 		mount --rbind "$1/own" "$1/container"
 		mount -t proc proc /proc
 		echo ready >"$1/ready"
