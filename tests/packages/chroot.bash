@@ -114,6 +114,13 @@ case_they_are_installed()
 		bash -n /usr/share/bash-completion/completions/gpumem'
 }
 
+case_the_files_that_a_manual_page_names_are_there()
+{
+	in_chroot use 'names=$(zcat /usr/share/man/man8/gpumemd.8.gz | grep -o "/usr/share/doc/[a-z./]*[a-z]" | sort -u)
+		[ "$names" ] && ls -l $names
+		[ -x /usr/share/doc/gpumem/examples/slurm-epilog ]'
+}
+
 case_the_daemon_serves_the_software_gpu()
 {
 	in_chroot use 'mkdir /mnt/gpu; gpumemd --driver software /mnt/gpu
