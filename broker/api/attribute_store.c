@@ -106,6 +106,7 @@ static int store_tag(struct broker *broker, struct allocation *allocation,
 		return r;
 	free(allocation->tag);
 	allocation->tag = tag;
+	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "change allocations/%s tag=%s",
 			 allocation_name(allocation).text, value);
 	return 0;

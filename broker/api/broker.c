@@ -10,6 +10,7 @@
 #include "api/limits_file.h"
 #include "api/metrics.h"
 #include "api/resume.h"
+#include "api/watch.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/user_names.h"
@@ -72,6 +73,7 @@ static void life_deinit(struct broker *broker)
 		free(take_ptr(owner->worker));
 		owner->output = output_free(owner->output);
 	}
+	watch_records(NULL);
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
 	limits_file_free(broker);
 	registry_deinit(broker->registry);

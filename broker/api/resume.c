@@ -9,6 +9,7 @@
  */
 #include "api/resume.h"
 #include "api/broker.h"
+#include "api/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -377,7 +378,7 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	struct records *records;
 	int r;
 
-	if (!keep)
+	if (!keep && !records_are_watched())
 		return 0;
 	r = old >= 0 ? records_open(&records, old, why) : records_new(&records);
 	if (r < 0)
@@ -396,5 +397,7 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
 		r = keep_put(keep, key, records_fd(records));
+	if (r == 0)
+		watch_records(broker->registry);
 	return r;
 }

@@ -136,9 +136,10 @@ static void worker_from_guest(struct broker *broker, struct block *block,
 
 /* ---- both ---- */
 
-static void owner_set(struct allocation *allocation, struct owner *to)
+static void owner_set(struct broker *broker, struct allocation *allocation,
+		      struct owner *to)
 {
-	allocation_give(allocation, to);
+	allocation_give(broker->registry, allocation, to);
 	allocation->block->payer = to;
 }
 
@@ -165,7 +166,7 @@ int hand_on(struct broker *broker, struct allocation *allocation, struct owner *
 		return r;
 	}
 	costs_give(costs, from);
-	owner_set(allocation, to);
+	owner_set(broker, allocation, to);
 	return 0;
 }
 
@@ -181,5 +182,5 @@ void hand_back(struct broker *broker, struct allocation *allocation, struct owne
 	(void)costs_take(costs, to, &refusal);
 	(void)origin_move(allocation, to);
 	worker_from_guest(broker, allocation->block, to->worker);
-	owner_set(allocation, to);
+	owner_set(broker, allocation, to);
 }

@@ -69,6 +69,7 @@ int descriptor_take(struct allocation *allocation, struct refusal *refusal)
 		return refuse(refusal, -r, "%s", text_string(&text));
 	}
 	allocation->has_descriptor = true;
+	allocation_save(allocation);
 	return 0;
 }
 
@@ -79,6 +80,7 @@ void descriptor_settle(struct allocation *allocation)
 		return;
 	share_give(allocation->owner, SHARE_DESCRIPTORS, 1);
 	allocation->has_descriptor = false;
+	allocation_save(allocation);
 }
 
 /* ---- the move ---- */

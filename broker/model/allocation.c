@@ -174,13 +174,15 @@ void allocation_count(struct registry *registry, struct allocation *allocation)
 
 void allocation_publish(struct registry *registry, struct allocation *allocation)
 {
-	uint64_t peak = allocation->owner->peak_bytes;
+	uint64_t peak = allocation->owner->peak_bytes, peak_of_all = registry->peak_bytes;
 
 	allocation_count(registry, allocation);
 	allocation->created_s = time(NULL);
 	allocation_save(allocation);
 	if (allocation->owner->peak_bytes != peak)
 		owner_save(registry, allocation->owner);
+	if (registry->peak_bytes != peak_of_all)
+		registry_save_peak(registry);
 }
 
 void allocation_lose(struct registry *registry, struct allocation *allocation,
@@ -196,12 +198,14 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 		managed_uncount(allocation->managed, &registry->managed);
 }
 
-void allocation_give(struct allocation *allocation, struct owner *to)
+void allocation_give(struct registry *registry, struct allocation *allocation,
+		     struct owner *to)
 {
 	owner_count(allocation->owner, allocation, -1);
 	owner_count(to, allocation, 1);
 	allocation->owner = to;
 	allocation_save(allocation);
+	owner_save(registry, to); /* its peak may be another */
 }
 
 void allocation_set_stream(struct allocation *allocation, struct stream *stream)
@@ -322,6 +326,7 @@ void allocation_used(struct allocation *allocation)
 
 	allocation->used_s = now.tv_sec;
 	allocation->used_ns = (uint32_t)now.tv_nsec;
+	allocation_save_used(allocation);
 }
 
 struct timespec allocation_last_used(const struct allocation *allocation)

@@ -188,7 +188,8 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 
 /* Gives a LIVE allocation to another owner: the totals of both. Shares are the caller's.
  */
-void allocation_give(struct allocation *allocation, struct owner *to);
+void allocation_give(struct registry *registry, struct allocation *allocation,
+		     struct owner *to);
 
 /* Changes the allocation's stream; NULL: no stream. */
 void allocation_set_stream(struct allocation *allocation, struct stream *stream);

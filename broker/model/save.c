@@ -61,6 +61,14 @@ void registry_save(struct registry *registry)
 	records_save(registry->records, RECORD_BROKER, 1, &record);
 }
 
+void registry_save_peak(struct registry *registry)
+{
+	if (!records_write(registry->records, RECORD_BROKER, 1,
+			   offsetof(struct broker_record, peak_bytes),
+			   &registry->peak_bytes, 1))
+		registry_save(registry);
+}
+
 /* Saves the ids when those saved are used up. */
 static void registry_save_ids(struct registry *registry)
 {
@@ -83,9 +91,9 @@ int owner_record_take(struct registry *registry, struct owner *owner)
 	return registry->records && !owner->record ? -ENOMEM : 0;
 }
 
-void owner_save(struct registry *registry, const struct owner *owner)
+void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 {
-	struct owner_record record = {
+	*ret_record = (struct owner_record){
 		.uid = owner->uid,
 		.gid = owner->gid,
 		.slot = owner->slot,
@@ -93,7 +101,13 @@ void owner_save(struct registry *registry, const struct owner *owner)
 		.peak_bytes = owner->peak_bytes,
 		.restarts = owner->restarts,
 	};
+}
 
+void owner_save(struct registry *registry, const struct owner *owner)
+{
+	struct owner_record record;
+
+	owner_to_record(owner, &record);
 	records_save(registry->records, RECORD_OWNER, owner->record, &record);
 }
 
@@ -145,24 +159,29 @@ int folder_record_take(struct registry *registry, struct folder *folder)
 	return registry->records && !folder->record ? -ENOMEM : 0;
 }
 
+void folder_to_record(const struct folder *folder, struct folder_record *ret_record)
+{
+	*ret_record = (struct folder_record){
+		.id = folder->id,
+		.changed_s = folder->changed_s,
+		.changed_ns = folder->changed_ns,
+		.slot = folder->slot,
+		.slot_generation = folder->slot_generation,
+		.folder = folder->entry.folder->record,
+		.owner = folder->owner->uid,
+		.gid = folder->gid,
+		.mode = folder->mode,
+	};
+	copy_word(ret_record->name, folder->entry.name, sizeof(ret_record->name));
+}
+
 void folder_save(const struct folder *folder)
 {
 	struct folder_record record;
 
 	if (!folder->record || !folder->entry.folder)
 		return;
-	record = (struct folder_record){
-		.id = folder->id,
-		.changed_s = folder->changed_s,
-		.changed_ns = folder->changed_ns,
-		.slot = folder->slot,
-		.slot_generation = folder->slot_generation,
-		.owner = folder->owner->uid,
-		.gid = folder->gid,
-		.mode = folder->mode,
-	};
-	record.folder = folder->entry.folder->record;
-	copy_word(record.name, folder->entry.name, sizeof(record.name));
+	folder_to_record(folder, &record);
 	records_save(folder->records, RECORD_FOLDER, folder->record, &record);
 }
 
@@ -239,37 +258,62 @@ static uint32_t flags_of(const struct allocation *allocation)
 
 _Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
 
+void allocation_to_record(const struct allocation *allocation,
+			  struct allocation_record *ret_record)
+{
+	const struct folder *folder = allocation->entry.folder;
+
+	*ret_record = (struct allocation_record){
+		.id = allocation->id,
+		.size = allocation->size,
+		.address = allocation->address,
+		.created_s = allocation->created_s,
+		.written_s = allocation->written_s,
+		.zeros_from = zeros_owed_from(allocation),
+		.written_ns = allocation->written_ns,
+		.pointer_generation = allocation->pointer_generation,
+		.slot = allocation->slot,
+		.slot_generation = allocation->slot_generation,
+		.owner = allocation->owner->uid,
+		.gid = allocation->gid,
+		.block = allocation->block_record,
+		.cell = allocation->cell,
+		.flags = flags_of(allocation),
+		.mode = allocation->mode,
+		.kind = allocation->kind,
+		.device = allocation->device,
+		.guard = allocation->guard,
+		.block_generation = allocation->block_generation,
+		.folder = folder ? folder->record : 0,
+		.used_s = allocation->used_s,
+		.used_ns = allocation->used_ns,
+	};
+	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
+	if (allocation->tag)
+		copy_word(ret_record->tag, allocation->tag, sizeof(ret_record->tag));
+}
+
 void allocation_save(const struct allocation *allocation)
 {
 	struct allocation_record record;
 
 	if (!allocation->record || allocation->state == ALLOCATION_MAKING)
 		return;
-	memset(&record, 0, offsetof(struct allocation_record, name));
-	record.id = allocation->id;
-	record.size = allocation->size;
-	record.address = allocation->address;
-	record.created_s = allocation->created_s;
-	record.written_s = allocation->written_s;
-	record.written_ns = allocation->written_ns;
-	record.zeros_from = zeros_owed_from(allocation);
-	record.pointer_generation = allocation->pointer_generation;
-	record.slot = allocation->slot;
-	record.slot_generation = allocation->slot_generation;
-	record.owner = allocation->owner->uid;
-	record.gid = allocation->gid;
-	record.block = allocation->block_record;
-	record.block_generation = allocation->block_generation;
-	record.cell = allocation->cell;
-	record.flags = flags_of(allocation);
-	record.mode = allocation->mode;
-	record.kind = allocation->kind;
-	record.device = allocation->device;
-	record.guard = allocation->guard;
-	record.folder = allocation->entry.folder ? allocation->entry.folder->record : 0;
-	copy_word(record.name, allocation->entry.name, sizeof(record.name));
-	copy_word(record.tag, allocation->tag ? allocation->tag : "", sizeof(record.tag));
+	allocation_to_record(allocation, &record);
 	records_save(allocation->records, RECORD_ALLOCATION, allocation->record, &record);
+}
+
+void allocation_save_used(const struct allocation *allocation)
+{
+	const uint64_t words[2] = { (uint64_t)allocation->used_s, allocation->used_ns };
+
+	_Static_assert(sizeof(struct allocation_record) ==
+			       offsetof(struct allocation_record, used_s) + sizeof(words),
+		       "the words are the last of the record");
+	if (allocation->record && allocation->state != ALLOCATION_MAKING &&
+	    !records_write(allocation->records, RECORD_ALLOCATION, allocation->record,
+			   offsetof(struct allocation_record, used_s), words, 2))
+		allocation_save(allocation);
 }
 
 void allocation_record_drop(struct allocation *allocation)
@@ -287,6 +331,8 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->created_s = record->created_s;
 	allocation->written_s = record->written_s;
 	allocation->written_ns = record->written_ns;
+	allocation->used_s = record->used_s;
+	allocation->used_ns = record->used_ns;
 	allocation->zeros_from =
 		record->flags & RECORD_UNZEROED ? record->zeros_from : record->size;
 	allocation->pointer_generation = record->pointer_generation;

@@ -18,12 +18,14 @@ struct folder;
 struct owner;
 struct records;
 struct registry;
+struct text;
 
 /* From now on objects are saved. None is there yet. Returns: 0; -ENOMEM. */
 int registry_keep_records(struct registry *registry, struct records *records);
 
 /* The devices, at the start; ids that were given. */
 void registry_save(struct registry *registry);
+void registry_save_peak(struct registry *registry);
 
 /* Returns: 0; -ENOMEM, before the first save of an object. */
 int owner_record_take(struct registry *registry, struct owner *owner);
@@ -37,6 +39,9 @@ void owner_record_drop(struct registry *registry, const struct owner *owner);
 int allocation_record_take(struct registry *registry, struct allocation *allocation);
 void allocation_save(const struct allocation *allocation);
 void allocation_record_drop(struct allocation *allocation);
+
+/* Saves the time of the last use alone: at each launch and read. */
+void allocation_save_used(const struct allocation *allocation);
 
 /* Folders of allocations. */
 int folder_record_take(struct registry *registry, struct folder *folder);
@@ -61,6 +66,18 @@ int folder_restore(struct folder **ret_folder, struct registry *registry,
 int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
 		       struct owner *owner, struct folder *folder, uint32_t index,
 		       const struct allocation_record *record);
+
+/* The record that an object has after its save, but for the state. */
+void owner_to_record(const struct owner *owner, struct owner_record *ret_record);
+void folder_to_record(const struct folder *folder, struct folder_record *ret_record);
+void allocation_to_record(const struct allocation *allocation,
+			  struct allocation_record *ret_record);
+
+/*
+ * Compares objects with their records, for tests: some 16 of each type at a call, others
+ * at the next. Returns: 0; -EBADMSG with a sentence.
+ */
+int registry_compare(const struct registry *registry, struct text *why);
 
 /* A freed allocation was given a name for the moment, and is out of the tree again. */
 void allocation_rename_freed(struct allocation *allocation,

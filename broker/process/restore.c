@@ -13,6 +13,7 @@
 #include "model/location.h"
 #include "model/managed_ranges.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/stream.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -58,6 +59,7 @@ static bool saved_set_address(struct restore *restore)
 	/* The prefetches may have moved parts off the host. */
 	managed_leave_host(allocation->managed, 0, allocation->size);
 	allocation->pointer_generation++;
+	allocation_save(allocation);
 	if (allocation->state == ALLOCATION_LIVE)
 		journal_event(broker->journal,
 			      "restore allocations/%s id=%llu generation=%u",

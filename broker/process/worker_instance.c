@@ -16,6 +16,7 @@
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
@@ -122,6 +123,7 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 		if (worker->owner) {
 			worker->owner->restarts++;
 			worker->owner->meter->restarts++;
+			owner_save(broker->registry, worker->owner);
 		} else {
 			broker->processes->mover_restarts++;
 		}

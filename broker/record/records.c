@@ -292,6 +292,25 @@ void records_save(struct records *records, enum record_type type, uint32_t index
 	records_end(records);
 }
 
+bool records_write(struct records *records, enum record_type type, uint32_t index,
+		   size_t offset, const uint64_t *words, size_t n_words)
+{
+	struct record *record;
+	uint64_t *home;
+	bool done;
+
+	if (!records || !index)
+		return true;
+	pthread_mutex_lock(&records->lock);
+	record = record_at(records, type, index);
+	done = records->depth == 0 && record->state == RECORD_LIVE;
+	home = (uint64_t *)((uint8_t *)record + offset);
+	for (size_t i = 0; done && i < n_words; i++)
+		__atomic_store_n(&home[i], words[i], __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&records->lock);
+	return done;
+}
+
 void records_drop(struct records *records, enum record_type type, uint32_t index)
 {
 	if (!records || !index)
@@ -326,7 +345,7 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 	if (header->n_tables > N_RECORD_TYPES)
 		return refuse_records(why, "the records have tables of a newer version");
 	if (header->redo_offset > size || header->redo_size > size - header->redo_offset ||
-	    header->committed > header->redo_size)
+	    header->redo_offset % 8 || header->committed > header->redo_size)
 		return refuse_records(why, "the redo area is outside of the records");
 	for (uint32_t i = 0; i < header->n_tables; i++) {
 		const struct table_header *table = &header->tables[i];

@@ -60,6 +60,13 @@ void records_end(struct records *records);
 void records_save(struct records *records, enum record_type type, uint32_t index,
 		  void *record);
 
+/*
+ * Changes words of 8 bytes within a live record, each alone: for values that need not fit
+ * each other. Returns: whether it was done; within a group it is not.
+ */
+bool records_write(struct records *records, enum record_type type, uint32_t index,
+		   size_t offset, const uint64_t *words, size_t n_words);
+
 /* Frees a record. index 0: nothing. */
 void records_drop(struct records *records, enum record_type type, uint32_t index);
 

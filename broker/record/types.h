@@ -98,6 +98,9 @@ struct allocation_record {
 	uint32_t folder; /* 0: none */
 	char name[RECORD_NAME_BYTES];
 	char tag[RECORD_TAG_BYTES]; /* "": none */
+	int64_t used_s;
+	uint32_t used_ns;
+	uint32_t reserved;
 };
 
 struct folder_record {

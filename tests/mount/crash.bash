@@ -266,6 +266,25 @@ test_memory_that_ends_with_something_ends_with_the_broker()
 	end
 }
 
+test_what_changes_later_is_saved()
+{
+	local used written
+	keep
+	say alloc 'x 1M tag=first'
+	say alloc 'y 1M'
+	say fill 'x i32:3'
+	written=$(stat -c %y "$O/allocations/x")
+	od -A n -t d4 -N 4 "$O/allocations/x/data" >/dev/null
+	used=$(stat -c %x "$O/allocations/x")
+	echo second >"$O/allocations/x/tag"
+	die
+	is "$(<"$O/allocations/x/tag")" second
+	is "$(stat -c %x "$O/allocations/x")" "$used"
+	is "$(stat -c %y "$O/allocations/x")" "$written"
+	is "$(<"$O/allocations/y/last_use")" never
+	end
+}
+
 test_names_change_all_or_none()
 {
 	keep

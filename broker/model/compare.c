@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects are compared with their records: a value that was changed and not saved would
+ * be lost with the broker. In use where the option check_records is on.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "model/allocation.h"
+#include "model/folder.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/save.h"
+#include "record/records.h"
+
+#define OBJECTS_AT_A_CALL 16
+
+/* The record that an object should have. Returns: its index; 0: it should have none. */
+typedef uint32_t expect_function(const void *object, void *ret_record);
+
+static uint32_t expect_owner(const void *object, void *ret_record)
+{
+	const struct owner *owner = object;
+
+	owner_to_record(owner, ret_record);
+	return owner->record;
+}
+
+static uint32_t expect_folder(const void *object, void *ret_record)
+{
+	const struct folder *folder = object;
+
+	if (!folder->record || !folder->entry.folder)
+		return 0;
+	folder_to_record(folder, ret_record);
+	return folder->record;
+}
+
+static uint32_t expect_allocation(const void *object, void *ret_record)
+{
+	const struct allocation *allocation = object;
+
+	if (allocation->state == ALLOCATION_MAKING)
+		return 0;
+	allocation_to_record(allocation, ret_record);
+	return allocation->record;
+}
+
+union any_record {
+	struct record record;
+	struct owner_record owner;
+	struct folder_record folder;
+	struct allocation_record allocation;
+};
+
+struct comparison {
+	enum record_type type;
+	const char *name;
+	size_t table;	    /* offset in struct registry */
+	size_t record_size;
+	expect_function *expect;
+};
+
+static int compare_object(const struct registry *registry,
+			  const struct comparison *comparison, const void *object,
+			  struct text *why)
+{
+	union any_record expected;
+	uint32_t index = comparison->expect(object, &expected);
+	const struct record *saved = records_get(registry->records, comparison->type, index);
+	size_t at = sizeof(struct record);
+
+	if (!index)
+		return 0;
+	while (saved && at < comparison->record_size &&
+	       ((const char *)saved)[at] == ((const char *)&expected)[at])
+		at++;
+	if (saved && at == comparison->record_size)
+		return 0;
+	text_printf(why, "%s %u has no record", comparison->name, index);
+	if (saved)
+		text_printf(why, " of what it is: they differ at byte %zu", at);
+	return -EBADMSG;
+}
+
+static int compare_some(const struct registry *registry,
+			const struct comparison *comparison, uint32_t *next,
+			struct text *why)
+{
+	const struct handle_table *table =
+		(const void *)((const char *)registry + comparison->table);
+	const void *object;
+	int r = 0;
+
+	for (int n = 0; n < OBJECTS_AT_A_CALL && r == 0; n++) {
+		object = handle_table_next(table, next);
+		if (!object) {
+			*next = 0;
+			break;
+		}
+		(*next)++;
+		r = compare_object(registry, comparison, object, why);
+	}
+	return r;
+}
+
+/* Saved ids are ahead of those that were given. */
+static int compare_broker(const struct registry *registry, struct text *why)
+{
+	const struct broker_record *record =
+		records_get(registry->records, RECORD_BROKER, 1);
+
+	for (int i = 0; record && i < 4; i++) {
+		if (registry->next_id[i] <= record->next_id[i])
+			continue;
+		text_printf(why, "an id is %llu, and at most %llu in the records",
+			    (unsigned long long)registry->next_id[i],
+			    (unsigned long long)record->next_id[i]);
+		return -EBADMSG;
+	}
+	if (record && record->peak_bytes == registry->peak_bytes)
+		return 0;
+	text_printf(why, "the peak has no record of what it is");
+	return -EBADMSG;
+}
+
+int registry_compare(const struct registry *registry, struct text *why)
+{
+	static const struct comparison comparisons[] = {
+		{ RECORD_OWNER, "owner", offsetof(struct registry, owners),
+		  sizeof(struct owner_record), expect_owner },
+		{ RECORD_FOLDER, "folder", offsetof(struct registry, folders),
+		  sizeof(struct folder_record), expect_folder },
+		{ RECORD_ALLOCATION, "allocation",
+		  offsetof(struct registry, allocations),
+		  sizeof(struct allocation_record), expect_allocation },
+	};
+	static uint32_t next[ARRAY_SIZE(comparisons)]; /* registry.lock */
+	int r = compare_broker(registry, why);
+
+	for (size_t i = 0; i < ARRAY_SIZE(comparisons) && r == 0; i++)
+		r = compare_some(registry, &comparisons[i], &next[i], why);
+	return r;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of a dead broker, damaged: they are refused with a sentence, or loaded, and
+ * then fit each other. The input is a list of words of 4 bytes that are written over good
+ * records.
+ */
+#include "record/records.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "fuzz.h"
+#include "record/layout.h"
+
+struct damage {
+	uint16_t at;	/* word in the place */
+	uint8_t table;	/* N_RECORD_TYPES: the header; one more: the redo area */
+	uint8_t record; /* of a table; 255: the file ends there */
+	uint32_t word;
+};
+
+static void add(struct records *records, enum record_type type, void *record)
+{
+	uint32_t index = records_add(records, type);
+
+	must(index);
+	records_save(records, type, index, record);
+}
+
+/* A change of a lease that was committed, and not yet copied home. */
+static void leave_redo(struct records *records)
+{
+	struct redo_entry *entry =
+		(void *)(records->memory + records->header->redo_offset);
+
+	*entry = (struct redo_entry){ RECORD_LEASE, 1 };
+	memcpy(entry + 1, records_get(records, RECORD_LEASE, 1),
+	       sizeof(struct lease_record));
+	records->header->committed =
+		(uint32_t)align_up(sizeof(*entry) + sizeof(struct lease_record), 8);
+}
+
+/* Two of each type that name each other. */
+static struct records *good_records(void)
+{
+	struct records *records;
+
+	must(records_new(&records) == 0);
+	add(records, RECORD_BROKER, &(struct broker_record){ .next_id = { 9, 9, 9, 9 } });
+	for (uint32_t i = 0; i < 2; i++) {
+		struct owner_record owner = { .uid = i, .slot = i, .slot_generation = 1 };
+		struct block_record block = { .address = (i + 1) << 21, .size = 1 << 21 };
+		struct allocation_record allocation = {
+			.id = i + 1,
+			.size = 4096,
+			.address = (i + 1) << 21,
+			.slot = i,
+			.slot_generation = 1,
+			.block = i + 1,
+			.block_generation = 1,
+			.folder = i,
+			.name = "x",
+		};
+		struct folder_record folder = { .id = i + 1,
+						.slot = i,
+						.slot_generation = 1,
+						.folder = i,
+						.name = "f" };
+		struct lease_record lease = { .id = i + 1,
+					      .file = ((uint64_t)1 << 32) + i,
+					      .allocation = i + 1 };
+
+		add(records, RECORD_OWNER, &owner);
+		add(records, RECORD_BLOCK, &block);
+		add(records, RECORD_FOLDER, &folder);
+		add(records, RECORD_ALLOCATION, &allocation);
+		add(records, RECORD_LEASE, &lease);
+	}
+	leave_redo(records);
+	return records;
+}
+
+/* header: as it was before all damage. */
+static void put_damage(const struct records *records, const struct records_header *header,
+		       const struct damage *damage)
+{
+	uint8_t table = damage->table % (N_RECORD_TYPES + 2);
+	uint64_t at = 0;
+
+	if (table == N_RECORD_TYPES + 1)
+		at = header->redo_offset;
+	else if (table < N_RECORD_TYPES)
+		at = header->tables[table].offset +
+		     (uint64_t)(damage->record % 4) * header->tables[table].record_size;
+	at += damage->at % 1024 * (uint64_t)4;
+	if (damage->record == 255)
+		must(ftruncate(records->fd, (off_t)at) == 0);
+	else
+		must(pwrite(records->fd, &damage->word, 4, (off_t)at) == 4);
+}
+
+static void check_loaded(const struct records *records)
+{
+	const struct allocation_record *allocation;
+	const struct lease_record *lease;
+	const struct block_record *block;
+
+	for (uint32_t i = 1;
+	     (allocation = records_next(records, RECORD_ALLOCATION, &i)); i++) {
+		must(memchr(allocation->name, 0, sizeof(allocation->name)));
+		must(memchr(allocation->tag, 0, sizeof(allocation->tag)));
+		block = records_get(records, RECORD_BLOCK, allocation->block);
+		if (!block || allocation->flags & RECORD_FREED)
+			continue;
+		must(allocation->address >= block->address);
+		must(allocation->size <= block->size);
+		must(allocation->address - block->address <= block->size - allocation->size);
+	}
+	for (uint32_t i = 1; (lease = records_next(records, RECORD_LEASE, &i)); i++)
+		must(records_get(records, RECORD_ALLOCATION, lease->allocation));
+}
+
+int fuzz(const uint8_t *bytes, size_t size)
+{
+	_cleanup_text_ struct text why = TEXT_INIT, text = TEXT_INIT;
+	struct records *records = good_records(), *next;
+	const struct records_header header = *records->header;
+	struct damage damage;
+	int r;
+
+	for (; size >= sizeof(damage); bytes += sizeof(damage), size -= sizeof(damage)) {
+		memcpy(&damage, bytes, sizeof(damage));
+		put_damage(records, &header, &damage);
+	}
+	r = records_open(&next, records->fd, &why);
+	must(r == 0 || (r == -EINVAL && why.length));
+	if (r == 0) {
+		check_loaded(next);
+		records_print(next, &text);
+		records_free(next);
+	}
+	records_free(records);
+	return 0;
+}
