@@ -34,6 +34,7 @@
 
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
+#define HANG_S	       30
 #define STATUS_MS      10000
 
 /* ---- requests to end ---- */
@@ -289,7 +290,10 @@ static int start_broker(struct server *server, const char *driver, const char *w
 	error = broker_new(&server->broker, &config, &why);
 	if (!error)
 		return start_limits(server);
-	if (!options_software(server->options->driver, &settings))
+	if (keep_goes_on(server->keep))
+		log_complain("this broker can't go on where the last one died: %s",
+			     text_string(&why));
+	else if (!options_software(server->options->driver, &settings))
 		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
 			     text_string(&why));
 	else if (access(driver, F_OK))
@@ -478,6 +482,9 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
 	}
+	/* What the last broker has left is for the next. */
+	if (error && keep_goes_on(keep) && !server.transport)
+		_exit(EXIT_FAILURE);
 	server.tickets = tickets_free(server.tickets);
 	if (stop_broker(&server))
 		error = -EIO;
@@ -490,23 +497,51 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 	return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+struct keeping {
+	const char *mountpoint;
+	struct mount mount;
+};
+
+static void on_first_answer(void *userdata)
+{
+	struct keeping *keeping = userdata;
+
+	(void)mount_note(&keeping->mount, keeping->mountpoint);
+	tell_ready();
+}
+
+static void on_broker_end(void *userdata, const char *sentence)
+{
+	(void)userdata;
+	log_complain("%s", sentence);
+}
+
 /* Starts brokers that go on after one another. The broker has no part of the starter. */
 static int keep_brokers(const struct options *options, char **argv,
 			const char *mountpoint)
 {
+	struct keeping keeping = { .mountpoint = mountpoint };
 	const char *settings, *driver = options->driver;
 	_cleanup_free_ char *path = NULL;
+	int status;
 
 	/* Later brokers start in another directory. */
 	if (driver && !options_software(driver, &settings) && strchr(driver, '/'))
 		path = realpath(driver, NULL);
 	raise_limit();
-	return keeper_run(&(struct keeper_config){
+	status = keeper_run(&(struct keeper_config){
 		.argv = argv,
 		.mountpoint = mountpoint,
 		.driver = path,
-		.ready = tell_ready,
+		.hang_s = options->hang_timeout_s ?: HANG_S,
+		.ready = on_first_answer,
+		.say = on_broker_end,
+		.userdata = &keeping,
 	});
+	/* Where no broker was there to do so. */
+	if (keeping.mount.path)
+		mount_detach(&keeping.mount, true);
+	return status;
 }
 
 /* Serves a mount: the only broker, or one that a keeper has started. */
@@ -520,6 +555,8 @@ static int start(const struct options *options, char **argv)
 	if (error)
 		return log_complain("the keeper: %s", strerror(-error));
 	if (keep) {
+		if (keep_goes_on(keep) && !options->foreground)
+			leave_terminal();
 		status = serve(options, keep_mountpoint(keep), keep);
 		keep_free(keep);
 		return status;

@@ -97,6 +97,8 @@ static const struct option_row rows[] = {
 	  FLAG(foreground) },
 	{ "keep", 0, NULL, "start another broker when one dies: the mount,\n"
 	  "device and host memory and leases go on", FLAG(keep) },
+	{ "hang-timeout", 0, "SECONDS", "with --keep: kill a broker that does nothing\n"
+	  "any more for so long (30)", SECONDS(hang_timeout_s, LAUNCH_TIMEOUT_MAX) },
 	{ "check-journal", 0, "FILE", "print what a broker would leave to the next\n"
 	  "(/proc/PID/fd/N of a broker)", set_journal },
 	{ "driver", 0, "LIBRARY", "the driver library (libcuda.so.1), or the\n"

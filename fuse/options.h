@@ -9,6 +9,7 @@ struct options {
 	bool version;
 	bool foreground;
 	bool keep;
+	unsigned int hang_timeout_s; /* 0: not given */
 	char *journal; /* to be checked; NULL: none */
 	char *socket; /* of tickets; NULL: the default */
 	char *limits; /* file that keeps them; NULL: none */

@@ -6,6 +6,7 @@
 
 #include "api/owner_drop.h"
 #include "base/clock.h"
+#include "keep/keep.h"
 #include "memops/no_memory.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -127,7 +128,7 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 static void *housekeeper_main(void *userdata)
 {
 	struct broker *broker = userdata;
-	int64_t next_ms;
+	int64_t next_ms, beat_ms = 0;
 	bool goes_on;
 
 	do {
@@ -142,6 +143,10 @@ static void *housekeeper_main(void *userdata)
 		file_processes_look(broker, broker->processes->worker_idle_s);
 		owners_shrink(broker);
 		owners_drop(broker);
+		if (clock_ms() - beat_ms >= ROUND_MS / 2) {
+			beat_ms = clock_ms();
+			keep_say_beat(broker->memory->keep);
+		}
 	} while (goes_on);
 	return NULL;
 }

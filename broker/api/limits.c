@@ -17,6 +17,7 @@
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "process/broker.h"
 
 #define WRITE_MAX 4096
@@ -210,9 +211,14 @@ static int change(struct broker *broker, struct owner *owner, const struct calle
 	r = limits_parse(&limits, text, registry->n_devices, refusal);
 	if (r == 0 && owner)
 		r = check_lower(owner, &limits, caller, refusal);
-	if (r == 0)
-		*place = limits;
-	return r;
+	if (r < 0)
+		return r;
+	*place = limits;
+	if (owner)
+		owner_save(registry, owner);
+	else
+		registry_save(registry);
+	return 0;
 }
 
 static void answer_refused(struct broker *broker, const struct caller *caller,

@@ -19,6 +19,7 @@
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "process/broker.h"
 
 struct limits_file {
@@ -49,7 +50,7 @@ static int take_line(struct registry *registry, char *line, struct refusal *refu
 	static const char blanks[] = " \t\n";
 	struct limits *limits = &registry->limits;
 	char *words[4] = { NULL }, *rest;
-	struct owner *owner;
+	struct owner *owner = NULL;
 	struct limit limit;
 	size_t n = 0;
 	uid_t uid;
@@ -75,9 +76,14 @@ static int take_line(struct registry *registry, char *line, struct refusal *refu
 		limits = &owner->shares.limits;
 	}
 	r = limit_parse(words[1], words[2], DEVICES_MAX, &limit, refusal);
-	if (r == 0)
-		limit_set(limits, &limit);
-	return r;
+	if (r < 0)
+		return r;
+	limit_set(limits, &limit);
+	if (owner)
+		owner_save(registry, owner);
+	else
+		registry_save(registry);
+	return 0;
 }
 
 static int read_lines(struct registry *registry, const char *path, FILE *file,

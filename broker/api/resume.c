@@ -321,6 +321,15 @@ static void resume_freed(struct resume *resume)
 	pthread_mutex_lock(&resume->broker->registry->lock);
 }
 
+/* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
+static void resume_forget_blocks(const struct resume *resume)
+{
+	for (uint32_t i = 1; records_next(resume->records, RECORD_BLOCK, &i); i++) {
+		if (!resume->blocks[i])
+			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
+	}
+}
+
 static int resume_objects(struct resume *resume)
 {
 	int r = resume_devices(resume);
@@ -345,6 +354,8 @@ static int resume_objects(struct resume *resume)
 		r = resume_each(resume, RECORD_ALLOCATION, resume_allocation);
 	if (r == 0)
 		r = resume_each(resume, RECORD_LEASE, resume_lease);
+	if (r == 0)
+		resume_forget_blocks(resume);
 	if (r == 0)
 		resume_freed(resume);
 	pthread_mutex_unlock(&resume->broker->registry->lock);

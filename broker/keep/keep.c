@@ -120,6 +120,11 @@ const char *keep_driver(const struct keep *keep)
 	return keep ? getenv(KEEP_ENV_DRIVER) : NULL;
 }
 
+bool keep_goes_on(const struct keep *keep)
+{
+	return keep && keep->n_left > 0;
+}
+
 int keep_take(struct keep *keep, struct keep_key key)
 {
 	const struct kept wanted = { .key = key };
@@ -159,14 +164,22 @@ void keep_drop_rest(struct keep *keep)
 			keep_drop(keep, keep->left[i].key);
 		closep(&keep->left[i].fd);
 	}
-	if (keep)
-		keep->n_left = 0;
 }
 
 void keep_say_ready(struct keep *keep)
 {
 	if (keep)
 		(void)keep_send(keep->socket, KEEP_READY, (struct keep_key){ 0 }, -1);
+}
+
+void keep_say_beat(struct keep *keep)
+{
+	const struct keep_message message = { .word = KEEP_BEAT };
+
+	/* Where the keeper is stopped, the broker goes on. */
+	if (keep)
+		(void)send(keep->socket, &message, sizeof(message),
+			   MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void keep_say_end(struct keep *keep)

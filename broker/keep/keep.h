@@ -33,7 +33,10 @@ struct keeper_config {
 	char **argv;		/* of the broker, which is this program again */
 	const char *mountpoint; /* absolute */
 	const char *driver;	/* absolute where it is a path; NULL: none given */
-	void (*ready)(void);	/* the first broker answers */
+	unsigned int hang_s;	/* a broker without a beat for so long is killed */
+	void (*ready)(void *userdata);			    /* the first broker answers */
+	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
+	void *userdata;
 };
 
 /* Holds, and starts brokers, until one ends as it should. Returns: its exit status. */
@@ -53,6 +56,9 @@ struct keep *keep_free(struct keep *keep);
 const char *keep_mountpoint(const struct keep *keep);
 const char *keep_driver(const struct keep *keep);
 
+/* Whether there was a broker before this one. */
+bool keep_goes_on(const struct keep *keep);
+
 /* A descriptor that the last broker left; -1: none. It is the caller's. */
 int keep_take(struct keep *keep, struct keep_key key);
 
@@ -68,6 +74,7 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 /* The keeper closes its copy, before the return: the last close is the caller's. */
 void keep_drop(struct keep *keep, struct keep_key key);
 
-/* The mount answers; this broker ends as it should. */
+/* The mount answers; the broker lives, each second or so; it ends as it should. */
 void keep_say_ready(struct keep *keep);
+void keep_say_beat(struct keep *keep);
 void keep_say_end(struct keep *keep);

@@ -4,7 +4,8 @@
  *
  * A broker that dies is followed by another at once. Three that die without one request
  * answered in between are a bug that would come again: from then on the keeper waits, 1,
- * 2, 4 to 60 seconds. The descriptors are kept all the while.
+ * 2, 4 to 60 seconds. The descriptors are kept all the while. A broker whose housekeeper
+ * is stuck is killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +23,9 @@
 #include "base/def.h"
 #include "keep/message.h"
 
-#define DEATHS_AT_ONCE 3
-#define WAIT_MAX_MS    60000
+#define DEATHS_IN_A_ROW 3
+#define WAIT_MAX_MS	60000
+#define TICK_MS		1000
 
 struct entry {
 	struct keep_key key;
@@ -42,6 +44,8 @@ struct keeper {
 	bool was_ready;	       /* any broker */
 	bool ends;	       /* the broker says so, or a signal */
 	unsigned int n_deaths; /* without an answered request */
+	bool beats;	       /* this broker does */
+	unsigned int n_ticks;  /* since the last beat */
 };
 
 /* ---- descriptors ---- */
@@ -90,9 +94,13 @@ static void take_word(struct keeper *keeper, const struct keep_message *message,
 		(void)send(keeper->socket, message, sizeof(*message), MSG_NOSIGNAL);
 	} else if (message->word == KEEP_READY) {
 		if (!keeper->was_ready && keeper->config->ready)
-			keeper->config->ready();
+			keeper->config->ready(keeper->config->userdata);
 		keeper->was_ready = true;
+		keeper->beats = true;
 		keeper->n_deaths = 0;
+	} else if (message->word == KEEP_BEAT) {
+		keeper->beats = true;
+		keeper->n_ticks = 0;
 	} else if (message->word == KEEP_END) {
 		keeper->ends = true;
 	}
@@ -111,6 +119,14 @@ static bool hear(struct keeper *keeper)
 }
 
 /* ---- the broker's process ---- */
+
+static void say(const struct keeper *keeper, const char *format, unsigned int number)
+{
+	char sentence[128];
+
+	snprintf(sentence, sizeof(sentence), format, number);
+	keeper->config->say(keeper->config->userdata, sentence);
+}
 
 static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent, int socket)
 {
@@ -161,6 +177,8 @@ static int broker_start(struct keeper *keeper)
 		return -errno;
 	}
 	keeper->socket = ends[0];
+	keeper->beats = false;
+	keeper->n_ticks = 0;
 	broker_give(keeper);
 	return 0;
 }
@@ -182,19 +200,41 @@ static void take_signals(struct keeper *keeper)
 		keeper->broker = 0;
 }
 
+/*
+ * Counts seconds in which the keeper ran, so a machine that was asleep is no hang. Beats
+ * that have come are heard first.
+ */
+static void tick(struct keeper *keeper, int64_t *last_ms)
+{
+	int64_t now_ms = clock_ms();
+
+	if (now_ms - *last_ms < TICK_MS)
+		return;
+	*last_ms = now_ms;
+	if (!keeper->beats || ++keeper->n_ticks <= keeper->config->hang_s)
+		return;
+	say(keeper, "the broker does nothing any more, for %u seconds, and is killed",
+	    keeper->config->hang_s);
+	kill(keeper->broker, SIGKILL);
+	keeper->beats = false;
+}
+
 /* Serves until the broker has ended, with all that it has said. */
 static void broker_serve(struct keeper *keeper)
 {
 	struct pollfd ends[2] = { { .fd = keeper->signals, .events = POLLIN },
 				  { .fd = keeper->socket, .events = POLLIN } };
+	int64_t last_ms = clock_ms();
 
 	while (keeper->broker) {
-		if (poll(ends, 2, -1) < 0)
+		if (poll(ends, 2, TICK_MS) < 0)
 			continue;
 		if (ends[1].revents && !hear(keeper))
 			ends[1].fd = -1;
 		if (ends[0].revents)
 			take_signals(keeper);
+		if (keeper->broker && !ends[1].revents)
+			tick(keeper, &last_ms);
 	}
 	while (hear(keeper))
 		;
@@ -216,13 +256,13 @@ static bool broker_follows(struct keeper *keeper)
 	if (keeper->ends || !keeper->was_ready)
 		return false;
 	if (WIFSIGNALED(keeper->status))
-		fprintf(stderr, "gpumemd: the broker was killed by signal %d\n",
-			WTERMSIG(keeper->status));
+		say(keeper, "the broker was killed by signal %u",
+		    (unsigned int)WTERMSIG(keeper->status));
 	else
-		fprintf(stderr, "gpumemd: the broker ended with status %d\n",
-			WEXITSTATUS(keeper->status));
-	if (++keeper->n_deaths > DEATHS_AT_ONCE)
-		wait_ms = wait_of(keeper->n_deaths - DEATHS_AT_ONCE - 1);
+		say(keeper, "the broker ended with status %u",
+		    (unsigned int)WEXITSTATUS(keeper->status));
+	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
+		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
 	while (!keeper->ends && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)
@@ -255,7 +295,7 @@ int keeper_run(const struct keeper_config *config)
 			broker_serve(&keeper);
 	} while (r == 0 && broker_follows(&keeper));
 	if (r < 0)
-		fprintf(stderr, "gpumemd: no broker can be started: %s\n", strerror(-r));
+		say(&keeper, "no broker can be started: error %u", (unsigned int)-r);
 	entries_free(&keeper);
 	closep(&keeper.signals);
 	sigprocmask(SIG_SETMASK, &keeper.mask, NULL);

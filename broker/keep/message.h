@@ -15,6 +15,7 @@ enum keep_word {
 	KEEP_ALL,
 	KEEP_DROP, /* answered with the same */
 	KEEP_READY,
+	KEEP_BEAT, /* the housekeeper lives */
 	KEEP_END,
 };
 

@@ -109,6 +109,7 @@ static int compare_some(const struct registry *registry,
 /* Saved ids are ahead of those that were given. */
 static int compare_broker(const struct registry *registry, struct text *why)
 {
+	const struct limits_record limits = limits_to_record(&registry->limits);
 	const struct broker_record *record =
 		records_get(registry->records, RECORD_BROKER, 1);
 
@@ -120,9 +121,10 @@ static int compare_broker(const struct registry *registry, struct text *why)
 			    (unsigned long long)record->next_id[i]);
 		return -EBADMSG;
 	}
-	if (record && record->peak_bytes == registry->peak_bytes)
+	if (record && record->peak_bytes == registry->peak_bytes &&
+	    memcmp(&record->limits, &limits, sizeof(limits)) == 0)
 		return 0;
-	text_printf(why, "the peak has no record of what it is");
+	text_printf(why, "the peak or the limits of all have no record of what they are");
 	return -EBADMSG;
 }
 

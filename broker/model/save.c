@@ -17,6 +17,25 @@
 /* Ids are saved as given this far ahead, so that few allocations save them. */
 #define IDS_AHEAD 1024
 
+/* ---- limits ---- */
+
+_Static_assert(N_LIMITS <= RECORD_LIMITS, "limits fit their record");
+
+struct limits_record limits_to_record(const struct limits *limits)
+{
+	struct limits_record record = { .given = limits->given };
+
+	for (int i = 0; i < N_LIMITS; i++)
+		record.max[i] = limits->given >> i & 1 ? limits->max[i] : 0;
+	return record;
+}
+
+static void limits_restore(struct limits *limits, const struct limits_record *record)
+{
+	limits->given = record->given & (((uint64_t)1 << N_LIMITS) - 1);
+	memcpy(limits->max, record->max, sizeof(limits->max));
+}
+
 /* ---- the registry ---- */
 
 int registry_keep_records(struct registry *registry, struct records *records)
@@ -32,6 +51,8 @@ int registry_keep_records(struct registry *registry, struct records *records)
 		memcpy(registry->next_id, old->next_id, sizeof(registry->next_id));
 	if (old)
 		registry->peak_bytes = old->peak_bytes;
+	if (old)
+		limits_restore(&registry->limits, &old->limits);
 	/* Tokens of objects that are gone with the last broker stay unknown. */
 	handle_table_begin(&registry->allocations, generation);
 	handle_table_begin(&registry->streams, generation);
@@ -55,6 +76,7 @@ void registry_save(struct registry *registry)
 	for (int i = 0; i < 4; i++)
 		record.next_id[i] = registry->next_id[i] + IDS_AHEAD;
 	record.peak_bytes = registry->peak_bytes;
+	record.limits = limits_to_record(&registry->limits);
 	record.n_devices = registry->n_devices;
 	for (uint32_t i = 0; i < registry->n_devices; i++)
 		strcpy(record.uuid[i], registry->device_at[i]->uuid);
@@ -100,6 +122,7 @@ void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 		.slot_generation = owner->slot_generation,
 		.peak_bytes = owner->peak_bytes,
 		.restarts = owner->restarts,
+		.limits = limits_to_record(&owner->shares.limits),
 	};
 }
 
@@ -129,6 +152,7 @@ int owner_restore(struct registry *registry, uint32_t index,
 	owner->slot_generation = record->slot_generation;
 	owner->peak_bytes = record->peak_bytes;
 	owner->restarts = record->restarts;
+	limits_restore(&owner->shares.limits, &record->limits);
 	r = handle_table_put(&registry->owners, owner, owner->slot,
 			     owner->slot_generation);
 	if (r < 0) {

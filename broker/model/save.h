@@ -15,6 +15,7 @@
 struct allocation;
 struct entry;
 struct folder;
+struct limits;
 struct owner;
 struct records;
 struct registry;
@@ -68,6 +69,7 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 		       const struct allocation_record *record);
 
 /* The record that an object has after its save, but for the state. */
+struct limits_record limits_to_record(const struct limits *limits);
 void owner_to_record(const struct owner *owner, struct owner_record *ret_record);
 void folder_to_record(const struct folder *folder, struct folder_record *ret_record);
 void allocation_to_record(const struct allocation *allocation,

@@ -13,6 +13,7 @@
 #define RECORD_NAME_BYTES 256
 #define RECORD_TAG_BYTES  256
 #define RECORD_DEVICES	  16
+#define RECORD_LIMITS	  32
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -35,6 +36,11 @@ struct record {
 	uint32_t generation;
 };
 
+struct limits_record {
+	uint64_t given;		     /* a bit each */
+	uint64_t max[RECORD_LIMITS]; /* 0 where none is given */
+};
+
 struct broker_record {
 	struct record record;
 	uint64_t next_id[4]; /* of allocations, streams, modules, folders */
@@ -43,6 +49,7 @@ struct broker_record {
 	uint32_t init_bytes; /* of the kernel's INIT request */
 	char uuid[RECORD_DEVICES][48];
 	uint8_t init[256];
+	struct limits_record limits; /* of owners without limits of their own */
 };
 
 struct owner_record {
@@ -51,6 +58,7 @@ struct owner_record {
 	uint32_t slot, slot_generation; /* of the token, in node ids */
 	uint64_t peak_bytes;
 	uint64_t restarts;
+	struct limits_record limits;
 };
 
 /* The memory is a descriptor of the keeper, under the block's index and generation. */

@@ -40,6 +40,25 @@ say()
 	echo "$2" >"$O/control/$1"
 }
 
+# ticket_works DESCRIPTOR [TICKET]: an open lease has a text, and its ticket fetches memory.
+ticket_works()
+{
+	py "$1" "$O/socket" "${2-}" <<'EOF'
+import os, socket, sys
+lease, path, ticket = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+text = os.pread(lease, 4096, 0).decode()
+ticket = ticket or text.split("ticket ")[1].split()[0]
+assert f"ticket {ticket}\n" in text, text
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+    s.connect(os.readlink(path))
+    s.send(ticket.encode())
+    answer, fds, _, _ = socket.recv_fds(s, 1, 1)
+assert answer == b"\0" and len(fds) == 1, (answer, fds)
+os.write(lease, b"hold w\n")
+os.write(lease, b"release\n")
+EOF
+}
+
 # All of the objects that is promised to stay, bytes included.
 everything()
 {
@@ -101,6 +120,25 @@ test_what_was_freed_stays_freed_and_its_memory_is_back()
 	done
 	eventually "[ \"\$(<'$O/devices/0/memory_used_bytes')\" = $before ]"
 	is "$(value_of "$O/status" device_bytes)" $(((4 << 20) + 4096))
+	end
+}
+
+# Else a record of the memory would stay, and the next block at that address contradict it.
+test_memory_that_was_being_freed_is_given_back()
+{
+	local address
+	keep
+	say alloc 'x 4M'
+	say fill 'x i32:1'
+	address=$(<"$O/allocations/x/address")
+	kill -STOP "$(value_of "$O/status" mover)" # which is to unmap it
+	rmdir "$O/allocations/x"
+	die
+	is "$(ls "$O/allocations")" ''
+	say alloc 'y 4M'
+	is "$(<"$O/allocations/y/address")" "$address"
+	die
+	is "$(ls "$O/allocations")" y
 	end
 }
 
@@ -192,19 +230,7 @@ test_an_open_lease_stays_good()
 	die
 	is "$(value_of "$O/status" leases)" 1
 	# The text anew, by the descriptor of old; the ticket is good.
-	py "$lease" "$O/socket" "$ticket" <<'EOF'
-import os, socket, sys
-lease, path, ticket = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-text = os.pread(lease, 4096, 0).decode()
-assert f"ticket {ticket}\n" in text, text
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-    s.connect(os.readlink(path))
-    s.send(ticket.encode())
-    answer, fds, _, _ = socket.recv_fds(s, 1, 1)
-assert answer == b"\0" and len(fds) == 1, (answer, fds)
-os.write(lease, b"hold w\n")
-os.write(lease, b"release\n")
-EOF
+	ticket_works "$lease" "$ticket"
 	# A free waits for the lease, as ever, also over another death.
 	rmdir "$O/allocations/x"
 	is "$(value_of "$O/status" freed_leased_bytes)" $((4 << 20))
@@ -282,6 +308,78 @@ test_what_changes_later_is_saved()
 	is "$(stat -c %x "$O/allocations/x")" "$used"
 	is "$(stat -c %y "$O/allocations/x")" "$written"
 	is "$(<"$O/allocations/y/last_use")" never
+	end
+}
+
+test_limits_outlive_the_broker()
+{
+	[ "$(id -u)" = 0 ] || skip 'only root sets limits'
+	keep
+	echo 'host 1M' >"$O/owners/default/max"
+	mkdir "$O/owners/1234"
+	echo 'device:0 64M streams 3' >"$O/owners/1234/max"
+	die
+	is "$(grep -v ' max$' "$O/owners/1234/max" | xargs)" 'device:0 67108864 host 1048576 streams 3'
+	end
+}
+
+# As long as the records can't be used, they and all memory stay where they are.
+test_a_broker_that_refuses_what_was_left_loses_nothing()
+{
+	local broker records began waiting
+	keep
+	say alloc 'x 1M'
+	say fill 'x i32:9'
+	broker=$(broker_pid)
+	exec {records}<>"$(find "/proc/$broker/fd" -lname '*gpumem-records*')"
+	# The byte behind the 16 of the name is the version.
+	printf '\377' | dd bs=1 seek=16 conv=notrunc status=none of="/proc/self/fd/$records"
+	began=$(date +%s%N)
+	kill -KILL "$broker"
+	cat "$O/allocations/x/size_bytes" >"$T/said" &
+	waiting=$!
+	eventually "[ \"\$(grep -c 'ended with status 1' '$T/own/stderr')\" -ge 3 ]"
+	[ $(($(date +%s%N) - began)) -gt 1000000000 ] || fail 'it was tried again at once'
+	like "$(sed -n 2p "$T/own/stderr")" "^gpumemd: this broker can't go on where the last one died: the records are of another version\$"
+	printf '\001' | dd bs=1 seek=16 conv=notrunc status=none of="/proc/self/fd/$records"
+	exec {records}>&-
+	wait "$waiting"
+	is "$(<"$T/said")" 1048576
+	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 9
+	: >"$T/own/stderr"
+	exec {records}<>"$O/allocations/x/lease"
+	ticket_works "$records"
+	exec {records}>&-
+	end
+}
+
+test_a_keeper_without_a_broker_ends_with_its_mount()
+{
+	local broker records
+	keep
+	broker=$(broker_pid)
+	exec {records}<>"$(find "/proc/$broker/fd" -lname '*gpumem-records*')"
+	printf '\377' | dd bs=1 seek=16 conv=notrunc status=none of="/proc/self/fd/$records"
+	exec {records}>&-
+	kill -KILL "$broker"
+	eventually "[ \"\$(grep -c 'ended with status 1' '$T/own/stderr')\" -ge 2 ]"
+	kill -TERM "$(<"$T/own/pid")"
+	eventually "[ -e '$T/own/status' ]"
+	! is_mounted "$O" || fail 'it is still mounted'
+	eventually "[ -z \"\$(processes_of '$T/own')\" ]"
+}
+
+test_a_broker_that_hangs_is_followed()
+{
+	local broker
+	keep --hang-timeout 4
+	say alloc 'x 1M'
+	broker=$(broker_pid)
+	kill -STOP "$broker"
+	is "$(timeout 60 ls "$O/allocations")" x
+	[ "$broker" != "$(broker_pid)" ] || fail "broker $broker is still there"
+	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'
+	sed -i '/does nothing any more/d' "$T/own/stderr"
 	end
 }
 
