@@ -115,7 +115,7 @@ static void transfer_run(struct transfer *transfer, struct completion *wait,
 	struct op *op = &transfer->op;
 	const struct use *use = &op->work.uses[0];
 	struct broker *broker = op->broker;
-	struct op *ready = NULL, *next;
+	struct op *ready = NULL;
 	int r;
 
 	op->work.may_leave = true;
@@ -124,9 +124,7 @@ static void transfer_run(struct transfer *transfer, struct completion *wait,
 		op_hold(op, wait);
 	} else {
 		data_note_refused(op, r);
-		next = turn_give(op);
-		if (next)
-			op_push_ready(&ready, next);
+		turn_give(op, &ready);
 	}
 	if (r == 0 && reader)
 		read_begin_ahead(broker, use->allocation, reader,

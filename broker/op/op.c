@@ -440,16 +440,6 @@ static bool op_must_stay(struct op *op)
 	return true;
 }
 
-/* The op is out of the order. Returns: the ops that are ready now. */
-static struct op *op_list_freed(struct op *op, struct work *work)
-{
-	struct op *ready = op_list(work), *next = turn_give(op);
-
-	if (next)
-		op_push_ready(&ready, next);
-	return ready;
-}
-
 bool op_leave(struct op *op, struct op **ready)
 {
 	struct work *work = NULL;
@@ -458,7 +448,8 @@ bool op_leave(struct op *op, struct op **ready)
 		return false;
 	op_uncount(op);
 	registry_less_busy(op->broker->registry);
-	*ready = op_list_freed(op, work);
+	*ready = op_list(work);
+	turn_give(op, ready);
 	op->left = true;
 	op_push_ready(ready, op);
 	return true;
@@ -502,7 +493,8 @@ void op_complete(struct op *op, int error)
 	if (op->class->settle)
 		op->class->settle(op);
 	order_done(&op->work, &work);
-	ready = op_list_freed(op, work);
+	ready = op_list(work);
+	turn_give(op, &ready);
 	op_uncount(op);
 	registry_less_busy(broker->registry);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -43,19 +43,19 @@ void turn_take_beyond(struct op *op)
 	op->turn = TURN_HAD;
 }
 
-struct op *turn_give(struct op *op)
+void turn_give(struct op *op, struct op **ready)
 {
 	struct owner *payer = op->payer;
 	struct op *next = payer->waiting;
 
 	if (op->turn != TURN_HAD)
-		return NULL;
+		return;
 	op->turn = TURN_NONE;
 	payer->n_turns--;
 	if (!next || payer->n_turns >= N_TURNS)
-		return NULL;
+		return;
 	DL_DELETE2(payer->waiting, next, prev_waiting, next_waiting);
 	payer->n_turns++;
 	next->turn = TURN_HAD;
-	return next;
+	op_push_ready(ready, next);
 }

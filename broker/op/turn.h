@@ -13,12 +13,12 @@ enum turn {
 
 /*
  * Takes a turn, if the op is for the mover and has none. Returns: false: the op waits,
- * and turn_give() returns it later.
+ * and turn_give() of another op starts it later.
  */
 bool turn_take(struct op *op);
 
 /* Takes a turn in any case, for an op that has a slot of the mover. */
 void turn_take_beyond(struct op *op);
 
-/* Gives up the op's turn, if any. Returns: an op to be started, or NULL. */
-struct op *turn_give(struct op *op);
+/* Gives up the op's turn, if any. Adds an op that waited for one to the ready ones. */
+void turn_give(struct op *op, struct op **ready);
