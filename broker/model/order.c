@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <utlist.h>
 
 #include "model/registry.h"
@@ -129,9 +130,12 @@ static int work_wait_for(struct work *work, struct work *before)
 
 	if (work_waits_for(work, before))
 		return 0;
+	if (work->n_waits >= work->waits_most)
+		return -EBUSY;
 	r = work_reserve(before);
 	if (r < 0)
 		return r;
+	work->n_waits++;
 	work->held_by = holder_of_both(work->held_by, before->held_by);
 	chained = work_chains(work, before);
 	before->followers[before->n_followers++] = (struct follower){ work, chained };
@@ -196,7 +200,7 @@ static void work_forget_waits(struct work *work)
 	}
 	if (work->stream && work->stream->last)
 		work_unwait(work, work->stream->last);
-	work->n_before = work->n_ahead = 0;
+	work->n_before = work->n_ahead = work->n_waits = 0;
 	work->n_after = work->n_after_due = 0;
 }
 
@@ -267,12 +271,13 @@ static void use_list(struct use *use)
 	DL_APPEND2(use->allocation->all_uses, use, prev_of_all, next_of_all);
 }
 
-int order_add(struct work *work)
+int order_add_within(struct work *work, unsigned int most)
 {
 	int r;
 
 	assert(!work->may_leave || (!work->stream && !work->chain));
 	work->held_by = work->holder;
+	work->waits_most = most;
 	r = work_find_waits(work);
 	if (r < 0) {
 		work_forget_waits(work);
@@ -289,6 +294,11 @@ int order_add(struct work *work)
 		work->stream->n_works++;
 	}
 	return 0;
+}
+
+int order_add(struct work *work)
+{
+	return order_add_within(work, UINT_MAX);
 }
 
 static void work_push_ready(struct work *work, struct work **ready)
@@ -393,42 +403,57 @@ static void work_unfollow_early(struct work *work, struct work *before)
 	before->n_followers = n;
 }
 
-static bool work_follows(const struct work *work, const struct work *before)
-{
-	for (unsigned int i = 0; i < before->n_followers; i++) {
-		if (before->followers[i].work == work)
-			return true;
-	}
-	return false;
-}
-
 /* The follower waits for the dropped use from now on, if the two conflict. */
 static int work_inherit(struct work *follower, struct use *dropped)
 {
 	for (unsigned int i = 0; i < follower->n_uses; i++) {
 		const struct use *use = &follower->uses[i];
 
-		if (use->allocation == dropped->allocation &&
-		    use_waits_for(use, dropped) && !work_follows(follower, dropped->work))
+		if (use->allocation == dropped->allocation && use_waits_for(use, dropped))
 			return work_wait_for(follower, dropped->work);
 	}
 	return 0;
 }
 
-/* Followers of the use's work wait for what the use dropped. Returns: 0; -ENOMEM. */
+/* Followers of the work that don't follow the dropped use's work yet inherit the use. */
+static int work_inherit_all(const struct work *work, struct use *dropped)
+{
+	const struct work *before = dropped->work;
+	unsigned int n_followers = before->n_followers;
+	int r = 0;
+
+	for (unsigned int i = 0; i < n_followers; i++)
+		before->followers[i].work->follows = true;
+	for (unsigned int i = 0; r == 0 && i < work->n_followers; i++) {
+		if (!work->followers[i].work->follows)
+			r = work_inherit(work->followers[i].work, dropped);
+	}
+	for (unsigned int i = 0; i < n_followers; i++)
+		before->followers[i].work->follows = false;
+	return r;
+}
+
+/* A follower and a dropped use are looked at in some 10 ns. */
+#define PAIRS_MOST 100000
+
+/*
+ * Followers of the use's work wait for what the use dropped. Returns: 0; -EBUSY when that
+ * takes long, -ENOMEM.
+ */
 static int use_bequeath(struct use *use)
 {
 	const struct work *work = use->work;
 	unsigned int n_left = use->n_dropped;
 	int r = 0;
 
+	if ((uint64_t)n_left * work->n_followers > PAIRS_MOST)
+		return -EBUSY;
 	for (struct use *earlier = use; r == 0 && n_left;) {
 		earlier = earlier->prev_of_all;
 		if (earlier->dropped_by != use)
 			continue;
 		n_left--;
-		for (unsigned int i = 0; r == 0 && i < work->n_followers; i++)
-			r = work_inherit(work->followers[i].work, earlier);
+		r = work_inherit_all(work, earlier);
 	}
 	return r;
 }

@@ -117,7 +117,10 @@ struct work {
 				  work is being sent */
 	struct follower *followers; /* works that wait for this work */
 	unsigned int n_followers, followers_capacity;
+	unsigned int n_waits;	 /* how often this work became a follower */
+	unsigned int waits_most; /* at most */
 
+	bool follows;	  /* order_leave()'s own */
 	bool sending;	  /* from order_sending() to order_sent() */
 	bool sent;	  /* the worker knows the work */
 	bool ended;	  /* done, but n_ahead is not zero yet: becomes ready once more */
@@ -144,18 +147,24 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 bool work_has_begun(const struct work *work);
 
 /*
- * Puts the work at the end of the order.
+ * Puts the work at the end of the order, where it waits for `most` works at most. Each
+ * of a thousand reads would wait for each of a thousand writes before them: without a
+ * bound that takes memory, and time under the lock, without end.
  *
- * Returns: 0, and the work is ready when n_before is zero; -ENOMEM, with nothing changed.
+ * Returns: 0, and the work is ready when n_before is zero; -EBUSY when it would wait for
+ * more works, -ENOMEM, with nothing changed.
  */
+int order_add_within(struct work *work, unsigned int most);
+/* order_add_within() for works of the broker's own, which wait for any number. */
 int order_add(struct work *work);
 
 /*
  * Removes a work that has not begun. Followers with nothing left to wait for are put in
  * front of *ready, as in order_done().
  *
- * Returns: false when the work may not leave, waits for nothing any more, or when there
- * is no memory to note what its followers wait for instead.
+ * Returns: false when the work may not leave, waits for nothing any more, or when what
+ * its followers wait for instead is too much to find under the lock, or to note. Then
+ * the work stays, and its turn comes.
  */
 bool order_leave(struct work *work, struct work **ready);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/def.h"
 #include "base/descriptor.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -31,7 +32,7 @@ static const struct share_row rows[N_SHARES] = {
 	[SHARE_MODULES] = { "modules", "modules", 4096, EDQUOT },
 	[SHARE_STREAMS] = { "streams", "streams", UNBOUNDED, EDQUOT },
 	[SHARE_LEASES] = { "leases", "leases open", 4096, EMFILE },
-	[SHARE_OPERATIONS] = { "operations", "operations queued", 65536, EBUSY },
+	[SHARE_OPERATIONS] = { "operations", "operations queued", 8192, EBUSY },
 	[SHARE_RECORDS] = { NULL, "allocations", 262144, EDQUOT },
 	[SHARE_DESCRIPTORS] = { NULL, "descriptors of the broker", 0, EMFILE },
 	[SHARE_CGROUPS] = { NULL, "cgroups with allocations", 4096, EDQUOT },
@@ -48,6 +49,7 @@ static const struct share_row rows[N_SHARES] = {
 	[SHARE_TEXTS] = { NULL, "of texts in open descriptors", (uint64_t)64 << 20,
 			  EDQUOT, true },
 	[SHARE_CHORES] = { NULL, "frees, moves and zeroings queued", UNBOUNDED, EBUSY },
+	[SHARE_ORDER] = { NULL, "waits of operations for one another", 1 << 20, EBUSY },
 	[SHARE_QUESTIONS] = { NULL, "reads that wait for a driver", 1024, EBUSY },
 	[SHARE_PATHS] = { NULL, "of paths of loads and saves queued", (uint64_t)16 << 20,
 			  EBUSY, true },
@@ -148,6 +150,14 @@ void share_take_beyond(struct owner *owner, enum share share, uint64_t n)
 void share_restore(struct owner *owner, enum share share, uint64_t n)
 {
 	owner->shares.held[share] += n;
+}
+
+uint64_t share_left(struct owner *owner, enum share share)
+{
+	uint64_t held = owner->shares.held[share], most = share_most(share);
+
+	assert(share >= N_LIMITS);
+	return most - MIN(held, most);
 }
 
 /* Only here the amount held goes down, so a peak need not be noted anywhere else. */

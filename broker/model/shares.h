@@ -46,6 +46,7 @@ enum share {
 	SHARE_TENSORS,	 /* bytes of tensors of allocations; of the host */
 	SHARE_TEXTS,	 /* bytes that descriptors keep, to be read */
 	SHARE_CHORES,	 /* operations that follow from others: frees, moves, zeroing */
+	SHARE_ORDER,	 /* of operations queued for one another, in the order of uses */
 	SHARE_QUESTIONS, /* to a driver for what a file shows, without an answer yet */
 	SHARE_PATHS,	 /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
@@ -101,6 +102,8 @@ void share_take_beyond(struct owner *owner, enum share share, uint64_t n);
 /* Charges again for what an owner had before: whatever the limits are by now. */
 void share_restore(struct owner *owner, enum share share, uint64_t n);
 void share_give(struct owner *owner, enum share share, uint64_t n);
+/* How much more share_take() would charge, of a share without a key. */
+uint64_t share_left(struct owner *owner, enum share share);
 /* The same for what could not be made: the peak shall not show that it was tried. */
 void share_undo(struct owner *owner, enum share share, uint64_t n);
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,14 +123,28 @@ static uint64_t op_holder(const struct op *op)
 	return holder_of(owner->uid);
 }
 
-void op_chore(struct op *op)
+int op_add_to_order(struct op *op)
 {
+	uint64_t left = UINT_MAX;
+	int r;
+
+	if (op->asked_for)
+		left = share_left(op->payer, SHARE_ORDER);
+	r = order_add_within(&op->work, (unsigned int)left);
+	if (r == -EBUSY)
+		return share_take(op->payer, SHARE_ORDER, left + 1);
+	if (r < 0)
+		return r;
+	op->n_waits = op->work.n_waits;
+	share_take_beyond(op->payer, SHARE_ORDER, op->n_waits);
 	if (!op->asked_for)
 		share_take_beyond(op->payer, SHARE_CHORES, 1);
+	return 0;
 }
 
 static void op_uncount(struct op *op)
 {
+	share_give(op->payer, SHARE_ORDER, op->n_waits);
 	share_give(op->payer, op->asked_for ? SHARE_OPERATIONS : SHARE_CHORES, 1);
 }
 
@@ -146,13 +161,12 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	r = zeros_before(op, &ready);
 	op->work.holder = op_holder(op);
 	if (r == 0)
-		r = order_add(&op->work);
+		r = op_add_to_order(op);
 	if (r < 0) {
 		zeros_untake(op);
 		goto out;
 	}
 	op->broker->registry->n_busy++;
-	op_chore(op);
 	if (op->work.n_before == 0)
 		op_push_ready(&ready, op);
 out:

@@ -147,6 +147,7 @@ struct op {
 	struct owner *owner;
 	struct owner *payer;   /* the caller's owner, charged for the op */
 	bool asked_for;	       /* charged as SHARE_OPERATIONS, else as SHARE_CHORES */
+	unsigned int n_waits;  /* charged as SHARE_ORDER */
 	struct worker *worker; /* gets the request; NULL: none */
 	struct request request;
 	struct worker_needs needs;		      /* of that request */
@@ -226,12 +227,16 @@ struct op *op_free(struct op *op);
  * Under registry.lock; afterwards call op_start() without the lock.
  *
  * Returns: 0; -ENOMEM; -EBUSY, -EDQUOT when the payer has reached the bound or the limit
- * of ops; -ESTALE when the broker is shutting down.
+ * of ops, or the bound of their waits; -ESTALE when the broker is shutting down.
  */
 int op_add(struct op *op, struct op **ret_ready);
 
-/* Charges an op that follows from others. Under registry.lock. */
-void op_chore(struct op *op);
+/*
+ * order_add(), with the payer charged for what the op waits for; an op that follows from
+ * others is charged as one, too. Under registry.lock. Returns: 0; -ENOMEM; -EBUSY when an
+ * op that was asked for would wait for too much.
+ */
+int op_add_to_order(struct op *op);
 
 /*
  * Whether the op would have to wait for more than short work of the mover: for a kernel,

@@ -150,14 +150,13 @@ struct op *op_zero_new(struct broker *broker, struct allocation *allocation,
 int zero_add(struct op *zero, struct op **ret_ready)
 {
 	struct allocation *allocation = zero->work.uses[0].allocation;
-	int r = order_add(&zero->work);
+	int r = op_add_to_order(zero);
 
 	if (r < 0)
 		return r;
 	allocation->zeros_from = allocation->size;
 	zeros_begin(zero, zero->work.uses[0].offset);
 	zero->broker->registry->n_busy++;
-	op_chore(zero);
 	if (zero->work.n_before == 0)
 		op_push_ready(ret_ready, zero);
 	return 0;

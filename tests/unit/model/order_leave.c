@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Works that leave the order early, that take memory away, that only watch. */
+#include <errno.h>
+
 #include "base/def.h"
 #include "unit/model/order_help.h"
 
@@ -177,5 +179,48 @@ Test(order_leave, question_waits_for_nothing_and_only_the_free_waits_for_it)
 	cr_expect(eq(uint, finish(question), 1));
 	finish(release);
 	x.state = ALLOCATION_LIVE;
+	expect_empty();
+}
+
+/* So many that a reader and a writer of each can't be compared under the lock. */
+#define MANY 400
+
+Test(order_leave, what_leaves_a_long_queue_has_its_turn)
+{
+	struct work *first = work(&x, 0, MANY, true, NULL), *between;
+	struct work *readers[MANY], *writers[MANY], *ready = NULL;
+	unsigned int n = 0;
+
+	for (uint64_t i = 0; i < MANY; i++)
+		readers[i] = work(&x, 0, MANY, false, NULL);
+	between = add((struct work){ .may_leave = true },
+		      (struct use){ .allocation = &x, .length = MANY, .write = true });
+	for (uint64_t i = 0; i < MANY; i++)
+		writers[i] = work(&x, i, 1, true, NULL);
+	cr_assert(not(order_leave(between, &ready)));
+	cr_assert(eq(uint, finish(first), MANY));
+	for (uint64_t i = 0; i < MANY; i++)
+		n += finish(readers[i]);
+	cr_assert(eq(uint, n, 1));
+	cr_assert(eq(uint, finish(between), MANY));
+	for (uint64_t i = 0; i < MANY; i++)
+		cr_assert(eq(uint, finish(writers[i]), 0));
+	expect_empty();
+}
+
+Test(order_leave, what_would_wait_for_too_many_changes_nothing)
+{
+	struct work *parts[3], *whole = calloc(1, sizeof(*whole));
+
+	for (uint64_t i = 0; i < ARRAY_SIZE(parts); i++)
+		parts[i] = work(&x, i, 1, true, NULL);
+	work_use(whole, &x, 0, 8, false);
+	cr_assert(eq(int, order_add_within(whole, 2), -EBUSY));
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		cr_assert(eq(uint, parts[i]->n_followers, 0));
+	cr_assert(eq(int, order_add_within(whole, 3), 0));
+	cr_assert(eq(uint, whole->n_before, 3));
+	cr_assert(eq(uint, finish(parts[0]) + finish(parts[1]) + finish(parts[2]), 1));
+	cr_assert(eq(uint, finish(whole), 0));
 	expect_empty();
 }
