@@ -23,6 +23,10 @@
 #define TICKET_MAX		128
 #define SOCKET_PATH_MAX		100
 
+#ifndef SO_PASSRIGHTS /* since Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
 struct connection {
 	int fd;
 	uid_t uid;
@@ -97,7 +101,7 @@ static void connection_add(struct tickets *tickets, int fd)
 	};
 }
 
-/* No room for descriptors: the kernel drops any in the packet. */
+/* No room for descriptors: the kernel closes any in the packet. */
 static void connection_serve(struct tickets *tickets, unsigned int i)
 {
 	struct connection *connection = &tickets->connections[i];
@@ -172,6 +176,19 @@ static bool is_dead(const struct sockaddr_un *address)
 	       errno == ECONNREFUSED;
 }
 
+/*
+ * Senders of descriptors are refused, EPERM; connections inherit that. A thrown away
+ * descriptor is closed here if the sender has closed it before, and that may last as long
+ * as the sender likes: a TCP socket lingers, a file is of the sender's own file system.
+ * Linux refuses from 6.16 on.
+ */
+static void refuse_descriptors(int fd)
+{
+	int accepted = 0;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &accepted, sizeof(accepted));
+}
+
 static int listen_at(struct tickets *tickets)
 {
 	const struct sockaddr *address = (const struct sockaddr *)&tickets->address;
@@ -180,6 +197,7 @@ static int listen_at(struct tickets *tickets)
 		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (tickets->listening < 0)
 		return -errno;
+	refuse_descriptors(tickets->listening);
 	if (bind(tickets->listening, address, sizeof(tickets->address)) < 0 &&
 	    (errno != EADDRINUSE || !is_dead(&tickets->address) ||
 	     unlink(tickets->address.sun_path) < 0 ||
