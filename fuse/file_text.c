@@ -4,7 +4,8 @@
  * text: however small the reads, a program gets one consistent text, and a descriptor
  * that is held can be read again. The files show no size and go past the page cache.
  *
- * A write to a writable attribute is the whole new value.
+ * A write to a writable attribute is the whole new value, and counts as the opener's: a
+ * program of root writes to whatever file it got as its output.
  */
 #include "base/def.h"
 #include "file.h"
@@ -20,7 +21,8 @@
 struct snapshot {
 	struct file file;
 	struct node node;
-	struct caller caller; /* the opener, without supplementary groups */
+	struct identity
+		identity; /* the opener's; groups only if it is open for writing */
 	bool writable;
 
 	pthread_mutex_t lock;
@@ -51,7 +53,7 @@ static int make_shown(const struct snapshot *snapshot, struct text *text)
 
 static int make_errors(const struct snapshot *snapshot, struct text *text)
 {
-	broker_errors(snapshot->file.view->broker, &snapshot->caller, text);
+	broker_errors(snapshot->file.view->broker, &snapshot->identity.caller, text);
 	return 0;
 }
 
@@ -78,8 +80,9 @@ static int charge(struct snapshot *snapshot, size_t length)
 	if (now == snapshot->charged)
 		return 0;
 	file_path(snapshot->file.view, &snapshot->node, &file);
-	error = broker_text_charge(snapshot->file.view->broker, &snapshot->caller,
-				   text_string(&file), snapshot->charged, now);
+	error = broker_text_charge(snapshot->file.view->broker,
+				   &snapshot->identity.caller, text_string(&file),
+				   snapshot->charged, now);
 	if (!error)
 		snapshot->charged = now;
 	return error;
@@ -148,7 +151,7 @@ static void ask(struct snapshot *snapshot, fuse_req_t req, size_t size, off_t of
 	struct view *view = snapshot->file.view;
 	const struct node *node = &snapshot->node;
 	struct request *request = request_new(view, req, on_asked);
-	struct caller caller = snapshot->caller;
+	struct caller caller = snapshot->identity.caller;
 
 	if (!request)
 		return;
@@ -213,19 +216,19 @@ static void snapshot_write(struct file *file, fuse_req_t req, const char *bytes,
 {
 	struct snapshot *snapshot = container_of(file, struct snapshot, file);
 	const struct node *node = &snapshot->node;
-	_cleanup_identity_ struct identity identity = { 0 };
-	int error;
+	struct caller caller = snapshot->identity.caller;
+	int error = snapshot->writable ? 0 : -EACCES;
 
 	(void)offset;
 	(void)info;
-	error = snapshot->writable ? identity_init(&identity, req) : -EACCES;
+	caller.pid = fuse_req_ctx(req)->pid;
 	if (!error && node->row->attribute->store) {
-		store(snapshot, req, &identity.caller, bytes, size);
+		store(snapshot, req, &caller, bytes, size);
 		return;
 	}
 	if (!error)
 		error = broker_store(file->view->broker, node->row->type, node->token,
-				     node->row->attribute, &identity.caller, bytes, size);
+				     node->row->attribute, &caller, bytes, size);
 	if (error)
 		reply_error(req, error);
 	else
@@ -239,6 +242,7 @@ static void snapshot_free(struct file *file, fuse_req_t req)
 	(void)req;
 	(void)charge(snapshot, 0);
 	text_deinit(&snapshot->text);
+	identity_deinit(&snapshot->identity);
 	pthread_mutex_destroy(&snapshot->lock);
 }
 
@@ -255,6 +259,7 @@ void file_text_open(struct view *view, fuse_req_t req, const struct node *node,
 {
 	unsigned int flags = node->row->attribute ? node->row->attribute->flags : 0;
 	bool writable = flags & ATTRIBUTE_WRITABLE;
+	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
 	struct snapshot *snapshot = NULL;
 	struct object_stat object;
 	int error = 0;
@@ -263,6 +268,8 @@ void file_text_open(struct view *view, fuse_req_t req, const struct node *node,
 		error = -EACCES;
 	else if (!node_is_fixed(node))
 		error = broker_stat(view->broker, node->row->type, node->token, &object);
+	if (!error && opened_for_writing(info))
+		error = identity_init(&identity, req);
 	if (!error) {
 		snapshot = file_new(view, req, &snapshot_type, sizeof(*snapshot));
 		error = snapshot ? 0 : -ENOMEM;
@@ -272,7 +279,8 @@ void file_text_open(struct view *view, fuse_req_t req, const struct node *node,
 		return;
 	}
 	snapshot->node = *node;
-	snapshot->caller = caller_of(req);
+	snapshot->identity = identity;
+	identity = (struct identity){ 0 };
 	snapshot->writable = writable;
 	pthread_mutex_init(&snapshot->lock, NULL);
 	info->direct_io = 1;

@@ -111,6 +111,23 @@ test_an_owner_may_only_lower_the_own_limits()
 	is "$(held host max)" $((8 * M1))
 }
 
+# A program of root, such as one that is set-user-ID, writes what a user has it say to the
+# output that it was started with.
+test_a_program_of_root_raises_no_limit_by_a_users_descriptor()
+{
+	needs_root 'several users'
+	limit 'host 2M'
+	is "$(py $me <<-'EOF'
+		os.setresuid(-1, int(sys.argv[1]), -1)
+		fd = os.open(f"owners/{sys.argv[1]}/max", os.O_WRONLY)
+		os.setresuid(-1, 0, -1)
+		show(os.write, fd, b"host max\n")
+		show(os.write, fd, b"host 1M\n")
+	EOF
+	)" $'EPERM\n8'
+	is "$(held host max)" $M1
+}
+
 test_a_user_lowers_the_own_limits_with_a_broker_of_ones_own()
 {
 	local me
