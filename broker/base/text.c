@@ -100,6 +100,35 @@ void text_fold(struct text *text, size_t column, size_t indent, const char *word
 	text_add(text, "\n", 1);
 }
 
+/* How many bytes follow the first of a character of UTF-8; -1: it is none. */
+static int n_following(unsigned char first)
+{
+	if (first < 0x80)
+		return 0;
+	if (first < 0xc2 || first > 0xf4)
+		return -1;
+	return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+}
+
+bool string_is_plain(const char *string)
+{
+	const unsigned char *at = (const unsigned char *)string;
+
+	while (*at) {
+		int n = n_following(*at);
+		uint32_t character = n > 0 ? *at & (0x3fu >> n) : *at;
+
+		for (at++; n > 0; n--, at++) {
+			if ((*at & 0xc0) != 0x80)
+				return false;
+			character = character << 6 | (*at & 0x3fu);
+		}
+		if (n < 0 || character < 0x20 || (character >= 0x7f && character < 0xa0))
+			return false;
+	}
+	return true;
+}
+
 void text_add_printable(struct text *text, const char *string)
 {
 	for (const char *c = string; *c; c++) {

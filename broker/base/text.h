@@ -36,6 +36,12 @@ void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
  */
 void text_fold(struct text *text, size_t column, size_t indent, const char *words);
 
+/*
+ * Whether a string is UTF-8 without control characters. U+0080 to U+009F are such, too:
+ * terminals obey them, and some the bytes 0x80 to 0x9f alone.
+ */
+bool string_is_plain(const char *string);
+
 /* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 

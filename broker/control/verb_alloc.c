@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The line of an allocation: parsing and checks. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,13 +45,7 @@ struct alloc_line {
 /* Tags are printed unchanged, perhaps on another user's terminal. */
 static bool tag_is_plain(const char *tag)
 {
-	size_t length = strlen(tag);
-
-	for (size_t i = 0; i < length; i++) {
-		if (iscntrl((unsigned char)tag[i]) || isspace((unsigned char)tag[i]))
-			return false;
-	}
-	return length <= TAG_MAX;
+	return string_is_plain(tag) && !strchr(tag, ' ') && strlen(tag) <= TAG_MAX;
 }
 
 static int alloc_parse_mode(const char *word, uint16_t *ret_mode, struct refusal *refusal)
@@ -96,8 +89,8 @@ int line_tag(const char *word, struct refusal *refusal)
 			      "the tag is empty: none stands for no tag");
 	if (!tag_is_plain(word))
 		return refuse(refusal, EINVAL,
-			      "a tag is one word of at most %d bytes, without blanks and "
-			      "control characters",
+			      "a tag is one word of at most %d bytes of UTF-8, without "
+			      "blanks and control characters",
 			      TAG_MAX);
 	return 0;
 }

@@ -11,8 +11,12 @@ alloc_refused()
 
 test_a_tag_is_plain_text()
 {
-	refused EINVAL 'a tag is one word of at most 255 bytes, without blanks and control characters' \
-		"printf 'x 4K tag=\\033[31mred\\n' >control/alloc"
+	local red
+	# ESC [ and its other names: U+009B, and the byte alone
+	for red in '\033[31m' '\302\23331m' '\23331m' '\340\202\23331m' '\302' 'a\177'; do
+		refused EINVAL 'a tag is one word of at most 255 bytes of UTF-8, without blanks and control characters' \
+			"printf 'x 4K tag=${red}red\n' >control/alloc"
+	done
 	refused EINVAL 'at most 255' "echo x 4K tag=$(printf 't%.0s' {1..256}) >control/alloc"
 	echo "x 4K tag=$(printf 't%.0s' {1..252})é" >control/alloc
 	like "$(<allocations/x/tag)" '^t+é$'
