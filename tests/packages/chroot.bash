@@ -44,11 +44,12 @@ make_chroot()
 	mount --bind "$work/out" "$root/out"
 }
 
-# The files of a chroot, but for what apt and dpkg keep, and caches.
+# The files of a chroot, but for what apt and dpkg keep, caches, the packages, and the
+# backups that useradd and userdel make.
 list_files()
 {
-	in_chroot "$1" "find / -xdev \( -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/cache \
-		-o -path /var/log -o -path /tmp -o -path /root -o -path /etc/ld.so.cache \) -prune -o -print" |
+	in_chroot "$1" "find / -xdev \( -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/cache -o -path /out \
+		-o -path /var/log -o -path /tmp -o -path /root -o -path /etc/ld.so.cache -o -path '/etc/*-' \) -prune -o -print" |
 		sort
 }
 
