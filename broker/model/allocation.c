@@ -95,7 +95,7 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 		free(allocation);
 		return r;
 	}
-	allocation->id = ++registry->next_id[0];
+	allocation->id = registry_new_id(registry, ID_ALLOCATION);
 	allocation->size = size;
 	allocation->owner = owner;
 	allocation->state = ALLOCATION_MAKING;

@@ -113,7 +113,7 @@ static int compare_broker(const struct registry *registry, struct text *why)
 	const struct broker_record *record =
 		records_get(registry->records, RECORD_BROKER, 1);
 
-	for (int i = 0; record && i < 4; i++) {
+	for (int i = 0; record && i < N_ID_TYPES; i++) {
 		if (registry->next_id[i] <= record->next_id[i])
 			continue;
 		text_printf(why, "an id is %llu, and at most %llu in the records",

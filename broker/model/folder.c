@@ -269,7 +269,7 @@ int folder_new(struct folder **ret_folder, struct registry *registry, struct fol
 		folder_free(registry, folder);
 		return r;
 	}
-	folder->id = ++registry->next_id[3];
+	folder->id = registry_new_id(registry, ID_FOLDER);
 	r = folder_record_take(registry, folder);
 	if (r < 0) {
 		folder_free(registry, folder);

@@ -44,7 +44,7 @@ int module_new(struct module **ret_module, struct registry *registry,
 		free(module);
 		return r;
 	}
-	module->id = ++registry->next_id[2];
+	module->id = registry_new_id(registry, ID_MODULE);
 	module->owner = owner;
 	module->gid = owner->gid;
 	module->mode = 0600;

@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "model/owner.h"
+#include "model/save.h"
 #include "model/stream.h"
+#include "record/records.h"
 
 void registry_init(struct registry *registry)
 {
@@ -106,4 +108,16 @@ const struct freed *registry_find_freed(const struct registry *registry,
 			return freed;
 	}
 	return NULL;
+}
+
+uint64_t registry_new_id(struct registry *registry, enum id_type type)
+{
+	const struct broker_record *old =
+		records_get(registry->records, RECORD_BROKER, 1);
+	uint64_t id = ++registry->next_id[type];
+
+	/* The saved ids are ahead, and saved anew when they are used up. */
+	if (old && id >= old->next_id[type])
+		registry_save(registry);
+	return id;
 }

@@ -32,6 +32,9 @@ struct freed {
 struct records;	   /* broker/record */
 struct user_names; /* broker/base */
 
+/* Ids are given once, for each type of object. */
+enum id_type { ID_ALLOCATION, ID_STREAM, ID_MODULE, ID_FOLDER, N_ID_TYPES };
+
 struct registry {
 	pthread_mutex_t lock;
 	bool shutting_down;  /* nothing new is accepted */
@@ -49,7 +52,7 @@ struct registry {
 	struct limits limits; /* for owners without limits of their own */
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
 	struct records *records;       /* of the objects; NULL: none are kept */
-	uint64_t next_id[4];	       /* of allocations, streams, modules, folders */
+	uint64_t next_id[N_ID_TYPES];  /* the newest; see registry_new_id() */
 	unsigned int n_meters;	       /* of owners with a meter of their own */
 	struct meter shared_meter;     /* of all other owners */
 	uint64_t n_functions_made;
@@ -85,3 +88,6 @@ const char *freed_name(const struct freed *freed);
 /* NULL: not known, or freed too long ago. */
 const struct freed *registry_find_freed(const struct registry *registry,
 					struct token token);
+
+/* An id that neither this broker nor one before it has given. */
+uint64_t registry_new_id(struct registry *registry, enum id_type type);

@@ -73,7 +73,7 @@ void registry_save(struct registry *registry)
 		return;
 	if (old)
 		record = *old;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < N_ID_TYPES; i++)
 		record.next_id[i] = registry->next_id[i] + IDS_AHEAD;
 	record.peak_bytes = registry->peak_bytes;
 	record.limits = limits_to_record(&registry->limits);
@@ -89,20 +89,6 @@ void registry_save_peak(struct registry *registry)
 			   offsetof(struct broker_record, peak_bytes),
 			   &registry->peak_bytes, 1))
 		registry_save(registry);
-}
-
-/* Saves the ids when those saved are used up. */
-static void registry_save_ids(struct registry *registry)
-{
-	const struct broker_record *old =
-		records_get(registry->records, RECORD_BROKER, 1);
-
-	for (int i = 0; old && i < 4; i++) {
-		if (registry->next_id[i] < old->next_id[i])
-			continue;
-		registry_save(registry);
-		break;
-	}
 }
 
 /* ---- owners ---- */
@@ -179,7 +165,6 @@ int folder_record_take(struct registry *registry, struct folder *folder)
 {
 	folder->records = registry->records;
 	folder->record = records_add(registry->records, RECORD_FOLDER);
-	registry_save_ids(registry);
 	return registry->records && !folder->record ? -ENOMEM : 0;
 }
 
@@ -258,7 +243,6 @@ int allocation_record_take(struct registry *registry, struct allocation *allocat
 {
 	allocation->records = registry->records;
 	allocation->record = records_add(registry->records, RECORD_ALLOCATION);
-	registry_save_ids(registry);
 	return registry->records && !allocation->record ? -ENOMEM : 0;
 }
 

@@ -69,7 +69,7 @@ int stream_new(struct stream **ret_stream, struct registry *registry, const char
 		free(stream);
 		return r;
 	}
-	stream->id = ++registry->next_id[1];
+	stream->id = registry_new_id(registry, ID_STREAM);
 	stream->owner = owner;
 	stream->device = device;
 	stream->is_default = is_default;
