@@ -15,7 +15,8 @@
 #include "model/save.h"
 #include "record/records.h"
 
-#define OBJECTS_AT_A_CALL 16
+/* Free ones, too: a table that was once large has many of them. */
+#define SLOTS_AT_A_CALL 4
 
 /* The record that an object should have. Returns: its index; 0: it should have none. */
 typedef uint32_t expect_function(const void *object, void *ret_record);
@@ -58,7 +59,7 @@ union any_record {
 struct comparison {
 	enum record_type type;
 	const char *name;
-	size_t table;	    /* offset in struct registry */
+	size_t table; /* offset in struct registry */
 	size_t record_size;
 	expect_function *expect;
 };
@@ -69,16 +70,17 @@ static int compare_object(const struct registry *registry,
 {
 	union any_record expected;
 	uint32_t index = comparison->expect(object, &expected);
-	const struct record *saved = records_get(registry->records, comparison->type, index);
+	const struct record *saved =
+		records_get(registry->records, comparison->type, index);
 	size_t at = sizeof(struct record);
 
 	if (!index)
 		return 0;
-	while (saved && at < comparison->record_size &&
-	       ((const char *)saved)[at] == ((const char *)&expected)[at])
-		at++;
-	if (saved && at == comparison->record_size)
+	if (saved && memcmp((const char *)saved + at, (const char *)&expected + at,
+			    comparison->record_size - at) == 0)
 		return 0;
+	while (saved && ((const char *)saved)[at] == ((const char *)&expected)[at])
+		at++;
 	text_printf(why, "%s %u has no record", comparison->name, index);
 	if (saved)
 		text_printf(why, " of what it is: they differ at byte %zu", at);
@@ -94,14 +96,14 @@ static int compare_some(const struct registry *registry,
 	const void *object;
 	int r = 0;
 
-	for (int n = 0; n < OBJECTS_AT_A_CALL && r == 0; n++) {
-		object = handle_table_next(table, next);
-		if (!object) {
+	for (int n = 0; n < SLOTS_AT_A_CALL && r == 0; n++) {
+		if (*next >= table->n_table) {
 			*next = 0;
 			break;
 		}
-		(*next)++;
-		r = compare_object(registry, comparison, object, why);
+		object = table->table[(*next)++].object;
+		if (object)
+			r = compare_object(registry, comparison, object, why);
 	}
 	return r;
 }
@@ -135,8 +137,7 @@ int registry_compare(const struct registry *registry, struct text *why)
 		  sizeof(struct owner_record), expect_owner },
 		{ RECORD_FOLDER, "folder", offsetof(struct registry, folders),
 		  sizeof(struct folder_record), expect_folder },
-		{ RECORD_ALLOCATION, "allocation",
-		  offsetof(struct registry, allocations),
+		{ RECORD_ALLOCATION, "allocation", offsetof(struct registry, allocations),
 		  sizeof(struct allocation_record), expect_allocation },
 	};
 	static uint32_t next[ARRAY_SIZE(comparisons)]; /* registry.lock */

@@ -76,7 +76,7 @@ void allocation_to_record(const struct allocation *allocation,
 			  struct allocation_record *ret_record);
 
 /*
- * Compares objects with their records, for tests: some 16 of each type at a call, others
+ * Compares objects with their records, for tests: a few of each type at a call, others
  * at the next. Returns: 0; -EBADMSG with a sentence.
  */
 int registry_compare(const struct registry *registry, struct text *why);
