@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks records before anything is made of them: each alone, then those that must differ
- * in something (a name, a slot, an address), then references.
+ * Checks records before objects are made of them: each record with the records it names,
+ * then what must differ between records (a name, a slot, an address).
  */
 #include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -192,107 +194,94 @@ static int list_fill(struct list *list, const struct records *records,
 
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
-static int by_name(const void *a, const void *b)
-{
-	const struct allocation_record *const *x = a, *const *y = b;
+/* What must differ in any two records of a type. */
+struct difference {
+	enum record_type type;
+	size_t number;	   /* offset of a uint32_t */
+	size_t name;	   /* offset of a string; 0: the number alone must differ */
+	const char *sentence;
+};
 
-	return COMPARE((*x)->folder, (*y)->folder) ?: strcmp((*x)->name, (*y)->name);
+static uint32_t number_at(const void *record, size_t offset)
+{
+	return *(const uint32_t *)((const char *)record + offset);
 }
 
-static int by_folder_name(const void *a, const void *b)
+static int by_number_and_name(const void *a, const void *b, void *userdata)
 {
-	const struct folder_record *const *x = a, *const *y = b;
+	const struct difference *difference = userdata;
+	const char *const *x = a, *const *y = b;
+	int order = COMPARE(number_at(*x, difference->number),
+			    number_at(*y, difference->number));
 
-	return COMPARE((*x)->folder, (*y)->folder) ?: strcmp((*x)->name, (*y)->name);
+	if (order || !difference->name)
+		return order;
+	return strcmp(*x + difference->name, *y + difference->name);
 }
 
-static int by_folder_slot(const void *a, const void *b)
-{
-	const struct folder_record *const *x = a, *const *y = b;
-
-	return COMPARE((*x)->slot, (*y)->slot);
-}
-
-static int by_slot(const void *a, const void *b)
-{
-	const struct allocation_record *const *x = a, *const *y = b;
-
-	return COMPARE((*x)->slot, (*y)->slot);
-}
-
-static int by_uid(const void *a, const void *b)
-{
-	const struct owner_record *const *x = a, *const *y = b;
-
-	return COMPARE((*x)->uid, (*y)->uid);
-}
-
-static int by_owner_slot(const void *a, const void *b)
-{
-	const struct owner_record *const *x = a, *const *y = b;
-
-	return COMPARE((*x)->slot, (*y)->slot);
-}
-
-static int by_file(const void *a, const void *b)
-{
-	const struct lease_record *const *x = a, *const *y = b;
-
-	return COMPARE((uint32_t)(*x)->file, (uint32_t)(*y)->file);
-}
-
-/* Equal when they overlap; an order, as long as no two do. */
-static int by_range(const void *a, const void *b)
+/* Equal when the ranges overlap; an order, as long as no two ranges do. */
+static int by_range(const void *a, const void *b, void *userdata)
 {
 	const struct block_record *const *x = a, *const *y = b;
 
+	(void)userdata;
 	if ((*x)->address + (*x)->size <= (*y)->address)
 		return -1;
 	return (*y)->address + (*y)->size <= (*x)->address;
 }
 
-static const struct {
-	enum record_type type;
-	int (*compare)(const void *, const void *);
-	const char *sentence;
-} differences[] = {
-	{ RECORD_ALLOCATION, by_name, "two allocations have the same name" },
-	{ RECORD_ALLOCATION, by_slot, "two allocations have the same slot" },
-	{ RECORD_FOLDER, by_folder_name, "two folders have the same name" },
-	{ RECORD_FOLDER, by_folder_slot, "two folders have the same slot" },
-	{ RECORD_OWNER, by_uid, "an owner is there twice" },
-	{ RECORD_OWNER, by_owner_slot, "two owners have the same slot" },
-	{ RECORD_LEASE, by_file, "two leases have the same open file" },
-	{ RECORD_BLOCK, by_range, "two blocks overlap" },
+/* The number of an open file has its slot in the low half. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
+
+static const struct difference differences[] = {
+	{ RECORD_ALLOCATION, offsetof(struct allocation_record, folder),
+	  offsetof(struct allocation_record, name),
+	  "two allocations have the same name" },
+	{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot), 0,
+	  "two allocations have the same slot" },
+	{ RECORD_FOLDER, offsetof(struct folder_record, folder),
+	  offsetof(struct folder_record, name), "two folders have the same name" },
+	{ RECORD_FOLDER, offsetof(struct folder_record, slot), 0,
+	  "two folders have the same slot" },
+	{ RECORD_OWNER, offsetof(struct owner_record, uid), 0,
+	  "an owner is there twice" },
+	{ RECORD_OWNER, offsetof(struct owner_record, slot), 0,
+	  "two owners have the same slot" },
+	{ RECORD_LEASE, offsetof(struct lease_record, file), 0,
+	  "two leases have the same open file" },
 };
 
-static int check_differences(const struct records *records, struct text *why)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(differences); i++) {
-		struct list list;
-		int r = list_fill(&list, records, differences[i].type);
+static const struct difference no_overlap = { .type = RECORD_BLOCK,
+					      .sentence = "two blocks overlap" };
 
-		if (r < 0)
-			return r;
-		qsort(list.records, list.n, sizeof(*list.records),
-		      differences[i].compare);
-		for (size_t j = 1; j < list.n && r == 0; j++) {
-			if (differences[i].compare(&list.records[j - 1],
-						   &list.records[j]) == 0) {
-				text_printf(why, "%s", differences[i].sentence);
-				r = -EINVAL;
-			}
+typedef int compare_function(const void *a, const void *b, void *userdata);
+
+static int check_difference(const struct records *records,
+			    const struct difference *difference,
+			    compare_function *compare, struct text *why)
+{
+	struct list list;
+	int r = list_fill(&list, records, difference->type);
+
+	if (r < 0)
+		return r;
+	qsort_r(list.records, list.n, sizeof(*list.records), compare, (void *)difference);
+	for (size_t i = 1; i < list.n && r == 0; i++) {
+		if (compare(&list.records[i - 1], &list.records[i],
+			    (void *)difference) == 0) {
+			text_printf(why, "%s", difference->sentence);
+			r = -EINVAL;
 		}
-		free(list.records);
-		if (r < 0)
-			return r;
 	}
-	return 0;
+	free(list.records);
+	return r;
 }
 
 int records_check(const struct records *records, struct text *why)
 {
 	int r = check_each(records, why);
 
-	return r < 0 ? r : check_differences(records, why);
+	for (size_t i = 0; i < ARRAY_SIZE(differences) && r == 0; i++)
+		r = check_difference(records, &differences[i], by_number_and_name, why);
+	return r < 0 ? r : check_difference(records, &no_overlap, by_range, why);
 }

@@ -18,7 +18,7 @@ struct table_header {
 	uint32_t record_size;
 	uint32_t capacity;
 	uint64_t offset;
-	uint32_t n; /* records from index 1 on that may be live; the rest was never used */
+	uint32_t n; /* indices from 1 on that were ever used */
 	uint32_t reserved;
 };
 
@@ -33,7 +33,7 @@ struct records_header {
 	uint32_t version;
 	uint32_t boot;
 	uint32_t n_tables;
-	uint32_t committed; /* bytes in the redo area are to be copied home; 0: none */
+	uint32_t committed; /* bytes of the redo area to be copied home */
 	uint64_t redo_offset;
 	uint64_t redo_size;
 	struct table_header tables[16];
@@ -49,7 +49,7 @@ struct records {
 	uint32_t n_redo;      /* bytes */
 	uint32_t n_resident[N_RECORD_TYPES];
 	uint32_t *free[N_RECORD_TYPES]; /* indices to be used again */
-	uint32_t n_free[N_RECORD_TYPES], free_capacity[N_RECORD_TYPES];
+	uint32_t n_free[N_RECORD_TYPES];
 };
 
 struct record_layout {

@@ -173,7 +173,7 @@ const void *records_next(const struct records *records, enum record_type type,
 
 /* ---- writing ---- */
 
-/* Makes the pages of a new record, and keeps room to note it as free later. */
+/* Makes the pages of new records, and room in the list of free ones. */
 static bool table_grow(struct records *records, enum record_type type, uint32_t index)
 {
 	struct table_header *table = &records->header->tables[type];
@@ -216,7 +216,7 @@ uint32_t records_add(struct records *records, enum record_type type)
 	return index;
 }
 
-/* Copies what is committed home. May be repeated. */
+/* Copies the committed records to their places. May be repeated. */
 static void redo_home(struct records *records)
 {
 	const uint8_t *redo = records->memory + records->header->redo_offset;
@@ -317,10 +317,8 @@ void records_drop(struct records *records, enum record_type type, uint32_t index
 		return;
 	records_begin(records);
 	redo_add(records, type, index, NULL);
-	records_end(records);
-	pthread_mutex_lock(&records->lock);
 	records->free[type][records->n_free[type]++] = index;
-	pthread_mutex_unlock(&records->lock);
+	records_end(records);
 }
 
 /* ---- the records of a dead broker ---- */
@@ -330,7 +328,6 @@ static int refuse_records(struct text *why, const char *sentence)
 	text_printf(why, "%s", sentence);
 	return -EINVAL;
 }
-
 
 /* resident: bytes of the file that are there; all else are holes. */
 static int old_check_header(const struct records_header *header, uint64_t size,

@@ -2,12 +2,12 @@
 /*
  * The records: what a broker leaves to the next when it dies.
  *
- * They lie in a memfd that the keeper holds, too. Not power loss is survived but the death
- * of this process at any instruction: the stores of a thread are in memory in program
+ * They lie in a memfd that the keeper holds, too. They survive the death of the broker at
+ * any instruction, and no loss of power: the stores of a thread are in memory in program
  * order up to where the thread stopped, so no flush, no checksum and no log is needed.
  * Records change in place, all of a group or none: the new bytes go to the redo area, one
- * store commits them, then they are copied home. A reader finishes a copy that was cut
- * short.
+ * store commits the group, then the bytes are copied to their places. The next broker
+ * finishes a copy that was cut short.
  *
  * Records are written under the lock of their objects; the lock here is taken last.
  */
@@ -44,8 +44,8 @@ int records_fd(const struct records *records);
 uint32_t records_boot(const struct records *records);
 
 /*
- * Reserves a record; it is free until its first save. Takes NULL.
- * Returns: an index; 0: no memory, or no records are kept.
+ * Reserves an index; the first records_save() makes a record of it. Takes NULL.
+ * Returns: the index; 0: no memory, or no records are kept.
  */
 uint32_t records_add(struct records *records, enum record_type type);
 
@@ -82,7 +82,7 @@ const void *records_get(const struct records *records, enum record_type type,
 const void *records_next(const struct records *records, enum record_type type,
 			 uint32_t *index);
 
-/* Prints them, for people. */
+/* Prints all records, for people. */
 void records_print(const struct records *records, struct text *text);
 
 /* Compares records with each other. Returns: 0; -EINVAL with a sentence. */

@@ -76,10 +76,10 @@ enum allocation_record_flag {
 	RECORD_UNZEROED = 1 << 0, /* zeros are owed from zeros_from on */
 	RECORD_MAP_READERS = 1 << 1,
 	RECORD_SEALED = 1 << 2,
-	RECORD_FREED = 1 << 3, /* its name is gone; leases may keep it */
+	RECORD_FREED = 1 << 3, /* without a name; leases may keep the memory */
 	RECORD_REPLACED = 1 << 4,
-	RECORD_DESCRIPTOR = 1 << 5, /* its owner is charged for one */
-	RECORD_UNTIL = 1 << 6, /* it was to end with something else */
+	RECORD_DESCRIPTOR = 1 << 5, /* the owner is charged for a descriptor */
+	RECORD_UNTIL = 1 << 6, /* had `until=` */
 };
 
 struct allocation_record {
@@ -117,7 +117,7 @@ struct folder_record {
 	int64_t changed_s;
 	uint32_t changed_ns;
 	uint32_t slot, slot_generation; /* of the token, in node ids */
-	uint32_t folder;		/* that has it; 0: none */
+	uint32_t folder;		/* the folder above; 0: none */
 	uint32_t owner;			/* uid */
 	uint32_t gid;
 	uint32_t mode;
