@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/def.h"
@@ -41,7 +42,6 @@ struct resume {
 	struct block **blocks;		 /* by index; NULL: none */
 	struct allocation **allocations; /* by index; NULL: none */
 	struct folder **folders;	 /* by index; NULL: none */
-	bool freed; /* the turn of freed allocations, which have no slot any more */
 };
 
 static uint32_t count(const struct resume *resume, enum record_type type)
@@ -74,36 +74,33 @@ static int place_compare(const void *a, const void *b)
 	return (x->slot > y->slot) - (x->slot < y->slot);
 }
 
-static uint32_t slot_of(enum record_type type, const void *record)
-{
-	if (type == RECORD_OWNER)
-		return ((const struct owner_record *)record)->slot;
-	if (type == RECORD_FOLDER)
-		return ((const struct folder_record *)record)->slot;
-	if (type == RECORD_LEASE)
-		return (uint32_t)((const struct lease_record *)record)->file;
-	return ((const struct allocation_record *)record)->slot;
-}
+/* Makes again the objects of all records of a type. */
+struct step {
+	enum record_type type;
+	size_t slot; /* offset in the record, of a uint32_t */
+	int (*restore)(struct resume *resume, uint32_t index, const void *record);
+};
 
-/* Calls restore for each record of a type. Returns: 0; -errno. */
-static int resume_each(struct resume *resume, enum record_type type,
-		       int (*restore)(struct resume *resume, uint32_t index,
-				      const void *record))
+/* Returns: 0; -errno. */
+static int resume_each(struct resume *resume, const struct step *step)
 {
 	uint32_t n = 0;
 	_cleanup_free_ struct place *places =
-		calloc(count(resume, type), sizeof(*places));
-	const void *record;
+		calloc(count(resume, step->type), sizeof(*places));
+	const char *record;
 	int r = 0;
 
 	if (!places)
 		return -ENOMEM;
-	for (uint32_t i = 1; (record = records_next(resume->records, type, &i)); i++)
-		places[n++] = (struct place){ slot_of(type, record), i };
+	for (uint32_t i = 1; (record = records_next(resume->records, step->type, &i));
+	     i++)
+		places[n++] = (struct place){ *(const uint32_t *)(record + step->slot),
+					      i };
 	qsort(places, n, sizeof(*places), place_compare);
 	for (uint32_t i = 0; i < n && r == 0; i++)
-		r = restore(resume, places[i].index,
-			    records_get(resume->records, type, places[i].index));
+		r = step->restore(resume, places[i].index,
+				  records_get(resume->records, step->type,
+					      places[i].index));
 	return r;
 }
 
@@ -253,26 +250,22 @@ static bool is_gone(const struct resume *resume, uint32_t index,
 	       !is_leased(resume, index);
 }
 
-static int resume_allocation(struct resume *resume, uint32_t index, const void *data)
+static int resume_allocation_in(struct resume *resume, struct folder *folder,
+				uint32_t index, const struct allocation_record *record)
 {
-	const struct allocation_record *record = data;
 	struct broker *broker = resume->broker;
 	struct allocation *allocation;
 	struct loss loss = { 0 };
 	struct owner *owner;
 	int r;
 
-	if (!(record->flags & RECORD_FREED) == resume->freed)
-		return 0;
 	if (is_gone(resume, index, record)) {
 		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
 		return 0;
 	}
 	owner = owner_get(broker->registry, record->owner, record->gid);
-	r = owner ? allocation_restore(
-			    &allocation, broker->registry, owner,
-			    folder_at(resume, resume->freed ? 0 : record->folder), index,
-			    record)
+	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
+				       index, record)
 		  : -ENOMEM;
 	if (r == 0 && record->block)
 		r = resume_memory(resume, allocation);
@@ -285,6 +278,26 @@ static int resume_allocation(struct resume *resume, uint32_t index, const void *
 		worker_lose_allocation(broker, allocation, "ended with the broker", &loss);
 	}
 	return 0;
+}
+
+static int resume_allocation(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct allocation_record *record = data;
+
+	if (record->flags & RECORD_FREED)
+		return 0;
+	return resume_allocation_in(resume, folder_at(resume, record->folder), index,
+				    record);
+}
+
+/* A freed allocation has no slot any more, and takes none from the others. */
+static int resume_freed(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct allocation_record *record = data;
+
+	if (!(record->flags & RECORD_FREED))
+		return 0;
+	return resume_allocation_in(resume, folder_at(resume, 0), index, record);
 }
 
 static int resume_lease(struct resume *resume, uint32_t index, const void *data)
@@ -302,7 +315,7 @@ static int resume_lease(struct resume *resume, uint32_t index, const void *data)
 }
 
 /* Frees again what had been freed, and what was to end with something (`until=`). */
-static void resume_freed(struct resume *resume)
+static void resume_frees(struct resume *resume)
 {
 	const struct allocation_record *record;
 	struct op *ready = NULL;
@@ -332,6 +345,18 @@ static void resume_forget_blocks(const struct resume *resume)
 
 static int resume_objects(struct resume *resume)
 {
+	/* Each makes what the next ones name. */
+	static const struct step steps[] = {
+		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
+		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
+		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },
+		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
+		  resume_allocation },
+		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
+		  resume_freed },
+		/* The number of an open file has its slot in the low half. */
+		{ RECORD_LEASE, offsetof(struct lease_record, file), resume_lease },
+	};
 	int r = resume_devices(resume);
 
 	resume->blocks = calloc(count(resume, RECORD_BLOCK), sizeof(*resume->blocks));
@@ -341,23 +366,12 @@ static int resume_objects(struct resume *resume)
 	if (!resume->blocks || !resume->allocations || !resume->folders)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
-	if (r == 0)
-		r = resume_each(resume, RECORD_OWNER, resume_owner);
-	if (r == 0)
-		r = resume_each(resume, RECORD_FOLDER, resume_folder);
-	if (r == 0)
-		r = resume_each(resume, RECORD_FOLDER, resume_place);
-	if (r == 0)
-		r = resume_each(resume, RECORD_ALLOCATION, resume_allocation);
-	resume->freed = true;
-	if (r == 0)
-		r = resume_each(resume, RECORD_ALLOCATION, resume_allocation);
-	if (r == 0)
-		r = resume_each(resume, RECORD_LEASE, resume_lease);
-	if (r == 0)
+	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
+		r = resume_each(resume, &steps[i]);
+	if (r == 0) {
 		resume_forget_blocks(resume);
-	if (r == 0)
-		resume_freed(resume);
+		resume_frees(resume);
+	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
 	free(resume->blocks);
 	free(resume->allocations);

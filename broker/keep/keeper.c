@@ -62,7 +62,7 @@ static void entry_drop(struct keeper *keeper, struct keep_key key)
 	free(entry);
 }
 
-/* Without memory the descriptor is lost, and the broker that dies loses its memory. */
+/* Without memory the descriptor is lost: the next broker does not get it. */
 static void entry_put(struct keeper *keeper, struct keep_key key, int fd)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
@@ -242,7 +242,7 @@ static void broker_serve(struct keeper *keeper)
 }
 
 /* Milliseconds before the nth try after those that were made at once. */
-static int64_t wait_of(unsigned int n)
+static int64_t wait_before(unsigned int n)
 {
 	return n < 6 ? 1000LL << n : WAIT_MAX_MS;
 }
@@ -262,7 +262,7 @@ static bool broker_follows(struct keeper *keeper)
 		say(keeper, "the broker ended with status %u",
 		    (unsigned int)WEXITSTATUS(keeper->status));
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
-		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
+		wait_ms = wait_before(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
 	while (!keeper->ends && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)

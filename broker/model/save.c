@@ -14,8 +14,18 @@
 #include "model/shares.h"
 #include "record/records.h"
 
-/* Ids are saved as given this far ahead, so that few allocations save them. */
+/* So many ids that nobody has yet are saved as given: few new objects save ids. */
 #define IDS_AHEAD 1024
+
+/* A word is shorter than its place in the record. Zeros fill the place. */
+static void copy_word(char *to, const char *word, size_t size)
+{
+	size_t length = strlen(word);
+
+	assert(length < size);
+	memcpy(to, word, length);
+	memset(to + length, 0, size - length);
+}
 
 /* ---- limits ---- */
 
@@ -47,12 +57,11 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	old = records_get(records, RECORD_BROKER, 1);
 	if (!old && records_add(records, RECORD_BROKER) != 1)
 		return -ENOMEM;
-	if (old)
+	if (old) {
 		memcpy(registry->next_id, old->next_id, sizeof(registry->next_id));
-	if (old)
 		registry->peak_bytes = old->peak_bytes;
-	if (old)
 		limits_restore(&registry->limits, &old->limits);
+	}
 	/* Tokens of objects that are gone with the last broker stay unknown. */
 	handle_table_begin(&registry->allocations, generation);
 	handle_table_begin(&registry->streams, generation);
@@ -147,16 +156,6 @@ int owner_restore(struct registry *registry, uint32_t index,
 	}
 	owner_list(registry, owner);
 	return 0;
-}
-
-/* Words are shorter than their place; the rest of it is zeros. */
-static void copy_word(char *to, const char *word, size_t size)
-{
-	size_t length = strlen(word);
-
-	assert(length < size);
-	memcpy(to, word, length);
-	memset(to + length, 0, size - length);
 }
 
 /* ---- folders ---- */
@@ -358,10 +357,29 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->guard = record->guard;
 }
 
-/* Characters that no name of a user has; the index makes it the only one. */
-static void name_freed(char name[OBJECT_NAME_MAX + 1], uint32_t index)
+/* Without its place in a table and in a folder. Returns: NULL: no memory. */
+static struct allocation *allocation_remake(struct registry *registry,
+					    struct owner *owner, uint32_t index,
+					    const struct allocation_record *record)
 {
-	snprintf(name, OBJECT_NAME_MAX + 1, " %u", index);
+	struct allocation *allocation = calloc(1, sizeof(*allocation));
+
+	if (!allocation)
+		return NULL;
+	allocation->owner = owner;
+	allocation->records = registry->records;
+	allocation->record = index;
+	allocation->entry.type = OBJECT_ALLOCATION;
+	allocation_take_values(allocation, record);
+	if (record->tag[0])
+		allocation->tag = strdup(record->tag);
+	if (allocation->kind == KIND_MANAGED)
+		allocation->managed = managed_new(allocation->size);
+	/* Without memory the process ends: nothing is freed here. */
+	if ((record->tag[0] && !allocation->tag) ||
+	    (allocation->kind == KIND_MANAGED && !allocation->managed))
+		return NULL;
+	return allocation;
 }
 
 void allocation_rename_freed(struct allocation *allocation,
@@ -374,38 +392,31 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 		       struct owner *owner, struct folder *folder, uint32_t index,
 		       const struct allocation_record *record)
 {
-	struct allocation *allocation = calloc(1, sizeof(*allocation));
-	int r = allocation && strlen(record->name) <= OBJECT_NAME_MAX ? 0 : -ENOMEM;
-	char name[OBJECT_NAME_MAX + 1] = "";
+	bool freed = record->flags & RECORD_FREED;
+	struct allocation *allocation;
+	char name[OBJECT_NAME_MAX + 1];
+	int r;
 
-	if (r == 0) {
-		allocation->owner = owner;
-		allocation->records = registry->records;
-		allocation->record = index;
-		allocation->slot = record->slot;
-		allocation->slot_generation = record->slot_generation;
-		allocation->entry.type = OBJECT_ALLOCATION;
-		allocation->tag = record->tag[0] ? strdup(record->tag) : NULL;
+	if (strlen(record->name) > OBJECT_NAME_MAX)
+		return -ENAMETOOLONG;
+	allocation = allocation_remake(registry, owner, index, record);
+	if (!allocation)
+		return -ENOMEM;
+	/* No user gives a name that begins with a blank, and no two have one index. */
+	if (freed)
+		snprintf(name, sizeof(name), " %u", index);
+	else
 		strcpy(name, record->name);
-		allocation_take_values(allocation, record);
-		if (record->tag[0] && !allocation->tag)
-			r = -ENOMEM;
-	}
-	if (r == 0 && allocation->kind == KIND_MANAGED) {
-		allocation->managed = managed_new(allocation->size);
-		r = allocation->managed ? 0 : -ENOMEM;
-	}
-	if (r == 0 && record->flags & RECORD_FREED)
+	allocation->slot = record->slot;
+	allocation->slot_generation = record->slot_generation;
+	if (freed)
 		r = handle_table_add(&registry->allocations, allocation,
 				     &allocation->slot, &allocation->slot_generation);
-	else if (r == 0)
+	else
 		r = handle_table_put(&registry->allocations, allocation, record->slot,
 				     record->slot_generation);
-	if (r == 0 && record->flags & RECORD_FREED)
-		name_freed(name, index);
 	if (r == 0)
 		r = entry_restore(&allocation->entry, folder, name);
-	/* The process ends: what is made already stays. */
 	if (r < 0)
 		return r;
 	share_restore(owner, SHARE_ALLOCATIONS, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects and their records (record/records.h). An object that has changed is saved
- * before the registry's lock is let go of, so before anybody is answered: then the next
- * broker has what was promised. Without records these functions do nothing.
+ * Objects and their records (record/records.h). A changed object is saved before the
+ * registry's lock is let go of, so before anybody is answered: the next broker keeps the
+ * promise. Without records these functions do nothing.
  *
  * All under the registry's lock.
  */
@@ -24,7 +24,7 @@ struct text;
 /* From now on objects are saved. None is there yet. Returns: 0; -ENOMEM. */
 int registry_keep_records(struct registry *registry, struct records *records);
 
-/* The devices, at the start; ids that were given. */
+/* Saves devices, ids, the peak and the limits of all owners. */
 void registry_save(struct registry *registry);
 void registry_save_peak(struct registry *registry);
 
@@ -34,8 +34,8 @@ void owner_save(struct registry *registry, const struct owner *owner);
 void owner_record_drop(struct registry *registry, const struct owner *owner);
 
 /*
- * An allocation is saved from its publication on. What is begun and may not be done when
- * the broker dies, such as zeroing, is saved as not done.
+ * An allocation is saved from its publication on. Zeroing that has begun and may not end
+ * before the broker does is saved as owed.
  */
 int allocation_record_take(struct registry *registry, struct allocation *allocation);
 void allocation_save(const struct allocation *allocation);
@@ -49,7 +49,7 @@ int folder_record_take(struct registry *registry, struct folder *folder);
 void folder_save(const struct folder *folder);
 void folder_record_drop(const struct folder *folder);
 
-/* The allocation or the folder of an entry that has another name. */
+/* Saves the allocation or the folder of an entry whose name has changed. */
 void entry_save(const struct entry *entry);
 struct records *entry_records(const struct entry *entry);
 
@@ -57,7 +57,7 @@ struct records *entry_records(const struct entry *entry);
  * Makes an owner, a folder, an allocation of its record, in the order of slots: each has
  * its old slot. Folders come back out of the tree: entry_restore() follows. Freed
  * allocations come last and get another slot: allocation_withdraw() follows.
- * Returns: 0; -EEXIST, -ENOMEM.
+ * Returns: 0; -EEXIST, -ENAMETOOLONG, -ENOMEM.
  */
 int owner_restore(struct registry *registry, uint32_t index,
 		  const struct owner_record *record);
