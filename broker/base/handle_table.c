@@ -48,6 +48,17 @@ int handle_table_reserve(struct handle_table *slots, uint32_t n)
 	return r;
 }
 
+/* Appends a slot that was never used. Returns: 0; -ENOMEM. */
+static int slot_append(struct handle_table *slots)
+{
+	int r = handle_table_reserve(slots, 1);
+
+	if (r == 0)
+		slots->table[slots->n_table++] =
+			(struct slot){ .generation = slots->first_generation };
+	return r;
+}
+
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
 		     uint32_t *ret_generation)
 {
@@ -59,14 +70,10 @@ int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slo
 		if (slots->first_free == SLOT_NONE)
 			slots->last_free = SLOT_NONE;
 	} else {
-		if (slots->n_table == slots->capacity) {
-			r = handle_table_grow(slots);
-			if (r < 0)
-				return r;
-		}
-		slot = slots->n_table++;
-		slots->table[slot] =
-			(struct slot){ .generation = slots->first_generation };
+		r = slot_append(slots);
+		if (r < 0)
+			return r;
+		slot = slots->n_table - 1;
 	}
 	slots->table[slot].object = object;
 	slots->n_used++;
@@ -100,14 +107,10 @@ int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
 	if (slot < slots->n_table)
 		return -EEXIST;
 	while (slots->n_table <= slot) {
-		if (slots->n_table == slots->capacity) {
-			r = handle_table_grow(slots);
-			if (r < 0)
-				return r;
-		}
-		slots->table[slots->n_table] =
-			(struct slot){ .generation = slots->first_generation };
-		if (slots->n_table++ < slot)
+		r = slot_append(slots);
+		if (r < 0)
+			return r;
+		if (slots->n_table <= slot)
 			slot_free(slots, slots->n_table - 1);
 	}
 	slots->table[slot] = (struct slot){ .object = object, .generation = generation };

@@ -2,10 +2,11 @@
 /*
  * Slots: a table of pointers, addressed by tokens.
  *
- * Code outside the owner of a table keeps an object only as a token {slot, generation}: of
- * the registry its objects, of the view the open files. The generation of a slot goes up whenever its object leaves, so the token of a removed
- * object finds nothing, even when the slot is in use again. Slots are reused oldest
- * first, so generations go up slowly. A generation is never zero.
+ * The registry has tables of its objects, and the view has a table of open files. Code
+ * outside the table's owner keeps an object only as a token {slot, generation}. The
+ * generation of a slot goes up whenever its object leaves, so the token of a removed
+ * object finds nothing, even when the slot is in use again. The slot that was freed first
+ * is reused first, so generations go up slowly. A generation is never zero.
  */
 #pragma once
 
@@ -29,18 +30,20 @@ struct handle_table {
 #define SLOTS_MAX (1u << 23)
 
 void handle_table_init(struct handle_table *slots);
-void handle_table_deinit(
-	struct handle_table *slots); /* asserts that the table is empty */
+/* The table must be empty. */
+void handle_table_deinit(struct handle_table *slots);
 
 /*
- * A table that goes on where an earlier process had one: tokens of that process, but for
- * objects that are put back, find nothing. The table is empty.
+ * Sets the generation of slots that were never used. A process that goes on with the
+ * tokens of an earlier process takes a generation that the earlier process never reached:
+ * then those tokens find only the objects that handle_table_put() puts back. The table
+ * must be empty.
  */
 void handle_table_begin(struct handle_table *slots, uint32_t first_generation);
 
 /*
- * Puts an object back; in the order of slots. Returns: 0; -EEXIST when the slot is not
- * behind all others; -ENOMEM.
+ * Puts an object back into the slot of its token. Objects must come in the order of their
+ * slots. Returns: 0; -EEXIST when a later slot has been used already; -ENOMEM.
  */
 int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
 		     uint32_t generation);
