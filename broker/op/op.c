@@ -73,7 +73,7 @@ struct op *op_free(struct op *op)
 bool op_is_soon_done(const struct work *work)
 {
 	const struct op *op = container_of(work, struct op, work);
-	bool soon = work->n_before == 0 && op->turn != TURN_NONE;
+	bool soon = work->n_before == 0 && op->has_turn;
 
 	for (unsigned int i = 0; i < work->n_uses; i++)
 		soon = soon && kind_is_durable(work->uses[i].allocation->kind);

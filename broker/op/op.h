@@ -161,7 +161,7 @@ struct op {
 	struct image *image; /* module the worker must have loaded; NULL: none */
 	int only_use;	     /* index of the only use this worker may see; -1: all uses */
 	struct slot_waiter staged; /* slot in worker->staging; -1: none */
-	enum turn turn;		   /* at the mover. registry.lock, like the next: */
+	bool has_turn;		   /* at the mover. registry.lock, like the next: */
 	struct op *prev_waiting, *next_waiting; /* for a turn */
 
 	/*

@@ -24,6 +24,7 @@
 #include "process/broker.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
+#include "protocol/wire.h"
 
 #define ASK_AT_MOST 3
 #define SENDING_MS  1000 /* time allowed for sending after the limit has passed */
@@ -247,9 +248,7 @@ static void op_name_payer(struct op *op)
 {
 	struct wire_request *request = &op->request.record;
 
-	if (op->worker == &op->broker->processes->mover &&
-	    (request->op == WIRE_READ || request->op == WIRE_WRITE ||
-	     request->op == WIRE_COPY || request->op == WIRE_FILL))
+	if (op->worker == &op->broker->processes->mover && wire_op_has_payer(request->op))
 		request->payer = op->payer->uid;
 }
 

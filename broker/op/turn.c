@@ -22,25 +22,24 @@
 
 #define N_TURNS 12
 
+void turn_take_beyond(struct op *op)
+{
+	op->payer->n_turns++;
+	op->has_turn = true;
+}
+
 bool turn_take(struct op *op)
 {
 	struct owner *payer = op->payer;
 
-	if (op->turn == TURN_HAD || op->worker != &op->broker->processes->mover)
+	if (op->has_turn || op->worker != &op->broker->processes->mover)
 		return true;
 	if (payer->n_turns >= N_TURNS) {
 		DL_APPEND2(payer->waiting, op, prev_waiting, next_waiting);
 		return false;
 	}
-	payer->n_turns++;
-	op->turn = TURN_HAD;
+	turn_take_beyond(op);
 	return true;
-}
-
-void turn_take_beyond(struct op *op)
-{
-	op->payer->n_turns++;
-	op->turn = TURN_HAD;
 }
 
 void turn_give(struct op *op, struct op **ready)
@@ -48,14 +47,13 @@ void turn_give(struct op *op, struct op **ready)
 	struct owner *payer = op->payer;
 	struct op *next = payer->waiting;
 
-	if (op->turn != TURN_HAD)
+	if (!op->has_turn)
 		return;
-	op->turn = TURN_NONE;
+	op->has_turn = false;
 	payer->n_turns--;
 	if (!next || payer->n_turns >= N_TURNS)
 		return;
 	DL_DELETE2(payer->waiting, next, prev_waiting, next_waiting);
-	payer->n_turns++;
-	next->turn = TURN_HAD;
+	turn_take_beyond(next);
 	op_push_ready(ready, next);
 }

@@ -6,19 +6,14 @@
 
 struct op;
 
-enum turn {
-	TURN_NONE,
-	TURN_HAD,
-};
-
 /*
- * Takes a turn, if the op is for the mover and has none. Returns: false: the op waits,
- * and turn_give() of another op starts it later.
+ * Takes a turn, if the op is for the mover and has none. Returns: false when the op has
+ * to wait; turn_give() of another op then starts the op.
  */
 bool turn_take(struct op *op);
 
 /* Takes a turn in any case, for an op that has a slot of the mover. */
 void turn_take_beyond(struct op *op);
 
-/* Gives up the op's turn, if any. Adds an op that waited for one to the ready ones. */
+/* Gives up the op's turn, if any. Adds an op that waited for a turn to *ready. */
 void turn_give(struct op *op, struct op **ready);

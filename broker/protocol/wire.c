@@ -467,6 +467,13 @@ bool wire_op_is_ordered(uint32_t op)
 	return row && row->ordered;
 }
 
+bool wire_op_has_payer(uint32_t op)
+{
+	const struct op *row = op_find(op);
+
+	return row && row->fields & USES(PAYER);
+}
+
 bool wire_op_is_urgent(uint32_t op)
 {
 	const struct op *row = op_find(op);

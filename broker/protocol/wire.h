@@ -20,6 +20,9 @@ bool wire_op_has_payload(uint32_t op);
 /* Whether the operation is finished before the next request is received. */
 bool wire_op_is_ordered(uint32_t op);
 
+/* Whether requests of the operation name their payer. */
+bool wire_op_has_payer(uint32_t op);
+
 /* Whether the operation is sent by WIRE_URGENT_FD. */
 bool wire_op_is_urgent(uint32_t op);
 

@@ -2,6 +2,7 @@
 #include "worker/long_jobs.h"
 
 #include "base/clock.h"
+#include "protocol/wire.h"
 #include "worker/worker.h"
 
 #define LONG_BYTES 65536u
@@ -13,7 +14,7 @@
  */
 #define PIECE	    ((uint64_t)64 << 20)
 #define PIECE_ALONE ((uint64_t)4 << 30)
-/* So long after one payer's transfer has followed another's, both may have more. */
+/* While transfers of two payers come at shorter intervals than this, jobs are cut small. */
 #define SHARED_MS 1000
 
 /* ---- the payers in turn ---- */
@@ -64,34 +65,23 @@ struct job *waiting_jobs_pop(struct waiting_jobs *waiting)
 
 /* ---- long jobs ---- */
 
-static bool is_transfer(const struct wire_request *request)
-{
-	return request->op == WIRE_READ || request->op == WIRE_WRITE ||
-	       request->op == WIRE_COPY || request->op == WIRE_FILL;
-}
-
 bool job_is_long(const struct job *job)
 {
 	const struct wire_request *request = &job->request;
 
 	/* The requests of a user's stream keep their order (stream.h). */
-	return is_transfer(request) && !request->stream &&
+	return wire_op_has_payer(request->op) && !request->stream &&
 	       request->length + job->rest > LONG_BYTES;
-}
-
-static uint64_t now_ms(void)
-{
-	return clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000;
 }
 
 void long_jobs_note(struct long_jobs *jobs, const struct job *job)
 {
 	const struct wire_request *request = &job->request;
 
-	if (!is_transfer(request) || request->payer == jobs->payer)
+	if (!wire_op_has_payer(request->op) || request->payer == jobs->payer)
 		return;
 	jobs->payer = request->payer;
-	jobs->shared_ms = now_ms();
+	jobs->shared_ms = clock_ms();
 }
 
 unsigned int long_jobs_ready(const struct long_jobs *jobs)
@@ -118,7 +108,7 @@ void long_jobs_count(struct long_jobs *jobs, int change)
 
 uint64_t long_jobs_piece(const struct long_jobs *jobs)
 {
-	bool shared = jobs->shared_ms && now_ms() - jobs->shared_ms < SHARED_MS;
+	bool shared = jobs->shared_ms && clock_ms() - jobs->shared_ms < SHARED_MS;
 
 	return shared ? PIECE : PIECE_ALONE;
 }

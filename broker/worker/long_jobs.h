@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs that wait, by turns of their payers; and long jobs: the transfers that keep a
- * thread and the GPU busy for longer than it takes to copy a few pages.
+ * Jobs that wait run by turns of their payers. Long jobs are the transfers that keep a
+ * thread and the GPU busy for longer than the copy of a few pages does.
  *
  * Only some threads run long jobs, so a short job never waits for the end of a long one.
  * While transfers of several payers come, a long job is done in pieces: after each piece
@@ -24,14 +24,14 @@ struct waiting_jobs {
 
 void waiting_jobs_push(struct waiting_jobs *waiting, struct job *job);
 
-/* Takes a job of the payer whose turn it is. Returns: NULL: there is none. */
+/* Takes a job of the payer whose turn has come. Returns: NULL when no job waits. */
 struct job *waiting_jobs_pop(struct waiting_jobs *waiting);
 
 struct long_jobs {
 	struct waiting_jobs waiting;
 	unsigned int n_running;
 	uint32_t payer;	    /* of the last transfer */
-	uint64_t shared_ms; /* CLOCK_MONOTONIC: when the payer last changed; 0: never */
+	int64_t shared_ms;  /* clock_ms() when the payer last changed; 0: never */
 };
 
 bool job_is_long(const struct job *job);
@@ -45,7 +45,7 @@ unsigned int long_jobs_ready(const struct long_jobs *jobs);
 /* Whether a job that was received may run now, before all that wait. */
 bool long_jobs_pass(const struct long_jobs *jobs);
 
-/* As waiting_jobs_pop(). Returns: NULL: none may run now. */
+/* As waiting_jobs_pop(). Returns: NULL when no long job may run now. */
 struct job *long_jobs_pop(struct long_jobs *jobs);
 
 /* Counts a thread that runs a long job; change is 1 or -1. */
