@@ -54,13 +54,32 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		openers[node.row->kind](view, req, &node, info);
 }
 
+/* Only the last broker knew the open file. */
+static void tell_stale(fuse_req_t req, fuse_ino_t ino)
+{
+	const struct caller caller = caller_of(req);
+	struct view *view = view_of(req);
+	_cleanup_text_ struct text path = TEXT_INIT;
+	struct node node;
+
+	if (tree_node(view, ino, &node) == 0)
+		file_path(view, &node, &path);
+	broker_fail(view->broker, &caller, path.length ? text_string(&path) : "control",
+		    ESTALE,
+		    "the broker that opened this file died, and with it what the "
+		    "descriptor stood for: open it again");
+}
+
 /* The open file of a request; NULL: the request was answered. */
-static struct file *file_get(fuse_req_t req, const struct fuse_file_info *info)
+static struct file *file_get(fuse_req_t req, fuse_ino_t ino,
+			     const struct fuse_file_info *info)
 {
 	struct file *file = file_of(view_of(req), info);
 
-	if (!file)
+	if (!file) {
+		tell_stale(req, ino);
 		reply_error(req, -ESTALE);
+	}
 	return file;
 }
 
@@ -86,9 +105,8 @@ static bool may_read(const struct file *file, const struct fuse_file_info *info)
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	if (!file)
 		return;
 	if (may_read(file, info))
@@ -102,9 +120,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size,
 		     off_t offset, struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	if (!file)
 		return;
 	if (file->type->write)
@@ -116,9 +133,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
 		     struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	(void)data_only;
 	if (!file)
 		return;
@@ -130,11 +146,12 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
 
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_of(view_of(req), info);
 
+	/* Uses of a stale descriptor are told of, its close is not. */
 	if (!file)
-		return;
-	if (file->type->close)
+		reply_error(req, -ESTALE);
+	else if (file->type->close)
 		file->type->close(file, req);
 	else
 		op_fsync(req, ino, 0, info);
@@ -145,9 +162,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int code, void *ar
 		     struct fuse_file_info *info, unsigned int flags, const void *bytes,
 		     size_t size, size_t answer_size)
 {
-	struct file *file = flags & FUSE_IOCTL_DIR ? NULL : file_get(req, info);
+	struct file *file = flags & FUSE_IOCTL_DIR ? NULL : file_get(req, ino, info);
 
-	(void)ino;
 	(void)argument;
 	(void)answer_size;
 	if (!file && !(flags & FUSE_IOCTL_DIR))
@@ -161,9 +177,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int code, void *ar
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
 		    struct fuse_pollhandle *handle)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	if (file && file->type->poll) {
 		file->type->poll(file, req, handle);
 		return;
@@ -177,9 +192,8 @@ static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 		     struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	if (!file)
 		return;
 	if (file->type->lseek)
@@ -191,9 +205,8 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 			 off_t length, struct fuse_file_info *info)
 {
-	struct file *file = file_get(req, info);
+	struct file *file = file_get(req, ino, info);
 
-	(void)ino;
 	if (!file)
 		return;
 	if (file->type->fallocate)
@@ -207,11 +220,9 @@ static void op_copy(fuse_req_t req, fuse_ino_t source, off_t source_offset,
 		    off_t target_offset, struct fuse_file_info *target_info,
 		    size_t length, int flags)
 {
-	struct file *from = file_get(req, source_info);
-	struct file *to = from ? file_get(req, target_info) : NULL;
+	struct file *from = file_get(req, source, source_info);
+	struct file *to = from ? file_get(req, target, target_info) : NULL;
 
-	(void)source;
-	(void)target;
 	(void)flags;
 	if (to)
 		file_data_copy(req, from, source_offset, to, target_offset, length);

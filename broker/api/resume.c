@@ -414,6 +414,8 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	pthread_mutex_lock(&broker->registry->lock);
 	r = registry_keep_records(broker->registry, records);
 	pthread_mutex_unlock(&broker->registry->lock);
+	if (r == 0)
+		r = journal_keep_records(broker->journal, records);
 	if (r == 0 && old >= 0)
 		r = resume_objects(&resume);
 	pthread_mutex_lock(&broker->registry->lock);

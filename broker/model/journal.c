@@ -12,6 +12,11 @@
 #include "base/warning.h"
 #include "model/access.h"
 #include "model/event_reader.h"
+#include "record/records.h"
+#include "record/texts.h"
+
+_Static_assert(EVENTS_KEPT == RECORD_EVENTS && EVENT_LINE_MAX == RECORD_EVENT_BYTES,
+	       "events are kept in their records");
 
 struct event_reader {
 	struct journal *journal;
@@ -27,6 +32,7 @@ void journal_init(struct journal *journal)
 	pthread_mutex_init(&journal->lock, NULL);
 }
 
+/* The record is dropped by those who forget a failure, not at the end of the broker. */
 static void failures_free(struct failures *failures)
 {
 	for (int i = 0; i < FAILURES_KEPT; i++)
@@ -40,12 +46,39 @@ void journal_deinit(struct journal *journal)
 
 	LL_FOREACH_SAFE(journal->failures, failures, safe)
 	failures_free(failures);
-	for (int i = 0; i < EVENTS_KEPT; i++)
+	for (int i = 0; i < EVENTS_KEPT && !journal->records; i++)
 		free(journal->events[i]);
 	pthread_mutex_destroy(&journal->lock);
 }
 
 /* ---- failures ---- */
+
+static void failure_drop(const struct journal *journal, uint32_t index)
+{
+	const struct failure_record *record =
+		records_get(journal->records, RECORD_FAILURE, index);
+
+	if (!record)
+		return;
+	record_text_drop(journal->records, record->text);
+	records_drop(journal->records, RECORD_FAILURE, index);
+}
+
+/* Returns: the index of the record; 0: no memory, or no records are kept. */
+static uint32_t failure_save(const struct journal *journal, uid_t uid,
+			     const struct text *line)
+{
+	struct failure_record record = { .number = journal->n_failures, .uid = uid };
+	uint32_t index = records_add(journal->records, RECORD_FAILURE);
+
+	if (index)
+		record.text = record_text_add(journal->records, line->data, line->length);
+	if (record.text)
+		records_save(journal->records, RECORD_FAILURE, index, &record);
+	else if (index)
+		records_drop(journal->records, RECORD_FAILURE, index);
+	return record.text ? index : 0;
+}
 
 /* Too many users have failed: forgets the user whose last failure is oldest. */
 static void failures_forget(struct journal *journal)
@@ -56,6 +89,8 @@ static void failures_forget(struct journal *journal)
 		last = last->next;
 	LL_DELETE(journal->failures, last);
 	journal->n_users--;
+	for (int i = 0; i < FAILURES_KEPT; i++)
+		failure_drop(journal, last->ring[i].record);
 	failures_free(last);
 }
 
@@ -81,6 +116,23 @@ static struct failures *failures_of(struct journal *journal, uid_t uid)
 	return failures;
 }
 
+/* Where the next failure goes. */
+static struct failure *failure_next(struct failures *failures)
+{
+	return &failures->ring[failures->n % FAILURES_KEPT];
+}
+
+/* The line becomes the journal's. */
+static void failure_add(struct failures *failures, uint64_t seq, uint32_t record,
+			char *line)
+{
+	struct failure *place = failure_next(failures);
+
+	failures->n++;
+	free(place->line);
+	*place = (struct failure){ seq, line, record };
+}
+
 static bool is_limit(int error)
 {
 	return error == EDQUOT || error == EMFILE || error == ENFILE;
@@ -103,16 +155,18 @@ void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *fil
 		warnings_add(journal->warnings, WARNING_LIMIT, uid, file, "%s: %s", file,
 			     sentence);
 
+	records_begin(journal->records);
 	pthread_mutex_lock(&journal->lock);
 	journal->n_failures++;
 	failures = failures_of(journal, uid);
 	if (failures) {
-		int place = (int)(failures->n++ % FAILURES_KEPT);
+		uint32_t record = failure_save(journal, uid, &text);
 
-		free(failures->ring[place].line);
-		failures->ring[place].seq = journal->n_failures;
-		failures->ring[place].line = take_ptr(text.data);
+		failure_drop(journal, failure_next(failures)->record);
+		failure_add(failures, journal->n_failures, record, take_ptr(text.data));
 	}
+	/* Before anybody can read it. */
+	records_end(journal->records);
 	pthread_mutex_unlock(&journal->lock);
 }
 
@@ -196,20 +250,38 @@ uint64_t journal_n_failures(struct journal *journal)
 
 /* ---- events ---- */
 
+/* Where an event is, or would be. */
+static struct event_record **event_place(struct journal *journal, uint64_t number)
+{
+	return &journal->events[(number - 1) % EVENTS_KEPT];
+}
+
+/* NULL: none has this number, or the last broker died in it. */
+static const struct event_record *event_at(struct journal *journal, uint64_t number)
+{
+	const struct event_record *event = *event_place(journal, number);
+
+	return event && event->number == number ? event : NULL;
+}
+
 /* Adds the line, and wakes the readers. */
 static void event_add(struct journal *journal, const char *what)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
+	struct event_record **place;
 	struct event_reader *reader;
-	char **place;
+	uint64_t number;
 
 	pthread_mutex_lock(&journal->lock);
+	number = journal->n_events + 1;
 	text_time(&text, time(NULL));
-	text_printf(&text, " %llu %s\n", (unsigned long long)journal->n_events + 1, what);
-	if (!text_failed(&text)) {
-		place = &journal->events[journal->n_events++ % EVENTS_KEPT];
-		free(*place);
-		*place = take_ptr(text.data);
+	text_printf(&text, " %llu %s\n", (unsigned long long)number, what);
+	place = event_place(journal, number);
+	if (!*place)
+		*place = calloc(1, sizeof(**place));
+	if (*place && !text_failed(&text)) {
+		records_put_event(*place, number, text.data, text.length);
+		journal->n_events = number;
 		/* Readers only set a flag: see event_reader_new(). */
 		DL_FOREACH2(journal->readers, reader, next_reader)
 		reader->wake(reader->userdata);
@@ -252,9 +324,10 @@ void journal_events(struct journal *journal, struct text *text)
 	pthread_mutex_lock(&journal->lock);
 	first = journal->n_events > EVENTS_KEPT ? journal->n_events - EVENTS_KEPT : 0;
 	for (uint64_t i = first; i < journal->n_events; i++) {
-		const char *line = journal->events[i % EVENTS_KEPT];
+		const struct event_record *event = event_at(journal, i + 1);
 
-		text_add(text, line, strlen(line));
+		if (event)
+			text_add(text, event->line, event->length);
 	}
 	pthread_mutex_unlock(&journal->lock);
 }
@@ -301,15 +374,94 @@ size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size)
 		reader->next += lost;
 	}
 	while (reader->next < journal->n_events) {
-		const char *line = journal->events[reader->next % EVENTS_KEPT];
-		size_t line_length = strlen(line);
+		const struct event_record *event = event_at(journal, reader->next + 1);
 
-		if (length + line_length > size)
+		if (event && length + event->length > size)
 			break;
-		memcpy(bytes + length, line, line_length);
-		length += line_length;
+		if (event)
+			memcpy(bytes + length, event->line, event->length);
+		length += event ? event->length : 0;
 		reader->next++;
 	}
 	pthread_mutex_unlock(&journal->lock);
 	return length;
+}
+
+/* ---- of the last broker ---- */
+
+static int keep_events(struct journal *journal)
+{
+	struct event_record none = { 0 };
+	uint32_t index;
+
+	/* All places, so that an event takes no other lock. */
+	while ((index = records_add(journal->records, RECORD_EVENT)))
+		records_save(journal->records, RECORD_EVENT, index, &none);
+	for (uint32_t i = 0; i < EVENTS_KEPT; i++) {
+		struct event_record *event =
+			records_place(journal->records, RECORD_EVENT, i + 1);
+
+		if (!event)
+			return -ENOMEM;
+		journal->events[i] = event;
+		journal->n_events = MAX(journal->n_events, event->number);
+	}
+	return 0;
+}
+
+struct left {
+	const struct failure_record *record;
+	uint32_t index;
+};
+
+static int left_compare(const void *a, const void *b)
+{
+	const struct left *one = a, *other = b;
+
+	return one->record->number < other->record->number ? -1 : 1;
+}
+
+static int keep_failure(struct journal *journal, const struct left *left)
+{
+	struct failures *failures = failures_of(journal, left->record->uid);
+	_cleanup_text_ struct text line = TEXT_INIT;
+
+	record_text_show(journal->records, left->record->text, &line);
+	if (!failures || text_failed(&line))
+		return -ENOMEM;
+	journal->n_failures = left->record->number;
+	failure_drop(journal, failure_next(failures)->record);
+	failure_add(failures, journal->n_failures, left->index, take_ptr(line.data));
+	return 0;
+}
+
+static int keep_failures(struct journal *journal)
+{
+	_cleanup_free_ struct left *left = NULL;
+	const struct failure_record *record;
+	size_t n = 0;
+	int r = 0;
+
+	for (uint32_t i = 1; records_next(journal->records, RECORD_FAILURE, &i); i++)
+		n++;
+	left = calloc(n + 1, sizeof(*left));
+	if (!left)
+		return -ENOMEM;
+	n = 0;
+	for (uint32_t i = 1;
+	     (record = records_next(journal->records, RECORD_FAILURE, &i)); i++)
+		left[n++] = (struct left){ record, i };
+	qsort(left, n, sizeof(*left), left_compare);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = keep_failure(journal, &left[i]);
+	return r;
+}
+
+int journal_keep_records(struct journal *journal, struct records *records)
+{
+	int r;
+
+	journal->records = records;
+	r = keep_events(journal);
+	return r < 0 ? r : keep_failures(journal);
 }

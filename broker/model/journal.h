@@ -6,6 +6,9 @@
  * failures, so no user can push out the failures of another. An event is a line `TIME SEQ
  * EVENT OBJECT [KEY=VALUE]...`. The journal has a lock of its own, which is innermost.
  * Wake functions are called under this lock.
+ *
+ * With records (record/records.h) both outlive the broker: events lie in the records, of
+ * failures there is a copy. The lock of the records is taken before the journal's.
  */
 #pragma once
 
@@ -16,6 +19,8 @@
 #include "base/def.h"
 
 struct caller;
+struct event_record;
+struct records;
 struct text;
 
 #define FAILURES_KEPT	   64
@@ -23,13 +28,16 @@ struct text;
 #define EVENTS_KEPT	   1024
 #define EVENT_LINE_MAX	   512
 
+struct failure {
+	uint64_t seq;
+	char *line;
+	uint32_t record; /* 0: none */
+};
+
 struct failures {
 	uid_t uid;
 	uint64_t n; /* failures so far */
-	struct {
-		uint64_t seq;
-		char *line;
-	} ring[FAILURES_KEPT];
+	struct failure ring[FAILURES_KEPT];
 	struct failures *next;
 };
 
@@ -39,13 +47,20 @@ struct journal {
 	unsigned int n_users;	   /* in failures */
 	uint64_t n_failures;
 	uint64_t n_events;
-	char *events[EVENTS_KEPT];
+	struct event_record *events[EVENTS_KEPT]; /* NULL: none yet */
+	struct records *records;		  /* has them all; NULL: none are kept */
 	struct event_reader *readers;
 	struct warnings *warnings; /* NULL: nobody wants them; set at the start */
 };
 
 void journal_init(struct journal *journal);
 void journal_deinit(struct journal *journal);
+
+/*
+ * Takes what the last broker left, and saves all that follows. Nothing is in the journal
+ * yet. Returns: 0; -ENOMEM.
+ */
+int journal_keep_records(struct journal *journal, struct records *records);
 
 /* error is a positive errno. Unprintable bytes of the sentence are shown as \xHH. A share
  * or limit that is used up is a warning, too. */

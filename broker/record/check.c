@@ -137,6 +137,38 @@ static int check_lease(const struct check *check, const void *record)
 	return 0;
 }
 
+static int check_event(const struct check *check, const void *record)
+{
+	const struct event_record *event = record;
+
+	if (!event->number)
+		return 0;
+	if ((event->number - 1) % RECORD_EVENTS + 1 != check->index ||
+	    event->number >> 48)
+		return damaged(check, "is not in its place");
+	if (!event->length || event->length > sizeof(event->line) ||
+	    event->line[event->length - 1] != '\n')
+		return damaged(check, "has no line");
+	return 0;
+}
+
+static int check_failure(const struct check *check, const void *record)
+{
+	const struct failure_record *failure = record;
+
+	if (!failure->number || failure->number >> 48)
+		return damaged(check, "has no number");
+	return failure->text ? 0 : damaged(check, "has no text");
+}
+
+/* record_texts_check() has seen them. */
+static int check_text(const struct check *check, const void *record)
+{
+	(void)check;
+	(void)record;
+	return 0;
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -146,6 +178,9 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_ALLOCATION] = check_allocation,
 		[RECORD_LEASE] = check_lease,
 		[RECORD_FOLDER] = check_folder,
+		[RECORD_EVENT] = check_event,
+		[RECORD_FAILURE] = check_failure,
+		[RECORD_TEXT] = check_text,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

@@ -50,6 +50,7 @@ struct records {
 	uint32_t n_resident[N_RECORD_TYPES];
 	uint32_t *free[N_RECORD_TYPES]; /* indices to be used again */
 	uint32_t n_free[N_RECORD_TYPES];
+	uint32_t n_let_go[N_RECORD_TYPES]; /* behind them: free when the group ends */
 };
 
 struct record_layout {
@@ -59,6 +60,12 @@ struct record_layout {
 };
 
 extern const struct record_layout record_layouts[N_RECORD_TYPES];
+
+/*
+ * Frees a record when the group ends, without a word in it: for records whose liveness is
+ * that others name them.
+ */
+void records_let_go(struct records *records, enum record_type type, uint32_t index);
 
 /* The place of a record, live or not. */
 static inline struct record *record_at(const struct records *records,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints records for people: a line each, in the words of the mount. */
+#include <string.h>
+
 #include "base/text.h"
 #include "record/layout.h"
 
@@ -75,12 +77,44 @@ static void print_lease(const void *record, struct text *text)
 		    lease->write ? "w" : "r");
 }
 
+static void print_event(const void *record, struct text *text)
+{
+	const struct event_record *event = record;
+	char line[RECORD_EVENT_BYTES + 1] = "";
+
+	/* Without the newline. */
+	if (event->number)
+		memcpy(line, event->line, event->length - 1);
+	text_add_printable(text, event->number ? line : "none");
+}
+
+static void print_failure(const void *record, struct text *text)
+{
+	const struct failure_record *failure = record;
+
+	text_printf(text, "number %llu, uid %u, text %u", U(failure->number),
+		    failure->uid, failure->text);
+}
+
+static void print_text(const void *record, struct text *text)
+{
+	const struct text_record *part = record;
+	char bytes[RECORD_TEXT_BYTES + 1] = "";
+
+	memcpy(bytes, part->bytes, RECORD_TEXT_BYTES);
+	text_add_printable(text, bytes);
+	if (part->next)
+		text_printf(text, ", goes on in text %u", part->next);
+}
+
 void records_print(const struct records *records, struct text *text)
 {
 	static void (*const prints[N_RECORD_TYPES])(const void *, struct text *) = {
 		[RECORD_BROKER] = print_broker,	  [RECORD_OWNER] = print_owner,
 		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
 		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
+		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
+		[RECORD_TEXT] = print_text,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

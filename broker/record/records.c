@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "record/layout.h"
+#include "record/texts.h"
 
 #define REDO_SIZE ((uint64_t)16 << 20)
 /* A group of this size is resident from the start. */
@@ -23,6 +24,9 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 				1u << 23 },
 	[RECORD_LEASE] = { "lease", sizeof(struct lease_record), 1u << 20 },
 	[RECORD_FOLDER] = { "folder", sizeof(struct folder_record), 1u << 23 },
+	[RECORD_EVENT] = { "event", sizeof(struct event_record), RECORD_EVENTS + 1 },
+	[RECORD_FAILURE] = { "failure", sizeof(struct failure_record), 1u << 20 },
+	[RECORD_TEXT] = { "text", sizeof(struct text_record), 1u << 24 },
 };
 
 void (*records_crash_point)(void);
@@ -195,6 +199,16 @@ static bool table_grow(struct records *records, enum record_type type, uint32_t 
 	return true;
 }
 
+/* The last of those let go of moves to the place of the one that is taken. */
+static uint32_t free_take(struct records *records, enum record_type type)
+{
+	uint32_t *list = records->free[type];
+	uint32_t at = --records->n_free[type], index = list[at];
+
+	list[at] = list[at + records->n_let_go[type]];
+	return index;
+}
+
 uint32_t records_add(struct records *records, enum record_type type)
 {
 	struct table_header *table;
@@ -205,7 +219,7 @@ uint32_t records_add(struct records *records, enum record_type type)
 	table = &records->header->tables[type];
 	pthread_mutex_lock(&records->lock);
 	if (records->n_free[type]) {
-		index = records->free[type][--records->n_free[type]];
+		index = free_take(records, type);
 	} else if (table_grow(records, type, table->n + 1)) {
 		index = table->n + 1;
 		record_at(records, type, index)->generation = 1;
@@ -254,6 +268,10 @@ void records_end(struct records *records)
 		stored();
 		redo_home(records);
 		records->n_redo = 0;
+	}
+	for (int i = 0; records->depth == 0 && i < N_RECORD_TYPES; i++) {
+		records->n_free[i] += records->n_let_go[i];
+		records->n_let_go[i] = 0;
 	}
 	pthread_mutex_unlock(&records->lock);
 }
@@ -311,14 +329,40 @@ bool records_write(struct records *records, enum record_type type, uint32_t inde
 	return done;
 }
 
+void *records_place(struct records *records, enum record_type type, uint32_t index)
+{
+	return (void *)records_get(records, type, index);
+}
+
+void records_put_event(struct event_record *event, uint64_t number, const char *line,
+		       size_t length)
+{
+	assert(length <= sizeof(event->line));
+	event->number = 0;
+	stored();
+	event->length = (uint32_t)length;
+	memcpy(event->line, line, length);
+	stored();
+	event->number = number;
+	stored();
+}
+
 void records_drop(struct records *records, enum record_type type, uint32_t index)
 {
 	if (!records || !index)
 		return;
 	records_begin(records);
 	redo_add(records, type, index, NULL);
+	assert(!records->n_let_go[type]);
 	records->free[type][records->n_free[type]++] = index;
 	records_end(records);
+}
+
+void records_let_go(struct records *records, enum record_type type, uint32_t index)
+{
+	pthread_mutex_lock(&records->lock);
+	records->free[type][records->n_free[type] + records->n_let_go[type]++] = index;
+	pthread_mutex_unlock(&records->lock);
 }
 
 /* ---- the records of a dead broker ---- */
@@ -444,6 +488,8 @@ int records_open(struct records **ret_records, int fd, struct text *why)
 	if (r == 0)
 		r = records_copy(records, &old);
 	munmap(old.memory, old.size);
+	if (r == 0)
+		r = record_texts_check(records, why);
 	if (r == 0)
 		r = records_check(records, why);
 	if (r < 0) {

@@ -9,7 +9,8 @@
  * store commits the group, then the bytes are copied to their places. The next broker
  * finishes a copy that was cut short.
  *
- * Records are written under the lock of their objects; the lock here is taken last.
+ * Records are written under the lock of their objects; the lock here is taken last, but
+ * for the lock of `errors` and `events` (model/journal.h).
  */
 #pragma once
 
@@ -66,6 +67,16 @@ void records_save(struct records *records, enum record_type type, uint32_t index
  */
 bool records_write(struct records *records, enum record_type type, uint32_t index,
 		   size_t offset, const uint64_t *words, size_t n_words);
+
+/*
+ * A live record, to be written in place: for values that need not fit others. It stays
+ * there until it is dropped. NULL: there is none.
+ */
+void *records_place(struct records *records, enum record_type type, uint32_t index);
+
+/* Writes a line of `events` in place, all or none, of at most RECORD_EVENT_BYTES. */
+void records_put_event(struct event_record *event, uint64_t number, const char *line,
+		       size_t length);
 
 /* Frees a record. index 0: nothing. */
 void records_drop(struct records *records, enum record_type type, uint32_t index);

@@ -14,6 +14,9 @@
 #define RECORD_TAG_BYTES  256
 #define RECORD_DEVICES	  16
 #define RECORD_LIMITS	  32
+#define RECORD_EVENTS	  1024 /* the newest ones are kept */
+#define RECORD_EVENT_BYTES 512
+#define RECORD_TEXT_BYTES  52
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -22,6 +25,9 @@ enum record_type {
 	RECORD_ALLOCATION,
 	RECORD_LEASE,
 	RECORD_FOLDER, /* of allocations */
+	RECORD_EVENT,
+	RECORD_FAILURE,
+	RECORD_TEXT,
 	N_RECORD_TYPES,
 };
 
@@ -139,4 +145,31 @@ struct lease_record {
 	uint8_t granted;
 	uint8_t secret[16];
 	uint8_t reserved[6];
+};
+
+/*
+ * A line of `events`, at the index 1 + (number - 1) % RECORD_EVENTS. The records are made
+ * at the start, live, and written in place.
+ */
+struct event_record {
+	struct record record;
+	uint64_t number; /* from 1; 0: none, or one that is being written */
+	uint32_t length;
+	uint32_t reserved;
+	char line[RECORD_EVENT_BYTES]; /* with its newline */
+};
+
+/* A line of `errors`. */
+struct failure_record {
+	struct record record;
+	uint64_t number; /* from 1, of all users' */
+	uint32_t uid;
+	uint32_t text;
+};
+
+/* Up to RECORD_TEXT_BYTES of a text (record/texts.h); zeros follow its end. */
+struct text_record {
+	struct record record;
+	uint32_t next; /* 0: the last */
+	char bytes[RECORD_TEXT_BYTES];
 };

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "fuzz.h"
 #include "record/layout.h"
+#include "record/texts.h"
 
 struct damage {
 	uint16_t at;	/* word in the place */
@@ -40,6 +41,19 @@ static void leave_redo(struct records *records)
 	       sizeof(struct lease_record));
 	records->header->committed =
 		(uint32_t)align_up(sizeof(*entry) + sizeof(struct lease_record), 8);
+}
+
+/* An event, and a failure with a text of two records. */
+static void add_history(struct records *records)
+{
+	static const char line[] = "2026-11-22T00:00:00Z pid=1 control/free ENOENT there is no "
+				   "allocation x\n";
+	struct failure_record failure = { .number = 1 };
+	struct event_record event = { .number = 1, .length = 1, .line = "\n" };
+
+	add(records, RECORD_EVENT, &event);
+	failure.text = record_text_add(records, line, sizeof(line) - 1);
+	add(records, RECORD_FAILURE, &failure);
 }
 
 /* Two of each type that name each other. */
@@ -78,6 +92,7 @@ static struct records *good_records(void)
 		add(records, RECORD_ALLOCATION, &allocation);
 		add(records, RECORD_LEASE, &lease);
 	}
+	add_history(records);
 	leave_redo(records);
 	return records;
 }
@@ -104,6 +119,7 @@ static void put_damage(const struct records *records, const struct records_heade
 static void check_loaded(const struct records *records)
 {
 	const struct allocation_record *allocation;
+	const struct failure_record *failure;
 	const struct lease_record *lease;
 	const struct block_record *block;
 
@@ -120,6 +136,12 @@ static void check_loaded(const struct records *records)
 	}
 	for (uint32_t i = 1; (lease = records_next(records, RECORD_LEASE, &i)); i++)
 		must(records_get(records, RECORD_ALLOCATION, lease->allocation));
+	for (uint32_t i = 1; (failure = records_next(records, RECORD_FAILURE, &i)); i++) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+
+		record_text_show(records, failure->text, &text);
+		must(text.length <= RECORD_TEXT_MAX);
+	}
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

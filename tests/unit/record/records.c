@@ -14,6 +14,7 @@
 
 #include "base/def.h"
 #include "base/text.h"
+#include "record/texts.h"
 
 static struct records *fresh(void)
 {
@@ -193,6 +194,101 @@ Test(records, a_death_at_any_store_leaves_all_or_nothing)
 	cr_assert(lt(u32, n_done, point), "%u of %u done", n_done, point);
 }
 
+/* ---- texts ---- */
+
+static const char old_text[] = "An old text, of more characters than one record has room "
+			       "for, and then some";
+static const char new_text[] = "A new text, which is longer than the old one: a part of it "
+			       "would lie where the old text is, were that free before the "
+			       "change is committed";
+
+static void save_failure(struct records *records, uint32_t index, const char *text)
+{
+	struct failure_record record = { .number = 1 };
+	const struct failure_record *old =
+		records_get(records, RECORD_FAILURE, index);
+
+	records_begin(records);
+	if (old)
+		record_text_drop(records, old->text);
+	record.text = record_text_add(records, text, strlen(text));
+	cr_assert(gt(u32, record.text, 0));
+	records_save(records, RECORD_FAILURE, index, &record);
+	records_end(records);
+}
+
+static uint32_t n_texts(const struct records *records)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 1; records_next(records, RECORD_TEXT, &i); i++)
+		n++;
+	return n;
+}
+
+static uint32_t parts_of(const char *text)
+{
+	return (uint32_t)((strlen(text) - 1) / RECORD_TEXT_BYTES + 1);
+}
+
+/* Returns: whether it is the new text. */
+static bool expect_one_text(const struct records *records)
+{
+	const struct failure_record *record = records_get(records, RECORD_FAILURE, 1);
+	_cleanup_text_ struct text text = TEXT_INIT;
+	bool is_new;
+
+	record_text_show(records, record->text, &text);
+	is_new = strcmp(text_string(&text), new_text) == 0;
+	if (!is_new)
+		cr_assert(eq(str, (char *)text_string(&text), (char *)old_text));
+	cr_assert(eq(u32, n_texts(records), parts_of(is_new ? new_text : old_text)));
+	return is_new;
+}
+
+Test(records, a_text_is_the_old_or_the_new_one_at_any_death)
+{
+	unsigned int point, n_new = 0;
+	int status = 0;
+
+	for (point = 0; point < 1000; point++) {
+		struct records *records = fresh(), *next;
+		pid_t pid;
+
+		save_failure(records, records_add(records, RECORD_FAILURE), old_text);
+		pid = fork();
+		if (pid == 0) {
+			points_left = point;
+			records_crash_point = die_at_point;
+			save_failure(records, 1, new_text);
+			_exit(0);
+		}
+		cr_assert(eq(int, waitpid(pid, &status, 0), pid));
+		next = reopen(records);
+		n_new += expect_one_text(next);
+		records_free(next);
+		records_free(records);
+		if (WEXITSTATUS(status) == 0)
+			break;
+	}
+	cr_assert(gt(u32, point, 3), "%u points", point);
+	cr_assert(gt(u32, n_new, 1), "%u of %u new", n_new, point);
+	cr_assert(lt(u32, n_new, point), "%u of %u new", n_new, point);
+}
+
+Test(records, the_memory_of_a_text_comes_again)
+{
+	struct records *records = fresh();
+
+	for (int i = 0; i < 1000; i++)
+		save_failure(records, i ? 1 : records_add(records, RECORD_FAILURE),
+			     i % 2 ? new_text : old_text);
+	cr_assert(eq(ptr, records_place(records, RECORD_TEXT,
+					parts_of(new_text) + parts_of(old_text) + 1),
+		     NULL));
+	records_free(records);
+}
+
 /* ---- damage ---- */
 
 static int open_damaged(const struct records *records, off_t at, uint8_t flip)
@@ -246,6 +342,8 @@ Test(records, records_that_contradict_each_other_are_refused)
 	struct allocation_record lost = allocation_of("x", 0);
 	struct lease_record lease = { .allocation = 7, .file = (uint64_t)1 << 32 };
 	struct block_record block = { .address = 0x1000, .size = 0x2000 };
+	struct event_record event = { .number = 7, .length = 1, .line = "\n" };
+	struct failure_record failure;
 	struct records *records;
 
 	records = fresh();
@@ -273,4 +371,15 @@ Test(records, records_that_contradict_each_other_are_refused)
 	block.address += 0x1000;
 	records_save(records, RECORD_BLOCK, records_add(records, RECORD_BLOCK), &block);
 	expect_refused(records, "two blocks overlap");
+
+	records = fresh();
+	save_failure(records, records_add(records, RECORD_FAILURE), old_text);
+	failure = *(struct failure_record *)records_place(records, RECORD_FAILURE, 1);
+	records_save(records, RECORD_FAILURE, records_add(records, RECORD_FAILURE),
+		     &failure);
+	expect_refused(records, "failure record 2 has no text of its own");
+
+	records = fresh();
+	records_save(records, RECORD_EVENT, records_add(records, RECORD_EVENT), &event);
+	expect_refused(records, "event record 1 is not in its place");
 }

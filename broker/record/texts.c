@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "record/texts.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "record/layout.h"
+
+uint32_t record_text_add(struct records *records, const char *bytes, size_t length)
+{
+	uint32_t next = 0;
+
+	if (!records || !length || length > RECORD_TEXT_MAX)
+		return 0;
+	/* From the end, so that each record knows the next. */
+	for (size_t at = (length - 1) / RECORD_TEXT_BYTES + 1; at > 0; at--) {
+		size_t begin = (at - 1) * RECORD_TEXT_BYTES;
+		size_t n = MIN(length - begin, (size_t)RECORD_TEXT_BYTES);
+		uint32_t index = records_add(records, RECORD_TEXT);
+		struct text_record *record;
+
+		if (!index) {
+			record_text_drop(records, next);
+			return 0;
+		}
+		record = (struct text_record *)record_at(records, RECORD_TEXT, index);
+		record->next = next;
+		memcpy(record->bytes, bytes + begin, n);
+		memset(record->bytes + n, 0, RECORD_TEXT_BYTES - n);
+		record->record.state = RECORD_LIVE;
+		next = index;
+	}
+	return next;
+}
+
+static const struct text_record *text_at(const struct records *records, uint32_t index)
+{
+	return records_get(records, RECORD_TEXT, index);
+}
+
+void record_text_drop(struct records *records, uint32_t index)
+{
+	const struct text_record *record = text_at(records, index);
+
+	records_begin(records);
+	for (; record; record = text_at(records, index)) {
+		records_let_go(records, RECORD_TEXT, index);
+		index = record->next;
+	}
+	records_end(records);
+}
+
+void record_text_show(const struct records *records, uint32_t index, struct text *text)
+{
+	const struct text_record *record = text_at(records, index);
+
+	for (; record; record = text_at(records, record->next))
+		text_add(text, record->bytes, strnlen(record->bytes, RECORD_TEXT_BYTES));
+}
+
+/* ---- the texts of a dead broker ---- */
+
+/* The fields that name texts. */
+static const struct {
+	enum record_type type;
+	size_t offset;
+} fields[] = {
+	{ RECORD_FAILURE, offsetof(struct failure_record, text) },
+};
+
+/* Marks the records of a text. Returns: 0; -EINVAL. */
+static int mark(const struct records *records, uint32_t index, uint8_t *marks)
+{
+	size_t n = 0;
+
+	while (index) {
+		const struct text_record *record = text_at(records, index);
+
+		if (!record || marks[index] || n++ * RECORD_TEXT_BYTES >= RECORD_TEXT_MAX)
+			return -EINVAL;
+		marks[index] = 1;
+		index = record->next;
+	}
+	return 0;
+}
+
+int record_texts_check(struct records *records, struct text *why)
+{
+	_cleanup_free_ uint8_t *marks =
+		calloc(records->header->tables[RECORD_TEXT].n + 1, 1);
+	const char *record;
+
+	if (!marks)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		enum record_type type = fields[i].type;
+
+		for (uint32_t at = 1; (record = records_next(records, type, &at)); at++) {
+			uint32_t index;
+
+			memcpy(&index, record + fields[i].offset, sizeof(index));
+			if (mark(records, index, marks) == 0)
+				continue;
+			text_printf(why, "%s record %u has no text of its own",
+				    record_layouts[type].name, at);
+			return -EINVAL;
+		}
+	}
+	for (uint32_t at = 1; records_next(records, RECORD_TEXT, &at); at++) {
+		if (!marks[at])
+			records_drop(records, RECORD_TEXT, at);
+	}
+	return 0;
+}

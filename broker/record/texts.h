@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Texts of any length, in records of RECORD_TEXT_BYTES each: most texts are short. A text
+ * is known by the index of its first record, and has no NUL.
+ *
+ * The bytes of a text are written at once, outside of the group: without the record that
+ * names it a text is nothing. The next broker frees what no record names.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct records;
+struct text;
+
+/* The longest text. */
+#define RECORD_TEXT_MAX ((size_t)16 << 10)
+
+/* Returns: the index of the text; 0: it is empty or too long, or there is no memory. */
+uint32_t record_text_add(struct records *records, const char *bytes, size_t length);
+
+/* Frees a text when the group ends; 0: nothing. */
+void record_text_drop(struct records *records, uint32_t index);
+
+/* Appends a text; 0: nothing. */
+void record_text_show(const struct records *records, uint32_t index, struct text *text);
+
+/*
+ * Checks the texts that records name, and frees all others.
+ * Returns: 0; -EINVAL with a sentence; -ENOMEM.
+ */
+int record_texts_check(struct records *records, struct text *why);

@@ -1,0 +1,89 @@
+#!/bin/bash
+# What has happened is known after the death of the broker, too: `events`, `errors`, counters.
+. "${BASH_SOURCE%/*}/lib.bash"
+. "${BASH_SOURCE%/*}/keep.bash"
+
+test_events_go_on_over_the_death_of_the_broker()
+{
+	local before last
+	keep
+	say alloc 'x 4K tag=hello'
+	rmdir "$O/allocations/x"
+	before=$(<"$O/events")
+	last=$(tail -n 1 "$O/events" | cut -d ' ' -f 2)
+	like "$before" ' free allocations/x '
+	die
+	is "$(head -n "$last" "$O/events")" "$before"
+	say alloc 'y 4K'
+	die
+	say alloc 'z 4K'
+	# Each number is there once, and no line is missing.
+	is "$(cut -d ' ' -f 2 "$O/events")" "$(seq "$(wc -l <"$O/events")")"
+	is "$(grep -c ' alloc allocations/[xyz] ' "$O/events")" 3
+	end
+}
+
+test_the_ring_of_events_turns_over_a_death()
+{
+	local first
+	keep
+	for ((i = 0; i < 600; i++)); do
+		printf 'x%s 4K\n' "$i"
+	done >"$T/lines"
+	cat "$T/lines" >"$O/control/alloc"
+	die
+	rmdir "$O"/allocations/*
+	is "$(wc -l <"$O/events")" 1024
+	first=$(head -n 1 "$O/events" | cut -d ' ' -f 2)
+	is "$(cut -d ' ' -f 2 "$O/events")" "$(seq "$first" $((first + 1023)))"
+	die
+	# The mover of the next broker may have begun.
+	first=$(head -n 1 "$O/events" | cut -d ' ' -f 2)
+	is "$(cut -d ' ' -f 2 "$O/events")" "$(seq "$first" $((first + 1023)))"
+	end
+}
+
+test_errors_go_on_over_the_death_of_the_broker()
+{
+	local before long
+	keep
+	fails 'say alloc "x 0"'
+	long=$(printf 'n%.0s' {1..60})
+	fails 'say free "$long/$long/$long/$long/x"'
+	before=$(<"$O/errors")
+	like "$before" "EINVAL .*"$'\n'".*ENOENT .*$long: .*$long"
+	die
+	is "$(<"$O/errors")" "$before"
+	fails 'say free gone'
+	is "$(wc -l <"$O/errors")" 3
+	die
+	is "$(head -n 2 "$O/errors")" "$before"
+	like "$(tail -n 1 "$O/errors")" 'ENOENT .*gone'
+	is "$(value_of "$O/status" failures)" 3
+	# The ring of a user turns, and what is pushed out stays out.
+	for ((i = 0; i < 80; i++)); do
+		fails "say free gone$i"
+	done
+	before=$(<"$O/errors")
+	die
+	is "$(<"$O/errors")" "$before"
+	is "$(wc -l <"$O/errors")" 64
+	end
+}
+
+test_a_reader_of_events_is_told_to_open_them_again()
+{
+	local events
+	keep
+	exec {events}<"$O/events_pipe"
+	say alloc 'x 4K'
+	like "$(head -n 1 <&"$events")" ' alloc allocations/x '
+	die
+	! cat <&"$events" >"$T/read" 2>"$T/said" || fail 'it could be read'
+	like "$(<"$T/said")" "${message[ESTALE]}"
+	like "$(tail -n 1 "$O/errors")" ' events_pipe ESTALE the broker that opened this file died, and with it what the descriptor stood for: open it again$'
+	exec {events}<&-
+	end
+}
+
+main "$@"

@@ -1,0 +1,39 @@
+# Sourced behind lib.bash: brokers under a keeper, and their deaths.
+
+# keep [OPTION]...: a broker of a case's own, under a keeper.
+keep()
+{
+	broker_start "$T/own" --keep "$@" --driver "$(driver own)"
+	O=$T/own/mnt
+}
+
+broker_pid()
+{
+	cat "$O/pid"
+}
+
+# die: the broker is killed, and the next one answers.
+die()
+{
+	local old new
+	old=$(broker_pid)
+	kill -KILL "$old"
+	timeout 20 cat "$O/version" >/dev/null || fail "the mount does not answer" "$(<"$T/own/stderr")"
+	new=$(broker_pid)
+	[ "$old" != "$new" ] || fail "broker $old is still there"
+	like "$(tail -n 1 "$T/own/stderr")" '^gpumemd: the broker was killed by signal 9$'
+}
+
+# end: as broker_stop, after deaths that the keeper has told.
+end()
+{
+	grep -v '^gpumemd: the broker was killed by signal 9$' "$T/own/stderr" >"$T/own/rest" || true
+	[ ! -s "$T/own/rest" ] || fail "on stderr:" "$(<"$T/own/rest")"
+	: >"$T/own/stderr"
+	broker_stop "$T/own"
+}
+
+say()
+{
+	echo "$2" >"$O/control/$1"
+}
