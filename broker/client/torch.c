@@ -23,7 +23,8 @@ static struct {
 	pthread_mutex_t lock; /* not held across a driver call */
 	struct gpumem *session;
 	struct segment *all;
-	unsigned int number; /* of the next segment's name */
+	char base[GPUMEM_NAME_SIZE]; /* of the last segment's name, BASE.NUMBER */
+	unsigned int number;	     /* of the next segment's name */
 } torch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Returns: the session; NULL, with a sentence. After fork the child has its own. */
@@ -63,6 +64,21 @@ static int torch_device(const struct gpumem *session, int ordinal)
 	return r;
 }
 
+/* The number behind a base, from 0 on for each base that differs from the last. */
+static unsigned int segment_number(const char *base)
+{
+	unsigned int number;
+
+	pthread_mutex_lock(&torch.lock);
+	if (strcmp(torch.base, base) != 0) {
+		snprintf(torch.base, sizeof(torch.base), "%s", base);
+		torch.number = 0;
+	}
+	number = torch.number++;
+	pthread_mutex_unlock(&torch.lock);
+	return number;
+}
+
 /* The next name without an allocation: other programs may use the same names. */
 static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE])
 {
@@ -71,12 +87,11 @@ static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE
 	bool taken;
 
 	snprintf(own, sizeof(own), "torch-%d", (int)getpid());
+	if (!base || !*base)
+		base = own;
 	do {
-		unsigned int number =
-			__atomic_fetch_add(&torch.number, 1, __ATOMIC_RELAXED);
-
-		if (snprintf(name, GPUMEM_NAME_SIZE, "%s.%u", base && *base ? base : own,
-			     number) >= GPUMEM_NAME_SIZE)
+		if (snprintf(name, GPUMEM_NAME_SIZE, "%s.%u", base,
+			     segment_number(base)) >= GPUMEM_NAME_SIZE)
 			return error_set(EINVAL, "GPUMEM_TORCH_NAME is too long");
 		_cleanup_free_ char *path = session_path(session, "allocations/%s", name);
 		taken = path && access(path, F_OK) == 0;

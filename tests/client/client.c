@@ -323,6 +323,8 @@ static void on_map(char **words)
 		poke(*map, segment, strtoul(words[2], NULL, 0), NULL);
 	else if (strcmp(words[0], "poke") == 0)
 		poke(*map, segment, strtoul(words[2], NULL, 0), words[3]);
+	else if (strcmp(words[0], "torch_name") == 0)
+		say(setenv("GPUMEM_TORCH_NAME", words[1], true));
 	else if (strcmp(words[0], "malloc") == 0 || strcmp(words[0], "free") == 0)
 		on_segment(words);
 	else

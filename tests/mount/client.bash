@@ -658,6 +658,20 @@ test_segments_of_torch_have_the_name_that_is_asked_for()
 	like "$(ask 'malloc 1 1000000000000000 0')" '^null .*1000000000000000 bytes'
 }
 
+test_segments_of_torch_are_counted_by_name()
+{
+	client_start
+	is "$(ask context)" ok
+	is "$(ask 'torch_name a')" ok
+	is "$(ask 'malloc 1 4096 0')" ok
+	is "$(ask 'torch_name b')" ok
+	is "$(ask 'malloc 2 4096 0')" ok
+	is "$(ls allocations)" $'a.0\nb.0'
+	is "$(ask 'torch_name a')" ok
+	is "$(ask 'malloc 3 4096 0')" ok
+	is "$(ls allocations)" $'a.0\na.1\nb.0'
+}
+
 test_torch_gets_memory_of_the_device_that_it_names()
 {
 	needs_software 'have two devices'
