@@ -177,11 +177,10 @@ struct op {
 	struct text sentence;
 
 	/* The process is ended when no reply comes in time. Under registry.lock. */
-	uint32_t limit_ms;	  /* counted from op_begin(); 0: no limit */
+	uint32_t limit_ms;	  /* counted from when it is sent; 0: no limit */
 	struct deadline deadline; /* set when the op begins */
 	bool timed_out;
-	bool ran;	    /* has been past op_begin(). registry.lock */
-	int64_t overdue_ms; /* when the time ran out during sending; 0: not */
+	bool ran; /* has been past op_begin(). registry.lock */
 
 	uid_t uid; /* caller, for the journal, when there is no command */
 	pid_t pid;

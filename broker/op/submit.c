@@ -27,7 +27,7 @@
 #include "protocol/wire.h"
 
 #define ASK_AT_MOST 3
-#define SENDING_MS  1000 /* time allowed for sending after the limit has passed */
+#define SENDING_MS  30000 /* for the start of a worker, and loads of modules in it */
 
 /* Limits the request to `now` bytes of `left`; the rest is sent afterwards. */
 static void op_cut(struct op *op, uint64_t left, uint64_t now)
@@ -202,11 +202,15 @@ static void op_note_sent(struct op *op, uint64_t id)
 {
 	pthread_mutex_t *lock = &op->broker->registry->lock;
 	struct work *work = NULL;
+	bool answered;
 
 	pthread_mutex_lock(lock);
-	if (!id)
+	answered = order_sent(&op->work, id, &work);
+	if (id && !op->work.ended)
+		op_limit(op);
+	else
 		op_unlimit(op);
-	if (order_sent(&op->work, id, &work))
+	if (answered)
 		op_complete(op, op->error);
 	else
 		pthread_mutex_unlock(lock);
@@ -437,21 +441,10 @@ void op_replied(struct request *request, const struct wire_reply *reply, bool lo
 
 /* ---- time limits ---- */
 
-/*
- * Epoch of the process the op is being sent to; 0: not known yet. An op still unsent long
- * after its limit waits for announcements: the running process has not answered them.
- */
-static uint32_t op_sending_epoch(struct op *op)
-{
-	if (!op->overdue_ms)
-		op->overdue_ms = clock_ms();
-	return clock_ms() - op->overdue_ms < SENDING_MS ? 0 : worker_epoch(op->worker);
-}
-
 static void op_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
-	uint32_t epoch = op->work.sending ? op_sending_epoch(op) : op->asked_epoch;
+	uint32_t epoch = op->work.sending ? worker_epoch(op->worker) : op->asked_epoch;
 
 	if (!epoch) {
 		deadline_set(op->broker, deadline, 1, op_passed);
@@ -462,10 +455,13 @@ static void op_passed(struct deadline *deadline)
 			 "was ended: a kernel ran longer than its time limit", EIO, NULL);
 }
 
+/* An op that is being sent has the time that announcements take, beside its own. */
 void op_limit(struct op *op)
 {
 	if (op->limit_ms)
-		deadline_set(op->broker, &op->deadline, op->limit_ms, op_passed);
+		deadline_set(op->broker, &op->deadline,
+			     op->limit_ms + (op->work.sending ? SENDING_MS : 0),
+			     op_passed);
 }
 
 void op_unlimit(struct op *op)

@@ -3,12 +3,13 @@
  * Announces objects to a worker process, and holds back requests meanwhile.
  *
  * The broker announces a block, a stream or a module before the first request with that
- * object. A kernel on unmapped memory would destroy the contexts of its process. So while
- * a MAP, MAP_HOST or STREAM_CREATE is unanswered, requests with blocks or a stream are
- * held back, in order, until all earlier announcements are answered. If the worker
- * refuses an object needed by a request, the request gets the refusal as its reply and is
- * never sent. The object counts as not announced, so the next request tries again.
- * Nothing else in the worker is affected.
+ * object. A kernel on unmapped memory would destroy the contexts of its process, and the
+ * time limit of a kernel does not count the load of its module. So while an announcement
+ * is unanswered, requests with blocks, a stream or a module are held back, in order,
+ * until all earlier announcements are answered. If the worker refuses a block or a stream
+ * needed by a request, the request gets the refusal as its reply and is never sent. The
+ * object counts as not announced, so the next request tries again. Nothing else in the
+ * worker is affected.
  *
  * After a refused MODULE_LOAD the worker fails requests for the module. After a refused
  * STREAM_DESTROY or MODULE_UNLOAD the object stays in the process until its end.
@@ -34,7 +35,7 @@ struct telling {
 	struct block *block; /* to be mapped; NULL: none */
 	bool guest;
 	struct stream *stream; /* to be made; NULL: none */
-	uint64_t number; /* number of the announcement; 0: no request waits for it */
+	uint64_t number;       /* 0: the end of an object, for which no request waits */
 	struct telling *prev, *next;
 };
 
@@ -79,7 +80,8 @@ int instance_send(struct instance *instance, const struct worker_needs *needs,
 {
 	struct held *held;
 
-	if (!instance->tellings || (!needs->n_blocks && !needs->stream)) {
+	if (!instance->tellings ||
+	    (!needs->n_blocks && !needs->stream && !needs->image)) {
 		channel_send(instance->channel, request);
 		return 0;
 	}
@@ -173,7 +175,7 @@ static void telling_done(struct request *request, const struct wire_reply *reply
 	struct held *released;
 
 	pthread_mutex_lock(&instance->worker->lock);
-	if (telling->number && reply->error && !lost)
+	if ((telling->block || telling->stream) && reply->error && !lost)
 		telling_refused(telling, reply);
 	if (telling->number)
 		DL_DELETE(instance->tellings, telling);
@@ -184,10 +186,7 @@ static void telling_done(struct request *request, const struct wire_reply *reply
 	free(telling);
 }
 
-/*
- * Sends an announcement; requests wait for those with a block or stream. On success fd
- * belongs to the channel.
- */
+/* Tells of an object or of its end. On success fd belongs to the channel. */
 static int instance_tell(struct instance *instance, const struct telling *what, int fd)
 {
 	struct telling *telling = malloc(sizeof(*telling));
@@ -198,7 +197,8 @@ static int instance_tell(struct instance *instance, const struct telling *what, 
 	telling->request.fd = fd;
 	telling->request.done = telling_done;
 	telling->instance = instance;
-	if (telling->block || telling->stream) {
+	if (what->request.record.op != WIRE_STREAM_DESTROY &&
+	    what->request.record.op != WIRE_MODULE_UNLOAD) {
 		telling->number = ++instance->n_told;
 		DL_APPEND(instance->tellings, telling);
 	}

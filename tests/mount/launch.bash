@@ -315,6 +315,18 @@ test_a_time_limit_ends_the_kernel_and_nothing_else()
 	echo 'faults endless grid=1 block=1 timeout=0.3 x' >control/launch
 }
 
+test_a_time_limit_does_not_count_the_load_of_the_module()
+{
+	needs_software 'load slowly'
+	loaded faults
+	echo 'x 64' >control/alloc
+	echo 'x u8:1' >control/fill
+	# the next worker loads the module anew
+	echo 1 >"owners/$UID/reset"
+	inject 'delay=cuModuleLoadDataEx@*=1500ms'
+	echo 'faults endless grid=1 block=1 timeout=0.2 x' >control/launch
+}
+
 # The fill keeps the kernel from being sent until after the reset.
 test_a_reset_ends_what_is_queued_and_not_begun()
 {
