@@ -95,7 +95,8 @@ int main(void)
 
 		snprintf(name, sizeof(name), "lines, %u at once", counts[i]);
 		series_print(name, &lines[i], "k/s");
-		series_print("the same writes, empty daemon", &empty_lines[i], "k/s");
+		snprintf(name, sizeof(name), "empty daemon, %u at once", counts[i]);
+		series_print(name, &empty_lines[i], "k/s");
 		snprintf(name, sizeof(name), "lines, %u at once / empty", counts[i]);
 		ratio_print(name, &lines[i], &empty_lines[i]);
 	}

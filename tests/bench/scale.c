@@ -21,7 +21,7 @@
 #define BATCH_BYTES ((size_t)512 << 10)
 #define SAMPLES	    301
 #define OWNER_MAX   200000
-#define DU_MAX	    30000 /* allocations; du asks for each of their files */
+#define DU	    30000 /* allocations; du asks for each of their files */
 
 static size_t memory_of(pid_t pid)
 {
@@ -113,27 +113,35 @@ static double measure_walk(const struct mount *mount, const char *program)
 	return now_s() - start;
 }
 
+__attribute__((format(printf, 1, 0))) static void
+print(const char *format, size_t n, const struct series *series, const char *unit)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), format, n);
+	series_print(name, series, unit);
+}
+
 static void measure(const struct mount *mount, int alloc, int release, size_t n,
 		    size_t memory_before)
 {
-	static struct series more, look, list, sizes;
+	static struct series more, look, list, sizes, memory;
 
-	more.n = look.n = list.n = sizes.n = 0;
+	more.n = look.n = list.n = sizes.n = memory.n = 0;
 	measure_one_more(alloc, release, &more);
 	measure_look(mount, n, &look);
-	for (unsigned int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < bench_number("BENCH_ROUNDS", 3); i++) {
 		series_add(&list, measure_walk(mount, "ls"));
-		if (n <= DU_MAX)
+		if (n == DU)
 			series_add(&sizes, measure_walk(mount, "du -s"));
 	}
-	printf("with %zu allocations\n", n);
-	series_print("  one more", &more, "us");
-	series_print("  look one up", &look, "us");
-	series_print("  ls of all", &list, "s");
+	series_add(&memory, (double)(memory_of(mount->pid) - memory_before) / (double)n);
+	print("one more at %zu", n, &more, "us");
+	print("look one up at %zu", n, &look, "us");
+	print("ls of %zu", n, &list, "s");
 	if (sizes.n)
-		series_print("  du of all", &sizes, "s");
-	printf("%-40s %10.0f bytes\n", "  broker's memory for each",
-	       (double)(memory_of(mount->pid) - memory_before) / (double)n);
+		print("du of %zu", n, &sizes, "s");
+	print("memory of each at %zu", n, &memory, "bytes");
 	fflush(stdout);
 }
 
