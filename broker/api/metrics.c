@@ -121,7 +121,7 @@ static void read_owners(struct reading *reading)
 		return;
 	snprintf(others->label, sizeof(others->label), "user=\"other\",uid=\"other\"");
 	others->shares_meter = true;
-	copy_meter(&others->meter, &registry->shared_meter, reading->n_devices);
+	copy_meter(&others->meter, registry->shared_meter, reading->n_devices);
 	reading->n_users++;
 }
 

@@ -25,12 +25,14 @@
 #include "memory/slab.h"
 #include "model/folder.h"
 #include "model/journal.h"
+#include "model/meter.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
+#include "process/processes.h"
 #include "process/worker.h"
 #include "record/records.h"
 
@@ -370,6 +372,7 @@ static int resume_objects(struct resume *resume)
 		r = resume_each(resume, &steps[i]);
 	if (r == 0) {
 		resume_forget_blocks(resume);
+		meters_drop_rest(resume->broker->registry);
 		resume_frees(resume);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
@@ -377,6 +380,16 @@ static int resume_objects(struct resume *resume)
 	free(resume->allocations);
 	free(resume->folders);
 	return r;
+}
+
+static void resume_restarts(struct processes *processes, const struct records *records)
+{
+	const struct broker_record *record = records_get(records, RECORD_BROKER, 1);
+
+	if (!record)
+		return;
+	processes->restarts = record->restarts;
+	processes->mover_restarts = record->mover_restarts;
 }
 
 int broker_print_records(const char *path, struct text *text)
@@ -416,6 +429,8 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
 		r = journal_keep_records(broker->journal, records);
+	if (r == 0 && old >= 0)
+		resume_restarts(broker->processes, records);
 	if (r == 0 && old >= 0)
 		r = resume_objects(&resume);
 	pthread_mutex_lock(&broker->registry->lock);

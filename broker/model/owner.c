@@ -12,7 +12,8 @@
 #include "model/save.h"
 #include "model/stream.h"
 
-struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid)
+struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
+			uint32_t meter_record)
 {
 	struct owner *owner = calloc(1, sizeof(*owner));
 
@@ -22,7 +23,7 @@ struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid)
 	owner->gid = gid;
 	owner->used_ms = clock_ms();
 	owner->shares.defaults = &registry->limits;
-	if (meter_begin(registry, owner) == 0)
+	if (meter_begin(registry, owner, meter_record) == 0)
 		return owner;
 	free(owner);
 	return NULL;
@@ -79,7 +80,7 @@ struct owner *owner_make(struct registry *registry, uid_t uid)
 		owner->used_ms = clock_ms();
 		return owner;
 	}
-	owner = owner_new(registry, uid, GROUP_UNKNOWN);
+	owner = owner_new(registry, uid, GROUP_UNKNOWN, 0);
 	if (!owner)
 		return NULL;
 	if (owner_record_take(registry, owner) < 0) {

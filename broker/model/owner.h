@@ -33,7 +33,8 @@ struct owner {
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
-	struct meter *meter; /* model/meter.h */
+	struct meter *meter;   /* model/meter.h */
+	uint32_t meter_record; /* 0: shared, or no records are kept */
 	struct shares shares;
 	int64_t used_ms;       /* CLOCK_MONOTONIC: the last request */
 	uint32_t n_readers;    /* of the output, right now */
@@ -51,15 +52,17 @@ struct owner {
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
 	uint32_t slot, slot_generation;
-	uint32_t record; /* model/save.h; 0: none */
+	uint32_t record;	 /* model/save.h; 0: none */
+	struct records *records; /* NULL: none */
 	UT_hash_handle hh;
 };
 
 /*
- * Makes an owner (NULL: no memory); frees one that is on no list; puts one with a slot on
+ * Makes an owner (NULL: no memory), with the meter of a record, 0: a new one; frees one that is on no list; puts one with a slot on
  * the list. For owner_get() and save.c.
  */
-struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid);
+struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
+			uint32_t meter_record);
 void owner_discard(struct registry *registry, struct owner *owner);
 void owner_list(struct registry *registry, struct owner *owner);
 

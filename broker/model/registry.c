@@ -16,6 +16,7 @@ void registry_init(struct registry *registry)
 	*registry = (struct registry){ 0 };
 	pthread_mutex_init(&registry->lock, NULL);
 	clock_cond_init(&registry->idle);
+	registry->shared_meter = &registry->unsaved_meter;
 	handle_table_init(&registry->allocations);
 	handle_table_init(&registry->streams);
 	handle_table_init(&registry->owners);

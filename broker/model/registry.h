@@ -54,7 +54,8 @@ struct registry {
 	struct records *records;       /* of the objects; NULL: none are kept */
 	uint64_t next_id[N_ID_TYPES];  /* the newest; see registry_new_id() */
 	unsigned int n_meters;	       /* of owners with a meter of their own */
-	struct meter shared_meter;     /* of all other owners */
+	struct meter *shared_meter;    /* of all other owners */
+	struct meter unsaved_meter;    /* the shared one, where no records are kept */
 	uint64_t n_functions_made;
 	uint64_t n_writers;	/* descriptors of `data`, ever opened */
 	uint32_t n_wire_images; /* wire ids of images, ever given */

@@ -9,6 +9,7 @@
 #include "base/def.h"
 #include "model/allocation.h"
 #include "model/folder.h"
+#include "model/meter.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -52,6 +53,7 @@ int registry_keep_records(struct registry *registry, struct records *records)
 {
 	const struct broker_record *old;
 	uint32_t generation = (records_boot(records) & 0xfff) << 20 | 1;
+	int r;
 
 	registry->records = records;
 	old = records_get(records, RECORD_BROKER, 1);
@@ -62,6 +64,9 @@ int registry_keep_records(struct registry *registry, struct records *records)
 		registry->peak_bytes = old->peak_bytes;
 		limits_restore(&registry->limits, &old->limits);
 	}
+	r = meters_keep_records(registry);
+	if (r < 0)
+		return r;
 	/* Tokens of objects that are gone with the last broker stay unknown. */
 	handle_table_begin(&registry->allocations, generation);
 	handle_table_begin(&registry->streams, generation);
@@ -100,10 +105,20 @@ void registry_save_peak(struct registry *registry)
 		registry_save(registry);
 }
 
+void registry_save_restarts(struct registry *registry, uint64_t workers, uint64_t movers)
+{
+	const uint64_t words[2] = { workers, movers };
+	bool done = records_write(registry->records, RECORD_BROKER, 1,
+				  offsetof(struct broker_record, restarts), words, 2);
+
+	assert(done);
+}
+
 /* ---- owners ---- */
 
 int owner_record_take(struct registry *registry, struct owner *owner)
 {
+	owner->records = registry->records;
 	owner->record = records_add(registry->records, RECORD_OWNER);
 	return registry->records && !owner->record ? -ENOMEM : 0;
 }
@@ -118,7 +133,27 @@ void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 		.peak_bytes = owner->peak_bytes,
 		.restarts = owner->restarts,
 		.limits = limits_to_record(&owner->shares.limits),
+		.meter = owner->meter_record,
 	};
+	memcpy(ret_record->n_refused, owner->shares.n_refused,
+	       sizeof(owner->shares.n_refused));
+	memcpy(ret_record->peak, owner->shares.peak, sizeof(owner->shares.peak));
+}
+
+void owner_save_counts(const struct owner *owner, enum share share)
+{
+	const struct shares *shares = &owner->shares;
+	struct owner_record record;
+
+	if (records_write(owner->records, RECORD_OWNER, owner->record,
+			  offsetof(struct owner_record, n_refused[share]),
+			  &shares->n_refused[share], 1) &&
+	    records_write(owner->records, RECORD_OWNER, owner->record,
+			  offsetof(struct owner_record, peak[share]),
+			  &shares->peak[share], 1))
+		return;
+	owner_to_record(owner, &record);
+	records_save(owner->records, RECORD_OWNER, owner->record, &record);
 }
 
 void owner_save(struct registry *registry, const struct owner *owner)
@@ -137,12 +172,17 @@ void owner_record_drop(struct registry *registry, const struct owner *owner)
 int owner_restore(struct registry *registry, uint32_t index,
 		  const struct owner_record *record)
 {
-	struct owner *owner = owner_new(registry, record->uid, record->gid);
+	struct owner *owner =
+		owner_new(registry, record->uid, record->gid, record->meter);
 	int r;
 
 	if (!owner)
 		return -ENOMEM;
+	owner->records = registry->records;
 	owner->record = index;
+	memcpy(owner->shares.n_refused, record->n_refused,
+	       sizeof(owner->shares.n_refused));
+	memcpy(owner->shares.peak, record->peak, sizeof(owner->shares.peak));
 	owner->slot = record->slot;
 	owner->slot_generation = record->slot_generation;
 	owner->peak_bytes = record->peak_bytes;

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "model/shares.h"
 #include "record/types.h"
 
 struct allocation;
@@ -27,10 +28,14 @@ int registry_keep_records(struct registry *registry, struct records *records);
 /* Saves devices, ids, the peak and the limits of all owners. */
 void registry_save(struct registry *registry);
 void registry_save_peak(struct registry *registry);
+/* How often workers died or were ended, and movers among them. */
+void registry_save_restarts(struct registry *registry, uint64_t workers, uint64_t movers);
 
 /* Returns: 0; -ENOMEM, before the first save of an object. */
 int owner_record_take(struct registry *registry, struct owner *owner);
 void owner_save(struct registry *registry, const struct owner *owner);
+/* Saves the peak of a share with a limit, and how often it was refused. */
+void owner_save_counts(const struct owner *owner, enum share share);
 void owner_record_drop(struct registry *registry, const struct owner *owner);
 
 /*

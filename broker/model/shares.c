@@ -13,6 +13,7 @@
 #include "model/access.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 
 struct share_row {
 	const char *key; /* NULL: it has no limits */
@@ -163,8 +164,12 @@ uint64_t share_left(struct owner *owner, enum share share)
 /* Only here the amount held goes down, so a peak need not be noted anywhere else. */
 void share_give(struct owner *owner, enum share share, uint64_t n)
 {
-	if (share < N_LIMITS)
-		owner->shares.peak[share] = share_peak(owner, share);
+	struct shares *shares = &owner->shares;
+
+	if (share < N_LIMITS && shares->held[share] > shares->peak[share]) {
+		shares->peak[share] = shares->held[share];
+		owner_save_counts(owner, share);
+	}
 	share_undo(owner, share, n);
 	if (row_of(share)->of_host)
 		share_give(owner, SHARE_HOST, n);
@@ -263,8 +268,10 @@ void share_explain(struct owner *owner, struct text *text)
 	uint64_t limit = shares->refused.limit;
 	char number[8] = "";
 
-	if (share < N_LIMITS)
+	if (share < N_LIMITS) {
 		shares->n_refused[share]++;
+		owner_save_counts(owner, share);
+	}
 	if (share == SHARE_DESCRIPTORS && !is_beyond(held, n, limit)) {
 		text_printf(text, DESCRIPTORS_GONE);
 		return;

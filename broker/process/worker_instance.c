@@ -127,6 +127,8 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 		} else {
 			broker->processes->mover_restarts++;
 		}
+		registry_save_restarts(broker->registry, broker->processes->restarts,
+				       broker->processes->mover_restarts);
 	}
 	if (worker->owner)
 		instance_lose_all(broker, worker->owner, epoch, reason);

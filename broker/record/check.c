@@ -52,9 +52,13 @@ static int check_broker(const struct check *check, const void *record)
 static int check_owner(const struct check *check, const void *record)
 {
 	const struct owner_record *owner = record;
+	const struct meter_record *meter;
 
 	if (owner->slot >= SLOTS || !owner->slot_generation)
 		return damaged(check, "has no slot");
+	meter = records_get(check->records, RECORD_METER, owner->meter);
+	if (owner->meter && (!meter || meter->uid != owner->uid))
+		return damaged(check, "has no meter of its own");
 	return 0;
 }
 
@@ -161,8 +165,8 @@ static int check_failure(const struct check *check, const void *record)
 	return failure->text ? 0 : damaged(check, "has no text");
 }
 
-/* record_texts_check() has seen them. */
-static int check_text(const struct check *check, const void *record)
+/* Any text that record_texts_check() has seen, and any figures. */
+static int check_nothing(const struct check *check, const void *record)
 {
 	(void)check;
 	(void)record;
@@ -180,7 +184,8 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_FOLDER] = check_folder,
 		[RECORD_EVENT] = check_event,
 		[RECORD_FAILURE] = check_failure,
-		[RECORD_TEXT] = check_text,
+		[RECORD_TEXT] = check_nothing,
+		[RECORD_METER] = check_nothing,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

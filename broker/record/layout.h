@@ -10,8 +10,8 @@
 #define RECORDS_MAGIC	"gpumem records\n"
 #define RECORDS_VERSION 1
 
-/* Records that are made resident at a time: a missing page could not be had later. */
-#define RECORDS_STEP 64
+/* Bytes that are made resident at a time: a missing page could not be had later. */
+#define RECORDS_STEP (32u << 10)
 
 struct table_header {
 	char name[16];

@@ -107,6 +107,16 @@ static void print_text(const void *record, struct text *text)
 		text_printf(text, ", goes on in text %u", part->next);
 }
 
+static void print_meter(const void *record, struct text *text)
+{
+	const struct meter_record *meter = record;
+
+	if (meter->uid == UINT32_MAX)
+		text_printf(text, "of users without one");
+	else
+		text_printf(text, "uid %u", meter->uid);
+}
+
 void records_print(const struct records *records, struct text *text)
 {
 	static void (*const prints[N_RECORD_TYPES])(const void *, struct text *) = {
@@ -114,7 +124,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
 		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
 		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
-		[RECORD_TEXT] = print_text,
+		[RECORD_TEXT] = print_text,	  [RECORD_METER] = print_meter,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

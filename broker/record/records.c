@@ -27,6 +27,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_EVENT] = { "event", sizeof(struct event_record), RECORD_EVENTS + 1 },
 	[RECORD_FAILURE] = { "failure", sizeof(struct failure_record), 1u << 20 },
 	[RECORD_TEXT] = { "text", sizeof(struct text_record), 1u << 24 },
+	[RECORD_METER] = { "meter", sizeof(struct meter_record), 1u << 20 },
 };
 
 void (*records_crash_point)(void);
@@ -181,7 +182,8 @@ const void *records_next(const struct records *records, enum record_type type,
 static bool table_grow(struct records *records, enum record_type type, uint32_t index)
 {
 	struct table_header *table = &records->header->tables[type];
-	uint32_t n = MIN(index + RECORDS_STEP, table->capacity);
+	uint32_t step = MAX(RECORDS_STEP / table->record_size, 1u);
+	uint32_t n = MIN(index + step, table->capacity);
 	uint32_t *list;
 
 	if (index >= table->capacity)

@@ -17,6 +17,7 @@
 #define RECORD_EVENTS	  1024 /* the newest ones are kept */
 #define RECORD_EVENT_BYTES 512
 #define RECORD_TEXT_BYTES  52
+#define RECORD_METER_WORDS 1536
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -28,6 +29,7 @@ enum record_type {
 	RECORD_EVENT,
 	RECORD_FAILURE,
 	RECORD_TEXT,
+	RECORD_METER,
 	N_RECORD_TYPES,
 };
 
@@ -56,6 +58,8 @@ struct broker_record {
 	char uuid[RECORD_DEVICES][48];
 	uint8_t init[256];
 	struct limits_record limits; /* of owners without limits of their own */
+	uint64_t restarts;	     /* of workers */
+	uint64_t mover_restarts;
 };
 
 struct owner_record {
@@ -65,6 +69,10 @@ struct owner_record {
 	uint64_t peak_bytes;
 	uint64_t restarts;
 	struct limits_record limits;
+	uint64_t n_refused[RECORD_LIMITS];
+	uint64_t peak[RECORD_LIMITS];
+	uint32_t meter; /* 0: shared with others */
+	uint32_t reserved;
 };
 
 /* The memory is a descriptor of the keeper, under the block's index and generation. */
@@ -172,4 +180,12 @@ struct text_record {
 	struct record record;
 	uint32_t next; /* 0: the last */
 	char bytes[RECORD_TEXT_BYTES];
+};
+
+/* Figures for `metrics`, counted in place (model/meter.h); the first: a shared one. */
+struct meter_record {
+	struct record record;
+	uint32_t uid; /* UINT32_MAX: of those who share it */
+	uint32_t reserved;
+	uint64_t words[RECORD_METER_WORDS];
 };

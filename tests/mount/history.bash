@@ -86,4 +86,57 @@ test_a_reader_of_events_is_told_to_open_them_again()
 	end
 }
 
+# metric NAME [LABEL]: the sum of the samples that have the label.
+metric()
+{
+	grep "^$1[{ ]" "$O/metrics" | grep -e "${2-}" | awk '{ n += $NF } END { print n + 0 }'
+}
+
+counters()
+{
+	local i
+	for i in limit_refusals moved_bytes launches worker_restarts failures; do
+		echo "$i $(metric "gpumem_${i}_total")"
+	done
+	# What is held is counted anew.
+	grep -e '^gpumem_held_bytes' -e '^gpumem_allocations' "$O/metrics"
+	grep . "$O/owners/$(id -u)"/{max_events,peak,restarts} | sed "s|$O||"
+	grep restarts "$O/status"
+}
+
+test_counters_go_on_over_the_death_of_the_broker()
+{
+	local before
+	keep
+	say alloc 'x 4M'
+	say alloc 'h 64K kind=host'
+	echo 'host 1M streams 4' >"$O/owners/$(id -u)/max"
+	say fill 'x i32:1'
+	fails 'say alloc "big 2M kind=host"'
+	mkdir "$O/modules/saxpy"
+	cat "$GPUMEM_KERNELS/saxpy.ptx" >"$O/modules/saxpy/image"
+	say launch 'saxpy saxpy grid=1 block=256 u32:256 f32:2 in:x x'
+	rmdir "$O/modules/saxpy"
+	say alloc 'gone 512K kind=host'
+	rmdir "$O/allocations/gone"
+	echo 1 >"$O/owners/$(id -u)/reset"
+	eventually "[ \"\$(<'$O/owners/$(id -u)/restarts')\" = 1 ]"
+	is "$(metric gpumem_limit_refusals_total 'resource="host"')" 1
+	is "$(metric gpumem_launches_total)" 1
+	is "$(metric gpumem_moved_bytes_total 'operation="fill"')" $((4 << 20))
+	before=$(counters)
+	like "$before" 'host 1'
+	die
+	is "$(counters)" "$before"
+	say fill 'x i32:1'
+	fails 'say alloc "big 2M kind=host"'
+	is "$(metric gpumem_moved_bytes_total 'operation="fill"')" $((8 << 20))
+	before=$(counters)
+	die
+	is "$(counters)" "$before"
+	is "$(metric gpumem_limit_refusals_total 'resource="host"')" 2
+	sed -i '/warning: control.alloc: allocation big:/d' "$T/own/stderr"
+	end
+}
+
 main "$@"
