@@ -11,6 +11,7 @@
  */
 #include "kernel.h"
 
+#include "base/crash.h"
 #include "base/def.h"
 
 #include <errno.h>
@@ -79,13 +80,18 @@ static void extend_open(struct open_out *out)
 
 static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
 {
+	ssize_t written;
+
 	(void)userdata;
 	if (extra.init && n == 2 && iov[1].iov_len == sizeof(struct fuse_init_out))
 		extend_init(iov[1].iov_base);
 	if (extra.open && n == 2 && iov[1].iov_len == sizeof(struct open_out))
 		extend_open(iov[1].iov_base);
 	memset(&extra, 0, sizeof(extra));
-	return writev(fd, iov, n);
+	crash_point("mount: before an answer");
+	written = writev(fd, iov, n);
+	crash_point("mount: an answer is sent");
+	return written;
 }
 
 static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)

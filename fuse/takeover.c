@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "takeover.h"
 
+#include "base/crash.h"
 #include "base/def.h"
 #include "kernel.h"
 #include "node.h"
@@ -53,8 +54,10 @@ int takeover_begin(struct fuse_session *session, struct broker *broker)
 		kernel_look(&request);
 		fuse_session_process_buf(session, &request);
 	}
+	crash_point("mount: before requests come again");
 	if (write(fuse_session_fd(session), &resend, sizeof(resend)) < 0)
 		return -errno;
+	crash_point("mount: requests come again");
 	return 0;
 }
 
@@ -105,6 +108,7 @@ bool takeover_refuse(struct fuse_session *session, struct broker *broker,
 		return false;
 	broker_fail(broker, &caller, file_name(header->nodeid), EIO,
 		    "the broker died while this was under way: look whether it was done");
+	crash_point("mount: before a request is refused");
 	sent = write(fuse_session_fd(session), &answer, sizeof(answer));
 	(void)sent; /* the caller may have gone */
 	return true;

@@ -2,6 +2,7 @@
 #include "tickets.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/def.h"
 #include "base/descriptor.h"
 
@@ -70,7 +71,9 @@ static void connection_reply(int to, uint8_t error, int fd)
 		header->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(header), &fd, sizeof(int));
 	}
+	crash_point("tickets: before an answer");
 	(void)!sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	crash_point("tickets: an answer is sent");
 }
 
 static void connection_add(struct tickets *tickets, int fd)

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/def.h"
 #include "base/text.h"
 #include "keep/keep.h"
@@ -99,10 +100,12 @@ static int resume_each(struct resume *resume, const struct step *step)
 		places[n++] = (struct place){ *(const uint32_t *)(record + step->slot),
 					      i };
 	qsort(places, n, sizeof(*places), place_compare);
-	for (uint32_t i = 0; i < n && r == 0; i++)
+	for (uint32_t i = 0; i < n && r == 0; i++) {
 		r = step->restore(resume, places[i].index,
 				  records_get(resume->records, step->type,
 					      places[i].index));
+		crash_point("resume: an object is made again");
+	}
 	return r;
 }
 
@@ -429,10 +432,12 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
 		r = journal_keep_records(broker->journal, records);
+	crash_point("resume: records are open");
 	if (r == 0 && old >= 0)
 		resume_restarts(broker->processes, records);
 	if (r == 0 && old >= 0)
 		r = resume_objects(&resume);
+	crash_point("resume: all objects are there");
 	pthread_mutex_lock(&broker->registry->lock);
 	if (r == 0)
 		registry_save(broker->registry);

@@ -3,6 +3,7 @@
 #include "channel/private.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "cuda/driver.h"
 #include "protocol/wire.h"
 
@@ -141,6 +142,8 @@ static void record_receive(const struct channel *channel, struct record *record,
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
 
 	record->length = recvmsg(channel->socket, &message, MSG_CMSG_CLOEXEC | flags);
+	if (record->length > 0)
+		crash_point("worker: an answer is read");
 	record->flags = message.msg_flags;
 }
 

@@ -3,6 +3,7 @@
 #include "channel/private.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "channel/request.h"
 #include "protocol/wire.h"
 
@@ -72,6 +73,7 @@ int channel_send_locked(struct channel *channel, struct request *request)
 	}
 	socket =
 		wire_op_is_urgent(request->record.op) ? channel->urgent : channel->socket;
+	crash_point("worker: before a request is sent");
 	if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		switch (errno) {
 		case EAGAIN:
@@ -89,6 +91,7 @@ int channel_send_locked(struct channel *channel, struct request *request)
 			break;
 		}
 	}
+	crash_point("worker: a request is sent");
 	closep(&request->fd);
 	request->sent = true;
 	return 0;

@@ -16,6 +16,7 @@
 
 #include <gpumem/wire.h>
 
+#include "base/crash.h"
 #include "base/def.h"
 #include "channel/channel.h"
 
@@ -226,8 +227,10 @@ int worker_spawn(const struct channel_config *config, int socket, int urgent,
 				     &copies.staging);
 	if (r == 0)
 		r = descriptor_raise(urgent, &raised.urgent, &copies.urgent);
+	crash_point("worker: before a start");
 	if (r == 0)
 		r = start_with(config, &raised, ret_pid);
+	crash_point("worker: started");
 	closep(&copies.socket);
 	closep(&copies.staging);
 	closep(&copies.urgent);

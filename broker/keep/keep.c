@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include "base/crash.h"
 #include "base/def.h"
 #include "keep/message.h"
 
@@ -90,6 +91,7 @@ int keep_open(struct keep **ret_keep)
 	/* It was started as /proc/self/exe. */
 	(void)prctl(PR_SET_NAME, "gpumemd");
 	(void)fcntl(keep->socket, F_SETFD, FD_CLOEXEC);
+	crash_begin();
 	r = receive_left(keep);
 	if (r < 0) {
 		keep_free(keep);
@@ -138,7 +140,14 @@ int keep_take(struct keep *keep, struct keep_key key)
 
 int keep_put(struct keep *keep, struct keep_key key, int fd)
 {
-	return keep ? keep_send(keep->socket, KEEP_PUT, key, fd) : 0;
+	int r;
+
+	if (!keep)
+		return 0;
+	crash_point("keeper: before a descriptor is sent");
+	r = keep_send(keep->socket, KEEP_PUT, key, fd);
+	crash_point("keeper: a descriptor is sent");
+	return r;
 }
 
 void keep_drop(struct keep *keep, struct keep_key key)
@@ -149,10 +158,13 @@ void keep_drop(struct keep *keep, struct keep_key key)
 	if (!keep)
 		return;
 	pthread_mutex_lock(&keep->lock);
+	crash_point("keeper: before a descriptor is dropped");
 	if (keep_send(keep->socket, KEEP_DROP, key, -1) == 0) {
+		crash_point("keeper: a descriptor is being dropped");
 		do {
 			got = recv(keep->socket, &answer, sizeof(answer), 0);
 		} while (got < 0 && errno == EINTR);
+		crash_point("keeper: a descriptor is dropped");
 	}
 	pthread_mutex_unlock(&keep->lock);
 }
@@ -168,8 +180,11 @@ void keep_drop_rest(struct keep *keep)
 
 void keep_say_ready(struct keep *keep)
 {
-	if (keep)
-		(void)keep_send(keep->socket, KEEP_READY, (struct keep_key){ 0 }, -1);
+	if (!keep)
+		return;
+	crash_point("keeper: before it hears of the first answer");
+	(void)keep_send(keep->socket, KEEP_READY, (struct keep_key){ 0 }, -1);
+	crash_serves();
 }
 
 void keep_say_beat(struct keep *keep)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/crash.h"
 #include "base/text.h"
 #include "record/layout.h"
 #include "record/texts.h"
@@ -30,14 +31,6 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_METER] = { "meter", sizeof(struct meter_record), 1u << 20 },
 };
 
-void (*records_crash_point)(void);
-
-static inline void crash_point(void)
-{
-	if (__builtin_expect(records_crash_point != NULL, 0))
-		records_crash_point();
-}
-
 /*
  * The compiler keeps the stores on both sides apart. The processor needs no order: a
  * process that is killed stops between two instructions, and what it stored is there.
@@ -45,7 +38,7 @@ static inline void crash_point(void)
 static inline void stored(void)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	crash_point();
+	crash_point("records: a store");
 }
 
 /* ---- the memfd ---- */

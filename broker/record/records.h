@@ -98,6 +98,3 @@ void records_print(const struct records *records, struct text *text);
 
 /* Compares records with each other. Returns: 0; -EINVAL with a sentence. */
 int records_check(const struct records *records, struct text *why);
-
-/* Tests: called between any two steps of a change. */
-extern void (*records_crash_point)(void);
