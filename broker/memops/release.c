@@ -362,7 +362,8 @@ static void release_run(struct op *op)
 				op);
 		return;
 	}
-	if (allocation->block || allocation->state == ALLOCATION_LOST ||
+	/* Without a worker it was lost with the last broker. */
+	if (allocation->block || allocation->state == ALLOCATION_LOST || !op->worker ||
 	    !worker_runs(op->worker, allocation->worker_epoch)) {
 		op_done(op, 0);
 		return;

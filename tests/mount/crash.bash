@@ -181,6 +181,22 @@ test_memory_of_a_worker_is_lost_and_says_so()
 	end
 }
 
+# As long as nothing else has started the owner's next worker.
+test_memory_that_was_lost_with_the_broker_can_be_freed()
+{
+	local broker
+	keep
+	say alloc 'm 1M kind=managed'
+	say alloc 'd 1M kind=direct'
+	die
+	broker=$(broker_pid)
+	rmdir "$O/allocations/m" "$O/allocations/d"
+	is "$(broker_pid)" "$broker"
+	is "$(ls "$O/allocations")" ''
+	is "$(value_of "$O/status" bytes)" 0
+	end
+}
+
 test_an_open_lease_stays_good()
 {
 	local ticket lease
