@@ -1,0 +1,510 @@
+"""A session that a broker doesn't survive: it kills itself at each step of its own.
+
+    python3 crashes.py FOLDER GPUMEMD once STRIDE [FIRST]
+    python3 crashes.py FOLDER GPUMEMD twice STRIDE SEED
+
+FOLDER has mnt, the mount of a broker with a keeper; pid, the keeper's process; stderr,
+what both have said; plan, their GPUMEM_CRASH. The session runs again and again. In each
+run the broker dies, one point of broker/base/crash.h further on (with STRIDE, that many),
+until a run ends before its point is reached. With `twice` the next broker dies, too, up
+to 120 points later. Each line of the session is answered: done, or EIO with the sentence;
+then it is looked up and done again. After each run all is compared: objects, records,
+descriptors of the keeper, and the driver's memory.
+"""
+import errno
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+FOLDER, GPUMEMD = sys.argv[1:3]
+M = f"{FOLDER}/mnt"
+SENTENCE = "the broker died while this was under way: look whether it was done"
+MIB = 1 << 20
+PAGE = 4096
+OTHER = 1234  # a user who has limits and nothing else
+
+
+class Wrong(Exception):
+    """What is there is not what was promised."""
+
+
+def expect(is_so, *what):
+    if not is_so:
+        raise Wrong(" ".join(str(one) for one in what))
+
+
+def read(path):
+    """The text of a file. A descriptor from before a death is stale: then once more."""
+    while True:
+        try:
+            with open(f"{M}/{path}") as file:
+                return file.read()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+
+
+def value(path, key):
+    return next(int(line.split()[1]) for line in read(path).splitlines()
+                if line.split()[0] == key)
+
+
+def eventually(look, *what):
+    """Waits until look() returns nothing; else what it returned is wrong."""
+    deadline = time.monotonic() + 20
+    while wrong := look():
+        expect(time.monotonic() < deadline, *what, wrong)
+        time.sleep(0.01)
+
+
+# ---- the broker's points ----
+
+class Plan:
+    """struct crash_plan of broker/base/crash.h."""
+    N_DEATHS = 8
+
+    def __init__(self):
+        self.file = os.open(f"{FOLDER}/plan", os.O_RDWR)
+
+    def points(self):
+        return struct.unpack("Q", os.pread(self.file, 8, 0))[0]
+
+    def deaths(self):
+        return struct.unpack("Q", os.pread(self.file, 8, 8 * (self.N_DEATHS + 2)))[0]
+
+    def where(self):
+        return os.pread(self.file, 64, 8 * (self.N_DEATHS + 3)).split(b"\0")[0].decode()
+
+    def die_at(self, *points):
+        at = list(points) + [0] * (self.N_DEATHS - len(points))
+        os.pwrite(self.file, struct.pack(f"{self.N_DEATHS}Q", *at), 8)
+
+
+# ---- lines that may be cut off ----
+
+def is_explained():
+    """Whether the newest error has the sentence, but for reads of `errors` in a death."""
+    lines = [one for one in read("errors").splitlines() if " errors ESTALE " not in one]
+    return lines and lines[-1].endswith(SENTENCE)
+
+
+def attempt(do, done=lambda: False):
+    """Does something, once. An error of a death: looks whether it is done, or does it again."""
+    for _ in range(4):
+        try:
+            return do()
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ESTALE):
+                raise
+            if error.errno == errno.EIO:
+                expect(is_explained(), "EIO, and errors has:", read("errors"))
+        if done():
+            return None
+    raise Wrong("four tries, and a plan of two deaths")
+
+
+def write(path, text):
+    with open(f"{M}/{path}", "wb", buffering=0) as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def line(verb, text, done=lambda: False):
+    attempt(lambda: write(f"control/{verb}", text), done)
+
+
+def is_there(path):
+    return lambda: os.path.exists(f"{M}/{path}")
+
+
+def is_gone(path):
+    return lambda: not os.path.exists(f"{M}/{path}")
+
+
+def make_folder(path):
+    attempt(lambda: os.mkdir(f"{M}/{path}", 0o750), is_there(path))
+
+
+def remove(path):
+    attempt(lambda: os.rmdir(f"{M}/{path}"), is_gone(path))
+
+
+def rename(old, new):
+    attempt(lambda: os.rename(f"{M}/{old}", f"{M}/{new}"), is_there(new))
+
+
+# ---- objects ----
+
+class Allocation:
+    """What is promised of an allocation."""
+    ids = set()
+
+    def __init__(self, name, size, options="", kind="device"):
+        self.name, self.size, self.kind, self.tag = name, size, kind, "none"
+        self.mode, self.sealed, self.bytes = 0o600, "0", bytes(size)
+        line("alloc", f"{name} {size} kind={kind} {options}", is_there(self.path()))
+        self.id = self.value("id")
+        self.address = self.value("address")
+        self.inode = os.stat(self.path(True)).st_ino
+        expect(self.id not in Allocation.ids, "the id of", name, "was given before:", self.id)
+        Allocation.ids.add(self.id)
+        session.objects.append(self)
+
+    def path(self, absolute=False, file=""):
+        path = f"allocations/{self.name}" + (f"/{file}" if file else "")
+        return f"{M}/{path}" if absolute else path
+
+    def value(self, file):
+        return read(self.path(file=file)).strip()
+
+    def write(self, content):
+        """Writes all of the data, as cp does: after an error of the last close once more."""
+        def do():
+            with open(self.path(True, "data"), "r+b", buffering=0) as file:
+                for at in range(0, len(content), MIB):
+                    file.write(content[at:at + MIB])
+        attempt(do, lambda: self.data() == content)
+        self.bytes = content
+
+    def data(self):
+        while True:
+            try:
+                with open(self.path(True, "data"), "rb", buffering=0) as file:
+                    content = b""
+                    while len(content) < self.size:
+                        part = file.read(MIB)
+                        expect(part, "the data of", self.name, "ends early")
+                        content += part
+                    return content
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+
+    def chmod(self, mode):
+        attempt(lambda: os.chmod(self.path(True), mode))
+        self.mode = mode
+
+    def set(self, file, text):
+        attempt(lambda: write(self.path(file=file), text),
+                lambda: self.value(file) == text)
+        setattr(self, file, text)
+
+    def move(self, name):
+        rename(self.path(), f"allocations/{name}")
+        self.name = name
+
+    def free(self):
+        remove(self.path())
+        session.objects.remove(self)
+
+    def check(self):
+        for file in ("id", "address", "tag", "sealed", "kind"):
+            expect(self.value(file) == getattr(self, file), file, "of", self.name, "is",
+                   self.value(file), "and was", getattr(self, file))
+        stat = os.stat(self.path(True))
+        expect(stat.st_mode & 0o666 == self.mode, "mode of", self.name, oct(stat.st_mode))
+        expect(stat.st_ino == self.inode, "inode of", self.name)
+        expect(int(self.value("size_bytes")) == self.size, "size of", self.name)
+        expect(self.value("state") == "live", self.name, "is", self.value("state"))
+        expect(self.data() == self.bytes, "the bytes of", self.name)
+
+
+def pattern(size, seed):
+    return random.Random(seed).randbytes(size)
+
+
+class Lease:
+    """An open lease; its ticket fetches memory."""
+
+    def __init__(self, allocation):
+        self.fd = os.open(allocation.path(True, "lease"), os.O_RDWR)
+        self.ticket = self.text("ticket")
+
+    def text(self, key):
+        return next(row.split()[1] for row in os.pread(self.fd, 4096, 0).decode().splitlines()
+                    if row.split()[0] == key)
+
+    def fetch(self):
+        """The memory's descriptor; a connection of before a death has ended without one."""
+        for _ in range(4):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                try:
+                    connection.connect(os.readlink(f"{M}/socket"))
+                    connection.send(self.ticket.encode())
+                    answer, fds, _, _ = socket.recv_fds(connection, 1, 1)
+                except (BrokenPipeError, ConnectionResetError):
+                    continue
+            if answer:
+                expect(answer == b"\0" and len(fds) == 1, "the ticket fetched", answer, fds)
+                os.close(fds[0])
+                return
+        raise Wrong("the ticket fetched nothing, four times")
+
+    def hold(self):
+        """A hold ends with its broker, and nobody is told: the next word is an error then."""
+        attempt(lambda: os.write(self.fd, b"hold w\n"), lambda: self.text("hold") == "w")
+        try:
+            attempt(lambda: os.write(self.fd, b"release\n"),
+                    lambda: self.text("hold") == "none")
+        except OSError as error:
+            expect(error.errno == errno.EINVAL, "release:", error)
+
+    def check(self):
+        expect(self.text("ticket") == self.ticket, "the ticket is another")
+        self.fetch()
+
+    def close(self):
+        os.close(self.fd)
+
+
+# ---- the session ----
+
+class Session:
+    def __init__(self):
+        self.objects, self.lease = [], None
+
+    def limits(self):
+        """An owner without anything is there for a while yet, so mkdir is for the first."""
+        folder = f"owners/{OTHER}"
+        if not is_there(folder)():
+            make_folder(folder)
+        attempt(lambda: write(f"{folder}/max", "host 3M streams 3"))
+
+    def check_limits(self):
+        limits = read(f"owners/{OTHER}/max")
+        expect("host 3145728\n" in limits, "limits of", OTHER, "are", limits)
+
+    def forget_limits(self):
+        attempt(lambda: write(f"owners/{OTHER}/max", "default"))
+
+    def run(self):
+        big = Allocation("big", 4 * MIB, "tag=first")
+        big.tag = "first"
+        big.write(pattern(big.size, 1))
+        small = Allocation("small", PAGE)
+        host = Allocation("host", 100 * 1000, kind="host")
+        host.write(pattern(host.size, 2))
+        small.write(pattern(small.size, 3))
+        self.limits()
+        make_folder("allocations/folder")
+        make_folder("allocations/folder/below")
+        small.move("folder/below/renamed")
+        rename("allocations/folder", "allocations/models")
+        small.name = "models/below/renamed"
+        host.chmod(0o640)
+        big.set("tag", "second")
+        host.set("sealed", "1")
+        self.lease = Lease(big)
+        self.lease.hold()
+        copy = Allocation("copy", 4 * MIB, "guard=1")
+        line("copy", "copy from=big")
+        copy.bytes = big.bytes
+        line("fill", "copy i32:7 length=4096")
+        copy.bytes = b"\7\0\0\0" * 1024 + copy.bytes[4096:]
+        self.files(copy)
+        self.publish(small)
+        self.truncate()
+        managed = Allocation("managed", MIB, kind="managed")
+        managed.free()
+        line("fill", "big u8:9", lambda: big.data() == b"\t" * big.size)
+        big.bytes = b"\t" * big.size
+
+    def files(self, copy):
+        path = f"{FOLDER}/file"
+        line("save", f"copy path={path}")
+        loaded = Allocation("loaded", 4 * MIB)
+        line("load", f"loaded path={path}")
+        loaded.bytes = copy.bytes
+        copy.free()
+
+    def publish(self, old):
+        new = Allocation("new", PAGE)
+        new.write(pattern(PAGE, 4))
+        line("publish", f"new {old.name}", is_gone("allocations/new"))
+        self.objects.remove(old)
+        new.name, new.sealed = old.name, "1"
+
+    def truncate(self):
+        owing = Allocation("owing", 4 * MIB)
+        owing.write(pattern(owing.size, 5))
+        attempt(lambda: os.truncate(owing.path(True, "data"), 0))
+        owing.bytes = bytes(owing.size)
+
+    def check(self):
+        self.check_limits()
+        check_objects(self.objects, 1)
+        self.lease.check()
+
+    def end(self):
+        """Frees all; the lease outlives its allocation."""
+        while self.objects:
+            self.objects[0].free()
+        remove("allocations/models/below")
+        remove("allocations/models")
+        self.lease.check()
+        self.lease.close()
+        self.forget_limits()
+
+
+# ---- what must agree ----
+
+def descriptors(pid):
+    """(path, file) of those that are open; others come and go meanwhile."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{number}"
+        try:
+            found.append((path, os.readlink(path)))
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def journal():
+    """The records of the broker, by type, as `gpumemd --check-journal` prints them."""
+    fd = next(path for path, file in descriptors(read("pid").strip())
+              if "gpumem-records" in file)
+    said = subprocess.run([GPUMEMD, "--check-journal", fd], capture_output=True, text=True)
+    expect(said.returncode == 0, "--check-journal:", said.stderr)
+    records = {}
+    for row in said.stdout.splitlines()[1:]:
+        kind, index, rest = re.fullmatch(r"(\w+) (\d+): (.*)", row).groups()
+        records.setdefault(kind, {})[int(index)] = rest
+    return records
+
+
+def path_in(folders, index, name):
+    """The full name of what is in the folder of that record."""
+    while index:
+        above, index = re.match(r"(.*): id \d+, in folder (\d+),", folders[index]).groups()
+        name, index = f"{above}/{name}", int(index)
+    return name
+
+
+def recorded():
+    """Allocations by id: (name, bytes, address, mode), of those that have a name."""
+    found = {}
+    for row in journal().get("allocation", {}).values():
+        name, number, size, address, mode = re.match(
+            r"(.*): id (\d+), (\d+) bytes at (\w+), .* mode (\d+)", row).groups()
+        if not row.endswith(", freed"):
+            expect(number not in found, "two records have the id", number)
+            found[number] = (name, int(size), address, int(mode, 8))
+    return found
+
+
+def keeper_descriptors():
+    return len(descriptors(keeper))
+
+
+def block_bytes(records):
+    """Bytes of device 0 in blocks."""
+    return sum(int(row.split()[0]) for row in records.get("block", {}).values()
+               if "of device 0" in row)
+
+
+def differences():
+    """Blocks: in the records, at the keeper, at the driver. Returns: what differs; None."""
+    records = journal()
+    held = keeper_descriptors() - n_own
+    if held != len(records.get("block", {})):
+        return f"the keeper holds {held} blocks; records: {records.get('block')}"
+    used = int(read("devices/0/memory_used_bytes"))
+    if used != block_bytes(records):
+        return f"the driver's memory is {used}; records: {records.get('block')}"
+    return None
+
+
+def check_objects(objects, n_leases):
+    for one in objects:
+        one.check()
+    found = recorded()
+    promised = {one.id: (one.name.split("/")[-1], one.size, one.address, one.mode)
+                for one in objects}
+    expect(found == promised, "records:", found, "objects:", promised)
+    expect(value("status", "leases") == n_leases, "leases:", value("status", "leases"))
+    expect(value("status", "allocations") == len(objects), "status:", read("status"))
+    eventually(differences)
+
+
+def check_said(n_deaths):
+    """The keeper names each death, and nobody says anything else."""
+    with open(f"{FOLDER}/stderr") as file:
+        said = file.read().splitlines()
+    other = [row for row in said if row != "gpumemd: the broker was killed by signal 9"]
+    expect(not other, "said on stderr:", *other)
+    expect(len(said) == n_deaths, len(said), "deaths, and planned were", n_deaths)
+
+
+def left_over():
+    """What has no name any more: a pool keeps an empty slab of each place for a while."""
+    records = journal()
+    blocks = [one for one in records.pop("block", {}).values() if " a slab of " not in one]
+    left = {kind: records[kind] for kind in ("allocation", "folder", "lease") if kind in records}
+    return f"left over: {left} {blocks}" if left or blocks else None
+
+
+def check_empty():
+    check_objects([], 0)
+    eventually(left_over)
+
+
+def run_session(points):
+    """Runs it with deaths at these points of it, counted from 1: reads of checks don't count."""
+    global session, n_points
+    session = Session()
+    passed = 0
+    for part in (session.run, session.end):
+        begin = plan.points()
+        plan.die_at(*(begin + point - passed for point in points if point > passed))
+        part()
+        passed += plan.points() - begin
+        plan.die_at()
+        if part == session.run:
+            session.check()
+    check_empty()
+    n_points = passed
+
+
+def run_with_deaths(*points):
+    """Returns: how many there were."""
+    before = plan.deaths()
+    try:
+        run_session(points)
+        n = plan.deaths() - before
+        check_said(plan.deaths())
+    except (Wrong, OSError, StopIteration, KeyError):
+        print(f"points {points}, {plan.deaths() - before} deaths, the last at: {plan.where()}")
+        raise
+    places[plan.where()] = places.get(plan.where(), 0) + n
+    return n
+
+
+mode = sys.argv[3]
+stride = int(sys.argv[4])
+plan = Plan()
+places = {}
+with open(f"{FOLDER}/pid") as file:
+    keeper = file.read().strip()
+session = None
+n_points = 0
+n_own = keeper_descriptors()
+run_session([])
+
+n_runs = n_deaths = 0
+if mode == "once":
+    point = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    while died := run_with_deaths(point):
+        n_runs, n_deaths, point = n_runs + 1, n_deaths + died, point + stride
+else:
+    chance = random.Random(int(sys.argv[5]))
+    for point in range(1 + chance.randrange(stride), n_points, stride):
+        n_deaths += run_with_deaths(point, point + chance.randint(1, 120))
+        n_runs += 1
+print(f"# {n_points} points in a session, {n_runs} runs, {n_deaths} deaths")
+for where, n in sorted(places.items()):
+    print(f"# {n:5} {where}")
