@@ -52,13 +52,17 @@ void crash_let_go(void)
 	__atomic_sub_fetch(&n_held, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Once: another thread may come to a point before this process is dead. */
 static void die(const char *where)
 {
+	static bool dies; /* atomic */
+
+	while (__atomic_exchange_n(&dies, true, __ATOMIC_RELAXED))
+		pause();
 	__atomic_add_fetch(&plan->n_deaths, 1, __ATOMIC_RELAXED);
 	snprintf(plan->where, sizeof(plan->where), "%s", where);
 	kill(getpid(), SIGKILL);
-	for (;;)
-		pause();
+	pause();
 }
 
 static bool is_planned(uint64_t point)

@@ -11,7 +11,7 @@ crashes()
 	grep -q 'GPUMEM_CRASH' "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
 	needs_root 'the descriptors of a keeper are counted'
 	mkdir -p "$T/own"
-	truncate -s 4096 "$T/own/plan"
+	head -c 4096 /dev/zero >"$T/own/plan"
 	GPUMEM_CRASH=$T/own/plan broker_start "$T/own" --keep --driver "$(driver own)"
 	python3 "$here/crashes.py" "$T/own" "$GPUMEMD" "$@" || fail "on stderr:" "$(<"$T/own/stderr")"
 	: >"$T/own/stderr"
