@@ -61,7 +61,7 @@ int takeover_begin(struct fuse_session *session, struct broker *broker)
 	return 0;
 }
 
-/* Requests that change nothing, or that end what the caller has. */
+/* These change nothing, or close a file or forget a node, which may be done twice. */
 static bool may_repeat(uint32_t opcode)
 {
 	static const uint8_t repeated[] = {

@@ -30,7 +30,6 @@ static int key_compare(const void *a, const void *b)
 {
 	const struct kept *x = a, *y = b;
 
-	/* Any order will do. */
 	return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 

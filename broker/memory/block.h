@@ -135,7 +135,7 @@ uint32_t block_device(const struct block *block);
  */
 bool host_has_room(uint64_t size);
 
-/* Saves the block: what it is divided into, and the user who is charged for it. */
+/* Saves a block with the user who is charged for it. cells: size class; 0: no slab. */
 void block_save(const struct memory *memory, const struct block *block, uint32_t cells);
 
 /*

@@ -48,9 +48,9 @@ int cell_get_in(struct slab_pool *pool, struct block *fresh, uint64_t size,
 		struct block **ret_block, uint32_t *ret_cell, uint64_t *ret_address);
 
 /*
- * A block that was a slab becomes one again, with cells of that class and none taken;
- * then its cells are taken one by one. Returns: 0; -EINVAL when there is no such cell, or
- * it is taken, or is elsewhere; -ENOMEM.
+ * After a broker's death: slab_restore() divides a block into free cells of its old class,
+ * then cell_restore() takes each cell that an allocation has. Returns: 0; -EINVAL when the
+ * block has no such cell, the cell is taken, or its address differs; -ENOMEM.
  */
 int slab_restore(struct slab_pool *pool, struct block *block, uint32_t size_class);
 int cell_restore(struct slab_pool *pool, struct block *block, uint32_t cell,

@@ -58,8 +58,9 @@ struct owner {
 };
 
 /*
- * Makes an owner (NULL: no memory), with the meter of a record, 0: a new one; frees one that is on no list; puts one with a slot on
- * the list. For owner_get() and save.c.
+ * The steps of owner_get(), for save.c too. owner_new() makes an owner (NULL: no memory)
+ * with the meter of a record (0: a new meter). owner_list() puts an owner that has a slot
+ * on the list of owners. owner_discard() frees an owner before that.
  */
 struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 			uint32_t meter_record);

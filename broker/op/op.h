@@ -131,7 +131,7 @@ struct op_class {
 	bool quiet;   /* a failure does not mark the stream as failed */
 };
 
-/* Zeros that an op which has failed writes before it ends; op/zero.h. */
+/* Zeros that a failed op writes where it should have written; op/zero.h. */
 struct instead {
 	const struct op_class *class; /* the op's own; NULL: no zeros */
 	struct text sentence;	      /* the failure of the op, with its errno: */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The results of PTX's conversions. Every source is a long double, exactly. A NaN stays
- * what it was, as far as there is room, where one side is f64, and else is the same NaN
- * always; .ftz makes it that of f32 before.
+ * The results of PTX's conversions. A long double holds every source value exactly.
+ *
+ * From or to f64 a NaN keeps the bits for which the target has room. Between all other
+ * types each NaN becomes the canonical NaN of the target. With .ftz an f32 NaN is made
+ * canonical before the conversion.
  */
 #pragma once
 

@@ -23,7 +23,7 @@ Test(order_leave, what_waited_for_one_that_leaves_begins)
 	expect_empty();
 }
 
-Test(order_leave, what_one_that_left_would_have_waited_for_is_waited_for)
+Test(order_leave, a_follower_of_a_work_that_left_waits_for_the_works_before_it)
 {
 	struct work *first = work(&x, 0, 8, true, NULL), *writing = fleeting();
 	struct work *behind = work(&x, 0, 8, false, NULL), *later;
@@ -37,7 +37,7 @@ Test(order_leave, what_one_that_left_would_have_waited_for_is_waited_for)
 	expect_empty();
 }
 
-Test(order_leave, one_that_leaves_lets_go_of_all_that_it_waited_for)
+Test(order_leave, a_work_that_leaves_is_on_no_list_of_followers)
 {
 	struct work *a = work(&x, 0, 4, false, NULL), *b = work(&x, 4, 4, false, NULL);
 	struct work *writing = fleeting(), *other = fleeting();
@@ -49,7 +49,7 @@ Test(order_leave, one_that_leaves_lets_go_of_all_that_it_waited_for)
 	expect_empty();
 }
 
-Test(order_leave, of_works_that_may_leave_each_notes_its_neighbour_alone)
+Test(order_leave, works_that_may_leave_each_follow_one_work)
 {
 	struct work *first = work(&x, 0, 8, true, NULL), *writers[8];
 	unsigned int n = 0;
