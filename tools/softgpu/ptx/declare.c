@@ -9,6 +9,7 @@
 #include "parser.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 /* A variable may not be larger than any device's memory. */
 #define SIZE_LIMIT ((uint64_t)1 << 40)
@@ -138,23 +139,27 @@ static bool parse_name(struct parser *parser, struct declared *ret)
 	return expect_name(parser, &ret->name) && parse_dimensions(parser, ret);
 }
 
-/* Room for the variable at the end of the image. */
+/* Room for the variable at the end of the image. Zeros that nobody stores need no memory.
+ */
 static bool image_grow(struct parser *parser, const struct declared *declared,
 		       uint64_t *ret_offset)
 {
 	struct ptx_module *module = parser->module;
 	const uint64_t offset = align_up(module->image_size, declared->alignment);
 	const uint64_t size = offset + declared->size;
-	unsigned char *grown;
+	void *grown;
 
 	if (size > module->image_capacity) {
-		const uint64_t capacity = MAX(size, module->image_capacity * 2);
+		const uint64_t capacity =
+			align_up(MAX(size, module->image_capacity * 2), 4096);
 
-		grown = realloc(module->image, capacity);
-		if (!grown)
-			return parser_no_memory(parser);
-		memset(grown + module->image_capacity, 0,
-		       capacity - module->image_capacity);
+		grown = module->image ? mremap(module->image, module->image_capacity,
+					       capacity, MREMAP_MAYMOVE)
+				      : mmap(NULL, capacity, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+					     -1, 0);
+		if (grown == MAP_FAILED)
+			return parser_fail(parser, "the variables are too large");
 		module->image = grown;
 		module->image_capacity = capacity;
 	}

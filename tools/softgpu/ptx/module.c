@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static bool parse_version(struct parser *parser)
 {
@@ -436,7 +437,8 @@ struct ptx_module *ptx_module_free(struct ptx_module *module)
 	}
 	free(module->by_code);
 	free(module->patches);
-	free(module->image);
+	if (module->image)
+		munmap(module->image, module->image_capacity);
 	free(module);
 	return NULL;
 }

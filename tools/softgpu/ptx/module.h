@@ -167,7 +167,7 @@ struct ptx_module {
 	struct ptx_function **by_code;
 	struct variable *variables;
 	struct source *sources;
-	unsigned char *image;
+	unsigned char *image; /* mapped */
 	uint64_t image_size;
 	uint64_t image_capacity;
 	uint64_t address; /* where it was placed */
