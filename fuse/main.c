@@ -11,6 +11,8 @@
  * requests are cancelled and open files closed; the broker gives everything back; and the
  * last step closes the connection, on which all these answers went.
  */
+#include "end.h"
+#include "handover.h"
 #include "install_paths.h"
 #include "kernel.h"
 #include "log.h"
@@ -26,7 +28,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -35,58 +36,6 @@
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
 #define HANG_S	       30
-#define STATUS_MS      10000
-
-/* ---- requests to end ---- */
-
-static int end_pipe[2] = { -1, -1 };
-
-static void ask_for_end(void)
-{
-	ssize_t written = write(end_pipe[1], "", 1);
-
-	(void)written;
-}
-
-static void on_signal(int signal)
-{
-	int saved = errno;
-
-	(void)signal;
-	ask_for_end();
-	errno = saved;
-}
-
-static int prepare_end(void)
-{
-	static const int signals[] = { SIGHUP, SIGINT, SIGTERM };
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-
-	if (pipe2(end_pipe, O_CLOEXEC | O_NONBLOCK))
-		return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &action, NULL);
-	/* The calls fail with an errno, for which there is a sentence. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	/* A program opens host memory while block_is_open_for_writing() asks. */
-	signal(SIGIO, SIG_IGN);
-	return 0;
-}
-
-/* Waits for the end, and tells the service manager from time to time what is held. */
-static void wait_for_end(struct broker *broker)
-{
-	struct pollfd end = { .fd = end_pipe[0], .events = POLLIN };
-	int wait_ms = getenv("NOTIFY_SOCKET") ? STATUS_MS : -1;
-
-	do {
-		_cleanup_text_ struct text status = TEXT_INIT;
-
-		broker_summary(broker, &status);
-		sd_notifyf(0, "STATUS=%s", text_string(&status));
-	} while (poll(&end, 1, wait_ms) <= 0);
-}
 
 /* ---- readiness ---- */
 
@@ -199,6 +148,11 @@ static int fork_away(void)
 }
 
 /* ---- serving ---- */
+
+static unsigned int hang_s(const struct options *options)
+{
+	return options->hang_timeout_s ?: HANG_S;
+}
 
 struct server {
 	const struct options *options;
@@ -356,7 +310,7 @@ static void on_ended(void *userdata)
 	struct server *server = userdata;
 
 	__atomic_store_n(&server->has_ended, true, __ATOMIC_RELAXED);
-	ask_for_end();
+	end_ask();
 }
 
 /* An earlier broker, unmounted lazily, may still serve leases here. */
@@ -463,7 +417,7 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 	struct server server = { .options = options,
 				 .keep = keep,
 				 .mountpoint = mountpoint };
-	int error = driver && worker ? prepare_end() : -ENOMEM;
+	int error = driver && worker ? end_prepare(keep) : -ENOMEM;
 
 	raise_limit();
 	if (!error) {
@@ -477,7 +431,9 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 	if (!error)
 		error = start_view(&server);
 	if (!error) {
-		wait_for_end(server.broker);
+		while (!end_wait(server.broker))
+			handover(server.transport, &server.view, keep,
+				 MIN(hang_s(options), (unsigned int)KEEP_UPGRADE_S));
 		keep_say_end(keep);
 		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
@@ -533,7 +489,7 @@ static int keep_brokers(const struct options *options, char **argv,
 		.argv = argv,
 		.mountpoint = mountpoint,
 		.driver = path,
-		.hang_s = options->hang_timeout_s ?: HANG_S,
+		.hang_s = hang_s(options),
 		.ready = on_first_answer,
 		.say = on_broker_end,
 		.userdata = &keeping,

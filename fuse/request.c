@@ -29,10 +29,23 @@
 #define LOOK_MS	  100
 #define ENDING_MS 5000
 
+/* A read may be made again by another broker. */
+static unsigned int request_changes(const struct request *request)
+{
+	return request->reply != request_reply_bytes;
+}
+
+unsigned int requests_n_changing(const struct requests *requests)
+{
+	return __atomic_load_n(&requests->n_changing, __ATOMIC_ACQUIRE);
+}
+
 static void request_unref(struct request *request)
 {
 	if (__atomic_sub_fetch(&request->n_refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
+	__atomic_sub_fetch(&request->view->requests.n_changing, request_changes(request),
+			   __ATOMIC_RELEASE);
 	pthread_mutex_destroy(&request->lock);
 	free(request);
 }
@@ -211,6 +224,8 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 	request->cancel = cancel_at_broker;
 	request->n_refs = 2;
 	pthread_mutex_init(&request->lock, NULL);
+	__atomic_add_fetch(&view->requests.n_changing, request_changes(request),
+			   __ATOMIC_RELAXED);
 	return request;
 }
 

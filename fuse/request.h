@@ -64,6 +64,7 @@ struct requests {
 	struct request *wanted;	 /* lock: requests interrupted by the kernel */
 	unsigned int n_wanted;	 /* lock */
 	bool ending;		 /* lock */
+	unsigned int n_changing; /* atomic: requests that are not plain reads */
 	pthread_t watcher;
 };
 
@@ -73,6 +74,9 @@ int requests_init(struct requests *requests);
 /* Cancels waiting requests and waits a bounded time for their answers.
  * Returns: 0; -ETIMEDOUT when some still wait. */
 int requests_deinit(struct requests *requests);
+
+/* How many have no answer yet, of those that can't be made twice. */
+unsigned int requests_n_changing(const struct requests *requests);
 
 /* Returns: a request; NULL after the kernel was answered ENOMEM. */
 struct request *request_new(struct view *view, fuse_req_t req, request_reply *reply);

@@ -56,6 +56,8 @@ struct transport {
 	pthread_cond_t left;
 	pthread_cond_t turn;	     /* is free, or the session ends */
 	unsigned int n_serving;	     /* threads */
+	bool paused;
+	unsigned int n_parked;	     /* threads, while paused */
 	const struct thread *reader; /* has the turn; NULL: nobody */
 	bool handling;		     /* the reader, with the turn in hand */
 	unsigned int n_followed;     /* the last requests, with another one behind */
@@ -92,11 +94,25 @@ struct buffer *transport_buffer(void)
 /* A thread, and the buffer for requests. */
 struct thread {
 	struct transport *transport;
+	pthread_t id;
 	struct buffer shared; /* memory NULL: none */
 	uint8_t *own;	      /* REQUEST_MAX bytes */
 };
 
 /* ---- the turn ---- */
+
+/* Waits for a while, without the turn. Called with the lock. */
+static void park(const struct thread *thread)
+{
+	struct transport *transport = thread->transport;
+
+	if (transport->reader == thread)
+		transport->reader = NULL;
+	transport->n_parked++;
+	pthread_cond_broadcast(&transport->left);
+	pthread_cond_wait(&transport->turn, &transport->lock);
+	transport->n_parked--;
+}
 
 /* Waits for the turn to read. Returns: false at the end of the session. */
 static bool turn_take(struct thread *thread)
@@ -105,9 +121,14 @@ static bool turn_take(struct thread *thread)
 	bool mine;
 
 	pthread_mutex_lock(&transport->lock);
-	while (transport->reader && transport->reader != thread &&
-	       !fuse_session_exited(transport->session))
-		pthread_cond_wait(&transport->turn, &transport->lock);
+	while (!fuse_session_exited(transport->session)) {
+		if (transport->paused)
+			park(thread);
+		else if (transport->reader && transport->reader != thread)
+			pthread_cond_wait(&transport->turn, &transport->lock);
+		else
+			break;
+	}
 	mine = !fuse_session_exited(transport->session);
 	if (mine) {
 		transport->reader = thread;
@@ -205,6 +226,7 @@ static void *run(void *data)
 	_cleanup_free_ struct thread *thread = data;
 	struct transport *transport = thread->transport;
 
+	thread->id = pthread_self();
 	device = fuse_session_fd(transport->session);
 	while (turn_take(thread) && serve(thread))
 		;
@@ -309,6 +331,29 @@ static void stop(struct transport *transport)
 	pthread_mutex_unlock(&transport->lock);
 	for (unsigned int i = 0; i < transport->n_threads; i++)
 		pthread_join(transport->threads[i], NULL);
+}
+
+/* Interrupts the thread that reads until all are parked. */
+void transport_pause(struct transport *transport)
+{
+	pthread_mutex_lock(&transport->lock);
+	transport->paused = true;
+	pthread_cond_broadcast(&transport->turn);
+	while (transport->n_parked < transport->n_serving &&
+	       !fuse_session_exited(transport->session)) {
+		if (transport->reader && !transport->handling)
+			pthread_kill(transport->reader->id, STOP_SIGNAL);
+		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
+	}
+	pthread_mutex_unlock(&transport->lock);
+}
+
+void transport_go_on(struct transport *transport)
+{
+	pthread_mutex_lock(&transport->lock);
+	transport->paused = false;
+	pthread_cond_broadcast(&transport->turn);
+	pthread_mutex_unlock(&transport->lock);
 }
 
 struct transport *transport_free(struct transport *transport)

@@ -26,6 +26,10 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 /* Stops the threads, each after the request under way. */
 struct transport *transport_free(struct transport *transport);
 
+/* Has the threads finish the requests they have, and read no more; lets them go on. */
+void transport_pause(struct transport *transport);
+void transport_go_on(struct transport *transport);
+
 /* Whether another request of the kernel waits for a thread. For a thread that handles a
  * request. */
 bool transport_is_awaited(void);

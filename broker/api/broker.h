@@ -276,6 +276,14 @@ uint32_t broker_boot(const struct broker *broker);
 size_t broker_init_request(const struct broker *broker, const void **ret_bytes);
 void broker_note_init_request(struct broker *broker, const void *bytes, size_t length);
 
+/*
+ * Where users have asked for nothing that is not done: from now on nothing changes, until
+ * broker_go_on(), by the same thread. Nobody may call the broker meanwhile.
+ * Returns: how many operations are left; 0: the broker is paused.
+ */
+unsigned int broker_pause(struct broker *broker);
+void broker_go_on(struct broker *broker);
+
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);
 

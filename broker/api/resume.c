@@ -376,13 +376,16 @@ static int resume_objects(struct resume *resume)
 	if (r == 0) {
 		resume_forget_blocks(resume);
 		meters_drop_rest(resume->broker->registry);
-		resume_frees(resume);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
+	return r;
+}
+
+static void resume_deinit(struct resume *resume)
+{
 	free(resume->blocks);
 	free(resume->allocations);
 	free(resume->folders);
-	return r;
 }
 
 static void resume_restarts(struct processes *processes, const struct records *records)
@@ -411,10 +414,21 @@ int broker_print_records(const char *path, struct text *text)
 	return text_failed(text) ? -ENOMEM : 0;
 }
 
+/* Before this the last broker may live, and go on: nothing of it was changed. */
+static int take_over(struct resume *resume, struct records *records)
+{
+	const struct keep_key key = { KEEP_RECORDS, 0, 0 };
+	int r = keep_take_over(resume->keep);
+
+	return r < 0 ? r : keep_put(resume->keep, key, records_fd(records));
+}
+
 int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 {
 	const struct keep_key key = { KEEP_RECORDS, 0, 0 };
-	struct resume resume = { .broker = broker, .keep = keep, .why = why };
+	_cleanup_(resume_deinit) struct resume resume = { .broker = broker,
+							  .keep = keep,
+							  .why = why };
 	_cleanup_close_ int old = keep_take(keep, key);
 	struct records *records;
 	int r;
@@ -443,8 +457,13 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 		registry_save(broker->registry);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
-		r = keep_put(keep, key, records_fd(records));
-	if (r == 0)
-		watch_records(broker->registry);
-	return r;
+		r = take_over(&resume, records);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&broker->registry->lock);
+	if (old >= 0)
+		resume_frees(&resume);
+	pthread_mutex_unlock(&broker->registry->lock);
+	watch_records(broker->registry);
+	return 0;
 }

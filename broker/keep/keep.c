@@ -177,6 +177,39 @@ void keep_drop_rest(struct keep *keep)
 	}
 }
 
+static int ask_to_go_on(struct keep *keep, enum keep_word word)
+{
+	struct keep_message answer;
+	int fd, r;
+
+	pthread_mutex_lock(&keep->lock);
+	r = keep_send(keep->socket, word, (struct keep_key){ 0 }, -1);
+	do {
+		if (r == 0)
+			r = keep_receive(keep->socket, 0, &answer, &fd);
+		if (r == 0)
+			closep(&fd);
+	} while (r == 0 && answer.word != KEEP_GO);
+	pthread_mutex_unlock(&keep->lock);
+	return r;
+}
+
+int keep_take_over(struct keep *keep)
+{
+	return keep_goes_on(keep) ? ask_to_go_on(keep, KEEP_ASK) : 0;
+}
+
+void keep_pause(struct keep *keep)
+{
+	(void)ask_to_go_on(keep, KEEP_PAUSED);
+}
+
+void keep_say_busy(struct keep *keep, unsigned int n_left)
+{
+	(void)keep_send(keep->socket, KEEP_BUSY, (struct keep_key){ .number = n_left },
+			-1);
+}
+
 void keep_say_ready(struct keep *keep)
 {
 	if (!keep)

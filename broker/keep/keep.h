@@ -30,11 +30,11 @@ struct keep_key {
 /* ---- the keeper ---- */
 
 struct keeper_config {
-	char **argv;		/* of the broker, which is this program again */
-	const char *mountpoint; /* absolute */
-	const char *driver;	/* absolute where it is a path; NULL: none given */
-	unsigned int hang_s;	/* a broker without a beat for so long is killed */
-	void (*ready)(void *userdata);			    /* the first broker answers */
+	char **argv;		       /* of the broker, which is this program again */
+	const char *mountpoint;	       /* absolute */
+	const char *driver;	       /* absolute where it is a path; NULL: none given */
+	unsigned int hang_s;	       /* a broker without a beat for so long is killed */
+	void (*ready)(void *userdata); /* the first broker answers */
 	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
 	void *userdata;
 };
@@ -73,6 +73,22 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 
 /* The keeper closes its copy, before the return: the last close is the caller's. */
 void keep_drop(struct keep *keep, struct keep_key key);
+
+/*
+ * For a broker that has made all that the last one left: asks to take over, and waits. At
+ * the return the last one is dead. Returns: 0; -ECONNRESET.
+ */
+int keep_take_over(struct keep *keep);
+
+/*
+ * At an upgrade the keeper sends the broker KEEP_PAUSE_SIGNAL. The broker finishes all in
+ * time and calls keep_pause(), which returns when the next broker is no good; or it says
+ * how many operations are left, and goes on.
+ */
+#define KEEP_PAUSE_SIGNAL SIGUSR2
+#define KEEP_UPGRADE_S	  10 /* for this, and again until the next is ready; or hang_s */
+void keep_pause(struct keep *keep);
+void keep_say_busy(struct keep *keep, unsigned int n_left);
 
 /* The mount answers; the broker lives, each second or so; it ends as it should. */
 void keep_say_ready(struct keep *keep);

@@ -9,44 +9,24 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <uthash.h>
-
 #include "base/clock.h"
 #include "base/def.h"
-#include "keep/message.h"
+#include "keep/keeper.h"
 
 #define DEATHS_IN_A_ROW 3
 #define WAIT_MAX_MS	60000
 #define TICK_MS		1000
-
-struct entry {
-	struct keep_key key;
-	int fd;
-	UT_hash_handle hh;
-};
-
-struct keeper {
-	const struct keeper_config *config;
-	struct entry *entries; /* by key */
-	int signals;	       /* signalfd */
-	sigset_t mask;	       /* before the keeper's */
-	pid_t broker;	       /* 0: none */
-	int socket;	       /* to the broker */
-	int status;	       /* of the last broker, as of waitpid() */
-	bool was_ready;	       /* any broker */
-	bool ends;	       /* the broker says so, or a signal */
-	unsigned int n_deaths; /* without an answered request */
-	bool beats;	       /* this broker does */
-	unsigned int n_ticks;  /* since the last beat */
-};
+#define GIVE_S		10
 
 /* ---- descriptors ---- */
 
@@ -85,50 +65,77 @@ static void entries_free(struct keeper *keeper)
 
 /* ---- words of the broker ---- */
 
-static void take_word(struct keeper *keeper, const struct keep_message *message, int fd)
+static void note_ready(struct keeper *keeper)
 {
-	if (message->word == KEEP_PUT && fd >= 0) {
-		entry_put(keeper, message->key, take_fd(&fd));
-	} else if (message->word == KEEP_DROP) {
-		entry_drop(keeper, message->key);
-		(void)send(keeper->socket, message, sizeof(*message), MSG_NOSIGNAL);
-	} else if (message->word == KEEP_READY) {
-		if (!keeper->was_ready && keeper->config->ready)
-			keeper->config->ready(keeper->config->userdata);
-		keeper->was_ready = true;
-		keeper->beats = true;
-		keeper->n_deaths = 0;
-	} else if (message->word == KEEP_BEAT) {
-		keeper->beats = true;
-		keeper->n_ticks = 0;
-	} else if (message->word == KEEP_END) {
-		keeper->ends = true;
-	}
-	closep(&fd);
+	if (!keeper->was_ready && keeper->config->ready)
+		keeper->config->ready(keeper->config->userdata);
+	keeper->was_ready = true;
 }
 
-/* Returns: whether there was one. */
-static bool hear(struct keeper *keeper)
+/* Words without a descriptor. */
+static void take_plain_word(struct keeper *keeper, struct child *child,
+			    const struct keep_message *message)
+{
+	if (message->word == KEEP_DROP) {
+		entry_drop(keeper, message->key);
+		(void)send(child->socket, message, sizeof(*message), MSG_NOSIGNAL);
+	} else if (message->word == KEEP_READY) {
+		note_ready(keeper);
+		child->beats = true;
+		keeper->n_deaths = 0;
+	} else if (message->word == KEEP_BEAT) {
+		child->beats = true;
+		child->n_ticks = 0;
+	} else if (message->word == KEEP_END) {
+		keeper->ends = true;
+	} else if (message->word == KEEP_ASK) {
+		child->asks = true;
+	} else if (message->word == KEEP_PAUSED) {
+		child->paused = true;
+	} else if (message->word == KEEP_BUSY) {
+		child->busy = true;
+		child->n_left = message->key.number;
+	}
+}
+
+bool child_hear(struct keeper *keeper, struct child *child)
 {
 	struct keep_message message;
-	int fd, r = keep_receive(keeper->socket, MSG_DONTWAIT, &message, &fd);
+	int fd, r = keep_receive(child->socket, MSG_DONTWAIT, &message, &fd);
 
-	if (r == 0)
-		take_word(keeper, &message, fd);
+	if (r == 0 && message.word == KEEP_PUT && fd >= 0) {
+		/* From here on the program before may not understand the records. */
+		if (message.key.kind == KEEP_RECORDS)
+			closep(&keeper->before);
+		entry_put(keeper, message.key, take_fd(&fd));
+	} else if (r == 0) {
+		take_plain_word(keeper, child, &message);
+	}
+	closep(&fd);
 	return r == 0 || r == -EPROTO;
+}
+
+void child_go_on(struct child *child)
+{
+	child->paused = child->asks = false;
+	(void)keep_send(child->socket, KEEP_GO, (struct keep_key){ 0 }, -1);
 }
 
 /* ---- the broker's process ---- */
 
-static void say(const struct keeper *keeper, const char *format, unsigned int number)
+void keeper_say(const struct keeper *keeper, const char *format, ...)
 {
-	char sentence[128];
+	char sentence[PATH_MAX + 128];
+	va_list args;
 
-	snprintf(sentence, sizeof(sentence), format, number);
+	va_start(args, format);
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
 	keeper->config->say(keeper->config->userdata, sentence);
 }
 
-static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent, int socket)
+static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
+				    int program, int socket)
 {
 	char end[16];
 
@@ -142,45 +149,52 @@ static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent, i
 	if (keeper->config->driver)
 		setenv(KEEP_ENV_DRIVER, keeper->config->driver, 1);
 	sigprocmask(SIG_SETMASK, &keeper->mask, NULL);
-	execv("/proc/self/exe", keeper->config->argv);
+	fexecve(program, keeper->config->argv, environ);
 	_exit(EXIT_FAILURE);
 }
 
-/* Gives a broker all that the last one left. One that dies meanwhile is followed. */
-static void broker_give(const struct keeper *keeper)
+/* Gives a broker all that the last one left. One that does not take it is killed. */
+static void broker_give(const struct keeper *keeper, const struct child *child)
 {
+	const struct timeval patience = { .tv_sec = GIVE_S };
 	const struct entry *entry;
 	int r = 0;
 
+	(void)setsockopt(child->socket, SOL_SOCKET, SO_SNDTIMEO, &patience,
+			 sizeof(patience));
 	for (entry = keeper->entries; entry && r == 0; entry = entry->hh.next)
-		r = keep_send(keeper->socket, KEEP_PUT, entry->key, entry->fd);
+		r = keep_send(child->socket, KEEP_PUT, entry->key, entry->fd);
 	if (r == 0)
-		(void)keep_send(keeper->socket, KEEP_ALL, (struct keep_key){ 0 }, -1);
+		r = keep_send(child->socket, KEEP_ALL, (struct keep_key){ 0 }, -1);
+	if (r < 0)
+		kill(child->pid, SIGKILL);
 }
 
-/* Returns: 0; -errno. */
-static int broker_start(struct keeper *keeper)
+int child_start(const struct keeper *keeper, int program, struct child *ret_child)
 {
-	pid_t parent = getpid();
+	pid_t pid, parent = getpid();
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0)
 		return -errno;
 	(void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-	keeper->broker = fork();
-	if (keeper->broker == 0)
-		become_broker(keeper, parent, ends[1]);
+	pid = fork();
+	if (pid == 0)
+		become_broker(keeper, parent, program, ends[1]);
 	close(ends[1]);
-	if (keeper->broker < 0) {
+	if (pid < 0) {
 		close(ends[0]);
-		keeper->broker = 0;
 		return -errno;
 	}
-	keeper->socket = ends[0];
-	keeper->beats = false;
-	keeper->n_ticks = 0;
-	broker_give(keeper);
+	*ret_child = (struct child){ .pid = pid, .socket = ends[0] };
+	broker_give(keeper, ret_child);
 	return 0;
+}
+
+void child_reap(struct child *child)
+{
+	if (child->pid && waitpid(child->pid, &child->status, WNOHANG) > 0)
+		child->pid = 0;
 }
 
 /* Takes all signals that have come. */
@@ -191,13 +205,14 @@ static void take_signals(struct keeper *keeper)
 	while (read(keeper->signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
 			continue;
-		if (keeper->broker)
-			kill(keeper->broker, (int)info.ssi_signo);
+		if (info.ssi_signo == SIGHUP)
+			keeper->upgrades = true;
+		else if (keeper->broker.pid)
+			kill(keeper->broker.pid, (int)info.ssi_signo);
 		else
 			keeper->ends = true;
 	}
-	if (keeper->broker && waitpid(keeper->broker, &keeper->status, WNOHANG) > 0)
-		keeper->broker = 0;
+	child_reap(&keeper->broker);
 }
 
 /*
@@ -206,45 +221,93 @@ static void take_signals(struct keeper *keeper)
  */
 static void tick(struct keeper *keeper, int64_t *last_ms)
 {
+	struct child *broker = &keeper->broker;
 	int64_t now_ms = clock_ms();
 
 	if (now_ms - *last_ms < TICK_MS)
 		return;
 	*last_ms = now_ms;
-	if (!keeper->beats || ++keeper->n_ticks <= keeper->config->hang_s)
+	if (!broker->beats || ++broker->n_ticks <= keeper->config->hang_s)
 		return;
-	say(keeper, "the broker does nothing any more, for %u seconds, and is killed",
-	    keeper->config->hang_s);
-	kill(keeper->broker, SIGKILL);
-	keeper->beats = false;
+	keeper_say(keeper,
+		   "the broker does nothing any more, for %u seconds, and is killed",
+		   keeper->config->hang_s);
+	kill(broker->pid, SIGKILL);
+	broker->beats = false;
+}
+
+/* What the broker waits for, and what a signal asks for. */
+static void answer(struct keeper *keeper)
+{
+	if (keeper->broker.asks)
+		note_ready(keeper);
+	if (keeper->broker.asks || keeper->broker.paused)
+		child_go_on(&keeper->broker);
+	if (keeper->upgrades && keeper->broker.pid) {
+		keeper->upgrades = false;
+		keeper_upgrade(keeper);
+	}
 }
 
 /* Serves until the broker has ended, with all that it has said. */
 static void broker_serve(struct keeper *keeper)
 {
 	struct pollfd ends[2] = { { .fd = keeper->signals, .events = POLLIN },
-				  { .fd = keeper->socket, .events = POLLIN } };
+				  { .events = POLLIN } };
 	int64_t last_ms = clock_ms();
+	pid_t silent = 0;
 
-	while (keeper->broker) {
+	while (keeper->broker.pid) {
+		ends[1].fd = keeper->broker.pid == silent ? -1 : keeper->broker.socket;
 		if (poll(ends, 2, TICK_MS) < 0)
 			continue;
-		if (ends[1].revents && !hear(keeper))
-			ends[1].fd = -1;
+		if (ends[1].revents && !child_hear(keeper, &keeper->broker))
+			silent = keeper->broker.pid;
 		if (ends[0].revents)
 			take_signals(keeper);
-		if (keeper->broker && !ends[1].revents)
+		answer(keeper);
+		if (keeper->broker.pid && !ends[1].revents)
 			tick(keeper, &last_ms);
 	}
-	while (hear(keeper))
+	while (child_hear(keeper, &keeper->broker))
 		;
-	closep(&keeper->socket);
+	closep(&keeper->broker.socket);
 }
 
 /* Milliseconds before the nth try after those that were made at once. */
-static int64_t wait_before(unsigned int n)
+static int64_t wait_of(unsigned int n)
 {
 	return n < 6 ? 1000LL << n : WAIT_MAX_MS;
+}
+
+static void say_end(const struct keeper *keeper)
+{
+	int status = keeper->broker.status;
+
+	if (WIFSIGNALED(status))
+		keeper_say(keeper, "the broker was killed by signal %d",
+			   WTERMSIG(status));
+	else
+		keeper_say(keeper, "the broker ended with status %d",
+			   WEXITSTATUS(status));
+}
+
+/* The program of the next broker: as a rule that of the last one. */
+static void choose_program(struct keeper *keeper)
+{
+	int newer = keeper->upgrades ? open(keeper->path, O_RDONLY | O_CLOEXEC) : -1;
+
+	keeper->upgrades = false;
+	if (newer < 0 && keeper->before >= 0) {
+		keeper_say(keeper,
+			   "the new program ended before it had the records: the one "
+			   "before goes on");
+		newer = take_fd(&keeper->before);
+	}
+	if (newer < 0)
+		return;
+	closep(&keeper->program);
+	keeper->program = newer;
 }
 
 /* Returns: whether another broker follows. */
@@ -255,51 +318,65 @@ static bool broker_follows(struct keeper *keeper)
 
 	if (keeper->ends || !keeper->was_ready)
 		return false;
-	if (WIFSIGNALED(keeper->status))
-		say(keeper, "the broker was killed by signal %u",
-		    (unsigned int)WTERMSIG(keeper->status));
-	else
-		say(keeper, "the broker ended with status %u",
-		    (unsigned int)WEXITSTATUS(keeper->status));
+	say_end(keeper);
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
-		wait_ms = wait_before(keeper->n_deaths - DEATHS_IN_A_ROW);
+		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
-	while (!keeper->ends && wait_ms > 0) {
+	/* A newer program may be better: it need not wait. */
+	while (!keeper->ends && !keeper->upgrades && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)
 			take_signals(keeper);
 		wait_ms = until_ms - clock_ms();
 	}
+	choose_program(keeper);
 	return !keeper->ends;
 }
 
-int keeper_run(const struct keeper_config *config)
+/* Returns: 0; -errno. */
+static int keeper_init(struct keeper *keeper)
 {
 	static const int taken[] = { SIGCHLD, SIGHUP, SIGINT, SIGTERM };
-	struct keeper keeper = { .config = config, .socket = -1 };
 	sigset_t signals;
-	int r = 0;
 
 	sigemptyset(&signals);
 	for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
 		sigaddset(&signals, taken[i]);
-	sigprocmask(SIG_BLOCK, &signals, &keeper.mask);
+	sigprocmask(SIG_BLOCK, &signals, &keeper->mask);
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NAME, "gpumemd-keeper");
-	keeper.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (keeper.signals < 0)
-		r = -errno;
+	keeper->path = realpath("/proc/self/exe", NULL);
+	keeper->program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	keeper->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (!keeper->path || keeper->program < 0 || keeper->signals < 0)
+		return -errno;
+	return 0;
+}
+
+int keeper_run(const struct keeper_config *config)
+{
+	struct keeper keeper = { .config = config,
+				 .signals = -1,
+				 .program = -1,
+				 .before = -1,
+				 .broker = CHILD_NONE };
+	int status, r = keeper_init(&keeper);
+
 	do {
 		if (r == 0)
-			r = broker_start(&keeper);
+			r = child_start(&keeper, keeper.program, &keeper.broker);
 		if (r == 0)
 			broker_serve(&keeper);
 	} while (r == 0 && broker_follows(&keeper));
 	if (r < 0)
-		say(&keeper, "no broker can be started: error %u", (unsigned int)-r);
+		keeper_say(&keeper, "no broker can be started: %s", strerror(-r));
+	status = keeper.broker.status;
 	entries_free(&keeper);
+	closep(&keeper.program);
+	closep(&keeper.before);
 	closep(&keeper.signals);
+	free(keeper.path);
 	sigprocmask(SIG_SETMASK, &keeper.mask, NULL);
-	if (r < 0 || !WIFEXITED(keeper.status))
+	if (r < 0 || !WIFEXITED(status))
 		return EXIT_FAILURE;
-	return WEXITSTATUS(keeper.status);
+	return WEXITSTATUS(status);
 }

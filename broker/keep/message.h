@@ -17,6 +17,10 @@ enum keep_word {
 	KEEP_READY,
 	KEEP_BEAT, /* the housekeeper lives */
 	KEEP_END,
+	KEEP_ASK,    /* to take over; answered by KEEP_GO */
+	KEEP_PAUSED, /* the broker has finished all, and goes on with KEEP_GO */
+	KEEP_BUSY,   /* it could not; key.number: how many operations are left */
+	KEEP_GO,
 };
 
 struct keep_message {

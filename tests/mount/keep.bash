@@ -37,3 +37,15 @@ say()
 {
 	echo "$2" >"$O/control/$1"
 }
+
+# All of the objects that is promised to stay, bytes included.
+everything()
+{
+	cd "$O/allocations"
+	ls -lnR --time-style=full-iso
+	find . -type f \( -name id -o -name kind -o -name size_bytes -o \
+		-name address -o -name generation -o -name state -o -name tag -o -name owner -o \
+		-name created -o -name last_write -o -name map -o -name sealed -o -name data \) \
+		-exec sha256sum {} + | sort -k 2
+	cd "$M"
+}

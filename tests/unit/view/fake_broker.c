@@ -359,6 +359,17 @@ int broker_limits(struct broker *broker, const char *path, struct text *why)
 	return -EOPNOTSUPP;
 }
 
+unsigned int broker_pause(struct broker *broker)
+{
+	(void)broker;
+	return 1;
+}
+
+void broker_go_on(struct broker *broker)
+{
+	(void)broker;
+}
+
 void broker_shutdown(struct broker *broker)
 {
 	(void)broker;

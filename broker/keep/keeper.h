@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The keeper, for the files of this folder. */
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <uthash.h>
+
+#include "keep/message.h"
+
+/* A descriptor that outlives the broker. */
+struct entry {
+	struct keep_key key;
+	int fd;
+	UT_hash_handle hh;
+};
+
+/* A broker. */
+struct child {
+	pid_t pid;  /* 0: it has ended */
+	int socket; /* -1: none */
+	int status; /* as of waitpid() */
+	bool beats;
+	bool asks;	      /* to take over */
+	bool paused;	      /* it does nothing until it is told to */
+	bool busy;	      /* it would not pause */
+	unsigned int n_left;  /* operations under way, when busy */
+	unsigned int n_ticks; /* since the last beat */
+};
+
+#define CHILD_NONE ((struct child){ .socket = -1 })
+
+struct keeper {
+	const struct keeper_config *config;
+	struct entry *entries; /* by key */
+	int signals;	       /* signalfd */
+	sigset_t mask;	       /* before the keeper's */
+	char *path;	       /* of the program, where the next version will be */
+	int program;	       /* of brokers */
+	int before; /* the program before, until the new one has the records; -1: none */
+	struct child broker;
+	bool was_ready;	       /* any broker */
+	bool ends;	       /* the broker says so, or a signal */
+	bool upgrades;	       /* a signal asks for that */
+	unsigned int n_deaths; /* without an answered request */
+};
+
+void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
+
+/* Starts a broker and gives it all descriptors. Returns: 0; -errno. */
+int child_start(const struct keeper *keeper, int program, struct child *ret_child);
+
+/* Hears one word. Returns: whether there was one. */
+bool child_hear(struct keeper *keeper, struct child *child);
+
+/* Tells a broker that waits for it to go on. */
+void child_go_on(struct child *child);
+
+/* Notes the end of the process, if it has ended. */
+void child_reap(struct child *child);
+
+/* Starts the program that is now at the path, in the place of the broker (upgrade.c). */
+void keeper_upgrade(struct keeper *keeper);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An upgrade: the broker of a newer program follows one that is alive.
+ *
+ * The broker stops reading requests, finishes what it has, and from then on changes
+ * nothing. The new one starts as after a death: it checks the records, makes all objects
+ * anew, and asks to take over. Only then the old one is killed and the new one told to go
+ * on; until then nothing is lost by a new program that fails, and the old one goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/def.h"
+#include "keep/keeper.h"
+
+#define LOOK_MS	 100
+#define MARGIN_S 5
+
+/* For each of the two steps. */
+static unsigned int patience_s(const struct keeper *keeper)
+{
+	return MIN(keeper->config->hang_s, (unsigned int)KEEP_UPGRADE_S);
+}
+
+/* Hears a broker until the flag is set, or the broker has ended. */
+static void hear_until(struct keeper *keeper, struct child *child, const bool *flag,
+		       int64_t until_ms)
+{
+	struct pollfd words = { .fd = child->socket, .events = POLLIN };
+
+	while (!*flag && !child->busy && child->pid && clock_ms() < until_ms) {
+		if (poll(&words, 1, LOOK_MS) > 0 && !child_hear(keeper, child))
+			words.fd = -1;
+		child_reap(child);
+	}
+	/* Its last words. */
+	while (!*flag && !child->busy && child_hear(keeper, child))
+		;
+}
+
+/* Returns: whether the broker has finished what it had, and does nothing any more. */
+static bool broker_pauses(struct keeper *keeper)
+{
+	struct child *broker = &keeper->broker;
+
+	broker->busy = broker->paused = false;
+	kill(broker->pid, KEEP_PAUSE_SIGNAL);
+	hear_until(keeper, broker, &broker->paused,
+		   clock_ms() + (patience_s(keeper) + MARGIN_S) * 1000);
+	if (broker->paused && broker->pid)
+		return true;
+	if (broker->busy)
+		keeper_say(keeper,
+			   "no upgrade: %u operation%s of users %s not done after %u "
+			   "seconds; the broker goes on",
+			   broker->n_left, broker->n_left == 1 ? "" : "s",
+			   broker->n_left == 1 ? "was" : "were", patience_s(keeper));
+	else if (broker->pid)
+		keeper_say(keeper, "no upgrade: the broker does not answer");
+	/* One that was only late is told when it says so. */
+	return false;
+}
+
+static void child_end(struct keeper *keeper, struct child *child)
+{
+	if (child->pid) {
+		kill(child->pid, SIGKILL);
+		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+	}
+	while (child_hear(keeper, child))
+		;
+	closep(&child->socket);
+}
+
+/* Returns: whether the new broker has made everything, and asks to take over. */
+static bool next_asks(struct keeper *keeper, int program, struct child *next)
+{
+	int64_t until_ms = clock_ms() + patience_s(keeper) * 1000;
+	int r = child_start(keeper, program, next);
+
+	if (r == 0)
+		hear_until(keeper, next, &next->asks, until_ms);
+	if (r == 0 && next->asks && next->pid)
+		return true;
+	if (r < 0)
+		keeper_say(keeper, "no upgrade: the new program can't be started: %s",
+			   strerror(-r));
+	else if (next->pid)
+		keeper_say(
+			keeper,
+			"no upgrade: the new program was not ready after %u seconds; the "
+			"broker goes on",
+			patience_s(keeper));
+	else if (WIFSIGNALED(next->status))
+		keeper_say(
+			keeper,
+			"no upgrade: the new program was killed by signal %d before it "
+			"was ready; the broker goes on",
+			WTERMSIG(next->status));
+	else
+		keeper_say(
+			keeper,
+			"no upgrade: the new program ended with status %d before it was "
+			"ready; the broker goes on",
+			WEXITSTATUS(next->status));
+	return false;
+}
+
+static void hand_over(struct keeper *keeper, int program, struct child *next)
+{
+	child_end(keeper, &keeper->broker);
+	closep(&keeper->before);
+	keeper->before = keeper->program;
+	keeper->program = program;
+	keeper->broker = *next;
+	keeper->n_deaths = 0;
+	keeper_say(keeper, "upgraded: broker %d runs %s", (int)next->pid, keeper->path);
+	child_go_on(&keeper->broker);
+}
+
+void keeper_upgrade(struct keeper *keeper)
+{
+	_cleanup_close_ int program = open(keeper->path, O_RDONLY | O_CLOEXEC);
+	struct child next = CHILD_NONE;
+
+	if (program < 0) {
+		keeper_say(keeper, "no upgrade: %s: %s; the broker goes on", keeper->path,
+			   strerror(errno));
+		return;
+	}
+	if (!keeper->was_ready || !keeper->broker.beats) {
+		keeper_say(keeper, "no upgrade: the broker is not ready yet");
+		return;
+	}
+	if (!broker_pauses(keeper))
+		return;
+	if (next_asks(keeper, program, &next)) {
+		hand_over(keeper, take_fd(&program), &next);
+		return;
+	}
+	child_end(keeper, &next);
+	keeper->broker.n_ticks = 0;
+	child_go_on(&keeper->broker);
+}

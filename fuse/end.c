@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "end.h"
+
+#include "api/broker.h"
+#include "base/text.h"
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define STATUS_MS  10000
+
+#define WORD_END   'e'
+#define WORD_PAUSE 'p'
+
+static int words[2] = { -1, -1 };
+
+static void write_word(char word)
+{
+	ssize_t written = write(words[1], &word, 1);
+
+	(void)written;
+}
+
+void end_ask(void)
+{
+	write_word(WORD_END);
+}
+
+static void on_signal(int signal)
+{
+	int saved = errno;
+
+	write_word(signal == KEEP_PAUSE_SIGNAL ? WORD_PAUSE : WORD_END);
+	errno = saved;
+}
+
+int end_prepare(bool kept)
+{
+	/* The first is the keeper's, where there is one: an upgrade. */
+	static const int signals[] = { SIGHUP, SIGINT, SIGTERM };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	if (pipe2(words, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	for (size_t i = kept; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &action, NULL);
+	if (kept) {
+		signal(SIGHUP, SIG_IGN);
+		sigaction(KEEP_PAUSE_SIGNAL, &action, NULL);
+	}
+	/* The calls fail with an errno, for which there is a sentence. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	/* A program opens host memory while block_is_open_for_writing() asks. */
+	signal(SIGIO, SIG_IGN);
+	return 0;
+}
+
+bool end_wait(struct broker *broker)
+{
+	struct pollfd word = { .fd = words[0], .events = POLLIN };
+	int wait_ms = getenv("NOTIFY_SOCKET") ? STATUS_MS : -1;
+	char byte = 0;
+
+	do {
+		_cleanup_text_ struct text status = TEXT_INIT;
+
+		broker_summary(broker, &status);
+		sd_notifyf(0, "STATUS=%s", text_string(&status));
+	} while (poll(&word, 1, wait_ms) <= 0 || read(words[0], &byte, 1) <= 0);
+	return byte == WORD_END;
+}

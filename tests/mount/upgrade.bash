@@ -1,0 +1,209 @@
+#!/bin/bash
+# A newer program follows the broker without a stop; one that is no good does not.
+. "${BASH_SOURCE%/*}/lib.bash"
+. "${BASH_SOURCE%/*}/keep.bash"
+
+# installed: a program of the case's own, in a place where it finds its parts.
+installed()
+{
+	local built
+	built=$(dirname "$(dirname "$GPUMEMD")")
+	mkdir -p "$T/installed/fuse"
+	ln -sfn "$built/broker" "$built/tools" "$T/installed"
+	GPUMEMD=$T/installed/fuse/gpumemd
+	cp "$built/fuse/gpumemd" "$GPUMEMD"
+}
+
+# replace FILE: as a package does, by a file of the same name.
+replace()
+{
+	cp "$1" "$GPUMEMD.new"
+	mv "$GPUMEMD.new" "$GPUMEMD"
+}
+
+# upgrade SENTENCE: returns when the keeper has said what became of the upgrade.
+upgrade()
+{
+	local n
+	n=$(wc -l <"$T/own/stderr")
+	kill -HUP "$(<"$T/own/pid")"
+	eventually "tail -n +$((n + 1)) '$T/own/stderr' | grep -qE '^gpumemd: (upgraded|no upgrade): '"
+	like "$(tail -n +$((n + 1)) "$T/own/stderr")" "$1"
+}
+
+# upgraded: to another file, which serves.
+upgraded()
+{
+	local old new
+	old=$(broker_pid)
+	upgrade "^gpumemd: upgraded: broker [0-9]+ runs $GPUMEMD\$"
+	new=$(broker_pid)
+	[ "$old" != "$new" ] || fail "broker $old is still there"
+	is "$(stat -L -c %i "/proc/$new/exe")" "$(stat -c %i "$GPUMEMD")"
+}
+
+# end_upgraded: as broker_stop, after upgrades that the keeper has told of.
+end_upgraded()
+{
+	sed -i '/^gpumemd: \(upgraded\|no upgrade\): /d' "$T/own/stderr"
+	end
+}
+
+test_a_newer_program_follows_and_all_is_there()
+{
+	local before lease
+	installed
+	keep
+	say alloc 'x 4M tag=hello'
+	say alloc 'h 64K kind=host'
+	say fill 'x i32:7'
+	exec {lease}<>"$O/allocations/x/lease"
+	before=$(everything)
+	replace "$GPUMEMD"
+	upgraded
+	is "$(everything)" "$before"
+	is "$(value_of "$O/status" leases)" 1
+	replace "$GPUMEMD"
+	upgraded
+	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 7
+	exec {lease}>&-
+	# The next one that dies is followed by the newer program.
+	die
+	is "$(stat -L -c %i "/proc/$(broker_pid)/exe")" "$(stat -c %i "$GPUMEMD")"
+	end_upgraded
+}
+
+test_the_broker_goes_on_when_the_new_program_ends_at_once()
+{
+	local old events
+	installed
+	keep
+	say alloc 'x 4M'
+	old=$(broker_pid)
+	exec {events}<"$O/events_pipe"
+	replace /bin/true
+	upgrade '^gpumemd: no upgrade: the new program ended with status 0 before it was ready; the broker goes on$'
+	is "$(broker_pid)" "$old"
+	say alloc 'y 4M'
+	is "$(ls "$O/allocations" | xargs)" 'x y'
+	# What was open stays open.
+	like "$(head -n 1 <&"$events")" ' alloc allocations/y '
+	exec {events}<&-
+	rm "$GPUMEMD"
+	upgrade "^gpumemd: no upgrade: $GPUMEMD: No such file or directory; the broker goes on\$"
+	is "$(broker_pid)" "$old"
+	# One that dies is followed by the program that was good.
+	die
+	is "$(ls "$O/allocations" | xargs)" 'x y'
+	end_upgraded
+}
+
+test_the_broker_goes_on_when_the_new_program_hangs()
+{
+	local old
+	installed
+	keep --hang-timeout 3
+	say alloc 'x 4M'
+	old=$(broker_pid)
+	replace "$T/installed/broker/../tests/mount/idle"
+	upgrade '^gpumemd: no upgrade: the new program was not ready after 3 seconds; the broker goes on$'
+	is "$(broker_pid)" "$old"
+	say alloc 'y 4M'
+	end_upgraded
+}
+
+test_what_is_under_way_is_finished_first()
+{
+	local waiting
+	installed
+	keep
+	say alloc 'x 4M'
+	mkdir "$O/modules/order"
+	cat "$GPUMEM_KERNELS/order.ptx" >"$O/modules/order/image"
+	# Half a second, nobody waits for it.
+	say launch 'order slow_set grid=1 block=1 x i32:5 u64:500000000 wait=0'
+	(echo 'x i32:6' >"$O/control/fill") &
+	waiting=$!
+	replace "$GPUMEMD"
+	upgraded
+	wait "$waiting" || fail 'the fill failed' "$(<"$O/errors")"
+	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 6
+	is "$(<"$O/errors")" ''
+	end_upgraded
+}
+
+test_the_broker_goes_on_when_an_operation_does_not_end()
+{
+	local old lease
+	installed
+	keep --hang-timeout 3
+	say alloc 'x 4M'
+	exec {lease}<>"$O/allocations/x/lease"
+	cat <&"$lease" >/dev/null
+	echo 'hold w' >&"$lease"
+	old=$(broker_pid)
+	replace "$GPUMEMD"
+	upgrade '^gpumemd: no upgrade: 1 operation of users was not done after 3 seconds; the broker goes on$'
+	is "$(broker_pid)" "$old"
+	is "$(grep -c 'hold=w' "$O/leases")" 1
+	echo release >&"$lease"
+	upgraded
+	exec {lease}>&-
+	end_upgraded
+}
+
+# until_done FILE LINE: a line that an upgrade has caught between its open and its write was
+# not done, says so, and is written again.
+until_done()
+{
+	until echo "$2" 2>"$T/said.$1" >"$O/control/$1"; do
+		grep -q "${message[ESTALE]}" "$T/said.$1" || fail "$1 $2" "$(<"$T/said.$1")"
+	done 2>/dev/null
+}
+
+# work NAME: makes, fills and frees until the file `stop` is there, and looks at the bytes.
+work()
+{
+	local i said
+	for ((i = 1; ; i++)); do
+		until_done alloc "$1 1M"
+		until_done fill "$1 i32:$i"
+		until said=$(od -A n -t d4 -j 65536 -N 4 "$O/allocations/$1/data" 2>/dev/null); do
+			:
+		done
+		is "$(xargs <<<"$said")" "$i"
+		until_done free "$1"
+		echo "$i" >"$T/rounds.$1"
+		[ ! -e "$T/stop" ] || break
+	done
+}
+
+test_upgrades_under_three_shells_of_work()
+{
+	local workers=() i
+	installed
+	keep
+	say alloc 'kept 4M'
+	say fill 'kept i32:9'
+	rm -f "$T/stop"
+	for i in a b c; do
+		work "$i" 2>"$T/wrong.$i" &
+		workers+=($!)
+	done
+	for i in 1 2 3 4 5; do
+		eventually "[ \$(cat '$T/rounds.a' 2>/dev/null || echo 0) -ge $((2 * i)) ]"
+		replace "$GPUMEMD"
+		upgraded
+	done
+	: >"$T/stop"
+	for i in "${workers[@]}"; do
+		wait "$i" || fail 'a shell has failed' "$(cat "$T"/wrong.*)"
+	done
+	is "$(ls "$O/allocations")" kept
+	is "$(od -A n -t d4 -N 4 "$O/allocations/kept/data" | xargs)" 9
+	# Nothing but that was refused.
+	is "$(grep -v ESTALE "$O/errors" || true)" ""
+	end_upgraded
+}
+
+main "$@"
