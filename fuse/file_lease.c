@@ -7,6 +7,7 @@
  */
 #include "base/def.h"
 #include "file.h"
+#include "tickets.h"
 #include "transport.h"
 #include "view.h"
 
@@ -208,6 +209,24 @@ static int refuse_write_only(struct view *view, const struct caller *caller,
 	return -EINVAL;
 }
 
+/* The text of the lease names the socket. */
+static int make_socket(struct view *view, const struct caller *caller,
+		       const struct node *node)
+{
+	_cleanup_text_ struct text socket = TEXT_INIT, path = TEXT_INIT;
+	int error = tickets_of(view->tickets, caller->uid, &socket);
+
+	if (!error)
+		return 0;
+	(void)broker_path(view->broker, OBJECT_ALLOCATION, node->token, &path);
+	text_printf(&path, "/lease");
+	broker_fail(view->broker, caller, text_string(&path), -error,
+		    "no socket can be made for the tickets of uid %u, %s: %s",
+		    caller->uid, text_string(&socket),
+		    error == -EUSERS ? "too many users have one" : strerror(-error));
+	return error;
+}
+
 static void lease_file_init(struct lease_file *lease, uint64_t unique)
 {
 	lease->unique = unique;
@@ -239,8 +258,8 @@ int file_lease_resume(struct view *view)
 	uid_t uid;
 
 	while ((left = broker_lease_left(view->broker, &name, &uid))) {
-		struct lease_file *lease = file_restore(view, uid, name.file, &lease_type,
-							sizeof(*lease));
+		struct lease_file *lease =
+			file_restore(view, uid, name.file, &lease_type, sizeof(*lease));
 
 		if (!lease)
 			return -ENOMEM;
@@ -273,6 +292,8 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		error = broker_lease_open(view->broker, node->token, &identity.caller,
 					  opened_for_writing(info), name, waker_wake,
 					  &lease->waker, &lease->lease);
+	if (!error)
+		error = make_socket(view, &identity.caller, node);
 	if (error) {
 		file_free(lease ? &lease->file : NULL, req);
 		reply_error(req, error);

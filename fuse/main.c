@@ -156,8 +156,8 @@ static unsigned int hang_s(const struct options *options)
 
 struct server {
 	const struct options *options;
-	struct keep *keep;	/* NULL: no keeper started this broker */
-	bool goes_on;		/* with the mount of the last broker */
+	struct keep *keep; /* NULL: no keeper started this broker */
+	bool goes_on;	   /* with the mount of the last broker */
 	const char *mountpoint;
 	struct mount mount;
 	bool has_ended; /* atomic: the connection has */
@@ -218,7 +218,7 @@ static int start_limits(struct server *server)
 		error = broker_limits(server->broker, server->options->limits, &why);
 	if (error)
 		log_complain("limits: %s",
-			 why.length ? text_string(&why) : strerror(-error));
+			     why.length ? text_string(&why) : strerror(-error));
 	return error;
 }
 
@@ -323,13 +323,13 @@ static int make_second_socket(struct server *server, struct text *why)
 		return -ENOMEM;
 	free(server->socket);
 	server->socket = path;
-	return tickets_new(&server->tickets, path, why);
+	return tickets_new(&server->tickets, path, server->keep, why);
 }
 
 /* Goes on with the socket of the last broker, where there was one. */
 static int resume_socket(struct server *server, int left)
 {
-	int error = tickets_resume(&server->tickets, left);
+	int error = tickets_resume(&server->tickets, left, server->keep);
 
 	if (!error)
 		server->socket = strdup(tickets_address(server->tickets));
@@ -348,11 +348,9 @@ static int make_socket(struct server *server)
 	server->socket = server->options->socket ? strdup(server->options->socket)
 						 : tickets_path(server->mountpoint, &why);
 	if (server->socket)
-		error = tickets_new(&server->tickets, server->socket, &why);
+		error = tickets_new(&server->tickets, server->socket, server->keep, &why);
 	if (error == -EADDRINUSE && !server->options->socket)
 		error = make_second_socket(server, &why);
-	if (!error)
-		error = keep_put(server->keep, key, tickets_fd(server->tickets));
 	if (error)
 		log_complain("%s", why.length ? text_string(&why) : strerror(-error));
 	return error;
@@ -372,7 +370,8 @@ static int start_view(struct server *server)
 {
 	int error;
 
-	error = view_init(&server->view, server->broker, server->session, server->socket);
+	error = view_init(&server->view, server->broker, server->session,
+			  server->tickets);
 	if (!error)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)
@@ -535,7 +534,7 @@ static int check_journal(const char *path)
 
 	if (error)
 		return log_complain("%s: %s", path,
-				text.length ? text_string(&text) : strerror(-error));
+				    text.length ? text_string(&text) : strerror(-error));
 	fputs(text_string(&text), stdout);
 	return EXIT_SUCCESS;
 }

@@ -6,6 +6,7 @@
  */
 #include "kernel.h"
 #include "list.h"
+#include "tickets.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -27,15 +28,18 @@ static void op_init(void *userdata, struct fuse_conn_info *connection)
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct view *view = view_of(req);
+	_cleanup_text_ struct text path = TEXT_INIT;
 	struct node node;
 	int error = tree_node(view, ino, &node);
 
 	if (!error && node.row->kind != NODE_LINK)
 		error = -EINVAL;
+	if (!error)
+		error = tickets_of(view->tickets, fuse_req_ctx(req)->uid, &path);
 	if (error)
 		reply_error(req, error);
 	else
-		fuse_reply_readlink(req, view->socket);
+		fuse_reply_readlink(req, text_string(&path));
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Each user has a socket and a thread. A descriptor that somebody sends along is closed
+ * by the thread that takes the packet, or closes its connection, and such a close lasts
+ * as long as the sender likes. So it is always the sender's own thread: only the user and
+ * root can connect to a user's socket, and accept(2), recv(2) and close(2) on it are
+ * called by the user's thread alone.
+ *
+ * A thread that waits in a close takes part in nothing else: the end of the broker waits
+ * END_MS for all threads, and then leaves those that are left to the end of the process.
+ */
 #include "tickets.h"
 
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/def.h"
 #include "base/descriptor.h"
+#include "base/user_socket.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,12 +27,15 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
+#include <uthash.h>
 
-#define CONNECTIONS_MAX		1024
-#define CONNECTIONS_OF_USER_MAX 64
-#define SILENCE_MS		10000 /* a connection without a ticket ends */
-#define TICKET_MAX		128
-#define SOCKET_PATH_MAX		100
+#define USERS_MAX	1024
+#define CONNECTIONS_MAX 64    /* of a user */
+#define SILENCE_MS	10000 /* a connection without a ticket ends */
+#define IDLE_MS		5000  /* a socket that nobody needs ends */
+#define END_MS		1000
+#define STACK_BYTES	(512 << 10)
+#define TICKET_MAX	128
 
 #ifndef SO_PASSRIGHTS /* since Linux 6.16 */
 #define SO_PASSRIGHTS 83
@@ -30,26 +43,43 @@
 
 struct connection {
 	int fd;
-	uid_t uid;
 	int64_t deadline_ms;
 };
 
-struct tickets {
+/* A user's socket. All but what is marked is the thread's alone. */
+struct user {
+	struct tickets *tickets;
+	uid_t uid;
 	struct sockaddr_un address;
-	struct broker *broker;
-	int listening, end;
-	bool serving;
-	pthread_t thread;
-	unsigned int n; /* the thread's, as the next */
+	int listening; /* tickets->lock: changed; -1: the thread is about to end */
+	bool serving;  /* tickets->lock: there is a thread */
+	pthread_mutex_t lock;
+	bool ended; /* lock: the broker is not to be called any more */
+	unsigned int n;
 	struct connection connections[CONNECTIONS_MAX];
+	UT_hash_handle hh; /* tickets->lock */
+};
+
+struct tickets {
+	struct broker *broker;
+	struct keep *keep;
+	char *path;
+	int end;
+	struct user *own; /* the broker's own user's */
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	struct user *users;	/* lock */
+	unsigned int n_threads; /* lock */
+	bool ending;		/* lock */
+	bool is_left;		/* the sockets stay for the next broker */
 };
 
 /* ---- connections; the thread's ---- */
 
-static void connection_end(struct tickets *tickets, unsigned int i)
+static void connection_end(struct user *user, unsigned int i)
 {
-	close(tickets->connections[i].fd);
-	tickets->connections[i] = tickets->connections[--tickets->n];
+	close(user->connections[i].fd);
+	user->connections[i] = user->connections[--user->n];
 }
 
 static void connection_reply(int to, uint8_t error, int fd)
@@ -76,13 +106,26 @@ static void connection_reply(int to, uint8_t error, int fd)
 	crash_point("tickets: an answer is sent");
 }
 
-static void connection_add(struct tickets *tickets, int fd)
+/*
+ * The mode of the socket keeps strangers out. A broker that is not root's can't give the
+ * socket to another user, and asks here.
+ */
+static bool connection_is_users(const struct user *user, int fd, uid_t *ret_uid)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	unsigned int of_user = 0;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		return false;
+	*ret_uid = peer.uid;
+	return peer.uid == user->uid || peer.uid == 0;
+}
+
+static void connection_add(struct user *user, int fd)
+{
+	uid_t uid;
+
+	if (!connection_is_users(user, fd, &uid) || user->n == CONNECTIONS_MAX) {
 		close(fd);
 		return;
 	}
@@ -91,88 +134,51 @@ static void connection_add(struct tickets *tickets, int fd)
 		close(fd);
 		return;
 	}
-	for (unsigned int i = 0; i < tickets->n; i++)
-		of_user += tickets->connections[i].uid == peer.uid;
-	if (of_user >= CONNECTIONS_OF_USER_MAX || tickets->n == CONNECTIONS_MAX) {
-		close(fd);
-		return;
-	}
-	tickets->connections[tickets->n++] = (struct connection){
+	user->connections[user->n++] = (struct connection){
 		.fd = fd,
-		.uid = peer.uid,
 		.deadline_ms = clock_ms() + SILENCE_MS,
 	};
 }
 
-/* No room for descriptors: the kernel closes any in the packet. */
-static void connection_serve(struct tickets *tickets, unsigned int i)
+static int connection_redeem(struct user *user, int connection, const char *ticket,
+			     size_t length)
 {
-	struct connection *connection = &tickets->connections[i];
+	int fd = -ENOENT;
+	uid_t uid;
+
+	if (!connection_is_users(user, connection, &uid))
+		return -EACCES;
+	pthread_mutex_lock(&user->lock);
+	if (!user->ended)
+		fd = broker_redeem(user->tickets->broker, ticket, length, uid);
+	pthread_mutex_unlock(&user->lock);
+	return fd;
+}
+
+/* No room for descriptors: the kernel closes any in the packet. */
+static void connection_serve(struct user *user, unsigned int i)
+{
 	char ticket[TICKET_MAX];
-	ssize_t length = recv(connection->fd, ticket, sizeof(ticket), MSG_DONTWAIT);
-	int fd;
+	int to = user->connections[i].fd, fd;
+	ssize_t length = recv(to, ticket, sizeof(ticket), MSG_DONTWAIT);
 
 	if (length > 0) {
-		fd = broker_redeem(tickets->broker, ticket, (size_t)length,
-				   connection->uid);
-		connection_reply(connection->fd, fd < 0 ? (uint8_t)-fd : 0, fd);
+		fd = connection_redeem(user, to, ticket, (size_t)length);
+		connection_reply(to, fd < 0 ? (uint8_t)-fd : 0, fd);
 		if (fd >= 0)
 			close(fd);
 	}
 	if (length >= 0 || (errno != EAGAIN && errno != EINTR))
-		connection_end(tickets, i);
+		connection_end(user, i);
 }
 
-static int wait_ms(const struct tickets *tickets)
-{
-	int64_t next = -1;
-
-	for (unsigned int i = 0; i < tickets->n; i++) {
-		if (next < 0 || tickets->connections[i].deadline_ms < next)
-			next = tickets->connections[i].deadline_ms;
-	}
-	return next < 0 ? -1 : (int)MAX(next - clock_ms(), (int64_t)0);
-}
-
-static void *serve(void *userdata)
-{
-	struct pollfd fds[2 + CONNECTIONS_MAX];
-	struct tickets *tickets = userdata;
-	int fd;
-
-	for (;;) {
-		fds[0] = (struct pollfd){ .fd = tickets->end, .events = POLLIN };
-		fds[1] = (struct pollfd){ .fd = tickets->listening, .events = POLLIN };
-		for (unsigned int i = 0; i < tickets->n; i++)
-			fds[2 + i] = (struct pollfd){
-				.fd = tickets->connections[i].fd,
-				.events = POLLIN,
-			};
-		if (poll(fds, 2 + tickets->n, wait_ms(tickets)) < 0)
-			continue;
-		if (fds[0].revents)
-			return NULL;
-		/* From the end: the last takes the place of a closed connection. */
-		for (unsigned int i = tickets->n; i-- > 0;) {
-			if (fds[2 + i].revents)
-				connection_serve(tickets, i);
-			else if (clock_ms() >= tickets->connections[i].deadline_ms)
-				connection_end(tickets, i);
-		}
-		fd = accept4(tickets->listening, NULL, NULL, SOCK_CLOEXEC);
-		if (fd >= 0)
-			connection_add(tickets, fd);
-		else if (errno == EMFILE || errno == ENFILE)
-			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-	}
-}
-
-/* ---- the socket ---- */
+/* ---- the sockets ---- */
 
 /* Is there a socket without a listener? */
 static bool is_dead(const struct sockaddr_un *address)
 {
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	_cleanup_close_ int fd =
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	return fd >= 0 &&
 	       connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
@@ -180,10 +186,8 @@ static bool is_dead(const struct sockaddr_un *address)
 }
 
 /*
- * Senders of descriptors are refused, EPERM; connections inherit that. A thrown away
- * descriptor is closed here if the sender has closed it before, and that may last as long
- * as the sender likes: a TCP socket lingers, a file is of the sender's own file system.
- * Linux refuses from 6.16 on.
+ * Senders of descriptors are refused, EPERM; connections inherit that. Linux refuses from
+ * 6.16 on.
  */
 static void refuse_descriptors(int fd)
 {
@@ -192,50 +196,298 @@ static void refuse_descriptors(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &accepted, sizeof(accepted));
 }
 
-static int listen_at(struct tickets *tickets)
+/* Only the user and root may connect. Before listen(2) nobody can. */
+static int admit(const struct user *user)
 {
-	const struct sockaddr *address = (const struct sockaddr *)&tickets->address;
+	const char *path = user->address.sun_path;
+	bool given = user->uid == geteuid() || chown(path, user->uid, (gid_t)-1) == 0;
 
-	tickets->listening =
+	return chmod(path, given ? 0600 : 0666) < 0 ? -errno : 0;
+}
+
+/* Returns: a listening socket; -errno. */
+static int listen_at(const struct user *user)
+{
+	const struct sockaddr *address = (const struct sockaddr *)&user->address;
+	const char *path = user->address.sun_path;
+	_cleanup_close_ int fd =
 		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (tickets->listening < 0)
+	int error;
+
+	if (fd < 0)
 		return -errno;
-	refuse_descriptors(tickets->listening);
-	if (bind(tickets->listening, address, sizeof(tickets->address)) < 0 &&
-	    (errno != EADDRINUSE || !is_dead(&tickets->address) ||
-	     unlink(tickets->address.sun_path) < 0 ||
-	     bind(tickets->listening, address, sizeof(tickets->address)) < 0))
+	refuse_descriptors(fd);
+	if (bind(fd, address, sizeof(user->address)) < 0 &&
+	    (errno != EADDRINUSE || !is_dead(&user->address) || unlink(path) < 0 ||
+	     bind(fd, address, sizeof(user->address)) < 0))
 		return -errno;
-	if (chmod(tickets->address.sun_path, 0666) < 0 ||
-	    listen(tickets->listening, SOMAXCONN) < 0)
-		return -errno;
+	error = admit(user);
+	if (!error && listen(fd, SOMAXCONN) < 0)
+		error = -errno;
+	if (error) {
+		unlink(path);
+		return error;
+	}
+	return take_fd(&fd);
+}
+
+static bool is_own(const struct user *user)
+{
+	return user == user->tickets->own;
+}
+
+static struct keep_key key_of(const struct user *user)
+{
+	return is_own(user) ? (struct keep_key){ KEEP_TICKETS, 0, 0 }
+			    : (struct keep_key){ KEEP_TICKETS, user->uid, 1 };
+}
+
+/* Under tickets->lock. Returns: 0; -errno. */
+static int user_listen(struct user *user)
+{
+	int fd = listen_at(user), error;
+
+	if (fd < 0)
+		return fd;
+	error = keep_put(user->tickets->keep, key_of(user), fd);
+	if (error) {
+		unlink(user->address.sun_path);
+		close(fd);
+		return error;
+	}
+	user->listening = fd;
 	return 0;
 }
 
-int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why)
+/* ---- the threads ---- */
+
+static int wait_ms(const struct user *user, int64_t idle_since_ms)
 {
-	struct tickets *tickets;
+	int64_t next = is_own(user) ? INT64_MAX : idle_since_ms + IDLE_MS;
+
+	for (unsigned int i = 0; i < user->n; i++)
+		next = MIN(next, user->connections[i].deadline_ms);
+	return next == INT64_MAX ? -1 : (int)MAX(next - clock_ms(), (int64_t)0);
+}
+
+/* Waits, and serves what has come. Returns: whether to go on. */
+static bool user_serve(struct user *user, int64_t *idle_since_ms)
+{
+	struct pollfd fds[2 + CONNECTIONS_MAX];
+	int fd;
+
+	fds[0] = (struct pollfd){ .fd = user->tickets->end, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = user->listening, .events = POLLIN };
+	for (unsigned int i = 0; i < user->n; i++)
+		fds[2 + i] = (struct pollfd){ .fd = user->connections[i].fd,
+					      .events = POLLIN };
+	if (poll(fds, 2 + user->n, wait_ms(user, *idle_since_ms)) < 0)
+		return true;
+	if (fds[0].revents)
+		return false;
+	/* From the end: the last takes the place of a closed connection. */
+	for (unsigned int i = user->n; i-- > 0;) {
+		if (fds[2 + i].revents)
+			connection_serve(user, i);
+		else if (clock_ms() >= user->connections[i].deadline_ms)
+			connection_end(user, i);
+	}
+	fd = accept4(user->listening, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		connection_add(user, fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	if (fd >= 0 || user->n)
+		*idle_since_ms = clock_ms();
+	return true;
+}
+
+/*
+ * Ends a socket that nobody needs. A close may last, since somebody may have connected
+ * just now: the user stays known meanwhile, and has no second thread. The same thread
+ * serves the socket that was made since. Returns: whether the thread ends.
+ */
+static bool user_leave(struct user *user)
+{
+	struct tickets *tickets = user->tickets;
+	bool ends;
+	int old;
+
+	pthread_mutex_lock(&tickets->lock);
+	if (tickets->ending || broker_has_leases(tickets->broker, user->uid)) {
+		pthread_mutex_unlock(&tickets->lock);
+		return false;
+	}
+	unlink(user->address.sun_path);
+	keep_drop(tickets->keep, key_of(user));
+	old = user->listening;
+	user->listening = -1;
+	pthread_mutex_unlock(&tickets->lock);
+	close(old);
+	pthread_mutex_lock(&tickets->lock);
+	ends = user->listening < 0 && !tickets->ending;
+	if (ends)
+		HASH_DEL(tickets->users, user);
+	pthread_mutex_unlock(&tickets->lock);
+	return ends;
+}
+
+static void user_free(struct user *user)
+{
+	while (user->n)
+		connection_end(user, 0);
+	closep(&user->listening);
+	pthread_mutex_destroy(&user->lock);
+	free(user);
+}
+
+static void *serve(void *userdata)
+{
+	struct user *user = userdata;
+	struct tickets *tickets = user->tickets;
+	int64_t idle_since_ms = clock_ms();
+
+	while (user_serve(user, &idle_since_ms)) {
+		if (is_own(user) || clock_ms() < idle_since_ms + IDLE_MS)
+			continue;
+		if (user_leave(user))
+			break;
+		idle_since_ms = clock_ms();
+	}
+	/* At the end of the broker tickets_free() first takes the user out of the table. */
+	pthread_mutex_lock(&tickets->lock);
+	pthread_mutex_unlock(&tickets->lock);
+	user_free(user);
+	pthread_mutex_lock(&tickets->lock);
+	if (--tickets->n_threads == 0)
+		pthread_cond_signal(&tickets->ended);
+	pthread_mutex_unlock(&tickets->lock);
+	return NULL;
+}
+
+/* Under tickets->lock. Returns: 0; -errno. */
+static int user_start(struct user *user)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
 	int error;
 
-	if (strlen(path) >= sizeof(tickets->address.sun_path)) {
-		text_printf(
-			why,
-			"ticket socket %s: a socket's path has at most %zu bytes; name "
-			"a shorter one with --socket",
-			path, sizeof(tickets->address.sun_path) - 1);
-		return -ENAMETOOLONG;
+	if (user->serving)
+		return 0;
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	error = pthread_create(&thread, &attributes, serve, user);
+	pthread_attr_destroy(&attributes);
+	if (error)
+		return -error;
+	user->serving = true;
+	user->tickets->n_threads++;
+	return 0;
+}
+
+/* In the table, without a socket. Under tickets->lock. Returns: NULL without memory. */
+static struct user *user_new(struct tickets *tickets, uid_t uid, const char *path)
+{
+	struct user *user = calloc(1, sizeof(*user));
+
+	if (!user)
+		return NULL;
+	user->tickets = tickets;
+	user->uid = uid;
+	user->listening = -1;
+	user->address.sun_family = AF_UNIX;
+	strcpy(user->address.sun_path, path);
+	pthread_mutex_init(&user->lock, NULL);
+	HASH_ADD(hh, tickets->users, uid, sizeof(uid), user);
+	return user;
+}
+
+/* Under tickets->lock. */
+static int user_make(struct tickets *tickets, uid_t uid, const char *path)
+{
+	struct user *user;
+	int error = 0;
+
+	HASH_FIND(hh, tickets->users, &uid, sizeof(uid), user);
+	if (!user && HASH_COUNT(tickets->users) >= USERS_MAX)
+		return -EUSERS;
+	if (!user)
+		user = user_new(tickets, uid, path);
+	if (!user)
+		return -ENOMEM;
+	if (user->listening < 0)
+		error = user_listen(user);
+	if (!error && tickets->broker)
+		error = user_start(user);
+	if (error && !user->serving) {
+		if (user->listening >= 0) {
+			unlink(path);
+			keep_drop(tickets->keep, key_of(user));
+		}
+		HASH_DEL(tickets->users, user);
+		user_free(user);
 	}
-	tickets = calloc(1, sizeof(*tickets));
+	return error;
+}
+
+int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path)
+{
+	int error;
+
+	text_clear(ret_path);
+	text_add_user_socket(ret_path, tickets->path, uid);
+	if (text_failed(ret_path))
+		return -ENOMEM;
+	pthread_mutex_lock(&tickets->lock);
+	error = tickets->ending ? -ESHUTDOWN
+				: user_make(tickets, uid, text_string(ret_path));
+	pthread_mutex_unlock(&tickets->lock);
+	return error;
+}
+
+/* ---- the whole ---- */
+
+static int make(struct tickets **ret_tickets, const char *path, struct keep *keep)
+{
+	struct tickets *tickets = calloc(1, sizeof(*tickets));
+
 	if (!tickets)
 		return -ENOMEM;
-	tickets->address.sun_family = AF_UNIX;
-	strcpy(tickets->address.sun_path, path);
-	tickets->listening = -1;
+	pthread_mutex_init(&tickets->lock, NULL);
+	clock_cond_init(&tickets->ended);
+	tickets->keep = keep;
 	tickets->end = eventfd(0, EFD_CLOEXEC);
-	error = tickets->end < 0 ? -errno : listen_at(tickets);
+	tickets->path = strdup(path);
+	if (tickets->end >= 0 && tickets->path)
+		tickets->own = user_new(tickets, geteuid(), path);
+	if (!tickets->own) {
+		tickets_free(tickets);
+		return -ENOMEM;
+	}
+	*ret_tickets = tickets;
+	return 0;
+}
+
+int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *keep,
+		struct text *why)
+{
+	struct tickets *tickets = NULL;
+	int error;
+
+	if (strlen(path) > USER_SOCKET_MAX) {
+		text_printf(
+			why,
+			"ticket socket %s: a socket's path has at most %d bytes here; "
+			"name a shorter one with --socket",
+			path, USER_SOCKET_MAX);
+		return -ENAMETOOLONG;
+	}
+	error = make(&tickets, path, keep);
+	if (!error)
+		error = user_listen(tickets->own);
 	if (error) {
 		text_printf(why, "ticket socket %s: %s", path, strerror(-error));
-		tickets->address.sun_path[0] = '\0';
 		tickets_free(tickets);
 		return error;
 	}
@@ -243,153 +495,120 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why
 	return 0;
 }
 
-int tickets_resume(struct tickets **ret_tickets, int listening)
+/* The sockets of users, so that tickets of before are good where they were. */
+static int adopt_users(struct tickets *tickets)
 {
-	struct tickets *tickets = calloc(1, sizeof(*tickets));
-	socklen_t length = sizeof(tickets->address);
+	_cleanup_text_ struct text path = TEXT_INIT;
+	struct keep_key key;
+	struct user *user;
+	int fd;
 
-	if (!tickets)
-		return -ENOMEM;
-	tickets->listening = -1;
-	tickets->end = eventfd(0, EFD_CLOEXEC);
-	if (tickets->end < 0 ||
-	    getsockname(listening, (struct sockaddr *)&tickets->address, &length) < 0) {
-		int error = -errno;
+	while ((fd = keep_take_any(tickets->keep, KEEP_TICKETS, &key)) >= 0) {
+		text_clear(&path);
+		text_add_user_socket(&path, tickets->path, key.number);
+		user = text_failed(&path)
+			       ? NULL
+			       : user_new(tickets, key.number, text_string(&path));
+		if (!user) {
+			close(fd);
+			return -ENOMEM;
+		}
+		user->listening = fd;
+	}
+	return 0;
+}
 
-		tickets->address.sun_path[0] = '\0';
+int tickets_resume(struct tickets **ret_tickets, int listening, struct keep *keep)
+{
+	struct sockaddr_un address;
+	socklen_t length = sizeof(address);
+	struct tickets *tickets = NULL;
+	int error;
+
+	if (getsockname(listening, (struct sockaddr *)&address, &length) < 0)
+		return -errno;
+	error = make(&tickets, address.sun_path, keep);
+	if (error)
+		return error;
+	tickets->own->listening = listening;
+	error = adopt_users(tickets);
+	if (error) {
+		/* The paths are the next broker's. */
+		tickets->is_left = true;
 		tickets_free(tickets);
 		return error;
 	}
-	tickets->listening = listening;
 	*ret_tickets = tickets;
 	return 0;
 }
 
 const char *tickets_address(const struct tickets *tickets)
 {
-	return tickets->address.sun_path;
-}
-
-int tickets_fd(const struct tickets *tickets)
-{
-	return tickets->listening;
+	return tickets->path;
 }
 
 int tickets_serve(struct tickets *tickets, struct broker *broker)
 {
-	int error;
+	struct user *user, *next;
+	int error = 0;
 
+	pthread_mutex_lock(&tickets->lock);
 	tickets->broker = broker;
-	error = pthread_create(&tickets->thread, NULL, serve, tickets);
-	tickets->serving = error == 0;
-	return -error;
+	HASH_ITER (hh, tickets->users, user, next) {
+		if (!error)
+			error = user_start(user);
+	}
+	pthread_mutex_unlock(&tickets->lock);
+	return error;
+}
+
+/* Takes all users out of the table. Their threads free them. */
+static void end_users(struct tickets *tickets)
+{
+	struct user *user, *next;
+
+	HASH_ITER (hh, tickets->users, user, next) {
+		HASH_DEL(tickets->users, user);
+		if (user->listening >= 0 && !tickets->is_left)
+			unlink(user->address.sun_path);
+		pthread_mutex_lock(&user->lock);
+		user->ended = true;
+		pthread_mutex_unlock(&user->lock);
+		if (!user->serving)
+			user_free(user);
+	}
+}
+
+/* Returns: whether all threads have ended. */
+static bool wait_for_threads(struct tickets *tickets)
+{
+	int64_t deadline_ms = clock_ms() + END_MS;
+	int error = 0;
+
+	while (tickets->n_threads && !error)
+		error = clock_cond_wait(&tickets->ended, &tickets->lock, deadline_ms);
+	return !tickets->n_threads;
 }
 
 struct tickets *tickets_free(struct tickets *tickets)
 {
 	uint64_t one = 1;
+	bool ended;
 
 	if (!tickets)
 		return NULL;
-	if (tickets->address.sun_path[0])
-		unlink(tickets->address.sun_path);
-	if (tickets->serving && write(tickets->end, &one, sizeof(one)) == sizeof(one))
-		pthread_join(tickets->thread, NULL);
-	while (tickets->n)
-		connection_end(tickets, 0);
-	closep(&tickets->listening);
+	pthread_mutex_lock(&tickets->lock);
+	tickets->ending = true;
+	end_users(tickets);
+	(void)!write(tickets->end, &one, sizeof(one));
+	ended = wait_for_threads(tickets);
+	pthread_mutex_unlock(&tickets->lock);
+	if (!ended)
+		return NULL;
 	closep(&tickets->end);
+	pthread_cond_destroy(&tickets->ended);
+	pthread_mutex_destroy(&tickets->lock);
+	free(tickets->path);
 	free(tickets);
 	return NULL;
-}
-
-/* ---- path of the socket ---- */
-
-/* A folder of our own. A link or somebody else's is no place for a socket. */
-static bool is_ours(const char *path)
-{
-	struct stat stat;
-
-	return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
-	       stat.st_uid == geteuid();
-}
-
-static bool make_folder(const char *path)
-{
-	(void)mkdir(path, 0755);
-	return is_ours(path);
-}
-
-/* With a name that nobody could take before; one such folder of a user is enough. */
-static bool make_new_folder(char *path)
-{
-	glob_t found = { 0 };
-	bool made = false;
-
-	if (glob(path, GLOB_NOSORT, NULL, &found) == 0) {
-		for (size_t i = 0; i < found.gl_pathc && !made; i++) {
-			made = is_ours(found.gl_pathv[i]);
-			if (made)
-				strcpy(path, found.gl_pathv[i]);
-		}
-	}
-	globfree(&found);
-	if (made)
-		return true;
-	memset(path + strlen(path) - 6, 'X', 6);
-	return mkdtemp(path) && chmod(path, 0755) == 0;
-}
-
-/* Returns: the folder; NULL: no place, or no memory. */
-static char *find_folder(void)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	_cleanup_free_ char *folder = NULL;
-	int r;
-
-	if (geteuid() == 0)
-		r = asprintf(&folder, "/run/gpumem");
-	else if (runtime && runtime[0] == '/')
-		r = asprintf(&folder, "%s/gpumem", runtime);
-	else
-		r = asprintf(&folder, "/tmp/gpumem-%u", geteuid());
-	if (r >= 0 && make_folder(folder))
-		return take_ptr(folder);
-	if (r >= 0)
-		free(folder);
-	/* Anybody may have laid out a folder in /tmp. */
-	r = asprintf(&folder, "/tmp/gpumem-%u-??????", geteuid());
-	if (r < 0)
-		folder = NULL;
-	return folder && make_new_folder(folder) ? take_ptr(folder) : NULL;
-}
-
-char *tickets_path(const char *mountpoint, struct text *why)
-{
-	_cleanup_free_ char *folder = find_folder();
-	char *path = NULL;
-	int r;
-
-	if (!folder) {
-		text_printf(
-			why,
-			"ticket socket: no folder for it can be made in /tmp (%s): name "
-			"a place with --socket",
-			strerror(errno));
-		return NULL;
-	}
-	while (*mountpoint == '/')
-		mountpoint++;
-	/* The path of a socket is short; the hash keeps shortened names apart. */
-	if (strlen(folder) + strlen(mountpoint) < SOCKET_PATH_MAX)
-		r = asprintf(&path, "%s/%s", folder, *mountpoint ? mountpoint : "root");
-	else
-		r = asprintf(
-			&path, "%s/%.24s-%016llx", folder, mountpoint,
-			(unsigned long long)text_hash(mountpoint, strlen(mountpoint)));
-	if (r < 0)
-		return NULL;
-	for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/'));)
-		*slash = '-';
-	return path;
 }

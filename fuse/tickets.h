@@ -1,35 +1,51 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ticket socket gives a lease's memory as a descriptor, in return for the lease's
- * ticket.
+ * The ticket sockets give a lease's memory as a descriptor, in return for the lease's
+ * ticket. Each user who has a lease, or has looked at the link `socket`, has a socket,
+ * until there is no lease and nobody has come for 5 seconds.
  *
  * A packet in: the ticket as shown by `lease`. A packet out: a byte, 0 with the
- * descriptor (SCM_RIGHTS), or an errno. Then the connection closes. The socket never
+ * descriptor (SCM_RIGHTS), or an errno. Then the connection closes. A socket never
  * takes descriptors: the close of a descriptor of a stranger's filesystem could hang.
  */
 #pragma once
 
 #include "api/broker.h"
+#include "keep/keep.h"
 
 struct tickets;
 
 /*
- * Makes the socket at path (borrowed), mode 0666, in place of a dead socket. The socket
- * listens when the function returns.
+ * Makes the socket of the broker's own user at path (borrowed), in place of a dead
+ * socket. The others' are named after it (base/user_socket.h). The socket listens when
+ * the function returns, and the keeper has a copy.
  *
  * Returns: 0; a negative errno, and why says in a sentence what is wrong.
  */
-int tickets_new(struct tickets **ret_tickets, const char *path, struct text *why);
+int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *keep,
+		struct text *why);
 
-/* The same with the socket of an earlier broker, taken over on success, and its path. */
-int tickets_resume(struct tickets **ret_tickets, int listening);
+/*
+ * The same with the sockets that an earlier broker left with the keeper, and their paths.
+ * listening is that of tickets_new(), taken over on success.
+ */
+int tickets_resume(struct tickets **ret_tickets, int listening, struct keep *keep);
 const char *tickets_address(const struct tickets *tickets);
-int tickets_fd(const struct tickets *tickets);
 
-/* Starts the thread that serves. Returns: 0; -errno. */
+/*
+ * The path of the user's socket, which is made where there is none.
+ *
+ * Returns: 0; -EUSERS when too many users have one; -errno.
+ */
+int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path);
+
+/* Starts the threads that serve. Returns: 0; -errno. */
 int tickets_serve(struct tickets *tickets, struct broker *broker);
 
-/* Stops serving and removes the socket. Takes NULL. */
+/*
+ * Stops serving and removes the sockets. A thread that waits in a close is left to the
+ * end of the process, and touches the broker no more. Takes NULL.
+ */
 struct tickets *tickets_free(struct tickets *tickets);
 
 /*

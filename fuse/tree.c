@@ -97,8 +97,6 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 	stat->st_mode = node->row->mode;
 	stat->st_nlink = 1;
 	stat->st_blksize = FRAGMENT;
-	if (node->row->kind == NODE_LINK)
-		stat->st_size = (off_t)strlen(view->socket);
 }
 
 static bool has_bytes(const struct node_row *row)

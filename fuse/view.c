@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
-	      const char *socket)
+	      struct tickets *tickets)
 {
 	uint32_t boot = broker_boot(broker);
 	struct timespec now;
 	int error;
 
-	*view = (struct view){ .broker = broker, .session = session, .socket = socket };
+	*view = (struct view){ .broker = broker, .session = session, .tickets = tickets };
 	clock_gettime(CLOCK_REALTIME, &now);
 	view->root.st_uid = geteuid();
 	view->root.st_gid = getegid();

@@ -20,13 +20,13 @@ struct view {
 	struct files files;
 	struct wakers wakers;
 	struct mappings mappings;
-	struct stat root;   /* owner and times of the fixed nodes */
-	const char *socket; /* target of the link `socket`; borrowed */
+	struct stat root;	 /* owner and times of the fixed nodes */
+	struct tickets *tickets; /* borrowed */
 };
 
 /* Starts the threads that watch for signals and events. Returns: 0; -errno. */
 int view_init(struct view *view, struct broker *broker, struct fuse_session *session,
-	      const char *socket);
+	      struct tickets *tickets);
 
 /*
  * Cancels waiting requests and closes open files; no operation runs any more and the

@@ -137,6 +137,17 @@ int keep_take(struct keep *keep, struct keep_key key)
 	return found ? take_fd(&found->fd) : -1;
 }
 
+int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_key)
+{
+	for (size_t i = 0; keep && i < keep->n_left; i++) {
+		if (keep->left[i].key.kind == kind && keep->left[i].fd >= 0) {
+			*ret_key = keep->left[i].key;
+			return take_fd(&keep->left[i].fd);
+		}
+	}
+	return -1;
+}
+
 int keep_put(struct keep *keep, struct keep_key key, int fd)
 {
 	int r;

@@ -17,7 +17,7 @@
 enum keep_kind {
 	KEEP_FUSE = 1, /* the mount's connection */
 	KEEP_RECORDS,
-	KEEP_TICKETS, /* the socket for tickets, listening */
+	KEEP_TICKETS, /* a socket for tickets, listening */
 	KEEP_BLOCK,
 };
 
@@ -61,6 +61,9 @@ bool keep_goes_on(const struct keep *keep);
 
 /* A descriptor that the last broker left; -1: none. It is the caller's. */
 int keep_take(struct keep *keep, struct keep_key key);
+
+/* Any one of this kind that nobody has taken; -1: none. */
+int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_key);
 
 /* Lets go of what nobody has taken. */
 void keep_drop_rest(struct keep *keep);

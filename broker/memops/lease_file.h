@@ -34,9 +34,9 @@ struct lease_name {
  * -EMFILE when the caller's user has too many; -ESTALE; -ENOMEM.
  */
 int broker_lease_open(struct broker *broker, struct token token,
-		      const struct caller *caller, bool write,
-		      struct lease_name name, void (*wake)(void *userdata),
-		      void *userdata, struct lease **ret_lease);
+		      const struct caller *caller, bool write, struct lease_name name,
+		      void (*wake)(void *userdata), void *userdata,
+		      struct lease **ret_lease);
 
 /*
  * A lease that the last broker has left and broker_lease_resume() was not called for, in
@@ -80,3 +80,6 @@ struct lease *broker_lease_close(struct lease *lease);
  * -EACCES for another user's; -EMFILE.
  */
 int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_t uid);
+
+/* Whether the user has open leases, whose tickets may be wanted. */
+bool broker_has_leases(struct broker *broker, uid_t uid);

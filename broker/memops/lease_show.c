@@ -2,6 +2,7 @@
 /* Prints leases: the text for programs, and lines for people. */
 #include "base/number.h"
 #include "base/text.h"
+#include "base/user_socket.h"
 #include "memops/lease.h"
 #include "memops/lease_private.h"
 #include "memory/block.h"
@@ -72,7 +73,12 @@ void lease_print(const struct lease *lease, struct text *text)
 		return;
 	text_printf(text, "ticket ");
 	lease_print_ticket(lease, text);
-	text_printf(text, "\nsocket %s\n", broker->socket ? broker->socket : "none");
+	text_printf(text, "\nsocket ");
+	if (broker->socket)
+		text_add_user_socket(text, broker->socket, lease->uid);
+	else
+		text_printf(text, "none");
+	text_printf(text, "\n");
 	text_printf(text,
 		    "access %s\nhold %s\nid %llu\nname %s\ngeneration %u\nsealed %d\n"
 		    "kind %s\n",

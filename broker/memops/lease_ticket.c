@@ -11,7 +11,9 @@
 #include "memops/lease_file.h"
 #include "memory/block.h"
 #include "model/allocation.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "process/broker.h"
 
 static int hex_digit(char c)
@@ -76,10 +78,21 @@ int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_
 	    secret_matches(lease->secret, secret)) {
 		/* Under the lock: the lease pins the block meanwhile. */
 		fd = uid == 0 || uid == lease->uid
-			     ? block_share(lease->allocation->block,
-					   lease->write)
+			     ? block_share(lease->allocation->block, lease->write)
 			     : -EACCES;
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return fd;
+}
+
+bool broker_has_leases(struct broker *broker, uid_t uid)
+{
+	const struct owner *user;
+	bool has;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	user = owner_find(broker->registry, uid);
+	has = user && user->shares.held[SHARE_LEASES];
+	pthread_mutex_unlock(&broker->registry->lock);
+	return has;
 }

@@ -185,6 +185,37 @@ test_memory_that_was_lost_with_the_broker_can_be_freed()
 	end
 }
 
+# A user's own socket is where the text of before says, and has whoever came meanwhile.
+test_a_ticket_of_another_user_stays_good()
+{
+	local lease text
+	needs_root 'another user'
+	keep
+	say alloc 'x 4M mode=0644 map=readers'
+	mkfifo "$T/go"
+	exec 9<>"$T/go"
+	py "$O" 3<"$T/go" >"$T/said" <<-'EOF' &
+		import os, socket, sys
+		become(1001)
+		lease = os.open(f"{sys.argv[1]}/allocations/x/lease", os.O_RDONLY)
+		text = dict(line.split(" ", 1) for line in os.pread(lease, 4096, 0).decode().splitlines())
+		early = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		print(text["socket"], flush=True)
+		os.read(3, 1)
+		early.connect(text["socket"])
+		early.send(text["ticket"].encode())
+		print(socket.recv_fds(early, 1, 1)[0], flush=True)
+	EOF
+	lease=$!
+	eventually "[ -s '$T/said' ]"
+	is "$(<"$T/said")" "$(readlink "$O/socket").u1001"
+	die
+	echo >&9
+	wait $lease
+	like "$(<"$T/said")" "b'.x00'$"
+	end
+}
+
 test_an_open_lease_stays_good()
 {
 	local ticket lease

@@ -514,6 +514,79 @@ EOF
 	)" $'EPERM\nTrue'
 }
 
+# lingers: connects as the current user, waits for a line, and sends such a socket. Then the
+# process closes the socket and says so, whether it is answered, and reads nothing from the other
+# end.
+lingers()
+{
+	lease_py 3<"$T/go" <<'EOF'
+libc.prctl(1, signal.SIGKILL)
+listening = socket.create_server(("127.0.0.1", 0))
+lingering = socket.create_connection(listening.getsockname())
+never_read, _ = listening.accept()
+lingering.setblocking(False)
+try:
+    while True:
+        lingering.send(bytes(65536))
+except BlockingIOError:
+    pass
+lingering.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+lease = Lease("x")
+connection = connect()
+print("connected", flush=True)
+os.read(3, 1)
+sent = attempt(socket.send_fds, connection, [b"1:x"], [lingering.fileno()])
+lingering.close()
+print("sent", sent, flush=True)
+answered = select.select([connection], [], [], 3)[0] != []
+print("answered", answered, flush=True)
+signal.pause()
+EOF
+}
+
+# Before Linux 6.16 all that can be done is to let the sender alone wait.
+test_a_close_that_lasts_keeps_only_the_sender_waiting()
+{
+	needs_root 'two users'
+	local AS=(/usr/bin/python3 "$here/old_kernel.py") sender socket broker idle
+	broker_start "$T/old" --driver "$(driver old)"
+	AS=()
+	cd "$T/old/mnt"
+	echo 'x 4096 mode=0644 map=readers' >control/alloc
+	idle=$(by 1003 run 'readlink socket')
+	is "$(stat -c '%u %a' "$idle")" '1003 600'
+	broker=$(<"$T/old/pid")
+	mkfifo "$T/go"
+	exec 9<>"$T/go"
+	by $bob lingers >"$T/lingers" 2>&1 &
+	sender=$!
+	eventually "grep -q connected '$T/lingers'"
+	# The broker's close is the last one.
+	kill -STOP "$broker"
+	echo go >&9
+	eventually "grep -q sent '$T/lingers'"
+	kill -CONT "$broker"
+	eventually "grep -q answered '$T/lingers'"
+	is "$(<"$T/lingers")" $'connected\nsent 3\nanswered False'
+	socket=$(by $bob run 'readlink socket')
+	is "$(stat -c '%u %a' "$socket")" "$bob 600"
+	is "$(by $alice lease_py <<EOF
+socket.setdefaulttimeout(5)
+print(attempt(connect, "$socket"), os.readlink("socket") != "$socket")
+print(isinstance(redeem(Lease("x").fields()["ticket"]), int))
+EOF
+	)" $'EACCES True\nTrue'
+	# A socket that nobody needs ends.
+	eventually "[ ! -e '$idle' ]"
+	# The end does not wait for the sender either, who is still in the mount.
+	cd "$M"
+	kill -TERM "$broker"
+	broker_ended "$T/old"
+	[ ! -e "$socket" ]
+	kill $sender
+	wait $sender 2>/dev/null || true
+}
+
 test_poll_tells_of_a_free()
 {
 	echo 'x 4096' >control/alloc
