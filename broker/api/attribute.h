@@ -49,6 +49,10 @@ struct attribute {
 	size_t offset;
 	size_t stride; /* ATTRIBUTE_DEVICE: from a device's field to the next */
 
+	/* In place of show, no lock held: for a text that may be long. As broker_show().
+	 */
+	int (*print)(struct broker *broker, struct token token, struct text *text);
+
 	/* Called before show, no lock held. NULL: not needed. */
 	void (*prepare)(struct broker *broker, struct token token);
 

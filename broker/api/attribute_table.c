@@ -132,9 +132,10 @@ static void broker_waiting(const struct attribute_view *view, struct text *text)
 	show_number(text, view->broker->reclaim->n_queued);
 }
 
-static void broker_all_leases(const struct attribute_view *view, struct text *text)
+static int broker_all_leases(struct broker *broker, struct token token, struct text *text)
 {
-	leases_show(view->broker, NULL, text);
+	(void)token;
+	return leases_show_all(broker, text);
 }
 
 static const struct attribute broker_attributes[] = {
@@ -183,7 +184,7 @@ static const struct attribute broker_attributes[] = {
 	{ "leases",
 	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
 	  "#ID: freed",
-	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, broker_all_leases },
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, .print = broker_all_leases },
 	{ "metrics", "all figures, for Prometheus and its like (OpenMetrics text)",
 	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .request = ask_metrics },
 	{ "max", "limits of owners without one of their own: KEY VALUE a line",
@@ -311,11 +312,6 @@ static void allocation_cgroup(const struct attribute_view *view, struct text *te
 			    (unsigned char)*byte);
 }
 
-static void allocation_leases(const struct attribute_view *view, struct text *text)
-{
-	leases_show(view->broker, view->allocation, text);
-}
-
 static void allocation_progress(const struct attribute_view *view, struct text *text)
 {
 	uint64_t done, total;
@@ -370,7 +366,7 @@ static const struct attribute allocation_attributes[] = {
 	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,
 	  FIELD(allocation, n_write_leases) },
 	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
-	  allocation_leases },
+	  .print = leases_show },
 	{ "progress", "of a load or save that runs: BYTES of BYTES; else none",
 	  ATTRIBUTE_TEXT, allocation_progress },
 };

@@ -390,6 +390,7 @@ static struct op *lease_unlink(struct lease *lease)
 	struct broker *broker = lease->broker;
 	struct allocation *allocation = take_ptr(lease->allocation);
 
+	lease_leave_list(lease, true);
 	DL_DELETE(allocation->leases, lease);
 	share_give(lease->user, SHARE_LEASES, 1);
 	if (lease->write) {
@@ -480,6 +481,7 @@ struct lease *broker_lease_close(struct lease *lease)
 		}
 		release = lease_end_release(allocation);
 	}
+	lease_leave_list(lease, false);
 	HASH_DEL(broker->leases->by_id, lease);
 	records_drop(broker->registry->records, RECORD_LEASE, lease->record);
 	lease->departing = departs ? allocation : NULL;

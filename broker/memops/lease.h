@@ -22,7 +22,7 @@ struct lease;
 struct op;
 struct owner;
 struct text;
-
+struct token;
 
 struct lease_record;
 
@@ -33,8 +33,11 @@ struct lease_record;
 int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
 		  const struct lease_record *record);
 
+struct lease_cursor;
+
 struct leases {
 	struct lease *by_id; /* registry.lock, like all here */
+	struct lease_cursor *cursors;
 	uint64_t n_ever;
 	struct reaper reaper;
 };
@@ -70,11 +73,12 @@ void leases_note_changed_in(struct broker *broker, const struct folder *folder);
 uint64_t leases_count(const struct broker *broker);
 
 /*
- * Prints one line for each lease of an allocation; of all allocations if NULL. Under
- * registry.lock.
+ * Prints one line for each lease of the allocation, or of all allocations. There may be
+ * thousands: registry.lock is taken for a few at a time, and no line is made meanwhile.
+ * No lock held. Returns: 0; -ESTALE; -ENOMEM.
  */
-void leases_show(const struct broker *broker, const struct allocation *allocation,
-		 struct text *text);
+int leases_show(struct broker *broker, struct token allocation, struct text *text);
+int leases_show_all(struct broker *broker, struct text *text);
 
 /*
  * Appends `; N bytes of freed allocations are still leased, by pid 17 (python, uid 1000,

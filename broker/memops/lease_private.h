@@ -59,5 +59,11 @@ void lease_notify(struct lease *lease);
 void lease_fail(struct broker *broker, const struct caller *caller, const char *name,
 		int error, const char *sentence);
 
+/*
+ * Called before the lease leaves the list of its allocation, or of all leases: whoever
+ * reads the list goes on behind it. Under registry.lock.
+ */
+void lease_leave_list(const struct lease *lease, bool of_allocation);
+
 /* Appends the text of the lease file. Under registry.lock. */
 void lease_print(const struct lease *lease, struct text *text);

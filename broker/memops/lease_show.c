@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints leases: the text for programs, and lines for people. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/def.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "base/user_socket.h"
@@ -105,41 +111,141 @@ void lease_print(const struct lease *lease, struct text *text)
 			    (unsigned long long)WIRE_DEVICE_SPAN);
 }
 
-static void lease_show(const struct lease *lease, struct text *text)
-{
-	text_printf(text, "%d %u %s ", lease->pid, lease->uid, lease->write ? "w" : "r");
-	text_time(text, lease->since_s);
-	text_printf(text, " hold=%s ",
-		    hold_names[lease->held ? lease->hold : GPUMEM_HOLD_NONE]);
-	text_add_printable(text, lease->comm);
-	text_printf(text, "\n");
-}
-
 uint64_t leases_count(const struct broker *broker)
 {
 	return HASH_COUNT(broker->leases->by_id);
 }
 
-void leases_show(const struct broker *broker, const struct allocation *allocation,
-		 struct text *text)
-{
-	const struct lease *lease;
+/* ---- lists ---- */
 
-	if (allocation) {
-		DL_FOREACH (allocation->leases, lease)
-			lease_show(lease, text);
-		return;
+#define PIECE 32 /* leases copied under one taking of the lock */
+
+/* A reader between two pieces. */
+struct lease_cursor {
+	const struct lease *next;
+	bool of_allocation; /* in the list of an allocation, not of all */
+	uint64_t last_id;   /* of the leases that were there at the beginning */
+	struct lease_cursor *le_next;
+};
+
+struct lease_row {
+	struct full_name name; /* for the list of all */
+	uint64_t freed;	       /* id of a freed allocation, or 0 */
+	pid_t pid;
+	uid_t uid;
+	bool write;
+	int64_t since_s;
+	enum gpumem_hold hold;
+	char comm[PROCESS_NAME_MAX];
+};
+
+static const struct lease *behind(const struct lease *lease, bool of_allocation)
+{
+	return of_allocation ? lease->next : lease->hh.next;
+}
+
+void lease_leave_list(const struct lease *lease, bool of_allocation)
+{
+	struct lease_cursor *cursor;
+
+	LL_FOREACH2(lease->broker->leases->cursors, cursor, le_next)
+	{
+		if (cursor->of_allocation == of_allocation && cursor->next == lease)
+			cursor->next = behind(lease, of_allocation);
 	}
-	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
-		if (!lease->allocation)
-			continue;
-		if (lease->allocation->state == ALLOCATION_FREED)
-			text_printf(text, "#%llu ",
-				    (unsigned long long)lease->allocation->id);
-		else
-			text_printf(text, "%s ", allocation_name(lease->allocation).text);
-		lease_show(lease, text);
+}
+
+static void row_copy(struct lease_row *row, const struct lease *lease, bool of_allocation)
+{
+	const struct allocation *allocation = lease->allocation;
+
+	row->freed = allocation->state == ALLOCATION_FREED ? allocation->id : 0;
+	row->name.text[0] = '\0';
+	if (!of_allocation && !row->freed)
+		row->name = allocation_name(allocation);
+	row->pid = lease->pid;
+	row->uid = lease->uid;
+	row->write = lease->write;
+	row->since_s = lease->since_s;
+	row->hold = lease->held ? lease->hold : GPUMEM_HOLD_NONE;
+	strcpy(row->comm, lease->comm);
+}
+
+/* Copies the next leases. Under registry.lock. Returns: how many; 0: there are no more.
+ */
+static size_t rows_copy(struct lease_row *rows, struct lease_cursor *cursor)
+{
+	const struct lease *lease = cursor->next;
+	size_t n = 0;
+
+	/* Leases that have ended count, too: looking at them takes time. */
+	for (unsigned int seen = 0; lease && seen < PIECE; seen++) {
+		if (lease->id > cursor->last_id)
+			lease = NULL;
+		else if (lease->allocation)
+			row_copy(&rows[n++], lease, cursor->of_allocation);
+		lease = lease ? behind(lease, cursor->of_allocation) : NULL;
 	}
+	cursor->next = lease;
+	return n;
+}
+
+static void row_print(const struct lease_row *row, bool of_allocation, struct text *text)
+{
+	if (!of_allocation && row->freed)
+		text_printf(text, "#%llu ", (unsigned long long)row->freed);
+	else if (!of_allocation)
+		text_printf(text, "%s ", row->name.text);
+	text_printf(text, "%d %u %s ", row->pid, row->uid, row->write ? "w" : "r");
+	text_time(text, row->since_s);
+	text_printf(text, " hold=%s ", hold_names[row->hold]);
+	text_add_printable(text, row->comm);
+	text_printf(text, "\n");
+}
+
+/* With registry.lock held, which is let go. */
+static int show_list(struct broker *broker, const struct lease *first, bool of_allocation,
+		     struct text *text)
+{
+	struct lease_cursor cursor = { .next = first,
+				       .of_allocation = of_allocation,
+				       .last_id = broker->leases->n_ever };
+	pthread_mutex_t *lock = &broker->registry->lock;
+	_cleanup_free_ struct lease_row *rows = NULL;
+	size_t n;
+
+	LL_PREPEND2(broker->leases->cursors, &cursor, le_next);
+	pthread_mutex_unlock(lock);
+	rows = malloc(PIECE * sizeof(*rows));
+	pthread_mutex_lock(lock);
+	while (rows && cursor.next) {
+		n = rows_copy(rows, &cursor);
+		pthread_mutex_unlock(lock);
+		for (size_t i = 0; i < n; i++)
+			row_print(&rows[i], of_allocation, text);
+		pthread_mutex_lock(lock);
+	}
+	LL_DELETE2(broker->leases->cursors, &cursor, le_next);
+	pthread_mutex_unlock(lock);
+	return rows ? 0 : -ENOMEM;
+}
+
+int leases_show(struct broker *broker, struct token token, struct text *text)
+{
+	const struct allocation *allocation;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation)
+		return show_list(broker, allocation->leases, true, text);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return -ESTALE;
+}
+
+int leases_show_all(struct broker *broker, struct text *text)
+{
+	pthread_mutex_lock(&broker->registry->lock);
+	return show_list(broker, broker->leases->by_id, false, text);
 }
 
 void text_add_lease_holders(struct text *text, const struct broker *broker,
