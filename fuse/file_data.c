@@ -247,7 +247,7 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 			struct fuse_file_info *info, bool host)
 {
 	int backing = host ? mapping_get(data->file.view, req, data->writer.token) : 0;
-	int error = 0;
+	int error = MIN(backing, 0);
 
 	data->mapped = backing > 0;
 	if (data->mapped && (info->flags & O_ACCMODE) == O_RDWR) {

@@ -18,7 +18,10 @@ struct mappings {
 void mappings_init(struct mappings *mappings);
 void mappings_deinit(struct mappings *mappings);
 
-/* At an open of an allocation of kind host. Returns: the backing id; 0 for none. */
+/*
+ * At an open of an allocation of kind host. Returns: the backing id; 0 where the memory
+ * can't be mapped; -errno where the kernel fails this once.
+ */
 int mapping_get(struct view *view, fuse_req_t req, struct token token);
 
 /* At the end of an open that got an id. */
