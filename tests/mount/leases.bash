@@ -587,6 +587,38 @@ EOF
 	wait $sender 2>/dev/null || true
 }
 
+# Only the software GPU's memory can be truncated. An access behind the end is SIGBUS.
+test_memory_that_a_user_truncates_keeps_nobody_waiting()
+{
+	needs_root 'two users'
+	needs_software 'memory that can be truncated'
+	local restarts
+	by $alice run 'echo "y 64K" >control/alloc'
+	restarts=$(value_of status mover_restarts)
+	is "$(by $bob lease_py <<'EOF'
+os.write(control("alloc"), b"x 4M")
+lease = Lease("x", write=True)
+fd = redeem(lease.fields()["ticket"])
+for i in range(20):
+    os.ftruncate(fd, i * 4096)
+    with open("allocations/x/data", "r+b", buffering=0) as data:
+        assert data.read(1 << 20)[i * 4096:].count(b"\0") == (1 << 20) - i * 4096
+        data.seek(1 << 20)
+        data.write(b"hello")
+        os.ftruncate(fd, 4096)
+        os.fsync(data.fileno())
+with open("allocations/x/data", "r+b", buffering=0) as data:
+    data.seek(1 << 20)
+    data.write(b"hello")
+    os.fsync(data.fileno())
+    data.seek(1 << 20)
+    print(data.read(5))
+EOF
+	)" "b'hello'"
+	by $alice run 'head -c 64K /dev/urandom | tee allocations/y/data | cmp - allocations/y/data'
+	is "$(value_of status mover_restarts)" "$restarts"
+}
+
 test_poll_tells_of_a_free()
 {
 	echo 'x 4096' >control/alloc

@@ -17,6 +17,7 @@
 #include "softgpu/context.h"
 #include "softgpu/run/stream.h"
 #include "space.h"
+#include "truncated.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -367,6 +368,7 @@ CALL(cuMemMap, NEED_INIT,
 		space_remove(kept);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	truncated_watch(start, size, handle->memory.fd);
 	handle->n_mappings++;
 	return CUDA_SUCCESS;
 }
@@ -390,6 +392,7 @@ static void mapping_end(struct range *range)
 {
 	struct handle *handle = range->owner;
 
+	truncated_forget(range->start);
 	mmap((void *)(uintptr_t)range->start, range->size, PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	space_remove(range);

@@ -175,6 +175,7 @@ static uint32_t crew_start(struct crew *crew, pthread_t *threads)
 	uint32_t n = 0;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS); /* of an access of the thread's own */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (n + 1 < wanted && n < MAX_THREADS &&
 	       !pthread_create(&threads[n], NULL, crew_work, crew))

@@ -155,6 +155,7 @@ static CUresult stream_start(struct stream *stream)
 	if (stream->has_thread)
 		return CUDA_SUCCESS;
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS); /* of an access of the thread's own */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&thread, NULL, stream_thread, stream);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
