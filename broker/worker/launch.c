@@ -197,6 +197,16 @@ bool launch_receive(struct worker *worker, struct job *job)
 	return !taken;
 }
 
+bool launch_is_under_way(struct worker *worker)
+{
+	bool under_way;
+
+	pthread_mutex_lock(&worker->streams.lock);
+	under_way = worker->launches.in_flight;
+	pthread_mutex_unlock(&worker->streams.lock);
+	return under_way;
+}
+
 /* Takes the next launch; NULL when there is none, and the queue is then free. */
 static struct job *launch_next(struct worker *worker)
 {

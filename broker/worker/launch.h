@@ -38,3 +38,6 @@ bool launch_receive(struct worker *worker, struct job *job);
  * for waiting only.
  */
 void launch_run(struct worker *worker, struct job *job);
+
+/* Whether a kernel is in the GPU's queues. */
+bool launch_is_under_way(struct worker *worker);

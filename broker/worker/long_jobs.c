@@ -14,7 +14,10 @@
  */
 #define PIECE	    ((uint64_t)64 << 20)
 #define PIECE_ALONE ((uint64_t)4 << 30)
-/* While transfers of two payers come at shorter intervals than this, jobs are cut small. */
+/* To zero more takes longer than to wake a thread. */
+#define SHORT_ALLOC ((uint64_t)64 << 20)
+/* While transfers of two payers come at shorter intervals than this, jobs are cut small.
+ */
 #define SHARED_MS 1000
 
 /* ---- the payers in turn ---- */
@@ -61,6 +64,28 @@ struct job *waiting_jobs_pop(struct waiting_jobs *waiting)
 		payers_append(waiting, next);
 	}
 	return job;
+}
+
+/* ---- short jobs ---- */
+
+bool job_is_short(const struct job *job)
+{
+	const struct wire_request *request = &job->request;
+
+	switch (request->op) {
+	case WIRE_READ:
+	case WIRE_WRITE:
+	case WIRE_COPY:
+	case WIRE_FILL:
+		return !(request->flags & (WIRE_BY_CPU | WIRE_STAY));
+	case WIRE_ALLOC:
+		return !(request->flags & WIRE_MANAGED) && request->length <= SHORT_ALLOC;
+	case WIRE_FREE:
+	case WIRE_LAUNCH:
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* ---- long jobs ---- */

@@ -8,7 +8,10 @@
  * it stands at the end of its payer's jobs, and the payers take turns. The pieces of a
  * single payer are so large that they cost no time.
  *
- * All under the pool's lock, but for job_is_long() and the pieces of a job that runs.
+ * Short jobs run with the turn in hand (pool.c).
+ *
+ * All under the pool's lock, but for job_is_short(), job_is_long() and the pieces of a job
+ * that runs.
  */
 #pragma once
 
@@ -33,6 +36,9 @@ struct long_jobs {
 	uint32_t payer;	    /* of the last transfer */
 	int64_t shared_ms;  /* clock_ms() when the payer last changed; 0: never */
 };
+
+/* Whether a job usually takes no longer than to wake a thread. */
+bool job_is_short(const struct job *job);
 
 bool job_is_long(const struct job *job);
 

@@ -271,26 +271,19 @@ void pool_wait(struct worker *worker, uint64_t waited_ns)
 	my_turn = 0;
 }
 
-/* Whether a job usually takes no longer than to wake a thread. */
-static bool job_is_short(const struct job *job)
+/* The driver may make and free memory only after the kernels under way. */
+static bool job_waits_for_kernels(const struct pool *pool, const struct job *job)
 {
-	switch (job->request.op) {
-	case WIRE_READ:
-	case WIRE_WRITE:
-	case WIRE_COPY:
-	case WIRE_FILL:
-		return !(job->request.flags & (WIRE_BY_CPU | WIRE_STAY));
-	case WIRE_LAUNCH:
-		return true;
-	default:
-		return false;
-	}
+	bool of_memory = job->request.op == WIRE_ALLOC || job->request.op == WIRE_FREE;
+
+	return of_memory && launch_is_under_way(pool->worker);
 }
 
 /* Has the thread keep the turn during a job. Returns: false for jobs that may be long. */
 static bool pool_keep_turn_locked(struct pool *pool, const struct job *job)
 {
-	if (!look_is_possible() || !job_is_short(job) || pool_has_job(pool))
+	if (!look_is_possible() || !job_is_short(job) || pool_has_job(pool) ||
+	    job_waits_for_kernels(pool, job))
 		return false;
 	my_turn = pool->turn;
 	pool->keeping = true;

@@ -33,6 +33,24 @@ Test(long_jobs, are_transfers_of_more_than_a_few_pages)
 	cr_assert(not(job_is_long(&job)));
 }
 
+/* So a pair of alloc and free wakes no thread of a worker that looks. */
+Test(long_jobs, are_not_allocations_and_frees)
+{
+	struct job job = { .request = { .op = WIRE_ALLOC, .length = MIB } };
+
+	cr_assert(job_is_short(&job));
+	job.request.flags = WIRE_ASYNC;
+	cr_assert(job_is_short(&job));
+	job.request.length = 1024 * MIB;
+	cr_assert(not(job_is_short(&job)), "the zeroing takes long");
+	job.request = (struct wire_request){ .op = WIRE_FREE };
+	cr_assert(job_is_short(&job));
+	job.request = (struct wire_request){ .op = WIRE_ALLOC,
+					     .flags = WIRE_MANAGED,
+					     .length = MIB };
+	cr_assert(not(job_is_short(&job)), "the driver makes its pages");
+}
+
 /* Five of one payer wait before the first of another. */
 Test(long_jobs, payers_take_turns)
 {
