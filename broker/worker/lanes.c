@@ -3,11 +3,12 @@
  * Pieces are dealt in the order of the file, so the bytes before the first piece that
  * failed are moved when all lanes have ended.
  *
- * A lane has two buffers with a stream each: while the GPU takes one, the other is
- * filled. Making buffers costs more than a small load, so they are kept for the next
- * file. They belong to no device and no move; a worker has LANES_ALL pairs at most, and a
- * move gives lanes up when another move has none. A thread takes the pairs apart
- * when none has been used for a while.
+ * A lane has two buffers with a stream each: while the GPU or memcpy() takes one, the
+ * other is filled. The process of files always has the next piece to do already. Making
+ * buffers costs more than a small load, so they are kept for the next file. They belong
+ * to no device and no move; a worker has LANES_ALL pairs at most, and a move gives lanes
+ * up when another move has none. A thread takes the pairs apart when none has been used
+ * for a while.
  *
  * A pair is a memfd, shared with the process of files, and has a socket to a thread
  * there. The process may hang, and this one never waits for it longer than the move goes
@@ -49,10 +50,18 @@ struct pair {
 	struct pair *next;
 };
 
+/* A piece that the process of files has been asked for. */
+struct piece {
+	uint8_t *bytes;
+	uint64_t at;
+	uint64_t length; /* 0: none */
+};
+
 struct lane {
 	struct file_move *move;
 	struct pair *pair;
-	uint64_t pending[N_BUFFERS];
+	struct piece asked[N_BUFFERS];
+	uint64_t pending[N_BUFFERS]; /* bytes that the GPU copies */
 	pthread_t thread;
 };
 
@@ -337,27 +346,33 @@ static void move_fail(struct file_move *move, uint64_t at, int file_error, int e
 /* ---- one piece ---- */
 
 /*
- * Has a piece of the file read into the buffer, or written from there. *ret_n: bytes
- * done, also on failure. Returns: as move->file_error.
+ * Has a piece of the file read into the buffer, or written from there. Returns: 0;
+ * -ECONNRESET when the process of files has ended.
  */
-static int piece_file(const struct lane *lane, const uint8_t *bytes, uint64_t length,
-		      uint64_t at, uint64_t *ret_n)
+static int piece_ask(const struct lane *lane, const struct piece *piece)
 {
 	const struct file_move *move = lane->move;
-	const struct wire_piece piece = {
+	const struct wire_piece record = {
 		.file = move->file,
-		.at = move->job->request.source + at,
-		.length = (uint32_t)length,
-		.place = (uint32_t)(bytes - lane->pair->memory),
+		.at = move->job->request.source + piece->at,
+		.length = (uint32_t)piece->length,
+		.place = (uint32_t)(piece->bytes - lane->pair->memory),
 	};
+
+	return send(lane->pair->socket, &record, sizeof(record), MSG_NOSIGNAL) < 0
+		       ? -ECONNRESET
+		       : 0;
+}
+
+/* *ret_n: bytes done, also on failure. Returns: as move->file_error. */
+static int piece_hear(const struct lane *lane, const struct piece *piece, uint64_t *ret_n)
+{
 	struct wire_piece_told told;
 	int r;
 
 	*ret_n = 0;
-	if (send(lane->pair->socket, &piece, sizeof(piece), MSG_NOSIGNAL) < 0)
-		return -ECONNRESET;
-	r = move_receive(move, lane->pair->socket, &told, sizeof(told));
-	if (r == 0 && wire_check_piece_told(&told, length))
+	r = move_receive(lane->move, lane->pair->socket, &told, sizeof(told));
+	if (r == 0 && wire_check_piece_told(&told, piece->length))
 		r = -ECONNRESET;
 	lane->pair->hangs = r < 0;
 	if (r < 0)
@@ -436,23 +451,48 @@ static int buffer_save(struct lane *lane, unsigned int which, uint8_t *bytes, ui
 }
 
 /* Returns: 0; -errno with a failure. */
-static int lane_move_piece(struct lane *lane, unsigned int which, uint64_t at,
-			   uint64_t length, struct cuda_failure *failure)
+static int piece_begin(struct lane *lane, unsigned int which, uint64_t at,
+		       uint64_t length, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
-	uint8_t *bytes = lane->pair->memory + which * BUFFER +
-			 (move->job->request.source + at) % LANE_SECTOR;
+	struct piece piece = { .at = at, .length = length };
 	int r = buffer_take(lane, which, failure), file_error;
-	uint64_t n;
 
+	piece.bytes = lane->pair->memory + which * BUFFER +
+		      (move->job->request.source + at) % LANE_SECTOR;
 	if (r == 0 && move->save)
-		r = buffer_save(lane, which, bytes, at, length, failure);
+		r = buffer_save(lane, which, piece.bytes, at, length, failure);
 	if (r < 0)
 		return r;
-	file_error = piece_file(lane, bytes, length, at, &n);
+	file_error = piece_ask(lane, &piece);
 	if (file_error < 0)
-		move_fail(move, at + n, file_error, 0, NULL);
-	return n && !move->save ? buffer_load(lane, which, bytes, at, n, failure) : 0;
+		move_fail(move, at, file_error, 0, NULL);
+	else
+		lane->asked[which] = piece;
+	return 0;
+}
+
+/*
+ * Waits for a piece that was begun, also after failures: the process of files must not
+ * use the buffer any more. Returns: r, or the failure of the copy.
+ */
+static int piece_finish(struct lane *lane, unsigned int which, int r,
+			struct cuda_failure *failure)
+{
+	struct piece piece = lane->asked[which];
+	struct file_move *move = lane->move;
+	int file_error;
+	uint64_t n;
+
+	lane->asked[which].length = 0;
+	if (!piece.length || lane->pair->hangs)
+		return r;
+	file_error = piece_hear(lane, &piece, &n);
+	if (file_error < 0)
+		move_fail(move, piece.at + n, file_error, 0, NULL);
+	if (r < 0 || !n || move->save)
+		return r;
+	return buffer_load(lane, which, piece.bytes, piece.at, n, failure);
 }
 
 /* ---- a lane ---- */
@@ -461,9 +501,10 @@ static int lane_move_piece(struct lane *lane, unsigned int which, uint64_t at,
 static int lane_move_pieces(struct lane *lane, bool first, struct cuda_failure *failure)
 {
 	struct file_move *move = lane->move;
+	unsigned int which = 0;
 	int r = 0;
 
-	for (unsigned int which = 0; r == 0; which = !which) {
+	for (; r == 0; which = !which) {
 		uint64_t at;
 
 		if (atomic_load(&move->ended) || move_is_stopped(move) ||
@@ -472,10 +513,12 @@ static int lane_move_pieces(struct lane *lane, bool first, struct cuda_failure *
 		at = atomic_fetch_add(&move->next, PIECE);
 		if (at >= move->length)
 			break;
-		r = lane_move_piece(lane, which, at, MIN(PIECE, move->length - at),
-				    failure);
+		r = piece_begin(lane, which, at, MIN(PIECE, move->length - at), failure);
+		r = piece_finish(lane, !which, r, failure);
 	}
-	for (unsigned int which = 0; which < N_BUFFERS; which++)
+	for (unsigned int i = 0; i < N_BUFFERS; i++, which = !which)
+		r = piece_finish(lane, which, r, failure);
+	for (which = 0; which < N_BUFFERS; which++)
 		r = buffer_wait(lane, which, r, failure);
 	return r;
 }

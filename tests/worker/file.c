@@ -400,3 +400,70 @@ Test(file, a_process_of_files_that_ends_ends_the_move)
 	expect_memory(&scene, BASE, bytes, FILE_SIZE);
 	scene_stop(&scene);
 }
+
+/* Takes the socket of a lane, as the process of files does. */
+static int lane_accept(int socket)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(2 * sizeof(int))];
+	} control;
+	const struct timeval most = { 30, 0 };
+	uint32_t ask;
+	struct iovec part = { &ask, sizeof(ask) };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.space),
+	};
+	int fds[2];
+
+	cr_assert(eq(long, recvmsg(socket, &message, MSG_CMSG_CLOEXEC), sizeof(ask)));
+	cr_assert(eq(u32, ask, WIRE_FILE_LANE));
+	memcpy(fds, CMSG_DATA(&control.header), sizeof(fds));
+	close(fds[1]);
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+	return fds[0];
+}
+
+/* So the process of files reads while the worker copies. */
+Test(file, the_next_piece_is_asked_for_before_the_last_has_come)
+{
+	const struct wire_file_told told = {
+		.bytes = 32 * CHUNK, .process = 77, .file = 1, .end = WIRE_FILE_DONE
+	};
+	struct question question;
+	struct wire_piece piece;
+	struct scene scene;
+	int sockets[2], lane;
+
+	scene_start(&scene, "");
+	cr_assert(eq(int, map(&scene, 0, BASE, 32 * CHUNK, 0), 0));
+	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets),
+		     0));
+	question = (struct question){
+		.request = {
+			.record = {
+				.op = WIRE_FILE_LOAD,
+				.address = BASE,
+				.length = 32 * CHUNK,
+				.offset = staging_offset(FILE_SLOT),
+			},
+			.fd = sockets[0],
+			.done = question_done,
+		},
+		.fixture = &scene.fixture,
+	};
+	channel_send(scene.fixture.channel, &question.request);
+	cr_assert(eq(long, send(sockets[1], &told, sizeof(told), 0), sizeof(told)));
+	lane = lane_accept(sockets[1]);
+	for (int i = 0; i < 2; i++)
+		cr_expect(eq(long, recv(lane, &piece, sizeof(piece), 0), sizeof(piece)),
+			  "piece %d of a lane, none answered", i);
+	close(lane);
+	close(sockets[1]);
+	question_wait(&question);
+	cr_expect(eq(u32, WIRE_FILE_END(question.reply.value[1]), WIRE_FILE_LOST));
+	scene_stop(&scene);
+}
