@@ -55,7 +55,7 @@ test_a_signal_reset_and_rmdir_end_what_hangs()
 {
 	local before
 	stuck_mount
-	before=$(<devices/0/memory_used_bytes)
+	before=$(<devices/0/memory_held_bytes)
 	echo 'x 32M' >control/alloc
 	hangs load x 1
 	kill $hanging
@@ -70,7 +70,7 @@ test_a_signal_reset_and_rmdir_end_what_hangs()
 	rmdir allocations/x
 	kill $hanging
 	fails 'wait $hanging'
-	eventually "[ \$(<devices/0/memory_used_bytes) -lt $((before + (32 << 20))) ]"
+	eventually "[ \$(<devices/0/memory_held_bytes) -lt $((before + (32 << 20))) ]"
 	stuck_end
 }
 
