@@ -571,6 +571,9 @@ test_another_version_of_leases_is_said_so()
 		like "$(client "$T/fake" <<<'map 1 x')" \
 			"EPROTO the broker's leases are of version [03], this library knows those up to 2"
 	done
+	# whose mount it is may be unknown, and the sentence goes to a terminal
+	printf 'version 1\nlease 1\nticket 1:0\nsocket /no\e[31mwhere\n' >"$T/fake/allocations/x/lease"
+	like "$(client "$T/fake" <<<'map 1 x')" "ENOENT the broker's ticket socket /no.x1b.31mwhere: No such file"
 	# unknown flags of the client's own version are ignored
 	printf 'version 1\nnews of some kind\nlease 1\nticket 1:0\nsocket %s\n' "$T/nowhere" \
 		>"$T/fake/allocations/x/lease"
