@@ -7,12 +7,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define ANSWER_MS   5000
 #define ANSWER_SIZE 65536
@@ -24,15 +29,43 @@ struct verdict {
 	char sentence[512];
 };
 
-/* In the child: the first file that the broker itself has to answer for. */
-static void ask(struct verdict *verdict)
+/*
+ * In the child: asks each mount in turn, as gpumem_open() will do to find the only one,
+ * and notes before whom it asks.
+ */
+static void ask_all(char *asked)
 {
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	const struct mntent *entry;
+	struct statx now;
+
+	while (mounts && (entry = getmntent(mounts))) {
+		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
+			continue;
+		snprintf(asked, PATH_MAX, "%s", entry->mnt_dir);
+		if (faccessat(AT_FDCWD, asked, X_OK, AT_EACCESS) == 0)
+			(void)statx(AT_FDCWD, asked, AT_STATX_FORCE_SYNC, STATX_MODE,
+				    &now);
+	}
+	if (mounts)
+		endmntent(mounts);
+}
+
+/* In the child: the first file that the broker itself has to answer for. */
+static void ask(struct verdict *verdict, char *asked)
+{
+	const char *path = getenv("GPUMEM_MOUNT");
 	_cleanup_text_ struct text text = TEXT_INIT;
 	struct mount mount = MOUNT_CLOSED;
 
+	if (path && *path)
+		snprintf(asked, PATH_MAX, "%s", path);
+	else
+		ask_all(asked);
 	verdict->error = gpumem_open(&mount.session, NULL);
 	if (verdict->error == 0) {
 		mount.path = gpumem_path(mount.session);
+		snprintf(asked, PATH_MAX, "%s", mount.path);
 		mount.fd = open(mount.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		verdict->error =
 			mount.fd < 0 ? -errno : mount_read(&mount, "version", &text);
@@ -47,18 +80,18 @@ static void ask(struct verdict *verdict)
 
 /* The child keeps nothing of the parent's open: whoever reads the parent's output must
  * not wait for the child. */
-_Noreturn static void probe_child(int out, pid_t parent)
+_Noreturn static void probe_child(int out, pid_t parent, char *asked)
 {
 	struct verdict verdict = { 0 };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || dup2(out, 0) < 0 || close_range(1, ~0u, 0))
 		_exit(1);
-	ask(&verdict);
+	ask(&verdict, asked);
 	_exit(write(0, &verdict, sizeof verdict) != sizeof verdict);
 }
 
-static int probe_wait(pid_t child, int fd, struct text *why)
+static int probe_wait(pid_t child, int fd, const char *asked, struct text *why)
 {
 	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
 	struct verdict verdict;
@@ -67,13 +100,15 @@ static int probe_wait(pid_t child, int fd, struct text *why)
 	while ((n = poll(&poll_fd, 1, ANSWER_MS)) < 0 && errno == EINTR)
 		;
 	if (n == 0) {
-		const char *path = getenv("GPUMEM_MOUNT");
-
 		kill(child, SIGKILL); /* heard when the mount lets go of the child */
+		if (string_is_plain(asked))
+			text_printf(why, "%s", asked);
+		else
+			text_add_printable(why, asked);
 		text_printf(why,
-			    "%s has not answered for %d seconds: is its gpumemd stopped? "
+			    " has not answered for %d seconds: is its gpumemd stopped? "
 			    "`fusermount3 -uz MOUNTPOINT` takes a dead mount away",
-			    path && *path ? path : "the mount", ANSWER_MS / 1000);
+			    ANSWER_MS / 1000);
 		return -ETIMEDOUT;
 	}
 	ssize_t got = read(fd, &verdict, sizeof verdict);
@@ -91,21 +126,29 @@ int mount_probe(struct text *why)
 {
 	pid_t parent = getpid();
 	int ends[2];
+	/* The path that the child is asking. */
+	char *asked = mmap(NULL, PATH_MAX, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (pipe2(ends, O_CLOEXEC)) {
-		text_printf(why, "pipe: %m");
-		return -errno;
+	if (asked == MAP_FAILED || pipe2(ends, O_CLOEXEC)) {
+		int error = errno;
+
+		text_printf(why, "no way to ask a mount: %s", strerror(error));
+		if (asked != MAP_FAILED)
+			munmap(asked, PATH_MAX);
+		return -error;
 	}
 	fflush(NULL);
 	pid_t child = fork();
 	if (child == 0)
-		probe_child(ends[1], parent);
+		probe_child(ends[1], parent, asked);
 	close(ends[1]);
 	int r = -errno;
 	if (child < 0)
 		text_printf(why, "fork: %m");
 	else
-		r = probe_wait(child, ends[0], why);
+		r = probe_wait(child, ends[0], asked, why);
+	munmap(asked, PATH_MAX);
 	close(ends[0]);
 	return r;
 }
