@@ -164,10 +164,9 @@ static int refuse_folder(int error, struct owner *owner, struct refusal *refusal
 	return refuse(refusal, EDQUOT, "%s", text_string(&share));
 }
 
-/* A module that nothing was written to becomes a folder. */
-static int open_module(struct broker *broker, struct module *module,
-		       const struct caller *caller, struct folder **ret_folder,
-		       struct refusal *refusal)
+/* Whether a module can become a folder: nothing was written to it. */
+static int check_module(struct module *module, const struct caller *caller,
+			struct refusal *refusal)
 {
 	int r = check_owner(&module->entry, caller, refusal);
 
@@ -179,7 +178,16 @@ static int open_module(struct broker *broker, struct module *module,
 			"%s is a module, with an image: a folder of modules is made "
 			"with mkdir, and has none",
 			module_name(module).text);
-	r = folder_from_module(ret_folder, broker->registry, module);
+	return 0;
+}
+
+/* The module becomes a folder, with room for a name. */
+static int open_module(struct broker *broker, struct module *module,
+		       const struct caller *caller, struct folder **ret_folder,
+		       struct refusal *refusal)
+{
+	int r = folder_from_module(ret_folder, broker->registry, module);
+
 	if (r < 0)
 		return refuse_folder(r, module->owner, refusal);
 	journal_event_by(broker->journal, caller, "mkdir modules/%s",
@@ -187,20 +195,32 @@ static int open_module(struct broker *broker, struct module *module,
 	return 0;
 }
 
-/* The folder in which a name is to be made. */
-static int open_folder(struct broker *broker, enum object_type type, struct token in,
+/* The folder in which a name is to be made, or the module that is to become one. */
+static int find_folder(struct broker *broker, enum object_type type, struct token in,
 		       const struct caller *caller, struct folder **ret_folder,
-		       struct refusal *refusal)
+		       struct module **ret_module, struct refusal *refusal)
 {
-	struct module *module = NULL;
-
+	*ret_module = NULL;
 	*ret_folder = folder_in(broker->registry, type, in);
 	if (*ret_folder)
 		return 0;
 	if (type == OBJECT_MODULE)
-		module = module_get(broker->registry, in);
-	if (!module)
+		*ret_module = module_get(broker->registry, in);
+	if (!*ret_module)
 		return refuse(refusal, ESTALE, "the folder has been removed");
+	return check_module(*ret_module, caller, refusal);
+}
+
+/* The same, made a folder. */
+static int open_folder(struct broker *broker, enum object_type type, struct token in,
+		       const struct caller *caller, struct folder **ret_folder,
+		       struct refusal *refusal)
+{
+	struct module *module;
+	int r = find_folder(broker, type, in, caller, ret_folder, &module, refusal);
+
+	if (r < 0 || !module)
+		return r;
 	return open_module(broker, module, caller, ret_folder, refusal);
 }
 
@@ -282,8 +302,11 @@ struct rename {
 	unsigned int flags;
 };
 
-/* Whether an entry can be in a folder by its depth, and is not above it. */
-static int check_fit(struct entry *entry, const struct folder *in,
+/*
+ * Whether an entry can be in a folder by its depth, and is not above it; in a module of
+ * that folder, where n_more is 1.
+ */
+static int check_fit(struct entry *entry, const struct folder *in, unsigned int n_more,
 		     struct refusal *refusal)
 {
 	const struct folder *folder = entry_folder(entry);
@@ -293,7 +316,7 @@ static int check_fit(struct entry *entry, const struct folder *in,
 	if (folder_is_below(in, entry))
 		return refuse(refusal, EINVAL, "folder %s can't be put into itself",
 			      entry_name(entry).text);
-	if (!folder_fits(folder, in))
+	if (!folder_fits(folder, folder_depth(in) + n_more))
 		return refuse_folder(-ENAMETOOLONG, folder->owner, refusal);
 	return 0;
 }
@@ -318,7 +341,7 @@ static int check_there(struct rename *rename, struct refusal *refusal)
 			      entry_name(there).text);
 	r = check_owner(there, rename->caller, refusal);
 	if (r == 0 && exchange)
-		r = check_fit(there, rename->entry->folder, refusal);
+		r = check_fit(there, rename->entry->folder, 0, refusal);
 	return r;
 }
 
@@ -331,24 +354,30 @@ static int rename_check(struct rename *rename, enum object_type type, struct tok
 {
 	struct broker *broker = rename->broker;
 	const char *name = rename->to.name;
+	struct module *module = NULL; /* is to be made a folder, the last thing of all */
 	int r = check_owner(rename->entry, rename->caller, refusal);
 
 	if (r == 0)
 		r = line_name(name, entry_word(rename->entry), refusal);
 	if (r == 0)
-		r = open_folder(broker, type, in, rename->caller, &rename->to.folder,
-				refusal);
-	if (r == 0)
-		r = check_fit(rename->entry, rename->to.folder, refusal);
+		r = find_folder(broker, type, in, rename->caller, &rename->to.folder,
+				&module, refusal);
+	if (r == 0 && module)
+		r = check_fit(rename->entry, module->entry.folder, 1, refusal);
+	else if (r == 0)
+		r = check_fit(rename->entry, rename->to.folder, 0, refusal);
 	if (r < 0)
 		return r;
-	rename->there = folder_find(rename->to.folder, name);
+	rename->there = module ? NULL : folder_find(rename->to.folder, name);
 	if (rename->there == rename->entry)
 		return 0;
 	r = check_there(rename, refusal);
-	if (r == 0 && (folder_reserve(rename->to.folder, 1) < 0 ||
+	if (r == 0 && ((!module && folder_reserve(rename->to.folder, 1) < 0) ||
 		       folder_reserve(rename->entry->folder, 1) < 0))
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
+	if (r == 0 && module)
+		r = open_module(broker, module, rename->caller, &rename->to.folder,
+				refusal);
 	return r;
 }
 

@@ -195,14 +195,14 @@ unsigned int folder_depth(const struct folder *folder)
 	return depth;
 }
 
-bool folder_fits(const struct folder *folder, const struct folder *in)
+bool folder_fits(const struct folder *folder, unsigned int depth)
 {
 	unsigned int height = 1;
 
 	for (unsigned int i = 0; i < FOLDER_DEPTH_MAX; i++)
 		if (folder->n_below[i])
 			height = i + 2;
-	return folder_depth(in) + height <= FOLDER_DEPTH_MAX;
+	return depth + height <= FOLDER_DEPTH_MAX;
 }
 
 bool folder_is_below(const struct folder *folder, const struct entry *entry)
@@ -317,6 +317,11 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	r = folder_make(&folder, registry, in, module->owner);
 	if (r < 0)
 		return r;
+	r = folder_reserve(folder, 1);
+	if (r < 0) {
+		folder_free(registry, folder);
+		return r;
+	}
 	entry_remove(&module->entry);
 	if (entry_add(&folder->entry, in, module->entry.name) < 0)
 		abort(); /* room was reserved, and the name is free */

@@ -110,8 +110,8 @@ struct entry *folder_find(const struct folder *folder, const char *name);
 /* Folders above an entry of this folder; 0: a root. */
 unsigned int folder_depth(const struct folder *folder);
 
-/* Whether the folder, with all folders below it, has room in `in` by its depth. */
-bool folder_fits(const struct folder *folder, const struct folder *in);
+/* Whether the folder, with all folders below it, fits below so many folders. */
+bool folder_fits(const struct folder *folder, unsigned int depth);
 
 /* Whether the entry is the folder's own, or one above it. */
 bool folder_is_below(const struct folder *folder, const struct entry *entry);

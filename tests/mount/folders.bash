@@ -134,6 +134,15 @@ test_there_are_eight_levels()
 	mv allocations/a/b allocations/1/2/3/4/5/6/7/
 }
 
+test_a_refused_rename_leaves_a_module_what_it_is()
+{
+	mkdir -p modules/1/2/3/4/5/6/7/8/module modules/empty
+	refused ENAMETOOLONG 'at most 8 deep' 'mv modules/1 modules/empty/'
+	[ -e modules/empty/image ]
+	mv modules/1/2 modules/empty/
+	is "$(ls modules/empty)" 2
+}
+
 test_many_long_names_fit_into_sentences()
 {
 	local name folder=allocations i

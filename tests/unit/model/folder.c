@@ -214,16 +214,16 @@ Test(folder, a_tall_folder_goes_only_where_all_of_it_has_room)
 	struct folder *low = make_chain(root, 5), *tall = make(root, "tall"), *leaf;
 
 	leaf = make_chain(tall, 2);
-	cr_assert(folder_fits(tall, low));
+	cr_assert(folder_fits(tall, folder_depth(low)));
 	leaf = make(leaf, "more");
-	cr_assert(not(folder_fits(tall, low)));
+	cr_assert(not(folder_fits(tall, folder_depth(low))));
 	folder_free(&registry, leaf);
-	cr_assert(folder_fits(tall, low));
+	cr_assert(folder_fits(tall, folder_depth(low)));
 	move(&tall->entry, low, "tall");
 	/* The folders above count those that came with it. */
-	cr_assert(not(
-		folder_fits(entry_folder(folder_find(root, "f0")), make(root, "other"))));
-	cr_assert(folder_fits(entry_folder(folder_find(root, "f0")), root));
+	cr_assert(not(folder_fits(entry_folder(folder_find(root, "f0")),
+				  folder_depth(make(root, "other")))));
+	cr_assert(folder_fits(entry_folder(folder_find(root, "f0")), folder_depth(root)));
 }
 
 Test(folder, what_is_above_a_folder_is_known)
