@@ -29,6 +29,7 @@
 #include "base/refusal.h"
 #include "memops/data.h"
 #include "memops/hand_on.h"
+#include "memops/lifetime.h"
 #include "memops/move.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
@@ -414,6 +415,9 @@ static int change_rights(struct revision *revision, struct rights rights,
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	descriptor_settle(allocation);
+	/* The old owner's program or cgroup must not end the new owner's memory. */
+	if (allocation->owner != revision->before.owner)
+		lifetime_leave(allocation);
 	allocation_save(allocation);
 	return r;
 }

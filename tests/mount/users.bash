@@ -612,6 +612,26 @@ test_root_hands_memory_on()
 	eventually '[ "$(value_of owners/$bob/status bytes)" = 0 ]'
 }
 
+# The old owner's program, which may end at any time, frees nothing of the new one.
+test_memory_handed_on_ends_with_no_program_of_the_old_owner()
+{
+	local alice=1015 program
+	needs_root 'several users'
+	mkfifo "$T/go"
+	exec 9<>"$T/go"
+	by $alice run 'exec 3<>control/alloc && echo "x 4M until=close" >&3 &&
+		echo "y 4M until=exit" >&3 && head -n 1 >/dev/null' <&9 &
+	program=$!
+	eventually '[ -e allocations/y/until ]'
+	is "$(cat allocations/{x,y}/until | xargs)" 'close exit'
+	chown $bob allocations/x allocations/y
+	is "$(cat allocations/{x,y}/until | xargs)" 'none none'
+	echo >&9
+	wait $program
+	is "$(ls allocations | xargs)" 'x y'
+	rmdir allocations/x allocations/y
+}
+
 test_the_new_owner_can_be_written_too()
 {
 	needs_root 'several users'
