@@ -2,12 +2,14 @@
 
     python3 crashes.py FOLDER GPUMEMD once STRIDE [FIRST]
     python3 crashes.py FOLDER GPUMEMD twice STRIDE SEED
+    python3 crashes.py FOLDER GPUMEMD recovery POINT
 
 FOLDER has mnt, the mount of a broker with a keeper; pid, the keeper's process; stderr,
 what both have said; plan, their GPUMEM_CRASH. The session runs again and again. In each
 run the broker dies, one point of broker/base/crash.h further on (with STRIDE, that many),
 until a run ends before its point is reached. With `twice` the next broker dies, too, up
-to 120 points later. Each line of the session is answered: done, or EIO with the sentence;
+to 120 points later; with `recovery` the first dies at POINT of each run, and the next 1 to
+120 points later. Each line of the session is answered: done, or EIO with the sentence;
 then it is looked up and done again. After each run all is compared: objects, records,
 descriptors of the keeper, and the driver's memory.
 """
@@ -23,7 +25,8 @@ import time
 
 FOLDER, GPUMEMD = sys.argv[1:3]
 M = f"{FOLDER}/mnt"
-SENTENCE = "the broker died while this was under way: look whether it was done"
+SENTENCES = ("the broker died while this was under way: look whether it was done",
+             "two brokers died while this was under way, and it is not tried again")
 MIB = 1 << 20
 PAGE = 4096
 OTHER = 1234  # a user who has limits and nothing else
@@ -38,15 +41,14 @@ def expect(is_so, *what):
         raise Wrong(" ".join(str(one) for one in what))
 
 
+def text_of(path):
+    with open(f"{M}/{path}") as file:
+        return file.read()
+
+
 def read(path):
     """The text of a file. A descriptor from before a death is stale: then once more."""
-    while True:
-        try:
-            with open(f"{M}/{path}") as file:
-                return file.read()
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
+    return attempt(lambda: text_of(path))
 
 
 def value(path, key):
@@ -87,10 +89,16 @@ class Plan:
 
 # ---- lines that may be cut off ----
 
-def is_explained():
-    """Whether the newest error has the sentence, but for reads of `errors` in a death."""
-    lines = [one for one in read("errors").splitlines() if " errors ESTALE " not in one]
-    return lines and lines[-1].endswith(SENTENCE)
+def newest_error():
+    """Of those that are not about a look at `errors` itself."""
+    for _ in range(4):
+        try:
+            lines = [one for one in text_of("errors").splitlines() if " errors E" not in one]
+            return lines[-1] if lines else ""
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ESTALE):
+                raise
+    raise Wrong("errors can't be read")
 
 
 def attempt(do, done=lambda: False):
@@ -102,7 +110,7 @@ def attempt(do, done=lambda: False):
             if error.errno not in (errno.EIO, errno.ESTALE):
                 raise
             if error.errno == errno.EIO:
-                expect(is_explained(), "EIO, and errors has:", read("errors"))
+                expect(newest_error().endswith(SENTENCES), "EIO, and errors has:", newest_error())
         if done():
             return None
     raise Wrong("four tries, and a plan of two deaths")
@@ -117,12 +125,20 @@ def line(verb, text, done=lambda: False):
     attempt(lambda: write(f"control/{verb}", text), done)
 
 
+def exists(path):
+    try:
+        attempt(lambda: os.lstat(f"{M}/{path}"))
+        return True
+    except FileNotFoundError:
+        return False
+
+
 def is_there(path):
-    return lambda: os.path.exists(f"{M}/{path}")
+    return lambda: exists(path)
 
 
 def is_gone(path):
-    return lambda: not os.path.exists(f"{M}/{path}")
+    return lambda: not exists(path)
 
 
 def make_folder(path):
@@ -149,7 +165,7 @@ class Allocation:
         line("alloc", f"{name} {size} kind={kind} {options}", is_there(self.path()))
         self.id = self.value("id")
         self.address = self.value("address")
-        self.inode = os.stat(self.path(True)).st_ino
+        self.inode = self.stat().st_ino
         expect(self.id not in Allocation.ids, "the id of", name, "was given before:", self.id)
         Allocation.ids.add(self.id)
         session.objects.append(self)
@@ -157,6 +173,9 @@ class Allocation:
     def path(self, absolute=False, file=""):
         path = f"allocations/{self.name}" + (f"/{file}" if file else "")
         return f"{M}/{path}" if absolute else path
+
+    def stat(self):
+        return attempt(lambda: os.stat(self.path(True)))
 
     def value(self, file):
         return read(self.path(file=file)).strip()
@@ -171,18 +190,11 @@ class Allocation:
         self.bytes = content
 
     def data(self):
-        while True:
-            try:
-                with open(self.path(True, "data"), "rb", buffering=0) as file:
-                    content = b""
-                    while len(content) < self.size:
-                        part = file.read(MIB)
-                        expect(part, "the data of", self.name, "ends early")
-                        content += part
-                    return content
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
+        def do():
+            with open(self.path(True, "data"), "rb", buffering=0) as file:
+                parts = iter(lambda: file.read(MIB), b"")
+                return b"".join(parts)
+        return attempt(do)
 
     def chmod(self, mode):
         attempt(lambda: os.chmod(self.path(True), mode))
@@ -205,7 +217,7 @@ class Allocation:
         for file in ("id", "address", "tag", "sealed", "kind"):
             expect(self.value(file) == getattr(self, file), file, "of", self.name, "is",
                    self.value(file), "and was", getattr(self, file))
-        stat = os.stat(self.path(True))
+        stat = self.stat()
         expect(stat.st_mode & 0o666 == self.mode, "mode of", self.name, oct(stat.st_mode))
         expect(stat.st_ino == self.inode, "inode of", self.name)
         expect(int(self.value("size_bytes")) == self.size, "size of", self.name)
@@ -221,19 +233,19 @@ class Lease:
     """An open lease; its ticket fetches memory."""
 
     def __init__(self, allocation):
-        self.fd = os.open(allocation.path(True, "lease"), os.O_RDWR)
+        self.fd = attempt(lambda: os.open(allocation.path(True, "lease"), os.O_RDWR))
         self.ticket = self.text("ticket")
 
     def text(self, key):
-        return next(row.split()[1] for row in os.pread(self.fd, 4096, 0).decode().splitlines()
-                    if row.split()[0] == key)
+        rows = attempt(lambda: os.pread(self.fd, 4096, 0)).decode().splitlines()
+        return next(row.split()[1] for row in rows if row.split()[0] == key)
 
     def fetch(self):
         """The memory's descriptor; a connection of before a death has ended without one."""
         for _ in range(4):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 try:
-                    connection.connect(os.readlink(f"{M}/socket"))
+                    connection.connect(attempt(lambda: os.readlink(f"{M}/socket")))
                     connection.send(self.ticket.encode())
                     answer, fds, _, _ = socket.recv_fds(connection, 1, 1)
                 except (BrokenPipeError, ConnectionResetError):
@@ -263,6 +275,31 @@ class Lease:
 
 # ---- the session ----
 
+class Temporary:
+    """An allocation that ends with its descriptor, or with the broker."""
+
+    def __init__(self):
+        self.fd = -1
+        attempt(self.make, is_there("allocations/temporary"))
+
+    def make(self):
+        if self.fd >= 0:
+            self.close()
+        self.fd = os.open(f"{M}/control/alloc", os.O_WRONLY)
+        os.write(self.fd, b"temporary 2M kind=host until=close")
+
+    def close(self):
+        try:
+            os.close(self.fd)
+        except OSError as error:
+            expect(error.errno in (errno.ESTALE, errno.EIO), "close:", error)
+        self.fd = -1
+
+    def end(self):
+        self.close()
+        eventually(lambda: exists("allocations/temporary") and "temporary memory is there still")
+
+
 class Session:
     def __init__(self):
         self.objects, self.lease = [], None
@@ -290,6 +327,7 @@ class Session:
         host.write(pattern(host.size, 2))
         small.write(pattern(small.size, 3))
         self.limits()
+        temporary = Temporary()
         make_folder("allocations/folder")
         make_folder("allocations/folder/below")
         small.move("folder/below/renamed")
@@ -305,6 +343,7 @@ class Session:
         copy.bytes = big.bytes
         line("fill", "copy i32:7 length=4096")
         copy.bytes = b"\7\0\0\0" * 1024 + copy.bytes[4096:]
+        temporary.end()
         self.files(copy)
         self.publish(small)
         self.truncate()
@@ -500,6 +539,10 @@ if mode == "once":
     point = int(sys.argv[5]) if len(sys.argv) > 5 else 1
     while died := run_with_deaths(point):
         n_runs, n_deaths, point = n_runs + 1, n_deaths + died, point + stride
+elif mode == "recovery":
+    for later in range(1, 121):
+        n_deaths += run_with_deaths(stride, stride + later)
+        n_runs += 1
 else:
     chance = random.Random(int(sys.argv[5]))
     for point in range(1 + chance.randrange(stride), n_points, stride):
