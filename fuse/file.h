@@ -110,6 +110,9 @@ file_open file_lease_open;   /* lease of allocations */
 file_open file_data_open;    /* data of allocations */
 file_open file_upload_open;  /* image of modules, tensors of allocations */
 
+/* Closes a lease that an earlier broker opened for a request without an answer. */
+void file_lease_close_unanswered(struct view *view, uint64_t unique);
+
 /* Leases that an earlier broker opened. Returns: 0; -ENOMEM. */
 int file_lease_resume(struct view *view);
 

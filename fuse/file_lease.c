@@ -234,21 +234,28 @@ static void lease_file_init(struct lease_file *lease, uint64_t unique)
 	waker_init(&lease->waker, &lease->file.view->wakers, lease_serve);
 }
 
-/* The last broker opened a lease for this request, and died before its answer. */
-static void close_unanswered(struct view *view, const struct lease_file *again)
+/* A lease that an earlier broker opened for this request, and died before its answer. */
+static struct file *find_unanswered(struct view *view, uint64_t unique)
 {
-	struct lease_file *found = NULL;
 	struct file *file;
 
-	pthread_mutex_lock(&view->files.lock);
-	for (uint32_t slot = 0;
-	     !found && (file = handle_table_next(&view->files.open, &slot)); slot++) {
-		if (file->type == &lease_type && file != &again->file &&
-		    container_of(file, struct lease_file, file)->unique == again->unique)
-			found = container_of(file, struct lease_file, file);
+	for (uint32_t slot = 0; (file = handle_table_next(&view->files.open, &slot));
+	     slot++) {
+		if (file->type == &lease_type &&
+		    container_of(file, struct lease_file, file)->unique == unique)
+			return file;
 	}
+	return NULL;
+}
+
+void file_lease_close_unanswered(struct view *view, uint64_t unique)
+{
+	struct file *found;
+
+	pthread_mutex_lock(&view->files.lock);
+	found = find_unanswered(view, unique);
 	pthread_mutex_unlock(&view->files.lock);
-	file_free(found ? &found->file : NULL, NULL);
+	file_free(found, NULL);
 }
 
 int file_lease_resume(struct view *view)
@@ -274,15 +281,17 @@ void file_lease_open(struct view *view, fuse_req_t req, const struct node *node,
 		     struct fuse_file_info *info)
 {
 	_cleanup_identity_ struct identity identity = { .caller = caller_of(req) };
-	struct lease_file *lease = file_new(view, req, &lease_type, sizeof(*lease));
-	int error = lease ? 0 : -ENOMEM;
 	struct lease_name name = { 0 };
+	struct lease_file *lease;
+	int error;
 
+	if (transport_is_again())
+		file_lease_close_unanswered(view, transport_unique());
+	lease = file_new(view, req, &lease_type, sizeof(*lease));
+	error = lease ? 0 : -ENOMEM;
 	if (lease) {
 		lease_file_init(lease, transport_unique());
 		name = (struct lease_name){ file_handle(&lease->file), lease->unique };
-		if (transport_is_again())
-			close_unanswered(view, lease);
 	}
 	if (!error && (info->flags & O_ACCMODE) == O_WRONLY)
 		error = refuse_write_only(view, &identity.caller, node);

@@ -363,7 +363,7 @@ static bool on_request(void *userdata, const struct fuse_buf *request)
 
 	takeover_note(server->broker, request);
 	return transport_is_again() &&
-	       takeover_refuse(server->session, server->broker, request);
+	       takeover_refuse(server->session, &server->view, request);
 }
 
 static int start_view(struct server *server)

@@ -3,8 +3,10 @@
 
 #include "base/crash.h"
 #include "base/def.h"
+#include "file.h"
 #include "kernel.h"
 #include "node.h"
+#include "transport.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -90,7 +92,29 @@ static const char *file_name(uint64_t id)
 	return node.row->name[0] ? node.row->name : "folder";
 }
 
-bool takeover_refuse(struct fuse_session *session, struct broker *broker,
+/* Nobody waits for these answers, and what they let go of must be let go of. */
+static bool is_an_end(uint32_t opcode)
+{
+	return opcode == FUSE_RELEASE || opcode == FUSE_RELEASEDIR ||
+	       opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET ||
+	       opcode == FUSE_INTERRUPT || opcode == FUSE_INIT || opcode == FUSE_DESTROY;
+}
+
+/* Returns: the sentence for the caller; NULL: the request is handled as any other. */
+static const char *why_not_again(struct view *view, const struct fuse_in_header *header)
+{
+	if (!may_repeat(header->opcode))
+		return "the broker died while this was under way: look whether it was "
+		       "done";
+	if (is_an_end(header->opcode) ||
+	    broker_try_again(view->broker, transport_unique()))
+		return NULL;
+	if (header->opcode == FUSE_OPEN)
+		file_lease_close_unanswered(view, transport_unique());
+	return "two brokers died while this was under way, and it is not tried again";
+}
+
+bool takeover_refuse(struct fuse_session *session, struct view *view,
 		     const struct fuse_buf *request)
 {
 	const struct fuse_in_header *header = request->mem;
@@ -102,12 +126,12 @@ bool takeover_refuse(struct fuse_session *session, struct broker *broker,
 	const struct caller caller = { .uid = header->uid,
 				       .gid = header->gid,
 				       .pid = (pid_t)header->pid };
+	const char *why = why_not_again(view, header);
 	ssize_t sent;
 
-	if (may_repeat(header->opcode))
+	if (!why)
 		return false;
-	broker_fail(broker, &caller, file_name(header->nodeid), EIO,
-		    "the broker died while this was under way: look whether it was done");
+	broker_fail(view->broker, &caller, file_name(header->nodeid), EIO, "%s", why);
 	crash_point("mount: before a request is refused");
 	sent = write(fuse_session_fd(session), &answer, sizeof(answer));
 	(void)sent; /* the caller may have gone */

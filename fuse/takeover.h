@@ -3,7 +3,8 @@
  * A connection of the kernel that an earlier broker has greeted. libfuse hears its INIT
  * again, and the kernel drops the second answer. Then the kernel sends what was not
  * answered again (FUSE_NOTIFY_RESEND, Linux 6.9): what only looks runs, and whatever might
- * be done twice is answered EIO.
+ * be done twice is answered EIO. So is what was under way when two brokers died, since it
+ * may be what they died of.
  */
 #pragma once
 
@@ -22,5 +23,5 @@ int takeover_begin(struct fuse_session *session, struct broker *broker);
  * Answers EIO to a request that comes again and is not to be repeated.
  * Returns: whether it has.
  */
-bool takeover_refuse(struct fuse_session *session, struct broker *broker,
+bool takeover_refuse(struct fuse_session *session, struct view *view,
 		     const struct fuse_buf *request);

@@ -382,6 +382,34 @@ void broker_note_init_request(struct broker *broker, const void *bytes, size_t l
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
+static bool was_tried_again(const struct broker_record *record, uint64_t unique)
+{
+	for (int i = 0; record && i < RECORD_AGAIN; i++) {
+		if (record->again[i] == unique)
+			return true;
+	}
+	return false;
+}
+
+bool broker_try_again(struct broker *broker, uint64_t unique)
+{
+	struct records *records = broker->registry->records;
+	struct broker_record record;
+	const struct broker_record *old;
+	bool tried;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	old = records_get(records, RECORD_BROKER, 1);
+	tried = was_tried_again(old, unique);
+	if (old && !tried) {
+		record = *old;
+		record.again[record.n_again++ % RECORD_AGAIN] = unique;
+		records_save(records, RECORD_BROKER, 1, &record);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	return !tried;
+}
+
 /* ---- the journal, for the view ---- */
 
 void broker_errors(struct broker *broker, const struct caller *caller, struct text *text)

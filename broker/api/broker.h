@@ -284,6 +284,12 @@ void broker_note_init_request(struct broker *broker, const void *bytes, size_t l
 unsigned int broker_pause(struct broker *broker);
 void broker_go_on(struct broker *broker);
 
+/*
+ * Notes that a request, by its number, was under way when the last broker died and is
+ * tried again. Returns: false where an earlier broker had tried it again, and died.
+ */
+bool broker_try_again(struct broker *broker, uint64_t unique);
+
 /* From now on no new work is accepted: -ESTALE, "shutting down". */
 void broker_shutdown(struct broker *broker);
 

@@ -16,6 +16,9 @@ static void print_broker(const void *record, struct text *text)
 		    "folders), peak %llu bytes, %u devices",
 		    U(broker->next_id[0]), U(broker->next_id[1]), U(broker->next_id[2]),
 		    U(broker->next_id[3]), U(broker->peak_bytes), broker->n_devices);
+	if (broker->n_again)
+		text_printf(text, ", %llu request%s tried again", U(broker->n_again),
+			    broker->n_again == 1 ? "" : "s");
 }
 
 static void print_owner(const void *record, struct text *text)

@@ -14,6 +14,7 @@
 #define RECORD_TAG_BYTES  256
 #define RECORD_DEVICES	  16
 #define RECORD_LIMITS	  32
+#define RECORD_AGAIN	  64
 #define RECORD_EVENTS	  1024 /* the newest ones are kept */
 #define RECORD_EVENT_BYTES 512
 #define RECORD_TEXT_BYTES  52
@@ -60,6 +61,8 @@ struct broker_record {
 	struct limits_record limits; /* of owners without limits of their own */
 	uint64_t restarts;	     /* of workers */
 	uint64_t mover_restarts;
+	uint64_t n_again; /* requests that were under way at a death and tried again */
+	uint64_t again[RECORD_AGAIN]; /* numbers of the last of them */
 };
 
 struct owner_record {

@@ -22,6 +22,12 @@ os.write(lease, b"release\n")
 EOF
 }
 
+# records: prints those of the broker.
+records()
+{
+	"$GPUMEMD" --check-journal "$(find "/proc/$(broker_pid)/fd" -lname '*gpumem-records*')"
+}
+
 test_memory_and_names_outlive_the_broker()
 {
 	local before
@@ -260,6 +266,28 @@ test_a_line_under_way_is_an_error_and_is_not_done_twice()
 	is "$(awk '$1 == "hold" { print $2 }' "$O/allocations/x/lease")" none
 	is_zero "$O/allocations/x/data"
 	exec {first}>&-
+	end
+}
+
+# Else a request that kills the broker would kill each of the next.
+test_a_request_under_way_at_two_deaths_is_refused()
+{
+	local waiting status=0
+	needs_software 'be slow'
+	keep
+	inject 'delay=cuMemGetInfo_v2@*=100s'
+	stat -f "$O" >/dev/null 2>"$T/said" &
+	waiting=$!
+	eventually "grep -q request_wait_answer /proc/$waiting/wchan"
+	die
+	eventually '[[ $(records) == *", 1 request tried again"* ]]'
+	die
+	wait "$waiting" || status=$?
+	is "$status" 1
+	like "$(<"$T/said")" "${message[EIO]}"
+	like "$(tail -n 1 "$O/errors")" ' folder EIO two brokers died while this was under way, and it is not tried again$'
+	rm "$T/inject"
+	stat -f "$O" >/dev/null
 	end
 }
 

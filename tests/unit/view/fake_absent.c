@@ -139,6 +139,13 @@ void broker_note_init_request(struct broker *broker, const void *bytes, size_t l
 	(void)length;
 }
 
+bool broker_try_again(struct broker *broker, uint64_t unique)
+{
+	(void)broker;
+	(void)unique;
+	return true;
+}
+
 void broker_lease_read(struct lease *lease, struct completion *wait)
 {
 	(void)lease;
