@@ -13,6 +13,9 @@
  * requests have been waiting for a while. No handler waits for a GPU; a handler that
  * takes long all the same loses the turn to another thread (look_after()).
  *
+ * The kernel copies the bytes of a write in the read. So while large writes of several
+ * programs come, all threads read, those without the turn beside the one that has it.
+ *
  * A signal interrupts the read of a thread to stop the thread, and is sent again until
  * the thread has ended.
  */
@@ -29,11 +32,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <utlist.h>
 
 #define N_THREADS 4
 /* From here on the turn is passed on. */
-#define LARGE	    65536
-#define MANY	    4 /* requests in a row that found another one behind them */
+#define LARGE 65536
+#define MANY  4 /* requests in a row that found another one behind them */
+/* So long all threads read after a large write that had another request behind it. */
+#define CROWD_NS    10000000
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
 /* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
@@ -54,12 +60,14 @@ struct transport {
 	bool watched;
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t left;
-	pthread_cond_t turn;	     /* is free, or the session ends */
-	unsigned int n_serving;	     /* threads */
+	pthread_cond_t turn;	/* is free, or the session ends */
+	unsigned int n_serving; /* threads */
 	bool paused;
 	unsigned int n_parked;	     /* threads, while paused */
 	const struct thread *reader; /* has the turn; NULL: nobody */
 	bool handling;		     /* the reader, with the turn in hand */
+	struct thread *beside;	     /* read without the turn */
+	uint64_t crowd_until_ns;     /* CLOCK_MONOTONIC; until then more threads may */
 	unsigned int n_followed;     /* the last requests, with another one behind */
 	uint64_t n_handled;	     /* requests begun with the turn in hand */
 	uint64_t n_seen;	     /* of them when the watchdog looked */
@@ -67,7 +75,8 @@ struct transport {
 
 static _Thread_local struct buffer *current;
 static _Thread_local int device; /* the descriptor of requests */
-static _Thread_local uint64_t unique; /* of the request, with a bit of its own when again */
+static _Thread_local uint64_t
+	unique; /* of the request, with a bit of its own when again */
 
 bool transport_is_awaited(void)
 {
@@ -97,6 +106,8 @@ struct thread {
 	pthread_t id;
 	struct buffer shared; /* memory NULL: none */
 	uint8_t *own;	      /* REQUEST_MAX bytes */
+	bool is_beside;
+	struct thread *prev, *next; /* of transport->beside */
 };
 
 /* ---- the turn ---- */
@@ -114,7 +125,13 @@ static void park(const struct thread *thread)
 	transport->n_parked--;
 }
 
-/* Waits for the turn to read. Returns: false at the end of the session. */
+static bool crowd_reads(const struct transport *transport)
+{
+	return transport->crowd_until_ns &&
+	       clock_ns(CLOCK_MONOTONIC) < transport->crowd_until_ns;
+}
+
+/* Waits until the thread may read. Returns: false at the end of the session. */
 static bool turn_take(struct thread *thread)
 {
 	struct transport *transport = thread->transport;
@@ -124,13 +141,17 @@ static bool turn_take(struct thread *thread)
 	while (!fuse_session_exited(transport->session)) {
 		if (transport->paused)
 			park(thread);
-		else if (transport->reader && transport->reader != thread)
+		else if (transport->reader && transport->reader != thread &&
+			 !crowd_reads(transport))
 			pthread_cond_wait(&transport->turn, &transport->lock);
 		else
 			break;
 	}
 	mine = !fuse_session_exited(transport->session);
-	if (mine) {
+	if (mine && transport->reader && transport->reader != thread) {
+		thread->is_beside = true;
+		DL_APPEND(transport->beside, thread);
+	} else if (mine) {
 		transport->reader = thread;
 		transport->handling = false;
 	}
@@ -154,19 +175,34 @@ static bool request_is_large(const struct fuse_buf *request)
 		request->size >= sizeof(*header) + sizeof(*read) && read->size >= LARGE);
 }
 
-/* The thread has read a request: goes on with the turn, or passes the turn on. */
-static void turn_use(struct transport *transport, const struct fuse_buf *request)
+/* The thread does not read without the turn any more. */
+static void beside_leave_locked(struct transport *transport, struct thread *thread)
 {
+	if (thread->is_beside)
+		DL_DELETE(transport->beside, thread);
+	thread->is_beside = false;
+}
+
+/* The thread has read a request: goes on with the turn, or passes the turn on. */
+static void turn_use(struct thread *thread, const struct fuse_buf *request)
+{
+	struct transport *transport = thread->transport;
 	bool followed = transport_is_awaited();
-	bool kept;
+	bool kept = false;
 
 	pthread_mutex_lock(&transport->lock);
-	transport->n_followed = followed ? transport->n_followed + 1 : 0;
-	kept = !request_is_large(request) && transport->n_followed < MANY;
-	transport->handling = kept;
-	transport->n_handled += kept;
-	if (!kept)
-		turn_pass_locked(transport);
+	if (followed && request->size >= LARGE) {
+		transport->crowd_until_ns = clock_ns(CLOCK_MONOTONIC) + CROWD_NS;
+		pthread_cond_broadcast(&transport->turn);
+	}
+	if (transport->reader == thread) {
+		transport->n_followed = followed ? transport->n_followed + 1 : 0;
+		kept = !request_is_large(request) && transport->n_followed < MANY;
+		transport->handling = kept;
+		transport->n_handled += kept;
+		if (!kept)
+			turn_pass_locked(transport);
+	}
 	pthread_mutex_unlock(&transport->lock);
 	if (kept)
 		watchdog_wake(&transport->watchdog);
@@ -203,12 +239,15 @@ static bool serve(struct thread *thread)
 	request.mem = current ? shared->memory : thread->own;
 	request.size = current ? shared->size : REQUEST_MAX;
 	length = fuse_session_receive_buf(transport->session, &request);
+	pthread_mutex_lock(&transport->lock);
+	beside_leave_locked(transport, thread);
+	pthread_mutex_unlock(&transport->lock);
 	if (length == -EINTR || length == -EAGAIN || length == -ENOMEM)
 		return true;
 	if (length <= 0)
 		return false;
 	crash_point("mount: a request is read");
-	turn_use(transport, &request);
+	turn_use(thread, &request);
 	unique = ((const struct fuse_in_header *)request.mem)->unique;
 	kernel_look(&request);
 	if (!transport->look || !transport->look(transport->userdata, &request)) {
@@ -291,8 +330,8 @@ static int start(struct transport *transport)
 
 int transport_new(struct transport **ret_transport, struct fuse_session *session,
 		  struct broker *broker, transport_look *look,
-		  void (*answering)(void *userdata),
-		  void (*ended)(void *userdata), void *userdata)
+		  void (*answering)(void *userdata), void (*ended)(void *userdata),
+		  void *userdata)
 {
 	struct transport *transport = calloc(1, sizeof(*transport));
 	int error;
@@ -333,9 +372,11 @@ static void stop(struct transport *transport)
 		pthread_join(transport->threads[i], NULL);
 }
 
-/* Interrupts the thread that reads until all are parked. */
+/* Interrupts the threads that read until all are parked. */
 void transport_pause(struct transport *transport)
 {
+	const struct thread *thread;
+
 	pthread_mutex_lock(&transport->lock);
 	transport->paused = true;
 	pthread_cond_broadcast(&transport->turn);
@@ -343,6 +384,8 @@ void transport_pause(struct transport *transport)
 	       !fuse_session_exited(transport->session)) {
 		if (transport->reader && !transport->handling)
 			pthread_kill(transport->reader->id, STOP_SIGNAL);
+		DL_FOREACH (transport->beside, thread)
+			pthread_kill(thread->id, STOP_SIGNAL);
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
 	pthread_mutex_unlock(&transport->lock);

@@ -47,10 +47,44 @@ static ssize_t socket_writev(int fd, struct iovec *iov, int n, void *userdata)
 	return writev(fd, iov, n);
 }
 
+#define LARGE	   65536
+#define MEET_MS	   100
+#define N_MEETINGS 50
+
+/* A large read is held up, as by the copying of its bytes, until another thread reads. */
+static struct {
+	int on, n_inside, n_large, n_met; /* atomic */
+	sem_t second_sent;
+} meeting;
+
+static int count(int *number, int change)
+{
+	return __atomic_add_fetch(number, change, __ATOMIC_ACQ_REL);
+}
+
+/* The first of two large requests waits until the second one is behind it. */
+static void meet(void)
+{
+	if (count(&meeting.n_large, 1) % 2) {
+		sem_wait(&meeting.second_sent);
+		return;
+	}
+	for (int i = 0; i < MEET_MS && count(&meeting.n_inside, 0) < 2; i++)
+		usleep(1000);
+	count(&meeting.n_met, count(&meeting.n_inside, 0) >= 2);
+}
+
 static ssize_t socket_read(int fd, void *bytes, size_t size, void *userdata)
 {
+	ssize_t n;
+
 	(void)userdata;
-	return read(fd, bytes, size);
+	count(&meeting.n_inside, 1);
+	n = read(fd, bytes, size);
+	if (count(&meeting.on, 0) && n > LARGE)
+		meet();
+	count(&meeting.n_inside, -1);
+	return n;
 }
 
 #define N_THREADS_SEEN 16
@@ -286,5 +320,34 @@ Test(transport, another_thread_reads_while_a_large_request_is_handled)
 	for (int i = 0; i < N_REQUESTS; i++)
 		cr_assert_eq(ask(&kernel, FUSE_WRITE, &large, sizeof(large)), -ENOMEM);
 	cr_assert_geq(n_seen, 2, "%u threads", n_seen);
+	kernel_end(&kernel);
+}
+
+/* The kernel copies the bytes of a write within the read. */
+Test(transport, large_requests_of_several_programs_are_read_by_several_threads)
+{
+	static struct {
+		struct fuse_write_in write;
+		uint8_t bytes[80000];
+	} large = { .write = { .size = sizeof(large.bytes) } };
+	struct fuse_getattr_in getattr = { 0 };
+	struct kernel kernel;
+	uint64_t node;
+
+	sem_init(&meeting.second_sent, 0, 0);
+	kernel_begin(&kernel);
+	count(&meeting.on, 1);
+	for (int i = 0; i < N_MEETINGS && !count(&meeting.n_met, 0); i++) {
+		send_request(&kernel, FUSE_WRITE, 2, &large, sizeof(large));
+		send_request(&kernel, FUSE_WRITE, 3, &large, sizeof(large));
+		sem_post(&meeting.second_sent);
+		for (int j = 0; j < 2; j++)
+			cr_assert_eq(take_answer(&kernel, &node), -ENOMEM);
+	}
+	cr_expect_geq(count(&meeting.n_met, 0), 1);
+	/* And they can be told to park, wherever they read. */
+	transport_pause(kernel.transport);
+	transport_go_on(kernel.transport);
+	cr_assert_eq(ask(&kernel, FUSE_GETATTR, &getattr, sizeof(getattr)), -ENOSYS);
 	kernel_end(&kernel);
 }
