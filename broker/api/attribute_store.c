@@ -95,18 +95,14 @@ static int store_tag(struct broker *broker, struct allocation *allocation,
 		     struct refusal *refusal)
 {
 	bool none = strcmp(value, "none") == 0;
-	char *tag = NULL;
 	int r = check_owner(caller, allocation, refusal);
 
 	if (r == 0)
 		r = line_tag(value, refusal);
-	if (r == 0 && !none && !(tag = strdup(value)))
+	if (r == 0 && allocation_set_tag(allocation, none ? NULL : value) < 0)
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	if (r < 0)
 		return r;
-	free(allocation->tag);
-	allocation->tag = tag;
-	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "change allocations/%s tag=%s",
 			 allocation_name(allocation).text, value);
 	return 0;

@@ -18,6 +18,7 @@
 #include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "model/shares.h"
 #include "model/stream.h"
 
@@ -343,6 +344,8 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 	}
 	allocation->has_descriptor = has_descriptor;
 	r = line->cgroup ? origin_add(owner, line->cgroup, allocation) : 0;
+	if (r == 0 && line->tag)
+		r = allocation_set_tag(allocation, line->tag);
 	if (r < 0) {
 		allocation_withdraw(registry, allocation);
 		allocation_free(registry, allocation);
@@ -359,7 +362,6 @@ static struct allocation *alloc_new(struct command *command,
 				    const struct name_place *place, struct stream *stream)
 {
 	struct registry *registry = command->broker->registry;
-	_cleanup_free_ char *tag = line->tag ? strdup(line->tag) : NULL;
 	struct managed *managed = NULL;
 	struct allocation *allocation;
 	struct owner *owner;
@@ -368,7 +370,7 @@ static struct allocation *alloc_new(struct command *command,
 	owner = owner_get(registry, command->caller->uid, command->caller->gid);
 	if (line->kind == KIND_MANAGED)
 		managed = managed_new(line->size);
-	if (owner && (managed || line->kind != KIND_MANAGED) && (tag || !line->tag))
+	if (owner && (managed || line->kind != KIND_MANAGED))
 		r = alloc_take(registry, line, place, owner, &allocation);
 	if (r < 0) {
 		managed_free(managed, &registry->managed);
@@ -384,7 +386,6 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->mode = line->mode;
 	allocation->map_readers = line->map_readers;
 	allocation->guard = (uint8_t)line->guard;
-	allocation->tag = take_ptr(tag);
 	allocation_set_stream(allocation, stream);
 	if (stream)
 		stream->used = true;

@@ -77,7 +77,8 @@ struct allocation {
 	bool sealed : 1;	 /* nobody writes it any more; never undone */
 	bool replaced : 1;	 /* FREED: another was published at its name */
 	struct entry entry;	 /* its name */
-	char *tag;		 /* NULL: none */
+	char *tag;		 /* NULL: none; allocation_set_tag() */
+	uint32_t tag_record;	 /* record/texts.h; 0: none */
 	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 

@@ -4,9 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/def.h"
+#include "base/text.h"
 #include "model/allocation.h"
 #include "model/folder.h"
 #include "model/meter.h"
@@ -14,6 +16,7 @@
 #include "model/registry.h"
 #include "model/shares.h"
 #include "record/records.h"
+#include "record/texts.h"
 
 /* So many ids that nobody has yet are saved as given: few new objects save ids. */
 #define IDS_AHEAD 1024
@@ -303,7 +306,9 @@ static uint32_t flags_of(const struct allocation *allocation)
 	       (allocation->lifetime ? RECORD_UNTIL : 0);
 }
 
-_Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
+_Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES &&
+		       OBJECT_NAME_MAX < RECORD_ALLOCATION_NAME_BYTES,
+	       "a name fits its record");
 
 void allocation_to_record(const struct allocation *allocation,
 			  struct allocation_record *ret_record)
@@ -332,12 +337,36 @@ void allocation_to_record(const struct allocation *allocation,
 		.guard = allocation->guard,
 		.block_generation = allocation->block_generation,
 		.folder = folder ? folder->record : 0,
+		.tag = allocation->tag_record,
 		.used_s = allocation->used_s,
 		.used_ns = allocation->used_ns,
 	};
 	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
-	if (allocation->tag)
-		copy_word(ret_record->tag, allocation->tag, sizeof(ret_record->tag));
+}
+
+int allocation_set_tag(struct allocation *allocation, const char *tag)
+{
+	char *copy = tag ? strdup(tag) : NULL;
+	uint32_t text = 0;
+
+	if (tag && !copy)
+		return -ENOMEM;
+	if (copy && allocation->record) {
+		text = record_text_add(allocation->records, copy, strlen(copy));
+		if (!text) {
+			free(copy);
+			return -ENOMEM;
+		}
+	}
+	/* The old text stays until no record names it. */
+	records_begin(allocation->records);
+	record_text_drop(allocation->records, allocation->tag_record);
+	allocation->tag_record = text;
+	allocation_save(allocation);
+	records_end(allocation->records);
+	free(allocation->tag);
+	allocation->tag = copy;
+	return 0;
 }
 
 void allocation_save(const struct allocation *allocation)
@@ -365,8 +394,13 @@ void allocation_save_used(const struct allocation *allocation)
 
 void allocation_record_drop(struct allocation *allocation)
 {
-	if (records_get(allocation->records, RECORD_ALLOCATION, allocation->record))
-		records_drop(allocation->records, RECORD_ALLOCATION, allocation->record);
+	if (!allocation->record)
+		return;
+	records_begin(allocation->records);
+	record_text_drop(allocation->records, allocation->tag_record);
+	records_drop(allocation->records, RECORD_ALLOCATION, allocation->record);
+	records_end(allocation->records);
+	allocation->record = 0;
 }
 
 static void allocation_take_values(struct allocation *allocation,
@@ -397,6 +431,16 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->guard = record->guard;
 }
 
+static void tag_restore(struct allocation *allocation, uint32_t index)
+{
+	_cleanup_text_ struct text tag = TEXT_INIT;
+
+	record_text_show(allocation->records, index, &tag);
+	allocation->tag_record = index;
+	if (!text_failed(&tag))
+		allocation->tag = take_ptr(tag.data);
+}
+
 /* Without its place in a table and in a folder. Returns: NULL: no memory. */
 static struct allocation *allocation_remake(struct registry *registry,
 					    struct owner *owner, uint32_t index,
@@ -411,12 +455,11 @@ static struct allocation *allocation_remake(struct registry *registry,
 	allocation->record = index;
 	allocation->entry.type = OBJECT_ALLOCATION;
 	allocation_take_values(allocation, record);
-	if (record->tag[0])
-		allocation->tag = strdup(record->tag);
+	tag_restore(allocation, record->tag);
 	if (allocation->kind == KIND_MANAGED)
 		allocation->managed = managed_new(allocation->size);
 	/* Without memory the process ends: nothing is freed here. */
-	if ((record->tag[0] && !allocation->tag) ||
+	if ((record->tag && !allocation->tag) ||
 	    (allocation->kind == KIND_MANAGED && !allocation->managed))
 		return NULL;
 	return allocation;

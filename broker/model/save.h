@@ -46,6 +46,9 @@ int allocation_record_take(struct registry *registry, struct allocation *allocat
 void allocation_save(const struct allocation *allocation);
 void allocation_record_drop(struct allocation *allocation);
 
+/* NULL: none. Saves it, too. Returns: 0; -ENOMEM. */
+int allocation_set_tag(struct allocation *allocation, const char *tag);
+
 /* Saves the time of the last use alone: at each launch and read. */
 void allocation_save_used(const struct allocation *allocation);
 

@@ -79,8 +79,7 @@ static int check_allocation(const struct check *check, const void *record)
 	const struct allocation_record *allocation = record;
 	const struct block_record *block;
 
-	if (!is_string(allocation->name, sizeof(allocation->name)) ||
-	    !allocation->name[0] || !is_string(allocation->tag, sizeof(allocation->tag)))
+	if (!is_string(allocation->name, sizeof(allocation->name)) || !allocation->name[0])
 		return damaged(check, "has no name, or one without an end");
 	if (allocation->slot >= SLOTS || !allocation->slot_generation ||
 	    !allocation->id || allocation->kind >= N_KINDS_MAX ||

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "record/layout.h"
+#include "record/texts.h"
 
 #define U(value) ((unsigned long long)(value))
 
@@ -50,10 +51,6 @@ static void print_allocation(const void *record, struct text *text)
 	text_printf(text, ": id %llu, %llu bytes at 0x%llx, block %u, uid %u, mode %04o",
 		    U(allocation->id), U(allocation->size), U(allocation->address),
 		    allocation->block, allocation->owner, allocation->mode);
-	if (allocation->tag[0]) {
-		text_printf(text, ", tag ");
-		text_add_printable(text, allocation->tag);
-	}
 	if (allocation->flags & RECORD_SEALED)
 		text_printf(text, ", sealed");
 	if (allocation->flags & RECORD_FREED)
@@ -95,8 +92,7 @@ static void print_failure(const void *record, struct text *text)
 {
 	const struct failure_record *failure = record;
 
-	text_printf(text, "number %llu, uid %u, text %u", U(failure->number),
-		    failure->uid, failure->text);
+	text_printf(text, "number %llu, uid %u", U(failure->number), failure->uid);
 }
 
 static void print_text(const void *record, struct text *text)
@@ -139,6 +135,7 @@ void records_print(const struct records *records, struct text *text)
 		     (record = records_next(records, (enum record_type)type, &i)); i++) {
 			text_printf(text, "%s %u: ", record_layouts[type].name, i);
 			prints[type](record, text);
+			record_texts_print(records, (enum record_type)type, record, text);
 			text_printf(text, "\n");
 		}
 	}

@@ -59,15 +59,41 @@ void record_text_show(const struct records *records, uint32_t index, struct text
 		text_add(text, record->bytes, strnlen(record->bytes, RECORD_TEXT_BYTES));
 }
 
-/* ---- the texts of a dead broker ---- */
-
 /* The fields that name texts. */
 static const struct {
 	enum record_type type;
 	size_t offset;
+	const char *name;
 } fields[] = {
-	{ RECORD_FAILURE, offsetof(struct failure_record, text) },
+	{ RECORD_ALLOCATION, offsetof(struct allocation_record, tag), "tag" },
+	{ RECORD_FAILURE, offsetof(struct failure_record, text), "line" },
 };
+
+static uint32_t field_of(const void *record, size_t offset)
+{
+	uint32_t index;
+
+	memcpy(&index, (const char *)record + offset, sizeof(index));
+	return index;
+}
+
+void record_texts_print(const struct records *records, enum record_type type,
+			const void *record, struct text *text)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		_cleanup_text_ struct text words = TEXT_INIT;
+		uint32_t index =
+			fields[i].type == type ? field_of(record, fields[i].offset) : 0;
+
+		if (!index)
+			continue;
+		record_text_show(records, index, &words);
+		text_printf(text, ", %s ", fields[i].name);
+		text_add_printable(text, text_string(&words));
+	}
+}
+
+/* ---- the texts of a dead broker ---- */
 
 /* Marks the records of a text. Returns: 0; -EINVAL. */
 static int mark(const struct records *records, uint32_t index, uint8_t *marks)
@@ -97,10 +123,7 @@ int record_texts_check(struct records *records, struct text *why)
 		enum record_type type = fields[i].type;
 
 		for (uint32_t at = 1; (record = records_next(records, type, &at)); at++) {
-			uint32_t index;
-
-			memcpy(&index, record + fields[i].offset, sizeof(index));
-			if (mark(records, index, marks) == 0)
+			if (mark(records, field_of(record, fields[i].offset), marks) == 0)
 				continue;
 			text_printf(why, "%s record %u has no text of its own",
 				    record_layouts[type].name, at);

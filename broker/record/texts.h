@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record/types.h"
+
 struct records;
 struct text;
 
@@ -25,6 +27,10 @@ void record_text_drop(struct records *records, uint32_t index);
 
 /* Appends a text; 0: nothing. */
 void record_text_show(const struct records *records, uint32_t index, struct text *text);
+
+/* Prints the texts that a record names, for people. */
+void record_texts_print(const struct records *records, enum record_type type,
+			const void *record, struct text *text);
 
 /*
  * Checks the texts that records name, and frees all others.

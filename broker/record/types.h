@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define RECORD_NAME_BYTES 256
-#define RECORD_TAG_BYTES  256
+/* There are most of these. */
+#define RECORD_ALLOCATION_NAME_BYTES 72
 #define RECORD_DEVICES	  16
 #define RECORD_LIMITS	  32
 #define RECORD_AGAIN	  64
@@ -121,8 +122,8 @@ struct allocation_record {
 	uint8_t guard;
 	uint32_t block_generation;
 	uint32_t folder; /* 0: none */
-	char name[RECORD_NAME_BYTES];
-	char tag[RECORD_TAG_BYTES]; /* "": none */
+	uint32_t tag;	 /* a text; 0: none */
+	char name[RECORD_ALLOCATION_NAME_BYTES];
 	int64_t used_s;
 	uint32_t used_ns;
 	uint32_t reserved;

@@ -126,7 +126,6 @@ static void check_loaded(const struct records *records)
 	for (uint32_t i = 1;
 	     (allocation = records_next(records, RECORD_ALLOCATION, &i)); i++) {
 		must(memchr(allocation->name, 0, sizeof(allocation->name)));
-		must(memchr(allocation->tag, 0, sizeof(allocation->tag)));
 		block = records_get(records, RECORD_BLOCK, allocation->block);
 		if (!block || allocation->flags & RECORD_FREED)
 			continue;

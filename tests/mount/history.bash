@@ -86,6 +86,21 @@ test_a_reader_of_events_is_told_to_open_them_again()
 	end
 }
 
+# Else each refused line would take memory for good.
+test_allocations_that_fail_leave_no_records()
+{
+	local records before
+	keep
+	records=$(find "/proc/$(broker_pid)/fd" -lname '*gpumem-records*')
+	fails 'say alloc "x 100G"'
+	before=$(stat -L -c %b "$records")
+	for ((i = 0; i < 300; i++)); do
+		fails "say alloc 'x 100G tag=hello'"
+	done
+	is "$(stat -L -c %b "$records")" "$before"
+	end
+}
+
 # metric NAME [LABEL]: the sum of the samples that have the label.
 metric()
 {
