@@ -83,9 +83,8 @@ static void print_event(const void *record, struct text *text)
 	char line[RECORD_EVENT_BYTES + 1] = "";
 
 	/* Without the newline. */
-	if (event->number)
-		memcpy(line, event->line, event->length - 1);
-	text_add_printable(text, event->number ? line : "none");
+	memcpy(line, event->line, event->length - 1);
+	text_add_printable(text, line);
 }
 
 static void print_failure(const void *record, struct text *text)
@@ -93,17 +92,6 @@ static void print_failure(const void *record, struct text *text)
 	const struct failure_record *failure = record;
 
 	text_printf(text, "number %llu, uid %u", U(failure->number), failure->uid);
-}
-
-static void print_text(const void *record, struct text *text)
-{
-	const struct text_record *part = record;
-	char bytes[RECORD_TEXT_BYTES + 1] = "";
-
-	memcpy(bytes, part->bytes, RECORD_TEXT_BYTES);
-	text_add_printable(text, bytes);
-	if (part->next)
-		text_printf(text, ", goes on in text %u", part->next);
 }
 
 static void print_meter(const void *record, struct text *text)
@@ -116,6 +104,14 @@ static void print_meter(const void *record, struct text *text)
 		text_printf(text, "uid %u", meter->uid);
 }
 
+/* Texts are shown with those that name them, and events are made in advance. */
+static bool is_shown(enum record_type type, const void *record)
+{
+	const struct event_record *event = record;
+
+	return type == RECORD_EVENT ? event->number > 0 : type != RECORD_TEXT;
+}
+
 void records_print(const struct records *records, struct text *text)
 {
 	static void (*const prints[N_RECORD_TYPES])(const void *, struct text *) = {
@@ -123,7 +119,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
 		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
 		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
-		[RECORD_TEXT] = print_text,	  [RECORD_METER] = print_meter,
+		[RECORD_METER] = print_meter,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,
@@ -133,6 +129,8 @@ void records_print(const struct records *records, struct text *text)
 
 		for (uint32_t i = 1;
 		     (record = records_next(records, (enum record_type)type, &i)); i++) {
+			if (!is_shown((enum record_type)type, record))
+				continue;
 			text_printf(text, "%s %u: ", record_layouts[type].name, i);
 			prints[type](record, text);
 			record_texts_print(records, (enum record_type)type, record, text);

@@ -74,7 +74,8 @@ static int records_map(struct records *records, uint64_t size)
 	records->fd = memfd_create("gpumem-records", MFD_CLOEXEC);
 	if (records->fd < 0)
 		return -errno;
-	/* All sizes are reserved, and pages come as they are needed: nothing ever moves. */
+	/* All sizes are reserved, and pages come as they are needed: nothing ever moves.
+	 */
 	if (ftruncate(records->fd, (off_t)size) < 0 ||
 	    fallocate(records->fd, 0, 0, 4096 + REDO_RESIDENT) < 0)
 		return errno == ENOSPC ? -ENOMEM : -errno;
@@ -368,6 +369,15 @@ static int refuse_records(struct text *why, const char *sentence)
 	return -EINVAL;
 }
 
+static int refuse_newer(struct text *why, const char *name)
+{
+	text_printf(why,
+		    "%s records are larger than this program knows them: they are of a "
+		    "newer version",
+		    name);
+	return -EINVAL;
+}
+
 /* resident: bytes of the file that are there; all else are holes. */
 static int old_check_header(const struct records_header *header, uint64_t size,
 			    uint64_t resident, struct text *why)
@@ -380,8 +390,9 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 		return refuse_records(why, "the records are of another version");
 	if (header->n_tables > N_RECORD_TYPES)
 		return refuse_records(why, "the records have tables of a newer version");
-	if (header->redo_offset > size || header->redo_size > size - header->redo_offset ||
-	    header->redo_offset % 8 || header->committed > header->redo_size)
+	if (header->redo_offset > size ||
+	    header->redo_size > size - header->redo_offset || header->redo_offset % 8 ||
+	    header->committed > header->redo_size)
 		return refuse_records(why, "the redo area is outside of the records");
 	for (uint32_t i = 0; i < header->n_tables; i++) {
 		const struct table_header *table = &header->tables[i];
@@ -390,11 +401,12 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 		if (strncmp(table->name, record_layouts[i].name, sizeof(table->name)) !=
 			    0 ||
 		    table->record_size < sizeof(struct record) ||
-		    table->record_size > record_layouts[i].size ||
 		    table->record_size % 8 || table->offset % 8 || table->offset > size ||
 		    bytes > size - table->offset || table->n >= table->capacity ||
 		    table->capacity > record_layouts[i].capacity)
 			return refuse_records(why, "a table of the records is damaged");
+		if (table->record_size > record_layouts[i].size)
+			return refuse_newer(why, table->name);
 		used += (uint64_t)table->n * table->record_size;
 	}
 	if (used > resident)

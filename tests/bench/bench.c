@@ -174,6 +174,15 @@ void mount_broker(struct mount *mount)
 		    "version");
 }
 
+void mount_keeper(struct mount *mount)
+{
+	mount_point(mount);
+	mount_start(mount,
+		    (const char *[]){ environment("GPUMEMD"), "-f", "--keep", "--driver",
+				      bench_driver(), mount->path, NULL },
+		    "version");
+}
+
 void mount_empty(struct mount *mount)
 {
 	mount_point(mount);

@@ -49,6 +49,7 @@ const char *bench_library(void);
 
 /* Start the broker (GPUMEMD) or the empty daemon (GPUMEM_EMPTY); unmounted at exit. */
 void mount_broker(struct mount *mount);
+void mount_keeper(struct mount *mount); /* the same with --keep */
 void mount_empty(struct mount *mount);
 
 /* Opens PATH below the mount. */

@@ -10,12 +10,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/crash.h"
 #include "base/def.h"
 #include "base/text.h"
+#include "record/layout.h"
 #include "record/texts.h"
+#include "record/version1.h"
 
 static struct records *fresh(void)
 {
@@ -216,15 +220,15 @@ Test(records, a_death_at_any_store_leaves_all_or_nothing)
 
 static const char old_text[] = "An old text, of more characters than one record has room "
 			       "for, and then some";
-static const char new_text[] = "A new text, which is longer than the old one: a part of it "
-			       "would lie where the old text is, were that free before the "
-			       "change is committed";
+static const char new_text[] =
+	"A new text, which is longer than the old one: a part of it "
+	"would lie where the old text is, were that free before the "
+	"change is committed";
 
 static void save_failure(struct records *records, uint32_t index, const char *text)
 {
 	struct failure_record record = { .number = 1 };
-	const struct failure_record *old =
-		records_get(records, RECORD_FAILURE, index);
+	const struct failure_record *old = records_get(records, RECORD_FAILURE, index);
 
 	records_begin(records);
 	if (old)
@@ -301,9 +305,127 @@ Test(records, the_memory_of_a_text_comes_again)
 	for (int i = 0; i < 1000; i++)
 		save_failure(records, i ? 1 : records_add(records, RECORD_FAILURE),
 			     i % 2 ? new_text : old_text);
-	cr_assert(eq(ptr, records_place(records, RECORD_TEXT,
-					parts_of(new_text) + parts_of(old_text) + 1),
+	cr_assert(eq(ptr,
+		     records_place(records, RECORD_TEXT,
+				   parts_of(new_text) + parts_of(old_text) + 1),
 		     NULL));
+	records_free(records);
+}
+
+/* ---- other versions ---- */
+
+static const char *const fixture_lines[] = {
+	"records of version 1, broker 2\n",
+	"owner 1: uid 0, ",
+	"allocation 1: x: id 1, 4194304 bytes at 0x200000000000, block 1, uid 0, mode "
+	"0640, tag of-the-first\n",
+	"folder 1: models: id 1, ",
+	"lease 1: id 1 of allocation record 1, uid 0, ",
+	"event 7: 2026-11-22T22:38:34Z 7 free allocations/gone id=4 ",
+	"failure 2: number 2, uid 0, line 2026-11-22T22:38:34Z ",
+};
+
+static void expect_refused(struct records *records, const char *sentence)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct records *next = NULL;
+
+	cr_assert(eq(int, records_open(&next, records_fd(records), &why), -EINVAL));
+	cr_assert(strstr(text_string(&why), sentence) != NULL, "%s", text_string(&why));
+	records_free(records);
+}
+
+/* Rows of a table as a program would have them that does not know all of their fields. */
+static void shorten(struct records *records, enum record_type type, uint32_t size)
+{
+	struct table_header *table = &records->header->tables[type];
+	uint8_t *rows = records->memory + table->offset;
+
+	for (uint32_t i = 1; i <= table->n; i++)
+		memmove(rows + i * size, rows + i * table->record_size, size);
+	table->record_size = size;
+}
+
+Test(records, fields_that_an_older_program_had_not_are_zero)
+{
+	struct owner_record owner = { .slot_generation = 1,
+				      .restarts = 7,
+				      .n_refused = { 1, 2, 3 } };
+	struct records *records = fresh(), *next;
+	const struct owner_record *loaded;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		owner.uid = owner.slot = i;
+		records_save(records, RECORD_OWNER, records_add(records, RECORD_OWNER),
+			     &owner);
+	}
+	shorten(records, RECORD_OWNER, offsetof(struct owner_record, n_refused));
+	next = reopen(records);
+	for (uint32_t i = 0; i < 2; i++) {
+		loaded = records_get(next, RECORD_OWNER, i + 1);
+		cr_assert(eq(u32, loaded->uid, i));
+		cr_assert(eq(u64, loaded->restarts, 7));
+		cr_assert(eq(u64, loaded->n_refused[1], 0));
+	}
+	/* And they are written with all fields from here on. */
+	records_save(next, RECORD_OWNER, 1, &owner);
+	loaded = records_get(next, RECORD_OWNER, 1);
+	cr_assert(eq(u64, loaded->n_refused[1], 2));
+	records_free(next);
+	records_free(records);
+}
+
+Test(records, records_of_a_newer_program_are_refused_with_a_sentence)
+{
+	struct records *records = fresh();
+
+	records->header->tables[RECORD_LEASE].record_size += 8;
+	records->header->tables[RECORD_LEASE].capacity /= 2;
+	expect_refused(records, "lease records are larger than this program knows them: "
+				"they are of a newer version");
+
+	records = fresh();
+	records->header->version++;
+	expect_refused(records, "of another version");
+
+	records = fresh();
+	records->header->n_tables = N_RECORD_TYPES + 1;
+	expect_refused(records, "tables of a newer version");
+}
+
+static struct records *fixture_load(void)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int fd = memfd_create("fixture", MFD_CLOEXEC);
+	struct records *records = NULL;
+	unsigned int byte;
+
+	cr_assert(eq(int, ftruncate(fd, FIXTURE_SIZE), 0));
+	for (size_t i = 0; i < ARRAY_SIZE(fixture); i++) {
+		for (size_t at = 0; at < strlen(fixture[i].bytes) / 2; at++) {
+			cr_assert(eq(int, sscanf(fixture[i].bytes + 2 * at, "%2x", &byte),
+				     1));
+			cr_assert(eq(int,
+				     pwrite(fd, &(uint8_t){ (uint8_t)byte }, 1,
+					    (off_t)(fixture[i].at + at)),
+				     1));
+		}
+	}
+	cr_assert(eq(int, records_open(&records, fd, &why), 0), "%s", text_string(&why));
+	close(fd);
+	return records;
+}
+
+/* What a broker of the first version has left: as fixture.py says. */
+Test(records, records_of_the_first_version_are_loaded)
+{
+	struct records *records = fixture_load();
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	records_print(records, &text);
+	for (size_t i = 0; i < ARRAY_SIZE(fixture_lines); i++)
+		cr_assert(strstr(text_string(&text), fixture_lines[i]) != NULL,
+			  "%s in\n%s", fixture_lines[i], text_string(&text));
 	records_free(records);
 }
 
@@ -320,8 +442,7 @@ static int open_damaged(const struct records *records, off_t at, uint8_t flip)
 	byte ^= flip;
 	cr_assert(eq(int, pwrite(records_fd(records), &byte, 1, at), 1));
 	r = records_open(&next, records_fd(records), &why);
-	cr_assert(r == 0 || (r == -EINVAL && why.length), "%d at %lld", r,
-		  (long long)at);
+	cr_assert(r == 0 || (r == -EINVAL && why.length), "%d at %lld", r, (long long)at);
 	records_free(next);
 	byte ^= flip;
 	cr_assert(eq(int, pwrite(records_fd(records), &byte, 1, at), 1));
@@ -342,16 +463,6 @@ Test(records, any_byte_of_the_header_may_be_wrong)
 						  (uint8_t)(1 << (at + bit) % 8)) < 0;
 	}
 	cr_assert(gt(u32, n_refused, 100));
-	records_free(records);
-}
-
-static void expect_refused(struct records *records, const char *sentence)
-{
-	_cleanup_text_ struct text why = TEXT_INIT;
-	struct records *next = NULL;
-
-	cr_assert(eq(int, records_open(&next, records_fd(records), &why), -EINVAL));
-	cr_assert(strstr(text_string(&why), sentence) != NULL, "%s", text_string(&why));
 	records_free(records);
 }
 
