@@ -264,11 +264,15 @@ void block_withdraw(struct broker *broker, struct block *block, struct worker *w
 
 /* ---- allocations ---- */
 
+/* Others wait so long for memory that the owner's worker is to free. */
+#define PROMPT_MS 1000
+
 struct release {
 	struct op op;
 	struct allocation *allocation;
 	bool counted; /* as being reclaimed; registry.lock */
 	struct held_piece held;
+	struct deadline slow; /* for the worker's answer */
 };
 
 static void release_block_done(void *userdata)
@@ -339,6 +343,55 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	return parked;
 }
 
+/* A retry of requests that wait for memory which comes no more. */
+struct retry {
+	struct task task;
+	struct broker *broker;
+	struct reclaim_from from;
+};
+
+static void retry_run(struct task *task)
+{
+	struct retry *retry = container_of(task, struct retry, task);
+
+	reclaim_retry(retry->broker->reclaim, &retry->broker->registry->lock,
+		      retry->from);
+	free(retry);
+}
+
+/*
+ * The owner's worker is stopped, or its driver waits for a kernel: from now on the owner
+ * holds the memory, and nobody else waits for it. Under registry.lock.
+ */
+static void release_is_slow(struct deadline *deadline)
+{
+	struct release *release = container_of(deadline, struct release, slow);
+	struct reclaim_from from = allocation_from(release->allocation);
+	struct broker *broker = release->op.broker;
+	struct retry *retry = calloc(1, sizeof(*retry));
+
+	(void)release_uncount(release);
+	release->held.from = from;
+	release->held.size = release->allocation->size;
+	release->held.holder = holder_of(from.owner->uid);
+	reclaim_hold(broker->reclaim, &release->held);
+	/* Without memory those who wait have their own time limits. */
+	if (!retry)
+		return;
+	*retry = (struct retry){ { .run = retry_run }, broker, from };
+	workqueue_add(broker->workqueue, from.owner->uid, &retry->task);
+}
+
+static void release_ask(struct release *release)
+{
+	struct op *op = &release->op;
+
+	pthread_mutex_lock(&op->broker->registry->lock);
+	deadline_set(op->broker, &release->slow, PROMPT_MS, release_is_slow);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	op_request(op);
+}
+
 void allocation_resume_release(struct op *op)
 {
 	op_start_again(op);
@@ -374,7 +427,7 @@ static void release_run(struct op *op)
 		.device = allocation->device,
 		.address = allocation->address,
 	};
-	op_request(op);
+	release_ask(container_of(op, struct release, op));
 }
 
 static void release_finish(struct op *op)
@@ -386,6 +439,7 @@ static void release_finish(struct op *op)
 	pthread_mutex_lock(&broker->registry->lock);
 	if (!kind_is_durable(release->allocation->kind))
 		release->allocation->owner->n_in_worker--;
+	deadline_clear(broker, &release->slow);
 	(void)release_uncount(release);
 	reclaim_begin(broker->reclaim, from);
 	reclaim_end(broker->reclaim, from);

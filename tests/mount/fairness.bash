@@ -139,6 +139,26 @@ test_writers_that_wait_for_a_stopped_worker()
 	bob_notices_nothing
 }
 
+# Whoever finds the device full waits for memory that is coming back, but for a moment only
+# where a user can delay that as long as the user likes.
+test_direct_memory_that_is_freed_in_a_stopped_worker()
+{
+	local worker began
+	needs_software 'stop a worker'
+	bob_is_ready
+	by $mallory run 'echo "hers 300M kind=direct" >control/alloc'
+	worker=$(<owners/$mallory/worker)
+	kill -STOP "$worker"
+	by $mallory run 'rmdir allocations/hers'
+	began=$SECONDS
+	by $bob refused ENOMEM 'still in use by uid 1001' 'echo "more 300M" >control/alloc'
+	[ $((SECONDS - began)) -lt 15 ] || fail "bob waits $((SECONDS - began)) s for the answer"
+	bob_notices_nothing
+	kill -CONT "$worker"
+	eventually 'by $bob run "echo more 300M >control/alloc" 2>/dev/null'
+	by $bob run 'rmdir allocations/more'
+}
+
 test_the_share_of_waiting_writes()
 {
 	local worker
