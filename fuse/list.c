@@ -89,13 +89,11 @@ static bool list_objects(struct page *page, const struct node *directory, off_t 
 				N_BATCH)) > 0) {
 		for (size_t i = 0; i < n; i++) {
 			struct node node = node_of_object(entries[i].object);
-			struct object_stat object;
 
 			cookie = entries[i].next;
-			if (broker_stat(broker, node.row->type, node.token, &object))
-				continue;
-			if (!page_add(page, entries[i].name, node_inode(&node, object.id),
-				      S_IFDIR, (off_t)cookie + N_DOTS))
+			if (!page_add(page, entries[i].name,
+				      node_inode(&node, entries[i].id), S_IFDIR,
+				      (off_t)cookie + N_DOTS))
 				return false;
 		}
 	}

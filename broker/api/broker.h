@@ -64,6 +64,7 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 
 struct listing {
 	struct object_ref object;
+	uint64_t id;   /* as in struct object_stat */
 	uint64_t next; /* cookie to continue after this entry */
 	char name[LISTED_NAME_MAX + 1];
 };

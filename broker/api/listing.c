@@ -10,6 +10,7 @@
 
 #include "api/broker.h"
 #include "api/folders.h"
+#include "api/object_stat.h"
 #include "base/handle_table.h"
 #include "model/allocation.h"
 #include "model/module.h"
@@ -116,6 +117,14 @@ static size_t list_objects(struct registry *registry, enum object_type type,
 	return found;
 }
 
+static uint64_t id_of(struct registry *registry, struct object_ref object)
+{
+	struct object_stat stat = { 0 };
+
+	(void)object_stat_held(registry, object.type, object.token, &stat);
+	return stat.id;
+}
+
 size_t broker_list(struct broker *broker, enum object_type type, struct token in,
 		   const struct caller *caller, uint64_t cookie, struct listing *entries,
 		   size_t n)
@@ -130,6 +139,8 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 				     entries, n);
 	else
 		found = list_objects(broker->registry, type, caller, cookie, entries, n);
+	for (size_t i = 0; i < found; i++)
+		entries[i].id = id_of(broker->registry, entries[i].object);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return found;
 }

@@ -13,6 +13,7 @@
 #include "api/folders.h"
 #include "api/limits.h"
 #include "api/object_fail.h"
+#include "api/object_stat.h"
 #include "base/handle_table.h"
 #include "base/number.h"
 #include "base/refusal.h"
@@ -238,24 +239,22 @@ static void stat_owner(const struct owner *owner, struct object_stat *stat)
 	};
 }
 
-int broker_stat(struct broker *broker, enum object_type type, struct token token,
-		struct object_stat *ret_stat)
+int object_stat_held(struct registry *registry, enum object_type type, struct token token,
+		     struct object_stat *ret_stat)
 {
 	const struct folder *folder;
 	const void *object;
-	int r = 0;
 
-	if (!object_slots(broker->registry, type)) {
+	if (!object_slots(registry, type)) {
 		*ret_stat = (struct object_stat){ .mode = 0444 };
 		return 0;
 	}
-	pthread_mutex_lock(&broker->registry->lock);
-	object = object_get(broker->registry, type, token);
-	folder = folder_get(broker->registry, type, token);
+	object = object_get(registry, type, token);
+	folder = folder_get(registry, type, token);
 	if (folder)
 		stat_folder(folder, ret_stat);
 	else if (!object)
-		r = -ESTALE;
+		return -ESTALE;
 	else if (type == OBJECT_MODULE)
 		stat_module(object, ret_stat);
 	else if (type == OBJECT_FUNCTION)
@@ -271,6 +270,16 @@ int broker_stat(struct broker *broker, enum object_type type, struct token token
 		};
 	else
 		stat_owner(object, ret_stat);
+	return 0;
+}
+
+int broker_stat(struct broker *broker, enum object_type type, struct token token,
+		struct object_stat *ret_stat)
+{
+	int r;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	r = object_stat_held(broker->registry, type, token, ret_stat);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
 }

@@ -5,8 +5,8 @@
  * owner's limit reached, waits here until memory has arrived. So `free` followed by
  * `alloc` of the same size always works.
  *
- * A kernel or a lease may hold freed memory for as long as a user likes. Only requests of
- * the same user wait for such a piece.
+ * A kernel, a lease or a worker that its owner has stopped may hold freed memory for as
+ * long as a user likes. Only requests of the same user wait for such a piece.
  *
  * All under the registry's lock, except n_kept.
  */

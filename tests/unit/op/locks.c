@@ -106,6 +106,32 @@ Test(locks, write_of_a_mebibyte)
 	broker_end(broker);
 }
 
+/* The numbers of all are in the listing, so that nobody has to ask for each. */
+Test(locks, listing_of_many_names)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	const struct caller user = { .uid = 1000 };
+	struct listing entries[32];
+	struct object_stat stat;
+	size_t n;
+
+	for (int i = 0; i < 32; i++)
+		cr_assert(eq(int, command_say(broker, "alloc", "x%d 4K", i), 0));
+	count_begin(broker);
+	n = broker_list(broker, OBJECT_ALLOCATION, (struct token){ 0 }, &user, 0, entries,
+			ARRAY_SIZE(entries));
+	expect_takings(broker, 1);
+	cr_assert(eq(sz, n, 32));
+	for (size_t i = 0; i < n; i++) {
+		cr_assert(eq(int,
+			     broker_stat(broker, entries[i].object.type,
+					 entries[i].object.token, &stat),
+			     0));
+		cr_expect(eq(u64, entries[i].id, stat.id));
+	}
+	broker_end(broker);
+}
+
 static void module_load(struct broker *broker, const char *name, const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);

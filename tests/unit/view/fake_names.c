@@ -81,6 +81,7 @@ size_t broker_list(struct broker *broker, enum object_type type, struct token in
 			continue;
 		entries[filled].object =
 			(struct object_ref){ type, { i, object->generation } };
+		entries[filled].id = object->id;
 		entries[filled].next = i + 1;
 		memcpy(entries[filled++].name, object->name, sizeof(object->name));
 	}
