@@ -32,7 +32,7 @@ struct control {
 	bool wants_state; /* no answers yet: ask for the object's state */
 	char *tail;	  /* of the last write: a line cut by a full buffer */
 	size_t n_tail;
-	uint64_t charged; /* bytes of answers and tail that the opener is charged for */
+	uint64_t charged; /* bytes of all that is kept that the opener is charged for */
 	int owed;	  /* errno for the next write alone, after a short write */
 
 	/*
@@ -70,6 +70,7 @@ struct control {
 	struct command command;
 };
 
+static int control_charge(struct control *control);
 static void control_go(struct control *control);
 static void control_go_on(struct task *rest);
 static void control_line_done(struct command *command, int error);
@@ -79,6 +80,7 @@ int control_new(struct control **ret_control, struct broker *broker,
 {
 	struct control *control = calloc(1, sizeof(*control));
 	size_t n = caller->n_groups;
+	int r;
 
 	if (!control)
 		return -ENOMEM;
@@ -108,17 +110,23 @@ int control_new(struct control **ret_control, struct broker *broker,
 	control->wants_state = token.generation && verb->state;
 	if (!control->wants_state)
 		text_printf(&control->answers, "%s\n", verb_usage(verb, token));
+	r = control_charge(control);
+	if (r < 0) {
+		control_free(control);
+		return r;
+	}
 	*ret_control = control;
 	return 0;
 }
 
 /*
- * Charges the opener for the answers and the tail, in place of those charged before. Lock
- * held. Returns: 0; -ENOMEM, -EDQUOT (in the journal), never when there is less than
- * before.
+ * Charges the opener for the answers, the tail and a long list of groups, in place of
+ * those charged before. Lock held, but at the descriptor's beginning and end. Returns: 0;
+ * -ENOMEM, -EDQUOT (in the journal), never when there is less than before.
  */
 static int control_charge(struct control *control)
 {
+	uint64_t groups = control->caller.n_groups * sizeof(gid_t);
 	uint64_t length = control->answers.length, now = control->n_tail;
 	struct registry *registry = control->broker->registry;
 	_cleanup_text_ struct text file = TEXT_INIT;
@@ -127,6 +135,8 @@ static int control_charge(struct control *control)
 	/* In steps, to spare most lines of a batch the account. */
 	if (length > SMALL_ANSWERS)
 		now += (length + SMALL_ANSWERS - 1) / SMALL_ANSWERS * SMALL_ANSWERS;
+	if (groups > SMALL_ANSWERS)
+		now += groups;
 	if (now == control->charged)
 		return 0;
 	pthread_mutex_lock(&registry->lock);
@@ -154,6 +164,7 @@ struct control *control_free(struct control *control)
 		lifetime_end(control->command.lifetime);
 	command_forget_cgroup(&control->command);
 	control->n_tail = 0;
+	control->caller.n_groups = 0;
 	control_drop_answers(control);
 	free(control->tail);
 	free(control->groups);

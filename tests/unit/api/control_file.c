@@ -385,6 +385,25 @@ Test(control, unread_answers_are_charged_until_they_are_read)
 	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], 0));
 }
 
+/* 16384 open descriptors of a user with 65536 groups would be 4 GiB. */
+Test(control, long_list_of_groups_is_charged_while_the_descriptor_is_open)
+{
+	struct owner *owner = opener_with_room_for(10000);
+	static gid_t groups[2000];
+	struct caller caller = nobody_special;
+	struct control *first, *second;
+
+	caller.groups = groups;
+	caller.n_groups = ARRAY_SIZE(groups);
+	cr_assert(eq(int, control_new(&first, &broker, &fake, TOKEN_NONE, &caller), 0));
+	cr_expect(eq(int, control_new(&second, &broker, &fake, TOKEN_NONE, &caller),
+		     -EDQUOT));
+	control_free(first);
+	cr_expect(eq(u64, owner->shares.held[SHARE_TEXTS], ((uint64_t)64 << 20) - 10000));
+	cr_assert(eq(int, control_new(&second, &broker, &fake, TOKEN_NONE, &caller), 0));
+	control_free(second);
+}
+
 /* ---- lines cut by the end of a buffer ---- */
 
 /* A write of a multiple of 4096 bytes: blank lines, then text without a newline. */
