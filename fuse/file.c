@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "file.h"
 
+#include "base/crash.h"
 #include "base/def.h"
 #include "view.h"
 
@@ -119,6 +120,9 @@ static int file_add(struct file *file, uid_t uid, bool restored)
 	if (r < 0 && file->opener)
 		opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
+	/* The descriptor of another file would be stale. */
+	if (r == 0 && !file->type->outlives)
+		crash_hold();
 	return r;
 }
 
@@ -183,6 +187,8 @@ struct file *file_free(struct file *file, fuse_req_t req)
 	handle_table_remove(&files->open, file->slot);
 	opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
+	if (!file->type->outlives)
+		crash_let_go();
 	if (file->type->free)
 		file->type->free(file, req);
 	free(file);

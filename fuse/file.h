@@ -17,7 +17,8 @@ struct stat;
 /* Operations on an open file; NULL: not permitted (see operations.c). Each answers the
  * request exactly once. */
 struct file_type {
-	bool cached; /* reads never wait, so the kernel may read into its own pages */
+	bool outlives; /* a descriptor is good after the broker's death */
+	bool cached;   /* reads never wait, so the kernel may read into its own pages */
 	void (*read)(struct file *file, fuse_req_t req, size_t size, off_t offset,
 		     const struct fuse_file_info *info);
 	/* A read for the kernel's own pages, where cached is not set; NULL: EINVAL. */
@@ -58,7 +59,7 @@ struct opener {
 struct files {
 	pthread_mutex_t lock;
 	struct handle_table open; /* lock, like the next: */
-	struct opener *openers; /* users with open files, by uid */
+	struct opener *openers;	  /* users with open files, by uid */
 	struct upload_file
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };

@@ -189,6 +189,7 @@ static void lease_free(struct file *file, fuse_req_t req)
 }
 
 static const struct file_type lease_type = {
+	.outlives = true,
 	.read = lease_read,
 	.write = lease_write,
 	.ioctl = lease_ioctl,

@@ -9,6 +9,7 @@
  * Passthrough only maps: because of FOPEN_DIRECT_IO reads and writes still come here.
  * Passthrough needs CAP_SYS_ADMIN; otherwise mapping is ENODEV.
  */
+#include "crash_request.h"
 #include "kernel.h"
 
 #include "base/crash.h"
@@ -90,6 +91,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
 	memset(&extra, 0, sizeof(extra));
 	crash_point("mount: before an answer");
 	written = writev(fd, iov, n);
+	crash_request_answered(((struct fuse_out_header *)iov[0].iov_base)->unique);
 	crash_point("mount: an answer is sent");
 	return written;
 }

@@ -3,6 +3,7 @@
 
 #include "base/crash.h"
 #include "base/def.h"
+#include "crash_request.h"
 #include "file.h"
 #include "kernel.h"
 #include "node.h"
@@ -28,14 +29,6 @@ int takeover_check(struct text *why)
 	text_printf(why, "--keep needs Linux 6.9 or newer, and this is Linux %s",
 		    kernel.release);
 	return -EOPNOTSUPP;
-}
-
-void takeover_note(struct broker *broker, const struct fuse_buf *request)
-{
-	const struct fuse_in_header *header = request->mem;
-
-	if (header->opcode == FUSE_INIT)
-		broker_note_init_request(broker, request->mem, request->size);
 }
 
 int takeover_begin(struct fuse_session *session, struct broker *broker)
@@ -80,6 +73,17 @@ static bool may_repeat(uint32_t opcode)
 			return true;
 	}
 	return false;
+}
+
+void takeover_note(struct broker *broker, const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+
+	if (header->opcode == FUSE_INIT)
+		broker_note_init_request(broker, request->mem, request->size);
+	if (!may_repeat(header->opcode))
+		crash_request_begun(header->unique);
+	crash_point("mount: a request is read");
 }
 
 /* The last broker alone knew which control file an inode of its own was. */
@@ -135,5 +139,6 @@ bool takeover_refuse(struct fuse_session *session, struct view *view,
 	crash_point("mount: before a request is refused");
 	sent = write(fuse_session_fd(session), &answer, sizeof(answer));
 	(void)sent; /* the caller may have gone */
+	crash_request_answered(header->unique);
 	return true;
 }

@@ -22,7 +22,6 @@
 #include "transport.h"
 
 #include "base/clock.h"
-#include "base/crash.h"
 #include "base/def.h"
 #include "base/watchdog.h"
 #include "kernel.h"
@@ -246,7 +245,6 @@ static bool serve(struct thread *thread)
 		return true;
 	if (length <= 0)
 		return false;
-	crash_point("mount: a request is read");
 	turn_use(thread, &request);
 	unique = ((const struct fuse_in_header *)request.mem)->unique;
 	kernel_look(&request);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The broker after a broker that died. All that its records name is made again: owners,
- * blocks (the keeper has their memory), allocations, leases. Memory that lived in a worker
- * is lost, as when a worker is killed. What no record names is let go of.
+ * blocks (the keeper has their memory), allocations, leases. Memory that lived in a
+ * worker is lost, as when a worker is killed. What no record names is let go of.
  *
  * The old records are only read. The new ones take their place at the keeper in a single
  * step, when everything is there.
@@ -97,13 +97,13 @@ static int resume_each(struct resume *resume, const struct step *step)
 		return -ENOMEM;
 	for (uint32_t i = 1; (record = records_next(resume->records, step->type, &i));
 	     i++)
-		places[n++] = (struct place){ *(const uint32_t *)(record + step->slot),
-					      i };
+		places[n++] =
+			(struct place){ *(const uint32_t *)(record + step->slot), i };
 	qsort(places, n, sizeof(*places), place_compare);
 	for (uint32_t i = 0; i < n && r == 0; i++) {
-		r = step->restore(resume, places[i].index,
-				  records_get(resume->records, step->type,
-					      places[i].index));
+		r = step->restore(
+			resume, places[i].index,
+			records_get(resume->records, step->type, places[i].index));
 		crash_point("resume: an object is made again");
 	}
 	return r;
@@ -147,7 +147,8 @@ static int resume_folder(struct resume *resume, uint32_t index, const void *data
 
 static struct folder *folder_at(const struct resume *resume, uint32_t index)
 {
-	return index ? resume->folders[index] : &resume->broker->registry->allocation_root;
+	return index ? resume->folders[index]
+		     : &resume->broker->registry->allocation_root;
 }
 
 /* Puts a folder into the tree, those above it first. Returns: 0; -errno. */
@@ -162,12 +163,12 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 	if (strlen(record->name) > OBJECT_NAME_MAX)
 		return fail(resume, -ENAMETOOLONG, "folder", index);
 	if (record->folder)
-		r = resume_place(resume, record->folder,
-				 records_get(resume->records, RECORD_FOLDER,
-					     record->folder));
+		r = resume_place(
+			resume, record->folder,
+			records_get(resume->records, RECORD_FOLDER, record->folder));
 	if (r == 0)
 		r = entry_restore(&folder->entry, folder_at(resume, record->folder),
-			      record->name);
+				  record->name);
 	return r < 0 ? fail(resume, r, "folder", index) : 0;
 }
 
@@ -176,8 +177,8 @@ static bool is_leased(const struct resume *resume, uint32_t index)
 {
 	const struct lease_record *lease;
 
-	for (uint32_t i = 1;
-	     (lease = records_next(resume->records, RECORD_LEASE, &i)); i++) {
+	for (uint32_t i = 1; (lease = records_next(resume->records, RECORD_LEASE, &i));
+	     i++) {
 		if (lease->allocation == index)
 			return true;
 	}
@@ -280,7 +281,9 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	allocation_count(broker->registry, allocation);
 	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
 		owner->n_in_worker++;
-		worker_lose_allocation(broker, allocation, "ended with the broker", &loss);
+		crash_hold();
+		worker_lose_allocation(broker, allocation, "ended with the broker",
+				       &loss);
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/number.h"
 #include "base/refusal.h"
 #include "control/command.h"
@@ -389,8 +390,10 @@ static struct allocation *alloc_new(struct command *command,
 	allocation_set_stream(allocation, stream);
 	if (stream)
 		stream->used = true;
-	if (!kind_is_durable(allocation->kind))
+	if (!kind_is_durable(allocation->kind)) {
 		owner->n_in_worker++;
+		crash_hold();
+	}
 	return allocation;
 }
 

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/descriptor.h"
 #include "base/number.h"
 #include "memops/lease.h"
@@ -131,8 +132,10 @@ void alloc_request_drop(struct alloc_request *alloc)
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
 	share_give(allocation->owner, SHARE_WAITS, alloc->queued);
-	if (!kind_is_durable(allocation->kind))
+	if (!kind_is_durable(allocation->kind)) {
 		allocation->owner->n_in_worker--;
+		crash_let_go();
+	}
 	lifetime_leave(allocation);
 	allocation_withdraw(broker->registry, allocation);
 	allocation_free(broker->registry, allocation);

@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "base/cgroup.h"
+#include "base/crash.h"
 #include "base/process.h"
 #include "base/refusal.h"
 #include "base/text.h"
@@ -105,6 +106,7 @@ void lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 	if (!lifetime)
 		return;
 	allocation->lifetime = lifetime_ref(lifetime);
+	crash_hold();
 	DL_APPEND2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
 	allocation_save(allocation);
 }
@@ -115,6 +117,7 @@ void lifetime_leave(struct allocation *allocation)
 
 	if (!lifetime)
 		return;
+	crash_let_go();
 	DL_DELETE2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
 	lifetime_unref(lifetime);
 }

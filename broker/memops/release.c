@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/workqueue.h"
 #include "memops/allocate.h"
 #include "memops/lease.h"
@@ -437,8 +438,10 @@ static void release_finish(struct op *op)
 	struct reclaim_from from = allocation_from(release->allocation);
 
 	pthread_mutex_lock(&broker->registry->lock);
-	if (!kind_is_durable(release->allocation->kind))
+	if (!kind_is_durable(release->allocation->kind)) {
 		release->allocation->owner->n_in_worker--;
+		crash_let_go();
+	}
 	deadline_clear(broker, &release->slow);
 	(void)release_uncount(release);
 	reclaim_begin(broker->reclaim, from);

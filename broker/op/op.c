@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "base/completion.h"
+#include "base/crash.h"
 #include "base/refusal.h"
 #include "base/workqueue.h"
 #include "memory/block.h"
@@ -43,6 +44,7 @@ struct op *op_new(size_t size, const struct op_class *class, struct broker *brok
 	op->request.fd = -1;
 	op->request.done = op_replied;
 	op->needs.blocks = op->room;
+	crash_hold();
 	return op;
 }
 
@@ -61,6 +63,7 @@ struct op *op_free(struct op *op)
 {
 	if (!op)
 		return NULL;
+	crash_let_go();
 	work_deinit(&op->work);
 	if (op->needs.blocks != op->room)
 		free(op->needs.blocks);

@@ -17,7 +17,9 @@
 # Environment: GPUMEMD, the broker; GPUMEM_DRIVER, its driver (software); GPUMEM_AS=user
 # starts the broker as an ordinary user, and the broker then serves this user alone;
 # GPUMEM_KERNELS, the folder of tests/kernels as PTX; GPUMEM_CASE=REGEX runs only matching
-# cases.
+# cases. GPUMEM_CRASH_EVERY=N: the topic's broker has a keeper, and kills itself at every Nth
+# of its crash points (broker/base/crash.h) at which no user has anything to lose by it;
+# crash_every.excluded has the cases that are left out.
 #
 # A case waits for an event (`eventually`), never for a time.
 
@@ -248,22 +250,41 @@ on_driver()
 		"${settings[@]}" "$@"
 }
 
+# crash_plan FOLDER: the broker there is to kill itself at every GPUMEM_CRASH_EVERYth point.
+crash_plan()
+{
+	[ -e "$1/plan" ] || head -c 4096 /dev/zero >"$1/plan"
+	printf "\\x$(printf %x $((GPUMEM_CRASH_EVERY % 256)))\\x$(printf %x $((GPUMEM_CRASH_EVERY / 256)))" |
+		dd of="$1/plan" bs=1 seek=72 conv=notrunc status=none
+}
+
+# crash_deaths FOLDER: prints how often it has.
+crash_deaths()
+{
+	od -A n -t u8 -j 80 -N 8 "$1/plan" | tr -d ' '
+}
+
 # broker_start FOLDER OPTION...: starts a broker on FOLDER/mnt and returns once the mount
 # answers. FOLDER/stderr has the broker's messages, FOLDER/pid its process, FOLDER/session
 # its session, and FOLDER/status, after the end, its exit status.
 broker_start()
 {
-	local folder=$1
+	local folder=$1 settings=()
 	shift
 	mkdir -p "$folder/mnt"
 	[ -z "${AS[*]}" ] || chown "$("${AS[@]}" id -u)" "$folder/mnt"
 	rm -f "$folder"/{pid,session,status}
+	if [ -n "${GPUMEM_CRASH_EVERY-}" ] && [ "$folder" = "$T/main" ]; then
+		crash_plan "$folder"
+		settings=("GPUMEM_CRASH=$folder/plan")
+		set -- --keep "$@"
+	fi
 	env --default-signal=INT,QUIT setsid bash -c '
 		"${@:2}" >"$1/stdout" 2>"$1/stderr" &
 		echo $$ >"$1/session"
 		echo $! >"$1/pid"
 		wait $!
-		echo $? >"$1/status"' - "$folder" "${AS[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
+		echo $? >"$1/status"' - "$folder" "${AS[@]}" env "${settings[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
 	eventually "[ -s '$folder/pid' ] && [ -s '$folder/session' ]"
 	# The kernel may still have names of a dead mount in its cache, so a file is read.
 	eventually "\"\${AS[@]}\" cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
@@ -290,6 +311,7 @@ workers_of()
 {
 	local parent process argv
 	parent=$(<"$1/pid")
+	[ ! -e "$1/plan" ] || parent=$(pgrep -P "$parent")
 	for process in /proc/[0-9]*; do
 		mapfile -d '' -t argv <"$process/cmdline" || continue
 		[[ " ${argv[*]} " == *" --name ${2-*} "* ]] || [ "$#" = 1 ] || continue
@@ -333,6 +355,7 @@ no_report='^==[0-9]+==Unable to get registers from thread [0-9]+\.$'
 # What gpumemd tells the administrator of users' work: the subject of journal.bash, and in
 # other cases no fault.
 warnings='^gpumemd: (warning|error): '
+[ -z "${GPUMEM_CRASH_EVERY-}" ] || warnings+='|^gpumemd: the broker was killed by signal 9$'
 
 # is_silent FOLDER: but for warnings, neither the broker nor any sanitizer printed
 # anything. An empty file is no report: a process that is killed during its exit may leave
@@ -367,6 +390,11 @@ cases()
 
 run_case()
 {
+	local reason
+	if [ -n "${GPUMEM_CRASH_EVERY-}" ]; then
+		reason=$(sed -n "s/^$topic $1 //p" "$here/crash_every.excluded")
+		[ -z "$reason" ] || skip "$reason"
+	fi
 	set -eE
 	trap 'echo "line $LINENO failed ($?): $BASH_COMMAND" >&2' ERR
 	trap cleanup_case EXIT
@@ -424,14 +452,14 @@ report()
 			timeout 5 tail -n 3 "$M/errors"
 			echo "the broker's stderr:"
 			head -c 2000 "$T/main/stderr"
-		} 2>&1 | tr -d '\000' | sed 's/^/#   /'
+		} 2>&1 | grep -v 'the broker was killed by signal 9$' | tr -d '\000' | sed 's/^/#   /'
 		;;
 	esac
 }
 
 run_topic()
 {
-	local name number=0 status
+	local name number=0 status died
 	T=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	M=$T/main/mnt
 	export T M
@@ -441,6 +469,8 @@ run_topic()
 	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$T/sanitizer/address
 	export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$T/sanitizer/undefined:print_stacktrace=1
 	export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$T/sanitizer/thread
+	[ -z "${GPUMEM_CRASH_EVERY-}" ] || grep -q GPUMEM_CRASH "$GPUMEMD" ||
+		{ echo '1..0 # SKIP a build with -Dcrash_points=true has it'; exit; }
 	(broker_start "$T/main" --driver "$(driver)") >"$T/said" 2>&1 ||
 		{ echo "Bail out! $(tr '\n' ' ' <"$T/said")"; exit 1; }
 	echo "1..$(($(cases | wc -l) + 1))"
@@ -451,7 +481,15 @@ run_topic()
 			{ [ "$status" != 0 ] || status=1; }
 		report $((++number)) "$name" "$status"
 	done
-	(broker_stop "$T/main") >"$T/said" 2>&1
+	if [ -e "$T/main/plan" ]; then
+		died=$(crash_deaths "$T/main")
+		GPUMEM_CRASH_EVERY=0 crash_plan "$T/main"
+	fi
+	(
+		broker_stop "$T/main"
+		[ "${died-}" != 0 ] || fail 'the broker never died'
+		echo "${died:+# the broker died $died times}"
+	) >"$T/said" 2>&1
 	report $((++number)) the_broker_ends_cleanly_and_said_nothing $?
 }
 
