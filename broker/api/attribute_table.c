@@ -247,8 +247,11 @@ static void allocation_last_use(const struct attribute_view *view, struct text *
 		text_printf(text, "never");
 }
 
-/* The oldest kernel in the order: later kernels wait for it. NULL: none. */
-static const struct op *oldest_kernel(const struct allocation *allocation)
+/*
+ * The first in the order that is a kernel or somebody else's: it can last as long as a
+ * user likes. NULL: none.
+ */
+static const struct op *oldest_user(const struct allocation *allocation)
 {
 	const struct use *use;
 
@@ -256,7 +259,8 @@ static const struct op *oldest_kernel(const struct allocation *allocation)
 	{
 		const struct op *op = container_of(use->work, struct op, work);
 
-		if (op->class->kernel)
+		if (op->class->kernel ||
+		    (op->payer != allocation->owner && !op->work.unasked))
 			return op;
 	}
 	return NULL;
@@ -264,10 +268,10 @@ static const struct op *oldest_kernel(const struct allocation *allocation)
 
 static void allocation_used_by(const struct attribute_view *view, struct text *text)
 {
-	const struct op *op = oldest_kernel(view->allocation);
+	const struct op *op = oldest_user(view->allocation);
 
 	if (op)
-		show_number(text, op->owner->uid);
+		show_number(text, op->class->kernel ? op->owner->uid : op->payer->uid);
 	else
 		text_printf(text, "none");
 }
@@ -275,9 +279,10 @@ static void allocation_used_by(const struct attribute_view *view, struct text *t
 static void allocation_used_by_kernel(const struct attribute_view *view,
 				      struct text *text)
 {
-	const struct op *op = oldest_kernel(view->allocation);
+	const struct op *op = oldest_user(view->allocation);
 
-	text_printf(text, "%s", op ? op->class->kernel->name(op) : "none");
+	text_printf(text, "%s",
+		    op && op->class->kernel ? op->class->kernel->name(op) : "none");
 }
 
 static void allocation_guard(const struct attribute_view *view, struct text *text)
@@ -336,9 +341,10 @@ static const struct attribute allocation_attributes[] = {
 	{ "generation", "up when a pointer taken before is no longer good", 0,
 	  FIELD(allocation, pointer_generation) },
 	{ "state", "live, busy (work under way) or lost", 0, allocation_state },
-	{ "used_by", "owner of the kernel that it waits for, `none`", 0,
+	{ "used_by", "user whose kernel or other work comes first, `none`", 0,
 	  allocation_used_by },
-	{ "used_by_kernel", "that kernel, `none`", 0, allocation_used_by_kernel },
+	{ "used_by_kernel", "the kernel if that is one, `none`", 0,
+	  allocation_used_by_kernel },
 	{ "stream", "that it was made on (kind=async) or is attached to, `none`", 0,
 	  FIELD(allocation, stream) },
 	{ "attach", "global, host or single (stream)",

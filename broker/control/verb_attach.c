@@ -16,6 +16,7 @@
 #include "control/command.h"
 #include "control/line.h"
 #include "control/verbs.h"
+#include "memops/permissions.h"
 #include "memops/placement.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -101,6 +102,7 @@ static const struct op_class attach_class = {
 	.what = "attachment",
 	.begin = attach_begin,
 	.settle = attach_settle,
+	.may_use = guest_may_ask,
 	.repeatable = true,
 };
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/def.h"
+#include "memops/permissions.h"
 #include "model/allocation.h"
 #include "model/order.h"
 #include "op/op.h"
@@ -55,6 +56,7 @@ static const struct op_class copy_class = {
 	.moves = MOVED_COPY,
 	.begin = copy_begin,
 	.settle = data_settle,
+	.may_use = guest_may_ask,
 	.repeatable = true,
 	.overwrites = true,
 };
@@ -213,6 +215,7 @@ static const struct op_class bounce_class = {
 	.run = bounce_run,
 	.answered = bounce_answered,
 	.settle = data_settle,
+	.may_use = guest_may_ask,
 	.leave = bounce_leave,
 };
 

@@ -17,6 +17,7 @@
 #include "memops/fill.h"
 #include "model/access.h"
 #include "model/allocation.h"
+#include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
 #include "op/op.h"
@@ -187,6 +188,26 @@ void broker_truncate(struct broker *broker, struct token token,
 /* Largest count of copy_file_range, in whole huge pages: the answer has 32 bits. */
 #define COPY_RANGE_MAX 0xffe00000ull
 
+/*
+ * The descriptors had the right when they were opened. But a copy may wait for the other
+ * side for as long as the caller likes, so the copy asks for the right of now. Releases
+ * the lock and answers.
+ */
+static void copy_not_allowed(struct broker *broker, const struct allocation *allocation,
+			     const struct caller *caller, struct completion *wait)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+	char name[FULL_NAME_MAX + 1];
+
+	strcpy(name, allocation_name(allocation).text);
+	text_printf(&text,
+		    "allocation %s of uid %u, with mode %04o, is shut off from uid %u",
+		    name, allocation->owner->uid, allocation->mode, caller->uid);
+	pthread_mutex_unlock(&broker->registry->lock);
+	data_fail(broker, caller->uid, caller->pid, name, EACCES, text_string(&text));
+	data_answer(wait, -EACCES, 0);
+}
+
 void broker_copy_range(struct broker *broker, struct token source, uint64_t source_offset,
 		       struct writer *target, uint64_t target_offset, uint64_t length,
 		       const struct caller *caller, struct completion *wait)
@@ -216,6 +237,13 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 	}
 	if (from->state == ALLOCATION_LOST || to->state == ALLOCATION_LOST) {
 		data_lost(broker, to->state == ALLOCATION_LOST ? to : from, caller, wait);
+		return;
+	}
+	if (!caller_may(caller, from, ACCESS_READ) ||
+	    !caller_may(caller, to, ACCESS_WRITE)) {
+		copy_not_allowed(broker,
+				 caller_may(caller, from, ACCESS_READ) ? to : from,
+				 caller, wait);
 		return;
 	}
 	length = MIN(length, to->size - target_offset);

@@ -4,6 +4,7 @@
 #include <gpumem/wire.h>
 
 #include "base/def.h"
+#include "memops/permissions.h"
 #include "model/allocation.h"
 #include "model/order.h"
 #include "op/op.h"
@@ -42,6 +43,7 @@ struct op *fill_op_new(struct broker *broker, struct owner *owner,
 		.moves = MOVED_FILL,
 		.begin = fill_begin,
 		.settle = data_settle,
+		.may_use = guest_may_ask,
 		.repeatable = true,
 		.overwrites = true,
 	};

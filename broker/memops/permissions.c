@@ -15,6 +15,9 @@
  * the next kernel of a guest maps the memory anew. A kernel queued before the withdrawal
  * waits for its end, and its permissions are checked when it begins.
  *
+ * Ops of users who have lost their rights, and which wait, are turned away at once. They
+ * may wait for what those users alone can end: a hold, a kernel, memory of their own.
+ *
  * With a new owner (hand_on.h) the worker of the old one is a guest, whose rights have
  * changed; and what the new owner's worker has mapped as a guest is taken away, since an
  * owner's worker has its own record of the mapping.
@@ -41,6 +44,7 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/stream.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -286,6 +290,58 @@ static int guests_revise(struct revision *revision)
 	return r;
 }
 
+/* Whether the op waits in the order, or for room in its stream. */
+static bool op_waits(const struct op *op)
+{
+	const struct work *work = &op->work;
+
+	if (!work->may_leave || work_has_begun(work) || op->takes_zeros)
+		return false;
+	return work->n_before || (work->ended && work->n_ahead) ||
+	       (work->stream && work->stream->held == work);
+}
+
+static int guest_turn_away(struct revision *revision, struct op *op)
+{
+	const struct allocation *allocation = revision->allocation;
+	const struct kernel_class *kernel = op->class->kernel;
+	struct stream *stream = op->work.stream;
+	struct refusal refusal;
+
+	(void)refuse(&refusal, EACCES,
+		     "allocation %s of uid %u was shut off from uid %u, with mode %04o, "
+		     "before %s %s began",
+		     allocation_name(allocation).text, allocation->owner->uid,
+		     op->payer->uid, allocation->mode, kernel ? "kernel" : "the",
+		     kernel ? kernel->name(op) : op->class->what);
+	if (op_turn_away(op, &revision->ready, &refusal) < 0)
+		return -ENOMEM;
+	if (stream && stream->held == &op->work)
+		stream->held = NULL;
+	return 0;
+}
+
+/*
+ * Ends what waits and may not use the memory any more. Returns: 0; -ENOMEM, perhaps with
+ * some ended. Under registry.lock.
+ */
+static int guests_turn_away(struct revision *revision)
+{
+	const struct use *use = revision->allocation->all_uses, *next;
+	int r = 0;
+
+	for (; r == 0 && use; use = next) {
+		struct op *op = container_of(use->work, struct op, work);
+
+		/* The uses of an op lie side by side. */
+		for (next = use; next && next->work == use->work;)
+			next = next->next_of_all;
+		if (op->class->may_use && op_waits(op) && !op->class->may_use(op, use))
+			r = guest_turn_away(revision, op);
+	}
+	return r;
+}
+
 bool guest_is_barred(struct op *op)
 {
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
@@ -324,6 +380,12 @@ bool guest_may_use(const struct op *op, const struct use *use)
 	bool writes = use->write || use->guest_writes;
 
 	return owner_may(op->owner, use->allocation, writes ? ACCESS_WRITE : ACCESS_READ);
+}
+
+bool guest_may_ask(const struct op *op, const struct use *use)
+{
+	return owner_may(op->payer, use->allocation,
+			 use->write || use->places ? ACCESS_WRITE : ACCESS_READ);
 }
 
 bool guest_shares_block(const struct op *op, const struct allocation *allocation)
@@ -396,7 +458,7 @@ static int change_module_of(struct broker *broker, enum object_type type,
 			   : r;
 }
 
-/* Returns: 0; -EMFILE, -ENOMEM with a refusal, and nothing is changed. */
+/* Returns: 0; -EMFILE, -ENOMEM with a refusal, and no right is changed. */
 static int change_rights(struct revision *revision, struct rights rights,
 			 struct refusal *refusal)
 {
@@ -408,7 +470,8 @@ static int change_rights(struct revision *revision, struct rights rights,
 	if (r < 0)
 		return r;
 	rights_set(allocation, rights);
-	if (allocation->block && guests_revise(revision) < 0) {
+	if (guests_turn_away(revision) < 0 ||
+	    (allocation->block && guests_revise(revision) < 0)) {
 		if (rights.owner != revision->before.owner)
 			hand_back(revision->broker, allocation, revision->before.owner);
 		rights_set(allocation, revision->before);

@@ -30,6 +30,12 @@ bool guest_is_barred(struct op *op);
 bool guest_may_write(const struct op *op, const struct use *use);
 
 /*
+ * Whether the user who asked for an op that runs in another worker may still use the
+ * allocation so. Under registry.lock.
+ */
+bool guest_may_ask(const struct op *op, const struct use *use);
+
+/*
  * Whether an op's owner may still use the allocation as its worker maps it; and whether
  * that worker would get more than the allocation, since a move has failed. Under
  * registry.lock.

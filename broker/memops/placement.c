@@ -18,6 +18,7 @@
 
 #include "base/refusal.h"
 #include "cuda/driver.h"
+#include "memops/permissions.h"
 #include "memops/placement.h"
 #include "model/allocation.h"
 #include "model/location.h"
@@ -79,6 +80,7 @@ const struct op_class prefetch_class = {
 	.begin = placing_begin,
 	.note = placing_note,
 	.settle = placing_settle,
+	.may_use = guest_may_ask,
 	.repeatable = true,
 };
 
@@ -87,6 +89,7 @@ const struct op_class advise_class = {
 	.begin = placing_begin,
 	.note = placing_note,
 	.settle = placing_settle,
+	.may_use = guest_may_ask,
 	.repeatable = true,
 };
 

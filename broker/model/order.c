@@ -275,7 +275,6 @@ int order_add_within(struct work *work, unsigned int most)
 {
 	int r;
 
-	assert(!work->may_leave || (!work->stream && !work->chain));
 	work->held_by = work->holder;
 	work->waits_most = most;
 	r = work_find_waits(work);
@@ -290,6 +289,9 @@ int order_add_within(struct work *work, unsigned int most)
 		work->uses[i].allocation->n_writes += work->uses[i].write;
 	}
 	if (work->stream) {
+		work->stream_before = work->stream->last;
+		if (work->stream_before)
+			work->stream_before->stream_after = work;
 		work->stream->last = work;
 		work->stream->n_works++;
 	}
@@ -364,6 +366,19 @@ static void work_unfollow(struct work *work, const struct follower *follower,
 		work_push_ready(after, ready);
 }
 
+static void work_leave_stream(struct work *work)
+{
+	struct stream *stream = work->stream;
+
+	stream->n_works--;
+	if (stream->last == work)
+		stream->last = work->stream_before;
+	if (work->stream_before)
+		work->stream_before->stream_after = work->stream_after;
+	if (work->stream_after)
+		work->stream_after->stream_before = work->stream_before;
+}
+
 void order_done(struct work *work, struct work **ready)
 {
 	assert(work->n_before == 0 && work->n_ahead == 0);
@@ -375,11 +390,8 @@ void order_done(struct work *work, struct work **ready)
 		work->uses[i].allocation->n_works--;
 		work->uses[i].allocation->n_unasked -= work->unasked;
 	}
-	if (work->stream) {
-		work->stream->n_works--;
-		if (work->stream->last == work)
-			work->stream->last = NULL;
-	}
+	if (work->stream)
+		work_leave_stream(work);
 	for (unsigned int i = 0; i < work->n_followers; i++)
 		work_unfollow(work, &work->followers[i], ready);
 	free(work->followers);
@@ -395,10 +407,14 @@ static void work_unfollow_early(struct work *work, struct work *before)
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < before->n_followers; i++) {
-		if (before->followers[i].work == work)
-			work->n_before--;
-		else
-			before->followers[n++] = before->followers[i];
+		const struct follower *follower = &before->followers[i];
+
+		if (follower->work != work) {
+			before->followers[n++] = *follower;
+			continue;
+		}
+		work->n_before -= !follower->chained || !before->sent;
+		work->n_ahead -= follower->chained;
 	}
 	before->n_followers = n;
 }
@@ -438,15 +454,15 @@ static int work_inherit_all(const struct work *work, struct use *dropped)
 
 /*
  * Followers of the use's work wait for what the use dropped. Returns: 0; -EBUSY when that
- * takes long, -ENOMEM.
+ * takes more than so many pairs, -ENOMEM.
  */
-static int use_bequeath(struct use *use)
+static int use_bequeath(struct use *use, uint64_t pairs_most)
 {
 	const struct work *work = use->work;
 	unsigned int n_left = use->n_dropped;
 	int r = 0;
 
-	if ((uint64_t)n_left * work->n_followers > PAIRS_MOST)
+	if ((uint64_t)n_left * work->n_followers > pairs_most)
 		return -EBUSY;
 	for (struct use *earlier = use; r == 0 && n_left;) {
 		earlier = earlier->prev_of_all;
@@ -476,24 +492,75 @@ static void use_list_dropped(struct use *use)
 	}
 }
 
+/*
+ * The work waits for nothing any more. Every predecessor has an earlier use of the same
+ * memory, or is the one before on the stream.
+ */
+static void work_forget_predecessors(struct work *work)
+{
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		const struct use *first = work->uses[i].allocation->all_uses;
+
+		use_list_dropped(&work->uses[i]);
+		for (struct use *use = &work->uses[i];
+		     use != first && (work->n_before || work->n_ahead);) {
+			use = use->prev_of_all;
+			work_unfollow_early(work, use->work);
+		}
+	}
+	if (work->stream_before)
+		work_unfollow_early(work, work->stream_before);
+}
+
+static bool work_follows(const struct work *work, const struct work *before)
+{
+	for (unsigned int i = 0; i < before->n_followers; i++) {
+		if (before->followers[i].work == work)
+			return true;
+	}
+	return false;
+}
+
+/* The next work on the stream waits for the one before. Returns: 0; -ENOMEM. */
+static int work_bequeath_stream(struct work *work)
+{
+	struct work *before = work->stream_before, *after = work->stream_after;
+
+	if (!before || !after || work_follows(after, before))
+		return 0;
+	return work_wait_for(after, before);
+}
+
+int order_detach(struct work *work)
+{
+	int r;
+
+	assert(work->may_leave && !work_has_begun(work));
+	/* Who waited for the work may wait for all that the work has waited for. */
+	for (unsigned int i = 0; i < work->n_followers; i++)
+		work->followers[i].work->waits_most = UINT_MAX;
+	for (unsigned int i = 0; i < work->n_uses; i++) {
+		r = use_bequeath(&work->uses[i], UINT64_MAX);
+		if (r < 0)
+			return r;
+	}
+	r = work_bequeath_stream(work);
+	if (r < 0)
+		return r;
+	work_forget_predecessors(work);
+	assert(work->n_before == 0 && work->n_ahead == 0);
+	return 0;
+}
+
 bool order_leave(struct work *work, struct work **ready)
 {
 	if (!work->may_leave || work->n_before == 0)
 		return false;
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		if (use_bequeath(&work->uses[i]) < 0)
+		if (use_bequeath(&work->uses[i], PAIRS_MOST) < 0)
 			return false;
 	}
-	/* Every predecessor has an earlier use of the same memory. */
-	for (unsigned int i = 0; i < work->n_uses; i++) {
-		const struct use *first = work->uses[i].allocation->all_uses;
-
-		use_list_dropped(&work->uses[i]);
-		for (struct use *use = &work->uses[i]; use != first && work->n_before;) {
-			use = use->prev_of_all;
-			work_unfollow_early(work, use->work);
-		}
-	}
+	work_forget_predecessors(work);
 	order_done(work, ready);
 	return true;
 }

@@ -18,7 +18,9 @@
  * leave a single use.
  *
  * A work whose caller may go away (a write of data) can leave before it begins. Such a
- * work drops no use from the list, so later works still find its predecessors.
+ * work drops no use from the list, so later works still find its predecessors. Any other
+ * work with may_leave can be detached before it begins: its followers wait for its
+ * predecessors instead, and the work ends without having run.
  *
  * A use that places changes where memory is, or who has it mapped. It reads: it waits for
  * writers, and later writers wait for it, while readers go on beside it. Two uses that
@@ -99,8 +101,8 @@ struct work {
 	const void *chain; /* NULL: none; set before order_add(), like the next five */
 	bool unasked;	 /* readahead by the broker: its allocations don't show as busy */
 	bool alone;	 /* begins after the end of its predecessors, even in a chain */
-	bool may_leave;	 /* may leave before it begins, see order_leave(); no stream, no
-			    chain */
+	bool may_leave;	 /* may leave before it begins, see order_leave() and
+			    order_detach() */
 	uint64_t writer; /* number of the descriptor of `data` that asked; 0: none */
 	uint64_t syncs;	 /* waits only for works of this writer; its uses watch; 0: an
 			    ordinary work */
@@ -111,6 +113,8 @@ struct work {
 				   its whole allocation; NULL: an ordinary work */
 	const void *within; /* without a chain: has begun in this worker, which must not
 			       lose the memory meanwhile; NULL: no matter */
+
+	struct work *stream_before, *stream_after; /* neighbours on the stream */
 
 	unsigned int n_before; /* works to wait for before this work begins */
 	unsigned int n_ahead;  /* unfinished predecessors in its chain, plus 1 while this
@@ -167,6 +171,14 @@ int order_add(struct work *work);
  * the work stays, and its turn comes.
  */
 bool order_leave(struct work *work, struct work **ready);
+
+/*
+ * For a work with may_leave that has not begun, and never will: nothing is left to wait
+ * for, so order_done() may follow at once, and its followers wait for its predecessors
+ * where they conflict. Takes any time that this needs. Returns: 0; -ENOMEM, and the work
+ * keeps its place.
+ */
+int order_detach(struct work *work);
 
 /*
  * Whether `holds` is true of every work that a work, not added yet, would wait for

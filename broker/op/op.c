@@ -151,6 +151,16 @@ static void op_uncount(struct op *op)
 	share_give(op->payer, op->asked_for ? SHARE_OPERATIONS : SHARE_CHORES, 1);
 }
 
+/* Whether a change of rights may end the op before it begins. */
+static bool op_uses_others(const struct op *op)
+{
+	bool others = op->payer != op->owner;
+
+	for (unsigned int i = 0; i < op->work.n_uses; i++)
+		others |= op->work.uses[i].allocation->owner != op->payer;
+	return op->class->may_use && others;
+}
+
 int op_add_unlimited(struct op *op, struct op **ret_ready)
 {
 	struct op *ready = NULL;
@@ -163,6 +173,7 @@ int op_add_unlimited(struct op *op, struct op **ret_ready)
 	}
 	r = zeros_before(op, &ready);
 	op->work.holder = op_holder(op);
+	op->work.may_leave |= op_uses_others(op);
 	if (r == 0)
 		r = op_add_to_order(op);
 	if (r < 0) {
@@ -446,11 +457,15 @@ static void op_settle_stream(struct op *op)
 }
 
 /*
- * An op in a chain leaves the order after its predecessors, and after it was sent. Under
- * registry.lock. Returns: whether the op has to stay for now.
+ * An op in a chain leaves the order after its predecessors, and after it was sent; but
+ * who failed before the start holds up no owner. Under registry.lock. Returns: whether
+ * the op has to stay for now.
  */
 static bool op_must_stay(struct op *op)
 {
+	if (op->work.n_ahead && op->error && op->work.may_leave &&
+	    !work_has_begun(&op->work))
+		(void)order_detach(&op->work);
 	if (!op->work.n_ahead)
 		return false;
 	op->work.ended = true;
@@ -470,6 +485,17 @@ bool op_leave(struct op *op, struct op **ready)
 	op->left = true;
 	op_push_ready(ready, op);
 	return true;
+}
+
+int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal)
+{
+	if (order_detach(&op->work) < 0)
+		return -ENOMEM;
+	if (!op->work.ended)
+		(void)op_refuse(op, refusal->error, "%s", refusal->sentence);
+	op->work.ended = true;
+	op_push_ready(ready, op);
+	return 0;
 }
 
 /* Counts a kernel that has ended, and bytes that were moved. */

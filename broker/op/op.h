@@ -32,6 +32,7 @@
 struct caller;
 struct deadline;
 struct op;
+struct refusal;
 struct use;
 
 struct kernel_class {
@@ -97,8 +98,9 @@ struct op_class {
 	int (*interrupted)(struct op *op);
 
 	/*
-	 * For ops that run in their owner's worker with memory of other owners: whether
-	 * the owner may still use the allocation in this way. Under registry.lock.
+	 * For ops that may wait for memory, streams or files of other owners than the
+	 * allocation's: whether the allocation may still be used in this way. An op that
+	 * has not begun ends when it may not. Under registry.lock.
 	 */
 	bool (*may_use)(const struct op *op, const struct use *use);
 
@@ -310,6 +312,13 @@ bool op_leave_quietly(struct op *op);
  * false if the op has begun.
  */
 bool op_leave(struct op *op, struct op **ready);
+
+/*
+ * Fails an op that has not begun and waits for others: it leaves the order at once, and
+ * ends when op_start() is called without the lock; an earlier error stays. Under
+ * registry.lock. Returns: 0; -ENOMEM, and nothing has happened.
+ */
+int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal);
 
 /*
  * Ends the op. error is 0 or a positive errno; op->sentence is set already, if there is a

@@ -286,7 +286,7 @@ test_small_memory_that_is_closed_again_does_not_move()
 	by $bob run 'echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
 	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	kernels_end_of $alice
-	by $bob refused EACCES 'order/add did not run: kernels of uid 1002 may not read allocation x' \
+	by $bob refused EACCES 'allocation x of uid 1001 was shut off from uid 1002, with mode 0600, before kernel order/add began' \
 		'echo default >control/synchronize'
 	is_zero allocations/mine/data
 }
@@ -377,7 +377,7 @@ test_what_is_queued_when_a_mode_is_closed_does_not_get_the_memory()
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:x i32:0 mine wait=0" >control/launch'
 	changes_wait_for_no_kernel 'chmod 600 allocations/x'
 	kernels_end_of $alice
-	by $bob refused EACCES 'order/add did not run: kernels of uid 1002 may not read allocation x' \
+	by $bob refused EACCES 'allocation x of uid 1001 was shut off from uid 1002, with mode 0600, before kernel order/add began' \
 		'echo default >control/synchronize'
 	is_zero allocations/mine/data
 	address=$(<allocations/x/address)
@@ -444,6 +444,80 @@ test_a_kernel_that_uses_what_was_shut_off_is_ended()
 	is "$(head -c 5 allocations/pub/data)" mine!
 	cd "$M"
 	broker_stop "$T/own"
+}
+
+# holds_mine: bob holds his own memory `mine` as long as $holder lives.
+holds_mine()
+{
+	in_background_by $bob bash -c 'exec 5<>allocations/mine/lease; head -c 4096 <&5 >/dev/null
+		echo "hold w" >&5; exec sleep 1000'
+	holder=$!
+	eventually 'grep -q hold=w allocations/mine/leases'
+}
+
+# turned_away WHAT COMMAND [STREAM]: bob's COMMAND queues work with alice's `pub` that waits for what
+# bob alone can end. A chmod ends that work, and no other: nobody waits for bob. STREAM
+# tells of the end.
+turned_away()
+{
+	by $alice run 'chmod 644 allocations/pub'
+	by $bob run "$2"
+	is "$2: $(<allocations/pub/used_by)" "$2: $bob"
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 10 dd of=allocations/pub/data conv=notrunc status=none' ||
+		fail "$1: alice waits for uid $(<allocations/pub/used_by)"
+	is "$2: $(<allocations/pub/used_by)" "$2: none"
+	[ -z "${3-}" ] || by $bob refused EACCES "$why $1 began" "echo $3 >control/synchronize"
+}
+
+test_work_that_waits_ends_when_its_user_loses_the_right()
+{
+	local holder why='allocation pub of uid 1001 was shut off from uid 1002, with mode 0600, before'
+	patient
+	loaded_by $bob order
+	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
+	by $bob run 'echo "mine 64" >control/alloc; echo kept >allocations/mine/data; mkdir streams/other'
+	holds_mine
+	turned_away 'the copy' 'echo "mine from=pub wait=0" >control/copy' default
+	turned_away 'the copy' '/usr/bin/python3 -c "import os
+os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"allocations/mine/data\", os.O_RDWR), 4)"'
+	like "$(by $bob run 'tail -n 1 errors')" "allocations/mine/data EIO $why the copy began"
+	turned_away 'kernel order/add' 'echo "order add grid=1 block=1 in:pub i32:1 mine wait=0" >control/launch' default
+	# What comes behind on the stream keeps its order.
+	turned_away 'the copy' 'for i in 1 2 3; do echo "mine from=pub stream=other wait=0" >control/copy; done
+		echo "mine u8:7 length=16 stream=other wait=0" >control/fill'
+	kill $holder
+	by $bob refused EACCES "$why the copy began" 'echo other >control/synchronize'
+	is "$(by $bob run 'od -A n -t u1 -N 4 allocations/mine/data')" '   7   7   7   7'
+	used_endlessly_by $bob mine+32
+	turned_away 'the copy' 'echo "mine from=pub wait=0" >control/copy'
+	is "$(<owners/$bob/restarts)" 0
+	kernels_end_of $bob
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+test_a_copy_with_old_descriptors_needs_the_right_of_now()
+{
+	needs_root 'several users'
+	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
+	by $bob run 'echo "mine 64" >control/alloc'
+	in_background_by $bob /usr/bin/python3 -c "import errno, os, sys, time
+source = os.open('allocations/pub/data', os.O_RDONLY)
+target = os.open('allocations/mine/data', os.O_RDWR)
+print('open', flush=True)
+while os.stat('allocations/pub').st_mode & 0o44:
+    time.sleep(0.02)
+print(os.read(source, 5).decode())
+try:
+    os.copy_file_range(source, target, 4)
+except OSError as error:
+    print(errno.errorcode[error.errno])" >"$T/copied"
+	eventually 'grep -q open "$T/copied"'
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	wait $!
+	is "$(<"$T/copied")" $'open\nshown\nEACCES'
+	like "$(by $bob run 'tail -n 1 errors')" 'EACCES allocation pub of uid 1001, with mode 0600, is shut off from uid 1002'
 }
 
 # The kernel gets the address as a number, so the order does not know that it uses x.
