@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/text.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,14 +128,24 @@ bool string_is_plain(const char *string)
 	return true;
 }
 
-void text_add_printable(struct text *text, const char *string)
+static void add_escaped(struct text *text, const char *string, char first)
 {
 	for (const char *c = string; *c; c++) {
-		if (isascii((unsigned char)*c) && isprint((unsigned char)*c))
+		if (*c >= first && *c <= '~')
 			text_add(text, c, 1);
 		else
 			text_printf(text, "\\x%02x", (unsigned char)*c);
 	}
+}
+
+void text_add_printable(struct text *text, const char *string)
+{
+	add_escaped(text, string, ' ');
+}
+
+void text_add_word(struct text *text, const char *string)
+{
+	add_escaped(text, string, '!');
 }
 
 const char *text_string(const struct text *text)

@@ -45,6 +45,9 @@ bool string_is_plain(const char *string);
 /* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 
+/* The same for a column of a line: blanks are escaped too. */
+void text_add_word(struct text *text, const char *string);
+
 /* The text as a string, "" when empty. Owned by the text. */
 const char *text_string(const struct text *text);
 

@@ -146,7 +146,9 @@ void journal_fail(struct journal *journal, uid_t uid, pid_t pid, const char *fil
 	const char *name = strerrorname_np(error);
 
 	text_time(&text, time(NULL));
-	text_printf(&text, " pid=%d %s %s ", (int)pid, file, name ? name : "?");
+	text_printf(&text, " pid=%d ", (int)pid);
+	text_add_word(&text, file);
+	text_printf(&text, " %s ", name ? name : "?");
 	text_add_printable(&text, sentence);
 	text_add(&text, "\n", 1);
 	if (text_failed(&text))

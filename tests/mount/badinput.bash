@@ -232,6 +232,12 @@ test_synchronize_is_checked()
 	refused EINVAL . 'echo 2 >streams/default/synchronize' || true
 }
 
+test_a_name_forges_no_line_of_errors()
+{
+	fails "mkdir \$'allocations/x\\n2026-01-01T00:00:00Z uid=0 \\e[2J'"
+	like "$(tail -n 1 errors)" ' allocations/x\\x0a2026-01-01T00:00:00Z\\x20uid=0\\x20\\x1b\[2J E[A-Z]+ '
+}
+
 test_wait_is_zero_or_one()
 {
 	echo 'x 4096' >control/alloc
