@@ -92,10 +92,10 @@ test_allocations_that_fail_leave_no_records()
 	local records before
 	keep
 	records=$(find "/proc/$(broker_pid)/fd" -lname '*gpumem-records*')
-	fails 'say alloc "x 100G"'
+	fails 'say alloc "x 100T"'
 	before=$(stat -L -c %b "$records")
 	for ((i = 0; i < 300; i++)); do
-		fails "say alloc 'x 100G tag=hello'"
+		fails "say alloc 'x 100T tag=hello'"
 	done
 	is "$(stat -L -c %b "$records")" "$before"
 	end
