@@ -53,7 +53,7 @@ static void model_add(int at)
 	struct work *made = calloc(1, sizeof(*made));
 	uint32_t stream = draw(5), n = 1 + draw(2);
 
-	made->may_leave = stream == 3;
+	made->may_leave = stream == 3 || draw(3) == 0;
 	if (stream < 3)
 		made->stream = &model_streams[stream];
 	if (stream < 3 && draw(2))
@@ -136,18 +136,30 @@ static void model_end(int at, struct work *ready)
 	free(work);
 }
 
+/* A work on a stream or in a chain is detached. */
+static void model_leave_at(int at)
+{
+	struct work *work = models[at].work, *ready = NULL;
+
+	if (!work->stream && draw(2)) {
+		cr_assert(order_leave(work, &ready));
+	} else {
+		cr_assert(eq(int, order_detach(work), 0));
+		order_done(work, &ready);
+	}
+	model_end(at, ready);
+}
+
 /* A work that waits leaves, if one may. Returns: did one? */
 static bool model_leave(int n)
 {
-	struct work *ready = NULL;
 	int at = (int)draw((uint32_t)n);
 
 	for (int i = 0; i < n; i++, at = (at + 1) % n) {
 		if (!models[at].work || !models[at].work->may_leave ||
 		    !models[at].work->n_before)
 			continue;
-		cr_assert(order_leave(models[at].work, &ready));
-		model_end(at, ready);
+		model_leave_at(at);
 		return true;
 	}
 	return false;
