@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/crash.h"
 #include "base/def.h"
@@ -27,15 +28,18 @@
 #include "model/folder.h"
 #include "model/journal.h"
 #include "model/meter.h"
+#include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/save_module.h"
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
 #include "process/processes.h"
 #include "process/worker.h"
 #include "record/records.h"
+#include "record/texts.h"
 
 struct resume {
 	struct broker *broker;
@@ -45,6 +49,7 @@ struct resume {
 	struct block **blocks;		 /* by index; NULL: none */
 	struct allocation **allocations; /* by index; NULL: none */
 	struct folder **folders;	 /* by index; NULL: none */
+	struct image **images;		 /* by index; NULL: none */
 };
 
 static uint32_t count(const struct resume *resume, enum record_type type)
@@ -145,10 +150,14 @@ static int resume_folder(struct resume *resume, uint32_t index, const void *data
 	return r < 0 ? fail(resume, r, "folder", index) : 0;
 }
 
-static struct folder *folder_at(const struct resume *resume, uint32_t index)
+static struct folder *folder_at(const struct resume *resume, bool of_modules,
+				uint32_t index)
 {
-	return index ? resume->folders[index]
-		     : &resume->broker->registry->allocation_root;
+	struct registry *registry = resume->broker->registry;
+
+	if (index)
+		return resume->folders[index];
+	return of_modules ? &registry->module_root : &registry->allocation_root;
 }
 
 /* Puts a folder into the tree, those above it first. Returns: 0; -errno. */
@@ -167,7 +176,8 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 			resume, record->folder,
 			records_get(resume->records, RECORD_FOLDER, record->folder));
 	if (r == 0)
-		r = entry_restore(&folder->entry, folder_at(resume, record->folder),
+		r = entry_restore(&folder->entry,
+				  folder_at(resume, record->of_modules, record->folder),
 				  record->name);
 	return r < 0 ? fail(resume, r, "folder", index) : 0;
 }
@@ -294,8 +304,8 @@ static int resume_allocation(struct resume *resume, uint32_t index, const void *
 
 	if (record->flags & RECORD_FREED)
 		return 0;
-	return resume_allocation_in(resume, folder_at(resume, record->folder), index,
-				    record);
+	return resume_allocation_in(resume, folder_at(resume, false, record->folder),
+				    index, record);
 }
 
 /* A freed allocation has no slot any more, and takes none from the others. */
@@ -305,7 +315,7 @@ static int resume_freed(struct resume *resume, uint32_t index, const void *data)
 
 	if (!(record->flags & RECORD_FREED))
 		return 0;
-	return resume_allocation_in(resume, folder_at(resume, 0), index, record);
+	return resume_allocation_in(resume, folder_at(resume, false, 0), index, record);
 }
 
 static int resume_lease(struct resume *resume, uint32_t index, const void *data)
@@ -342,6 +352,82 @@ static void resume_frees(struct resume *resume)
 	pthread_mutex_lock(&resume->broker->registry->lock);
 }
 
+/* Puts a module into its folder, or has the folder that it became know it. */
+static int resume_place_module(struct resume *resume, struct module *module,
+			       const struct module_record *record)
+{
+	struct folder *folder = folder_at(resume, true, record->folder);
+
+	if (strlen(record->name) > OBJECT_NAME_MAX)
+		return -ENAMETOOLONG;
+	if (record->name[0])
+		return module_place(resume->broker->registry, module, folder,
+				    record->name);
+	module->folder = folder;
+	folder->module = module;
+	return 0;
+}
+
+static int resume_image(struct resume *resume, struct module *module, uint32_t index)
+{
+	const struct image_record *record =
+		records_get(resume->records, RECORD_IMAGE, index);
+	_cleanup_close_ int fd = keep_take(
+		resume->keep,
+		(struct keep_key){ KEEP_IMAGE, index, record->record.generation });
+	struct stat stat;
+	int r;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < record->size)
+		return -EBADF;
+	r = image_restore(resume->broker->registry, module, index, record, fd);
+	if (r < 0)
+		return r;
+	(void)take_fd(&fd);
+	resume->images[index] = module->image;
+	return 0;
+}
+
+static int resume_module(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct module_record *record = data;
+	struct registry *registry = resume->broker->registry;
+	struct owner *owner = owner_get(registry, record->owner, record->gid);
+	struct module *module;
+	int r = owner ? module_restore(&module, registry, owner, index, record) : -ENOMEM;
+
+	if (r == 0)
+		r = resume_place_module(resume, module, record);
+	if (r == 0 && record->image)
+		r = resume_image(resume, module, record->image);
+	return r < 0 ? fail(resume, r, "module", index) : 0;
+}
+
+/* An image that no module shows any more was in use, or not yet loaded. */
+static int resume_function(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct function_record *record = data;
+	struct registry *registry = resume->broker->registry;
+	int r;
+
+	if (!resume->images[record->image]) {
+		records_drop(registry->records, RECORD_FUNCTION, index);
+		record_text_drop(registry->records, record->text);
+		return 0;
+	}
+	r = function_restore(registry, resume->images[record->image], index, record);
+	return r < 0 ? fail(resume, r, "function", index) : 0;
+}
+
+/* keep_drop_rest() follows. */
+static void resume_forget_images(const struct resume *resume)
+{
+	for (uint32_t i = 1; records_next(resume->records, RECORD_IMAGE, &i); i++) {
+		if (!resume->images[i])
+			records_drop(resume->broker->registry->records, RECORD_IMAGE, i);
+	}
+}
+
 /* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
 static void resume_forget_blocks(const struct resume *resume)
 {
@@ -358,6 +444,9 @@ static int resume_objects(struct resume *resume)
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },
+		{ RECORD_MODULE, offsetof(struct module_record, slot), resume_module },
+		{ RECORD_FUNCTION, offsetof(struct function_record, slot),
+		  resume_function },
 		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
 		  resume_allocation },
 		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
@@ -371,12 +460,15 @@ static int resume_objects(struct resume *resume)
 	resume->allocations =
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
-	if (!resume->blocks || !resume->allocations || !resume->folders)
+	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
+	if (!resume->blocks || !resume->allocations || !resume->folders ||
+	    !resume->images)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
 		r = resume_each(resume, &steps[i]);
 	if (r == 0) {
+		resume_forget_images(resume);
 		resume_forget_blocks(resume);
 		meters_drop_rest(resume->broker->registry);
 	}
@@ -389,6 +481,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->blocks);
 	free(resume->allocations);
 	free(resume->folders);
+	free(resume->images);
 }
 
 static void resume_restarts(struct processes *processes, const struct records *records)

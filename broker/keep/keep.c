@@ -24,6 +24,9 @@ struct keep {
 	pthread_mutex_t lock; /* held from a question to its answer */
 	struct kept *left;    /* by the last broker, by key; fd -1: taken */
 	size_t n_left;
+	pthread_mutex_t forget_lock; /* taken last */
+	struct keep_key *forgotten;  /* the keeper is still to hear of */
+	size_t n_forgotten, forgotten_capacity;
 };
 
 static int key_compare(const void *a, const void *b)
@@ -81,6 +84,7 @@ int keep_open(struct keep **ret_keep)
 	if (!keep)
 		return -ENOMEM;
 	pthread_mutex_init(&keep->lock, NULL);
+	pthread_mutex_init(&keep->forget_lock, NULL);
 	if (sscanf(end, "%d", &keep->socket) != 1) {
 		keep->socket = -1;
 		keep_free(keep);
@@ -106,7 +110,9 @@ struct keep *keep_free(struct keep *keep)
 		return NULL;
 	closep(&keep->socket);
 	free(keep->left);
+	free(keep->forgotten);
 	pthread_mutex_destroy(&keep->lock);
+	pthread_mutex_destroy(&keep->forget_lock);
 	free(keep);
 	return NULL;
 }
@@ -179,6 +185,45 @@ void keep_drop(struct keep *keep, struct keep_key key)
 	pthread_mutex_unlock(&keep->lock);
 }
 
+/* Where the keeper is stopped, the broker goes on. Returns: whether it was sent. */
+static bool send_now(struct keep *keep, uint32_t word, struct keep_key key)
+{
+	const struct keep_message message = { word, key };
+
+	return send(keep->socket, &message, sizeof(message),
+		    MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+void keep_forget(struct keep *keep, struct keep_key key)
+{
+	struct keep_key *more;
+
+	if (!keep)
+		return;
+	pthread_mutex_lock(&keep->forget_lock);
+	if (keep->n_forgotten == keep->forgotten_capacity) {
+		more = reallocarray(keep->forgotten, 2 * keep->n_forgotten + 16,
+				    sizeof(*more));
+		if (more) {
+			keep->forgotten = more;
+			keep->forgotten_capacity = 2 * keep->n_forgotten + 16;
+		}
+	}
+	/* Without memory the keeper has it until the next broker is there. */
+	if (keep->n_forgotten < keep->forgotten_capacity)
+		keep->forgotten[keep->n_forgotten++] = key;
+	pthread_mutex_unlock(&keep->forget_lock);
+}
+
+static void tell_forgotten(struct keep *keep)
+{
+	pthread_mutex_lock(&keep->forget_lock);
+	while (keep->n_forgotten &&
+	       send_now(keep, KEEP_FORGET, keep->forgotten[keep->n_forgotten - 1]))
+		keep->n_forgotten--;
+	pthread_mutex_unlock(&keep->forget_lock);
+}
+
 void keep_drop_rest(struct keep *keep)
 {
 	for (size_t i = 0; keep && i < keep->n_left; i++) {
@@ -232,12 +277,10 @@ void keep_say_ready(struct keep *keep)
 
 void keep_say_beat(struct keep *keep)
 {
-	const struct keep_message message = { .word = KEEP_BEAT };
-
-	/* Where the keeper is stopped, the broker goes on. */
-	if (keep)
-		(void)send(keep->socket, &message, sizeof(message),
-			   MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!keep)
+		return;
+	tell_forgotten(keep);
+	(void)send_now(keep, KEEP_BEAT, (struct keep_key){ 0 });
 }
 
 void keep_say_end(struct keep *keep)

@@ -19,6 +19,7 @@ enum keep_kind {
 	KEEP_RECORDS,
 	KEEP_TICKETS, /* a socket for tickets, listening */
 	KEEP_BLOCK,
+	KEEP_IMAGE, /* of a module */
 };
 
 struct keep_key {
@@ -77,6 +78,9 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 /* The keeper closes its copy, before the return: the last close is the caller's. */
 void keep_drop(struct keep *keep, struct keep_key key);
 
+/* The keeper closes its copy within a second or so. May be called under any lock. */
+void keep_forget(struct keep *keep, struct keep_key key);
+
 /*
  * For a broker that has made all that the last one left: asks to take over, and waits. At
  * the return the last one is dead. Returns: 0; -ECONNRESET.
@@ -93,7 +97,10 @@ int keep_take_over(struct keep *keep);
 void keep_pause(struct keep *keep);
 void keep_say_busy(struct keep *keep, unsigned int n_left);
 
-/* The mount answers; the broker lives, each second or so; it ends as it should. */
+/*
+ * The mount answers; the broker lives, each second or so; it ends as it should. A beat
+ * also tells the keeper what to forget.
+ */
 void keep_say_ready(struct keep *keep);
 void keep_say_beat(struct keep *keep);
 void keep_say_end(struct keep *keep);

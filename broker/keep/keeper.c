@@ -79,6 +79,8 @@ static void take_plain_word(struct keeper *keeper, struct child *child,
 	if (message->word == KEEP_DROP) {
 		entry_drop(keeper, message->key);
 		(void)send(child->socket, message, sizeof(*message), MSG_NOSIGNAL);
+	} else if (message->word == KEEP_FORGET) {
+		entry_drop(keeper, message->key);
 	} else if (message->word == KEEP_READY) {
 		note_ready(keeper);
 		child->beats = true;

@@ -21,6 +21,7 @@ enum keep_word {
 	KEEP_PAUSED, /* the broker has finished all, and goes on with KEEP_GO */
 	KEEP_BUSY,   /* it could not; key.number: how many operations are left */
 	KEEP_GO,
+	KEEP_FORGET, /* as KEEP_DROP, without an answer */
 };
 
 struct keep_message {

@@ -26,6 +26,7 @@
 #include "model/journal.h"
 #include "model/module.h"
 #include "model/registry.h"
+#include "model/save_module.h"
 #include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
@@ -322,6 +323,7 @@ static void load_settle(struct op *op)
 		module->settled = image->serial;
 		module->failed = op->error;
 		module_set_log(module, take_ptr(load->log));
+		module_save(module);
 	}
 	if (op->error) {
 		journal_event_by(op->broker->journal, &by, "failed modules/%s errno=%s",
@@ -330,8 +332,8 @@ static void load_settle(struct op *op)
 	}
 	if (module->image && module->image->serial > image->serial)
 		return;
-	load->image = module_set_image(op->broker->registry, module, image);
 	module->loaded_s = time(NULL);
+	load->image = module_set_image(op->broker->registry, module, image);
 	journal_event_by(op->broker->journal, &by,
 			 "load modules/%s format=%s size=%llu functions=%u",
 			 module_name(module).text, load->format,
@@ -373,8 +375,16 @@ static const struct op_class load_class = {
 
 /* ---- the start ---- */
 
+/* A file that is to be loaded. */
+struct loadable {
+	int fd;
+	uint64_t size;
+	const char *format; /* NULL: it is not an image */
+	uint32_t record;    /* see image_keep(); 0: none */
+};
+
 /* Returns: the format; NULL with a refusal. */
-static const char *load_check(int fd, uint64_t size, struct refusal *refusal)
+static const char *load_check_bytes(int fd, uint64_t size, struct refusal *refusal)
 {
 	const char *format;
 	void *bytes = NULL;
@@ -390,6 +400,18 @@ static const char *load_check(int fd, uint64_t size, struct refusal *refusal)
 	if (bytes)
 		munmap(bytes, size);
 	return format;
+}
+
+/* Fills in what is to be known of a file. Returns: 0; -errno with a refusal. */
+static int load_check(struct broker *broker, struct loadable *file,
+		      struct refusal *refusal)
+{
+	file->format = load_check_bytes(file->fd, file->size, refusal);
+	if (!file->format)
+		return -refusal->error;
+	if (image_keep(broker, file->fd, &file->record) < 0)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	return 0;
 }
 
 static void load_refuse(struct broker *broker, const struct caller *caller,
@@ -415,9 +437,9 @@ static int load_refuse_share(struct owner *owner, int r, struct refusal *refusal
 	return refuse(refusal, -r, "%s", text_string(&text));
 }
 
-/* Under registry.lock. Takes fd, unless NULL is returned: a refusal. */
-static struct load *load_new(struct broker *broker, struct module *module, int fd,
-			     uint64_t size, const char *format, struct refusal *refusal)
+/* Under registry.lock. Takes the file, unless NULL is returned: a refusal. */
+static struct load *load_new(struct broker *broker, struct module *module,
+			     const struct loadable *file, struct refusal *refusal)
 {
 	struct op *op = op_new(sizeof(struct load), &load_class, broker, module->owner);
 	struct load *load = op ? load_of(op) : NULL;
@@ -427,15 +449,17 @@ static struct load *load_new(struct broker *broker, struct module *module, int f
 	if (op)
 		op->worker = worker_of(broker, module->owner);
 	if (op && op->worker)
-		r = image_new(&load->image, broker->registry, module, fd, size);
+		r = image_new(&load->image, broker->registry, module, file->fd,
+			      file->size);
 	if (r < 0) {
 		op_free(op);
 		(void)load_refuse_share(module->owner, r, refusal);
 		return NULL;
 	}
+	image_record_set(broker->registry, load->image, file->record);
 	op->finish = load_finish;
 	load->module = module;
-	load->format = format;
+	load->format = file->format;
 	load->step = WIRE_MODULE_LOAD;
 	strcpy(load->name, module_name(module).text);
 	return load;
@@ -448,6 +472,7 @@ static void load_note_refused(struct broker *broker, struct module *module,
 	module->settled = ++module->n_serials;
 	module->failed = error;
 	module_set_log(module, NULL);
+	module_save(module);
 	journal_event_by(broker->journal, by, "failed modules/%s errno=%s",
 			 module_name(module).text, strerrorname_np(error));
 }
@@ -456,7 +481,7 @@ static void load_note_refused(struct broker *broker, struct module *module,
 static void load_drop(struct broker *broker, struct load *load)
 {
 	(void)image_unref(load->image);
-	image_free(broker->registry, load->image);
+	image_end(broker, load->image);
 	op_free(&load->op);
 }
 
@@ -464,30 +489,28 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 		int taken_fd, uint64_t size, struct completion *wait)
 {
 	_cleanup_close_ int fd = taken_fd;
+	struct loadable file = { .fd = taken_fd, .size = size };
 	struct op *ready = NULL;
 	struct refusal refusal;
 	struct module *module;
 	struct load *load = NULL;
-	const char *format;
 	char name[FULL_NAME_MAX + 1] = "?";
-	int r = 0;
+	int r = load_check(broker, &file, &refusal);
 
-	format = load_check(fd, size, &refusal);
-	if (!format)
-		r = -refusal.error;
 	pthread_mutex_lock(&broker->registry->lock);
 	module = module_get(broker->registry, token);
 	if (module)
 		strcpy(name, module_name(module).text);
 	else
 		r = refuse(&refusal, ESTALE, "the module has been removed");
-	if (module && !format)
+	if (module && !file.format)
 		load_note_refused(broker, module, caller, refusal.error);
 	if (r == 0) {
-		load = load_new(broker, module, fd, size, format, &refusal);
+		load = load_new(broker, module, &file, &refusal);
 		r = load ? 0 : -refusal.error;
 	}
 	if (r == 0) {
+		file.record = 0;
 		load->op.uid = caller->uid;
 		load->op.pid = caller->pid;
 		r = op_add(&load->op, &ready);
@@ -505,6 +528,7 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 		(void)take_fd(&fd);
 		module->n_loads++;
 	}
+	image_unkeep(broker, file.record);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)

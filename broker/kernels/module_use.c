@@ -9,14 +9,18 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "keep/keep.h"
+#include "memory/block.h"
 #include "model/access.h"
 #include "model/journal.h"
 #include "model/location.h"
 #include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save_module.h"
 #include "process/broker.h"
 #include "process/worker.h"
+#include "record/records.h"
 
 /* ---- uses ---- */
 
@@ -123,6 +127,41 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 
 /* ---- images ---- */
 
+static struct keep_key image_key(const struct broker *broker, uint32_t record)
+{
+	return (struct keep_key){ KEEP_IMAGE, record,
+				  records_generation(broker->registry->records,
+						     RECORD_IMAGE, record) };
+}
+
+int image_keep(struct broker *broker, int fd, uint32_t *ret_record)
+{
+	struct records *records = broker->registry->records;
+
+	*ret_record = records_add(records, RECORD_IMAGE);
+	if (!*ret_record)
+		return records ? -ENOMEM : 0;
+	if (keep_put(broker->memory->keep, image_key(broker, *ret_record), fd) == 0)
+		return 0;
+	records_drop(records, RECORD_IMAGE, *ret_record);
+	return -ENOMEM;
+}
+
+void image_unkeep(struct broker *broker, uint32_t record)
+{
+	if (!record)
+		return;
+	keep_forget(broker->memory->keep, image_key(broker, record));
+	records_drop(broker->registry->records, RECORD_IMAGE, record);
+}
+
+void image_end(struct broker *broker, struct image *image)
+{
+	if (image->record)
+		keep_forget(broker->memory->keep, image_key(broker, image->record));
+	image_free(broker->registry, image);
+}
+
 /* As module_use_end(). */
 static int module_drop_image(struct broker *broker, struct image *image)
 {
@@ -133,7 +172,7 @@ static int module_drop_image(struct broker *broker, struct image *image)
 		return -1;
 	if (owner->worker)
 		worker_drop_image(owner->worker, image);
-	image_free(broker->registry, image);
+	image_end(broker, image);
 	return fd;
 }
 
@@ -177,6 +216,7 @@ int module_create(struct broker *broker, struct folder *folder, const char *name
 	if (r < 0)
 		return refuse(refusal, -r, "no memory in the broker");
 	module->folder_mode = (uint16_t)(folder_mode & 0777);
+	module_save(module);
 	*ret_token = (struct token){ module->slot, module->slot_generation };
 	journal_event_by(broker->journal, caller, "create modules/%s",
 			 module_name(module).text);
@@ -206,6 +246,7 @@ int module_remove(struct broker *broker, struct module *module,
 	int r = module_check_removal(module, caller, refusal);
 
 	if (r == 0) {
+		module_record_drop(module);
 		image = module_set_image(broker->registry, module, NULL);
 		journal_event_by(broker->journal, caller, "remove modules/%s",
 				 module_name(module).text);
@@ -221,6 +262,8 @@ int module_store_device(struct broker *broker, struct module *module,
 			const struct caller *caller, const char *value,
 			struct refusal *refusal)
 {
+	int r;
+
 	if (caller->uid != 0 && caller->uid != module->owner->uid)
 		return refuse(refusal, EPERM,
 			      "module %s belongs to uid %u, not to uid %u",
@@ -230,7 +273,9 @@ int module_store_device(struct broker *broker, struct module *module,
 			      "module %s has been loaded: its device can't change any "
 			      "more; rmdir it and make it again",
 			      module_name(module).text);
-	return line_device(value, broker->registry, &module->device, refusal);
+	r = line_device(value, broker->registry, &module->device, refusal);
+	module_save(module);
+	return r;
 }
 
 void modules_free(struct broker *broker)

@@ -44,6 +44,7 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/save_module.h"
 #include "model/stream.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
@@ -426,6 +427,7 @@ static int change_module(struct broker *broker, struct module *module,
 		module->folder_mode = (uint16_t)((mode & 0666) | (mode & 0444) >> 2);
 	if (gid != (gid_t)-1)
 		module->gid = gid;
+	module_save(module);
 	journal_event_by(broker->journal, caller, "change modules/%s mode=%04o gid=%u",
 			 module_name(module).text, module->mode, module->gid);
 	return 0;

@@ -10,9 +10,11 @@
 #include "base/text.h"
 #include "model/allocation.h"
 #include "model/folder.h"
+#include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/save_module.h"
 #include "record/records.h"
 
 /* Free ones, too: a table that was once large has many of them. */
@@ -49,11 +51,40 @@ static uint32_t expect_allocation(const void *object, void *ret_record)
 	return allocation->record;
 }
 
+static uint32_t expect_module(const void *object, void *ret_record)
+{
+	const struct module *module = object;
+
+	module_to_record(module, ret_record);
+	return module->record;
+}
+
+static uint32_t expect_image(const void *object, void *ret_record)
+{
+	const struct image *image = ((const struct module *)object)->image;
+
+	if (!image)
+		return 0;
+	image_to_record(image, ret_record);
+	return image->record;
+}
+
+static uint32_t expect_kernel(const void *object, void *ret_record)
+{
+	const struct function *function = object;
+
+	function_to_record(function, ret_record);
+	return function->record;
+}
+
 union any_record {
 	struct record record;
 	struct owner_record owner;
 	struct folder_record folder;
 	struct allocation_record allocation;
+	struct module_record module;
+	struct image_record image;
+	struct function_record function;
 };
 
 struct comparison {
@@ -116,11 +147,11 @@ static int compare_broker(const struct registry *registry, struct text *why)
 		records_get(registry->records, RECORD_BROKER, 1);
 
 	for (int i = 0; record && i < N_ID_TYPES; i++) {
-		if (registry->next_id[i] <= record->next_id[i])
+		if (registry->next_id[i] <= broker_record_id(record, i))
 			continue;
 		text_printf(why, "an id is %llu, and at most %llu in the records",
 			    (unsigned long long)registry->next_id[i],
-			    (unsigned long long)record->next_id[i]);
+			    (unsigned long long)broker_record_id(record, i));
 		return -EBADMSG;
 	}
 	if (record && record->peak_bytes == registry->peak_bytes &&
@@ -139,6 +170,12 @@ int registry_compare(const struct registry *registry, struct text *why)
 		  sizeof(struct folder_record), expect_folder },
 		{ RECORD_ALLOCATION, "allocation", offsetof(struct registry, allocations),
 		  sizeof(struct allocation_record), expect_allocation },
+		{ RECORD_MODULE, "module", offsetof(struct registry, modules),
+		  sizeof(struct module_record), expect_module },
+		{ RECORD_IMAGE, "image", offsetof(struct registry, modules),
+		  sizeof(struct image_record), expect_image },
+		{ RECORD_FUNCTION, "function", offsetof(struct registry, functions),
+		  sizeof(struct function_record), expect_kernel },
 	};
 	static uint32_t next[ARRAY_SIZE(comparisons)]; /* registry.lock */
 	int r = compare_broker(registry, why);

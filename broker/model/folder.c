@@ -12,6 +12,7 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/save_module.h"
 #include "model/shares.h"
 #include "record/records.h"
 
@@ -315,13 +316,16 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	if (r < 0)
 		return r;
 	r = folder_make(&folder, registry, in, module->owner);
-	if (r < 0)
-		return r;
-	r = folder_reserve(folder, 1);
+	if (r == 0)
+		r = folder_reserve(folder, 1);
+	if (r == 0)
+		r = folder_record_take(registry, folder);
 	if (r < 0) {
-		folder_free(registry, folder);
+		if (folder)
+			folder_free(registry, folder);
 		return r;
 	}
+	records_begin(registry->records);
 	entry_remove(&module->entry);
 	if (entry_add(&folder->entry, in, module->entry.name) < 0)
 		abort(); /* room was reserved, and the name is free */
@@ -330,6 +334,9 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	folder->mode = module->folder_mode;
 	folder->module = module;
 	module_become(registry, module, folder);
+	module_save(module);
+	folder_save(folder);
+	records_end(registry->records);
 	*ret_folder = folder;
 	return 0;
 }
@@ -339,9 +346,11 @@ struct folder *folder_free(struct registry *registry, struct folder *folder)
 	if (folder->entry.folder)
 		entry_remove(&folder->entry);
 	entry_deinit(&folder->entry);
+	records_begin(folder->records);
 	folder_record_drop(folder);
 	if (folder->module)
 		module_free(registry, folder->module);
+	records_end(folder->records);
 	handle_table_remove(&registry->folders, folder->slot);
 	handle_table_deinit(&folder->entries);
 	share_give(folder->owner, SHARE_FOLDERS, 1);

@@ -59,7 +59,7 @@ struct folder {
 	uint64_t id;
 	int64_t changed_s; /* when a name in it was last made, changed or removed */
 	uint32_t changed_ns;
-	struct records *records; /* model/save.h; NULL: none, as for folders of modules */
+	struct records *records; /* model/save.h; NULL: none */
 	uint32_t record;
 	struct module *module; /* that became this folder; NULL: none */
 	uint32_t slot, slot_generation;

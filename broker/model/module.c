@@ -10,7 +10,9 @@
 #include "base/text.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save_module.h"
 #include "model/shares.h"
+#include "record/texts.h"
 
 #define SHOWN_LENGTH 240 /* bytes kept of a shortened name */
 
@@ -28,11 +30,14 @@ int module_new(struct module **ret_module, struct registry *registry,
 	if (r < 0)
 		return r;
 	module = calloc(1, sizeof(*module));
-	r = module ? handle_table_add(&registry->modules, module, &module->slot,
-				      &module->slot_generation)
-		   : -ENOMEM;
+	r = module ? module_record_take(registry, module) : -ENOMEM;
+	if (r == 0)
+		r = handle_table_add(&registry->modules, module, &module->slot,
+				     &module->slot_generation);
 	if (r < 0) {
 		share_give(owner, SHARE_MODULES, 1);
+		if (module)
+			module_record_drop(module);
 		free(module);
 		return r;
 	}
@@ -41,6 +46,7 @@ int module_new(struct module **ret_module, struct registry *registry,
 	if (r < 0) {
 		share_give(owner, SHARE_MODULES, 1);
 		handle_table_remove(&registry->modules, module->slot);
+		module_record_drop(module);
 		free(module);
 		return r;
 	}
@@ -51,7 +57,20 @@ int module_new(struct module **ret_module, struct registry *registry,
 	module->folder_mode = 0700;
 	module->created_s = time(NULL);
 	registry->n_modules++;
+	module_save(module);
 	*ret_module = module;
+	return 0;
+}
+
+int module_place(struct registry *registry, struct module *module, struct folder *folder,
+		 const char *name)
+{
+	int r = entry_restore(&module->entry, folder, name);
+
+	if (r < 0)
+		return r;
+	share_restore(module->owner, SHARE_MODULES, 1);
+	registry->n_modules++;
 	return 0;
 }
 
@@ -73,6 +92,23 @@ static char *log_refused(struct owner *owner)
 	return text_failed(&text) ? NULL : take_ptr(text.data);
 }
 
+/* Without memory there is no log. */
+static void module_save_log(struct module *module)
+{
+	uint32_t old = module->log_text;
+
+	module->log_text = 0;
+	if (module->log && module->record) {
+		module->log_text = record_text_add(module->records, module->log,
+						   strlen(module->log));
+		if (!module->log_text)
+			free(take_ptr(module->log));
+	}
+	if (old || module->log_text)
+		module_save(module);
+	record_text_drop(module->records, old);
+}
+
 void module_set_log(struct module *module, char *log)
 {
 	uint64_t size = log ? strlen(log) + 1 : 0;
@@ -83,15 +119,17 @@ void module_set_log(struct module *module, char *log)
 	if (share_take(module->owner, SHARE_LOGS, size) == 0) {
 		module->log_charged = size;
 		module->log = log;
-		return;
+	} else {
+		free(log);
+		module->log = log_refused(module->owner);
 	}
-	free(log);
-	module->log = log_refused(module->owner);
+	module_save_log(module);
 }
 
 struct module *module_free(struct registry *registry, struct module *module)
 {
 	assert(!module->image && module->n_loads == 0 && module->n_launches == 0);
+	module_record_drop(module);
 	if (!module->folder) {
 		entry_remove(&module->entry);
 		module_uncount(registry, module);
@@ -148,8 +186,10 @@ static void image_withdraw(struct registry *registry, struct image *image)
 
 	if (image->withdrawn)
 		return;
-	for (function = image->functions; function; function = function->hh.next)
+	for (function = image->functions; function; function = function->hh.next) {
 		handle_table_remove(&registry->functions, function->slot);
+		function_record_drop(function);
+	}
 	image->withdrawn = true;
 	image->module = NULL;
 }
@@ -159,15 +199,31 @@ struct image *module_set_image(struct registry *registry, struct module *module,
 {
 	struct image *old = module->image;
 
+	module->image = image;
+	if (image) {
+		image->module = module;
+		image_save(image);
+	}
+	module_save(module);
 	if (old)
 		image_withdraw(registry, old);
-	module->image = image;
-	if (image)
-		image->module = module;
 	return old;
 }
 
 /* ---- images ---- */
+
+static void image_fill(struct registry *registry, struct image *image,
+		       const struct module *module, int fd, uint64_t size)
+{
+	if (!++registry->n_wire_images)
+		registry->n_wire_images++;
+	image->wire_id = registry->n_wire_images;
+	image->owner = module->owner;
+	image->made_for = module->record;
+	image->n_refs = 1;
+	image->fd = fd;
+	image->size = size;
+}
 
 int image_new(struct image **ret_image, struct registry *registry, struct module *module,
 	      int fd, uint64_t size)
@@ -185,17 +241,25 @@ int image_new(struct image **ret_image, struct registry *registry, struct module
 		share_give(module->owner, SHARE_DESCRIPTORS, r == 0);
 		return r < 0 ? r : -ENOMEM;
 	}
-	if (!++registry->n_wire_images)
-		registry->n_wire_images++;
-	image->wire_id = registry->n_wire_images;
+	image_fill(registry, image, module, fd, size);
 	image->device = module->device;
-	image->owner = module->owner;
 	image->serial = ++module->n_serials;
-	image->n_refs = 1;
-	image->fd = fd;
-	image->size = size;
 	*ret_image = image;
 	return 0;
+}
+
+struct image *image_remake(struct registry *registry, const struct module *module, int fd,
+			   uint64_t size)
+{
+	struct image *image = calloc(1, sizeof(*image));
+
+	if (!image)
+		return NULL;
+	share_restore(module->owner, SHARE_LOADED, size);
+	share_restore(module->owner, SHARE_HOST, size);
+	share_restore(module->owner, SHARE_DESCRIPTORS, 1);
+	image_fill(registry, image, module, fd, size);
+	return image;
 }
 
 struct image *image_ref(struct image *image)
@@ -226,6 +290,7 @@ struct image *image_free(struct registry *registry, struct image *image)
 
 	assert(image->n_refs == 0);
 	image_withdraw(registry, image);
+	image_record_drop(image);
 	share_give(image->owner, SHARE_LOADED, image->size);
 	share_give(image->owner, SHARE_DESCRIPTORS, 1);
 	HASH_ITER (hh, image->functions, function, safe) {
@@ -262,8 +327,8 @@ void function_show_name(const char *name, char ret_shown[FUNCTION_NAME_MAX + 1])
 		 (unsigned long long)(text_hash(name, length) >> 8));
 }
 
-static struct function *function_new(const char *name, const struct param *params,
-				     uint32_t n_params)
+static struct function *function_new(struct image *image, const char *name,
+				     const struct param *params, uint32_t n_params)
 {
 	char shown[FUNCTION_NAME_MAX + 1];
 	struct function *function = calloc(1, sizeof(*function));
@@ -271,6 +336,7 @@ static struct function *function_new(const char *name, const struct param *param
 	if (!function)
 		return NULL;
 	function_show_name(name, shown);
+	function->image = image;
 	function->name = strdup(name);
 	function->shown = strdup(shown);
 	function->params = calloc(MAX(n_params, 1u), sizeof(*params));
@@ -284,38 +350,86 @@ static struct function *function_new(const char *name, const struct param *param
 	return function;
 }
 
+/* Charges for a function, unless the image has its name. Returns: 0; -EEXIST, -EDQUOT. */
+static int function_charge(struct function *function)
+{
+	struct image *image = function->image;
+	struct function *other;
+	int r;
+
+	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
+	function->charged = sizeof(*function) + strlen(function->name) +
+			    strlen(function->shown) +
+			    function->n_params * sizeof(*function->params);
+	r = other ? -EEXIST : share_take(image->owner, SHARE_NAMES, function->charged);
+	if (r < 0)
+		function->charged = 0;
+	return r;
+}
+
+/* Frees a function that its image has not. Returns: r. */
+static int function_discard(struct function *function, int r)
+{
+	share_give(function->image->owner, SHARE_NAMES, function->charged);
+	function_free(function);
+	return r;
+}
+
+static void function_list(struct function *function)
+{
+	struct image *image = function->image;
+
+	HASH_ADD_KEYPTR(hh, image->functions, function->shown, strlen(function->shown),
+			function);
+	image->n_functions++;
+}
+
 int image_add_function(struct function **ret_function, struct registry *registry,
 		       struct image *image, const char *name, uint32_t index,
 		       bool has_params, const struct param *params, uint32_t n_params)
 {
-	struct function *function, *other;
+	struct function *function;
 	int r;
 
 	assert(!image->withdrawn);
-	function = function_new(name, params, n_params);
+	function = function_new(image, name, params, n_params);
 	if (!function)
 		return -ENOMEM;
-	function->id = ++registry->n_functions_made;
 	function->index = index;
 	function->has_params = has_params;
-	function->image = image;
-	function->charged = sizeof(*function) + strlen(function->name) +
-			    strlen(function->shown) + n_params * sizeof(*params);
-	HASH_FIND(hh, image->functions, function->shown, strlen(function->shown), other);
-	r = other ? -EEXIST : share_take(image->owner, SHARE_NAMES, function->charged);
-	if (r == 0) {
+	r = function_charge(function);
+	if (r == 0)
 		r = handle_table_add(&registry->functions, function, &function->slot,
 				     &function->slot_generation);
-		if (r < 0)
-			share_give(image->owner, SHARE_NAMES, function->charged);
-	}
+	if (r < 0)
+		return function_discard(function, r);
+	function->id = registry_new_id(registry, ID_FUNCTION);
+	r = function_save_new(function);
 	if (r < 0) {
-		function_free(function);
-		return r;
+		handle_table_remove(&registry->functions, function->slot);
+		return function_discard(function, r);
 	}
-	HASH_ADD_KEYPTR(hh, image->functions, function->shown, strlen(function->shown),
-			function);
-	image->n_functions++;
+	function_list(function);
+	*ret_function = function;
+	return 0;
+}
+
+int image_remake_function(struct function **ret_function, struct registry *registry,
+			  struct image *image, const char *name,
+			  const struct param *params, uint32_t n_params,
+			  struct token token)
+{
+	struct function *function = function_new(image, name, params, n_params);
+	int r = function ? function_charge(function) : -ENOMEM;
+
+	if (r == 0)
+		r = handle_table_put(&registry->functions, function, token.slot,
+				     token.generation);
+	if (r < 0)
+		return function ? function_discard(function, r) : r;
+	function->slot = token.slot;
+	function->slot_generation = token.generation;
+	function_list(function);
 	*ret_function = function;
 	return 0;
 }

@@ -23,6 +23,7 @@
 struct image;
 struct module;
 struct owner;
+struct records;
 struct registry;
 
 #define FUNCTION_NAME_MAX 255 /* longest shown name: a name in a directory */
@@ -41,7 +42,8 @@ struct function {
 	uint32_t n_params;
 	struct param *params; /* in the order of the kernel's own parameters */
 	struct image *image;
-	uint64_t charged; /* bytes of SHARE_NAMES, of the image's owner */
+	uint64_t charged;      /* bytes of SHARE_NAMES, of the image's owner */
+	uint32_t record, text; /* model/save_module.h; 0: none */
 
 	uint32_t slot, slot_generation;
 	UT_hash_handle hh; /* key: shown */
@@ -62,7 +64,10 @@ struct image {
 			    name */
 	uint32_t n_functions; /* visible in the folder functions/ */
 	struct function *functions;
-	bool withdrawn; /* the functions are out of the tables */
+	bool withdrawn;		 /* the functions are out of the tables */
+	struct records *records; /* model/save_module.h; NULL: none */
+	uint32_t record;
+	uint32_t made_for; /* record of the module that the image was written to */
 };
 
 struct module {
@@ -83,7 +88,9 @@ struct module {
 	uint32_t n_launches; /* launches under way; while there are any, rmdir is EBUSY */
 	int32_t failed;	     /* errno of the last load; 0: success, or no load so far */
 	char *log;	     /* the compiler's log of the last load; NULL: none */
-	uint64_t log_charged; /* bytes of SHARE_LOGS */
+	uint64_t log_charged;	 /* bytes of SHARE_LOGS */
+	struct records *records; /* model/save_module.h; NULL: none */
+	uint32_t record, log_text;
 
 	uint32_t slot, slot_generation;
 };
@@ -114,6 +121,11 @@ struct module *module_get(const struct registry *registry, struct token token);
 void module_become(struct registry *registry, struct module *module,
 		   struct folder *folder);
 
+/* Puts a module that another broker had into the tree and the counts. Returns: 0;
+ * -EEXIST, -ENOMEM. */
+int module_place(struct registry *registry, struct module *module, struct folder *folder,
+		 const char *name);
+
 /*
  * Takes over the log; NULL: none. If the owner's share is used up, the module's log says
  * so in its place.
@@ -132,6 +144,11 @@ bool module_is_fresh(const struct module *module);
 int image_new(struct image **ret_image, struct registry *registry, struct module *module,
 	      int fd, uint64_t size);
 
+/* Makes an image that another broker had, with its module's reference. NULL: no memory.
+ */
+struct image *image_remake(struct registry *registry, const struct module *module, int fd,
+			   uint64_t size);
+
 struct image *image_ref(struct image *image);
 /* Returns: true for the last reference; the caller then unloads and frees the image. */
 bool image_unref(struct image *image);
@@ -147,6 +164,12 @@ struct image *image_free(struct registry *registry, struct image *image);
 int image_add_function(struct function **ret_function, struct registry *registry,
 		       struct image *image, const char *name, uint32_t index,
 		       bool has_params, const struct param *params, uint32_t n_params);
+
+/* Adds a function that another broker had. Returns: as image_add_function(). */
+int image_remake_function(struct function **ret_function, struct registry *registry,
+			  struct image *image, const char *name,
+			  const struct param *params, uint32_t n_params,
+			  struct token token);
 
 /* Finds a function by shown or full name. NULL: not found. */
 struct function *image_find_function(const struct image *image, const char *name);

@@ -118,7 +118,7 @@ uint64_t registry_new_id(struct registry *registry, enum id_type type)
 	uint64_t id = ++registry->next_id[type];
 
 	/* The saved ids are ahead, and saved anew when they are used up. */
-	if (old && id >= old->next_id[type])
+	if (old && id >= broker_record_id(old, type))
 		registry_save(registry);
 	return id;
 }

@@ -33,7 +33,7 @@ struct records;	   /* broker/record */
 struct user_names; /* broker/base */
 
 /* Ids are given once, for each type of object. */
-enum id_type { ID_ALLOCATION, ID_STREAM, ID_MODULE, ID_FOLDER, N_ID_TYPES };
+enum id_type { ID_ALLOCATION, ID_STREAM, ID_MODULE, ID_FOLDER, ID_FUNCTION, N_ID_TYPES };
 
 struct registry {
 	pthread_mutex_t lock;
@@ -56,7 +56,6 @@ struct registry {
 	unsigned int n_meters;	       /* of owners with a meter of their own */
 	struct meter *shared_meter;    /* of all other owners */
 	struct meter unsaved_meter;    /* the shared one, where no records are kept */
-	uint64_t n_functions_made;
 	uint64_t n_writers;	/* descriptors of `data`, ever opened */
 	uint32_t n_wire_images; /* wire ids of images, ever given */
 

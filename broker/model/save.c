@@ -12,8 +12,10 @@
 #include "model/allocation.h"
 #include "model/folder.h"
 #include "model/meter.h"
+#include "model/module.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save_module.h"
 #include "model/shares.h"
 #include "record/records.h"
 #include "record/texts.h"
@@ -52,6 +54,11 @@ static void limits_restore(struct limits *limits, const struct limits_record *re
 
 /* ---- the registry ---- */
 
+uint64_t broker_record_id(const struct broker_record *record, int type)
+{
+	return type == ID_FUNCTION ? record->next_function_id : record->next_id[type];
+}
+
 int registry_keep_records(struct registry *registry, struct records *records)
 {
 	const struct broker_record *old;
@@ -63,7 +70,8 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	if (!old && records_add(records, RECORD_BROKER) != 1)
 		return -ENOMEM;
 	if (old) {
-		memcpy(registry->next_id, old->next_id, sizeof(registry->next_id));
+		for (int i = 0; i < N_ID_TYPES; i++)
+			registry->next_id[i] = broker_record_id(old, (enum id_type)i);
 		registry->peak_bytes = old->peak_bytes;
 		limits_restore(&registry->limits, &old->limits);
 	}
@@ -90,8 +98,9 @@ void registry_save(struct registry *registry)
 		return;
 	if (old)
 		record = *old;
-	for (int i = 0; i < N_ID_TYPES; i++)
+	for (int i = 0; i < ID_FUNCTION; i++)
 		record.next_id[i] = registry->next_id[i] + IDS_AHEAD;
+	record.next_function_id = registry->next_id[ID_FUNCTION] + IDS_AHEAD;
 	record.peak_bytes = registry->peak_bytes;
 	record.limits = limits_to_record(&registry->limits);
 	record.n_devices = registry->n_devices;
@@ -222,6 +231,8 @@ void folder_to_record(const struct folder *folder, struct folder_record *ret_rec
 		.owner = folder->owner->uid,
 		.gid = folder->gid,
 		.mode = folder->mode,
+		.of_modules = folder->holds == OBJECT_MODULE,
+		.module = folder->module ? folder->module->record : 0,
 	};
 	copy_word(ret_record->name, folder->entry.name, sizeof(ret_record->name));
 }
@@ -253,6 +264,7 @@ int folder_restore(struct folder **ret_folder, struct registry *registry,
 		return r;
 	folder->records = registry->records;
 	folder->record = index;
+	folder->holds = record->of_modules ? OBJECT_MODULE : OBJECT_ALLOCATION;
 	folder->id = record->id;
 	folder->gid = record->gid;
 	folder->mode = (uint16_t)record->mode;
@@ -268,6 +280,8 @@ void entry_save(const struct entry *entry)
 		allocation_save(container_of(entry, struct allocation, entry));
 	else if (entry->type == OBJECT_FOLDER)
 		folder_save(container_of(entry, struct folder, entry));
+	else if (entry->type == OBJECT_MODULE)
+		module_save(container_of(entry, struct module, entry));
 }
 
 struct records *entry_records(const struct entry *entry)
@@ -276,6 +290,8 @@ struct records *entry_records(const struct entry *entry)
 		return container_of(entry, struct allocation, entry)->records;
 	if (entry->type == OBJECT_FOLDER)
 		return container_of(entry, struct folder, entry)->records;
+	if (entry->type == OBJECT_MODULE)
+		return container_of(entry, struct module, entry)->records;
 	return NULL;
 }
 

@@ -25,6 +25,9 @@ struct text;
 /* From now on objects are saved. None is there yet. Returns: 0; -ENOMEM. */
 int registry_keep_records(struct registry *registry, struct records *records);
 
+/* No higher id of the type (enum id_type) was given. */
+uint64_t broker_record_id(const struct broker_record *record, int type);
+
 /* Saves devices, ids, the peak and the limits of all owners. */
 void registry_save(struct registry *registry);
 void registry_save_peak(struct registry *registry);
@@ -52,12 +55,11 @@ int allocation_set_tag(struct allocation *allocation, const char *tag);
 /* Saves the time of the last use alone: at each launch and read. */
 void allocation_save_used(const struct allocation *allocation);
 
-/* Folders of allocations. */
 int folder_record_take(struct registry *registry, struct folder *folder);
 void folder_save(const struct folder *folder);
 void folder_record_drop(const struct folder *folder);
 
-/* Saves the allocation or the folder of an entry whose name has changed. */
+/* Saves the object of an entry whose name has changed. */
 void entry_save(const struct entry *entry);
 struct records *entry_records(const struct entry *entry);
 

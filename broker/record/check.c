@@ -74,6 +74,15 @@ static int check_block(const struct check *check, const void *record)
 	return 0;
 }
 
+/* Whether a folder of that kind is there; 0 is the root, which always is. */
+static bool is_folder(const struct check *check, uint32_t index, uint32_t of_modules)
+{
+	const struct folder_record *folder =
+		records_get(check->records, RECORD_FOLDER, index);
+
+	return !index || (folder && folder->of_modules == of_modules);
+}
+
 static int check_allocation(const struct check *check, const void *record)
 {
 	const struct allocation_record *allocation = record;
@@ -86,8 +95,8 @@ static int check_allocation(const struct check *check, const void *record)
 	    allocation->device >= RECORD_DEVICES || allocation->mode & ~0777 ||
 	    allocation->guard >= GUARDS || !allocation->size)
 		return damaged(check, "has a value out of range");
-	if (allocation->folder && !(allocation->flags & RECORD_FREED) &&
-	    !records_get(check->records, RECORD_FOLDER, allocation->folder))
+	if (!(allocation->flags & RECORD_FREED) &&
+	    !is_folder(check, allocation->folder, 0))
 		return damaged(check, "is in a folder that is not there");
 	if (!allocation->block)
 		return 0;
@@ -112,17 +121,25 @@ static int check_allocation(const struct check *check, const void *record)
 static int check_folder(const struct check *check, const void *record)
 {
 	const struct folder_record *folder = record;
+	const struct module_record *module =
+		records_get(check->records, RECORD_MODULE, folder->module);
 	uint32_t up = folder->folder;
 
 	if (!is_string(folder->name, sizeof(folder->name)) || !folder->name[0])
 		return damaged(check, "has no name, or one without an end");
-	if (folder->slot >= SLOTS || !folder->slot_generation || folder->mode & ~0777u)
+	if (folder->slot >= SLOTS || !folder->slot_generation || folder->mode & ~0777u ||
+	    folder->of_modules > 1)
 		return damaged(check, "has a value out of range");
+	if (!folder->module != !folder->of_modules ||
+	    (folder->module &&
+	     (!module || module->name[0] || module->folder != check->index)))
+		return damaged(check, "has not the module that it was");
 	for (int depth = 0; up; depth++) {
 		const struct folder_record *above =
 			records_get(check->records, RECORD_FOLDER, up);
 
-		if (!above || depth == DEPTH_MAX)
+		if (!above || depth == DEPTH_MAX ||
+		    above->of_modules != folder->of_modules)
 			return damaged(check, "is in no folder that is there");
 		up = above->folder;
 	}
@@ -172,6 +189,47 @@ static int check_nothing(const struct check *check, const void *record)
 	return 0;
 }
 
+static int check_module(const struct check *check, const void *record)
+{
+	const struct module_record *module = record;
+	const struct folder_record *folder =
+		records_get(check->records, RECORD_FOLDER, module->folder);
+	const struct image_record *image =
+		records_get(check->records, RECORD_IMAGE, module->image);
+
+	if (!is_string(module->name, sizeof(module->name)))
+		return damaged(check, "has a name without an end");
+	if (module->slot >= SLOTS || !module->slot_generation || module->mode & ~0777u ||
+	    module->folder_mode & ~0777u || module->device >= RECORD_DEVICES)
+		return damaged(check, "has a value out of range");
+	if (!is_folder(check, module->folder, 1) ||
+	    (!module->name[0] && (!folder || folder->module != check->index)))
+		return damaged(check, "is in a folder that is not there");
+	if (module->image && (!image || image->module != check->index))
+		return damaged(check, "has an image that is not there");
+	return 0;
+}
+
+static int check_image(const struct check *check, const void *record)
+{
+	const struct image_record *image = record;
+
+	return image->device < RECORD_DEVICES
+		       ? 0
+		       : damaged(check, "has a value out of range");
+}
+
+static int check_function(const struct check *check, const void *record)
+{
+	const struct function_record *function = record;
+
+	if (function->slot >= SLOTS || !function->slot_generation)
+		return damaged(check, "has a value out of range");
+	if (!records_get(check->records, RECORD_IMAGE, function->image))
+		return damaged(check, "is of an image that is not there");
+	return function->text ? 0 : damaged(check, "has no name");
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -185,6 +243,9 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_FAILURE] = check_failure,
 		[RECORD_TEXT] = check_nothing,
 		[RECORD_METER] = check_nothing,
+		[RECORD_MODULE] = check_module,
+		[RECORD_IMAGE] = check_image,
+		[RECORD_FUNCTION] = check_function,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {
@@ -236,9 +297,10 @@ static int list_fill(struct list *list, const struct records *records,
 /* What must differ in any two records of a type. */
 struct difference {
 	enum record_type type;
-	size_t number;	   /* offset of a uint32_t */
-	size_t name;	   /* offset of a string; 0: the number alone must differ */
+	size_t number; /* offset of a uint32_t */
+	size_t name;   /* offset of a string; 0: the number alone must differ */
 	const char *sentence;
+	size_t kind; /* offset of a uint32_t; 0: none */
 };
 
 static uint32_t number_at(const void *record, size_t offset)
@@ -253,6 +315,9 @@ static int by_number_and_name(const void *a, const void *b, void *userdata)
 	int order = COMPARE(number_at(*x, difference->number),
 			    number_at(*y, difference->number));
 
+	if (order == 0 && difference->kind)
+		order = COMPARE(number_at(*x, difference->kind),
+				number_at(*y, difference->kind));
 	if (order || !difference->name)
 		return order;
 	return strcmp(*x + difference->name, *y + difference->name);
@@ -279,13 +344,20 @@ static const struct difference differences[] = {
 	{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot), 0,
 	  "two allocations have the same slot" },
 	{ RECORD_FOLDER, offsetof(struct folder_record, folder),
-	  offsetof(struct folder_record, name), "two folders have the same name" },
+	  offsetof(struct folder_record, name), "two folders have the same name",
+	  offsetof(struct folder_record, of_modules) },
 	{ RECORD_FOLDER, offsetof(struct folder_record, slot), 0,
 	  "two folders have the same slot" },
 	{ RECORD_OWNER, offsetof(struct owner_record, uid), 0,
 	  "an owner is there twice" },
 	{ RECORD_OWNER, offsetof(struct owner_record, slot), 0,
 	  "two owners have the same slot" },
+	{ RECORD_MODULE, offsetof(struct module_record, folder),
+	  offsetof(struct module_record, name), "two modules have the same name" },
+	{ RECORD_MODULE, offsetof(struct module_record, slot), 0,
+	  "two modules have the same slot" },
+	{ RECORD_FUNCTION, offsetof(struct function_record, slot), 0,
+	  "two functions have the same slot" },
 	{ RECORD_LEASE, offsetof(struct lease_record, file), 0,
 	  "two leases have the same open file" },
 };
@@ -306,8 +378,8 @@ static int check_difference(const struct records *records,
 		return r;
 	qsort_r(list.records, list.n, sizeof(*list.records), compare, (void *)difference);
 	for (size_t i = 1; i < list.n && r == 0; i++) {
-		if (compare(&list.records[i - 1], &list.records[i],
-			    (void *)difference) == 0) {
+		if (compare(&list.records[i - 1], &list.records[i], (void *)difference) ==
+		    0) {
 			text_printf(why, "%s", difference->sentence);
 			r = -EINVAL;
 		}

@@ -13,10 +13,11 @@ static void print_broker(const void *record, struct text *text)
 	const struct broker_record *broker = record;
 
 	text_printf(text,
-		    "next ids %llu, %llu, %llu, %llu (allocations, streams, modules, "
-		    "folders), peak %llu bytes, %u devices",
+		    "next ids %llu, %llu, %llu, %llu, %llu (allocations, streams, "
+		    "modules, folders, functions), peak %llu bytes, %u devices",
 		    U(broker->next_id[0]), U(broker->next_id[1]), U(broker->next_id[2]),
-		    U(broker->next_id[3]), U(broker->peak_bytes), broker->n_devices);
+		    U(broker->next_id[3]), U(broker->next_function_id),
+		    U(broker->peak_bytes), broker->n_devices);
 	if (broker->n_again)
 		text_printf(text, ", %llu request%s tried again", U(broker->n_again),
 			    broker->n_again == 1 ? "" : "s");
@@ -62,9 +63,38 @@ static void print_folder(const void *record, struct text *text)
 	const struct folder_record *folder = record;
 
 	text_add_printable(text, folder->name);
-	text_printf(text, ": id %llu, in folder %u, uid %u, gid %u, mode %04o",
+	text_printf(text, ": id %llu, in folder %u, uid %u, gid %u, mode %04o, of %s",
 		    U(folder->id), folder->folder, folder->owner, folder->gid,
-		    folder->mode);
+		    folder->mode, folder->of_modules ? "modules" : "allocations");
+}
+
+static void print_module(const void *record, struct text *text)
+{
+	const struct module_record *module = record;
+
+	if (module->name[0])
+		text_add_printable(text, module->name);
+	else
+		text_printf(text, "became folder");
+	text_printf(text, ": id %llu, %s folder %u, uid %u, gid %u, mode %04o, image %u",
+		    U(module->id), module->name[0] ? "in" : "that is", module->folder,
+		    module->owner, module->gid, module->mode, module->image);
+}
+
+static void print_image(const void *record, struct text *text)
+{
+	const struct image_record *image = record;
+
+	text_printf(text, "%llu bytes of module %u, for device %u", U(image->size),
+		    image->module, image->device);
+}
+
+static void print_function(const void *record, struct text *text)
+{
+	const struct function_record *function = record;
+
+	text_printf(text, "id %llu, number %u of image %u", U(function->id),
+		    function->index, function->image);
 }
 
 /* Without its ticket. */
@@ -119,7 +149,8 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
 		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
 		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
-		[RECORD_METER] = print_meter,
+		[RECORD_METER] = print_meter,	  [RECORD_MODULE] = print_module,
+		[RECORD_IMAGE] = print_image,	  [RECORD_FUNCTION] = print_function,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

@@ -29,6 +29,9 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_FAILURE] = { "failure", sizeof(struct failure_record), 1u << 20 },
 	[RECORD_TEXT] = { "text", sizeof(struct text_record), 1u << 24 },
 	[RECORD_METER] = { "meter", sizeof(struct meter_record), 1u << 20 },
+	[RECORD_MODULE] = { "module", sizeof(struct module_record), 1u << 20 },
+	[RECORD_IMAGE] = { "image", sizeof(struct image_record), 1u << 20 },
+	[RECORD_FUNCTION] = { "function", sizeof(struct function_record), 1u << 23 },
 };
 
 /*

@@ -67,6 +67,8 @@ static const struct {
 } fields[] = {
 	{ RECORD_ALLOCATION, offsetof(struct allocation_record, tag), "tag" },
 	{ RECORD_FAILURE, offsetof(struct failure_record, text), "line" },
+	{ RECORD_MODULE, offsetof(struct module_record, log), "log" },
+	{ RECORD_FUNCTION, offsetof(struct function_record, text), "parameters" },
 };
 
 static uint32_t field_of(const void *record, size_t offset)

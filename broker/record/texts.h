@@ -17,7 +17,7 @@ struct records;
 struct text;
 
 /* The longest text. */
-#define RECORD_TEXT_MAX ((size_t)16 << 10)
+#define RECORD_TEXT_MAX ((size_t)1 << 20)
 
 /* Returns: the index of the text; 0: it is empty or too long, or there is no memory. */
 uint32_t record_text_add(struct records *records, const char *bytes, size_t length);

@@ -27,11 +27,14 @@ enum record_type {
 	RECORD_BLOCK,
 	RECORD_ALLOCATION,
 	RECORD_LEASE,
-	RECORD_FOLDER, /* of allocations */
+	RECORD_FOLDER, /* of allocations, or of modules */
 	RECORD_EVENT,
 	RECORD_FAILURE,
 	RECORD_TEXT,
 	RECORD_METER,
+	RECORD_MODULE,
+	RECORD_IMAGE,
+	RECORD_FUNCTION,
 	N_RECORD_TYPES,
 };
 
@@ -64,6 +67,7 @@ struct broker_record {
 	uint64_t mover_restarts;
 	uint64_t n_again; /* requests that were under way at a death and tried again */
 	uint64_t again[RECORD_AGAIN]; /* numbers of the last of them */
+	uint64_t next_function_id;
 };
 
 struct owner_record {
@@ -139,8 +143,10 @@ struct folder_record {
 	uint32_t owner;			/* uid */
 	uint32_t gid;
 	uint32_t mode;
-	uint32_t reserved;
+	uint32_t of_modules; /* 1: it holds modules, else allocations */
 	char name[RECORD_NAME_BYTES];
+	uint32_t module; /* that became this folder; 0: none */
+	uint32_t reserved;
 };
 
 struct lease_record {
@@ -192,4 +198,47 @@ struct meter_record {
 	uint32_t uid; /* UINT32_MAX: of those who share it */
 	uint32_t reserved;
 	uint64_t words[RECORD_METER_WORDS];
+};
+
+struct module_record {
+	struct record record;
+	uint64_t id;
+	int64_t created_s;
+	int64_t loaded_s;
+	uint64_t settled;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint32_t folder; /* the folder above, 0: none; without a name: what it became */
+	uint32_t reserved;
+	uint32_t owner; /* uid */
+	uint32_t gid;
+	uint32_t mode;
+	uint32_t folder_mode;
+	uint32_t device;
+	int32_t failed;
+	uint32_t image; /* 0: none */
+	uint32_t log;	/* record/texts.h; 0: none */
+	char name[RECORD_NAME_BYTES];
+};
+
+/* The bytes are a descriptor of the keeper, under the image's index and generation. */
+struct image_record {
+	struct record record;
+	uint64_t size;
+	uint64_t serial;
+	uint32_t module; /* that it was written to */
+	uint32_t device;
+	uint32_t enumerated;
+	uint32_t reserved;
+};
+
+struct function_record {
+	struct record record;
+	uint64_t id;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint32_t image;
+	uint32_t index;
+	uint32_t text; /* OFFSET SIZE of each parameter, then `=` and the name */
+	uint32_t n_params;
+	uint32_t has_params;
+	uint32_t reserved;
 };

@@ -56,6 +56,42 @@ static void add_history(struct records *records)
 	add(records, RECORD_FAILURE, &failure);
 }
 
+/* A module in a folder that a module became, in that of the last one; texts of two
+ * pieces. */
+static void add_modules(struct records *records, uint32_t i)
+{
+	static const char bytes[] = "0 4 4 4 =a name that goes on in the next record of a text";
+	uint32_t folder = 3 + i; /* behind those of allocations */
+	struct folder_record in = { .id = folder,
+				    .slot = folder,
+				    .slot_generation = 1,
+				    .folder = i ? folder - 1 : 0,
+				    .of_modules = 1,
+				    .name = "f",
+				    .module = 2 * i + 1 };
+	struct module_record became = { .slot = 2 * i,
+					.slot_generation = 1,
+					.folder = folder };
+	struct module_record module = { .slot = 2 * i + 1,
+					.slot_generation = 1,
+					.folder = folder,
+					.image = i + 1,
+					.name = "m" };
+	struct image_record image = { .size = 9, .module = 2 * i + 2 };
+	struct function_record function = {
+		.slot = i, .slot_generation = 1, .image = i + 1, .n_params = i
+	};
+
+	module.log = record_text_add(records, bytes, sizeof(bytes) - 1);
+	function.text = record_text_add(records, bytes, sizeof(bytes) - 1);
+	must(module.log && function.text);
+	add(records, RECORD_FOLDER, &in);
+	add(records, RECORD_MODULE, &became);
+	add(records, RECORD_MODULE, &module);
+	add(records, RECORD_IMAGE, &image);
+	add(records, RECORD_FUNCTION, &function);
+}
+
 /* Two of each type that name each other. */
 static struct records *good_records(void)
 {
@@ -93,6 +129,8 @@ static struct records *good_records(void)
 		add(records, RECORD_LEASE, &lease);
 	}
 	add_history(records);
+	for (uint32_t i = 0; i < 2; i++)
+		add_modules(records, i);
 	leave_redo(records);
 	return records;
 }
@@ -108,12 +146,40 @@ static void put_damage(const struct records *records, const struct records_heade
 		at = header->redo_offset;
 	else if (table < N_RECORD_TYPES)
 		at = header->tables[table].offset +
-		     (uint64_t)(damage->record % 4) * header->tables[table].record_size;
+		     (uint64_t)(damage->record % 8) * header->tables[table].record_size;
 	at += damage->at % 1024 * (uint64_t)4;
 	if (damage->record == 255)
 		must(ftruncate(records->fd, (off_t)at) == 0);
 	else
 		must(pwrite(records->fd, &damage->word, 4, (off_t)at) == 4);
+}
+
+static void check_text(const struct records *records, uint32_t index)
+{
+	_cleanup_text_ struct text text = TEXT_INIT;
+
+	record_text_show(records, index, &text);
+	must(text.length <= RECORD_TEXT_MAX);
+}
+
+static void check_modules(const struct records *records)
+{
+	const struct module_record *module;
+	const struct image_record *image;
+	const struct function_record *function;
+
+	for (uint32_t i = 1; (module = records_next(records, RECORD_MODULE, &i)); i++) {
+		must(memchr(module->name, 0, sizeof(module->name)));
+		image = records_get(records, RECORD_IMAGE, module->image);
+		must(!module->image || (image && image->module == i));
+		check_text(records, module->log);
+	}
+	for (uint32_t i = 1; (function = records_next(records, RECORD_FUNCTION, &i));
+	     i++) {
+		must(records_get(records, RECORD_IMAGE, function->image));
+		must(function->text);
+		check_text(records, function->text);
+	}
 }
 
 static void check_loaded(const struct records *records)
@@ -135,12 +201,9 @@ static void check_loaded(const struct records *records)
 	}
 	for (uint32_t i = 1; (lease = records_next(records, RECORD_LEASE, &i)); i++)
 		must(records_get(records, RECORD_ALLOCATION, lease->allocation));
-	for (uint32_t i = 1; (failure = records_next(records, RECORD_FAILURE, &i)); i++) {
-		_cleanup_text_ struct text text = TEXT_INIT;
-
-		record_text_show(records, failure->text, &text);
-		must(text.length <= RECORD_TEXT_MAX);
-	}
+	for (uint32_t i = 1; (failure = records_next(records, RECORD_FAILURE, &i)); i++)
+		check_text(records, failure->text);
+	check_modules(records);
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

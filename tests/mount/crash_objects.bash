@@ -1,0 +1,149 @@
+#!/bin/bash
+# The broker dies: what is neither memory nor a lease is there in the next one, too.
+. "${BASH_SOURCE%/*}/lib.bash"
+. "${BASH_SOURCE%/*}/keep.bash"
+
+# ptx NAME...: prints PTX with a kernel of each name.
+ptx()
+{
+	local name
+	printf '%s\n' '.version 7.0' '.target sm_52' '.address_size 64'
+	for name; do
+		printf '.visible .entry %s(\n.param .u32 a,\n.param .u64 b\n)\n{\n\tret;\n}\n' "$name"
+	done
+}
+
+# All of modules that is promised to stay: ids of files, times and the image, too.
+modules()
+{
+	cd "$O/modules"
+	ls -ilnR --time-style=full-iso
+	find . -type f ! -name launch ! -name attributes -exec sha256sum {} + | sort -k 2
+	cd "$M"
+}
+
+# Descriptors that the keeper has.
+n_kept()
+{
+	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 | wc -l
+}
+
+test_modules_outlive_the_broker()
+{
+	local before
+	needs_kernels
+	keep
+	mkdir "$O"/modules/{saxpy,empty,broken,folder} "$O/modules/folder/order"
+	cp "$GPUMEM_KERNELS/saxpy.ptx" "$O/modules/saxpy/image"
+	cp "$GPUMEM_KERNELS/order.ptx" "$O/modules/folder/order/image"
+	{ ptx f && echo frobnicate; } >"$T/broken"
+	! cp "$T/broken" "$O/modules/broken/image" 2>/dev/null || fail 'it was loaded'
+	echo 1 >"$O/modules/empty/device"
+	chmod 600 "$O/modules/saxpy/image"
+	mv "$O/modules/folder" "$O/modules/below"
+	chmod 750 "$O/modules/below"
+	before=$(modules)
+	like "$(<"$O/modules/broken/log")" 'frobnicate|line'
+	die
+	diff <(modules) - <<<"$before"
+	die
+	diff <(modules) - <<<"$before"
+	is "$(<"$O/modules/broken/state") $(<"$O/modules/empty/device")" 'failed 1'
+	is "$(value_of "$O/status" modules)" 4
+	# They are loaded again at their next use.
+	say alloc 'x 4096xf32'
+	say alloc 'y 4096xf32'
+	say fill 'x f32:1.5'
+	echo 'elements=4096 u32:4096 f32:2 in:x y' >"$O/modules/saxpy/functions/saxpy/launch"
+	is "$(od -A n -t f4 -w4 -v "$O/allocations/y/data" | sort -u | tr -d ' ')" 3
+	say launch 'below/order add grid=1 block=1 in:x i32:1 y'
+	like "$(<"$O/modules/saxpy/functions/saxpy/attributes")" 'num_regs [0-9]'
+	rmdir "$O"/modules/below/order "$O"/modules/*
+	is "$(ls "$O/modules")" ''
+	end
+}
+
+test_a_function_is_the_same_in_the_next_broker()
+{
+	keep
+	mkdir "$O/modules/m"
+	ptx f g "$(printf 'k%.0s' {1..700})" >"$O/modules/m/image"
+	cd "$O/modules/m/functions/g"
+	is "$(<params)" $'0 0 4\n1 8 8'
+	die
+	is "$(<params) $(<name)" $'0 0 4\n1 8 8 g'
+	is "$(wc -c <"$(ls -d ../k*)/name")" 701
+	ptx g >"$O/modules/m/image"
+	denied ESTALE 'cat params'
+	cd "$M"
+	die
+	is "$(ls "$O/modules/m/functions")" g
+	end
+}
+
+test_functions_found_by_name_are_kept()
+{
+	local before
+	is_software || skip 'no driver of hardware lacks this call'
+	inject 'fail=cuModuleGetFunctionCount@*=CUDA_ERROR_NOT_SUPPORTED'
+	keep
+	mkdir "$O/modules/m"
+	ptx f g >"$O/modules/m/image"
+	is "$(<"$O/modules/m/functions/g/name")" g
+	before=$(modules)
+	die
+	diff <(modules) - <<<"$before"
+	is "$(<"$O/modules/m/functions/f/name")" f
+	is "$(ls "$O/modules/m/functions" | xargs)" 'f g'
+	end
+}
+
+test_what_modules_had_is_given_back()
+{
+	local before ids
+	keep
+	mkdir "$O/modules/m"
+	ptx f >"$O/modules/m/image"
+	before=$(n_kept)
+	for i in 1 2 3; do
+		ptx f$i g$i >"$O/modules/m/image"
+		mkdir "$O/modules/n$i"
+		cp "$O/modules/m/image" "$O/modules/n$i/image"
+		ids+=$(stat -c ' %i' "$O/modules/n$i" "$O/modules/n$i/functions/f$i")
+		[ "$i" = 2 ] || rmdir "$O/modules/n$i"
+		die
+		is "$(ls "$O/modules/m/functions" | xargs)" "f$i g$i"
+	done
+	is "$(ls "$O/modules" | xargs)" 'm n2'
+	rmdir "$O/modules/n2"
+	is "$(xargs -n 1 <<<"$ids" | sort -u | wc -l)" 6
+	eventually "[ \"\$(n_kept)\" = $before ]"
+	end
+}
+
+# A load that nobody was told of is not there, and the module as before.
+test_a_load_under_way_is_an_error()
+{
+	local status=0 waiting
+	is_software || skip 'the driver of hardware loads at once'
+	keep
+	mkdir "$O/modules/m"
+	ptx f >"$O/modules/m/image"
+	eventually "[ \"\$(value_of '$O/owners/$(id -u)/current' operations)\" = 0 ]" # the first load
+	inject 'delay=cuModuleLoadDataEx@*=60s'
+	ptx g >"$T/g"
+	cp "$T/g" "$O/modules/m/image" 2>"$T/said" &
+	waiting=$!
+	eventually "[ \"\$(value_of '$O/owners/$(id -u)/current' operations)\" = 1 ]"
+	die
+	wait "$waiting" || status=$?
+	is "$(ls "$O/modules/m/functions") $(<"$O/modules/m/state")" 'f loaded'
+	[ "$status" != 0 ] || fail 'it was done'
+	like "$(<"$T/said")" "${message[ESTALE]}"
+	: >"$T/inject"
+	ptx g >"$O/modules/m/image"
+	is "$(ls "$O/modules/m/functions")" g
+	end
+}
+
+main "$@"
