@@ -410,6 +410,11 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 			return refuse_records(why, "a table of the records is damaged");
 		if (table->record_size > record_layouts[i].size)
 			return refuse_newer(why, table->name);
+		/* Else copying home would change what is still to be copied. */
+		if (table->offset < header->redo_offset + header->redo_size &&
+		    header->redo_offset < table->offset + bytes)
+			return refuse_records(
+				why, "the redo area is not beside the tables");
 		used += (uint64_t)table->n * table->record_size;
 	}
 	if (used > resident)

@@ -466,6 +466,22 @@ Test(records, any_byte_of_the_header_may_be_wrong)
 	records_free(records);
 }
 
+/* Its own copying home would change what is still to be copied. */
+Test(records, a_redo_area_within_a_table_is_refused)
+{
+	struct records *records = fresh();
+	const struct records_header *header = records->header;
+	const struct table_header *table = &header->tables[RECORD_ALLOCATION];
+	uint64_t within = table->offset + table->record_size;
+
+	add(records, "x", 0);
+	cr_assert(eq(int,
+		     pwrite(records_fd(records), &within, sizeof(within),
+			    offsetof(struct records_header, redo_offset)),
+		     sizeof(within)));
+	expect_refused(records, "the redo area is not beside the tables");
+}
+
 Test(records, records_that_contradict_each_other_are_refused)
 {
 	struct allocation_record lost = allocation_of("x", 0);
