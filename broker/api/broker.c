@@ -73,7 +73,6 @@ static void life_deinit(struct broker *broker)
 		free(take_ptr(owner->worker));
 		owner->output = output_free(owner->output);
 	}
-	watch_records(NULL);
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
 	limits_file_free(broker);
 	registry_deinit(broker->registry);
@@ -329,6 +328,8 @@ int broker_free(struct broker *broker, struct text *why)
 	life_wait_idle(broker);
 	pthread_mutex_lock(&broker->registry->lock);
 	n_ops = broker->registry->n_busy;
+	/* What ends with the broker stays in the records. */
+	watch_records(NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (n_ops == 0) {
 		modules_free(broker);
