@@ -125,6 +125,14 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 	return !stop;
 }
 
+static void housekeeper_beat(struct broker *broker)
+{
+	pthread_mutex_lock(&broker->registry->lock);
+	keep_settle(broker->memory->keep);
+	pthread_mutex_unlock(&broker->registry->lock);
+	keep_say_beat(broker->memory->keep);
+}
+
 static void *housekeeper_main(void *userdata)
 {
 	struct broker *broker = userdata;
@@ -145,7 +153,7 @@ static void *housekeeper_main(void *userdata)
 		owners_drop(broker);
 		if (clock_ms() - beat_ms >= ROUND_MS / 2) {
 			beat_ms = clock_ms();
-			keep_say_beat(broker->memory->keep);
+			housekeeper_beat(broker);
 		}
 	} while (goes_on);
 	return NULL;

@@ -9,6 +9,7 @@
  */
 #include "api/resume.h"
 #include "api/broker.h"
+#include "api/resume_private.h"
 #include "api/watch.h"
 
 #include <errno.h>
@@ -21,10 +22,7 @@
 #include "base/def.h"
 #include "base/text.h"
 #include "keep/keep.h"
-#include "memops/lease.h"
-#include "memops/release.h"
 #include "memory/block.h"
-#include "memory/slab.h"
 #include "model/folder.h"
 #include "model/journal.h"
 #include "model/meter.h"
@@ -34,23 +32,10 @@
 #include "model/save.h"
 #include "model/save_module.h"
 #include "model/shares.h"
-#include "op/op.h"
 #include "process/broker.h"
 #include "process/processes.h"
-#include "process/worker.h"
 #include "record/records.h"
 #include "record/texts.h"
-
-struct resume {
-	struct broker *broker;
-	struct keep *keep;
-	const struct records *records;
-	struct text *why;
-	struct block **blocks;		 /* by index; NULL: none */
-	struct allocation **allocations; /* by index; NULL: none */
-	struct folder **folders;	 /* by index; NULL: none */
-	struct image **images;		 /* by index; NULL: none */
-};
 
 static uint32_t count(const struct resume *resume, enum record_type type)
 {
@@ -61,7 +46,7 @@ static uint32_t count(const struct resume *resume, enum record_type type)
 	return n + 1;
 }
 
-static int fail(const struct resume *resume, int r, const char *what, uint32_t index)
+int resume_fail(const struct resume *resume, int r, const char *what, uint32_t index)
 {
 	text_printf(resume->why, "%s %u of the last broker: %s", what, index,
 		    strerror(-r));
@@ -135,7 +120,7 @@ static int resume_owner(struct resume *resume, uint32_t index, const void *recor
 {
 	int r = owner_restore(resume->broker->registry, index, record);
 
-	return r < 0 ? fail(resume, r, "owner", index) : 0;
+	return r < 0 ? resume_fail(resume, r, "owner", index) : 0;
 }
 
 static int resume_folder(struct resume *resume, uint32_t index, const void *data)
@@ -147,10 +132,10 @@ static int resume_folder(struct resume *resume, uint32_t index, const void *data
 				       record)
 		      : -ENOMEM;
 
-	return r < 0 ? fail(resume, r, "folder", index) : 0;
+	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
-static struct folder *folder_at(const struct resume *resume, bool of_modules,
+struct folder *resume_folder_at(const struct resume *resume, bool of_modules,
 				uint32_t index)
 {
 	struct registry *registry = resume->broker->registry;
@@ -170,193 +155,24 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 	if (folder->entry.folder)
 		return 0;
 	if (strlen(record->name) > OBJECT_NAME_MAX)
-		return fail(resume, -ENAMETOOLONG, "folder", index);
+		return resume_fail(resume, -ENAMETOOLONG, "folder", index);
 	if (record->folder)
 		r = resume_place(
 			resume, record->folder,
 			records_get(resume->records, RECORD_FOLDER, record->folder));
 	if (r == 0)
-		r = entry_restore(&folder->entry,
-				  folder_at(resume, record->of_modules, record->folder),
-				  record->name);
-	return r < 0 ? fail(resume, r, "folder", index) : 0;
-}
-
-/* Whether anybody has the memory of a freed allocation. */
-static bool is_leased(const struct resume *resume, uint32_t index)
-{
-	const struct lease_record *lease;
-
-	for (uint32_t i = 1; (lease = records_next(resume->records, RECORD_LEASE, &i));
-	     i++) {
-		if (lease->allocation == index)
-			return true;
-	}
-	return false;
-}
-
-static int resume_slab(struct block *block, struct broker *broker,
-		       const struct block_record *record)
-{
-	struct owner *owner = owner_get(broker->registry, record->payer, record->payer);
-
-	if (owner && !owner->pool)
-		owner->pool = slab_pool_new(broker->memory);
-	if (!owner || !owner->pool)
-		return -ENOMEM;
-	block->pays_descriptor = true;
-	share_take_beyond(owner, SHARE_DESCRIPTORS, 1);
-	return slab_restore(owner->pool, block, record->cells - 1);
-}
-
-/* The block of an allocation. Returns: 0; -errno. */
-static int resume_block(struct resume *resume, struct owner *owner, uint32_t index,
-			struct block **ret_block)
-{
-	const struct block_record *record =
-		records_get(resume->records, RECORD_BLOCK, index);
-	_cleanup_close_ int fd = -1;
-	int r;
-
-	if (!resume->blocks[index]) {
-		fd = keep_take(resume->keep,
-			       (struct keep_key){ KEEP_BLOCK, index,
-						  record->record.generation });
-		if (fd < 0)
-			return -EBADF;
-		r = block_restore(&resume->blocks[index], resume->broker->memory, index,
-				  record, fd);
-		if (r < 0)
-			return r;
-		(void)take_fd(&fd);
-		resume->blocks[index]->payer = owner;
-		share_restore(owner, place_share(record->place), record->size);
-		if (record->cells)
-			r = resume_slab(resume->blocks[index], resume->broker, record);
-		if (r < 0)
-			return r;
-	} else if (!record->cells) {
-		return -EEXIST;
-	}
-	*ret_block = resume->blocks[index];
-	return 0;
-}
-
-static int resume_memory(struct resume *resume, struct allocation *allocation)
-{
-	int r = resume_block(resume, allocation->owner, allocation->block_record,
-			     &allocation->block);
-
-	if (r == 0 && allocation->block->slab)
-		r = cell_restore(allocation->owner->pool, allocation->block,
-				 allocation->cell, allocation->address);
-	return r;
-}
-
-/* A freed allocation without leases is gone, whatever of it is left. */
-static bool is_gone(const struct resume *resume, uint32_t index,
-		    const struct allocation_record *record)
-{
-	const struct block_record *block =
-		records_get(resume->records, RECORD_BLOCK, record->block);
-
-	if (!(record->flags & RECORD_FREED))
-		return false;
-	return !block || block->record.generation != record->block_generation ||
-	       !is_leased(resume, index);
-}
-
-static int resume_allocation_in(struct resume *resume, struct folder *folder,
-				uint32_t index, const struct allocation_record *record)
-{
-	struct broker *broker = resume->broker;
-	struct allocation *allocation;
-	struct loss loss = { 0 };
-	struct owner *owner;
-	int r;
-
-	if (is_gone(resume, index, record)) {
-		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
-		return 0;
-	}
-	owner = owner_get(broker->registry, record->owner, record->gid);
-	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
-				       index, record)
-		  : -ENOMEM;
-	if (r == 0 && record->block)
-		r = resume_memory(resume, allocation);
-	if (r < 0)
-		return fail(resume, r, "allocation", index);
-	resume->allocations[index] = allocation;
-	allocation_count(broker->registry, allocation);
-	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
-		owner->n_in_worker++;
-		crash_hold();
-		worker_lose_allocation(broker, allocation, "ended with the broker",
-				       &loss);
-	}
-	return 0;
-}
-
-static int resume_allocation(struct resume *resume, uint32_t index, const void *data)
-{
-	const struct allocation_record *record = data;
-
-	if (record->flags & RECORD_FREED)
-		return 0;
-	return resume_allocation_in(resume, folder_at(resume, false, record->folder),
-				    index, record);
-}
-
-/* A freed allocation has no slot any more, and takes none from the others. */
-static int resume_freed(struct resume *resume, uint32_t index, const void *data)
-{
-	const struct allocation_record *record = data;
-
-	if (!(record->flags & RECORD_FREED))
-		return 0;
-	return resume_allocation_in(resume, folder_at(resume, false, 0), index, record);
-}
-
-static int resume_lease(struct resume *resume, uint32_t index, const void *data)
-{
-	const struct lease_record *record = data;
-	struct allocation *allocation = resume->allocations[record->allocation];
-	int r;
-
-	if (!allocation) {
-		records_drop(resume->broker->registry->records, RECORD_LEASE, index);
-		return 0;
-	}
-	r = lease_restore(resume->broker, allocation, index, record);
-	return r < 0 ? fail(resume, r, "lease", index) : 0;
-}
-
-/* Frees again what had been freed, and what was to end with something (`until=`). */
-static void resume_frees(struct resume *resume)
-{
-	const struct allocation_record *record;
-	struct op *ready = NULL;
-
-	for (uint32_t i = 1;
-	     (record = records_next(resume->records, RECORD_ALLOCATION, &i)); i++) {
-		if (!(record->flags & (RECORD_FREED | RECORD_UNTIL)))
-			continue;
-		allocation_release_held(resume->broker, resume->allocations[i], NULL,
-					&ready);
-		if (record->flags & RECORD_FREED)
-			allocation_rename_freed(resume->allocations[i], record);
-	}
-	pthread_mutex_unlock(&resume->broker->registry->lock);
-	op_start(ready);
-	pthread_mutex_lock(&resume->broker->registry->lock);
+		r = entry_restore(
+			&folder->entry,
+			resume_folder_at(resume, record->of_modules, record->folder),
+			record->name);
+	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
 /* Puts a module into its folder, or has the folder that it became know it. */
 static int resume_place_module(struct resume *resume, struct module *module,
 			       const struct module_record *record)
 {
-	struct folder *folder = folder_at(resume, true, record->folder);
+	struct folder *folder = resume_folder_at(resume, true, record->folder);
 
 	if (strlen(record->name) > OBJECT_NAME_MAX)
 		return -ENAMETOOLONG;
@@ -372,9 +188,9 @@ static int resume_image(struct resume *resume, struct module *module, uint32_t i
 {
 	const struct image_record *record =
 		records_get(resume->records, RECORD_IMAGE, index);
-	_cleanup_close_ int fd = keep_take(
-		resume->keep,
-		(struct keep_key){ KEEP_IMAGE, index, record->record.generation });
+	_cleanup_close_ int fd =
+		keep_take(resume->keep, (struct keep_key){ KEEP_IMAGE, index,
+							   record->record.generation });
 	struct stat stat;
 	int r;
 
@@ -400,7 +216,7 @@ static int resume_module(struct resume *resume, uint32_t index, const void *data
 		r = resume_place_module(resume, module, record);
 	if (r == 0 && record->image)
 		r = resume_image(resume, module, record->image);
-	return r < 0 ? fail(resume, r, "module", index) : 0;
+	return r < 0 ? resume_fail(resume, r, "module", index) : 0;
 }
 
 /* An image that no module shows any more was in use, or not yet loaded. */
@@ -416,7 +232,7 @@ static int resume_function(struct resume *resume, uint32_t index, const void *da
 		return 0;
 	}
 	r = function_restore(registry, resume->images[record->image], index, record);
-	return r < 0 ? fail(resume, r, "function", index) : 0;
+	return r < 0 ? resume_fail(resume, r, "function", index) : 0;
 }
 
 /* keep_drop_rest() follows. */
@@ -428,15 +244,6 @@ static void resume_forget_images(const struct resume *resume)
 	}
 }
 
-/* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
-static void resume_forget_blocks(const struct resume *resume)
-{
-	for (uint32_t i = 1; records_next(resume->records, RECORD_BLOCK, &i); i++) {
-		if (!resume->blocks[i])
-			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
-	}
-}
-
 static int resume_objects(struct resume *resume)
 {
 	/* Each makes what the next ones name. */
@@ -444,6 +251,8 @@ static int resume_objects(struct resume *resume)
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },
+		{ RECORD_LIFETIME, offsetof(struct lifetime_record, key),
+		  resume_lifetime },
 		{ RECORD_MODULE, offsetof(struct module_record, slot), resume_module },
 		{ RECORD_FUNCTION, offsetof(struct function_record, slot),
 		  resume_function },
@@ -461,8 +270,10 @@ static int resume_objects(struct resume *resume)
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
 	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
-	if (!resume->blocks || !resume->allocations || !resume->folders ||
-	    !resume->images)
+	resume->n_lifetimes = count(resume, RECORD_LIFETIME);
+	resume->lifetimes = calloc(resume->n_lifetimes, sizeof(*resume->lifetimes));
+	if (!resume->lifetimes || !resume->blocks || !resume->allocations ||
+	    !resume->folders || !resume->images)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
@@ -482,6 +293,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->allocations);
 	free(resume->folders);
 	free(resume->images);
+	free(resume->lifetimes);
 }
 
 static void resume_restarts(struct processes *processes, const struct records *records)
@@ -557,9 +369,12 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&broker->registry->lock);
-	if (old >= 0)
+	if (old >= 0) {
 		resume_frees(&resume);
+		r = resume_watch(&resume);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
-	watch_records(broker->registry);
-	return 0;
+	if (r == 0)
+		watch_records(broker->registry);
+	return r;
 }

@@ -27,6 +27,7 @@ struct keep {
 	pthread_mutex_t forget_lock; /* taken last */
 	struct keep_key *forgotten;  /* the keeper is still to hear of */
 	size_t n_forgotten, forgotten_capacity;
+	size_t n_settled; /* the first of them */
 };
 
 static int key_compare(const void *a, const void *b)
@@ -215,12 +216,21 @@ void keep_forget(struct keep *keep, struct keep_key key)
 	pthread_mutex_unlock(&keep->forget_lock);
 }
 
+void keep_settle(struct keep *keep)
+{
+	if (!keep)
+		return;
+	pthread_mutex_lock(&keep->forget_lock);
+	keep->n_settled = keep->n_forgotten;
+	pthread_mutex_unlock(&keep->forget_lock);
+}
+
 static void tell_forgotten(struct keep *keep)
 {
 	pthread_mutex_lock(&keep->forget_lock);
-	while (keep->n_forgotten &&
-	       send_now(keep, KEEP_FORGET, keep->forgotten[keep->n_forgotten - 1]))
-		keep->n_forgotten--;
+	while (keep->n_settled &&
+	       send_now(keep, KEEP_FORGET, keep->forgotten[keep->n_settled - 1]))
+		keep->forgotten[--keep->n_settled] = keep->forgotten[--keep->n_forgotten];
 	pthread_mutex_unlock(&keep->forget_lock);
 }
 

@@ -19,7 +19,8 @@ enum keep_kind {
 	KEEP_RECORDS,
 	KEEP_TICKETS, /* a socket for tickets, listening */
 	KEEP_BLOCK,
-	KEEP_IMAGE, /* of a module */
+	KEEP_IMAGE,    /* of a module */
+	KEEP_LIFETIME, /* a process or a cgroup that memory ends with */
 };
 
 struct keep_key {
@@ -78,8 +79,17 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 /* The keeper closes its copy, before the return: the last close is the caller's. */
 void keep_drop(struct keep *keep, struct keep_key key);
 
-/* The keeper closes its copy within a second or so. May be called under any lock. */
+/*
+ * The keeper closes its copy with the first beat after the next keep_settle(). May be
+ * called under any lock, and while the change of the record is not yet committed.
+ */
 void keep_forget(struct keep *keep, struct keep_key key);
+
+/*
+ * No record names what was forgotten so far: the next broker would miss the descriptor.
+ * Under the lock that the records are changed under, outside of any group.
+ */
+void keep_settle(struct keep *keep);
 
 /*
  * For a broker that has made all that the last one left: asks to take over, and waits. At
@@ -99,7 +109,7 @@ void keep_say_busy(struct keep *keep, unsigned int n_left);
 
 /*
  * The mount answers; the broker lives, each second or so; it ends as it should. A beat
- * also tells the keeper what to forget.
+ * also tells the keeper what to forget (keep_settle()).
  */
 void keep_say_ready(struct keep *keep);
 void keep_say_beat(struct keep *keep);

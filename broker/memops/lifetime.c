@@ -17,8 +17,10 @@
 #include "base/process.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "keep/keep.h"
 #include "memops/lease.h"
 #include "memops/release.h"
+#include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/origin.h"
@@ -27,6 +29,8 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "process/broker.h"
+#include "record/records.h"
+#include "record/texts.h"
 
 /* All under registry.lock. */
 struct lifetime {
@@ -41,6 +45,7 @@ struct lifetime {
 	int fd;		     /* pidfd, or cgroup.events; -1: none */
 	uint64_t watch;	     /* in the reaper, which has a reference; 0: not any more */
 	struct owner *payer; /* charged for the descriptor */
+	uint32_t record;     /* the next broker goes on; 0: not */
 	UT_hash_handle hh;
 };
 
@@ -73,9 +78,65 @@ static void lifetime_forget(struct lifetime *lifetime)
 	free(take_ptr(lifetime->key));
 }
 
+static struct keep_key lifetime_key(const struct broker *broker, uint32_t record)
+{
+	return (struct keep_key){ KEEP_LIFETIME, record,
+				  records_generation(broker->registry->records,
+						     RECORD_LIFETIME, record) };
+}
+
+/* The keeper has the descriptor before a record names it. No lock held. */
+static int lifetime_keep(const struct broker *broker, int fd, uint32_t *ret_record)
+{
+	struct records *records = broker->registry->records;
+
+	*ret_record = records_add(records, RECORD_LIFETIME);
+	if (!*ret_record)
+		return records ? -ENOMEM : 0;
+	if (keep_put(broker->memory->keep, lifetime_key(broker, *ret_record), fd) == 0)
+		return 0;
+	records_drop(records, RECORD_LIFETIME, *ret_record);
+	*ret_record = 0;
+	return -ENOMEM;
+}
+
+static void lifetime_unkeep(const struct broker *broker, uint32_t record)
+{
+	struct records *records = broker->registry->records;
+	const struct lifetime_record *saved =
+		records_get(records, RECORD_LIFETIME, record);
+	uint32_t key = saved ? saved->key : 0;
+
+	if (!record)
+		return;
+	keep_forget(broker->memory->keep, lifetime_key(broker, record));
+	records_drop(records, RECORD_LIFETIME, record);
+	record_text_drop(records, key);
+}
+
+/* Returns: 0; -ENOMEM. */
+static int lifetime_save(const struct lifetime *lifetime)
+{
+	struct records *records = lifetime->broker->registry->records;
+	struct lifetime_record record = {
+		.kind = lifetime->kind,
+		.uid = lifetime->payer->uid,
+		.gid = lifetime->payer->gid,
+	};
+
+	if (!lifetime->record)
+		return 0;
+	record.key = record_text_add(records, lifetime->key, strlen(lifetime->key));
+	if (!record.key)
+		return -ENOMEM;
+	records_save(records, RECORD_LIFETIME, lifetime->record, &record);
+	return 0;
+}
+
 static void lifetime_free(struct lifetime *lifetime)
 {
 	lifetime_forget(lifetime);
+	lifetime_unkeep(lifetime->broker, lifetime->record);
 	if (lifetime->payer)
 		share_give(lifetime->payer, SHARE_DESCRIPTORS, 1);
 	closep(&lifetime->fd);
@@ -106,7 +167,10 @@ void lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 	if (!lifetime)
 		return;
 	allocation->lifetime = lifetime_ref(lifetime);
-	crash_hold();
+	allocation->lifetime_record = lifetime->record;
+	/* The memory would end with the broker. */
+	if (!lifetime->record)
+		crash_hold();
 	DL_APPEND2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
 	allocation_save(allocation);
 }
@@ -117,8 +181,12 @@ void lifetime_leave(struct allocation *allocation)
 
 	if (!lifetime)
 		return;
-	crash_let_go();
+	if (!lifetime->record)
+		crash_let_go();
+	allocation->lifetime_record = 0;
 	DL_DELETE2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+	/* No record may name that of a lifetime that is gone. */
+	allocation_save(allocation);
 	lifetime_unref(lifetime);
 }
 
@@ -231,34 +299,42 @@ static int lifetime_charge(struct lifetime *lifetime, const struct caller *user,
 			       payer ? text_string(&why) : "no memory in the broker");
 }
 
+static uint64_t lifetime_await(struct lifetime *lifetime)
+{
+	bool is_process = lifetime->kind == LIFETIME_EXIT;
+
+	return reaper_add(&lifetime->broker->leases->reaper,
+			  &(struct awaited){
+				  .fd = lifetime->fd,
+				  .events = is_process ? EPOLLIN : EPOLLPRI,
+				  .is_over = is_process ? NULL : cgroup_is_over,
+				  .done = lifetime_reaped,
+				  .userdata = lifetime,
+			  });
+}
+
 /*
- * Puts a new lifetime into the table and the reaper. Takes ownership of fd; fd is closed
- * on failure. Under registry.lock.
+ * Puts a new lifetime into the table and the reaper. Takes ownership of fd and record,
+ * also on failure. Under registry.lock.
  */
 static int lifetime_watch(struct broker *broker, enum lifetime_kind kind, const char *key,
-			  int fd, const struct caller *user, struct lifetime **ret,
-			  struct refusal *refusal)
+			  int fd, uint32_t record, const struct caller *user,
+			  struct lifetime **ret, struct refusal *refusal)
 {
 	struct lifetime *lifetime = lifetime_new(broker);
 	int r;
 
 	if (!lifetime) {
 		close(fd);
+		lifetime_unkeep(broker, record);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	lifetime->kind = kind;
 	lifetime->fd = fd;
+	lifetime->record = record;
 	r = lifetime_charge(lifetime, user, refusal);
-	if (r == 0 && (lifetime->key = strdup(key)))
-		lifetime->watch = reaper_add(
-			&broker->leases->reaper,
-			&(struct awaited){
-				.fd = fd,
-				.events = kind == LIFETIME_EXIT ? EPOLLIN : EPOLLPRI,
-				.is_over = kind == LIFETIME_EXIT ? NULL : cgroup_is_over,
-				.done = lifetime_reaped,
-				.userdata = lifetime,
-			});
+	if (r == 0 && (lifetime->key = strdup(key)) && lifetime_save(lifetime) == 0)
+		lifetime->watch = lifetime_await(lifetime);
 	if (r == 0 && !lifetime->watch)
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	if (r < 0) {
@@ -321,6 +397,7 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 	struct registry *registry = broker->registry;
 	struct lifetime *lifetime = NULL;
 	char key[CGROUP_PATH_MAX + 32];
+	uint32_t record;
 	int fd, r = 0;
 
 	if (kind == LIFETIME_EXIT)
@@ -334,19 +411,74 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 		fd = lifetime_open(kind, thread, process, cgroup, refusal);
 		if (fd < 0)
 			return fd;
+		if (lifetime_keep(broker, fd, &record) < 0) {
+			close(fd);
+			return refuse(refusal, ENOMEM, "no memory in the broker");
+		}
 		pthread_mutex_lock(&registry->lock);
 		/* Another line of the process may have been faster. */
 		lifetime = lifetime_find(broker, key);
-		if (lifetime)
+		if (lifetime) {
 			close(fd);
-		else
-			r = lifetime_watch(broker, kind, key, fd, user, &lifetime,
+			lifetime_unkeep(broker, record);
+		} else {
+			r = lifetime_watch(broker, kind, key, fd, record, user, &lifetime,
 					   refusal);
+		}
 		pthread_mutex_unlock(&registry->lock);
 	}
 	if (r == 0)
 		*ret_lifetime = lifetime;
 	return r;
+}
+
+/* Of two with a key one has ended: the pid or the path came again. */
+static void lifetime_list(struct lifetime *lifetime)
+{
+	struct lifetimes *lifetimes = lifetime->broker->lifetimes;
+	struct lifetime *other;
+
+	HASH_FIND_STR(lifetimes->by_key, lifetime->key, other);
+	if (other)
+		free(take_ptr(lifetime->key));
+	else
+		HASH_ADD_KEYPTR(hh, lifetimes->by_key, lifetime->key,
+				strlen(lifetime->key), lifetime);
+}
+
+struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
+				  const struct lifetime_record *record, int fd)
+{
+	struct lifetime *lifetime = lifetime_new(broker);
+	_cleanup_text_ struct text key = TEXT_INIT;
+
+	record_text_show(broker->registry->records, record->key, &key);
+	if (!lifetime || text_failed(&key)) {
+		close(fd);
+		free(lifetime);
+		return NULL;
+	}
+	lifetime->kind = (enum lifetime_kind)record->kind;
+	lifetime->fd = fd;
+	lifetime->record = index;
+	lifetime->payer = owner_get(broker->registry, record->uid, record->gid);
+	lifetime->key = take_ptr(key.data);
+	/* On failure the process ends: nothing is freed here. */
+	if (!lifetime->payer)
+		return NULL;
+	share_restore(lifetime->payer, SHARE_DESCRIPTORS, 1);
+	lifetime_list(lifetime);
+	return lifetime;
+}
+
+int lifetime_begin(struct lifetime *lifetime)
+{
+	lifetime->watch = lifetime_await(lifetime);
+	if (!lifetime->watch)
+		return -ENOMEM;
+	lifetime->n_refs++; /* the reaper's */
+	lifetime_unref(lifetime);
+	return 0;
 }
 
 /* ---- all of a cgroup ---- */

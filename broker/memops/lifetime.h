@@ -19,6 +19,7 @@ struct allocation;
 struct broker;
 struct caller;
 struct lifetime;
+struct lifetime_record;
 struct refusal;
 
 enum lifetime_kind {
@@ -50,6 +51,20 @@ struct lifetime *lifetime_new(struct broker *broker);
 int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 		 const struct caller *user, pid_t thread, const char *cgroup,
 		 struct lifetime **ret_lifetime, struct refusal *refusal);
+
+/*
+ * Makes again the lifetime of a record, with a reference. The descriptor is of the very
+ * process or cgroup, whatever has the pid or the path by now. Takes ownership of fd.
+ * Under registry.lock. Returns: NULL: no memory.
+ */
+struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
+				  const struct lifetime_record *record, int fd);
+
+/*
+ * Watches a lifetime that was made again, and drops the caller's reference: it may have
+ * ended meanwhile. Under registry.lock. Returns: 0; -ENOMEM.
+ */
+int lifetime_begin(struct lifetime *lifetime);
 
 /* Takes and drops a reference; NULL is ignored. Under registry.lock. */
 struct lifetime *lifetime_ref(struct lifetime *lifetime);

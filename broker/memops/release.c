@@ -28,6 +28,7 @@
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
+#include "record/records.h"
 
 /* ---- blocks ---- */
 
@@ -473,8 +474,10 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 			 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
 	readahead_free(broker, allocation->readahead, ready);
+	records_begin(broker->registry->records);
 	lifetime_leave(allocation);
 	allocation_withdraw(broker->registry, allocation);
+	records_end(broker->registry->records);
 	leases_note_freed(broker, allocation);
 	if (op) {
 		container_of(op, struct release, op)->allocation = allocation;

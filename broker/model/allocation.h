@@ -87,6 +87,7 @@ struct allocation {
 	struct lifetime
 		*lifetime; /* what it ends with; NULL: nothing. memops/lifetime.h */
 	struct allocation *lifetime_prev, *lifetime_next;
+	uint32_t lifetime_record; /* 0: none that outlives the broker */
 
 	/* The current place of the memory. */
 	struct owner *owner;

@@ -356,6 +356,7 @@ void allocation_to_record(const struct allocation *allocation,
 		.tag = allocation->tag_record,
 		.used_s = allocation->used_s,
 		.used_ns = allocation->used_ns,
+		.lifetime = allocation->lifetime_record,
 	};
 	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
 }
@@ -399,9 +400,9 @@ void allocation_save_used(const struct allocation *allocation)
 {
 	const uint64_t words[2] = { (uint64_t)allocation->used_s, allocation->used_ns };
 
-	_Static_assert(sizeof(struct allocation_record) ==
+	_Static_assert(offsetof(struct allocation_record, lifetime) ==
 			       offsetof(struct allocation_record, used_s) + sizeof(words),
-		       "the words are the last of the record");
+		       "the words are two of the record");
 	if (allocation->record && allocation->state != ALLOCATION_MAKING &&
 	    !records_write(allocation->records, RECORD_ALLOCATION, allocation->record,
 			   offsetof(struct allocation_record, used_s), words, 2))

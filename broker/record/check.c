@@ -95,6 +95,9 @@ static int check_allocation(const struct check *check, const void *record)
 	    allocation->device >= RECORD_DEVICES || allocation->mode & ~0777 ||
 	    allocation->guard >= GUARDS || !allocation->size)
 		return damaged(check, "has a value out of range");
+	if (allocation->lifetime &&
+	    !records_get(check->records, RECORD_LIFETIME, allocation->lifetime))
+		return damaged(check, "has a lifetime that is not there");
 	if (!(allocation->flags & RECORD_FREED) &&
 	    !is_folder(check, allocation->folder, 0))
 		return damaged(check, "is in a folder that is not there");
@@ -230,6 +233,15 @@ static int check_function(const struct check *check, const void *record)
 	return function->text ? 0 : damaged(check, "has no name");
 }
 
+static int check_lifetime(const struct check *check, const void *record)
+{
+	const struct lifetime_record *lifetime = record;
+
+	if (lifetime->kind < 1 || lifetime->kind > 2 || !lifetime->key)
+		return damaged(check, "has no kind or no key");
+	return 0;
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -246,6 +258,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_MODULE] = check_module,
 		[RECORD_IMAGE] = check_image,
 		[RECORD_FUNCTION] = check_function,
+		[RECORD_LIFETIME] = check_lifetime,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

@@ -97,6 +97,14 @@ static void print_function(const void *record, struct text *text)
 		    function->index, function->image);
 }
 
+static void print_lifetime(const void *record, struct text *text)
+{
+	const struct lifetime_record *lifetime = record;
+
+	text_printf(text, "%s of uid %u", lifetime->kind == 1 ? "process" : "cgroup",
+		    lifetime->uid);
+}
+
 /* Without its ticket. */
 static void print_lease(const void *record, struct text *text)
 {
@@ -151,6 +159,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
 		[RECORD_METER] = print_meter,	  [RECORD_MODULE] = print_module,
 		[RECORD_IMAGE] = print_image,	  [RECORD_FUNCTION] = print_function,
+		[RECORD_LIFETIME] = print_lifetime,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

@@ -32,6 +32,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_MODULE] = { "module", sizeof(struct module_record), 1u << 20 },
 	[RECORD_IMAGE] = { "image", sizeof(struct image_record), 1u << 20 },
 	[RECORD_FUNCTION] = { "function", sizeof(struct function_record), 1u << 23 },
+	[RECORD_LIFETIME] = { "lifetime", sizeof(struct lifetime_record), 1u << 20 },
 };
 
 /*
@@ -413,8 +414,8 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 		/* Else copying home would change what is still to be copied. */
 		if (table->offset < header->redo_offset + header->redo_size &&
 		    header->redo_offset < table->offset + bytes)
-			return refuse_records(
-				why, "the redo area is not beside the tables");
+			return refuse_records(why,
+					      "the redo area is not beside the tables");
 		used += (uint64_t)table->n * table->record_size;
 	}
 	if (used > resident)

@@ -10,7 +10,8 @@
  * finishes a copy that was cut short.
  *
  * Records are written under the lock of their objects; the lock here is taken last, but
- * for the lock of `errors` and `events` (model/journal.h).
+ * for the locks of `errors` and `events` (model/journal.h), of the reaper and of what the
+ * keeper is to forget.
  */
 #pragma once
 

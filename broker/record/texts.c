@@ -69,6 +69,7 @@ static const struct {
 	{ RECORD_FAILURE, offsetof(struct failure_record, text), "line" },
 	{ RECORD_MODULE, offsetof(struct module_record, log), "log" },
 	{ RECORD_FUNCTION, offsetof(struct function_record, text), "parameters" },
+	{ RECORD_LIFETIME, offsetof(struct lifetime_record, key), "key" },
 };
 
 static uint32_t field_of(const void *record, size_t offset)

@@ -35,6 +35,7 @@ enum record_type {
 	RECORD_MODULE,
 	RECORD_IMAGE,
 	RECORD_FUNCTION,
+	RECORD_LIFETIME,
 	N_RECORD_TYPES,
 };
 
@@ -130,7 +131,9 @@ struct allocation_record {
 	char name[RECORD_ALLOCATION_NAME_BYTES];
 	int64_t used_s;
 	uint32_t used_ns;
-	uint32_t reserved;
+	uint32_t used_reserved;
+	uint32_t lifetime; /* 0: none that outlives the broker */
+	uint32_t tensors;  /* record/texts.h; 0: none */
 };
 
 struct folder_record {
@@ -241,4 +244,12 @@ struct function_record {
 	uint32_t n_params;
 	uint32_t has_params;
 	uint32_t reserved;
+};
+
+/* A process or a cgroup; a descriptor of it is the keeper's. */
+struct lifetime_record {
+	struct record record;
+	uint32_t kind; /* 1: process, 2: cgroup */
+	uint32_t uid, gid;
+	uint32_t key; /* record/texts.h */
 };

@@ -22,12 +22,13 @@ struct damage {
 	uint32_t word;
 };
 
-static void add(struct records *records, enum record_type type, void *record)
+static uint32_t add(struct records *records, enum record_type type, void *record)
 {
 	uint32_t index = records_add(records, type);
 
 	must(index);
 	records_save(records, type, index, record);
+	return index;
 }
 
 /* A change of a lease that was committed, and not yet copied home. */
@@ -92,6 +93,17 @@ static void add_modules(struct records *records, uint32_t i)
 	add(records, RECORD_FUNCTION, &function);
 }
 
+/* A process, then a cgroup. Returns: its index. */
+static uint32_t add_lifetime(struct records *records, uint32_t i)
+{
+	static const char key[] = "1000 /user.slice/user-1000.slice/a/path/of/two/pieces";
+	struct lifetime_record lifetime = { .kind = i + 1 };
+
+	lifetime.key = record_text_add(records, key, sizeof(key) - 1);
+	must(lifetime.key);
+	return add(records, RECORD_LIFETIME, &lifetime);
+}
+
 /* Two of each type that name each other. */
 static struct records *good_records(void)
 {
@@ -112,6 +124,7 @@ static struct records *good_records(void)
 			.block_generation = 1,
 			.folder = i,
 			.name = "x",
+			.lifetime = add_lifetime(records, i),
 		};
 		struct folder_record folder = { .id = i + 1,
 						.slot = i,
@@ -182,6 +195,18 @@ static void check_modules(const struct records *records)
 	}
 }
 
+static void check_lifetimes(const struct records *records)
+{
+	const struct lifetime_record *lifetime;
+
+	for (uint32_t i = 1; (lifetime = records_next(records, RECORD_LIFETIME, &i));
+	     i++) {
+		must(lifetime->kind == 1 || lifetime->kind == 2);
+		must(lifetime->key);
+		check_text(records, lifetime->key);
+	}
+}
+
 static void check_loaded(const struct records *records)
 {
 	const struct allocation_record *allocation;
@@ -192,6 +217,8 @@ static void check_loaded(const struct records *records)
 	for (uint32_t i = 1;
 	     (allocation = records_next(records, RECORD_ALLOCATION, &i)); i++) {
 		must(memchr(allocation->name, 0, sizeof(allocation->name)));
+		must(!allocation->lifetime ||
+		     records_get(records, RECORD_LIFETIME, allocation->lifetime));
 		block = records_get(records, RECORD_BLOCK, allocation->block);
 		if (!block || allocation->flags & RECORD_FREED)
 			continue;
@@ -204,6 +231,7 @@ static void check_loaded(const struct records *records)
 	for (uint32_t i = 1; (failure = records_next(records, RECORD_FAILURE, &i)); i++)
 		check_text(records, failure->text);
 	check_modules(records);
+	check_lifetimes(records);
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

@@ -2,6 +2,7 @@
 # The broker dies: what is neither memory nor a lease is there in the next one, too.
 . "${BASH_SOURCE%/*}/lib.bash"
 . "${BASH_SOURCE%/*}/keep.bash"
+. "${BASH_SOURCE%/*}/cgroups.bash"
 
 # ptx NAME...: prints PTX with a kernel of each name.
 ptx()
@@ -143,6 +144,79 @@ test_a_load_under_way_is_an_error()
 	: >"$T/inject"
 	ptx g >"$O/modules/m/image"
 	is "$(ls "$O/modules/m/functions")" g
+	end
+}
+
+# while_away COMMAND...: the broker stops, the command runs, and the broker dies.
+while_away()
+{
+	local broker
+	broker=$(broker_pid)
+	kill -STOP "$broker"
+	"$@"
+	kill -KILL "$broker"
+	timeout 20 cat "$O/version" >/dev/null || fail "the mount does not answer" "$(<"$T/own/stderr")"
+}
+
+# end_of PROCESS [CGROUP]: both go.
+end_of()
+{
+	kill -KILL "$1"
+	wait "$1" || :
+	[ $# = 1 ] || eventually "rmdir '$2'"
+}
+
+gone()
+{
+	eventually "[ ! -e '$O/allocations/$1' ]"
+}
+
+test_memory_with_until_exit_ends_with_its_process()
+{
+	local first second before
+	keep
+	before=$(n_kept)
+	cd "$O"
+	writer 'x 4M until=exit'
+	first=$writer
+	writer 'y 4K until=exit'
+	second=$writer
+	writer 'p.part 4096 until=exit'
+	cd "$M"
+	say publish 'p.part p'
+	kill -KILL "$writer"
+	say fill 'x i32:7'
+	die
+	is "$(<"$O/allocations/x/until") $(<"$O/allocations/y/until") $(<"$O/allocations/p/until")" 'exit exit none'
+	while_away end_of "$second"
+	gone y
+	is "$(od -A n -t d4 -N 4 "$O/allocations/x/data" | xargs)" 7
+	kill -KILL "$first"
+	gone x
+	is "$(ls "$O/allocations")" p
+	rmdir "$O/allocations/p"
+	eventually "[ \"\$(n_kept)\" = $before ]"
+	end
+}
+
+test_memory_with_until_cgroup_ends_with_its_cgroup()
+{
+	local first
+	keep
+	group_new one
+	mkdir "$G/two"
+	cd "$O"
+	writer 'x 4K until=cgroup' "$G/one"
+	first=$writer
+	writer 'y 4K until=cgroup' "$G/two"
+	cd "$M"
+	die
+	is "$(<"$O/allocations/x/until") $(<"$O/allocations/y/until")" 'cgroup cgroup'
+	while_away end_of "$writer" "$G/two"
+	gone y
+	is "$(ls "$O/allocations")" x
+	kill -KILL "$first"
+	gone x
 	end
 }
 

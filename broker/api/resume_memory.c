@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of the last broker: blocks, allocations, what they end with, leases. */
+#include "api/resume_private.h"
+
+#include <errno.h>
+
+#include "base/crash.h"
+#include "base/def.h"
+#include "keep/keep.h"
+#include "memops/lease.h"
+#include "memops/lifetime.h"
+#include "memops/release.h"
+#include "memory/block.h"
+#include "memory/slab.h"
+#include "model/folder.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "model/save.h"
+#include "model/shares.h"
+#include "op/op.h"
+#include "process/broker.h"
+#include "process/worker.h"
+#include "record/records.h"
+
+/* Whether anybody has the memory of a freed allocation. */
+static bool is_leased(const struct resume *resume, uint32_t index)
+{
+	const struct lease_record *lease;
+
+	for (uint32_t i = 1; (lease = records_next(resume->records, RECORD_LEASE, &i));
+	     i++) {
+		if (lease->allocation == index)
+			return true;
+	}
+	return false;
+}
+
+static int resume_slab(struct block *block, struct broker *broker,
+		       const struct block_record *record)
+{
+	struct owner *owner = owner_get(broker->registry, record->payer, record->payer);
+
+	if (owner && !owner->pool)
+		owner->pool = slab_pool_new(broker->memory);
+	if (!owner || !owner->pool)
+		return -ENOMEM;
+	block->pays_descriptor = true;
+	share_take_beyond(owner, SHARE_DESCRIPTORS, 1);
+	return slab_restore(owner->pool, block, record->cells - 1);
+}
+
+/* The block of an allocation. Returns: 0; -errno. */
+static int resume_block(struct resume *resume, struct owner *owner, uint32_t index,
+			struct block **ret_block)
+{
+	const struct block_record *record =
+		records_get(resume->records, RECORD_BLOCK, index);
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (!resume->blocks[index]) {
+		fd = keep_take(resume->keep,
+			       (struct keep_key){ KEEP_BLOCK, index,
+						  record->record.generation });
+		if (fd < 0)
+			return -EBADF;
+		r = block_restore(&resume->blocks[index], resume->broker->memory, index,
+				  record, fd);
+		if (r < 0)
+			return r;
+		(void)take_fd(&fd);
+		resume->blocks[index]->payer = owner;
+		share_restore(owner, place_share(record->place), record->size);
+		if (record->cells)
+			r = resume_slab(resume->blocks[index], resume->broker, record);
+		if (r < 0)
+			return r;
+	} else if (!record->cells) {
+		return -EEXIST;
+	}
+	*ret_block = resume->blocks[index];
+	return 0;
+}
+
+static int resume_memory(struct resume *resume, struct allocation *allocation)
+{
+	int r = resume_block(resume, allocation->owner, allocation->block_record,
+			     &allocation->block);
+
+	if (r == 0 && allocation->block->slab)
+		r = cell_restore(allocation->owner->pool, allocation->block,
+				 allocation->cell, allocation->address);
+	return r;
+}
+
+/* A freed allocation without leases is gone, whatever of it is left. */
+static bool is_gone(const struct resume *resume, uint32_t index,
+		    const struct allocation_record *record)
+{
+	const struct block_record *block =
+		records_get(resume->records, RECORD_BLOCK, record->block);
+
+	if (!(record->flags & RECORD_FREED))
+		return false;
+	return !block || block->record.generation != record->block_generation ||
+	       !is_leased(resume, index);
+}
+
+int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct lifetime_record *record = data;
+	int fd = keep_take(resume->keep, (struct keep_key){ KEEP_LIFETIME, index,
+							    record->record.generation });
+
+	if (fd < 0)
+		return resume_fail(resume, -EBADF, "lifetime", index);
+	resume->lifetimes[index] = lifetime_restore(resume->broker, index, record, fd);
+	return resume->lifetimes[index] ? 0
+					: resume_fail(resume, -ENOMEM, "lifetime", index);
+}
+
+/* What ended while there was no broker frees its memory now. */
+int resume_watch(const struct resume *resume)
+{
+	int r = 0;
+
+	for (uint32_t i = 1; i < resume->n_lifetimes && r == 0; i++)
+		r = resume->lifetimes[i] ? lifetime_begin(resume->lifetimes[i]) : 0;
+	return r;
+}
+
+static int resume_allocation_in(struct resume *resume, struct folder *folder,
+				uint32_t index, const struct allocation_record *record)
+{
+	struct broker *broker = resume->broker;
+	struct allocation *allocation;
+	struct loss loss = { 0 };
+	struct owner *owner;
+	int r;
+
+	if (is_gone(resume, index, record)) {
+		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
+		return 0;
+	}
+	owner = owner_get(broker->registry, record->owner, record->gid);
+	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
+				       index, record)
+		  : -ENOMEM;
+	if (r == 0 && record->block)
+		r = resume_memory(resume, allocation);
+	if (r < 0)
+		return resume_fail(resume, r, "allocation", index);
+	resume->allocations[index] = allocation;
+	if (!(record->flags & RECORD_FREED) && record->lifetime)
+		lifetime_add(resume->lifetimes[record->lifetime], allocation);
+	allocation_count(broker->registry, allocation);
+	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
+		owner->n_in_worker++;
+		crash_hold();
+		worker_lose_allocation(broker, allocation, "ended with the broker",
+				       &loss);
+	}
+	return 0;
+}
+
+int resume_allocation(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct allocation_record *record = data;
+
+	if (record->flags & RECORD_FREED)
+		return 0;
+	return resume_allocation_in(
+		resume, resume_folder_at(resume, false, record->folder), index, record);
+}
+
+/* A freed allocation has no slot any more, and takes none from the others. */
+int resume_freed(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct allocation_record *record = data;
+
+	if (!(record->flags & RECORD_FREED))
+		return 0;
+	return resume_allocation_in(resume, resume_folder_at(resume, false, 0), index,
+				    record);
+}
+
+int resume_lease(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct lease_record *record = data;
+	struct allocation *allocation = resume->allocations[record->allocation];
+	int r;
+
+	if (!allocation) {
+		records_drop(resume->broker->registry->records, RECORD_LEASE, index);
+		return 0;
+	}
+	r = lease_restore(resume->broker, allocation, index, record);
+	return r < 0 ? resume_fail(resume, r, "lease", index) : 0;
+}
+
+/* Frees again what had been freed, and what was to end with something (`until=`). */
+void resume_frees(struct resume *resume)
+{
+	const struct allocation_record *record;
+	struct op *ready = NULL;
+
+	for (uint32_t i = 1;
+	     (record = records_next(resume->records, RECORD_ALLOCATION, &i)); i++) {
+		if (!(record->flags & RECORD_FREED) &&
+		    (!(record->flags & RECORD_UNTIL) || record->lifetime))
+			continue;
+		allocation_release_held(resume->broker, resume->allocations[i], NULL,
+					&ready);
+		if (record->flags & RECORD_FREED)
+			allocation_rename_freed(resume->allocations[i], record);
+	}
+	pthread_mutex_unlock(&resume->broker->registry->lock);
+	op_start(ready);
+	pthread_mutex_lock(&resume->broker->registry->lock);
+}
+
+/* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
+void resume_forget_blocks(const struct resume *resume)
+{
+	for (uint32_t i = 1; records_next(resume->records, RECORD_BLOCK, &i); i++) {
+		if (!resume->blocks[i])
+			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
+	}
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* What the broker says to its keeper. The test is the keeper. */
+#include "keep/keep.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "keep/message.h"
+
+/* Returns: the keeper's end. */
+static int begin(struct keep **ret_keep)
+{
+	char number[16];
+	int ends[2];
+
+	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0));
+	snprintf(number, sizeof(number), "%d", ends[1]);
+	setenv(KEEP_ENV, number, 1);
+	cr_assert(eq(int, keep_send(ends[0], KEEP_ALL, (struct keep_key){ 0 }, -1), 0));
+	cr_assert(eq(int, keep_open(ret_keep), 0));
+	return ends[0];
+}
+
+/* Returns: how many descriptors the beat lets the keeper close. */
+static unsigned int n_forgotten_with_beat(struct keep *keep, int keeper)
+{
+	struct keep_message message;
+	unsigned int n = 0;
+	int fd;
+
+	keep_say_beat(keep);
+	for (;; n++) {
+		cr_assert(eq(int, keep_receive(keeper, MSG_DONTWAIT, &message, &fd), 0));
+		if (message.word == KEEP_BEAT)
+			return n;
+		cr_assert(eq(u32, message.word, KEEP_FORGET));
+		cr_assert(eq(u32, message.key.number, 1 + n));
+	}
+}
+
+/* Else the record of a broker that dies names a descriptor that is closed. */
+Test(keep, a_descriptor_is_closed_after_its_record)
+{
+	struct keep *keep;
+	int keeper = begin(&keep);
+
+	keep_forget(keep, (struct keep_key){ KEEP_LIFETIME, 1, 1 });
+	cr_assert(eq(uint, n_forgotten_with_beat(keep, keeper), 0));
+	keep_settle(keep);
+	keep_forget(keep, (struct keep_key){ KEEP_LIFETIME, 2, 1 });
+	cr_assert(eq(uint, n_forgotten_with_beat(keep, keeper), 1));
+	cr_assert(eq(uint, n_forgotten_with_beat(keep, keeper), 0));
+	keep_free(keep);
+	close(keeper);
+}
