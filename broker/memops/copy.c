@@ -14,9 +14,12 @@
 #include <string.h>
 
 #include "base/def.h"
+#include "base/refusal.h"
 #include "memops/permissions.h"
+#include "memops/shut_off.h"
 #include "model/allocation.h"
 #include "model/order.h"
+#include "model/registry.h"
 #include "op/op.h"
 #include "process/processes.h"
 #include "process/staging_slot.h"
@@ -106,6 +109,14 @@ static void bounce_leave(struct op *op)
 	bounce_release(bounce, BOUNCE_TARGET);
 }
 
+/* The worker may be ended meanwhile (shut_off.h). */
+static void bounce_turn_to(struct bounce *bounce, int side)
+{
+	pthread_mutex_lock(&bounce->op.broker->registry->lock);
+	bounce->op.worker = bounce->workers[side];
+	pthread_mutex_unlock(&bounce->op.broker->registry->lock);
+}
+
 /* Returns: false when no slot is free; the op is run again with a slot. */
 static bool bounce_hold(struct bounce *bounce, int side)
 {
@@ -114,7 +125,7 @@ static bool bounce_hold(struct bounce *bounce, int side)
 	if (bounce->slots[side] >= 0)
 		return true;
 	if (op->staged.slot < 0) {
-		op->worker = bounce->workers[side];
+		bounce_turn_to(bounce, side);
 		if (!staging_slot_get(op->worker, &op->staged))
 			return false;
 	}
@@ -160,7 +171,7 @@ static void bounce_ask(struct bounce *bounce, int side)
 	struct op *op = &bounce->op;
 	const struct use *use = &op->work.uses[side];
 
-	op->worker = bounce->workers[side];
+	bounce_turn_to(bounce, side);
 	/* The other side's memory is never mapped in this worker. */
 	op->only_use = side;
 	op->request.record = (struct wire_request){
@@ -173,12 +184,29 @@ static void bounce_ask(struct bounce *bounce, int side)
 	op_request(op);
 }
 
+static bool bounce_is_shut_off(struct op *op, struct refusal *refusal)
+{
+	bool shut_off;
+
+	pthread_mutex_lock(&op->broker->registry->lock);
+	shut_off = op->shut_off;
+	if (shut_off)
+		(void)guest_refuse_next_piece(op, refusal);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	return shut_off;
+}
+
 /* Run again for each slot that was not free. */
 static void bounce_run(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
 	int side = bounce->writes ? BOUNCE_TARGET : BOUNCE_SOURCE;
+	struct refusal refusal;
 
+	if (bounce_is_shut_off(op, &refusal)) {
+		op_fail(op, refusal.error, "%s", refusal.sentence);
+		return;
+	}
 	if (!bounce_hold_owners(bounce) || !bounce_hold(bounce, side))
 		return;
 	if (bounce->writes)
@@ -217,6 +245,7 @@ static const struct op_class bounce_class = {
 	.settle = data_settle,
 	.may_use = guest_may_ask,
 	.leave = bounce_leave,
+	.pieces = true,
 };
 
 /* ---- the choice between the two ---- */

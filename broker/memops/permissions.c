@@ -15,8 +15,8 @@
  * the next kernel of a guest maps the memory anew. A kernel queued before the withdrawal
  * waits for its end, and its permissions are checked when it begins.
  *
- * Ops of users who have lost their rights, and which wait, are turned away at once. They
- * may wait for what those users alone can end: a hold, a kernel, memory of their own.
+ * Ops of users who have lost their rights, and which wait, are turned away at once
+ * (shut_off.h).
  *
  * With a new owner (hand_on.h) the worker of the old one is a guest, whose rights have
  * changed; and what the new owner's worker has mapped as a guest is taken away, since an
@@ -36,6 +36,7 @@
 #include "memops/move.h"
 #include "memops/permissions.h"
 #include "memops/release.h"
+#include "memops/shut_off.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -45,7 +46,6 @@
 #include "model/registry.h"
 #include "model/save.h"
 #include "model/save_module.h"
-#include "model/stream.h"
 #include "op/op.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
@@ -143,43 +143,13 @@ static const struct op_class withdrawal_class = {
 	.quiet = true,
 };
 
-/*
- * Ends the worker of an op that may not use the allocation any more. A kernel still
- * being sent was checked before the chmod; its worker does not answer.
- */
-static void guest_end(struct broker *broker, const struct op *op, const struct use *use)
-{
-	const struct kernel_class *kernel = op->class->kernel;
-	const struct work *work = use->work;
-
-	if (!op->class->may_use || !work_has_begun(work) || op->class->may_use(op, use))
-		return;
-	checkpoint_insist(
-		broker, op->worker,
-		work->sent || work->within ? op->asked_epoch : worker_epoch(op->worker),
-		"was ended: %s %s still used allocation %s %g s after that was shut off",
-		kernel ? "kernel" : "a", kernel ? kernel->name(op) : op->class->what,
-		allocation_name(use->allocation).text,
-		broker->ops->give_back_ms / 1000.0);
-}
-
 /* The time limit has passed. */
 static void withdrawal_passed(struct deadline *deadline)
 {
 	struct op *op = container_of(deadline, struct op, deadline);
 	const struct worker *worker = container_of(op, struct withdrawal, op)->worker;
-	const struct allocation *allocation = op->work.uses[0].allocation;
-	const struct use *use;
 
-	DL_FOREACH2(allocation->all_uses, use, next_of_all)
-	{
-		const struct op *before = container_of(use->work, struct op, work);
-
-		if (before == op)
-			break;
-		if (before->worker == worker)
-			guest_end(op->broker, before, use);
-	}
+	guests_end_before(op, worker);
 	checkpoint_hurry(worker);
 	/* A kernel may have been on the way to the worker: checks again later. */
 	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms,
@@ -287,58 +257,6 @@ static int guests_revise(struct revision *revision)
 			r = guest_revise(
 				revision,
 				container_of(use->work, struct op, work)->worker);
-	}
-	return r;
-}
-
-/* Whether the op waits in the order, or for room in its stream. */
-static bool op_waits(const struct op *op)
-{
-	const struct work *work = &op->work;
-
-	if (!work->may_leave || work_has_begun(work) || op->takes_zeros)
-		return false;
-	return work->n_before || (work->ended && work->n_ahead) ||
-	       (work->stream && work->stream->held == work);
-}
-
-static int guest_turn_away(struct revision *revision, struct op *op)
-{
-	const struct allocation *allocation = revision->allocation;
-	const struct kernel_class *kernel = op->class->kernel;
-	struct stream *stream = op->work.stream;
-	struct refusal refusal;
-
-	(void)refuse(&refusal, EACCES,
-		     "allocation %s of uid %u was shut off from uid %u, with mode %04o, "
-		     "before %s %s began",
-		     allocation_name(allocation).text, allocation->owner->uid,
-		     op->payer->uid, allocation->mode, kernel ? "kernel" : "the",
-		     kernel ? kernel->name(op) : op->class->what);
-	if (op_turn_away(op, &revision->ready, &refusal) < 0)
-		return -ENOMEM;
-	if (stream && stream->held == &op->work)
-		stream->held = NULL;
-	return 0;
-}
-
-/*
- * Ends what waits and may not use the memory any more. Returns: 0; -ENOMEM, perhaps with
- * some ended. Under registry.lock.
- */
-static int guests_turn_away(struct revision *revision)
-{
-	const struct use *use = revision->allocation->all_uses, *next;
-	int r = 0;
-
-	for (; r == 0 && use; use = next) {
-		struct op *op = container_of(use->work, struct op, work);
-
-		/* The uses of an op lie side by side. */
-		for (next = use; next && next->work == use->work;)
-			next = next->next_of_all;
-		if (op->class->may_use && op_waits(op) && !op->class->may_use(op, use))
-			r = guest_turn_away(revision, op);
 	}
 	return r;
 }
@@ -472,7 +390,7 @@ static int change_rights(struct revision *revision, struct rights rights,
 	if (r < 0)
 		return r;
 	rights_set(allocation, rights);
-	if (guests_turn_away(revision) < 0 ||
+	if (guests_turn_away(allocation, &revision->ready) < 0 ||
 	    (allocation->block && guests_revise(revision) < 0)) {
 		if (rights.owner != revision->before.owner)
 			hand_back(revision->broker, allocation, revision->before.owner);

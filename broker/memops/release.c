@@ -17,6 +17,7 @@
 #include "memops/lifetime.h"
 #include "memops/readahead.h"
 #include "memops/release.h"
+#include "memops/shut_off.h"
 #include "memory/block.h"
 #include "memory/reclaim.h"
 #include "memory/slab.h"
@@ -505,12 +506,40 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	op_push_all(ready, more);
 }
 
+/* Guests still use the memory, or have work queued that will. */
+static void release_passed(struct deadline *deadline)
+{
+	struct op *op = container_of(deadline, struct op, deadline);
+	struct allocation *allocation = container_of(op, struct release, op)->allocation;
+	struct op *ready = NULL;
+
+	if (allocation->all_uses->work == &op->work)
+		return;
+	/* Out of memory: the next time. */
+	(void)guests_turn_away(allocation, &ready);
+	guests_end_before(op, NULL);
+	op_start_later(ready);
+	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms, release_passed);
+}
+
+/* A publish ends nobody's work with the memory that it replaces; a free does, in time. */
+static void release_limit(struct broker *broker, const struct allocation *allocation)
+{
+	struct op *op;
+
+	if (!allocation->release)
+		return;
+	op = container_of(allocation->release, struct op, work);
+	deadline_set(broker, &op->deadline, broker->ops->give_back_ms, release_passed);
+}
+
 void allocation_release_by(struct broker *broker, struct allocation *allocation,
 			   const struct caller *by)
 {
 	struct op *ready = NULL;
 
 	allocation_release_held(broker, allocation, by, &ready);
+	release_limit(broker, allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 }

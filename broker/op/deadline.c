@@ -59,5 +59,6 @@ int64_t deadlines_check(struct broker *broker)
 		deadline->passed(deadline);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
+	op_start(NULL);
 	return next;
 }

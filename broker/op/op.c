@@ -424,6 +424,11 @@ void op_start(struct op *ready)
 	ready_loop = false;
 }
 
+void op_start_later(struct op *ready)
+{
+	op_push_all(&ready_list, ready);
+}
+
 void op_start_again(struct op *op)
 {
 	op->next_ready = NULL;

@@ -129,6 +129,8 @@ struct op_class {
 	enum move_cause moves; /* the bytes of the first use count as moved so */
 	bool held;	       /* ends when its payer wants */
 	bool brief;   /* an owner's worker does it at once, unless kernels run there */
+	bool pieces;  /* asks for piece after piece, of several workers, without a place in
+			 a chain */
 	bool on_lost; /* runs even if an allocation it uses is lost */
 	bool quiet;   /* a failure does not mark the stream as failed */
 };
@@ -193,6 +195,7 @@ struct op {
 	 */
 	struct completion *completion;
 	bool left; /* the order, before it began; registry.lock */
+	bool shut_off; /* ends before the next piece; registry.lock */
 
 	bool takes_zeros;    /* zeroes, or writes over, the zeros that are owed */
 	uint64_t takes_from; /* where these begin */
@@ -277,6 +280,8 @@ void op_start(struct op *ready);
  */
 void op_starts_hold(void);
 void op_starts_release(void);
+/* As op_start(), from the passed() of a deadline: begins them when the lock is free. */
+void op_start_later(struct op *ready);
 /* As op_start(), for works parked by checkpoint_park(). */
 void op_resume(struct work *works);
 /* Adds an op, or all ops of a list, to a list of ready ops. */

@@ -497,6 +497,147 @@ os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"all
 	broker_stop "$T/own"
 }
 
+# ended_by_chmod WHAT NAME COMMAND: bob's COMMAND waits for alice's kernel, which uses NAME and
+# goes on. Her chmod ends it.
+ended_by_chmod()
+{
+	local waiting
+	by $alice run "chmod 666 allocations/$2"
+	in_background_by $bob bash -c "$3" 2>"$T/said"
+	waiting=$!
+	until_it_waits $waiting
+	changes_wait_for_no_kernel "chmod 600 allocations/$2"
+	eventually "[ ! -e /proc/$waiting ]" 10
+	fails "wait $waiting" || fail "$3 succeeded"
+	like "$(<"$T/said")" 'Permission denied'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		"EACCES allocation $2 of uid $alice was shut off from uid $bob, with mode 0600, before the $1 began"
+	is "$(<allocations/$2/used_by_kernel)" faults/endless
+}
+
+test_files_and_places_that_wait_end_when_their_user_loses_the_right()
+{
+	needs_root 'several users'
+	needs_software 'prefetch everywhere'
+	mkdir -p -m 777 "$T/theirs"
+	by $bob run "echo loaded >'$T/theirs/f'"
+	by $alice run 'printf "%s\n" "pub 4096 mode=666" "m 4096 kind=managed mode=666" >control/alloc
+		echo kept | tee allocations/pub/data >allocations/m/data'
+	used_endlessly_by $alice pub+32
+	used_endlessly_by $alice m+32
+	ended_by_chmod save pub "echo 'pub path=$T/theirs/saved' >control/save"
+	ended_by_chmod load pub "echo 'pub path=$T/theirs/f' >control/load"
+	ended_by_chmod prefetch m 'echo cpu >allocations/m/prefetch'
+	ended_by_chmod advice m 'echo set_read_mostly >allocations/m/advise'
+	ended_by_chmod attachment m 'echo host >allocations/m/attach'
+	kernels_end_of $alice
+	[ ! -e "$T/theirs/saved" ]
+	is "$(by $alice run 'head -qc 5 allocations/pub/data allocations/m/data')" $'kept\nkept'
+}
+
+# bob's copy has begun, and the stopped worker, whose memory is its target, never answers.
+stopped_copy()
+{
+	by $bob run 'echo "mine 64 kind=direct" >control/alloc'
+	stop_worker_of $bob
+	by $bob run 'echo "mine from=pub length=64 wait=0" >control/copy'
+	is "$(<allocations/pub/used_by)" $bob
+}
+
+test_a_copy_into_a_stopped_worker_ends_when_its_user_loses_the_right()
+{
+	local why='ETIMEDOUT the worker of uid 1002 was ended: a copy still used allocation'
+	patient
+	needs_software 'stop a worker'
+	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
+	stopped_copy
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
+	like "$(by $bob run 'tail -n 1 errors')" "$why pub 1 s after that was shut off"
+	by $bob refused EIO 'copy' 'echo default >control/synchronize'
+	is "$(<owners/$bob/restarts) $(<allocations/mine/state)" '1 lost'
+	by $alice run 'rmdir allocations/pub; echo "pub 4M mode=644" >control/alloc'
+	by $bob run 'rmdir allocations/mine'
+	stopped_copy
+	by $alice run 'rmdir allocations/pub'
+	eventually '[ "$(<devices/0/memory_held_bytes)" -lt 4194304 ]'
+	like "$(by $bob run 'tail -n 1 errors')" "$why pub 2 s after that was freed"
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# The copies behind wait for room in the buffers of the stopped worker.
+test_copies_that_wait_for_a_stopped_workers_buffers_end_with_the_right()
+{
+	patient
+	needs_software 'stop a worker'
+	by $alice run 'printf "%s 64 mode=644\n" pub other >control/alloc
+		echo shown | tee allocations/pub/data >allocations/other/data'
+	by $bob run 'mkdir streams/{1..40}; printf "mine%s 64 kind=direct\n" {1..40} >control/alloc'
+	stop_worker_of $bob
+	by $bob run 'for i in {1..39}; do echo "mine$i from=other stream=$i wait=0"; done >control/copy
+		echo "mine40 from=pub stream=40 wait=0" >control/copy'
+	is "$(<allocations/pub/used_by)" $bob
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
+	by $bob refused ESTALE 'mine40' 'echo 40 >control/synchronize'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# given_back: alice frees pub, and the memory comes back whatever bob has queued.
+given_back()
+{
+	by $alice run 'rmdir allocations/pub'
+	eventually '[ "$(<devices/0/memory_held_bytes)" -lt 4194304 ]'
+}
+
+test_freed_memory_does_not_wait_for_what_others_have_queued()
+{
+	local holder why='allocation pub of uid 1001 was freed before'
+	patient
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc; echo kept >allocations/mine/data'
+	holds_mine
+	by $alice run 'echo "pub 4M mode=644" >control/alloc'
+	by $bob run 'echo "mine from=pub length=64 wait=0" >control/copy'
+	given_back
+	by $bob refused ESTALE "$why the copy began" 'echo default >control/synchronize'
+	by $alice run 'echo "pub 4M mode=644" >control/alloc'
+	by $bob run 'echo "order add grid=1 block=1 in:pub i32:1 mine wait=0" >control/launch'
+	given_back
+	by $bob refused ESTALE "$why kernel order/add began" 'echo default >control/synchronize'
+	is "$(<owners/$bob/restarts)" 0
+	kill $holder
+	is "$(by $bob run 'head -c 4 allocations/mine/data')" kept
+	by $alice run 'echo "pub 4M mode=644" >control/alloc'
+	used_endlessly_by $bob in:pub+32
+	by $bob run 'echo "order add grid=1 block=1 in:pub i32:1 mine wait=0" >control/launch'
+	given_back
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'ETIMEDOUT the worker of uid 1002 was ended: kernel faults/endless still used allocation pub 1 s after that was freed'
+	by $bob refused EIO 'faults/endless was ended' 'echo default >control/synchronize'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# A publish replaces memory for those who come later, and ends nobody's work.
+test_work_with_memory_that_is_replaced_goes_on()
+{
+	patient
+	loaded_by $bob order
+	by $alice run "printf '%s\n' 'v1 4096 mode=644' 'v2 4096 mode=644' >control/alloc; echo 'v1 i32:3' >control/fill
+		echo 'v1 pub' >control/publish"
+	by $bob run 'echo "mine 64" >control/alloc
+		echo "order slow_set grid=1 block=1 out:mine i32:7 u64:2500000000 wait=0" >control/launch
+		echo "order add grid=1 block=1 in:pub i32:1 mine wait=0" >control/launch'
+	by $alice run 'echo "v2 pub" >control/publish'
+	by $bob run 'echo default >control/synchronize'
+	is "$(<owners/$bob/restarts) $(words_of allocations/mine/data)" '0 4 0'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_a_copy_with_old_descriptors_needs_the_right_of_now()
 {
 	needs_root 'several users'
@@ -564,10 +705,12 @@ test_a_stopped_worker_does_not_keep_what_it_was_to_map()
 }
 
 # Memory freed under somebody's kernel comes back when its owner likes: nobody else waits.
-# With the default --give-back-timeout the wait would last 30 s.
 test_an_allocation_waits_for_no_kernel_of_others()
 {
 	needs_software 'have little memory'
+	needs_root 'several users'
+	broker_start "$T/own" --driver "$(driver own)" --give-back-timeout 600
+	cd "$T/own/mnt"
 	by $alice run 'echo "x 300M mode=644" >control/alloc; echo "y 64" >control/alloc'
 	used_endlessly_by $bob in:x+32
 	by $alice run 'rmdir allocations/x'
@@ -577,6 +720,8 @@ test_an_allocation_waits_for_no_kernel_of_others()
 	done
 	kernels_end_of $bob
 	by $alice run 'echo z 400M >control/alloc'
+	cd "$M"
+	broker_stop "$T/own"
 }
 
 # What waits for a kernel ends no sooner: here a copy into memory that the kernel uses.
