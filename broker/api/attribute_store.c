@@ -24,10 +24,21 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
+#include "model/save_stream.h"
 #include "model/stream.h"
 #include "process/broker.h"
 
 #define PRIORITY_MAX 1000
+
+static int store_stream_device(struct broker *broker, struct stream *stream,
+			       const char *value, struct refusal *refusal)
+{
+	int r = line_device(value, broker->registry, &stream->device, refusal);
+
+	if (r == 0)
+		stream_save(stream);
+	return r;
+}
 
 /* Under registry.lock. */
 static int store_stream(struct broker *broker, struct stream *stream,
@@ -48,7 +59,7 @@ static int store_stream(struct broker *broker, struct stream *stream,
 			attribute->name,
 			stream->used ? " any more; rmdir it and make it again" : "");
 	if (strcmp(attribute->name, "device") == 0)
-		return line_device(value, broker->registry, &stream->device, refusal);
+		return store_stream_device(broker, stream, value, refusal);
 	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
 		return refuse(
 			refusal, EINVAL,
@@ -56,6 +67,7 @@ static int store_stream(struct broker *broker, struct stream *stream,
 			"is more urgent",
 			value, PRIORITY_MAX, PRIORITY_MAX);
 	stream->priority = negative ? -(int32_t)number : (int32_t)number;
+	stream_save(stream);
 	return 0;
 }
 

@@ -31,6 +31,7 @@
 #include "model/registry.h"
 #include "model/save.h"
 #include "model/save_module.h"
+#include "model/save_stream.h"
 #include "model/shares.h"
 #include "process/broker.h"
 #include "process/processes.h"
@@ -121,6 +122,18 @@ static int resume_owner(struct resume *resume, uint32_t index, const void *recor
 	int r = owner_restore(resume->broker->registry, index, record);
 
 	return r < 0 ? resume_fail(resume, r, "owner", index) : 0;
+}
+
+static int resume_stream(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct stream_record *record = data;
+	struct broker *broker = resume->broker;
+	struct owner *owner = owner_get(broker->registry, record->owner, GROUP_UNKNOWN);
+	int r = owner ? stream_restore(broker->registry, broker->journal, owner, index,
+				       record)
+		      : -ENOMEM;
+
+	return r < 0 ? resume_fail(resume, r, "stream", index) : 0;
 }
 
 static int resume_folder(struct resume *resume, uint32_t index, const void *data)
@@ -249,6 +262,7 @@ static int resume_objects(struct resume *resume)
 	/* Each makes what the next ones name. */
 	static const struct step steps[] = {
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
+		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },
 		{ RECORD_LIFETIME, offsetof(struct lifetime_record, key),

@@ -118,9 +118,13 @@ static int command_let_go(struct completion **holder)
 {
 	struct op *op = container_of(holder, struct op, completion);
 
+	int r = op_class(op)->begin == op_begin_nothing ? -EINTR : 0;
+
 	if (op_class(op)->interrupted)
-		return op_class(op)->interrupted(op);
-	return op_class(op)->begin == op_begin_nothing ? -EINTR : 0;
+		r = op_class(op)->interrupted(op);
+	if (r == 0)
+		op_note_unawaited(op);
+	return r;
 }
 
 void command_run_op(struct command *command, struct op *op, bool wait)
@@ -138,10 +142,12 @@ void command_run_op(struct command *command, struct op *op, bool wait)
 	if (r == 0) {
 		command->completion.began = true;
 		if (op->work.stream)
-			op->work.stream->used = true;
+			stream_note_use(op->work.stream);
 	}
 	if (r == 0 && wait)
 		completion_hold(&command->completion, &op->completion, command_let_go);
+	if (r == 0 && !wait)
+		op_note_unawaited(op);
 	if (r == 0 && !wait && op->class->answer)
 		op->class->answer(op, &command->answer, false);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -389,7 +389,7 @@ static struct allocation *alloc_new(struct command *command,
 	allocation->guard = (uint8_t)line->guard;
 	allocation_set_stream(allocation, stream);
 	if (stream)
-		stream->used = true;
+		stream_note_use(stream);
 	if (!kind_is_durable(allocation->kind)) {
 		owner->n_in_worker++;
 		crash_hold();

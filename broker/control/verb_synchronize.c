@@ -30,9 +30,7 @@ static void synchronize_settle(struct op *op)
 
 	if (!op->completion)
 		return;
-	synchronize->failed = stream->failed;
-	synchronize->failure = take_ptr(stream->failure);
-	stream->failed = 0;
+	synchronize->failed = stream_take_failure(stream, &synchronize->failure);
 }
 
 static void synchronize_finish(struct op *op)

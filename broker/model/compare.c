@@ -15,6 +15,8 @@
 #include "model/registry.h"
 #include "model/save.h"
 #include "model/save_module.h"
+#include "model/save_stream.h"
+#include "model/stream.h"
 #include "record/records.h"
 
 /* Free ones, too: a table that was once large has many of them. */
@@ -77,6 +79,14 @@ static uint32_t expect_kernel(const void *object, void *ret_record)
 	return function->record;
 }
 
+static uint32_t expect_stream(const void *object, void *ret_record)
+{
+	const struct stream *stream = object;
+
+	stream_to_record(stream, ret_record);
+	return stream->record;
+}
+
 union any_record {
 	struct record record;
 	struct owner_record owner;
@@ -85,6 +95,7 @@ union any_record {
 	struct module_record module;
 	struct image_record image;
 	struct function_record function;
+	struct stream_record stream;
 };
 
 struct comparison {
@@ -176,6 +187,8 @@ int registry_compare(const struct registry *registry, struct text *why)
 		  sizeof(struct image_record), expect_image },
 		{ RECORD_FUNCTION, "function", offsetof(struct registry, functions),
 		  sizeof(struct function_record), expect_kernel },
+		{ RECORD_STREAM, "stream", offsetof(struct registry, streams),
+		  sizeof(struct stream_record), expect_stream },
 	};
 	static uint32_t next[ARRAY_SIZE(comparisons)]; /* registry.lock */
 	int r = compare_broker(registry, why);

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/def.h"
 #include "base/number.h"
 #include "model/access.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save_stream.h"
 #include "model/shares.h"
 
 /*
@@ -36,10 +38,51 @@ static void wire_stream_put(struct owner *owner, uint32_t id)
 	owner->wire_streams[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
+/* A stream without a place in any table. Returns: 0; -ENFILE, -ENOMEM. */
+static int stream_make(struct stream **ret_stream, struct owner *owner, const char *name,
+		       uint32_t device, bool is_default)
+{
+	struct stream *stream = calloc(1, sizeof(*stream));
+
+	if (!stream)
+		return -ENOMEM;
+	stream->name = strdup(name);
+	stream->wire_id = stream->name ? wire_stream_get(owner) : 0;
+	if (!stream->wire_id) {
+		int r = stream->name ? -ENFILE : -ENOMEM;
+
+		free(stream->name);
+		free(stream);
+		return r;
+	}
+	stream->owner = owner;
+	stream->device = device;
+	stream->is_default = is_default;
+	*ret_stream = stream;
+	return 0;
+}
+
+static void stream_discard(struct stream *stream)
+{
+	wire_stream_put(stream->owner, stream->wire_id);
+	free(stream->failure);
+	free(stream->name);
+	free(stream);
+}
+
+static void stream_list(struct registry *registry, struct stream *stream)
+{
+	if (stream->is_default)
+		return;
+	HASH_ADD_KEYPTR(hh, registry->streams_by_name, stream->name, strlen(stream->name),
+			stream);
+	registry->n_streams++;
+}
+
 int stream_new(struct stream **ret_stream, struct registry *registry, const char *name,
 	       struct owner *owner, uint32_t device, bool is_default)
 {
-	struct stream *stream;
+	struct stream *stream = NULL;
 	int r;
 
 	if (!is_default && stream_find(registry, name))
@@ -47,38 +90,57 @@ int stream_new(struct stream **ret_stream, struct registry *registry, const char
 	r = share_take(owner, SHARE_STREAMS, !is_default);
 	if (r < 0)
 		return r;
-	stream = calloc(1, sizeof(*stream));
-	r = stream ? 0 : -ENOMEM;
-	if (r == 0) {
-		stream->wire_id = wire_stream_get(owner);
-		r = stream->wire_id ? 0 : -ENFILE;
-	}
-	if (r == 0) {
-		stream->name = strdup(name);
-		r = stream->name
-			    ? handle_table_add(&registry->streams, stream, &stream->slot,
-					       &stream->slot_generation)
-			    : -ENOMEM;
-		if (r < 0)
-			wire_stream_put(owner, stream->wire_id);
-	}
+	r = stream_make(&stream, owner, name, device, is_default);
+	if (r == 0)
+		r = stream_record_take(registry, stream);
+	if (r == 0)
+		r = handle_table_add(&registry->streams, stream, &stream->slot,
+				     &stream->slot_generation);
 	if (r < 0) {
 		share_give(owner, SHARE_STREAMS, !is_default);
-		if (stream)
-			free(stream->name);
-		free(stream);
+		if (stream) {
+			stream_record_drop(stream);
+			stream_discard(stream);
+		}
 		return r;
 	}
 	stream->id = registry_new_id(registry, ID_STREAM);
-	stream->owner = owner;
-	stream->device = device;
-	stream->is_default = is_default;
 	stream->created_s = time(NULL);
-	if (!is_default) {
-		HASH_ADD_KEYPTR(hh, registry->streams_by_name, stream->name,
-				strlen(stream->name), stream);
-		registry->n_streams++;
+	stream_list(registry, stream);
+	stream_save(stream);
+	*ret_stream = stream;
+	return 0;
+}
+
+int stream_remake(struct stream **ret_stream, struct registry *registry,
+		  struct owner *owner, const struct stream_record *record)
+{
+	bool is_default = record->flags & RECORD_DEFAULT;
+	struct stream *stream;
+	int r;
+
+	if (record->device >= registry->n_devices ||
+	    strlen(record->name) > OBJECT_NAME_MAX ||
+	    stream_name_is_default(record->name) != is_default)
+		return -EINVAL;
+	if (is_default ? owner->defaults[record->device] != NULL
+		       : stream_find(registry, record->name) != NULL)
+		return -EEXIST;
+	r = stream_make(&stream, owner, record->name, record->device, is_default);
+	if (r < 0)
+		return r;
+	stream->slot = record->slot;
+	stream->slot_generation = record->slot_generation;
+	r = handle_table_put(&registry->streams, stream, stream->slot,
+			     stream->slot_generation);
+	if (r < 0) {
+		stream_discard(stream);
+		return r;
 	}
+	share_restore(owner, SHARE_STREAMS, !is_default);
+	stream_list(registry, stream);
+	if (is_default)
+		owner->defaults[stream->device] = stream;
 	*ret_stream = stream;
 	return 0;
 }
@@ -92,12 +154,55 @@ struct stream *stream_free(struct registry *registry, struct stream *stream)
 		share_give(stream->owner, SHARE_STREAMS, 1);
 	}
 	handle_table_remove(&registry->streams, stream->slot);
-	wire_stream_put(stream->owner, stream->wire_id);
-	free(stream->failure);
-	free(stream->name);
-	free(stream);
+	stream_record_drop(stream);
+	stream_discard(stream);
 	return NULL;
 }
+
+void stream_note_use(struct stream *stream)
+{
+	if (stream->used)
+		return;
+	stream->used = true;
+	stream_save_flags(stream);
+}
+
+/* ---- work that nobody waits for ---- */
+
+void stream_begin_unawaited(struct stream *stream)
+{
+	if (stream->n_unawaited++ == 0)
+		stream_save_flags(stream);
+}
+
+void stream_end_unawaited(struct stream *stream)
+{
+	if (--stream->n_unawaited == 0)
+		stream_save_flags(stream);
+}
+
+void stream_fail(struct stream *stream, int error, const char *sentence)
+{
+	if (stream->failed)
+		return;
+	stream->failed = error;
+	free(stream->failure);
+	stream->failure = strdup(sentence);
+	stream_save_failure(stream);
+}
+
+int stream_take_failure(struct stream *stream, char **ret_sentence)
+{
+	int error = stream->failed;
+
+	*ret_sentence = take_ptr(stream->failure);
+	stream->failed = 0;
+	if (error)
+		stream_save_failure(stream);
+	return error;
+}
+
+/* ---- names ---- */
 
 struct stream *stream_find(const struct registry *registry, const char *name)
 {

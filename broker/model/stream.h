@@ -13,7 +13,9 @@
 
 struct caller;
 struct owner;
+struct records;
 struct registry;
+struct stream_record;
 struct work;
 
 struct stream {
@@ -29,8 +31,13 @@ struct stream {
 	uint32_t made_epoch; /* epoch of the worker process that knows the stream; 0: none
 				yet */
 	uint32_t n_allocations; /* allocations made on the stream or attached */
-	int32_t failed; /* errno of the first failure since the last synchronize */
-	char *failure;	/* sentence of that failure */
+	int32_t failed;	      /* errno of the first failure since the last synchronize */
+	char *failure;	      /* sentence of that failure */
+	uint32_t n_unawaited; /* works whose failure only the stream will tell */
+
+	struct records *records;
+	uint32_t record;       /* the next broker makes it again of this; 0: none kept */
+	uint32_t failure_text; /* the sentence, in the records; 0: none */
 
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
@@ -44,6 +51,30 @@ struct stream {
 int stream_new(struct stream **ret_stream, struct registry *registry, const char *name,
 	       struct owner *owner, uint32_t device, bool is_default);
 struct stream *stream_free(struct registry *registry, struct stream *stream);
+
+/*
+ * Makes a stream of its record, in its old slot. For save_stream.c.
+ * Returns: 0; -EEXIST, -EINVAL, -ENFILE, -ENOMEM.
+ */
+int stream_remake(struct stream **ret_stream, struct registry *registry,
+		  struct owner *owner, const struct stream_record *record);
+
+/* Device and priority are fixed from now on. */
+void stream_note_use(struct stream *stream);
+
+/* Notes a failure that nobody has been told of, if it is the first. */
+void stream_fail(struct stream *stream, int error, const char *sentence);
+
+/* Returns: the errno of that failure, 0: none. *ret_sentence is the caller's. */
+int stream_take_failure(struct stream *stream, char **ret_sentence);
+
+/*
+ * A work that nobody waits for begins and ends. Where the broker dies between these, the
+ * next one has the stream as failed.
+ */
+void stream_begin_unawaited(struct stream *stream);
+void stream_end_unawaited(struct stream *stream);
+
 struct stream *stream_find(const struct registry *registry, const char *name);
 
 /* The owner's default stream on a device, made at the first use. NULL: no memory. */

@@ -147,6 +147,9 @@ int op_add_to_order(struct op *op)
 
 static void op_uncount(struct op *op)
 {
+	if (op->unawaited)
+		stream_end_unawaited(op->work.stream);
+	op->unawaited = false;
 	share_give(op->payer, SHARE_ORDER, op->n_waits);
 	share_give(op->payer, op->asked_for ? SHARE_OPERATIONS : SHARE_CHORES, 1);
 }
@@ -447,20 +450,6 @@ void op_slot_release(struct worker *worker, int slot)
 
 /* ---- the end ---- */
 
-/* Marks the stream as failed if no caller waits for the op. */
-static void op_settle_stream(struct op *op)
-{
-	struct stream *stream = op->work.stream;
-
-	if (!op->error || !stream || op->class->quiet || op->completion || stream->failed)
-		return;
-	stream->failed = op->error;
-	free(stream->failure);
-	stream->failure = strdup(text_string(&op->sentence));
-	journal_event(op->broker->journal, "failed streams/%s errno=%s", stream->name,
-		      strerrorname_np(op->error));
-}
-
 /*
  * An op in a chain leaves the order after its predecessors, and after it was sent; but
  * who failed before the start holds up no owner. Under registry.lock. Returns: whether
@@ -535,7 +524,7 @@ void op_complete(struct op *op, int error)
 	op_unlimit(op);
 	if (error && op->work.n_uses)
 		op_keep_name(op);
-	op_settle_stream(op);
+	op_fail_stream(op);
 	if (op->ran)
 		op_count(op);
 	if (op->class->settle)
@@ -573,32 +562,6 @@ bool op_leave_quietly(struct op *op)
 
 	op_push_all(&ready_list, ready);
 	return left;
-}
-
-static int op_cancelled(struct completion **holder)
-{
-	(void)op_leave_quietly(container_of(holder, struct op, completion));
-	return -EINTR;
-}
-
-void op_hold(struct op *op, struct completion *completion)
-{
-	completion_hold(completion, &op->completion, op_cancelled);
-}
-
-void broker_interrupt(struct broker *broker, struct completion *completion)
-{
-	int r;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	__atomic_store_n(&completion->interrupted, true, __ATOMIC_RELAXED);
-	while (completion->inner)
-		completion = completion->inner;
-	r = completion_cancel(completion);
-	pthread_mutex_unlock(&broker->registry->lock);
-	op_start(NULL);
-	if (r <= 0)
-		completion->done(completion, r, NULL, 0);
 }
 
 void op_resume(struct work *works)

@@ -194,8 +194,9 @@ struct op {
 	 * no signal end the wait any more: then finish() answers.
 	 */
 	struct completion *completion;
-	bool left; /* the order, before it began; registry.lock */
-	bool shut_off; /* ends before the next piece; registry.lock */
+	bool unawaited; /* its stream knows that nobody waits; registry.lock */
+	bool left;	/* the order, before it began; registry.lock */
+	bool shut_off;	/* ends before the next piece; registry.lock */
 
 	bool takes_zeros;    /* zeroes, or writes over, the zeros that are owed */
 	uint64_t takes_from; /* where these begin */
@@ -222,6 +223,15 @@ static inline const struct op_class *op_class(const struct op *op)
 {
 	return op->instead.class ?: op->class;
 }
+
+/*
+ * Nobody waits for the op, which is in the order: its stream tells of its failure. Under
+ * registry.lock.
+ */
+void op_note_unawaited(struct op *op);
+
+/* Marks the stream as failed if the op has, and no caller waits. Under registry.lock. */
+void op_fail_stream(struct op *op);
 
 /* Frees an op that was never added. */
 struct op *op_free(struct op *op);

@@ -242,6 +242,19 @@ static int check_lifetime(const struct check *check, const void *record)
 	return 0;
 }
 
+static int check_stream(const struct check *check, const void *record)
+{
+	const struct stream_record *stream = record;
+
+	if (!is_string(stream->name, sizeof(stream->name)) || !stream->name[0])
+		return damaged(check, "has no name, or one without an end");
+	if (stream->slot >= SLOTS || !stream->slot_generation ||
+	    stream->device >= RECORD_DEVICES || stream->failed < 0 ||
+	    stream->flags & ~RECORD_STREAM_FLAGS)
+		return damaged(check, "has a value out of range");
+	return 0;
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -259,6 +272,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_IMAGE] = check_image,
 		[RECORD_FUNCTION] = check_function,
 		[RECORD_LIFETIME] = check_lifetime,
+		[RECORD_STREAM] = check_stream,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {
@@ -371,6 +385,11 @@ static const struct difference differences[] = {
 	  "two modules have the same slot" },
 	{ RECORD_FUNCTION, offsetof(struct function_record, slot), 0,
 	  "two functions have the same slot" },
+	{ RECORD_STREAM, offsetof(struct stream_record, owner),
+	  offsetof(struct stream_record, name),
+	  "two streams of an owner have the same name" },
+	{ RECORD_STREAM, offsetof(struct stream_record, slot), 0,
+	  "two streams have the same slot" },
 	{ RECORD_LEASE, offsetof(struct lease_record, file), 0,
 	  "two leases have the same open file" },
 };

@@ -105,6 +105,14 @@ static void print_lifetime(const void *record, struct text *text)
 		    lifetime->uid);
 }
 
+static void print_stream(const void *record, struct text *text)
+{
+	const struct stream_record *stream = record;
+
+	text_printf(text, "streams/%s of uid %u on device %u%s", stream->name,
+		    stream->owner, stream->device, stream->failed ? ", failed" : "");
+}
+
 /* Without its ticket. */
 static void print_lease(const void *record, struct text *text)
 {
@@ -153,13 +161,20 @@ static bool is_shown(enum record_type type, const void *record)
 void records_print(const struct records *records, struct text *text)
 {
 	static void (*const prints[N_RECORD_TYPES])(const void *, struct text *) = {
-		[RECORD_BROKER] = print_broker,	  [RECORD_OWNER] = print_owner,
-		[RECORD_BLOCK] = print_block,	  [RECORD_ALLOCATION] = print_allocation,
-		[RECORD_LEASE] = print_lease,	  [RECORD_FOLDER] = print_folder,
-		[RECORD_EVENT] = print_event,	  [RECORD_FAILURE] = print_failure,
-		[RECORD_METER] = print_meter,	  [RECORD_MODULE] = print_module,
-		[RECORD_IMAGE] = print_image,	  [RECORD_FUNCTION] = print_function,
+		[RECORD_BROKER] = print_broker,
+		[RECORD_OWNER] = print_owner,
+		[RECORD_BLOCK] = print_block,
+		[RECORD_ALLOCATION] = print_allocation,
+		[RECORD_LEASE] = print_lease,
+		[RECORD_FOLDER] = print_folder,
+		[RECORD_EVENT] = print_event,
+		[RECORD_FAILURE] = print_failure,
+		[RECORD_METER] = print_meter,
+		[RECORD_MODULE] = print_module,
+		[RECORD_IMAGE] = print_image,
+		[RECORD_FUNCTION] = print_function,
 		[RECORD_LIFETIME] = print_lifetime,
+		[RECORD_STREAM] = print_stream,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

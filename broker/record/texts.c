@@ -70,6 +70,7 @@ static const struct {
 	{ RECORD_MODULE, offsetof(struct module_record, log), "log" },
 	{ RECORD_FUNCTION, offsetof(struct function_record, text), "parameters" },
 	{ RECORD_LIFETIME, offsetof(struct lifetime_record, key), "key" },
+	{ RECORD_STREAM, offsetof(struct stream_record, failure), "failure" },
 };
 
 static uint32_t field_of(const void *record, size_t offset)

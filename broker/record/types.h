@@ -36,6 +36,7 @@ enum record_type {
 	RECORD_IMAGE,
 	RECORD_FUNCTION,
 	RECORD_LIFETIME,
+	RECORD_STREAM,
 	N_RECORD_TYPES,
 };
 
@@ -252,4 +253,25 @@ struct lifetime_record {
 	uint32_t kind; /* 1: process, 2: cgroup */
 	uint32_t uid, gid;
 	uint32_t key; /* record/texts.h */
+};
+
+enum stream_record_flag {
+	RECORD_DEFAULT = 1 << 0,   /* the owner's, of a device */
+	RECORD_USED = 1 << 1,	   /* device and priority are fixed */
+	RECORD_UNAWAITED = 1 << 2, /* it has work that nobody waits for */
+	RECORD_STREAM_FLAGS = (1 << 3) - 1,
+};
+
+struct stream_record {
+	struct record record;
+	uint64_t id;
+	int64_t created_s;
+	uint32_t slot, slot_generation; /* of the token, in node ids */
+	uint32_t flags;
+	int32_t failed;
+	uint32_t failure; /* its sentence, record/texts.h; 0: none */
+	uint32_t owner;	  /* uid */
+	uint32_t device;
+	int32_t priority;
+	char name[RECORD_NAME_BYTES];
 };

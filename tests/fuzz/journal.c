@@ -104,6 +104,28 @@ static uint32_t add_lifetime(struct records *records, uint32_t i)
 	return add(records, RECORD_LIFETIME, &lifetime);
 }
 
+/* The default stream of an owner, and one with a failure. */
+static void add_streams(struct records *records, uint32_t i)
+{
+	static const char sentence[] = "cuMemsetD8Async: CUDA_ERROR_UNKNOWN, in two pieces";
+	struct stream_record first = { .slot = 2 * i,
+				       .slot_generation = 1,
+				       .owner = i,
+				       .flags = RECORD_DEFAULT | RECORD_UNAWAITED,
+				       .name = "default" };
+	struct stream_record failed = { .slot = 2 * i + 1,
+					.slot_generation = 1,
+					.owner = i,
+					.flags = RECORD_USED,
+					.failed = 5,
+					.name = "s" };
+
+	failed.failure = record_text_add(records, sentence, sizeof(sentence) - 1);
+	must(failed.failure);
+	add(records, RECORD_STREAM, &first);
+	add(records, RECORD_STREAM, &failed);
+}
+
 /* Two of each type that name each other. */
 static struct records *good_records(void)
 {
@@ -142,8 +164,10 @@ static struct records *good_records(void)
 		add(records, RECORD_LEASE, &lease);
 	}
 	add_history(records);
-	for (uint32_t i = 0; i < 2; i++)
+	for (uint32_t i = 0; i < 2; i++) {
 		add_modules(records, i);
+		add_streams(records, i);
+	}
 	leave_redo(records);
 	return records;
 }
@@ -207,6 +231,17 @@ static void check_lifetimes(const struct records *records)
 	}
 }
 
+static void check_streams(const struct records *records)
+{
+	const struct stream_record *stream;
+
+	for (uint32_t i = 1; (stream = records_next(records, RECORD_STREAM, &i)); i++) {
+		must(memchr(stream->name, 0, sizeof(stream->name)));
+		must(!(stream->flags & ~RECORD_STREAM_FLAGS));
+		check_text(records, stream->failure);
+	}
+}
+
 static void check_loaded(const struct records *records)
 {
 	const struct allocation_record *allocation;
@@ -232,6 +267,7 @@ static void check_loaded(const struct records *records)
 		check_text(records, failure->text);
 	check_modules(records);
 	check_lifetimes(records);
+	check_streams(records);
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

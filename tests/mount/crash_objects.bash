@@ -220,4 +220,100 @@ test_memory_with_until_cgroup_ends_with_its_cgroup()
 	end
 }
 
+# All of streams that is promised to stay: ids of files and times, too.
+streams()
+{
+	cd "$O/streams"
+	ls -ilnR --time-style=full-iso
+	grep -r . --include={device,priority,state,error,owner,id} | sort
+	cd "$M"
+}
+
+test_streams_outlive_the_broker()
+{
+	local before
+	keep
+	mkdir "$O"/streams/{a,b,c,gone}
+	echo -5 >"$O/streams/a/priority"
+	echo 1 >"$O/streams/b/device"
+	rmdir "$O/streams/gone"
+	say alloc 'x 4096'
+	say fill 'x u8:7 stream=a'
+	before=$(streams)
+	die
+	diff <(streams) - <<<"$before"
+	die
+	diff <(streams) - <<<"$before"
+	is "$(value_of "$O/status" streams)" 3
+	cd "$O"
+	refused EBUSY 'stream a is in use' 'echo 3 >streams/a/priority'
+	refused EXDEV 'stream b is on device 1' 'echo "x u8:8 stream=b" >control/fill'
+	denied EEXIST 'mkdir streams/c'
+	cd "$M"
+	say fill 'x u8:8 stream=a'
+	echo 4 >"$O/streams/c/priority"
+	say fill 'x u8:9 stream=c'
+	say synchronize a
+	rmdir "$O"/streams/{a,b,c}
+	die
+	is "$(ls "$O/streams")" default
+	mkdir "$O/streams/a"
+	is "$(<"$O/streams/a/priority")" 0
+	end
+}
+
+# What nobody waits for is told at the next synchronize, as when a worker ends.
+test_work_that_was_queued_is_a_failure_of_its_stream()
+{
+	keep
+	mkdir "$O"/streams/{s,t,done}
+	say alloc 'x 4096'
+	say alloc 'y 4096'
+	say fill 'y u8:1 stream=done wait=0'
+	say synchronize done
+	slow 60s
+	say fill 'x u8:7 stream=s wait=0'
+	say fill 'y u8:7 wait=0'
+	{ say fill 'x u8:8 stream=t' 2>/dev/null || true; } &
+	eventually "[ \"\$(<'$O/streams/t/state')\" = busy ]"
+	die
+	wait $!
+	: >"$T/inject"
+	is "$(<"$O/streams/s/state") $(<"$O/streams/s/error")" 'failed EIO'
+	is "$(<"$O/streams/default/state") $(<"$O/streams/default/error")" 'failed EIO'
+	# A line that was waited for has its own answer.
+	is "$(<"$O/streams/t/state") $(<"$O/streams/done/state")" 'idle idle'
+	like "$(<"$O/events")" 'failed streams/s errno=EIO'
+	die
+	cd "$O"
+	refused EIO 'the broker died before .* of stream s' 'echo s >control/synchronize'
+	refused EIO 'of stream default' 'echo default >control/synchronize'
+	cd "$M"
+	say synchronize s
+	die
+	is "$(<"$O/streams/s/state") $(<"$O/streams/s/error")" 'idle none'
+	is "$(<"$O/streams/default/state")" idle
+	end
+}
+
+test_a_failure_of_a_stream_is_kept_until_it_is_told()
+{
+	keep
+	mkdir "$O/streams/s"
+	say alloc 'x 4096'
+	inject 'fail=cuMemsetD8Async@*=CUDA_ERROR_UNKNOWN'
+	say fill 'x u8:7 stream=s wait=0'
+	eventually "[ \"\$(<'$O/streams/s/state')\" = failed ]"
+	: >"$T/inject"
+	die
+	is "$(<"$O/streams/s/state") $(<"$O/streams/s/error")" 'failed EIO'
+	cd "$O"
+	refused EIO CUDA_ERROR_UNKNOWN 'echo s >control/synchronize'
+	cd "$M"
+	die
+	is "$(<"$O/streams/s/state")" idle
+	rmdir "$O/streams/s"
+	end
+}
+
 main "$@"
