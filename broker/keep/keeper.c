@@ -245,7 +245,9 @@ static void answer(struct keeper *keeper)
 		note_ready(keeper);
 	if (keeper->broker.asks || keeper->broker.paused)
 		child_go_on(&keeper->broker);
-	if (keeper->upgrades && keeper->broker.pid) {
+	/* A broker that has just been started is upgraded when it beats. */
+	if (keeper->upgrades && keeper->was_ready && keeper->broker.pid &&
+	    keeper->broker.beats) {
 		keeper->upgrades = false;
 		keeper_upgrade(keeper);
 	}

@@ -135,10 +135,6 @@ void keeper_upgrade(struct keeper *keeper)
 			   strerror(errno));
 		return;
 	}
-	if (!keeper->was_ready || !keeper->broker.beats) {
-		keeper_say(keeper, "no upgrade: the broker is not ready yet");
-		return;
-	}
 	if (!broker_pauses(keeper))
 		return;
 	if (next_asks(keeper, program, &next)) {

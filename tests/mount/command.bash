@@ -279,7 +279,7 @@ test_a_mount_that_does_not_answer_hangs_nothing()
 	broker_start "$T/other" --driver "$(driver other)"
 	local -x GPUMEM_MOUNT=$T/other/mnt
 	gpumem ls >/dev/null
-	kill -STOP "$(<"$T/other/pid")"
+	stop "$(<"$T/other/pid")"
 	ends 1 "^gpumem: $T/other/mnt has not answered for 5 seconds" ls
 	# Of several mounts the command says the one. (Others' may come and go meanwhile.)
 	if [ "$(id -u)" = 0 ]; then

@@ -88,7 +88,7 @@ test_memory_that_was_being_freed_is_given_back()
 	say alloc 'x 4M'
 	say fill 'x i32:1'
 	address=$(<"$O/allocations/x/address")
-	kill -STOP "$(value_of "$O/status" mover)" # which is to unmap it
+	stop "$(value_of "$O/status" mover)" # which is to unmap it
 	rmdir "$O/allocations/x"
 	die
 	is "$(ls "$O/allocations")" ''
@@ -147,7 +147,7 @@ test_zeros_are_owed_across_the_end_of_the_broker()
 	rmdir "$O/allocations/x"
 	truncated x
 	mover=$(pgrep -P "$(broker_pid)" -f -- "--name mover")
-	kill -STOP "$mover"
+	stop "$mover"
 	say copy 'x from=a wait=0'
 	die
 	is_zero "$O/allocations/x/data"
@@ -401,7 +401,7 @@ test_a_broker_that_hangs_is_followed()
 	keep --hang-timeout 4
 	say alloc 'x 1M'
 	broker=$(broker_pid)
-	kill -STOP "$broker"
+	stop "$broker"
 	is "$(timeout 60 ls "$O/allocations")" x
 	[ "$broker" != "$(broker_pid)" ] || fail "broker $broker is still there"
 	like "$(head -n 1 "$T/own/stderr")" '^gpumemd: the broker does nothing any more, for 4 seconds, and is killed$'

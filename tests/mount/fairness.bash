@@ -134,7 +134,7 @@ test_writers_that_wait_for_a_stopped_worker()
 	bob_is_ready
 	by $mallory run 'echo "hers 64K kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
-	kill -STOP "$worker"
+	stop "$worker"
 	mallory_writes allocations/hers/data 200 8192 >"$T/mallory" &
 	eventually "grep -q waiting '$T/mallory'"
 	bob_notices_nothing
@@ -149,7 +149,7 @@ test_direct_memory_that_is_freed_in_a_stopped_worker()
 	bob_is_ready
 	by $mallory run 'echo "hers 300M kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
-	kill -STOP "$worker"
+	stop "$worker"
 	by $mallory run 'rmdir allocations/hers'
 	began=$SECONDS
 	by $bob refused ENOMEM 'still in use by uid 1001' 'echo "more 300M" >control/alloc'
@@ -167,7 +167,7 @@ test_the_share_of_waiting_writes()
 	bob_is_ready
 	by $mallory run 'echo "hers 1M kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
-	kill -STOP "$worker"
+	stop "$worker"
 	mallory_writes allocations/hers/data 300 1048576 >"$T/mallory" &
 	eventually "grep -q waiting '$T/mallory'"
 	eventually "grep -q 'allocations/hers/data EBUSY uid $mallory has .* of writes waiting and asks for .* more: the limit is 256 MiB' errors"
@@ -408,7 +408,7 @@ test_the_share_of_questions_to_a_driver()
 	bob_is_ready
 	by $mallory run 'echo "hers 64K kind=managed" >control/alloc'
 	worker=$(<owners/$mallory/worker)
-	kill -STOP "$worker"
+	stop "$worker"
 	mallory_asks allocations/hers/advise 1100 >"$T/mallory" &
 	comes_to "asked {'EBUSY': 76}"
 	like "$(by $mallory run 'tail -n 1 errors')" \
@@ -425,7 +425,7 @@ test_the_share_of_questions_to_the_mover()
 	needs_software 'stop the mover'
 	bob_is_ready
 	mover=$(value_of status mover)
-	kill -STOP "$mover"
+	stop "$mover"
 	mallory_asks devices/0/memory_used_bytes 1100 >"$T/mallory" &
 	comes_to "asked {'EBUSY': 76}"
 	kill -CONT "$mover"
@@ -804,7 +804,7 @@ test_copies_that_wait_for_a_stopped_worker()
 	echo 'public 1M mode=644' >control/alloc
 	by $mallory run 'for i in $(seq 100); do echo "hers$i 64K kind=direct"; done >control/alloc'
 	worker=$(<owners/$mallory/worker)
-	kill -STOP "$worker"
+	stop "$worker"
 	by $mallory run 'for i in $(seq 100); do echo "hers$i from=public wait=0 length=64K"; done >control/copy'
 	bob_notices_nothing
 }

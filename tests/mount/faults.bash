@@ -600,7 +600,7 @@ test_after_a_time_limit_the_next_worker_starts_at_once()
 	echo 'order add grid=1 block=1 in:kept i32:1 x' >control/launch
 	echo 'x u8:0' >control/fill
 	endless x timeout=1
-	kill -STOP "$old"
+	stop "$old"
 	eventually 'grep -q "lost allocations/direct" events'
 	given_up=${EPOCHREALTIME/./}
 	eventually 'grep -q "worker_start owners/.* run=2" events'
@@ -620,7 +620,7 @@ test_a_time_limit_counts_while_a_worker_is_told_what_it_needs()
 	something_to_lose
 	old=$(own)
 	echo 'x 64' >control/alloc
-	kill -STOP "$old"
+	stop "$old"
 	endless x timeout=1
 	refused ETIMEDOUT 'was ended by its time limit of 1 s' 'echo default >control/synchronize'
 	kill -CONT "$old" 2>/dev/null || true
@@ -667,7 +667,7 @@ test_a_stopped_worker_is_a_hung_one()
 	echo 'kept 4096' >control/alloc
 	echo sound >allocations/kept/data
 	echo 'm 4096 kind=managed' >control/alloc
-	kill -STOP "$(own)"
+	stop "$(own)"
 	timeout 30 bash -c "echo 1 >owners/$me/reset"
 	is "$(head -c 5 allocations/kept/data)" sound
 	refused ESTALE 'was reset, and it could not be written out; free it' 'cat allocations/m/data'
@@ -710,7 +710,7 @@ test_a_worker_that_dies_while_it_rescues_loses_what_was_not_written()
 	done
 	echo 'x 64' >control/alloc
 	endless x
-	kill -STOP "$(own)"
+	stop "$(own)"
 	echo 1 >"owners/$me/reset" &
 	sleep 0.1
 	kill -KILL $(own) 2>/dev/null || true

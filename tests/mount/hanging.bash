@@ -20,7 +20,7 @@ test_a_load_that_hangs_holds_no_memory_of_others()
 	mkdir -m 777 "$T/out"
 	by 1001 run "echo 'theirs path=$T/out/f' >control/save"
 	by 1001 hangs load mine
-	kill -STOP "$(<owners/1001/worker)"
+	stop "$(<owners/1001/worker)"
 	by 1002 run 'chmod 600 allocations/theirs'
 	eventually '[ "$(<allocations/theirs/state)" = live ]'
 	by 1002 run 'rmdir allocations/theirs'

@@ -256,7 +256,7 @@ test_a_cgroup_made_again_is_another()
 	group_new job
 	writer 'x 4096 until=cgroup' "$G/job"
 	trap 'kill -CONT "$(<"$T/main/pid")"; groups_remove' EXIT
-	kill -STOP "$(<"$T/main/pid")"
+	stop "$(<"$T/main/pid")"
 	kill -KILL "$writer"
 	wait "$writer" || :
 	rmdir "$G/job"

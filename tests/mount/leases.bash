@@ -562,7 +562,7 @@ test_a_close_that_lasts_keeps_only_the_sender_waiting()
 	sender=$!
 	eventually "grep -q connected '$T/lingers'"
 	# The broker's close is the last one.
-	kill -STOP "$broker"
+	stop "$broker"
 	echo go >&9
 	eventually "grep -q sent '$T/lingers'"
 	kill -CONT "$broker"

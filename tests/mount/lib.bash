@@ -357,6 +357,13 @@ no_report='^==[0-9]+==Unable to get registers from thread [0-9]+\.$'
 warnings='^gpumemd: (warning|error): '
 [ -z "${GPUMEM_CRASH_EVERY-}" ] || warnings+='|^gpumemd: the broker was killed by signal 9$'
 
+# stop PID: SIGSTOP takes one thread after the other, and one that still runs could answer.
+stop()
+{
+	kill -STOP "$1"
+	eventually "! grep -h ^State: /proc/$1/task/*/status | grep -qv T"
+}
+
 # is_silent FOLDER: but for warnings, neither the broker nor any sanitizer printed
 # anything. An empty file is no report: a process that is killed during its exit may leave
 # an empty file.

@@ -438,13 +438,6 @@ test_a_file_is_saved_where_each_file_needs_a_name()
 }
 
 # A file system that never answers: another broker's, which stands.
-# A thread that still runs could take a request, and a request that was taken can't be ended.
-stop_all_threads()
-{
-	kill -STOP "$1"
-	eventually "! grep -h ^State: /proc/$1/task/*/status | grep -qv T"
-}
-
 test_a_file_system_that_hangs_holds_up_that_load_alone()
 {
 	local stuck
@@ -453,7 +446,7 @@ test_a_file_system_that_hangs_holds_up_that_load_alone()
 	echo 'x 4096' >control/alloc
 	echo 'x u8:7' >control/fill
 	echo 'y 4096' >control/alloc
-	stop_all_threads "$(<"$T/other/pid")"
+	stop "$(<"$T/other/pid")"
 	echo "x path=$T/other/mnt/README" >control/load 2>/dev/null &
 	stuck=$!
 	until_it_waits $stuck
@@ -553,7 +546,7 @@ test_a_guest_whose_file_hangs_is_ended_when_it_is_shut_off()
 	echo 'x 4096 mode=0666' >control/alloc
 	by 1001 run "echo 'mine 4096 kind=managed' >control/alloc"
 	guest=$(<owners/1001/worker)
-	stop_all_threads "$(<"$T/other/pid")"
+	stop "$(<"$T/other/pid")"
 	by 1001 run "echo 'x path=$T/other/mnt/README' >control/load" 2>/dev/null &
 	hung=$!
 	eventually "[ \"\$(cat allocations/x/progress)\" != none ]"

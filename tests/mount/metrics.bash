@@ -241,7 +241,7 @@ test_reading_waits_for_no_worker_and_no_gpu()
 	local mover
 	echo 'x 4K' >control/alloc
 	mover=$(value_of status mover)
-	kill -STOP "$mover"
+	stop "$mover"
 	timeout 20 tail -n 1 metrics >"$T/sanitizer/tail" || { kill -CONT "$mover"; fail 'metrics waits for the mover'; }
 	kill -CONT "$mover"
 	is "$(<"$T/sanitizer/tail")" '# EOF'

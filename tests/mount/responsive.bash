@@ -138,7 +138,7 @@ test_the_tree_answers_while_the_mover_is_stopped()
 	cat allocations/x/data >/dev/null
 	mover=$(workers_of "$T/main" mover)
 	[ -n "$mover" ]
-	kill -STOP $mover
+	stop $mover
 	cat allocations/x/data >"$T/read" &
 	reader=$!
 	until_it_waits $reader
@@ -156,7 +156,7 @@ test_the_tree_answers_while_an_owners_worker_is_stopped()
 	echo 'mine 4M kind=direct' >control/alloc
 	worker=$(workers_of "$T/main" "$(id -u)")
 	[ -n "$worker" ]
-	kill -STOP $worker
+	stop $worker
 	cat allocations/mine/data >"$T/read" &
 	reader=$!
 	until_it_waits $reader

@@ -73,6 +73,22 @@ test_a_newer_program_follows_and_all_is_there()
 	end_upgraded
 }
 
+test_an_upgrade_is_asked_for_during_another()
+{
+	local keeper
+	installed
+	keep
+	say alloc 'x 4M'
+	keeper=$(<"$T/own/pid")
+	kill -HUP "$keeper"
+	# The old broker and the new one.
+	eventually "[ \$(pgrep -c -P $keeper) = 2 ]"
+	kill -HUP "$keeper"
+	eventually "[ \$(grep -c '^gpumemd: upgraded: ' '$T/own/stderr') = 2 ]"
+	is "$(ls "$O/allocations")" x
+	end_upgraded
+}
+
 test_the_broker_goes_on_when_the_new_program_ends_at_once()
 {
 	local old events
@@ -156,9 +172,10 @@ test_the_broker_goes_on_when_an_operation_does_not_end()
 # not done, says so, and is written again.
 until_done()
 {
-	until echo "$2" 2>"$T/said.$1" >"$O/control/$1"; do
-		grep -q "${message[ESTALE]}" "$T/said.$1" || fail "$1 $2" "$(<"$T/said.$1")"
-	done 2>/dev/null
+	local said=$T/said.$BASHPID
+	until { echo "$2" >"$O/control/$1"; } 2>"$said"; do
+		grep -q "${message[ESTALE]}" "$said" || fail "$1 $2" "$(<"$said")"
+	done
 }
 
 # work NAME: makes, fills and frees until the file `stop` is there, and looks at the bytes.

@@ -149,7 +149,7 @@ test_a_copy_from_what_could_not_be_zeroed_leaves_zeros()
 	truncated x
 	mover=$(mover)
 	inject 'fail=cuMemsetD8Async@1=CUDA_ERROR_INVALID_VALUE'
-	kill -STOP "$mover"
+	stop "$mover"
 	cat allocations/a/data >"$T/read" 2>"$T/said" &
 	reader=$!
 	until_it_waits $reader
@@ -176,7 +176,7 @@ behind_a_failing_fill()
 	truncated x
 	mover=$(mover)
 	inject "$@"
-	kill -STOP "$mover"
+	stop "$mover"
 	echo 'x f32:1 wait=0' >control/fill
 	cat allocations/x/data >"$T/read" 2>"$T/said" &
 	reader=$!
