@@ -443,7 +443,7 @@ sweep()
 
 report()
 {
-	local number=$1 name=$2 status=$3
+	local number=$1 name=$2 status=$3 stderr
 	case $status in
 	0)
 		echo "ok $number - $name"
@@ -457,8 +457,9 @@ report()
 			head -c 8000 "$T/said"
 			echo "the newest errors:"
 			timeout 5 tail -n 3 "$M/errors"
-			echo "the broker's stderr:"
-			head -c 2000 "$T/main/stderr"
+			for stderr in "$T"/*/stderr; do
+				[ ! -s "$stderr" ] || { echo "${stderr#"$T/"}:" && head -c 6000 "$stderr"; }
+			done
 		} 2>&1 | grep -v 'the broker was killed by signal 9$' | tr -d '\000' | sed 's/^/#   /'
 		;;
 	esac
