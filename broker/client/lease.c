@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -190,6 +191,9 @@ int lease_hold(const struct lease *lease, const struct gpumem *gpumem,
 
 /* ---- the ticket ---- */
 
+#define TICKET_TRIES 4
+#define UNANSWERED   INT_MIN
+
 static int ticket_connect(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -205,6 +209,7 @@ static int ticket_connect(const char *path)
 	return take_fd(&fd);
 }
 
+/* Returns: a descriptor; UNANSWERED, where the connection just ended; -errno. */
 static int ticket_answer(int connection)
 {
 	union {
@@ -226,12 +231,10 @@ static int ticket_answer(int connection)
 	do {
 		length = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
 	} while (length < 0 && errno == EINTR);
+	if (length == 0 || (length < 0 && errno == ECONNRESET))
+		return UNANSWERED;
 	if (length < 0)
 		return error_set(errno, "the ticket socket: %s", strerror(errno));
-	if (length == 0)
-		return error_set(ECONNRESET,
-				 "the ticket socket closed without an answer: this user "
-				 "has too many connections");
 	if (error)
 		return error_set(error, "the broker refused the ticket: %s",
 				 strerror(error));
@@ -242,7 +245,8 @@ static int ticket_answer(int connection)
 	return fd;
 }
 
-int lease_redeem(const struct lease *lease)
+/* Returns: as ticket_answer(). */
+static int ticket_send(const struct lease *lease)
 {
 	_cleanup_close_ int connection = ticket_connect(lease->socket);
 	int error;
@@ -251,7 +255,24 @@ int lease_redeem(const struct lease *lease)
 		return connection;
 	if (send(connection, lease->ticket, strlen(lease->ticket), MSG_NOSIGNAL) < 0) {
 		error = errno;
-		return error_set(error, "the ticket socket: %s", strerror(error));
+		return error == EPIPE ? UNANSWERED
+				      : error_set(error, "the ticket socket: %s",
+						  strerror(error));
 	}
 	return ticket_answer(connection);
+}
+
+/* A broker that dies ends its connections; the next one has the same socket. */
+int lease_redeem(const struct lease *lease)
+{
+	int fd = UNANSWERED;
+
+	for (int i = 0; i < TICKET_TRIES && fd == UNANSWERED; i++)
+		fd = ticket_send(lease);
+	if (fd == UNANSWERED)
+		return error_set(ECONNRESET,
+				 "the ticket socket closed without an answer, %d times: "
+				 "the broker died, or this user has too many connections",
+				 TICKET_TRIES);
+	return fd;
 }

@@ -54,6 +54,46 @@ test_the_example_of_the_documentation_works()
 	[ "$(sed -n '/^{$/,/^}$/p' "$docs/examples/saxpy.c" | grep -cv '^[{}]\?$')" -le 30 ]
 }
 
+# ticket_socket N: a ticket socket at $T/sanitizer/tickets that ends N connections without
+# an answer, as a broker does that dies (or the user has too many), and hands the next on.
+ticket_socket()
+{
+	cat >"$T/sanitizer/tickets.py" <<-'EOF'
+		import os, socket, sys
+		path, real, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+		listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		listener.bind(path)
+		os.chmod(path, 0o666)
+		listener.listen()
+		for _ in range(n):
+		    connection, _ = listener.accept()
+		    connection.recv(100)
+		    connection.close()
+		connection, _ = listener.accept()
+		with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as broker:
+		    broker.connect(real)
+		    broker.send(connection.recv(100))
+		    answer, fds, _, _ = socket.recv_fds(broker, 1, 1)
+		    socket.send_fds(connection, [answer], fds)
+	EOF
+	"${AS[@]}" python3 "$T/sanitizer/tickets.py" "$T/sanitizer/tickets" "$(readlink socket)" "$1" &
+	eventually '[ -S "$T/sanitizer/tickets" ]'
+}
+
+test_a_ticket_is_sent_again_when_the_broker_dies_before_the_answer()
+{
+	local said
+	echo 'x 1M kind=host' >control/alloc
+	ticket_socket 3
+	said=$(GPUMEM_SOCKET=$T/sanitizer/tickets client <<<'map 0 x')
+	rm "$T"/sanitizer/tickets*
+	is "$(tail -n 1 <<<"$said")" ok
+	ticket_socket 4
+	said=$(GPUMEM_SOCKET=$T/sanitizer/tickets client <<<'map 0 x')
+	rm "$T"/sanitizer/tickets*
+	like "$said" 'ECONNRESET the ticket socket closed without an answer, 4 times: the broker died, or this user has too many connections$'
+}
+
 test_names_may_have_folders()
 {
 	mkdir -p allocations/a/b
