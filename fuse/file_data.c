@@ -224,9 +224,8 @@ static void data_free(struct file *file, fuse_req_t req)
 {
 	struct data_file *data = data_of(file);
 
+	(void)req;
 	data_opened(data);
-	if (data->mapped)
-		mapping_put(file->view, req, data->writer.token);
 	identity_deinit(&data->identity);
 }
 
@@ -246,7 +245,7 @@ static const struct file_type data_type = {
 static void finish_open(struct data_file *data, fuse_req_t req,
 			struct fuse_file_info *info, bool host)
 {
-	int backing = host ? mapping_get(data->file.view, req, data->writer.token) : 0;
+	int backing = host ? mapping_get(data->file.view, data->writer.token) : 0;
 	int error = MIN(backing, 0);
 
 	data->mapped = backing > 0;

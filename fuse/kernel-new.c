@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* libfuse from 3.17 on says it all itself. */
+#include "backing.h"
 #include "kernel.h"
-
-#include <errno.h>
 
 static bool can_map;
 
 int kernel_hook(struct fuse_session *session)
 {
-	(void)session;
+	backing_begin(session);
 	return 0;
 }
 
@@ -30,20 +29,6 @@ void kernel_init(struct fuse_conn_info *connection)
 bool kernel_can_map(void)
 {
 	return can_map;
-}
-
-int kernel_backing_open(fuse_req_t req, int fd)
-{
-	int id;
-
-	errno = EOPNOTSUPP;
-	id = fuse_passthrough_open(req, fd);
-	return id > 0 ? id : -errno;
-}
-
-void kernel_backing_close(fuse_req_t req, int id)
-{
-	fuse_passthrough_close(req, id);
 }
 
 int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)

@@ -9,6 +9,7 @@
  * Passthrough only maps: because of FOPEN_DIRECT_IO reads and writes still come here.
  * Passthrough needs CAP_SYS_ADMIN; otherwise mapping is ENODEV.
  */
+#include "backing.h"
 #include "crash_request.h"
 #include "kernel.h"
 
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <linux/fuse.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 #ifndef FOPEN_PASSTHROUGH
@@ -26,15 +26,6 @@
 #endif
 #ifndef FUSE_PASSTHROUGH
 #define FUSE_PASSTHROUGH (1ULL << 37)
-#endif
-#ifndef FUSE_DEV_IOC_BACKING_OPEN
-struct fuse_backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-#define FUSE_DEV_IOC_BACKING_OPEN  _IOW(229, 1, struct fuse_backing_map)
-#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 #endif
 
 /* The end of struct fuse_init_out from flags2 on, as protocol 7.40 has it. */
@@ -53,7 +44,6 @@ struct open_out {
 _Static_assert(sizeof(struct open_out) == sizeof(struct fuse_open_out), "same reply");
 
 static uint64_t offered; /* flags of the kernel's INIT, before any other request */
-static int device = -1;	 /* the session's */
 
 /* Additions to the next reply of this thread. */
 static _Thread_local struct {
@@ -109,8 +99,8 @@ int kernel_hook(struct fuse_session *session)
 		.read = hook_read,
 	};
 
-	device = fuse_session_fd(session);
-	return fuse_session_custom_io(session, &io, device);
+	backing_begin(session);
+	return fuse_session_custom_io(session, &io, fuse_session_fd(session));
 }
 
 void kernel_look(const struct fuse_buf *request)
@@ -137,23 +127,6 @@ void kernel_init(struct fuse_conn_info *connection)
 bool kernel_can_map(void)
 {
 	return offered & FUSE_PASSTHROUGH;
-}
-
-int kernel_backing_open(fuse_req_t req, int fd)
-{
-	struct fuse_backing_map map = { .fd = fd };
-	int id = ioctl(device, FUSE_DEV_IOC_BACKING_OPEN, &map);
-
-	(void)req;
-	return id < 0 ? -errno : id;
-}
-
-void kernel_backing_close(fuse_req_t req, int id)
-{
-	uint32_t backing = id;
-
-	(void)req;
-	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &backing);
 }
 
 int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing)

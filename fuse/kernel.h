@@ -43,10 +43,6 @@ void kernel_init(struct fuse_conn_info *connection);
 /* Can files be mapped here, as far as is known? */
 bool kernel_can_map(void);
 
-/* Gives the kernel the memory behind a file. Returns: an id above 0; -errno. */
-int kernel_backing_open(fuse_req_t req, int fd);
-void kernel_backing_close(fuse_req_t req, int id);
-
 /* Answers an OPEN of data: direct, writes in parallel; mapped by backing unless it is 0.
  * Returns: as fuse_reply_open. */
 int kernel_reply_open(fuse_req_t req, struct fuse_file_info *info, int backing);

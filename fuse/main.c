@@ -11,6 +11,7 @@
  * requests are cancelled and open files closed; the broker gives everything back; and the
  * last step closes the connection, on which all these answers went.
  */
+#include "backing.h"
 #include "end.h"
 #include "handover.h"
 #include "install_paths.h"
@@ -376,6 +377,10 @@ static int start_view(struct server *server)
 		error = tickets_serve(server->tickets, server->broker);
 	if (!error)
 		error = kernel_hook(server->session);
+	if (!error)
+		broker_close_backings(server->broker, backing_close);
+	if (!error && server->goes_on)
+		error = mappings_resume(server->broker);
 	if (!error && server->goes_on)
 		error = takeover_begin(server->session, server->broker);
 	if (!error)
@@ -401,6 +406,7 @@ static int stop_broker(struct server *server)
 static void stop_view(struct server *server)
 {
 	broker_shutdown(server->broker);
+	broker_close_backings(server->broker, NULL);
 	mount_detach(&server->mount,
 		     __atomic_load_n(&server->has_ended, __ATOMIC_RELAXED));
 	server->transport = transport_free(server->transport);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "mapping.h"
 
+#include "backing.h"
 #include "base/def.h"
 #include "kernel.h"
 #include "view.h"
 
 #include <errno.h>
-#include <uthash.h>
-
-struct mapping {
-	struct token token;
-	int id;
-	unsigned int n_open;
-	UT_hash_handle hh;
-};
+#include <sys/mman.h>
 
 void mappings_init(struct mappings *mappings)
 {
@@ -22,13 +16,33 @@ void mappings_init(struct mappings *mappings)
 
 void mappings_deinit(struct mappings *mappings)
 {
-	struct mapping *mapping, *next;
-
-	HASH_ITER (hh, mappings->by_token, mapping, next) {
-		HASH_DEL(mappings->by_token, mapping);
-		free(mapping);
-	}
 	pthread_mutex_destroy(&mappings->lock);
+}
+
+/*
+ * The kernel counts its numbers up, so the next one is above all that the dead broker
+ * got. One that it could not note any more, or whose memory it was about to free, is on
+ * no record.
+ */
+int mappings_resume(struct broker *broker)
+{
+	_cleanup_close_ int fd = memfd_create("gpumem-number", MFD_CLOEXEC);
+	int next = fd < 0 ? -errno : backing_open(fd);
+	_cleanup_free_ uint8_t *is_used = NULL;
+
+	/* A kernel that lets this broker map nothing has no number. */
+	if (next <= 0)
+		return 0;
+	is_used = calloc((size_t)next, 1);
+	if (!is_used)
+		return -ENOMEM;
+	broker_mark_backings(broker, is_used, (uint32_t)next);
+	for (uint32_t i = 1; i < (uint32_t)next; i++) {
+		if (!is_used[i])
+			backing_close(i);
+	}
+	backing_close((uint32_t)next);
+	return 0;
 }
 
 /* Answers of a kernel that never lets this process map a file: a right, a call, a limit.
@@ -44,67 +58,36 @@ static bool is_final(int error)
 	return false;
 }
 
-/*
- * The ioctl is short, and under the lock so that no two opens make an id each. Returns:
- * 0, with NULL for no mapping; -errno when the kernel can't do it now.
- */
-static int add(struct view *view, fuse_req_t req, struct token token,
-	       struct mapping **ret_mapping)
+/* Short calls, under the lock. Returns: as mapping_get(). */
+static int number_new(struct view *view, struct token token)
 {
 	_cleanup_close_ int fd = broker_host_fd(view->broker, token);
-	struct mapping *mapping;
-	int id;
+	int number, error;
 
 	if (fd < 0)
 		return 0;
-	id = kernel_backing_open(req, fd);
-	if (id < 0) {
-		view->mappings.refused = is_final(-id);
-		return view->mappings.refused ? 0 : id;
+	number = backing_open(fd);
+	if (number < 0) {
+		view->mappings.refused = is_final(-number);
+		return view->mappings.refused ? 0 : number;
 	}
-	mapping = calloc(1, sizeof(*mapping));
-	if (!mapping) {
-		kernel_backing_close(req, id);
-		return -ENOMEM;
-	}
-	mapping->token = token;
-	mapping->id = id;
-	HASH_ADD(hh, view->mappings.by_token, token, sizeof(token), mapping);
-	*ret_mapping = mapping;
-	return 0;
+	error = broker_note_backing(view->broker, token, (uint32_t)number);
+	if (error)
+		backing_close((uint32_t)number);
+	return error ? error : number;
 }
 
-int mapping_get(struct view *view, fuse_req_t req, struct token token)
+int mapping_get(struct view *view, struct token token)
 {
 	struct mappings *mappings = &view->mappings;
-	struct mapping *mapping;
-	int id = 0, error = 0;
+	int number;
 
 	if (!kernel_can_map())
 		return 0;
 	pthread_mutex_lock(&mappings->lock);
-	HASH_FIND(hh, mappings->by_token, &token, sizeof(token), mapping);
-	if (!mapping && !mappings->refused)
-		error = add(view, req, token, &mapping);
-	if (mapping) {
-		mapping->n_open++;
-		id = mapping->id;
-	}
+	number = (int)broker_backing(view->broker, token);
+	if (!number && !mappings->refused)
+		number = number_new(view, token);
 	pthread_mutex_unlock(&mappings->lock);
-	return error ? error : id;
-}
-
-void mapping_put(struct view *view, fuse_req_t req, struct token token)
-{
-	struct mappings *mappings = &view->mappings;
-	struct mapping *mapping;
-
-	pthread_mutex_lock(&mappings->lock);
-	HASH_FIND(hh, mappings->by_token, &token, sizeof(token), mapping);
-	if (mapping && --mapping->n_open == 0) {
-		kernel_backing_close(req, mapping->id);
-		HASH_DEL(mappings->by_token, mapping);
-		free(mapping);
-	}
-	pthread_mutex_unlock(&mappings->lock);
+	return number;
 }

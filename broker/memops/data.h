@@ -99,6 +99,22 @@ int broker_note_opening(struct broker *broker, struct token token, bool ended);
 int broker_host_fd(struct broker *broker, struct token token);
 
 /*
+ * The kernel's number of such memory stays the same until the memory is freed, in the
+ * next brokers, too: the kernel opens a file again only with the number of those who have
+ * it open. Returns: the number; 0: none was noted.
+ */
+uint32_t broker_backing(struct broker *broker, struct token token);
+
+/* Returns: 0; -ESTALE, and the number is the caller's. */
+int broker_note_backing(struct broker *broker, struct token token, uint32_t backing);
+
+/* From here on the kernel is told when memory with a number is freed. NULL: no more. */
+void broker_close_backings(struct broker *broker, void (*close)(uint32_t backing));
+
+/* Sets is_used of each number below n that the memory of a block has. */
+void broker_mark_backings(struct broker *broker, uint8_t *is_used, uint32_t n);
+
+/*
  * chmod, chown, chgrp. The values (mode_t)-1, (uid_t)-1 and (gid_t)-1 mean no change.
  * Waits for no GPU and no worker: the change counts from the return on. Returns: 0;
  * -EPERM, -ESTALE, -ENOMEM, -EMFILE.

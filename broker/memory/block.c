@@ -142,6 +142,7 @@ void block_save(const struct memory *memory, const struct block *block, uint32_t
 		.guard = block->guard,
 		.cells = cells,
 		.payer = block->payer ? block->payer->uid : 0,
+		.backing = block->backing,
 	};
 
 	records_save(memory->records, RECORD_BLOCK, block->record, &record);
@@ -447,6 +448,7 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 	block->size = record->size;
 	block->place = record->place;
 	block->guard = (enum guard)record->guard;
+	block->backing = record->backing;
 	block->record = index;
 	block->record_generation = record->record.generation;
 	block->fd = fd;
@@ -486,8 +488,13 @@ uint8_t *block_bytes_at(const struct block *block, uint64_t address)
 
 void block_free(struct memory *memory, struct block *block)
 {
+	void (*backing_close)(uint32_t backing);
+
 	if (block->memory)
 		munmap(block->memory, block->size);
+	backing_close = __atomic_load_n(&memory->backing_close, __ATOMIC_ACQUIRE);
+	if (block->backing && backing_close)
+		backing_close(block->backing);
 	block_unkeep(memory, block);
 	close(block->fd);
 	block_give_address(memory, block);

@@ -73,6 +73,7 @@ struct block {
 	struct slab *slab;    /* NULL: the block serves a single allocation */
 	struct owner *payer;  /* charged for the memory, until block_free() */
 	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
+	uint32_t backing;     /* under registry.lock: block_record has it; 0: none */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:
@@ -87,6 +88,9 @@ struct memory {
 	struct cuda_driver *driver;
 	struct records *records; /* of blocks; NULL: none are kept, like the next: */
 	struct keep *keep;
+	/* Tells the kernel that files of a block can't be mapped any more; may be NULL.
+	 */
+	void (*backing_close)(uint32_t backing); /* atomic */
 	pthread_mutex_t lock;
 	unsigned int n_devices;
 	uint64_t granularity;

@@ -94,6 +94,9 @@ struct block_record {
 	uint32_t guard;
 	uint32_t cells; /* a slab of cells: 1 and the class of their size; else 0 */
 	uint32_t payer; /* uid charged for the descriptor of a slab */
+	/* The kernel's number of the memory, where files of it can be mapped; 0: none. */
+	uint32_t backing;
+	uint32_t reserved;
 };
 
 enum allocation_record_flag {

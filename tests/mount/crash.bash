@@ -313,6 +313,50 @@ test_descriptors_of_other_files_are_stale()
 	end
 }
 
+# The kernel opens a file again only with the memory that it has been given for the file.
+test_host_memory_that_is_mapped_at_a_death_can_be_opened_and_mapped()
+{
+	needs_root 'no other broker lets programs map'
+	keep
+	say alloc 'x 1M kind=host'
+	py "$O" <<-'EOF'
+		path, broker = f"{sys.argv[1]}/allocations/x/data", f"{sys.argv[1]}/pid"
+		old = os.open(path, os.O_RDWR)
+		memory = mmap.mmap(old, 1 << 20)
+		for word in (b"first", b"again"):
+		    pid = open(broker).read()
+		    os.kill(int(pid), signal.SIGKILL)
+		    while attempt(lambda: open(broker).read()) == pid:
+		        pass
+		    memory[:5] = word
+		    new = os.open(path, os.O_RDWR)
+		    assert os.pread(new, 5, 0) == word, os.pread(new, 5, 0)
+		    assert mmap.mmap(new, 1 << 20)[:5] == word
+		    os.close(new)
+		memory.close()
+		attempt(os.close, old)
+		assert open(path, "rb").read(5) == b"again"
+	EOF
+	end
+}
+
+test_mapped_memory_of_the_host_is_given_back_after_a_death()
+{
+	local closed open
+	needs_root 'no other broker lets programs map'
+	keep
+	say alloc 'x 1M kind=host'
+	say alloc 'y 1M kind=host'
+	exec {closed}<>"$O/allocations/x/data" {open}<>"$O/allocations/y/data"
+	die
+	exec {closed}>&-
+	die
+	rmdir "$O"/allocations/*
+	is "$(python3 "$here/backing.py" "$(<"$T/own/pid")")" 0
+	exec {open}>&-
+	end
+}
+
 test_memory_that_ends_with_something_ends_with_the_broker()
 {
 	local control

@@ -154,3 +154,41 @@ int broker_host_fd(struct broker *broker, struct token token)
 	pthread_mutex_unlock(&broker->lock);
 	return fd;
 }
+
+uint32_t broker_backing(struct broker *broker, struct token token)
+{
+	const struct object *object;
+	uint32_t backing;
+
+	pthread_mutex_lock(&broker->lock);
+	object = fake_resolve(broker, OBJECT_ALLOCATION, token);
+	backing = object ? object->backing : 0;
+	pthread_mutex_unlock(&broker->lock);
+	return backing;
+}
+
+int broker_note_backing(struct broker *broker, struct token token, uint32_t backing)
+{
+	struct object *object;
+
+	pthread_mutex_lock(&broker->lock);
+	object = fake_resolve(broker, OBJECT_ALLOCATION, token);
+	if (object)
+		object->backing = backing;
+	pthread_mutex_unlock(&broker->lock);
+	return object ? 0 : -ESTALE;
+}
+
+/* Its memory is freed with the mount, and no other fake follows it. */
+void broker_close_backings(struct broker *broker, void (*close)(uint32_t backing))
+{
+	(void)broker;
+	(void)close;
+}
+
+void broker_mark_backings(struct broker *broker, uint8_t *is_used, uint32_t n)
+{
+	(void)broker;
+	(void)is_used;
+	(void)n;
+}

@@ -20,6 +20,7 @@ struct object {
 	int fd;
 	uint8_t *bytes;
 	int64_t changed_s;
+	uint32_t backing;
 };
 
 struct objects {
