@@ -2,7 +2,8 @@
 # The broker dies at each step of its own, and the session goes on (crashes.py).
 #
 # A build with -Dcrash_points=true. Environment: GPUMEM_CRASHES=STRIDE takes each STRIDE-th
-# point in place of a few: 1 is all of them, a quarter of an hour. GPUMEM_CRASHES_SEED, to repeat.
+# point in place of a few: 1 is all of them, a quarter of an hour. GPUMEM_CRASHES_FIRST, the
+# first of them, and GPUMEM_CRASHES_SEED are to repeat a run.
 export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_CRASHES:+36}0 + 120))}
 . "${BASH_SOURCE%/*}/lib.bash"
 
@@ -20,14 +21,14 @@ crashes()
 
 test_the_broker_dies_once_at_any_point()
 {
-	crashes once "${GPUMEM_CRASHES:-89}"
+	crashes once "${GPUMEM_CRASHES:-89}" "${GPUMEM_CRASHES_FIRST:-1}"
 }
 
 test_the_next_broker_dies_while_it_begins()
 {
-	local seed=${GPUMEM_CRASHES_SEED:-$RANDOM}
+	local seed=${GPUMEM_CRASHES_SEED:-$RANDOM} stride=${GPUMEM_CRASHES:-127}
 	echo "# seed $seed"
-	crashes twice "${GPUMEM_CRASHES:-127}" "$seed"
+	crashes twice "$stride" "${GPUMEM_CRASHES_FIRST:-$((1 + seed % stride))}" "$seed"
 }
 
 main "$@"

@@ -1,7 +1,7 @@
 """A session that a broker doesn't survive: it kills itself at each step of its own.
 
-    python3 crashes.py FOLDER GPUMEMD once STRIDE [FIRST]
-    python3 crashes.py FOLDER GPUMEMD twice STRIDE SEED
+    python3 crashes.py FOLDER GPUMEMD once STRIDE FIRST
+    python3 crashes.py FOLDER GPUMEMD twice STRIDE FIRST SEED
     python3 crashes.py FOLDER GPUMEMD recovery POINT
 
 FOLDER has mnt, the mount of a broker with a keeper; pid, the keeper's process; stderr,
@@ -14,6 +14,7 @@ then it is looked up and done again. After each run all is compared: objects, re
 descriptors of the keeper, and the driver's memory.
 """
 import errno
+import mmap
 import os
 import random
 import re
@@ -22,6 +23,8 @@ import struct
 import subprocess
 import sys
 import time
+
+import backing
 
 FOLDER, GPUMEMD = sys.argv[1:3]
 M = f"{FOLDER}/mnt"
@@ -225,6 +228,83 @@ class Allocation:
         expect(self.data() == self.bytes, "the bytes of", self.name)
 
 
+class Mapped:
+    """Host memory that a program maps by `data`, across the deaths."""
+
+    def __init__(self):
+        self.allocation = Allocation("mapped", MIB, kind="host")
+        self.fd = attempt(lambda: os.open(self.allocation.path(True, "data"), os.O_RDWR))
+        self.memory = mmap.mmap(self.fd, MIB)
+        self.allocation.bytes = pattern(MIB, 6)
+        self.memory[:] = self.allocation.bytes
+
+    def check(self):
+        expect(self.memory[:] == self.allocation.bytes, "the bytes of the mapping")
+
+    def close(self):
+        self.memory.close()
+        close(self.fd)
+
+
+class Module:
+    """A kernel that adds 1; each launch is done once, or was an error and is not done."""
+    IMAGE = b"""\
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry add(.param .u64 sum)
+{
+	.reg .b32 %v;
+	.reg .b64 %a;
+	ld.param.u64 %a, [sum];
+	ld.global.u32 %v, [%a];
+	add.u32 %v, %v, 1;
+	st.global.u32 [%a], %v;
+	ret;
+}
+"""
+
+    def __init__(self, name):
+        self.name, self.n_launched = name, 0
+        make_folder(self.path())
+        attempt(lambda: write(self.path("image"), self.IMAGE),
+                lambda: self.state() == "loaded")
+        self.functions = self.listed()
+        session.modules.append(self)
+
+    def path(self, file=""):
+        return f"modules/{self.name}" + (f"/{file}" if file else "")
+
+    def state(self):
+        return read(self.path("state")).strip()
+
+    def listed(self):
+        """Names and inodes."""
+        def do():
+            with os.scandir(f"{M}/{self.path('functions')}") as entries:
+                return sorted((entry.name, entry.inode()) for entry in entries)
+        return attempt(do)
+
+    def launch(self, to):
+        self.n_launched += 1
+        to.bytes = struct.pack("I", self.n_launched) + to.bytes[4:]
+        line("launch", f"{self.name} add grid=1 block=1 {to.name}",
+             lambda: to.data() == to.bytes)
+
+    def move(self, name):
+        rename(self.path(), f"modules/{name}")
+        self.name = name
+
+    def free(self):
+        remove(self.path())
+        session.modules.remove(self)
+
+    def check(self):
+        expect(self.state() == "loaded", self.name, "is", self.state())
+        expect(read(self.path("image")).encode() == self.IMAGE, "image of", self.name)
+        expect(self.listed() == self.functions, "functions:", self.listed(), self.functions)
+
+
 def pattern(size, seed):
     return random.Random(seed).randbytes(size)
 
@@ -275,6 +355,14 @@ class Lease:
 
 # ---- the session ----
 
+def close(fd):
+    """A descriptor of before a death is stale, and closed nevertheless."""
+    try:
+        os.close(fd)
+    except OSError as error:
+        expect(error.errno in (errno.ESTALE, errno.EIO), "close:", error)
+
+
 class Temporary:
     """An allocation that ends with its descriptor, or with the broker."""
 
@@ -289,10 +377,7 @@ class Temporary:
         os.write(self.fd, b"temporary 2M kind=host until=close")
 
     def close(self):
-        try:
-            os.close(self.fd)
-        except OSError as error:
-            expect(error.errno in (errno.ESTALE, errno.EIO), "close:", error)
+        close(self.fd)
         self.fd = -1
 
     def end(self):
@@ -302,7 +387,7 @@ class Temporary:
 
 class Session:
     def __init__(self):
-        self.objects, self.lease = [], None
+        self.objects, self.modules, self.lease, self.mapped = [], [], None, None
 
     def limits(self):
         """An owner without anything is there for a while yet, so mkdir is for the first."""
@@ -326,6 +411,7 @@ class Session:
         host = Allocation("host", 100 * 1000, kind="host")
         host.write(pattern(host.size, 2))
         small.write(pattern(small.size, 3))
+        self.mapped = Mapped()
         self.limits()
         temporary = Temporary()
         make_folder("allocations/folder")
@@ -345,6 +431,7 @@ class Session:
         copy.bytes = b"\7\0\0\0" * 1024 + copy.bytes[4096:]
         temporary.end()
         self.files(copy)
+        self.launches()
         self.publish(small)
         self.truncate()
         managed = Allocation("managed", MIB, kind="managed")
@@ -359,6 +446,14 @@ class Session:
         line("load", f"loaded path={path}")
         loaded.bytes = copy.bytes
         copy.free()
+
+    def launches(self):
+        make_folder("modules/folder")
+        module = Module("adder")
+        total = Allocation("sum", PAGE)
+        module.launch(total)
+        module.move("folder/renamed")
+        module.launch(total)
 
     def publish(self, old):
         new = Allocation("new", PAGE)
@@ -376,12 +471,20 @@ class Session:
     def check(self):
         self.check_limits()
         check_objects(self.objects, 1)
+        for one in self.modules:
+            one.check()
+        expect(value("status", "modules") == len(self.modules), "status:", read("status"))
         self.lease.check()
+        self.mapped.check()
 
     def end(self):
         """Frees all; the lease outlives its allocation."""
+        self.mapped.close()
         while self.objects:
             self.objects[0].free()
+        while self.modules:
+            self.modules[0].free()
+        remove("modules/folder")
         remove("allocations/models/below")
         remove("allocations/models")
         self.lease.check()
@@ -428,9 +531,9 @@ def recorded():
     """Allocations by id: (name, bytes, address, mode), of those that have a name."""
     found = {}
     for row in journal().get("allocation", {}).values():
-        name, number, size, address, mode = re.match(
-            r"(.*): id (\d+), (\d+) bytes at (\w+), .* mode (\d+)", row).groups()
-        if not row.endswith(", freed"):
+        name, number, size, address, mode, marks = re.match(
+            r"(.*): id (\d+), (\d+) bytes at (\w+), .* mode (\d+)(.*)", row).groups()
+        if "freed" not in marks.split(", "):
             expect(number not in found, "two records have the id", number)
             found[number] = (name, int(size), address, int(mode, 8))
     return found
@@ -450,8 +553,9 @@ def differences():
     """Blocks: in the records, at the keeper, at the driver. Returns: what differs; None."""
     records = journal()
     held = keeper_descriptors() - n_own
-    if held != len(records.get("block", {})):
-        return f"the keeper holds {held} blocks; records: {records.get('block')}"
+    named = {kind: records[kind] for kind in ("block", "image") if kind in records}
+    if held != sum(len(of_kind) for of_kind in named.values()):
+        return f"the keeper holds {held} descriptors; records: {named}"
     used = int(read("devices/0/memory_used_bytes"))
     if used != block_bytes(records):
         return f"the driver's memory is {used}; records: {records.get('block')}"
@@ -485,17 +589,28 @@ def check_said(n_deaths):
     expect(len(said) == n_deaths, len(said), "deaths, and planned were", n_deaths)
 
 
+KINDS_OF_OBJECTS = ("allocation", "folder", "function", "image", "lease", "module")
+
+
 def left_over():
     """What has no name any more: a pool keeps an empty slab of each place for a while."""
     records = journal()
     blocks = [one for one in records.pop("block", {}).values() if " a slab of " not in one]
-    left = {kind: records[kind] for kind in ("allocation", "folder", "lease") if kind in records}
+    left = {kind: records[kind] for kind in KINDS_OF_OBJECTS if kind in records}
     return f"left over: {left} {blocks}" if left or blocks else None
+
+
+def check_backings():
+    """The kernel has no memory of the mount's files any more."""
+    global next_backing
+    found, next_backing = backing.take_all(device, next_backing)
+    expect(not found, "the kernel still has memory of files:", *found)
 
 
 def check_empty():
     check_objects([], 0)
     eventually(left_over)
+    check_backings()
 
 
 def run_session(points):
@@ -537,12 +652,13 @@ with open(f"{FOLDER}/pid") as file:
     keeper = file.read().strip()
 session = None
 n_points = 0
+device, next_backing = backing.device_of(int(keeper)), 1
 n_own = keeper_descriptors()
 run_session([])
 
 n_runs = n_deaths = 0
 if mode == "once":
-    point = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    point = int(sys.argv[5])
     while died := run_with_deaths(point):
         n_runs, n_deaths, point = n_runs + 1, n_deaths + died, point + stride
 elif mode == "recovery":
@@ -550,9 +666,11 @@ elif mode == "recovery":
         n_deaths += run_with_deaths(stride, stride + later)
         n_runs += 1
 else:
-    chance = random.Random(int(sys.argv[5]))
-    for point in range(1 + chance.randrange(stride), n_points, stride):
-        n_deaths += run_with_deaths(point, point + chance.randint(1, 120))
+    first, seed = int(sys.argv[5]), int(sys.argv[6])
+    for point in range(first, n_points, stride):
+        # Each run has a chance of its own, so that one is repeated alone.
+        later = random.Random(f"{seed} {point}").randint(1, 120)
+        n_deaths += run_with_deaths(point, point + later)
         n_runs += 1
 print(f"# {n_points} points in a session, {n_runs} runs, {n_deaths} deaths")
 for where, n in sorted(places.items()):
