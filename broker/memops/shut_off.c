@@ -44,8 +44,8 @@ static int use_refuse(const struct op *op, const struct use *use, bool began,
 	return refuse(refusal, EACCES,
 		      "allocation %s of uid %u was shut off from uid %u, with mode %04o, "
 		      "%s %s %s%s",
-		      name.text, allocation->owner->uid, op->payer->uid,
-		      allocation->mode, when, article, what, end);
+		      name.text, allocation->owner->uid, op->payer->uid, allocation->mode,
+		      when, article, what, end);
 }
 
 /* ---- what waits ---- */
@@ -81,14 +81,13 @@ static void guest_end(const struct op *op, const struct use *use, uint32_t epoch
 	const struct kernel_class *kernel = op->class->kernel;
 	bool freed = use->allocation->state == ALLOCATION_FREED;
 
-	checkpoint_insist(op->broker, op->worker, epoch,
-			  "was ended: %s %s still used allocation %s %g s after that was %s",
-			  kernel ? "kernel" : "a",
-			  kernel ? kernel->name(op) : op->class->what,
-			  allocation_name(use->allocation).text,
-			  (freed && op->shut_off ? 2 : 1) *
-				  op->broker->ops->give_back_ms / 1000.0,
-			  freed ? "freed" : "shut off");
+	checkpoint_insist(
+		op->broker, op->worker, epoch,
+		"was ended: %s %s still used allocation %s %g s after that was %s",
+		kernel ? "kernel" : "a", kernel ? kernel->name(op) : op->class->what,
+		allocation_name(use->allocation).text,
+		(freed && op->shut_off ? 2 : 1) * op->broker->ops->give_back_ms / 1000.0,
+		freed ? "freed" : "shut off");
 }
 
 /* The time limit has passed: the worker has not answered, or has no buffer left. */

@@ -15,15 +15,15 @@ struct refusal;
 struct worker;
 
 /*
- * Guests' ops that wait are turned away. Copies in pieces end before their next piece, and
- * the worker that does not answer a piece within the time limit is ended. Under
+ * Guests' ops that wait are turned away. Copies in pieces end before their next piece,
+ * and the worker that does not answer a piece within the time limit is ended. Under
  * registry.lock. Returns: 0; -ENOMEM, perhaps with some ended.
  */
 int guests_turn_away(struct allocation *allocation, struct op **ready);
 
 /*
- * Ends workers in which guests' ops that have begun still use the allocation of an op: the
- * ops before this one, in one worker, or in all (NULL). Under registry.lock.
+ * Ends workers in which guests' ops that have begun still use the allocation of an op:
+ * the ops before this one, in one worker, or in all (NULL). Under registry.lock.
  */
 void guests_end_before(const struct op *op, const struct worker *worker);
 
