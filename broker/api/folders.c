@@ -57,10 +57,14 @@ struct full_name folder_name_in(struct registry *registry, enum object_type type
 				struct name_in at)
 {
 	const struct folder *folder = folder_in(registry, type, at.in);
+	const struct module *module =
+		folder || type != OBJECT_MODULE ? NULL : module_get(registry, at.in);
 	struct full_name above = { "" }, name;
 
 	if (folder && folder->entry.folder)
 		above = entry_name(&folder->entry);
+	else if (module)
+		above = module_name(module);
 	(void)snprintf(name.text, sizeof(name.text), "%.520s%s%.63s", above.text,
 		       *above.text ? "/" : "", at.name);
 	return name;
@@ -183,16 +187,18 @@ static int check_module(struct module *module, const struct caller *caller,
 
 /* The module becomes a folder, with room for a name. */
 static int open_module(struct broker *broker, struct module *module,
-		       const struct caller *caller, struct folder **ret_folder,
-		       struct refusal *refusal)
+		       struct folder **ret_folder, struct refusal *refusal)
 {
 	int r = folder_from_module(ret_folder, broker->registry, module);
 
-	if (r < 0)
-		return refuse_folder(r, module->owner, refusal);
+	return r < 0 ? refuse_folder(r, module->owner, refusal) : 0;
+}
+
+static void note_opened(struct broker *broker, const struct folder *folder,
+			const struct caller *caller)
+{
 	journal_event_by(broker->journal, caller, "mkdir modules/%s",
-			 entry_name(&(*ret_folder)->entry).text);
-	return 0;
+			 entry_name(&folder->entry).text);
 }
 
 /* The folder in which a name is to be made, or the module that is to become one. */
@@ -211,17 +217,30 @@ static int find_folder(struct broker *broker, enum object_type type, struct toke
 	return check_module(*ret_module, caller, refusal);
 }
 
-/* The same, made a folder. */
-static int open_folder(struct broker *broker, enum object_type type, struct token in,
-		       const struct caller *caller, struct folder **ret_folder,
-		       struct refusal *refusal)
+/* A module in a folder, or in a module that becomes one. */
+static int make_module(struct broker *broker, struct name_in at, mode_t mode,
+		       const struct caller *caller, struct owner *owner,
+		       struct token *ret_token, struct refusal *refusal)
 {
-	struct module *module;
-	int r = find_folder(broker, type, in, caller, ret_folder, &module, refusal);
+	struct module *above;
+	struct folder *in;
+	int r;
 
-	if (r < 0 || !module)
+	r = find_folder(broker, OBJECT_MODULE, at.in, caller, &in, &above, refusal);
+	if (r == 0 && above)
+		r = open_module(broker, above, &in, refusal);
+	if (r < 0)
 		return r;
-	return open_module(broker, module, caller, ret_folder, refusal);
+	r = module_create(broker, in, at.name, owner, mode, ret_token, refusal);
+	if (r < 0 && above)
+		folder_to_module(broker->registry, in);
+	if (r < 0)
+		return r;
+	if (above)
+		note_opened(broker, in, caller);
+	journal_event_by(broker->journal, caller, "create modules/%s",
+			 folder_name_in(broker->registry, OBJECT_MODULE, at).text);
+	return 0;
 }
 
 int folder_make_name(struct broker *broker, enum object_type type, struct name_in at,
@@ -229,13 +248,14 @@ int folder_make_name(struct broker *broker, enum object_type type, struct name_i
 		     struct object_ref *ret_object, struct refusal *refusal)
 {
 	struct folder *in, *folder;
-	int r = open_folder(broker, type, at.in, caller, &in, refusal);
+	int r;
 
-	if (r < 0)
-		return r;
 	if (type == OBJECT_MODULE)
-		return module_create(broker, in, at.name, owner, caller, mode,
-				     &ret_object->token, refusal);
+		return make_module(broker, at, mode, caller, owner, &ret_object->token,
+				   refusal);
+	in = folder_in(broker->registry, type, at.in);
+	if (!in)
+		return refuse(refusal, ESTALE, "the folder has been removed");
 	r = folder_new(&folder, broker->registry, in, at.name, owner);
 	if (r == -EEXIST)
 		return refuse(refusal, EEXIST, "%s is there already", at.name);
@@ -375,9 +395,11 @@ static int rename_check(struct rename *rename, enum object_type type, struct tok
 	if (r == 0 && ((!module && folder_reserve(rename->to.folder, 1) < 0) ||
 		       folder_reserve(rename->entry->folder, 1) < 0))
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
-	if (r == 0 && module)
-		r = open_module(broker, module, rename->caller, &rename->to.folder,
-				refusal);
+	if (r < 0 || !module)
+		return r;
+	r = open_module(broker, module, &rename->to.folder, refusal);
+	if (r == 0)
+		note_opened(broker, rename->to.folder, rename->caller);
 	return r;
 }
 

@@ -199,8 +199,8 @@ void module_put_image(struct broker *broker, struct image *image)
 /* ---- making and removing ---- */
 
 int module_create(struct broker *broker, struct folder *folder, const char *name,
-		  struct owner *owner, const struct caller *caller, mode_t folder_mode,
-		  struct token *ret_token, struct refusal *refusal)
+		  struct owner *owner, mode_t folder_mode, struct token *ret_token,
+		  struct refusal *refusal)
 {
 	_cleanup_text_ struct text share = TEXT_INIT;
 	struct module *module;
@@ -218,8 +218,6 @@ int module_create(struct broker *broker, struct folder *folder, const char *name
 	module->folder_mode = (uint16_t)(folder_mode & 0777);
 	module_save(module);
 	*ret_token = (struct token){ module->slot, module->slot_generation };
-	journal_event_by(broker->journal, caller, "create modules/%s",
-			 module_name(module).text);
 	return 0;
 }
 

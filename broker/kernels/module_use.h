@@ -101,8 +101,8 @@ void image_end(struct broker *broker, struct image *image);
  * Returns: 0; -EEXIST, -EDQUOT, -ENOMEM.
  */
 int module_create(struct broker *broker, struct folder *folder, const char *name,
-		  struct owner *owner, const struct caller *caller, mode_t folder_mode,
-		  struct token *ret_token, struct refusal *refusal);
+		  struct owner *owner, mode_t folder_mode, struct token *ret_token,
+		  struct refusal *refusal);
 
 /*
  * rmdir. With registry.lock held; releases the lock. Returns: 0; -EPERM, -EBUSY.

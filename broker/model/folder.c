@@ -341,6 +341,22 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	return 0;
 }
 
+void folder_to_module(struct registry *registry, struct folder *folder)
+{
+	struct module *module = take_ptr(folder->module);
+	struct folder *in = folder->entry.folder;
+
+	records_begin(registry->records);
+	entry_remove(&folder->entry);
+	free(take_ptr(module->entry.former));
+	if (entry_add(&module->entry, in, folder->entry.name) < 0)
+		abort(); /* the folder has left room */
+	module_unbecome(registry, module);
+	module_save(module);
+	folder_free(registry, folder);
+	records_end(registry->records);
+}
+
 struct folder *folder_free(struct registry *registry, struct folder *folder)
 {
 	if (folder->entry.folder)

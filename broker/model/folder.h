@@ -134,6 +134,8 @@ int folder_new(struct folder **ret_folder, struct registry *registry, struct fol
  */
 int folder_from_module(struct folder **ret_folder, struct registry *registry,
 		       struct module *module);
+/* Undoes this, while the folder is empty. */
+void folder_to_module(struct registry *registry, struct folder *folder);
 
 /*
  * Makes a folder of its record, out of the tree, in its old slot. For save.c.

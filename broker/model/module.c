@@ -148,6 +148,13 @@ void module_become(struct registry *registry, struct module *module,
 	module->folder = folder;
 }
 
+void module_unbecome(struct registry *registry, struct module *module)
+{
+	share_restore(module->owner, SHARE_MODULES, 1);
+	registry->n_modules++;
+	module->folder = NULL;
+}
+
 struct full_name module_name(const struct module *module)
 {
 	return entry_name(&module->entry);

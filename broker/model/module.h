@@ -117,9 +117,10 @@ struct module *module_of(struct entry *entry);
 /* The module of a token. NULL: it is gone, or has become a folder. */
 struct module *module_get(const struct registry *registry, struct token token);
 
-/* The module leaves the tree and the counts, and becomes the folder. */
+/* The module leaves the tree and the counts, and becomes the folder; or comes back. */
 void module_become(struct registry *registry, struct module *module,
 		   struct folder *folder);
+void module_unbecome(struct registry *registry, struct module *module);
 
 /* Puts a module that another broker had into the tree and the counts. Returns: 0;
  * -EEXIST, -ENOMEM. */
