@@ -188,6 +188,15 @@ static bool use_waits_for(const struct use *use, const struct use *before)
 	return use_conflicts(use, before);
 }
 
+/*
+ * A work waits for those before it on its stream up to the first that is not detached: a
+ * detached one waits for nothing. The next of them; NULL: this was the first.
+ */
+static struct work *stream_next_before(const struct work *before)
+{
+	return before->detached ? before->stream_before : NULL;
+}
+
 /* Undoes work_wait_for() for a work that could not be added. */
 static void work_forget_waits(struct work *work)
 {
@@ -198,8 +207,9 @@ static void work_forget_waits(struct work *work)
 		     before = use_next_before(use, before))
 			work_unwait(work, before->work);
 	}
-	if (work->stream && work->stream->last)
-		work_unwait(work, work->stream->last);
+	for (struct work *before = work->stream ? work->stream->last : NULL; before;
+	     before = stream_next_before(before))
+		work_unwait(work, before);
 	work->n_before = work->n_ahead = work->n_waits = 0;
 	work->n_after = work->n_after_due = 0;
 }
@@ -220,8 +230,12 @@ static int work_find_waits(struct work *work)
 				return r;
 		}
 	}
-	if (work->stream && work->stream->last)
-		return work_wait_for(work, work->stream->last);
+	for (struct work *before = work->stream ? work->stream->last : NULL; before;
+	     before = stream_next_before(before)) {
+		r = work_wait_for(work, before);
+		if (r < 0)
+			return r;
+	}
 	return 0;
 }
 
@@ -508,8 +522,9 @@ static void work_forget_predecessors(struct work *work)
 			work_unfollow_early(work, use->work);
 		}
 	}
-	if (work->stream_before)
-		work_unfollow_early(work, work->stream_before);
+	for (struct work *before = work->stream_before; before;
+	     before = stream_next_before(before))
+		work_unfollow_early(work, before);
 }
 
 static bool work_follows(const struct work *work, const struct work *before)
@@ -521,11 +536,18 @@ static bool work_follows(const struct work *work, const struct work *before)
 	return false;
 }
 
-/* The next work on the stream waits for the one before. Returns: 0; -ENOMEM. */
+/*
+ * The next work on the stream waits for the one before; those between are detached, too.
+ * Returns: 0; -ENOMEM.
+ */
 static int work_bequeath_stream(struct work *work)
 {
 	struct work *before = work->stream_before, *after = work->stream_after;
 
+	while (before && before->detached)
+		before = before->stream_before;
+	while (after && after->detached)
+		after = after->stream_after;
 	if (!before || !after || work_follows(after, before))
 		return 0;
 	return work_wait_for(after, before);
@@ -549,6 +571,7 @@ int order_detach(struct work *work)
 		return r;
 	work_forget_predecessors(work);
 	assert(work->n_before == 0 && work->n_ahead == 0);
+	work->detached = true;
 	return 0;
 }
 

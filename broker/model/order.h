@@ -115,6 +115,7 @@ struct work {
 			       lose the memory meanwhile; NULL: no matter */
 
 	struct work *stream_before, *stream_after; /* neighbours on the stream */
+	bool detached; /* and not done yet: waits for nothing, and does not run */
 
 	unsigned int n_before; /* works to wait for before this work begins */
 	unsigned int n_ahead;  /* unfinished predecessors in its chain, plus 1 while this

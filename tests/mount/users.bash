@@ -491,6 +491,11 @@ os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"all
 	is "$(by $bob run 'od -A n -t u1 -N 4 allocations/mine/data')" '   7   7   7   7'
 	used_endlessly_by $bob mine+32
 	turned_away 'the copy' 'echo "mine from=pub wait=0" >control/copy'
+	# Both wait for the kernel: the copy for its memory, the launch for the stream.
+	by $alice run 'chmod 666 allocations/pub'
+	by $bob run 'echo "pub from=mine wait=0" >control/copy; echo "order add grid=1 block=1 in:pub i32:1 pub wait=0" >control/launch'
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 10 dd of=allocations/pub/data conv=notrunc status=none'
 	is "$(<owners/$bob/restarts)" 0
 	kernels_end_of $bob
 	cd "$M"

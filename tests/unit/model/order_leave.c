@@ -182,6 +182,27 @@ Test(order_leave, question_waits_for_nothing_and_only_the_free_waits_for_it)
 	expect_empty();
 }
 
+/* The second is detached before the first has ended: what comes behind on the stream still
+ * waits for the kernel. */
+Test(order_leave, works_on_a_stream_are_detached_one_after_the_other)
+{
+	const struct use y_write = { .allocation = &y, .length = 8, .write = true };
+	struct work *begun = kernel(&s), *first, *second, *behind;
+
+	cr_assert(eq(uint, send_work(begun, 1), 0));
+	first = add((struct work){ .stream = &s, .may_leave = true }, y_write);
+	second = add((struct work){ .stream = &s, .may_leave = true, .chain = &x },
+		     y_write);
+	behind = add((struct work){ .stream = &s }, (struct use){ 0 });
+	cr_assert(eq(int, order_detach(first), 0));
+	cr_assert(eq(int, order_detach(second), 0));
+	cr_assert(eq(uint, finish(first) + finish(second), 0));
+	cr_assert(eq(uint, behind->n_before, 1));
+	cr_assert(eq(uint, finish(begun), 1));
+	finish(behind);
+	expect_empty();
+}
+
 /* So many that a reader and a writer of each can't be compared under the lock. */
 #define MANY 400
 

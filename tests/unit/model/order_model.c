@@ -136,33 +136,50 @@ static void model_end(int at, struct work *ready)
 	free(work);
 }
 
-/* A work on a stream or in a chain is detached. */
-static void model_leave_at(int at)
-{
-	struct work *work = models[at].work, *ready = NULL;
-
-	if (!work->stream && draw(2)) {
-		cr_assert(order_leave(work, &ready));
-	} else {
-		cr_assert(eq(int, order_detach(work), 0));
-		order_done(work, &ready);
-	}
-	model_end(at, ready);
-}
-
-/* A work that waits leaves, if one may. Returns: did one? */
-static bool model_leave(int n)
+/* A work that waits and may leave; -1: there is none. */
+static int model_find_leaver(int n)
 {
 	int at = (int)draw((uint32_t)n);
 
 	for (int i = 0; i < n; i++, at = (at + 1) % n) {
-		if (!models[at].work || !models[at].work->may_leave ||
-		    !models[at].work->n_before)
-			continue;
-		model_leave_at(at);
-		return true;
+		if (models[at].work && models[at].work->may_leave &&
+		    models[at].work->n_before)
+			return at;
 	}
-	return false;
+	return -1;
+}
+
+/* Detaches up to three works before the first of them ends. Returns: how many. */
+static int model_detach(int n)
+{
+	int leavers[3], n_leavers = 0, at;
+
+	while (n_leavers < 1 + (int)draw(3) && (at = model_find_leaver(n)) >= 0) {
+		cr_assert(eq(int, order_detach(models[at].work), 0));
+		leavers[n_leavers++] = at;
+	}
+	for (int i = 0; i < n_leavers; i++) {
+		struct work *ready = NULL;
+
+		order_done(models[leavers[i]].work, &ready);
+		model_end(leavers[i], ready);
+	}
+	return n_leavers;
+}
+
+/* Works that wait leave, if any may; those on a stream are detached. Returns: how many. */
+static int model_leave(int n)
+{
+	int at = model_find_leaver(n);
+	struct work *ready = NULL;
+
+	if (at < 0)
+		return 0;
+	if (models[at].work->stream || draw(2))
+		return model_detach(n);
+	cr_assert(order_leave(models[at].work, &ready));
+	model_end(at, ready);
+	return 1;
 }
 
 /* Sends or finishes a work. Returns: true: finished. */
