@@ -12,6 +12,7 @@
 #include "backing.h"
 #include "crash_request.h"
 #include "kernel.h"
+#include "repeated.h"
 
 #include "base/crash.h"
 #include "base/def.h"
@@ -88,8 +89,14 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
 
 static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)
 {
+	const struct fuse_in_header *header = bytes;
+	ssize_t length = read(fd, bytes, size);
+
 	(void)userdata;
-	return read(fd, bytes, size);
+	/* At once: another thread may be about to die. */
+	if (length >= (ssize_t)sizeof(*header) && !request_may_repeat(header->opcode))
+		crash_request_begun(header->unique);
+	return length;
 }
 
 int kernel_hook(struct fuse_session *session)

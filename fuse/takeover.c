@@ -7,6 +7,7 @@
 #include "file.h"
 #include "kernel.h"
 #include "node.h"
+#include "repeated.h"
 #include "transport.h"
 
 #include <errno.h>
@@ -56,33 +57,12 @@ int takeover_begin(struct fuse_session *session, struct broker *broker)
 	return 0;
 }
 
-/* These change nothing, or close a file or forget a node, which may be done twice. */
-static bool may_repeat(uint32_t opcode)
-{
-	static const uint8_t repeated[] = {
-		FUSE_LOOKUP, FUSE_FORGET,      FUSE_BATCH_FORGET, FUSE_GETATTR,
-		FUSE_STATFS, FUSE_READLINK,    FUSE_OPEN,	  FUSE_READ,
-		FUSE_FLUSH,  FUSE_RELEASE,     FUSE_OPENDIR,	  FUSE_READDIR,
-		FUSE_LSEEK,  FUSE_READDIRPLUS, FUSE_RELEASEDIR,	  FUSE_ACCESS,
-		FUSE_POLL,   FUSE_GETXATTR,    FUSE_LISTXATTR,	  FUSE_INTERRUPT,
-		FUSE_INIT,   FUSE_DESTROY,
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(repeated); i++) {
-		if (repeated[i] == opcode)
-			return true;
-	}
-	return false;
-}
-
 void takeover_note(struct broker *broker, const struct fuse_buf *request)
 {
 	const struct fuse_in_header *header = request->mem;
 
 	if (header->opcode == FUSE_INIT)
 		broker_note_init_request(broker, request->mem, request->size);
-	if (!may_repeat(header->opcode))
-		crash_request_begun(header->unique);
 	crash_point("mount: a request is read");
 }
 
@@ -107,7 +87,7 @@ static bool is_an_end(uint32_t opcode)
 /* Returns: the sentence for the caller; NULL: the request is handled as any other. */
 static const char *why_not_again(struct view *view, const struct fuse_in_header *header)
 {
-	if (!may_repeat(header->opcode))
+	if (!request_may_repeat(header->opcode))
 		return "the broker died while this was under way: look whether it was "
 		       "done";
 	if (is_an_end(header->opcode) ||
