@@ -245,6 +245,7 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	lease->since_s = record->since_s;
 	lease->file = record->file;
 	lease->unique = record->unique;
+	lease->changed = true; /* its hold has ended, and a change may be unread */
 	lease->n_refs = 1;
 	memcpy(lease->secret, record->secret, sizeof(lease->secret));
 	share_restore(user, SHARE_LEASES, 1);
