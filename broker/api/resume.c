@@ -174,10 +174,10 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 			resume, record->folder,
 			records_get(resume->records, RECORD_FOLDER, record->folder));
 	if (r == 0)
-		r = entry_restore(
+		r = entry_restore_at(
 			&folder->entry,
 			resume_folder_at(resume, record->of_modules, record->folder),
-			record->name);
+			record->name, record->place);
 	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
@@ -191,7 +191,7 @@ static int resume_place_module(struct resume *resume, struct module *module,
 		return -ENAMETOOLONG;
 	if (record->name[0])
 		return module_place(resume->broker->registry, module, folder,
-				    record->name);
+				    record->name, record->place);
 	module->folder = folder;
 	folder->module = module;
 	return 0;
@@ -257,6 +257,21 @@ static void resume_forget_images(const struct resume *resume)
 	}
 }
 
+/* Once: all that has a name is in its folder. */
+static int resume_listings(struct resume *resume, uint32_t index, const void *record)
+{
+	struct registry *registry = resume->broker->registry;
+	int r = folder_settle(&registry->allocation_root);
+
+	(void)record;
+	if (r == 0)
+		r = folder_settle(&registry->module_root);
+	for (index = 1; r == 0 && records_next(resume->records, RECORD_FOLDER, &index);
+	     index++)
+		r = folder_settle(resume->folders[index]);
+	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
+}
+
 static int resume_objects(struct resume *resume)
 {
 	/* Each makes what the next ones name. */
@@ -272,6 +287,8 @@ static int resume_objects(struct resume *resume)
 		  resume_function },
 		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
 		  resume_allocation },
+		{ RECORD_BROKER, offsetof(struct broker_record, n_devices),
+		  resume_listings },
 		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
 		  resume_freed },
 		/* The number of an open file has its slot in the low half. */

@@ -136,6 +136,51 @@ int entry_restore(struct entry *entry, struct folder *folder, const char *name)
 	return 0;
 }
 
+uint32_t entry_place(const struct entry *entry)
+{
+	return entry->folder ? entry->place + 1 : 0;
+}
+
+int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
+		     uint32_t place)
+{
+	assert(!entry->folder);
+	if (folder_find(folder, name))
+		return -EEXIST;
+	if (entry_folder(entry))
+		folder_count(entry_folder(entry), folder, 1);
+	entry->place = place - 1;
+	entry_name_it(entry, folder, name);
+	return 0;
+}
+
+/* Those that may be anywhere come last. */
+static int place_compare(struct entry *a, struct entry *b)
+{
+	return (a->place > b->place) - (a->place < b->place);
+}
+
+int folder_settle(struct folder *folder)
+{
+	struct entry *entry, *next;
+	uint32_t generation;
+	int r = 0;
+
+	HASH_SORT(folder->by_name, place_compare);
+	HASH_ITER (hh, folder->by_name, entry, next) {
+		if (entry->place == UINT32_MAX) {
+			r = handle_table_add(&folder->entries, entry, &entry->place,
+					     &generation);
+			entry_save(entry);
+		} else {
+			r = handle_table_put(&folder->entries, entry, entry->place, 1);
+		}
+		if (r < 0)
+			break;
+	}
+	return r;
+}
+
 void entry_remove(struct entry *entry)
 {
 	if (entry->folder->entry.folder)

@@ -80,6 +80,22 @@ int entry_add(struct entry *entry, struct folder *folder, const char *name);
 /* The same for a name that was there before: the time of the folder stays. */
 int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
+/*
+ * The same, with the place that the entry had in listings of its folder (entry_place());
+ * 0: any. Until folder_settle() the folder can't be listed.
+ */
+int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
+		     uint32_t place);
+
+/* For a record: 1 and the place of an entry in the tree; 0: it is out of the tree. */
+uint32_t entry_place(const struct entry *entry);
+
+/*
+ * Puts all entries to their places, so that listings go on in the next broker. Returns:
+ * 0; -ENOMEM; -EEXIST: two have one place.
+ */
+int folder_settle(struct folder *folder);
+
 /* Takes an entry out of the tree. Its full name stays. */
 void entry_remove(struct entry *entry);
 

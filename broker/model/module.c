@@ -63,9 +63,9 @@ int module_new(struct module **ret_module, struct registry *registry,
 }
 
 int module_place(struct registry *registry, struct module *module, struct folder *folder,
-		 const char *name)
+		 const char *name, uint32_t place)
 {
-	int r = entry_restore(&module->entry, folder, name);
+	int r = entry_restore_at(&module->entry, folder, name, place);
 
 	if (r < 0)
 		return r;

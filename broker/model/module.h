@@ -125,7 +125,7 @@ void module_unbecome(struct registry *registry, struct module *module);
 /* Puts a module that another broker had into the tree and the counts. Returns: 0;
  * -EEXIST, -ENOMEM. */
 int module_place(struct registry *registry, struct module *module, struct folder *folder,
-		 const char *name);
+		 const char *name, uint32_t place);
 
 /*
  * Takes over the log; NULL: none. If the owner's share is used up, the module's log says

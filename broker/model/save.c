@@ -233,6 +233,7 @@ void folder_to_record(const struct folder *folder, struct folder_record *ret_rec
 		.mode = folder->mode,
 		.of_modules = folder->holds == OBJECT_MODULE,
 		.module = folder->module ? folder->module->record : 0,
+		.place = entry_place(&folder->entry),
 	};
 	copy_word(ret_record->name, folder->entry.name, sizeof(ret_record->name));
 }
@@ -357,6 +358,7 @@ void allocation_to_record(const struct allocation *allocation,
 		.used_s = allocation->used_s,
 		.used_ns = allocation->used_ns,
 		.lifetime = allocation->lifetime_record,
+		.place = entry_place(&allocation->entry),
 	};
 	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
 }
@@ -515,8 +517,10 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 	else
 		r = handle_table_put(&registry->allocations, allocation, record->slot,
 				     record->slot_generation);
-	if (r == 0)
+	if (r == 0 && freed)
 		r = entry_restore(&allocation->entry, folder, name);
+	else if (r == 0)
+		r = entry_restore_at(&allocation->entry, folder, name, record->place);
 	if (r < 0)
 		return r;
 	share_restore(owner, SHARE_ALLOCATIONS, 1);

@@ -46,6 +46,7 @@ void module_to_record(const struct module *module, struct module_record *ret_rec
 		.failed = module->failed,
 		.image = module->image ? module->image->record : 0,
 		.log = module->log_text,
+		.place = entry_place(&module->entry),
 	};
 	if (!module->folder)
 		strcpy(ret_record->name, module->entry.name);

@@ -93,7 +93,8 @@ static int check_allocation(const struct check *check, const void *record)
 	if (allocation->slot >= SLOTS || !allocation->slot_generation ||
 	    !allocation->id || allocation->kind >= N_KINDS_MAX ||
 	    allocation->device >= RECORD_DEVICES || allocation->mode & ~0777 ||
-	    allocation->guard >= GUARDS || !allocation->size)
+	    allocation->guard >= GUARDS || !allocation->size ||
+	    allocation->place > SLOTS)
 		return damaged(check, "has a value out of range");
 	if (allocation->lifetime &&
 	    !records_get(check->records, RECORD_LIFETIME, allocation->lifetime))
@@ -131,7 +132,7 @@ static int check_folder(const struct check *check, const void *record)
 	if (!is_string(folder->name, sizeof(folder->name)) || !folder->name[0])
 		return damaged(check, "has no name, or one without an end");
 	if (folder->slot >= SLOTS || !folder->slot_generation || folder->mode & ~0777u ||
-	    folder->of_modules > 1)
+	    folder->of_modules > 1 || folder->place > SLOTS)
 		return damaged(check, "has a value out of range");
 	if (!folder->module != !folder->of_modules ||
 	    (folder->module &&
@@ -203,7 +204,8 @@ static int check_module(const struct check *check, const void *record)
 	if (!is_string(module->name, sizeof(module->name)))
 		return damaged(check, "has a name without an end");
 	if (module->slot >= SLOTS || !module->slot_generation || module->mode & ~0777u ||
-	    module->folder_mode & ~0777u || module->device >= RECORD_DEVICES)
+	    module->folder_mode & ~0777u || module->device >= RECORD_DEVICES ||
+	    module->place > SLOTS)
 		return damaged(check, "has a value out of range");
 	if (!is_folder(check, module->folder, 1) ||
 	    (!module->name[0] && (!folder || folder->module != check->index)))

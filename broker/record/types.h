@@ -138,6 +138,8 @@ struct allocation_record {
 	uint32_t used_reserved;
 	uint32_t lifetime; /* 0: none that outlives the broker */
 	uint32_t tensors;  /* record/texts.h; 0: none */
+	uint32_t place;	   /* 1 and the place in listings of its folder; 0: any */
+	uint32_t place_reserved;
 };
 
 struct folder_record {
@@ -153,7 +155,7 @@ struct folder_record {
 	uint32_t of_modules; /* 1: it holds modules, else allocations */
 	char name[RECORD_NAME_BYTES];
 	uint32_t module; /* that became this folder; 0: none */
-	uint32_t reserved;
+	uint32_t place;	 /* as an allocation's */
 };
 
 struct lease_record {
@@ -215,7 +217,7 @@ struct module_record {
 	uint64_t settled;
 	uint32_t slot, slot_generation; /* of the token, in node ids */
 	uint32_t folder; /* the folder above, 0: none; without a name: what it became */
-	uint32_t reserved;
+	uint32_t place;	 /* as an allocation's */
 	uint32_t owner; /* uid */
 	uint32_t gid;
 	uint32_t mode;

@@ -246,6 +246,37 @@ test_an_open_lease_stays_good()
 	end
 }
 
+# A change that it was not told of, or the end of its hold.
+test_a_lease_has_something_new_to_read_in_the_next_broker()
+{
+	local lease
+	keep
+	say alloc 'x 2M'
+	exec {lease}<>"$O/allocations/x/lease"
+	py "$lease" >"$T/said" <<-'EOF'
+		lease = int(sys.argv[1])
+		poll = select.poll()
+		poll.register(lease, select.POLLPRI)
+		os.read(lease, 4096)
+		os.write(lease, b"hold w\n")
+		os.pread(lease, 4096, 0)
+		show(poll.poll, 0)
+	EOF
+	is "$(<"$T/said")" '[]'
+	die
+	py "$lease" >"$T/said" <<-'EOF'
+		lease = int(sys.argv[1])
+		poll = select.poll()
+		poll.register(lease, select.POLLPRI)
+		print(len(poll.poll(0)))
+		print("hold none" in os.pread(lease, 4096, 0).decode())
+		show(poll.poll, 0)
+	EOF
+	is "$(<"$T/said")" $'1\nTrue\n[]'
+	exec {lease}>&-
+	end
+}
+
 test_a_line_under_way_is_an_error_and_is_not_done_twice()
 {
 	local first second waiting status=0
@@ -310,6 +341,33 @@ test_descriptors_of_other_files_are_stale()
 	like "$(<"$T/said")" "${message[ESTALE]}"
 	exec {data}<&-
 	is_zero "$O/allocations/x/data"
+	end
+}
+
+# As `rm -r`, `find` and `ls` read a folder, in pieces.
+test_a_listing_goes_on_in_the_next_broker()
+{
+	keep
+	mkdir "$O/allocations/a"
+	for i in {1..300}; do
+		echo "a/n$i 1K"
+	done | cat >"$O/control/alloc"
+	py "$O" <<-'EOF'
+		folder, broker = f"{sys.argv[1]}/allocations/a", f"{sys.argv[1]}/pid"
+		with os.scandir(folder) as entries:
+		    seen = [next(entries).name for _ in range(20)]
+		    for name in seen[:10]:
+		        os.rmdir(f"{folder}/{name}")
+		    os.rename(f"{folder}/{seen[15]}", f"{folder}/other")
+		    pid = open(broker).read()
+		    os.kill(int(pid), signal.SIGKILL)
+		    while attempt(lambda: open(broker).read()) == pid:
+		        pass
+		    seen += [entry.name for entry in entries]
+		assert len(set(seen)) == len(seen), "a name is listed twice"
+		missing = set(os.listdir(folder)) - set(seen) - {"other"}
+		assert not missing, missing
+	EOF
 	end
 }
 
