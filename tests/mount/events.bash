@@ -8,7 +8,7 @@ test_a_change_is_a_line()
 	echo seen >control/free
 	like "$(tail -n 2 events | head -n 1)" \
 		'^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z [0-9]+ [a-z_]+ ([a-z]+/)?seen( [a-z_]+=[^ ]+)*$'
-	like "$(tail -n 1 events)" ' [0-9]+ [a-z_]+ ([a-z]+/)?seen'
+	like "$(newest_event)" ' [0-9]+ [a-z_]+ ([a-z]+/)?seen'
 }
 
 test_sequence_numbers_go_up_by_one()
@@ -38,7 +38,7 @@ test_events_keeps_the_last_1024()
 by_me()
 {
 	local line
-	line=$(tail -n 1 events)
+	line=$(newest_event)
 	like "$line" "$1.* uid=$UID pid=[1-9][0-9]*\$"
 	if [ "${2-}" = shell ]; then
 		like "$line" " pid=$$\$"
@@ -87,7 +87,7 @@ test_renames_and_modes_are_changes()
 {
 	echo 'before 4096' >control/alloc
 	mv allocations/before allocations/after
-	like "$(tail -n 1 events)" 'before.*after|after.*before'
+	like "$(newest_event)" 'before.*after|after.*before'
 	chmod 640 allocations/after
 	like "$(tail -n 2 events)" 'after'
 }
@@ -95,9 +95,9 @@ test_renames_and_modes_are_changes()
 test_streams_are_in_events()
 {
 	mkdir streams/quick
-	like "$(tail -n 1 events)" 'quick'
+	like "$(newest_event)" 'quick'
 	rmdir streams/quick
-	like "$(tail -n 1 events)" 'quick'
+	like "$(newest_event)" 'quick'
 }
 
 test_events_pipe_gives_each_change_as_it_comes()
@@ -107,10 +107,10 @@ test_events_pipe_gives_each_change_as_it_comes()
 	echo 'piped 4096' >control/alloc
 	read -r -t 10 line <&3
 	like "$line" 'piped'
-	is "$line" "$(tail -n 1 events)"
+	is "$line" "$(newest_event)"
 	echo piped >control/free
 	read -r -t 10 line <&3
-	is "$line" "$(tail -n 1 events)"
+	is "$line" "$(newest_event)"
 }
 
 test_events_pipe_blocks_until_there_is_something()

@@ -82,24 +82,24 @@ test_a_kernel_takes_names_in_folders()
 		"echo 'p/saxpy saxpy elements=1 u32:1 f32:2 in:a/x a/none' >control/launch"
 	refused ENOENT 'there is no module p/none' 'echo "p/none f elements=1" >control/launch'
 	refused EISDIR 'p is a folder' 'echo "p f elements=1" >control/launch'
-	like "$(tail -n 1 events)" 'p/saxpy'
+	like "$(newest_event)" 'p/saxpy'
 }
 
 test_full_names_are_in_what_the_broker_says()
 {
 	mkdir -p allocations/a/b
 	echo 'a/b/x 4K' >control/alloc
-	like "$(tail -n 1 events)" ' alloc allocations/a/b/x id='
+	like "$(newest_event)" ' alloc allocations/a/b/x id='
 	exec 3<allocations/a/b/x/lease
 	like "$(<leases)" '^a/b/x '
 	like "$(cat <&3)" 'name a/b/x'
 	exec 3<&-
 	exec 4<>allocations/a/b/x/data
 	mv allocations/a allocations/c
-	like "$(tail -n 1 events)" ' rename allocations/c from=a'
+	like "$(newest_event)" ' rename allocations/c from=a'
 	refused ERANGE 'c/b/x' "echo 'c/b/x u8:1 offset=4K length=4K' >control/fill"
 	rmdir allocations/c/b/x
-	like "$(tail -n 1 events)" ' free allocations/c/b/x '
+	like "$(newest_event)" ' free allocations/c/b/x '
 	refused ESTALE 'allocation c/b/x .* has been freed' 'head -c 1 <&4'
 	like "$(tail -n 1 errors)" ' allocations/c/b/x/data ESTALE '
 }
@@ -207,7 +207,7 @@ test_renameat2_knows_its_flags()
 	is "$(<allocations/a/f/size_bytes)" 4096
 	is "$(rename2 allocations/a allocations/a/f $EXCHANGE)" 'Invalid argument'
 	is "$(rename2 allocations/a/x allocations/b/z $WHITEOUT)" 'Invalid argument'
-	like "$(tail -n 2 events)" 'rename allocations/b/y from=a/f.*rename allocations/a/f from=b/y'
+	like "$(newest_event 2) $(newest_event)" 'rename allocations/b/y from=a/f.*rename allocations/a/f from=b/y'
 }
 
 test_rmdir_removes_only_empty_folders()

@@ -45,11 +45,17 @@ def connect(path=None):
 
 
 def redeem(ticket):
-    """The descriptor, or the name of the error."""
-    with connect() as connection:
-        connection.send(ticket.encode())
-        message, fds, _, _ = socket.recv_fds(connection, 1, 1)
-    return fds[0] if message == b"\0" else errno.errorcode[message[0]]
+    """The descriptor, or the name of the error. The broker may die before the answer."""
+    for _ in range(4):
+        try:
+            with connect() as connection:
+                connection.send(ticket.encode())
+                message, fds, _, _ = socket.recv_fds(connection, 1, 1)
+        except (BrokenPipeError, ConnectionResetError):
+            continue
+        if message:
+            return fds[0] if message == b"\0" else errno.errorcode[message[0]]
+    return "ECONNRESET"
 
 
 def memory(lease, write=False):

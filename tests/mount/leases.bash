@@ -61,7 +61,7 @@ test_who_has_a_lease_is_shown()
 	exec 5>&-
 	eventually "[ -z \"\$(<allocations/x/leases)\" ]"
 	is "$(value_of status leased_bytes)" 0
-	like "$(tail -n 1 events)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
+	like "$(newest_event)" "unlease allocations/x lease=[0-9]+ uid=$UID pid=$$"
 }
 
 # A holder maps the whole memfd, so the memfd must hold no other allocation.

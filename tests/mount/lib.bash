@@ -66,6 +66,13 @@ eventually()
 	done
 }
 
+# newest_event [N]: the newest line of `events`, or the Nth newest. Where the broker has died
+# (GPUMEM_CRASH_EVERY) the start of the next one's mover is newer, and is left out.
+newest_event()
+{
+	grep -v ' worker_start mover ' events | tail -n "${1:-1}" | head -n 1
+}
+
 # by UID CHECK...: another user's turn (the broker's must be root's).
 by()
 {

@@ -283,7 +283,7 @@ test_what_is_no_image_is_refused_and_the_old_one_stays()
 	refused ENOEXEC 'machine 62' "$(declare -f elf); elf 62 128 | tee modules/m/image"
 	is "$(<modules/m/state)" loaded
 	is "$(ls modules/m/functions)" f
-	like "$(tail -n 1 events)" 'failed modules/m errno=ENOEXEC'
+	like "$(newest_event)" 'failed modules/m errno=ENOEXEC'
 }
 
 test_an_image_that_was_cut_off_is_refused()

@@ -26,7 +26,7 @@ test_tensors_are_written_and_read()
 	cp "$T/header" allocations/x/tensors
 	cmp "$T/header" allocations/x/tensors
 	is "$(stat -c %s allocations/x/tensors)" "$(stat -c %s "$T/header")"
-	like "$(tail -n 1 events)" \
+	like "$(newest_event)" \
 		" change allocations/x tensors_bytes=$(stat -c %s "$T/header") uid=$UID pid=[0-9]+\$"
 	is "$(jq -r .b.data_offsets[1] allocations/x/tensors)" 1048576
 	is "$(stat -c %s allocations/x/data)" 1048576
@@ -58,7 +58,7 @@ test_an_empty_text_removes_tensors()
 	header "$(tensor a 0 1)" >allocations/x/tensors
 	cp /dev/null allocations/x/tensors
 	eventually '[ "$(stat -c %s allocations/x/tensors)" = 0 ]'
-	like "$(tail -n 1 events)" " change allocations/x tensors_bytes=0 uid=$UID pid=[0-9]+\$"
+	like "$(newest_event)" " change allocations/x tensors_bytes=0 uid=$UID pid=[0-9]+\$"
 }
 
 # Each in the words of its own sentence. The old text stays.
@@ -183,7 +183,7 @@ test_a_sealed_allocation_is_read_and_never_written()
 		echo 1 >allocations/x/sealed
 		is "$(<allocations/x/sealed)" 1
 		is "$(value_of allocations/x/status sealed)" 1
-		like "$(tail -n 1 events)" "seal allocations/x uid=$UID pid=$$"
+		like "$(newest_event)" "seal allocations/x uid=$UID pid=$$"
 		refused EPERM "$sealed" 'echo no >allocations/x/data'
 		[ "$kind" = host ] || refused EPERM "$sealed" 'echo no >&5'
 		refused EPERM "$sealed" 'truncate -s 0 allocations/x/data'
@@ -439,7 +439,7 @@ test_a_set_gets_its_names_at_once()
 		is "$(byte "m$i")" $((i + 1))
 		is "$(<allocations/m$i/sealed)" 1
 	done
-	like "$(tail -n 1 events)" "publish allocations/m7 from=new7 uid=$UID pid=$$"
+	like "$(newest_event)" "publish allocations/m7 from=new7 uid=$UID pid=$$"
 	refused EPERM 'm3 is sealed' 'echo "m3 u8:0" >control/fill'
 }
 
@@ -461,8 +461,8 @@ test_what_had_the_name_is_freed()
 	echo 'm old' >control/publish
 	is "$(ls allocations)" old
 	is "$(byte old)" 2
-	like "$(tail -n 3 events | head -n 1)" 'seal allocations/m '
-	like "$(tail -n 2 events | head -n 1)" 'free allocations/old id='
+	like "$(newest_event 3)" 'seal allocations/m '
+	like "$(newest_event 2)" 'free allocations/old id='
 	eventually '[ "$(value_of status bytes)" = 4096 ]'
 }
 

@@ -89,7 +89,7 @@ test_a_tag_is_written()
 	echo weights >allocations/x/tag
 	is "$(<allocations/x/tag)" weights
 	is "$(value_of allocations/x/status tag)" weights
-	like "$(tail -n 1 events)" ' change allocations/x tag=weights '
+	like "$(newest_event)" ' change allocations/x tag=weights '
 	printf 't%.0s' {1..255} >allocations/x/tag
 	is "$(<allocations/x/tag)" "$(printf 't%.0s' {1..255})"
 	echo 1 >allocations/x/sealed

@@ -819,7 +819,7 @@ test_root_hands_memory_on()
 	for kind in device host; do
 		by $alice run "echo 'x$kind 4M kind=$kind' >control/alloc && echo kept >allocations/x$kind/data"
 		chown $bob "allocations/x$kind"
-		like "$(tail -n 1 events)" "change allocations/x$kind .* owner=$bob uid=0 pid=[0-9]+\$"
+		like "$(newest_event)" "change allocations/x$kind .* owner=$bob uid=0 pid=[0-9]+\$"
 		is "$(<allocations/x$kind/owner)" $bob
 		for file in . data status lease; do
 			is "$(stat -c %u "allocations/x$kind/$file")" $bob
