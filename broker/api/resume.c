@@ -301,10 +301,11 @@ static int resume_objects(struct resume *resume)
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
 	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
+	resume->tensors = calloc(count(resume, RECORD_TENSORS), sizeof(*resume->tensors));
 	resume->n_lifetimes = count(resume, RECORD_LIFETIME);
 	resume->lifetimes = calloc(resume->n_lifetimes, sizeof(*resume->lifetimes));
-	if (!resume->lifetimes || !resume->blocks || !resume->allocations ||
-	    !resume->folders || !resume->images)
+	if (!resume->blocks || !resume->allocations || !resume->folders ||
+	    !resume->images || !resume->tensors || !resume->lifetimes)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
@@ -312,6 +313,7 @@ static int resume_objects(struct resume *resume)
 	if (r == 0) {
 		resume_forget_images(resume);
 		resume_forget_blocks(resume);
+		resume_forget_tensors(resume);
 		meters_drop_rest(resume->broker->registry);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
@@ -325,6 +327,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->folders);
 	free(resume->images);
 	free(resume->lifetimes);
+	free(resume->tensors);
 }
 
 static void resume_restarts(struct processes *processes, const struct records *records)

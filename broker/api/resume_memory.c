@@ -3,6 +3,7 @@
 #include "api/resume_private.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "base/crash.h"
 #include "base/def.h"
@@ -10,6 +11,7 @@
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/release.h"
+#include "memops/tensors.h"
 #include "memory/block.h"
 #include "memory/slab.h"
 #include "model/folder.h"
@@ -129,6 +131,35 @@ int resume_watch(const struct resume *resume)
 	return r;
 }
 
+/* A text is of one allocation alone. Returns: 0; -errno. */
+static int resume_tensors(struct resume *resume, struct allocation *allocation,
+			  uint32_t index)
+{
+	const struct tensors_record *record =
+		records_get(resume->records, RECORD_TENSORS, index);
+	_cleanup_close_ int fd =
+		keep_take(resume->keep, (struct keep_key){ KEEP_TENSORS, index,
+							   record->record.generation });
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < record->size)
+		return -EBADF;
+	resume->tensors[index] =
+		tensors_restore(resume->broker, index, record, take_fd(&fd));
+	allocation->tensors = resume->tensors[index];
+	return allocation->tensors ? 0 : -ENOMEM;
+}
+
+void resume_forget_tensors(const struct resume *resume)
+{
+	struct records *records = resume->broker->registry->records;
+
+	for (uint32_t i = 1; records_next(records, RECORD_TENSORS, &i); i++) {
+		if (!resume->tensors[i])
+			records_drop(records, RECORD_TENSORS, i);
+	}
+}
+
 static int resume_allocation_in(struct resume *resume, struct folder *folder,
 				uint32_t index, const struct allocation_record *record)
 {
@@ -148,6 +179,8 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		  : -ENOMEM;
 	if (r == 0 && record->block)
 		r = resume_memory(resume, allocation);
+	if (r == 0 && record->tensors)
+		r = resume_tensors(resume, allocation, record->tensors);
 	if (r < 0)
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;

@@ -13,6 +13,7 @@ struct image;
 struct keep;
 struct lifetime;
 struct records;
+struct tensors;
 struct text;
 
 /* Objects that are made again are by the index of their record; NULL: none. */
@@ -27,6 +28,7 @@ struct resume {
 	struct image **images;
 	struct lifetime **lifetimes;
 	uint32_t n_lifetimes;
+	struct tensors **tensors;
 };
 
 /* Says which record could not be used. Returns: r. */
@@ -44,6 +46,9 @@ int resume_lease(struct resume *resume, uint32_t index, const void *data);
 
 /* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
 void resume_forget_blocks(const struct resume *resume);
+
+/* Texts that no allocation has any more were being read. The same follows. */
+void resume_forget_tensors(const struct resume *resume);
 
 /*
  * Frees again what had been freed, and what was to end with the broker. Under

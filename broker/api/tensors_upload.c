@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "api/upload_class.h"
 #include "base/descriptor.h"
 #include "base/refusal.h"
 #include "base/workqueue.h"
+#include "memops/tensors.h"
 #include "model/allocation.h"
 #include "model/journal.h"
-#include "model/owner.h"
 #include "model/registry.h"
-#include "model/shares.h"
 #include "model/tensors.h"
 #include "process/broker.h"
 
@@ -31,7 +31,6 @@ struct tensors_store {
 	struct caller caller;
 	struct tensors *tensors; /* NULL: an empty text, which removes the old one */
 	uint64_t allocation_size;
-	int fd;
 	char name[FULL_NAME_MAX + 1];
 	struct completion *wait; /* registry.lock */
 };
@@ -43,14 +42,14 @@ static void tensors_get(void *object, struct contents *ret_contents)
 	if (!allocation->tensors)
 		return;
 	ret_contents->object = tensors_ref(allocation->tensors);
-	ret_contents->bytes = allocation->tensors->text;
+	ret_contents->fd = allocation->tensors->fd;
 	ret_contents->size = allocation->tensors->size;
 }
 
 static void tensors_put(struct broker *broker, const struct contents *contents)
 {
 	pthread_mutex_lock(&broker->registry->lock);
-	tensors_unref(contents->object);
+	tensors_unref(broker, contents->object);
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
@@ -74,32 +73,10 @@ static struct allocation *find(struct broker *broker, struct token token,
 static void replace(struct broker *broker, struct allocation *allocation,
 		    const struct caller *by, struct tensors *tensors)
 {
-	tensors_unref(allocation->tensors);
-	allocation->tensors = tensors;
-	journal_event_by(broker->journal, by, "change allocations/%s tensors_bytes=%zu",
-			 allocation_name(allocation).text, tensors ? tensors->size : 0);
-}
-
-/* Charges the caller before any memory is taken. Returns: 0; -EDQUOT, -ENOMEM. */
-static int charge(struct tensors_store *store, uint64_t size, struct refusal *refusal)
-{
-	struct registry *registry = store->broker->registry;
-	struct owner *payer = owner_get(registry, store->caller.uid, store->caller.gid);
-	_cleanup_text_ struct text why = TEXT_INIT;
-
-	if (!payer)
-		return refuse(refusal, ENOMEM, "no memory in the broker");
-	if (share_take(payer, SHARE_TENSORS, size) < 0) {
-		share_explain(payer, &why);
-		return refuse(refusal, EDQUOT, "%s", text_string(&why));
-	}
-	store->tensors = malloc(sizeof(*store->tensors) + size + 1);
-	if (!store->tensors) {
-		share_give(payer, SHARE_TENSORS, size);
-		return refuse(refusal, ENOMEM, "no memory in the broker");
-	}
-	*store->tensors = (struct tensors){ 1, payer, size };
-	return 0;
+	tensors_set(broker, allocation, tensors);
+	journal_event_by(broker->journal, by, "change allocations/%s tensors_bytes=%llu",
+			 allocation_name(allocation).text,
+			 tensors ? (unsigned long long)tensors->size : 0);
 }
 
 /* Answers and frees. No lock held. */
@@ -115,24 +92,21 @@ static void finish(struct tensors_store *store, struct completion *wait, int r,
 	}
 	if (wait)
 		wait->done(wait, r < 0 ? -refusal->error : 0, NULL, 0);
-	closep(&store->fd);
 	free(store);
 }
 
-static int read_text(const struct tensors_store *store, struct refusal *refusal)
+/* Returns: 0; -errno with a refusal. */
+static int check_text(const struct tensors_store *store, struct refusal *refusal)
 {
-	char *text = store->tensors->text;
-	size_t size = store->tensors->size, at = 0;
+	const struct tensors *tensors = store->tensors;
+	void *text = mmap(NULL, tensors->size, PROT_READ, MAP_SHARED, tensors->fd, 0);
+	int r;
 
-	while (at < size) {
-		ssize_t n = pread(store->fd, text + at, size - at, (off_t)at);
-
-		if (n <= 0)
-			return refuse(refusal, EIO, "the broker can't read the text");
-		at += (size_t)n;
-	}
-	text[size] = '\0';
-	return 0;
+	if (text == MAP_FAILED)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	r = tensors_check(text, tensors->size, store->allocation_size, refusal);
+	munmap(text, tensors->size);
+	return r;
 }
 
 static void store_run(struct task *task)
@@ -142,11 +116,10 @@ static void store_run(struct task *task)
 	struct allocation *allocation;
 	struct completion *wait;
 	struct refusal refusal;
-	int r = read_text(store, &refusal);
+	int r = check_text(store, &refusal);
 
-	if (r == 0)
-		r = tensors_check(store->tensors->text, store->tensors->size,
-				  store->allocation_size, &refusal);
+	if (r == 0 && tensors_keep(store->broker, store->tensors) < 0)
+		r = refuse(&refusal, ENOMEM, "no memory in the broker");
 	pthread_mutex_lock(&registry->lock);
 	allocation = r == 0 ? find(store->broker, store->token, &refusal) : NULL;
 	if (allocation)
@@ -154,7 +127,7 @@ static void store_run(struct task *task)
 			take_ptr(store->tensors));
 	else
 		r = -refusal.error;
-	tensors_unref(store->tensors);
+	tensors_unref(store->broker, store->tensors);
 	wait = completion_take(&store->wait);
 	registry_less_busy(registry);
 	pthread_mutex_unlock(&registry->lock);
@@ -178,7 +151,6 @@ static void tensors_store(struct broker *broker, struct token token,
 	store->broker = broker;
 	store->token = token;
 	store->caller = *caller;
-	store->fd = taken_fd;
 	strcpy(store->name, "?");
 	store->task.run = store_run;
 	pthread_mutex_lock(&broker->registry->lock);
@@ -190,14 +162,16 @@ static void tensors_store(struct broker *broker, struct token token,
 	if (!allocation)
 		r = -refusal.error;
 	else if (size)
-		r = charge(store, size, &refusal);
+		r = tensors_new(broker, caller, size, &store->tensors, &refusal);
 	else
 		replace(broker, allocation, caller, NULL);
 	if (r == 0 && size) {
+		store->tensors->fd = take_fd(&taken_fd);
 		broker->registry->n_busy++;
 		completion_hold(wait, &store->wait, NULL);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
+	closep(&taken_fd);
 	if (r == 0 && size)
 		workqueue_add(broker->workqueue, caller->uid, &store->task);
 	else

@@ -171,8 +171,6 @@ long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t siz
 	size = offset < upload->size ? MIN(size, upload->size - offset) : 0;
 	if (fd >= 0 && size)
 		n = pread(fd, bytes, size, (off_t)offset);
-	else if (size)
-		n = (ssize_t)size, memcpy(bytes, upload->base.bytes + offset, size);
 	pthread_mutex_unlock(&upload->lock);
 	return n < 0 ? -EIO : n;
 }
@@ -249,8 +247,6 @@ static int upload_begin(struct upload *upload, uint64_t size)
 		return -errno;
 	if (from >= 0)
 		r = copy_into(fd, from, size);
-	else if (size)
-		r = write_all(fd, 0, upload->base.bytes, size);
 	if (r < 0)
 		return r;
 	closep(&upload->fd);

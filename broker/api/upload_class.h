@@ -8,9 +8,8 @@ struct refusal;
 
 /* The contents at the time of the open. Never change. */
 struct contents {
-	void *object;	   /* has a reference; NULL: empty */
-	int fd;		   /* of a memfd; -1: see bytes */
-	const char *bytes; /* while fd is -1 */
+	void *object; /* has a reference; NULL: empty */
+	int fd;	      /* of a memfd; -1: empty */
 	uint64_t size;
 };
 

@@ -21,6 +21,7 @@ enum keep_kind {
 	KEEP_BLOCK,
 	KEEP_IMAGE,    /* of a module */
 	KEEP_LIFETIME, /* a process or a cgroup that memory ends with */
+	KEEP_TENSORS,
 };
 
 struct keep_key {

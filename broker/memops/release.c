@@ -18,6 +18,7 @@
 #include "memops/readahead.h"
 #include "memops/release.h"
 #include "memops/shut_off.h"
+#include "memops/tensors.h"
 #include "memory/block.h"
 #include "memory/reclaim.h"
 #include "memory/slab.h"
@@ -477,6 +478,8 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	readahead_free(broker, allocation->readahead, ready);
 	records_begin(broker->registry->records);
 	lifetime_leave(allocation);
+	if (allocation->tensors)
+		tensors_set(broker, allocation, NULL);
 	allocation_withdraw(broker->registry, allocation);
 	records_end(broker->registry->records);
 	leases_note_freed(broker, allocation);

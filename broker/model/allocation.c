@@ -13,7 +13,6 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "model/stream.h"
-#include "model/tensors.h"
 
 static const struct {
 	const char *name;
@@ -236,7 +235,6 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 		allocation->state = ALLOCATION_FREED;
 		allocation_save(allocation);
 	}
-	allocation->tensors = tensors_unref(allocation->tensors);
 }
 
 struct allocation *allocation_free(struct registry *registry,

@@ -17,6 +17,7 @@
 #include "model/save_module.h"
 #include "model/save_stream.h"
 #include "model/stream.h"
+#include "model/tensors.h"
 #include "record/records.h"
 
 /* Free ones, too: a table that was once large has many of them. */
@@ -51,6 +52,16 @@ static uint32_t expect_allocation(const void *object, void *ret_record)
 		return 0;
 	allocation_to_record(allocation, ret_record);
 	return allocation->record;
+}
+
+static uint32_t expect_tensors(const void *object, void *ret_record)
+{
+	const struct tensors *tensors = ((const struct allocation *)object)->tensors;
+
+	if (!tensors)
+		return 0;
+	tensors_to_record(tensors, ret_record);
+	return tensors->record;
 }
 
 static uint32_t expect_module(const void *object, void *ret_record)
@@ -96,6 +107,7 @@ union any_record {
 	struct image_record image;
 	struct function_record function;
 	struct stream_record stream;
+	struct tensors_record tensors;
 };
 
 struct comparison {
@@ -181,6 +193,8 @@ int registry_compare(const struct registry *registry, struct text *why)
 		  sizeof(struct folder_record), expect_folder },
 		{ RECORD_ALLOCATION, "allocation", offsetof(struct registry, allocations),
 		  sizeof(struct allocation_record), expect_allocation },
+		{ RECORD_TENSORS, "tensors", offsetof(struct registry, allocations),
+		  sizeof(struct tensors_record), expect_tensors },
 		{ RECORD_MODULE, "module", offsetof(struct registry, modules),
 		  sizeof(struct module_record), expect_module },
 		{ RECORD_IMAGE, "image", offsetof(struct registry, modules),

@@ -263,7 +263,6 @@ struct image *image_remake(struct registry *registry, const struct module *modul
 	if (!image)
 		return NULL;
 	share_restore(module->owner, SHARE_LOADED, size);
-	share_restore(module->owner, SHARE_HOST, size);
 	share_restore(module->owner, SHARE_DESCRIPTORS, 1);
 	image_fill(registry, image, module, fd, size);
 	return image;

@@ -17,6 +17,7 @@
 #include "model/registry.h"
 #include "model/save_module.h"
 #include "model/shares.h"
+#include "model/tensors.h"
 #include "record/records.h"
 #include "record/texts.h"
 
@@ -358,6 +359,7 @@ void allocation_to_record(const struct allocation *allocation,
 		.used_s = allocation->used_s,
 		.used_ns = allocation->used_ns,
 		.lifetime = allocation->lifetime_record,
+		.tensors = allocation->tensors ? allocation->tensors->record : 0,
 		.place = entry_place(&allocation->entry),
 	};
 	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
@@ -386,6 +388,14 @@ int allocation_set_tag(struct allocation *allocation, const char *tag)
 	free(allocation->tag);
 	allocation->tag = copy;
 	return 0;
+}
+
+void tensors_to_record(const struct tensors *tensors, struct tensors_record *ret_record)
+{
+	*ret_record = (struct tensors_record){
+		.size = tensors->size,
+		.payer = tensors->payer->uid,
+	};
 }
 
 void allocation_save(const struct allocation *allocation)

@@ -20,6 +20,7 @@ struct limits;
 struct owner;
 struct records;
 struct registry;
+struct tensors;
 struct text;
 
 /* From now on objects are saved. None is there yet. Returns: 0; -ENOMEM. */
@@ -84,6 +85,7 @@ void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 void folder_to_record(const struct folder *folder, struct folder_record *ret_record);
 void allocation_to_record(const struct allocation *allocation,
 			  struct allocation_record *ret_record);
+void tensors_to_record(const struct tensors *tensors, struct tensors_record *ret_record);
 
 /*
  * Compares objects with their records, for tests: a few of each type at a call, others

@@ -151,6 +151,8 @@ void share_take_beyond(struct owner *owner, enum share share, uint64_t n)
 void share_restore(struct owner *owner, enum share share, uint64_t n)
 {
 	owner->shares.held[share] += n;
+	if (row_of(share)->of_host)
+		share_restore(owner, SHARE_HOST, n);
 }
 
 uint64_t share_left(struct owner *owner, enum share share)

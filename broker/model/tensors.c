@@ -20,8 +20,6 @@
 
 #include "base/def.h"
 #include "base/refusal.h"
-#include "model/owner.h"
-#include "model/shares.h"
 #include "model/tensor.h"
 
 #define TENSOR_TEXT_MAX 65536 /* bytes of the description of one tensor, and of a name \
@@ -435,21 +433,4 @@ int tensors_check(const char *text, size_t size, uint64_t allocation_size,
 	free(reader.rows);
 	json_tokener_free(reader.tokener);
 	return r;
-}
-
-/* ---- references ---- */
-
-struct tensors *tensors_ref(struct tensors *tensors)
-{
-	tensors->n_refs++;
-	return tensors;
-}
-
-struct tensors *tensors_unref(struct tensors *tensors)
-{
-	if (!tensors || --tensors->n_refs)
-		return NULL;
-	share_give(tensors->payer, SHARE_TENSORS, tensors->size);
-	free(tensors);
-	return NULL;
 }

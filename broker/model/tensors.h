@@ -17,9 +17,10 @@ struct refusal;
 /* A text that was checked. Never changes; references under the registry's lock. */
 struct tensors {
 	unsigned int n_refs;
-	struct owner *payer; /* of SHARE_TENSORS */
-	size_t size;
-	char text[];
+	struct owner *payer; /* of SHARE_TENSORS and a descriptor */
+	uint64_t size;
+	int fd;		 /* of a sealed memfd */
+	uint32_t record; /* memops/tensors.h; 0: it ends with the broker */
 };
 
 /*
@@ -31,8 +32,3 @@ struct tensors {
  */
 int tensors_check(const char *text, size_t size, uint64_t allocation_size,
 		  struct refusal *refusal);
-
-struct tensors *tensors_ref(struct tensors *tensors);
-
-/* The last reference frees the text and gives its share back. Takes NULL. */
-struct tensors *tensors_unref(struct tensors *tensors);

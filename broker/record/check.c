@@ -99,6 +99,9 @@ static int check_allocation(const struct check *check, const void *record)
 	if (allocation->lifetime &&
 	    !records_get(check->records, RECORD_LIFETIME, allocation->lifetime))
 		return damaged(check, "has a lifetime that is not there");
+	if (allocation->tensors &&
+	    !records_get(check->records, RECORD_TENSORS, allocation->tensors))
+		return damaged(check, "has tensors that are not there");
 	if (!(allocation->flags & RECORD_FREED) &&
 	    !is_folder(check, allocation->folder, 0))
 		return damaged(check, "is in a folder that is not there");
@@ -257,6 +260,13 @@ static int check_stream(const struct check *check, const void *record)
 	return 0;
 }
 
+static int check_tensors(const struct check *check, const void *record)
+{
+	const struct tensors_record *tensors = record;
+
+	return tensors->size ? 0 : damaged(check, "has no text");
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -275,6 +285,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_FUNCTION] = check_function,
 		[RECORD_LIFETIME] = check_lifetime,
 		[RECORD_STREAM] = check_stream,
+		[RECORD_TENSORS] = check_tensors,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

@@ -39,6 +39,8 @@ struct records_header {
 	struct table_header tables[16];
 };
 
+_Static_assert(N_RECORD_TYPES <= 16, "each type has a table");
+
 struct records {
 	int fd;
 	uint8_t *memory;

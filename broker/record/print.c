@@ -115,6 +115,14 @@ static void print_stream(const void *record, struct text *text)
 		    stream->owner, stream->device, stream->failed ? ", failed" : "");
 }
 
+static void print_tensors(const void *record, struct text *text)
+{
+	const struct tensors_record *tensors = record;
+
+	text_printf(text, "%llu bytes of uid %u", (unsigned long long)tensors->size,
+		    tensors->payer);
+}
+
 /* Without its ticket. */
 static void print_lease(const void *record, struct text *text)
 {
@@ -177,6 +185,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_FUNCTION] = print_function,
 		[RECORD_LIFETIME] = print_lifetime,
 		[RECORD_STREAM] = print_stream,
+		[RECORD_TENSORS] = print_tensors,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

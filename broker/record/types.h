@@ -37,6 +37,7 @@ enum record_type {
 	RECORD_FUNCTION,
 	RECORD_LIFETIME,
 	RECORD_STREAM,
+	RECORD_TENSORS,
 	N_RECORD_TYPES,
 };
 
@@ -137,7 +138,7 @@ struct allocation_record {
 	uint32_t used_ns;
 	uint32_t used_reserved;
 	uint32_t lifetime; /* 0: none that outlives the broker */
-	uint32_t tensors;  /* record/texts.h; 0: none */
+	uint32_t tensors;  /* 0: none */
 	uint32_t place;	   /* 1 and the place in listings of its folder; 0: any */
 	uint32_t place_reserved;
 };
@@ -279,4 +280,12 @@ struct stream_record {
 	uint32_t device;
 	int32_t priority;
 	char name[RECORD_NAME_BYTES];
+};
+
+/* The text is a descriptor of the keeper, under this index and generation. */
+struct tensors_record {
+	struct record record;
+	uint64_t size;
+	uint32_t payer; /* uid */
+	uint32_t reserved;
 };

@@ -104,6 +104,13 @@ static uint32_t add_lifetime(struct records *records, uint32_t i)
 	return add(records, RECORD_LIFETIME, &lifetime);
 }
 
+/* Returns: its index. */
+static uint32_t add_tensors(struct records *records, uint32_t i)
+{
+	return add(records, RECORD_TENSORS,
+		   &(struct tensors_record){ .size = i + 2, .payer = i });
+}
+
 /* The default stream of an owner, and one with a failure. */
 static void add_streams(struct records *records, uint32_t i)
 {
@@ -147,6 +154,7 @@ static struct records *good_records(void)
 			.folder = i,
 			.name = "x",
 			.lifetime = add_lifetime(records, i),
+			.tensors = add_tensors(records, i),
 		};
 		struct folder_record folder = { .id = i + 1,
 						.slot = i,
@@ -254,6 +262,8 @@ static void check_loaded(const struct records *records)
 		must(memchr(allocation->name, 0, sizeof(allocation->name)));
 		must(!allocation->lifetime ||
 		     records_get(records, RECORD_LIFETIME, allocation->lifetime));
+		must(!allocation->tensors ||
+		     records_get(records, RECORD_TENSORS, allocation->tensors));
 		block = records_get(records, RECORD_BLOCK, allocation->block);
 		if (!block || allocation->flags & RECORD_FREED)
 			continue;

@@ -316,4 +316,108 @@ test_a_failure_of_a_stream_is_kept_until_it_is_told()
 	end
 }
 
+# header N: prints the header of a safetensors file, of N tensors.
+header()
+{
+	python3 -c 'import json, sys
+print(json.dumps({f"t{i}": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(int(sys.argv[1]))}))' "$1"
+}
+
+# describe NAME N: an allocation has N tensors; cp waits until the text is taken.
+describe()
+{
+	header "$2" >"$T/header"
+	cp "$T/header" "$O/allocations/$1/tensors"
+}
+
+tensors()
+{
+	cd "$O/allocations"
+	ls -iln ./*/tensors
+	sha256sum ./*/tensors
+	cd "$M"
+}
+
+test_tensors_outlive_the_broker()
+{
+	local before
+	keep
+	say alloc 'x 1M'
+	say alloc 'y.part 4096'
+	say alloc 'z 4096'
+	say alloc 'none 4096'
+	describe x 50000
+	describe y.part 1
+	describe z 2
+	say publish 'y.part y'
+	before=$(tensors)
+	like "$(stat -c %s "$O/allocations/x/tensors")" '^[0-9]{7}$'
+	die
+	diff <(tensors) - <<<"$before"
+	die
+	diff <(tensors) - <<<"$before"
+	cmp "$O/allocations/x/tensors" <(header 50000)
+	# They are what they were: replaced, refused, removed.
+	describe z 3
+	! describe z 4097 2>/dev/null || fail 'the text was taken'
+	cd "$O"
+	refused EPERM 'sealed' 'echo {} >allocations/y/tensors'
+	cd "$M"
+	: >"$O/allocations/x/tensors"
+	die
+	is "$(stat -c %s "$O"/allocations/{none,x}/tensors | xargs)" '0 0'
+	cmp "$O/allocations/z/tensors" <(header 3)
+	say copy 'x from=z'
+	rmdir "$O/allocations"/{none,x,y,z}
+	die
+	is "$(ls "$O/allocations")" ''
+	end
+}
+
+test_tensors_that_end_are_given_back()
+{
+	local before
+	needs_root 'the descriptors of a keeper are counted'
+	keep
+	say alloc 'x 4096'
+	say alloc 'y 4096'
+	before=$(n_kept)
+	describe x 1
+	describe y 1
+	describe y 2
+	eventually "[ \"\$(n_kept)\" = $((before + 2)) ]"
+	die
+	: >"$O/allocations/x/tensors"
+	eventually "[ \"\$(n_kept)\" = $((before + 1)) ]"
+	# A reader keeps the text, and the next broker does not.
+	exec 4<"$O/allocations/y/tensors"
+	rmdir "$O/allocations/y"
+	is "$(n_kept)" $((before + 1))
+	die
+	exec 4<&-
+	eventually "[ \"\$(n_kept)\" = $before ]"
+	end
+}
+
+# A text that is not closed is not there, and the old one as before.
+test_tensors_that_are_being_written_are_an_error()
+{
+	keep
+	say alloc 'x 1M'
+	describe x 1
+	is "$(
+		cd "$O"
+		py <<-'EOF'
+			fd = os.open("allocations/x/tensors", os.O_WRONLY | os.O_TRUNC)
+			os.write(fd, b'{}')
+			os.kill(int(open("pid").read()), 9)
+			show(os.close, fd)
+		EOF
+	)" ESTALE
+	cmp "$O/allocations/x/tensors" <(header 1)
+	describe x 4
+	rmdir "$O/allocations/x"
+	end
+}
+
 main "$@"

@@ -164,6 +164,7 @@ class Allocation:
 
     def __init__(self, name, size, options="", kind="device"):
         self.name, self.size, self.kind, self.tag = name, size, kind, "none"
+        self.tensors = ""
         self.mode, self.sealed, self.bytes = 0o600, "0", bytes(size)
         line("alloc", f"{name} {size} kind={kind} {options}", is_there(self.path()))
         self.id = self.value("id")
@@ -217,7 +218,7 @@ class Allocation:
         session.objects.remove(self)
 
     def check(self):
-        for file in ("id", "address", "tag", "sealed", "kind"):
+        for file in ("id", "address", "tag", "sealed", "kind", "tensors"):
             expect(self.value(file) == getattr(self, file), file, "of", self.name, "is",
                    self.value(file), "and was", getattr(self, file))
         stat = self.stat()
@@ -421,6 +422,10 @@ class Session:
         small.name = "models/below/renamed"
         host.chmod(0o640)
         big.set("tag", "second")
+        big.set("tensors", '{"first":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}')
+        host.set("tensors", "{}")
+        big.set("tensors", '{"next":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}')
+        self.streams()
         host.set("sealed", "1")
         self.lease = Lease(big)
         self.lease.hold()
@@ -438,6 +443,13 @@ class Session:
         managed.free()
         line("fill", "big u8:9", lambda: big.data() == b"\t" * big.size)
         big.bytes = b"\t" * big.size
+
+    def streams(self):
+        make_folder("streams/s")
+        attempt(lambda: write("streams/s/priority", "-5"))
+        line("fill", "big u8:1 stream=s", lambda: False)
+        big = next(one for one in self.objects if one.name == "big")
+        big.bytes = b"\1" * big.size
 
     def files(self, copy):
         path = f"{FOLDER}/file"
@@ -470,6 +482,7 @@ class Session:
 
     def check(self):
         self.check_limits()
+        expect(read("streams/s/priority") == "-5\n", "the priority of stream s")
         check_objects(self.objects, 1)
         for one in self.modules:
             one.check()
@@ -485,6 +498,7 @@ class Session:
         while self.modules:
             self.modules[0].free()
         remove("modules/folder")
+        remove("streams/s")
         remove("allocations/models/below")
         remove("allocations/models")
         self.lease.check()
@@ -550,10 +564,11 @@ def block_bytes(records):
 
 
 def differences():
-    """Blocks: in the records, at the keeper, at the driver. Returns: what differs; None."""
+    """In the records, at the keeper, at the driver. Returns: what differs; None."""
     records = journal()
     held = keeper_descriptors() - n_own
-    named = {kind: records[kind] for kind in ("block", "image") if kind in records}
+    named = {kind: records[kind] for kind in ("block", "image", "tensors")
+             if kind in records}
     if held != sum(len(of_kind) for of_kind in named.values()):
         return f"the keeper holds {held} descriptors; records: {named}"
     used = int(read("devices/0/memory_used_bytes"))
