@@ -184,6 +184,10 @@ static bool table_grow(struct records *records, enum record_type type, uint32_t 
 	struct table_header *table = &records->header->tables[type];
 	uint32_t step = MAX(RECORDS_STEP / table->record_size, 1u);
 	uint32_t n = MIN(index + step, table->capacity);
+	/* The end of the last page is there already. */
+	uint64_t from =
+		align_up((uint64_t)records->n_resident[type] * table->record_size, 4096);
+	uint64_t to = align_up((uint64_t)n * table->record_size, 4096);
 	uint32_t *list;
 
 	if (index >= table->capacity)
@@ -194,8 +198,8 @@ static bool table_grow(struct records *records, enum record_type type, uint32_t 
 	if (!list)
 		return false;
 	records->free[type] = list;
-	if (fallocate(records->fd, 0, (off_t)table->offset,
-		      (off_t)n * table->record_size) < 0)
+	if (from < to && fallocate(records->fd, 0, (off_t)(table->offset + from),
+				   (off_t)(to - from)) < 0)
 		return false;
 	records->n_resident[type] = n;
 	return true;

@@ -8,9 +8,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,6 +130,37 @@ Test(records, more_than_a_thousand_find_their_place)
 		cr_assert(eq(str, (char *)name_at(next, i + 1), name));
 	}
 	records_free(next);
+	records_free(records);
+}
+
+static uint64_t resident_bytes(const struct records *records)
+{
+	struct stat stat;
+
+	cr_assert(eq(int, fstat(records_fd(records), &stat), 0));
+	return (uint64_t)stat.st_blocks * 512;
+}
+
+/* Pages that are away show whether they are asked for again. */
+Test(records, a_table_grows_by_what_is_new)
+{
+	struct records *records = fresh();
+	const struct table_header *table = &records->header->tables[RECORD_ALLOCATION];
+	uint32_t n = RECORDS_STEP / sizeof(struct allocation_record);
+	uint64_t before;
+
+	for (uint32_t i = 0; i < n - 1; i++)
+		add(records, "x", i);
+	cr_assert(eq(int,
+		     fallocate(records_fd(records),
+			       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			       (off_t)table->offset, RECORDS_STEP / 2),
+		     0));
+	before = resident_bytes(records);
+	add(records, "x", n);
+	add(records, "x", n + 1);
+	cr_assert(gt(u64, resident_bytes(records), before));
+	cr_assert(le(u64, resident_bytes(records), before + RECORDS_STEP));
 	records_free(records);
 }
 
