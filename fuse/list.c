@@ -3,7 +3,9 @@
  * Listings of folders.
  *
  * A program that lists the folder of an object usually asks for the attributes of all its
- * files next (du, find, ls -l). So the listing has them, for a moment.
+ * files next (du, find, ls -l). So the listing has them, for a moment. Of a file whose
+ * attributes must be asked for each time the listing has the node, which saves a look-up.
+ * The kernel knows a node of a control file by its look-up only.
  */
 #include "list.h"
 
@@ -128,7 +130,7 @@ static void list_files(struct page *page, const struct node *directory, off_t of
 			continue;
 		tree_stat_object(page->view, &node, &object, &entry.attr);
 		entry.attr_timeout = tree_attributes_timeout(&node);
-		if (entry.attr_timeout > 0) {
+		if (rows[i].kind != NODE_CONTROL) {
 			entry.ino = node_id(&node);
 			entry.entry_timeout = TREE_LISTED_S;
 		}
