@@ -297,6 +297,7 @@ static int resume_objects(struct resume *resume)
 	int r = resume_devices(resume);
 
 	resume->blocks = calloc(count(resume, RECORD_BLOCK), sizeof(*resume->blocks));
+	resume->payers = calloc(count(resume, RECORD_BLOCK), sizeof(*resume->payers));
 	resume->allocations =
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
@@ -304,8 +305,8 @@ static int resume_objects(struct resume *resume)
 	resume->tensors = calloc(count(resume, RECORD_TENSORS), sizeof(*resume->tensors));
 	resume->n_lifetimes = count(resume, RECORD_LIFETIME);
 	resume->lifetimes = calloc(resume->n_lifetimes, sizeof(*resume->lifetimes));
-	if (!resume->blocks || !resume->allocations || !resume->folders ||
-	    !resume->images || !resume->tensors || !resume->lifetimes)
+	if (!resume->blocks || !resume->payers || !resume->allocations ||
+	    !resume->folders || !resume->images || !resume->tensors || !resume->lifetimes)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
@@ -323,6 +324,7 @@ static int resume_objects(struct resume *resume)
 static void resume_deinit(struct resume *resume)
 {
 	free(resume->blocks);
+	free(resume->payers);
 	free(resume->allocations);
 	free(resume->folders);
 	free(resume->images);

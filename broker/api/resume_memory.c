@@ -95,17 +95,23 @@ static int resume_memory(struct resume *resume, struct allocation *allocation)
 	return r;
 }
 
-/* A freed allocation without leases is gone, whatever of it is left. */
-static bool is_gone(const struct resume *resume, uint32_t index,
-		    const struct allocation_record *record)
+/* Returns: NULL: the block of a freed allocation is gone. */
+static const struct block_record *block_of(const struct resume *resume,
+					   const struct allocation_record *record)
 {
 	const struct block_record *block =
 		records_get(resume->records, RECORD_BLOCK, record->block);
 
-	if (!(record->flags & RECORD_FREED))
-		return false;
-	return !block || block->record.generation != record->block_generation ||
-	       !is_leased(resume, index);
+	return block && block->record.generation == record->block_generation ? block
+									     : NULL;
+}
+
+/* A freed allocation without leases is gone, whatever of it is left. */
+static bool is_gone(const struct resume *resume, uint32_t index,
+		    const struct allocation_record *record)
+{
+	return record->flags & RECORD_FREED &&
+	       (!block_of(resume, record) || !is_leased(resume, index));
 }
 
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
@@ -170,6 +176,9 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	int r;
 
 	if (is_gone(resume, index, record)) {
+		if (block_of(resume, record))
+			resume->payers[record->block] =
+				owner_get(broker->registry, record->owner, record->gid);
 		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
 		return 0;
 	}
@@ -252,11 +261,35 @@ void resume_frees(struct resume *resume)
 	pthread_mutex_lock(&resume->broker->registry->lock);
 }
 
-/* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
+static struct owner *payer_of(const struct resume *resume, uint32_t index,
+			      const struct block_record *block)
+{
+	return block->cells ? owner_find(resume->broker->registry, block->payer)
+			    : resume->payers[index];
+}
+
+/*
+ * Memory that no allocation names was on its way back. It was held until the death, which
+ * counts for peaks. keep_drop_rest() follows.
+ */
 void resume_forget_blocks(const struct resume *resume)
 {
-	for (uint32_t i = 1; records_next(resume->records, RECORD_BLOCK, &i); i++) {
-		if (!resume->blocks[i])
-			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
+	const struct block_record *block;
+	struct owner *payer;
+
+	for (uint32_t i = 1; (block = records_next(resume->records, RECORD_BLOCK, &i));
+	     i++) {
+		payer = resume->blocks[i] ? NULL : payer_of(resume, i, block);
+		if (payer)
+			share_restore(payer, place_share(block->place), block->size);
+	}
+	for (uint32_t i = 1; (block = records_next(resume->records, RECORD_BLOCK, &i));
+	     i++) {
+		if (resume->blocks[i])
+			continue;
+		payer = payer_of(resume, i, block);
+		if (payer)
+			share_give(payer, place_share(block->place), block->size);
+		records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
 	}
 }

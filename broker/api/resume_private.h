@@ -12,6 +12,7 @@ struct folder;
 struct image;
 struct keep;
 struct lifetime;
+struct owner;
 struct records;
 struct tensors;
 struct text;
@@ -23,6 +24,7 @@ struct resume {
 	const struct records *records;
 	struct text *why;
 	struct block **blocks;
+	struct owner **payers; /* by block, of memory that is not made again */
 	struct allocation **allocations;
 	struct folder **folders;
 	struct image **images;

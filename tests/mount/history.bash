@@ -119,6 +119,22 @@ counters()
 	grep restarts "$O/status"
 }
 
+# The slab of an allocation that has moved is empty, and its memory held for a while.
+test_a_peak_counts_what_is_held_at_the_death()
+{
+	local lease peak
+	keep
+	peak=$O/owners/$(id -u)/peak
+	say alloc 'x 4K'
+	exec {lease}<>"$O/allocations/x/lease"
+	cat <&"$lease" >/dev/null
+	is "$(value_of "$peak" device:0)" $((4 << 20))
+	die
+	is "$(value_of "$peak" device:0)" $((4 << 20))
+	exec {lease}>&-
+	end
+}
+
 test_counters_go_on_over_the_death_of_the_broker()
 {
 	local before
