@@ -2,9 +2,9 @@
 # The broker dies at each step of its own, and the session goes on (crashes.py).
 #
 # A build with -Dcrash_points=true. Environment: GPUMEM_CRASHES=STRIDE takes each STRIDE-th
-# point in place of a few: 1 is all of them, a quarter of an hour. GPUMEM_CRASHES_FIRST, the
+# point in place of a few: 1 is all of them, an hour for each case. GPUMEM_CRASHES_FIRST, the
 # first of them, and GPUMEM_CRASHES_SEED are to repeat a run.
-export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_CRASHES:+36}0 + 120))}
+export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_CRASHES:+900}0 + 120))}
 . "${BASH_SOURCE%/*}/lib.bash"
 
 crashes()
