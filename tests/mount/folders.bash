@@ -340,11 +340,11 @@ test_an_empty_module_stays_one_when_its_first_name_is_refused()
 	needs_root 'users'
 	by $alice run 'mkdir modules/{p,q,r} modules/r/{p,q}'
 	by $alice run "echo 'modules 3' >owners/$alice/max"
-	before=$(tail -n 1 events)
+	before=$(newest_event)
 	by $alice refused EDQUOT "uid $alice has 3 modules" 'mkdir modules/p/k'
 	by $alice refused EDQUOT "uid $alice has 3 modules" 'mkdir modules/r/p/k'
 	is "$(ls modules/r | xargs) $(ls modules/p/image modules/r/p/image | xargs)" 'p q modules/p/image modules/r/p/image'
-	is "$(tail -n 1 events)" "$before"
+	is "$(newest_event)" "$before"
 	is "$(value_of status modules)" 4
 	by $alice run 'rmdir modules/r/q; mkdir modules/r/p/k && rmdir modules/{p,q,r/p/k,r/p,r}'
 	is "$(ls modules)" ''

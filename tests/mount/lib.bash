@@ -67,10 +67,10 @@ eventually()
 }
 
 # newest_event [N]: the newest line of `events`, or the Nth newest. Where the broker has died
-# (GPUMEM_CRASH_EVERY) the start of the next one's mover is newer, and is left out.
+# (GPUMEM_CRASH_EVERY) the starts of the next one's workers are newer, and are left out.
 newest_event()
 {
-	grep -v ' worker_start mover ' events | tail -n "${1:-1}" | head -n 1
+	grep -v ' worker_start ' events | tail -n "${1:-1}" | head -n 1
 }
 
 # by UID CHECK...: another user's turn (the broker's must be root's).
