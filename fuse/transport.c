@@ -9,12 +9,14 @@
  * One thread at a time has the turn to read. If several slept in read, the kernel would
  * wake them in turn, each cold and on a processor that sleeps. So the thread handles a
  * request with the turn in hand and then reads the next. It passes the turn on first when
- * the request is large, since copying takes longer than to wake another thread, and when
- * requests have been waiting for a while. No handler waits for a GPU; a handler that
- * takes long all the same loses the turn to another thread (look_after()).
+ * the request is large, since copying takes longer than to wake another thread. No
+ * handler waits for a GPU; a handler that takes long all the same loses the turn to
+ * another thread (look_after()).
  *
- * The kernel copies the bytes of a write in the read. So while large writes of several
- * programs come, all threads read, those without the turn beside the one that has it.
+ * While requests keep coming before the last one is handled, all threads read, those
+ * without the turn beside the one that has it: to pass the turn at each request would
+ * wake a thread at each. The kernel copies the bytes of a write in the read, so a large
+ * write with another request behind it is enough for that.
  *
  * A signal interrupts the read of a thread to stop the thread, and is sent again until
  * the thread has ended.
@@ -36,8 +38,15 @@
 #define N_THREADS 4
 /* From here on the turn is passed on. */
 #define LARGE 65536
-#define MANY  4 /* requests in a row that found another one behind them */
-/* So long all threads read after a large write that had another request behind it. */
+/*
+ * Load goes up by one at a request that found another one behind it, and else down by
+ * CALM. A program that closes a file leaves a few requests behind (RELEASE, FORGET), and
+ * two programs at once are behind each other half of the time: both are no load.
+ */
+#define LOAD_MAX 16u /* from here on all threads read */
+#define CALM	 2u
+/* So long all threads read after the last sign of more requests than one thread handles.
+ */
 #define CROWD_NS    10000000
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
@@ -67,7 +76,7 @@ struct transport {
 	bool handling;		     /* the reader, with the turn in hand */
 	struct thread *beside;	     /* read without the turn */
 	uint64_t crowd_until_ns;     /* CLOCK_MONOTONIC; until then more threads may */
-	unsigned int n_followed;     /* the last requests, with another one behind */
+	unsigned int load;	     /* see LOAD_MAX */
 	uint64_t n_handled;	     /* requests begun with the turn in hand */
 	uint64_t n_seen;	     /* of them when the watchdog looked */
 };
@@ -190,13 +199,16 @@ static void turn_use(struct thread *thread, const struct fuse_buf *request)
 	bool kept = false;
 
 	pthread_mutex_lock(&transport->lock);
-	if (followed && request->size >= LARGE) {
+	if (followed)
+		transport->load = MIN(transport->load + 1, LOAD_MAX);
+	else
+		transport->load -= MIN(transport->load, CALM);
+	if (transport->load == LOAD_MAX || (followed && request->size >= LARGE)) {
 		transport->crowd_until_ns = clock_ns(CLOCK_MONOTONIC) + CROWD_NS;
 		pthread_cond_broadcast(&transport->turn);
 	}
 	if (transport->reader == thread) {
-		transport->n_followed = followed ? transport->n_followed + 1 : 0;
-		kept = !request_is_large(request) && transport->n_followed < MANY;
+		kept = !request_is_large(request) && !crowd_reads(transport);
 		transport->handling = kept;
 		transport->n_handled += kept;
 		if (!kept)
