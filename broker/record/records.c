@@ -146,12 +146,18 @@ uint32_t records_boot(const struct records *records)
 
 /* ---- reading ---- */
 
+/* Records are added under the lock here alone, and read under that of their objects. */
+static uint32_t table_n(const struct records *records, enum record_type type)
+{
+	return __atomic_load_n(&records->header->tables[type].n, __ATOMIC_ACQUIRE);
+}
+
 const void *records_get(const struct records *records, enum record_type type,
 			uint32_t index)
 {
 	const struct record *record;
 
-	if (!records || !index || index > records->header->tables[type].n)
+	if (!records || !index || index > table_n(records, type))
 		return NULL;
 	record = record_at(records, type, index);
 	return record->state == RECORD_LIVE ? record : NULL;
@@ -168,7 +174,7 @@ const void *records_next(const struct records *records, enum record_type type,
 {
 	const void *record;
 
-	for (; *index <= records->header->tables[type].n; (*index)++) {
+	for (; *index <= table_n(records, type); (*index)++) {
 		record = records_get(records, type, *index);
 		if (record)
 			return record;
@@ -230,7 +236,7 @@ uint32_t records_add(struct records *records, enum record_type type)
 		index = table->n + 1;
 		record_at(records, type, index)->generation = 1;
 		stored();
-		table->n = index;
+		__atomic_store_n(&table->n, index, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&records->lock);
 	return index;
