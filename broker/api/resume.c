@@ -379,6 +379,7 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 
 	if (!keep && !records_are_watched())
 		return 0;
+	crash_point("resume: before the records are opened");
 	r = old >= 0 ? records_open(&records, old, why) : records_new(&records);
 	if (r < 0)
 		return r;

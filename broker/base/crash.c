@@ -15,6 +15,7 @@ void (*crash_hook)(void);
 
 static struct crash_plan *plan; /* NULL: this process goes on */
 static bool serves;		/* atomic, as all below */
+static uint64_t n_begun;	/* points before that */
 static uint64_t n_served;	/* points since then */
 static uint64_t n_held;
 static bool is_due; /* a death of `every`, as soon as nothing is held */
@@ -85,7 +86,12 @@ void crash_point(const char *where)
 	point = __atomic_add_fetch(&plan->n_points, 1, __ATOMIC_RELAXED);
 	if (is_planned(point))
 		die(where);
-	if (!plan->every || !__atomic_load_n(&serves, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&serves, __ATOMIC_RELAXED)) {
+		if (__atomic_add_fetch(&n_begun, 1, __ATOMIC_RELAXED) == plan->begun)
+			die(where);
+		return;
+	}
+	if (!plan->every)
 		return;
 	if (__atomic_add_fetch(&n_served, 1, __ATOMIC_RELAXED) % plan->every == 0)
 		__atomic_store_n(&is_due, true, __ATOMIC_RELAXED);

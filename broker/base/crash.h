@@ -24,6 +24,7 @@ struct crash_plan {
 	uint64_t every;		   /* a death at every so many points; 0: none */
 	uint64_t n_deaths;
 	char where[64]; /* of the last death */
+	uint64_t begun; /* a death at this point of each broker that begins; 0: none */
 };
 
 #ifdef CRASH_POINTS

@@ -114,6 +114,49 @@ test_the_broker_goes_on_when_the_new_program_ends_at_once()
 	end_upgraded
 }
 
+# next_dies_at POINT: a broker that begins dies at this one of its crash points; 0: none does.
+next_dies_at()
+{
+	printf "\\x$1" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
+}
+
+test_the_broker_goes_on_when_the_new_program_dies_before_it_is_ready()
+{
+	local old before lease point where=
+	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
+	installed
+	mkdir -p "$T/own"
+	head -c 4096 /dev/zero >"$T/own/plan"
+	GPUMEM_CRASH=$T/own/plan keep
+	say alloc 'x 4M'
+	say fill 'x i32:7'
+	exec {lease}<>"$O/allocations/x/lease"
+	old=$(broker_pid)
+	before=$(everything)
+	# Half of a program, as a full disk leaves.
+	head -c 100000 "$GPUMEMD" >"$T/half" && chmod +x "$T/half"
+	cp "$GPUMEMD" "$T/whole"
+	replace "$T/half"
+	upgrade '^gpumemd: no upgrade: the new program was killed by signal 11 before it was ready; the broker goes on$'
+	is "$(broker_pid)" "$old"
+	# A good one that dies before it has read its records, and on its first change of them.
+	replace "$T/whole"
+	for point in 1 2; do
+		next_dies_at $point
+		upgrade '^gpumemd: no upgrade: the new program was killed by signal 9 before it was ready; the broker goes on$'
+		where+=$(tail -c +89 "$T/own/plan" | head -c 64 | tr '\0' '\n' | head -n 1)';'
+		is "$(broker_pid)" "$old"
+		is "$(everything)" "$before"
+		is "$(value_of "$O/status" leases)" 1
+	done
+	is "$where" 'resume: before the records are opened;records: a store;'
+	next_dies_at 0
+	upgraded
+	is "$(everything)" "$before"
+	exec {lease}>&-
+	end_upgraded
+}
+
 test_the_broker_goes_on_when_the_new_program_hangs()
 {
 	local old
