@@ -367,6 +367,20 @@ static bool on_request(void *userdata, const struct fuse_buf *request)
 	       takeover_refuse(server->session, &server->view, request);
 }
 
+static bool is_slow(void *userdata, const struct fuse_buf *request)
+{
+	const struct server *server = userdata;
+
+	return groups_are_slow(&server->view.groups, request);
+}
+
+static void learn_slow(void *userdata, const struct fuse_buf *request)
+{
+	struct server *server = userdata;
+
+	groups_learn(&server->view.groups, request);
+}
+
 static int start_view(struct server *server)
 {
 	int error;
@@ -387,7 +401,9 @@ static int start_view(struct server *server)
 		keep_drop_rest(server->keep);
 	if (!error)
 		error = transport_new(&server->transport, server->session, server->broker,
-				      on_request, on_answering, on_ended, server);
+				      on_request,
+				      (struct transport_slow){ is_slow, learn_slow },
+				      on_answering, on_ended, server);
 	if (error)
 		log_complain("cannot serve %s: %s", server->mountpoint, strerror(-error));
 	return error;

@@ -306,25 +306,16 @@ struct caller caller_of(fuse_req_t req)
 
 int identity_init(struct identity *identity, fuse_req_t req)
 {
-	int n = 64;
+	int n;
 
 	*identity = (struct identity){ .caller = caller_of(req) };
 	if (identity->caller.uid == 0)
 		return 0;
-	for (int size = 0; n > size && n <= N_GROUPS_MAX;) {
-		gid_t *groups =
-			reallocarray(identity->groups, (size_t)n, sizeof(*groups));
-
-		if (!groups) {
-			identity_deinit(identity);
-			return -ENOMEM;
-		}
-		identity->groups = groups;
-		size = n;
-		n = fuse_req_getgroups(req, size, groups);
-	}
-	/* A thread that has ended has no groups: never more rights than before. */
-	identity->caller.n_groups = n > 0 && n <= N_GROUPS_MAX ? (unsigned int)n : 0;
+	n = groups_read(identity->caller.pid, &identity->groups);
+	if (n < 0)
+		return n;
+	groups_note(&view_of(req)->groups, identity->caller.uid, (unsigned int)n);
+	identity->caller.n_groups = (unsigned int)n;
 	identity->caller.groups = identity->groups;
 	return 0;
 }

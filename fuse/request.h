@@ -94,8 +94,6 @@ void reply_error(fuse_req_t req, int error);
 
 /* ---- callers ---- */
 
-#define N_GROUPS_MAX 65536
-
 /* A caller and the memory of the groups. */
 struct identity {
 	struct caller caller;

@@ -13,6 +13,8 @@
  * handler waits for a GPU; a handler that takes long all the same loses the turn to
  * another thread (look_after()).
  *
+ * A request that may take long goes to a thread of its own (slow_lane.h).
+ *
  * While requests keep coming before the last one is handled, all threads read, those
  * without the turn beside the one that has it: to pass the turn at each request would
  * wake a thread at each. The kernel copies the bytes of a write in the read, so a large
@@ -27,6 +29,7 @@
 #include "base/def.h"
 #include "base/watchdog.h"
 #include "kernel.h"
+#include "slow_lane.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -57,6 +60,9 @@ struct transport {
 	struct fuse_session *session;
 	struct broker *broker;
 	transport_look *look;
+	struct transport_slow slow;
+	struct slow_lane lane;
+	bool has_lane;
 	void (*answering)(void *userdata);
 	void (*ended)(void *userdata);
 	void *userdata;
@@ -236,6 +242,34 @@ static bool look_after(void *userdata)
 
 /* ---- the threads ---- */
 
+/* Has the handler called. */
+static void handle(struct transport *transport, const struct fuse_buf *request)
+{
+	unique = ((const struct fuse_in_header *)request->mem)->unique;
+	kernel_look(request);
+	if (transport->look && transport->look(transport->userdata, request))
+		return;
+	broker_look_begin();
+	fuse_session_process_buf(transport->session, request);
+	broker_look_end();
+}
+
+/* In the thread of the slow lane. */
+static void handle_slow(void *userdata, const struct fuse_buf *request)
+{
+	struct transport *transport = userdata;
+
+	device = fuse_session_fd(transport->session);
+	transport->slow.learn(transport->userdata, request);
+	handle(transport, request);
+}
+
+static bool is_put_aside(struct transport *transport, const struct fuse_buf *request)
+{
+	return transport->slow.is && transport->slow.is(transport->userdata, request) &&
+	       slow_lane_add(&transport->lane, request);
+}
+
 /* Takes a request and has the handler called. Returns: go on? */
 static bool serve(struct thread *thread)
 {
@@ -258,13 +292,9 @@ static bool serve(struct thread *thread)
 	if (length <= 0)
 		return false;
 	turn_use(thread, &request);
-	unique = ((const struct fuse_in_header *)request.mem)->unique;
-	kernel_look(&request);
-	if (!transport->look || !transport->look(transport->userdata, &request)) {
-		broker_look_begin();
-		fuse_session_process_buf(transport->session, &request);
-		broker_look_end();
-	}
+	if (is_put_aside(transport, &request))
+		return true;
+	handle(transport, &request);
 	if (!__atomic_exchange_n(&transport->is_answering, 1, __ATOMIC_RELAXED))
 		transport->answering(transport->userdata);
 	return true;
@@ -333,13 +363,16 @@ static int start(struct transport *transport)
 	sigaction(STOP_SIGNAL, &action, NULL);
 	error = watchdog_init(&transport->watchdog, look_after, transport);
 	transport->watched = !error;
+	if (!error)
+		error = slow_lane_init(&transport->lane, handle_slow, transport);
+	transport->has_lane = !error;
 	while (!error && transport->n_threads < N_THREADS)
 		error = start_one(transport);
 	return error;
 }
 
 int transport_new(struct transport **ret_transport, struct fuse_session *session,
-		  struct broker *broker, transport_look *look,
+		  struct broker *broker, transport_look *look, struct transport_slow slow,
 		  void (*answering)(void *userdata), void (*ended)(void *userdata),
 		  void *userdata)
 {
@@ -354,6 +387,7 @@ int transport_new(struct transport **ret_transport, struct fuse_session *session
 	transport->session = session;
 	transport->broker = broker;
 	transport->look = look;
+	transport->slow = slow;
 	transport->answering = answering;
 	transport->ended = ended;
 	transport->userdata = userdata;
@@ -399,6 +433,7 @@ void transport_pause(struct transport *transport)
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
 	pthread_mutex_unlock(&transport->lock);
+	slow_lane_drain(&transport->lane);
 }
 
 void transport_go_on(struct transport *transport)
@@ -415,6 +450,8 @@ struct transport *transport_free(struct transport *transport)
 		return NULL;
 	fuse_session_exit(transport->session);
 	stop(transport);
+	if (transport->has_lane)
+		slow_lane_deinit(&transport->lane);
 	if (transport->watched)
 		watchdog_deinit(&transport->watchdog);
 	pthread_cond_destroy(&transport->turn);

@@ -13,15 +13,24 @@ struct transport;
 typedef bool transport_look(void *userdata, const struct fuse_buf *request);
 
 /*
+ * Finds requests that may take long: they are served by another thread. learn is called
+ * there before. Both NULL: none.
+ */
+struct transport_slow {
+	bool (*is)(void *userdata, const struct fuse_buf *request);
+	void (*learn)(void *userdata, const struct fuse_buf *request);
+};
+
+/*
  * Starts the threads. look may be NULL. answering is called once, when the kernel has the
  * answer to INIT; ended once, when the mount has gone or a thread can't go on.
  *
  * Returns: 0; -errno.
  */
 int transport_new(struct transport **ret_transport, struct fuse_session *session,
-		  struct broker *broker, transport_look *look,
-		  void (*answering)(void *userdata),
-		  void (*ended)(void *userdata), void *userdata);
+		  struct broker *broker, transport_look *look, struct transport_slow slow,
+		  void (*answering)(void *userdata), void (*ended)(void *userdata),
+		  void *userdata);
 
 /* Stops the threads, each after the request under way. */
 struct transport *transport_free(struct transport *transport);

@@ -5,6 +5,7 @@
 #include "api/broker.h"
 #include "control_inode.h"
 #include "file.h"
+#include "groups.h"
 #include "mapping.h"
 #include "request.h"
 #include "waker.h"
@@ -20,6 +21,7 @@ struct view {
 	struct files files;
 	struct wakers wakers;
 	struct mappings mappings;
+	struct groups_seen groups;
 	struct stat root;	 /* owner and times of the fixed nodes */
 	struct tickets *tickets; /* borrowed */
 };

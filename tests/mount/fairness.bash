@@ -127,6 +127,34 @@ test_writers_that_wait_for_a_kernel()
 	bob_notices_nothing
 }
 
+# Linux tells a caller's groups as a text alone. In a user namespace anybody may have as many.
+test_callers_with_sixty_thousand_groups()
+{
+	local pid
+	bob_is_ready
+	py >"$T/mallory" <<-'EOF' &
+		os.setgroups(range(100000, 160000))
+		os.setresgid(1001, 1001, 1001)
+		os.setresuid(1001, 1001, 1001)
+		libc.prctl(1, signal.SIGKILL)
+		print(os.getpid(), flush=True)
+		for i in range(24):
+		    pid = os.fork()
+		    if not pid:
+		        libc.prctl(1, signal.SIGKILL)
+		        break
+		    print(pid, flush=True)
+		while True:
+		    os.close(os.open("control/alloc", os.O_WRONLY))
+	EOF
+	eventually "[ \$(wc -l <'$T/mallory') = 25 ]"
+	bob_notices_nothing
+	kill -KILL $(<"$T/mallory")
+	for pid in $(<"$T/mallory"); do
+		eventually "[ ! -e /proc/$pid ]"
+	done
+}
+
 test_writers_that_wait_for_a_stopped_worker()
 {
 	local worker

@@ -220,7 +220,8 @@ static void kernel_begin(struct kernel *kernel)
 	cr_assert(kernel->session);
 	cr_assert_eq(fuse_session_custom_io(kernel->session, &io, fds[1]), 0);
 	cr_assert_eq(transport_new(&kernel->transport, kernel->session, NULL, NULL,
-				   on_answering, on_ended, NULL),
+				   (struct transport_slow){ NULL, NULL }, on_answering,
+				   on_ended, NULL),
 		     0);
 	cr_assert_eq(ask(kernel, FUSE_INIT, &init, sizeof(init)), 0);
 }

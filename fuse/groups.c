@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "groups.h"
+
+#include "base/def.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FEW	 1000 /* groups, looked up in less than half a millisecond */
+
+#define SEEN_FEW UINT64_C(1)
+
+/* ---- the text ---- */
+
+/* The whole file, read in one go: each opening makes the text anew. NULL: no memory. */
+static char *read_all(int fd)
+{
+	size_t size = 0, capacity = 4096;
+	char *text = malloc(capacity);
+	ssize_t n = text ? 1 : 0;
+
+	while (n > 0) {
+		if (size + 1 == capacity) {
+			char *more = realloc(text, capacity *= 4);
+
+			if (!more) {
+				free(text);
+				return NULL;
+			}
+			text = more;
+		}
+		n = read(fd, text + size, capacity - size - 1);
+		size += n > 0 ? (size_t)n : 0;
+	}
+	if (text)
+		text[size] = '\0';
+	return text;
+}
+
+/* Numbers with a blank after each, up to the end of the line. */
+static int parse(const char *line, gid_t **ret_groups)
+{
+	size_t n_most = strcspn(line, "\n") / 2 + 1;
+	gid_t *groups = calloc(n_most, sizeof(*groups));
+	int n = 0;
+
+	if (!groups)
+		return -ENOMEM;
+	for (char *end; *line != '\n' && (size_t)n < n_most; line = end) {
+		unsigned long group;
+
+		while (*line == ' ' || *line == '\t')
+			line++;
+		group = strtoul(line, &end, 10);
+		if (end == line)
+			break;
+		groups[n++] = (gid_t)group;
+	}
+	*ret_groups = groups;
+	return n;
+}
+
+int groups_read(pid_t tid, gid_t **ret_groups)
+{
+	static const char before[] = "\nGroups:";
+	_cleanup_close_ int fd = -1;
+	_cleanup_free_ char *text = NULL;
+	const char *line;
+	char path[64];
+
+	*ret_groups = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)tid, (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	text = read_all(fd);
+	if (!text)
+		return -ENOMEM;
+	line = strstr(text, before);
+	return line ? parse(line + strlen(before), ret_groups) : 0;
+}
+
+/* ---- users ---- */
+
+static uint64_t known_of(const struct groups_seen *seen, uid_t uid)
+{
+	return __atomic_load_n(&seen->users[uid % GROUPS_USERS], __ATOMIC_RELAXED);
+}
+
+static bool is_user(uint64_t known, uid_t uid)
+{
+	return known >> 1 == (uint64_t)uid + 1;
+}
+
+void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
+{
+	uint64_t known = ((uint64_t)uid + 1) << 1 | (n <= FEW ? SEEN_FEW : 0);
+
+	__atomic_store_n(&seen->users[uid % GROUPS_USERS], known, __ATOMIC_RELAXED);
+}
+
+bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+	uint64_t known = known_of(seen, header->uid);
+
+	/* Of these handlers some ask for groups. */
+	if ((header->opcode != FUSE_OPEN && header->opcode != FUSE_SETATTR) ||
+	    header->uid == 0)
+		return false;
+	return !is_user(known, header->uid) || !(known & SEEN_FEW);
+}
+
+void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+	_cleanup_free_ gid_t *groups = NULL;
+	int n;
+
+	if (is_user(known_of(seen, header->uid), header->uid))
+		return;
+	n = groups_read((pid_t)header->pid, &groups);
+	if (n >= 0)
+		groups_note(seen, header->uid, (unsigned int)n);
+}
