@@ -408,6 +408,22 @@ test_the_late_end_of_a_broker_leaves_the_next_one_there()
 	broker_ended "$T/next"
 }
 
+test_sigterm_ends_a_broker_that_another_mount_namespace_keeps()
+{
+	local pid holder
+	needs_root 'mount namespaces'
+	start
+	pid=$(<"$O/pid")
+	unshare -m --propagation private bash -c 'cd /; echo ready; exec sleep 1000' >"$T/holder" &
+	holder=$!
+	eventually "grep -q ready '$T/holder'"
+	umount "$O"
+	is "$(nsenter -m -t $holder cat "$O/pid")" $pid
+	kill -TERM $pid
+	broker_ended "$T/own"
+	kill $holder
+}
+
 test_brokers_do_not_know_each_other()
 {
 	start
