@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "slow_lane.h"
+
+#include "groups.h"
+
+#include "base/def.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <grp.h>
+#include <linux/fuse.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static uid_t served[8];
+static unsigned int n_served;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void serve(void *userdata, const struct fuse_buf *request)
+{
+	const struct fuse_in_header *header = request->mem;
+
+	(void)userdata;
+	pthread_mutex_lock(&gate);
+	served[n_served++] = header->uid;
+	pthread_mutex_unlock(&gate);
+}
+
+static struct fuse_buf request_of(struct fuse_in_header *header, uint32_t opcode,
+				  uid_t uid)
+{
+	*header = (struct fuse_in_header){ .opcode = opcode,
+					   .uid = uid,
+					   .pid = (uint32_t)getpid() };
+	return (struct fuse_buf){ .size = sizeof(*header), .mem = header };
+}
+
+Test(slow_lane, users_take_turns)
+{
+	static const uid_t uids[] = { 1, 1, 1, 1, 2, 3 };
+	struct fuse_in_header header;
+	struct slow_lane lane;
+
+	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
+	/* The first is being served while the others come. */
+	pthread_mutex_lock(&gate);
+	for (size_t i = 0; i < sizeof(uids) / sizeof(*uids); i++) {
+		struct fuse_buf request = request_of(&header, FUSE_OPEN, uids[i]);
+
+		cr_assert(slow_lane_add(&lane, &request));
+	}
+	pthread_mutex_unlock(&gate);
+	slow_lane_drain(&lane);
+	cr_assert(eq(uint, n_served, 6));
+	/* 2 and 3 come as the second or third, and the last two are 1's. */
+	cr_assert(eq(uint, served[4], 1));
+	cr_assert(eq(uint, served[5], 1));
+	slow_lane_deinit(&lane);
+}
+
+Test(groups, are_those_of_the_thread)
+{
+	_cleanup_free_ gid_t *groups = NULL;
+	gid_t mine[4096];
+	int n = getgroups(4096, mine);
+
+	cr_assert(eq(int, groups_read(getpid(), &groups), n));
+	for (int i = 0; i < n; i++)
+		cr_assert(eq(u32, groups[i], mine[i]));
+}
+
+Test(groups, of_a_thread_that_has_ended_are_none)
+{
+	gid_t *groups;
+
+	cr_assert(eq(int, groups_read(0x3fffffff, &groups), 0));
+	cr_assert(eq(ptr, groups, NULL));
+}
+
+Test(groups, many_and_unknown_ones_are_slow)
+{
+	static struct groups_seen seen;
+	struct fuse_in_header header;
+	struct fuse_buf request = request_of(&header, FUSE_OPEN, 7);
+
+	cr_assert(groups_are_slow(&seen, &request));
+	groups_learn(&seen, &request);
+	cr_assert(not(groups_are_slow(&seen, &request)));
+	groups_note(&seen, 7, 60000);
+	cr_assert(groups_are_slow(&seen, &request));
+	/* What shares the place is not taken for the user. */
+	request = request_of(&header, FUSE_OPEN, 7 + GROUPS_USERS);
+	groups_note(&seen, 7, 1);
+	cr_assert(groups_are_slow(&seen, &request));
+	request = request_of(&header, FUSE_READ, 8);
+	cr_assert(not(groups_are_slow(&seen, &request)));
+	request = request_of(&header, FUSE_OPEN, 0);
+	cr_assert(not(groups_are_slow(&seen, &request)));
+}
