@@ -301,12 +301,6 @@ test_a_line_under_way_is_an_error_and_is_not_done_twice()
 	end
 }
 
-# driver_is_slow: so the broker has read the request that asks the driver.
-driver_is_slow()
-{
-	grep -q nanosleep /proc/"$(value_of "$O/status" mover)"/task/*/wchan
-}
-
 # Else a request that kills the broker would kill each of the next.
 test_a_request_under_way_at_two_deaths_is_refused()
 {
@@ -316,10 +310,11 @@ test_a_request_under_way_at_two_deaths_is_refused()
 	inject 'delay=cuMemGetInfo_v2@*=100s'
 	stat -f "$O" >/dev/null 2>"$T/said" &
 	waiting=$!
-	eventually driver_is_slow
+	eventually "grep -q request_wait_answer /proc/$waiting/wchan"
+	# Requests are read one after the other: this one comes later.
+	cat "$O/version" >/dev/null
 	die
-	eventually driver_is_slow
-	like "$(records)" ', [0-9]+ requests? tried again'
+	eventually '[[ $(records) =~ ,\ [0-9]+\ requests?\ tried\ again ]]'
 	die
 	wait "$waiting" || status=$?
 	is "$status" 1
