@@ -31,27 +31,38 @@ void end_ask(void)
 	write_word(WORD_END);
 }
 
-static void on_signal(int signal)
+static void on_end(int signal)
 {
 	int saved = errno;
 
-	write_word(signal == KEEP_PAUSE_SIGNAL ? WORD_PAUSE : WORD_END);
+	(void)signal;
+	write_word(WORD_END);
+	errno = saved;
+}
+
+static void on_pause(int signal)
+{
+	int saved = errno;
+
+	(void)signal;
+	write_word(WORD_PAUSE);
 	errno = saved;
 }
 
 int end_prepare(bool kept)
 {
-	/* The first is the keeper's, where there is one: an upgrade. */
-	static const int signals[] = { SIGHUP, SIGINT, SIGTERM };
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	/* The first two are the keeper's, where there is one: an upgrade, a restart. */
+	static const int signals[] = { SIGHUP, KEEP_RESTART_SIGNAL, SIGINT, SIGTERM };
+	struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
+	struct sigaction pause = { .sa_handler = on_pause, .sa_flags = SA_RESTART };
 
 	if (pipe2(words, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
-	for (size_t i = kept; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &action, NULL);
+	for (size_t i = kept ? 2 : 0; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &end, NULL);
 	if (kept) {
 		signal(SIGHUP, SIG_IGN);
-		sigaction(KEEP_PAUSE_SIGNAL, &action, NULL);
+		sigaction(KEEP_PAUSE_SIGNAL, &pause, NULL);
 	}
 	/* The calls fail with an errno, for which there is a sentence. */
 	signal(SIGPIPE, SIG_IGN);

@@ -19,6 +19,8 @@
 #include "log.h"
 #include "mount.h"
 #include "options.h"
+#include "ready.h"
+#include "service.h"
 #include "takeover.h"
 #include "tickets.h"
 #include "transport.h"
@@ -27,8 +29,6 @@
 #include "keep/keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -37,116 +37,6 @@
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
 #define HANG_S	       30
-
-/* ---- readiness ---- */
-
-/* The pipe on which the parent waits, -1 in the foreground. */
-static int ready_fd = -1;
-
-/* From here on nobody listens on the terminal. */
-static void leave_terminal(void)
-{
-	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (chdir("/") < 0 || fd < 0)
-		return;
-	for (int i = 0; i < 3; i++)
-		dup2(fd, i);
-	if (fd > 2)
-		close(fd);
-	log_leave_terminal();
-}
-
-/* The starter returns, and nobody listens on the terminal any more. */
-static void tell_ready(void)
-{
-	ssize_t written;
-
-	sd_notify(0, "READY=1");
-	if (ready_fd < 0)
-		return;
-	leave_terminal();
-	written = write(ready_fd, "", 1);
-	(void)written;
-	close(ready_fd);
-}
-
-/* Copies to stderr. Returns: false at end of file. */
-static bool relay(int from)
-{
-	char bytes[1024];
-	ssize_t length = read(from, bytes, sizeof(bytes)), written;
-
-	if (length <= 0)
-		return length < 0 && errno == EINTR;
-	written = write(STDERR_FILENO, bytes, (size_t)length);
-	(void)written;
-	return true;
-}
-
-/* The parent: relays the stderr of the child until the child is ready or has ended. */
-static int watch_child(int ready, int said)
-{
-	struct pollfd ends[2] = { { .fd = ready, .events = POLLIN },
-				  { .fd = said, .events = POLLIN } };
-	char byte;
-	ssize_t length;
-
-	while (!ends[0].revents) {
-		if (poll(ends, 2, -1) < 0)
-			continue;
-		if (ends[1].revents && !relay(said))
-			ends[1].fd = -1;
-	}
-	fcntl(said, F_SETFL, O_NONBLOCK);
-	while (relay(said))
-		;
-	do {
-		length = read(ready, &byte, 1);
-	} while (length < 0 && errno == EINTR);
-	return length == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-/*
- * The child and the workers keep no descriptor of the starter, whose readers would else
- * wait for end of file until the broker ends: the stderr of the child is a pipe.
- */
-static void leave_starter(int said)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null >= 0) {
-		dup2(null, STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-		close(null);
-	}
-	dup2(said, STDERR_FILENO);
-	close(said);
-}
-
-/* In the child: -1 and ready_fd is set; in the parent: the exit status. */
-static int fork_away(void)
-{
-	int ready[2], said[2];
-	pid_t pid;
-
-	if (pipe2(ready, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
-		return log_complain("pipe: %s", strerror(errno));
-	pid = fork();
-	if (pid < 0)
-		return log_complain("fork: %s", strerror(errno));
-	if (pid == 0) {
-		close(ready[0]);
-		close(said[0]);
-		ready_fd = ready[1];
-		setsid();
-		leave_starter(said[1]);
-		return -1;
-	}
-	close(ready[1]);
-	close(said[1]);
-	return watch_child(ready[0], said[0]);
-}
 
 /* ---- serving ---- */
 
@@ -176,12 +66,12 @@ static void on_answering(void *userdata)
 	struct server *server = userdata;
 
 	if (!server->keep) {
-		tell_ready();
+		ready_tell();
 		return;
 	}
 	keep_say_ready(server->keep);
 	if (!server->options->foreground)
-		leave_terminal();
+		ready_leave_terminal();
 }
 
 static void raise_limit(void)
@@ -477,6 +367,7 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 struct keeping {
 	const char *mountpoint;
 	struct mount mount;
+	struct left *left;
 };
 
 static void on_first_answer(void *userdata)
@@ -484,7 +375,8 @@ static void on_first_answer(void *userdata)
 	struct keeping *keeping = userdata;
 
 	(void)mount_note(&keeping->mount, keeping->mountpoint);
-	tell_ready();
+	service_forget(keeping->left);
+	ready_tell();
 }
 
 static void on_broker_end(void *userdata, const char *sentence)
@@ -495,58 +387,108 @@ static void on_broker_end(void *userdata, const char *sentence)
 
 /* Starts brokers that go on after one another. The broker has no part of the starter. */
 static int keep_brokers(const struct options *options, char **argv,
-			const char *mountpoint)
+			const char *mountpoint, struct left *left)
 {
-	struct keeping keeping = { .mountpoint = mountpoint };
+	struct keeping keeping = { .mountpoint = mountpoint, .left = left };
 	const char *settings, *driver = options->driver;
 	_cleanup_free_ char *path = NULL;
+	bool leaves = false;
 	int status;
 
 	/* Later brokers start in another directory. */
 	if (driver && !options_software(driver, &settings) && strchr(driver, '/'))
 		path = realpath(driver, NULL);
 	raise_limit();
-	status = keeper_run(&(struct keeper_config){
-		.argv = argv,
-		.mountpoint = mountpoint,
-		.driver = path,
-		.hang_s = hang_s(options),
-		.ready = on_first_answer,
-		.say = on_broker_end,
-		.userdata = &keeping,
-	});
+	/* One that ends before the first answer takes the last one's mount away. */
+	if (left->n)
+		(void)mount_note(&keeping.mount, mountpoint);
+	status = keeper_run(
+		&(struct keeper_config){
+			.argv = argv,
+			.mountpoint = mountpoint,
+			.driver = path,
+			.hang_s = hang_s(options),
+			.ready = on_first_answer,
+			.say = on_broker_end,
+			.store = service_is_there() ? service_store : NULL,
+			.left = left,
+			.userdata = &keeping,
+		},
+		&leaves);
+	if (leaves)
+		return status;
+	service_forget(left);
 	/* Where no broker was there to do so. */
 	if (keeping.mount.path)
 		mount_detach(&keeping.mount, true);
 	return status;
 }
 
-/* Serves a mount: the only broker, or one that a keeper has started. */
-static int start(const struct options *options, char **argv)
+/* What the last keeper held, or nothing where nobody can go on with that. */
+static void take_left(const struct options *options, struct left *ret_left)
 {
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int error;
+
+	raise_limit();
+	error = service_take(ret_left, &why);
+	if (!error && ret_left->n && !options->keep)
+		text_printf(&why, "--keep is not among the options any more");
+	if (!why.length)
+		return;
+	log_complain("what the last broker held is freed: %s", text_string(&why));
+	service_forget(ret_left);
+}
+
+/* Looks at neither folder: the mount there does not answer yet. */
+static char *mountpoint_of_left(const struct options *options, const struct left *left)
+{
+	struct mount given, now;
+
+	if (mount_note(&now, left->mountpoint) == 0 &&
+	    (mount_note(&given, options->mountpoint) < 0 || given.id != now.id))
+		log_complain("goes on at %s, where its memory is, and not at %s",
+			     left->mountpoint, options->mountpoint);
+	return strdup(left->mountpoint);
+}
+
+/* Serves a mount for the first time, or where the last keeper has left off. */
+static int start_first(const struct options *options, char **argv)
+{
+	_cleanup_(left_deinit) struct left left = { 0 };
 	_cleanup_free_ char *mountpoint = NULL;
 	_cleanup_text_ struct text why = TEXT_INIT;
+	int status = -1;
+
+	take_left(options, &left);
+	if (left.n)
+		mountpoint = mountpoint_of_left(options, &left);
+	else if ((options->keep && takeover_check(&why)) ||
+		 mount_prepare(options->mountpoint, &mountpoint, &why))
+		return log_complain("%s", text_string(&why));
+	if (!options->foreground)
+		status = ready_fork();
+	if (status >= 0)
+		return status;
+	return options->keep ? keep_brokers(options, argv, mountpoint, &left)
+			     : serve(options, mountpoint, NULL);
+}
+
+/* Serves a mount: a broker that a keeper has started, or whoever comes first. */
+static int start(const struct options *options, char **argv)
+{
 	struct keep *keep;
-	int status = -1, error = keep_open(&keep);
+	int status, error = keep_open(&keep);
 
 	if (error)
 		return log_complain("the keeper: %s", strerror(-error));
-	if (keep) {
-		if (keep_goes_on(keep) && !options->foreground)
-			leave_terminal();
-		status = serve(options, keep_mountpoint(keep), keep);
-		keep_free(keep);
-		return status;
-	}
-	if ((options->keep && takeover_check(&why)) ||
-	    mount_prepare(options->mountpoint, &mountpoint, &why))
-		return log_complain("%s", text_string(&why));
-	if (!options->foreground)
-		status = fork_away();
-	if (status >= 0)
-		return status;
-	return options->keep ? keep_brokers(options, argv, mountpoint)
-			     : serve(options, mountpoint, NULL);
+	if (!keep)
+		return start_first(options, argv);
+	if (keep_goes_on(keep) && !options->foreground)
+		ready_leave_terminal();
+	status = serve(options, keep_mountpoint(keep), keep);
+	keep_free(keep);
+	return status;
 }
 
 static int check_journal(const char *path)

@@ -22,6 +22,9 @@ enum keep_kind {
 	KEEP_IMAGE,    /* of a module */
 	KEEP_LIFETIME, /* a process or a cgroup that memory ends with */
 	KEEP_TENSORS,
+
+	/* The program of the last broker; between keepers alone (keep/left.h). */
+	KEEP_PROGRAM = 0x10000,
 };
 
 struct keep_key {
@@ -32,6 +35,8 @@ struct keep_key {
 
 /* ---- the keeper ---- */
 
+struct left;
+
 struct keeper_config {
 	char **argv;		       /* of the broker, which is this program again */
 	const char *mountpoint;	       /* absolute */
@@ -39,11 +44,22 @@ struct keeper_config {
 	unsigned int hang_s;	       /* a broker without a beat for so long is killed */
 	void (*ready)(void *userdata); /* the first broker answers */
 	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
+
+	/* Gives a copy to somebody who holds it until the next keeper is there, so long
+	 * as descriptors lie in its queue. Returns: 0; -errno. NULL: there is nobody. */
+	int (*store)(void *userdata, int socket);
+	struct left *left; /* by the last keeper; the first broker goes on with that */
 	void *userdata;
 };
 
-/* Holds, and starts brokers, until one ends as it should. Returns: its exit status. */
-int keeper_run(const struct keeper_config *config);
+/*
+ * Holds, and starts brokers, until one ends as it should, or KEEP_RESTART_SIGNAL comes.
+ * *ret_leaves: all lies where the next keeper finds it. Returns: the exit status.
+ */
+int keeper_run(const struct keeper_config *config, bool *ret_leaves);
+
+/* For the keeper; a program without one takes it for SIGTERM. */
+#define KEEP_RESTART_SIGNAL SIGUSR2
 
 /* ---- the broker's side ---- */
 

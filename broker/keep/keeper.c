@@ -6,6 +6,8 @@
  * answered in between are a bug that would come again: from then on the keeper waits, 1,
  * 2, 4 to 60 seconds. The descriptors are kept all the while. A broker whose housekeeper
  * is stuck is killed.
+ *
+ * A restart of the service ends the keeper, too: all goes to the next one (restart.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +45,7 @@ static void entry_drop(struct keeper *keeper, struct keep_key key)
 }
 
 /* Without memory the descriptor is lost: the next broker does not get it. */
-static void entry_put(struct keeper *keeper, struct keep_key key, int fd)
+void keeper_keep(struct keeper *keeper, struct keep_key key, int fd)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -109,7 +111,7 @@ bool child_hear(struct keeper *keeper, struct child *child)
 		/* From here on the program before may not understand the records. */
 		if (message.key.kind == KEEP_RECORDS)
 			closep(&keeper->before);
-		entry_put(keeper, message.key, take_fd(&fd));
+		keeper_keep(keeper, message.key, take_fd(&fd));
 	} else if (r == 0) {
 		take_plain_word(keeper, child, &message);
 	}
@@ -199,6 +201,14 @@ void child_reap(struct child *child)
 		child->pid = 0;
 }
 
+/* No broker follows, also when this one is too young to end as it should. */
+static void note_end(struct keeper *keeper, int signal)
+{
+	keeper->ends = true;
+	if (keeper->broker.pid)
+		kill(keeper->broker.pid, signal);
+}
+
 /* Takes all signals that have come. */
 static void take_signals(struct keeper *keeper)
 {
@@ -209,10 +219,10 @@ static void take_signals(struct keeper *keeper)
 			continue;
 		if (info.ssi_signo == SIGHUP)
 			keeper->upgrades = true;
-		else if (keeper->broker.pid)
-			kill(keeper->broker.pid, (int)info.ssi_signo);
+		else if (info.ssi_signo == KEEP_RESTART_SIGNAL)
+			keeper->restarts = true;
 		else
-			keeper->ends = true;
+			note_end(keeper, (int)info.ssi_signo);
 	}
 	child_reap(&keeper->broker);
 }
@@ -251,6 +261,8 @@ static void answer(struct keeper *keeper)
 		keeper->upgrades = false;
 		keeper_upgrade(keeper);
 	}
+	if (keeper->restarts)
+		keeper_restart(keeper);
 }
 
 /* Serves until the broker has ended, with all that it has said. */
@@ -320,7 +332,7 @@ static bool broker_follows(struct keeper *keeper)
 	struct pollfd signals = { .fd = keeper->signals, .events = POLLIN };
 	int64_t wait_ms = 0, until_ms;
 
-	if (keeper->ends || !keeper->was_ready)
+	if (keeper->ends || !(keeper->was_ready || keeper->goes_on))
 		return false;
 	say_end(keeper);
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
@@ -330,6 +342,8 @@ static bool broker_follows(struct keeper *keeper)
 	while (!keeper->ends && !keeper->upgrades && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)
 			take_signals(keeper);
+		if (keeper->restarts)
+			keeper_restart(keeper);
 		wait_ms = until_ms - clock_ms();
 	}
 	choose_program(keeper);
@@ -339,7 +353,8 @@ static bool broker_follows(struct keeper *keeper)
 /* Returns: 0; -errno. */
 static int keeper_init(struct keeper *keeper)
 {
-	static const int taken[] = { SIGCHLD, SIGHUP, SIGINT, SIGTERM };
+	static const int taken[] = { SIGCHLD, SIGHUP, SIGINT, SIGTERM,
+				     KEEP_RESTART_SIGNAL };
 	sigset_t signals;
 
 	sigemptyset(&signals);
@@ -356,7 +371,7 @@ static int keeper_init(struct keeper *keeper)
 	return 0;
 }
 
-int keeper_run(const struct keeper_config *config)
+int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 {
 	struct keeper keeper = { .config = config,
 				 .signals = -1,
@@ -365,6 +380,7 @@ int keeper_run(const struct keeper_config *config)
 				 .broker = CHILD_NONE };
 	int status, r = keeper_init(&keeper);
 
+	keeper_begin_with_left(&keeper);
 	do {
 		if (r == 0)
 			r = child_start(&keeper, keeper.program, &keeper.broker);
@@ -373,7 +389,10 @@ int keeper_run(const struct keeper_config *config)
 	} while (r == 0 && broker_follows(&keeper));
 	if (r < 0)
 		keeper_say(&keeper, "no broker can be started: %s", strerror(-r));
-	status = keeper.broker.status;
+	status = keeper.leaves ? 0 : keeper.broker.status;
+	/* Before the first answer all is still where the last keeper left it. */
+	*ret_leaves =
+		keeper.leaves || (keeper.goes_on && !keeper.was_ready && !keeper.ends);
 	entries_free(&keeper);
 	closep(&keeper.program);
 	closep(&keeper.before);

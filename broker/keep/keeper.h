@@ -40,11 +40,17 @@ struct keeper {
 	int program;	       /* of brokers */
 	int before; /* the program before, until the new one has the records; -1: none */
 	struct child broker;
-	bool was_ready;	       /* any broker */
-	bool ends;	       /* the broker says so, or a signal */
-	bool upgrades;	       /* a signal asks for that */
+	bool was_ready; /* any broker */
+	bool goes_on;	/* where the last keeper was, even before a broker is ready */
+	bool restarts;	/* a signal asks for that */
+	bool leaves;	/* all is left to the next keeper */
+	bool ends;	/* the broker says so, or a signal */
+	bool upgrades;	/* a signal asks for that */
 	unsigned int n_deaths; /* without an answered request */
 };
+
+/* Keeps a descriptor, in place of one with the same key. It is the keeper's from here. */
+void keeper_keep(struct keeper *keeper, struct keep_key key, int fd);
 
 void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
 
@@ -60,5 +66,23 @@ void child_go_on(struct child *child);
 /* Notes the end of the process, if it has ended. */
 void child_reap(struct child *child);
 
+/*
+ * Asks the broker to finish all, and to do nothing from then on (upgrade.c). Returns:
+ * whether it does; else its n_left, if it is busy, is what it could not finish.
+ */
+bool keeper_pause(struct keeper *keeper);
+
+/* How long it has for that. */
+unsigned int keeper_patience_s(const struct keeper *keeper);
+
+/* Kills a broker, and hears its last words. */
+void child_end(struct keeper *keeper, struct child *child);
+
 /* Starts the program that is now at the path, in the place of the broker (upgrade.c). */
 void keeper_upgrade(struct keeper *keeper);
+
+/* Goes on with what the last keeper has left (restart.c). */
+void keeper_begin_with_left(struct keeper *keeper);
+
+/* Leaves all to the next keeper, or says why not, and ends as by SIGTERM. */
+void keeper_restart(struct keeper *keeper);

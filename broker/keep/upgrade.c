@@ -22,7 +22,7 @@
 #define MARGIN_S 5
 
 /* For each of the two steps. */
-static unsigned int patience_s(const struct keeper *keeper)
+unsigned int keeper_patience_s(const struct keeper *keeper)
 {
 	return MIN(keeper->config->hang_s, (unsigned int)KEEP_UPGRADE_S);
 }
@@ -43,30 +43,33 @@ static void hear_until(struct keeper *keeper, struct child *child, const bool *f
 		;
 }
 
-/* Returns: whether the broker has finished what it had, and does nothing any more. */
-static bool broker_pauses(struct keeper *keeper)
+bool keeper_pause(struct keeper *keeper)
 {
 	struct child *broker = &keeper->broker;
 
 	broker->busy = broker->paused = false;
 	kill(broker->pid, KEEP_PAUSE_SIGNAL);
 	hear_until(keeper, broker, &broker->paused,
-		   clock_ms() + (patience_s(keeper) + MARGIN_S) * 1000);
-	if (broker->paused && broker->pid)
-		return true;
+		   clock_ms() + (keeper_patience_s(keeper) + MARGIN_S) * 1000);
+	return broker->paused && broker->pid;
+}
+
+static void say_no_pause(const struct keeper *keeper)
+{
+	const struct child *broker = &keeper->broker;
+
 	if (broker->busy)
 		keeper_say(keeper,
 			   "no upgrade: %u operation%s of users %s not done after %u "
 			   "seconds; the broker goes on",
 			   broker->n_left, broker->n_left == 1 ? "" : "s",
-			   broker->n_left == 1 ? "was" : "were", patience_s(keeper));
+			   broker->n_left == 1 ? "was" : "were",
+			   keeper_patience_s(keeper));
 	else if (broker->pid)
 		keeper_say(keeper, "no upgrade: the broker does not answer");
-	/* One that was only late is told when it says so. */
-	return false;
 }
 
-static void child_end(struct keeper *keeper, struct child *child)
+void child_end(struct keeper *keeper, struct child *child)
 {
 	if (child->pid) {
 		kill(child->pid, SIGKILL);
@@ -82,7 +85,7 @@ static void child_end(struct keeper *keeper, struct child *child)
 /* Returns: whether the new broker has made everything, and asks to take over. */
 static bool next_asks(struct keeper *keeper, int program, struct child *next)
 {
-	int64_t until_ms = clock_ms() + patience_s(keeper) * 1000;
+	int64_t until_ms = clock_ms() + keeper_patience_s(keeper) * 1000;
 	int r = child_start(keeper, program, next);
 
 	if (r == 0)
@@ -97,7 +100,7 @@ static bool next_asks(struct keeper *keeper, int program, struct child *next)
 			keeper,
 			"no upgrade: the new program was not ready after %u seconds; the "
 			"broker goes on",
-			patience_s(keeper));
+			keeper_patience_s(keeper));
 	else if (WIFSIGNALED(next->status))
 		keeper_say(
 			keeper,
@@ -135,8 +138,11 @@ void keeper_upgrade(struct keeper *keeper)
 			   strerror(errno));
 		return;
 	}
-	if (!broker_pauses(keeper))
+	/* A broker that was only late is told to go on when it says so. */
+	if (!keeper_pause(keeper)) {
+		say_no_pause(keeper);
 		return;
+	}
 	if (next_asks(keeper, program, &next)) {
 		hand_over(keeper, take_fd(&program), &next);
 		return;

@@ -49,3 +49,27 @@ everything()
 		-exec sha256sum {} + | sort -k 2
 	cd "$M"
 }
+
+# installed: a program of the case's own, in a place where it finds its parts.
+installed()
+{
+	local built
+	built=$(dirname "$(dirname "$GPUMEMD")")
+	mkdir -p "$T/installed/fuse"
+	ln -sfn "$built/broker" "$built/tools" "$T/installed"
+	GPUMEMD=$T/installed/fuse/gpumemd
+	cp "$built/fuse/gpumemd" "$GPUMEMD"
+}
+
+# replace FILE: as a package does, by a file of the same name.
+replace()
+{
+	cp "$1" "$GPUMEMD.new"
+	mv "$GPUMEMD.new" "$GPUMEMD"
+}
+
+# next_dies_at POINT: a broker that begins dies at this one of its crash points; 0: none does.
+next_dies_at()
+{
+	printf "\\x$1" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
+}

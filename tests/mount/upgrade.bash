@@ -3,24 +3,6 @@
 . "${BASH_SOURCE%/*}/lib.bash"
 . "${BASH_SOURCE%/*}/keep.bash"
 
-# installed: a program of the case's own, in a place where it finds its parts.
-installed()
-{
-	local built
-	built=$(dirname "$(dirname "$GPUMEMD")")
-	mkdir -p "$T/installed/fuse"
-	ln -sfn "$built/broker" "$built/tools" "$T/installed"
-	GPUMEMD=$T/installed/fuse/gpumemd
-	cp "$built/fuse/gpumemd" "$GPUMEMD"
-}
-
-# replace FILE: as a package does, by a file of the same name.
-replace()
-{
-	cp "$1" "$GPUMEMD.new"
-	mv "$GPUMEMD.new" "$GPUMEMD"
-}
-
 # upgrade SENTENCE: returns when the keeper has said what became of the upgrade.
 upgrade()
 {
@@ -112,12 +94,6 @@ test_the_broker_goes_on_when_the_new_program_ends_at_once()
 	die
 	is "$(ls "$O/allocations" | xargs)" 'x y'
 	end_upgraded
-}
-
-# next_dies_at POINT: a broker that begins dies at this one of its crash points; 0: none does.
-next_dies_at()
-{
-	printf "\\x$1" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
 }
 
 test_the_broker_goes_on_when_the_new_program_dies_before_it_is_ready()
