@@ -21,12 +21,12 @@ crashes()
 
 test_the_broker_dies_once_at_any_point()
 {
-	crashes once "${GPUMEM_CRASHES:-89}" "${GPUMEM_CRASHES_FIRST:-1}"
+	crashes once "${GPUMEM_CRASHES:-149}" "${GPUMEM_CRASHES_FIRST:-1}"
 }
 
 test_the_next_broker_dies_while_it_begins()
 {
-	local seed=${GPUMEM_CRASHES_SEED:-$RANDOM} stride=${GPUMEM_CRASHES:-127}
+	local seed=${GPUMEM_CRASHES_SEED:-$RANDOM} stride=${GPUMEM_CRASHES:-211}
 	echo "# seed $seed"
 	crashes twice "$stride" "${GPUMEM_CRASHES_FIRST:-$((1 + seed % stride))}" "$seed"
 }
