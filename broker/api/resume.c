@@ -203,7 +203,7 @@ static int resume_image(struct resume *resume, struct module *module, uint32_t i
 		records_get(resume->records, RECORD_IMAGE, index);
 	_cleanup_close_ int fd =
 		keep_take(resume->keep, (struct keep_key){ KEEP_IMAGE, index,
-							   record->record.generation });
+							   record->head.generation });
 	struct stat stat;
 	int r;
 

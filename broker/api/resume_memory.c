@@ -63,7 +63,7 @@ static int resume_block(struct resume *resume, struct owner *owner, uint32_t ind
 	if (!resume->blocks[index]) {
 		fd = keep_take(resume->keep,
 			       (struct keep_key){ KEEP_BLOCK, index,
-						  record->record.generation });
+						  record->head.generation });
 		if (fd < 0)
 			return -EBADF;
 		r = block_restore(&resume->blocks[index], resume->broker->memory, index,
@@ -102,7 +102,7 @@ static const struct block_record *block_of(const struct resume *resume,
 	const struct block_record *block =
 		records_get(resume->records, RECORD_BLOCK, record->block);
 
-	return block && block->record.generation == record->block_generation ? block
+	return block && block->head.generation == record->block_generation ? block
 									     : NULL;
 }
 
@@ -118,7 +118,7 @@ int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
 {
 	const struct lifetime_record *record = data;
 	int fd = keep_take(resume->keep, (struct keep_key){ KEEP_LIFETIME, index,
-							    record->record.generation });
+							    record->head.generation });
 
 	if (fd < 0)
 		return resume_fail(resume, -EBADF, "lifetime", index);
@@ -145,7 +145,7 @@ static int resume_tensors(struct resume *resume, struct allocation *allocation,
 		records_get(resume->records, RECORD_TENSORS, index);
 	_cleanup_close_ int fd =
 		keep_take(resume->keep, (struct keep_key){ KEEP_TENSORS, index,
-							   record->record.generation });
+							   record->head.generation });
 	struct stat stat;
 
 	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < record->size)

@@ -450,7 +450,7 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 	block->guard = (enum guard)record->guard;
 	block->backing = record->backing;
 	block->record = index;
-	block->record_generation = record->record.generation;
+	block->record_generation = record->head.generation;
 	block->fd = fd;
 	if (block_is_host(block))
 		mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,

@@ -99,7 +99,7 @@ static uint32_t expect_stream(const void *object, void *ret_record)
 }
 
 union any_record {
-	struct record record;
+	struct record_head record;
 	struct owner_record owner;
 	struct folder_record folder;
 	struct allocation_record allocation;
@@ -124,9 +124,9 @@ static int compare_object(const struct registry *registry,
 {
 	union any_record expected;
 	uint32_t index = comparison->expect(object, &expected);
-	const struct record *saved =
+	const struct record_head *saved =
 		records_get(registry->records, comparison->type, index);
-	size_t at = sizeof(struct record);
+	size_t at = sizeof(struct record_head);
 
 	if (!index)
 		return 0;

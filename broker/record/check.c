@@ -108,7 +108,7 @@ static int check_allocation(const struct check *check, const void *record)
 	if (!allocation->block)
 		return 0;
 	block = records_get(check->records, RECORD_BLOCK, allocation->block);
-	if (block && block->record.generation != allocation->block_generation)
+	if (block && block->head.generation != allocation->block_generation)
 		block = NULL;
 	/* The block of a freed allocation goes first. */
 	if (!block && allocation->flags & RECORD_FREED)

@@ -70,11 +70,11 @@ extern const struct record_layout record_layouts[N_RECORD_TYPES];
 void records_let_go(struct records *records, enum record_type type, uint32_t index);
 
 /* The place of a record, live or not. */
-static inline struct record *record_at(const struct records *records,
+static inline struct record_head *record_at(const struct records *records,
 				       enum record_type type, uint32_t index)
 {
 	const struct table_header *table = &records->header->tables[type];
 
-	return (struct record *)(records->memory + table->offset +
+	return (struct record_head *)(records->memory + table->offset +
 				 (uint64_t)index * table->record_size);
 }

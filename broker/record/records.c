@@ -155,7 +155,7 @@ static uint32_t table_n(const struct records *records, enum record_type type)
 const void *records_get(const struct records *records, enum record_type type,
 			uint32_t index)
 {
-	const struct record *record;
+	const struct record_head *record;
 
 	if (!records || !index || index > table_n(records, type))
 		return NULL;
@@ -293,11 +293,11 @@ static void redo_add(struct records *records, enum record_type type, uint32_t in
 		     const void *bytes)
 {
 	uint32_t size = records->header->tables[type].record_size;
-	const struct record *home = record_at(records, type, index);
+	const struct record_head *home = record_at(records, type, index);
 	struct redo_entry *entry =
 		(void *)(records->memory + records->header->redo_offset +
 			 records->n_redo);
-	struct record *record = (void *)(entry + 1);
+	struct record_head *record = (void *)(entry + 1);
 
 	assert(records->n_redo + sizeof(*entry) + size + 8 < REDO_SIZE);
 	entry->type = type;
@@ -325,7 +325,7 @@ void records_save(struct records *records, enum record_type type, uint32_t index
 bool records_write(struct records *records, enum record_type type, uint32_t index,
 		   size_t offset, const uint64_t *words, size_t n_words)
 {
-	struct record *record;
+	struct record_head *record;
 	uint64_t *home;
 	bool done;
 
@@ -416,7 +416,7 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 
 		if (strncmp(table->name, record_layouts[i].name, sizeof(table->name)) !=
 			    0 ||
-		    table->record_size < sizeof(struct record) ||
+		    table->record_size < sizeof(struct record_head) ||
 		    table->record_size % 8 || table->offset % 8 || table->offset > size ||
 		    bytes > size - table->offset || table->n >= table->capacity ||
 		    table->capacity > record_layouts[i].capacity)
@@ -484,7 +484,7 @@ static int records_copy(struct records *records, const struct records *old)
 		enum record_type type = (enum record_type)i;
 
 		for (uint32_t index = 1; index <= from->n; index++) {
-			const struct record *record = record_at(old, type, index);
+			const struct record_head *record = record_at(old, type, index);
 
 			if (!table_grow(records, type, index))
 				return -ENOMEM;

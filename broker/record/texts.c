@@ -28,7 +28,7 @@ uint32_t record_text_add(struct records *records, const char *bytes, size_t leng
 		record->next = next;
 		memcpy(record->bytes, bytes + begin, n);
 		memset(record->bytes + n, 0, RECORD_TEXT_BYTES - n);
-		record->record.state = RECORD_LIVE;
+		record->head.state = RECORD_LIVE;
 		next = index;
 	}
 	return next;

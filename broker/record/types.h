@@ -47,7 +47,7 @@ enum record_state {
 };
 
 /* First in every record. The generation goes up when the record is freed. */
-struct record {
+struct record_head {
 	uint32_t state;
 	uint32_t generation;
 };
@@ -58,7 +58,7 @@ struct limits_record {
 };
 
 struct broker_record {
-	struct record record;
+	struct record_head head;
 	uint64_t next_id[4]; /* of allocations, streams, modules, folders */
 	uint64_t peak_bytes;
 	uint32_t n_devices;
@@ -74,7 +74,7 @@ struct broker_record {
 };
 
 struct owner_record {
-	struct record record;
+	struct record_head head;
 	uint32_t uid, gid;
 	uint32_t slot, slot_generation; /* of the token, in node ids */
 	uint64_t peak_bytes;
@@ -88,7 +88,7 @@ struct owner_record {
 
 /* The memory is a descriptor of the keeper, under the block's index and generation. */
 struct block_record {
-	struct record record;
+	struct record_head head;
 	uint64_t address;
 	uint64_t size;
 	uint32_t place;
@@ -111,7 +111,7 @@ enum allocation_record_flag {
 };
 
 struct allocation_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	uint64_t size;
 	uint64_t address;
@@ -144,7 +144,7 @@ struct allocation_record {
 };
 
 struct folder_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	int64_t changed_s;
 	uint32_t changed_ns;
@@ -160,7 +160,7 @@ struct folder_record {
 };
 
 struct lease_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	int64_t since_s;
 	uint64_t file; /* the number of the open file */
@@ -180,7 +180,7 @@ struct lease_record {
  * at the start, live, and written in place.
  */
 struct event_record {
-	struct record record;
+	struct record_head head;
 	uint64_t number; /* from 1; 0: none, or one that is being written */
 	uint32_t length;
 	uint32_t reserved;
@@ -189,7 +189,7 @@ struct event_record {
 
 /* A line of `errors`. */
 struct failure_record {
-	struct record record;
+	struct record_head head;
 	uint64_t number; /* from 1, of all users' */
 	uint32_t uid;
 	uint32_t text;
@@ -197,21 +197,21 @@ struct failure_record {
 
 /* Up to RECORD_TEXT_BYTES of a text (record/texts.h); zeros follow its end. */
 struct text_record {
-	struct record record;
+	struct record_head head;
 	uint32_t next; /* 0: the last */
 	char bytes[RECORD_TEXT_BYTES];
 };
 
 /* Figures for `metrics`, counted in place (model/meter.h); the first: a shared one. */
 struct meter_record {
-	struct record record;
+	struct record_head head;
 	uint32_t uid; /* UINT32_MAX: of those who share it */
 	uint32_t reserved;
 	uint64_t words[RECORD_METER_WORDS];
 };
 
 struct module_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	int64_t created_s;
 	int64_t loaded_s;
@@ -232,7 +232,7 @@ struct module_record {
 
 /* The bytes are a descriptor of the keeper, under the image's index and generation. */
 struct image_record {
-	struct record record;
+	struct record_head head;
 	uint64_t size;
 	uint64_t serial;
 	uint32_t module; /* that it was written to */
@@ -242,7 +242,7 @@ struct image_record {
 };
 
 struct function_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	uint32_t slot, slot_generation; /* of the token, in node ids */
 	uint32_t image;
@@ -255,7 +255,7 @@ struct function_record {
 
 /* A process or a cgroup; a descriptor of it is the keeper's. */
 struct lifetime_record {
-	struct record record;
+	struct record_head head;
 	uint32_t kind; /* 1: process, 2: cgroup */
 	uint32_t uid, gid;
 	uint32_t key; /* record/texts.h */
@@ -269,7 +269,7 @@ enum stream_record_flag {
 };
 
 struct stream_record {
-	struct record record;
+	struct record_head head;
 	uint64_t id;
 	int64_t created_s;
 	uint32_t slot, slot_generation; /* of the token, in node ids */
@@ -284,7 +284,7 @@ struct stream_record {
 
 /* The text is a descriptor of the keeper, under this index and generation. */
 struct tensors_record {
-	struct record record;
+	struct record_head head;
 	uint64_t size;
 	uint32_t payer; /* uid */
 	uint32_t reserved;
