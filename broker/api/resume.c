@@ -23,6 +23,7 @@
 #include "base/text.h"
 #include "keep/keep.h"
 #include "memory/block.h"
+#include "memory/kept.h"
 #include "model/folder.h"
 #include "model/journal.h"
 #include "model/meter.h"
@@ -197,18 +198,26 @@ static int resume_place_module(struct resume *resume, struct module *module,
 	return 0;
 }
 
+int resume_file(const struct resume *resume, enum record_type type, uint32_t index,
+		uint64_t size)
+{
+	_cleanup_close_ int fd = kept_take(resume->broker->memory, type, index);
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < size)
+		return -EBADF;
+	return take_fd(&fd);
+}
+
 static int resume_image(struct resume *resume, struct module *module, uint32_t index)
 {
 	const struct image_record *record =
 		records_get(resume->records, RECORD_IMAGE, index);
-	_cleanup_close_ int fd =
-		keep_take(resume->keep, (struct keep_key){ KEEP_IMAGE, index,
-							   record->head.generation });
-	struct stat stat;
+	_cleanup_close_ int fd = resume_file(resume, RECORD_IMAGE, index, record->size);
 	int r;
 
-	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < record->size)
-		return -EBADF;
+	if (fd < 0)
+		return fd;
 	r = image_restore(resume->broker->registry, module, index, record, fd);
 	if (r < 0)
 		return r;

@@ -3,16 +3,15 @@
 #include "api/resume_private.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 
 #include "base/crash.h"
 #include "base/def.h"
-#include "keep/keep.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/release.h"
 #include "memops/tensors.h"
 #include "memory/block.h"
+#include "memory/kept.h"
 #include "memory/slab.h"
 #include "model/folder.h"
 #include "model/owner.h"
@@ -61,9 +60,7 @@ static int resume_block(struct resume *resume, struct owner *owner, uint32_t ind
 	int r;
 
 	if (!resume->blocks[index]) {
-		fd = keep_take(resume->keep,
-			       (struct keep_key){ KEEP_BLOCK, index,
-						  record->head.generation });
+		fd = kept_take(resume->broker->memory, RECORD_BLOCK, index);
 		if (fd < 0)
 			return -EBADF;
 		r = block_restore(&resume->blocks[index], resume->broker->memory, index,
@@ -117,8 +114,7 @@ static bool is_gone(const struct resume *resume, uint32_t index,
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
 {
 	const struct lifetime_record *record = data;
-	int fd = keep_take(resume->keep, (struct keep_key){ KEEP_LIFETIME, index,
-							    record->head.generation });
+	int fd = kept_take(resume->broker->memory, RECORD_LIFETIME, index);
 
 	if (fd < 0)
 		return resume_fail(resume, -EBADF, "lifetime", index);
@@ -143,15 +139,11 @@ static int resume_tensors(struct resume *resume, struct allocation *allocation,
 {
 	const struct tensors_record *record =
 		records_get(resume->records, RECORD_TENSORS, index);
-	_cleanup_close_ int fd =
-		keep_take(resume->keep, (struct keep_key){ KEEP_TENSORS, index,
-							   record->head.generation });
-	struct stat stat;
+	int fd = resume_file(resume, RECORD_TENSORS, index, record->size);
 
-	if (fd < 0 || fstat(fd, &stat) < 0 || (uint64_t)stat.st_size < record->size)
-		return -EBADF;
-	resume->tensors[index] =
-		tensors_restore(resume->broker, index, record, take_fd(&fd));
+	if (fd < 0)
+		return fd;
+	resume->tensors[index] = tensors_restore(resume->broker, index, record, fd);
 	allocation->tensors = resume->tensors[index];
 	return allocation->tensors ? 0 : -ENOMEM;
 }

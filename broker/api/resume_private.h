@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "record/types.h"
+
 struct allocation;
 struct block;
 struct broker;
@@ -39,6 +41,13 @@ int resume_fail(const struct resume *resume, int r, const char *what, uint32_t i
 /* index 0: the root. */
 struct folder *resume_folder_at(const struct resume *resume, bool of_modules,
 				uint32_t index);
+
+/*
+ * The file that a record stands for, for the caller to close. Returns: -EBADF: the file
+ * is missing, or shorter than its record says.
+ */
+int resume_file(const struct resume *resume, enum record_type type, uint32_t index,
+		uint64_t size);
 
 /* Make the object of a record, under registry.lock. Return: 0; -errno with a sentence. */
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data);

@@ -22,6 +22,7 @@
 #include "cuda/result.h"
 #include "kernels/image_check.h"
 #include "kernels/module_use.h"
+#include "memory/kept.h"
 #include "model/access.h"
 #include "model/journal.h"
 #include "model/module.h"
@@ -380,7 +381,7 @@ struct loadable {
 	int fd;
 	uint64_t size;
 	const char *format; /* NULL: it is not an image */
-	uint32_t record;    /* see image_keep(); 0: none */
+	uint32_t record;    /* see kept_add(); 0: none */
 };
 
 /* Returns: the format; NULL with a refusal. */
@@ -409,7 +410,7 @@ static int load_check(struct broker *broker, struct loadable *file,
 	file->format = load_check_bytes(file->fd, file->size, refusal);
 	if (!file->format)
 		return -refusal->error;
-	if (image_keep(broker, file->fd, &file->record) < 0)
+	if (kept_add(broker->memory, RECORD_IMAGE, file->fd, &file->record) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	return 0;
 }
@@ -528,7 +529,7 @@ void load_start(struct broker *broker, struct token token, const struct caller *
 		(void)take_fd(&fd);
 		module->n_loads++;
 	}
-	image_unkeep(broker, file.record);
+	kept_drop(broker->memory, RECORD_IMAGE, file.record);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)

@@ -9,8 +9,7 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
-#include "keep/keep.h"
-#include "memory/block.h"
+#include "memory/kept.h"
 #include "model/access.h"
 #include "model/journal.h"
 #include "model/location.h"
@@ -20,7 +19,6 @@
 #include "model/save_module.h"
 #include "process/broker.h"
 #include "process/worker.h"
-#include "record/records.h"
 
 /* ---- uses ---- */
 
@@ -127,38 +125,9 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 
 /* ---- images ---- */
 
-static struct keep_key image_key(const struct broker *broker, uint32_t record)
-{
-	return (struct keep_key){ KEEP_IMAGE, record,
-				  records_generation(broker->registry->records,
-						     RECORD_IMAGE, record) };
-}
-
-int image_keep(struct broker *broker, int fd, uint32_t *ret_record)
-{
-	struct records *records = broker->registry->records;
-
-	*ret_record = records_add(records, RECORD_IMAGE);
-	if (!*ret_record)
-		return records ? -ENOMEM : 0;
-	if (keep_put(broker->memory->keep, image_key(broker, *ret_record), fd) == 0)
-		return 0;
-	records_drop(records, RECORD_IMAGE, *ret_record);
-	return -ENOMEM;
-}
-
-void image_unkeep(struct broker *broker, uint32_t record)
-{
-	if (!record)
-		return;
-	keep_forget(broker->memory->keep, image_key(broker, record));
-	records_drop(broker->registry->records, RECORD_IMAGE, record);
-}
-
 void image_end(struct broker *broker, struct image *image)
 {
-	if (image->record)
-		keep_forget(broker->memory->keep, image_key(broker, image->record));
+	kept_forget(broker->memory, RECORD_IMAGE, image->record);
 	image_free(broker->registry, image);
 }
 

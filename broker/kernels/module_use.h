@@ -82,13 +82,6 @@ void module_put_image(struct broker *broker, struct image *image);
 void module_look_up(struct broker *broker, struct token module, const char *name,
 		    struct completion *wait);
 
-/*
- * Gives the keeper a copy of an image, before there is a struct image: *ret_record is for
- * image_record_set(), or image_unkeep(). No lock held. Returns: 0; -ENOMEM.
- */
-int image_keep(struct broker *broker, int fd, uint32_t *ret_record);
-void image_unkeep(struct broker *broker, uint32_t record);
-
 /* Frees an image without references; see image_free(). Under registry.lock. */
 void image_end(struct broker *broker, struct image *image);
 

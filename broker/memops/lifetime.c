@@ -17,10 +17,9 @@
 #include "base/process.h"
 #include "base/refusal.h"
 #include "base/text.h"
-#include "keep/keep.h"
 #include "memops/lease.h"
 #include "memops/release.h"
-#include "memory/block.h"
+#include "memory/kept.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/origin.h"
@@ -78,28 +77,6 @@ static void lifetime_forget(struct lifetime *lifetime)
 	free(take_ptr(lifetime->key));
 }
 
-static struct keep_key lifetime_key(const struct broker *broker, uint32_t record)
-{
-	return (struct keep_key){ KEEP_LIFETIME, record,
-				  records_generation(broker->registry->records,
-						     RECORD_LIFETIME, record) };
-}
-
-/* The keeper has the descriptor before a record names it. No lock held. */
-static int lifetime_keep(const struct broker *broker, int fd, uint32_t *ret_record)
-{
-	struct records *records = broker->registry->records;
-
-	*ret_record = records_add(records, RECORD_LIFETIME);
-	if (!*ret_record)
-		return records ? -ENOMEM : 0;
-	if (keep_put(broker->memory->keep, lifetime_key(broker, *ret_record), fd) == 0)
-		return 0;
-	records_drop(records, RECORD_LIFETIME, *ret_record);
-	*ret_record = 0;
-	return -ENOMEM;
-}
-
 static void lifetime_unkeep(const struct broker *broker, uint32_t record)
 {
 	struct records *records = broker->registry->records;
@@ -107,10 +84,7 @@ static void lifetime_unkeep(const struct broker *broker, uint32_t record)
 		records_get(records, RECORD_LIFETIME, record);
 	uint32_t key = saved ? saved->key : 0;
 
-	if (!record)
-		return;
-	keep_forget(broker->memory->keep, lifetime_key(broker, record));
-	records_drop(records, RECORD_LIFETIME, record);
+	kept_drop(broker->memory, RECORD_LIFETIME, record);
 	record_text_drop(records, key);
 }
 
@@ -411,7 +385,7 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 		fd = lifetime_open(kind, thread, process, cgroup, refusal);
 		if (fd < 0)
 			return fd;
-		if (lifetime_keep(broker, fd, &record) < 0) {
+		if (kept_add(broker->memory, RECORD_LIFETIME, fd, &record) < 0) {
 			close(fd);
 			return refuse(refusal, ENOMEM, "no memory in the broker");
 		}

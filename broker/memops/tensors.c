@@ -7,8 +7,7 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
-#include "keep/keep.h"
-#include "memory/block.h"
+#include "memory/kept.h"
 #include "model/access.h"
 #include "model/allocation.h"
 #include "model/owner.h"
@@ -66,26 +65,9 @@ int tensors_new(struct broker *broker, const struct caller *caller, uint64_t siz
 
 /* ---- records ---- */
 
-static struct keep_key key_of(const struct broker *broker, uint32_t record)
-{
-	return (struct keep_key){ KEEP_TENSORS, record,
-				  records_generation(broker->registry->records,
-						     RECORD_TENSORS, record) };
-}
-
 int tensors_keep(const struct broker *broker, struct tensors *tensors)
 {
-	struct records *records = broker->registry->records;
-	uint32_t index = records_add(records, RECORD_TENSORS);
-
-	if (!index)
-		return records ? -ENOMEM : 0;
-	if (keep_put(broker->memory->keep, key_of(broker, index), tensors->fd) < 0) {
-		records_drop(records, RECORD_TENSORS, index);
-		return -ENOMEM;
-	}
-	tensors->record = index;
-	return 0;
+	return kept_add(broker->memory, RECORD_TENSORS, tensors->fd, &tensors->record);
 }
 
 static void tensors_save(const struct broker *broker, const struct tensors *tensors)
@@ -125,9 +107,7 @@ struct tensors *tensors_unref(struct broker *broker, struct tensors *tensors)
 {
 	if (!tensors || --tensors->n_refs)
 		return NULL;
-	if (tensors->record)
-		keep_forget(broker->memory->keep, key_of(broker, tensors->record));
-	records_drop(broker->registry->records, RECORD_TENSORS, tensors->record);
+	kept_drop(broker->memory, RECORD_TENSORS, tensors->record);
 	share_give(tensors->payer, SHARE_TENSORS, tensors->size);
 	share_give(tensors->payer, SHARE_DESCRIPTORS, 1);
 	closep(&tensors->fd);

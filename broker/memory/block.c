@@ -17,6 +17,7 @@
 #include "base/huge_pages.h"
 #include "cuda/driver.h"
 #include "keep/keep.h"
+#include "memory/kept.h"
 #include "model/owner.h"
 #include "record/records.h"
 
@@ -128,11 +129,6 @@ static void block_give_address(struct memory *memory, struct block *block)
 
 /* ---- what the next broker gets ---- */
 
-static struct keep_key block_key(const struct block *block)
-{
-	return (struct keep_key){ KEEP_BLOCK, block->record, block->record_generation };
-}
-
 void block_save(const struct memory *memory, const struct block *block, uint32_t cells)
 {
 	struct block_record record = {
@@ -148,24 +144,17 @@ void block_save(const struct memory *memory, const struct block *block, uint32_t
 	records_save(memory->records, RECORD_BLOCK, block->record, &record);
 }
 
-/* The keeper has the descriptor before a record names it. Returns: 0; -ENOMEM. */
+/* Returns: 0; -errno. */
 static int block_keep(struct memory *memory, struct block *block)
 {
-	int r;
+	int r = kept_add(memory, RECORD_BLOCK, block->fd, &block->record);
 
-	if (!memory->records)
-		return 0;
-	block->record = records_add(memory->records, RECORD_BLOCK);
 	if (!block->record)
-		return -ENOMEM;
+		return r;
 	block->record_generation =
 		records_generation(memory->records, RECORD_BLOCK, block->record);
-	r = keep_put(memory->keep, block_key(block), block->fd);
-	if (r == 0)
-		block_save(memory, block, 0);
-	else
-		records_drop(memory->records, RECORD_BLOCK, block->record);
-	return r;
+	block_save(memory, block, 0);
+	return 0;
 }
 
 /*
@@ -174,10 +163,13 @@ static int block_keep(struct memory *memory, struct block *block)
  */
 static void block_unkeep(struct memory *memory, const struct block *block)
 {
+	const struct keep_key key = { KEEP_BLOCK, block->record,
+				      block->record_generation };
+
 	if (!block->record)
 		return;
 	records_drop(memory->records, RECORD_BLOCK, block->record);
-	keep_drop(memory->keep, block_key(block));
+	keep_drop(memory->keep, key);
 }
 
 /* ---- device memory ---- */
@@ -408,7 +400,6 @@ int block_new(struct block **ret_block, struct memory *memory, uint32_t place,
 		return r;
 	r = block_keep(memory, block);
 	if (r < 0) {
-		block->record = 0;
 		block_free(memory, block);
 		return r;
 	}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "memory/kept.h"
+
+#include <errno.h>
+
+#include "keep/keep.h"
+#include "memory/block.h"
+
+static const enum keep_kind kinds[] = {
+	[RECORD_BLOCK] = KEEP_BLOCK,
+	[RECORD_IMAGE] = KEEP_IMAGE,
+	[RECORD_LIFETIME] = KEEP_LIFETIME,
+	[RECORD_TENSORS] = KEEP_TENSORS,
+};
+
+static struct keep_key key_of(const struct memory *memory, enum record_type type,
+			      uint32_t record)
+{
+	return (struct keep_key){
+		.kind = kinds[type],
+		.number = record,
+		.generation = records_generation(memory->records, type, record),
+	};
+}
+
+int kept_add(const struct memory *memory, enum record_type type, int fd,
+	     uint32_t *ret_record)
+{
+	int r;
+
+	*ret_record = records_add(memory->records, type);
+	if (!*ret_record)
+		return memory->records ? -ENOMEM : 0;
+	r = keep_put(memory->keep, key_of(memory, type, *ret_record), fd);
+	if (r < 0) {
+		records_drop(memory->records, type, *ret_record);
+		*ret_record = 0;
+	}
+	return r;
+}
+
+void kept_forget(const struct memory *memory, enum record_type type, uint32_t record)
+{
+	if (record)
+		keep_forget(memory->keep, key_of(memory, type, record));
+}
+
+void kept_drop(const struct memory *memory, enum record_type type, uint32_t record)
+{
+	kept_forget(memory, type, record);
+	records_drop(memory->records, type, record);
+}
+
+int kept_take(const struct memory *memory, enum record_type type, uint32_t record)
+{
+	return keep_take(memory->keep, key_of(memory, type, record));
+}
