@@ -187,8 +187,7 @@ static int lease_begin(struct lease *lease, struct allocation *allocation,
 {
 	struct broker *broker = lease->broker;
 
-	lease->record = records_add(broker->registry->records, RECORD_LEASE);
-	if (broker->registry->records && !lease->record) {
+	if (records_take(broker->registry->records, RECORD_LEASE, &lease->record) < 0) {
 		share_give(user, SHARE_LEASES, 1);
 		share_give(user, SHARE_DESCRIPTORS, 1);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
@@ -308,9 +307,9 @@ static struct lease *lease_new(struct broker *broker, const struct caller *calle
 }
 
 int broker_lease_open(struct broker *broker, struct token token,
-		      const struct caller *caller, bool write,
-		      struct lease_name place, void (*wake)(void *userdata),
-		      void *userdata, struct lease **ret_lease)
+		      const struct caller *caller, bool write, struct lease_name place,
+		      void (*wake)(void *userdata), void *userdata,
+		      struct lease **ret_lease)
 {
 	struct lease *lease = lease_new(broker, caller, write, wake, userdata);
 	char name[FULL_NAME_MAX + 1] = "?";

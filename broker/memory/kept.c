@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "memory/kept.h"
 
-#include <errno.h>
-
 #include "keep/keep.h"
 #include "memory/block.h"
 
@@ -26,11 +24,10 @@ static struct keep_key key_of(const struct memory *memory, enum record_type type
 int kept_add(const struct memory *memory, enum record_type type, int fd,
 	     uint32_t *ret_record)
 {
-	int r;
+	int r = records_take(memory->records, type, ret_record);
 
-	*ret_record = records_add(memory->records, type);
 	if (!*ret_record)
-		return memory->records ? -ENOMEM : 0;
+		return r;
 	r = keep_put(memory->keep, key_of(memory, type, *ret_record), fd);
 	if (r < 0) {
 		records_drop(memory->records, type, *ret_record);

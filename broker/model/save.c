@@ -132,8 +132,7 @@ void registry_save_restarts(struct registry *registry, uint64_t workers, uint64_
 int owner_record_take(struct registry *registry, struct owner *owner)
 {
 	owner->records = registry->records;
-	owner->record = records_add(registry->records, RECORD_OWNER);
-	return registry->records && !owner->record ? -ENOMEM : 0;
+	return records_take(registry->records, RECORD_OWNER, &owner->record);
 }
 
 void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
@@ -216,8 +215,7 @@ int owner_restore(struct registry *registry, uint32_t index,
 int folder_record_take(struct registry *registry, struct folder *folder)
 {
 	folder->records = registry->records;
-	folder->record = records_add(registry->records, RECORD_FOLDER);
-	return registry->records && !folder->record ? -ENOMEM : 0;
+	return records_take(registry->records, RECORD_FOLDER, &folder->record);
 }
 
 void folder_to_record(const struct folder *folder, struct folder_record *ret_record)
@@ -302,8 +300,7 @@ struct records *entry_records(const struct entry *entry)
 int allocation_record_take(struct registry *registry, struct allocation *allocation)
 {
 	allocation->records = registry->records;
-	allocation->record = records_add(registry->records, RECORD_ALLOCATION);
-	return registry->records && !allocation->record ? -ENOMEM : 0;
+	return records_take(registry->records, RECORD_ALLOCATION, &allocation->record);
 }
 
 static uint64_t zeros_owed_from(const struct allocation *allocation)

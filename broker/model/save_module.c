@@ -20,11 +20,8 @@
 int module_record_take(struct registry *registry, struct module *module)
 {
 	module->records = registry->records;
-	module->record = records_add(registry->records, RECORD_MODULE);
-	return registry->records && !module->record ? -ENOMEM : 0;
+	return records_take(registry->records, RECORD_MODULE, &module->record);
 }
-
-_Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
 
 void module_to_record(const struct module *module, struct module_record *ret_record)
 {

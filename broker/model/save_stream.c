@@ -17,11 +17,8 @@
 int stream_record_take(struct registry *registry, struct stream *stream)
 {
 	stream->records = registry->records;
-	stream->record = records_add(registry->records, RECORD_STREAM);
-	return registry->records && !stream->record ? -ENOMEM : 0;
+	return records_take(registry->records, RECORD_STREAM, &stream->record);
 }
-
-_Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES, "a name fits its record");
 
 void stream_to_record(const struct stream *stream, struct stream_record *ret_record)
 {

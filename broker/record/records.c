@@ -242,6 +242,12 @@ uint32_t records_add(struct records *records, enum record_type type)
 	return index;
 }
 
+int records_take(struct records *records, enum record_type type, uint32_t *ret_index)
+{
+	*ret_index = records_add(records, type);
+	return records && !*ret_index ? -ENOMEM : 0;
+}
+
 /* Copies the committed records to their places. May be repeated. */
 static void redo_home(struct records *records)
 {

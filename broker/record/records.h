@@ -51,6 +51,9 @@ uint32_t records_boot(const struct records *records);
  */
 uint32_t records_add(struct records *records, enum record_type type);
 
+/* The same. Returns: 0, with *ret_index 0 where no records are kept; -ENOMEM, with 0. */
+int records_take(struct records *records, enum record_type type, uint32_t *ret_index);
+
 /*
  * Between these the changes of the calling thread are one: all happen or none. May be
  * nested. Take NULL, as the functions below.
