@@ -24,7 +24,7 @@
 #define SLOTS_AT_A_CALL 4
 
 /* The record that an object should have. Returns: its index; 0: it should have none. */
-typedef uint32_t expect_function(const void *object, void *ret_record);
+typedef uint32_t expect_record(const void *object, void *ret_record);
 
 static uint32_t expect_owner(const void *object, void *ret_record)
 {
@@ -82,7 +82,7 @@ static uint32_t expect_image(const void *object, void *ret_record)
 	return image->record;
 }
 
-static uint32_t expect_kernel(const void *object, void *ret_record)
+static uint32_t expect_function(const void *object, void *ret_record)
 {
 	const struct function *function = object;
 
@@ -115,7 +115,7 @@ struct comparison {
 	const char *name;
 	size_t table; /* offset in struct registry */
 	size_t record_size;
-	expect_function *expect;
+	expect_record *expect;
 };
 
 static int compare_object(const struct registry *registry,
@@ -200,7 +200,7 @@ int registry_compare(const struct registry *registry, struct text *why)
 		{ RECORD_IMAGE, "image", offsetof(struct registry, modules),
 		  sizeof(struct image_record), expect_image },
 		{ RECORD_FUNCTION, "function", offsetof(struct registry, functions),
-		  sizeof(struct function_record), expect_kernel },
+		  sizeof(struct function_record), expect_function },
 		{ RECORD_STREAM, "stream", offsetof(struct registry, streams),
 		  sizeof(struct stream_record), expect_stream },
 	};
