@@ -47,10 +47,7 @@ test_memory_and_names_outlive_the_broker()
 	mv "$O/allocations/folder" "$O/allocations/models"
 	echo 1 >"$O/allocations/onhost/sealed"
 	before=$(everything)
-	die
-	diff <(everything) - <<<"$before"
-	die
-	diff <(everything) - <<<"$before"
+	survives_twice everything "$before"
 	is "$(ls "$O/allocations" | xargs)" 'big guarded models onhost onhost2 small'
 	# All of it can be used and freed, and made again.
 	say fill 'big i32:7'

@@ -46,10 +46,7 @@ test_modules_outlive_the_broker()
 	chmod 750 "$O/modules/below"
 	before=$(modules)
 	like "$(<"$O/modules/broken/log")" 'frobnicate|line'
-	die
-	diff <(modules) - <<<"$before"
-	die
-	diff <(modules) - <<<"$before"
+	survives_twice modules "$before"
 	is "$(<"$O/modules/broken/state") $(<"$O/modules/empty/device")" 'failed 1'
 	is "$(value_of "$O/status" modules)" 4
 	# They are loaded again at their next use.
@@ -242,10 +239,7 @@ test_streams_outlive_the_broker()
 	say alloc 'x 4096'
 	say fill 'x u8:7 stream=a'
 	before=$(streams)
-	die
-	diff <(streams) - <<<"$before"
-	die
-	diff <(streams) - <<<"$before"
+	survives_twice streams "$before"
 	is "$(value_of "$O/status" streams)" 3
 	cd "$O"
 	refused EBUSY 'stream a is in use' 'echo 3 >streams/a/priority'
@@ -354,10 +348,7 @@ test_tensors_outlive_the_broker()
 	say publish 'y.part y'
 	before=$(tensors)
 	like "$(stat -c %s "$O/allocations/x/tensors")" '^[0-9]{7}$'
-	die
-	diff <(tensors) - <<<"$before"
-	die
-	diff <(tensors) - <<<"$before"
+	survives_twice tensors "$before"
 	cmp "$O/allocations/x/tensors" <(header 50000)
 	# They are what they were: replaced, refused, removed.
 	describe z 3

@@ -24,6 +24,15 @@ die()
 	like "$(tail -n 1 "$T/own/stderr")" '^gpumemd: the broker was killed by signal 9$'
 }
 
+# survives_twice COMMAND BEFORE: what the command prints is the same after two deaths.
+survives_twice()
+{
+	die
+	diff <("$1") - <<<"$2"
+	die
+	diff <("$1") - <<<"$2"
+}
+
 # end: as broker_stop, after deaths that the keeper has told.
 end()
 {
