@@ -40,13 +40,37 @@ static int store_stream_device(struct broker *broker, struct stream *stream,
 	return r;
 }
 
+static int store_stream_priority(struct broker *broker, struct stream *stream,
+				 const char *value, struct refusal *refusal)
+{
+	uint64_t number = 0;
+	bool negative = value[0] == '-';
+
+	(void)broker;
+	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
+		return refuse(
+			refusal, EINVAL,
+			"'%s' is not a priority: use a number from -%d to %d, lower "
+			"is more urgent",
+			value, PRIORITY_MAX, PRIORITY_MAX);
+	stream->priority = negative ? -(int32_t)number : (int32_t)number;
+	stream_save(stream);
+	return 0;
+}
+
 /* Under registry.lock. */
 static int store_stream(struct broker *broker, struct stream *stream,
 			const struct attribute *attribute, const struct caller *caller,
 			const char *value, struct refusal *refusal)
 {
-	uint64_t number = 0;
-	bool negative = value[0] == '-';
+	static const struct {
+		const char *name;
+		int (*store)(struct broker *broker, struct stream *stream,
+			     const char *value, struct refusal *refusal);
+	} stores[] = {
+		{ "device", store_stream_device },
+		{ "priority", store_stream_priority },
+	};
 
 	if (caller->uid != 0 && caller->uid != stream->owner->uid)
 		return refuse(refusal, EPERM,
@@ -58,17 +82,12 @@ static int store_stream(struct broker *broker, struct stream *stream,
 			stream->name, stream->used ? "is in use" : "is always there",
 			attribute->name,
 			stream->used ? " any more; rmdir it and make it again" : "");
-	if (strcmp(attribute->name, "device") == 0)
-		return store_stream_device(broker, stream, value, refusal);
-	if (number_parse(value + negative, &number) < 0 || number > PRIORITY_MAX)
-		return refuse(
-			refusal, EINVAL,
-			"'%s' is not a priority: use a number from -%d to %d, lower "
-			"is more urgent",
-			value, PRIORITY_MAX, PRIORITY_MAX);
-	stream->priority = negative ? -(int32_t)number : (int32_t)number;
-	stream_save(stream);
-	return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(stores); i++) {
+		if (strcmp(attribute->name, stores[i].name) == 0)
+			return stores[i].store(broker, stream, value, refusal);
+	}
+	assert(false);
+	return -EINVAL;
 }
 
 /* Returns: 0; -EPERM. */
