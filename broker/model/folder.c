@@ -82,8 +82,11 @@ static void folder_count(const struct folder *folder, struct folder *in, int32_t
 	}
 }
 
-static void entry_name_it(struct entry *entry, struct folder *folder, const char *name)
+/* Names an entry in a folder that it comes to, or is in. */
+static void entry_link(struct entry *entry, struct folder *folder, const char *name)
 {
+	if (entry->folder != folder && entry_folder(entry))
+		folder_count(entry_folder(entry), folder, 1);
 	strcpy(entry->name, name);
 	entry->folder = folder;
 	HASH_ADD_KEYPTR(hh, folder->by_name, entry->name, strlen(entry->name), entry);
@@ -95,15 +98,12 @@ static void entry_unname(struct entry *entry)
 	folder_touch(entry->folder);
 }
 
-/* An entry comes to a folder, or leaves it. */
-static int entry_link(struct entry *entry, struct folder *folder)
+/* Takes any place in the listings of a folder. Returns: 0; -ENOMEM. */
+static int entry_take_place(struct entry *entry, struct folder *folder)
 {
 	uint32_t generation;
-	int r = handle_table_add(&folder->entries, entry, &entry->place, &generation);
 
-	if (r == 0 && entry_folder(entry))
-		folder_count(entry_folder(entry), folder, 1);
-	return r;
+	return handle_table_add(&folder->entries, entry, &entry->place, &generation);
 }
 
 static void entry_unlink(struct entry *entry)
@@ -129,11 +129,10 @@ int entry_restore(struct entry *entry, struct folder *folder, const char *name)
 	assert(!entry->folder);
 	if (folder_find(folder, name))
 		return -EEXIST;
-	r = entry_link(entry, folder);
-	if (r < 0)
-		return r;
-	entry_name_it(entry, folder, name);
-	return 0;
+	r = entry_take_place(entry, folder);
+	if (r == 0)
+		entry_link(entry, folder, name);
+	return r;
 }
 
 uint32_t entry_place(const struct entry *entry)
@@ -147,10 +146,8 @@ int entry_restore_at(struct entry *entry, struct folder *folder, const char *nam
 	assert(!entry->folder);
 	if (folder_find(folder, name))
 		return -EEXIST;
-	if (entry_folder(entry))
-		folder_count(entry_folder(entry), folder, 1);
 	entry->place = place - 1;
-	entry_name_it(entry, folder, name);
+	entry_link(entry, folder, name);
 	return 0;
 }
 
@@ -163,14 +160,12 @@ static int place_compare(struct entry *a, struct entry *b)
 int folder_settle(struct folder *folder)
 {
 	struct entry *entry, *next;
-	uint32_t generation;
 	int r = 0;
 
 	HASH_SORT(folder->by_name, place_compare);
 	HASH_ITER (hh, folder->by_name, entry, next) {
 		if (entry->place == UINT32_MAX) {
-			r = handle_table_add(&folder->entries, entry, &entry->place,
-					     &generation);
+			r = entry_take_place(entry, folder);
 			entry_save(entry);
 		} else {
 			r = handle_table_put(&folder->entries, entry, entry->place, 1);
@@ -215,9 +210,10 @@ void entries_move(struct entry **entries, const struct name_place *places, size_
 	for (size_t i = 0; i < n; i++) {
 		struct folder *folder = places[i].folder;
 
-		if (entries[i]->folder != folder && entry_link(entries[i], folder) < 0)
+		if (entries[i]->folder != folder &&
+		    entry_take_place(entries[i], folder) < 0)
 			abort(); /* room was reserved */
-		entry_name_it(entries[i], folder, places[i].name);
+		entry_link(entries[i], folder, places[i].name);
 		folder_touch(folder);
 		entry_save(entries[i]);
 	}

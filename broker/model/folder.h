@@ -77,12 +77,15 @@ struct full_name entry_name(const struct entry *entry);
 /* Gives an entry without a folder its name. Returns: 0; -EEXIST; -ENOMEM. */
 int entry_add(struct entry *entry, struct folder *folder, const char *name);
 
-/* The same for a name that was there before: the time of the folder stays. */
+/*
+ * As entry_add(), for an entry of the last broker: the time of the folder stays. The
+ * entry takes any place in listings.
+ */
 int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
 /*
- * The same, with the place that the entry had in listings of its folder (entry_place());
- * 0: any. Until folder_settle() the folder can't be listed.
+ * As entry_restore(), with the place that the entry had in listings (entry_place()); 0:
+ * any. Until folder_settle() the folder can't be listed.
  */
 int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
 		     uint32_t place);
