@@ -6,14 +6,17 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #ifdef CRASH_POINTS
-void crash_request_begun(uint64_t unique);
+/* As read(2) of the mount's descriptor. The request that it returns is held. */
+ssize_t crash_request_read(int fd, void *bytes, size_t size);
 void crash_request_answered(uint64_t unique);
 #else
-static inline void crash_request_begun(uint64_t unique)
+static inline ssize_t crash_request_read(int fd, void *bytes, size_t size)
 {
-	(void)unique;
+	return read(fd, bytes, size);
 }
 
 static inline void crash_request_answered(uint64_t unique)

@@ -12,7 +12,6 @@
 #include "backing.h"
 #include "crash_request.h"
 #include "kernel.h"
-#include "repeated.h"
 
 #include "base/crash.h"
 #include "base/def.h"
@@ -89,14 +88,8 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *userdata)
 
 static ssize_t hook_read(int fd, void *bytes, size_t size, void *userdata)
 {
-	const struct fuse_in_header *header = bytes;
-	ssize_t length = read(fd, bytes, size);
-
 	(void)userdata;
-	/* At once: another thread may be about to die. */
-	if (length >= (ssize_t)sizeof(*header) && !request_may_repeat(header->opcode))
-		crash_request_begun(header->unique);
-	return length;
+	return crash_request_read(fd, bytes, size);
 }
 
 int kernel_hook(struct fuse_session *session)

@@ -2,6 +2,7 @@
 #include "base/crash.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static uint64_t n_begun;	/* points before that */
 static uint64_t n_served;	/* points since then */
 static uint64_t n_held;
 static bool is_due; /* a death of `every`, as soon as nothing is held */
+static bool dies;   /* or a thread looks whether anything is held */
 
 void crash_begin(void)
 {
@@ -43,9 +45,17 @@ void crash_serves(void)
 	__atomic_store_n(&serves, true, __ATOMIC_RELAXED);
 }
 
+bool crash_is_planned(void)
+{
+	return plan;
+}
+
 void crash_hold(void)
 {
 	__atomic_add_fetch(&n_held, 1, __ATOMIC_SEQ_CST);
+	/* Where this comes too late, nobody may hear of what the thread would do next. */
+	while (__atomic_load_n(&dies, __ATOMIC_SEQ_CST))
+		sched_yield();
 }
 
 void crash_let_go(void)
@@ -53,13 +63,15 @@ void crash_let_go(void)
 	__atomic_sub_fetch(&n_held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Once: another thread may come to a point before this process is dead. */
-static void die(const char *where)
+/* Other threads that come to a point wait for the end of the process. */
+static void die(const char *where, bool unless_held)
 {
-	static bool dies; /* atomic */
-
-	while (__atomic_exchange_n(&dies, true, __ATOMIC_RELAXED))
-		pause();
+	while (__atomic_exchange_n(&dies, true, __ATOMIC_SEQ_CST))
+		sched_yield();
+	if (unless_held && __atomic_load_n(&n_held, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&dies, false, __ATOMIC_SEQ_CST);
+		return;
+	}
 	__atomic_add_fetch(&plan->n_deaths, 1, __ATOMIC_RELAXED);
 	snprintf(plan->where, sizeof(plan->where), "%s", where);
 	kill(getpid(), SIGKILL);
@@ -85,10 +97,10 @@ void crash_point(const char *where)
 		return;
 	point = __atomic_add_fetch(&plan->n_points, 1, __ATOMIC_RELAXED);
 	if (is_planned(point))
-		die(where);
+		die(where, false);
 	if (!__atomic_load_n(&serves, __ATOMIC_RELAXED)) {
 		if (__atomic_add_fetch(&n_begun, 1, __ATOMIC_RELAXED) == plan->begun)
-			die(where);
+			die(where, false);
 		return;
 	}
 	if (!plan->every)
@@ -97,5 +109,5 @@ void crash_point(const char *where)
 		__atomic_store_n(&is_due, true, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&is_due, __ATOMIC_RELAXED) &&
 	    !__atomic_load_n(&n_held, __ATOMIC_SEQ_CST))
-		die(where);
+		die(where, true);
 }

@@ -34,6 +34,9 @@ extern void (*crash_hook)(void);
 
 void crash_point(const char *where);
 
+/* Whether GPUMEM_CRASH is there for this process. */
+bool crash_is_planned(void);
+
 /* The process is a broker with a keeper, and may die from here on. */
 void crash_begin(void);
 
@@ -52,6 +55,11 @@ void crash_let_go(void);
 static inline void crash_point(const char *where)
 {
 	(void)where;
+}
+
+static inline bool crash_is_planned(void)
+{
+	return false;
 }
 
 static inline void crash_begin(void)
