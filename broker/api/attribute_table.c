@@ -6,36 +6,19 @@
  * (`name` of a device), and files of text: logs, lists, reasons. The name of a number of
  * bytes ends in `bytes`.
  */
-#include <ctype.h>
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <utlist.h>
-
-#include "api/attribute_view.h"
+#include "api/attribute_show.h"
 #include "api/limits.h"
 #include "api/memory_used.h"
 #include "api/metrics.h"
-#include "base/user_names.h"
-#include "control/verbs.h"
-#include "cuda/driver.h"
 #include "kernels/module_use.h"
-#include "memops/file.h"
 #include "memops/lease.h"
-#include "memops/lifetime.h"
-#include "memory/block.h"
-#include "memory/reclaim.h"
+#include "memops/placement_report.h"
 #include "model/allocation.h"
-#include "model/journal.h"
 #include "model/managed_ranges.h"
 #include "model/module.h"
-#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/stream.h"
-#include "op/op.h"
-#include "process/processes.h"
 
 /* A row whose value is a member of the struct, printed by the member's type. */
 /* clang-format off */
@@ -58,97 +41,20 @@
 	FIELD(registry, array[0] member), \
 		.stride = sizeof(((struct registry *)0)->array[0])
 
-static void show_number(struct text *text, uint64_t number)
-{
-	text_printf(text, "%llu", (unsigned long long)number);
-}
-
 /* ---- the broker ---- */
 
-static void broker_version(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s", view->broker->version);
-}
-
-static void broker_driver_version(const struct attribute_view *view, struct text *text)
-{
-	int version = view->broker->driver->version;
-
-	text_printf(text, "%d.%d", version / 1000, version % 1000 / 10);
-}
-
-static void broker_driver_path(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s", view->broker->driver->path);
-}
-
-static void broker_pid(const struct attribute_view *view, struct text *text)
-{
-	(void)view;
-	text_printf(text, "%d", getpid());
-}
-
-static uint64_t devices_sum(const uint64_t *places)
-{
-	uint64_t sum = 0;
-
-	for (unsigned int i = 0; i < MANAGED_PLACE_HOST; i++)
-		sum += places[i];
-	return sum;
-}
-
-static void broker_preferred_device(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, devices_sum(view->broker->registry->managed.preferred));
-}
-
-static void broker_prefetched_device(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, devices_sum(view->broker->registry->managed.prefetched));
-}
-
-static void broker_failures(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, journal_n_failures(view->broker->journal));
-}
-
-static void broker_restarts(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->broker->processes->restarts);
-}
-
-static void broker_mover(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, (uint64_t)worker_pid(&view->broker->processes->mover));
-}
-
-static void broker_leases(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, leases_count(view->broker));
-}
-
-static void broker_waiting(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->broker->reclaim->n_queued);
-}
-
-static int broker_all_leases(struct broker *broker, struct token token, struct text *text)
-{
-	(void)token;
-	return leases_show_all(broker, text);
-}
-
 static const struct attribute broker_attributes[] = {
-	{ "version", "of gpumem", ATTRIBUTE_ROOT_FILE, broker_version },
+	{ "version", "of gpumem", ATTRIBUTE_ROOT_FILE, show_broker_version },
 	{ "driver_version", "of CUDA, as the driver says", ATTRIBUTE_ROOT_FILE,
-	  broker_driver_version },
+	  show_broker_driver_version },
 	{ "driver_path", "the driver's library", ATTRIBUTE_ROOT_FILE,
-	  broker_driver_path },
+	  show_broker_driver_path },
 	{ "pid", "the broker's process; another with --keep, when one follows",
-	  ATTRIBUTE_ROOT_FILE, broker_pid },
+	  ATTRIBUTE_ROOT_FILE, show_broker_pid },
 	{ "devices", "devices", 0, FIELD(registry, n_devices) },
 	{ "allocations", "live allocations", 0, FIELD(registry, n_allocations) },
-	{ "waiting", "allocations that wait for memory (`wait=`)", 0, broker_waiting },
+	{ "waiting", "allocations that wait for memory (`wait=`)", 0,
+	  show_broker_waiting },
 	{ "bytes", "bytes they asked for", 0, FIELD(registry, bytes) },
 	{ "peak_bytes", "the most that ever was", 0, FIELD(registry, peak_bytes) },
 	{ "device_bytes", "bytes of kind device", 0,
@@ -162,21 +68,22 @@ static const struct attribute broker_attributes[] = {
 	{ "managed_preferred_cpu_bytes", "managed bytes preferred on the host", 0,
 	  FIELD(registry, managed.preferred[MANAGED_PLACE_HOST]) },
 	{ "managed_preferred_device_bytes", "managed bytes preferred on some device", 0,
-	  broker_preferred_device },
+	  show_broker_preferred_device },
 	{ "managed_prefetched_cpu_bytes", "managed bytes last prefetched to the host", 0,
 	  FIELD(registry, managed.prefetched[MANAGED_PLACE_HOST]) },
 	{ "managed_prefetched_device_bytes",
-	  "managed bytes last prefetched to some device", 0, broker_prefetched_device },
+	  "managed bytes last prefetched to some device", 0,
+	  show_broker_prefetched_device },
 	{ "host_bytes", "bytes of kind host", 0,
 	  FIELD(registry, bytes_by_kind[KIND_HOST]) },
 	{ "modules", "modules made by users", 0, FIELD(registry, n_modules) },
 	{ "streams", "streams made by users", 0, FIELD(registry, n_streams) },
 	{ "owners", "users who ever asked for something", 0,
 	  FIELD(registry, owners.n_used) },
-	{ "failures", "failures ever, of all users", 0, broker_failures },
-	{ "restarts", "workers that died, ever", 0, broker_restarts },
-	{ "mover", "process that moves the data, 0 for none", 0, broker_mover },
-	{ "leases", "open leases of all users", 0, broker_leases },
+	{ "failures", "failures ever, of all users", 0, show_broker_failures },
+	{ "restarts", "workers that died, ever", 0, show_broker_restarts },
+	{ "mover", "process that moves the data, 0 for none", 0, show_broker_mover },
+	{ "leases", "open leases of all users", 0, show_broker_leases },
 	{ "leased_bytes", "bytes of allocations that have leases", 0,
 	  FIELD(registry, leased.bytes) },
 	{ "freed_leased_bytes", "of them, bytes of allocations that are freed", 0,
@@ -184,7 +91,7 @@ static const struct attribute broker_attributes[] = {
 	{ "leases",
 	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
 	  "#ID: freed",
-	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, .print = broker_all_leases },
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, .print = show_all_leases },
 	{ "metrics", "all figures, for Prometheus and its like (OpenMetrics text)",
 	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .request = ask_metrics },
 	{ "max", "limits of owners without one of their own: KEY VALUE a line",
@@ -194,179 +101,46 @@ static const struct attribute broker_attributes[] = {
 
 /* ---- allocations ---- */
 
-static void allocation_kind(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s", kind_name((enum allocation_kind)view->allocation->kind));
-}
-
-static void allocation_device(const struct attribute_view *view, struct text *text)
-{
-	if (view->allocation->kind == KIND_HOST)
-		text_printf(text, "none");
-	else
-		show_number(text, view->allocation->device);
-}
-
-static void allocation_state(const struct attribute_view *view, struct text *text)
-{
-	const struct allocation *allocation = view->allocation;
-
-	if (allocation->state == ALLOCATION_LOST)
-		text_printf(text, "lost");
-	else
-		text_printf(text, "%s",
-			    allocation->n_works > allocation->n_unasked ? "busy"
-									: "live");
-}
-
-static void allocation_attach(const struct attribute_view *view, struct text *text)
-{
-	text_attach(text, view->allocation);
-}
-
-static void allocation_last_write(const struct attribute_view *view, struct text *text)
-{
-	if (view->allocation->n_write_leases)
-		text_printf(text, "leased");
-	else if (view->allocation->written_s)
-		text_time(text, view->allocation->written_s);
-	else
-		text_printf(text, "never");
-}
-
-static void allocation_last_use(const struct attribute_view *view, struct text *text)
-{
-	const struct allocation *allocation = view->allocation;
-	int64_t last_s = MAX(allocation->used_s, allocation->written_s);
-
-	if (allocation->n_leases)
-		text_printf(text, "leased");
-	else if (last_s)
-		text_time(text, last_s);
-	else
-		text_printf(text, "never");
-}
-
-/*
- * The first in the order that is a kernel or somebody else's: it can last as long as a
- * user likes. NULL: none.
- */
-static const struct op *oldest_user(const struct allocation *allocation)
-{
-	const struct use *use;
-
-	DL_FOREACH2(allocation->all_uses, use, next_of_all)
-	{
-		const struct op *op = container_of(use->work, struct op, work);
-
-		if (op->class->kernel ||
-		    (op->payer != allocation->owner && !op->work.unasked))
-			return op;
-	}
-	return NULL;
-}
-
-static void allocation_used_by(const struct attribute_view *view, struct text *text)
-{
-	const struct op *op = oldest_user(view->allocation);
-
-	if (op)
-		show_number(text, op->class->kernel ? op->owner->uid : op->payer->uid);
-	else
-		text_printf(text, "none");
-}
-
-static void allocation_used_by_kernel(const struct attribute_view *view,
-				      struct text *text)
-{
-	const struct op *op = oldest_user(view->allocation);
-
-	text_printf(text, "%s",
-		    op && op->class->kernel ? op->class->kernel->name(op) : "none");
-}
-
-static void allocation_guard(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->allocation->guard);
-}
-
-static void allocation_map(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s", view->allocation->map_readers ? "readers" : "writers");
-}
-
-static void allocation_sealed(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->allocation->sealed);
-}
-
-static void allocation_until(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s", lifetime_word(view->allocation->lifetime));
-}
-
-/* One word, as `cgroup=` takes it: other bytes are three octal digits. */
-static void allocation_cgroup(const struct attribute_view *view, struct text *text)
-{
-	const struct origin *origin = view->allocation->origin;
-
-	for (const char *byte = origin ? origin->cgroup : "none"; *byte; byte++)
-		text_printf(text,
-			    isgraph((unsigned char)*byte) && *byte != '\\' ? "%c"
-									   : "\\%03o",
-			    (unsigned char)*byte);
-}
-
-static void allocation_progress(const struct attribute_view *view, struct text *text)
-{
-	uint64_t done, total;
-
-	if (file_progress(view->allocation, &done, &total))
-		text_printf(text, "%llu of %llu\n", (unsigned long long)done,
-			    (unsigned long long)total);
-	else
-		text_printf(text, "none\n");
-}
-
 static const struct attribute allocation_attributes[] = {
 	{ "id", "number of this allocation, never used again", 0, FIELD(allocation, id) },
-	{ "kind", "device, direct, async, managed or host", 0, allocation_kind },
+	{ "kind", "device, direct, async, managed or host", 0, show_allocation_kind },
 	{ "device", "number of its device, `none` for host memory", 0,
-	  allocation_device },
+	  show_allocation_device },
 	{ "size_bytes", "as asked for", 0, FIELD(allocation, size) },
 	{ "address", "where workers have it", 0,
 	  FIELD_AS(FIELD_ADDRESS, allocation, address) },
 	{ "guard", "1: nothing is mapped behind it; 2: nor before it; 0: either may be",
-	  0, allocation_guard },
+	  0, show_allocation_guard },
 	{ "generation", "up when a pointer taken before is no longer good", 0,
 	  FIELD(allocation, pointer_generation) },
-	{ "state", "live, busy (work under way) or lost", 0, allocation_state },
+	{ "state", "live, busy (work under way) or lost", 0, show_allocation_state },
 	{ "used_by", "user whose kernel or other work comes first, `none`", 0,
-	  allocation_used_by },
+	  show_allocation_used_by },
 	{ "used_by_kernel", "the kernel if that is one, `none`", 0,
-	  allocation_used_by_kernel },
+	  show_allocation_used_by_kernel },
 	{ "stream", "that it was made on (kind=async) or is attached to, `none`", 0,
 	  FIELD(allocation, stream) },
 	{ "attach", "global, host or single (stream)",
-	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, allocation_attach },
+	  ATTRIBUTE_MANAGED | ATTRIBUTE_NO_FILE, show_allocation_attach },
 	{ "last_prefetch", "where to, `none` or `mixed`; asked of the driver",
 	  ATTRIBUTE_MANAGED | ATTRIBUTE_ASKED, .request = ask_last_prefetch },
 	{ "last_write", "UTC, `never`, or `leased`: somebody may be writing now", 0,
-	  allocation_last_write },
+	  show_allocation_last_write },
 	{ "last_use", "UTC: read, written, launched with or leased; `never`, `leased`", 0,
-	  allocation_last_use },
+	  show_allocation_last_use },
 	{ "tag", "a word of the owner's, `none`; may be written", ATTRIBUTE_WRITABLE,
 	  FIELD(allocation, tag) },
 	{ "owner", "uid; root may write another, to hand the memory on",
 	  ATTRIBUTE_WRITABLE, FIELD(allocation, owner) },
 	{ "created", "UTC", 0, FIELD(allocation, created_s) },
-	{ "until", "what frees it: close, exit, cgroup or `none`", 0, allocation_until },
+	{ "until", "what frees it: close, exit, cgroup or `none`", 0,
+	  show_allocation_until },
 	{ "cgroup", "of the process that asked for it; `none`: unknown", 0,
-	  allocation_cgroup },
+	  show_allocation_cgroup },
 	{ "map", "whose leases may have device memory: writers or readers",
-	  ATTRIBUTE_WRITABLE, allocation_map },
+	  ATTRIBUTE_WRITABLE, show_allocation_map },
 	{ "sealed", "0, or 1 once that is written: nobody can write it any more",
-	  ATTRIBUTE_WRITABLE, allocation_sealed },
+	  ATTRIBUTE_WRITABLE, show_allocation_sealed },
 	{ "leases", "programs that may have it mapped", ATTRIBUTE_NO_FILE,
 	  FIELD(allocation, n_leases) },
 	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,
@@ -374,27 +148,17 @@ static const struct attribute allocation_attributes[] = {
 	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
 	  .print = leases_show },
 	{ "progress", "of a load or save that runs: BYTES of BYTES; else none",
-	  ATTRIBUTE_TEXT, allocation_progress },
+	  ATTRIBUTE_TEXT, show_allocation_progress },
 };
 
 /* ---- streams ---- */
-
-static void stream_state(const struct attribute_view *view, struct text *text)
-{
-	const struct stream *stream = view->stream;
-
-	text_printf(text, "%s",
-		    stream->failed    ? "failed"
-		    : stream->n_works ? "busy"
-				      : "idle");
-}
 
 static const struct attribute stream_attributes[] = {
 	{ "device", "number; may be written before the first use", ATTRIBUTE_WRITABLE,
 	  FIELD(stream, device) },
 	{ "priority", "lower is more urgent; may be written before the first use",
 	  ATTRIBUTE_WRITABLE, FIELD(stream, priority) },
-	{ "state", "idle, busy or failed", 0, stream_state },
+	{ "state", "idle, busy or failed", 0, show_stream_state },
 	{ "error", "errno of the first failure since the last synchronize, `none`", 0,
 	  FIELD_AS(FIELD_ERRNO, stream, failed) },
 	{ "owner", "uid", 0, FIELD(stream, owner) },
@@ -402,52 +166,20 @@ static const struct attribute stream_attributes[] = {
 
 /* ---- devices ---- */
 
-static void device_capability(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%d.%d", view->device->major, view->device->minor);
-}
-
-static void device_memory_held(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, memory_device_bytes(view->broker->memory, view->device->index));
-}
-
-static void device_state(const struct attribute_view *view, struct text *text)
-{
-	const struct device *device = view->device;
-	bool whole = device->has_vmm && device->has_managed && device->has_concurrent;
-
-	text_printf(text, "%s", whole ? "ok" : "limited");
-}
-
-static void device_vmm(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->device->has_vmm);
-}
-
-static void device_managed(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->device->has_managed);
-}
-
-static void device_concurrent(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, view->device->has_concurrent);
-}
-
 static const struct attribute device_attributes[] = {
 	{ "name", "as the driver calls it", 0, FIELD_AS(FIELD_CHARS, device, name) },
 	{ "uuid", "GPU-...", 0, FIELD_AS(FIELD_CHARS, device, uuid) },
 	{ "pci_bus_id", "DOMAIN:BUS:DEVICE.FUNCTION", 0,
 	  FIELD_AS(FIELD_CHARS, device, pci_bus_id) },
-	{ "compute_capability", "MAJOR.MINOR", 0, device_capability },
-	{ "driver_version", "of CUDA, as the driver says", 0, broker_driver_version },
+	{ "compute_capability", "MAJOR.MINOR", 0, show_device_capability },
+	{ "driver_version", "of CUDA, as the driver says", 0,
+	  show_broker_driver_version },
 	{ "memory_total_bytes", "all of the device's memory", 0,
 	  FIELD(device, memory_total) },
 	{ "memory_used_bytes", "used by all programs; asked of the driver",
 	  ATTRIBUTE_ASKED, .request = ask_memory_used },
 	{ "memory_held_bytes", "held by the broker, with what rounding costs", 0,
-	  device_memory_held },
+	  show_device_memory_held },
 	{ "managed_bytes", "managed memory that was made on it", ATTRIBUTE_DEVICE,
 	  BY_DEVICE(managed_on, ) },
 	{ "managed_preferred_bytes", "managed bytes that are preferred on it",
@@ -462,84 +194,24 @@ static const struct attribute device_attributes[] = {
 	  BY_DEVICE(leased_on, .bytes) },
 	{ "freed_leased_bytes", "of them, bytes of allocations that are freed",
 	  ATTRIBUTE_DEVICE, BY_DEVICE(leased_on, .freed_bytes) },
-	{ "state", "ok, or limited: one of the next three is 0", 0, device_state },
-	{ "virtual_memory_management", "1, or 0: it has no kind=device", 0, device_vmm },
-	{ "managed_memory", "1, or 0: it has no kind=managed", 0, device_managed },
+	{ "state", "ok, or limited: one of the next three is 0", 0, show_device_state },
+	{ "virtual_memory_management", "1, or 0: it has no kind=device", 0,
+	  show_device_vmm },
+	{ "managed_memory", "1, or 0: it has no kind=managed", 0, show_device_managed },
 	{ "concurrent_managed_access", "1, or 0: no prefetch, and attach=global alone", 0,
-	  device_concurrent },
+	  show_device_concurrent },
 };
 
 /* ---- owners ---- */
 
-static void owner_name(const struct attribute_view *view, struct text *text)
-{
-	user_names_show(view->broker->registry->user_names, view->owner->uid, text);
-}
-
-static pid_t owner_worker_pid(const struct owner *owner)
-{
-	return owner->worker ? worker_pid(owner->worker) : 0;
-}
-
-static bool owner_has_failed(const struct owner *owner)
-{
-	return owner->worker && worker_has_failed(owner->worker);
-}
-
-static void owner_state(const struct attribute_view *view, struct text *text)
-{
-	text_printf(text, "%s",
-		    owner_has_failed(view->owner)   ? "failed"
-		    : owner_worker_pid(view->owner) ? "running"
-						    : "idle");
-}
-
-static void owner_failure(const struct attribute_view *view, struct text *text)
-{
-	struct worker *worker = view->owner->worker;
-	char reason[sizeof(worker->end_reason)];
-
-	if (!owner_has_failed(view->owner))
-		return;
-	worker_end_reason(worker, reason, sizeof(reason));
-	text_printf(text, "the worker %s\n", reason);
-}
-
-static void owner_worker(const struct attribute_view *view, struct text *text)
-{
-	show_number(text, (uint64_t)owner_worker_pid(view->owner));
-}
-
-static void owner_drain(struct broker *broker, struct token token)
-{
-	struct owner *owner;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	owner = handle_table_get(&broker->registry->owners, token.slot, token.generation);
-	if (owner && owner->output) {
-		owner->n_readers++; /* so the owner stays */
-		pthread_mutex_unlock(&broker->registry->lock);
-		output_drain(owner->output);
-		pthread_mutex_lock(&broker->registry->lock);
-		owner->n_readers--;
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
-static void owner_output(const struct attribute_view *view, struct text *text)
-{
-	if (view->owner->output)
-		output_show(view->owner->output, text);
-}
-
 static const struct attribute owner_attributes[] = {
-	{ "name", "user name; the number until it is known", 0, owner_name },
-	{ "state", "idle, running (there is a worker) or failed", 0, owner_state },
+	{ "name", "user name; the number until it is known", 0, show_owner_name },
+	{ "state", "idle, running (there is a worker) or failed", 0, show_owner_state },
 	{ "failure", "why the state is failed; else empty", ATTRIBUTE_TEXT,
-	  owner_failure },
+	  show_owner_failure },
 	{ "worker",
 	  "process that holds the owner's direct, async and managed memory; 0: none", 0,
-	  owner_worker },
+	  show_owner_worker },
 	{ "restarts", "the owner's workers that died, ever", 0, FIELD(owner, restarts) },
 	{ "bytes", "of memory that the owner holds", 0, FIELD(owner, bytes) },
 	{ "peak_bytes", "the most that it ever was", 0, FIELD(owner, peak_bytes) },
@@ -557,27 +229,16 @@ static const struct attribute owner_attributes[] = {
 	{ "max_events", "how often each was refused", ATTRIBUTE_TEXT,
 	  limits_show_events },
 	{ "output", "what the owner's kernels printed, the last 64 KiB",
-	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, owner_output, .prepare = owner_drain },
+	  ATTRIBUTE_PRIVATE | ATTRIBUTE_TEXT, show_owner_output,
+	  .prepare = show_drain_output },
 };
 
 /* ---- modules ---- */
 
-/* Shows the state of the image: after a failed load the previous image stays. */
-static void module_state(const struct attribute_view *view, struct text *text)
-{
-	const struct module *module = view->module;
-
-	text_printf(text, "%s",
-		    module->image     ? "loaded"
-		    : module->n_loads ? "loading"
-		    : module->failed  ? "failed"
-				      : "none");
-}
-
 static const struct attribute module_attributes[] = {
 	{ "device", "number; may be written before the image", ATTRIBUTE_WRITABLE,
 	  FIELD(module, device) },
-	{ "state", "none, loading, loaded or failed", 0, module_state },
+	{ "state", "none, loading, loaded or failed", 0, show_module_state },
 	{ "error", "errno of the last load, `none`", 0,
 	  FIELD_AS(FIELD_ERRNO, module, failed) },
 	{ "log", "what the compiler said about the last image", ATTRIBUTE_ASKED,
