@@ -10,9 +10,9 @@
  * END_MS for all threads, and then leaves those that are left to the end of the process.
  */
 #include "tickets.h"
+#include "ticket_socket.h"
 
 #include "base/clock.h"
-#include "base/crash.h"
 #include "base/def.h"
 #include "base/descriptor.h"
 #include "base/user_socket.h"
@@ -20,11 +20,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <uthash.h>
@@ -36,10 +34,6 @@
 #define END_MS		1000
 #define STACK_BYTES	(512 << 10)
 #define TICKET_MAX	128
-
-#ifndef SO_PASSRIGHTS /* since Linux 6.16 */
-#define SO_PASSRIGHTS 83
-#endif
 
 struct connection {
 	int fd;
@@ -82,55 +76,16 @@ static void connection_end(struct user *user, unsigned int i)
 	user->connections[i] = user->connections[--user->n];
 }
 
-static void connection_reply(int to, uint8_t error, int fd)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
-	struct iovec iov = { &error, 1 };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *header;
-
-	if (fd >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(header), &fd, sizeof(int));
-	}
-	crash_point("tickets: before an answer");
-	(void)!sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-	crash_point("tickets: an answer is sent");
-}
-
-/*
- * The mode of the socket keeps strangers out. A broker that is not root's can't give the
- * socket to another user, and asks here.
- */
-static bool connection_is_users(const struct user *user, int fd, uid_t *ret_uid)
-{
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		return false;
-	*ret_uid = peer.uid;
-	return peer.uid == user->uid || peer.uid == 0;
-}
-
 static void connection_add(struct user *user, int fd)
 {
 	uid_t uid;
 
-	if (!connection_is_users(user, fd, &uid) || user->n == CONNECTIONS_MAX) {
+	if (!ticket_socket_is_users(fd, user->uid, &uid) || user->n == CONNECTIONS_MAX) {
 		close(fd);
 		return;
 	}
 	if (!descriptor_is_left()) {
-		connection_reply(fd, EMFILE, -1);
+		ticket_socket_reply(fd, EMFILE, -1);
 		close(fd);
 		return;
 	}
@@ -146,7 +101,7 @@ static int connection_redeem(struct user *user, int connection, const char *tick
 	int fd = -ENOENT;
 	uid_t uid;
 
-	if (!connection_is_users(user, connection, &uid))
+	if (!ticket_socket_is_users(connection, user->uid, &uid))
 		return -EACCES;
 	pthread_mutex_lock(&user->lock);
 	if (!user->ended)
@@ -164,7 +119,7 @@ static void connection_serve(struct user *user, unsigned int i)
 
 	if (length > 0) {
 		fd = connection_redeem(user, to, ticket, (size_t)length);
-		connection_reply(to, fd < 0 ? (uint8_t)-fd : 0, fd);
+		ticket_socket_reply(to, fd < 0 ? (uint8_t)-fd : 0, fd);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -173,63 +128,6 @@ static void connection_serve(struct user *user, unsigned int i)
 }
 
 /* ---- the sockets ---- */
-
-/* Is there a socket without a listener? */
-static bool is_dead(const struct sockaddr_un *address)
-{
-	_cleanup_close_ int fd =
-		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	return fd >= 0 &&
-	       connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
-	       errno == ECONNREFUSED;
-}
-
-/*
- * Senders of descriptors are refused, EPERM; connections inherit that. Linux refuses from
- * 6.16 on.
- */
-static void refuse_descriptors(int fd)
-{
-	int accepted = 0;
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &accepted, sizeof(accepted));
-}
-
-/* Only the user and root may connect. Before listen(2) nobody can. */
-static int admit(const struct user *user)
-{
-	const char *path = user->address.sun_path;
-	bool given = user->uid == geteuid() || chown(path, user->uid, (gid_t)-1) == 0;
-
-	return chmod(path, given ? 0600 : 0666) < 0 ? -errno : 0;
-}
-
-/* Returns: a listening socket; -errno. */
-static int listen_at(const struct user *user)
-{
-	const struct sockaddr *address = (const struct sockaddr *)&user->address;
-	const char *path = user->address.sun_path;
-	_cleanup_close_ int fd =
-		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int error;
-
-	if (fd < 0)
-		return -errno;
-	refuse_descriptors(fd);
-	if (bind(fd, address, sizeof(user->address)) < 0 &&
-	    (errno != EADDRINUSE || !is_dead(&user->address) || unlink(path) < 0 ||
-	     bind(fd, address, sizeof(user->address)) < 0))
-		return -errno;
-	error = admit(user);
-	if (!error && listen(fd, SOMAXCONN) < 0)
-		error = -errno;
-	if (error) {
-		unlink(path);
-		return error;
-	}
-	return take_fd(&fd);
-}
 
 static bool is_own(const struct user *user)
 {
@@ -245,7 +143,7 @@ static struct keep_key key_of(const struct user *user)
 /* Under tickets->lock. Returns: 0; -errno. */
 static int user_listen(struct user *user)
 {
-	int fd = listen_at(user), error;
+	int fd = ticket_socket_listen(&user->address, user->uid), error;
 
 	if (fd < 0)
 		return fd;
@@ -354,7 +252,8 @@ static void *serve(void *userdata)
 			break;
 		idle_since_ms = clock_ms();
 	}
-	/* At the end of the broker tickets_free() first takes the user out of the table. */
+	/* At the end of the broker tickets_free() first takes the user out of the table.
+	 */
 	pthread_mutex_lock(&tickets->lock);
 	pthread_mutex_unlock(&tickets->lock);
 	user_free(user);
