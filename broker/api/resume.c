@@ -312,10 +312,12 @@ static int resume_objects(struct resume *resume)
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
 	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
 	resume->tensors = calloc(count(resume, RECORD_TENSORS), sizeof(*resume->tensors));
+	resume->origins = calloc(count(resume, RECORD_ORIGIN), sizeof(*resume->origins));
 	resume->n_lifetimes = count(resume, RECORD_LIFETIME);
 	resume->lifetimes = calloc(resume->n_lifetimes, sizeof(*resume->lifetimes));
 	if (!resume->blocks || !resume->payers || !resume->allocations ||
-	    !resume->folders || !resume->images || !resume->tensors || !resume->lifetimes)
+	    !resume->folders || !resume->images || !resume->tensors || !resume->origins ||
+	    !resume->lifetimes)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
@@ -324,6 +326,7 @@ static int resume_objects(struct resume *resume)
 		resume_forget_images(resume);
 		resume_forget_blocks(resume);
 		resume_forget_tensors(resume);
+		resume_forget_origins(resume);
 		meters_drop_rest(resume->broker->registry);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
@@ -339,6 +342,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->images);
 	free(resume->lifetimes);
 	free(resume->tensors);
+	free(resume->origins);
 }
 
 static void resume_restarts(struct processes *processes, const struct records *records)

@@ -14,6 +14,7 @@
 #include "memory/kept.h"
 #include "memory/slab.h"
 #include "model/folder.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
@@ -22,6 +23,7 @@
 #include "process/broker.h"
 #include "process/worker.h"
 #include "record/records.h"
+#include "record/texts.h"
 
 /* Whether anybody has the memory of a freed allocation. */
 static bool is_leased(const struct resume *resume, uint32_t index)
@@ -158,6 +160,36 @@ void resume_forget_tensors(const struct resume *resume)
 	}
 }
 
+static int resume_origin(struct resume *resume, struct allocation *allocation,
+			 uint32_t index)
+{
+	int r = 0;
+
+	if (!resume->origins[index])
+		r = origin_restore(allocation->owner, index,
+				   records_get(resume->records, RECORD_ORIGIN, index),
+				   &resume->origins[index]);
+	if (r == 0)
+		origin_join(resume->origins[index], allocation);
+	return r;
+}
+
+/* Their last allocation was being made. */
+void resume_forget_origins(const struct resume *resume)
+{
+	struct records *records = resume->broker->registry->records;
+	const struct origin_record *origin;
+	uint32_t text;
+
+	for (uint32_t i = 1; (origin = records_next(records, RECORD_ORIGIN, &i)); i++) {
+		text = origin->cgroup;
+		if (resume->origins[i])
+			continue;
+		records_drop(records, RECORD_ORIGIN, i);
+		record_text_drop(records, text);
+	}
+}
+
 static int resume_allocation_in(struct resume *resume, struct folder *folder,
 				uint32_t index, const struct allocation_record *record)
 {
@@ -182,6 +214,8 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		r = resume_memory(resume, allocation);
 	if (r == 0 && record->tensors)
 		r = resume_tensors(resume, allocation, record->tensors);
+	if (r == 0 && record->origin)
+		r = resume_origin(resume, allocation, record->origin);
 	if (r < 0)
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;

@@ -14,6 +14,7 @@ struct folder;
 struct image;
 struct keep;
 struct lifetime;
+struct origin;
 struct owner;
 struct records;
 struct tensors;
@@ -33,6 +34,7 @@ struct resume {
 	struct lifetime **lifetimes;
 	uint32_t n_lifetimes;
 	struct tensors **tensors;
+	struct origin **origins;
 };
 
 /* Says which record could not be used. Returns: r. */
@@ -60,6 +62,9 @@ void resume_forget_blocks(const struct resume *resume);
 
 /* Texts that no allocation has any more were being read. The same follows. */
 void resume_forget_tensors(const struct resume *resume);
+
+/* Drops the cgroups without allocations. */
+void resume_forget_origins(const struct resume *resume);
 
 /*
  * Frees again what had been freed, and what was to end with the broker. Under

@@ -13,6 +13,7 @@
 #include "model/shares.h"
 #include "process/broker.h"
 #include "process/worker.h"
+#include "record/records.h"
 
 int hand_on_check(const struct allocation *allocation, struct refusal *refusal)
 {
@@ -136,11 +137,20 @@ static void worker_from_guest(struct broker *broker, struct block *block,
 
 /* ---- both ---- */
 
-static void owner_set(struct broker *broker, struct allocation *allocation,
-		      struct owner *to)
+/* Returns: 0; -EDQUOT, -ENOMEM, and nothing is changed. */
+static int owner_set(struct broker *broker, struct allocation *allocation,
+		     struct owner *to)
 {
-	allocation_give(broker->registry, allocation, to);
-	allocation->block->payer = to;
+	int r;
+
+	records_begin(allocation->records);
+	r = origin_move(allocation, to);
+	if (r == 0) {
+		allocation_give(broker->registry, allocation, to);
+		allocation->block->payer = to;
+	}
+	records_end(allocation->records);
+	return r;
 }
 
 int hand_on(struct broker *broker, struct allocation *allocation, struct owner *to,
@@ -156,7 +166,7 @@ int hand_on(struct broker *broker, struct allocation *allocation, struct owner *
 		return r;
 	r = worker_to_guest(broker, allocation->block, from->worker);
 	if (r == 0) {
-		r = origin_move(allocation, to);
+		r = owner_set(broker, allocation, to);
 		if (r < 0)
 			worker_from_guest(broker, allocation->block, from->worker);
 	}
@@ -166,7 +176,6 @@ int hand_on(struct broker *broker, struct allocation *allocation, struct owner *
 		return r;
 	}
 	costs_give(costs, from);
-	owner_set(broker, allocation, to);
 	return 0;
 }
 
@@ -180,7 +189,12 @@ void hand_back(struct broker *broker, struct allocation *allocation, struct owne
 	costs_give(costs, from);
 	/* What was given a moment ago is still there. */
 	(void)costs_take(costs, to, &refusal);
-	(void)origin_move(allocation, to);
 	worker_from_guest(broker, allocation->block, to->worker);
-	owner_set(broker, allocation, to);
+	records_begin(allocation->records);
+	if (owner_set(broker, allocation, to) < 0) {
+		/* Without memory for the cgroup of before: it is unknown from here on. */
+		origin_leave(allocation);
+		(void)owner_set(broker, allocation, to);
+	}
+	records_end(allocation->records);
 }

@@ -13,6 +13,7 @@
 #include "model/save.h"
 #include "model/shares.h"
 #include "model/stream.h"
+#include "record/records.h"
 
 static const struct {
 	const char *name;
@@ -219,7 +220,6 @@ void allocation_set_stream(struct allocation *allocation, struct stream *stream)
 void allocation_withdraw(struct registry *registry, struct allocation *allocation)
 {
 	assert(allocation->state != ALLOCATION_FREED);
-	origin_leave(allocation);
 	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
@@ -233,8 +233,11 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 		if (allocation->managed)
 			managed_uncount(allocation->managed, &registry->managed);
 		allocation->state = ALLOCATION_FREED;
-		allocation_save(allocation);
 	}
+	records_begin(allocation->records);
+	origin_leave(allocation);
+	allocation_save(allocation);
+	records_end(allocation->records);
 }
 
 struct allocation *allocation_free(struct registry *registry,

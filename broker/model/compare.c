@@ -11,6 +11,7 @@
 #include "model/allocation.h"
 #include "model/folder.h"
 #include "model/module.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
@@ -64,6 +65,16 @@ static uint32_t expect_tensors(const void *object, void *ret_record)
 	return tensors->record;
 }
 
+static uint32_t expect_origin(const void *object, void *ret_record)
+{
+	const struct origin *origin = ((const struct allocation *)object)->origin;
+
+	if (!origin)
+		return 0;
+	origin_to_record(origin, ret_record);
+	return origin->record;
+}
+
 static uint32_t expect_module(const void *object, void *ret_record)
 {
 	const struct module *module = object;
@@ -108,6 +119,7 @@ union any_record {
 	struct function_record function;
 	struct stream_record stream;
 	struct tensors_record tensors;
+	struct origin_record origin;
 };
 
 struct comparison {
@@ -195,6 +207,8 @@ int registry_compare(const struct registry *registry, struct text *why)
 		  sizeof(struct allocation_record), expect_allocation },
 		{ RECORD_TENSORS, "tensors", offsetof(struct registry, allocations),
 		  sizeof(struct tensors_record), expect_tensors },
+		{ RECORD_ORIGIN, "origin", offsetof(struct registry, allocations),
+		  sizeof(struct origin_record), expect_origin },
 		{ RECORD_MODULE, "module", offsetof(struct registry, modules),
 		  sizeof(struct module_record), expect_module },
 		{ RECORD_IMAGE, "image", offsetof(struct registry, modules),

@@ -13,6 +13,7 @@
 #include "model/folder.h"
 #include "model/meter.h"
 #include "model/module.h"
+#include "model/origin.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save_module.h"
@@ -358,6 +359,7 @@ void allocation_to_record(const struct allocation *allocation,
 		.lifetime = allocation->lifetime_record,
 		.tensors = allocation->tensors ? allocation->tensors->record : 0,
 		.place = entry_place(&allocation->entry),
+		.origin = allocation->origin ? allocation->origin->record : 0,
 	};
 	copy_word(ret_record->name, allocation->entry.name, sizeof(ret_record->name));
 }

@@ -83,6 +83,15 @@ static bool is_folder(const struct check *check, uint32_t index, uint32_t of_mod
 	return !index || (folder && folder->of_modules == of_modules);
 }
 
+/* Of an allocation. Its owner is charged for the cgroup. */
+static bool is_origin(const struct check *check, uint32_t index, uint32_t owner)
+{
+	const struct origin_record *origin =
+		records_get(check->records, RECORD_ORIGIN, index);
+
+	return !index || (origin && origin->owner == owner);
+}
+
 static int check_allocation(const struct check *check, const void *record)
 {
 	const struct allocation_record *allocation = record;
@@ -102,6 +111,8 @@ static int check_allocation(const struct check *check, const void *record)
 	if (allocation->tensors &&
 	    !records_get(check->records, RECORD_TENSORS, allocation->tensors))
 		return damaged(check, "has tensors that are not there");
+	if (!is_origin(check, allocation->origin, allocation->owner))
+		return damaged(check, "has a cgroup that is not its owner's");
 	if (!(allocation->flags & RECORD_FREED) &&
 	    !is_folder(check, allocation->folder, 0))
 		return damaged(check, "is in a folder that is not there");
@@ -267,6 +278,13 @@ static int check_tensors(const struct check *check, const void *record)
 	return tensors->size ? 0 : damaged(check, "has no text");
 }
 
+static int check_origin(const struct check *check, const void *record)
+{
+	const struct origin_record *origin = record;
+
+	return origin->cgroup ? 0 : damaged(check, "has no cgroup");
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -286,6 +304,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_LIFETIME] = check_lifetime,
 		[RECORD_STREAM] = check_stream,
 		[RECORD_TENSORS] = check_tensors,
+		[RECORD_ORIGIN] = check_origin,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

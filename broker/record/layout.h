@@ -36,10 +36,12 @@ struct records_header {
 	uint32_t committed; /* bytes of the redo area to be copied home */
 	uint64_t redo_offset;
 	uint64_t redo_size;
-	struct table_header tables[16];
+	struct table_header tables[32]; /* older programs had room for 16 */
 };
 
-_Static_assert(N_RECORD_TYPES <= 16, "each type has a table");
+_Static_assert(N_RECORD_TYPES <= 32, "each type has a table");
+_Static_assert(sizeof(struct records_header) <= 4096,
+	       "the redo area is behind the header");
 
 struct records {
 	int fd;

@@ -54,6 +54,8 @@ static void print_allocation(const void *record, struct text *text)
 	text_printf(text, ": id %llu, %llu bytes at 0x%llx, block %u, uid %u, mode %04o",
 		    U(allocation->id), U(allocation->size), U(allocation->address),
 		    allocation->block, allocation->owner, allocation->mode);
+	if (allocation->origin)
+		text_printf(text, ", origin %u", allocation->origin);
 	if (allocation->flags & RECORD_SEALED)
 		text_printf(text, ", sealed");
 	if (allocation->flags & RECORD_FREED)
@@ -123,6 +125,13 @@ static void print_tensors(const void *record, struct text *text)
 		    tensors->payer);
 }
 
+static void print_origin(const void *record, struct text *text)
+{
+	const struct origin_record *origin = record;
+
+	text_printf(text, "uid %u", origin->owner);
+}
+
 /* Without its ticket. */
 static void print_lease(const void *record, struct text *text)
 {
@@ -186,6 +195,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_LIFETIME] = print_lifetime,
 		[RECORD_STREAM] = print_stream,
 		[RECORD_TENSORS] = print_tensors,
+		[RECORD_ORIGIN] = print_origin,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

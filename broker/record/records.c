@@ -35,6 +35,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_LIFETIME] = { "lifetime", sizeof(struct lifetime_record), 1u << 20 },
 	[RECORD_STREAM] = { "stream", sizeof(struct stream_record), 1u << 20 },
 	[RECORD_TENSORS] = { "tensors", sizeof(struct tensors_record), 1u << 20 },
+	[RECORD_ORIGIN] = { "origin", sizeof(struct origin_record), 1u << 20 },
 };
 
 /*

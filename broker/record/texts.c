@@ -71,6 +71,7 @@ static const struct {
 	{ RECORD_FUNCTION, offsetof(struct function_record, text), "parameters" },
 	{ RECORD_LIFETIME, offsetof(struct lifetime_record, key), "key" },
 	{ RECORD_STREAM, offsetof(struct stream_record, failure), "failure" },
+	{ RECORD_ORIGIN, offsetof(struct origin_record, cgroup), "cgroup" },
 };
 
 static uint32_t field_of(const void *record, size_t offset)

@@ -38,6 +38,7 @@ enum record_type {
 	RECORD_LIFETIME,
 	RECORD_STREAM,
 	RECORD_TENSORS,
+	RECORD_ORIGIN,
 	N_RECORD_TYPES,
 };
 
@@ -140,7 +141,7 @@ struct allocation_record {
 	uint32_t lifetime; /* 0: none that outlives the broker */
 	uint32_t tensors;  /* 0: none */
 	uint32_t place;	   /* 1 and the place in listings of its folder; 0: any */
-	uint32_t place_reserved;
+	uint32_t origin;   /* 0: unknown */
 };
 
 struct folder_record {
@@ -288,4 +289,11 @@ struct tensors_record {
 	uint64_t size;
 	uint32_t payer; /* uid */
 	uint32_t reserved;
+};
+
+/* A cgroup that asked for allocations of an owner. */
+struct origin_record {
+	struct record_head head;
+	uint32_t owner;	 /* uid */
+	uint32_t cgroup; /* record/texts.h */
 };

@@ -111,6 +111,19 @@ static uint32_t add_tensors(struct records *records, uint32_t i)
 		   &(struct tensors_record){ .size = i + 2, .payer = i });
 }
 
+/* Returns: its index. */
+static uint32_t add_origin(struct records *records, uint32_t i)
+{
+	static const char cgroup[] =
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/job.scope";
+
+	return add(
+		records, RECORD_ORIGIN,
+		&(struct origin_record){
+			.owner = i,
+			.cgroup = record_text_add(records, cgroup, sizeof(cgroup) - 1) });
+}
+
 /* The default stream of an owner, and one with a failure. */
 static void add_streams(struct records *records, uint32_t i)
 {
@@ -155,6 +168,8 @@ static struct records *good_records(void)
 			.name = "x",
 			.lifetime = add_lifetime(records, i),
 			.tensors = add_tensors(records, i),
+			.owner = i,
+			.origin = add_origin(records, i),
 		};
 		struct folder_record folder = { .id = i + 1,
 						.slot = i,
@@ -239,6 +254,16 @@ static void check_lifetimes(const struct records *records)
 	}
 }
 
+static void check_origins(const struct records *records)
+{
+	const struct origin_record *origin;
+
+	for (uint32_t i = 1; (origin = records_next(records, RECORD_ORIGIN, &i)); i++) {
+		must(origin->cgroup);
+		check_text(records, origin->cgroup);
+	}
+}
+
 static void check_streams(const struct records *records)
 {
 	const struct stream_record *stream;
@@ -264,6 +289,8 @@ static void check_loaded(const struct records *records)
 		     records_get(records, RECORD_LIFETIME, allocation->lifetime));
 		must(!allocation->tensors ||
 		     records_get(records, RECORD_TENSORS, allocation->tensors));
+		must(!allocation->origin ||
+		     records_get(records, RECORD_ORIGIN, allocation->origin));
 		block = records_get(records, RECORD_BLOCK, allocation->block);
 		if (!block || allocation->flags & RECORD_FREED)
 			continue;
@@ -278,6 +305,7 @@ static void check_loaded(const struct records *records)
 	check_modules(records);
 	check_lifetimes(records);
 	check_streams(records);
+	check_origins(records);
 }
 
 int fuzz(const uint8_t *bytes, size_t size)

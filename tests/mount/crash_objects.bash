@@ -219,6 +219,81 @@ test_memory_with_until_cgroup_ends_with_its_cgroup()
 	end
 }
 
+# freed CGROUP: frees what came from there; prints the answer in a line.
+freed()
+{
+	exec 3<>"$O/control/free"
+	echo "cgroup=$1" >&3
+	xargs <&3
+	exec 3<&-
+}
+
+# Their working directory is the mount.
+end_writers()
+{
+	cat "$G"/*/cgroup.procs | xargs kill -KILL
+	eventually '[ -z "$(cat "$G"/*/cgroup.procs)" ]'
+}
+
+test_the_cgroup_of_memory_outlives_the_broker()
+{
+	local long
+	keep
+	# Longer than a record of a text.
+	long=$(printf 'long%.0s' {1..30})
+	group_new one
+	mkdir "$G/$long" "$G/gone"
+	cd "$O"
+	writer 'x 4096' "$G/one"
+	writer 'y 4096 kind=host' "$G/one"
+	writer 'z 4M' "$G/$long"
+	writer 'p.part 1M until=exit' "$G/$long"
+	writer 'ended 4096' "$G/gone"
+	cd "$M"
+	say alloc 'mine 4096'
+	kill -KILL $(<"$G/gone/cgroup.procs")
+	eventually "rmdir '$G/gone'"
+	say publish 'p.part p'
+	mv "$O/allocations/y" "$O/allocations/renamed"
+	[ "$(id -u)" != 0 ] || chown 1001 "$O/allocations/z"
+	for _ in 1 2; do
+		die
+		cd "$O/allocations"
+		is "$(cat {x,renamed,z,p,ended}/cgroup | xargs)" "$P/one $P/one $P/$long $P/$long $P/gone"
+		is "$(<mine/cgroup)" "$(awk -F : '$1 == 0 { print $3 }' /proc/self/cgroup)"
+		cd "$M"
+	done
+	is "$(freed "$P/one")" 'freed 2 bytes 8192'
+	is "$(freed "$P/gone")" 'freed 1 bytes 4096'
+	# What is made now is of the same cgroup.
+	cd "$O"
+	writer 'w 4096' "$G/$long"
+	cd "$M"
+	die
+	is "$(freed "$P/$long")" 'freed 3 bytes 5246976'
+	die
+	is "$(ls "$O/allocations") $(freed "$P")" 'mine freed 0 bytes 0'
+	end_writers
+	end
+}
+
+# Memory that is lost with the broker is freed by the job's epilog, too.
+test_memory_that_was_lost_has_its_cgroup()
+{
+	keep
+	group_new job
+	cd "$O"
+	writer 'm 4096 kind=managed' "$G/job"
+	writer 'c 4096 until=close' "$G/job"
+	cd "$M"
+	die
+	is "$(ls "$O/allocations") $(<"$O/allocations/m/cgroup")" "m $P/job"
+	is "$(freed "$P/job")" 'freed 1 bytes 4096'
+	is "$(ls "$O/allocations")" ''
+	end_writers
+	end
+}
+
 # All of streams that is promised to stay: ids of files and times, too.
 streams()
 {

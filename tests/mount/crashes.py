@@ -604,7 +604,8 @@ def check_said(n_deaths):
     expect(len(said) == n_deaths, len(said), "deaths, and planned were", n_deaths)
 
 
-KINDS_OF_OBJECTS = ("allocation", "folder", "function", "image", "lease", "module")
+KINDS_OF_OBJECTS = ("allocation", "folder", "function", "image", "lease", "module",
+                    "origin")
 
 
 def left_over():

@@ -54,7 +54,7 @@ everything()
 	ls -lnR --time-style=full-iso
 	find . -type f \( -name id -o -name kind -o -name size_bytes -o \
 		-name address -o -name generation -o -name state -o -name tag -o -name owner -o \
-		-name created -o -name last_write -o -name map -o -name sealed -o -name data \) \
+		-name created -o -name last_write -o -name map -o -name sealed -o -name data -o -name cgroup \) \
 		-exec sha256sum {} + | sort -k 2
 	cd "$M"
 }

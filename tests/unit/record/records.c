@@ -521,6 +521,7 @@ Test(records, records_that_contradict_each_other_are_refused)
 	struct lease_record lease = { .allocation = 7, .file = (uint64_t)1 << 32 };
 	struct block_record block = { .address = 0x1000, .size = 0x2000 };
 	struct event_record event = { .number = 7, .length = 1, .line = "\n" };
+	struct origin_record origin = { .owner = 7 };
 	struct failure_record failure;
 	struct records *records;
 
@@ -556,6 +557,20 @@ Test(records, records_that_contradict_each_other_are_refused)
 	records_save(records, RECORD_FAILURE, records_add(records, RECORD_FAILURE),
 		     &failure);
 	expect_refused(records, "failure record 2 has no text of its own");
+
+	records = fresh();
+	lost.block = 0;
+	lost.origin = records_add(records, RECORD_ORIGIN);
+	records_save(records, RECORD_ALLOCATION, records_add(records, RECORD_ALLOCATION),
+		     &lost);
+	records_save(records, RECORD_ORIGIN, lost.origin, &origin);
+	expect_refused(records,
+		       "allocation record 1 has a cgroup that is not its owner's");
+
+	records = fresh();
+	records_save(records, RECORD_ORIGIN, records_add(records, RECORD_ORIGIN),
+		     &origin);
+	expect_refused(records, "origin record 1 has no cgroup");
 
 	records = fresh();
 	records_save(records, RECORD_EVENT, records_add(records, RECORD_EVENT), &event);
