@@ -8,6 +8,9 @@
  * rand_r() in this file replaces the C library's and draws addresses from 0x550000000000
  * to 0x554000000000, which are free in all programs.
  *
+ * A test ends by _exit(), which the thread sanitizer's exit status of a race does not
+ * survive. So the first report of a race ends the test.
+ *
  * Criterion also leaks a little memory when a test fails. A leak report would hide the
  * failure of the test.
  */
@@ -18,6 +21,8 @@
 
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_options(void);
+
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 
 __attribute__((visibility("default"))) int rand_r(unsigned int *seed)
 {
@@ -33,4 +38,9 @@ const char *__lsan_default_suppressions(void)
 const char *__lsan_default_options(void)
 {
 	return "print_suppressions=0";
+}
+
+const char *__tsan_default_options(void)
+{
+	return "halt_on_error=1";
 }

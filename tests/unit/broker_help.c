@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "unit/broker_help.h"
 #include "base/handle_table.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
@@ -6,7 +7,6 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
-#include "unit/broker_help.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -240,6 +240,16 @@ int object_make(struct broker *broker, enum object_type type, const char *name,
 	if (r == 0)
 		*ret_token = object.token;
 	return r;
+}
+
+void module_use_over(struct broker *broker, struct module_use *use)
+{
+	int fd;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	fd = module_use_end(broker, use);
+	pthread_mutex_unlock(&broker->registry->lock);
+	closep(&fd);
 }
 
 struct token allocation_named(struct broker *broker, const char *name)

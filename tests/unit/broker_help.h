@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "api/control_file.h"
+#include "kernels/module_use.h"
 #include "process/broker.h"
 #include "process/processes.h"
 
@@ -50,6 +51,9 @@ int object_find(struct broker *broker, enum object_type type, struct token in,
  */
 int object_make(struct broker *broker, enum object_type type, const char *name,
 		struct token *ret_token);
+
+/* module_use_end(), by itself. */
+void module_use_over(struct broker *broker, struct module_use *use);
 
 /* Finds an allocation; fails the test when there is none of that name. */
 struct token allocation_named(struct broker *broker, const char *name);

@@ -44,14 +44,15 @@ static void folder_make(void)
 	cr_assert(ne(ptr, file, NULL));
 	cr_assert(eq(sz, fwrite(bytes, 1, FILE_SIZE, file), FILE_SIZE));
 	fclose(file);
-	files_start();
 }
 
 static void folder_remove(void)
 {
-	channel_stop(files.channel, 30);
-	cr_assert(eq(str, (char *)fixture_wait_end(&files), "was stopped"));
-	fixture_stop(&files);
+	if (files.channel) {
+		channel_stop(files.channel, 30);
+		cr_assert(eq(str, (char *)fixture_wait_end(&files), "was stopped"));
+		fixture_stop(&files);
+	}
 	unlink(path);
 	rmdir(folder);
 }
@@ -132,9 +133,16 @@ static void expect_end(struct wire_reply reply, uint64_t n, uint32_t end, uint32
 	cr_expect(eq(u32, WIRE_FILE_ERROR(reply.value[1]), error));
 }
 
+/* The scene first: it sets the environment, which the start of a process reads. */
+static void scene_start_with_files(struct scene *scene, const char *extra)
+{
+	scene_start(scene, extra);
+	files_start();
+}
+
 static void scene_open(struct scene *scene)
 {
-	scene_start(scene, "");
+	scene_start_with_files(scene, "");
 	cr_assert(eq(int, map(scene, 0, BASE, 6 * CHUNK, 0), 0));
 }
 
@@ -204,7 +212,7 @@ Test(file, host_memory_is_loaded)
 	struct scene scene;
 	uint8_t *memory;
 
-	scene_start(&scene, "");
+	scene_start_with_files(&scene, "");
 	memory = host_mapped(&scene);
 	expect_end(move(&scene,
 			(struct wire_request){ .op = WIRE_FILE_LOAD,
@@ -351,7 +359,8 @@ Test(file, a_failed_call_of_the_driver_is_the_answer)
 {
 	struct scene scene;
 
-	scene_start(&scene, "fail=cuMemcpyHtoDAsync_v2@1=CUDA_ERROR_OUT_OF_MEMORY");
+	scene_start_with_files(&scene,
+			       "fail=cuMemcpyHtoDAsync_v2@1=CUDA_ERROR_OUT_OF_MEMORY");
 	cr_assert(eq(int, map(&scene, 0, BASE, 6 * CHUNK, 0), 0));
 	cr_assert(eq(int,
 		     ask_move(&scene,
@@ -438,7 +447,7 @@ Test(file, the_next_piece_is_asked_for_before_the_last_has_come)
 	struct scene scene;
 	int sockets[2], lane;
 
-	scene_start(&scene, "");
+	scene_start_with_files(&scene, "");
 	cr_assert(eq(int, map(&scene, 0, BASE, 32 * CHUNK, 0), 0));
 	cr_assert(eq(int, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets),
 		     0));

@@ -266,7 +266,7 @@ static void use_module(struct actor *actor, struct token module, const char *nam
 	if (r < 0)
 		return;
 	usleep(draw(actor, 300));
-	module_use_end(broker, &use);
+	module_use_over(broker, &use);
 }
 
 static void step_module(struct actor *actor)

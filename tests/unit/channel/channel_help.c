@@ -40,6 +40,16 @@ void fixture_stop(struct fixture *fixture)
 	staging_deinit(&fixture->staging);
 }
 
+bool fixture_has_ended(struct fixture *fixture)
+{
+	bool ended;
+
+	pthread_mutex_lock(&fixture->lock);
+	ended = fixture->n_ended > 0;
+	pthread_mutex_unlock(&fixture->lock);
+	return ended;
+}
+
 const char *fixture_wait_end(struct fixture *fixture)
 {
 	pthread_mutex_lock(&fixture->lock);

@@ -35,6 +35,8 @@ void fixture_start(struct fixture *fixture, struct channel_config config,
 		   unsigned int n_slots);
 void fixture_stop(struct fixture *fixture);
 
+bool fixture_has_ended(struct fixture *fixture);
+
 /* Waits until the channel has ended. Returns: the reason, the fixture's. */
 const char *fixture_wait_end(struct fixture *fixture);
 

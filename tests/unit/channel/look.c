@@ -72,13 +72,13 @@ static void asked_done(struct request *request, const struct wire_reply *reply, 
 	__atomic_add_fetch(&asked->n_answers, 1, __ATOMIC_RELEASE);
 }
 
-static unsigned int n_glances; /* of the look under way */
+static unsigned int n_glances; /* of the look under way; atomic */
 
 static bool is_answered(void *userdata)
 {
 	const struct asked *asked = userdata;
 
-	n_glances++;
+	__atomic_add_fetch(&n_glances, 1, __ATOMIC_RELAXED);
 	return __atomic_load_n(&asked->n_answers, __ATOMIC_ACQUIRE);
 }
 
@@ -208,7 +208,7 @@ Test(look, a_record_that_breaks_a_rule_ends_the_worker)
 		const char *end;
 
 		start(&fixture, parts[i]);
-		for (unsigned int j = 0; j < 20 && !fixture.n_ended; j++)
+		for (unsigned int j = 0; j < 20 && !fixture_has_ended(&fixture); j++)
 			ask_and_look(&fixture);
 		end = fixture_wait_end(&fixture);
 		cr_expect(eq(int, strncmp(end, "broke the rules", 15), 0), "%s: %s",

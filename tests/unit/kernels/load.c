@@ -274,7 +274,7 @@ Test(load, use_keeps_the_image_that_it_began_with)
 		   -EBUSY));
 	cr_assert(eq(str, use.function->name, (char *)"f"));
 	cr_assert(ne(ptr, use.image, use.module->image));
-	module_use_end(broker, &use);
+	module_use_over(broker, &use);
 	cr_assert(
 		eq(int,
 		   broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, "m", &nobody_special),
@@ -292,7 +292,7 @@ static int use_error(const struct caller *caller, const char *module,
 	r = module_use_begin(broker, caller, module, function, &use, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
-		module_use_end(broker, &use);
+		module_use_over(broker, &use);
 	else if (r != -EAGAIN)
 		cr_assert(gt(sz, strlen(refusal.sentence), 10));
 	return r;
