@@ -16,6 +16,7 @@
 #include "softgpu/run/print.h"
 #include "softgpu/run/stream.h"
 #include "space.h"
+#include "unordered.h"
 
 #include <string.h>
 
@@ -64,8 +65,10 @@ static void copy_run(struct op *op, bool alive)
 		managed_copied(copy->managed_on, copy->from, copy->size, false);
 		managed_copied(copy->managed_on, copy->to, copy->size, true);
 	}
+	unordered_begin();
 	if (alive)
 		memmove((void *)(uintptr_t)copy->to, from, copy->size);
+	unordered_end();
 	free(copy);
 }
 
@@ -268,8 +271,10 @@ static void fill_run(struct op *op, bool alive)
 	for (size_t row = 0; alive && fill_op->managed_on && row < fill->height; row++)
 		managed_touch(fill_op->managed_on, fill->to + row * fill->pitch,
 			      fill->width * fill->unit, true);
+	unordered_begin();
 	for (size_t row = 0; alive && row < fill->height; row++)
 		fill_row((unsigned char *)(uintptr_t)fill->to + row * fill->pitch, fill);
+	unordered_end();
 	free(fill_op);
 }
 
