@@ -13,6 +13,11 @@
  * handler waits for a GPU; a handler that takes long all the same loses the turn to
  * another thread (look_after()).
  *
+ * Before it sleeps, the thread with the turn looks for the next request for a moment
+ * (base/look.h): the next line of a program follows soon after an answer. This needs two
+ * processors only, since the moment is short. Under a hypervisor a processor without work
+ * is given away, and it takes longer to have one back than most requests take.
+ *
  * A request that may take long goes to a thread of its own (slow_lane.h).
  *
  * While requests keep coming before the last one is handled, all threads read, those
@@ -27,6 +32,7 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/look.h"
 #include "base/watchdog.h"
 #include "kernel.h"
 #include "slow_lane.h"
@@ -50,7 +56,10 @@
 #define CALM	 2u
 /* So long all threads read after the last sign of more requests than one thread handles.
  */
-#define CROWD_NS    10000000
+#define CROWD_NS 10000000
+/* Longer than a program that was waiting takes to wake and to ask again. */
+#define LOOK_NS	    20000
+#define READER_CPUS 2 /* with fewer the reader does not look */
 #define STOP_SIGNAL SIGUSR1
 #define STOP_MS	    20
 /* A write of 1 MiB and the headers before the payload: libfuse reads no more. */
@@ -72,6 +81,7 @@ struct transport {
 	pthread_t threads[N_THREADS];
 	struct watchdog watchdog;
 	bool watched;
+	struct look looks;    /* of the thread with the turn, which alone uses them */
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t left;
 	pthread_cond_t turn;	/* is free, or the session ends */
@@ -264,6 +274,22 @@ static void handle_slow(void *userdata, const struct fuse_buf *request)
 	handle(transport, request);
 }
 
+static bool is_awaited(void *userdata)
+{
+	(void)userdata;
+	return transport_is_awaited();
+}
+
+/* Looks for the next request. A thread beside the reader sleeps at once. */
+static void look_ahead(struct thread *thread)
+{
+	struct transport *transport = thread->transport;
+
+	if (!thread->is_beside && look_has_cpus(READER_CPUS) &&
+	    look_is_due(&transport->looks))
+		look_for(&transport->looks, LOOK_NS, is_awaited, NULL);
+}
+
 static bool is_put_aside(struct transport *transport, const struct fuse_buf *request)
 {
 	return transport->slow.is && transport->slow.is(transport->userdata, request) &&
@@ -283,6 +309,7 @@ static bool serve(struct thread *thread)
 	current = shared->memory ? shared : NULL;
 	request.mem = current ? shared->memory : thread->own;
 	request.size = current ? shared->size : REQUEST_MAX;
+	look_ahead(thread);
 	length = fuse_session_receive_buf(transport->session, &request);
 	pthread_mutex_lock(&transport->lock);
 	beside_leave_locked(transport, thread);

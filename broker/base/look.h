@@ -22,14 +22,24 @@ struct look {
 	uint64_t again_ns;   /* CLOCK_MONOTONIC */
 };
 
-/* Whether this process may use enough processors. Asked once. */
+/* Whether this process may use n processors. They are counted once. */
+bool look_has_cpus(int n);
+
+/* Whether the processors are enough for any look. */
 bool look_is_possible(void);
 
-/* Whether a look is worth while now. */
+/* Whether the past looks allow another one now. */
+bool look_is_due(const struct look *look);
+
+/* Whether a look is worth while now: possible and due. */
 bool look_is_worthwhile(const struct look *look);
 
 /* Notes how a look has ended. */
 void look_note(struct look *look, bool in_vain);
+
+/* Looks until `found`, for ns at most, and notes how the look has ended. */
+void look_for(struct look *look, uint64_t ns, bool (*found)(void *userdata),
+	      void *userdata);
 
 /* Between two looks at the same thing. */
 static inline void look_relax(void)

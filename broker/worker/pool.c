@@ -123,8 +123,9 @@ static bool pool_begin(struct pool *pool, struct job *job)
 }
 
 /* Whether a request waits in the socket, or its end. */
-static bool request_waits(void)
+static bool request_waits(void *userdata)
 {
+	(void)userdata;
 	return recv(WIRE_SOCKET_FD, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
 	       errno != EAGAIN;
 }
@@ -132,15 +133,8 @@ static bool request_waits(void)
 /* Looks for the next request for a while, when the last ones came soon. */
 static void pool_look(struct pool *pool)
 {
-	uint64_t end;
-	bool found;
-
-	if (!look_is_worthwhile(&pool->look))
-		return;
-	end = clock_ns(CLOCK_MONOTONIC) + LOOK_NS;
-	while (!(found = request_waits()) && clock_ns(CLOCK_MONOTONIC) < end)
-		look_relax();
-	look_note(&pool->look, !found);
+	if (look_is_worthwhile(&pool->look))
+		look_for(&pool->look, LOOK_NS, request_waits, NULL);
 }
 
 /* Receives until a job can run. Returns: the job; NULL when the socket is closed. */
@@ -262,7 +256,7 @@ void pool_wait(struct worker *worker, uint64_t waited_ns)
 {
 	struct pool *pool = worker->pool;
 
-	if (!my_turn || (waited_ns < KEEP_NS && !request_waits()))
+	if (!my_turn || (waited_ns < KEEP_NS && !request_waits(NULL)))
 		return;
 	pthread_mutex_lock(&pool->lock);
 	if (pool->turn == my_turn)

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads that take requests. A socket stands for the kernel. */
+/*
+ * The threads that take requests. A socket stands for the kernel. The linker replaces
+ * sched_getaffinity(), so that there are as many processors as a case wants, and poll(),
+ * by which a thread looks for a request, to count the looks.
+ */
 #include "transport.h"
 
+#include "base/clock.h"
 #include "base/def.h"
+#include "base/look.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,6 +45,31 @@ void broker_look_begin(void)
 
 void broker_look_end(void)
 {
+}
+
+/* ---- processors and looks ---- */
+
+static int n_cpus = 16;
+static unsigned int n_polls; /* atomic */
+
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus);
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus)
+{
+	(void)pid;
+	(void)size;
+	CPU_ZERO(cpus);
+	for (int i = 0; i < n_cpus; i++)
+		CPU_SET(i, cpus);
+	return 0;
+}
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	__atomic_add_fetch(&n_polls, 1, __ATOMIC_RELAXED);
+	return __real_poll(fds, n, timeout);
 }
 
 /* ---- a session on a socket ---- */
@@ -368,5 +401,45 @@ Test(transport, large_requests_of_several_programs_are_read_by_several_threads)
 	transport_pause(kernel.transport);
 	transport_go_on(kernel.transport);
 	cr_assert_eq(ask(&kernel, FUSE_GETATTR, &getattr, sizeof(getattr)), -ENOSYS);
+	kernel_end(&kernel);
+}
+
+/* Sends a request. Returns: how often the threads looked whether there is another. */
+static unsigned int polls_of_a_request(struct kernel *kernel)
+{
+	const struct fuse_getattr_in getattr = { 0 };
+	const unsigned int before = __atomic_load_n(&n_polls, __ATOMIC_RELAXED);
+
+	cr_assert_eq(ask(kernel, FUSE_GETATTR, &getattr, sizeof(getattr)), -ENOSYS);
+	usleep(1000);
+	return __atomic_load_n(&n_polls, __ATOMIC_RELAXED) - before;
+}
+
+/* A thread looks once at each request, whether another one is behind it. */
+Test(transport, on_one_processor_nobody_looks_for_the_next_request)
+{
+	struct kernel kernel;
+
+	n_cpus = 1;
+	kernel_begin(&kernel);
+	for (int i = 0; i < N_REQUESTS; i++)
+		cr_expect_leq(polls_of_a_request(&kernel), 1);
+	kernel_end(&kernel);
+}
+
+Test(transport, after_looks_in_vain_nobody_looks_for_a_while)
+{
+	struct kernel kernel;
+	unsigned int n_looks = 0, most;
+	int64_t begin = clock_ms();
+
+	n_cpus = 2;
+	kernel_begin(&kernel);
+	for (int i = 0; i < N_REQUESTS; i++)
+		n_looks += polls_of_a_request(&kernel) > 1;
+	most = LOOK_VAIN + 1 +
+	       (unsigned int)((clock_ms() - begin) * 1000000 / LOOK_PAUSE_NS);
+	cr_expect_geq(n_looks, LOOK_VAIN - 1, "the first looks: %u", n_looks);
+	cr_expect_leq(n_looks, most, "%u looks, and %u may be", n_looks, most);
 	kernel_end(&kernel);
 }
