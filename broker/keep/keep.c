@@ -13,7 +13,7 @@
 #include "base/def.h"
 #include "keep/message.h"
 
-/* A descriptor that the last broker left. */
+/* A descriptor of the last broker. */
 struct kept {
 	struct keep_key key;
 	int fd;
@@ -92,7 +92,7 @@ int keep_open(struct keep **ret_keep)
 		return -EINVAL;
 	}
 	unsetenv(KEEP_ENV);
-	/* It was started as /proc/self/exe. */
+	/* The keeper starts brokers as /proc/self/exe. */
 	(void)prctl(PR_SET_NAME, "gpumemd");
 	(void)fcntl(keep->socket, F_SETFD, FD_CLOEXEC);
 	crash_begin();
@@ -186,7 +186,10 @@ void keep_drop(struct keep *keep, struct keep_key key)
 	pthread_mutex_unlock(&keep->lock);
 }
 
-/* Where the keeper is stopped, the broker goes on. Returns: whether it was sent. */
+/*
+ * Never waits, so a stopped keeper does not stop the broker. Returns: whether the message
+ * was sent.
+ */
 static bool send_now(struct keep *keep, uint32_t word, struct keep_key key)
 {
 	const struct keep_message message = { word, key };
@@ -210,7 +213,9 @@ void keep_forget(struct keep *keep, struct keep_key key)
 			keep->forgotten_capacity = 2 * keep->n_forgotten + 16;
 		}
 	}
-	/* Without memory the keeper has it until the next broker is there. */
+	/*
+	 * Without memory the keeper holds the descriptor until the next broker is there.
+	 */
 	if (keep->n_forgotten < keep->forgotten_capacity)
 		keep->forgotten[keep->n_forgotten++] = key;
 	pthread_mutex_unlock(&keep->forget_lock);

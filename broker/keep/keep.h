@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The keeper: the process that holds a copy of every descriptor which must outlive the
- * broker, and starts the next broker when one dies. It calls no driver and parses nothing
- * but these records. Here are both its ends: keeper_run() is the process (keeper.c), the
- * rest is the broker's side (keep.c).
+ * broker, and starts the next broker when one dies. The keeper calls no driver and parses
+ * only these messages. keeper_run() is the keeper's process (keeper.c); all other
+ * functions are the broker's side (keep.c).
  *
- * A descriptor is known by its kind and the number and generation of its record. What
- * keep_put() has sent belongs to the kernel, and reaches the keeper although the broker
- * dies. The next broker is given all of them.
+ * A descriptor is known by its kind and the number and generation of its record. A
+ * descriptor sent by keep_put() is in the kernel's hands, and reaches the keeper even if
+ * the broker dies. The next broker is given all descriptors.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum keep_kind {
 	KEEP_TICKETS, /* a socket for tickets, listening */
 	KEEP_BLOCK,
 	KEEP_IMAGE,    /* of a module */
-	KEEP_LIFETIME, /* a process or a cgroup that memory ends with */
+	KEEP_LIFETIME, /* of a process or cgroup */
 	KEEP_TENSORS,
 
 	/* The program of the last broker; between keepers alone (keep/left.h). */
@@ -38,27 +38,31 @@ struct keep_key {
 struct left;
 
 struct keeper_config {
-	char **argv;		       /* of the broker, which is this program again */
+	char **argv;		       /* of the broker: this program again */
 	const char *mountpoint;	       /* absolute */
-	const char *driver;	       /* absolute where it is a path; NULL: none given */
+	const char *driver;	       /* absolute if a path; NULL: none given */
 	unsigned int hang_s;	       /* a broker without a beat for so long is killed */
 	void (*ready)(void *userdata); /* the first broker answers */
 	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
 
-	/* Gives a copy to somebody who holds it until the next keeper is there, so long
-	 * as descriptors lie in its queue. Returns: 0; -errno. NULL: there is nobody. */
+	/*
+	 * Hands a copy of the socket to the service manager, for the next keeper. The
+	 * manager holds the socket as long as descriptors lie in its queue. Returns: 0;
+	 * -errno. NULL: there is no manager.
+	 */
 	int (*store)(void *userdata, int socket);
-	struct left *left; /* by the last keeper; the first broker goes on with that */
+	struct left *left; /* by the last keeper, for the first broker */
 	void *userdata;
 };
 
 /*
- * Holds, and starts brokers, until one ends as it should, or KEEP_RESTART_SIGNAL comes.
- * *ret_leaves: all lies where the next keeper finds it. Returns: the exit status.
+ * Holds descriptors and starts brokers, until a broker ends in the regular way or
+ * KEEP_RESTART_SIGNAL comes. *ret_leaves: all descriptors are left to the next keeper.
+ * Returns: the exit status.
  */
 int keeper_run(const struct keeper_config *config, bool *ret_leaves);
 
-/* For the keeper; a program without one takes it for SIGTERM. */
+/* Restarts the keeper. A gpumemd without a keeper takes this signal as SIGTERM. */
 #define KEEP_RESTART_SIGNAL SIGUSR2
 
 /* ---- the broker's side ---- */
@@ -71,20 +75,20 @@ int keep_open(struct keep **ret_keep);
 /* Takes NULL, as all functions below. */
 struct keep *keep_free(struct keep *keep);
 
-/* What the keeper was started with. */
+/* The keeper's own mount point and driver. */
 const char *keep_mountpoint(const struct keep *keep);
 const char *keep_driver(const struct keep *keep);
 
 /* Whether there was a broker before this one. */
 bool keep_goes_on(const struct keep *keep);
 
-/* A descriptor that the last broker left; -1: none. It is the caller's. */
+/* Returns: a descriptor left by the last broker, for the caller; -1: none. */
 int keep_take(struct keep *keep, struct keep_key key);
 
-/* Any one of this kind that nobody has taken; -1: none. */
+/* The same for any descriptor of this kind not taken yet. */
 int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_key);
 
-/* Lets go of what nobody has taken. */
+/* Closes the descriptors not taken, here and at the keeper. */
 void keep_drop_rest(struct keep *keep);
 
 /*
@@ -93,7 +97,7 @@ void keep_drop_rest(struct keep *keep);
  */
 int keep_put(struct keep *keep, struct keep_key key, int fd);
 
-/* The keeper closes its copy, before the return: the last close is the caller's. */
+/* The keeper closes its copy before this returns, so the caller's close is the last. */
 void keep_drop(struct keep *keep, struct keep_key key);
 
 /*
@@ -103,30 +107,32 @@ void keep_drop(struct keep *keep, struct keep_key key);
 void keep_forget(struct keep *keep, struct keep_key key);
 
 /*
- * No record names what was forgotten so far: the next broker would miss the descriptor.
- * Under the lock that the records are changed under, outside of any group.
+ * Says that no record names a forgotten descriptor any more: the keeper may close the
+ * copies. (The next broker would miss a descriptor named by a record.) Under the lock of
+ * the records' objects, outside of any group.
  */
 void keep_settle(struct keep *keep);
 
 /*
- * For a broker that has made all that the last one left: asks to take over, and waits. At
- * the return the last one is dead. Returns: 0; -ECONNRESET.
+ * For a broker with all objects of the last broker: asks to take over, and waits until
+ * the last broker is dead. Returns: 0; -ECONNRESET.
  */
 int keep_take_over(struct keep *keep);
 
 /*
- * At an upgrade the keeper sends the broker KEEP_PAUSE_SIGNAL. The broker finishes all in
- * time and calls keep_pause(), which returns when the next broker is no good; or it says
- * how many operations are left, and goes on.
+ * At an upgrade the keeper sends the broker KEEP_PAUSE_SIGNAL. A broker that finishes all
+ * operations in time calls keep_pause(), which returns only if the next broker is no
+ * good. Otherwise the broker calls keep_say_busy() and goes on.
  */
 #define KEEP_PAUSE_SIGNAL SIGUSR2
-#define KEEP_UPGRADE_S	  10 /* for this, and again until the next is ready; or hang_s */
+#define KEEP_UPGRADE_S	  10 /* to finish, and as long for the next start; or hang_s */
 void keep_pause(struct keep *keep);
 void keep_say_busy(struct keep *keep, unsigned int n_left);
 
 /*
- * The mount answers; the broker lives, each second or so; it ends as it should. A beat
- * also tells the keeper what to forget (keep_settle()).
+ * ready: the mount answers. beat, about once a second: the broker lives; the keeper
+ * closes the settled descriptors (keep_settle()). end: the broker ends in the regular
+ * way.
  */
 void keep_say_ready(struct keep *keep);
 void keep_say_beat(struct keep *keep);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process. One thread; a broker is its only child, and dies with it.
+ * The keeper's process. One thread, and one child: a broker, which dies with the keeper.
  *
- * A broker that dies is followed by another at once. Three that die without one request
- * answered in between are a bug that would come again: from then on the keeper waits, 1,
- * 2, 4 to 60 seconds. The descriptors are kept all the while. A broker whose housekeeper
- * is stuck is killed.
+ * A broker that dies is followed by another at once. After three deaths without an
+ * answered request in between, the next broker would die of the same bug: the keeper then
+ * waits before each start, 1, 2, 4 to 60 seconds. The descriptors are kept meanwhile. A
+ * broker whose housekeeper is stuck is killed.
  *
  * A restart of the service ends the keeper, too: all goes to the next one (restart.c).
  */
@@ -44,7 +44,7 @@ static void entry_drop(struct keeper *keeper, struct keep_key key)
 	free(entry);
 }
 
-/* Without memory the descriptor is lost: the next broker does not get it. */
+/* Without memory the next broker does not get this descriptor. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
@@ -143,7 +143,7 @@ static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
 {
 	char end[16];
 
-	/* Without its keeper the broker is lost: its memory goes with both. */
+	/* A broker without a keeper could not be followed by another. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_FAILURE);
@@ -157,7 +157,7 @@ static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
 	_exit(EXIT_FAILURE);
 }
 
-/* Gives a broker all that the last one left. One that does not take it is killed. */
+/* Sends a broker all descriptors. A broker that does not take them is killed. */
 static void broker_give(const struct keeper *keeper, const struct child *child)
 {
 	const struct timeval patience = { .tv_sec = GIVE_S };
@@ -228,8 +228,8 @@ static void take_signals(struct keeper *keeper)
 }
 
 /*
- * Counts seconds in which the keeper ran, so a machine that was asleep is no hang. Beats
- * that have come are heard first.
+ * Counts seconds in which the keeper ran, so sleep of the machine is no hang. Waiting
+ * beats are heard first.
  */
 static void tick(struct keeper *keeper, int64_t *last_ms)
 {
@@ -248,14 +248,14 @@ static void tick(struct keeper *keeper, int64_t *last_ms)
 	broker->beats = false;
 }
 
-/* What the broker waits for, and what a signal asks for. */
+/* Answers a broker that waits, and does what signals asked for. */
 static void answer(struct keeper *keeper)
 {
 	if (keeper->broker.asks)
 		note_ready(keeper);
 	if (keeper->broker.asks || keeper->broker.paused)
 		child_go_on(&keeper->broker);
-	/* A broker that has just been started is upgraded when it beats. */
+	/* A broker is not upgraded before its first beat. */
 	if (keeper->upgrades && keeper->was_ready && keeper->broker.pid &&
 	    keeper->broker.beats) {
 		keeper->upgrades = false;
@@ -265,7 +265,7 @@ static void answer(struct keeper *keeper)
 		keeper_restart(keeper);
 }
 
-/* Serves until the broker has ended, with all that it has said. */
+/* Serves until the broker has ended and its last message was read. */
 static void broker_serve(struct keeper *keeper)
 {
 	struct pollfd ends[2] = { { .fd = keeper->signals, .events = POLLIN },
@@ -290,7 +290,7 @@ static void broker_serve(struct keeper *keeper)
 	closep(&keeper->broker.socket);
 }
 
-/* Milliseconds before the nth try after those that were made at once. */
+/* Milliseconds to wait before the nth of the delayed starts. */
 static int64_t wait_of(unsigned int n)
 {
 	return n < 6 ? 1000LL << n : WAIT_MAX_MS;
@@ -338,7 +338,7 @@ static bool broker_follows(struct keeper *keeper)
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
 		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
-	/* A newer program may be better: it need not wait. */
+	/* A newer program may be better, and starts without waiting. */
 	while (!keeper->ends && !keeper->upgrades && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)
 			take_signals(keeper);
@@ -390,7 +390,7 @@ int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 	if (r < 0)
 		keeper_say(&keeper, "no broker can be started: %s", strerror(-r));
 	status = keeper.leaves ? 0 : keeper.broker.status;
-	/* Before the first answer all is still where the last keeper left it. */
+	/* Before the first answer nothing was taken from the last keeper's sockets. */
 	*ret_leaves =
 		keeper.leaves || (keeper.goes_on && !keeper.was_ready && !keeper.ends);
 	entries_free(&keeper);

@@ -9,7 +9,7 @@
 
 #include "keep/message.h"
 
-/* A descriptor that outlives the broker. */
+/* A descriptor held for the next broker. */
 struct entry {
 	struct keep_key key;
 	int fd;
@@ -23,8 +23,8 @@ struct child {
 	int status; /* as of waitpid() */
 	bool beats;
 	bool asks;	      /* to take over */
-	bool paused;	      /* it does nothing until it is told to */
-	bool busy;	      /* it would not pause */
+	bool paused;	      /* does nothing until child_go_on() */
+	bool busy;	      /* did not pause in time */
 	unsigned int n_left;  /* operations under way, when busy */
 	unsigned int n_ticks; /* since the last beat */
 };
@@ -49,39 +49,40 @@ struct keeper {
 	unsigned int n_deaths; /* without an answered request */
 };
 
-/* Keeps a descriptor, in place of one with the same key. It is the keeper's from here. */
+/* Keeps a descriptor, in place of one with the same key. Takes ownership of fd. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd);
 
 void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
 
-/* Starts a broker and gives it all descriptors. Returns: 0; -errno. */
+/* Starts a broker and sends all descriptors to the broker. Returns: 0; -errno. */
 int child_start(const struct keeper *keeper, int program, struct child *ret_child);
 
 /* Hears one word. Returns: whether there was one. */
 bool child_hear(struct keeper *keeper, struct child *child);
 
-/* Tells a broker that waits for it to go on. */
+/* Tells a waiting broker to go on. */
 void child_go_on(struct child *child);
 
 /* Notes the end of the process, if it has ended. */
 void child_reap(struct child *child);
 
 /*
- * Asks the broker to finish all, and to do nothing from then on (upgrade.c). Returns:
- * whether it does; else its n_left, if it is busy, is what it could not finish.
+ * Asks the broker to finish all operations and then to pause (upgrade.c). Returns:
+ * whether the broker paused. If the broker is busy instead, broker.n_left counts its
+ * unfinished operations.
  */
 bool keeper_pause(struct keeper *keeper);
 
-/* How long it has for that. */
+/* Seconds until then. */
 unsigned int keeper_patience_s(const struct keeper *keeper);
 
-/* Kills a broker, and hears its last words. */
+/* Kills a broker, and takes its last messages. */
 void child_end(struct keeper *keeper, struct child *child);
 
 /* Starts the program that is now at the path, in the place of the broker (upgrade.c). */
 void keeper_upgrade(struct keeper *keeper);
 
-/* Goes on with what the last keeper has left (restart.c). */
+/* Takes the descriptors left by the last keeper (restart.c). */
 void keeper_begin_with_left(struct keeper *keeper);
 
 /* Leaves all to the next keeper, or says why not, and ends as by SIGTERM. */

@@ -26,7 +26,7 @@ struct packed {
 
 _Static_assert(PATH_MAX >= PACK_MAX * sizeof(struct keep_key), "the keys have room");
 
-/* Does not take it out. Returns: 0; -EAGAIN: no more; -errno. */
+/* Leaves the message in the queue. Returns: 0; -EAGAIN: no more; -errno. */
 static int look_at_next(int socket, struct packed *ret_packed)
 {
 	struct iovec parts[2] = { { &ret_packed->head, sizeof(ret_packed->head) },

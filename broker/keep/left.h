@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the last keeper has left: a restart of the service. Between two keepers there is
- * no process. The service manager holds a few sockets and looks at none, and all
- * descriptors lie in their queues. Here they stay until left_forget(), so that a keeper
- * that dies before it is ready is followed by another with the same.
+ * Descriptors left by the last keeper, at a restart of the service. No process of gpumem
+ * runs between two keepers. The service manager holds a few sockets without reading them,
+ * and all descriptors lie in their queues. The queues stay as they are until
+ * left_forget(): if a keeper dies before it is ready, the next one finds the same.
  */
 #pragma once
 
@@ -25,12 +25,16 @@ struct left {
 	size_t n_sockets;
 };
 
-/* Raises no limit of open files. Returns: 0; -errno with a sentence where a part is
- * missing. Both ways the sockets are the struct's. */
+/*
+ * Does not raise the limit of open files. Returns: 0; -errno with a sentence if a part is
+ * missing. Takes the sockets in either case.
+ */
 int left_read(struct left *ret_left, int *sockets, size_t n_sockets, struct text *why);
 
-/* Closes what was not taken, and empties the queues: the last copy may go with that. */
+/*
+ * Closes the descriptors not taken, and empties the queues. These copies may be the last.
+ */
 void left_forget(struct left *left);
 
-/* Closes what was not taken; the queues stay as they are. */
+/* Closes the descriptors not taken; the queues stay as they are. */
 void left_deinit(struct left *left);

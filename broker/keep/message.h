@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What keeper and broker say to each other, over a SEQPACKET pair. */
+/* Messages between keeper and broker, over a SEQPACKET pair. */
 #pragma once
 
 #include "keep/keep.h"
@@ -9,7 +9,9 @@
 #define KEEP_ENV_MOUNTPOINT "GPUMEM_KEEPER_MOUNTPOINT"
 #define KEEP_ENV_DRIVER	    "GPUMEM_KEEPER_DRIVER"
 
-/* A broker first hears KEEP_PUT for all that the last one left, up to KEEP_ALL. */
+/*
+ * A broker first receives KEEP_PUT for each descriptor of the last broker, then KEEP_ALL.
+ */
 enum keep_word {
 	KEEP_PUT = 1, /* with a descriptor */
 	KEEP_ALL,
@@ -18,8 +20,8 @@ enum keep_word {
 	KEEP_BEAT, /* the housekeeper lives */
 	KEEP_END,
 	KEEP_ASK,    /* to take over; answered by KEEP_GO */
-	KEEP_PAUSED, /* the broker has finished all, and goes on with KEEP_GO */
-	KEEP_BUSY,   /* it could not; key.number: how many operations are left */
+	KEEP_PAUSED, /* all is finished; the broker goes on with KEEP_GO */
+	KEEP_BUSY,   /* could not finish; key.number: operations left */
 	KEEP_GO,
 	KEEP_FORGET, /* as KEEP_DROP, without an answer */
 };

@@ -7,7 +7,7 @@
 
 #include "base/def.h"
 
-#define QUEUE_BYTES (8 << 20) /* the kernel gives what it has */
+#define QUEUE_BYTES (8 << 20) /* or as much as the kernel allows */
 
 /* Returns: 0; -EAGAIN: the queue is full; -errno. */
 static int send_message(int socket, const struct pack_head *head, const void *rest,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How descriptors lie in the queues of the sockets that a keeper leaves (keep/left.h). A
- * message has the keys of its descriptors behind the head. Each socket begins with the
- * mount point, so that the next keeper knows its own; the last one ends with the count.
+ * The messages in the queues of the sockets left by a keeper (keep/left.h). The keys of a
+ * message's descriptors follow its head. Each socket begins with the mount point, so that
+ * the next keeper knows its own sockets. The last socket ends with the number of
+ * descriptors.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ struct pack_head {
 
 struct keeper_config;
 
-/* What is on the way. */
+/* The sending side. */
 struct pack {
 	const struct keeper_config *config;
 	int socket; /* -1: none */
@@ -36,7 +37,10 @@ struct pack {
 	int fds[PACK_MAX]; /* of the caller */
 };
 
-/* Finds out whether anybody holds descriptors. Returns: 0; -errno. */
+/*
+ * Sends a first socket away: fails if nobody holds sockets for the next keeper. Returns:
+ * 0; -errno.
+ */
 int pack_begin(struct pack *pack, const struct keeper_config *config);
 
 /* The descriptor stays the caller's, open until pack_end(). Returns: 0; -errno. */

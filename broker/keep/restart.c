@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A restart of the service: this keeper ends, and another takes its place, which may be
+ * A restart of the service: this keeper ends, and another keeper takes its place, perhaps
  * of a newer program.
  *
- * The broker finishes what it has, as at an upgrade, and dies. All descriptors then lie
- * in the queues of sockets that the service manager holds (keep/pack.h): the mount's
- * connection, so that callers wait; the blocks and the records; and the program, which
- * goes on where the next one can't. The first socket is given away before anything ends:
- * where nobody takes that, the service ends as at a stop.
+ * The broker finishes its requests, as at an upgrade, and dies. All descriptors then lie
+ * in the queues of sockets held by the service manager (keep/pack.h): the mount's
+ * connection, so that callers wait; the blocks and the records; and the program, to go on
+ * with if the next program fails. The first socket is given away before anything ends: if
+ * nobody takes the socket, the service ends as at a stop.
  */
 #include <errno.h>
 #include <string.h>
@@ -92,7 +92,7 @@ void keeper_restart(struct keeper *keeper)
 	struct pack *pack;
 
 	keeper->restarts = false;
-	/* Before the first answer all still lies where the last keeper left it. */
+	/* Before the first answer nothing was taken from the last keeper's sockets. */
 	if (!keeper->was_ready) {
 		child_end(keeper, &keeper->broker);
 		keeper->leaves = keeper->ends = true;

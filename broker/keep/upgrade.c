@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An upgrade: the broker of a newer program follows one that is alive.
+ * An upgrade: the broker of a newer program follows a living broker.
  *
- * The broker stops reading requests, finishes what it has, and from then on changes
- * nothing. The new one starts as after a death: it checks the records, makes all objects
- * anew, and asks to take over. Only then the old one is killed and the new one told to go
- * on; until then nothing is lost by a new program that fails, and the old one goes on.
+ * The old broker stops reading requests, finishes those it has, and from then on changes
+ * nothing. The new broker starts as after a death: checks the records, makes all objects
+ * anew, and asks to take over. Only then the old broker is killed, and the new one told
+ * to go on. If the new program fails before that, nothing is lost and the old broker goes
+ * on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,7 @@ static void hear_until(struct keeper *keeper, struct child *child, const bool *f
 			words.fd = -1;
 		child_reap(child);
 	}
-	/* Its last words. */
+	/* The last messages. */
 	while (!*flag && !child->busy && child_hear(keeper, child))
 		;
 }
@@ -138,7 +139,7 @@ void keeper_upgrade(struct keeper *keeper)
 			   strerror(errno));
 		return;
 	}
-	/* A broker that was only late is told to go on when it says so. */
+	/* A broker that pauses too late is told to go on at once (keeper.c). */
 	if (!keeper_pause(keeper)) {
 		say_no_pause(keeper);
 		return;
