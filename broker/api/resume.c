@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker after a broker that died. All that its records name is made again: owners,
- * blocks (the keeper has their memory), allocations, leases. Memory that lived in a
- * worker is lost, as when a worker is killed. What no record names is let go of.
+ * The start of a broker after another one's death. All objects in the records are made
+ * again: owners, blocks (the keeper has their memory), allocations, leases. Memory of a
+ * worker is lost, as when a worker is killed. Descriptors without a record are closed.
  *
- * The old records are only read. The new ones take their place at the keeper in a single
- * step, when everything is there.
+ * The old records are only read. When everything is there, the new records take their
+ * place at the keeper in a single step.
  */
 #include "api/resume.h"
 #include "api/broker.h"
@@ -159,7 +159,7 @@ struct folder *resume_folder_at(const struct resume *resume, bool of_modules,
 	return of_modules ? &registry->module_root : &registry->allocation_root;
 }
 
-/* Puts a folder into the tree, those above it first. Returns: 0; -errno. */
+/* Puts a folder into the tree, the folders above first. Returns: 0; -errno. */
 static int resume_place(struct resume *resume, uint32_t index, const void *data)
 {
 	const struct folder_record *record = data;
@@ -182,7 +182,10 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
-/* Puts a module into its folder, or has the folder that it became know it. */
+/*
+ * Puts a module into its folder. A module that has become a folder is linked to that
+ * folder.
+ */
 static int resume_place_module(struct resume *resume, struct module *module,
 			       const struct module_record *record)
 {
@@ -241,7 +244,7 @@ static int resume_module(struct resume *resume, uint32_t index, const void *data
 	return r < 0 ? resume_fail(resume, r, "module", index) : 0;
 }
 
-/* An image that no module shows any more was in use, or not yet loaded. */
+/* An image without a module was still in use, or not yet loaded. */
 static int resume_function(struct resume *resume, uint32_t index, const void *data)
 {
 	const struct function_record *record = data;
@@ -266,7 +269,7 @@ static void resume_forget_images(const struct resume *resume)
 	}
 }
 
-/* Once: all that has a name is in its folder. */
+/* Runs once, when all entries are in their folders. */
 static int resume_listings(struct resume *resume, uint32_t index, const void *record)
 {
 	struct registry *registry = resume->broker->registry;
@@ -283,7 +286,7 @@ static int resume_listings(struct resume *resume, uint32_t index, const void *re
 
 static int resume_objects(struct resume *resume)
 {
-	/* Each makes what the next ones name. */
+	/* Each step makes objects named by the records of later steps. */
 	static const struct step steps[] = {
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
 		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream },
@@ -371,7 +374,10 @@ int broker_print_records(const char *path, struct text *text)
 	return text_failed(text) ? -ENOMEM : 0;
 }
 
-/* Before this the last broker may live, and go on: nothing of it was changed. */
+/*
+ * Until here nothing of the last broker was changed: if still alive, that broker could go
+ * on.
+ */
 static int take_over(struct resume *resume, struct records *records)
 {
 	const struct keep_key key = { KEEP_RECORDS, 0, 0 };

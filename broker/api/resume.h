@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the last broker has left. */
+/* The start of a broker with the objects of the last one. */
 #pragma once
 
 struct broker;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the last broker: blocks, allocations, what they end with, leases. */
+/* Memory of the last broker: blocks, allocations, lifetimes, leases. */
 #include "api/resume_private.h"
 
 #include <errno.h>
@@ -101,11 +101,10 @@ static const struct block_record *block_of(const struct resume *resume,
 	const struct block_record *block =
 		records_get(resume->records, RECORD_BLOCK, record->block);
 
-	return block && block->head.generation == record->block_generation ? block
-									     : NULL;
+	return block && block->head.generation == record->block_generation ? block : NULL;
 }
 
-/* A freed allocation without leases is gone, whatever of it is left. */
+/* A freed allocation without leases is gone, even if its record is not. */
 static bool is_gone(const struct resume *resume, uint32_t index,
 		    const struct allocation_record *record)
 {
@@ -125,7 +124,7 @@ int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
 					: resume_fail(resume, -ENOMEM, "lifetime", index);
 }
 
-/* What ended while there was no broker frees its memory now. */
+/* Processes and cgroups that ended without a broker free their memory now. */
 int resume_watch(const struct resume *resume)
 {
 	int r = 0;
@@ -266,7 +265,7 @@ int resume_lease(struct resume *resume, uint32_t index, const void *data)
 	return r < 0 ? resume_fail(resume, r, "lease", index) : 0;
 }
 
-/* Frees again what had been freed, and what was to end with something (`until=`). */
+/* `until=close` has no lifetime in the records: its descriptor died with the broker. */
 void resume_frees(struct resume *resume)
 {
 	const struct allocation_record *record;
@@ -295,8 +294,8 @@ static struct owner *payer_of(const struct resume *resume, uint32_t index,
 }
 
 /*
- * Memory that no allocation names was on its way back. It was held until the death, which
- * counts for peaks. keep_drop_rest() follows.
+ * A block without an allocation was on its way back. Its memory was held until the death,
+ * so peaks count the block. keep_drop_rest() follows.
  */
 void resume_forget_blocks(const struct resume *resume)
 {

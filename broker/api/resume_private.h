@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the resume*.c files share, for them alone. */
+/* Shared by the files resume*.c alone. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,14 +20,14 @@ struct records;
 struct tensors;
 struct text;
 
-/* Objects that are made again are by the index of their record; NULL: none. */
+/* Arrays of objects by the index of their record; NULL: not made again. */
 struct resume {
 	struct broker *broker;
 	struct keep *keep;
 	const struct records *records;
 	struct text *why;
 	struct block **blocks;
-	struct owner **payers; /* by block, of memory that is not made again */
+	struct owner **payers; /* by block, of memory not made again */
 	struct allocation **allocations;
 	struct folder **folders;
 	struct image **images;
@@ -37,7 +37,7 @@ struct resume {
 	struct origin **origins;
 };
 
-/* Says which record could not be used. Returns: r. */
+/* Names the unusable record in the sentence. Returns: r. */
 int resume_fail(const struct resume *resume, int r, const char *what, uint32_t index);
 
 /* index 0: the root. */
@@ -45,8 +45,8 @@ struct folder *resume_folder_at(const struct resume *resume, bool of_modules,
 				uint32_t index);
 
 /*
- * The file that a record stands for, for the caller to close. Returns: -EBADF: the file
- * is missing, or shorter than its record says.
+ * Returns: the file of a record, for the caller to close; -EBADF: the file is missing, or
+ * shorter than its record says.
  */
 int resume_file(const struct resume *resume, enum record_type type, uint32_t index,
 		uint64_t size);
@@ -57,20 +57,25 @@ int resume_allocation(struct resume *resume, uint32_t index, const void *data);
 int resume_freed(struct resume *resume, uint32_t index, const void *data);
 int resume_lease(struct resume *resume, uint32_t index, const void *data);
 
-/* Memory that no allocation names was on its way back. keep_drop_rest() follows. */
+/*
+ * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows.
+ */
 void resume_forget_blocks(const struct resume *resume);
 
-/* Texts that no allocation has any more were being read. The same follows. */
+/* Forgets texts without an allocation: somebody was reading them. The same follows. */
 void resume_forget_tensors(const struct resume *resume);
 
 /* Drops the cgroups without allocations. */
 void resume_forget_origins(const struct resume *resume);
 
 /*
- * Frees again what had been freed, and what was to end with the broker. Under
+ * Frees again the freed allocations, and those that were to end with the broker. Under
  * registry.lock, let go meanwhile.
  */
 void resume_frees(struct resume *resume);
 
-/* What ended while there was no broker frees its memory now. Returns: 0; -ENOMEM. */
+/*
+ * Watches lifetimes: those that ended without a broker free their memory now. Returns: 0;
+ * -ENOMEM.
+ */
 int resume_watch(const struct resume *resume);

@@ -262,7 +262,7 @@ static int ticket_send(const struct lease *lease)
 	return ticket_answer(connection);
 }
 
-/* A broker that dies ends its connections; the next one has the same socket. */
+/* The connections of a broker end with its death; the next broker has the same socket. */
 int lease_redeem(const struct lease *lease)
 {
 	int fd = UNANSWERED;

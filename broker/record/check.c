@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks records before objects are made of them: each record with the records it names,
- * then what must differ between records (a name, a slot, an address).
+ * Checks records before objects are made of them: first each record with the records
+ * named in it, then the values that must differ between records (names, slots,
+ * addresses).
  */
 #include <errno.h>
 #include <stddef.h>
@@ -11,10 +12,10 @@
 #include "base/text.h"
 #include "record/layout.h"
 
-#define N_KINDS_MAX	8
-#define GUARDS		3
-#define CELL_CLASSES	24
-#define SLOTS		(1u << 23)
+#define N_KINDS_MAX  8
+#define GUARDS	     3
+#define CELL_CLASSES 24
+#define SLOTS	     (1u << 23)
 
 struct check {
 	const struct records *records;
@@ -40,7 +41,8 @@ static int check_broker(const struct check *check, const void *record)
 {
 	const struct broker_record *broker = record;
 
-	if (broker->n_devices > RECORD_DEVICES || broker->init_bytes > sizeof(broker->init))
+	if (broker->n_devices > RECORD_DEVICES ||
+	    broker->init_bytes > sizeof(broker->init))
 		return damaged(check, "has a count out of range");
 	for (int i = 0; i < RECORD_DEVICES; i++) {
 		if (!is_string(broker->uuid[i], sizeof(broker->uuid[i])))
@@ -74,7 +76,7 @@ static int check_block(const struct check *check, const void *record)
 	return 0;
 }
 
-/* Whether a folder of that kind is there; 0 is the root, which always is. */
+/* Whether there is a folder of that kind; 0 is the root and always there. */
 static bool is_folder(const struct check *check, uint32_t index, uint32_t of_modules)
 {
 	const struct folder_record *folder =
@@ -97,13 +99,13 @@ static int check_allocation(const struct check *check, const void *record)
 	const struct allocation_record *allocation = record;
 	const struct block_record *block;
 
-	if (!is_string(allocation->name, sizeof(allocation->name)) || !allocation->name[0])
+	if (!is_string(allocation->name, sizeof(allocation->name)) ||
+	    !allocation->name[0])
 		return damaged(check, "has no name, or one without an end");
 	if (allocation->slot >= SLOTS || !allocation->slot_generation ||
 	    !allocation->id || allocation->kind >= N_KINDS_MAX ||
 	    allocation->device >= RECORD_DEVICES || allocation->mode & ~0777 ||
-	    allocation->guard >= GUARDS || !allocation->size ||
-	    allocation->place > SLOTS)
+	    allocation->guard >= GUARDS || !allocation->size || allocation->place > SLOTS)
 		return damaged(check, "has a value out of range");
 	if (allocation->lifetime &&
 	    !records_get(check->records, RECORD_LIFETIME, allocation->lifetime))
@@ -126,14 +128,13 @@ static int check_allocation(const struct check *check, const void *record)
 		return 0;
 	if (!block)
 		return damaged(check, "is in a block that is not there");
-	if (allocation->address < block->address ||
-	    allocation->size > block->size ||
+	if (allocation->address < block->address || allocation->size > block->size ||
 	    allocation->address - block->address > block->size - allocation->size)
 		return damaged(check, "is outside of its block");
 	return 0;
 }
 
-/* Folders above; a chain that is too long is a circle. */
+/* Follows the folders above: too long a chain is a circle. */
 #define DEPTH_MAX 64
 
 static int check_folder(const struct check *check, const void *record)
@@ -312,9 +313,9 @@ static int check_each(const struct records *records, struct text *why)
 		const void *record;
 		int r;
 
-		for (check.index = 1; (record = records_next(records,
-							     (enum record_type)type,
-							     &check.index));
+		for (check.index = 1;
+		     (record = records_next(records, (enum record_type)type,
+					    &check.index));
 		     check.index++) {
 			r = checks[type](&check, record);
 			if (r < 0)
@@ -324,7 +325,7 @@ static int check_each(const struct records *records, struct text *why)
 	return 0;
 }
 
-/* ---- what must differ ---- */
+/* ---- values that must differ ---- */
 
 struct list {
 	const void **records;
@@ -344,7 +345,7 @@ static int list_fill(struct list *list, const struct records *records,
 	for (uint32_t i = 1; (record = records_next(records, type, &i)); i++) {
 		const struct allocation_record *allocation = record;
 
-		/* A freed allocation has neither its name nor its slot. */
+		/* A freed allocation has neither name nor slot. */
 		if (type != RECORD_ALLOCATION || !(allocation->flags & RECORD_FREED))
 			list->records[list->n++] = record;
 	}
@@ -353,7 +354,7 @@ static int list_fill(struct list *list, const struct records *records,
 
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* What must differ in any two records of a type. */
+/* Values that must differ in any two records of a type. */
 struct difference {
 	enum record_type type;
 	size_t number; /* offset of a uint32_t */

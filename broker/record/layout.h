@@ -18,7 +18,7 @@ struct table_header {
 	uint32_t record_size;
 	uint32_t capacity;
 	uint64_t offset;
-	uint32_t n; /* indices from 1 on that were ever used */
+	uint32_t n; /* indices ever used, from 1 on */
 	uint32_t reserved;
 };
 
@@ -66,17 +66,17 @@ struct record_layout {
 extern const struct record_layout record_layouts[N_RECORD_TYPES];
 
 /*
- * Frees a record when the group ends, without a word in it: for records whose liveness is
- * that others name them.
+ * Frees a record at the end of the group, without writing its state: for records that
+ * live as long as others name them.
  */
 void records_let_go(struct records *records, enum record_type type, uint32_t index);
 
 /* The place of a record, live or not. */
 static inline struct record_head *record_at(const struct records *records,
-				       enum record_type type, uint32_t index)
+					    enum record_type type, uint32_t index)
 {
 	const struct table_header *table = &records->header->tables[type];
 
 	return (struct record_head *)(records->memory + table->offset +
-				 (uint64_t)index * table->record_size);
+				      (uint64_t)index * table->record_size);
 }

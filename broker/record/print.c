@@ -169,7 +169,10 @@ static void print_meter(const void *record, struct text *text)
 		text_printf(text, "uid %u", meter->uid);
 }
 
-/* Texts are shown with those that name them, and events are made in advance. */
+/*
+ * Texts are shown with the records that name them, and records of events are made in
+ * advance.
+ */
 static bool is_shown(enum record_type type, const void *record)
 {
 	const struct event_record *event = record;

@@ -40,7 +40,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 
 /*
  * The compiler keeps the stores on both sides apart. The processor needs no order: a
- * process that is killed stops between two instructions, and what it stored is there.
+ * killed process stops between two instructions, and all its stores are in memory.
  */
 static inline void stored(void)
 {
@@ -147,7 +147,7 @@ uint32_t records_boot(const struct records *records)
 
 /* ---- reading ---- */
 
-/* Records are added under the lock here alone, and read under that of their objects. */
+/* Only adding takes the lock here. Records are read under the lock of their objects. */
 static uint32_t table_n(const struct records *records, enum record_type type)
 {
 	return __atomic_load_n(&records->header->tables[type].n, __ATOMIC_ACQUIRE);
@@ -401,7 +401,7 @@ static int refuse_newer(struct text *why, const char *name)
 	return -EINVAL;
 }
 
-/* resident: bytes of the file that are there; all else are holes. */
+/* resident: bytes of the file that have memory; all others are holes. */
 static int old_check_header(const struct records_header *header, uint64_t size,
 			    uint64_t resident, struct text *why)
 {
@@ -430,7 +430,7 @@ static int old_check_header(const struct records_header *header, uint64_t size,
 			return refuse_records(why, "a table of the records is damaged");
 		if (table->record_size > record_layouts[i].size)
 			return refuse_newer(why, table->name);
-		/* Else copying home would change what is still to be copied. */
+		/* Else copying home would change bytes not yet copied. */
 		if (table->offset < header->redo_offset + header->redo_size &&
 		    header->redo_offset < table->offset + bytes)
 			return refuse_records(why,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records: what a broker leaves to the next when it dies.
+ * The records: a dead broker's knowledge of its objects, for the next broker.
  *
- * They lie in a memfd that the keeper holds, too. They survive the death of the broker at
- * any instruction, and no loss of power: the stores of a thread are in memory in program
- * order up to where the thread stopped, so no flush, no checksum and no log is needed.
- * Records change in place, all of a group or none: the new bytes go to the redo area, one
- * store commits the group, then the bytes are copied to their places. The next broker
- * finishes a copy that was cut short.
+ * Records lie in a memfd, held by the keeper, too. They survive the death of the broker
+ * at any instruction, but no loss of power: the stores of a thread are in memory in
+ * program order up to where the thread stopped, so no flush, no checksum and no log is
+ * needed. Records change in place, all of a group or none: the new bytes go to the redo
+ * area, one store commits the group, then the bytes are copied to their places. The next
+ * broker finishes an interrupted copy.
  *
- * Records are written under the lock of their objects; the lock here is taken last, but
- * for the locks of `errors` and `events` (model/journal.h), of the reaper and of what the
- * keeper is to forget.
+ * Records are written under the lock of their objects. The lock here is taken last, but
+ * for the locks of `errors` and `events` (model/journal.h), of the reaper and of
+ * keep_forget().
  */
 #pragma once
 
@@ -61,20 +61,22 @@ int records_take(struct records *records, enum record_type type, uint32_t *ret_i
 void records_begin(struct records *records);
 void records_end(struct records *records);
 
-/* Writes a record and makes it live; `record` in it is filled in. index 0: nothing. */
+/*
+ * Fills in the head of a record, writes the record and makes it live. index 0: nothing.
+ */
 void records_save(struct records *records, enum record_type type, uint32_t index,
 		  void *record);
 
 /*
  * Changes words of 8 bytes within a live record, each alone: for values that need not fit
- * each other. Returns: whether it was done; within a group it is not.
+ * each other. Returns: whether the words were written; false within a group.
  */
 bool records_write(struct records *records, enum record_type type, uint32_t index,
 		   size_t offset, const uint64_t *words, size_t n_words);
 
 /*
- * A live record, to be written in place: for values that need not fit others. It stays
- * there until it is dropped. NULL: there is none.
+ * A live record, to be written in place: for values that need not fit others. The address
+ * is good until the record is dropped. NULL: there is none.
  */
 void *records_place(struct records *records, enum record_type type, uint32_t index);
 
@@ -85,11 +87,11 @@ void records_put_event(struct event_record *event, uint64_t number, const char *
 /* Frees a record. index 0: nothing. */
 void records_drop(struct records *records, enum record_type type, uint32_t index);
 
-/* The generation of a record, live or not; of a live one until it is dropped. */
+/* The generation of a record, live or not. Dropping a record changes its generation. */
 uint32_t records_generation(const struct records *records, enum record_type type,
 			    uint32_t index);
 
-/* The live record at the index; NULL: none. Valid as long as nobody changes it. */
+/* The live record at the index; NULL: none. Valid until the record changes. */
 const void *records_get(const struct records *records, enum record_type type,
 			uint32_t index);
 

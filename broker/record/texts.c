@@ -13,7 +13,7 @@ uint32_t record_text_add(struct records *records, const char *bytes, size_t leng
 
 	if (!records || !length || length > RECORD_TEXT_MAX)
 		return 0;
-	/* From the end, so that each record knows the next. */
+	/* From the end, since each record names the next. */
 	for (size_t at = (length - 1) / RECORD_TEXT_BYTES + 1; at > 0; at--) {
 		size_t begin = (at - 1) * RECORD_TEXT_BYTES;
 		size_t n = MIN(length - begin, (size_t)RECORD_TEXT_BYTES);

@@ -3,8 +3,8 @@
  * Texts of any length, in records of RECORD_TEXT_BYTES each: most texts are short. A text
  * is known by the index of its first record, and has no NUL.
  *
- * The bytes of a text are written at once, outside of the group: without the record that
- * names it a text is nothing. The next broker frees what no record names.
+ * The bytes of a text are written at once, outside of the group, since nothing refers to
+ * a text before a record names it. The next broker frees texts not named by any record.
  */
 #pragma once
 
@@ -28,12 +28,12 @@ void record_text_drop(struct records *records, uint32_t index);
 /* Appends a text; 0: nothing. */
 void record_text_show(const struct records *records, uint32_t index, struct text *text);
 
-/* Prints the texts that a record names, for people. */
+/* Prints the texts of a record, for people. */
 void record_texts_print(const struct records *records, enum record_type type,
 			const void *record, struct text *text);
 
 /*
- * Checks the texts that records name, and frees all others.
- * Returns: 0; -EINVAL with a sentence; -ENOMEM.
+ * Checks the texts named by records, and frees all others. Returns: 0; -EINVAL with a
+ * sentence; -ENOMEM.
  */
 int record_texts_check(struct records *records, struct text *why);

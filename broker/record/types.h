@@ -3,7 +3,7 @@
  * Records of objects, for the next broker.
  *
  * A record is enough to make its object again. Fields are only ever appended: a loader
- * knows the size of the writer's records, and what an older writer had not yet is 0. A
+ * knows the size of the writer's records, and fields unknown to an older writer are 0. A
  * reference is an index, 0 for none. Owners are named by uid.
  */
 #pragma once
@@ -13,13 +13,13 @@
 #define RECORD_NAME_BYTES 256
 /* There are most of these. */
 #define RECORD_ALLOCATION_NAME_BYTES 72
-#define RECORD_DEVICES	  16
-#define RECORD_LIMITS	  32
-#define RECORD_AGAIN	  64
-#define RECORD_EVENTS	  1024 /* the newest ones are kept */
-#define RECORD_EVENT_BYTES 512
-#define RECORD_TEXT_BYTES  52
-#define RECORD_METER_WORDS 1536
+#define RECORD_DEVICES		     16
+#define RECORD_LIMITS		     32
+#define RECORD_AGAIN		     64
+#define RECORD_EVENTS		     1024 /* the newest ones are kept */
+#define RECORD_EVENT_BYTES	     512
+#define RECORD_TEXT_BYTES	     52
+#define RECORD_METER_WORDS	     1536
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -69,7 +69,7 @@ struct broker_record {
 	struct limits_record limits; /* of owners without limits of their own */
 	uint64_t restarts;	     /* of workers */
 	uint64_t mover_restarts;
-	uint64_t n_again; /* requests that were under way at a death and tried again */
+	uint64_t n_again;	      /* requests under way at a death and tried again */
 	uint64_t again[RECORD_AGAIN]; /* numbers of the last of them */
 	uint64_t next_function_id;
 };
@@ -108,7 +108,7 @@ enum allocation_record_flag {
 	RECORD_FREED = 1 << 3, /* without a name; leases may keep the memory */
 	RECORD_REPLACED = 1 << 4,
 	RECORD_DESCRIPTOR = 1 << 5, /* the owner is charged for a descriptor */
-	RECORD_UNTIL = 1 << 6, /* had `until=` */
+	RECORD_UNTIL = 1 << 6,	    /* had `until=` */
 };
 
 struct allocation_record {
@@ -154,7 +154,7 @@ struct folder_record {
 	uint32_t owner;			/* uid */
 	uint32_t gid;
 	uint32_t mode;
-	uint32_t of_modules; /* 1: it holds modules, else allocations */
+	uint32_t of_modules; /* 1: of modules, 0: of allocations */
 	char name[RECORD_NAME_BYTES];
 	uint32_t module; /* that became this folder; 0: none */
 	uint32_t place;	 /* as an allocation's */
@@ -169,7 +169,7 @@ struct lease_record {
 	uint32_t uid;
 	uint32_t gid;
 	int32_t pid;
-	uint64_t unique; /* number of the request that opened it */
+	uint64_t unique; /* number of the open request */
 	uint8_t write;
 	uint8_t granted;
 	uint8_t secret[16];
@@ -182,7 +182,7 @@ struct lease_record {
  */
 struct event_record {
 	struct record_head head;
-	uint64_t number; /* from 1; 0: none, or one that is being written */
+	uint64_t number; /* from 1; 0: none, or being written */
 	uint32_t length;
 	uint32_t reserved;
 	char line[RECORD_EVENT_BYTES]; /* with its newline */
@@ -206,7 +206,7 @@ struct text_record {
 /* Figures for `metrics`, counted in place (model/meter.h); the first: a shared one. */
 struct meter_record {
 	struct record_head head;
-	uint32_t uid; /* UINT32_MAX: of those who share it */
+	uint32_t uid; /* UINT32_MAX: shared */
 	uint32_t reserved;
 	uint64_t words[RECORD_METER_WORDS];
 };
@@ -220,7 +220,7 @@ struct module_record {
 	uint32_t slot, slot_generation; /* of the token, in node ids */
 	uint32_t folder; /* the folder above, 0: none; without a name: what it became */
 	uint32_t place;	 /* as an allocation's */
-	uint32_t owner; /* uid */
+	uint32_t owner;	 /* uid */
 	uint32_t gid;
 	uint32_t mode;
 	uint32_t folder_mode;
@@ -236,7 +236,7 @@ struct image_record {
 	struct record_head head;
 	uint64_t size;
 	uint64_t serial;
-	uint32_t module; /* that it was written to */
+	uint32_t module; /* the module, also before it shows the image */
 	uint32_t device;
 	uint32_t enumerated;
 	uint32_t reserved;
@@ -254,7 +254,7 @@ struct function_record {
 	uint32_t reserved;
 };
 
-/* A process or a cgroup; a descriptor of it is the keeper's. */
+/* A process or a cgroup. The keeper has a descriptor of either. */
 struct lifetime_record {
 	struct record_head head;
 	uint32_t kind; /* 1: process, 2: cgroup */
@@ -265,7 +265,7 @@ struct lifetime_record {
 enum stream_record_flag {
 	RECORD_DEFAULT = 1 << 0,   /* the owner's, of a device */
 	RECORD_USED = 1 << 1,	   /* device and priority are fixed */
-	RECORD_UNAWAITED = 1 << 2, /* it has work that nobody waits for */
+	RECORD_UNAWAITED = 1 << 2, /* work is under way without a waiter */
 	RECORD_STREAM_FLAGS = (1 << 3) - 1,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the broker says to its keeper. The test is the keeper. */
+/* The broker's messages to the keeper. The test plays the keeper. */
 #include "keep/keep.h"
 
 #include <criterion/criterion.h>
