@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel's numbers of host memory whose files can be mapped (memops/data.h). */
+/* The kernel's numbers of host memory, for files that can be mapped (memops/data.h). */
 #include "memops/data.h"
 
 #include <errno.h>

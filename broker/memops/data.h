@@ -85,9 +85,9 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		       const struct caller *caller, struct completion *wait);
 
 /*
- * Counts an open of `data` for reading and writing, by which a program can map the
- * memory, until the kernel has carried it out (ended) and knows of the program. Returns:
- * 0; -EPERM for a sealed allocation; -ESTALE.
+ * Counts an open of `data` for reading and writing, through which a program can map the
+ * memory, until the kernel has carried out the open (ended) and knows of the program.
+ * Returns: 0; -EPERM for a sealed allocation; -ESTALE.
  */
 int broker_note_opening(struct broker *broker, struct token token, bool ended);
 
@@ -100,8 +100,8 @@ int broker_host_fd(struct broker *broker, struct token token);
 
 /*
  * The kernel's number of such memory stays the same until the memory is freed, in the
- * next brokers, too: the kernel opens a file again only with the number of those who have
- * it open. Returns: the number; 0: none was noted.
+ * next brokers, too: while a file is open, the kernel opens it again only with the same
+ * number. Returns: the number; 0: none was noted.
  */
 uint32_t broker_backing(struct broker *broker, struct token token);
 

@@ -159,7 +159,7 @@ void lifetime_leave(struct allocation *allocation)
 		crash_let_go();
 	allocation->lifetime_record = 0;
 	DL_DELETE2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
-	/* No record may name that of a lifetime that is gone. */
+	/* No record may name the record of a freed lifetime. */
 	allocation_save(allocation);
 	lifetime_unref(lifetime);
 }
@@ -171,10 +171,7 @@ bool lifetime_is_over(const struct allocation *allocation)
 
 /* ---- the end ---- */
 
-/*
- * The first allocation that can be freed. An allocation that is still being made is freed
- * by the request that makes it.
- */
+/* The first allocation to free. An allocation being made is freed by its own request. */
 static struct allocation *lifetime_first_made(const struct lifetime *lifetime)
 {
 	struct allocation *allocation;

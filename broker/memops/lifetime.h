@@ -61,8 +61,8 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 				  const struct lifetime_record *record, int fd);
 
 /*
- * Watches a lifetime that was made again, and drops the caller's reference: it may have
- * ended meanwhile. Under registry.lock. Returns: 0; -ENOMEM.
+ * Watches a restored lifetime, and drops the caller's reference. Its process or cgroup
+ * may have ended meanwhile. Under registry.lock. Returns: 0; -ENOMEM.
  */
 int lifetime_begin(struct lifetime *lifetime);
 

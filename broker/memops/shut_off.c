@@ -48,7 +48,7 @@ static int use_refuse(const struct op *op, const struct use *use, bool began,
 		      when, article, what, end);
 }
 
-/* ---- what waits ---- */
+/* ---- waiting ops ---- */
 
 /* Whether the op waits in the order, or for room in its stream. */
 static bool op_waits(const struct op *op)
@@ -74,7 +74,7 @@ static int guest_turn_away(struct op *op, const struct use *use, struct op **rea
 	return 0;
 }
 
-/* ---- what has begun ---- */
+/* ---- ops that have begun ---- */
 
 static void guest_end(const struct op *op, const struct use *use, uint32_t epoch)
 {

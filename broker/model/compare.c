@@ -21,10 +21,13 @@
 #include "model/tensors.h"
 #include "record/records.h"
 
-/* Free ones, too: a table that was once large has many of them. */
+/* Free slots count, too: a once large table has many. */
 #define SLOTS_AT_A_CALL 4
 
-/* The record that an object should have. Returns: its index; 0: it should have none. */
+/*
+ * Fills in the expected record of an object. Returns: its index; 0: no record is
+ * expected.
+ */
 typedef uint32_t expect_record(const void *object, void *ret_record);
 
 static uint32_t expect_owner(const void *object, void *ret_record)

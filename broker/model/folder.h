@@ -2,10 +2,10 @@
 /*
  * Folders: the tree of names of allocations, and that of modules.
  *
- * Whatever has a name in a folder has a `struct entry`: allocations, modules, and folders
- * themselves. A folder finds its entries by name, and lists them by their places, in
- * constant time. An entry knows its own name only; its full name (`alice/x`) is put
- * together from the folders above, so renaming a folder touches nothing below it.
+ * Allocations, modules and folders have a `struct entry` each. A folder finds its entries
+ * by name, and lists them by their places, in constant time. An entry knows its own name
+ * only; its full name (`alice/x`) is put together from the folders above, so renaming a
+ * folder touches nothing below it.
  *
  * The roots, `allocations` and `modules`, are folders of nobody that anyone may write.
  * Every other folder has an owner, a group and a mode as any directory. The kernel checks
@@ -85,7 +85,7 @@ int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
 /*
  * As entry_restore(), with the place that the entry had in listings (entry_place()); 0:
- * any. Until folder_settle() the folder can't be listed.
+ * any. The folder can't be listed before folder_settle().
  */
 int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
 		     uint32_t place);

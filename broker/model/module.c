@@ -373,7 +373,7 @@ static int function_charge(struct function *function)
 	return r;
 }
 
-/* Frees a function that its image has not. Returns: r. */
+/* Frees a function not added to its image. Returns: r. */
 static int function_discard(struct function *function, int r)
 {
 	share_give(function->image->owner, SHARE_NAMES, function->charged);

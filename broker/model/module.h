@@ -67,7 +67,7 @@ struct image {
 	bool withdrawn;		 /* the functions are out of the tables */
 	struct records *records; /* model/save_module.h; NULL: none */
 	uint32_t record;
-	uint32_t made_for; /* record of the module that the image was written to */
+	uint32_t made_for; /* record of the image's module */
 };
 
 struct module {
@@ -122,8 +122,7 @@ void module_become(struct registry *registry, struct module *module,
 		   struct folder *folder);
 void module_unbecome(struct registry *registry, struct module *module);
 
-/* Puts a module that another broker had into the tree and the counts. Returns: 0;
- * -EEXIST, -ENOMEM. */
+/* Puts a restored module into the tree and the counts. Returns: 0; -EEXIST, -ENOMEM. */
 int module_place(struct registry *registry, struct module *module, struct folder *folder,
 		 const char *name, uint32_t place);
 
@@ -145,8 +144,7 @@ bool module_is_fresh(const struct module *module);
 int image_new(struct image **ret_image, struct registry *registry, struct module *module,
 	      int fd, uint64_t size);
 
-/* Makes an image that another broker had, with its module's reference. NULL: no memory.
- */
+/* Makes an image of the last broker, with its module's reference. NULL: no memory. */
 struct image *image_remake(struct registry *registry, const struct module *module, int fd,
 			   uint64_t size);
 
@@ -166,7 +164,7 @@ int image_add_function(struct function **ret_function, struct registry *registry
 		       struct image *image, const char *name, uint32_t index,
 		       bool has_params, const struct param *params, uint32_t n_params);
 
-/* Adds a function that another broker had. Returns: as image_add_function(). */
+/* Adds a function of the last broker. Returns: as image_add_function(). */
 int image_remake_function(struct function **ret_function, struct registry *registry,
 			  struct image *image, const char *name,
 			  const struct param *params, uint32_t n_params,

@@ -22,7 +22,7 @@
 #include "record/records.h"
 #include "record/texts.h"
 
-/* So many ids that nobody has yet are saved as given: few new objects save ids. */
+/* Ids are saved this far ahead, so that few new objects have to save ids. */
 #define IDS_AHEAD 1024
 
 /* A word is shorter than its place in the record. Zeros fill the place. */
@@ -80,7 +80,7 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	r = meters_keep_records(registry);
 	if (r < 0)
 		return r;
-	/* Tokens of objects that are gone with the last broker stay unknown. */
+	/* Tokens of objects that died with the last broker stay unknown. */
 	handle_table_begin(&registry->allocations, generation);
 	handle_table_begin(&registry->streams, generation);
 	handle_table_begin(&registry->owners, generation);
@@ -469,7 +469,7 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 		allocation->tag = take_ptr(tag.data);
 }
 
-/* Without its place in a table and in a folder. Returns: NULL: no memory. */
+/* Makes the struct, outside of the table and of folders. Returns: NULL: no memory. */
 static struct allocation *allocation_remake(struct registry *registry,
 					    struct owner *owner, uint32_t index,
 					    const struct allocation_record *record)

@@ -43,14 +43,14 @@ void owner_save_counts(const struct owner *owner, enum share share);
 void owner_record_drop(struct registry *registry, const struct owner *owner);
 
 /*
- * An allocation is saved from its publication on. Zeroing that has begun and may not end
- * before the broker does is saved as owed.
+ * An allocation is saved from its publication on. Zeroing under way is saved as owed,
+ * since the broker may die before its end.
  */
 int allocation_record_take(struct registry *registry, struct allocation *allocation);
 void allocation_save(const struct allocation *allocation);
 void allocation_record_drop(struct allocation *allocation);
 
-/* NULL: none. Saves it, too. Returns: 0; -ENOMEM. */
+/* Sets and saves the tag. NULL: none. Returns: 0; -ENOMEM. */
 int allocation_set_tag(struct allocation *allocation, const char *tag);
 
 /* Saves the time of the last use alone: at each launch and read. */
@@ -65,9 +65,9 @@ void entry_save(const struct entry *entry);
 struct records *entry_records(const struct entry *entry);
 
 /*
- * Makes an owner, a folder, an allocation of its record, in the order of slots: each has
- * its old slot. Folders come back out of the tree: entry_restore() follows. Freed
- * allocations come last and get another slot: allocation_withdraw() follows.
+ * Make an owner, a folder or an allocation of its record, in its old slot. To be called
+ * in the order of slots. A folder comes back out of the tree: entry_restore_at() follows.
+ * Freed allocations come last and get another slot: allocation_withdraw() follows.
  * Returns: 0; -EEXIST, -ENAMETOOLONG, -ENOMEM.
  */
 int owner_restore(struct registry *registry, uint32_t index,
@@ -79,7 +79,7 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 		       struct owner *owner, struct folder *folder, uint32_t index,
 		       const struct allocation_record *record);
 
-/* The record that an object has after its save, but for the state. */
+/* Fill in the record of an object as its save does, but for the head. */
 struct limits_record limits_to_record(const struct limits *limits);
 void owner_to_record(const struct owner *owner, struct owner_record *ret_record);
 void folder_to_record(const struct folder *folder, struct folder_record *ret_record);

@@ -2,9 +2,9 @@
 /*
  * Modules, their images and functions, and the records of these (model/save.h).
  *
- * The keeper has the bytes of an image before a record names the image. A module that is
- * saved with an image has the functions of this image, too: they are saved before, and
- * dropped after. What no module names is dropped when the next broker starts.
+ * The keeper has the bytes of an image before a record names the image. Functions are
+ * saved before the module names their image, and dropped after. Images and functions
+ * without a module are dropped when the next broker starts.
  *
  * All under the registry's lock.
  */
@@ -36,8 +36,8 @@ int function_save_new(struct function *function);
 void function_record_drop(struct function *function);
 
 /*
- * Makes a module, image or function of its record, in the order of slots. A module comes
- * back out of the tree; an image is its module's; fd becomes the image's.
+ * Make a module, an image or a function of its record, in the order of slots. A module
+ * comes back out of the tree. An image is linked to its module, and takes fd on success.
  * Returns: 0; -EEXIST, -EINVAL, -ENOMEM.
  */
 int module_restore(struct module **ret_module, struct registry *registry,
@@ -48,7 +48,7 @@ int image_restore(struct registry *registry, struct module *module, uint32_t ind
 int function_restore(struct registry *registry, struct image *image, uint32_t index,
 		     const struct function_record *record);
 
-/* The record that an object has after its save, but for the state. */
+/* Fill in the record of an object as its save does, but for the head. */
 void module_to_record(const struct module *module, struct module_record *ret_record);
 void image_to_record(const struct image *image, struct image_record *ret_record);
 void function_to_record(const struct function *function,

@@ -104,7 +104,7 @@ static int failure_restore(struct stream *stream, const struct stream_record *re
 	return 0;
 }
 
-/* Nobody knows how much of it was done. */
+/* Nobody knows how much of the work was done. */
 static int fail_unawaited(struct stream *stream, struct journal *journal)
 {
 	_cleanup_text_ struct text sentence = TEXT_INIT;

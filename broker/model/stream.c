@@ -167,7 +167,7 @@ void stream_note_use(struct stream *stream)
 	stream_save_flags(stream);
 }
 
-/* ---- work that nobody waits for ---- */
+/* ---- work without a waiter ---- */
 
 void stream_begin_unawaited(struct stream *stream)
 {

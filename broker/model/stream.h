@@ -33,10 +33,10 @@ struct stream {
 	uint32_t n_allocations; /* allocations made on the stream or attached */
 	int32_t failed;	      /* errno of the first failure since the last synchronize */
 	char *failure;	      /* sentence of that failure */
-	uint32_t n_unawaited; /* works whose failure only the stream will tell */
+	uint32_t n_unawaited; /* works without a waiter */
 
 	struct records *records;
-	uint32_t record;       /* the next broker makes it again of this; 0: none kept */
+	uint32_t record;       /* for the next broker; 0: none */
 	uint32_t failure_text; /* the sentence, in the records; 0: none */
 
 	uint32_t slot, slot_generation;
@@ -62,7 +62,7 @@ int stream_remake(struct stream **ret_stream, struct registry *registry,
 /* Device and priority are fixed from now on. */
 void stream_note_use(struct stream *stream);
 
-/* Notes a failure that nobody has been told of, if it is the first. */
+/* Notes the first failure of work without a waiter. */
 void stream_fail(struct stream *stream, int error, const char *sentence);
 
 /* Returns: the errno of that failure, 0: none. *ret_sentence is the caller's. */
