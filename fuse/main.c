@@ -8,8 +8,8 @@
  *
  * The end has an order. The broker first accepts nothing new, so that new requests are
  * answered at once; the mount is taken out of the tree; the threads stop; waiting
- * requests are cancelled and open files closed; the broker gives everything back; and the
- * last step closes the connection, on which all these answers went.
+ * requests are cancelled and open files closed; the broker gives everything back. The
+ * last step closes the connection, since all these answers need it.
  */
 #include "backing.h"
 #include "end.h"
@@ -247,7 +247,10 @@ static int make_socket(struct server *server)
 	return error;
 }
 
-/* What the next broker has to know, and what this one was not told. */
+/*
+ * Notes INIT for the next broker, and refuses requests whose fate only the last broker
+ * knew.
+ */
 static bool on_request(void *userdata, const struct fuse_buf *request)
 {
 	struct server *server = userdata;
@@ -349,7 +352,7 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
 	}
-	/* What the last broker has left is for the next. */
+	/* The objects of the last broker stay with the keeper, for the next one. */
 	if (error && keep_goes_on(keep) && !server.transport)
 		_exit(EXIT_FAILURE);
 	server.tickets = tickets_free(server.tickets);
@@ -385,7 +388,8 @@ static void on_broker_end(void *userdata, const char *sentence)
 	log_complain("%s", sentence);
 }
 
-/* Starts brokers that go on after one another. The broker has no part of the starter. */
+/* Starts brokers, one after another, each by exec: none shares memory with this process.
+ */
 static int keep_brokers(const struct options *options, char **argv,
 			const char *mountpoint, struct left *left)
 {
@@ -399,7 +403,10 @@ static int keep_brokers(const struct options *options, char **argv,
 	if (driver && !options_software(driver, &settings) && strchr(driver, '/'))
 		path = realpath(driver, NULL);
 	raise_limit();
-	/* One that ends before the first answer takes the last one's mount away. */
+	/*
+	 * A keeper that ends before the first answer removes the mount of the last
+	 * keeper.
+	 */
 	if (left->n)
 		(void)mount_note(&keeping.mount, mountpoint);
 	status = keeper_run(
@@ -418,13 +425,13 @@ static int keep_brokers(const struct options *options, char **argv,
 	if (leaves)
 		return status;
 	service_forget(left);
-	/* Where no broker was there to do so. */
+	/* For a broker that died and could not do so. */
 	if (keeping.mount.path)
 		mount_detach(&keeping.mount, true);
 	return status;
 }
 
-/* What the last keeper held, or nothing where nobody can go on with that. */
+/* Takes the descriptors of the last keeper; none where this program can't use them. */
 static void take_left(const struct options *options, struct left *ret_left)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
@@ -436,23 +443,25 @@ static void take_left(const struct options *options, struct left *ret_left)
 		text_printf(&why, "--keep is not among the options any more");
 	if (!why.length)
 		return;
-	log_complain("what the last broker held is freed: %s", text_string(&why));
+	log_complain("the memory of the last broker is freed: %s", text_string(&why));
 	service_forget(ret_left);
 }
 
-/* Looks at neither folder: the mount there does not answer yet. */
+/* Opens neither folder: the mount does not answer yet. */
 static char *mountpoint_of_left(const struct options *options, const struct left *left)
 {
 	struct mount given, now;
 
 	if (mount_note(&now, left->mountpoint) == 0 &&
 	    (mount_note(&given, options->mountpoint) < 0 || given.id != now.id))
-		log_complain("goes on at %s, where its memory is, and not at %s",
+		log_complain("the memory of the last broker is at %s: the mount stays "
+			     "there, not at "
+			     "%s",
 			     left->mountpoint, options->mountpoint);
 	return strdup(left->mountpoint);
 }
 
-/* Serves a mount for the first time, or where the last keeper has left off. */
+/* Serves a mount for the first time, or the mount of the last keeper. */
 static int start_first(const struct options *options, char **argv)
 {
 	_cleanup_(left_deinit) struct left left = { 0 };
@@ -474,7 +483,7 @@ static int start_first(const struct options *options, char **argv)
 			     : serve(options, mountpoint, NULL);
 }
 
-/* Serves a mount: a broker that a keeper has started, or whoever comes first. */
+/* Serves a mount: as a broker started by a keeper, or as the first process. */
 static int start(const struct options *options, char **argv)
 {
 	struct keep *keep;

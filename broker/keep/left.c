@@ -148,13 +148,13 @@ int left_read(struct left *ret_left, int *sockets, size_t n_sockets, struct text
 	for (size_t i = 0; i < n_sockets && r == 0; i++)
 		r = read_socket(&reader, sockets[i]);
 	if (r < 0)
-		text_printf(why, "what the last keeper left can't be read: %s",
+		text_printf(why, "the sockets of the last keeper can't be read: %s",
 			    strerror(-r));
 	else if (n_sockets && !ret_left->mountpoint)
-		text_printf(why, "what the last keeper left has no mount point");
+		text_printf(why, "the sockets of the last keeper name no mount point");
 	else if (n_sockets && (!reader.has_end || reader.n_promised != ret_left->n))
 		text_printf(why,
-			    "the last keeper was ended before it had left all: %zu "
+			    "the last keeper was ended too early: only %zu of its "
 			    "descriptors are there",
 			    ret_left->n);
 	else

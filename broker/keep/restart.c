@@ -70,7 +70,7 @@ static void leave_all(struct keeper *keeper, struct pack *pack)
 
 	if (r < 0) {
 		keeper_say(keeper,
-			   "this restart frees all: no service manager holds it "
+			   "this restart frees all memory: no service manager holds it "
 			   "meanwhile (%s)",
 			   strerror(-r));
 		end_as_at_a_stop(keeper);
@@ -80,8 +80,8 @@ static void leave_all(struct keeper *keeper, struct pack *pack)
 	r = pack_all(keeper, pack);
 	if (r < 0)
 		keeper_say(keeper,
-			   "this restart frees all: the service manager did not hold as "
-			   "much (%s)",
+			   "this restart frees all memory: the service manager did not "
+			   "take all descriptors (%s)",
 			   strerror(-r));
 	keeper->leaves = r == 0;
 	keeper->ends = true;

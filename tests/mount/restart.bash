@@ -143,7 +143,7 @@ test_a_manager_that_holds_nothing_has_a_clean_end_and_a_fresh_start()
 	service_restart
 	is "$(ls "$O/allocations")" ''
 	is "$(stored)" 'ready 0;ended 0 0;ready 0;'
-	on_stderr 'this restart frees all: no service manager holds it meanwhile (Broken pipe)'
+	on_stderr 'this restart frees all memory: no service manager holds it meanwhile (Broken pipe)'
 	service_stop
 }
 
@@ -165,7 +165,7 @@ test_keep_is_taken_out_of_the_options()
 	sed -i 's/--keep //' "$T/own/options"
 	service_restart
 	is "$(ls "$O/allocations")" ''
-	on_stderr 'what the last broker held is freed: --keep is not among the options any more'
+	on_stderr 'the memory of the last broker is freed: --keep is not among the options any more'
 	service_restart
 	service_stop
 }
