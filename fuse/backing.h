@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that the kernel maps for a file itself (FUSE_PASSTHROUGH), by numbers that are
- * the mount's. They outlive the process that asked for them.
+ * Memory mapped for a file by the kernel itself (FUSE_PASSTHROUGH), by a number. The
+ * numbers belong to the mount, and outlive the broker.
  */
 #pragma once
 
@@ -9,11 +9,11 @@
 
 struct fuse_session;
 
-/* The session's device is the one that is asked. */
+/* All requests here go to the session's device. */
 void backing_begin(struct fuse_session *session);
 
 /* Gives the kernel the memory behind a file. Returns: a number above 0; -errno. */
 int backing_open(int fd);
 
-/* Takes it back, from opens to come: who has the file open keeps the memory. */
+/* Takes the number back. Files that are open keep the memory. */
 void backing_close(uint32_t backing);

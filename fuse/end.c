@@ -64,7 +64,7 @@ int end_prepare(bool kept)
 		signal(SIGHUP, SIG_IGN);
 		sigaction(KEEP_PAUSE_SIGNAL, &pause, NULL);
 	}
-	/* The calls fail with an errno, for which there is a sentence. */
+	/* The calls fail with an errno, and log a sentence. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* A program opens host memory while block_is_open_for_writing() asks. */

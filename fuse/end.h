@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Signals to the program, and the end of the mount: what main.c waits for. */
+/* Signals to the program, and the end of the mount: main.c waits for both. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ int end_prepare(bool kept);
 void end_ask(void);
 
 /*
- * Waits, and tells the service manager from time to time what is held. Returns: true: the
- * end is asked for; false: a pause, by the keeper.
+ * Waits, and shows the service manager the figures of the broker from time to time.
+ * Returns: true: the end is asked for; false: the keeper asks for a pause.
  */
 bool end_wait(struct broker *broker);

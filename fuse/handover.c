@@ -13,7 +13,7 @@
 #define LOOK_MS 20
 
 /*
- * Requests that change something are answered first: the kernel would send them again,
+ * Requests that change something are answered first. The kernel would send them again,
  * and the next broker could not know whether they were done.
  */
 static unsigned int n_left(struct view *view)

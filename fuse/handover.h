@@ -7,9 +7,8 @@ struct transport;
 struct view;
 
 /*
- * Finishes what users have asked for, within some seconds, and then does nothing until
- * the keeper kills this process, or says that the next broker is no good: then the
- * return.
+ * Finishes users' operations within some seconds, and then pauses until the keeper kills
+ * this process. Returns if operations are left, or if the next broker is no good.
  */
 void handover(struct transport *transport, struct view *view, struct keep *keep,
 	      unsigned int seconds);

@@ -20,9 +20,8 @@ void mappings_deinit(struct mappings *mappings)
 }
 
 /*
- * The kernel counts its numbers up, so the next one is above all that the dead broker
- * got. One that it could not note any more, or whose memory it was about to free, is on
- * no record.
+ * The kernel counts its numbers up, so a new number is above all numbers of the dead
+ * broker. A number without a record was not noted in time, or its memory was being freed.
  */
 int mappings_resume(struct broker *broker)
 {
@@ -30,7 +29,7 @@ int mappings_resume(struct broker *broker)
 	int next = fd < 0 ? -errno : backing_open(fd);
 	_cleanup_free_ uint8_t *is_used = NULL;
 
-	/* A kernel that lets this broker map nothing has no number. */
+	/* No number: the kernel lets this broker map nothing. */
 	if (next <= 0)
 		return 0;
 	is_used = calloc((size_t)next, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory behind data files that can be mapped: a number of the kernel (backing.h) for
- * each allocation that was opened, since the kernel wants the same at every open. The
- * broker keeps the numbers (memops/data.h), and ends them with the memory.
+ * The memory behind data files that can be mapped. Each opened allocation has a number of
+ * the kernel (backing.h), and the kernel wants the same number at every open. The broker
+ * saves the number (memops/data.h), and closes it with the memory.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ void mappings_init(struct mappings *mappings);
 void mappings_deinit(struct mappings *mappings);
 
 /*
- * With the mount of a broker that died: takes back the numbers that no memory has any
- * more. Before the first request. Returns: 0; -ENOMEM.
+ * After a death, before the first request: closes the numbers without memory. Returns: 0;
+ * -ENOMEM.
  */
 int mappings_resume(struct broker *broker);
 

@@ -11,7 +11,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-/* The pipe on which the parent waits, -1 in the foreground. */
+/* The parent waits for a byte of this pipe; -1 in the foreground. */
 static int ready_fd = -1;
 
 void ready_leave_terminal(void)

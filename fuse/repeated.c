@@ -6,7 +6,7 @@
 
 #include "base/def.h"
 
-/* These change nothing, or close a file or forget a node, which may be done twice. */
+/* These change nothing, or may be done twice: a file is closed, a node forgotten. */
 bool request_may_repeat(uint32_t opcode)
 {
 	static const uint8_t repeated[] = {

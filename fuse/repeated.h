@@ -4,5 +4,5 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether the next broker does a request that this one has not answered. */
+/* Whether the next broker may repeat a request not answered by this one. */
 bool request_may_repeat(uint32_t opcode);

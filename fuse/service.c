@@ -16,8 +16,8 @@ bool service_is_there(void)
 }
 
 /*
- * FDPOLL=0 (systemd 246): nobody writes to the socket any more, and systemd would take
- * that for its end.
+ * Without FDPOLL=0 (systemd 246) systemd would drop the socket as soon as its other end
+ * is closed.
  */
 int service_store(void *userdata, int socket)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* What the service manager holds between two keepers: systemd's file descriptor store. */
+/* The service manager's store of descriptors between two keepers (systemd: FDSTORE). */
 #pragma once
 
 #include "keep/left.h"
 
-/* Whether a manager is there that may hold something. */
+/* Whether a service manager started this process. */
 bool service_is_there(void);
 
-/* A keeper's store(): returns when the manager has the descriptor, or has closed it. */
+/*
+ * A keeper's store(). Returns when the manager has taken the descriptor or has refused
+ * it.
+ */
 int service_store(void *userdata, int socket);
 
-/* Takes what the last keeper has left, if any. Returns as left_read(). */
+/* Takes the sockets of the last keeper, if any. Returns: as left_read(). */
 int service_take(struct left *ret_left, struct text *why);
 
-/* The manager holds nothing any more; closes what was not taken. */
+/* Empties the manager's store, and closes the descriptors not taken. */
 void service_forget(struct left *left);

@@ -14,7 +14,7 @@ struct slow_request {
 	_Alignas(uint64_t) uint8_t bytes[];
 };
 
-/* The first of another user than the last one's; if there is none, the first. */
+/* The first request of another user than the last one; else the first of all. */
 static struct slow_request *take_next(struct slow_lane *lane)
 {
 	struct slow_request *request;

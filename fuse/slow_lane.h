@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread of its own for requests whose handlers may take long: they wait in line here,
- * and not in the threads that serve everybody. Users take turns.
+ * A thread for requests whose handlers may take long. Such requests wait for each other
+ * here, and hold up no thread that serves everybody. Users take turns.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ int slow_lane_init(struct slow_lane *lane,
 		   void (*serve)(void *userdata, const struct fuse_buf *request),
 		   void *userdata);
 
-/* Serves what waits, and ends the thread. */
+/* Serves the waiting requests, and ends the thread. */
 void slow_lane_deinit(struct slow_lane *lane);
 
 /* Takes a copy of the request. Returns: false: no memory. */

@@ -41,7 +41,7 @@ int takeover_begin(struct fuse_session *session, struct broker *broker)
 	const void *bytes;
 
 	request.size = broker_init_request(broker, &bytes);
-	/* It died before INIT: the kernel sends it again. */
+	/* The last broker died before INIT: the kernel sends INIT again. */
 	if (request.size) {
 		copy = malloc(request.size);
 		if (!copy)
@@ -66,7 +66,7 @@ void takeover_note(struct broker *broker, const struct fuse_buf *request)
 	crash_point("mount: a request is read");
 }
 
-/* The last broker alone knew which control file an inode of its own was. */
+/* An inode of the last broker may be any control file: only that broker knew. */
 static const char *file_name(uint64_t id)
 {
 	struct node node;
@@ -76,7 +76,9 @@ static const char *file_name(uint64_t id)
 	return node.row->name[0] ? node.row->name : "folder";
 }
 
-/* Nobody waits for these answers, and what they let go of must be let go of. */
+/*
+ * Nobody waits for these answers, and the files and nodes must be let go of in any case.
+ */
 static bool is_an_end(uint32_t opcode)
 {
 	return opcode == FUSE_RELEASE || opcode == FUSE_RELEASEDIR ||

@@ -26,8 +26,8 @@ static bool is_dead(const struct sockaddr_un *address)
 }
 
 /*
- * Senders of descriptors are refused, EPERM; connections inherit that. Linux refuses from
- * 6.16 on.
+ * Linux 6.16 and newer refuse descriptors here, and on all connections: the sender gets
+ * EPERM.
  */
 static void refuse_descriptors(int fd)
 {

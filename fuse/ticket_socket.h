@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The sockets of tickets (tickets.h): where a user's programs connect, who may, and what
- * is sent back.
- */
+/* The sockets of tickets (tickets.h): making a socket, checking a peer, answering. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,9 +14,8 @@
 int ticket_socket_listen(const struct sockaddr_un *address, uid_t uid);
 
 /*
- * Whether a connection is the user's or root's; *ret_uid: whose. The mode of the socket
- * keeps strangers out, but a broker that is not root's can't give the socket to another
- * user.
+ * Whether a connection is the user's or root's; *ret_uid is its uid. The mode of the
+ * socket keeps strangers out, but only root's broker can give a socket to another user.
  */
 bool ticket_socket_is_users(int fd, uid_t uid, uid_t *ret_uid);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each user has a socket and a thread. A descriptor that somebody sends along is closed
- * by the thread that takes the packet, or closes its connection, and such a close lasts
- * as long as the sender likes. So it is always the sender's own thread: only the user and
- * root can connect to a user's socket, and accept(2), recv(2) and close(2) on it are
- * called by the user's thread alone.
+ * Each user has a socket and a thread. A descriptor sent along with a packet is closed by
+ * the thread that takes the packet, or closes the connection, and such a close lasts as
+ * long as the sender likes. So a thread serves one user alone: only the user and root can
+ * connect to a user's socket, and only the user's thread calls accept(2), recv(2) and
+ * close(2) there.
  *
- * A thread that waits in a close takes part in nothing else: the end of the broker waits
- * END_MS for all threads, and then leaves those that are left to the end of the process.
+ * The end of the broker waits END_MS for all threads. A thread still in a close then ends
+ * with the process.
  */
 #include "tickets.h"
 #include "ticket_socket.h"
@@ -30,7 +30,7 @@
 #define USERS_MAX	1024
 #define CONNECTIONS_MAX 64    /* of a user */
 #define SILENCE_MS	10000 /* a connection without a ticket ends */
-#define IDLE_MS		5000  /* a socket that nobody needs ends */
+#define IDLE_MS		5000  /* an unneeded socket ends */
 #define END_MS		1000
 #define STACK_BYTES	(512 << 10)
 #define TICKET_MAX	128
@@ -40,7 +40,7 @@ struct connection {
 	int64_t deadline_ms;
 };
 
-/* A user's socket. All but what is marked is the thread's alone. */
+/* A user's socket. Fields without a mark are the thread's alone. */
 struct user {
 	struct tickets *tickets;
 	uid_t uid;
@@ -201,9 +201,9 @@ static bool user_serve(struct user *user, int64_t *idle_since_ms)
 }
 
 /*
- * Ends a socket that nobody needs. A close may last, since somebody may have connected
- * just now: the user stays known meanwhile, and has no second thread. The same thread
- * serves the socket that was made since. Returns: whether the thread ends.
+ * Ends an unneeded socket. The close may last, since somebody may have connected just
+ * now. The user stays known meanwhile, so no second thread starts: the same thread serves
+ * a socket made since. Returns: whether the thread ends.
  */
 static bool user_leave(struct user *user)
 {
@@ -394,7 +394,7 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *kee
 	return 0;
 }
 
-/* The sockets of users, so that tickets of before are good where they were. */
+/* Takes over the sockets of users, so that old tickets stay good. */
 static int adopt_users(struct tickets *tickets)
 {
 	_cleanup_text_ struct text path = TEXT_INIT;

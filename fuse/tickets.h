@@ -26,8 +26,8 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *kee
 		struct text *why);
 
 /*
- * The same with the sockets that an earlier broker left with the keeper, and their paths.
- * listening is that of tickets_new(), taken over on success.
+ * The same with the sockets of the last broker. listening is the socket of tickets_new(),
+ * taken over on success.
  */
 int tickets_resume(struct tickets **ret_tickets, int listening, struct keep *keep);
 const char *tickets_address(const struct tickets *tickets);

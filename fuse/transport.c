@@ -7,9 +7,9 @@
  * no handler can keep: then a write of data is answered ENOMEM, and all else goes on.
  *
  * One thread at a time has the turn to read. If several slept in read, the kernel would
- * wake them in turn, each cold and on a processor that sleeps. So the thread handles a
- * request with the turn in hand and then reads the next. It passes the turn on first when
- * the request is large, since copying takes longer than to wake another thread. No
+ * wake them in turn, each cold and on a sleeping processor. So the thread handles a
+ * request with the turn in hand and then reads the next. Before a large request the
+ * thread passes the turn on, since copying takes longer than to wake another thread. No
  * handler waits for a GPU; a handler that takes long all the same loses the turn to
  * another thread (look_after()).
  *
@@ -20,10 +20,10 @@
  *
  * A request that may take long goes to a thread of its own (slow_lane.h).
  *
- * While requests keep coming before the last one is handled, all threads read, those
- * without the turn beside the one that has it: to pass the turn at each request would
- * wake a thread at each. The kernel copies the bytes of a write in the read, so a large
- * write with another request behind it is enough for that.
+ * While requests keep coming before the last one is handled, all threads read, with or
+ * without the turn: passing the turn at each request would wake a thread each time. The
+ * kernel copies the bytes of a write in the read, so a large write with another request
+ * behind it is enough for that.
  *
  * A signal interrupts the read of a thread to stop the thread, and is sent again until
  * the thread has ended.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads that take requests from the kernel. */
+/* The threads for the kernel's requests. */
 #pragma once
 
 #include "api/broker.h"
@@ -9,12 +9,12 @@
 
 struct transport;
 
-/* Looks at a request before libfuse. Returns: whether the request is answered by that. */
+/* Looks at a request before libfuse. Returns: whether the request is answered. */
 typedef bool transport_look(void *userdata, const struct fuse_buf *request);
 
 /*
- * Finds requests that may take long: they are served by another thread. learn is called
- * there before. Both NULL: none.
+ * is: whether a request may take long; another thread then serves the request, and calls
+ * learn before. Both NULL: no such requests.
  */
 struct transport_slow {
 	bool (*is)(void *userdata, const struct fuse_buf *request);
@@ -43,8 +43,10 @@ void transport_go_on(struct transport *transport);
  * request. */
 bool transport_is_awaited(void);
 
-/* The number of the request that this thread handles, and whether the kernel sends it
- * again, after the death of a broker. */
+/*
+ * The number of the request under way in this thread, and whether the kernel sends the
+ * request again, after the death of a broker.
+ */
 uint64_t transport_unique(void);
 bool transport_is_again(void);
 
