@@ -4,12 +4,12 @@
 #include "api/broker.h"
 #include "base/text.h"
 #include "keep/keep.h"
+#include "service.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define STATUS_MS  10000
@@ -72,17 +72,18 @@ int end_prepare(bool kept)
 	return 0;
 }
 
-bool end_wait(struct broker *broker)
+bool end_wait(struct broker *broker, struct keep *keep)
 {
 	struct pollfd word = { .fd = words[0], .events = POLLIN };
-	int wait_ms = getenv("NOTIFY_SOCKET") ? STATUS_MS : -1;
+	int wait_ms = service_is_there() ? STATUS_MS : -1;
 	char byte = 0;
 
 	do {
 		_cleanup_text_ struct text status = TEXT_INIT;
 
+		text_printf(&status, "STATUS=");
 		broker_summary(broker, &status);
-		sd_notifyf(0, "STATUS=%s", text_string(&status));
+		service_tell(keep, text_string(&status));
 	} while (poll(&word, 1, wait_ms) <= 0 || read(words[0], &byte, 1) <= 0);
 	return byte == WORD_END;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct broker;
+struct keep;
 
 /* Before any thread. kept: a keeper started this process. Returns: 0; -errno. */
 int end_prepare(bool kept);
@@ -13,7 +14,8 @@ int end_prepare(bool kept);
 void end_ask(void);
 
 /*
- * Waits, and shows the service manager the figures of the broker from time to time.
- * Returns: true: the end is asked for; false: the keeper asks for a pause.
+ * Waits, and shows the service manager the figures of the broker from time to time. keep
+ * is as in service_tell(). Returns: true: the end is asked for; false: the keeper asks for
+ * a pause.
  */
-bool end_wait(struct broker *broker);
+bool end_wait(struct broker *broker, struct keep *keep);

@@ -32,7 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 
 #define DEFAULT_DRIVER "libcuda.so.1"
 #define WORKER_IDLE_S  60
@@ -345,11 +344,12 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 	if (!error)
 		error = start_view(&server);
 	if (!error) {
-		while (!end_wait(server.broker))
+		while (!end_wait(server.broker, keep))
 			handover(server.transport, &server.view, keep,
 				 MIN(hang_s(options), (unsigned int)KEEP_UPGRADE_S));
+		service_tell(keep,
+			     "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		keep_say_end(keep);
-		sd_notify(0, "STOPPING=1\nSTATUS=Ending: work under way has 5 seconds");
 		stop_view(&server);
 	}
 	/* The objects of the last broker stay with the keeper, for the next one. */
@@ -388,6 +388,12 @@ static void on_broker_end(void *userdata, const char *sentence)
 	log_complain("%s", sentence);
 }
 
+static void on_tell(void *userdata, const char *text)
+{
+	(void)userdata;
+	service_tell(NULL, text);
+}
+
 /* Starts brokers, one after another, each by exec: none shares memory with this process.
  */
 static int keep_brokers(const struct options *options, char **argv,
@@ -417,6 +423,7 @@ static int keep_brokers(const struct options *options, char **argv,
 			.hang_s = hang_s(options),
 			.ready = on_first_answer,
 			.say = on_broker_end,
+			.tell = on_tell,
 			.store = service_is_there() ? service_store : NULL,
 			.left = left,
 			.userdata = &keeping,

@@ -15,6 +15,14 @@ bool service_is_there(void)
 	return getenv("NOTIFY_SOCKET");
 }
 
+void service_tell(struct keep *keep, const char *state)
+{
+	if (keep)
+		keep_tell(keep, state);
+	else
+		sd_notify(0, state);
+}
+
 /*
  * Without FDPOLL=0 (systemd 246) systemd would drop the socket as soon as its other end
  * is closed.

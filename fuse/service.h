@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* The service manager's store of descriptors between two keepers (systemd: FDSTORE). */
+/*
+ * The service manager (systemd): notifications, and its store of descriptors between two
+ * keepers (FDSTORE).
+ */
 #pragma once
 
 #include "keep/left.h"
 
+struct keep;
+
 /* Whether a service manager started this process. */
 bool service_is_there(void);
+
+/*
+ * Sends the manager a notification, as sd_notify(3). With NotifyAccess=main the manager
+ * hears only the main process, since the workers of users belong to the service, too. So
+ * a broker hands the text to its keeper. keep: NULL in the main process.
+ */
+void service_tell(struct keep *keep, const char *state);
 
 /*
  * A keeper's store(). Returns when the manager has taken the descriptor or has refused

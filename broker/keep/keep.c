@@ -303,3 +303,19 @@ void keep_say_end(struct keep *keep)
 	if (keep)
 		(void)keep_send(keep->socket, KEEP_END, (struct keep_key){ 0 }, -1);
 }
+
+void keep_tell(struct keep *keep, const char *text)
+{
+	struct {
+		struct keep_message message;
+		char text[KEEP_TEXT_BYTES];
+	} telling = { .message.word = KEEP_TELL };
+	size_t length = strnlen(text, KEEP_TEXT_BYTES - 1);
+
+	if (!keep)
+		return;
+	memcpy(telling.text, text, length);
+	/* Where the keeper is stopped, the broker goes on. */
+	(void)send(keep->socket, &telling, sizeof(telling.message) + length,
+		   MSG_DONTWAIT | MSG_NOSIGNAL);
+}

@@ -44,6 +44,8 @@ struct keeper_config {
 	unsigned int hang_s;	       /* a broker without a beat for so long is killed */
 	void (*ready)(void *userdata); /* the first broker answers */
 	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
+	/* Takes the text of keep_tell(). NULL: texts are dropped. */
+	void (*tell)(void *userdata, const char *text);
 
 	/*
 	 * Hands a copy of the socket to the service manager, for the next keeper. The
@@ -137,3 +139,6 @@ void keep_say_busy(struct keep *keep, unsigned int n_left);
 void keep_say_ready(struct keep *keep);
 void keep_say_beat(struct keep *keep);
 void keep_say_end(struct keep *keep);
+
+/* Hands a text to keeper_config.tell(). Bytes beyond KEEP_TEXT_BYTES are cut off. */
+void keep_tell(struct keep *keep, const char *text);

@@ -105,9 +105,13 @@ static void take_plain_word(struct keeper *keeper, struct child *child,
 bool child_hear(struct keeper *keeper, struct child *child)
 {
 	struct keep_message message;
-	int fd, r = keep_receive(child->socket, MSG_DONTWAIT, &message, &fd);
+	char text[KEEP_TEXT_BYTES];
+	int fd, r = keep_receive_text(child->socket, MSG_DONTWAIT, &message, &fd, text);
 
-	if (r == 0 && message.word == KEEP_PUT && fd >= 0) {
+	if (r == 0 && message.word == KEEP_TELL) {
+		if (keeper->config->tell)
+			keeper->config->tell(keeper->config->userdata, text);
+	} else if (r == 0 && message.word == KEEP_PUT && fd >= 0) {
 		/* From here on the program before may not understand the records. */
 		if (message.key.kind == KEEP_RECORDS)
 			closep(&keeper->before);

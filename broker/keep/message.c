@@ -33,11 +33,24 @@ int keep_send(int socket, uint32_t word, struct keep_key key, int fd)
 
 int keep_receive(int socket, int flags, struct keep_message *ret_message, int *ret_fd)
 {
+	char text[KEEP_TEXT_BYTES];
+	int r = keep_receive_text(socket, flags, ret_message, ret_fd, text);
+
+	if (r < 0 || !text[0])
+		return r;
+	closep(ret_fd);
+	return -EPROTO;
+}
+
+int keep_receive_text(int socket, int flags, struct keep_message *ret_message,
+		      int *ret_fd, char ret_text[KEEP_TEXT_BYTES])
+{
 	char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	struct iovec bytes = { ret_message, sizeof(*ret_message) };
+	struct iovec parts[] = { { ret_message, sizeof(*ret_message) },
+				 { ret_text, KEEP_TEXT_BYTES - 1 } };
 	struct msghdr header = {
-		.msg_iov = &bytes,
-		.msg_iovlen = 1,
+		.msg_iov = parts,
+		.msg_iovlen = ARRAY_SIZE(parts),
 		.msg_control = space,
 		.msg_controllen = sizeof(space),
 	};
@@ -53,8 +66,10 @@ int keep_receive(int socket, int flags, struct keep_message *ret_message, int *r
 	control = CMSG_FIRSTHDR(&header);
 	if (control && control->cmsg_type == SCM_RIGHTS)
 		memcpy(ret_fd, CMSG_DATA(control), sizeof(*ret_fd));
-	if (got == sizeof(*ret_message))
+	if ((size_t)got >= sizeof(*ret_message)) {
+		ret_text[(size_t)got - sizeof(*ret_message)] = 0;
 		return 0;
+	}
 	closep(ret_fd);
 	return -EPROTO;
 }

@@ -24,12 +24,15 @@ enum keep_word {
 	KEEP_BUSY,   /* could not finish; key.number: operations left */
 	KEEP_GO,
 	KEEP_FORGET, /* as KEEP_DROP, without an answer */
+	KEEP_TELL,   /* with a text behind the message, for the service manager */
 };
 
 struct keep_message {
 	uint32_t word;
 	struct keep_key key;
 };
+
+#define KEEP_TEXT_BYTES 256
 
 /* Both wait while the other end is busy. Returns: 0; -errno. */
 int keep_send(int socket, uint32_t word, struct keep_key key, int fd);
@@ -39,3 +42,7 @@ int keep_send(int socket, uint32_t word, struct keep_key key, int fd);
  * Returns: 0; -ECONNRESET when the other end is gone; -EPROTO; -errno.
  */
 int keep_receive(int socket, int flags, struct keep_message *ret_message, int *ret_fd);
+
+/* As keep_receive(), for a message with or without a text behind it (then empty). */
+int keep_receive_text(int socket, int flags, struct keep_message *ret_message,
+		      int *ret_fd, char ret_text[KEEP_TEXT_BYTES]);

@@ -7,8 +7,9 @@ Usage: manager.py FOLDER MAX COMMAND...
 MAX descriptors are held at most. SIGUSR2 is `systemctl restart`, SIGTERM `systemctl stop`;
 a service that ends by itself has ended, but one that fails while something is held is
 started again. No start comes while FOLDER/hold is there. FOLDER/service has a line for
-each start (`started PID STORED`), for READY=1 (`ready STORED`) and for each end (`ended
-STATUS STORED`).
+each start (`started PID STORED`), for READY=1 (`ready STORED`), for each end (`ended
+STATUS STORED`) and, as with NotifyAccess=main, for what another process than the first says,
+which is not heard (`refused PID STORED`). FOLDER/said has what was heard.
 """
 
 import array
@@ -25,8 +26,10 @@ address = folder + "/notify"
 if os.path.exists(address):
     os.unlink(address)
 notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 notify.bind(address)
 log = open(folder + "/service", "w", buffering=1)
+heard = open(folder + "/said", "w", buffering=1)
 store = []  # (name, descriptor)
 
 
@@ -56,11 +59,24 @@ def start():
 
 
 def hear():
-    text, control, _, _ = notify.recvmsg(4096, socket.CMSG_SPACE(4 * 253), socket.MSG_DONTWAIT)
-    fds = array.array("i")
+    space = socket.CMSG_SPACE(4 * 253) + socket.CMSG_SPACE(12)
+    text, control, _, _ = notify.recvmsg(4096, space, socket.MSG_DONTWAIT)
+    fds, sender = array.array("i"), 0
     for level, kind, data in control:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(data)
+        elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            sender = array.array("i", data)[0]
+    if sender == pid:
+        take(text, fds)
+    else:
+        tell("refused", sender)
+    for fd in fds:  # those of a barrier, too
+        os.close(fd)
+
+
+def take(text, fds):
+    print(text.decode(), file=heard)
     said = dict(line.split("=", 1) for line in text.decode().splitlines())
     if said.get("FDSTORE") == "1":
         while fds and len(store) < limit:
@@ -71,8 +87,6 @@ def hear():
         forget(lambda name: name == said["FDNAME"])
     if said.get("READY") == "1":
         tell("ready")
-    for fd in fds:  # those of a barrier, too
-        os.close(fd)
 
 
 def forget(matches):

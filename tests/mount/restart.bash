@@ -88,6 +88,19 @@ test_a_restart_keeps_all()
 	service_stop
 }
 
+# A service manager hears nobody but the main process (NotifyAccess=main).
+test_the_manager_hears_what_is_held()
+{
+	manage 16 --keep
+	eventually "grep -qE '^STATUS=[0-9]+ devices?, 0 allocations of 0 bytes, ' '$T/own/said'"
+	say alloc 'x 4M'
+	service_restart
+	eventually "grep -qxE 'STATUS=[0-9]+ devices?, 1 allocation of 4 MiB, 1 user' '$T/own/said'"
+	service_stop
+	is "$(tail -n 2 "$T/own/said" | xargs)" 'STOPPING=1 STATUS=Ending: work under way has 5 seconds'
+	is "$(stored)" 'ready 0;ended 0 1;ready 0;ended 0 0;'
+}
+
 test_a_stop_frees_all()
 {
 	manage 16 --keep

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -55,6 +56,33 @@ Test(keep, a_descriptor_is_closed_after_its_record)
 	keep_forget(keep, (struct keep_key){ KEEP_LIFETIME, 2, 1 });
 	cr_assert(eq(uint, n_forgotten_with_beat(keep, keeper), 1));
 	cr_assert(eq(uint, n_forgotten_with_beat(keep, keeper), 0));
+	keep_free(keep);
+	close(keeper);
+}
+
+/* The text lies behind the message: a keeper of an older program receives just the
+ * message. */
+Test(keep, a_text_for_the_manager_is_cut_off_where_it_is_too_long)
+{
+	char text[KEEP_TEXT_BYTES], longer[2 * KEEP_TEXT_BYTES] = "";
+	struct keep_message message;
+	struct keep *keep;
+	int fd, keeper = begin(&keep);
+
+	keep_tell(keep, "STATUS=busy");
+	cr_assert(eq(int, keep_receive_text(keeper, 0, &message, &fd, text), 0));
+	cr_assert(eq(u32, message.word, KEEP_TELL));
+	cr_assert(eq(str, text, "STATUS=busy"));
+	keep_say_beat(keep);
+	cr_assert(eq(int, keep_receive_text(keeper, 0, &message, &fd, text), 0));
+	cr_assert(eq(u32, message.word, KEEP_BEAT));
+	cr_assert(eq(str, text, ""));
+	memset(longer, 'x', sizeof(longer) - 1);
+	keep_tell(keep, longer);
+	cr_assert(eq(int, keep_receive_text(keeper, 0, &message, &fd, text), 0));
+	cr_assert(eq(sz, strlen(text), KEEP_TEXT_BYTES - 1));
+	keep_tell(keep, longer);
+	cr_assert(eq(int, keep_receive(keeper, 0, &message, &fd), -EPROTO));
 	keep_free(keep);
 	close(keeper);
 }
