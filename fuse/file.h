@@ -12,7 +12,6 @@
 #include <uthash.h>
 
 struct file;
-struct stat;
 
 /* Operations on an open file; NULL: not permitted (see operations.c). Each answers the
  * request exactly once. */
@@ -135,9 +134,4 @@ void file_data_copy(fuse_req_t req, struct file *source, off_t source_offset,
 static inline bool opened_for_writing(const struct fuse_file_info *info)
 {
 	return (info->flags & O_ACCMODE) != O_RDONLY;
-}
-
-static inline bool opened_for_reading(const struct fuse_file_info *info)
-{
-	return (info->flags & O_ACCMODE) != O_WRONLY;
 }

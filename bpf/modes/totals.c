@@ -83,7 +83,9 @@ void totals_deinit(struct totals *totals)
 	totals->n_failures = 0;
 }
 
-uint64_t totals_failures(const struct totals *totals, enum call_id call, int result)
+/* The number of failures of a call with a result. */
+static uint64_t totals_failures(const struct totals *totals, enum call_id call,
+				int result)
 {
 	for (size_t i = 0; i < totals->n_failures; i++)
 		if (totals->failures[i].call == call &&

@@ -22,6 +22,3 @@ void totals_deinit(struct totals *totals);
 
 /* Turns `now` into the difference to an earlier reading. */
 void totals_subtract(struct totals *now, const struct totals *before);
-
-/* The number of failures of a call with a result. */
-uint64_t totals_failures(const struct totals *totals, enum call_id call, int result);

@@ -9,7 +9,6 @@ struct allocation;
 struct broker;
 struct caller;
 struct op;
-struct owner;
 struct range;
 struct refusal;
 

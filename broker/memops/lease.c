@@ -57,7 +57,8 @@ void lease_unref(struct lease *lease)
 	free(lease);
 }
 
-void lease_notify(struct lease *lease)
+/* Tells the program to read again. Under registry.lock. */
+static void lease_notify(struct lease *lease)
 {
 	lease->changed = true;
 	if (!lease->closed && lease->wake)

@@ -19,8 +19,6 @@ struct allocation;
 struct broker;
 struct folder;
 struct lease;
-struct op;
-struct owner;
 struct text;
 struct token;
 

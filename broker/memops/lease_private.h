@@ -25,9 +25,9 @@ struct lease {
 	char comm[PROCESS_NAME_MAX];
 	bool write;
 	int64_t since_s;
-	uint32_t record;	/* for the next broker; 0: none */
-	uint64_t file, unique;	/* broker_lease_open() */
-	struct owner *user; /* opened the lease; counted there */
+	uint32_t record;       /* for the next broker; 0: none */
+	uint64_t file, unique; /* broker_lease_open() */
+	struct owner *user;    /* opened the lease; counted there */
 	uint8_t secret[TICKET_BYTES];
 
 	/* registry.lock */
@@ -51,9 +51,6 @@ void lease_save(const struct lease *lease);
 
 /* Drops a reference. Under registry.lock. */
 void lease_unref(struct lease *lease);
-
-/* Tells the program to read again. Under registry.lock. */
-void lease_notify(struct lease *lease);
 
 /* Adds a line to `errors` about `allocations/NAME/lease`. */
 void lease_fail(struct broker *broker, const struct caller *caller, const char *name,

@@ -129,7 +129,7 @@ int allocation_charge(struct allocation *allocation)
 	return r;
 }
 
-void allocation_uncharge(struct allocation *allocation)
+static void allocation_uncharge(struct allocation *allocation)
 {
 	if (allocation->charged)
 		share_give_pieces(allocation->owner, allocation->device,

@@ -174,7 +174,6 @@ struct full_name allocation_name(const struct allocation *allocation);
  * Returns: 0; -EDQUOT.
  */
 int allocation_charge(struct allocation *allocation);
-void allocation_uncharge(struct allocation *allocation);
 
 /* MAKING to LIVE: the allocation becomes visible, is counted and saved. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);

@@ -15,7 +15,6 @@
 
 #include <stdbool.h>
 
-struct allocation;
 struct op;
 
 /* Adds an op of op_zero_new(), without limits. Returns: 0; -ENOMEM. */

@@ -6,8 +6,8 @@
  * with that file system. So no worker opens a file. An owner has one such process that
  * takes sessions, started at the first need. A process that has not ended a session
  * LINGER_MS after the session was left is given up: the process takes no more sessions,
- * and is killed when all of its sessions have been left. The process counts in the owner's
- * share until its end, and nobody waits for its end.
+ * and is killed when all of its sessions have been left. The process counts in the
+ * owner's share until its end, and nobody waits for its end.
  *
  * All under registry.lock.
  */
@@ -18,7 +18,6 @@
 #include <sys/types.h>
 
 struct broker;
-struct file_process;
 struct file_session;
 struct refusal;
 struct worker;

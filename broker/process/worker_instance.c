@@ -24,7 +24,8 @@
 #define IDLE_STOP_SECONDS 5
 #define BARREN_MAX	  3
 
-void instance_note_reason(struct instance *instance, const char *reason, int error)
+/* Notes why the process ends: only the first reason counts. */
+static void instance_note_reason(struct instance *instance, const char *reason, int error)
 {
 	struct worker *worker = instance->worker;
 

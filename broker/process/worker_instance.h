@@ -38,9 +38,6 @@ struct instance {
 	struct instance *next_dead;
 };
 
-/* Notes why the process ends: only the first reason counts. */
-void instance_note_reason(struct instance *instance, const char *reason, int error);
-
 /*
  * Starts the next process. Returns: 0; -ESHUTDOWN when the worker is closed; -EHOSTDOWN
  * when it has failed too often; -ENOMEM, -EMFILE, -EAGAIN.

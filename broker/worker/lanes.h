@@ -17,7 +17,6 @@
 struct job;
 struct pair;
 struct wire_file;
-struct wire_file_told;
 struct worker;
 
 /* Pairs of pinned buffers, kept for the next move. */

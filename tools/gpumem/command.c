@@ -255,7 +255,8 @@ static void help_program(struct text *text)
 		  "tells more.");
 }
 
-void command_help(struct text *text, const struct command *command)
+/* The help of the program, or of one subcommand. */
+static void command_help(struct text *text, const struct command *command)
 {
 	if (!command) {
 		help_program(text);

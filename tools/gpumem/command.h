@@ -80,9 +80,6 @@ int wrong_use(const char *format, ...) _printf_(1, 2);
 /* The subcommand with a name; NULL: none. */
 const struct command *command_find(const char *name);
 
-/* The help of the program, or of one subcommand. */
-void command_help(struct text *text, const struct command *command);
-
 /* Prints the help. Returns: the exit status. */
 int help_print(const struct command *command);
 

@@ -122,7 +122,13 @@ static int probe_wait(pid_t child, int fd, const char *asked, struct text *why)
 	return verdict.error;
 }
 
-int mount_probe(struct text *why)
+/*
+ * Whether the mount answers: a child process asks it. A process that waits for a mount
+ * may be deaf to all signals, and no command should be.
+ *
+ * Returns: 0; -ETIMEDOUT and other -errno with a sentence in `why`.
+ */
+static int mount_probe(struct text *why)
 {
 	pid_t parent = getpid();
 	int ends[2];

@@ -31,14 +31,6 @@ void mount_close(struct mount *mount);
  * `why`. */
 int mount_try(struct mount *mount, struct text *why);
 
-/*
- * Whether the mount answers: a child process asks it. A process that waits for a mount
- * may be deaf to all signals, and no command should be.
- *
- * Returns: 0; -ETIMEDOUT and other -errno with a sentence in `why`.
- */
-int mount_probe(struct text *why);
-
 /* Adds a file of the mount to the text. Returns: 0; -errno. */
 int mount_read(const struct mount *mount, const char *file, struct text *text);
 

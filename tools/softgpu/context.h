@@ -6,7 +6,6 @@
 #include "options.h"
 #include "softgpu/memory/heap.h"
 
-struct pool;
 struct stream;
 
 #define CONTEXT_N_LIMITS 3 /* of the stack, of printf, of malloc */

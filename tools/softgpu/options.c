@@ -73,7 +73,7 @@ int options_parse_count(const char *text, uint64_t *ret)
 	return parse_units(text, no_units, ret);
 }
 
-int options_parse_size(const char *text, uint64_t *ret)
+static int options_parse_size(const char *text, uint64_t *ret)
 {
 	return parse_units(text, size_units, ret);
 }

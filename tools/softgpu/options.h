@@ -76,5 +76,4 @@ int options_read(void);
  * Returns: 0, or -EINVAL and ret untouched.
  */
 int options_parse_count(const char *text, uint64_t *ret);
-int options_parse_size(const char *text, uint64_t *ret);
 int options_parse_time(const char *text, uint64_t *ret);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-bool location_is(const CUmemLocation *a, const CUmemLocation *b)
+static bool location_is(const CUmemLocation *a, const CUmemLocation *b)
 {
 	return a->type == b->type && a->id == b->id;
 }

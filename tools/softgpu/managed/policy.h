@@ -52,5 +52,3 @@ bool policies_change(struct policies *policies, size_t from, size_t to,
  * pages have it, a location if all pages have the same.
  */
 struct policy policies_common(const struct policies *policies, size_t from, size_t to);
-
-bool location_is(const CUmemLocation *a, const CUmemLocation *b);

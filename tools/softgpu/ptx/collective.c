@@ -391,7 +391,7 @@ static void bar_arrive(struct warp *warp, const struct op *op, uint32_t mask)
 }
 
 /* bar.red d, a{, b}, {!}c: the predicate is last, the count may be missing. */
-bool parse_bar(struct parser *parser, struct op *op)
+static bool parse_bar(struct parser *parser, struct op *op)
 {
 	struct lexer ahead;
 	unsigned int n_commas = 0;

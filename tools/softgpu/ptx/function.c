@@ -25,7 +25,7 @@ static void fixup_free(struct fixup *fixup)
 	free(fixup);
 }
 
-bool operand_label(struct parser *parser, size_t op, size_t target)
+static bool operand_label(struct parser *parser, size_t op, size_t target)
 {
 	struct fixup *fixup = calloc(1, sizeof(*fixup));
 

@@ -67,7 +67,7 @@ static bool parse_parts(struct parser *parser, struct op *op, bool is_source)
 }
 
 /* mov d, a;  mov {..}, a;  mov d, {..};  mov d, name of a variable or function */
-bool parse_mov(struct parser *parser, struct op *op)
+static bool parse_mov(struct parser *parser, struct op *op)
 {
 	if (accept_sign(parser, '{')) {
 		op->run = mov_unpack;

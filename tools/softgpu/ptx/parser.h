@@ -121,7 +121,6 @@ bool operand_to(struct parser *parser, enum type type, bool wider, struct op *op
 		struct operand *ret);
 bool operand_predicate(struct parser *parser, struct operand *ret);
 bool operand_memory(struct parser *parser, struct op *op);
-bool operand_label(struct parser *parser, size_t op, size_t target);
 bool operands_parse(struct parser *parser, struct op *op, const char *pattern);
 
 /* Makes room for another op. Returns: NULL after failing. */
@@ -149,8 +148,6 @@ void op_dynamic_shared(struct warp *warp, const struct op *op, uint32_t mask);
 void op_return(struct warp *warp, const struct op *op, uint32_t mask);
 
 /* The parse functions of rows. */
-bool parse_mov(struct parser *parser, struct op *op);
 bool parse_call(struct parser *parser, struct op *op);
 bool parse_bra(struct parser *parser, struct op *op);
 bool parse_brx(struct parser *parser, struct op *op);
-bool parse_bar(struct parser *parser, struct op *op);

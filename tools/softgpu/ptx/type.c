@@ -37,19 +37,3 @@ enum type type_find(const char *name, size_t length)
 			return type;
 	return TYPE_NONE;
 }
-
-enum type type_bare(enum type type)
-{
-	switch (types[type].bits) {
-	case 8:
-		return TYPE_U8;
-	case 16:
-		return TYPE_U16;
-	case 32:
-		return TYPE_U32;
-	case 64:
-		return TYPE_U64;
-	default:
-		return type;
-	}
-}

@@ -70,6 +70,3 @@ static inline bool type_is_signed(enum type type)
 {
 	return types[type].kind == KIND_SIGNED;
 }
-
-/* The unsigned type with as many bits. */
-enum type type_bare(enum type type);
