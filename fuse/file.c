@@ -7,11 +7,11 @@
 
 #include <errno.h>
 
-void files_init(struct files *files, uint32_t first_generation)
+void files_init(struct files *files, uint32_t boot)
 {
 	*files = (struct files){ .lock = PTHREAD_MUTEX_INITIALIZER };
 	handle_table_init(&files->open);
-	handle_table_begin(&files->open, first_generation);
+	handle_table_begin(&files->open, boot);
 }
 
 void files_deinit(struct files *files)

@@ -63,8 +63,8 @@ struct files {
 		*unused_uploads; /* file_upload.c: by the thread that opened them */
 };
 
-/* first_generation: as of handle_table_begin(). */
-void files_init(struct files *files, uint32_t first_generation);
+/* boot: as of handle_table_begin(). */
+void files_init(struct files *files, uint32_t boot);
 void files_deinit(struct files *files);
 
 /*

@@ -22,7 +22,7 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	view->root.st_ctim = now;
 	nodes_init();
 	control_inodes_init(&view->control_inodes, boot);
-	files_init(&view->files, (boot & 0xfff) << 20 | 1);
+	files_init(&view->files, boot);
 	mappings_init(&view->mappings);
 	error = wakers_init(&view->wakers);
 	if (!error)

@@ -93,10 +93,10 @@ static void slot_free(struct handle_table *slots, uint32_t slot)
 	slots->last_free = slot;
 }
 
-void handle_table_begin(struct handle_table *slots, uint32_t first_generation)
+void handle_table_begin(struct handle_table *slots, uint32_t boot)
 {
 	assert(slots->n_table == 0);
-	slots->first_generation = first_generation;
+	slots->first_generation = boot * GENERATIONS + 1;
 }
 
 int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
@@ -124,9 +124,10 @@ void handle_table_remove(struct handle_table *slots, uint32_t slot)
 
 	assert(slot < slots->n_table && entry->object);
 	entry->object = NULL;
-	if (++entry->generation == 0)
-		entry->generation = 1;
-	slot_free(slots, slot);
+	if (++entry->generation % GENERATIONS != 0)
+		slot_free(slots, slot);
+	else
+		entry->generation = 0; /* used up */
 	slots->n_used--;
 }
 

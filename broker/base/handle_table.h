@@ -7,6 +7,10 @@
  * generation of a slot goes up whenever its object leaves, so the token of a removed
  * object finds nothing, even when the slot is in use again. The slot that was freed first
  * is reused first, so generations go up slowly. A generation is never zero.
+ *
+ * Tokens may be older than the process. So each process, or boot, has GENERATIONS of its
+ * own, and a slot that has used them up is used no more: no token of one boot is ever
+ * met in the next.
  */
 #pragma once
 
@@ -27,6 +31,8 @@ struct handle_table {
 	uint32_t first_generation; /* of a new slot */
 };
 
+#define GENERATIONS (1u << 20)
+
 #define SLOTS_MAX (1u << 23)
 
 void handle_table_init(struct handle_table *slots);
@@ -34,12 +40,11 @@ void handle_table_init(struct handle_table *slots);
 void handle_table_deinit(struct handle_table *slots);
 
 /*
- * Sets the generation of slots that were never used. A process that goes on with the
- * tokens of an earlier process takes a generation that the earlier process never reached:
- * then those tokens find only the objects that handle_table_put() puts back. The table
- * must be empty.
+ * Begins the generations of a boot: tokens of earlier boots find only the objects that
+ * handle_table_put() puts back. The table must be empty. After 4096 boots the generations
+ * begin again.
  */
-void handle_table_begin(struct handle_table *slots, uint32_t first_generation);
+void handle_table_begin(struct handle_table *slots, uint32_t boot);
 
 /*
  * Puts an object back into the slot of its token. Objects must come in the order of their

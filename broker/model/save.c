@@ -64,7 +64,7 @@ uint64_t broker_record_id(const struct broker_record *record, int type)
 int registry_keep_records(struct registry *registry, struct records *records)
 {
 	const struct broker_record *old;
-	uint32_t generation = (records_boot(records) & 0xfff) << 20 | 1;
+	const uint32_t boot = records_boot(records);
 	int r;
 
 	registry->records = records;
@@ -81,12 +81,12 @@ int registry_keep_records(struct registry *registry, struct records *records)
 	if (r < 0)
 		return r;
 	/* Tokens of objects that died with the last broker stay unknown. */
-	handle_table_begin(&registry->allocations, generation);
-	handle_table_begin(&registry->streams, generation);
-	handle_table_begin(&registry->owners, generation);
-	handle_table_begin(&registry->modules, generation);
-	handle_table_begin(&registry->functions, generation);
-	handle_table_begin(&registry->folders, generation);
+	handle_table_begin(&registry->allocations, boot);
+	handle_table_begin(&registry->streams, boot);
+	handle_table_begin(&registry->owners, boot);
+	handle_table_begin(&registry->modules, boot);
+	handle_table_begin(&registry->functions, boot);
+	handle_table_begin(&registry->folders, boot);
 	return 0;
 }
 

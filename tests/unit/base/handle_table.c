@@ -65,19 +65,27 @@ Test(slots, oldest_free_slot_is_reused_first)
 	handle_table_deinit(&slots);
 }
 
-Test(slots, generation_never_becomes_zero)
+/* As by a program that opens and closes a file again and again. */
+Test(slots, no_token_is_met_in_a_later_boot)
 {
-	uint32_t slot, generation;
-	struct handle_table slots;
+	uint32_t slot, generation, later;
+	struct handle_table slots, next;
 
 	handle_table_init(&slots);
-	(void)handle_table_add(&slots, &objects[0], &slot, &generation);
-	slots.table[slot].generation = UINT32_MAX;
-	handle_table_remove(&slots, slot);
-	(void)handle_table_add(&slots, &objects[0], &slot, &generation);
-	cr_assert(eq(u32, generation, 1));
-	handle_table_remove(&slots, slot);
+	handle_table_begin(&slots, 7);
+	handle_table_init(&next);
+	handle_table_begin(&next, 8);
+	(void)handle_table_add(&next, &objects[0], &slot, &later);
+	for (uint32_t i = 0; i < 2 * GENERATIONS; i++) {
+		(void)handle_table_add(&slots, &objects[1], &slot, &generation);
+		cr_assert(ne(u32, generation, 0));
+		cr_assert(lt(u32, generation, later), "after %u uses", i);
+		handle_table_remove(&slots, slot);
+		cr_assert(eq(ptr, handle_table_get(&slots, slot, generation), NULL));
+	}
+	handle_table_remove(&next, 0);
 	handle_table_deinit(&slots);
+	handle_table_deinit(&next);
 }
 
 Test(slots, grow_and_keep_all_tokens)
@@ -90,7 +98,9 @@ Test(slots, grow_and_keep_all_tokens)
 
 	handle_table_init(&slots);
 	for (uint32_t i = 0; i < N; i++) {
-		cr_assert(eq(int, handle_table_add(&slots, &many[i], &slot, &generations[i]), 0));
+		cr_assert(eq(int,
+			     handle_table_add(&slots, &many[i], &slot, &generations[i]),
+			     0));
 		cr_assert(eq(u32, slot, i));
 	}
 	for (uint32_t i = 0; i < N; i++)
@@ -118,7 +128,8 @@ Test(slots, there_is_an_end_to_them)
 		if (handle_table_add(&slots, &objects[0], &slot, &generation) < 0)
 			cr_fail("slot %u", i);
 	}
-	cr_assert(eq(int, handle_table_add(&slots, &objects[0], &slot, &generation), -ENOMEM));
+	cr_assert(eq(int, handle_table_add(&slots, &objects[0], &slot, &generation),
+		     -ENOMEM));
 	for (uint32_t i = 0; i < SLOTS_MAX; i++)
 		handle_table_remove(&slots, i);
 	handle_table_deinit(&slots);
