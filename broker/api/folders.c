@@ -275,7 +275,7 @@ int folder_make_name(struct broker *broker, enum object_type type, struct name_i
 static int folder_remove(struct broker *broker, struct folder *folder,
 			 const struct caller *caller, struct refusal *refusal)
 {
-	unsigned int n = HASH_COUNT(folder->by_name);
+	unsigned int n = folder->names.n_names;
 
 	if (n)
 		return refuse(refusal, ENOTEMPTY, "folder %s is not empty: %u name%s",
@@ -312,13 +312,18 @@ int folder_remove_name(struct broker *broker, enum object_type type, struct name
 
 /* ---- renaming ---- */
 
+enum rename_place {
+	NEW,
+	OLD,
+};
+
 /* A rename being checked. */
 struct rename {
 	struct broker *broker;
 	const struct caller *caller;
 	struct entry *entry;
-	struct name_place to;
-	struct entry *there; /* has the new name; NULL: it is free */
+	struct name_place places[2]; /* enum rename_place */
+	struct entry *there;	     /* has the new name; NULL: it is free */
 	unsigned int flags;
 };
 
@@ -351,18 +356,36 @@ static int check_there(struct rename *rename, struct refusal *refusal)
 
 	if (!there)
 		return exchange ? refuse(refusal, ENOENT, "there is no %s",
-					 rename->to.name)
+					 rename->places[NEW].name)
 				: 0;
 	if (!exchange && (!folder || rename->flags & RENAME_NOREPLACE))
 		return refuse(refusal, EEXIST, "%s %s is there already",
 			      entry_word(there), entry_name(there).text);
-	if (!exchange && folder->by_name)
+	if (!exchange && folder->names.n_names)
 		return refuse(refusal, ENOTEMPTY, "folder %s is there, and is not empty",
 			      entry_name(there).text);
 	r = check_owner(there, rename->caller, refusal);
 	if (r == 0 && exchange)
 		r = check_fit(there, rename->entry->folder, 0, refusal);
 	return r;
+}
+
+/* The old place is for the entry that has the new name. Returns: 0; -ENOMEM. */
+static int rename_reserve(struct rename *rename)
+{
+	struct name_place *places = rename->places;
+	int r;
+
+	places[OLD].folder = rename->entry->folder;
+	places[OLD].name = rename->entry->name;
+	r = name_place_reserve(&places[OLD], 1);
+	return r < 0 ? r : name_place_reserve(&places[NEW], 1);
+}
+
+static void rename_deinit(struct rename *rename)
+{
+	name_place_deinit(&rename->places[NEW]);
+	name_place_deinit(&rename->places[OLD]);
 }
 
 /*
@@ -373,33 +396,32 @@ static int rename_check(struct rename *rename, enum object_type type, struct tok
 			struct refusal *refusal)
 {
 	struct broker *broker = rename->broker;
-	const char *name = rename->to.name;
+	const char *name = rename->places[NEW].name;
 	struct module *module = NULL; /* is to be made a folder, the last thing of all */
 	int r = check_owner(rename->entry, rename->caller, refusal);
 
 	if (r == 0)
 		r = line_name(name, entry_word(rename->entry), refusal);
 	if (r == 0)
-		r = find_folder(broker, type, in, rename->caller, &rename->to.folder,
-				&module, refusal);
+		r = find_folder(broker, type, in, rename->caller,
+				&rename->places[NEW].folder, &module, refusal);
 	if (r == 0 && module)
 		r = check_fit(rename->entry, module->entry.folder, 1, refusal);
 	else if (r == 0)
-		r = check_fit(rename->entry, rename->to.folder, 0, refusal);
+		r = check_fit(rename->entry, rename->places[NEW].folder, 0, refusal);
 	if (r < 0)
 		return r;
-	rename->there = module ? NULL : folder_find(rename->to.folder, name);
+	rename->there = module ? NULL : folder_find(rename->places[NEW].folder, name);
 	if (rename->there == rename->entry)
 		return 0;
 	r = check_there(rename, refusal);
-	if (r == 0 && ((!module && folder_reserve(rename->to.folder, 1) < 0) ||
-		       folder_reserve(rename->entry->folder, 1) < 0))
+	if (r == 0 && rename_reserve(rename) < 0)
 		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	if (r < 0 || !module)
 		return r;
-	r = open_module(broker, module, &rename->to.folder, refusal);
+	r = open_module(broker, module, &rename->places[NEW].folder, refusal);
 	if (r == 0)
-		note_opened(broker, rename->to.folder, rename->caller);
+		note_opened(broker, rename->places[NEW].folder, rename->caller);
 	return r;
 }
 
@@ -420,21 +442,15 @@ static void note_renamed(const struct rename *rename, struct entry *entry,
 static void rename_do(struct rename *rename)
 {
 	struct entry *entries[] = { rename->entry, rename->there };
-	struct name_place places[] = { rename->to,
-				       { rename->entry->folder, rename->entry->name } };
 	struct full_name from = entry_name(rename->entry);
-	const char *folder = object_folder(rename->to.folder->holds);
-	char name[OBJECT_NAME_MAX + 1];
+	const char *folder = object_folder(rename->places[NEW].folder->holds);
 	bool exchange = rename->flags & RENAME_EXCHANGE;
 
 	if (rename->there == rename->entry)
 		return;
-	/* The entry's own name is overwritten on the way. */
-	strcpy(name, rename->entry->name);
-	places[1].name = name;
 	if (rename->there && !exchange)
 		folder_free(rename->broker->registry, entry_folder(rename->there));
-	entries_move(entries, places, exchange ? 2 : 1);
+	entries_move(entries, rename->places, exchange ? 2 : 1);
 	note_renamed(rename, rename->entry, folder, from);
 	if (exchange)
 		note_renamed(rename, rename->there, folder, entry_name(rename->entry));
@@ -444,7 +460,12 @@ int broker_rename(struct broker *broker, enum object_type type, struct name_in f
 		  struct name_in to, unsigned int flags, const struct caller *caller)
 {
 	struct registry *registry = broker->registry;
-	struct rename rename = { broker, caller, NULL, { NULL, to.name }, NULL, flags };
+	_cleanup_(rename_deinit) struct rename rename = {
+		.broker = broker,
+		.caller = caller,
+		.places[NEW].name = to.name,
+		.flags = flags,
+	};
 	struct full_name name;
 	struct refusal refusal;
 	int r;

@@ -426,8 +426,9 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 		return r;
 	pthread_mutex_lock(&broker->registry->lock);
 	if (old >= 0) {
-		resume_frees(&resume);
-		r = resume_watch(&resume);
+		r = resume_frees(&resume);
+		if (r == 0)
+			r = resume_watch(&resume);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)

@@ -266,24 +266,28 @@ int resume_lease(struct resume *resume, uint32_t index, const void *data)
 }
 
 /* `until=close` has no lifetime in the records: its descriptor died with the broker. */
-void resume_frees(struct resume *resume)
+int resume_frees(struct resume *resume)
 {
 	const struct allocation_record *record;
 	struct op *ready = NULL;
+	int r = 0;
 
 	for (uint32_t i = 1;
-	     (record = records_next(resume->records, RECORD_ALLOCATION, &i)); i++) {
+	     r == 0 && (record = records_next(resume->records, RECORD_ALLOCATION, &i));
+	     i++) {
 		if (!(record->flags & RECORD_FREED) &&
 		    (!(record->flags & RECORD_UNTIL) || record->lifetime))
 			continue;
 		allocation_release_held(resume->broker, resume->allocations[i], NULL,
 					&ready);
-		if (record->flags & RECORD_FREED)
-			allocation_rename_freed(resume->allocations[i], record);
+		if (record->flags & RECORD_FREED &&
+		    allocation_rename_freed(resume->allocations[i], record) < 0)
+			r = resume_fail(resume, -ENOMEM, "allocation", i);
 	}
 	pthread_mutex_unlock(&resume->broker->registry->lock);
 	op_start(ready);
 	pthread_mutex_lock(&resume->broker->registry->lock);
+	return r;
 }
 
 static struct owner *payer_of(const struct resume *resume, uint32_t index,

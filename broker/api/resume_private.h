@@ -70,9 +70,9 @@ void resume_forget_origins(const struct resume *resume);
 
 /*
  * Frees again the freed allocations, and those that were to end with the broker. Under
- * registry.lock, let go meanwhile.
+ * registry.lock, let go meanwhile. Returns: 0; -ENOMEM with a sentence.
  */
-void resume_frees(struct resume *resume);
+int resume_frees(struct resume *resume);
 
 /*
  * Watches lifetimes: those that ended without a broker free their memory now. Returns: 0;

@@ -40,6 +40,8 @@ struct set {
 
 static void set_deinit(struct set *set)
 {
+	for (size_t i = 0; set->places && i < set->n; i++)
+		name_place_deinit(&set->places[i]);
 	free(set->places);
 	free(set->entries);
 	free(set->allocations);
@@ -120,6 +122,8 @@ static int find_places(struct set *set, struct refusal *refusal)
 		if (entry_folder(folder_find(place->folder, place->name)))
 			return refuse(refusal, EISDIR, "%s is a folder",
 				      set->publications[i].to);
+		if (name_place_reserve(place, (uint32_t)set->n) < 0)
+			return refuse(refusal, ENOMEM, "no memory in the broker");
 		if (entry->folder == place->folder &&
 		    strcmp(entry->name, place->name) == 0)
 			continue;
@@ -129,8 +133,6 @@ static int find_places(struct set *set, struct refusal *refusal)
 					 refusal);
 		if (r < 0)
 			return r;
-		if (folder_reserve(place->folder, (uint32_t)set->n) < 0)
-			return refuse(refusal, ENOMEM, "no memory in the broker");
 	}
 	return 0;
 }

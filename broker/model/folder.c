@@ -27,7 +27,7 @@ void folder_init(struct folder *root, enum object_type holds)
 
 void folder_deinit(struct folder *root)
 {
-	assert(!root->by_name);
+	name_table_deinit(&root->names);
 	handle_table_deinit(&root->entries);
 }
 
@@ -36,9 +36,10 @@ void folder_deinit(struct folder *root)
 /* Writes the name in front of `end`, with those of its folders. Returns: its start. */
 static char *name_write(const struct entry *entry, char *end)
 {
-	size_t length = strlen(entry->name);
+	const char *name = entry->name ?: "";
+	size_t length = strlen(name);
 
-	memcpy(end - length, entry->name, length);
+	memcpy(end - length, name, length);
 	end -= length;
 	if (!entry->folder || !entry->folder->entry.folder)
 		return end;
@@ -82,19 +83,20 @@ static void folder_count(const struct folder *folder, struct folder *in, int32_t
 	}
 }
 
-/* Names an entry in a folder that it comes to, or is in. */
-static void entry_link(struct entry *entry, struct folder *folder, const char *name)
+/* Names an entry in a folder that it comes to, or is in: the name becomes the entry's. */
+static void entry_link(struct entry *entry, struct folder *folder, char *name)
 {
 	if (entry->folder != folder && entry_folder(entry))
 		folder_count(entry_folder(entry), folder, 1);
-	strcpy(entry->name, name);
+	free(entry->name);
+	entry->name = name;
 	entry->folder = folder;
-	HASH_ADD_KEYPTR(hh, folder->by_name, entry->name, strlen(entry->name), entry);
+	name_table_add(&folder->names, entry);
 }
 
 static void entry_unname(struct entry *entry)
 {
-	HASH_DEL(entry->folder->by_name, entry);
+	name_table_remove(&entry->folder->names, entry);
 	folder_touch(entry->folder);
 }
 
@@ -122,16 +124,30 @@ int entry_add(struct entry *entry, struct folder *folder, const char *name)
 	return r;
 }
 
-int entry_restore(struct entry *entry, struct folder *folder, const char *name)
+/* The room and the bytes of a free name. Returns: 0; -EEXIST; -ENOMEM. */
+static int name_reserve(struct folder *folder, const char *name, char **ret_copy)
 {
 	int r;
 
-	assert(!entry->folder);
 	if (folder_find(folder, name))
 		return -EEXIST;
-	r = entry_take_place(entry, folder);
+	r = name_table_reserve(&folder->names, 1);
+	if (r == 0 && !(*ret_copy = strdup(name)))
+		r = -ENOMEM;
+	return r;
+}
+
+int entry_restore(struct entry *entry, struct folder *folder, const char *name)
+{
+	_cleanup_free_ char *copy = NULL;
+	int r;
+
+	assert(!entry->folder);
+	r = name_reserve(folder, name, &copy);
 	if (r == 0)
-		entry_link(entry, folder, name);
+		r = entry_take_place(entry, folder);
+	if (r == 0)
+		entry_link(entry, folder, take_ptr(copy));
 	return r;
 }
 
@@ -143,36 +159,50 @@ uint32_t entry_place(const struct entry *entry)
 int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
 		     uint32_t place)
 {
+	char *copy = NULL;
+	int r;
+
 	assert(!entry->folder);
-	if (folder_find(folder, name))
-		return -EEXIST;
+	r = name_reserve(folder, name, &copy);
+	if (r < 0)
+		return r;
 	entry->place = place - 1;
-	entry_link(entry, folder, name);
+	entry_link(entry, folder, copy);
 	return 0;
 }
 
 /* Those that may be anywhere come last. */
-static int place_compare(struct entry *a, struct entry *b)
+static int place_compare(const void *a, const void *b)
 {
-	return (a->place > b->place) - (a->place < b->place);
+	const struct entry *const *x = a, *const *y = b;
+
+	return ((*x)->place > (*y)->place) - ((*x)->place < (*y)->place);
+}
+
+static int entry_settle(struct entry *entry, struct folder *folder)
+{
+	int r;
+
+	if (entry->place != UINT32_MAX)
+		return handle_table_put(&folder->entries, entry, entry->place, 1);
+	r = entry_take_place(entry, folder);
+	if (r == 0)
+		entry_save(entry);
+	return r;
 }
 
 int folder_settle(struct folder *folder)
 {
-	struct entry *entry, *next;
-	int r = 0;
+	uint32_t n = folder->names.n_names;
+	_cleanup_free_ struct entry **entries = name_table_list(&folder->names);
+	int r = entries ? 0 : -ENOMEM;
 
-	HASH_SORT(folder->by_name, place_compare);
-	HASH_ITER (hh, folder->by_name, entry, next) {
-		if (entry->place == UINT32_MAX) {
-			r = entry_take_place(entry, folder);
-			entry_save(entry);
-		} else {
-			r = handle_table_put(&folder->entries, entry, entry->place, 1);
-		}
-		if (r < 0)
-			break;
-	}
+	if (!n)
+		return 0;
+	if (entries)
+		qsort(entries, n, sizeof(struct entry *), place_compare);
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		r = entry_settle(entries[i], folder);
 	return r;
 }
 
@@ -188,16 +218,32 @@ void entry_remove(struct entry *entry)
 void entry_deinit(struct entry *entry)
 {
 	assert(!entry->folder);
-	free(entry->former);
-	entry->former = NULL;
+	free(take_ptr(entry->former));
+	free(take_ptr(entry->name));
 }
 
 int folder_reserve(struct folder *folder, uint32_t n)
 {
-	return handle_table_reserve(&folder->entries, n);
+	int r = handle_table_reserve(&folder->entries, n);
+
+	return r < 0 ? r : name_table_reserve(&folder->names, n);
 }
 
-void entries_move(struct entry **entries, const struct name_place *places, size_t n)
+int name_place_reserve(struct name_place *place, uint32_t n)
+{
+	int r = place->folder ? folder_reserve(place->folder, n) : 0;
+
+	if (r == 0 && !place->copy && !(place->copy = strdup(place->name)))
+		r = -ENOMEM;
+	return r;
+}
+
+void name_place_deinit(struct name_place *place)
+{
+	free(take_ptr(place->copy));
+}
+
+void entries_move(struct entry **entries, struct name_place *places, size_t n)
 {
 	struct records *records = entry_records(entries[0]);
 
@@ -213,7 +259,7 @@ void entries_move(struct entry **entries, const struct name_place *places, size_
 		if (entries[i]->folder != folder &&
 		    entry_take_place(entries[i], folder) < 0)
 			abort(); /* room was reserved */
-		entry_link(entries[i], folder, places[i].name);
+		entry_link(entries[i], folder, take_ptr(places[i].copy));
 		folder_touch(folder);
 		entry_save(entries[i]);
 	}
@@ -222,10 +268,7 @@ void entries_move(struct entry **entries, const struct name_place *places, size_
 
 struct entry *folder_find(const struct folder *folder, const char *name)
 {
-	struct entry *entry;
-
-	HASH_FIND(hh, folder->by_name, name, strlen(name), entry);
-	return entry;
+	return name_table_find(&folder->names, name);
 }
 
 unsigned int folder_depth(const struct folder *folder)
@@ -345,15 +388,26 @@ int folder_remake(struct folder **ret_folder, struct registry *registry,
 	return 0;
 }
 
+/* A name of the entry's own, that is free; there is room. */
+static void entry_add_reserved(struct entry *entry, struct folder *folder, char *name)
+{
+	if (entry_take_place(entry, folder) < 0)
+		abort(); /* room was reserved */
+	entry_link(entry, folder, name);
+	folder_touch(folder);
+}
+
 int folder_from_module(struct folder **ret_folder, struct registry *registry,
 		       struct module *module)
 {
 	struct folder *in = module->entry.folder, *folder = NULL;
-	int r;
+	_cleanup_free_ char *name = strdup(module->entry.name);
+	int r = name ? 0 : -ENOMEM;
 
 	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
 		return -ENAMETOOLONG;
-	r = folder_reserve(in, 1);
+	if (r == 0)
+		r = folder_reserve(in, 1);
 	if (r < 0)
 		return r;
 	r = folder_make(&folder, registry, in, module->owner);
@@ -368,8 +422,7 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 	}
 	records_begin(registry->records);
 	entry_remove(&module->entry);
-	if (entry_add(&folder->entry, in, module->entry.name) < 0)
-		abort(); /* room was reserved, and the name is free */
+	entry_add_reserved(&folder->entry, in, take_ptr(name));
 	folder->id = module->id;
 	folder->gid = module->gid;
 	folder->mode = module->folder_mode;
@@ -390,8 +443,8 @@ void folder_to_module(struct registry *registry, struct folder *folder)
 	records_begin(registry->records);
 	entry_remove(&folder->entry);
 	free(take_ptr(module->entry.former));
-	if (entry_add(&module->entry, in, folder->entry.name) < 0)
-		abort(); /* the folder has left room */
+	/* The folder has left room. */
+	entry_add_reserved(&module->entry, in, take_ptr(folder->entry.name));
 	module_unbecome(registry, module);
 	module_save(module);
 	folder_free(registry, folder);
@@ -409,6 +462,7 @@ struct folder *folder_free(struct registry *registry, struct folder *folder)
 		module_free(registry, folder->module);
 	records_end(folder->records);
 	handle_table_remove(&registry->folders, folder->slot);
+	name_table_deinit(&folder->names);
 	handle_table_deinit(&folder->entries);
 	share_give(folder->owner, SHARE_FOLDERS, 1);
 	free(folder);

@@ -22,9 +22,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
-
 #include "base/handle_table.h"
+#include "model/name_table.h"
 #include "model/object.h"
 
 struct caller;
@@ -40,17 +39,17 @@ struct registry;
 /* The name of something in a folder. */
 struct entry {
 	struct folder *folder; /* NULL: out of the tree */
-	char *former; /* out of the tree: the full name as it was; NULL: `name` */
+	char *former;	    /* out of the tree: the full name as it was; NULL: `name` */
+	char *name;	    /* entry_deinit() frees it; NULL: not named yet */
+	struct entry *next; /* in folder->names */
 	enum object_type type; /* of the struct that has this entry */
 	uint32_t place;	       /* in folder->entries */
-	char name[OBJECT_NAME_MAX + 1];
-	UT_hash_handle hh;
 };
 
 struct folder {
 	struct entry entry;	/* without a folder: a root */
 	enum object_type holds; /* OBJECT_ALLOCATION or OBJECT_MODULE, beside folders */
-	struct entry *by_name;
+	struct name_table names;
 	struct handle_table entries;	    /* their places */
 	uint32_t n_below[FOLDER_DEPTH_MAX]; /* folders, by levels below this one */
 	struct owner *owner;		    /* NULL: a root */
@@ -105,23 +104,28 @@ void entry_remove(struct entry *entry);
 /* The end of an entry that is out of the tree. */
 void entry_deinit(struct entry *entry);
 
+/* Makes room for n more entries. Returns: 0; -ENOMEM. */
+int folder_reserve(struct folder *folder, uint32_t n);
+
 /* A name for an entry, in a folder of the tree. */
 struct name_place {
 	struct folder *folder;
 	const char *name;
+	char *copy; /* of the name, for the entry; name_place_reserve() */
 };
 
 /*
- * Makes room, so that entries_move() of n entries to the folder can't fail.
- * Returns: 0; -ENOMEM.
+ * Makes all that entries_move() of n entries needs at this place, so that it can't fail;
+ * without a folder, the name alone. name_place_deinit() follows. Returns: 0; -ENOMEM.
  */
-int folder_reserve(struct folder *folder, uint32_t n);
+int name_place_reserve(struct name_place *place, uint32_t n);
+void name_place_deinit(struct name_place *place);
 
 /*
  * Gives n entries new names at once; names may pass from one to another. The new names
- * are free, or of these entries, and room is reserved for them.
+ * are free, or of these entries, and their places are reserved.
  */
-void entries_move(struct entry **entries, const struct name_place *places, size_t n);
+void entries_move(struct entry **entries, struct name_place *places, size_t n);
 
 /* NULL: the name is free. */
 struct entry *folder_find(const struct folder *folder, const char *name);

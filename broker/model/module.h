@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include <uthash.h>
+
 #include "model/folder.h"
 
 struct image;

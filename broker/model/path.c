@@ -81,7 +81,7 @@ int path_resolve(struct registry *registry, enum object_type holds, const char *
 			return r;
 		name = slash + 1;
 	}
-	*ret_place = (struct name_place){ folder, name };
+	*ret_place = (struct name_place){ .folder = folder, .name = name };
 	return 0;
 }
 

@@ -37,7 +37,7 @@ static void registry_free_folders(struct registry *registry)
 	while (registry->folders.n_used) {
 		for (slot = 0; (folder = handle_table_next(&registry->folders, &slot));
 		     slot++) {
-			if (!folder->by_name)
+			if (!folder->names.n_names)
 				folder_free(registry, folder);
 		}
 	}

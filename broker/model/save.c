@@ -493,10 +493,12 @@ static struct allocation *allocation_remake(struct registry *registry,
 	return allocation;
 }
 
-void allocation_rename_freed(struct allocation *allocation,
-			     const struct allocation_record *record)
+int allocation_rename_freed(struct allocation *allocation,
+			    const struct allocation_record *record)
 {
-	strcpy(allocation->entry.name, record->name);
+	free(allocation->entry.name);
+	allocation->entry.name = strdup(record->name);
+	return allocation->entry.name ? 0 : -ENOMEM;
 }
 
 int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
