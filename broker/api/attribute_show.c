@@ -6,6 +6,7 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/user_names.h"
 #include "control/verbs.h"
 #include "cuda/driver.h"
@@ -141,8 +142,8 @@ void show_allocation_last_write(const struct attribute_view *view, struct text *
 {
 	if (view->allocation->n_write_leases)
 		text_printf(text, "leased");
-	else if (view->allocation->written_s)
-		text_time(text, view->allocation->written_s);
+	else if (view->allocation->written_ns)
+		text_time(text, view->allocation->written_ns / NS_PER_S);
 	else
 		text_printf(text, "never");
 }
@@ -150,12 +151,12 @@ void show_allocation_last_write(const struct attribute_view *view, struct text *
 void show_allocation_last_use(const struct attribute_view *view, struct text *text)
 {
 	const struct allocation *allocation = view->allocation;
-	int64_t last_s = MAX(allocation->used_s, allocation->written_s);
+	int64_t last_ns = MAX(allocation->used_ns, allocation->written_ns);
 
 	if (allocation->n_leases)
 		text_printf(text, "leased");
-	else if (last_s)
-		text_time(text, last_s);
+	else if (last_ns)
+		text_time(text, last_ns / NS_PER_S);
 	else
 		text_printf(text, "never");
 }
@@ -214,7 +215,7 @@ void show_allocation_sealed(const struct attribute_view *view, struct text *text
 
 void show_allocation_until(const struct attribute_view *view, struct text *text)
 {
-	text_printf(text, "%s", lifetime_word(view->allocation->lifetime));
+	text_printf(text, "%s", lifetime_word(view->allocation));
 }
 
 /* One word, as `cgroup=` takes it: other bytes are three octal digits. */

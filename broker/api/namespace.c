@@ -14,6 +14,7 @@
 #include "api/limits.h"
 #include "api/object_fail.h"
 #include "api/object_stat.h"
+#include "base/clock.h"
 #include "base/handle_table.h"
 #include "base/number.h"
 #include "base/refusal.h"
@@ -163,7 +164,7 @@ int broker_path(struct broker *broker, enum object_type type, struct token token
 
 static void stat_allocation(const struct allocation *allocation, struct object_stat *stat)
 {
-	const struct timespec used = allocation_last_used(allocation);
+	const int64_t used_ns = allocation_last_used(allocation);
 
 	*stat = (struct object_stat){
 		.id = allocation->id,
@@ -172,12 +173,11 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 		.mode = allocation->mode,
 		.size = allocation->size,
 		.tensors_size = allocation->tensors ? allocation->tensors->size : 0,
-		.changed_s = allocation->written_s ? allocation->written_s
-						   : allocation->created_s,
-		.changed_ns = allocation->written_ns,
+		.changed_s = allocation->written_ns / NS_PER_S ?: allocation->created_s,
+		.changed_ns = (uint32_t)(allocation->written_ns % NS_PER_S),
 		.created_s = allocation->created_s,
-		.used_s = used.tv_sec ?: allocation->created_s,
-		.used_ns = (uint32_t)used.tv_nsec,
+		.used_s = used_ns / NS_PER_S ?: allocation->created_s,
+		.used_ns = (uint32_t)(used_ns % NS_PER_S),
 		.host = allocation->kind == KIND_HOST,
 		.sealed = allocation->sealed,
 		.managed = allocation->managed,

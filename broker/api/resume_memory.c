@@ -215,11 +215,11 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		r = resume_tensors(resume, allocation, record->tensors);
 	if (r == 0 && record->origin)
 		r = resume_origin(resume, allocation, record->origin);
+	if (r == 0 && !(record->flags & RECORD_FREED) && record->lifetime)
+		r = lifetime_add(resume->lifetimes[record->lifetime], allocation);
 	if (r < 0)
 		return resume_fail(resume, r, "allocation", index);
 	resume->allocations[index] = allocation;
-	if (!(record->flags & RECORD_FREED) && record->lifetime)
-		lifetime_add(resume->lifetimes[record->lifetime], allocation);
 	allocation_count(broker->registry, allocation);
 	if (!kind_is_durable((enum allocation_kind)allocation->kind)) {
 		owner->n_in_worker++;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#define NS_PER_S INT64_C(1000000000)
+
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;

@@ -347,12 +347,13 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 	r = line->cgroup ? origin_add(owner, line->cgroup, allocation) : 0;
 	if (r == 0 && line->tag)
 		r = allocation_set_tag(allocation, line->tag);
+	if (r == 0)
+		r = lifetime_add(line->lifetime, allocation);
 	if (r < 0) {
 		allocation_withdraw(registry, allocation);
 		allocation_free(registry, allocation);
 		return r;
 	}
-	lifetime_add(line->lifetime, allocation);
 	*ret_allocation = allocation;
 	return 0;
 }

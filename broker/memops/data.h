@@ -37,7 +37,7 @@ void broker_read(struct broker *broker, struct token token, const struct caller 
 struct writer {
 	struct token token;
 	uint64_t number;	/* dealt once */
-	uint64_t n_errors_told; /* of the allocation's; registry.lock, like the next: */
+	uint32_t n_errors_told; /* of the allocation's; registry.lock, like the next: */
 	bool has_queued;	/* works that perhaps go on */
 };
 

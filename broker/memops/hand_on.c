@@ -10,6 +10,7 @@
 #include "model/allocation.h"
 #include "model/origin.h"
 #include "model/owner.h"
+#include "model/registry.h"
 #include "model/shares.h"
 #include "process/broker.h"
 #include "process/worker.h"
@@ -143,13 +144,13 @@ static int owner_set(struct broker *broker, struct allocation *allocation,
 {
 	int r;
 
-	records_begin(allocation->records);
+	records_begin(broker->registry->records);
 	r = origin_move(allocation, to);
 	if (r == 0) {
 		allocation_give(broker->registry, allocation, to);
 		allocation->block->payer = to;
 	}
-	records_end(allocation->records);
+	records_end(broker->registry->records);
 	return r;
 }
 
@@ -190,11 +191,11 @@ void hand_back(struct broker *broker, struct allocation *allocation, struct owne
 	/* What was given a moment ago is still there. */
 	(void)costs_take(costs, to, &refusal);
 	worker_from_guest(broker, allocation->block, to->worker);
-	records_begin(allocation->records);
+	records_begin(broker->registry->records);
 	if (owner_set(broker, allocation, to) < 0) {
 		/* Without memory for the cgroup of before: it is unknown from here on. */
 		origin_leave(allocation);
 		(void)owner_set(broker, allocation, to);
 	}
-	records_end(allocation->records);
+	records_end(broker->registry->records);
 }

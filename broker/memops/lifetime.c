@@ -37,7 +37,7 @@ struct lifetime {
 	enum lifetime_kind kind;
 	unsigned int n_refs;
 	bool over;
-	struct allocation *allocations;
+	struct lifetime_member *members;
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
@@ -63,9 +63,10 @@ int lifetime_find_kind(const char *word)
 	return -EINVAL;
 }
 
-const char *lifetime_word(const struct lifetime *lifetime)
+const char *lifetime_word(const struct allocation *allocation)
 {
-	return lifetime ? words[lifetime->kind] : "none";
+	return allocation->lifetime ? words[allocation->lifetime->lifetime->kind]
+				    : "none";
 }
 
 /* ---- references ---- */
@@ -136,37 +137,46 @@ void lifetime_unref(struct lifetime *lifetime)
 		lifetime_free(lifetime);
 }
 
-void lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
+int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 {
+	struct lifetime_member *member;
+
 	if (!lifetime)
-		return;
-	allocation->lifetime = lifetime_ref(lifetime);
-	allocation->lifetime_record = lifetime->record;
+		return 0;
+	member = malloc(sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	*member = (struct lifetime_member){
+		.allocation = allocation,
+		.lifetime = lifetime_ref(lifetime),
+		.record = lifetime->record,
+	};
+	allocation->lifetime = member;
 	/* The memory would end with the broker. */
 	if (!lifetime->record)
 		crash_hold();
-	DL_APPEND2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+	DL_APPEND(lifetime->members, member);
 	allocation_save(allocation);
+	return 0;
 }
 
 void lifetime_leave(struct allocation *allocation)
 {
-	struct lifetime *lifetime = take_ptr(allocation->lifetime);
+	_cleanup_free_ struct lifetime_member *member = take_ptr(allocation->lifetime);
 
-	if (!lifetime)
+	if (!member)
 		return;
-	if (!lifetime->record)
+	if (!member->record)
 		crash_let_go();
-	allocation->lifetime_record = 0;
-	DL_DELETE2(lifetime->allocations, allocation, lifetime_prev, lifetime_next);
+	DL_DELETE(member->lifetime->members, member);
 	/* No record may name the record of a freed lifetime. */
 	allocation_save(allocation);
-	lifetime_unref(lifetime);
+	lifetime_unref(member->lifetime);
 }
 
 bool lifetime_is_over(const struct allocation *allocation)
 {
-	return allocation->lifetime && allocation->lifetime->over;
+	return allocation->lifetime && allocation->lifetime->lifetime->over;
 }
 
 /* ---- the end ---- */
@@ -174,12 +184,11 @@ bool lifetime_is_over(const struct allocation *allocation)
 /* The first allocation to free. An allocation being made is freed by its own request. */
 static struct allocation *lifetime_first_made(const struct lifetime *lifetime)
 {
-	struct allocation *allocation;
+	const struct lifetime_member *member;
 
-	DL_FOREACH2(lifetime->allocations, allocation, lifetime_next)
-	{
-		if (allocation->state != ALLOCATION_MAKING)
-			return allocation;
+	DL_FOREACH (lifetime->members, member) {
+		if (member->allocation->state != ALLOCATION_MAKING)
+			return member->allocation;
 	}
 	return NULL;
 }
@@ -266,7 +275,7 @@ static int lifetime_charge(struct lifetime *lifetime, const struct caller *user,
 	else if (payer)
 		share_explain(payer, &why);
 	return r == 0 ? 0
-		      : refuse(refusal, -r, "until=%s: %s", lifetime_word(lifetime),
+		      : refuse(refusal, -r, "until=%s: %s", words[lifetime->kind],
 			       payer ? text_string(&why) : "no memory in the broker");
 }
 

@@ -35,8 +35,8 @@ struct lifetimes {
 /* Returns: a kind; -EINVAL. */
 int lifetime_find_kind(const char *word);
 
-/* As in `until=`; `none` for NULL. */
-const char *lifetime_word(const struct lifetime *lifetime);
+/* As in `until=`, or `none`. */
+const char *lifetime_word(const struct allocation *allocation);
 
 /* Of a descriptor; to be ended with lifetime_end(). NULL: no memory. */
 struct lifetime *lifetime_new(struct broker *broker);
@@ -70,8 +70,11 @@ int lifetime_begin(struct lifetime *lifetime);
 struct lifetime *lifetime_ref(struct lifetime *lifetime);
 void lifetime_unref(struct lifetime *lifetime);
 
-/* From now on the allocation ends with the lifetime. Under registry.lock. */
-void lifetime_add(struct lifetime *lifetime, struct allocation *allocation);
+/*
+ * From now on the allocation ends with the lifetime; NULL: with nothing. Under
+ * registry.lock. Returns: 0; -ENOMEM.
+ */
+int lifetime_add(struct lifetime *lifetime, struct allocation *allocation);
 
 /* The allocation ends with nothing any more. Under registry.lock. */
 void lifetime_leave(struct allocation *allocation);

@@ -26,7 +26,6 @@ struct move;	 /* broker/memops */
 struct origin;	 /* model/origin.h */
 struct owner;
 struct readahead; /* broker/memops */
-struct records;	  /* broker/record */
 struct refusal;
 struct registry;
 struct stream;
@@ -50,6 +49,14 @@ enum allocation_state {
 	ALLOCATION_FREED,
 };
 
+/* An allocation that ends with something: its place there. */
+struct lifetime_member {
+	struct allocation *allocation;
+	struct lifetime *lifetime;
+	struct lifetime_member *prev, *next;
+	uint32_t record; /* of the lifetime; 0: none that outlives the broker */
+};
+
 /*
  * Bytes of leased allocations, and how many of these bytes belong to freed allocations.
  */
@@ -63,9 +70,8 @@ struct allocation {
 	uint64_t size;
 	uint64_t address;
 	int64_t created_s;
-	int64_t written_s; /* last write; 0: never */
-	int64_t used_s;	   /* last read, launch or lease; 0: never */
-	uint32_t written_ns, used_ns;
+	int64_t written_ns; /* since 1970: last write; 0: never */
+	int64_t used_ns;    /* since 1970: last read, launch or lease; 0: never */
 	uint32_t pointer_generation; /* goes up when earlier pointers become invalid */
 	gid_t gid;
 	uint16_t mode; /* rw bits */
@@ -76,18 +82,20 @@ struct allocation {
 	bool map_readers : 1;	 /* readers, too, may lease device memory */
 	bool sealed : 1;	 /* nobody writes it any more; never undone */
 	bool replaced : 1;	 /* FREED: another was published at its name */
+	bool has_descriptor : 1; /* charged to the owner, together with the block */
+	bool charged : 1;	 /* not durable: the owner is charged for the memory */
+	bool restoring : 1;	 /* another process of the worker is making the allocation
+				    again */
+	bool release_parked : 1; /* the op of `release` waits for the last lease and
+				departing process */
 	struct entry entry;	 /* its name */
 	char *tag;		 /* NULL: none; allocation_set_tag() */
-	uint32_t tag_record;	 /* record/texts.h; 0: none */
 	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 
 	struct origin *origin; /* the cgroup that asked for it; NULL: unknown */
 	struct allocation *origin_prev, *origin_next;
-	struct lifetime
-		*lifetime; /* what it ends with; NULL: nothing. memops/lifetime.h */
-	struct allocation *lifetime_prev, *lifetime_next;
-	uint32_t lifetime_record; /* 0: none that outlives the broker */
+	struct lifetime_member *lifetime; /* NULL: it ends with nothing */
 
 	/* The current place of the memory. */
 	struct owner *owner;
@@ -100,36 +108,34 @@ struct allocation {
 	uint32_t former_cell;  /* in former_block */
 	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
 				  memory */
-	bool has_descriptor;   /* charged to the owner, together with the block */
-	bool charged;	       /* not durable: the owner is charged for the memory */
-	bool restoring; /* another process of the worker is making the allocation again */
-	bool release_parked; /* the op of `release` waits for the last lease and departing
-				process */
-	uint64_t zeros_from; /* zeros are owed from here to the end; size: none are */
-	uint32_t n_zeroings; /* number of zeroings begun */
+
+	/* Zeros that are owed (op/zero.h). */
+	uint32_t n_zeroing; /* zeroings, and works that take zeros, that are not done */
+	uint64_t zeroing_from; /* the least offset of these zeroings; the next broker owes
+				  them */
+	uint64_t zeros_from;   /* zeros are owed from here to the end; size: none are */
+	uint32_t n_zeroings;   /* number of zeroings begun */
 	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
 	char *zeroing_failure;	 /* the sentence of that failure */
-	struct work *parked;	 /* works that wait for the end of restoring */
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
-	uint64_t n_write_errors; /* failed writes that had been answered early */
+	uint32_t n_write_errors; /* failed writes that had been answered early */
 	int32_t write_error;	 /* errno of the last such write */
 
-	uint32_t n_leases;
 	struct lease *leases; /* memops/lease.h */
+	uint32_t n_leases;
 	uint32_t n_write_leases;
 	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
 					 kernel has perhaps not carried out */
 	uint32_t n_writers_departing; /* of n_departing, leases for writing */
-	uint32_t n_departing; /* leases that have ended with their process, which may
-				 still have the memory mapped */
-	struct work *release; /* FREED: the op that frees the memory */
+	uint32_t n_departing;	/* leases that have ended with their process, which may
+				   still have the memory mapped */
+	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
+	struct work *release;	/* FREED: the op that frees the memory */
 
 	/* What the next broker is told (model/save.h). */
-	struct records *records; /* the registry's; NULL: none */
 	uint32_t record;
+	uint32_t tag_record;			 /* record/texts.h; 0: none */
 	uint32_t block_record, block_generation; /* of the block; 0: none */
-	uint32_t n_zeroing; /* zeroings, and works that take zeros, that are not done */
-	uint64_t zeroing_from; /* the least offset of these */
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
@@ -137,7 +143,6 @@ struct allocation {
 	uint32_t n_files;	     /* loads and saves under way; memops/file.c */
 	uint32_t n_unasked;	     /* of these works, readahead that nobody asked for */
 	int32_t move_error;	     /* errno of the last move; 0: none has failed */
-	uint32_t n_withdrawals;	     /* queued and running; memops/permissions.c */
 	struct use *uses;	     /* uses that later works may have to wait for */
 	struct use *all_uses;	     /* uses of all works in the order, oldest first */
 	struct move *move;	     /* out of a shared block; broker/memops */
@@ -229,8 +234,8 @@ void allocation_written(struct allocation *allocation);
 /* Sets the time of the last other use, shown as atime. */
 void allocation_used(struct allocation *allocation);
 
-/* That time. Leased memory may be in use at any time: now. All 0: never. */
-struct timespec allocation_last_used(const struct allocation *allocation);
+/* That time. Leased memory may be in use at any time: now. 0: never. */
+int64_t allocation_last_used(const struct allocation *allocation);
 
 /* Refuses an operation on a lost allocation. Returns: -ESTALE. */
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation);

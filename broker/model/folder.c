@@ -52,7 +52,7 @@ struct full_name entry_name(const struct entry *entry)
 	char buffer[FULL_NAME_MAX + 1], *end = buffer + FULL_NAME_MAX, *start;
 	struct full_name name;
 
-	if (entry->former) {
+	if (!entry->folder && entry->former) {
 		strcpy(name.text, entry->former);
 		return name;
 	}
@@ -208,11 +208,13 @@ int folder_settle(struct folder *folder)
 
 void entry_remove(struct entry *entry)
 {
-	if (entry->folder->entry.folder)
-		entry->former = strdup(entry_name(entry).text);
+	char *former =
+		entry->folder->entry.folder ? strdup(entry_name(entry).text) : NULL;
+
 	entry_unlink(entry);
 	entry_unname(entry);
 	entry->folder = NULL;
+	entry->former = former;
 }
 
 void entry_deinit(struct entry *entry)

@@ -39,9 +39,11 @@ struct registry;
 /* The name of something in a folder. */
 struct entry {
 	struct folder *folder; /* NULL: out of the tree */
-	char *former;	    /* out of the tree: the full name as it was; NULL: `name` */
-	char *name;	    /* entry_deinit() frees it; NULL: not named yet */
-	struct entry *next; /* in folder->names */
+	union {
+		struct entry *next; /* in folder->names */
+		char *former; /* out of the tree: the full name as it was; NULL: `name` */
+	};
+	char *name;	       /* entry_deinit() frees it; NULL: not named yet */
 	enum object_type type; /* of the struct that has this entry */
 	uint32_t place;	       /* in folder->entries */
 };

@@ -46,8 +46,9 @@ struct managed_totals {
 struct managed {
 	uint64_t size;
 	uint64_t page;
-	uint8_t attach; /* enum managed_attach */
-	bool counted;	/* in the totals, because the worker lives */
+	uint8_t attach;	     /* enum managed_attach */
+	bool counted;	     /* in the totals, because the worker lives */
+	struct work *parked; /* works that wait for the end of restoring */
 	uint32_t n_ranges, capacity;
 	uint32_t n_reserved; /* room for changes under way */
 	struct managed_range *ranges;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/def.h"
 #include "base/text.h"
 #include "model/allocation.h"
@@ -288,7 +289,7 @@ void entry_save(const struct entry *entry)
 struct records *entry_records(const struct entry *entry)
 {
 	if (entry->type == OBJECT_ALLOCATION)
-		return container_of(entry, struct allocation, entry)->records;
+		return container_of(entry, struct allocation, entry)->owner->records;
 	if (entry->type == OBJECT_FOLDER)
 		return container_of(entry, struct folder, entry)->records;
 	if (entry->type == OBJECT_MODULE)
@@ -300,7 +301,6 @@ struct records *entry_records(const struct entry *entry)
 
 int allocation_record_take(struct registry *registry, struct allocation *allocation)
 {
-	allocation->records = registry->records;
 	return records_take(registry->records, RECORD_ALLOCATION, &allocation->record);
 }
 
@@ -336,9 +336,9 @@ void allocation_to_record(const struct allocation *allocation,
 		.size = allocation->size,
 		.address = allocation->address,
 		.created_s = allocation->created_s,
-		.written_s = allocation->written_s,
+		.written_s = allocation->written_ns / NS_PER_S,
 		.zeros_from = zeros_owed_from(allocation),
-		.written_ns = allocation->written_ns,
+		.written_ns = (uint32_t)(allocation->written_ns % NS_PER_S),
 		.pointer_generation = allocation->pointer_generation,
 		.slot = allocation->slot,
 		.slot_generation = allocation->slot_generation,
@@ -354,9 +354,9 @@ void allocation_to_record(const struct allocation *allocation,
 		.block_generation = allocation->block_generation,
 		.folder = folder ? folder->record : 0,
 		.tag = allocation->tag_record,
-		.used_s = allocation->used_s,
-		.used_ns = allocation->used_ns,
-		.lifetime = allocation->lifetime_record,
+		.used_s = allocation->used_ns / NS_PER_S,
+		.used_ns = (uint32_t)(allocation->used_ns % NS_PER_S),
+		.lifetime = allocation->lifetime ? allocation->lifetime->record : 0,
 		.tensors = allocation->tensors ? allocation->tensors->record : 0,
 		.place = entry_place(&allocation->entry),
 		.origin = allocation->origin ? allocation->origin->record : 0,
@@ -372,18 +372,18 @@ int allocation_set_tag(struct allocation *allocation, const char *tag)
 	if (tag && !copy)
 		return -ENOMEM;
 	if (copy && allocation->record) {
-		text = record_text_add(allocation->records, copy, strlen(copy));
+		text = record_text_add(allocation->owner->records, copy, strlen(copy));
 		if (!text) {
 			free(copy);
 			return -ENOMEM;
 		}
 	}
 	/* The old text stays until no record names it. */
-	records_begin(allocation->records);
-	record_text_drop(allocation->records, allocation->tag_record);
+	records_begin(allocation->owner->records);
+	record_text_drop(allocation->owner->records, allocation->tag_record);
 	allocation->tag_record = text;
 	allocation_save(allocation);
-	records_end(allocation->records);
+	records_end(allocation->owner->records);
 	free(allocation->tag);
 	allocation->tag = copy;
 	return 0;
@@ -404,19 +404,22 @@ void allocation_save(const struct allocation *allocation)
 	if (!allocation->record || allocation->state == ALLOCATION_MAKING)
 		return;
 	allocation_to_record(allocation, &record);
-	records_save(allocation->records, RECORD_ALLOCATION, allocation->record, &record);
+	records_save(allocation->owner->records, RECORD_ALLOCATION, allocation->record,
+		     &record);
 }
 
 void allocation_save_used(const struct allocation *allocation)
 {
-	const uint64_t words[2] = { (uint64_t)allocation->used_s, allocation->used_ns };
+	const uint64_t words[2] = { (uint64_t)(allocation->used_ns / NS_PER_S),
+				    (uint64_t)(allocation->used_ns % NS_PER_S) };
 
 	_Static_assert(offsetof(struct allocation_record, lifetime) ==
 			       offsetof(struct allocation_record, used_s) + sizeof(words),
 		       "the words are two of the record");
 	if (allocation->record && allocation->state != ALLOCATION_MAKING &&
-	    !records_write(allocation->records, RECORD_ALLOCATION, allocation->record,
-			   offsetof(struct allocation_record, used_s), words, 2))
+	    !records_write(allocation->owner->records, RECORD_ALLOCATION,
+			   allocation->record, offsetof(struct allocation_record, used_s),
+			   words, 2))
 		allocation_save(allocation);
 }
 
@@ -424,11 +427,17 @@ void allocation_record_drop(struct allocation *allocation)
 {
 	if (!allocation->record)
 		return;
-	records_begin(allocation->records);
-	record_text_drop(allocation->records, allocation->tag_record);
-	records_drop(allocation->records, RECORD_ALLOCATION, allocation->record);
-	records_end(allocation->records);
+	records_begin(allocation->owner->records);
+	record_text_drop(allocation->owner->records, allocation->tag_record);
+	records_drop(allocation->owner->records, RECORD_ALLOCATION, allocation->record);
+	records_end(allocation->owner->records);
 	allocation->record = 0;
+}
+
+/* A record may say anything: sums may wrap. */
+static int64_t time_ns(int64_t s, uint32_t ns)
+{
+	return (int64_t)((uint64_t)s * (uint64_t)NS_PER_S + ns);
 }
 
 static void allocation_take_values(struct allocation *allocation,
@@ -438,10 +447,8 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->size = record->size;
 	allocation->address = record->address;
 	allocation->created_s = record->created_s;
-	allocation->written_s = record->written_s;
-	allocation->written_ns = record->written_ns;
-	allocation->used_s = record->used_s;
-	allocation->used_ns = record->used_ns;
+	allocation->written_ns = time_ns(record->written_s, record->written_ns);
+	allocation->used_ns = time_ns(record->used_s, record->used_ns);
 	allocation->zeros_from =
 		record->flags & RECORD_UNZEROED ? record->zeros_from : record->size;
 	allocation->pointer_generation = record->pointer_generation;
@@ -463,15 +470,14 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 {
 	_cleanup_text_ struct text tag = TEXT_INIT;
 
-	record_text_show(allocation->records, index, &tag);
+	record_text_show(allocation->owner->records, index, &tag);
 	allocation->tag_record = index;
 	if (!text_failed(&tag))
 		allocation->tag = take_ptr(tag.data);
 }
 
 /* Makes the struct, outside of the table and of folders. Returns: NULL: no memory. */
-static struct allocation *allocation_remake(struct registry *registry,
-					    struct owner *owner, uint32_t index,
+static struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 					    const struct allocation_record *record)
 {
 	struct allocation *allocation = calloc(1, sizeof(*allocation));
@@ -479,7 +485,6 @@ static struct allocation *allocation_remake(struct registry *registry,
 	if (!allocation)
 		return NULL;
 	allocation->owner = owner;
-	allocation->records = registry->records;
 	allocation->record = index;
 	allocation->entry.type = OBJECT_ALLOCATION;
 	allocation_take_values(allocation, record);
@@ -512,7 +517,7 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 
 	if (strlen(record->name) > OBJECT_NAME_MAX)
 		return -ENAMETOOLONG;
-	allocation = allocation_remake(registry, owner, index, record);
+	allocation = allocation_remake(owner, index, record);
 	if (!allocation)
 		return -ENOMEM;
 	/* No user gives a name that begins with a blank, and no two have one index. */

@@ -235,7 +235,7 @@ bool checkpoint_park(struct work *work)
 
 		if (!allocation->restoring)
 			continue;
-		LL_PREPEND2(allocation->parked, work, next_ready);
+		LL_PREPEND2(allocation->managed->parked, work, next_ready);
 		return true;
 	}
 	return false;

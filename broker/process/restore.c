@@ -38,7 +38,7 @@ static void restore_go_on(struct restore *restore);
 static struct work *allocation_resume(struct allocation *allocation)
 {
 	allocation->restoring = false;
-	return take_ptr(allocation->parked);
+	return take_ptr(allocation->managed->parked);
 }
 
 /* Returns: false when the new process has ended; nothing was changed then. */
