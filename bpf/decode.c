@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 static void field_set(struct field *field, bool is_number, const char *format, ...)
 	_printf_(3, 4);

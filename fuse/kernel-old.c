@@ -16,7 +16,6 @@
 #include "base/crash.h"
 #include "base/def.h"
 
-#include <errno.h>
 #include <linux/fuse.h>
 #include <string.h>
 #include <sys/uio.h>

@@ -5,12 +5,10 @@
 #include "base/text.h"
 #include "base/warning.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>

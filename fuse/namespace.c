@@ -8,12 +8,10 @@
  * checks the owner of the object: folders have no sticky bit, with which the kernel would
  * refuse without a sentence.
  */
-#include "base/def.h"
 #include "tree.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #define PERMISSIONS 0666
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "node_number.h"
 
-#include "base/def.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 
 #include "node.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #define COLUMN 29 /* of the help */

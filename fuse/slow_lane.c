@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "slow_lane.h"
 
-#include <errno.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>

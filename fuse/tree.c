@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #define KEEP_S	   3600.0

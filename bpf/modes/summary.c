@@ -8,7 +8,6 @@
 #include "modes/table.h"
 #include "modes/totals.h"
 #include "output.h"
-#include "process.h"
 
 #include "cuda/result.h"
 

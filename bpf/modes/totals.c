@@ -5,7 +5,6 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <string.h>
 
 /* All numbers of a call_stat have the same type, so that sums and differences are
  * loops. */

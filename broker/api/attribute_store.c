@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/attribute.h"
@@ -13,7 +12,6 @@
 #include "base/handle_table.h"
 #include "base/number.h"
 #include "base/refusal.h"
-#include "control/line.h"
 #include "control/verbs.h"
 #include "kernels/module_use.h"
 #include "memops/seal.h"

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "api/object_fail.h"
-#include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
 #include "control/line.h"

@@ -20,7 +20,6 @@
 #include "base/refusal.h"
 #include "control/line.h"
 #include "kernels/module_use.h"
-#include "memops/lease.h"
 #include "memops/release.h"
 #include "model/allocation.h"
 #include "model/journal.h"

@@ -33,7 +33,6 @@
 #include "model/save.h"
 #include "model/save_module.h"
 #include "model/save_stream.h"
-#include "model/shares.h"
 #include "process/broker.h"
 #include "process/processes.h"
 #include "record/records.h"

@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 #include "api/upload_class.h"
-#include "base/descriptor.h"
 #include "base/refusal.h"
 #include "base/workqueue.h"
 #include "memops/tensors.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/error_line.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -26,7 +26,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <string.h>
 
 extern char **environ;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The line of an allocation: parsing and checks. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/crash.h"

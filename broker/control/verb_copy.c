@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/number.h"
 #include "base/refusal.h"

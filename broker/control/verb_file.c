@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/number.h"
 #include "base/refusal.h"
 #include "control/command.h"
 #include "control/line.h"

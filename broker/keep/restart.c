@@ -9,7 +9,6 @@
  * with if the next program fails. The first socket is given away before anything ends: if
  * nobody takes the socket, the service ends as at a stop.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/def.h"

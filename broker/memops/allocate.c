@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/crash.h"
 #include "base/descriptor.h"
 #include "base/number.h"

@@ -32,7 +32,6 @@
 #include "model/registry.h"
 #include "model/shares.h"
 #include "op/op.h"
-#include "process/checkpoint.h"
 #include "process/file_process.h"
 #include "process/processes.h"
 

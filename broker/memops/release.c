@@ -8,7 +8,6 @@
  * after the other: the driver keeps memory that is mapped.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "base/crash.h"
 #include "base/workqueue.h"

@@ -2,7 +2,6 @@
 #include "memops/shut_off.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include <utlist.h>
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/def.h"
 #include "base/text.h"
 #include "model/folder.h"
 #include "model/module.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/def.h"
 #include "base/refusal.h"
 #include "model/access.h"
 #include "model/folder.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "op/op.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -22,7 +21,6 @@
 #include "model/registry.h"
 #include "model/shares.h"
 #include "model/stream.h"
-#include "op/interrupt.h"
 #include "op/zero.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"

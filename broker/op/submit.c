@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "base/warning.h"
 #include "cuda/result.h"

@@ -11,7 +11,6 @@
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/save.h"
-#include "model/shares.h"
 #include "model/stream.h"
 #include "op/op.h"
 #include "process/checkpoint.h"

@@ -3,7 +3,6 @@
 #include "process/worker_instance.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>

@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "base/def.h"

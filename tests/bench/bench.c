@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -9,8 +9,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define N_CLIENTS_MAX 64
 #define ROUND_S	      0.2

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "cuda/driver.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,8 +7,6 @@
 #include "bench.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define CALLS 300

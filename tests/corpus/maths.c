@@ -7,7 +7,6 @@
 #include "corpus.h"
 
 #include <math.h>
-#include <stdio.h>
 
 CORPUS(maths);
 

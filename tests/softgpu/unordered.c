@@ -5,7 +5,6 @@
  */
 #include "conform.h"
 
-#include "base/def.h"
 #include "ptx.h"
 
 SUITE(unordered);

@@ -6,7 +6,6 @@
 #include "compile.h"
 #include "mount.h"
 
-#include "base/number.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "guards.h"
 #include "command.h"
-#include "name.h"
 #include "verb.h"
 
 #include "base/def.h"
 #include "base/number.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

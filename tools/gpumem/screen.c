@@ -5,7 +5,6 @@
 
 #include "base/number.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #define SHRINKS 0.1 /* the part of the terminal that a long column keeps */
 

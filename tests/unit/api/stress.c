@@ -6,7 +6,6 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

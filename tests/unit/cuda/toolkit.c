@@ -10,7 +10,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <gpumem/driver.h>
-#include <string.h>
 
 #include "calls.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/folder.h"
-#include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
 #include "model/access.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/order.h"
 
-#include <string.h>
 
 #include "base/def.h"
 #include "unit/model/order_help.h"

@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "model/owner.h"

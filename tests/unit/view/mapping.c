@@ -3,7 +3,6 @@
  */
 #include "mapping.h"
 
-#include "kernel.h"
 #include "view.h"
 
 #include <criterion/criterion.h>

@@ -7,7 +7,6 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 
 TestSuite(node, .init = nodes_init);

@@ -9,7 +9,6 @@
 #include <criterion/new/assert.h>
 #include <grp.h>
 #include <linux/fuse.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static uid_t served[8];
