@@ -87,18 +87,23 @@ static void end(enum call_id call, int result)
 	end_at(call, STACK_TOP, result);
 }
 
+/* From the entry to the return, without an error. */
+static void call(enum call_id call, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	begin(call, a, b, c, d);
+	end(call, 0);
+}
+
 static void alloc(uint64_t address, uint64_t size)
 {
 	uint64_t out = address;
 
-	begin(CALL_cuMemAlloc_v2, (uintptr_t)&out, size, 0, 0);
-	end(CALL_cuMemAlloc_v2, 0);
+	call(CALL_cuMemAlloc_v2, (uintptr_t)&out, size, 0, 0);
 }
 
 static void release(uint64_t address)
 {
-	begin(CALL_cuMemFree_v2, address, 0, 0, 0);
-	end(CALL_cuMemFree_v2, 0);
+	call(CALL_cuMemFree_v2, address, 0, 0, 0);
 }
 
 /* ---- the ledger's figures ---- */
@@ -304,8 +309,7 @@ Test(ledger, a_pid_that_is_used_again_is_another_process)
 	alloc(0x1000, 64);
 	kernel_run(PID, PID, START + 1);
 	cr_expect_eq(process_now()->held[MEMORY_DEVICE], 0);
-	begin(CALL_cuMemFree_v2, 0x1000, 0, 0, 0);
-	end(CALL_cuMemFree_v2, 0);
+	call(CALL_cuMemFree_v2, 0x1000, 0, 0, 0);
 	cr_expect_eq(kernel_last.record.flags, RECORD_UNKNOWN);
 	alloc(0x1000, 512);
 	cr_expect_eq(process_now()->held[MEMORY_DEVICE], 512);
@@ -422,20 +426,17 @@ static void create(uint64_t handle, uint64_t size)
 {
 	uint64_t out = handle;
 
-	begin(CALL_cuMemCreate, (uintptr_t)&out, size, 0, 0);
-	end(CALL_cuMemCreate, 0);
+	call(CALL_cuMemCreate, (uintptr_t)&out, size, 0, 0);
 }
 
 static void map(uint64_t address, uint64_t size, uint64_t handle)
 {
-	begin(CALL_cuMemMap, address, size, 0, handle);
-	end(CALL_cuMemMap, 0);
+	call(CALL_cuMemMap, address, size, 0, handle);
 }
 
 static void unmap(uint64_t address, uint64_t size)
 {
-	begin(CALL_cuMemUnmap, address, size, 0, 0);
-	end(CALL_cuMemUnmap, 0);
+	call(CALL_cuMemUnmap, address, size, 0, 0);
 }
 
 static void release_handle(uint64_t handle, int result)
@@ -465,8 +466,7 @@ Test(ledger, a_handle_may_be_mapped_twice_and_retained)
 	create(7, 100);
 	map(0x1000, 100, 7);
 	map(0x2000, 100, 7);
-	begin(CALL_cuMemRetainAllocationHandle, (uintptr_t)&out, 0x2000, 0, 0);
-	end(CALL_cuMemRetainAllocationHandle, 0);
+	call(CALL_cuMemRetainAllocationHandle, (uintptr_t)&out, 0x2000, 0, 0);
 	release_handle(7, 0);
 	unmap(0x1000, 100);
 	unmap(0x2000, 100);
@@ -556,18 +556,14 @@ Test(ledger, a_child_of_what_is_followed_is_followed)
 
 Test(ledger, a_context_takes_only_its_own)
 {
-	begin(CALL_cuCtxSetCurrent, 0xc1, 0, 0, 0);
-	end(CALL_cuCtxSetCurrent, 0);
+	call(CALL_cuCtxSetCurrent, 0xc1, 0, 0, 0);
 	alloc(0x1000, 64);
-	begin(CALL_cuCtxPushCurrent_v2, 0xc2, 0, 0, 0);
-	end(CALL_cuCtxPushCurrent_v2, 0);
+	call(CALL_cuCtxPushCurrent_v2, 0xc2, 0, 0, 0);
 	alloc(0x2000, 32);
-	begin(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
-	end(CALL_cuCtxDestroy_v2, 0);
+	call(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
 	holds(MEMORY_DEVICE, 64, 1);
 	alloc(0x3000, 16); /* in the first context again */
-	begin(CALL_cuCtxDestroy_v2, 0xc1, 0, 0, 0);
-	end(CALL_cuCtxDestroy_v2, 0);
+	call(CALL_cuCtxDestroy_v2, 0xc1, 0, 0, 0);
 	holds(MEMORY_DEVICE, 0, 0);
 }
 
@@ -575,26 +571,22 @@ Test(ledger, memory_of_no_known_context_goes_with_the_only_one)
 {
 	uint64_t ctx = 0xc1;
 
-	begin(CALL_cuDevicePrimaryCtxRetain, (uintptr_t)&ctx, 0, 0, 0);
-	end(CALL_cuDevicePrimaryCtxRetain, 0);
+	call(CALL_cuDevicePrimaryCtxRetain, (uintptr_t)&ctx, 0, 0, 0);
 	alloc(0x1000, 64); /* the context was made current unseen */
-	begin(CALL_cuDevicePrimaryCtxReset_v2, 0, 0, 0, 0);
-	end(CALL_cuDevicePrimaryCtxReset_v2, 0);
+	call(CALL_cuDevicePrimaryCtxReset_v2, 0, 0, 0, 0);
 	holds(MEMORY_DEVICE, 0, 0);
 	alloc(0x1000, 64);
 	begin(CALL_cuCtxSetCurrent, 0xc2, 0, 0, 0); /* now there are two */
 	end(CALL_cuCtxSetCurrent, 0);
 	kernel_run(PID, PID + 1, START);
 	alloc(0x2000, 32);
-	begin(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
-	end(CALL_cuCtxDestroy_v2, 0);
+	call(CALL_cuCtxDestroy_v2, 0xc2, 0, 0, 0);
 	holds(MEMORY_DEVICE, 96, 2);
 }
 
 Test(ledger, a_failed_end_of_a_context_frees_nothing)
 {
-	begin(CALL_cuCtxSetCurrent, 0xc1, 0, 0, 0);
-	end(CALL_cuCtxSetCurrent, 0);
+	call(CALL_cuCtxSetCurrent, 0xc1, 0, 0, 0);
 	alloc(0x1000, 64);
 	begin(CALL_cuCtxDestroy_v2, 0xc1, 0, 0, 0);
 	end(CALL_cuCtxDestroy_v2, 201);
