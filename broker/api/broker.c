@@ -8,7 +8,7 @@
 #include "api/broker.h"
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
-#include "api/metrics.h"
+#include "api/line_times.h"
 #include "api/resume.h"
 #include "api/watch.h"
 #include "base/clock.h"
@@ -45,7 +45,7 @@ struct whole {
 	struct processes processes;
 	struct ops ops;
 	struct leases leases;
-	struct metrics metrics;
+	struct line_times line_times;
 	struct lifetimes lifetimes;
 };
 
@@ -147,7 +147,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes = &whole->processes;
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
-	broker->metrics = &whole->metrics;
+	broker->line_times = &whole->line_times;
 	broker->lifetimes = &whole->lifetimes;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
@@ -157,6 +157,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->processes->mover.staging.fd = -1;
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
 	leases_init(broker->leases);
+	line_times_init(broker->line_times);
 	broker->registry->user_names = user_names_new();
 	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
 	if (r == 0)

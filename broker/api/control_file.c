@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "api/metrics.h"
+#include "api/line_times.h"
 #include "base/clock.h"
 #include "base/workqueue.h"
 #include "control/command.h"
@@ -282,8 +282,8 @@ static void control_line_done(struct command *command, int error)
 	control->line_error = error;
 	control->line_began = command->completion.began;
 	control->line_pending = false;
-	metrics_add_line(control->broker->metrics, control->verb,
-			 clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
+	line_times_add(control->broker->line_times, control->verb,
+		       clock_ns(CLOCK_MONOTONIC) - control->line_started_ns);
 	text_deinit(&command->answer);
 	line_deinit(&command->line);
 	if (control->looping)

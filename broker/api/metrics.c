@@ -8,6 +8,7 @@
 
 #include <uthash.h>
 
+#include "api/line_times.h"
 #include "api/verb_table.h"
 #include "base/completion.h"
 #include "base/text.h"
@@ -21,16 +22,6 @@
 #include "model/shares.h"
 #include "process/broker.h"
 #include "process/processes.h"
-
-void metrics_add_line(struct metrics *metrics, const struct verb *verb, uint64_t ns)
-{
-	const struct verb *verbs;
-	size_t n;
-
-	verbs = verb_table(&n);
-	if (verb >= verbs && verb < verbs + n)
-		histogram_add(&metrics->lines[verb - verbs], ns);
-}
 
 /* ---- the figures, copied ---- */
 
@@ -459,7 +450,7 @@ static void print_histogram(const struct metric *metric, const char *verb,
 static void print_lines(const struct metric *metric, const struct reading *reading,
 			struct text *text)
 {
-	const struct metrics *metrics = reading->broker->metrics;
+	const struct line_times *times = reading->broker->line_times;
 	struct histogram histogram;
 	const struct verb *verbs;
 	size_t n;
@@ -467,7 +458,7 @@ static void print_lines(const struct metric *metric, const struct reading *readi
 	verbs = verb_table(&n);
 	assert(n <= VERBS_MAX);
 	for (size_t i = 0; i < n; i++) {
-		histogram_read(&metrics->lines[i], &histogram);
+		histogram_read(times->verbs[i], &histogram);
 		print_histogram(metric, verbs[i].name, &histogram, text);
 	}
 }

@@ -9,6 +9,7 @@
  */
 #include "api/resume.h"
 #include "api/broker.h"
+#include "api/line_times.h"
 #include "api/resume_private.h"
 #include "api/watch.h"
 
@@ -409,6 +410,8 @@ int broker_resume(struct broker *broker, struct keep *keep, struct text *why)
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == 0)
 		r = journal_keep_records(broker->journal, records);
+	if (r == 0)
+		r = line_times_keep_records(broker->line_times, records);
 	crash_point("resume: records are open");
 	if (r == 0 && old >= 0)
 		resume_restarts(broker->processes, records);

@@ -23,7 +23,7 @@ struct broker {
 	struct processes *processes; /* process/processes.h */
 	struct ops *ops;	     /* op/op.h */
 	struct leases *leases;	     /* memops/lease.h */
-	struct metrics *metrics;     /* api/metrics.h */
+	struct line_times *line_times; /* api/line_times.h */
 	struct lifetimes *lifetimes; /* memops/lifetime.h */
 	struct limits_file
 		*limits_file; /* api/limits_file.h; NULL: limits are not kept */

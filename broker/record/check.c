@@ -286,6 +286,15 @@ static int check_origin(const struct check *check, const void *record)
 	return origin->cgroup ? 0 : damaged(check, "has no cgroup");
 }
 
+static int check_times(const struct check *check, const void *record)
+{
+	const struct times_record *times = record;
+
+	return is_string(times->verb, sizeof(times->verb)) && times->verb[0]
+		       ? 0
+		       : damaged(check, "has no verb");
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -306,6 +315,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_STREAM] = check_stream,
 		[RECORD_TENSORS] = check_tensors,
 		[RECORD_ORIGIN] = check_origin,
+		[RECORD_TIMES] = check_times,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {

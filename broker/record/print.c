@@ -169,6 +169,13 @@ static void print_meter(const void *record, struct text *text)
 		text_printf(text, "uid %u", meter->uid);
 }
 
+static void print_times(const void *record, struct text *text)
+{
+	const struct times_record *times = record;
+
+	text_printf(text, "of lines of %s", times->verb);
+}
+
 /*
  * Texts are shown with the records that name them, and records of events are made in
  * advance.
@@ -199,6 +206,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_STREAM] = print_stream,
 		[RECORD_TENSORS] = print_tensors,
 		[RECORD_ORIGIN] = print_origin,
+		[RECORD_TIMES] = print_times,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

@@ -36,6 +36,7 @@ const struct record_layout record_layouts[N_RECORD_TYPES] = {
 	[RECORD_STREAM] = { "stream", sizeof(struct stream_record), 1u << 20 },
 	[RECORD_TENSORS] = { "tensors", sizeof(struct tensors_record), 1u << 20 },
 	[RECORD_ORIGIN] = { "origin", sizeof(struct origin_record), 1u << 20 },
+	[RECORD_TIMES] = { "times", sizeof(struct times_record), 1u << 10 },
 };
 
 /*

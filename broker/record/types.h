@@ -20,6 +20,7 @@
 #define RECORD_EVENT_BYTES	     512
 #define RECORD_TEXT_BYTES	     52
 #define RECORD_METER_WORDS	     1536
+#define RECORD_TIMES_WORDS	     32
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -39,6 +40,7 @@ enum record_type {
 	RECORD_STREAM,
 	RECORD_TENSORS,
 	RECORD_ORIGIN,
+	RECORD_TIMES,
 	N_RECORD_TYPES,
 };
 
@@ -296,4 +298,11 @@ struct origin_record {
 	struct record_head head;
 	uint32_t owner;	 /* uid */
 	uint32_t cgroup; /* record/texts.h */
+};
+
+/* Times of the lines of a verb, counted in place (api/line_times.h). */
+struct times_record {
+	struct record_head head;
+	char verb[24];
+	uint64_t words[RECORD_TIMES_WORDS];
 };

@@ -124,6 +124,11 @@ static uint32_t add_origin(struct records *records, uint32_t i)
 			.cgroup = record_text_add(records, cgroup, sizeof(cgroup) - 1) });
 }
 
+static void add_times(struct records *records)
+{
+	add(records, RECORD_TIMES, &(struct times_record){ .verb = "fill" });
+}
+
 /* The default stream of an owner, and one with a failure. */
 static void add_streams(struct records *records, uint32_t i)
 {
@@ -190,6 +195,8 @@ static struct records *good_records(void)
 	for (uint32_t i = 0; i < 2; i++) {
 		add_modules(records, i);
 		add_streams(records, i);
+		if (i == 0)
+			add_times(records);
 	}
 	leave_redo(records);
 	return records;

@@ -489,4 +489,20 @@ test_tensors_that_are_being_written_are_an_error()
 	end
 }
 
+# For `metrics`: a scraper sees no counter begin anew.
+test_times_of_lines_go_on_in_the_next_broker()
+{
+	local before
+	keep
+	say alloc 'x 2M'
+	say fill 'x u8:1'
+	before=$(grep '^gpumem_control_line_seconds' "$O/metrics")
+	like "$before" 'count\{verb="fill"\} 1'
+	die
+	diff <(grep '^gpumem_control_line_seconds' "$O/metrics") - <<<"$before"
+	say fill 'x u8:2'
+	like "$(<"$O/metrics")" 'line_seconds_count\{verb="fill"\} 2'
+	end
+}
+
 main "$@"
