@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <gpumem/lease.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <string.h>
 
@@ -161,6 +162,8 @@ static void lease_poll(struct file *file, fuse_req_t req, struct fuse_pollhandle
 	struct lease_file *lease = container_of(file, struct lease_file, file);
 	struct fuse_pollhandle *old = NULL;
 	unsigned int events = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+	const struct fuse_in_header *header = transport_request();
+	const struct fuse_poll_in *asked = (const void *)(header + 1);
 
 	pthread_mutex_lock(&lease->lock);
 	if (handle) {
@@ -170,6 +173,9 @@ static void lease_poll(struct file *file, fuse_req_t req, struct fuse_pollhandle
 	pthread_mutex_unlock(&lease->lock);
 	if (old)
 		fuse_pollhandle_destroy(old);
+	/* libfuse keeps the number in the handle to itself. */
+	if (handle)
+		broker_lease_note_poll(lease->lease, asked->kh);
 	if (broker_lease_changed(lease->lease))
 		events |= POLLPRI;
 	fuse_reply_poll(req, events);
@@ -259,6 +265,21 @@ void file_lease_close_unanswered(struct view *view, uint64_t unique)
 	file_free(found, NULL);
 }
 
+/* Whoever waits asks this broker anew; the last one would have woken them. */
+static void wake_poll(struct view *view, uint64_t number)
+{
+	const struct {
+		struct fuse_out_header header;
+		struct fuse_notify_poll_wakeup_out wakeup;
+	} answer = {
+		.header = { .len = sizeof(answer), .error = FUSE_NOTIFY_POLL },
+		.wakeup = { .kh = number },
+	};
+	ssize_t sent = write(fuse_session_fd(view->session), &answer, sizeof(answer));
+
+	(void)sent; /* nobody waits any more */
+}
+
 int file_lease_resume(struct view *view)
 {
 	struct lease_name name;
@@ -274,6 +295,8 @@ int file_lease_resume(struct view *view)
 		lease_file_init(lease, name.unique);
 		lease->lease = left;
 		broker_lease_resume(left, waker_wake, &lease->waker);
+		if (name.poll)
+			wake_poll(view, name.poll);
 	}
 	return 0;
 }

@@ -102,6 +102,13 @@ static _Thread_local int device; /* the descriptor of requests */
 static _Thread_local uint64_t
 	unique; /* of the request, with a bit of its own when again */
 
+static _Thread_local const void *asked;
+
+const void *transport_request(void)
+{
+	return asked;
+}
+
 bool transport_is_awaited(void)
 {
 	struct pollfd requests = { .fd = device, .events = POLLIN };
@@ -256,6 +263,7 @@ static bool look_after(void *userdata)
 static void handle(struct transport *transport, const struct fuse_buf *request)
 {
 	unique = ((const struct fuse_in_header *)request->mem)->unique;
+	asked = request->mem;
 	kernel_look(request);
 	if (transport->look && transport->look(transport->userdata, request))
 		return;

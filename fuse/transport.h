@@ -50,6 +50,9 @@ bool transport_is_awaited(void);
 uint64_t transport_unique(void);
 bool transport_is_again(void);
 
+/* What the kernel asked this thread, header and all. */
+const void *transport_request(void);
+
 /* The buffer with this thread's request; NULL when no memory was left for a buffer that a
  * handler could keep. */
 struct buffer *transport_buffer(void);

@@ -60,7 +60,10 @@ void lease_unref(struct lease *lease)
 /* Tells the program to read again. Under registry.lock. */
 static void lease_notify(struct lease *lease)
 {
-	lease->changed = true;
+	if (!lease->changed) {
+		lease->changed = true;
+		lease_save(lease);
+	}
 	if (!lease->closed && lease->wake)
 		lease->wake(lease->userdata);
 }
@@ -207,7 +210,11 @@ static int lease_begin(struct lease *lease, struct allocation *allocation,
 
 void lease_save(const struct lease *lease)
 {
-	struct lease_record record = {
+	struct lease_record record;
+
+	if (!lease->allocation || lease->closed)
+		return;
+	record = (struct lease_record){
 		.id = lease->id,
 		.since_s = lease->since_s,
 		.file = lease->file,
@@ -218,6 +225,9 @@ void lease_save(const struct lease *lease)
 		.unique = lease->unique,
 		.write = lease->write,
 		.granted = lease->granted,
+		.read = !lease->changed,
+		.held = lease->held != NULL,
+		.poll = lease->poll,
 	};
 
 	memcpy(record.secret, lease->secret, sizeof(record.secret));
@@ -245,7 +255,9 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 	lease->since_s = record->since_s;
 	lease->file = record->file;
 	lease->unique = record->unique;
-	lease->changed = true; /* its hold has ended, and a change may be unread */
+	lease->poll = record->poll;
+	/* The hold ended with the last broker. */
+	lease->changed = !record->read || record->held;
 	lease->n_refs = 1;
 	memcpy(lease->secret, record->secret, sizeof(lease->secret));
 	share_restore(user, SHARE_LEASES, 1);
@@ -267,7 +279,7 @@ struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_na
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!lease)
 		return NULL;
-	*ret_name = (struct lease_name){ lease->file, lease->unique };
+	*ret_name = (struct lease_name){ lease->file, lease->unique, lease->poll };
 	*ret_uid = lease->uid;
 	return lease;
 }
@@ -516,8 +528,10 @@ void leases_end_holds(struct broker *broker, uid_t uid)
 	pthread_mutex_lock(&broker->registry->lock);
 	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
 		held = lease->uid == uid ? take_ptr(lease->held) : NULL;
-		if (held)
+		if (held) {
+			lease_save(lease);
 			op_push_ready(&holds, held);
+		}
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	holds_end(holds);

@@ -23,6 +23,7 @@ struct token;
 struct lease_name {
 	uint64_t file;	 /* the number that the kernel has for it */
 	uint64_t unique; /* of the request that opened it */
+	uint64_t poll;	 /* the kernel's number of it for poll(2); 0: not yet known */
 };
 
 /*
@@ -68,6 +69,9 @@ void broker_lease_write(struct lease *lease, const struct caller *caller,
 
 /* Whether state, name or generation have changed since the last read began. */
 bool broker_lease_changed(struct lease *lease);
+
+/* The next broker wakes those who wait in poll(2). */
+void broker_lease_note_poll(struct lease *lease, uint64_t poll);
 
 /* Ends the lease; wake is not running and not called any more. Takes NULL. */
 struct lease *broker_lease_close(struct lease *lease);

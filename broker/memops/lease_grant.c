@@ -127,8 +127,7 @@ static void grant_finish(struct op *op)
 	pthread_mutex_lock(&broker->registry->lock);
 	if (!op->error && !lease->granted) {
 		lease->granted = true;
-		if (lease->allocation && !lease->closed)
-			lease_save(lease);
+		lease_save(lease);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (wait && op->error)
@@ -182,7 +181,10 @@ void broker_lease_read(struct lease *lease, struct completion *wait)
 	const struct allocation *allocation;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	lease->changed = false;
+	if (lease->changed) {
+		lease->changed = false;
+		lease_save(lease);
+	}
 	allocation = lease->allocation;
 	/*
 	 * During a hold no new grant is needed; a grant would be queued behind the hold.
@@ -205,6 +207,16 @@ bool broker_lease_changed(struct lease *lease)
 	return changed;
 }
 
+void broker_lease_note_poll(struct lease *lease, uint64_t poll)
+{
+	pthread_mutex_lock(&lease->broker->registry->lock);
+	if (lease->poll != poll) {
+		lease->poll = poll;
+		lease_save(lease);
+	}
+	pthread_mutex_unlock(&lease->broker->registry->lock);
+}
+
 /* ---- holding ---- */
 
 /* The hold's turn has come. Without a waiting program the hold is dropped. */
@@ -219,8 +231,10 @@ static void hold_run(struct op *op)
 	ending = !lease->allocation;
 	if (!ending)
 		wait = completion_take(&op->completion);
-	if (wait)
+	if (wait) {
 		lease->held = op;
+		lease_save(lease);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (wait)
 		wait->done(wait, 0, NULL, 0);
@@ -334,6 +348,8 @@ void broker_lease_hold(struct lease *lease, const struct caller *caller, uint32_
 		return;
 	}
 	held = r == 0 ? take_ptr(lease->held) : NULL;
+	if (held)
+		lease_save(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r < 0)
 		lease_fail(broker, caller, name, refusal.error, refusal.sentence);

@@ -27,6 +27,7 @@ struct lease {
 	int64_t since_s;
 	uint32_t record;       /* for the next broker; 0: none */
 	uint64_t file, unique; /* broker_lease_open() */
+	uint64_t poll;	       /* broker_lease_note_poll() */
 	struct owner *user;    /* opened the lease; counted there */
 	uint8_t secret[TICKET_BYTES];
 
@@ -46,7 +47,7 @@ struct lease {
 /* As in the text of a lease: `none`, `r`, `w`. */
 const char *hold_name(enum gpumem_hold hold);
 
-/* Saves the lease for the next broker. Under registry.lock. */
+/* Saves an open lease for the next broker; does nothing else. Under registry.lock. */
 void lease_save(const struct lease *lease);
 
 /* Drops a reference. Under registry.lock. */

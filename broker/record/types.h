@@ -175,7 +175,10 @@ struct lease_record {
 	uint8_t write;
 	uint8_t granted;
 	uint8_t secret[16];
-	uint8_t reserved[6];
+	uint8_t read; /* since the last change of its text */
+	uint8_t held;
+	uint8_t reserved[4];
+	uint64_t poll; /* the kernel's number of the file for poll(2); 0: none */
 };
 
 /*

@@ -274,6 +274,33 @@ test_a_lease_has_something_new_to_read_in_the_next_broker()
 	end
 }
 
+# Nothing has changed: it waits. The next broker tells of what changes there.
+test_a_poll_of_a_lease_goes_on_in_the_next_broker()
+{
+	local waiter
+	keep
+	say alloc 'x 2M'
+	: >"$T/said"
+	py "$O/allocations/x/lease" >"$T/said" <<-'EOF' &
+		lease = os.open(sys.argv[1], os.O_RDONLY)
+		poll = select.poll()
+		poll.register(lease, select.POLLPRI)
+		os.read(lease, 4096)
+		print(os.getpid(), flush=True)
+		while not (events := poll.poll(60000)): pass
+		print(bool(events[0][1] & select.POLLPRI), "state freed" in os.pread(lease, 4096, 0).decode())
+	EOF
+	waiter=$!
+	eventually "grep -q '^7 ' \"/proc/\$(<'$T/said')/syscall\""
+	die
+	die
+	is "$(wc -l <"$T/said")" 1
+	rmdir "$O/allocations/x"
+	wait $waiter
+	is "$(tail -n 1 "$T/said")" 'True True'
+	end
+}
+
 test_a_line_under_way_is_an_error_and_is_not_done_twice()
 {
 	local first second waiting status=0

@@ -177,6 +177,12 @@ bool broker_lease_changed(struct lease *lease)
 	return false;
 }
 
+void broker_lease_note_poll(struct lease *lease, uint64_t poll)
+{
+	(void)lease;
+	(void)poll;
+}
+
 struct lease *broker_lease_close(struct lease *lease)
 {
 	(void)lease;
