@@ -88,7 +88,7 @@ static bool is_planned(uint64_t point)
 
 void crash_point(const char *where)
 {
-	uint64_t point;
+	uint64_t point, every;
 
 	if (crash_hook)
 		crash_hook();
@@ -102,9 +102,11 @@ void crash_point(const char *where)
 			die(where, false);
 		return;
 	}
-	if (!plan->every)
+	/* A test changes it. */
+	every = __atomic_load_n(&plan->every, __ATOMIC_RELAXED);
+	if (!every)
 		return;
-	if (__atomic_add_fetch(&n_served, 1, __ATOMIC_RELAXED) % plan->every == 0)
+	if (__atomic_add_fetch(&n_served, 1, __ATOMIC_RELAXED) % every == 0)
 		__atomic_store_n(&is_due, true, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&is_due, __ATOMIC_RELAXED) &&
 	    !__atomic_load_n(&n_held, __ATOMIC_SEQ_CST))

@@ -551,7 +551,9 @@ test_a_fault_of_a_worker_does_not_hurt_a_lease()
 	is "$(ask 'poke 1 5 7')" 'ok 7'
 	refused EFAULT ILLEGAL_ADDRESS 'echo "w wild grid=1 block=1" >control/launch'
 	is "$(ask 'peek 1 5')" 'ok 7'
+	undying
 	kill -KILL "$(value_of status mover)"
+	dying
 	is "$(ask 'poke 1 6 8')" 'ok 8'
 	is "$(od -A n -t u1 -j 5 -N 2 allocations/x/data | tr -s ' ')" ' 7 8'
 	echo 1 >owners/$UID/reset

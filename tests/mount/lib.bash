@@ -271,6 +271,21 @@ crash_deaths()
 	od -A n -t u8 -j 80 -N 8 "$1/plan" | tr -d ' '
 }
 
+# undying: from here to `dying`, or to the end of the case, the topic's broker does not kill
+# itself: for what a case does with the process of a worker, which ends with its broker.
+undying()
+{
+	[ -n "${GPUMEM_CRASH_EVERY-}" ] || return 0
+	GPUMEM_CRASH_EVERY=0 crash_plan "$T/main"
+	cat "$M/version" >/dev/null
+	eventually "[ -n \"\$(workers_of '$T/main' mover)\" ]"
+}
+
+dying()
+{
+	[ -z "${GPUMEM_CRASH_EVERY-}" ] || crash_plan "$T/main"
+}
+
 # broker_start FOLDER OPTION...: starts a broker on FOLDER/mnt and returns once the mount
 # answers. FOLDER/stderr has the broker's messages, FOLDER/pid its process, FOLDER/session
 # its session, and FOLDER/status, after the end, its exit status.
@@ -492,6 +507,7 @@ run_topic()
 		{ echo "Bail out! $(tr '\n' ' ' <"$T/said")"; exit 1; }
 	echo "1..$(($(cases | wc -l) + 1))"
 	for name in $(cases); do
+		dying
 		timeout -k 5 "$case_limit" bash "$topic_file" --case "$name" >"$T/said" 2>&1 </dev/null
 		status=$?
 		(is_silent "$T/main" && timeout "$sweep_limit" bash "$topic_file" --sweep) >>"$T/said" 2>&1 ||

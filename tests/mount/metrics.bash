@@ -173,6 +173,7 @@ test_a_mover_that_dies_counts()
 	local before
 	echo 'x 4K' >control/alloc
 	before=$(figure gpumem_mover_restarts_total)
+	undying
 	kill -KILL "$(value_of status mover)"
 	eventually '[ "$(figure gpumem_mover_restarts_total)" = $((before + 1)) ]'
 }

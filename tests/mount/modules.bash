@@ -377,11 +377,13 @@ test_modules_outlive_their_worker()
 {
 	local worker before file
 	file=owners/$(id -u)/worker
+	undying
 	module m f
 	worker=$(<"$file")
 	before=$(<modules/m/functions/f/attributes)
 	kill -KILL "$worker"
 	eventually "[ \"\$(<$file)\" != $worker ]"
+	dying
 	is "$(<modules/m/state)" loaded
 	is "$(<modules/m/functions/f/attributes)" "$before"
 	is "$(<modules/m/functions/f/params)" $'0 0 4\n1 4 4\n2 8 8\n3 16 1\n4 24 8'

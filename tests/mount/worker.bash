@@ -42,9 +42,11 @@ test_durable_memory_survives_the_mover()
 	may_kill
 	echo 'x 3000000' >control/alloc
 	yes | head -c 3000000 >allocations/x/data
+	undying
 	before=$(mover)
 	kill -KILL $before
 	eventually "[ -n \"\$(mover)\" ] && [ \"\$(mover)\" != $before ]"
+	dying
 	cmp allocations/x/data <(yes | head -c 3000000)
 	echo 'x u8:1' >control/fill
 	is "$(od -A n -t u1 -N 1 allocations/x/data | xargs)" 1
@@ -56,7 +58,9 @@ test_address_and_bytes_stay_when_the_mover_starts_again()
 	may_kill
 	echo 'x 4M' >control/alloc
 	address=$(<allocations/x/address)
+	undying
 	kill -KILL $(mover)
+	dying
 	is_zero allocations/x/data
 	is "$(<allocations/x/address)" "$address"
 }
@@ -66,6 +70,7 @@ test_a_transfer_during_which_the_mover_dies_is_eio_or_done()
 	local reader status=0
 	may_kill
 	echo 'x 4M' >control/alloc
+	undying
 	slow 30s
 	cat allocations/x/data >"$T/read" 2>"$T/said" &
 	reader=$!

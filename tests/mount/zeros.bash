@@ -131,6 +131,7 @@ test_a_copy_between_what_can_not_be_mapped_leaves_zeros()
 	echo 'a 4M' >control/alloc
 	is_zero allocations/a/data
 	truncated x
+	undying
 	mover=$(mover)
 	kill -KILL "$mover"
 	eventually "[ \"\$(mover)\" != $mover ] && [ -n \"\$(mover)\" ]"
@@ -147,6 +148,7 @@ test_a_copy_from_what_could_not_be_zeroed_leaves_zeros()
 	needs_software 'go wrong'
 	truncated a
 	truncated x
+	undying
 	mover=$(mover)
 	inject 'fail=cuMemsetD8Async@1=CUDA_ERROR_INVALID_VALUE'
 	stop "$mover"
