@@ -168,6 +168,8 @@ def test_names_may_have_folders():
         gpumem.map("a/b/x")
     with raises(errno.ENOENT, "is not the name of an allocation"):
         gpumem.map("a/../y")
+    with raises(errno.ENOENT, "allocations/a/b: No such file"):
+        gpumem.Mount().look("a/b")
     assert [a.name for a in gpumem.ls()] == ["y"]
 
 

@@ -2,6 +2,8 @@
 """Tensors, loading and publishing in Python, on a real mount: tensors.py NAME runs test_NAME,
 as cases.py does."""
 
+import builtins
+import ctypes
 import errno
 import json
 import os
@@ -651,6 +653,65 @@ def test_the_word_of_another_user_is_not_taken():
         os.chown(path, 4001, -1)  # could have written other bytes into the file, too
         with gpumem.load(path, "llama", kind="host") as m:
             same(numpy, arrays_of(numpy, m), model(numpy))
+
+
+class exchanged:
+    """with exchanged(a, b, n): after n calls that look at a path two folders have each
+    other's name, as if their owner had been that fast."""
+
+    def __init__(self, a, b, n):
+        self.paths, self.left = [os.fsencode(os.path.abspath(path)) for path in (a, b)], n
+        self.places = [(os, "stat"), (os, "open"), (builtins, "open"), (os, "listdir")]
+        self.swap = ctypes.CDLL(None, use_errno=True).renameat2
+
+    def __enter__(self):
+        self.real = [getattr(module, name) for module, name in self.places]
+        for (module, name), real in zip(self.places, self.real):
+            setattr(module, name, self.then(real))
+
+    def then(self, real):
+        def call(*arguments, **keys):
+            result = real(*arguments, **keys)
+            self.left -= 1
+            if self.left == 0:
+                there, here = self.paths
+                if self.swap(-100, there, -100, here, 2):  # RENAME_EXCHANGE
+                    raise OSError(ctypes.get_errno(), "renameat2")
+            return result
+
+        return call
+
+    def __exit__(self, *_exception):
+        for (module, name), real in zip(self.places, self.real):
+            setattr(module, name, real)
+
+
+def test_the_owner_of_an_allocation_is_never_that_of_another():
+    if os.getuid() != 0:
+        raise skip("needs root: several users")
+    owners = {}
+    for folder, uid in (("team", 0), ("team2", 4001)):
+        os.mkdir(f"allocations/{folder}")
+        gpumem.alloc(f"{folder}/llama", 4096, kind="host", mode="644")
+        with open(f"allocations/{folder}/llama/tensors", "wb", buffering=0) as file:
+            file.write(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"__metadata__":{"of":"%d"}}' % uid)
+        with open(f"allocations/{folder}/llama/owner", "w") as file:
+            file.write(str(uid))
+        owners[int(read(f"allocations/{folder}/llama/id"))] = uid
+    mount = gpumem.Mount()
+    folders = "allocations/team", "allocations/team2"
+    wrong = []
+    for n in range(1, 9):
+        with exchanged(*folders, n):
+            found = gpumem._load.find(mount, "team/llama")
+        if not found.owner == owners[found.id] == int(found.table.metadata["of"]):
+            wrong.append(("find", n, found))
+        with exchanged(*folders, n):
+            looked = [mount.look("team/llama")]
+        with exchanged(*folders, n):
+            looked += mount.ls()
+        wrong += [(n, a) for a in looked if a.owner != owners[int(a.status["id"])]]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def raises_eacces(path):

@@ -25,6 +25,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
 
 from . import _tensors
 from ._dtype import SIZES
+from ._folder import Folder, is_allocation
 from ._library import Error
 from ._map import Map
 from ._mount import Mount, Path, _use, command_again
@@ -151,6 +152,19 @@ class Published(NamedTuple):
         return self.sealed and bool(self.table.tensors)
 
 
+def _published(name: str, folder: Folder) -> Published:
+    status = folder.status()
+    on, size = status["device"], int(status["size_bytes"])
+    return Published(
+        id=int(status["id"]),
+        owner=int(status["owner"]),
+        kind=status["kind"],
+        device=None if on == "none" else int(on),
+        sealed=status["sealed"] == "1",
+        table=_tensors.parse_of(name, folder.read("tensors"), size),
+    )
+
+
 def find(mount: Mount, name: str) -> Optional[Published]:
     """What is published as the name; None: nothing is there.
 
@@ -159,34 +173,31 @@ def find(mount: Mount, name: str) -> Optional[Published]:
     part = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
     if not re.fullmatch(rf"({part}/){{0,8}}{part}", name):
         raise Error(errno.EINVAL, f"{name!r} is not the name of an allocation")
-    folder = f"{mount.path}/allocations/{name}"
+    path = f"{mount.path}/allocations/{name}"
     for _ in range(100):
-        owner = None
         try:
-            owner = os.stat(folder).st_uid
-            with builtins.open(f"{folder}/status") as file:
-                status = dict(line.rstrip("\n").split(" ", 1) for line in file)
-            id, on = int(status["id"]), status["device"]
-            return Published(
-                id,
-                owner,
-                kind=status["kind"],
-                device=None if on == "none" else int(on),
-                sealed=status["sealed"] == "1",
-                table=_tensors.read(mount.path, name, id, int(status["size_bytes"])),
-            )
+            folder = Folder(path)
         except FileNotFoundError:
             return None
-        except PermissionError:
-            raise Error(
-                errno.EACCES, f"{name} is there already, and belongs to uid {owner}: not for reading"
-            ) from None
         except OSError as error:
-            if error.errno == errno.ESTALE:
-                continue  # freed or replaced meanwhile: look again
-            if isinstance(error, Error):
-                raise
-            raise Error(error.errno, f"{folder}: {error.strerror}") from None
+            raise Error(error.errno, f"{path}: {error.strerror}") from None
+        with folder:
+            try:
+                if not is_allocation(folder.stat()):
+                    return None
+                return _published(name, folder)
+            except PermissionError:
+                owner = folder.stat().st_uid
+                raise Error(
+                    errno.EACCES,
+                    f"{name} is there already, and belongs to uid {owner}: not for reading",
+                ) from None
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ESTALE):
+                    continue  # freed or replaced meanwhile: look again
+                if isinstance(error, Error):
+                    raise
+                raise Error(error.errno, f"{path}: {error.strerror}") from None
     raise Error(errno.EAGAIN, f"{name} is replaced again and again")
 
 

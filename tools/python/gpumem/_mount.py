@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import dataclasses
 import errno
@@ -11,15 +12,14 @@ import os
 import threading
 from collections.abc import Callable
 from ctypes import byref, c_void_p
-from typing import Optional, TypeVar, Union
+from typing import Iterator, Optional, Union
 
+from ._folder import Folder, is_allocation
 from ._library import ANY_ADDRESS, REGISTER, WRITE, Error, check, library, text
 from ._map import Map
 
 Path = Union[str, "os.PathLike[str]"]
 Size = Union[int, str]  # bytes, or as the broker reads it: "64M", "1000xf32"
-
-_T = TypeVar("_T")
 
 _ANSWER_MAX = 1 << 20
 
@@ -45,7 +45,7 @@ def _allocation(name: str, at: os.stat_result, status: dict[str, str]) -> Alloca
     return Allocation(
         name=name,
         size=int(known.get("size_bytes", at.st_size)),
-        owner=at.st_uid,
+        owner=int(known.get("owner", at.st_uid)),
         mode=at.st_mode & 0o666,
         kind=known.get("kind"),
         device=int(known["device"]) if "device" in known else None,
@@ -56,21 +56,23 @@ def _allocation(name: str, at: os.stat_result, status: dict[str, str]) -> Alloca
     )
 
 
-def _opened(function: Callable[[str], _T], path: str) -> _T:
-    """The result of a function of os; an error becomes a gpumem.Error."""
+def _status(folder: Folder) -> dict[str, str]:
+    """The keys of an allocation's status; empty if the caller may not read it."""
     try:
-        return function(path)
-    except OSError as error:
-        raise Error(error.errno, f"{path}: {error.strerror}") from None
-
-
-def _status(path: str) -> dict[str, str]:
-    """The keys of a status file; empty if the caller may not read it."""
-    try:
-        with builtins.open(path, encoding="utf-8", errors="replace") as file:
-            return dict(line.rstrip("\n").split(" ", 1) for line in file)
+        return folder.status()
     except PermissionError:
         return {}
+
+
+@contextlib.contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    """An error of the system becomes a gpumem.Error."""
+    try:
+        yield
+    except Error:
+        raise
+    except OSError as error:
+        raise Error(error.errno, f"{path}: {error.strerror}") from None
 
 
 def _word(value: object) -> str:
@@ -184,7 +186,9 @@ class Mount:
             line.split(" ", 1)
             for line in self.command("control/alloc", " ".join(words)).splitlines()
         )
-        return _allocation(name, _opened(os.stat, f"{self.path}/allocations/{name}"), status)
+        path = f"{self.path}/allocations/{name}"
+        with _errors_of(path):
+            return _allocation(name, os.stat(path), status)
 
     def free(self, name: str) -> None:
         """As gpumem.free()."""
@@ -192,8 +196,9 @@ class Mount:
 
     def look(self, name: str) -> Allocation:
         """The allocation of this name, as of now."""
-        folder = f"{self.path}/allocations/{name}"
-        return _allocation(name, _opened(os.stat, folder), _opened(_status, f"{folder}/status"))
+        path = f"{self.path}/allocations/{name}"
+        with _errors_of(path), Folder(path) as folder:
+            return _allocation(name, folder.stat(), _status(folder))
 
     def ls(self) -> list[Allocation]:
         """As gpumem.ls()."""
@@ -204,19 +209,22 @@ class Mount:
         """The allocations in a folder, `` or `a/`, and in the folders in it."""
         folder = f"{self.path}/allocations"
         found = []
-        for name in sorted(_opened(os.listdir, f"{folder}/{inside}")):
+        with _errors_of(f"{folder}/{inside}"):
+            names = sorted(os.listdir(f"{folder}/{inside}"))
+        for name in names:
             name = inside + name
+            path = f"{folder}/{name}"
             try:
-                at = os.stat(f"{folder}/{name}")
-                # A folder has size 0, an allocation 1 byte at least.
-                if at.st_size:
-                    found.append(_allocation(name, at, _status(f"{folder}/{name}/status")))
-                elif os.access(f"{folder}/{name}", os.R_OK | os.X_OK):
-                    found += self._ls(f"{name}/")
-            except OSError as error:
+                with _errors_of(path), Folder(path) as opened:
+                    at = opened.stat()
+                    if is_allocation(at):
+                        found.append(_allocation(name, at, _status(opened)))
+                    elif os.access(path, os.R_OK | os.X_OK):
+                        found += self._ls(f"{name}/")
+            except Error as error:
                 # It may have been freed since listdir().
                 if error.errno not in (errno.ENOENT, errno.ESTALE):
-                    raise Error(error.errno, f"{folder}/{name}: {error.strerror}") from None
+                    raise
         return found
 
     def map(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._array import Array, contiguous, make, span, torch_dtype
 from ._dtype import SIZES, find
+from ._folder import Folder
 from ._library import Error
 
 if TYPE_CHECKING:
@@ -107,31 +108,27 @@ def text(tensors: Table[str, Tensor], metadata: Table[str, str]) -> bytes:
 
 def read(mount: str, name: str, id: int, size: int) -> Tensors:
     """The tensors of the allocation that has this name and this number."""
-    folder = f"{mount}/allocations/{name}"
+    path = f"{mount}/allocations/{name}"
     try:
-        at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        try:
-            if int(_text(at, "id")) != id:
+        with Folder(path) as folder:
+            if int(folder.read("id")) != id:
                 raise Error(errno.ESTALE, f"{name} is another allocation now than the mapped one")
-            found = _text(at, "tensors")
-        finally:
-            os.close(at)
+            found = folder.read("tensors")
     except Error:
         raise
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ESTALE) and not os.path.exists(folder):
+        if error.errno in (errno.ENOENT, errno.ESTALE) and not os.path.exists(path):
             raise Error(errno.ESTALE, f"{name} has been freed, and its tensors with it") from None
-        raise Error(error.errno, f"{folder}/tensors: {error.strerror}") from None
+        raise Error(error.errno, f"{path}/tensors: {error.strerror}") from None
+    return parse_of(name, found, size)
+
+
+def parse_of(name: str, text: bytes, size: int) -> Tensors:
+    """The tensors of an allocation of that size, from its file."""
     try:
-        return parse(found, size)
+        return parse(text, size)
     except ValueError as error:
         raise Error(errno.EINVAL, f"tensors of {name}: {error}") from None
-
-
-def _text(folder: int, file: str) -> bytes:
-    fd = os.open(file, os.O_RDONLY, dir_fd=folder)
-    with open(fd, "rb", buffering=0) as opened:
-        return opened.read()
 
 
 def array(mapping: Mapping, tensor: Tensor) -> Array:

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""Folders of allocations, opened once.
+
+The owner of a folder may give the names in it to other allocations between two look-ups of
+a path. So what has to be true of one allocation is read through one Folder.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+
+
+class Folder:
+    """The folder of the allocation that has a path now, under whatever name later on."""
+
+    def __init__(self, path: str):
+        self._at = os.open(path, os.O_PATH | os.O_DIRECTORY)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        os.close(self._at)
+
+    def stat(self) -> os.stat_result:
+        return os.fstat(self._at)
+
+    def read(self, file: str) -> bytes:
+        """A whole file."""
+        with builtins.open(os.open(file, os.O_RDONLY, dir_fd=self._at), "rb", buffering=0) as opened:
+            return opened.read()
+
+    def status(self) -> dict[str, str]:
+        """The keys of the file `status`, all of one moment."""
+        lines = self.read("status").decode(errors="replace").splitlines()
+        return dict(line.split(" ", 1) for line in lines)
+
+
+def is_allocation(at: os.stat_result) -> bool:
+    """Whether it is not a folder of allocations: those have size 0."""
+    return at.st_size > 0
