@@ -28,5 +28,6 @@ const struct upload_class image_upload = {
 	.too_big = "an image has 256 MiB at most",
 	.get = image_get,
 	.put = image_put,
+	.announce = load_announce,
 	.store = load_start,
 };

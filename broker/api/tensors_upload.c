@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `tensors` of an allocation: checked when it has been written, in the work queue, since
- * 64 MiB of JSON take seconds.
+ * 64 MiB of JSON take seconds. A short text is looked at by its write already, in a
+ * thread of the view: one text of a user at a time, so users leave threads for others.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,27 +12,25 @@
 #include <sys/mman.h>
 
 #include "api/upload_class.h"
+#include "base/completion.h"
 #include "base/refusal.h"
-#include "base/workqueue.h"
 #include "memops/tensors.h"
 #include "model/allocation.h"
 #include "model/journal.h"
+#include "model/owner.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "model/tensors.h"
 #include "process/broker.h"
 
 /* Texts up to this are checked by the write itself, too. */
 #define LOOK_MAX ((size_t)128 << 10)
 
-struct tensors_store {
-	struct task task;
-	struct broker *broker;
-	struct token token;
-	struct caller caller;
+/* A text that is being stored. */
+struct storing {
 	struct tensors *tensors; /* NULL: an empty text, which removes the old one */
 	uint64_t allocation_size;
 	char name[FULL_NAME_MAX + 1];
-	struct completion *wait; /* registry.lock */
 };
 
 static void tensors_get(void *object, struct contents *ret_contents)
@@ -78,124 +77,111 @@ static void replace(struct broker *broker, struct allocation *allocation,
 			 tensors ? (unsigned long long)tensors->size : 0);
 }
 
-/* Answers and frees. No lock held. */
-static void finish(struct tensors_store *store, struct completion *wait, int r,
-		   const struct refusal *refusal)
+/* Charges the text. Under registry.lock. Returns: 0; -errno with a refusal. */
+static int begin(struct broker *broker, const struct written *written,
+		 struct storing *storing, struct refusal *refusal)
 {
-	char file[FULL_NAME_MAX + 64];
+	const struct allocation *allocation = find(broker, written->token, refusal);
 
-	if (r < 0) {
-		snprintf(file, sizeof(file), "allocations/%s/tensors", store->name);
-		journal_fail(store->broker->journal, store->caller.uid, store->caller.pid,
-			     file, refusal->error, refusal->sentence);
-	}
-	if (wait)
-		wait->done(wait, r < 0 ? -refusal->error : 0, NULL, 0);
-	free(store);
+	if (!allocation)
+		return -refusal->error;
+	strcpy(storing->name, allocation_name(allocation).text);
+	storing->allocation_size = allocation->size;
+	return written->size ? tensors_new(broker, &written->caller, written->size,
+					   &storing->tensors, refusal)
+			     : 0;
 }
 
 /* Returns: 0; -errno with a refusal. */
-static int check_text(const struct tensors_store *store, struct refusal *refusal)
+static int check_text(const struct broker *broker, const struct storing *storing,
+		      struct refusal *refusal)
 {
-	const struct tensors *tensors = store->tensors;
+	struct tensors *tensors = storing->tensors;
 	void *text = mmap(NULL, tensors->size, PROT_READ, MAP_SHARED, tensors->fd, 0);
 	int r;
 
 	if (text == MAP_FAILED)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
-	r = tensors_check(text, tensors->size, store->allocation_size, refusal);
+	r = tensors_check(text, tensors->size, storing->allocation_size, refusal);
 	munmap(text, tensors->size);
+	if (r == 0 && tensors_keep(broker, tensors) < 0)
+		r = refuse(refusal, ENOMEM, "no memory in the broker");
 	return r;
 }
 
-static void store_run(struct task *task)
+static void tensors_store(struct broker *broker, struct written *written)
 {
-	struct tensors_store *store = container_of(task, struct tensors_store, task);
-	struct registry *registry = store->broker->registry;
+	struct storing storing = { .name = "?" };
+	char file[FULL_NAME_MAX + 64];
 	struct allocation *allocation;
 	struct completion *wait;
 	struct refusal refusal;
-	int r = check_text(store, &refusal);
+	int r = written->error;
 
-	if (r == 0 && tensors_keep(store->broker, store->tensors) < 0)
-		r = refuse(&refusal, ENOMEM, "no memory in the broker");
-	pthread_mutex_lock(&registry->lock);
-	allocation = r == 0 ? find(store->broker, store->token, &refusal) : NULL;
-	if (allocation)
-		replace(store->broker, allocation, &store->caller,
-			take_ptr(store->tensors));
-	else
-		r = -refusal.error;
-	tensors_unref(store->broker, store->tensors);
-	wait = completion_take(&store->wait);
-	registry_less_busy(registry);
-	pthread_mutex_unlock(&registry->lock);
-	finish(store, wait, r, &refusal);
-}
-
-static void tensors_store(struct broker *broker, struct token token,
-			  const struct caller *caller, int taken_fd, uint64_t size,
-			  struct completion *wait)
-{
-	struct tensors_store *store = calloc(1, sizeof(*store));
-	struct allocation *allocation;
-	struct refusal refusal;
-	int r = 0;
-
-	if (!store) {
-		close(taken_fd);
-		wait->done(wait, -ENOMEM, NULL, 0);
-		return;
-	}
-	store->broker = broker;
-	store->token = token;
-	store->caller = *caller;
-	strcpy(store->name, "?");
-	store->task.run = store_run;
+	if (r < 0)
+		refuse(&refusal, -r, "the broker has no room for the text");
 	pthread_mutex_lock(&broker->registry->lock);
-	allocation = find(broker, token, &refusal);
-	if (allocation) {
-		strcpy(store->name, allocation_name(allocation).text);
-		store->allocation_size = allocation->size;
-	}
-	if (!allocation)
-		r = -refusal.error;
-	else if (size)
-		r = tensors_new(broker, caller, size, &store->tensors, &refusal);
-	else
-		replace(broker, allocation, caller, NULL);
-	if (r == 0 && size) {
-		store->tensors->fd = take_fd(&taken_fd);
-		broker->registry->n_busy++;
-		completion_hold(wait, &store->wait, NULL);
-	}
+	if (r == 0)
+		r = begin(broker, written, &storing, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
-	closep(&taken_fd);
-	if (r == 0 && size)
-		workqueue_add(broker->workqueue, caller->uid, &store->task);
-	else
-		finish(store, wait, r, &refusal);
+	if (r == 0 && storing.tensors) {
+		storing.tensors->fd = take_fd(&written->fd);
+		r = check_text(broker, &storing, &refusal);
+	}
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = r == 0 ? find(broker, written->token, &refusal) : NULL;
+	if (allocation)
+		replace(broker, allocation, &written->caller, take_ptr(storing.tensors));
+	tensors_unref(broker, storing.tensors);
+	wait = completion_take(&written->wait);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!allocation) {
+		snprintf(file, sizeof(file), "allocations/%s/tensors", storing.name);
+		journal_fail(broker->journal, written->caller.uid, written->caller.pid,
+			     file, refusal.error, refusal.sentence);
+	}
+	if (wait)
+		wait->done(wait, allocation ? 0 : -refusal.error, NULL, 0);
 }
 
 /* ---- before and instead of storing ---- */
 
-static int tensors_look(struct broker *broker, struct token token, const char *bytes,
-			size_t size, struct refusal *refusal)
+/* Under registry.lock. Returns: 0; -EBUSY during another look of the user; -ESTALE,
+ * -EPERM, -ENOMEM with a refusal. */
+static int look_begin(struct broker *broker, struct token token,
+		      const struct caller *caller, struct owner **ret_payer,
+		      uint64_t *ret_size, struct refusal *refusal)
 {
-	struct allocation *allocation;
+	const struct allocation *allocation = find(broker, token, refusal);
+
+	if (!allocation)
+		return -refusal->error;
+	*ret_size = allocation->size;
+	*ret_payer = owner_get(broker->registry, caller->uid, caller->gid);
+	if (!*ret_payer)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	return share_take(*ret_payer, SHARE_LOOKS, 1);
+}
+
+static int tensors_look(struct broker *broker, struct token token,
+			const struct caller *caller, const char *bytes, size_t size,
+			struct refusal *refusal)
+{
 	uint64_t allocation_size = 0;
+	struct owner *payer = NULL;
 	int r;
 
 	if (size > LOOK_MAX)
 		return 0;
 	pthread_mutex_lock(&broker->registry->lock);
-	allocation = find(broker, token, refusal);
-	if (allocation)
-		allocation_size = allocation->size;
+	r = look_begin(broker, token, caller, &payer, &allocation_size, refusal);
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (!allocation)
-		return -refusal->error;
+	if (r < 0)
+		return r == -EBUSY ? 0 : r;
 	r = tensors_check(bytes, size, allocation_size, refusal);
+	pthread_mutex_lock(&broker->registry->lock);
+	share_give(payer, SHARE_LOOKS, 1);
+	pthread_mutex_unlock(&broker->registry->lock);
 	return r == -ENODATA ? 0 : r;
 }
 

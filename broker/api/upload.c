@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Written bytes go into a memfd. A close hands over the memfd, sealed; later writes go
- * into a copy. Memory is taken only while the machine has enough.
+ * Written bytes go into a draft (api/draft.h). A close hands it over, sealed; later
+ * writes go into a new draft over it. What may take long is done in the work queue: to
+ * copy the rest of a draft, and to check and store it. Under upload->lock at most a piece
+ * or two are copied, so a thread of the view never waits long for the lock.
  */
 #include "api/upload.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
 
+#include "api/draft.h"
 #include "api/upload_class.h"
+#include "base/completion.h"
 #include "base/refusal.h"
-#include "memory/block.h"
+#include "base/workqueue.h"
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -29,17 +29,23 @@ struct upload {
 	struct token token;
 	struct caller caller;  /* opened the file; its groups don't matter here */
 	struct full_name name; /* of the object */
+	struct contents base;  /* the contents at the start */
+	unsigned int n_refs;   /* atomic: the file's, and one of each close under way */
 
-	pthread_mutex_t lock; /* guards all fields below; outermost */
-	struct contents base; /* the contents at the start */
-	int fd;		      /* its own contents; -1: nothing written yet */
-	uint64_t size;	      /* of either */
-	uint64_t charged;     /* bytes of SHARE_IMAGES */
-	bool has_descriptor;  /* of SHARE_DESCRIPTORS */
-	bool sealed;	      /* fd was handed over */
-	bool dirty;	      /* written since */
-	bool too_big;	      /* a write was refused: the contents are incomplete */
-	bool cut;	      /* to nothing, and no write has come since */
+	pthread_mutex_t lock;	    /* guards all fields below; outermost */
+	struct draft draft;	    /* over the base */
+	uint64_t charged;	    /* bytes of SHARE_IMAGES */
+	unsigned int n_descriptors; /* of SHARE_DESCRIPTORS */
+	bool dirty;		    /* written since the last close */
+	bool too_big;		    /* a write was refused: the contents are incomplete */
+	bool cut;		    /* to nothing, and no write has come since */
+};
+
+/* A close that stores, in the work queue. */
+struct closing {
+	struct task task;
+	struct upload *upload; /* has a reference */
+	struct written written;
 };
 
 static const struct upload_class *const classes[N_OBJECT_TYPES] = {
@@ -63,16 +69,16 @@ int upload_new(struct upload **ret_upload, struct broker *broker, enum object_ty
 	upload->caller = *caller;
 	upload->caller.n_groups = 0;
 	upload->caller.groups = NULL;
-	upload->fd = -1;
 	upload->base.fd = -1;
+	upload->n_refs = 1;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	object = object_get(broker->registry, type, token);
 	if (object) {
 		upload->name = object_name(type, object);
 		upload->class->get(object, &upload->base);
-		upload->size = upload->base.size;
 	}
+	draft_init(&upload->draft, upload->base.fd, upload->base.size);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!object) {
 		upload_free(upload);
@@ -93,13 +99,25 @@ static void upload_give_shares(struct upload *upload)
 {
 	struct owner *payer;
 
-	if (!upload->charged && !upload->has_descriptor)
+	if (!upload->charged && !upload->n_descriptors)
 		return;
 	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	share_give(payer, SHARE_IMAGES, upload->charged);
-	share_give(payer, SHARE_DESCRIPTORS, upload->has_descriptor);
+	share_give(payer, SHARE_DESCRIPTORS, upload->n_descriptors);
 	pthread_mutex_unlock(&upload->broker->registry->lock);
+}
+
+static void upload_unref(struct upload *upload)
+{
+	if (__atomic_sub_fetch(&upload->n_refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	draft_deinit(&upload->draft);
+	if (upload->base.object)
+		upload->class->put(upload->broker, &upload->base);
+	upload_give_shares(upload);
+	pthread_mutex_destroy(&upload->lock);
+	free(upload);
 }
 
 struct upload *upload_free(struct upload *upload)
@@ -109,12 +127,7 @@ struct upload *upload_free(struct upload *upload)
 	if (upload->cut && upload->class->remove)
 		upload->class->remove(upload->broker, upload->token, &upload->caller,
 				      &upload->base);
-	if (upload->base.object)
-		upload->class->put(upload->broker, &upload->base);
-	upload_give_shares(upload);
-	closep(&upload->fd);
-	pthread_mutex_destroy(&upload->lock);
-	free(upload);
+	upload_unref(upload);
 	return NULL;
 }
 
@@ -156,121 +169,69 @@ uint64_t upload_size(struct upload *upload)
 	uint64_t size;
 
 	pthread_mutex_lock(&upload->lock);
-	size = upload->size;
+	size = upload->draft.size;
 	pthread_mutex_unlock(&upload->lock);
 	return size;
 }
 
 long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t size)
 {
-	ssize_t n = 0;
-	int fd;
+	long n;
 
 	pthread_mutex_lock(&upload->lock);
-	fd = upload->fd >= 0 ? upload->fd : upload->base.fd;
-	size = offset < upload->size ? MIN(size, upload->size - offset) : 0;
-	if (fd >= 0 && size)
-		n = pread(fd, bytes, size, (off_t)offset);
+	n = draft_read(&upload->draft, offset, bytes, size);
 	pthread_mutex_unlock(&upload->lock);
-	return n < 0 ? -EIO : n;
+	return n;
 }
 
-/* ---- writing; with the lock held ---- */
+/* ---- writing ---- */
 
-static int copy_into(int fd, int from, uint64_t size)
-{
-	off_t at = 0;
-
-	while ((uint64_t)at < size) {
-		ssize_t n = sendfile(fd, from, &at, size - (uint64_t)at);
-
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EIO;
-	}
-	return 0;
-}
-
-static int write_all(int fd, uint64_t offset, const char *bytes, size_t size)
-{
-	while (size) {
-		ssize_t n = pwrite(fd, bytes, size, (off_t)offset);
-
-		if (n < 0)
-			return errno == ENOSPC ? -ENOMEM : -errno;
-		offset += (uint64_t)n;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
-/* Takes the shares of private contents of that size. Returns: 0; -EDQUOT, -EMFILE. */
+/*
+ * Takes the shares of a draft of that size, and of what it keeps beside. Called with the
+ * lock. Returns: 0; -EDQUOT, -EMFILE, -ENOMEM.
+ */
 static int upload_charge(struct upload *upload, uint64_t size)
 {
-	uint64_t more = size - MIN(size, upload->charged);
+	uint64_t kept = draft_keeps(&upload->draft);
+	uint64_t more = size + kept - MIN(size + kept, upload->charged);
+	unsigned int n = kept ? 2 : 1;
 	struct owner *payer;
 	int r = -ENOMEM;
 
-	if (!more && upload->has_descriptor)
+	n -= MIN(n, upload->n_descriptors);
+	if (!more && !n)
 		return 0;
 	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
 	if (payer)
 		r = share_take(payer, SHARE_IMAGES, more);
-	if (r == 0 && !upload->has_descriptor) {
-		r = share_take(payer, SHARE_DESCRIPTORS, 1);
-		upload->has_descriptor = r == 0;
+	if (r == 0) {
+		r = share_take(payer, SHARE_DESCRIPTORS, n);
 		if (r < 0)
 			share_give(payer, SHARE_IMAGES, more);
 	}
-	if (r == 0)
+	if (r == 0) {
 		upload->charged += more;
+		upload->n_descriptors += n;
+	}
 	pthread_mutex_unlock(&upload->broker->registry->lock);
 	return r;
 }
 
-/* Makes a memfd for writing, with the first size bytes of the current contents. */
-static int upload_begin(struct upload *upload, uint64_t size)
-{
-	int from = upload->sealed ? upload->fd : upload->base.fd;
-	_cleanup_close_ int fd = -1;
-	int r = 0;
-
-	if (upload->fd >= 0 && !upload->sealed)
-		return 0;
-	if (!host_has_room(size))
-		return -ENOMEM;
-	fd = memfd_create("gpumem-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	if (from >= 0)
-		r = copy_into(fd, from, size);
-	if (r < 0)
-		return r;
-	closep(&upload->fd);
-	upload->fd = take_fd(&fd);
-	upload->sealed = false;
-	return 0;
-}
-
-/* Holes use memory once they are read. */
-static int upload_check_room(const struct upload *upload, uint64_t size)
-{
-	return size <= upload->size || host_has_room(size - upload->size) ? 0 : -ENOMEM;
-}
-
-/* Looks at what may be all of the contents. Returns: 0; negative: in the journal. */
+/*
+ * Looks at what may be all of the contents, without the lock: a look takes a while.
+ * Returns: 0; negative: in the journal.
+ */
 static int upload_look(struct upload *upload, pid_t pid, uint64_t offset,
 		       const void *bytes, size_t size)
 {
 	struct refusal refusal;
 	int r;
 
-	if (!upload->class->look || offset || size < upload->size)
+	if (!upload->class->look || offset || size < upload_size(upload))
 		return 0;
-	r = upload->class->look(upload->broker, upload->token, bytes, size, &refusal);
+	r = upload->class->look(upload->broker, upload->token, &upload->caller, bytes,
+				size, &refusal);
 	return r < 0 ? upload_fail(upload, pid, refusal.error, refusal.sentence) : 0;
 }
 
@@ -281,24 +242,18 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	bool too_big = offset > most || size > most - offset;
 	int r = too_big ? -EFBIG : 0, looked = 0;
 
-	pthread_mutex_lock(&upload->lock);
-	upload->cut = false;
 	if (r == 0)
 		looked = upload_look(upload, pid, offset, bytes, size);
+	pthread_mutex_lock(&upload->lock);
+	upload->cut = false;
 	if (looked < 0) {
 		pthread_mutex_unlock(&upload->lock);
 		return looked;
 	}
 	if (r == 0)
-		r = upload_charge(upload, MAX(upload->size, offset + size));
+		r = upload_charge(upload, MAX(upload->draft.size, offset + size));
 	if (r == 0)
-		r = upload_begin(upload, upload->size);
-	if (r == 0)
-		r = upload_check_room(upload, offset + size);
-	if (r == 0)
-		r = write_all(upload->fd, offset, bytes, size);
-	if (r == 0)
-		upload->size = MAX(upload->size, offset + size);
+		r = draft_write(&upload->draft, offset, bytes, size);
 	upload->too_big |= too_big;
 	upload->dirty |= r == 0 || too_big;
 	pthread_mutex_unlock(&upload->lock);
@@ -310,16 +265,11 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	int r = size > upload->class->most ? -EFBIG : 0;
 
 	pthread_mutex_lock(&upload->lock);
-	if (r == 0 && size != upload->size)
+	if (r == 0 && size != upload->draft.size)
 		r = upload_charge(upload, size);
-	if (r == 0 && size != upload->size)
-		r = upload_begin(upload, MIN(size, upload->size));
 	if (r == 0)
-		r = upload_check_room(upload, size);
-	if (r == 0 && size != upload->size && ftruncate(upload->fd, (off_t)size) < 0)
-		r = -errno;
+		r = draft_resize(&upload->draft, size);
 	if (r == 0) {
-		upload->size = size;
 		upload->too_big = false;
 		upload->cut = size == 0;
 	}
@@ -329,41 +279,112 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 /* ---- closing ---- */
 
-/* Hands over what was written. Returns: 0; -EFBIG; -errno. */
-static int upload_take(struct upload *upload, int *ret_fd, uint64_t *ret_size)
+/* Copies the rest of the draft, and hands the draft over. Returns: 0; -errno. */
+static int upload_take(struct upload *upload, struct written *written)
 {
-	int fd;
+	int r;
 
-	if (upload->too_big)
-		return -EFBIG;
-	if (!upload->sealed &&
-	    fcntl(upload->fd, F_ADD_SEALS,
-		  F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -errno;
-	upload->sealed = true;
-	fd = fcntl(upload->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	*ret_size = upload->size;
+	do {
+		pthread_mutex_lock(&upload->lock);
+		r = draft_copy(&upload->draft);
+		if (r == 0)
+			r = draft_seal(&upload->draft, &written->fd);
+		written->size = upload->draft.size;
+		pthread_mutex_unlock(&upload->lock);
+	} while (r > 0);
+	return r;
+}
+
+static void closing_free(struct closing *closing)
+{
+	closep(&closing->written.fd);
+	upload_unref(closing->upload);
+	free(closing);
+}
+
+static void closing_run(struct task *task)
+{
+	struct closing *closing = container_of(task, struct closing, task);
+	struct written *written = &closing->written;
+	struct broker *broker = closing->upload->broker;
+
+	if (written->fd < 0)
+		written->error = upload_take(closing->upload, written);
+	closing->upload->class->store(broker, written);
+	closing_free(closing);
+	pthread_mutex_lock(&broker->registry->lock);
+	registry_less_busy(broker->registry);
+	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+/* A whole draft is handed over at once, before it is written again. Called with the lock.
+ * Returns: 0; -ENOMEM, -EMFILE. */
+static int closing_new(struct closing **ret_closing, struct upload *upload, pid_t pid)
+{
+	struct closing *closing = calloc(1, sizeof(*closing));
+	int r = 0;
+
+	if (!closing)
+		return -ENOMEM;
+	closing->written = (struct written){
+		.token = upload->token,
+		.caller = upload->caller,
+		.fd = -1,
+		.size = upload->draft.size,
+	};
+	closing->written.caller.pid = pid;
+	closing->task.run = closing_run;
+	if (draft_is_whole(&upload->draft))
+		r = draft_seal(&upload->draft, &closing->written.fd);
+	if (r < 0) {
+		free(closing);
+		return r;
+	}
+	__atomic_fetch_add(&upload->n_refs, 1, __ATOMIC_RELAXED);
+	closing->upload = upload;
+	*ret_closing = closing;
 	return 0;
+}
+
+static void closing_start(struct closing *closing, struct completion *wait)
+{
+	struct upload *upload = closing->upload;
+	struct broker *broker = upload->broker;
+	struct written *written = &closing->written;
+	struct refusal refusal;
+	int r = 0;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	if (upload->class->announce)
+		r = upload->class->announce(broker, written, &refusal);
+	if (r == 0) {
+		broker->registry->n_busy++;
+		completion_hold(wait, &written->wait, NULL);
+	}
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r == 0) {
+		workqueue_add(broker->workqueue, written->caller.uid, &closing->task);
+		return;
+	}
+	upload_fail(upload, written->caller.pid, refusal.error, refusal.sentence);
+	closing_free(closing);
+	wait->done(wait, r, NULL, 0);
 }
 
 void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 {
-	struct caller caller = upload->caller;
-	uint64_t size = 0;
-	int fd = -1, r = 0;
+	struct closing *closing = NULL;
+	int r = 0;
 
-	caller.pid = pid;
 	pthread_mutex_lock(&upload->lock);
-	if (upload->dirty)
-		r = upload_take(upload, &fd, &size);
+	if (upload->dirty && upload->too_big)
+		r = -EFBIG;
+	else if (upload->dirty && upload->draft.fd >= 0)
+		r = closing_new(&closing, upload, pid);
 	upload->dirty = false;
 	pthread_mutex_unlock(&upload->lock);
-	if (fd >= 0) {
-		upload->class->store(upload->broker, upload->token, &caller, fd, size,
-				     wait);
+	if (closing) {
+		closing_start(closing, wait);
 		return;
 	}
 	/* A write beyond the limit has been reported. */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/upload.h"
+#include "model/written.h"
 
 struct refusal;
 
@@ -28,15 +29,22 @@ struct upload_class {
 	 * what close(2) returns. Returns: 0; -EINVAL, -ESTALE, -ENOMEM. NULL: at close
 	 * alone.
 	 */
-	int (*look)(struct broker *broker, struct token token, const char *bytes,
-		    size_t size, struct refusal *refusal);
+	int (*look)(struct broker *broker, struct token token,
+		    const struct caller *caller, const char *bytes, size_t size,
+		    struct refusal *refusal);
 
 	/*
-	 * Stores the bytes of a memfd without writers; takes fd. See upload_flush().
+	 * The file was closed, and store() will be called. Returns: 0; -ESTALE with a
+	 * refusal. NULL: does nothing. Under registry.lock.
 	 */
-	void (*store)(struct broker *broker, struct token token,
-		      const struct caller *caller, int fd, uint64_t size,
-		      struct completion *wait);
+	int (*announce)(struct broker *broker, struct written *written,
+			struct refusal *refusal);
+
+	/*
+	 * Stores the contents, or says why not; answers written->wait. In the work queue:
+	 * may take long. See upload_flush().
+	 */
+	void (*store)(struct broker *broker, struct written *written);
 
 	/*
 	 * The file was cut to nothing and closed: removes these contents, unless others

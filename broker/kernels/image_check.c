@@ -161,7 +161,7 @@ static const char *fatbin_check(const void *bytes, size_t size, struct refusal *
 
 /*
  * Comments and blanks before the first directive. Compilers write some hundred bytes of
- * them. A thread of the view reads them, and 256 MiB of blanks would keep it for a second.
+ * them, and 256 MiB of blanks would keep a thread of the work queue for a second.
  */
 #define PROLOGUE_MAX ((size_t)1 << 20)
 

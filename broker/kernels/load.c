@@ -29,6 +29,7 @@
 #include "model/registry.h"
 #include "model/save_module.h"
 #include "model/shares.h"
+#include "model/written.h"
 #include "op/op.h"
 #include "process/broker.h"
 #include "protocol/function_record.h"
@@ -424,7 +425,8 @@ static void load_refuse(struct broker *broker, const struct caller *caller,
 	snprintf(file, sizeof(file), "modules/%s/image", name);
 	journal_fail(broker->journal, caller->uid, caller->pid, file, refusal->error,
 		     refusal->sentence);
-	wait->done(wait, -refusal->error, NULL, 0);
+	if (wait)
+		wait->done(wait, -refusal->error, NULL, 0);
 }
 
 static int load_refuse_share(struct owner *owner, int r, struct refusal *refusal)
@@ -440,7 +442,8 @@ static int load_refuse_share(struct owner *owner, int r, struct refusal *refusal
 
 /* Under registry.lock. Takes the file, unless NULL is returned: a refusal. */
 static struct load *load_new(struct broker *broker, struct module *module,
-			     const struct loadable *file, struct refusal *refusal)
+			     const struct loadable *file, uint64_t serial,
+			     struct refusal *refusal)
 {
 	struct op *op = op_new(sizeof(struct load), &load_class, broker, module->owner);
 	struct load *load = op ? load_of(op) : NULL;
@@ -457,6 +460,7 @@ static struct load *load_new(struct broker *broker, struct module *module,
 		(void)load_refuse_share(module->owner, r, refusal);
 		return NULL;
 	}
+	load->image->serial = serial;
 	image_record_set(broker->registry, load->image, file->record);
 	op->finish = load_finish;
 	load->module = module;
@@ -468,12 +472,16 @@ static struct load *load_new(struct broker *broker, struct module *module,
 
 /* Notes a file that is not an image and was not compiled. Under registry.lock. */
 static void load_note_refused(struct broker *broker, struct module *module,
-			      const struct caller *by, int error)
+			      const struct written *written, int error)
 {
-	module->settled = ++module->n_serials;
-	module->failed = error;
-	module_set_log(module, NULL);
-	module_save(module);
+	const struct caller *by = &written->caller;
+
+	if (written->serial > module->settled) {
+		module->settled = written->serial;
+		module->failed = error;
+		module_set_log(module, NULL);
+		module_save(module);
+	}
 	journal_event_by(broker->journal, by, "failed modules/%s errno=%s",
 			 module_name(module).text, strerrorname_np(error));
 }
@@ -486,52 +494,70 @@ static void load_drop(struct broker *broker, struct load *load)
 	op_free(&load->op);
 }
 
-void load_start(struct broker *broker, struct token token, const struct caller *caller,
-		int taken_fd, uint64_t size, struct completion *wait)
+int load_announce(struct broker *broker, struct written *written, struct refusal *refusal)
 {
-	_cleanup_close_ int fd = taken_fd;
-	struct loadable file = { .fd = taken_fd, .size = size };
+	struct module *module = module_get(broker->registry, written->token);
+
+	if (!module)
+		return refuse(refusal, ESTALE, "the module has been removed");
+	module->n_loads++;
+	written->serial = ++module->n_serials;
+	return 0;
+}
+
+/* Adds the load to the order. Under registry.lock. Returns: 0; -errno with a refusal. */
+static int load_add(struct broker *broker, struct module *module, struct written *written,
+		    struct loadable *file, struct op **ret_ready, struct refusal *refusal)
+{
+	struct load *load = load_new(broker, module, file, written->serial, refusal);
+	struct completion *wait;
+	int r;
+
+	if (!load)
+		return -refusal->error;
+	file->record = 0;
+	load->op.uid = written->caller.uid;
+	load->op.pid = written->caller.pid;
+	r = op_add(&load->op, ret_ready);
+	if (r == 0) {
+		wait = completion_take(&written->wait);
+		if (wait)
+			op_hold(&load->op, wait);
+		return 0;
+	}
+	load_drop(broker, load);
+	return r == -ESTALE ? refuse(refusal, ESTALE, "the broker is shutting down")
+			    : load_refuse_share(module->owner, r, refusal);
+}
+
+void load_start(struct broker *broker, struct written *written)
+{
+	struct loadable file = { .fd = written->fd, .size = written->size };
+	struct completion *wait = NULL;
 	struct op *ready = NULL;
 	struct refusal refusal;
 	struct module *module;
-	struct load *load = NULL;
-	char name[FULL_NAME_MAX + 1] = "?";
-	int r = load_check(broker, &file, &refusal);
+	char name[FULL_NAME_MAX + 1];
+	int r = written->error ? refuse(&refusal, -written->error,
+					"the broker has no room for the image")
+			       : load_check(broker, &file, &refusal);
 
 	pthread_mutex_lock(&broker->registry->lock);
-	module = module_get(broker->registry, token);
-	if (module)
-		strcpy(name, module_name(module).text);
+	module = module_get(broker->registry, written->token);
+	strcpy(name, module_name(module).text);
+	if (r < 0)
+		load_note_refused(broker, module, written, refusal.error);
 	else
-		r = refuse(&refusal, ESTALE, "the module has been removed");
-	if (module && !file.format)
-		load_note_refused(broker, module, caller, refusal.error);
+		r = load_add(broker, module, written, &file, &ready, &refusal);
 	if (r == 0) {
-		load = load_new(broker, module, &file, &refusal);
-		r = load ? 0 : -refusal.error;
-	}
-	if (r == 0) {
-		file.record = 0;
-		load->op.uid = caller->uid;
-		load->op.pid = caller->pid;
-		r = op_add(&load->op, &ready);
-		if (r == 0) {
-			op_hold(&load->op, wait);
-		} else {
-			load_drop(broker, load);
-			if (r == -ESTALE)
-				refuse(&refusal, ESTALE, "the broker is shutting down");
-			else
-				load_refuse_share(module->owner, r, &refusal);
-		}
-	}
-	if (r == 0) {
-		(void)take_fd(&fd);
-		module->n_loads++;
+		(void)take_fd(&written->fd);
+	} else {
+		module->n_loads--;
+		wait = completion_take(&written->wait);
 	}
 	kept_drop(broker->memory, RECORD_IMAGE, file.record);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
 	if (r < 0)
-		load_refuse(broker, caller, name, &refusal, wait);
+		load_refuse(broker, &written->caller, name, &refusal, wait);
 }

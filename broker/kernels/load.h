@@ -2,17 +2,20 @@
 /* Loads a module: from a complete image to functions ready for launches. */
 #pragma once
 
-#include <stdint.h>
-
 struct broker;
-struct caller;
-struct completion;
-struct token;
+struct refusal;
+struct written;
 
 /*
- * Checks the image and loads it in the worker of the module's owner. fd is a memfd of
- * size bytes without writers; the function takes it. caller closed the file. Errors: see
- * upload_flush().
+ * The module loads an image from here on, until load_start() has done so; of two images
+ * the one that was announced later stays. Returns: 0; -ESTALE with a refusal. Under
+ * registry.lock.
  */
-void load_start(struct broker *broker, struct token module, const struct caller *caller,
-		int fd, uint64_t size, struct completion *wait);
+int load_announce(struct broker *broker, struct written *written,
+		  struct refusal *refusal);
+
+/*
+ * Checks the announced image, which may take long, and loads it in the worker of the
+ * module's owner. Errors: see upload_flush().
+ */
+void load_start(struct broker *broker, struct written *written);

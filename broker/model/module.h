@@ -86,7 +86,7 @@ struct module {
 	struct image *image; /* NULL: nothing loaded; holds a reference */
 	uint64_t n_serials;  /* serials of images, ever given */
 	uint64_t settled;    /* serial of the last image whose load has ended */
-	uint32_t n_loads;    /* images being loaded */
+	uint32_t n_loads;    /* images announced (kernels/load.h) and being loaded */
 	uint32_t n_launches; /* launches under way; while there are any, rmdir is EBUSY */
 	int32_t failed;	     /* errno of the last load; 0: success, or no load so far */
 	char *log;	     /* the compiler's log of the last load; NULL: none */

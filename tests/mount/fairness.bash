@@ -772,11 +772,21 @@ reads_of_bob()
 	EOF
 }
 
+# bob_reads_as_before ALONE MORE: five times ALONE, what reads_of_bob took when bob was
+# alone, and MORE milliseconds at most.
+bob_reads_as_before()
+{
+	local among
+	among=$(reads_of_bob)
+	echo "# 100 reads: $1 ms alone, $among ms now"
+	[ "$among" -lt $((5 * $1 + $2)) ] || fail "100 reads: $1 ms alone, $among ms now"
+}
+
 # The kernel says once that there was a signal: the broker looks again and again whether
 # one ends the wait.
 test_waits_with_a_signal_that_ends_no_wait()
 {
-	local alone among
+	local alone
 	bob_is_ready
 	alone=$(reads_of_bob)
 	py $mallory >"$T/mallory" <<-'EOF' &
@@ -800,9 +810,76 @@ test_waits_with_a_signal_that_ends_no_wait()
 		signal.pause()
 	EOF
 	eventually "grep -q interrupted '$T/mallory'"
-	among=$(reads_of_bob)
-	echo "# $alone ms alone, $among ms among interrupted waits"
-	[ "$among" -lt $((5 * alone + 500)) ] || fail "100 reads: $alone ms, then $among ms"
+	bob_reads_as_before "$alone" 500
+}
+
+# mallory_rewrites: four processes, each with a number i; each repeats write(), which the
+# program on stdin defines, as long as there is modules/go, and prints after the first.
+mallory_rewrites()
+{
+	py $mallory <<-EOF
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		for i in range(3):
+		    if not os.fork():
+		        libc.prctl(1, signal.SIGKILL)
+		        break
+		else:
+		    i = 3
+		$(cat)
+		write()
+		os.write(1, b"written\n")
+		while os.path.isdir("modules/go"):
+		    write()
+		while i == 3 and attempt(os.wait) != "ECHILD":
+		    pass
+	EOF
+}
+
+# A write after a close goes on in a copy of what the close has stored.
+test_images_that_are_written_again()
+{
+	local alone
+	bob_is_ready
+	mkdir modules/go
+	alone=$(reads_of_bob)
+	mallory_rewrites >"$T/mallory" <<-'EOF' &
+		os.mkdir(f"modules/hers{i}")
+		fd = os.open(f"modules/hers{i}/image", os.O_RDWR)
+		os.ftruncate(fd, 100 << 20)
+		def write():
+		    os.pwrite(fd, b"no image", 0)
+		    assert attempt(os.close, os.dup(fd)) == "ENOEXEC"
+	EOF
+	eventually "[ \$(grep -c written '$T/mallory') = 4 ]"
+	bob_reads_as_before "$alone" 2000
+	bob_notices_nothing
+	rmdir modules/go
+	wait
+}
+
+# A write at the start of `tensors` is checked at once.
+test_tensors_that_are_written_again()
+{
+	local alone
+	bob_is_ready
+	mkdir modules/go
+	alone=$(reads_of_bob)
+	mallory_rewrites >"$T/mallory" <<-'EOF' &
+		os.write(control("alloc"), b"hers%d 1M" % i)
+		fd = os.open(f"allocations/hers{i}/tensors", os.O_WRONLY)
+		text = b",".join(b'"t%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (n, n, n + 1)
+		                 for n in range(2000))
+		text = b"{" + text + b"}"
+		assert 100 << 10 < len(text) <= 128 << 10, len(text)
+		def write():
+		    os.pwrite(fd, text, 0)
+	EOF
+	eventually "[ \$(grep -c written '$T/mallory') = 4 ]"
+	bob_reads_as_before "$alone" 2000
+	bob_notices_nothing
+	rmdir modules/go
+	wait
 }
 
 test_the_share_of_open_images()
