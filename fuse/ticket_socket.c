@@ -36,12 +36,18 @@ static void refuse_descriptors(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &accepted, sizeof(accepted));
 }
 
-/* Only the user and root may connect. Before listen(2) nobody can. */
+/*
+ * Only the user and root may connect; anybody where the broker can't give files away.
+ * Before listen(2) nobody can. The mode comes first: a service has CAP_CHOWN, but not the
+ * privilege to change the mode of another's file.
+ */
 static int admit(const char *path, uid_t uid)
 {
-	bool given = uid == geteuid() || chown(path, uid, (gid_t)-1) == 0;
-
-	return chmod(path, given ? 0600 : 0666) < 0 ? -errno : 0;
+	if (chmod(path, 0600) < 0)
+		return -errno;
+	if (uid == geteuid() || chown(path, uid, (gid_t)-1) == 0)
+		return 0;
+	return chmod(path, 0666) < 0 ? -errno : 0;
 }
 
 int ticket_socket_listen(const struct sockaddr_un *address, uid_t uid)

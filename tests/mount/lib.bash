@@ -291,8 +291,9 @@ dying()
 # its session, and FOLDER/status, after the end, its exit status.
 broker_start()
 {
-	local folder=$1 settings=()
+	local folder=$1 settings=() as=("${AS[@]}")
 	shift
+	[ "$(id -u)" != 0 ] || [ -n "${AS[*]}" ] || as=("${as_unit[@]}")
 	mkdir -p "$folder/mnt"
 	[ -z "${AS[*]}" ] || chown "$("${AS[@]}" id -u)" "$folder/mnt"
 	rm -f "$folder"/{pid,session,status}
@@ -306,13 +307,18 @@ broker_start()
 		echo $$ >"$1/session"
 		echo $! >"$1/pid"
 		wait $!
-		echo $? >"$1/status"' - "$folder" "${AS[@]}" env "${settings[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
+		echo $? >"$1/status"' - "$folder" "${as[@]}" env "${settings[@]}" "$GPUMEMD" -f "$@" "$folder/mnt" </dev/null &
 	eventually "[ -s '$folder/pid' ] && [ -s '$folder/session' ]"
 	# The kernel may still have names of a dead mount in its cache, so a file is read.
 	eventually "\"\${AS[@]}\" cat '$folder/mnt/version' >/dev/null || [ -e '$folder/status' ]"
 	[ ! -e "$folder/status" ] ||
 		fail "the broker did not start: $*" "status $(<"$folder/status")" "$(<"$folder/stderr")"
 }
+
+# The broker of root gets no more privileges than the unit of systemd gives.
+unit_capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' \
+	"$here/../../tools/systemd/gpumemd@.service" | tr A-Z a-z | sed 's/ *cap_/,+/g')
+as_unit=(setpriv --bounding-set="-all$unit_capabilities" --inh-caps=-all --no-new-privs)
 
 is_mounted()
 {
