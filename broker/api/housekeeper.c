@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "keep/keep.h"
 #include "memops/no_memory.h"
+#include "memory/kept.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "op/deadline.h"
@@ -127,9 +128,7 @@ static bool housekeeper_wait(struct broker *broker, int64_t until_ms)
 
 static void housekeeper_beat(struct broker *broker)
 {
-	pthread_mutex_lock(&broker->registry->lock);
-	keep_settle(broker->memory->keep);
-	pthread_mutex_unlock(&broker->registry->lock);
+	kept_settle(broker->memory);
 	keep_say_beat(broker->memory->keep);
 }
 

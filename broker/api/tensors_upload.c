@@ -104,9 +104,7 @@ static int check_text(const struct broker *broker, const struct storing *storing
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	r = tensors_check(text, tensors->size, storing->allocation_size, refusal);
 	munmap(text, tensors->size);
-	if (r == 0 && tensors_keep(broker, tensors) < 0)
-		r = refuse(refusal, ENOMEM, "no memory in the broker");
-	return r;
+	return r < 0 ? r : tensors_keep(broker, tensors, refusal);
 }
 
 static void tensors_store(struct broker *broker, struct written *written)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "base/crash.h"
 #include "base/def.h"
 #include "keep/message.h"
+
+#define SEND_MS 100 /* a keeper that reads nothing for so long is left alone */
 
 /* A descriptor of the last broker. */
 struct kept {
@@ -27,7 +30,9 @@ struct keep {
 	pthread_mutex_t forget_lock; /* taken last */
 	struct keep_key *forgotten;  /* the keeper is still to hear of */
 	size_t n_forgotten, forgotten_capacity;
-	size_t n_settled; /* the first of them */
+	size_t n_settled;    /* the first of them */
+	unsigned int n_puts; /* since the last answer */
+	bool is_full;	     /* says the last answer */
 };
 
 static int key_compare(const void *a, const void *b)
@@ -167,35 +172,53 @@ int keep_put(struct keep *keep, struct keep_key key, int fd)
 	return r;
 }
 
-void keep_drop(struct keep *keep, struct keep_key key)
+/* Drops, and waits until that is done. Under keep->lock. Returns: 0; -errno. */
+static int drop(struct keep *keep, struct keep_key key)
 {
 	struct keep_message answer;
-	ssize_t got = -1;
+	int fd, r;
 
+	crash_point("keeper: before a descriptor is dropped");
+	r = keep_send(keep->socket, KEEP_DROP, key, -1);
+	if (r < 0)
+		return r;
+	crash_point("keeper: a descriptor is being dropped");
+	r = keep_receive(keep->socket, 0, &answer, &fd);
+	crash_point("keeper: a descriptor is dropped");
+	if (r < 0)
+		return r;
+	closep(&fd);
+	pthread_mutex_lock(&keep->forget_lock);
+	keep->n_puts = 0;
+	keep->is_full = answer.key.kind == KEEP_FULL;
+	pthread_mutex_unlock(&keep->forget_lock);
+	return 0;
+}
+
+void keep_drop(struct keep *keep, struct keep_key key)
+{
 	if (!keep)
 		return;
 	pthread_mutex_lock(&keep->lock);
-	crash_point("keeper: before a descriptor is dropped");
-	if (keep_send(keep->socket, KEEP_DROP, key, -1) == 0) {
-		crash_point("keeper: a descriptor is being dropped");
-		do {
-			got = recv(keep->socket, &answer, sizeof(answer), 0);
-		} while (got < 0 && errno == EINTR);
-		crash_point("keeper: a descriptor is dropped");
-	}
+	(void)drop(keep, key);
 	pthread_mutex_unlock(&keep->lock);
 }
 
 /*
- * Never waits, so a stopped keeper does not stop the broker. Returns: whether the message
- * was sent.
+ * Waits for a busy keeper, and never for a stopped one, which would stop the broker.
+ * Returns: whether the message was sent.
  */
-static bool send_now(struct keep *keep, uint32_t word, struct keep_key key)
+static bool send_soon(struct keep *keep, uint32_t word, struct keep_key key)
 {
 	const struct keep_message message = { word, key };
+	struct pollfd room = { .fd = keep->socket, .events = POLLOUT };
+	ssize_t sent;
 
-	return send(keep->socket, &message, sizeof(message),
-		    MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+	do {
+		sent = send(keep->socket, &message, sizeof(message),
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EAGAIN && poll(&room, 1, SEND_MS) > 0);
+	return sent >= 0;
 }
 
 void keep_forget(struct keep *keep, struct keep_key key)
@@ -230,13 +253,60 @@ void keep_settle(struct keep *keep)
 	pthread_mutex_unlock(&keep->forget_lock);
 }
 
+/* Takes a settled key out of the forgotten ones. Returns: whether there was one. */
+static bool next_settled(struct keep *keep, struct keep_key *ret_key)
+{
+	bool found;
+
+	pthread_mutex_lock(&keep->forget_lock);
+	found = keep->n_settled > 0;
+	if (found) {
+		*ret_key = keep->forgotten[--keep->n_settled];
+		keep->forgotten[keep->n_settled] = keep->forgotten[--keep->n_forgotten];
+	}
+	pthread_mutex_unlock(&keep->forget_lock);
+	return found;
+}
+
 static void tell_forgotten(struct keep *keep)
 {
+	struct keep_key key;
+
+	while (next_settled(keep, &key)) {
+		if (!send_soon(keep, KEEP_FORGET, key)) {
+			keep_forget(keep, key);
+			return;
+		}
+	}
+}
+
+static bool must_ask(struct keep *keep)
+{
+	bool must;
+
 	pthread_mutex_lock(&keep->forget_lock);
-	while (keep->n_settled &&
-	       send_now(keep, KEEP_FORGET, keep->forgotten[keep->n_settled - 1]))
-		keep->forgotten[--keep->n_settled] = keep->forgotten[--keep->n_forgotten];
+	must = ++keep->n_puts >= KEEP_ASK_PUTS || keep->n_settled || keep->is_full;
 	pthread_mutex_unlock(&keep->forget_lock);
+	return must;
+}
+
+/* A drop of nothing asks: its answer comes when all before it are closed. */
+int keep_make_room(struct keep *keep)
+{
+	struct keep_key key;
+	int r = 0;
+
+	if (!keep || !must_ask(keep))
+		return 0;
+	pthread_mutex_lock(&keep->lock);
+	while (r == 0 && next_settled(keep, &key))
+		r = keep_send(keep->socket, KEEP_FORGET, key, -1);
+	if (r == 0)
+		r = drop(keep, (struct keep_key){ 0 });
+	if (r == 0 && keep->is_full)
+		r = -EMFILE;
+	pthread_mutex_unlock(&keep->lock);
+	return r;
 }
 
 void keep_drop_rest(struct keep *keep)
@@ -295,7 +365,7 @@ void keep_say_beat(struct keep *keep)
 	if (!keep)
 		return;
 	tell_forgotten(keep);
-	(void)send_now(keep, KEEP_BEAT, (struct keep_key){ 0 });
+	(void)send_soon(keep, KEEP_BEAT, (struct keep_key){ 0 });
 }
 
 void keep_say_end(struct keep *keep)

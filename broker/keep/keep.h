@@ -25,6 +25,9 @@ enum keep_kind {
 
 	/* The program of the last broker; between keepers alone (keep/left.h). */
 	KEEP_PROGRAM = 0x10000,
+
+	/* In the answer of a keeper that has room for a few more descriptors only. */
+	KEEP_FULL,
 };
 
 struct keep_key {
@@ -94,6 +97,16 @@ int keep_take_any(struct keep *keep, enum keep_kind kind, struct keep_key *ret_k
 void keep_drop_rest(struct keep *keep);
 
 /*
+ * Before keep_put() for an object of a user: the keeper closes the settled descriptors
+ * (keep_settle()), so that it has no more than the broker. Waits for the keeper if there
+ * are any, and at every KEEP_ASK_PUTS-th call, to learn whether there is room: a
+ * descriptor sent beyond the keeper's limit is lost. Returns: 0; -EMFILE: the keeper has
+ * no room; -errno.
+ */
+#define KEEP_ASK_PUTS 64
+int keep_make_room(struct keep *keep);
+
+/*
  * Gives the keeper a copy of the descriptor, in place of one with the same key.
  * Returns: 0; -errno.
  */
@@ -103,15 +116,16 @@ int keep_put(struct keep *keep, struct keep_key key, int fd);
 void keep_drop(struct keep *keep, struct keep_key key);
 
 /*
- * The keeper closes its copy with the first beat after the next keep_settle(). May be
- * called under any lock, and while the change of the record is not yet committed.
+ * The keeper closes its copy after the next keep_settle(): with the first beat or
+ * keep_make_room(). May be called under any lock. The record was dropped before this, or
+ * is dropped in the same group.
  */
 void keep_forget(struct keep *keep, struct keep_key key);
 
 /*
  * Says that no record names a forgotten descriptor any more: the keeper may close the
  * copies. (The next broker would miss a descriptor named by a record.) Under the lock of
- * the records' objects, outside of any group.
+ * the records, outside of any group.
  */
 void keep_settle(struct keep *keep);
 

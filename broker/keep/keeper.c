@@ -4,7 +4,8 @@
  *
  * A broker that dies is followed by another at once. After three deaths without an
  * answered request in between, the next broker would die of the same bug: the keeper then
- * waits before each start, 1, 2, 4 to 60 seconds. The descriptors are kept meanwhile. A
+ * waits before each start, 1, 2, 4 to 60 seconds. The descriptors are kept meanwhile. The
+ * same is done where no broker can be started, for lack of descriptors or memory. A
  * broker whose housekeeper is stuck is killed.
  *
  * A restart of the service ends the keeper, too: all goes to the next one (restart.c).
@@ -23,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/descriptor.h"
 #include "keep/keeper.h"
 
 #define DEATHS_IN_A_ROW 3
@@ -65,6 +67,20 @@ static void entries_free(struct keeper *keeper)
 		entry_drop(keeper, keeper->entries->key);
 }
 
+void keeper_spare_close(struct keeper *keeper)
+{
+	for (size_t i = 0; i < N_SPARE; i++)
+		closep(&keeper->spare[i]);
+}
+
+void keeper_spare_open(struct keeper *keeper)
+{
+	for (size_t i = 0; i < N_SPARE; i++) {
+		if (keeper->spare[i] < 0)
+			keeper->spare[i] = fcntl(keeper->program, F_DUPFD_CLOEXEC, 3);
+	}
+}
+
 /* ---- words of the broker ---- */
 
 static void note_ready(struct keeper *keeper)
@@ -74,18 +90,40 @@ static void note_ready(struct keeper *keeper)
 	keeper->was_ready = true;
 }
 
+/* A broker is told in time that there is no room: only a lowered limit leads here. */
+static void note_lost(struct keeper *keeper)
+{
+	if (keeper->n_lost++ == 0)
+		keeper_say(keeper,
+			   "the keeper is at its limit of %llu open files: memory made "
+			   "now is lost if the broker dies",
+			   (unsigned long long)descriptors_most());
+}
+
+static void answer_drop(const struct child *child, const struct keep_message *message)
+{
+	struct keep_message answer = *message;
+
+	if (!descriptor_is_left())
+		answer.key.kind = KEEP_FULL;
+	(void)send(child->socket, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
 /* Words without a descriptor. */
 static void take_plain_word(struct keeper *keeper, struct child *child,
 			    const struct keep_message *message)
 {
 	if (message->word == KEEP_DROP) {
 		entry_drop(keeper, message->key);
-		(void)send(child->socket, message, sizeof(*message), MSG_NOSIGNAL);
+		answer_drop(child, message);
 	} else if (message->word == KEEP_FORGET) {
 		entry_drop(keeper, message->key);
+	} else if (message->word == KEEP_PUT) {
+		note_lost(keeper);
 	} else if (message->word == KEEP_READY) {
 		note_ready(keeper);
-		child->beats = true;
+		keeper_spare_open(keeper);
+		child->beats = child->ready = true;
 		keeper->n_deaths = 0;
 	} else if (message->word == KEEP_BEAT) {
 		child->beats = true;
@@ -263,10 +301,15 @@ static void answer(struct keeper *keeper)
 	if (keeper->upgrades && keeper->was_ready && keeper->broker.pid &&
 	    keeper->broker.beats) {
 		keeper->upgrades = false;
+		keeper_spare_close(keeper);
 		keeper_upgrade(keeper);
+		if (keeper->broker.ready)
+			keeper_spare_open(keeper);
 	}
-	if (keeper->restarts)
+	if (keeper->restarts) {
+		keeper_spare_close(keeper);
 		keeper_restart(keeper);
+	}
 }
 
 /* Serves until the broker has ended and its last message was read. */
@@ -330,15 +373,28 @@ static void choose_program(struct keeper *keeper)
 	keeper->program = newer;
 }
 
-/* Returns: whether another broker follows. */
-static bool broker_follows(struct keeper *keeper)
+static void say_no_start(struct keeper *keeper, int error)
+{
+	keeper_say(keeper,
+		   "no broker can be started: %s; the memory stays, and another try "
+		   "follows",
+		   strerror(-error));
+	/* The next start waits, as after many deaths. */
+	keeper->n_deaths = MAX(keeper->n_deaths, DEATHS_IN_A_ROW - 1U);
+}
+
+/* error: of the last start, or 0. Returns: whether another broker follows. */
+static bool broker_follows(struct keeper *keeper, int error)
 {
 	struct pollfd signals = { .fd = keeper->signals, .events = POLLIN };
 	int64_t wait_ms = 0, until_ms;
 
 	if (keeper->ends || !(keeper->was_ready || keeper->goes_on))
 		return false;
-	say_end(keeper);
+	if (error < 0)
+		say_no_start(keeper, error);
+	else
+		say_end(keeper);
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
 		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
@@ -375,6 +431,21 @@ static int keeper_init(struct keeper *keeper)
 	return 0;
 }
 
+/* One broker after another. Returns: 0; -errno: no broker could be started ever. */
+static int run_brokers(struct keeper *keeper)
+{
+	int r;
+
+	do {
+		r = child_start(keeper, keeper->program, &keeper->broker);
+		keeper->n_lost = 0;
+		if (r == 0)
+			broker_serve(keeper);
+		keeper_spare_close(keeper);
+	} while (broker_follows(keeper, r));
+	return keeper->was_ready || keeper->goes_on ? 0 : r;
+}
+
 int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 {
 	struct keeper keeper = { .config = config,
@@ -382,15 +453,13 @@ int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 				 .program = -1,
 				 .before = -1,
 				 .broker = CHILD_NONE };
-	int status, r = keeper_init(&keeper);
+	int status, r;
 
+	memset(keeper.spare, -1, sizeof(keeper.spare));
+	r = keeper_init(&keeper);
 	keeper_begin_with_left(&keeper);
-	do {
-		if (r == 0)
-			r = child_start(&keeper, keeper.program, &keeper.broker);
-		if (r == 0)
-			broker_serve(&keeper);
-	} while (r == 0 && broker_follows(&keeper));
+	if (r == 0)
+		r = run_brokers(&keeper);
 	if (r < 0)
 		keeper_say(&keeper, "no broker can be started: %s", strerror(-r));
 	status = keeper.leaves ? 0 : keeper.broker.status;

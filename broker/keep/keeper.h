@@ -9,6 +9,12 @@
 
 #include "keep/message.h"
 
+/*
+ * Descriptors kept free: a keeper that is at its limit must still start a broker, or
+ * leave all to the next keeper.
+ */
+#define N_SPARE 16
+
 /* A descriptor held for the next broker. */
 struct entry {
 	struct keep_key key;
@@ -22,6 +28,7 @@ struct child {
 	int socket; /* -1: none */
 	int status; /* as of waitpid() */
 	bool beats;
+	bool ready;	      /* answers */
 	bool asks;	      /* to take over */
 	bool paused;	      /* does nothing until child_go_on() */
 	bool busy;	      /* did not pause in time */
@@ -47,12 +54,22 @@ struct keeper {
 	bool ends;	/* the broker says so, or a signal */
 	bool upgrades;	/* a signal asks for that */
 	unsigned int n_deaths; /* without an answered request */
+	unsigned int n_lost;   /* descriptors of this broker, beyond the limit */
+	int spare[N_SPARE];    /* -1: none */
 };
 
 /* Keeps a descriptor, in place of one with the same key. Takes ownership of fd. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd);
 
 void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
+
+/*
+ * Frees the spare descriptors for a start, and takes them again. A broker that begins
+ * puts its records in place of the old ones, so the spare ones stay free until it is
+ * ready.
+ */
+void keeper_spare_close(struct keeper *keeper);
+void keeper_spare_open(struct keeper *keeper);
 
 /* Starts a broker and sends all descriptors to the broker. Returns: 0; -errno. */
 int child_start(const struct keeper *keeper, int program, struct child *ret_child);

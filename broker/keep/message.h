@@ -15,7 +15,7 @@
 enum keep_word {
 	KEEP_PUT = 1, /* with a descriptor */
 	KEEP_ALL,
-	KEEP_DROP, /* answered with the same */
+	KEEP_DROP, /* answered with the same, of the kind KEEP_FULL at the limit */
 	KEEP_READY,
 	KEEP_BEAT, /* the housekeeper lives */
 	KEEP_END,

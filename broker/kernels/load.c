@@ -408,12 +408,13 @@ static const char *load_check_bytes(int fd, uint64_t size, struct refusal *refus
 static int load_check(struct broker *broker, struct loadable *file,
 		      struct refusal *refusal)
 {
+	int r;
+
 	file->format = load_check_bytes(file->fd, file->size, refusal);
 	if (!file->format)
 		return -refusal->error;
-	if (kept_add(broker->memory, RECORD_IMAGE, file->fd, &file->record) < 0)
-		return refuse(refusal, ENOMEM, "no memory in the broker");
-	return 0;
+	r = kept_add(broker->memory, RECORD_IMAGE, file->fd, &file->record);
+	return r < 0 ? kept_refuse(r, refusal) : 0;
 }
 
 static void load_refuse(struct broker *broker, const struct caller *caller,

@@ -19,6 +19,7 @@
 #include "model/save_module.h"
 #include "process/broker.h"
 #include "process/worker.h"
+#include "record/records.h"
 
 /* ---- uses ---- */
 
@@ -127,8 +128,10 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 
 void image_end(struct broker *broker, struct image *image)
 {
+	records_begin(broker->registry->records);
 	kept_forget(broker->memory, RECORD_IMAGE, image->record);
 	image_free(broker->registry, image);
+	records_end(broker->registry->records);
 }
 
 /* As module_use_end(). */

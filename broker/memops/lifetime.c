@@ -391,9 +391,10 @@ int lifetime_get(struct broker *broker, enum lifetime_kind kind,
 		fd = lifetime_open(kind, thread, process, cgroup, refusal);
 		if (fd < 0)
 			return fd;
-		if (kept_add(broker->memory, RECORD_LIFETIME, fd, &record) < 0) {
+		r = kept_add(broker->memory, RECORD_LIFETIME, fd, &record);
+		if (r < 0) {
 			close(fd);
-			return refuse(refusal, ENOMEM, "no memory in the broker");
+			return kept_refuse(r, refusal);
 		}
 		pthread_mutex_lock(&registry->lock);
 		/* Another line of the process may have been faster. */

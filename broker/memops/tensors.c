@@ -65,9 +65,12 @@ int tensors_new(struct broker *broker, const struct caller *caller, uint64_t siz
 
 /* ---- records ---- */
 
-int tensors_keep(const struct broker *broker, struct tensors *tensors)
+int tensors_keep(const struct broker *broker, struct tensors *tensors,
+		 struct refusal *refusal)
 {
-	return kept_add(broker->memory, RECORD_TENSORS, tensors->fd, &tensors->record);
+	int r = kept_add(broker->memory, RECORD_TENSORS, tensors->fd, &tensors->record);
+
+	return r < 0 ? kept_refuse(r, refusal) : 0;
 }
 
 static void tensors_save(const struct broker *broker, const struct tensors *tensors)

@@ -21,8 +21,12 @@ struct tensors_record;
 int tensors_new(struct broker *broker, const struct caller *caller, uint64_t size,
 		struct tensors **ret_tensors, struct refusal *refusal);
 
-/* Gives the keeper a copy of the text. No lock held. Returns: 0; -ENOMEM. */
-int tensors_keep(const struct broker *broker, struct tensors *tensors);
+/*
+ * Gives the keeper a copy of the text. No lock held. Returns: 0; -EMFILE, -ENOMEM with a
+ * refusal.
+ */
+int tensors_keep(const struct broker *broker, struct tensors *tensors,
+		 struct refusal *refusal);
 
 struct tensors *tensors_ref(struct tensors *tensors);
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "memory/kept.h"
 
+#include <errno.h>
+
+#include "base/descriptor.h"
+#include "base/refusal.h"
 #include "keep/keep.h"
 #include "memory/block.h"
 
@@ -21,6 +25,13 @@ static struct keep_key key_of(const struct memory *memory, enum record_type type
 	};
 }
 
+void kept_settle(const struct memory *memory)
+{
+	records_begin(memory->records);
+	keep_settle(memory->keep);
+	records_end(memory->records);
+}
+
 int kept_add(const struct memory *memory, enum record_type type, int fd,
 	     uint32_t *ret_record)
 {
@@ -28,12 +39,21 @@ int kept_add(const struct memory *memory, enum record_type type, int fd,
 
 	if (!*ret_record)
 		return r;
-	r = keep_put(memory->keep, key_of(memory, type, *ret_record), fd);
+	kept_settle(memory);
+	r = keep_make_room(memory->keep);
+	if (r == 0)
+		r = keep_put(memory->keep, key_of(memory, type, *ret_record), fd);
 	if (r < 0) {
 		records_drop(memory->records, type, *ret_record);
 		*ret_record = 0;
 	}
 	return r;
+}
+
+int kept_refuse(int error, struct refusal *refusal)
+{
+	return error == -EMFILE ? refuse(refusal, EMFILE, DESCRIPTORS_GONE)
+				: refuse(refusal, ENOMEM, "no memory in the broker");
 }
 
 void kept_forget(const struct memory *memory, enum record_type type, uint32_t record)
@@ -44,8 +64,10 @@ void kept_forget(const struct memory *memory, enum record_type type, uint32_t re
 
 void kept_drop(const struct memory *memory, enum record_type type, uint32_t record)
 {
+	records_begin(memory->records);
 	kept_forget(memory, type, record);
 	records_drop(memory->records, type, record);
+	records_end(memory->records);
 }
 
 int kept_take(const struct memory *memory, enum record_type type, uint32_t record)

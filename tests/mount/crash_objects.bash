@@ -23,13 +23,6 @@ modules()
 	cd "$M"
 }
 
-# Descriptors that the keeper has. It is not waited for when the broker hands over more,
-# but has heard of all of them when the next broker begins.
-n_kept()
-{
-	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 | wc -l
-}
-
 test_modules_outlive_the_broker()
 {
 	local before

@@ -82,3 +82,10 @@ next_dies_at()
 {
 	printf "\\x$1" | dd of="$T/own/plan" bs=1 seek=152 conv=notrunc status=none
 }
+
+# Descriptors that the keeper has. It is not waited for when the broker hands over more,
+# but has heard of all of them when the next broker begins.
+n_kept()
+{
+	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 | wc -l
+}

@@ -86,3 +86,61 @@ Test(keep, a_text_for_the_manager_is_cut_off_where_it_is_too_long)
 	keep_free(keep);
 	close(keeper);
 }
+
+static uint32_t next_word(int keeper)
+{
+	struct keep_message message;
+	int fd;
+
+	return keep_receive(keeper, MSG_DONTWAIT, &message, &fd) == 0 ? message.word : 0;
+}
+
+/* The keeper's answer to the next question. */
+static void answer(int keeper, uint32_t kind)
+{
+	const struct keep_key key = { kind, 0, 0 };
+
+	cr_assert(eq(int, keep_send(keeper, KEEP_DROP, key, -1), 0));
+}
+
+/* Else a user's loop of puts outruns the beats, and fills the keeper. */
+Test(keep, what_is_forgotten_is_closed_before_the_next_put)
+{
+	struct keep *keep;
+	int keeper = begin(&keep);
+
+	for (uint32_t i = 1; i <= 3; i++)
+		keep_forget(keep, (struct keep_key){ KEEP_TENSORS, i, 1 });
+	cr_assert(eq(int, keep_make_room(keep), 0));
+	cr_assert(eq(u32, next_word(keeper), 0));
+	keep_settle(keep);
+	answer(keeper, 0);
+	cr_assert(eq(int, keep_make_room(keep), 0));
+	for (int i = 0; i < 3; i++)
+		cr_assert(eq(u32, next_word(keeper), KEEP_FORGET));
+	cr_assert(eq(u32, next_word(keeper), KEEP_DROP));
+	cr_assert(eq(int, keep_make_room(keep), 0));
+	cr_assert(eq(u32, next_word(keeper), 0));
+	keep_free(keep);
+	close(keeper);
+}
+
+/* Else the keeper loses a descriptor that a record names. */
+Test(keep, a_keeper_without_room_is_sent_no_more)
+{
+	struct keep *keep;
+	int keeper = begin(&keep);
+
+	for (int i = 1; i < KEEP_ASK_PUTS; i++)
+		cr_assert(eq(int, keep_make_room(keep), 0));
+	cr_assert(eq(u32, next_word(keeper), 0));
+	answer(keeper, KEEP_FULL);
+	cr_assert(eq(int, keep_make_room(keep), -EMFILE));
+	answer(keeper, KEEP_FULL);
+	cr_assert(eq(int, keep_make_room(keep), -EMFILE));
+	answer(keeper, 0);
+	cr_assert(eq(int, keep_make_room(keep), 0));
+	cr_assert(eq(int, keep_make_room(keep), 0));
+	keep_free(keep);
+	close(keeper);
+}
