@@ -35,6 +35,7 @@
 #include "model/save_module.h"
 #include "model/save_stream.h"
 #include "process/broker.h"
+#include "process/output.h"
 #include "process/processes.h"
 #include "record/records.h"
 #include "record/texts.h"
@@ -123,6 +124,18 @@ static int resume_owner(struct resume *resume, uint32_t index, const void *recor
 	int r = owner_restore(resume->broker->registry, index, record);
 
 	return r < 0 ? resume_fail(resume, r, "owner", index) : 0;
+}
+
+static int resume_output(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct output_record *record = data;
+	struct broker *broker = resume->broker;
+	struct owner *owner = owner_get(broker->registry, record->owner, GROUP_UNKNOWN);
+
+	if (owner)
+		owner->output = output_restore(&broker->processes->outputs,
+					       broker->registry->records, index);
+	return owner && owner->output ? 0 : resume_fail(resume, -ENOMEM, "output", index);
 }
 
 static int resume_stream(struct resume *resume, uint32_t index, const void *data)
@@ -289,6 +302,7 @@ static int resume_objects(struct resume *resume)
 	/* Each step makes objects named by the records of later steps. */
 	static const struct step steps[] = {
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
+		{ RECORD_OUTPUT, offsetof(struct output_record, owner), resume_output },
 		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },

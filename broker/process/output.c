@@ -12,6 +12,7 @@
 
 #include "base/def.h"
 #include "base/text.h"
+#include "record/records.h"
 
 struct pipe_end {
 	struct output *output;
@@ -22,8 +23,11 @@ struct pipe_end {
 struct output {
 	struct outputs *outputs;
 	pthread_mutex_t lock;
-	char *bytes; /* ring of OUTPUT_KEPT, allocated with the first byte */
-	uint64_t n_written;
+	struct records *records;
+	uint32_t uid;
+	uint32_t record; /* 0: none */
+	/* The record itself; without records on the heap. NULL before the first byte. */
+	struct output_record *kept;
 	struct pipe_end *pipes;
 
 	/*
@@ -35,20 +39,49 @@ struct output {
 	pthread_cond_t drained;
 };
 
+#define CHUNK 4096 /* bytes read from a pipe at a time */
+
+/* A chunk never overwrites bytes that are shown: a death may come in the middle. */
+_Static_assert(RECORD_OUTPUT_BYTES >= OUTPUT_KEPT + CHUNK, "a chunk has room of its own");
+
+/* Without memory nothing is kept. */
+static void output_make(struct output *output)
+{
+	struct output_record *kept = calloc(1, sizeof(*kept));
+
+	if (!kept || records_take(output->records, RECORD_OUTPUT, &output->record) < 0) {
+		free(kept);
+		return;
+	}
+	kept->owner = output->uid;
+	output->kept = kept;
+	if (!output->record)
+		return;
+	records_save(output->records, RECORD_OUTPUT, output->record, kept);
+	output->kept = records_place(output->records, RECORD_OUTPUT, output->record);
+	free(kept);
+}
+
 static void output_add(struct output *output, const char *bytes, size_t length)
 {
-	if (!output->bytes)
-		output->bytes = malloc(OUTPUT_KEPT);
-	if (!output->bytes)
-		return;
-	for (size_t i = 0; i < length;) {
-		size_t at = output->n_written % OUTPUT_KEPT;
-		size_t n = MIN(length - i, OUTPUT_KEPT - at);
+	struct output_record *kept;
 
-		memcpy(output->bytes + at, bytes + i, n);
-		output->n_written += n;
+	if (!output->kept)
+		output_make(output);
+	kept = output->kept;
+	if (!kept)
+		return;
+	/* At an upgrade the records don't change while the next broker copies them. */
+	records_begin(output->records);
+	for (size_t i = 0; i < length;) {
+		size_t at = kept->n_written % RECORD_OUTPUT_BYTES;
+		size_t n = MIN(length - i, RECORD_OUTPUT_BYTES - at);
+
+		memcpy(kept->bytes + at, bytes + i, n);
+		__atomic_store_n(&kept->n_written, kept->n_written + n, __ATOMIC_RELEASE);
 		i += n;
 	}
+	records_end(output->records);
 }
 
 static void drain_begin(struct output *output, bool looks)
@@ -77,7 +110,7 @@ static void drain_end(struct output *output)
 static bool pipe_drain(struct pipe_end *pipe)
 {
 	size_t left = OUTPUT_KEPT;
-	char bytes[4096];
+	char bytes[CHUNK];
 	ssize_t n;
 
 	do {
@@ -162,15 +195,30 @@ void outputs_deinit(struct outputs *outputs)
 	closep(&outputs->stop);
 }
 
-struct output *output_new(struct outputs *outputs)
+struct output *output_new(struct outputs *outputs, struct records *records, uint32_t uid)
 {
 	struct output *output = calloc(1, sizeof(*output));
 
 	if (!output)
 		return NULL;
 	output->outputs = outputs;
+	output->records = records;
+	output->uid = uid;
 	pthread_mutex_init(&output->lock, NULL);
 	pthread_cond_init(&output->drained, NULL);
+	return output;
+}
+
+struct output *output_restore(struct outputs *outputs, struct records *records,
+			      uint32_t index)
+{
+	struct output_record *kept = records_place(records, RECORD_OUTPUT, index);
+	struct output *output = output_new(outputs, records, kept->owner);
+
+	if (!output)
+		return NULL;
+	output->record = index;
+	output->kept = kept;
 	return output;
 }
 
@@ -182,7 +230,10 @@ struct output *output_free(struct output *output)
 		output_remove(output, output->pipes);
 	pthread_cond_destroy(&output->drained);
 	pthread_mutex_destroy(&output->lock);
-	free(output->bytes);
+	if (output->record)
+		records_drop(output->records, RECORD_OUTPUT, output->record);
+	else
+		free(output->kept);
 	free(output);
 	return NULL;
 }
@@ -233,22 +284,22 @@ bool output_is_empty(struct output *output)
 	bool empty;
 
 	pthread_mutex_lock(&output->lock);
-	empty = output->n_written == 0;
+	empty = !output->kept || output->kept->n_written == 0;
 	pthread_mutex_unlock(&output->lock);
 	return empty;
 }
 
 /* Skips the rest of a line whose beginning was dropped. */
-static uint64_t output_start(const struct output *output)
+static uint64_t output_start(const struct output_record *kept)
 {
 	uint64_t at;
 
-	if (output->n_written <= OUTPUT_KEPT)
+	if (kept->n_written <= OUTPUT_KEPT)
 		return 0;
-	for (at = output->n_written - OUTPUT_KEPT; at < output->n_written; at++)
-		if (output->bytes[at % OUTPUT_KEPT] == '\n')
+	for (at = kept->n_written - OUTPUT_KEPT; at < kept->n_written; at++)
+		if (kept->bytes[at % RECORD_OUTPUT_BYTES] == '\n')
 			return at + 1;
-	return output->n_written - OUTPUT_KEPT;
+	return kept->n_written - OUTPUT_KEPT;
 }
 
 void output_drain(struct output *output)
@@ -266,15 +317,17 @@ void output_drain(struct output *output)
 
 void output_show(struct output *output, struct text *text)
 {
+	const struct output_record *kept;
 	uint64_t at;
 
 	pthread_mutex_lock(&output->lock);
-	at = output_start(output);
-	while (at < output->n_written) {
-		size_t place = at % OUTPUT_KEPT;
-		size_t n = MIN(output->n_written - at, OUTPUT_KEPT - place);
+	kept = output->kept;
+	at = kept ? output_start(kept) : 0;
+	while (kept && at < kept->n_written) {
+		size_t place = at % RECORD_OUTPUT_BYTES;
+		size_t n = MIN(kept->n_written - at, RECORD_OUTPUT_BYTES - place);
 
-		text_add(text, output->bytes + place, n);
+		text_add(text, kept->bytes + place, n);
 		at += n;
 	}
 	pthread_mutex_unlock(&output->lock);

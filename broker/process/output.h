@@ -6,15 +6,19 @@
  * Each worker process writes into a pipe of its own. One thread empties all pipes, so no
  * worker waits for a reader. A reader drains the output first, and so sees all that was
  * printed before a kernel's end became known.
+ *
+ * The bytes lie in a record, and so the next broker has them.
  */
 #pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define OUTPUT_KEPT 65536 /* bytes of each output */
 
 struct output;
+struct records;
 struct text;
 
 /* The thread and the pipes it watches. */
@@ -29,7 +33,14 @@ int outputs_init(struct outputs *outputs);
 /* Call when no worker is left. */
 void outputs_deinit(struct outputs *outputs);
 
-struct output *output_new(struct outputs *outputs);
+/* records: NULL: none are kept. Returns: NULL: no memory. */
+struct output *output_new(struct outputs *outputs, struct records *records, uint32_t uid);
+
+/* The output of the last broker, from the live record at the index. As output_new(). */
+struct output *output_restore(struct outputs *outputs, struct records *records,
+			      uint32_t index);
+
+/* Takes NULL, and drops the record. Returns: NULL. */
 struct output *output_free(struct output *output);
 
 /*

@@ -103,7 +103,8 @@ struct worker *worker_of(struct broker *broker, struct owner *owner)
 	if (owner->worker)
 		return owner->worker;
 	if (!owner->output)
-		owner->output = output_new(&broker->processes->outputs);
+		owner->output = output_new(&broker->processes->outputs,
+					   broker->registry->records, owner->uid);
 	worker = calloc(1, sizeof(*worker));
 	if (!worker || !owner->output) {
 		free(worker);

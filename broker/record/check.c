@@ -295,6 +295,13 @@ static int check_times(const struct check *check, const void *record)
 		       : damaged(check, "has no verb");
 }
 
+static int check_output(const struct check *check, const void *record)
+{
+	const struct output_record *output = record;
+
+	return output->n_written >> 62 ? damaged(check, "has a value out of range") : 0;
+}
+
 static int check_each(const struct records *records, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
@@ -316,6 +323,7 @@ static int check_each(const struct records *records, struct text *why)
 		[RECORD_TENSORS] = check_tensors,
 		[RECORD_ORIGIN] = check_origin,
 		[RECORD_TIMES] = check_times,
+		[RECORD_OUTPUT] = check_output,
 	};
 
 	for (int type = 0; type < N_RECORD_TYPES; type++) {
@@ -433,6 +441,8 @@ static const struct difference differences[] = {
 	  "two streams of an owner have the same name" },
 	{ RECORD_STREAM, offsetof(struct stream_record, slot), 0,
 	  "two streams have the same slot" },
+	{ RECORD_OUTPUT, offsetof(struct output_record, owner), 0,
+	  "an owner has two outputs" },
 	{ RECORD_LEASE, offsetof(struct lease_record, file), 0,
 	  "two leases have the same open file" },
 };

@@ -125,6 +125,14 @@ static void print_tensors(const void *record, struct text *text)
 		    tensors->payer);
 }
 
+static void print_output(const void *record, struct text *text)
+{
+	const struct output_record *output = record;
+
+	text_printf(text, "uid %u, %llu bytes printed", output->owner,
+		    U(output->n_written));
+}
+
 static void print_origin(const void *record, struct text *text)
 {
 	const struct origin_record *origin = record;
@@ -207,6 +215,7 @@ void records_print(const struct records *records, struct text *text)
 		[RECORD_TENSORS] = print_tensors,
 		[RECORD_ORIGIN] = print_origin,
 		[RECORD_TIMES] = print_times,
+		[RECORD_OUTPUT] = print_output,
 	};
 
 	text_printf(text, "records of version %u, broker %u\n", records->header->version,

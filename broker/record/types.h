@@ -21,6 +21,7 @@
 #define RECORD_TEXT_BYTES	     52
 #define RECORD_METER_WORDS	     1536
 #define RECORD_TIMES_WORDS	     32
+#define RECORD_OUTPUT_BYTES	     (65536 + 4096)
 
 enum record_type {
 	RECORD_BROKER, /* one */
@@ -41,6 +42,7 @@ enum record_type {
 	RECORD_TENSORS,
 	RECORD_ORIGIN,
 	RECORD_TIMES,
+	RECORD_OUTPUT,
 	N_RECORD_TYPES,
 };
 
@@ -308,4 +310,16 @@ struct times_record {
 	struct record_head head;
 	char verb[24];
 	uint64_t words[RECORD_TIMES_WORDS];
+};
+
+/*
+ * Bytes printed by an owner's kernels, written in place: byte N is at N modulo the size
+ * of the ring.
+ */
+struct output_record {
+	struct record_head head;
+	uint32_t owner; /* uid */
+	uint32_t reserved;
+	uint64_t n_written;
+	char bytes[RECORD_OUTPUT_BYTES];
 };

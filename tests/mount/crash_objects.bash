@@ -287,6 +287,36 @@ test_memory_that_was_lost_has_its_cgroup()
 	end
 }
 
+test_what_kernels_printed_outlives_the_broker()
+{
+	local output before
+	needs_kernels
+	keep
+	output=$O/owners/$UID/output
+	mkdir "$O/modules/print"
+	cp "$GPUMEM_KERNELS/print.ptx" "$O/modules/print/image"
+	say launch 'print greet grid=1 block=2 i32:9'
+	before=$(<"$output")
+	is "$(wc -l <<<"$before")" 2
+	die
+	is "$(<"$output")" "$before"
+	say launch 'print greet grid=1 block=1 i32:8'
+	is "$(head -n 2 "$output")" "$before"
+	like "$(tail -n 1 "$output")" '^block 0 thread 0: 8 words'
+	# More than is kept: the last 64 KiB, without the rest of a line.
+	say launch 'print greet grid=8 block=256 i32:7'
+	before=$(<"$output")
+	like "$(wc -c <<<"$before")" '^65[0-9]{3}$'
+	die
+	is "$(<"$output")" "$before"
+	die
+	is "$(<"$output")" "$before"
+	say launch 'print greet grid=1 block=1 i32:6'
+	like "$(tail -n 1 "$output")" '^block 0 thread 0: 6 words'
+	is "$(tail -n 101 "$output" | head -n 100)" "$(tail -n 100 <<<"$before")"
+	end
+}
+
 # All of streams that is promised to stay: ids of files and times, too.
 streams()
 {
