@@ -18,7 +18,7 @@ void control_inodes_init(struct control_inodes *inodes, uint32_t boot)
 {
 	*inodes = (struct control_inodes){
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.serial = (uint64_t)(boot & 0xfff) << 40,
+		.serial = (uint64_t)(boot & 0xfff) << (CONTROL_SERIAL_BITS - 12),
 	};
 }
 
@@ -42,7 +42,7 @@ int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uint64_t
 	inode->node_id = node_id;
 	inode->n_lookups = 1;
 	pthread_mutex_lock(&inodes->lock);
-	inode->id = node_control_inode(++inodes->serial);
+	inode->id = node_control_inode(node_id, ++inodes->serial);
 	HASH_ADD(hh, inodes->by_id, id, sizeof(inode->id), inode);
 	pthread_mutex_unlock(&inodes->lock);
 	*ret_id = inode->id;
@@ -58,7 +58,7 @@ int control_inodes_find(struct control_inodes *inodes, uint64_t id, uint64_t *re
 	if (inode)
 		*ret_node_id = inode->node_id;
 	pthread_mutex_unlock(&inodes->lock);
-	return inode ? 0 : -ESTALE;
+	return inode ? 0 : node_of_control_inode(id, ret_node_id);
 }
 
 void control_inodes_forget(struct control_inodes *inodes, uint64_t id, uint64_t n)

@@ -26,7 +26,7 @@ void control_inodes_deinit(struct control_inodes *inodes);
 /* A new inode of the node, looked up once. Returns: 0; -ENOMEM. */
 int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uint64_t *ret_id);
 
-/* The node of a control inode. Returns: 0; -ESTALE. */
+/* The node of a control inode. Returns: 0; -ESTALE: an object's, of an earlier broker. */
 int control_inodes_find(struct control_inodes *inodes, uint64_t id,
 			uint64_t *ret_node_id);
 

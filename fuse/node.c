@@ -356,9 +356,27 @@ uint64_t node_inode(const struct node *node, uint64_t id)
 	return id << LOW_BITS | pack_low(node->row);
 }
 
-uint64_t node_control_inode(uint64_t serial)
+uint64_t node_control_inode(uint64_t node_id, uint64_t serial)
 {
-	return serial << LOW_BITS | CONTROL_INODE;
+	struct node node;
+	uint64_t number = 0;
+
+	if (node_from_id(node_id, &node) == 0 && node_is_fixed(&node))
+		number = node.row->number;
+	return (number << CONTROL_SERIAL_BITS | serial) << LOW_BITS | CONTROL_INODE;
+}
+
+int node_of_control_inode(uint64_t id, uint64_t *ret_node_id)
+{
+	uint64_t number = id >> (LOW_BITS + CONTROL_SERIAL_BITS);
+	const struct node_row *row = number < NODE_NUMBERS_MAX
+					     ? tables[OBJECT_BROKER].by_number[number]
+					     : NULL;
+
+	if (!row || row->kind != NODE_CONTROL)
+		return -ESTALE;
+	*ret_node_id = pack_fixed(row);
+	return 0;
 }
 
 bool node_is_control_inode(uint64_t id)

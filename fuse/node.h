@@ -91,7 +91,12 @@ uint64_t node_inode(const struct node *node, uint64_t id);
 
 /*
  * Control inodes: a control file gets a new id at each look-up (see
- * control_inode.h). serial < 2^55.
+ * control_inode.h). The id of a file in `control` has the file's number, too.
+ * serial < 2^CONTROL_SERIAL_BITS.
  */
-uint64_t node_control_inode(uint64_t serial);
+#define CONTROL_SERIAL_BITS 49
+uint64_t node_control_inode(uint64_t node_id, uint64_t serial);
+
+/* The node of a control inode of any broker. Returns: 0; -ESTALE: an object's file. */
+int node_of_control_inode(uint64_t id, uint64_t *ret_node_id);
 bool node_is_control_inode(uint64_t id);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 TestSuite(node, .init = nodes_init);
+TestSuite(control_inode, .init = nodes_init);
 
 static struct node node_of(enum object_type type, const char *name, struct token token)
 {
@@ -79,7 +80,7 @@ Test(node, id_of_no_row_is_stale)
 	cr_assert_eq(node_from_id(1 | 1000 << 9, &node), -ESTALE);
 	cr_assert_eq(node_from_id(63 | OBJECT_STREAM << 6, &node), -ESTALE);
 	cr_assert_eq(node_from_id(7 << 6, &node), -ESTALE);
-	cr_assert_eq(node_from_id(node_control_inode(3), &node), -ESTALE);
+	cr_assert_eq(node_from_id(node_control_inode(0, 3), &node), -ESTALE);
 }
 
 Test(node, inode_is_of_the_object_not_its_place)
@@ -203,4 +204,31 @@ Test(control_inode, is_gone_once_forgotten)
 	cr_assert_eq(control_inodes_find(&inodes, a, &id), -ESTALE);
 	control_inodes_forget(&inodes, a, 1);
 	control_inodes_deinit(&inodes);
+}
+
+/* A path is looked up, the broker dies, and the next one is asked to open the file. */
+Test(control_inode, of_an_earlier_broker_is_known_by_its_number)
+{
+	size_t n;
+	const struct node_row *row = nodes_fixed(&n);
+	struct control_inodes first, second;
+	uint64_t before, after, id;
+
+	while (row->kind != NODE_CONTROL)
+		row++;
+	control_inodes_init(&first, 1);
+	control_inodes_init(&second, 2);
+	cr_assert_eq(control_inodes_add(&first, node_id(&(struct node){ .row = row }),
+					&before),
+		     0);
+	cr_assert_eq(control_inodes_add(&second, node_id(&(struct node){ .row = row }),
+					&after),
+		     0);
+	cr_assert_neq(before, after);
+	cr_assert_eq(control_inodes_find(&second, before, &id), 0);
+	cr_assert_eq(id, node_id(&(struct node){ .row = row }));
+	cr_assert_eq(control_inodes_add(&first, 42, &before), 0);
+	cr_assert_eq(control_inodes_find(&second, before, &id), -ESTALE);
+	control_inodes_deinit(&first);
+	control_inodes_deinit(&second);
 }
