@@ -130,17 +130,21 @@ int limit_parse(const char *key, const char *value, unsigned int n_devices,
 	return line_number(value, NULL, &ret_limit->max, refusal);
 }
 
-void limit_set(struct limits *limits, const struct limit *limit)
+void limit_set(struct limits *limits, const struct limit *limit, bool own)
 {
 	const uint32_t bit = (uint32_t)1 << limit->share;
 
+	if (!own || limit->is_default)
+		limits->own &= ~bit;
+	else if (!(limits->given & bit))
+		limits->own |= bit;
 	limits->given = limit->is_default ? limits->given & ~bit : limits->given | bit;
 	limits->max[limit->share] = limit->max;
 }
 
 /* Applies `KEY VALUE [KEY VALUE]...`, or `default` for all keys. text is cut up. */
 static int limits_parse(struct limits *limits, char *text, unsigned int n_devices,
-			struct refusal *refusal)
+			bool own, struct refusal *refusal)
 {
 	static const char blanks[] = " \t\n";
 	char *rest, *key = strtok_r(text, blanks, &rest), *value;
@@ -151,7 +155,7 @@ static int limits_parse(struct limits *limits, char *text, unsigned int n_device
 		return refuse(refusal, EINVAL,
 			      "a limit is written as KEY VALUE, such as: device:0 20GiB");
 	if (strcmp(key, "default") == 0 && !strtok_r(NULL, blanks, &rest)) {
-		limits->given = 0;
+		limits->given = limits->own = 0;
 		return 0;
 	}
 	for (; r == 0 && key; key = strtok_r(NULL, blanks, &rest)) {
@@ -163,12 +167,32 @@ static int limits_parse(struct limits *limits, char *text, unsigned int n_device
 				      key);
 		r = limit_parse(key, value, n_devices, &limit, refusal);
 		if (r == 0)
-			limit_set(limits, &limit);
+			limit_set(limits, &limit, own);
 	}
 	return r;
 }
 
 /* ---- writing ---- */
+
+/*
+ * Takes back a value of root's: a default that is lower today may be raised tomorrow, and
+ * root's word for this owner would be gone.
+ */
+static int check_taken_back(const struct owner *owner, const struct limits *limits,
+			    struct refusal *refusal)
+{
+	const struct limits *before = &owner->shares.limits;
+	const uint32_t gone = before->given & ~before->own & ~limits->given;
+
+	if (!gone)
+		return 0;
+	return refuse(
+		refusal, EPERM,
+		"root has set the limit of uid %u for %s: you may lower it, and only "
+		"root takes it back",
+		owner->uid,
+		share_key((enum share)__builtin_ctz(gone), (char[SHARE_KEY_SIZE]){ 0 }));
+}
 
 /* The owner's own limits may only go down, except by root. Under registry.lock. */
 static int check_lower(const struct owner *owner, const struct limits *limits,
@@ -194,7 +218,7 @@ static int check_lower(const struct owner *owner, const struct limits *limits,
 				share_key((enum share)i, (char[SHARE_KEY_SIZE]){ 0 }),
 				share_text((enum share)i, max, (char[64]){ 0 }));
 	}
-	return 0;
+	return check_taken_back(owner, limits, refusal);
 }
 
 /* owner NULL: the defaults. Under registry.lock. */
@@ -208,7 +232,7 @@ static int change(struct broker *broker, struct owner *owner, const struct calle
 
 	if (!owner && caller->uid != 0)
 		return refuse(refusal, EPERM, "only root sets the limits of all owners");
-	r = limits_parse(&limits, text, registry->n_devices, refusal);
+	r = limits_parse(&limits, text, registry->n_devices, caller->uid != 0, refusal);
 	if (r == 0 && owner)
 		r = check_lower(owner, &limits, caller, refusal);
 	if (r < 0)

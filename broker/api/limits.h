@@ -3,8 +3,9 @@
  * Limits as files: `max`, `current`, `peak` and `max_events` of an owner, a line for each
  * key, as the dmem controller of cgroups has them. model/shares.h counts and refuses.
  *
- * Root sets limits. An owner may lower the own ones, and only root raises them again. A
- * key without a value of the owner's own has the value of owners/default/max.
+ * Root sets limits. An owner may lower the own ones, and only root raises them again, or
+ * takes back a value that root gave. A key without a value of the owner's own has the value
+ * of owners/default/max.
  */
 #pragma once
 
@@ -33,7 +34,8 @@ struct limit {
  */
 int limit_parse(const char *key, const char *value, unsigned int n_devices,
 		struct limit *ret_limit, struct refusal *refusal);
-void limit_set(struct limits *limits, const struct limit *limit);
+/* own: by the owner. What root has given stays root's, even when the owner lowers it. */
+void limit_set(struct limits *limits, const struct limit *limit, bool own);
 
 /* Appends a value: a number, or `max`. */
 void limit_print(struct text *text, uint64_t max);

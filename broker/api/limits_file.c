@@ -40,6 +40,7 @@ struct save {
 
 static const char intro[] =
 	"# Limits of gpumem's users, a line each: UID KEY VALUE, or `default` for UID.\n"
+	"# Behind it `own`: the user's value, where root gave none.\n"
 	"# gpumemd reads the file at its start, and writes it anew when limits change.\n";
 
 /* ---- reading ---- */
@@ -49,9 +50,10 @@ static int take_line(struct registry *registry, char *line, struct refusal *refu
 {
 	static const char blanks[] = " \t\n";
 	struct limits *limits = &registry->limits;
-	char *words[4] = { NULL }, *rest;
+	char *words[5] = { NULL }, *rest;
 	struct owner *owner = NULL;
 	struct limit limit;
+	bool own;
 	size_t n = 0;
 	uid_t uid;
 	int r;
@@ -62,7 +64,8 @@ static int take_line(struct registry *registry, char *line, struct refusal *refu
 		words[n++] = word;
 	if (n == 0)
 		return 0;
-	if (n != 3)
+	own = n == 4 && strcmp(words[3], "own") == 0;
+	if (n != 3 && !own)
 		return refuse(refusal, EINVAL,
 			      "a line is UID KEY VALUE, such as: 1000 device:0 20GiB");
 	if (strcmp(words[0], "default") != 0) {
@@ -78,7 +81,7 @@ static int take_line(struct registry *registry, char *line, struct refusal *refu
 	r = limit_parse(words[1], words[2], DEVICES_MAX, &limit, refusal);
 	if (r < 0)
 		return r;
-	limit_set(limits, &limit);
+	limit_set(limits, &limit, own && owner);
 	if (owner)
 		owner_save(registry, owner);
 	else
@@ -202,7 +205,7 @@ static void print_limits(struct text *text, const char *name, const struct limit
 		text_printf(text, "%s %s ", name,
 			    share_key((enum share)i, (char[SHARE_KEY_SIZE]){ 0 }));
 		limit_print(text, limits->max[i]);
-		text_add(text, "\n", 1);
+		text_printf(text, "%s\n", limits->own >> i & 1 ? " own" : "");
 	}
 }
 

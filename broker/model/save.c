@@ -148,6 +148,7 @@ void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 		.restarts = owner->restarts,
 		.limits = limits_to_record(&owner->shares.limits),
 		.meter = owner->meter_record,
+		.own_limits = owner->shares.limits.own,
 	};
 	memcpy(ret_record->n_refused, owner->shares.n_refused,
 	       sizeof(owner->shares.n_refused));
@@ -202,6 +203,7 @@ int owner_restore(struct registry *registry, uint32_t index,
 	owner->peak_bytes = record->peak_bytes;
 	owner->restarts = record->restarts;
 	limits_restore(&owner->shares.limits, &record->limits);
+	owner->shares.limits.own = record->own_limits & owner->shares.limits.given;
 	r = handle_table_put(&registry->owners, owner, owner->slot,
 			     owner->slot_generation);
 	if (r < 0) {

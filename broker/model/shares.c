@@ -92,15 +92,19 @@ static uint64_t share_most(enum share share)
 
 uint64_t share_limit(const struct owner *owner, enum share share)
 {
-	const struct shares *shares = &owner->shares;
+	const struct limits *limits = &owner->shares.limits;
+	const struct limits *defaults = owner->shares.defaults;
+	uint64_t most = LIMIT_NONE;
 
 	if (share >= N_LIMITS)
 		return LIMIT_NONE;
-	if (shares->limits.given >> share & 1)
-		return shares->limits.max[share];
-	if (shares->defaults && shares->defaults->given >> share & 1)
-		return shares->defaults->max[share];
-	return LIMIT_NONE;
+	if (defaults && defaults->given >> share & 1)
+		most = defaults->max[share];
+	if (!(limits->given >> share & 1))
+		return most;
+	/* An owner's own value must not evade a default that root lowers later. */
+	return limits->own >> share & 1 ? MIN(limits->max[share], most)
+					: limits->max[share];
 }
 
 /* Whether n more are beyond a limit. A limit may be set below the amount that is held. */

@@ -62,6 +62,7 @@ enum share {
 struct limits {
 	uint64_t max[N_LIMITS]; /* LIMIT_NONE: without a limit */
 	uint32_t given;		/* a bit each */
+	uint32_t own; /* of them, those of the owner alone, where root gave none */
 };
 
 /* Amounts charged to an owner, and the owner's limits. */

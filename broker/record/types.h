@@ -88,7 +88,7 @@ struct owner_record {
 	uint64_t n_refused[RECORD_LIMITS];
 	uint64_t peak[RECORD_LIMITS];
 	uint32_t meter; /* 0: shared with others */
-	uint32_t reserved;
+	uint32_t own_limits; /* a bit each: of the limits, those of the owner alone */
 };
 
 /* The memory is a descriptor of the keeper, under the block's index and generation. */

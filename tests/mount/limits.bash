@@ -111,6 +111,38 @@ test_an_owner_may_only_lower_the_own_limits()
 	is "$(held host max)" $((8 * M1))
 }
 
+test_an_owner_does_not_take_back_what_root_has_set()
+{
+	needs_root 'several users'
+	limit 'host 8M'
+	echo 'host 4M' >owners/default/max
+	as_me refused EPERM "root has set the limit of uid $me for host: you may lower it, and only root takes it back" \
+		"echo 'host default' >owners/$me/max"
+	as_me refused EPERM 'only root takes it back' "echo default >owners/$me/max"
+	echo 'host 1G' >owners/default/max
+	is "$(held host max)" $((8 * M1))
+	# Not by way of a lower value, either.
+	as_me run "echo 'host 2M' >owners/$me/max"
+	echo 'host 1M' >owners/default/max
+	as_me refused EPERM 'only root takes it back' "echo 'host default' >owners/$me/max"
+	is "$(held host max)" $((2 * M1))
+	echo 'host default' >owners/$me/max
+	is "$(held host max)" $M1
+}
+
+test_an_owners_own_value_evades_no_default()
+{
+	needs_root 'several users'
+	limit default
+	as_me run "echo 'host 8M streams 2' >owners/$me/max"
+	is "$(held host max)" $((8 * M1))
+	echo 'host 4M' >owners/default/max
+	is "$(held host max)" $((4 * M1))
+	as_me refused EPERM 'only root raises' "echo 'streams default' >owners/$me/max"
+	as_me run "echo 'host default' >owners/$me/max"
+	is "$(held host max)" $((4 * M1))
+}
+
 # A program of root, such as one that is set-user-ID, writes what a user has it say to the
 # output that it was started with.
 test_a_program_of_root_raises_no_limit_by_a_users_descriptor()
@@ -509,6 +541,35 @@ test_limits_are_kept_over_a_restart()
 	is "$(value_of owners/1001/max device:0) $(value_of owners/1001/max streams)" '1073741824 2'
 	is "$(value_of owners/1001/max host) $(value_of owners/default/max host)" '2147483648 2147483648'
 	by 1001 refused EPERM 'only root raises' 'echo "streams 3" >owners/1001/max'
+	cd /
+	broker_stop "$T/own"
+}
+
+test_a_restart_and_a_death_of_the_broker_keep_who_gave_a_limit()
+{
+	local pid
+	needs_root 'root keeps limits'
+	broker_start "$T/own" --driver "$(driver own)" --limits "$T/who_gave" --keep
+	cd "$T/own/mnt"
+	mkdir owners/1001
+	echo 'streams 2' >owners/1001/max
+	by 1001 run 'echo "host 8M" >owners/1001/max'
+	is "$(grep -v '^#' "$T/who_gave")" $'1001 host 8388608 own\n1001 streams 2'
+	echo 'host 1M streams 1' >owners/default/max
+	pid=$(<pid)
+	kill -KILL "$pid"
+	eventually '[ "$(cat pid 2>/dev/null || echo '"$pid"')" != '"$pid"' ]'
+	is "$(value_of owners/1001/max host)" $M1
+	by 1001 refused EPERM 'only root takes it back' 'echo "streams default" >owners/1001/max'
+	is "$(<"$T/own/stderr")" 'gpumemd: the broker was killed by signal 9'
+	: >"$T/own/stderr"
+	cd /
+	broker_stop "$T/own"
+	broker_start "$T/own" --driver "$(driver own)" --limits "$T/who_gave"
+	cd "$T/own/mnt"
+	is "$(value_of owners/1001/max host)" $M1
+	by 1001 refused EPERM 'only root takes it back' 'echo "streams default" >owners/1001/max'
+	by 1001 run 'echo "host default" >owners/1001/max'
 	cd /
 	broker_stop "$T/own"
 }
