@@ -52,8 +52,9 @@
  * CALM. A program that closes a file leaves a few requests behind (RELEASE, FORGET), and
  * two programs at once are behind each other half of the time: both are no load.
  */
-#define LOAD_MAX 16u /* from here on all threads read */
-#define CALM	 2u
+#define LOAD_MAX  16u /* from here on all threads read */
+#define CALM	  2u
+#define CALM_LOAD 4u /* up to here the reader looks for the next request */
 /* So long all threads read after the last sign of more requests than one thread handles.
  */
 #define CROWD_NS 10000000
@@ -288,13 +289,24 @@ static bool is_awaited(void *userdata)
 	return transport_is_awaited();
 }
 
+/* Whether one program at a time asks: several need the processors themselves. */
+static bool is_calm(struct transport *transport)
+{
+	bool calm;
+
+	pthread_mutex_lock(&transport->lock);
+	calm = transport->load < CALM_LOAD && !crowd_reads(transport);
+	pthread_mutex_unlock(&transport->lock);
+	return calm;
+}
+
 /* Looks for the next request. A thread beside the reader sleeps at once. */
 static void look_ahead(struct thread *thread)
 {
 	struct transport *transport = thread->transport;
 
 	if (!thread->is_beside && look_has_cpus(READER_CPUS) &&
-	    look_is_due(&transport->looks))
+	    look_is_due(&transport->looks) && is_calm(transport))
 		look_for(&transport->looks, LOOK_NS, is_awaited, NULL);
 }
 
