@@ -138,6 +138,17 @@ static int resume_output(struct resume *resume, uint32_t index, const void *data
 	return owner && owner->output ? 0 : resume_fail(resume, -ENOMEM, "output", index);
 }
 
+/* A worker that must not be started, or may not be soon. */
+static int resume_worker(struct resume *resume, uint32_t index, const void *data)
+{
+	const struct owner_record *record = data;
+	struct owner *owner = owner_find(resume->broker->registry, record->uid);
+
+	return !record->n_barren || worker_of(resume->broker, owner)
+		       ? 0
+		       : resume_fail(resume, -ENOMEM, "owner", index);
+}
+
 static int resume_stream(struct resume *resume, uint32_t index, const void *data)
 {
 	const struct stream_record *record = data;
@@ -303,6 +314,7 @@ static int resume_objects(struct resume *resume)
 	static const struct step steps[] = {
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
 		{ RECORD_OUTPUT, offsetof(struct output_record, owner), resume_output },
+		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_worker },
 		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },

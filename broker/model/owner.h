@@ -14,6 +14,7 @@
 #include "model/allocation.h"
 #include "model/device.h"
 #include "model/shares.h"
+#include "record/types.h"
 
 #define STREAMS_OF_OWNER 4096
 
@@ -50,6 +51,11 @@ struct owner {
 	struct origin *origins; /* model/origin.h */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
+
+	/* For the next broker: how many processes of the worker, up to the last, died
+	 * without a reply, and why the last one ended. */
+	uint32_t n_barren;
+	char end_reason[RECORD_REASON_BYTES];
 
 	uint32_t slot, slot_generation;
 	uint32_t record;	 /* model/save.h; 0: none */

@@ -149,7 +149,10 @@ void owner_to_record(const struct owner *owner, struct owner_record *ret_record)
 		.limits = limits_to_record(&owner->shares.limits),
 		.meter = owner->meter_record,
 		.own_limits = owner->shares.limits.own,
+		.n_barren = owner->n_barren,
 	};
+	copy_word(ret_record->end_reason, owner->end_reason,
+		  sizeof(ret_record->end_reason));
 	memcpy(ret_record->n_refused, owner->shares.n_refused,
 	       sizeof(owner->shares.n_refused));
 	memcpy(ret_record->peak, owner->shares.peak, sizeof(owner->shares.peak));
@@ -202,6 +205,8 @@ int owner_restore(struct registry *registry, uint32_t index,
 	owner->slot_generation = record->slot_generation;
 	owner->peak_bytes = record->peak_bytes;
 	owner->restarts = record->restarts;
+	owner->n_barren = record->n_barren;
+	strcpy(owner->end_reason, record->end_reason);
 	limits_restore(&owner->shares.limits, &record->limits);
 	owner->shares.limits.own = record->own_limits & owner->shares.limits.given;
 	r = handle_table_put(&registry->owners, owner, owner->slot,

@@ -421,7 +421,7 @@ void op_replied(struct request *request, const struct wire_reply *reply, bool lo
 	struct op *op = container_of(request, struct op, request);
 
 	if (!lost)
-		worker_forgive(op->worker);
+		worker_note_reply(op->worker);
 	if (!lost && cuda_result_is_of_device(reply->result))
 		op_warn_device(op, reply);
 	/* The first reply to show lost contexts makes the broker give up the process. */

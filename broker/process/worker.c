@@ -111,6 +111,8 @@ struct worker *worker_of(struct broker *broker, struct owner *owner)
 		return NULL;
 	}
 	worker_init(worker, broker, owner);
+	worker->n_barren = owner->n_barren;
+	memcpy(worker->end_reason, owner->end_reason, sizeof(worker->end_reason));
 	owner->worker = worker;
 	return worker;
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "channel/staging.h"
+#include "record/types.h"
 
 struct allocation;
 struct request;
@@ -40,7 +41,8 @@ struct worker {
 	struct slot_waiter
 		*slot_waiters;	   /* works waiting for a slot, first come first served */
 	unsigned int n_readaheads; /* pieces read ahead or in flight; registry.lock */
-	char end_reason[128];	   /* of the last process that was not asked to end */
+	char end_reason[RECORD_REASON_BYTES]; /* of the last process that was not asked
+						 to end */
 	int end_error;		   /* errno for kernels running at its end; 0: EIO */
 	uint32_t end_epoch;	   /* epoch of that process */
 	uint32_t given_up_epoch;   /* the last process ended by worker_abandon() */
@@ -147,10 +149,13 @@ bool worker_is_guest(struct worker *worker, struct block *block);
 
 /*
  * An owner's worker whose processes die again and again without a reply is not started
- * any more (-EHOSTDOWN). Any reply forgives it.
+ * any more (-EHOSTDOWN), by the next broker neither. worker_forgive(), under
+ * registry.lock, starts the count again. So does any reply: worker_note_reply(), without
+ * a lock.
  */
 bool worker_has_failed(struct worker *worker);
 void worker_forgive(struct worker *worker);
+void worker_note_reply(struct worker *worker);
 
 /* Whether the process with this epoch still runs. */
 bool worker_runs(struct worker *worker, uint32_t epoch);

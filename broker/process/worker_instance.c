@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -102,6 +103,20 @@ static void instance_warn(struct broker *broker, struct worker *worker,
 			     "the worker of uid %u %s", uid, reason);
 }
 
+/* For the next broker. Under registry.lock. */
+static void worker_save_barren(struct worker *worker)
+{
+	struct owner *owner = worker->owner;
+
+	if (!owner)
+		return;
+	pthread_mutex_lock(&worker->lock);
+	owner->n_barren = worker->n_barren;
+	memcpy(owner->end_reason, worker->end_reason, sizeof(owner->end_reason));
+	pthread_mutex_unlock(&worker->lock);
+	owner_save(worker->broker->registry, owner);
+}
+
 /*
  * Notes the end of a process (unasked: it died) and marks its allocations as lost. No
  * lock is held.
@@ -123,7 +138,7 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 		if (worker->owner) {
 			worker->owner->restarts++;
 			worker->owner->meter->restarts++;
-			owner_save(broker->registry, worker->owner);
+			worker_save_barren(worker);
 		} else {
 			broker->processes->mover_restarts++;
 		}
@@ -251,6 +266,24 @@ void worker_forgive(struct worker *worker)
 	if (worker->channel)
 		worker->instance->proved = true;
 	pthread_mutex_unlock(&worker->lock);
+	worker_save_barren(worker);
+}
+
+void worker_note_reply(struct worker *worker)
+{
+	pthread_mutex_t *lock = &worker->broker->registry->lock;
+	bool is_news;
+
+	pthread_mutex_lock(&worker->lock);
+	if (worker->channel)
+		worker->instance->proved = true;
+	is_news = worker->n_barren;
+	pthread_mutex_unlock(&worker->lock);
+	if (!is_news)
+		return;
+	pthread_mutex_lock(lock);
+	worker_forgive(worker);
+	pthread_mutex_unlock(lock);
 }
 
 bool worker_is_up(const struct worker *worker)

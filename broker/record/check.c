@@ -61,6 +61,8 @@ static int check_owner(const struct check *check, const void *record)
 	meter = records_get(check->records, RECORD_METER, owner->meter);
 	if (owner->meter && (!meter || meter->uid != owner->uid))
 		return damaged(check, "has no meter of its own");
+	if (!is_string(owner->end_reason, sizeof(owner->end_reason)))
+		return damaged(check, "has a reason without an end");
 	return 0;
 }
 

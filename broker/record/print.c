@@ -29,6 +29,8 @@ static void print_owner(const void *record, struct text *text)
 
 	text_printf(text, "uid %u, gid %u, peak %llu bytes, %llu restarts", owner->uid,
 		    owner->gid, U(owner->peak_bytes), U(owner->restarts));
+	if (owner->n_barren)
+		text_printf(text, ", %u workers died without a reply", owner->n_barren);
 }
 
 static void print_block(const void *record, struct text *text)

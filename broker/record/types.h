@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define RECORD_NAME_BYTES 256
+#define RECORD_REASON_BYTES 128
 /* There are most of these. */
 #define RECORD_ALLOCATION_NAME_BYTES 72
 #define RECORD_DEVICES		     16
@@ -89,6 +90,9 @@ struct owner_record {
 	uint64_t peak[RECORD_LIMITS];
 	uint32_t meter; /* 0: shared with others */
 	uint32_t own_limits; /* a bit each: of the limits, those of the owner alone */
+	uint32_t n_barren;   /* model/owner.h, like the next */
+	uint32_t reserved;
+	char end_reason[RECORD_REASON_BYTES];
 };
 
 /* The memory is a descriptor of the keeper, under the block's index and generation. */

@@ -324,6 +324,39 @@ test_what_kernels_printed_outlives_the_broker()
 	end
 }
 
+test_a_worker_that_has_failed_is_not_started_by_the_next_broker()
+{
+	local i
+	keep
+	inject 'kill=cuMemAlloc_v2@*'
+	cd "$O"
+	for i in 1 2 3; do
+		refused EIO 'was killed by signal 9' 'echo "x 4096 kind=direct" >control/alloc'
+		eventually "[ \$(<owners/$UID/restarts) = $i ]"
+		[ "$i" != 1 ] || { cd "$M" && die && cd "$O"; }
+	done
+	is "$(<"owners/$UID/state")" failed
+	for i in 1 2; do
+		cd "$M"
+		die
+		cd "$O"
+		is "$(<"owners/$UID/state")" failed
+		is "$(<"owners/$UID/failure")" 'the worker was killed by signal 9'
+		refused EIO 'failed again and again' 'echo "x 4096 kind=direct" >control/alloc'
+		is "$(<"owners/$UID/restarts")" 3
+	done
+	inject
+	echo 1 >"owners/$UID/reset"
+	is "$(<"owners/$UID/state")" idle
+	cd "$M"
+	die
+	is "$(<"$O/owners/$UID/state")" idle
+	say alloc 'x 4096 kind=direct'
+	is "$(<"$O/owners/$UID/state")" running
+	rmdir "$O/allocations/x"
+	end 'the worker of uid'
+}
+
 # All of streams that is promised to stay: ids of files and times, too.
 streams()
 {

@@ -33,10 +33,10 @@ survives_twice()
 	diff <("$1") - <<<"$2"
 }
 
-# end: as broker_stop, after deaths that the keeper has told.
+# end [REGEX]: as broker_stop, after deaths that the keeper has told, and such messages.
 end()
 {
-	grep -v '^gpumemd: the broker was killed by signal 9$' "$T/own/stderr" >"$T/own/rest" || true
+	grep -vE "^gpumemd: the broker was killed by signal 9$|${1:-^$}" "$T/own/stderr" >"$T/own/rest" || true
 	[ ! -s "$T/own/rest" ] || fail "on stderr:" "$(<"$T/own/rest")"
 	: >"$T/own/stderr"
 	broker_stop "$T/own"
