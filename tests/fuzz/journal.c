@@ -129,6 +129,14 @@ static void add_times(struct records *records)
 	add(records, RECORD_TIMES, &(struct times_record){ .verb = "fill" });
 }
 
+static void add_output(struct records *records, uint32_t i)
+{
+	static struct output_record output;
+
+	output = (struct output_record){ .owner = i, .n_written = 3, .bytes = "hi\n" };
+	add(records, RECORD_OUTPUT, &output);
+}
+
 /* The default stream of an owner, and one with a failure. */
 static void add_streams(struct records *records, uint32_t i)
 {
@@ -195,6 +203,7 @@ static struct records *good_records(void)
 	for (uint32_t i = 0; i < 2; i++) {
 		add_modules(records, i);
 		add_streams(records, i);
+		add_output(records, i);
 		if (i == 0)
 			add_times(records);
 	}
