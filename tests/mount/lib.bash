@@ -496,8 +496,11 @@ report()
 run_topic()
 {
 	local name number=0 status died sweep_limit=20
-	# Each death while it frees takes its time.
-	[ -z "${GPUMEM_CRASH_EVERY-}" ] || sweep_limit=$case_limit
+	# Each death takes its time.
+	if [ -n "${GPUMEM_CRASH_EVERY-}" ]; then
+		case_limit=$((case_limit * (1 + 200 / GPUMEM_CRASH_EVERY)))
+		sweep_limit=$case_limit
+	fi
 	T=$(mktemp -d "${TMPDIR:-/tmp}/gpumem.XXXXXX") || exit
 	M=$T/main/mnt
 	export T M

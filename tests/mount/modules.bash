@@ -510,6 +510,7 @@ test_a_loaded_module_says_how_to_change_its_device()
 test_a_module_is_its_owners()
 {
 	needs_root 'several users'
+	undying
 	by 1001 run "$(declare -f ptx); mkdir modules/m && ptx f | tee modules/m/image >/dev/null"
 	is "$(stat -c '%a %u' modules/m modules/m/image)" $'700 1001\n600 1001'
 	is "$(<modules/m/owner)" 1001
@@ -520,6 +521,7 @@ test_a_module_is_its_owners()
 	by 1002 denied EPERM 'rmdir modules/m'
 	is "$(by 1002 run 'ls modules')" m
 	is "$(<owners/1001/state)" running
+	dying
 	# Root may write the image; the module still lives in the owner's worker.
 	ptx g >modules/m/image
 	is "$(ls modules/m/functions)" g
