@@ -683,6 +683,7 @@ test_top_shows_programs_outside_of_gpumem()
 {
 	needs_software 'know which programs use a GPU'
 	local first second me i
+	undying
 	first=$(<devices/0/uuid) second=$(<devices/1/uuid) me=$(id -un)
 	gpumem alloc x 4M kind=direct >/dev/null
 	gpumem fill x u8:1

@@ -6,7 +6,7 @@ test_a_change_is_a_line()
 {
 	echo 'seen 4096' >control/alloc
 	echo seen >control/free
-	like "$(tail -n 2 events | head -n 1)" \
+	like "$(newest_event 2)" \
 		'^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z [0-9]+ [a-z_]+ ([a-z]+/)?seen( [a-z_]+=[^ ]+)*$'
 	like "$(newest_event)" ' [0-9]+ [a-z_]+ ([a-z]+/)?seen'
 }

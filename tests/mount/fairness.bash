@@ -159,6 +159,7 @@ test_writers_that_wait_for_a_stopped_worker()
 {
 	local worker
 	needs_software 'stop a worker'
+	undying
 	bob_is_ready
 	by $mallory run 'echo "hers 64K kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
@@ -174,6 +175,7 @@ test_direct_memory_that_is_freed_in_a_stopped_worker()
 {
 	local worker began
 	needs_software 'stop a worker'
+	undying
 	bob_is_ready
 	by $mallory run 'echo "hers 300M kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
@@ -192,6 +194,7 @@ test_the_share_of_waiting_writes()
 {
 	local worker
 	needs_software 'stop a worker'
+	undying
 	bob_is_ready
 	by $mallory run 'echo "hers 1M kind=direct" >control/alloc'
 	worker=$(<owners/$mallory/worker)
@@ -433,6 +436,7 @@ test_the_share_of_questions_to_a_driver()
 {
 	local worker
 	needs_software 'stop a worker'
+	undying
 	bob_is_ready
 	by $mallory run 'echo "hers 64K kind=managed" >control/alloc'
 	worker=$(<owners/$mallory/worker)
@@ -451,6 +455,7 @@ test_the_share_of_questions_to_the_mover()
 {
 	local mover
 	needs_software 'stop the mover'
+	undying
 	bob_is_ready
 	mover=$(value_of status mover)
 	stop "$mover"
@@ -905,6 +910,7 @@ test_copies_that_wait_for_a_stopped_worker()
 {
 	local worker
 	needs_software 'stop a worker'
+	undying
 	bob_is_ready
 	echo 'public 1M mode=644' >control/alloc
 	by $mallory run 'for i in $(seq 100); do echo "hers$i 64K kind=direct"; done >control/alloc'

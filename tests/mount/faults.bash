@@ -87,6 +87,7 @@ the_house_stands()
 test_a_fault_loses_nothing_that_can_be_kept()
 {
 	local worker restarts
+	undying
 	loaded
 	fill_the_house
 	worker=$(own)
@@ -168,6 +169,7 @@ test_each_kind_of_fault_has_its_error_and_its_reason()
 		trap EIO LAUNCH_FAILED|ILLEGAL_INSTRUCTION
 		failing_assert EIO ASSERT i32:41
 	END
+	undying
 	echo 'faults failing_assert grid=1 block=1 i32:42' >control/launch
 	is "$(<"owners/$me/state")" running
 }
@@ -323,6 +325,7 @@ test_other_owners_notice_nothing()
 {
 	local worker restarts
 	needs_root 'another user'
+	undying
 	loaded
 	by 1001 run 'echo "hers 4096 kind=direct" >control/alloc; echo kept >allocations/hers/data'
 	by 1001 run 'echo "herm 4096 kind=managed" >control/alloc; echo kept >allocations/herm/data'
@@ -339,6 +342,7 @@ test_other_owners_notice_nothing()
 test_a_worker_that_was_given_up_is_there_again_before_it_is_needed()
 {
 	local before
+	undying
 	loaded
 	echo 'faults failing_assert grid=1 block=1 i32:42' >control/launch
 	before=$(<"owners/$me/worker")
@@ -502,6 +506,7 @@ test_memory_that_cannot_be_mapped_fails_only_what_needs_it()
 {
 	local worker call
 	needs_software 'go wrong'
+	undying
 	loaded order
 	something_to_lose
 	echo 'x 64' >control/alloc
@@ -531,6 +536,7 @@ test_a_stream_that_cannot_be_made_fails_only_what_needs_it()
 {
 	local worker
 	needs_software 'go wrong'
+	undying
 	loaded order
 	something_to_lose
 	mkdir streams/s
@@ -550,6 +556,7 @@ test_a_stream_that_the_driver_does_not_destroy_costs_nothing()
 {
 	local worker
 	needs_software 'go wrong'
+	undying
 	something_to_lose
 	mkdir streams/s
 	echo 'kept u8:7 stream=s' >control/fill
@@ -569,6 +576,7 @@ test_what_stands_beside_a_refused_mapping_is_done()
 {
 	local worker
 	needs_software 'go wrong'
+	undying
 	loaded order
 	something_to_lose
 	echo 'x 4M' >control/alloc
@@ -592,6 +600,7 @@ test_what_stands_beside_a_refused_mapping_is_done()
 test_after_a_time_limit_the_next_worker_starts_at_once()
 {
 	local old given_up took
+	undying
 	loaded
 	loaded order
 	something_to_lose
@@ -616,6 +625,7 @@ test_after_a_time_limit_the_next_worker_starts_at_once()
 test_a_time_limit_counts_while_a_worker_is_told_what_it_needs()
 {
 	local old
+	undying
 	loaded
 	something_to_lose
 	old=$(own)
@@ -630,6 +640,7 @@ test_the_mover_outlives_a_mapping_that_is_refused()
 {
 	local mover
 	needs_software 'go wrong'
+	undying
 	mover=$(workers_of "$T/main" mover)
 	echo 'x 4M' >control/alloc
 	inject 'fail=cuMemMap@*=CUDA_ERROR_OUT_OF_MEMORY'
@@ -726,6 +737,7 @@ test_a_mover_that_is_killed_while_data_moves_is_repaired()
 {
 	local i writers=()
 	needs_software 'lose the mover'
+	undying
 	for i in 1 2 3; do
 		echo "x$i 20M" >control/alloc
 		head -c 20M /dev/urandom >"$T/bytes.$i"

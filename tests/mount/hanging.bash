@@ -10,6 +10,7 @@ test_a_load_that_hangs_holds_no_memory_of_others()
 {
 	local before
 	needs_root 'users'
+	undying
 	stuck_mount
 	broker_start "$T/short" --driver "$(driver short)" --give-back-timeout 1
 	cd "$T/short/mnt"

@@ -47,6 +47,7 @@ test_a_fault_is_a_warning()
 
 test_the_movers_death_is_a_warning()
 {
+	undying
 	own
 	echo 'x 4K' >control/alloc
 	echo 'x u8:1' >control/fill

@@ -323,8 +323,8 @@ test_a_time_limit_does_not_count_the_load_of_the_module()
 	echo 'x u8:1' >control/fill
 	# the next worker loads the module anew
 	echo 1 >"owners/$UID/reset"
-	inject 'delay=cuModuleLoadDataEx@*=1500ms'
-	echo 'faults endless grid=1 block=1 timeout=0.2 x' >control/launch
+	inject 'delay=cuModuleLoadDataEx@*=4s'
+	echo 'faults endless grid=1 block=1 timeout=2 x' >control/launch
 }
 
 # The fill keeps the kernel from being sent until after the reset.

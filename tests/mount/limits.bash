@@ -194,6 +194,7 @@ test_the_default_is_for_owners_without_a_limit_of_their_own()
 test_an_owner_can_be_made_before_the_user_comes()
 {
 	needs_root 'root makes owners'
+	undying
 	mkdir owners/4321
 	echo 'allocations 0' >owners/4321/max
 	by 4321 refused EDQUOT 'uid 4321 has 0 allocations' 'echo "x 4K" >control/alloc'

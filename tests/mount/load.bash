@@ -466,6 +466,7 @@ test_a_file_system_that_hangs_holds_up_that_load_alone()
 test_buffers_are_kept_for_the_next_load_and_given_back_after_a_while()
 {
 	local worker held
+	undying
 	broker_start "$T/other" --driver "$(driver other)" --worker-idle 3
 	file f 9000000
 	cd "$T/other/mnt"
@@ -540,6 +541,7 @@ test_a_guest_whose_file_hangs_is_ended_when_it_is_shut_off()
 {
 	local hung guest
 	needs_root 'users'
+	undying
 	broker_start "$T/other" --driver "$(driver other)"
 	broker_start "$T/short" --driver "$(driver short)" --give-back-timeout 1
 	cd "$T/short/mnt"

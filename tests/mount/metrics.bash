@@ -240,6 +240,7 @@ test_the_file_does_not_grow_with_allocations()
 test_reading_waits_for_no_worker_and_no_gpu()
 {
 	local mover
+	undying
 	echo 'x 4K' >control/alloc
 	mover=$(value_of status mover)
 	stop "$mover"

@@ -134,6 +134,7 @@ test_the_tree_answers_while_the_mover_is_stopped()
 {
 	local mover reader
 	needs_software 'stop a worker'
+	undying
 	echo 'x 4M' >control/alloc
 	cat allocations/x/data >/dev/null
 	mover=$(workers_of "$T/main" mover)
@@ -152,6 +153,7 @@ test_the_tree_answers_while_an_owners_worker_is_stopped()
 {
 	local worker reader
 	needs_software 'stop a worker'
+	undying
 	echo 'x 4M' >control/alloc
 	echo 'mine 4M kind=direct' >control/alloc
 	worker=$(workers_of "$T/main" "$(id -u)")

@@ -296,6 +296,7 @@ test_memory_is_taken_away_while_its_owners_kernel_goes_on()
 {
 	local address worker
 	needs_root 'several users'
+	undying
 	by $alice run 'echo "h 4096 kind=host mode=666" >control/alloc'
 	loaded_by $bob order
 	by $bob run 'echo "mine 64" >control/alloc; echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch'
@@ -671,6 +672,7 @@ test_a_worker_that_was_reset_sees_nothing_written_after_a_chmod()
 {
 	local process resetting
 	needs_software 'stop a worker'
+	undying
 	by $alice run 'echo "x 4096 mode=644" >control/alloc; echo shown >allocations/x/data'
 	loaded_by $bob order
 	loaded_by $bob faults

@@ -20,6 +20,7 @@ may_kill()
 test_an_owners_worker_runs_as_he_does()
 {
 	needs_root 'another user'
+	undying
 	by 1001 run 'echo "x 4096 kind=direct" >control/alloc'
 	is "$(awk '/^Uid:/ { print $2, $3, $4, $5 }' "/proc/$(workers_of "$T/main" 1001)/status")" \
 		'1001 1001 1001 1001'
@@ -277,6 +278,7 @@ test_workers_can_not_be_traced_or_read_by_their_owner()
 {
 	local worker
 	needs_root 'another user'
+	undying
 	by 1001 run 'echo "x 4096 kind=direct" >control/alloc'
 	worker=$(<owners/1001/worker)
 	by 1001 denied EACCES "exec 3</proc/$worker/mem"
