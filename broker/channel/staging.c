@@ -6,7 +6,9 @@
  * The worker can write to the pages at any time, so a reader of a slot must accept any
  * bytes, changing at any time.
  *
- * The slot released last is reused first: its pages are still in the caches.
+ * The slot released last is reused first: its pages are still in the caches. The pages of
+ * a slot are made when the slot is taken for the first time, so that the start of a
+ * broker does not wait for all of them.
  */
 #include "channel/staging.h"
 
@@ -45,16 +47,9 @@ int staging_init(struct staging *staging, const char *name, unsigned int n_slots
 	fd = staging_open(name, size);
 	if (fd < 0)
 		return fd;
-	/*
-	 * All pages now (before Linux 5.14 they come one by one): a request that the
-	 * kernel copies into a missing page fails with EIO when the process is killed in
-	 * that moment.
-	 */
 	memory = huge_pages_map(fd, size);
 	if (memory == MAP_FAILED)
 		return -errno;
-	(void)madvise(memory, size, MADV_POPULATE_WRITE);
-
 	for (unsigned int i = 0; i < n_slots; i++)
 		list[i] = n_slots - 1 - i;
 	*staging = (struct staging){
@@ -79,11 +74,30 @@ void staging_deinit(struct staging *staging)
 	*staging = (struct staging){ .fd = -1 };
 }
 
+/*
+ * All pages of the slot (before Linux 5.14 they come one by one): a request that the
+ * kernel copies into a missing page fails with EIO when the process is killed in that
+ * moment.
+ */
+static void slot_make(const struct staging *staging, unsigned int slot)
+{
+	(void)madvise(staging->memory + (uint64_t)slot * STAGING_SLOT, STAGING_SLOT,
+		      MADV_POPULATE_WRITE);
+}
+
 int staging_get(struct staging *staging)
 {
+	unsigned int slot;
+
 	if (!staging->n_free)
 		return -EAGAIN;
-	return (int)staging->free_list[--staging->n_free];
+	slot = staging->free_list[--staging->n_free];
+	/* A slot is taken for the first time when those before it are in use. */
+	if (slot == staging->n_made) {
+		slot_make(staging, slot);
+		staging->n_made++;
+	}
+	return (int)slot;
 }
 
 void staging_put(struct staging *staging, unsigned int slot)

@@ -21,7 +21,8 @@ struct staging {
 	uint8_t *memory;
 	uint64_t size;
 	unsigned int n_slots;
-	unsigned int n_free; /* under the caller's lock, like the list */
+	unsigned int n_free; /* under the caller's lock, like all below */
+	unsigned int n_made; /* slots whose pages are there: the first ones */
 	unsigned int *free_list;
 };
 
@@ -29,7 +30,7 @@ struct staging {
 int staging_init(struct staging *staging, const char *name, unsigned int n_slots);
 void staging_deinit(struct staging *staging);
 
-/* Takes a slot. Returns: its index; -EAGAIN when none is free. */
+/* Takes a slot, with its pages. Returns: its index; -EAGAIN when none is free. */
 int staging_get(struct staging *staging);
 void staging_put(struct staging *staging, unsigned int slot);
 

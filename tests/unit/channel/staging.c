@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define N_SLOTS 3
@@ -43,6 +44,34 @@ Test(staging, slot_given_back_is_the_next_one_given_out)
 	staging_put(&staging, (unsigned int)slot);
 	cr_assert(eq(int, staging_get(&staging), slot));
 	staging_put(&staging, (unsigned int)slot);
+}
+
+/* Pages of a slot that have memory. */
+static unsigned int resident(unsigned int slot)
+{
+	unsigned char pages[STAGING_SLOT / 4096];
+	unsigned int n = 0;
+
+	cr_assert(eq(int,
+		     mincore(staging_payload(&staging, slot) - STAGING_HEADER,
+			     STAGING_SLOT, pages),
+		     0));
+	for (size_t i = 0; i < sizeof(pages); i++)
+		n += pages[i] & 1;
+	return n;
+}
+
+Test(staging, slot_has_all_its_pages_once_it_is_taken)
+{
+	unsigned int slots[2];
+
+	cr_assert(eq(u32, resident(0) + resident(1), 0));
+	for (int i = 0; i < 2; i++) {
+		slots[i] = (unsigned int)staging_get(&staging);
+		cr_assert(eq(u32, resident(slots[i]), STAGING_SLOT / 4096));
+	}
+	staging_put(&staging, slots[0]);
+	staging_put(&staging, slots[1]);
 }
 
 Test(staging, payloads_do_not_touch_and_have_room_for_a_header)
