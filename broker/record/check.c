@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks records before objects are made of them: first each record with the records
- * named in it, then the values that must differ between records (names, slots,
- * addresses).
+ * Checks records before objects are made of them: each record with the records named in
+ * it, and values that must differ between records (names and slots, seen.c; addresses).
  */
 #include <errno.h>
 #include <stddef.h>
@@ -11,11 +10,11 @@
 
 #include "base/text.h"
 #include "record/layout.h"
+#include "record/seen.h"
 
 #define N_KINDS_MAX  8
 #define GUARDS	     3
 #define CELL_CLASSES 24
-#define SLOTS	     (1u << 23)
 
 struct check {
 	const struct records *records;
@@ -56,7 +55,7 @@ static int check_owner(const struct check *check, const void *record)
 	const struct owner_record *owner = record;
 	const struct meter_record *meter;
 
-	if (owner->slot >= SLOTS || !owner->slot_generation)
+	if (owner->slot >= RECORD_SLOTS || !owner->slot_generation)
 		return damaged(check, "has no slot");
 	meter = records_get(check->records, RECORD_METER, owner->meter);
 	if (owner->meter && (!meter || meter->uid != owner->uid))
@@ -104,10 +103,11 @@ static int check_allocation(const struct check *check, const void *record)
 	if (!is_string(allocation->name, sizeof(allocation->name)) ||
 	    !allocation->name[0])
 		return damaged(check, "has no name, or one without an end");
-	if (allocation->slot >= SLOTS || !allocation->slot_generation ||
+	if (allocation->slot >= RECORD_SLOTS || !allocation->slot_generation ||
 	    !allocation->id || allocation->kind >= N_KINDS_MAX ||
 	    allocation->device >= RECORD_DEVICES || allocation->mode & ~0777 ||
-	    allocation->guard >= GUARDS || !allocation->size || allocation->place > SLOTS)
+	    allocation->guard >= GUARDS || !allocation->size ||
+	    allocation->place > RECORD_SLOTS)
 		return damaged(check, "has a value out of range");
 	if (allocation->lifetime &&
 	    !records_get(check->records, RECORD_LIFETIME, allocation->lifetime))
@@ -148,8 +148,9 @@ static int check_folder(const struct check *check, const void *record)
 
 	if (!is_string(folder->name, sizeof(folder->name)) || !folder->name[0])
 		return damaged(check, "has no name, or one without an end");
-	if (folder->slot >= SLOTS || !folder->slot_generation || folder->mode & ~0777u ||
-	    folder->of_modules > 1 || folder->place > SLOTS)
+	if (folder->slot >= RECORD_SLOTS || !folder->slot_generation ||
+	    folder->mode & ~0777u || folder->of_modules > 1 ||
+	    folder->place > RECORD_SLOTS)
 		return damaged(check, "has a value out of range");
 	if (!folder->module != !folder->of_modules ||
 	    (folder->module &&
@@ -173,7 +174,7 @@ static int check_lease(const struct check *check, const void *record)
 
 	if (!records_get(check->records, RECORD_ALLOCATION, lease->allocation))
 		return damaged(check, "is of an allocation that is not there");
-	if (!(lease->file >> 32) || (uint32_t)lease->file >= SLOTS)
+	if (!(lease->file >> 32) || (uint32_t)lease->file >= RECORD_SLOTS)
 		return damaged(check, "has no open file");
 	return 0;
 }
@@ -220,9 +221,9 @@ static int check_module(const struct check *check, const void *record)
 
 	if (!is_string(module->name, sizeof(module->name)))
 		return damaged(check, "has a name without an end");
-	if (module->slot >= SLOTS || !module->slot_generation || module->mode & ~0777u ||
-	    module->folder_mode & ~0777u || module->device >= RECORD_DEVICES ||
-	    module->place > SLOTS)
+	if (module->slot >= RECORD_SLOTS || !module->slot_generation ||
+	    module->mode & ~0777u || module->folder_mode & ~0777u ||
+	    module->device >= RECORD_DEVICES || module->place > RECORD_SLOTS)
 		return damaged(check, "has a value out of range");
 	if (!is_folder(check, module->folder, 1) ||
 	    (!module->name[0] && (!folder || folder->module != check->index)))
@@ -245,7 +246,7 @@ static int check_function(const struct check *check, const void *record)
 {
 	const struct function_record *function = record;
 
-	if (function->slot >= SLOTS || !function->slot_generation)
+	if (function->slot >= RECORD_SLOTS || !function->slot_generation)
 		return damaged(check, "has a value out of range");
 	if (!records_get(check->records, RECORD_IMAGE, function->image))
 		return damaged(check, "is of an image that is not there");
@@ -267,7 +268,7 @@ static int check_stream(const struct check *check, const void *record)
 
 	if (!is_string(stream->name, sizeof(stream->name)) || !stream->name[0])
 		return damaged(check, "has no name, or one without an end");
-	if (stream->slot >= SLOTS || !stream->slot_generation ||
+	if (stream->slot >= RECORD_SLOTS || !stream->slot_generation ||
 	    stream->device >= RECORD_DEVICES || stream->failed < 0 ||
 	    stream->flags & ~RECORD_STREAM_FLAGS)
 		return damaged(check, "has a value out of range");
@@ -304,7 +305,21 @@ static int check_output(const struct check *check, const void *record)
 	return output->n_written >> 62 ? damaged(check, "has a value out of range") : 0;
 }
 
-static int check_each(const struct records *records, struct text *why)
+/* Compares the record with those before it. A freed allocation has neither name nor slot.
+ */
+static int check_unlike(const struct check *check, enum record_type type,
+			const void *record, struct seen *seen)
+{
+	const struct allocation_record *allocation = record;
+	const char *sentence;
+
+	if (type == RECORD_ALLOCATION && allocation->flags & RECORD_FREED)
+		return 0;
+	sentence = seen_add(seen, type, check->index, record);
+	return sentence ? damaged(check, sentence) : 0;
+}
+
+static int check_each(const struct records *records, struct seen *seen, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
 		[RECORD_BROKER] = check_broker,
@@ -338,6 +353,9 @@ static int check_each(const struct records *records, struct text *why)
 					    &check.index));
 		     check.index++) {
 			r = checks[type](&check, record);
+			if (r == 0)
+				r = check_unlike(&check, (enum record_type)type, record,
+						 seen);
 			if (r < 0)
 				return r;
 		}
@@ -345,141 +363,43 @@ static int check_each(const struct records *records, struct text *why)
 	return 0;
 }
 
-/* ---- values that must differ ---- */
+/* ---- blocks ---- */
 
-struct list {
-	const void **records;
-	size_t n;
-};
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
-static int list_fill(struct list *list, const struct records *records,
-		     enum record_type type)
+static int by_address(const void *a, const void *b)
 {
-	const void *record;
+	const struct block_record *const *x = a, *const *y = b;
 
-	list->records =
-		calloc(records->header->tables[type].n + 1, sizeof(*list->records));
-	if (!list->records)
+	return COMPARE((*x)->address, (*y)->address);
+}
+
+static int check_overlaps(const struct records *records, struct text *why)
+{
+	_cleanup_free_ const struct block_record **blocks =
+		calloc(records->header->tables[RECORD_BLOCK].n + 1, sizeof(*blocks));
+	const struct block_record *block;
+	size_t n = 0;
+
+	if (!blocks)
 		return -ENOMEM;
-	list->n = 0;
-	for (uint32_t i = 1; (record = records_next(records, type, &i)); i++) {
-		const struct allocation_record *allocation = record;
-
-		/* A freed allocation has neither name nor slot. */
-		if (type != RECORD_ALLOCATION || !(allocation->flags & RECORD_FREED))
-			list->records[list->n++] = record;
+	for (uint32_t i = 1; (block = records_next(records, RECORD_BLOCK, &i)); i++)
+		blocks[n++] = block;
+	qsort(blocks, n, sizeof(*blocks), by_address);
+	for (size_t i = 1; i < n; i++) {
+		if (blocks[i - 1]->address + blocks[i - 1]->size <= blocks[i]->address)
+			continue;
+		text_printf(why, "two blocks overlap");
+		return -EINVAL;
 	}
 	return 0;
 }
 
-#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
-
-/* Values that must differ in any two records of a type. */
-struct difference {
-	enum record_type type;
-	size_t number; /* offset of a uint32_t */
-	size_t name;   /* offset of a string; 0: the number alone must differ */
-	const char *sentence;
-	size_t kind; /* offset of a uint32_t; 0: none */
-};
-
-static uint32_t number_at(const void *record, size_t offset)
-{
-	return *(const uint32_t *)((const char *)record + offset);
-}
-
-static int by_number_and_name(const void *a, const void *b, void *userdata)
-{
-	const struct difference *difference = userdata;
-	const char *const *x = a, *const *y = b;
-	int order = COMPARE(number_at(*x, difference->number),
-			    number_at(*y, difference->number));
-
-	if (order == 0 && difference->kind)
-		order = COMPARE(number_at(*x, difference->kind),
-				number_at(*y, difference->kind));
-	if (order || !difference->name)
-		return order;
-	return strcmp(*x + difference->name, *y + difference->name);
-}
-
-/* Equal when the ranges overlap; an order, as long as no two ranges do. */
-static int by_range(const void *a, const void *b, void *userdata)
-{
-	const struct block_record *const *x = a, *const *y = b;
-
-	(void)userdata;
-	if ((*x)->address + (*x)->size <= (*y)->address)
-		return -1;
-	return (*y)->address + (*y)->size <= (*x)->address;
-}
-
-/* The number of an open file has its slot in the low half. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
-
-static const struct difference differences[] = {
-	{ RECORD_ALLOCATION, offsetof(struct allocation_record, folder),
-	  offsetof(struct allocation_record, name),
-	  "two allocations have the same name" },
-	{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot), 0,
-	  "two allocations have the same slot" },
-	{ RECORD_FOLDER, offsetof(struct folder_record, folder),
-	  offsetof(struct folder_record, name), "two folders have the same name",
-	  offsetof(struct folder_record, of_modules) },
-	{ RECORD_FOLDER, offsetof(struct folder_record, slot), 0,
-	  "two folders have the same slot" },
-	{ RECORD_OWNER, offsetof(struct owner_record, uid), 0,
-	  "an owner is there twice" },
-	{ RECORD_OWNER, offsetof(struct owner_record, slot), 0,
-	  "two owners have the same slot" },
-	{ RECORD_MODULE, offsetof(struct module_record, folder),
-	  offsetof(struct module_record, name), "two modules have the same name" },
-	{ RECORD_MODULE, offsetof(struct module_record, slot), 0,
-	  "two modules have the same slot" },
-	{ RECORD_FUNCTION, offsetof(struct function_record, slot), 0,
-	  "two functions have the same slot" },
-	{ RECORD_STREAM, offsetof(struct stream_record, owner),
-	  offsetof(struct stream_record, name),
-	  "two streams of an owner have the same name" },
-	{ RECORD_STREAM, offsetof(struct stream_record, slot), 0,
-	  "two streams have the same slot" },
-	{ RECORD_OUTPUT, offsetof(struct output_record, owner), 0,
-	  "an owner has two outputs" },
-	{ RECORD_LEASE, offsetof(struct lease_record, file), 0,
-	  "two leases have the same open file" },
-};
-
-static const struct difference no_overlap = { .type = RECORD_BLOCK,
-					      .sentence = "two blocks overlap" };
-
-typedef int compare_function(const void *a, const void *b, void *userdata);
-
-static int check_difference(const struct records *records,
-			    const struct difference *difference,
-			    compare_function *compare, struct text *why)
-{
-	struct list list;
-	int r = list_fill(&list, records, difference->type);
-
-	if (r < 0)
-		return r;
-	qsort_r(list.records, list.n, sizeof(*list.records), compare, (void *)difference);
-	for (size_t i = 1; i < list.n && r == 0; i++) {
-		if (compare(&list.records[i - 1], &list.records[i], (void *)difference) ==
-		    0) {
-			text_printf(why, "%s", difference->sentence);
-			r = -EINVAL;
-		}
-	}
-	free(list.records);
-	return r;
-}
-
 int records_check(const struct records *records, struct text *why)
 {
-	int r = check_each(records, why);
+	struct seen *seen = seen_new(records);
+	int r = seen ? check_each(records, seen, why) : -ENOMEM;
 
-	for (size_t i = 0; i < ARRAY_SIZE(differences) && r == 0; i++)
-		r = check_difference(records, &differences[i], by_number_and_name, why);
-	return r < 0 ? r : check_difference(records, &no_overlap, by_range, why);
+	seen_free(seen);
+	return r < 0 ? r : check_overlaps(records, why);
 }

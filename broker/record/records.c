@@ -185,6 +185,11 @@ const void *records_next(const struct records *records, enum record_type type,
 	return NULL;
 }
 
+uint32_t records_last(const struct records *records, enum record_type type)
+{
+	return table_n(records, type);
+}
+
 /* ---- writing ---- */
 
 /* Makes the pages of new records, and room in the list of free ones. */
@@ -485,22 +490,60 @@ static int old_map(struct records *old, int fd, uint64_t *ret_resident, struct t
 	return 0;
 }
 
+/*
+ * Copies records without a look at each: the kernel makes the pages with their bytes in
+ * them. From index 0 on, where a page begins. Returns: 0; -ENOMEM.
+ */
+static int table_copy(struct records *records, enum record_type type,
+		      const struct records *old, uint32_t n)
+{
+	const uint8_t *from = (const uint8_t *)record_at(old, type, 0);
+	off_t to = (off_t)records->header->tables[type].offset;
+
+	for (uint64_t left = (n + (uint64_t)1) * old->header->tables[type].record_size;
+	     left;) {
+		ssize_t written = pwrite(records->fd, from, left, to);
+
+		if (written <= 0)
+			return -ENOMEM;
+		from += written;
+		to += written;
+		left -= (uint64_t)written;
+	}
+	return 0;
+}
+
+/* The records of an older program are smaller: what they lack is 0. */
+static void table_convert(struct records *records, enum record_type type,
+			  const struct records *old, uint32_t n)
+{
+	for (uint32_t index = 1; index <= n; index++)
+		memcpy(record_at(records, type, index), record_at(old, type, index),
+		       old->header->tables[type].record_size);
+}
+
 static int records_copy(struct records *records, const struct records *old)
 {
 	records->header->boot = old->header->boot + 1;
 	for (uint32_t i = 0; i < old->header->n_tables; i++) {
 		const struct table_header *from = &old->header->tables[i];
+		struct table_header *table = &records->header->tables[i];
 		enum record_type type = (enum record_type)i;
+		int r = 0;
 
+		if (!from->n)
+			continue;
+		if (from->record_size == table->record_size)
+			r = table_copy(records, type, old, from->n);
+		if (r == 0 && !table_grow(records, type, from->n))
+			r = -ENOMEM;
+		if (r < 0)
+			return r;
+		if (from->record_size != table->record_size)
+			table_convert(records, type, old, from->n);
+		table->n = from->n;
 		for (uint32_t index = 1; index <= from->n; index++) {
-			const struct record_head *record = record_at(old, type, index);
-
-			if (!table_grow(records, type, index))
-				return -ENOMEM;
-			memcpy(record_at(records, type, index), record,
-			       from->record_size);
-			records->header->tables[i].n = index;
-			if (record->state != RECORD_LIVE)
+			if (record_at(records, type, index)->state != RECORD_LIVE)
 				records->free[i][records->n_free[i]++] = index;
 		}
 	}

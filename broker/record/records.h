@@ -99,6 +99,9 @@ const void *records_get(const struct records *records, enum record_type type,
 const void *records_next(const struct records *records, enum record_type type,
 			 uint32_t *index);
 
+/* The largest index ever used. */
+uint32_t records_last(const struct records *records, enum record_type type);
+
 /* Prints all records, for people. */
 void records_print(const struct records *records, struct text *text);
 

@@ -522,12 +522,19 @@ Test(records, records_that_contradict_each_other_are_refused)
 	struct block_record block = { .address = 0x1000, .size = 0x2000 };
 	struct event_record event = { .number = 7, .length = 1, .line = "\n" };
 	struct origin_record origin = { .owner = 7 };
+	struct folder_record folder = { .slot_generation = 1, .name = "x" };
 	struct failure_record failure;
 	struct records *records;
 
 	records = fresh();
 	add(records, "x", 0);
 	add(records, "x", 1);
+	expect_refused(records, "the same name");
+
+	records = fresh();
+	add(records, "x", 0);
+	records_save(records, RECORD_FOLDER, records_add(records, RECORD_FOLDER),
+		     &folder);
 	expect_refused(records, "the same name");
 
 	records = fresh();

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "record/seen.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "base/def.h"
+#include "record/layout.h"
+
+/* The number of an open file has its slot in the low half. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
+
+enum tree {
+	TREE_NONE, /* the value is not that of an entry */
+	TREE_ALLOCATIONS,
+	TREE_MODULES,
+	TREE_OF_RECORD, /* a folder says which */
+};
+
+/* A number that must differ, alone or together with a name. */
+struct value {
+	enum record_type type;
+	size_t number; /* offset of a uint32_t */
+	size_t name;   /* offset of a string; 0: none */
+	enum tree tree;
+	const char *sentence;
+};
+
+#define FIELD(type, field) offsetof(struct type##_record, field)
+#define NAME		   "has the same name as another"
+
+/* Less than RECORD_SLOTS: a bit each. */
+static const struct value slots[] = {
+	{ RECORD_ALLOCATION, FIELD(allocation, slot) },
+	{ RECORD_FOLDER, FIELD(folder, slot) },
+	{ RECORD_OWNER, FIELD(owner, slot) },
+	{ RECORD_MODULE, FIELD(module, slot) },
+	{ RECORD_FUNCTION, FIELD(function, slot) },
+	{ RECORD_STREAM, FIELD(stream, slot) },
+	{ RECORD_LEASE, FIELD(lease, file) },
+};
+
+/* All others, in a hash table. */
+static const struct value values[] = {
+	{ RECORD_ALLOCATION, FIELD(allocation, folder), FIELD(allocation, name),
+	  TREE_ALLOCATIONS, NAME },
+	{ RECORD_FOLDER, FIELD(folder, folder), FIELD(folder, name), TREE_OF_RECORD,
+	  NAME },
+	{ RECORD_MODULE, FIELD(module, folder), FIELD(module, name), TREE_MODULES, NAME },
+	{ RECORD_STREAM, FIELD(stream, owner), FIELD(stream, name), TREE_NONE, NAME },
+	{ RECORD_OWNER, FIELD(owner, uid), .sentence = "is there twice" },
+	{ RECORD_OUTPUT, FIELD(output, owner), .sentence = "is there twice" },
+};
+
+struct key {
+	const char *name; /* of the record, or "" */
+	uint32_t number;
+	uint32_t space; /* of the numbers: a tree, or a type */
+};
+
+/* As small as can be: the table is read at random. */
+struct place {
+	uint32_t hash;
+	uint32_t value : 8;   /* index in values[] */
+	uint32_t record : 24; /* 0: nothing is here */
+};
+
+struct seen {
+	const struct records *records;
+	uint64_t *bits[ARRAY_SIZE(slots)];
+	struct place *places;
+	uint64_t n_places; /* a power of two; half of them stay free */
+};
+
+struct seen *seen_new(const struct records *records)
+{
+	struct seen *seen = calloc(1, sizeof(*seen));
+	uint64_t n = 1;
+	bool failed = !seen;
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		n += records->header->tables[values[i].type].n;
+	for (size_t i = 0; !failed && i < ARRAY_SIZE(slots); i++) {
+		seen->bits[i] = calloc(RECORD_SLOTS / 64, sizeof(uint64_t));
+		failed = !seen->bits[i];
+	}
+	if (!failed) {
+		for (seen->n_places = 1; seen->n_places < 2 * n; seen->n_places *= 2)
+			;
+		seen->places = calloc(seen->n_places, sizeof(*seen->places));
+		seen->records = records;
+		failed = !seen->places;
+	}
+	if (!failed)
+		return seen;
+	seen_free(seen);
+	return NULL;
+}
+
+void seen_free(struct seen *seen)
+{
+	for (size_t i = 0; seen && i < ARRAY_SIZE(slots); i++)
+		free(seen->bits[i]);
+	if (seen)
+		free(seen->places);
+	free(seen);
+}
+
+static uint32_t number_at(const void *record, size_t offset)
+{
+	return *(const uint32_t *)((const char *)record + offset);
+}
+
+/* Returns: whether the slot is new. */
+static bool add_slot(uint64_t *bits, uint32_t slot)
+{
+	uint64_t bit = (uint64_t)1 << slot % 64, before = bits[slot / 64];
+
+	bits[slot / 64] |= bit;
+	return !(before & bit);
+}
+
+static enum tree tree_of(const struct value *value, const void *record)
+{
+	const struct folder_record *folder = record;
+
+	if (value->tree != TREE_OF_RECORD)
+		return value->tree;
+	return folder->of_modules ? TREE_MODULES : TREE_ALLOCATIONS;
+}
+
+static struct key key_of(const struct value *value, const void *record)
+{
+	enum tree tree = tree_of(value, record);
+
+	return (struct key){
+		.name = value->name ? (const char *)record + value->name : "",
+		.number = number_at(record, value->number),
+		/* A folder has not the name of an allocation beside it. */
+		.space = tree ? N_RECORD_TYPES + tree : value->type,
+	};
+}
+
+static uint32_t key_hash(const struct key *key)
+{
+	unsigned int hash;
+
+	HASH_VALUE(key->name, strlen(key->name), hash);
+	hash += (key->number * 32 + key->space) * 2654435761u;
+	return hash ^ hash >> 15;
+}
+
+static bool keys_are_one(const struct key *a, const struct key *b)
+{
+	return a->space == b->space && a->number == b->number &&
+	       strcmp(a->name, b->name) == 0;
+}
+
+static struct key key_at(const struct seen *seen, const struct place *place)
+{
+	const struct value *value = &values[place->value];
+
+	return key_of(value, record_at(seen->records, value->type, place->record));
+}
+
+/* Returns: whether the key is new. */
+static bool add_key(struct seen *seen, const struct value *value, uint32_t index,
+		    const void *record)
+{
+	struct key key = key_of(value, record), other;
+	uint32_t hash = key_hash(&key);
+	uint64_t at = hash;
+
+	for (;; at++) {
+		struct place *place = &seen->places[at & (seen->n_places - 1)];
+
+		if (!place->record) {
+			*place =
+				(struct place){ hash, (uint32_t)(value - values), index };
+			return true;
+		}
+		if (place->hash != hash)
+			continue;
+		other = key_at(seen, place);
+		if (keys_are_one(&key, &other))
+			return false;
+	}
+}
+
+const char *seen_add(struct seen *seen, enum record_type type, uint32_t index,
+		     const void *record)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+		if (slots[i].type == type &&
+		    !add_slot(seen->bits[i], number_at(record, slots[i].number)))
+			return "has the same slot as another";
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (values[i].type == type && !add_key(seen, &values[i], index, record))
+			return values[i].sentence;
+	}
+	return NULL;
+}
