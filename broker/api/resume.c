@@ -40,13 +40,10 @@
 #include "record/records.h"
 #include "record/texts.h"
 
+/* For an array by index. */
 static uint32_t count(const struct resume *resume, enum record_type type)
 {
-	uint32_t n = 0;
-
-	for (uint32_t i = 1; records_next(resume->records, type, &i); i++)
-		n = i;
-	return n + 1;
+	return records_last(resume->records, type) + 1;
 }
 
 int resume_fail(const struct resume *resume, int r, const char *what, uint32_t index)
@@ -73,12 +70,13 @@ static int place_compare(const void *a, const void *b)
 /* Makes again the objects of all records of a type. */
 struct step {
 	enum record_type type;
-	size_t slot; /* offset in the record, of a uint32_t */
+	size_t slot; /* offset in the record, of a uint32_t; 0: in any order */
 	int (*restore)(struct resume *resume, uint32_t index, const void *record);
+	size_t table; /* of the objects: offset in struct registry; 0: none */
 };
 
-/* Returns: 0; -errno. */
-static int resume_each(struct resume *resume, const struct step *step)
+/* Returns: 0; -errno with a sentence. */
+static int resume_in_order(struct resume *resume, const struct step *step)
 {
 	uint32_t n = 0;
 	_cleanup_free_ struct place *places =
@@ -99,6 +97,31 @@ static int resume_each(struct resume *resume, const struct step *step)
 			records_get(resume->records, step->type, places[i].index));
 		crash_point("resume: an object is made again");
 	}
+	return r;
+}
+
+/* Where there are very many, looking for the order takes longer than making them. */
+static int resume_in_any_order(struct resume *resume, const struct step *step)
+{
+	const void *record;
+	int r = 0;
+
+	for (uint32_t i = 1;
+	     r == 0 && (record = records_next(resume->records, step->type, &i)); i++) {
+		r = step->restore(resume, i, record);
+		crash_point("resume: an object is made again");
+	}
+	return r;
+}
+
+static int resume_each(struct resume *resume, const struct step *step)
+{
+	int r = step->slot ? resume_in_order(resume, step)
+			   : resume_in_any_order(resume, step);
+
+	if (r == 0 && step->table)
+		handle_table_settle(
+			(void *)((char *)resume->broker->registry + step->table));
 	return r;
 }
 
@@ -293,6 +316,29 @@ static void resume_forget_images(const struct resume *resume)
 	}
 }
 
+/* Runs once. Makes room for the names of allocations, rather than for one after another.
+ */
+static int resume_names(struct resume *resume, uint32_t index, const void *data)
+{
+	_cleanup_free_ uint32_t *n = calloc(count(resume, RECORD_FOLDER), sizeof(*n));
+	const struct allocation_record *record;
+	int r = n ? 0 : -ENOMEM;
+
+	(void)data;
+	for (index = 1; r == 0 && (record = records_next(resume->records,
+							 RECORD_ALLOCATION, &index));
+	     index++) {
+		n[record->flags & RECORD_FREED ? 0 : record->folder]++;
+		resume->n_ending += resume_is_ending(record);
+	}
+	for (index = 0; r == 0 && index < count(resume, RECORD_FOLDER); index++) {
+		if (n[index])
+			r = name_table_reserve(
+				&resume_folder_at(resume, false, index)->names, n[index]);
+	}
+	return r;
+}
+
 /* Runs once, when all entries are in their folders. */
 static int resume_listings(struct resume *resume, uint32_t index, const void *record)
 {
@@ -308,27 +354,31 @@ static int resume_listings(struct resume *resume, uint32_t index, const void *re
 	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
+#define TABLE(name) offsetof(struct registry, name)
+
 static int resume_objects(struct resume *resume)
 {
 	/* Each step makes objects named by the records of later steps. */
 	static const struct step steps[] = {
-		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner },
+		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_owner,
+		  TABLE(owners) },
 		{ RECORD_OUTPUT, offsetof(struct output_record, owner), resume_output },
 		{ RECORD_OWNER, offsetof(struct owner_record, slot), resume_worker },
-		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream },
-		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder },
+		{ RECORD_STREAM, offsetof(struct stream_record, slot), resume_stream,
+		  TABLE(streams) },
+		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_folder,
+		  TABLE(folders) },
 		{ RECORD_FOLDER, offsetof(struct folder_record, slot), resume_place },
 		{ RECORD_LIFETIME, offsetof(struct lifetime_record, key),
 		  resume_lifetime },
-		{ RECORD_MODULE, offsetof(struct module_record, slot), resume_module },
+		{ RECORD_MODULE, offsetof(struct module_record, slot), resume_module,
+		  TABLE(modules) },
 		{ RECORD_FUNCTION, offsetof(struct function_record, slot),
-		  resume_function },
-		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
-		  resume_allocation },
-		{ RECORD_BROKER, offsetof(struct broker_record, n_devices),
-		  resume_listings },
-		{ RECORD_ALLOCATION, offsetof(struct allocation_record, slot),
-		  resume_freed },
+		  resume_function, TABLE(functions) },
+		{ RECORD_BROKER, 0, resume_names },
+		{ RECORD_ALLOCATION, 0, resume_allocation, TABLE(allocations) },
+		{ RECORD_BROKER, 0, resume_listings },
+		{ RECORD_ALLOCATION, 0, resume_freed },
 		/* The number of an open file has its slot in the low half. */
 		{ RECORD_LEASE, offsetof(struct lease_record, file), resume_lease },
 	};
@@ -338,6 +388,7 @@ static int resume_objects(struct resume *resume)
 	resume->payers = calloc(count(resume, RECORD_BLOCK), sizeof(*resume->payers));
 	resume->allocations =
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
+	resume->leased = resume_leased(resume, count(resume, RECORD_ALLOCATION));
 	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
 	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
 	resume->tensors = calloc(count(resume, RECORD_TENSORS), sizeof(*resume->tensors));
@@ -345,8 +396,8 @@ static int resume_objects(struct resume *resume)
 	resume->n_lifetimes = count(resume, RECORD_LIFETIME);
 	resume->lifetimes = calloc(resume->n_lifetimes, sizeof(*resume->lifetimes));
 	if (!resume->blocks || !resume->payers || !resume->allocations ||
-	    !resume->folders || !resume->images || !resume->tensors || !resume->origins ||
-	    !resume->lifetimes)
+	    !resume->leased || !resume->folders || !resume->images || !resume->tensors ||
+	    !resume->origins || !resume->lifetimes)
 		r = -ENOMEM;
 	pthread_mutex_lock(&resume->broker->registry->lock);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
@@ -371,6 +422,7 @@ static void resume_deinit(struct resume *resume)
 	free(resume->images);
 	free(resume->lifetimes);
 	free(resume->tensors);
+	free(resume->leased);
 	free(resume->origins);
 }
 

@@ -25,17 +25,22 @@
 #include "record/records.h"
 #include "record/texts.h"
 
-/* Whether anybody has the memory of a freed allocation. */
-static bool is_leased(const struct resume *resume, uint32_t index)
+bool *resume_leased(const struct resume *resume, uint32_t n)
 {
+	bool *leased = calloc(n, sizeof(*leased));
 	const struct lease_record *lease;
 
-	for (uint32_t i = 1; (lease = records_next(resume->records, RECORD_LEASE, &i));
-	     i++) {
-		if (lease->allocation == index)
-			return true;
-	}
-	return false;
+	for (uint32_t i = 1;
+	     leased && (lease = records_next(resume->records, RECORD_LEASE, &i)); i++)
+		leased[lease->allocation] = true;
+	return leased;
+}
+
+/* `until=close` has no lifetime in the records: its descriptor died with the broker. */
+bool resume_is_ending(const struct allocation_record *record)
+{
+	return record->flags & RECORD_FREED ||
+	       (record->flags & RECORD_UNTIL && !record->lifetime);
 }
 
 static int resume_slab(struct block *block, struct broker *broker,
@@ -109,7 +114,7 @@ static bool is_gone(const struct resume *resume, uint32_t index,
 		    const struct allocation_record *record)
 {
 	return record->flags & RECORD_FREED &&
-	       (!block_of(resume, record) || !is_leased(resume, index));
+	       (!block_of(resume, record) || !resume->leased[index]);
 }
 
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data)
@@ -189,6 +194,18 @@ void resume_forget_origins(const struct resume *resume)
 	}
 }
 
+/* Most allocations have the owner of the one before. Returns: NULL: no memory. */
+static struct owner *owner_of(struct resume *resume,
+			      const struct allocation_record *record)
+{
+	struct owner *last = resume->last_owner;
+
+	if (!last || last->uid != record->owner || last->gid == GROUP_UNKNOWN)
+		last = owner_get(resume->broker->registry, record->owner, record->gid);
+	resume->last_owner = last;
+	return last;
+}
+
 static int resume_allocation_in(struct resume *resume, struct folder *folder,
 				uint32_t index, const struct allocation_record *record)
 {
@@ -205,7 +222,7 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
 		return 0;
 	}
-	owner = owner_get(broker->registry, record->owner, record->gid);
+	owner = owner_of(resume, record);
 	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
 				       index, record)
 		  : -ENOMEM;
@@ -265,18 +282,18 @@ int resume_lease(struct resume *resume, uint32_t index, const void *data)
 	return r < 0 ? resume_fail(resume, r, "lease", index) : 0;
 }
 
-/* `until=close` has no lifetime in the records: its descriptor died with the broker. */
 int resume_frees(struct resume *resume)
 {
 	const struct allocation_record *record;
 	struct op *ready = NULL;
 	int r = 0;
 
+	if (!resume->n_ending)
+		return 0;
 	for (uint32_t i = 1;
 	     r == 0 && (record = records_next(resume->records, RECORD_ALLOCATION, &i));
 	     i++) {
-		if (!(record->flags & RECORD_FREED) &&
-		    (!(record->flags & RECORD_UNTIL) || record->lifetime))
+		if (!resume_is_ending(record))
 			continue;
 		allocation_release_held(resume->broker, resume->allocations[i], NULL,
 					&ready);

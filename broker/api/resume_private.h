@@ -29,6 +29,9 @@ struct resume {
 	struct block **blocks;
 	struct owner **payers; /* by block, of memory not made again */
 	struct allocation **allocations;
+	bool *leased;	   /* by allocation */
+	uint32_t n_ending; /* for resume_frees() */
+	struct owner *last_owner;
 	struct folder **folders;
 	struct image **images;
 	struct lifetime **lifetimes;
@@ -56,6 +59,12 @@ int resume_lifetime(struct resume *resume, uint32_t index, const void *data);
 int resume_allocation(struct resume *resume, uint32_t index, const void *data);
 int resume_freed(struct resume *resume, uint32_t index, const void *data);
 int resume_lease(struct resume *resume, uint32_t index, const void *data);
+
+/* Which allocations have leases, by index. Returns: NULL: no memory. */
+bool *resume_leased(const struct resume *resume, uint32_t n);
+
+/* Whether resume_frees() frees the allocation. */
+bool resume_is_ending(const struct allocation_record *record);
 
 /*
  * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows.

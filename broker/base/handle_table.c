@@ -102,20 +102,26 @@ void handle_table_begin(struct handle_table *slots, uint32_t boot)
 int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
 		     uint32_t generation)
 {
-	int r;
-
-	if (slot < slots->n_table)
-		return -EEXIST;
 	while (slots->n_table <= slot) {
-		r = slot_append(slots);
+		int r = slot_append(slots);
+
 		if (r < 0)
 			return r;
-		if (slots->n_table <= slot)
-			slot_free(slots, slots->n_table - 1);
 	}
+	if (slots->table[slot].object)
+		return -EEXIST;
 	slots->table[slot] = (struct slot){ .object = object, .generation = generation };
 	slots->n_used++;
 	return 0;
+}
+
+void handle_table_settle(struct handle_table *slots)
+{
+	assert(slots->first_free == SLOT_NONE);
+	for (uint32_t slot = 0; slot < slots->n_table; slot++) {
+		if (!slots->table[slot].object)
+			slot_free(slots, slot);
+	}
 }
 
 void handle_table_remove(struct handle_table *slots, uint32_t slot)

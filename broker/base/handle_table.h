@@ -47,11 +47,13 @@ void handle_table_deinit(struct handle_table *slots);
 void handle_table_begin(struct handle_table *slots, uint32_t boot);
 
 /*
- * Puts an object back into the slot of its token. Objects must come in the order of their
- * slots. Returns: 0; -EEXIST when a later slot has been used already; -ENOMEM.
+ * Puts an object back into the slot of its token. handle_table_settle() follows, before
+ * anything is added. Returns: 0; -EEXIST: the slot is taken; -ENOMEM.
  */
 int handle_table_put(struct handle_table *slots, void *object, uint32_t slot,
 		     uint32_t generation);
+/* All objects are back: the slots between them are free, the lowest to be used first. */
+void handle_table_settle(struct handle_table *slots);
 
 /* Returns: 0; -ENOMEM. */
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,

@@ -163,29 +163,25 @@ int entry_restore_at(struct entry *entry, struct folder *folder, const char *nam
 	int r;
 
 	assert(!entry->folder);
-	r = name_reserve(folder, name, &copy);
-	if (r < 0)
+	r = name_table_reserve(&folder->names, 1);
+	if (r == 0 && !(copy = strdup(name)))
+		r = -ENOMEM;
+	if (r == 0 && place)
+		r = handle_table_put(&folder->entries, entry, place - 1, 1);
+	if (r < 0) {
+		free(copy);
 		return r;
+	}
 	entry->place = place - 1;
 	entry_link(entry, folder, copy);
 	return 0;
 }
 
-/* Those that may be anywhere come last. */
-static int place_compare(const void *a, const void *b)
-{
-	const struct entry *const *x = a, *const *y = b;
-
-	return ((*x)->place > (*y)->place) - ((*x)->place < (*y)->place);
-}
-
+/* Gives any place to an entry that had none. */
 static int entry_settle(struct entry *entry, struct folder *folder)
 {
-	int r;
+	int r = entry_take_place(entry, folder);
 
-	if (entry->place != UINT32_MAX)
-		return handle_table_put(&folder->entries, entry, entry->place, 1);
-	r = entry_take_place(entry, folder);
 	if (r == 0)
 		entry_save(entry);
 	return r;
@@ -193,16 +189,20 @@ static int entry_settle(struct entry *entry, struct folder *folder)
 
 int folder_settle(struct folder *folder)
 {
-	uint32_t n = folder->names.n_names;
-	_cleanup_free_ struct entry **entries = name_table_list(&folder->names);
-	int r = entries ? 0 : -ENOMEM;
+	uint32_t n = folder->names.n_names, n_placed = folder->entries.n_used;
+	_cleanup_free_ struct entry **entries = NULL;
+	int r = 0;
 
-	if (!n)
+	handle_table_settle(&folder->entries);
+	if (n == n_placed)
 		return 0;
-	if (entries)
-		qsort(entries, n, sizeof(struct entry *), place_compare);
-	for (uint32_t i = 0; r == 0 && i < n; i++)
-		r = entry_settle(entries[i], folder);
+	entries = name_table_list(&folder->names);
+	if (!entries)
+		return -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		if (entries[i]->place == UINT32_MAX)
+			r = entry_settle(entries[i], folder);
+	}
 	return r;
 }
 

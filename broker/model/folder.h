@@ -85,8 +85,9 @@ int entry_add(struct entry *entry, struct folder *folder, const char *name);
 int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
 /*
- * As entry_restore(), with the place that the entry had in listings (entry_place()); 0:
- * any. The folder can't be listed before folder_settle().
+ * As entry_restore(), for a name that no other entry of the folder has, with the place
+ * that the entry had in listings (entry_place()); 0: any. The folder can't be listed
+ * before folder_settle(). Returns: 0; -ENOMEM; -EEXIST: another entry has the place.
  */
 int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
 		     uint32_t place);
@@ -94,10 +95,7 @@ int entry_restore_at(struct entry *entry, struct folder *folder, const char *nam
 /* For a record: 1 and the place of an entry in the tree; 0: it is out of the tree. */
 uint32_t entry_place(const struct entry *entry);
 
-/*
- * Puts all entries to their places, so that listings go on in the next broker. Returns:
- * 0; -ENOMEM; -EEXIST: two have one place.
- */
+/* All entries are back: listings go on in the next broker. Returns: 0; -ENOMEM. */
 int folder_settle(struct folder *folder);
 
 /* Takes an entry out of the tree. Its full name stays. */

@@ -477,6 +477,8 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 {
 	_cleanup_text_ struct text tag = TEXT_INIT;
 
+	if (!index)
+		return;
 	record_text_show(allocation->owner->records, index, &tag);
 	allocation->tag_record = index;
 	if (!text_failed(&tag))

@@ -5,6 +5,8 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 
+#include "base/def.h"
+
 static int objects[4];
 
 Test(slots, token_finds_its_object)
@@ -131,6 +133,31 @@ Test(slots, there_is_an_end_to_them)
 	cr_assert(eq(int, handle_table_add(&slots, &objects[0], &slot, &generation),
 		     -ENOMEM));
 	for (uint32_t i = 0; i < SLOTS_MAX; i++)
+		handle_table_remove(&slots, i);
+	handle_table_deinit(&slots);
+}
+
+Test(slots, objects_come_back_in_any_order)
+{
+	static const uint32_t taken[] = { 3, 0, 5 };
+	static const uint32_t left[] = { 1, 2, 4, 6 };
+	int other;
+	uint32_t slot, generation;
+	struct handle_table slots;
+
+	handle_table_init(&slots);
+	for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
+		cr_assert(eq(int, handle_table_put(&slots, &objects[i], taken[i], 7), 0));
+	cr_assert(eq(int, handle_table_put(&slots, &other, 3, 7), -EEXIST));
+	handle_table_settle(&slots);
+	for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
+		cr_assert(eq(ptr, handle_table_get(&slots, taken[i], 7), &objects[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(left); i++) {
+		cr_assert(
+			eq(int, handle_table_add(&slots, &other, &slot, &generation), 0));
+		cr_assert(eq(u32, slot, left[i]));
+	}
+	for (uint32_t i = 0; i < 7; i++)
 		handle_table_remove(&slots, i);
 	handle_table_deinit(&slots);
 }
