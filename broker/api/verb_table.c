@@ -27,7 +27,7 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "free",
-		.usage = "[NAME] [cgroup=PATH]",
+		.usage = "[NAME] [id=N] [cgroup=PATH]",
 		.help = "frees an allocation, after its last use; with cgroup= all that "
 			"was allocated from PATH or below it",
 		.run = verb_free,
@@ -35,38 +35,40 @@ static const struct verb verbs[] = {
 	{
 		.name = "fill",
 		.usage = "NAME TYPE:VALUE|hex:BYTES [offset=N] [length=N] [stream=S] "
-			 "[wait=0]",
+			 "[wait=0] [id=N]",
 		.help = "repeats a value over an allocation or a range of it",
 		.run = verb_fill,
 	},
 	{
 		.name = "copy",
-		.usage = "DST[+OFFSET] from=SRC[+OFFSET] [length=N] [stream=S] [wait=0]",
+		.usage = "DST[+OFFSET] from=SRC[+OFFSET] [length=N] [stream=S] [wait=0] "
+			 "[id=N] [from_id=N]",
 		.help = "copies bytes from one allocation to another",
 		.run = verb_copy,
 	},
 	{
 		.name = "load",
-		.usage = "NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0]",
+		.usage = "NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0] "
+			 "[id=N]",
 		.help = "fills an allocation or a range of it from a file",
 		.run = verb_load,
 	},
 	{
 		.name = "save",
-		.usage = "NAME path=FILE [offset=N] [length=N] [wait=0]",
+		.usage = "NAME path=FILE [offset=N] [length=N] [wait=0] [id=N]",
 		.help = "makes a file of an allocation or a range of it",
 		.run = verb_save,
 	},
 	{
 		.name = "publish",
-		.usage = "NAME TO [NAME TO]...",
+		.usage = "NAME TO [NAME TO]... [id=N[,N]...]",
 		.help = "seals allocations and gives them their names, all at once or "
 			"none; frees those that had the names",
 		.run = verb_publish,
 	},
 	{
 		.name = "prefetch",
-		.usage = "NAME " PREFETCH_USAGE,
+		.usage = "NAME " PREFETCH_USAGE " [id=N]",
 		.help = "moves managed memory to where it will be used",
 		.object = OBJECT_ALLOCATION,
 		.object_usage = PREFETCH_USAGE,
@@ -75,7 +77,7 @@ static const struct verb verbs[] = {
 	},
 	{
 		.name = "advise",
-		.usage = "NAME " ADVISE_USAGE,
+		.usage = "NAME " ADVISE_USAGE " [id=N]",
 		.help = "tells the driver how managed memory is used; read, it is what "
 			"the driver knows",
 		.object = OBJECT_ALLOCATION,

@@ -218,14 +218,18 @@ static struct allocation *command_check_access(struct command *command,
 }
 
 struct allocation *command_find(struct command *command, const char *name,
-				enum access access)
+				const char *key, enum access access)
 {
 	struct registry *registry = command->broker->registry;
+	const char *word = key ? line_value(&command->line, key) : NULL;
+	struct allocation *allocation = NULL;
 	struct refusal refusal;
-	struct allocation *allocation =
-		allocation_find_made(registry, name, command->caller, &refusal);
+	uint64_t id = 0;
 
-	if (allocation)
+	if (!word || line_id(word, key, &id, &refusal) == 0)
+		allocation =
+			allocation_find_made(registry, name, command->caller, &refusal);
+	if (allocation && allocation_check_id(allocation, id, &refusal) == 0)
 		return command_check_access(command, allocation, access);
 	pthread_mutex_unlock(&registry->lock);
 	command_refuse(command, &refusal);
@@ -252,7 +256,7 @@ struct allocation *command_find_own(struct command *command, const char *name,
 	char was[FULL_NAME_MAX + 1];
 
 	if (!command->token.generation)
-		return command_find(command, name, access);
+		return command_find(command, name, "id", access);
 	allocation =
 		allocation_get(registry, command->token.slot, command->token.generation);
 	if (allocation)

@@ -80,12 +80,13 @@ void command_run_op(struct command *command, struct op *op, bool wait);
 void command_finish_op(struct op *op);
 
 /*
- * Finds an allocation by name, LIVE or LOST, and checks the caller's permission. With
- * registry.lock held. On failure the lock is released and the command answered.
+ * Finds an allocation by name, LIVE or LOST, and checks the caller's permission. The key,
+ * `id` mostly, is that of the number which the allocation must have where the line gives
+ * one; NULL: none. With registry.lock held. On failure the lock is released and the
+ * command answered.
  */
-
 struct allocation *command_find(struct command *command, const char *name,
-				enum access access);
+				const char *key, enum access access);
 
 /*
  * Whether the allocation may still be written. With registry.lock held. On failure the

@@ -211,6 +211,15 @@ int line_number(const char *word, const char *key, uint64_t *ret_number,
 		      quote(quoted, key, word));
 }
 
+int line_id(const char *word, const char *key, uint64_t *ret_id, struct refusal *refusal)
+{
+	/* For those who ask, 0 stands for any allocation. */
+	if (number_parse(word, ret_id) == 0 && *ret_id)
+		return 0;
+	return refuse(refusal, EINVAL, "%s=%.64s is not the number of an allocation", key,
+		      word);
+}
+
 int line_scalar(const char *word, struct scalar *ret_scalar, struct refusal *refusal)
 {
 	const char *type = scalar_type_of(word);

@@ -50,6 +50,9 @@ int line_size(const char *word, const char *key, uint64_t *ret_size,
 int line_number(const char *word, const char *key, uint64_t *ret_number,
 		struct refusal *refusal);
 
+/* The number of an allocation, from 1. Returns: 0; -EINVAL. */
+int line_id(const char *word, const char *key, uint64_t *ret_id, struct refusal *refusal);
+
 /* `TYPE:VALUE`. Returns: 0; -EINVAL. */
 int line_scalar(const char *word, struct scalar *ret_scalar, struct refusal *refusal);
 

@@ -111,10 +111,10 @@ void verb_copy(struct command *command)
 		return;
 	}
 	pthread_mutex_lock(&registry->lock);
-	target = command_find(command, line.target.text, ACCESS_WRITE);
+	target = command_find(command, line.target.text, "id", ACCESS_WRITE);
 	if (!target || !command_may_write(command, target))
 		return;
-	source = command_find(command, line.source.text, ACCESS_READ);
+	source = command_find(command, line.source.text, "from_id", ACCESS_READ);
 	if (!source)
 		return;
 	if (copy_fit(&line, target, source, &refusal) < 0) {

@@ -117,7 +117,7 @@ static void verb_file(struct command *command, bool save)
 		return;
 	}
 	pthread_mutex_lock(&registry->lock);
-	allocation = command_find(command, command->line.operands[0],
+	allocation = command_find(command, command->line.operands[0], "id",
 				  save ? ACCESS_READ : ACCESS_WRITE);
 	if (!allocation || (!save && !command_may_write(command, allocation)))
 		return;

@@ -40,7 +40,7 @@ static void free_name(struct command *command, const char *name)
 		return;
 	}
 	pthread_mutex_lock(&command->broker->registry->lock);
-	allocation = command_find(command, name, ACCESS_OWN);
+	allocation = command_find(command, name, "id", ACCESS_OWN);
 	if (!allocation)
 		return;
 	if (folder_check(allocation->entry.folder, command->caller, FOLDER_WRITE,
@@ -65,6 +65,8 @@ void verb_free(struct command *command)
 		command_fail(command, EINVAL, "%s",
 			     name ? "a line frees NAME or cgroup=PATH, not both"
 				  : "NAME or cgroup=PATH is missing");
+	else if (cgroup && line_value(&command->line, "id"))
+		command_fail(command, EINVAL, "id= is for NAME, not for cgroup=PATH");
 	else if (cgroup)
 		free_cgroup(command, cgroup);
 	else

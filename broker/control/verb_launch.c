@@ -103,7 +103,7 @@ static struct allocation *check_allocation(struct check *check,
 		command_refuse(command, &check->refusal);
 		return NULL;
 	}
-	allocation = command_find(command, arg->name,
+	allocation = command_find(command, arg->name, NULL,
 				  arg->writes ? ACCESS_WRITE : ACCESS_READ);
 	if (!allocation)
 		return NULL;

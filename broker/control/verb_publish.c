@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/def.h"
 #include "base/refusal.h"
@@ -15,11 +16,36 @@ static const char *word(const struct line *line, size_t n)
 	return n < 2 ? line->operands[n] : line->args[n - 2];
 }
 
+/* `id=N[,N]...`, a number for each pair. Returns: 0; -EINVAL, -ENOMEM. */
+static int publish_parse_ids(const char *word, struct publication *pairs, size_t n,
+			     struct refusal *refusal)
+{
+	_cleanup_free_ char *words = strdup(word);
+	char *rest = words, *id;
+	size_t n_ids = 0;
+	int r;
+
+	if (!words)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	while ((id = strsep(&rest, ","))) {
+		r = line_id(id, "id", n_ids < n ? &pairs[n_ids].id : &(uint64_t){ 0 },
+			    refusal);
+		if (r < 0)
+			return r;
+		n_ids++;
+	}
+	if (n_ids == n)
+		return 0;
+	return refuse(refusal, EINVAL, "id= has %zu numbers for %zu allocations", n_ids,
+		      n);
+}
+
 /* Takes the words in pairs; *ret_pairs is to be freed. Returns: 0; -EINVAL, -ENOMEM... */
 static int publish_parse(const struct line *line, struct publication **ret_pairs,
 			 size_t *ret_n, struct refusal *refusal)
 {
 	_cleanup_free_ struct publication *pairs = NULL;
+	const char *ids = line_value(line, "id");
 	size_t n_words = 2 + line->n_args;
 	int r;
 
@@ -37,6 +63,9 @@ static int publish_parse(const struct line *line, struct publication **ret_pairs
 	for (size_t i = 0; i < n_words / 2; i++)
 		pairs[i] =
 			(struct publication){ word(line, 2 * i), word(line, 2 * i + 1) };
+	r = ids ? publish_parse_ids(ids, pairs, n_words / 2, refusal) : 0;
+	if (r < 0)
+		return r;
 	*ret_pairs = take_ptr(pairs);
 	*ret_n = n_words / 2;
 	return 0;

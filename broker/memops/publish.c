@@ -98,7 +98,9 @@ static int find_allocations(struct set *set, struct refusal *refusal)
 
 		if (!allocation)
 			return -refusal->error;
-		r = seal_check(set->caller, allocation, refusal);
+		r = allocation_check_id(allocation, set->publications[i].id, refusal);
+		if (r == 0)
+			r = seal_check(set->caller, allocation, refusal);
 		if (r < 0)
 			return r;
 		set->allocations[i] = allocation;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct broker;
 struct caller;
@@ -15,6 +16,7 @@ struct refusal;
 /* A pair of a line: the allocation `name` gets the name `to`. Borrowed. */
 struct publication {
 	const char *name, *to;
+	uint64_t id; /* that `name` must have; 0: any */
 };
 
 /*

@@ -300,6 +300,17 @@ struct allocation *allocation_find_made(struct registry *registry, const char *n
 	return NULL;
 }
 
+int allocation_check_id(const struct allocation *allocation, uint64_t id,
+			struct refusal *refusal)
+{
+	if (!id || id == allocation->id)
+		return 0;
+	return refuse(refusal, ESTALE,
+		      "%s is another allocation now: its id is %llu, not %llu",
+		      allocation_name(allocation).text,
+		      (unsigned long long)allocation->id, (unsigned long long)id);
+}
+
 struct allocation *allocation_get(const struct registry *registry, uint32_t slot,
 				  uint32_t generation)
 {

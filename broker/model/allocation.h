@@ -222,6 +222,10 @@ struct allocation *allocation_find_made(struct registry *registry, const char *n
 					const struct caller *caller,
 					struct refusal *refusal);
 
+/* Whether it has the number that a line gave; 0: none given. Returns: 0; -ESTALE. */
+int allocation_check_id(const struct allocation *allocation, uint64_t id,
+			struct refusal *refusal);
+
 /* The allocation of an entry; NULL: it is a folder's, or there is none. */
 struct allocation *allocation_of(struct entry *entry);
 

@@ -24,7 +24,8 @@ static const char *const usages[] = {
 	"[attach=global|host] [tag=WORD] [mode=OCTAL] [until=close|exit|cgroup] "
 	"[wait=SECONDS]",
 	"NAME ADVICE [LOCATION] [offset=N] [length=N]",
-	"NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0]",
+	"NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0] [id=N]",
+	"NAME TO [NAME TO]... [id=N[,N]...]",
 };
 
 /* A refusal has an errno of the closed list and a sentence. */

@@ -153,4 +153,64 @@ test_inode_numbers_stay_and_differ()
 	is "$(ls -i allocations | awk '$2 == "x" { print $1 }')" "$(stat -c %i allocations/x)"
 }
 
+# exchange A B: the two have each other's name, as after the owner of a folder has worked.
+exchange()
+{
+	py "$@" <<EOF
+import ctypes
+if ctypes.CDLL(None).renameat2(-100, sys.argv[1].encode(), -100, sys.argv[2].encode(), 2):
+    sys.exit('renameat2')
+EOF
+}
+
+test_a_line_with_an_id_takes_no_other_allocation()
+{
+	local verb x y
+	mkdir allocations/{a,b}
+	echo 'a/x 4096 kind=managed' >control/alloc
+	echo 'b/x 4096 kind=managed' >control/alloc
+	x=$(<allocations/a/x/id)
+	y=$(<allocations/b/x/id)
+	echo 'c 4096' >control/alloc
+	head -c 4096 /dev/zero | tr '\0' x >"$T/file"
+	exchange allocations/a allocations/b
+	for verb in "load a/x path=$T/file" "save a/x path=$T/saved" 'fill a/x u8:1' 'copy a/x from=c' \
+		'prefetch a/x cpu' 'advise a/x set_read_mostly' 'publish a/x a/y' 'free a/x'; do
+		refused ESTALE "^a/x is another allocation now: its id is $y, not $x\$" \
+			"echo '${verb#* } id=$x' >control/${verb%% *}"
+	done
+	refused ESTALE "^a/x is another allocation now: its id is $y, not $x\$" \
+		"echo 'c from=a/x from_id=$x' >control/copy"
+	refused ESTALE '^a/x is another' "echo 'c d a/x a/y id=$(<allocations/c/id),$x' >control/publish"
+	[ ! -e "$T/saved" ] || fail 'saved'
+	is "$(<allocations/a/x/id) $(<allocations/b/x/id) $(<allocations/c/sealed)" "$y $x 0"
+	is_zero allocations/a/x/data
+	is_zero allocations/b/x/data
+
+	for verb in "load b/x path=$T/file" "save b/x path=$T/saved" 'fill b/x u8:1' \
+		"copy b/x from=c from_id=$(<allocations/c/id)" 'prefetch b/x cpu' \
+		'advise b/x set_read_mostly'; do
+		echo "${verb#* } id=$x" >"control/${verb%% *}"
+	done
+	echo "c d b/x b/y id=$(<allocations/c/id),$x" >control/publish
+	is "$(<allocations/b/y/id) $(<allocations/b/y/sealed) $(<allocations/d/sealed)" "$x 1 1"
+	echo "b/y id=$x" >control/free
+	is "$(ls allocations/b)" ''
+}
+
+test_an_id_is_a_number_from_1()
+{
+	local id
+	echo 'x 4096' >control/alloc
+	id=$(<allocations/x/id)
+	refused EINVAL '^id=0 is not the number of an allocation$' "echo 'x u8:1 id=0' >control/fill"
+	refused EINVAL '^id=x is not the number of an allocation$' "echo 'x id=x' >control/free"
+	refused EINVAL '^id= is not the number of an allocation$' "echo 'x y id=$id,' >control/publish"
+	refused EINVAL '^id=0 is not the number' "echo 'x y id=0' >control/publish"
+	refused EINVAL '^id= has 2 numbers for 1 allocations$' "echo 'x y id=$id,$id' >control/publish"
+	refused EINVAL '^id= has 1 numbers for 2 allocations$' "echo 'x y y x id=$id' >control/publish"
+	refused EINVAL '^id= is for NAME, not for cgroup=PATH$' "echo 'cgroup=/a id=$id' >control/free"
+	is "$(<allocations/x/id) $(<allocations/x/sealed)" "$id 0"
+}
+
 main "$@"
