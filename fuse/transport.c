@@ -23,7 +23,8 @@
  * While requests keep coming before the last one is handled, all threads read, with or
  * without the turn: passing the turn at each request would wake a thread each time. The
  * kernel copies the bytes of a write in the read, so a large write with another request
- * behind it is enough for that.
+ * behind it is enough for that. The thread with the turn looks for such requests, at the
+ * cost of a system call; while all threads read, those that handle are counted instead.
  *
  * A signal interrupts the read of a thread to stop the thread, and is sent again until
  * the thread has ended.
@@ -58,6 +59,8 @@
 /* So long all threads read after the last sign of more requests than one thread handles.
  */
 #define CROWD_NS 10000000
+/* Requests handled at a time that are such a sign when all threads read. */
+#define CROWD_HANDLES 3
 /* Longer than a program that was waiting takes to wake and to ask again. */
 #define LOOK_NS	    20000
 #define READER_CPUS 2 /* with fewer the reader does not look */
@@ -90,9 +93,9 @@ struct transport {
 	bool paused;
 	unsigned int n_parked;	     /* threads, while paused */
 	const struct thread *reader; /* has the turn; NULL: nobody */
-	bool handling;		     /* the reader, with the turn in hand */
-	struct thread *beside;	     /* read without the turn */
-	uint64_t crowd_until_ns;     /* CLOCK_MONOTONIC; until then more threads may */
+	struct thread *reading;	     /* threads, with or without the turn */
+	unsigned int n_handling;     /* threads */
+	uint64_t crowd_until_ns;     /* CLOCK_MONOTONIC; until then all threads read */
 	unsigned int load;	     /* see LOAD_MAX */
 	uint64_t n_handled;	     /* requests begun with the turn in hand */
 	uint64_t n_seen;	     /* of them when the watchdog looked */
@@ -138,8 +141,10 @@ struct thread {
 	pthread_t id;
 	struct buffer shared; /* memory NULL: none */
 	uint8_t *own;	      /* REQUEST_MAX bytes */
-	bool is_beside;
-	struct thread *prev, *next; /* of transport->beside */
+	bool is_reading, is_handling;
+	bool in_crowd;		    /* all read when this thread began to read */
+	bool is_calm;		    /* one program at a time asked then */
+	struct thread *prev, *next; /* of transport->reading */
 };
 
 /* ---- the turn ---- */
@@ -163,30 +168,54 @@ static bool crowd_reads(const struct transport *transport)
 	       clock_ns(CLOCK_MONOTONIC) < transport->crowd_until_ns;
 }
 
+/* The thread may read from now on. */
+static void reading_begin_locked(struct thread *thread, bool in_crowd)
+{
+	struct transport *transport = thread->transport;
+
+	if (!transport->reader)
+		transport->reader = thread;
+	thread->is_reading = true;
+	DL_APPEND(transport->reading, thread);
+	thread->in_crowd = in_crowd;
+	/* Several programs need the processors themselves. */
+	thread->is_calm = !in_crowd && transport->load < CALM_LOAD;
+}
+
+static void reading_end_locked(struct thread *thread)
+{
+	if (thread->is_reading)
+		DL_DELETE(thread->transport->reading, thread);
+	thread->is_reading = false;
+}
+
+static void handling_end_locked(struct thread *thread)
+{
+	thread->transport->n_handling -= thread->is_handling;
+	thread->is_handling = false;
+}
+
 /* Waits until the thread may read. Returns: false at the end of the session. */
 static bool turn_take(struct thread *thread)
 {
 	struct transport *transport = thread->transport;
-	bool mine;
+	bool in_crowd = false, mine;
 
 	pthread_mutex_lock(&transport->lock);
+	reading_end_locked(thread);
+	handling_end_locked(thread);
 	while (!fuse_session_exited(transport->session)) {
+		in_crowd = crowd_reads(transport);
 		if (transport->paused)
 			park(thread);
-		else if (transport->reader && transport->reader != thread &&
-			 !crowd_reads(transport))
+		else if (transport->reader && transport->reader != thread && !in_crowd)
 			pthread_cond_wait(&transport->turn, &transport->lock);
 		else
 			break;
 	}
 	mine = !fuse_session_exited(transport->session);
-	if (mine && transport->reader && transport->reader != thread) {
-		thread->is_beside = true;
-		DL_APPEND(transport->beside, thread);
-	} else if (mine) {
-		transport->reader = thread;
-		transport->handling = false;
-	}
+	if (mine)
+		reading_begin_locked(thread, in_crowd);
 	pthread_mutex_unlock(&transport->lock);
 	return mine;
 }
@@ -207,33 +236,45 @@ static bool request_is_large(const struct fuse_buf *request)
 		request->size >= sizeof(*header) + sizeof(*read) && read->size >= LARGE);
 }
 
-/* The thread does not read without the turn any more. */
-static void beside_leave_locked(struct transport *transport, struct thread *thread)
+/* All threads read for a while. */
+static void crowd_begin_locked(struct transport *transport)
 {
-	if (thread->is_beside)
-		DL_DELETE(transport->beside, thread);
-	thread->is_beside = false;
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+	if (now_ns >= transport->crowd_until_ns)
+		pthread_cond_broadcast(&transport->turn);
+	transport->crowd_until_ns = now_ns + CROWD_NS;
+}
+
+/* Whether there are more requests than one thread handles. */
+static bool load_note_locked(struct transport *transport, const struct thread *thread,
+			     bool followed)
+{
+	if (thread->in_crowd)
+		return transport->n_handling >= CROWD_HANDLES;
+	if (followed)
+		transport->load = MIN(transport->load + 1, LOAD_MAX);
+	else
+		transport->load -= MIN(transport->load, CALM);
+	return transport->load == LOAD_MAX;
 }
 
 /* The thread has read a request: goes on with the turn, or passes the turn on. */
 static void turn_use(struct thread *thread, const struct fuse_buf *request)
 {
 	struct transport *transport = thread->transport;
-	bool followed = transport_is_awaited();
+	bool is_large = request->size >= LARGE;
+	bool followed = (!thread->in_crowd || is_large) && transport_is_awaited();
 	bool kept = false;
 
 	pthread_mutex_lock(&transport->lock);
-	if (followed)
-		transport->load = MIN(transport->load + 1, LOAD_MAX);
-	else
-		transport->load -= MIN(transport->load, CALM);
-	if (transport->load == LOAD_MAX || (followed && request->size >= LARGE)) {
-		transport->crowd_until_ns = clock_ns(CLOCK_MONOTONIC) + CROWD_NS;
-		pthread_cond_broadcast(&transport->turn);
-	}
+	reading_end_locked(thread);
+	thread->is_handling = true;
+	transport->n_handling++;
+	if (load_note_locked(transport, thread, followed) || (followed && is_large))
+		crowd_begin_locked(transport);
 	if (transport->reader == thread) {
 		kept = !request_is_large(request) && !crowd_reads(transport);
-		transport->handling = kept;
 		transport->n_handled += kept;
 		if (!kept)
 			turn_pass_locked(transport);
@@ -251,7 +292,7 @@ static bool look_after(void *userdata)
 
 	pthread_mutex_lock(&transport->lock);
 	busy = transport->n_handled != transport->n_seen;
-	if (!busy && transport->reader && transport->handling)
+	if (!busy && transport->reader && !transport->reader->is_reading)
 		turn_pass_locked(transport);
 	transport->n_seen = transport->n_handled;
 	pthread_mutex_unlock(&transport->lock);
@@ -289,25 +330,13 @@ static bool is_awaited(void *userdata)
 	return transport_is_awaited();
 }
 
-/* Whether one program at a time asks: several need the processors themselves. */
-static bool is_calm(struct transport *transport)
+/* Looks for the next request. A thread without the turn sleeps at once. */
+static void look_ahead(const struct thread *thread)
 {
-	bool calm;
+	struct look *looks = &thread->transport->looks;
 
-	pthread_mutex_lock(&transport->lock);
-	calm = transport->load < CALM_LOAD && !crowd_reads(transport);
-	pthread_mutex_unlock(&transport->lock);
-	return calm;
-}
-
-/* Looks for the next request. A thread beside the reader sleeps at once. */
-static void look_ahead(struct thread *thread)
-{
-	struct transport *transport = thread->transport;
-
-	if (!thread->is_beside && look_has_cpus(READER_CPUS) &&
-	    look_is_due(&transport->looks) && is_calm(transport))
-		look_for(&transport->looks, LOOK_NS, is_awaited, NULL);
+	if (thread->is_calm && look_has_cpus(READER_CPUS) && look_is_due(looks))
+		look_for(looks, LOOK_NS, is_awaited, NULL);
 }
 
 static bool is_put_aside(struct transport *transport, const struct fuse_buf *request)
@@ -331,9 +360,6 @@ static bool serve(struct thread *thread)
 	request.size = current ? shared->size : REQUEST_MAX;
 	look_ahead(thread);
 	length = fuse_session_receive_buf(transport->session, &request);
-	pthread_mutex_lock(&transport->lock);
-	beside_leave_locked(transport, thread);
-	pthread_mutex_unlock(&transport->lock);
 	if (length == -EINTR || length == -EAGAIN || length == -ENOMEM)
 		return true;
 	if (length <= 0)
@@ -363,6 +389,10 @@ static void *run(void *data)
 	if (!__atomic_exchange_n(&transport->has_ended, 1, __ATOMIC_RELAXED))
 		transport->ended(transport->userdata);
 	pthread_mutex_lock(&transport->lock);
+	reading_end_locked(thread);
+	handling_end_locked(thread);
+	if (transport->reader == thread)
+		transport->reader = NULL;
 	transport->n_serving--;
 	pthread_cond_broadcast(&transport->turn);
 	pthread_cond_broadcast(&transport->left);
@@ -473,9 +503,7 @@ void transport_pause(struct transport *transport)
 	pthread_cond_broadcast(&transport->turn);
 	while (transport->n_parked < transport->n_serving &&
 	       !fuse_session_exited(transport->session)) {
-		if (transport->reader && !transport->handling)
-			pthread_kill(transport->reader->id, STOP_SIGNAL);
-		DL_FOREACH (transport->beside, thread)
+		DL_FOREACH (transport->reading, thread)
 			pthread_kill(thread->id, STOP_SIGNAL);
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
