@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FEW	 1000 /* groups, looked up in less than half a millisecond */
+#define FEW	  1000 /* groups, looked up in less than half a millisecond */
 
-#define SEEN_FEW UINT64_C(1)
+#define SEEN_MANY UINT64_C(1)
 
 /* ---- the text ---- */
 
@@ -65,9 +65,17 @@ static int parse(const char *line, gid_t **ret_groups)
 	return n;
 }
 
-int groups_read(pid_t tid, gid_t **ret_groups)
+/* NULL: there is none. */
+static const char *groups_line(const char *status)
 {
 	static const char before[] = "\nGroups:";
+	const char *line = strstr(status, before);
+
+	return line ? line + strlen(before) : NULL;
+}
+
+int groups_read(pid_t tid, gid_t **ret_groups)
+{
 	_cleanup_close_ int fd = -1;
 	_cleanup_free_ char *text = NULL;
 	const char *line;
@@ -81,8 +89,8 @@ int groups_read(pid_t tid, gid_t **ret_groups)
 	text = read_all(fd);
 	if (!text)
 		return -ENOMEM;
-	line = strstr(text, before);
-	return line ? parse(line + strlen(before), ret_groups) : 0;
+	line = groups_line(text);
+	return line ? parse(line, ret_groups) : 0;
 }
 
 /* ---- users ---- */
@@ -99,21 +107,41 @@ static bool is_user(uint64_t known, uid_t uid)
 
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
 {
-	uint64_t known = ((uint64_t)uid + 1) << 1 | (n <= FEW ? SEEN_FEW : 0);
+	uint64_t last = known_of(seen, uid);
+	uint64_t known = ((uint64_t)uid + 1) << 1 | (n > FEW ? SEEN_MANY : 0);
 
+	if (is_user(last, uid))
+		known |= last & SEEN_MANY;
 	__atomic_store_n(&seen->users[uid % GROUPS_USERS], known, __ATOMIC_RELAXED);
+}
+
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
+{
+	const char *line = groups_line(status);
+	/* A number and a blank for each. */
+	size_t n = line ? strcspn(line, "\n") / 2 : 0;
+
+	if (n > FEW)
+		groups_note(seen, uid, (unsigned int)n);
+}
+
+bool groups_are_many(const struct groups_seen *seen, uid_t uid)
+{
+	uint64_t known = known_of(seen, uid);
+
+	return is_user(known, uid) && known & SEEN_MANY;
 }
 
 bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request)
 {
 	const struct fuse_in_header *header = request->mem;
-	uint64_t known = known_of(seen, header->uid);
 
 	/* Of these handlers some ask for groups. */
 	if ((header->opcode != FUSE_OPEN && header->opcode != FUSE_SETATTR) ||
 	    header->uid == 0)
 		return false;
-	return !is_user(known, header->uid) || !(known & SEEN_FEW);
+	return !is_user(known_of(seen, header->uid), header->uid) ||
+	       groups_are_many(seen, header->uid);
 }
 
 void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)

@@ -16,9 +16,12 @@
 
 #define GROUPS_USERS 4096
 
-/* A cache of users. Two users may share a place: the later one counts. */
+/*
+ * A cache of users. Two users may share a place: the later one counts. A user who had many
+ * groups once stays one with many: another process of the user may have few.
+ */
 struct groups_seen {
-	uint64_t users[GROUPS_USERS]; /* uid + 1, and whether there were few; atomic */
+	uint64_t users[GROUPS_USERS]; /* uid + 1, and whether there were many; atomic */
 };
 
 /*
@@ -28,6 +31,12 @@ struct groups_seen {
 int groups_read(pid_t tid, gid_t **ret_groups);
 
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n);
+
+/* Notes a user whose thread has this text of /proc/TID/status, if it names many groups. */
+void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status);
+
+/* Whether the user is known to have many groups. */
+bool groups_are_many(const struct groups_seen *seen, uid_t uid);
 
 /* Whether the request may take long because of its sender's groups. */
 bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request);

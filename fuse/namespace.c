@@ -8,10 +8,12 @@
  * checks the owner of the object: folders have no sticky bit, with which the kernel would
  * refuse without a sentence.
  */
+#include "access.h"
 #include "tree.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define PERMISSIONS 0666
 
@@ -177,6 +179,8 @@ void tree_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct node node;
 	int error = tree_node(view, ino, &node);
 
+	if (!error && to_set & FUSE_SET_ATTR_SIZE && !info)
+		error = access_check(view, req, &node, W_OK);
 	if (error)
 		reply_error(req, error);
 	else if (to_set & whose)

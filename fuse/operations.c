@@ -4,6 +4,7 @@
  * table of its file. An operation missing there is not permitted, except close and fsync,
  * which are always permitted.
  */
+#include "access.h"
 #include "kernel.h"
 #include "list.h"
 #include "tickets.h"
@@ -50,6 +51,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 	if (!error && !openers[node.row->kind])
 		error = -EISDIR;
+	if (!error)
+		error = access_check_open(view, req, &node, info);
 	if (!error)
 		error = files_allow(view, req, &node);
 	if (error)

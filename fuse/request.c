@@ -5,7 +5,7 @@
  * answer is the request armed: put on the list, where interrupts of the kernel arrive.
  *
  * libfuse calls back for an interrupt with its own lock of the request held, in a thread
- * that serves requests: the callback only marks the request. The watcher then reads the
+ * that serves requests: the callback only marks the request. A watcher then reads the
  * signals of the waiting thread (signal_pending.c), again every LOOK_MS since the kernel
  * interrupts only once, and cancels the wait when a signal ends the call. The answer
  * first removes the callback, which waits for a call under way, and then leaves the list,
@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "groups.h"
 #include "signal_pending.h"
 #include "transport.h"
 #include "view.h"
@@ -52,13 +53,27 @@ static void request_unref(struct request *request)
 
 /* ---- interrupts ---- */
 
-/* Puts a request first among the wanted. Under requests.lock. */
+static uid_t uid_of(const struct request *request)
+{
+	return fuse_req_ctx(request->req)->uid;
+}
+
+/* Puts a waiting request first among those of its watcher. Under requests.lock. */
 static void want(struct requests *requests, struct request *request)
 {
-	request->wanted = true;
-	requests->n_wanted++;
+	bool many = groups_are_many(requests->groups, uid_of(request));
+	struct watcher *watcher = many ? &requests->patient : &requests->quick;
+
+	request->watcher = watcher;
+	request->round = watcher->round - 1;
+	DL_PREPEND(watcher->wanted, request);
+	pthread_cond_broadcast(&watcher->changed);
+}
+
+static void want_waiting(struct requests *requests, struct request *request)
+{
 	DL_DELETE(requests->waiting, request);
-	DL_PREPEND(requests->wanted, request);
+	want(requests, request);
 }
 
 /* Called by libfuse with the lock of the request held. */
@@ -69,16 +84,24 @@ static void on_interrupt(fuse_req_t req, void *data)
 
 	(void)req;
 	pthread_mutex_lock(&requests->lock);
-	if (!request->wanted) {
-		want(requests, request);
-		pthread_cond_broadcast(&requests->changed);
-	}
+	if (!request->watcher)
+		want_waiting(requests, request);
 	pthread_mutex_unlock(&requests->lock);
 }
 
 static void cancel_at_broker(struct request *request)
 {
 	broker_interrupt(request->view->broker, &request->wait);
+}
+
+static bool has_signal(const struct request *request)
+{
+	_cleanup_free_ char *status = signal_status(fuse_req_ctx(request->req)->pid);
+
+	if (!status)
+		return true;
+	groups_note_status(request->view->requests.groups, uid_of(request), status);
+	return signal_ends_wait(status);
 }
 
 /* Cancels a wanted request if a signal or the end wants that. requests.lock is held, and
@@ -90,7 +113,7 @@ static void look_at(struct requests *requests, struct request *request)
 	request->busy = true;
 	__atomic_add_fetch(&request->n_refs, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&requests->lock);
-	if (ending || signal_pending(fuse_req_ctx(request->req)->pid)) {
+	if (ending || has_signal(request)) {
 		request->cancelled = true;
 		request->cancel(request);
 	}
@@ -100,76 +123,144 @@ static void look_at(struct requests *requests, struct request *request)
 	request_unref(request);
 }
 
-/* Looks at each wanted request once. Under requests.lock. */
-static void look(struct requests *requests)
+/* Whether the user of the request has had a look in this round. */
+static bool had_turn(const struct watcher *watcher, const struct request *request)
+{
+	return watcher->turns && !watcher->requests->ending &&
+	       watcher->turns[uid_of(request) % GROUPS_USERS] == watcher->round;
+}
+
+/* The next request to look at in this round; NULL: there is none. Those that were looked at
+ * are last. */
+static struct request *next_wanted(const struct watcher *watcher)
 {
 	struct request *request;
 
-	for (unsigned int n = requests->n_wanted; n > 0 && requests->wanted; n--) {
-		request = requests->wanted;
-		DL_DELETE(requests->wanted, request);
-		DL_APPEND(requests->wanted, request);
-		if (!request->cancelled)
-			look_at(requests, request);
+	DL_FOREACH(watcher->wanted, request) {
+		if (request->round != watcher->round && !request->cancelled &&
+		    !had_turn(watcher, request))
+			return request;
+	}
+	return NULL;
+}
+
+/* Looks at each wanted request once, or at one of each user. Under requests.lock. */
+static void look(struct watcher *watcher)
+{
+	struct requests *requests = watcher->requests;
+	struct request *request;
+
+	watcher->round++;
+	while ((request = next_wanted(watcher))) {
+		DL_DELETE(watcher->wanted, request);
+		if (watcher == &requests->quick &&
+		    groups_are_many(requests->groups, uid_of(request))) {
+			want(requests, request);
+			continue;
+		}
+		request->round = watcher->round;
+		DL_APPEND(watcher->wanted, request);
+		if (watcher->turns)
+			watcher->turns[uid_of(request) % GROUPS_USERS] = watcher->round;
+		look_at(requests, request);
 	}
 }
 
-static void wait_a_moment(struct requests *requests)
+static void wait_a_moment(struct watcher *watcher)
 {
-	clock_cond_wait(&requests->changed, &requests->lock, clock_ms() + LOOK_MS);
+	clock_cond_wait(&watcher->changed, &watcher->requests->lock,
+			clock_ms() + LOOK_MS);
 }
 
-static void end_all(struct requests *requests)
+static void end_all(struct watcher *watcher)
 {
+	struct requests *requests = watcher->requests;
+
 	for (int waited = 0; waited < ENDING_MS; waited += LOOK_MS) {
 		while (requests->waiting)
-			want(requests, requests->waiting);
-		look(requests);
-		if (!requests->waiting && !requests->wanted)
+			want_waiting(requests, requests->waiting);
+		look(watcher);
+		if (!requests->waiting && !watcher->wanted)
 			break;
-		wait_a_moment(requests);
+		wait_a_moment(watcher);
 	}
 }
 
 static void *watch(void *data)
 {
-	struct requests *requests = data;
+	struct watcher *watcher = data;
+	struct requests *requests = watcher->requests;
 
 	pthread_mutex_lock(&requests->lock);
 	while (!requests->ending) {
-		look(requests);
+		look(watcher);
 		if (requests->ending)
 			break;
-		if (requests->n_wanted > 0)
-			wait_a_moment(requests);
+		if (watcher->wanted)
+			wait_a_moment(watcher);
 		else
-			pthread_cond_wait(&requests->changed, &requests->lock);
+			pthread_cond_wait(&watcher->changed, &requests->lock);
 	}
-	end_all(requests);
+	end_all(watcher);
 	pthread_mutex_unlock(&requests->lock);
 	return NULL;
 }
 
-int requests_init(struct requests *requests)
+static int watcher_init(struct watcher *watcher, struct requests *requests)
 {
-	*requests = (struct requests){ .lock = PTHREAD_MUTEX_INITIALIZER };
-	clock_cond_init(&requests->changed);
+	watcher->requests = requests;
+	clock_cond_init(&watcher->changed);
+	return -pthread_create(&watcher->thread, NULL, watch, watcher);
+}
+
+/* Under requests.lock. */
+static void wake_watchers(struct requests *requests)
+{
+	pthread_cond_broadcast(&requests->quick.changed);
+	pthread_cond_broadcast(&requests->patient.changed);
+}
+
+static void begin_end(struct requests *requests)
+{
+	pthread_mutex_lock(&requests->lock);
+	requests->ending = true;
+	wake_watchers(requests);
+	pthread_mutex_unlock(&requests->lock);
+}
+
+int requests_init(struct requests *requests, struct groups_seen *groups)
+{
+	int r;
+
+	*requests = (struct requests){ .groups = groups,
+				       .lock = PTHREAD_MUTEX_INITIALIZER };
 	pthread_cond_init(&requests->idle, NULL);
-	return -pthread_create(&requests->watcher, NULL, watch, requests);
+	requests->patient.turns =
+		calloc(GROUPS_USERS, sizeof(*requests->patient.turns));
+	r = requests->patient.turns ? watcher_init(&requests->quick, requests) : -ENOMEM;
+	if (r == 0) {
+		r = watcher_init(&requests->patient, requests);
+		if (r < 0) {
+			begin_end(requests);
+			pthread_join(requests->quick.thread, NULL);
+		}
+	}
+	if (r < 0)
+		free(requests->patient.turns);
+	return r;
 }
 
 int requests_deinit(struct requests *requests)
 {
 	bool left;
 
+	begin_end(requests);
+	pthread_join(requests->quick.thread, NULL);
+	pthread_join(requests->patient.thread, NULL);
 	pthread_mutex_lock(&requests->lock);
-	requests->ending = true;
-	pthread_cond_broadcast(&requests->changed);
+	left = requests->waiting || requests->quick.wanted || requests->patient.wanted;
 	pthread_mutex_unlock(&requests->lock);
-	pthread_join(requests->watcher, NULL);
-	pthread_mutex_lock(&requests->lock);
-	left = requests->waiting || requests->wanted;
-	pthread_mutex_unlock(&requests->lock);
+	free(requests->patient.turns);
 	return left ? -ETIMEDOUT : 0;
 }
 
@@ -182,15 +273,15 @@ static void disarm(struct request *request)
 
 	fuse_req_interrupt_func(request->req, NULL, NULL);
 	pthread_mutex_lock(&requests->lock);
-	while (request->busy && !pthread_equal(pthread_self(), requests->watcher))
+	while (request->busy &&
+	       !pthread_equal(pthread_self(), request->watcher->thread))
 		pthread_cond_wait(&requests->idle, &requests->lock);
-	if (request->wanted)
-		DL_DELETE(requests->wanted, request);
+	if (request->watcher)
+		DL_DELETE(request->watcher->wanted, request);
 	else
 		DL_DELETE(requests->waiting, request);
-	requests->n_wanted -= request->wanted;
 	if (requests->ending)
-		pthread_cond_broadcast(&requests->changed);
+		wake_watchers(requests);
 	pthread_mutex_unlock(&requests->lock);
 }
 
@@ -249,7 +340,8 @@ void request_wait(struct request *request)
 		DL_APPEND(requests->waiting, request);
 		pthread_mutex_unlock(&requests->lock);
 		fuse_req_interrupt_func(request->req, on_interrupt, request);
-		if (request->closes && signal_pending(fuse_req_ctx(request->req)->pid))
+		/* The kernel may never say that the thread is ending. */
+		if (request->closes)
 			on_interrupt(request->req, request);
 	}
 	pthread_mutex_unlock(&request->lock);

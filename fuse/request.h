@@ -11,6 +11,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+struct groups_seen;
 struct request;
 struct view;
 
@@ -50,26 +51,40 @@ struct request {
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
 	unsigned int n_refs;
 	struct request *prev, *next; /* requests.lock, as those below */
-	bool wanted;		     /* the kernel sent an interrupt */
+	struct watcher *watcher;     /* NULL: not wanted */
+	unsigned int round;	     /* of the watcher, that has looked at it */
 	bool busy;		     /* being looked at right now */
 	bool cancelled;		     /* the watcher's */
 };
 
-/* The waiting requests. */
-struct requests {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;	 /* a request is wanted, or the watcher is to end */
-	pthread_cond_t idle;	 /* no request is busy */
-	struct request *waiting; /* lock */
-	struct request *wanted;	 /* lock: requests interrupted by the kernel */
-	unsigned int n_wanted;	 /* lock */
-	bool ending;		 /* lock */
-	unsigned int n_changing; /* atomic: requests that are not plain reads */
-	pthread_t watcher;
+/* A thread that looks for signals of wanted requests. */
+struct watcher {
+	struct requests *requests;
+	pthread_t thread;
+	pthread_cond_t changed;	   /* a request is wanted, or the watcher is to end */
+	struct request *wanted;	   /* requests.lock, as those below */
+	unsigned int round;
+	/* By uid % GROUPS_USERS, the round of the user's last look; NULL: users take no turns. */
+	unsigned int *turns;
 };
 
-/* Returns: 0; -errno. */
-int requests_init(struct requests *requests);
+/* The waiting requests. */
+struct requests {
+	struct groups_seen *groups; /* borrowed */
+	pthread_mutex_t lock;
+	pthread_cond_t idle;	 /* no request is busy */
+	struct request *waiting; /* lock */
+	bool ending;		 /* lock */
+	unsigned int n_changing; /* atomic: requests that are not plain reads */
+	/*
+	 * A look at a user with many groups takes long (groups.h). One watcher looks at such
+	 * users, once for each user a round, the other at everybody else.
+	 */
+	struct watcher quick, patient;
+};
+
+/* groups is borrowed. Returns: 0; -errno. */
+int requests_init(struct requests *requests, struct groups_seen *groups);
 
 /* Cancels waiting requests and waits a bounded time for their answers.
  * Returns: 0; -ETIMEDOUT when some still wait. */

@@ -50,7 +50,7 @@ bool signal_ends_wait(const char *status)
 }
 
 /* The file is as long as the thread has groups: thousands make many KiB. */
-bool signal_pending(pid_t tid)
+char *signal_status(pid_t tid)
 {
 	_cleanup_free_ char *status = NULL;
 	size_t size = 0;
@@ -61,8 +61,8 @@ bool signal_pending(pid_t tid)
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
 	file = fopen(path, "re");
 	if (!file)
-		return true;
+		return NULL;
 	length = getdelim(&status, &size, '\0', file);
 	fclose(file);
-	return length <= 0 || signal_ends_wait(status);
+	return length > 0 ? take_ptr(status) : NULL;
 }

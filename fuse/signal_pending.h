@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* The text of /proc/TID/status: does a pending signal end the wait, or is the thread
- * ending? */
-bool signal_ends_wait(const char *status);
+/* The text of /proc/TID/status, for the caller to free. NULL: the thread has ended or
+ * can't be seen, or there is no memory. */
+char *signal_status(pid_t tid);
 
-/* The same for a thread; true for a thread that has ended or can't be seen. */
-bool signal_pending(pid_t tid);
+/* Says such a text that a pending signal ends the wait, or that the thread is ending? */
+bool signal_ends_wait(const char *status);

@@ -26,7 +26,7 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 	mappings_init(&view->mappings);
 	error = wakers_init(&view->wakers);
 	if (!error)
-		error = requests_init(&view->requests);
+		error = requests_init(&view->requests, &view->groups);
 	return error ? error : file_lease_resume(view);
 }
 

@@ -128,11 +128,10 @@ test_writers_that_wait_for_a_kernel()
 }
 
 # Linux tells a caller's groups as a text alone. In a user namespace anybody may have as many.
-test_callers_with_sixty_thousand_groups()
+# mallory_with_many_groups FILE CODE: 25 of her processes open the file and repeat the code.
+mallory_with_many_groups()
 {
-	local pid
-	bob_is_ready
-	py >"$T/mallory" <<-'EOF' &
+	py >"$T/mallory" <<-EOF &
 		os.setgroups(range(100000, 160000))
 		os.setresgid(1001, 1001, 1001)
 		os.setresuid(1001, 1001, 1001)
@@ -144,15 +143,40 @@ test_callers_with_sixty_thousand_groups()
 		        libc.prctl(1, signal.SIGKILL)
 		        break
 		    print(pid, flush=True)
+		fd = os.open("$1", os.O_WRONLY)
 		while True:
-		    os.close(os.open("control/alloc", os.O_WRONLY))
+		    $2
 	EOF
 	eventually "[ \$(wc -l <'$T/mallory') = 25 ]"
-	bob_notices_nothing
+}
+
+mallory_with_many_groups_ends()
+{
+	local pid
 	kill -KILL $(<"$T/mallory")
 	for pid in $(<"$T/mallory"); do
 		eventually "[ ! -e /proc/$pid ]"
 	done
+}
+
+test_callers_with_sixty_thousand_groups()
+{
+	bob_is_ready
+	mallory_with_many_groups control/alloc 'os.close(os.open("control/alloc", os.O_WRONLY))'
+	bob_notices_nothing
+	mallory_with_many_groups_ends
+}
+
+# A close that waits looks for a signal, and Linux tells signals in the same text.
+test_closes_with_sixty_thousand_groups()
+{
+	local alone
+	bob_is_ready
+	alone=$(reads_of_bob)
+	by $mallory run 'echo "hers 64K" >control/alloc'
+	mallory_with_many_groups allocations/hers/tensors 'os.pwrite(fd, b"{}", 0); attempt(os.close, os.dup(fd))'
+	bob_reads_as_before "$alone" 500
+	mallory_with_many_groups_ends
 }
 
 test_writers_that_wait_for_a_stopped_worker()

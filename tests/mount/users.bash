@@ -113,6 +113,43 @@ test_a_closed_mode_is_in_force_for_who_has_just_looked()
 	)" ''
 }
 
+# The kernel checks the mode before it sends the request, and the request may wait its turn.
+test_an_open_that_waits_is_refused_after_a_chmod()
+{
+	local pid
+	needs_root 'several users'
+	by $alice run 'echo "x 4096 mode=666" >control/alloc; echo "y 4096 mode=666" >control/alloc'
+	by $alice run 'echo first >allocations/y/data'
+	# Bob's groups take long to read, so his requests wait for each other.
+	BOB=$bob py >"$T/bob" <<-'EOF' &
+		os.setgroups(range(100000, 160000))
+		bob = int(os.environ["BOB"])
+		os.setresgid(bob, bob, bob)
+		os.setresuid(bob, bob, bob)
+		def decoy(): os.close(os.open("control/alloc", os.O_WRONLY))
+		def late(what, call, *args): print(what, attempt(call, *args), flush=True)
+		decoy()
+		threads = [threading.Thread(target=decoy) for i in range(100)]
+		for thread in threads: thread.start()
+		for arguments in [("data", os.open, "allocations/x/data", os.O_RDONLY),
+		                  ("tensors", os.open, "allocations/x/tensors", os.O_RDONLY),
+		                  ("truncate", os.truncate, "allocations/y/data", 0)]:
+		    threads.append(threading.Thread(target=late, args=arguments))
+		    threads[-1].start()
+		while threads_that_wait() < 10: time.sleep(0.001)
+		print("waiting", flush=True)
+		for thread in threads: thread.join()
+	EOF
+	pid=$!
+	eventually "grep -q waiting '$T/bob'"
+	by $alice run 'chmod 600 allocations/x allocations/y'
+	is "$(<"$T/bob")" waiting
+	wait "$pid"
+	is "$(sort "$T/bob" | xargs)" 'data EACCES tensors EACCES truncate EACCES waiting'
+	is "$(by $alice run 'head -n 1 allocations/y/data')" first
+	by $alice run 'rmdir allocations/x allocations/y'
+}
+
 # loaded_by UID NAME [FILE]: loads tests/kernels/FILE.cu as a module NAME of the user.
 loaded_by()
 {
