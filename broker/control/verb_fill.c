@@ -119,8 +119,7 @@ void verb_fill(struct command *command)
 		return;
 	}
 	pthread_mutex_lock(&registry->lock);
-	allocation = command_find(command, command->line.operands[0], "id",
-				  ACCESS_WRITE);
+	allocation = command_find(command, command->line.operands[0], "id", ACCESS_WRITE);
 	if (!allocation || !command_may_write(command, allocation))
 		return;
 	if (range_fit(&line.range, allocation, &refusal) < 0 ||

@@ -662,12 +662,14 @@ class exchanged:
     def __init__(self, a, b, n):
         self.paths, self.left = [os.fsencode(os.path.abspath(path)) for path in (a, b)], n
         self.places = [(os, "stat"), (os, "open"), (builtins, "open"), (os, "listdir")]
+        self.places += [(gpumem.Mount, "command"), (gpumem.Mount, "map")]
         self.swap = ctypes.CDLL(None, use_errno=True).renameat2
 
     def __enter__(self):
         self.real = [getattr(module, name) for module, name in self.places]
         for (module, name), real in zip(self.places, self.real):
             setattr(module, name, self.then(real))
+        return self
 
     def then(self, real):
         def call(*arguments, **keys):
@@ -712,6 +714,90 @@ def test_the_owner_of_an_allocation_is_never_that_of_another():
             looked += mount.ls()
         wrong += [(n, a) for a in looked if a.owner != owners[int(a.status["id"])]]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def of_hostile(uid):
+    """The paths of a user's allocations that have anything of others; frees all but those."""
+    found = []
+    for folder, _folders, files in os.walk("allocations"):
+        if "status" not in files:
+            continue
+        status = dict(line.split(" ", 1) for line in read(f"{folder}/status").splitlines())
+        with open(f"{folder}/data", "rb", buffering=0) as data:
+            changed = any(data.read()) or status["sealed"] == "1" or read(f"{folder}/tensors")
+        if int(status["owner"]) == uid and changed:
+            found.append(folder)
+        else:
+            os.rmdir(folder)
+    return found
+
+
+def filled_while_exchanged(fill, done):
+    """Calls fill() once for each call that names an allocation, while two folders are
+    exchanged right behind that call. In one of them 4001 has an allocation with each name."""
+    if os.getuid() != 0:
+        raise skip("needs root: several users")
+    for folder in ("team", "team2"):
+        os.mkdir(f"allocations/{folder}")
+    results = set()
+    for n in range(1, 40):
+        gpumem.alloc("team2/x.part", SIZE, kind="host", mode="666")
+        with open("allocations/team2/x.part/owner", "w") as file:
+            file.write("4001")
+        with exchanged("allocations/team", "allocations/team2", n) as swap:
+            try:
+                done(fill())
+                results.add("done")
+            except OSError as error:
+                assert error.errno in (errno.ESTALE, errno.ENOENT, errno.ETIMEDOUT, errno.EEXIST), error
+                results.add("refused")
+        wrong = of_hostile(4001)
+        assert not wrong, (n, wrong)
+        if swap.left > 0:
+            break
+    assert results == {"done", "refused"} and swap.left > 0, (results, n)
+
+
+SIZE = 4096
+
+
+def test_a_file_is_loaded_into_no_other_allocation():
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+        content = safetensors(path, {"a": ("U8", [SIZE], b"s" * SIZE)})
+        time.sleep(0.1)  # for the clock of the file
+
+        def load():
+            return gpumem.load(path, "team/x", kind="host", mode="644", timeout=0)
+
+        def done(m):
+            assert bytes(m.memoryview()) == content
+            m.close()
+
+        filled_while_exchanged(load, done)
+        for team in ("team", "team2"):
+            os.rmdir(f"allocations/{team}")
+        real = gpumem.Mount.command
+
+        def command(self, file, line):
+            if file == "control/load":
+                raise gpumem.Error(errno.EXDEV, "a container")
+            return real(self, file, line)
+
+        gpumem.Mount.command = command
+        filled_while_exchanged(load, done)
+
+
+def test_tensors_are_published_as_no_other_allocation():
+    numpy = need("numpy")
+    array = numpy.full(SIZE, 115, dtype="u1")
+
+    def done(allocation):
+        assert allocation.owner == 0 and allocation.status["sealed"] == "1", allocation
+
+    filled_while_exchanged(
+        lambda: gpumem.publish({"a": array}, "team/x", kind="host", mode="644"), done
+    )
 
 
 def raises_eacces(path):

@@ -15,13 +15,20 @@ class Folder:
     """The folder of the allocation that has a path now, under whatever name later on."""
 
     def __init__(self, path: str):
-        self._at = os.open(path, os.O_PATH | os.O_DIRECTORY)
+        self._at = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def __enter__(self) -> Folder:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         os.close(self._at)
+
+    def opener(self, path: str, flags: int) -> int:
+        """For open(): the file of this folder that has the last part of the path."""
+        return os.open(os.path.basename(path), flags, dir_fd=self._at)
 
     def stat(self) -> os.stat_result:
         return os.fstat(self._at)

@@ -40,13 +40,15 @@ class Allocation:
     status: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)  # all keys
 
 
-def _allocation(name: str, at: os.stat_result, status: dict[str, str]) -> Allocation:
+def _allocation(
+    name: str, status: dict[str, str], *, size: int, owner: int, mode: int
+) -> Allocation:
     known = {key: value for key, value in status.items() if value != "none"}
     return Allocation(
         name=name,
-        size=int(known.get("size_bytes", at.st_size)),
-        owner=int(known.get("owner", at.st_uid)),
-        mode=at.st_mode & 0o666,
+        size=int(known.get("size_bytes", size)),
+        owner=int(known.get("owner", owner)),
+        mode=mode & 0o666,
         kind=known.get("kind"),
         device=int(known["device"]) if "device" in known else None,
         address=int(known["address"], 0) if "address" in known else None,
@@ -56,12 +58,14 @@ def _allocation(name: str, at: os.stat_result, status: dict[str, str]) -> Alloca
     )
 
 
-def _status(folder: Folder) -> dict[str, str]:
-    """The keys of an allocation's status; empty if the caller may not read it."""
+def allocation_in(folder: Folder, name: str) -> Allocation:
+    """The allocation of a folder, as of now."""
+    at = folder.stat()
     try:
-        return folder.status()
+        status = folder.status()
     except PermissionError:
-        return {}
+        status = {}
+    return _allocation(name, status, size=at.st_size, owner=at.st_uid, mode=at.st_mode)
 
 
 @contextlib.contextmanager
@@ -130,12 +134,17 @@ class Mount:
         )
         return answer.value.decode(errors="replace")
 
-    def write(self, file: str, data: bytes) -> None:
-        """Writes a whole file, as `cp` does: `tensors`, or the image of a module."""
+    def write(
+        self, file: str, data: bytes, opener: Optional[Callable[[str, int], int]] = None
+    ) -> None:
+        """Writes a whole file, as `cp` does: `tensors`, or the image of a module.
+
+        opener  as of open()
+        """
         self._get()
         path = f"{self.path}/{file}"
         try:
-            with builtins.open(path, "wb", buffering=0) as opened:
+            with builtins.open(path, "wb", buffering=0, opener=opener) as opened:
                 left = memoryview(data)
                 while left:
                     left = left[opened.write(left) :]
@@ -186,9 +195,10 @@ class Mount:
             line.split(" ", 1)
             for line in self.command("control/alloc", " ".join(words)).splitlines()
         )
-        path = f"{self.path}/allocations/{name}"
-        with _errors_of(path):
-            return _allocation(name, os.stat(path), status)
+        # Its name may be another's by now: there is nothing to be looked at.
+        bits = int(keys["mode"] or "600", 8)
+        size, owner = int(status["size_bytes"]), int(status["owner"])
+        return _allocation(name, status, size=size, owner=owner, mode=bits)
 
     def free(self, name: str) -> None:
         """As gpumem.free()."""
@@ -198,7 +208,7 @@ class Mount:
         """The allocation of this name, as of now."""
         path = f"{self.path}/allocations/{name}"
         with _errors_of(path), Folder(path) as folder:
-            return _allocation(name, folder.stat(), _status(folder))
+            return allocation_in(folder, name)
 
     def ls(self) -> list[Allocation]:
         """As gpumem.ls()."""
@@ -216,9 +226,8 @@ class Mount:
             path = f"{folder}/{name}"
             try:
                 with _errors_of(path), Folder(path) as opened:
-                    at = opened.stat()
-                    if is_allocation(at):
-                        found.append(_allocation(name, at, _status(opened)))
+                    if is_allocation(opened.stat()):
+                        found.append(allocation_in(opened, name))
                     elif os.access(path, os.R_OK | os.X_OK):
                         found += self._ls(f"{name}/")
             except Error as error:

@@ -25,7 +25,8 @@ from ._array import contiguous, span
 from ._dtype import SIZES, stored
 from ._library import Error
 from ._load import PART, find
-from ._mount import Allocation, Mount, Path, _use
+from ._mount import Allocation, Mount, Path, _use, allocation_in
+from ._part import Part
 
 _ALIGNMENT = 256
 
@@ -207,20 +208,20 @@ def _uses_torch(source: _Source, kind: Optional[str]) -> bool:
 
 
 def _fill(
-    mount: Mount, part: Allocation, sources: dict[str, _Source], tensors: dict[str, _tensors.Tensor]
+    part: Part, kind: Optional[str], sources: dict[str, _Source], tensors: dict[str, _tensors.Tensor]
 ) -> None:
     """Copies the elements. Nothing is mapped any more when it returns."""
     by_torch, by_bytes = {}, []
     for name, source, tensor in _copies(sources, tensors):
-        if _uses_torch(source, part.kind):
+        if _uses_torch(source, kind):
             by_torch[name] = source, tensor
         else:
             by_bytes.append((source, tensor))
     if by_torch:
-        _fill_by_torch(mount, part.name, by_torch)
+        _fill_by_torch(part, by_torch)
     if not by_bytes:
         return
-    with builtins.open(f"{mount.path}/allocations/{part.name}/data", "r+b", buffering=0) as data:
+    with part.data() as data:
         for source, tensor in by_bytes:
             left = source.bytes()
             data.seek(tensor.offset)
@@ -229,9 +230,9 @@ def _fill(
         os.fsync(data.fileno())
 
 
-def _fill_by_torch(mount: Mount, part: str, copies: dict[str, tuple[Any, _tensors.Tensor]]) -> None:
+def _fill_by_torch(part: Part, copies: dict[str, tuple[Any, _tensors.Tensor]]) -> None:
     torch = sys.modules["torch"]
-    with mount.map(part, write=True) as mapped, torch.no_grad():
+    with part.map() as mapped, torch.no_grad():
         devices = {mapped.device, *(source.device for source, _ in copies.values())} - {None}
         for device in devices:  # streams other than the current one may be at work on them
             torch.cuda.synchronize(device)
@@ -294,10 +295,11 @@ def publish(
         made = session.alloc(
             part, size, kind=kind, device=device, tag=tag, mode=mode, map=map, until="close"
         )
-        _fill(session, made, sources, tensors)
-        session.write(f"allocations/{part}/tensors", _tensors.text(tensors, words))
-        session.command("control/publish", f"{part} {name}")
-    return used.look(name)
+        with Part(session, made) as opened:
+            _fill(opened, made.kind, sources, tensors)
+            opened.write_tensors(_tensors.text(tensors, words))
+            opened.publish(name)
+            return allocation_in(opened.folder, name)
 
 
 def _words(metadata: Optional[Table[str, str]]) -> dict[str, str]:
