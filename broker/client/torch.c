@@ -100,9 +100,11 @@ static int segment_name(const struct gpumem *session, char name[GPUMEM_NAME_SIZE
 }
 
 static int segment_allocate(struct gpumem *session, size_t size, int device,
-			    char name[GPUMEM_NAME_SIZE])
+			    char name[GPUMEM_NAME_SIZE], uint64_t *ret_id)
 {
 	char line[GPUMEM_NAME_SIZE + 128];
+	char answer[4096] = "\n"; /* before each key */
+	const char *id;
 	int r;
 
 	do {
@@ -111,34 +113,47 @@ static int segment_allocate(struct gpumem *session, size_t size, int device,
 			return r;
 		snprintf(line, sizeof(line), "%s %zu device=%d until=close\n", name, size,
 			 device);
-		r = gpumem_command(session, "control/alloc", line, NULL, 0);
+		r = gpumem_command(session, "control/alloc", line, answer + 1,
+				   sizeof(answer) - 1);
 	} while (r == -EEXIST);
+	id = r < 0 ? NULL : strstr(answer, "\nid ");
+	*ret_id = id ? strtoull(id + strlen("\nid "), NULL, 10) : 0;
 	return r;
 }
 
-static int segment_map(struct segment *segment, struct gpumem *session, const char *name)
+static void segment_free(struct gpumem *session, const char *name, uint64_t id)
+{
+	char line[GPUMEM_NAME_SIZE + 32];
+
+	snprintf(line, sizeof(line), "%s id=%llu\n", name, (unsigned long long)id);
+	(void)gpumem_command(session, "control/free", line, NULL, 0);
+}
+
+/* Whose folder the name is in may have exchanged folders: torch's bytes are for the
+ * allocation with the number alone. */
+static int segment_map(struct segment *segment, struct gpumem *session, const char *name,
+		       uint64_t id)
 {
 	int r = gpumem_map(&segment->map, session, name, GPUMEM_WRITE);
-	char line[GPUMEM_NAME_SIZE + 1];
 
-	if (r == 0) {
-		segment->pointer = (void *)map_pointer(segment->map);
-		return 0;
+	if (r == 0 && segment->map->lease.id != id) {
+		(void)gpumem_unmap(segment->map);
+		r = error_set(ESTALE, "%s is another allocation now than was made", name);
 	}
-	snprintf(line, sizeof(line), "%s\n", name);
-	(void)gpumem_command(session, "control/free", line, NULL, 0);
+	if (r == 0)
+		segment->pointer = (void *)map_pointer(segment->map);
+	else
+		segment_free(session, name, id);
 	return r;
 }
 
 /* Takes the name, which may be another one by now, unless the allocation is freed. */
 static void segment_release(struct gpumem_map *map)
 {
-	char line[GPUMEM_NAME_SIZE + 1];
 
 	if (lease_read(&map->lease, map->gpumem) < 0 || map->lease.state != GPUMEM_LIVE)
 		return;
-	snprintf(line, sizeof(line), "%s\n", map->lease.name);
-	(void)gpumem_command(map->gpumem, "control/free", line, NULL, 0);
+	segment_free(map->gpumem, map->lease.name, map->lease.id);
 }
 
 static void torch_add(struct segment *segment)
@@ -196,6 +211,7 @@ EXPORT void *gpumem_torch_malloc(size_t size, int device, void *stream)
 	struct gpumem *session = torch_session();
 	struct segment *segment;
 	char name[GPUMEM_NAME_SIZE];
+	uint64_t id;
 	int number;
 
 	(void)stream;
@@ -210,8 +226,8 @@ EXPORT void *gpumem_torch_malloc(size_t size, int device, void *stream)
 		(void)error_set(ENOMEM, "no memory");
 		return NULL;
 	}
-	if (segment_allocate(session, size, number, name) < 0 ||
-	    segment_map(segment, session, name) < 0) {
+	if (segment_allocate(session, size, number, name, &id) < 0 ||
+	    segment_map(segment, session, name, id) < 0) {
 		free(segment);
 		return NULL;
 	}

@@ -759,6 +759,63 @@ test_doctor_names_all_mounts()
 	broker_stop "$T/beside"
 }
 
+# While folders are exchanged. The command is traced, and the leak sanitizer can't work then.
+exchanging()
+{
+	ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" python3 "$here/exchange.py" "$@" >"$T/said" ||
+		fail "$(<"$T/said")"
+}
+
+hostile_folders()
+{
+	needs_root 'several users'
+	[ "${GPUMEM_AS-root}" = root ] || skip 'one user only'
+	rm -rf "$T/files"
+	mkdir -m 755 "$T/files"
+	chmod 755 "$T"
+	mkdir -m 777 allocations/hostile
+	chown 4001:4001 allocations/hostile
+	setpriv --reuid=4001 --regid=4001 --clear-groups mkdir -m 777 allocations/hostile/{a,b,c}
+	chmod 777 allocations/hostile/{a,b,c}
+}
+
+test_put_never_writes_to_another_allocation()
+{
+	hostile_folders
+	printf '\70\0\0\0\0\0\0\0{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}   secret!!' >"$T/files/tensors"
+	printf 'secret!!' >"$T/files/bytes"
+	for file in bytes tensors; do
+		exchanging put 4002 hostile/{a,b} "$gpumem_path" put "$T/files/$file" hostile/a/x
+		unlike "$(<"$T/said")" 'has bytes|is not what|failed|allocations x'
+		like "$(<"$T/said")" $'calls ([6-9]|..+) done [1-9].*\ncalls ([6-9]|..+) done [1-9]'
+	done
+}
+
+test_get_never_takes_halves_of_two_allocations()
+{
+	hostile_folders
+	mkdir -m 777 "$T/files/out"
+	echo 'hostile/a/x 8 mode=0644' >control/alloc
+	echo 'hostile/b/x 8 mode=0644' >control/alloc
+	printf '{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}' >allocations/hostile/a/x/tensors
+	printf '{"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' >allocations/hostile/b/x/tensors
+	printf aaaaaaaa >allocations/hostile/a/x/data
+	printf bbbbbbbb >allocations/hostile/b/x/data
+	exchanging get 4002 hostile/{a,b} "$gpumem_path" get hostile/a/x "$T/files/out/x"
+	unlike "$(<"$T/said")" 'half|failed'
+	like "$(<"$T/said")" $'calls [2-9].* done [1-9].*\ncalls [2-9].* done [1-9]'
+}
+
+test_a_list_has_the_size_and_the_status_of_one_allocation()
+{
+	hostile_folders
+	by 4001 run 'echo hostile/c/a 8 mode=0644 tag=small >control/alloc
+		echo hostile/c/b 16 mode=0644 tag=large >control/alloc'
+	exchanging ls 4002 hostile/c/{a,b} "$gpumem_path" ls -r --json
+	unlike "$(<"$T/said")" 'mixed|failed'
+	like "$(<"$T/said")" $'calls ([4-9]|..+) done [1-9].*\ncalls ([4-9]|..+) done [1-9]'
+}
+
 # ---- completion ----
 
 completion=$(dirname "$(dirname "$GPUMEMD")")/tools/gpumem/completion

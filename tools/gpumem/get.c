@@ -19,7 +19,6 @@
 
 struct get {
 	const char *name;
-	struct text data;   /* path in the mount */
 	struct text header; /* its `tensors`; empty: none */
 	struct text file;
 	struct text temporary; /* empty: bytes go to the file itself */
@@ -31,7 +30,6 @@ static void get_deinit(struct get *get)
 {
 	closep(&get->from);
 	closep(&get->to);
-	text_deinit(&get->data);
 	text_deinit(&get->header);
 	text_deinit(&get->file);
 	text_deinit(&get->temporary);
@@ -47,7 +45,6 @@ static int get_operands(struct get *get, const struct call *call)
 	get->name = call->args[0];
 	if (!name_is_valid(get->name))
 		return wrong_use("'%s' is not the name of an allocation", get->name);
-	text_printf(&get->data, "allocations/%s/data", get->name);
 	text_printf(&get->file, "%s",
 		    call->n_args > 1 ? call->args[1] : name_own(get->name));
 	if (!stat(text_string(&get->file), &st) && S_ISDIR(st.st_mode))
@@ -100,31 +97,42 @@ static int get_print(const struct get *get, const struct mount *mount)
 	return STATUS_DONE;
 }
 
-static int open_source(struct get *get, const struct mount *mount)
+/*
+ * Reads `tensors` and opens `data`, both of the allocation that has the name now. An
+ * older broker has no tensors. Returns: 0; -errno.
+ */
+static int open_files(struct get *get, const struct mount *mount, bool plain)
 {
+	_cleanup_close_ int own = mount_allocation(mount, get->name);
 	struct stat st;
+	int r = 0;
 
-	get->from = (int)unless_stopped(
-		openat(mount->fd, text_string(&get->data), O_RDONLY | O_CLOEXEC));
-	stop_end();
-	if (get->from < 0 && errno == ENOENT)
-		return refused("there is no allocation '%s'", get->name);
+	if (own < 0)
+		return own;
+	text_clear(&get->header);
+	if (!plain)
+		r = file_read(own, "tensors", &get->header);
+	if (r && r != -ENOENT)
+		return r;
+	get->from = (int)unless_stopped(openat(own, "data", O_RDONLY | O_CLOEXEC));
 	if (get->from < 0 || fstat(get->from, &st))
-		return refused("allocation %s: %m", get->name);
+		return -errno;
 	get->size = (uint64_t)st.st_size;
-	return STATUS_DONE;
+	return 0;
 }
 
-/* Reads `tensors`; an older broker has no such file. */
-static int read_tensors(struct get *get, const struct mount *mount)
+static int open_source(struct get *get, const struct mount *mount, bool plain)
 {
-	_cleanup_text_ struct text file = TEXT_INIT;
-	int r;
+	int r, tries = 0;
 
-	text_printf(&file, "allocations/%s/tensors", get->name);
-	r = mount_read(mount, text_string(&file), &get->header);
+	/* freed or replaced meanwhile: another may have the name */
+	do {
+		closep(&get->from);
+		r = open_files(get, mount, plain);
+	} while (r == -ESTALE && tries++ < 100);
+	stop_end();
 	if (r == -ENOENT)
-		r = 0;
+		return refused("there is no allocation '%s'", get->name);
 	return r ? refused("allocation %s: %s", get->name, strerror(-r)) : STATUS_DONE;
 }
 
@@ -200,12 +208,11 @@ int command_get(const struct call *call)
 
 	if (status)
 		return status;
-	if (!call->values[OPTION_PLAIN])
-		status = read_tensors(&get, &mount);
+	stop_catch();
+	status = open_source(&get, &mount, call->values[OPTION_PLAIN]);
 	if (status)
 		return status;
 	if (call->values[OPTION_DRY_RUN])
 		return get_print(&get, &mount);
-	stop_catch();
-	return open_source(&get, &mount) ?: open_file(&get) ?: get_run(&get);
+	return open_file(&get) ?: get_run(&get);
 }

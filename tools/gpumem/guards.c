@@ -17,6 +17,7 @@
 struct guarded {
 	char name[GPUMEM_NAME_SIZE]; /* of the original */
 	char copy[GPUMEM_NAME_SIZE];
+	uint64_t id;  /* of the original: its name may be another's by the end */
 	bool both;    /* both ends are guarded, else the end alone */
 	bool written; /* the kernel may write */
 };
@@ -56,25 +57,25 @@ static bool argument_parse(const struct guards *guards, const char *word,
 
 /* ---- copies ---- */
 
-static int attribute_read(const struct guards *guards, const char *name,
-			  const char *attribute, struct text *value)
+/* Reads a file of the folder of an allocation, which could be opened or not. */
+static int attribute_read(int own, const char *name, const char *attribute,
+			  struct text *value)
 {
-	_cleanup_text_ struct text path = TEXT_INIT;
-	int r;
+	int r = own < 0 ? own : file_read(own, attribute, value);
 
-	text_printf(&path, "allocations/%s/%s", name, attribute);
-	r = mount_read(guards->mount, text_string(&path), value);
 	if (r)
 		return refused("%s can't be copied for --check: %s", name, strerror(-r));
 	value->data[strcspn(value->data, "\n")] = '\0';
 	return STATUS_DONE;
 }
 
-static int copy(const struct guards *guards, const char *to, const char *from)
+/* key: of the original's number. */
+static int copy(const struct guards *guards, const char *to, const char *from,
+		const char *key, uint64_t id)
 {
 	_cleanup_text_ struct text line = TEXT_INIT;
 
-	text_printf(&line, "%s from=%s", to, from);
+	text_printf(&line, "%s from=%s %s=%llu", to, from, key, (unsigned long long)id);
 	if (mount_line(guards->mount, "control/copy", text_string(&line), NULL))
 		return refused("%s", gpumem_error());
 	return STATUS_DONE;
@@ -84,20 +85,23 @@ static int copy(const struct guards *guards, const char *to, const char *from)
 static int guarded_make(const struct guards *guards, struct guarded *guarded)
 {
 	_cleanup_text_ struct text size = TEXT_INIT, kind = TEXT_INIT, device = TEXT_INIT,
-				   line = TEXT_INIT;
+				   line = TEXT_INIT, id = TEXT_INIT;
 	const char *name = guarded->name;
+	_cleanup_close_ int own = mount_allocation(guards->mount, name);
 	bool host, managed;
 	uint64_t bytes = 0;
 	int status;
 
-	status = attribute_read(guards, name, "size_bytes", &size)
-			 ?: attribute_read(guards, name, "kind", &kind)
-			 ?: attribute_read(guards, name, "device", &device);
+	status = attribute_read(own, name, "size_bytes", &size)
+			 ?: attribute_read(own, name, "kind", &kind)
+			 ?: attribute_read(own, name, "device", &device)
+			 ?: attribute_read(own, name, "id", &id);
 	if (status)
 		return status;
 	host = !strcmp(text_string(&kind), "host");
 	managed = !strcmp(text_string(&kind), "managed");
 	(void)number_parse(text_string(&size), &bytes);
+	(void)number_parse(text_string(&id), &guarded->id);
 	guarded->both = bytes % (host ? (uint64_t)getpagesize() : DEVICE_PAGE) == 0;
 	text_printf(&line, "%s %s guard=%d until=close kind=%s", guarded->copy,
 		    text_string(&size), guarded->both ? 2 : 1, host ? "host" : "device");
@@ -106,7 +110,7 @@ static int guarded_make(const struct guards *guards, struct guarded *guarded)
 			    managed ? guards->gpu : text_string(&device));
 	if (mount_line(guards->mount, "control/alloc", text_string(&line), NULL))
 		return refused("a guarded copy of %s: %s", name, gpumem_error());
-	return copy(guards, guarded->copy, name);
+	return copy(guards, guarded->copy, name, "from_id", guarded->id);
 }
 
 /* The guarded copy of an allocation, made at its first use; NULL: *status says why. */
@@ -170,7 +174,8 @@ int guards_copy_back(const struct guards *guards)
 
 	for (int i = 0; i < guards->n && !status; i++)
 		if (guards->list[i].written)
-			status = copy(guards, guards->list[i].name, guards->list[i].copy);
+			status = copy(guards, guards->list[i].name, guards->list[i].copy,
+				      "id", guards->list[i].id);
 	return status;
 }
 

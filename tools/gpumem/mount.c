@@ -212,6 +212,17 @@ int file_read(int folder, const char *file, struct text *text)
 	return text_failed(text) ? -ENOMEM : 0;
 }
 
+int mount_allocation(const struct mount *mount, const char *name)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+	int fd;
+
+	text_printf(&path, "allocations/%s", name);
+	fd = openat(mount->fd, text_string(&path),
+		    O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 int mount_read(const struct mount *mount, const char *file, struct text *text)
 {
 	return file_read(mount->fd, file, text);

@@ -38,6 +38,14 @@ int mount_read(const struct mount *mount, const char *file, struct text *text);
  * sentence, else the meaning of errno. */
 void mount_why(const struct mount *mount, const char *file, int error, struct text *why);
 
+/*
+ * Opens the folder of an allocation or, with a name that ends in `/` or is empty, a
+ * folder of allocations. Who owns a folder on the way may exchange what is there, so all
+ * files of one allocation are opened below its one descriptor. Returns: a descriptor,
+ * O_PATH; -errno.
+ */
+int mount_allocation(const struct mount *mount, const char *name);
+
 /* Adds a file below an open folder. Returns: 0; -errno. */
 int file_read(int folder, const char *file, struct text *text);
 

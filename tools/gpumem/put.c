@@ -3,6 +3,11 @@
  * put: the bytes go to an allocation with a temporary name. When complete, the allocation
  * is renamed to NAME, so nobody sees half of a file under NAME. Tensors are published:
  * the header is written first, so that a wrong one costs no copy.
+ *
+ * The owner of a folder above may exchange folders meanwhile. So the folder of the names
+ * is opened once, before the allocation is made, and the allocation once, below it, when
+ * its number is that of the answer. In a folder nobody else can give these names to
+ * another allocation.
  */
 #include "command.h"
 #include "mount.h"
@@ -15,8 +20,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct put {
 	const char *file;
@@ -27,11 +34,16 @@ struct put {
 	uint64_t size;		    /* bytes behind the header */
 	struct stat st;
 	int fd;
+	int folder;	       /* of the names, O_PATH; negative: there is none */
+	int own;	       /* of the allocation, O_PATH */
+	unsigned long long id; /* of the allocation, as alloc has answered */
 };
 
 static void put_deinit(struct put *put)
 {
 	closep(&put->fd);
+	closep(&put->folder);
+	closep(&put->own);
 	text_deinit(&put->keys);
 	text_deinit(&put->header);
 }
@@ -179,7 +191,7 @@ static int put_tensors(const struct put *put, const struct mount *mount, struct 
 	if (!left)
 		return 0;
 	text_printf(&path, "allocations/%s/tensors", put->way);
-	fd = openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC);
+	fd = openat(put->own, "tensors", O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		r = -errno;
 	while (r == 0 && left) {
@@ -204,18 +216,15 @@ static int put_tensors(const struct put *put, const struct mount *mount, struct 
 }
 
 /* Returns: 0; -EINTR; -errno with a sentence. */
-static int put_bytes(const struct put *put, const struct mount *mount, struct text *why)
+static int put_bytes(const struct put *put, struct text *why)
 {
-	_cleanup_text_ struct text path = TEXT_INIT;
 	_cleanup_close_ int data = -1;
 	struct transfer transfer = { put->name, put->fd,   -1,
 				     put->size, put->file, put->name };
 	struct stat now;
 	int r;
 
-	text_printf(&path, "allocations/%s/data", put->way);
-	data = (int)unless_stopped(
-		openat(mount->fd, text_string(&path), O_WRONLY | O_CLOEXEC));
+	data = (int)unless_stopped(openat(put->own, "data", O_WRONLY | O_CLOEXEC));
 	transfer.to = data;
 	if (data < 0) {
 		text_printf(why, "%s: %m", put->name);
@@ -242,7 +251,7 @@ static int put_publish(const struct put *put, const struct mount *mount, struct 
 	_cleanup_text_ struct text line = TEXT_INIT;
 	int r;
 
-	text_printf(&line, "%s %s", put->way, put->name);
+	text_printf(&line, "%s %s id=%llu", put->way, put->name, put->id);
 	r = mount_line(mount, "control/publish", text_string(&line), NULL);
 	if (r)
 		text_printf(why, "%s", gpumem_error());
@@ -251,32 +260,86 @@ static int put_publish(const struct put *put, const struct mount *mount, struct 
 
 static int put_rename(const struct put *put, const struct mount *mount, struct text *why)
 {
-	_cleanup_text_ struct text from = TEXT_INIT, to = TEXT_INIT;
-
-	text_printf(&from, "allocations/%s", put->way);
-	text_printf(&to, "allocations/%s", put->name);
-	if (!renameat(mount->fd, text_string(&from), mount->fd, text_string(&to)))
+	(void)mount;
+	if (!renameat(put->folder, name_own(put->way), put->folder, name_own(put->name)))
 		return 0;
 	text_printf(why, "%s: %m", put->name);
 	return -errno;
 }
 
-/* Makes the allocation under its temporary name. Returns: as mount_line(). */
-static int put_alloc(const struct put *put, const struct mount *mount)
+/* Frees what has the temporary name in the folder. Returns: 0; -errno. */
+static int put_remove(const struct put *put)
 {
-	_cleanup_text_ struct text line = TEXT_INIT;
+	return unlinkat(put->folder, name_own(put->way), AT_REMOVEDIR) ? -errno : 0;
+}
+
+/* Makes the allocation under its temporary name. Returns: as mount_line(). */
+static int put_alloc(struct put *put, const struct mount *mount)
+{
+	_cleanup_text_ struct text line = TEXT_INIT, answer = TEXT_INIT;
+	const char *id;
 	int r;
 
 	put_line(put, put->way, &line);
-	r = mount_line(mount, "control/alloc", text_string(&line), NULL);
+	text_printf(&answer, "\n"); /* before each key */
+	r = mount_line(mount, "control/alloc", text_string(&line), &answer);
 	while (r == -EINTR) {
 		/* the allocation may exist in spite of an interrupted wait */
-		(void)mount_line(mount, "control/free", put->way, NULL);
+		(void)put_remove(put);
 		if (stop_asked())
 			break;
-		r = mount_line(mount, "control/alloc", text_string(&line), NULL);
+		r = mount_line(mount, "control/alloc", text_string(&line), &answer);
 	}
-	return r;
+	if (r)
+		return r;
+	id = strstr(text_string(&answer), "\nid ");
+	put->id = id ? strtoull(id + strlen("\nid "), NULL, 10) : 0;
+	return 0;
+}
+
+/* Opens the allocation that has been made. Returns: 0; -errno with a sentence. */
+static int put_find(struct put *put, struct text *why)
+{
+	_cleanup_text_ struct text id = TEXT_INIT;
+	_cleanup_close_ int own = openat(put->folder, name_own(put->way),
+					 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r = own < 0 ? -errno : file_read(own, "id", &id);
+
+	if (r && r != -ENOENT) {
+		text_printf(why, "%s: %s", put->name, strerror(-r));
+		return r;
+	}
+	if (r || strtoull(text_string(&id), NULL, 10) != put->id) {
+		text_printf(why,
+			    "%s: its folder is another one now than that of the "
+			    "allocation which was made",
+			    put->name);
+		return -ESTALE;
+	}
+	put->own = take_fd(&own);
+	return 0;
+}
+
+/* Frees the allocation again. */
+static void put_free(const struct put *put, const struct mount *mount)
+{
+	_cleanup_text_ struct text line = TEXT_INIT;
+
+	if (put->own >= 0 && !put_remove(put))
+		return;
+	text_printf(&line, "%s id=%llu", put->way, put->id);
+	if (mount_line(mount, "control/free", text_string(&line), NULL))
+		fprintf(stderr, "gpumem: %s is left behind: %s\n", put->way,
+			gpumem_error());
+}
+
+static void put_open_folder(struct put *put, const struct mount *mount)
+{
+	char path[GPUMEM_NAME_SIZE];
+
+	(void)snprintf(path, sizeof path, "%.*s", (int)(name_own(put->name) - put->name),
+		       put->name);
+	put->folder = mount_allocation(mount, path);
 }
 
 /* put.PID.NAME, cut off, beside what will be NAME. */
@@ -292,11 +355,11 @@ static void put_name_way(struct put *put)
 
 static int put_run(struct put *put, const struct mount *mount)
 {
-	_cleanup_text_ struct text path = TEXT_INIT, why = TEXT_INIT;
+	_cleanup_text_ struct text why = TEXT_INIT;
 	int r;
 
-	text_printf(&path, "allocations/%s", put->name);
-	if (faccessat(mount->fd, text_string(&path), F_OK, 0) == 0)
+	put_open_folder(put, mount);
+	if (faccessat(put->folder, name_own(put->name), F_OK, 0) == 0)
 		return refused("allocation %s is there already: give another NAME, or "
 			       "first `gpumem free %s`",
 			       put->name, put->name);
@@ -307,23 +370,21 @@ static int put_run(struct put *put, const struct mount *mount)
 		stop_end();
 		return refused_about(put, gpumem_error());
 	}
-	r = put_tensors(put, mount, &why) ?: put_bytes(put, mount, &why);
+	r = put_find(put, &why) ?: put_tensors(put, mount, &why) ?: put_bytes(put, &why);
 	if (r == 0)
 		r = (put->header.length ? put_publish : put_rename)(put, mount, &why);
 	if (r == 0) {
 		puts(put->name);
 		return STATUS_DONE;
 	}
-	if (mount_line(mount, "control/free", put->way, NULL))
-		fprintf(stderr, "gpumem: %s is left behind: %s\n", put->way,
-			gpumem_error());
+	put_free(put, mount);
 	stop_end();
 	return refused("%s", text_string(&why));
 }
 
 int command_put(const struct call *call)
 {
-	_cleanup_(put_deinit) struct put put = { .fd = -1 };
+	_cleanup_(put_deinit) struct put put = { .fd = -1, .folder = -1, .own = -1 };
 	_cleanup_mount_ struct mount mount = MOUNT_CLOSED;
 	bool plain = call->values[OPTION_PLAIN];
 	int status = put_operands(&put, call) ?: put_open(&put);

@@ -62,19 +62,23 @@ static int folder_open(struct folder *folder, const struct mount *mount, const c
 }
 
 /*
- * Opens the next folder in a folder. A folder that this user may not open is listed, too.
- * Returns: the name, with a descriptor or -1 in *ret_fd; NULL at the end.
+ * Opens the next folder in a folder, O_PATH: a folder that this user may not read is
+ * listed, too. Returns: the name, with the descriptor and what stat says of it; NULL at
+ * the end.
  */
 static const char *folder_next(struct folder *folder, int *ret_fd, struct stat *ret_stat)
 {
 	const struct dirent *entry;
 
 	while ((entry = readdir(folder->dir))) {
-		if (entry->d_name[0] == '.' ||
-		    fstatat(dirfd(folder->dir), entry->d_name, ret_stat, 0))
+		if (entry->d_name[0] == '.')
 			continue;
-		*ret_fd = openat(dirfd(folder->dir), entry->d_name,
-				 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		_cleanup_close_ int fd =
+			openat(dirfd(folder->dir), entry->d_name,
+			       O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || fstat(fd, ret_stat))
+			continue;
+		*ret_fd = take_fd(&fd);
 		return entry->d_name;
 	}
 	return NULL;
@@ -280,9 +284,9 @@ static int read_folder(struct snapshot *snapshot, int at, const char *path,
 			return r;
 		all = &snapshot->allocations[snapshot->n_allocations - 1];
 		/* The list of allocations grows, names and sums stay where they are. */
-		if (all->folder && fd >= 0)
+		if (all->folder)
 			r = read_folder(snapshot, fd, ".", all->name, all->folder);
-		else if (fd >= 0 && !file_read(fd, "status", &status))
+		else if (!file_read(fd, "status", &status))
 			allocation_take(all, &status);
 	}
 	return r;
