@@ -71,6 +71,15 @@ extern const struct record_layout record_layouts[N_RECORD_TYPES];
  */
 void records_let_go(struct records *records, enum record_type type, uint32_t index);
 
+/*
+ * Makes the pages of records up to the index and some more, and room in the list of free
+ * ones. Returns: whether there is memory, and the table has such an index.
+ */
+bool records_grow(struct records *records, enum record_type type, uint32_t index);
+
+/* Copies the committed records to their places. May be repeated. */
+void records_redo(struct records *records);
+
 /* The place of a record, live or not. */
 static inline struct record_head *record_at(const struct records *records,
 					    enum record_type type, uint32_t index)

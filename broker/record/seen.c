@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <uthash.h>
 
@@ -75,6 +76,16 @@ struct seen {
 	uint64_t n_places; /* a power of two; half of them stay free */
 };
 
+/* All pages at once: one by one each is made to be read first, and again to be written.
+ */
+static struct place *places_new(uint64_t n)
+{
+	void *memory = mmap(NULL, n * sizeof(struct place), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
 struct seen *seen_new(const struct records *records)
 {
 	struct seen *seen = calloc(1, sizeof(*seen));
@@ -90,7 +101,7 @@ struct seen *seen_new(const struct records *records)
 	if (!failed) {
 		for (seen->n_places = 1; seen->n_places < 2 * n; seen->n_places *= 2)
 			;
-		seen->places = calloc(seen->n_places, sizeof(*seen->places));
+		seen->places = places_new(seen->n_places);
 		seen->records = records;
 		failed = !seen->places;
 	}
@@ -104,8 +115,8 @@ void seen_free(struct seen *seen)
 {
 	for (size_t i = 0; seen && i < ARRAY_SIZE(slots); i++)
 		free(seen->bits[i]);
-	if (seen)
-		free(seen->places);
+	if (seen && seen->places)
+		munmap(seen->places, seen->n_places * sizeof(*seen->places));
 	free(seen);
 }
 
