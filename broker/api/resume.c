@@ -378,7 +378,7 @@ static int resume_objects(struct resume *resume)
 		{ RECORD_BROKER, 0, resume_names },
 		{ RECORD_ALLOCATION, 0, resume_allocation, TABLE(allocations) },
 		{ RECORD_BROKER, 0, resume_listings },
-		{ RECORD_ALLOCATION, 0, resume_freed },
+		{ RECORD_BROKER, 0, resume_freed },
 		/* The number of an open file has its slot in the low half. */
 		{ RECORD_LEASE, offsetof(struct lease_record, file), resume_lease },
 	};

@@ -260,12 +260,22 @@ int resume_allocation(struct resume *resume, uint32_t index, const void *data)
 /* A freed allocation has no slot any more, and takes none from the others. */
 int resume_freed(struct resume *resume, uint32_t index, const void *data)
 {
-	const struct allocation_record *record = data;
+	const struct allocation_record *record;
+	int r = 0;
 
-	if (!(record->flags & RECORD_FREED))
+	(void)data;
+	if (!resume->n_ending)
 		return 0;
-	return resume_allocation_in(resume, resume_folder_at(resume, false, 0), index,
-				    record);
+	for (index = 1; r == 0 && (record = records_next(resume->records,
+							 RECORD_ALLOCATION, &index));
+	     index++) {
+		if (!(record->flags & RECORD_FREED))
+			continue;
+		r = resume_allocation_in(resume, resume_folder_at(resume, false, 0),
+					 index, record);
+		crash_point("resume: an object is made again");
+	}
+	return r;
 }
 
 int resume_lease(struct resume *resume, uint32_t index, const void *data)

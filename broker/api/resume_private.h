@@ -30,7 +30,7 @@ struct resume {
 	struct owner **payers; /* by block, of memory not made again */
 	struct allocation **allocations;
 	bool *leased;	   /* by allocation */
-	uint32_t n_ending; /* for resume_frees() */
+	uint32_t n_ending; /* for resume_frees(), the freed ones among them */
 	struct owner *last_owner;
 	struct folder **folders;
 	struct image **images;
@@ -57,7 +57,6 @@ int resume_file(const struct resume *resume, enum record_type type, uint32_t ind
 /* Make the object of a record, under registry.lock. Return: 0; -errno with a sentence. */
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data);
 int resume_allocation(struct resume *resume, uint32_t index, const void *data);
-int resume_freed(struct resume *resume, uint32_t index, const void *data);
 int resume_lease(struct resume *resume, uint32_t index, const void *data);
 
 /* Which allocations have leases, by index. Returns: NULL: no memory. */
@@ -65,6 +64,9 @@ bool *resume_leased(const struct resume *resume, uint32_t n);
 
 /* Whether resume_frees() frees the allocation. */
 bool resume_is_ending(const struct allocation_record *record);
+
+/* Runs once: makes again what was freed and is leased. Returns: as these. */
+int resume_freed(struct resume *resume, uint32_t index, const void *data);
 
 /*
  * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows.
