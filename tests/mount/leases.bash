@@ -222,6 +222,7 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 # thread lives on: the files are closed and the process, $holder, still exists.
 leaves()
 {
+	rm -f "$T/holds"
 	PATH=/usr/bin:/bin python3 -c "from lease import *
 import threading
 lease = Lease('$1')
@@ -234,11 +235,13 @@ def stay():
     signal.pause()
 threading.Thread(target=stay).start()
 ready.wait()
+open('$T/holds', 'w').close()
 while not os.path.exists('$T/leave'):
     time.sleep(0.01)
 libc.syscall(60, 0)  # exit(2), of this thread alone" &
 	holder=$!
-	eventually "grep -q ' $holder ' leases"
+	eventually "[ -e '$T/holds' ]"
+	grep -q " $holder " leases
 }
 
 # An allocation that needs the memory waits for the end of $holder, at most 10 s.
