@@ -187,10 +187,11 @@ struct file *file_free(struct file *file, fuse_req_t req)
 	handle_table_remove(&files->open, file->slot);
 	opener_discharge(files, file->opener);
 	pthread_mutex_unlock(&files->lock);
-	if (!file->type->outlives)
-		crash_let_go();
 	if (file->type->free)
 		file->type->free(file, req);
+	/* A file of `tensors` that was cut to nothing takes effect there. */
+	if (!file->type->outlives)
+		crash_let_go();
 	free(file);
 	return NULL;
 }

@@ -175,6 +175,7 @@ behind_a_failing_fill()
 {
 	local mover
 	needs_software 'go wrong'
+	undying
 	truncated x
 	mover=$(mover)
 	inject "$@"
