@@ -454,14 +454,14 @@ sweep()
 {
 	local object
 	rm -f "$T/inject"
+	# The next broker of each death would look at each of thousands.
+	[ "$(value_of "$M/status" allocations)" -lt 500 ] || undying
 	# Running kernels would keep their memory, streams and modules.
 	if grep -qs busy "$M"/{streams,allocations}/*/state; then
 		for object in "$M"/owners/*/reset; do
 			echo 1 >"$object"
 		done
 	fi
-	# The next broker of each death would look at each of thousands.
-	[ "$(value_of "$M/status" allocations)" -lt 500 ] || undying
 	# What is in folders first. The folders of functions go with their modules.
 	find "$M"/{allocations,modules} -mindepth 1 -depth -type d -not -path '*/functions*' \
 		-exec rmdir {} +
