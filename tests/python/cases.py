@@ -111,6 +111,8 @@ class Gpu:
 
     def write(self, pointer, data):
         self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), data, ctypes.c_size_t(len(data)))
+        # A GPU may return before a small copy is done.
+        self.call("cuCtxSynchronize")
 
     def read(self, pointer, n):
         data = ctypes.create_string_buffer(n)

@@ -889,7 +889,7 @@ def test_a_publication_that_fails_leaves_nothing():
     numpy = need("numpy")
     write = gpumem.Mount.write
 
-    def fail(mount, file, data):
+    def fail(*_arguments):
         raise KeyError("mine")
 
     gpumem.Mount.write = fail
