@@ -81,7 +81,7 @@ static void line_sync(struct file *file, fuse_req_t req)
 	if (!request)
 		return;
 	request->closes = true;
-	control_flush(line->control, fuse_req_ctx(req)->pid, &request->wait);
+	control_flush(line->control, &request->wait);
 	request_wait(request);
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/line_times.h"
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/workqueue.h"
 #include "control/command.h"
 #include "control/line.h"
@@ -25,6 +26,7 @@ struct control {
 	struct token token;
 	struct caller caller;
 	gid_t *groups; /* of caller; owned */
+	pid_t foreign; /* the opener, as command.foreign */
 
 	pthread_mutex_t lock; /* for all fields below; never held during a command */
 	struct text answers;
@@ -75,6 +77,18 @@ static void control_go(struct control *control);
 static void control_go_on(struct task *rest);
 static void control_line_done(struct command *command, int error);
 
+/*
+ * The thread when it sees other files than the broker; else -1. Asked while the thread
+ * waits for the open or the write: later its number may be another's, and close(2) may be
+ * of any process that the descriptor was passed to.
+ */
+static pid_t control_foreign(const struct control *control, pid_t thread)
+{
+	if (!control->verb->opens_files || process_sees_our_files(thread))
+		return -1;
+	return thread;
+}
+
 int control_new(struct control **ret_control, struct broker *broker,
 		const struct verb *verb, struct token token, const struct caller *caller)
 {
@@ -106,6 +120,8 @@ int control_new(struct control **ret_control, struct broker *broker,
 		.done = control_line_done,
 	};
 	control->rest.run = control_go_on;
+	control->foreign = control_foreign(control, caller->pid);
+	control->command.foreign = control->foreign;
 	pthread_mutex_init(&control->lock, NULL);
 	control->wants_state = token.generation && verb->state;
 	if (!control->wants_state)
@@ -363,6 +379,7 @@ static bool control_keep_tail(struct control *control)
 	control->tail = malloc(length + 1);
 	if (!control->tail)
 		return false;
+	control->command.writer_start = process_start(control->caller.pid);
 	memcpy(control->tail, control->batch + control->position, length);
 	control->n_tail = length;
 	if (control_has_room(control, control->position)) {
@@ -505,11 +522,10 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 		   struct completion *wait)
 {
 	bool whole = length % 4096 != 0 || length == 0 || bytes[length - 1] == '\n';
+	pid_t foreign = control_foreign(control, pid);
 	int error = 0;
 
 	pthread_mutex_lock(&control->lock);
-	if (!control->busy)
-		control->caller.pid = pid;
 	if (control->busy) {
 		error = EBUSY;
 	} else if (control->owed) {
@@ -524,10 +540,17 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 		wait->done(wait, -error, NULL, 0);
 		return;
 	}
+	control->caller.pid = pid;
+	control->command.writer_left = false;
+	/* Also for the lines behind a tail of a foreign writer. */
+	if (control->n_tail == 0)
+		control->command.foreign = control->foreign;
+	if (foreign >= 0)
+		control->command.foreign = foreign;
 	control_begin(control, bytes, length, whole, wait);
 }
 
-void control_flush(struct control *control, pid_t pid, struct completion *wait)
+void control_flush(struct control *control, struct completion *wait)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->busy || control->n_tail == 0) {
@@ -535,6 +558,6 @@ void control_flush(struct control *control, pid_t pid, struct completion *wait)
 		wait->done(wait, 0, NULL, 0);
 		return;
 	}
-	control->caller.pid = pid;
+	control->command.writer_left = true;
 	control_begin(control, NULL, 0, true, wait);
 }

@@ -40,12 +40,16 @@ int control_new(struct control **ret_control, struct broker *broker,
  */
 struct control *control_free(struct control *control);
 
-/* pid is the writer's, for the journal. bytes are copied. done's length: bytes taken. */
+/* pid: the thread that waits in write(2). bytes are copied. done's length: bytes taken.
+ */
 void control_write(struct control *control, pid_t pid, const char *bytes, size_t length,
 		   struct completion *wait);
 
-/* close(2): runs a line cut by a full buffer. done's error is close's. */
-void control_flush(struct control *control, pid_t pid, struct completion *wait);
+/*
+ * close(2): runs a line cut by a full buffer, as the one who wrote it, whoever closes.
+ * done's error is close's.
+ */
+void control_flush(struct control *control, struct completion *wait);
 
 /* Whether the next read needs the state of the object. */
 bool control_wants_state(struct control *control);

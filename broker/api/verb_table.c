@@ -51,12 +51,14 @@ static const struct verb verbs[] = {
 		.usage = "NAME path=FILE [offset=N] [file_offset=N] [length=N] [wait=0] "
 			 "[id=N]",
 		.help = "fills an allocation or a range of it from a file",
+		.opens_files = true,
 		.run = verb_load,
 	},
 	{
 		.name = "save",
 		.usage = "NAME path=FILE [offset=N] [length=N] [wait=0] [id=N]",
 		.help = "makes a file of an allocation or a range of it",
+		.opens_files = true,
 		.run = verb_save,
 	},
 	{

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/def.h"
 
 #define PF_EXITING 0x4 /* a task flag of the kernel, in the ninth field of stat */
 
@@ -42,16 +45,60 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX])
 	name[strcspn(name, "\n")] = '\0';
 }
 
+/* The fields of stat behind the name, which may have any bytes. NULL: gone. */
+static const char *process_stat(pid_t pid, char *text, size_t size)
+{
+	return process_read(pid, "stat", text, size) ? strrchr(text, ')') : NULL;
+}
+
 bool process_is_ending(pid_t pid)
 {
-	char text[512], *behind_name;
+	char text[512];
+	const char *fields = process_stat(pid, text, sizeof(text));
 	unsigned int flags;
 
-	if (!process_read(pid, "stat", text, sizeof(text)))
-		return true;
-	behind_name = strrchr(text, ')');
-	if (!behind_name ||
-	    sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+	if (!fields || sscanf(fields, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
 		return true;
 	return flags & PF_EXITING;
+}
+
+unsigned long long process_start(pid_t thread)
+{
+	char text[512];
+	const char *fields = process_stat(thread, text, sizeof(text));
+	unsigned long long start;
+
+	/* The 22nd field; state is the third. */
+	if (!fields || sscanf(fields,
+			      ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+			      "%*d %*d %*d "
+			      "%*d %*d %llu",
+			      &start) != 1)
+		return 0;
+	return start;
+}
+
+/* A link of /proc as this process sees it; "" if it may not. */
+static void process_link(char text[256], pid_t pid, const char *name)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = readlink(path, text, 255);
+	text[n < 0 ? 0 : n] = '\0';
+}
+
+bool process_sees_our_files(pid_t thread)
+{
+	static const char *const names[] = { "ns/mnt", "root" };
+	char theirs[256], ours[256];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		process_link(theirs, thread, names[i]);
+		process_link(ours, getpid(), names[i]);
+		if (!*theirs || strcmp(theirs, ours) != 0)
+			return false;
+	}
+	return true;
 }

@@ -15,3 +15,12 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX]);
 
 /* Whether the process is exiting or gone. */
 bool process_is_ending(pid_t pid);
+
+/*
+ * When the thread began, in ticks since the machine's start. A number that has come again
+ * has another. Returns: 0 when the thread is gone or can't be seen.
+ */
+unsigned long long process_start(pid_t thread);
+
+/* Whether the thread has the root and the mounts of this process. Touches no file. */
+bool process_sees_our_files(pid_t thread);

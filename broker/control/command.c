@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cgroup.h"
+#include "base/process.h"
 #include "base/refusal.h"
 #include "control/verb.h"
 #include "model/access.h"
@@ -99,13 +100,21 @@ void command_forget_cgroup(struct command *command)
 	command->cgroup_asked = false;
 }
 
+bool command_writer_lives(const struct command *command)
+{
+	return !command->writer_left ||
+	       (command->writer_start &&
+		command->writer_start == process_start(command->pid));
+}
+
 const char *command_cgroup(struct command *command, bool again)
 {
 	char path[CGROUP_PATH_MAX];
 
 	if (again)
 		command_forget_cgroup(command);
-	if (!command->cgroup_asked && cgroup_of(command->pid, path) == 0)
+	if (!command->cgroup_asked && cgroup_of(command->pid, path) == 0 &&
+	    command_writer_lives(command))
 		command->cgroup = strdup(path);
 	command->cgroup_asked = true;
 	return command->cgroup;

@@ -23,8 +23,20 @@ struct command {
 	struct control *control;
 	const struct verb *verb;
 	const struct caller *caller; /* opened the file */
-	pid_t pid;		     /* wrote the line */
-	const char *bytes;	     /* the line, until parsed */
+	/*
+	 * The thread that wrote the line, or its end. It waits in write(2) while the line
+	 * is done, unless close(2) does the line, perhaps another process's: see
+	 * command_writer_lives().
+	 */
+	pid_t pid;
+	unsigned long long writer_start; /* process_start() at the write; 0: gone then */
+	bool writer_left;		 /* close does the line */
+	/*
+	 * With verb.opens_files: the thread that opened the file, or wrote bytes of the
+	 * line, and sees other files than the broker; -1: none.
+	 */
+	pid_t foreign;
+	const char *bytes; /* the line, until parsed */
 	size_t length;
 	struct token token; /* of the object with this file */
 	struct line line;
@@ -59,6 +71,9 @@ void command_refuse(struct command *command, const struct refusal *refusal);
 /* Parses the line by the usage of its verb. Returns: 0; negative, and the command is
  * answered. */
 int command_parse(struct command *command);
+
+/* Whether command.pid is still the thread that wrote the line. */
+bool command_writer_lives(const struct command *command);
 
 /*
  * The cgroup of the process that wrote the line; asked once a write, unless `again`.

@@ -20,7 +20,8 @@ struct verb {
 	 */
 	enum object_type object;
 	const char *object_usage;
-	bool managed; /* only in folders of managed memory */
+	bool managed;	  /* only in folders of managed memory */
+	bool opens_files; /* that lines name: command.foreign is set */
 
 	/* Starts one line; see command.h. */
 	void (*run)(struct command *command);

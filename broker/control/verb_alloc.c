@@ -421,6 +421,17 @@ static int alloc_find_lifetime(struct command *command, struct alloc_line *line)
 	if (line->until != LIFETIME_CLOSE) {
 		r = lifetime_get(broker, (enum lifetime_kind)line->until, command->caller,
 				 command->pid, line->cgroup, &line->lifetime, &refusal);
+		/* Asked afterwards: a process that lives now was the one found. */
+		if (r == 0 && !command_writer_lives(command)) {
+			pthread_mutex_lock(&broker->registry->lock);
+			lifetime_unref(take_ptr(line->lifetime));
+			pthread_mutex_unlock(&broker->registry->lock);
+			r = refuse(&refusal, ESRCH,
+				   "until=%s: thread %d has written the line and ended "
+				   "before close did the line",
+				   line->until == LIFETIME_EXIT ? "exit" : "cgroup",
+				   command->pid);
+		}
 		if (r < 0)
 			command_refuse(command, &refusal);
 		return r;

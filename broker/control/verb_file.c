@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/refusal.h"
 #include "control/command.h"
@@ -47,42 +46,24 @@ static int file_parse(struct command *command, struct file_line *line,
 	return r < 0 ? r : line_wait(line_value(words, "wait"), &line->wait, refusal);
 }
 
-/* The path of a process's folder or namespace as this process sees it; "" if it may not.
- */
-static void process_link(char text[256], pid_t pid, const char *name)
-{
-	char path[64];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	n = readlink(path, text, 255);
-	text[n < 0 ? 0 : n] = '\0';
-}
-
 /*
  * The worker looks the path up where the broker runs. For a program with another root or
- * other mounts (a container) that would be another file, perhaps the host's. No file is
- * touched to find out. Returns: 0; -EXDEV; -EPERM.
+ * other mounts (a container) that would be another file, perhaps the host's. Returns: 0;
+ * -EXDEV; -EPERM.
  */
 static int file_check_caller(const struct command *command, struct refusal *refusal)
 {
-	static const char *const names[] = { "ns/mnt", "root" };
-	char theirs[256], ours[256];
-
 	if (geteuid() != 0 && command->caller->uid != geteuid())
 		return refuse(refusal, EPERM,
 			      "the broker of uid %u can't open files as uid %u",
 			      geteuid(), command->caller->uid);
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		process_link(theirs, command->pid, names[i]);
-		process_link(ours, getpid(), names[i]);
-		if (!*theirs || strcmp(theirs, ours) != 0)
-			return refuse(refusal, EXDEV,
-				      "process %d does not see the files that the broker "
-				      "sees (a container, a chroot): cp reads and writes "
-				      "allocations/%s/data from there",
-				      command->pid, command->line.operands[0]);
-	}
+	if (command->foreign >= 0)
+		return refuse(refusal, EXDEV,
+			      "process %d, which opened this file or wrote the line, "
+			      "does not see the files that the broker sees (a container, "
+			      "a chroot): cp reads and writes allocations/%s/data from "
+			      "there",
+			      command->foreign, command->line.operands[0]);
 	return 0;
 }
 

@@ -43,6 +43,37 @@ test_until_exit_outlives_the_descriptor_and_other_processes()
 	gone x
 }
 
+# A write of 4096 bytes without a newline waits for close(2).
+test_a_line_that_close_does_is_the_writers()
+{
+	py <<-'EOF'
+		fd = os.open("control/alloc", os.O_WRONLY)
+		child = os.fork()
+		if not child:
+		    os.write(fd, b"x 4096 until=exit".ljust(4096))
+		    os.kill(os.getpid(), signal.SIGSTOP)
+		os.waitpid(child, os.WUNTRACED)
+		os.close(os.dup(fd))
+		assert open("allocations/x/until").read() == "exit\n"
+		os.kill(child, signal.SIGKILL)
+		os.waitpid(child, 0)
+		while os.path.exists("allocations/x"):
+		    time.sleep(0.01)
+		# A thread that has ended names no process any more: its number may come again.
+		thread = threading.Thread(target=lambda: os.write(fd, b"y 4096 until=exit".ljust(4096)))
+		thread.start()
+		thread.join()
+		while len(os.listdir("/proc/self/task")) > 1:
+		    time.sleep(0.01)
+		try:
+		    os.close(fd)
+		    raise AssertionError("not refused")
+		except OSError as error:
+		    assert error.errno == errno.ESRCH, error
+		assert not os.path.exists("allocations/y")
+	EOF
+}
+
 test_until_exit_is_the_whole_process_and_not_the_thread()
 {
 	py <<-'EOF'

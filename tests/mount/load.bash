@@ -575,6 +575,81 @@ test_a_program_with_another_root_is_refused()
 	is_zero allocations/x/data
 }
 
+# A write of 4096 bytes without a newline waits for close(2).
+test_a_descriptor_from_a_program_with_another_root_is_refused()
+{
+	needs_root 'namespaces'
+	file f 4096
+	rm -f "$T/g"
+	echo 'x 4096' >control/alloc
+	python3 - "$T/f" "$T/g" <<-'EOF'
+		import ctypes, errno, os, socket, sys
+
+		UNSHARE_MOUNTS = 0x00020000
+		libc = ctypes.CDLL(None, use_errno=True)
+
+		def line(path):
+		    return f"x path={path}".encode().ljust(4096)
+
+		# A container opens the file, writes the text and passes the descriptor.
+		def handed(verb, text):
+		    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		    child = os.fork()
+		    if not child:
+		        ours.close()
+		        assert libc.unshare(UNSHARE_MOUNTS) == 0
+		        fd = os.open("control/" + verb, os.O_WRONLY)
+		        if text:
+		            os.write(fd, text)
+		        socket.send_fds(theirs, [b"x"], [fd])
+		        theirs.recv(1)
+		        os._exit(0)
+		    theirs.close()
+		    return socket.recv_fds(ours, 1, 1)[1][0], ours, child
+
+		def refused(do):
+		    try:
+		        do()
+		    except OSError as error:
+		        assert error.errno == errno.EXDEV, error
+		        return
+		    raise AssertionError("not refused")
+
+		for verb, path in ("load", sys.argv[1]), ("save", sys.argv[2]):
+		    # The whole line is the container's: close runs it.
+		    fd, peer, child = handed(verb, line(path))
+		    refused(lambda: os.close(fd))
+		    peer.close()
+		    os.waitpid(child, 0)
+		    # The container has opened the file; a program outside writes the line, or its end.
+		    for text in b"", line(path):
+		        fd, peer, child = handed(verb, text)
+		        refused(lambda: os.write(fd, b"\n" if text else line(path).strip()))
+		        os.close(fd)
+		        peer.close()
+		        os.waitpid(child, 0)
+		    # The file was opened outside; the container writes the line, or its beginning.
+		    fd = os.open("control/" + verb, os.O_WRONLY)
+		    child = os.fork()
+		    if not child:
+		        assert libc.unshare(UNSHARE_MOUNTS) == 0
+		        os.write(fd, line(path))
+		        os.kill(os.getpid(), 19)
+		        os._exit(0)
+		    os.waitpid(child, os.WUNTRACED)
+		    refused(lambda: os.write(fd, b"\n"))
+		    os.kill(child, 9)
+		    os.waitpid(child, 0)
+		    # The next line is no longer the container's.
+		    if verb == "load":
+		        os.write(fd, line(path).strip())
+		        assert open("allocations/x/data", "rb").read() == open(path, "rb").read()
+		    os.close(fd)
+	EOF
+	like "$(tail -n 1 errors)" 'does not see the files that the broker sees'
+	[ ! -e "$T/g" ]
+}
+
 test_a_disk_that_is_full_is_told_and_nothing_is_left_on_it()
 {
 	needs_root 'a disk'

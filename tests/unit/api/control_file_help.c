@@ -109,7 +109,7 @@ void begin(const char *lines)
 
 void flush(void)
 {
-	control_flush(control, 42, answer_expect(&answer));
+	control_flush(control, answer_expect(&answer));
 }
 
 void expect_answer(int error, size_t length)

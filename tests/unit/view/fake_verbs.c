@@ -62,9 +62,9 @@ static void verb_wait(struct command *command)
 }
 
 static const struct verb verbs[] = {
-	{ "alloc", "NAME SIZE", "allocates", OBJECT_BROKER, NULL, false, verb_alloc },
-	{ "launch", "N", "makes streams", OBJECT_BROKER, NULL, false, verb_many },
-	{ "synchronize", "STREAM", "waits", OBJECT_STREAM, "1", false, verb_wait },
+	{ "alloc", "NAME SIZE", "allocates", OBJECT_BROKER, NULL, .run = verb_alloc },
+	{ "launch", "N", "makes streams", OBJECT_BROKER, NULL, .run = verb_many },
+	{ "synchronize", "STREAM", "waits", OBJECT_STREAM, "1", .run = verb_wait },
 };
 
 const struct verb *verb_table(size_t *ret_n)
@@ -108,9 +108,8 @@ void control_write(struct control *control, pid_t pid, const char *bytes, size_t
 	control->verb->run(&command);
 }
 
-void control_flush(struct control *control, pid_t pid, struct completion *wait)
+void control_flush(struct control *control, struct completion *wait)
 {
-	(void)pid;
 	fake_answer(control->broker, wait, 0, NULL, 0);
 }
 
