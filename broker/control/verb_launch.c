@@ -121,9 +121,19 @@ static struct allocation *check_allocation(struct check *check,
 	return NULL;
 }
 
+/* Returns: the index of the allocation's use; n_uses: it has none yet. */
+static unsigned int find_use(const struct work *work, const struct allocation *allocation)
+{
+	unsigned int i = 0;
+
+	while (i < work->n_uses && work->uses[i].allocation != allocation)
+		i++;
+	return i;
+}
+
 /*
- * Adds the allocations in the arguments as uses, each as a whole: a kernel gets an
- * address without an end. As check_allocation(). Returns: whether all were found.
+ * Adds the allocations in the arguments as uses, each once and as a whole: a kernel gets
+ * an address without an end. As check_allocation(). Returns: whether all were found.
  */
 static bool launch_add_uses(struct check *check)
 {
@@ -131,7 +141,7 @@ static bool launch_add_uses(struct check *check)
 	struct work *work = &launch->op.work;
 
 	for (unsigned int i = 0; i < launch->spec.n_args; i++) {
-		const struct launch_arg *arg = &launch->spec.args[i];
+		struct launch_arg *arg = &launch->spec.args[i];
 		struct allocation *allocation;
 
 		if (arg->kind != ARG_ALLOCATION)
@@ -139,7 +149,11 @@ static bool launch_add_uses(struct check *check)
 		allocation = check_allocation(check, arg);
 		if (!allocation)
 			return false;
-		work_use(work, allocation, 0, allocation->size, arg->writes);
+		arg->use = find_use(work, allocation);
+		if (arg->use == work->n_uses)
+			work_use(work, allocation, 0, allocation->size, arg->writes);
+		else
+			work->uses[arg->use].write |= arg->writes;
 	}
 	return true;
 }

@@ -66,7 +66,7 @@ static size_t launch_fill_payload(struct launch *launch)
 /* Uses current addresses: an allocation may have moved while the launch was queued. */
 static void launch_fill_addresses(struct launch *launch)
 {
-	const struct use *use = launch->op.work.uses;
+	const struct use *uses = launch->op.work.uses;
 
 	for (unsigned int i = 0; i < launch->spec.n_args; i++) {
 		const struct launch_arg *arg = &launch->spec.args[i];
@@ -74,7 +74,7 @@ static void launch_fill_addresses(struct launch *launch)
 
 		if (arg->kind != ARG_ALLOCATION)
 			continue;
-		address = use++->allocation->address + arg->offset;
+		address = uses[arg->use].allocation->address + arg->offset;
 		memcpy(launch->spec.bytes + arg->place, &address, sizeof(address));
 	}
 }

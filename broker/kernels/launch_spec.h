@@ -17,6 +17,7 @@ struct launch_arg {
 	char *name; /* owned */
 	uint64_t offset;
 	bool reads, writes;
+	unsigned int use; /* index in the uses of the launch's work */
 
 	/* a value */
 	uint32_t size;	/* bytes; for an allocation the size of an address */

@@ -842,6 +842,36 @@ test_waits_with_a_signal_that_ends_no_wait()
 	bob_reads_as_before "$alone" 500
 }
 
+# Each line is ordered behind those that wait, under the lock that all of the broker takes.
+test_launches_with_an_allocation_in_500_arguments()
+{
+	local alone
+	bob_is_ready
+	alone=$(reads_of_bob)
+	py >"$T/many.ptx" <<-'EOF'
+		args = ", ".join(f".param .u64 p{i}" for i in range(501))
+		print(".version 7.0\n.target sm_70\n.address_size 64")
+		print(f".visible .entry many({args})\n{{\nret;\n}}")
+	EOF
+	chmod a+r "$T/many.ptx"
+	by $mallory run 'echo "flag 4K" >control/alloc; echo "x 4K" >control/alloc'
+	mallory_spins_on flag
+	by $mallory run "mkdir modules/many && cp '$T/many.ptx' modules/many/image"
+	py $mallory >"$T/mallory" <<-'EOF' &
+		become(int(sys.argv[1]))
+		for i in range(120):
+		    os.mkdir(f"streams/s{i}")
+		    os.write(control("launch"), (f"many many grid=1 block=1 stream=s{i} wait=0 flag "
+		                                 + "in:x " * 500).encode())
+		    if i == 60:
+		        print("many", flush=True)
+		print("all", flush=True)
+	EOF
+	eventually "grep -q many '$T/mallory'" 60
+	bob_reads_as_before "$alone" 500
+	eventually "grep -q all '$T/mallory'" 60
+}
+
 # mallory_rewrites: four processes, each with a number i; each repeats write(), which the
 # program on stdin defines, as long as there is modules/go, and prints after the first.
 mallory_rewrites()
