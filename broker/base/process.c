@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/process.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,14 +30,27 @@ static bool process_read(pid_t pid, const char *file, char *text, size_t size)
 
 pid_t process_of_thread(pid_t thread)
 {
-	char text[512];
-	const char *line;
-	int pid;
+	char path[64];
+	const struct dirent *entry;
+	pid_t process = thread;
+	DIR *threads;
 
-	if (!process_read(thread, "status", text, sizeof(text)))
+	/*
+	 * The first thread of a process has the process's number, and Linux lists it first.
+	 * `status` has the number, too, but behind a text of all groups of the user, which
+	 * may take milliseconds to make.
+	 */
+	snprintf(path, sizeof(path), "/proc/%d/task", thread);
+	threads = opendir(path);
+	if (!threads)
 		return thread;
-	line = strstr(text, "\nTgid:");
-	return line && sscanf(line, "\nTgid: %d", &pid) == 1 ? pid : thread;
+	while ((entry = readdir(threads)))
+		if (entry->d_name[0] != '.') {
+			process = (pid_t)strtol(entry->d_name, NULL, 10);
+			break;
+		}
+	closedir(threads);
+	return process;
 }
 
 void process_name(pid_t pid, char name[PROCESS_NAME_MAX])
