@@ -36,9 +36,9 @@ pid_t process_of_thread(pid_t thread)
 	DIR *threads;
 
 	/*
-	 * The first thread of a process has the process's number, and Linux lists it first.
-	 * `status` has the number, too, but behind a text of all groups of the user, which
-	 * may take milliseconds to make.
+	 * The first thread of a process has the process's number, and Linux lists it
+	 * first. `status` has the number, too, but behind a text of all groups of the
+	 * user, which may take milliseconds to make.
 	 */
 	snprintf(path, sizeof(path), "/proc/%d/task", thread);
 	threads = opendir(path);

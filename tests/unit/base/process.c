@@ -20,8 +20,8 @@ Test(process, a_thread_belongs_to_its_process)
 	pthread_t thread;
 
 	cr_assert(eq(int, process_of_thread(getpid()), getpid()));
-	cr_assert(zero(int, pthread_create(&thread, NULL, process_of_this_thread,
-					   &process)));
+	cr_assert(zero(int,
+		       pthread_create(&thread, NULL, process_of_this_thread, &process)));
 	pthread_join(thread, NULL);
 	cr_assert(eq(int, process, getpid()));
 }
