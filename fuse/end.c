@@ -7,76 +7,59 @@
 #include "service.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
-#define STATUS_MS  10000
+#define STATUS_MS 10000
 
-#define WORD_END   'e'
-#define WORD_PAUSE 'p'
-
-static int words[2] = { -1, -1 };
-
-static void write_word(char word)
-{
-	ssize_t written = write(words[1], &word, 1);
-
-	(void)written;
-}
+/* Signals are read, not handled: a handler runs in any thread, and there it may wait. */
+static int signals = -1;
+static int asked = -1;
+static bool is_kept;
 
 void end_ask(void)
 {
-	write_word(WORD_END);
-}
-
-static void on_end(int signal)
-{
-	int saved = errno;
-
-	(void)signal;
-	write_word(WORD_END);
-	errno = saved;
-}
-
-static void on_pause(int signal)
-{
-	int saved = errno;
-
-	(void)signal;
-	write_word(WORD_PAUSE);
-	errno = saved;
+	eventfd_write(asked, 1);
 }
 
 int end_prepare(bool kept)
 {
-	/* The first two are the keeper's, where there is one: an upgrade, a restart. */
-	static const int signals[] = { SIGHUP, KEEP_RESTART_SIGNAL, SIGINT, SIGTERM };
-	struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
-	struct sigaction pause = { .sa_handler = on_pause, .sa_flags = SA_RESTART };
+	sigset_t taken;
 
-	if (pipe2(words, O_CLOEXEC | O_NONBLOCK))
-		return -errno;
-	for (size_t i = kept ? 2 : 0; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &end, NULL);
-	if (kept) {
-		signal(SIGHUP, SIG_IGN);
-		sigaction(KEEP_PAUSE_SIGNAL, &pause, NULL);
-	}
 	/* The calls fail with an errno, and log a sentence. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* A program opens host memory while block_is_open_for_writing() asks. */
 	signal(SIGIO, SIG_IGN);
-	return 0;
+
+	is_kept = kept;
+	sigemptyset(&taken);
+	sigaddset(&taken, SIGINT);
+	sigaddset(&taken, SIGTERM);
+	if (kept) {
+		/* An upgrade and a restart are the keeper's. */
+		signal(SIGHUP, SIG_IGN);
+		sigaddset(&taken, KEEP_PAUSE_SIGNAL);
+	} else {
+		sigaddset(&taken, SIGHUP);
+		sigaddset(&taken, KEEP_RESTART_SIGNAL);
+	}
+	pthread_sigmask(SIG_BLOCK, &taken, NULL);
+	signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+	asked = eventfd(0, EFD_CLOEXEC);
+	return signals < 0 || asked < 0 ? -errno : 0;
 }
 
 bool end_wait(struct broker *broker, struct keep *keep)
 {
-	struct pollfd word = { .fd = words[0], .events = POLLIN };
+	struct pollfd ends[] = { { .fd = signals, .events = POLLIN },
+				 { .fd = asked, .events = POLLIN } };
 	int wait_ms = service_is_there() ? STATUS_MS : -1;
-	char byte = 0;
+	struct signalfd_siginfo signal;
 
 	do {
 		_cleanup_text_ struct text status = TEXT_INIT;
@@ -84,6 +67,7 @@ bool end_wait(struct broker *broker, struct keep *keep)
 		text_printf(&status, "STATUS=");
 		broker_summary(broker, &status);
 		service_tell(keep, text_string(&status));
-	} while (poll(&word, 1, wait_ms) <= 0 || read(words[0], &byte, 1) <= 0);
-	return byte == WORD_END;
+	} while (poll(ends, ARRAY_SIZE(ends), wait_ms) <= 0);
+	return read(signals, &signal, sizeof(signal)) != sizeof(signal) || !is_kept ||
+	       signal.ssi_signo != (uint32_t)KEEP_PAUSE_SIGNAL;
 }
