@@ -33,7 +33,7 @@ int end_prepare(bool kept)
 	/* The calls fail with an errno, and log a sentence. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* A program opens host memory while block_is_open_for_writing() asks. */
+	/* A program opens host memory while host_file_is_open_for_writing() asks. */
 	signal(SIGIO, SIG_IGN);
 
 	is_kept = kept;

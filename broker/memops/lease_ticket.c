@@ -16,6 +16,12 @@
 #include "model/shares.h"
 #include "process/broker.h"
 
+/* A ticket as it came. */
+struct ticket {
+	uint64_t id;
+	uint8_t secret[TICKET_BYTES];
+};
+
 static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -24,19 +30,18 @@ static int hex_digit(char c)
 }
 
 /* `ID:32 hex digits`, perhaps with a newline. Returns: 0; -EINVAL. */
-static int ticket_parse(const char *ticket, size_t length, uint64_t *ret_id,
-			uint8_t secret[TICKET_BYTES])
+static int ticket_parse(const char *text, size_t length, struct ticket *ret_ticket)
 {
-	const char *colon = memchr(ticket, ':', length);
+	const char *colon = memchr(text, ':', length);
 	char number[24];
 	size_t n;
 
-	if (!colon || (size_t)(colon - ticket) >= sizeof(number))
+	if (!colon || (size_t)(colon - text) >= sizeof(number))
 		return -EINVAL;
-	n = (size_t)(colon - ticket);
-	memcpy(number, ticket, n);
+	n = (size_t)(colon - text);
+	memcpy(number, text, n);
 	number[n] = '\0';
-	if (number_parse(number, ret_id) < 0)
+	if (number_parse(number, &ret_ticket->id) < 0)
 		return -EINVAL;
 	length -= n + 1;
 	if (length && colon[length] == '\n')
@@ -48,7 +53,7 @@ static int ticket_parse(const char *ticket, size_t length, uint64_t *ret_id,
 
 		if (high < 0 || low < 0)
 			return -EINVAL;
-		secret[i] = (uint8_t)(high << 4 | low);
+		ret_ticket->secret[i] = (uint8_t)(high << 4 | low);
 	}
 	return 0;
 }
@@ -63,26 +68,57 @@ static bool secret_matches(const uint8_t *a, const uint8_t *b)
 	return !differences;
 }
 
-int broker_redeem(struct broker *broker, const char *ticket, size_t length, uid_t uid)
+/* Under registry.lock. Returns: the ticket's lease; NULL. */
+static struct lease *lease_of(struct broker *broker, const struct ticket *ticket)
 {
-	uint8_t secret[TICKET_BYTES];
-	struct lease *lease = NULL;
-	uint64_t id;
-	int fd = -ENOENT;
+	struct lease *lease;
 
-	if (ticket_parse(ticket, length, &id, secret) < 0)
+	HASH_FIND(hh, broker->leases->by_id, &ticket->id, sizeof(ticket->id), lease);
+	return lease && lease->allocation && lease->granted &&
+			       secret_matches(lease->secret, ticket->secret)
+		       ? lease
+		       : NULL;
+}
+
+/*
+ * Opens host memory anew, without a lock since that may take its time. If the lease is
+ * there afterwards, it has kept the allocation from being sealed meanwhile; from then on
+ * the open does.
+ */
+static int open_host(struct broker *broker, const struct ticket *ticket, int memory,
+		     bool write)
+{
+	int fd = host_file_open(&broker->memory->host_files, memory, write);
+	bool is_there;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	is_there = lease_of(broker, ticket);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (is_there || fd < 0)
+		return fd;
+	close(fd);
+	return -ENOENT;
+}
+
+int broker_redeem(struct broker *broker, const char *text, size_t length, uid_t uid)
+{
+	bool host = false, write = false;
+	_cleanup_close_ int fd = -ENOENT;
+	const struct lease *lease;
+	struct ticket ticket;
+
+	if (ticket_parse(text, length, &ticket) < 0)
 		return -EINVAL;
 	pthread_mutex_lock(&broker->registry->lock);
-	HASH_FIND(hh, broker->leases->by_id, &id, sizeof(id), lease);
-	if (lease && lease->allocation && lease->granted &&
-	    secret_matches(lease->secret, secret)) {
-		/* Under the lock: the lease pins the block meanwhile. */
-		fd = uid == 0 || uid == lease->uid
-			     ? block_share(lease->allocation->block, lease->write)
-			     : -EACCES;
+	lease = lease_of(broker, &ticket);
+	if (lease) {
+		host = block_is_host(lease->allocation->block);
+		write = lease->write;
+		fd = uid == 0 || uid == lease->uid ? block_share(lease->allocation->block)
+						   : -EACCES;
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
-	return fd;
+	return fd >= 0 && host ? open_host(broker, &ticket, fd, write) : take_fd(&fd);
 }
 
 bool broker_has_leases(struct broker *broker, uid_t uid)

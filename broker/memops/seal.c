@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "base/refusal.h"
@@ -46,15 +47,30 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 }
 
 /*
- * A mapping of `data` outlives its descriptor, and only the kernel knows of it. Programs
- * can't map blocks that allocations share.
+ * A mapping of `data`, or one got by a lease, outlives its descriptor, and only the
+ * kernel knows of it. Programs can't map blocks that allocations share.
  */
 static bool is_open_for_writing(const struct allocation *allocation)
 {
 	if (allocation->n_opening)
 		return true;
 	return allocation->kind == KIND_HOST && !allocation->block->slab &&
-	       block_is_open_for_writing(allocation->block);
+	       host_file_is_open_for_writing(allocation->block->fd);
+}
+
+/* A mapping got by a lease is of the memory's own file, without a name. */
+static int refuse_mappers(const struct allocation *allocation, struct refusal *refusal)
+{
+	struct stat file = { 0 };
+
+	(void)fstat(allocation->block->fd, &file);
+	return refuse(
+		refusal, EBUSY,
+		"a program has allocation %s open for writing, or mapped: `fuser -v "
+		"allocations/%s/data` names it, and after a lease `grep -l ' %llu "
+		"*/memfd:' /proc/[1-9]*/maps`, beside gpumem's own processes",
+		allocation_name(allocation).text, allocation_name(allocation).text,
+		(unsigned long long)file.st_ino);
 }
 
 int seal_check(const struct caller *caller, const struct allocation *allocation,
@@ -70,11 +86,7 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 	if (allocation->n_write_leases || allocation->n_writers_departing)
 		return refuse_writers(allocation, refusal);
 	if (!allocation->sealed && is_open_for_writing(allocation))
-		return refuse(refusal, EBUSY,
-			      "a program has allocation %s open for writing, or mapped: "
-			      "`fuser -v allocations/%s/data` names it",
-			      allocation_name(allocation).text,
-			      allocation_name(allocation).text);
+		return refuse_mappers(allocation, refusal);
 	return 0;
 }
 

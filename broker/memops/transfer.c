@@ -524,7 +524,7 @@ int broker_host_fd(struct broker *broker, struct token token)
 		 */
 		fd = allocation->kind == KIND_HOST && !allocation->block->slab &&
 				     allocation->address == allocation->block->address
-			     ? block_share(allocation->block, true)
+			     ? block_share(allocation->block)
 			     : -ENODEV;
 	pthread_mutex_unlock(&broker->registry->lock);
 	return fd;

@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpumem/wire.h>
-#include <linux/fs.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,6 +56,7 @@ int memory_init(struct memory *memory, struct cuda_driver *driver, unsigned int 
 
 	*memory = (struct memory){ .driver = driver, .n_devices = n_devices };
 	pthread_mutex_init(&memory->lock, NULL);
+	host_files_init(&memory->host_files);
 	r = memory_find_granularity(memory, failure);
 	if (r < 0)
 		return r;
@@ -76,6 +75,7 @@ void memory_deinit(struct memory *memory)
 		address_space_deinit(&memory->device_space[i]);
 	address_space_deinit(&memory->host_space);
 	pthread_mutex_destroy(&memory->lock);
+	host_files_deinit(&memory->host_files);
 }
 
 /* ---- addresses and counts ---- */
@@ -224,30 +224,11 @@ static int block_new_device(struct block **ret_block, struct memory *memory,
 	return 0;
 }
 
-int block_share(const struct block *block, bool write)
+int block_share(const struct block *block)
 {
-	char path[64];
-	int fd;
+	int fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
 
-	if (block_is_host(block) && !write) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", block->fd);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-	} else {
-		fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
-	}
 	return fd < 0 ? -errno : fd;
-}
-
-/*
- * The kernel grants a read lease on a file that nobody has open for writing. It counts
- * the opens of passthrough, which mappings keep after the descriptor is closed, and not
- * the file that memfd_create() itself has opened.
- */
-bool block_is_open_for_writing(const struct block *block)
-{
-	_cleanup_close_ int fd = block_share(block, false);
-
-	return fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0;
 }
 
 /* ---- host memory ---- */
@@ -296,19 +277,6 @@ static int host_populate(int fd, void *memory, uint64_t size)
 	return 0;
 }
 
-/*
- * A hole would take pages out of the file that GPUs have pinned: programs would see other
- * bytes than kernels do. No seal refuses holes and allows shared mappings for writing. An
- * immutable file does: the flag counts for fallocate(2) and MADV_REMOVE, and not for
- * mappings. It takes root and Linux 6.0 with CONFIG_TMPFS_XATTR; docs/sharing.md says so.
- */
-static void host_refuse_holes(int fd)
-{
-	const int flags = FS_IMMUTABLE_FL;
-
-	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
-}
-
 /* Returns: a descriptor, with *ret_memory to unmap; -errno. */
 static int host_memfd(uint64_t size, void **ret_memory)
 {
@@ -338,7 +306,7 @@ static int host_memfd(uint64_t size, void **ret_memory)
 		munmap(memory, size);
 		return r;
 	}
-	host_refuse_holes(fd);
+	host_file_refuse_holes(fd);
 	*ret_memory = memory;
 	return take_fd(&fd);
 }
@@ -487,6 +455,8 @@ void block_free(struct memory *memory, struct block *block)
 	if (block->backing && backing_close)
 		backing_close(block->backing);
 	block_unkeep(memory, block);
+	if (block_is_host(block))
+		host_files_settle(&memory->host_files);
 	close(block->fd);
 	block_give_address(memory, block);
 	while (block->guests) {

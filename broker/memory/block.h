@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #include "memory/address_space.h"
+#include "memory/host_file.h"
 #include "model/shares.h"
 
 #define MEMORY_DEVICES_MAX DEVICES_MAX
@@ -66,7 +67,7 @@ struct block {
 	uint64_t address;
 	uint64_t size;	/* physical, a multiple of the granularity */
 	uint32_t place; /* a device, or PLACE_HOST */
-	int fd;		/* the memory: workers and leaseholders get copies */
+	int fd;		/* the memory: workers get copies */
 	void *memory;	/* host: the broker's mapping */
 	enum guard guard;
 	uint32_t record, record_generation; /* for the next broker; 0: none */
@@ -91,6 +92,7 @@ struct memory {
 	/* Tells the kernel that files of a block can't be mapped any more; may be NULL.
 	 */
 	void (*backing_close)(uint32_t backing); /* atomic */
+	struct host_files host_files;
 	pthread_mutex_t lock;
 	unsigned int n_devices;
 	uint64_t granularity;
@@ -153,19 +155,10 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 void block_free(struct memory *memory, struct block *block);
 
 /*
- * Makes a descriptor of the block for a worker or a leaseholder; the caller closes it.
- * Without write, a descriptor of host memory can't be mapped for writing; for device
- * memory the driver has no such descriptors.
- *
- * Returns: a descriptor; -EMFILE.
+ * Makes a descriptor of the block for a worker; the caller closes it. Of host memory a
+ * program gets an open of its own (host_file_open()). Returns: a descriptor; -errno.
  */
-int block_share(const struct block *block, bool write);
-
-/*
- * Whether a program has a host block open for writing or mapped for writing, by an open
- * of its own: copies of block_share() don't count. Also true if that can't be found out.
- */
-bool block_is_open_for_writing(const struct block *block);
+int block_share(const struct block *block);
 
 /*
  * The block's record of another owner's worker; with n_guests, which counts the worker's

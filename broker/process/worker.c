@@ -150,7 +150,7 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 			return -ENOMEM;
 		if (*epoch == worker->epoch)
 			continue;
-		fd = block_share(needed->block, true);
+		fd = block_share(needed->block);
 		if (fd < 0)
 			return fd;
 		r = instance_tell_block(worker->instance, needed, &fd);

@@ -320,6 +320,83 @@ test_a_mapping_for_writing_keeps_host_memory_open()
 	is "$(<allocations/x/sealed)" 1
 }
 
+# The lease is closed, and so is the descriptor that came for its ticket. Whoever has the
+# mapping, the owner's child here, could go on writing.
+test_a_mapping_got_by_a_lease_keeps_host_memory_open()
+{
+	echo 'x 1M kind=host' >control/alloc
+	echo 'z 4096 kind=host' >control/alloc
+	is "$(PATH=/usr/bin:/bin "${AS[@]}" python3 - <<-'EOF'
+		from lease import *
+		def put(path, text):
+		    with open(path, "wb", buffering=0) as file:
+		        return file.write(text)
+		lease = Lease("x", True)
+		descriptor = redeem(lease.fields()["ticket"])
+		libc.mmap.restype = ctypes.c_void_p
+		mapped = ctypes.c_void_p(
+		    libc.mmap(None, 1 << 20, 3, mmap.MAP_SHARED, descriptor, 0))
+		lease.close()
+		show(put, "allocations/x/sealed", b"1")
+		os.close(descriptor)
+		show(put, "allocations/x/sealed", b"1")
+		show(put, "control/publish", b"x y")
+		show(put, "allocations/z/sealed", b"1")
+		ready, end = os.pipe()
+		child = os.fork()
+		if child == 0:
+		    os.close(end)
+		    os.read(ready, 1)
+		    ctypes.memset(mapped, 7, 1)
+		    os._exit(0)
+		libc.munmap(mapped, 1 << 20)
+		show(put, "allocations/x/sealed", b"1")
+		os.close(end)
+		os.waitpid(child, 0)
+		show(put, "allocations/x/sealed", b"1")
+		reader = memory(Lease("x"))
+		print(reader[0])
+		show(memory, Lease("x"), True)
+	EOF
+	)" $'EBUSY\nEBUSY\nEBUSY\n1\nEBUSY\n1\n7\nEACCES'
+	like "$(<errors)" "control/publish EBUSY $open_elsewhere"
+}
+
+# mapper NAME: starts a program that maps NAME by a lease for writing and closes the lease;
+# its process is $mapper.
+mapper()
+{
+	local ready
+	ready=$(mktemp -u "$T/sanitizer/ready.XXXXXX")
+	PATH=/usr/bin:/bin "${AS[@]}" python3 -c "from lease import *
+lease = Lease('$1', write=True)
+mapped = memory(lease, True)
+lease.close()
+open('$ready', 'w').close()
+signal.pause()" &
+	mapper=$!
+	eventually "[ -e '$ready' ]"
+}
+
+test_each_mapping_got_by_a_lease_counts()
+{
+	local find first
+	needs_root 'several users'
+	by $alice run 'echo "x 1M kind=host mode=666" >control/alloc'
+	by $alice mapper x
+	first=$mapper
+	by $bob mapper x
+	by $alice refused EBUSY "$open_elsewhere" 'echo 1 >allocations/x/sealed'
+	kill "$first"
+	wait "$first" || true
+	by $alice refused EBUSY "$open_elsewhere" 'echo 1 >allocations/x/sealed'
+	find=$(tail -n 1 errors | grep -o 'grep -l [^`]*')
+	like " $(eval "$find" 2>/dev/null | xargs) " " /proc/$mapper/maps "
+	kill "$mapper"
+	wait "$mapper" || true
+	by $alice run 'echo 1 >allocations/x/sealed'
+}
+
 test_a_mapping_is_named_by_fuser()
 {
 	local mapper

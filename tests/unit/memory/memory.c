@@ -128,7 +128,7 @@ Test(memory, exported_block_is_a_descriptor_of_its_size)
 {
 	struct block *block = block_of(3 * MIB);
 	struct stat stat;
-	int fd = block_share(block, true);
+	int fd = block_share(block);
 
 	cr_assert(ge(int, fd, 0));
 	cr_assert(eq(int, fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC));
@@ -148,7 +148,7 @@ Test(memory, host_block_is_sealed_zeroed_and_shared)
 		     0));
 	cr_assert(eq(u64, block->size, 8192));
 	cr_assert(eq(u64, memory.host_bytes, 8192));
-	fd = block_share(block, true);
+	fd = block_share(block);
 	cr_assert(eq(int, ftruncate(fd, 0), -1));
 	cr_assert(eq(int, ftruncate(fd, 1 << 20), -1));
 	mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

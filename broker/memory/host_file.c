@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "memory/host_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <sys/fanotify.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/def.h"
+
+void host_files_init(struct host_files *files)
+{
+	pthread_mutex_init(&files->lock, NULL);
+	files->events = fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK,
+				      O_RDWR | O_LARGEFILE | O_CLOEXEC);
+}
+
+void host_files_deinit(struct host_files *files)
+{
+	if (files->events > 0)
+		close(files->events);
+	pthread_mutex_destroy(&files->lock);
+}
+
+/*
+ * A hole would take pages out of the file that GPUs have pinned: programs would see other
+ * bytes than kernels do. No seal refuses holes and allows shared mappings for writing. An
+ * immutable file does: the flag counts for fallocate(2) and MADV_REMOVE, and not for
+ * mappings. It takes root and Linux 6.0 with CONFIG_TMPFS_XATTR; docs/sharing.md says so.
+ */
+void host_file_refuse_holes(int fd)
+{
+	const int flags = FS_IMMUTABLE_FL;
+
+	(void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}
+
+/* ---- opening ---- */
+
+/* The path by which this process opens its file anew. */
+struct file_path {
+	char text[32];
+};
+
+static struct file_path path_of(int fd)
+{
+	struct file_path path;
+
+	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
+	return path;
+}
+
+static bool is_same_file(int a, int b)
+{
+	struct stat of_a, of_b;
+
+	return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 &&
+	       of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/*
+ * Takes all events, each of which has its file open. Returns: the descriptor of an event
+ * of the file (-1: of any); -EMFILE without one.
+ */
+static int take_events(int events, int fd)
+{
+	struct fanotify_event_metadata event;
+	int taken = -EMFILE;
+
+	while (read(events, &event, sizeof(event)) == (ssize_t)sizeof(event)) {
+		if (event.fd < 0)
+			continue;
+		if (taken < 0 && is_same_file(event.fd, fd))
+			taken = event.fd;
+		else
+			close(event.fd);
+	}
+	return taken;
+}
+
+/*
+ * open(2) refuses to open an immutable file for writing. Without the flag for a moment, a
+ * program that has the file open could make a hole. fanotify(7) opens the file of an
+ * event whatever its flags are.
+ */
+static int open_by_event(int events, int fd)
+{
+	const struct file_path path = path_of(fd);
+	int opened;
+
+	if (fanotify_mark(events, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, path.text) < 0)
+		return -errno;
+	opened = open(path.text, O_RDONLY | O_CLOEXEC);
+	(void)fanotify_mark(events, FAN_MARK_REMOVE, FAN_OPEN, AT_FDCWD, path.text);
+	closep(&opened);
+	return take_events(events, fd);
+}
+
+int host_file_open(struct host_files *files, int fd, bool write)
+{
+	int opened = open(path_of(fd).text, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+
+	if (opened >= 0)
+		return opened;
+	if (!write || errno != EPERM || files->events <= 0)
+		return -errno;
+	pthread_mutex_lock(&files->lock);
+	opened = open_by_event(files->events, fd);
+	pthread_mutex_unlock(&files->lock);
+	return opened;
+}
+
+/* An event of an open by somebody else may have come late, and keeps its file. */
+void host_files_settle(struct host_files *files)
+{
+	pthread_mutex_lock(&files->lock);
+	take_events(files->events, -1);
+	pthread_mutex_unlock(&files->lock);
+}
+
+/*
+ * The kernel grants a read lease on a file that nobody has open for writing. An open of
+ * passthrough counts, too.
+ */
+bool host_file_is_open_for_writing(int fd)
+{
+	int opened = open(path_of(fd).text, O_RDONLY | O_CLOEXEC);
+	bool is_open = opened < 0 || fcntl(opened, F_SETLEASE, F_RDLCK) < 0;
+
+	closep(&opened);
+	return is_open;
+}
