@@ -36,7 +36,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	if (!error && node.row->kind != NODE_LINK)
 		error = -EINVAL;
 	if (!error)
-		error = tickets_of(view->tickets, fuse_req_ctx(req)->uid, &path);
+		error = tickets_path_of(view->tickets, fuse_req_ctx(req)->uid, &path);
 	if (error)
 		reply_error(req, error);
 	else

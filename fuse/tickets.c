@@ -28,9 +28,10 @@
 #include <uthash.h>
 
 #define USERS_MAX	1024
-#define CONNECTIONS_MAX 64    /* of a user */
-#define SILENCE_MS	10000 /* a connection without a ticket ends */
-#define IDLE_MS		5000  /* an unneeded socket ends */
+#define THREADS_MAX	(2 * USERS_MAX) /* with those that end, or wait in a close */
+#define CONNECTIONS_MAX 64		/* of a user */
+#define SILENCE_MS	10000		/* a connection without a ticket ends */
+#define IDLE_MS		5000		/* an unneeded socket ends */
 #define END_MS		1000
 #define STACK_BYTES	(512 << 10)
 #define TICKET_MAX	128
@@ -47,6 +48,8 @@ struct user {
 	struct sockaddr_un address;
 	int listening; /* tickets->lock: changed; -1: the thread is about to end */
 	bool serving;  /* tickets->lock: there is a thread */
+	bool evicted;  /* tickets->lock: not in the table any more; the thread ends */
+	int64_t idle_since_ms; /* atomic */
 	pthread_mutex_t lock;
 	bool ended; /* lock: the broker is not to be called any more */
 	unsigned int n;
@@ -159,9 +162,19 @@ static int user_listen(struct user *user)
 
 /* ---- the threads ---- */
 
-static int wait_ms(const struct user *user, int64_t idle_since_ms)
+static void user_note_use(struct user *user)
 {
-	int64_t next = is_own(user) ? INT64_MAX : idle_since_ms + IDLE_MS;
+	__atomic_store_n(&user->idle_since_ms, clock_ms(), __ATOMIC_RELAXED);
+}
+
+static int64_t idle_since_ms(const struct user *user)
+{
+	return __atomic_load_n(&user->idle_since_ms, __ATOMIC_RELAXED);
+}
+
+static int wait_ms(const struct user *user)
+{
+	int64_t next = is_own(user) ? INT64_MAX : idle_since_ms(user) + IDLE_MS;
 
 	for (unsigned int i = 0; i < user->n; i++)
 		next = MIN(next, user->connections[i].deadline_ms);
@@ -169,7 +182,7 @@ static int wait_ms(const struct user *user, int64_t idle_since_ms)
 }
 
 /* Waits, and serves what has come. Returns: whether to go on. */
-static bool user_serve(struct user *user, int64_t *idle_since_ms)
+static bool user_serve(struct user *user)
 {
 	struct pollfd fds[2 + CONNECTIONS_MAX];
 	int fd;
@@ -179,7 +192,7 @@ static bool user_serve(struct user *user, int64_t *idle_since_ms)
 	for (unsigned int i = 0; i < user->n; i++)
 		fds[2 + i] = (struct pollfd){ .fd = user->connections[i].fd,
 					      .events = POLLIN };
-	if (poll(fds, 2 + user->n, wait_ms(user, *idle_since_ms)) < 0)
+	if (poll(fds, 2 + user->n, wait_ms(user)) < 0)
 		return true;
 	if (fds[0].revents)
 		return false;
@@ -196,8 +209,15 @@ static bool user_serve(struct user *user, int64_t *idle_since_ms)
 	else if (errno == EMFILE || errno == ENFILE)
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	if (fd >= 0 || user->n)
-		*idle_since_ms = clock_ms();
+		user_note_use(user);
 	return true;
+}
+
+/* No new connection comes, and the next broker has no such socket. */
+static void user_unlink(struct user *user)
+{
+	unlink(user->address.sun_path);
+	keep_drop(user->tickets->keep, key_of(user));
 }
 
 /*
@@ -208,26 +228,25 @@ static bool user_serve(struct user *user, int64_t *idle_since_ms)
 static bool user_leave(struct user *user)
 {
 	struct tickets *tickets = user->tickets;
-	bool ends;
-	int old;
+	bool stays;
+	int old = -1;
 
 	pthread_mutex_lock(&tickets->lock);
-	if (tickets->ending || broker_has_leases(tickets->broker, user->uid)) {
-		pthread_mutex_unlock(&tickets->lock);
-		return false;
+	stays = tickets->ending || broker_has_leases(tickets->broker, user->uid);
+	if (!stays && !user->evicted) {
+		user_unlink(user);
+		old = take_fd(&user->listening);
 	}
-	unlink(user->address.sun_path);
-	keep_drop(tickets->keep, key_of(user));
-	old = user->listening;
-	user->listening = -1;
 	pthread_mutex_unlock(&tickets->lock);
-	close(old);
+	if (stays)
+		return false;
+	closep(&old);
 	pthread_mutex_lock(&tickets->lock);
-	ends = user->listening < 0 && !tickets->ending;
-	if (ends)
+	stays = !user->evicted && (user->listening >= 0 || tickets->ending);
+	if (!stays && !user->evicted)
 		HASH_DEL(tickets->users, user);
 	pthread_mutex_unlock(&tickets->lock);
-	return ends;
+	return !stays;
 }
 
 static void user_free(struct user *user)
@@ -239,18 +258,27 @@ static void user_free(struct user *user)
 	free(user);
 }
 
+static bool user_is_evicted(struct user *user)
+{
+	bool evicted;
+
+	pthread_mutex_lock(&user->tickets->lock);
+	evicted = user->evicted;
+	pthread_mutex_unlock(&user->tickets->lock);
+	return evicted;
+}
+
 static void *serve(void *userdata)
 {
 	struct user *user = userdata;
 	struct tickets *tickets = user->tickets;
-	int64_t idle_since_ms = clock_ms();
 
-	while (user_serve(user, &idle_since_ms)) {
-		if (is_own(user) || clock_ms() < idle_since_ms + IDLE_MS)
+	while (user_serve(user) && !user_is_evicted(user)) {
+		if (is_own(user) || clock_ms() < idle_since_ms(user) + IDLE_MS)
 			continue;
 		if (user_leave(user))
 			break;
-		idle_since_ms = clock_ms();
+		user_note_use(user);
 	}
 	/* At the end of the broker tickets_free() first takes the user out of the table.
 	 */
@@ -281,8 +309,45 @@ static int user_start(struct user *user)
 	if (error)
 		return -error;
 	user->serving = true;
+	user_note_use(user);
 	user->tickets->n_threads++;
 	return 0;
+}
+
+/* The user whose socket nobody needs, for the longest time. Under tickets->lock. */
+static struct user *find_idlest(const struct tickets *tickets)
+{
+	struct user *user, *next, *idlest = NULL;
+
+	HASH_ITER (hh, tickets->users, user, next) {
+		if (is_own(user) || !user->serving || user->listening < 0)
+			continue;
+		if ((!idlest || idle_since_ms(user) < idle_since_ms(idlest)) &&
+		    !broker_has_leases(tickets->broker, user->uid))
+			idlest = user;
+	}
+	return idlest;
+}
+
+/*
+ * Ends an unneeded socket at once. Its thread closes what is open, and may take its time.
+ * Under tickets->lock. Returns: whether there was one.
+ */
+static bool make_room(struct tickets *tickets)
+{
+	struct user *user =
+		tickets->n_threads < THREADS_MAX ? find_idlest(tickets) : NULL;
+
+	if (!user)
+		return false;
+	HASH_DEL(tickets->users, user);
+	user->evicted = true;
+	user_unlink(user);
+	pthread_mutex_lock(&user->lock);
+	user->ended = true;
+	pthread_mutex_unlock(&user->lock);
+	(void)shutdown(user->listening, SHUT_RDWR); /* wakes the thread */
+	return true;
 }
 
 /* In the table, without a socket. Under tickets->lock. Returns: NULL without memory. */
@@ -309,7 +374,7 @@ static int user_make(struct tickets *tickets, uid_t uid, const char *path)
 	int error = 0;
 
 	HASH_FIND(hh, tickets->users, &uid, sizeof(uid), user);
-	if (!user && HASH_COUNT(tickets->users) >= USERS_MAX)
+	if (!user && HASH_COUNT(tickets->users) >= USERS_MAX && !make_room(tickets))
 		return -EUSERS;
 	if (!user)
 		user = user_new(tickets, uid, path);
@@ -320,24 +385,27 @@ static int user_make(struct tickets *tickets, uid_t uid, const char *path)
 	if (!error && tickets->broker)
 		error = user_start(user);
 	if (error && !user->serving) {
-		if (user->listening >= 0) {
-			unlink(path);
-			keep_drop(tickets->keep, key_of(user));
-		}
+		if (user->listening >= 0)
+			user_unlink(user);
 		HASH_DEL(tickets->users, user);
 		user_free(user);
 	}
 	return error;
 }
 
-int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path)
+int tickets_path_of(const struct tickets *tickets, uid_t uid, struct text *ret_path)
 {
-	int error;
-
 	text_clear(ret_path);
 	text_add_user_socket(ret_path, tickets->path, uid);
-	if (text_failed(ret_path))
-		return -ENOMEM;
+	return text_failed(ret_path) ? -ENOMEM : 0;
+}
+
+int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path)
+{
+	int error = tickets_path_of(tickets, uid, ret_path);
+
+	if (error)
+		return error;
 	pthread_mutex_lock(&tickets->lock);
 	error = tickets->ending ? -ESHUTDOWN
 				: user_make(tickets, uid, text_string(ret_path));

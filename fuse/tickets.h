@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The ticket sockets give a lease's memory as a descriptor, in return for the lease's
- * ticket. Each user who has a lease, or has looked at the link `socket`, has a socket,
- * until there is no lease and nobody has come for 5 seconds.
+ * ticket. Each user who has a lease has a socket, until there is no lease and nobody has
+ * come for 5 seconds, or until another user needs the room.
  *
  * A packet in: the ticket as shown by `lease`. A packet out: a byte, 0 with the
  * descriptor (SCM_RIGHTS), or an errno. Then the connection closes. A socket never
@@ -32,10 +32,13 @@ int tickets_new(struct tickets **ret_tickets, const char *path, struct keep *kee
 int tickets_resume(struct tickets **ret_tickets, int listening, struct keep *keep);
 const char *tickets_address(const struct tickets *tickets);
 
+/* The path that the user's socket has, or would have. Returns: 0; -ENOMEM. */
+int tickets_path_of(const struct tickets *tickets, uid_t uid, struct text *ret_path);
+
 /*
- * The path of the user's socket, which is made where there is none.
+ * The path of the socket of a user with a lease, which is made where there is none.
  *
- * Returns: 0; -EUSERS when too many users have one; -errno.
+ * Returns: 0; -EUSERS when too many users have one and leases; -errno.
  */
 int tickets_of(struct tickets *tickets, uid_t uid, struct text *ret_path);
 

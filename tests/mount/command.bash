@@ -746,6 +746,13 @@ test_doctor_says_what_to_do()
 	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
+# The socket of a user who is not the broker's is made at the first lease.
+test_doctor_of_a_user_without_a_socket()
+{
+	needs_root 'several users'
+	like "$(by 1003 gpumem doctor)" $'\nok +tickets +[^\n]*\.u1003(, from the first lease on)?\n'
+}
+
 test_doctor_names_all_mounts()
 {
 	local said

@@ -547,6 +547,55 @@ signal.pause()
 EOF
 }
 
+# Nor the thread that would serve it.
+test_looking_at_the_link_makes_no_socket()
+{
+	needs_root 'several users'
+	local socket
+	socket=$(by $bob run 'readlink socket')
+	is "$socket" "$(readlink socket).u$bob"
+	[ ! -e "$socket" ]
+	by $alice run 'echo "x 4096 mode=644 map=readers" >control/alloc'
+	by $bob held x
+	is "$(stat -c '%u %a' "$socket")" "$bob 600"
+	kill $holder
+	wait $holder || true
+	eventually "[ ! -e '$socket' ]"
+}
+
+# As users of subuids could. Sockets that nobody needs any more last for 5 seconds.
+test_more_users_than_sockets()
+{
+	needs_root 'several users'
+	echo 'x 4096 mode=644 map=readers' >control/alloc
+	is "$(lease_py <<-'EOF'
+		from threading import Thread
+		def visit(uids):
+		    refused = 0
+		    for uid in uids:
+		        libc.syscall(117, -1, uid, 0)  # setresuid of this thread alone
+		        try:
+		            os.readlink("socket")
+		            Lease("x").close()
+		        except OSError:
+		            refused += 1
+		        libc.syscall(117, -1, 0, -1)
+		    result.append(refused)
+		result = []
+		threads = [Thread(target=visit, args=(range(200000 + i, 201100, 4),)) for i in range(4)]
+		for thread in threads:
+		    thread.start()
+		for thread in threads:
+		    thread.join()
+		print(sum(result))
+	EOF
+	)" 0
+	by $bob lease_py <<-'EOF'
+		lease = Lease("x")
+		os.close(redeem(lease.fields()["ticket"]))
+	EOF
+}
+
 # Before Linux 6.16 all that can be done is to let the sender alone wait.
 test_a_close_that_lasts_keeps_only_the_sender_waiting()
 {
@@ -556,7 +605,11 @@ test_a_close_that_lasts_keeps_only_the_sender_waiting()
 	AS=()
 	cd "$T/old/mnt"
 	echo 'x 4096 mode=0644 map=readers' >control/alloc
-	idle=$(by 1003 run 'readlink socket')
+	idle=$(by 1003 lease_py <<-'EOF'
+		lease = Lease("x")
+		print(lease.fields()["socket"])
+	EOF
+	)
 	is "$(stat -c '%u %a' "$idle")" '1003 600'
 	broker=$(<"$T/old/pid")
 	mkfifo "$T/go"

@@ -6,7 +6,6 @@
 #include "compile.h"
 #include "mount.h"
 
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -175,6 +174,15 @@ static bool check_mount(struct doctor *doctor, struct text *said)
 	return true;
 }
 
+/* The socket itself is made with its user's first lease. */
+static bool folder_is_there(const char *path)
+{
+	_cleanup_text_ struct text folder = TEXT_INIT;
+
+	text_add(&folder, path, (size_t)(strrchr(path, '/') - path));
+	return !text_failed(&folder) && access(text_string(&folder), X_OK) == 0;
+}
+
 static bool check_socket(struct doctor *doctor, struct text *said)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -194,6 +202,10 @@ static bool check_socket(struct doctor *doctor, struct text *said)
 	text_printf(said, "%s", address.sun_path);
 	if (fd >= 0 && !connect(fd, (struct sockaddr *)&address, sizeof address))
 		return true;
+	if (errno == ENOENT && folder_is_there(address.sun_path)) {
+		text_printf(said, ", from the first lease on");
+		return true;
+	}
 	text_printf(said, ": %m: programs can't map memory; is the socket's folder "
 			  "mounted here, too? (gpumemd --socket PATH)");
 	return false;
