@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "slow_lane.h"
 
+#include "repeated.h"
+
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +15,35 @@ struct slow_request {
 	_Alignas(uint64_t) uint8_t bytes[];
 };
 
-/* The first request of another user than the last one; else the first of all. */
-static struct slow_request *take_next(struct slow_lane *lane)
+static bool may_repeat(const struct slow_request *request)
 {
-	struct slow_request *request;
+	const struct fuse_in_header *header = (const void *)request->bytes;
+
+	return request_may_repeat(header->opcode);
+}
+
+/*
+ * The first request of another user than the last one; else the first of all. NULL: none
+ * is served now.
+ */
+static struct slow_request *take_next_locked(struct slow_lane *lane)
+{
+	struct slow_request *request, *next = NULL;
 
 	DL_FOREACH (lane->waiting, request) {
-		if (request->uid != lane->last)
-			break;
+		if (lane->held && may_repeat(request))
+			continue;
+		next = next ? next : request;
+		if (request->uid == lane->last)
+			continue;
+		next = request;
+		break;
 	}
-	request = request ? request : lane->waiting;
-	DL_DELETE(lane->waiting, request);
-	lane->last = request->uid;
-	return request;
+	if (next) {
+		DL_DELETE(lane->waiting, next);
+		lane->last = next->uid;
+	}
+	return next;
 }
 
 static void *run(void *data)
@@ -33,14 +51,13 @@ static void *run(void *data)
 	struct slow_lane *lane = data;
 
 	pthread_mutex_lock(&lane->lock);
-	while (lane->waiting || !lane->ending) {
-		struct slow_request *request;
+	while (!lane->ending) {
+		struct slow_request *request = take_next_locked(lane);
 
-		if (!lane->waiting) {
+		if (!request) {
 			pthread_cond_wait(&lane->changed, &lane->lock);
 			continue;
 		}
-		request = take_next(lane);
 		lane->serving = true;
 		pthread_mutex_unlock(&lane->lock);
 		lane->serve(lane->userdata, &(struct fuse_buf){ .size = request->size,
@@ -48,7 +65,6 @@ static void *run(void *data)
 		free(request);
 		pthread_mutex_lock(&lane->lock);
 		lane->serving = false;
-		pthread_cond_broadcast(&lane->changed);
 	}
 	pthread_mutex_unlock(&lane->lock);
 	return NULL;
@@ -66,11 +82,15 @@ int slow_lane_init(struct slow_lane *lane,
 
 void slow_lane_deinit(struct slow_lane *lane)
 {
+	struct slow_request *request, *next;
+
 	pthread_mutex_lock(&lane->lock);
 	lane->ending = true;
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->thread, NULL);
+	DL_FOREACH_SAFE (lane->waiting, request, next)
+		free(request);
 	pthread_cond_destroy(&lane->changed);
 	pthread_mutex_destroy(&lane->lock);
 }
@@ -92,10 +112,23 @@ bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
 	return true;
 }
 
-void slow_lane_drain(struct slow_lane *lane)
+void slow_lane_hold(struct slow_lane *lane, bool held)
 {
 	pthread_mutex_lock(&lane->lock);
-	while (lane->waiting || lane->serving)
-		pthread_cond_wait(&lane->changed, &lane->lock);
+	lane->held = held;
+	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
+}
+
+unsigned int slow_lane_n_left(struct slow_lane *lane)
+{
+	const struct slow_request *request;
+	unsigned int n;
+
+	pthread_mutex_lock(&lane->lock);
+	n = lane->serving;
+	DL_FOREACH (lane->waiting, request)
+		n += !lane->held || !may_repeat(request);
+	pthread_mutex_unlock(&lane->lock);
+	return n;
 }

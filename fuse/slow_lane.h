@@ -23,6 +23,7 @@ struct slow_lane {
 	struct slow_request *waiting;
 	uid_t last;   /* served */
 	bool serving; /* a request */
+	bool held;
 	bool ending;
 };
 
@@ -31,11 +32,14 @@ int slow_lane_init(struct slow_lane *lane,
 		   void (*serve)(void *userdata, const struct fuse_buf *request),
 		   void *userdata);
 
-/* Serves the waiting requests, and ends the thread. */
+/* Ends the thread after the request in hand. Those that wait get no answer. */
 void slow_lane_deinit(struct slow_lane *lane);
 
 /* Takes a copy of the request. Returns: false: no memory. */
 bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request);
 
-/* Waits until all requests have been served. */
-void slow_lane_drain(struct slow_lane *lane);
+/* A lane that is held serves only what can't be done again by the next broker. */
+void slow_lane_hold(struct slow_lane *lane, bool held);
+
+/* How many are in hand, or wait and will be served. */
+unsigned int slow_lane_n_left(struct slow_lane *lane);

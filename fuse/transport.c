@@ -508,7 +508,12 @@ void transport_pause(struct transport *transport)
 		clock_cond_wait(&transport->left, &transport->lock, clock_ms() + STOP_MS);
 	}
 	pthread_mutex_unlock(&transport->lock);
-	slow_lane_drain(&transport->lane);
+	slow_lane_hold(&transport->lane, true);
+}
+
+unsigned int transport_n_left(struct transport *transport)
+{
+	return slow_lane_n_left(&transport->lane);
 }
 
 void transport_go_on(struct transport *transport)
@@ -517,6 +522,7 @@ void transport_go_on(struct transport *transport)
 	transport->paused = false;
 	pthread_cond_broadcast(&transport->turn);
 	pthread_mutex_unlock(&transport->lock);
+	slow_lane_hold(&transport->lane, false);
 }
 
 struct transport *transport_free(struct transport *transport)

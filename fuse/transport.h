@@ -39,6 +39,9 @@ struct transport *transport_free(struct transport *transport);
 void transport_pause(struct transport *transport);
 void transport_go_on(struct transport *transport);
 
+/* While paused: how many slow requests are not done of those that can't be done again. */
+unsigned int transport_n_left(struct transport *transport);
+
 /* Whether another request of the kernel waits for a thread. For a thread that handles a
  * request. */
 bool transport_is_awaited(void);

@@ -187,6 +187,57 @@ test_the_broker_goes_on_when_an_operation_does_not_end()
 	end_upgraded
 }
 
+# Nobody knows whether the operation ends at all. It was begun before the upgrade.
+test_others_are_served_while_an_operation_does_not_end()
+{
+	local lease n=0
+	installed
+	keep --hang-timeout 3
+	say alloc 'x 4M'
+	exec {lease}<>"$O/allocations/x/lease"
+	cat <&"$lease" >/dev/null
+	echo 'hold w' >&"$lease"
+	kill -HUP "$(<"$T/own/pid")"
+	sleep 0.2
+	until grep -q '^gpumemd: no upgrade: ' "$T/own/stderr"; do
+		cat "$O/version" >/dev/null
+		n=$((n + 1))
+	done
+	[ "$n" -gt 10 ] || fail "$n reads were served"
+	echo release >&"$lease"
+	exec {lease}>&-
+	end_upgraded
+}
+
+# Linux tells the groups of each caller in 20 ms. The next broker answers those that wait.
+test_opens_of_a_user_with_many_groups_hold_up_no_upgrade()
+{
+	local opener
+	needs_root 'another user'
+	installed
+	keep
+	: >"$T/opened"
+	py "$O/control/alloc" "$T/opened" <<-'EOF' >"$T/waiting" &
+		opened = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+		os.setgroups(range(100000, 160000))
+		os.setresuid(1001, 1001, 1001)
+		libc.prctl(1, signal.SIGKILL)
+		def open_once(i):
+		    os.open(sys.argv[1], os.O_WRONLY)
+		    os.write(opened, b".")
+		in_threads("waiting", 200, open_once)
+	EOF
+	opener=$!
+	eventually "grep -q waiting '$T/waiting'"
+	replace "$GPUMEMD"
+	upgraded
+	[ "$(stat -c %s "$T/opened")" -lt 200 ] || fail 'the upgrade waited for all'
+	eventually "[ \$(stat -c %s '$T/opened') = 200 ]"
+	kill -KILL "$opener"
+	wait "$opener" || true
+	end_upgraded
+}
+
 # until_done FILE LINE: a line that an upgrade has caught between its open and its write was
 # not done, says so, and is written again.
 until_done()

@@ -13,6 +13,7 @@
 
 static uid_t served[8];
 static unsigned int n_served;
+static unsigned int n_begun; /* atomic */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void serve(void *userdata, const struct fuse_buf *request)
@@ -20,6 +21,7 @@ static void serve(void *userdata, const struct fuse_buf *request)
 	const struct fuse_in_header *header = request->mem;
 
 	(void)userdata;
+	__atomic_add_fetch(&n_begun, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&gate);
 	served[n_served++] = header->uid;
 	pthread_mutex_unlock(&gate);
@@ -34,27 +36,86 @@ static struct fuse_buf request_of(struct fuse_in_header *header, uint32_t opcode
 	return (struct fuse_buf){ .size = sizeof(*header), .mem = header };
 }
 
+static void add(struct slow_lane *lane, uint32_t opcode, uid_t uid)
+{
+	struct fuse_in_header header;
+	struct fuse_buf request = request_of(&header, opcode, uid);
+
+	cr_assert(slow_lane_add(lane, &request));
+}
+
+/* Until the lane is calm, as before an upgrade. */
+static void settle(struct slow_lane *lane)
+{
+	while (slow_lane_n_left(lane))
+		usleep(1000);
+}
+
 Test(slow_lane, users_take_turns)
 {
 	static const uid_t uids[] = { 1, 1, 1, 1, 2, 3 };
-	struct fuse_in_header header;
 	struct slow_lane lane;
 
 	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
 	/* The first is being served while the others come. */
 	pthread_mutex_lock(&gate);
-	for (size_t i = 0; i < sizeof(uids) / sizeof(*uids); i++) {
-		struct fuse_buf request = request_of(&header, FUSE_OPEN, uids[i]);
-
-		cr_assert(slow_lane_add(&lane, &request));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(uids); i++)
+		add(&lane, FUSE_SETATTR, uids[i]);
 	pthread_mutex_unlock(&gate);
-	slow_lane_drain(&lane);
+	settle(&lane);
 	cr_assert(eq(uint, n_served, 6));
 	/* 2 and 3 come as the second or third, and the last two are 1's. */
 	cr_assert(eq(uint, served[4], 1));
 	cr_assert(eq(uint, served[5], 1));
 	slow_lane_deinit(&lane);
+}
+
+Test(slow_lane, holds_what_the_next_broker_can_do)
+{
+	struct slow_lane lane;
+
+	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
+	slow_lane_hold(&lane, true);
+	add(&lane, FUSE_OPEN, 1);
+	add(&lane, FUSE_OPEN, 2);
+	add(&lane, FUSE_SETATTR, 3);
+	settle(&lane);
+	cr_assert(eq(uint, n_served, 1));
+	cr_assert(eq(uint, served[0], 3));
+	slow_lane_hold(&lane, false);
+	add(&lane, FUSE_SETATTR, 4);
+	settle(&lane);
+	cr_assert(eq(uint, n_served, 4));
+	slow_lane_deinit(&lane);
+}
+
+Test(slow_lane, the_one_in_hand_is_left)
+{
+	struct slow_lane lane;
+
+	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
+	pthread_mutex_lock(&gate);
+	add(&lane, FUSE_OPEN, 1);
+	while (!__atomic_load_n(&n_begun, __ATOMIC_RELAXED))
+		usleep(1000);
+	slow_lane_hold(&lane, true);
+	cr_assert(eq(uint, slow_lane_n_left(&lane), 1));
+	pthread_mutex_unlock(&gate);
+	settle(&lane);
+	cr_assert(eq(uint, n_served, 1));
+	slow_lane_deinit(&lane);
+}
+
+Test(slow_lane, an_end_waits_for_the_one_in_hand_alone)
+{
+	struct slow_lane lane;
+
+	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
+	slow_lane_hold(&lane, true);
+	add(&lane, FUSE_OPEN, 1);
+	add(&lane, FUSE_OPEN, 2);
+	slow_lane_deinit(&lane);
+	cr_assert(eq(uint, n_served, 0));
 }
 
 Test(groups, are_those_of_the_thread)
