@@ -8,11 +8,11 @@
  */
 #include "client/private.h"
 
+#include "base/broker_mount.h"
 #include "base/error_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <mntent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static int mount_enter(const char *mount)
 }
 
 /*
- * Finds the only mount of a broker that this user may enter.
+ * Finds the only mount of a broker of root's, or of this user's, that the user may enter.
  * Returns: 0; -ENOENT; -EACCES and others: there are mounts, but none to enter;
  * -ENOTUNIQ; -ENOMEM.
  */
@@ -124,14 +124,13 @@ static int mount_find(char **ret_mount)
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
 	_cleanup_text_ struct text all = TEXT_INIT;
 	const struct mntent *entry;
-	int refused = error_set(ENOENT, "no broker is mounted here: start gpumemd");
+	int refused = error_set(ENOENT, "no broker of root's or of your own is "
+					"mounted here: start gpumemd");
 	unsigned int n = 0;
 
 	if (!mounts)
 		return error_set(ENOENT, "/proc/self/mounts can't be read");
-	while ((entry = getmntent(mounts))) {
-		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
-			continue;
+	while ((entry = broker_mount_next(mounts))) {
 		int r = mount_enter(entry->mnt_dir);
 
 		if (r == 0)

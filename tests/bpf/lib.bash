@@ -118,7 +118,7 @@ ends()
 	wait "$pid" || fail "the tool ended with $?" "$(<"$T/err")"
 }
 
-# Mounts of a case, and the processes of mount.py behind some of them.
+# Mounts of a case, and the processes of fake_mount.py behind some of them.
 mounted=()
 pretenders=()
 umount_all()

@@ -334,7 +334,7 @@ test_tables_have_the_allocations_that_programs_lease()
 pretend()
 {
 	mkdir -p "$T/$1"
-	python3 "$here/mount.py" "$T/$@" &
+	python3 "$here/../fake_mount.py" "$T/$@" &
 	pretenders+=($!)
 	mounted+=("$T/$1")
 	eventually "grep -q ' $T/$1 ' /proc/self/mounts"

@@ -469,10 +469,10 @@ EOF
 	)" $'ENOENT there is no stream other\nENOENT .*control/nosuch: No such file.*\nENOENT there is no allocation nosuch\nENOENT .*streams/nosuch/synchronize: No such file'
 }
 
-# opens UID: prints the result of gpumem_open(NULL) for that user.
+# opens UID [MOUNT]: prints the result of gpumem_open(NULL) for that user, without MOUNT.
 opens()
 {
-	alone env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0" "LD_LIBRARY_PATH=$build/tools/softgpu" \
+	alone bash -c '[ -z "$1" ] || umount -l "$1"; exec "${@:2}"' - "${2-}" env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0" "LD_LIBRARY_PATH=$build/tools/softgpu" \
 		setpriv "--reuid=$1" "--regid=$1" --clear-groups "$build/tests/client/client" </dev/null
 }
 
@@ -486,6 +486,29 @@ test_mounts_that_a_user_may_not_enter_do_not_count()
 	is "$(opens 0)" ok
 	like "$(opens 1)" '^ENOTUNIQ 2 brokers are mounted here: set GPUMEM_MOUNT to one of /[^,]+, /[^,]+$'
 	broker_stop "$T/own"
+}
+
+# Of others neither names nor answers are taken. The second mount never answers.
+test_mounts_of_other_users_do_not_count()
+{
+	needs_root 'several users'
+	pretend liar 4003 version 9 socket here
+	pretend silent 4004
+	is "$(opens 4002)" ok
+	is "$(opens 0)" ok
+	umount -l "$T/silent/mnt"
+	like "$(opens 4003)" '^ENOTUNIQ 2 brokers'
+	umount -l "$T/liar/mnt"
+	is "$(opens 4003)" ok
+}
+
+test_a_mount_of_another_user_alone_is_none()
+{
+	needs_root 'several users'
+	pretend liar 4003 version 9 socket here
+	is "$(opens 4002 "$M")" \
+		"ENOENT no broker of root's or of your own is mounted here: start gpumemd"
+	is "$(opens 4003 "$M")" ok
 }
 
 test_a_dead_mount_does_not_count()

@@ -294,6 +294,14 @@ test_a_mount_that_does_not_answer_hangs_nothing()
 	broker_stop "$T/other"
 }
 
+# Of another user, which could hang every command.
+test_a_strangers_mount_that_does_not_answer_is_not_asked()
+{
+	needs_root 'several users'
+	pretend silent 4004
+	alone env -u GPUMEM_MOUNT "$gpumem_path" ls >/dev/null
+}
+
 # ---- put and get ----
 
 test_a_file_goes_there_and_back()

@@ -200,6 +200,16 @@ alone()
 	unshare -m bash -c 'detach_others; "$@"' - "$@"
 }
 
+# pretend NAME UID [FILE TEXT]...: mounts something that looks like a broker's, by the user
+# UID, on $T/NAME/mnt. Needs root. broker_kill takes it away.
+pretend()
+{
+	mkdir -p "$T/$1/mnt"
+	setsid python3 "$here/../fake_mount.py" "$T/$1/mnt" "${@:2}" </dev/null >/dev/null 2>&1 &
+	echo $! | tee "$T/$1/pid" >"$T/$1/session"
+	eventually "is_mounted '$T/$1/mnt'"
+}
+
 kinds='device host direct async managed'
 
 # ---- the software GPU's faults ----
@@ -550,7 +560,7 @@ run_topic_from_copy()
 	ln -s "$(basename "$copy"/broker/client/libgpumem.so.*)" "$copy/broker/client/libgpumem.so.0"
 	mkdir -p "$copy/tests/mount"
 	cp -r "$here/." "$copy/tests/mount"
-	cp -r "$here/../checks.bash" "$here/../python" "$here/../kernels" "$copy/tests"
+	cp -r "$here"/../{checks.bash,fake_mount.py} "$here/../python" "$here/../kernels" "$copy/tests"
 	cp -r "$here/../../tools/python" "$copy/tools"
 	cp "$here/../../README.md" "$copy"
 	cp "$here"/../../tools/{quickstart,common.bash,picture,terminal.py} "$copy/tools"

@@ -3,12 +3,12 @@
 
 #include "command.h"
 
+#include "base/broker_mount.h"
 #include "base/error_line.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <mntent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -39,9 +39,7 @@ static void ask_all(char *asked)
 	const struct mntent *entry;
 	struct statx now;
 
-	while (mounts && (entry = getmntent(mounts))) {
-		if (strcmp(entry->mnt_type, "fuse.gpumemd") != 0)
-			continue;
+	while (mounts && (entry = broker_mount_next(mounts))) {
 		snprintf(asked, PATH_MAX, "%s", entry->mnt_dir);
 		if (faccessat(AT_FDCWD, asked, X_OK, AT_EACCESS) == 0)
 			(void)statx(AT_FDCWD, asked, AT_STATX_FORCE_SYNC, STATX_MODE,

@@ -16,8 +16,8 @@ The pointer is the same in every program, and nothing is copied. Arrays keep the
 mapped: after the `with` a map ends with its last array.
 
 Every size and offset is in bytes. Functions that take `mount` use the mount at that path;
-None is $GPUMEM_MOUNT, else the only mount of this machine that the user may enter. Errors
-are `gpumem.Error`, an OSError with the errno and the sentence of the broker.
+None is $GPUMEM_MOUNT, else the only mount of root's, or of the user's own, that the user may
+enter. Errors are `gpumem.Error`, an OSError with the errno and the sentence of the broker.
 
 The module needs libgpumem.so.0 (installed with gpumem) and nothing else. torch, CuPy,
 numba and numpy are imported by the methods that make their arrays.

@@ -265,7 +265,8 @@ _mounts: dict[tuple[int, str], Mount] = {}
 def open(path: Optional[Path] = None) -> Mount:
     """Opens the mount at a path, with a session of its own.
 
-    path  None: $GPUMEM_MOUNT, else the only mount of this machine that the user may enter
+    path  None: $GPUMEM_MOUNT, else the only mount of root's, or of the user's own, that the
+          user may enter
     """
     return Mount(path)
 

@@ -1,6 +1,6 @@
 # A mount that looks like a broker's:
 #
-#     mount.py FOLDER UID [FILE TEXT]...
+#     fake_mount.py FOLDER UID [FILE TEXT]...
 #
 # mounts files with these contents on a folder, as a mount of the user UID, and serves them
 # until killed. Without files the mount never answers.
