@@ -7,10 +7,18 @@
 #include <errno.h>
 #include <uthash.h>
 
+/* A user with control inodes. */
+struct looker {
+	uid_t uid;
+	unsigned int n;
+	UT_hash_handle hh;
+};
+
 struct control_inode {
 	uint64_t id;
 	uint64_t node_id;
 	uint64_t n_lookups;
+	struct looker *looker;
 	UT_hash_handle hh;
 };
 
@@ -22,31 +30,86 @@ void control_inodes_init(struct control_inodes *inodes, uint32_t boot)
 	};
 }
 
+static void looker_leave(struct control_inodes *inodes, struct looker *looker)
+{
+	if (looker->n)
+		return;
+	HASH_DEL(inodes->lookers, looker);
+	free(looker);
+}
+
+static void inode_free(struct control_inodes *inodes, struct control_inode *inode)
+{
+	HASH_DEL(inodes->by_id, inode);
+	inode->looker->n--;
+	looker_leave(inodes, inode->looker);
+	free(inode);
+}
+
 void control_inodes_deinit(struct control_inodes *inodes)
 {
 	struct control_inode *inode, *next;
 
-	HASH_ITER (hh, inodes->by_id, inode, next) {
-		HASH_DEL(inodes->by_id, inode);
-		free(inode);
-	}
+	HASH_ITER (hh, inodes->by_id, inode, next)
+		inode_free(inodes, inode);
 	pthread_mutex_destroy(&inodes->lock);
 }
 
-int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uint64_t *ret_id)
+/* Under the lock. Returns: NULL without memory. */
+static struct looker *looker_get(struct control_inodes *inodes, uid_t uid)
 {
-	struct control_inode *inode = malloc(sizeof(*inode));
+	struct looker *looker;
 
-	if (!inode)
+	HASH_FIND(hh, inodes->lookers, &uid, sizeof(uid), looker);
+	if (looker)
+		return looker;
+	looker = calloc(1, sizeof(*looker));
+	if (!looker)
+		return NULL;
+	looker->uid = uid;
+	HASH_ADD(hh, inodes->lookers, uid, sizeof(looker->uid), looker);
+	return looker;
+}
+
+/* Under the lock. */
+static int add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
+	       uint64_t *ret_id)
+{
+	struct looker *looker = looker_get(inodes, uid);
+	struct control_inode *inode;
+
+	if (!looker)
 		return -ENOMEM;
-	inode->node_id = node_id;
-	inode->n_lookups = 1;
-	pthread_mutex_lock(&inodes->lock);
-	inode->id = node_control_inode(node_id, ++inodes->serial);
+	if (looker->n >= CONTROL_INODES_MAX) {
+		*ret_id = node_id;
+		return 0;
+	}
+	inode = malloc(sizeof(*inode));
+	if (!inode) {
+		looker_leave(inodes, looker);
+		return -ENOMEM;
+	}
+	looker->n++;
+	*inode = (struct control_inode){
+		.id = node_control_inode(node_id, ++inodes->serial),
+		.node_id = node_id,
+		.n_lookups = 1,
+		.looker = looker,
+	};
 	HASH_ADD(hh, inodes->by_id, id, sizeof(inode->id), inode);
-	pthread_mutex_unlock(&inodes->lock);
 	*ret_id = inode->id;
 	return 0;
+}
+
+int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
+		       uint64_t *ret_id)
+{
+	int r;
+
+	pthread_mutex_lock(&inodes->lock);
+	r = add(inodes, node_id, uid, ret_id);
+	pthread_mutex_unlock(&inodes->lock);
+	return r;
 }
 
 int control_inodes_find(struct control_inodes *inodes, uint64_t id, uint64_t *ret_node_id)
@@ -72,7 +135,6 @@ void control_inodes_forget(struct control_inodes *inodes, uint64_t id, uint64_t 
 		inode = NULL;
 	}
 	if (inode)
-		HASH_DEL(inodes->by_id, inode);
+		inode_free(inodes, inode);
 	pthread_mutex_unlock(&inodes->lock);
-	free(inode);
 }

@@ -9,13 +9,19 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+/* Of a user: twice the files that a user may have open. */
+#define CONTROL_INODES_MAX 32768
 
 struct control_inode;
+struct looker;
 
 /* The control inodes that the kernel has not forgotten. */
 struct control_inodes {
 	pthread_mutex_t lock;
 	struct control_inode *by_id; /* lock */
+	struct looker *lookers;	     /* lock; the users who have some */
 	uint64_t serial;	     /* lock */
 };
 
@@ -23,8 +29,12 @@ struct control_inodes {
 void control_inodes_init(struct control_inodes *inodes, uint32_t boot);
 void control_inodes_deinit(struct control_inodes *inodes);
 
-/* A new inode of the node, looked up once. Returns: 0; -ENOMEM. */
-int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uint64_t *ret_id);
+/*
+ * A new inode of the node, looked up once by the user; for one who has
+ * CONTROL_INODES_MAX the node itself, an inode that is shared. Returns: 0; -ENOMEM.
+ */
+int control_inodes_add(struct control_inodes *inodes, uint64_t node_id, uid_t uid,
+		       uint64_t *ret_id);
 
 /* The node of a control inode. Returns: 0; -ESTALE: an object's, of an earlier broker. */
 int control_inodes_find(struct control_inodes *inodes, uint64_t id,

@@ -203,7 +203,7 @@ void tree_invalidate(struct view *view, const struct node *node)
 }
 
 /* Control files get an inode each time and are never kept; other fixed nodes are kept. */
-static int fill_entry(struct view *view, const struct node *node,
+static int fill_entry(struct view *view, const struct node *node, uid_t uid,
 		      struct fuse_entry_param *entry)
 {
 	bool control = node->row->kind == NODE_CONTROL;
@@ -215,7 +215,7 @@ static int fill_entry(struct view *view, const struct node *node,
 	entry->attr_timeout = tree_attributes_timeout(node);
 	if (node_is_fixed(node) && !control)
 		entry->entry_timeout = KEEP_S;
-	return control ? control_inodes_add(&view->control_inodes, entry->ino,
+	return control ? control_inodes_add(&view->control_inodes, entry->ino, uid,
 					    &entry->ino)
 		       : 0;
 }
@@ -223,7 +223,7 @@ static int fill_entry(struct view *view, const struct node *node,
 void tree_reply_entry(struct view *view, fuse_req_t req, const struct node *node)
 {
 	struct fuse_entry_param entry = { 0 };
-	int error = fill_entry(view, node, &entry);
+	int error = fill_entry(view, node, fuse_req_ctx(req)->uid, &entry);
 
 	if (error) {
 		reply_error(req, error == -ESTALE ? -ENOENT : error);

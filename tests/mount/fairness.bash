@@ -548,6 +548,19 @@ test_descriptors_of_moves_and_leases()
 	broker_stop "$T/moves"
 }
 
+# has_lease UID: a program of UID has a lease, so UID has a ticket socket.
+has_lease()
+{
+	by "$1" run 'echo "leased.$UID 4K kind=host" >control/alloc'
+	py "$1" <<-'EOF' &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		lease = os.open(f"allocations/leased.{sys.argv[1]}/lease", os.O_RDONLY)
+		signal.pause()
+	EOF
+	eventually "[ -S '$(by "$1" run 'readlink socket')' ]"
+}
+
 # Eight full shares would be all descriptors of the broker.
 test_descriptors_are_kept_for_workers()
 {
@@ -555,6 +568,9 @@ test_descriptors_are_kept_for_workers()
 	needs_root 'nine users'
 	(ulimit -n 1024; broker_start "$T/kept" --driver "$(driver kept)")
 	cd "$T/kept/mnt"
+	for uid in $(seq 2001 2008); do
+		has_lease $uid
+	done
 	for uid in $(seq 2001 2008); do
 		by $uid run 'for i in $(seq 128); do echo "of'$uid'-$i 4K kind=host"; done >control/alloc' \
 			2>/dev/null || :
@@ -1020,7 +1036,7 @@ test_the_share_of_open_files()
 }
 
 # tickets_of UID N: opens N connections to the ticket socket, without a ticket, and says how
-# many are closed at once.
+# many are closed at once. UID has a lease.
 tickets_of()
 {
 	py "$@" <<-'EOF'
@@ -1069,6 +1085,7 @@ test_the_share_of_connections_with_a_ticket()
 {
 	bob_is_ready
 	bob_redeems >/dev/null
+	has_lease $mallory
 	tickets_of $mallory 100 >"$T/mallory" &
 	eventually "grep -q b '$T/mallory'"
 	is "$(<"$T/mallory")" "36 {b''}"
@@ -1095,6 +1112,33 @@ test_the_share_of_loaded_images()
 		cp '$GPUMEM_KERNELS/saxpy.ptx' modules/again/image"
 	cd "$M"
 	broker_stop "$T/images"
+}
+
+# Descriptors of O_PATH have a file looked up and none open.
+test_files_that_are_looked_up_and_not_open()
+{
+	is "$(py $mallory <<-'EOF'
+		import resource
+		resource.setrlimit(resource.RLIMIT_NOFILE, (17000, 17000))
+		become(int(sys.argv[1]))
+		ready, end = os.pipe()
+		child = os.fork()
+		for _ in range(16500):
+		    os.open("control/alloc", os.O_PATH)
+		if child == 0:
+		    libc.prctl(1, signal.SIGKILL)
+		    os.write(end, b"ready")
+		    signal.pause()
+		os.read(ready, 5)
+		def alloc(name):
+		    fd = os.open("control/alloc", os.O_RDWR)
+		    os.write(fd, f"{name} 4096".encode())
+		    return b"4096" in os.read(fd, 4096)
+		print(alloc("hers"), alloc("hers.2"))
+	EOF
+	)" 'True True'
+	by $bob run 'echo "bobs 4096" >control/alloc'
+	is "$(ls allocations)" $'bobs\nhers\nhers.2'
 }
 
 main "$@"

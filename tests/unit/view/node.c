@@ -121,45 +121,40 @@ static void expect_numbers(enum object_type type, const char *const *names, size
 		cr_assert_eq(node_number(type, "", names[i]), (int)i, "%s", names[i]);
 }
 
-#define EXPECT_NUMBERS(type, ...)                                 \
+#define EXPECT_NUMBERS(type, ...)                                  \
 	expect_numbers(type, (const char *const[]){ __VA_ARGS__ }, \
 		       ARRAY_SIZE(((const char *const[]){ __VA_ARGS__ })))
 
 /* What was released stays: the kernel and later versions have these numbers. */
 Test(node, numbers_never_change)
 {
-	EXPECT_NUMBERS(OBJECT_BROKER,
-		"", "control", "README", "status", "errors", "events", "socket",
-		"events_pipe", "owners", "devices", "allocations", "modules", "streams",
-		"version", "driver_version", "driver_path", "leases", "control/alloc",
-		"control/free", "control/fill", "control/copy", "control/load",
-		"control/save", "control/publish", "control/prefetch", "control/advise",
-		"control/launch", "control/synchronize");
-	EXPECT_NUMBERS(OBJECT_ALLOCATION,
-		"", "data", "lease", "tensors", "status", "id", "kind", "device",
-		"size_bytes", "address", "guard", "generation", "state", "used_by",
-		"used_by_kernel", "stream", "last_prefetch", "last_write", "tag", "owner",
-		"created", "map", "sealed", "leases", "progress", "prefetch", "advise",
-		"attach");
-	EXPECT_NUMBERS(OBJECT_STREAM,
-		"", "status", "device", "priority", "state", "error", "owner",
-		"synchronize");
-	EXPECT_NUMBERS(OBJECT_DEVICE,
-		"", "status", "name", "uuid", "pci_bus_id", "compute_capability",
-		"driver_version", "memory_total_bytes", "memory_used_bytes",
-		"memory_held_bytes", "managed_bytes", "managed_preferred_bytes",
-		"managed_prefetched_bytes", "allocations", "leased_bytes",
-		"freed_leased_bytes", "state", "virtual_memory_management",
-		"managed_memory", "concurrent_managed_access");
-	EXPECT_NUMBERS(OBJECT_OWNER,
-		"", "status", "name", "state", "failure", "worker", "restarts", "bytes",
-		"peak_bytes", "allocations", "leases", "leased_bytes",
-		"freed_leased_bytes", "output", "reset");
-	EXPECT_NUMBERS(OBJECT_MODULE,
-		"", "image", "status", "device", "state", "error", "log", "launches",
-		"owner", "created", "functions");
-	EXPECT_NUMBERS(OBJECT_FUNCTION,
-		"", "name", "params", "attributes", "launch");
+	EXPECT_NUMBERS(OBJECT_BROKER, "", "control", "README", "status", "errors",
+		       "events", "socket", "events_pipe", "owners", "devices",
+		       "allocations", "modules", "streams", "version", "driver_version",
+		       "driver_path", "leases", "control/alloc", "control/free",
+		       "control/fill", "control/copy", "control/load", "control/save",
+		       "control/publish", "control/prefetch", "control/advise",
+		       "control/launch", "control/synchronize");
+	EXPECT_NUMBERS(OBJECT_ALLOCATION, "", "data", "lease", "tensors", "status", "id",
+		       "kind", "device", "size_bytes", "address", "guard", "generation",
+		       "state", "used_by", "used_by_kernel", "stream", "last_prefetch",
+		       "last_write", "tag", "owner", "created", "map", "sealed", "leases",
+		       "progress", "prefetch", "advise", "attach");
+	EXPECT_NUMBERS(OBJECT_STREAM, "", "status", "device", "priority", "state",
+		       "error", "owner", "synchronize");
+	EXPECT_NUMBERS(OBJECT_DEVICE, "", "status", "name", "uuid", "pci_bus_id",
+		       "compute_capability", "driver_version", "memory_total_bytes",
+		       "memory_used_bytes", "memory_held_bytes", "managed_bytes",
+		       "managed_preferred_bytes", "managed_prefetched_bytes",
+		       "allocations", "leased_bytes", "freed_leased_bytes", "state",
+		       "virtual_memory_management", "managed_memory",
+		       "concurrent_managed_access");
+	EXPECT_NUMBERS(OBJECT_OWNER, "", "status", "name", "state", "failure", "worker",
+		       "restarts", "bytes", "peak_bytes", "allocations", "leases",
+		       "leased_bytes", "freed_leased_bytes", "output", "reset");
+	EXPECT_NUMBERS(OBJECT_MODULE, "", "image", "status", "device", "state", "error",
+		       "log", "launches", "owner", "created", "functions");
+	EXPECT_NUMBERS(OBJECT_FUNCTION, "", "name", "params", "attributes", "launch");
 	EXPECT_NUMBERS(OBJECT_FOLDER, "");
 }
 
@@ -184,8 +179,8 @@ Test(control_inode, ids_differ_and_mean_the_same)
 	uint64_t a, b, id;
 
 	control_inodes_init(&inodes, 1);
-	cr_assert_eq(control_inodes_add(&inodes, 42, &a), 0);
-	cr_assert_eq(control_inodes_add(&inodes, 42, &b), 0);
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &a), 0);
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &b), 0);
 	cr_assert_neq(a, b);
 	cr_assert(node_is_control_inode(a) && node_is_control_inode(b));
 	cr_assert_eq(control_inodes_find(&inodes, a, &id), 0);
@@ -199,10 +194,34 @@ Test(control_inode, is_gone_once_forgotten)
 	uint64_t a, id;
 
 	control_inodes_init(&inodes, 1);
-	control_inodes_add(&inodes, 42, &a);
+	control_inodes_add(&inodes, 42, 1001, &a);
 	control_inodes_forget(&inodes, a, 1);
 	cr_assert_eq(control_inodes_find(&inodes, a, &id), -ESTALE);
 	control_inodes_forget(&inodes, a, 1);
+	control_inodes_deinit(&inodes);
+}
+
+/* As descriptors of O_PATH do, which no share of open files counts. */
+Test(control_inode, a_user_has_so_many_and_then_the_nodes_own)
+{
+	struct control_inodes inodes;
+	uint64_t first, id;
+
+	control_inodes_init(&inodes, 1);
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &first), 0);
+	for (unsigned int i = 1; i < CONTROL_INODES_MAX; i++) {
+		cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
+		cr_assert(node_is_control_inode(id));
+	}
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
+	cr_assert_eq(id, 42);
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1002, &id), 0);
+	cr_assert(node_is_control_inode(id));
+	control_inodes_forget(&inodes, first, 1);
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
+	cr_assert(node_is_control_inode(id));
+	cr_assert_eq(control_inodes_add(&inodes, 42, 1001, &id), 0);
+	cr_assert_eq(id, 42);
 	control_inodes_deinit(&inodes);
 }
 
@@ -219,15 +238,15 @@ Test(control_inode, of_an_earlier_broker_is_known_by_its_number)
 	control_inodes_init(&first, 1);
 	control_inodes_init(&second, 2);
 	cr_assert_eq(control_inodes_add(&first, node_id(&(struct node){ .row = row }),
-					&before),
+					1001, &before),
 		     0);
 	cr_assert_eq(control_inodes_add(&second, node_id(&(struct node){ .row = row }),
-					&after),
+					1001, &after),
 		     0);
 	cr_assert_neq(before, after);
 	cr_assert_eq(control_inodes_find(&second, before, &id), 0);
 	cr_assert_eq(id, node_id(&(struct node){ .row = row }));
-	cr_assert_eq(control_inodes_add(&first, 42, &before), 0);
+	cr_assert_eq(control_inodes_add(&first, 42, 1001, &before), 0);
 	cr_assert_eq(control_inodes_find(&second, before, &id), -ESTALE);
 	control_inodes_deinit(&first);
 	control_inodes_deinit(&second);
