@@ -49,6 +49,7 @@ struct give_back {
 	struct worker *asked;	   /* the last worker asked */
 	uint32_t asked_epoch;
 	struct deadline deadline;
+	bool excused;	/* by kernels that ran at the last deadline; registry.lock */
 	uint64_t whose; /* owner of the task in the work queue */
 	bool kept;	/* only unmapped from one guest, not released */
 	void (*done)(void *userdata);
@@ -99,14 +100,18 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
 /*
  * The driver unmaps host memory only when the process runs no kernel. An owner's own
  * kernels may delay the release of the owner's freed memory, and of host memory mapped by
- * others.
+ * others. The worker has the whole limit once more after the last of them: it unmaps only
+ * then.
  */
-static bool give_back_may_take_longer(const struct give_back *give_back)
+static bool give_back_may_take_longer(struct give_back *give_back)
 {
 	bool host = block_is_host(give_back->block) && !give_back->kept;
+	bool excused = give_back->excused;
 
-	return (!give_back->guest || host) &&
-	       owner_n_sent(give_back->broker->registry, give_back->asked->owner);
+	give_back->excused =
+		(!give_back->guest || host) &&
+		owner_n_sent(give_back->broker->registry, give_back->asked->owner);
+	return give_back->excused || excused;
 }
 
 static void give_back_passed(struct deadline *deadline)
@@ -136,6 +141,7 @@ static void give_back_limit(struct give_back *give_back, bool begins)
 	struct broker *broker = give_back->broker;
 
 	pthread_mutex_lock(&broker->registry->lock);
+	give_back->excused = false;
 	if (begins)
 		deadline_set(broker, &give_back->deadline, broker->ops->give_back_ms,
 			     give_back_passed);

@@ -830,6 +830,27 @@ test_a_kernel_that_may_go_on_is_not_ended()
 	broker_stop "$T/own"
 }
 
+# The kernel runs at the end of the first 2 s, has ended at the end of the second, and the
+# unmapping ends in the third.
+test_the_time_to_give_back_begins_at_the_end_of_the_kernels()
+{
+	local held
+	needs_root 'several users'
+	broker_start "$T/own" --driver "$(driver own)" --give-back-timeout 2
+	cd "$T/own/mnt"
+	inject 'delay=cuMemHostUnregister@*=2s'
+	loaded_by $bob order
+	by $bob run 'echo "h 4096 kind=host" >control/alloc; echo "x 64" >control/alloc'
+	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
+	held=$(value_of owners/$bob/current host)
+	by $bob run 'echo "order slow_set grid=1 block=1 out:x i32:7 u64:3000000000 wait=0" >control/launch; rmdir allocations/h'
+	eventually "[ \"\$(value_of owners/$bob/current host)\" -lt $held ]"
+	[ "$(<owners/$bob/restarts)" = 0 ] || fail "$(tail -n 3 errors)"
+	inject
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_chgrp_opens_data_for_a_group()
 {
 	needs_root 'several users'
