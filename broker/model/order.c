@@ -9,6 +9,9 @@
 #include "model/registry.h"
 #include "model/stream.h"
 
+/* So many reads are cheap to look at. */
+#define READS_LOOKED_AT 32
+
 int work_reserve_uses(struct work *work, unsigned int n)
 {
 	assert(work->n_uses == 0);
@@ -50,6 +53,15 @@ void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
 bool work_has_begun(const struct work *work)
 {
 	return work->sending || work->sent || work->within;
+}
+
+/*
+ * Such uses never wait for one another, and there may be thousands: they are at the end
+ * of the allocation's list.
+ */
+static bool use_is_plain_read(const struct use *use)
+{
+	return !use->write && !use->places && !use->watches;
 }
 
 static uint64_t use_end(const struct use *use)
@@ -164,16 +176,27 @@ static bool work_looks_at_all(const struct work *work)
 	return work->takes_from || work->syncs;
 }
 
+/* NULL also where only plain reads are left that the use does not wait for. */
+static struct use *use_unless_read(const struct use *use, struct use *before)
+{
+	bool minds_reads = use->write || use->watches;
+
+	return before && !minds_reads && use_is_plain_read(before) ? NULL : before;
+}
+
 /* The first use that a use may have to wait for, and the next one. */
 static struct use *use_first_before(const struct use *use)
 {
-	return work_looks_at_all(use->work) ? use->allocation->all_uses
-					    : use->allocation->uses;
+	if (work_looks_at_all(use->work))
+		return use->allocation->all_uses;
+	return use_unless_read(use, use->allocation->uses);
 }
 
 static struct use *use_next_before(const struct use *use, const struct use *before)
 {
-	return work_looks_at_all(use->work) ? before->next_of_all : before->next;
+	if (work_looks_at_all(use->work))
+		return before->next_of_all;
+	return use_unless_read(use, before->next);
 }
 
 static bool use_waits_for(const struct use *use, const struct use *before)
@@ -242,14 +265,24 @@ static int work_find_waits(struct work *work)
 bool order_all_before(const struct work *work, bool (*holds)(const struct work *before))
 {
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		const struct use *use;
+		const struct use *use = &work->uses[i];
 
-		DL_FOREACH (work->uses[i].allocation->uses, use) {
-			if (use_conflicts(&work->uses[i], use) && !holds(use->work))
+		for (const struct use *before = use_first_before(use); before;
+		     before = use_next_before(use, before)) {
+			if (use_conflicts(use, before) && !holds(before->work))
 				return false;
 		}
 	}
 	return true;
+}
+
+static void use_link(struct use *use)
+{
+	if (use_is_plain_read(use))
+		DL_APPEND(use->allocation->uses, use);
+	else
+		DL_PREPEND(use->allocation->uses, use);
+	use->listed = true;
 }
 
 static void use_unlist(struct use *use)
@@ -269,19 +302,43 @@ static void use_note_dropped(struct use *use, struct use *by)
 		by->n_dropped++;
 }
 
+static void use_drop_replaced(struct use *use, struct use *earlier)
+{
+	if (earlier->work == use->work || use->work->takes_from ||
+	    !use_replaces(use, earlier))
+		return;
+	use_unlist(earlier);
+	use_note_dropped(earlier, use->work->may_leave ? use : NULL);
+}
+
+/*
+ * A write replaces any read. A read replaces one of its stream, which is among the newest
+ * where few streams take turns.
+ */
+static void use_drop_replaced_reads(struct use *use)
+{
+	unsigned int n_left = use->write ? UINT_MAX : READS_LOOKED_AT;
+	struct use *first = use->allocation->uses;
+
+	for (struct use *earlier = first ? first->prev : NULL, *before;
+	     earlier && use_is_plain_read(earlier) && n_left > 0;
+	     earlier = before, n_left--) {
+		before = earlier == use->allocation->uses ? NULL : earlier->prev;
+		use_drop_replaced(use, earlier);
+	}
+}
+
 static void use_list(struct use *use)
 {
 	struct use *earlier, *safe;
 
+	use_drop_replaced_reads(use);
 	DL_FOREACH_SAFE (use->allocation->uses, earlier, safe) {
-		if (earlier->work == use->work || use->work->takes_from ||
-		    !use_replaces(use, earlier))
-			continue;
-		use_unlist(earlier);
-		use_note_dropped(earlier, use->work->may_leave ? use : NULL);
+		if (use_is_plain_read(earlier))
+			break;
+		use_drop_replaced(use, earlier);
 	}
-	DL_APPEND(use->allocation->uses, use);
-	use->listed = true;
+	use_link(use);
 	DL_APPEND2(use->allocation->all_uses, use, prev_of_all, next_of_all);
 }
 
@@ -491,18 +548,13 @@ static int use_bequeath(struct use *use, uint64_t pairs_most)
 /* Uses that the use dropped are listed again, or are dropped by what has dropped it. */
 static void use_list_dropped(struct use *use)
 {
-	struct use *next = use;
-
 	for (struct use *earlier = use; use->n_dropped;) {
 		earlier = earlier->prev_of_all;
 		if (earlier->dropped_by != use)
 			continue;
 		use_note_dropped(earlier, use->dropped_by);
-		if (!use->listed)
-			continue;
-		DL_PREPEND_ELEM(use->allocation->uses, next, earlier);
-		earlier->listed = true;
-		next = earlier;
+		if (use->listed)
+			use_link(earlier);
 	}
 }
 

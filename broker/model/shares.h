@@ -47,6 +47,7 @@ enum share {
 	SHARE_TEXTS,	 /* bytes that descriptors keep, to be read */
 	SHARE_CHORES,	 /* operations that follow from others: frees, moves, zeroing */
 	SHARE_ORDER,	 /* of operations queued for one another, in the order of uses */
+	SHARE_USES,	 /* of allocations by operations queued and unfinished */
 	SHARE_QUESTIONS, /* to a driver for what a file shows, without an answer yet */
 	SHARE_PATHS,	 /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */

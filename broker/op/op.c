@@ -150,6 +150,8 @@ static void op_uncount(struct op *op)
 	op->unawaited = false;
 	share_give(op->payer, SHARE_ORDER, op->n_waits);
 	share_give(op->payer, op->asked_for ? SHARE_OPERATIONS : SHARE_CHORES, 1);
+	if (op->asked_for)
+		share_give(op->payer, SHARE_USES, op->work.n_uses);
 }
 
 /* Whether a change of rights may end the op before it begins. */
@@ -207,6 +209,11 @@ static int op_add_by(struct op *op, struct op **ret_ready,
 	r = share_take(op->payer, SHARE_OPERATIONS, 1);
 	if (r < 0)
 		return r;
+	r = share_take(op->payer, SHARE_USES, op->work.n_uses);
+	if (r < 0) {
+		share_give(op->payer, SHARE_OPERATIONS, 1);
+		return r;
+	}
 	op->asked_for = true;
 	r = add(op, ret_ready);
 	if (r < 0) {

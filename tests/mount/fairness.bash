@@ -871,21 +871,28 @@ test_waits_with_a_signal_that_ends_no_wait()
 	bob_reads_as_before "$alone" 500
 }
 
-# Each line is ordered behind those that wait, under the lock that all of the broker takes.
-test_launches_with_an_allocation_in_500_arguments()
+# An endless kernel uses `flag`, and a kernel of the module `many` has 501 arguments.
+mallory_has_a_kernel_of_501_arguments()
 {
-	local alone
-	bob_is_ready
-	alone=$(reads_of_bob)
 	py >"$T/many.ptx" <<-'EOF'
 		args = ", ".join(f".param .u64 p{i}" for i in range(501))
 		print(".version 7.0\n.target sm_70\n.address_size 64")
 		print(f".visible .entry many({args})\n{{\nret;\n}}")
 	EOF
 	chmod a+r "$T/many.ptx"
-	by $mallory run 'echo "flag 4K" >control/alloc; echo "x 4K" >control/alloc'
+	by $mallory run 'echo "flag 4K" >control/alloc'
 	mallory_spins_on flag
 	by $mallory run "mkdir modules/many && cp '$T/many.ptx' modules/many/image"
+}
+
+# Each line is ordered behind those that wait, under the lock that all of the broker takes.
+test_launches_with_an_allocation_in_500_arguments()
+{
+	local alone
+	bob_is_ready
+	alone=$(reads_of_bob)
+	mallory_has_a_kernel_of_501_arguments
+	by $mallory run 'echo "x 4K" >control/alloc'
 	py $mallory >"$T/mallory" <<-'EOF' &
 		become(int(sys.argv[1]))
 		for i in range(120):
@@ -899,6 +906,41 @@ test_launches_with_an_allocation_in_500_arguments()
 	eventually "grep -q many '$T/mallory'" 60
 	bob_reads_as_before "$alone" 500
 	eventually "grep -q all '$T/mallory'" 60
+}
+
+# Each launch was compared with all that read before it, under the lock that every request
+# takes: 25 ms for 500 allocations and 200 streams.
+test_launches_that_read_500_allocations()
+{
+	local alone
+	bob_is_ready
+	alone=$(reads_of_bob)
+	mallory_has_a_kernel_of_501_arguments
+	py $mallory >"$T/mallory" <<-'EOF' &
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		os.write(control("alloc"), "".join(f"x{i} 256\n" for i in range(500)).encode())
+		reads = " ".join(f"in:x{i}" for i in range(500))
+		for i in range(250):
+		    os.mkdir(f"streams/s{i}")
+		def launch(i):
+		    os.write(control("launch"), f"many many grid=1 block=1 stream=s{i % 250} wait=0 "
+		                                f"flag {reads}\n".encode())
+		for i in range(60):
+		    launch(i)
+		print("many", flush=True)
+		i = 60
+		while attempt(launch, i) != "EBUSY":
+		    i += 1
+		print("most", i, flush=True)
+		while True:
+		    attempt(launch, i)
+	EOF
+	eventually "grep -q most '$T/mallory'" 60
+	is "$(tail -n 1 "$T/mallory")" 'most 65'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'control/launch EBUSY .*uid 1001 has 32[0-9]+ allocations in operations queued and asks for 501 more: the limit is 32768'
+	bob_reads_as_before "$alone" 500
 }
 
 # mallory_rewrites: four processes, each with a number i; each repeats write(), which the
