@@ -366,6 +366,7 @@ test_a_ticket_is_for_the_user_who_opened_the_lease()
 	needs_root 'several users'
 	local ticket
 	by $alice run 'echo "x 4096" >control/alloc'
+	by $bob run 'echo "y 4096" >control/alloc'
 	by $alice held x
 	ticket=$(lease_py <<'EOF'
 lease = Lease("x")
@@ -377,6 +378,7 @@ print(redeem(sys.argv[1]))
 EOF
 	)" ENOENT
 	is "$(by $bob lease_py <<EOF
+own = Lease("y")
 print(redeem("$ticket"))
 EOF
 	)" ENOENT
