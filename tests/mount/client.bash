@@ -454,6 +454,7 @@ test_what_cannot_be_mapped_says_why()
 	like "$(client <<<'map 1 nosuch')" 'ENOENT there is no allocation nosuch$'
 	like "$(client <<<'map 1 ../x')" "ENOENT '../x' is not the name"
 	like "$(client /nowhere </dev/null)" '^ENOENT /nowhere is not a mount of gpumemd'
+	like "$(client "$M/status" </dev/null)" '^ENOENT .*/status is not a mount of gpumemd'
 	like "$(client <<<'command control/fill x nonsense')" 'EINVAL .*nonsense'
 	like "$(client <<<'command control/nosuch x')" 'ENOENT'
 }
@@ -485,6 +486,15 @@ test_mounts_that_a_user_may_not_enter_do_not_count()
 	is "$(opens 4002)" ok
 	is "$(opens 0)" ok
 	like "$(opens 1)" '^ENOTUNIQ 2 brokers are mounted here: set GPUMEM_MOUNT to one of /[^,]+, /[^,]+$'
+	broker_stop "$T/own"
+}
+
+test_a_mount_that_a_user_may_not_enter_is_said_to_be_there()
+{
+	needs_root 'several users'
+	broker_start "$T/own" --driver "$(driver own)"
+	chmod 700 "$T/own"
+	is "$(opens 4003 "$M")" 'EACCES no broker is mounted here for this user: Permission denied'
 	broker_stop "$T/own"
 }
 
@@ -521,6 +531,7 @@ test_a_dead_mount_does_not_count()
 	kill -KILL "$(<"$T/dead/pid")"
 	eventually "[ -s '$T/dead/status' ]"
 	is "$(opens 0)" ok
+	like "$(client "$T/dead/mnt" </dev/null)" '^ENOTCONN the gpumemd of .*/dead/mnt has ended'
 	unmount "$T/dead/mnt"
 }
 
@@ -768,6 +779,24 @@ command control/alloc y 4K
 EOF
 	)" $'^ok\nok id [0-9]+\nok id [0-9]+$'
 	eventually '[ "$(ls allocations)" = y ]'
+}
+
+test_a_child_after_fork_does_not_keep_memory_of_the_session()
+{
+	local child_reads
+	client_start
+	exec {child_reads}>&"$ask_fd" # bash closes the coprocess's own at its end
+	like "$(ask 'command control/alloc x 4K until=close')" '^ok id '
+	echo fork >&"$ask_fd"
+	like "$(ask 'command control/alloc y 4K')" '^ECHILD '
+	pkill -KILL -P "$client_pid"
+	eventually '[ -z "$(ls allocations)" ]'
+	exec {child_reads}>&-
+}
+
+test_an_empty_path_is_none()
+{
+	like "$(M=/ client '' <<<exit)" '^ENOENT / is not a mount of gpumemd'
 }
 
 test_a_session_goes_on_with_a_broker_that_was_started_again()
