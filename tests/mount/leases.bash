@@ -219,9 +219,11 @@ test_memory_that_was_freed_while_it_was_held_keeps_nobody_waiting()
 }
 
 # leaves NAME: starts a program with a lease of NAME. Its main thread exits and a second
-# thread lives on: the files are closed and the process, $holder, still exists.
+# thread lives on: the files are closed and the process, $holder, still exists. The next
+# broker would know nothing of a process whose leases have ended.
 leaves()
 {
+	undying
 	rm -f "$T/holds"
 	PATH=/usr/bin:/bin python3 -c "from lease import *
 import threading
