@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 SUITE(options);
@@ -201,6 +202,15 @@ Test(inject, fails_init)
 	conform_options("fail=cuInit@1=CUDA_ERROR_NO_DEVICE");
 	cr_assert_lt(cuda_driver_open(getenv("GPUMEM_DRIVER"), &driver, &why), 0);
 	cr_assert(strstr(text_string(&why), "CUDA_ERROR_NO_DEVICE"));
+}
+
+Test(inject, delays_init)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+
+	conform_options("delay=cuInit@1=100ms");
+	conform_open();
+	cr_assert_geq(clock_ns(CLOCK_MONOTONIC) - begin, 100000000);
 }
 
 Test(inject, fails_a_call_that_works_without_a_context)

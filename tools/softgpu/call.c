@@ -114,6 +114,11 @@ bool call_is_initialized(void)
 	return initialized;
 }
 
+CUresult call_inject(int call)
+{
+	return inject_result(call, &delay);
+}
+
 static CUresult call_check(int call, enum call_need need)
 {
 	CUresult result;
@@ -125,7 +130,7 @@ static CUresult call_check(int call, enum call_need need)
 	if (poison && need != NEED_NOTHING)
 		return poison;
 
-	result = inject_result(call, &delay);
+	result = call_inject(call);
 	if (cuda_result_is_sticky(result))
 		call_poison(result);
 	if (result)

@@ -56,6 +56,9 @@ void call_wait(pthread_cond_t *cond);
 /* Ends early when the control file changes. */
 void call_sleep(struct delay delay);
 
+/* The injected faults of a call that call_enter() let in before cuInit. */
+CUresult call_inject(int call);
+
 /* The injected delay of this thread's call, taken by work that the call queues. */
 struct delay call_take_delay(void);
 

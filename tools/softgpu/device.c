@@ -8,7 +8,6 @@
  */
 #include "call.h"
 #include "context.h"
-#include "inject.h"
 #include "options.h"
 #include "softgpu/memory/ledger.h"
 
@@ -99,7 +98,6 @@ static CUresult device_check(CUdevice device, const void *ret)
 
 CALL(cuInit, NEED_NOTHING, (unsigned int flags), (flags))
 {
-	struct delay unused = { 0 };
 	CUresult result;
 
 	if (flags)
@@ -108,7 +106,7 @@ CALL(cuInit, NEED_NOTHING, (unsigned int flags), (flags))
 		return call_poisoned();
 	if (options_read() < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = inject_result(CUDA_ROW_cuInit, &unused);
+	result = call_inject(CUDA_ROW_cuInit);
 	if (result)
 		return result;
 	if (!options.n_devices)
