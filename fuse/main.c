@@ -106,7 +106,7 @@ static char *resolve_driver(const char *driver)
 	return install_path_software();
 }
 
-static int start_limits(struct server *server)
+static int start_limits(const struct server *server)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
 	int error = 0;
@@ -119,14 +119,44 @@ static int start_limits(struct server *server)
 	return error;
 }
 
-static int start_broker(struct server *server, const char *driver, const char *worker)
+static void complain_of_broker(const struct server *server, const char *driver,
+			       const struct text *why)
+{
+	const char *settings;
+
+	if (keep_goes_on(server->keep))
+		log_complain("this broker can't go on where the last one died: %s",
+			     text_string(why));
+	else if (!options_software(server->options->driver, &settings))
+		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
+			     text_string(why));
+	else if (access(driver, F_OK))
+		log_complain("the software GPU is not installed: there is no %s (it is "
+			     "Debian's package gpumem-softgpu)",
+			     driver);
+	else
+		log_complain("no driver: %s with the options '%s': %s", driver, settings,
+			     text_string(why));
+}
+
+/* Takes what the last broker left, when the keeper wants this one. */
+static int stand_by(const struct server *server)
+{
+	int error = keep_stand_by(server->keep);
+
+	if (error)
+		log_complain("the keeper: %s", strerror(-error));
+	else if (keep_goes_on(server->keep) && !server->options->foreground)
+		ready_leave_terminal();
+	return error;
+}
+
+static int new_broker(struct server *server, const char *driver, const char *worker)
 {
 	const struct broker_config config = {
-		.keep = server->keep,
 		.driver = driver,
 		.worker = worker,
 		.version = VERSION,
-		.socket = server->socket,
 		.warnings = log_warnings(server->log),
 		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
 		.give_back_timeout_ms = server->options->give_back_timeout_s * 1000,
@@ -135,26 +165,24 @@ static int start_broker(struct server *server, const char *driver, const char *w
 					 : WORKER_IDLE_S,
 	};
 	_cleanup_text_ struct text why = TEXT_INIT;
-	const char *settings;
-	int error;
+	int error = broker_new(&server->broker, &config, &why);
+	int left = stand_by(server);
 
-	error = broker_new(&server->broker, &config, &why);
-	if (!error)
-		return start_limits(server);
-	if (keep_goes_on(server->keep))
-		log_complain("this broker can't go on where the last one died: %s",
-			     text_string(&why));
-	else if (!options_software(server->options->driver, &settings))
-		log_complain("no driver: %s: %s; --driver software needs no GPU", driver,
-			     text_string(&why));
-	else if (access(driver, F_OK))
-		log_complain("the software GPU is not installed: there is no %s (it is "
-			     "Debian's package gpumem-softgpu)",
-			     driver);
-	else
-		log_complain("no driver: %s with the options '%s': %s", driver, settings,
-			     text_string(&why));
-	return error;
+	if (error && !left)
+		complain_of_broker(server, driver, &why);
+	return left ?: error;
+}
+
+static int begin_broker(const struct server *server, const char *driver)
+{
+	_cleanup_text_ struct text why = TEXT_INIT;
+	int error = broker_begin(server->broker, server->keep, server->socket, &why);
+
+	if (error) {
+		complain_of_broker(server, driver, &why);
+		return error;
+	}
+	return start_limits(server);
 }
 
 /* Mounts, or takes the connection of the last broker. Returns: 0; -errno. */
@@ -342,10 +370,12 @@ static int serve(const struct options *options, const char *mountpoint, struct k
 	raise_limit();
 	if (!error) {
 		server.log = log_new();
-		error = server.log ? make_socket(&server) : -ENOMEM;
+		error = server.log ? new_broker(&server, driver, worker) : -ENOMEM;
 	}
 	if (!error)
-		error = start_broker(&server, driver, worker);
+		error = make_socket(&server);
+	if (!error)
+		error = begin_broker(&server, driver);
 	if (!error)
 		error = mount_view(&server);
 	if (!error)
@@ -507,8 +537,6 @@ static int start(const struct options *options, char **argv)
 		return log_complain("the keeper: %s", strerror(-error));
 	if (!keep)
 		return start_first(options, argv);
-	if (keep_goes_on(keep) && !options->foreground)
-		ready_leave_terminal();
 	status = serve(options, keep_mountpoint(keep), keep);
 	keep_free(keep);
 	return status;

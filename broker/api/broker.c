@@ -98,14 +98,13 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 	broker->processes->driver_path = strdup(config->driver);
 	broker->processes->worker_program = strdup(config->worker);
 	broker->version = strdup(config->version);
-	broker->socket = config->socket ? strdup(config->socket) : NULL;
 	broker->processes->worker_idle_s = config->worker_idle_s;
 	broker->ops->launch_timeout_ms = config->launch_timeout_ms;
 	broker->ops->give_back_ms = config->give_back_timeout_ms
 					    ? config->give_back_timeout_ms
 					    : GIVE_BACK_TIMEOUT_MS;
 	if (!broker->processes->driver_path || !broker->processes->worker_program ||
-	    !broker->version || (config->socket && !broker->socket))
+	    !broker->version)
 		return -ENOMEM;
 	r = cuda_driver_open(config->driver, &broker->driver, why);
 	if (r < 0)
@@ -118,10 +117,6 @@ static int life_init(struct broker *broker, const struct broker_config *config,
 		worker_init(&broker->processes->mover, broker, NULL);
 	if (r == 0)
 		r = worker_prepare(&broker->processes->mover);
-	if (r == 0)
-		r = broker_resume(broker, config->keep, why);
-	if (r == 0)
-		r = housekeeper_begin(broker);
 	if (r < 0 && !why->length) {
 		text_printf(why, "the broker can't start: %s", strerror(-r));
 		text_add_call(why, failure.call, failure.result);
@@ -167,13 +162,28 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	if (r < 0) {
 		if (!why->length)
 			text_printf(why, "the broker can't start: %s", strerror(-r));
-		/* What the last broker left is not to be given back: the process ends. */
-		if (!broker->memory->n_blocks)
-			life_deinit(broker);
+		life_deinit(broker);
 		return r;
 	}
 	*ret_broker = broker;
 	return 0;
+}
+
+int broker_begin(struct broker *broker, struct keep *keep, const char *socket,
+		 struct text *why)
+{
+	int r = 0;
+
+	broker->socket = socket ? strdup(socket) : NULL;
+	if (socket && !broker->socket)
+		r = -ENOMEM;
+	if (r == 0)
+		r = broker_resume(broker, keep, why);
+	if (r == 0)
+		r = housekeeper_begin(broker);
+	if (r < 0 && !why->length)
+		text_printf(why, "the broker can't start: %s", strerror(-r));
+	return r;
 }
 
 void broker_summary(struct broker *broker, struct text *text)

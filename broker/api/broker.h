@@ -230,11 +230,9 @@ struct event_reader *event_reader_new(struct broker *broker, void (*wake)(void *
 struct keep;
 
 struct broker_config {
-	struct keep *keep; /* keeps descriptors for the next broker; NULL: none does */
 	const char *driver;	    /* library to load */
 	const char *worker;	    /* the worker program */
 	const char *version;	    /* of gpumem */
-	const char *socket;	    /* socket where tickets are exchanged; NULL: none */
 	struct warnings *warnings;  /* base/warning.h; NULL: nobody wants them */
 	unsigned int worker_idle_s; /* an owner's worker without memory ends after this
 				       idle time */
@@ -247,12 +245,23 @@ struct broker_config {
 };
 
 /*
- * Loads the driver, probes the devices, starts the mover (in the background).
+ * Loads the driver and probes the devices: what takes long and needs nothing of the last
+ * broker.
  *
  * Returns: 0; a negative errno, with a sentence in why.
  */
 int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	       struct text *why);
+
+/*
+ * Goes on with the objects of the last broker, or with none, and starts the mover (in the
+ * background). Once, before anything else. keep keeps descriptors for the next broker
+ * (NULL: none does), tickets are exchanged at socket (NULL: nowhere).
+ *
+ * Returns: 0; a negative errno, with a sentence in why.
+ */
+int broker_begin(struct broker *broker, struct keep *keep, const char *socket,
+		 struct text *why);
 
 /* Appends what is held, on a line for people: "2 devices, 3 allocations of 12 MiB". */
 void broker_summary(struct broker *broker, struct text *text);

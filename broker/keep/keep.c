@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -81,7 +82,6 @@ int keep_open(struct keep **ret_keep)
 {
 	const char *end = getenv(KEEP_ENV);
 	struct keep *keep;
-	int r;
 
 	*ret_keep = NULL;
 	if (!end)
@@ -100,14 +100,32 @@ int keep_open(struct keep **ret_keep)
 	/* The keeper starts brokers as /proc/self/exe. */
 	(void)prctl(PR_SET_NAME, "gpumemd");
 	(void)fcntl(keep->socket, F_SETFD, FD_CLOEXEC);
-	crash_begin();
-	r = receive_left(keep);
-	if (r < 0) {
-		keep_free(keep);
-		return r;
-	}
 	*ret_keep = keep;
 	return 0;
+}
+
+/* A signal would otherwise wait, and end the broker that the standby becomes. */
+static void wait_for_messages(const struct keep *keep)
+{
+	struct pollfd messages = { .fd = keep->socket, .events = POLLIN };
+	sigset_t none;
+
+	if (poll(&messages, 1, 0) > 0)
+		return;
+	(void)prctl(PR_SET_NAME, "gpumemd-standby");
+	sigemptyset(&none);
+	while (ppoll(&messages, 1, NULL, &none) < 0 && errno == EINTR)
+		;
+	(void)prctl(PR_SET_NAME, "gpumemd");
+}
+
+int keep_stand_by(struct keep *keep)
+{
+	if (!keep)
+		return 0;
+	wait_for_messages(keep);
+	crash_begin();
+	return receive_left(keep);
 }
 
 struct keep *keep_free(struct keep *keep)

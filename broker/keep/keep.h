@@ -77,6 +77,13 @@ struct keep;
 /* Returns: 0, with NULL where no keeper started this process; -errno. */
 int keep_open(struct keep **ret_keep);
 
+/*
+ * Takes the descriptors of the last broker, before any other function below. The process
+ * is a standby until the keeper sends them; signals that it blocks end it meanwhile.
+ * Returns: 0; -errno.
+ */
+int keep_stand_by(struct keep *keep);
+
 /* Takes NULL, as all functions below. */
 struct keep *keep_free(struct keep *keep);
 

@@ -74,6 +74,8 @@ struct broker *broker_start(const char *memory, const char *options)
 	setenv("GPUMEM_SOFTGPU", variable, 1);
 	cr_assert(eq(int, broker_new(&broker, &config, &why), 0), "%s",
 		  text_string(&why));
+	cr_assert(eq(int, broker_begin(broker, NULL, NULL, &why), 0), "%s",
+		  text_string(&why));
 	return broker;
 }
 

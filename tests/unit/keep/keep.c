@@ -24,6 +24,7 @@ static int begin(struct keep **ret_keep)
 	setenv(KEEP_ENV, number, 1);
 	cr_assert(eq(int, keep_send(ends[0], KEEP_ALL, (struct keep_key){ 0 }, -1), 0));
 	cr_assert(eq(int, keep_open(ret_keep), 0));
+	cr_assert(eq(int, keep_stand_by(*ret_keep), 0));
 	return ends[0];
 }
 
