@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process. One thread, and one child: a broker, which dies with the keeper.
+ * The keeper's process. One thread, and two children, which die with the keeper: a
+ * broker, and a standby for the next one (standby.c).
  *
  * A broker that dies is followed by another at once. After three deaths without an
  * answered request in between, the next broker would die of the same bug: the keeper then
@@ -124,6 +125,7 @@ static void take_plain_word(struct keeper *keeper, struct child *child,
 	} else if (message->word == KEEP_READY) {
 		note_ready(keeper);
 		keeper_spare_open(keeper);
+		standby_allow(keeper);
 		child->beats = child->ready = true;
 		keeper->n_deaths = 0;
 	} else if (message->word == KEEP_BEAT) {
@@ -181,6 +183,19 @@ void keeper_say(const struct keeper *keeper, const char *format, ...)
 	keeper->config->say(keeper->config->userdata, sentence);
 }
 
+/*
+ * A copy of a freed block's descriptor would keep the memory. The keeper waits for this
+ * message, so that it frees nothing meanwhile.
+ */
+static void let_go(const struct keeper *keeper, int socket)
+{
+	const struct entry *entry;
+
+	for (entry = keeper->entries; entry; entry = entry->hh.next)
+		close(entry->fd);
+	(void)keep_send(socket, KEEP_BARE, (struct keep_key){ 0 }, -1);
+}
+
 static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
 				    int program, int socket)
 {
@@ -190,6 +205,7 @@ static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_FAILURE);
+	let_go(keeper, socket);
 	snprintf(end, sizeof(end), "%d", socket);
 	setenv(KEEP_ENV, end, 1);
 	setenv(KEEP_ENV_MOUNTPOINT, keeper->config->mountpoint, 1);
@@ -205,11 +221,8 @@ static _Noreturn void become_broker(const struct keeper *keeper, pid_t parent,
 	_exit(EXIT_FAILURE);
 }
 
-/*
- * Sends a broker all descriptors, into a queue that holds most of them before the program
- * is there. A broker that does not take them is killed.
- */
-static void broker_give(const struct keeper *keeper, const struct child *child)
+/* The queue holds most of them before the program is there. */
+int child_give(const struct keeper *keeper, const struct child *child)
 {
 	const struct timeval patience = { .tv_sec = GIVE_S };
 	const struct entry *entry;
@@ -228,12 +241,14 @@ static void broker_give(const struct keeper *keeper, const struct child *child)
 		r = keep_send(child->socket, KEEP_ALL, (struct keep_key){ 0 }, -1);
 	if (r < 0)
 		kill(child->pid, SIGKILL);
+	return r;
 }
 
 int child_start(const struct keeper *keeper, int program, struct child *ret_child)
 {
 	pid_t pid, parent = getpid();
-	int ends[2];
+	struct keep_message message;
+	int ends[2], fd;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0)
 		return -errno;
@@ -246,8 +261,8 @@ int child_start(const struct keeper *keeper, int program, struct child *ret_chil
 		close(ends[0]);
 		return -errno;
 	}
+	(void)keep_receive(ends[0], 0, &message, &fd);
 	*ret_child = (struct child){ .pid = pid, .socket = ends[0] };
-	broker_give(keeper, ret_child);
 	return 0;
 }
 
@@ -281,6 +296,7 @@ static void take_signals(struct keeper *keeper)
 			note_end(keeper, (int)info.ssi_signo);
 	}
 	child_reap(&keeper->broker);
+	child_reap(&keeper->standby);
 }
 
 /*
@@ -345,14 +361,14 @@ static void broker_serve(struct keeper *keeper)
 		answer(keeper);
 		if (keeper->broker.pid && !ends[1].revents)
 			tick(keeper, &last_ms);
+		standby_look(keeper);
 	}
 	while (child_hear(keeper, &keeper->broker))
 		;
 	closep(&keeper->broker.socket);
 }
 
-/* Milliseconds to wait before the nth of the delayed starts. */
-static int64_t wait_of(unsigned int n)
+int64_t keeper_wait_ms(unsigned int n)
 {
 	return n < 6 ? 1000LL << n : WAIT_MAX_MS;
 }
@@ -383,6 +399,7 @@ static void choose_program(struct keeper *keeper)
 	}
 	if (newer < 0)
 		return;
+	standby_drop(keeper);
 	closep(&keeper->program);
 	keeper->program = newer;
 }
@@ -410,7 +427,7 @@ static bool broker_follows(struct keeper *keeper, int error)
 	else
 		say_end(keeper);
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
-		wait_ms = wait_of(keeper->n_deaths - DEATHS_IN_A_ROW);
+		wait_ms = keeper_wait_ms(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
 	/* A newer program may be better, and starts without waiting. */
 	while (!keeper->ends && !keeper->upgrades && wait_ms > 0) {
@@ -445,13 +462,27 @@ static int keeper_init(struct keeper *keeper)
 	return 0;
 }
 
+/* Returns: 0; -errno. */
+static int start_broker(struct keeper *keeper)
+{
+	int r;
+
+	if (standby_use(keeper))
+		return 0;
+	r = child_start(keeper, keeper->program, &keeper->broker);
+	/* The end of a killed broker is noticed as any other. */
+	if (r == 0)
+		(void)child_give(keeper, &keeper->broker);
+	return r;
+}
+
 /* One broker after another. Returns: 0; -errno: no broker could be started ever. */
 static int run_brokers(struct keeper *keeper)
 {
 	int r;
 
 	do {
-		r = child_start(keeper, keeper->program, &keeper->broker);
+		r = start_broker(keeper);
 		keeper->n_lost = 0;
 		if (r == 0)
 			broker_serve(keeper);
@@ -466,7 +497,8 @@ int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 				 .signals = -1,
 				 .program = -1,
 				 .before = -1,
-				 .broker = CHILD_NONE };
+				 .broker = CHILD_NONE,
+				 .standby = CHILD_NONE };
 	int status, r;
 
 	memset(keeper.spare, -1, sizeof(keeper.spare));
@@ -476,6 +508,7 @@ int keeper_run(const struct keeper_config *config, bool *ret_leaves)
 		r = run_brokers(&keeper);
 	if (r < 0)
 		keeper_say(&keeper, "no broker can be started: %s", strerror(-r));
+	standby_drop(&keeper);
 	status = keeper.leaves ? 0 : keeper.broker.status;
 	/* Before the first answer nothing was taken from the last keeper's sockets. */
 	*ret_leaves =

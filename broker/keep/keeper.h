@@ -47,12 +47,15 @@ struct keeper {
 	int program;	       /* of brokers */
 	int before; /* the program before, until the new one has the records; -1: none */
 	struct child broker;
-	bool was_ready; /* any broker */
-	bool goes_on;	/* where the last keeper was, even before a broker is ready */
-	bool restarts;	/* a signal asks for that */
-	bool leaves;	/* all is left to the next keeper */
-	bool ends;	/* the broker says so, or a signal */
-	bool upgrades;	/* a signal asks for that */
+	struct child standby; /* the next broker, without descriptors (standby.c) */
+	int64_t standby_ms;   /* no standby is started before that */
+	unsigned int n_standby_ends; /* since the broker answers */
+	bool was_ready;		     /* any broker */
+	bool goes_on;  /* where the last keeper was, even before a broker is ready */
+	bool restarts; /* a signal asks for that */
+	bool leaves;   /* all is left to the next keeper */
+	bool ends;     /* the broker says so, or a signal */
+	bool upgrades; /* a signal asks for that */
 	unsigned int n_deaths; /* without an answered request */
 	unsigned int n_lost;   /* descriptors of this broker, beyond the limit */
 	int spare[N_SPARE];    /* -1: none */
@@ -71,8 +74,14 @@ void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2
 void keeper_spare_close(struct keeper *keeper);
 void keeper_spare_open(struct keeper *keeper);
 
-/* Starts a broker and sends all descriptors to the broker. Returns: 0; -errno. */
+/* Starts a broker, which waits for child_give(). Returns: 0; -errno. */
 int child_start(const struct keeper *keeper, int program, struct child *ret_child);
+
+/*
+ * Sends a broker all descriptors. A broker that does not take them is killed. Returns: 0;
+ * -errno.
+ */
+int child_give(const struct keeper *keeper, const struct child *child);
 
 /* Hears one word. Returns: whether there was one. */
 bool child_hear(struct keeper *keeper, struct child *child);
@@ -95,6 +104,20 @@ unsigned int keeper_patience_s(const struct keeper *keeper);
 
 /* Kills a broker, and takes its last messages. */
 void child_end(struct keeper *keeper, struct child *child);
+
+/* Milliseconds to wait before the nth of the delayed starts. */
+int64_t keeper_wait_ms(unsigned int n);
+
+/* Starts a standby where one is missing, if it is time for that. */
+void standby_look(struct keeper *keeper);
+
+/* A broker answers: a standby may follow. */
+void standby_allow(struct keeper *keeper);
+
+/* Makes the standby the broker. Returns: false: there is none. */
+bool standby_use(struct keeper *keeper);
+
+void standby_drop(struct keeper *keeper);
 
 /* Starts the program that is now at the path, in the place of the broker (upgrade.c). */
 void keeper_upgrade(struct keeper *keeper);

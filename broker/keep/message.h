@@ -10,7 +10,8 @@
 #define KEEP_ENV_DRIVER	    "GPUMEM_KEEPER_DRIVER"
 
 /*
- * A broker first receives KEEP_PUT for each descriptor of the last broker, then KEEP_ALL.
+ * A broker first receives KEEP_PUT for each descriptor of the last broker, then KEEP_ALL;
+ * a standby when it becomes the broker.
  */
 enum keep_word {
 	KEEP_PUT = 1, /* with a descriptor */
@@ -25,6 +26,7 @@ enum keep_word {
 	KEEP_GO,
 	KEEP_FORGET, /* as KEEP_DROP, without an answer */
 	KEEP_TELL,   /* with a text behind the message, for the service manager */
+	KEEP_BARE,   /* a new process has closed the descriptors of the keeper */
 };
 
 struct keep_message {

@@ -89,8 +89,10 @@ static bool next_asks(struct keeper *keeper, int program, struct child *next)
 	int64_t until_ms = clock_ms() + keeper_patience_s(keeper) * 1000;
 	int r = child_start(keeper, program, next);
 
-	if (r == 0)
+	if (r == 0) {
+		(void)child_give(keeper, next);
 		hear_until(keeper, next, &next->asks, until_ms);
+	}
 	if (r == 0 && next->asks && next->pid)
 		return true;
 	if (r < 0)
@@ -139,6 +141,7 @@ void keeper_upgrade(struct keeper *keeper)
 			   strerror(errno));
 		return;
 	}
+	standby_drop(keeper);
 	/* A broker that pauses too late is told to go on at once (keeper.c). */
 	if (!keeper_pause(keeper)) {
 		say_no_pause(keeper);

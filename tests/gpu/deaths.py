@@ -173,8 +173,13 @@ class Session:
             with open(f"{self.mount}/allocations/{name}/data", "rb", buffering=0) as data:
                 check(os.pread(data.fileno(), 1 << 20, offset) == pattern, f"{name} has other bytes at {offset}")
 
+    def has_standby(self):
+        return subprocess.run(["pgrep", "-x", "-P", str(self.keeper.pid), "gpumemd-standby"],
+                              stdout=subprocess.DEVNULL).returncode == 0
+
     def die(self, turn):
         """Returns the seconds to the next line that is answered and to the next allocation."""
+        eventually(self.has_standby, "there is no standby")
         pid = int(self.file("pid"))
         begin = time.monotonic()
         os.kill(pid, signal.SIGKILL)

@@ -585,7 +585,7 @@ test_the_starter_returns_and_the_next_broker_needs_no_folder_of_the_first()
 	rmdir "$T/from"
 	keeper=$(pgrep -f -- "--keep --driver .* $O\$" | head -n 1)
 	echo 'x 1M' >"$O/control/alloc"
-	kill -KILL "$(pgrep -P "$keeper")"
+	kill -KILL "$(broker_pid)"
 	is "$(ls "$O/allocations")" x
 	unmount "$O"
 	eventually "[ ! -e /proc/$keeper ]"

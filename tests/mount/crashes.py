@@ -99,7 +99,8 @@ def recorded():
 
 
 def keeper_descriptors():
-    return len(descriptors(keeper))
+    """But sockets: a standby with one comes and goes."""
+    return len([file for _, file in descriptors(keeper) if not file.startswith("socket:")])
 
 
 def block_bytes(records):

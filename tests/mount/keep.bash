@@ -12,6 +12,18 @@ broker_pid()
 	cat "$O/pid"
 }
 
+# standby_pid: prints the process that is ready to be the next broker.
+standby_pid()
+{
+	pgrep -x -P "$(<"$T/own/pid")" gpumemd-standby
+}
+
+# wait_for_standby [PID]: until one is ready, and is not PID.
+wait_for_standby()
+{
+	eventually "standby_pid && [ \"\$(standby_pid)\" != '${1-}' ]"
+}
+
 # die: the broker is killed, and the next one answers.
 die()
 {
@@ -84,8 +96,9 @@ next_dies_at()
 }
 
 # Descriptors that the keeper has. It is not waited for when the broker hands over more,
-# but has heard of all of them when the next broker begins.
+# but has heard of all of them when the next broker begins. Sockets are left out: a standby
+# with one comes and goes.
 n_kept()
 {
-	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 | wc -l
+	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 -not -lname 'socket:*' | wc -l
 }

@@ -347,13 +347,14 @@ unmount()
 # workers_of FOLDER [NAME]: lists the broker's workers: all, `mover`, or a user's (NAME=UID).
 workers_of()
 {
-	local parent process argv
-	parent=$(<"$1/pid")
-	[ ! -e "$1/plan" ] || parent=$(pgrep -P "$parent")
+	local parents process argv
+	parents=$(<"$1/pid")
+	# Broker and standby, which has no workers.
+	[ ! -e "$1/plan" ] || parents=$(pgrep -d '|' -P "$parents")
 	for process in /proc/[0-9]*; do
 		mapfile -d '' -t argv <"$process/cmdline" || continue
 		[[ " ${argv[*]} " == *" --name ${2-*} "* ]] || [ "$#" = 1 ] || continue
-		[[ " ${argv[*]} " != *" --parent $parent "* ]] || echo "${process#/proc/}"
+		[[ ! " ${argv[*]} " =~ \ --parent\ ($parents)\  ]] || echo "${process#/proc/}"
 	done 2>/dev/null
 }
 
