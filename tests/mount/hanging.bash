@@ -112,6 +112,7 @@ test_the_end_of_the_broker_waits_for_no_file_system()
 
 test_so_many_processes_may_hang_and_no_more()
 {
+	undying
 	stuck_mount
 	head -c 4096 /dev/urandom >"$T/f"
 	echo 'x 32M' >control/alloc
@@ -177,6 +178,7 @@ test_a_process_of_files_has_no_memory_of_the_gpu()
 {
 	local process
 	needs_root 'a look into a process that is undumpable'
+	undying
 	echo 'x 32M' >control/alloc
 	echo 'h 32M kind=host' >control/alloc
 	head -c 4096 /dev/zero >"$T/f"
