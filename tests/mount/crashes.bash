@@ -4,7 +4,7 @@
 # A build with -Dcrash_points=true. Environment: GPUMEM_CRASHES=STRIDE takes each STRIDE-th
 # point in place of a few: 1 is all of them, an hour for each case. GPUMEM_CRASHES_FIRST, the
 # first of them, and GPUMEM_CRASHES_SEED are to repeat a run.
-export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_CRASHES:+900}0 + 120))}
+export GPUMEM_CASE_LIMIT=${GPUMEM_CASE_LIMIT:-$((${GPUMEM_CRASHES:+900}0 + 240))}
 . "${BASH_SOURCE%/*}/lib.bash"
 
 crashes()
