@@ -10,10 +10,10 @@ processes()
 	grep -q . "$1/cgroup.procs"
 }
 
-# descriptors_of PROCESS
+# descriptors_of PROCESS: without the spare ones of a keeper, which are its program.
 descriptors_of()
 {
-	ls "/proc/$1/fd" | wc -l
+	find "/proc/$1/fd" -type l ! -lname '*/gpumemd' | wc -l
 }
 
 # ---- until=exit ----
