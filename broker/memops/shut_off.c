@@ -54,21 +54,22 @@ static bool op_waits(const struct op *op)
 {
 	const struct work *work = &op->work;
 
-	if (!work->may_leave || work_has_begun(work) || op->takes_zeros)
+	if (op->refused || !work->may_leave || work_has_begun(work) || op->takes_zeros)
 		return false;
 	return work->n_before || (work->ended && work->n_ahead) ||
 	       (work->stream && work->stream->held == work);
 }
 
-static int guest_turn_away(struct op *op, const struct use *use, struct op **ready)
+static int guest_turn_away(struct op *op, const struct use *use, struct op **ready,
+			   uint64_t *pairs_left)
 {
 	struct stream *stream = op->work.stream;
 	struct refusal refusal;
 
 	(void)use_refuse(op, use, false, &refusal);
-	if (op_turn_away(op, ready, &refusal) < 0)
+	if (op_turn_away(op, ready, &refusal, pairs_left) < 0)
 		return -ENOMEM;
-	if (stream && stream->held == &op->work)
+	if (stream && stream->held == &op->work && op->work.detached)
 		stream->held = NULL;
 	return 0;
 }
@@ -144,21 +145,35 @@ void guests_end_before(const struct op *op, const struct worker *worker)
 	}
 }
 
+/* The uses of an op lie side by side. NULL: there is no use. */
+static const struct use *first_use_of_op(const struct allocation *allocation,
+					 const struct use *use)
+{
+	while (use && use != allocation->all_uses && use->prev_of_all->work == use->work)
+		use = use->prev_of_all;
+	return use;
+}
+
+/*
+ * From the newest on: an op with followers would leave its predecessors to all of them,
+ * and these would be turned away next.
+ */
 int guests_turn_away(struct allocation *allocation, struct op **ready)
 {
-	const struct use *use = allocation->all_uses, *next;
+	const struct use *oldest = allocation->all_uses;
+	const struct use *use = oldest ? oldest->prev_of_all : NULL, *before;
+	uint64_t pairs_left = OP_PAIRS_MOST;
 	int r = 0;
 
-	for (; r == 0 && use; use = next) {
+	for (; r == 0 && use; use = before) {
 		struct op *op = container_of(use->work, struct op, work);
 
-		/* The uses of an op lie side by side. */
-		for (next = use; next && next->work == use->work;)
-			next = next->next_of_all;
+		use = first_use_of_op(allocation, use);
+		before = use == oldest ? NULL : use->prev_of_all;
 		if (!use_is_shut_off(op, use))
 			continue;
 		if (op_waits(op))
-			r = guest_turn_away(op, use, ready);
+			r = guest_turn_away(op, use, ready, &pairs_left);
 		else if (op->class->pieces)
 			pieces_end(op);
 	}

@@ -29,8 +29,10 @@ void work_deinit(struct work *work)
 	if (work->uses != work->room)
 		free(work->uses);
 	free(work->followers);
+	free(work->predecessors);
 	work->uses = NULL;
 	work->followers = NULL;
+	work->predecessors = NULL;
 }
 
 void work_use(struct work *work, struct allocation *allocation, uint64_t offset,
@@ -91,20 +93,71 @@ static bool use_replaces(const struct use *later, const struct use *earlier)
 	       later->work->stream && later->work->stream == earlier->work->stream;
 }
 
-static int work_reserve(struct work *work)
+/* Makes room for one more item in a list. Returns: the list; NULL: no memory. */
+static void *list_reserve(void *items, size_t size, unsigned int n,
+			  unsigned int *capacity)
 {
-	unsigned int capacity;
-	struct follower *followers;
+	unsigned int larger = *capacity ? *capacity * 2 : 4;
 
-	if (work->n_followers < work->followers_capacity)
-		return 0;
-	capacity = work->followers_capacity ? work->followers_capacity * 2 : 4;
-	followers = realloc(work->followers, capacity * sizeof(*followers));
+	if (n < *capacity)
+		return items;
+	items = reallocarray(items, larger, size);
+	if (items)
+		*capacity = larger;
+	return items;
+}
+
+/* Makes room for a wait. Returns: 0; -ENOMEM. */
+static int wait_reserve(struct work *work, struct work *before)
+{
+	struct follower *followers =
+		list_reserve(before->followers, sizeof(*followers), before->n_followers,
+			     &before->followers_capacity);
+	struct predecessor *predecessors;
+
 	if (!followers)
 		return -ENOMEM;
-	work->followers = followers;
-	work->followers_capacity = capacity;
+	before->followers = followers;
+	predecessors = list_reserve(work->predecessors, sizeof(*predecessors),
+				    work->n_predecessors, &work->predecessors_capacity);
+	if (!predecessors)
+		return -ENOMEM;
+	work->predecessors = predecessors;
 	return 0;
+}
+
+static void wait_add(struct work *work, struct work *before, bool chained)
+{
+	before->followers[before->n_followers] = (struct follower){
+		.work = work,
+		.back = work->n_predecessors,
+		.chained = chained,
+	};
+	work->predecessors[work->n_predecessors++] = (struct predecessor){
+		.work = before,
+		.back = before->n_followers++,
+	};
+}
+
+/* The last of a list takes the place of the removed one. */
+static void predecessor_remove(struct work *work, unsigned int i)
+{
+	const struct predecessor *last = &work->predecessors[--work->n_predecessors];
+
+	if (i == work->n_predecessors)
+		return;
+	work->predecessors[i] = *last;
+	last->work->followers[last->back].back = i;
+}
+
+static void follower_remove(struct work *work, unsigned int i)
+{
+	const struct follower *last = &work->followers[--work->n_followers];
+
+	if (i == work->n_followers)
+		return;
+	work->followers[i] = *last;
+	last->work->predecessors[last->back].back = i;
 }
 
 /* Whether the GPU can keep the order of the two. */
@@ -144,13 +197,13 @@ static int work_wait_for(struct work *work, struct work *before)
 		return 0;
 	if (work->n_waits >= work->waits_most)
 		return -EBUSY;
-	r = work_reserve(before);
+	r = wait_reserve(work, before);
 	if (r < 0)
 		return r;
 	work->n_waits++;
 	work->held_by = holder_of_both(work->held_by, before->held_by);
 	chained = work_chains(work, before);
-	before->followers[before->n_followers++] = (struct follower){ work, chained };
+	wait_add(work, before, chained);
 	if (!chained) {
 		work->n_before++;
 		return 0;
@@ -162,12 +215,6 @@ static int work_wait_for(struct work *work, struct work *before)
 	else
 		work->n_before++;
 	return 0;
-}
-
-static void work_unwait(struct work *work, struct work *before)
-{
-	if (work_waits_for(work, before))
-		before->n_followers--;
 }
 
 /* Ordinary works drop the uses of works that they wait for from the list. */
@@ -220,19 +267,12 @@ static struct work *stream_next_before(const struct work *before)
 	return before->detached ? before->stream_before : NULL;
 }
 
-/* Undoes work_wait_for() for a work that could not be added. */
+/* Undoes work_wait_for() for a work that could not be added: the last to follow. */
 static void work_forget_waits(struct work *work)
 {
-	for (unsigned int i = 0; i < work->n_uses; i++) {
-		const struct use *use = &work->uses[i];
-
-		for (struct use *before = use_first_before(use); before;
-		     before = use_next_before(use, before))
-			work_unwait(work, before->work);
-	}
-	for (struct work *before = work->stream ? work->stream->last : NULL; before;
-	     before = stream_next_before(before))
-		work_unwait(work, before);
+	for (unsigned int i = 0; i < work->n_predecessors; i++)
+		work->predecessors[i].work->n_followers--;
+	work->n_predecessors = 0;
 	work->n_before = work->n_ahead = work->n_waits = 0;
 	work->n_after = work->n_after_due = 0;
 }
@@ -463,32 +503,17 @@ void order_done(struct work *work, struct work **ready)
 	}
 	if (work->stream)
 		work_leave_stream(work);
-	for (unsigned int i = 0; i < work->n_followers; i++)
+	for (unsigned int i = 0; i < work->n_followers; i++) {
+		predecessor_remove(work->followers[i].work, work->followers[i].back);
 		work_unfollow(work, &work->followers[i], ready);
+	}
+	assert(work->n_predecessors == 0);
 	free(work->followers);
 	work->followers = NULL;
 	work->n_followers = work->followers_capacity = 0;
 }
 
 /* ---- leaving ---- */
-
-/* Removes the work from the followers of an earlier work. */
-static void work_unfollow_early(struct work *work, struct work *before)
-{
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < before->n_followers; i++) {
-		const struct follower *follower = &before->followers[i];
-
-		if (follower->work != work) {
-			before->followers[n++] = *follower;
-			continue;
-		}
-		work->n_before -= !follower->chained || !before->sent;
-		work->n_ahead -= follower->chained;
-	}
-	before->n_followers = n;
-}
 
 /* The follower waits for the dropped use from now on, if the two conflict. */
 static int work_inherit(struct work *follower, struct use *dropped)
@@ -520,22 +545,23 @@ static int work_inherit_all(const struct work *work, struct use *dropped)
 	return r;
 }
 
-/* A follower and a dropped use are looked at in some 10 ns. */
 #define PAIRS_MOST 100000
 
 /*
  * Followers of the use's work wait for what the use dropped. Returns: 0; -EBUSY when that
  * takes more than so many pairs, -ENOMEM.
  */
-static int use_bequeath(struct use *use, uint64_t pairs_most)
+static int use_bequeath(struct use *use, uint64_t *pairs_left)
 {
 	const struct work *work = use->work;
 	unsigned int n_left = use->n_dropped;
+	uint64_t pairs = (uint64_t)n_left * work->n_followers;
 	int r = 0;
 
-	if ((uint64_t)n_left * work->n_followers > pairs_most)
+	if (pairs > *pairs_left)
 		return -EBUSY;
-	for (struct use *earlier = use; r == 0 && n_left;) {
+	*pairs_left -= pairs;
+	for (struct use *earlier = use; r == 0 && pairs && n_left;) {
 		earlier = earlier->prev_of_all;
 		if (earlier->dropped_by != use)
 			continue;
@@ -558,25 +584,20 @@ static void use_list_dropped(struct use *use)
 	}
 }
 
-/*
- * The work waits for nothing any more. Every predecessor has an earlier use of the same
- * memory, or is the one before on the stream.
- */
+/* The work waits for nothing any more. */
 static void work_forget_predecessors(struct work *work)
 {
-	for (unsigned int i = 0; i < work->n_uses; i++) {
-		const struct use *first = work->uses[i].allocation->all_uses;
-
+	for (unsigned int i = 0; i < work->n_uses; i++)
 		use_list_dropped(&work->uses[i]);
-		for (struct use *use = &work->uses[i];
-		     use != first && (work->n_before || work->n_ahead);) {
-			use = use->prev_of_all;
-			work_unfollow_early(work, use->work);
-		}
+	while (work->n_predecessors > 0) {
+		const struct predecessor *last =
+			&work->predecessors[--work->n_predecessors];
+		const struct follower *follower = &last->work->followers[last->back];
+
+		work->n_before -= !follower->chained || !last->work->sent;
+		work->n_ahead -= follower->chained;
+		follower_remove(last->work, last->back);
 	}
-	for (struct work *before = work->stream_before; before;
-	     before = stream_next_before(before))
-		work_unfollow_early(work, before);
 }
 
 static bool work_follows(const struct work *work, const struct work *before)
@@ -605,7 +626,7 @@ static int work_bequeath_stream(struct work *work)
 	return work_wait_for(after, before);
 }
 
-int order_detach(struct work *work)
+int order_detach(struct work *work, uint64_t *pairs_left)
 {
 	int r;
 
@@ -614,7 +635,7 @@ int order_detach(struct work *work)
 	for (unsigned int i = 0; i < work->n_followers; i++)
 		work->followers[i].work->waits_most = UINT_MAX;
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		r = use_bequeath(&work->uses[i], UINT64_MAX);
+		r = use_bequeath(&work->uses[i], pairs_left);
 		if (r < 0)
 			return r;
 	}
@@ -629,10 +650,12 @@ int order_detach(struct work *work)
 
 bool order_leave(struct work *work, struct work **ready)
 {
+	uint64_t pairs_left = PAIRS_MOST;
+
 	if (!work->may_leave || work->n_before == 0)
 		return false;
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		if (use_bequeath(&work->uses[i], PAIRS_MOST) < 0)
+		if (use_bequeath(&work->uses[i], &pairs_left) < 0)
 			return false;
 	}
 	work_forget_predecessors(work);

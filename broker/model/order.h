@@ -88,9 +88,16 @@ static inline uint64_t holder_of(uid_t uid)
 	return (uint64_t)uid + 1;
 }
 
+/* A wait is in two lists. */
 struct follower {
 	struct work *work;
-	bool chained; /* waits until the predecessor is sent, not until its end */
+	unsigned int back; /* its place in work->predecessors */
+	bool chained;	   /* waits until the predecessor is sent, not until its end */
+};
+
+struct predecessor {
+	struct work *work;
+	unsigned int back; /* its place in work->followers */
 };
 
 struct work {
@@ -122,6 +129,8 @@ struct work {
 				  work is being sent */
 	struct follower *followers; /* works that wait for this work */
 	unsigned int n_followers, followers_capacity;
+	struct predecessor *predecessors; /* works that this work waits for */
+	unsigned int n_predecessors, predecessors_capacity;
 	unsigned int n_waits;	 /* how often this work became a follower */
 	unsigned int waits_most; /* at most */
 
@@ -139,7 +148,7 @@ struct work {
 /* Makes room for n uses. Returns: 0; -ENOMEM. */
 int work_reserve_uses(struct work *work, unsigned int n);
 
-/* Frees uses and followers. */
+/* Frees uses, followers and predecessors. */
 void work_deinit(struct work *work);
 
 /*
@@ -176,10 +185,11 @@ bool order_leave(struct work *work, struct work **ready);
 /*
  * For a work with may_leave that has not begun, and never will: nothing is left to wait
  * for, so order_done() may follow at once, and its followers wait for its predecessors
- * where they conflict. Takes any time that this needs. Returns: 0; -ENOMEM, and the work
- * keeps its place.
+ * where they conflict. *pairs_left is how many pairs of a follower and a predecessor may
+ * still be looked at, some 10 ns each. Returns: 0; -EBUSY, -ENOMEM, and the work keeps
+ * its place.
  */
-int order_detach(struct work *work);
+int order_detach(struct work *work, uint64_t *pairs_left);
 
 /*
  * Whether `holds` is true of every work that a work, not added yet, would wait for

@@ -334,7 +334,7 @@ static enum begun op_begin(struct op *op)
 	enum begun begun;
 	int r;
 
-	if (op->work.ended)
+	if (op->work.ended || op->refused)
 		return OP_OVER;
 	r = op->worker ? worker_prepare(op->worker) : 0;
 	if (r < 0)
@@ -462,9 +462,11 @@ void op_slot_release(struct worker *worker, int slot)
  */
 static bool op_must_stay(struct op *op)
 {
+	uint64_t pairs_left = OP_PAIRS_MOST;
+
 	if (op->work.n_ahead && op->error && op->work.may_leave &&
 	    !work_has_begun(&op->work))
-		(void)order_detach(&op->work);
+		(void)order_detach(&op->work, &pairs_left);
 	if (!op->work.n_ahead)
 		return false;
 	op->work.ended = true;
@@ -486,12 +488,18 @@ bool op_leave(struct op *op, struct op **ready)
 	return true;
 }
 
-int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal)
+int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal,
+		 uint64_t *pairs_left)
 {
-	if (order_detach(&op->work) < 0)
-		return -ENOMEM;
+	int r = order_detach(&op->work, pairs_left);
+
+	if (r == -ENOMEM)
+		return r;
 	if (!op->work.ended)
 		(void)op_refuse(op, refusal->error, "%s", refusal->sentence);
+	op->refused = true;
+	if (r < 0)
+		return 0;
 	op->work.ended = true;
 	op_push_ready(ready, op);
 	return 0;

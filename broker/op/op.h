@@ -128,9 +128,9 @@ struct op_class {
 	const struct kernel_class *kernel;
 	enum move_cause moves; /* the bytes of the first use count as moved so */
 	bool held;	       /* ends when its payer wants */
-	bool brief;   /* an owner's worker does it at once, unless kernels run there */
-	bool pieces;  /* asks for piece after piece, of several workers, without a place in
-			 a chain */
+	bool brief;  /* an owner's worker does it at once, unless kernels run there */
+	bool pieces; /* asks for piece after piece, of several workers, without a place in
+			a chain */
 	bool on_lost; /* runs even if an allocation it uses is lost */
 	bool quiet;   /* a failure does not mark the stream as failed */
 };
@@ -197,6 +197,7 @@ struct op {
 	bool unawaited; /* its stream knows that nobody waits; registry.lock */
 	bool left;	/* the order, before it began; registry.lock */
 	bool shut_off;	/* ends before the next piece; registry.lock */
+	bool refused;	/* does not begin: has its error already; registry.lock */
 
 	bool takes_zeros;    /* zeroes, or writes over, the zeros that are owed */
 	uint64_t takes_from; /* where these begin */
@@ -328,12 +329,17 @@ bool op_leave_quietly(struct op *op);
  */
 bool op_leave(struct op *op, struct op **ready);
 
+/* Pairs for order_detach(), under one hold of registry.lock. */
+#define OP_PAIRS_MOST 1000000
+
 /*
  * Fails an op that has not begun and waits for others: it leaves the order at once, and
- * ends when op_start() is called without the lock; an earlier error stays. Under
- * registry.lock. Returns: 0; -ENOMEM, and nothing has happened.
+ * ends when op_start() is called without the lock; an earlier error stays. Where that
+ * takes more than *pairs_left, as in order_detach(), the op ends when its turn comes.
+ * Under registry.lock. Returns: 0; -ENOMEM, and nothing has happened.
  */
-int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal);
+int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal,
+		 uint64_t *pairs_left);
 
 /*
  * Ends the op. error is 0 or a positive errno; op->sentence is set already, if there is a

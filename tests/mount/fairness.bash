@@ -943,6 +943,66 @@ test_launches_that_read_500_allocations()
 	bob_reads_as_before "$alone" 500
 }
 
+# Under the lock that every request takes, each of the guest's operations was looked for
+# among the followers of all before it: one look of bob took 12 s.
+test_a_chmod_turns_away_four_thousand_operations()
+{
+	needs_kernels
+	bob_is_ready
+	by $mallory run 'echo "hers 4M mode=666" >control/alloc'
+	py $mallory $bob 2001 "$GPUMEM_KERNELS/saxpy.ptx" <<-'EOF' >"$T/worst"
+		owner, reader, guest = (int(argument) for argument in sys.argv[1:4])
+		def as_user(uid, work):
+		    pid = os.fork()
+		    if not pid:
+		        become(uid)
+		        libc.prctl(1, signal.SIGKILL)
+		        work()
+		        os._exit(0)
+		    return pid
+		def lines(verb, made):
+		    fd, text = control(verb), "".join(made).encode()
+		    while text:
+		        text = text[os.write(fd, text):]
+		def hold():
+		    lease = os.open("allocations/hers/lease", os.O_RDWR)
+		    os.read(lease, 4096)
+		    os.write(lease, b"hold w\n")
+		    os.write(told, b"h")
+		    signal.pause()
+		def queue():
+		    os.mkdir("modules/guests")
+		    with open("modules/guests/image", "wb") as image:
+		        image.write(open(sys.argv[4], "rb").read())
+		    for i in range(2001):
+		        os.mkdir(f"streams/s{i}")
+		    launch = "guests saxpy grid=1 block=1 wait=0 stream=s{} i32:0 f32:0 {}hers {}hers\n"
+		    lines("launch", [launch.format(i, "in:", "in:") for i in range(2000)])
+		    lines("launch", [launch.format(2000, "", "")])
+		    lines("fill", [f"hers u8:1 offset={8 * i} length=1 wait=0\n" for i in range(2000)])
+		def worst_look():
+		    fd, worst, end = os.open("status", os.O_RDONLY), 0, time.monotonic() + 4
+		    while time.monotonic() < end:
+		        begin = time.monotonic()
+		        os.stat("allocations/bobs")
+		        os.pread(fd, 4096, 0)
+		        worst = max(worst, time.monotonic() - begin)
+		        time.sleep(0.005)
+		    print(int(worst * 1000), flush=True)
+		hear, told = os.pipe()
+		holder = as_user(owner, hold)
+		os.read(hear, 1)
+		assert os.waitpid(as_user(guest, queue), 0)[1] == 0
+		looks = as_user(reader, worst_look)
+		time.sleep(1)
+		os.waitpid(as_user(owner, lambda: os.chmod("allocations/hers", 0o600)), 0)
+		os.waitpid(looks, 0)
+		os.kill(holder, signal.SIGKILL)
+		os.waitpid(holder, 0)
+	EOF
+	[ "$(<"$T/worst")" -lt 2000 ] || fail "a look takes $(<"$T/worst") ms"
+}
+
 # mallory_rewrites: four processes, each with a number i; each repeats write(), which the
 # program on stdin defines, as long as there is modules/go, and prints after the first.
 mallory_rewrites()

@@ -189,13 +189,15 @@ Test(order_leave, works_on_a_stream_are_detached_one_after_the_other)
 	const struct use y_write = { .allocation = &y, .length = 8, .write = true };
 	struct work *begun = kernel(&s), *first, *second, *behind;
 
+	uint64_t pairs_left = UINT64_MAX;
+
 	cr_assert(eq(uint, send_work(begun, 1), 0));
 	first = add((struct work){ .stream = &s, .may_leave = true }, y_write);
 	second = add((struct work){ .stream = &s, .may_leave = true, .chain = &x },
 		     y_write);
 	behind = add((struct work){ .stream = &s }, (struct use){ 0 });
-	cr_assert(eq(int, order_detach(first), 0));
-	cr_assert(eq(int, order_detach(second), 0));
+	cr_assert(eq(int, order_detach(first, &pairs_left), 0));
+	cr_assert(eq(int, order_detach(second, &pairs_left), 0));
 	cr_assert(eq(uint, finish(first) + finish(second), 0));
 	cr_assert(eq(uint, behind->n_before, 1));
 	cr_assert(eq(uint, finish(begun), 1));
@@ -243,5 +245,34 @@ Test(order_leave, what_would_wait_for_too_many_changes_nothing)
 	cr_assert(eq(uint, whole->n_before, 3));
 	cr_assert(eq(uint, finish(parts[0]) + finish(parts[1]) + finish(parts[2]), 1));
 	cr_assert(eq(uint, finish(whole), 0));
+	expect_empty();
+}
+
+/* Each follower would wait for each read that the write has dropped. */
+Test(order_leave, a_work_with_too_many_pairs_stays)
+{
+	struct work *begun = kernel(&s), *reads[10], *write, *behind[10];
+	uint64_t pairs_left = 99;
+
+	for (int i = 0; i < 10; i++)
+		reads[i] = add((struct work){ 0 }, x_read);
+	write = add((struct work){ .may_leave = true },
+		    (struct use){ .allocation = &x, .length = 8, .write = true });
+	for (int i = 0; i < 10; i++)
+		behind[i] = add((struct work){ 0 }, x_read);
+	cr_assert(eq(uint, write->n_before, 11));
+	cr_assert(eq(int, order_detach(write, &pairs_left), -EBUSY));
+	cr_assert(eq(uint, write->n_before, 11));
+	pairs_left = 1000;
+	cr_assert(eq(int, order_detach(write, &pairs_left), 0));
+	cr_assert(eq(u64, pairs_left, 890));
+	for (int i = 0; i < 10; i++)
+		cr_assert(eq(uint, behind[i]->n_before, 2));
+	finish(write);
+	finish(begun);
+	for (int i = 0; i < 10; i++) {
+		finish(reads[i]);
+		finish(behind[i]);
+	}
 	expect_empty();
 }
