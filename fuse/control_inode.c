@@ -2,10 +2,10 @@
 #include "control_inode.h"
 
 #include "base/def.h"
+#include "base/hash.h"
 #include "node.h"
 
 #include <errno.h>
-#include <uthash.h>
 
 /* A user with control inodes. */
 struct looker {

@@ -6,10 +6,9 @@
 #pragma once
 
 #include "base/handle_table.h"
+#include "base/hash.h"
 #include "node.h"
 #include "request.h"
-
-#include <uthash.h>
 
 struct file;
 

@@ -12,12 +12,12 @@
  */
 #include "api/upload.h"
 #include "base/def.h"
+#include "base/hash.h"
 #include "file.h"
 #include "view.h"
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <uthash.h>
 
 struct upload_file {
 	struct file file;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/def.h"
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "base/user_socket.h"
 
 #include <errno.h>
@@ -25,7 +26,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
-#include <uthash.h>
 
 #define USERS_MAX	1024
 #define THREADS_MAX	(2 * USERS_MAX) /* with those that end, or wait in a close */

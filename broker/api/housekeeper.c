@@ -2,10 +2,10 @@
 #include "api/housekeeper.h"
 
 #include <errno.h>
-#include <uthash.h>
 
 #include "api/owner_drop.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "keep/keep.h"
 #include "memops/no_memory.h"
 #include "memory/kept.h"

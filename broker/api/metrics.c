@@ -6,11 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "api/line_times.h"
 #include "api/verb_table.h"
 #include "base/completion.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/user_names.h"
 #include "cuda/driver.h"

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "api/broker.h"
 #include "api/folders.h"
@@ -16,6 +15,7 @@
 #include "api/object_stat.h"
 #include "base/clock.h"
 #include "base/handle_table.h"
+#include "base/hash.h"
 #include "base/number.h"
 #include "base/refusal.h"
 #include "control/line.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/owner_drop.h"
 
-#include <uthash.h>
-
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/user_names.h"
 #include "memops/release.h"
 #include "memory/block.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/broker.h"
 
-#include <uthash.h>
-
 #include "base/def.h"
+#include "base/hash.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "process/broker.h"

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #define ENTRY_SIZE 16384 /* of the user database */
 #define KEPT_MS	   60000 /* a name shown later than this is looked up anew */

@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-#include <uthash.h>
-
 #include <gpumem/wire.h>
+
+#include "base/hash.h"
 
 /*
  * A request. Embedded in the caller's struct, which belongs to the caller again once done

@@ -4,13 +4,13 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/hash.h"
 #include "channel/request.h"
 #include "protocol/wire.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #define RETRY_MS 5 /* after a send failed because the kernel had no memory */

@@ -5,8 +5,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "keep/message.h"
 
 /*

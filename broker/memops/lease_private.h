@@ -2,10 +2,9 @@
 /* A lease, for the lease*.c files alone. */
 #pragma once
 
-#include <uthash.h>
-
 #include <gpumem/lease.h>
 
+#include "base/hash.h"
 #include "base/process.h"
 
 struct caller;

@@ -9,11 +9,11 @@
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/cgroup.h"
 #include "base/crash.h"
+#include "base/hash.h"
 #include "base/process.h"
 #include "base/refusal.h"
 #include "base/text.h"

@@ -11,11 +11,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/hash.h"
 
 #define N_EVENTS 64
 /*

@@ -18,8 +18,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "model/folder.h"
 
 struct image;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/def.h"
+#include "base/hash.h"
 #include "model/folder.h"
 
 #define CHAINS_MIN   8u

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include <uthash.h>
+#include "base/hash.h"
 
 struct allocation;
 struct origin_record;

@@ -9,8 +9,7 @@
 
 #include <sys/types.h>
 
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "model/allocation.h"
 #include "model/device.h"
 #include "model/shares.h"

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <uthash.h>
+#include "base/hash.h"
 
 struct caller;
 struct owner;

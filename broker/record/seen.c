@@ -6,9 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <uthash.h>
-
 #include "base/def.h"
+#include "base/hash.h"
 #include "record/layout.h"
 
 /* The number of an open file has its slot in the low half. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/name_table.h"
+#include "base/hash.h"
 #include "model/folder.h"
 #include "model/module.h"
 #include "model/owner.h"
@@ -162,4 +163,38 @@ Test(name_table, names_without_memory_are_refused_whole)
 	cr_assert(eq(str, module_name(module).text, "m"));
 	module_free(&registry, module);
 	registry_deinit(&registry);
+}
+
+/* Names of one value of uthash's own hash, which anybody can find. */
+Test(name_table, names_of_one_known_hash_have_many_chains)
+{
+	static struct entry *all[512];
+	struct name_table table = { 0 };
+	uint32_t longest = 0;
+
+	for (uint32_t i = 0, n = 0; n < 512; i++) {
+		unsigned int known;
+		char name[16];
+
+		snprintf(name, sizeof(name), "n%u", i);
+		HASH_JEN(name, strlen(name), known);
+		if (known % 1024)
+			continue;
+		all[n] = entry_of(name);
+		cr_assert(eq(int, name_table_reserve(&table, 1), 0));
+		name_table_add(&table, all[n++]);
+	}
+	for (uint32_t i = 0; i < table.n_chains; i++) {
+		uint32_t length = 0;
+
+		for (struct entry *entry = table.chains[i]; entry; entry = entry->next)
+			length++;
+		longest = length > longest ? length : longest;
+	}
+	cr_assert(lt(u32, longest, 32));
+	for (int i = 0; i < 512; i++) {
+		name_table_remove(&table, all[i]);
+		entry_free(all[i]);
+	}
+	name_table_deinit(&table);
 }
