@@ -22,6 +22,9 @@
 #include "model/shares.h"
 #include "process/broker.h"
 
+/* A text of `tensors` of this size is checked within some 40 ms. */
+#define CHECKED_SOON ((uint64_t)1 << 20)
+
 struct upload {
 	struct broker *broker;
 	const struct upload_class *class;
@@ -334,6 +337,7 @@ static int closing_new(struct closing **ret_closing, struct upload *upload, pid_
 	};
 	closing->written.caller.pid = pid;
 	closing->task.run = closing_run;
+	closing->task.is_long = upload->draft.size > CHECKED_SOON;
 	if (draft_is_whole(&upload->draft))
 		r = draft_seal(&upload->draft, &closing->written.fd);
 	if (r < 0) {

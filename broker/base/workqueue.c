@@ -2,54 +2,67 @@
 #include "base/workqueue.h"
 
 #include <errno.h>
-#include <utlist.h>
 
-/*
- * Finds a free place for a task; NULL when there is none, or the task's owner has its
- * share of threads.
- */
-static const struct task **workqueue_find_place(struct workqueue *workqueue,
-						uint64_t whose)
+/* The place of a thread that runs nothing; NULL: there is none for such a task. */
+static const struct task **workqueue_find_place(struct workqueue *workqueue, bool is_long)
 {
 	const struct task **place = NULL;
-	unsigned int n = 0;
+	unsigned int n_long = 0;
 
 	for (unsigned int i = 0; i < WORKQUEUE_THREADS; i++) {
 		if (!workqueue->running[i])
 			place = &workqueue->running[i];
 		else
-			n += workqueue->running[i]->whose == whose;
+			n_long += workqueue->running[i]->is_long;
 	}
-	return n < WORKQUEUE_SHARE ? place : NULL;
+	return is_long && n_long >= WORKQUEUE_LONG ? NULL : place;
 }
 
-/* Takes the next task. Later tasks of the same owner go to the end of the turn. */
+/* Whether the owner has threads left of the share. */
+static bool workqueue_may_run(void *userdata, uint64_t whose)
+{
+	const struct workqueue *workqueue = userdata;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < WORKQUEUE_THREADS; i++)
+		n += workqueue->running[i] && workqueue->running[i]->turn.whose == whose;
+	return n < WORKQUEUE_SHARE;
+}
+
+static struct task *workqueue_take_of(struct workqueue *workqueue, bool is_long,
+				      const struct task ***ret_place)
+{
+	struct turn *turn;
+
+	*ret_place = workqueue_find_place(workqueue, is_long);
+	if (!*ret_place)
+		return NULL;
+	turn = turns_take(&workqueue->waiting[is_long], workqueue_may_run, workqueue);
+	return turn ? container_of(turn, struct task, turn) : NULL;
+}
+
+/* Short tasks and long ones alternate. */
 static struct task *workqueue_take(struct workqueue *workqueue,
 				   const struct task ***ret_place)
 {
-	struct task *task, *behind;
+	bool is_long = workqueue->long_is_next;
+	struct task *task = workqueue_take_of(workqueue, is_long, ret_place);
 
-	DL_FOREACH (workqueue->firsts, task) {
-		*ret_place = workqueue_find_place(workqueue, task->whose);
-		if (*ret_place)
-			break;
-	}
 	if (!task)
-		return NULL;
-	DL_DELETE(workqueue->firsts, task);
-	behind = task->behind;
-	if (behind) {
-		behind->last_behind = task->last_behind;
-		DL_APPEND(workqueue->firsts, behind);
-	}
+		task = workqueue_take_of(workqueue, !is_long, ret_place);
+	if (task)
+		workqueue->long_is_next = !task->is_long;
 	return task;
 }
 
-/* The place holds a copy of the owner, because the task frees itself. */
+/* The place holds a copy, because the task frees itself. */
 static void workqueue_run(struct workqueue *workqueue, struct task *task,
 			  const struct task **place)
 {
-	const struct task note = { .whose = task->whose };
+	const struct task note = {
+		.is_long = task->is_long,
+		.turn.whose = task->turn.whose,
+	};
 
 	*place = &note;
 	pthread_mutex_unlock(&workqueue->lock);
@@ -71,7 +84,8 @@ static void *workqueue_main(void *userdata)
 		task = workqueue_take(workqueue, &place);
 		if (task)
 			workqueue_run(workqueue, task, place);
-		else if (workqueue->stop && !workqueue->firsts)
+		else if (workqueue->stop && !workqueue->waiting[0].n &&
+			 !workqueue->waiting[1].n)
 			break;
 		else
 			pthread_cond_wait(&workqueue->wake, &workqueue->lock);
@@ -109,22 +123,8 @@ void workqueue_deinit(struct workqueue *workqueue)
 
 void workqueue_add(struct workqueue *workqueue, uint64_t whose, struct task *task)
 {
-	struct task *first;
-
-	task->whose = whose;
-	task->behind = NULL;
-	task->last_behind = task;
 	pthread_mutex_lock(&workqueue->lock);
-	DL_FOREACH (workqueue->firsts, first) {
-		if (first->whose == whose)
-			break;
-	}
-	if (first) {
-		first->last_behind->behind = task;
-		first->last_behind = task;
-	} else {
-		DL_APPEND(workqueue->firsts, task);
-	}
+	turns_add(&workqueue->waiting[task->is_long], whose, &task->turn);
 	pthread_cond_signal(&workqueue->wake);
 	pthread_mutex_unlock(&workqueue->lock);
 }

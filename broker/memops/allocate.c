@@ -336,6 +336,7 @@ static void make_durable(struct alloc_request *alloc)
 
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	alloc->task.run = make_memory;
+	alloc->task.is_long = allocation->size > WORKQUEUE_LONG_BYTES;
 	if (alloc_request_is_cell(alloc))
 		r = alloc_request_pool(alloc) ? alloc_request_cell(alloc) : -ENOMEM;
 	if (r != -EAGAIN) {

@@ -72,3 +72,24 @@ Test(workqueue, end_finishes_what_there_is_to_do)
 		n++;
 	cr_assert(eq(int, n, N));
 }
+
+Test(workqueue, long_tasks_of_many_do_not_hold_up_short_ones)
+{
+	struct task slow[N] = { 0 }, quick[N] = { 0 };
+
+	for (int i = 0; i < N; i++) {
+		slow[i] = (struct task){ .run = stay, .is_long = true };
+		workqueue_add(&workqueue, (uint64_t)i, &slow[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		quick[i].run = tell;
+		workqueue_add(&workqueue, (uint64_t)i % 3, &quick[i]);
+	}
+	for (int i = 0; i < N; i++)
+		sem_wait(&done);
+	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), WORKQUEUE_LONG));
+	for (int i = 0; i < N; i++)
+		sem_post(&go);
+	workqueue_deinit(&workqueue);
+	cr_assert(eq(uint, n_most, WORKQUEUE_LONG));
+}
