@@ -207,7 +207,7 @@ void file_events_open(struct view *view, fuse_req_t req, const struct node *node
 	}
 	pipe->caller = caller;
 	pthread_mutex_init(&pipe->lock, NULL);
-	waker_init(&pipe->waker, &view->wakers, serve_all);
+	waker_init(&pipe->waker, &view->wakers, caller.uid, serve_all);
 	pipe->reader = event_reader_new(view->broker, waker_wake, &pipe->waker);
 	if (!pipe->reader) {
 		file_free(&pipe->file, req);

@@ -238,7 +238,8 @@ static void lease_file_init(struct lease_file *lease, uint64_t unique)
 {
 	lease->unique = unique;
 	pthread_mutex_init(&lease->lock, NULL);
-	waker_init(&lease->waker, &lease->file.view->wakers, lease_serve);
+	waker_init(&lease->waker, &lease->file.view->wakers, lease->file.opener->uid,
+		   lease_serve);
 }
 
 /* A lease that an earlier broker opened for this request, and died before its answer. */

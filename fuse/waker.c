@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "waker.h"
 
-#include <utlist.h>
+#include "base/def.h"
 
-void waker_init(struct waker *waker, struct wakers *wakers,
+void waker_init(struct waker *waker, struct wakers *wakers, uid_t opener,
 		void (*serve)(struct waker *waker))
 {
-	*waker = (struct waker){ .wakers = wakers, .serve = serve };
+	*waker = (struct waker){ .wakers = wakers, .opener = opener, .serve = serve };
 }
 
 void waker_wake(void *userdata)
@@ -17,7 +17,7 @@ void waker_wake(void *userdata)
 	pthread_mutex_lock(&wakers->lock);
 	if (!waker->woken && !waker->closing) {
 		waker->woken = true;
-		LL_PREPEND(wakers->woken, waker);
+		turns_add(&wakers->woken, waker->opener, &waker->turn);
 		pthread_cond_broadcast(&wakers->changed);
 	}
 	pthread_mutex_unlock(&wakers->lock);
@@ -27,15 +27,16 @@ static void *run(void *data)
 {
 	struct wakers *wakers = data;
 	struct waker *waker;
+	struct turn *turn;
 
 	pthread_mutex_lock(&wakers->lock);
 	while (!wakers->ending) {
-		waker = wakers->woken;
-		if (!waker) {
+		turn = turns_take(&wakers->woken, NULL, NULL);
+		if (!turn) {
 			pthread_cond_wait(&wakers->changed, &wakers->lock);
 			continue;
 		}
-		LL_DELETE(wakers->woken, waker);
+		waker = container_of(turn, struct waker, turn);
 		wakers->served = waker;
 		waker->woken = false;
 		pthread_mutex_unlock(&wakers->lock);
@@ -55,7 +56,7 @@ void waker_leave(struct waker *waker)
 	pthread_mutex_lock(&wakers->lock);
 	waker->closing = true;
 	if (waker->woken)
-		LL_DELETE(wakers->woken, waker);
+		turns_remove(&wakers->woken, &waker->turn);
 	while (wakers->served == waker)
 		pthread_cond_wait(&wakers->changed, &wakers->lock);
 	pthread_mutex_unlock(&wakers->lock);
