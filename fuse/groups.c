@@ -2,6 +2,7 @@
 #include "groups.h"
 
 #include "base/def.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,24 +96,55 @@ int groups_read(pid_t tid, gid_t **ret_groups)
 
 /* ---- users ---- */
 
-static uint64_t known_of(const struct groups_seen *seen, uid_t uid)
-{
-	return __atomic_load_n(&seen->users[uid % GROUPS_USERS], __ATOMIC_RELAXED);
-}
-
 static bool is_user(uint64_t known, uid_t uid)
 {
 	return known >> 1 == (uint64_t)uid + 1;
 }
 
+static struct groups_set *set_of(struct groups_seen *seen, uid_t uid)
+{
+	return &seen->sets[hash_of(&uid, sizeof(uid)) % GROUPS_SETS];
+}
+
+/* 0: the user is unknown. */
+static uint64_t known_of(const struct groups_seen *seen, uid_t uid)
+{
+	const struct groups_set *set = set_of((struct groups_seen *)seen, uid);
+
+	for (unsigned int i = 0; i < GROUPS_PLACES; i++) {
+		uint64_t known = __atomic_load_n(&set->users[i], __ATOMIC_RELAXED);
+
+		if (is_user(known, uid))
+			return known;
+	}
+	return 0;
+}
+
+/* The place of the user, else a free one, else that of the user who came first. */
+static uint64_t *place_of(struct groups_set *set, uid_t uid)
+{
+	uint64_t *free_place = NULL;
+
+	for (unsigned int i = 0; i < GROUPS_PLACES; i++) {
+		uint64_t known = __atomic_load_n(&set->users[i], __ATOMIC_RELAXED);
+
+		if (is_user(known, uid))
+			return &set->users[i];
+		if (!known && !free_place)
+			free_place = &set->users[i];
+	}
+	if (free_place)
+		return free_place;
+	return &set->users[__atomic_fetch_add(&set->n_replaced, 1, __ATOMIC_RELAXED) %
+			   GROUPS_PLACES];
+}
+
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
 {
-	uint64_t last = known_of(seen, uid);
 	uint64_t known = ((uint64_t)uid + 1) << 1 | (n > FEW ? SEEN_MANY : 0);
 
-	if (is_user(last, uid))
-		known |= last & SEEN_MANY;
-	__atomic_store_n(&seen->users[uid % GROUPS_USERS], known, __ATOMIC_RELAXED);
+	known |= known_of(seen, uid) & SEEN_MANY;
+	__atomic_store_n(place_of(set_of(seen, uid), uid), known, __ATOMIC_RELAXED);
 }
 
 void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
@@ -127,9 +159,7 @@ void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
 
 bool groups_are_many(const struct groups_seen *seen, uid_t uid)
 {
-	uint64_t known = known_of(seen, uid);
-
-	return is_user(known, uid) && known & SEEN_MANY;
+	return known_of(seen, uid) & SEEN_MANY;
 }
 
 bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request)
@@ -140,8 +170,7 @@ bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *requ
 	if ((header->opcode != FUSE_OPEN && header->opcode != FUSE_SETATTR) ||
 	    header->uid == 0)
 		return false;
-	return !is_user(known_of(seen, header->uid), header->uid) ||
-	       groups_are_many(seen, header->uid);
+	return !known_of(seen, header->uid) || groups_are_many(seen, header->uid);
 }
 
 void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
@@ -150,7 +179,7 @@ void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
 	_cleanup_free_ gid_t *groups = NULL;
 	int n;
 
-	if (is_user(known_of(seen, header->uid), header->uid))
+	if (known_of(seen, header->uid))
 		return;
 	n = groups_read((pid_t)header->pid, &groups);
 	if (n >= 0)

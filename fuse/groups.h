@@ -14,14 +14,21 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
-#define GROUPS_USERS 4096
+#define GROUPS_SETS   4096
+#define GROUPS_PLACES 4
+
+struct groups_set {
+	uint64_t users[GROUPS_PLACES]; /* uid + 1, and whether there were many; atomic */
+	uint32_t n_replaced;	       /* atomic */
+};
 
 /*
- * A cache of users. Two users may share a place: the later one counts. A user who had many
- * groups once stays one with many: another process of the user may have few.
+ * A cache of users. A user's set is drawn by a keyed hash, so nobody can choose whom to
+ * replace. A user who had many groups once stays one with many: another process of the
+ * user may have few.
  */
 struct groups_seen {
-	uint64_t users[GROUPS_USERS]; /* uid + 1, and whether there were many; atomic */
+	struct groups_set sets[GROUPS_SETS];
 };
 
 /*
@@ -32,7 +39,8 @@ int groups_read(pid_t tid, gid_t **ret_groups);
 
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n);
 
-/* Notes a user whose thread has this text of /proc/TID/status, if it names many groups. */
+/* Notes a user whose thread has this text of /proc/TID/status, if it names many groups.
+ */
 void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status);
 
 /* Whether the user is known to have many groups. */

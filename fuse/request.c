@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/def.h"
+#include "base/hash.h"
 #include "groups.h"
 #include "signal_pending.h"
 #include "transport.h"
@@ -27,8 +28,10 @@
 #include <errno.h>
 #include <utlist.h>
 
-#define LOOK_MS	  100
-#define ENDING_MS 5000
+#define LOOK_MS	      100
+#define ENDING_MS     5000
+
+#define WATCHED_USERS 4096
 
 /* A read may be made again by another broker. */
 static unsigned int request_changes(const struct request *request)
@@ -123,20 +126,30 @@ static void look_at(struct requests *requests, struct request *request)
 	request_unref(request);
 }
 
+/* Where the user's last round is noted. Two users with one place have two in the next
+ * round. */
+static unsigned int *last_round(const struct watcher *watcher,
+				const struct request *request)
+{
+	unsigned int key[] = { uid_of(request), watcher->round };
+
+	return &watcher->turns[hash_of(key, sizeof(key)) % WATCHED_USERS];
+}
+
 /* Whether the user of the request has had a look in this round. */
 static bool had_turn(const struct watcher *watcher, const struct request *request)
 {
 	return watcher->turns && !watcher->requests->ending &&
-	       watcher->turns[uid_of(request) % GROUPS_USERS] == watcher->round;
+	       *last_round(watcher, request) == watcher->round;
 }
 
-/* The next request to look at in this round; NULL: there is none. Those that were looked at
- * are last. */
+/* The next request to look at in this round; NULL: there is none. Those that were looked
+ * at are last. */
 static struct request *next_wanted(const struct watcher *watcher)
 {
 	struct request *request;
 
-	DL_FOREACH(watcher->wanted, request) {
+	DL_FOREACH (watcher->wanted, request) {
 		if (request->round != watcher->round && !request->cancelled &&
 		    !had_turn(watcher, request))
 			return request;
@@ -161,7 +174,7 @@ static void look(struct watcher *watcher)
 		request->round = watcher->round;
 		DL_APPEND(watcher->wanted, request);
 		if (watcher->turns)
-			watcher->turns[uid_of(request) % GROUPS_USERS] = watcher->round;
+			*last_round(watcher, request) = watcher->round;
 		look_at(requests, request);
 	}
 }
@@ -232,11 +245,10 @@ int requests_init(struct requests *requests, struct groups_seen *groups)
 {
 	int r;
 
-	*requests = (struct requests){ .groups = groups,
-				       .lock = PTHREAD_MUTEX_INITIALIZER };
+	*requests =
+		(struct requests){ .groups = groups, .lock = PTHREAD_MUTEX_INITIALIZER };
 	pthread_cond_init(&requests->idle, NULL);
-	requests->patient.turns =
-		calloc(GROUPS_USERS, sizeof(*requests->patient.turns));
+	requests->patient.turns = calloc(WATCHED_USERS, sizeof(*requests->patient.turns));
 	r = requests->patient.turns ? watcher_init(&requests->quick, requests) : -ENOMEM;
 	if (r == 0) {
 		r = watcher_init(&requests->patient, requests);
@@ -273,8 +285,7 @@ static void disarm(struct request *request)
 
 	fuse_req_interrupt_func(request->req, NULL, NULL);
 	pthread_mutex_lock(&requests->lock);
-	while (request->busy &&
-	       !pthread_equal(pthread_self(), request->watcher->thread))
+	while (request->busy && !pthread_equal(pthread_self(), request->watcher->thread))
 		pthread_cond_wait(&requests->idle, &requests->lock);
 	if (request->watcher)
 		DL_DELETE(request->watcher->wanted, request);

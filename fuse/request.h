@@ -64,7 +64,7 @@ struct watcher {
 	pthread_cond_t changed;	   /* a request is wanted, or the watcher is to end */
 	struct request *wanted;	   /* requests.lock, as those below */
 	unsigned int round;
-	/* By uid % GROUPS_USERS, the round of the user's last look; NULL: users take no turns. */
+	/* By a hash of the user, the round of the last look; NULL: users take no turns. */
 	unsigned int *turns;
 };
 

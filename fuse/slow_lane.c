@@ -3,47 +3,38 @@
 
 #include "repeated.h"
 
+#include "base/def.h"
+
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 struct slow_request {
-	struct slow_request *prev, *next;
+	struct turn turn;
 	size_t size;
-	uid_t uid;
 	_Alignas(uint64_t) uint8_t bytes[];
 };
 
-static bool may_repeat(const struct slow_request *request)
+static struct slow_request *take_of(struct turns *turns)
 {
-	const struct fuse_in_header *header = (const void *)request->bytes;
+	struct turn *turn = turns_take(turns, NULL, NULL);
 
-	return request_may_repeat(header->opcode);
+	return turn ? container_of(turn, struct slow_request, turn) : NULL;
 }
 
-/*
- * The first request of another user than the last one; else the first of all. NULL: none
- * is served now.
- */
+/* The two queues alternate. NULL: none is served now. */
 static struct slow_request *take_next_locked(struct slow_lane *lane)
 {
-	struct slow_request *request, *next = NULL;
+	struct slow_request *request = NULL;
 
-	DL_FOREACH (lane->waiting, request) {
-		if (lane->held && may_repeat(request))
-			continue;
-		next = next ? next : request;
-		if (request->uid == lane->last)
-			continue;
-		next = request;
-		break;
-	}
-	if (next) {
-		DL_DELETE(lane->waiting, next);
-		lane->last = next->uid;
-	}
-	return next;
+	lane->repeatable_is_next = !lane->repeatable_is_next && !lane->held;
+	if (lane->repeatable_is_next)
+		request = take_of(&lane->repeatable);
+	if (!request)
+		request = take_of(&lane->once);
+	if (!request && !lane->held)
+		request = take_of(&lane->repeatable);
+	return request;
 }
 
 static void *run(void *data)
@@ -82,14 +73,15 @@ int slow_lane_init(struct slow_lane *lane,
 
 void slow_lane_deinit(struct slow_lane *lane)
 {
-	struct slow_request *request, *next;
+	struct slow_request *request;
 
 	pthread_mutex_lock(&lane->lock);
 	lane->ending = true;
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->thread, NULL);
-	DL_FOREACH_SAFE (lane->waiting, request, next)
+	lane->held = false;
+	while ((request = take_next_locked(lane)))
 		free(request);
 	pthread_cond_destroy(&lane->changed);
 	pthread_mutex_destroy(&lane->lock);
@@ -103,10 +95,10 @@ bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
 	if (!copy)
 		return false;
 	copy->size = request->size;
-	copy->uid = header->uid;
 	memcpy(copy->bytes, request->mem, request->size);
 	pthread_mutex_lock(&lane->lock);
-	DL_APPEND(lane->waiting, copy);
+	turns_add(request_may_repeat(header->opcode) ? &lane->repeatable : &lane->once,
+		  header->uid, &copy->turn);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	return true;
@@ -122,13 +114,10 @@ void slow_lane_hold(struct slow_lane *lane, bool held)
 
 unsigned int slow_lane_n_left(struct slow_lane *lane)
 {
-	const struct slow_request *request;
 	unsigned int n;
 
 	pthread_mutex_lock(&lane->lock);
-	n = lane->serving;
-	DL_FOREACH (lane->waiting, request)
-		n += !lane->held || !may_repeat(request);
+	n = lane->serving + lane->once.n + (lane->held ? 0 : lane->repeatable.n);
 	pthread_mutex_unlock(&lane->lock);
 	return n;
 }

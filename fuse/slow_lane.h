@@ -7,12 +7,11 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
-struct slow_request;
+#include "base/turns.h"
 
 struct slow_lane {
 	void (*serve)(void *userdata, const struct fuse_buf *request);
@@ -20,8 +19,9 @@ struct slow_lane {
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
-	struct slow_request *waiting;
-	uid_t last;   /* served */
+	struct turns once;	 /* requests that the next broker can't do again */
+	struct turns repeatable; /* all others */
+	bool repeatable_is_next;
 	bool serving; /* a request */
 	bool held;
 	bool ending;
