@@ -8,6 +8,7 @@
  * program of root writes to whatever file it got as its output.
  */
 #include "base/def.h"
+#include "base/shared_text.h"
 #include "file.h"
 #include "readme.h"
 #include "view.h"
@@ -26,8 +27,7 @@ struct snapshot {
 	bool writable;
 
 	pthread_mutex_t lock;
-	bool is_made;	  /* lock */
-	struct text text; /* lock; made by the last read at offset 0 */
+	struct shared_text *text; /* lock; made by the last read at offset 0; NULL: none */
 	uint64_t charged; /* lock; bytes of the text that the opener is charged for */
 };
 
@@ -88,56 +88,65 @@ static int charge(struct snapshot *snapshot, size_t length)
 	return error;
 }
 
-/* Takes over the text. Returns: 0; -ENOMEM, -EDQUOT. */
-static int snapshot_take(struct snapshot *snapshot, struct text *text)
+/* Takes a reference to the text. Returns: 0; -ENOMEM, -EDQUOT. */
+static int snapshot_take(struct snapshot *snapshot, struct shared_text *text)
 {
 	int error;
 
-	if (text_failed(text))
+	if (text_failed(&text->text))
 		return -ENOMEM;
 	pthread_mutex_lock(&snapshot->lock);
-	error = charge(snapshot, text->length);
+	error = charge(snapshot, text->text.length);
 	if (!error) {
-		text_deinit(&snapshot->text);
-		snapshot->text = *text;
-		*text = TEXT_INIT;
-		snapshot->is_made = true;
+		shared_text_unref(snapshot->text);
+		snapshot->text = shared_text_ref(text);
 	}
 	pthread_mutex_unlock(&snapshot->lock);
 	return error;
 }
 
+/* Makes the text. Returns: 0; -errno. */
+static int snapshot_fill(struct snapshot *snapshot)
+{
+	_cleanup_shared_text_ struct shared_text *text = shared_text_new();
+	int error = -ENOMEM;
+
+	if (text)
+		error = makers[snapshot->node.row->kind](snapshot, &text->text);
+	return error ? error : snapshot_take(snapshot, text);
+}
+
 /* ---- descriptors ---- */
 
-/* Answers with a copy: a reader that has its answer may close the file before the reply
- * has returned here. */
+/* With a reference: a reader that has its answer may close the file before the reply has
+ * returned here. */
 static void reply_part(struct snapshot *snapshot, fuse_req_t req, size_t size,
 		       off_t offset)
 {
-	_cleanup_free_ char *bytes = NULL;
-	size_t from, length;
+	_cleanup_shared_text_ struct shared_text *text = NULL;
+	size_t from;
 
 	pthread_mutex_lock(&snapshot->lock);
-	from = MIN((size_t)offset, snapshot->text.length);
-	length = MIN(size, snapshot->text.length - from);
-	bytes = malloc(length + 1);
-	if (bytes)
-		memcpy(bytes, text_string(&snapshot->text) + from, length);
+	text = shared_text_ref(snapshot->text);
 	pthread_mutex_unlock(&snapshot->lock);
-	if (bytes)
-		fuse_reply_buf(req, bytes, length);
-	else
-		reply_error(req, -ENOMEM);
+	from = MIN((size_t)offset, text->text.length);
+	fuse_reply_buf(req, text_string(&text->text) + from,
+		       MIN(size, text->text.length - from));
 }
 
 static void on_asked(struct request *request, int error, const void *bytes, size_t length)
 {
-	_cleanup_text_ struct text text = TEXT_INIT;
+	_cleanup_shared_text_ struct shared_text *text = NULL;
 
-	if (!error) {
-		text_add(&text, bytes, length);
-		error = snapshot_take(request->context, &text);
+	if (!error && request->wait.shared) {
+		text = shared_text_ref(request->wait.shared);
+	} else if (!error) {
+		text = shared_text_new();
+		if (text)
+			text_add(&text->text, bytes, length);
 	}
+	if (!error)
+		error = text ? snapshot_take(request->context, text) : -ENOMEM;
 	if (error)
 		reply_error(request->req, error);
 	else
@@ -174,22 +183,19 @@ static void snapshot_read(struct file *file, fuse_req_t req, size_t size, off_t 
 {
 	struct snapshot *snapshot = container_of(file, struct snapshot, file);
 	const struct node *node = &snapshot->node;
-	_cleanup_text_ struct text text = TEXT_INIT;
 	bool goes_on;
 	int error = 0;
 
 	(void)info;
 	pthread_mutex_lock(&snapshot->lock);
-	goes_on = offset > 0 && snapshot->is_made;
+	goes_on = offset > 0 && snapshot->text;
 	pthread_mutex_unlock(&snapshot->lock);
 	if (!goes_on && is_asked(node)) {
 		ask(snapshot, req, size, offset);
 		return;
 	}
 	if (!goes_on)
-		error = makers[node->row->kind](snapshot, &text);
-	if (!goes_on && !error)
-		error = snapshot_take(snapshot, &text);
+		error = snapshot_fill(snapshot);
 	if (error)
 		reply_error(req, error);
 	else
@@ -241,7 +247,7 @@ static void snapshot_free(struct file *file, fuse_req_t req)
 
 	(void)req;
 	(void)charge(snapshot, 0);
-	text_deinit(&snapshot->text);
+	shared_text_unref(snapshot->text);
 	identity_deinit(&snapshot->identity);
 	pthread_mutex_destroy(&snapshot->lock);
 }

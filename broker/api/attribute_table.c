@@ -9,7 +9,7 @@
 #include "api/attribute_show.h"
 #include "api/limits.h"
 #include "api/memory_used.h"
-#include "api/metrics.h"
+#include "api/metrics_file.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/placement_report.h"

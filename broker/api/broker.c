@@ -9,6 +9,7 @@
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
 #include "api/line_times.h"
+#include "api/metrics_file.h"
 #include "api/resume.h"
 #include "api/watch.h"
 #include "base/clock.h"
@@ -46,6 +47,7 @@ struct whole {
 	struct ops ops;
 	struct leases leases;
 	struct line_times line_times;
+	struct metrics_file metrics_file;
 	struct lifetimes lifetimes;
 };
 
@@ -63,6 +65,7 @@ static void life_deinit(struct broker *broker)
 
 	housekeeper_end(broker);
 	workqueue_deinit(broker->workqueue);
+	metrics_file_deinit(broker->metrics_file);
 	outputs_deinit(&broker->processes->outputs);
 	leases_deinit(broker->leases);
 	worker_deinit(&broker->processes->mover);
@@ -143,6 +146,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
 	broker->line_times = &whole->line_times;
+	broker->metrics_file = &whole->metrics_file;
 	broker->lifetimes = &whole->lifetimes;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
@@ -155,6 +159,8 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	line_times_init(broker->line_times);
 	broker->registry->user_names = user_names_new();
 	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
+	if (r == 0)
+		r = metrics_file_init(broker->metrics_file, broker);
 	if (r == 0)
 		r = outputs_init(&broker->processes->outputs);
 	if (r == 0)

@@ -8,7 +8,6 @@
 
 #include "api/line_times.h"
 #include "api/verb_table.h"
-#include "base/completion.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/user_names.h"
@@ -537,21 +536,16 @@ static void print_metric(const struct metric *metric, const struct reading *read
 	metric->print(metric, reading, text);
 }
 
-void ask_metrics(struct broker *broker, struct token token, const struct caller *caller,
-		 struct completion *wait)
+int metrics_print(const struct broker *broker, struct text *text)
 {
-	_cleanup_text_ struct text text = TEXT_INIT;
 	struct reading reading;
-	int r;
+	int r = read_all(broker, &reading);
 
-	(void)token;
-	(void)caller;
-	r = read_all(broker, &reading);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(metrics_table); i++)
-		print_metric(&metrics_table[i], &reading, &text);
-	text_printf(&text, "# EOF\n");
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(metrics_table); i++)
+		print_metric(&metrics_table[i], &reading, text);
+	text_printf(text, "# EOF\n");
 	free(reading.users);
-	if (r == 0 && text_failed(&text))
-		r = -ENOMEM;
-	wait->done(wait, r, text_string(&text), r == 0 ? text.length : 0);
+	return text_failed(text) ? -ENOMEM : 0;
 }

@@ -12,6 +12,8 @@
 
 #include "base/def.h"
 
+struct shared_text;
+
 struct completion {
 	/*
 	 * Called exactly once; error is 0 or a negative errno. For reads, bytes and
@@ -21,6 +23,10 @@ struct completion {
 	 */
 	void (*done)(struct completion *completion, int error, const void *bytes,
 		     size_t length);
+
+	/* While done runs: the text whose bytes done gets, to be kept by reference;
+	 * NULL: the bytes can only be copied. */
+	struct shared_text *shared;
 
 	/* Private to the broker; registry.lock. */
 	struct completion **holder; /* the pointer of the operation; NULL: no signal can

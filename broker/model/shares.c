@@ -52,7 +52,7 @@ static const struct share_row rows[N_SHARES] = {
 	[SHARE_CHORES] = { NULL, "frees, moves and zeroings queued", UNBOUNDED, EBUSY },
 	[SHARE_ORDER] = { NULL, "waits of operations for one another", 1 << 20, EBUSY },
 	[SHARE_USES] = { NULL, "allocations in operations queued", 1 << 15, EBUSY },
-	[SHARE_QUESTIONS] = { NULL, "reads that wait for a driver", 1024, EBUSY },
+	[SHARE_QUESTIONS] = { NULL, "reads that wait for an answer", 1024, EBUSY },
 	[SHARE_PATHS] = { NULL, "of paths of loads and saves queued", (uint64_t)16 << 20,
 			  EBUSY, true },
 	[SHARE_FILE_PROCESSES] = { NULL, "processes that open files", 4, EBUSY },

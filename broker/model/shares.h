@@ -48,7 +48,7 @@ enum share {
 	SHARE_CHORES,	 /* operations that follow from others: frees, moves, zeroing */
 	SHARE_ORDER,	 /* of operations queued for one another, in the order of uses */
 	SHARE_USES,	 /* of allocations by operations queued and unfinished */
-	SHARE_QUESTIONS, /* to a driver for what a file shows, without an answer yet */
+	SHARE_QUESTIONS, /* reads without an answer yet: of a driver, of metrics */
 	SHARE_PATHS,	 /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
 	SHARE_WAITS,	      /* allocations that wait for memory */
@@ -127,7 +127,7 @@ void share_give_pieces(struct owner *owner, uint32_t device, bool async, uint64_
 bool share_is_refusal(int r);
 
 /*
- * Charges the caller for a question to a driver; *ret_payer is to be given to
+ * Charges the caller for a question, as SHARE_QUESTIONS says; *ret_payer is to be given to
  * share_give(). Returns: 0; -ENOMEM, -EBUSY with the sentence appended.
  */
 int share_take_question(struct registry *registry, const struct caller *caller,

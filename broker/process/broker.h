@@ -24,6 +24,7 @@ struct broker {
 	struct ops *ops;	     /* op/op.h */
 	struct leases *leases;	     /* memops/lease.h */
 	struct line_times *line_times; /* api/line_times.h */
+	struct metrics_file *metrics_file; /* api/metrics_file.h */
 	struct lifetimes *lifetimes; /* memops/lifetime.h */
 	struct limits_file
 		*limits_file; /* api/limits_file.h; NULL: limits are not kept */
