@@ -98,6 +98,16 @@ static void stat_fixed(struct view *view, const struct node *node, struct stat *
 	stat->st_blksize = FRAGMENT;
 }
 
+/*
+ * Files that everybody may read and nobody may write are the broker's, as in /sys. The
+ * owner of a file may take a lease of Linux on it (F_SETLEASE), and then each open by
+ * another waits for 45 s.
+ */
+static bool is_brokers(mode_t mode)
+{
+	return S_ISREG(mode) && (mode & 0777) == 0444;
+}
+
 static bool has_bytes(const struct node_row *row)
 {
 	return row->kind == NODE_DATA || row->kind == NODE_UPLOAD;
@@ -119,6 +129,10 @@ void tree_stat_object(struct view *view, const struct node *node,
 	ret_stat->st_nlink = 1;
 	ret_stat->st_uid = object->uid;
 	ret_stat->st_gid = object->gid;
+	if (!has_bytes(row) && row->kind != NODE_LEASE && is_brokers(ret_stat->st_mode)) {
+		ret_stat->st_uid = view->root.st_uid;
+		ret_stat->st_gid = view->root.st_gid;
+	}
 	ret_stat->st_blksize = FRAGMENT;
 	ret_stat->st_mtim = view->root.st_mtim;
 	if (shows_bytes && object->changed_s)

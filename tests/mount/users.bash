@@ -12,6 +12,34 @@ grouped()
 	"$@"
 }
 
+# An owner of a file may take a lease of Linux, and each open by another waits for 45 s.
+test_no_lease_of_linux_on_what_everybody_reads()
+{
+	needs_root 'two users'
+	by $alice run 'mkdir streams/s; echo "x 4K mode=644" >control/alloc'
+	is "$(py $alice <<-'EOF'
+		import fcntl
+		become(int(sys.argv[1]))
+		signal.signal(signal.SIGIO, signal.SIG_IGN)
+		n = 0
+		for top in ["allocations/x", "streams/s", f"owners/{os.getuid()}"]:
+		    for folder, _, files in os.walk(top):
+		        for file in files:
+		            path = f"{folder}/{file}"
+		            if os.stat(path).st_mode & 0o777 != 0o444:
+		                continue
+		            n += 1
+		            fd = os.open(path, os.O_RDONLY)
+		            try:
+		                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+		                print(path)
+		            except PermissionError:
+		                pass
+		print(n > 20)
+	EOF
+	)" True
+}
+
 test_an_allocation_belongs_to_whom_allocated_it()
 {
 	needs_root 'several users'
@@ -881,7 +909,7 @@ test_root_hands_memory_on()
 		chown $bob "allocations/x$kind"
 		like "$(newest_event)" "change allocations/x$kind .* owner=$bob uid=0 pid=[0-9]+\$"
 		is "$(<allocations/x$kind/owner)" $bob
-		for file in . data status lease; do
+		for file in . data tag lease; do
 			is "$(stat -c %u "allocations/x$kind/$file")" $bob
 		done
 		is "$(by $bob run "head -c 4 allocations/x$kind/data")" kept
