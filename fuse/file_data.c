@@ -148,8 +148,7 @@ static void data_sync(struct file *file, fuse_req_t req)
 static void data_opened(struct data_file *data)
 {
 	if (atomic_exchange(&data->opening, false))
-		(void)broker_note_opening(data->file.view->broker, data->writer.token,
-					  true);
+		broker_note_opened(data->file.view->broker, data->writer.token);
 }
 
 /* Closing a duplicate, as dd does after opening, waits for nothing. */
@@ -251,7 +250,7 @@ static void finish_open(struct data_file *data, fuse_req_t req,
 	data->mapped = backing > 0;
 	if (data->mapped && (info->flags & O_ACCMODE) == O_RDWR) {
 		error = broker_note_opening(data->file.view->broker, data->writer.token,
-					    false);
+					    fuse_req_ctx(req)->uid);
 		atomic_store(&data->opening, !error);
 	}
 	if (error) {

@@ -85,11 +85,13 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 		       const struct caller *caller, struct completion *wait);
 
 /*
- * Counts an open of `data` for reading and writing, through which a program can map the
- * memory, until the kernel has carried out the open (ended) and knows of the program.
- * Returns: 0; -EPERM for a sealed allocation; -ESTALE.
+ * Counts an open of `data` by a user for reading and writing, through which a program can
+ * map the memory. Returns: 0; -EPERM for a sealed allocation; -ESTALE.
  */
-int broker_note_opening(struct broker *broker, struct token token, bool ended);
+int broker_note_opening(struct broker *broker, struct token token, uid_t uid);
+
+/* The kernel has carried out the open, and knows of the program. */
+void broker_note_opened(struct broker *broker, struct token token);
 
 /*
  * Opens the memfd of an allocation of kind host, for mapping. The caller closes the

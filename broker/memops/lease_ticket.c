@@ -116,6 +116,8 @@ int broker_redeem(struct broker *broker, const char *text, size_t length, uid_t 
 		write = lease->write;
 		fd = uid == 0 || uid == lease->uid ? block_share(lease->allocation->block)
 						   : -EACCES;
+		if (host && write && fd >= 0)
+			allocation_lend(lease->allocation, lease->uid);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return fd >= 0 && host ? open_host(broker, &ticket, fd, write) : take_fd(&fd);

@@ -63,7 +63,7 @@ static struct rights rights_of(const struct allocation *allocation)
 
 static void rights_set(struct allocation *allocation, struct rights rights)
 {
-	allocation->owner = rights.owner;
+	allocation_set_owner(allocation, rights.owner);
 	allocation->mode = rights.mode;
 	allocation->gid = rights.gid;
 }

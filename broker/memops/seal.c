@@ -73,6 +73,21 @@ static int refuse_mappers(const struct allocation *allocation, struct refusal *r
 		(unsigned long long)file.st_ino);
 }
 
+/*
+ * A program that had the file open for writing may have asked the kernel to keep pages of
+ * it (io_uring's registered buffers, RDMA) and write them later, with no mapping left to
+ * see. Of its own memory the owner is trusted not to.
+ */
+static int refuse_lent(const struct allocation *allocation, struct refusal *refusal)
+{
+	return refuse(
+		refusal, EPERM,
+		"other users than uid %u had allocation %s open for writing, and the "
+		"kernel may still write its pages for them: copy it (control/copy) "
+		"and seal the copy",
+		allocation->owner->uid, allocation_name(allocation).text);
+}
+
 int seal_check(const struct caller *caller, const struct allocation *allocation,
 	       struct refusal *refusal)
 {
@@ -85,12 +100,14 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 		return refuse_lost(refusal, allocation);
 	if (allocation->n_write_leases || allocation->n_writers_departing)
 		return refuse_writers(allocation, refusal);
+	if (!allocation->sealed && allocation->lent_to_others)
+		return refuse_lent(allocation, refusal);
 	if (!allocation->sealed && is_open_for_writing(allocation))
 		return refuse_mappers(allocation, refusal);
 	return 0;
 }
 
-int broker_note_opening(struct broker *broker, struct token token, bool ended)
+int broker_note_opening(struct broker *broker, struct token token, uid_t uid)
 {
 	struct allocation *allocation;
 	int r = 0;
@@ -99,14 +116,25 @@ int broker_note_opening(struct broker *broker, struct token token, bool ended)
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (!allocation)
 		r = -ESTALE;
-	else if (ended)
-		allocation->n_opening--;
 	else if (allocation->sealed)
 		r = -EPERM;
-	else
+	if (r == 0) {
 		allocation->n_opening++;
+		allocation_lend(allocation, uid);
+	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
+}
+
+void broker_note_opened(struct broker *broker, struct token token)
+{
+	struct allocation *allocation;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation)
+		allocation->n_opening--;
+	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 void seal(struct broker *broker, struct allocation *allocation,

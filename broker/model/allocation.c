@@ -203,12 +203,30 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 		managed_uncount(allocation->managed, &registry->managed);
 }
 
+void allocation_lend(struct allocation *allocation, uid_t uid)
+{
+	if (uid == allocation->owner->uid)
+		allocation->lent = true;
+	else if (uid != 0)
+		allocation->lent_to_others = true;
+	allocation_save(allocation);
+}
+
+void allocation_set_owner(struct allocation *allocation, struct owner *to)
+{
+	if (to != allocation->owner) {
+		allocation->lent_to_others |= allocation->lent;
+		allocation->lent = false;
+	}
+	allocation->owner = to;
+}
+
 void allocation_give(struct registry *registry, struct allocation *allocation,
 		     struct owner *to)
 {
 	owner_count(allocation->owner, allocation, -1);
 	owner_count(to, allocation, 1);
-	allocation->owner = to;
+	allocation_set_owner(allocation, to);
 	allocation_save(allocation);
 	owner_save(registry, to); /* its peak may be another */
 }

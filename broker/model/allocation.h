@@ -81,6 +81,9 @@ struct allocation {
 	uint8_t state;		 /* enum allocation_state */
 	bool map_readers : 1;	 /* readers, too, may lease device memory */
 	bool sealed : 1;	 /* nobody writes it any more; never undone */
+	bool lent : 1;		 /* programs of the owner had the file of host memory
+				    open for writing */
+	bool lent_to_others : 1; /* the same of other users, but root */
 	bool replaced : 1;	 /* FREED: another was published at its name */
 	bool has_descriptor : 1; /* charged to the owner, together with the block */
 	bool charged : 1;	 /* not durable: the owner is charged for the memory */
@@ -191,6 +194,12 @@ void allocation_count(struct registry *registry, struct allocation *allocation);
  */
 void allocation_lose(struct registry *registry, struct allocation *allocation,
 		     const char *why);
+
+/* A program of the user gets the file of host memory, open for writing. Saves. */
+void allocation_lend(struct allocation *allocation, uid_t uid);
+
+/* Only names the owner; allocation_give() counts, too. */
+void allocation_set_owner(struct allocation *allocation, struct owner *to);
 
 /* Gives a LIVE allocation to another owner: the totals of both. Shares are the caller's.
  */

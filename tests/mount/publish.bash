@@ -385,7 +385,7 @@ test_each_mapping_got_by_a_lease_counts()
 	by $alice run 'echo "x 1M kind=host mode=666" >control/alloc'
 	by $alice mapper x
 	first=$mapper
-	by $bob mapper x
+	by $alice mapper x
 	by $alice refused EBUSY "$open_elsewhere" 'echo 1 >allocations/x/sealed'
 	kill "$first"
 	wait "$first" || true
@@ -395,6 +395,31 @@ test_each_mapping_got_by_a_lease_counts()
 	kill "$mapper"
 	wait "$mapper" || true
 	by $alice run 'echo 1 >allocations/x/sealed'
+}
+
+# The kernel may write pages for a program that has nothing open and mapped any more
+# (io_uring's registered buffers), and nobody sees that.
+test_host_memory_that_others_had_open_for_writing_is_not_sealed()
+{
+	local how
+	needs_root 'several users'
+	for how in "run ': 4<>allocations/x/data'" 'mapper x; kill $mapper'; do
+		by $alice run 'echo "x 1M kind=host mode=666" >control/alloc'
+		by $alice run ': 4<>allocations/x/data'
+		(by $bob eval "$how")
+		by $alice run 'chmod 600 allocations/x'
+		by $alice refused EPERM "other users than uid $alice had allocation x open for writing" \
+			'echo 1 >allocations/x/sealed'
+		by $alice refused EPERM 'copy it .control/copy. and seal the copy' 'echo "x y" >control/publish'
+		by $alice run 'echo "y 1M kind=host" >control/alloc
+			echo "y from=x" >control/copy
+			echo 1 >allocations/y/sealed
+			rmdir allocations/x allocations/y'
+	done
+	# Whose memory it was had it open.
+	by $alice run 'echo "x 1M kind=host" >control/alloc; : 4<>allocations/x/data'
+	chown $bob allocations/x
+	by $bob refused EPERM 'other users than uid' 'echo 1 >allocations/x/sealed'
 }
 
 test_a_mapping_is_named_by_fuser()

@@ -422,10 +422,16 @@ void broker_look(bool (*over)(void *userdata), void *userdata)
 	(void)userdata;
 }
 
-int broker_note_opening(struct broker *broker, struct token token, bool ended)
+int broker_note_opening(struct broker *broker, struct token token, uid_t uid)
 {
 	(void)broker;
 	(void)token;
-	(void)ended;
+	(void)uid;
 	return 0;
+}
+
+void broker_note_opened(struct broker *broker, struct token token)
+{
+	(void)broker;
+	(void)token;
 }
