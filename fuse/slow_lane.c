@@ -15,6 +15,13 @@ struct slow_request {
 	_Alignas(uint64_t) uint8_t bytes[];
 };
 
+static bool may_repeat(const struct slow_request *request)
+{
+	const struct fuse_in_header *header = (const void *)request->bytes;
+
+	return request_may_repeat(header->opcode);
+}
+
 static struct slow_request *take_of(struct turns *turns)
 {
 	struct turn *turn = turns_take(turns, NULL, NULL);
@@ -22,18 +29,17 @@ static struct slow_request *take_of(struct turns *turns)
 	return turn ? container_of(turn, struct slow_request, turn) : NULL;
 }
 
-/* The two queues alternate. NULL: none is served now. */
+/* NULL: none is served now. */
 static struct slow_request *take_next_locked(struct slow_lane *lane)
 {
-	struct slow_request *request = NULL;
+	struct slow_request *request;
 
-	lane->repeatable_is_next = !lane->repeatable_is_next && !lane->held;
-	if (lane->repeatable_is_next)
-		request = take_of(&lane->repeatable);
-	if (!request)
-		request = take_of(&lane->once);
-	if (!request && !lane->held)
-		request = take_of(&lane->repeatable);
+	while ((request = take_of(&lane->waiting))) {
+		lane->n_once -= !may_repeat(request);
+		if (!lane->held || !may_repeat(request))
+			break;
+		turns_add(&lane->kept, request->turn.whose, &request->turn);
+	}
 	return request;
 }
 
@@ -80,8 +86,7 @@ void slow_lane_deinit(struct slow_lane *lane)
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->thread, NULL);
-	lane->held = false;
-	while ((request = take_next_locked(lane)))
+	while ((request = take_of(&lane->waiting)) || (request = take_of(&lane->kept)))
 		free(request);
 	pthread_cond_destroy(&lane->changed);
 	pthread_mutex_destroy(&lane->lock);
@@ -97,8 +102,8 @@ bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
 	copy->size = request->size;
 	memcpy(copy->bytes, request->mem, request->size);
 	pthread_mutex_lock(&lane->lock);
-	turns_add(request_may_repeat(header->opcode) ? &lane->repeatable : &lane->once,
-		  header->uid, &copy->turn);
+	turns_add(&lane->waiting, header->uid, &copy->turn);
+	lane->n_once += !may_repeat(copy);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	return true;
@@ -106,8 +111,12 @@ bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
 
 void slow_lane_hold(struct slow_lane *lane, bool held)
 {
+	struct turn *turn;
+
 	pthread_mutex_lock(&lane->lock);
 	lane->held = held;
+	while (!held && (turn = turns_take(&lane->kept, NULL, NULL)))
+		turns_add(&lane->waiting, turn->whose, turn);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -117,7 +126,7 @@ unsigned int slow_lane_n_left(struct slow_lane *lane)
 	unsigned int n;
 
 	pthread_mutex_lock(&lane->lock);
-	n = lane->serving + lane->once.n + (lane->held ? 0 : lane->repeatable.n);
+	n = lane->serving + (lane->held ? lane->n_once : lane->waiting.n);
 	pthread_mutex_unlock(&lane->lock);
 	return n;
 }

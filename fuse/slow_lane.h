@@ -19,10 +19,10 @@ struct slow_lane {
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
-	struct turns once;	 /* requests that the next broker can't do again */
-	struct turns repeatable; /* all others */
-	bool repeatable_is_next;
-	bool serving; /* a request */
+	struct turns waiting;
+	struct turns kept;   /* for the next broker, or until the lane is held no more */
+	unsigned int n_once; /* waiting, and the next broker can't do them again */
+	bool serving;	     /* a request */
 	bool held;
 	bool ending;
 };

@@ -154,24 +154,30 @@ test_an_open_that_waits_is_refused_after_a_chmod()
 		bob = int(os.environ["BOB"])
 		os.setresgid(bob, bob, bob)
 		os.setresuid(bob, bob, bob)
-		def decoy(): os.close(os.open("control/alloc", os.O_WRONLY))
+		def open_one(): os.close(os.open("control/alloc", os.O_WRONLY))
+		stop = threading.Event()
+		def decoy():
+		    while not stop.is_set(): open_one()
 		def late(what, call, *args): print(what, attempt(call, *args), flush=True)
-		decoy()
-		threads = [threading.Thread(target=decoy) for i in range(100)]
+		open_one()
+		threads = [threading.Thread(target=decoy) for i in range(400)]
 		for thread in threads: thread.start()
 		for arguments in [("data", os.open, "allocations/x/data", os.O_RDONLY),
 		                  ("tensors", os.open, "allocations/x/tensors", os.O_RDONLY),
 		                  ("truncate", os.truncate, "allocations/y/data", 0)]:
 		    threads.append(threading.Thread(target=late, args=arguments))
 		    threads[-1].start()
-		while threads_that_wait() < 10: time.sleep(0.001)
+		while threads_that_wait() < 300: time.sleep(0.001)
 		print("waiting", flush=True)
+		while not os.path.exists(os.environ["T"] + "/changed"): time.sleep(0.001)
+		stop.set()
 		for thread in threads: thread.join()
 	EOF
 	pid=$!
 	eventually "grep -q waiting '$T/bob'"
 	by $alice run 'chmod 600 allocations/x allocations/y'
 	is "$(<"$T/bob")" waiting
+	: >"$T/changed"
 	wait "$pid"
 	is "$(sort "$T/bob" | xargs)" 'data EACCES tensors EACCES truncate EACCES waiting'
 	is "$(by $alice run 'head -n 1 allocations/y/data')" first

@@ -68,30 +68,6 @@ Test(slow_lane, users_take_turns)
 	slow_lane_deinit(&lane);
 }
 
-static bool among_first(unsigned int n, uid_t uid)
-{
-	while (n > 0 && served[n - 1] != uid)
-		n--;
-	return n > 0;
-}
-
-Test(slow_lane, what_can_be_repeated_and_what_can_not_alternate)
-{
-	struct slow_lane lane;
-
-	cr_assert(eq(int, slow_lane_init(&lane, serve, NULL), 0));
-	pthread_mutex_lock(&gate);
-	for (uid_t uid = 1; uid <= 4; uid++)
-		add(&lane, FUSE_SETATTR, uid);
-	for (uid_t uid = 5; uid <= 7; uid++)
-		add(&lane, FUSE_OPEN, uid);
-	pthread_mutex_unlock(&gate);
-	settle(&lane);
-	cr_assert(among_first(5, 2));
-	cr_assert(among_first(5, 6));
-	slow_lane_deinit(&lane);
-}
-
 Test(slow_lane, holds_what_the_next_broker_can_do)
 {
 	struct slow_lane lane;
