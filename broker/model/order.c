@@ -336,10 +336,10 @@ static void use_unlist(struct use *use)
 static void use_note_dropped(struct use *use, struct use *by)
 {
 	if (use->dropped_by)
-		use->dropped_by->n_dropped--;
+		DL_DELETE2(use->dropped_by->dropped, use, prev_dropped, next_dropped);
 	use->dropped_by = by;
 	if (by)
-		by->n_dropped++;
+		DL_APPEND2(by->dropped, use, prev_dropped, next_dropped);
 }
 
 static void use_drop_replaced(struct use *use, struct use *earlier)
@@ -547,6 +547,18 @@ static int work_inherit_all(const struct work *work, struct use *dropped)
 
 #define PAIRS_MOST 100000
 
+/* What use_bequeath() and use_list_dropped() look at. */
+static uint64_t use_pairs(const struct use *use)
+{
+	const struct work *work = use->work;
+	const struct use *earlier;
+	uint64_t n = 0;
+
+	DL_FOREACH2(use->dropped, earlier, next_dropped)
+	n += 1 + work->n_followers + (work->n_followers ? earlier->work->n_followers : 0);
+	return n;
+}
+
 /*
  * Followers of the use's work wait for what the use dropped. Returns: 0; -EBUSY when that
  * takes more than so many pairs, -ENOMEM.
@@ -554,18 +566,17 @@ static int work_inherit_all(const struct work *work, struct use *dropped)
 static int use_bequeath(struct use *use, uint64_t *pairs_left)
 {
 	const struct work *work = use->work;
-	unsigned int n_left = use->n_dropped;
-	uint64_t pairs = (uint64_t)n_left * work->n_followers;
+	uint64_t pairs = use_pairs(use);
+	struct use *earlier;
 	int r = 0;
 
 	if (pairs > *pairs_left)
 		return -EBUSY;
 	*pairs_left -= pairs;
-	for (struct use *earlier = use; r == 0 && pairs && n_left;) {
-		earlier = earlier->prev_of_all;
-		if (earlier->dropped_by != use)
-			continue;
-		n_left--;
+	DL_FOREACH2(use->dropped, earlier, next_dropped)
+	{
+		if (r < 0 || !work->n_followers)
+			break;
 		r = work_inherit_all(work, earlier);
 	}
 	return r;
@@ -574,10 +585,9 @@ static int use_bequeath(struct use *use, uint64_t *pairs_left)
 /* Uses that the use dropped are listed again, or are dropped by what has dropped it. */
 static void use_list_dropped(struct use *use)
 {
-	for (struct use *earlier = use; use->n_dropped;) {
-		earlier = earlier->prev_of_all;
-		if (earlier->dropped_by != use)
-			continue;
+	while (use->dropped) {
+		struct use *earlier = use->dropped;
+
 		use_note_dropped(earlier, use->dropped_by);
 		if (use->listed)
 			use_link(earlier);

@@ -65,7 +65,8 @@ struct use {
 	struct use *prev_of_all, *next_of_all;
 	struct use *dropped_by; /* the use of a work that may leave, in place of which
 				   this use would be listed; NULL: none */
-	unsigned int n_dropped; /* uses with this use in dropped_by */
+	struct use *dropped;	/* uses with this use in dropped_by */
+	struct use *prev_dropped, *next_dropped;
 };
 
 /*

@@ -491,8 +491,12 @@ bool op_leave(struct op *op, struct op **ready)
 int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal,
 		 uint64_t *pairs_left)
 {
-	int r = order_detach(&op->work, pairs_left);
+	int r = -EBUSY;
 
+	if (*pairs_left >= OP_PAIRS_EACH) {
+		*pairs_left -= OP_PAIRS_EACH;
+		r = order_detach(&op->work, pairs_left);
+	}
 	if (r == -ENOMEM)
 		return r;
 	if (!op->work.ended)

@@ -332,6 +332,9 @@ bool op_leave(struct op *op, struct op **ready);
 /* Pairs for order_detach(), under one hold of registry.lock. */
 #define OP_PAIRS_MOST 1000000
 
+/* What op_turn_away() itself takes, beside order_detach(). */
+#define OP_PAIRS_EACH 200
+
 /*
  * Fails an op that has not begun and waits for others: it leaves the order at once, and
  * ends when op_start() is called without the lock; an earlier error stays. Where that
