@@ -11,6 +11,8 @@
  */
 #include "library.h"
 
+#include "proc.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -135,7 +137,7 @@ static void find_aliases(struct library *library)
 
 static int read_symbols(struct library *library, int fd)
 {
-	_cleanup_(elf_endp) Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	_cleanup_(elf_endp) Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	enum call_id sorted[N_CALLS];
 	Elf_Scn *section = NULL;
 
@@ -185,12 +187,13 @@ static int libraries_append(struct libraries *libraries, struct library *library
 	return 0;
 }
 
-int libraries_add(struct libraries *libraries, const char *path, const char *name)
+/* Closes the descriptor, or keeps it. Returns: as libraries_add(). */
+static int add_opened(struct libraries *libraries, int opened, const char *name)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = opened;
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fstat(fd, &st))
 		return -errno;
 	if (have_inode(libraries, &st))
 		return 0;
@@ -202,6 +205,13 @@ int libraries_add(struct libraries *libraries, const char *path, const char *nam
 	if (!error)
 		fd = -1;
 	return error;
+}
+
+int libraries_add(struct libraries *libraries, const char *path, const char *name)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : add_opened(libraries, fd, name);
 }
 
 /* Adds a library that can't be probed; once, however many processes have mapped the
@@ -252,20 +262,6 @@ static bool is_libcuda(const char *path)
 	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
 }
 
-/* By path; through the mapping where the file has been removed or replaced since. */
-static int add_mapped(struct libraries *libraries, const char *pid, const char *range,
-		      const char *name)
-{
-	char path[4300];
-
-	snprintf(path, sizeof path, "/proc/%s/root%s", pid, name);
-	int error = libraries_add(libraries, path, name);
-	if (!error)
-		return 0;
-	snprintf(path, sizeof path, "/proc/%s/map_files/%s", pid, range);
-	return libraries_add(libraries, path, name) ? error : 0;
-}
-
 static void add_process(struct libraries *libraries, const char *pid)
 {
 	char path[64], line[4200];
@@ -281,7 +277,8 @@ static void add_process(struct libraries *libraries, const char *pid)
 		if (!is_libcuda(name))
 			continue;
 		line[strcspn(line, " ")] = '\0';
-		int error = add_mapped(libraries, pid, line, name);
+		int fd = proc_open_mapped(pid, line, name);
+		int error = fd < 0 ? fd : add_opened(libraries, fd, name);
 		if (error)
 			add_lost(libraries, name, error);
 	}

@@ -11,6 +11,8 @@
  */
 #include "symbol.h"
 
+#include "proc.h"
+
 #include "base/text.h"
 
 #include <bpf/bpf.h>
@@ -96,15 +98,15 @@ static __u32 finding_pid; /* the process whose files find_elf() looks for */
 static int find_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
 		    char **ret_path, Elf **elf)
 {
-	char path[4200];
+	char pid[16];
 
 	if (name[0] == '/') {
-		snprintf(path, sizeof path, "/proc/%u/root%s", finding_pid, name);
-		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0) {
-			*ret_path = strdup(name);
-			return fd;
-		}
+		snprintf(pid, sizeof pid, "%u", finding_pid);
+		int fd = proc_open_mapped(pid, NULL, name);
+		if (fd < 0)
+			return -1;
+		*ret_path = strdup(name);
+		return fd;
 	}
 	return dwfl_linux_proc_find_elf(module, user, name, base, ret_path, elf);
 }

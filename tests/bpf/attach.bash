@@ -149,6 +149,40 @@ test_a_library_that_was_removed_is_probed_in_the_processes_that_have_it()
 	check <<<"same([row['held'] for row in calls('cuMemAlloc_v2') if row['pid'] == $(<"$T/ready")], [4096])"
 }
 
+# Another user has mapped a library, and its path is a FIFO now; or has a lease of Linux on
+# the library, for which an open waits 45 s.
+test_nobody_makes_the_tool_wait_for_a_library()
+{
+	local how other
+	[ "$(id -u)" = 0 ] || skip 'takes two users'
+	for how in fifo lease; do
+		chmod 755 "$T"
+		mkdir "$T/$how"
+		chmod 777 "$T/$how"
+		PATH=/usr/bin:/bin setpriv --reuid=64302 --regid=64302 --clear-groups python3 - "$T/$how" "$how" <<-'EOF' &
+			import fcntl, mmap, os, signal, sys
+			path = sys.argv[1] + "/libcuda.so.1"
+			with open(path, "wb") as library:
+			    library.write(b"x" * 4096)
+			file = os.open(path, os.O_RDONLY)
+			mapped = mmap.mmap(file, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ)
+			if sys.argv[2] == "fifo":
+			    os.unlink(path)
+			    os.mkfifo(path + " (deleted)")
+			else:
+			    signal.signal(signal.SIGIO, signal.SIG_IGN)
+			    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+			os.mkdir(sys.argv[1] + "/ready")
+			signal.pause()
+		EOF
+		other=$!
+		eventually "[ -e '$T/$how/ready' ]"
+		timeout 20 "$GPUMEM_TRACE" --summary -d 0.1 >"$T/out" 2>"$T/err" || fail "status $? $(<"$T/err")"
+		kill "$other"
+		wait "$other" || true
+	done
+}
+
 test_a_program_that_starts_later_is_seen_through_the_file()
 {
 	start --json -e mem

@@ -154,6 +154,7 @@ test_an_open_that_waits_is_refused_after_a_chmod()
 		bob = int(os.environ["BOB"])
 		os.setresgid(bob, bob, bob)
 		os.setresuid(bob, bob, bob)
+		libc.prctl(1, signal.SIGKILL)
 		def open_one(): os.close(os.open("control/alloc", os.O_WRONLY))
 		stop = threading.Event()
 		def decoy():
