@@ -933,9 +933,11 @@ mallory_has_a_kernel_of_501_arguments()
 		print(f".visible .entry many({args})\n{{\nret;\n}}")
 	EOF
 	chmod a+r "$T/many.ptx"
+	# A GPU loads no module into a context in which a kernel runs.
+	by $mallory run "mkdir modules/many && cp '$T/many.ptx' modules/many/image"
+	by $mallory run 'cat modules/many/functions/many/params >/dev/null'
 	by $mallory run 'echo "flag 4K" >control/alloc'
 	mallory_spins_on flag
-	by $mallory run "mkdir modules/many && cp '$T/many.ptx' modules/many/image"
 }
 
 # Each line is ordered behind those that wait, under the lock that all of the broker takes.
