@@ -99,14 +99,23 @@ static int find_allocations(struct set *set, struct refusal *refusal)
 		if (!allocation)
 			return -refusal->error;
 		r = allocation_check_id(allocation, set->publications[i].id, refusal);
-		if (r == 0)
-			r = seal_check(set->caller, allocation, refusal);
 		if (r < 0)
 			return r;
 		set->allocations[i] = allocation;
 		set->entries[i] = &allocation->entry;
 	}
 	return 0;
+}
+
+/* Last, since it asks the kernel for files that programs had open: a line that fails can
+ * be repeated without end. */
+static int check_seals(struct set *set, struct refusal *refusal)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < set->n; i++)
+		r = seal_check(set->caller, set->allocations[i], refusal);
+	return r;
 }
 
 /* Where the names will be: in folders that the caller may change, with room. */
@@ -209,6 +218,8 @@ int publish(struct broker *broker, const struct caller *caller,
 		r = find_places(&set, refusal);
 	if (r == 0)
 		r = find_replaced(&set, refusal);
+	if (r == 0)
+		r = check_seals(&set, refusal);
 	if (r == 0)
 		set_publish(&set, &ready);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -54,7 +54,8 @@ static bool is_open_for_writing(const struct allocation *allocation)
 {
 	if (allocation->n_opening)
 		return true;
-	return allocation->kind == KIND_HOST && !allocation->block->slab &&
+	return allocation->lent && allocation->kind == KIND_HOST &&
+	       !allocation->block->slab &&
 	       host_file_is_open_for_writing(allocation->block->fd);
 }
 

@@ -205,19 +205,16 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 
 void allocation_lend(struct allocation *allocation, uid_t uid)
 {
-	if (uid == allocation->owner->uid)
-		allocation->lent = true;
-	else if (uid != 0)
+	allocation->lent = true;
+	if (uid != 0 && uid != allocation->owner->uid)
 		allocation->lent_to_others = true;
 	allocation_save(allocation);
 }
 
 void allocation_set_owner(struct allocation *allocation, struct owner *to)
 {
-	if (to != allocation->owner) {
+	if (to != allocation->owner && allocation->owner->uid != 0)
 		allocation->lent_to_others |= allocation->lent;
-		allocation->lent = false;
-	}
 	allocation->owner = to;
 }
 

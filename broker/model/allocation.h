@@ -81,9 +81,9 @@ struct allocation {
 	uint8_t state;		 /* enum allocation_state */
 	bool map_readers : 1;	 /* readers, too, may lease device memory */
 	bool sealed : 1;	 /* nobody writes it any more; never undone */
-	bool lent : 1;		 /* programs of the owner had the file of host memory
-				    open for writing */
-	bool lent_to_others : 1; /* the same of other users, but root */
+	bool lent : 1;		 /* a program had the file of host memory open for
+				    writing */
+	bool lent_to_others : 1; /* a program of another user than the owner and root */
 	bool replaced : 1;	 /* FREED: another was published at its name */
 	bool has_descriptor : 1; /* charged to the owner, together with the block */
 	bool charged : 1;	 /* not durable: the owner is charged for the memory */

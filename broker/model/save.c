@@ -324,7 +324,7 @@ static uint32_t flags_of(const struct allocation *allocation)
 	       (allocation->map_readers ? RECORD_MAP_READERS : 0) |
 	       (allocation->sealed ? RECORD_SEALED : 0) |
 	       (allocation->state == ALLOCATION_FREED ? RECORD_FREED : 0) |
-	       (allocation->lent ? RECORD_LENT : 0) |
+	       (allocation->lent ? 0 : RECORD_NEVER_LENT) |
 	       (allocation->lent_to_others ? RECORD_LENT_TO_OTHERS : 0) |
 	       (allocation->replaced ? RECORD_REPLACED : 0) |
 	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
@@ -467,7 +467,7 @@ static void allocation_take_values(struct allocation *allocation,
 	allocation->cell = record->cell;
 	allocation->map_readers = record->flags & RECORD_MAP_READERS;
 	allocation->sealed = record->flags & RECORD_SEALED;
-	allocation->lent = record->flags & RECORD_LENT;
+	allocation->lent = !(record->flags & RECORD_NEVER_LENT);
 	allocation->lent_to_others = record->flags & RECORD_LENT_TO_OTHERS;
 	allocation->replaced = record->flags & RECORD_REPLACED;
 	allocation->has_descriptor = record->flags & RECORD_DESCRIPTOR;

@@ -117,7 +117,7 @@ enum allocation_record_flag {
 	RECORD_REPLACED = 1 << 4,
 	RECORD_DESCRIPTOR = 1 << 5, /* the owner is charged for a descriptor */
 	RECORD_UNTIL = 1 << 6,	    /* had `until=` */
-	RECORD_LENT = 1 << 7,	    /* as of struct allocation, like the next */
+	RECORD_NEVER_LENT = 1 << 7, /* the opposite of struct allocation's `lent` */
 	RECORD_LENT_TO_OTHERS = 1 << 8,
 };
 
