@@ -26,6 +26,7 @@ const struct upload_class image_upload = {
 	.file = "image",
 	.most = IMAGE_MAX,
 	.too_big = "an image has 256 MiB at most",
+	.length = TASK_LONG,
 	.get = image_get,
 	.put = image_put,
 	.announce = load_announce,

@@ -307,7 +307,7 @@ void limits_file_save(struct broker *broker, const struct caller *caller,
 		return;
 	}
 	*save = (struct save){
-		.task = { .run = save_run, .is_long = true }, /* waits for a disk */
+		.task = { .run = save_run, .length = TASK_LONG }, /* waits for a disk */
 		.broker = broker,
 		.wait = wait,
 		.length = length,

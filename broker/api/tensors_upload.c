@@ -200,6 +200,7 @@ const struct upload_class tensors_upload = {
 	.file = "tensors",
 	.most = TENSORS_TEXT_MAX,
 	.too_big = "tensors has 64 MiB at most",
+	.length = TASK_SLOW,
 	.get = tensors_get,
 	.put = tensors_put,
 	.look = tensors_look,

@@ -22,8 +22,8 @@
 #include "model/shares.h"
 #include "process/broker.h"
 
-/* A text of `tensors` of this size is checked within some 40 ms. */
-#define CHECKED_SOON ((uint64_t)1 << 20)
+/* Contents of this size are stored within some 40 ms. */
+#define STORED_SOON ((uint64_t)1 << 20)
 
 struct upload {
 	struct broker *broker;
@@ -337,7 +337,9 @@ static int closing_new(struct closing **ret_closing, struct upload *upload, pid_
 	};
 	closing->written.caller.pid = pid;
 	closing->task.run = closing_run;
-	closing->task.is_long = upload->draft.size > CHECKED_SOON;
+	/* A draft that is still to be copied may grow before. */
+	if (!draft_is_whole(&upload->draft) || upload->draft.size > STORED_SOON)
+		closing->task.length = upload->class->length;
 	if (draft_is_whole(&upload->draft))
 		r = draft_seal(&upload->draft, &closing->written.fd);
 	if (r < 0) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/upload.h"
+#include "base/workqueue.h"
 #include "model/written.h"
 
 struct refusal;
@@ -18,6 +19,7 @@ struct upload_class {
 	const char *file; /* name of the file */
 	uint64_t most;	  /* bytes */
 	const char *too_big;
+	enum task_length length; /* of storing more than a short text */
 
 	/* Takes a reference to the contents. Under registry.lock. */
 	void (*get)(void *object, struct contents *ret_contents);

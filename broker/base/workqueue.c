@@ -3,19 +3,51 @@
 
 #include <errno.h>
 
-/* The place of a thread that runs nothing; NULL: there is none for such a task. */
-static const struct task **workqueue_find_place(struct workqueue *workqueue, bool is_long)
+#define LONG_BYTES ((uint64_t)64 << 20)
+#define SLOW_BYTES ((uint64_t)512 << 20)
+
+/* Threads for tasks of that length and longer ones. */
+static const unsigned int threads_most[N_TASK_LENGTHS] = {
+	[TASK_SHORT] = WORKQUEUE_THREADS,
+	[TASK_LONG] = WORKQUEUE_LONG,
+	[TASK_SLOW] = WORKQUEUE_SLOW,
+};
+
+enum task_length task_length_of_call(uint64_t bytes)
 {
-	const struct task **place = NULL;
-	unsigned int n_long = 0;
+	return bytes > LONG_BYTES ? TASK_LONG : TASK_SHORT;
+}
+
+enum task_length task_length_of_filling(uint64_t bytes)
+{
+	return bytes > SLOW_BYTES ? TASK_SLOW : task_length_of_call(bytes);
+}
+
+/* Whether there is a thread left for such a task. */
+static bool workqueue_has_thread(const struct workqueue *workqueue,
+				 enum task_length length)
+{
+	unsigned int n[N_TASK_LENGTHS] = { 0 };
 
 	for (unsigned int i = 0; i < WORKQUEUE_THREADS; i++) {
-		if (!workqueue->running[i])
-			place = &workqueue->running[i];
-		else
-			n_long += workqueue->running[i]->is_long;
+		for (unsigned int j = 0; workqueue->running[i] && j < N_TASK_LENGTHS; j++)
+			n[j] += workqueue->running[i]->length >= j;
 	}
-	return is_long && n_long >= WORKQUEUE_LONG ? NULL : place;
+	for (unsigned int j = 0; j <= length; j++) {
+		if (n[j] >= threads_most[j])
+			return false;
+	}
+	return true;
+}
+
+/* The place of a thread that runs nothing. */
+static const struct task **workqueue_find_place(struct workqueue *workqueue)
+{
+	unsigned int i = 0;
+
+	while (workqueue->running[i])
+		i++;
+	return &workqueue->running[i];
 }
 
 /* Whether the owner has threads left of the share. */
@@ -29,38 +61,47 @@ static bool workqueue_may_run(void *userdata, uint64_t whose)
 	return n < WORKQUEUE_SHARE;
 }
 
-static struct task *workqueue_take_of(struct workqueue *workqueue, bool is_long,
-				      const struct task ***ret_place)
+static struct task *workqueue_take_of(struct workqueue *workqueue,
+				      enum task_length length)
 {
-	struct turn *turn;
+	struct turn *turn = NULL;
 
-	*ret_place = workqueue_find_place(workqueue, is_long);
-	if (!*ret_place)
-		return NULL;
-	turn = turns_take(&workqueue->waiting[is_long], workqueue_may_run, workqueue);
+	if (workqueue_has_thread(workqueue, length))
+		turn = turns_take(&workqueue->waiting[length], workqueue_may_run,
+				  workqueue);
 	return turn ? container_of(turn, struct task, turn) : NULL;
 }
 
-/* Short tasks and long ones alternate. */
-static struct task *workqueue_take(struct workqueue *workqueue,
-				   const struct task ***ret_place)
+/* Tasks of all lengths take turns. */
+static struct task *workqueue_take(struct workqueue *workqueue)
 {
-	bool is_long = workqueue->long_is_next;
-	struct task *task = workqueue_take_of(workqueue, is_long, ret_place);
+	struct task *task = NULL;
+	unsigned int length;
 
-	if (!task)
-		task = workqueue_take_of(workqueue, !is_long, ret_place);
+	for (unsigned int i = 0; !task && i < N_TASK_LENGTHS; i++) {
+		length = (workqueue->next + i) % N_TASK_LENGTHS;
+		task = workqueue_take_of(workqueue, length);
+	}
 	if (task)
-		workqueue->long_is_next = !task->is_long;
+		workqueue->next = (length + 1) % N_TASK_LENGTHS;
 	return task;
 }
 
-/* The place holds a copy, because the task frees itself. */
-static void workqueue_run(struct workqueue *workqueue, struct task *task,
-			  const struct task **place)
+static bool workqueue_is_empty(const struct workqueue *workqueue)
 {
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < N_TASK_LENGTHS; i++)
+		n += workqueue->waiting[i].n;
+	return n == 0;
+}
+
+/* The place holds a copy, because the task frees itself. */
+static void workqueue_run(struct workqueue *workqueue, struct task *task)
+{
+	const struct task **place = workqueue_find_place(workqueue);
 	const struct task note = {
-		.is_long = task->is_long,
+		.length = task->length,
 		.turn.whose = task->turn.whose,
 	};
 
@@ -76,16 +117,14 @@ static void workqueue_run(struct workqueue *workqueue, struct task *task,
 static void *workqueue_main(void *userdata)
 {
 	struct workqueue *workqueue = userdata;
-	const struct task **place;
 	struct task *task;
 
 	pthread_mutex_lock(&workqueue->lock);
 	for (;;) {
-		task = workqueue_take(workqueue, &place);
+		task = workqueue_take(workqueue);
 		if (task)
-			workqueue_run(workqueue, task, place);
-		else if (workqueue->stop && !workqueue->waiting[0].n &&
-			 !workqueue->waiting[1].n)
+			workqueue_run(workqueue, task);
+		else if (workqueue->stop && workqueue_is_empty(workqueue))
 			break;
 		else
 			pthread_cond_wait(&workqueue->wake, &workqueue->lock);
@@ -124,7 +163,7 @@ void workqueue_deinit(struct workqueue *workqueue)
 void workqueue_add(struct workqueue *workqueue, uint64_t whose, struct task *task)
 {
 	pthread_mutex_lock(&workqueue->lock);
-	turns_add(&workqueue->waiting[task->is_long], whose, &task->turn);
+	turns_add(&workqueue->waiting[task->length], whose, &task->turn);
 	pthread_cond_signal(&workqueue->wake);
 	pthread_mutex_unlock(&workqueue->lock);
 }

@@ -4,9 +4,10 @@
  * So long work holds up no thread of the view.
  *
  * Each task has an owner. Owners with tasks take turns, and an owner has at most
- * WORKQUEUE_SHARE threads at a time. Tasks that may take more than some 50 ms say so: the
- * long tasks of all owners have WORKQUEUE_LONG threads at most. So neither the tasks of
- * one owner nor the long ones of many hold up the short ones of others.
+ * WORKQUEUE_SHARE threads at a time. A task says how long it may take. The long tasks of
+ * all owners have WORKQUEUE_LONG threads at most, and of these the slow ones
+ * WORKQUEUE_SLOW. So neither the tasks of one owner nor those of many hold up shorter
+ * ones of others.
  */
 #pragma once
 
@@ -17,14 +18,19 @@
 
 #define WORKQUEUE_THREADS 8
 #define WORKQUEUE_SHARE	  2 /* threads for the tasks of an owner */
-#define WORKQUEUE_LONG	  4 /* threads for long tasks */
+#define WORKQUEUE_LONG	  4 /* threads for long and slow tasks */
+#define WORKQUEUE_SLOW	  2 /* threads for slow tasks */
 
-/* Memory of more bytes than that is long to make, to copy and to give back. */
-#define WORKQUEUE_LONG_BYTES ((uint64_t)64 << 20)
+enum task_length {
+	TASK_SHORT, /* some 50 ms at most */
+	TASK_LONG,  /* some 0.2 s at most; or a driver's call, of which nobody knows */
+	TASK_SLOW,  /* more */
+	N_TASK_LENGTHS,
+};
 
 struct task {
 	void (*run)(struct task *task);
-	bool is_long;
+	enum task_length length;
 
 	struct turn turn; /* private to the work queue */
 };
@@ -32,13 +38,18 @@ struct task {
 struct workqueue {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct turns waiting[2]; /* short tasks, long tasks */
+	struct turns waiting[N_TASK_LENGTHS];
 	const struct task *running[WORKQUEUE_THREADS];
-	bool long_is_next;
+	unsigned int next; /* length of which a task is taken first */
 	bool stop;
 	unsigned int n_threads;
 	pthread_t threads[WORKQUEUE_THREADS];
 };
+
+/* Of a task that asks the driver for so many bytes, or gives memory back. */
+enum task_length task_length_of_call(uint64_t bytes);
+/* Of a task that makes the pages of so many bytes, or writes to all of them. */
+enum task_length task_length_of_filling(uint64_t bytes);
 
 /* Returns: 0; -EAGAIN. */
 int workqueue_init(struct workqueue *workqueue);

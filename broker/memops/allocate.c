@@ -336,7 +336,9 @@ static void make_durable(struct alloc_request *alloc)
 
 	alloc->failure = (struct cuda_failure)CUDA_FAILURE_NONE;
 	alloc->task.run = make_memory;
-	alloc->task.is_long = allocation->size > WORKQUEUE_LONG_BYTES;
+	alloc->task.length = allocation->kind == KIND_HOST
+				     ? task_length_of_filling(allocation->size)
+				     : task_length_of_call(allocation->size);
 	if (alloc_request_is_cell(alloc))
 		r = alloc_request_pool(alloc) ? alloc_request_cell(alloc) : -ENOMEM;
 	if (r != -EAGAIN) {

@@ -226,7 +226,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 		return;
 	}
 	give_back->task.run = give_back_run;
-	give_back->task.is_long = block->size > WORKQUEUE_LONG_BYTES;
+	give_back->task.length = task_length_of_call(block->size);
 	give_back->broker = broker;
 	give_back->block = block;
 	give_back->workers[0] = &broker->processes->mover;

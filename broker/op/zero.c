@@ -68,7 +68,7 @@ static void zero_run(struct op *op)
 	struct zero *zero = container_of(op, struct zero, op);
 
 	zero->task.run = zero_host;
-	zero->task.is_long = op->work.uses[0].length > WORKQUEUE_LONG_BYTES;
+	zero->task.length = task_length_of_filling(op->work.uses[0].length);
 	if (op->worker)
 		op_submit(op);
 	else if (op->work.uses[0].length <= ZEROED_AT_ONCE)

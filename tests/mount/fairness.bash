@@ -1126,6 +1126,64 @@ test_tensors_that_are_written_again()
 	wait
 }
 
+# Prints the second slowest of five allocations of 100 MiB, in milliseconds.
+large_of_bob()
+{
+	py $bob <<-'EOF'
+		become(int(sys.argv[1]))
+		def alloc():
+		    begin = time.monotonic()
+		    os.write(control("alloc"), b"bobs-large 100M kind=host\n")
+		    taken = int((time.monotonic() - begin) * 1000)
+		    os.rmdir("allocations/bobs-large")
+		    time.sleep(0.2)
+		    return taken
+		print(sorted(alloc() for _ in range(5))[3])
+	EOF
+}
+
+# Large texts of `tensors` are checked for seconds: four users kept all threads of the work
+# queue, and then all of those for long tasks.
+test_tensors_of_four_users()
+{
+	local alone among writers
+	bob_is_ready
+	mkdir modules/go
+	alone=$(large_of_bob)
+	py >"$T/mallory" <<-'EOF' &
+		text = ("{" + ",".join('"%060d":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}' % n
+		                       for n in range(100000)) + "}").encode()
+		def store(name):
+		    fd = os.open(f"allocations/{name}/tensors", os.O_WRONLY | os.O_TRUNC)
+		    done = 0
+		    while done < len(text):
+		        done += os.write(fd, text[done:done + (1 << 20)])
+		    os.close(fd)
+		for i in range(8):
+		    if not os.fork():
+		        become(21000 + i // 2)
+		        libc.prctl(1, signal.SIGKILL)
+		        os.write(control("alloc"), b"tensors%d 4K\n" % i)
+		        store(f"tensors{i}")
+		        os.write(1, b"stored\n")
+		        while os.path.isdir("modules/go"):
+		            store(f"tensors{i}")
+		        os._exit(0)
+		while attempt(os.wait) != "ECHILD":
+		    pass
+	EOF
+	writers=$!
+	eventually "[ \$(grep -c stored '$T/mallory') = 8 ]" 120
+	among=$(large_of_bob)
+	bob_notices_nothing
+	rmdir modules/go
+	wait $writers
+	rmdir allocations/tensors*
+	echo "# 100 MiB: $alone ms alone, $among ms beside eight writers of tensors"
+	[ "$among" -lt $((5 * alone + 500)) ] ||
+		fail "100 MiB: $alone ms alone, $among ms beside eight writers of tensors"
+}
+
 test_the_share_of_open_images()
 {
 	bob_is_ready

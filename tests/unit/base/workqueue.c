@@ -73,12 +73,52 @@ Test(workqueue, end_finishes_what_there_is_to_do)
 	cr_assert(eq(int, n, N));
 }
 
-Test(workqueue, long_tasks_of_many_do_not_hold_up_short_ones)
+/* Of N owners each has a task of one length that stays, and a shorter one. */
+static void expect_others_run(enum task_length length, enum task_length shorter,
+			      unsigned int most)
 {
 	struct task slow[N] = { 0 }, quick[N] = { 0 };
 
 	for (int i = 0; i < N; i++) {
-		slow[i] = (struct task){ .run = stay, .is_long = true };
+		slow[i] = (struct task){ .run = stay, .length = length };
+		workqueue_add(&workqueue, (uint64_t)i, &slow[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		quick[i] = (struct task){ .run = tell, .length = shorter };
+		workqueue_add(&workqueue, (uint64_t)i % 3, &quick[i]);
+	}
+	for (int i = 0; i < N; i++)
+		sem_wait(&done);
+	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), most));
+	for (int i = 0; i < N; i++)
+		sem_post(&go);
+	workqueue_deinit(&workqueue);
+	cr_assert(eq(uint, n_most, most));
+}
+
+Test(workqueue, long_tasks_of_many_do_not_hold_up_short_ones)
+{
+	expect_others_run(TASK_LONG, TASK_SHORT, WORKQUEUE_LONG);
+}
+
+Test(workqueue, slow_tasks_of_many_do_not_hold_up_long_ones)
+{
+	expect_others_run(TASK_SLOW, TASK_LONG, WORKQUEUE_SLOW);
+}
+
+Test(workqueue, slow_tasks_of_many_do_not_hold_up_short_ones)
+{
+	expect_others_run(TASK_SLOW, TASK_SHORT, WORKQUEUE_SLOW);
+}
+
+/* Slow ones count as long ones. */
+Test(workqueue, long_and_slow_tasks_of_many_leave_threads_to_short_ones)
+{
+	struct task slow[N] = { 0 }, quick[N] = { 0 };
+
+	for (int i = 0; i < N; i++) {
+		slow[i] = (struct task){ .run = stay,
+					 .length = i % 2 ? TASK_LONG : TASK_SLOW };
 		workqueue_add(&workqueue, (uint64_t)i, &slow[i]);
 	}
 	for (int i = 0; i < N; i++) {
@@ -87,7 +127,6 @@ Test(workqueue, long_tasks_of_many_do_not_hold_up_short_ones)
 	}
 	for (int i = 0; i < N; i++)
 		sem_wait(&done);
-	cr_assert(le(uint, __atomic_load_n(&n_most, __ATOMIC_SEQ_CST), WORKQUEUE_LONG));
 	for (int i = 0; i < N; i++)
 		sem_post(&go);
 	workqueue_deinit(&workqueue);
