@@ -30,7 +30,7 @@
 /* The first word of a small file as a number. Returns: false for another word. */
 static bool read_number(int dir, const char *file, uint64_t *ret_number)
 {
-	_cleanup_close_ int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = openat(dir, file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	char text[64], *end;
 
 	if (fd < 0)
