@@ -106,19 +106,19 @@ static void say(const struct warning *warning)
 int log_complain(const char *format, ...)
 {
 	struct warning warning = { .kind = WARNING_BROKER, .uid = getuid() };
+	_cleanup_free_ char *whole = NULL;
 	va_list args, again;
 
 	va_start(args, format);
 	va_copy(again, args);
 	(void)vsnprintf(warning.sentence, sizeof(warning.sentence), format, again);
 	va_end(again);
-	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED)) {
+	if (vasprintf(&whole, format, args) < 0)
+		whole = NULL;
+	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED))
 		send_journal(&warning);
-	} else {
-		fprintf(stderr, "gpumemd: ");
-		vfprintf(stderr, format, args);
-		fprintf(stderr, "\n");
-	}
+	else /* one write: readers of a log see whole lines */
+		fprintf(stderr, "gpumemd: %s\n", whole ?: warning.sentence);
 	va_end(args);
 	return EXIT_FAILURE;
 }

@@ -307,6 +307,8 @@ static void file_answered(struct op *op, const struct wire_reply *reply)
 		op_done(op, 0);
 		return;
 	}
+	if (WIRE_FILE_END(reply->value[1]) == WIRE_FILE_LOST)
+		file_session_lost(file->session);
 	error = file_explain(op, reply);
 	file_end(op, error);
 }

@@ -224,6 +224,15 @@ int file_session_new(struct worker *worker, const struct file_wish *wish,
 	return 0;
 }
 
+void file_session_lost(struct file_session *session)
+{
+	pthread_mutex_t *lock = &session->process->broker->registry->lock;
+
+	pthread_mutex_lock(lock);
+	process_give_up(session->process);
+	pthread_mutex_unlock(lock);
+}
+
 struct file_session *file_session_leave(struct file_session *session)
 {
 	struct file_process *process;

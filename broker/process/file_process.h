@@ -39,6 +39,12 @@ int file_session_new(struct worker *worker, const struct file_wish *wish,
 		     struct file_session **ret_session, int *ret_fd,
 		     struct refusal *refusal);
 
+/*
+ * The worker lost the process, whose end the broker may see later: no further session
+ * goes there. Takes registry.lock.
+ */
+void file_session_lost(struct file_session *session);
+
 /* The worker is done with the file, or has never begun. Takes registry.lock. */
 struct file_session *file_session_leave(struct file_session *session);
 

@@ -197,7 +197,7 @@ class Session:
         pid, before = self.file("pid"), self.said()
         begin = time.monotonic()
         self.keeper.send_signal(signal.SIGHUP)
-        eventually(lambda: self.said() != before, "the keeper says nothing")
+        eventually(lambda: self.said() != before and self.said().endswith("\n"), "the keeper says nothing")
         took = time.monotonic() - begin
         check(": upgraded: " in self.said()[len(before):], self.said()[len(before):])
         check(self.file("pid") != pid, "the same broker")
