@@ -71,8 +71,9 @@ static bool owner_is_over(const struct broker *broker, const struct owner *owner
 }
 
 /*
- * Takes an empty block that the pool of an owner has kept for SPARE_MS. The owner pays for
- * such a block, and has no allocation in it. NULL: there is none. Under registry.lock.
+ * Takes an empty block that the pool of an owner has kept for SPARE_MS. The owner pays
+ * for such a block, and has no allocation in it. NULL: there is none. Under
+ * registry.lock.
  */
 static struct block *take_unused(const struct broker *broker, struct owner **ret_owner)
 {
@@ -120,7 +121,9 @@ static bool owner_leaves_memory(const struct broker *broker, struct owner *owner
 		return true;
 	for (; (allocation = handle_table_next(&broker->registry->allocations, &slot));
 	     slot++) {
-		if (allocation->block && !allocation->n_works)
+		/* The block of one being made is written without the lock. */
+		if (allocation->state != ALLOCATION_MAKING && allocation->block &&
+		    !allocation->n_works)
 			block_forget_guest(broker->memory, allocation->block, worker);
 	}
 	if (!__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))

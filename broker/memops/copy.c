@@ -177,7 +177,8 @@ static void bounce_ask(struct bounce *bounce, int side)
 	op->request.record = (struct wire_request){
 		.op = side == BOUNCE_SOURCE ? WIRE_READ : WIRE_WRITE,
 		.device = use->allocation->device,
-		.address = use->allocation->address + use->offset + bounce->done,
+		/* Where the memory was: op_request() notices when it has moved. */
+		.address = use->address + use->offset + bounce->done,
 		.length = bounce->piece,
 		.offset = staging_offset((unsigned int)bounce->slots[side]),
 	};

@@ -41,6 +41,7 @@ struct file_op {
 	uint64_t file_offset;
 	bool to_end;
 	bool save;
+	mode_t mode;		      /* of a saved file that is not there yet */
 	bool stopped;		      /* by a signal. registry.lock */
 	struct worker *opener;	      /* of the file: has the slot */
 	struct file_session *session; /* NULL: not yet */
@@ -104,6 +105,7 @@ static bool file_share(struct op *op)
 	pthread_mutex_lock(&op->broker->registry->lock);
 	if (!file->shared)
 		op->work.uses[0].allocation->n_files++;
+	file->mode = op->work.uses[0].allocation->mode & 0644;
 	file->shared = shared;
 	stopped = file->stopped;
 	pthread_mutex_unlock(&op->broker->registry->lock);
@@ -121,7 +123,7 @@ static int file_open(struct op *op, struct refusal *refusal)
 		.length = use->length,
 		.to_end = file->to_end,
 		.save = file->save,
-		.mode = use->allocation->mode & 0644,
+		.mode = file->mode,
 	};
 
 	/* The op runs again when its memory has moved. */
@@ -153,7 +155,8 @@ static void file_run(struct op *op)
 	op->request.record = (struct wire_request){
 		.op = file->save ? WIRE_FILE_SAVE : WIRE_FILE_LOAD,
 		.device = use->allocation->device,
-		.address = use->allocation->address + use->offset,
+		/* Where the memory was: op_request() notices when it has moved. */
+		.address = use->address + use->offset,
 		.source = file->file_offset,
 		.length = use->length,
 		.offset = staging_offset((unsigned int)op->staged.slot),
