@@ -16,7 +16,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <link.h>
 #include <stdio.h>
@@ -27,12 +26,6 @@ static void elf_endp(Elf **elf)
 {
 	if (*elf)
 		elf_end(*elf);
-}
-
-static void filep(FILE **file)
-{
-	if (*file)
-		fclose(*file);
 }
 
 static void dirp(DIR **dir)
@@ -209,9 +202,9 @@ static int add_opened(struct libraries *libraries, int opened, const char *name)
 
 int libraries_add(struct libraries *libraries, const char *path, const char *name)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = proc_open_file(path, 0);
 
-	return fd < 0 ? -errno : add_opened(libraries, fd, name);
+	return fd < 0 ? fd : add_opened(libraries, fd, name);
 }
 
 /* Adds a library that can't be probed; once, however many processes have mapped the
@@ -262,35 +255,49 @@ static bool is_libcuda(const char *path)
 	return !strncmp(slash ? slash + 1 : path, "libcuda.so", strlen("libcuda.so"));
 }
 
-static void add_process(struct libraries *libraries, const char *pid)
+static void add_mapped(struct libraries *libraries, const char *pid,
+		       const struct mapping *mapping)
 {
-	char path[64], line[4200];
+	int fd = proc_open_mapped(pid, mapping);
+	int error = fd < 0 ? fd : add_opened(libraries, fd, mapping->name);
 
-	snprintf(path, sizeof path, "/proc/%s/maps", pid);
-	_cleanup_(filep) FILE *maps = fopen(path, "re");
-	while (maps && fgets(line, sizeof line, maps)) {
-		char *name = strchr(line, '/');
-
-		if (!name)
-			continue;
-		name[strcspn(name, "\n")] = '\0';
-		if (!is_libcuda(name))
-			continue;
-		line[strcspn(line, " ")] = '\0';
-		int fd = proc_open_mapped(pid, line, name);
-		int error = fd < 0 ? fd : add_opened(libraries, fd, name);
-		if (error)
-			add_lost(libraries, name, error);
-	}
+	if (error)
+		add_lost(libraries, mapping->name, error);
 }
 
-void libraries_add_running(struct libraries *libraries)
+static void add_process(struct libraries *libraries, const char *pid)
+{
+	struct mapping mapping;
+	struct maps maps;
+
+	maps_open(&maps, pid);
+	while (maps_next(&maps, &mapping))
+		if (mapping.name[0] == '/' && is_libcuda(mapping.name))
+			add_mapped(libraries, pid, &mapping);
+	maps_close(&maps);
+}
+
+/* Whether the process is among those to be traced. */
+static bool is_traced(const struct options *options, const char *pid)
+{
+	pid_t number = atoi(pid);
+	bool named = !options->n_pids;
+	uid_t uid;
+
+	for (size_t i = 0; i < options->n_pids; i++)
+		named |= options->pids[i] == number;
+	return named &&
+	       (!options->by_uid || (proc_uid(number, &uid) && uid == options->uid));
+}
+
+void libraries_add_running(struct libraries *libraries, const struct options *options)
 {
 	_cleanup_(dirp) DIR *proc = opendir("/proc");
 	struct dirent *entry;
 
 	while (proc && (entry = readdir(proc)))
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+		    is_traced(options, entry->d_name))
 			add_process(libraries, entry->d_name);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/def.h"
 #include "call.h"
+#include "options.h"
 
 #include <sys/types.h>
 
@@ -47,10 +48,11 @@ struct libraries {
 int libraries_add(struct libraries *libraries, const char *path, const char *name);
 
 /*
- * Adds libraries mapped by running processes. A library with an unreadable file is added
- * with an error; unreadable processes are passed over.
+ * Adds libraries mapped by running processes: by those of options' pids and user, where
+ * given. A library with an unreadable file is added with an error; unreadable processes
+ * are passed over.
  */
-void libraries_add_running(struct libraries *libraries);
+void libraries_add_running(struct libraries *libraries, const struct options *options);
 
 /* Adds the library picked by the loader, and libraries in the folders of an
  * LD_LIBRARY_PATH. */

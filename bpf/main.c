@@ -135,7 +135,7 @@ static int find_libraries(struct tracer *tracer, struct text *why)
 	}
 	_cleanup_free_ char *library_path =
 		options->command ? command_library_path() : NULL;
-	libraries_add_running(&tracer->libraries);
+	libraries_add_running(&tracer->libraries, options);
 	libraries_add_default(&tracer->libraries, library_path);
 	if (libraries_usable(&tracer->libraries))
 		return 0;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "proc.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE])
@@ -39,37 +43,68 @@ bool proc_uid(pid_t pid, uid_t *ret_uid)
 	return true;
 }
 
-static int open_range(const char *pid, const char *range)
+int proc_open_file(const char *path, int flags)
 {
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof path, "/proc/%s/map_files/%s", pid, range);
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static int open_name(const char *pid, const char *name)
-{
-	char path[4300];
-
-	snprintf(path, sizeof path, "/proc/%s/root%s", pid, name);
-	_cleanup_close_ int at = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	char again[32];
 	struct stat st;
+
+	/* without opening what may be a FIFO or a device */
+	_cleanup_close_ int at = open(path, O_PATH | O_CLOEXEC | flags);
 	if (at < 0 || fstat(at, &st))
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -ENOEXEC;
-	snprintf(path, sizeof path, "/proc/self/fd/%d", at);
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	snprintf(again, sizeof again, "/proc/self/fd/%d", at);
+	int fd = open(again, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
-int proc_open_mapped(const char *pid, const char *range, const char *name)
+static int open_range(const char *pid, const struct mapping *mapping)
 {
-	int fd = range ? open_range(pid, range) : -EPERM;
+	char path[96];
 
-	return fd == -EPERM || fd == -EACCES || fd == -ENOENT ? open_name(pid, name) : fd;
+	snprintf(path, sizeof path, "/proc/%s/map_files/%" PRIx64 "-%" PRIx64, pid,
+		 mapping->start, mapping->end);
+	return proc_open_file(path, 0);
+}
+
+/* Whether the file would have the device and the inode of the mapping. This process maps
+ * the file and compares lines of maps: stat() may name another device. */
+static bool is_mapped_file(int fd, const struct mapping *mapping)
+{
+	void *at = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+	struct mapping own;
+	struct maps maps;
+	bool is = false;
+
+	if (at == MAP_FAILED)
+		return false;
+	maps_open(&maps, "self");
+	while (!is && maps_next(&maps, &own))
+		is = own.start == (uintptr_t)at && own.device == mapping->device &&
+		     own.inode == mapping->inode;
+	maps_close(&maps);
+	munmap(at, 1);
+	return is;
+}
+
+static int open_name(const char *pid, const struct mapping *mapping)
+{
+	_cleanup_text_ struct text path = TEXT_INIT;
+
+	text_printf(&path, "/proc/%s/root%s", pid, mapping->name);
+	_cleanup_close_ int fd = proc_open_file(text_string(&path), O_NOFOLLOW);
+	if (fd < 0)
+		return fd;
+	return is_mapped_file(fd, mapping) ? take_fd(&fd) : -ESTALE;
+}
+
+int proc_open_mapped(const char *pid, const struct mapping *mapping)
+{
+	int fd = open_range(pid, mapping);
+
+	return fd == -EPERM || fd == -EACCES || fd == -ENOENT ? open_name(pid, mapping)
+							      : fd;
 }
 
 #define WORKER "gpumem-" /* a worker's name begins so; a uid or `mover` follows */

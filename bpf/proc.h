@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/def.h"
+#include "maps.h"
 
 #include <sys/types.h>
 
@@ -18,13 +19,21 @@ pid_t proc_parent(pid_t pid, char ret_name[PROC_NAME_SIZE]);
 bool proc_uid(pid_t pid, uid_t *ret_uid);
 
 /*
- * Opens a file that a process has mapped: by range of addresses, as in its maps, or
- * (NULL, or where that isn't allowed) by path as the process sees it. The process may be
- * a hostile user's: a FIFO, a device or a link in the place of the file is refused, and
- * no lease on the file is waited for (fcntl(2), F_SETLEASE). Returns: a descriptor;
- * -errno.
+ * Opens a regular file whose path may be a hostile user's choice: a FIFO or a device is
+ * not opened, and no lease on the file is waited for (fcntl(2), F_SETLEASE). O_NOFOLLOW in
+ * flags refuses a symbolic link, too.
+ *
+ * Returns: a descriptor; -ENOEXEC for another kind of file; -errno.
  */
-int proc_open_mapped(const char *pid, const char *range, const char *name);
+int proc_open_file(const char *path, int flags);
+
+/*
+ * Opens the file of a mapping, as proc_open_file(): by its addresses, or, where the kernel
+ * doesn't allow that, by its path as the process sees it.
+ *
+ * Returns: a descriptor; -ESTALE for another file in its place; -errno.
+ */
+int proc_open_mapped(const char *pid, const struct mapping *mapping);
 
 /* Whether a process's name is a worker's. */
 bool proc_is_worker(const char *name);

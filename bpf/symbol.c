@@ -17,7 +17,7 @@
 
 #include <bpf/bpf.h>
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,21 +94,34 @@ struct symbols *symbols_free(struct symbols *symbols)
 static char *debuginfo_path;
 static __u32 finding_pid; /* the process whose files find_elf() looks for */
 
-/* Opens files as the process sees them: the process may have another root. */
+/* Opens the file that the process has mapped there. Returns: a descriptor; -errno. */
+static int open_mapped_at(__u64 base, const char *name)
+{
+	struct mapping mapping;
+	struct maps maps;
+	int fd = -ENOENT;
+	char pid[16];
+
+	snprintf(pid, sizeof pid, "%u", finding_pid);
+	maps_open(&maps, pid);
+	while (fd == -ENOENT && maps_next(&maps, &mapping))
+		if (mapping.start == base && !strcmp(mapping.name, name))
+			fd = proc_open_mapped(pid, &mapping);
+	maps_close(&maps);
+	return fd;
+}
+
+/* Libraries and programs alone; not what a process calls its vdso. */
 static int find_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
 		    char **ret_path, Elf **elf)
 {
-	char pid[16];
+	(void)module, (void)user, (void)elf;
+	int fd = name[0] == '/' ? open_mapped_at(base, name) : -1;
 
-	if (name[0] == '/') {
-		snprintf(pid, sizeof pid, "%u", finding_pid);
-		int fd = proc_open_mapped(pid, NULL, name);
-		if (fd < 0)
-			return -1;
-		*ret_path = strdup(name);
-		return fd;
-	}
-	return dwfl_linux_proc_find_elf(module, user, name, base, ret_path, elf);
+	if (fd < 0)
+		return -1;
+	*ret_path = strdup(name);
+	return fd;
 }
 
 static const Dwfl_Callbacks callbacks = {
@@ -132,26 +145,22 @@ static bool code_add(struct known_process *process, __u64 start, __u64 end)
 /* Mappings read earlier stay when the process has ended. */
 static void code_read(struct known_process *process)
 {
-	char line[4200];
+	struct mapping mapping;
 	bool first = true;
+	struct maps maps;
+	char pid[16];
 
-	snprintf(line, sizeof line, "/proc/%u/maps", process->pid);
-	FILE *maps = fopen(line, "re");
-	while (maps && fgets(line, sizeof line, maps)) {
-		uint64_t start, end;
-		char access[8];
-
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, access) !=
-		    3)
-			continue;
+	snprintf(pid, sizeof pid, "%u", process->pid);
+	maps_open(&maps, pid);
+	while (maps_next(&maps, &mapping)) {
 		if (first)
 			process->n_code = 0;
 		first = false;
-		if (strchr(access, 'x') && !code_add(process, start, end))
+		if (strchr(mapping.access, 'x') &&
+		    !code_add(process, mapping.start, mapping.end))
 			break;
 	}
-	if (maps)
-		fclose(maps);
+	maps_close(&maps);
 }
 
 static bool code_has(const struct known_process *process, __u64 address)
