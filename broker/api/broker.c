@@ -22,6 +22,7 @@
 #include "memops/lifetime.h"
 #include "memops/no_memory.h"
 #include "memops/release.h"
+#include "memops/still_mapped.h"
 #include "memory/block.h"
 #include "memory/reclaim.h"
 #include "memory/slab.h"
@@ -349,6 +350,7 @@ int broker_free(struct broker *broker, struct text *why)
 	watch_records(NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (n_ops == 0) {
+		still_mapped_free(broker);
 		modules_free(broker);
 		life_free_streams(broker);
 	}

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "keep/keep.h"
 #include "memops/no_memory.h"
+#include "memops/still_mapped.h"
 #include "memory/kept.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -148,6 +149,7 @@ static void *housekeeper_main(void *userdata)
 		housekeeper_wake_workers(broker);
 		housekeeper_end_idle(broker);
 		file_processes_look(broker, broker->processes->worker_idle_s);
+		still_mapped_look_all(broker);
 		owners_shrink(broker);
 		owners_drop(broker);
 		if (clock_ms() - beat_ms >= ROUND_MS / 2) {

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/user_names.h"
-#include "memops/release.h"
+#include "memops/give_back.h"
 #include "memory/block.h"
 #include "memory/slab.h"
 #include "model/device.h"
@@ -102,7 +102,7 @@ void owners_shrink(struct broker *broker)
 		block = take_unused(broker, &owner);
 		pthread_mutex_unlock(&broker->registry->lock);
 		if (block)
-			block_give_back(broker, owner, block, NULL, NULL);
+			block_give_back(broker, owner, block, GIVE_BACK_UNTOLD);
 	} while (block);
 }
 

@@ -28,6 +28,7 @@
 #include "memops/lifetime.h"
 #include "memops/no_memory.h"
 #include "memops/release.h"
+#include "memops/still_mapped.h"
 #include "memory/slab.h"
 #include "model/journal.h"
 #include "model/owner.h"
@@ -37,6 +38,8 @@
 #include "process/processes.h"
 
 #define MAKE_TRIES 3
+/* Blocks that a request which finds the limit reached asks the kernel about. */
+#define MAPPED_LOOKS 16
 
 /* ---- the end ---- */
 
@@ -511,6 +514,8 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 
 	alloc->beyond = true;
 	alloc_request_shrink_pools(broker, from.place, from.owner);
+	if (from.place == PLACE_HOST)
+		still_mapped_look(broker, from.owner, MAPPED_LOOKS);
 
 	pthread_mutex_lock(&broker->registry->lock);
 	/* Nobody in the queue waits for memory of this owner. */

@@ -21,7 +21,7 @@
 #include "base/descriptor.h"
 #include "base/refusal.h"
 #include "memops/allocate.h"
-#include "memops/release.h"
+#include "memops/give_back.h"
 #include "memory/block.h"
 #include "model/access.h"
 #include "model/save.h"
@@ -201,7 +201,7 @@ static void move_finish(struct op *op)
 	if (!move->block)
 		return;
 	if (op->error)
-		block_give_back(op->broker, op->owner, move->block, NULL, NULL);
+		block_give_back(op->broker, op->owner, move->block, GIVE_BACK_UNTOLD);
 	else
 		cell_give_back(op->broker, op->owner, move->block, move->cell);
 }

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "memops/allocate.h"
+#include "memops/give_back.h"
 #include "memops/lease.h"
-#include "memops/release.h"
 #include "memory/slab.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -97,7 +97,7 @@ void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
 		}
 		pthread_mutex_unlock(&broker->registry->lock);
 		if (block)
-			block_give_back(broker, owner, block, NULL, NULL);
+			block_give_back(broker, owner, block, GIVE_BACK_UNTOLD);
 	} while (block);
 }
 

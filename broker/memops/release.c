@@ -12,6 +12,7 @@
 #include "base/crash.h"
 #include "base/workqueue.h"
 #include "memops/allocate.h"
+#include "memops/give_back.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/readahead.h"
@@ -31,249 +32,6 @@
 #include "process/processes.h"
 #include "record/records.h"
 
-/* ---- blocks ---- */
-
-/* Host memory up to this size is released at once: 64 MiB take the kernel 9 ms, and the
- * thread may be the one that reads requests. */
-#define RELEASED_AT_ONCE ((uint64_t)1 << 20)
-/* In the work queue, releases of an owner count as tasks of another owner. */
-#define RELEASES ((uint64_t)1 << 32)
-
-struct give_back {
-	struct task task;
-	struct request request;
-	struct broker *broker;
-	struct block *block;
-	struct worker *workers[2]; /* may have it mapped; NULL: not any more */
-	const void *guest;	   /* the last guest asked to unmap, or the only one */
-	struct worker *asked;	   /* the last worker asked */
-	uint32_t asked_epoch;
-	struct deadline deadline;
-	bool excused;	/* by kernels that ran at the last deadline; registry.lock */
-	uint64_t whose; /* owner of the task in the work queue */
-	bool kept;	/* only unmapped from one guest, not released */
-	void (*done)(void *userdata);
-	void *userdata;
-};
-
-static void give_back_next(struct give_back *give_back);
-
-static void give_back_run(struct task *task)
-{
-	struct give_back *give_back = container_of(task, struct give_back, task);
-	struct broker *broker = give_back->broker;
-	struct block *block = give_back->block;
-	struct reclaim_from from = { block->place, block->payer };
-	uint64_t size = block->size;
-	bool described = block->pays_descriptor;
-
-	if (give_back->kept) {
-		give_back->done(give_back->userdata);
-		free(give_back);
-		return;
-	}
-	block_free(broker->memory, block);
-	pthread_mutex_lock(&broker->registry->lock);
-	share_give(from.owner, place_share(from.place), size);
-	share_give(from.owner, SHARE_DESCRIPTORS, described);
-	reclaim_end(broker->reclaim, from);
-	pthread_mutex_unlock(&broker->registry->lock);
-	if (give_back->done)
-		give_back->done(give_back->userdata);
-	free(give_back);
-	reclaim_retry(broker->reclaim, &broker->registry->lock, from);
-}
-
-static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
-{
-	struct broker *broker = give_back->broker;
-	_cleanup_text_ struct text reason = TEXT_INIT;
-
-	text_printf(&reason, "could not unmap memory");
-	text_add_call(&reason, reply->call, reply->result);
-	pthread_mutex_lock(&broker->registry->lock);
-	checkpoint_begin(broker, give_back->asked, give_back->asked_epoch,
-			 text_string(&reason), EIO, NULL);
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
-/*
- * The driver unmaps host memory only when the process runs no kernel. An owner's own
- * kernels may delay the release of the owner's freed memory, and of host memory mapped by
- * others. The worker has the whole limit once more after the last of them: it unmaps only
- * then.
- */
-static bool give_back_may_take_longer(struct give_back *give_back)
-{
-	bool host = block_is_host(give_back->block) && !give_back->kept;
-	bool excused = give_back->excused;
-
-	give_back->excused =
-		(!give_back->guest || host) &&
-		owner_n_sent(give_back->broker->registry, give_back->asked->owner);
-	return give_back->excused || excused;
-}
-
-static void give_back_passed(struct deadline *deadline)
-{
-	struct give_back *give_back = container_of(deadline, struct give_back, deadline);
-	struct broker *broker = give_back->broker;
-	struct worker *worker = give_back->asked;
-	uint32_t epoch;
-
-	if (give_back_may_take_longer(give_back)) {
-		deadline_set(broker, deadline, broker->ops->give_back_ms,
-			     give_back_passed);
-		return;
-	}
-	/* Noted under this lock, before the request. */
-	pthread_mutex_lock(&worker->lock);
-	epoch = give_back->asked_epoch;
-	pthread_mutex_unlock(&worker->lock);
-	checkpoint_insist(broker, worker, epoch,
-			  "was ended: it did not give memory back within %g s",
-			  broker->ops->give_back_ms / 1000.0);
-}
-
-/* Time limit for an owner's worker to unmap, so that others don't wait for ever. */
-static void give_back_limit(struct give_back *give_back, bool begins)
-{
-	struct broker *broker = give_back->broker;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	give_back->excused = false;
-	if (begins)
-		deadline_set(broker, &give_back->deadline, broker->ops->give_back_ms,
-			     give_back_passed);
-	else
-		deadline_clear(broker, &give_back->deadline);
-	pthread_mutex_unlock(&broker->registry->lock);
-}
-
-/*
- * The worker has replied, or has ended with all its mappings. A worker that fails to
- * unmap is ended; the next process is not told of this block.
- */
-static void give_back_unmapped(struct request *request, const struct wire_reply *reply,
-			       bool lost)
-{
-	struct give_back *give_back = container_of(request, struct give_back, request);
-
-	if (give_back->asked->owner)
-		give_back_limit(give_back, false);
-	if (reply->error && !lost)
-		give_back_insist(give_back, reply);
-	give_back_next(give_back);
-}
-
-static bool give_back_ask(struct give_back *give_back, struct worker *worker, bool guest)
-{
-	struct block *block = give_back->block;
-	bool asked;
-
-	give_back->request = (struct request){
-		.record = {
-			.op = block_is_host(block) ? WIRE_UNMAP_HOST : WIRE_UNMAP,
-			.device = block_device(block),
-			.address = block->address,
-			.length = block->size,
-		},
-		.fd = -1,
-		.done = give_back_unmapped,
-	};
-	give_back->asked = worker;
-	if (worker->owner)
-		give_back_limit(give_back, true);
-	asked = worker_unmap(worker, block, guest, &give_back->request,
-			     &give_back->asked_epoch);
-	if (!asked && worker->owner)
-		give_back_limit(give_back, false);
-	return asked;
-}
-
-static void give_back_next(struct give_back *give_back)
-{
-	for (int i = 0; i < 2; i++) {
-		struct worker *worker = take_ptr(give_back->workers[i]);
-
-		if (worker && give_back_ask(give_back, worker, false))
-			return;
-	}
-	while (!give_back->kept &&
-	       (give_back->guest = block_next_guest(give_back->broker->memory,
-						    give_back->block, give_back->guest)))
-		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
-			return;
-	/* The driver may take long, and the kernel too for gigabytes. */
-	if (give_back->kept || (block_is_host(give_back->block) &&
-				give_back->block->size <= RELEASED_AT_ONCE))
-		give_back_run(&give_back->task);
-	else
-		workqueue_add(give_back->broker->workqueue, give_back->whose,
-			      &give_back->task);
-}
-
-void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
-		     void (*done)(void *userdata), void *userdata)
-{
-	struct give_back *give_back = calloc(1, sizeof(*give_back));
-
-	/* Out of memory: the broker keeps the block until its end, and counts it. */
-	if (!give_back) {
-		__atomic_add_fetch(&broker->reclaim->n_kept, 1, __ATOMIC_RELAXED);
-		if (done)
-			done(userdata);
-		return;
-	}
-	give_back->task.run = give_back_run;
-	give_back->task.length = task_length_of_call(block->size);
-	give_back->broker = broker;
-	give_back->block = block;
-	give_back->workers[0] = &broker->processes->mover;
-	give_back->done = done;
-	give_back->userdata = userdata;
-	/* Not queued behind the owner's allocations: others may wait for this memory. */
-	give_back->whose = (uint64_t)owner->uid | RELEASES;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	give_back->workers[1] = owner->worker;
-	reclaim_begin(broker->reclaim,
-		      (struct reclaim_from){ block->place, block->payer });
-	pthread_mutex_unlock(&broker->registry->lock);
-	give_back_next(give_back);
-}
-
-void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
-		    uint32_t cell)
-{
-	block = cell_put(owner->pool, block, cell);
-	if (block)
-		block_give_back(broker, owner, block, NULL, NULL);
-}
-
-void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
-		    void (*done)(void *userdata), void *userdata)
-{
-	struct give_back *give_back = calloc(1, sizeof(*give_back));
-
-	/* Out of memory: the block stays mapped there until it is freed. */
-	if (!give_back) {
-		done(userdata);
-		return;
-	}
-	give_back->task.run = give_back_run;
-	give_back->broker = broker;
-	give_back->block = block;
-	give_back->kept = true;
-	give_back->guest = worker;
-	give_back->done = done;
-	give_back->userdata = userdata;
-	if (!give_back_ask(give_back, worker, true))
-		give_back_next(give_back);
-}
-
-/* ---- allocations ---- */
-
 /* Others wait so long for memory that the owner's worker is to free. */
 #define PROMPT_MS 1000
 
@@ -284,13 +42,6 @@ struct release {
 	struct held_piece held;
 	struct deadline slow; /* for the worker's answer */
 };
-
-static void release_block_done(void *userdata)
-{
-	struct op *op = userdata;
-
-	op_done(op, 0);
-}
 
 static struct reclaim_from allocation_from(const struct allocation *allocation)
 {
@@ -308,6 +59,19 @@ static bool release_uncount(struct release *release)
 		reclaim_postpone(reclaim, allocation_from(release->allocation));
 	release->counted = false;
 	return counted;
+}
+
+static void release_block_done(void *userdata)
+{
+	struct op *op = userdata;
+
+	op_done(op, 0);
+}
+
+/* A guest keeps the memory, and pays: requests of others wait no more. */
+static void release_block_held(void *userdata)
+{
+	(void)release_uncount(container_of((struct op *)userdata, struct release, op));
 }
 
 void release_count(struct op *op)
@@ -353,22 +117,6 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 	return parked;
 }
 
-/* A retry of requests that wait for memory which comes no more. */
-struct retry {
-	struct task task;
-	struct broker *broker;
-	struct reclaim_from from;
-};
-
-static void retry_run(struct task *task)
-{
-	struct retry *retry = container_of(task, struct retry, task);
-
-	reclaim_retry(retry->broker->reclaim, &retry->broker->registry->lock,
-		      retry->from);
-	free(retry);
-}
-
 /*
  * The owner's worker is stopped, or its driver waits for a kernel: from now on the owner
  * holds the memory, and nobody else waits for it. Under registry.lock.
@@ -378,18 +126,13 @@ static void release_is_slow(struct deadline *deadline)
 	struct release *release = container_of(deadline, struct release, slow);
 	struct reclaim_from from = allocation_from(release->allocation);
 	struct broker *broker = release->op.broker;
-	struct retry *retry = calloc(1, sizeof(*retry));
 
 	(void)release_uncount(release);
 	release->held.from = from;
 	release->held.size = release->allocation->size;
 	release->held.holder = holder_of(from.owner->uid);
 	reclaim_hold(broker->reclaim, &release->held);
-	/* Without memory those who wait have their own time limits. */
-	if (!retry)
-		return;
-	*retry = (struct retry){ { .run = retry_run }, broker, from };
-	workqueue_add(broker->workqueue, from.owner->uid, &retry->task);
+	reclaim_retry_later(broker, from);
 }
 
 static void release_ask(struct release *release)
@@ -421,8 +164,9 @@ static void release_run(struct op *op)
 	if (block && block->slab)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {
-		block_give_back(op->broker, allocation->owner, block, release_block_done,
-				op);
+		block_give_back(op->broker, allocation->owner, block,
+				(struct give_back_tell){ release_block_held,
+							 release_block_done, op });
 		return;
 	}
 	/* Without a worker it was lost with the last broker. */

@@ -34,17 +34,3 @@ void release_count(struct op *op);
 
 /* Continues the op of a freed allocation after its last lease. No lock held. */
 void allocation_resume_release(struct op *op);
-
-/*
- * Releases a block once no worker has it mapped; then calls done, if any. No lock held.
- */
-void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
-		     void (*done)(void *userdata), void *userdata);
-
-/* Frees a cell of a shared block, and the block with its last cell. No lock held. */
-void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
-		    uint32_t cell);
-
-/* Unmaps a block in the worker of another owner; then calls done. No lock held. */
-void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
-		    void (*done)(void *userdata), void *userdata);

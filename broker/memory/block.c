@@ -445,15 +445,21 @@ uint8_t *block_bytes_at(const struct block *block, uint64_t address)
 	return (uint8_t *)block->memory + (address - block->address);
 }
 
-void block_free(struct memory *memory, struct block *block)
+void block_close_backing(struct memory *memory, struct block *block)
 {
-	void (*backing_close)(uint32_t backing);
+	void (*backing_close)(uint32_t backing) =
+		__atomic_load_n(&memory->backing_close, __ATOMIC_ACQUIRE);
 
-	if (block->memory)
-		munmap(block->memory, block->size);
-	backing_close = __atomic_load_n(&memory->backing_close, __ATOMIC_ACQUIRE);
 	if (block->backing && backing_close)
 		backing_close(block->backing);
+	block->backing = 0;
+}
+
+void block_free(struct memory *memory, struct block *block)
+{
+	if (block->memory)
+		munmap(block->memory, block->size);
+	block_close_backing(memory, block);
 	block_unkeep(memory, block);
 	if (block_is_host(block))
 		host_files_settle(&memory->host_files);

@@ -71,10 +71,11 @@ struct block {
 	void *memory;	/* host: the broker's mapping */
 	enum guard guard;
 	uint32_t record, record_generation; /* for the next broker; 0: none */
-	struct slab *slab;    /* NULL: the block serves a single allocation */
-	struct owner *payer;  /* charged for the memory, until block_free() */
-	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
-	uint32_t backing;     /* under registry.lock: block_record has it; 0: none */
+	struct slab *slab;	   /* NULL: the block serves a single allocation */
+	struct owner *payer;	   /* charged for the memory, until block_free() */
+	bool pays_descriptor;	   /* made for a slab: the payer pays a descriptor, too */
+	uint32_t backing;	   /* under registry.lock: block_record has it; 0: none */
+	struct block *prev, *next; /* of owner->still_mapped; registry.lock */
 
 	/*
 	 * The processes of the mover and of the owner's worker with the block mapped (0:
@@ -150,6 +151,9 @@ void block_save(const struct memory *memory, const struct block *block, uint32_t
  */
 int block_restore(struct block **ret_block, struct memory *memory, uint32_t index,
 		  const struct block_record *record, int fd);
+
+/* From now on the kernel lets nobody map files of the block. */
+void block_close_backing(struct memory *memory, struct block *block);
 
 /* Releases a block that no worker has mapped. */
 void block_free(struct memory *memory, struct block *block);

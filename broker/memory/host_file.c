@@ -122,15 +122,24 @@ void host_files_settle(struct host_files *files)
 	pthread_mutex_unlock(&files->lock);
 }
 
-/*
- * The kernel grants a read lease on a file that nobody has open for writing. An open of
- * passthrough counts, too.
- */
-bool host_file_is_open_for_writing(int fd)
+/* Whether the kernel refuses a lease. An open of passthrough counts, too. */
+static bool lease_is_refused(int fd, int lease)
 {
 	int opened = open(path_of(fd).text, O_RDONLY | O_CLOEXEC);
-	bool is_open = opened < 0 || fcntl(opened, F_SETLEASE, F_RDLCK) < 0;
+	bool refused = opened < 0 || fcntl(opened, F_SETLEASE, lease) < 0;
 
 	closep(&opened);
-	return is_open;
+	return refused;
+}
+
+/* The kernel grants a read lease on a file that nobody has open for writing. */
+bool host_file_is_open_for_writing(int fd)
+{
+	return lease_is_refused(fd, F_RDLCK);
+}
+
+/* The kernel grants a write lease on a file that nobody else has open. */
+bool host_file_is_open(int fd)
+{
+	return lease_is_refused(fd, F_WRLCK);
 }

@@ -30,5 +30,8 @@ int host_file_open(struct host_files *files, int fd, bool write);
  */
 bool host_file_is_open_for_writing(int fd);
 
+/* The same for any open. */
+bool host_file_is_open(int fd);
+
 /* Before the file is closed: nothing of files keeps its memory. */
 void host_files_settle(struct host_files *files);

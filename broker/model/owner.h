@@ -21,7 +21,7 @@ struct meter;
 struct slab_pool; /* broker/memory */
 struct op;	  /* broker/op */
 struct origin;
-struct output;	  /* broker/process */
+struct output; /* broker/process */
 struct registry;
 struct stream;
 struct worker; /* broker/process */
@@ -47,7 +47,8 @@ struct owner {
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	/* of the owner's kernels; lives as long as the worker */
 	struct slab_pool *pool; /* of small device and host allocations */
-	struct origin *origins; /* model/origin.h */
+	struct block *still_mapped; /* memops/still_mapped.h */
+	struct origin *origins;	    /* model/origin.h */
 	struct stream *defaults[DEVICES_MAX];
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 

@@ -286,9 +286,14 @@ void share_explain(struct owner *owner, struct text *text)
 	}
 	if (share < SHARE_HOST)
 		snprintf(number, sizeof(number), " %u", share - SHARE_DEVICE);
-	text_printf(text, "uid %u has %s %s%s and asks for %s more: the limit is %s",
-		    owner->uid, share_text(share, held, (char[64]){ 0 }),
-		    row_of(share)->what, number, share_text(share, n, (char[64]){ 0 }),
+	text_printf(text, "uid %u has %s %s%s", owner->uid,
+		    share_text(share, held, (char[64]){ 0 }), row_of(share)->what,
+		    number);
+	if (share == SHARE_HOST && shares->still_mapped)
+		text_printf(text, " (%s of it were freed, and programs have that mapped)",
+			    size_text(shares->still_mapped));
+	text_printf(text, " and asks for %s more: the limit is %s",
+		    share_text(share, n, (char[64]){ 0 }),
 		    share_text(share, limit, (char[64]){ 0 }));
 	if (shares->refused.is_limit)
 		text_printf(text, " (owners/%u/max)", owner->uid);

@@ -71,6 +71,8 @@ struct shares {
 	uint64_t held[N_SHARES];
 	uint64_t peak[N_LIMITS]; /* before what is held now: see share_peak() */
 	uint64_t n_refused[N_LIMITS];
+	uint64_t still_mapped; /* bytes of host memory that were freed, and that programs
+				  have mapped */
 	uint64_t small[DEVICES_MAX][2]; /* bytes of small pieces; [1]: asynchronous */
 	struct limits limits;
 	const struct limits *defaults; /* for keys that `limits` lacks; NULL: none */
@@ -127,8 +129,8 @@ void share_give_pieces(struct owner *owner, uint32_t device, bool async, uint64_
 bool share_is_refusal(int r);
 
 /*
- * Charges the caller for a question, as SHARE_QUESTIONS says; *ret_payer is to be given to
- * share_give(). Returns: 0; -ENOMEM, -EBUSY with the sentence appended.
+ * Charges the caller for a question, as SHARE_QUESTIONS says; *ret_payer is to be given
+ * to share_give(). Returns: 0; -ENOMEM, -EBUSY with the sentence appended.
  */
 int share_take_question(struct registry *registry, const struct caller *caller,
 			struct owner **ret_payer, struct text *text);

@@ -285,6 +285,37 @@ test_a_module_beyond_the_limit_of_host_memory_is_refused()
 	nothing_is_held
 }
 
+# Else a user would have more and more: allocate, map, free, and again.
+test_freed_host_memory_counts_as_long_as_a_program_has_it_mapped()
+{
+	local program
+	limit 'host 8M'
+	is_fresh
+	as_me run 'echo "x 4M kind=host" >control/alloc'
+	as_me run "exec python3 -c '
+import mmap, os, time
+memory = mmap.mmap(os.open(\"allocations/x/data\", os.O_RDWR), 4 << 20)
+memory[0:4] = b\"kept\"
+os.rmdir(\"allocations/x\")
+open(\"$T/freed\", \"w\")
+while not os.path.exists(\"$T/enough\"):
+    time.sleep(0.01)
+assert memory[0:4] == b\"kept\"
+'" &
+	program=$!
+	chmod 777 "$T"
+	eventually '[ -e "$T/freed" ]'
+	as_me refused EDQUOT 'of host memory \(4 MiB of it were freed, and programs have that mapped\) and asks for 6 MiB more: the limit is 8 MiB' \
+		'echo "y 6M kind=host" >control/alloc'
+	is "$(held host)" $((4 * M1))
+	is "$(held allocations)" 0
+	touch "$T/enough"
+	wait "$program"
+	as_me run 'echo "y 6M kind=host" >control/alloc'
+	as_me run 'rmdir allocations/y'
+	nothing_is_held
+}
+
 # ---- refusals ----
 
 test_the_sentence_has_the_limit_what_is_held_and_what_was_asked()

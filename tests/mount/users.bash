@@ -886,6 +886,49 @@ test_the_time_to_give_back_begins_at_the_end_of_the_kernels()
 	broker_stop "$T/own"
 }
 
+# holds_host: bob's worker has alice's host memory mapped, and a kernel that does not end
+# runs there, which does not use the memory. The driver can't unmap the memory meanwhile.
+holds_host()
+{
+	by $alice run 'echo "h 64M kind=host mode=644" >control/alloc'
+	loaded_by $bob order
+	loaded_by $bob faults
+	by $bob run 'printf "%s 64\n" x flag >control/alloc'
+	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
+	by $bob run 'echo "faults endless grid=1 block=1 wait=0 flag" >control/launch'
+}
+
+test_who_keeps_freed_host_memory_of_another_pays_for_it()
+{
+	patient
+	holds_host
+	echo 'host 100M' >owners/$alice/max
+	by $alice run 'rmdir allocations/h'
+	by $alice run 'timeout 60 bash -c "echo y 64M kind=host >control/alloc"'
+	is "$(value_of owners/$alice/current host)" $((64 << 20))
+	[ "$(value_of owners/$bob/current host)" -ge $((64 << 20)) ]
+	is "$(<owners/$bob/restarts) $(ls allocations | xargs)" '0 flag x y'
+	by $bob run "echo 1 >owners/$bob/reset"
+	eventually "[ \$(value_of owners/$bob/current host) -lt $((64 << 20)) ]"
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+test_who_can_not_pay_for_freed_host_memory_of_another_loses_the_worker()
+{
+	patient
+	holds_host
+	echo 'host 100M' >owners/$alice/max
+	echo 'host 63M' >owners/$bob/max
+	by $alice run 'rmdir allocations/h'
+	by $alice run 'timeout 60 bash -c "echo y 64M kind=host >control/alloc"'
+	eventually "[ \$(<owners/$bob/restarts) = 1 ]"
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'owners/1002/worker ETIMEDOUT the worker of uid 1002 was ended: it did not give memory back within 1 s'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_chgrp_opens_data_for_a_group()
 {
 	needs_root 'several users'

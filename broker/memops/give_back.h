@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The way of a block back to the driver or the kernel: all workers unmap the block, one
+ * after the other, since the driver keeps memory that is mapped. A worker that takes too
+ * long is ended.
+ */
+#pragma once
+
+#include "memory/reclaim.h"
+
+struct block;
+struct broker;
+struct owner;
+struct worker;
+
+/* Whom to tell; functions may be NULL. */
+struct give_back_tell {
+	/* A guest's kernels keep the memory, and the guest pays. Under registry.lock. */
+	void (*held)(void *userdata);
+	void (*done)(void *userdata); /* no lock held */
+	void *userdata;
+};
+
+#define GIVE_BACK_UNTOLD ((struct give_back_tell){ NULL, NULL, NULL })
+
+/* Releases a block once no worker has it mapped. No lock held. */
+void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		     struct give_back_tell tell);
+
+/* Frees a cell of a shared block, and the block with its last cell. No lock held. */
+void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
+		    uint32_t cell);
+
+/* Unmaps a block in the worker of another owner; then calls done. No lock held. */
+void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
+		    void (*done)(void *userdata), void *userdata);
+
+/*
+ * Lets all waiters for such memory try again, by the work queue. Without memory for that
+ * they have their own time limits. Under registry.lock.
+ */
+void reclaim_retry_later(struct broker *broker, struct reclaim_from from);
