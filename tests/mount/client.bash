@@ -799,6 +799,17 @@ test_an_empty_path_is_none()
 	like "$(M=/ client '' <<<exit)" '^ENOENT / is not a mount of gpumemd'
 }
 
+test_memory_of_the_session_ends_with_its_close()
+{
+	client_start
+	like "$(ask 'command control/alloc x 4K until=close')" '^ok id '
+	is "$(ls allocations)" x
+	is "$(ask close)" ok
+	eventually '[ -z "$(ls allocations)" ]'
+	exec {ask_fd}>&-
+	wait "$client_pid"
+}
+
 test_a_session_goes_on_with_a_broker_that_was_started_again()
 {
 	local M=$T/again/mnt
