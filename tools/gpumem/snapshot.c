@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- flat keyed files ---- */
 
@@ -147,57 +148,44 @@ static int read_gpus(struct snapshot *snapshot, const struct mount *mount)
 	return 0;
 }
 
-static int read_users(struct snapshot *snapshot, const struct mount *mount)
+/* The name of a user; the number where the broker does not know the user any more. */
+static char *read_name(const struct mount *mount, uid_t uid)
 {
-	_cleanup_(folder_close) struct folder owners = { 0 };
-	struct stat st;
-	const char *uid;
-	int fd, r = folder_open(&owners, mount, "owners");
+	_cleanup_text_ struct text name = TEXT_INIT;
+	char path[32], *copy;
 
-	if (r)
-		return r;
-	while ((uid = folder_next(&owners, &fd, &st))) {
-		_cleanup_text_ struct text name = TEXT_INIT;
-		_cleanup_close_ int own = fd;
-
-		if (strcmp(uid, "default") == 0)
-			continue;
-		struct user *users =
-			list_grow(snapshot->users, snapshot->n_users, sizeof(*users));
-
-		if (!users)
-			return -ENOMEM;
-		snapshot->users = users;
-		(void)file_read(fd, "name", &name);
-		const char *word = name.length ? text_string(&name) : uid;
-		char *copy = strndup(word, strcspn(word, "\n"));
-		if (!copy)
-			return -ENOMEM;
-		users[snapshot->n_users++] = (struct user){
-			.uid = (uid_t)strtoul(uid, NULL, 10),
-			.name = copy,
-		};
-	}
-	return 0;
+	snprintf(path, sizeof path, "owners/%u/name", uid);
+	if (!mount_read(mount, path, &name) && name.length)
+		return strndup(text_string(&name), strcspn(text_string(&name), "\n"));
+	return asprintf(&copy, "%u", uid) < 0 ? NULL : copy;
 }
 
-/* The name of a user, or the number of an owner who came after the owners were read. */
-static const char *user_name(struct snapshot *snapshot, uid_t uid)
+/* Only the names of those who have allocations: there may be thousands of owners. */
+static const char *user_name(struct snapshot *snapshot, const struct mount *mount,
+			     uid_t uid)
 {
-	struct user *users;
+	struct user *users = snapshot->users;
 	char *name;
 
-	for (size_t i = 0; i < snapshot->n_users; i++)
-		if (snapshot->users[i].uid == uid)
-			return snapshot->users[i].name;
-	users = list_grow(snapshot->users, snapshot->n_users, sizeof(*users));
+	/* From the last: allocations that follow each other are often of one user. */
+	for (size_t i = snapshot->n_users; i-- > 0;)
+		if (users[i].uid == uid)
+			return users[i].name;
+	users = list_grow(users, snapshot->n_users, sizeof(*users));
 	if (!users)
 		return NULL;
 	snapshot->users = users;
-	if (asprintf(&name, "%u", uid) < 0)
-		return NULL;
-	users[snapshot->n_users++] = (struct user){ .uid = uid, .name = name };
+	name = read_name(mount, uid);
+	if (name)
+		users[snapshot->n_users++] = (struct user){ .uid = uid, .name = name };
 	return name;
+}
+
+static int by_uid(const void *a, const void *b)
+{
+	const struct user *first = a, *second = b;
+
+	return first->uid < second->uid ? -1 : first->uid > second->uid;
 }
 
 /* ---- allocations ---- */
@@ -230,6 +218,15 @@ static void allocation_take(struct allocation *allocation, const struct text *st
 static bool is_folder(const struct stat *st)
 {
 	return st->st_size == 0;
+}
+
+/*
+ * Whether this user may read the status: of others' allocations there may be many, and a
+ * question for each takes time. A group's right can't be told here.
+ */
+static bool may_read(const struct stat *st)
+{
+	return !geteuid() || st->st_uid == geteuid() || st->st_mode & 0044;
 }
 
 /* Adds an allocation or a folder. Returns: 0; -ENOMEM. */
@@ -286,7 +283,7 @@ static int read_folder(struct snapshot *snapshot, int at, const char *path,
 		/* The list of allocations grows, names and sums stay where they are. */
 		if (all->folder)
 			r = read_folder(snapshot, fd, ".", all->name, all->folder);
-		else if (!file_read(fd, "status", &status))
+		else if (may_read(&st) && !file_read(fd, "status", &status))
 			allocation_take(all, &status);
 	}
 	return r;
@@ -298,25 +295,37 @@ static int read_allocations(struct snapshot *snapshot, const struct mount *mount
 
 	if (r)
 		return r;
-	/* the list of users grows, and names stay where they are */
+	/* The list of users grows and is sorted, and names stay where they are. */
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
 		struct allocation *allocation = &snapshot->allocations[i];
 
-		allocation->owner = user_name(snapshot, allocation->uid);
+		allocation->owner = user_name(snapshot, mount, allocation->uid);
 		if (!allocation->owner)
 			return -ENOMEM;
 	}
+	if (snapshot->n_users)
+		qsort(snapshot->users, snapshot->n_users, sizeof(struct user), by_uid);
 	return 0;
 }
 
 /* ---- leases ---- */
 
-static struct allocation *find(const struct snapshot *snapshot, const char *name)
+static int by_exact_name(const void *a, const void *b)
 {
-	for (size_t i = 0; i < snapshot->n_allocations; i++)
-		if (!strcmp(snapshot->allocations[i].name, name))
-			return &snapshot->allocations[i];
-	return NULL;
+	const struct allocation *first = a, *second = b;
+
+	return strcmp(first->name, second->name);
+}
+
+/* With allocations sorted by by_exact_name(). NULL: there is none. */
+static struct allocation *find(const struct snapshot *snapshot, char *name)
+{
+	const struct allocation key = { .name = name };
+
+	return snapshot->n_allocations
+		       ? bsearch(&key, snapshot->allocations, snapshot->n_allocations,
+				 sizeof(key), by_exact_name)
+		       : NULL;
 }
 
 /* OBJECT PID UID r|w SINCE hold=none|r|w COMM */
@@ -345,6 +354,9 @@ static int read_leases(struct snapshot *snapshot, const struct mount *mount)
 	_cleanup_text_ struct text leases = TEXT_INIT;
 	int r = mount_read(mount, "leases", &leases);
 
+	if (snapshot->n_allocations)
+		qsort(snapshot->allocations, snapshot->n_allocations,
+		      sizeof(struct allocation), by_exact_name);
 	for (const char *line = text_string(&leases); !r && *line;) {
 		r = take_lease(snapshot, line);
 		line += strcspn(line, "\n");
@@ -369,7 +381,10 @@ static int read_mover(struct snapshot *snapshot, const struct mount *mount)
 int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why)
 {
 	static int (*const readers[])(struct snapshot *, const struct mount *) = {
-		read_gpus, read_users, read_allocations, read_leases, read_mover,
+		read_gpus,
+		read_allocations,
+		read_leases,
+		read_mover,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {

@@ -20,6 +20,7 @@ struct gpu {
 	uint64_t used, total, held; /* bytes; or SIZE_UNKNOWN */
 };
 
+/* One who has allocations. */
 struct user {
 	uid_t uid;
 	char *name;
