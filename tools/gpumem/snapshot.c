@@ -181,13 +181,6 @@ static const char *user_name(struct snapshot *snapshot, const struct mount *moun
 	return name;
 }
 
-static int by_uid(const void *a, const void *b)
-{
-	const struct user *first = a, *second = b;
-
-	return first->uid < second->uid ? -1 : first->uid > second->uid;
-}
-
 /* ---- allocations ---- */
 
 static int64_t time_parse(const char *word)
@@ -224,9 +217,9 @@ static bool is_folder(const struct stat *st)
  * Whether this user may read the status: of others' allocations there may be many, and a
  * question for each takes time. A group's right can't be told here.
  */
-static bool may_read(const struct stat *st)
+static bool may_read(const struct stat *st, uid_t user)
 {
-	return !geteuid() || st->st_uid == geteuid() || st->st_mode & 0044;
+	return !user || st->st_uid == user || st->st_mode & 0044;
 }
 
 /* Adds an allocation or a folder. Returns: 0; -ENOMEM. */
@@ -264,6 +257,7 @@ static int read_folder(struct snapshot *snapshot, int at, const char *path,
 		       const char *before, struct sums *in)
 {
 	_cleanup_(folder_close) struct folder folder = { 0 };
+	uid_t user = geteuid();
 	struct stat st;
 	const char *name;
 	int fd, r = folder_open_at(&folder, at, path);
@@ -283,7 +277,7 @@ static int read_folder(struct snapshot *snapshot, int at, const char *path,
 		/* The list of allocations grows, names and sums stay where they are. */
 		if (all->folder)
 			r = read_folder(snapshot, fd, ".", all->name, all->folder);
-		else if (may_read(&st) && !file_read(fd, "status", &status))
+		else if (may_read(&st, user) && !file_read(fd, "status", &status))
 			allocation_take(all, &status);
 	}
 	return r;
@@ -291,11 +285,14 @@ static int read_folder(struct snapshot *snapshot, int at, const char *path,
 
 static int read_allocations(struct snapshot *snapshot, const struct mount *mount)
 {
-	int r = read_folder(snapshot, mount->fd, "allocations", "", NULL);
+	return read_folder(snapshot, mount->fd, "allocations", "", NULL);
+}
 
-	if (r)
-		return r;
-	/* The list of users grows and is sorted, and names stay where they are. */
+/* The users of allocations, those with the largest first. */
+static int read_users(struct snapshot *snapshot, const struct mount *mount)
+{
+	snapshot_sort(snapshot, "size");
+	/* The list of users grows, and names stay where they are. */
 	for (size_t i = 0; i < snapshot->n_allocations; i++) {
 		struct allocation *allocation = &snapshot->allocations[i];
 
@@ -303,8 +300,6 @@ static int read_allocations(struct snapshot *snapshot, const struct mount *mount
 		if (!allocation->owner)
 			return -ENOMEM;
 	}
-	if (snapshot->n_users)
-		qsort(snapshot->users, snapshot->n_users, sizeof(struct user), by_uid);
 	return 0;
 }
 
@@ -384,6 +379,7 @@ int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct t
 		read_gpus,
 		read_allocations,
 		read_leases,
+		read_users,
 		read_mover,
 	};
 
@@ -395,7 +391,6 @@ int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct t
 			return r;
 		}
 	}
-	snapshot_sort(snapshot, "size");
 	return 0;
 }
 

@@ -109,20 +109,24 @@ void table_size(struct table *table, uint64_t size)
 		table_number(table, size);
 }
 
-/* Words between tabs; libsmartcols would fill columns up with blanks. */
-static void print_tabs(struct table *table, struct text *text)
+/*
+ * Words between tabs; libsmartcols would fill columns up with blanks. Returns: 0;
+ * -ENOMEM.
+ */
+static int print_tabs(struct table *table, struct text *text)
 {
 	size_t n_columns = scols_table_get_ncols(table->scols);
-	size_t n_lines = scols_table_get_nlines(table->scols);
+	struct libscols_iter *lines = scols_new_iter(SCOLS_ITER_FORWARD);
+	struct libscols_line *line;
 
+	if (!lines)
+		return -ENOMEM;
 	for (size_t i = 0; i < n_columns; i++)
 		text_printf(
 			text, "%s%s", i ? "\t" : "",
 			scols_column_get_name(scols_table_get_column(table->scols, i)));
 	text_printf(text, "\n");
-	for (size_t n = 0; n < n_lines; n++) {
-		struct libscols_line *line = scols_table_get_line(table->scols, n);
-
+	while (scols_table_next_line(table->scols, lines, &line) == 0) {
 		for (size_t i = 0; i < n_columns; i++) {
 			const char *word =
 				scols_cell_get_data(scols_line_get_cell(line, i));
@@ -131,6 +135,8 @@ static void print_tabs(struct table *table, struct text *text)
 		}
 		text_printf(text, "\n");
 	}
+	scols_free_iter(lines);
+	return 0;
 }
 
 int table_print(struct table *table, struct text *text, size_t width, bool colors)
@@ -140,8 +146,9 @@ int table_print(struct table *table, struct text *text, size_t width, bool color
 	if (table->failed)
 		return -ENOMEM;
 	if (table->style == STYLE_TABS) {
-		print_tabs(table, text);
-		return text_failed(text) ? -ENOMEM : 0;
+		int r = print_tabs(table, text);
+
+		return r ?: text_failed(text) ? -ENOMEM : 0;
 	}
 	if (table->style == STYLE_PEOPLE && scols_table_is_empty(table->scols))
 		return 0;
