@@ -89,6 +89,12 @@ replace()
 	mv "$GPUMEMD.new" "$GPUMEMD"
 }
 
+# runs_installed PID: prints whether it runs the program that is installed now.
+runs_installed()
+{
+	[ "$(stat -L -c %i "/proc/$1/exe")" = "$(stat -c %i "$GPUMEMD")" ] && echo yes || echo no
+}
+
 # next_dies_at POINT: a broker that begins dies at this one of its crash points; 0: none does.
 next_dies_at()
 {

@@ -36,6 +36,12 @@ keeper_pid()
 	awk '$1 == "started" { pid = $2 } END { print pid }' "$T/own/service"
 }
 
+# standby_pid: as in keep.bash, where the manager has started the keeper.
+standby_pid()
+{
+	pgrep -x -P "$(keeper_pid)" gpumemd-standby
+}
+
 # stored: prints the ends with their status, each READY=1, and how many descriptors the
 # manager held then.
 stored()
@@ -84,6 +90,33 @@ test_a_restart_keeps_all()
 	die
 	is "$(everything)" "$before"
 	exec {lease}>&-
+	: >"$T/own/stderr"
+	service_stop
+}
+
+# A package has replaced the program: a standby of the old one ends with its keeper.
+test_a_standby_of_the_old_program_is_gone_after_a_restart()
+{
+	local before standby
+	installed
+	manage 16 --keep
+	say alloc 'x 4M tag=hello'
+	say fill 'x i32:7'
+	before=$(everything)
+	wait_for_standby
+	standby=$(standby_pid)
+	replace "$GPUMEMD"
+	service_restart
+	[ ! -e "/proc/$standby" ] || fail 'the standby is still there'
+	is "$(runs_installed "$(broker_pid)")" yes
+	is "$(everything)" "$before"
+	wait_for_standby
+	standby=$(standby_pid)
+	is "$(runs_installed "$standby")" yes
+	die
+	is "$(broker_pid)" "$standby"
+	is "$(everything)" "$before"
+	is "$(stored)" 'ready 0;ended 0 1;ready 0;'
 	: >"$T/own/stderr"
 	service_stop
 }

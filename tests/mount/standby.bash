@@ -119,12 +119,6 @@ test_a_standby_that_is_not_ready_is_used()
 	end
 }
 
-# runs_installed PID: prints whether it runs the program that is installed now.
-runs_installed()
-{
-	[ "$(stat -L -c %i "/proc/$1/exe")" = "$(stat -c %i "$GPUMEMD")" ] && echo yes || echo no
-}
-
 test_an_upgrade_drops_the_standby_of_the_old_program()
 {
 	local old
