@@ -459,6 +459,7 @@ test_the_share_of_paths()
 
 test_the_share_of_processes_that_wait_for_a_file_system()
 {
+	undying
 	bob_is_ready
 	stuck_mount
 	by $mallory run 'echo "hers 64K" >control/alloc'
