@@ -376,11 +376,7 @@ static int read_mover(struct snapshot *snapshot, const struct mount *mount)
 int snapshot_read(struct snapshot *snapshot, const struct mount *mount, struct text *why)
 {
 	static int (*const readers[])(struct snapshot *, const struct mount *) = {
-		read_gpus,
-		read_allocations,
-		read_leases,
-		read_users,
-		read_mover,
+		read_gpus, read_allocations, read_leases, read_users, read_mover,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
