@@ -466,7 +466,7 @@ sweep()
 	local object
 	rm -f "$T/inject"
 	# The next broker of each death would look at each of thousands.
-	[ "$(value_of "$M/status" allocations)" -lt 500 ] || undying
+	[ $(($(value_of "$M/status" allocations) + $(value_of "$M/status" streams))) -lt 500 ] || undying
 	# Running kernels would keep their memory, streams and modules.
 	if grep -qs busy "$M"/{streams,allocations}/*/state; then
 		for object in "$M"/owners/*/reset; do
