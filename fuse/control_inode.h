@@ -3,6 +3,9 @@
  * Control inodes: the node ids of control files. The kernel locks an inode from a write
  * to its reply, so one waiting line would hold up every other user of the file; each
  * look-up of a control file therefore answers an id of its own, with the same st_ino.
+ * Parallel writes are no remedy. They share the lock, but chmod(2), fsync(2), truncate(2)
+ * and writes with O_APPEND want it alone: one such call, behind a waiting line, holds up
+ * everybody. The price is the lock of the folder, which each look-up takes.
  */
 #pragma once
 

@@ -130,6 +130,23 @@ test_the_tree_answers_while_every_line_waits()
 	inject
 }
 
+# Linux locks an inode from a write to its reply, and for each chmod, even one that fails.
+# Each look-up of a control file has an inode of its own, so nobody waits for the lock.
+test_a_line_that_waits_keeps_nobody_from_its_file()
+{
+	local call
+	echo 'x 4M' >control/alloc
+	slow 30s
+	echo 'x u8:1' >control/fill &
+	until_it_waits $!
+	for call in 'chmod 600 control/fill' 'sync control/fill' 'echo "y u8:1" >control/fill'; do
+		timeout 20 bash -c "$call" 2>/dev/null || [ $? != 124 ] || fail "it waited: $call"
+	done
+	kill -KILL $!
+	wait || true
+	inject
+}
+
 test_the_tree_answers_while_the_mover_is_stopped()
 {
 	local mover reader
