@@ -111,10 +111,6 @@ int broker_show(struct broker *broker, enum object_type type, struct token token
 	struct attribute_view view;
 	int r = -ESTALE;
 
-	if (attribute && attribute->print) {
-		r = attribute->print(broker, token, text);
-		return r == 0 && text_failed(text) ? -ENOMEM : r;
-	}
 	if (attribute && attribute->prepare)
 		attribute->prepare(broker, token);
 	pthread_mutex_lock(&broker->registry->lock);

@@ -23,8 +23,8 @@ enum field_type {
 };
 
 enum attribute_flag {
-	ATTRIBUTE_ASKED = 1 << 0, /* from a worker (broker_ask()), or several lines; not
-				     in `status` */
+	ATTRIBUTE_ASKED = 1 << 0,     /* of broker_ask(): from a worker, or long; not in
+					 `status` */
 	ATTRIBUTE_WRITABLE = 1 << 1,  /* by the owner, with broker_store() */
 	ATTRIBUTE_ROOT_FILE = 1 << 2, /* of the broker: a file in the root */
 	ATTRIBUTE_MANAGED = 1 << 3,   /* only managed memory has the file */
@@ -49,8 +49,8 @@ struct attribute {
 	size_t offset;
 	size_t stride; /* ATTRIBUTE_DEVICE: from a device's field to the next */
 
-	/* In place of show, no lock held: for a text that may be long. As broker_show().
-	 */
+	/* For ATTRIBUTE_ASKED: see api/text_maker.h. Everybody who asks gets the same
+	 * text. No lock held. Returns: 0; -errno. */
 	int (*print)(struct broker *broker, struct token token, struct text *text);
 
 	/* Called before show, no lock held. NULL: not needed. */
@@ -64,7 +64,7 @@ struct attribute {
 		      const struct caller *caller, const char *value, size_t length,
 		      struct completion *wait);
 
-	/* For ATTRIBUTE_ASKED: see broker_ask(). */
+	/* For ATTRIBUTE_ASKED without print: see broker_ask(). */
 	void (*request)(struct broker *broker, struct token token,
 			const struct caller *caller, struct completion *wait);
 };

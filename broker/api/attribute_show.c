@@ -100,12 +100,6 @@ void show_broker_waiting(const struct attribute_view *view, struct text *text)
 	show_number(text, view->broker->reclaim->n_queued);
 }
 
-int show_all_leases(struct broker *broker, struct token token, struct text *text)
-{
-	(void)token;
-	return leases_show_all(broker, text);
-}
-
 /* ---- allocations ---- */
 
 void show_allocation_kind(const struct attribute_view *view, struct text *text)

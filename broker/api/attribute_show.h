@@ -45,8 +45,5 @@ attribute_show show_owner_worker;
 attribute_show show_owner_output;
 attribute_show show_module_state;
 
-/* All leases, a line each: as attribute.print. */
-int show_all_leases(struct broker *broker, struct token token, struct text *text);
-
 /* Takes what kernels have printed so far: as attribute.prepare of an owner's `output`. */
 void show_drain_output(struct broker *broker, struct token token);

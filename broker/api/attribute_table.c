@@ -9,7 +9,7 @@
 #include "api/attribute_show.h"
 #include "api/limits.h"
 #include "api/memory_used.h"
-#include "api/metrics_file.h"
+#include "api/metrics.h"
 #include "kernels/module_use.h"
 #include "memops/lease.h"
 #include "memops/placement_report.h"
@@ -91,9 +91,9 @@ static const struct attribute broker_attributes[] = {
 	{ "leases",
 	  "all leases, a line each: OBJECT PID UID r|w SINCE hold=none|r|w COMM; "
 	  "#ID: freed",
-	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_TEXT, .print = show_all_leases },
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .print = leases_show_all },
 	{ "metrics", "all figures, for Prometheus and its like (OpenMetrics text)",
-	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .request = ask_metrics },
+	  ATTRIBUTE_ROOT_FILE | ATTRIBUTE_ASKED, .print = metrics_print },
 	{ "max", "limits of owners without one of their own: KEY VALUE a line",
 	  ATTRIBUTE_DEFAULT | ATTRIBUTE_TEXT | ATTRIBUTE_WRITABLE, limits_show_default,
 	  .store = limits_store_default },
@@ -145,7 +145,7 @@ static const struct attribute allocation_attributes[] = {
 	  FIELD(allocation, n_leases) },
 	{ "write_leases", "of them, those that may write it", ATTRIBUTE_NO_FILE,
 	  FIELD(allocation, n_write_leases) },
-	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_TEXT,
+	{ "leases", "a line each: PID UID r|w SINCE hold=none|r|w COMM", ATTRIBUTE_ASKED,
 	  .print = leases_show },
 	{ "progress", "of a load or save that runs: BYTES of BYTES; else none",
 	  ATTRIBUTE_TEXT, show_allocation_progress },

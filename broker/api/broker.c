@@ -9,7 +9,7 @@
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
 #include "api/line_times.h"
-#include "api/metrics_file.h"
+#include "api/text_maker.h"
 #include "api/resume.h"
 #include "api/watch.h"
 #include "base/clock.h"
@@ -48,7 +48,7 @@ struct whole {
 	struct ops ops;
 	struct leases leases;
 	struct line_times line_times;
-	struct metrics_file metrics_file;
+	struct text_maker text_maker;
 	struct lifetimes lifetimes;
 };
 
@@ -66,7 +66,7 @@ static void life_deinit(struct broker *broker)
 
 	housekeeper_end(broker);
 	workqueue_deinit(broker->workqueue);
-	metrics_file_deinit(broker->metrics_file);
+	text_maker_deinit(broker->text_maker);
 	outputs_deinit(&broker->processes->outputs);
 	leases_deinit(broker->leases);
 	worker_deinit(&broker->processes->mover);
@@ -147,7 +147,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->ops = &whole->ops;
 	broker->leases = &whole->leases;
 	broker->line_times = &whole->line_times;
-	broker->metrics_file = &whole->metrics_file;
+	broker->text_maker = &whole->text_maker;
 	broker->lifetimes = &whole->lifetimes;
 	registry_init(broker->registry);
 	journal_init(broker->journal);
@@ -161,7 +161,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	broker->registry->user_names = user_names_new();
 	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
 	if (r == 0)
-		r = metrics_file_init(broker->metrics_file, broker);
+		r = text_maker_init(broker->text_maker, broker);
 	if (r == 0)
 		r = outputs_init(&broker->processes->outputs);
 	if (r == 0)

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/attribute.h"
 #include "api/broker.h"
 #include "api/memory_used.h"
+#include "api/text_maker.h"
 #include "base/handle_table.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -123,5 +125,8 @@ void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
 		struct completion *wait)
 {
-	attribute->request(broker, token, caller, wait);
+	if (attribute->print)
+		text_maker_ask(broker, token, attribute, caller, wait);
+	else
+		attribute->request(broker, token, caller, wait);
 }

@@ -536,11 +536,12 @@ static void print_metric(const struct metric *metric, const struct reading *read
 	metric->print(metric, reading, text);
 }
 
-int metrics_print(const struct broker *broker, struct text *text)
+int metrics_print(struct broker *broker, struct token none, struct text *text)
 {
 	struct reading reading;
 	int r = read_all(broker, &reading);
 
+	(void)none;
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(metrics_table); i++)

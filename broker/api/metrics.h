@@ -9,6 +9,7 @@
 
 struct broker;
 struct text;
+struct token;
 
-/* Takes registry.lock. Returns: 0; -ENOMEM. */
-int metrics_print(const struct broker *broker, struct text *text);
+/* As attribute.print. Takes registry.lock. Returns: 0; -ENOMEM. */
+int metrics_print(struct broker *broker, struct token none, struct text *text);

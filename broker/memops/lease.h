@@ -76,7 +76,7 @@ uint64_t leases_count(const struct broker *broker);
  * No lock held. Returns: 0; -ESTALE; -ENOMEM.
  */
 int leases_show(struct broker *broker, struct token allocation, struct text *text);
-int leases_show_all(struct broker *broker, struct text *text);
+int leases_show_all(struct broker *broker, struct token none, struct text *text);
 
 /*
  * Appends `; N bytes of freed allocations are still leased, by pid 17 (python, uid 1000,

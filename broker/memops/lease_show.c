@@ -242,8 +242,9 @@ int leases_show(struct broker *broker, struct token token, struct text *text)
 	return -ESTALE;
 }
 
-int leases_show_all(struct broker *broker, struct text *text)
+int leases_show_all(struct broker *broker, struct token none, struct text *text)
 {
+	(void)none;
 	pthread_mutex_lock(&broker->registry->lock);
 	return show_list(broker, broker->leases->by_id, false, text);
 }

@@ -48,7 +48,7 @@ enum share {
 	SHARE_CHORES,	 /* operations that follow from others: frees, moves, zeroing */
 	SHARE_ORDER,	 /* of operations queued for one another, in the order of uses */
 	SHARE_USES,	 /* of allocations by operations queued and unfinished */
-	SHARE_QUESTIONS, /* reads without an answer yet: of a driver, of metrics */
+	SHARE_QUESTIONS, /* reads without an answer yet: of a driver, of long texts */
 	SHARE_PATHS,	 /* bytes of paths of loads and saves, queued and unfinished */
 	SHARE_FILE_PROCESSES, /* for loads and saves, until they have ended */
 	SHARE_WAITS,	      /* allocations that wait for memory */

@@ -15,17 +15,17 @@
 
 struct broker {
 	/* Set at the start, and valid until the end. */
-	struct registry *registry;   /* model/registry.h */
-	struct journal *journal;     /* model/journal.h */
-	struct memory *memory;	     /* memory/block.h */
-	struct reclaim *reclaim;     /* memory/reclaim.h; registry.lock */
-	struct workqueue *workqueue; /* base/workqueue.h */
-	struct processes *processes; /* process/processes.h */
-	struct ops *ops;	     /* op/op.h */
-	struct leases *leases;	     /* memops/lease.h */
+	struct registry *registry;     /* model/registry.h */
+	struct journal *journal;       /* model/journal.h */
+	struct memory *memory;	       /* memory/block.h */
+	struct reclaim *reclaim;       /* memory/reclaim.h; registry.lock */
+	struct workqueue *workqueue;   /* base/workqueue.h */
+	struct processes *processes;   /* process/processes.h */
+	struct ops *ops;	       /* op/op.h */
+	struct leases *leases;	       /* memops/lease.h */
 	struct line_times *line_times; /* api/line_times.h */
-	struct metrics_file *metrics_file; /* api/metrics_file.h */
-	struct lifetimes *lifetimes; /* memops/lifetime.h */
+	struct text_maker *text_maker; /* api/text_maker.h */
+	struct lifetimes *lifetimes;   /* memops/lifetime.h */
 	struct limits_file
 		*limits_file; /* api/limits_file.h; NULL: limits are not kept */
 	struct cuda_driver *driver;

@@ -59,7 +59,7 @@ static const struct attribute *leases_of(enum object_type type)
 
 	for (const struct attribute *row = table->rows; row < table->rows + table->n;
 	     row++) {
-		if (!strcmp(row->name, "leases") && (row->flags & ATTRIBUTE_TEXT))
+		if (!strcmp(row->name, "leases") && row->print)
 			return row;
 	}
 	return NULL;
@@ -85,7 +85,7 @@ static void show(struct broker *broker, enum object_type type, struct token toke
 
 	n_takings = n_lines = n_lines_held = 0;
 	__atomic_store_n(&watched, broker, __ATOMIC_RELEASE);
-	cr_assert(eq(int, broker_show(broker, type, token, leases_of(type), &text), 0));
+	cr_assert(eq(int, leases_of(type)->print(broker, token, &text), 0));
 	__atomic_store_n(&watched, NULL, __ATOMIC_RELEASE);
 	cr_expect(eq(uint, n_lines, N_LEASES), "%s", text_string(&text));
 	cr_expect(eq(uint, n_lines_held, 0));

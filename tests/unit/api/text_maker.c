@@ -5,14 +5,15 @@
 #include <semaphore.h>
 #include <string.h>
 
-#include "api/metrics_file.h"
+#include "api/attribute.h"
 #include "base/shared_text.h"
 #include "base/workqueue.h"
+#include "memops/lease_file.h"
 #include "model/registry.h"
 #include "model/shares.h"
 #include "unit/broker_help.h"
 
-TestSuite(metrics_file, .timeout = 20);
+TestSuite(text_maker, .timeout = 20);
 
 /* A reader who keeps the text of the answer. */
 struct reader {
@@ -40,11 +41,32 @@ static void reader_done(struct completion *wait, int error, const void *bytes,
 		sem_wait(stay);
 }
 
-static void ask(struct broker *broker, struct reader *reader, sem_t *stay)
+/* The row of the table with a text of its own. */
+static const struct attribute *text_named(enum object_type type, const char *name)
+{
+	const struct attribute *row = attribute_tables[type].rows;
+
+	while (strcmp(row->name, name) || !row->print)
+		row++;
+	return row;
+}
+
+static void ask_for(struct broker *broker, struct token token,
+		    const struct attribute *attribute, struct reader *reader, sem_t *stay)
 {
 	*reader = (struct reader){ .wait.done = reader_done, .stay = stay };
 	sem_init(&reader->answered, 0, 0);
-	ask_metrics(broker, TOKEN_NONE, &nobody_special, &reader->wait);
+	broker_ask(broker, token, attribute, &nobody_special, &reader->wait);
+}
+
+static void ask(struct broker *broker, struct reader *reader, sem_t *stay)
+{
+	ask_for(broker, TOKEN_NONE, text_named(OBJECT_BROKER, "metrics"), reader, stay);
+}
+
+static void ask_leases(struct broker *broker, struct reader *reader, sem_t *stay)
+{
+	ask_for(broker, TOKEN_NONE, text_named(OBJECT_BROKER, "leases"), reader, stay);
 }
 
 static bool is_answered(struct reader *reader)
@@ -70,7 +92,7 @@ static void forget(struct reader *reader)
 }
 
 /* While the first has the answer in hand no other text is begun. */
-Test(metrics_file, readers_who_ask_meanwhile_share_the_next_text)
+Test(text_maker, readers_who_ask_meanwhile_share_the_next_text)
 {
 	enum { N = 50 };
 	struct broker *broker = broker_start("64M", NULL);
@@ -96,7 +118,7 @@ Test(metrics_file, readers_who_ask_meanwhile_share_the_next_text)
 	broker_end(broker);
 }
 
-Test(metrics_file, a_reader_sees_what_was_done_before)
+Test(text_maker, a_reader_sees_what_was_done_before)
 {
 	struct broker *broker = broker_start("64M", NULL);
 	struct reader first, second;
@@ -116,7 +138,7 @@ Test(metrics_file, a_reader_sees_what_was_done_before)
 	broker_end(broker);
 }
 
-Test(metrics_file, a_signal_ends_the_wait_of_one_reader)
+Test(text_maker, a_signal_ends_the_wait_of_one_reader)
 {
 	struct broker *broker = broker_start("64M", NULL);
 	struct reader first, second, third;
@@ -138,7 +160,7 @@ Test(metrics_file, a_signal_ends_the_wait_of_one_reader)
 	cr_assert(not(is_answered(&second)));
 }
 
-Test(metrics_file, readers_that_wait_have_a_share)
+Test(text_maker, readers_that_wait_have_a_share)
 {
 	enum { N = 1100 };
 	static struct reader readers[N];
@@ -164,6 +186,101 @@ Test(metrics_file, readers_that_wait_have_a_share)
 	broker_end(broker);
 }
 
+static void ignore(void *userdata)
+{
+	(void)userdata;
+}
+
+static struct lease *lease_of(struct broker *broker, const char *name)
+{
+	const struct lease_name place = { 1, 1 };
+	struct lease *lease;
+
+	cr_assert(
+		eq(int,
+		   broker_lease_open(broker, allocation_named(broker, name),
+				     &nobody_special, false, place, ignore, NULL, &lease),
+		   0));
+	return lease;
+}
+
+/* Programs look for their own lease. */
+Test(text_maker, a_lease_that_was_made_while_a_list_was_made_is_in_the_next)
+{
+	struct broker *broker = broker_start("64M", NULL);
+	struct reader first, second, third;
+	struct lease *lease;
+	sem_t stay;
+
+	sem_init(&stay, 0, 0);
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4K"), 0));
+	ask_leases(broker, &first, &stay);
+	expect_text(&first);
+	ask_leases(broker, &second, NULL);
+	lease = lease_of(broker, "x");
+	ask_leases(broker, &third, NULL);
+	sem_post(&stay);
+	expect_text(&second);
+	expect_text(&third);
+	cr_assert(not(has(&first, "x ")));
+	cr_assert(has(&third, "x "));
+	cr_assert(second.text == third.text);
+	forget(&first);
+	forget(&second);
+	forget(&third);
+	broker_lease_close(lease);
+	broker_end(broker);
+}
+
+Test(text_maker, each_allocation_has_a_list_of_its_own)
+{
+	const struct attribute *leases = text_named(OBJECT_ALLOCATION, "leases");
+	struct broker *broker = broker_start("64M", NULL);
+	struct reader first, all, of_x, of_y;
+	struct lease *lease;
+	sem_t stay;
+
+	sem_init(&stay, 0, 0);
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4K"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "y 4K"), 0));
+	lease = lease_of(broker, "y");
+	ask(broker, &first, &stay);
+	expect_text(&first);
+	ask_leases(broker, &all, NULL);
+	ask_for(broker, allocation_named(broker, "x"), leases, &of_x, NULL);
+	ask_for(broker, allocation_named(broker, "y"), leases, &of_y, NULL);
+	sem_post(&stay);
+	expect_text(&all);
+	expect_text(&of_x);
+	expect_text(&of_y);
+	cr_assert(has(&all, "y "));
+	cr_assert(eq(sz, of_x.text->text.length, 0));
+	cr_assert(has(&of_y, " r "));
+	forget(&first);
+	forget(&all);
+	forget(&of_x);
+	forget(&of_y);
+	broker_lease_close(lease);
+	broker_end(broker);
+}
+
+/* Others in the mount keep a descriptor of a file whose allocation is freed. */
+Test(text_maker, a_list_of_freed_memory_is_stale)
+{
+	const struct attribute *leases = text_named(OBJECT_ALLOCATION, "leases");
+	struct broker *broker = broker_start("64M", NULL);
+	struct reader reader;
+	struct token x;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "x 4K"), 0));
+	x = allocation_named(broker, "x");
+	cr_assert(eq(int, command_say(broker, "free", "x"), 0));
+	ask_for(broker, x, leases, &reader, NULL);
+	sem_wait(&reader.answered);
+	cr_assert(eq(int, reader.error, -ESTALE));
+	broker_end(broker);
+}
+
 static sem_t stuck, go;
 
 static void hang(struct task *task)
@@ -174,7 +291,7 @@ static void hang(struct task *task)
 }
 
 /* As when a driver does not return: the file is for finding out why. */
-Test(metrics_file, a_text_needs_no_thread_of_the_work_queue)
+Test(text_maker, a_text_needs_no_thread_of_the_work_queue)
 {
 	struct broker *broker = broker_start("64M", NULL);
 	struct task tasks[WORKQUEUE_THREADS] = { 0 };
