@@ -298,7 +298,7 @@ memory = mmap.mmap(os.open(\"allocations/x/data\", os.O_RDWR), 4 << 20)
 memory[0:4] = b\"kept\"
 os.rmdir(\"allocations/x\")
 open(\"$T/freed\", \"w\")
-while not os.path.exists(\"$T/enough\"):
+while os.path.exists(\"$T/freed\") and not os.path.exists(\"$T/enough\"):
     time.sleep(0.01)
 assert memory[0:4] == b\"kept\"
 '" &
