@@ -718,6 +718,7 @@ test_work_with_memory_that_is_replaced_goes_on()
 
 test_a_copy_with_old_descriptors_needs_the_right_of_now()
 {
+	local copier
 	needs_root 'several users'
 	by $alice run 'echo "pub 64 mode=644" >control/alloc; echo shown >allocations/pub/data'
 	by $bob run 'echo "mine 64" >control/alloc'
@@ -732,9 +733,10 @@ try:
     os.copy_file_range(source, target, 4)
 except OSError as error:
     print(errno.errorcode[error.errno])" >"$T/copied"
+	copier=$!
 	eventually 'grep -q open "$T/copied"'
 	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
-	wait $!
+	wait "$copier"
 	is "$(<"$T/copied")" $'open\nshown\nEACCES'
 	like "$(by $bob run 'tail -n 1 errors')" 'EACCES allocation pub of uid 1001, with mode 0600, is shut off from uid 1002'
 }
