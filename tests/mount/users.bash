@@ -888,16 +888,18 @@ test_the_time_to_give_back_begins_at_the_end_of_the_kernels()
 	broker_stop "$T/own"
 }
 
-# holds_host: bob's worker has alice's host memory mapped, and a kernel that does not end
-# runs there, which does not use the memory. The driver can't unmap the memory meanwhile.
+# holds_host: bob's worker has alice's host memory mapped, and a kernel runs there for 600 s,
+# which does not use the memory. The driver can't unmap the memory meanwhile.
 holds_host()
 {
 	by $alice run 'echo "h 64M kind=host mode=644" >control/alloc'
 	loaded_by $bob order
-	loaded_by $bob faults
-	by $bob run 'printf "%s 64\n" x flag >control/alloc'
+	by $bob run 'printf "%s\n" "x 64" "slow 64" "d 64 kind=direct" >control/alloc'
 	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
-	by $bob run 'echo "faults endless grid=1 block=1 wait=0 flag" >control/launch'
+	by $bob run 'echo "order slow_set grid=1 block=1 out:slow i32:7 u64:0" >control/launch'
+	by $bob run 'echo "order slow_set grid=1 block=1 out:slow i32:7 u64:600000000000 wait=0" >control/launch'
+	# The worker, which carries out one request after the other, has launched it by now.
+	by $bob run 'cat allocations/d/data >/dev/null'
 }
 
 test_who_keeps_freed_host_memory_of_another_pays_for_it()
@@ -909,7 +911,7 @@ test_who_keeps_freed_host_memory_of_another_pays_for_it()
 	by $alice run 'timeout 60 bash -c "echo y 64M kind=host >control/alloc"'
 	is "$(value_of owners/$alice/current host)" $((64 << 20))
 	[ "$(value_of owners/$bob/current host)" -ge $((64 << 20)) ]
-	is "$(<owners/$bob/restarts) $(ls allocations | xargs)" '0 flag x y'
+	is "$(<owners/$bob/restarts) $(ls allocations | xargs)" '0 d slow x y'
 	by $bob run "echo 1 >owners/$bob/reset"
 	eventually "[ \$(value_of owners/$bob/current host) -lt $((64 << 20)) ]"
 	cd "$M"
