@@ -399,10 +399,15 @@ test_reset_ends_a_kernel_that_never_ends()
 	fill_the_house
 	worker=$(own)
 	echo 'flag 64' >control/alloc
+	echo 'flag u32:1' >control/fill
+	echo 'faults endless grid=1 block=1 flag' >control/launch
+	echo 'flag u32:0' >control/fill
 	echo 'faults endless grid=1 block=1 flag' 2>"$T/said" >control/launch &
 	launch=$!
 	until_it_waits $launch
 	eventually '[ "$(<allocations/flag/state)" = busy ]'
+	# The worker, which carries out one request after the other, has launched it by now.
+	cat allocations/direct/data >/dev/null
 	timeout 30 bash -c "echo 1 >owners/$me/reset"
 	fails 'wait $launch'
 	like "$(<"$T/said")" "${message[EIO]}"

@@ -210,7 +210,9 @@ the_leaver_leaves()
 	chown $first allocations/$my/weights
 	mv allocations/$my/weights allocations/shared/inherited
 	is "$(stat -c %u allocations/shared/inherited)" $first
-	find allocations/$my modules/$my -mindepth 0 -depth -type d -not -path '*/functions*' -exec rmdir {} +
+	# A line that was under way at the kill may come true late.
+	eventually "find allocations/$my modules/$my -depth -type d -not -path '*/functions*' -exec rmdir {} + ; \
+		[ ! -e allocations/$my ] && [ ! -e modules/$my ]" 60
 	by $first cmp allocations/shared/inherited/data <(bytes_of $leaver 4M)
 }
 
