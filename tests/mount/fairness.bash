@@ -740,6 +740,50 @@ test_readers_of_the_metrics_of_a_thousand_users()
 		fail "100 reads: $alone ms beside 16 processes, $among ms beside 16 readers"
 }
 
+# The same of the lists of leases. One measurement on a loaded machine says little: with a
+# text for each reader, all five of a build with a sanitizer are slow.
+test_readers_of_long_lists_of_leases()
+{
+	local alone among file holder try
+	undying # leases end with their broker
+	bob_is_ready
+	by $mallory run 'echo "hers 4K kind=host" >control/alloc'
+	py $mallory >"$T/holder" <<-'EOF' &
+		import resource
+		most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+		resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		held = [os.open("allocations/hers/lease", os.O_RDONLY) for _ in range(2000)]
+		print("holds", flush=True)
+		signal.pause()
+	EOF
+	holder=$!
+	eventually "grep -q holds '$T/holder'" 120
+	mkdir modules/go
+	mallory_has_processes 'pass' >"$T/alone" &
+	eventually "[ \$(grep -c began '$T/alone') = 16 ]" 60
+	alone=$(reads_of_bob)
+	rmdir modules/go
+	wait $!
+	for file in leases allocations/hers/leases; do
+		mkdir modules/go
+		mallory_has_processes "fd = os.open('$file', os.O_RDONLY); os.pread(fd, 1 << 17, 0); os.close(fd)" >"$T/${file////.}" &
+		eventually "[ \$(grep -c began '$T/${file////.}') = 16 ]" 120
+		for try in 1 2 3 4 5; do
+			among=$(reads_of_bob)
+			[ "$among" -ge $((5 * alone + 500)) ] || break
+		done
+		rmdir modules/go
+		wait $!
+		echo "# 100 reads: $alone ms beside 16 processes, $among ms beside 16 readers of $file ($try)"
+		[ "$among" -lt $((5 * alone + 500)) ] ||
+			fail "100 reads: $alone ms beside 16 processes, $among ms beside 16 readers of $file"
+	done
+	kill $holder
+	eventually '[ -z "$(<leases)" ]' 60
+}
+
 # A descriptor of a control file keeps its answers until they are read.
 test_the_share_of_answers()
 {
