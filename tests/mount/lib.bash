@@ -31,7 +31,7 @@ umask 022
 topic_file=$(realpath "$0")
 topic=$(basename "$topic_file" .bash)
 here=$(dirname "$topic_file")
-case_limit=${GPUMEM_CASE_LIMIT:-60}
+case_limit=${GPUMEM_CASE_LIMIT:-120}
 AS=()
 build=$(dirname "$(dirname "$GPUMEMD")")
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1

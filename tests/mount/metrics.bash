@@ -317,7 +317,7 @@ test_the_exporter_of_the_docs_serves_the_file()
 	url=$(<"$T/sanitizer/url")
 	rm "$T/sanitizer/url"
 	# What earlier cases left may still be on its way, and change between two reads.
-	eventually "scrape '$url' && [ \"\$(grep -v gpumem_control_line '$T/scraped')\" = \"\$(grep -v gpumem_control_line metrics)\" ]"
+	eventually "scrape '$url' && [ \"\$(grep -v gpumem_control_line '$T/scraped')\" = \"\$(grep -v gpumem_control_line metrics)\" ]" 60
 	kill "$exporter"
 	metrics check "$T/scraped"
 }
