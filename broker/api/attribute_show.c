@@ -127,6 +127,16 @@ void show_allocation_state(const struct attribute_view *view, struct text *text)
 									: "live");
 }
 
+void show_allocation_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->allocation->rare->n_leases);
+}
+
+void show_allocation_write_leases(const struct attribute_view *view, struct text *text)
+{
+	show_number(text, view->allocation->rare->n_write_leases);
+}
+
 void show_allocation_attach(const struct attribute_view *view, struct text *text)
 {
 	text_attach(text, view->allocation);
@@ -134,7 +144,7 @@ void show_allocation_attach(const struct attribute_view *view, struct text *text
 
 void show_allocation_last_write(const struct attribute_view *view, struct text *text)
 {
-	if (view->allocation->n_write_leases)
+	if (view->allocation->rare->n_write_leases)
 		text_printf(text, "leased");
 	else if (view->allocation->written_ns)
 		text_time(text, view->allocation->written_ns / NS_PER_S);
@@ -147,7 +157,7 @@ void show_allocation_last_use(const struct attribute_view *view, struct text *te
 	const struct allocation *allocation = view->allocation;
 	int64_t last_ns = MAX(allocation->used_ns, allocation->written_ns);
 
-	if (allocation->n_leases)
+	if (allocation->rare->n_leases)
 		text_printf(text, "leased");
 	else if (last_ns)
 		text_time(text, last_ns / NS_PER_S);

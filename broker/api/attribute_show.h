@@ -20,6 +20,8 @@ attribute_show show_broker_waiting;
 attribute_show show_allocation_kind;
 attribute_show show_allocation_device;
 attribute_show show_allocation_state;
+attribute_show show_allocation_leases;
+attribute_show show_allocation_write_leases;
 attribute_show show_allocation_attach;
 attribute_show show_allocation_last_write;
 attribute_show show_allocation_last_use;

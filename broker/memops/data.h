@@ -86,7 +86,8 @@ void broker_copy_range(struct broker *broker, struct token source, uint64_t sour
 
 /*
  * Counts an open of `data` by a user for reading and writing, through which a program can
- * map the memory. Returns: 0; -EPERM for a sealed allocation; -ESTALE.
+ * map the memory. Returns: 0; -EPERM for a sealed allocation; -ESTALE;
+ * -ENOMEM.
  */
 int broker_note_opening(struct broker *broker, struct token token, uid_t uid);
 

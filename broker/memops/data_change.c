@@ -124,7 +124,7 @@ static void truncate_no_space(struct broker *broker, const struct allocation *al
 /* A program that has the memory mapped sees the zeros without an op of the broker. */
 static bool truncate_now(const struct allocation *allocation)
 {
-	return allocation->kind == KIND_HOST || allocation->n_leases;
+	return allocation->kind == KIND_HOST || allocation->rare->n_leases;
 }
 
 static void truncate_by_op(struct broker *broker, struct allocation *allocation,

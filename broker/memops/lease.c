@@ -179,10 +179,10 @@ static void lease_link(struct lease *lease, struct allocation *allocation,
 	lease->allocation = allocation;
 	lease->user = user;
 	HASH_ADD(hh, broker->leases->by_id, id, sizeof(lease->id), lease);
-	DL_APPEND(allocation->leases, lease);
-	if (allocation->n_leases++ == 0)
+	DL_APPEND(allocation->rare->leases, lease);
+	if (allocation->rare->n_leases++ == 0)
 		leased_count(broker, allocation, true);
-	allocation->n_write_leases += lease->write;
+	allocation->rare->n_write_leases += lease->write;
 }
 
 /* Under registry.lock. Returns: 0; -ENOMEM with a refusal. */
@@ -191,7 +191,8 @@ static int lease_begin(struct lease *lease, struct allocation *allocation,
 {
 	struct broker *broker = lease->broker;
 
-	if (records_take(broker->registry->records, RECORD_LEASE, &lease->record) < 0) {
+	if (allocation_make_rare(allocation) < 0 ||
+	    records_take(broker->registry->records, RECORD_LEASE, &lease->record) < 0) {
 		share_give(user, SHARE_LEASES, 1);
 		share_give(user, SHARE_DESCRIPTORS, 1);
 		return refuse(refusal, ENOMEM, "no memory in the broker");
@@ -199,7 +200,7 @@ static int lease_begin(struct lease *lease, struct allocation *allocation,
 	lease->id = ++broker->leases->n_ever;
 	lease_link(lease, allocation, user);
 	if (lease->write)
-		readahead_free(broker, allocation->readahead, ready);
+		readahead_free(broker, allocation->rare->readahead, ready);
 	lease_save(lease);
 	journal_event(broker->journal,
 		      "lease allocations/%s lease=%llu access=%s uid=%u pid=%d",
@@ -239,8 +240,11 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 		  const struct lease_record *record)
 {
 	struct owner *user = owner_get(broker->registry, record->uid, record->gid);
-	struct lease *lease = user ? calloc(1, sizeof(*lease)) : NULL;
+	struct lease *lease;
 
+	if (!user || allocation_make_rare(allocation) < 0)
+		return -ENOMEM;
+	lease = calloc(1, sizeof(*lease));
 	if (!lease)
 		return -ENOMEM;
 	lease->broker = broker;
@@ -365,7 +369,8 @@ int broker_lease_open(struct broker *broker, struct token token,
 bool lease_park_release(struct allocation *allocation)
 {
 	/* At the end of the broker too: leases_end() takes the leases away. */
-	allocation->release_parked = allocation->leases || allocation->n_departing;
+	allocation->release_parked =
+		allocation->rare->leases || allocation->rare->n_departing;
 	return allocation->release_parked;
 }
 
@@ -373,7 +378,7 @@ void leases_note_changed(struct allocation *allocation)
 {
 	struct lease *lease;
 
-	DL_FOREACH (allocation->leases, lease)
+	DL_FOREACH (allocation->rare->leases, lease)
 		lease_notify(lease);
 }
 
@@ -389,7 +394,7 @@ void leases_note_changed_in(struct broker *broker, const struct folder *folder)
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)
 {
-	if (allocation->leases)
+	if (allocation->rare->leases)
 		leased_add(broker, allocation, 0, (int64_t)allocation->size);
 	leases_note_changed(allocation);
 }
@@ -404,14 +409,14 @@ static struct op *lease_unlink(struct lease *lease)
 	struct allocation *allocation = take_ptr(lease->allocation);
 
 	lease_leave_list(lease, true);
-	DL_DELETE(allocation->leases, lease);
+	DL_DELETE(allocation->rare->leases, lease);
 	share_give(lease->user, SHARE_LEASES, 1);
 	if (lease->write) {
-		allocation->n_write_leases--;
+		allocation->rare->n_write_leases--;
 		allocation_written(allocation);
 	}
 	allocation_used(allocation);
-	if (--allocation->n_leases == 0)
+	if (--allocation->rare->n_leases == 0)
 		leased_count(broker, allocation, false);
 	return take_ptr(lease->held);
 }
@@ -425,11 +430,12 @@ static struct op *lease_end_release(struct allocation *allocation)
 {
 	struct op *release;
 
-	if (allocation->leases || !allocation->release)
+	if (allocation->rare->leases || !allocation->release)
 		return NULL;
 	release = container_of(allocation->release, struct op, work);
 	release_count(release);
-	return allocation->release_parked && !allocation->n_departing ? release : NULL;
+	return allocation->release_parked && !allocation->rare->n_departing ? release
+									    : NULL;
 }
 
 /* The process of the lease has gone, with its mappings. */
@@ -440,8 +446,8 @@ static void lease_departed(void *userdata)
 	struct op *release;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	lease->departing->n_departing--;
-	lease->departing->n_writers_departing -= lease->write;
+	lease->departing->rare->n_departing--;
+	lease->departing->rare->n_writers_departing -= lease->write;
 	release = lease_end_release(lease->departing);
 	lease_unref(lease);
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -489,8 +495,8 @@ struct lease *broker_lease_close(struct lease *lease)
 			      (unsigned long long)lease->id, lease->uid, lease->pid);
 		held = lease_unlink(lease);
 		if (departs) {
-			allocation->n_departing++;
-			allocation->n_writers_departing += lease->write;
+			allocation->rare->n_departing++;
+			allocation->rare->n_writers_departing += lease->write;
 		}
 		release = lease_end_release(allocation);
 	}

@@ -237,7 +237,7 @@ int leases_show(struct broker *broker, struct token token, struct text *text)
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
-		return show_list(broker, allocation->leases, true, text);
+		return show_list(broker, allocation->rare->leases, true, text);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return -ESTALE;
 }

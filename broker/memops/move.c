@@ -44,7 +44,7 @@ bool allocation_shares_block(const struct allocation *allocation)
 
 int refuse_shared(struct refusal *refusal, const struct allocation *allocation)
 {
-	int error = allocation->move_error ? allocation->move_error : EIO;
+	int error = allocation->rare->move_error ? allocation->rare->move_error : EIO;
 
 	return refuse(
 		refusal, error,
@@ -75,8 +75,8 @@ int descriptor_take(struct allocation *allocation, struct refusal *refusal)
 
 void descriptor_settle(struct allocation *allocation)
 {
-	if (!allocation->has_descriptor || allocation->move || allocation->mode & 066 ||
-	    !allocation_shares_block(allocation))
+	if (!allocation->has_descriptor || allocation->rare->move ||
+	    allocation->mode & 066 || !allocation_shares_block(allocation))
 		return;
 	share_give(allocation->owner, SHARE_DESCRIPTORS, 1);
 	allocation->has_descriptor = false;
@@ -172,8 +172,8 @@ static void move_settle(struct op *op)
 	struct allocation *allocation = op->work.uses[0].allocation;
 	struct block *old = allocation->block;
 
-	allocation->move = NULL;
-	allocation->move_error = op->error;
+	allocation->rare->move = NULL;
+	allocation->rare->move_error = op->error;
 	move_uncharge(allocation, move->charged);
 	if (op->error) {
 		descriptor_settle(allocation);
@@ -190,8 +190,8 @@ static void move_settle(struct op *op)
 	move->block = old;
 	if (!move_has_readers(move))
 		return;
-	allocation->former_block = take_ptr(move->block);
-	allocation->former_cell = move->cell;
+	allocation->rare->former_block = take_ptr(move->block);
+	allocation->rare->former_cell = move->cell;
 }
 
 static void move_finish(struct op *op)
@@ -225,6 +225,10 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 
 	if (!op)
 		return -ENOMEM;
+	if (allocation_make_rare(allocation) < 0) {
+		op_free(op);
+		return -ENOMEM;
+	}
 	op->uid = caller->uid;
 	op->pid = caller->pid;
 	op->finish = move_finish;
@@ -238,7 +242,7 @@ static int move_begin(struct broker *broker, struct allocation *allocation,
 	if (r < 0)
 		op_free(op);
 	else
-		allocation->move = container_of(op, struct move, op);
+		allocation->rare->move = container_of(op, struct move, op);
 	op_push_all(ready, more);
 	return r;
 }
@@ -253,7 +257,7 @@ int move_out(struct broker *broker, struct use *use, const struct caller *caller
 	if (!allocation_shares_block(allocation))
 		return 0;
 	use->places = true;
-	if (allocation->move)
+	if (allocation->rare->move)
 		return 0;
 	r = descriptor_take(allocation, refusal);
 	if (r < 0)

@@ -85,7 +85,7 @@ static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 {
 	const struct use *use;
 
-	if (!allocation->n_withdrawals)
+	if (!allocation->rare->n_withdrawals)
 		return NULL;
 	DL_FOREACH2(allocation->all_uses, use, next_of_all)
 	{
@@ -126,7 +126,7 @@ static void withdrawal_run(struct op *op)
 
 static void withdrawal_settle(struct op *op)
 {
-	op->work.uses[0].allocation->n_withdrawals--;
+	op->work.uses[0].allocation->rare->n_withdrawals--;
 }
 
 static void withdrawal_finish(struct op *op)
@@ -167,6 +167,10 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 
 	if (!op)
 		return -ENOMEM;
+	if (allocation_make_rare(allocation) < 0) {
+		op_free(op);
+		return -ENOMEM;
+	}
 	container_of(op, struct withdrawal, op)->worker = worker;
 	op->finish = withdrawal_finish;
 	op->work.takes_from = worker;
@@ -177,7 +181,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 	if (r < 0) {
 		op_free(op);
 	} else {
-		allocation->n_withdrawals++;
+		allocation->rare->n_withdrawals++;
 		deadline_set(broker, &op->deadline, broker->ops->give_back_ms,
 			     withdrawal_passed);
 	}
@@ -284,7 +288,7 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	/* Nothing is closed to root. */
 	if (op->owner == allocation->owner || op->owner->uid == 0)
 		return 0;
-	use->places |= allocation->n_withdrawals;
+	use->places |= allocation->rare->n_withdrawals;
 	return move_out(op->broker, use, caller, ready, refusal);
 }
 

@@ -22,7 +22,7 @@ static unsigned int readahead_most(const struct worker *worker)
 struct readahead *readahead_find(const struct allocation *allocation, uint64_t offset,
 				 uint64_t length)
 {
-	struct readahead *readahead = allocation->readahead;
+	struct readahead *readahead = allocation->rare->readahead;
 
 	if (!readahead || readahead->offset != offset || readahead->length < length ||
 	    readahead->n_writes != allocation->n_writes ||
@@ -45,7 +45,7 @@ struct readahead *readahead_free(struct broker *broker, struct readahead *readah
 		op_push_ready(ready, container_of(waiter, struct op, staged));
 	DL_DELETE(broker->readaheads, readahead);
 	readahead->worker->n_readaheads--;
-	readahead->allocation->readahead = NULL;
+	readahead->allocation->rare->readahead = NULL;
 	free(readahead);
 	return NULL;
 }
@@ -73,7 +73,9 @@ struct readahead *readahead_new(struct broker *broker, struct allocation *alloca
 {
 	struct readahead *readahead;
 
-	readahead_free(broker, allocation->readahead, ready);
+	if (allocation_make_rare(allocation) < 0)
+		return NULL;
+	readahead_free(broker, allocation->rare->readahead, ready);
 	if (!readahead_make_room(broker, op->worker, ready))
 		return NULL;
 	readahead = calloc(1, sizeof(*readahead));
@@ -88,6 +90,6 @@ struct readahead *readahead_new(struct broker *broker, struct allocation *alloca
 	readahead->worker = op->worker;
 	DL_APPEND(broker->readaheads, readahead);
 	readahead->worker->n_readaheads++;
-	allocation->readahead = readahead;
+	allocation->rare->readahead = readahead;
 	return readahead;
 }

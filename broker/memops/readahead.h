@@ -16,7 +16,7 @@ struct broker;
 struct readahead {
 	struct allocation *allocation;
 	uint64_t offset, length;
-	uint64_t n_writes;
+	uint32_t n_writes;
 	struct op *op; /* the read in flight; NULL: the piece is complete */
 	int slot;      /* slot of the staging area, once complete */
 	struct worker *worker;

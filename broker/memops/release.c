@@ -106,7 +106,7 @@ static bool release_is_parked(struct op *op, struct allocation *allocation)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	parked = lease_park_release(allocation);
-	leased = parked && allocation->leases;
+	leased = parked && allocation->rare->leases;
 	postponed = leased && release_uncount(release);
 	if (!leased)
 		release_count(op);
@@ -157,10 +157,10 @@ static void release_run(struct op *op)
 
 	if (release_is_parked(op, allocation))
 		return;
-	if (allocation->former_block)
+	if (allocation->rare->former_block)
 		cell_give_back(op->broker, allocation->owner,
-			       take_ptr(allocation->former_block),
-			       allocation->former_cell);
+			       take_ptr(allocation->rare->former_block),
+			       allocation->rare->former_cell);
 	if (block && block->slab)
 		block = cell_put(allocation->owner->pool, block, allocation->cell);
 	if (block) {
@@ -225,7 +225,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 			 (unsigned long long)allocation->id,
 			 (unsigned long long)allocation->size);
 	registry_note_freed(broker->registry, allocation);
-	readahead_free(broker, allocation->readahead, ready);
+	readahead_free(broker, allocation->rare->readahead, ready);
 	records_begin(broker->registry->records);
 	lifetime_leave(allocation);
 	if (allocation->tensors)
@@ -251,7 +251,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	 */
 	if (r == 0)
 		allocation->release = &op->work;
-	if (r == 0 && !allocation->leases)
+	if (r == 0 && !allocation->rare->leases)
 		release_count(op);
 	/* Out of memory: the bytes stay allocated and counted until the end. */
 	if (r < 0)

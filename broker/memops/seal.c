@@ -26,7 +26,7 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 	_cleanup_text_ struct text text = TEXT_INIT;
 	const struct lease *lease;
 
-	DL_FOREACH (allocation->leases, lease) {
+	DL_FOREACH (allocation->rare->leases, lease) {
 		if (lease->write)
 			break;
 	}
@@ -38,8 +38,8 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
 	text_printf(&text, "pid %d (", lease->pid);
 	text_add_printable(&text, lease->comm);
 	text_printf(&text, ")");
-	if (allocation->n_write_leases > 1)
-		text_printf(&text, " and %u more", allocation->n_write_leases - 1);
+	if (allocation->rare->n_write_leases > 1)
+		text_printf(&text, " and %u more", allocation->rare->n_write_leases - 1);
 	return refuse(refusal, EBUSY,
 		      "%s may write allocation %s: a lease for writing has to be closed "
 		      "first",
@@ -52,7 +52,7 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
  */
 static bool is_open_for_writing(const struct allocation *allocation)
 {
-	if (allocation->n_opening)
+	if (allocation->rare->n_opening)
 		return true;
 	return allocation->lent && allocation->kind == KIND_HOST &&
 	       !allocation->block->slab &&
@@ -99,7 +99,7 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 			      caller->uid);
 	if (allocation->state == ALLOCATION_LOST)
 		return refuse_lost(refusal, allocation);
-	if (allocation->n_write_leases || allocation->n_writers_departing)
+	if (allocation->rare->n_write_leases || allocation->rare->n_writers_departing)
 		return refuse_writers(allocation, refusal);
 	if (!allocation->sealed && allocation->lent_to_others)
 		return refuse_lent(allocation, refusal);
@@ -119,8 +119,10 @@ int broker_note_opening(struct broker *broker, struct token token, uid_t uid)
 		r = -ESTALE;
 	else if (allocation->sealed)
 		r = -EPERM;
+	else
+		r = allocation_make_rare(allocation);
 	if (r == 0) {
-		allocation->n_opening++;
+		allocation->rare->n_opening++;
 		allocation_lend(allocation, uid);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -134,7 +136,7 @@ void broker_note_opened(struct broker *broker, struct token token)
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
-		allocation->n_opening--;
+		allocation->rare->n_opening--;
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 

@@ -188,7 +188,7 @@ static void read_run(struct op *op)
 /* Complete readahead stays in its slot until a reader takes it. */
 static void read_settle(struct op *op)
 {
-	struct readahead *readahead = op->work.uses[0].allocation->readahead;
+	struct readahead *readahead = op->work.uses[0].allocation->rare->readahead;
 	struct op *none = NULL;
 
 	if (!readahead || readahead->op != op)
@@ -222,7 +222,7 @@ static void read_begin_ahead(struct broker *broker, struct allocation *allocatio
 
 	/* A lease for writing writes outside of the order. */
 	if (length < AHEAD_MIN || offset >= allocation->size ||
-	    allocation->kind == KIND_HOST || allocation->n_write_leases)
+	    allocation->kind == KIND_HOST || allocation->rare->n_write_leases)
 		return;
 	length = MIN(length, allocation->size - offset);
 	transfer = transfer_new(broker, &read_class, allocation, caller);

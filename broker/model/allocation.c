@@ -18,7 +18,7 @@
 
 /* There may be a million, each 8 bytes more in the heap. What is rare has parts of its
  * own. */
-_Static_assert(sizeof(struct allocation) <= 376, "an allocation is small");
+_Static_assert(sizeof(struct allocation) <= 296, "an allocation is small");
 
 static const struct {
 	const char *name;
@@ -53,6 +53,34 @@ bool kind_has_device(enum allocation_kind kind)
 	return kind != KIND_HOST && kind != KIND_MANAGED;
 }
 
+/* Of all allocations without one of their own. Constant, so that no store goes unseen. */
+static const struct allocation_rare nothing_rare;
+
+int allocation_make_rare(struct allocation *allocation)
+{
+	struct allocation_rare *rare;
+
+	if (allocation->rare != &nothing_rare)
+		return 0;
+	rare = calloc(1, sizeof(*rare));
+	if (!rare)
+		return -ENOMEM;
+	allocation->rare = rare;
+	return 0;
+}
+
+struct allocation *allocation_blank(struct owner *owner)
+{
+	struct allocation *allocation = calloc(1, sizeof(*allocation));
+
+	if (!allocation)
+		return NULL;
+	allocation->owner = owner;
+	allocation->entry.type = OBJECT_ALLOCATION;
+	allocation->rare = (struct allocation_rare *)&nothing_rare;
+	return allocation;
+}
+
 static int record_take(struct owner *owner)
 {
 	int r = share_take(owner, SHARE_ALLOCATIONS, 1);
@@ -83,7 +111,7 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 	r = record_take(owner);
 	if (r < 0)
 		return r;
-	allocation = calloc(1, sizeof(*allocation));
+	allocation = allocation_blank(owner);
 	r = allocation ? handle_table_add(&registry->allocations, allocation,
 					  &allocation->slot, &allocation->slot_generation)
 		       : -ENOMEM;
@@ -92,7 +120,6 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 		free(allocation);
 		return r;
 	}
-	allocation->entry.type = OBJECT_ALLOCATION;
 	r = entry_add(&allocation->entry, folder, name);
 	if (r < 0) {
 		record_give(owner);
@@ -102,7 +129,6 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 	}
 	allocation->id = registry_new_id(registry, ID_ALLOCATION);
 	allocation->size = size;
-	allocation->owner = owner;
 	allocation->state = ALLOCATION_MAKING;
 	allocation->pointer_generation = 1;
 	if (allocation_record_take(registry, allocation) < 0) {
@@ -155,7 +181,7 @@ static void owner_count(struct owner *owner, const struct allocation *allocation
 	meter->bytes[allocation->kind] += bytes;
 	owner->bytes += bytes;
 	owner->peak_bytes = MAX(owner->peak_bytes, owner->bytes);
-	if (allocation->leases)
+	if (allocation->rare->leases)
 		owner->leased.bytes += bytes;
 }
 
@@ -195,7 +221,8 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 {
 	assert(allocation->state == ALLOCATION_LIVE);
 	allocation->state = ALLOCATION_LOST;
-	allocation->lost_why = strdup(why);
+	if (allocation_make_rare(allocation) == 0)
+		allocation->rare->lost_why = strdup(why);
 	allocation->pointer_generation++;
 	allocation_save(allocation);
 	allocation_uncharge(allocation);
@@ -283,8 +310,10 @@ struct allocation *allocation_free(struct registry *registry,
 	allocation_record_drop(allocation);
 	entry_deinit(&allocation->entry);
 	free(allocation->tag);
-	free(allocation->zeroing_failure);
-	free(allocation->lost_why);
+	free(allocation->rare->zeroing_failure);
+	free(allocation->rare->lost_why);
+	if (allocation->rare != &nothing_rare)
+		free(allocation->rare);
 	free(allocation);
 	return NULL;
 }
@@ -354,7 +383,7 @@ void allocation_used(struct allocation *allocation)
 
 int64_t allocation_last_used(const struct allocation *allocation)
 {
-	return allocation->n_leases ? time_now_ns() : allocation->used_ns;
+	return allocation->rare->n_leases ? time_now_ns() : allocation->used_ns;
 }
 
 int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
@@ -362,7 +391,7 @@ int refuse_lost(struct refusal *refusal, const struct allocation *allocation)
 	return refuse(refusal, ESTALE,
 		      "allocation %s is lost: the worker that held it %s; free it",
 		      allocation_name(allocation).text,
-		      allocation->lost_why ? allocation->lost_why : "ended");
+		      allocation->rare->lost_why ? allocation->rare->lost_why : "ended");
 }
 
 int refuse_sealed(struct refusal *refusal, const struct allocation *allocation)

@@ -64,6 +64,27 @@ struct lease_totals {
 	uint64_t bytes, freed_bytes;
 };
 
+/* What few allocations have: allocation_make_rare() gives it to one. */
+struct allocation_rare {
+	struct lease *leases; /* memops/lease.h */
+	uint32_t n_leases;
+	uint32_t n_write_leases;
+	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
+					 kernel has perhaps not carried out */
+	uint32_t n_writers_departing; /* of n_departing, leases for writing */
+	uint32_t n_departing;	/* leases that have ended with their process, which may
+				   still have the memory mapped */
+	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
+	struct move *move;	/* out of a shared block; broker/memops */
+	struct block *former_block; /* shared; left by a move while readers went on there;
+				       NULL: none */
+	uint32_t former_cell;	    /* in former_block */
+	int32_t move_error;	    /* errno of the last move; 0: none has failed */
+	struct readahead *readahead; /* reading ahead; broker/memops */
+	char *zeroing_failure;	     /* the sentence of zeroing_failed; NULL: unknown */
+	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
+};
+
 struct allocation {
 	/* Plain values, enough to make the allocation again. */
 	uint64_t id;
@@ -102,38 +123,30 @@ struct allocation {
 
 	/* The current place of the memory. */
 	struct owner *owner;
-	struct block *block;	    /* durable and host memory */
-	struct block *former_block; /* shared; left by a move while readers went on there;
-				       NULL: none */
+	struct block *block;   /* durable and host memory */
 	struct stream *stream; /* async: the stream of the allocation; managed: the stream
 				  of its attachment; NULL: none. Counted there */
 	uint32_t cell;	       /* in a shared block */
-	uint32_t former_cell;  /* in former_block */
 	uint32_t worker_epoch; /* not durable: epoch of the worker process that holds the
 				  memory */
 
 	/* Zeros that are owed (op/zero.h). */
-	uint32_t n_zeroing; /* zeroings, and works that take zeros, that are not done */
-	uint64_t zeroing_from; /* the least offset of these zeroings; the next broker owes
-				  them */
+	uint64_t zeroing_from; /* the least offset of the zeroings that are not done; the
+				  next broker owes them */
 	uint64_t zeros_from;   /* zeros are owed from here to the end; size: none are */
-	uint32_t n_zeroings;   /* number of zeroings begun */
-	uint32_t zeroing_failed; /* number of the last failed zeroing; 0: none */
-	char *zeroing_failure;	 /* the sentence of that failure */
-	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
-	uint32_t n_write_errors; /* failed writes that had been answered early */
-	int32_t write_error;	 /* errno of the last such write */
+	uint32_t zeroing_failed; /* number of the last zeroing that failed; 0: none */
+	uint32_t n_zeroings;	 /* number of zeroings begun */
+	uint32_t n_zeroing; /* zeroings, and works that take zeros, that are not done */
 
-	struct lease *leases; /* memops/lease.h */
-	uint32_t n_leases;
-	uint32_t n_write_leases;
-	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
-					 kernel has perhaps not carried out */
-	uint32_t n_writers_departing; /* of n_departing, leases for writing */
-	uint32_t n_departing;	/* leases that have ended with their process, which may
-				   still have the memory mapped */
-	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
-	struct work *release;	/* FREED: the op that frees the memory */
+	uint32_t n_works;    /* in the order (model/order.h) */
+	uint32_t n_writes;   /* of all works that ever were, those that write; wraps */
+	uint32_t n_files;    /* loads and saves under way; memops/file.c */
+	uint16_t n_unasked;  /* of n_works, readahead that nobody asked for */
+	int16_t write_error; /* errno of the last failed write that had been answered
+				early */
+	uint32_t n_write_errors;      /* number of such writes */
+	struct allocation_rare *rare; /* not NULL; zeros before allocation_make_rare() */
+	struct work *release;	      /* FREED: the op that frees the memory */
 
 	/* What the next broker is told (model/save.h). */
 	uint32_t record;
@@ -142,16 +155,9 @@ struct allocation {
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
-	uint32_t n_works;
-	uint32_t n_files;	     /* loads and saves under way; memops/file.c */
-	uint32_t n_unasked;	     /* of these works, readahead that nobody asked for */
-	int32_t move_error;	     /* errno of the last move; 0: none has failed */
-	struct use *uses;	     /* uses that later works may have to wait for */
-	struct use *all_uses;	     /* uses of all works in the order, oldest first */
-	struct move *move;	     /* out of a shared block; broker/memops */
-	uint64_t n_writes;	     /* number of works that write, ever queued */
-	uint64_t read_next;	     /* end of the last read of data */
-	struct readahead *readahead; /* reading ahead; broker/memops */
+	struct use *uses;     /* uses that later works may have to wait for */
+	struct use *all_uses; /* uses of all works in the order, oldest first */
+	uint64_t read_next;   /* end of the last read of data */
 };
 
 const char *kind_name(enum allocation_kind kind);
@@ -165,6 +171,9 @@ bool kind_is_durable(enum allocation_kind kind);
  */
 bool kind_has_device(enum allocation_kind kind);
 
+/* An allocation of the owner in no table and without a name. NULL: no memory. */
+struct allocation *allocation_blank(struct owner *owner);
+
 /*
  * Makes an allocation in state MAKING and takes its name.
  * Returns: 0; -EEXIST; -ENOMEM; -EDQUOT when the owner's share is used up.
@@ -175,6 +184,9 @@ int allocation_new(struct allocation **ret_allocation, struct registry *registry
 
 /* The name with the folders above it; of a freed allocation, as it was. */
 struct full_name allocation_name(const struct allocation *allocation);
+
+/* Gives the allocation a `rare` of its own, until its end. Returns: 0; -ENOMEM. */
+int allocation_make_rare(struct allocation *allocation);
 
 /*
  * Charges the owner for memory of the owner's worker, once. The charge ends with the

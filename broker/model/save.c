@@ -493,13 +493,11 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 static struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 					    const struct allocation_record *record)
 {
-	struct allocation *allocation = calloc(1, sizeof(*allocation));
+	struct allocation *allocation = allocation_blank(owner);
 
 	if (!allocation)
 		return NULL;
-	allocation->owner = owner;
 	allocation->record = index;
-	allocation->entry.type = OBJECT_ALLOCATION;
 	allocation_take_values(allocation, record);
 	tag_restore(allocation, record->tag);
 	if (allocation->kind == KIND_MANAGED)

@@ -276,7 +276,7 @@ static enum begun op_check_uses(struct op *op)
 		}
 		if (use->zeroing && use->zeroing <= allocation->zeroing_failed)
 			return op_refuse(op, EIO, "%s",
-					 allocation->zeroing_failure
+					 allocation->rare->zeroing_failure
 						 ?: "it could not be zeroed");
 	}
 	return OP_RUN;

@@ -88,8 +88,10 @@ static void zeros_owe(const struct op *op, uint64_t from)
 	allocation->zeros_from = MIN(allocation->zeros_from, from);
 	/* Ops that are added from now on are not behind it. */
 	allocation->zeroing_failed = allocation->n_zeroings++;
-	free(allocation->zeroing_failure);
-	allocation->zeroing_failure = strdup(text_string(&op->sentence));
+	if (allocation_make_rare(allocation) < 0)
+		return;
+	free(allocation->rare->zeroing_failure);
+	allocation->rare->zeroing_failure = strdup(text_string(&op->sentence));
 }
 
 /* The op stands for the zeros from there on, until zeros_end(). */
