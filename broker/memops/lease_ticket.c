@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "memops/lease.h"
 #include "memops/lease_file.h"
+#include "memops/seal.h"
 #include "memory/block.h"
 #include "model/allocation.h"
 #include "model/owner.h"
@@ -117,7 +118,7 @@ int broker_redeem(struct broker *broker, const char *text, size_t length, uid_t 
 		fd = uid == 0 || uid == lease->uid ? block_share(lease->allocation->block)
 						   : -EACCES;
 		if (host && write && fd >= 0)
-			allocation_lend(lease->allocation, lease->uid);
+			seal_note_lent(lease->allocation, lease->uid);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return fd >= 0 && host ? open_host(broker, &ticket, fd, write) : take_fd(&fd);

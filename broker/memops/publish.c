@@ -26,6 +26,9 @@
 #include "process/broker.h"
 #include "record/records.h"
 
+/* Files of a set that the kernel is asked about under registry.lock, some 15 us each. */
+#define ASKED_UNDER_LOCK 8
+
 /* The set, an entry a pair. */
 struct set {
 	struct broker *broker;
@@ -107,14 +110,32 @@ static int find_allocations(struct set *set, struct refusal *refusal)
 	return 0;
 }
 
-/* Last, since it asks the kernel for files that programs had open: a line that fails can
- * be repeated without end. */
+/* A line may name hundreds of files that programs had open, and may be repeated without
+ * end. No lock held. */
+static void ask_kernel(const struct set *set)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		if (!seal_ask(set->broker, set->caller, set->publications[i].name))
+			return;
+	}
+}
+
 static int check_seals(struct set *set, struct refusal *refusal)
 {
+	unsigned int n_asked = 0;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < set->n; i++)
-		r = seal_check(set->caller, set->allocations[i], refusal);
+	for (size_t i = 0; r == 0 && i < set->n; i++) {
+		const struct allocation *allocation = set->allocations[i];
+
+		n_asked += seal_check_asks(allocation);
+		r = n_asked > ASKED_UNDER_LOCK
+			    ? refuse(refusal, EBUSY,
+				     "allocation %s was opened for writing while the "
+				     "broker looked at the allocations of the line",
+				     allocation_name(allocation).text)
+			    : seal_check(set->caller, allocation, refusal);
+	}
 	return r;
 }
 
@@ -212,6 +233,7 @@ int publish(struct broker *broker, const struct caller *caller,
 		return r;
 	if (set_init(&set) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
+	ask_kernel(&set);
 	pthread_mutex_lock(&broker->registry->lock);
 	r = find_allocations(&set, refusal);
 	if (r == 0)

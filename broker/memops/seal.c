@@ -2,10 +2,12 @@
 #include "memops/seal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
 #include "memops/data.h"
@@ -50,13 +52,18 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
  * A mapping of `data`, or one got by a lease, outlives its descriptor, and only the
  * kernel knows of it. Programs can't map blocks that allocations share.
  */
+bool seal_check_asks(const struct allocation *allocation)
+{
+	return !allocation->sealed && !allocation->rare->n_opening && allocation->lent &&
+	       allocation->kind == KIND_HOST && !allocation->block->slab &&
+	       !allocation->block->unwritten;
+}
+
 static bool is_open_for_writing(const struct allocation *allocation)
 {
-	if (allocation->rare->n_opening)
-		return true;
-	return allocation->lent && allocation->kind == KIND_HOST &&
-	       !allocation->block->slab &&
-	       host_file_is_open_for_writing(allocation->block->fd);
+	return allocation->rare->n_opening ||
+	       (seal_check_asks(allocation) &&
+		host_file_is_open_for_writing(allocation->block->fd));
 }
 
 /* A mapping got by a lease is of the memory's own file, without a name. */
@@ -89,8 +96,9 @@ static int refuse_lent(const struct allocation *allocation, struct refusal *refu
 		allocation->owner->uid, allocation_name(allocation).text);
 }
 
-int seal_check(const struct caller *caller, const struct allocation *allocation,
-	       struct refusal *refusal)
+/* All that the broker knows by itself. */
+static int check_known(const struct caller *caller, const struct allocation *allocation,
+		       struct refusal *refusal)
 {
 	if (!caller_may(caller, allocation, ACCESS_OWN))
 		return refuse(refusal, EPERM,
@@ -103,9 +111,87 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 		return refuse_writers(allocation, refusal);
 	if (!allocation->sealed && allocation->lent_to_others)
 		return refuse_lent(allocation, refusal);
-	if (!allocation->sealed && is_open_for_writing(allocation))
-		return refuse_mappers(allocation, refusal);
 	return 0;
+}
+
+int seal_check(const struct caller *caller, const struct allocation *allocation,
+	       struct refusal *refusal)
+{
+	int r = check_known(caller, allocation, refusal);
+
+	if (r == 0 && !allocation->sealed && is_open_for_writing(allocation))
+		r = refuse_mappers(allocation, refusal);
+	return r;
+}
+
+void seal_note_lent(struct allocation *allocation, uid_t uid)
+{
+	allocation_lend(allocation, uid);
+	if (!allocation->block)
+		return;
+	allocation->block->n_lent++;
+	allocation->block->unwritten = false;
+}
+
+/* A question to the kernel about the file of an allocation. */
+struct question {
+	struct token token;
+	int fd; /* -1: nothing is to be asked */
+	const struct block *block;
+	uint32_t n_lent;
+};
+
+/* Under registry.lock. Returns: 0; -EPERM, -EBUSY, -ESTALE, -ENOENT... */
+static int question_init(struct question *question, const struct broker *broker,
+			 const struct caller *caller, const char *name)
+{
+	struct refusal refusal;
+	const struct allocation *allocation =
+		allocation_find_made(broker->registry, name, caller, &refusal);
+	int r = allocation ? check_known(caller, allocation, &refusal) : -refusal.error;
+
+	if (r < 0 || !seal_check_asks(allocation))
+		return r;
+	*question = (struct question){
+		.token = { allocation->slot, allocation->slot_generation },
+		.fd = fcntl(allocation->block->fd, F_DUPFD_CLOEXEC, 0),
+		.block = allocation->block,
+		.n_lent = allocation->block->n_lent,
+	};
+	return 0;
+}
+
+/* The answer counts if no program got the file meanwhile. Under registry.lock. */
+static void question_answered(const struct question *question,
+			      const struct broker *broker)
+{
+	const struct allocation *allocation = allocation_get(
+		broker->registry, question->token.slot, question->token.generation);
+
+	if (allocation && allocation->block == question->block &&
+	    allocation->block->n_lent == question->n_lent)
+		allocation->block->unwritten = true;
+}
+
+bool seal_ask(struct broker *broker, const struct caller *caller, const char *name)
+{
+	struct question question = { .fd = -1 };
+	bool is_open;
+	int r;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	r = question_init(&question, broker, caller, name);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r < 0 || question.fd < 0)
+		return r == 0;
+	is_open = host_file_is_open_for_writing(question.fd);
+	closep(&question.fd);
+	if (is_open)
+		return false;
+	pthread_mutex_lock(&broker->registry->lock);
+	question_answered(&question, broker);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return true;
 }
 
 int broker_note_opening(struct broker *broker, struct token token, uid_t uid)
@@ -123,7 +209,7 @@ int broker_note_opening(struct broker *broker, struct token token, uid_t uid)
 		r = allocation_make_rare(allocation);
 	if (r == 0) {
 		allocation->rare->n_opening++;
-		allocation_lend(allocation, uid);
+		seal_note_lent(allocation, uid);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return r;
