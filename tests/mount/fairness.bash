@@ -683,8 +683,9 @@ test_the_share_of_texts()
 	reader=$!
 	eventually "grep -qE 'True|False' '$T/mallory'"
 	is "$(<"$T/mallory")" 'EDQUOT True EDQUOT 16'
+	# As root: she may have no share left for the text of errors.
 	for file in events control/alloc; do
-		like "$(by $mallory run "grep '$file' errors")" \
+		like "$(grep "$file" errors)" \
 			"$file EDQUOT uid 1001 has .* of texts in open descriptors and asks for .* more: the limit is 64 MiB"
 	done
 	by $bob run 'tail -n 1 events' >/dev/null
