@@ -43,6 +43,7 @@ bool resume_is_ending(const struct allocation_record *record)
 	       (record->flags & RECORD_UNTIL && !record->lifetime);
 }
 
+/* A new cell is zeroed without a lock, so the block is mapped now. */
 static int resume_slab(struct block *block, struct broker *broker,
 		       const struct block_record *record)
 {
@@ -54,6 +55,8 @@ static int resume_slab(struct block *block, struct broker *broker,
 		return -ENOMEM;
 	block->pays_descriptor = true;
 	share_take_beyond(owner, SHARE_DESCRIPTORS, 1);
+	if (block_map(block) < 0)
+		return -ENOMEM;
 	return slab_restore(owner->pool, block, record->cells - 1);
 }
 

@@ -396,7 +396,6 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 		  const struct block_record *record, int fd)
 {
 	_cleanup_free_ struct block *block = calloc(1, sizeof(*block));
-	void *mapped = NULL;
 	int r;
 
 	if (!block)
@@ -411,18 +410,23 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
 	block->record = index;
 	block->record_generation = record->head.generation;
 	block->fd = fd;
-	if (block_is_host(block))
-		mapped = mmap(NULL, block->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-			      0);
-	if (mapped == MAP_FAILED)
-		return -errno;
-	block->memory = mapped;
 	r = block_retake_address(memory, block);
-	if (r < 0 && mapped)
-		munmap(mapped, block->size);
 	if (r == 0)
 		*ret_block = take_ptr(block);
 	return r;
+}
+
+int block_map(struct block *block)
+{
+	void *mapped;
+
+	if (!block_is_host(block) || block->memory)
+		return 0;
+	mapped = huge_pages_map(block->fd, block->size);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	block->memory = mapped;
+	return 0;
 }
 
 uint64_t block_address_for(const struct block *block, uint64_t size)

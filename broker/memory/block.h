@@ -68,16 +68,16 @@ struct block {
 	uint64_t size;	/* physical, a multiple of the granularity */
 	uint32_t place; /* a device, or PLACE_HOST */
 	int fd;		/* the memory: workers get copies */
-	void *memory;	/* host: the broker's mapping */
+	void *memory;	/* host: the broker's mapping; NULL: none yet. registry.lock */
 	enum guard guard;
 	uint32_t record, record_generation; /* for the next broker; 0: none */
 	uint32_t n_lent; /* times that a program got the file, to write; registry.lock */
-	struct slab *slab;	   /* NULL: the block serves a single allocation */
-	struct owner *payer;	   /* charged for the memory, until block_free() */
-	bool pays_descriptor;	   /* made for a slab: the payer pays a descriptor, too */
-	bool unwritten;		   /* the kernel said, after the last of n_lent: nobody has
-				      it open for writing; registry.lock */
-	uint32_t backing;	   /* under registry.lock: block_record has it; 0: none */
+	struct slab *slab;    /* NULL: the block serves a single allocation */
+	struct owner *payer;  /* charged for the memory, until block_free() */
+	bool pays_descriptor; /* made for a slab: the payer pays a descriptor, too */
+	bool unwritten;	      /* the kernel said, after the last of n_lent: nobody has
+				 it open for writing; registry.lock */
+	uint32_t backing;     /* under registry.lock: block_record has it; 0: none */
 	struct block *prev, *next; /* of owner->still_mapped; registry.lock */
 
 	/*
@@ -149,11 +149,18 @@ bool host_has_room(uint64_t size);
 void block_save(const struct memory *memory, const struct block *block, uint32_t cells);
 
 /*
- * Makes a block of its record and its descriptor, which is taken over on success.
+ * Makes a block of its record and its descriptor, which is taken over on success. Host
+ * memory is not mapped yet: with thousands of blocks that would take as long as all else.
  * Returns: 0; -EINVAL when its addresses are none or are taken; -ENOMEM.
  */
 int block_restore(struct block **ret_block, struct memory *memory, uint32_t index,
 		  const struct block_record *record, int fd);
+
+/*
+ * Maps a host block for block_bytes_at(), if it is not mapped yet. Takes any block. Under
+ * registry.lock. Returns: 0; -ENOMEM.
+ */
+int block_map(struct block *block);
 
 /* From now on the kernel lets nobody map files of the block. */
 void block_close_backing(struct memory *memory, struct block *block);
@@ -181,7 +188,7 @@ void block_forget_guest(struct memory *memory, struct block *block, const void *
 const void *block_next_guest(struct memory *memory, struct block *block,
 			     const void *worker);
 
-/* The broker's mapping of a host block at an address of the block. */
+/* The broker's mapping of a mapped host block at an address of the block. */
 uint8_t *block_bytes_at(const struct block *block, uint64_t address);
 
 /* Physical bytes in use on a device. */

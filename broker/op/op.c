@@ -261,10 +261,14 @@ enum begun op_begin_nothing(struct op *op)
 	return OP_OVER;
 }
 
-/* Checks that the allocations used are neither lost nor unzeroed. */
+/*
+ * Checks that the allocations used are neither lost nor unzeroed, and that the broker has
+ * the memory mapped which no worker is asked for.
+ */
 static enum begun op_check_uses(struct op *op)
 {
 	struct refusal refusal;
+	int r;
 
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
@@ -278,6 +282,11 @@ static enum begun op_check_uses(struct op *op)
 			return op_refuse(op, EIO, "%s",
 					 allocation->rare->zeroing_failure
 						 ?: "it could not be zeroed");
+		r = op->worker || !allocation->block ? 0 : block_map(allocation->block);
+		if (r < 0)
+			return op_refuse(op, -r,
+					 "the broker has no memory to map allocation %s",
+					 allocation_name(allocation).text);
 	}
 	return OP_RUN;
 }

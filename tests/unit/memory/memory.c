@@ -10,12 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/text.h"
 #include "cuda/driver.h"
 #include "cuda/failure.h"
 #include "memory/block.h"
+#include "record/types.h"
 
 #define MIB ((uint64_t)1 << 20)
 /* Device memory of the software machine. */
@@ -504,4 +506,36 @@ Test(memory, random_cells_never_overlap_and_all_comes_back)
 	}
 	slab_pool_free(pool);
 	expect_all_free(0);
+}
+
+/* Address space of the process: there is room for a mapping of this size, or none. */
+static void room_for_mappings(bool room)
+{
+	struct rlimit limit;
+
+	cr_assert(eq(int, getrlimit(RLIMIT_AS, &limit), 0));
+	limit.rlim_cur = room ? limit.rlim_max : 0;
+	cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
+}
+
+Test(memory, a_restored_host_block_is_mapped_when_it_is_wanted)
+{
+	struct block_record record = { .address = WIRE_HOST_BASE,
+				       .size = 4096,
+				       .place = PLACE_HOST };
+	int fd = memfd_create("host", MFD_CLOEXEC);
+	struct block *block = NULL;
+
+	cr_assert(eq(int, ftruncate(fd, 4096), 0));
+	cr_assert(eq(sz, (size_t)pwrite(fd, "kept", 4, 10), 4));
+	cr_assert(eq(int, block_restore(&block, &memory, 0, &record, fd), 0));
+	cr_assert(eq(ptr, block->memory, NULL));
+
+	room_for_mappings(false);
+	cr_assert(eq(int, block_map(block), -ENOMEM));
+	room_for_mappings(true);
+	cr_assert(eq(int, block_map(block), 0));
+	cr_assert(eq(int, memcmp(block_bytes_at(block, WIRE_HOST_BASE + 10), "kept", 4),
+		     0));
+	give_back(block);
 }
