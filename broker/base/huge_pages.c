@@ -6,8 +6,6 @@
 
 #include "base/def.h"
 
-#define HUGE_PAGE ((uint64_t)2 << 20)
-
 /* A huge page is mapped in one piece only at an address that is a multiple of its size.
  */
 void *huge_pages_map(int fd, uint64_t size)

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#define HUGE_PAGE ((uint64_t)2 << 20) /* bytes */
+
 /*
  * Maps all of the file for reading and writing, so that huge pages fit. Returns: the
  * mapping, for munmap(); MAP_FAILED, with errno.

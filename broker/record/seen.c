@@ -8,6 +8,7 @@
 
 #include "base/def.h"
 #include "base/hash.h"
+#include "base/huge_pages.h"
 #include "record/layout.h"
 
 /* The number of an open file has its slot in the low half. */
@@ -75,14 +76,23 @@ struct seen {
 	uint64_t n_places; /* a power of two; half of them stay free */
 };
 
-/* All pages at once: one by one each is made to be read first, and again to be written.
+/*
+ * In huge pages: the table is read at random, and most of the time would be spent on
+ * finding its small pages.
  */
 static struct place *places_new(uint64_t n)
 {
-	void *memory = mmap(NULL, n * sizeof(struct place), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint64_t size = align_up(n * sizeof(struct place), HUGE_PAGE);
+	struct place *places;
 
-	return memory == MAP_FAILED ? NULL : memory;
+	if (n * sizeof(struct place) < HUGE_PAGE / 2)
+		return calloc(n, sizeof(struct place));
+	places = aligned_alloc(HUGE_PAGE, size);
+	if (!places)
+		return NULL;
+	(void)madvise(places, size, MADV_HUGEPAGE);
+	memset(places, 0, size);
+	return places;
 }
 
 struct seen *seen_new(const struct records *records)
@@ -114,8 +124,8 @@ void seen_free(struct seen *seen)
 {
 	for (size_t i = 0; seen && i < ARRAY_SIZE(slots); i++)
 		free(seen->bits[i]);
-	if (seen && seen->places)
-		munmap(seen->places, seen->n_places * sizeof(*seen->places));
+	if (seen)
+		free(seen->places);
 	free(seen);
 }
 
