@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checks records before objects are made of them: each record with the records named in
- * it, and values that must differ between records (names and slots, seen.c; addresses).
+ * it, and values that must differ between records (names and slots, twins.c; addresses).
+ * The work is in pieces, because it takes long for many records.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -10,7 +11,8 @@
 
 #include "base/text.h"
 #include "record/layout.h"
-#include "record/seen.h"
+#include "record/texts.h"
+#include "record/twins.h"
 
 #define N_KINDS_MAX  8
 #define GUARDS	     3
@@ -203,7 +205,7 @@ static int check_failure(const struct check *check, const void *record)
 	return failure->text ? 0 : damaged(check, "has no text");
 }
 
-/* Any text that record_texts_check() has seen, and any figures. */
+/* Any text, which record_texts_mark() checks, and any figures. */
 static int check_nothing(const struct check *check, const void *record)
 {
 	(void)check;
@@ -305,21 +307,8 @@ static int check_output(const struct check *check, const void *record)
 	return output->n_written >> 62 ? damaged(check, "has a value out of range") : 0;
 }
 
-/* Compares the record with those before it. A freed allocation has neither name nor slot.
- */
-static int check_unlike(const struct check *check, enum record_type type,
-			const void *record, struct seen *seen)
-{
-	const struct allocation_record *allocation = record;
-	const char *sentence;
-
-	if (type == RECORD_ALLOCATION && allocation->flags & RECORD_FREED)
-		return 0;
-	sentence = seen_add(seen, type, check->index, record);
-	return sentence ? damaged(check, sentence) : 0;
-}
-
-static int check_each(const struct records *records, struct seen *seen, struct text *why)
+static int check_values(const struct records *records, enum record_type type,
+			uint32_t first, uint32_t last, struct text *why)
 {
 	static int (*const checks[N_RECORD_TYPES])(const struct check *, const void *) = {
 		[RECORD_BROKER] = check_broker,
@@ -343,24 +332,15 @@ static int check_each(const struct records *records, struct seen *seen, struct t
 		[RECORD_OUTPUT] = check_output,
 	};
 
-	for (int type = 0; type < N_RECORD_TYPES; type++) {
-		struct check check = { records, why, record_layouts[type].name, 0 };
-		const void *record;
-		int r;
+	struct check check = { records, why, record_layouts[type].name, first };
+	const void *record;
+	int r = 0;
 
-		for (check.index = 1;
-		     (record = records_next(records, (enum record_type)type,
-					    &check.index));
-		     check.index++) {
-			r = checks[type](&check, record);
-			if (r == 0)
-				r = check_unlike(&check, (enum record_type)type, record,
-						 seen);
-			if (r < 0)
-				return r;
-		}
-	}
-	return 0;
+	for (; r == 0 && (record = records_next(records, type, &check.index)) &&
+	       check.index <= last;
+	     check.index++)
+		r = checks[type](&check, record);
+	return r;
 }
 
 /* ---- blocks ---- */
@@ -395,11 +375,117 @@ static int check_overlaps(const struct records *records, struct text *why)
 	return 0;
 }
 
-int records_check(const struct records *records, struct text *why)
-{
-	struct seen *seen = seen_new(records);
-	int r = seen ? check_each(records, seen, why) : -ENOMEM;
+/* ---- pieces ---- */
 
-	seen_free(seen);
-	return r < 0 ? r : check_overlaps(records, why);
+#define PIECE_RECORDS 16384u
+
+enum piece_of {
+	PIECE_VALUES, /* of some records of a type */
+	PIECE_ADDRESSES,
+	PIECE_TEXTS,
+	PIECE_SLOTS,
+	PIECE_NAMES,
+};
+
+struct record_check {
+	enum piece_of of;
+	enum record_type type;
+	uint32_t first, last;
+	struct text why;
+	int r;
+};
+
+static int check_twins(const struct records *records,
+		       int (*find)(const struct records *records, struct twin *ret_twin),
+		       struct text *why)
+{
+	struct twin twin;
+	int r = find(records, &twin);
+
+	if (r == -EINVAL)
+		text_printf(why, "%s record %u %s", record_layouts[twin.type].name,
+			    twin.index, twin.sentence);
+	return r;
+}
+
+static int piece_check(const struct record_checks *checks,
+		       const struct record_check *piece, struct text *why)
+{
+	const struct records *records = checks->records;
+
+	switch (piece->of) {
+	case PIECE_VALUES:
+		return check_values(records, piece->type, piece->first, piece->last, why);
+	case PIECE_ADDRESSES:
+		return check_overlaps(records, why);
+	case PIECE_TEXTS:
+		return record_texts_mark(records, checks->text_marks, why);
+	case PIECE_SLOTS:
+		return check_twins(records, find_same_slots, why);
+	case PIECE_NAMES:
+		break;
+	}
+	return check_twins(records, find_same_names, why);
+}
+
+static void check_add(struct record_checks *checks, struct record_check piece)
+{
+	checks->pieces[checks->n++] = piece;
+}
+
+int record_checks_init(struct record_checks *checks, const struct records *records)
+{
+	uint32_t n = PIECE_NAMES;
+
+	for (int i = 0; i < N_RECORD_TYPES; i++)
+		n += 1 + records->header->tables[i].n / PIECE_RECORDS;
+	*checks = (struct record_checks){ .records = records };
+	checks->pieces = calloc(n, sizeof(*checks->pieces));
+	checks->text_marks = calloc(records->header->tables[RECORD_TEXT].n + 1, 1);
+	if (!checks->pieces || !checks->text_marks)
+		return -ENOMEM;
+	for (int i = 0; i < N_RECORD_TYPES; i++) {
+		for (uint32_t first = 1; first <= records->header->tables[i].n;
+		     first += PIECE_RECORDS)
+			check_add(checks, (struct record_check){
+						  .of = PIECE_VALUES,
+						  .type = (enum record_type)i,
+						  .first = first,
+						  .last = first + PIECE_RECORDS - 1 });
+	}
+	check_add(checks, (struct record_check){ .of = PIECE_ADDRESSES });
+	check_add(checks, (struct record_check){ .of = PIECE_TEXTS });
+	check_add(checks, (struct record_check){ .of = PIECE_SLOTS });
+	check_add(checks, (struct record_check){ .of = PIECE_NAMES });
+	return 0;
+}
+
+void record_checks_run(struct record_checks *checks, uint32_t i)
+{
+	struct record_check *piece = &checks->pieces[checks->n - 1 - i];
+
+	piece->r = piece_check(checks, piece, &piece->why);
+}
+
+int record_checks_result(const struct record_checks *checks, struct text *why)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < checks->n; i++) {
+		struct record_check *piece = &checks->pieces[i];
+
+		if (r == 0 && piece->r < 0) {
+			r = piece->r;
+			text_printf(why, "%s", text_string(&piece->why));
+		}
+	}
+	return r;
+}
+
+void record_checks_deinit(struct record_checks *checks)
+{
+	for (uint32_t i = 0; i < checks->n; i++)
+		text_deinit(&checks->pieces[i].why);
+	free(checks->pieces);
+	free(checks->text_marks);
 }

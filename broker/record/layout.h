@@ -80,6 +80,25 @@ bool records_grow(struct records *records, enum record_type type, uint32_t index
 /* Copies the committed records to their places. May be repeated. */
 void records_redo(struct records *records);
 
+/*
+ * The checks of all records, in n pieces that may run side by side; the longest are the
+ * first.
+ */
+struct record_checks {
+	const struct records *records;
+	struct record_check *pieces;
+	uint32_t n;
+	uint8_t *text_marks; /* by index of a text: whether a record names it */
+};
+
+/* Returns: 0; -ENOMEM. Either way record_checks_deinit() follows. */
+int record_checks_init(struct record_checks *checks, const struct records *records);
+void record_checks_deinit(struct record_checks *checks);
+void record_checks_run(struct record_checks *checks, uint32_t i);
+
+/* The result of all pieces. Returns: 0; -EINVAL with a sentence; -ENOMEM. */
+int record_checks_result(const struct record_checks *checks, struct text *why);
+
 /* The place of a record, live or not. */
 static inline struct record_head *record_at(const struct records *records,
 					    enum record_type type, uint32_t index)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/jobs.h"
 #include "base/text.h"
 #include "record/layout.h"
 #include "record/texts.h"
@@ -109,26 +110,32 @@ static int old_map(struct records *old, int fd, uint64_t *ret_resident, struct t
 	return 0;
 }
 
+/* ---- the copy ---- */
+
+#define PIECE_BYTES ((uint64_t)2 << 20)
+
 /*
- * Copies records without a look at each: the kernel makes the pages with their bytes in
- * them. From index 0 on, where a page begins. Returns: 0; -ENOMEM.
+ * Copies a piece of a table without a look at each record: the kernel makes the pages
+ * with their bytes in them. Returns: 0; -ENOMEM.
  */
 static int table_copy(struct records *records, enum record_type type,
-		      const struct records *old, uint32_t n)
+		      const struct records *old, uint64_t from, uint64_t size)
 {
-	const uint8_t *from = (const uint8_t *)record_at(old, type, 0);
-	off_t to = (off_t)records->header->tables[type].offset;
+	const uint8_t *bytes = (const uint8_t *)record_at(old, type, 0) + from;
+	off_t to = (off_t)(records->header->tables[type].offset + from);
 
-	for (uint64_t left = (n + (uint64_t)1) * old->header->tables[type].record_size;
-	     left;) {
-		ssize_t written = pwrite(records->fd, from, left, to);
+	for (uint64_t left = size; left;) {
+		ssize_t written = pwrite(records->fd, bytes, left, to);
 
 		if (written <= 0)
 			return -ENOMEM;
-		from += written;
+		bytes += written;
 		to += written;
 		left -= (uint64_t)written;
 	}
+	/* Else thousands of page faults follow. */
+	(void)madvise((uint8_t *)record_at(records, type, 0) + from,
+		      align_up(size, (uint64_t)4096), MADV_POPULATE_WRITE);
 	return 0;
 }
 
@@ -141,48 +148,147 @@ static void table_convert(struct records *records, enum record_type type,
 		       old->header->tables[type].record_size);
 }
 
-static int records_copy(struct records *records, const struct records *old)
+/* Lists the free records. Returns: 0; -ENOMEM. */
+static int table_list_free(struct records *records, enum record_type type,
+			   const struct records *old)
 {
-	records->header->boot = old->header->boot + 1;
-	for (uint32_t i = 0; i < old->header->n_tables; i++) {
-		const struct table_header *from = &old->header->tables[i];
-		struct table_header *table = &records->header->tables[i];
-		enum record_type type = (enum record_type)i;
-		int r = 0;
+	uint32_t n = old->header->tables[type].n;
 
-		if (!from->n)
-			continue;
-		if (from->record_size == table->record_size)
-			r = table_copy(records, type, old, from->n);
-		if (r == 0 && !records_grow(records, type, from->n))
-			r = -ENOMEM;
-		if (r < 0)
-			return r;
-		if (from->record_size != table->record_size)
-			table_convert(records, type, old, from->n);
-		table->n = from->n;
-		for (uint32_t index = 1; index <= from->n; index++) {
-			if (record_at(records, type, index)->state != RECORD_LIVE)
-				records->free[i][records->n_free[i]++] = index;
-		}
+	if (!n)
+		return 0;
+	records->free[type] = calloc(n, sizeof(uint32_t));
+	if (!records->free[type])
+		return -ENOMEM;
+	for (uint32_t index = 1; index <= n; index++) {
+		if (record_at(old, type, index)->state != RECORD_LIVE)
+			records->free[type][records->n_free[type]++] = index;
 	}
 	return 0;
 }
 
-struct copying {
-	struct records *records;
-	const struct records *old;
-	pthread_t thread;
-	bool has_thread;
+/*
+ * Makes the pages of records, after a copy: earlier they would be filled twice. Returns:
+ * 0; -ENOMEM.
+ */
+static int table_grow(struct records *records, enum record_type type, uint32_t n)
+{
+	if (n && !records_grow(records, type, n))
+		return -ENOMEM;
+	records->header->tables[type].n = n;
+	return 0;
+}
+
+/* A part of a table. */
+struct piece {
+	enum record_type type;
+	uint64_t from, size; /* bytes, from index 0 on, where a page begins */
 	int r;
 };
 
-static void *copying_main(void *userdata)
-{
-	struct copying *copying = userdata;
+struct opening {
+	struct records *records;
+	const struct records *old;
+	struct record_checks checks;
+	struct piece *pieces;
+	uint32_t n_pieces;
+};
 
-	copying->r = records_copy(copying->records, copying->old);
-	return NULL;
+static uint64_t table_bytes(const struct records *old, int type)
+{
+	const struct table_header *table = &old->header->tables[type];
+
+	return table->n ? (table->n + (uint64_t)1) * table->record_size : 0;
+}
+
+static int list_pieces(struct opening *opening)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < N_RECORD_TYPES; i++)
+		n += (uint32_t)(table_bytes(opening->old, i) / PIECE_BYTES) + 1;
+	opening->pieces = calloc(n, sizeof(*opening->pieces));
+	if (!opening->pieces)
+		return -ENOMEM;
+	for (int i = 0; i < N_RECORD_TYPES; i++) {
+		uint64_t size = table_bytes(opening->old, i);
+
+		for (uint64_t from = 0; from < size; from += PIECE_BYTES)
+			opening->pieces[opening->n_pieces++] = (struct piece){
+				.type = (enum record_type)i,
+				.from = from,
+				.size = MIN(PIECE_BYTES, size - from),
+			};
+	}
+	return 0;
+}
+
+/* The checks of names and slots take longest, and come first. */
+static void opening_job(void *userdata, uint32_t i)
+{
+	struct opening *opening = userdata;
+	struct piece *piece;
+
+	if (i < opening->checks.n) {
+		record_checks_run(&opening->checks, i);
+		return;
+	}
+	piece = &opening->pieces[i - opening->checks.n];
+	if (!piece->from)
+		piece->r = table_list_free(opening->records, piece->type, opening->old);
+	piece->r = piece->r
+			   ?: table_copy(opening->records, piece->type, opening->old,
+					 piece->from, piece->size);
+}
+
+/* Copies and checks at the same time: both take long for many records. */
+static int copy_and_check(struct records *records, const struct records *old,
+			  struct text *why)
+{
+	struct opening opening = { .records = records, .old = old };
+	int r = list_pieces(&opening) ?: record_checks_init(&opening.checks, old);
+
+	if (r == 0) {
+		jobs_run(opening_job, &opening, opening.checks.n + opening.n_pieces);
+		r = record_checks_result(&opening.checks, why);
+	}
+	for (uint32_t i = 0; i < opening.n_pieces && r == 0; i++)
+		r = opening.pieces[i].r;
+	for (int i = 0; i < N_RECORD_TYPES && r == 0; i++)
+		r = table_grow(records, (enum record_type)i, old->header->tables[i].n);
+	if (r == 0)
+		record_texts_drop_unmarked(records, opening.checks.text_marks);
+	record_checks_deinit(&opening.checks);
+	free(opening.pieces);
+	return r;
+}
+
+/* The records of an older program can be checked when they are as large as ours. */
+static int convert_and_check(struct records *records, const struct records *old,
+			     struct text *why)
+{
+	struct record_checks checks = { 0 };
+	int r = 0;
+
+	for (uint32_t i = 0; i < old->header->n_tables && r == 0; i++) {
+		enum record_type type = (enum record_type)i;
+		uint32_t n = old->header->tables[i].n;
+
+		r = table_list_free(records, type, old);
+		if (r == 0)
+			r = table_grow(records, type, n);
+		if (r == 0)
+			table_convert(records, type, old, n);
+	}
+	if (r == 0)
+		r = record_checks_init(&checks, records);
+	for (uint32_t i = 0; i < checks.n && r == 0; i++)
+		record_checks_run(&checks, i);
+	if (r == 0)
+		r = record_checks_result(&checks, why);
+	if (r == 0)
+		record_texts_drop_unmarked(records, checks.text_marks);
+	record_checks_deinit(&checks);
+	return r;
 }
 
 /* Whether the old records can be read as ours: they are of this program, or of its like.
@@ -194,28 +300,6 @@ static bool is_layout(const struct records *old)
 	for (int i = 0; same && i < N_RECORD_TYPES; i++)
 		same = old->header->tables[i].record_size == record_layouts[i].size;
 	return same;
-}
-
-/* Copies and checks, at the same time if possible: both take long for many records. */
-static int records_copy_checked(struct records *records, const struct records *old,
-				struct text *why)
-{
-	struct copying copying = { .records = records, .old = old };
-	int r = 0;
-
-	copying.has_thread =
-		is_layout(old) &&
-		pthread_create(&copying.thread, NULL, copying_main, &copying) == 0;
-	if (copying.has_thread) {
-		r = records_check(old, why);
-		pthread_join(copying.thread, NULL);
-		r = r ?: copying.r;
-	} else {
-		r = records_copy(records, old);
-		if (r == 0)
-			r = records_check(records, why);
-	}
-	return r;
 }
 
 int records_open(struct records **ret_records, int fd, struct text *why)
@@ -233,11 +317,12 @@ int records_open(struct records **ret_records, int fd, struct text *why)
 		records_redo(&old);
 		r = records_new(&records);
 	}
-	if (r == 0)
-		r = records_copy_checked(records, &old, why);
+	if (r == 0) {
+		records->header->boot = old.header->boot + 1;
+		r = is_layout(&old) ? copy_and_check(records, &old, why)
+				    : convert_and_check(records, &old, why);
+	}
 	munmap(old.memory, old.size);
-	if (r == 0)
-		r = record_texts_check(records, why);
 	if (r < 0) {
 		records_free(records);
 		return r;

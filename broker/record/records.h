@@ -104,6 +104,3 @@ uint32_t records_last(const struct records *records, enum record_type type);
 
 /* Prints all records, for people. */
 void records_print(const struct records *records, struct text *text);
-
-/* Compares records with each other. Returns: 0; -EINVAL with a sentence. */
-int records_check(const struct records *records, struct text *why);

@@ -116,14 +116,10 @@ static int mark(const struct records *records, uint32_t index, uint8_t *marks)
 	return 0;
 }
 
-int record_texts_check(struct records *records, struct text *why)
+int record_texts_mark(const struct records *records, uint8_t *marks, struct text *why)
 {
-	_cleanup_free_ uint8_t *marks =
-		calloc(records->header->tables[RECORD_TEXT].n + 1, 1);
 	const char *record;
 
-	if (!marks)
-		return -ENOMEM;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		enum record_type type = fields[i].type;
 
@@ -135,9 +131,13 @@ int record_texts_check(struct records *records, struct text *why)
 			return -EINVAL;
 		}
 	}
+	return 0;
+}
+
+void record_texts_drop_unmarked(struct records *records, const uint8_t *marks)
+{
 	for (uint32_t at = 1; records_next(records, RECORD_TEXT, &at); at++) {
 		if (!marks[at])
 			records_drop(records, RECORD_TEXT, at);
 	}
-	return 0;
 }

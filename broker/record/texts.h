@@ -33,7 +33,10 @@ void record_texts_print(const struct records *records, enum record_type type,
 			const void *record, struct text *text);
 
 /*
- * Checks the texts named by records, and frees all others. Returns: 0; -EINVAL with a
- * sentence; -ENOMEM.
+ * Checks the texts named by records, and marks all their records: a byte for each index
+ * of a text, 0 before. Returns: 0; -EINVAL with a sentence.
  */
-int record_texts_check(struct records *records, struct text *why);
+int record_texts_mark(const struct records *records, uint8_t *marks, struct text *why);
+
+/* Frees the texts without a mark. */
+void record_texts_drop_unmarked(struct records *records, const uint8_t *marks);

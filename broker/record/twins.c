@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "record/seen.h"
+#include "record/twins.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +27,22 @@ struct value {
 	enum record_type type;
 	size_t number; /* offset of a uint32_t */
 	size_t name;   /* offset of a string; 0: none */
+	size_t name_size;
 	enum tree tree;
 	const char *sentence;
 };
 
 #define FIELD(type, field) offsetof(struct type##_record, field)
-#define NAME		   "has the same name as another"
+#define NAME(type)                                              \
+	.name = FIELD(type, name),                              \
+	.name_size = sizeof(((struct type##_record *)0)->name), \
+	.sentence = "has the same name as another"
 
 /* Less than RECORD_SLOTS: a bit each. */
-static const struct value slots[] = {
+static const struct {
+	enum record_type type;
+	size_t number;
+} slots[] = {
 	{ RECORD_ALLOCATION, FIELD(allocation, slot) },
 	{ RECORD_FOLDER, FIELD(folder, slot) },
 	{ RECORD_OWNER, FIELD(owner, slot) },
@@ -46,12 +54,11 @@ static const struct value slots[] = {
 
 /* All others, in a hash table. */
 static const struct value values[] = {
-	{ RECORD_ALLOCATION, FIELD(allocation, folder), FIELD(allocation, name),
-	  TREE_ALLOCATIONS, NAME },
-	{ RECORD_FOLDER, FIELD(folder, folder), FIELD(folder, name), TREE_OF_RECORD,
-	  NAME },
-	{ RECORD_MODULE, FIELD(module, folder), FIELD(module, name), TREE_MODULES, NAME },
-	{ RECORD_STREAM, FIELD(stream, owner), FIELD(stream, name), TREE_NONE, NAME },
+	{ RECORD_ALLOCATION, FIELD(allocation, folder), NAME(allocation),
+	  .tree = TREE_ALLOCATIONS },
+	{ RECORD_FOLDER, FIELD(folder, folder), NAME(folder), .tree = TREE_OF_RECORD },
+	{ RECORD_MODULE, FIELD(module, folder), NAME(module), .tree = TREE_MODULES },
+	{ RECORD_STREAM, FIELD(stream, owner), NAME(stream), .tree = TREE_NONE },
 	{ RECORD_OWNER, FIELD(owner, uid), .sentence = "is there twice" },
 	{ RECORD_OUTPUT, FIELD(output, owner), .sentence = "is there twice" },
 };
@@ -71,7 +78,6 @@ struct place {
 
 struct seen {
 	const struct records *records;
-	uint64_t *bits[ARRAY_SIZE(slots)];
 	struct place *places;
 	uint64_t n_places; /* a power of two; half of them stay free */
 };
@@ -95,44 +101,20 @@ static struct place *places_new(uint64_t n)
 	return places;
 }
 
-struct seen *seen_new(const struct records *records)
-{
-	struct seen *seen = calloc(1, sizeof(*seen));
-	uint64_t n = 1;
-	bool failed = !seen;
-
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		n += records->header->tables[values[i].type].n;
-	for (size_t i = 0; !failed && i < ARRAY_SIZE(slots); i++) {
-		seen->bits[i] = calloc(RECORD_SLOTS / 64, sizeof(uint64_t));
-		failed = !seen->bits[i];
-	}
-	if (!failed) {
-		for (seen->n_places = 1; seen->n_places < 2 * n; seen->n_places *= 2)
-			;
-		seen->places = places_new(seen->n_places);
-		seen->records = records;
-		failed = !seen->places;
-	}
-	if (!failed)
-		return seen;
-	seen_free(seen);
-	return NULL;
-}
-
-void seen_free(struct seen *seen)
-{
-	for (size_t i = 0; seen && i < ARRAY_SIZE(slots); i++)
-		free(seen->bits[i]);
-	if (seen)
-		free(seen->places);
-	free(seen);
-}
-
 static uint32_t number_at(const void *record, size_t offset)
 {
 	return *(const uint32_t *)((const char *)record + offset);
 }
+
+/* A freed allocation has neither name nor slot. */
+static bool is_freed(enum record_type type, const void *record)
+{
+	const struct allocation_record *allocation = record;
+
+	return type == RECORD_ALLOCATION && allocation->flags & RECORD_FREED;
+}
+
+/* ---- slots ---- */
 
 /* Returns: whether the slot is new. */
 static bool add_slot(uint64_t *bits, uint32_t slot)
@@ -142,6 +124,37 @@ static bool add_slot(uint64_t *bits, uint32_t slot)
 	bits[slot / 64] |= bit;
 	return !(before & bit);
 }
+
+static int find_same_slot(const struct records *records, enum record_type type,
+			  size_t number, struct twin *ret_twin)
+{
+	_cleanup_free_ uint64_t *bits = calloc(RECORD_SLOTS / 64, sizeof(*bits));
+	const void *record;
+
+	if (!bits)
+		return -ENOMEM;
+	for (uint32_t i = 1; (record = records_next(records, type, &i)); i++) {
+		uint32_t slot = number_at(record, number);
+
+		if (is_freed(type, record) || slot >= RECORD_SLOTS ||
+		    add_slot(bits, slot))
+			continue;
+		*ret_twin = (struct twin){ type, i, "has the same slot as another" };
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int find_same_slots(const struct records *records, struct twin *ret_twin)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(slots) && r == 0; i++)
+		r = find_same_slot(records, slots[i].type, slots[i].number, ret_twin);
+	return r;
+}
+
+/* ---- names ---- */
 
 static enum tree tree_of(const struct value *value, const void *record)
 {
@@ -186,6 +199,12 @@ static struct key key_at(const struct seen *seen, const struct place *place)
 	return key_of(value, record_at(seen->records, value->type, place->record));
 }
 
+static bool has_end(const struct value *value, const void *record)
+{
+	return !value->name ||
+	       memchr((const char *)record + value->name, 0, value->name_size);
+}
+
 /* Returns: whether the key is new. */
 static bool add_key(struct seen *seen, const struct value *value, uint32_t index,
 		    const void *record)
@@ -210,17 +229,37 @@ static bool add_key(struct seen *seen, const struct value *value, uint32_t index
 	}
 }
 
-const char *seen_add(struct seen *seen, enum record_type type, uint32_t index,
-		     const void *record)
+static int find_same_name(struct seen *seen, const struct value *value,
+			  struct twin *ret_twin)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
-		if (slots[i].type == type &&
-		    !add_slot(seen->bits[i], number_at(record, slots[i].number)))
-			return "has the same slot as another";
+	const void *record;
+
+	for (uint32_t i = 1; (record = records_next(seen->records, value->type, &i));
+	     i++) {
+		if (is_freed(value->type, record) || !has_end(value, record) ||
+		    add_key(seen, value, i, record))
+			continue;
+		*ret_twin = (struct twin){ value->type, i, value->sentence };
+		return -EINVAL;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-		if (values[i].type == type && !add_key(seen, &values[i], index, record))
-			return values[i].sentence;
-	}
-	return NULL;
+	return 0;
+}
+
+int find_same_names(const struct records *records, struct twin *ret_twin)
+{
+	struct seen seen = { .records = records, .n_places = 1 };
+	uint64_t n = 1;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		n += records_last(records, values[i].type);
+	while (seen.n_places < 2 * n)
+		seen.n_places *= 2;
+	seen.places = places_new(seen.n_places);
+	if (!seen.places)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(values) && r == 0; i++)
+		r = find_same_name(&seen, &values[i], ret_twin);
+	free(seen.places);
+	return r;
 }
