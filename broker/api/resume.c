@@ -333,7 +333,7 @@ static int resume_names(struct resume *resume, uint32_t index, const void *data)
 	}
 	for (index = 0; r == 0 && index < count(resume, RECORD_FOLDER); index++) {
 		if (n[index])
-			r = name_table_reserve(
+			r = name_table_begin(
 				&resume_folder_at(resume, false, index)->names, n[index]);
 	}
 	return r;

@@ -193,6 +193,7 @@ int folder_settle(struct folder *folder)
 	_cleanup_free_ struct entry **entries = NULL;
 	int r = 0;
 
+	name_table_settle(&folder->names);
 	handle_table_settle(&folder->entries);
 	if (n == n_placed)
 		return 0;

@@ -16,10 +16,19 @@ struct name_table {
 	struct entry **chains; /* linked by entry->next; NULL: no room yet */
 	uint32_t n_chains;     /* a power of two; 0: no room yet */
 	uint32_t n_names;
+	struct name_queue *queue; /* from name_table_begin() on; else NULL */
 };
 
 /* Makes room for n more. Returns: 0; -ENOMEM. */
 int name_table_reserve(struct name_table *table, uint32_t n);
+
+/*
+ * Makes room for n names that come one after another, while none is looked for: until
+ * name_table_settle() they are linked many at a time, so that the processor waits for the
+ * memory of all of them at once. Returns: 0; -ENOMEM.
+ */
+int name_table_begin(struct name_table *table, uint32_t n);
+void name_table_settle(struct name_table *table);
 
 /* There is room, and the name of the entry is free. */
 void name_table_add(struct name_table *table, struct entry *entry);

@@ -102,6 +102,31 @@ Test(name_table, lists_each_name_once)
 	name_table_deinit(&table);
 }
 
+/* More names than wait at a time, and one that goes while it waits. */
+Test(name_table, names_that_come_together_are_found_once_settled)
+{
+	struct name_table table = { 0 };
+	static struct entry *all[100];
+	char name[16];
+
+	cr_assert(eq(int, name_table_begin(&table, 100), 0));
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		all[i] = entry_of(name);
+		name_table_add(&table, all[i]);
+	}
+	name_table_remove(&table, all[98]);
+	name_table_settle(&table);
+	for (int i = 0; i < 100; i++) {
+		cr_assert(eq(ptr, name_table_find(&table, all[i]->name),
+			     i == 98 ? NULL : all[i]));
+		if (i != 98)
+			name_table_remove(&table, all[i]);
+		entry_free(all[i]);
+	}
+	name_table_deinit(&table);
+}
+
 Test(name_table, chains_get_longer_without_memory)
 {
 	struct name_table table = { 0 };
