@@ -171,7 +171,8 @@ static void stat_allocation(const struct allocation *allocation, struct object_s
 		.gid = allocation->gid,
 		.mode = allocation->mode,
 		.size = allocation->size,
-		.tensors_size = allocation->tensors ? allocation->tensors->size : 0,
+		.tensors_size =
+			allocation->rare->tensors ? allocation->rare->tensors->size : 0,
 		.changed_s = allocation->written_ns / NS_PER_S ?: allocation->created_s,
 		.changed_ns = (uint32_t)(allocation->written_ns % NS_PER_S),
 		.created_s = allocation->created_s,

@@ -153,8 +153,10 @@ static int resume_tensors(struct resume *resume, struct allocation *allocation,
 	if (fd < 0)
 		return fd;
 	resume->tensors[index] = tensors_restore(resume->broker, index, record, fd);
-	allocation->tensors = resume->tensors[index];
-	return allocation->tensors ? 0 : -ENOMEM;
+	if (!resume->tensors[index] || allocation_make_rare(allocation) < 0)
+		return -ENOMEM;
+	allocation->rare->tensors = resume->tensors[index];
+	return 0;
 }
 
 void resume_forget_tensors(const struct resume *resume)

@@ -37,11 +37,13 @@ static void tensors_get(void *object, struct contents *ret_contents)
 {
 	const struct allocation *allocation = object;
 
-	if (!allocation->tensors)
+	struct tensors *tensors = allocation->rare->tensors;
+
+	if (!tensors)
 		return;
-	ret_contents->object = tensors_ref(allocation->tensors);
-	ret_contents->fd = allocation->tensors->fd;
-	ret_contents->size = allocation->tensors->size;
+	ret_contents->object = tensors_ref(tensors);
+	ret_contents->fd = tensors->fd;
+	ret_contents->size = tensors->size;
 }
 
 static void tensors_put(struct broker *broker, const struct contents *contents)
@@ -81,15 +83,18 @@ static void replace(struct broker *broker, struct allocation *allocation,
 static int begin(struct broker *broker, const struct written *written,
 		 struct storing *storing, struct refusal *refusal)
 {
-	const struct allocation *allocation = find(broker, written->token, refusal);
+	struct allocation *allocation = find(broker, written->token, refusal);
 
 	if (!allocation)
 		return -refusal->error;
 	strcpy(storing->name, allocation_name(allocation).text);
 	storing->allocation_size = allocation->size;
-	return written->size ? tensors_new(broker, &written->caller, written->size,
-					   &storing->tensors, refusal)
-			     : 0;
+	if (!written->size)
+		return 0;
+	if (allocation_make_rare(allocation) < 0)
+		return refuse(refusal, ENOMEM, "no memory in the broker");
+	return tensors_new(broker, &written->caller, written->size, &storing->tensors,
+			   refusal);
 }
 
 /* Returns: 0; -errno with a refusal. */
@@ -190,8 +195,8 @@ static void tensors_remove(struct broker *broker, struct token token,
 
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
-	if (allocation && !allocation->sealed && allocation->tensors &&
-	    allocation->tensors == contents->object)
+	if (allocation && !allocation->sealed && allocation->rare->tensors &&
+	    allocation->rare->tensors == contents->object)
 		replace(broker, allocation, caller, NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 }

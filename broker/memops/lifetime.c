@@ -65,8 +65,9 @@ int lifetime_find_kind(const char *word)
 
 const char *lifetime_word(const struct allocation *allocation)
 {
-	return allocation->lifetime ? words[allocation->lifetime->lifetime->kind]
-				    : "none";
+	const struct lifetime_member *member = allocation->rare->lifetime;
+
+	return member ? words[member->lifetime->kind] : "none";
 }
 
 /* ---- references ---- */
@@ -143,6 +144,8 @@ int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 
 	if (!lifetime)
 		return 0;
+	if (allocation_make_rare(allocation) < 0)
+		return -ENOMEM;
 	member = malloc(sizeof(*member));
 	if (!member)
 		return -ENOMEM;
@@ -151,7 +154,7 @@ int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 		.lifetime = lifetime_ref(lifetime),
 		.record = lifetime->record,
 	};
-	allocation->lifetime = member;
+	allocation->rare->lifetime = member;
 	/* The memory would end with the broker. */
 	if (!lifetime->record)
 		crash_hold();
@@ -162,10 +165,11 @@ int lifetime_add(struct lifetime *lifetime, struct allocation *allocation)
 
 void lifetime_leave(struct allocation *allocation)
 {
-	_cleanup_free_ struct lifetime_member *member = take_ptr(allocation->lifetime);
+	_cleanup_free_ struct lifetime_member *member = allocation->rare->lifetime;
 
 	if (!member)
 		return;
+	allocation->rare->lifetime = NULL;
 	if (!member->record)
 		crash_let_go();
 	DL_DELETE(member->lifetime->members, member);
@@ -176,7 +180,9 @@ void lifetime_leave(struct allocation *allocation)
 
 bool lifetime_is_over(const struct allocation *allocation)
 {
-	return allocation->lifetime && allocation->lifetime->lifetime->over;
+	const struct lifetime_member *member = allocation->rare->lifetime;
+
+	return member && member->lifetime->over;
 }
 
 /* ---- the end ---- */

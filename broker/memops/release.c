@@ -228,7 +228,7 @@ void allocation_release_held(struct broker *broker, struct allocation *allocatio
 	readahead_free(broker, allocation->rare->readahead, ready);
 	records_begin(broker->registry->records);
 	lifetime_leave(allocation);
-	if (allocation->tensors)
+	if (allocation->rare->tensors)
 		tensors_set(broker, allocation, NULL);
 	allocation_withdraw(broker->registry, allocation);
 	records_end(broker->registry->records);

@@ -121,12 +121,14 @@ struct tensors *tensors_unref(struct broker *broker, struct tensors *tensors)
 void tensors_set(struct broker *broker, struct allocation *allocation,
 		 struct tensors *tensors)
 {
-	struct tensors *old = allocation->tensors;
+	struct tensors *old = allocation->rare->tensors;
 
 	records_begin(broker->registry->records);
 	if (tensors)
 		tensors_save(broker, tensors);
-	allocation->tensors = tensors;
+	/* An allocation without tensors may have the constant `rare` of all. */
+	if (old != tensors)
+		allocation->rare->tensors = tensors;
 	allocation_save(allocation);
 	tensors_unref(broker, old);
 	records_end(broker->registry->records);

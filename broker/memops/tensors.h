@@ -33,7 +33,10 @@ struct tensors *tensors_ref(struct tensors *tensors);
 /* The last reference ends the text. Takes NULL. Returns: NULL. Under registry.lock. */
 struct tensors *tensors_unref(struct broker *broker, struct tensors *tensors);
 
-/* Puts the text (NULL: none) in place of the old one; takes the reference. Saves both. */
+/*
+ * Puts the text (NULL: none) in place of the old one; takes the reference. Saves both.
+ * allocation_make_rare() has been called, before a first text.
+ */
 void tensors_set(struct broker *broker, struct allocation *allocation,
 		 struct tensors *tensors);
 

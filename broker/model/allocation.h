@@ -83,6 +83,8 @@ struct allocation_rare {
 	struct readahead *readahead; /* reading ahead; broker/memops */
 	char *zeroing_failure;	     /* the sentence of zeroing_failed; NULL: unknown */
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
+	struct tensors *tensors;	  /* NULL: none */
+	struct lifetime_member *lifetime; /* NULL: it ends with nothing */
 };
 
 struct allocation {
@@ -114,12 +116,10 @@ struct allocation {
 				departing process */
 	struct entry entry;	 /* its name */
 	char *tag;		 /* NULL: none; allocation_set_tag() */
-	struct tensors *tensors; /* NULL: none */
 	struct managed *managed; /* kind managed; else NULL */
 
 	struct origin *origin; /* the cgroup that asked for it; NULL: unknown */
 	struct allocation *origin_prev, *origin_next;
-	struct lifetime_member *lifetime; /* NULL: it ends with nothing */
 
 	/* The current place of the memory. */
 	struct owner *owner;

@@ -60,7 +60,8 @@ static uint32_t expect_allocation(const void *object, void *ret_record)
 
 static uint32_t expect_tensors(const void *object, void *ret_record)
 {
-	const struct tensors *tensors = ((const struct allocation *)object)->tensors;
+	const struct tensors *tensors =
+		((const struct allocation *)object)->rare->tensors;
 
 	if (!tensors)
 		return 0;

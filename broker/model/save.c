@@ -328,7 +328,7 @@ static uint32_t flags_of(const struct allocation *allocation)
 	       (allocation->lent_to_others ? RECORD_LENT_TO_OTHERS : 0) |
 	       (allocation->replaced ? RECORD_REPLACED : 0) |
 	       (allocation->has_descriptor ? RECORD_DESCRIPTOR : 0) |
-	       (allocation->lifetime ? RECORD_UNTIL : 0);
+	       (allocation->rare->lifetime ? RECORD_UNTIL : 0);
 }
 
 _Static_assert(OBJECT_NAME_MAX < RECORD_NAME_BYTES &&
@@ -339,6 +339,7 @@ void allocation_to_record(const struct allocation *allocation,
 			  struct allocation_record *ret_record)
 {
 	const struct folder *folder = allocation->entry.folder;
+	const struct allocation_rare *rare = allocation->rare;
 
 	*ret_record = (struct allocation_record){
 		.id = allocation->id,
@@ -365,8 +366,8 @@ void allocation_to_record(const struct allocation *allocation,
 		.tag = allocation->tag_record,
 		.used_s = allocation->used_ns / NS_PER_S,
 		.used_ns = (uint32_t)(allocation->used_ns % NS_PER_S),
-		.lifetime = allocation->lifetime ? allocation->lifetime->record : 0,
-		.tensors = allocation->tensors ? allocation->tensors->record : 0,
+		.lifetime = rare->lifetime ? rare->lifetime->record : 0,
+		.tensors = rare->tensors ? rare->tensors->record : 0,
 		.place = entry_place(&allocation->entry),
 		.origin = allocation->origin ? allocation->origin->record : 0,
 	};
