@@ -104,7 +104,7 @@ test_what_modules_had_is_given_back()
 	mkdir "$O/modules/m"
 	ptx f >"$O/modules/m/image"
 	die
-	before=$(n_kept)
+	before=$(kept)
 	for i in 1 2 3; do
 		ptx f$i g$i >"$O/modules/m/image"
 		mkdir "$O/modules/n$i"
@@ -117,7 +117,7 @@ test_what_modules_had_is_given_back()
 	is "$(ls "$O/modules" | xargs)" 'm n2'
 	rmdir "$O/modules/n2"
 	is "$(xargs -n 1 <<<"$ids" | sort -u | wc -l)" 6
-	eventually "[ \"\$(n_kept)\" = $before ]"
+	kept_again "$before"
 	end
 }
 

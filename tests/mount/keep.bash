@@ -106,5 +106,18 @@ next_dies_at()
 # with one comes and goes.
 n_kept()
 {
-	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 -not -lname 'socket:*' | wc -l
+	kept | wc -l
+}
+
+# What they are of: memory has its name.
+kept()
+{
+	find "/proc/$(<"$T/own/pid")/fd" -mindepth 1 -not -lname 'socket:*' -printf '%l\n' | sort
+}
+
+# kept_again BEFORE: waits until the keeper has descriptors of the same as kept() said before.
+kept_again()
+{
+	(eventually "[ \"\$(kept)\" = '$1' ]") ||
+		fail "the keeper's descriptors, before and now:" "$(diff <(echo "$1") <(kept))"
 }

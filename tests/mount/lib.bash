@@ -381,10 +381,12 @@ broker_ended()
 	is_silent "$1"
 }
 
-# broker_stop FOLDER: unmounts, as a user would, and waits for the broker's end.
+# broker_stop FOLDER: unmounts, as a user would, and waits for the broker's end. Programs that
+# the case has killed may still have files of the mount.
 broker_stop()
 {
-	unmount "$1/mnt" || fail "the mount could not be unmounted"
+	(eventually "unmount '$1/mnt'") ||
+		fail "the mount could not be unmounted: $(unmount "$1/mnt" 2>&1)"
 	broker_ended "$1"
 }
 
@@ -501,7 +503,7 @@ report()
 			for stderr in "$T"/*/stderr; do
 				[ ! -s "$stderr" ] || { echo "${stderr#"$T/"}:" && head -c 6000 "$stderr"; }
 			done
-		} 2>&1 | grep -v 'the broker was killed by signal 9$' | tr -d '\000' | sed 's/^/#   /'
+		} 2>&1 | grep -av 'the broker was killed by signal 9$' | tr -d '\000' | sed 's/^/#   /'
 		;;
 	esac
 }
