@@ -504,7 +504,7 @@ static int change_folder(struct broker *broker, struct folder *folder,
 	if (uid != (uid_t)-1 && uid != owner->uid) {
 		if (caller->uid != 0)
 			return refuse(refusal, EPERM, "only root gives a folder away");
-		owner = owner_get(broker->registry, uid, gid != (gid_t)-1 ? gid : uid);
+		owner = owner_make(broker->registry, uid);
 		if (!owner)
 			return refuse(refusal, ENOMEM, "no memory in the broker");
 		r = folder_set_owner(folder, owner);

@@ -153,7 +153,7 @@ static int resume_output(struct resume *resume, uint32_t index, const void *data
 {
 	const struct output_record *record = data;
 	struct broker *broker = resume->broker;
-	struct owner *owner = owner_get(broker->registry, record->owner, GROUP_UNKNOWN);
+	struct owner *owner = owner_make(broker->registry, record->owner);
 
 	if (owner)
 		owner->output = output_restore(&broker->processes->outputs,
@@ -176,7 +176,7 @@ static int resume_stream(struct resume *resume, uint32_t index, const void *data
 {
 	const struct stream_record *record = data;
 	struct broker *broker = resume->broker;
-	struct owner *owner = owner_get(broker->registry, record->owner, GROUP_UNKNOWN);
+	struct owner *owner = owner_make(broker->registry, record->owner);
 	int r = owner ? stream_restore(broker->registry, broker->journal, owner, index,
 				       record)
 		      : -ENOMEM;
@@ -188,7 +188,7 @@ static int resume_folder(struct resume *resume, uint32_t index, const void *data
 {
 	const struct folder_record *record = data;
 	struct registry *registry = resume->broker->registry;
-	struct owner *owner = owner_get(registry, record->owner, record->gid);
+	struct owner *owner = owner_make(registry, record->owner);
 	int r = owner ? folder_restore(&resume->folders[index], registry, owner, index,
 				       record)
 		      : -ENOMEM;
@@ -280,7 +280,7 @@ static int resume_module(struct resume *resume, uint32_t index, const void *data
 {
 	const struct module_record *record = data;
 	struct registry *registry = resume->broker->registry;
-	struct owner *owner = owner_get(registry, record->owner, record->gid);
+	struct owner *owner = owner_make(registry, record->owner);
 	struct module *module;
 	int r = owner ? module_restore(&module, registry, owner, index, record) : -ENOMEM;
 

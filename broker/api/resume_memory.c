@@ -47,7 +47,7 @@ bool resume_is_ending(const struct allocation_record *record)
 static int resume_slab(struct block *block, struct broker *broker,
 		       const struct block_record *record)
 {
-	struct owner *owner = owner_get(broker->registry, record->payer, record->payer);
+	struct owner *owner = owner_make(broker->registry, record->payer);
 
 	if (owner && !owner->pool)
 		owner->pool = slab_pool_new(broker->memory);
@@ -205,8 +205,8 @@ static struct owner *owner_of(struct resume *resume,
 {
 	struct owner *last = resume->last_owner;
 
-	if (!last || last->uid != record->owner || last->gid == GROUP_UNKNOWN)
-		last = owner_get(resume->broker->registry, record->owner, record->gid);
+	if (!last || last->uid != record->owner)
+		last = owner_make(resume->broker->registry, record->owner);
 	resume->last_owner = last;
 	return last;
 }
@@ -223,7 +223,7 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	if (is_gone(resume, index, record)) {
 		if (block_of(resume, record))
 			resume->payers[record->block] =
-				owner_get(broker->registry, record->owner, record->gid);
+				owner_make(broker->registry, record->owner);
 		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
 		return 0;
 	}

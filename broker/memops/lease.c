@@ -239,7 +239,7 @@ void lease_save(const struct lease *lease)
 int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t index,
 		  const struct lease_record *record)
 {
-	struct owner *user = owner_get(broker->registry, record->uid, record->gid);
+	struct owner *user = owner_make(broker->registry, record->uid);
 	struct lease *lease;
 
 	if (!user || allocation_make_rare(allocation) < 0)

@@ -448,7 +448,7 @@ struct lifetime *lifetime_restore(struct broker *broker, uint32_t index,
 	lifetime->kind = (enum lifetime_kind)record->kind;
 	lifetime->fd = fd;
 	lifetime->record = index;
-	lifetime->payer = owner_get(broker->registry, record->uid, record->gid);
+	lifetime->payer = owner_make(broker->registry, record->uid);
 	lifetime->key = take_ptr(key.data);
 	/* On failure the process ends: nothing is freed here. */
 	if (!lifetime->payer)

@@ -84,7 +84,7 @@ static void tensors_save(const struct broker *broker, const struct tensors *tens
 struct tensors *tensors_restore(struct broker *broker, uint32_t index,
 				const struct tensors_record *record, int fd)
 {
-	struct owner *payer = owner_get(broker->registry, record->payer, GROUP_UNKNOWN);
+	struct owner *payer = owner_make(broker->registry, record->payer);
 	struct tensors *tensors = payer ? tensors_make(payer, record->size) : NULL;
 
 	if (!tensors) {

@@ -35,6 +35,8 @@ bool owner_may(const struct owner *owner, const struct allocation *allocation,
 	       enum access access)
 {
 	const struct caller caller = { .uid = owner->uid, .gid = owner->gid };
+	const struct caller member = { .uid = owner->uid, .gid = allocation->gid };
 
-	return caller_may(&caller, allocation, access);
+	return caller_may(&caller, allocation, access) &&
+	       caller_may(&member, allocation, access);
 }

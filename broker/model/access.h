@@ -29,6 +29,10 @@ enum access {
 bool caller_may(const struct caller *caller, const struct allocation *allocation,
 		enum access access);
 
-/* The same for an owner, without supplementary groups. */
+/*
+ * Whether the mode permits the access to an owner, whose supplementary groups are not
+ * known here: both to a member of the allocation's group and, unless that is the owner's
+ * primary group, to others.
+ */
 bool owner_may(const struct owner *owner, const struct allocation *allocation,
 	       enum access access);

@@ -65,7 +65,7 @@ struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid)
 {
 	struct owner *owner = owner_make(registry, uid);
 
-	if (owner && owner->gid == GROUP_UNKNOWN && gid != GROUP_UNKNOWN) {
+	if (owner && owner->gid != gid) {
 		owner->gid = gid;
 		owner_save(registry, owner);
 	}

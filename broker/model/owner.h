@@ -29,7 +29,7 @@ struct worker; /* broker/process */
 /* A user, from the first request until nothing is left (api/owner_drop.h). */
 struct owner {
 	uid_t uid;
-	gid_t gid; /* of the first request */
+	gid_t gid; /* of the last request; GROUP_UNKNOWN: there was none */
 	uint64_t bytes, peak_bytes;
 	uint64_t n_allocations;
 	uint64_t restarts;
@@ -73,10 +73,13 @@ struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 void owner_discard(struct registry *registry, struct owner *owner);
 void owner_list(struct registry *registry, struct owner *owner);
 
-/* Finds or makes the owner of a request. NULL: no memory. */
+/* Finds or makes the owner of a request, which comes from that group. NULL: no memory. */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
 
-/* The same for a user who has asked for nothing yet, and whose group is unknown. */
+/*
+ * The same for a user who asks for nothing. What others say is not to be the user's
+ * group: a worker may get the group's rights.
+ */
 #define GROUP_UNKNOWN ((gid_t)-1)
 struct owner *owner_make(struct registry *registry, uid_t uid);
 

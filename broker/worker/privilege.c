@@ -32,7 +32,10 @@ static void environment_set(const struct passwd *user)
 		worker_die("can't set its user: %m");
 }
 
-/* A user without an entry has only the primary group. */
+/*
+ * The groups of the user database: a program that is in another one may have it from a
+ * set-group-ID program. A user without an entry has only the group of a request.
+ */
 static void groups_set(const struct passwd *user, gid_t gid)
 {
 	int r = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);
@@ -56,6 +59,8 @@ void privilege_become(uid_t uid, gid_t gid)
 {
 	const struct passwd *user = getpwuid(uid);
 
+	if (user)
+		gid = user->pw_gid;
 	groups_set(user, gid);
 	environment_set(user);
 	cache_leave();

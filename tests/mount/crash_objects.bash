@@ -366,6 +366,25 @@ streams()
 	cd "$M"
 }
 
+# The group of a user's memory may be somebody else's choice.
+test_the_next_broker_takes_no_group_of_memory_for_its_owners()
+{
+	local user=1071
+	needs_root 'several users'
+	keep
+	say alloc 'thesis 4M'
+	chown $user:4 "$O/allocations/thesis"
+	mkdir "$O/allocations/home"
+	chown $user:4 "$O/allocations/home"
+	die
+	cd "$O"
+	by $user run 'echo "y 4K kind=direct" >control/alloc'
+	is "$(sed -n 's/^Groups:\s*//p' "/proc/$(<owners/$user/worker)/status" | xargs)" $user
+	by $user run "rmdir allocations/y"
+	cd "$M"
+	end
+}
+
 test_streams_outlive_the_broker()
 {
 	local before last

@@ -859,7 +859,7 @@ test_a_kernel_that_may_go_on_is_not_ended()
 	loaded_by $bob order
 	by $bob run 'echo "h 4096 kind=host" >control/alloc; echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
 	by $bob run 'echo "order slow_set grid=1 block=1 out:x i32:7 u64:3000000000 wait=0" >control/launch; rmdir allocations/h'
-	by $alice run 'chmod 606 allocations/x'
+	by $alice run 'chmod 466 allocations/x'
 	by $bob run 'echo default >control/synchronize'
 	is "$(head -c 1 allocations/x/data | od -A n -t u1)" '   7'
 	[ "$(<owners/$bob/restarts)" = 0 ] || fail "$(tail -n 3 errors)"
@@ -940,6 +940,53 @@ test_chgrp_opens_data_for_a_group()
 	is "$(grouped $bob 2000 run 'head -c 6 allocations/x/data')" shared
 	by $bob denied EACCES 'cat allocations/x/data'
 	is "$(stat -c %g allocations/x/data)" 2000
+}
+
+# The group of what root gives to a user is not the user's.
+test_a_gift_of_root_gives_no_group()
+{
+	local user=1071
+	needs_root 'several users'
+	echo secret >"$T/secret"
+	chown 0:4 "$T/secret"
+	chmod 640 "$T/secret"
+	mkdir allocations/home
+	chown $user:4 allocations/home
+	by $user run 'echo "x 4K" >control/alloc; echo "y 4K kind=direct" >control/alloc'
+	is "$(sed -n 's/^Groups:\s*//p' "/proc/$(<owners/$user/worker)/status" | xargs)" $user
+	by $user refused EACCES 'secret' "echo 'x path=$T/secret' >control/load"
+	rm "$T/secret"
+}
+
+# Linux does not let members of the group do what only others may.
+test_a_group_may_less_with_a_kernel_than_others()
+{
+	local address
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "x 4096 mode=0646" >control/alloc; chgrp 2000 allocations/x'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	grouped $bob 2000 denied EACCES 'echo x 1<>allocations/x/data'
+	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	address=$(<allocations/x/address)
+	grouped $bob 2000 refused EFAULT 'order/add' \
+		"echo 'order add grid=1 block=1 in:mine i32:1 u64:$address' >control/launch"
+	is "$(words_of allocations/x/data)" '0 0'
+}
+
+test_a_group_that_is_shut_off_is_shut_off_from_kernels()
+{
+	local address
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "x 4096 mode=0644" >control/alloc; chgrp 2000 allocations/x'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	grouped $bob 2000 run 'echo "order add grid=1 block=1 in:x i32:1 mine" >control/launch'
+	address=$(<allocations/x/address)
+	by $alice run 'chmod 604 allocations/x; echo secret >allocations/x/data'
+	grouped $bob 2000 denied EACCES 'cat allocations/x/data'
+	grouped $bob 2000 refused EFAULT 'order/add' \
+		"echo 'order add grid=1 block=1 u64:$address i32:1 mine' >control/launch"
 }
 
 test_only_the_owner_and_root_may_chmod()

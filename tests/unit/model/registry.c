@@ -229,9 +229,21 @@ Test(registry, totals_are_exact_after_ten_thousand_steps)
 
 Test(registry, owner_is_one_for_each_uid)
 {
-	cr_assert(eq(ptr, owner_get(&registry, 1000, 7), alice));
-	cr_assert(eq(u32, alice->gid, 100));
+	cr_assert(eq(ptr, owner_get(&registry, 1000, 100), alice));
 	cr_assert(ne(ptr, alice, bob));
+}
+
+Test(registry, owner_has_the_group_of_the_own_last_request)
+{
+	struct owner *carol = owner_make(&registry, 1003);
+
+	cr_assert(eq(u32, carol->gid, GROUP_UNKNOWN));
+	owner_get(&registry, 1003, 100);
+	owner_make(&registry, 1003);
+	cr_assert(eq(u32, carol->gid, 100));
+	owner_get(&registry, 1003, 7);
+	cr_assert(eq(u32, carol->gid, 7));
+	owner_free(&registry, carol);
 }
 
 Test(registry, cgroup_is_charged_to_each_owner_with_memory_from_it)
