@@ -51,7 +51,7 @@ struct control {
 	/* The batch under way. */
 	bool busy;
 	char *batch; /* tail and written bytes; owned */
-	size_t n_batch, position;
+	size_t n_batch, position; /* 0: there is none */
 	size_t n_before; /* bytes of the batch from an earlier write */
 	size_t line_start;
 	unsigned int n_lines, line_number;
@@ -136,9 +136,9 @@ int control_new(struct control **ret_control, struct broker *broker,
 }
 
 /*
- * Charges the opener for the answers, the tail and a long list of groups, in place of
- * those charged before. Lock held, but at the descriptor's beginning and end. Returns: 0;
- * -ENOMEM, -EDQUOT (in the journal), never when there is less than before.
+ * Charges the opener for the answers, the tail, a long batch and a long list of groups,
+ * in place of those charged before. Lock held, but at the descriptor's beginning and end.
+ * Returns: 0; -ENOMEM, -EDQUOT (in the journal), never when there is less than before.
  */
 static int control_charge(struct control *control)
 {
@@ -151,6 +151,8 @@ static int control_charge(struct control *control)
 	/* In steps, to spare most lines of a batch the account. */
 	if (length > SMALL_ANSWERS)
 		now += (length + SMALL_ANSWERS - 1) / SMALL_ANSWERS * SMALL_ANSWERS;
+	if (control->n_batch > SMALL_ANSWERS)
+		now += control->n_batch;
 	if (groups > SMALL_ANSWERS)
 		now += groups;
 	if (now == control->charged)
@@ -268,6 +270,8 @@ static void control_finish(struct control *control, int error, bool began)
 		error = 0;
 	}
 	free(take_ptr(control->batch));
+	control->n_batch = 0;
+	(void)control_charge(control);
 	control->busy = false;
 	pthread_mutex_unlock(&control->lock);
 	/* A signal until here finds no line to cancel. */

@@ -596,6 +596,42 @@ test_descriptors_are_kept_for_workers()
 	broker_stop "$T/kept"
 }
 
+# A line of a long write waits; the rest of the write waits in the broker.
+test_the_share_of_long_writes_that_wait()
+{
+	bob_is_ready
+	py $mallory <<-'EOF' >"$T/mallory"
+		import threading
+		become(int(sys.argv[1]))
+		def write(file, text):
+		    fd = os.open(file, os.O_RDWR)
+		    result = attempt(os.write, fd, text)
+		    os.close(fd)
+		    return result
+		write("control/alloc", b"held 4096\n")
+		lease = os.open("allocations/held/lease", os.O_RDWR)
+		os.pread(lease, 4096, 0)
+		os.write(lease, b"hold w")
+		said = []
+		lines = b"held u8:1\n".ljust(1 << 20, b"\n")
+		writers = [threading.Thread(target=lambda: said.append(write("control/fill", lines)))
+		           for _ in range(100)]
+		for writer in writers:
+		    writer.start()
+		while len(said) < 36:
+		    os.sched_yield()
+		refused = len(said)
+		os.write(lease, b"release")
+		for writer in writers:
+		    writer.join()
+		print(refused, said.count("EDQUOT"), said.count(1 << 20))
+	EOF
+	is "$(<"$T/mallory")" '36 36 64'
+	like "$(grep EDQUOT errors | tail -n 1)" \
+		'EDQUOT uid 1001 has .* of texts in open descriptors and asks for .* more: the limit is 64 MiB'
+	bob_notices_nothing
+}
+
 test_the_shares_of_modules_and_readers()
 {
 	bob_is_ready
