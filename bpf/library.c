@@ -5,6 +5,9 @@
  * /proc/PID/root, because processes may see other mounts. The file stays open: the
  * process may end, and the name may vanish, before the probes are in.
  *
+ * The file may be any user's, made to take the memory and the time of the tool. So there
+ * are bounds on what is read of it.
+ *
  * A probe stands on the first instruction of a call. A call that opens with a 5-byte nop
  * gets no probe: the kernel would replace the nop by a call instruction, and write below
  * the stack pointer, where leaf functions keep variables (Linux 6.18).
@@ -21,6 +24,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* A driver's sections have a few hundred KiB, and a driver has a dozen segments. */
+#define SECTION_MAX  (UINT64_C(64) << 20)
+#define SEGMENTS_MAX 128
 
 static void elf_endp(Elf **elf)
 {
@@ -90,12 +97,59 @@ static void read_symbol(struct library *library, Elf *elf, int fd, enum call_id 
 	symbol->state = first_instruction(fd, symbol->offset);
 }
 
-static void read_section(struct library *library, Elf *elf, int fd, Elf_Scn *section,
-			 const GElf_Shdr *header, const enum call_id *sorted)
+/* Returns: 0; -errno of a file that libelf must not read, as it is of any size: numbers
+ * of headers that are not in the first header have no bound. */
+static int check_header(int fd)
 {
+	Elf64_Ehdr header;
+	ssize_t n = pread(fd, &header, sizeof header, 0);
+
+	if (n != sizeof header)
+		return n < 0 ? -errno : -ENOEXEC;
+	if (memcmp(header.e_ident, ELFMAG, SELFMAG) ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64)
+		return -ENOEXEC;
+	return (header.e_shoff && !header.e_shnum) || header.e_phnum > SEGMENTS_MAX
+		       ? -EFBIG
+		       : 0;
+}
+
+/* A search for the end of a name must not go through all names. */
+static int check_last_byte(int fd, const GElf_Shdr *strings)
+{
+	char last;
+	ssize_t n =
+		pread(fd, &last, 1, (off_t)(strings->sh_offset + strings->sh_size - 1));
+
+	if (n != 1)
+		return n < 0 ? -errno : -ENODATA;
+	return last ? -ENOEXEC : 0;
+}
+
+/* Of the symbols and of their names. Returns: 0; -errno of what is not to be read. */
+static int check_sections(Elf *elf, int fd, const GElf_Shdr *symbols)
+{
+	GElf_Shdr strings;
+
+	if (symbols->sh_entsize != sizeof(Elf64_Sym) ||
+	    !gelf_getshdr(elf_getscn(elf, symbols->sh_link), &strings) ||
+	    strings.sh_type != SHT_STRTAB || !strings.sh_size ||
+	    (symbols->sh_flags | strings.sh_flags) & SHF_COMPRESSED)
+		return -ENOEXEC;
+	if (symbols->sh_size > SECTION_MAX || strings.sh_size > SECTION_MAX)
+		return -EFBIG;
+	return check_last_byte(fd, &strings);
+}
+
+static int read_section(struct library *library, Elf *elf, int fd, Elf_Scn *section,
+			const GElf_Shdr *header, const enum call_id *sorted)
+{
+	int error = check_sections(elf, fd, header);
+	if (error)
+		return error;
 	Elf_Data *data = elf_getdata(section, NULL);
-	if (!data || !header->sh_entsize)
-		return;
+	if (!data)
+		return -ENODATA;
 	for (size_t i = 0; i < header->sh_size / header->sh_entsize; i++) {
 		GElf_Sym sym;
 
@@ -109,6 +163,7 @@ static void read_section(struct library *library, Elf *elf, int fd, Elf_Scn *sec
 		if (id)
 			read_symbol(library, elf, fd, *id, &sym);
 	}
+	return 0;
 }
 
 /* Two names of one function get one probe. */
@@ -128,12 +183,15 @@ static void find_aliases(struct library *library)
 	}
 }
 
+/* The file is read and never mapped, so it may be cut short meanwhile. */
 static int read_symbols(struct library *library, int fd)
 {
-	_cleanup_(elf_endp) Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	enum call_id sorted[N_CALLS];
 	Elf_Scn *section = NULL;
-
+	int error = check_header(fd);
+	if (error)
+		return error;
+	_cleanup_(elf_endp) Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
 		return -ENOEXEC;
 	for (size_t i = 0; i < N_CALLS; i++)
@@ -142,11 +200,13 @@ static int read_symbols(struct library *library, int fd)
 	while ((section = elf_nextscn(elf, section))) {
 		GElf_Shdr header;
 
-		if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM)
-			read_section(library, elf, fd, section, &header, sorted);
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNSYM)
+			continue;
+		error = read_section(library, elf, fd, section, &header, sorted);
+		break; /* a library has one */
 	}
 	find_aliases(library);
-	return 0;
+	return error;
 }
 
 /* ---- libraries ---- */

@@ -164,4 +164,50 @@ test_a_fifo_is_no_library()
 	refused 'not an ELF library' timeout 20 "$GPUMEM_TRACE" --library "$T/fifo/libcuda.so.1"
 }
 
+# enlarge FILE TYPE SIZE: the ELF section of a type begins at the end of the file, and has this
+# size; its bytes are a hole.
+enlarge()
+{
+	python3 - "$@" <<-'EOF'
+		import os, struct, sys
+		path, kind, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+		with open(path, "r+b") as file:
+		    header = file.read(64)
+		    at, = struct.unpack_from("<Q", header, 0x28)
+		    length, n = struct.unpack_from("<HH", header, 0x3a)
+		    end = os.path.getsize(path) + 4095 & ~4095
+		    for i in range(n):
+		        file.seek(at + i * length)
+		        section = bytearray(file.read(length))
+		        if struct.unpack_from("<I", section, 4)[0] != kind:
+		            continue
+		        struct.pack_into("<QQ", section, 0x18, end, size)
+		        file.seek(at + i * length)
+		        file.write(section)
+		        break
+		    else:
+		        sys.exit("no such section")
+		    file.truncate(end + size)
+	EOF
+}
+
+test_a_library_with_giant_sections_is_left_out()
+{
+	local type
+	mkdir "$T/whole"
+	cp "$P" "$T/whole/libcuda.so.1"
+	with_library "$T/whole/libcuda.so.1"
+	for type in 11 3; do # SHT_DYNSYM and SHT_STRTAB, of which the first is the symbols'
+		mkdir "$T/$type"
+		cp "$P" "$T/$type/libcuda.so.1"
+		with_library "$T/$type/libcuda.so.1"
+		enlarge "$T/$type/libcuda.so.1" "$type" $((1 << 30))
+		begin --json -d 0.1
+		ends
+		like "$(<"$T/err")" "left out $T/$type/libcuda.so.1: File too large"
+		like "$(<"$T/err")" "probing $T/whole/"
+		refused 'File too large' "$GPUMEM_TRACE" --library "$T/$type/libcuda.so.1"
+	done
+}
+
 main "$@"
