@@ -17,6 +17,7 @@
 #include "mount.h"
 #include "output.h"
 #include "process.h"
+#include "symboliser_child.h"
 #include "trace.skel.h"
 #include "watch.h"
 
@@ -417,6 +418,8 @@ int main(int argc, char **argv)
 	struct tracer tracer = { .file = stdout };
 	_cleanup_text_ struct text text = TEXT_INIT;
 
+	if (argc && !strcmp(argv[0], SYMBOLISER_NAME))
+		return symboliser_main(argc, argv);
 	if (options_parse(argc, argv, &tracer.options, &text))
 		return fail(&text);
 	int status = tracer.options.help || tracer.options.version

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A frame is written `function+0xOFFSET (library)`, with `file:line` where the program
- * has line numbers, and as a bare address where nothing is known. Names come from files
- * of this machine: no server of debug information is asked.
+ * This process reads which code a process has mapped, and no file of the process: names
+ * are a symboliser's answer (symboliser.h). There are a few symbolisers, each for a
+ * process; the one not asked for longest makes room for another. A process whose
+ * symboliser crashes or is late has bare addresses from then on, and so have all
+ * processes of a user to whom this happens often.
  *
  * A function without frame pointers leaves any value in the register, and the walk goes
- * on from there. So an address outside all mappings with code ends the stack. libdw is
- * not asked about such an address, and would assign addresses behind the last file to
- * this file.
+ * on from there. So an address outside all mappings with code ends the stack.
  */
 #include "symbol.h"
 
+#include "base/clock.h"
 #include "proc.h"
-
-#include "base/text.h"
+#include "symboliser.h"
 
 #include <bpf/bpf.h>
-#include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <uthash.h>
+
+#define SYMBOLISERS_MAX 16
+#define STACK_WAIT_NS	UINT64_C(2000000000)
+#define FAILURES_MAX	3 /* of a user's processes */
 
 struct known_stack {
 	__s32 key;
@@ -29,24 +32,44 @@ struct known_stack {
 	UT_hash_handle hh;
 };
 
+#define MODULE_UNASKED (MODULE_NONE - 1)
+
 struct range {
 	__u64 start;
 	__u64 end;
+	uint64_t module; /* as the process's symboliser numbers it, or MODULE_UNASKED */
 };
 
 struct known_process {
 	__u64 id;
 	__u32 pid;
-	Dwfl *dwfl;
+	uid_t uid;
+	bool is_unnamed;    /* nothing more is looked up */
 	struct range *code; /* executable mappings; empty if unknown */
 	size_t n_code;
 	struct known_stack *stacks;
 	UT_hash_handle hh;
 };
 
+struct known_user {
+	uid_t uid;
+	unsigned int failures;
+	UT_hash_handle hh;
+};
+
+/* A symboliser, and the process asked about. */
+struct place {
+	struct symboliser symboliser;
+	struct known_process *process; /* NULL: none */
+	uint64_t asked;		       /* which question was the last */
+};
+
 struct symbols {
 	int fd;
 	struct known_process *processes;
+	struct known_user *users; /* whose look-ups have failed */
+	struct place places[SYMBOLISERS_MAX];
+	uint64_t n_asked;
 };
 
 struct symbols *symbols_new(int stacks_fd)
@@ -55,14 +78,120 @@ struct symbols *symbols_new(int stacks_fd)
 
 	if (symbols)
 		symbols->fd = stacks_fd;
-	unsetenv("DEBUGINFOD_URLS");
 	return symbols;
 }
 
+/* ---- symbolisers ---- */
+
+static void place_clear(struct place *place)
+{
+	symboliser_end(&place->symboliser);
+	place->process = NULL;
+}
+
+/* The place of a process, or else of none. Returns: NULL without such a place. */
+static struct place *place_find(struct symbols *symbols,
+				const struct known_process *process)
+{
+	for (size_t i = 0; i < SYMBOLISERS_MAX; i++) {
+		struct place *place = &symbols->places[i];
+
+		if (place->process == process &&
+		    (process || symboliser_is_free(&place->symboliser)))
+			return place;
+	}
+	return NULL;
+}
+
+static struct place *place_oldest(struct symbols *symbols)
+{
+	struct place *oldest = NULL;
+
+	for (size_t i = 0; i < SYMBOLISERS_MAX; i++) {
+		struct place *place = &symbols->places[i];
+
+		if (place->process && (!oldest || place->asked < oldest->asked))
+			oldest = place;
+	}
+	return oldest;
+}
+
+/* Returns: the place with the process's symboliser, or NULL. */
+static struct place *place_open(struct symbols *symbols, struct known_process *process)
+{
+	struct place *place = place_find(symbols, process);
+
+	if (!place) {
+		place = place_find(symbols, NULL);
+		if (!place && (place = place_oldest(symbols)))
+			place_clear(place);
+		if (!place || !symboliser_is_free(&place->symboliser) ||
+		    symboliser_open(&place->symboliser, (pid_t)process->pid))
+			return NULL;
+		place->process = process;
+		for (size_t i = 0; i < process->n_code; i++)
+			process->code[i].module = MODULE_UNASKED;
+	}
+	place->asked = ++symbols->n_asked;
+	return place;
+}
+
+/* ---- users ---- */
+
+static struct known_user *user_find(const struct symbols *symbols, uid_t uid)
+{
+	struct known_user *user;
+
+	HASH_FIND(hh, symbols->users, &uid, sizeof uid, user);
+	return user;
+}
+
+static bool user_is_unnamed(const struct symbols *symbols, uid_t uid)
+{
+	const struct known_user *user = user_find(symbols, uid);
+
+	return user && user->failures >= FAILURES_MAX;
+}
+
+/* A late answer keeps the tracer from reading events, so a user has a few. */
+static void user_failed(struct symbols *symbols, uid_t uid)
+{
+	struct known_user *user = user_find(symbols, uid);
+
+	if (!user) {
+		user = calloc(1, sizeof *user);
+		if (!user)
+			return;
+		user->uid = uid;
+		HASH_ADD(hh, symbols->users, uid, sizeof user->uid, user);
+	}
+	if (++user->failures == FAILURES_MAX)
+		fprintf(stderr,
+			"gpumem-trace: no names any more for frames of user %u: %u "
+			"look-ups failed\n",
+			uid, user->failures);
+}
+
+static void process_failed(struct symbols *symbols, struct known_process *process,
+			   int error)
+{
+	process->is_unnamed = true;
+	fprintf(stderr,
+		"gpumem-trace: no names any more for frames of process %u: the look-up "
+		"%s\n",
+		process->pid, error == -ETIMEDOUT ? "took too long" : "failed");
+	user_failed(symbols, process->uid);
+}
+
+/* ---- processes ---- */
+
 static void process_close(struct symbols *symbols, struct known_process *process)
 {
+	struct place *place = place_find(symbols, process);
 	struct known_stack *stack, *next;
 
+	if (place)
+		place_clear(place);
 	HASH_DEL(symbols->processes, process);
 	HASH_ITER (hh, process->stacks, stack, next) {
 		HASH_DEL(process->stacks, stack);
@@ -71,8 +200,6 @@ static void process_close(struct symbols *symbols, struct known_process *process
 		free(stack->stack.frames);
 		free(stack);
 	}
-	if (process->dwfl)
-		dwfl_end(process->dwfl);
 	free(process->code);
 	free(process);
 }
@@ -80,55 +207,19 @@ static void process_close(struct symbols *symbols, struct known_process *process
 struct symbols *symbols_free(struct symbols *symbols)
 {
 	struct known_process *process, *next;
+	struct known_user *user, *next_user;
 
 	if (!symbols)
 		return NULL;
 	HASH_ITER (hh, symbols->processes, process, next)
 		process_close(symbols, process);
+	HASH_ITER (hh, symbols->users, user, next_user) {
+		HASH_DEL(symbols->users, user);
+		free(user);
+	}
 	free(symbols);
 	return NULL;
 }
-
-/* ---- processes ---- */
-
-static char *debuginfo_path;
-static __u32 finding_pid; /* the process whose files find_elf() looks for */
-
-/* Opens the file that the process has mapped there. Returns: a descriptor; -errno. */
-static int open_mapped_at(__u64 base, const char *name)
-{
-	struct mapping mapping;
-	struct maps maps;
-	int fd = -ENOENT;
-	char pid[16];
-
-	snprintf(pid, sizeof pid, "%u", finding_pid);
-	maps_open(&maps, pid);
-	while (fd == -ENOENT && maps_next(&maps, &mapping))
-		if (mapping.start == base && !strcmp(mapping.name, name))
-			fd = proc_open_mapped(pid, &mapping);
-	maps_close(&maps);
-	return fd;
-}
-
-/* Libraries and programs alone; not what a process calls its vdso. */
-static int find_elf(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base,
-		    char **ret_path, Elf **elf)
-{
-	(void)module, (void)user, (void)elf;
-	int fd = name[0] == '/' ? open_mapped_at(base, name) : -1;
-
-	if (fd < 0)
-		return -1;
-	*ret_path = strdup(name);
-	return fd;
-}
-
-static const Dwfl_Callbacks callbacks = {
-	.find_elf = find_elf,
-	.find_debuginfo = dwfl_standard_find_debuginfo,
-	.debuginfo_path = &debuginfo_path,
-};
 
 /* Returns: false if there is no memory. */
 static bool code_add(struct known_process *process, __u64 start, __u64 end)
@@ -137,12 +228,13 @@ static bool code_add(struct known_process *process, __u64 start, __u64 end)
 
 	if (!code)
 		return false;
-	code[process->n_code++] = (struct range){ start, end };
+	code[process->n_code++] = (struct range){ start, end, MODULE_UNASKED };
 	process->code = code;
 	return true;
 }
 
-/* Mappings read earlier stay when the process has ended. */
+/* Reads the mappings of a process anew. Those read earlier stay when the process has
+ * ended. */
 static void code_read(struct known_process *process)
 {
 	struct mapping mapping;
@@ -163,21 +255,13 @@ static void code_read(struct known_process *process)
 	maps_close(&maps);
 }
 
-static bool code_has(const struct known_process *process, __u64 address)
+/* Returns: NULL for an address outside the code. */
+static struct range *code_find(const struct known_process *process, __u64 address)
 {
 	for (size_t i = 0; i < process->n_code; i++)
 		if (address >= process->code[i].start && address < process->code[i].end)
-			return true;
-	return false;
-}
-
-/* Reads the mappings of a process anew. */
-static void process_report(struct known_process *process)
-{
-	code_read(process);
-	dwfl_report_begin_add(process->dwfl);
-	dwfl_linux_proc_report(process->dwfl, (pid_t)process->pid);
-	dwfl_report_end(process->dwfl, NULL, NULL);
+			return &process->code[i];
+	return NULL;
 }
 
 static struct known_process *process_open(struct symbols *symbols, __u64 id, __u32 pid)
@@ -192,9 +276,8 @@ static struct known_process *process_open(struct symbols *symbols, __u64 id, __u
 		return NULL;
 	process->id = id;
 	process->pid = pid;
-	process->dwfl = dwfl_begin(&callbacks);
-	if (process->dwfl)
-		process_report(process);
+	process->is_unnamed = !proc_uid((pid_t)pid, &process->uid);
+	code_read(process);
 	HASH_ADD(hh, symbols->processes, id, sizeof process->id, process);
 	return process;
 }
@@ -212,74 +295,69 @@ void symbols_close(struct symbols *symbols, __u64 id)
 
 /* ---- frames ---- */
 
-static void frame_line(Dwfl_Module *module, __u64 address, struct text *text)
-{
-	Dwfl_Line *line = dwfl_module_getsrc(module, address);
-	int number = 0;
-	const char *file =
-		line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
-
-	if (!file)
-		return;
-	const char *slash = strrchr(file, '/');
-	text_printf(text, " %s:%d", slash ? slash + 1 : file, number);
-}
-
-/* Whether the stack goes on there: in code, or where nothing is known of the process. */
+/* Whether the stack goes on there: in code, or where nothing is known of the process. The
+ * address is where the call returns to: the call itself is a byte before. */
 static bool frame_is_code(struct known_process *process, __u64 address)
 {
-	if (!process->dwfl || code_has(process, address - 1))
+	if (code_find(process, address - 1))
 		return true;
-	process_report(process); /* loaded since */
-	return !process->n_code || code_has(process, address - 1);
+	code_read(process); /* loaded since */
+	return !process->n_code || code_find(process, address - 1);
 }
 
-/* Code outside all files has no module. */
-static Dwfl_Module *frame_module(struct known_process *process, __u64 address)
+static uint64_t frame_module(struct place *place, __u64 address, uint64_t deadline)
 {
-	Dwarf_Addr start = 0, end = 0;
+	struct range *range = code_find(place->process, address - 1);
 
-	if (!process->dwfl)
-		return NULL;
-	finding_pid = process->pid;
-	Dwfl_Module *module = dwfl_addrmodule(process->dwfl, address);
-	if (module)
-		dwfl_module_info(module, NULL, &start, &end, NULL, NULL, NULL, NULL);
-	return address >= start && address < end ? module : NULL;
+	if (!range)
+		return MODULE_NONE;
+	if (range->module == MODULE_UNASKED)
+		range->module =
+			symboliser_module(&place->symboliser, address - 1, deadline);
+	return range->module;
 }
 
-/* The address is where the call returns to: the call itself is a byte before. */
-static char *frame_text(struct known_process *process, __u64 address)
+/* Leaves frames NULL whose names nobody knows. */
+static void frames_look_up(struct symbols *symbols, struct known_process *process,
+			   const __u64 *addresses, struct stack *stack)
 {
-	_cleanup_text_ struct text text = TEXT_INIT;
-	Dwfl_Module *module = frame_module(process, address - 1);
+	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + STACK_WAIT_NS;
+	struct ask ask = { .n_frames = stack->n };
 
-	if (!module) {
-		text_printf(&text, "0x%" PRIx64, (uint64_t)address);
-		return strdup(text_string(&text));
+	if (process->is_unnamed || user_is_unnamed(symbols, process->uid))
+		return;
+	struct place *place = place_open(symbols, process);
+	if (!place)
+		return;
+	for (size_t i = 0; i < stack->n; i++) {
+		ask.frames[i].address = addresses[i];
+		ask.frames[i].module = frame_module(place, addresses[i], deadline);
 	}
-	GElf_Off offset = 0;
-	GElf_Sym sym;
-	Dwarf_Addr start = 0;
-	const char *path =
-		dwfl_module_info(module, NULL, &start, NULL, NULL, NULL, NULL, NULL);
-	const char *slash = path ? strrchr(path, '/') : NULL;
-	const char *file = slash ? slash + 1 : path;
-	const char *name = dwfl_module_addrinfo(module, address - 1, &offset, &sym, NULL,
-						NULL, NULL);
-
-	if (name)
-		text_printf(&text, "%s+0x%" PRIx64 " (%s)", name, (uint64_t)offset + 1,
-			    file ? file : "?");
-	else
-		text_printf(&text, "0x%" PRIx64 " (%s+0x%" PRIx64 ")", (uint64_t)address,
-			    file ? file : "?", (uint64_t)(address - start));
-	frame_line(module, address - 1, &text);
-	return strdup(text_string(&text));
+	int error = symboliser_ask(&place->symboliser, &ask, stack->frames, deadline);
+	if (!error)
+		return;
+	place_clear(place);
+	process_failed(symbols, process, error);
 }
 
-static void stack_fill(const struct symbols *symbols, struct known_process *process,
-		       __s32 key, struct stack *stack)
+/* Returns: the text, or NULL without memory. */
+static char *frame_bare(__u64 address)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "0x%" PRIx64, (uint64_t)address);
+	return strdup(text);
+}
+
+static void stack_cut(struct stack *stack, size_t n)
+{
+	for (size_t i = n; i < stack->n; i++)
+		free(stack->frames[i]);
+	stack->n = n;
+}
+
+static void stack_fill(struct symbols *symbols, struct known_process *process, __s32 key,
+		       struct stack *stack)
 {
 	__u64 addresses[STACK_DEPTH] = { 0 };
 	__u32 map_key = (__u32)key;
@@ -287,14 +365,16 @@ static void stack_fill(const struct symbols *symbols, struct known_process *proc
 	if (bpf_map_lookup_elem(symbols->fd, &map_key, addresses))
 		return;
 	stack->frames = calloc(STACK_DEPTH, sizeof *stack->frames);
-	for (size_t i = 0; stack->frames && i < STACK_DEPTH && addresses[i]; i++) {
-		if (!frame_is_code(process, addresses[i]))
-			break;
-		stack->frames[i] = frame_text(process, addresses[i]);
-		if (!stack->frames[i])
-			break;
+	if (!stack->frames)
+		return;
+	while (stack->n < STACK_DEPTH && addresses[stack->n] &&
+	       frame_is_code(process, addresses[stack->n]))
 		stack->n++;
-	}
+	if (stack->n)
+		frames_look_up(symbols, process, addresses, stack);
+	for (size_t i = 0; i < stack->n; i++)
+		if (!stack->frames[i] && !(stack->frames[i] = frame_bare(addresses[i])))
+			stack_cut(stack, i);
 }
 
 const struct stack *symbols_stack(struct symbols *symbols, __u64 id, __u32 pid, __s32 key)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stacks with names, by libdw. A stack is looked up when the record comes, while the
- * process's mappings can still be read, and kept until the process has ended.
+ * Stacks with names. A stack is looked up when the record comes, while the process's
+ * mappings can still be read, and kept until the process has ended. Names come from child
+ * processes, which are waited for two seconds at most (symboliser.h).
  */
 #pragma once
 

@@ -210,4 +210,256 @@ test_a_library_with_giant_sections_is_left_out()
 	done
 }
 
+# ---- names of frames ----
+
+# split_caller NAME: makes $T/NAME/caller, a copy of the program, whose names are in
+# $T/NAME/caller.debug alone.
+split_caller()
+{
+	[ "$(id -u)" = 0 ] || skip 'takes two users'
+	chmod 755 "$T" "$L"
+	mkdir "$T/$1"
+	objcopy --only-keep-debug "$C" "$T/$1/caller.debug"
+	objcopy --strip-all --add-gnu-debuglink="$T/$1/caller.debug" "$C" "$T/$1/caller"
+	chown -R 64302:64302 "$T/$1"
+}
+
+# caller_as UID PROGRAM <<CALLS: in the background, until the end of the case.
+caller_as()
+{
+	PATH=/usr/bin:/bin setpriv --reuid="$1" --regid="$1" --clear-groups "$2" "$L" \
+		>"$T/calls" <<<"$(cat)" &
+	pretenders+=($!)
+}
+
+# seen CALL PATTERN: there is a line of such a call, whose stack is like this.
+seen()
+{
+	eventually "grep '\"$1\"' '$T/out' | grep -qE '\"stack\":\[$2'"
+}
+
+bare='"0x[0-9a-f]+"[],]'
+
+# The names of other processes are still there.
+others_have_names()
+{
+	call <<-EOF &
+		cuInit 0
+		cuMemHostAlloc &h 4096 0
+		wait $T/end
+	EOF
+	pretenders+=($!)
+	seen cuMemHostAlloc '"caller_call\+0x'
+}
+
+# The tool said that a process has no names, and nothing else.
+says_unnamed()
+{
+	local said='no names any more for frames of process [0-9]+: the look-up (failed|took too long)'
+	like "$(grep -v 'probing\|attached in\|detached in' "$T/err")" "^gpumem-trace: $said$"
+}
+
+# children: the processes of the tool, which look up names.
+children()
+{
+	pgrep -P "$tool"
+}
+
+test_a_file_of_names_that_is_cut_short_is_the_end_of_its_own_names()
+{
+	split_caller other
+	start --json -s -e mem,ctx
+	caller_as 64302 "$T/other/caller" <<-EOF
+		cuInit 0
+		wait $T/cut
+		loop 1
+		cuDevicePrimaryCtxRetain &ctx 0
+		end
+		wait $T/end
+	EOF
+	seen cuInit '"caller_call\+0x'
+	truncate -s 0 "$T/other/caller.debug"
+	touch "$T/cut"
+	seen cuDevicePrimaryCtxRetain "$bare"
+	others_have_names
+	stop
+	says_unnamed
+}
+
+test_a_fifo_of_names_is_not_waited_for_long()
+{
+	split_caller other
+	rm "$T/other/caller.debug"
+	mkfifo -m 666 "$T/other/caller.debug"
+	start --json -s -e mem,ctx
+	caller_as 64302 "$T/other/caller" <<-EOF
+		cuInit 0
+		wait $T/end
+	EOF
+	seen cuInit "$bare"
+	others_have_names
+	stop
+	says_unnamed
+}
+
+test_a_user_whose_names_are_late_often_is_waited_for_no_more()
+{
+	local i
+	split_caller other
+	rm "$T/other/caller.debug"
+	mkfifo -m 666 "$T/other/caller.debug"
+	start --json -s -e mem,ctx
+	for i in {1..4}; do
+		caller_as 64302 "$T/other/caller" <<-EOF
+			cuInit 0
+			wait $T/end
+		EOF
+		eventually "[ \"\$(grep -cE '\"cuInit\".*\"stack\":\[$bare' '$T/out')\" = $i ]"
+	done
+	others_have_names
+	stop
+	is "$(grep -c 'frames of process' "$T/err")" 3
+	like "$(<"$T/err")" 'no names any more for frames of user 64302: 3 look-ups failed'
+}
+
+# swell FILE: .debug_str is 2 GiB of zeros, it says, and is compressed. The file has half a GiB
+# of them.
+swell()
+{
+	python3 - "$1" <<-'EOF'
+		import os, struct, sys, zlib
+		with open(sys.argv[1], "r+b") as file:
+		    header = file.read(64)
+		    at, = struct.unpack_from("<Q", header, 0x28)
+		    length, n, names = struct.unpack_from("<HHH", header, 0x3a)
+		    def section(i):
+		        file.seek(at + i * length)
+		        return bytearray(file.read(length))
+		    start, size = struct.unpack_from("<QQ", section(names), 0x18)
+		    file.seek(start)
+		    name = file.read(size).index(b"\0.debug_str\0") + 1
+		    swollen, = (i for i in range(n) if struct.unpack_from("<I", section(i)) == (name,))
+		    packer = zlib.compressobj(1)
+		    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
+		    end = file.seek(0, os.SEEK_END)
+		    file.write(struct.pack("<IIQQ", 1, 0, 2 << 30, 1) + packed)
+		    new = section(swollen)
+		    struct.pack_into("<Q", new, 0x8, 0x800)  # SHF_COMPRESSED
+		    struct.pack_into("<QQ", new, 0x18, end, 24 + len(packed))
+		    file.seek(at + swollen * length)
+		    file.write(new)
+	EOF
+}
+
+test_a_file_of_names_that_swells_takes_no_memory_of_the_tool()
+{
+	split_caller other
+	[[ $(objdump -h "$T/other/caller.debug") == *.debug_str* ]] || skip 'built without -g'
+	swell "$T/other/caller.debug"
+	start --json -s -e mem,ctx
+	caller_as 64302 "$T/other/caller" <<-EOF
+		cuInit 0
+		wait $T/end
+	EOF
+	seen cuInit '"'
+	others_have_names
+	local most
+	most=$(awk '/^VmHWM/ { print $2 }' "/proc/$tool/status")
+	[ "$most" -lt 400000 ] || fail "the tool took $most KiB"
+	stop
+}
+
+test_a_process_that_stops_the_look_up_of_its_names_waits_for_no_more()
+{
+	split_caller other
+	start --json -s -e mem,ctx
+	caller_as 64302 "$T/other/caller" <<-EOF
+		cuInit 0
+		wait $T/stopped
+		loop 1
+		cuDevicePrimaryCtxRetain &ctx 0
+		loop 1
+		cuCtxSetCurrent \$ctx
+		end
+		end
+		wait $T/end
+	EOF
+	seen cuInit '"caller_call\+0x'
+	is "$(children | wc -l)" 1
+	setpriv --reuid=64302 --regid=64302 --clear-groups kill -STOP "$(children)"
+	touch "$T/stopped"
+	seen cuDevicePrimaryCtxRetain "$bare"
+	seen cuCtxSetCurrent "$bare"
+	others_have_names
+	stop
+	says_unnamed
+}
+
+# confined PID UID: the process has the rights of a user, and nothing of the tool's.
+confined()
+{
+	local status
+	status=$(sed -nE 's/\s+/ /g; /^(Uid|Gid|Groups|NoNewPrivs|Cap[A-Z][a-z]+):/ p' "/proc/$1/status" |
+		grep -v '^CapBnd')
+	is "$status" "Uid: $2 $2 $2 $2
+Gid: $2 $2 $2 $2
+Groups: 
+CapInh: 0000000000000000
+CapPrm: 0000000000000000
+CapEff: 0000000000000000
+CapAmb: 0000000000000000
+NoNewPrivs: 1"
+	unlike "$(ls -l "/proc/$1/fd")" 'anon_inode|pipe|/out|/err'
+	unlike "$(<"/proc/$1/maps")" 'anon_inode:'
+	like "$(<"/proc/$1/environ")" '^$'
+	like "$(<"/proc/$1/limits")" 'Max file size +0 +0 '
+	# another process of the user can't look into it
+	fails "setpriv --reuid=$2 --regid=$2 --clear-groups cat /proc/$1/maps"
+}
+
+test_names_are_looked_up_with_the_rights_of_the_traced_user_alone()
+{
+	split_caller other
+	start --json -s -e mem,ctx
+	caller_as 64302 "$T/other/caller" <<-EOF
+		cuInit 0
+		wait $T/end
+	EOF
+	seen cuInit '"caller_call\+0x'
+	confined "$(children)" 64302
+}
+
+# Files of root's processes may be another's, as in a container.
+test_names_of_processes_of_root_are_looked_up_without_rights()
+{
+	[ "$(id -u)" = 0 ] || skip 'takes root'
+	start --json -s -e mem,ctx
+	others_have_names
+	confined "$(children)" 65534
+}
+
+test_names_of_many_processes_are_looked_up_by_a_few()
+{
+	local i
+	start --json -s -e mem,ctx
+	for i in {1..24}; do
+		"$C" "$L" >"$T/calls.$i" <<-EOF &
+			cuInit 0
+			wait $T/again
+			loop 1
+			cuDevicePrimaryCtxRetain &ctx 0
+			end
+			wait $T/end
+		EOF
+		pretenders+=($!)
+		eventually "[ \"\$(grep -c '\"cuInit\"' '$T/out')\" = $i ]"
+	done
+	[ "$(children | wc -l)" -le 16 ] || fail "$(children | wc -l) children"
+	touch "$T/again"
+	eventually "[ \"\$(grep -c '\"cuDevicePrimaryCtxRetain\"' '$T/out')\" = 24 ]"
+	[ "$(children | wc -l)" -le 16 ] || fail "$(children | wc -l) children"
+	stop
+	unlike "$(<"$T/out")" '"stack":\["0x'
+}
+
 main "$@"

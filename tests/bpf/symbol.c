@@ -3,10 +3,19 @@
 #include "symbol.h"
 
 #include "base/def.h"
+#include "symboliser_child.h"
 
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <string.h>
+
+/* A symboliser is this program anew. */
+__attribute__((constructor)) static void be_symboliser(int argc, char **argv)
+{
+	if (argc && !strcmp(argv[0], SYMBOLISER_NAME))
+		_exit(symboliser_main(argc, argv));
+}
 
 static int map = -1;
 static struct symbols *symbols;
