@@ -123,6 +123,15 @@ int log_complain(const char *format, ...)
 	return EXIT_FAILURE;
 }
 
+void log_note(const char *sentence)
+{
+	if (__atomic_load_n(&in_journal, __ATOMIC_RELAXED))
+		sd_journal_send("MESSAGE=%s", sentence, "PRIORITY=%d", LOG_NOTICE,
+				"SYSLOG_IDENTIFIER=gpumemd", NULL);
+	else
+		fprintf(stderr, "gpumemd: %s\n", sentence);
+}
+
 /* ---- the thread ---- */
 
 struct log {

@@ -19,6 +19,9 @@ void log_leave_terminal(void);
 /* Says why gpumemd can't start, or did not end cleanly. Returns: EXIT_FAILURE. */
 int log_complain(const char *format, ...) _printf_(1, 2);
 
+/* Tells what is good to know, and nothing is wrong. */
+void log_note(const char *sentence);
+
 struct log;
 struct warnings;
 

@@ -425,6 +425,12 @@ static void on_broker_end(void *userdata, const char *sentence)
 	log_complain("%s", sentence);
 }
 
+static void on_note(void *userdata, const char *sentence)
+{
+	(void)userdata;
+	log_note(sentence);
+}
+
 static void on_tell(void *userdata, const char *text)
 {
 	(void)userdata;
@@ -460,6 +466,7 @@ static int keep_brokers(const struct options *options, char **argv,
 			.hang_s = hang_s(options),
 			.ready = on_first_answer,
 			.say = on_broker_end,
+			.note = on_note,
 			.tell = on_tell,
 			.store = service_is_there() ? service_store : NULL,
 			.left = left,

@@ -46,7 +46,8 @@ struct keeper_config {
 	const char *driver;	       /* absolute if a path; NULL: none given */
 	unsigned int hang_s;	       /* a broker without a beat for so long is killed */
 	void (*ready)(void *userdata); /* the first broker answers */
-	void (*say)(void *userdata, const char *sentence); /* of a broker's end */
+	void (*say)(void *userdata, const char *sentence);  /* of a broker's end */
+	void (*note)(void *userdata, const char *sentence); /* of an upgrade */
 	/* Takes the text of keep_tell(). NULL: texts are dropped. */
 	void (*tell)(void *userdata, const char *text);
 

@@ -31,6 +31,7 @@
 #define DEATHS_IN_A_ROW 3
 #define WAIT_MAX_MS	60000
 #define TICK_MS		1000
+#define START_MOST_MS	120000 /* that a start may take without a word */
 #define GIVE_S		10
 #define QUEUE_BYTES	(2 << 20) /* or as much as the kernel allows */
 
@@ -181,6 +182,17 @@ void keeper_say(const struct keeper *keeper, const char *format, ...)
 	(void)vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
 	keeper->config->say(keeper->config->userdata, sentence);
+}
+
+void keeper_note(const struct keeper *keeper, const char *format, ...)
+{
+	char sentence[PATH_MAX + 128];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	keeper->config->note(keeper->config->userdata, sentence);
 }
 
 /*
@@ -414,6 +426,21 @@ static void say_no_start(struct keeper *keeper, int error)
 	keeper->n_deaths = MAX(keeper->n_deaths, DEATHS_IN_A_ROW - 1U);
 }
 
+/*
+ * Until its brokers can go on, a keeper holds what the last one left. To a service manager
+ * that is a start which takes too long: at the end of the time all memory would be freed.
+ */
+static void ask_for_time(const struct keeper *keeper, int64_t wait_ms)
+{
+	char text[64];
+
+	if (!keeper->goes_on || keeper->was_ready || !keeper->config->tell)
+		return;
+	snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=%lld",
+		 (long long)(wait_ms + START_MOST_MS) * 1000);
+	keeper->config->tell(keeper->config->userdata, text);
+}
+
 /* error: of the last start, or 0. Returns: whether another broker follows. */
 static bool broker_follows(struct keeper *keeper, int error)
 {
@@ -429,6 +456,7 @@ static bool broker_follows(struct keeper *keeper, int error)
 	if (++keeper->n_deaths >= DEATHS_IN_A_ROW)
 		wait_ms = keeper_wait_ms(keeper->n_deaths - DEATHS_IN_A_ROW);
 	until_ms = clock_ms() + wait_ms;
+	ask_for_time(keeper, wait_ms);
 	/* A newer program may be better, and starts without waiting. */
 	while (!keeper->ends && !keeper->upgrades && wait_ms > 0) {
 		if (poll(&signals, 1, (int)wait_ms) > 0)

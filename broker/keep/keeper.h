@@ -63,7 +63,9 @@ struct keeper {
 /* Keeps a descriptor, in place of one with the same key. Takes ownership of fd. */
 void keeper_keep(struct keeper *keeper, struct keep_key key, int fd);
 
+/* Says what is wrong; keeper_note() says what is not. */
 void keeper_say(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
+void keeper_note(const struct keeper *keeper, const char *format, ...) _printf_(2, 3);
 
 /*
  * Frees the spare descriptors for a start, and takes them again. A broker that begins

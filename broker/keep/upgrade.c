@@ -127,7 +127,7 @@ static void hand_over(struct keeper *keeper, int program, struct child *next)
 	keeper->program = program;
 	keeper->broker = *next;
 	keeper->n_deaths = 0;
-	keeper_say(keeper, "upgraded: broker %d runs %s", (int)next->pid, keeper->path);
+	keeper_note(keeper, "upgraded: broker %d runs %s", (int)next->pid, keeper->path);
 	child_go_on(&keeper->broker);
 }
 

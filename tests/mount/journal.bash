@@ -164,7 +164,7 @@ test_the_journal_gets_fields()
 		trap "kill $listener" EXIT
 		eventually "[ -S /run/systemd/journal/socket ]"
 		JOURNAL_STREAM=$(stat -c %d:%i "$GPUMEM_INSIDE/stderr") \
-			"$GPUMEMD" -f --driver "$GPUMEM_OPTIONS" "$GPUMEM_INSIDE/mnt" 2>>"$GPUMEM_INSIDE/stderr" &
+			"$GPUMEMD" -f --keep --driver "$GPUMEM_OPTIONS" "$GPUMEM_INSIDE/mnt" 2>>"$GPUMEM_INSIDE/stderr" &
 		broker=$!
 		eventually "cat \"$GPUMEM_INSIDE/mnt/version\" >/dev/null"
 		cd "$GPUMEM_INSIDE/mnt"
@@ -172,6 +172,8 @@ test_the_journal_gets_fields()
 		kill -KILL "$(<owners/1001/worker)"
 		eventually "grep -q \"^MESSAGE=uid 1001 has lost\" \"$GPUMEM_INSIDE/messages\""
 		cd /
+		kill -HUP "$broker"
+		eventually "grep -q ^MESSAGE=upgraded \"$GPUMEM_INSIDE/messages\""
 		umount "$GPUMEM_INSIDE/mnt"
 		wait "$broker"' "$topic_file" || fail "$(cat "$T/own/messages" "$T/own/stderr")"
 	is "$(<"$T/own/stderr")" ''
@@ -184,6 +186,11 @@ MESSAGE_ID=399e117c206848308dae4c72c6496be9
 PRIORITY=4
 SYSLOG_IDENTIFIER=gpumemd"
 	like "$(awk -v RS= '/MESSAGE=uid 1001 has lost/' "$T/own/messages")" 'GPUMEM_OBJECT=owners/1001'
+	# No trouble: neither an error nor of a kind that stands for one.
+	is "$(awk -v RS= '/MESSAGE=upgraded/' "$T/own/messages" | sed 's/broker [0-9]* runs .*/.../' | sort)" \
+		"MESSAGE=upgraded: ...
+PRIORITY=5
+SYSLOG_IDENTIFIER=gpumemd"
 }
 
 test_the_service_manager_is_told_of_the_start_the_state_and_the_end()

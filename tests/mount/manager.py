@@ -2,11 +2,11 @@
 """Plays the service manager for one service, as systemd does for a unit with Type=notify,
 RestartKillSignal=SIGUSR2 and a store for descriptors.
 
-Usage: manager.py FOLDER MAX COMMAND...
+Usage: manager.py FOLDER UNIT MAX COMMAND...
 
 MAX descriptors are held at most. SIGUSR2 is `systemctl restart`, SIGTERM `systemctl stop`;
 a service that ends by itself has ended, but one that fails while something is held is
-started again. No start comes while FOLDER/hold is there. FOLDER/service has a line for
+started again. At the unit's limit of starts (`limited STORED`) everything is let go. No start comes while FOLDER/hold is there. FOLDER/service has a line for
 each start (`started PID STORED`), for READY=1 (`ready STORED`), for each end (`ended
 STATUS STORED`) and, as with NotifyAccess=main, for what another process than the first says,
 which is not heard (`refused PID STORED`). FOLDER/said has what was heard.
@@ -15,13 +15,14 @@ which is not heard (`refused PID STORED`). FOLDER/said has what was heard.
 import array
 import fcntl
 import os
+import re
 import select
 import signal
 import socket
 import sys
 import time
 
-folder, limit, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+folder, unit, limit, command = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
 address = folder + "/notify"
 if os.path.exists(address):
     os.unlink(address)
@@ -31,13 +32,25 @@ notify.bind(address)
 log = open(folder + "/service", "w", buffering=1)
 heard = open(folder + "/said", "w", buffering=1)
 store = []  # (name, descriptor)
+starts = []  # their times
 
 
 def tell(*words):
     print(*words, len(store), file=log)
 
 
+def setting(name, otherwise):
+    with open(unit) as file:
+        found = re.search(rf"^{name}=(\d+)$", file.read(), re.M)
+    return int(found[1]) if found else otherwise
+
+
 def start():
+    now = time.monotonic()
+    starts.append(now)
+    if sum(then > now - setting("StartLimitIntervalSec", 10) for then in starts) > setting("StartLimitBurst", 5):
+        tell("limited")
+        sys.exit(1)
     while os.path.exists(folder + "/hold"):
         time.sleep(0.02)
     names = ":".join(name for name, _ in store)

@@ -14,7 +14,7 @@ manage()
 	printf '%s ' "$@" --driver "$(driver own)" >"$T/own/options"
 	cat >"$T/manage" <<END
 #!/bin/bash
-exec python3 '$here/manager.py' '$T/own' $max /bin/bash -c 'exec "\$0" \$(<"$T/own/options") "\$@"' '$program' "\$@"
+exec python3 '$here/manager.py' '$T/own' '$here/../../tools/systemd/gpumemd@.service' $max /bin/bash -c 'exec "\$0" \$(<"$T/own/options") "\$@"' '$program' "\$@"
 END
 	chmod +x "$T/manage"
 	GPUMEMD=$T/manage broker_start "$T/own"
@@ -143,6 +143,41 @@ test_a_stop_frees_all()
 	service_stop
 	is "$(cat "$T/own/stderr")" ''
 	is "$(tail -n 1 "$T/own/service")" 'ended 0 0'
+}
+
+# systemd counts the starts of a restart, and gives up at a limit of the unit.
+test_many_restarts_one_after_another_keep_all()
+{
+	local before i
+	manage 16 --keep
+	say alloc 'x 4M'
+	say fill 'x i32:7'
+	before=$(everything)
+	for i in {1..8}; do
+		service_restart
+	done
+	is "$(everything)" "$before"
+	service_stop
+}
+
+# The driver's library is being replaced, say. The time that a start may take is no limit.
+test_a_start_that_is_tried_again_asks_the_manager_for_time()
+{
+	local before
+	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
+	mkdir -p "$T/own"
+	head -c 4096 /dev/zero >"$T/own/plan"
+	GPUMEM_CRASH=$T/own/plan manage 16 --keep
+	say alloc 'x 4M'
+	before=$(everything)
+	next_dies_at 1
+	kill -USR2 "$(<"$T/own/pid")"
+	eventually "[ \$(grep -c '^EXTEND_TIMEOUT_USEC=12[0-9]......$' '$T/own/said') -ge 3 ]"
+	next_dies_at 0
+	eventually "[ \$(grep -c ^ready '$T/own/service') = 2 ]"
+	is "$(everything)" "$before"
+	: >"$T/own/stderr"
+	service_stop
 }
 
 test_callers_wait_while_no_process_is_there()
