@@ -427,8 +427,9 @@ static void say_no_start(struct keeper *keeper, int error)
 }
 
 /*
- * Until its brokers can go on, a keeper holds what the last one left. To a service manager
- * that is a start which takes too long: at the end of the time all memory would be freed.
+ * Until its brokers can go on, a keeper holds what the last one left. To a service
+ * manager that is a start which takes too long: at the end of the time all memory would
+ * be freed.
  */
 static void ask_for_time(const struct keeper *keeper, int64_t wait_ms)
 {

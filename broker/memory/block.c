@@ -231,6 +231,12 @@ int block_share(const struct block *block)
 	return fd < 0 ? -errno : fd;
 }
 
+int block_share_reading(const struct block *block)
+{
+	return block_is_host(block) ? host_file_open(NULL, block->fd, false)
+				    : block_share(block);
+}
+
 /* ---- host memory ---- */
 
 /* Bytes that programs can still use before the kernel runs out of memory; 0: unknown. */

@@ -174,6 +174,9 @@ void block_free(struct memory *memory, struct block *block);
  */
 int block_share(const struct block *block);
 
+/* The same for a worker that may only read. The driver can't lend device memory so. */
+int block_share_reading(const struct block *block);
+
 /*
  * The block's record of another owner's worker; with n_guests, which counts the worker's
  * records, a missing record is made. NULL: no record, or no memory.

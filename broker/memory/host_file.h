@@ -21,7 +21,10 @@ void host_files_deinit(struct host_files *files);
 /* Has the file refuse to have pages taken out, where the kernel can. */
 void host_file_refuse_holes(int fd);
 
-/* Opens the file anew; the caller closes the descriptor. Returns: it; -errno. */
+/*
+ * Opens the file anew; the caller closes the descriptor. For reading files may be NULL.
+ * Returns: the descriptor; -errno.
+ */
 int host_file_open(struct host_files *files, int fd, bool write);
 
 /*

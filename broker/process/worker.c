@@ -150,7 +150,10 @@ static int worker_map(struct worker *worker, const struct worker_needs *needs)
 			return -ENOMEM;
 		if (*epoch == worker->epoch)
 			continue;
-		fd = block_share(needed->block);
+		/* Whoever takes over a worker has its descriptors, too. */
+		fd = needed->guest && !needed->writable
+			     ? block_share_reading(needed->block)
+			     : block_share(needed->block);
 		if (fd < 0)
 			return fd;
 		r = instance_tell_block(worker->instance, needed, &fd);

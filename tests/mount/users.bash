@@ -959,6 +959,24 @@ test_a_gift_of_root_gives_no_group()
 }
 
 # Linux does not let members of the group do what only others may.
+# Who takes over a worker could write else. `mw` is a mapping that may be made writable.
+test_a_worker_has_host_memory_that_it_may_only_read_for_reading()
+{
+	local worker
+	needs_root 'several users'
+	by $alice run 'echo "h 64K kind=host mode=644" >control/alloc; echo "w 64K kind=host mode=666" >control/alloc'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	by $bob run 'echo "order add grid=1 block=1 in:h i32:1 mine" >control/launch
+		echo "order add grid=1 block=1 in:w i32:1 mine" >control/launch'
+	worker=$(<owners/$bob/worker)
+	is "$(awk -v h="$(<allocations/h/address)" -v w="$(<allocations/w/address)" '
+		/^[0-9a-f]+-[0-9a-f]+ / { split($1, range, "-"); at = "0x" range[1] }
+		/^VmFlags:/ && (at == h || at == w) { print (at == h ? "h" : "w"), / mw / ? "mw" : "-" }
+	' "/proc/$worker/smaps" | sort)" 'h -
+w mw'
+}
+
 test_a_group_may_less_with_a_kernel_than_others()
 {
 	local address
