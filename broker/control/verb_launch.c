@@ -113,7 +113,8 @@ static struct allocation *check_allocation(struct check *check,
 		r = range_fit(&(struct range){ .offset = arg->offset }, allocation,
 			      &check->refusal);
 	if (r == 0)
-		r = launch_check_reach(check->launch, arg, allocation, &check->refusal);
+		r = launch_check_reach(check->launch, arg, allocation, command->caller,
+				       &check->refusal);
 	if (r == 0)
 		return allocation;
 	pthread_mutex_unlock(&command->broker->registry->lock);

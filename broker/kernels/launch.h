@@ -6,6 +6,8 @@
 #include "kernels/module_use.h"
 #include "op/op.h"
 
+struct caller;
+
 struct launch {
 	struct op op;
 	struct launch_spec spec;
@@ -45,11 +47,12 @@ int launch_check_params(struct launch *launch, const struct caller *caller,
 int launch_check_limits(struct launch *launch, struct refusal *refusal);
 
 /*
- * Checks that the kernel's worker may map the allocation of an argument. Returns: 0;
- * -EXDEV, -EACCES.
+ * Checks that the kernel's worker may map the allocation of an argument, which the caller
+ * may use so. Returns: 0; -EXDEV, -EACCES.
  */
 int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
-		       const struct allocation *allocation, struct refusal *refusal);
+		       const struct allocation *allocation, const struct caller *caller,
+		       struct refusal *refusal);
 
 /*
  * Checks before the kernel begins that its owner may still use all allocations. Under

@@ -178,7 +178,8 @@ static int refuse_kernel_use(struct refusal *refusal, const struct owner *owner,
 }
 
 int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
-		       const struct allocation *allocation, struct refusal *refusal)
+		       const struct allocation *allocation, const struct caller *caller,
+		       struct refusal *refusal)
 {
 	const struct owner *owner = launch->use.module->owner;
 	uint32_t device = launch->use.image->device;
@@ -190,7 +191,8 @@ int launch_check_reach(struct launch *launch, const struct launch_arg *arg,
 			      allocation_name(allocation).text,
 			      kind_name(allocation->kind), allocation->owner->uid,
 			      owner->uid);
-	if (!owner_may(owner, allocation, arg->writes ? ACCESS_WRITE : ACCESS_READ))
+	if (caller->uid != owner->uid &&
+	    !owner_may(owner, allocation, arg->writes ? ACCESS_WRITE : ACCESS_READ))
 		return refuse_kernel_use(refusal, owner, allocation, arg->writes);
 	if (arg->writes && allocation->sealed)
 		return refuse(refusal, EPERM,

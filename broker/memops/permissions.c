@@ -199,23 +199,16 @@ struct revision {
 	struct op *ready;
 };
 
-static unsigned int guest_access(const struct owner *owner,
-				 const struct allocation *allocation)
-{
-	return owner_may(owner, allocation, ACCESS_READ) +
-	       2u * owner_may(owner, allocation, ACCESS_WRITE);
-}
-
+/* The worker may have the memory by the rights of the group, or of others. */
 static bool guest_is_concerned(const struct revision *revision,
 			       const struct worker *worker)
 {
-	struct rights after = rights_of(revision->allocation);
-	unsigned int may = guest_access(worker->owner, revision->allocation), might;
+	const struct rights before = revision->before;
+	const struct allocation *allocation = revision->allocation;
 
-	rights_set(revision->allocation, revision->before);
-	might = guest_access(worker->owner, revision->allocation);
-	rights_set(revision->allocation, after);
-	return may != might;
+	return worker->owner->uid != 0 &&
+	       (worker->owner == before.owner || before.gid != allocation->gid ||
+		(before.mode ^ allocation->mode) & 066);
 }
 
 /*
@@ -288,13 +281,29 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	/* Nothing is closed to root. */
 	if (op->owner == allocation->owner || op->owner->uid == 0)
 		return 0;
+	use->judged = caller->uid == op->owner->uid;
+	use->member = caller_in_group(caller, allocation->gid);
+	use->group = allocation->gid;
 	use->places |= allocation->rare->n_withdrawals;
 	return move_out(op->broker, use, caller, ready, refusal);
 }
 
+/* As the caller was judged, unless the allocation has another group since. */
+static bool use_may(const struct owner *owner, const struct use *use, enum access access)
+{
+	const struct caller caller = {
+		.uid = owner->uid,
+		.gid = use->member ? use->group : GROUP_UNKNOWN,
+	};
+
+	return use->judged && use->group == use->allocation->gid
+		       ? caller_may(&caller, use->allocation, access)
+		       : owner_may(owner, use->allocation, access);
+}
+
 bool guest_may_write(const struct op *op, const struct use *use)
 {
-	return owner_may(op->owner, use->allocation, ACCESS_WRITE) &&
+	return use_may(op->owner, use, ACCESS_WRITE) &&
 	       (!use->allocation->sealed || use->write);
 }
 
@@ -302,7 +311,7 @@ bool guest_may_use(const struct op *op, const struct use *use)
 {
 	bool writes = use->write || use->guest_writes;
 
-	return owner_may(op->owner, use->allocation, writes ? ACCESS_WRITE : ACCESS_READ);
+	return use_may(op->owner, use, writes ? ACCESS_WRITE : ACCESS_READ);
 }
 
 bool guest_may_ask(const struct op *op, const struct use *use)

@@ -59,8 +59,11 @@ struct use {
 	bool watches;	   /* uses no byte: waits for nothing, and only a free waits */
 	bool listed;	   /* still in the allocation's list */
 	bool guest_writes; /* its worker maps the memory for writing */
-	uint32_t zeroing;  /* number of the zeroing that comes before this use; 0: none */
-	uint64_t address;  /* of the allocation, at the time of the request */
+	bool judged;	   /* memops/permissions.c: the caller's groups were known ... */
+	bool member;	   /* ... and `group`, the allocation's then, was among them */
+	gid_t group;
+	uint32_t zeroing; /* number of the zeroing that comes before this use; 0: none */
+	uint64_t address; /* of the allocation, at the time of the request */
 	struct use *prev, *next;
 	struct use *prev_of_all, *next_of_all;
 	struct use *dropped_by; /* the use of a work that may leave, in place of which

@@ -859,7 +859,7 @@ test_a_kernel_that_may_go_on_is_not_ended()
 	loaded_by $bob order
 	by $bob run 'echo "h 4096 kind=host" >control/alloc; echo "order add grid=1 block=1 in:h i32:1 x" >control/launch'
 	by $bob run 'echo "order slow_set grid=1 block=1 out:x i32:7 u64:3000000000 wait=0" >control/launch; rmdir allocations/h'
-	by $alice run 'chmod 466 allocations/x'
+	by $alice run 'chmod 606 allocations/x'
 	by $bob run 'echo default >control/synchronize'
 	is "$(head -c 1 allocations/x/data | od -A n -t u1)" '   7'
 	[ "$(<owners/$bob/restarts)" = 0 ] || fail "$(tail -n 3 errors)"
@@ -990,6 +990,41 @@ test_a_group_may_less_with_a_kernel_than_others()
 	grouped $bob 2000 refused EFAULT 'order/add' \
 		"echo 'order add grid=1 block=1 in:mine i32:1 u64:$address' >control/launch"
 	is "$(words_of allocations/x/data)" '0 0'
+}
+
+# Groups of people are supplementary groups.
+test_members_of_a_group_share_memory_with_kernels_and_files()
+{
+	local address sum="order add grid=1 block=1"
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "x 4096 mode=0660" >control/alloc; chgrp 2000 allocations/x'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	by $bob refused EACCES 'allocation x' "echo '$sum in:x i32:1 mine' >control/launch"
+	grouped $bob 2000 run "echo '$sum in:mine i32:7 x' >control/launch
+		echo '$sum in:x i32:1 mine' >control/launch"
+	is "$(words_of allocations/mine/data)" '8 0'
+	mkdir -m 777 "$T/files"
+	grouped $bob 2000 run "echo 'x path=$T/files/x' >control/save; echo 'x path=$T/files/x' >control/load"
+	is "$(words_of "$T/files/x")" '7 0'
+	rm -r "$T/files"
+	address=$(<allocations/x/address)
+	by $alice run 'chmod 600 allocations/x'
+	grouped $bob 2000 refused EACCES 'allocation x' "echo '$sum in:x i32:1 mine' >control/launch"
+	grouped $bob 2000 refused EFAULT 'order/add' "echo '$sum u64:$address i32:1 mine' >control/launch"
+}
+
+test_a_chgrp_takes_memory_from_kernels_of_the_old_group()
+{
+	local address sum="order add grid=1 block=1"
+	needs_root 'several users'
+	grouped $alice 2000 run 'echo "x 4096 mode=0640" >control/alloc; chgrp 2000 allocations/x'
+	loaded_by $bob order
+	by $bob run 'echo "mine 64" >control/alloc'
+	grouped $bob 2000 run "echo '$sum in:x i32:1 mine' >control/launch"
+	address=$(<allocations/x/address)
+	by $alice run "chgrp $alice allocations/x"
+	grouped $bob 2000 refused EFAULT 'order/add' "echo '$sum u64:$address i32:1 mine' >control/launch"
 }
 
 test_a_group_that_is_shut_off_is_shut_off_from_kernels()
