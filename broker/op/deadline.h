@@ -16,7 +16,8 @@ struct deadline {
 	 * may set a new one.
 	 */
 	void (*passed)(struct deadline *deadline);
-	struct deadline *prev, *next; /* in broker->ops->deadlines */
+	struct deadline *parent, *left, *right; /* in broker->ops->deadlines */
+	unsigned int steps_to_free; /* down to the nearest place without a deadline */
 };
 
 /* Replaces the deadline that is set, if any. */
@@ -27,7 +28,8 @@ void deadline_set(struct broker *broker, struct deadline *deadline, uint32_t ms,
 void deadline_clear(struct broker *broker, struct deadline *deadline);
 
 /*
- * Calls passed() of each deadline whose time is over. For the housekeeper, without
- * registry.lock. Returns: milliseconds until the next deadline; -1: there is none.
+ * Calls passed() of deadlines whose time is over, the earliest first, but of some dozens
+ * at a time. For the housekeeper, without registry.lock. Returns: milliseconds until the
+ * next deadline; 0: the time of more is over; -1: there is none.
  */
 int64_t deadlines_check(struct broker *broker);

@@ -42,7 +42,7 @@ struct kernel_class {
 
 /* State of all ops of a broker. */
 struct ops {
-	struct deadline *deadlines; /* op/deadline.h; registry.lock */
+	struct deadline *deadlines; /* the earliest; op/deadline.c; registry.lock */
 	uint32_t launch_timeout_ms; /* default limit of a launch; 0: none */
 	uint32_t give_back_ms;	    /* time for a worker to unmap memory taken from it */
 };
