@@ -75,24 +75,20 @@ struct withdrawal {
 	struct worker *worker; /* of another owner */
 	bool running;
 	struct work *barred; /* kernels of the worker that begin after the withdrawal */
+	struct withdrawal *prev, *next; /* of the allocation */
 };
 
-static const struct op_class withdrawal_class;
-
-/* The withdrawal from a worker that has not ended. NULL: none. Under registry.lock. */
+/*
+ * The newest withdrawal from a worker that has not ended: one that is queued rather than
+ * one that runs. NULL: none. Under registry.lock.
+ */
 static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 					  const struct worker *worker)
 {
-	const struct use *use;
+	struct withdrawal *withdrawal;
 
-	if (!allocation->rare->n_withdrawals)
-		return NULL;
-	DL_FOREACH2(allocation->all_uses, use, next_of_all)
-	{
-		struct op *op = container_of(use->work, struct op, work);
-		struct withdrawal *withdrawal = container_of(op, struct withdrawal, op);
-
-		if (op->class == &withdrawal_class && withdrawal->worker == worker)
+	DL_FOREACH (allocation->rare->withdrawals, withdrawal) {
+		if (withdrawal->worker == worker)
 			return withdrawal;
 	}
 	return NULL;
@@ -126,7 +122,8 @@ static void withdrawal_run(struct op *op)
 
 static void withdrawal_settle(struct op *op)
 {
-	op->work.uses[0].allocation->rare->n_withdrawals--;
+	DL_DELETE(op->work.uses[0].allocation->rare->withdrawals,
+		  container_of(op, struct withdrawal, op));
 }
 
 static void withdrawal_finish(struct op *op)
@@ -162,6 +159,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 {
 	struct op *op = op_new(sizeof(struct withdrawal), &withdrawal_class, broker,
 			       allocation->owner);
+	struct withdrawal *withdrawal;
 	struct op *more = NULL;
 	int r;
 
@@ -171,7 +169,8 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 		op_free(op);
 		return -ENOMEM;
 	}
-	container_of(op, struct withdrawal, op)->worker = worker;
+	withdrawal = container_of(op, struct withdrawal, op);
+	withdrawal->worker = worker;
 	op->finish = withdrawal_finish;
 	op->work.takes_from = worker;
 	work_use(&op->work, allocation, 0, allocation->size, false);
@@ -181,7 +180,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 	if (r < 0) {
 		op_free(op);
 	} else {
-		allocation->rare->n_withdrawals++;
+		DL_PREPEND(allocation->rare->withdrawals, withdrawal);
 		deadline_set(broker, &op->deadline, broker->ops->give_back_ms,
 			     withdrawal_passed);
 	}
@@ -193,6 +192,7 @@ static int withdrawal_add(struct broker *broker, struct allocation *allocation,
 
 /* A change of an allocation's rights. */
 struct revision {
+	uint64_t number; /* in worker->revision of the workers looked at */
 	struct broker *broker;
 	struct allocation *allocation;
 	struct rights before;
@@ -213,12 +213,15 @@ static bool guest_is_concerned(const struct revision *revision,
 
 /*
  * Takes the memory away from another owner's worker if the rights of its owner have
- * changed. Returns: 0; -ENOMEM.
+ * changed. Thousands of its kernels may have begun: looks once. Returns: 0; -ENOMEM.
  */
 static int guest_revise(struct revision *revision, struct worker *worker)
 {
 	const struct withdrawal *earlier;
 
+	if (worker->revision == revision->number)
+		return 0;
+	worker->revision = revision->number;
 	if (worker->owner == revision->allocation->owner ||
 	    !guest_is_concerned(revision, worker))
 		return 0;
@@ -284,7 +287,7 @@ int guest_use(struct op *op, struct use *use, const struct caller *caller,
 	use->judged = caller->uid == op->owner->uid;
 	use->member = caller_in_group(caller, allocation->gid);
 	use->group = allocation->gid;
-	use->places |= allocation->rare->n_withdrawals;
+	use->places |= allocation->rare->withdrawals != NULL;
 	return move_out(op->broker, use, caller, ready, refusal);
 }
 
@@ -391,6 +394,13 @@ static int change_module_of(struct broker *broker, enum object_type type,
 			   : r;
 }
 
+/* Whether somebody may have less than before. */
+static bool rights_shrink(const struct rights *before, const struct rights *after)
+{
+	return before->owner != after->owner || before->gid != after->gid ||
+	       before->mode & ~after->mode;
+}
+
 /* Returns: 0; -EMFILE, -ENOMEM with a refusal, and no right is changed. */
 static int change_rights(struct revision *revision, struct rights rights,
 			 struct refusal *refusal)
@@ -403,7 +413,8 @@ static int change_rights(struct revision *revision, struct rights rights,
 	if (r < 0)
 		return r;
 	rights_set(allocation, rights);
-	if (guests_turn_away(allocation, &revision->ready) < 0 ||
+	if ((rights_shrink(&revision->before, &rights) &&
+	     guests_turn_away(allocation, &revision->ready) < 0) ||
 	    (allocation->block && guests_revise(revision) < 0)) {
 		if (rights.owner != revision->before.owner)
 			hand_back(revision->broker, allocation, revision->before.owner);
@@ -497,6 +508,7 @@ static int change_allocation(struct broker *broker, struct token token,
 		return -ESTALE;
 	}
 	strcpy(name, allocation_name(allocation).text);
+	revision.number = ++broker->processes->n_revisions;
 	revision.allocation = allocation;
 	revision.before = rights = rights_of(allocation);
 	/* x follows r, so only r and w are kept. */

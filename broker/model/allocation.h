@@ -31,6 +31,7 @@ struct registry;
 struct stream;
 struct tensors;
 struct use;
+struct withdrawal; /* broker/memops */
 struct work;
 
 enum allocation_kind {
@@ -72,10 +73,10 @@ struct allocation_rare {
 	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
 					 kernel has perhaps not carried out */
 	uint32_t n_writers_departing; /* of n_departing, leases for writing */
-	uint32_t n_departing;	/* leases that have ended with their process, which may
-				   still have the memory mapped */
-	uint32_t n_withdrawals; /* queued and running; memops/permissions.c */
-	struct move *move;	/* out of a shared block; broker/memops */
+	uint32_t n_departing; /* leases that have ended with their process, which may
+				 still have the memory mapped */
+	struct withdrawal *withdrawals; /* newest first; memops/permissions.c */
+	struct move *move;		/* out of a shared block; broker/memops */
 	struct block *former_block; /* shared; left by a move while readers went on there;
 				       NULL: none */
 	uint32_t former_cell;	    /* in former_block */

@@ -27,6 +27,7 @@ struct processes {
 	/* registry.lock */
 	uint64_t restarts;		     /* workers that died */
 	uint64_t mover_restarts;	     /* of them, movers */
+	uint64_t n_revisions;		     /* changes of rights; worker->revision */
 	struct checkpoint *checkpoints;	     /* under way; counted in registry.n_busy */
 	struct file_process *file_processes; /* not freed yet */
 	struct instance *dead_instances;     /* ended, to be freed by the housekeeper */

@@ -43,17 +43,18 @@ struct worker {
 	unsigned int n_readaheads; /* pieces read ahead or in flight; registry.lock */
 	char end_reason[RECORD_REASON_BYTES]; /* of the last process that was not asked
 						 to end */
-	int end_error;		   /* errno for kernels running at its end; 0: EIO */
-	uint32_t end_epoch;	   /* epoch of that process */
-	uint32_t given_up_epoch;   /* the last process ended by worker_abandon() */
-	uint32_t wanted;	   /* bit mask of devices whose contexts are made at once;
-				      registry.lock, like the next: */
-	uint32_t used;		   /* devices used by any process that was given up */
+	int end_error;		 /* errno for kernels running at its end; 0: EIO */
+	uint32_t end_epoch;	 /* epoch of that process */
+	uint32_t given_up_epoch; /* the last process ended by worker_abandon() */
+	uint32_t wanted;	 /* bit mask of devices whose contexts are made at once;
+				    registry.lock, like the next: */
+	uint32_t used;		 /* devices used by any process that was given up */
 	struct file_process *files; /* opens files for the owner; NULL: none takes
 				       sessions. registry.lock */
 	uint32_t n_resets;	    /* asked for by the owner or root; registry.lock */
 	unsigned int n_guests; /* blocks of other owners that list this worker; atomic */
 	unsigned int n_barren; /* consecutive processes that died without a reply */
+	uint64_t revision;     /* memops/permissions.c; registry.lock */
 };
 
 /* Starts no process. */
