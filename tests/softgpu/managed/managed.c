@@ -7,8 +7,11 @@
 #include "pages.h"
 #include "ptx.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <time.h>
+#include <unistd.h>
 
 SUITE(residency);
 SUITE(evict);
@@ -379,6 +382,30 @@ Test(evict, memory_of_a_killed_process_comes_back)
 	child_kill(&child);
 	cr_assert_eq(memory_free(), 32 * PAGE);
 	managed_new(64 * PAGE);
+}
+
+/* A user's file may be of any size, and it costs the user nothing to make it. */
+Test(evict, a_book_that_is_larger_than_all_managed_memory_is_none)
+{
+	CUdeviceptr more;
+	char path[128];
+	int fd;
+
+	conform_options("devices=1:memory=64M:managed=256M");
+	conform_context();
+	managed_new(100 * PAGE);
+	snprintf(path, sizeof(path),
+		 "/dev/shm/gpumem-softgpu.conform-%d/%u-0/managed-%d-1000", (int)getpid(),
+		 (unsigned int)geteuid(), (int)getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(flock(fd, LOCK_SH), 0);
+	cr_assert_eq(ftruncate(fd, 1 << 30), 0);
+	/* Looks at all books. */
+	FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocManaged, &more, 29 * PAGE,
+	      CU_MEM_ATTACH_GLOBAL);
+	managed_new(28 * PAGE);
+	close(fd);
 }
 
 /* The driver of CUDA 13.0 crashes on some of these: nobody may count on the answer. */

@@ -112,10 +112,17 @@ static void book_close(struct book *book)
 	free(book);
 }
 
+/* The pages that all books of an account may have. A file can be of any size. */
+static size_t pages_most(void)
+{
+	return (size_t)(options.managed / RESIDENCY_PAGE);
+}
+
 /*
- * flags: O_RDWR to change the book. Returns: NULL when the file can't be opened or read.
+ * flags: O_RDWR to change the book. Takes its pages from *pages_left. Returns: NULL when
+ * the file can't be opened or read, or has more pages than are left.
  */
-static struct book *book_open(int dir_fd, const char *name, int flags)
+static struct book *book_open(int dir_fd, const char *name, int flags, size_t *pages_left)
 {
 	struct book *book = calloc(1, sizeof(*book));
 	struct stat stat;
@@ -124,7 +131,8 @@ static struct book *book_open(int dir_fd, const char *name, int flags)
 	if (!book)
 		return NULL;
 	book->fd = account_file(dir_fd, name, flags);
-	if (book->fd >= 0 && fstat(book->fd, &stat) >= 0)
+	if (book->fd >= 0 && fstat(book->fd, &stat) >= 0 &&
+	    (uint64_t)stat.st_size <= *pages_left * sizeof(struct page))
 		book->pages = malloc((size_t)stat.st_size);
 	if (book->pages)
 		n = pread(book->fd, book->pages, (size_t)stat.st_size, 0);
@@ -133,12 +141,14 @@ static struct book *book_open(int dir_fd, const char *name, int flags)
 		return NULL;
 	}
 	book->n_pages = (size_t)n / sizeof(struct page);
+	*pages_left -= book->n_pages;
 	return book;
 }
 
 void residency_count(int dir_fd, const char *name, struct sums *sums)
 {
-	struct book *book = book_open(dir_fd, name, O_RDONLY);
+	size_t pages_left = pages_most();
+	struct book *book = book_open(dir_fd, name, O_RDONLY, &pages_left);
 
 	if (!book)
 		return;
@@ -169,16 +179,17 @@ static bool candidates_add(struct candidates *all, const struct candidate *candi
 
 static struct book *books_open(struct account *account, struct book *books)
 {
+	size_t pages_left = pages_most();
 	struct dirent *entry;
 	DIR *dir = fdopendir(openat(account->fd, ".", O_RDONLY | O_CLOEXEC));
 
 	if (!dir)
 		return books;
 	while ((entry = readdir(dir))) {
-		struct book *book =
-			residency_is(entry->d_name)
-				? book_open(account->fd, entry->d_name, O_RDWR)
-				: NULL;
+		struct book *book = residency_is(entry->d_name)
+					    ? book_open(account->fd, entry->d_name,
+							O_RDWR, &pages_left)
+					    : NULL;
 
 		if (!book)
 			continue;
