@@ -21,6 +21,12 @@ static inline int64_t clock_ms(void)
 	return (int64_t)(clock_ns(CLOCK_MONOTONIC) / 1000000);
 }
 
+/* Sleeps for less than a second. A signal ends it early. */
+static inline void clock_pause(long ns)
+{
+	(void)nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+}
+
 /*
  * Makes a condition for clock_cond_wait(). Changes of the machine's clock do not affect
  * its waits.

@@ -480,59 +480,67 @@ static bool may_free(const struct caller *caller, const struct allocation *alloc
 		       0;
 }
 
-/* Takes the tokens of the caller's allocations. Returns: how many. */
-static size_t origin_list(const struct origin *origin, const struct caller *caller,
-			  struct token **tokens, size_t n)
-{
-	const struct allocation *allocation;
-	size_t n_all = n;
-	struct token *grown;
+/* Allocations and origins that are looked at before others get the lock. */
+#define PIECE 256
 
-	DL_FOREACH2(origin->allocations, allocation, origin_next)
-	n_all++;
-	grown = reallocarray(*tokens, n_all, sizeof(**tokens));
-	if (!grown)
-		return n;
-	*tokens = grown;
-	DL_FOREACH2(origin->allocations, allocation, origin_next)
-	{
+struct cgroup_free {
+	struct broker *broker;
+	const struct caller *caller;
+	const char *cgroup;
+	uint64_t last_id;     /* of the allocations that were there at the beginning */
+	unsigned int n_looks; /* since others could have the lock */
+	uint64_t n_freed, bytes;
+};
+
+/* Counts a look, after which others may get the lock. */
+static void cgroup_free_look(struct cgroup_free *all)
+{
+	if (++all->n_looks < PIECE)
+		return;
+	all->n_looks = 0;
+	registry_let_others(all->broker->registry);
+}
+
+/* Returns: the next origin of the owner; NULL: that was the last. */
+static struct origin *cgroup_free_origin(struct cgroup_free *all, struct origin *origin)
+{
+	bool is_within = cgroup_is_within(origin->cgroup, all->cgroup);
+	struct allocation *allocation;
+	struct origin_walk walk;
+
+	origin_walk_begin(&walk, origin, all->last_id);
+	while (is_within && (allocation = origin_walk_next(&walk))) {
 		if (allocation->state != ALLOCATION_MAKING &&
-		    may_free(caller, allocation))
-			grown[n++] = (struct token){ allocation->slot,
-						     allocation->slot_generation };
+		    may_free(all->caller, allocation)) {
+			all->n_freed++;
+			all->bytes += allocation->size;
+			allocation_release_by(all->broker, allocation, all->caller);
+			pthread_mutex_lock(&all->broker->registry->lock);
+		}
+		cgroup_free_look(all);
 	}
-	return n;
+	cgroup_free_look(all);
+	return origin_walk_end(&walk);
 }
 
 uint64_t allocations_free_from(struct broker *broker, const struct caller *caller,
 			       const char *cgroup, uint64_t *ret_bytes)
 {
 	struct registry *registry = broker->registry;
-	_cleanup_free_ struct token *tokens = NULL;
-	const struct owner *owner;
-	const struct origin *origin;
-	struct allocation *allocation;
-	uint64_t n_freed = 0;
-	size_t n = 0;
+	bool of_all = caller->uid == 0;
+	struct cgroup_free all = { broker, caller, cgroup };
+	struct origin *origin;
+	struct owner *owner;
 
-	*ret_bytes = 0;
 	pthread_mutex_lock(&registry->lock);
-	for (owner = registry->owners_by_uid; owner; owner = owner->hh.next) {
-		for (origin = owner->origins; origin; origin = origin->hh.next) {
-			if (cgroup_is_within(origin->cgroup, cgroup))
-				n = origin_list(origin, caller, &tokens, n);
-		}
-	}
-	for (size_t i = 0; i < n; i++) {
-		allocation =
-			allocation_get(registry, tokens[i].slot, tokens[i].generation);
-		if (!allocation || !may_free(caller, allocation))
-			continue;
-		n_freed++;
-		*ret_bytes += allocation->size;
-		allocation_release_by(broker, allocation, caller);
-		pthread_mutex_lock(&registry->lock);
+	all.last_id = registry->next_id[ID_ALLOCATION];
+	owner = of_all ? registry->owners_by_uid : owner_find(registry, caller->uid);
+	for (; owner; owner = of_all ? owner->hh.next : NULL) {
+		/* The walk keeps the owner, until the lock is held for the next one. */
+		for (origin = owner->origins; origin;)
+			origin = cgroup_free_origin(&all, origin);
 	}
 	pthread_mutex_unlock(&registry->lock);
-	return n_freed;
+	*ret_bytes = all.bytes;
+	return all.n_freed;
 }

@@ -162,17 +162,61 @@ int origin_move(struct allocation *allocation, struct owner *to)
 	return 0;
 }
 
-void origin_leave(struct allocation *allocation)
+/* Drops an origin that nothing needs any more. */
+static void origin_drop_unused(struct origin *origin)
 {
-	struct origin *origin = take_ptr(allocation->origin);
-
-	if (!origin)
-		return;
-	DL_DELETE2(origin->allocations, allocation, origin_prev, origin_next);
-	if (origin->allocations)
+	if (origin->allocations || origin->walks)
 		return;
 	HASH_DEL(origin->owner->origins, origin);
 	origin_unkeep(origin);
 	share_give(origin->owner, SHARE_CGROUPS, 1);
 	origin_free(origin);
+}
+
+void origin_leave(struct allocation *allocation)
+{
+	struct origin *origin = take_ptr(allocation->origin);
+	struct origin_walk *walk;
+
+	if (!origin)
+		return;
+	LL_FOREACH2(origin->walks, walk, og_next)
+	{
+		if (walk->next == allocation)
+			walk->next = allocation->origin_next;
+	}
+	DL_DELETE2(origin->allocations, allocation, origin_prev, origin_next);
+	origin_drop_unused(origin);
+}
+
+/* ---- walks ---- */
+
+void origin_walk_begin(struct origin_walk *walk, struct origin *origin, uint64_t last_id)
+{
+	*walk = (struct origin_walk){
+		.origin = origin,
+		.next = origin->allocations,
+		.last_id = last_id,
+	};
+	LL_PREPEND2(origin->walks, walk, og_next);
+}
+
+struct allocation *origin_walk_next(struct origin_walk *walk)
+{
+	struct allocation *allocation = walk->next;
+
+	/* Behind a newer one are only those that came after it. */
+	if (allocation && allocation->id > walk->last_id)
+		allocation = NULL;
+	walk->next = allocation ? allocation->origin_next : NULL;
+	return allocation;
+}
+
+struct origin *origin_walk_end(struct origin_walk *walk)
+{
+	struct origin *origin = walk->origin, *next = origin->hh.next;
+
+	LL_DELETE2(origin->walks, walk, og_next);
+	origin_drop_unused(origin);
+	return next;
 }

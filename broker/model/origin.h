@@ -3,7 +3,8 @@
  * Origins: the cgroups whose processes asked for an owner's allocations. Each owner has
  * and pays for origins of their own: an owner without memory is dropped, whoever else has
  * memory from the same cgroup. An origin is there as long as an allocation of it is in
- * the tree. Each has a record, which the records of its allocations name.
+ * the tree, or a walk goes along it. Each has a record, which the records of its
+ * allocations name.
  *
  * All under the registry's lock.
  */
@@ -15,15 +16,17 @@
 
 struct allocation;
 struct origin_record;
+struct origin_walk;
 struct owner;
 
 struct origin {
 	char *cgroup; /* as in /proc/PID/cgroup */
 	struct owner *owner;
 	struct allocation *allocations; /* being made, too */
-	uint32_t record;		/* 0: no records are kept */
-	uint32_t text;			/* of the record */
-	UT_hash_handle hh;		/* in owner->origins */
+	struct origin_walk *walks;
+	uint32_t record;   /* 0: no records are kept */
+	uint32_t text;	   /* of the record */
+	UT_hash_handle hh; /* in owner->origins */
 };
 
 /*
@@ -48,6 +51,27 @@ void origin_leave(struct allocation *allocation);
 int origin_restore(struct owner *owner, uint32_t index,
 		   const struct origin_record *record, struct origin **ret_origin);
 void origin_join(struct origin *origin, struct allocation *allocation);
+
+/*
+ * A walk along the allocations of an origin. Any of them may leave when the lock is let
+ * go of meanwhile, and others come, which are not met. The origin stays, and so does its
+ * owner.
+ */
+struct origin_walk {
+	struct origin *origin;
+	struct allocation *next; /* NULL: the end */
+	uint64_t last_id;	 /* of the allocations that were there at the beginning */
+	struct origin_walk *og_next;
+};
+
+/* last_id: the newest of all allocations. */
+void origin_walk_begin(struct origin_walk *walk, struct origin *origin, uint64_t last_id);
+
+/* NULL: there are no more. */
+struct allocation *origin_walk_next(struct origin_walk *walk);
+
+/* Returns: the next origin of the owner; NULL: that was the last. */
+struct origin *origin_walk_end(struct origin_walk *walk);
 
 /* The record that an origin has. */
 void origin_to_record(const struct origin *origin, struct origin_record *ret_record);

@@ -11,6 +11,9 @@
 #include "model/stream.h"
 #include "record/records.h"
 
+/* A thread that waits needs so long to wake up: whoever takes the lock at once is first. */
+#define OTHERS_NS 50000
+
 void registry_init(struct registry *registry)
 {
 	*registry = (struct registry){ 0 };
@@ -75,6 +78,13 @@ void registry_deinit(struct registry *registry)
 	handle_table_deinit(&registry->functions);
 	pthread_cond_destroy(&registry->idle);
 	pthread_mutex_destroy(&registry->lock);
+}
+
+void registry_let_others(struct registry *registry)
+{
+	pthread_mutex_unlock(&registry->lock);
+	clock_pause(OTHERS_NS);
+	pthread_mutex_lock(&registry->lock);
 }
 
 void registry_less_busy(struct registry *registry)

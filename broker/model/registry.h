@@ -72,6 +72,12 @@ struct registry {
 };
 
 void registry_init(struct registry *registry);
+/*
+ * Lets go of the lock and takes it again after a moment, so that whoever waits for the
+ * lock gets it.
+ */
+void registry_let_others(struct registry *registry);
+
 /* Counts down n_busy. */
 void registry_less_busy(struct registry *registry);
 

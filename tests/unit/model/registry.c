@@ -275,6 +275,45 @@ Test(registry, allocation_of_another_owner_takes_its_cgroup_along)
 	cr_expect(eq(u64, bob->shares.held[SHARE_CGROUPS], 0));
 }
 
+Test(registry, walk_along_an_origin_goes_on_while_allocations_come_and_go)
+{
+	struct allocation *a = make("a", 4096, alice), *b = make("b", 4096, alice);
+	struct allocation *c = make("c", 4096, alice), *newer;
+	struct origin_walk walk;
+
+	cr_assert(eq(int, origin_add(alice, "/job", a), 0));
+	cr_assert(eq(int, origin_add(alice, "/job", b), 0));
+	cr_assert(eq(int, origin_add(alice, "/job", c), 0));
+	origin_walk_begin(&walk, a->origin, c->id);
+	cr_expect(eq(ptr, origin_walk_next(&walk), a));
+	drop(b);
+	newer = make("newer", 4096, alice);
+	cr_assert(eq(int, origin_add(alice, "/job", newer), 0));
+	cr_expect(eq(ptr, origin_walk_next(&walk), c));
+	cr_expect(eq(ptr, origin_walk_next(&walk), NULL));
+	origin_walk_end(&walk);
+	drop(a);
+	drop(c);
+	drop(newer);
+	cr_expect(eq(ptr, alice->origins, NULL));
+}
+
+Test(registry, origin_without_allocations_stays_until_the_end_of_the_walk)
+{
+	struct allocation *x = make("x", 4096, alice), *y = make("y", 4096, alice);
+	struct origin_walk walk;
+
+	cr_assert(eq(int, origin_add(alice, "/job", x), 0));
+	cr_assert(eq(int, origin_add(alice, "/other", y), 0));
+	origin_walk_begin(&walk, x->origin, y->id);
+	drop(x);
+	cr_expect(eq(ptr, origin_walk_next(&walk), NULL));
+	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 2));
+	cr_expect(eq(ptr, origin_walk_end(&walk), y->origin));
+	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 1));
+	drop(y);
+}
+
 Test(registry, default_streams_are_his_own_and_not_among_the_names)
 {
 	struct stream *first = owner_default_stream(&registry, alice, 0);
