@@ -106,30 +106,51 @@ void owners_shrink(struct broker *broker)
 	} while (block);
 }
 
-/*
- * Takes the owner's worker, which has no process, off the memory of others. Returns:
- * false while an operation may still ask the worker; then the owner is kept as long
- * again.
- */
-static bool owner_leaves_memory(const struct broker *broker, struct owner *owner)
+static bool owner_is_guest(const struct owner *owner)
 {
-	struct worker *worker = owner->worker;
-	const struct allocation *allocation;
-	uint32_t slot = 0;
+	return owner->worker &&
+	       __atomic_load_n(&owner->worker->n_guests, __ATOMIC_RELAXED);
+}
 
-	if (!worker || !__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))
-		return true;
-	for (; (allocation = handle_table_next(&broker->registry->allocations, &slot));
-	     slot++) {
+static bool any_is_over_and_guest(const struct broker *broker)
+{
+	const struct owner *owner;
+
+	for (owner = broker->registry->owners_by_uid; owner; owner = owner->hh.next) {
+		if (owner_is_guest(owner) && owner_is_over(broker, owner))
+			return true;
+	}
+	return false;
+}
+
+static void guests_leave(const struct broker *broker, struct block *block)
+{
+	const struct worker *worker, *next;
+
+	for (worker = block_next_guest(broker->memory, block, NULL); worker;
+	     worker = next) {
+		next = block_next_guest(broker->memory, block, worker);
+		if (owner_is_over(broker, worker->owner))
+			block_forget_guest(broker->memory, block, worker);
+	}
+}
+
+/*
+ * Takes the workers of owners that are over, which have no process, off the memory of
+ * others. One walk is for all of them, since there may be many. A worker stays where an
+ * operation may still ask it.
+ */
+static void owners_leave_memory(const struct broker *broker)
+{
+	const struct allocation *allocation;
+	struct allocation_walk walk = { 0 };
+
+	while ((allocation = allocation_walk_next(broker->registry, &walk))) {
 		/* The block of one being made is written without the lock. */
 		if (allocation->state != ALLOCATION_MAKING && allocation->block &&
 		    !allocation->n_works)
-			block_forget_guest(broker->memory, allocation->block, worker);
+			guests_leave(broker, allocation->block);
 	}
-	if (!__atomic_load_n(&worker->n_guests, __ATOMIC_RELAXED))
-		return true;
-	owner->used_ms = clock_ms();
-	return false;
 }
 
 static void owner_drop(struct broker *broker, struct owner *owner)
@@ -152,8 +173,15 @@ void owners_drop(struct broker *broker)
 	struct owner *owner, *safe;
 
 	pthread_mutex_lock(&broker->registry->lock);
+	if (any_is_over_and_guest(broker))
+		owners_leave_memory(broker);
 	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
-		if (owner_is_over(broker, owner) && owner_leaves_memory(broker, owner))
+		if (!owner_is_over(broker, owner))
+			continue;
+		/* One that is still a guest somewhere is kept as long again. */
+		if (owner_is_guest(owner))
+			owner->used_ms = clock_ms();
+		else
 			owner_drop(broker, owner);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -231,6 +231,8 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
 				       index, record)
 		  : -ENOMEM;
+	if (r == 0 && !kind_is_durable((enum allocation_kind)allocation->kind))
+		r = allocation_make_rare(allocation);
 	if (r == 0 && record->block)
 		r = resume_memory(resume, allocation);
 	if (r == 0 && record->tensors)

@@ -343,7 +343,10 @@ static int alloc_take(struct registry *registry, const struct alloc_line *line,
 		return r;
 	}
 	allocation->has_descriptor = has_descriptor;
-	r = line->cgroup ? origin_add(owner, line->cgroup, allocation) : 0;
+	if (!kind_is_durable(line->kind))
+		r = allocation_make_rare(allocation);
+	if (r == 0 && line->cgroup)
+		r = origin_add(owner, line->cgroup, allocation);
 	if (r == 0 && line->tag)
 		r = allocation_set_tag(allocation, line->tag);
 	if (r == 0)

@@ -15,8 +15,9 @@
 #define NEAR ((uint64_t)1 << 30)
 
 struct place {
-	const struct allocation *allocation; /* NULL: none is near */
-	uint64_t distance;		     /* 0: inside, or right behind the end */
+	bool found;
+	struct token token; /* of the allocation */
+	uint64_t distance;  /* 0: inside, or right behind the end */
 };
 
 static uint64_t distance_from(const struct allocation *allocation, uint64_t address)
@@ -48,39 +49,46 @@ static void place_try(struct place *place, const struct allocation *allocation,
 	distance = distance_from(allocation, address);
 	if (distance > NEAR)
 		return;
-	if (place->allocation &&
-	    (distance > place->distance ||
-	     (distance == place->distance && !holds(allocation, address))))
+	if (place->found && (distance > place->distance || (distance == place->distance &&
+							    !holds(allocation, address))))
 		return;
-	*place = (struct place){ allocation, distance };
+	*place = (struct place){
+		.found = true,
+		.token = { allocation->slot, allocation->slot_generation },
+		.distance = distance,
+	};
 }
 
 /*
  * The allocation next to the address. A kernel that ran alone is looked for among its own
  * arguments first, then, as any other, among all allocations that its owner may read.
- * Under registry.lock.
+ * Under registry.lock, which is let go of meanwhile.
  */
 static struct place place_find(const struct launch *launch, bool alone, uint64_t address)
 {
 	const struct work *work = &launch->op.work;
-	const struct handle_table *all = &launch->op.broker->registry->allocations;
+	struct registry *registry = launch->op.broker->registry;
 	const struct allocation *allocation;
+	struct allocation_walk walk = { 0 };
 	struct place place = { 0 };
-	uint32_t slot = 0;
 
 	for (unsigned int i = 0; alone && i < work->n_uses; i++)
 		place_try(&place, work->uses[i].allocation, address);
-	if (place.allocation)
+	if (place.found)
 		return place;
-	for (; (allocation = handle_table_next(all, &slot)); slot++)
+	while ((allocation = allocation_walk_next(registry, &walk)))
 		if (owner_may(launch->op.owner, allocation, ACCESS_READ))
 			place_try(&place, allocation, address);
 	return place;
 }
 
-static void place_print(const struct place *place, uint64_t address, struct text *text)
+static void place_print(const struct place *place, const struct registry *registry,
+			uint64_t address, struct text *text)
 {
-	const struct allocation *allocation = place->allocation;
+	const struct allocation *allocation =
+		place->found ? allocation_get(registry, place->token.slot,
+					      place->token.generation)
+			     : NULL;
 	unsigned long long distance = place->distance;
 
 	if (!allocation)
@@ -132,7 +140,7 @@ void text_add_fault(struct text *text, const struct launch *launch, bool alone,
 	text_add_printable(text, head ?: "");
 	pthread_mutex_lock(&registry->lock);
 	place = place_find(launch, alone, address);
-	place_print(&place, address, text);
+	place_print(&place, registry, address, text);
 	pthread_mutex_unlock(&registry->lock);
 	text_add_printable(text, rest);
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <utlist.h>
+
 #include "base/clock.h"
 #include "base/refusal.h"
 #include "model/origin.h"
@@ -169,6 +171,24 @@ static void allocation_uncharge(struct allocation *allocation)
 	allocation->charged = false;
 }
 
+void allocation_join_worker(struct allocation *allocation)
+{
+	if (kind_is_durable((enum allocation_kind)allocation->kind))
+		return;
+	assert(allocation->rare != &nothing_rare);
+	DL_APPEND2(allocation->owner->in_worker, allocation, rare->worker_prev,
+		   rare->worker_next);
+}
+
+void allocation_leave_worker(struct allocation *allocation)
+{
+	if (!allocation->rare->worker_prev)
+		return;
+	DL_DELETE2(allocation->owner->in_worker, allocation, rare->worker_prev,
+		   rare->worker_next);
+	allocation->rare->worker_prev = NULL;
+}
+
 /* Adds what the allocation is to the owner's totals; sign -1: subtracts. */
 static void owner_count(struct owner *owner, const struct allocation *allocation,
 			int64_t sign)
@@ -199,6 +219,7 @@ void allocation_count(struct registry *registry, struct allocation *allocation)
 	if (allocation->kind != KIND_HOST)
 		registry->n_allocations_on[allocation->device]++;
 	owner_count(owner, allocation, 1);
+	allocation_join_worker(allocation);
 	if (allocation->managed)
 		managed_count(allocation->managed, &registry->managed);
 }
@@ -221,6 +242,7 @@ void allocation_lose(struct registry *registry, struct allocation *allocation,
 {
 	assert(allocation->state == ALLOCATION_LIVE);
 	allocation->state = ALLOCATION_LOST;
+	allocation_leave_worker(allocation);
 	if (allocation_make_rare(allocation) == 0)
 		allocation->rare->lost_why = strdup(why);
 	allocation->pointer_generation++;
@@ -269,6 +291,7 @@ void allocation_withdraw(struct registry *registry, struct allocation *allocatio
 	assert(allocation->state != ALLOCATION_FREED);
 	entry_remove(&allocation->entry);
 	handle_table_remove(&registry->allocations, allocation->slot);
+	allocation_leave_worker(allocation);
 	share_give(allocation->owner, SHARE_ALLOCATIONS, 1);
 	if (allocation->state != ALLOCATION_MAKING) {
 		registry->n_allocations--;

@@ -86,6 +86,8 @@ struct allocation_rare {
 	char *lost_why; /* LOST: the end of the worker ("was reset"); NULL: unknown */
 	struct tensors *tensors;	  /* NULL: none */
 	struct lifetime_member *lifetime; /* NULL: it ends with nothing */
+	struct allocation *worker_prev,
+		*worker_next; /* of owner->in_worker; worker_prev is NULL outside */
 };
 
 struct allocation {
@@ -195,6 +197,14 @@ int allocation_make_rare(struct allocation *allocation);
  * Returns: 0; -EDQUOT.
  */
 int allocation_charge(struct allocation *allocation);
+
+/*
+ * The memory is in the process of the owner's worker, or not any more. An allocation that
+ * is not durable joins when it becomes LIVE, and needs a `rare` of its own before. One
+ * that is lost or leaves the tree leaves. For durable ones nothing is done.
+ */
+void allocation_join_worker(struct allocation *allocation);
+void allocation_leave_worker(struct allocation *allocation);
 
 /* MAKING to LIVE: the allocation becomes visible, is counted and saved. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);

@@ -36,14 +36,17 @@ struct owner {
 	struct meter *meter;   /* model/meter.h */
 	uint32_t meter_record; /* 0: shared, or no records are kept */
 	struct shares shares;
-	int64_t used_ms;       /* CLOCK_MONOTONIC: the last request */
-	uint32_t n_readers;    /* of the output, right now */
-	uint64_t n_in_worker;  /* allocations in the owner's worker */
-	struct worker *worker; /* NULL until the first need */
-	uint32_t n_coming;     /* pieces of memory on their way back; memory/reclaim.h */
-	uint64_t n_arrived;    /* pieces given back so far */
-	uint32_t n_turns;      /* ops at the mover; broker/op/turn.h */
-	struct op *waiting;    /* ops that wait for a turn */
+	int64_t used_ms;      /* CLOCK_MONOTONIC: the last request */
+	uint32_t n_readers;   /* of the output, right now */
+	uint64_t n_in_worker; /* allocations made in the owner's worker, until they are
+				 given back */
+	struct allocation *in_worker; /* those in its process now, without those that are
+					 saved and made again */
+	struct worker *worker;	      /* NULL until the first need */
+	uint32_t n_coming;  /* pieces of memory on their way back; memory/reclaim.h */
+	uint64_t n_arrived; /* pieces given back so far */
+	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */
+	struct op *waiting; /* ops that wait for a turn */
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	/* of the owner's kernels; lives as long as the worker */
 	struct slab_pool *pool; /* of small device and host allocations */

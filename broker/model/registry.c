@@ -11,8 +11,11 @@
 #include "model/stream.h"
 #include "record/records.h"
 
-/* A thread that waits needs so long to wake up: whoever takes the lock at once is first. */
+/* A waiting thread wakes up meanwhile: whoever takes the lock at once is first. */
 #define OTHERS_NS 50000
+
+/* Allocations looked at before others get the lock. */
+#define WALK_PIECE 512
 
 void registry_init(struct registry *registry)
 {
@@ -85,6 +88,20 @@ void registry_let_others(struct registry *registry)
 	pthread_mutex_unlock(&registry->lock);
 	clock_pause(OTHERS_NS);
 	pthread_mutex_lock(&registry->lock);
+}
+
+struct allocation *allocation_walk_next(struct registry *registry,
+					struct allocation_walk *walk)
+{
+	struct allocation *allocation;
+
+	if (walk->n_looks++ == WALK_PIECE) {
+		walk->n_looks = 1;
+		registry_let_others(registry);
+	}
+	allocation = handle_table_next(&registry->allocations, &walk->slot);
+	walk->slot++;
+	return allocation;
 }
 
 void registry_less_busy(struct registry *registry)

@@ -78,6 +78,19 @@ void registry_init(struct registry *registry);
  */
 void registry_let_others(struct registry *registry);
 
+/*
+ * A walk along the allocations of all users, which begins as { 0 }. After some hundreds
+ * others have the lock for a moment: what was found before may be gone.
+ */
+struct allocation_walk {
+	uint32_t slot; /* the next */
+	unsigned int n_looks;
+};
+
+/* NULL: there are no more. */
+struct allocation *allocation_walk_next(struct registry *registry,
+					struct allocation_walk *walk);
+
 /* Counts down n_busy. */
 void registry_less_busy(struct registry *registry);
 

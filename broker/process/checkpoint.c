@@ -292,19 +292,6 @@ static void save_next(struct checkpoint *checkpoint, struct channel *channel)
 
 /* ---- the beginning ---- */
 
-static bool is_saved(const struct allocation *allocation)
-{
-	return allocation->managed && allocation->state == ALLOCATION_LIVE;
-}
-
-static bool lives_in(const struct allocation *allocation, const struct worker *worker,
-		     uint32_t epoch)
-{
-	return allocation->owner == worker->owner && !kind_is_durable(allocation->kind) &&
-	       allocation->worker_epoch == epoch && !allocation->restoring &&
-	       allocation->state != ALLOCATION_MAKING;
-}
-
 /* Makes a file of that size, in memory of the worker's owner. */
 static int save_file(struct checkpoint *checkpoint, uint64_t size)
 {
@@ -327,21 +314,22 @@ static int save_file(struct checkpoint *checkpoint, uint64_t size)
 /* Notes the allocations to save and marks the others as lost. Returns: bytes to save. */
 static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 {
-	struct registry *registry = checkpoint->broker->registry;
-	struct allocation *allocation;
+	struct owner *owner = checkpoint->worker->owner;
+	struct allocation *allocation, *safe;
 	struct loss loss = { 0 };
 	uint64_t size = 0;
 
-	for (uint32_t slot = 0;
-	     (allocation = handle_table_next(&registry->allocations, &slot)); slot++) {
-		if (!lives_in(allocation, checkpoint->worker, checkpoint->epoch))
+	DL_FOREACH_SAFE2(owner->in_worker, allocation, safe, rare->worker_next)
+	{
+		if (allocation->worker_epoch != checkpoint->epoch)
 			continue;
-		if (!is_saved(allocation)) {
+		if (!allocation->managed) {
 			worker_lose_allocation(checkpoint->broker, allocation,
 					       checkpoint->reason, &loss);
 			continue;
 		}
 		allocation->restoring = true;
+		allocation_leave_worker(allocation);
 		checkpoint->restore.saved[checkpoint->restore.n_saved++] = (struct saved){
 			.allocation = allocation,
 			.address = allocation->address,
@@ -349,8 +337,7 @@ static uint64_t checkpoint_take(struct checkpoint *checkpoint)
 		};
 		size += align_up(allocation->size, SAVE_ALIGN);
 	}
-	loss_tell(checkpoint->broker, checkpoint->worker->owner, &loss,
-		  checkpoint->reason);
+	loss_tell(checkpoint->broker, owner, &loss, checkpoint->reason);
 	return size;
 }
 

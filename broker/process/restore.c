@@ -38,6 +38,8 @@ static void restore_go_on(struct restore *restore);
 static struct work *allocation_resume(struct allocation *allocation)
 {
 	allocation->restoring = false;
+	if (allocation->state == ALLOCATION_LIVE)
+		allocation_join_worker(allocation);
 	return take_ptr(allocation->managed->parked);
 }
 

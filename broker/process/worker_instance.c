@@ -8,7 +8,6 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "base/handle_table.h"
 #include "base/text.h"
 #include "base/warning.h"
 #include "channel/channel.h"
@@ -63,14 +62,12 @@ static void instance_tell_start(struct broker *broker, struct worker *worker)
 static void instance_lose_all(struct broker *broker, const struct owner *owner,
 			      uint32_t epoch, const char *why)
 {
-	struct allocation *allocation;
+	struct allocation *allocation, *safe;
 	struct loss loss = { 0 };
 
-	for (uint32_t slot = 0;
-	     (allocation = handle_table_next(&broker->registry->allocations, &slot));
-	     slot++) {
-		if (allocation->owner == owner && !kind_is_durable(allocation->kind) &&
-		    allocation->worker_epoch == epoch && !allocation->restoring)
+	DL_FOREACH_SAFE2(owner->in_worker, allocation, safe, rare->worker_next)
+	{
+		if (allocation->worker_epoch == epoch)
 			worker_lose_allocation(broker, allocation, why, &loss);
 	}
 	loss_tell(broker, owner, &loss, why);

@@ -204,6 +204,7 @@ Test(registry, totals_are_exact_after_ten_thousand_steps)
 			named[at] = make(name, 1 + draw(1000), draw(2) ? alice : bob);
 			named[at]->kind = (uint8_t)draw(N_KINDS);
 			named[at]->device = (uint8_t)draw(2);
+			cr_assert(eq(int, allocation_make_rare(named[at]), 0));
 		} else if (allocation->state == ALLOCATION_MAKING && draw(4)) {
 			allocation_publish(&registry, allocation);
 		} else if (allocation->state == ALLOCATION_LIVE && draw(4) == 0) {

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The end of a worker's process concerns the allocations in it, however many others there
+ * are. The linker puts a counter in front of the function that goes along all
+ * allocations.
+ */
+#include "process/checkpoint.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/handle_table.h"
+#include "control/verb.h"
+#include "model/allocation.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "process/worker.h"
+#include "unit/broker_help.h"
+
+static struct broker *broker;
+static struct owner *owner;
+static unsigned int n_steps; /* along all allocations; atomic */
+
+void *__real_handle_table_next(const struct handle_table *table, uint32_t *slot);
+void *__wrap_handle_table_next(const struct handle_table *table, uint32_t *slot);
+
+void *__wrap_handle_table_next(const struct handle_table *table, uint32_t *slot)
+{
+	if (broker && table == &broker->registry->allocations)
+		__atomic_add_fetch(&n_steps, 1, __ATOMIC_RELAXED);
+	return __real_handle_table_next(table, slot);
+}
+
+static void start(void)
+{
+	broker = broker_start("64M", NULL);
+	for (int i = 0; i < 50; i++)
+		cr_assert(
+			eq(int, command_say(broker, "alloc", "h%d 16 kind=host", i), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "d 4K kind=direct"), 0));
+	cr_assert(eq(int, command_say(broker, "alloc", "m 4K kind=managed"), 0));
+	owner = owner_find(broker->registry, nobody_special.uid);
+}
+
+static void stop(void)
+{
+	broker_end(broker);
+}
+
+TestSuite(checkpoint, .init = start, .fini = stop, .timeout = 60);
+
+static enum allocation_state state_of(const char *name)
+{
+	struct token token = allocation_named(broker, name);
+	enum allocation_state state;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	state = (enum allocation_state)allocation_get(broker->registry, token.slot,
+						      token.generation)
+			->state;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return state;
+}
+
+static void reset(void)
+{
+	struct answer answer;
+
+	n_steps = 0;
+	pthread_mutex_lock(&broker->registry->lock);
+	cr_assert(checkpoint_begin(broker, owner->worker, worker_epoch(owner->worker),
+				   "was reset", EIO, answer_expect(&answer)));
+	pthread_mutex_unlock(&broker->registry->lock);
+	cr_assert(eq(int, answer_get(&answer), 0));
+}
+
+Test(checkpoint, reset_looks_at_what_the_worker_has)
+{
+	reset();
+	cr_expect(eq(uint, n_steps, 0));
+	cr_expect(eq(int, state_of("d"), ALLOCATION_LOST));
+	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+}
+
+Test(checkpoint, memory_that_was_made_again_is_saved_again)
+{
+	struct token m = allocation_named(broker, "m");
+	char byte = 'x';
+
+	cr_assert(eq(long, data_write(broker, m, 7, &byte, 1), 1));
+	reset();
+	reset();
+	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+	cr_expect(eq(long, data_read(broker, m, 7, &byte, 1), 1));
+	cr_expect(eq(chr, byte, 'x'));
+}
+
+Test(checkpoint, end_of_a_process_looks_at_what_the_worker_has)
+{
+	n_steps = 0;
+	kill(worker_pid(owner->worker), SIGKILL);
+	while (state_of("d") != ALLOCATION_LOST || state_of("m") != ALLOCATION_LOST)
+		usleep(1000);
+	cr_expect(eq(uint, n_steps, 0));
+}
