@@ -89,7 +89,7 @@ static bool launch_enter_stream(struct launch *launch)
 
 	launch->counted = stream->n_sent < STREAM_SENT_MAX;
 	if (launch->counted)
-		stream->n_sent++;
+		stream_add_sent(stream, 1);
 	else
 		stream->held = &launch->op.work;
 	return launch->counted;
@@ -161,7 +161,7 @@ static bool launch_had_company(struct launch *launch)
 	uint32_t n_sent;
 
 	pthread_mutex_lock(&registry->lock);
-	n_sent = owner_n_sent(registry, launch->op.owner);
+	n_sent = launch->op.owner->n_sent;
 	pthread_mutex_unlock(&registry->lock);
 	return n_sent > 1;
 }
@@ -221,8 +221,8 @@ static void launch_settle(struct op *op)
 	if (held) {
 		launch->next = container_of(held, struct launch, op.work);
 		launch->next->counted = true;
-	} else {
-		stream->n_sent -= launch->counted;
+	} else if (launch->counted) {
+		stream_add_sent(stream, -1);
 	}
 	launch->image_fd = module_use_end(op->broker, &launch->use);
 }

@@ -161,10 +161,9 @@ static bool give_back_may_take_longer(struct give_back *give_back)
 	bool host = block_is_host(give_back->block) && !give_back->kept;
 	bool excused = give_back->excused;
 
-	give_back->excused =
-		(!give_back->guest || host) &&
-		owner_n_sent(give_back->broker->registry, give_back->asked->owner) &&
-		(!give_back->guest || give_back_charge_guest(give_back));
+	give_back->excused = (!give_back->guest || host) &&
+			     give_back->asked->owner->n_sent &&
+			     (!give_back->guest || give_back_charge_guest(give_back));
 	return give_back->excused || excused;
 }
 

@@ -10,7 +10,6 @@
 #include "model/meter.h"
 #include "model/registry.h"
 #include "model/save.h"
-#include "model/stream.h"
 
 struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 			uint32_t meter_record)
@@ -104,16 +103,4 @@ void owner_free(struct registry *registry, struct owner *owner)
 	handle_table_remove(&registry->owners, owner->slot);
 	owner_record_drop(registry, owner);
 	owner_discard(registry, owner);
-}
-
-uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner)
-{
-	const struct stream *stream, *safe;
-	uint32_t n_sent = 0;
-
-	HASH_ITER (hh, registry->streams_by_name, stream, safe)
-		n_sent += stream->owner == owner ? stream->n_sent : 0;
-	for (unsigned int i = 0; i < DEVICES_MAX; i++)
-		n_sent += owner->defaults[i] ? owner->defaults[i]->n_sent : 0;
-	return n_sent;
 }

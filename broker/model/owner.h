@@ -52,7 +52,9 @@ struct owner {
 	struct slab_pool *pool; /* of small device and host allocations */
 	struct block *still_mapped; /* memops/still_mapped.h */
 	struct origin *origins;	    /* model/origin.h */
+	struct stream *streams;	    /* that have names of their own */
 	struct stream *defaults[DEVICES_MAX];
+	uint32_t n_sent; /* kernels in the GPU's queues, on all of these streams */
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
 	/* For the next broker: how many processes of the worker, up to the last, died
@@ -94,6 +96,3 @@ struct owner *owner_find(const struct registry *registry, uid_t uid);
 
 /* Frees an owner who holds nothing. */
 void owner_free(struct registry *registry, struct owner *owner);
-
-/* Kernels in the GPU's queues, on all of the owner's streams. */
-uint32_t owner_n_sent(const struct registry *registry, const struct owner *owner);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <utlist.h>
+
 #include "base/def.h"
 #include "base/number.h"
 #include "model/access.h"
@@ -76,6 +78,7 @@ static void stream_list(struct registry *registry, struct stream *stream)
 		return;
 	HASH_ADD_KEYPTR(hh, registry->streams_by_name, stream->name, strlen(stream->name),
 			stream);
+	DL_APPEND(stream->owner->streams, stream);
 	registry->n_streams++;
 }
 
@@ -150,6 +153,7 @@ struct stream *stream_free(struct registry *registry, struct stream *stream)
 	assert(stream->n_works == 0 && !stream->last);
 	if (!stream->is_default) {
 		HASH_DEL(registry->streams_by_name, stream);
+		DL_DELETE(stream->owner->streams, stream);
 		registry->n_streams--;
 		share_give(stream->owner, SHARE_STREAMS, 1);
 	}
@@ -157,6 +161,12 @@ struct stream *stream_free(struct registry *registry, struct stream *stream)
 	stream_record_drop(stream);
 	stream_discard(stream);
 	return NULL;
+}
+
+void stream_add_sent(struct stream *stream, int n)
+{
+	stream->n_sent += (uint32_t)n;
+	stream->owner->n_sent += (uint32_t)n;
 }
 
 void stream_note_use(struct stream *stream)

@@ -42,8 +42,9 @@ struct stream {
 	uint32_t slot, slot_generation;
 	uint32_t n_works;
 	struct work *last;
-	uint32_t n_sent;   /* kernels in the GPU's queue */
-	struct work *held; /* kernel that waits for room in this queue */
+	uint32_t n_sent;	    /* kernels in the GPU's queue */
+	struct work *held;	    /* kernel that waits for room in this queue */
+	struct stream *prev, *next; /* of owner->streams; not of default streams */
 	UT_hash_handle hh;
 };
 
@@ -58,6 +59,9 @@ struct stream *stream_free(struct registry *registry, struct stream *stream);
  */
 int stream_remake(struct stream **ret_stream, struct registry *registry,
 		  struct owner *owner, const struct stream_record *record);
+
+/* So many kernels more are in the GPU's queue; negative: fewer. */
+void stream_add_sent(struct stream *stream, int n);
 
 /* Device and priority are fixed from now on. */
 void stream_note_use(struct stream *stream);

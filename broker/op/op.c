@@ -119,7 +119,7 @@ static uint64_t op_holder(const struct op *op)
 
 	if (op->class->held)
 		return holder_of(op->payer->uid);
-	if (!owner || (op->class->brief && !owner_n_sent(op->broker->registry, owner)))
+	if (!owner || (op->class->brief && !owner->n_sent))
 		return HOLDER_NONE;
 	return holder_of(owner->uid);
 }

@@ -228,12 +228,11 @@ bool worker_is_guest(struct worker *worker, struct block *block)
 
 bool worker_want(struct worker *worker, uint32_t epoch)
 {
-	struct registry *registry = worker->broker->registry;
-	struct stream *stream, *safe;
+	const struct stream *stream;
 
 	pthread_mutex_lock(&worker->lock);
-	HASH_ITER (hh, registry->streams_by_name, stream, safe) {
-		if (stream->owner == worker->owner && stream->made_epoch == epoch)
+	DL_FOREACH (worker->owner->streams, stream) {
+		if (stream->made_epoch == epoch)
 			worker->used |= 1u << stream->device;
 	}
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {

@@ -328,6 +328,25 @@ Test(registry, default_streams_are_his_own_and_not_among_the_names)
 	cr_assert(eq(u64, registry.n_streams, 0));
 }
 
+Test(registry, kernels_on_all_streams_of_an_owner_are_counted)
+{
+	struct stream *first = owner_default_stream(&registry, alice, 0), *a, *b;
+
+	cr_assert(eq(int, stream_new(&a, &registry, "a", alice, 0, false), 0));
+	cr_assert(eq(int, stream_new(&b, &registry, "b", bob, 0, false), 0));
+	cr_expect(eq(ptr, alice->streams, a));
+	cr_expect(eq(ptr, a->next, NULL));
+	stream_add_sent(first, 1);
+	stream_add_sent(a, 1);
+	stream_add_sent(b, 1);
+	cr_expect(eq(u32, alice->n_sent, 2));
+	stream_add_sent(first, -1);
+	cr_expect(eq(u32, alice->n_sent, 1));
+	stream_free(&registry, a);
+	stream_free(&registry, b);
+	cr_expect(eq(ptr, alice->streams, NULL));
+}
+
 Test(registry, wire_ids_are_not_zero_and_used_again)
 {
 	struct stream *a, *b, *c, *other;
