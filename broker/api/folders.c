@@ -324,6 +324,8 @@ struct rename {
 	struct name_place places[2]; /* enum rename_place */
 	struct entry *there;	     /* has the new name; NULL: it is free */
 	unsigned int flags;
+	struct token renamed[2]; /* folders of allocations that have got another name */
+	unsigned int n_renamed;
 };
 
 /*
@@ -424,18 +426,20 @@ static int rename_check(struct rename *rename, enum object_type type, struct tok
 	return r;
 }
 
-/* Notes a new name, and tells leases of it. */
-static void note_renamed(const struct rename *rename, struct entry *entry,
-			 const char *folder, struct full_name from)
+/* Notes a new name. Of a folder leases are told when the lock is let go of. */
+static void note_renamed(struct rename *rename, struct entry *entry,
+			 const char *folder_name, struct full_name from)
 {
+	const struct folder *folder = entry_folder(entry);
 	struct broker *broker = rename->broker;
 
 	if (allocation_of(entry))
 		leases_note_changed(allocation_of(entry));
-	else if (entry_folder(entry))
-		leases_note_changed_in(broker, entry_folder(entry));
-	journal_event_by(broker->journal, rename->caller, "rename %s/%s from=%s", folder,
-			 entry_name(entry).text, from.text);
+	else if (folder && folder->holds == OBJECT_ALLOCATION)
+		rename->renamed[rename->n_renamed++] =
+			(struct token){ folder->slot, folder->slot_generation };
+	journal_event_by(broker->journal, rename->caller, "rename %s/%s from=%s",
+			 folder_name, entry_name(entry).text, from.text);
 }
 
 static void rename_do(struct rename *rename)
@@ -486,6 +490,8 @@ int broker_rename(struct broker *broker, enum object_type type, struct name_in f
 	if (r == 0)
 		rename_do(&rename);
 	pthread_mutex_unlock(&registry->lock);
+	for (unsigned int i = 0; i < rename.n_renamed; i++)
+		leases_note_changed_in(broker, rename.renamed[i]);
 	return r < 0 ? object_refuse(broker, caller, type, name.text, &refusal) : 0;
 }
 

@@ -32,6 +32,8 @@
 #include "process/broker.h"
 #include "record/records.h"
 
+/* Leases looked at before others get the lock. */
+#define PIECE	256
 #define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
 void leases_init(struct leases *leases)
@@ -382,14 +384,45 @@ void leases_note_changed(struct allocation *allocation)
 		lease_notify(lease);
 }
 
-void leases_note_changed_in(struct broker *broker, const struct folder *folder)
+/*
+ * Calls the function for each lease, and lets others have the lock meanwhile. No lock
+ * held.
+ */
+static void leases_walk(struct broker *broker,
+			void (*look)(struct lease *lease, void *userdata), void *userdata)
 {
+	struct lease_cursor cursor = { .last_id = UINT64_MAX };
+	unsigned int n_looks = 0;
 	struct lease *lease;
 
-	for (lease = broker->leases->by_id; lease; lease = lease->hh.next)
-		if (lease->allocation &&
-		    folder_is_below(lease->allocation->entry.folder, &folder->entry))
-			lease_notify(lease);
+	pthread_mutex_lock(&broker->registry->lock);
+	cursor.last_id = broker->leases->n_ever;
+	cursor.next = broker->leases->by_id;
+	LL_PREPEND2(broker->leases->cursors, &cursor, le_next);
+	while ((lease = cursor.next) && lease->id <= cursor.last_id) {
+		cursor.next = lease->hh.next;
+		look(lease, userdata);
+		if (++n_looks % PIECE == 0)
+			registry_let_others(broker->registry);
+	}
+	LL_DELETE2(broker->leases->cursors, &cursor, le_next);
+	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+static void lease_note_changed_in(struct lease *lease, void *userdata)
+{
+	const struct token *token = userdata;
+	const struct folder *folder =
+		folder_get(lease->broker->registry, OBJECT_FOLDER, *token);
+
+	if (folder && lease->allocation &&
+	    folder_is_below(lease->allocation->entry.folder, &folder->entry))
+		lease_notify(lease);
+}
+
+void leases_note_changed_in(struct broker *broker, struct token folder)
+{
+	leases_walk(broker, lease_note_changed_in, &folder);
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)
@@ -526,21 +559,28 @@ static void holds_end(struct op *holds)
 	}
 }
 
+struct ended_holds {
+	uid_t uid;
+	struct op *holds;
+};
+
+static void lease_end_hold(struct lease *lease, void *userdata)
+{
+	struct ended_holds *ended = userdata;
+	struct op *held = lease->uid == ended->uid ? take_ptr(lease->held) : NULL;
+
+	if (!held)
+		return;
+	lease_save(lease);
+	op_push_ready(&ended->holds, held);
+}
+
 void leases_end_holds(struct broker *broker, uid_t uid)
 {
-	struct op *held, *holds = NULL;
-	struct lease *lease;
+	struct ended_holds ended = { .uid = uid };
 
-	pthread_mutex_lock(&broker->registry->lock);
-	for (lease = broker->leases->by_id; lease; lease = lease->hh.next) {
-		held = lease->uid == uid ? take_ptr(lease->held) : NULL;
-		if (held) {
-			lease_save(lease);
-			op_push_ready(&holds, held);
-		}
-	}
-	pthread_mutex_unlock(&broker->registry->lock);
-	holds_end(holds);
+	leases_walk(broker, lease_end_hold, &ended);
+	holds_end(ended.holds);
 }
 
 void leases_end(struct broker *broker)

@@ -17,7 +17,6 @@
 
 struct allocation;
 struct broker;
-struct folder;
 struct lease;
 struct text;
 struct token;
@@ -64,8 +63,11 @@ void leases_note_freed(struct broker *broker, struct allocation *allocation);
 /* Called when the text of an allocation's leases has changed. Under registry.lock. */
 void leases_note_changed(struct allocation *allocation);
 
-/* The same for all allocations below a folder that has got another name. */
-void leases_note_changed_in(struct broker *broker, const struct folder *folder);
+/*
+ * The same for all allocations below a folder that has got another name. There may be
+ * thousands of leases: registry.lock is taken for some hundreds at a time. No lock held.
+ */
+void leases_note_changed_in(struct broker *broker, struct token folder);
 
 /* The number of open leases. Under registry.lock. */
 uint64_t leases_count(const struct broker *broker);

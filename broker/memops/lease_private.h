@@ -43,6 +43,14 @@ struct lease {
 	UT_hash_handle hh;
 };
 
+/* A reader of a list of leases, between two pieces. */
+struct lease_cursor {
+	struct lease *next;
+	bool of_allocation; /* in the list of an allocation, not of all */
+	uint64_t last_id;   /* of the leases that were there at the beginning */
+	struct lease_cursor *le_next;
+};
+
 /* As in the text of a lease: `none`, `r`, `w`. */
 const char *hold_name(enum gpumem_hold hold);
 

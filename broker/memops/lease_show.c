@@ -120,14 +120,6 @@ uint64_t leases_count(const struct broker *broker)
 
 #define PIECE 32 /* leases copied under one taking of the lock */
 
-/* A reader between two pieces. */
-struct lease_cursor {
-	const struct lease *next;
-	bool of_allocation; /* in the list of an allocation, not of all */
-	uint64_t last_id;   /* of the leases that were there at the beginning */
-	struct lease_cursor *le_next;
-};
-
 struct lease_row {
 	struct full_name name; /* for the list of all */
 	uint64_t freed;	       /* id of a freed allocation, or 0 */
@@ -139,7 +131,7 @@ struct lease_row {
 	char comm[PROCESS_NAME_MAX];
 };
 
-static const struct lease *behind(const struct lease *lease, bool of_allocation)
+static struct lease *behind(const struct lease *lease, bool of_allocation)
 {
 	return of_allocation ? lease->next : lease->hh.next;
 }
@@ -175,7 +167,7 @@ static void row_copy(struct lease_row *row, const struct lease *lease, bool of_a
  */
 static size_t rows_copy(struct lease_row *rows, struct lease_cursor *cursor)
 {
-	const struct lease *lease = cursor->next;
+	struct lease *lease = cursor->next;
 	size_t n = 0;
 
 	/* Leases that have ended count, too: looking at them takes time. */
@@ -204,7 +196,7 @@ static void row_print(const struct lease_row *row, bool of_allocation, struct te
 }
 
 /* With registry.lock held, which is let go. */
-static int show_list(struct broker *broker, const struct lease *first, bool of_allocation,
+static int show_list(struct broker *broker, struct lease *first, bool of_allocation,
 		     struct text *text)
 {
 	struct lease_cursor cursor = { .next = first,

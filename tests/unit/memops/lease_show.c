@@ -14,26 +14,33 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define N_USERS	    4
-#define N_OF_USER   75
-#define N_LEASES    (N_USERS * N_OF_USER)
-#define N_AT_A_TIME 64
+#define N_USERS		 4
+#define N_OF_USER	 75
+#define N_LEASES	 (N_USERS * N_OF_USER)
+#define N_AT_A_TIME	 64
+#define N_TOLD_AT_A_TIME 260
 
 TestSuite(lease_show, .timeout = 60);
 
 static struct broker *watched; /* atomic */
-static __thread unsigned int n_takings, n_lines, n_lines_held;
+static __thread unsigned int n_takings, n_lines, n_lines_held, n_below, n_below_held,
+	most_below_held;
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 void __real_text_time(struct text *text, int64_t time_s);
 void __wrap_text_time(struct text *text, int64_t time_s);
+bool __real_folder_is_below(const struct folder *folder, const struct entry *above);
+bool __wrap_folder_is_below(const struct folder *folder, const struct entry *above);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	const struct broker *broker = __atomic_load_n(&watched, __ATOMIC_ACQUIRE);
 
-	n_takings += broker && mutex == &broker->registry->lock;
+	if (broker && mutex == &broker->registry->lock) {
+		n_takings++;
+		n_below_held = 0;
+	}
 	return __real_pthread_mutex_lock(mutex);
 }
 
@@ -51,6 +58,13 @@ void __wrap_text_time(struct text *text, int64_t time_s)
 	n_lines++;
 	n_lines_held += is_held();
 	__real_text_time(text, time_s);
+}
+
+bool __wrap_folder_is_below(const struct folder *folder, const struct entry *above)
+{
+	n_below++;
+	most_below_held = MAX(most_below_held, ++n_below_held);
+	return __real_folder_is_below(folder, above);
 }
 
 static const struct attribute *leases_of(enum object_type type)
@@ -92,28 +106,61 @@ static void show(struct broker *broker, enum object_type type, struct token toke
 	cr_expect(ge(uint, n_takings, N_LEASES / N_AT_A_TIME));
 }
 
-Test(lease_show, no_line_is_made_under_the_lock_and_few_are_copied_at_a_time)
-{
-	struct lease *leases[N_LEASES];
-	struct broker *broker;
-	struct token x;
+static struct broker *shown;
+static struct token x;
+static struct lease *leases[N_LEASES];
 
+static void start(void)
+{
 	raise_limit();
-	broker = broker_start("64M", NULL);
-	cr_assert(eq(int, command_say(broker, "alloc", "x 4K mode=0666 map=readers"), 0));
-	x = allocation_named(broker, "x");
+	shown = broker_start("64M", NULL);
+	cr_assert(eq(int, command_say(shown, "alloc", "x 4K mode=0666 map=readers"), 0));
+	x = allocation_named(shown, "x");
 	for (unsigned int i = 0; i < N_LEASES; i++) {
 		const struct caller user = { .uid = 1000 + i % N_USERS, .pid = getpid() };
 		const struct lease_name name = { i + 1, i + 1 };
 
 		cr_assert(eq(int,
-			     broker_lease_open(broker, x, &user, false, name, ignore,
-					       NULL, &leases[i]),
+			     broker_lease_open(shown, x, &user, false, name, ignore, NULL,
+					       &leases[i]),
 			     0));
 	}
-	show(broker, OBJECT_BROKER, (struct token){ 0 });
-	show(broker, OBJECT_ALLOCATION, x);
+}
+
+static void stop(void)
+{
 	for (unsigned int i = 0; i < N_LEASES; i++)
 		broker_lease_close(leases[i]);
-	broker_end(broker);
+	broker_end(shown);
+}
+
+Test(lease_show, no_line_is_made_under_the_lock_and_few_are_copied_at_a_time,
+     .init = start, .fini = stop)
+{
+	show(shown, OBJECT_BROKER, (struct token){ 0 });
+	show(shown, OBJECT_ALLOCATION, x);
+}
+
+static void folder_rename(const char *from, const char *to)
+{
+	const struct name_in places[] = { { TOKEN_NONE, from }, { TOKEN_NONE, to } };
+
+	cr_assert(eq(int,
+		     broker_rename(shown, OBJECT_ALLOCATION, places[0], places[1], 0,
+				   &nobody_special),
+		     0));
+}
+
+Test(lease_show, others_get_the_lock_while_leases_are_told_of_a_new_name, .init = start,
+     .fini = stop)
+{
+	struct token folder;
+
+	cr_assert(eq(int, object_make(shown, OBJECT_ALLOCATION, "a", &folder), 0));
+	__atomic_store_n(&watched, shown, __ATOMIC_RELEASE);
+	n_below = most_below_held = 0;
+	folder_rename("a", "b");
+	cr_expect(ge(uint, n_below, N_LEASES));
+	cr_expect(le(uint, most_below_held, N_TOLD_AT_A_TIME));
+	__atomic_store_n(&watched, NULL, __ATOMIC_RELEASE);
 }
