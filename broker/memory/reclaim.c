@@ -104,22 +104,31 @@ void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 
 /* ---- queues ---- */
 
-/* Whether the request may try: nobody before it is still to be waited for. */
-static bool queue_is_next(const struct queue *queue, const struct queue_place *place,
-			  int64_t now)
-{
-	return !place->tried && place->size < queue->least_failed &&
-	       (place == queue->places || now - place->since_ms >= QUEUE_PATIENCE_MS);
-}
-
 static void queue_begin_round(struct queue *queue)
 {
-	struct queue_place *place;
-
+	/* Only a round that had looks enough has left places to this one. */
+	if (queue->n_looks <= QUEUE_LOOKS)
+		queue->next = NULL;
 	queue->again = false;
 	queue->least_failed = UINT64_MAX;
-	DL_FOREACH (queue->places, place)
-		place->tried = false;
+	queue->n_looks = 0;
+	queue->at_first = true;
+}
+
+/* The place to look at now. NULL: the end. */
+static struct queue_place *queue_step(struct queue *queue)
+{
+	struct queue_place *first = queue->places, *place;
+
+	if (queue->at_first && first) {
+		queue->at_first = false;
+		if (!queue->next || queue->next == first)
+			queue->next = first->next;
+		return first;
+	}
+	place = queue->next;
+	queue->next = place ? place->next : NULL;
+	return place;
 }
 
 /* Lets the next one try, or ends the round. */
@@ -131,10 +140,14 @@ static void queue_go_on(struct queue *queue)
 	if (queue->again)
 		queue_begin_round(queue);
 	queue->trying = NULL;
-	DL_FOREACH (queue->places, place) {
-		if (!queue_is_next(queue, place, now))
+	while (queue->n_looks++ < QUEUE_LOOKS && (place = queue_step(queue))) {
+		if (place != queue->places && now - place->since_ms < QUEUE_PATIENCE_MS) {
+			/* Those behind came later still. */
+			queue->next = NULL;
+			return;
+		}
+		if (place->size >= queue->least_failed)
 			continue;
-		place->tried = true;
 		queue->trying = place;
 		place->retry(place);
 		return;
@@ -178,11 +191,16 @@ void queue_leave(struct reclaim *reclaim, struct queue_place *place)
 		return;
 	place->joined = false;
 	reclaim->n_queued--;
+	if (queue->next == place)
+		queue->next = place->next;
 	DL_DELETE(queue->places, place);
-	if (queue->trying == place)
+	if (queue->trying == place) {
+		/* Another is the first now, and tries whenever it came. */
+		queue->at_first |= first;
 		queue_go_on(queue);
-	else if (first)
+	} else if (first) {
 		queue_wake(reclaim, place->place);
+	}
 }
 
 bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *place)

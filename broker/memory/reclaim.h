@@ -59,21 +59,27 @@ struct queue_place {
 	/* With the lock held: has the request tried again, elsewhere. */
 	void (*retry)(struct queue_place *place);
 	bool joined;
-	bool tried; /* in this round */
 	struct queue_place *prev, *next;
 };
 
 /* A request is passed over for those before it for so long. */
 #define QUEUE_PATIENCE_MS 10000
+/* A round looks at so many requests. */
+#define QUEUE_LOOKS 256
 
 /*
  * One queue a place. When memory may have arrived there is a round: the first of the
  * queue tries, and then those behind it, one after the other. Behind one that fails only
  * those try that have waited for QUEUE_PATIENCE_MS, so pieces add up for the first, and
- * nobody waits for ever behind a request for more than there will ever be.
+ * nobody waits for ever behind a request for more than there will ever be. Users may have
+ * thousands wait: a round looks at the first and at some hundreds behind it, and the next
+ * round goes on behind those.
  */
 struct queue {
 	struct queue_place *places;
+	struct queue_place *next;   /* to look at behind the first; NULL: the second */
+	bool at_first;		    /* the first is to be looked at before */
+	unsigned int n_looks;	    /* in this round */
 	struct queue_place *trying; /* NULL: no round is under way */
 	uint64_t least_failed;	    /* in this round: no more than this is there */
 	bool again;		    /* memory has arrived during the round */
