@@ -435,7 +435,7 @@ static void note_renamed(struct rename *rename, struct entry *entry,
 
 	if (allocation_of(entry))
 		leases_note_changed(allocation_of(entry));
-	else if (folder && folder->holds == OBJECT_ALLOCATION)
+	else if (folder && folder->holds == OBJECT_ALLOCATION && folder->names.n_names)
 		rename->renamed[rename->n_renamed++] =
 			(struct token){ folder->slot, folder->slot_generation };
 	journal_event_by(broker->journal, rename->caller, "rename %s/%s from=%s",

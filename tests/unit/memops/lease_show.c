@@ -160,6 +160,10 @@ Test(lease_show, others_get_the_lock_while_leases_are_told_of_a_new_name, .init 
 	__atomic_store_n(&watched, shown, __ATOMIC_RELEASE);
 	n_below = most_below_held = 0;
 	folder_rename("a", "b");
+	/* The rename itself looks where the folder goes. */
+	cr_expect(le(uint, n_below, 2));
+	cr_assert(eq(int, command_say(shown, "alloc", "b/y 4K"), 0));
+	folder_rename("b", "a");
 	cr_expect(ge(uint, n_below, N_LEASES));
 	cr_expect(le(uint, most_below_held, N_TOLD_AT_A_TIME));
 	__atomic_store_n(&watched, NULL, __ATOMIC_RELEASE);
