@@ -47,10 +47,10 @@ def become(uid):
     os.setresuid(uid, uid, uid)
 
 
-def threads_that_wait():
-    """How many threads of this process wait for the mount's answer."""
+def threads_that_wait(tasks=None):
+    """How many threads of this process, or of these, wait for the mount's answer."""
     n = 0
-    for task in os.listdir("/proc/self/task"):
+    for task in tasks or os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{task}/wchan") as place:
                 n += "request_wait" in place.read()

@@ -159,16 +159,18 @@ test_an_open_that_waits_is_refused_after_a_chmod()
 		stop = threading.Event()
 		def decoy():
 		    while not stop.is_set(): open_one()
-		def late(what, call, *args): print(what, attempt(call, *args), flush=True)
+		def late(what, call, *args): os.write(1, f"{what} {attempt(call, *args)}\n".encode())
 		open_one()
 		threads = [threading.Thread(target=decoy) for i in range(400)]
 		for thread in threads: thread.start()
+		while threads_that_wait() < 300: time.sleep(0.001)
 		for arguments in [("data", os.open, "allocations/x/data", os.O_RDONLY),
 		                  ("tensors", os.open, "allocations/x/tensors", os.O_RDONLY),
 		                  ("truncate", os.truncate, "allocations/y/data", 0)]:
 		    threads.append(threading.Thread(target=late, args=arguments))
 		    threads[-1].start()
-		while threads_that_wait() < 300: time.sleep(0.001)
+		late_tasks = [thread.native_id for thread in threads[400:]]
+		while threads_that_wait(late_tasks) < 3: time.sleep(0.001)
 		print("waiting", flush=True)
 		while not os.path.exists(os.environ["T"] + "/changed"): time.sleep(0.001)
 		stop.set()
