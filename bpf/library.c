@@ -6,7 +6,7 @@
  * process may end, and the name may vanish, before the probes are in.
  *
  * The file may be any user's, made to take the memory and the time of the tool. So there
- * are bounds on what is read of it.
+ * are bounds on the reading.
  *
  * A probe stands on the first instruction of a call. A call that opens with a 5-byte nop
  * gets no probe: the kernel would replace the nop by a call instruction, and write below

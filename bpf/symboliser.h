@@ -2,8 +2,8 @@
 /*
  * The tracer's end of a symboliser: a child process that reads the files of a single
  * traced process, and answers with the names of frames. It has the rights of the traced
- * process's user and no others, or of nobody for a process of root. What it says may be a
- * lie.
+ * process's user and no others, or of nobody for a process of root. Its answers are not
+ * trusted.
  */
 #pragma once
 

@@ -92,7 +92,7 @@ static bool become(uid_t uid, gid_t gid)
 	       !syscall(SYS_capset, &header, none);
 }
 
-/* The traced user owns this process now: what else the user runs must not look into it.
+/* The traced user owns this process now: no other process of the user may look into it.
  */
 static bool give_up_rights(uid_t uid, gid_t gid, pid_t tracer)
 {

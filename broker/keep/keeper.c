@@ -173,26 +173,31 @@ void child_go_on(struct child *child)
 
 /* ---- the broker's process ---- */
 
-void keeper_say(const struct keeper *keeper, const char *format, ...)
+static void say_by(void (*say)(void *userdata, const char *sentence), void *userdata,
+		   const char *format, va_list args)
 {
 	char sentence[PATH_MAX + 128];
+
+	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	say(userdata, sentence);
+}
+
+void keeper_say(const struct keeper *keeper, const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	say_by(keeper->config->say, keeper->config->userdata, format, args);
 	va_end(args);
-	keeper->config->say(keeper->config->userdata, sentence);
 }
 
 void keeper_note(const struct keeper *keeper, const char *format, ...)
 {
-	char sentence[PATH_MAX + 128];
 	va_list args;
 
 	va_start(args, format);
-	(void)vsnprintf(sentence, sizeof(sentence), format, args);
+	say_by(keeper->config->note, keeper->config->userdata, format, args);
 	va_end(args);
-	keeper->config->note(keeper->config->userdata, sentence);
 }
 
 /*
@@ -427,9 +432,9 @@ static void say_no_start(struct keeper *keeper, int error)
 }
 
 /*
- * Until its brokers can go on, a keeper holds what the last one left. To a service
- * manager that is a start which takes too long: at the end of the time all memory would
- * be freed.
+ * A keeper whose brokers can't go on yet holds the memory of the last keeper. A service
+ * manager sees a start that takes too long, and would free all memory when the time for
+ * a start is up.
  */
 static void ask_for_time(const struct keeper *keeper, int64_t wait_ms)
 {

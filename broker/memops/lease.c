@@ -32,8 +32,6 @@
 #include "process/broker.h"
 #include "record/records.h"
 
-/* Leases looked at before others get the lock. */
-#define PIECE	256
 #define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
 void leases_init(struct leases *leases)
@@ -382,31 +380,6 @@ void leases_note_changed(struct allocation *allocation)
 
 	DL_FOREACH (allocation->rare->leases, lease)
 		lease_notify(lease);
-}
-
-/*
- * Calls the function for each lease, and lets others have the lock meanwhile. No lock
- * held.
- */
-static void leases_walk(struct broker *broker,
-			void (*look)(struct lease *lease, void *userdata), void *userdata)
-{
-	struct lease_cursor cursor = { .last_id = UINT64_MAX };
-	unsigned int n_looks = 0;
-	struct lease *lease;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	cursor.last_id = broker->leases->n_ever;
-	cursor.next = broker->leases->by_id;
-	LL_PREPEND2(broker->leases->cursors, &cursor, le_next);
-	while ((lease = cursor.next) && lease->id <= cursor.last_id) {
-		cursor.next = lease->hh.next;
-		look(lease, userdata);
-		if (++n_looks % PIECE == 0)
-			registry_let_others(broker->registry);
-	}
-	LL_DELETE2(broker->leases->cursors, &cursor, le_next);
-	pthread_mutex_unlock(&broker->registry->lock);
 }
 
 static void lease_note_changed_in(struct lease *lease, void *userdata)

@@ -70,5 +70,12 @@ void lease_fail(struct broker *broker, const struct caller *caller, const char *
  */
 void lease_leave_list(const struct lease *lease, bool of_allocation);
 
+/*
+ * Calls the function for each lease that is there at the beginning, and lets others have
+ * the lock meanwhile. No lock held.
+ */
+void leases_walk(struct broker *broker, void (*look)(struct lease *lease, void *userdata),
+		 void *userdata);
+
 /* Appends the text of the lease file. Under registry.lock. */
 void lease_print(const struct lease *lease, struct text *text);

@@ -79,8 +79,8 @@ struct withdrawal {
 };
 
 /*
- * The newest withdrawal from a worker that has not ended: one that is queued rather than
- * one that runs. NULL: none. Under registry.lock.
+ * The newest withdrawal from a worker that has not ended, so a queued one before a running
+ * one. NULL: none. Under registry.lock.
  */
 static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 					  const struct worker *worker)

@@ -200,8 +200,8 @@ int allocation_charge(struct allocation *allocation);
 
 /*
  * The memory is in the process of the owner's worker, or not any more. An allocation that
- * is not durable joins when it becomes LIVE, and needs a `rare` of its own before. One
- * that is lost or leaves the tree leaves. For durable ones nothing is done.
+ * is not durable joins when it becomes LIVE, and needs a `rare` of its own before. A
+ * lost or withdrawn allocation leaves. For durable ones nothing is done.
  */
 void allocation_join_worker(struct allocation *allocation);
 void allocation_leave_worker(struct allocation *allocation);

@@ -55,7 +55,7 @@ static struct deadline *deadlines_merge(struct deadline *a, struct deadline *b)
 	return first;
 }
 
-/* What is below the deadline takes its place. */
+/* The children take the deadline's place. */
 static void deadline_remove(struct ops *ops, struct deadline *deadline)
 {
 	struct deadline *below = deadlines_merge(deadline->left, deadline->right);

@@ -33,7 +33,7 @@ static void environment_set(const struct passwd *user)
 }
 
 /*
- * The groups of the user database: a program that is in another one may have it from a
+ * The user database names the groups: a process may have another group from a
  * set-group-ID program. A user without an entry has only the group of a request.
  */
 static void groups_set(const struct passwd *user, gid_t gid)
