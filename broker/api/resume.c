@@ -438,7 +438,7 @@ static void resume_restarts(struct processes *processes, const struct records *r
 
 int broker_print_records(const char *path, struct text *text)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct records *records;
 	int r;
 

@@ -614,6 +614,10 @@ test_the_records_can_be_looked_at()
 	said=$("$GPUMEMD" --check-journal "$T/noise" 2>&1) || status=$?
 	is "$status" 1
 	like "$said" 'these are no records of gpumem'
+	mkfifo "$T/pipe" # nobody writes
+	said=$(timeout 10 "$GPUMEMD" --check-journal "$T/pipe" 2>&1) || status=$?
+	is "$status" 1
+	like "$said" 'these are no records of gpumem'
 	end
 }
 
