@@ -317,7 +317,7 @@ static uint64_t frame_module(struct place *place, __u64 address, uint64_t deadli
 	return range->module;
 }
 
-/* Leaves frames NULL whose names nobody knows. */
+/* A frame without a known name stays NULL. */
 static void frames_look_up(struct symbols *symbols, struct known_process *process,
 			   const __u64 *addresses, struct stack *stack)
 {

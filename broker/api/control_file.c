@@ -50,9 +50,9 @@ struct control {
 
 	/* The batch under way. */
 	bool busy;
-	char *batch; /* tail and written bytes; owned */
+	char *batch;		  /* tail and written bytes; owned */
 	size_t n_batch, position; /* 0: there is none */
-	size_t n_before; /* bytes of the batch from an earlier write */
+	size_t n_before;	  /* bytes of the batch from an earlier write */
 	size_t line_start;
 	unsigned int n_lines, line_number;
 	bool whole; /* an unterminated last line is run too */

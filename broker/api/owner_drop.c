@@ -178,7 +178,7 @@ void owners_drop(struct broker *broker)
 	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
 		if (!owner_is_over(broker, owner))
 			continue;
-		/* One that is still a guest somewhere is kept as long again. */
+		/* An owner who is still a guest is kept as long again. */
 		if (owner_is_guest(owner))
 			owner->used_ms = clock_ms();
 		else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Along all leases of the broker, of which there may be tens of thousands. A lease that
- * leaves the list moves the cursors that stand at it (lease_leave_list()).
+ * Along all leases of the broker, of which there may be tens of thousands.
+ * lease_leave_list() moves the cursors at a lease that leaves the list.
  */
 #include <utlist.h>
 

@@ -79,8 +79,8 @@ struct withdrawal {
 };
 
 /*
- * The newest withdrawal from a worker that has not ended, so a queued one before a running
- * one. NULL: none. Under registry.lock.
+ * The withdrawal from a worker: a queued one, if there is one, else the running one.
+ * NULL: none. Under registry.lock.
  */
 static struct withdrawal *withdrawal_find(const struct allocation *allocation,
 					  const struct worker *worker)

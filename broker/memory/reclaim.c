@@ -106,7 +106,7 @@ void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 
 static void queue_begin_round(struct queue *queue)
 {
-	/* Only a round that had looks enough has left places to this one. */
+	/* A round that did not use up its looks has come to the end. */
 	if (queue->n_looks <= QUEUE_LOOKS)
 		queue->next = NULL;
 	queue->again = false;

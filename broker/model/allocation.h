@@ -199,9 +199,9 @@ int allocation_make_rare(struct allocation *allocation);
 int allocation_charge(struct allocation *allocation);
 
 /*
- * The memory is in the process of the owner's worker, or not any more. An allocation that
- * is not durable joins when it becomes LIVE, and needs a `rare` of its own before. A
- * lost or withdrawn allocation leaves. For durable ones nothing is done.
+ * The memory is in the process of the owner's worker, or not any more. An allocation
+ * joins when it becomes LIVE, after allocation_make_rare(), and leaves when it is lost or
+ * withdrawn. Does nothing for durable memory.
  */
 void allocation_join_worker(struct allocation *allocation);
 void allocation_leave_worker(struct allocation *allocation);

@@ -54,7 +54,7 @@ struct owner {
 	struct origin *origins;	    /* model/origin.h */
 	struct stream *streams;	    /* that have names of their own */
 	struct stream *defaults[DEVICES_MAX];
-	uint32_t n_sent; /* kernels in the GPU's queues, on all of these streams */
+	uint32_t n_sent; /* kernels in the GPU's queues, on all streams of the owner */
 	uint64_t wire_streams[STREAMS_OF_OWNER / 64]; /* wire ids in use, a bit each */
 
 	/* For the next broker: how many processes of the worker, up to the last, died
@@ -78,7 +78,8 @@ struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 void owner_discard(struct registry *registry, struct owner *owner);
 void owner_list(struct registry *registry, struct owner *owner);
 
-/* Finds or makes the owner of a request, which comes from that group. NULL: no memory. */
+/* Finds or makes the owner of a request, and notes the request's group. NULL: no memory.
+ */
 struct owner *owner_get(struct registry *registry, uid_t uid, gid_t gid);
 
 /*
