@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "keep/keep.h"
 #include "memops/no_memory.h"
+#include "memops/spare_blocks.h"
 #include "memops/still_mapped.h"
 #include "memory/kept.h"
 #include "model/owner.h"
@@ -19,6 +20,8 @@
 
 #define MOVER_MS 1000 /* minimum between two starts of the mover */
 #define ROUND_MS 1000 /* maximum between two rounds */
+/* An empty block is kept for so long: small allocations often come and go. */
+#define SPARE_MS 1000
 
 static void housekeeper_bury_runs(struct broker *broker)
 {
@@ -150,7 +153,7 @@ static void *housekeeper_main(void *userdata)
 		housekeeper_end_idle(broker);
 		file_processes_look(broker, broker->processes->worker_idle_s);
 		still_mapped_look_all(broker);
-		owners_shrink(broker);
+		spare_blocks_give_back_old(broker, clock_ms() - SPARE_MS);
 		owners_drop(broker);
 		if (clock_ms() - beat_ms >= ROUND_MS / 2) {
 			beat_ms = clock_ms();

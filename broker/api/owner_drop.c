@@ -18,8 +18,6 @@
 
 /* An owner is kept for so many times the time after which an idle worker ends. */
 #define KEPT_IDLES 10
-/* An empty block is kept for so long: small allocations often come and go. */
-#define SPARE_MS 1000
 /* With more owners than this, output keeps none. */
 #define OWNERS_WITH_OUTPUT 1024
 
@@ -68,42 +66,6 @@ static bool owner_is_over(const struct broker *broker, const struct owner *owner
 	       !owner->n_in_worker && !owner_has_streams(owner) &&
 	       (!owner->worker || worker_is_unused(owner->worker)) &&
 	       !output_is_wanted(broker, owner);
-}
-
-/*
- * Takes an empty block that the pool of an owner has kept for SPARE_MS. The owner pays
- * for such a block, and has no allocation in it. NULL: there is none. Under
- * registry.lock.
- */
-static struct block *take_unused(const struct broker *broker, struct owner **ret_owner)
-{
-	struct owner *owner, *safe;
-
-	HASH_ITER (hh, broker->registry->owners_by_uid, owner, safe) {
-		struct block *block = NULL;
-
-		for (uint32_t i = 0; owner->pool && i < N_PLACES && !block; i++)
-			block = slab_pool_shrink_unused(owner->pool, i,
-							clock_ms() - SPARE_MS);
-		*ret_owner = owner;
-		if (block)
-			return block;
-	}
-	return NULL;
-}
-
-void owners_shrink(struct broker *broker)
-{
-	struct owner *owner;
-	struct block *block;
-
-	do {
-		pthread_mutex_lock(&broker->registry->lock);
-		block = take_unused(broker, &owner);
-		pthread_mutex_unlock(&broker->registry->lock);
-		if (block)
-			block_give_back(broker, owner, block, GIVE_BACK_UNTOLD);
-	} while (block);
 }
 
 static bool owner_is_guest(const struct owner *owner)

@@ -18,5 +18,3 @@ struct broker;
 /* Called by the housekeeper alone, which also frees ended workers. No lock held. */
 void owners_drop(struct broker *broker);
 
-/* Gives back empty blocks that owners' pools have kept in vain. No lock held. */
-void owners_shrink(struct broker *broker);

@@ -225,7 +225,7 @@ static int resume_place(struct resume *resume, uint32_t index, const void *data)
 		r = entry_restore_at(
 			&folder->entry,
 			resume_folder_at(resume, record->of_modules, record->folder),
-			record->name, record->place);
+			strdup(record->name), record->place);
 	return r < 0 ? resume_fail(resume, r, "folder", index) : 0;
 }
 
@@ -316,29 +316,6 @@ static void resume_forget_images(const struct resume *resume)
 	}
 }
 
-/* Runs once. Makes room for the names of allocations, rather than for one after another.
- */
-static int resume_names(struct resume *resume, uint32_t index, const void *data)
-{
-	_cleanup_free_ uint32_t *n = calloc(count(resume, RECORD_FOLDER), sizeof(*n));
-	const struct allocation_record *record;
-	int r = n ? 0 : -ENOMEM;
-
-	(void)data;
-	for (index = 1; r == 0 && (record = records_next(resume->records,
-							 RECORD_ALLOCATION, &index));
-	     index++) {
-		n[record->flags & RECORD_FREED ? 0 : record->folder]++;
-		resume->n_ending += resume_is_ending(record);
-	}
-	for (index = 0; r == 0 && index < count(resume, RECORD_FOLDER); index++) {
-		if (n[index])
-			r = name_table_begin(
-				&resume_folder_at(resume, false, index)->names, n[index]);
-	}
-	return r;
-}
-
 /* Runs once, when all entries are in their folders. */
 static int resume_listings(struct resume *resume, uint32_t index, const void *record)
 {
@@ -375,7 +352,7 @@ static int resume_objects(struct resume *resume)
 		  TABLE(modules) },
 		{ RECORD_FUNCTION, offsetof(struct function_record, slot),
 		  resume_function, TABLE(functions) },
-		{ RECORD_BROKER, 0, resume_names },
+		{ RECORD_BROKER, 0, resume_remake },
 		{ RECORD_ALLOCATION, 0, resume_allocation, TABLE(allocations) },
 		{ RECORD_BROKER, 0, resume_listings },
 		{ RECORD_BROKER, 0, resume_freed },
@@ -389,7 +366,8 @@ static int resume_objects(struct resume *resume)
 	resume->allocations =
 		calloc(count(resume, RECORD_ALLOCATION), sizeof(*resume->allocations));
 	resume->leased = resume_leased(resume, count(resume, RECORD_ALLOCATION));
-	resume->folders = calloc(count(resume, RECORD_FOLDER), sizeof(*resume->folders));
+	resume->n_folders = count(resume, RECORD_FOLDER);
+	resume->folders = calloc(resume->n_folders, sizeof(*resume->folders));
 	resume->images = calloc(count(resume, RECORD_IMAGE), sizeof(*resume->images));
 	resume->tensors = calloc(count(resume, RECORD_TENSORS), sizeof(*resume->tensors));
 	resume->origins = calloc(count(resume, RECORD_ORIGIN), sizeof(*resume->origins));
@@ -418,6 +396,8 @@ static void resume_deinit(struct resume *resume)
 	free(resume->blocks);
 	free(resume->payers);
 	free(resume->allocations);
+	resume_drop_remade(resume);
+	free(resume->n_names);
 	free(resume->folders);
 	free(resume->images);
 	free(resume->lifetimes);

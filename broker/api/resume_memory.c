@@ -6,6 +6,7 @@
 
 #include "base/crash.h"
 #include "base/def.h"
+#include "base/jobs.h"
 #include "memops/lease.h"
 #include "memops/lifetime.h"
 #include "memops/release.h"
@@ -199,6 +200,88 @@ void resume_forget_origins(const struct resume *resume)
 	}
 }
 
+/* ---- allocations ---- */
+
+#define PIECE_RECORDS 4096u
+
+static void count_names(uint32_t *counts, uint32_t folder, uint32_t n)
+{
+	if (n)
+		(void)__atomic_fetch_add(&counts[folder], n, __ATOMIC_RELAXED);
+}
+
+/*
+ * Makes the allocations of some records, still unknown to everybody. One of an owner
+ * without a record is left out. Most have the owner and the folder of the one before.
+ */
+static void remake_job(void *userdata, uint32_t i)
+{
+	struct resume *resume = userdata;
+	struct owner *owner = NULL;
+	const struct allocation_record *record;
+	uint32_t last = (i + 1) * PIECE_RECORDS, folder = 0, n_names = 0, n_ending = 0;
+
+	for (uint32_t index = i * PIECE_RECORDS + 1;
+	     (record = records_next(resume->records, RECORD_ALLOCATION, &index)) &&
+	     index <= last;
+	     index++) {
+		n_ending += resume_is_ending(record);
+		if (record->flags & RECORD_FREED)
+			continue;
+		if (record->folder != folder) {
+			count_names(resume->n_names, folder, n_names);
+			folder = record->folder;
+			n_names = 0;
+		}
+		n_names++;
+		if (!owner || owner->uid != record->owner)
+			owner = owner_find(resume->broker->registry, record->owner);
+		if (owner)
+			resume->remade[index] = allocation_remake(owner, index, record);
+	}
+	count_names(resume->n_names, folder, n_names);
+	(void)__atomic_fetch_add(&resume->n_ending, n_ending, __ATOMIC_RELAXED);
+}
+
+/* Makes room for all names at once. Returns: 0; -ENOMEM. */
+static int begin_names(const struct resume *resume)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < resume->n_folders && r == 0; i++) {
+		if (resume->n_names[i])
+			r = name_table_begin(&resume_folder_at(resume, false, i)->names,
+					     resume->n_names[i]);
+	}
+	return r;
+}
+
+/*
+ * Runs once. Most of the time for an allocation is spent on waiting for memory, by
+ * several processors at once.
+ */
+int resume_remake(struct resume *resume, uint32_t index, const void *data)
+{
+	uint32_t n = records_last(resume->records, RECORD_ALLOCATION);
+
+	(void)index;
+	(void)data;
+	resume->n_remade = n + 1;
+	resume->remade = calloc(resume->n_remade, sizeof(*resume->remade));
+	resume->n_names = calloc(resume->n_folders, sizeof(*resume->n_names));
+	if (!resume->remade || !resume->n_names)
+		return -ENOMEM;
+	jobs_run(remake_job, resume, n / PIECE_RECORDS + 1);
+	return begin_names(resume);
+}
+
+void resume_drop_remade(const struct resume *resume)
+{
+	for (uint32_t i = 0; i < resume->n_remade; i++)
+		allocation_unmake(resume->remade[i]);
+	free(resume->remade);
+}
+
 /* Most allocations have the owner of the one before. Returns: NULL: no memory. */
 static struct owner *owner_of(struct resume *resume,
 			      const struct allocation_record *record)
@@ -228,10 +311,17 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		return 0;
 	}
 	owner = owner_of(resume, record);
-	r = owner ? allocation_restore(&allocation, broker->registry, owner, folder,
-				       index, record)
-		  : -ENOMEM;
-	if (r == 0 && !kind_is_durable((enum allocation_kind)allocation->kind))
+	allocation = take_ptr(resume->remade[index]);
+	if (owner && !allocation)
+		allocation = allocation_remake(owner, index, record);
+	if (!allocation)
+		return resume_fail(resume, -ENOMEM, "allocation", index);
+	r = allocation_restore(allocation, broker->registry, folder, record);
+	if (r < 0) {
+		allocation_unmake(allocation);
+		return resume_fail(resume, r, "allocation", index);
+	}
+	if (!kind_is_durable((enum allocation_kind)allocation->kind))
 		r = allocation_make_rare(allocation);
 	if (r == 0 && record->block)
 		r = resume_memory(resume, allocation);

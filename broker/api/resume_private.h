@@ -29,10 +29,14 @@ struct resume {
 	struct block **blocks;
 	struct owner **payers; /* by block, of memory not made again */
 	struct allocation **allocations;
+	struct allocation **remade; /* still unknown to all others */
+	uint32_t n_remade;
 	bool *leased;	   /* by allocation */
 	uint32_t n_ending; /* for resume_frees(), the freed ones among them */
 	struct owner *last_owner;
 	struct folder **folders;
+	uint32_t *n_names; /* of allocations, by folder; 0: the root */
+	uint32_t n_folders;
 	struct image **images;
 	struct lifetime **lifetimes;
 	uint32_t n_lifetimes;
@@ -56,8 +60,12 @@ int resume_file(const struct resume *resume, enum record_type type, uint32_t ind
 
 /* Make the object of a record, under registry.lock. Return: 0; -errno with a sentence. */
 int resume_lifetime(struct resume *resume, uint32_t index, const void *data);
+int resume_remake(struct resume *resume, uint32_t index, const void *data);
 int resume_allocation(struct resume *resume, uint32_t index, const void *data);
 int resume_lease(struct resume *resume, uint32_t index, const void *data);
+
+/* The allocations that no step put into the tree. */
+void resume_drop_remade(const struct resume *resume);
 
 /* Which allocations have leases, by index. Returns: NULL: no memory. */
 bool *resume_leased(const struct resume *resume, uint32_t n);

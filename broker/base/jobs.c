@@ -7,7 +7,7 @@
 #include "base/def.h"
 
 /* With more, the kernel's locks for pages of one file take what the threads gain. */
-#define THREADS_MAX 4
+#define THREADS_MAX 8
 
 struct jobs {
 	void (*job)(void *userdata, uint32_t i);

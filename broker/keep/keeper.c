@@ -317,8 +317,8 @@ static void take_signals(struct keeper *keeper)
 }
 
 /*
- * Counts seconds in which the keeper ran, so sleep of the machine is no hang. Waiting
- * beats are heard first.
+ * Counts seconds in which the keeper ran, so sleep of the machine is no hang. A beat waits
+ * behind other messages for less than a second.
  */
 static void tick(struct keeper *keeper, int64_t *last_ms)
 {
@@ -376,7 +376,7 @@ static void broker_serve(struct keeper *keeper)
 		if (ends[0].revents)
 			take_signals(keeper);
 		answer(keeper);
-		if (keeper->broker.pid && !ends[1].revents)
+		if (keeper->broker.pid)
 			tick(keeper, &last_ms);
 		standby_look(keeper);
 	}

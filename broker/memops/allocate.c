@@ -28,6 +28,7 @@
 #include "memops/lifetime.h"
 #include "memops/no_memory.h"
 #include "memops/release.h"
+#include "memops/spare_blocks.h"
 #include "memops/still_mapped.h"
 #include "memory/slab.h"
 #include "model/journal.h"
@@ -513,7 +514,7 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	int r = 0;
 
 	alloc->beyond = true;
-	alloc_request_shrink_pools(broker, from.place, from.owner);
+	spare_block_give_back(broker, from.owner, from.place);
 	if (from.place == PLACE_HOST)
 		still_mapped_look(broker, from.owner, MAPPED_LOOKS);
 

@@ -11,7 +11,7 @@
 #include "memops/allocate.h"
 #include "memops/give_back.h"
 #include "memops/lease.h"
-#include "memory/slab.h"
+#include "memops/spare_blocks.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
@@ -78,27 +78,6 @@ static void alloc_request_ask_free(struct alloc_request *alloc)
 	if (worker_send(&alloc->broker->processes->mover, &none, &alloc->request,
 			&epoch) < 0)
 		alloc_request_failed_call(alloc, ENOMEM);
-}
-
-void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
-				const struct owner *only)
-{
-	struct owner *owner;
-	struct block *block;
-
-	do {
-		block = NULL;
-		pthread_mutex_lock(&broker->registry->lock);
-		for (owner = broker->registry->owners_by_uid; owner && !block;) {
-			if (owner->pool && (!only || owner == only))
-				block = slab_pool_shrink(owner->pool, place);
-			if (!block)
-				owner = owner->hh.next;
-		}
-		pthread_mutex_unlock(&broker->registry->lock);
-		if (block)
-			block_give_back(broker, owner, block, GIVE_BACK_UNTOLD);
-	} while (block);
 }
 
 static void alloc_request_give_up(struct task *task)
@@ -347,7 +326,7 @@ void alloc_request_no_memory(struct alloc_request *alloc)
 	const struct reclaim_from from = { .place = alloc->allocation->device };
 	bool parked, again;
 
-	alloc_request_shrink_pools(broker, allocation_place(alloc->allocation), NULL);
+	spare_blocks_give_back_at(broker, allocation_place(alloc->allocation));
 	if (alloc_request_will_never_fit(alloc)) {
 		alloc_request_ask_free(alloc);
 		return;

@@ -14,10 +14,6 @@
 struct alloc_request;
 struct broker;
 
-/* Gives back empty slabs of a place, of one owner or (NULL) of all. No lock held. */
-void alloc_request_shrink_pools(struct broker *broker, uint32_t place,
-				const struct owner *only);
-
 /*
  * Parks the request while such memory is coming, for a limited time: a kernel may hold up
  * freed memory for as long as it runs. Under registry.lock. Returns: whether it is

@@ -13,7 +13,25 @@
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
-/* Whether a guest's op may not use the allocation any more. */
+/*
+ * Whether the op moves bytes through a worker of another user, who may have stopped that
+ * worker.
+ */
+static bool needs_worker_of_another(const struct op *op, const struct owner *owner)
+{
+	for (unsigned int i = 0; op->class->pieces && i < op->work.n_uses; i++) {
+		const struct allocation *allocation = op->work.uses[i].allocation;
+
+		if (!kind_is_durable(allocation->kind) && allocation->owner != owner)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether the op may not use the allocation any more. What was freed may be used by ops
+ * of its owner, who can end them, and of root.
+ */
 static bool use_is_shut_off(const struct op *op, const struct use *use)
 {
 	const struct allocation *allocation = use->allocation;
@@ -21,7 +39,8 @@ static bool use_is_shut_off(const struct op *op, const struct use *use)
 	if (!op->class->may_use)
 		return false;
 	if (allocation->state == ALLOCATION_FREED)
-		return op->payer != allocation->owner && op->payer->uid != 0;
+		return (op->payer != allocation->owner && op->payer->uid != 0) ||
+		       needs_worker_of_another(op, allocation->owner);
 	return !op->class->may_use(op, use);
 }
 

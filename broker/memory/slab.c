@@ -68,7 +68,7 @@ struct slab_pool *slab_pool_free(struct slab_pool *pool)
 	for (uint32_t i = 0; i < N_PLACES; i++) {
 		struct block *block;
 
-		while ((block = slab_pool_shrink(pool, i)))
+		while ((block = slab_pool_shrink(pool, i, INT64_MAX)))
 			block_free(pool->memory, block);
 		for (int j = 0; j < N_CELL_SIZES; j++)
 			assert(!pool->open[i][j]);
@@ -149,8 +149,7 @@ static int pool_add_slab(struct slab_pool *pool, unsigned int size_class,
 	pthread_mutex_lock(&pool->memory->lock);
 	if (slab) {
 		DL_PREPEND(pool->open[fresh->place][size_class], slab);
-		(void)pool_take_cell(pool, fresh->place, size_class, ret_block,
-				     ret_cell);
+		(void)pool_take_cell(pool, fresh->place, size_class, ret_block, ret_cell);
 	} else {
 		/*
 		 * The block may be mapped, so it can't be freed here: it is kept, or else
@@ -257,24 +256,13 @@ struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cel
 	return empty;
 }
 
-struct block *slab_pool_shrink_unused(struct slab_pool *pool, uint32_t place,
-				      int64_t before_ms)
+struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place, int64_t before_ms)
 {
 	struct block *spare = NULL;
 
 	pthread_mutex_lock(&pool->memory->lock);
 	if (pool->spare_ms[place] < before_ms)
 		spare = take_ptr(pool->spare[place]);
-	pthread_mutex_unlock(&pool->memory->lock);
-	return spare;
-}
-
-struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place)
-{
-	struct block *spare;
-
-	pthread_mutex_lock(&pool->memory->lock);
-	spare = take_ptr(pool->spare[place]);
 	pthread_mutex_unlock(&pool->memory->lock);
 	return spare;
 }

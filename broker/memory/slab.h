@@ -64,9 +64,8 @@ int cell_restore(struct slab_pool *pool, struct block *block, uint32_t cell,
  */
 struct block *cell_put(struct slab_pool *pool, struct block *block, uint32_t cell);
 
-/* Takes a block kept in vain since before that time (clock_ms()); NULL: none. */
-struct block *slab_pool_shrink_unused(struct slab_pool *pool, uint32_t place,
-				      int64_t before_ms);
-
-/* Takes the kept block, to be freed; NULL: none. */
-struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place);
+/*
+ * Takes a block kept in vain since before that time (clock_ms()), to be freed; NULL:
+ * none.
+ */
+struct block *slab_pool_shrink(struct slab_pool *pool, uint32_t place, int64_t before_ms);

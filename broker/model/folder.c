@@ -156,24 +156,20 @@ uint32_t entry_place(const struct entry *entry)
 	return entry->folder ? entry->place + 1 : 0;
 }
 
-int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
+int entry_restore_at(struct entry *entry, struct folder *folder, char *name,
 		     uint32_t place)
 {
-	char *copy = NULL;
-	int r;
+	int r = name ? name_table_reserve(&folder->names, 1) : -ENOMEM;
 
 	assert(!entry->folder);
-	r = name_table_reserve(&folder->names, 1);
-	if (r == 0 && !(copy = strdup(name)))
-		r = -ENOMEM;
 	if (r == 0 && place)
 		r = handle_table_put(&folder->entries, entry, place - 1, 1);
 	if (r < 0) {
-		free(copy);
+		free(name);
 		return r;
 	}
 	entry->place = place - 1;
-	entry_link(entry, folder, copy);
+	entry_link(entry, folder, name);
 	return 0;
 }
 

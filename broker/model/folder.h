@@ -86,10 +86,11 @@ int entry_restore(struct entry *entry, struct folder *folder, const char *name);
 
 /*
  * As entry_restore(), for a name that no other entry of the folder has, with the place
- * that the entry had in listings (entry_place()); 0: any. The folder can't be listed
- * before folder_settle(). Returns: 0; -ENOMEM; -EEXIST: another entry has the place.
+ * that the entry had in listings (entry_place()); 0: any. The name is given over, for
+ * free(); NULL: -ENOMEM. The folder can't be listed before folder_settle(). Returns: 0;
+ * -ENOMEM; -EEXIST: another entry has the place.
  */
-int entry_restore_at(struct entry *entry, struct folder *folder, const char *name,
+int entry_restore_at(struct entry *entry, struct folder *folder, char *name,
 		     uint32_t place);
 
 /* For a record: 1 and the place of an entry in the tree; 0: it is out of the tree. */

@@ -65,7 +65,7 @@ int module_new(struct module **ret_module, struct registry *registry,
 int module_place(struct registry *registry, struct module *module, struct folder *folder,
 		 const char *name, uint32_t place)
 {
-	int r = entry_restore_at(&module->entry, folder, name, place);
+	int r = entry_restore_at(&module->entry, folder, strdup(name), place);
 
 	if (r < 0)
 		return r;

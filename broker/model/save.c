@@ -490,9 +490,19 @@ static void tag_restore(struct allocation *allocation, uint32_t index)
 		allocation->tag = take_ptr(tag.data);
 }
 
-/* Makes the struct, outside of the table and of folders. Returns: NULL: no memory. */
-static struct allocation *allocation_remake(struct owner *owner, uint32_t index,
-					    const struct allocation_record *record)
+/* No user gives a name that begins with a blank, and no two have one index. */
+static char *name_restore(uint32_t index, const struct allocation_record *record)
+{
+	char name[16];
+
+	if (!(record->flags & RECORD_FREED))
+		return strdup(record->name);
+	snprintf(name, sizeof(name), " %u", index);
+	return strdup(name);
+}
+
+struct allocation *allocation_remake(struct owner *owner, uint32_t index,
+				     const struct allocation_record *record)
 {
 	struct allocation *allocation = allocation_blank(owner);
 
@@ -503,11 +513,23 @@ static struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 	tag_restore(allocation, record->tag);
 	if (allocation->kind == KIND_MANAGED)
 		allocation->managed = managed_new(allocation->size);
-	/* Without memory the process ends: nothing is freed here. */
+	allocation->entry.name = name_restore(index, record);
 	if ((record->tag && !allocation->tag) ||
-	    (allocation->kind == KIND_MANAGED && !allocation->managed))
-		return NULL;
+	    (allocation->kind == KIND_MANAGED && !allocation->managed) ||
+	    !allocation->entry.name)
+		return allocation_unmake(allocation);
 	return allocation;
+}
+
+struct allocation *allocation_unmake(struct allocation *allocation)
+{
+	if (!allocation)
+		return NULL;
+	managed_free(allocation->managed, NULL); /* not counted */
+	free(allocation->tag);
+	entry_deinit(&allocation->entry);
+	free(allocation);
+	return NULL;
 }
 
 int allocation_rename_freed(struct allocation *allocation,
@@ -518,25 +540,16 @@ int allocation_rename_freed(struct allocation *allocation,
 	return allocation->entry.name ? 0 : -ENOMEM;
 }
 
-int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
-		       struct owner *owner, struct folder *folder, uint32_t index,
-		       const struct allocation_record *record)
+int allocation_restore(struct allocation *allocation, struct registry *registry,
+		       struct folder *folder, const struct allocation_record *record)
 {
+	struct owner *owner = allocation->owner;
+	struct entry *entry = &allocation->entry;
 	bool freed = record->flags & RECORD_FREED;
-	struct allocation *allocation;
-	char name[OBJECT_NAME_MAX + 1];
 	int r;
 
-	if (strlen(record->name) > OBJECT_NAME_MAX)
+	if (strlen(entry->name) > OBJECT_NAME_MAX)
 		return -ENAMETOOLONG;
-	allocation = allocation_remake(owner, index, record);
-	if (!allocation)
-		return -ENOMEM;
-	/* No user gives a name that begins with a blank, and no two have one index. */
-	if (freed)
-		snprintf(name, sizeof(name), " %u", index);
-	else
-		strcpy(name, record->name);
 	allocation->slot = record->slot;
 	allocation->slot_generation = record->slot_generation;
 	if (freed)
@@ -545,15 +558,16 @@ int allocation_restore(struct allocation **ret_allocation, struct registry *regi
 	else
 		r = handle_table_put(&registry->allocations, allocation, record->slot,
 				     record->slot_generation);
-	if (r == 0 && freed)
-		r = entry_restore(&allocation->entry, folder, name);
-	else if (r == 0)
-		r = entry_restore_at(&allocation->entry, folder, name, record->place);
 	if (r < 0)
 		return r;
+	r = freed ? entry_restore(entry, folder, entry->name)
+		  : entry_restore_at(entry, folder, take_ptr(entry->name), record->place);
+	if (r < 0) {
+		handle_table_remove(&registry->allocations, allocation->slot);
+		return r;
+	}
 	share_restore(owner, SHARE_ALLOCATIONS, 1);
 	share_take_beyond(owner, SHARE_RECORDS, 1);
 	share_take_beyond(owner, SHARE_DESCRIPTORS, allocation->has_descriptor);
-	*ret_allocation = allocation;
 	return 0;
 }

@@ -65,19 +65,32 @@ void entry_save(const struct entry *entry);
 struct records *entry_records(const struct entry *entry);
 
 /*
- * Make an owner, a folder or an allocation of its record, in its old slot. To be called
- * in the order of slots. A folder comes back out of the tree: entry_restore_at() follows.
- * Freed allocations come last and get another slot: allocation_withdraw() follows.
- * Returns: 0; -EEXIST, -ENAMETOOLONG, -ENOMEM.
+ * Make an owner or a folder of its record, in its old slot. To be called in the order of
+ * slots. A folder comes back out of the tree: entry_restore_at() follows. Return: 0;
+ * -EEXIST, -ENOMEM.
  */
 int owner_restore(struct registry *registry, uint32_t index,
 		  const struct owner_record *record);
 int folder_restore(struct folder **ret_folder, struct registry *registry,
 		   struct owner *owner, uint32_t index,
 		   const struct folder_record *record);
-int allocation_restore(struct allocation **ret_allocation, struct registry *registry,
-		       struct owner *owner, struct folder *folder, uint32_t index,
-		       const struct allocation_record *record);
+
+/*
+ * Makes an allocation of its record, out of the tree and of all counts. Changes nothing
+ * else: several threads may do so at the same time. Returns: for allocation_restore() or
+ * allocation_unmake(); NULL: no memory.
+ */
+struct allocation *allocation_remake(struct owner *owner, uint32_t index,
+				     const struct allocation_record *record);
+struct allocation *allocation_unmake(struct allocation *allocation);
+
+/*
+ * Gives an allocation that was made again its old slot and its folder. Freed allocations
+ * come last and get another slot: allocation_withdraw() follows. Returns: 0; -EEXIST,
+ * -ENAMETOOLONG, -ENOMEM: allocation_unmake() follows.
+ */
+int allocation_restore(struct allocation *allocation, struct registry *registry,
+		       struct folder *folder, const struct allocation_record *record);
 
 /* Fill in the record of an object as its save does, but for the head. */
 struct limits_record limits_to_record(const struct limits *limits);

@@ -380,11 +380,11 @@ static int check_overlaps(const struct records *records, struct text *why)
 #define PIECE_RECORDS 16384u
 
 enum piece_of {
-	PIECE_VALUES, /* of some records of a type */
+	PIECE_VALUES, /* and names, of some records of a type */
 	PIECE_ADDRESSES,
 	PIECE_TEXTS,
 	PIECE_SLOTS,
-	PIECE_NAMES,
+	N_PIECES_OF_ALL = PIECE_SLOTS,
 };
 
 struct record_check {
@@ -395,16 +395,12 @@ struct record_check {
 	int r;
 };
 
-static int check_twins(const struct records *records,
-		       int (*find)(const struct records *records, struct twin *ret_twin),
-		       struct text *why)
+/* Returns: r; with a sentence if it is -EINVAL. */
+static int twin_check(int r, const struct twin *twin, struct text *why)
 {
-	struct twin twin;
-	int r = find(records, &twin);
-
 	if (r == -EINVAL)
-		text_printf(why, "%s record %u %s", record_layouts[twin.type].name,
-			    twin.index, twin.sentence);
+		text_printf(why, "%s record %u %s", record_layouts[twin->type].name,
+			    twin->index, twin->sentence);
 	return r;
 }
 
@@ -412,20 +408,26 @@ static int piece_check(const struct record_checks *checks,
 		       const struct record_check *piece, struct text *why)
 {
 	const struct records *records = checks->records;
+	struct twin twin;
+	int r;
 
 	switch (piece->of) {
 	case PIECE_VALUES:
-		return check_values(records, piece->type, piece->first, piece->last, why);
+		r = check_values(records, piece->type, piece->first, piece->last, why);
+		if (r < 0)
+			return r;
+		r = seen_names_add(checks->names, piece->type, piece->first, piece->last,
+				   &twin);
+		return twin_check(r, &twin, why);
 	case PIECE_ADDRESSES:
 		return check_overlaps(records, why);
 	case PIECE_TEXTS:
 		return record_texts_mark(records, checks->text_marks, why);
 	case PIECE_SLOTS:
-		return check_twins(records, find_same_slots, why);
-	case PIECE_NAMES:
 		break;
 	}
-	return check_twins(records, find_same_names, why);
+	r = find_same_slots(records, &twin);
+	return twin_check(r, &twin, why);
 }
 
 static void check_add(struct record_checks *checks, struct record_check piece)
@@ -435,14 +437,15 @@ static void check_add(struct record_checks *checks, struct record_check piece)
 
 int record_checks_init(struct record_checks *checks, const struct records *records)
 {
-	uint32_t n = PIECE_NAMES;
+	uint32_t n = N_PIECES_OF_ALL;
 
 	for (int i = 0; i < N_RECORD_TYPES; i++)
 		n += 1 + records->header->tables[i].n / PIECE_RECORDS;
 	*checks = (struct record_checks){ .records = records };
 	checks->pieces = calloc(n, sizeof(*checks->pieces));
 	checks->text_marks = calloc(records->header->tables[RECORD_TEXT].n + 1, 1);
-	if (!checks->pieces || !checks->text_marks)
+	checks->names = seen_names_new(records);
+	if (!checks->pieces || !checks->text_marks || !checks->names)
 		return -ENOMEM;
 	for (int i = 0; i < N_RECORD_TYPES; i++) {
 		for (uint32_t first = 1; first <= records->header->tables[i].n;
@@ -456,7 +459,6 @@ int record_checks_init(struct record_checks *checks, const struct records *recor
 	check_add(checks, (struct record_check){ .of = PIECE_ADDRESSES });
 	check_add(checks, (struct record_check){ .of = PIECE_TEXTS });
 	check_add(checks, (struct record_check){ .of = PIECE_SLOTS });
-	check_add(checks, (struct record_check){ .of = PIECE_NAMES });
 	return 0;
 }
 
@@ -488,4 +490,5 @@ void record_checks_deinit(struct record_checks *checks)
 		text_deinit(&checks->pieces[i].why);
 	free(checks->pieces);
 	free(checks->text_marks);
+	seen_names_free(checks->names);
 }

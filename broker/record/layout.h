@@ -89,6 +89,7 @@ struct record_checks {
 	struct record_check *pieces;
 	uint32_t n;
 	uint8_t *text_marks; /* by index of a text: whether a record names it */
+	struct seen_names *names;
 };
 
 /* Returns: 0; -ENOMEM. Either way record_checks_deinit() follows. */

@@ -71,12 +71,15 @@ struct key {
 
 /* As small as can be: the table is read at random. */
 struct place {
-	uint32_t hash;
+	_Alignas(uint64_t) uint32_t hash;
 	uint32_t value : 8;   /* index in values[] */
 	uint32_t record : 24; /* 0: nothing is here */
 };
 
-struct seen {
+/* Threads fill a free place in one step. */
+_Static_assert(sizeof(struct place) == sizeof(uint64_t), "a place is one word");
+
+struct seen_names {
 	const struct records *records;
 	struct place *places;
 	uint64_t n_places; /* a power of two; half of them stay free */
@@ -128,9 +131,12 @@ static bool add_slot(uint64_t *bits, uint32_t slot)
 static int find_same_slot(const struct records *records, enum record_type type,
 			  size_t number, struct twin *ret_twin)
 {
-	_cleanup_free_ uint64_t *bits = calloc(RECORD_SLOTS / 64, sizeof(*bits));
+	_cleanup_free_ uint64_t *bits = NULL;
 	const void *record;
 
+	if (!records_last(records, type))
+		return 0;
+	bits = calloc(RECORD_SLOTS / 64, sizeof(*bits));
 	if (!bits)
 		return -ENOMEM;
 	for (uint32_t i = 1; (record = records_next(records, type, &i)); i++) {
@@ -192,7 +198,7 @@ static bool keys_are_one(const struct key *a, const struct key *b)
 	       strcmp(a->name, b->name) == 0;
 }
 
-static struct key key_at(const struct seen *seen, const struct place *place)
+static struct key key_at(const struct seen_names *seen, const struct place *place)
 {
 	const struct value *value = &values[place->value];
 
@@ -205,61 +211,86 @@ static bool has_end(const struct value *value, const void *record)
 	       memchr((const char *)record + value->name, 0, value->name_size);
 }
 
-/* Returns: whether the key is new. */
-static bool add_key(struct seen *seen, const struct value *value, uint32_t index,
+/* Fills a free place. Returns: false, with what is there: it is not free. */
+static bool place_take(struct place *place, struct place *ret_there, struct place mine)
+{
+	memset(ret_there, 0, sizeof(*ret_there));
+	return __atomic_compare_exchange(place, ret_there, &mine, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED);
+}
+
+/*
+ * All that have one key look at the same places in the same order. Returns: whether the
+ * key is new.
+ */
+static bool add_key(struct seen_names *seen, const struct value *value, uint32_t index,
 		    const void *record)
 {
 	struct key key = key_of(value, record), other;
 	uint32_t hash = key_hash(&key);
-	uint64_t at = hash;
+	const struct place mine = { hash, (uint32_t)(value - values), index };
+	struct place there;
 
-	for (;; at++) {
-		struct place *place = &seen->places[at & (seen->n_places - 1)];
-
-		if (!place->record) {
-			*place =
-				(struct place){ hash, (uint32_t)(value - values), index };
-			return true;
-		}
-		if (place->hash != hash)
+	for (uint64_t at = hash;
+	     !place_take(&seen->places[at & (seen->n_places - 1)], &there, mine); at++) {
+		if (there.hash != hash)
 			continue;
-		other = key_at(seen, place);
+		other = key_at(seen, &there);
 		if (keys_are_one(&key, &other))
 			return false;
 	}
+	return true;
 }
 
-static int find_same_name(struct seen *seen, const struct value *value,
-			  struct twin *ret_twin)
+/* Returns: NULL: nothing in records of this type must differ. */
+static const struct value *value_of(enum record_type type)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (values[i].type == type)
+			return &values[i];
+	}
+	return NULL;
+}
+
+int seen_names_add(struct seen_names *seen, enum record_type type, uint32_t first,
+		   uint32_t last, struct twin *ret_twin)
+{
+	const struct value *value = value_of(type);
 	const void *record;
 
-	for (uint32_t i = 1; (record = records_next(seen->records, value->type, &i));
+	for (uint32_t i = first;
+	     value && (record = records_next(seen->records, type, &i)) && i <= last;
 	     i++) {
-		if (is_freed(value->type, record) || !has_end(value, record) ||
+		if (is_freed(type, record) || !has_end(value, record) ||
 		    add_key(seen, value, i, record))
 			continue;
-		*ret_twin = (struct twin){ value->type, i, value->sentence };
+		*ret_twin = (struct twin){ type, i, value->sentence };
 		return -EINVAL;
 	}
 	return 0;
 }
 
-int find_same_names(const struct records *records, struct twin *ret_twin)
+struct seen_names *seen_names_new(const struct records *records)
 {
-	struct seen seen = { .records = records, .n_places = 1 };
+	struct seen_names *seen = calloc(1, sizeof(*seen));
 	uint64_t n = 1;
-	int r = 0;
 
+	if (!seen)
+		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
 		n += records_last(records, values[i].type);
-	while (seen.n_places < 2 * n)
-		seen.n_places *= 2;
-	seen.places = places_new(seen.n_places);
-	if (!seen.places)
-		return -ENOMEM;
-	for (size_t i = 0; i < ARRAY_SIZE(values) && r == 0; i++)
-		r = find_same_name(&seen, &values[i], ret_twin);
-	free(seen.places);
-	return r;
+	seen->records = records;
+	seen->n_places = 1;
+	while (seen->n_places < 2 * n)
+		seen->n_places *= 2;
+	seen->places = places_new(seen->n_places);
+	return seen->places ? seen : seen_names_free(seen);
+}
+
+struct seen_names *seen_names_free(struct seen_names *seen)
+{
+	if (seen)
+		free(seen->places);
+	free(seen);
+	return NULL;
 }

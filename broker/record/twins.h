@@ -13,7 +13,7 @@
 
 #define RECORD_SLOTS (1u << 23)
 
-/* A record that has something in common with an earlier one. */
+/* A record that has something in common with one seen before. */
 struct twin {
 	enum record_type type;
 	uint32_t index;
@@ -22,4 +22,17 @@ struct twin {
 
 /* Returns: 0; -EINVAL with *ret_twin; -ENOMEM. */
 int find_same_slots(const struct records *records, struct twin *ret_twin);
-int find_same_names(const struct records *records, struct twin *ret_twin);
+
+/* Names seen so far, of records that stay as they are. */
+struct seen_names;
+
+/* Returns: for seen_names_free(); NULL: no memory. */
+struct seen_names *seen_names_new(const struct records *records);
+struct seen_names *seen_names_free(struct seen_names *seen);
+
+/*
+ * Adds the records `first` to `last` of a type; several threads may do so at the same
+ * time. Returns: 0; -EINVAL with *ret_twin.
+ */
+int seen_names_add(struct seen_names *seen, enum record_type type, uint32_t first,
+		   uint32_t last, struct twin *ret_twin);

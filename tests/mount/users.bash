@@ -646,6 +646,32 @@ test_a_copy_into_a_stopped_worker_ends_when_its_user_loses_the_right()
 	broker_stop "$T/own"
 }
 
+# copied_with_bob COPY: alice's COPY begins, and the stopped worker of bob never answers. Her
+# memory comes back after she has freed it.
+copied_with_bob()
+{
+	by $alice run 'echo "mine 4M" >control/alloc; echo kept >allocations/mine/data'
+	by $bob run 'echo "theirs 64 kind=direct mode=666" >control/alloc'
+	stop_worker_of $bob
+	by $alice run "echo '$1 length=64 wait=0' >control/copy; rmdir allocations/mine"
+	eventually '[ "$(<owners/$alice/bytes)" = 0 ]'
+	like "$(by $bob run 'tail -n 1 errors')" \
+		'ETIMEDOUT the worker of uid 1002 was ended: a copy still used allocation mine 2 s after that was freed'
+	by $bob run 'rmdir allocations/theirs'
+	by $alice run '! echo default >control/synchronize' 2>"$T/said"
+}
+
+test_freed_memory_does_not_wait_for_own_copies_through_a_stopped_worker()
+{
+	patient
+	needs_software 'stop a worker'
+	copied_with_bob 'mine from=theirs'
+	copied_with_bob 'theirs from=mine'
+	is "$(<owners/$alice/restarts) $(<owners/$bob/restarts)" '0 2'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # The copies behind wait for room in the buffers of the stopped worker.
 test_copies_that_wait_for_a_stopped_workers_buffers_end_with_the_right()
 {

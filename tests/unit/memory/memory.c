@@ -395,13 +395,13 @@ Test(memory, last_empty_slab_of_a_size_is_kept_until_it_is_asked_back)
 	cr_assert(eq(u64, memory.n_blocks, 1));
 	again = cell_of(pool, 256);
 	cr_assert(eq(u64, again.address, cell.address));
-	cr_assert(eq(ptr, slab_pool_shrink(pool, 0), NULL));
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 0, INT64_MAX), NULL));
 	cr_assert(eq(ptr, cell_put(pool, again.block, again.cell), NULL));
-	cr_assert(eq(ptr, slab_pool_shrink(pool, 1), NULL));
-	block = slab_pool_shrink(pool, 0);
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 1, INT64_MAX), NULL));
+	block = slab_pool_shrink(pool, 0, INT64_MAX);
 	cr_assert(eq(ptr, block, cell.block));
 	cr_assert(eq(ptr, block->slab, NULL));
-	cr_assert(eq(ptr, slab_pool_shrink(pool, 0), NULL));
+	cr_assert(eq(ptr, slab_pool_shrink(pool, 0, INT64_MAX), NULL));
 	give_back(block);
 	slab_pool_free(pool);
 	expect_all_free(0);
@@ -421,7 +421,7 @@ Test(memory, host_and_device_memory_have_slabs_of_their_own)
 	cr_assert(eq(u8, *block_bytes_at(b.block, b.address), 0));
 	cell_back(pool, &a);
 	cell_back(pool, &b);
-	block = slab_pool_shrink(pool, PLACE_HOST);
+	block = slab_pool_shrink(pool, PLACE_HOST, INT64_MAX);
 	cr_assert(eq(ptr, block, a.block));
 	give_back(block);
 	cell_back(pool, &device);
