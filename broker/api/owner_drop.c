@@ -87,11 +87,13 @@ static bool any_is_over_and_guest(const struct broker *broker)
 
 static void guests_leave(const struct broker *broker, struct block *block)
 {
-	const struct worker *worker, *next;
+	_cleanup_free_ const void **guests = NULL;
+	int n = block_guests(broker->memory, block, &guests);
 
-	for (worker = block_next_guest(broker->memory, block, NULL); worker;
-	     worker = next) {
-		next = block_next_guest(broker->memory, block, worker);
+	/* Without memory they stay for the next time. */
+	for (int i = 0; i < n; i++) {
+		const struct worker *worker = guests[i];
+
 		if (owner_is_over(broker, worker->owner))
 			block_forget_guest(broker->memory, block, worker);
 	}

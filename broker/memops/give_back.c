@@ -21,24 +21,29 @@
 /* In the work queue, releases of an owner count as tasks of another owner. */
 #define RELEASES ((uint64_t)1 << 32)
 
-struct give_back {
-	struct task task;
+/* A worker that may have the block mapped. */
+struct asked {
+	struct give_back *give_back;
 	struct request request;
-	struct broker *broker;
-	struct block *block;
-	struct worker *workers[2]; /* may have it mapped; NULL: not any more */
-	const void *guest;	   /* the last guest asked to unmap, or the only one */
-	struct worker *asked;	   /* the last worker asked */
-	uint32_t asked_epoch;
+	struct worker *worker;
+	bool guest; /* of another owner */
+	uint32_t epoch;
 	struct deadline deadline;
 	bool excused; /* by kernels that ran at the last deadline; registry.lock */
+};
+
+struct give_back {
+	struct task task;
+	struct broker *broker;
+	struct block *block;
 	struct held_piece held; /* a guest keeps the memory, and pays; registry.lock */
 	uint64_t whose;		/* owner of the task in the work queue */
 	bool kept;		/* only unmapped from one guest, not released */
 	struct give_back_tell tell;
+	unsigned int n_open; /* workers without an answer, and 1 while they are asked */
+	unsigned int n_asked;
+	struct asked asked[];
 };
-
-static void give_back_next(struct give_back *give_back);
 
 static void give_back_run(struct task *task)
 {
@@ -105,16 +110,16 @@ void reclaim_retry_later(struct broker *broker, struct reclaim_from from)
 	workqueue_add(broker->workqueue, from.owner->uid, &retry->task);
 }
 
-static void give_back_insist(struct give_back *give_back, const struct wire_reply *reply)
+static void asked_insist(const struct asked *asked, const struct wire_reply *reply)
 {
-	struct broker *broker = give_back->broker;
+	struct broker *broker = asked->give_back->broker;
 	_cleanup_text_ struct text reason = TEXT_INIT;
 
 	text_printf(&reason, "could not unmap memory");
 	text_add_call(&reason, reply->call, reply->result);
 	pthread_mutex_lock(&broker->registry->lock);
-	checkpoint_begin(broker, give_back->asked, give_back->asked_epoch,
-			 text_string(&reason), EIO, NULL);
+	checkpoint_begin(broker, asked->worker, asked->epoch, text_string(&reason), EIO,
+			 NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 }
 
@@ -123,10 +128,9 @@ static void give_back_insist(struct give_back *give_back, const struct wire_repl
  * payer, whose requests try again. Returns: whether the guest's limit has room. Under
  * registry.lock.
  */
-static bool give_back_charge_guest(struct give_back *give_back)
+static bool give_back_charge_guest(struct give_back *give_back, struct owner *guest)
 {
 	struct reclaim *reclaim = give_back->broker->reclaim;
-	struct owner *guest = give_back->asked->owner;
 	struct block *block = give_back->block;
 	struct reclaim_from from = { block->place, block->payer };
 
@@ -156,32 +160,32 @@ static bool give_back_charge_guest(struct give_back *give_back)
  * others as long as the owner can pay for it. The worker has the whole limit once more
  * after the last of them: it unmaps only then.
  */
-static bool give_back_may_take_longer(struct give_back *give_back)
+static bool asked_may_take_longer(struct asked *asked)
 {
+	struct give_back *give_back = asked->give_back;
+	struct owner *owner = asked->worker->owner;
 	bool host = block_is_host(give_back->block) && !give_back->kept;
-	bool excused = give_back->excused;
+	bool excused = asked->excused;
 
-	give_back->excused = (!give_back->guest || host) &&
-			     give_back->asked->owner->n_sent &&
-			     (!give_back->guest || give_back_charge_guest(give_back));
-	return give_back->excused || excused;
+	asked->excused = (!asked->guest || host) && owner->n_sent &&
+			 (!asked->guest || give_back_charge_guest(give_back, owner));
+	return asked->excused || excused;
 }
 
-static void give_back_passed(struct deadline *deadline)
+static void asked_passed(struct deadline *deadline)
 {
-	struct give_back *give_back = container_of(deadline, struct give_back, deadline);
-	struct broker *broker = give_back->broker;
-	struct worker *worker = give_back->asked;
+	struct asked *asked = container_of(deadline, struct asked, deadline);
+	struct broker *broker = asked->give_back->broker;
+	struct worker *worker = asked->worker;
 	uint32_t epoch;
 
-	if (give_back_may_take_longer(give_back)) {
-		deadline_set(broker, deadline, broker->ops->give_back_ms,
-			     give_back_passed);
+	if (asked_may_take_longer(asked)) {
+		deadline_set(broker, deadline, broker->ops->give_back_ms, asked_passed);
 		return;
 	}
 	/* Noted under this lock, before the request. */
 	pthread_mutex_lock(&worker->lock);
-	epoch = give_back->asked_epoch;
+	epoch = asked->epoch;
 	pthread_mutex_unlock(&worker->lock);
 	checkpoint_insist(broker, worker, epoch,
 			  "was ended: it did not give memory back within %g s",
@@ -189,42 +193,58 @@ static void give_back_passed(struct deadline *deadline)
 }
 
 /* Time limit for an owner's worker to unmap, so that others don't wait for ever. */
-static void give_back_limit(struct give_back *give_back, bool begins)
+static void asked_limit(struct asked *asked, bool begins)
 {
-	struct broker *broker = give_back->broker;
+	struct broker *broker = asked->give_back->broker;
 
+	if (!asked->worker->owner)
+		return;
 	pthread_mutex_lock(&broker->registry->lock);
-	give_back->excused = false;
+	asked->excused = false;
 	if (begins)
-		deadline_set(broker, &give_back->deadline, broker->ops->give_back_ms,
-			     give_back_passed);
+		deadline_set(broker, &asked->deadline, broker->ops->give_back_ms,
+			     asked_passed);
 	else
-		deadline_clear(broker, &give_back->deadline);
+		deadline_clear(broker, &asked->deadline);
 	pthread_mutex_unlock(&broker->registry->lock);
+}
+
+/* Releases the block after the last answer. */
+static void give_back_answered(struct give_back *give_back)
+{
+	const struct block *block = give_back->block;
+
+	if (__atomic_sub_fetch(&give_back->n_open, 1, __ATOMIC_ACQ_REL))
+		return;
+	/* The driver may take long, and the kernel too for gigabytes. */
+	if (give_back->kept || (block_is_host(block) && block->size <= RELEASED_AT_ONCE))
+		give_back_run(&give_back->task);
+	else
+		workqueue_add(give_back->broker->workqueue, give_back->whose,
+			      &give_back->task);
 }
 
 /*
  * The worker has replied, or has ended with all its mappings. A worker that fails to
  * unmap is ended; the next process is not told of this block.
  */
-static void give_back_unmapped(struct request *request, const struct wire_reply *reply,
-			       bool lost)
+static void asked_answered(struct request *request, const struct wire_reply *reply,
+			   bool lost)
 {
-	struct give_back *give_back = container_of(request, struct give_back, request);
+	struct asked *asked = container_of(request, struct asked, request);
 
-	if (give_back->asked->owner)
-		give_back_limit(give_back, false);
+	asked_limit(asked, false);
 	if (reply->error && !lost)
-		give_back_insist(give_back, reply);
-	give_back_next(give_back);
+		asked_insist(asked, reply);
+	give_back_answered(asked->give_back);
 }
 
-static bool give_back_ask(struct give_back *give_back, struct worker *worker, bool guest)
+static void ask(struct asked *asked)
 {
+	struct give_back *give_back = asked->give_back;
 	struct block *block = give_back->block;
-	bool asked;
 
-	give_back->request = (struct request){
+	asked->request = (struct request){
 		.record = {
 			.op = block_is_host(block) ? WIRE_UNMAP_HOST : WIRE_UNMAP,
 			.device = block_device(block),
@@ -232,44 +252,75 @@ static bool give_back_ask(struct give_back *give_back, struct worker *worker, bo
 			.length = block->size,
 		},
 		.fd = -1,
-		.done = give_back_unmapped,
+		.done = asked_answered,
 	};
-	give_back->asked = worker;
-	if (worker->owner)
-		give_back_limit(give_back, true);
-	asked = worker_unmap(worker, block, guest, &give_back->request,
-			     &give_back->asked_epoch);
-	if (!asked && worker->owner)
-		give_back_limit(give_back, false);
-	return asked;
+	__atomic_add_fetch(&give_back->n_open, 1, __ATOMIC_RELAXED);
+	asked_limit(asked, true);
+	if (worker_unmap(asked->worker, block, asked->guest, &asked->request,
+			 &asked->epoch))
+		return;
+	asked_limit(asked, false);
+	give_back_answered(give_back);
 }
 
-static void give_back_next(struct give_back *give_back)
+static void give_back_begin(struct give_back *give_back)
 {
-	for (int i = 0; i < 2; i++) {
-		struct worker *worker = take_ptr(give_back->workers[i]);
+	for (unsigned int i = 0; i < give_back->n_asked; i++)
+		ask(&give_back->asked[i]);
+	give_back_answered(give_back);
+}
 
-		if (worker && give_back_ask(give_back, worker, false))
-			return;
-	}
-	while (!give_back->kept &&
-	       (give_back->guest = block_next_guest(give_back->broker->memory,
-						    give_back->block, give_back->guest)))
-		if (give_back_ask(give_back, (struct worker *)give_back->guest, true))
-			return;
-	/* The driver may take long, and the kernel too for gigabytes. */
-	if (give_back->kept || (block_is_host(give_back->block) &&
-				give_back->block->size <= RELEASED_AT_ONCE))
-		give_back_run(&give_back->task);
-	else
-		workqueue_add(give_back->broker->workqueue, give_back->whose,
-			      &give_back->task);
+static void ask_later(struct give_back *give_back, struct worker *worker, bool guest)
+{
+	struct asked *asked = &give_back->asked[give_back->n_asked];
+
+	if (!worker)
+		return;
+	asked->give_back = give_back;
+	asked->worker = worker;
+	asked->guest = guest;
+	give_back->n_asked++;
+}
+
+static struct give_back *give_back_new(struct broker *broker, struct block *block,
+				       size_t n_most)
+{
+	struct give_back *give_back =
+		calloc(1, sizeof(*give_back) + n_most * sizeof(give_back->asked[0]));
+
+	if (!give_back)
+		return NULL;
+	give_back->task.run = give_back_run;
+	give_back->broker = broker;
+	give_back->block = block;
+	give_back->n_open = 1;
+	return give_back;
+}
+
+/* Of all workers that may have the block mapped. NULL: no memory. */
+static struct give_back *give_back_of_all(struct broker *broker, struct owner *owner,
+					  struct block *block)
+{
+	_cleanup_free_ const void **guests = NULL;
+	int n = block_guests(broker->memory, block, &guests);
+	struct give_back *give_back =
+		n < 0 ? NULL : give_back_new(broker, block, (size_t)n + 2);
+
+	if (!give_back)
+		return NULL;
+	ask_later(give_back, &broker->processes->mover, false);
+	pthread_mutex_lock(&broker->registry->lock);
+	ask_later(give_back, owner->worker, false);
+	pthread_mutex_unlock(&broker->registry->lock);
+	for (int i = 0; i < n; i++)
+		ask_later(give_back, (struct worker *)guests[i], true);
+	return give_back;
 }
 
 void block_give_back(struct broker *broker, struct owner *owner, struct block *block,
 		     struct give_back_tell tell)
 {
-	struct give_back *give_back = calloc(1, sizeof(*give_back));
+	struct give_back *give_back = give_back_of_all(broker, owner, block);
 
 	/* Out of memory: the broker keeps the block until its end, and counts it. */
 	if (!give_back) {
@@ -278,21 +329,16 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 			tell.done(tell.userdata);
 		return;
 	}
-	give_back->task.run = give_back_run;
 	give_back->task.length = task_length_of_call(block->size);
-	give_back->broker = broker;
-	give_back->block = block;
-	give_back->workers[0] = &broker->processes->mover;
 	give_back->tell = tell;
 	/* Not queued behind the owner's allocations: others may wait for this memory. */
 	give_back->whose = (uint64_t)owner->uid | RELEASES;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	give_back->workers[1] = owner->worker;
 	reclaim_begin(broker->reclaim,
 		      (struct reclaim_from){ block->place, block->payer });
 	pthread_mutex_unlock(&broker->registry->lock);
-	give_back_next(give_back);
+	give_back_begin(give_back);
 }
 
 void cell_give_back(struct broker *broker, struct owner *owner, struct block *block,
@@ -306,19 +352,15 @@ void cell_give_back(struct broker *broker, struct owner *owner, struct block *bl
 void block_withdraw(struct broker *broker, struct block *block, struct worker *worker,
 		    void (*done)(void *userdata), void *userdata)
 {
-	struct give_back *give_back = calloc(1, sizeof(*give_back));
+	struct give_back *give_back = give_back_new(broker, block, 1);
 
 	/* Out of memory: the block stays mapped there until it is freed. */
 	if (!give_back) {
 		done(userdata);
 		return;
 	}
-	give_back->task.run = give_back_run;
-	give_back->broker = broker;
-	give_back->block = block;
 	give_back->kept = true;
-	give_back->guest = worker;
 	give_back->tell = (struct give_back_tell){ .done = done, .userdata = userdata };
-	if (!give_back_ask(give_back, worker, true))
-		give_back_next(give_back);
+	ask_later(give_back, worker, true);
+	give_back_begin(give_back);
 }

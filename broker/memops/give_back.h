@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The way of a block back to the driver or the kernel: all workers unmap the block, one
- * after the other, since the driver keeps memory that is mapped. A worker that takes too
- * long is ended.
+ * The way of a block back to the driver or the kernel: all workers unmap the block, since
+ * the driver keeps memory that is mapped. They are asked at the same time, so that many
+ * stopped ones delay the block no longer than one. A worker that takes too long is ended.
  */
 #pragma once
 

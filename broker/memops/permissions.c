@@ -241,12 +241,12 @@ static int guests_revise(struct revision *revision)
 {
 	struct allocation *allocation = revision->allocation;
 	struct memory *memory = revision->broker->memory;
+	_cleanup_free_ const void **guests = NULL;
+	int n = block_guests(memory, allocation->block, &guests), r = MIN(n, 0);
 	const struct use *use;
-	const void *guest = NULL;
-	int r = 0;
 
-	while (r == 0 && (guest = block_next_guest(memory, allocation->block, guest))) {
-		struct worker *worker = (struct worker *)guest;
+	for (int i = 0; i < n && r == 0; i++) {
+		struct worker *worker = (struct worker *)guests[i];
 
 		if (worker_is_guest(worker, allocation->block) ||
 		    checkpoint_lives(worker))

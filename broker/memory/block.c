@@ -529,15 +529,21 @@ void block_forget_guest(struct memory *memory, struct block *block, const void *
 	pthread_mutex_unlock(&memory->lock);
 }
 
-const void *block_next_guest(struct memory *memory, struct block *block,
-			     const void *worker)
+int block_guests(struct memory *memory, const struct block *block,
+		 const void ***ret_workers)
 {
 	const struct guest *guest;
+	int n;
 
 	pthread_mutex_lock(&memory->lock);
-	guest = worker ? guest_find(block, worker)->next : block->guests;
+	LL_COUNT(block->guests, guest, n);
+	*ret_workers = n ? calloc((size_t)n, sizeof(**ret_workers)) : NULL;
+	n = n && !*ret_workers ? -ENOMEM : 0;
+	if (*ret_workers)
+		LL_FOREACH (block->guests, guest)
+			(*ret_workers)[n++] = guest->worker;
 	pthread_mutex_unlock(&memory->lock);
-	return guest ? guest->worker : NULL;
+	return n;
 }
 
 uint64_t memory_device_bytes(struct memory *memory, uint32_t device)

@@ -187,9 +187,12 @@ struct guest *block_guest(struct memory *memory, struct block *block, const void
 /* Forgets a worker without a process, while nothing uses the block. */
 void block_forget_guest(struct memory *memory, struct block *block, const void *worker);
 
-/* The worker after the given worker in the list (NULL: the first); NULL at the end. */
-const void *block_next_guest(struct memory *memory, struct block *block,
-			     const void *worker);
+/*
+ * The workers of other owners with a record. Returns: how many there are, with an array
+ * for free(); -ENOMEM.
+ */
+int block_guests(struct memory *memory, const struct block *block,
+		 const void ***ret_workers);
 
 /* The broker's mapping of a mapped host block at an address of the block. */
 uint8_t *block_bytes_at(const struct block *block, uint64_t address);

@@ -502,6 +502,25 @@ test_a_stopped_worker_does_not_keep_what_is_taken_from_it()
 	broker_stop "$T/own"
 }
 
+# The time limit is 1 s for all of them together.
+test_twelve_stopped_workers_keep_freed_memory_no_longer_than_one()
+{
+	local user
+	patient
+	needs_software 'stop a worker'
+	by $alice run 'echo "g 4M mode=666" >control/alloc'
+	for user in {1002..1013}; do
+		loaded_by $user "order$user" order
+		by $user run "echo 'order$user add grid=1 block=1 in:g i32:1 g' >control/launch"
+		stop_worker_of $user
+	done
+	by $alice run 'rmdir allocations/g'
+	eventually '[ "$(<owners/$alice/bytes)" = 0 ]' 8
+	is "$(cat owners/{1002..1013}/restarts | xargs)" '1 1 1 1 1 1 1 1 1 1 1 1'
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_a_kernel_that_uses_what_was_shut_off_is_ended()
 {
 	patient
