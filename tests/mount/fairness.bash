@@ -786,6 +786,33 @@ test_readers_of_the_metrics_of_a_thousand_users()
 		fail "100 reads: $alone ms beside 16 processes, $among ms beside 16 readers"
 }
 
+# Six thousand owners free their memory at once. A walk along all owners for each of them
+# took the thread that keeps time limits half a minute.
+test_time_limits_while_many_owners_give_blocks_back()
+{
+	local begin
+	undying # the next broker of each death would look at all owners
+	bob_is_ready
+	needs_kernels
+	by $bob run "echo 'flag 4K' >control/alloc; mkdir modules/hung && cp '$GPUMEM_KERNELS/faults.ptx' modules/hung/image"
+	py <<-'EOF'
+		for action in (lambda uid: os.write(alloc, b"u%d 16 kind=host" % uid),
+		               lambda uid: os.rmdir("allocations/u%d" % uid)):
+		    for uid in range(20000, 26000):
+		        libc.setfsgid(uid)
+		        libc.setfsuid(uid)
+		        alloc = control("alloc")
+		        action(uid)
+		        os.close(alloc)
+		        libc.setfsuid(0)
+		        libc.setfsgid(0)
+	EOF
+	begin=$SECONDS
+	by $bob refused ETIMEDOUT 'was ended' 'echo "hung endless grid=1 block=1 timeout=2 flag" >control/launch'
+	echo "# a limit of 2 s took $((SECONDS - begin)) s"
+	[ $((SECONDS - begin)) -lt 12 ] || fail "a limit of 2 s took $((SECONDS - begin)) s"
+}
+
 # The same of the lists of leases. One measurement on a loaded machine says little: with a
 # text for each reader, all five of a build with a sanitizer are slow.
 test_readers_of_long_lists_of_leases()
