@@ -282,14 +282,16 @@ static int make_socket(struct server *server)
 }
 
 /*
- * Notes INIT for the next broker, and refuses requests whose fate only the last broker
- * knew.
+ * Notes INIT for the next broker, hands interrupts on, and refuses requests whose fate
+ * only the last broker knew.
  */
 static bool on_request(void *userdata, const struct fuse_buf *request)
 {
 	struct server *server = userdata;
 
 	takeover_note(server->broker, request);
+	if (requests_interrupt(&server->view.requests, server->session, request))
+		return true;
 	return transport_is_again() &&
 	       takeover_refuse(server->session, &server->view, request);
 }

@@ -4,16 +4,18 @@
  * the answer's; the answer may come first. Only when the operation returns before the
  * answer is the request armed: put on the list, where interrupts of the kernel arrive.
  *
- * libfuse calls back for an interrupt with its own lock of the request held, in a thread
- * that serves requests: the callback only marks the request. A watcher then reads the
- * signals of the waiting thread (signal_pending.c), again every LOOK_MS since the kernel
- * interrupts only once, and cancels the wait when a signal ends the call. The answer
- * first removes the callback, which waits for a call under way, and then leaves the list,
- * which waits for a look under way, unless a cancellation is the answer: so nothing is
- * cancelled after the answer. Each request gets exactly one reply.
+ * An interrupt only marks the request. A watcher then reads the signals of the waiting
+ * thread (signal_pending.c), again every LOOK_MS since the kernel interrupts only once,
+ * and cancels the wait when a signal ends the call. The answer leaves the list, and waits
+ * for a look under way, unless a cancellation is the answer: so nothing is cancelled
+ * after the answer. Each request gets exactly one reply.
  *
- * Locks: request.lock, then libfuse's own, then requests.lock; none is held in a reply or
- * in a call to the broker.
+ * libfuse is not given the interrupts: it would look for each along the list of all
+ * requests, with a lock held that each request needs. Ten thousand waiting threads that
+ * are killed would stop the mount for seconds.
+ *
+ * Locks: request.lock, then requests.lock; none is held in a reply or in a call to the
+ * broker.
  */
 #include "request.h"
 
@@ -26,6 +28,7 @@
 #include "view.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <utlist.h>
 
 #define LOOK_MS	      100
@@ -79,17 +82,97 @@ static void want_waiting(struct requests *requests, struct request *request)
 	want(requests, request);
 }
 
-/* Called by libfuse with the lock of the request held. */
-static void on_interrupt(fuse_req_t req, void *data)
-{
-	struct request *request = data;
-	struct requests *requests = &request->view->requests;
+/* An interrupt of a request that is not armed: it is not yet, or was answered. */
+struct early {
+	uint64_t unique; /* of the request */
+	uint64_t own;	 /* of the interrupt */
+	UT_hash_handle hh;
+};
 
-	(void)req;
+static uint64_t without_again(uint64_t unique)
+{
+	return unique & (UINT64_MAX >> 1);
+}
+
+/* Has the kernel send the interrupt again, if the request has no answer yet. */
+static void send_again(struct fuse_session *session, uint64_t own)
+{
+	const struct fuse_out_header again = {
+		.len = sizeof(again),
+		.error = -EAGAIN,
+		.unique = own,
+	};
+	ssize_t written = write(fuse_session_fd(session), &again, sizeof(again));
+
+	(void)written; /* the request may have its answer by now */
+}
+
+/* Each other request lets go of an early interrupt, so they don't get ever more. */
+static void let_go_of_oldest(struct requests *requests, struct fuse_session *session)
+{
+	struct early *oldest;
+
+	if (!__atomic_load_n(&requests->early, __ATOMIC_RELAXED))
+		return;
 	pthread_mutex_lock(&requests->lock);
-	if (!request->watcher)
+	oldest = requests->early;
+	if (oldest)
+		HASH_DEL(requests->early, oldest);
+	pthread_mutex_unlock(&requests->lock);
+	if (oldest)
+		send_again(session, oldest->own);
+	free(oldest);
+}
+
+/* Under requests.lock. Returns: false: no memory. */
+static bool note_early(struct requests *requests, uint64_t unique, uint64_t own)
+{
+	struct early *early = calloc(1, sizeof(*early));
+
+	if (!early)
+		return false;
+	early->unique = unique;
+	early->own = own;
+	HASH_ADD(hh, requests->early, unique, sizeof(early->unique), early);
+	return true;
+}
+
+/* Under requests.lock. Returns: whether an interrupt of the request came early. */
+static bool take_early(struct requests *requests, uint64_t unique)
+{
+	struct early *early;
+
+	HASH_FIND(hh, requests->early, &unique, sizeof(unique), early);
+	if (early)
+		HASH_DEL(requests->early, early);
+	free(early);
+	return early;
+}
+
+bool requests_interrupt(struct requests *requests, struct fuse_session *session,
+			const struct fuse_buf *buffer)
+{
+	const struct fuse_in_header *header = buffer->mem;
+	const struct fuse_interrupt_in *interrupt = (const void *)(header + 1);
+	struct request *request;
+	bool noted = true;
+	uint64_t unique;
+
+	if (header->opcode != FUSE_INTERRUPT) {
+		let_go_of_oldest(requests, session);
+		return false;
+	}
+	unique = without_again(interrupt->unique);
+	pthread_mutex_lock(&requests->lock);
+	HASH_FIND(hh, requests->armed, &unique, sizeof(unique), request);
+	if (!request)
+		noted = note_early(requests, unique, header->unique);
+	else if (!request->watcher)
 		want_waiting(requests, request);
 	pthread_mutex_unlock(&requests->lock);
+	if (!noted)
+		send_again(session, header->unique);
+	return true;
 }
 
 static void cancel_at_broker(struct request *request)
@@ -273,6 +356,8 @@ int requests_deinit(struct requests *requests)
 	left = requests->waiting || requests->quick.wanted || requests->patient.wanted;
 	pthread_mutex_unlock(&requests->lock);
 	free(requests->patient.turns);
+	while (requests->early)
+		(void)take_early(requests, requests->early->unique);
 	return left ? -ETIMEDOUT : 0;
 }
 
@@ -283,8 +368,8 @@ static void disarm(struct request *request)
 {
 	struct requests *requests = &request->view->requests;
 
-	fuse_req_interrupt_func(request->req, NULL, NULL);
 	pthread_mutex_lock(&requests->lock);
+	HASH_DEL(requests->armed, request);
 	while (request->busy && !pthread_equal(pthread_self(), request->watcher->thread))
 		pthread_cond_wait(&requests->idle, &requests->lock);
 	if (request->watcher)
@@ -322,6 +407,7 @@ struct request *request_new(struct view *view, fuse_req_t req, request_reply *re
 	request->wait.done = on_done;
 	request->view = view;
 	request->req = req;
+	request->unique = transport_unique();
 	request->reply = reply;
 	request->cancel = cancel_at_broker;
 	request->n_refs = 2;
@@ -349,11 +435,11 @@ void request_wait(struct request *request)
 		request->armed = true;
 		pthread_mutex_lock(&requests->lock);
 		DL_APPEND(requests->waiting, request);
+		HASH_ADD(hh, requests->armed, unique, sizeof(request->unique), request);
+		/* The kernel may never say that a thread that closes is ending. */
+		if (take_early(requests, request->unique) || request->closes)
+			want_waiting(requests, request);
 		pthread_mutex_unlock(&requests->lock);
-		fuse_req_interrupt_func(request->req, on_interrupt, request);
-		/* The kernel may never say that the thread is ending. */
-		if (request->closes)
-			on_interrupt(request->req, request);
 	}
 	pthread_mutex_unlock(&request->lock);
 	broker_look(request_is_over, request);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/broker.h"
+#include "base/hash.h"
 
 #include <pthread.h>
 
@@ -50,6 +51,8 @@ struct request {
 	bool answered; /* lock */
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
 	unsigned int n_refs;
+	uint64_t unique;
+	UT_hash_handle hh; /* in requests.armed */
 	struct request *prev, *next; /* requests.lock, as those below */
 	struct watcher *watcher;     /* NULL: not wanted */
 	unsigned int round;	     /* of the watcher, that has looked at it */
@@ -74,6 +77,8 @@ struct requests {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;	 /* no request is busy */
 	struct request *waiting; /* lock */
+	struct request *armed;	 /* by unique: all that wait; lock */
+	struct early *early;	 /* by unique; lock */
 	bool ending;		 /* lock */
 	unsigned int n_changing; /* atomic: requests that are not plain reads */
 	/*
@@ -89,6 +94,13 @@ int requests_init(struct requests *requests, struct groups_seen *groups);
 /* Cancels waiting requests and waits a bounded time for their answers.
  * Returns: 0; -ETIMEDOUT when some still wait. */
 int requests_deinit(struct requests *requests);
+
+/*
+ * To be called for each request of the kernel, before libfuse. Returns: whether this was
+ * an interrupt, and libfuse is not to have it.
+ */
+bool requests_interrupt(struct requests *requests, struct fuse_session *session,
+			const struct fuse_buf *buffer);
 
 /* How many have no answer yet, of those that can't be made twice. */
 unsigned int requests_n_changing(const struct requests *requests);

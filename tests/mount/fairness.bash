@@ -127,6 +127,47 @@ test_writers_that_wait_for_a_kernel()
 	bob_notices_nothing
 }
 
+# The kernel interrupts each read of theirs. libfuse would look for each along the list of
+# all, with the lock held that each request needs: bob's calls took two to four seconds.
+test_thousands_of_waiting_readers_that_are_killed()
+{
+	local user worst
+	undying
+	bob_is_ready
+	by $mallory run 'echo "hers 64K mode=644" >control/alloc'
+	mallory_spins_on hers
+	for user in $mallory 1003; do
+		py $user >"$T/readers.$user" <<-'EOF' &
+			become(int(sys.argv[1]))
+			libc.prctl(1, signal.SIGKILL)
+			print(os.getpid(), flush=True)
+			threading.stack_size(65536)
+			fd = os.open("allocations/hers/data", os.O_RDONLY)
+			for i in range(7000):
+			    threading.Thread(target=os.pread, args=(fd, 1, 0), daemon=True).start()
+			print("waiting", flush=True)
+			signal.pause()
+		EOF
+		eventually "grep -q waiting '$T/readers.$user'" 60
+	done
+	worst=$(py $bob "$(head -qn 1 "$T/readers."*)" <<-'EOF'
+		for pid in sys.argv[2].split():
+		    os.kill(int(pid), signal.SIGKILL)
+		os.setresuid(int(sys.argv[1]), int(sys.argv[1]), int(sys.argv[1]))
+		worst, until = 0, time.monotonic() + 8
+		while time.monotonic() < until:
+		    begin = time.monotonic()
+		    os.close(os.open("status", os.O_RDONLY))
+		    worst = max(worst, time.monotonic() - begin)
+		    time.sleep(0.002)
+		print(int(worst * 1000))
+	EOF
+	)
+	wait
+	echo "# an open of bob took $worst ms at most"
+	[ "$worst" -lt 1000 ] || fail "an open of bob took $worst ms"
+}
+
 # Linux tells a caller's groups as a text alone. In a user namespace anybody may have as many.
 # Each text takes 20 ms: 100 reads of bob took 25 s and more where a thread of the view read it.
 # mallory_with_many_groups FILE CODE: 25 of her processes open the file and repeat the code.
