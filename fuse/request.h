@@ -52,7 +52,7 @@ struct request {
 	bool armed;    /* lock: on the list, interrupts of the kernel arrive */
 	unsigned int n_refs;
 	uint64_t unique;
-	UT_hash_handle hh; /* in requests.armed */
+	UT_hash_handle hh;	     /* in requests.armed */
 	struct request *prev, *next; /* requests.lock, as those below */
 	struct watcher *watcher;     /* NULL: not wanted */
 	unsigned int round;	     /* of the watcher, that has looked at it */
@@ -64,10 +64,11 @@ struct request {
 struct watcher {
 	struct requests *requests;
 	pthread_t thread;
-	pthread_cond_t changed;	   /* a request is wanted, or the watcher is to end */
-	struct request *wanted;	   /* requests.lock, as those below */
+	pthread_cond_t changed; /* a request is wanted, or the watcher is to end */
+	struct request *wanted; /* requests.lock, as those below */
 	unsigned int round;
-	/* By a hash of the user, the round of the last look; NULL: users take no turns. */
+	/* By a hash of the user, the round of the last look; NULL: users take no turns.
+	 */
 	unsigned int *turns;
 };
 
@@ -82,8 +83,8 @@ struct requests {
 	bool ending;		 /* lock */
 	unsigned int n_changing; /* atomic: requests that are not plain reads */
 	/*
-	 * A look at a user with many groups takes long (groups.h). One watcher looks at such
-	 * users, once for each user a round, the other at everybody else.
+	 * A look at a user with many groups takes long (groups.h). One watcher looks at
+	 * such users, once for each user a round, the other at everybody else.
 	 */
 	struct watcher quick, patient;
 };
