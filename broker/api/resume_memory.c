@@ -203,6 +203,11 @@ void resume_forget_origins(const struct resume *resume)
 /* ---- allocations ---- */
 
 #define PIECE_RECORDS 4096u
+/* As many as the C library has heaps: more threads would wait for each other. */
+#define REMAKE_THREADS 4
+/* So many allocations ahead the processor is told what is needed next. */
+#define AHEAD	   8
+#define CACHE_LINE 64
 
 static void count_names(uint32_t *counts, uint32_t folder, uint32_t n)
 {
@@ -271,7 +276,7 @@ int resume_remake(struct resume *resume, uint32_t index, const void *data)
 	resume->n_names = calloc(resume->n_folders, sizeof(*resume->n_names));
 	if (!resume->remade || !resume->n_names)
 		return -ENOMEM;
-	jobs_run(remake_job, resume, n / PIECE_RECORDS + 1);
+	jobs_run(remake_job, resume, n / PIECE_RECORDS + 1, REMAKE_THREADS);
 	return begin_names(resume);
 }
 
@@ -294,6 +299,21 @@ static struct owner *owner_of(struct resume *resume,
 	return last;
 }
 
+/* Another processor has made the allocation: its memory takes long to come. */
+static void look_ahead(const struct resume *resume, uint32_t index)
+{
+	const struct allocation *next;
+
+	if (index + AHEAD >= resume->n_remade)
+		return;
+	next = resume->remade[index + AHEAD / 2];
+	if (next)
+		__builtin_prefetch(next->entry.name);
+	next = resume->remade[index + AHEAD];
+	for (size_t at = 0; next && at < sizeof(*next); at += CACHE_LINE)
+		__builtin_prefetch((const char *)next + at, 1);
+}
+
 static int resume_allocation_in(struct resume *resume, struct folder *folder,
 				uint32_t index, const struct allocation_record *record)
 {
@@ -310,6 +330,7 @@ static int resume_allocation_in(struct resume *resume, struct folder *folder,
 		records_drop(broker->registry->records, RECORD_ALLOCATION, index);
 		return 0;
 	}
+	look_ahead(resume, index);
 	owner = owner_of(resume, record);
 	allocation = take_ptr(resume->remade[index]);
 	if (owner && !allocation)

@@ -6,9 +6,6 @@
 
 #include "base/def.h"
 
-/* With more, the kernel's locks for pages of one file take what the threads gain. */
-#define THREADS_MAX 8
-
 struct jobs {
 	void (*job)(void *userdata, uint32_t i);
 	void *userdata;
@@ -34,11 +31,12 @@ static uint32_t processors(void)
 							   : (uint32_t)CPU_COUNT(&set);
 }
 
-void jobs_run(void (*job)(void *userdata, uint32_t i), void *userdata, uint32_t n)
+void jobs_run(void (*job)(void *userdata, uint32_t i), void *userdata, uint32_t n,
+	      uint32_t n_threads_most)
 {
 	struct jobs jobs = { job, userdata, n, 0 };
-	uint32_t n_most = MIN(processors(), (uint32_t)THREADS_MAX);
-	pthread_t threads[THREADS_MAX];
+	uint32_t n_most = MIN(processors(), n_threads_most);
+	pthread_t threads[JOBS_THREADS_MAX];
 	uint32_t n_threads = 0;
 
 	while (n_threads + 1 < MIN(n_most, n) &&

@@ -238,7 +238,8 @@ static int copy_and_check(struct records *records, const struct records *old,
 	int r = list_pieces(&opening) ?: record_checks_init(&opening.checks, old);
 
 	if (r == 0) {
-		jobs_run(opening_job, &opening, opening.checks.n + opening.n_pieces);
+		jobs_run(opening_job, &opening, opening.checks.n + opening.n_pieces,
+			 JOBS_THREADS_MAX);
 		r = record_checks_result(&opening.checks, why);
 	}
 	for (uint32_t i = 0; i < opening.n_pieces && r == 0; i++)
