@@ -128,6 +128,24 @@ bool string_is_plain(const char *string)
 	return true;
 }
 
+void string_unescape(char *string)
+{
+	char *to = string;
+
+	for (const char *from = string; *from; to++) {
+		unsigned int byte;
+
+		if (*from == '\\' && strspn(from + 1, "01234567") >= 3 &&
+		    sscanf(from + 1, "%3o", &byte) == 1) {
+			*to = (char)byte;
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
 static void add_escaped(struct text *text, const char *string, char first)
 {
 	for (const char *c = string; *c; c++) {

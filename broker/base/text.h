@@ -42,6 +42,12 @@ void text_fold(struct text *text, size_t column, size_t indent, const char *word
  */
 bool string_is_plain(const char *string);
 
+/*
+ * Turns each `\` with three octal digits into the byte, in place. So the kernel writes
+ * blanks, tabs, newlines and backslashes in the words of /proc/PID/mounts and mountinfo.
+ */
+void string_unescape(char *string);
+
 /* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 

@@ -521,6 +521,17 @@ test_a_mount_of_another_user_alone_is_none()
 	is "$(opens 4003 "$M")" ok
 }
 
+# The mounter chooses the length of a line, and 4096 bytes may end before the number.
+test_a_mount_of_another_user_with_a_long_line_does_not_count()
+{
+	needs_root 'several users'
+	local before=" $T/liar/mnt fuse.gpumemd rw,relatime,user_id="
+	SOURCE=$(printf "%$((4095 - ${#before}))s" | tr ' ' x) pretend liar 4003 version 9 socket here
+	is "$(opens 4002 "$M")" \
+		"ENOENT no broker of root's or of your own is mounted here: start gpumemd"
+	is "$(opens 4003 "$M")" ok
+}
+
 test_a_dead_mount_does_not_count()
 {
 	needs_root 'a namespace of mounts'

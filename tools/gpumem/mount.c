@@ -35,18 +35,18 @@ struct verdict {
  */
 static void ask_all(char *asked)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	const struct mntent *entry;
+	_cleanup_broker_mounts_ struct broker_mounts mounts = BROKER_MOUNTS(NULL);
+	const char *folder;
 	struct statx now;
 
-	while (mounts && (entry = broker_mount_next(mounts))) {
-		snprintf(asked, PATH_MAX, "%s", entry->mnt_dir);
+	if (broker_mounts_open(&mounts))
+		return;
+	while ((folder = broker_mounts_next(&mounts))) {
+		snprintf(asked, PATH_MAX, "%s", folder);
 		if (faccessat(AT_FDCWD, asked, X_OK, AT_EACCESS) == 0)
 			(void)statx(AT_FDCWD, asked, AT_STATX_FORCE_SYNC, STATX_MODE,
 				    &now);
 	}
-	if (mounts)
-		endmntent(mounts);
 }
 
 /* In the child: the first file that the broker itself has to answer for. */
