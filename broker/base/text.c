@@ -20,12 +20,17 @@ void text_clear(struct text *text)
 		text->data[0] = '\0';
 }
 
+/* Of a text's bytes. Below, no sum and no doubling of lengths overflows. */
+#define LENGTH_MAX (SIZE_MAX / 4)
+
 /* Makes room for length more bytes and the NUL. */
 static bool text_reserve(struct text *text, size_t length)
 {
 	size_t capacity;
 	char *data;
 
+	if (length > LENGTH_MAX - text->length)
+		text->failed = true;
 	if (text->failed)
 		return false;
 	if (text->length + length < text->capacity)

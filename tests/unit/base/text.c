@@ -68,6 +68,26 @@ Test(text, cleared_text_starts_again)
 	cr_assert(eq(str, (char *)text_string(&text), "after"));
 }
 
+/* Lengths that can't be. The time limit: doubling a capacity ended never. */
+Test(text, too_long_fails_in_place, .timeout = 10)
+{
+	const size_t lengths[] = { SIZE_MAX, SIZE_MAX - 3, SIZE_MAX / 2 + 1,
+				   SIZE_MAX / 2 };
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+
+		text_add(&text, "", lengths[i]);
+		cr_assert(text_failed(&text));
+		cr_assert(eq(str, (char *)text_string(&text), ""));
+		text_clear(&text);
+		text_add(&text, "before", 6);
+		text_add(&text, "", lengths[i]);
+		cr_assert(text_failed(&text));
+		cr_assert(eq(str, (char *)text_string(&text), "before"));
+	}
+}
+
 Test(text, what_is_not_printable_is_shown_in_hex)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
