@@ -99,10 +99,7 @@ static int probe_wait(pid_t child, int fd, const char *asked, struct text *why)
 		;
 	if (n == 0) {
 		kill(child, SIGKILL); /* heard when the mount lets go of the child */
-		if (string_is_plain(asked))
-			text_printf(why, "%s", asked);
-		else
-			text_add_printable(why, asked);
+		text_add_plain(why, asked);
 		text_printf(why,
 			    " has not answered for %d seconds: is its gpumemd stopped? "
 			    "`fusermount3 -uz MOUNTPOINT` takes a dead mount away",
