@@ -236,6 +236,9 @@ test_wrong_use_is_status_2()
 {
 	ends 2 'invalid option' ls -q
 	ends 2 'unrecognized option' ls --colour
+	ends 2 "option '--sort' needs a value" ls --sort
+	ends 2 "option '-s' needs a value" ls -s
+	ends 2 "option '--json=3' takes no value" ls --json=3
 	ends 2 "ls takes no 'x'" ls x
 	ends 2 'put has no option --json' --json put x
 	ends 2 'put needs a FILE' put
@@ -300,6 +303,21 @@ test_a_strangers_mount_that_does_not_answer_is_not_asked()
 	needs_root 'several users'
 	pretend silent 4004
 	alone env -u GPUMEM_MOUNT "$gpumem_path" ls >/dev/null
+}
+
+# Files of others have such names, and `gpumem put *` says them on a terminal.
+test_names_reach_the_terminal_without_control_characters()
+{
+	files
+	local name=$'c\e]0;owned\a\u202e'
+	ends 1 '^gpumem: c.x1b.0;owned.x07.xe2.x80.xae: No such file or directory$' put "$name"
+	ends 1 '^gpumem: c.x1b.0;owned.x07.xe2.x80.xae: ' run "$name"
+	ends 2 "^gpumem: 'c.x1b.0;owned.x07" get "$name"
+	ends 2 "^gpumem: 'c.x1b.0;owned.x07" "$name"
+	ends 2 "^gpumem: unrecognized option '--c.x1b.0;owned.x07" put "--$name"
+	ends 2 "^gpumem: invalid option -- '.x1b'$" put -$'\e]0'
+	ends 2 "^gpumem: unrecognized option '--c.x1b.0;owned.x07" "--$name"
+	ends 1 '^gpumem: größe: No such file or directory$' put größe
 }
 
 # ---- put and get ----

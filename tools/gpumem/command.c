@@ -156,11 +156,16 @@ const struct command commands[] = {
 
 const size_t n_commands = ARRAY_SIZE(commands);
 
+/* Names of files and texts of a mount may be other users'. */
 static int say(enum status status, const char *format, va_list args)
 {
-	fputs("gpumem: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	_cleanup_text_ struct text plain = TEXT_INIT;
+	_cleanup_free_ char *said = NULL;
+
+	if (vasprintf(&said, format, args) < 0)
+		said = NULL;
+	text_add_plain(&plain, said ?: "no memory");
+	fprintf(stderr, "gpumem: %s\n", text_string(&plain));
 	return status;
 }
 
