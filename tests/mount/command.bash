@@ -772,6 +772,43 @@ test_doctor_says_what_to_do()
 	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
+# doctor_of_a_lie FILE TEXT...: what doctor says of a folder that looks like a mount.
+doctor_of_a_lie()
+{
+	rm -rf "$T/lie"
+	mkdir "$T/lie"
+	ln -s "${socket-/nowhere/socket}" "$T/lie/socket"
+	while [ "$#" != 0 ]; do
+		printf '%s\n' "$2" >"$T/lie/$1"
+		shift 2
+	done
+	GPUMEM_MOUNT=$T/lie timeout 20 "${AS[@]}" env "LD_DEBUG=${debug-}" "$gpumem_path" doctor 2>&1
+}
+
+test_doctor_loads_no_library_that_a_mount_names()
+{
+	needs_software 'be a library that any user may load'
+	local said debug=files library=$build/tools/softgpu/libcuda.so.1
+	said=$(GPUMEM_MOUNT=/ LD_LIBRARY_PATH=${library%/*} LD_DEBUG=$debug "$gpumem_path" doctor 2>&1) || [ "$?" = 1 ]
+	like "$said" "calling init: $library"$'\n'
+	said=$(doctor_of_a_lie version 9 driver_path "$library" driver_version 12.9) || [ "$?" = 1 ]
+	unlike "$said" "calling init: [^"$'\n'"]*libcuda"
+	like "$said" $'\nok +driver +'"$library for CUDA 12.9"$'\n'
+	said=$(doctor_of_a_lie version 9 driver_path /lib/x driver_version 11.8) || [ "$?" = 1 ]
+	like "$said" $'\nFAILED +driver +/lib/x for CUDA 11.8: 12.2 is the oldest that works'
+	said=$(doctor_of_a_lie version 9) || [ "$?" = 1 ]
+	like "$said" $'\nFAILED +driver +'"$T/lie/driver_path: No such file or directory"$'\n'
+}
+
+test_doctor_of_a_mount_that_lies_ends()
+{
+	local said status=0 socket=no_slash
+	said=$(doctor_of_a_lie version $'\e[31m9') || status=$?
+	is "$status" 1
+	like "$said" $'\nok +mount +'"$T/lie, gpumem .x1b.31m9"$'\n'
+	like "$said" $'\nFAILED +tickets +no_slash: '
+}
+
 # The socket of a user who is not the broker's is made at the first lease.
 test_doctor_of_a_user_without_a_socket()
 {

@@ -127,6 +127,8 @@ const struct command commands[] = {
 		.summary = "check driver, kernel, mount and leases",
 		.help = "Checks what gpumem needs of this machine, a line each: ok, "
 			"FAILED and what to do, or optional and what it is good for. "
+			"The driver is the one that the mount's broker uses; without a "
+			"mount it is libcuda.so.1. "
 			"Exit status 1 if something needed has failed.",
 		.example = "gpumem doctor",
 		.options = BIT(HELP),
