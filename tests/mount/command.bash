@@ -920,6 +920,36 @@ test_bash_completes_subcommands_verbs_names_and_options()
 	ends 2 'complete needs one of verbs, names' complete
 }
 
+# The words are another user's, whose mount it may be.
+test_no_shell_runs_what_a_mount_names()
+{
+	local name
+	. "$completion/gpumem"
+	files
+	mkdir -p lie/allocations lie/control
+	touch lie/socket lie/version
+	for name in '$(touch${IFS}ran)' '`touch${IFS}ran`' 'x;touch ran' $'a\e[31m' "it's" '{a,b}' '~' '*'; do
+		echo 1 >"lie/allocations/$name"
+		echo 1 >"lie/control/$name"
+	done
+	echo 1 >lie/allocations/weights
+	touch lie/control/alloc
+	local -x GPUMEM_MOUNT=$T/files/lie
+	is "$(gpumem complete names)" weights
+	is "$(gpumem complete verbs)" alloc
+	is "$(completes gpumem free we)" 'weights '
+	is "$(completes gpumem al)" 'alloc '
+	# whatever the command printed
+	gpumem()
+	{
+		printf '%s\n' '$(touch${IFS}ran)' '`touch${IFS}ran`' '*' words
+	}
+	is "$(completes gpumem free w)" 'words '
+	is "$(completes gpumem w)" 'words '
+	is "$(completes gpumem free '')" '$(touch${IFS}ran) * `touch${IFS}ran` words '
+	is "$(ls)" lie
+}
+
 test_other_shells_read_their_completions()
 {
 	local shells=0
