@@ -330,7 +330,6 @@ test_a_file_goes_there_and_back()
 	is "$(<"$M/allocations/a_file.bin/size_bytes")" 20000001
 	gpumem get a_file.bin back
 	cmp 'a file.bin' back
-	is "$(stat -c %a back)" 644
 	gpumem get a_file.bin - | cmp - 'a file.bin'
 	gpumem get a_file.bin
 	cmp 'a file.bin' a_file.bin
@@ -338,6 +337,100 @@ test_a_file_goes_there_and_back()
 	gpumem get a_file.bin folder
 	cmp 'a file.bin' folder/a_file.bin
 	is "$(ls -A folder)" a_file.bin
+}
+
+# rights_of FILE: prints the mode, and the group.
+rights_of()
+{
+	stat -c '%a %g' "$1"
+}
+
+test_a_new_file_has_the_mode_of_its_allocation()
+{
+	files
+	umask 022
+	gpumem alloc x 4K >/dev/null
+	gpumem alloc open 4K mode=0666 >/dev/null
+	gpumem get x
+	gpumem get open
+	is "$(stat -c %a x) $(stat -c %a open)" '600 644'
+	umask 077
+	gpumem get open masked
+	is "$(stat -c %a masked)" 600
+}
+
+test_a_file_that_is_replaced_keeps_its_rights()
+{
+	files
+	umask 022
+	gpumem alloc x 4K >/dev/null
+	gpumem alloc open 4K mode=0666 >/dev/null
+	touch private shared
+	chmod 600 private
+	chmod 664 shared
+	gpumem get open private
+	gpumem get x shared
+	is "$(stat -c %a private) $(stat -c %a shared)" '600 664'
+}
+
+test_a_file_that_is_replaced_keeps_its_group()
+{
+	needs_root 'several groups'
+	[ "${GPUMEM_AS-root}" = root ] || skip 'one user only'
+	files
+	chmod 777 .
+	gpumem alloc x 4K mode=0644 >/dev/null
+	touch mine others
+	chgrp 4005 mine
+	chmod 640 mine others
+	gpumem get x mine
+	is "$(rights_of mine)" '640 4005'
+	# who may not give the group gives it no rights
+	AS=(setpriv --reuid=4001 --regid=4001 --clear-groups)
+	gpumem get x others
+	is "$(rights_of others)" '600 4001'
+}
+
+# access_list FILE [set]: prints the access list's bytes; or sets one that lets the user
+# 4001 read.
+access_list()
+{
+	python3 - "$@" <<-'EOF'
+		import os, struct, sys
+		name, everybody = "system.posix_acl_access", 2 ** 32 - 1
+		entries = (1, 6, everybody), (2, 4, 4001), (4, 0, everybody), (16, 4, everybody), (32, 0, everybody)
+		if sys.argv[2:]:
+		    os.setxattr(sys.argv[1], name, struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries))
+		print(os.getxattr(sys.argv[1], name))
+	EOF
+}
+
+test_a_file_that_is_replaced_keeps_its_access_list()
+{
+	local list
+	files
+	gpumem alloc x 4K >/dev/null
+	touch file
+	list=$(access_list file set 2>/dev/null) || skip 'a file system with access lists'
+	gpumem get x file
+	is "$(access_list file)" "$list"
+	is "$(stat -c %a file)" 640
+}
+
+test_a_file_is_never_more_open_than_at_the_end()
+{
+	needs_software 'be slow'
+	files
+	umask 022
+	gpumem alloc x 64M >/dev/null
+	gpumem fill x u8:1
+	slow 200ms
+	"$gpumem_path" get x file >said 2>&1 &
+	eventually 'ls -A | grep -q "^\.file\."'
+	is "$(stat -c %a .file.*)" 600
+	inject
+	wait $!
+	is "$(stat -c %a file)" 600
 }
 
 test_put_takes_a_name_and_keys_of_alloc()

@@ -77,7 +77,10 @@ const struct command commands[] = {
 		.usage = "NAME [FILE]",
 		.summary = "copy an allocation into a file",
 		.help = "Copies an allocation's bytes into FILE, all or nothing: an old "
-			"FILE is replaced when all bytes are there. Without FILE the "
+			"FILE is replaced when all bytes are there, and its mode, group "
+			"and access list stay. A new FILE has the mode of the "
+			"allocation, with w for nobody but the owner, and within the "
+			"umask. Without FILE the "
 			"file is NAME in the current folder; - is stdout. An allocation "
 			"with `tensors` becomes a safetensors file.",
 		.example = "gpumem get llama /tmp/llama.safetensors",
