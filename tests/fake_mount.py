@@ -3,7 +3,8 @@
 #     fake_mount.py FOLDER UID [FILE TEXT]...
 #
 # mounts files with these contents on a folder, as a mount of the user UID, and serves them
-# until killed. Without files the mount never answers.
+# until killed. Without files the mount never answers. SOURCE in the environment is the first
+# word of the mount's line in /proc/self/mounts.
 import ctypes, os, struct, sys
 
 folder, uid, *words = sys.argv[1:]
@@ -63,7 +64,8 @@ def answer(opcode, n, body):
 device = os.open("/dev/fuse", os.O_RDWR)
 options = "fd=%d,rootmode=40000,user_id=%s,group_id=0,allow_other" % (device, uid)
 libc = ctypes.CDLL(None, use_errno=True)
-if libc.mount(b"user_id=0", folder.encode(), b"fuse.gpumemd", 0, options.encode()):
+source = os.environ.get("SOURCE", "user_id=0")
+if libc.mount(source.encode(), folder.encode(), b"fuse.gpumemd", 0, options.encode()):
     sys.exit("mount: " + os.strerror(ctypes.get_errno()))
 while True:
     try:

@@ -6,8 +6,26 @@
  */
 #pragma once
 
-#include <mntent.h>
+#include "base/def.h"
+
 #include <stdio.h>
 
-/* Returns: the next such mount of /proc/self/mounts, good until the next call; NULL. */
-const struct mntent *broker_mount_next(FILE *mounts);
+/* A list of mounts, as in /proc/self/mounts, that is being read. */
+struct broker_mounts {
+	FILE *file;
+	char *line;
+	size_t size;
+};
+
+/* Reads a list from an open file. broker_mounts_close() closes the file. */
+#define BROKER_MOUNTS(list) ((struct broker_mounts){ .file = (list) })
+
+/* Opens the list of the mounts that this process sees. Returns: 0; -errno. */
+int broker_mounts_open(struct broker_mounts *ret_mounts);
+
+/* Returns: the folder of the next such mount, good until the next call; NULL. */
+const char *broker_mounts_next(struct broker_mounts *mounts);
+
+void broker_mounts_close(struct broker_mounts *mounts);
+
+#define _cleanup_broker_mounts_ _cleanup_(broker_mounts_close)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/def.h"
+#include "base/text.h"
 
 #define UNIFIED "0::/" /* of the line of version 2 in /proc/PID/cgroup */
 
@@ -45,25 +46,6 @@ bool cgroup_is_within(const char *path, const char *other)
 	       (path[length] == '/' || !path[length]);
 }
 
-/* Turns each `\` with three octal digits of a path in mountinfo into the byte. */
-static void unescape(char *word)
-{
-	char *to = word;
-
-	for (; *word; word++) {
-		unsigned int byte;
-
-		if (*word == '\\' && strspn(word + 1, "01234567") >= 3 &&
-		    sscanf(word + 1, "%3o", &byte) == 1) {
-			*to++ = (char)byte;
-			word += 3;
-		} else {
-			*to++ = *word;
-		}
-	}
-	*to = '\0';
-}
-
 /*
  * The file of the cgroup in the file system of this line of mountinfo: ID PARENT DEVICE
  * ROOT MOUNTPOINT OPTIONS... - TYPE ... Returns: false when it does not show the cgroup.
@@ -79,8 +61,8 @@ static bool find_in_mount(char *line, const char *path, char file[2 * CGROUP_PAT
 		if (!rest)
 			return false;
 	}
-	unescape(words[3]);
-	unescape(words[4]);
+	string_unescape(words[3]);
+	string_unescape(words[4]);
 	if (!cgroup_is_within(path, words[3]))
 		return false;
 	if (strcmp(words[3], "/") != 0)

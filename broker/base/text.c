@@ -20,12 +20,17 @@ void text_clear(struct text *text)
 		text->data[0] = '\0';
 }
 
+/* Of a text's bytes. Below, no sum and no doubling of lengths overflows. */
+#define LENGTH_MAX (SIZE_MAX / 4)
+
 /* Makes room for length more bytes and the NUL. */
 static bool text_reserve(struct text *text, size_t length)
 {
 	size_t capacity;
 	char *data;
 
+	if (length > LENGTH_MAX - text->length)
+		text->failed = true;
 	if (text->failed)
 		return false;
 	if (text->length + length < text->capacity)
@@ -109,23 +114,76 @@ static int n_following(unsigned char first)
 	return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
 }
 
+/* Returns: the character's bytes; 0: it is not UTF-8, or longer than needed. */
+static int character_parse(const unsigned char *at, uint32_t *ret_character)
+{
+	static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
+	int n = n_following(*at);
+	uint32_t character = n > 0 ? *at & (0x3fu >> n) : *at;
+
+	for (int i = 1; i <= n; i++) {
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+		character = character << 6 | (at[i] & 0x3fu);
+	}
+	if (n < 0 || character < least[n])
+		return 0;
+	*ret_character = character;
+	return n + 1;
+}
+
+/* Characters that a text has for no reader: they do something to what is around them. */
+static const struct {
+	uint32_t first, last;
+} unplain[] = {
+	{ 0, 0x1f }, /* control characters */
+	{ 0x7f, 0x9f },
+	{ 0x2028, 0x2029 }, /* separators of lines and paragraphs */
+	{ 0x202a, 0x202e }, /* other directions of writing */
+	{ 0x2066, 0x2069 },
+	{ 0xd800, 0xdfff }, /* halves of UTF-16 */
+	{ 0x110000, UINT32_MAX },
+};
+
+static bool character_is_plain(uint32_t character)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(unplain); i++)
+		if (character >= unplain[i].first && character <= unplain[i].last)
+			return false;
+	return true;
+}
+
 bool string_is_plain(const char *string)
 {
 	const unsigned char *at = (const unsigned char *)string;
 
 	while (*at) {
-		int n = n_following(*at);
-		uint32_t character = n > 0 ? *at & (0x3fu >> n) : *at;
+		uint32_t character = 0;
+		int length = character_parse(at, &character);
 
-		for (at++; n > 0; n--, at++) {
-			if ((*at & 0xc0) != 0x80)
-				return false;
-			character = character << 6 | (*at & 0x3fu);
-		}
-		if (n < 0 || character < 0x20 || (character >= 0x7f && character < 0xa0))
+		if (!length || !character_is_plain(character))
 			return false;
+		at += length;
 	}
 	return true;
+}
+
+void string_unescape(char *string)
+{
+	char *to = string;
+
+	for (const char *from = string; *from; to++) {
+		unsigned int byte;
+
+		if (*from == '\\' && strspn(from + 1, "01234567") >= 3 &&
+		    sscanf(from + 1, "%3o", &byte) == 1) {
+			*to = (char)byte;
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
 }
 
 static void add_escaped(struct text *text, const char *string, char first)
@@ -141,6 +199,14 @@ static void add_escaped(struct text *text, const char *string, char first)
 void text_add_printable(struct text *text, const char *string)
 {
 	add_escaped(text, string, ' ');
+}
+
+void text_add_plain(struct text *text, const char *string)
+{
+	if (string_is_plain(string))
+		text_add(text, string, strlen(string));
+	else
+		text_add_printable(text, string);
 }
 
 void text_add_word(struct text *text, const char *string)

@@ -37,16 +37,26 @@ void text_printf(struct text *text, const char *format, ...) _printf_(2, 3);
 void text_fold(struct text *text, size_t column, size_t indent, const char *words);
 
 /*
- * Whether a string is UTF-8 without control characters. U+0080 to U+009F are such, too:
- * terminals obey them, and some the bytes 0x80 to 0x9f alone.
+ * Whether a string is UTF-8 without control characters, separators of lines (U+2028,
+ * U+2029), and characters that change the direction of writing. U+0080 to U+009F are
+ * control characters, too: terminals obey them, and some the bytes 0x80 to 0x9f alone.
  */
 bool string_is_plain(const char *string);
+
+/*
+ * Turns each `\` with three octal digits into the byte, in place. So the kernel writes
+ * blanks, tabs, newlines and backslashes in the words of /proc/PID/mounts and mountinfo.
+ */
+void string_unescape(char *string);
 
 /* Adds a string; bytes other than printable ASCII are added as \xHH. */
 void text_add_printable(struct text *text, const char *string);
 
-/* The same for a column of a line: blanks are escaped too. */
+/* As text_add_printable(), for a column of a line: blanks are escaped too. */
 void text_add_word(struct text *text, const char *string);
+
+/* Adds a string for a terminal: a plain one unchanged, others as text_add_printable(). */
+void text_add_plain(struct text *text, const char *string);
 
 /* The text as a string, "" when empty. Owned by the text. */
 const char *text_string(const struct text *text);

@@ -125,6 +125,35 @@ int lease_read(struct lease *lease, const struct gpumem *gpumem)
 	return lease_parse(lease, text);
 }
 
+/* Whether size bytes at an address are in a range, of which no number needs to be true.
+ */
+static bool is_within(uint64_t address, uint64_t size, uint64_t range,
+		      uint64_t range_size)
+{
+	return address >= range && address - range <= range_size &&
+	       size <= range_size - (address - range);
+}
+
+/*
+ * Pointers are made of these numbers, and whose mount it is may be unknown. memory_map()
+ * checks the size of the memory. Returns: 0; -EPROTO.
+ */
+static int lease_check(const struct lease *lease)
+{
+	if (is_within(lease->address, lease->size, lease->mapped_address,
+		      lease->mapped_size) &&
+	    (!lease->range_size || is_within(lease->mapped_address, lease->mapped_size,
+					     lease->range_address, lease->range_size)))
+		return 0;
+	return error_set(EPROTO,
+			 "the lease of %s does not fit into its mapping: %llu bytes at "
+			 "0x%llx, %llu at 0x%llx",
+			 lease->name, (unsigned long long)lease->size,
+			 (unsigned long long)lease->address,
+			 (unsigned long long)lease->mapped_size,
+			 (unsigned long long)lease->mapped_address);
+}
+
 bool lease_changed(const struct lease *lease)
 {
 	struct pollfd file = { .fd = lease->fd, .events = POLLPRI };
@@ -169,6 +198,8 @@ int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *nam
 		return session_fail(gpumem, errno, file);
 	}
 	r = lease_read(lease, gpumem);
+	if (r == 0)
+		r = lease_check(lease);
 	if (r < 0)
 		lease_close(lease);
 	return r;
@@ -209,11 +240,36 @@ static int ticket_connect(const char *path)
 	return take_fd(&fd);
 }
 
+/*
+ * Takes the descriptor of a message. Others are closed: no broker sends them. Returns: -1
+ * where none came.
+ */
+static int message_take_fd(struct msghdr *message)
+{
+	int taken = -1;
+
+	for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
+	     header = CMSG_NXTHDR(message, header)) {
+		const int *fds = (const int *)CMSG_DATA(header);
+
+		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= header->cmsg_len;
+		     i++) {
+			if (taken < 0)
+				taken = fds[i];
+			else
+				close(fds[i]);
+		}
+	}
+	return taken;
+}
+
 /* Returns: a descriptor; UNANSWERED, where the connection just ended; -errno. */
 static int ticket_answer(int connection)
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(sizeof(int))]; /* two fit, by the alignment */
 		struct cmsghdr align;
 	} control;
 	uint8_t error = 0;
@@ -224,25 +280,24 @@ static int ticket_answer(int connection)
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes),
 	};
-	const struct cmsghdr *header;
+	_cleanup_close_ int fd = -1;
 	ssize_t length;
-	int fd;
 
 	do {
 		length = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
 	} while (length < 0 && errno == EINTR);
-	if (length == 0 || (length < 0 && errno == ECONNRESET))
-		return UNANSWERED;
-	if (length < 0)
+	if (length < 0 && errno != ECONNRESET)
 		return error_set(errno, "the ticket socket: %s", strerror(errno));
+	if (length >= 0)
+		fd = message_take_fd(&message);
+	if (length <= 0)
+		return UNANSWERED;
 	if (error)
 		return error_set(error, "the broker refused the ticket: %s",
 				 strerror(error));
-	header = CMSG_FIRSTHDR(&message);
-	if (!header || header->cmsg_type != SCM_RIGHTS)
+	if (fd < 0)
 		return error_set(EPROTO, "the ticket socket sent no descriptor");
-	memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-	return fd;
+	return take_fd(&fd);
 }
 
 /* Returns: as ticket_answer(). */

@@ -346,13 +346,17 @@ uint64_t map_pointer(const struct gpumem_map *map)
 	return map->memory.pointer + lease_offset(&map->lease);
 }
 
-/* Other threads may share the map, and read what does not change without the lock. */
-static void map_news(struct gpumem_map *map, const struct lease *now)
+/*
+ * Takes over what changes. The rest was checked when it was mapped, and other threads
+ * that share the map read it without the lock. *now becomes the whole.
+ */
+static void map_news(struct gpumem_map *map, struct lease *now)
 {
 	maps_lock();
 	memcpy(map->lease.name, now->name, sizeof(now->name));
 	map->lease.generation = now->generation;
 	map->lease.state = now->state;
+	*now = map->lease;
 	maps_unlock();
 }
 

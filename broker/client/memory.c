@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define DRIVER_DEFAULT "libcuda.so.1"
 #define RANGES_MAX     64 /* one for each device of each mount */
@@ -254,12 +255,31 @@ static int host_register(struct memory *memory, bool write)
 	return 0;
 }
 
+/* A touch behind the end of the memory would end the program. */
+static int host_check(const struct lease *lease, int fd)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) < 0)
+		return error_set(errno, "%s: its memory: %s", lease->name,
+				 strerror(errno));
+	if (stat.st_size >= 0 && (uint64_t)stat.st_size >= lease->mapped_size)
+		return 0;
+	return error_set(EPROTO,
+			 "%s: the broker sent %lld bytes of memory for a mapping of %llu",
+			 lease->name, (long long)stat.st_size,
+			 (unsigned long long)lease->mapped_size);
+}
+
 static int host_map(struct memory *memory, const struct lease *lease, int fd,
 		    unsigned int flags)
 {
 	int protection = PROT_READ | (lease->write ? PROT_WRITE : 0);
+	int r = host_check(lease, fd);
 	void *pointer;
 
+	if (r < 0)
+		return r;
 	if (memory->reserved)
 		pointer = mmap((void *)memory->pointer, lease->mapped_size, protection,
 			       MAP_SHARED | MAP_FIXED, fd, 0);

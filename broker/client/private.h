@@ -66,7 +66,7 @@ struct lease {
 		-1   \
 	}
 
-/* Opens and reads a lease. Returns: 0; a negative errno with a sentence. */
+/* Opens, reads and checks a lease. Returns: 0; a negative errno with a sentence. */
 int lease_open(struct lease *lease, const struct gpumem *gpumem, const char *name,
 	       bool write);
 

@@ -121,24 +121,23 @@ static int mount_enter(const char *mount)
  */
 static int mount_find(char **ret_mount)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	_cleanup_broker_mounts_ struct broker_mounts mounts = BROKER_MOUNTS(NULL);
 	_cleanup_text_ struct text all = TEXT_INIT;
-	const struct mntent *entry;
+	const char *folder;
 	int refused = error_set(ENOENT, "no broker of root's or of your own is "
 					"mounted here: start gpumemd");
 	unsigned int n = 0;
 
-	if (!mounts)
+	if (broker_mounts_open(&mounts) < 0)
 		return error_set(ENOENT, "/proc/self/mounts can't be read");
-	while ((entry = broker_mount_next(mounts))) {
-		int r = mount_enter(entry->mnt_dir);
+	while ((folder = broker_mounts_next(&mounts))) {
+		int r = mount_enter(folder);
 
 		if (r == 0)
-			text_printf(&all, "%s%s", n++ ? ", " : "", entry->mnt_dir);
+			text_printf(&all, "%s%s", n++ ? ", " : "", folder);
 		else
 			refused = r;
 	}
-	endmntent(mounts);
 	if (n == 0)
 		return refused;
 	if (n > 1)

@@ -125,9 +125,9 @@ int gpumem_command(struct gpumem *gpumem, const char *file, const char *line,
  * (memory of this kind can't be leased); -EADDRINUSE (the address is in use in this
  * program: use GPUMEM_ANY_ADDRESS; or the allocation is mapped already, but suspended,
  * for reading only or without GPUMEM_REGISTER: unmap that map first); -ENODEV (the device
- * is not visible to this program); -EPROTO (the broker has another version); -ENOTCONN
- * (the mount is gone); -ECHILD; -ENOMEM; -EIO (the driver failed; the sentence names the
- * call). The caller unmaps or unrefs the map.
+ * is not visible to this program); -EPROTO (the broker has another version, or its lease
+ * does not fit the memory); -ENOTCONN (the mount is gone); -ECHILD; -ENOMEM; -EIO (the
+ * driver failed; the sentence names the call). The caller unmaps or unrefs the map.
  */
 int gpumem_map(struct gpumem_map **ret, struct gpumem *gpumem, const char *name,
 	       unsigned int flags);

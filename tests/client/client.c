@@ -6,6 +6,7 @@
  *	map M NAME [w] [any] [register]    info M      unmap M    unref M    ref M
  *	begin M [w]    end M    suspend M    resume M [follow]
  *	peek M OFFSET    poke M OFFSET VALUE    a byte, by the GPU's copies or the CPU
+ *	descriptors                        the number of open ones
  *	context                            makes device 0's primary context current
  *	command FILE LINE...               line FILE LINE... wants no answer
  *	fork (the lines up to `exit` are the child's)
@@ -19,6 +20,7 @@
  *
  * M is a digit.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpumem/cuda.h>
@@ -273,6 +275,18 @@ static void queue_work(long ms)
 		printf("ok\n");
 }
 
+static void count_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (folder && readdir(folder))
+		n++;
+	if (folder)
+		closedir(folder);
+	printf("ok %d\n", n);
+}
+
 static void open_session(const char *mount)
 {
 	say(gpumem_open(&session, mount));
@@ -351,6 +365,8 @@ int main(int argc, char **argv)
 			return 0;
 		if (strcmp(words[0], "context") == 0) {
 			make_context();
+		} else if (strcmp(words[0], "descriptors") == 0) {
+			count_descriptors();
 		} else if (strcmp(words[0], "command") == 0) {
 			run_command(words + 1, true);
 		} else if (strcmp(words[0], "line") == 0) {

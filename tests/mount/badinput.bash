@@ -12,8 +12,9 @@ alloc_refused()
 test_a_tag_is_plain_text()
 {
 	local red
-	# ESC [ and its other names: U+009B, and the byte alone
-	for red in '\033[31m' '\302\23331m' '\23331m' '\340\202\23331m' '\302' 'a\177'; do
+	# ESC [ and its other names: U+009B, and the byte alone; U+2028, U+202E, U+D800, U+110000
+	for red in '\033[31m' '\302\23331m' '\23331m' '\340\202\23331m' '\302' 'a\177' \
+		'\342\200\250' '\342\200\256' '\355\240\200' '\364\220\200\200'; do
 		refused EINVAL 'a tag is one word of at most 255 bytes of UTF-8, without blanks and control characters' \
 			"printf 'x 4K tag=${red}red\n' >control/alloc"
 	done

@@ -521,6 +521,17 @@ test_a_mount_of_another_user_alone_is_none()
 	is "$(opens 4003 "$M")" ok
 }
 
+# The mounter chooses the length of a line, and 4096 bytes may end before the number.
+test_a_mount_of_another_user_with_a_long_line_does_not_count()
+{
+	needs_root 'several users'
+	local before=" $T/liar/mnt fuse.gpumemd rw,relatime,user_id="
+	SOURCE=$(printf "%$((4095 - ${#before}))s" | tr ' ' x) pretend liar 4003 version 9 socket here
+	is "$(opens 4002 "$M")" \
+		"ENOENT no broker of root's or of your own is mounted here: start gpumemd"
+	is "$(opens 4003 "$M")" ok
+}
+
 test_a_dead_mount_does_not_count()
 {
 	needs_root 'a namespace of mounts'
@@ -654,6 +665,82 @@ test_another_version_of_leases_is_said_so()
 	printf 'version 1\nnews of some kind\nlease 1\nticket 1:0\nsocket %s\n' "$T/nowhere" \
 		>"$T/fake/allocations/x/lease"
 	like "$(client "$T/fake" <<<'map 1 x')" "ENOENT the broker's ticket socket $T/nowhere: No such file"
+}
+
+# lie BYTE N: makes the folder $T/fake, which looks like a mount. Its ticket socket answers
+# each ticket with BYTE and N descriptors of 64 KiB of memory.
+lie()
+{
+	cat >"$T/sanitizer/lie.py" <<-'EOF'
+		import os, socket, sys
+		path, byte, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+		memory = os.memfd_create("memory")
+		os.ftruncate(memory, 65536)
+		listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		listener.bind(path)
+		listener.listen()
+		while True:
+		    connection, _ = listener.accept()
+		    connection.recv(100)
+		    socket.send_fds(connection, [bytes([byte])], [memory] * n)
+		    connection.close()
+	EOF
+	mkdir -p "$T/fake/allocations/x"
+	ln -sf "$T/fake/tickets" "$T/fake/socket"
+	rm -f "$T/fake/tickets"
+	"${AS[@]}" python3 "$T/sanitizer/lie.py" "$T/fake/tickets" "$@" &
+	eventually '[ -S "$T/fake/tickets" ]'
+	rm "$T/sanitizer/lie.py"
+	lie_of_lease
+}
+
+# lie_of_lease [LINE]...: the text of a lease of host memory; a LINE replaces the same key's.
+lie_of_lease()
+{
+	printf '%s\n' 'version 2' 'lease 1' 'state live' 'ticket 1:0' "socket $T/fake/tickets" 'name x' \
+		'id 1' 'generation 1' 'kind host' 'address 0x10000000' 'size_bytes 4096' \
+		'mapped_address 0x10000000' 'mapped_bytes 65536' "$@" >"$T/fake/allocations/x/lease"
+}
+
+# Pointer and size would be outside of what is mapped.
+test_a_lease_that_does_not_fit_is_refused()
+{
+	local wrong
+	lie 0 1
+	client_start
+	is "$(ask close)$(ask "open $T/fake")" okok
+	for wrong in 'size_bytes 65537' 'size_bytes 0xffffffffffffffff' 'address 0xfffffff' 'address 0x1000f001' \
+		'address 0x10010000' 'address 0xffffffffffffffff' 'mapped_bytes 4095' 'mapped_address 0x10000001'; do
+		lie_of_lease "$wrong"
+		like "$wrong: $(ask 'map 1 x any')" ": EPROTO the lease of x does not fit into its mapping"
+	done
+	lie_of_lease 'kind device' 'range_address 0x20000000' 'range_bytes 65536'
+	like "$(ask 'map 1 x any')" '^EPROTO the lease of x does not fit into its mapping'
+	lie_of_lease 'mapped_bytes 65537'
+	like "$(ask 'map 1 x any')" '^EPROTO x: the broker sent 65536 bytes of memory for a mapping of 65537$'
+	lie_of_lease 'address 0x1000f000'
+	is "$(ask 'map 1 x w any')" ok
+	is "$(ask 'poke 1 4095 7')" 'ok 7'
+	lie_of_lease 'address 0x1000f000' 'size_bytes 4097'
+	is "$(ask 'suspend 1')" ok
+	like "$(ask 'resume 1')" '^EPROTO the lease of x does not fit into its mapping'
+}
+
+test_descriptors_that_are_not_wanted_are_closed()
+{
+	local before answer
+	client_start
+	before=$(ask descriptors)
+	for answer in '0 2' '5 1' '5 2'; do
+		lie $answer
+		is "$(ask close)$(ask "open $T/fake")" okok
+		case $answer in
+		0*) is "$(ask 'map 1 x w any')$(ask 'unmap 1')" okok ;;
+		*) like "$(ask 'map 1 x w any')" '^EIO the broker refused the ticket' ;;
+		esac
+		is "$(ask descriptors)" "$before"
+		kill $!
+	done
 }
 
 test_a_map_outlives_its_mount()

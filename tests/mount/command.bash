@@ -236,6 +236,9 @@ test_wrong_use_is_status_2()
 {
 	ends 2 'invalid option' ls -q
 	ends 2 'unrecognized option' ls --colour
+	ends 2 "option '--sort' needs a value" ls --sort
+	ends 2 "option '-s' needs a value" ls -s
+	ends 2 "option '--json=3' takes no value" ls --json=3
 	ends 2 "ls takes no 'x'" ls x
 	ends 2 'put has no option --json' --json put x
 	ends 2 'put needs a FILE' put
@@ -302,6 +305,21 @@ test_a_strangers_mount_that_does_not_answer_is_not_asked()
 	alone env -u GPUMEM_MOUNT "$gpumem_path" ls >/dev/null
 }
 
+# Files of others have such names, and `gpumem put *` says them on a terminal.
+test_names_reach_the_terminal_without_control_characters()
+{
+	files
+	local name=$'c\e]0;owned\a\u202e'
+	ends 1 '^gpumem: c.x1b.0;owned.x07.xe2.x80.xae: No such file or directory$' put "$name"
+	ends 1 '^gpumem: c.x1b.0;owned.x07.xe2.x80.xae: ' run "$name"
+	ends 2 "^gpumem: 'c.x1b.0;owned.x07" get "$name"
+	ends 2 "^gpumem: 'c.x1b.0;owned.x07" "$name"
+	ends 2 "^gpumem: unrecognized option '--c.x1b.0;owned.x07" put "--$name"
+	ends 2 "^gpumem: invalid option -- '.x1b'$" put -$'\e]0'
+	ends 2 "^gpumem: unrecognized option '--c.x1b.0;owned.x07" "--$name"
+	ends 1 '^gpumem: größe: No such file or directory$' put größe
+}
+
 # ---- put and get ----
 
 test_a_file_goes_there_and_back()
@@ -312,7 +330,6 @@ test_a_file_goes_there_and_back()
 	is "$(<"$M/allocations/a_file.bin/size_bytes")" 20000001
 	gpumem get a_file.bin back
 	cmp 'a file.bin' back
-	is "$(stat -c %a back)" 644
 	gpumem get a_file.bin - | cmp - 'a file.bin'
 	gpumem get a_file.bin
 	cmp 'a file.bin' a_file.bin
@@ -320,6 +337,100 @@ test_a_file_goes_there_and_back()
 	gpumem get a_file.bin folder
 	cmp 'a file.bin' folder/a_file.bin
 	is "$(ls -A folder)" a_file.bin
+}
+
+# rights_of FILE: prints the mode, and the group.
+rights_of()
+{
+	stat -c '%a %g' "$1"
+}
+
+test_a_new_file_has_the_mode_of_its_allocation()
+{
+	files
+	umask 022
+	gpumem alloc x 4K >/dev/null
+	gpumem alloc open 4K mode=0666 >/dev/null
+	gpumem get x
+	gpumem get open
+	is "$(stat -c %a x) $(stat -c %a open)" '600 644'
+	umask 077
+	gpumem get open masked
+	is "$(stat -c %a masked)" 600
+}
+
+test_a_file_that_is_replaced_keeps_its_rights()
+{
+	files
+	umask 022
+	gpumem alloc x 4K >/dev/null
+	gpumem alloc open 4K mode=0666 >/dev/null
+	touch private shared
+	chmod 600 private
+	chmod 664 shared
+	gpumem get open private
+	gpumem get x shared
+	is "$(stat -c %a private) $(stat -c %a shared)" '600 664'
+}
+
+test_a_file_that_is_replaced_keeps_its_group()
+{
+	needs_root 'several groups'
+	[ "${GPUMEM_AS-root}" = root ] || skip 'one user only'
+	files
+	chmod 777 .
+	gpumem alloc x 4K mode=0644 >/dev/null
+	touch mine others
+	chgrp 4005 mine
+	chmod 640 mine others
+	gpumem get x mine
+	is "$(rights_of mine)" '640 4005'
+	# who may not give the group gives it no rights
+	AS=(setpriv --reuid=4001 --regid=4001 --clear-groups)
+	gpumem get x others
+	is "$(rights_of others)" '600 4001'
+}
+
+# access_list FILE [set]: prints the access list's bytes; or sets one that lets the user
+# 4001 read.
+access_list()
+{
+	python3 - "$@" <<-'EOF'
+		import os, struct, sys
+		name, everybody = "system.posix_acl_access", 2 ** 32 - 1
+		entries = (1, 6, everybody), (2, 4, 4001), (4, 0, everybody), (16, 4, everybody), (32, 0, everybody)
+		if sys.argv[2:]:
+		    os.setxattr(sys.argv[1], name, struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries))
+		print(os.getxattr(sys.argv[1], name))
+	EOF
+}
+
+test_a_file_that_is_replaced_keeps_its_access_list()
+{
+	local list
+	files
+	gpumem alloc x 4K >/dev/null
+	touch file
+	list=$(access_list file set 2>/dev/null) || skip 'a file system with access lists'
+	gpumem get x file
+	is "$(access_list file)" "$list"
+	is "$(stat -c %a file)" 640
+}
+
+test_a_file_is_never_more_open_than_at_the_end()
+{
+	needs_software 'be slow'
+	files
+	umask 022
+	gpumem alloc x 64M >/dev/null
+	gpumem fill x u8:1
+	slow 200ms
+	"$gpumem_path" get x file >said 2>&1 &
+	eventually 'ls -A | grep -q "^\.file\."'
+	is "$(stat -c %a .file.*)" 600
+	inject
+	wait $!
+	is "$(stat -c %a file)" 600
 }
 
 test_put_takes_a_name_and_keys_of_alloc()
@@ -754,6 +865,43 @@ test_doctor_says_what_to_do()
 	like "$said" $'\nFAILED +mount +/ is not a mount of gpumemd'
 }
 
+# doctor_of_a_lie FILE TEXT...: what doctor says of a folder that looks like a mount.
+doctor_of_a_lie()
+{
+	rm -rf "$T/lie"
+	mkdir "$T/lie"
+	ln -s "${socket-/nowhere/socket}" "$T/lie/socket"
+	while [ "$#" != 0 ]; do
+		printf '%s\n' "$2" >"$T/lie/$1"
+		shift 2
+	done
+	GPUMEM_MOUNT=$T/lie timeout 20 "${AS[@]}" env "LD_DEBUG=${debug-}" "$gpumem_path" doctor 2>&1
+}
+
+test_doctor_loads_no_library_that_a_mount_names()
+{
+	needs_software 'be a library that any user may load'
+	local said debug=files library=$build/tools/softgpu/libcuda.so.1
+	said=$(GPUMEM_MOUNT=/ LD_LIBRARY_PATH=${library%/*} LD_DEBUG=$debug "$gpumem_path" doctor 2>&1) || [ "$?" = 1 ]
+	like "$said" "calling init: $library"$'\n'
+	said=$(doctor_of_a_lie version 9 driver_path "$library" driver_version 12.9) || [ "$?" = 1 ]
+	unlike "$said" "calling init: [^"$'\n'"]*libcuda"
+	like "$said" $'\nok +driver +'"$library for CUDA 12.9"$'\n'
+	said=$(doctor_of_a_lie version 9 driver_path /lib/x driver_version 11.8) || [ "$?" = 1 ]
+	like "$said" $'\nFAILED +driver +/lib/x for CUDA 11.8: 12.2 is the oldest that works'
+	said=$(doctor_of_a_lie version 9) || [ "$?" = 1 ]
+	like "$said" $'\nFAILED +driver +'"$T/lie/driver_path: No such file or directory"$'\n'
+}
+
+test_doctor_of_a_mount_that_lies_ends()
+{
+	local said status=0 socket=no_slash
+	said=$(doctor_of_a_lie version $'\e[31m9') || status=$?
+	is "$status" 1
+	like "$said" $'\nok +mount +'"$T/lie, gpumem .x1b.31m9"$'\n'
+	like "$said" $'\nFAILED +tickets +no_slash: '
+}
+
 # The socket of a user who is not the broker's is made at the first lease.
 test_doctor_of_a_user_without_a_socket()
 {
@@ -863,6 +1011,36 @@ test_bash_completes_subcommands_verbs_names_and_options()
 	local -x GPUMEM_MOUNT=/
 	is "$(completes gpumem get w)" ' '
 	ends 2 'complete needs one of verbs, names' complete
+}
+
+# The words are another user's, whose mount it may be.
+test_no_shell_runs_what_a_mount_names()
+{
+	local name
+	. "$completion/gpumem"
+	files
+	mkdir -p lie/allocations lie/control
+	touch lie/socket lie/version
+	for name in '$(touch${IFS}ran)' '`touch${IFS}ran`' 'x;touch ran' $'a\e[31m' "it's" '{a,b}' '~' '*'; do
+		echo 1 >"lie/allocations/$name"
+		echo 1 >"lie/control/$name"
+	done
+	echo 1 >lie/allocations/weights
+	touch lie/control/alloc
+	local -x GPUMEM_MOUNT=$T/files/lie
+	is "$(gpumem complete names)" weights
+	is "$(gpumem complete verbs)" alloc
+	is "$(completes gpumem free we)" 'weights '
+	is "$(completes gpumem al)" 'alloc '
+	# whatever the command printed
+	gpumem()
+	{
+		printf '%s\n' '$(touch${IFS}ran)' '`touch${IFS}ran`' '*' words
+	}
+	is "$(completes gpumem free w)" 'words '
+	is "$(completes gpumem w)" 'words '
+	is "$(completes gpumem free '')" '$(touch${IFS}ran) * `touch${IFS}ran` words '
+	is "$(ls)" lie
 }
 
 test_other_shells_read_their_completions()

@@ -191,6 +191,18 @@ def test_an_allocation_is_made_listed_and_freed():
     assert [a.name for a in gpumem.ls()] == ["h"]
 
 
+# A broker may let characters into a tag at which str.splitlines() splits.
+def test_only_newlines_end_the_lines_of_a_status():
+    from gpumem._folder import Folder
+
+    ends = "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
+    with tempfile.TemporaryDirectory() as path:
+        with open(f"{path}/status", "w", newline="") as file:
+            file.write(f"size_bytes 4\ntag a{ends}b\nstate live\n")
+        with Folder(path) as folder:
+            assert folder.status() == {"size_bytes": "4", "tag": f"a{ends}b", "state": "live"}
+
+
 def test_a_line_has_its_answer():
     gpumem.alloc("x", 16)
     gpumem.command("control/fill", "x u32:7")

@@ -77,7 +77,10 @@ const struct command commands[] = {
 		.usage = "NAME [FILE]",
 		.summary = "copy an allocation into a file",
 		.help = "Copies an allocation's bytes into FILE, all or nothing: an old "
-			"FILE is replaced when all bytes are there. Without FILE the "
+			"FILE is replaced when all bytes are there, and its mode, group "
+			"and access list stay. A new FILE has the mode of the "
+			"allocation, with w for nobody but the owner, and within the "
+			"umask. Without FILE the "
 			"file is NAME in the current folder; - is stdout. An allocation "
 			"with `tensors` becomes a safetensors file.",
 		.example = "gpumem get llama /tmp/llama.safetensors",
@@ -127,6 +130,8 @@ const struct command commands[] = {
 		.summary = "check driver, kernel, mount and leases",
 		.help = "Checks what gpumem needs of this machine, a line each: ok, "
 			"FAILED and what to do, or optional and what it is good for. "
+			"The driver is the one that the mount's broker uses; without a "
+			"mount it is libcuda.so.1. "
 			"Exit status 1 if something needed has failed.",
 		.example = "gpumem doctor",
 		.options = BIT(HELP),
@@ -156,11 +161,16 @@ const struct command commands[] = {
 
 const size_t n_commands = ARRAY_SIZE(commands);
 
+/* Names of files and texts of a mount may be other users'. */
 static int say(enum status status, const char *format, va_list args)
 {
-	fputs("gpumem: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	_cleanup_text_ struct text plain = TEXT_INIT;
+	_cleanup_free_ char *said = NULL;
+
+	if (vasprintf(&said, format, args) < 0)
+		said = NULL;
+	text_add_plain(&plain, said ?: "no memory");
+	fprintf(stderr, "gpumem: %s\n", text_string(&plain));
 	return status;
 }
 

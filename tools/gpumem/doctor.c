@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <sys/utsname.h>
 
+#define DRIVER	      "libcuda.so.1"
 #define OLDEST_DRIVER 12020 /* as in broker/cuda/driver.c */
 #define CAP_PERFMON   38
 #define CAP_BPF	      39
@@ -27,35 +28,73 @@ struct doctor {
 
 /* ---- the driver ---- */
 
-static bool check_driver(struct doctor *doctor, struct text *said)
+/* A version as CUDA counts: 12020 is 12.2. */
+static bool driver_is_new(const char *name, int version, struct text *said)
 {
-	_cleanup_text_ struct text path = TEXT_INIT;
-	int (*get_version)(int *version);
-	int version = 0;
+	text_printf(said, "%s for CUDA %d.%d", name, version / 1000, version % 1000 / 10);
+	if (version >= OLDEST_DRIVER)
+		return true;
+	text_printf(said, ": 12.2 is the oldest that works; install NVIDIA's driver 535 "
+			  "or newer");
+	return false;
+}
 
-	if (doctor->mount.session && !mount_read(&doctor->mount, "driver_path", &path))
-		path.data[strcspn(path.data, "\n")] = '\0';
-	const char *name = path.length ? path.data : "libcuda.so.1";
-	void *driver = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+static bool check_driver_here(struct text *said)
+{
+	void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
+	int (*get_version)(int *version);
+	bool good = false;
+	int version;
+
 	if (!driver) {
 		text_printf(said,
-			    "%s can't be loaded: install NVIDIA's driver 535 or newer; "
-			    "`gpumemd --driver software MOUNTPOINT` needs none",
-			    name);
+			    DRIVER " can't be loaded: install NVIDIA's driver 535 or "
+				   "newer; `gpumemd --driver software MOUNTPOINT` "
+				   "needs none");
 		return false;
 	}
 	*(void **)&get_version = dlsym(driver, "cuDriverGetVersion");
-	if (!get_version || get_version(&version)) {
-		text_printf(said, "%s is not a CUDA driver that works", name);
-	} else {
-		text_printf(said, "%s for CUDA %d.%d", name, version / 1000,
-			    version % 1000 / 10);
-		if (version < OLDEST_DRIVER)
-			text_printf(said, ": 12.2 is the oldest that works; install "
-					  "NVIDIA's driver 535 or newer");
-	}
+	if (!get_version || get_version(&version))
+		text_printf(said, DRIVER " is not a CUDA driver that works");
+	else
+		good = driver_is_new(DRIVER, version, said);
 	dlclose(driver);
-	return version >= OLDEST_DRIVER;
+	return good;
+}
+
+/* Adds the first line of a file of the mount. Returns: false, with the reason in said. */
+static bool read_line(struct doctor *doctor, const char *file, struct text *line,
+		      struct text *said)
+{
+	int r = mount_read(&doctor->mount, file, line);
+
+	if (r) {
+		text_printf(said, "%s/%s: %s", doctor->mount.path, file, strerror(-r));
+		return false;
+	}
+	if (line->data)
+		line->data[strcspn(line->data, "\n")] = '\0';
+	return true;
+}
+
+/* The broker has loaded its driver. The mount may be anybody's, so that nothing is loaded
+ * here because a mount names it. */
+static bool check_driver(struct doctor *doctor, struct text *said)
+{
+	_cleanup_text_ struct text path = TEXT_INIT, version = TEXT_INIT;
+	unsigned int major, minor;
+
+	if (!doctor->mount.session)
+		return check_driver_here(said);
+	if (!read_line(doctor, "driver_path", &path, said) ||
+	    !read_line(doctor, "driver_version", &version, said))
+		return false;
+	if (sscanf(text_string(&version), "%3u.%2u", &major, &minor) == 2)
+		return driver_is_new(text_string(&path), (int)(1000 * major + 10 * minor),
+				     said);
+	text_printf(said, "%s/driver_version is '%s'", doctor->mount.path,
+		    text_string(&version));
+	return false;
 }
 
 /* ---- the kernel ---- */
@@ -178,8 +217,11 @@ static bool check_mount(struct doctor *doctor, struct text *said)
 static bool folder_is_there(const char *path)
 {
 	_cleanup_text_ struct text folder = TEXT_INIT;
+	const char *slash = strrchr(path, '/');
 
-	text_add(&folder, path, (size_t)(strrchr(path, '/') - path));
+	if (!slash)
+		return false;
+	text_add(&folder, path, (size_t)(slash - path));
 	return !text_failed(&folder) && access(text_string(&folder), X_OK) == 0;
 }
 
@@ -280,14 +322,15 @@ int command_doctor(const struct call *call)
 		return wrong_use("doctor takes no '%s'", call->args[0]);
 	(void)mount_try(&doctor.mount, &doctor.no_mount);
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-		_cleanup_text_ struct text said = TEXT_INIT;
+		_cleanup_text_ struct text said = TEXT_INIT, plain = TEXT_INIT;
 		bool ok = checks[i].check(&doctor, &said);
 
+		text_add_plain(&plain, text_string(&said));
 		printf("%-8s %-13s %s\n",
 		       ok		  ? "ok"
 		       : checks[i].needed ? "FAILED"
 					  : "optional",
-		       checks[i].name, text_string(&said));
+		       checks[i].name, text_string(&plain));
 		if (!ok && checks[i].needed)
 			status = STATUS_REFUSED;
 	}

@@ -60,6 +60,8 @@ static const char bash_head[] =
 	"\t\tesac\n"
 	"\tdone\n";
 
+/* The words may be a mount's. They are compared and never expanded: `compgen -W` would
+ * run a command in them. */
 static const char bash_tail[] =
 	"\tcase $before in\n"
 	"\t-s | --sort) words='size name owner gpu kind written' options= files= ;;\n"
@@ -67,7 +69,11 @@ static const char bash_tail[] =
 	"\tesac\n"
 	"\t[ \"$key\" != path ] || words= files=1\n"
 	"\t[[ $word != -* ]] || words=$options\n"
-	"\tCOMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+	"\tmapfile -t words <<<\"${words// /$'\\n'}\"\n"
+	"\tCOMPREPLY=()\n"
+	"\tfor i in \"${words[@]}\"; do\n"
+	"\t\t[[ -z $i || $i != \"$word\"* ]] || COMPREPLY+=(\"$i\")\n"
+	"\tdone\n"
 	"\tif [ -n \"$files\" ] && [[ $word != -* ]]; then\n"
 	"\t\tcompopt -o filenames 2>/dev/null\n"
 	"\t\tmapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY < <(compgen -f -- \"$word\")\n"
@@ -143,6 +149,7 @@ static void zsh_command(const struct command *command)
 	printf("%s ;;\n", words[command->operands]);
 }
 
+/* _arguments evaluates the names, so that only harmless characters of them are left. */
 static void print_zsh(void)
 {
 	const struct command *verbs = NULL;
@@ -168,7 +175,8 @@ static void print_zsh(void)
 	       "\treturn\n"
 	       "fi\n"
 	       "if compset -P path=; then _files; return; fi\n"
-	       "names=$(gpumem complete names 2>/dev/null | tr '\\n' ' ')\n"
+	       "names=$(gpumem complete names 2>/dev/null | tr '\\n' ' ' | "
+	       "tr -cd 'A-Za-z0-9_./ -')\n"
 	       "shift words\n"
 	       "((CURRENT--))\n"
 	       "case $words[1] in\n");

@@ -16,6 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
+
+#define ACCESS_LIST	"system.posix_acl_access" /* acl(5) */
+#define ACCESS_LIST_MAX 65536
 
 struct get {
 	const char *name;
@@ -24,6 +28,7 @@ struct get {
 	struct text temporary; /* empty: bytes go to the file itself */
 	int from, to;
 	uint64_t size;
+	mode_t mode; /* of `data` */
 };
 
 static void get_deinit(struct get *get)
@@ -118,6 +123,7 @@ static int open_files(struct get *get, const struct mount *mount, bool plain)
 	if (get->from < 0 || fstat(get->from, &st))
 		return -errno;
 	get->size = (uint64_t)st.st_size;
+	get->mode = st.st_mode;
 	return 0;
 }
 
@@ -136,21 +142,60 @@ static int open_source(struct get *get, const struct mount *mount, bool plain)
 	return r ? refused("allocation %s: %s", get->name, strerror(-r)) : STATUS_DONE;
 }
 
-/* Makes the new file, with the mode that open(2) would set. */
-static int open_temporary(struct get *get)
+/*
+ * Gives the new file the group and the access list of the file that it replaces. Returns:
+ * whether the mode's bits of the group mean the same users then.
+ */
+static bool keep_group(int to, const char *file, const struct stat *replaced)
+{
+	char list[ACCESS_LIST_MAX];
+	ssize_t length;
+
+	if (fchown(to, (uid_t)-1, replaced->st_gid))
+		return false;
+	length = getxattr(file, ACCESS_LIST, list, sizeof list);
+	if (length >= 0)
+		return fsetxattr(to, ACCESS_LIST, list, (size_t)length, 0) == 0;
+	if (errno == ERANGE)
+		return false;
+	/* the folder may have given a list to the new file */
+	return fremovexattr(to, ACCESS_LIST) == 0 || errno == ENODATA ||
+	       errno == EOPNOTSUPP;
+}
+
+/*
+ * The rights are those of the file that is replaced, else of the allocation, as
+ * control/save gives them, within the umask. replaced: NULL: none.
+ */
+static mode_t mode_of(const struct get *get, const struct stat *replaced)
+{
+	mode_t mask;
+
+	if (!replaced) {
+		mask = umask(0);
+		umask(mask);
+		return get->mode & 0644 & ~mask;
+	}
+	if (keep_group(get->to, text_string(&get->file), replaced))
+		return replaced->st_mode & 0777;
+	return replaced->st_mode & 0707;
+}
+
+/* Makes the new file. Until it has its mode, only the user may open it. */
+static int open_temporary(struct get *get, const struct stat *replaced)
 {
 	const char *file = text_string(&get->file), *slash = strrchr(file, '/');
-	mode_t mask = umask(0);
 
-	umask(mask);
 	text_printf(&get->temporary, "%.*s.%s.XXXXXX",
 		    slash ? (int)(slash + 1 - file) : 0, file, slash ? slash + 1 : file);
 	get->to = mkostemp(get->temporary.data, O_CLOEXEC);
+	if (get->to >= 0 && fchmod(get->to, mode_of(get, replaced)) == 0)
+		return STATUS_DONE;
+	int status = refused("%s: %m", file);
 	if (get->to >= 0)
-		return fchmod(get->to, 0666 & ~mask) ? refused("%s: %m", file)
-						     : STATUS_DONE;
+		unlink(text_string(&get->temporary));
 	text_clear(&get->temporary);
-	return refused("%s: %m", file);
+	return status;
 }
 
 static int open_file(struct get *get)
@@ -162,8 +207,10 @@ static int open_file(struct get *get)
 		get->to = dup(STDOUT_FILENO);
 		return get->to < 0 ? refused("stdout: %m") : STATUS_DONE;
 	}
-	if (stat(file, &st) || S_ISREG(st.st_mode))
-		return open_temporary(get);
+	if (stat(file, &st))
+		return open_temporary(get, NULL);
+	if (S_ISREG(st.st_mode))
+		return open_temporary(get, &st);
 	/* a device or a FIFO is not replaced */
 	get->to = open(file, O_WRONLY | O_CLOEXEC);
 	return get->to < 0 ? refused("%s: %m", file) : STATUS_DONE;

@@ -16,7 +16,7 @@ static void options_for_getopt(unsigned int which, const char *order,
 {
 	size_t n = 0;
 
-	letters = stpcpy(letters, order);
+	letters = stpcpy(stpcpy(letters, order), ":");
 	for (int i = 0; i < N_OPTIONS; i++) {
 		if (!(which & 1u << i))
 			continue;
@@ -40,8 +40,24 @@ static size_t option_of_letter(int letter)
 }
 
 /*
- * Parses options into call->values; the other words become call->args. getopt_long()
- * prints the sentence about a wrong option. Returns: false for a wrong option.
+ * Says what is wrong with an option; getopt_long() would print the word as it is. word:
+ * the last one that getopt_long() has read. found: what getopt_long() returned.
+ */
+static void refuse_option(const char *word, int found)
+{
+	if (found == ':')
+		wrong_use("option '%s' needs a value", word);
+	else if (!optopt)
+		wrong_use("unrecognized option '%s'", word);
+	else if (option_of_letter(optopt) == N_OPTIONS)
+		wrong_use("invalid option -- '%c'", optopt);
+	else
+		wrong_use("option '%s' takes no value", word);
+}
+
+/*
+ * Parses options into call->values; the other words become call->args. Returns: false for
+ * a wrong option.
  */
 static bool options_parse(struct call *call, unsigned int which, bool args_last, int argc,
 			  char **argv)
@@ -52,11 +68,14 @@ static bool options_parse(struct call *call, unsigned int which, bool args_last,
 
 	options_for_getopt(which, args_last ? "+" : "", letters, names);
 	optind = 0;
+	opterr = 0;
 	while ((letter = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		size_t i = option_of_letter(letter);
 
-		if (i == N_OPTIONS)
+		if (i == N_OPTIONS) {
+			refuse_option(argv[optind - 1], letter);
 			return false;
+		}
 		call->values[i] = optarg ?: "";
 	}
 	call->args = argv + optind;
@@ -88,13 +107,9 @@ static int check_options(const struct call *call)
 static int run(struct call *call)
 {
 	const struct command *command = command_find(call->args[0]);
-	char name[128];
 
 	call->verb = call->args[0];
 	call->command = command ?: command_of_verbs();
-	/* getopt_long() prints this before its own sentences */
-	snprintf(name, sizeof name, "gpumem %s", call->verb);
-	call->args[0] = name;
 	if (!options_parse(call, call->command->options, call->command->args_last,
 			   call->n_args, call->args))
 		return STATUS_WRONG_USE;
@@ -114,7 +129,6 @@ int main(int argc, char **argv)
 	int status;
 
 	setlocale(LC_CTYPE, "");
-	argv[0] = (char *)"gpumem";
 	if (!options_parse(&call, which, true, argc, argv))
 		return STATUS_WRONG_USE;
 	if (call.values[OPTION_VERSION]) {

@@ -35,18 +35,18 @@ struct verdict {
  */
 static void ask_all(char *asked)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	const struct mntent *entry;
+	_cleanup_broker_mounts_ struct broker_mounts mounts = BROKER_MOUNTS(NULL);
+	const char *folder;
 	struct statx now;
 
-	while (mounts && (entry = broker_mount_next(mounts))) {
-		snprintf(asked, PATH_MAX, "%s", entry->mnt_dir);
+	if (broker_mounts_open(&mounts))
+		return;
+	while ((folder = broker_mounts_next(&mounts))) {
+		snprintf(asked, PATH_MAX, "%s", folder);
 		if (faccessat(AT_FDCWD, asked, X_OK, AT_EACCESS) == 0)
 			(void)statx(AT_FDCWD, asked, AT_STATX_FORCE_SYNC, STATX_MODE,
 				    &now);
 	}
-	if (mounts)
-		endmntent(mounts);
 }
 
 /* In the child: the first file that the broker itself has to answer for. */
@@ -99,10 +99,7 @@ static int probe_wait(pid_t child, int fd, const char *asked, struct text *why)
 		;
 	if (n == 0) {
 		kill(child, SIGKILL); /* heard when the mount lets go of the child */
-		if (string_is_plain(asked))
-			text_printf(why, "%s", asked);
-		else
-			text_add_printable(why, asked);
+		text_add_plain(why, asked);
 		text_printf(why,
 			    " has not answered for %d seconds: is its gpumemd stopped? "
 			    "`fusermount3 -uz MOUNTPOINT` takes a dead mount away",

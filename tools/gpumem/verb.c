@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "mount.h"
+#include "name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,8 +47,8 @@ void shell_line(struct text *text, const struct mount *mount, const char *file,
 	shell_quote(text, text_string(&path));
 }
 
-/* Adds the names in a folder of the mount, each with words in front. Returns: 0; -errno.
- */
+/* Adds the names in a folder of the mount, each with words in front. Other names than a
+ * broker's are left out: a shell might run them. Returns: 0; -errno. */
 static int add_folder(struct text *text, const struct mount *mount, const char *name,
 		      const char *before)
 {
@@ -58,7 +59,7 @@ static int add_folder(struct text *text, const struct mount *mount, const char *
 	if (!folder)
 		return -errno;
 	while ((entry = readdir(folder)))
-		if (entry->d_name[0] != '.')
+		if (name_is_valid(entry->d_name))
 			text_printf(text, "%s%s", before, entry->d_name);
 	closedir(folder);
 	return 0;
@@ -66,7 +67,8 @@ static int add_folder(struct text *text, const struct mount *mount, const char *
 
 /*
  * Adds the allocations in a folder and in the folders in it, with their full names, a
- * line each. inside: the folder's name and a `/`, or nothing. Returns: 0; -errno.
+ * line each. Names that no allocation can have are left out, as above. inside: the
+ * folder's name and a `/`, or nothing. Returns: 0; -errno.
  */
 static int add_allocations(struct text *text, int at, const char *path,
 			   const char *inside)
@@ -81,7 +83,7 @@ static int add_allocations(struct text *text, int at, const char *path,
 		_cleanup_text_ struct text name = TEXT_INIT;
 		struct stat st;
 
-		if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0))
+		if (!name_is_valid(entry->d_name) || fstatat(fd, entry->d_name, &st, 0))
 			continue;
 		/* A folder has size 0, an allocation 1 byte at least. */
 		text_printf(&name, "%s%s%s", inside, entry->d_name,

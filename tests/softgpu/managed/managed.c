@@ -408,6 +408,46 @@ Test(evict, a_book_that_is_larger_than_all_managed_memory_is_none)
 	close(fd);
 }
 
+/* The book of this process's managed memory, at that address. */
+static int book_open(CUdeviceptr at)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path),
+		 "/dev/shm/gpumem-softgpu.conform-%d/%u-0/managed-%d-%llx", (int)getpid(),
+		 (unsigned int)geteuid(), (int)getpid(), (unsigned long long)at);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	return fd;
+}
+
+/* The clock goes round, and a user's file may have any numbers. Here a third of the pages
+ * moved now, a third will move in sixteen days, and a third moved sixteen days ago: by
+ * their differences, each third is older than the next. */
+Test(evict, pages_have_one_order_whatever_their_times_are)
+{
+	const CUdeviceptr at = begin(32 * PAGE);
+	const int fd = book_open(at);
+	CUdeviceptr device;
+	struct timespec now;
+	uint32_t moved;
+
+	prefetch(at, 32 * PAGE, 0);
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	for (uint32_t i = 0; i < 32; i++) {
+		const uint32_t turn = i % 3 * 0x55555555;
+
+		moved = (uint32_t)(now.tv_sec * 1000) + turn - i;
+		cr_assert_eq(pwrite(fd, &moved, sizeof(moved), 8 * (off_t)i + 4),
+			     (ssize_t)sizeof(moved));
+	}
+	close(fd);
+	OK(cuMemAlloc_v2, &device, 10 * PAGE);
+	for (uint32_t i = 0; i < 32; i++)
+		cr_assert_eq(is_on_host(at + i * PAGE), i % 3 == 2, "%u", i);
+}
+
 /* The driver of CUDA 13.0 crashes on some of these: nobody may count on the answer. */
 Test(attach, with_other_flags_is_refused)
 {

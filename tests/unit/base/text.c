@@ -68,6 +68,86 @@ Test(text, cleared_text_starts_again)
 	cr_assert(eq(str, (char *)text_string(&text), "after"));
 }
 
+/* Lengths that can't be. The time limit: doubling a capacity ended never. */
+Test(text, too_long_fails_in_place, .timeout = 10)
+{
+	const size_t lengths[] = { SIZE_MAX, SIZE_MAX - 3, SIZE_MAX / 2 + 1,
+				   SIZE_MAX / 2 };
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		_cleanup_text_ struct text text = TEXT_INIT;
+
+		text_add(&text, "", lengths[i]);
+		cr_assert(text_failed(&text));
+		cr_assert(eq(str, (char *)text_string(&text), ""));
+		text_clear(&text);
+		text_add(&text, "before", 6);
+		text_add(&text, "", lengths[i]);
+		cr_assert(text_failed(&text));
+		cr_assert(eq(str, (char *)text_string(&text), "before"));
+	}
+}
+
+Test(text, plain_is_utf_8_that_a_terminal_only_shows)
+{
+	static const char *const plain[] = {
+		"",
+		"a b~",
+		"\xc2\xa0",
+		"\xc3\xa9",
+		"\xdf\xbf",
+		"\xe0\xa0\x80",
+		"\xe2\x80\xa7",
+		"\xe2\x80\xaf",
+		"\xe2\x81\xa5",
+		"\xe2\x81\xaa",
+		"\xed\x9f\xbf",
+		"\xee\x80\x80",
+		"\xf0\x90\x80\x80",
+		"\xf4\x8f\xbf\xbf",
+	};
+	static const char *const others[] = {
+		"\n",
+		"\x1b",
+		"\x7f",
+		"\xc2\x80",
+		"\xc2\x9f",
+		/* cut off, or with nothing in front */
+		"\xc3",
+		"\x80",
+		"\xe2\x80",
+		"\xf0\x90\x80",
+		"\xc3"
+		"a",
+		/* longer than needed */
+		"\xc0\x9b",
+		"\xc1\xbf",
+		"\xe0\x80\x9b",
+		"\xe0\x9f\xbf",
+		"\xf0\x80\x80\x9b",
+		"\xf0\x8f\xbf\xbf",
+		/* surrogates, and beyond U+10FFFF */
+		"\xed\xa0\x80",
+		"\xed\xbf\xbf",
+		"\xf4\x90\x80\x80",
+		"\xf5\x80\x80\x80",
+		"\xf7\xbf\xbf\xbf",
+		"\xff",
+		/* ends of lines and of paragraphs, and other directions */
+		"\xe2\x80\xa8",
+		"\xe2\x80\xa9",
+		"\xe2\x80\xaa",
+		"\xe2\x80\xae",
+		"\xe2\x81\xa6",
+		"\xe2\x81\xa9",
+	};
+
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		cr_assert(string_is_plain(plain[i]), "%zu", i);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		cr_assert(not(string_is_plain(others[i])), "%zu", i);
+}
+
 Test(text, what_is_not_printable_is_shown_in_hex)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;

@@ -11,6 +11,12 @@ import builtins
 import os
 
 
+def keyed(said: str) -> dict[str, str]:
+    """The keys of a flat keyed text. Only a newline ends a line: str.splitlines() would split
+    at characters of a tag, too."""
+    return dict(line.split(" ", 1) for line in said.split("\n") if line)
+
+
 class Folder:
     """The folder of the allocation that has a path now, under whatever name later on."""
 
@@ -40,8 +46,7 @@ class Folder:
 
     def status(self) -> dict[str, str]:
         """The keys of the file `status`, all of one moment."""
-        lines = self.read("status").decode(errors="replace").splitlines()
-        return dict(line.split(" ", 1) for line in lines)
+        return keyed(self.read("status").decode(errors="replace"))
 
 
 def is_allocation(at: os.stat_result) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ctypes import byref, c_void_p
 from typing import Iterator, Optional, Union
 
-from ._folder import Folder, is_allocation
+from ._folder import Folder, is_allocation, keyed
 from ._library import ANY_ADDRESS, REGISTER, WRITE, Error, check, library, text
 from ._map import Map
 
@@ -191,10 +191,7 @@ class Mount:
         }
         words = [_word(name), _word(size)]
         words += [f"{key}={_word(value)}" for key, value in keys.items() if value is not None]
-        status = dict(
-            line.split(" ", 1)
-            for line in self.command("control/alloc", " ".join(words)).splitlines()
-        )
+        status = keyed(self.command("control/alloc", " ".join(words)))
         # Its name may be another's by now: there is nothing to be looked at.
         bits = int(keys["mode"] or "600", 8)
         size, owner = int(status["size_bytes"]), int(status["owner"])

@@ -41,7 +41,7 @@ struct book;
 struct candidate {
 	struct book *book;
 	size_t index;
-	uint32_t moved;
+	int32_t moved; /* milliseconds since now: negative in the past */
 };
 
 struct candidates {
@@ -73,17 +73,22 @@ static uint32_t page_where(const struct page *page)
 	return __atomic_load_n(&page->where, __ATOMIC_RELAXED);
 }
 
-/*
- * Milliseconds, common to all users. Two moves in one account never get the same number,
- * so many moves can put the account ahead of others.
- */
-static uint32_t clock_tick(struct sums *sums)
+/* Milliseconds, common to all users. */
+static uint64_t clock_now(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	sums->clock = MAX(sums->clock + 1,
-			  (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/*
+ * The time of a move. Two moves in one account never get the same number, so many moves
+ * can put the account ahead of others.
+ */
+static uint32_t clock_tick(struct sums *sums)
+{
+	sums->clock = MAX(sums->clock + 1, clock_now());
 	return (uint32_t)sums->clock;
 }
 
@@ -211,15 +216,20 @@ static void books_close(struct book *books)
 	}
 }
 
+/* The clock goes round: its numbers have an order only as seen from one moment. */
 static void candidates_find(struct candidates *all, struct book *books, int device)
 {
+	const uint32_t now = (uint32_t)clock_now();
+
 	for (; books; books = books->next)
 		for (size_t i = 0; i < books->n_pages; i++) {
 			const struct page *page = &books->pages[i];
+			const struct candidate candidate = {
+				books, i, (int32_t)(page->moved - now)
+			};
 
 			if (page->where & WHERE_DEVICE(device) &&
-			    !candidates_add(all,
-					    &(struct candidate){ books, i, page->moved }))
+			    !candidates_add(all, &candidate))
 				return;
 		}
 }
@@ -228,8 +238,7 @@ static int candidate_compare(const void *a, const void *b)
 {
 	const struct candidate *first = a, *second = b;
 
-	/* The clock goes round. */
-	return (int32_t)(first->moved - second->moved) < 0 ? -1 : 1;
+	return (first->moved > second->moved) - (first->moved < second->moved);
 }
 
 /* A page with other copies only loses this copy. */
