@@ -201,11 +201,10 @@ void broker_fail(struct broker *broker, const struct caller *caller, const char 
 void broker_events(struct broker *broker, struct text *text);
 
 /*
- * A reader of future changes. wake is called from any thread when there are new changes.
- * wake may only note this, and must not call the broker: the journal's lock is held, so
- * that no call comes after event_reader_free().
- */
-/*
+ * A reader of future changes. wake is called from any thread when there is a new change
+ * and the reader has taken all before. wake may only note this, and must not call the
+ * broker: the journal's lock is held, so that no call comes after event_reader_free().
+ *
  * Take the share of the reader's user before event_reader_new(), and give the share back
  * after event_reader_free(). Returns: 0; -ENOMEM, -EMFILE (in the journal).
  */

@@ -23,6 +23,7 @@ struct event_reader {
 	uint64_t next; /* number of the event to take next */
 	void (*wake)(void *userdata);
 	void *userdata;
+	bool behind; /* there are lines to take; journal.lock */
 	struct event_reader *prev_reader, *next_reader;
 };
 
@@ -266,7 +267,24 @@ static const struct event_record *event_at(struct journal *journal, uint64_t num
 	return event && event->number == number ? event : NULL;
 }
 
-/* Adds the line, and wakes the readers. */
+/* Under journal.lock. */
+static void reader_move(struct event_reader *reader, bool behind)
+{
+	struct journal *journal = reader->journal;
+
+	if (reader->behind == behind)
+		return;
+	if (behind)
+		DL_DELETE2(journal->waiting, reader, prev_reader, next_reader);
+	else
+		DL_APPEND2(journal->waiting, reader, prev_reader, next_reader);
+	reader->behind = behind;
+}
+
+/*
+ * Adds the line, and wakes the readers that wait. One with lines to take knows that it
+ * has: thousands of readers that read nothing cost nothing.
+ */
 static void event_add(struct journal *journal, const char *what)
 {
 	_cleanup_text_ struct text text = TEXT_INIT;
@@ -285,8 +303,10 @@ static void event_add(struct journal *journal, const char *what)
 		records_put_event(*place, number, text.data, text.length);
 		journal->n_events = number;
 		/* Readers only set a flag: see event_reader_new(). */
-		DL_FOREACH2(journal->readers, reader, next_reader)
-		reader->wake(reader->userdata);
+		while ((reader = journal->waiting)) {
+			reader_move(reader, true);
+			reader->wake(reader->userdata);
+		}
 	}
 	pthread_mutex_unlock(&journal->lock);
 }
@@ -346,7 +366,7 @@ struct event_reader *journal_reader_new(struct journal *journal,
 	reader->userdata = userdata;
 	pthread_mutex_lock(&journal->lock);
 	reader->next = journal->n_events;
-	DL_APPEND2(journal->readers, reader, prev_reader, next_reader);
+	DL_APPEND2(journal->waiting, reader, prev_reader, next_reader);
 	pthread_mutex_unlock(&journal->lock);
 	return reader;
 }
@@ -356,7 +376,7 @@ struct event_reader *event_reader_free(struct event_reader *reader)
 	if (!reader)
 		return NULL;
 	pthread_mutex_lock(&reader->journal->lock);
-	DL_DELETE2(reader->journal->readers, reader, prev_reader, next_reader);
+	reader_move(reader, true);
 	pthread_mutex_unlock(&reader->journal->lock);
 	free(reader);
 	return NULL;
@@ -385,6 +405,7 @@ size_t event_reader_take(struct event_reader *reader, char *bytes, size_t size)
 		length += event ? event->length : 0;
 		reader->next++;
 	}
+	reader_move(reader, reader->next < journal->n_events);
 	pthread_mutex_unlock(&journal->lock);
 	return length;
 }

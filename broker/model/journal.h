@@ -49,7 +49,7 @@ struct journal {
 	uint64_t n_events;
 	struct event_record *events[EVENTS_KEPT]; /* NULL: none yet */
 	struct records *records;		  /* has them all; NULL: none are kept */
-	struct event_reader *readers;
+	struct event_reader *waiting; /* for the next line */
 	struct warnings *warnings; /* NULL: nobody wants them; set at the start */
 };
 
