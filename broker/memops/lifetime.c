@@ -187,14 +187,23 @@ bool lifetime_is_over(const struct allocation *allocation)
 
 /* ---- the end ---- */
 
-/* The first allocation to free. An allocation being made is freed by its own request. */
-static struct allocation *lifetime_first_made(const struct lifetime *lifetime)
+/*
+ * The first allocation to free. An allocation being made is freed by its own request: it
+ * goes behind all others, so thousands of these are not passed again for each free.
+ */
+static struct allocation *lifetime_first_made(struct lifetime *lifetime)
 {
-	const struct lifetime_member *member;
+	struct lifetime_member *member;
+	const struct lifetime_member *last =
+		lifetime->members ? lifetime->members->prev : NULL;
 
-	DL_FOREACH (lifetime->members, member) {
+	while ((member = lifetime->members)) {
 		if (member->allocation->state != ALLOCATION_MAKING)
 			return member->allocation;
+		if (member == last)
+			break;
+		DL_DELETE(lifetime->members, member);
+		DL_APPEND(lifetime->members, member);
 	}
 	return NULL;
 }
