@@ -25,6 +25,13 @@ void verb_reset(struct command *command)
 	pthread_mutex_lock(&broker->registry->lock);
 	owner = handle_table_get(&broker->registry->owners, command->token.slot,
 				 command->token.generation);
+	/* An open descriptor does not keep an owner that has nothing. */
+	if (!owner) {
+		pthread_mutex_unlock(&broker->registry->lock);
+		command_fail(command, ESTALE,
+			     "the owner had nothing for long, and is gone");
+		return;
+	}
 	if (command->caller->uid != 0 && command->caller->uid != owner->uid) {
 		uid = owner->uid;
 		pthread_mutex_unlock(&broker->registry->lock);

@@ -12,8 +12,11 @@
 #include "base/completion.h"
 #include "base/handle_table.h"
 #include "kernels/module_use.h"
+#include "model/access.h"
+#include "model/journal.h"
 #include "model/module.h"
 #include "model/registry.h"
+#include "model/shares.h"
 #include "op/op.h"
 #include "process/broker.h"
 #include "protocol/function_record.h"
@@ -22,6 +25,8 @@
 
 struct inquiry {
 	struct op op; /* op.image holds a reference */
+	struct owner
+		*payer; /* of the question; NULL: the module's owner pays for the op */
 	uint32_t function;
 	char *name;	  /* name to look up */
 	struct text text; /* the answer */
@@ -30,6 +35,13 @@ struct inquiry {
 static struct inquiry *inquiry_of(struct op *op)
 {
 	return container_of(op, struct inquiry, op);
+}
+
+/* Under registry.lock. */
+static void inquiry_settle(struct op *op)
+{
+	if (inquiry_of(op)->payer)
+		share_give(inquiry_of(op)->payer, SHARE_QUESTIONS, 1);
 }
 
 static void inquiry_finish(struct op *op)
@@ -108,6 +120,7 @@ static const struct op_class attributes_class = {
 	.describe = inquiry_describe,
 	.begin = attributes_begin,
 	.answered = attributes_answered,
+	.settle = inquiry_settle,
 	.repeatable = true,
 };
 
@@ -170,12 +183,38 @@ static const struct op_class look_up_class = {
 /* ---- both queries ---- */
 
 /*
- * Begins a query of an image; on failure answers the wait. With the lock held; releases
- * the lock.
+ * A reader who is not the owner of the module must not use up the owner's operations.
+ * Under registry.lock. Returns: 0; -ENOMEM, -EBUSY, -ESTALE.
+ */
+static int inquiry_add(struct op *op, const struct caller *caller, struct op **ready)
+{
+	struct registry *registry = op->broker->registry;
+	_cleanup_text_ struct text why = TEXT_INIT;
+	struct owner *payer;
+	int r;
+
+	if (!caller)
+		return op_add(op, ready);
+	r = share_take_question(registry, caller, &payer, &why);
+	if (r < 0) {
+		journal_fail(op->broker->journal, caller->uid, caller->pid, "attributes",
+			     -r, text_string(&why));
+		return r;
+	}
+	inquiry_of(op)->payer = payer;
+	r = registry->shutting_down ? -ESTALE : op_add_unlimited(op, ready);
+	if (r < 0)
+		inquiry_settle(op);
+	return r;
+}
+
+/*
+ * Begins a query of an image; on failure answers the wait. caller: NULL: the module's
+ * owner pays. With the lock held; releases the lock.
  */
 static void inquiry_start(struct broker *broker, const struct op_class *class,
 			  struct image *image, uint32_t function, const char *name,
-			  struct completion *wait)
+			  const struct caller *caller, struct completion *wait)
 {
 	struct op *op = op_new(sizeof(struct inquiry), class, broker, image->owner);
 	struct op *ready = NULL;
@@ -190,7 +229,7 @@ static void inquiry_start(struct broker *broker, const struct op_class *class,
 	}
 	if (r == 0) {
 		op->finish = inquiry_finish;
-		r = op_add(op, &ready);
+		r = inquiry_add(op, caller, &ready);
 	}
 	if (r == 0) {
 		op_hold(op, wait);
@@ -211,12 +250,11 @@ void function_ask_attributes(struct broker *broker, struct token token,
 {
 	struct function *function;
 
-	(void)caller;
 	pthread_mutex_lock(&broker->registry->lock);
 	function = function_get(broker->registry, token.slot, token.generation);
 	if (function) {
 		inquiry_start(broker, &attributes_class, function->image, function->index,
-			      NULL, wait);
+			      NULL, caller, wait);
 		return;
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
@@ -238,7 +276,7 @@ void module_look_up(struct broker *broker, struct token token, const char *name,
 	else if (module->image && image_find_function(module->image, name))
 		r = 0;
 	else if (module->image && !module->image->enumerated) {
-		inquiry_start(broker, &look_up_class, module->image, 0, name, wait);
+		inquiry_start(broker, &look_up_class, module->image, 0, name, NULL, wait);
 		return;
 	}
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -9,6 +9,7 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/completion.h"
 #include "base/crash.h"
 #include "base/refusal.h"
@@ -401,9 +402,18 @@ static void op_run(struct op *op)
 		op_submit(op);
 }
 
+/* From so many ops on, a thread looks how long it has been running them. */
+#define FEW_OPS 4
+/* So long a thread runs ops one after the other. */
+#define RUNS_NS 1000000
+
 /*
  * Runs ready ops, and those that become ready meanwhile. An op done within its run() only
  * extends the list of the outer loop, so a long chain needs no deep stack.
+ *
+ * The thread may be one that others wait for: a receiver of the mover's answers, or the
+ * housekeeper. A user who adds ops as fast as they run could keep the thread for ever, so
+ * what is left after a moment goes to the work queue, where users take turns.
  */
 static __thread struct op *ready_list;
 static __thread bool ready_loop;
@@ -426,17 +436,46 @@ void op_starts_release(void)
 	op_start(NULL);
 }
 
+static struct op *take_ready(void)
+{
+	struct op *op = ready_list;
+
+	ready_list = op->next_ready;
+	op->next_ready = NULL;
+	return op;
+}
+
+static void run_later(struct task *task)
+{
+	op_start_again(container_of(task, struct op, later));
+}
+
+static void hand_over(void)
+{
+	while (ready_list) {
+		struct op *op = take_ready();
+
+		op->later.run = run_later;
+		workqueue_add(op->broker->workqueue, op->payer ? op->payer->uid : 0,
+			      &op->later);
+	}
+}
+
 void op_start(struct op *ready)
 {
+	uint64_t begin_ns = 0;
+
 	op_push_all(&ready_list, ready);
 	if (ready_loop || n_holds)
 		return;
 	ready_loop = true;
-	while (ready_list) {
-		struct op *op = ready_list;
-
-		ready_list = op->next_ready;
-		op_run(op);
+	for (unsigned int n = 0; ready_list; n++) {
+		if (n == FEW_OPS)
+			begin_ns = clock_ns(CLOCK_MONOTONIC);
+		if (n > FEW_OPS && clock_ns(CLOCK_MONOTONIC) - begin_ns > RUNS_NS)
+			hand_over();
+		else
+			op_run(take_ready());
 	}
 	ready_loop = false;
 }

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "base/workqueue.h"
 #include "channel/request.h"
 #include "cuda/failure.h"
 #include "model/meter.h"
@@ -204,6 +205,7 @@ struct op {
 	struct instead instead;
 
 	struct op *next_ready;
+	struct task later; /* begins the op in the work queue */
 };
 
 /*

@@ -1361,6 +1361,21 @@ test_a_descriptor_keeps_the_right_it_was_opened_with()
 	)" "b'before'"
 }
 
+test_a_descriptor_of_reset_outlives_its_owner()
+{
+	local reset
+	needs_root 'several users'
+	broker_start "$T/own" --driver "$(driver own)" --worker-idle 1
+	cd "$T/own/mnt"
+	by $alice run 'echo "x 4K" >control/alloc; rmdir allocations/x'
+	exec {reset}>owners/$alice/reset
+	eventually "[ ! -e owners/$alice ]" 60
+	refused ESTALE 'the owner had nothing for long, and is gone' "echo 1 >&$reset"
+	exec {reset}>&-
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_root_may_everything()
 {
 	needs_root 'several users'
