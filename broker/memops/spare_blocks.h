@@ -11,11 +11,14 @@ struct broker;
 struct owner;
 
 /*
- * Give back those that were kept since before that time (clock_ms()), of all owners, or
- * those of a place (enum place), whatever their time. No lock held.
+ * Give back the spare blocks of all owners: those kept since before a time (clock_ms()),
+ * or all those of a place (enum place). No lock held.
  */
 void spare_blocks_give_back_old(struct broker *broker, int64_t before_ms);
 void spare_blocks_give_back_at(struct broker *broker, uint32_t place);
 
-/* Gives back the one of an owner, who has an allocation or is making one. */
+/*
+ * Gives back the spare block of one owner. The owner has an allocation, or is making one,
+ * and so is not dropped meanwhile.
+ */
 void spare_block_give_back(struct broker *broker, struct owner *owner, uint32_t place);

@@ -282,8 +282,8 @@ static void reader_move(struct event_reader *reader, bool behind)
 }
 
 /*
- * Adds the line, and wakes the readers that wait. One with lines to take knows that it
- * has: thousands of readers that read nothing cost nothing.
+ * Adds the line, and wakes the readers that wait. A reader with lines to take has been
+ * woken before, so thousands of readers that read nothing cost nothing.
  */
 static void event_add(struct journal *journal, const char *what)
 {

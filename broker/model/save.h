@@ -85,9 +85,9 @@ struct allocation *allocation_remake(struct owner *owner, uint32_t index,
 struct allocation *allocation_unmake(struct allocation *allocation);
 
 /*
- * Gives an allocation that was made again its old slot and its folder. Freed allocations
- * come last and get another slot: allocation_withdraw() follows. Returns: 0; -EEXIST,
- * -ENAMETOOLONG, -ENOMEM: allocation_unmake() follows.
+ * Puts an allocation from allocation_remake() into its old slot and folder. Freed
+ * allocations come last and get another slot: allocation_withdraw() follows. Returns: 0;
+ * -EEXIST, -ENAMETOOLONG, -ENOMEM: allocation_unmake() follows.
  */
 int allocation_restore(struct allocation *allocation, struct registry *registry,
 		       struct folder *folder, const struct allocation_record *record);

@@ -411,9 +411,9 @@ static void op_run(struct op *op)
  * Runs ready ops, and those that become ready meanwhile. An op done within its run() only
  * extends the list of the outer loop, so a long chain needs no deep stack.
  *
- * The thread may be one that others wait for: a receiver of the mover's answers, or the
+ * All users may wait for the thread: for a receiver of the mover's answers, or the
  * housekeeper. A user who adds ops as fast as they run could keep the thread for ever, so
- * what is left after a moment goes to the work queue, where users take turns.
+ * the ops that are left after a moment go to the work queue, where users take turns.
  */
 static __thread struct op *ready_list;
 static __thread bool ready_loop;

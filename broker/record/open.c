@@ -116,7 +116,8 @@ static int old_map(struct records *old, int fd, uint64_t *ret_resident, struct t
 
 /*
  * Copies a piece of a table without a look at each record. Threads that write() to one
- * file wait for each other; those that make its pages do not. Returns: 0; -ENOMEM.
+ * file wait for each other; threads that make pages of the file do not. Returns: 0;
+ * -ENOMEM.
  */
 static int table_copy(struct records *records, enum record_type type,
 		      const struct records *old, uint64_t from, uint64_t size)
