@@ -107,17 +107,25 @@ static void send_again(struct fuse_session *session, uint64_t own)
 	(void)written; /* the request may have its answer by now */
 }
 
+/* Under requests.lock, after each change. */
+static void count_early(struct requests *requests)
+{
+	__atomic_store_n(&requests->n_early, HASH_COUNT(requests->early),
+			 __ATOMIC_RELAXED);
+}
+
 /* Each other request lets go of an early interrupt, so they don't get ever more. */
 static void let_go_of_oldest(struct requests *requests, struct fuse_session *session)
 {
 	struct early *oldest;
 
-	if (!__atomic_load_n(&requests->early, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&requests->n_early, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&requests->lock);
 	oldest = requests->early;
 	if (oldest)
 		HASH_DEL(requests->early, oldest);
+	count_early(requests);
 	pthread_mutex_unlock(&requests->lock);
 	if (oldest)
 		send_again(session, oldest->own);
@@ -134,6 +142,7 @@ static bool note_early(struct requests *requests, uint64_t unique, uint64_t own)
 	early->unique = unique;
 	early->own = own;
 	HASH_ADD(hh, requests->early, unique, sizeof(early->unique), early);
+	count_early(requests);
 	return true;
 }
 
@@ -143,10 +152,12 @@ static bool take_early(struct requests *requests, uint64_t unique)
 	struct early *early;
 
 	HASH_FIND(hh, requests->early, &unique, sizeof(unique), early);
-	if (early)
-		HASH_DEL(requests->early, early);
+	if (!early)
+		return false;
+	HASH_DEL(requests->early, early);
+	count_early(requests);
 	free(early);
-	return early;
+	return true;
 }
 
 bool requests_interrupt(struct requests *requests, struct fuse_session *session,

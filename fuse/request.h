@@ -80,6 +80,7 @@ struct requests {
 	struct request *waiting; /* lock */
 	struct request *armed;	 /* by unique: all that wait; lock */
 	struct early *early;	 /* by unique; lock */
+	unsigned int n_early;	 /* atomic */
 	bool ending;		 /* lock */
 	unsigned int n_changing; /* atomic: requests that are not plain reads */
 	/*
