@@ -89,11 +89,6 @@ struct early {
 	UT_hash_handle hh;
 };
 
-static uint64_t without_again(uint64_t unique)
-{
-	return unique & (UINT64_MAX >> 1);
-}
-
 /* Has the kernel send the interrupt again, if the request has no answer yet. */
 static void send_again(struct fuse_session *session, uint64_t own)
 {
@@ -173,7 +168,7 @@ bool requests_interrupt(struct requests *requests, struct fuse_session *session,
 		let_go_of_oldest(requests, session);
 		return false;
 	}
-	unique = without_again(interrupt->unique);
+	unique = transport_unique_of(interrupt->unique);
 	pthread_mutex_lock(&requests->lock);
 	HASH_FIND(hh, requests->armed, &unique, sizeof(unique), request);
 	if (!request)

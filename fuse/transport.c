@@ -122,7 +122,7 @@ bool transport_is_awaited(void)
 
 uint64_t transport_unique(void)
 {
-	return unique & (UINT64_MAX >> 1);
+	return transport_unique_of(unique);
 }
 
 bool transport_is_again(void)

@@ -53,6 +53,12 @@ bool transport_is_awaited(void);
 uint64_t transport_unique(void);
 bool transport_is_again(void);
 
+/* The number of a request, from the kernel's number: without the bit for `again`. */
+static inline uint64_t transport_unique_of(uint64_t of_kernel)
+{
+	return of_kernel & (UINT64_MAX >> 1);
+}
+
 /* What the kernel asked this thread, header and all. */
 const void *transport_request(void);
 

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/user_names.h"
-#include "memops/give_back.h"
 #include "memory/block.h"
 #include "memory/slab.h"
 #include "model/device.h"

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "memops/allocate.h"
-#include "memops/give_back.h"
 #include "memops/lease.h"
 #include "memops/spare_blocks.h"
 #include "model/owner.h"

@@ -29,8 +29,8 @@ static bool needs_worker_of_another(const struct op *op, const struct owner *own
 }
 
 /*
- * Whether the op may not use the allocation any more. What was freed may be used by ops
- * of its owner, who can end them, and of root.
+ * Whether the op may not use the allocation any more. Freed memory may be used by ops of
+ * the owner, who can end these ops, and of root.
  */
 static bool use_is_shut_off(const struct op *op, const struct use *use)
 {
