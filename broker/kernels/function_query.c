@@ -68,7 +68,7 @@ static void inquiry_describe(const struct op *op, struct text *text)
  */
 static bool inquiry_request(struct op *op, uint32_t what)
 {
-	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
+	if (!op_slot_get(op))
 		return false;
 	op->request.record = (struct wire_request){
 		.op = what,

@@ -112,7 +112,7 @@ static void load_ask_told(struct op *op)
 {
 	struct load *load = load_of(op);
 
-	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
+	if (!op_slot_get(op))
 		return;
 	op->request.record = (struct wire_request){
 		.op = load->step,

@@ -5,12 +5,14 @@
  * If one worker reaches both allocations, its GPU copies and no byte touches the host:
  * the mover for durable memory; an owner's worker for memory in it and for the owner's
  * durable memory, mapped there when needed. Otherwise the bytes go through the staging
- * areas of two workers, one slot at a time. This is so for workers of two owners, and for
+ * areas of two workers, piece by piece. This is so for workers of two owners, and for
  * a worker and another owner's durable memory, which must not be mapped there.
  */
 #include "memops/copy.h"
 #include "memops/fill.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/def.h"
@@ -21,8 +23,8 @@
 #include "model/order.h"
 #include "model/registry.h"
 #include "op/op.h"
+#include "op/turn.h"
 #include "process/processes.h"
-#include "process/staging_slot.h"
 
 /* ---- by one worker ---- */
 
@@ -67,46 +69,46 @@ static const struct op_class copy_class = {
 /* ---- through the host ---- */
 
 /*
- * A slot of an owner's worker is held from the first piece to the last. A slot of the
- * mover, which serves all users, is held only while the mover reads or writes a piece,
- * never during a request to the other worker.
+ * Either worker may be stopped by its user for as long as the user likes. So a copy holds
+ * a slot only while the worker of that slot reads or writes a piece, and keeps the piece
+ * in the broker's memory meanwhile, of which each user has some room (op/turn.h).
  */
 struct bounce {
 	struct op op;		   /* with the worker and slot of the current side */
 	struct worker *workers[2]; /* by use: target, source */
-	int slots[2];
-	bool writes;   /* the piece has been read and is being written */
-	bool copied;   /* the piece is in the target's slot */
-	uint64_t done; /* bytes */
+	uint8_t *bytes;		   /* of the piece */
+	bool writes;		   /* the piece has been read and is being written */
+	uint64_t done;		   /* bytes */
 	uint64_t piece;
 };
 
 enum { BOUNCE_TARGET, BOUNCE_SOURCE };
 
-static void bounce_release(struct bounce *bounce, int side)
+static void bounce_release(struct op *op)
 {
-	int slot = bounce->slots[side];
+	int slot = op->staged.slot;
 
-	bounce->slots[side] = -1;
-	op_slot_release(bounce->workers[side], slot);
-}
-
-static void bounce_release_movers(struct bounce *bounce)
-{
-	for (int side = 0; side < 2; side++) {
-		if (bounce->workers[side] == &bounce->op.broker->processes->mover)
-			bounce_release(bounce, side);
-	}
+	op->staged.slot = -1;
+	op_slot_release(op->worker, slot);
 }
 
 static void bounce_leave(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
+	struct op *ready = NULL;
 
-	/* A slot that was obtained but not used. */
-	op_slot_release(op->worker, op->staged.slot);
-	bounce_release(bounce, BOUNCE_SOURCE);
-	bounce_release(bounce, BOUNCE_TARGET);
+	bounce_release(op);
+	free(bounce->bytes);
+	pthread_mutex_lock(&op->broker->registry->lock);
+	room_give(op, &ready);
+	pthread_mutex_unlock(&op->broker->registry->lock);
+	op_start(ready);
+}
+
+static uint64_t bounce_length(const struct bounce *bounce)
+{
+	return MIN((uint64_t)WIRE_TRANSFER_MAX,
+		   bounce->op.work.uses[0].length - bounce->done);
 }
 
 /* The worker may be ended meanwhile (shut_off.h). */
@@ -117,53 +119,9 @@ static void bounce_turn_to(struct bounce *bounce, int side)
 	pthread_mutex_unlock(&bounce->op.broker->registry->lock);
 }
 
-/* Returns: false when no slot is free; the op is run again with a slot. */
-static bool bounce_hold(struct bounce *bounce, int side)
+static uint8_t *bounce_payload(const struct op *op)
 {
-	struct op *op = &bounce->op;
-
-	if (bounce->slots[side] >= 0)
-		return true;
-	if (op->staged.slot < 0) {
-		bounce_turn_to(bounce, side);
-		if (!staging_slot_get(op->worker, &op->staged))
-			return false;
-	}
-	bounce->slots[side] = op->staged.slot;
-	op->staged.slot = -1;
-	return true;
-}
-
-/*
- * All copies take the slots of two owners' workers in the same order, to avoid a
- * deadlock.
- */
-static bool bounce_hold_owners(struct bounce *bounce)
-{
-	int first = bounce->workers[BOUNCE_SOURCE] < bounce->workers[BOUNCE_TARGET];
-
-	for (int i = 0; i < 2; i++) {
-		int side = i ? !first : first;
-
-		if (bounce->workers[side] != &bounce->op.broker->processes->mover &&
-		    !bounce_hold(bounce, side))
-			return false;
-	}
-	return true;
-}
-
-static uint8_t *bounce_payload(const struct bounce *bounce, int side)
-{
-	return staging_payload(&bounce->workers[side]->staging,
-			       (unsigned int)bounce->slots[side]);
-}
-
-static void bounce_copy(struct bounce *bounce)
-{
-	if (!bounce->copied)
-		memcpy(bounce_payload(bounce, BOUNCE_TARGET),
-		       bounce_payload(bounce, BOUNCE_SOURCE), bounce->piece);
-	bounce->copied = true;
+	return staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
 }
 
 static void bounce_ask(struct bounce *bounce, int side)
@@ -171,7 +129,6 @@ static void bounce_ask(struct bounce *bounce, int side)
 	struct op *op = &bounce->op;
 	const struct use *use = &op->work.uses[side];
 
-	bounce_turn_to(bounce, side);
 	/* The other side's memory is never mapped in this worker. */
 	op->only_use = side;
 	op->request.record = (struct wire_request){
@@ -180,41 +137,53 @@ static void bounce_ask(struct bounce *bounce, int side)
 		/* Where the memory was: op_request() notices when it has moved. */
 		.address = use->address + use->offset + bounce->done,
 		.length = bounce->piece,
-		.offset = staging_offset((unsigned int)bounce->slots[side]),
+		.offset = staging_offset((unsigned int)op->staged.slot),
 	};
 	op_request(op);
 }
 
-static bool bounce_is_shut_off(struct op *op, struct refusal *refusal)
+/* Returns: OP_PARKED: runs again when there is room; OP_OVER, with a refusal. */
+static enum begun bounce_may_run(struct op *op, struct refusal *refusal)
 {
-	bool shut_off;
+	enum begun begun = OP_RUN;
 
 	pthread_mutex_lock(&op->broker->registry->lock);
-	shut_off = op->shut_off;
-	if (shut_off)
+	if (op->shut_off) {
 		(void)guest_refuse_next_piece(op, refusal);
+		begun = OP_OVER;
+	} else if (!room_take(op)) {
+		begun = OP_PARKED;
+	}
 	pthread_mutex_unlock(&op->broker->registry->lock);
-	return shut_off;
+	return begun;
 }
 
-/* Run again for each slot that was not free. */
+/* Runs again after a wait for room, and after each wait for a slot. */
 static void bounce_run(struct op *op)
 {
 	struct bounce *bounce = container_of(op, struct bounce, op);
 	int side = bounce->writes ? BOUNCE_TARGET : BOUNCE_SOURCE;
 	struct refusal refusal;
+	enum begun begun = bounce_may_run(op, &refusal);
 
-	if (bounce_is_shut_off(op, &refusal)) {
+	if (begun == OP_OVER)
 		op_fail(op, refusal.error, "%s", refusal.sentence);
+	if (begun != OP_RUN)
+		return;
+	if (!bounce->bytes)
+		bounce->bytes = malloc(bounce_length(bounce));
+	if (!bounce->bytes) {
+		op_fail(op, ENOMEM, "the broker lacks memory for a piece of the copy");
 		return;
 	}
-	if (!bounce_hold_owners(bounce) || !bounce_hold(bounce, side))
+	if (op->staged.slot < 0)
+		bounce_turn_to(bounce, side);
+	if (!op_slot_get(op))
 		return;
 	if (bounce->writes)
-		bounce_copy(bounce);
+		memcpy(bounce_payload(op), bounce->bytes, bounce->piece);
 	else
-		bounce->piece = MIN((uint64_t)WIRE_TRANSFER_MAX,
-				    op->work.uses[0].length - bounce->done);
+		bounce->piece = bounce_length(bounce);
 	bounce_ask(bounce, side);
 }
 
@@ -224,14 +193,12 @@ static void bounce_answered(struct op *op, const struct wire_reply *reply)
 
 	(void)reply;
 	op->n_asked = 0;
-	if (!bounce->writes && bounce->slots[BOUNCE_TARGET] >= 0)
-		bounce_copy(bounce);
-	if (bounce->writes) {
+	if (bounce->writes)
 		bounce->done += bounce->piece;
-		bounce->copied = false;
-	}
+	else
+		memcpy(bounce->bytes, bounce_payload(op), bounce->piece);
 	bounce->writes = !bounce->writes;
-	bounce_release_movers(bounce);
+	bounce_release(op);
 	if (bounce->done == op->work.uses[0].length)
 		op_done(op, 0);
 	else
@@ -280,7 +247,6 @@ struct op *copy_op_new(struct broker *broker, struct owner *owner,
 		bounce = container_of(op, struct bounce, op);
 		bounce->workers[BOUNCE_TARGET] = allocation_worker(broker, target);
 		bounce->workers[BOUNCE_SOURCE] = allocation_worker(broker, source);
-		bounce->slots[BOUNCE_TARGET] = bounce->slots[BOUNCE_SOURCE] = -1;
 		if (!bounce->workers[0] || !bounce->workers[1])
 			return op_free(op);
 	}

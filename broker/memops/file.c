@@ -139,7 +139,7 @@ static void file_run(struct op *op)
 	const struct use *use = &op->work.uses[0];
 	struct refusal refusal;
 
-	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
+	if (!op_slot_get(op))
 		return;
 	file->begun_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!file_share(op)) {

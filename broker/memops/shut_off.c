@@ -10,6 +10,7 @@
 #include "model/owner.h"
 #include "model/stream.h"
 #include "op/op.h"
+#include "op/turn.h"
 #include "process/checkpoint.h"
 #include "process/processes.h"
 
@@ -124,11 +125,12 @@ static void piece_passed(struct deadline *deadline)
 	deadline_set(op->broker, deadline, op->broker->ops->give_back_ms, piece_passed);
 }
 
-static void pieces_end(struct op *op)
+static void pieces_end(struct op *op, struct op **ready)
 {
 	if (op->shut_off)
 		return;
 	op->shut_off = true;
+	room_wait_no_more(op, ready);
 	deadline_set(op->broker, &op->deadline, op->broker->ops->give_back_ms,
 		     piece_passed);
 }
@@ -194,7 +196,7 @@ int guests_turn_away(struct allocation *allocation, struct op **ready)
 		if (op_waits(op))
 			r = guest_turn_away(op, use, ready, &pairs_left);
 		else if (op->class->pieces)
-			pieces_end(op);
+			pieces_end(op, ready);
 	}
 	return r;
 }

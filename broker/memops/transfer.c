@@ -157,7 +157,7 @@ static enum begun read_begin(struct op *op)
 		order_set_unasked(&op->work, true);
 		return OP_RUN;
 	}
-	if (op->staged.slot < 0 && !staging_slot_get(op->worker, &op->staged))
+	if (!op_slot_get(op))
 		return OP_PARKED;
 	transfer->bytes =
 		staging_payload(&op->worker->staging, (unsigned int)op->staged.slot);
@@ -342,7 +342,7 @@ static enum begun write_begin(struct op *op)
 		transfer->host = host_bytes(use);
 		return OP_RUN;
 	}
-	if (write_needs_slot(transfer) && !staging_slot_get(op->worker, &op->staged))
+	if (write_needs_slot(transfer) && !op_slot_get(op))
 		return OP_PARKED;
 	op->request.record = (struct wire_request){
 		.op = WIRE_WRITE,

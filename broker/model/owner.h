@@ -47,6 +47,8 @@ struct owner {
 	uint64_t n_arrived; /* pieces given back so far */
 	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */
 	struct op *waiting; /* ops that wait for a turn */
+	uint32_t n_rooms;   /* pieces of copies in the broker's memory; the same file */
+	struct op *waiting_for_room;
 	struct lease_totals leased; /* of the owner's allocations */
 	struct output *output;	/* of the owner's kernels; lives as long as the worker */
 	struct slab_pool *pool; /* of small device and host allocations */

@@ -491,6 +491,12 @@ void op_start_again(struct op *op)
 	op_start(op);
 }
 
+bool op_slot_get(struct op *op)
+{
+	return op->staged.slot >= 0 ||
+	       staging_slot_get(op->worker, &op->staged, op->payer);
+}
+
 void op_slot_release(struct worker *worker, int slot)
 {
 	struct slot_waiter *waiter = NULL;

@@ -167,7 +167,9 @@ struct op {
 	int only_use;	     /* index of the only use this worker may see; -1: all uses */
 	struct slot_waiter staged; /* slot in worker->staging; -1: none */
 	bool has_turn;		   /* at the mover. registry.lock, like the next: */
-	struct op *prev_waiting, *next_waiting; /* for a turn */
+	bool has_room;		   /* in the broker's memory; op/turn.h */
+	bool waits_for_room;
+	struct op *prev_waiting, *next_waiting; /* for a turn or for room */
 
 	/*
 	 * Called after the op has left the order: answers the waiting caller. The op is
@@ -315,6 +317,11 @@ void op_submit(struct op *op);
 /* As op_submit(), for a request written by run(). Takes registry.lock. */
 void op_request(struct op *op);
 
+/*
+ * Takes a slot of op->worker, unless the op has one. Returns: false: begins again, or
+ * runs, with a slot. The caller must not touch the op any more (process/staging_slot.h).
+ */
+bool op_slot_get(struct op *op);
 /* Releases a slot (-1: none) and runs the op waiting for a slot, if any. */
 void op_slot_release(struct worker *worker, int slot);
 

@@ -21,6 +21,8 @@
 #include "process/processes.h"
 
 #define N_TURNS 12
+/* Pieces of up to 1 MiB, for each user. */
+#define N_ROOMS 16
 
 void turn_take_beyond(struct op *op)
 {
@@ -56,4 +58,43 @@ void turn_give(struct op *op, struct op **ready)
 	DL_DELETE2(payer->waiting, next, prev_waiting, next_waiting);
 	turn_take_beyond(next);
 	op_push_ready(ready, next);
+}
+
+bool room_take(struct op *op)
+{
+	struct owner *payer = op->payer;
+
+	if (op->has_room)
+		return true;
+	if (payer->n_rooms >= N_ROOMS) {
+		op->waits_for_room = true;
+		DL_APPEND2(payer->waiting_for_room, op, prev_waiting, next_waiting);
+		return false;
+	}
+	payer->n_rooms++;
+	op->has_room = true;
+	return true;
+}
+
+void room_wait_no_more(struct op *op, struct op **ready)
+{
+	if (!op->waits_for_room)
+		return;
+	op->waits_for_room = false;
+	DL_DELETE2(op->payer->waiting_for_room, op, prev_waiting, next_waiting);
+	op_push_ready(ready, op);
+}
+
+void room_give(struct op *op, struct op **ready)
+{
+	struct op *next = op->payer->waiting_for_room;
+
+	if (!op->has_room)
+		return;
+	op->has_room = false;
+	op->payer->n_rooms--;
+	if (!next)
+		return;
+	room_wait_no_more(next, ready);
+	room_take(next);
 }

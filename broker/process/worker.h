@@ -38,8 +38,7 @@ struct worker {
 	bool closed;	       /* must not be started any more */
 	bool prepared;	       /* has its staging area; atomic */
 	struct staging staging;
-	struct slot_waiter
-		*slot_waiters;	   /* works waiting for a slot, first come first served */
+	struct slot_waiter *slot_waiters; /* works that wait for a slot, by payer */
 	unsigned int n_readaheads; /* pieces read ahead or in flight; registry.lock */
 	char end_reason[RECORD_REASON_BYTES]; /* of the last process that was not asked
 						 to end */

@@ -1384,6 +1384,27 @@ test_copies_that_wait_for_a_stopped_worker()
 	bob_notices_nothing
 }
 
+# Bob lets mallory read one allocation of his. Copies of it pass through bob's worker, too.
+test_copies_of_bobs_memory_that_wait_for_a_stopped_worker()
+{
+	local worker
+	needs_software 'stop a worker'
+	undying
+	bob_is_ready
+	by $bob run 'echo "public 64K kind=managed mode=644" >control/alloc'
+	by $bob run 'echo "private 64K kind=managed" >control/alloc'
+	by $mallory run 'for i in $(seq 20); do echo "hers$i 64K kind=managed"; done >control/alloc'
+	worker=$(<owners/$mallory/worker)
+	stop "$worker"
+	by $mallory run 'for i in $(seq 20); do mkdir "streams/s$i"; echo "hers$i from=public stream=s$i wait=0"; done >control/copy'
+	by $bob run 'timeout 5 head -c 4096 allocations/private/data | wc -c' >"$T/stdout"
+	is "$(<"$T/stdout")" 4096
+	bob_notices_nothing
+	kill -CONT "$worker"
+	eventually '! grep -q busy allocations/hers*/state'
+	by $bob run 'rmdir allocations/public allocations/private'
+}
+
 # A descriptor of a control file keeps an answer of up to 4 KiB, which is not charged.
 test_the_share_of_open_files()
 {

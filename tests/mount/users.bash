@@ -596,6 +596,37 @@ os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"all
 	broker_stop "$T/own"
 }
 
+# Bob has copies of carol's memory under way, as many as he may, and carol's worker is
+# stopped. His copy of alice's memory waits for the end of one of these.
+test_copies_that_wait_for_room_end_when_their_user_loses_the_right()
+{
+	local carol=1003 i
+	patient
+	needs_software 'stop a worker'
+	by $alice run 'echo "pub 64 kind=managed mode=644" >control/alloc; echo shown >allocations/pub/data'
+	by $carol run 'echo "hers 64 kind=managed mode=644" >control/alloc; echo hers >allocations/hers/data'
+	by $bob run 'for i in $(seq 20); do mkdir streams/s$i; echo "m$i 64 kind=managed"; done >control/alloc'
+	stop_worker_of $carol
+	by $bob run 'for i in $(seq 18); do echo "m$i from=hers stream=s$i wait=0"; done >control/copy'
+	by $bob run 'for i in 19 20; do echo "m$i from=pub stream=s$i wait=0"; done >control/copy'
+	is "$(<allocations/pub/used_by)" $bob
+	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
+	by $alice run 'echo mine! | timeout 10 dd of=allocations/pub/data conv=notrunc status=none'
+	is "$(<allocations/pub/used_by)" none
+	is "$(<owners/$alice/restarts) $(<owners/$bob/restarts) $(<owners/$carol/restarts)" '0 0 0'
+	for i in 19 20; do
+		by $bob refused EACCES 'allocation pub of uid 1001 was shut off from uid 1002, with mode 0600' \
+			"echo s$i >control/synchronize"
+	done
+	by $carol run "kill -CONT \$(<owners/$carol/worker)"
+	for i in $(seq 18); do
+		by $bob run "echo s$i >control/synchronize"
+		is "$(by $bob run "head -c 4 allocations/m$i/data")" hers
+	done
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 # ended_by_chmod WHAT NAME COMMAND: bob's COMMAND waits for alice's kernel, which uses NAME and
 # goes on. Her chmod ends it.
 ended_by_chmod()
@@ -691,8 +722,8 @@ test_freed_memory_does_not_wait_for_own_copies_through_a_stopped_worker()
 	broker_stop "$T/own"
 }
 
-# The copies behind wait for room in the buffers of the stopped worker.
-test_copies_that_wait_for_a_stopped_workers_buffers_end_with_the_right()
+# As many copies as bob may have wait for his stopped worker, and one behind these for room.
+test_copies_behind_those_that_wait_for_a_stopped_worker_end_with_the_right()
 {
 	patient
 	needs_software 'stop a worker'
@@ -705,7 +736,8 @@ test_copies_that_wait_for_a_stopped_workers_buffers_end_with_the_right()
 	is "$(<allocations/pub/used_by)" $bob
 	changes_wait_for_no_kernel 'chmod 600 allocations/pub'
 	by $alice run 'echo mine! | timeout 30 dd of=allocations/pub/data conv=notrunc status=none'
-	by $bob refused ESTALE 'mine40' 'echo 40 >control/synchronize'
+	by $bob refused EACCES 'allocation pub of uid 1001 was shut off from uid 1002' 'echo 40 >control/synchronize'
+	is "$(<owners/$bob/restarts)" 0
 	cd "$M"
 	broker_stop "$T/own"
 }
