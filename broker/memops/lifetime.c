@@ -17,6 +17,7 @@
 #include "base/process.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "base/workqueue.h"
 #include "memops/lease.h"
 #include "memops/release.h"
 #include "memory/kept.h"
@@ -38,6 +39,7 @@ struct lifetime {
 	unsigned int n_refs;
 	bool over;
 	struct lifetime_member *members;
+	struct task rest; /* frees the members that are left */
 
 	/* Of processes and cgroups. */
 	char *key;	     /* UID PID or UID CGROUP, in lifetimes.by_key; NULL: left */
@@ -208,20 +210,54 @@ static struct allocation *lifetime_first_made(struct lifetime *lifetime)
 	return NULL;
 }
 
-void lifetime_end(struct lifetime *lifetime)
+/* Allocations that a thread frees at a time. */
+#define FREED_AT_ONCE 64
+
+/*
+ * A lifetime may have all of a user's allocations. Its end comes in a thread of the view
+ * or of the reaper, so the work queue frees what is beyond the first few. Under
+ * registry.lock, which it releases.
+ */
+static void lifetime_free_some(struct lifetime *lifetime)
 {
 	struct broker *broker = lifetime->broker;
+	struct registry *registry = broker->registry;
 	struct allocation *allocation;
+	unsigned int n_left = FREED_AT_ONCE;
 
-	pthread_mutex_lock(&broker->registry->lock);
-	lifetime->over = true;
-	lifetime_forget(lifetime);
-	while ((allocation = lifetime_first_made(lifetime))) {
+	while ((allocation = lifetime_first_made(lifetime)) && n_left-- > 0) {
 		allocation_release(broker, allocation);
-		pthread_mutex_lock(&broker->registry->lock);
+		pthread_mutex_lock(&registry->lock);
+	}
+	if (allocation) {
+		uid_t uid = allocation->owner->uid;
+
+		registry->n_busy++;
+		pthread_mutex_unlock(&registry->lock);
+		workqueue_add(broker->workqueue, uid, &lifetime->rest);
+		return;
 	}
 	lifetime_unref(lifetime);
-	pthread_mutex_unlock(&broker->registry->lock);
+	pthread_mutex_unlock(&registry->lock);
+}
+
+static void lifetime_go_on(struct task *rest)
+{
+	struct lifetime *lifetime = container_of(rest, struct lifetime, rest);
+	struct registry *registry = lifetime->broker->registry;
+
+	pthread_mutex_lock(&registry->lock);
+	registry_less_busy(registry);
+	lifetime_free_some(lifetime);
+}
+
+void lifetime_end(struct lifetime *lifetime)
+{
+	pthread_mutex_lock(&lifetime->broker->registry->lock);
+	lifetime->over = true;
+	lifetime_forget(lifetime);
+	lifetime->rest.run = lifetime_go_on;
+	lifetime_free_some(lifetime);
 }
 
 /* The broker that ends frees all allocations in any case, once their uses are done. */

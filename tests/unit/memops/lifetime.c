@@ -3,14 +3,28 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/refusal.h"
+#include "memops/release.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "unit/broker_help.h"
 
+#define MANY 1000
+
 static struct broker *broker;
+static __thread unsigned int n_freed_here;
+
+void __real_allocation_release(struct broker *broker, struct allocation *allocation);
+void __wrap_allocation_release(struct broker *broker, struct allocation *allocation);
+
+void __wrap_allocation_release(struct broker *of, struct allocation *allocation)
+{
+	n_freed_here++;
+	__real_allocation_release(of, allocation);
+}
 
 static void start(void)
 {
@@ -80,4 +94,34 @@ Test(lifetime, each_user_pays_for_their_own)
 	cr_expect(eq(u64, n_descriptors_of(2001), 0));
 	drop(second);
 	cr_expect(eq(u64, n_descriptors_of(2002), 0));
+}
+
+static uint64_t n_allocations(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	n = broker->registry->n_allocations;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return n;
+}
+
+/* A thread of the view serves the close of a descriptor. */
+Test(lifetime, the_thread_of_the_end_frees_only_a_few)
+{
+	struct control *control = control_open(broker, "alloc");
+
+	for (int i = 0; i < MANY; i++) {
+		char line[64];
+		int length =
+			snprintf(line, sizeof(line), "a%d 16 kind=host until=close\n", i);
+
+		cr_assert(eq(long, control_say(control, line), length));
+	}
+	cr_assert(eq(u64, n_allocations(), MANY));
+	control_free(control);
+	cr_expect(gt(uint, n_freed_here, 0));
+	cr_expect(lt(uint, n_freed_here, MANY / 4));
+	while (n_allocations() > 0)
+		usleep(1000);
 }
