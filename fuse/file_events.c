@@ -70,14 +70,20 @@ static bool serve(struct pipe_file *pipe)
 	return true;
 }
 
+/* Readers of a file that are answered before the next user's turn. */
+#define IN_TURN 64
+
 /* Answers readers and pollers. */
-static void serve_all(struct waker *waker)
+static void serve_some(struct waker *waker)
 {
 	struct pipe_file *pipe = container_of(waker, struct pipe_file, waker);
 	struct fuse_pollhandle *handle;
+	unsigned int n_left = IN_TURN;
 
-	while (serve(pipe))
-		;
+	while (n_left > 0 && serve(pipe))
+		n_left--;
+	if (n_left == 0)
+		waker_wake(waker);
 	pthread_mutex_lock(&pipe->lock);
 	handle = take_ptr(pipe->poll);
 	pthread_mutex_unlock(&pipe->lock);
@@ -207,7 +213,7 @@ void file_events_open(struct view *view, fuse_req_t req, const struct node *node
 	}
 	pipe->caller = caller;
 	pthread_mutex_init(&pipe->lock, NULL);
-	waker_init(&pipe->waker, &view->wakers, caller.uid, serve_all);
+	waker_init(&pipe->waker, &view->wakers, caller.uid, serve_some);
 	pipe->reader = event_reader_new(view->broker, waker_wake, &pipe->waker);
 	if (!pipe->reader) {
 		file_free(&pipe->file, req);

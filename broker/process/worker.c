@@ -204,10 +204,9 @@ bool worker_unmap(struct worker *worker, struct block *block, bool guest,
 	if (epoch)
 		*epoch = 0;
 	*ret_epoch = worker->epoch;
-	if (mapped) {
-		instance_forget(worker->instance, block, NULL);
+	worker_forget(worker, block, NULL);
+	if (mapped)
 		channel_send(worker->channel, request);
-	}
 	pthread_mutex_unlock(&worker->lock);
 	return mapped;
 }

@@ -61,9 +61,12 @@ int instance_tell_block(struct instance *instance, const struct needed_block *ne
 int instance_tell_stream(struct instance *instance, struct stream *stream);
 int instance_tell_image(struct instance *instance, struct image *image);
 
-/* Removes a block or stream that is about to be freed from unanswered announcements. */
-void instance_forget(struct instance *instance, const struct block *block,
-		     const struct stream *stream);
+/*
+ * Removes a block or stream that is about to be freed from unanswered announcements to
+ * all processes of the worker. Under worker->lock.
+ */
+void worker_forget(const struct worker *worker, const struct block *block,
+		   const struct stream *stream);
 
 /* Sends a request after the announcements it needs. Returns: as worker_send(); -ENOMEM.
  */

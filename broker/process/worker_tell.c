@@ -281,8 +281,8 @@ int instance_tell_image(struct instance *instance, struct image *image)
 
 /* ---- the end of announced objects ---- */
 
-void instance_forget(struct instance *instance, const struct block *block,
-		     const struct stream *stream)
+static void instance_forget(struct instance *instance, const struct block *block,
+			    const struct stream *stream)
 {
 	struct telling *telling;
 
@@ -292,6 +292,16 @@ void instance_forget(struct instance *instance, const struct block *block,
 		if (stream && telling->stream == stream)
 			telling->stream = NULL;
 	}
+}
+
+/* A reply of a process that has ended may still be on its way to telling_done(). */
+void worker_forget(const struct worker *worker, const struct block *block,
+		   const struct stream *stream)
+{
+	struct instance *instance;
+
+	LL_FOREACH (worker->instances, instance)
+		instance_forget(instance, block, stream);
 }
 
 /* Whether the process with that epoch still runs and so knows the object. */
@@ -311,10 +321,9 @@ void worker_drop_stream(struct worker *worker, const struct stream *stream)
 	};
 
 	pthread_mutex_lock(&worker->lock);
-	if (worker_knows(worker, stream->made_epoch)) {
-		instance_forget(worker->instance, NULL, stream);
+	worker_forget(worker, NULL, stream);
+	if (worker_knows(worker, stream->made_epoch))
 		(void)instance_tell(worker->instance, &telling, -1);
-	}
 	pthread_mutex_unlock(&worker->lock);
 }
 
