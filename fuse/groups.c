@@ -3,6 +3,7 @@
 
 #include "base/def.h"
 #include "base/hash.h"
+#include "base/subordinates.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,39 +97,39 @@ int groups_read(pid_t tid, gid_t **ret_groups)
 
 /* ---- users ---- */
 
-static bool is_user(uint64_t known, uid_t uid)
+static bool is_user(uint64_t known, uint64_t user)
 {
-	return known >> 1 == (uint64_t)uid + 1;
+	return known >> 1 == user + 1;
 }
 
-static struct groups_set *set_of(struct groups_seen *seen, uid_t uid)
+static struct groups_set *set_of(struct groups_seen *seen, uint64_t user)
 {
-	return &seen->sets[hash_of(&uid, sizeof(uid)) % GROUPS_SETS];
+	return &seen->sets[hash_of(&user, sizeof(user)) % GROUPS_SETS];
 }
 
 /* 0: the user is unknown. */
-static uint64_t known_of(const struct groups_seen *seen, uid_t uid)
+static uint64_t known_of(const struct groups_seen *seen, uint64_t user)
 {
-	const struct groups_set *set = set_of((struct groups_seen *)seen, uid);
+	const struct groups_set *set = set_of((struct groups_seen *)seen, user);
 
 	for (unsigned int i = 0; i < GROUPS_PLACES; i++) {
 		uint64_t known = __atomic_load_n(&set->users[i], __ATOMIC_RELAXED);
 
-		if (is_user(known, uid))
+		if (is_user(known, user))
 			return known;
 	}
 	return 0;
 }
 
 /* The place of the user, else a free one, else that of the user who came first. */
-static uint64_t *place_of(struct groups_set *set, uid_t uid)
+static uint64_t *place_of(struct groups_set *set, uint64_t user)
 {
 	uint64_t *free_place = NULL;
 
 	for (unsigned int i = 0; i < GROUPS_PLACES; i++) {
 		uint64_t known = __atomic_load_n(&set->users[i], __ATOMIC_RELAXED);
 
-		if (is_user(known, uid))
+		if (is_user(known, user))
 			return &set->users[i];
 		if (!known && !free_place)
 			free_place = &set->users[i];
@@ -141,10 +142,11 @@ static uint64_t *place_of(struct groups_set *set, uid_t uid)
 
 void groups_note(struct groups_seen *seen, uid_t uid, unsigned int n)
 {
-	uint64_t known = ((uint64_t)uid + 1) << 1 | (n > FEW ? SEEN_MANY : 0);
+	uint64_t user = subordinates_user(seen->subordinates, uid);
+	uint64_t known = (user + 1) << 1 | (n > FEW ? SEEN_MANY : 0);
 
-	known |= known_of(seen, uid) & SEEN_MANY;
-	__atomic_store_n(place_of(set_of(seen, uid), uid), known, __ATOMIC_RELAXED);
+	known |= known_of(seen, user) & SEEN_MANY;
+	__atomic_store_n(place_of(set_of(seen, user), user), known, __ATOMIC_RELAXED);
 }
 
 void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
@@ -159,18 +161,22 @@ void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
 
 bool groups_are_many(const struct groups_seen *seen, uid_t uid)
 {
-	return known_of(seen, uid) & SEEN_MANY;
+	return known_of(seen, subordinates_user(seen->subordinates, uid)) & SEEN_MANY;
 }
 
-bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request)
+bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request,
+		     uint64_t *ret_user)
 {
 	const struct fuse_in_header *header = request->mem;
+	uint64_t known;
 
 	/* Of these handlers some ask for groups. */
 	if ((header->opcode != FUSE_OPEN && header->opcode != FUSE_SETATTR) ||
 	    header->uid == 0)
 		return false;
-	return !known_of(seen, header->uid) || groups_are_many(seen, header->uid);
+	*ret_user = subordinates_user(seen->subordinates, header->uid);
+	known = known_of(seen, *ret_user);
+	return !known || known & SEEN_MANY;
 }
 
 void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
@@ -179,7 +185,7 @@ void groups_learn(struct groups_seen *seen, const struct fuse_buf *request)
 	_cleanup_free_ gid_t *groups = NULL;
 	int n;
 
-	if (known_of(seen, header->uid))
+	if (known_of(seen, subordinates_user(seen->subordinates, header->uid)))
 		return;
 	n = groups_read((pid_t)header->pid, &groups);
 	if (n >= 0)

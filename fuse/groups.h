@@ -14,11 +14,14 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+struct subordinates;
+
 #define GROUPS_SETS   4096
 #define GROUPS_PLACES 4
 
 struct groups_set {
-	uint64_t users[GROUPS_PLACES]; /* uid + 1, and whether there were many; atomic */
+	uint64_t users[GROUPS_PLACES]; /* number + 1, and whether there were many; atomic
+					*/
 	uint32_t n_replaced;	       /* atomic */
 };
 
@@ -28,6 +31,7 @@ struct groups_set {
  * user may have few.
  */
 struct groups_seen {
+	struct subordinates *subordinates; /* uids of a range are one user; borrowed */
 	struct groups_set sets[GROUPS_SETS];
 };
 
@@ -46,8 +50,12 @@ void groups_note_status(struct groups_seen *seen, uid_t uid, const char *status)
 /* Whether the user is known to have many groups. */
 bool groups_are_many(const struct groups_seen *seen, uid_t uid);
 
-/* Whether the request may take long because of its sender's groups. */
-bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request);
+/*
+ * Whether the request may take long because of its sender's groups; *ret_user is then the
+ * number of the user who has to take turns.
+ */
+bool groups_are_slow(const struct groups_seen *seen, const struct fuse_buf *request,
+		     uint64_t *ret_user);
 
 /* Looks at the groups of an unknown sender. */
 void groups_learn(struct groups_seen *seen, const struct fuse_buf *request);

@@ -158,6 +158,7 @@ static int new_broker(struct server *server, const char *driver, const char *wor
 		.worker = worker,
 		.version = VERSION,
 		.warnings = log_warnings(server->log),
+		.subuid = server->options->subuid ?: "/etc/subuid",
 		.launch_timeout_ms = server->options->launch_timeout_s * 1000,
 		.give_back_timeout_ms = server->options->give_back_timeout_s * 1000,
 		.worker_idle_s = server->options->worker_idle_s
@@ -296,11 +297,11 @@ static bool on_request(void *userdata, const struct fuse_buf *request)
 	       takeover_refuse(server->session, &server->view, request);
 }
 
-static bool is_slow(void *userdata, const struct fuse_buf *request)
+static bool is_slow(void *userdata, const struct fuse_buf *request, uint64_t *ret_user)
 {
 	const struct server *server = userdata;
 
-	return groups_are_slow(&server->view.groups, request);
+	return groups_are_slow(&server->view.groups, request, ret_user);
 }
 
 static void learn_slow(void *userdata, const struct fuse_buf *request)

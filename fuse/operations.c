@@ -43,6 +43,49 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_readlink(req, text_string(&path));
 }
 
+/* Not all of a user's subordinate uids may have something at a time. */
+static int admit(fuse_req_t req)
+{
+	const struct caller caller = caller_of(req);
+
+	return broker_admit(view_of(req)->broker, &caller);
+}
+
+static bool is_admitted(fuse_req_t req)
+{
+	int error = admit(req);
+
+	if (error)
+		reply_error(req, error);
+	return !error;
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		       struct fuse_file_info *info)
+{
+	if (is_admitted(req))
+		tree_setattr(req, ino, attr, to_set, info);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	if (is_admitted(req))
+		tree_mkdir(req, parent, name, mode);
+}
+
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	if (is_admitted(req))
+		tree_rmdir(req, parent, name);
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      fuse_ino_t new_parent, const char *new_name, unsigned int flags)
+{
+	if (is_admitted(req))
+		tree_rename(req, parent, name, new_parent, new_name, flags);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	struct view *view = view_of(req);
@@ -55,6 +98,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		error = access_check_open(view, req, &node, info);
 	if (!error)
 		error = files_allow(view, req, &node);
+	if (!error)
+		error = admit(req);
 	if (error)
 		reply_error(req, error);
 	else
@@ -241,13 +286,13 @@ const struct fuse_lowlevel_ops view_operations = {
 	.forget = tree_forget,
 	.forget_multi = tree_forget_multi,
 	.getattr = tree_getattr,
-	.setattr = tree_setattr,
+	.setattr = op_setattr,
 	.mknod = tree_mknod,
-	.mkdir = tree_mkdir,
+	.mkdir = op_mkdir,
 	.unlink = tree_unlink,
-	.rmdir = tree_rmdir,
+	.rmdir = op_rmdir,
 	.symlink = tree_symlink,
-	.rename = tree_rename,
+	.rename = op_rename,
 	.link = tree_link,
 	.readlink = op_readlink,
 	.open = op_open,

@@ -63,6 +63,11 @@ static int set_limits(struct options *options, const char *value, struct text *w
 	return set_path("limits", &options->limits, value, why);
 }
 
+static int set_subuid(struct options *options, const char *value, struct text *why)
+{
+	return set_path("subuid", &options->subuid, value, why);
+}
+
 static int set_journal(struct options *options, const char *value, struct text *why)
 {
 	(void)why;
@@ -107,6 +112,8 @@ static const struct option_row rows[] = {
 	  "(/run/gpumem/MOUNTPOINT)", set_socket },
 	{ "limits", 0, "FILE", "keep the limits of users there, over restarts\n"
 	  "(root only)", set_limits },
+	{ "subuid", 0, "FILE", "the uids that belong to one user each\n"
+	  "(/etc/subuid)", set_subuid },
 	{ "worker-idle", 0, "SECONDS", "end a user's worker that has had nothing to do\n"
 	  "for so long (60)", SECONDS(worker_idle_s, INT_MAX) },
 	{ "launch-timeout", 0, "SECONDS", "end a kernel that runs longer, where its\n"
@@ -322,6 +329,7 @@ void options_deinit(struct options *options)
 	free(options->driver);
 	free(options->socket);
 	free(options->limits);
+	free(options->subuid);
 	free(options->journal);
 	text_deinit(&options->fuse);
 }

@@ -10,10 +10,11 @@ struct options {
 	bool foreground;
 	bool keep;
 	unsigned int hang_timeout_s; /* 0: not given */
-	char *journal; /* to be checked; NULL: none */
-	char *socket; /* of tickets; NULL: the default */
-	char *limits; /* file that keeps them; NULL: none */
-	char *driver; /* as given; NULL: the default */
+	char *journal;		     /* to be checked; NULL: none */
+	char *socket;		     /* of tickets; NULL: the default */
+	char *limits;		     /* file that keeps them; NULL: none */
+	char *subuid;		     /* file of subordinate uids; NULL: the default */
+	char *driver;		     /* as given; NULL: the default */
 	const char *mountpoint;
 	unsigned int worker_idle_s;	  /* 0: not given */
 	unsigned int launch_timeout_s;	  /* 0: none */

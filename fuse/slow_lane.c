@@ -92,9 +92,8 @@ void slow_lane_deinit(struct slow_lane *lane)
 	pthread_mutex_destroy(&lane->lock);
 }
 
-bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
+bool slow_lane_add(struct slow_lane *lane, uint64_t user, const struct fuse_buf *request)
 {
-	const struct fuse_in_header *header = request->mem;
 	struct slow_request *copy = malloc(sizeof(*copy) + request->size);
 
 	if (!copy)
@@ -102,7 +101,7 @@ bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request)
 	copy->size = request->size;
 	memcpy(copy->bytes, request->mem, request->size);
 	pthread_mutex_lock(&lane->lock);
-	turns_add(&lane->waiting, header->uid, &copy->turn);
+	turns_add(&lane->waiting, user, &copy->turn);
 	lane->n_once += !may_repeat(copy);
 	pthread_cond_broadcast(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);

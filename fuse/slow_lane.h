@@ -35,8 +35,8 @@ int slow_lane_init(struct slow_lane *lane,
 /* Ends the thread after the request in hand. Those that wait get no answer. */
 void slow_lane_deinit(struct slow_lane *lane);
 
-/* Takes a copy of the request. Returns: false: no memory. */
-bool slow_lane_add(struct slow_lane *lane, const struct fuse_buf *request);
+/* Takes a copy of the request, for a turn of that user. Returns: false: no memory. */
+bool slow_lane_add(struct slow_lane *lane, uint64_t user, const struct fuse_buf *request);
 
 /* A lane that is held serves only what can't be done again by the next broker. */
 void slow_lane_hold(struct slow_lane *lane, bool held);

@@ -341,8 +341,11 @@ static void look_ahead(const struct thread *thread)
 
 static bool is_put_aside(struct transport *transport, const struct fuse_buf *request)
 {
-	return transport->slow.is && transport->slow.is(transport->userdata, request) &&
-	       slow_lane_add(&transport->lane, request);
+	uint64_t user;
+
+	return transport->slow.is &&
+	       transport->slow.is(transport->userdata, request, &user) &&
+	       slow_lane_add(&transport->lane, user, request);
 }
 
 /* Takes a request and has the handler called. Returns: go on? */

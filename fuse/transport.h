@@ -14,10 +14,10 @@ typedef bool transport_look(void *userdata, const struct fuse_buf *request);
 
 /*
  * is: whether a request may take long; another thread then serves the request, and calls
- * learn before. Both NULL: no such requests.
+ * learn before. There the users take turns, by *ret_user. Both NULL: no such requests.
  */
 struct transport_slow {
-	bool (*is)(void *userdata, const struct fuse_buf *request);
+	bool (*is)(void *userdata, const struct fuse_buf *request, uint64_t *ret_user);
 	void (*learn)(void *userdata, const struct fuse_buf *request);
 };
 

@@ -15,6 +15,7 @@ int view_init(struct view *view, struct broker *broker, struct fuse_session *ses
 
 	*view = (struct view){ .broker = broker, .session = session, .tickets = tickets };
 	clock_gettime(CLOCK_REALTIME, &now);
+	view->groups.subordinates = broker_subordinates(broker);
 	view->root.st_uid = geteuid();
 	view->root.st_gid = getegid();
 	view->root.st_atim = now;

@@ -9,11 +9,12 @@
 #include "api/housekeeper.h"
 #include "api/limits_file.h"
 #include "api/line_times.h"
-#include "api/text_maker.h"
 #include "api/resume.h"
+#include "api/text_maker.h"
 #include "api/watch.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "base/subordinates.h"
 #include "base/user_names.h"
 #include "base/workqueue.h"
 #include "cuda/driver.h"
@@ -78,6 +79,8 @@ static void life_deinit(struct broker *broker)
 		owner->output = output_free(owner->output);
 	}
 	broker->registry->user_names = user_names_free(broker->registry->user_names);
+	broker->registry->subordinates =
+		subordinates_free(broker->registry->subordinates);
 	limits_file_free(broker);
 	registry_deinit(broker->registry);
 	broker->registry->records = records_free(broker->registry->records);
@@ -160,6 +163,10 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	line_times_init(broker->line_times);
 	broker->registry->user_names = user_names_new();
 	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;
+	if (r == 0 && config->subuid) {
+		broker->registry->subordinates = subordinates_new(config->subuid);
+		r = broker->registry->subordinates ? 0 : -ENOMEM;
+	}
 	if (r == 0)
 		r = text_maker_init(broker->text_maker, broker);
 	if (r == 0)

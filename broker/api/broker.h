@@ -233,6 +233,7 @@ struct broker_config {
 	const char *worker;	    /* the worker program */
 	const char *version;	    /* of gpumem */
 	struct warnings *warnings;  /* base/warning.h; NULL: nobody wants them */
+	const char *subuid;	    /* file of subordinate uids; NULL: there are none */
 	unsigned int worker_idle_s; /* an owner's worker without memory ends after this
 				       idle time */
 	uint32_t launch_timeout_ms; /* default limit of a launch; 0: none */
@@ -261,6 +262,13 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
  */
 int broker_begin(struct broker *broker, struct keep *keep, const char *socket,
 		 struct text *why);
+
+/*
+ * Before a request that may charge the caller, or change anything: whether another
+ * subordinate uid may become an owner. Returns: 0; -ENOMEM; -EUSERS, in the journal.
+ */
+int broker_admit(struct broker *broker, const struct caller *caller);
+struct subordinates *broker_subordinates(const struct broker *broker);
 
 /* Appends what is held, on a line for people: "2 devices, 3 allocations of 12 MiB". */
 void broker_summary(struct broker *broker, struct text *text);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "api/owner_drop.h"
+#include "base/subordinates.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "keep/keep.h"
@@ -155,6 +156,7 @@ static void *housekeeper_main(void *userdata)
 		still_mapped_look_all(broker);
 		spare_blocks_give_back_old(broker, clock_ms() - SPARE_MS);
 		owners_drop(broker);
+		subordinates_look(broker->registry->subordinates);
 		if (clock_ms() - beat_ms >= ROUND_MS / 2) {
 			beat_ms = clock_ms();
 			housekeeper_beat(broker);

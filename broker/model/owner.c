@@ -6,10 +6,64 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "base/subordinates.h"
 #include "base/user_names.h"
 #include "model/meter.h"
 #include "model/registry.h"
 #include "model/save.h"
+
+/* A range of subordinate uids, with owners among them. */
+struct owner_range {
+	uint64_t user;
+	unsigned int n_owners;
+	UT_hash_handle hh;
+};
+
+static struct owner_range *range_find(const struct registry *registry, uint64_t user)
+{
+	struct owner_range *range;
+
+	HASH_FIND(hh, registry->ranges, &user, sizeof(user), range);
+	return range;
+}
+
+unsigned int owners_of_range(const struct registry *registry, uint64_t user)
+{
+	const struct owner_range *range = range_find(registry, user);
+
+	return range ? range->n_owners : 0;
+}
+
+/* Returns: false: no memory. */
+static bool range_join(struct registry *registry, struct owner *owner)
+{
+	uint64_t user = subordinates_user(registry->subordinates, owner->uid);
+	struct owner_range *range;
+
+	if (subordinates_first(user) < 0)
+		return true;
+	range = range_find(registry, user);
+	if (!range) {
+		range = calloc(1, sizeof(*range));
+		if (!range)
+			return false;
+		range->user = user;
+		HASH_ADD(hh, registry->ranges, user, sizeof(range->user), range);
+	}
+	range->n_owners++;
+	owner->range = range;
+	return true;
+}
+
+static void range_leave(struct registry *registry, struct owner *owner)
+{
+	struct owner_range *range = owner->range;
+
+	if (!range || --range->n_owners > 0)
+		return;
+	HASH_DEL(registry->ranges, range);
+	free(range);
+}
 
 struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 			uint32_t meter_record)
@@ -22,15 +76,19 @@ struct owner *owner_new(struct registry *registry, uid_t uid, gid_t gid,
 	owner->gid = gid;
 	owner->used_ms = clock_ms();
 	owner->shares.defaults = &registry->limits;
-	if (meter_begin(registry, owner, meter_record) == 0)
-		return owner;
-	free(owner);
-	return NULL;
+	if (!range_join(registry, owner) ||
+	    meter_begin(registry, owner, meter_record) < 0) {
+		range_leave(registry, owner);
+		free(owner);
+		return NULL;
+	}
+	return owner;
 }
 
 void owner_discard(struct registry *registry, struct owner *owner)
 {
 	meter_end(registry, owner);
+	range_leave(registry, owner);
 	free(owner);
 }
 

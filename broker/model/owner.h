@@ -21,6 +21,7 @@ struct meter;
 struct slab_pool; /* broker/memory */
 struct op;	  /* broker/op */
 struct origin;
+struct owner_range;
 struct output; /* broker/process */
 struct registry;
 struct stream;
@@ -64,6 +65,8 @@ struct owner {
 	uint32_t n_barren;
 	char end_reason[RECORD_REASON_BYTES];
 
+	struct owner_range *range; /* of subordinate uids; NULL: of none */
+
 	uint32_t slot, slot_generation;
 	uint32_t record;	 /* model/save.h; 0: none */
 	struct records *records; /* NULL: none */
@@ -93,6 +96,10 @@ struct owner *owner_make(struct registry *registry, uid_t uid);
 
 /* The name of an owner's folder: a plain decimal number. Returns: 0; -EINVAL. */
 int uid_parse(const char *word, uid_t *ret_uid);
+
+/* How many uids of a range (base/subordinates.h) may be owners at a time. */
+#define OWNERS_OF_RANGE 32
+unsigned int owners_of_range(const struct registry *registry, uint64_t user);
 
 /* NULL: there is none. */
 struct owner *owner_find(const struct registry *registry, uid_t uid);

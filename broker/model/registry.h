@@ -29,8 +29,9 @@ struct freed {
 	char *name; /* with the folders above it; NULL: unknown */
 };
 
-struct records;	   /* broker/record */
-struct user_names; /* broker/base */
+struct records;	     /* broker/record */
+struct subordinates; /* broker/base */
+struct user_names;   /* broker/base */
 
 /* Ids are given once, for each type of object. */
 enum id_type { ID_ALLOCATION, ID_STREAM, ID_MODULE, ID_FOLDER, ID_FUNCTION, N_ID_TYPES };
@@ -50,14 +51,16 @@ struct registry {
 	struct stream *streams_by_name;
 	struct owner *owners_by_uid;
 	struct limits limits; /* for owners without limits of their own */
+	struct subordinates *subordinates;
+	struct owner_range *ranges;    /* that owners are of */
 	struct user_names *user_names; /* of the owners; NULL: nobody shows them */
 	struct records *records;       /* of the objects; NULL: none are kept */
 	uint64_t next_id[N_ID_TYPES];  /* the newest; see registry_new_id() */
 	unsigned int n_meters;	       /* of owners with a meter of their own */
 	struct meter *shared_meter;    /* of all other owners */
 	struct meter unsaved_meter;    /* the shared one, where no records are kept */
-	uint64_t n_writers;	/* descriptors of `data`, ever opened */
-	uint32_t n_wire_images; /* wire ids of images, ever given */
+	uint64_t n_writers;	       /* descriptors of `data`, ever opened */
+	uint32_t n_wire_images;	       /* wire ids of images, ever given */
 
 	/* totals */
 	uint64_t n_allocations, bytes, peak_bytes;

@@ -233,6 +233,85 @@ test_ends_of_processes_with_sixty_thousand_groups()
 	mallory_with_many_groups_ends
 }
 
+# mallory_has_many_uids [OPTION...]: starts a broker for this case alone. The uids from
+# 200000 on are mallory's.
+mallory_has_many_uids()
+{
+	needs_root 'many users'
+	echo 'mallory:200000:65536' >"$T/subuid"
+	broker_start "$T/own" --driver "$(driver own)" --subuid "$T/subuid" "$@"
+	cd "$T/own/mnt"
+}
+
+# Whoever has subordinate uids could else have the shares of thousands of users.
+test_only_some_uids_of_a_user_have_something_at_a_time()
+{
+	local uid what
+	mallory_has_many_uids --worker-idle 1
+	for uid in {200000..200030}; do
+		by $uid run "echo 'x$uid 4K' >control/alloc"
+	done
+	by 200031 run 'mkdir streams/s'
+	by 200032 denied EUSERS 'echo "x 4K" >control/alloc'
+	like "$(tail -n 1 errors)" \
+		'uid=200000 .* owners EUSERS uid 200032 is turned away: 32 other uids of its range, which begins at uid 200000'
+	for what in 'cat status' 'mkdir streams/t' 'rmdir streams/s' 'cat events_pipe'; do
+		by 265535 denied EUSERS "$what"
+	done
+	is "$(by 200032 run 'ls allocations | wc -l')" 31
+	by 200000 run 'echo "y 4K" >control/alloc'
+	by $bob run 'echo "bobs 4K" >control/alloc'
+	by 265536 run 'echo "other 4K" >control/alloc'
+	# 200031 has nothing any more, and is forgotten after ten times --worker-idle.
+	by 200031 run 'rmdir streams/s'
+	eventually 'by 200032 run "echo x 4K >control/alloc" 2>/dev/null' 30
+	cd "$M"
+	broker_stop "$T/own"
+}
+
+# Each of them is unknown until it opens something, and may then turn out to have many.
+test_many_uids_with_sixty_thousand_groups()
+{
+	local alone
+	mallory_has_many_uids
+	by $bob run 'echo "bobs 4K" >control/alloc'
+	alone=$(reads_of_bob)
+	mkfifo "$T/go"
+	py "$T/go" >"$T/mallory" <<-'EOF' &
+		def becomes(uid, groups):
+		    os.setgroups(groups)
+		    os.setresgid(uid, uid, uid)
+		    os.setresuid(uid, uid, uid)
+		    libc.prctl(1, signal.SIGKILL)
+		uids = range(200000, 200400)
+		libc.prctl(1, signal.SIGKILL)
+		for uid in uids:
+		    if not os.fork():
+		        becomes(uid, [])
+		        attempt(os.open, "control/alloc", os.O_WRONLY)
+		        os._exit(0)
+		    os.wait()
+		begins, begin = os.pipe()
+		for uid in uids:
+		    if not os.fork():
+		        becomes(uid, range(100000, 160000))
+		        os.write(1, b"ready\n")
+		        os.close(begin)
+		        os.read(begins, 1)
+		        attempt(os.open, "control/alloc", os.O_WRONLY)
+		        signal.pause()
+		open(sys.argv[1]).read()
+		os.close(begin)
+		signal.pause()
+	EOF
+	eventually "[ \$(wc -l <'$T/mallory') = 400 ]" 60
+	echo go >"$T/go"
+	bob_reads_as_before "$alone" 1500
+	kill -KILL $!
+	cd "$M"
+	broker_stop "$T/own"
+}
+
 test_writers_that_wait_for_a_stopped_worker()
 {
 	local worker

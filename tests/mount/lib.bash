@@ -47,7 +47,7 @@ declare -A message=(
 	[ENOSPC]='No space left on device' [EOPNOTSUPP]='Operation not supported'
 	[EOVERFLOW]='Value too large for defined data type'
 	[EPERM]='Operation not permitted' [ERANGE]='Numerical result out of range'
-	[ESTALE]='Stale file handle' [EXDEV]='Invalid cross-device link'
+	[ESTALE]='Stale file handle' [EUSERS]='Too many users' [EXDEV]='Invalid cross-device link'
 	[EFAULT]='Bad address' [ETIMEDOUT]='Connection timed out'
 )
 

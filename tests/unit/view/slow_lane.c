@@ -41,7 +41,7 @@ static void add(struct slow_lane *lane, uint32_t opcode, uid_t uid)
 	struct fuse_in_header header;
 	struct fuse_buf request = request_of(&header, opcode, uid);
 
-	cr_assert(slow_lane_add(lane, &request));
+	cr_assert(slow_lane_add(lane, uid, &request));
 }
 
 /* Until the lane is calm, as before an upgrade. */
@@ -140,18 +140,19 @@ Test(groups, many_and_unknown_ones_are_slow)
 	static struct groups_seen seen;
 	struct fuse_in_header header;
 	struct fuse_buf request = request_of(&header, FUSE_OPEN, 7);
+	uint64_t user;
 
-	cr_assert(groups_are_slow(&seen, &request));
+	cr_assert(groups_are_slow(&seen, &request, &user));
 	groups_learn(&seen, &request);
-	cr_assert(not(groups_are_slow(&seen, &request)));
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
 	groups_note(&seen, 7, 60000);
-	cr_assert(groups_are_slow(&seen, &request));
+	cr_assert(groups_are_slow(&seen, &request, &user));
 	groups_note(&seen, 7, 1);
-	cr_assert(groups_are_slow(&seen, &request));
+	cr_assert(groups_are_slow(&seen, &request, &user));
 	request = request_of(&header, FUSE_READ, 8);
-	cr_assert(not(groups_are_slow(&seen, &request)));
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
 	request = request_of(&header, FUSE_OPEN, 0);
-	cr_assert(not(groups_are_slow(&seen, &request)));
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
 }
 
 /* Of 100 others with any hash four share the set once in 10^8 runs. */
@@ -160,22 +161,24 @@ Test(groups, others_that_are_alike_do_not_make_a_user_unknown)
 	static struct groups_seen seen;
 	struct fuse_in_header header;
 	struct fuse_buf request = request_of(&header, FUSE_OPEN, 7);
+	uint64_t user;
 
 	groups_note(&seen, 7, 1);
 	for (uid_t i = 1; i <= 100; i++)
 		groups_note(&seen, 7 + i * 4096, 60000);
-	cr_assert(not(groups_are_slow(&seen, &request)));
+	cr_assert(not(groups_are_slow(&seen, &request, &user)));
 }
 
 Test(groups, more_users_than_places_are_noted)
 {
 	static struct groups_seen seen;
 	struct fuse_in_header header;
+	uint64_t user;
 
 	for (uid_t uid = 1; uid <= GROUPS_SETS * GROUPS_PLACES * 2; uid++) {
 		struct fuse_buf request = request_of(&header, FUSE_OPEN, uid);
 
 		groups_note(&seen, uid, 1);
-		cr_assert(not(groups_are_slow(&seen, &request)));
+		cr_assert(not(groups_are_slow(&seen, &request, &user)));
 	}
 }
