@@ -44,6 +44,24 @@ static char *read_all(int fd)
 	return text;
 }
 
+static int gid_compare(const void *a, const void *b)
+{
+	gid_t one = *(const gid_t *)a, other = *(const gid_t *)b;
+
+	return (one > other) - (one < other);
+}
+
+/* Linux keeps groups in order, but shows other numbers in a user namespace. */
+static void sort(gid_t *groups, int n)
+{
+	for (int i = 1; i < n; i++) {
+		if (groups[i - 1] > groups[i]) {
+			qsort(groups, (size_t)n, sizeof(*groups), gid_compare);
+			return;
+		}
+	}
+}
+
 /* Numbers with a blank after each, up to the end of the line. */
 static int parse(const char *line, gid_t **ret_groups)
 {
@@ -63,6 +81,7 @@ static int parse(const char *line, gid_t **ret_groups)
 			break;
 		groups[n++] = (gid_t)group;
 	}
+	sort(groups, n);
 	*ret_groups = groups;
 	return n;
 }

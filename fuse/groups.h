@@ -36,8 +36,8 @@ struct groups_seen {
 };
 
 /*
- * Reads the groups of a thread. Returns: their number, with *ret_groups for the caller to
- * free; 0 for a thread that has ended, so it never gets more rights; -ENOMEM.
+ * Reads the groups of a thread, ascending. Returns: their number, with *ret_groups for the
+ * caller to free; 0 for a thread that has ended, so it never gets more rights; -ENOMEM.
  */
 int groups_read(pid_t tid, gid_t **ret_groups);
 

@@ -53,6 +53,11 @@ struct attribute {
 	 * text. No lock held. Returns: 0; -errno. */
 	int (*print)(struct broker *broker, struct token token, struct text *text);
 
+	/* Called before print, for each who asks. NULL: not needed. Returns: 0; -errno,
+	 * in the journal. */
+	int (*check)(struct broker *broker, struct token token,
+		     const struct caller *caller);
+
 	/* Called before show, no lock held. NULL: not needed. */
 	void (*prepare)(struct broker *broker, struct token token);
 

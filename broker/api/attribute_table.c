@@ -253,7 +253,7 @@ static const struct attribute module_attributes[] = {
 static const struct attribute function_attributes[] = {
 	{ "name", "as in the module, whole", 0, FIELD(function, name) },
 	{ "params", "a line a parameter: INDEX OFFSET SIZE", ATTRIBUTE_ASKED,
-	  .request = function_ask_params },
+	  .check = function_check_params, .print = function_print_params },
 	{ "attributes", "what the driver says of it, flat keyed", ATTRIBUTE_ASKED,
 	  .request = function_ask_attributes },
 };

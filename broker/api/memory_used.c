@@ -125,7 +125,11 @@ void broker_ask(struct broker *broker, struct token token,
 		const struct attribute *attribute, const struct caller *caller,
 		struct completion *wait)
 {
-	if (attribute->print)
+	int r = attribute->check ? attribute->check(broker, token, caller) : 0;
+
+	if (r < 0)
+		wait->done(wait, r, NULL, 0);
+	else if (attribute->print)
 		text_maker_ask(broker, token, attribute, caller, wait);
 	else
 		attribute->request(broker, token, caller, wait);

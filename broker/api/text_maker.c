@@ -8,7 +8,10 @@
 #include "base/completion.h"
 #include "base/hash.h"
 #include "base/shared_text.h"
+#include "kernels/module_use.h"
 #include "model/allocation.h"
+#include "model/module.h"
+#include "model/owner.h"
 #include "model/registry.h"
 #include "model/shares.h"
 #include "process/broker.h"
@@ -27,6 +30,7 @@ struct text_reader {
 
 	/* Of the first reader of a text alone: */
 	struct text_reader *all; /* who get the text, the first reader among them */
+	struct turn turn;
 	UT_hash_handle hh;
 };
 
@@ -71,7 +75,8 @@ static int text_make(struct broker *broker, const struct text_key *key, struct t
 static void text_maker_make(struct text_maker *maker)
 {
 	struct registry *registry = maker->broker->registry;
-	struct text_reader *first = maker->waiting;
+	struct turn *turn = turns_take(&maker->order, NULL, NULL);
+	struct text_reader *first = container_of(turn, struct text_reader, turn);
 	_cleanup_shared_text_ struct shared_text *shared = NULL;
 	int r = -ENOMEM;
 
@@ -132,6 +137,7 @@ static void reader_add(struct text_maker *maker, struct text_reader *reader)
 	if (!first) {
 		first = reader;
 		HASH_ADD(hh, maker->waiting, key, sizeof(reader->key), reader);
+		turns_add(&maker->order, reader->payer->uid, &reader->turn);
 		pthread_cond_signal(&maker->wake);
 	}
 	DL_APPEND(first->all, reader);
@@ -141,11 +147,20 @@ static void reader_add(struct text_maker *maker, struct text_reader *reader)
 static void file_print(const struct broker *broker, const struct text_key *key,
 		       struct text *file)
 {
-	const struct allocation *allocation =
-		allocation_get(broker->registry, key->token.slot, key->token.generation);
+	const struct token token = key->token;
+	const struct allocation *allocation = NULL;
+	const struct function *function = NULL;
 
+	if (key->attribute->print == function_print_params)
+		function = function_get(broker->registry, token.slot, token.generation);
+	else
+		allocation =
+			allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation)
 		text_printf(file, "allocations/%s/", allocation_name(allocation).text);
+	if (function)
+		text_printf(file, "modules/%s/functions/%s/",
+			    module_name(function->image->module).text, function->shown);
 	text_printf(file, "%s", key->attribute->name);
 }
 

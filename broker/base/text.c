@@ -81,6 +81,17 @@ void text_printf(struct text *text, const char *format, ...)
 
 #define TEXT_COLUMNS 80
 
+void text_add_number(struct text *text, uint64_t number)
+{
+	char digits[20], *first = digits + sizeof(digits);
+
+	do {
+		*--first = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	text_add(text, first, (size_t)(digits + sizeof(digits) - first));
+}
+
 void text_fold(struct text *text, size_t column, size_t indent, const char *words)
 {
 	bool first = true;

@@ -208,10 +208,8 @@ static const char *access_word(enum access access)
 	return "free or change";
 }
 
-/* Checks the caller's permission. As command_find(). */
-static struct allocation *command_check_access(struct command *command,
-					       struct allocation *allocation,
-					       enum access access)
+struct allocation *command_check_access(struct command *command,
+					struct allocation *allocation, enum access access)
 {
 	unsigned int owner = allocation->owner->uid, mode = allocation->mode;
 	char name[FULL_NAME_MAX + 1];

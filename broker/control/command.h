@@ -103,6 +103,11 @@ void command_finish_op(struct op *op);
 struct allocation *command_find(struct command *command, const char *name,
 				const char *key, enum access access);
 
+/* Checks the caller's permission. As command_find(). */
+struct allocation *command_check_access(struct command *command,
+					struct allocation *allocation,
+					enum access access);
+
 /*
  * Whether the allocation may still be written. With registry.lock held. On failure the
  * lock is released and the command answered.

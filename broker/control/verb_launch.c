@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/refusal.h"
 #include "control/command.h"
 #include "control/launch_line.h"
@@ -29,6 +31,8 @@ struct check {
 	struct launch *launch;
 	int found; /* result of finding the kernel */
 	struct refusal refusal;
+	uint32_t *places; /* a hash table of the uses: find_place() */
+	uint32_t mask;	  /* of a place; the size is a power of two */
 };
 
 /* Finds the kernel. With registry.lock held. Returns: 0; negative and a refusal. */
@@ -103,8 +107,8 @@ static struct allocation *check_allocation(struct check *check,
 		command_refuse(command, &check->refusal);
 		return NULL;
 	}
-	allocation = command_find(command, arg->name, NULL,
-				  arg->writes ? ACCESS_WRITE : ACCESS_READ);
+	allocation = command_check_access(command, allocation,
+					  arg->writes ? ACCESS_WRITE : ACCESS_READ);
 	if (!allocation)
 		return NULL;
 	if (allocation->state == ALLOCATION_LOST)
@@ -122,14 +126,20 @@ static struct allocation *check_allocation(struct check *check,
 	return NULL;
 }
 
-/* Returns: the index of the allocation's use; n_uses: it has none yet. */
-static unsigned int find_use(const struct work *work, const struct allocation *allocation)
+/*
+ * Where the use of the allocation is in the table, or shall be: 1 and the index of the
+ * use; 0: there is none. A kernel may have a thousand arguments, and the lock is held.
+ */
+static uint32_t *find_place(const struct check *check,
+			    const struct allocation *allocation)
 {
-	unsigned int i = 0;
+	const struct use *uses = check->launch->op.work.uses;
+	uint32_t at = (uint32_t)hash_of(&allocation, sizeof(allocation));
 
-	while (i < work->n_uses && work->uses[i].allocation != allocation)
-		i++;
-	return i;
+	while (check->places[at & check->mask] &&
+	       uses[check->places[at & check->mask] - 1].allocation != allocation)
+		at++;
+	return &check->places[at & check->mask];
 }
 
 /*
@@ -144,17 +154,20 @@ static bool launch_add_uses(struct check *check)
 	for (unsigned int i = 0; i < launch->spec.n_args; i++) {
 		struct launch_arg *arg = &launch->spec.args[i];
 		struct allocation *allocation;
+		uint32_t *place;
 
 		if (arg->kind != ARG_ALLOCATION)
 			continue;
 		allocation = check_allocation(check, arg);
 		if (!allocation)
 			return false;
-		arg->use = find_use(work, allocation);
-		if (arg->use == work->n_uses)
-			work_use(work, allocation, 0, allocation->size, arg->writes);
-		else
-			work->uses[arg->use].write |= arg->writes;
+		place = find_place(check, allocation);
+		if (!*place) {
+			work_use(work, allocation, 0, allocation->size, false);
+			*place = work->n_uses;
+		}
+		arg->use = *place - 1;
+		work->uses[arg->use].write |= arg->writes;
 	}
 	return true;
 }
@@ -178,7 +191,12 @@ static int launch_prepare(struct check *check)
 
 	op->owner = launch->use.module->owner;
 	op->worker = worker_of(op->broker, op->owner);
-	if (!op->worker || work_reserve_uses(&op->work, launch->spec.n_args) < 0)
+	check->mask = 7;
+	while (check->mask < 2 * launch->spec.n_args)
+		check->mask = 2 * check->mask + 1;
+	check->places = calloc(check->mask + 1, sizeof(*check->places));
+	if (!op->worker || !check->places ||
+	    work_reserve_uses(&op->work, launch->spec.n_args) < 0)
 		return refuse(&check->refusal, ENOMEM, "no memory in the broker");
 	launch->n_resets = op->worker->n_resets;
 	return 0;
@@ -291,6 +309,7 @@ static void launch_go(struct command *command, struct launch *launch, bool asked
 	if (check.found != -EAGAIN) {
 		launch_start(&check);
 		launch_discard(check.launch);
+		free(check.places);
 		return;
 	}
 	module = module_find(registry, command->line.operands[0], command->caller,

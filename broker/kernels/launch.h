@@ -29,7 +29,7 @@ struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op));
 void launch_discard(struct launch *launch);
 
 /*
- * The allocation that an argument names, in any state; size: of the kernel's parameter.
+ * The allocation that an argument names, LIVE or LOST; size: of the kernel's parameter.
  * NULL: refused.
  */
 struct allocation *launch_find_named(const struct launch *launch,

@@ -51,8 +51,8 @@ struct allocation *launch_find_named(const struct launch *launch,
 				     const struct launch_arg *arg, uint32_t size,
 				     const struct caller *caller, struct refusal *refusal)
 {
-	struct allocation *allocation =
-		allocation_find(launch->op.broker->registry, arg->name, caller, refusal);
+	struct allocation *allocation = allocation_find_made(launch->op.broker->registry,
+							     arg->name, caller, refusal);
 
 	if (!allocation && refusal->error == ENOENT && !strchr(arg->name, '/'))
 		(void)refuse_name(arg, size, refusal);

@@ -43,18 +43,28 @@ static void module_use_set(struct module_use *use, struct module *module,
 	};
 }
 
-/*
- * Whether the function has this name in C++: `_Z3addPfS_i` for `add`. (A demangler would
- * parse names that come from a user's module inside of the broker.)
- */
-static bool is_mangled(const struct function *function, const char *name)
-{
-	char start[32];
-	size_t length = strlen(name);
+/* Functions that are looked at for a hint: an image may have 65,536. */
+#define HINT_LOOKS 100
 
-	snprintf(start, sizeof(start), "_Z%zu", length);
-	return strncmp(function->name, start, strlen(start)) == 0 &&
-	       strncmp(function->name + strlen(start), name, length) == 0;
+/*
+ * The function that has this name in C++: `_Z3addPfS_i` for `add`. (A demangler would
+ * parse names that come from a user's module inside of the broker.) NULL: none among the
+ * first.
+ */
+static const struct function *find_mangled(const struct image *image, const char *name)
+{
+	const struct function *function = image->functions;
+	char start[FUNCTION_NAME_MAX + 32];
+	int length = snprintf(start, sizeof(start), "_Z%zu%s", strlen(name), name);
+	unsigned int n_left = HINT_LOOKS;
+
+	if ((size_t)length >= sizeof(start))
+		return NULL;
+	for (; function && n_left; function = function->hh.next, n_left--) {
+		if (strncmp(function->name, start, (size_t)length) == 0)
+			return function;
+	}
+	return NULL;
 }
 
 static int refuse_function(const struct module *module, const char *name,
@@ -67,13 +77,12 @@ static int refuse_function(const struct module *module, const char *name,
 	if (!image->functions)
 		return refuse(refusal, ENOENT, "module %s has no functions",
 			      module_name(module).text);
-	for (function = image->functions; function; function = function->hh.next) {
-		if (is_mangled(function, name))
-			return refuse(refusal, ENOENT,
-				      "module %s has no function '%.64s'; it has %s: C++ "
-				      "changes names, extern \"C\" keeps them",
-				      module_name(module).text, name, function->shown);
-	}
+	function = find_mangled(image, name);
+	if (function)
+		return refuse(refusal, ENOENT,
+			      "module %s has no function '%.64s'; it has %s: C++ changes "
+			      "names, extern \"C\" keeps them",
+			      module_name(module).text, name, function->shown);
 	if (image->n_functions > 1)
 		snprintf(more, sizeof(more), " and %u more", image->n_functions - 1);
 	return refuse(refusal, ENOENT, "module %s has no function '%.64s'; it has %s%s",
@@ -286,39 +295,56 @@ void module_ask_log(struct broker *broker, struct token token,
 		wait->done(wait, module ? -ENOMEM : -ESTALE, NULL, 0);
 }
 
-static void params_print(const struct function *function, struct text *text)
+int function_check_params(struct broker *broker, struct token token,
+			  const struct caller *caller)
 {
-	for (uint32_t i = 0; i < function->n_params; i++)
-		text_printf(text, "%u %u %u\n", i, function->params[i].offset,
-			    function->params[i].size);
-}
-
-void function_ask_params(struct broker *broker, struct token token,
-			 const struct caller *caller, struct completion *wait)
-{
-	_cleanup_text_ struct text text = TEXT_INIT;
-	const struct function *function;
 	_cleanup_text_ struct text file = TEXT_INIT;
+	const struct function *function;
 	int r = 0;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	function = function_get(broker->registry, token.slot, token.generation);
-	if (!function) {
+	if (!function)
 		r = -ESTALE;
-	} else if (!function->has_params) {
+	else if (!function->has_params)
 		r = -EOPNOTSUPP;
+	if (r == -EOPNOTSUPP)
 		text_printf(&file, "modules/%s/functions/%s/params",
 			    module_name(function->image->module).text, function->shown);
-	} else {
-		params_print(function, &text);
-	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (r == -EOPNOTSUPP)
 		journal_fail(broker->journal, caller->uid, caller->pid,
 			     text_string(&file), EOPNOTSUPP,
 			     "the driver can't tell the parameters of kernels "
 			     "(cuFuncGetParamInfo: CUDA_ERROR_NOT_SUPPORTED)");
-	if (r == 0 && text_failed(&text))
-		r = -ENOMEM;
-	wait->done(wait, r, text_string(&text), r ? 0 : text.length);
+	return r;
+}
+
+/* A function may have some 30,000: they are printed without the lock. */
+int function_print_params(struct broker *broker, struct token token, struct text *text)
+{
+	_cleanup_free_ struct param *params = NULL;
+	const struct function *function;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	function = function_get(broker->registry, token.slot, token.generation);
+	if (function) {
+		n = function->n_params;
+		params = calloc(MAX(n, 1u), sizeof(*params));
+	}
+	if (params && n)
+		memcpy(params, function->params, n * sizeof(*params));
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (!params)
+		return function ? -ENOMEM : -ESTALE;
+	for (uint32_t i = 0; i < n; i++) {
+		text_add_number(text, i);
+		text_add(text, " ", 1);
+		text_add_number(text, params[i].offset);
+		text_add(text, " ", 1);
+		text_add_number(text, params[i].size);
+		text_add(text, "\n", 1);
+	}
+	return 0;
 }

@@ -36,6 +36,7 @@ struct folder;
 struct module;
 struct owner;
 struct refusal;
+struct text;
 struct token;
 
 struct module_use {
@@ -111,10 +112,14 @@ int module_store_device(struct broker *broker, struct module *module,
 /* At the end of the broker, after all workers. */
 void modules_free(struct broker *broker);
 
-/* `params`, `log` and `attributes`: see broker_ask(). */
+/* `params`: see struct attribute. The check fails where the driver can't tell them. */
+int function_check_params(struct broker *broker, struct token function,
+			  const struct caller *caller);
+int function_print_params(struct broker *broker, struct token function,
+			  struct text *text);
+
+/* `log` and `attributes`: see broker_ask(). */
 void module_ask_log(struct broker *broker, struct token module,
 		    const struct caller *caller, struct completion *wait);
-void function_ask_params(struct broker *broker, struct token function,
-			 const struct caller *caller, struct completion *wait);
 void function_ask_attributes(struct broker *broker, struct token function,
 			     const struct caller *caller, struct completion *wait);

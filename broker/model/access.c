@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/access.h"
 
+#include <stdlib.h>
+
 #include "model/allocation.h"
 #include "model/owner.h"
 
+static int gid_compare(const void *a, const void *b)
+{
+	gid_t one = *(const gid_t *)a, other = *(const gid_t *)b;
+
+	return (one > other) - (one < other);
+}
+
 bool caller_in_group(const struct caller *caller, gid_t gid)
 {
-	if (caller->gid == gid)
-		return true;
-	for (unsigned int i = 0; i < caller->n_groups; i++) {
-		if (caller->groups[i] == gid)
-			return true;
-	}
-	return false;
+	return caller->gid == gid ||
+	       (caller->n_groups && bsearch(&gid, caller->groups, caller->n_groups,
+					    sizeof(gid), gid_compare));
 }
 
 bool caller_may(const struct caller *caller, const struct allocation *allocation,

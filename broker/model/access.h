@@ -13,7 +13,8 @@ struct caller {
 	gid_t gid;
 	pid_t pid;
 	unsigned int n_groups;
-	const gid_t *groups; /* supplementary; borrowed, must outlive the call */
+	const gid_t
+		*groups; /* supplementary, ascending; borrowed, must outlive the call */
 };
 
 /* Whether the group is one of the caller's. */

@@ -198,9 +198,12 @@ int function_save_new(struct function *function)
 
 	if (!function->image->record)
 		return 0;
-	for (uint32_t i = 0; i < function->n_params; i++)
-		text_printf(&text, "%u %u ", function->params[i].offset,
-			    function->params[i].size);
+	for (uint32_t i = 0; i < function->n_params; i++) {
+		text_add_number(&text, function->params[i].offset);
+		text_add(&text, " ", 1);
+		text_add_number(&text, function->params[i].size);
+		text_add(&text, " ", 1);
+	}
 	text_printf(&text, "=%s", function->name);
 	if (text_failed(&text))
 		return -ENOMEM;
@@ -224,12 +227,24 @@ void function_record_drop(struct function *function)
 	function->record = function->text = 0;
 }
 
+/* Takes a number and the blank behind. Returns: false: there is none. */
+static bool number_read(const char **text, uint32_t *ret_number)
+{
+	char *end;
+	unsigned long number = strtoul(*text, &end, 10);
+
+	if (end == *text || number > UINT32_MAX || *end != ' ')
+		return false;
+	*text = end + 1;
+	*ret_number = (uint32_t)number;
+	return true;
+}
+
 /* Returns: 0; -EINVAL, -ENOMEM. */
 static int params_read(const char *text, uint32_t n, struct param **ret_params,
 		       const char **ret_name)
 {
 	struct param *params;
-	int length;
 
 	/* Each takes four bytes or more. */
 	if (n > strlen(text) / 4)
@@ -237,11 +252,10 @@ static int params_read(const char *text, uint32_t n, struct param **ret_params,
 	params = *ret_params = calloc(MAX(n, 1u), sizeof(*params));
 	if (!params)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++, text += length) {
-		length = 0;
-		if (sscanf(text, "%u %u %n", &params[i].offset, &params[i].size,
-			   &length) != 2 ||
-		    !length)
+	/* sscanf(3) would measure all of the text for each. */
+	for (uint32_t i = 0; i < n; i++) {
+		if (!number_read(&text, &params[i].offset) ||
+		    !number_read(&text, &params[i].size))
 			return -EINVAL;
 	}
 	*ret_name = text + 1;

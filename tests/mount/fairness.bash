@@ -209,6 +209,32 @@ test_callers_with_sixty_thousand_groups()
 	mallory_with_many_groups_ends
 }
 
+# Each of a line's names is checked against the groups, with the lock that all need.
+test_lines_of_many_names_with_sixty_thousand_groups()
+{
+	local alone
+	bob_is_ready
+	mkdir allocations/common
+	chmod 777 allocations/common
+	alone=$(reads_of_bob)
+	echo "common/taken 4" >control/alloc
+	by $mallory run 'seq -f "common/%.0f 4" 300 >control/alloc'
+	py >"$T/mallory" <<-'EOF' &
+		os.setgroups(range(100000, 160000))
+		os.setresgid(1001, 1001, 1001)
+		os.setresuid(1001, 1001, 1001)
+		libc.prctl(1, signal.SIGKILL)
+		fd = os.open("control/publish", os.O_WRONLY)
+		pairs = b" ".join(b"common/%d common/x%d" % (i, i) for i in range(1, 150))
+		print("publishes", flush=True)
+		while True:
+		    attempt(os.write, fd, pairs + b" common/300 common/taken\n")
+	EOF
+	eventually "grep -q publishes '$T/mallory'"
+	bob_reads_as_before "$alone" 1000
+	kill -KILL $!
+}
+
 # A close that waits looks for a signal, and Linux tells signals in the same text.
 test_closes_with_sixty_thousand_groups()
 {

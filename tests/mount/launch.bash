@@ -549,6 +549,34 @@ test_what_is_closed_again_is_out_of_reach()
 	is "$(by 1001 run 'cat allocations/mine/state')" live
 }
 
+# many_parameters N: a kernel `many` that writes I through its parameter I.
+many_parameters()
+{
+	local i
+	printf '.version 7.0\n.target sm_52\n.address_size 64\n.visible .entry many(\n'
+	for ((i = 0; i < $1; i++)); do
+		printf '.param .u64 p%d%s\n' $i "$([ $((i + 1)) = "$1" ] || echo ,)"
+	done
+	printf ')\n{\n.reg .b32 %%r<2>;\n.reg .b64 %%rd<3>;\n'
+	for ((i = 0; i < $1; i++)); do
+		printf 'ld.param.u64 %%rd1, [p%d];\ncvta.to.global.u64 %%rd2, %%rd1;\n' $i
+		printf 'mov.u32 %%r1, %d;\nst.global.u32 [%%rd2], %%r1;\n' $i
+	done
+	printf 'ret;\n}\n'
+}
+
+# Allocation i has the arguments i and i + 300.
+test_each_of_many_arguments_gets_its_address()
+{
+	mkdir modules/many
+	many_parameters 500 >modules/many/image
+	seq -f 'a%.0f 4' 0 299 >control/alloc
+	echo "many many grid=1 block=1 $(echo a{0..299} a{0..199})" >control/launch
+	is "$(cat allocations/a{0..299}/data | od -A n -t u4 -v -w4 | xargs)" "$(echo {300..499} {200..299})"
+	seq -f 'a%.0f' 0 299 >control/free
+	rmdir modules/many
+}
+
 test_another_users_module_is_not_his_to_launch()
 {
 	needs_root 'several users'

@@ -3,7 +3,9 @@
 #include "base/def.h"
 #include "model/owner.h"
 #include "model/registry.h"
+#include "model/save_module.h"
 #include "model/shares.h"
+#include "record/records.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -296,4 +298,81 @@ Test(module, is_fresh_until_it_is_loaded_or_loads)
 	module_set_image(&registry, module, make_image(module));
 	cr_assert(not(module_is_fresh(module)));
 	drop(module);
+}
+
+/* ---- the next broker ---- */
+
+/* sscanf(3) measures all of the text for each number. */
+int __wrap___isoc99_sscanf(const char *string, const char *format, ...);
+
+int __wrap___isoc99_sscanf(const char *string, const char *format, ...)
+{
+	(void)string;
+	(void)format;
+	cr_fatal("many parameters take too long");
+}
+
+/* Makes the module and its image, to be ended with end(). */
+static struct image *make_whole(struct registry *where, struct module **ret_module)
+{
+	struct owner *owner = owner_get(where, 1000, 100);
+	struct image *image;
+
+	cr_assert(eq(int, module_new(ret_module, where, &where->module_root, "m", owner),
+		     0));
+	cr_assert(eq(int, image_new(&image, where, *ret_module, -1, 100), 0));
+	cr_assert(eq(ptr, module_set_image(where, *ret_module, image), NULL));
+	return image;
+}
+
+static void end(struct registry *where, struct module *module)
+{
+	struct image *image = module_set_image(where, module, NULL);
+
+	cr_assert(image_unref(image));
+	image_free(where, image);
+	module_free(where, module);
+}
+
+Test(module, the_next_broker_has_the_parameters_of_functions)
+{
+	enum { N = 1000 };
+	struct registry next;
+	struct records *records;
+	struct module *module, *module_again;
+	struct image *image = make_whole(&registry, &module), *image_again;
+	struct function *function;
+	struct function_record record;
+	struct param params[N];
+
+	for (uint32_t i = 0; i < N; i++)
+		params[i] = (struct param){ UINT32_MAX - i, i };
+	cr_assert(eq(int, records_new(&records), 0));
+	image->records = records;
+	image->record = 1;
+	cr_assert(eq(
+		int,
+		image_add_function(&function, &registry, image, "f", 0, true, params, N),
+		0));
+	function_to_record(function, &record);
+
+	registry_init(&next);
+	image_again = make_whole(&next, &module_again);
+	next.records = records;
+	cr_assert(eq(int, function_restore(&next, image_again, function->record, &record),
+		     0));
+	function = image_find_function(image_again, "f");
+	cr_assert(eq(u32, function->n_params, N));
+	for (uint32_t i = 0; i < N; i++) {
+		cr_expect(eq(u32, function->params[i].offset, UINT32_MAX - i));
+		cr_expect(eq(u32, function->params[i].size, i));
+	}
+	/* The record is the first one's. */
+	function->record = function->text = 0;
+	next.records = NULL;
+	image->record = 0;
+	end(&next, module_again);
+	end(&registry, module);
+	registry_deinit(&next);
+	records_free(records);
 }
