@@ -39,9 +39,12 @@ struct upload {
 	struct draft draft;	    /* over the base */
 	uint64_t charged;	    /* bytes of SHARE_IMAGES */
 	unsigned int n_descriptors; /* of SHARE_DESCRIPTORS */
-	bool dirty;		    /* written since the last close */
-	bool too_big;		    /* a write was refused: the contents are incomplete */
-	bool cut;		    /* to nothing, and no write has come since */
+	unsigned int n_closings;    /* under way, with a descriptor each */
+	uint64_t handed;	    /* bytes of drafts that these have */
+	struct closing *last; /* to get a draft, which the upload has, too; NULL: done */
+	bool dirty;	      /* written since the last close */
+	bool too_big;	      /* a write was refused: the contents are incomplete */
+	bool cut;	      /* to nothing, and no write has come since */
 };
 
 /* A close that stores, in the work queue. */
@@ -49,6 +52,7 @@ struct closing {
 	struct task task;
 	struct upload *upload; /* has a reference */
 	struct written written;
+	uint64_t handed; /* counted in the upload */
 };
 
 static const struct upload_class *const classes[N_OBJECT_TYPES] = {
@@ -190,14 +194,16 @@ long upload_read(struct upload *upload, uint64_t offset, void *bytes, size_t siz
 /* ---- writing ---- */
 
 /*
- * Takes the shares of a draft of that size, and of what it keeps beside. Called with the
- * lock. Returns: 0; -EDQUOT, -EMFILE, -ENOMEM.
+ * Takes the shares of a draft of that size, of what it keeps beside, and of the closings
+ * under way with so many to come. What is kept may be the last closing's, too. Called
+ * with the lock. Returns: 0; -EDQUOT, -EMFILE, -ENOMEM.
  */
-static int upload_charge(struct upload *upload, uint64_t size)
+static int upload_charge(struct upload *upload, uint64_t size, unsigned int n_to_come)
 {
 	uint64_t kept = draft_keeps(&upload->draft);
-	uint64_t more = size + kept - MIN(size + kept, upload->charged);
-	unsigned int n = kept ? 2 : 1;
+	uint64_t all = size + upload->handed + (upload->last ? 0 : kept);
+	uint64_t more = all - MIN(all, upload->charged);
+	unsigned int n = (kept ? 2 : 1) + upload->n_closings + n_to_come;
 	struct owner *payer;
 	int r = -ENOMEM;
 
@@ -254,7 +260,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 		return looked;
 	}
 	if (r == 0)
-		r = upload_charge(upload, MAX(upload->draft.size, offset + size));
+		r = upload_charge(upload, MAX(upload->draft.size, offset + size), 0);
 	if (r == 0)
 		r = draft_write(&upload->draft, offset, bytes, size);
 	upload->too_big |= too_big;
@@ -269,7 +275,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 	pthread_mutex_lock(&upload->lock);
 	if (r == 0 && size != upload->draft.size)
-		r = upload_charge(upload, size);
+		r = upload_charge(upload, size, 0);
 	if (r == 0)
 		r = draft_resize(&upload->draft, size);
 	if (r == 0) {
@@ -282,17 +288,31 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 
 /* ---- closing ---- */
 
-/* Copies the rest of the draft, and hands the draft over. Returns: 0; -errno. */
-static int upload_take(struct upload *upload, struct written *written)
+/* Hands a whole draft over. Called with the lock. Returns: 0; -errno. */
+static int closing_take(struct closing *closing)
 {
+	struct upload *upload = closing->upload;
+	int r = draft_seal(&upload->draft, &closing->written.fd);
+
+	if (r < 0)
+		return r;
+	closing->written.size = closing->handed = upload->draft.size;
+	upload->handed += closing->handed;
+	upload->last = closing;
+	return 0;
+}
+
+/* Copies the rest of the draft, and hands the draft over. Returns: 0; -errno. */
+static int closing_copy(struct closing *closing)
+{
+	struct upload *upload = closing->upload;
 	int r;
 
 	do {
 		pthread_mutex_lock(&upload->lock);
 		r = draft_copy(&upload->draft);
 		if (r == 0)
-			r = draft_seal(&upload->draft, &written->fd);
-		written->size = upload->draft.size;
+			r = closing_take(closing);
 		pthread_mutex_unlock(&upload->lock);
 	} while (r > 0);
 	return r;
@@ -300,8 +320,16 @@ static int upload_take(struct upload *upload, struct written *written)
 
 static void closing_free(struct closing *closing)
 {
+	struct upload *upload = closing->upload;
+
 	closep(&closing->written.fd);
-	upload_unref(closing->upload);
+	pthread_mutex_lock(&upload->lock);
+	upload->n_closings--;
+	upload->handed -= closing->handed;
+	if (upload->last == closing)
+		upload->last = NULL;
+	pthread_mutex_unlock(&upload->lock);
+	upload_unref(upload);
 	free(closing);
 }
 
@@ -312,7 +340,7 @@ static void closing_run(struct task *task)
 	struct broker *broker = closing->upload->broker;
 
 	if (written->fd < 0)
-		written->error = upload_take(closing->upload, written);
+		written->error = closing_copy(closing);
 	closing->upload->class->store(broker, written);
 	closing_free(closing);
 	pthread_mutex_lock(&broker->registry->lock);
@@ -324,9 +352,12 @@ static void closing_run(struct task *task)
  * Returns: 0; -ENOMEM, -EMFILE. */
 static int closing_new(struct closing **ret_closing, struct upload *upload, pid_t pid)
 {
-	struct closing *closing = calloc(1, sizeof(*closing));
-	int r = 0;
+	int r = upload_charge(upload, upload->draft.size, 1);
+	struct closing *closing;
 
+	if (r < 0)
+		return r;
+	closing = calloc(1, sizeof(*closing));
 	if (!closing)
 		return -ENOMEM;
 	closing->written = (struct written){
@@ -340,14 +371,15 @@ static int closing_new(struct closing **ret_closing, struct upload *upload, pid_
 	/* A draft that is still to be copied may grow before. */
 	if (!draft_is_whole(&upload->draft) || upload->draft.size > STORED_SOON)
 		closing->task.length = upload->class->length;
+	closing->upload = upload;
 	if (draft_is_whole(&upload->draft))
-		r = draft_seal(&upload->draft, &closing->written.fd);
+		r = closing_take(closing);
 	if (r < 0) {
 		free(closing);
 		return r;
 	}
 	__atomic_fetch_add(&upload->n_refs, 1, __ATOMIC_RELAXED);
-	closing->upload = upload;
+	upload->n_closings++;
 	*ret_closing = closing;
 	return 0;
 }
@@ -395,6 +427,6 @@ void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 	}
 	/* A write beyond the limit has been reported. */
 	if (r < 0 && r != -EFBIG)
-		upload_fail(upload, pid, -r, "the broker can't take the text");
+		(void)upload_refuse(upload, pid, r);
 	wait->done(wait, r, NULL, 0);
 }

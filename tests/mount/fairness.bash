@@ -1510,6 +1510,32 @@ test_copies_of_bobs_memory_that_wait_for_a_stopped_worker()
 	by $bob run 'rmdir allocations/public allocations/private'
 }
 
+# What a close hands over is stored by the work queue, which takes a while for long texts.
+test_the_share_of_texts_that_wait_to_be_stored()
+{
+	bob_is_ready
+	by $mallory run 'echo "hers 4K" >control/alloc'
+	echo 'host 100M' >owners/$mallory/max
+	py $mallory >"$T/mallory" <<-'EOF'
+		become(int(sys.argv[1]))
+		text = b",".join(b'"%060x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i
+		                 for i in range(200000))
+		text = b"{" + text + b"}"
+		fd = os.open("allocations/hers/tensors", os.O_RDWR)
+		def rewrite():
+		    os.ftruncate(fd, 0)
+		    for at in range(0, len(text), 1 << 20):
+		        os.pwrite(fd, text[at:at + (1 << 20)], at)
+		for _ in range(8):
+		    show(rewrite)
+		    threading.Thread(target=attempt, args=(os.close, os.dup(fd))).start()
+	EOF
+	is "$(sort "$T/mallory" | uniq)" $'EDQUOT\nNone'
+	like "$(by $mallory run 'cat errors')" 'allocations/hers/tensors EDQUOT uid 1001 has .* of host memory'
+	echo 'host max' >owners/$mallory/max
+	bob_notices_nothing
+}
+
 # A descriptor of a control file keeps an answer of up to 4 KiB, which is not charged.
 test_the_share_of_open_files()
 {
