@@ -159,7 +159,7 @@ int broker_new(struct broker **ret_broker, const struct broker_config *config,
 	clock_cond_init(&broker->processes->housekeeper_wake);
 	broker->processes->mover.staging.fd = -1;
 	broker->processes->outputs.epoll = broker->processes->outputs.stop = -1;
-	leases_init(broker->leases);
+	leases_init(broker->leases, broker);
 	line_times_init(broker->line_times);
 	broker->registry->user_names = user_names_new();
 	r = broker->registry->user_names ? workqueue_init(broker->workqueue) : -EAGAIN;

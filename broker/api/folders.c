@@ -324,8 +324,6 @@ struct rename {
 	struct name_place places[2]; /* enum rename_place */
 	struct entry *there;	     /* has the new name; NULL: it is free */
 	unsigned int flags;
-	struct token renamed[2]; /* folders of allocations that have got another name */
-	unsigned int n_renamed;
 };
 
 /*
@@ -426,18 +424,16 @@ static int rename_check(struct rename *rename, enum object_type type, struct tok
 	return r;
 }
 
-/* Notes a new name. Of a folder leases are told when the lock is let go of. */
 static void note_renamed(struct rename *rename, struct entry *entry,
 			 const char *folder_name, struct full_name from)
 {
-	const struct folder *folder = entry_folder(entry);
+	struct folder *folder = entry_folder(entry);
 	struct broker *broker = rename->broker;
 
 	if (allocation_of(entry))
 		leases_note_changed(allocation_of(entry));
 	else if (folder && folder->holds == OBJECT_ALLOCATION && folder->names.n_names)
-		rename->renamed[rename->n_renamed++] =
-			(struct token){ folder->slot, folder->slot_generation };
+		leases_note_renamed(broker, folder);
 	journal_event_by(broker->journal, rename->caller, "rename %s/%s from=%s",
 			 folder_name, entry_name(entry).text, from.text);
 }
@@ -490,8 +486,6 @@ int broker_rename(struct broker *broker, enum object_type type, struct name_in f
 	if (r == 0)
 		rename_do(&rename);
 	pthread_mutex_unlock(&registry->lock);
-	for (unsigned int i = 0; i < rename.n_renamed; i++)
-		leases_note_changed_in(broker, rename.renamed[i]);
 	return r < 0 ? object_refuse(broker, caller, type, name.text, &refusal) : 0;
 }
 

@@ -34,9 +34,14 @@
 
 #define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
 
-void leases_init(struct leases *leases)
+static void leases_note(struct task *note);
+
+void leases_init(struct leases *leases, struct broker *broker)
 {
-	*leases = (struct leases){ 0 };
+	*leases = (struct leases){
+		.broker = broker,
+		.note = { .run = leases_note, .length = TASK_LONG },
+	};
 	reaper_init(&leases->reaper);
 }
 
@@ -382,20 +387,53 @@ void leases_note_changed(struct allocation *allocation)
 		lease_notify(lease);
 }
 
-static void lease_note_changed_in(struct lease *lease, void *userdata)
+/* Tells the lease of a rename of a folder above, after that number. */
+static void lease_note_renames(struct lease *lease, void *userdata)
 {
-	const struct token *token = userdata;
+	const uint64_t *after = userdata;
 	const struct folder *folder =
-		folder_get(lease->broker->registry, OBJECT_FOLDER, *token);
+		lease->allocation ? lease->allocation->entry.folder : NULL;
 
-	if (folder && lease->allocation &&
-	    folder_is_below(lease->allocation->entry.folder, &folder->entry))
+	while (folder && folder->n_renamed <= *after)
+		folder = folder->entry.folder;
+	if (folder)
 		lease_notify(lease);
 }
 
-void leases_note_changed_in(struct broker *broker, struct token folder)
+static void leases_note(struct task *note)
 {
-	leases_walk(broker, lease_note_changed_in, &folder);
+	struct leases *leases = container_of(note, struct leases, note);
+	struct registry *registry = leases->broker->registry;
+	uint64_t after;
+
+	pthread_mutex_lock(&registry->lock);
+	after = leases->n_noted;
+	leases->n_noted = leases->n_renames;
+	pthread_mutex_unlock(&registry->lock);
+	leases_walk(leases->broker, lease_note_renames, &after);
+	pthread_mutex_lock(&registry->lock);
+	leases->noting = leases->n_renames > leases->n_noted;
+	if (leases->noting)
+		workqueue_add(leases->broker->workqueue, 0, note);
+	else
+		registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+}
+
+void leases_note_renamed(struct broker *broker, struct folder *folder)
+{
+	struct leases *leases = broker->leases;
+
+	folder->n_renamed = ++leases->n_renames;
+	if (leases->noting)
+		return;
+	leases->noting = leases->by_id;
+	if (!leases->noting) {
+		leases->n_noted = leases->n_renames;
+		return;
+	}
+	broker->registry->n_busy++;
+	workqueue_add(broker->workqueue, 0, &leases->note);
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)

@@ -13,10 +13,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/workqueue.h"
 #include "memops/reaper.h"
 
 struct allocation;
 struct broker;
+struct folder;
 struct lease;
 struct text;
 struct token;
@@ -33,13 +35,17 @@ int lease_restore(struct broker *broker, struct allocation *allocation, uint32_t
 struct lease_cursor;
 
 struct leases {
+	struct broker *broker;
 	struct lease *by_id; /* registry.lock, like all here */
 	struct lease_cursor *cursors;
 	uint64_t n_ever;
+	uint64_t n_renames, n_noted; /* of folders; the last that leases were told of */
+	bool noting;		     /* they are being told */
+	struct task note;
 	struct reaper reaper;
 };
 
-void leases_init(struct leases *leases);
+void leases_init(struct leases *leases, struct broker *broker);
 void leases_deinit(struct leases *leases);
 
 /*
@@ -64,10 +70,12 @@ void leases_note_freed(struct broker *broker, struct allocation *allocation);
 void leases_note_changed(struct allocation *allocation);
 
 /*
- * The same for all allocations below a folder that has got another name. There may be
- * thousands of leases: registry.lock is taken for some hundreds at a time. No lock held.
+ * The same, soon, for all allocations below a folder that has got another name. Linux
+ * locks the folders above until a rename is answered, and there may be thousands of
+ * leases: the work queue looks at them, once for all renames until then. Under
+ * registry.lock.
  */
-void leases_note_changed_in(struct broker *broker, struct token folder);
+void leases_note_renamed(struct broker *broker, struct folder *folder);
 
 /* The number of open leases. Under registry.lock. */
 uint64_t leases_count(const struct broker *broker);

@@ -63,6 +63,7 @@ struct folder {
 	struct records *records; /* model/save.h; NULL: none */
 	uint32_t record;
 	struct module *module; /* that became this folder; NULL: none */
+	uint64_t n_renamed;    /* number of its last rename; memops/lease.h */
 	uint32_t slot, slot_generation;
 };
 
