@@ -158,9 +158,10 @@ struct allocation {
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
-	struct use *uses;     /* uses that later works may have to wait for */
-	struct use *all_uses; /* uses of all works in the order, oldest first */
-	uint64_t read_next;   /* end of the last read of data */
+	struct use *uses;	  /* uses that later works may have to wait for */
+	struct use *all_uses;	  /* uses of all works in the order, oldest first */
+	struct use *lasting_uses; /* of them, those that last as long as a user likes */
+	uint64_t read_next;	  /* end of the last read of data */
 };
 
 const char *kind_name(enum allocation_kind kind);
