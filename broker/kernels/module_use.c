@@ -22,6 +22,8 @@
 #include "process/worker.h"
 #include "record/records.h"
 
+#define MANGLED_LOOKED_AT 10000
+
 /* ---- uses ---- */
 
 static int module_check(const struct module *module, const struct caller *caller,
@@ -45,17 +47,24 @@ static void module_use_set(struct module_use *use, struct module *module,
 }
 
 /*
- * Whether the function has this name in C++: `_Z3addPfS_i` for `add`. (A demangler would
- * parse names that come from a user's module inside of the broker.)
+ * A function with this name in C++: `_Z3addPfS_i` for `add`. (A demangler would parse
+ * names that come from a user's module inside of the broker.) Of thousands of functions
+ * only the first are looked at: others wait for the lock. NULL: none.
  */
-static bool is_mangled(const struct function *function, const char *name)
+static const struct function *find_mangled(const struct image *image, const char *name)
 {
+	const struct function *function = image->functions;
 	char start[32];
 	size_t length = strlen(name);
+	int start_length = snprintf(start, sizeof(start), "_Z%zu", length);
 
-	snprintf(start, sizeof(start), "_Z%zu", length);
-	return strncmp(function->name, start, strlen(start)) == 0 &&
-	       strncmp(function->name + strlen(start), name, length) == 0;
+	for (int n = 0; function && n < MANGLED_LOOKED_AT; n++) {
+		if (strncmp(function->name, start, (size_t)start_length) == 0 &&
+		    strncmp(function->name + start_length, name, length) == 0)
+			return function;
+		function = function->hh.next;
+	}
+	return NULL;
 }
 
 static int refuse_function(const struct module *module, const char *name,
@@ -68,13 +77,12 @@ static int refuse_function(const struct module *module, const char *name,
 	if (!image->functions)
 		return refuse(refusal, ENOENT, "module %s has no functions",
 			      module_name(module).text);
-	for (function = image->functions; function; function = function->hh.next) {
-		if (is_mangled(function, name))
-			return refuse(refusal, ENOENT,
-				      "module %s has no function '%.64s'; it has %s: C++ "
-				      "changes names, extern \"C\" keeps them",
-				      module_name(module).text, name, function->shown);
-	}
+	function = find_mangled(image, name);
+	if (function)
+		return refuse(refusal, ENOENT,
+			      "module %s has no function '%.64s'; it has %s: C++ "
+			      "changes names, extern \"C\" keeps them",
+			      module_name(module).text, name, function->shown);
 	if (image->n_functions > 1)
 		snprintf(more, sizeof(more), " and %u more", image->n_functions - 1);
 	return refuse(refusal, ENOENT, "module %s has no function '%.64s'; it has %s%s",

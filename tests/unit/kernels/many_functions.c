@@ -6,6 +6,8 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/upload.h"
@@ -94,6 +96,22 @@ static void load(struct token module)
 	upload_free(upload);
 }
 
+static __thread unsigned int n_printed;
+
+int __wrap_snprintf(char *string, size_t size, const char *format, ...) _printf_(3, 4);
+
+int __wrap_snprintf(char *string, size_t size, const char *format, ...)
+{
+	va_list args;
+	int r;
+
+	n_printed++;
+	va_start(args, format);
+	r = vsnprintf(string, size, format, args);
+	va_end(args);
+	return r;
+}
+
 static struct token module;
 
 static void start(void)
@@ -173,4 +191,20 @@ Test(many_functions, others_have_the_lock_when_the_last_launch_ends)
 	expect_freed(0);
 	module_use_over(broker, &use);
 	expect_freed(N);
+}
+
+/* Whoever names a function that is not there gets the name in C++, if there is one. */
+Test(many_functions, name_that_is_not_there_is_made_once)
+{
+	struct refusal refusal;
+	struct module_use use;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	n_printed = 0;
+	cr_assert(
+		eq(int,
+		   module_use_begin(broker, &nobody_special, "m", "add", &use, &refusal),
+		   -ENOENT));
+	cr_expect(lt(uint, n_printed, 10));
+	pthread_mutex_unlock(&broker->registry->lock);
 }
