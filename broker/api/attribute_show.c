@@ -167,18 +167,18 @@ void show_allocation_last_use(const struct attribute_view *view, struct text *te
 
 /*
  * The first in the order that is a kernel or somebody else's: it can last as long as a
- * user likes. NULL: none.
+ * user likes. Readahead that nobody has asked for is passed over; there is little of it.
+ * NULL: none.
  */
 static const struct op *oldest_user(const struct allocation *allocation)
 {
 	const struct use *use;
 
-	DL_FOREACH2(allocation->all_uses, use, next_of_all)
+	DL_FOREACH2(allocation->lasting_uses, use, next_lasting)
 	{
 		const struct op *op = container_of(use->work, struct op, work);
 
-		if (op->class->kernel ||
-		    (op->payer != allocation->owner && !op->work.unasked))
+		if (op->class->kernel || !op->work.unasked)
 			return op;
 	}
 	return NULL;

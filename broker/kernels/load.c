@@ -179,7 +179,9 @@ static int load_take_functions(struct load *load, const char *bytes, uint64_t si
 				       record.n_params);
 		bytes += taken;
 		size -= (uint64_t)taken;
-		load->n_told++;
+		/* No module shows the image yet. */
+		if (++load->n_told % FUNCTIONS_AT_ONCE == 0)
+			registry_let_others(registry);
 	}
 	pthread_mutex_unlock(&registry->lock);
 	return r == -EEXIST ? -EBADMSG : r;
@@ -335,7 +337,7 @@ static void load_settle(struct op *op)
 	if (module->image && module->image->serial > image->serial)
 		return;
 	module->loaded_s = time(NULL);
-	load->image = module_set_image(op->broker->registry, module, image);
+	load->image = module_set_image(module, image);
 	journal_event_by(op->broker->journal, &by,
 			 "load modules/%s format=%s size=%llu functions=%u",
 			 module_name(module).text, load->format,

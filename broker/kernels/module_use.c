@@ -9,6 +9,7 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "base/workqueue.h"
 #include "memory/kept.h"
 #include "model/access.h"
 #include "model/journal.h"
@@ -135,12 +136,55 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 
 /* ---- images ---- */
 
-void image_end(struct broker *broker, struct image *image)
+/* The end of an image with many functions. */
+struct ending {
+	struct task task;
+	struct broker *broker;
+	struct image *image;
+};
+
+static void image_end_now(struct broker *broker, struct image *image)
 {
 	records_begin(broker->registry->records);
 	kept_forget(broker->memory, RECORD_IMAGE, image->record);
 	image_free(broker->registry, image);
 	records_end(broker->registry->records);
+}
+
+static void ending_run(struct task *task)
+{
+	struct ending *ending = container_of(task, struct ending, task);
+	struct registry *registry = ending->broker->registry;
+
+	pthread_mutex_lock(&registry->lock);
+	while (!image_free_some(registry, ending->image))
+		registry_let_others(registry);
+	image_end_now(ending->broker, ending->image);
+	registry_less_busy(registry);
+	pthread_mutex_unlock(&registry->lock);
+	free(ending);
+}
+
+void image_end(struct broker *broker, struct image *image)
+{
+	struct ending *ending = NULL;
+	uid_t uid = image->owner->uid;
+
+	image_end_charge(image);
+	if (image->n_functions > FUNCTIONS_AT_ONCE)
+		ending = calloc(1, sizeof(*ending));
+	/* Without memory others wait. */
+	if (!ending) {
+		image_end_now(broker, image);
+		return;
+	}
+	*ending = (struct ending){
+		.task = { .run = ending_run, .length = TASK_LONG },
+		.broker = broker,
+		.image = image,
+	};
+	broker->registry->n_busy++;
+	workqueue_add(broker->workqueue, uid, &ending->task);
 }
 
 /* As module_use_end(). */
@@ -226,7 +270,7 @@ int module_remove(struct broker *broker, struct module *module,
 
 	if (r == 0) {
 		module_record_drop(module);
-		image = module_set_image(broker->registry, module, NULL);
+		image = module_set_image(module, NULL);
 		journal_event_by(broker->journal, caller, "remove modules/%s",
 				 module_name(module).text);
 		module_free(broker->registry, module);
@@ -267,7 +311,7 @@ void modules_free(struct broker *broker)
 
 		if (module->folder)
 			continue; /* goes with the folder */
-		image = module_set_image(broker->registry, module, NULL);
+		image = module_set_image(module, NULL);
 
 		module_free(broker->registry, module);
 		if (image)

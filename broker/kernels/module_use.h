@@ -83,7 +83,10 @@ void module_put_image(struct broker *broker, struct image *image);
 void module_look_up(struct broker *broker, struct token module, const char *name,
 		    struct completion *wait);
 
-/* Frees an image without references; see image_free(). Under registry.lock. */
+/*
+ * Frees an image without references, later if it has many functions. Its owner is not
+ * charged any more. Under registry.lock.
+ */
 void image_end(struct broker *broker, struct image *image);
 
 /* ---- the tree ---- */

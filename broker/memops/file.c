@@ -32,6 +32,7 @@
 #include "model/registry.h"
 #include "model/shares.h"
 #include "op/op.h"
+#include "process/checkpoint.h"
 #include "process/file_process.h"
 #include "process/processes.h"
 
@@ -283,13 +284,13 @@ static void file_lost(struct op *op, const char *reason);
 static bool file_was_overtaken(struct op *op)
 {
 	const struct use *use = &op->work.uses[0];
-	const struct allocation *allocation = use->allocation;
+	struct allocation *allocation = use->allocation;
 	bool overtaken;
 
 	pthread_mutex_lock(&op->broker->registry->lock);
-	overtaken =
-		use->write && allocation->managed &&
-		(allocation->restoring || allocation->worker_epoch != op->asked_epoch);
+	overtaken = use->write && allocation->managed &&
+		    (checkpoint_keeps(allocation) ||
+		     allocation->worker_epoch != op->asked_epoch);
 	pthread_mutex_unlock(&op->broker->registry->lock);
 	return overtaken;
 }

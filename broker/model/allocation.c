@@ -182,11 +182,38 @@ void allocation_join_worker(struct allocation *allocation)
 
 void allocation_leave_worker(struct allocation *allocation)
 {
+	struct worker_walk *walk;
+
 	if (!allocation->rare->worker_prev)
 		return;
+	LL_FOREACH2(allocation->owner->worker_walks, walk, next_walk)
+	{
+		if (walk->next == allocation)
+			walk->next = allocation->rare->worker_next;
+	}
 	DL_DELETE2(allocation->owner->in_worker, allocation, rare->worker_prev,
 		   rare->worker_next);
 	allocation->rare->worker_prev = NULL;
+}
+
+void worker_walk_begin(struct worker_walk *walk, struct owner *owner)
+{
+	*walk = (struct worker_walk){ .owner = owner, .next = owner->in_worker };
+	LL_PREPEND2(owner->worker_walks, walk, next_walk);
+}
+
+struct allocation *worker_walk_next(struct worker_walk *walk)
+{
+	struct allocation *allocation = walk->next;
+
+	if (allocation)
+		walk->next = allocation->rare->worker_next;
+	return allocation;
+}
+
+void worker_walk_end(struct worker_walk *walk)
+{
+	LL_DELETE2(walk->owner->worker_walks, walk, next_walk);
 }
 
 /* Adds what the allocation is to the owner's totals; sign -1: subtracts. */

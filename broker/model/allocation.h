@@ -158,9 +158,10 @@ struct allocation {
 
 	/* Links and caches. */
 	uint32_t slot, slot_generation;
-	struct use *uses;     /* uses that later works may have to wait for */
-	struct use *all_uses; /* uses of all works in the order, oldest first */
-	uint64_t read_next;   /* end of the last read of data */
+	struct use *uses;	  /* uses that later works may have to wait for */
+	struct use *all_uses;	  /* uses of all works in the order, oldest first */
+	struct use *lasting_uses; /* of them, those that last as long as a user likes */
+	uint64_t read_next;	  /* end of the last read of data */
 };
 
 const char *kind_name(enum allocation_kind kind);
@@ -205,6 +206,21 @@ int allocation_charge(struct allocation *allocation);
  */
 void allocation_join_worker(struct allocation *allocation);
 void allocation_leave_worker(struct allocation *allocation);
+
+/*
+ * A walk along owner->in_worker. Others may have the lock in between: the walk passes
+ * over allocations that leave meanwhile. The owner stays until worker_walk_end().
+ */
+struct worker_walk {
+	struct owner *owner;
+	struct allocation *next;
+	struct worker_walk *next_walk; /* of owner->worker_walks */
+};
+
+void worker_walk_begin(struct worker_walk *walk, struct owner *owner);
+/* NULL: there are no more. */
+struct allocation *worker_walk_next(struct worker_walk *walk);
+void worker_walk_end(struct worker_walk *walk);
 
 /* MAKING to LIVE: the allocation becomes visible, is counted and saved. */
 void allocation_publish(struct registry *registry, struct allocation *allocation);

@@ -12,6 +12,7 @@
 #include "model/registry.h"
 #include "model/save_module.h"
 #include "model/shares.h"
+#include "record/records.h"
 #include "record/texts.h"
 
 #define SHOWN_LENGTH 240 /* bytes kept of a shortened name */
@@ -186,23 +187,7 @@ bool module_is_fresh(const struct module *module)
 	return !module->image && module->n_loads == 0;
 }
 
-/* Removes the functions of an image from the tables of names and tokens. */
-static void image_withdraw(struct registry *registry, struct image *image)
-{
-	struct function *function;
-
-	if (image->withdrawn)
-		return;
-	for (function = image->functions; function; function = function->hh.next) {
-		handle_table_remove(&registry->functions, function->slot);
-		function_record_drop(function);
-	}
-	image->withdrawn = true;
-	image->module = NULL;
-}
-
-struct image *module_set_image(struct registry *registry, struct module *module,
-			       struct image *image)
+struct image *module_set_image(struct module *module, struct image *image)
 {
 	struct image *old = module->image;
 
@@ -212,8 +197,10 @@ struct image *module_set_image(struct registry *registry, struct module *module,
 		image_save(image);
 	}
 	module_save(module);
-	if (old)
-		image_withdraw(registry, old);
+	if (old) {
+		old->withdrawn = true;
+		old->module = NULL;
+	}
 	return old;
 }
 
@@ -290,20 +277,39 @@ static void function_free(struct function *function)
 	free(function);
 }
 
-struct image *image_free(struct registry *registry, struct image *image)
+void image_end_charge(struct image *image)
 {
-	struct function *function, *safe;
-
-	assert(image->n_refs == 0);
-	image_withdraw(registry, image);
-	image_record_drop(image);
+	if (!image->owner)
+		return;
 	share_give(image->owner, SHARE_LOADED, image->size);
 	share_give(image->owner, SHARE_DESCRIPTORS, 1);
-	HASH_ITER (hh, image->functions, function, safe) {
+	share_give(image->owner, SHARE_NAMES, image->charged);
+	image->owner = NULL;
+}
+
+bool image_free_some(struct registry *registry, struct image *image)
+{
+	assert(image->n_refs == 0 && !image->module);
+	records_begin(registry->records);
+	for (int n = 0; n < FUNCTIONS_AT_ONCE && image->functions; n++) {
+		struct function *function = image->functions;
+
 		HASH_DEL(image->functions, function);
-		share_give(image->owner, SHARE_NAMES, function->charged);
+		handle_table_remove(&registry->functions, function->slot);
+		function_record_drop(function);
 		function_free(function);
 	}
+	records_end(registry->records);
+	return !image->functions;
+}
+
+struct image *image_free(struct registry *registry, struct image *image)
+{
+	image_end_charge(image);
+	/* The record of a function names that of the image. */
+	while (!image_free_some(registry, image))
+		;
+	image_record_drop(image);
 	free(image);
 	return NULL;
 }
@@ -388,6 +394,7 @@ static void function_list(struct function *function)
 	HASH_ADD_KEYPTR(hh, image->functions, function->shown, strlen(function->shown),
 			function);
 	image->n_functions++;
+	image->charged += function->charged;
 }
 
 int image_add_function(struct function **ret_function, struct registry *registry,

@@ -27,6 +27,7 @@ struct owner;
 struct records;
 struct registry;
 
+#define FUNCTIONS_AT_ONCE 256 /* added or freed, before others have the lock */
 #define FUNCTION_NAME_MAX 255 /* longest shown name: a name in a directory */
 
 /* Offset and size of a parameter in the kernel's parameter block, in bytes. */
@@ -43,7 +44,8 @@ struct function {
 	uint32_t n_params;
 	struct param *params; /* in the order of the kernel's own parameters */
 	struct image *image;
-	uint64_t charged;      /* bytes of SHARE_NAMES, of the image's owner */
+	uint64_t charged;      /* bytes of SHARE_NAMES, of the image's owner; in the
+				  image's */
 	uint32_t record, text; /* model/save_module.h; 0: none */
 
 	uint32_t slot, slot_generation;
@@ -55,7 +57,7 @@ struct image {
 	uint32_t device;
 	uint32_t made_epoch; /* of the worker process that knows the image; 0: none yet */
 	uint32_t n_refs;
-	struct owner *owner;
+	struct owner *owner;   /* is charged; NULL after image_end_charge() */
 	struct module *module; /* module that shows the image; NULL: not yet loaded, or
 				  replaced */
 	int fd;		       /* sealed; closed elsewhere */
@@ -65,7 +67,9 @@ struct image {
 			    name */
 	uint32_t n_functions; /* visible in the folder functions/ */
 	struct function *functions;
-	bool withdrawn;		 /* the functions are out of the tables */
+	uint64_t charged;	 /* bytes of SHARE_NAMES, for all functions */
+	bool withdrawn;		 /* replaced, or its module removed: gets no more
+				    functions, and the tokens of the others have ended */
 	struct records *records; /* model/save_module.h; NULL: none */
 	uint32_t record;
 	uint32_t made_for; /* record of the image's module */
@@ -152,6 +156,15 @@ struct image *image_remake(struct registry *registry, const struct module *modul
 struct image *image_ref(struct image *image);
 /* Returns: true for the last reference; the caller then unloads and frees the image. */
 bool image_unref(struct image *image);
+
+/*
+ * The end of an image without references, which no module shows: image_end_charge(), then
+ * image_free_some() until it has freed all functions, so that others may have the lock in
+ * between, then image_free(). Alone, image_free() does all of it.
+ */
+void image_end_charge(struct image *image);
+/* Returns: whether no function is left. */
+bool image_free_some(struct registry *registry, struct image *image);
 struct image *image_free(struct registry *registry, struct image *image);
 
 /*
@@ -179,8 +192,7 @@ struct function *image_find_function(const struct image *image, const char *name
  * functions of the old image end.
  * Returns: the old image, with its reference; NULL.
  */
-struct image *module_set_image(struct registry *registry, struct module *module,
-			       struct image *image);
+struct image *module_set_image(struct module *module, struct image *image);
 
 /* A function of the current image. NULL: the function has ended. */
 struct function *function_get(const struct registry *registry, uint32_t slot,

@@ -380,6 +380,9 @@ static void use_list(struct use *use)
 	}
 	use_link(use);
 	DL_APPEND2(use->allocation->all_uses, use, prev_of_all, next_of_all);
+	if (use->lasts)
+		DL_APPEND2(use->allocation->lasting_uses, use, prev_lasting,
+			   next_lasting);
 }
 
 int order_add_within(struct work *work, unsigned int most)
@@ -498,6 +501,9 @@ void order_done(struct work *work, struct work **ready)
 		use_note_dropped(&work->uses[i], NULL);
 		DL_DELETE2(work->uses[i].allocation->all_uses, &work->uses[i],
 			   prev_of_all, next_of_all);
+		if (work->uses[i].lasts)
+			DL_DELETE2(work->uses[i].allocation->lasting_uses, &work->uses[i],
+				   prev_lasting, next_lasting);
 		work->uses[i].allocation->n_works--;
 		work->uses[i].allocation->n_unasked -= work->unasked;
 	}

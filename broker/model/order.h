@@ -54,10 +54,12 @@ struct use {
 	uint64_t beyond; /* bytes behind the range that count as used, too: later works
 			    on these wait for the work */
 	bool write;
-	bool places;	   /* moves, advises or maps; such uses keep their order, like
-			      writes */
-	bool watches;	   /* uses no byte: waits for nothing, and only a free waits */
-	bool listed;	   /* still in the allocation's list */
+	bool places;  /* moves, advises or maps; such uses keep their order, like
+			 writes */
+	bool watches; /* uses no byte: waits for nothing, and only a free waits */
+	bool listed;  /* still in the allocation's list */
+	bool lasts;   /* ends when a user likes: of a kernel, or of another user than the
+			 allocation's owner; set before order_add() */
 	bool guest_writes; /* its worker maps the memory for writing */
 	bool judged;	   /* memops/permissions.c: the caller's groups were known ... */
 	bool member;	   /* ... and `group`, the allocation's then, was among them */
@@ -66,6 +68,7 @@ struct use {
 	uint64_t address; /* of the allocation, at the time of the request */
 	struct use *prev, *next;
 	struct use *prev_of_all, *next_of_all;
+	struct use *prev_lasting, *next_lasting;
 	struct use *dropped_by; /* the use of a work that may leave, in place of which
 				   this use would be listed; NULL: none */
 	struct use *dropped;	/* uses with this use in dropped_by */

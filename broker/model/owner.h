@@ -43,7 +43,8 @@ struct owner {
 				 given back */
 	struct allocation *in_worker; /* those in its process now, without those that are
 					 saved and made again */
-	struct worker *worker;	      /* NULL until the first need */
+	struct worker_walk *worker_walks; /* along them */
+	struct worker *worker;		  /* NULL until the first need */
 	uint32_t n_coming;  /* pieces of memory on their way back; memory/reclaim.h */
 	uint64_t n_arrived; /* pieces given back so far */
 	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */

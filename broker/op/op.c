@@ -130,6 +130,11 @@ int op_add_to_order(struct op *op)
 	uint64_t left = UINT_MAX;
 	int r;
 
+	for (unsigned int i = 0; i < op->work.n_uses; i++) {
+		struct use *use = &op->work.uses[i];
+
+		use->lasts = op->class->kernel || op->payer != use->allocation->owner;
+	}
 	if (op->asked_for)
 		left = share_left(op->payer, SHARE_ORDER);
 	r = order_add_within(&op->work, (unsigned int)left);

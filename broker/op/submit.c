@@ -121,6 +121,15 @@ static void op_need_block(struct op *op, struct block *block, bool guest, bool w
 }
 
 /*
+ * Of memory in two processes, which no process has, the needed one is the older: it has
+ * ended, though its allocations are perhaps not marked as lost yet.
+ */
+static void op_need_epoch(struct op *op, uint32_t epoch)
+{
+	op->needs.epoch = op->needs.epoch ? MIN(op->needs.epoch, epoch) : epoch;
+}
+
+/*
  * Finds what the worker needs for the request. Under registry.lock. Returns: 0; -ERESTART
  * when the address in the request is out of date.
  */
@@ -137,11 +146,11 @@ int op_find_needs(struct op *op)
 	};
 	for (unsigned int i = 0; i < op->work.n_uses; i++) {
 		const struct use *use = &op->work.uses[i];
-		const struct allocation *allocation = use->allocation;
+		struct allocation *allocation = use->allocation;
 
 		if (op->only_use >= 0 && op->only_use != (int)i)
 			continue;
-		if (allocation->restoring || use->address != allocation->address)
+		if (checkpoint_keeps(allocation) || use->address != allocation->address)
 			r = -ERESTART;
 		else if (allocation->managed)
 			op_use_managed(op, use);
@@ -149,7 +158,7 @@ int op_find_needs(struct op *op)
 			op_need_block(op, allocation->block,
 				      of && of != allocation->owner, use->guest_writes);
 		else if (of == allocation->owner)
-			op->needs.epoch = allocation->worker_epoch;
+			op_need_epoch(op, allocation->worker_epoch);
 	}
 	if (op->extra_block)
 		op_need_block(op, op->extra_block, false, false);
@@ -172,10 +181,11 @@ static bool op_has_missed(struct op *op, uint32_t epoch)
 
 	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses && epoch; i++) {
-		const struct allocation *allocation = op->work.uses[i].allocation;
+		struct allocation *allocation = op->work.uses[i].allocation;
 
 		missed |= allocation->managed && allocation->state == ALLOCATION_LIVE &&
-			  (allocation->restoring || allocation->worker_epoch != epoch);
+			  (checkpoint_keeps(allocation) ||
+			   allocation->worker_epoch != epoch);
 	}
 	pthread_mutex_unlock(&op->broker->registry->lock);
 	return missed;
@@ -309,9 +319,9 @@ static bool op_can_repeat(const struct op *op)
 
 	pthread_mutex_lock(&op->broker->registry->lock);
 	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {
-		const struct allocation *allocation = op->work.uses[i].allocation;
+		struct allocation *allocation = op->work.uses[i].allocation;
 
-		can = allocation->block || allocation->restoring ||
+		can = allocation->block || checkpoint_keeps(allocation) ||
 		      (allocation->managed && allocation->state == ALLOCATION_LIVE &&
 		       allocation->worker_epoch != op->asked_epoch);
 	}
@@ -331,11 +341,11 @@ static bool op_was_overtaken(const struct op *op)
 		return false;
 	for (unsigned int i = 0; i < op->work.n_uses && !overtaken; i++) {
 		const struct use *use = &op->work.uses[i];
-		const struct allocation *allocation = use->allocation;
+		struct allocation *allocation = use->allocation;
 
 		overtaken = (use->write || use->places) && allocation->managed &&
 			    allocation->state == ALLOCATION_LIVE &&
-			    (allocation->restoring ||
+			    (checkpoint_keeps(allocation) ||
 			     allocation->worker_epoch != op->asked_epoch);
 	}
 	return overtaken;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/text.h"
+#include "base/workqueue.h"
 #include "channel/request.h"
 #include "cuda/failure.h"
 #include "cuda/result.h"
@@ -36,6 +37,8 @@
  * contexts, or after this time.
  */
 #define LINGER_MS 500
+/* So many allocations are noted at once, before others have the lock. */
+#define TAKEN_AT_ONCE 256
 
 struct checkpoint {
 	struct broker *broker;
@@ -53,6 +56,12 @@ struct checkpoint {
 	struct work *parked; /* until the end of the process; registry.lock */
 	struct checkpoint *prev,
 		*next; /* of broker->processes->checkpoints; registry.lock */
+
+	bool taking; /* notes what to save and what is lost; registry.lock, like: */
+	struct worker_walk walk;
+	struct loss loss;
+	uint64_t size;	  /* bytes to save */
+	struct task rest; /* of a process with many allocations */
 
 	struct restore restore; /* the saved memory */
 	uint64_t charged;	/* bytes of the host, for the file */
@@ -143,6 +152,20 @@ static void checkpoint_kill(struct checkpoint *checkpoint)
 	checkpoint->killed = true;
 }
 
+/* The checkpoint of the process, as long as it notes what to save. NULL: none. */
+static struct checkpoint *checkpoint_find_taking(const struct worker *worker,
+						 uint32_t epoch)
+{
+	struct checkpoint *checkpoint;
+
+	DL_FOREACH (worker->broker->processes->checkpoints, checkpoint) {
+		if (checkpoint->worker == worker && checkpoint->epoch == epoch &&
+		    checkpoint->taking)
+			return checkpoint;
+	}
+	return NULL;
+}
+
 /* The first process of the worker that was given up and has not ended. NULL: none. */
 static struct checkpoint *checkpoint_find(const struct worker *worker)
 {
@@ -153,6 +176,11 @@ static struct checkpoint *checkpoint_find(const struct worker *worker)
 			return checkpoint;
 	}
 	return NULL;
+}
+
+bool checkpoint_is_taking(const struct worker *worker, uint32_t epoch)
+{
+	return checkpoint_find_taking(worker, epoch) != NULL;
 }
 
 bool checkpoint_lives(const struct worker *worker)
@@ -214,7 +242,7 @@ int64_t checkpoint_check_limits(struct broker *broker)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	DL_FOREACH (broker->processes->checkpoints, checkpoint) {
-		if (!checkpoint->channel || checkpoint->killed)
+		if (!checkpoint->channel || checkpoint->killed || checkpoint->taking)
 			continue;
 		if (checkpoint->deadline_ms <= now ||
 		    (checkpoint->let_go && broker->registry->shutting_down))
@@ -226,6 +254,36 @@ int64_t checkpoint_check_limits(struct broker *broker)
 	return next;
 }
 
+/* ---- what is saved ---- */
+
+static void checkpoint_keep(struct checkpoint *checkpoint, struct allocation *allocation)
+{
+	allocation->restoring = true;
+	allocation_leave_worker(allocation);
+	checkpoint->restore.saved[checkpoint->restore.n_saved++] = (struct saved){
+		.allocation = allocation,
+		.address = allocation->address,
+		.offset = checkpoint->size,
+	};
+	checkpoint->size += align_up(allocation->size, SAVE_ALIGN);
+}
+
+bool checkpoint_keeps(struct allocation *allocation)
+{
+	struct checkpoint *checkpoint;
+
+	if (allocation->restoring)
+		return true;
+	if (!allocation->managed || allocation->state != ALLOCATION_LIVE ||
+	    !allocation->owner->worker)
+		return false;
+	checkpoint = checkpoint_find_taking(allocation->owner->worker,
+					    allocation->worker_epoch);
+	if (checkpoint)
+		checkpoint_keep(checkpoint, allocation);
+	return checkpoint != NULL;
+}
+
 /* ---- parked works ---- */
 
 bool checkpoint_park(struct work *work)
@@ -233,7 +291,7 @@ bool checkpoint_park(struct work *work)
 	for (unsigned int i = 0; i < work->n_uses; i++) {
 		struct allocation *allocation = work->uses[i].allocation;
 
-		if (!allocation->restoring)
+		if (!checkpoint_keeps(allocation))
 			continue;
 		LL_PREPEND2(allocation->managed->parked, work, next_ready);
 		return true;
@@ -311,39 +369,36 @@ static int save_file(struct checkpoint *checkpoint, uint64_t size)
 	return take_fd(&fd);
 }
 
-/* Notes the allocations to save and marks the others as lost. Returns: bytes to save. */
-static uint64_t checkpoint_take(struct checkpoint *checkpoint)
+/*
+ * Notes the next allocations to save and marks the others as lost. Returns: whether it
+ * has come to the end.
+ */
+static bool checkpoint_take(struct checkpoint *checkpoint)
 {
-	struct owner *owner = checkpoint->worker->owner;
-	struct allocation *allocation, *safe;
-	struct loss loss = { 0 };
-	uint64_t size = 0;
+	struct allocation *allocation;
 
-	DL_FOREACH_SAFE2(owner->in_worker, allocation, safe, rare->worker_next)
-	{
+	for (unsigned int n = 0; n < TAKEN_AT_ONCE; n++) {
+		allocation = worker_walk_next(&checkpoint->walk);
+		if (!allocation)
+			return true;
 		if (allocation->worker_epoch != checkpoint->epoch)
 			continue;
-		if (!allocation->managed) {
+		if (allocation->managed)
+			checkpoint_keep(checkpoint, allocation);
+		else
 			worker_lose_allocation(checkpoint->broker, allocation,
-					       checkpoint->reason, &loss);
-			continue;
-		}
-		allocation->restoring = true;
-		allocation_leave_worker(allocation);
-		checkpoint->restore.saved[checkpoint->restore.n_saved++] = (struct saved){
-			.allocation = allocation,
-			.address = allocation->address,
-			.offset = size,
-		};
-		size += align_up(allocation->size, SAVE_ALIGN);
+					       checkpoint->reason, &checkpoint->loss);
 	}
-	loss_tell(checkpoint->broker, owner, &loss, checkpoint->reason);
-	return size;
+	return false;
 }
 
-/* There is no memory for the file: marks all allocations as lost. */
-static void checkpoint_drop(struct checkpoint *checkpoint, int error)
+/*
+ * There is no memory for the file: marks all allocations as lost. Returns: works that
+ * were parked.
+ */
+static struct work *checkpoint_drop(struct checkpoint *checkpoint, int error)
 {
+	struct work *parked = NULL;
 	char why[sizeof(checkpoint->reason) + 256];
 	_cleanup_text_ struct text limit = TEXT_INIT;
 	struct loss loss = { 0 };
@@ -354,15 +409,94 @@ static void checkpoint_drop(struct checkpoint *checkpoint, int error)
 		 limit.length ? "there was no room for a copy: "
 			      : "the host has no memory left to keep it",
 		 text_string(&limit));
-	for (; checkpoint->restore.n_saved; checkpoint->restore.n_saved--) {
+	while (checkpoint->restore.n_saved) {
 		struct allocation *allocation =
-			checkpoint->restore.saved[checkpoint->restore.n_saved - 1]
+			checkpoint->restore.saved[--checkpoint->restore.n_saved]
 				.allocation;
 
 		allocation->restoring = false;
 		worker_lose_allocation(checkpoint->broker, allocation, why, &loss);
+		LL_CONCAT2(parked, allocation->managed->parked, next_ready);
+		allocation->managed->parked = NULL;
+		/* The first piece has less: its caller does not let others. */
+		if (checkpoint->restore.n_saved % TAKEN_AT_ONCE == TAKEN_AT_ONCE - 1)
+			registry_let_others(checkpoint->broker->registry);
 	}
 	loss_tell(checkpoint->broker, checkpoint->worker->owner, &loss, why);
+	return parked;
+}
+
+/*
+ * All is noted: begins to save, if there is what to save. Returns: works that were parked
+ * and have nothing to wait for.
+ */
+static struct work *checkpoint_taken(struct checkpoint *checkpoint)
+{
+	struct restore *restore = &checkpoint->restore;
+	struct work *parked = NULL;
+
+	worker_walk_end(&checkpoint->walk);
+	loss_tell(checkpoint->broker, checkpoint->worker->owner, &checkpoint->loss,
+		  checkpoint->reason);
+	if (checkpoint->size)
+		restore->fd = save_file(checkpoint, checkpoint->size);
+	if (checkpoint->size && restore->fd < 0)
+		parked = checkpoint_drop(checkpoint, restore->fd);
+	checkpoint->taking = false;
+	if (!restore->n_saved) {
+		checkpoint_let_go(checkpoint);
+		checkpoint->restored = true;
+		return parked;
+	}
+	checkpoint->deadline_ms =
+		clock_ms() + SAVE_MS +
+		(int64_t)(checkpoint->size >> 20) * SAVE_MS_PER_GIB / 1024;
+	broker_wake_housekeeper(checkpoint->broker);
+	if (checkpoint->channel)
+		save_next(checkpoint, checkpoint->channel);
+	return parked;
+}
+
+static void checkpoint_take_rest(struct task *task)
+{
+	struct checkpoint *checkpoint = container_of(task, struct checkpoint, rest);
+	struct broker *broker = checkpoint->broker;
+	struct work *parked;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	while (!checkpoint_take(checkpoint))
+		registry_let_others(broker->registry);
+	parked = checkpoint_taken(checkpoint);
+	if (checkpoint->restored || checkpoint->channel) {
+		checkpoint_finish(checkpoint);
+	} else {
+		/* The process has ended meanwhile: nothing can be saved. */
+		pthread_mutex_unlock(&broker->registry->lock);
+		save_end(checkpoint);
+	}
+	broker->processes->resume(parked);
+}
+
+/*
+ * Callers hold on to what the lock guards, so a process with many allocations leaves the
+ * rest to the work queue, which lets others have the lock.
+ */
+static void checkpoint_begin_to_take(struct checkpoint *checkpoint)
+{
+	struct worker *worker = checkpoint->worker;
+
+	checkpoint->taking = true;
+	worker_walk_begin(&checkpoint->walk, worker->owner);
+	if (checkpoint_take(checkpoint)) {
+		(void)checkpoint_taken(checkpoint);
+		return;
+	}
+	checkpoint->rest = (struct task){
+		.run = checkpoint_take_rest,
+		.length = TASK_LONG,
+	};
+	workqueue_add(checkpoint->broker->workqueue, worker->owner->uid,
+		      &checkpoint->rest);
 }
 
 static void checkpoint_restored(struct restore *restore)
@@ -414,7 +548,6 @@ static bool instance_give_up(struct broker *broker, struct worker *worker, uint3
 	struct channel *channel =
 		worker_abandon(worker, epoch, reason, error, completion != NULL);
 	struct checkpoint *checkpoint;
-	uint64_t size = 0;
 
 	if (!channel)
 		return false;
@@ -429,18 +562,8 @@ static bool instance_give_up(struct broker *broker, struct worker *worker, uint3
 	checkpoint_hold_memory(broker, worker->owner);
 	checkpoint->channel = channel;
 	if (!broker->registry->shutting_down && worker->owner) {
-		size = checkpoint_take(checkpoint);
 		checkpoint->lingers = worker_want(worker, epoch) && faulted;
-	}
-	if (size)
-		checkpoint->restore.fd = save_file(checkpoint, size);
-	if (size && checkpoint->restore.fd < 0)
-		checkpoint_drop(checkpoint, checkpoint->restore.fd);
-	if (checkpoint->restore.n_saved) {
-		checkpoint->deadline_ms = clock_ms() + SAVE_MS +
-					  (int64_t)(size >> 20) * SAVE_MS_PER_GIB / 1024;
-		broker_wake_housekeeper(broker);
-		save_next(checkpoint, channel);
+		checkpoint_begin_to_take(checkpoint);
 	} else {
 		checkpoint_let_go(checkpoint);
 		checkpoint->restored = true;

@@ -15,6 +15,7 @@
 
 #include "base/def.h"
 
+struct allocation;
 struct broker;
 struct completion;
 struct wire_reply;
@@ -59,6 +60,18 @@ bool checkpoint_park_until_end(const struct worker *worker, struct work *work);
 
 /* Whether a process of the worker that was given up still lives. Under registry.lock. */
 bool checkpoint_lives(const struct worker *worker);
+
+/*
+ * Whether a checkpoint of the process still notes what to save, and what is lost. Under
+ * registry.lock.
+ */
+bool checkpoint_is_taking(const struct worker *worker, uint32_t epoch);
+
+/*
+ * Whether the allocation is being made again in another process. One that the checkpoint
+ * has not come to is noted now. Under registry.lock.
+ */
+bool checkpoint_keeps(struct allocation *allocation);
 
 /* Kills such processes, saved or not. Under registry.lock. */
 void checkpoint_hurry(const struct worker *worker);

@@ -20,6 +20,7 @@
 #include "process/processes.h"
 
 #define ANSWERING_THREADS 2
+#define LOST_AT_ONCE	  256 /* allocations, before others have the lock */
 #define IDLE_STOP_SECONDS 5
 #define BARREN_MAX	  3
 
@@ -58,18 +59,25 @@ static void instance_tell_start(struct broker *broker, struct worker *worker)
 	journal_event(broker->journal, "worker_start %s run=%u", name, worker->epoch);
 }
 
-/* Marks allocations of the process as lost, except those being restored. */
-static void instance_lose_all(struct broker *broker, const struct owner *owner,
-			      uint32_t epoch, const char *why)
+/*
+ * Marks allocations of the process as lost, except those being restored. Others have the
+ * lock in between: what is not marked yet asks for the process that has ended, and fails.
+ */
+static void instance_lose_all(struct broker *broker, struct owner *owner, uint32_t epoch,
+			      const char *why)
 {
-	struct allocation *allocation, *safe;
+	struct allocation *allocation;
+	struct worker_walk walk;
 	struct loss loss = { 0 };
 
-	DL_FOREACH_SAFE2(owner->in_worker, allocation, safe, rare->worker_next)
-	{
+	worker_walk_begin(&walk, owner);
+	for (unsigned int n = 1; (allocation = worker_walk_next(&walk)); n++) {
 		if (allocation->worker_epoch == epoch)
 			worker_lose_allocation(broker, allocation, why, &loss);
+		if (n % LOST_AT_ONCE == 0)
+			registry_let_others(broker->registry);
 	}
+	worker_walk_end(&walk);
 	loss_tell(broker, owner, &loss, why);
 }
 
@@ -142,9 +150,9 @@ static void instance_tell_end(struct broker *broker, struct worker *worker,
 		registry_save_restarts(broker->registry, broker->processes->restarts,
 				       broker->processes->mover_restarts);
 	}
-	if (worker->owner)
+	if (worker->owner && !checkpoint_is_taking(worker, epoch))
 		instance_lose_all(broker, worker->owner, epoch, reason);
-	else if (unasked)
+	else if (!worker->owner && unasked)
 		broker->processes->mover_wanted = true;
 	pthread_mutex_unlock(&broker->registry->lock);
 	checkpoint_run_ended(broker, worker, epoch);

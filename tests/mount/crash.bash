@@ -22,12 +22,6 @@ os.write(lease, b"release\n")
 EOF
 }
 
-# records: prints those of the broker.
-records()
-{
-	"$GPUMEMD" --check-journal "$(find "/proc/$(broker_pid)/fd" -lname '*gpumem-records*')"
-}
-
 test_memory_and_names_outlive_the_broker()
 {
 	local before

@@ -121,6 +121,51 @@ test_what_modules_had_is_given_back()
 	end
 }
 
+# dies_after N: the broker dies at the Nth crash point from now on.
+dies_after()
+{
+	local points
+	points=$(od -A n -t u8 -N 8 "$T/own/plan")
+	printf '%016x\n' $((points + $1)) | fold -w 2 | tac | sed 's/^/\\x/' | tr -d '\n' >"$T/at"
+	printf "$(<"$T/at")" | dd of="$T/own/plan" bs=1 seek=8 conv=notrunc status=none
+}
+
+# Records of modules, images and functions.
+n_of_modules()
+{
+	records | grep -cE '^(module|image|function) ' || :
+}
+
+n_deaths()
+{
+	od -A n -t u8 -j 80 -N 8 "$T/own/plan" | tr -d ' '
+}
+
+# They are freed some hundreds at a time, when no module shows them any more. A rmdir under
+# way is an error, and perhaps done.
+test_many_functions_end_as_a_whole()
+{
+	local before n
+	grep -q GPUMEM_CRASH "$GPUMEMD" || skip 'a build with -Dcrash_points=true has it'
+	mkdir -p "$T/own"
+	head -c 4096 /dev/zero >"$T/own/plan"
+	GPUMEM_CRASH=$T/own/plan keep
+	ptx f{1..600} >"$T/many"
+	before=$(kept)
+	for n in {1..18}; do
+		mkdir "$O/modules/m"
+		cp "$T/many" "$O/modules/m/image"
+		is "$(n_of_modules)" 602
+		dies_after $((n + 6))
+		rmdir "$O/modules/m" 2>/dev/null || rmdir "$O/modules/m" 2>/dev/null || :
+		eventually "[ \"\$(n_deaths)\" = $n ]"
+		is "$(ls "$O/modules")" ''
+		kept_again "$before"
+		is "$(n_of_modules)" 0
+	done
+	end
+}
+
 # A load that nobody was told of is not there, and the module as before.
 test_a_load_under_way_is_an_error()
 {

@@ -12,6 +12,12 @@ broker_pid()
 	cat "$O/pid"
 }
 
+# records: prints those of the broker.
+records()
+{
+	"$GPUMEMD" --check-journal "$(find "/proc/$(broker_pid)/fd" -lname '*gpumem-records*')"
+}
+
 # standby_pid: prints the process that is ready to be the next broker.
 standby_pid()
 {

@@ -57,6 +57,16 @@ static void tell_two(uint8_t *slot, struct wire_reply *reply)
 	tell(slot, reply, "g");
 }
 
+static void tell_many(uint8_t *slot, struct wire_reply *reply)
+{
+	char name[16];
+
+	for (int i = 0; i < 600; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		tell(slot, reply, name);
+	}
+}
+
 static void tell_half_a_record(uint8_t *slot, struct wire_reply *reply)
 {
 	tell(slot, reply, "f");
@@ -127,6 +137,7 @@ static const struct lie lies[] = {
 	{ "garbage", { 1, 1 }, NULL, tell_garbage, NULL, NULL },
 	{ "half", { 1, 1 }, NULL, tell_half_a_record, NULL, NULL },
 	{ "long-log", { 1, 1 }, log_all_of_the_slot, tell_one, NULL, NULL },
+	{ "many", { 600, 1 }, NULL, tell_many, NULL, NULL },
 	{ "million", { 1000000, 1 }, NULL, tell_one, NULL, NULL },
 	{ "more", { 1, 1 }, NULL, tell_two, NULL, NULL },
 	{ "path", { 1, 1 }, NULL, tell_a_path, NULL, NULL },

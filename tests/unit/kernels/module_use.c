@@ -74,7 +74,7 @@ static void launch_add(struct refusal *refusal)
 {
 	struct module_use use;
 
-	cr_assert(eq(ptr, module_set_image(broker->registry, module, image), NULL));
+	cr_assert(eq(ptr, module_set_image(module, image), NULL));
 	pthread_mutex_lock(&broker->registry->lock);
 	cr_assert(eq(int,
 		     module_use_begin(broker, &nobody_special, "m", "add", &use, refusal),
@@ -117,7 +117,7 @@ Test(module_use, parameters_are_printed_without_the_lock)
 	for (uint32_t i = 0; i < N_PARAMS; i++)
 		params[i] = (struct param){ 4 * i, 4 };
 	function = add("many", params, N_PARAMS);
-	cr_assert(eq(ptr, module_set_image(broker->registry, module, image), NULL));
+	cr_assert(eq(ptr, module_set_image(module, image), NULL));
 	n_numbers = n_locked = 0;
 	cr_assert(eq(int,
 		     function_print_params(

@@ -66,7 +66,7 @@ static void put(struct image *image)
 
 static void drop(struct module *module)
 {
-	put(module_set_image(&registry, module, NULL));
+	put(module_set_image(module, NULL));
 	module_free(&registry, module);
 }
 
@@ -163,7 +163,7 @@ Test(module, functions_are_found_by_name_and_token)
 
 	/* The new image counts only once its load has succeeded. */
 	cr_assert(eq(ptr, function_get(&registry, f->slot, f->slot_generation), NULL));
-	cr_assert(eq(ptr, module_set_image(&registry, module, image), NULL));
+	cr_assert(eq(ptr, module_set_image(module, image), NULL));
 	cr_assert(eq(ptr, image_find_function(image, "f"), f));
 	cr_assert(eq(ptr, image_find_function(image, "g"), g));
 	cr_assert(eq(ptr, image_find_function(image, "h"), NULL));
@@ -179,11 +179,11 @@ Test(module, functions_of_a_replaced_image_end_and_stay_for_who_holds_it)
 	struct function *f = add(old, "f");
 	uint32_t slot = f->slot, generation = f->slot_generation;
 
-	module_set_image(&registry, module, old);
+	module_set_image(module, old);
 	image_ref(old);
 	new = make_image(module);
 	add(new, "f");
-	cr_assert(eq(ptr, module_set_image(&registry, module, new), old));
+	cr_assert(eq(ptr, module_set_image(module, new), old));
 	cr_assert(not(image_unref(old)));
 	cr_assert(eq(ptr, function_get(&registry, slot, generation), NULL));
 	cr_assert(eq(str, f->name, (char *)"f"));
@@ -295,7 +295,7 @@ Test(module, is_fresh_until_it_is_loaded_or_loads)
 	module->n_loads++;
 	cr_assert(not(module_is_fresh(module)));
 	module->n_loads--;
-	module_set_image(&registry, module, make_image(module));
+	module_set_image(module, make_image(module));
 	cr_assert(not(module_is_fresh(module)));
 	drop(module);
 }
@@ -321,13 +321,13 @@ static struct image *make_whole(struct registry *where, struct module **ret_modu
 	cr_assert(eq(int, module_new(ret_module, where, &where->module_root, "m", owner),
 		     0));
 	cr_assert(eq(int, image_new(&image, where, *ret_module, -1, 100), 0));
-	cr_assert(eq(ptr, module_set_image(where, *ret_module, image), NULL));
+	cr_assert(eq(ptr, module_set_image(*ret_module, image), NULL));
 	return image;
 }
 
 static void end(struct registry *where, struct module *module)
 {
-	struct image *image = module_set_image(where, module, NULL);
+	struct image *image = module_set_image(module, NULL);
 
 	cr_assert(image_unref(image));
 	image_free(where, image);
