@@ -102,6 +102,26 @@ test_a_limit_that_is_hit_often_is_said_a_few_times()
 	is "$(wc -l <"$T/own/stderr")" 6
 }
 
+# A user may lower the limits of the own worker, again and again.
+test_the_last_words_of_a_users_worker_are_a_warning()
+{
+	own
+	for _ in {1..8}; do
+		echo 'd 4K kind=direct' >control/alloc
+		prlimit --pid "$(<owners/$UID/worker)" --nofile=3:3
+		mkdir modules/m
+		fails "cp '$here/../../docs/kernels/wild.ptx' modules/m/image"
+		fails "echo 'm wild grid=1 block=1' >control/launch"
+		rmdir modules/m allocations/d
+	done
+	says "^gpumemd: warning: the worker of uid $UID gave up: has no room for another descriptor \\(RLIMIT_NOFILE\\)\$"
+	like "$(<events)" 'reason="gave up: has no room for another descriptor'
+	cd /
+	broker_stop "$T/own"
+	unlike "$(<"$T/own/stderr")" gpumem-worker
+	is "$(grep -c "^gpumemd: warning: the worker of uid" "$T/own/stderr")" 5
+}
+
 # What a user does on purpose, and what an owner may do, is no warning.
 test_nothing_else_is_said()
 {
