@@ -158,13 +158,24 @@ static int upload_refuse_share(struct upload *upload, pid_t pid, int error)
 	return upload_fail(upload, pid, error, text_string(&text));
 }
 
-static int upload_refuse(struct upload *upload, pid_t pid, int error)
+/* charging: the error is upload_charge()'s. */
+static int upload_refuse(struct upload *upload, pid_t pid, int error, bool charging)
 {
-	if (share_is_refusal(error))
+	if (charging && share_is_refusal(error))
 		return upload_refuse_share(upload, pid, -error);
-	return upload_fail(upload, pid, -error,
-			   error == -EFBIG ? upload->class->too_big
-					   : "the broker has no room for the text");
+	switch (error) {
+	case -EFBIG:
+		return upload_fail(upload, pid, EFBIG, upload->class->too_big);
+	case -EMFILE:
+		return upload_fail(upload, pid, EMFILE,
+				   "the broker has no descriptors left");
+	case -ENFILE:
+		return upload_fail(upload, pid, EMFILE,
+				   "the machine has no descriptors left");
+	default:
+		return upload_fail(upload, pid, -error,
+				   "the broker has no room for the text");
+	}
 }
 
 uint64_t upload_size(struct upload *upload)
@@ -244,6 +255,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	uint64_t most = upload->class->most;
 	bool too_big = offset > most || size > most - offset;
 	int r = too_big ? -EFBIG : 0, looked = 0;
+	bool charged = true;
 
 	if (r == 0)
 		looked = upload_look(upload, pid, offset, bytes, size);
@@ -253,23 +265,28 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 		pthread_mutex_unlock(&upload->lock);
 		return looked;
 	}
-	if (r == 0)
+	if (r == 0) {
 		r = upload_charge(upload, MAX(upload->draft.size, offset + size));
+		charged = r == 0;
+	}
 	if (r == 0)
 		r = draft_write(&upload->draft, offset, bytes, size);
 	upload->too_big |= too_big;
 	upload->dirty |= r == 0 || too_big;
 	pthread_mutex_unlock(&upload->lock);
-	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+	return r < 0 ? upload_refuse(upload, pid, r, !charged) : 0;
 }
 
 int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 {
 	int r = size > upload->class->most ? -EFBIG : 0;
+	bool charged = true;
 
 	pthread_mutex_lock(&upload->lock);
-	if (r == 0 && size != upload->draft.size)
+	if (r == 0 && size != upload->draft.size) {
 		r = upload_charge(upload, size);
+		charged = r == 0;
+	}
 	if (r == 0)
 		r = draft_resize(&upload->draft, size);
 	if (r == 0) {
@@ -277,7 +294,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 		upload->cut = size == 0;
 	}
 	pthread_mutex_unlock(&upload->lock);
-	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+	return r < 0 ? upload_refuse(upload, pid, r, !charged) : 0;
 }
 
 /* ---- closing ---- */
