@@ -102,6 +102,16 @@ test_a_limit_that_is_hit_often_is_said_a_few_times()
 	is "$(wc -l <"$T/own/stderr")" 6
 }
 
+test_the_death_of_a_process_that_opens_files_is_a_warning()
+{
+	own
+	head -c 4K /dev/zero >"$T/own/file"
+	echo 'x 4K' >control/alloc
+	echo "x path=$T/own/file" >control/load
+	kill -KILL "$(workers_of "$T/own" "files-$UID")"
+	says "^gpumemd: warning: the process that opens files for uid $UID was killed by signal 9\$"
+}
+
 # A user may lower the limits of the own worker, again and again.
 test_the_last_words_of_a_users_worker_are_a_warning()
 {
