@@ -81,6 +81,18 @@ test_broken_hardware_is_an_error()
 	rm "$T/inject"
 }
 
+# A user may have the own worker say so, whatever the device does.
+test_a_users_worker_that_calls_a_device_broken_is_named()
+{
+	needs_software 'have broken hardware'
+	own
+	echo 'fail=cuMemAlloc_v2@1=CUDA_ERROR_ECC_UNCORRECTABLE' >"$T/inject.new"
+	mv "$T/inject.new" "$T/inject"
+	fails "echo 'd 4K kind=direct' >control/alloc"
+	says "^gpumemd: error: the worker of uid $UID says that device 0 \\(gpumem software GPU, 0000:01:00.0\\) is gone or broken .*ECC_UNCORRECTABLE"
+	rm "$T/inject"
+}
+
 # Five are said, the others are counted.
 test_a_limit_that_is_hit_often_is_said_a_few_times()
 {
