@@ -5,14 +5,16 @@
 #include "kernels/load.h"
 #include "kernels/module_use.h"
 #include "model/module.h"
+#include "model/owner.h"
 
-static void image_get(void *object, struct contents *ret_contents)
+static void image_get(void *object, uid_t uid, struct contents *ret_contents)
 {
 	const struct module *module = object;
 
 	if (!module->image)
 		return;
-	ret_contents->object = image_ref(module->image);
+	if (module->image->owner->uid == uid)
+		ret_contents->object = image_ref(module->image);
 	ret_contents->fd = module->image->fd;
 	ret_contents->size = module->image->size;
 }

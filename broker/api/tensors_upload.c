@@ -33,7 +33,7 @@ struct storing {
 	char name[FULL_NAME_MAX + 1];
 };
 
-static void tensors_get(void *object, struct contents *ret_contents)
+static void tensors_get(void *object, uid_t uid, struct contents *ret_contents)
 {
 	const struct allocation *allocation = object;
 
@@ -41,9 +41,11 @@ static void tensors_get(void *object, struct contents *ret_contents)
 
 	if (!tensors)
 		return;
-	ret_contents->object = tensors_ref(tensors);
+	if (tensors->payer->uid == uid)
+		ret_contents->object = tensors_ref(tensors);
 	ret_contents->fd = tensors->fd;
 	ret_contents->size = tensors->size;
+	ret_contents->number = tensors->number;
 }
 
 static void tensors_put(struct broker *broker, const struct contents *contents)
@@ -196,7 +198,7 @@ static void tensors_remove(struct broker *broker, struct token token,
 	pthread_mutex_lock(&broker->registry->lock);
 	allocation = allocation_get(broker->registry, token.slot, token.generation);
 	if (allocation && !allocation->sealed && allocation->rare->tensors &&
-	    allocation->rare->tensors == contents->object)
+	    allocation->rare->tensors->number == contents->number)
 		replace(broker, allocation, caller, NULL);
 	pthread_mutex_unlock(&broker->registry->lock);
 }

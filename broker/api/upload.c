@@ -8,6 +8,7 @@
 #include "api/upload.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -33,7 +34,8 @@ struct upload {
 	struct caller caller;  /* opened the file; its groups don't matter here */
 	struct full_name name; /* of the object */
 	struct contents base;  /* the contents at the start */
-	unsigned int n_refs;   /* atomic: the file's, and one of each close under way */
+	uint64_t reads;	     /* bytes of the base charged to this user; 0: not charged */
+	unsigned int n_refs; /* atomic: the file's, and one of each close under way */
 
 	pthread_mutex_t lock;	    /* guards all fields below; outermost */
 	struct draft draft;	    /* over the base */
@@ -60,41 +62,6 @@ static const struct upload_class *const classes[N_OBJECT_TYPES] = {
 	[OBJECT_MODULE] = &image_upload,
 };
 
-int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
-	       struct token token, const struct caller *caller)
-{
-	struct upload *upload = calloc(1, sizeof(*upload));
-	void *object;
-
-	if (!upload)
-		return -ENOMEM;
-	pthread_mutex_init(&upload->lock, NULL);
-	upload->broker = broker;
-	upload->class = classes[type];
-	upload->type = type;
-	upload->token = token;
-	upload->caller = *caller;
-	upload->caller.n_groups = 0;
-	upload->caller.groups = NULL;
-	upload->base.fd = -1;
-	upload->n_refs = 1;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	object = object_get(broker->registry, type, token);
-	if (object) {
-		upload->name = object_name(type, object);
-		upload->class->get(object, &upload->base);
-	}
-	draft_init(&upload->draft, upload->base.fd, upload->base.size);
-	pthread_mutex_unlock(&broker->registry->lock);
-	if (!object) {
-		upload_free(upload);
-		return -ESTALE;
-	}
-	*ret_upload = upload;
-	return 0;
-}
-
 /* The user who opened the file. Under registry.lock. NULL: no memory. */
 static struct owner *upload_payer(const struct upload *upload)
 {
@@ -106,12 +73,12 @@ static void upload_give_shares(struct upload *upload)
 {
 	struct owner *payer;
 
-	if (!upload->charged && !upload->n_descriptors)
+	if (!upload->charged && !upload->n_descriptors && !upload->reads)
 		return;
 	pthread_mutex_lock(&upload->broker->registry->lock);
 	payer = upload_payer(upload);
-	share_give(payer, SHARE_IMAGES, upload->charged);
-	share_give(payer, SHARE_DESCRIPTORS, upload->n_descriptors);
+	share_give(payer, SHARE_IMAGES, upload->charged + upload->reads);
+	share_give(payer, SHARE_DESCRIPTORS, upload->n_descriptors + !!upload->reads);
 	pthread_mutex_unlock(&upload->broker->registry->lock);
 }
 
@@ -122,6 +89,8 @@ static void upload_unref(struct upload *upload)
 	draft_deinit(&upload->draft);
 	if (upload->base.object)
 		upload->class->put(upload->broker, &upload->base);
+	else
+		closep(&upload->base.fd);
 	upload_give_shares(upload);
 	pthread_mutex_destroy(&upload->lock);
 	free(upload);
@@ -162,13 +131,103 @@ static int upload_refuse_share(struct upload *upload, pid_t pid, int error)
 	return upload_fail(upload, pid, error, text_string(&text));
 }
 
-static int upload_refuse(struct upload *upload, pid_t pid, int error)
+/* charging: the error is that of the charge. */
+static int upload_refuse(struct upload *upload, pid_t pid, int error, bool charging)
 {
-	if (share_is_refusal(error))
+	if (charging && share_is_refusal(error))
 		return upload_refuse_share(upload, pid, -error);
-	return upload_fail(upload, pid, -error,
-			   error == -EFBIG ? upload->class->too_big
-					   : "the broker has no room for the text");
+	switch (error) {
+	case -EFBIG:
+		return upload_fail(upload, pid, EFBIG, upload->class->too_big);
+	case -EMFILE:
+		return upload_fail(upload, pid, EMFILE,
+				   "the broker has no descriptors left");
+	case -ENFILE:
+		return upload_fail(upload, pid, EMFILE,
+				   "the machine has no descriptors left");
+	default:
+		return upload_fail(upload, pid, -error,
+				   "the broker has no room for the text");
+	}
+}
+
+/* ---- opening ---- */
+
+/* Under registry.lock. Returns: 0; -EDQUOT, -EMFILE, -ENOMEM. */
+static int upload_charge_base(struct upload *upload, uint64_t size)
+{
+	struct owner *payer = upload_payer(upload);
+	int r = payer ? share_take(payer, SHARE_IMAGES, size) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	r = share_take(payer, SHARE_DESCRIPTORS, 1);
+	if (r < 0)
+		share_give(payer, SHARE_IMAGES, size);
+	else
+		upload->reads = size;
+	return r;
+}
+
+/*
+ * Has the contents of the object as the base. The owner may replace or free contents that
+ * others have open. So others pay for them, each descriptor, and take no reference.
+ * Under registry.lock. Returns: 0; -EDQUOT, -EMFILE, -ENFILE, -ENOMEM.
+ */
+static int upload_open_base(struct upload *upload, void *object)
+{
+	struct contents base = { .fd = -1 };
+	int r;
+
+	upload->class->get(object, upload->caller.uid, &base);
+	if (!base.object && base.fd >= 0) {
+		r = upload_charge_base(upload, base.size);
+		if (r < 0)
+			return r;
+		base.fd = fcntl(base.fd, F_DUPFD_CLOEXEC, 0);
+		if (base.fd < 0)
+			return -errno;
+	}
+	upload->base = base;
+	return 0;
+}
+
+int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
+	       struct token token, const struct caller *caller)
+{
+	struct upload *upload = calloc(1, sizeof(*upload));
+	void *object;
+	int r = -ESTALE;
+
+	if (!upload)
+		return -ENOMEM;
+	pthread_mutex_init(&upload->lock, NULL);
+	upload->broker = broker;
+	upload->class = classes[type];
+	upload->type = type;
+	upload->token = token;
+	upload->caller = *caller;
+	upload->caller.n_groups = 0;
+	upload->caller.groups = NULL;
+	upload->base.fd = -1;
+	upload->n_refs = 1;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	object = object_get(broker->registry, type, token);
+	if (object) {
+		upload->name = object_name(type, object);
+		r = upload_open_base(upload, object);
+	}
+	draft_init(&upload->draft, upload->base.fd, upload->base.size);
+	pthread_mutex_unlock(&broker->registry->lock);
+	if (r < 0) {
+		if (object)
+			r = upload_refuse(upload, caller->pid, r, !upload->reads);
+		upload_free(upload);
+		return r;
+	}
+	*ret_upload = upload;
+	return 0;
 }
 
 uint64_t upload_size(struct upload *upload)
@@ -250,6 +309,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	uint64_t most = upload->class->most;
 	bool too_big = offset > most || size > most - offset;
 	int r = too_big ? -EFBIG : 0, looked = 0;
+	bool charged = true;
 
 	if (r == 0)
 		looked = upload_look(upload, pid, offset, bytes, size);
@@ -259,23 +319,28 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 		pthread_mutex_unlock(&upload->lock);
 		return looked;
 	}
-	if (r == 0)
+	if (r == 0) {
 		r = upload_charge(upload, MAX(upload->draft.size, offset + size), 0);
+		charged = r == 0;
+	}
 	if (r == 0)
 		r = draft_write(&upload->draft, offset, bytes, size);
 	upload->too_big |= too_big;
 	upload->dirty |= r == 0 || too_big;
 	pthread_mutex_unlock(&upload->lock);
-	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+	return r < 0 ? upload_refuse(upload, pid, r, !charged) : 0;
 }
 
 int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 {
 	int r = size > upload->class->most ? -EFBIG : 0;
+	bool charged = true;
 
 	pthread_mutex_lock(&upload->lock);
-	if (r == 0 && size != upload->draft.size)
+	if (r == 0 && size != upload->draft.size) {
 		r = upload_charge(upload, size, 0);
+		charged = r == 0;
+	}
 	if (r == 0)
 		r = draft_resize(&upload->draft, size);
 	if (r == 0) {
@@ -283,7 +348,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 		upload->cut = size == 0;
 	}
 	pthread_mutex_unlock(&upload->lock);
-	return r < 0 ? upload_refuse(upload, pid, r) : 0;
+	return r < 0 ? upload_refuse(upload, pid, r, !charged) : 0;
 }
 
 /* ---- closing ---- */
@@ -352,12 +417,9 @@ static void closing_run(struct task *task)
  * Returns: 0; -ENOMEM, -EMFILE. */
 static int closing_new(struct closing **ret_closing, struct upload *upload, pid_t pid)
 {
-	int r = upload_charge(upload, upload->draft.size, 1);
-	struct closing *closing;
+	struct closing *closing = calloc(1, sizeof(*closing));
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	closing = calloc(1, sizeof(*closing));
 	if (!closing)
 		return -ENOMEM;
 	closing->written = (struct written){
@@ -412,13 +474,18 @@ static void closing_start(struct closing *closing, struct completion *wait)
 void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 {
 	struct closing *closing = NULL;
+	bool charged = true;
 	int r = 0;
 
 	pthread_mutex_lock(&upload->lock);
-	if (upload->dirty && upload->too_big)
+	if (upload->dirty && upload->too_big) {
 		r = -EFBIG;
-	else if (upload->dirty && upload->draft.fd >= 0)
-		r = closing_new(&closing, upload, pid);
+	} else if (upload->dirty && upload->draft.fd >= 0) {
+		r = upload_charge(upload, upload->draft.size, 1);
+		charged = r == 0;
+		if (r == 0)
+			r = closing_new(&closing, upload, pid);
+	}
 	upload->dirty = false;
 	pthread_mutex_unlock(&upload->lock);
 	if (closing) {
@@ -427,6 +494,6 @@ void upload_flush(struct upload *upload, pid_t pid, struct completion *wait)
 	}
 	/* A write beyond the limit has been reported. */
 	if (r < 0 && r != -EFBIG)
-		(void)upload_refuse(upload, pid, r);
+		(void)upload_refuse(upload, pid, r, !charged);
 	wait->done(wait, r, NULL, 0);
 }

@@ -15,8 +15,11 @@
 
 struct upload;
 
-/* The object is a module or an allocation. Returns: 0; -ESTALE when the object is gone;
- * -ENOMEM. */
+/*
+ * The object is a module or an allocation. Who opens contents that another user is
+ * charged for is charged, too, as long as the descriptor is open. Returns: 0; -ESTALE
+ * when the object is gone; -EDQUOT, -EMFILE, -ENOMEM.
+ */
 int upload_new(struct upload **ret_upload, struct broker *broker, enum object_type type,
 	       struct token token, const struct caller *caller);
 /* Discards bytes that are not stored. Takes NULL. */

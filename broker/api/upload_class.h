@@ -10,9 +10,10 @@ struct refusal;
 
 /* The contents at the time of the open. Never change. */
 struct contents {
-	void *object; /* has a reference; NULL: empty */
+	void *object; /* has a reference; NULL: empty, or charged to another user */
 	int fd;	      /* of a memfd; -1: empty */
 	uint64_t size;
+	uint64_t number; /* of tensors: no others ever have it */
 };
 
 struct upload_class {
@@ -21,8 +22,11 @@ struct upload_class {
 	const char *too_big;
 	enum task_length length; /* of storing more than a short text */
 
-	/* Takes a reference to the contents. Under registry.lock. */
-	void (*get)(void *object, struct contents *ret_contents);
+	/*
+	 * Takes a reference to the contents, if this user is charged for them. Under
+	 * registry.lock.
+	 */
+	void (*get)(void *object, uid_t uid, struct contents *ret_contents);
 	/* Gives the reference back. No lock held. */
 	void (*put)(struct broker *broker, const struct contents *contents);
 

@@ -54,7 +54,8 @@ const struct warning_class warning_classes[N_WARNING_KINDS] = {
 		"A GPU is gone or broken",
 		"The driver says that the device is not there any more, or reports a "
 		"fault of the hardware. Look at nvidia-smi and at the kernel's log "
-		"(dmesg); gpumemd has to be started again once the device is back.",
+		"(dmesg); gpumemd has to be started again once the device is back. Where "
+		"the sentence names a user's worker, that user may have made it up.",
 	},
 	[WARNING_BROKER] = {
 		"06609d9a57c5486ca958996357dd6f8f", LOG_ERR,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/text.h"
 #include "cuda/driver.h"
 #include "protocol/wire.h"
 
@@ -147,7 +148,21 @@ static void record_receive(const struct channel *channel, struct record *record,
 	record->flags = message.msg_flags;
 }
 
-/* Returns: the request answered by the record; NULL when a rule is broken. */
+/* The words come from a process of the owner, and become part of lines. */
+static void channel_note_last_words_locked(struct channel *channel, const char *words)
+{
+	_cleanup_text_ struct text printable = TEXT_INIT;
+	char reason[sizeof(channel->reason)];
+
+	text_add_printable(&printable, words);
+	snprintf(reason, sizeof(reason), "gave up: %s", text_string(&printable));
+	for (char *c = reason; *c; c++)
+		if (*c == '"')
+			*c = '\'';
+	channel_set_reason_locked(channel, reason);
+}
+
+/* Returns: the request answered by the record; NULL when it answers none. */
 static struct request *channel_accept_record_locked(struct channel *channel,
 						    struct record *record)
 {
@@ -161,6 +176,10 @@ static struct request *channel_accept_record_locked(struct channel *channel,
 	}
 	n_text = (size_t)record->length - sizeof(record->reply);
 	record->text[n_text] = '\0';
+	if (record->reply.id == WIRE_LAST_WORDS && n_text) {
+		channel_note_last_words_locked(channel, record->text);
+		return NULL;
+	}
 	request = channel_match_locked(channel, &record->reply, n_text);
 	if (request)
 		request->text = record->text[0] ? record->text : NULL;

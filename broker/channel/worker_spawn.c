@@ -4,7 +4,7 @@
  *
  * posix_spawn shares the broker's memory with the child until exec, so the size of the
  * broker costs nothing and no lock is copied in a wrong state. The child keeps stdout and
- * stderr (a worker prints only before it exits), reads /dev/null, and has its own
+ * stderr (the mover prints only before it exits), reads /dev/null, and has its own
  * session: a Ctrl-C goes to the broker alone, and the broker stops the workers.
  *
  * Only listed variables of the environment are passed: the broker's environment may have

@@ -553,9 +553,11 @@ static struct origin *cgroup_free_origin(struct cgroup_free *all, struct origin 
 	struct allocation *allocation;
 	struct origin_walk walk;
 
-	origin_walk_begin(&walk, origin, all->last_id);
+	origin_walk_begin(&walk, origin);
 	while (is_within && (allocation = origin_walk_next(&walk))) {
-		if (allocation->state != ALLOCATION_MAKING &&
+		/* Behind a new one there may be an older one of another owner's. */
+		if (allocation->id <= all->last_id &&
+		    allocation->state != ALLOCATION_MAKING &&
 		    may_free(all->caller, allocation)) {
 			all->n_freed++;
 			all->bytes += allocation->size;

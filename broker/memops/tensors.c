@@ -31,13 +31,18 @@ static int charge(struct owner *payer, uint64_t size)
 	return r;
 }
 
-static struct tensors *tensors_make(struct owner *payer, uint64_t size)
+static struct tensors *tensors_make(struct registry *registry, struct owner *payer,
+				    uint64_t size)
 {
 	struct tensors *tensors = calloc(1, sizeof(*tensors));
 
 	if (tensors)
 		*tensors = (struct tensors){
-			.n_refs = 1, .payer = payer, .size = size, .fd = -1
+			.n_refs = 1,
+			.payer = payer,
+			.size = size,
+			.number = ++registry->n_tensors,
+			.fd = -1,
 		};
 	return tensors;
 }
@@ -50,7 +55,7 @@ int tensors_new(struct broker *broker, const struct caller *caller, uint64_t siz
 	int r = payer ? charge(payer, size) : -ENOMEM;
 
 	if (r == 0) {
-		*ret_tensors = tensors_make(payer, size);
+		*ret_tensors = tensors_make(broker->registry, payer, size);
 		if (*ret_tensors)
 			return 0;
 		share_give(payer, SHARE_TENSORS, size);
@@ -85,7 +90,8 @@ struct tensors *tensors_restore(struct broker *broker, uint32_t index,
 				const struct tensors_record *record, int fd)
 {
 	struct owner *payer = owner_make(broker->registry, record->payer);
-	struct tensors *tensors = payer ? tensors_make(payer, record->size) : NULL;
+	struct tensors *tensors =
+		payer ? tensors_make(broker->registry, payer, record->size) : NULL;
 
 	if (!tensors) {
 		close(fd);

@@ -191,12 +191,11 @@ void origin_leave(struct allocation *allocation)
 
 /* ---- walks ---- */
 
-void origin_walk_begin(struct origin_walk *walk, struct origin *origin, uint64_t last_id)
+void origin_walk_begin(struct origin_walk *walk, struct origin *origin)
 {
 	*walk = (struct origin_walk){
 		.origin = origin,
 		.next = origin->allocations,
-		.last_id = last_id,
 	};
 	LL_PREPEND2(origin->walks, walk, og_next);
 }
@@ -205,9 +204,6 @@ struct allocation *origin_walk_next(struct origin_walk *walk)
 {
 	struct allocation *allocation = walk->next;
 
-	/* Behind a newer one are only those that came after it. */
-	if (allocation && allocation->id > walk->last_id)
-		allocation = NULL;
 	walk->next = allocation ? allocation->origin_next : NULL;
 	return allocation;
 }

@@ -54,18 +54,16 @@ void origin_join(struct origin *origin, struct allocation *allocation);
 
 /*
  * A walk along the allocations of an origin. Any of them may leave when the lock is let
- * go of meanwhile, and others come, which are not met. The origin stays, and so does its
- * owner.
+ * go of meanwhile, and others come: new ones, and older ones from other owners. The
+ * origin stays, and so does its owner.
  */
 struct origin_walk {
 	struct origin *origin;
 	struct allocation *next; /* NULL: the end */
-	uint64_t last_id;	 /* of the allocations that were there at the beginning */
 	struct origin_walk *og_next;
 };
 
-/* last_id: the newest of all allocations. */
-void origin_walk_begin(struct origin_walk *walk, struct origin *origin, uint64_t last_id);
+void origin_walk_begin(struct origin_walk *walk, struct origin *origin);
 
 /* NULL: there are no more. */
 struct allocation *origin_walk_next(struct origin_walk *walk);

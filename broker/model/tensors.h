@@ -19,6 +19,7 @@ struct tensors {
 	unsigned int n_refs;
 	struct owner *payer; /* of SHARE_TENSORS and a descriptor */
 	uint64_t size;
+	uint64_t number; /* counts all that were ever made */
 	int fd;		 /* of a sealed memfd */
 	uint32_t record; /* memops/tensors.h; 0: it ends with the broker */
 };

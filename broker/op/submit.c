@@ -412,17 +412,26 @@ static void op_failed(struct op *op, const struct wire_reply *reply)
 		strerror(reply->error));
 }
 
+/*
+ * A user may take over the own worker and have it send any reply: it is named as the
+ * source, and others' warnings of the device are not counted with that user's.
+ */
 static void op_warn_device(const struct op *op, const struct wire_reply *reply)
 {
+	const struct owner *owner = op->worker->owner;
 	const struct device *device =
 		op->broker->registry->device_at[op->request.record.device];
 	_cleanup_text_ struct text why = TEXT_INIT;
-	char object[32];
+	char object[32], source[64] = "";
 
 	text_add_call(&why, reply->call, reply->result);
 	snprintf(object, sizeof(object), "devices/%u", device->index);
-	warnings_add(op->broker->journal->warnings, WARNING_DEVICE, geteuid(), object,
-		     "device %u (%s, %s) is gone or broken%s", device->index,
+	if (owner)
+		snprintf(source, sizeof(source), "the worker of uid %u says that ",
+			 owner->uid);
+	warnings_add(op->broker->journal->warnings, WARNING_DEVICE,
+		     owner ? owner->uid : geteuid(), object,
+		     "%sdevice %u (%s, %s) is gone or broken%s", source, device->index,
 		     device->name, device->pci_bus_id, text_string(&why));
 }
 

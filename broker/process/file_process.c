@@ -11,8 +11,10 @@
 #include "base/clock.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "base/warning.h"
 #include "channel/channel.h"
 #include "channel/request.h"
+#include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "process/processes.h"
@@ -29,6 +31,7 @@ struct file_process {
 	unsigned int n_held;	       /* sessions that are not left */
 	int64_t used_ms;
 	bool given_up;			  /* takes no sessions any more */
+	bool stopping;			  /* the broker ends it */
 	bool ended;			  /* to be freed */
 	struct file_process *prev, *next; /* of broker->processes->file_processes */
 };
@@ -45,6 +48,12 @@ struct file_session {
 
 /* ---- processes ---- */
 
+static void process_kill(struct file_process *process)
+{
+	process->stopping = true;
+	channel_kill(process->channel);
+}
+
 /* Takes the process away from further sessions. */
 static void process_give_up(struct file_process *process)
 {
@@ -52,7 +61,18 @@ static void process_give_up(struct file_process *process)
 	if (process->worker->files == process)
 		process->worker->files = NULL;
 	if (!process->n_held && !process->ended)
-		channel_kill(process->channel);
+		process_kill(process);
+}
+
+/* Tells the administrator of an end that nobody asked for. */
+static void process_warn(const struct file_process *process, const char *reason)
+{
+	uid_t uid = process->worker->owner->uid;
+	char object[32];
+
+	snprintf(object, sizeof(object), "owners/%u", uid);
+	warnings_add(process->broker->journal->warnings, WARNING_WORKER_ENDED, uid,
+		     object, "the process that opens files for uid %u %s", uid, reason);
 }
 
 static void process_ended(void *userdata, struct channel *channel, const char *reason)
@@ -61,8 +81,9 @@ static void process_ended(void *userdata, struct channel *channel, const char *r
 	struct broker *broker = process->broker;
 
 	(void)channel;
-	(void)reason;
 	pthread_mutex_lock(&broker->registry->lock);
+	if (!process->stopping)
+		process_warn(process, reason);
 	process->ended = true;
 	process_give_up(process);
 	broker_wake_housekeeper(broker);
@@ -247,7 +268,7 @@ struct file_session *file_session_leave(struct file_session *session)
 	session->left_ms = clock_ms();
 	process->n_held--;
 	if (process->given_up && !process->n_held && !process->ended)
-		channel_kill(process->channel);
+		process_kill(process);
 	if (session->over)
 		session_free(session);
 	pthread_mutex_unlock(lock);
@@ -276,7 +297,7 @@ static void process_look(struct file_process *process, int64_t idle_s)
 		process_give_up(process);
 	} else if (!process->sessions && !process->n_held &&
 		   clock_ms() - process->used_ms >= idle_s * 1000) {
-		process->given_up = true;
+		process->given_up = process->stopping = true;
 		process->worker->files = NULL;
 		channel_stop(process->channel, STOP_SECONDS);
 	}

@@ -61,7 +61,6 @@ static struct worker worker = {
 	.managed_seen.lock = PTHREAD_MUTEX_INITIALIZER,
 };
 static const char *driver_path;
-static int messages_fd = STDERR_FILENO;
 
 static const char usage[] =
 	"Usage: gpumem-worker {--driver LIBRARY | --files} --parent PID [--name NAME]\n"
@@ -71,6 +70,18 @@ static const char usage[] =
 	"and\n"
 	"5 and a staging area at descriptor 4. It is of no use on its own.\n";
 
+/*
+ * The user of an owner's worker can have it die over and over, with prlimit(1) for one.
+ * The broker tells the administrator of such ends, and bounds how many are told.
+ */
+static void worker_say(const char *words)
+{
+	if (worker.mover)
+		dprintf(STDERR_FILENO, "gpumem-worker (%s) %s\n", worker.name, words);
+	else
+		serve_last_words(words);
+}
+
 void worker_die(const char *format, ...)
 {
 	char text[256];
@@ -79,7 +90,7 @@ void worker_die(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	dprintf(messages_fd, "gpumem-worker (%s) %s\n", worker.name, text);
+	worker_say(text);
 	_exit(EXIT_FAILURE);
 }
 
@@ -99,16 +110,19 @@ static void driver_prepare(void)
 
 /*
  * stdout and stderr of an owner's worker belong to the owner: output of kernels and the
- * driver's messages (assert). The worker's own last message goes to the broker.
+ * driver's messages (assert). Reports of sanitizers go to the broker's stderr.
  */
 static void output_share(void)
 {
-	messages_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, WIRE_STAGING_FD + 1);
-	if (messages_fd < 0 || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
-		_exit(EXIT_FAILURE);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	__sanitizer_set_report_fd((void *)(intptr_t)messages_fd);
+	int reports = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, WIRE_URGENT_FD + 1);
+
+	if (reports < 0)
+		worker_die("can't keep its stderr: %m");
+	__sanitizer_set_report_fd((void *)(intptr_t)reports);
 #endif
+	if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+		worker_die("can't set its stderr: %m");
 }
 
 _Noreturn static void usage_exit(FILE *stream, int status)
@@ -216,8 +230,8 @@ static void staging_attach(void)
 }
 
 /*
- * Opens everything before the answer to HELLO. The driver's messages go to stderr,
- * because the reply has no text.
+ * Opens everything before the answer to HELLO. That reply has no text, so a driver that
+ * can't be opened is told apart.
  */
 static int worker_open(struct worker *self, struct cuda_failure *failure)
 {
@@ -226,8 +240,10 @@ static int worker_open(struct worker *self, struct cuda_failure *failure)
 
 	r = cuda_driver_open(driver_path, &self->driver, &why);
 	if (r < 0) {
-		dprintf(messages_fd, "gpumem-worker (%s) can't work: %s\n", self->name,
-			text_string(&why));
+		_cleanup_text_ struct text words = TEXT_INIT;
+
+		text_printf(&words, "can't work: %s", text_string(&why));
+		worker_say(text_string(&words));
 		return r;
 	}
 	if (chdir("/") < 0) /* after a relative path was followed */

@@ -86,8 +86,11 @@ static void receive_check(const struct worker *worker, const struct job *job,
 	const struct wire_request *request = &job->request;
 	const char *wrong;
 
-	if (flags & (MSG_TRUNC | MSG_CTRUNC))
+	if (flags & MSG_TRUNC)
 		worker_die("was sent a record of a wrong size");
+	/* The owner may have lowered the limit. */
+	if (flags & MSG_CTRUNC)
+		worker_die("has no room for another descriptor (RLIMIT_NOFILE)");
 	if (!request->id)
 		worker_die("was sent a request without an id");
 	wrong = wire_check_request(request, job->fd >= 0, worker->staging_size);
@@ -167,6 +170,20 @@ static void reply_send(const struct wire_reply *reply, const char *text, size_t 
 		_exit(EXIT_SUCCESS);
 	if (n < 0)
 		worker_die("can't reply: %m");
+}
+
+void serve_last_words(const char *words)
+{
+	const struct wire_reply reply = { .id = WIRE_LAST_WORDS, .call = -1 };
+	struct iovec parts[] = {
+		{ (void *)&reply, sizeof(reply) },
+		{ (void *)words, MIN(strlen(words), (size_t)WIRE_TEXT_MAX) },
+	};
+	const struct msghdr message = { .msg_iov = parts,
+					.msg_iovlen = ARRAY_SIZE(parts) };
+
+	/* Without room in the socket the broker has only the exit status. */
+	(void)sendmsg(WIRE_SOCKET_FD, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void reply_error(const struct job *job, int error,

@@ -36,5 +36,8 @@ void serve_answer(struct worker *worker, struct job *job, int r,
 /* Whether the contexts are lost; the failure that caused the loss. */
 bool worker_is_lost(struct worker *worker, struct cuda_failure *ret_failure);
 
+/* Tells the broker why this process ends. */
+void serve_last_words(const char *words);
+
 /* Answers the job without running it. */
 void serve_refuse(struct job *job, int error);

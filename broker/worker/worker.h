@@ -85,6 +85,6 @@ struct job {
 };
 
 /*
- * Prints a message and exits, when the broker breaks the rules or the worker can't go on.
+ * Tells why and exits, when the broker breaks the rules or the worker can't go on.
  */
 _Noreturn void worker_die(const char *format, ...) _printf_(1, 2);

@@ -9,10 +9,11 @@
  * files of its owner and calls no driver; FILE_OPEN is its only request after HELLO.
  * Each message of the broker is a `struct wire_request`. The worker answers each request
  * on the first socket with exactly one `struct wire_reply` with the same id, in any
- * order. Behind a LAUNCH's error may be text, the driver's own messages. A worker never
- * sends other messages and never sends descriptors. Both sides check every field
- * received. The broker ends a worker that breaks a rule; a worker exits after a malformed
- * request.
+ * order. Behind a LAUNCH's error may be text, the driver's own messages. An owner's
+ * worker that can't go on sends its last words, a reply to no request with text, and
+ * exits. A worker never sends other messages and never sends descriptors. Both sides
+ * check every field received. The broker ends a worker that breaks a rule; a worker exits
+ * after a malformed request.
  *
  * Requests are received in order. MAP, UNMAP, MAP_HOST, STREAM_CREATE and STREAM_DESTROY
  * are finished before the next request is received, so a use may follow its mapping at
@@ -34,7 +35,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 8
+#define WIRE_VERSION 9
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -376,6 +377,8 @@ struct wire_request {
 	uint32_t advice;   /* ADVISE */
 	uint32_t payer;	   /* READ, WRITE, COPY, FILL: payers take turns; uid */
 };
+
+#define WIRE_LAST_WORDS 0 /* instead of the id of a request; all other fields: none */
 
 struct wire_reply {
 	uint64_t id;

@@ -1374,6 +1374,62 @@ test_images_that_are_written_again()
 	wait
 }
 
+# Who has them open pays for old `tensors` and images, and not who wrote them.
+test_old_contents_that_others_have_open()
+{
+	needs_root 'two users'
+	needs_kernels
+	is "$(py $bob $mallory "$GPUMEM_KERNELS/saxpy.ptx" <<-'EOF'
+		bob, mallory, image = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+		def now(uid):
+		    os.seteuid(0)
+		    os.setegid(uid)
+		    os.seteuid(uid)
+		def write(path, text):
+		    with open(path, "wb", buffering=0) as file:
+		        while text:
+		            text = text[file.write(text):]
+		def has(uid, key):
+		    with open(f"owners/{uid}/current") as file:
+		        return dict(line.split() for line in file)[key]
+		os.setgroups([])
+		text = b"{}" + b" " * ((60 << 20) - 2)
+		now(bob)
+		os.write(control("alloc"), b"bobs 4K kind=host mode=644\n")
+		os.mkdir("modules/bobs")
+		fds = []
+		for i in range(6):
+		    now(bob)
+		    write("allocations/bobs/tensors", text)
+		    now(mallory)
+		    fds.append(os.open("allocations/bobs/tensors", os.O_RDONLY))
+		now(bob)
+		write("modules/bobs/image", open(image, "rb").read())
+		os.chmod("modules/bobs/image", 0o644)
+		now(mallory)
+		fds.append(os.open("modules/bobs/image", os.O_RDONLY))
+		now(bob)
+		os.rmdir("modules/bobs")
+		os.rmdir("allocations/bobs")
+		print(os.pread(fds[0], 3, 0), len(os.pread(fds[-1], 1 << 20, 0)) == os.path.getsize(image))
+		print(has(bob, "host"), int(has(mallory, "host")) == (6 * 60 << 20) + os.path.getsize(image))
+		os.write(control("alloc"), b"bobs 4K kind=host mode=644\n")
+		write("allocations/bobs/tensors", text)
+		now(mallory)
+		for i in range(20):
+		    fds.append(attempt(os.open, "allocations/bobs/tensors", os.O_RDONLY))
+		print(fds.count("EDQUOT"))
+		print(open("errors").read().splitlines()[-1].split(") ")[-1])
+	EOF
+	)" "b'{} ' True
+0 True
+9
+of open images and tensors and asks for 60 MiB more: the limit is 1 GiB"
+	eventually "[ \"\$(value_of owners/$mallory/current host)\" = 0 ]" 30
+	: >allocations/bobs/tensors
+	eventually '[ ! -s allocations/bobs/tensors ]' 30
+}
+
 # A write at the start of `tensors` is checked at once.
 test_tensors_that_are_written_again()
 {

@@ -81,6 +81,18 @@ test_broken_hardware_is_an_error()
 	rm "$T/inject"
 }
 
+# A user may have the own worker say so, whatever the device does.
+test_a_users_worker_that_calls_a_device_broken_is_named()
+{
+	needs_software 'have broken hardware'
+	own
+	echo 'fail=cuMemAlloc_v2@1=CUDA_ERROR_ECC_UNCORRECTABLE' >"$T/inject.new"
+	mv "$T/inject.new" "$T/inject"
+	fails "echo 'd 4K kind=direct' >control/alloc"
+	says "^gpumemd: error: the worker of uid $UID says that device 0 \\(gpumem software GPU, 0000:01:00.0\\) is gone or broken .*ECC_UNCORRECTABLE"
+	rm "$T/inject"
+}
+
 # Five are said, the others are counted.
 test_a_limit_that_is_hit_often_is_said_a_few_times()
 {
@@ -100,6 +112,36 @@ test_a_limit_that_is_hit_often_is_said_a_few_times()
 	is "$(grep -c '^gpumemd: warning: events_pipe' "$T/own/stderr")" 5
 	like "$(tail -n 1 "$T/own/stderr")" "^gpumemd: warning: 39 more such of uid $UID; the last: events_pipe"
 	is "$(wc -l <"$T/own/stderr")" 6
+}
+
+test_the_death_of_a_process_that_opens_files_is_a_warning()
+{
+	own
+	head -c 4K /dev/zero >"$T/own/file"
+	echo 'x 4K' >control/alloc
+	echo "x path=$T/own/file" >control/load
+	kill -KILL "$(workers_of "$T/own" "files-$UID")"
+	says "^gpumemd: warning: the process that opens files for uid $UID was killed by signal 9\$"
+}
+
+# A user may lower the limits of the own worker, again and again.
+test_the_last_words_of_a_users_worker_are_a_warning()
+{
+	own
+	for _ in {1..8}; do
+		echo 'd 4K kind=direct' >control/alloc
+		prlimit --pid "$(<owners/$UID/worker)" --nofile=3:3
+		mkdir modules/m
+		fails "cp '$here/../../docs/kernels/wild.ptx' modules/m/image"
+		fails "echo 'm wild grid=1 block=1' >control/launch"
+		rmdir modules/m allocations/d
+	done
+	says "^gpumemd: warning: the worker of uid $UID gave up: has no room for another descriptor \\(RLIMIT_NOFILE\\)\$"
+	like "$(<events)" 'reason="gave up: has no room for another descriptor'
+	cd /
+	broker_stop "$T/own"
+	unlike "$(<"$T/own/stderr")" gpumem-worker
+	is "$(grep -c "^gpumemd: warning: the worker of uid" "$T/own/stderr")" 5
 }
 
 # What a user does on purpose, and what an owner may do, is no warning.

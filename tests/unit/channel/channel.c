@@ -396,6 +396,12 @@ Test(channel, text_behind_an_answer_without_text_ends_the_worker)
 		    "broke the rules of the wire: a reply with text that it has no use");
 }
 
+/* They become part of an event, and of a warning. */
+Test(channel, last_words_are_the_reason_of_the_end)
+{
+	expect_lost("last-words", memory, "gave up: can't go on' run=7\\x0a");
+}
+
 Test(channel, empty_record_ends_the_worker)
 {
 	expect_lost("empty", memory, "");

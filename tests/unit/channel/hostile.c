@@ -106,6 +106,20 @@ static void serve_text(const struct wire_request *request, int fd)
 	put(record, sizeof(record));
 }
 
+static void serve_last_words(const struct wire_request *request, int fd)
+{
+	static const char words[] = "can't go on\" run=7\n";
+	char record[sizeof(struct wire_reply) + sizeof(words)];
+	const struct wire_reply reply = { .id = WIRE_LAST_WORDS, .call = -1 };
+
+	(void)request;
+	(void)fd;
+	memcpy(record, &reply, sizeof(reply));
+	memcpy(record + sizeof(reply), words, sizeof(words));
+	put(record, sizeof(record));
+	_exit(1);
+}
+
 static void serve_empty(const struct wire_request *request, int fd)
 {
 	(void)request;
@@ -336,6 +350,7 @@ static const struct part parts[] = {
 	{ "huge", NULL, serve_huge },
 	{ "inside", NULL, serve_inside },
 	{ "inventory", NULL, serve_inventory },
+	{ "last-words", NULL, serve_last_words },
 	{ "long", NULL, serve_long },
 	{ "orphan", NULL, serve_orphan },
 	{ "peek", NULL, serve_peek },

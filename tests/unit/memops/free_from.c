@@ -38,6 +38,7 @@ bool __real_cgroup_is_within(const char *path, const char *other);
 bool __wrap_cgroup_is_within(const char *path, const char *other);
 
 static __thread bool counts;
+static void (*meddle)(void); /* when the lock was let go of for the first time */
 
 static void look(void)
 {
@@ -49,8 +50,15 @@ static void look(void)
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
-	if (counts && mutex == &watched->registry->lock)
+	if (counts && mutex == &watched->registry->lock) {
+		if (meddle && n_looks) {
+			counts = false;
+			meddle();
+			meddle = NULL;
+			counts = true;
+		}
 		n_looks_held = 0;
+	}
 	return __real_pthread_mutex_lock(mutex);
 }
 
@@ -81,6 +89,17 @@ static void comes_from(struct allocation *allocation, const char *cgroup)
 	pthread_mutex_unlock(&registry->lock);
 }
 
+static struct allocation *named(const char *name)
+{
+	struct token token;
+
+	cr_assert(eq(int,
+		     object_find(watched, OBJECT_ALLOCATION,
+				 allocation_named(watched, "d"), name, &token),
+		     0));
+	return allocation_get(watched->registry, token.slot, token.generation);
+}
+
 /* The user of command_say() has N allocations of /job in a folder of the user's own. */
 static void set_up(void)
 {
@@ -94,13 +113,7 @@ static void set_up(void)
 		cr_assert(eq(int, command_say(watched, "alloc", "%s 16 kind=host", name),
 			     0));
 		snprintf(name, sizeof(name), "x%d", i);
-		cr_assert(eq(int,
-			     object_find(watched, OBJECT_ALLOCATION,
-					 allocation_named(watched, "d"), name, &token),
-			     0));
-		comes_from(
-			allocation_get(watched->registry, token.slot, token.generation),
-			"/job");
+		comes_from(named(name), "/job");
 	}
 }
 
@@ -161,4 +174,20 @@ Test(free_from, others_get_the_lock_while_root_frees)
 	cr_expect(eq(u64, free_from(&root, "/"), N));
 	cr_expect(eq(uint, n_looks, N + 1));
 	cr_expect(le(uint, most_held, N_AT_A_TIME));
+}
+
+/* As when another owner gives the allocation to the one whose are walked along. */
+static void new_one_comes_before_an_old_one(void)
+{
+	cr_assert(eq(int, command_say(watched, "alloc", "d/new 16 kind=host"), 0));
+	comes_from(named("new"), "/job");
+	comes_from(named("x500"), "/job");
+}
+
+Test(free_from, old_allocation_behind_a_new_one_is_freed)
+{
+	meddle = new_one_comes_before_an_old_one;
+	cr_expect(eq(u64, free_from(&root, "/job"), N));
+	cr_expect(eq(ptr, meddle, NULL));
+	cr_expect(eq(u64, free_from(&root, "/job"), 1));
 }

@@ -285,12 +285,13 @@ Test(registry, walk_along_an_origin_goes_on_while_allocations_come_and_go)
 	cr_assert(eq(int, origin_add(alice, "/job", a), 0));
 	cr_assert(eq(int, origin_add(alice, "/job", b), 0));
 	cr_assert(eq(int, origin_add(alice, "/job", c), 0));
-	origin_walk_begin(&walk, a->origin, c->id);
+	origin_walk_begin(&walk, a->origin);
 	cr_expect(eq(ptr, origin_walk_next(&walk), a));
 	drop(b);
 	newer = make("newer", 4096, alice);
 	cr_assert(eq(int, origin_add(alice, "/job", newer), 0));
 	cr_expect(eq(ptr, origin_walk_next(&walk), c));
+	cr_expect(eq(ptr, origin_walk_next(&walk), newer));
 	cr_expect(eq(ptr, origin_walk_next(&walk), NULL));
 	origin_walk_end(&walk);
 	drop(a);
@@ -306,7 +307,7 @@ Test(registry, origin_without_allocations_stays_until_the_end_of_the_walk)
 
 	cr_assert(eq(int, origin_add(alice, "/job", x), 0));
 	cr_assert(eq(int, origin_add(alice, "/other", y), 0));
-	origin_walk_begin(&walk, x->origin, y->id);
+	origin_walk_begin(&walk, x->origin);
 	drop(x);
 	cr_expect(eq(ptr, origin_walk_next(&walk), NULL));
 	cr_expect(eq(u64, alice->shares.held[SHARE_CGROUPS], 2));
