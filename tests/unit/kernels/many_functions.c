@@ -22,7 +22,7 @@
 #define N	    600
 #define N_AT_A_TIME 260
 
-static struct broker *broker;
+static struct broker *broker, *watched; /* watched: atomic */
 static unsigned int n_added, n_freed, most_held; /* registry.lock */
 static __thread unsigned int n_held;
 
@@ -43,7 +43,9 @@ void __wrap_handle_table_remove(struct handle_table *table, uint32_t slot);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
-	if (broker && mutex == &broker->registry->lock)
+	const struct broker *now = __atomic_load_n(&watched, __ATOMIC_ACQUIRE);
+
+	if (now && mutex == &now->registry->lock)
 		n_held = 0;
 	return __real_pthread_mutex_lock(mutex);
 }
@@ -72,7 +74,9 @@ int __wrap_image_add_function(struct function **ret_function, struct registry *r
 
 void __wrap_handle_table_remove(struct handle_table *table, uint32_t slot)
 {
-	if (broker && table == &broker->registry->functions) {
+	const struct broker *now = __atomic_load_n(&watched, __ATOMIC_ACQUIRE);
+
+	if (now && table == &now->registry->functions) {
 		n_freed++;
 		most_held = MAX(most_held, ++n_held);
 	}
@@ -117,6 +121,7 @@ static struct token module;
 static void start(void)
 {
 	broker = broker_start("64M", NULL);
+	__atomic_store_n(&watched, broker, __ATOMIC_RELEASE);
 	cr_assert(eq(int, object_make(broker, OBJECT_MODULE, "m", &module), 0));
 	load(module);
 }
