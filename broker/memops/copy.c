@@ -84,12 +84,18 @@ struct bounce {
 
 enum { BOUNCE_TARGET, BOUNCE_SOURCE };
 
+/* Gives up the slot, and a turn at the mover: the other worker may take as it likes. */
 static void bounce_release(struct op *op)
 {
 	int slot = op->staged.slot;
+	struct op *ready = NULL;
 
 	op->staged.slot = -1;
+	pthread_mutex_lock(&op->broker->registry->lock);
+	turn_give(op, &ready);
+	pthread_mutex_unlock(&op->broker->registry->lock);
 	op_slot_release(op->worker, slot);
+	op_start(ready);
 }
 
 static void bounce_leave(struct op *op)
@@ -213,6 +219,7 @@ static const struct op_class bounce_class = {
 	.settle = data_settle,
 	.may_use = guest_may_ask,
 	.leave = bounce_leave,
+	.repeatable = true, /* the request for a piece */
 	.pieces = true,
 };
 

@@ -321,6 +321,8 @@ static bool op_can_repeat(const struct op *op)
 	for (unsigned int i = 0; i < op->work.n_uses && can; i++) {
 		struct allocation *allocation = op->work.uses[i].allocation;
 
+		if (op->only_use >= 0 && op->only_use != (int)i)
+			continue;
 		can = allocation->block || checkpoint_keeps(allocation) ||
 		      (allocation->managed && allocation->state == ALLOCATION_LIVE &&
 		       allocation->worker_epoch != op->asked_epoch);
@@ -343,6 +345,8 @@ static bool op_was_overtaken(const struct op *op)
 		const struct use *use = &op->work.uses[i];
 		struct allocation *allocation = use->allocation;
 
+		if (op->only_use >= 0 && op->only_use != (int)i)
+			continue;
 		overtaken = (use->write || use->places) && allocation->managed &&
 			    allocation->state == ALLOCATION_LIVE &&
 			    (checkpoint_keeps(allocation) ||

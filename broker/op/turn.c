@@ -7,10 +7,11 @@
  * mover at a time: enough to keep the mover's threads busy. Further ops of the user wait
  * here for the end of one of them.
  *
- * An op keeps its turn until it leaves the order, also when it is sent again. Nobody
- * waits for a turn with a slot of the mover in hand, since an op with a turn may wait for
- * a slot. So an op with a slot takes a turn in any case. The user's other ops then wait
- * until there are fewer, which leaves the last slots to other users.
+ * An op keeps its turn until it leaves the order, also when it is sent again; a copy
+ * between two workers, until the mover has done a piece. Nobody waits for a turn with a
+ * slot of the mover in hand, since an op with a turn may wait for a slot. So an op with a
+ * slot takes a turn in any case. The user's other ops then wait until there are fewer,
+ * which leaves the last slots to other users.
  */
 #include "op/turn.h"
 
@@ -36,7 +37,7 @@ bool turn_take(struct op *op)
 
 	if (op->has_turn || op->worker != &op->broker->processes->mover)
 		return true;
-	if (payer->n_turns >= N_TURNS) {
+	if (op->staged.slot < 0 && payer->n_turns >= N_TURNS) {
 		DL_APPEND2(payer->waiting, op, prev_waiting, next_waiting);
 		return false;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit/broker_help.h"
+#include "api/upload.h"
 #include "base/handle_table.h"
 #include "memory/reclaim.h"
 #include "model/allocation.h"
@@ -261,6 +262,36 @@ struct token allocation_named(struct broker *broker, const char *name)
 		     object_find(broker, OBJECT_ALLOCATION, TOKEN_NONE, name, &token), 0),
 		  "%s", name);
 	return token;
+}
+
+enum allocation_state allocation_state_of(struct broker *broker, const char *name)
+{
+	struct token token = allocation_named(broker, name);
+	enum allocation_state state;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	state = (enum allocation_state)allocation_get(broker->registry, token.slot,
+						      token.generation)
+			->state;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return state;
+}
+
+int image_write(struct broker *broker, struct token module, const char *text)
+{
+	struct answer answer;
+	struct upload *upload;
+	int error;
+
+	cr_assert(eq(int,
+		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
+		     0));
+	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
+	cr_assert(eq(int, upload_write(upload, 42, 0, text, strlen(text)), 0));
+	upload_flush(upload, 42, answer_expect(&answer));
+	error = answer_get(&answer);
+	upload_free(upload);
+	return error;
 }
 
 /* ---- data ---- */

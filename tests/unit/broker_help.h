@@ -57,6 +57,11 @@ void module_use_over(struct broker *broker, struct module_use *use);
 
 /* Finds an allocation; fails the test when there is none of that name. */
 struct token allocation_named(struct broker *broker, const char *name);
+/* The state of an allocation that is there. */
+enum allocation_state allocation_state_of(struct broker *broker, const char *name);
+
+/* Writes an image of text and closes the file. Returns: the error of the close. */
+int image_write(struct broker *broker, struct token module, const char *text);
 
 /* Writes and reads bytes at an offset. Returns: the error, or how many. */
 long data_write(struct broker *broker, struct token token, uint64_t offset,

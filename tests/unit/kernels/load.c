@@ -42,31 +42,13 @@ static struct token module_make(const char *name)
 	return token;
 }
 
-/* Writes an image of text and closes the file. Returns: the error of the close. */
-static int image_write(struct token module, const char *text)
-{
-	struct answer answer;
-	struct upload *upload;
-	int error;
-
-	cr_assert(eq(int,
-		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
-		     0));
-	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
-	cr_assert(eq(int, upload_write(upload, 42, 0, text, strlen(text)), 0));
-	upload_flush(upload, 42, answer_expect(&answer));
-	error = answer_get(&answer);
-	upload_free(upload);
-	return error;
-}
-
 /* The same with a lie. */
 static int image_lie(struct token module, const char *lie)
 {
 	char text[128];
 
 	snprintf(text, sizeof(text), "// lie: %s\n.version 7.0\n", lie);
-	return image_write(module, text);
+	return image_write(broker, module, text);
 }
 
 static const struct attribute *attribute_named(enum object_type type, const char *name)

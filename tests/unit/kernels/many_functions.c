@@ -22,7 +22,7 @@
 #define N	    600
 #define N_AT_A_TIME 260
 
-static struct broker *broker, *watched; /* watched: atomic */
+static struct broker *broker, *watched;		 /* watched: atomic */
 static unsigned int n_added, n_freed, most_held; /* registry.lock */
 static __thread unsigned int n_held;
 
@@ -86,18 +86,8 @@ void __wrap_handle_table_remove(struct handle_table *table, uint32_t slot)
 /* Loads an image of N functions. */
 static void load(struct token module)
 {
-	static const char text[] = "// lie: many\n.version 7.0\n";
-	struct answer answer;
-	struct upload *upload;
-
-	cr_assert(eq(int,
-		     upload_new(&upload, broker, OBJECT_MODULE, module, &nobody_special),
-		     0));
-	cr_assert(eq(int, upload_resize(upload, 42, 0), 0));
-	cr_assert(eq(int, upload_write(upload, 42, 0, text, strlen(text)), 0));
-	upload_flush(upload, 42, answer_expect(&answer));
-	cr_assert(eq(int, answer_get(&answer), 0));
-	upload_free(upload);
+	cr_assert(
+		eq(int, image_write(broker, module, "// lie: many\n.version 7.0\n"), 0));
 }
 
 static __thread unsigned int n_printed;

@@ -51,19 +51,6 @@ static void stop(void)
 
 TestSuite(checkpoint, .init = start, .fini = stop, .timeout = 60);
 
-static enum allocation_state state_of(const char *name)
-{
-	struct token token = allocation_named(broker, name);
-	enum allocation_state state;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	state = (enum allocation_state)allocation_get(broker->registry, token.slot,
-						      token.generation)
-			->state;
-	pthread_mutex_unlock(&broker->registry->lock);
-	return state;
-}
-
 static void reset(void)
 {
 	struct answer answer;
@@ -80,8 +67,8 @@ Test(checkpoint, reset_looks_at_what_the_worker_has)
 {
 	reset();
 	cr_expect(eq(uint, n_steps, 0));
-	cr_expect(eq(int, state_of("d"), ALLOCATION_LOST));
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "d"), ALLOCATION_LOST));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LIVE));
 }
 
 Test(checkpoint, memory_that_was_made_again_is_saved_again)
@@ -92,7 +79,7 @@ Test(checkpoint, memory_that_was_made_again_is_saved_again)
 	cr_assert(eq(long, data_write(broker, m, 7, &byte, 1), 1));
 	reset();
 	reset();
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LIVE));
 	cr_expect(eq(long, data_read(broker, m, 7, &byte, 1), 1));
 	cr_expect(eq(chr, byte, 'x'));
 }
@@ -101,7 +88,8 @@ Test(checkpoint, end_of_a_process_looks_at_what_the_worker_has)
 {
 	n_steps = 0;
 	kill(worker_pid(owner->worker), SIGKILL);
-	while (state_of("d") != ALLOCATION_LOST || state_of("m") != ALLOCATION_LOST)
+	while (allocation_state_of(broker, "d") != ALLOCATION_LOST ||
+	       allocation_state_of(broker, "m") != ALLOCATION_LOST)
 		usleep(1000);
 	cr_expect(eq(uint, n_steps, 0));
 }

@@ -84,19 +84,6 @@ static void stop(void)
 
 TestSuite(lose_many, .init = start, .fini = stop, .timeout = 60);
 
-static enum allocation_state state_of(const char *name)
-{
-	struct token token = allocation_named(broker, name);
-	enum allocation_state state;
-
-	pthread_mutex_lock(&broker->registry->lock);
-	state = (enum allocation_state)allocation_get(broker->registry, token.slot,
-						      token.generation)
-			->state;
-	pthread_mutex_unlock(&broker->registry->lock);
-	return state;
-}
-
 static void begin_reset(struct answer *answer)
 {
 	pthread_mutex_lock(&broker->registry->lock);
@@ -128,8 +115,8 @@ static void die(void)
 
 static void expect_all_lost(void)
 {
-	cr_expect(eq(int, state_of("d0"), ALLOCATION_LOST));
-	cr_expect(eq(int, state_of("d599"), ALLOCATION_LOST));
+	cr_expect(eq(int, allocation_state_of(broker, "d0"), ALLOCATION_LOST));
+	cr_expect(eq(int, allocation_state_of(broker, "d599"), ALLOCATION_LOST));
 	cr_expect(le(uint, most_held, N_AT_A_TIME));
 }
 
@@ -138,7 +125,7 @@ Test(lose_many, others_have_the_lock_at_a_reset)
 	reset();
 	expect_all_lost();
 	cr_expect(eq(uint, n_lost, N));
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LIVE));
 }
 
 Test(lose_many, others_have_the_lock_at_a_death)
@@ -146,7 +133,7 @@ Test(lose_many, others_have_the_lock_at_a_death)
 	die();
 	expect_all_lost();
 	cr_expect(eq(uint, n_lost, N + 1));
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LOST));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
 }
 
 /* ---- meanwhile ---- */
@@ -159,7 +146,7 @@ static void use_old_and_new(void)
 	char byte = 'x';
 
 	n_gaps++;
-	cr_expect(eq(int, state_of("d599"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "d599"), ALLOCATION_LIVE));
 	cr_expect(eq(long,
 		     data_read(broker, allocation_named(broker, "d599"), 0, &byte, 1),
 		     -ESTALE));
@@ -175,11 +162,11 @@ Test(lose_many, death_keeps_old_and_new_apart)
 {
 	in_the_gap = use_old_and_new;
 	kill(worker_pid(owner->worker), SIGKILL);
-	while (state_of("d599") != ALLOCATION_LOST)
+	while (allocation_state_of(broker, "d599") != ALLOCATION_LOST)
 		usleep(1000);
 	expect_all_lost();
 	cr_expect(eq(uint, n_gaps, 1));
-	cr_expect(eq(int, state_of("new"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "new"), ALLOCATION_LIVE));
 }
 
 Test(lose_many, reset_keeps_old_and_new_apart)
@@ -188,8 +175,8 @@ Test(lose_many, reset_keeps_old_and_new_apart)
 	reset();
 	expect_all_lost();
 	cr_expect(eq(uint, n_gaps, 1));
-	cr_expect(eq(int, state_of("new"), ALLOCATION_LIVE));
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "new"), ALLOCATION_LIVE));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LIVE));
 }
 
 static pthread_t writer;
@@ -258,5 +245,5 @@ Test(lose_many, process_that_dies_before_it_is_saved_loses_all)
 	expect_all_lost();
 	cr_expect(eq(uint, n_gaps, 1));
 	cr_expect(eq(uint, n_lost, N + 1));
-	cr_expect(eq(int, state_of("m"), ALLOCATION_LOST));
+	cr_expect(eq(int, allocation_state_of(broker, "m"), ALLOCATION_LOST));
 }
