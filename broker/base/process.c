@@ -2,6 +2,7 @@
 #include "base/process.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +31,11 @@ static bool process_read(pid_t pid, const char *file, char *text, size_t size)
 
 pid_t process_of_thread(pid_t thread)
 {
+	/* For some threads: there may be thousands. */
+	_Alignas(struct dirent) char bytes[2 * sizeof(struct dirent)];
+	_cleanup_close_ int fd = -1;
 	char path[64];
-	const struct dirent *entry;
-	pid_t process = thread;
-	DIR *threads;
+	ssize_t n;
 
 	/*
 	 * The first thread of a process has the process's number, and Linux lists it
@@ -41,16 +43,16 @@ pid_t process_of_thread(pid_t thread)
 	 * user, which may take milliseconds to make.
 	 */
 	snprintf(path, sizeof(path), "/proc/%d/task", thread);
-	threads = opendir(path);
-	if (!threads)
-		return thread;
-	while ((entry = readdir(threads)))
-		if (entry->d_name[0] != '.') {
-			process = (pid_t)strtol(entry->d_name, NULL, 10);
-			break;
-		}
-	closedir(threads);
-	return process;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	n = fd >= 0 ? getdents64(fd, bytes, sizeof(bytes)) : -1;
+	for (ssize_t at = 0; at < n;) {
+		const struct dirent *entry = (const void *)(bytes + at);
+
+		if (entry->d_name[0] != '.')
+			return (pid_t)strtol(entry->d_name, NULL, 10);
+		at += entry->d_reclen;
+	}
+	return thread;
 }
 
 void process_name(pid_t pid, char name[PROCESS_NAME_MAX])
@@ -60,10 +62,16 @@ void process_name(pid_t pid, char name[PROCESS_NAME_MAX])
 	name[strcspn(name, "\n")] = '\0';
 }
 
-/* The fields of stat behind the name, which may have any bytes. NULL: gone. */
+/*
+ * The fields of stat behind the name, which may have any bytes. NULL: gone. Those of the
+ * thread alone: for /proc/PID/stat Linux adds up the times of all threads.
+ */
 static const char *process_stat(pid_t pid, char *text, size_t size)
 {
-	return process_read(pid, "stat", text, size) ? strrchr(text, ')') : NULL;
+	char name[32];
+
+	snprintf(name, sizeof(name), "task/%d/stat", pid);
+	return process_read(pid, name, text, size) ? strrchr(text, ')') : NULL;
 }
 
 bool process_is_ending(pid_t pid)

@@ -282,9 +282,10 @@ struct lease *broker_lease_left(struct broker *broker, struct lease_name *ret_na
 	struct lease *lease;
 
 	pthread_mutex_lock(&broker->registry->lock);
-	lease = broker->leases->by_id;
+	lease = broker->leases->left ?: broker->leases->by_id;
 	while (lease && lease->wake)
 		lease = lease->hh.next;
+	broker->leases->left = lease;
 	pthread_mutex_unlock(&broker->registry->lock);
 	if (!lease)
 		return NULL;

@@ -39,6 +39,7 @@ struct leases {
 	struct lease *by_id; /* registry.lock, like all here */
 	struct lease_cursor *cursors;
 	uint64_t n_ever;
+	struct lease *left; /* of the last broker; none before it is; broker_lease_left() */
 	uint64_t n_renames, n_noted; /* of folders; the last that leases were told of */
 	bool noting;		     /* they are being told */
 	struct task note;

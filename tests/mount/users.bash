@@ -596,6 +596,27 @@ os.copy_file_range(os.open(\"allocations/pub/data\", os.O_RDONLY), os.open(\"all
 	broker_stop "$T/own"
 }
 
+# Each piece is done again that bob's next process would lack.
+test_a_copy_of_anothers_memory_outlives_resets()
+{
+	local i copy
+	needs_root 'two users'
+	needs_software 'be slow'
+	by $alice run 'echo "pub 8M mode=644" >control/alloc; echo "pub u8:7" >control/fill'
+	by $bob run 'echo "mine 8M kind=managed" >control/alloc'
+	for i in {1..6}; do
+		by $bob run 'echo "mine u8:1" >control/fill'
+		slow 10ms
+		in_background_by $bob bash -c 'echo "mine from=pub" >control/copy'
+		copy=$!
+		sleep 0.0$((i + 2))
+		by $bob run "echo 1 >owners/$bob/reset"
+		wait $copy
+		inject
+		is "$(by $bob run 'tr -d "\7" <allocations/mine/data | wc -c')" 0
+	done
+}
+
 # Bob has copies of carol's memory under way, as many as he may, and carol's worker is
 # stopped. His copy of alice's memory waits for the end of one of these.
 test_copies_that_wait_for_room_end_when_their_user_loses_the_right()
