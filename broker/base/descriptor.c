@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/descriptor.h"
 
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
 /* Kept: an eighth of the limit, at least KEPT_LEAST, at most half of the limit. */
 #define KEPT_LEAST 256
 
+/* How many mappings Linux lets a process have. */
+static uint64_t mappings_most(void)
+{
+	static uint64_t most; /* atomic; 0: not read yet */
+	unsigned long long number = 0;
+	FILE *file;
+
+	if (__atomic_load_n(&most, __ATOMIC_RELAXED))
+		return most;
+	file = fopen("/proc/sys/vm/max_map_count", "re");
+	if (!file || fscanf(file, "%llu", &number) != 1 || !number)
+		number = UINT32_MAX;
+	if (file)
+		fclose(file);
+	__atomic_store_n(&most, number, __ATOMIC_RELAXED);
+	return number;
+}
+
+/* Each block of host memory has a descriptor and a mapping. */
 uint64_t descriptors_most(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return UINT32_MAX;
-	return limit.rlim_cur;
+		limit.rlim_cur = UINT32_MAX;
+	return MIN((uint64_t)limit.rlim_cur, mappings_most());
 }
 
 static uint64_t descriptors_kept(void)

@@ -10,7 +10,7 @@
 #define DESCRIPTORS_GONE \
 	"the broker has no descriptors left: it keeps the last ones for workers"
 
-/* The limit of this process. */
+/* The limit of this process; no more than it may have mappings, vm.max_map_count. */
 uint64_t descriptors_most(void);
 
 /* Whether there is a descriptor left besides the kept ones. */
