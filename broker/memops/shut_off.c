@@ -81,13 +81,13 @@ static bool op_waits(const struct op *op)
 }
 
 static int guest_turn_away(struct op *op, const struct use *use, struct op **ready,
-			   uint64_t *pairs_left)
+			   struct detaching *all)
 {
 	struct stream *stream = op->work.stream;
 	struct refusal refusal;
 
 	(void)use_refuse(op, use, false, &refusal);
-	if (op_turn_away(op, ready, &refusal, pairs_left) < 0)
+	if (op_turn_away(op, ready, &refusal, all) < 0)
 		return -ENOMEM;
 	if (stream && stream->held == &op->work && op->work.detached)
 		stream->held = NULL;
@@ -183,7 +183,7 @@ int guests_turn_away(struct allocation *allocation, struct op **ready)
 {
 	const struct use *oldest = allocation->all_uses;
 	const struct use *use = oldest ? oldest->prev_of_all : NULL, *before;
-	uint64_t pairs_left = OP_PAIRS_MOST;
+	struct detaching all = { .pairs_left = OP_PAIRS_MOST };
 	int r = 0;
 
 	for (; r == 0 && use; use = before) {
@@ -194,7 +194,7 @@ int guests_turn_away(struct allocation *allocation, struct op **ready)
 		if (!use_is_shut_off(op, use))
 			continue;
 		if (op_waits(op))
-			r = guest_turn_away(op, use, ready, &pairs_left);
+			r = guest_turn_away(op, use, ready, &all);
 		else if (op->class->pieces)
 			pieces_end(op, ready);
 	}

@@ -629,20 +629,25 @@ static bool work_follows(const struct work *work, const struct work *before)
  * The next work on the stream waits for the one before; those between are detached, too.
  * Returns: 0; -ENOMEM.
  */
-static int work_bequeath_stream(struct work *work)
+static int work_bequeath_stream(struct work *work, struct detaching *all)
 {
 	struct work *before = work->stream_before, *after = work->stream_after;
 
 	while (before && before->detached)
 		before = before->stream_before;
+	/* From the newest on, each would go along all that were detached before. */
+	if (after && after == all->last)
+		after = all->after;
 	while (after && after->detached)
 		after = after->stream_after;
+	all->last = work;
+	all->after = after;
 	if (!before || !after || work_follows(after, before))
 		return 0;
 	return work_wait_for(after, before);
 }
 
-int order_detach(struct work *work, uint64_t *pairs_left)
+int order_detach(struct work *work, struct detaching *all)
 {
 	int r;
 
@@ -651,11 +656,11 @@ int order_detach(struct work *work, uint64_t *pairs_left)
 	for (unsigned int i = 0; i < work->n_followers; i++)
 		work->followers[i].work->waits_most = UINT_MAX;
 	for (unsigned int i = 0; i < work->n_uses; i++) {
-		r = use_bequeath(&work->uses[i], pairs_left);
+		r = use_bequeath(&work->uses[i], &all->pairs_left);
 		if (r < 0)
 			return r;
 	}
-	r = work_bequeath_stream(work);
+	r = work_bequeath_stream(work, all);
 	if (r < 0)
 		return r;
 	work_forget_predecessors(work);

@@ -189,14 +189,22 @@ int order_add(struct work *work);
  */
 bool order_leave(struct work *work, struct work **ready);
 
+/* Works that are detached one after another, under one hold of the lock. */
+struct detaching {
+	uint64_t pairs_left; /* pairs of a follower and a predecessor that may still be
+				looked at, some 10 ns each */
+	/* Behind this work on its stream come detached ones, then `after`; NULL: none. */
+	const struct work *last;
+	struct work *after;
+};
+
 /*
  * For a work with may_leave that has not begun, and never will: nothing is left to wait
  * for, so order_done() may follow at once, and its followers wait for its predecessors
- * where they conflict. *pairs_left is how many pairs of a follower and a predecessor may
- * still be looked at, some 10 ns each. Returns: 0; -EBUSY, -ENOMEM, and the work keeps
- * its place.
+ * where they conflict. Returns: 0; -EBUSY when that takes more than all->pairs_left,
+ * -ENOMEM: the work keeps its place.
  */
-int order_detach(struct work *work, uint64_t *pairs_left);
+int order_detach(struct work *work, struct detaching *all);
 
 /*
  * Whether `holds` is true of every work that a work, not added yet, would wait for

@@ -521,11 +521,11 @@ void op_slot_release(struct worker *worker, int slot)
  */
 static bool op_must_stay(struct op *op)
 {
-	uint64_t pairs_left = OP_PAIRS_MOST;
+	struct detaching alone = { .pairs_left = OP_PAIRS_MOST };
 
 	if (op->work.n_ahead && op->error && op->work.may_leave &&
 	    !work_has_begun(&op->work))
-		(void)order_detach(&op->work, &pairs_left);
+		(void)order_detach(&op->work, &alone);
 	if (!op->work.n_ahead)
 		return false;
 	op->work.ended = true;
@@ -548,13 +548,13 @@ bool op_leave(struct op *op, struct op **ready)
 }
 
 int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal,
-		 uint64_t *pairs_left)
+		 struct detaching *all)
 {
 	int r = -EBUSY;
 
-	if (*pairs_left >= OP_PAIRS_EACH) {
-		*pairs_left -= OP_PAIRS_EACH;
-		r = order_detach(&op->work, pairs_left);
+	if (all->pairs_left >= OP_PAIRS_EACH) {
+		all->pairs_left -= OP_PAIRS_EACH;
+		r = order_detach(&op->work, all);
 	}
 	if (r == -ENOMEM)
 		return r;

@@ -347,11 +347,11 @@ bool op_leave(struct op *op, struct op **ready);
 /*
  * Fails an op that has not begun and waits for others: it leaves the order at once, and
  * ends when op_start() is called without the lock; an earlier error stays. Where that
- * takes more than *pairs_left, as in order_detach(), the op ends when its turn comes.
+ * takes more than all->pairs_left, as in order_detach(), the op ends when its turn comes.
  * Under registry.lock. Returns: 0; -ENOMEM, and nothing has happened.
  */
 int op_turn_away(struct op *op, struct op **ready, const struct refusal *refusal,
-		 uint64_t *pairs_left);
+		 struct detaching *all);
 
 /*
  * Ends the op. error is 0 or a positive errno; op->sentence is set already, if there is a

@@ -309,7 +309,7 @@ test_many_uids_with_sixty_thousand_groups()
 		    os.setresgid(uid, uid, uid)
 		    os.setresuid(uid, uid, uid)
 		    libc.prctl(1, signal.SIGKILL)
-		uids = range(200000, 200400)
+		uids = range(200000, 200800)
 		libc.prctl(1, signal.SIGKILL)
 		for uid in uids:
 		    if not os.fork():
@@ -330,9 +330,9 @@ test_many_uids_with_sixty_thousand_groups()
 		os.close(begin)
 		signal.pause()
 	EOF
-	eventually "[ \$(wc -l <'$T/mallory') = 400 ]" 60
+	eventually "[ \$(wc -l <'$T/mallory') = 800 ]" 60
 	echo go >"$T/go"
-	bob_reads_as_before "$alone" 1500
+	bob_reads_as_before "$alone" 3500
 	kill -KILL $!
 	cd "$M"
 	broker_stop "$T/own"

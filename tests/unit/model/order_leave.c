@@ -189,15 +189,15 @@ Test(order_leave, works_on_a_stream_are_detached_one_after_the_other)
 	const struct use y_write = { .allocation = &y, .length = 8, .write = true };
 	struct work *begun = kernel(&s), *first, *second, *behind;
 
-	uint64_t pairs_left = UINT64_MAX;
+	struct detaching all = { .pairs_left = UINT64_MAX };
 
 	cr_assert(eq(uint, send_work(begun, 1), 0));
 	first = add((struct work){ .stream = &s, .may_leave = true }, y_write);
 	second = add((struct work){ .stream = &s, .may_leave = true, .chain = &x },
 		     y_write);
 	behind = add((struct work){ .stream = &s }, (struct use){ 0 });
-	cr_assert(eq(int, order_detach(first, &pairs_left), 0));
-	cr_assert(eq(int, order_detach(second, &pairs_left), 0));
+	cr_assert(eq(int, order_detach(first, &all), 0));
+	cr_assert(eq(int, order_detach(second, &all), 0));
 	cr_assert(eq(uint, finish(first) + finish(second), 0));
 	cr_assert(eq(uint, behind->n_before, 1));
 	cr_assert(eq(uint, finish(begun), 1));
@@ -252,7 +252,7 @@ Test(order_leave, what_would_wait_for_too_many_changes_nothing)
 Test(order_leave, a_work_with_too_many_pairs_stays)
 {
 	struct work *begun = kernel(&s), *reads[10], *write, *behind[10];
-	uint64_t pairs_left = 99;
+	struct detaching all = { .pairs_left = 99 };
 
 	for (int i = 0; i < 10; i++)
 		reads[i] = add((struct work){ 0 }, x_read);
@@ -261,11 +261,11 @@ Test(order_leave, a_work_with_too_many_pairs_stays)
 	for (int i = 0; i < 10; i++)
 		behind[i] = add((struct work){ 0 }, x_read);
 	cr_assert(eq(uint, write->n_before, 11));
-	cr_assert(eq(int, order_detach(write, &pairs_left), -EBUSY));
+	cr_assert(eq(int, order_detach(write, &all), -EBUSY));
 	cr_assert(eq(uint, write->n_before, 11));
-	pairs_left = 1000;
-	cr_assert(eq(int, order_detach(write, &pairs_left), 0));
-	cr_assert(eq(u64, pairs_left, 1000 - 10 * 12 - 22));
+	all.pairs_left = 1000;
+	cr_assert(eq(int, order_detach(write, &all), 0));
+	cr_assert(eq(u64, all.pairs_left, 1000 - 10 * 12 - 22));
 	for (int i = 0; i < 10; i++)
 		cr_assert(eq(uint, behind[i]->n_before, 2));
 	finish(write);

@@ -152,11 +152,11 @@ static int model_find_leaver(int n)
 /* Detaches up to three works before the first of them ends. Returns: how many. */
 static int model_detach(int n)
 {
-	uint64_t pairs_left = UINT64_MAX;
+	struct detaching all = { .pairs_left = UINT64_MAX };
 	int leavers[3], n_leavers = 0, at;
 
 	while (n_leavers < 1 + (int)draw(3) && (at = model_find_leaver(n)) >= 0) {
-		cr_assert(eq(int, order_detach(models[at].work, &pairs_left), 0));
+		cr_assert(eq(int, order_detach(models[at].work, &all), 0));
 		leavers[n_leavers++] = at;
 	}
 	for (int i = 0; i < n_leavers; i++) {
@@ -168,7 +168,8 @@ static int model_detach(int n)
 	return n_leavers;
 }
 
-/* Works that wait leave, if any may; those on a stream are detached. Returns: how many. */
+/* Works that wait leave, if any may; those on a stream are detached. Returns: how many.
+ */
 static int model_leave(int n)
 {
 	int at = model_find_leaver(n);
