@@ -228,6 +228,17 @@ int folder_reserve(struct folder *folder, uint32_t n)
 	return r < 0 ? r : name_table_reserve(&folder->names, n);
 }
 
+/* Names of so many places have too little room to give back. */
+#define FEW_PLACES 1024
+
+void folder_trim(struct folder *folder)
+{
+	if (!folder || folder->names.n_names || folder->entries.capacity <= FEW_PLACES)
+		return;
+	name_table_deinit(&folder->names);
+	handle_table_deinit(&folder->entries);
+}
+
 int name_place_reserve(struct name_place *place, uint32_t n)
 {
 	int r = place->folder ? folder_reserve(place->folder, n) : 0;
@@ -248,6 +259,7 @@ void entries_move(struct entry **entries, struct name_place *places, size_t n)
 
 	records_begin(records);
 	for (size_t i = 0; i < n; i++) {
+		places[i].from = entries[i]->folder;
 		entry_unname(entries[i]);
 		if (entries[i]->folder != places[i].folder)
 			entry_unlink(entries[i]);
@@ -262,6 +274,8 @@ void entries_move(struct entry **entries, struct name_place *places, size_t n)
 		folder_touch(folder);
 		entry_save(entries[i]);
 	}
+	for (size_t i = 0; i < n; i++)
+		folder_trim(places[i].from);
 	records_end(records);
 }
 

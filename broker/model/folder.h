@@ -109,11 +109,18 @@ void entry_deinit(struct entry *entry);
 /* Makes room for n more entries. Returns: 0; -ENOMEM. */
 int folder_reserve(struct folder *folder, uint32_t n);
 
+/*
+ * A folder that has become empty gives back the room of its former names, which listings
+ * would pass over, too. Not while room is reserved. Takes NULL.
+ */
+void folder_trim(struct folder *folder);
+
 /* A name for an entry, in a folder of the tree. */
 struct name_place {
 	struct folder *folder;
 	const char *name;
-	char *copy; /* of the name, for the entry; name_place_reserve() */
+	char *copy;	     /* of the name, for the entry; name_place_reserve() */
+	struct folder *from; /* where the entry was; private to entries_move() */
 };
 
 /*

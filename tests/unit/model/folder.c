@@ -327,3 +327,28 @@ Test(folder, a_module_becomes_a_folder_with_its_token_and_name)
 	cr_assert(eq(ptr, folder_get(&registry, OBJECT_MODULE, token), NULL));
 	cr_assert(eq(u64, alice->shares.held[SHARE_FOLDERS], 0));
 }
+
+Test(folder, an_empty_one_keeps_no_room_for_thousands)
+{
+	enum { N = 3000 };
+	static struct allocation *all[N];
+	struct folder *a = make(root, "a"), *b = make(root, "b");
+	char name[16];
+
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		all[i] = put(a, name);
+	}
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		cr_assert(ge(u32, a->entries.capacity, N));
+		move(&all[i]->entry, b, name);
+	}
+	cr_expect(eq(u32, a->entries.capacity, 0));
+	cr_expect(eq(ptr, a->names.chains, NULL));
+	cr_expect(ge(u32, b->entries.capacity, N));
+	move(&all[0]->entry, a, "y");
+	cr_expect(eq(ptr, folder_find(a, "y"), &all[0]->entry));
+	for (int i = 0; i < N; i++)
+		drop(all[i]);
+}
