@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "groups.h"
 
+#include "api/broker.h"
 #include "base/def.h"
 #include "base/hash.h"
 #include "base/subordinates.h"
@@ -42,13 +43,6 @@ static char *read_all(int fd)
 	if (text)
 		text[size] = '\0';
 	return text;
-}
-
-static int gid_compare(const void *a, const void *b)
-{
-	gid_t one = *(const gid_t *)a, other = *(const gid_t *)b;
-
-	return (one > other) - (one < other);
 }
 
 /* Linux keeps groups in order, but shows other numbers in a user namespace. */

@@ -33,7 +33,10 @@ int broker_admit(struct broker *broker, const struct caller *caller)
 	else if (!owner_get(registry, caller->uid, caller->gid))
 		r = -ENOMEM;
 	pthread_mutex_unlock(&registry->lock);
-	/* Among the lines of one uid, since those of a few thousand users are kept. */
+	/*
+	 * All uids of the range have one uid's lines in the journal, which keeps those of
+	 * a few thousand uids.
+	 */
 	if (r == -EUSERS)
 		broker_fail(broker,
 			    &(struct caller){ .uid = (uid_t)first, .pid = caller->pid },

@@ -12,11 +12,11 @@
 static uint64_t mappings_most(void)
 {
 	static uint64_t most; /* atomic; 0: not read yet */
-	unsigned long long number = 0;
+	unsigned long long number = __atomic_load_n(&most, __ATOMIC_RELAXED);
 	FILE *file;
 
-	if (__atomic_load_n(&most, __ATOMIC_RELAXED))
-		return most;
+	if (number)
+		return number;
 	file = fopen("/proc/sys/vm/max_map_count", "re");
 	if (!file || fscanf(file, "%llu", &number) != 1 || !number)
 		number = UINT32_MAX;

@@ -138,13 +138,16 @@ static struct lease *behind(const struct lease *lease, bool of_allocation)
 
 void lease_leave_list(const struct lease *lease, bool of_allocation)
 {
+	struct leases *leases = lease->broker->leases;
 	struct lease_cursor *cursor;
 
-	LL_FOREACH2(lease->broker->leases->cursors, cursor, le_next)
+	LL_FOREACH2(leases->cursors, cursor, le_next)
 	{
 		if (cursor->of_allocation == of_allocation && cursor->next == lease)
 			cursor->next = behind(lease, of_allocation);
 	}
+	if (!of_allocation && leases->left == lease)
+		leases->left = behind(lease, false);
 }
 
 static void row_copy(struct lease_row *row, const struct lease *lease, bool of_allocation)

@@ -6,13 +6,6 @@
 #include "model/allocation.h"
 #include "model/owner.h"
 
-static int gid_compare(const void *a, const void *b)
-{
-	gid_t one = *(const gid_t *)a, other = *(const gid_t *)b;
-
-	return (one > other) - (one < other);
-}
-
 bool caller_in_group(const struct caller *caller, gid_t gid)
 {
 	return caller->gid == gid ||

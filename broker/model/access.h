@@ -17,6 +17,14 @@ struct caller {
 		*groups; /* supplementary, ascending; borrowed, must outlive the call */
 };
 
+/* The order of groups, for qsort(3) and bsearch(3). */
+static inline int gid_compare(const void *a, const void *b)
+{
+	gid_t one = *(const gid_t *)a, other = *(const gid_t *)b;
+
+	return (one > other) - (one < other);
+}
+
 /* Whether the group is one of the caller's. */
 bool caller_in_group(const struct caller *caller, gid_t gid);
 

@@ -189,7 +189,7 @@ int order_add(struct work *work);
  */
 bool order_leave(struct work *work, struct work **ready);
 
-/* Works that are detached one after another, under one hold of the lock. */
+/* For order_detach() of several works under one hold of the lock. Begins as zeros. */
 struct detaching {
 	uint64_t pairs_left; /* pairs of a follower and a predecessor that may still be
 				looked at, some 10 ns each */

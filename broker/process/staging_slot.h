@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots of a worker's staging area. Ops that wait for a slot get one when one is
- * released: the users take turns, and the ops of a user come in their order.
+ * Slots of a worker's staging area. A released slot goes to a waiting op: the users take
+ * turns, and the ops of a user come in their order.
  */
 #pragma once
 

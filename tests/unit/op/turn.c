@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Turns at the mover: whoever has one of its slots must not wait for one. */
+/* Turns at the mover: an op with a slot of the mover must not wait for a turn. */
 #include "op/turn.h"
 
 #include <criterion/criterion.h>

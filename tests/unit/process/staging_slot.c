@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order in which those that wait for a slot of a staging area get one. */
+/* The order in which waiting ops get slots of a staging area. */
 #include "process/staging_slot.h"
 
 #include <criterion/criterion.h>
