@@ -4,6 +4,7 @@
  * of the lock's, and of the function that each line calls once.
  */
 #include "api/attribute.h"
+#include "memops/lease.h"
 #include "memops/lease_file.h"
 #include "model/registry.h"
 #include "unit/broker_help.h"
@@ -129,8 +130,10 @@ static void start(void)
 
 static void stop(void)
 {
-	for (unsigned int i = 0; i < N_LEASES; i++)
-		broker_lease_close(leases[i]);
+	for (unsigned int i = 0; i < N_LEASES; i++) {
+		if (leases[i])
+			broker_lease_close(leases[i]);
+	}
 	broker_end(shown);
 }
 
@@ -179,4 +182,19 @@ Test(lease_show, leases_are_told_of_a_new_name_after_the_rename, .init = start,
 	while (!__atomic_load_n(&n_told, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	broker_lease_close(lease);
+}
+
+/* Its process may end while the next broker still makes files for the leases. */
+Test(lease_show, the_place_among_leases_that_are_left_passes_a_lease_that_ends,
+     .init = start, .fini = stop)
+{
+	pthread_mutex_lock(&shown->registry->lock);
+	shown->leases->left = leases[5];
+	pthread_mutex_unlock(&shown->registry->lock);
+	broker_lease_close(leases[5]);
+	pthread_mutex_lock(&shown->registry->lock);
+	cr_expect(eq(ptr, shown->leases->left, leases[6]));
+	shown->leases->left = NULL;
+	pthread_mutex_unlock(&shown->registry->lock);
+	leases[5] = NULL;
 }
