@@ -272,6 +272,7 @@ void file_close(struct file *file)
 {
 	if (file->draft.name[0])
 		unlink(file->draft.name);
+	file->draft.name[0] = '\0';
 	closep(&file->direct_fd);
 	closep(&file->fd);
 }

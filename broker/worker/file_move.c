@@ -78,6 +78,20 @@ static int move_keep(const struct file_move *move, struct job *job)
 	return 0;
 }
 
+/*
+ * Waits until the file is closed: whoever hears that the move has ended may unmount the
+ * file system or run the file. The move has ended, whatever comes of it.
+ */
+static void move_close(const struct file_move *move, const struct job *job)
+{
+	const uint32_t ask = WIRE_FILE_CLOSE;
+	struct wire_file_told told;
+
+	if (!__atomic_load_n(&move->shared->stop, __ATOMIC_RELAXED) &&
+	    send(job->fd, &ask, sizeof(ask), MSG_NOSIGNAL) > 0)
+		move_receive(move, job->fd, &told, sizeof(told));
+}
+
 static int move_file(struct worker *worker, struct job *job, bool save,
 		     struct cuda_failure *failure)
 {
@@ -101,7 +115,10 @@ static int move_file(struct worker *worker, struct job *job, bool save,
 	move.file = told.file;
 	move.length = told.bytes;
 	r = move_run(&move, job, failure);
-	return r == 0 && save && !job->value[1] ? move_keep(&move, job) : r;
+	if (r == 0 && save && !job->value[1])
+		r = move_keep(&move, job);
+	move_close(&move, job);
+	return r;
 }
 
 int file_load(struct worker *worker, struct job *job, struct cuda_failure *failure)

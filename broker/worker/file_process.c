@@ -35,6 +35,7 @@ struct session {
 	struct job job; /* FILE_OPEN; its descriptor is the socket to the worker */
 	struct file file;
 	uint64_t number;
+	bool open;
 	unsigned int n_busy; /* lanes that move a piece of the file; sessions.lock */
 	struct session *prev, *next;
 };
@@ -226,24 +227,6 @@ static void session_tell(const struct session *session, enum wire_file_end end, 
 	record_send(session->job.fd, &told, sizeof(told));
 }
 
-static void session_serve(struct session *session)
-{
-	uint32_t ask;
-	int fds[2], r;
-
-	while (session_hear(session, &ask, fds)) {
-		if (ask == WIRE_FILE_LANE) {
-			lane_start(fds[0], fds[1]);
-			close(fds[1]);
-			continue;
-		}
-		r = session->file.save
-			    ? file_keep(&session->file, session_is_over, session)
-			    : -EINVAL;
-		session_tell(session, r < 0 ? WIRE_FILE_NOT_KEPT : WIRE_FILE_DONE, -r);
-	}
-}
-
 static enum wire_file_end session_open(struct session *session, int *ret_error)
 {
 	const struct wire_file_open *open = session->job.payload;
@@ -255,17 +238,61 @@ static enum wire_file_end session_open(struct session *session, int *ret_error)
 						     open->mode, open->length, ret_error)
 				 : file_open_to_load(&session->file, open->path, request,
 						     open->length, ret_error);
+	if (end != WIRE_FILE_DONE) {
+		file_close(&session->file);
+		return end;
+	}
+	session->open = true;
+	pthread_mutex_lock(&sessions.lock);
+	session->number = ++sessions.n_begun;
+	DL_APPEND(sessions.list, session);
+	pthread_mutex_unlock(&sessions.lock);
 	return end;
 }
 
 /* No lane begins a piece of the file any more; waits for those that have begun. */
-static void session_leave(struct session *session)
+static void session_close(struct session *session)
 {
+	if (!session->open)
+		return;
+	session->open = false;
 	pthread_mutex_lock(&sessions.lock);
 	DL_DELETE(sessions.list, session);
 	while (session->n_busy)
 		pthread_cond_wait(&sessions.idle, &sessions.lock);
 	pthread_mutex_unlock(&sessions.lock);
+	file_close(&session->file);
+}
+
+static void session_keep(struct session *session)
+{
+	int r = -EBADF;
+
+	if (session->open && session->file.save)
+		r = file_keep(&session->file, session_is_over, session);
+	session_tell(session, r < 0 ? WIRE_FILE_NOT_KEPT : WIRE_FILE_DONE, -r);
+}
+
+static void session_serve(struct session *session)
+{
+	uint32_t ask;
+	int fds[2];
+
+	while (session_hear(session, &ask, fds)) {
+		switch (ask) {
+		case WIRE_FILE_LANE:
+			lane_start(fds[0], fds[1]);
+			close(fds[1]);
+			break;
+		case WIRE_FILE_KEEP:
+			session_keep(session);
+			break;
+		case WIRE_FILE_CLOSE:
+			session_close(session);
+			session_tell(session, WIRE_FILE_DONE, 0);
+			break;
+		}
+	}
 }
 
 static void session_answer(struct session *session, int r)
@@ -284,15 +311,10 @@ static void *session_run(void *userdata)
 	int error = 0;
 
 	end = session_open(session, &error);
-	pthread_mutex_lock(&sessions.lock);
-	session->number = ++sessions.n_begun;
-	DL_APPEND(sessions.list, session);
-	pthread_mutex_unlock(&sessions.lock);
 	session_tell(session, end, error);
 	if (end == WIRE_FILE_DONE)
 		session_serve(session);
-	session_leave(session);
-	file_close(&session->file);
+	session_close(session);
 	session_answer(session, 0);
 	return NULL;
 }

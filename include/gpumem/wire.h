@@ -35,7 +35,7 @@
 #define WIRE_URGENT_FD	5 /* the highest */
 
 /* Raised with every change of this file: a broker refuses a worker of another build. */
-#define WIRE_VERSION 9
+#define WIRE_VERSION 10
 
 /* Limits enforced by both sides. */
 #define WIRE_DEVICES_MAX   16	/* devices: 0 .. 15 */
@@ -281,7 +281,7 @@ enum wire_file_end {
 
 /*
  * By the socket of a FILE_OPEN, of type SOCK_SEQPACKET. The process of files first tells
- * how the opening ended. Each KEEP is answered, LANEs are not.
+ * how the opening ended. KEEP and CLOSE are answered, LANEs are not.
  */
 enum wire_file_ask {
 	/*
@@ -291,6 +291,8 @@ enum wire_file_ask {
 	WIRE_FILE_LANE = 1,
 	/* All bytes are written: gives the saved file its name. */
 	WIRE_FILE_KEEP,
+	/* No piece is under way: closes the file, and says so. */
+	WIRE_FILE_CLOSE,
 	N_WIRE_FILE_ASKS,
 };
 

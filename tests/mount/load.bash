@@ -663,6 +663,34 @@ test_a_disk_that_is_full_is_told_and_nothing_is_left_on_it()
 	umount "$T/full"
 }
 
+test_a_file_is_closed_when_its_line_is_answered()
+{
+	local i
+
+	needs_root 'a disk'
+	mkdir "$T/disk"
+	echo 'x 4000000' >control/alloc
+	for i in {1..10}; do
+		mount -t tmpfs -o size=5M none "$T/disk"
+		echo "x path=$T/disk/f" >control/save
+		umount "$T/disk"
+		mount -t tmpfs -o size=5M none "$T/disk"
+		truncate -s 4000000 "$T/disk/f"
+		echo "x path=$T/disk/f" >control/load
+		umount "$T/disk"
+		mount -t tmpfs -o size=5M none "$T/disk"
+		truncate -s 3M "$T/disk/f"
+		refused ERANGE 'length=4000000 is more' \
+			"echo 'x path=$T/disk/f length=4000000' >control/load"
+		umount "$T/disk"
+	done
+	# The kernel takes its time to free the pages of a draft.
+	echo 'large 400M' >control/alloc
+	mount -t tmpfs -o size=300M none "$T/disk"
+	refused ENOSPC 'No space left' "echo 'large path=$T/disk/f' >control/save"
+	umount "$T/disk"
+}
+
 test_small_things_of_others_go_on_while_a_load_runs()
 {
 	needs_root 'users'
