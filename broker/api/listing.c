@@ -48,9 +48,9 @@ static size_t list_entries(const struct folder *folder, uint64_t cookie,
 	struct entry *entry;
 	size_t found = 0;
 
-	if (!folder || cookie > SLOTS_MAX)
+	if (!folder || cookie > PLACES_MAX)
 		return 0;
-	for (; found < n && (entry = handle_table_next(&folder->entries, &place));
+	for (; found < n && (entry = place_table_next(&folder->entries, &place));
 	     place++) {
 		allocation = allocation_of(entry);
 		if (allocation && allocation->state == ALLOCATION_MAKING)

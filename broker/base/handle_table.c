@@ -39,19 +39,10 @@ static int handle_table_grow(struct handle_table *slots)
 	return 0;
 }
 
-int handle_table_reserve(struct handle_table *slots, uint32_t n)
-{
-	int r = 0;
-
-	while (r == 0 && slots->capacity - slots->n_table < n)
-		r = handle_table_grow(slots);
-	return r;
-}
-
 /* Appends a slot that was never used. Returns: 0; -ENOMEM. */
 static int slot_append(struct handle_table *slots)
 {
-	int r = handle_table_reserve(slots, 1);
+	int r = slots->n_table == slots->capacity ? handle_table_grow(slots) : 0;
 
 	if (r == 0)
 		slots->table[slots->n_table++] =

@@ -58,8 +58,6 @@ void handle_table_settle(struct handle_table *slots);
 /* Returns: 0; -ENOMEM. */
 int handle_table_add(struct handle_table *slots, void *object, uint32_t *ret_slot,
 		     uint32_t *ret_generation);
-/* Makes room for n more. Returns: 0; -ENOMEM. */
-int handle_table_reserve(struct handle_table *slots, uint32_t n);
 void handle_table_remove(struct handle_table *slots, uint32_t slot);
 
 /* The object; NULL when the slot has another generation. */

@@ -289,11 +289,9 @@ static void release_limit(struct broker *broker, const struct allocation *alloca
 void allocation_release_by(struct broker *broker, struct allocation *allocation,
 			   const struct caller *by)
 {
-	struct folder *folder = allocation->entry.folder;
 	struct op *ready = NULL;
 
 	allocation_release_held(broker, allocation, by, &ready);
-	folder_trim(folder);
 	release_limit(broker, allocation);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);

@@ -22,13 +22,12 @@ _Static_assert(FULL_NAME_MAX == (FOLDER_DEPTH_MAX + 1) * (OBJECT_NAME_MAX + 1) -
 void folder_init(struct folder *root, enum object_type holds)
 {
 	*root = (struct folder){ .holds = holds, .mode = 0777 };
-	handle_table_init(&root->entries);
 }
 
 void folder_deinit(struct folder *root)
 {
 	name_table_deinit(&root->names);
-	handle_table_deinit(&root->entries);
+	place_table_deinit(&root->entries);
 }
 
 /* ---- names ---- */
@@ -103,14 +102,11 @@ static void entry_unname(struct entry *entry)
 /* Takes any place in the listings of a folder. Returns: 0; -ENOMEM. */
 static int entry_take_place(struct entry *entry, struct folder *folder)
 {
-	uint32_t generation;
-
-	return handle_table_add(&folder->entries, entry, &entry->place, &generation);
+	return place_table_add(&folder->entries, entry, &entry->place);
 }
 
-static void entry_unlink(struct entry *entry)
+static void entry_uncount(struct entry *entry)
 {
-	handle_table_remove(&entry->folder->entries, entry->place);
 	if (entry_folder(entry))
 		folder_count(entry_folder(entry), entry->folder, -1);
 }
@@ -131,7 +127,7 @@ static int name_reserve(struct folder *folder, const char *name, char **ret_copy
 
 	if (folder_find(folder, name))
 		return -EEXIST;
-	r = name_table_reserve(&folder->names, 1);
+	r = name_table_reserve(&folder->names);
 	if (r == 0 && !(*ret_copy = strdup(name)))
 		r = -ENOMEM;
 	return r;
@@ -159,11 +155,11 @@ uint32_t entry_place(const struct entry *entry)
 int entry_restore_at(struct entry *entry, struct folder *folder, char *name,
 		     uint32_t place)
 {
-	int r = name ? name_table_reserve(&folder->names, 1) : -ENOMEM;
+	int r = name ? name_table_reserve(&folder->names) : -ENOMEM;
 
 	assert(!entry->folder);
 	if (r == 0 && place)
-		r = handle_table_put(&folder->entries, entry, place - 1, 1);
+		r = place_table_put(&folder->entries, entry, place - 1);
 	if (r < 0) {
 		free(name);
 		return r;
@@ -190,7 +186,6 @@ int folder_settle(struct folder *folder)
 	int r = 0;
 
 	name_table_settle(&folder->names);
-	handle_table_settle(&folder->entries);
 	if (n == n_placed)
 		return 0;
 	entries = name_table_list(&folder->names);
@@ -203,15 +198,22 @@ int folder_settle(struct folder *folder)
 	return r;
 }
 
-void entry_remove(struct entry *entry)
+/* Takes an entry out of the tree that has no place any more. */
+static void entry_leave(struct entry *entry)
 {
 	char *former =
 		entry->folder->entry.folder ? strdup(entry_name(entry).text) : NULL;
 
-	entry_unlink(entry);
+	entry_uncount(entry);
 	entry_unname(entry);
 	entry->folder = NULL;
 	entry->former = former;
+}
+
+void entry_remove(struct entry *entry)
+{
+	place_table_remove(&entry->folder->entries, entry->place);
+	entry_leave(entry);
 }
 
 void entry_deinit(struct entry *entry)
@@ -223,20 +225,9 @@ void entry_deinit(struct entry *entry)
 
 int folder_reserve(struct folder *folder, uint32_t n)
 {
-	int r = handle_table_reserve(&folder->entries, n);
+	int r = place_table_reserve(&folder->entries, n);
 
-	return r < 0 ? r : name_table_reserve(&folder->names, n);
-}
-
-/* Names of so many places have too little room to give back. */
-#define FEW_PLACES 1024
-
-void folder_trim(struct folder *folder)
-{
-	if (!folder || folder->names.n_names || folder->entries.capacity <= FEW_PLACES)
-		return;
-	name_table_deinit(&folder->names);
-	handle_table_deinit(&folder->entries);
+	return r < 0 ? r : name_table_reserve(&folder->names);
 }
 
 int name_place_reserve(struct name_place *place, uint32_t n)
@@ -259,10 +250,11 @@ void entries_move(struct entry **entries, struct name_place *places, size_t n)
 
 	records_begin(records);
 	for (size_t i = 0; i < n; i++) {
-		places[i].from = entries[i]->folder;
 		entry_unname(entries[i]);
-		if (entries[i]->folder != places[i].folder)
-			entry_unlink(entries[i]);
+		if (entries[i]->folder == places[i].folder)
+			continue;
+		place_table_remove(&entries[i]->folder->entries, entries[i]->place);
+		entry_uncount(entries[i]);
 	}
 	for (size_t i = 0; i < n; i++) {
 		struct folder *folder = places[i].folder;
@@ -275,7 +267,7 @@ void entries_move(struct entry **entries, struct name_place *places, size_t n)
 		entry_save(entries[i]);
 	}
 	for (size_t i = 0; i < n; i++)
-		folder_trim(places[i].from);
+		place_table_trim(&places[i].folder->entries);
 	records_end(records);
 }
 
@@ -338,7 +330,6 @@ static int folder_make(struct folder **ret_folder, struct registry *registry,
 		free(folder);
 		return r;
 	}
-	handle_table_init(&folder->entries);
 	folder->entry.type = OBJECT_FOLDER;
 	folder->holds = in->holds;
 	folder->owner = owner;
@@ -390,7 +381,6 @@ int folder_remake(struct folder **ret_folder, struct registry *registry,
 		free(folder);
 		return r;
 	}
-	handle_table_init(&folder->entries);
 	folder->entry.type = OBJECT_FOLDER;
 	folder->holds = OBJECT_ALLOCATION;
 	folder->owner = owner;
@@ -401,12 +391,18 @@ int folder_remake(struct folder **ret_folder, struct registry *registry,
 	return 0;
 }
 
-/* A name of the entry's own, that is free; there is room. */
-static void entry_add_reserved(struct entry *entry, struct folder *folder, char *name)
+/*
+ * The entry stands where the other stood, which leaves the tree. name: for free(); NULL:
+ * the other's name passes over.
+ */
+static void entry_take_over(struct entry *entry, struct entry *other, char *name)
 {
-	if (entry_take_place(entry, folder) < 0)
-		abort(); /* room was reserved */
-	entry_link(entry, folder, name);
+	struct folder *folder = other->folder;
+
+	entry->place = other->place;
+	place_table_replace(&folder->entries, entry->place, entry);
+	entry_leave(other);
+	entry_link(entry, folder, name ?: take_ptr(other->name));
 	folder_touch(folder);
 }
 
@@ -419,8 +415,6 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 
 	if (folder_depth(in) >= FOLDER_DEPTH_MAX)
 		return -ENAMETOOLONG;
-	if (r == 0)
-		r = folder_reserve(in, 1);
 	if (r < 0)
 		return r;
 	r = folder_make(&folder, registry, in, module->owner);
@@ -434,8 +428,7 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 		return r;
 	}
 	records_begin(registry->records);
-	entry_remove(&module->entry);
-	entry_add_reserved(&folder->entry, in, take_ptr(name));
+	entry_take_over(&folder->entry, &module->entry, take_ptr(name));
 	folder->id = module->id;
 	folder->gid = module->gid;
 	folder->mode = module->folder_mode;
@@ -451,13 +444,10 @@ int folder_from_module(struct folder **ret_folder, struct registry *registry,
 void folder_to_module(struct registry *registry, struct folder *folder)
 {
 	struct module *module = take_ptr(folder->module);
-	struct folder *in = folder->entry.folder;
 
 	records_begin(registry->records);
-	entry_remove(&folder->entry);
 	free(take_ptr(module->entry.former));
-	/* The folder has left room. */
-	entry_add_reserved(&module->entry, in, take_ptr(folder->entry.name));
+	entry_take_over(&module->entry, &folder->entry, NULL);
 	module_unbecome(registry, module);
 	module_save(module);
 	folder_free(registry, folder);
@@ -476,7 +466,7 @@ struct folder *folder_free(struct registry *registry, struct folder *folder)
 	records_end(folder->records);
 	handle_table_remove(&registry->folders, folder->slot);
 	name_table_deinit(&folder->names);
-	handle_table_deinit(&folder->entries);
+	place_table_deinit(&folder->entries);
 	share_give(folder->owner, SHARE_FOLDERS, 1);
 	free(folder);
 	return NULL;

@@ -22,9 +22,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "base/handle_table.h"
 #include "model/name_table.h"
 #include "model/object.h"
+#include "model/place_table.h"
 
 struct caller;
 struct folder;
@@ -52,7 +52,7 @@ struct folder {
 	struct entry entry;	/* without a folder: a root */
 	enum object_type holds; /* OBJECT_ALLOCATION or OBJECT_MODULE, beside folders */
 	struct name_table names;
-	struct handle_table entries;	    /* their places */
+	struct place_table entries;
 	uint32_t n_below[FOLDER_DEPTH_MAX]; /* folders, by levels below this one */
 	struct owner *owner;		    /* NULL: a root */
 	gid_t gid;
@@ -109,18 +109,11 @@ void entry_deinit(struct entry *entry);
 /* Makes room for n more entries. Returns: 0; -ENOMEM. */
 int folder_reserve(struct folder *folder, uint32_t n);
 
-/*
- * A folder that has become empty gives back the room of its former names, which listings
- * would pass over, too. Not while room is reserved. Takes NULL.
- */
-void folder_trim(struct folder *folder);
-
 /* A name for an entry, in a folder of the tree. */
 struct name_place {
 	struct folder *folder;
 	const char *name;
 	char *copy;	     /* of the name, for the entry; name_place_reserve() */
-	struct folder *from; /* where the entry was; private to entries_move() */
 };
 
 /*

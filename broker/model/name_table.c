@@ -24,9 +24,24 @@ struct name_queue {
 	uint32_t n;
 };
 
+/*
+ * The tables grow and shrink by one chain at a time, so that no call takes long (linear
+ * hashing). A name's chain is given by as many bits of its hash as the number of chains
+ * has; where there is no such chain yet, by one bit less.
+ */
+
+/* The chain whose names the chain at `index` has taken over. */
+static uint32_t chain_before(uint32_t index)
+{
+	return index & ~(UINT32_C(1) << (31 - __builtin_clz(index)));
+}
+
 static struct entry **chain_at(const struct name_table *table, unsigned int hash)
 {
-	return &table->chains[hash & (table->n_chains - 1)];
+	uint32_t last = table->n_chains - 1, index;
+
+	index = hash & (UINT32_MAX >> __builtin_clz(last));
+	return &table->chains[index <= last ? index : chain_before(index)];
 }
 
 static unsigned int name_hash(const char *name)
@@ -42,47 +57,71 @@ static struct entry **chain_of(const struct name_table *table, const char *name)
 	return chain_at(table, name_hash(name));
 }
 
-static void entries_rechain(struct entry *entries, const struct name_table *table)
+/* Makes room for so many chains. Returns: 0; -ENOMEM. */
+static int chains_set_room(struct name_table *table, uint32_t n_room)
 {
-	struct entry *entry, *next;
+	struct entry **chains =
+		reallocarray(table->chains, n_room, sizeof(struct entry *));
 
-	LL_FOREACH_SAFE(entries, entry, next)
-	LL_PREPEND(*chain_of(table, entry->name), entry);
-}
-
-static int name_table_grow(struct name_table *table)
-{
-	struct name_table grown = {
-		.n_chains = MAX(table->n_chains * 2, CHAINS_MIN),
-		.n_names = table->n_names,
-		.queue = table->queue,
-	};
-
-	grown.chains = calloc(grown.n_chains, sizeof(struct entry *));
-	if (!grown.chains)
+	if (!chains)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < table->n_chains; i++)
-		entries_rechain(table->chains[i], &grown);
-	free(table->chains);
-	*table = grown;
+	table->chains = chains;
+	table->n_room = n_room;
 	return 0;
 }
 
-int name_table_reserve(struct name_table *table, uint32_t n)
+/* Adds a chain, and gives it the names that belong there. Returns: 0; -ENOMEM. */
+static int chain_split(struct name_table *table)
 {
-	int r = 0;
+	struct entry **from, *entries, *entry, *next;
 
-	while (r == 0 &&
-	       table->n_names + (uint64_t)n > (uint64_t)table->n_chains * CHAIN_LENGTH)
-		r = name_table_grow(table);
-	/* Without memory the chains get longer. */
-	return table->chains ? 0 : r;
+	if (table->n_chains == table->n_room &&
+	    chains_set_room(table, 2 * table->n_room) < 0)
+		return -ENOMEM;
+	from = &table->chains[chain_before(table->n_chains)];
+	entries = take_ptr(*from);
+	table->chains[table->n_chains++] = NULL;
+	LL_FOREACH_SAFE(entries, entry, next)
+	LL_PREPEND(*chain_of(table, entry->name), entry);
+	return 0;
+}
+
+/* Takes the last chain away. */
+static void chain_merge(struct name_table *table)
+{
+	uint32_t last = --table->n_chains;
+	struct entry **into = &table->chains[chain_before(last)];
+
+	LL_CONCAT(*into, table->chains[last]);
+	/* Without memory the room stays. */
+	if (table->n_chains <= table->n_room / 4)
+		(void)chains_set_room(table, table->n_room / 2);
+}
+
+int name_table_reserve(struct name_table *table)
+{
+	if (table->chains)
+		return 0;
+	table->chains = calloc(CHAINS_MIN, sizeof(struct entry *));
+	if (!table->chains)
+		return -ENOMEM;
+	table->n_chains = table->n_room = CHAINS_MIN;
+	return 0;
+}
+
+/* Without memory the chains get longer. Returns: whether another chain was added. */
+static bool name_table_grow(struct name_table *table, uint64_t n_names)
+{
+	return n_names > (uint64_t)table->n_chains * CHAIN_LENGTH &&
+	       chain_split(table) == 0;
 }
 
 int name_table_begin(struct name_table *table, uint32_t n)
 {
-	int r = name_table_reserve(table, n);
+	int r = name_table_reserve(table);
 
+	while (r == 0 && name_table_grow(table, (uint64_t)table->n_names + n))
+		;
 	if (r == 0 && !table->queue)
 		table->queue = calloc(1, sizeof(*table->queue));
 	return r == 0 && !table->queue ? -ENOMEM : r;
@@ -126,6 +165,7 @@ void name_table_add(struct name_table *table, struct entry *entry)
 	else
 		LL_PREPEND(*chain_of(table, entry->name), entry);
 	table->n_names++;
+	name_table_grow(table, table->n_names);
 }
 
 void name_table_remove(struct name_table *table, struct entry *entry)
@@ -134,6 +174,8 @@ void name_table_remove(struct name_table *table, struct entry *entry)
 	LL_DELETE(*chain_of(table, entry->name), entry);
 	entry->next = NULL;
 	table->n_names--;
+	if (table->n_names < table->n_chains && table->n_chains > CHAINS_MIN)
+		chain_merge(table);
 }
 
 struct entry *name_table_find(const struct name_table *table, const char *name)

@@ -4,7 +4,7 @@
  *
  * A name costs one pointer in its entry and about half of one in the table; a general
  * table takes seven, and there are a million names. Adding a name never fails once room
- * is reserved.
+ * is reserved, and takes about as long in a table of any size.
  */
 #pragma once
 
@@ -14,13 +14,14 @@ struct entry;
 
 struct name_table {
 	struct entry **chains; /* linked by entry->next; NULL: no room yet */
-	uint32_t n_chains;     /* a power of two; 0: no room yet */
+	uint32_t n_chains;     /* 0: no room yet */
+	uint32_t n_room;       /* chains that there is memory for */
 	uint32_t n_names;
 	struct name_queue *queue; /* from name_table_begin() on; else NULL */
 };
 
-/* Makes room for n more. Returns: 0; -ENOMEM. */
-int name_table_reserve(struct name_table *table, uint32_t n);
+/* Makes room for any number of names. Returns: 0; -ENOMEM. */
+int name_table_reserve(struct name_table *table);
 
 /*
  * Makes room for n names that come one after another, while none is looked for: until
