@@ -113,7 +113,7 @@ int folder_reserve(struct folder *folder, uint32_t n);
 struct name_place {
 	struct folder *folder;
 	const char *name;
-	char *copy;	     /* of the name, for the entry; name_place_reserve() */
+	char *copy; /* of the name, for the entry; name_place_reserve() */
 };
 
 /*

@@ -15,8 +15,8 @@
 _Static_assert(PLACES_MAX == 1u << (CHILD_BITS * LEVELS_MAX), "the highest place");
 
 struct place_node {
-	uint64_t used; /* children that are there */
-	uint64_t full; /* children without a free place */
+	uint64_t used;			  /* children that are there */
+	uint64_t full;			  /* children without a free place */
 	void *children[1u << CHILD_BITS]; /* nodes; on level 0 objects */
 };
 
