@@ -196,6 +196,8 @@ struct revision {
 	struct broker *broker;
 	struct allocation *allocation;
 	struct rights before;
+	struct block *former_block; /* with a cell to give back; NULL: none */
+	uint32_t former_cell;
 	struct op *ready;
 };
 
@@ -471,9 +473,16 @@ static int change_owner(struct revision *revision, uid_t uid, struct rights *rig
 	if (!to || owner_revise(revision, to) < 0)
 		return refuse(refusal, ENOMEM, "no memory in the broker");
 	r = hand_on(broker, revision->allocation, to, refusal);
-	if (r == 0)
-		rights->owner = to;
-	return r;
+	if (r < 0)
+		return r;
+	rights->owner = to;
+	/* Nobody reads there any more (hand_on_check()), and the slab is not `to`'s. */
+	if (revision->allocation->rare->former_block) {
+		revision->former_block =
+			take_ptr(revision->allocation->rare->former_block);
+		revision->former_cell = revision->allocation->rare->former_cell;
+	}
+	return 0;
 }
 
 /* The event, under registry.lock. */
@@ -525,6 +534,9 @@ static int change_allocation(struct broker *broker, struct token token,
 		change_tell(&revision, caller);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(revision.ready);
+	if (revision.former_block)
+		cell_give_back(broker, revision.before.owner, revision.former_block,
+			       revision.former_cell);
 	return r < 0 ? change_refuse(broker, caller, OBJECT_ALLOCATION, name, &refusal)
 		     : 0;
 }

@@ -504,5 +504,9 @@ int folder_set_owner(struct folder *folder, struct owner *owner)
 		return r;
 	share_give(folder->owner, SHARE_FOLDERS, 1);
 	folder->owner = owner;
+	if (folder->module) {
+		folder->module->owner = owner;
+		module_save(folder->module);
+	}
 	return 0;
 }

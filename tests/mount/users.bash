@@ -1210,6 +1210,27 @@ test_the_new_owner_can_be_written_too()
 	is "$(<allocations/x/owner)" $bob
 }
 
+# A kernel had begun on the cell where the memory was before it got a block of its own.
+test_memory_handed_on_leaves_no_cell_of_the_old_owner()
+{
+	# bob has never had small memory
+	local alice=1031 bob=1032 address
+	needs_root 'several users'
+	loaded_by $alice faults
+	loaded_by $alice saxpy
+	by $alice run 'for name in x y out; do echo "$name 1M" >control/alloc; done
+		echo "faults endless grid=1 block=1 wait=0 timeout=2 in:x" >control/launch
+		cat allocations/x/lease >/dev/null; ! echo default >control/synchronize'
+	eventually '[ "$(<allocations/x/state)" = live ]'
+	chown $bob allocations/x
+	by $bob run 'rmdir allocations/x; echo "secret 1M" >control/alloc; echo "more 1M" >control/alloc
+		echo "secret u8:7" >control/fill'
+	address=$(<allocations/secret/address)
+	by $alice refused EFAULT 'saxpy' "echo 'saxpy saxpy grid=1 block=4 u32:4 f32:1 u64:$address out' >control/launch"
+	by $bob run 'rmdir allocations/secret allocations/more'
+	by $alice run 'rmdir allocations/y allocations/out'
+}
+
 # In charge, in limits, in the figures: the memory is the new owner's.
 test_memory_handed_on_counts_for_the_new_owner()
 {
@@ -1304,7 +1325,7 @@ test_leases_stay_when_memory_is_handed_on()
 	exec 5< <(exec setpriv --reuid=$alice --regid=$alice --clear-groups bash -c '
 		exec 3<>allocations/x/lease; cat <&3; echo; echo ready; exec sleep 1000')
 	local holder=$! line
-	until [ "${line-}" = ready ]; do read -r -t 20 -u 5 line; done
+	until [ "${line-}" = live ]; do read -r -t 20 -u 5 line; done
 	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" "1 $((4 << 20))"
 	chown $bob allocations/x
 	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" '1 0'

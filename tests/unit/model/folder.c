@@ -328,6 +328,20 @@ Test(folder, a_module_becomes_a_folder_with_its_token_and_name)
 	cr_assert(eq(u64, alice->shares.held[SHARE_FOLDERS], 0));
 }
 
+/* alice has nothing any more, and may be forgotten. */
+Test(folder, one_that_was_a_module_leaves_its_owner_whole)
+{
+	struct folder *folder;
+	struct module *p;
+
+	cr_assert(
+		eq(int, module_new(&p, &registry, &registry.module_root, "p", alice), 0));
+	cr_assert(eq(int, folder_from_module(&folder, &registry, p), 0));
+	cr_assert(eq(int, folder_set_owner(folder, bob), 0));
+	cr_assert(eq(ptr, p->owner, bob));
+	folder_free(&registry, folder);
+}
+
 /* One name is left of thousands, the last of the listing. */
 Test(folder, names_that_have_gone_leave_no_room)
 {
