@@ -6,9 +6,6 @@
 #include <linux/fuse.h>
 #include <sys/ioctl.h>
 
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
-
 /* Declared here where the system's headers are older. */
 #ifndef FUSE_DEV_IOC_BACKING_OPEN
 struct fuse_backing_map {
@@ -22,9 +19,9 @@ struct fuse_backing_map {
 
 static int device = -1;
 
-void backing_begin(struct fuse_session *session)
+void backing_begin(int fd)
 {
-	device = fuse_session_fd(session);
+	device = fd;
 }
 
 int backing_open(int fd)

@@ -7,10 +7,8 @@
 
 #include <stdint.h>
 
-struct fuse_session;
-
-/* All requests here go to the session's device. */
-void backing_begin(struct fuse_session *session);
+/* All requests here go to this connection of a mount. */
+void backing_begin(int fd);
 
 /* Gives the kernel the memory behind a file. Returns: a number above 0; -errno. */
 int backing_open(int fd);

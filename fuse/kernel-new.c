@@ -7,7 +7,7 @@ static bool can_map;
 
 int kernel_hook(struct fuse_session *session)
 {
-	backing_begin(session);
+	backing_begin(fuse_session_fd(session));
 	return 0;
 }
 

@@ -98,7 +98,7 @@ int kernel_hook(struct fuse_session *session)
 		.read = hook_read,
 	};
 
-	backing_begin(session);
+	backing_begin(fuse_session_fd(session));
 	return fuse_session_custom_io(session, &io, fuse_session_fd(session));
 }
 

@@ -45,10 +45,13 @@ static unsigned int hang_s(const struct options *options)
 	return options->hang_timeout_s ?: HANG_S;
 }
 
+static const struct keep_key connection_key = { KEEP_FUSE, 0, 0 };
+
 struct server {
 	const struct options *options;
 	struct keep *keep; /* NULL: no keeper started this broker */
-	bool goes_on;	   /* with the mount of the last broker */
+	int connection;	   /* of the last broker's mount; -1: there is none */
+	bool goes_on;	   /* with that mount */
 	const char *mountpoint;
 	struct mount mount;
 	bool has_ended; /* atomic: the connection has */
@@ -174,11 +177,24 @@ static int new_broker(struct server *server, const char *driver, const char *wor
 	return left ?: error;
 }
 
-static int begin_broker(const struct server *server, const char *driver)
+/* Memory whose release the last broker had begun may have numbers of its mount. */
+static void find_connection(struct server *server)
+{
+	server->connection = keep_take(server->keep, connection_key);
+	server->goes_on = server->connection >= 0;
+	if (!server->goes_on)
+		return;
+	backing_begin(server->connection);
+	broker_close_backings(server->broker, backing_close);
+}
+
+static int begin_broker(struct server *server, const char *driver)
 {
 	_cleanup_text_ struct text why = TEXT_INIT;
-	int error = broker_begin(server->broker, server->keep, server->socket, &why);
+	int error;
 
+	find_connection(server);
+	error = broker_begin(server->broker, server->keep, server->socket, &why);
 	if (error) {
 		complain_of_broker(server, driver, &why);
 		return error;
@@ -189,18 +205,15 @@ static int begin_broker(const struct server *server, const char *driver)
 /* Mounts, or takes the connection of the last broker. Returns: 0; -errno. */
 static int mount_or_go_on(struct server *server)
 {
-	const struct keep_key key = { KEEP_FUSE, 0, 0 };
-	int left = keep_take(server->keep, key);
 	char path[32];
 
-	server->goes_on = left >= 0;
-	snprintf(path, sizeof(path), "/dev/fd/%d", left);
+	snprintf(path, sizeof(path), "/dev/fd/%d", server->connection);
 	if (fuse_session_mount(server->session,
 			       server->goes_on ? path : server->mountpoint))
 		return -EIO;
 	if (server->goes_on)
 		return 0;
-	return keep_put(server->keep, key, fuse_session_fd(server->session));
+	return keep_put(server->keep, connection_key, fuse_session_fd(server->session));
 }
 
 static int mount_view(struct server *server)
@@ -324,7 +337,7 @@ static int start_view(struct server *server)
 	if (!error)
 		broker_close_backings(server->broker, backing_close);
 	if (!error && server->goes_on)
-		error = mappings_resume(server->broker);
+		mappings_resume(server->broker);
 	if (!error && server->goes_on)
 		error = takeover_begin(server->session, server->broker);
 	if (!error)

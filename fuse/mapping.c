@@ -20,28 +20,18 @@ void mappings_deinit(struct mappings *mappings)
 }
 
 /*
- * The kernel counts its numbers up, so a new number is above all numbers of the dead
- * broker. A number without a record was not noted in time, or its memory was being freed.
+ * The kernel counts its numbers up, and a broker notes each number before it asks for the
+ * next one. So numbers that were not noted in time are between the last that was noted
+ * and a new one. A mount may have had millions of numbers before.
  */
-int mappings_resume(struct broker *broker)
+void mappings_resume(struct broker *broker)
 {
 	_cleanup_close_ int fd = memfd_create("gpumem-number", MFD_CLOEXEC);
 	int next = fd < 0 ? -errno : backing_open(fd);
-	_cleanup_free_ uint8_t *is_used = NULL;
 
-	/* No number: the kernel lets this broker map nothing. */
-	if (next <= 0)
-		return 0;
-	is_used = calloc((size_t)next, 1);
-	if (!is_used)
-		return -ENOMEM;
-	broker_mark_backings(broker, is_used, (uint32_t)next);
-	for (uint32_t i = 1; i < (uint32_t)next; i++) {
-		if (!is_used[i])
-			backing_close(i);
-	}
-	backing_close((uint32_t)next);
-	return 0;
+	/* Without a number the kernel lets this broker map nothing. */
+	for (int i = (int)broker_last_backing(broker) + 1; i <= next; i++)
+		backing_close((uint32_t)i);
 }
 
 /* Answers of a kernel that never lets this process map a file: a right, a call, a limit.

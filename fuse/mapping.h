@@ -16,11 +16,8 @@ struct mappings {
 void mappings_init(struct mappings *mappings);
 void mappings_deinit(struct mappings *mappings);
 
-/*
- * After a death, before the first request: closes the numbers without memory. Returns: 0;
- * -ENOMEM.
- */
-int mappings_resume(struct broker *broker);
+/* After a death, before the first request: closes numbers that were not noted in time. */
+void mappings_resume(struct broker *broker);
 
 /*
  * At an open of an allocation of kind host. Returns: the number; 0 where the memory can't

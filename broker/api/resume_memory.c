@@ -464,6 +464,20 @@ void resume_forget_blocks(const struct resume *resume)
 		payer = payer_of(resume, i, block);
 		if (payer)
 			share_give(payer, place_share(block->place), block->size);
+		if (!block->backing)
+			records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
+	}
+}
+
+void resume_close_backings(const struct resume *resume)
+{
+	const struct block_record *block;
+
+	for (uint32_t i = 1; (block = records_next(resume->records, RECORD_BLOCK, &i));
+	     i++) {
+		if (resume->blocks[i])
+			continue;
+		memory_close_backing(resume->broker->memory, block->backing);
 		records_drop(resume->broker->registry->records, RECORD_BLOCK, i);
 	}
 }

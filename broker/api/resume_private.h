@@ -77,9 +77,13 @@ bool resume_is_ending(const struct allocation_record *record);
 int resume_freed(struct resume *resume, uint32_t index, const void *data);
 
 /*
- * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows.
+ * Forgets blocks without an allocation: memory on its way back. keep_drop_rest() follows,
+ * and for blocks with one of the kernel's numbers resume_close_backings().
  */
 void resume_forget_blocks(const struct resume *resume);
+
+/* Closes the numbers of such blocks, and forgets the blocks. The last broker is dead. */
+void resume_close_backings(const struct resume *resume);
 
 /* Forgets texts without an allocation: somebody was reading them. The same follows. */
 void resume_forget_tensors(const struct resume *resume);

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 
+#include "base/def.h"
 #include "memory/block.h"
 #include "model/allocation.h"
 #include "model/registry.h"
+#include "model/save.h"
 #include "process/broker.h"
 #include "record/records.h"
 
@@ -39,7 +41,10 @@ int broker_note_backing(struct broker *broker, struct token token, uint32_t back
 	block = block_of(broker, token);
 	if (block) {
 		block->backing = backing;
+		records_begin(broker->registry->records);
 		block_save(broker->memory, block, 0);
+		registry_save_backing(broker->registry, backing);
+		records_end(broker->registry->records);
 	}
 	pthread_mutex_unlock(&broker->registry->lock);
 	return block ? 0 : -ESTALE;
@@ -50,16 +55,21 @@ void broker_close_backings(struct broker *broker, void (*close)(uint32_t backing
 	__atomic_store_n(&broker->memory->backing_close, close, __ATOMIC_RELEASE);
 }
 
-void broker_mark_backings(struct broker *broker, uint8_t *is_used, uint32_t n)
+uint32_t broker_last_backing(struct broker *broker)
 {
 	const struct records *records = broker->memory->records;
-	const struct block_record *record;
+	const struct broker_record *record;
+	const struct block_record *block;
+	uint32_t last;
 
+	if (!records)
+		return 0;
 	pthread_mutex_lock(&broker->registry->lock);
-	for (uint32_t i = 1;
-	     records && (record = records_next(records, RECORD_BLOCK, &i)); i++) {
-		if (record->backing && record->backing < n)
-			is_used[record->backing] = 1;
-	}
+	record = records_get(records, RECORD_BROKER, 1);
+	last = record ? (uint32_t)record->last_backing : 0;
+	/* Brokers of older programs have noted the numbers of blocks alone. */
+	for (uint32_t i = 1; (block = records_next(records, RECORD_BLOCK, &i)); i++)
+		last = MAX(last, block->backing);
 	pthread_mutex_unlock(&broker->registry->lock);
+	return last;
 }

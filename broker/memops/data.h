@@ -111,11 +111,14 @@ uint32_t broker_backing(struct broker *broker, struct token token);
 /* Returns: 0; -ESTALE, and the number is the caller's. */
 int broker_note_backing(struct broker *broker, struct token token, uint32_t backing);
 
-/* From here on the kernel is told when memory with a number is freed. NULL: no more. */
+/*
+ * From here on the kernel is told when memory with a number is freed. Before
+ * broker_begin(), where a broker goes on with a mount. NULL: no more.
+ */
 void broker_close_backings(struct broker *broker, void (*close)(uint32_t backing));
 
-/* Sets is_used of each number below n that the memory of a block has. */
-void broker_mark_backings(struct broker *broker, uint8_t *is_used, uint32_t n);
+/* The last number that this broker or an earlier one has noted. 0: none. */
+uint32_t broker_last_backing(struct broker *broker);
 
 /*
  * chmod, chown, chgrp. The values (mode_t)-1, (uid_t)-1 and (gid_t)-1 mean no change.

@@ -455,13 +455,18 @@ uint8_t *block_bytes_at(const struct block *block, uint64_t address)
 	return (uint8_t *)block->memory + (address - block->address);
 }
 
-void block_close_backing(struct memory *memory, struct block *block)
+void memory_close_backing(struct memory *memory, uint32_t backing)
 {
-	void (*backing_close)(uint32_t backing) =
+	void (*close)(uint32_t backing) =
 		__atomic_load_n(&memory->backing_close, __ATOMIC_ACQUIRE);
 
-	if (block->backing && backing_close)
-		backing_close(block->backing);
+	if (backing && close)
+		close(backing);
+}
+
+void block_close_backing(struct memory *memory, struct block *block)
+{
+	memory_close_backing(memory, block->backing);
 	block->backing = 0;
 }
 

@@ -162,7 +162,9 @@ int block_restore(struct block **ret_block, struct memory *memory, uint32_t inde
  */
 int block_map(struct block *block);
 
-/* From now on the kernel lets nobody map files of the block. */
+/* From now on the kernel lets nobody map files by this number; 0: does nothing. */
+void memory_close_backing(struct memory *memory, uint32_t backing);
+/* The same, by the number of the block. */
 void block_close_backing(struct memory *memory, struct block *block);
 
 /* Releases a block that no worker has mapped. */

@@ -120,6 +120,19 @@ void registry_save_peak(struct registry *registry)
 		registry_save(registry);
 }
 
+void registry_save_backing(struct registry *registry, uint32_t backing)
+{
+	const struct broker_record *old =
+		records_get(registry->records, RECORD_BROKER, 1);
+	struct broker_record record;
+
+	if (!old)
+		return;
+	record = *old;
+	record.last_backing = backing;
+	records_save(registry->records, RECORD_BROKER, 1, &record);
+}
+
 void registry_save_restarts(struct registry *registry, uint64_t workers, uint64_t movers)
 {
 	const uint64_t words[2] = { workers, movers };

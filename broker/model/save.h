@@ -32,6 +32,8 @@ uint64_t broker_record_id(const struct broker_record *record, int type);
 /* Saves devices, ids, the peak and the limits of all owners. */
 void registry_save(struct registry *registry);
 void registry_save_peak(struct registry *registry);
+/* The last of the kernel's numbers that was noted (memops/backing.c). */
+void registry_save_backing(struct registry *registry, uint32_t backing);
 /* How often workers died or were ended, and movers among them. */
 void registry_save_restarts(struct registry *registry, uint64_t workers, uint64_t movers);
 

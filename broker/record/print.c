@@ -18,6 +18,9 @@ static void print_broker(const void *record, struct text *text)
 		    U(broker->next_id[0]), U(broker->next_id[1]), U(broker->next_id[2]),
 		    U(broker->next_id[3]), U(broker->next_function_id),
 		    U(broker->peak_bytes), broker->n_devices);
+	if (broker->last_backing)
+		text_printf(text, ", last file mapped by number %llu",
+			    U(broker->last_backing));
 	if (broker->n_again)
 		text_printf(text, ", %llu request%s tried again", U(broker->n_again),
 			    broker->n_again == 1 ? "" : "s");

@@ -77,6 +77,7 @@ struct broker_record {
 	uint64_t n_again;	      /* requests under way at a death and tried again */
 	uint64_t again[RECORD_AGAIN]; /* numbers of the last of them */
 	uint64_t next_function_id;
+	uint64_t last_backing; /* the last of the kernel's numbers that was noted */
 };
 
 struct owner_record {

@@ -1,10 +1,11 @@
 """What the kernel still holds for a mount's files that can be mapped (FUSE_PASSTHROUGH).
 
     python3 backing.py PID
+    python3 backing.py PID open
 
 A broker gives the kernel the memory of a file under an id, and takes the id back. PID has
-the device of the mount open. This takes all ids back and prints how many there were; as
-root, when nothing is to be mapped any more.
+the device of the mount open. This takes all ids back and prints them; as root, when nothing
+is to be mapped any more. With `open` it gives the kernel memory that no broker knows of.
 """
 import ctypes
 import fcntl
@@ -29,6 +30,15 @@ def device_of(pid):
     return fd
 
 
+def give(device):
+    """Returns: the id of new memory."""
+    memory = os.memfd_create("probe")
+    number = fcntl.ioctl(device, BACKING_OPEN,
+                         bytearray(struct.pack("iIQ", memory, 0, 0)))
+    os.close(memory)
+    return number
+
+
 def take_back(device, number):
     try:
         fcntl.ioctl(device, BACKING_CLOSE, struct.pack("I", number))
@@ -39,13 +49,14 @@ def take_back(device, number):
 
 def take_all(device, first=1):
     """Returns: the ids that were there; the next that the kernel gives."""
-    memory = os.memfd_create("probe")
-    last = fcntl.ioctl(device, BACKING_OPEN, bytearray(struct.pack("iIQ", memory, 0, 0)))
-    os.close(memory)
+    last = give(device)
     take_back(device, last)
     return [one for one in range(first, last) if take_back(device, one)], last + 1
 
 
 if __name__ == "__main__":
-    found, _ = take_all(device_of(int(sys.argv[1])))
-    print(len(found))
+    of_broker = device_of(int(sys.argv[1]))
+    if sys.argv[2:] == ["open"]:
+        give(of_broker)
+    else:
+        print(*take_all(of_broker)[0])

@@ -423,8 +423,31 @@ test_mapped_memory_of_the_host_is_given_back_after_a_death()
 	exec {closed}>&-
 	die
 	rmdir "$O"/allocations/*
-	is "$(python3 "$here/backing.py" "$(<"$T/own/pid")")" 0
+	is "$(python3 "$here/backing.py" "$(<"$T/own/pid")")" ''
 	exec {open}>&-
+	end
+}
+
+# A mount may have had millions of numbers. One that is left was never noted, or its memory
+# was being freed.
+test_the_next_broker_takes_back_numbers_that_are_left_and_no_others()
+{
+	needs_root 'no other broker lets programs map'
+	needs_kernels
+	keep
+	say alloc 'x 1M kind=host'
+	say alloc 'freed 1M kind=host'
+	mkdir "$O/modules/faults"
+	cp "$GPUMEM_KERNELS/faults.ptx" "$O/modules/faults/image"
+	python3 "$here/backing.py" "$(<"$T/own/pid")" open
+	: <"$O/allocations/freed/data"
+	: <"$O/allocations/x/data"
+	python3 "$here/backing.py" "$(<"$T/own/pid")" open
+	say launch 'faults endless grid=1 block=1 wait=0 freed'
+	rmdir "$O/allocations/freed"
+	die
+	# The first is before all that were noted, and x has the third.
+	is "$(python3 "$here/backing.py" "$(<"$T/own/pid")" | xargs)" '1 3'
 	end
 }
 
