@@ -94,8 +94,8 @@ static void alloc_request_done(struct alloc_request *alloc)
 	}
 	queue_leave(broker->reclaim, &alloc->place);
 	deadline_clear(broker, &alloc->deadline);
-	share_give(allocation->owner, SHARE_WAITS, alloc->queued);
-	alloc->queued = false;
+	share_give(allocation->owner, SHARE_WAITS, alloc->pays_wait);
+	alloc->pays_wait = false;
 	completion = completion_take(&alloc->completion);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
@@ -134,7 +134,7 @@ void alloc_request_drop(struct alloc_request *alloc)
 	deadline_clear(broker, &alloc->deadline);
 	registry_less_busy(broker->registry);
 	alloc_request_uncharge(alloc);
-	share_give(allocation->owner, SHARE_WAITS, alloc->queued);
+	share_give(allocation->owner, SHARE_WAITS, alloc->pays_wait);
 	if (!kind_is_durable(allocation->kind)) {
 		allocation->owner->n_in_worker--;
 		crash_let_go();
@@ -521,12 +521,14 @@ static void alloc_request_beyond(struct alloc_request *alloc)
 	pthread_mutex_lock(&broker->registry->lock);
 	/* Nobody in the queue waits for memory of this owner. */
 	queue_leave(broker->reclaim, &alloc->place);
-	if (alloc_request_could_fit(alloc) && alloc_request_park(alloc, from)) {
+	if (alloc_request_could_fit(alloc))
+		r = alloc_request_park(alloc, from);
+	if (r > 0) {
 		pthread_mutex_unlock(&broker->registry->lock);
 		return;
 	}
-	if (!alloc->completion ||
-	    reclaim_n_arrived(broker->reclaim, from) == alloc->n_own_arrived)
+	if (r == 0 && (!alloc->completion ||
+		       reclaim_n_arrived(broker->reclaim, from) == alloc->n_own_arrived))
 		r = alloc_request_charge(alloc);
 	if (share_is_refusal(r))
 		share_explain(from.owner, &why);

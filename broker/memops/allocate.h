@@ -37,7 +37,7 @@ struct alloc_request {
 	bool patient;		  /* `wait=` was given */
 	uint32_t patience_ms;	  /* its value */
 	int64_t patient_until_ms; /* CLOCK_MONOTONIC; 0: has not waited yet */
-	bool queued;		  /* the owner is charged for the wait */
+	bool pays_wait;		  /* the owner is charged for the wait */
 	struct cuda_failure failure;
 };
 

@@ -96,6 +96,7 @@ static void alloc_request_passed(struct deadline *deadline)
 	struct broker *broker = alloc->broker;
 
 	reclaim_forget(broker->reclaim, &alloc->waiter);
+	alloc_request_waits(alloc);
 	alloc->waited = true;
 	alloc->task.run = alloc_request_give_up;
 	workqueue_add(broker->workqueue, alloc->allocation->owner->uid, &alloc->task);
@@ -107,6 +108,7 @@ static void alloc_request_is_due(struct reclaim_waiter *waiter)
 	struct alloc_request *alloc = container_of(waiter, struct alloc_request, waiter);
 
 	deadline_clear(alloc->broker, &alloc->deadline);
+	alloc_request_waits(alloc);
 }
 
 static void alloc_request_retry(struct reclaim_waiter *waiter)
@@ -121,20 +123,43 @@ uint32_t alloc_request_parked_ms(const struct alloc_request *alloc)
 	return alloc->patient ? MIN(alloc->patience_ms, most) : most;
 }
 
-bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
+/* Returns: 0; -EBUSY when the owner has as many waiting as one may. */
+static int alloc_request_pay_wait(struct alloc_request *alloc)
+{
+	int r = alloc->pays_wait ? 0
+				 : share_take(alloc->allocation->owner, SHARE_WAITS, 1);
+
+	alloc->pays_wait = r == 0;
+	return r;
+}
+
+/* A signal: the name is free again when the line is answered. Under registry.lock. */
+static int alloc_request_parked_interrupted(struct completion **holder)
+{
+	struct alloc_request *alloc =
+		container_of(holder, struct alloc_request, completion);
+
+	reclaim_forget(alloc->broker->reclaim, &alloc->waiter);
+	alloc_request_drop(alloc);
+	return -EINTR;
+}
+
+int alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
 {
 	struct broker *broker = alloc->broker;
 	int64_t now = clock_ms();
 
 	if (!reclaim_is_coming(broker->reclaim, from, alloc->allocation->owner->uid) ||
 	    !alloc->completion || !alloc_request_parked_ms(alloc))
-		return false;
+		return 0;
 	if (!alloc->wait_until_ms)
 		alloc->wait_until_ms = now + alloc_request_parked_ms(alloc);
 	if (now >= alloc->wait_until_ms) {
 		alloc->waited = true;
-		return false;
+		return 0;
 	}
+	if (alloc_request_pay_wait(alloc) < 0)
+		return -EBUSY;
 	alloc->waiter = (struct reclaim_waiter){
 		.from = from,
 		.uid = alloc->allocation->owner->uid,
@@ -142,11 +167,13 @@ bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from)
 		.retry = alloc_request_retry,
 	};
 	if (!reclaim_wait(broker->reclaim, &alloc->waiter))
-		return false;
-	alloc_request_waits(alloc);
+		return 0;
+	alloc->completion->began = true;
+	completion_hold(alloc->completion, &alloc->completion,
+			alloc_request_parked_interrupted);
 	deadline_set(broker, &alloc->deadline, (uint32_t)(alloc->wait_until_ms - now),
 		     alloc_request_passed);
-	return true;
+	return 1;
 }
 
 /* ---- queues ---- */
@@ -203,7 +230,6 @@ static void alloc_request_join(struct alloc_request *alloc)
 
 	if (!alloc->patient_until_ms)
 		alloc->patient_until_ms = now + alloc->patience_ms;
-	alloc->queued = true;
 	alloc->place = (struct queue_place){
 		.place = allocation_place(alloc->allocation),
 		.size = alloc->allocation->size,
@@ -222,15 +248,14 @@ static void alloc_request_join(struct alloc_request *alloc)
 static int alloc_request_queue_up(struct alloc_request *alloc, struct text *why)
 {
 	struct broker *broker = alloc->broker;
-	struct owner *owner = alloc->allocation->owner;
 	uint32_t place = allocation_place(alloc->allocation);
 	bool again = broker->reclaim->n_arrived[place] != alloc->n_arrived;
 
 	if (!alloc->completion || alloc->waited || !alloc->patience_ms ||
 	    broker->registry->shutting_down)
 		return -ENOMEM;
-	if (!alloc->queued && share_take(owner, SHARE_WAITS, 1) < 0) {
-		share_explain(owner, why);
+	if (alloc_request_pay_wait(alloc) < 0) {
+		share_explain(alloc->allocation->owner, why);
 		return -EBUSY;
 	}
 	completion_hold(alloc->completion, &alloc->completion, alloc_request_interrupted);
@@ -323,7 +348,9 @@ void alloc_request_no_memory(struct alloc_request *alloc)
 {
 	struct broker *broker = alloc->broker;
 	const struct reclaim_from from = { .place = alloc->allocation->device };
-	bool parked, again;
+	_cleanup_text_ struct text why = TEXT_INIT;
+	bool again;
+	int parked;
 
 	spare_blocks_give_back_at(broker, allocation_place(alloc->allocation));
 	if (alloc_request_will_never_fit(alloc)) {
@@ -337,15 +364,19 @@ void alloc_request_no_memory(struct alloc_request *alloc)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	parked = alloc_request_park(alloc, from);
+	if (parked < 0)
+		share_explain(alloc->allocation->owner, &why);
 	/*
 	 * n_arrived was read before the try, so memory reclaimed just afterwards counts.
 	 */
 	again = alloc->completion &&
 		reclaim_n_arrived(broker->reclaim, from) != alloc->n_arrived;
 	pthread_mutex_unlock(&broker->registry->lock);
-	if (parked)
+	if (parked > 0)
 		return;
-	if (again)
+	if (parked < 0)
+		alloc_request_failed_share(alloc, EBUSY, text_string(&why));
+	else if (again)
 		alloc_request_start(alloc);
 	else
 		alloc_request_ask_free(alloc);

@@ -16,10 +16,10 @@ struct broker;
 
 /*
  * Parks the request while such memory is coming, for a limited time: a kernel may hold up
- * freed memory for as long as it runs. Under registry.lock. Returns: whether it is
- * parked.
+ * freed memory for as long as it runs. Under registry.lock. Returns: 1: it is parked; 0;
+ * -EBUSY when the owner has as many waiting as one may.
  */
-bool alloc_request_park(struct alloc_request *alloc, struct reclaim_from from);
+int alloc_request_park(struct alloc_request *alloc, struct reclaim_from from);
 
 /* How long the request is parked at most. */
 uint32_t alloc_request_parked_ms(const struct alloc_request *alloc);

@@ -89,17 +89,24 @@ bool reclaim_is_coming(const struct reclaim *reclaim, struct reclaim_from from, 
 	return false;
 }
 
+/* Those who wait for the owner's memory if there is one, else for memory of the place. */
+static struct reclaim_waiter **waiters_for(struct reclaim *reclaim,
+					   struct reclaim_from from)
+{
+	return from.owner ? &from.owner->waiters : &reclaim->waiters[from.place];
+}
+
 bool reclaim_wait(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 {
 	if (!reclaim_is_coming(reclaim, waiter->from, waiter->uid))
 		return false;
-	LL_APPEND(reclaim->waiters, waiter);
+	DL_APPEND(*waiters_for(reclaim, waiter->from), waiter);
 	return true;
 }
 
 void reclaim_forget(struct reclaim *reclaim, struct reclaim_waiter *waiter)
 {
-	LL_DELETE(reclaim->waiters, waiter);
+	DL_DELETE(*waiters_for(reclaim, waiter->from), waiter);
 }
 
 /* ---- queues ---- */
@@ -208,22 +215,27 @@ bool queue_is_trying(const struct reclaim *reclaim, const struct queue_place *pl
 	return reclaim->queues[place->place].trying == place;
 }
 
+/* Moves all waiters of a list to `retry`. */
+static void waiters_take(struct reclaim_waiter **waiters, struct reclaim_waiter **retry)
+{
+	struct reclaim_waiter *taken = take_ptr(*waiters), *waiter;
+
+	DL_FOREACH (taken, waiter)
+		waiter->taken(waiter);
+	DL_CONCAT(*retry, taken);
+}
+
 void reclaim_retry(struct reclaim *reclaim, pthread_mutex_t *lock,
 		   struct reclaim_from from)
 {
 	struct reclaim_waiter *waiter, *safe, *retry = NULL;
 
 	pthread_mutex_lock(lock);
-	LL_FOREACH_SAFE(reclaim->waiters, waiter, safe)
-	{
-		if (is_wanted(waiter->from, from)) {
-			LL_DELETE(reclaim->waiters, waiter);
-			waiter->taken(waiter);
-			LL_PREPEND(retry, waiter);
-		}
-	}
+	if (from.owner)
+		waiters_take(&from.owner->waiters, &retry);
+	waiters_take(&reclaim->waiters[from.place], &retry);
 	queue_wake(reclaim, from.place);
 	pthread_mutex_unlock(lock);
-	LL_FOREACH_SAFE(retry, waiter, safe)
-	waiter->retry(waiter);
+	DL_FOREACH_SAFE (retry, waiter, safe)
+		waiter->retry(waiter);
 }

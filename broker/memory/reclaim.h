@@ -37,7 +37,7 @@ struct reclaim_waiter {
 	void (*taken)(struct reclaim_waiter *waiter); /* under the registry's lock */
 	void (*retry)(
 		struct reclaim_waiter *waiter); /* after taken(), with no lock held */
-	struct reclaim_waiter *next;
+	struct reclaim_waiter *prev, *next;
 };
 
 /* Freed memory that users hold. */
@@ -87,11 +87,11 @@ struct queue {
 
 struct reclaim {
 	struct queue queues[N_PLACES];
-	unsigned int n_queued;		 /* requests in the queues */
-	int64_t woken_ms;		 /* all queues, last */
-	unsigned int n_coming[N_PLACES]; /* pieces being given back */
-	uint64_t n_arrived[N_PLACES];	 /* pieces given back so far */
-	struct reclaim_waiter *waiters;
+	unsigned int n_queued;			  /* requests in the queues */
+	int64_t woken_ms;			  /* all queues, last */
+	unsigned int n_coming[N_PLACES];	  /* pieces being given back */
+	uint64_t n_arrived[N_PLACES];		  /* pieces given back so far */
+	struct reclaim_waiter *waiters[N_PLACES]; /* others are in owner->waiters */
 	struct held_piece *held;
 	unsigned int n_kept; /* blocks kept for lack of memory; atomic */
 };

@@ -25,6 +25,7 @@ struct owner_range;
 struct output; /* broker/process */
 struct registry;
 struct stream;
+struct reclaim_waiter; /* broker/memory */
 struct worker; /* broker/process */
 
 /* A user, from the first request until nothing is left (api/owner_drop.h). */
@@ -47,6 +48,7 @@ struct owner {
 	struct worker *worker;		  /* NULL until the first need */
 	uint32_t n_coming;  /* pieces of memory on their way back; memory/reclaim.h */
 	uint64_t n_arrived; /* pieces given back so far */
+	struct reclaim_waiter *waiters; /* requests that wait for them; the same file */
 	uint32_t n_turns;   /* ops at the mover; broker/op/turn.h */
 	struct op *waiting; /* ops that wait for a turn */
 	uint32_t n_rooms;   /* pieces of copies in the broker's memory; the same file */

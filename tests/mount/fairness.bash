@@ -513,6 +513,60 @@ mallory_queues()
 	EOF
 }
 
+# mallory_waits: a lease holds memory that she has freed, below a limit of her own, so her
+# allocations wait for it. Signals end 1500 of them, and then she waits with all she may.
+mallory_waits()
+{
+	py $mallory <<-'EOF'
+		become(int(sys.argv[1]))
+		libc.prctl(1, signal.SIGKILL)
+		for line in b"source 4K", b"large 32M":
+		    os.write(control("alloc"), line)
+		lease = os.open("allocations/source/lease", os.O_RDWR)
+		os.read(lease, 4096)
+		os.write(lease, b"hold w")
+		os.write(control("copy"), b"large from=source length=4K wait=0")
+		os.write(control("free"), b"large")
+		with open(f"owners/{os.getuid()}/max", "w") as limits:
+		    limits.write("device:0 32M\n")
+
+		signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(InterruptedError))
+		for i in range(1500):
+		    signal.setitimer(signal.ITIMER_REAL, 0.001)
+		    try:
+		        os.write(control("alloc"), b"w%d 4M" % i)
+		        sys.exit("an allocation had room")
+		    except InterruptedError:
+		        pass
+		said = []
+		def wait(i):
+		    said.append(attempt(os.write, control("alloc"), b"w%d 4M" % i))
+		threading.stack_size(65536)
+		for i in range(1025):
+		    threading.Thread(target=wait, args=(i,), daemon=True).start()
+		while not said:
+		    time.sleep(0.01)
+		print("waits", *said, flush=True)
+		signal.pause()
+	EOF
+}
+
+test_the_share_of_allocations_that_wait_for_freed_memory()
+{
+	local program
+	bob_is_ready
+	mallory_waits >"$T/mallory" 2>&1 &
+	program=$!
+	comes_to 'waits EBUSY'
+	like "$(by $mallory run 'tail -n 1 errors')" \
+		'EBUSY allocation w[0-9]+: uid 1001 has 1024 allocations that wait for memory and asks for 1 more: the limit is 1024'
+	is "$(value_of owners/$mallory/current allocations)" 1025
+	bob_notices_nothing
+	kill $program
+	echo default >owners/$mallory/max
+	eventually "[ \"\$(value_of owners/$mallory/current allocations)\" = 1 ]"
+}
+
 # Each of 4000 reads waits for each of 4000 writes: noted one by one, these were gigabytes.
 test_the_share_of_waits()
 {

@@ -102,11 +102,14 @@ static void expect_nothing_left(struct broker *broker)
 
 	pthread_mutex_lock(&broker->registry->lock);
 	cr_assert(eq(u64, broker->registry->n_busy, 0));
-	cr_assert(broker->reclaim->waiters == NULL);
-	for (unsigned int i = 0; i < DEVICES_MAX; i++)
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		cr_assert(eq(uint, broker->reclaim->n_coming[i], 0));
+		cr_assert(eq(ptr, broker->reclaim->waiters[i], NULL));
+	}
 	for (owner = broker->registry->owners_by_uid; owner; owner = owner->hh.next) {
 		cr_assert(eq(u64, owner->shares.held[SHARE_OPERATIONS], 0));
+		cr_assert(eq(u64, owner->shares.held[SHARE_WAITS], 0));
+		cr_assert(eq(ptr, owner->waiters, NULL));
 		n_in_worker += owner->n_in_worker;
 	}
 	for (uint32_t slot = 0;

@@ -94,15 +94,20 @@ Test(broker, interrupted_allocation_that_waits_for_memory_is_given_up)
 		control_write(control, 42, line, strlen(line), answer_expect(&answer));
 		for (bool parked = false; !parked; usleep(1000)) {
 			pthread_mutex_lock(&broker->registry->lock);
-			parked = broker->reclaim->waiters;
+			parked = broker->reclaim->waiters[0];
 			pthread_mutex_unlock(&broker->registry->lock);
 		}
 		broker_interrupt(broker, &answer.wait);
 		cr_assert(eq(int, answer_get(&answer), -EINTR));
+		pthread_mutex_lock(&broker->registry->lock);
+		cr_assert(eq(ptr, broker->reclaim->waiters[0], NULL));
+		pthread_mutex_unlock(&broker->registry->lock);
+		/* The name is free. */
+		cr_assert(eq(int, command_say(broker, "alloc", "y 1K kind=host"), 0));
 		mover_signal(broker, SIGCONT);
 		control_free(control);
 		broker_settle(broker);
-		cr_assert(eq(u64, broker->registry->n_allocations, 1));
+		cr_assert(eq(u64, broker->registry->n_allocations, 2));
 		broker_end(broker);
 	}
 }
@@ -209,12 +214,14 @@ Test(broker, leaseholder_is_charged_for_holds_and_reads_of_a_lease)
 
 	cr_assert(eq(int, command_say(broker, "alloc", "x 4M mode=666"), 0));
 	x = allocation_named(broker, "x");
-	cr_assert(eq(int,
-		     broker_lease_open(broker, x, &other, true, none, nothing, NULL, &first),
-		     0));
-	cr_assert(eq(int,
-		     broker_lease_open(broker, x, &other, true, none, nothing, NULL, &second),
-		     0));
+	cr_assert(eq(
+		int,
+		broker_lease_open(broker, x, &other, true, none, nothing, NULL, &first),
+		0));
+	cr_assert(eq(
+		int,
+		broker_lease_open(broker, x, &other, true, none, nothing, NULL, &second),
+		0));
 	broker_lease_hold(first, &other, GPUMEM_HOLD_WRITE, answer_expect(&held));
 	cr_assert(eq(int, answer_get(&held), 0));
 	broker_lease_hold(second, &other, GPUMEM_HOLD_WRITE, answer_expect(&waits));
