@@ -416,8 +416,9 @@ static struct work *checkpoint_drop(struct checkpoint *checkpoint, int error)
 
 		allocation->restoring = false;
 		worker_lose_allocation(checkpoint->broker, allocation, why, &loss);
-		LL_CONCAT2(parked, allocation->managed->parked, next_ready);
-		allocation->managed->parked = NULL;
+		/* In front: there may be thousands already. */
+		LL_CONCAT2(allocation->managed->parked, parked, next_ready);
+		parked = take_ptr(allocation->managed->parked);
 		/* The first piece has less: its caller does not let others. */
 		if (checkpoint->restore.n_saved % TAKEN_AT_ONCE == TAKEN_AT_ONCE - 1)
 			registry_let_others(checkpoint->broker->registry);
