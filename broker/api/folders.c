@@ -431,7 +431,7 @@ static void note_renamed(struct rename *rename, struct entry *entry,
 	struct broker *broker = rename->broker;
 
 	if (allocation_of(entry))
-		leases_note_changed(allocation_of(entry));
+		leases_note_changed(broker, allocation_of(entry));
 	else if (folder && folder->holds == OBJECT_ALLOCATION && folder->names.n_names)
 		leases_note_renamed(broker, folder);
 	journal_event_by(broker->journal, rename->caller, "rename %s/%s from=%s",

@@ -32,7 +32,8 @@
 #include "process/broker.h"
 #include "record/records.h"
 
-#define EXIT_MS 10000 /* at most, from the end of a lease to the exit of its process */
+#define EXIT_MS	     10000 /* at most, from the end of a lease to the exit of its process */
+#define TOLD_AT_ONCE 64	   /* leases of an allocation, under the lock */
 
 static void leases_note(struct task *note);
 
@@ -380,24 +381,17 @@ bool lease_park_release(struct allocation *allocation)
 	return allocation->release_parked;
 }
 
-void leases_note_changed(struct allocation *allocation)
+/* Tells the lease of a change of its allocation, or of a folder above, after that number.
+ */
+static void lease_note_changes(struct lease *lease, void *userdata)
 {
-	struct lease *lease;
-
-	DL_FOREACH (allocation->rare->leases, lease)
-		lease_notify(lease);
-}
-
-/* Tells the lease of a rename of a folder above, after that number. */
-static void lease_note_renames(struct lease *lease, void *userdata)
-{
+	const struct allocation *allocation = lease->allocation;
 	const uint64_t *after = userdata;
-	const struct folder *folder =
-		lease->allocation ? lease->allocation->entry.folder : NULL;
+	const struct folder *folder = allocation ? allocation->entry.folder : NULL;
 
 	while (folder && folder->n_renamed <= *after)
 		folder = folder->entry.folder;
-	if (folder)
+	if (folder || (allocation && allocation->rare->n_changed > *after))
 		lease_notify(lease);
 }
 
@@ -409,11 +403,11 @@ static void leases_note(struct task *note)
 
 	pthread_mutex_lock(&registry->lock);
 	after = leases->n_noted;
-	leases->n_noted = leases->n_renames;
+	leases->n_noted = leases->n_changes;
 	pthread_mutex_unlock(&registry->lock);
-	leases_walk(leases->broker, lease_note_renames, &after);
+	leases_walk(leases->broker, lease_note_changes, &after);
 	pthread_mutex_lock(&registry->lock);
-	leases->noting = leases->n_renames > leases->n_noted;
+	leases->noting = leases->n_changes > leases->n_noted;
 	if (leases->noting)
 		workqueue_add(leases->broker->workqueue, 0, note);
 	else
@@ -421,27 +415,46 @@ static void leases_note(struct task *note)
 	pthread_mutex_unlock(&registry->lock);
 }
 
-void leases_note_renamed(struct broker *broker, struct folder *folder)
+/* Has the work queue tell leases of a change. Returns: the change's number. */
+static uint64_t leases_note_soon(struct broker *broker)
 {
 	struct leases *leases = broker->leases;
 
-	folder->n_renamed = ++leases->n_renames;
+	leases->n_changes++;
 	if (leases->noting)
-		return;
+		return leases->n_changes;
 	leases->noting = leases->by_id;
-	if (!leases->noting) {
-		leases->n_noted = leases->n_renames;
+	if (leases->noting) {
+		broker->registry->n_busy++;
+		workqueue_add(broker->workqueue, 0, &leases->note);
+	} else {
+		leases->n_noted = leases->n_changes;
+	}
+	return leases->n_changes;
+}
+
+void leases_note_changed(struct broker *broker, struct allocation *allocation)
+{
+	struct lease *lease;
+
+	if (allocation->rare->n_leases > TOLD_AT_ONCE) {
+		allocation->rare->n_changed = leases_note_soon(broker);
 		return;
 	}
-	broker->registry->n_busy++;
-	workqueue_add(broker->workqueue, 0, &leases->note);
+	DL_FOREACH (allocation->rare->leases, lease)
+		lease_notify(lease);
+}
+
+void leases_note_renamed(struct broker *broker, struct folder *folder)
+{
+	folder->n_renamed = leases_note_soon(broker);
 }
 
 void leases_note_freed(struct broker *broker, struct allocation *allocation)
 {
 	if (allocation->rare->leases)
 		leased_add(broker, allocation, 0, (int64_t)allocation->size);
-	leases_note_changed(allocation);
+	leases_note_changed(broker, allocation);
 }
 
 /*

@@ -39,8 +39,9 @@ struct leases {
 	struct lease *by_id; /* registry.lock, like all here */
 	struct lease_cursor *cursors;
 	uint64_t n_ever;
-	struct lease *left; /* of the last broker; none before it is; broker_lease_left() */
-	uint64_t n_renames, n_noted; /* of folders; the last that leases were told of */
+	struct lease
+		*left; /* of the last broker; none before it is; broker_lease_left() */
+	uint64_t n_changes, n_noted; /* told later; the last that leases were told of */
 	bool noting;		     /* they are being told */
 	struct task note;
 	struct reaper reaper;
@@ -67,13 +68,15 @@ bool lease_park_release(struct allocation *allocation);
 /* Called after a free has removed the allocation's name. Under registry.lock. */
 void leases_note_freed(struct broker *broker, struct allocation *allocation);
 
-/* Called when the text of an allocation's leases has changed. Under registry.lock. */
-void leases_note_changed(struct allocation *allocation);
+/*
+ * Called when the text of an allocation's leases has changed. Of more than a few leases
+ * the work queue takes care, once for all changes until then. Under registry.lock.
+ */
+void leases_note_changed(struct broker *broker, struct allocation *allocation);
 
 /*
- * The same, soon, for all allocations below a folder that has got another name. Linux
- * locks the folders above until a rename is answered, and there may be thousands of
- * leases: the work queue looks at them, once for all renames until then. Under
+ * The same for all allocations below a folder that has got another name, always by the
+ * work queue: Linux locks the folders above until a rename is answered. Under
  * registry.lock.
  */
 void leases_note_renamed(struct broker *broker, struct folder *folder);

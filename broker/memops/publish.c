@@ -210,7 +210,7 @@ static void set_publish(struct set *set, struct op **ready)
 	entries_move(set->entries, set->places, set->n);
 	records_end(set->broker->registry->records);
 	for (size_t i = 0; i < set->n; i++) {
-		leases_note_changed(set->allocations[i]);
+		leases_note_changed(set->broker, set->allocations[i]);
 		journal_event_by(journal, set->caller, "publish allocations/%s from=%s",
 				 allocation_name(set->allocations[i]).text,
 				 set->publications[i].name);

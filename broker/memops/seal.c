@@ -235,5 +235,5 @@ void seal(struct broker *broker, struct allocation *allocation,
 	allocation_save(allocation);
 	journal_event_by(broker->journal, caller, "seal allocations/%s",
 			 allocation_name(allocation).text);
-	leases_note_changed(allocation);
+	leases_note_changed(broker, allocation);
 }

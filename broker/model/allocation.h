@@ -69,6 +69,7 @@ struct lease_totals {
 struct allocation_rare {
 	struct lease *leases; /* memops/lease.h */
 	uint32_t n_leases;
+	uint64_t n_changed; /* number of the last change the leases are told of later */
 	uint32_t n_write_leases;
 	uint32_t n_opening;	      /* opens of `data` for reading and writing that the
 					 kernel has perhaps not carried out */

@@ -154,8 +154,12 @@ static void folder_rename(const char *from, const char *to)
 		     0));
 }
 
+/* By the thread that asked. */
+static __thread unsigned int n_told_here;
+
 static void count(void *userdata)
 {
+	n_told_here++;
 	__atomic_fetch_add((unsigned int *)userdata, 1, __ATOMIC_RELEASE);
 }
 
@@ -181,6 +185,27 @@ Test(lease_show, leases_are_told_of_a_new_name_after_the_rename, .init = start,
 	cr_expect(eq(uint, n_walks, 0));
 	while (!__atomic_load_n(&n_told, __ATOMIC_ACQUIRE))
 		usleep(1000);
+	broker_lease_close(lease);
+}
+
+Test(lease_show, many_leases_of_an_allocation_are_told_after_the_rename, .init = start,
+     .fini = stop)
+{
+	const struct lease_name name = { N_LEASES + 1, N_LEASES + 1 };
+	unsigned int n_told = 0;
+	struct lease *lease;
+
+	cr_assert(eq(int,
+		     broker_lease_open(shown, x, &nobody_special, false, name, count,
+				       &n_told, &lease),
+		     0));
+	for (unsigned int i = 1; i <= 2; i++) {
+		n_told_here = 0;
+		folder_rename(i == 1 ? "x" : "y", i == 1 ? "y" : "z");
+		cr_expect(eq(uint, n_told_here, 0));
+		while (__atomic_load_n(&n_told, __ATOMIC_ACQUIRE) < i)
+			usleep(1000);
+	}
 	broker_lease_close(lease);
 }
 
