@@ -1325,7 +1325,7 @@ test_leases_stay_when_memory_is_handed_on()
 	exec 5< <(exec setpriv --reuid=$alice --regid=$alice --clear-groups bash -c '
 		exec 3<>allocations/x/lease; cat <&3; echo; echo ready; exec sleep 1000')
 	local holder=$! line
-	until [ "${line-}" = live ]; do read -r -t 20 -u 5 line; done
+	until [ "${line-}" = ready ]; do read -r -t 20 -u 5 line; done
 	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" "1 $((4 << 20))"
 	chown $bob allocations/x
 	is "$(value_of owners/$alice/status leases) $(value_of owners/$alice/status leased_bytes)" '1 0'
