@@ -29,9 +29,12 @@ void mappings_resume(struct broker *broker)
 	_cleanup_close_ int fd = memfd_create("gpumem-number", MFD_CLOEXEC);
 	int next = fd < 0 ? -errno : backing_open(fd);
 
-	/* Without a number the kernel lets this broker map nothing. */
-	for (int i = (int)broker_last_backing(broker) + 1; i <= next; i++)
-		backing_close((uint32_t)i);
+	/* The kernel lets this broker map nothing. */
+	if (next <= 0)
+		return;
+	for (uint32_t i = broker_last_backing(broker) + 1; i < (uint32_t)next; i++)
+		backing_close(i);
+	backing_close((uint32_t)next);
 }
 
 /* Answers of a kernel that never lets this process map a file: a right, a call, a limit.

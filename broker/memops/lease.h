@@ -39,10 +39,11 @@ struct leases {
 	struct lease *by_id; /* registry.lock, like all here */
 	struct lease_cursor *cursors;
 	uint64_t n_ever;
-	struct lease
-		*left; /* of the last broker; none before it is; broker_lease_left() */
-	uint64_t n_changes, n_noted; /* told later; the last that leases were told of */
-	bool noting;		     /* they are being told */
+	struct lease *left; /* of the last broker; none before it is; broker_lease_left()
+			     */
+	uint64_t n_changes; /* of which leases are told later */
+	uint64_t n_noted;   /* the last that they were told of */
+	bool noting;	    /* they are being told */
 	struct task note;
 	struct reaper reaper;
 };
