@@ -21,6 +21,12 @@
 #define WORKQUEUE_LONG	  4 /* threads for long and slow tasks */
 #define WORKQUEUE_SLOW	  2 /* threads for slow tasks */
 
+/*
+ * Added to an owner: tasks that give memory back count as tasks of another owner. So they
+ * are not queued behind those that make memory, which may wait for them.
+ */
+#define WORKQUEUE_RELEASES ((uint64_t)1 << 32)
+
 enum task_length {
 	TASK_SHORT, /* some 50 ms at most */
 	TASK_LONG,  /* some 0.2 s at most; or a driver's call, of which nobody knows */

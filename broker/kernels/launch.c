@@ -140,10 +140,9 @@ static void launch_deinit(struct launch *launch)
 
 	if (launch->use.module) {
 		pthread_mutex_lock(&broker->registry->lock);
-		launch->image_fd = module_use_end(broker, &launch->use);
+		module_use_end(broker, &launch->use);
 		pthread_mutex_unlock(&broker->registry->lock);
 	}
-	closep(&launch->image_fd);
 	free(launch->payload);
 	free(launch->kernel);
 	launch_spec_deinit(&launch->spec);
@@ -224,7 +223,7 @@ static void launch_settle(struct op *op)
 	} else if (launch->counted) {
 		stream_add_sent(stream, -1);
 	}
-	launch->image_fd = module_use_end(op->broker, &launch->use);
+	module_use_end(op->broker, &launch->use);
 }
 
 static void launch_leave(struct op *op)
@@ -284,7 +283,6 @@ struct launch *launch_new(struct broker *broker, void (*finish)(struct op *op))
 	if (!op)
 		return NULL;
 	op->finish = finish;
-	container_of(op, struct launch, op)->image_fd = -1;
 	return container_of(op, struct launch, op);
 }
 

@@ -19,7 +19,6 @@ struct launch {
 	uint32_t n_resets;   /* resets of the worker when the launch was queued */
 	bool counted;	     /* counted in the stream's n_sent */
 	struct launch *next; /* next launch that waits for room on the stream */
-	int image_fd; /* descriptor of an image unloaded with the launch; -1: none */
 };
 
 /* Makes an empty launch. The caller adds the op. NULL: no memory. */

@@ -519,6 +519,7 @@ static int load_add(struct broker *broker, struct module *module, struct written
 	if (!load)
 		return -refusal->error;
 	file->record = 0;
+	(void)take_fd(&written->fd);
 	load->op.uid = written->caller.uid;
 	load->op.pid = written->caller.pid;
 	r = op_add(&load->op, ret_ready);
@@ -536,6 +537,7 @@ static int load_add(struct broker *broker, struct module *module, struct written
 void load_start(struct broker *broker, struct written *written)
 {
 	struct loadable file = { .fd = written->fd, .size = written->size };
+	struct keep_key kept = { 0 };
 	struct completion *wait = NULL;
 	struct op *ready = NULL;
 	struct refusal refusal;
@@ -552,15 +554,15 @@ void load_start(struct broker *broker, struct written *written)
 		load_note_refused(broker, module, written, refusal.error);
 	else
 		r = load_add(broker, module, written, &file, &ready, &refusal);
-	if (r == 0) {
-		(void)take_fd(&written->fd);
-	} else {
+	if (r < 0) {
 		module->n_loads--;
 		wait = completion_take(&written->wait);
+		kept = kept_key(broker->memory, RECORD_IMAGE, file.record);
+		records_drop(broker->registry->records, RECORD_IMAGE, file.record);
 	}
-	kept_drop(broker->memory, RECORD_IMAGE, file.record);
 	pthread_mutex_unlock(&broker->registry->lock);
 	op_start(ready);
+	kept_end(broker->memory, kept);
 	if (r < 0)
 		load_refuse(broker, &written->caller, name, &refusal, wait);
 }

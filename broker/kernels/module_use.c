@@ -10,6 +10,7 @@
 #include "base/refusal.h"
 #include "base/text.h"
 #include "base/workqueue.h"
+#include "memops/late_close.h"
 #include "memory/kept.h"
 #include "model/access.h"
 #include "model/journal.h"
@@ -145,10 +146,19 @@ struct ending {
 
 static void image_end_now(struct broker *broker, struct image *image)
 {
+	const struct late_close end = {
+		.fds = { image->fd, -1, -1 },
+		.kept = kept_key(broker->memory, RECORD_IMAGE, image->record),
+		.payer = image->owner,
+		.share = SHARE_LOADED,
+		.size = image->size,
+		.n_descriptors = 1,
+	};
+
 	records_begin(broker->registry->records);
-	kept_forget(broker->memory, RECORD_IMAGE, image->record);
 	image_free(broker->registry, image);
 	records_end(broker->registry->records);
+	late_close(broker, &end);
 }
 
 static void ending_run(struct task *task)
@@ -170,7 +180,7 @@ void image_end(struct broker *broker, struct image *image)
 	struct ending *ending = NULL;
 	uid_t uid = image->owner->uid;
 
-	image_end_charge(image);
+	image_end_names(image);
 	if (image->n_functions > FUNCTIONS_AT_ONCE)
 		ending = calloc(1, sizeof(*ending));
 	/* Without memory others wait. */
@@ -187,38 +197,29 @@ void image_end(struct broker *broker, struct image *image)
 	workqueue_add(broker->workqueue, uid, &ending->task);
 }
 
-/* As module_use_end(). */
-static int module_drop_image(struct broker *broker, struct image *image)
+static void module_drop_image(struct broker *broker, struct image *image)
 {
 	struct owner *owner = image->owner;
-	int fd = image->fd;
 
 	if (!image_unref(image))
-		return -1;
+		return;
 	if (owner->worker)
 		worker_drop_image(owner->worker, image);
 	image_end(broker, image);
-	return fd;
 }
 
-int module_use_end(struct broker *broker, struct module_use *use)
+void module_use_end(struct broker *broker, struct module_use *use)
 {
-	int fd;
-
 	use->module->n_launches--;
-	fd = module_drop_image(broker, use->image);
+	module_drop_image(broker, use->image);
 	*use = (struct module_use){ 0 };
-	return fd;
 }
 
 void module_put_image(struct broker *broker, struct image *image)
 {
-	int fd;
-
 	pthread_mutex_lock(&broker->registry->lock);
-	fd = module_drop_image(broker, image);
+	module_drop_image(broker, image);
 	pthread_mutex_unlock(&broker->registry->lock);
-	closep(&fd);
 }
 
 /* ---- making and removing ---- */

@@ -63,11 +63,8 @@ int module_use_begin_token(struct broker *broker, const struct caller *caller,
 			   struct token function, struct module_use *ret_use,
 			   struct refusal *refusal);
 
-/*
- * Ends a use. Under registry.lock. Returns: the descriptor of an image that nobody uses
- * any more, for the caller to close without the lock; -1.
- */
-int module_use_end(struct broker *broker, struct module_use *use);
+/* Ends a use. The last use of an image unloads and frees it. Under registry.lock. */
+void module_use_end(struct broker *broker, struct module_use *use);
 
 /*
  * Drops a reference to an image. The last drop unloads and frees the image. Takes
@@ -84,8 +81,8 @@ void module_look_up(struct broker *broker, struct token module, const char *name
 		    struct completion *wait);
 
 /*
- * Frees an image without references, later if it has many functions. Its owner is not
- * charged any more. Under registry.lock.
+ * Frees an image without references, later if it has many functions. Its descriptor is
+ * closed by the work queue. Under registry.lock.
  */
 void image_end(struct broker *broker, struct image *image);
 

@@ -18,8 +18,6 @@
 /* Host memory up to this size is released at once: 64 MiB take the kernel 9 ms, and the
  * thread may be the one that reads requests. */
 #define RELEASED_AT_ONCE ((uint64_t)1 << 20)
-/* In the work queue, releases of an owner count as tasks of another owner. */
-#define RELEASES ((uint64_t)1 << 32)
 
 /* A worker that may have the block mapped. */
 struct asked {
@@ -331,8 +329,7 @@ void block_give_back(struct broker *broker, struct owner *owner, struct block *b
 	}
 	give_back->task.length = task_length_of_call(block->size);
 	give_back->tell = tell;
-	/* Not queued behind the owner's allocations: others may wait for this memory. */
-	give_back->whose = (uint64_t)owner->uid | RELEASES;
+	give_back->whose = (uint64_t)owner->uid | WORKQUEUE_RELEASES;
 
 	pthread_mutex_lock(&broker->registry->lock);
 	reclaim_begin(broker->reclaim,

@@ -7,6 +7,7 @@
 #include "base/def.h"
 #include "base/refusal.h"
 #include "base/text.h"
+#include "memops/late_close.h"
 #include "memory/kept.h"
 #include "model/access.h"
 #include "model/allocation.h"
@@ -112,15 +113,26 @@ struct tensors *tensors_ref(struct tensors *tensors)
 	return tensors;
 }
 
+static void tensors_end(struct broker *broker, struct tensors *tensors)
+{
+	const struct late_close end = {
+		.fds = { tensors->fd, -1, -1 },
+		.kept = kept_key(broker->memory, RECORD_TENSORS, tensors->record),
+		.payer = tensors->payer,
+		.share = SHARE_TENSORS,
+		.size = tensors->size,
+		.n_descriptors = 1,
+	};
+
+	records_drop(broker->registry->records, RECORD_TENSORS, tensors->record);
+	late_close(broker, &end);
+	free(tensors);
+}
+
 struct tensors *tensors_unref(struct broker *broker, struct tensors *tensors)
 {
-	if (!tensors || --tensors->n_refs)
-		return NULL;
-	kept_drop(broker->memory, RECORD_TENSORS, tensors->record);
-	share_give(tensors->payer, SHARE_TENSORS, tensors->size);
-	share_give(tensors->payer, SHARE_DESCRIPTORS, 1);
-	closep(&tensors->fd);
-	free(tensors);
+	if (tensors && !--tensors->n_refs)
+		tensors_end(broker, tensors);
 	return NULL;
 }
 

@@ -15,9 +15,11 @@ static const enum keep_kind kinds[] = {
 	[RECORD_TENSORS] = KEEP_TENSORS,
 };
 
-static struct keep_key key_of(const struct memory *memory, enum record_type type,
-			      uint32_t record)
+struct keep_key kept_key(const struct memory *memory, enum record_type type,
+			 uint32_t record)
 {
+	if (!record)
+		return (struct keep_key){ 0 };
 	return (struct keep_key){
 		.kind = kinds[type],
 		.number = record,
@@ -42,7 +44,7 @@ int kept_add(const struct memory *memory, enum record_type type, int fd,
 	kept_settle(memory);
 	r = keep_make_room(memory->keep);
 	if (r == 0)
-		r = keep_put(memory->keep, key_of(memory, type, *ret_record), fd);
+		r = keep_put(memory->keep, kept_key(memory, type, *ret_record), fd);
 	if (r < 0) {
 		records_drop(memory->records, type, *ret_record);
 		*ret_record = 0;
@@ -56,21 +58,33 @@ int kept_refuse(int error, struct refusal *refusal)
 				: refuse(refusal, ENOMEM, "no memory in the broker");
 }
 
-void kept_forget(const struct memory *memory, enum record_type type, uint32_t record)
+void kept_end(const struct memory *memory, struct keep_key key)
 {
-	if (record)
-		keep_forget(memory->keep, key_of(memory, type, record));
+	struct records *records = memory->records;
+
+	if (!key.kind)
+		return;
+	/* The group that drops the record holds this lock to its end. */
+	records_begin(records);
+	records_end(records);
+	keep_drop(memory->keep, key);
+}
+
+void kept_forget(const struct memory *memory, struct keep_key key)
+{
+	if (key.kind)
+		keep_forget(memory->keep, key);
 }
 
 void kept_drop(const struct memory *memory, enum record_type type, uint32_t record)
 {
 	records_begin(memory->records);
-	kept_forget(memory, type, record);
+	kept_forget(memory, kept_key(memory, type, record));
 	records_drop(memory->records, type, record);
 	records_end(memory->records);
 }
 
 int kept_take(const struct memory *memory, enum record_type type, uint32_t record)
 {
-	return keep_take(memory->keep, key_of(memory, type, record));
+	return keep_take(memory->keep, kept_key(memory, type, record));
 }

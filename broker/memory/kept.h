@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "keep/keep.h"
 #include "record/records.h"
 
 struct memory;
@@ -27,13 +28,21 @@ int kept_refuse(int error, struct refusal *refusal);
 /* The keeper may close the copies forgotten until now. Outside of any group. */
 void kept_settle(const struct memory *memory);
 
-/*
- * The keeper closes its copy: see keep_forget(). In the group that drops the record.
- * record 0: nothing.
+/* The keeper's copy of a live record's descriptor. Of kind 0 for record 0: there is none.
  */
-void kept_forget(const struct memory *memory, enum record_type type, uint32_t record);
+struct keep_key kept_key(const struct memory *memory, enum record_type type,
+			 uint32_t record);
 
-/* The same, and drops the record. */
+/*
+ * Waits until the keeper has closed its copy, so that the caller's close is the last. The
+ * record was dropped before, perhaps in a group of another thread. No lock held.
+ */
+void kept_end(const struct memory *memory, struct keep_key key);
+
+/* The keeper closes its copy: see keep_forget(). In the group that drops the record. */
+void kept_forget(const struct memory *memory, struct keep_key key);
+
+/* The same, and drops the record. For descriptors without memory: see kept_end(). */
 void kept_drop(const struct memory *memory, enum record_type type, uint32_t record);
 
 /* The last broker's descriptor of a live record, for the caller; -1: none. */

@@ -277,14 +277,10 @@ static void function_free(struct function *function)
 	free(function);
 }
 
-void image_end_charge(struct image *image)
+void image_end_names(struct image *image)
 {
-	if (!image->owner)
-		return;
-	share_give(image->owner, SHARE_LOADED, image->size);
-	share_give(image->owner, SHARE_DESCRIPTORS, 1);
 	share_give(image->owner, SHARE_NAMES, image->charged);
-	image->owner = NULL;
+	image->charged = 0;
 }
 
 bool image_free_some(struct registry *registry, struct image *image)
@@ -305,7 +301,7 @@ bool image_free_some(struct registry *registry, struct image *image)
 
 struct image *image_free(struct registry *registry, struct image *image)
 {
-	image_end_charge(image);
+	image_end_names(image);
 	/* The record of a function names that of the image. */
 	while (!image_free_some(registry, image))
 		;

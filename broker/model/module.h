@@ -57,7 +57,7 @@ struct image {
 	uint32_t device;
 	uint32_t made_epoch; /* of the worker process that knows the image; 0: none yet */
 	uint32_t n_refs;
-	struct owner *owner;   /* is charged; NULL after image_end_charge() */
+	struct owner *owner;   /* is charged */
 	struct module *module; /* module that shows the image; NULL: not yet loaded, or
 				  replaced */
 	int fd;		       /* sealed; closed elsewhere */
@@ -142,7 +142,7 @@ bool module_is_fresh(const struct module *module);
 
 /*
  * Makes an image with one reference, the caller's. The image owns only its functions: the
- * caller of image_free() closes fd.
+ * caller of image_free() closes fd, and then gives back SHARE_LOADED and the descriptor.
  *
  * Returns: 0; -ENOMEM.
  */
@@ -158,11 +158,12 @@ struct image *image_ref(struct image *image);
 bool image_unref(struct image *image);
 
 /*
- * The end of an image without references, which no module shows: image_end_charge(), then
+ * The end of an image without references, which no module shows: image_end_names(), then
  * image_free_some() until it has freed all functions, so that others may have the lock in
  * between, then image_free(). Alone, image_free() does all of it.
  */
-void image_end_charge(struct image *image);
+/* Its owner is not charged for names any more. */
+void image_end_names(struct image *image);
 /* Returns: whether no function is left. */
 bool image_free_some(struct registry *registry, struct image *image);
 struct image *image_free(struct registry *registry, struct image *image);

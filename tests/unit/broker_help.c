@@ -249,12 +249,9 @@ int object_make(struct broker *broker, enum object_type type, const char *name,
 
 void module_use_over(struct broker *broker, struct module_use *use)
 {
-	int fd;
-
 	pthread_mutex_lock(&broker->registry->lock);
-	fd = module_use_end(broker, use);
+	module_use_end(broker, use);
 	pthread_mutex_unlock(&broker->registry->lock);
-	closep(&fd);
 }
 
 struct token allocation_named(struct broker *broker, const char *name)

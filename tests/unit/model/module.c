@@ -58,10 +58,18 @@ static struct function *add(struct image *image, const char *name)
 	return function;
 }
 
+/* Frees an image without a descriptor. */
+static void image_over(struct image *image)
+{
+	share_give(image->owner, SHARE_LOADED, image->size);
+	share_give(image->owner, SHARE_DESCRIPTORS, 1);
+	image_free(&registry, image);
+}
+
 static void put(struct image *image)
 {
 	if (image && image_unref(image))
-		image_free(&registry, image);
+		image_over(image);
 }
 
 static void drop(struct module *module)

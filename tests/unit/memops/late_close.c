@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Closes that may free much memory. The linker puts close(), fallocate(), ftruncate() and
+ * keep_drop() here in front of the others': no thread but one of the work queue frees
+ * more than a few megabytes, none does with registry.lock held, and the keeper closes
+ * first.
+ */
+#include "memops/late_close.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "api/broker.h"
+#include "model/owner.h"
+#include "model/registry.h"
+#include "unit/broker_help.h"
+
+#define MUCH ((uint64_t)4 << 20) /* bytes */
+
+static struct broker *broker;
+static pthread_t caller;
+static unsigned int n_closed; /* of much memory */
+static unsigned int n_by_caller, n_locked;
+static unsigned int n_dropped;	      /* by the keeper: images and tensors */
+static unsigned int n_dropped_before; /* the last close of much memory */
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __real_ftruncate64(int fd, off_t size);
+int __wrap_ftruncate64(int fd, off_t size);
+int __real_fallocate64(int fd, int mode, off_t offset, off_t length);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t length);
+void __wrap_keep_drop(struct keep *keep, struct keep_key key);
+
+/* Whether this thread has it: a lock of another thread does not count. */
+static bool has_registry(void)
+{
+	return broker->registry->lock.__data.__owner == gettid();
+}
+
+static void note_freed(uint64_t bytes)
+{
+	if (bytes < MUCH || !broker)
+		return;
+	n_by_caller += pthread_equal(pthread_self(), caller) != 0;
+	n_locked += has_registry();
+}
+
+static uint64_t bytes_of(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && S_ISREG(status.st_mode)
+		       ? (uint64_t)status.st_blocks * 512
+		       : 0;
+}
+
+int __wrap_close(int fd)
+{
+	uint64_t bytes = bytes_of(fd);
+
+	/* The program's own files are no memory. */
+	if (bytes >= MUCH && fcntl(fd, F_GET_SEALS) >= 0) {
+		__atomic_add_fetch(&n_closed, 1, __ATOMIC_RELAXED);
+		n_dropped_before = __atomic_load_n(&n_dropped, __ATOMIC_RELAXED);
+		note_freed(bytes);
+	}
+	return __real_close(fd);
+}
+
+int __wrap_ftruncate64(int fd, off_t size)
+{
+	uint64_t before = bytes_of(fd);
+	int r = __real_ftruncate64(fd, size);
+
+	note_freed(before - MIN(before, bytes_of(fd)));
+	return r;
+}
+
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t length)
+{
+	uint64_t before = bytes_of(fd);
+	int r = __real_fallocate64(fd, mode, offset, length);
+
+	note_freed(before - MIN(before, bytes_of(fd)));
+	return r;
+}
+
+void __wrap_keep_drop(struct keep *keep, struct keep_key key)
+{
+	(void)keep;
+	cr_expect(not(has_registry()));
+	if (key.kind == KEEP_IMAGE || key.kind == KEEP_TENSORS)
+		__atomic_add_fetch(&n_dropped, 1, __ATOMIC_RELAXED);
+}
+
+static void start(void)
+{
+	broker = broker_start("64M", NULL);
+	caller = pthread_self();
+}
+
+static void stop(void)
+{
+	broker_end(broker);
+}
+
+TestSuite(late_close, .init = start, .fini = stop, .timeout = 60);
+
+static uint64_t held(enum share share)
+{
+	const struct owner *owner;
+	uint64_t n;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	owner = owner_find(broker->registry, nobody_special.uid);
+	n = owner ? owner->shares.held[share] : 0;
+	pthread_mutex_unlock(&broker->registry->lock);
+	return n;
+}
+
+static void expect_freed_late(uint64_t n_descriptors)
+{
+	broker_settle(broker);
+	cr_expect(eq(uint, n_by_caller, 0));
+	cr_expect(eq(uint, n_locked, 0));
+	cr_expect(eq(u64, held(SHARE_IMAGES), 0));
+	cr_expect(eq(u64, held(SHARE_LOADED), 0));
+	cr_expect(eq(u64, held(SHARE_TENSORS), 0));
+	cr_expect(eq(u64, held(SHARE_DESCRIPTORS), n_descriptors));
+}
+
+static struct token module_make(const char *name)
+{
+	struct token token;
+
+	cr_assert(eq(int, object_make(broker, OBJECT_MODULE, name, &token), 0));
+	return token;
+}
+
+Test(late_close, keeper_closes_first)
+{
+	int fd = memfd_create("much", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct late_close what = {
+		.fds = { fd, -1, -1 },
+		.kept = { KEEP_IMAGE, 1, 1 },
+		.share = SHARE_LOADED,
+		.size = MUCH,
+		.n_descriptors = 1,
+	};
+
+	cr_assert(eq(int, posix_fallocate(fd, 0, (off_t)MUCH), 0));
+	module_make("m");
+	pthread_mutex_lock(&broker->registry->lock);
+	what.payer = owner_find(broker->registry, nobody_special.uid);
+	cr_assert(eq(int, share_take(what.payer, SHARE_LOADED, MUCH), 0));
+	cr_assert(eq(int, share_take(what.payer, SHARE_DESCRIPTORS, 1), 0));
+	late_close(broker, &what);
+	pthread_mutex_unlock(&broker->registry->lock);
+	expect_freed_late(0);
+	cr_expect(eq(uint, n_closed, 1));
+	cr_expect(eq(uint, n_dropped_before, 1));
+}
