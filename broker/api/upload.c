@@ -17,6 +17,7 @@
 #include "base/completion.h"
 #include "base/refusal.h"
 #include "base/workqueue.h"
+#include "memops/late_close.h"
 #include "model/journal.h"
 #include "model/owner.h"
 #include "model/registry.h"
@@ -25,6 +26,8 @@
 
 /* Contents of this size are stored within some 40 ms. */
 #define STORED_SOON ((uint64_t)1 << 20)
+/* And such are freed by the thread of the view. */
+#define FREED_AT_ONCE ((uint64_t)1 << 20)
 
 struct upload {
 	struct broker *broker;
@@ -69,29 +72,62 @@ static struct owner *upload_payer(const struct upload *upload)
 			 upload->caller.gid);
 }
 
-static void upload_give_shares(struct upload *upload)
+/*
+ * Closes descriptors of so many bytes at most, later where these are many, and gives
+ * their shares back.
+ */
+static void upload_close(struct upload *upload, struct late_close *what, uint64_t bytes)
 {
-	struct owner *payer;
+	struct registry *registry = upload->broker->registry;
 
-	if (!upload->charged && !upload->n_descriptors && !upload->reads)
+	for (size_t i = 0; bytes <= FREED_AT_ONCE && i < LATE_CLOSE_FDS; i++)
+		closep(&what->fds[i]);
+	/* Descriptors are charged, so there is a payer for all that is left. */
+	if (!what->size && !what->n_descriptors)
 		return;
-	pthread_mutex_lock(&upload->broker->registry->lock);
-	payer = upload_payer(upload);
-	share_give(payer, SHARE_IMAGES, upload->charged + upload->reads);
-	share_give(payer, SHARE_DESCRIPTORS, upload->n_descriptors + !!upload->reads);
-	pthread_mutex_unlock(&upload->broker->registry->lock);
+	what->share = SHARE_IMAGES;
+	pthread_mutex_lock(&registry->lock);
+	what->payer = upload_payer(upload);
+	if (bytes > FREED_AT_ONCE)
+		late_close(upload->broker, what);
+	else
+		late_close_give(what);
+	pthread_mutex_unlock(&registry->lock);
+}
+
+/*
+ * A base that is no longer needed takes its charges along. Those of its bytes are the
+ * last closing's, as long as that has them. Called with the lock.
+ */
+static void upload_close_left(struct upload *upload)
+{
+	struct late_close what = { .fds = { -1, -1, -1 } };
+	uint64_t size;
+
+	what.fds[0] = draft_take_left(&upload->draft, &size);
+	if (what.fds[0] < 0)
+		return;
+	what.size = upload->last ? 0 : MIN(size, upload->charged);
+	what.n_descriptors = MIN(1u, upload->n_descriptors);
+	upload->charged -= what.size;
+	upload->n_descriptors -= what.n_descriptors;
+	upload_close(upload, &what, size);
 }
 
 static void upload_unref(struct upload *upload)
 {
+	struct late_close what = { .fds = { -1, -1, -1 } };
+
 	if (__atomic_sub_fetch(&upload->n_refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	draft_deinit(&upload->draft);
+	what.size = upload->charged + upload->reads;
+	what.n_descriptors = upload->n_descriptors + !!upload->reads;
+	draft_end(&upload->draft, &what.fds[0], &what.fds[1]);
 	if (upload->base.object)
 		upload->class->put(upload->broker, &upload->base);
 	else
-		closep(&upload->base.fd);
-	upload_give_shares(upload);
+		what.fds[2] = upload->base.fd;
+	upload_close(upload, &what, what.size);
 	pthread_mutex_destroy(&upload->lock);
 	free(upload);
 }
@@ -325,6 +361,7 @@ int upload_write(struct upload *upload, pid_t pid, uint64_t offset, const void *
 	}
 	if (r == 0)
 		r = draft_write(&upload->draft, offset, bytes, size);
+	upload_close_left(upload);
 	upload->too_big |= too_big;
 	upload->dirty |= r == 0 || too_big;
 	pthread_mutex_unlock(&upload->lock);
@@ -343,6 +380,7 @@ int upload_resize(struct upload *upload, pid_t pid, uint64_t size)
 	}
 	if (r == 0)
 		r = draft_resize(&upload->draft, size);
+	upload_close_left(upload);
 	if (r == 0) {
 		upload->too_big = false;
 		upload->cut = size == 0;
@@ -378,6 +416,7 @@ static int closing_copy(struct closing *closing)
 		r = draft_copy(&upload->draft);
 		if (r == 0)
 			r = closing_take(closing);
+		upload_close_left(upload);
 		pthread_mutex_unlock(&upload->lock);
 	} while (r > 0);
 	return r;

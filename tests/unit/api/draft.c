@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/def.h"
@@ -111,7 +112,61 @@ Test(draft, sealed_contents_are_kept_until_a_draft_over_them_is_whole)
 	cr_assert(eq(u64, draft_keeps(&draft), sealed));
 	resize(0);
 	cr_assert(eq(u64, draft_keeps(&draft), 0));
-	cr_assert(draft_is_whole(&draft));
+	cr_assert(eq(u64, draft.base_size, 0));
+	seal();
+	check();
+}
+
+static uint64_t used(void)
+{
+	struct stat status;
+
+	cr_assert(eq(int, fstat(draft.fd, &status), 0));
+	return (uint64_t)status.st_blocks * 512;
+}
+
+Test(draft, no_call_frees_more_than_a_few_pieces)
+{
+	uint64_t before;
+	int r;
+
+	for (uint64_t to = 4 * DRAFT_PIECE + 5; to > 1; to /= 5) {
+		put(0, MOST);
+		before = used();
+		resize(to);
+		cr_expect(le(u64, before - used(), 3 * DRAFT_PIECE));
+		check();
+		resize(MOST - 1);
+		check();
+	}
+	put(0, MOST);
+	resize(0);
+	do {
+		before = used();
+		r = draft_copy(&draft);
+		cr_expect(le(u64, before - used(), DRAFT_PIECE));
+	} while (r > 0);
+	cr_assert(eq(int, r, 0));
+	cr_expect(eq(u64, used(), 0));
+	check();
+	seal();
+}
+
+Test(draft, base_that_is_left_is_the_callers)
+{
+	uint64_t bytes, sealed;
+	int fd;
+
+	put(0, 1);
+	cr_expect(eq(int, draft_take_left(&draft, &bytes), -1));
+	seal();
+	sealed = size;
+	put(0, 1);
+	resize(0);
+	fd = draft_take_left(&draft, &bytes);
+	cr_expect(ge(int, fd, 0));
+	cr_expect(eq(u64, bytes, sealed));
+	close(fd);
 	check();
 }
 

@@ -10,15 +10,19 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "api/broker.h"
+#include "api/upload.h"
+#include "model/allocation.h"
 #include "model/owner.h"
 #include "model/registry.h"
 #include "unit/broker_help.h"
 
-#define MUCH ((uint64_t)4 << 20) /* bytes */
+#define PIECE ((uint64_t)1 << 20)
+#define MUCH  ((uint64_t)4 << 20) /* bytes */
 
 static struct broker *broker;
 static pthread_t caller;
@@ -133,6 +137,35 @@ static void expect_freed_late(uint64_t n_descriptors)
 	cr_expect(eq(u64, held(SHARE_DESCRIPTORS), n_descriptors));
 }
 
+static struct upload *upload_begin(enum object_type type, struct token token)
+{
+	struct upload *upload;
+
+	cr_assert(eq(int, upload_new(&upload, broker, type, token, &nobody_special), 0));
+	return upload;
+}
+
+/* Writes that text and blanks. */
+static void fill(struct upload *upload, const char *text, unsigned int n_pieces)
+{
+	static char blanks[PIECE];
+
+	memset(blanks, ' ', sizeof(blanks));
+	for (unsigned int i = n_pieces; i-- > 0;)
+		cr_assert(eq(int,
+			     upload_write(upload, 1, i * PIECE, blanks, sizeof(blanks)),
+			     0));
+	cr_assert(eq(int, upload_write(upload, 1, 0, text, strlen(text)), 0));
+}
+
+static int flush(struct upload *upload)
+{
+	struct answer answer;
+
+	upload_flush(upload, 1, answer_expect(&answer));
+	return answer_get(&answer);
+}
+
 static struct token module_make(const char *name)
 {
 	struct token token;
@@ -162,5 +195,93 @@ Test(late_close, keeper_closes_first)
 	pthread_mutex_unlock(&broker->registry->lock);
 	expect_freed_late(0);
 	cr_expect(eq(uint, n_closed, 1));
+	cr_expect(eq(uint, n_dropped_before, 1));
+}
+
+Test(late_close, of_a_draft_that_is_cut_and_ends)
+{
+	struct upload *upload = upload_begin(OBJECT_MODULE, module_make("m"));
+
+	fill(upload, "x", 16);
+	for (uint64_t size = 10 * PIECE + 5; size > PIECE; size /= 8)
+		cr_assert(eq(int, upload_resize(upload, 1, size), 0));
+	cr_assert(eq(int, upload_resize(upload, 1, 0), 0));
+	fill(upload, "x", 16);
+	upload_free(upload);
+	expect_freed_late(0);
+	cr_expect(eq(uint, n_closed, 1));
+}
+
+/* Neither a draft that was refused nor one over it. */
+Test(late_close, of_contents_that_a_draft_keeps)
+{
+	struct upload *upload = upload_begin(OBJECT_MODULE, module_make("m"));
+
+	fill(upload, "x", 16);
+	cr_expect(lt(int, flush(upload), 0));
+	cr_assert(eq(int, upload_write(upload, 1, 5, "y", 1), 0));
+	cr_assert(eq(int, upload_resize(upload, 1, 0), 0));
+	upload_free(upload);
+	expect_freed_late(0);
+	cr_expect(eq(uint, n_closed, 2));
+}
+
+static struct token tensors_make(const char *name)
+{
+	struct token token;
+	struct upload *upload;
+
+	cr_assert(eq(int, command_say(broker, "alloc", "%s 4K", name), 0));
+	token = allocation_named(broker, name);
+	upload = upload_begin(OBJECT_ALLOCATION, token);
+	fill(upload, "{}", 8);
+	cr_assert(eq(int, flush(upload), 0));
+	upload_free(upload);
+	broker_settle(broker);
+	return token;
+}
+
+Test(late_close, of_tensors_that_are_replaced_and_freed)
+{
+	struct token token = tensors_make("a");
+	struct upload *upload = upload_begin(OBJECT_ALLOCATION, token);
+
+	fill(upload, "{ }", 8);
+	cr_assert(eq(int, flush(upload), 0));
+	upload_free(upload);
+	tensors_make("b");
+	cr_assert(eq(int, command_say(broker, "alloc", "c 4K"), 0));
+	cr_assert(eq(int, command_say(broker, "publish", "c b"), 0));
+	cr_assert(eq(int, command_say(broker, "free", "a"), 0));
+	cr_assert(eq(int, command_say(broker, "free", "b"), 0));
+	/* A block for small allocations stays. */
+	expect_freed_late(1);
+	/* Each by the upload, and by the allocation. */
+	cr_expect(eq(uint, n_closed, 6));
+	cr_expect(eq(uint, n_dropped, 3));
+}
+
+Test(late_close, of_an_image_that_is_removed)
+{
+	FILE *file = fopen(getenv("GPUMEM_SAXPY"), "re");
+	struct token token = module_make("m");
+	struct upload *upload = upload_begin(OBJECT_MODULE, token);
+	char text[65536];
+	size_t length;
+
+	cr_assert(ne(ptr, file, NULL));
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	fill(upload, text, 8);
+	cr_assert(eq(int, flush(upload), 0));
+	upload_free(upload);
+	broker_settle(broker);
+	cr_expect(eq(u64, held(SHARE_LOADED), 8 * PIECE));
+	cr_assert(
+		eq(int,
+		   broker_remove(broker, OBJECT_MODULE, TOKEN_NONE, "m", &nobody_special),
+		   0));
+	expect_freed_late(0);
 	cr_expect(eq(uint, n_dropped_before, 1));
 }
