@@ -85,6 +85,7 @@ static void upload_close(struct upload *upload, struct late_close *what, uint64_
 	/* Descriptors are charged, so there is a payer for all that is left. */
 	if (!what->size && !what->n_descriptors)
 		return;
+	what->bytes = bytes;
 	what->share = SHARE_IMAGES;
 	pthread_mutex_lock(&registry->lock);
 	what->payer = upload_payer(upload);

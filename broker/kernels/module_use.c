@@ -149,6 +149,7 @@ static void image_end_now(struct broker *broker, struct image *image)
 	const struct late_close end = {
 		.fds = { image->fd, -1, -1 },
 		.kept = kept_key(broker->memory, RECORD_IMAGE, image->record),
+		.bytes = image->size,
 		.payer = image->owner,
 		.share = SHARE_LOADED,
 		.size = image->size,

@@ -7,6 +7,10 @@
 #include "model/registry.h"
 #include "process/broker.h"
 
+/* So much is freed by the caller, or by the keeper, in some 10 us: many short texts shall
+ * not wait in the queue, with a descriptor each. */
+#define CLOSED_AT_ONCE ((uint64_t)64 << 10)
+
 struct closer {
 	struct task task;
 	struct broker *broker;
@@ -39,7 +43,6 @@ static void closer_run(struct task *task)
 	free(closer);
 }
 
-/* Others wait meanwhile. */
 static void close_now(struct broker *broker, const struct late_close *what)
 {
 	struct late_close now = *what;
@@ -51,15 +54,18 @@ static void close_now(struct broker *broker, const struct late_close *what)
 
 void late_close(struct broker *broker, const struct late_close *what)
 {
-	struct closer *closer = calloc(1, sizeof(*closer));
+	struct closer *closer = NULL;
 
+	if (what->bytes > CLOSED_AT_ONCE)
+		closer = calloc(1, sizeof(*closer));
+	/* Without memory others wait. */
 	if (!closer) {
 		close_now(broker, what);
 		return;
 	}
 	*closer = (struct closer){
 		.task = { .run = closer_run,
-			  .length = task_length_of_filling(what->size) },
+			  .length = task_length_of_filling(what->bytes) },
 		.broker = broker,
 		.what = *what,
 	};

@@ -118,6 +118,7 @@ static void tensors_end(struct broker *broker, struct tensors *tensors)
 	const struct late_close end = {
 		.fds = { tensors->fd, -1, -1 },
 		.kept = kept_key(broker->memory, RECORD_TENSORS, tensors->record),
+		.bytes = tensors->size,
 		.payer = tensors->payer,
 		.share = SHARE_TENSORS,
 		.size = tensors->size,

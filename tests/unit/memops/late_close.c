@@ -180,6 +180,7 @@ Test(late_close, keeper_closes_first)
 	struct late_close what = {
 		.fds = { fd, -1, -1 },
 		.kept = { KEEP_IMAGE, 1, 1 },
+		.bytes = MUCH,
 		.share = SHARE_LOADED,
 		.size = MUCH,
 		.n_descriptors = 1,
