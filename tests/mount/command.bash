@@ -641,6 +641,22 @@ test_an_interrupted_get_leaves_the_old_file()
 	is "$(ls -A | tr '\n' ' ')" 'file said '
 }
 
+test_a_get_goes_where_a_symbolic_link_leads()
+{
+	echo 'x 4' >control/alloc
+	printf back >allocations/x/data
+	mkdir "$T/links" "$T/far"
+	echo old >"$T/far/file"
+	ln -s ../far/file "$T/links/link"
+	ln -s nowhere "$T/links/dangling"
+	cd "$T/links"
+	gpumem get x link
+	is "$(readlink link) $(<../far/file)" '../far/file back'
+	is "$(gpumem get x /dev/stdout | cat)" back
+	ends 1 'dangling: a symbolic link to a file that is not there$' get x dangling
+	is "$(ls -A . ../far | xargs)" '.: dangling link ../far: file'
+}
+
 test_a_get_that_fails_leaves_the_old_file()
 {
 	local status=0

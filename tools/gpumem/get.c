@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -198,6 +199,31 @@ static int open_temporary(struct get *get, const struct stat *replaced)
 	return status;
 }
 
+/* The file that is there is replaced where it is, also behind symbolic links. */
+static int follow_links(struct get *get)
+{
+	_cleanup_free_ char *path = NULL;
+	const char *file = text_string(&get->file);
+	struct stat st, leads_to;
+
+	if (lstat(file, &st) || !S_ISLNK(st.st_mode))
+		return STATUS_DONE;
+	if (stat(file, &leads_to))
+		return errno == ENOENT ? refused("%s: a symbolic link to a file that is "
+						 "not there",
+						 file)
+				       : refused("%s: %m", file);
+	/* /dev/stdout may lead to a pipe, without a path */
+	if (!S_ISREG(leads_to.st_mode))
+		return STATUS_DONE;
+	path = realpath(file, NULL);
+	if (!path)
+		return refused("%s: %m", file);
+	text_clear(&get->file);
+	text_printf(&get->file, "%s", path);
+	return STATUS_DONE;
+}
+
 static int open_file(struct get *get)
 {
 	const char *file = text_string(&get->file);
@@ -261,5 +287,5 @@ int command_get(const struct call *call)
 		return status;
 	if (call->values[OPTION_DRY_RUN])
 		return get_print(&get, &mount);
-	return open_file(&get) ?: get_run(&get);
+	return follow_links(&get) ?: open_file(&get) ?: get_run(&get);
 }
