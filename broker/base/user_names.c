@@ -66,12 +66,18 @@ static struct user_name *name_find(const struct user_names *names, uid_t uid)
 /* Returns: the user's name, to be freed; NULL: none. */
 static char *look_up(uid_t uid)
 {
+	_cleanup_text_ struct text name = TEXT_INIT;
 	struct passwd entry, *found = NULL;
 	char bytes[ENTRY_SIZE];
 
 	if (getpwuid_r(uid, &entry, bytes, sizeof(bytes), &found) != 0 || !found)
 		return NULL;
-	return strdup(found->pw_name);
+	/* A word of a line, which people read on terminals. */
+	if (strpbrk(found->pw_name, " \t"))
+		text_add_word(&name, found->pw_name);
+	else
+		text_add_plain(&name, found->pw_name);
+	return text_failed(&name) ? NULL : strdup(text_string(&name));
 }
 
 /* Looks up the first of the queue. With the lock held, which is released meanwhile. */

@@ -44,7 +44,7 @@ static unsigned int number_behind(const struct text *text, const char *key,
 
 static void program_read(struct program *program, pid_t pid)
 {
-	_cleanup_text_ struct text status = TEXT_INIT;
+	_cleanup_text_ struct text status = TEXT_INIT, user = TEXT_INIT;
 	const struct passwd *entry;
 	char path[32];
 
@@ -58,9 +58,10 @@ static void program_read(struct program *program, pid_t pid)
 		return;
 	entry = getpwuid(program->uid);
 	if (entry)
-		snprintf(program->user, sizeof program->user, "%s", entry->pw_name);
+		text_add_plain(&user, entry->pw_name);
 	else
-		snprintf(program->user, sizeof program->user, "%u", program->uid);
+		text_printf(&user, "%u", program->uid);
+	snprintf(program->user, sizeof program->user, "%s", text_string(&user));
 }
 
 /* The broker starts its workers itself. Returns: 0: unknown. */
