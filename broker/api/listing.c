@@ -70,13 +70,12 @@ static size_t list_entries(const struct folder *folder, uint64_t cookie,
 static const struct function *function_behind(struct registry *registry,
 					      const struct image *image, uint64_t cookie)
 {
-	uint32_t slot = (uint32_t)cookie - 1;
 	const struct function *last;
 
 	if (!cookie)
 		return image->functions;
-	last = handle_table_next(&registry->functions, &slot);
-	return last && slot + 1 == cookie && last->image == image ? last->hh.next : NULL;
+	last = handle_table_at(&registry->functions, cookie - 1);
+	return last && last->image == image ? last->hh.next : NULL;
 }
 
 static size_t list_functions(struct registry *registry, struct token in, uint64_t cookie,

@@ -136,6 +136,11 @@ void *handle_table_get(const struct handle_table *slots, uint32_t slot,
 	return slots->table[slot].object;
 }
 
+void *handle_table_at(const struct handle_table *slots, uint64_t slot)
+{
+	return slot < slots->n_table ? slots->table[slot].object : NULL;
+}
+
 void *handle_table_next(const struct handle_table *slots, uint32_t *slot)
 {
 	for (; *slot < slots->n_table; (*slot)++) {

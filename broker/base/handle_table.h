@@ -64,5 +64,8 @@ void handle_table_remove(struct handle_table *slots, uint32_t slot);
 void *handle_table_get(const struct handle_table *slots, uint32_t slot,
 		       uint32_t generation);
 
+/* The object whatever its generation; NULL: none is there. */
+void *handle_table_at(const struct handle_table *slots, uint64_t slot);
+
 /* The first object at or after *slot, and sets *slot to its slot. NULL at the end. */
 void *handle_table_next(const struct handle_table *slots, uint32_t *slot);

@@ -21,7 +21,11 @@ Test(slots, token_finds_its_object)
 	cr_assert(eq(ptr, handle_table_get(&slots, slot, generation + 1), NULL));
 	cr_assert(eq(ptr, handle_table_get(&slots, slot + 1, generation), NULL));
 	cr_assert(eq(ptr, handle_table_get(&slots, UINT32_MAX, generation), NULL));
+	cr_assert(eq(ptr, handle_table_at(&slots, slot), &objects[0]));
+	cr_assert(eq(ptr, handle_table_at(&slots, slot + 1), NULL));
+	cr_assert(eq(ptr, handle_table_at(&slots, UINT64_C(1) << 32 | slot), NULL));
 	handle_table_remove(&slots, slot);
+	cr_assert(eq(ptr, handle_table_at(&slots, slot), NULL));
 	handle_table_deinit(&slots);
 }
 
