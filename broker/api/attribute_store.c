@@ -146,15 +146,17 @@ static int store_sealed(struct broker *broker, struct allocation *allocation,
 
 	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
 		return refuse(refusal, EINVAL, "sealed takes 1, not '%s'", value);
-	r = seal_check(caller, allocation, refusal);
-	if (r < 0)
+	if (*value == '0') {
+		r = check_owner(caller, allocation, refusal);
+		if (r == 0 && allocation->sealed)
+			r = refuse(refusal, EPERM, "allocation %s is sealed, for good",
+				   allocation_name(allocation).text);
 		return r;
-	if (*value == '1')
+	}
+	r = seal_check(caller, allocation, refusal);
+	if (r == 0)
 		seal(broker, allocation, caller);
-	else if (allocation->sealed)
-		return refuse(refusal, EPERM, "allocation %s is sealed, for good",
-			      allocation_name(allocation).text);
-	return 0;
+	return r;
 }
 
 /* Under registry.lock. */
@@ -239,6 +241,9 @@ int broker_store(struct broker *broker, enum object_type type, struct token toke
 	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "owner") == 0)
 		return store_owner(broker, token, caller, word);
 
+	if (type == OBJECT_ALLOCATION && strcmp(attribute->name, "sealed") == 0 &&
+	    strcmp(word, "1") == 0)
+		seal_ask_of(broker, caller, token);
 	pthread_mutex_lock(&broker->registry->lock);
 	r = store_object(broker, type, token, attribute, caller, word, &name, &refusal);
 	pthread_mutex_unlock(&broker->registry->lock);

@@ -27,8 +27,6 @@
 #include "record/records.h"
 
 /* Files of a set that the kernel is asked about under registry.lock, some 15 us each. */
-#define ASKED_UNDER_LOCK 8
-
 /* The set, an entry a pair. */
 struct set {
 	struct broker *broker;
@@ -122,20 +120,10 @@ static void ask_kernel(const struct set *set)
 
 static int check_seals(struct set *set, struct refusal *refusal)
 {
-	unsigned int n_asked = 0;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < set->n; i++) {
-		const struct allocation *allocation = set->allocations[i];
-
-		n_asked += seal_check_asks(allocation);
-		r = n_asked > ASKED_UNDER_LOCK
-			    ? refuse(refusal, EBUSY,
-				     "allocation %s was opened for writing while the "
-				     "broker looked at the allocations of the line",
-				     allocation_name(allocation).text)
-			    : seal_check(set->caller, allocation, refusal);
-	}
+	for (size_t i = 0; r == 0 && i < set->n; i++)
+		r = seal_check(set->caller, set->allocations[i], refusal);
 	return r;
 }
 

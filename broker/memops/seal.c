@@ -52,18 +52,11 @@ static int refuse_writers(const struct allocation *allocation, struct refusal *r
  * A mapping of `data`, or one got by a lease, outlives its descriptor, and only the
  * kernel knows of it. Programs can't map blocks that allocations share.
  */
-bool seal_check_asks(const struct allocation *allocation)
-{
-	return !allocation->sealed && !allocation->rare->n_opening && allocation->lent &&
-	       allocation->kind == KIND_HOST && !allocation->block->slab &&
-	       !allocation->block->unwritten;
-}
-
-static bool is_open_for_writing(const struct allocation *allocation)
+static bool may_be_open_for_writing(const struct allocation *allocation)
 {
 	return allocation->rare->n_opening ||
-	       (seal_check_asks(allocation) &&
-		host_file_is_open_for_writing(allocation->block->fd));
+	       (allocation->lent && allocation->kind == KIND_HOST &&
+		!allocation->block->slab && !allocation->block->unwritten);
 }
 
 /* A mapping got by a lease is of the memory's own file, without a name. */
@@ -119,7 +112,7 @@ int seal_check(const struct caller *caller, const struct allocation *allocation,
 {
 	int r = check_known(caller, allocation, refusal);
 
-	if (r == 0 && !allocation->sealed && is_open_for_writing(allocation))
+	if (r == 0 && !allocation->sealed && may_be_open_for_writing(allocation))
 		r = refuse_mappers(allocation, refusal);
 	return r;
 }
@@ -141,16 +134,15 @@ struct question {
 	uint32_t n_lent;
 };
 
-/* Under registry.lock. Returns: 0; -EPERM, -EBUSY, -ESTALE, -ENOENT... */
-static int question_init(struct question *question, const struct broker *broker,
-			 const struct caller *caller, const char *name)
+/* Under registry.lock. Returns: 0; -EPERM, -EBUSY, -ESTALE. */
+static int question_init(struct question *question, const struct caller *caller,
+			 const struct allocation *allocation)
 {
 	struct refusal refusal;
-	const struct allocation *allocation =
-		allocation_find_made(broker->registry, name, caller, &refusal);
-	int r = allocation ? check_known(caller, allocation, &refusal) : -refusal.error;
+	int r = check_known(caller, allocation, &refusal);
 
-	if (r < 0 || !seal_check_asks(allocation))
+	if (r < 0 || allocation->sealed || allocation->rare->n_opening ||
+	    !may_be_open_for_writing(allocation))
 		return r;
 	*question = (struct question){
 		.token = { allocation->slot, allocation->slot_generation },
@@ -173,25 +165,49 @@ static void question_answered(const struct question *question,
 		allocation->block->unwritten = true;
 }
 
-bool seal_ask(struct broker *broker, const struct caller *caller, const char *name)
+/* No lock held. Returns: false when somebody has the memory open for writing. */
+static bool question_ask(struct broker *broker, struct question *question)
 {
-	struct question question = { .fd = -1 };
 	bool is_open;
-	int r;
 
-	pthread_mutex_lock(&broker->registry->lock);
-	r = question_init(&question, broker, caller, name);
-	pthread_mutex_unlock(&broker->registry->lock);
-	if (r < 0 || question.fd < 0)
-		return r == 0;
-	is_open = host_file_is_open_for_writing(question.fd);
-	closep(&question.fd);
+	if (question->fd < 0)
+		return true;
+	is_open = host_file_is_open_for_writing(question->fd);
+	closep(&question->fd);
 	if (is_open)
 		return false;
 	pthread_mutex_lock(&broker->registry->lock);
-	question_answered(&question, broker);
+	question_answered(question, broker);
 	pthread_mutex_unlock(&broker->registry->lock);
 	return true;
+}
+
+bool seal_ask(struct broker *broker, const struct caller *caller, const char *name)
+{
+	struct question question = { .fd = -1 };
+	const struct allocation *allocation;
+	struct refusal refusal;
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_find_made(broker->registry, name, caller, &refusal);
+	if (allocation)
+		r = question_init(&question, caller, allocation);
+	pthread_mutex_unlock(&broker->registry->lock);
+	return r == 0 && question_ask(broker, &question);
+}
+
+void seal_ask_of(struct broker *broker, const struct caller *caller, struct token token)
+{
+	struct question question = { .fd = -1 };
+	const struct allocation *allocation;
+
+	pthread_mutex_lock(&broker->registry->lock);
+	allocation = allocation_get(broker->registry, token.slot, token.generation);
+	if (allocation)
+		(void)question_init(&question, caller, allocation);
+	pthread_mutex_unlock(&broker->registry->lock);
+	(void)question_ask(broker, &question);
 }
 
 int broker_note_opening(struct broker *broker, struct token token, uid_t uid)

@@ -15,6 +15,7 @@ struct allocation;
 struct broker;
 struct caller;
 struct refusal;
+struct token;
 
 /*
  * A program of the user gets the file of the allocation's memory, to write. Under
@@ -23,15 +24,17 @@ struct refusal;
 void seal_note_lent(struct allocation *allocation, uid_t uid);
 
 /*
- * Asks the kernel, if seal_check() has to, who has an allocation open: without the lock,
- * since the kernel takes 15 us. No lock held. Returns: false when the check would refuse.
+ * Before seal_check(): asks the kernel, if need be, whether a program has the allocation
+ * open for writing. The kernel takes 15 us, and much longer if users have put many locks
+ * (fcntl(2)) on the file. No lock held. Returns: false when the check would refuse.
  */
 bool seal_ask(struct broker *broker, const struct caller *caller, const char *name);
+void seal_ask_of(struct broker *broker, const struct caller *caller, struct token token);
 
-/* Whether the check asks the kernel now. Under registry.lock. */
-bool seal_check_asks(const struct allocation *allocation);
-
-/* Under registry.lock. Returns: 0; -EPERM, -EBUSY, -ESTALE. */
+/*
+ * Refuses, too, what was opened for writing since the question. Under registry.lock.
+ * Returns: 0; -EPERM, -EBUSY, -ESTALE.
+ */
 int seal_check(const struct caller *caller, const struct allocation *allocation,
 	       struct refusal *refusal);
 
