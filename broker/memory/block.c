@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpumem/wire.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -239,20 +241,30 @@ int block_share_reading(const struct block *block)
 
 /* ---- host memory ---- */
 
-/* Bytes that programs can still use before the kernel runs out of memory; 0: unknown. */
+static int meminfo = -1;
+
+static void meminfo_open(void)
+{
+	meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+}
+
+/*
+ * Bytes that programs can still use before the kernel runs out of memory; 0: unknown. The
+ * file stays open: a close looks at all locks (fcntl(2)) that any users have on it.
+ */
 static uint64_t host_available(void)
 {
-	FILE *file = fopen("/proc/meminfo", "re");
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	unsigned long long kib = 0;
-	char line[128];
+	char text[1024] = "";
+	const char *line;
 
-	if (!file)
+	pthread_once(&once, meminfo_open);
+	if (pread(meminfo, text, sizeof(text) - 1, 0) <= 0)
 		return 0;
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-			break;
-	}
-	fclose(file);
+	line = strstr(text, "MemAvailable:");
+	if (line)
+		(void)sscanf(line, "MemAvailable: %llu kB", &kib);
 	return kib * 1024;
 }
 
